@@ -1,0 +1,40 @@
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <functional>
+
+#include "comm/comm.hpp"
+#include "comm/topology.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/file.hpp"
+#include "core/log.hpp"
+#include "core/signal.hpp"
+
+/// The frame of every tool: signal handlers, MPI, the one catch, the exit file, the result line, an orderly end.
+namespace argosy::comm {
+
+/// What a program may reach, passed down, never global; tests build their own.
+struct Context {
+  const Communicator& world;  // control traffic
+  const Topology& topology;
+  Log& log;
+  Files files;
+  const Clock& clock;
+  const StopSignals& stop;
+
+  [[nodiscard]] bool is_root() const noexcept { return world.rank() == 0; }
+  /// Rank 0 prints `result {…}` as the last line on stderr, with `tool` and `status` ("ok" unless figures say otherwise) in front.
+  void print_result(std::string_view tool, boost::json::object figures) const;
+};
+
+/// Runs `body` on every rank and returns the process's exit code. Compares the world size with ARGOSY_EXPECT_RANKS and with
+/// launchers' variables (Error{usage} for N copies of a world of one). Errors are logged as one sentence with the rank; when
+/// other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE ("CODE STEP") as slurm.md §1 lays down.
+/// On Error a `result {"tool":…,"status":"failed","code":…,"error":…}` line is printed as well.
+int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body);
+
+/// Step to be written into the exit file.
+void set_exit_step(std::int64_t step) noexcept;
+
+}  // namespace argosy::comm

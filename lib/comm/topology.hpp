@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/comm.hpp"
+#include "partition/layout.hpp"
+
+/// Which ranks share memory, and the communicators that follow from it, made once. Node index = order of the node's lowest world
+/// rank; canonical rank = ranks of earlier nodes + local rank, so block and cyclic placement give the same order of sums and
+/// the same owners. Uneven nodes are allowed.
+namespace argosy::comm {
+
+class Topology {
+ public:
+  /// **Collective.** Discovers nodes by shared memory; `node_name` (or ARGOSY_NODE_NAME in the environment) overrides for tests.
+  static Topology discover(const Communicator& world, std::optional<std::string> node_name = std::nullopt);
+
+  [[nodiscard]] const partition::Layout& layout() const noexcept { return layout_; }
+  [[nodiscard]] int world_size() const noexcept { return layout_.world(); }
+  [[nodiscard]] int world_rank() const noexcept { return world_rank_; }
+  [[nodiscard]] int canonical_rank() const noexcept { return canonical_rank_; }
+  [[nodiscard]] int node() const noexcept { return node_; }
+  [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
+  /// World rank of a canonical rank.
+  [[nodiscard]] int world_rank_of(int canonical_rank) const { return world_rank_of_[static_cast<std::size_t>(canonical_rank)]; }
+  /// Ranks of this node, by local rank.
+  [[nodiscard]] const Communicator& node_comm() const noexcept { return *node_comm_; }
+  /// For each slot this rank owns (ascending): the owners of that slot, one a node, by node index.
+  [[nodiscard]] const std::vector<Communicator>& slot_comms() const noexcept { return slot_comms_; }
+  /// All ranks by canonical rank; a communicator of its own, for data.
+  [[nodiscard]] const Communicator& canonical_comm() const noexcept { return *canonical_comm_; }
+
+ private:
+  partition::Layout layout_;
+  int world_rank_ = 0, canonical_rank_ = 0, node_ = 0, local_rank_ = 0;
+  std::vector<int> world_rank_of_;
+  std::unique_ptr<Communicator> node_comm_, canonical_comm_;
+  std::vector<Communicator> slot_comms_;
+};
+
+}  // namespace argosy::comm

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Bytes, element types and borrowed tensors for the torch-free half of the library (comm, checkpoint, soup, export).
+/// Everything here is a view or a plain value; nothing owns memory except std::vector results.
+namespace argosy {
+
+using Bytes = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+static_assert(std::endian::native == std::endian::little, "file formats are written in host order");
+
+enum class DType : std::uint8_t { f32, bf16, f16, f64, i8, i16, i32, i64, u8, u16, u32, u64 };
+
+[[nodiscard]] std::size_t size_of(DType dtype) noexcept;
+[[nodiscard]] std::string_view name_of(DType dtype) noexcept;  // "f32", "bf16", …
+/// Throws Error{data} for an unknown name.
+[[nodiscard]] DType dtype_of(std::string_view name);
+
+/// A tensor somebody else owns: row-major, contiguous.
+struct TensorView {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> shape;
+  Bytes bytes;
+};
+
+/// bf16 is the upper half of an fp32, rounded to nearest even; NaN stays NaN.
+[[nodiscard]] inline std::uint16_t bf16_from_f32(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
+  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+}
+[[nodiscard]] inline float f32_from_bf16(std::uint16_t bits) noexcept {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+template <class T>
+[[nodiscard]] Bytes as_bytes(std::span<const T> values) noexcept {
+  return std::as_bytes(values);
+}
+template <class T>
+[[nodiscard]] MutableBytes as_writable_bytes(std::span<T> values) noexcept {
+  return std::as_writable_bytes(values);
+}
+[[nodiscard]] inline Bytes as_bytes(std::string_view text) noexcept {
+  return std::as_bytes(std::span<const char>{text.data(), text.size()});
+}
+
+}  // namespace argosy

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/bytes.hpp"
+
+/// The only door to the operating system's files. `Os` has one method a system call, so that a test can record, fail, shorten
+/// or forget the n-th one; `Files` and `File` add the rules every caller needs (EINTR repeated, short transfers continued,
+/// every result checked) and throw Error{io} naming call, path, errno and remedy. Thread-compatible: distinct objects may be
+/// used from distinct threads; Os implementations are thread-safe.
+namespace argosy {
+
+using Path = std::filesystem::path;
+
+/// One method a system call, with its return value and errno. The base class is the real one.
+class Os {
+ public:
+  virtual ~Os() = default;
+  virtual int open(const char* path, int flags, unsigned mode);
+  virtual int close(int fd);
+  virtual std::int64_t pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset);
+  virtual std::int64_t pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset);
+  virtual std::int64_t write(int fd, const void* from, std::size_t size_bytes);
+  virtual int fsync(int fd);
+  virtual int ftruncate(int fd, std::int64_t size_bytes);
+  virtual int fallocate(int fd, std::int64_t offset, std::int64_t size_bytes);
+  virtual int fstat(int fd, struct stat* out);
+  virtual int stat(const char* path, struct stat* out);
+  virtual int statvfs(const char* path, struct statvfs* out);
+  virtual int mkdir(const char* path, unsigned mode);
+  virtual int rmdir(const char* path);
+  virtual int unlink(const char* path);
+  virtual int rename(const char* from, const char* to);
+  /// renameat2(RENAME_NOREPLACE).
+  virtual int rename_noreplace(const char* from, const char* to);
+  virtual int symlink(const char* target, const char* link);
+  virtual void* mmap(std::size_t size_bytes, int fd);  // PROT_READ, MAP_SHARED
+  virtual int munmap(void* at, std::size_t size_bytes);
+};
+
+struct FileStat {
+  std::uint64_t size_bytes = 0;
+  std::uint64_t inode = 0;
+  std::int64_t mtime_ns = 0, ctime_ns = 0;
+  bool is_directory = false;
+};
+
+/// An open file. Move-only; closing in the destructor ignores errors, so writers call close().
+class File {
+ public:
+  File() = default;
+  File(Os& os, int fd, Path path) : os_(&os), fd_(fd), path_(std::move(path)) {}
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  /// Fills `to` from `offset`. Throws Error{corrupt} when the file ends before, Error{io} otherwise.
+  void read_at(MutableBytes to, std::uint64_t offset) const;
+  /// Writes all of `from` at `offset`.
+  void write_at(Bytes from, std::uint64_t offset);
+  /// Appends all of `from` (file opened with append()).
+  void append(Bytes from);
+  /// Reserves blocks so that a full disk shows before any payload; EOPNOTSUPP is accepted.
+  void reserve(std::uint64_t size_bytes);
+  void truncate(std::uint64_t size_bytes);
+  void sync();
+  void close();
+  [[nodiscard]] FileStat stat() const;
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+  [[nodiscard]] const Path& path() const noexcept { return path_; }
+
+ private:
+  Os* os_ = nullptr;
+  int fd_ = -1;
+  Path path_;
+};
+
+/// A read-only mapping of a whole file; an empty file maps to an empty span.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(Os& os, void* at, std::size_t size_bytes) : os_(&os), at_(at), size_bytes_(size_bytes) {}
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+  [[nodiscard]] Bytes bytes() const noexcept { return {static_cast<const std::byte*>(at_), size_bytes_}; }
+
+ private:
+  Os* os_ = nullptr;
+  void* at_ = nullptr;
+  std::size_t size_bytes_ = 0;
+};
+
+/// All file operations of the library. Cheap to copy; borrows the Os.
+class Files {
+ public:
+  explicit Files(Os& os) : os_(&os) {}
+  /// Files over the real operating system.
+  static Files system();
+
+  [[nodiscard]] File open(const Path& path) const;                   // read only; a missing file is Error{data}
+  [[nodiscard]] File create(const Path& path) const;                 // write, O_CREAT|O_EXCL
+  [[nodiscard]] File replace(const Path& path) const;                // write, O_CREAT|O_TRUNC
+  [[nodiscard]] File update(const Path& path) const;                 // read and write an existing file
+  [[nodiscard]] File append(const Path& path) const;                 // O_CREAT|O_APPEND
+  /// O_CREAT|O_EXCL that says no instead of throwing when the file exists.
+  [[nodiscard]] std::optional<File> try_create(const Path& path) const;
+  [[nodiscard]] Mapping map(const Path& path) const;
+  [[nodiscard]] std::string read_text(const Path& path, std::uint64_t limit_bytes = 256ULL << 20) const;
+  /// Readers see the old or the new content, never a part: temporary name, fsync, rename, fsync of the folder.
+  void write_atomically(const Path& path, Bytes content) const;
+  void write_atomically(const Path& path, std::string_view text) const { write_atomically(path, as_bytes(text)); }
+
+  [[nodiscard]] std::optional<FileStat> stat(const Path& path) const;  // nullopt when it does not exist
+  [[nodiscard]] bool exists(const Path& path) const { return stat(path).has_value(); }
+  /// Names (not paths) in a folder, sorted bytewise.
+  [[nodiscard]] std::vector<std::string> list(const Path& folder) const;
+  [[nodiscard]] std::uint64_t free_bytes(const Path& folder) const;
+  void make_folder(const Path& folder) const;   // exactly this one; must not exist
+  void make_folders(const Path& folder) const;  // with parents; may exist
+  void sync_folder(const Path& folder) const;
+  void rename(const Path& from, const Path& to) const;
+  /// Returns false when `to` exists (then nothing has changed).
+  [[nodiscard]] bool rename_noreplace(const Path& from, const Path& to) const;
+  void remove(const Path& path) const;       // a file; absence is fine
+  void remove_tree(const Path& path) const;  // a folder with its content, links not followed; absence is fine
+  void link_symbolically(const Path& target, const Path& link) const;
+  [[nodiscard]] Os& os() const noexcept { return *os_; }
+
+ private:
+  Os* os_;
+};
+
+}  // namespace argosy

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "partition/layout.hpp"
+
+/// A unit's parameters laid end to end and padded, and who owns which slice of it. Pure index arithmetic (parallel layout:
+/// slot-major: S slots, each of N sub-slices; slice index k·N + n belongs to node n, local rank floor(k·G_n/S)).
+/// Each parameter starts at a multiple of 256 elements (the largest quantisation block), no-decay parameters first; the tail is
+/// padded to a multiple of N·S·256. Gaps stay zero.
+namespace argosy::partition {
+
+inline constexpr std::int64_t kAlignment = 256;
+
+struct ParamSpec {
+  std::string name;                  // "decoder/layer_0/self_attention/linear_0/weight"
+  std::vector<std::int64_t> shape;
+  bool decay = true;                 // weight decay applies (matrices)
+  [[nodiscard]] std::int64_t numel() const;
+};
+
+class FlatSpace {
+ public:
+  /// Lays out `params` in the order no-decay first, else as given.
+  FlatSpace(std::vector<ParamSpec> params, const Layout& layout);
+
+  /// In flat order.
+  [[nodiscard]] const std::vector<ParamSpec>& params() const noexcept { return params_; }
+  [[nodiscard]] std::int64_t offset(std::size_t param) const { return offsets_[param]; }  // elements
+  /// Index of a parameter by name; throws Error{internal} when absent.
+  [[nodiscard]] std::size_t index_of(const std::string& name) const;
+  /// Elements before the first parameter that decays.
+  [[nodiscard]] std::int64_t decay_begin() const noexcept { return decay_begin_; }
+  [[nodiscard]] std::int64_t used_size() const noexcept { return used_size_; }      // end of the last parameter
+  [[nodiscard]] std::int64_t padded_size() const noexcept { return padded_size_; }  // elements
+  [[nodiscard]] std::int64_t parameters() const noexcept;                           // sum of numel
+
+  [[nodiscard]] int slices() const noexcept { return slices_; }  // N·S
+  [[nodiscard]] std::int64_t slice_size() const noexcept { return padded_size_ / slices_; }
+  [[nodiscard]] std::int64_t slice_begin(int slice) const noexcept { return slice * slice_size(); }
+  /// Canonical rank that owns a slice.
+  [[nodiscard]] int owner(int slice) const { return owner_[static_cast<std::size_t>(slice)]; }
+  [[nodiscard]] const std::vector<int>& owners() const noexcept { return owner_; }
+  /// Slices of a canonical rank, ascending.
+  [[nodiscard]] std::vector<int> owned_slices(int canonical_rank) const;
+  [[nodiscard]] std::int64_t owned_size(int canonical_rank) const;
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+
+ private:
+  std::vector<ParamSpec> params_;
+  std::vector<std::int64_t> offsets_;
+  Layout layout_;
+  std::vector<int> owner_;
+  int slices_ = 1;
+  std::int64_t decay_begin_ = 0, used_size_ = 0, padded_size_ = 0;
+};
+
+/// One piece of a parameter on one rank: elements [begin, end) of parameter `param` (index in the FlatSpace) lie at
+/// [local_offset, local_offset + end - begin) of the rank's shard (its slices, ascending, end to end).
+struct Interval {
+  std::size_t param = 0;
+  std::int64_t begin = 0, end = 0;
+  int rank = 0;
+  std::int64_t local_offset = 0;
+  auto operator<=>(const Interval&) const = default;
+};
+
+/// All intervals of a space, sorted by (param, begin), neighbours joined; of one rank when `rank` ≥ 0.
+[[nodiscard]] std::vector<Interval> intervals_of(const FlatSpace& space, int rank = -1);
+
+}  // namespace argosy::partition
