@@ -1,0 +1,149 @@
+# The three shapes of a target: argosy_module, argosy_app, argosy_test. Options and flags live in ArgosyToolchain.cmake.
+include(GNUInstallDirs)
+
+# Modules that need LibTorch; -DARGOSY_TORCH=OFF leaves them out (sanitizer builds, login nodes). Side targets such as
+# model_config are judged by what they link.
+set(ARGOSY_TORCH_MODULES kernels model optim train export decode)
+define_property(GLOBAL PROPERTY ARGOSY_LEFT_OUT)
+
+function(_argosy_left_out result)
+  set(${result} FALSE PARENT_SCOPE)
+  if(ARGOSY_TORCH)
+    return()
+  endif()
+  get_property(left_out GLOBAL PROPERTY ARGOSY_LEFT_OUT)
+  foreach(name IN LISTS ARGN)
+    if(name IN_LIST ARGOSY_TORCH_MODULES OR name IN_LIST left_out OR name MATCHES "^LibTorch::")
+      set(${result} TRUE PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
+# argosy_module(<name> [FOLDER <folder under lib>] SOURCES … HEADERS … USES <our modules> [LIBS …] [PRIVATE_LIBS …])
+# Static library argosy_<name>, alias argosy::<name>. LIBS are external and seen by users, PRIVATE_LIBS are not.
+function(argosy_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "FOLDER" "SOURCES;HEADERS;USES;LIBS;PRIVATE_LIBS")
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "argosy_module(${name}): unknown arguments ${ARG_UNPARSED_ARGUMENTS}")
+  endif()
+  _argosy_left_out(skip ${name} ${ARG_USES} ${ARG_LIBS} ${ARG_PRIVATE_LIBS})
+  if(skip)
+    set_property(GLOBAL APPEND PROPERTY ARGOSY_LEFT_OUT ${name})
+    return()
+  endif()
+  if(NOT ARG_FOLDER)
+    set(ARG_FOLDER ${name})
+  endif()
+  set(folder ${PROJECT_SOURCE_DIR}/lib/${ARG_FOLDER})
+  list(TRANSFORM ARG_SOURCES PREPEND ${folder}/ REGEX "^[^/]")
+  list(TRANSFORM ARG_HEADERS PREPEND ${folder}/ REGEX "^[^/]")
+  list(TRANSFORM ARG_USES PREPEND argosy::)
+
+  set(scope PUBLIC)
+  if(ARG_SOURCES)
+    add_library(argosy_${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(argosy_${name} PRIVATE $<BUILD_INTERFACE:argosy_warnings> ${ARG_PRIVATE_LIBS})
+  else()
+    add_library(argosy_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(argosy::${name} ALIAS argosy_${name})
+  set_target_properties(argosy_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(argosy_${name} ${scope} cxx_std_20)
+  target_sources(
+    argosy_${name} ${scope}
+    FILE_SET HEADERS
+    BASE_DIRS ${PROJECT_SOURCE_DIR}/lib
+    FILES ${ARG_HEADERS})
+  target_link_libraries(argosy_${name} ${scope} ${ARG_USES} ${ARG_LIBS})
+  set_property(GLOBAL APPEND PROPERTY ARGOSY_MODULES argosy_${name})
+endfunction()
+
+# argosy_app(<tool> USES <modules>): apps/<tool>.cpp, built as apps/<tool> in the build tree, to which apps/<tool> of the
+# source tree is linked, so that `mpirun apps/soup ckpts/*` works as typed.
+function(argosy_app tool)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "USES;LIBS")
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/apps/${tool}.cpp)
+    return()
+  endif()
+  _argosy_left_out(skip ${ARG_USES} ${ARG_LIBS})
+  if(skip)
+    return()
+  endif()
+  list(TRANSFORM ARG_USES PREPEND argosy::)
+  set(target argosy_app_${tool}) # `export`, `train` and `count` are too common as target names
+  add_executable(${target} ${PROJECT_SOURCE_DIR}/apps/${tool}.cpp)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${tool} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/apps)
+  target_link_libraries(${target} PRIVATE argosy_warnings ${ARG_USES} ${ARG_LIBS} CLI11::CLI11)
+  if(ARGOSY_LINK_APPS)
+    add_custom_command(
+      TARGET ${target}
+      POST_BUILD
+      COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE:${target}> ${PROJECT_SOURCE_DIR}/apps/${tool}
+      VERBATIM)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY ARGOSY_APPS ${target})
+endfunction()
+
+# argosy_test(<module> SOURCES … USES <modules> [LIBS …] [RANKS 1 2 3 4] [LABELS …] [TIMEOUT s])
+# One binary, one ctest each rank count. The kind is the folder under tests/: unit (unit.<module>, one rank), mpi
+# (<module>.np<N>, through mpiexec), system, fault. Labels: the kind and np<N>.
+function(argosy_test module)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TIMEOUT" "SOURCES;USES;LIBS;RANKS;LABELS")
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "argosy_test(${module}): unknown arguments ${ARG_UNPARSED_ARGUMENTS}")
+  endif()
+  _argosy_left_out(skip ${ARG_USES} ${ARG_LIBS})
+  if(skip)
+    return()
+  endif()
+  file(RELATIVE_PATH place ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "/.*" "" kind ${place})
+  if(NOT kind MATCHES "^(unit|mpi|system|fault)$")
+    message(FATAL_ERROR "argosy_test(${module}) belongs in tests/unit, tests/mpi, tests/system or tests/fault")
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  list(TRANSFORM ARG_USES PREPEND argosy::)
+  set(target ${kind}_${module})
+  add_executable(${target} ${ARG_SOURCES})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${kind})
+  target_link_libraries(${target} PRIVATE argosy_warnings ${ARG_USES} ${ARG_LIBS} GTest::gmock GTest::gtest)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  if(kind STREQUAL "mpi" OR ARG_RANKS)
+    target_link_libraries(${target} PRIVATE argosy_test_mpi_main)
+  else()
+    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+  endif()
+
+  if(kind STREQUAL "mpi" AND NOT ARG_RANKS)
+    set(ARG_RANKS 1 2 3 4)
+  endif()
+  if(NOT ARG_RANKS)
+    add_test(NAME ${kind}.${module} COMMAND ${target})
+    _argosy_test_properties(${kind}.${module} 1)
+  endif()
+  foreach(ranks IN LISTS ARG_RANKS)
+    set(name ${kind}.${module}.np${ranks})
+    if(kind STREQUAL "mpi")
+      set(name ${module}.np${ranks})
+    endif()
+    add_test(NAME ${name} COMMAND ${ARGOSY_MPIEXEC} -n ${ranks} $<TARGET_FILE:${target}>)
+    _argosy_test_properties(${name} ${ranks})
+  endforeach()
+endfunction()
+
+# Environment every test runs in: one thread a rank, shared-memory transports only, no colour.
+set(ARGOSY_TEST_ENVIRONMENT
+    "OMP_NUM_THREADS=1;UCX_TLS=self,sm;UCX_LOG_LEVEL=error;ARGOSY_SOURCE_DIR=${PROJECT_SOURCE_DIR};ARGOSY_BUILD_DIR=${PROJECT_BINARY_DIR};ARGOSY_MPIEXEC=${ARGOSY_MPIEXEC}"
+)
+macro(_argosy_test_properties name ranks)
+  set_tests_properties(
+    ${name}
+    PROPERTIES LABELS "${kind};np${ranks};${ARG_LABELS}"
+               TIMEOUT ${ARG_TIMEOUT}
+               PROCESSORS ${ranks}
+               SKIP_RETURN_CODE 77
+               ENVIRONMENT "${ARGOSY_TEST_ENVIRONMENT}")
+endmacro()

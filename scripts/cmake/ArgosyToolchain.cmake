@@ -1,0 +1,34 @@
+# Compiler, linker and flags for our own code, in one place. No fast-math and no -march here: bits must not depend on
+# the machine that compiled; kernels name their instruction sets per file.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON) # the static modules also go into libargosy_cuda.so
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
+# Line tables only: a stack trace names file and line, objects of LibTorch units stay small.
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG -g1")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+
+find_program(ARGOSY_CCACHE ccache)
+if(ARGOSY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ARGOSY_CCACHE})
+endif()
+find_program(ARGOSY_MOLD mold)
+if(ARGOSY_MOLD)
+  add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=mold>)
+endif()
+
+add_library(argosy_warnings INTERFACE)
+target_compile_options(
+  argosy_warnings
+  INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wnon-virtual-dtor;-Woverloaded-virtual>
+            $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${ARGOSY_WERROR}>>:-Werror>)
+
+if(ARGOSY_SANITIZE)
+  add_compile_options(-fsanitize=${ARGOSY_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${ARGOSY_SANITIZE})
+endif()
