@@ -1,0 +1,114 @@
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/run_main.hpp"
+#include "core/bytes.hpp"
+#include "partition/flat_space.hpp"
+
+/// Sharded checkpoints (FORMAT.md): one HDF5 file a rank, a manifest, a directory whose rename is the commit. Stored state does
+/// not depend on the ZeRO stage. Takes and gives host bytes; device copies belong to train. HDF5 is touched by one thread.
+namespace argosy::checkpoint {
+
+/// This rank's slices of one unit's state, ascending, end to end: [space.owned_size(canonical_rank)] fp32 each.
+/// Used for saving (read) and loading (written). Empty moments: weights only.
+struct UnitState {
+  std::string name;
+  const partition::FlatSpace* space = nullptr;
+  std::span<float> master, exp_avg, exp_avg_sq;
+};
+
+enum class Kind { temp, export_ };
+
+/// Everything a manifest says beside shards and layout; sections as checkpoint.md §4 names them.
+struct Sections {
+  boost::json::object model;      // arch, config, config_digest, tokenizer_digest, vocab_size, tied[]
+  boost::json::object optimizer;  // type, hparams, step
+  boost::json::object schedule;   // name, args, step
+  boost::json::object counters;   // src_tokens, tgt_tokens, padded_tokens, n_clips, skipped …
+  boost::json::object data;       // dataset digests, seed, epoch, sample cursor …
+  boost::json::object rng, metrics, best;
+  boost::json::array history;
+  boost::json::object soup;       // recipe, inputs, weights; empty for a training checkpoint
+};
+
+/// A file copied into every checkpoint (tokenizer.model, vocab_map.json).
+struct Attachment {
+  std::string name, content;
+};
+
+struct SaveReport {
+  bool committed = false;
+  std::string why_not;  // first failing rank, call, errno
+  Path directory;
+  std::uint64_t bytes = 0;  // all ranks
+  double seconds = 0;
+};
+
+/// A committed checkpoint seen from outside: its manifest, verified, and where its shards lie. Any number of ranks may read it.
+/// Reads the tensors of another layout by interval intersection; every touched 4 MiB block is verified.
+class Reader {
+ public:
+  /// Reads and checks the manifest. Throws Error{data} when `directory` is no checkpoint, Error{corrupt} on damage,
+  /// Error{usage} for a format that is too new. Not collective.
+  Reader(const Files& files, Path directory);
+  ~Reader();
+  Reader(Reader&&) noexcept;
+
+  struct Parameter {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::size_t unit = 0;  // index into units()
+  };
+  [[nodiscard]] const Path& directory() const noexcept;
+  [[nodiscard]] std::int64_t step() const noexcept;
+  [[nodiscard]] const Sections& sections() const noexcept;
+  [[nodiscard]] const boost::json::object& manifest() const noexcept;
+  [[nodiscard]] const std::vector<Parameter>& parameters() const noexcept;
+  /// The spaces as they were saved, by unit.
+  [[nodiscard]] const std::vector<partition::FlatSpace>& spaces() const noexcept;
+  [[nodiscard]] const std::vector<std::string>& unit_names() const noexcept;
+  [[nodiscard]] std::string attachment(const std::string& name) const;
+  /// A whole parameter in fp32, row-major, from all shards that hold a piece of it.
+  [[nodiscard]] std::vector<float> read_parameter(const std::string& name) const;
+  /// Fills `units` for `canonical_rank` of their spaces' layout, whatever layout was saved.
+  void read_state(std::span<const UnitState> units, int canonical_rank) const;
+  /// Every byte of every shard against its digests. Throws Error{corrupt}.
+  void verify() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The checkpoints of one run directory. Holds the run's lock (run.lock.<generation>): a second job gets Error{usage} naming the
+/// first; a dead owner on the same host is taken over at once.
+class Store {
+ public:
+  struct Options {
+    int max_checkpoints = 5;  // newest temporaries kept
+  };
+  /// **Collective.** Creates the run directory, takes the lock, sweeps dead temporaries. Throws Error{usage}, Error{io}.
+  Store(comm::Context& context, Path run_dir, Options options);
+  ~Store();
+
+  /// Newest committed checkpoint that is valid, of checkpoints/ and export/. **Collective.** nullopt: none was ever committed.
+  [[nodiscard]] std::optional<Reader> newest() const;
+  /// Writes and commits checkpoints/<step> or export/<step>. **Collective.** A failed save leaves earlier checkpoints intact
+  /// and is reported, not thrown; training goes on.
+  SaveReport save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,
+                  std::span<const Attachment> attachments);
+  [[nodiscard]] const Path& run_dir() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace argosy::checkpoint

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "model/model.hpp"
+
+/// Forward passes without gradients, with a key/value cache: what decoding needs. Uses the weights bound to `model`'s units.
+namespace argosy::model {
+
+/// Keys and values of all decoder layers, for `rows` hypotheses. Grows by one position a step.
+class Cache {
+ public:
+  struct Impl;
+  explicit Cache(std::unique_ptr<Impl> impl);
+  ~Cache();
+  Cache(Cache&&) noexcept;
+  Cache& operator=(Cache&&) noexcept;
+  /// Keeps rows `index` [new rows] int64, in that order (beam search, finished sentences dropped).
+  void select(const at::Tensor& index);
+  [[nodiscard]] std::int64_t rows() const noexcept;
+  [[nodiscard]] std::int64_t length() const noexcept;
+  [[nodiscard]] Impl& impl() noexcept { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+class Inference {
+ public:
+  explicit Inference(Model& model) : model_(model) {}
+  /// Encoder-decoder: runs the encoder and prepares the cross-attention keys and values; each source row serves `copies` hypotheses.
+  /// source: int64 [rows, S]; lengths: int64 [rows].
+  [[nodiscard]] Cache start(const at::Tensor& source, const at::Tensor& lengths, std::int64_t copies = 1);
+  /// Decoder-only: an empty cache.
+  [[nodiscard]] Cache start(std::int64_t rows);
+  /// Feeds ids [rows] int64 and returns logits fp32 [rows, vocab_padded]; dead ids carry -1e4.
+  [[nodiscard]] at::Tensor step(Cache& cache, const at::Tensor& ids);
+  /// Feeds ids [rows, n] at once (forced prefix, scoring) and returns logits fp32 [rows, n, vocab_padded].
+  [[nodiscard]] at::Tensor extend(Cache& cache, const at::Tensor& ids);
+
+ private:
+  Model& model_;
+};
+
+}  // namespace argosy::model

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <boost/describe.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/config.hpp"
+
+/// The `model` section. Absent sizes come from `preset`; resolve() fills everything in, so that code below sees whole numbers.
+/// Torch-free: planned and validated on a login node.
+namespace argosy::model {
+
+enum class ModelType { decoder, encoder_decoder };
+BOOST_DESCRIBE_ENUM(ModelType, decoder, encoder_decoder)
+enum class Norm { layer_norm, rms_norm };
+BOOST_DESCRIBE_ENUM(Norm, layer_norm, rms_norm)
+enum class NormPosition { post, pre };
+BOOST_DESCRIBE_ENUM(NormPosition, post, pre)
+enum class Activation { relu, swish, gelu, swiglu };  // gelu: erf; swiglu: gated, two input matrices
+BOOST_DESCRIBE_ENUM(Activation, relu, swish, gelu, swiglu)
+enum class Position { sinusoidal, rope };
+BOOST_DESCRIBE_ENUM(Position, sinusoidal, rope)
+enum class Preset { none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b };
+BOOST_DESCRIBE_ENUM(Preset, none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b)
+
+struct SideConfig {
+  std::optional<std::int64_t> layers;
+  std::optional<Position> position;
+};
+BOOST_DESCRIBE_STRUCT(SideConfig, (), (layers, position))
+
+struct ModelConfig {
+  ModelType type = ModelType::encoder_decoder;
+  Preset preset = Preset::none;
+  std::optional<std::int64_t> vocab_size;  // live pieces; must equal the tokenizer's; needed only to plan without one
+  std::optional<std::int64_t> width, ff, heads, kv_heads, head_size;
+  std::optional<std::int64_t> window;      // attention window, decoder only
+  std::int64_t vocab_multiple = 64;
+  double rope_theta = 10000.0;
+  std::int64_t max_positions = 2048;
+  std::optional<Norm> norm;
+  std::optional<NormPosition> norm_position;
+  std::optional<Activation> activation;
+  std::optional<bool> bias;
+  std::optional<bool> tie_embeddings;
+  std::optional<double> dropout;           // 0 LM, 0.1 MT: residual branches and embeddings
+  SideConfig encoder, decoder;
+};
+BOOST_DESCRIBE_STRUCT(ModelConfig, (),
+                      (type, preset, vocab_size, width, ff, heads, kv_heads, head_size, window, vocab_multiple, rope_theta,
+                       max_positions, norm, norm_position, activation, bias, tie_embeddings, dropout, encoder, decoder))
+
+std::span<const config::KeyText> key_texts(const SideConfig&);
+std::span<const config::KeyText> key_texts(const ModelConfig&);
+void validate(const ModelConfig&, config::Problems&);
+
+/// Every number decided. rows: padded vocabulary.
+struct ModelShape {
+  ModelType type = ModelType::encoder_decoder;
+  std::int64_t vocab_live = 0, vocab_padded = 0;
+  std::int64_t width = 0, ff = 0, heads = 0, kv_heads = 0, head_size = 0;
+  std::int64_t encoder_layers = 0, decoder_layers = 0;
+  std::optional<std::int64_t> window;
+  double rope_theta = 10000.0;
+  std::int64_t max_positions = 2048;
+  Norm norm = Norm::layer_norm;
+  double norm_epsilon = 1e-5;  // layer_norm 1e-5; rms_norm 1e-5 in decoder-only models
+  NormPosition norm_position = NormPosition::post;
+  Activation activation = Activation::relu;
+  Position encoder_position = Position::sinusoidal, decoder_position = Position::sinusoidal;
+  bool bias = true, tie_embeddings = true;
+  double dropout = 0.0;
+  /// Ids ≥ dead_begin never occur as targets: fillers, and in Marian shape <pad> (= vocab_padded - 1).
+  std::int64_t dead_begin = 0;
+  /// First decoder input; also the padding id of inputs. Marian: <pad>; its embedding row stays zero.
+  std::int64_t start_id = 0, eos_id = 0;
+};
+
+/// Fills defaults by type and preset. `vocab_live`: the tokenizer's pieces. Throws Error{config} when sizes are missing.
+[[nodiscard]] ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live);
+
+/// "MarianMTModel, CTranslate2" …: what `export` will accept.
+[[nodiscard]] std::string exportable_as(const ModelShape& shape);
+
+}  // namespace argosy::model
