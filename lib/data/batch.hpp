@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+/// One micro-batch in host memory: plain row-major arrays that the model wraps or copies. Ids are rows of the model's
+/// vocabulary. Translation fills source and target; a language model fills the target side alone (source_width 0) and,
+/// where rows hold several documents, tells them apart by `segments`.
+namespace argosy::data {
+
+/// Label of a position that bears no loss.
+inline constexpr std::int64_t kNoLabel = -1;
+
+struct Batch {
+  std::int64_t rows = 0, source_width = 0, target_width = 0;  // R, S, T
+
+  std::vector<std::int64_t> source;          // [R, S] EOS at the end of each row, Vocabulary::filler() behind it
+  std::vector<std::int64_t> source_lengths;  // [R] EOS included
+  std::vector<std::int64_t> target_input;    // [R, T] translation: start token first; filler() behind the end
+  std::vector<std::int64_t> target_labels;   // [R, T] next id; kNoLabel behind the end and where a document begins
+  std::vector<std::int64_t> target_lengths;  // [R] filled positions of target_input
+  std::vector<std::int64_t> segments;   // [R, T] language model: document within the row, from 0; -1 behind the end
+  std::vector<std::int64_t> positions;  // [R, T] language model: position within the document, from 0
+  std::vector<std::uint64_t> examples;  // [R] translation: example ids (line numbers of a validation set); else empty
+
+  std::int64_t src_tokens = 0;     // real source ids, EOS included
+  std::int64_t tgt_tokens = 0;     // loss-bearing labels
+  std::int64_t padded_tokens = 0;  // R · (S + T)
+
+  [[nodiscard]] bool empty() const noexcept { return rows == 0; }
+};
+
+/// One translation example: ids with EOS at the end on both sides.
+struct Example {
+  std::span<const std::int32_t> source, target;
+  std::uint64_t id = 0;
+};
+
+}  // namespace argosy::data

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <boost/describe.hpp>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+
+/// Sections `data` and `batch` of the configuration, which count, preprocess and train read alike. Plain values, no
+/// torch, no MPI. Paths are as typed (relative to the working directory).
+namespace argosy::data {
+
+enum class InvalidUtf8 { reject, replace };
+BOOST_DESCRIBE_ENUM(InvalidUtf8, reject, replace)
+enum class TokenizerType { unigram, bpe };
+BOOST_DESCRIBE_ENUM(TokenizerType, unigram, bpe)
+enum class TransformType { max_length };
+BOOST_DESCRIBE_ENUM(TransformType, max_length)
+enum class DocumentEnd { line, empty_line };
+BOOST_DESCRIBE_ENUM(DocumentEnd, line, empty_line)
+enum class BatchUnit { padded_tokens, examples };
+BOOST_DESCRIBE_ENUM(BatchUnit, padded_tokens, examples)
+enum class DocumentCut { split, whole };
+BOOST_DESCRIBE_ENUM(DocumentCut, split, whole)
+
+struct TransformConfig {
+  TransformType type = TransformType::max_length;
+  std::int64_t source = 200, target = 200;  // pieces, without EOS
+};
+BOOST_DESCRIBE_STRUCT(TransformConfig, (), (type, source, target))
+
+struct CorpusConfig {
+  std::string name;
+  std::vector<std::string> languages;
+  std::string source;
+  std::optional<std::string> target;  // absent: a corpus for a language model
+  double weight = 1.0;
+  DocumentEnd document_end = DocumentEnd::line;  // language models only
+  std::vector<TransformConfig> transforms;
+};
+BOOST_DESCRIBE_STRUCT(CorpusConfig, (), (name, languages, source, target, weight, document_end, transforms))
+
+struct TokenizerTraining {
+  TokenizerType type = TokenizerType::unigram;
+  std::int64_t vocab_size = 8000;
+  double character_coverage = 1.0;
+  std::int64_t sample_lines = 60000;
+};
+BOOST_DESCRIBE_STRUCT(TokenizerTraining, (), (type, vocab_size, character_coverage, sample_lines))
+
+struct SplitConfig {
+  double train = 0.99, validation = 0.01;  // shares of tgt_tokens, cut at document ends
+};
+BOOST_DESCRIBE_STRUCT(SplitConfig, (), (train, validation))
+
+struct DataConfig {
+  std::string tokenizer;             // SentencePiece model file
+  std::string shards;                // folder of token shards
+  std::optional<std::string> cache;  // <run_dir>/cache
+  std::int64_t workers = 2;
+  double temperature = 1.0;
+  std::vector<CorpusConfig> corpora;
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::reject;
+  std::optional<TokenizerTraining> tokenizer_training;
+  std::optional<SplitConfig> split;
+};
+BOOST_DESCRIBE_STRUCT(DataConfig, (),
+                      (tokenizer, shards, cache, workers, temperature, corpora, invalid_utf8, tokenizer_training,
+                       split))
+
+struct BatchConfig {
+  BatchUnit unit = BatchUnit::padded_tokens;
+  std::optional<std::int64_t> global_size, micro_size, accumulation;  // two of the three suffice
+  std::int64_t pool = 100000;                                         // examples
+  std::optional<std::int64_t> width_multiple;  // absent: 8 where attention needs a float mask, else 1
+  std::int64_t sequence_length = 2048;         // language models: row width
+  std::optional<bool> packing;                 // true for language models, false for pairs
+  DocumentCut documents = DocumentCut::split;
+};
+BOOST_DESCRIBE_STRUCT(BatchConfig, (),
+                      (unit, global_size, micro_size, accumulation, pool, width_multiple, sequence_length, packing,
+                       documents))
+
+std::span<const config::KeyText> key_texts(const TransformConfig&);
+std::span<const config::KeyText> key_texts(const CorpusConfig&);
+std::span<const config::KeyText> key_texts(const TokenizerTraining&);
+std::span<const config::KeyText> key_texts(const SplitConfig&);
+std::span<const config::KeyText> key_texts(const DataConfig&);
+std::span<const config::KeyText> key_texts(const BatchConfig&);
+void validate(const TransformConfig&, config::Problems&);
+void validate(const CorpusConfig&, config::Problems&);
+void validate(const TokenizerTraining&, config::Problems&);
+void validate(const SplitConfig&, config::Problems&);
+void validate(const DataConfig&, config::Problems&);
+void validate(const BatchConfig&, config::Problems&);
+
+/// Sizes of a step on a given world, all in `unit` of the configuration.
+struct StepSizes {
+  std::int64_t global_size = 0, micro_size = 0;
+  int micro_batches = 0;  // of a step, over all ranks: global_size / micro_size
+  int accumulation = 0;   // micro-batches of a step on one rank: ceil(micro_batches / world)
+  double idle_share = 0;  // of the ranks' slots, empty because world does not divide micro_batches
+};
+
+/// Completes global_size = micro_size · accumulation · world. Throws Error{config} when fewer than two of the three are
+/// given, when the three disagree, or when global_size is no multiple of micro_size (naming the nearest legal values).
+[[nodiscard]] StepSizes resolve_sizes(const BatchConfig& config, int world);
+
+}  // namespace argosy::data
