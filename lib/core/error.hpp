@@ -19,10 +19,10 @@ enum class Exit : int { ok = 0, usage = 2, data = 3, io = 4, comm = 5, numeric =
 [[nodiscard]] Exit exit_code(Fault fault) noexcept;
 
 struct Facts {
-  std::string wanted, got, where, remedy;  // empty parts are left out of the sentence
+  std::string wanted{}, got{}, where{}, remedy{};  // empty parts are left out of the sentence
 };
 
-/// what() is one sentence: "wanted …, got …, in …: remedy".
+/// what() is one sentence: "wanted …, got … in …: remedy".
 class Error : public std::runtime_error {
  public:
   Error(Fault fault, Facts facts, std::source_location at = std::source_location::current());

@@ -1,0 +1,341 @@
+#include "core/file.hpp"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace argosy {
+namespace {
+
+constexpr unsigned file_mode = 0666, folder_mode = 0777;  // the umask decides
+constexpr std::size_t largest_transfer_bytes = std::size_t{1} << 30;
+
+std::string remedy_of(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "free some space or choose another folder";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "check the permissions or choose another place";
+    case ENOENT:
+      return "check the path";
+    case ENOTDIR:
+      return "a part of the path is a file: correct it";
+    case EEXIST:
+    case ENOTEMPTY:
+      return "remove it or choose another name";
+    case EMFILE:
+    case ENFILE:
+      return "raise the limit on open files (ulimit -n)";
+    case EIO:
+    case ESTALE:
+      return "check the disk and its mount, then run again";
+    default:
+      return "";
+  }
+}
+
+[[noreturn]] void fail(Fault fault, std::string wanted, const char* call, int error, const Path& path) {
+  const char* name = strerrorname_np(error);
+  const char* text = strerrordesc_np(error);
+  throw Error{
+      fault,
+      {.wanted = std::move(wanted),
+       .got = fmt::format("{} ({}) from {}", name != nullptr ? name : "errno", text != nullptr ? text : "?", call),
+       .where = path.string(),
+       .remedy = remedy_of(error)}};
+}
+
+[[noreturn]] void fail_io(std::string wanted, const char* call, const Path& path) {
+  fail(Fault::io, std::move(wanted), call, errno, path);
+}
+
+/// Repeats a system call that a signal has interrupted.
+template <class Call>
+auto repeat(Call&& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+/// Calls `transfer(done, rest)` until `size_bytes` are through; returns how many were (fewer: a call returned 0).
+template <class Transfer>
+std::size_t transfer_all(std::size_t size_bytes, const std::string& wanted, const char* call, const Path& path,
+                         Transfer&& transfer) {
+  std::size_t done = 0;
+  while (done < size_bytes) {
+    const auto moved = repeat([&] { return transfer(done, std::min(size_bytes - done, largest_transfer_bytes)); });
+    if (moved < 0) fail_io(wanted, call, path);
+    if (moved == 0) break;
+    done += static_cast<std::size_t>(moved);
+  }
+  return done;
+}
+
+FileStat facts_of(const struct stat& s) {
+  constexpr std::int64_t giga = 1'000'000'000;
+  return {.size_bytes = static_cast<std::uint64_t>(s.st_size),
+          .inode = s.st_ino,
+          .mtime_ns = s.st_mtim.tv_sec * giga + s.st_mtim.tv_nsec,
+          .ctime_ns = s.st_ctim.tv_sec * giga + s.st_ctim.tv_nsec,
+          .is_directory = S_ISDIR(s.st_mode)};
+}
+
+File open_or_fail(Os& os, const Path& path, int flags, const char* wanted) {
+  const int fd = repeat([&] { return os.open(path.c_str(), flags | O_CLOEXEC, file_mode); });
+  if (fd >= 0) return {os, fd, path};
+  const bool missing = (flags & O_CREAT) == 0 && (errno == ENOENT || errno == ENOTDIR);
+  fail(missing ? Fault::data : Fault::io, wanted, "open", errno, path);
+}
+
+}  // namespace
+
+File::File(File&& other) noexcept : os_(other.os_), fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(os_, other.os_);
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+File::~File() {
+  if (fd_ >= 0) os_->close(fd_);
+}
+
+void File::read_at(MutableBytes to, std::uint64_t offset) const {
+  const std::string wanted = fmt::format("to read {} bytes at offset {}", to.size(), offset);
+  const std::size_t done = transfer_all(to.size(), wanted, "pread", path_, [&](std::size_t at, std::size_t size_bytes) {
+    return os_->pread(fd_, to.data() + at, size_bytes, static_cast<std::int64_t>(offset + at));
+  });
+  if (done < to.size()) {
+    throw Error{Fault::corrupt,
+                {.wanted = wanted,
+                 .got = fmt::format("the end of the file after {} of them", done),
+                 .where = path_.string(),
+                 .remedy = "the file was cut short: make it again"}};
+  }
+}
+
+void File::write_at(Bytes from, std::uint64_t offset) {
+  const std::string wanted = fmt::format("to write {} bytes at offset {}", from.size(), offset);
+  const std::size_t done =
+      transfer_all(from.size(), wanted, "pwrite", path_, [&](std::size_t at, std::size_t size_bytes) {
+        return os_->pwrite(fd_, from.data() + at, size_bytes, static_cast<std::int64_t>(offset + at));
+      });
+  if (done < from.size()) fail(Fault::io, wanted, "pwrite", EIO, path_);
+}
+
+void File::append(Bytes from) {
+  const std::string wanted = fmt::format("to append {} bytes", from.size());
+  const std::size_t done = transfer_all(
+      from.size(), wanted, "write", path_,
+      [&](std::size_t at, std::size_t size_bytes) { return os_->write(fd_, from.data() + at, size_bytes); });
+  if (done < from.size()) fail(Fault::io, wanted, "write", EIO, path_);
+}
+
+void File::reserve(std::uint64_t size_bytes) {
+  if (size_bytes == 0) return;
+  const int result = repeat([&] { return os_->fallocate(fd_, 0, static_cast<std::int64_t>(size_bytes)); });
+  if (result != 0 && errno != EOPNOTSUPP) fail_io(fmt::format("to reserve {} bytes", size_bytes), "fallocate", path_);
+}
+
+void File::truncate(std::uint64_t size_bytes) {
+  if (repeat([&] { return os_->ftruncate(fd_, static_cast<std::int64_t>(size_bytes)); }) != 0)
+    fail_io(fmt::format("to set the size to {} bytes", size_bytes), "ftruncate", path_);
+}
+
+void File::sync() {
+  if (repeat([&] { return os_->fsync(fd_); }) != 0) fail_io("the file on stable storage", "fsync", path_);
+}
+
+void File::close() {
+  if (fd_ < 0) return;
+  // Linux releases the descriptor even when close() is interrupted: it must not be repeated.
+  if (os_->close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_io("to close the file", "close", path_);
+}
+
+FileStat File::stat() const {
+  struct stat s {};
+  if (os_->fstat(fd_, &s) != 0) fail_io("to ask for the file's size", "fstat", path_);
+  return facts_of(s);
+}
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : os_(other.os_), at_(std::exchange(other.at_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(os_, other.os_);
+  std::swap(at_, other.at_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+Mapping::~Mapping() {
+  if (at_ != nullptr) os_->munmap(at_, size_bytes_);
+}
+
+Files Files::system() {
+  static Os os;
+  return Files{os};
+}
+
+File Files::open(const Path& path) const { return open_or_fail(*os_, path, O_RDONLY, "a readable file"); }
+File Files::create(const Path& path) const {
+  return open_or_fail(*os_, path, O_WRONLY | O_CREAT | O_EXCL, "to create a new file");
+}
+File Files::replace(const Path& path) const {
+  return open_or_fail(*os_, path, O_WRONLY | O_CREAT | O_TRUNC, "a writable file");
+}
+File Files::update(const Path& path) const { return open_or_fail(*os_, path, O_RDWR, "a file to change"); }
+File Files::append(const Path& path) const {
+  return open_or_fail(*os_, path, O_WRONLY | O_CREAT | O_APPEND, "a file to append to");
+}
+
+std::optional<File> Files::try_create(const Path& path) const {
+  const int fd = repeat([&] { return os_->open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode); });
+  if (fd >= 0) return File{*os_, fd, path};
+  if (errno == EEXIST) return std::nullopt;
+  fail_io("to create a new file", "open", path);
+}
+
+Mapping Files::map(const Path& path) const {
+  const File file = open(path);
+  const FileStat facts = file.stat();
+  if (facts.is_directory) fail(Fault::data, "a file", "fstat", EISDIR, path);
+  if (facts.size_bytes == 0) return {};
+  void* at = os_->mmap(facts.size_bytes, file.fd());
+  if (at == MAP_FAILED) fail_io(fmt::format("to map {} bytes", facts.size_bytes), "mmap", path);
+  return {*os_, at, facts.size_bytes};
+}
+
+std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const {
+  const File file = open(path);
+  const FileStat facts = file.stat();
+  if (facts.is_directory) fail(Fault::data, "a file", "fstat", EISDIR, path);
+  if (facts.size_bytes > limit_bytes) {
+    throw Error{Fault::data,
+                {.wanted = fmt::format("a text of at most {} bytes", limit_bytes),
+                 .got = fmt::format("{} bytes", facts.size_bytes),
+                 .where = path.string(),
+                 .remedy = "check that this is the file you meant"}};
+  }
+  std::string text(facts.size_bytes, '\0');
+  file.read_at(as_writable_bytes(std::span<char>{text}), 0);
+  return text;
+}
+
+void Files::write_atomically(const Path& path, Bytes content) const {
+  std::random_device random;
+  Path partial = path;
+  partial += fmt::format(".tmp-{:08x}{:08x}", random(), random());
+  try {
+    File file = create(partial);
+    file.append(content);
+    file.sync();
+    file.close();
+    rename(partial, path);
+  } catch (const Error&) {
+    os_->unlink(partial.c_str());
+    throw;
+  }
+  sync_folder(path.parent_path());
+}
+
+std::optional<FileStat> Files::stat(const Path& path) const {
+  struct stat s {};
+  if (os_->stat(path.c_str(), &s) == 0) return facts_of(s);
+  if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+  fail_io("to ask whether the file exists", "stat", path);
+}
+
+std::vector<std::string> Files::list(const Path& folder) const {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  if (error) {
+    const bool missing = error.value() == ENOENT || error.value() == ENOTDIR;
+    fail(missing ? Fault::data : Fault::io, "a readable folder", "opendir", error.value(), folder);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::uint64_t Files::free_bytes(const Path& folder) const {
+  struct statvfs s {};
+  if (repeat([&] { return os_->statvfs(folder.c_str(), &s); }) != 0)
+    fail_io("to ask for the free space", "statvfs", folder);
+  return static_cast<std::uint64_t>(s.f_bavail) * s.f_frsize;
+}
+
+void Files::make_folder(const Path& folder) const {
+  if (os_->mkdir(folder.c_str(), folder_mode) != 0) fail_io("to make a new folder", "mkdir", folder);
+}
+
+void Files::make_folders(const Path& folder) const {
+  if (os_->mkdir(folder.c_str(), folder_mode) == 0) return;
+  const int error = errno;
+  if (error == EEXIST || error == EISDIR) {
+    const auto facts = stat(folder);
+    if (facts && facts->is_directory) return;
+  }
+  const Path parent = folder.parent_path();
+  if (error != ENOENT || parent.empty() || parent == folder)
+    fail(Fault::io, "to make a folder", "mkdir", error, folder);
+  make_folders(parent);
+  if (!folder.has_filename()) return;  // "a/b/": the parent was the folder itself
+  if (os_->mkdir(folder.c_str(), folder_mode) != 0 && errno != EEXIST) fail_io("to make a folder", "mkdir", folder);
+}
+
+void Files::sync_folder(const Path& folder) const {
+  const Path here = folder.empty() ? Path{"."} : folder;
+  File file = open_or_fail(*os_, here, O_RDONLY | O_DIRECTORY, "a folder to sync");
+  // File systems without a notion of syncing folders answer EINVAL.
+  if (repeat([&] { return os_->fsync(file.fd()); }) != 0 && errno != EINVAL)
+    fail_io("the folder on stable storage", "fsync", here);
+  file.close();
+}
+
+void Files::rename(const Path& from, const Path& to) const {
+  if (os_->rename(from.c_str(), to.c_str()) != 0)
+    fail_io(fmt::format("to rename it to {}", to.string()), "rename", from);
+}
+
+bool Files::rename_noreplace(const Path& from, const Path& to) const {
+  if (os_->rename_noreplace(from.c_str(), to.c_str()) == 0) return true;
+  if (errno == EEXIST || errno == ENOTEMPTY) return false;
+  if (errno != EINVAL && errno != ENOSYS) fail_io(fmt::format("to rename it to {}", to.string()), "renameat2", from);
+  // The file system has no such call: the check and the rename are two steps there.
+  if (exists(to)) return false;
+  rename(from, to);
+  return true;
+}
+
+void Files::remove(const Path& path) const {
+  if (os_->unlink(path.c_str()) != 0 && errno != ENOENT) fail_io("to remove the file", "unlink", path);
+}
+
+void Files::remove_tree(const Path& path) const {
+  if (os_->unlink(path.c_str()) == 0 || errno == ENOENT) return;
+  if (errno != EISDIR && errno != EPERM) fail_io("to remove it", "unlink", path);
+  for (const std::string& name : list(path)) remove_tree(path / name);
+  if (os_->rmdir(path.c_str()) != 0 && errno != ENOENT) fail_io("to remove the folder", "rmdir", path);
+}
+
+void Files::link_symbolically(const Path& target, const Path& link) const {
+  if (os_->symlink(target.c_str(), link.c_str()) != 0)
+    fail_io(fmt::format("a link to {}", target.string()), "symlink", link);
+}
+
+}  // namespace argosy

@@ -1,0 +1,40 @@
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "core/file.hpp"
+
+namespace argosy {
+
+int Os::open(const char* path, int flags, unsigned mode) { return ::open(path, flags, mode); }
+int Os::close(int fd) { return ::close(fd); }
+std::int64_t Os::pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset) {
+  return ::pread(fd, to, size_bytes, offset);
+}
+std::int64_t Os::pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset) {
+  return ::pwrite(fd, from, size_bytes, offset);
+}
+std::int64_t Os::write(int fd, const void* from, std::size_t size_bytes) { return ::write(fd, from, size_bytes); }
+int Os::fsync(int fd) { return ::fsync(fd); }
+int Os::ftruncate(int fd, std::int64_t size_bytes) { return ::ftruncate(fd, size_bytes); }
+int Os::fallocate(int fd, std::int64_t offset, std::int64_t size_bytes) {
+  return ::fallocate(fd, 0, offset, size_bytes);
+}
+int Os::fstat(int fd, struct stat* out) { return ::fstat(fd, out); }
+int Os::stat(const char* path, struct stat* out) { return ::stat(path, out); }
+int Os::statvfs(const char* path, struct statvfs* out) { return ::statvfs(path, out); }
+int Os::mkdir(const char* path, unsigned mode) { return ::mkdir(path, mode); }
+int Os::rmdir(const char* path) { return ::rmdir(path); }
+int Os::unlink(const char* path) { return ::unlink(path); }
+int Os::rename(const char* from, const char* to) { return ::rename(from, to); }
+int Os::rename_noreplace(const char* from, const char* to) {
+  return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+}
+int Os::symlink(const char* target, const char* link) { return ::symlink(target, link); }
+void* Os::mmap(std::size_t size_bytes, int fd) { return ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd, 0); }
+int Os::munmap(void* at, std::size_t size_bytes) { return ::munmap(at, size_bytes); }
+
+}  // namespace argosy
