@@ -6,18 +6,18 @@
 
 #include "partition/layout.hpp"
 
-/// A unit's parameters laid end to end and padded, and who owns which slice of it. Pure index arithmetic (parallel layout:
-/// slot-major: S slots, each of N sub-slices; slice index k·N + n belongs to node n, local rank floor(k·G_n/S)).
-/// Each parameter starts at a multiple of 256 elements (the largest quantisation block), no-decay parameters first; the tail is
-/// padded to a multiple of N·S·256. Gaps stay zero.
+/// A unit's parameters laid end to end and padded, and who owns which slice of it. Pure index arithmetic (parallel
+/// layout: slot-major: S slots, each of N sub-slices; slice index k·N + n belongs to node n, local rank
+/// floor(k·G_n/S)). Each parameter starts at a multiple of 256 elements (the largest quantisation block), no-decay
+/// parameters first; the tail is padded to a multiple of N·S·256. Gaps stay zero.
 namespace argosy::partition {
 
 inline constexpr std::int64_t kAlignment = 256;
 
 struct ParamSpec {
-  std::string name;                  // "decoder/layer_0/self_attention/linear_0/weight"
+  std::string name;  // "decoder/layer_0/self_attention/linear_0/weight"
   std::vector<std::int64_t> shape;
-  bool decay = true;                 // weight decay applies (matrices)
+  bool decay = true;  // weight decay applies (matrices)
   [[nodiscard]] std::int64_t numel() const;
 };
 

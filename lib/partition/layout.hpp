@@ -2,7 +2,8 @@
 
 #include <vector>
 
-/// How many ranks each node holds: the pure part of a topology. Everything that decides who owns what takes a Layout, never MPI.
+/// How many ranks each node holds: the pure part of a topology. Everything that decides who owns what takes a Layout,
+/// never MPI.
 namespace argosy::partition {
 
 class Layout {

@@ -1,0 +1,104 @@
+#include "partition/flat_space.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace argosy::partition {
+namespace {
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+std::int64_t ParamSpec::numel() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>{});
+}
+
+FlatSpace::FlatSpace(std::vector<ParamSpec> params, const Layout& layout)
+    : params_(std::move(params)), layout_(layout), slices_(layout.nodes() * layout.slots()) {
+  std::stable_partition(params_.begin(), params_.end(), [](const ParamSpec& param) { return !param.decay; });
+  std::int64_t end = 0;
+  decay_begin_ = -1;
+  for (const ParamSpec& param : params_) {
+    const std::int64_t numel = param.numel();
+    ARGOSY_CHECK(numel >= 0, "{} has a negative extent", param.name);
+    const std::int64_t begin = round_up(end, kAlignment);
+    if (param.decay && decay_begin_ < 0) decay_begin_ = begin;
+    offsets_.push_back(begin);
+    end = begin + numel;
+  }
+  used_size_ = end;
+  padded_size_ = round_up(end, slices_ * kAlignment);
+  if (decay_begin_ < 0) decay_begin_ = padded_size_;
+
+  owner_.reserve(static_cast<std::size_t>(slices_));
+  for (int slot = 0; slot < layout.slots(); ++slot) {
+    for (int node = 0; node < layout.nodes(); ++node) {
+      owner_.push_back(layout.canonical_rank(node, layout.slot_owner(node, slot)));
+    }
+  }
+}
+
+std::size_t FlatSpace::index_of(const std::string& name) const {
+  const auto found = std::find_if(params_.begin(), params_.end(), [&](const ParamSpec& p) { return p.name == name; });
+  ARGOSY_CHECK(found != params_.end(), "no parameter {} in this flat space", name);
+  return static_cast<std::size_t>(found - params_.begin());
+}
+
+std::int64_t FlatSpace::parameters() const noexcept {
+  std::int64_t sum = 0;
+  for (const ParamSpec& param : params_) sum += param.numel();
+  return sum;
+}
+
+std::vector<int> FlatSpace::owned_slices(int canonical_rank) const {
+  std::vector<int> slices;
+  for (int slice = 0; slice < slices_; ++slice) {
+    if (owner(slice) == canonical_rank) slices.push_back(slice);
+  }
+  return slices;
+}
+
+std::int64_t FlatSpace::owned_size(int canonical_rank) const {
+  return std::count(owner_.begin(), owner_.end(), canonical_rank) * slice_size();
+}
+
+std::vector<Interval> intervals_of(const FlatSpace& space, int rank) {
+  const std::int64_t size = space.slice_size();
+  std::vector<std::int64_t> local_begin(static_cast<std::size_t>(space.slices()));
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(space.layout().world()), 0);
+  for (int slice = 0; slice < space.slices(); ++slice) {
+    std::int64_t& next = owned[static_cast<std::size_t>(space.owner(slice))];
+    local_begin[static_cast<std::size_t>(slice)] = next;
+    next += size;
+  }
+
+  std::vector<Interval> intervals;
+  for (std::size_t param = 0; param < space.params().size(); ++param) {
+    const std::int64_t offset = space.offset(param), end = offset + space.params()[param].numel();
+    for (std::int64_t at = offset; at < end;) {
+      const int slice = static_cast<int>(at / size);
+      const std::int64_t slice_end = std::min(end, space.slice_begin(slice) + size);
+      const std::int64_t local = local_begin[static_cast<std::size_t>(slice)] + at - space.slice_begin(slice);
+      const int owner = space.owner(slice);
+      if (rank < 0 || rank == owner) {
+        Interval* last = intervals.empty() ? nullptr : &intervals.back();
+        if (last != nullptr && last->param == param && last->rank == owner && last->end == at - offset) {
+          last->end = slice_end - offset;  // slices lie in the shard in flat order
+        } else {
+          intervals.push_back({param, at - offset, slice_end - offset, owner, local});
+        }
+      }
+      at = slice_end;
+    }
+  }
+  return intervals;
+}
+
+}  // namespace argosy::partition

@@ -1,0 +1,160 @@
+#include "partition/flat_space.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "unit/partition/small_layouts.hpp"
+
+namespace argosy::partition {
+namespace {
+
+/// Runs `check(space)` for every small unit on every small layout.
+template <class Check>
+void for_each_space(Check check) {
+  for (const Layout& layout : test::small_layouts()) {
+    for (const std::vector<ParamSpec>& unit : test::small_units()) check(FlatSpace{unit, layout});
+  }
+}
+
+TEST(FlatSpace, EvenNodesOwnTheSliceLocalRankTimesNodesPlusNode) {
+  const FlatSpace space{{{"w", {4096}}}, Layout{{2, 2, 2}}};
+  for (int node = 0; node < 3; ++node) {
+    for (int local = 0; local < 2; ++local) {
+      EXPECT_EQ(space.owned_slices(node * 2 + local), (std::vector<int>{local * 3 + node}));
+    }
+  }
+}
+
+TEST(FlatSpace, EverySliceHasOneOwnerAndWholeBlocks) {
+  for_each_space([](const FlatSpace& space) {
+    EXPECT_EQ(space.slices(), space.layout().nodes() * space.layout().slots());
+    EXPECT_EQ(space.slice_size() % kAlignment, 0);
+    EXPECT_EQ(space.slice_size() * space.slices(), space.padded_size());
+    std::int64_t owned = 0;
+    for (int rank = 0; rank < space.layout().world(); ++rank) {
+      const std::vector<int> slices = space.owned_slices(rank);
+      EXPECT_TRUE(std::is_sorted(slices.begin(), slices.end()));
+      EXPECT_EQ(space.owned_size(rank), static_cast<std::int64_t>(slices.size()) * space.slice_size());
+      for (const int slice : slices) EXPECT_EQ(space.owner(slice), rank);
+      owned += space.owned_size(rank);
+    }
+    EXPECT_EQ(owned, space.padded_size());
+  });
+}
+
+TEST(FlatSpace, ParametersAreAlignedDoNotOverlapAndPaddingIsLessThanOneRound) {
+  for_each_space([](const FlatSpace& space) {
+    std::int64_t end = 0, parameters = 0;
+    for (std::size_t i = 0; i < space.params().size(); ++i) {
+      EXPECT_EQ(space.offset(i) % kAlignment, 0);
+      EXPECT_GE(space.offset(i), end);
+      EXPECT_LT(space.offset(i) - end, kAlignment);
+      end = space.offset(i) + space.params()[i].numel();
+      parameters += space.params()[i].numel();
+    }
+    EXPECT_EQ(space.used_size(), end);
+    EXPECT_EQ(space.parameters(), parameters);
+    EXPECT_GE(space.padded_size(), end);
+    EXPECT_LT(space.padded_size() - end, space.slices() * kAlignment);
+  });
+}
+
+TEST(FlatSpace, NoDecayComesFirstElseInTheOrderGiven) {
+  const FlatSpace space{{{"w1", {300}, true}, {"b1", {300}, false}, {"w2", {10}, true}, {"b2", {10}, false}}, Layout{}};
+  std::vector<std::string> names;
+  for (const ParamSpec& param : space.params()) names.push_back(param.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"b1", "b2", "w1", "w2"}));
+  EXPECT_EQ(space.offset(1), 512);
+  EXPECT_EQ(space.decay_begin(), 768);
+  EXPECT_EQ(space.index_of("w2"), 3U);
+  EXPECT_THROW((void)space.index_of("w3"), Error);
+}
+
+TEST(FlatSpace, DecayBeginsAtTheEndWithoutAParameterThatDecays) {
+  const FlatSpace none{{{"b", {10}, false}}, Layout{}}, all{{{"w", {10}, true}}, Layout{}};
+  EXPECT_EQ(none.decay_begin(), none.padded_size());
+  EXPECT_EQ(all.decay_begin(), 0);
+}
+
+TEST(FlatSpace, ABiasOf1600OnThreeRanksIsPaddedNotCutUnevenly) {
+  const FlatSpace space{{{"bias", {1600}, false}}, Layout{{3}}};
+  EXPECT_EQ(space.padded_size(), 2304);
+  EXPECT_EQ(space.owned_size(2), 768);
+}
+
+TEST(FlatSpace, GatheringBothLevelsInPlaceReconstructsTheUnit) {
+  for_each_space([](const FlatSpace& space) {
+    const Layout& layout = space.layout();
+    const std::int64_t size = space.slice_size();
+    // by rank: the unit's buffer, holding the own slices only
+    std::vector<std::vector<int>> flat;
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      flat.emplace_back(static_cast<std::size_t>(space.slices()), -1);
+      for (const int slice : space.owned_slices(rank)) flat.back()[static_cast<std::size_t>(slice)] = slice;
+    }
+    const auto move = [&](int from, int to, int first_slice, int count) {
+      for (int slice = first_slice; slice < first_slice + count; ++slice) {
+        ASSERT_EQ(space.slice_begin(slice), slice * size);
+        ASSERT_EQ(flat[static_cast<std::size_t>(from)][static_cast<std::size_t>(slice)], slice);
+        flat[static_cast<std::size_t>(to)][static_cast<std::size_t>(slice)] = slice;
+      }
+    };
+    for (int slot = 0; slot < layout.slots(); ++slot) {  // outer: the slot's sub-slices are neighbours
+      for (int node = 0; node < layout.nodes(); ++node) {
+        const int to = layout.canonical_rank(node, layout.slot_owner(node, slot));
+        for (int other = 0; other < layout.nodes(); ++other) {
+          move(layout.canonical_rank(other, layout.slot_owner(other, slot)), to, slot * layout.nodes() + other, 1);
+        }
+      }
+    }
+    for (int rank = 0; rank < layout.world(); ++rank) {  // inner: whole slots
+      const int node = layout.node_of(rank);
+      for (int slot = 0; slot < layout.slots(); ++slot) {
+        move(layout.canonical_rank(node, layout.slot_owner(node, slot)), rank, slot * layout.nodes(), layout.nodes());
+      }
+    }
+    for (const std::vector<int>& unit : flat) EXPECT_EQ(std::count(unit.begin(), unit.end(), -1), 0);
+  });
+}
+
+TEST(Intervals, HoldEveryElementOnceAtItsPlaceInTheShard) {
+  for_each_space([](const FlatSpace& space) {
+    // element of the flat space → how often an interval names it; checked against owner and place computed one by one
+    std::vector<int> seen(static_cast<std::size_t>(space.padded_size()), 0);
+    std::vector<Interval> by_rank;
+    for (int rank = 0; rank < space.layout().world(); ++rank) {
+      const std::vector<int> slices = space.owned_slices(rank);
+      for (const Interval& interval : intervals_of(space, rank)) {
+        by_rank.push_back(interval);
+        ASSERT_EQ(interval.rank, rank);
+        ASSERT_LT(interval.begin, interval.end);
+        for (std::int64_t i = interval.begin; i < interval.end; ++i) {
+          const std::int64_t at = space.offset(interval.param) + i;
+          const std::int64_t local = interval.local_offset + i - interval.begin;
+          const int slice = slices.at(static_cast<std::size_t>(local / space.slice_size()));
+          ASSERT_EQ(space.slice_begin(slice) + local % space.slice_size(), at);
+          ++seen[static_cast<std::size_t>(at)];
+        }
+      }
+    }
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), space.parameters());
+    EXPECT_EQ(std::count_if(seen.begin(), seen.end(), [](int n) { return n > 1; }), 0);
+    std::vector<Interval> all = intervals_of(space);
+    EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+    std::sort(by_rank.begin(), by_rank.end());
+    EXPECT_EQ(all, by_rank);
+  });
+}
+
+TEST(Intervals, NeighboursAreJoined) {
+  const FlatSpace alone{{{"w", {5000}}}, Layout{}};
+  EXPECT_EQ(intervals_of(alone), (std::vector<Interval>{{0, 0, 5000, 0, 0}}));
+  const FlatSpace uneven{{{"w", {6 * 256}}}, Layout{{1, 3}}};  // node 0's only rank owns slices 0, 2, 4
+  EXPECT_EQ(intervals_of(uneven, 0),
+            (std::vector<Interval>{{0, 0, 256, 0, 0}, {0, 512, 768, 0, 256}, {0, 1024, 1280, 0, 512}}));
+}
+
+}  // namespace
+}  // namespace argosy::partition
