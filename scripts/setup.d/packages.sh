@@ -1,0 +1,106 @@
+# shellcheck shell=bash disable=SC2154 # judges and lint come from scripts/setup
+# Debian packages, each with how to see that it is there and its name as an environment module or Spack package.
+# Sourced by scripts/setup.
+
+# package               probe                        module/Spack name
+packages_build='
+git                     cmd:git                      git
+cmake                   cmd:cmake                    cmake@3.25:
+ninja-build             cmd:ninja                    ninja
+g++                     cmd:g++                      gcc@12:
+pkg-config              cmd:pkg-config               pkgconf
+mpich                   cmd:mpiexec.mpich,mpiexec.hydra mpich@4:
+libmpich-dev            pc:mpich                     mpich@4:
+libhdf5-dev             pc:hdf5-serial,hdf5          hdf5~mpi
+libboost1.81-dev        header:boost/describe.hpp    boost@1.81:+json
+libboost-json1.81-dev   lib:boost_json               boost@1.81:+json
+libcli11-dev            header:CLI/CLI.hpp           cli11
+libfmt-dev              pc:fmt                       fmt@9:
+libspdlog-dev           pc:spdlog                    spdlog~header_only+fmt_external
+libsentencepiece-dev    pc:sentencepiece             sentencepiece
+libxxhash-dev           pc:libxxhash                 xxhash
+librandom123-dev        header:Random123/philox.h    random123
+libprotobuf-dev         pc:protobuf                  protobuf
+protobuf-compiler       cmd:protoc                   protobuf
+libgtest-dev            pc:gtest                     googletest+gmock
+libgmock-dev            pc:gmock                     googletest+gmock
+libbenchmark-dev        pc:benchmark                 benchmark'
+packages_pip='
+python3                 cmd:python3                  python@3.10:3.14
+python3-pip             py:pip                       py-pip'
+packages_speed='
+ccache                  cmd:ccache                   ccache
+mold                    cmd:mold                     mold
+bats                    cmd:bats                     bats'
+packages_judges='
+python3-venv            py:ensurepip                 python@3.10:3.14'
+packages_lint='
+clang-format            cmd:clang-format             llvm@14
+clang-tidy              cmd:clang-tidy               llvm@14
+shellcheck              cmd:shellcheck               shellcheck
+shfmt                   cmd:shfmt                    sh'
+
+has_header() { g++ -x c++ -E -o /dev/null - <<<"#if !__has_include(<$1>)"$'\n#error\n#endif' 2>/dev/null; }
+has_library() { g++ -shared -o /dev/null "-l$1" 2>/dev/null; }
+
+present() { # present KIND:NAME[,NAME…]: any of the names will do
+  local kind=${1%%:*} name
+  for name in $(tr , ' ' <<<"${1#*:}"); do
+    case $kind in
+      cmd) command -v "$name" >/dev/null && return 0 ;;
+      pc) pkg-config --exists "$name" 2>/dev/null && return 0 ;;
+      py) python3 -c "import $name" 2>/dev/null && return 0 ;;
+      header) has_header "$name" && return 0 ;;
+      lib) has_library "$name" && return 0 ;;
+    esac
+  done
+  return 1
+}
+
+# missing_packages TABLE: the lines whose probe finds nothing.
+missing_packages() {
+  local package probe site
+  while read -r package probe site; do
+    [ -z "$package" ] || present "$probe" || echo "$package $site"
+  done <<<"$1"
+}
+
+names_of() { awk '{ print $1 }' <<<"$1" | tr '\n' ' '; }
+
+install_packages() {
+  local wanted=$packages_build optional=$packages_speed missing extra
+  # pip fetches LibTorch only; a site's own needs none.
+  if ((judges)) || [ -z "${LIBTORCH_ROOT:-}" ]; then wanted+=$packages_pip; fi
+  if ((judges)); then wanted+=$packages_judges; fi
+  if ((lint)); then wanted+=$packages_lint; fi
+  missing=$(missing_packages "$wanted")
+  extra=$(missing_packages "$optional")
+  [ -n "$missing$extra" ] || return 0
+
+  if ! command -v apt-get >/dev/null || [ "$(id -u)" -ne 0 ]; then
+    [ -n "$missing" ] || return 0 # compiler cache, linker and bats only save time or add tests
+    {
+      echo "setup: packages are missing, and installing them needs root and apt-get (Debian 12)"
+      echo "  ask for:      apt-get install $(names_of "$missing")"
+      echo "  or load/build (modules, Spack): $(awk '{ print $2 }' <<<"$missing" | sort -u | tr '\n' ' ')"
+    } >&2
+    exit 2
+  fi
+  echo "setup: installing $(names_of "$missing"$'\n'"$extra")"
+  apt_get -q update
+  # shellcheck disable=SC2046 # one word a package
+  apt_get -q install --yes --no-install-recommends --no-remove $(names_of "$missing"$'\n'"$extra")
+  missing=$(missing_packages "$wanted")
+  [ -z "$missing" ] || fail 2 "installed, but still not usable: $(names_of "$missing")(is this Debian 12?)"
+}
+
+apt_get() {
+  local log
+  log=$(mktemp)
+  if ! DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=600 "$@" </dev/null >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    rm -f "$log"
+    fail 4 "apt-get ${*: -1} failed (its last lines are above); check the package sources in /etc/apt"
+  fi
+  rm -f "$log"
+}
