@@ -1,0 +1,351 @@
+#!/usr/bin/env python3
+"""The PyTorch peer of the quickstart: the same text, split, tokenizer and cores, as fast as PyTorch goes on a CPU.
+
+Trains a pre-norm Transformer (width 192, 3+3 layers, 4.7 M parameters) for --seconds of wall clock, decodes the test part
+greedily and prints BLEU and chrF2 of sacreBLEU (13a). Start-up, tokenizing, a trial of fp32 against bf16, and decoding are
+not counted; validation is not run during training. Run it alone on the machine. torch.compile is left out: after 105 s of
+compiling, a step took 1.5 times as long as without (fp32, AVX-512; the matrix products are two thirds of a step).
+
+Needs: torch, sentencepiece, sacrebleu, numpy (scripts/setup --peer makes an environment).
+example: python scripts/bench/peer_mt.py --text runs/quickstart/text --tokenizer runs/quickstart/tokenizer.model --seconds 360 --json
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+# glibc hands large blocks back to the system after each step and page-faults them in again; keeping them doubles the speed.
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(1 << 28)}
+if __name__ == "__main__" and any(os.environ.get(name) != value for name, value in KEEP_MEMORY.items()):
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
+
+import sacrebleu
+import sentencepiece
+import torch
+import torch.nn.functional as F
+
+WIDTH, HEADS, LAYERS, DROPOUT, SMOOTHING, WARMUP = 192, 4, 3, 0.1, 0.1, 300
+POOL_PAIRS, STEP_TGT_TOKENS, PEAK_LR = 8192, 1008, 1.5e-3
+
+
+class FusedLoss(torch.autograd.Function):
+    """Sum of the label-smoothed cross-entropy of `hidden @ table.T`; both gradients are made in the forward pass, in one buffer."""
+
+    @staticmethod
+    def forward(ctx, hidden, table, labels):
+        rows, smooth = hidden.shape[0], SMOOTHING / table.shape[0]
+        logits = (hidden @ table.t()).float()
+        top = logits.max(1, keepdim=True).values
+        at_label = logits.gather(1, labels[:, None])
+        mean = logits.mean(1, keepdim=True)
+        logits.sub_(top).exp_()
+        total = logits.sum(1, keepdim=True)
+        log_total = total.log() + top
+        loss = (log_total - (1 - SMOOTHING) * at_label - SMOOTHING * mean).sum()
+        logits.div_(total).sub_(smooth)
+        logits[torch.arange(rows), labels] -= 1 - SMOOTHING
+        gradient = logits.to(hidden.dtype)
+        ctx.save_for_backward(gradient @ table, gradient.t() @ hidden)
+        return loss
+
+    @staticmethod
+    def backward(ctx, scale):
+        hidden_gradient, table_gradient = ctx.saved_tensors
+        return hidden_gradient * scale, table_gradient * scale, None
+
+
+def sinusoids(length):
+    angle = torch.arange(length)[:, None] * torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10000.0) / WIDTH))
+    return torch.cat([angle.sin(), angle.cos()], 1)
+
+
+class Transformer:
+    """Parameters are views of one flat buffer, so the norm, the clip and the optimizer are one operation each."""
+
+    def __init__(self, vocabulary, pad, seed):
+        torch.manual_seed(seed)
+        self.vocabulary, self.pad = vocabulary, pad
+        shapes = {"embedding": (vocabulary, WIDTH)}
+        for stack, cross in (("encoder", False), ("decoder", True)):
+            for layer in range(LAYERS):
+                block = {"qkv": 3 * WIDTH, "out": WIDTH, "up": 4 * WIDTH}
+                if cross:
+                    block |= {"cross_q": WIDTH, "cross_kv": 2 * WIDTH, "cross_out": WIDTH}
+                for name, rows in block.items():
+                    shapes |= {f"{stack}.{layer}.{name}": (rows, WIDTH), f"{stack}.{layer}.{name}.bias": (rows,)}
+                shapes |= {f"{stack}.{layer}.down": (WIDTH, 4 * WIDTH), f"{stack}.{layer}.down.bias": (WIDTH,)}
+                for norm in ("norm1", "norm2", "norm3")[: 3 if cross else 2]:
+                    shapes |= {f"{stack}.{layer}.{norm}": (WIDTH,), f"{stack}.{layer}.{norm}.bias": (WIDTH,)}
+            shapes |= {f"{stack}.norm": (WIDTH,), f"{stack}.norm.bias": (WIDTH,)}
+        self.flat = torch.nn.Parameter(torch.zeros(sum(math.prod(shape) for shape in shapes.values())))
+        self.flat.grad = torch.zeros_like(self.flat)
+        self.p, begin = {}, 0
+        for name, shape in shapes.items():
+            end = begin + math.prod(shape)
+            value = self.flat.data[begin:end].view(shape)
+            if name == "embedding":
+                value.normal_(0, WIDTH**-0.5)
+            elif len(shape) == 2:
+                torch.nn.init.xavier_uniform_(value)
+            elif not name.endswith(".bias"):
+                value.fill_(1)
+            value.requires_grad_()
+            value.grad = self.flat.grad[begin:end].view(shape)
+            self.p[name], begin = value, end
+        self.positions = sinusoids(1024)
+        self.training = True
+        self.masks = torch.empty(1 << 24).bernoulli_(1 - DROPOUT).div_(1 - DROPOUT)
+
+    def dropout(self, x):
+        """A random window of a long row of kept and dropped entries: drawing fresh ones costs 15 % of a step."""
+        if not self.training:
+            return x
+        begin = random.randrange(self.masks.numel() - x.numel())
+        return x * self.masks[begin : begin + x.numel()].view_as(x).to(x.dtype)
+
+    def linear(self, x, name):
+        return F.linear(x, self.p[name], self.p[name + ".bias"])
+
+    def norm(self, x, name):
+        return F.layer_norm(x, (WIDTH,), self.p[name], self.p[name + ".bias"])
+
+    @staticmethod
+    def heads(x, parts):
+        """[rows, length, parts·WIDTH] → parts tensors [rows·HEADS, length, head size]"""
+        rows, length, _ = x.shape
+        return x.view(rows, length, parts, HEADS, -1).permute(2, 0, 3, 1, 4).reshape(parts, rows * HEADS, length, -1).unbind(0)
+
+    def attend(self, q, k, v, mask):
+        """Plain products; mask: added to the scores, [rows, 1, queries or 1, keys] or None."""
+        scores = torch.bmm(q * q.shape[-1] ** -0.5, k.transpose(1, 2))
+        if mask is not None:
+            rows = mask.shape[0]
+            scores = (scores.view(rows, -1, *scores.shape[1:]) + mask).view_as(scores)
+        mixed = torch.bmm(scores.softmax(-1), v)
+        return mixed.view(-1, HEADS, *mixed.shape[1:]).transpose(1, 2).flatten(2)
+
+    def embed(self, ids, position=0):
+        x = F.embedding(ids, self.p["embedding"]) * WIDTH**0.5
+        return self.dropout(x + self.positions[position : position + ids.shape[1]])
+
+    def feed(self, x, layer, norm):
+        return x + self.dropout(self.linear(F.relu(self.linear(self.norm(x, f"{layer}.{norm}"), f"{layer}.up")), f"{layer}.down"))
+
+    def encode(self, source):
+        mask = torch.zeros(source.shape).masked_fill_(source == self.pad, -1e9)[:, None, None, :]
+        x = self.embed(source)
+        for layer in (f"encoder.{i}" for i in range(LAYERS)):
+            q, k, v = self.heads(self.linear(self.norm(x, f"{layer}.norm1"), f"{layer}.qkv"), 3)
+            x = x + self.dropout(self.linear(self.attend(q, k, v, mask), f"{layer}.out"))
+            x = self.feed(x, layer, "norm2")
+        return self.norm(x, "encoder.norm"), mask
+
+    def decode(self, x, memory_keys, memory_mask, causal, past=None):
+        for i, layer in enumerate(f"decoder.{i}" for i in range(LAYERS)):
+            q, k, v = self.heads(self.linear(self.norm(x, f"{layer}.norm1"), f"{layer}.qkv"), 3)
+            if past is not None:
+                if past[i] is not None:
+                    k, v = torch.cat([past[i][0], k], 1), torch.cat([past[i][1], v], 1)
+                past[i] = k, v
+            x = x + self.dropout(self.linear(self.attend(q, k, v, causal), f"{layer}.out"))
+            (q,) = self.heads(self.linear(self.norm(x, f"{layer}.norm2"), f"{layer}.cross_q"), 1)
+            x = x + self.dropout(self.linear(self.attend(q, *memory_keys[i], memory_mask), f"{layer}.cross_out"))
+            x = self.feed(x, layer, "norm3")
+        return self.norm(x, "decoder.norm")
+
+    def memory_keys(self, memory):
+        return [self.heads(self.linear(memory, f"decoder.{i}.cross_kv"), 2) for i in range(LAYERS)]
+
+    def hidden(self, source, target):
+        memory, memory_mask = self.encode(source)
+        causal = torch.full((1, 1, target.shape[1], target.shape[1]), -1e9).triu_(1)
+        return self.decode(self.embed(target), self.memory_keys(memory), memory_mask, causal)
+
+    @torch.no_grad()
+    def greedy(self, source, eos):
+        """One id list a row; at most twice the source length and ten more."""
+        memory, mask = self.encode(source)
+        keys, past = self.memory_keys(memory), [None] * LAYERS
+        last = torch.full((source.shape[0], 1), self.pad)
+        done, out = torch.zeros(source.shape[0], dtype=torch.bool), []
+        for position in range(min(2 * source.shape[1] + 10, 1000)):
+            logits = self.decode(self.embed(last, position), keys, mask, None, past)[:, 0] @ self.p["embedding"].t()
+            logits[:, self.pad] = -1e9
+            last = logits.argmax(1, keepdim=True).masked_fill_(done[:, None], eos)
+            out.append(last)
+            done |= last[:, 0] == eos
+            if done.all():
+                break
+        rows = torch.cat(out, 1).tolist()
+        return [row[: row.index(eos)] if eos in row else row for row in rows]
+
+
+def read_part(folder, part, languages):
+    return [(folder / f"{part}.{language}").read_text("utf-8").splitlines() for language in languages]
+
+
+def padded(rows, pad):
+    out = torch.full((len(rows), max(map(len, rows))), pad)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = torch.tensor(row)
+    return out
+
+
+def batches(pairs, generator, pad):
+    """Endless (source, decoder input, labels): pools of shuffled pairs sorted by length, cut at STEP_TGT_TOKENS, then shuffled."""
+    while True:
+        order = list(range(len(pairs)))
+        generator.shuffle(order)
+        for begin in range(0, len(order), POOL_PAIRS):
+            pool = sorted((pairs[i] for i in order[begin : begin + POOL_PAIRS]), key=lambda pair: (len(pair[1]), len(pair[0])))
+            cut, tgt_tokens = [[]], 0
+            for pair in pool:
+                if cut[-1] and tgt_tokens + len(pair[1]) / 2 > STEP_TGT_TOKENS:
+                    cut.append([])
+                    tgt_tokens = 0
+                cut[-1].append(pair)
+                tgt_tokens += len(pair[1])
+            generator.shuffle(cut)
+            for batch in cut:
+                target = padded([[pad, *pair[1]] for pair in batch], pad)
+                yield padded([pair[0] for pair in batch], pad), target[:, :-1], target[:, 1:]
+
+
+class Trainer:
+    def __init__(self, model, dtype):
+        self.model, self.dtype = model, dtype
+        self.optimizer = torch.optim.AdamW([model.flat], lr=0.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01, fused=True)
+
+    def step(self, batch, lr):
+        """Returns (summed smoothed loss, tgt_tokens)."""
+        source, target, labels = batch
+        live = labels != self.model.pad
+        tgt_tokens = int(live.sum())
+        self.model.flat.grad.zero_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.dtype == "bf16"):
+            hidden = self.model.hidden(source, target)
+            table = self.model.p["embedding"]
+            half = torch.bfloat16 if self.dtype == "bf16" else torch.float32
+            loss = FusedLoss.apply(hidden[live].to(half), table.to(half), labels[live]) / tgt_tokens
+        loss.backward()
+        norm = self.model.flat.grad.norm()
+        if norm > 1:
+            self.model.flat.grad.mul_(1 / norm)
+        self.optimizer.param_groups[0]["lr"] = lr
+        self.optimizer.step()
+        return float(loss.detach()) * tgt_tokens, tgt_tokens
+
+
+def speed(model, dtype, pairs, seconds):
+    """tgt_tokens/s of training steps that change no weight (learning rate 0)."""
+    trainer = Trainer(model, dtype)
+    stream = batches(pairs, random.Random(0), model.pad)
+    for _ in range(5):
+        trainer.step(next(stream), 0.0)
+    begin, tgt_tokens = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        tgt_tokens += trainer.step(next(stream), 0.0)[1]
+    return tgt_tokens / (time.perf_counter() - begin)
+
+
+@torch.no_grad()
+def validation_loss(model, pairs):
+    """Nats a tgt_token, no smoothing, no dropout."""
+    total, count = 0.0, 0
+    for begin in range(0, len(pairs), 50):
+        part = pairs[begin : begin + 50]
+        target = padded([[model.pad, *pair[1]] for pair in part], model.pad)
+        logits = model.hidden(padded([pair[0] for pair in part], model.pad), target[:, :-1]) @ model.p["embedding"].t()
+        total += float(F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=model.pad, reduction="sum"))
+        count += sum(len(pair[1]) for pair in part)
+    return total / count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path, required=True, help="folder made by scripts/data/fetch_text")
+    parser.add_argument("--tokenizer", type=Path, required=True, help="SentencePiece model of the quickstart")
+    parser.add_argument("--seconds", type=float, default=360, help="training time (default %(default)s)")
+    parser.add_argument("--dtype", choices=("auto", "fp32", "bf16"), default="auto", help="auto: the faster of both in a short trial")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    random.seed(options.seed)
+
+    languages = json.loads((options.text / "counts.json").read_text("utf-8"))["languages"]
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(options.tokenizer))
+    eos = tokenizer.eos_id()
+    pad = tokenizer.pad_id() if tokenizer.pad_id() >= 0 else tokenizer.get_piece_size()
+    vocabulary = max(tokenizer.get_piece_size(), pad + 1)
+
+    def encoded(part):
+        sides = [tokenizer.encode(lines) for lines in read_part(options.text, part, languages)]
+        return [(source + [eos], target + [eos]) for source, target in zip(*sides, strict=True)]
+
+    train = [pair for pair in encoded("train") if max(map(len, pair)) <= 256]
+    model = Transformer(vocabulary, pad, options.seed)
+    dtype, speeds = options.dtype, {}
+    if dtype == "auto":
+        speeds = {name: speed(model, name, train, 6.0) for name in ("fp32", "bf16")}
+        dtype = max(speeds, key=speeds.get)
+        print(f"trial, tgt_tokens/s: {', '.join(f'{name} {value:.0f}' for name, value in speeds.items())}; {dtype} it is", flush=True)
+
+    trainer = Trainer(model, dtype)
+    stream = batches(train, random.Random(options.seed), pad)
+    begin, told, left_at_peak = time.perf_counter(), 0.0, 1.0
+    steps, all_tgt_tokens, window_loss, window_tgt_tokens = 0, 0, 0.0, 0
+    while (elapsed := time.perf_counter() - begin) < options.seconds:
+        left = 1 - elapsed / options.seconds
+        if steps < WARMUP:
+            left_at_peak = left
+        loss, tgt_tokens = trainer.step(next(stream), PEAK_LR * min((steps + 1) / WARMUP, left / left_at_peak))
+        steps, all_tgt_tokens = steps + 1, all_tgt_tokens + tgt_tokens
+        window_loss, window_tgt_tokens = window_loss + loss, window_tgt_tokens + tgt_tokens
+        if elapsed - told >= 10:
+            print(f"{elapsed:.0f} s, step {steps}, loss {window_loss / window_tgt_tokens:.3f}, {all_tgt_tokens / elapsed:.0f} tgt_tokens/s", flush=True)
+            told, window_loss, window_tgt_tokens = elapsed, 0.0, 0
+    train_s = time.perf_counter() - begin
+
+    model.training = False
+    torch.set_num_threads(1)  # one row of one token a step: threads would only wait for each other
+    sources, references = read_part(options.text, "test", languages)
+    begin = time.perf_counter()
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    outputs = [""] * len(sources)
+    for first in range(0, len(order), 50):
+        rows = order[first : first + 50]
+        ids = model.greedy(padded([tokenizer.encode(sources[i]) + [eos] for i in rows], pad), eos)
+        for i, row in zip(rows, ids):
+            outputs[i] = tokenizer.decode([piece for piece in row if piece < tokenizer.get_piece_size()])
+    result = {
+        "bleu": round(sacrebleu.corpus_bleu(outputs, [references]).score, 2),
+        "chrf": round(sacrebleu.corpus_chrf(outputs, [references]).score, 2),
+        "valid_loss": round(validation_loss(model, encoded("valid")), 4),
+        "dtype": dtype,
+        "parameters": model.flat.numel(),
+        "threads": options.threads,
+        "seed": options.seed,
+        "steps": steps,
+        "tgt_tokens_per_step": round(all_tgt_tokens / steps, 1),
+        "tgt_tokens_per_s": round(all_tgt_tokens / train_s, 1),
+        "epochs": round(all_tgt_tokens / sum(len(target) for _, target in train), 3),
+        "train_s": round(train_s, 2),
+        "decode_s": round(time.perf_counter() - begin, 2),
+        "torch": torch.__version__,
+    }
+    for i in range(3):
+        print(f"source:    {sources[i]}\nreference: {references[i]}\npeer:      {outputs[i]}")
+    print(f"peer: BLEU {result['bleu']}, chrF2 {result['chrf']} after {steps} steps in {train_s:.0f} s")
+    if options.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
