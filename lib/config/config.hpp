@@ -12,12 +12,14 @@
 #include "core/file.hpp"
 #include "core/hash.hpp"
 
-/// Strict JSON ↔ described structs. A configuration is a plain struct with defaults, described by BOOST_DESCRIBE_STRUCT; nested
-/// structs, vectors, optionals, enums (spelled as the identifier) and Period are understood. Each struct may bring, found by ADL:
-///   std::span<const config::KeyText> key_texts(const T&);   one text a key, for --help, schema and docs (a test demands it)
-///   void validate(const T&, config::Problems&);             ranges and combinations, all problems at once
-/// Unknown keys are refused with file:line and the nearest known name; // and /* */ comments and trailing commas are allowed.
-/// No torch, no MPI: a configuration is validated on a login node.
+/// Strict JSON ↔ described structs. A configuration is a plain struct with defaults, described by
+/// BOOST_DESCRIBE_STRUCT; nested structs, vectors, optionals, enums (spelled as the identifier) and Period are
+/// understood. Each struct may bring, found by ADL:
+///   std::span<const config::KeyText> key_texts(const T&);   one text a key, for --help, schema and docs (a test
+///   demands it) void validate(const T&, config::Problems&);             ranges and combinations, all problems at once
+/// Both are called for every struct of the tree, each with pointers relative to itself ("/beta1"): members are not
+/// validated by hand. Unknown keys are refused with file:line and the nearest known name; // and /* */ comments and
+/// trailing commas are allowed. No torch, no MPI: a configuration is validated on a login node.
 namespace argosy::config {
 
 struct KeyText {
@@ -38,6 +40,7 @@ struct Period {
 /// Collects everything that is wrong before anybody throws. A problem's place is a JSON pointer ("/optimizer/beta1").
 class Problems {
  public:
+  /// A second problem at the same place is kept only if its text differs.
   void add(std::string_view pointer, std::string_view wanted, std::string_view got, std::string_view remedy = {});
   /// Adds a problem unless the condition holds.
   void require(bool condition, std::string_view pointer, std::string_view wanted, std::string_view got) {
@@ -85,18 +88,26 @@ class Document {
 };
 
 // Implemented as templates in config/describe.hpp (include it in .cpp files only):
-//   template <class T> T from_document(const Document&);          defaults + document, unknown keys refused, validate() called;
+//   template <class T> T from_document(const Document&);          defaults + document, unknown keys refused, validate()
+//   called;
 //                                                                  throws Error{config} that lists all problems
 //   template <class T> boost::json::value to_json(const T&);      the effective configuration, every key
 //   template <class T> boost::json::value schema_of();            JSON Schema 2020-12 with the key texts
+//   template <class T> std::vector<std::string> keys_of();        dotted paths of all keys ("optimizer.beta1")
 //   template <class T> std::vector<std::string> keys_without_text();
 //   template <class T> Digest digest_of_config(const T&);         of the canonical JSON
-// and of any sub-struct.
+// and of any sub-struct. Members may be bool, integers, floating point, std::string, Path, described enums and structs,
+// std::optional (null or "auto": absent), std::vector, std::map<std::string, …>, and any type spelled as text like
+// Period
+// (`static T parse(std::string_view)` throwing Error, `std::string text() const`).
 
 /// Canonical text: sorted keys, shortest round-trip numbers, two-space indent when `pretty`.
 [[nodiscard]] std::string text_of(const boost::json::value& value, bool pretty = true);
 
 /// The spelling in `known` nearest to `word` (edit distance ≤ 1/3 of its length, peers' names known), if any.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word, std::span<const std::string_view> known);
+
+/// Our key for a name that Fast-LLM or MAMMOTH uses ("clip_grad" → "optimizer.max_grad_norm"), if it is one.
+[[nodiscard]] std::optional<std::string_view> key_of_peer(std::string_view name);
 
 }  // namespace argosy::config

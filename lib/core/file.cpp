@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <random>
 #include <system_error>
@@ -47,13 +48,15 @@ std::string remedy_of(int error) {
 
 [[noreturn]] void fail(Fault fault, std::string wanted, const char* call, int error, const Path& path) {
   const char* name = strerrorname_np(error);
-  const char* text = strerrordesc_np(error);
-  throw Error{
-      fault,
-      {.wanted = std::move(wanted),
-       .got = fmt::format("{} ({}) from {}", name != nullptr ? name : "errno", text != nullptr ? text : "?", call),
-       .where = path.string(),
-       .remedy = remedy_of(error)}};
+  const char* description = strerrordesc_np(error);
+  std::string text = description != nullptr ? description : "unknown error";
+  if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0)
+    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  throw Error{fault,
+              {.wanted = std::move(wanted),
+               .got = fmt::format("{} ({}: {})", text, call, name != nullptr ? name : std::to_string(error)),
+               .where = path.string(),
+               .remedy = remedy_of(error)}};
 }
 
 [[noreturn]] void fail_io(std::string wanted, const char* call, const Path& path) {

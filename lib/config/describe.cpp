@@ -1,0 +1,98 @@
+#include "config/describe.hpp"
+
+#include <algorithm>
+
+namespace argosy::config::detail {
+namespace {
+
+constexpr std::size_t shown_chars = 60;
+
+std::string shown(const json::value& value) {
+  std::string text = text_of(value, false);
+  if (text.size() > shown_chars) text = text.substr(0, shown_chars - 3) + "...";
+  return text;
+}
+
+template <class Names>
+std::string joined(const Names& names) {
+  std::string text;
+  for (const auto& name : names) {
+    if (!text.empty()) text += " | ";
+    text += name;
+  }
+  return text;
+}
+
+Facts facts_of(const Problems::Problem& problem, const Document& document) {
+  // An unknown key is looked up in its object.
+  std::string_view pointer = problem.pointer;
+  const std::size_t slash = pointer.rfind('/');
+  if (slash != std::string_view::npos && pointer.substr(slash + 1) == problem.got) pointer = pointer.substr(0, slash);
+  const std::string place = document.place(problem.pointer);
+  return {.wanted = problem.wanted,
+          .got = problem.got,
+          .where = pointer.empty() ? place : fmt::format("{} {}", place, pointer),
+          .remedy = problem.remedy};
+}
+
+bool touches(std::string_view a, std::string_view b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  return b.starts_with(a) && (a.size() == b.size() || b[a.size()] == '/');
+}
+
+}  // namespace
+
+std::string_view text_for(std::span<const KeyText> texts, std::string_view key) {
+  const auto found = std::find_if(texts.begin(), texts.end(), [key](const KeyText& t) { return t.key == key; });
+  return found == texts.end() ? std::string_view{} : found->text;
+}
+
+void add_mismatch(Problems& problems, std::string_view wanted, const json::value& got) {
+  problems.add("", wanted, shown(got));
+}
+
+void add_bad_name(Problems& problems, std::span<const std::string_view> known, const json::value& got) {
+  const auto hint = got.is_string() ? nearest(std::string_view{got.get_string()}, known) : std::nullopt;
+  problems.add("", joined(known), shown(got), hint ? fmt::format("did you mean {}?", *hint) : "");
+}
+
+void add_unknown_key(Problems& problems, std::string_view key, std::span<const std::string_view> known,
+                     std::span<const std::string> everywhere) {
+  const auto exists = [&](std::string_view path) {
+    return std::find(everywhere.begin(), everywhere.end(), path) != everywhere.end();
+  };
+  if (const auto ours = key_of_peer(key); ours && exists(*ours)) {
+    const std::string_view last = ours->substr(ours->rfind('.') + 1);
+    return problems.add(key, *ours, key, last == key ? "move it there" : "Argosy calls it so");
+  }
+  if (const auto hint = nearest(key, known)) return problems.add(key, *hint, key, "correct the spelling");
+  const auto elsewhere = std::find_if(everywhere.begin(), everywhere.end(), [key](std::string_view path) {
+    return path.size() > key.size() && path.ends_with(key) && path[path.size() - key.size() - 1] == '.';
+  });
+  if (elsewhere != everywhere.end()) return problems.add(key, *elsewhere, key, "move it there");
+  problems.add(key, "one of " + joined(known), key);
+}
+
+void throw_problems(const Document& document, const Problems& first, const Problems& second) {
+  std::vector<Problems::Problem> all = first.all();
+  for (const Problems::Problem& problem : second.all()) {
+    const bool follows = std::any_of(first.all().begin(), first.all().end(), [&](const Problems::Problem& p) {
+      // A misspelt key leaves the key it was meant to be unset.
+      const std::string meant = p.pointer.substr(0, p.pointer.rfind('/') + 1) + p.wanted;
+      return touches(problem.pointer, p.pointer) || touches(problem.pointer, meant);
+    });
+    if (!follows) all.push_back(problem);
+  }
+  if (all.empty()) return;
+  if (all.size() == 1) throw Error{Fault::config, facts_of(all.front(), document)};
+  std::string list;
+  for (const Problems::Problem& problem : all)
+    list += fmt::format("\n  {}", Error(Fault::config, facts_of(problem, document)).what());
+  throw Error{Fault::config,
+              {.wanted = "a valid configuration",
+               .got = fmt::format("{} problems", all.size()),
+               .where = document.name(),
+               .remedy = list}};
+}
+
+}  // namespace argosy::config::detail

@@ -1,0 +1,255 @@
+#include <algorithm>
+#include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/value_stack.hpp>
+
+#include "config/config.hpp"
+#include "core/error.hpp"
+
+namespace argosy::config {
+namespace {
+
+namespace json = boost::json;
+
+constexpr int from_command_line = -1;
+using Lines = std::vector<std::pair<std::string, int>>;
+
+std::string escaped(std::string_view key) {
+  std::string text;
+  for (const char c : key) {
+    if (c == '~') {
+      text += "~0";
+    } else if (c == '/') {
+      text += "~1";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+bool is_at_or_below(std::string_view pointer, std::string_view top) {
+  return pointer.starts_with(top) && (pointer.size() == top.size() || pointer[top.size()] == '/');
+}
+
+/// Events of Boost's parser, which is fed line by line: builds the value and notes the line of each key and element.
+class Builder {
+ public:
+  static constexpr std::size_t max_object_size = json::object::max_size();
+  static constexpr std::size_t max_array_size = json::array::max_size();
+  static constexpr std::size_t max_key_size = json::string::max_size();
+  static constexpr std::size_t max_string_size = json::string::max_size();
+
+  explicit Builder(std::string_view name) : name_(name) {}
+
+  bool on_document_begin(json::error_code&) { return true; }
+  bool on_document_end(json::error_code&) { return true; }
+  bool on_object_begin(json::error_code&) { return open(false); }
+  bool on_array_begin(json::error_code&) { return open(true); }
+  bool on_object_end(std::size_t n, json::error_code&) {
+    stack_.push_object(n);
+    return close();
+  }
+  bool on_array_end(std::size_t n, json::error_code&) {
+    stack_.push_array(n);
+    return close();
+  }
+  bool on_key_part(json::string_view part, std::size_t, json::error_code&) {
+    key_ += part;
+    stack_.push_chars(part);
+    return true;
+  }
+  bool on_key(json::string_view part, std::size_t, json::error_code&) {
+    key_ += part;
+    stack_.push_key(part);
+    place_at(escaped(std::exchange(key_, {})));
+    const auto earlier =
+        std::find_if(lines.begin(), lines.end(), [this](const auto& l) { return l.first == pointer_; });
+    if (earlier != lines.end()) {
+      throw Error{Fault::config,
+                  {.wanted = fmt::format("the key {} once (first in line {})", pointer_, earlier->second),
+                   .got = "it again",
+                   .where = fmt::format("{}:{}", name_, line),
+                   .remedy = "remove one of them"}};
+    }
+    lines.emplace_back(pointer_, line);
+    return true;
+  }
+  bool on_string_part(json::string_view part, std::size_t, json::error_code&) {
+    stack_.push_chars(part);
+    return true;
+  }
+  bool on_string(json::string_view part, std::size_t, json::error_code&) {
+    begin_value();
+    stack_.push_string(part);
+    return true;
+  }
+  bool on_number_part(json::string_view, json::error_code&) { return true; }
+  bool on_int64(std::int64_t value, json::string_view, json::error_code&) {
+    begin_value();
+    stack_.push_int64(value);
+    return true;
+  }
+  bool on_uint64(std::uint64_t value, json::string_view, json::error_code&) {
+    begin_value();
+    stack_.push_uint64(value);
+    return true;
+  }
+  bool on_double(double value, json::string_view, json::error_code&) {
+    begin_value();
+    stack_.push_double(value);
+    return true;
+  }
+  bool on_bool(bool value, json::error_code&) {
+    begin_value();
+    stack_.push_bool(value);
+    return true;
+  }
+  bool on_null(json::error_code&) {
+    begin_value();
+    stack_.push_null();
+    return true;
+  }
+  bool on_comment_part(json::string_view, json::error_code&) { return true; }
+  bool on_comment(json::string_view, json::error_code&) { return true; }
+
+  json::value release() { return stack_.release(); }
+
+  int line = 1;
+  Lines lines;
+
+ private:
+  struct Open {
+    bool is_array;
+    std::size_t pointer_size, next_index = 0;
+  };
+
+  void place_at(const std::string& step) {
+    pointer_.resize(open_.back().pointer_size);
+    pointer_ += '/' + step;
+  }
+  void begin_value() {
+    if (open_.empty() || !open_.back().is_array) return;
+    place_at(std::to_string(open_.back().next_index++));
+    lines.emplace_back(pointer_, line);
+  }
+  bool open(bool is_array) {
+    begin_value();
+    open_.push_back({is_array, pointer_.size()});
+    return true;
+  }
+  bool close() {
+    pointer_.resize(open_.back().pointer_size);
+    open_.pop_back();
+    return true;
+  }
+
+  std::string name_;
+  json::value_stack stack_;
+  std::vector<Open> open_;
+  std::string pointer_, key_;
+};
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  text = text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+  constexpr std::size_t shown = 60;
+  return text.substr(0, shown);
+}
+
+}  // namespace
+
+Document Document::read(const Files& files, const Path& path) {
+  if (!files.exists(path)) {
+    throw Error{Fault::usage,
+                {.wanted = "a configuration file",
+                 .got = "no such file",
+                 .where = path.string(),
+                 .remedy = "check the path; configs/ holds examples"}};
+  }
+  return parse(files.read_text(path), path.string());
+}
+
+Document Document::parse(std::string_view text, std::string_view name) {
+  json::parse_options options;
+  options.allow_comments = options.allow_trailing_commas = true;
+  json::basic_parser<Builder> parser(options, name);
+  const auto refuse = [&](std::string_view got, std::string_view line) {
+    throw Error{Fault::config,
+                {.wanted = "JSON (comments and trailing commas are allowed)",
+                 .got = fmt::format("{} near `{}`", got, trimmed(line)),
+                 .where = fmt::format("{}:{}", name, parser.handler().line)}};
+  };
+  json::error_code error;
+  std::string line;
+  for (std::size_t at = 0; at < text.size(); ++parser.handler().line) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    line.assign(text.substr(at, end - at)).push_back('\n');
+    const std::size_t used = parser.write_some(true, line.data(), line.size(), error);
+    if (error) refuse(error.message(), line);
+    if (used < line.size()) refuse("more after the end of the document", std::string_view{line}.substr(used));
+    at = end + 1;
+  }
+  parser.write_some(false, "", 0, error);
+  if (error) refuse(error.message(), "the end of the file");
+
+  Document document;
+  document.root_ = parser.handler().release();
+  document.name_ = name;
+  document.lines_ = std::move(parser.handler().lines);
+  return document;
+}
+
+void Document::set(std::string_view assignment) {
+  const std::size_t equals = assignment.find('=');
+  const auto refuse = [&](std::string wanted, std::string got) {
+    throw Error{Fault::usage,
+                {.wanted = std::move(wanted), .got = std::move(got), .where = fmt::format("--set {}", assignment)}};
+  };
+  if (equals == std::string_view::npos || equals == 0) refuse("key.path=value", fmt::format("\"{}\"", assignment));
+
+  json::value* at = &root_;
+  std::string pointer;
+  std::string_view path = assignment.substr(0, equals);
+  while (true) {
+    const std::size_t dot = path.find('.');
+    const std::string_view step = path.substr(0, dot);
+    if (step.empty()) refuse("a name between dots", "an empty one");
+    if (at->is_null()) *at = json::object{};
+    if (auto* object = at->if_object()) {
+      at = &(*object)[step];
+    } else if (auto* array = at->if_array()) {
+      const bool digits = step.find_first_not_of("0123456789") == std::string_view::npos && step.size() < 10;
+      const std::size_t index = digits ? std::stoul(std::string(step)) : array->size() + 1;
+      if (index > array->size())
+        refuse(fmt::format("an element from 0 to {} of {}", array->size(), pointer), std::string(step));
+      if (index == array->size()) array->emplace_back(nullptr);
+      at = &(*array)[index];
+    } else {
+      refuse(fmt::format("{} to hold keys", pointer), text_of(*at, false));
+    }
+    pointer += '/' + escaped(step);
+    if (dot == std::string_view::npos) break;
+    path.remove_prefix(dot + 1);
+  }
+
+  const std::string_view text = assignment.substr(equals + 1);
+  json::error_code error;
+  json::value value = json::parse(text, error);
+  *at = error ? json::value(text) : std::move(value);
+  std::erase_if(lines_, [&](const auto& l) { return is_at_or_below(l.first, pointer); });
+  lines_.emplace_back(pointer, from_command_line);
+}
+
+std::string Document::place(std::string_view pointer) const {
+  const std::pair<std::string, int>* best = nullptr;
+  for (const auto& line : lines_) {
+    if (is_at_or_below(pointer, line.first) && (best == nullptr || line.first.size() > best->first.size()))
+      best = &line;
+  }
+  if (best == nullptr) return name_;
+  return best->second == from_command_line ? "--set" : fmt::format("{}:{}", name_, best->second);
+}
+
+}  // namespace argosy::config

@@ -1,0 +1,134 @@
+#include <gmock/gmock.h>
+
+#include <boost/json/parse.hpp>
+
+#include "config/config.hpp"
+#include "core/error.hpp"
+
+namespace argosy::config {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+template <class Body>
+std::string refusal(Fault fault, Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), fault) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {};
+}
+std::string refused_text(std::string_view text) {
+  return refusal(Fault::config, [&] { (void)Document::parse(text, "a.json"); });
+}
+boost::json::value after(std::string_view text, std::initializer_list<const char*> assignments) {
+  Document document = Document::parse(text, "a.json");
+  for (const char* assignment : assignments) document.set(assignment);
+  return document.root();
+}
+std::string refused_set(std::string_view assignment) {
+  return refusal(Fault::usage,
+                 [&] { (void)after(R"({"a": {"b": [1, 2]}, "s": "t"})", {std::string(assignment).c_str()}); });
+}
+
+TEST(Document, RemembersTheLineOfEachKeyAndElement) {
+  const Document d =
+      Document::parse("{\n\"a\": 1, // one\n/* two\nlines */ \"b\": {\"c\":\n [5,\n6, {\"x/y\": 1}]}}", "a.json");
+  EXPECT_EQ(d.place("/a"), "a.json:2");
+  EXPECT_EQ(d.place("/b"), "a.json:4");
+  EXPECT_EQ(d.place("/b/c"), "a.json:4");
+  EXPECT_EQ(d.place("/b/c/0"), "a.json:5");
+  EXPECT_EQ(d.place("/b/c/1"), "a.json:6");
+  EXPECT_EQ(d.place("/b/c/2/x~1y"), "a.json:6");
+  EXPECT_EQ(d.place("/b/absent"), "a.json:4") << "an absent key is where its object is";
+  EXPECT_EQ(d.place("/absent"), "a.json");
+  EXPECT_EQ(d.root().at("b").at("c").at(1).to_number<int>(), 6);
+}
+
+TEST(Document, NamesFileAndLineOfASyntaxError) {
+  EXPECT_THAT(refused_text("{\n\"a\": 1\n\"b\": 2}"), AllOf(HasSubstr("in a.json:3"), HasSubstr("near `\"b\": 2}`")));
+  EXPECT_THAT(refused_text("{\"a\": 1,\n"), HasSubstr("incomplete"));
+  EXPECT_THAT(refused_text(""), HasSubstr("incomplete"));
+  EXPECT_THAT(refused_text("{}\n{}"), AllOf(HasSubstr("a.json:2"), HasSubstr("more after the end")));
+  EXPECT_THAT(refused_text("{\"a\": \"open\n\"}"), HasSubstr("a.json:1"));
+  EXPECT_THAT(refused_text("{\"a\": \"\xff\"}"), HasSubstr("a.json:1"));
+  EXPECT_THAT(refused_text("{'a': 1}"), HasSubstr("a.json:1"));
+  EXPECT_THAT(refused_text(std::string(10000, '[')), HasSubstr("too deep"));
+}
+
+TEST(Document, RefusesADuplicateKey) {
+  EXPECT_EQ(refused_text("{\"a\": {\"b\": 1,\n\"c\": 2,\n\"b\": 3}}"),
+            "wanted the key /a/b once (first in line 1), got it again in a.json:3: remove one of them");
+  EXPECT_NO_THROW((void)Document::parse(R"({"a": {"b": 1}, "c": {"b": 1}, "l": [{"b": 1}, {"b": 2}]})", "a.json"));
+}
+
+TEST(Document, AllowsCommentsAndTrailingCommas) {
+  EXPECT_EQ(Document::parse("// head\n{\"a\": [1, 2,], /* x */ \"b\": 1,}\n// tail", "a.json").root(),
+            boost::json::parse(R"({"a": [1, 2], "b": 1})"));
+}
+
+TEST(Document, MissingFileIsAUsageError) {
+  EXPECT_THAT(refusal(Fault::usage, [] { (void)Document::read(Files::system(), "/nowhere/a.json"); }),
+              HasSubstr("in /nowhere/a.json"));
+}
+
+TEST(DocumentSet, OverridesInOrder) {
+  EXPECT_EQ(after(R"({"a": {"b": 1}})", {"a.b=2", "a.c=x y", "a.b=3", "n.e.w=true", "t=\"5\"", "e="}),
+            boost::json::parse(R"({"a": {"b": 3, "c": "x y"}, "n": {"e": {"w": true}}, "t": "5", "e": ""})"));
+  EXPECT_EQ(after(R"({"a": [{"b": 1}, 2]})", {"a.0.b=7", "a.1=[3]", "a.2=end"}),
+            boost::json::parse(R"({"a": [{"b": 7}, [3], "end"]})"));
+}
+
+TEST(DocumentSet, IsThePlaceOfWhatItChanged) {
+  Document d = Document::parse("{\"a\": {\"b\": 1,\n\"c\": 2}}", "a.json");
+  d.set("a.b=2");
+  EXPECT_EQ(d.place("/a/b"), "--set");
+  EXPECT_EQ(d.place("/a/c"), "a.json:2");
+  d.set("a={\"c\": 5}");
+  EXPECT_EQ(d.place("/a/c"), "--set");
+}
+
+TEST(DocumentSet, RefusesBadPaths) {
+  EXPECT_THAT(refused_set("a.b"), HasSubstr("wanted key.path=value"));
+  EXPECT_THAT(refused_set("=1"), HasSubstr("wanted key.path=value"));
+  EXPECT_THAT(refused_set("a..b=1"), HasSubstr("wanted a name between dots"));
+  EXPECT_THAT(refused_set("a.b.5=1"), HasSubstr("wanted an element from 0 to 2 of /a/b, got 5"));
+  EXPECT_THAT(refused_set("a.b.x=1"), HasSubstr("wanted an element from 0 to 2 of /a/b, got x"));
+  EXPECT_THAT(refused_set("s.x=1"), HasSubstr("wanted /s to hold keys, got \"t\""));
+}
+
+TEST(TextOf, IsCanonical) {
+  const auto value =
+      boost::json::parse(R"({"b": 0.1, "a": [1, "x\n"], "c": 1e-08, "d": 3.0, "e": {}, "f": [{}], "g": 1e300})");
+  EXPECT_EQ(text_of(value, false), R"({"a":[1,"x\n"],"b":0.1,"c":1e-08,"d":3,"e":{},"f":[{}],"g":1e+300})");
+  EXPECT_EQ(text_of(boost::json::parse(R"({"b": {"c": 1}, "a": [1, 2], "d": [{"x": 1}]})")),
+            "{\n  \"a\": [1,2],\n  \"b\": {\n    \"c\": 1\n  },\n  \"d\": [\n    {\n      \"x\": 1\n    }\n  ]\n}");
+}
+
+TEST(Period, ReadsCountsSuffixesAndUnits) {
+  using Unit = Period::Unit;
+  EXPECT_EQ(Period::parse("500"), (Period{500, Unit::step}));
+  EXPECT_EQ(Period::parse("300ku"), (Period{300000, Unit::step}));
+  EXPECT_EQ(Period::parse("2M t"), (Period{2e6, Unit::tgt_token}));
+  EXPECT_EQ(Period::parse("1Gt"), (Period{1e9, Unit::tgt_token}));
+  EXPECT_EQ(Period::parse("1.5e"), (Period{1.5, Unit::epoch}));
+  EXPECT_EQ(Period::parse("0"), (Period{0, Unit::step}));
+  EXPECT_EQ(Period::parse("1.5k"), (Period{1500, Unit::step}));
+}
+
+TEST(Period, RefusesEverythingElse) {
+  for (const char* text : {"", "k", "5x", "-1", "1.5", "5 5", "1kk", "5ut", "inf", "nan", "0x10", "1e5", "u"})
+    EXPECT_THROW((void)Period::parse(text), Error) << text;
+}
+
+TEST(Period, TextIsReadBack) {
+  for (const char* text : {"500", "0", "2Mt", "1.5e", "300000", "17t", "1Gt", "2500kt", "3e"})
+    EXPECT_EQ(Period::parse(text).text(), text);
+}
+
+}  // namespace
+}  // namespace argosy::config

@@ -1,0 +1,53 @@
+#include "config/options.hpp"
+
+#include <gmock/gmock.h>
+
+#include <boost/json/parse.hpp>
+
+#include "sample_config.hpp"
+
+namespace argosy::test {
+namespace {
+
+using testing::HasSubstr;
+
+config::Document document(std::string_view text) { return config::Document::parse(text, "mt.json"); }
+
+TEST(Options, AssignmentsOverrideTheFile) {
+  const config::Options options{.assignments = {"seed=7", "schedule.lr=0.5", "seed=8"}};
+  const auto c = config::from_document<SampleConfig>(document(R"({"seed": 1, "workers": 3})"), options);
+  EXPECT_EQ(c.seed, 8);
+  EXPECT_EQ(c.workers, 3);
+  EXPECT_EQ(c.schedule.lr, 0.5);
+}
+
+TEST(Options, ABadAssignmentIsNamedAsThePlace) {
+  const config::Options options{.assignments = {"schedule.lr=-2"}};
+  try {
+    (void)config::from_document<SampleConfig>(document("{}"), options);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "wanted a learning rate above 0, got -2 in --set /schedule/lr");
+  }
+}
+
+TEST(Options, PrintOnlyWhatWasAsked) {
+  const SampleConfig c;
+  EXPECT_EQ(config::requested_text({}, c), std::nullopt);
+  EXPECT_EQ(config::requested_text({.print_config = "/schedule/lr"}, c), "0.001");
+  EXPECT_EQ(config::requested_text({.print_config = "schedule.style"}, c), "\"cosine\"");
+  EXPECT_THAT(*config::requested_text({.print_config = ""}, c), HasSubstr("\"workers\": 2"));
+  EXPECT_THAT(*config::requested_text({.print_schema = true}, c), HasSubstr("2020-12"));
+}
+
+TEST(Options, PartOfWalksObjectsAndLists) {
+  const auto whole = boost::json::parse(R"({"a": [{"b": 5}]})");
+  EXPECT_EQ(config::part_of(whole, "/a/0/b"), 5);
+  EXPECT_EQ(config::part_of(whole, "a.0.b"), 5);
+  EXPECT_EQ(config::part_of(whole, ""), whole);
+  for (const char* path : {"/a/1", "/a/x", "b", "a.0.b.c"})
+    EXPECT_THROW((void)config::part_of(whole, path), Error) << path;
+}
+
+}  // namespace
+}  // namespace argosy::test

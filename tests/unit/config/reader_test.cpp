@@ -1,0 +1,160 @@
+#include <gmock/gmock.h>
+
+#include "config/describe.hpp"
+#include "sample_config.hpp"
+
+namespace argosy::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+SampleConfig read(std::string_view text) {
+  return config::from_document<SampleConfig>(config::Document::parse(text, "mt.json"));
+}
+
+std::string refusal(std::string_view text) {
+  try {
+    (void)read(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::config);
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted: " << text;
+  return {};
+}
+
+TEST(Reader, FillsEveryKindOfMember) {
+  const SampleConfig c = read(R"({
+    "run_dir": "/tmp/r", "dry": true, "workers": 65535, "seed": -5,
+    "schedule": {"style": "linear_warmup", "lr": 3, "warmup": "8ku", "length": "2Mt"},
+    "optimizer": {"max_grad_norm": 0.5},
+    "corpora": [{"name": "a", "languages": ["fi", "en"], "weight": 2.5}, {"name": "b"}],
+    "shares": {"x": 1, "y": 0.25},
+  } // a comment and a trailing comma)");
+  EXPECT_EQ(c.run_dir, "/tmp/r");
+  EXPECT_TRUE(c.dry);
+  EXPECT_EQ(c.workers, 65535);
+  EXPECT_EQ(c.seed, -5);
+  EXPECT_EQ(c.schedule.style, Style::linear_warmup);
+  EXPECT_EQ(c.schedule.lr, 3.0);
+  EXPECT_EQ(c.schedule.warmup, (config::Period{.count = 8000}));
+  EXPECT_EQ(c.schedule.length, (config::Period{.count = 2e6, .unit = config::Period::Unit::tgt_token}));
+  EXPECT_EQ(c.optimizer.max_grad_norm, 0.5);
+  ASSERT_EQ(c.corpora.size(), 2U);
+  EXPECT_EQ(c.corpora[0].languages, (std::vector<std::string>{"fi", "en"}));
+  EXPECT_EQ(c.corpora[0].weight, 2.5F);
+  EXPECT_EQ(c.corpora[1].weight, 1.0F);
+  EXPECT_EQ(c.shares, (std::map<std::string, double>{{"x", 1}, {"y", 0.25}}));
+}
+
+TEST(Reader, KeepsDefaultsOfAbsentKeys) {
+  const SampleConfig c = read("{}");
+  EXPECT_EQ(c.run_dir, "runs/x");
+  EXPECT_EQ(c.workers, 2);
+  EXPECT_EQ(c.optimizer.beta1, 0.9);
+  EXPECT_FALSE(c.optimizer.max_grad_norm.has_value());
+}
+
+TEST(Reader, TakesNullAndAutoAsAbsent) {
+  EXPECT_FALSE(read(R"({"optimizer": {"max_grad_norm": null}})").optimizer.max_grad_norm.has_value());
+  EXPECT_FALSE(read(R"({"optimizer": {"max_grad_norm": "auto"}})").optimizer.max_grad_norm.has_value());
+  EXPECT_THAT(refusal(R"({"optimizer": {"beta1": "auto"}})"), HasSubstr("wanted a number, got \"auto\""));
+}
+
+TEST(Reader, NamesTheNearestKeyWithFileAndLine) {
+  EXPECT_EQ(refusal("{\n  \"optimizer\": {\n    \"max_grad_nrom\": 1.0\n  }\n}"),
+            "wanted max_grad_norm, got max_grad_nrom in mt.json:3 /optimizer: correct the spelling");
+}
+
+TEST(Reader, NamesOurKeyForAPeersName) {
+  EXPECT_EQ(refusal(R"({"optimizer": {"clip_grad": 1}})"),
+            "wanted optimizer.max_grad_norm, got clip_grad in mt.json:1 /optimizer: Argosy calls it so");
+  EXPECT_EQ(refusal(R"({"train_iters": 1})"),
+            "wanted schedule.length, got train_iters in mt.json:1: Argosy calls it so");
+}
+
+TEST(Reader, NamesThePlaceOfAKeyInTheWrongSection) {
+  EXPECT_EQ(refusal(R"({"beta1": 0.5})"), "wanted optimizer.beta1, got beta1 in mt.json:1: move it there");
+  EXPECT_EQ(refusal(R"({"optimizer": {"lr": 0.5}})"),
+            "wanted schedule.lr, got lr in mt.json:1 /optimizer: move it there");
+}
+
+TEST(Reader, ListsTheKeysWhenNoneIsNear) {
+  EXPECT_EQ(refusal(R"({"optimizer": {"zzzzzz": 1}})"),
+            "wanted one of max_grad_norm | beta1, got zzzzzz in mt.json:1 /optimizer");
+}
+
+TEST(Reader, ListsGoodEnumerators) {
+  EXPECT_EQ(
+      refusal("{\"schedule\":\n{\"style\": \"cosin\"}}"),
+      "wanted cosine | linear_warmup | constant, got \"cosin\" in mt.json:2 /schedule/style: did you mean cosine?");
+  EXPECT_EQ(refusal(R"({"schedule": {"style": 3}})"),
+            "wanted cosine | linear_warmup | constant, got 3 in mt.json:1 /schedule/style");
+}
+
+TEST(Reader, RefusesWrongTypes) {
+  EXPECT_THAT(refusal(R"({"dry": 1})"), HasSubstr("wanted true or false, got 1 in mt.json:1 /dry"));
+  EXPECT_THAT(refusal(R"({"run_dir": 1})"), HasSubstr("a path in quotes, got 1"));
+  EXPECT_THAT(refusal(R"({"corpora": {}})"), HasSubstr("wanted a list, got {}"));
+  EXPECT_THAT(refusal(R"({"corpora": [3]})"), HasSubstr("wanted an object, got 3 in mt.json:1 /corpora/0"));
+  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a"}, {"name": 5}]})"), HasSubstr("/corpora/1/name"));
+  EXPECT_THAT(refusal(R"({"shares": {"x": "y"}})"), HasSubstr("wanted a number, got \"y\" in mt.json:1 /shares/x"));
+  EXPECT_THAT(refusal(R"({"optimizer": null})"), HasSubstr("wanted an object, got null"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("wanted an object, got []"));
+  EXPECT_THAT(refusal(R"({"schedule": {"warmup": "8x"}})"),
+              AllOf(HasSubstr("wanted a period"), HasSubstr("got \"8x\"")));
+}
+
+TEST(Reader, ShortensLongValues) { EXPECT_LT(refusal("{\"dry\": \"" + std::string(1000, 'a') + "\"}").size(), 200U); }
+
+TEST(Reader, ChecksRangesOfIntegers) {
+  EXPECT_THAT(refusal(R"({"workers": 65536})"), HasSubstr("wanted an integer from 0 to 65535, got 65536"));
+  EXPECT_THAT(refusal(R"({"workers": -1})"), HasSubstr("got -1"));
+  EXPECT_THAT(refusal(R"({"workers": 1.5})"), HasSubstr("got 1.5"));
+  EXPECT_THAT(refusal(R"({"seed": 9223372036854775808})"), HasSubstr("wanted an integer, got 9223372036854775808"));
+  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a", "weight": 1e39}]})"), HasSubstr("single precision"));
+  EXPECT_EQ(read(R"({"seed": 4e5})").seed, 400000);
+  EXPECT_EQ(read(R"({"seed": -9223372036854775808})").seed, std::numeric_limits<std::int64_t>::min());
+}
+
+TEST(Reader, ValidatesTheWholeTree) {
+  EXPECT_THAT(refusal("{\"schedule\": {\n\"lr\": -1}}"),
+              HasSubstr("wanted a learning rate above 0, got -1 in mt.json:2 /schedule/lr"));
+  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a"}, {}]})"),
+              HasSubstr("wanted a name, got none in mt.json:1 /corpora/1/name"));
+}
+
+TEST(Reader, TellsAllProblemsAtOnce) {
+  const std::string text =
+      refusal("{\"workers\": \"two\",\n\"schedule\": {\"lr\": 0, \"stile\": 1},\n\"corpora\": [{}]}");
+  EXPECT_THAT(text, AllOf(HasSubstr("got 4 problems in mt.json"), HasSubstr("mt.json:1 /workers"),
+                          HasSubstr("mt.json:2 /schedule/lr"), HasSubstr("wanted style, got stile in mt.json:2"),
+                          HasSubstr("mt.json:3 /corpora/0/name")));
+}
+
+TEST(Reader, DoesNotBlameTheKeyThatWasMisspelt) {
+  const std::string text = refusal(R"({"corpora": [{"nmae": "a"}]})");
+  EXPECT_THAT(text, AllOf(HasSubstr("wanted name, got nmae"), Not(HasSubstr("wanted a name"))));
+  EXPECT_THAT(refusal(R"({"schedule": {"lr": "x"}})"), Not(HasSubstr("problems")));
+}
+
+TEST(Reader, ReadsWhatItWrites) {
+  SampleConfig c = read(
+      R"({"schedule": {"length": "1.5e", "lr": 1e-8}, "corpora": [{"name": "a", "weight": 0.1}], "shares": {"q": 2}})");
+  const std::string text = config::text_of(config::to_json(c));
+  const SampleConfig again = read(text);
+  EXPECT_EQ(config::text_of(config::to_json(again)), text);
+  EXPECT_EQ(again.schedule.length, (config::Period{.count = 1.5, .unit = config::Period::Unit::epoch}));
+  EXPECT_EQ(again.corpora[0].weight, 0.1F);
+}
+
+TEST(Reader, DigestDependsOnMeaningOnly) {
+  const auto digest = [](std::string_view text) { return config::digest_of_config(read(text)); };
+  EXPECT_EQ(digest(R"({"seed": 1, "workers": 2})"), digest("{/* defaults */ \"workers\": 2}"));
+  EXPECT_NE(digest(R"({"seed": 1})"), digest(R"({"seed": 2})"));
+}
+
+}  // namespace
+}  // namespace argosy::test
