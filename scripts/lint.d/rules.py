@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Checks what no compiler checks: who includes whom, where LibTorch and the OS are touched, size and leftovers.
+
+usage: rules.py [ROOT]   prints `file:line: sentence` for each breach and exits 1 if there is one
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+TORCH_HEADER = re.compile(r"(ATen|torch|c10|caffe2)/")
+TORCH_MODULES = {"kernels", "model", "optim", "train", "export", "decode"}
+TORCH_APPS = {"train", "export", "translate"}
+HEADERS_MAY_INCLUDE = {"ATen/core/Tensor.h"}
+SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h")
+OS_DOOR = re.compile(r"\bstd::(o|i)?fstream\b|\bf(re)?open\s*\(|(?<![\w:])::(open|creat|rename|unlink|mkdir|fsync|pwrite|write|mmap)\s*\(")
+ENDS_PROCESS = re.compile(r"(\bstd::|(?<![\w:])::|^\s*)(exit|_exit|_Exit|abort|quick_exit|terminate)\s*\(")
+ENDS_PROCESS_IN = {"lib/comm/run_main.cpp"}  # the one place where a rank ends the others
+# The words are split so that this file passes its own check.
+LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b|(?i:\bnot imple" r"mented\b|\bfor" r" now\b|\bplace" r"holder\b)")
+PROSE = re.compile(r"LICENSE$|tests/support/text/")  # other people's words
+LONGEST_FILE, LONGEST_MAIN = 600, 120
+
+
+class Lint:
+    def __init__(self, root):
+        self.root = root
+        self.breaches = 0
+        self.layer, self.sideways = {}, set()
+        self.read_layers()
+        self.files = self.list_files()
+        self.includes = {}  # file -> [(line number, quoted, path)]
+        self.reached = {}  # file -> the LibTorch header it reaches, or None
+
+    def read_layers(self):
+        layer = 0
+        for line in (self.root / "lib/layers.txt").read_text().splitlines():
+            if line.startswith("#") or not line.strip():
+                continue
+            if ">" in line:
+                self.sideways.add(tuple(line.split(" > ")))
+            else:
+                self.layer.update({name: layer for name in line.split()})
+                layer += 1
+
+    def list_files(self):
+        command = ["git", "-C", str(self.root), "ls-files", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        return [name for name in names if (self.root / name).is_file() and not (self.root / name).is_symlink()]
+
+    def refuse(self, name, line, sentence):
+        self.breaches += 1
+        print(f"{name}:{line}: {sentence}")
+
+    def text(self, name):
+        try:
+            return (self.root / name).read_text()
+        except UnicodeDecodeError:
+            return ""
+
+    def includes_of(self, name):
+        if name not in self.includes:
+            found = []
+            for number, line in enumerate(self.text(name).splitlines(), 1):
+                match = INCLUDE.match(line)
+                if match:
+                    found.append((number, match[1] == '"', match[2]))
+            self.includes[name] = found
+        return self.includes[name]
+
+    def reaches_torch(self, name):
+        """The LibTorch header that `name` includes, itself or through ours; None without."""
+        if name not in self.reached:
+            self.reached[name] = None  # ends circles
+            for _, quoted, path in self.includes_of(name):
+                inner = "lib/" + path
+                if not quoted and TORCH_HEADER.match(path):
+                    self.reached[name] = path
+                elif quoted and (self.root / inner).exists() and self.reaches_torch(inner):
+                    self.reached[name] = f"{path} -> {self.reaches_torch(inner)}"
+        return self.reached[name]
+
+    def check_direction(self, name, module):
+        if module not in self.layer:
+            self.refuse(name, 1, f"lib/{module} is not in lib/layers.txt")
+            return
+        for number, quoted, path in self.includes_of(name):
+            other = path.split("/")[0]
+            if not quoted or other == module or other not in self.layer:
+                continue
+            if self.layer[other] >= self.layer[module] and (module, other) not in self.sideways:
+                self.refuse(name, number, f'{module} may not include {other} ("{path}"): lib/layers.txt lists who may')
+
+    def check_torch(self, name, owner, may):
+        reached = self.reaches_torch(name)
+        if reached and not may:
+            self.refuse(name, 1, f"{owner} builds without LibTorch, but this file reaches {reached}")
+        if may and name.endswith("_config.hpp") and reached:
+            self.refuse(name, 1, f"configs are read on login nodes without LibTorch, but this file reaches {reached}")
+        if name.endswith(".hpp"):
+            for number, quoted, path in self.includes_of(name):
+                if not quoted and TORCH_HEADER.match(path) and path not in HEADERS_MAY_INCLUDE:
+                    self.refuse(name, number, f"headers include ATen/core/Tensor.h at most, not {path}")
+
+    def check_os(self, name):
+        for number, line in enumerate(self.text(name).splitlines(), 1):
+            code = line.split("//")[0]
+            if OS_DOOR.search(code) and not name.startswith("lib/core/file"):
+                self.refuse(name, number, "only core/file.hpp opens, writes, renames or maps files")
+            if ENDS_PROCESS.search(code) and name not in ENDS_PROCESS_IN:
+                self.refuse(name, number, "the library throws argosy::Error; it never ends the process")
+
+    def check_text(self, name):
+        lines = self.text(name).splitlines()
+        for number, line in enumerate(lines, 1):
+            if LEFTOVER.search(line):
+                self.refuse(name, number, f"leftover: {line.strip()[:80]}")
+        if name.endswith(SOURCES):
+            longest = LONGEST_MAIN if name.startswith("apps/") else LONGEST_FILE
+            if len(lines) > longest:
+                self.refuse(name, len(lines), f"{len(lines)} lines; files here have at most {longest}: split it")
+            if name.endswith(".hpp") and not any(line == "#pragma once" for line in lines):
+                self.refuse(name, 1, "header without #pragma once")
+
+    def run(self):
+        for name in self.files:
+            parts = name.split("/")
+            if parts[0] == "lib" and len(parts) > 2 and name.endswith(SOURCES):
+                self.check_direction(name, parts[1])
+                self.check_torch(name, f"lib/{parts[1]}", parts[1] in TORCH_MODULES)
+                self.check_os(name)
+            if parts[0] == "apps" and name.endswith(".cpp"):
+                self.check_torch(name, name, pathlib.Path(name).stem in TORCH_APPS)
+            if not PROSE.match(name):
+                self.check_text(name)
+        return 1 if self.breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(Lint(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()).run())
