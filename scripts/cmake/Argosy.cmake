@@ -171,6 +171,23 @@ function(argosy_test module)
   endforeach()
 endfunction()
 
+# argosy_script_test(<name> SCRIPT <file.bats> [LABELS …] [TIMEOUT s]): <kind>.<name>, a bats file; skipped without bats.
+find_program(ARGOSY_BATS bats)
+function(argosy_script_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "SCRIPT;TIMEOUT" "LABELS")
+  file(RELATIVE_PATH place ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "/.*" "" kind ${place})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  if(ARGOSY_BATS)
+    add_test(NAME ${kind}.${name} COMMAND ${ARGOSY_BATS} --print-output-on-failure ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT})
+  else()
+    add_test(NAME ${kind}.${name} COMMAND sh -c "echo 'bats is not installed'; exit 77")
+  endif()
+  _argosy_test_properties(${kind}.${name} 1)
+endfunction()
+
 # Environment every test runs in: one thread a rank, shared-memory transports only, no colour.
 set(ARGOSY_TEST_ENVIRONMENT
     "OMP_NUM_THREADS=1;UCX_TLS=self,sm;UCX_LOG_LEVEL=error;ARGOSY_SOURCE_DIR=${PROJECT_SOURCE_DIR};ARGOSY_BUILD_DIR=${PROJECT_BINARY_DIR};ARGOSY_MPIEXEC=${ARGOSY_MPIEXEC}"

@@ -36,7 +36,7 @@ packages_judges='
 python3-venv            py:ensurepip                 python@3.10:3.14'
 packages_lint='
 clang-format            cmd:clang-format             llvm@14
-clang-tidy              cmd:clang-tidy               llvm@14
+clang-tidy-16           cmd:clang-tidy-16            llvm@16
 shellcheck              cmd:shellcheck               shellcheck
 shfmt                   cmd:shfmt                    sh'
 
