@@ -27,11 +27,23 @@ install_judges() {
   echo "$wanted" >"$stamp"
 }
 
+# What `import torch` of the CUDA wheel loads on a machine without a GPU, and no more: 2.5 GB instead of 5.
+peer_libraries='nvidia-cublas==13.1.* nvidia-cufft==12.* nvidia-cufile==1.15.* nvidia-curand==10.4.* nvidia-cusparse==12.*
+  nvidia-nvjitlink==13.0.* nvidia-cusparselt-cu13==0.8.0 nvidia-nccl-cu13==2.28.9 nvidia-cudnn-cu13==9.19.0.56
+  nvidia-nvshmem-cu13==3.4.5'
+peer_packages='filelock typing-extensions>=4.10 sympy>=1.13.3 networkx jinja2 fsspec setuptools<82'
+
 install_peer() {
-  local tag
+  local tag wheels=() entry
   echo "setup: installing PyTorch and the NVIDIA libraries it loads"
   tag=$("$deps/judges/bin/python" -c 'import sys; print("%d%d" % sys.version_info[:2])')
   [ -n "${libtorch_sha256[$tag]:-}" ] || fail 2 "no PyTorch $libtorch_version wheel is pinned for this Python; use 3.10 to 3.14"
-  fetch_wheel "torch==$libtorch_version" "${libtorch_sha256[$tag]}" "$tag" >"$deps/judges/.torch-wheel" || exit
-  judges_pip install --only-binary=:all: "$(cat "$deps/judges/.torch-wheel")"
+  wheels+=("$(fetch_wheel "torch==$libtorch_version" "${libtorch_sha256[$tag]}" "$tag")") || exit
+  for entry in "${cuda_runtime_wheels[@]}"; do
+    wheels+=("$(fetch_wheel "${entry%=*}" "${entry##*=}" "$tag")") || exit
+  done
+  # shellcheck disable=SC2086 # one word a requirement
+  judges_pip install --only-binary=:all: --no-cache-dir --no-deps "${wheels[@]}" $peer_libraries
+  # shellcheck disable=SC2086
+  judges_pip install --only-binary=:all: $peer_packages
 }
