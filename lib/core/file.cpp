@@ -170,7 +170,7 @@ void File::close() {
 
 FileStat File::stat() const {
   struct stat s {};
-  if (os_->fstat(fd_, &s) != 0) fail_io("to ask for the file's size", "fstat", path_);
+  if (repeat([&] { return os_->fstat(fd_, &s); }) != 0) fail_io("to ask for the file's size", "fstat", path_);
   return facts_of(s);
 }
 
@@ -257,7 +257,7 @@ void Files::write_atomically(const Path& path, Bytes content) const {
 
 std::optional<FileStat> Files::stat(const Path& path) const {
   struct stat s {};
-  if (os_->stat(path.c_str(), &s) == 0) return facts_of(s);
+  if (repeat([&] { return os_->stat(path.c_str(), &s); }) == 0) return facts_of(s);
   if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
   fail_io("to ask whether the file exists", "stat", path);
 }
@@ -283,11 +283,12 @@ std::uint64_t Files::free_bytes(const Path& folder) const {
 }
 
 void Files::make_folder(const Path& folder) const {
-  if (os_->mkdir(folder.c_str(), folder_mode) != 0) fail_io("to make a new folder", "mkdir", folder);
+  if (repeat([&] { return os_->mkdir(folder.c_str(), folder_mode); }) != 0)
+    fail_io("to make a new folder", "mkdir", folder);
 }
 
 void Files::make_folders(const Path& folder) const {
-  if (os_->mkdir(folder.c_str(), folder_mode) == 0) return;
+  if (repeat([&] { return os_->mkdir(folder.c_str(), folder_mode); }) == 0) return;
   const int error = errno;
   if (error == EEXIST || error == EISDIR) {
     const auto facts = stat(folder);
@@ -298,7 +299,8 @@ void Files::make_folders(const Path& folder) const {
     fail(Fault::io, "to make a folder", "mkdir", error, folder);
   make_folders(parent);
   if (!folder.has_filename()) return;  // "a/b/": the parent was the folder itself
-  if (os_->mkdir(folder.c_str(), folder_mode) != 0 && errno != EEXIST) fail_io("to make a folder", "mkdir", folder);
+  if (repeat([&] { return os_->mkdir(folder.c_str(), folder_mode); }) != 0 && errno != EEXIST)
+    fail_io("to make a folder", "mkdir", folder);
 }
 
 void Files::sync_folder(const Path& folder) const {
@@ -311,12 +313,12 @@ void Files::sync_folder(const Path& folder) const {
 }
 
 void Files::rename(const Path& from, const Path& to) const {
-  if (os_->rename(from.c_str(), to.c_str()) != 0)
+  if (repeat([&] { return os_->rename(from.c_str(), to.c_str()); }) != 0)
     fail_io(fmt::format("to rename it to {}", to.string()), "rename", from);
 }
 
 bool Files::rename_noreplace(const Path& from, const Path& to) const {
-  if (os_->rename_noreplace(from.c_str(), to.c_str()) == 0) return true;
+  if (repeat([&] { return os_->rename_noreplace(from.c_str(), to.c_str()); }) == 0) return true;
   if (errno == EEXIST || errno == ENOTEMPTY) return false;
   if (errno != EINVAL && errno != ENOSYS) fail_io(fmt::format("to rename it to {}", to.string()), "renameat2", from);
   // The file system has no such call: the check and the rename are two steps there.
@@ -326,18 +328,20 @@ bool Files::rename_noreplace(const Path& from, const Path& to) const {
 }
 
 void Files::remove(const Path& path) const {
-  if (os_->unlink(path.c_str()) != 0 && errno != ENOENT) fail_io("to remove the file", "unlink", path);
+  if (repeat([&] { return os_->unlink(path.c_str()); }) != 0 && errno != ENOENT)
+    fail_io("to remove the file", "unlink", path);
 }
 
 void Files::remove_tree(const Path& path) const {
-  if (os_->unlink(path.c_str()) == 0 || errno == ENOENT) return;
+  if (repeat([&] { return os_->unlink(path.c_str()); }) == 0 || errno == ENOENT) return;
   if (errno != EISDIR && errno != EPERM) fail_io("to remove it", "unlink", path);
   for (const std::string& name : list(path)) remove_tree(path / name);
-  if (os_->rmdir(path.c_str()) != 0 && errno != ENOENT) fail_io("to remove the folder", "rmdir", path);
+  if (repeat([&] { return os_->rmdir(path.c_str()); }) != 0 && errno != ENOENT)
+    fail_io("to remove the folder", "rmdir", path);
 }
 
 void Files::link_symbolically(const Path& target, const Path& link) const {
-  if (os_->symlink(target.c_str(), link.c_str()) != 0)
+  if (repeat([&] { return os_->symlink(target.c_str(), link.c_str()); }) != 0)
     fail_io(fmt::format("a link to {}", target.string()), "symlink", link);
 }
 

@@ -1,0 +1,37 @@
+#include "core/clock.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace argosy {
+namespace {
+
+TEST(Clock, Runs) {
+  const Clock clock;
+  const double before = clock.monotonic_s();
+  clock.sleep_s(0.01);
+  EXPECT_GE(clock.monotonic_s() - before, 0.01);
+  EXPECT_GT(clock.wall_s(), 1.7e9) << "later than 2023";
+}
+
+TEST(Clock, DurationsReadWell) {
+  EXPECT_EQ(duration_text(0), "0 s");
+  EXPECT_EQ(duration_text(41.4), "41 s");
+  EXPECT_EQ(duration_text(59.6), "1m 00s");
+  EXPECT_EQ(duration_text(185), "3m 05s");
+  EXPECT_EQ(duration_text(7500), "2h 05m");
+  EXPECT_EQ(duration_text(86400 * 5 + 3600 * 6), "5d 06h");
+  EXPECT_EQ(duration_text(-1), "unknown");
+  EXPECT_EQ(duration_text(std::nan("")), "unknown");
+  EXPECT_EQ(duration_text(INFINITY), "unknown");
+}
+
+TEST(Clock, TimestampsAreIso8601) {
+  EXPECT_EQ(timestamp_text(0), "1970-01-01T00:00:00Z");
+  EXPECT_EQ(timestamp_text(1582934399.9), "2020-02-28T23:59:59Z");
+  EXPECT_EQ(timestamp_text(1582934400), "2020-02-29T00:00:00Z");
+}
+
+}  // namespace
+}  // namespace argosy

@@ -1,0 +1,191 @@
+#include "core/file.hpp"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "core/error.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class Body>
+std::string refusal(Fault fault, Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), fault) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {};
+}
+
+class FilesTest : public testing::Test {
+ protected:
+  void put(const Path& name, std::string_view text) { files.write_atomically(folder / name, text); }
+  std::string text(const Path& name) { return files.read_text(folder / name); }
+
+  test::TempFolder folder;
+  Files files = Files::system();
+};
+
+TEST_F(FilesTest, WritesAndReadsAtOffsets) {
+  File file = files.create(folder / "a");
+  file.write_at(as_bytes("world"), 6);
+  file.write_at(as_bytes("hello "), 0);
+  file.sync();
+  EXPECT_EQ(file.stat().size_bytes, 11U);
+  file.close();
+  file.close();
+  EXPECT_EQ(text("a"), "hello world");
+  std::string part(5, ' ');
+  files.open(folder / "a").read_at(as_writable_bytes(std::span<char>{part}), 3);
+  EXPECT_EQ(part, "lo wo");
+}
+
+TEST_F(FilesTest, AFileThatEndsTooEarlyIsCorrupt) {
+  put("a", "12345");
+  std::string part(5, ' ');
+  EXPECT_THAT(
+      refusal(Fault::corrupt, [&] { files.open(folder / "a").read_at(as_writable_bytes(std::span<char>{part}), 2); }),
+      AllOf(HasSubstr("wanted to read 5 bytes at offset 2"), HasSubstr("end of the file after 3 of them"),
+            HasSubstr("/a:")));
+}
+
+TEST_F(FilesTest, OpensAsAsked) {
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)files.open(folder / "none"); }),
+              AllOf(HasSubstr("no such file"), HasSubstr("open: ENOENT"), HasSubstr("/none: check the path")));
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)files.update(folder / "none"); }), HasSubstr("a file to change"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)files.create(folder / "no/where"); }), HasSubstr("ENOENT"));
+  put("a", "old");
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)files.create(folder / "a"); }), HasSubstr("EEXIST"));
+  EXPECT_FALSE(files.try_create(folder / "a").has_value());
+  EXPECT_TRUE(files.try_create(folder / "b").has_value());
+  files.append(folder / "a").append(as_bytes("+new"));
+  EXPECT_EQ(text("a"), "old+new");
+  files.update(folder / "a").write_at(as_bytes("O"), 0);
+  EXPECT_EQ(text("a"), "Old+new");
+  files.replace(folder / "a").append(as_bytes("x"));
+  EXPECT_EQ(text("a"), "x");
+}
+
+TEST_F(FilesTest, TruncatesAndReserves) {
+  File file = files.create(folder / "a");
+  file.reserve(1 << 20);
+  file.reserve(0);
+  EXPECT_EQ(file.stat().size_bytes, 1U << 20);
+  file.truncate(3);
+  EXPECT_EQ(text("a"), std::string(3, '\0'));
+}
+
+TEST_F(FilesTest, MapsWholeFiles) {
+  put("a", "mapped");
+  put("empty", "");
+  Mapping mapping = files.map(folder / "a");
+  const Mapping moved = std::move(mapping);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(moved.bytes().data()), moved.bytes().size()), "mapped");
+  EXPECT_TRUE(files.map(folder / "empty").bytes().empty());
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)files.map(folder.path()); }), HasSubstr("EISDIR"));
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)files.map(folder / "none"); }), HasSubstr("ENOENT"));
+}
+
+TEST_F(FilesTest, ReadTextHasALimit) {
+  put("a", "12345");
+  EXPECT_EQ(files.read_text(folder / "a", 5), "12345");
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)files.read_text(folder / "a", 4); }),
+              HasSubstr("a text of at most 4 bytes, got 5 bytes"));
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)files.read_text(folder.path()); }), HasSubstr("EISDIR"));
+}
+
+TEST_F(FilesTest, WriteAtomicallyReplacesAndLeavesNothingBehind) {
+  put("a", "one");
+  put("a", "two");
+  EXPECT_EQ(text("a"), "two");
+  EXPECT_THAT(files.list(folder.path()), ElementsAre("a"));
+}
+
+TEST_F(FilesTest, StatTellsWhatIsThere) {
+  put("a", "123");
+  const auto facts = files.stat(folder / "a");
+  ASSERT_TRUE(facts.has_value());
+  EXPECT_EQ(facts->size_bytes, 3U);
+  EXPECT_FALSE(facts->is_directory);
+  EXPECT_GT(facts->inode, 0U);
+  EXPECT_GT(facts->mtime_ns, 1'700'000'000'000'000'000);
+  EXPECT_GE(facts->ctime_ns, facts->mtime_ns);
+  EXPECT_TRUE(files.stat(folder.path())->is_directory);
+  EXPECT_FALSE(files.exists(folder / "none"));
+  EXPECT_FALSE(files.exists(folder / "a/below-a-file"));
+}
+
+TEST_F(FilesTest, ListsSortedNames) {
+  for (const char* name : {"b", "a", "C", "a.b"}) put(name, "");
+  EXPECT_THAT(files.list(folder.path()), ElementsAre("C", "a", "a.b", "b"));
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)files.list(folder / "none"); }), HasSubstr("a readable folder"));
+}
+
+TEST_F(FilesTest, MakesFolders) {
+  files.make_folders(folder / "x/y/z/");
+  files.make_folders(folder / "x/y/z");
+  EXPECT_TRUE(files.stat(folder / "x/y/z")->is_directory);
+  EXPECT_THAT(refusal(Fault::io, [&] { files.make_folder(folder / "x"); }), HasSubstr("EEXIST"));
+  put("file", "");
+  EXPECT_THAT(refusal(Fault::io, [&] { files.make_folders(folder / "file"); }), HasSubstr("/file: remove it"));
+  EXPECT_THAT(refusal(Fault::io, [&] { files.make_folders(folder / "file/below"); }),
+              HasSubstr("a part of the path is a file"));
+  EXPECT_GT(files.free_bytes(folder.path()), 0U);
+}
+
+TEST_F(FilesTest, Renames) {
+  put("a", "1");
+  put("b", "2");
+  EXPECT_FALSE(files.rename_noreplace(folder / "a", folder / "b"));
+  EXPECT_EQ(text("b"), "2");
+  EXPECT_TRUE(files.rename_noreplace(folder / "a", folder / "c"));
+  files.rename(folder / "c", folder / "b");
+  EXPECT_EQ(text("b"), "1");
+  EXPECT_THAT(refusal(Fault::io, [&] { files.rename(folder / "none", folder / "b"); }),
+              HasSubstr("wanted to rename it to "));
+  files.make_folder(folder / "d");
+  files.make_folder(folder / "e");
+  put("e/f", "");
+  EXPECT_FALSE(files.rename_noreplace(folder / "d", folder / "e"));
+}
+
+TEST_F(FilesTest, RemovesTreesButNotWhatLinksPointAt) {
+  files.make_folders(folder / "keep");
+  put("keep/a", "1");
+  files.make_folders(folder / "t/u/v");
+  put("t/u/f", "1");
+  files.link_symbolically(folder / "keep", folder / "t/link");
+  files.link_symbolically("nowhere", folder / "t/u/broken");
+  files.remove_tree(folder / "t");
+  files.remove_tree(folder / "t");
+  files.remove(folder / "keep/none");
+  EXPECT_THAT(files.list(folder.path()), ElementsAre("keep"));
+  EXPECT_EQ(text("keep/a"), "1");
+  files.remove(folder / "keep/a");
+  EXPECT_FALSE(files.exists(folder / "keep/a"));
+}
+
+TEST_F(FilesTest, MovedFilesKeepTheirDescriptor) {
+  File a = files.create(folder / "a");
+  const int fd = a.fd();
+  File b = std::move(a);
+  EXPECT_EQ(b.fd(), fd);
+  EXPECT_EQ(b.path(), folder / "a");
+  File c;
+  c = std::move(b);
+  EXPECT_EQ(c.fd(), fd);
+  c.append(as_bytes("x"));
+  c = File{};
+  EXPECT_EQ(text("a"), "x");
+}
+
+}  // namespace
+}  // namespace argosy

@@ -1,0 +1,95 @@
+#include "core/log.hpp"
+
+#include <gmock/gmock.h>
+
+#include "support/temp_folder.hpp"
+
+namespace argosy {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::Not;
+
+std::string stderr_of(const std::function<void()>& body) {
+  testing::internal::CaptureStderr();
+  body();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Log, RankZeroSpeaksFromInfo) {
+  const std::string text = stderr_of([] {
+    const Log log;
+    log.debug("d{}", 1);
+    log.info("i{}", 2);
+    log.warn("w{}", 3);
+    log.error("e{}", 4);
+  });
+  EXPECT_THAT(
+      text,
+      MatchesRegex("....-..-.. ..:..:.. info +i2\n....-..-.. ..:..:.. warning +w3\n....-..-.. ..:..:.. error +e4\n"));
+  EXPECT_THAT(stderr_of([] { Log(0, LogLevel::debug).debug("x"); }), HasSubstr("debug   x"));
+}
+
+TEST(Log, OtherRanksSpeakFromWarnWithTheirRank) {
+  const std::string text = stderr_of([] {
+    const Log log(42);
+    log.info("quiet");
+    log.warn("loud");
+    log.plain("quiet");
+    log.progress("quiet", 1, 2);
+  });
+  EXPECT_THAT(text, MatchesRegex("\\[r0042\\] .* warning loud\n"));
+  EXPECT_THAT(stderr_of([] { Log(42, LogLevel::debug).info("x"); }), "");
+  EXPECT_THAT(stderr_of([] { Log(42, LogLevel::error).warn("x"); }), "");
+}
+
+TEST(Log, BracesInATextAreNoFormat) {
+  EXPECT_THAT(stderr_of([] { Log{}.write(LogLevel::info, "result {\"a\": {}} %v"); }),
+              HasSubstr("result {\"a\": {}} %v\n"));
+}
+
+TEST(Log, RankZeroAlsoWritesToItsFile) {
+  const test::TempFolder folder;
+  stderr_of([&] {
+    Log log, other(1);
+    log.info("before");
+    log.open_file(folder / "log.txt");
+    other.open_file(folder / "other.txt");
+    log.info("after");
+    other.warn("elsewhere");
+    log.plain("result {}");
+    log.flush();
+  });
+  const std::string text = Files::system().read_text(folder / "log.txt");
+  EXPECT_THAT(text, AllOf(HasSubstr("info    after\n"), Not(HasSubstr("before"))));
+  EXPECT_FALSE(Files::system().exists(folder / "other.txt"));
+}
+
+TEST(Log, PlainLinesHaveNothingInFront) {
+  EXPECT_EQ(stderr_of([] { Log{}.plain("result {\"tool\":\"count\"}"); }), "result {\"tool\":\"count\"}\n");
+}
+
+TEST(Log, ProgressOffATerminalIsRare) {
+  const std::string text = stderr_of([] {
+    const Log log;
+    for (int i = 0; i < 100; ++i) log.progress("count", i, 100, "7 MB/s");
+    log.progress("count", 100, 100);
+  });
+  EXPECT_THAT(text, MatchesRegex("count   0 % · 7 MB/s\ncount 100 % · took 0 s\n"))
+      << "the first and the last call only";
+}
+
+TEST(Log, ProgressOfAnotherThingBeginsAnew) {
+  const std::string text = stderr_of([] {
+    const Log log;
+    log.progress("a", 1, 2);
+    log.progress("b", 1, 4);
+    log.progress("empty", 0, 0);
+  });
+  EXPECT_EQ(text, "a  50 %\nb  25 %\nempty 100 % · took 0 s\n");
+}
+
+}  // namespace
+}  // namespace argosy
