@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Ends the quickstart: five translations beside source and reference, scores, seconds, and runs/quickstart/result.json."""
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+
+SHOWN = 5
+STAGES = "setup configure build text count preprocess train soup export translate".split()
+
+
+def result_of(log):
+    """Figures of a tool: its last line `result {…}`."""
+    for line in reversed(log.read_text("utf-8", errors="replace").splitlines()):
+        if line.startswith("result {"):
+            return json.loads(line.removeprefix("result "))
+    raise SystemExit(f"quickstart: no result line in {log}")
+
+
+def table(rows, titles, width):
+    """Columns of equal width, cells wrapped, a rule between rows."""
+    column = (width - 3 * (len(titles) - 1)) // len(titles)
+    rule = "-+-".join("-" * column for _ in titles)
+    lines = [" | ".join(title.ljust(column) for title in titles)]
+    for row in rows:
+        cells = [textwrap.wrap(cell, column) or [""] for cell in row]
+        lines.append(rule)
+        for i in range(max(map(len, cells))):
+            lines.append(" | ".join((cell[i] if i < len(cell) else "").ljust(column) for cell in cells).rstrip())
+    return "\n".join(lines)
+
+
+def read_lines(path):
+    return path.read_text("utf-8").split("\n")[:-1]
+
+
+def main(run):
+    text = json.loads((run / "text/counts.json").read_text("utf-8"))
+    source, target = text["languages"]
+    figures = {tool: result_of(run / f"logs/{tool}.log") for tool in STAGES[4:]}
+    result = {
+        "bleu": figures["translate"]["bleu"],
+        "chrf": figures["translate"]["chrf"],
+        "seconds": {stage: float((run / f"stages/{stage}.spent").read_text()) for stage in STAGES},
+        "text": {key: text[key] for key in ("text", "languages", "pairs", "train", "valid", "test")},
+        "tools": figures,
+    }
+    partial = run / ".result.json.partial"
+    partial.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    os.replace(partial, run / "result.json")
+
+    columns = [read_lines(run / f"text/test.{source}"), read_lines(run / f"test.{target}"), read_lines(run / f"text/test.{target}")]
+    if len(set(map(len, columns))) != 1:
+        raise SystemExit(f"quickstart: {len(columns[0])} sources, {len(columns[1])} translations, {len(columns[2])} references")
+    width = min(max(shutil.get_terminal_size((120, 24)).columns, 80), 160)
+    print(f"\nFive of {len(columns[0])} held-out sentences\n")
+    print(table(list(zip(*columns))[:SHOWN], [f"source ({source})", f"Argosy ({target})", f"reference ({target})"], width))
+    print(f"\nBLEU {result['bleu']:.1f}, chrF {result['chrf']:.1f} on {len(columns[0])} held-out sentences ({text['text']}, {source}-{target})")
+    spent = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in result["seconds"].items())
+    print(f"seconds: {spent}")
+    places = {
+        "text": "training, validation and test parts",
+        "tokenizer.model": "SentencePiece model",
+        "shards": "token shards",
+        "train": "checkpoints, metrics",
+        "soup": "the averaged model",
+        "ct2": "the same for CTranslate2",
+        f"test.{target}": "translations of the test part",
+        "logs": "messages of every stage",
+        "result.json": "all figures",
+    }
+    print("\n" + "\n".join(f"{run / name!s:32} {what}" for name, what in places.items()))
+    print(f'\nTranslate your own:  echo "Click the Insert button." | apps/translate {run}/soup --beam 4')
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,129 @@
+# shellcheck shell=bash disable=SC2154 # run comes from scripts/quickstart
+# Stages of scripts/quickstart: each is announced with its command, timed, logged, and stamped when it is done.
+# A stamp in $run/stages holds the seconds spent and the command; a stage runs again when the command differs, when its
+# config is newer than the stamp, or when a stage before it ran.
+
+fail() { # fail CODE SENTENCE
+  echo "quickstart: $2" >&2
+  exit "$1"
+}
+
+planned=() number=0 ran=0 interrupted=0 status=0 output='' input=/dev/null removed=''
+
+plan() { planned=("$@"); } # plan "NAME TYPICAL_SECONDS"…: on two cores, for the time left
+
+leaves() { removed=$1; } # the next stage makes this folder: what an interrupted one left goes first
+
+reads_writes() { input=$1 output=$2; } # the next stage reads its input from and writes its output to these files
+
+time_left() { # typical seconds from stage $number on, in words
+  local seconds=0 entry
+  for entry in "${planned[@]:$((number - 1))}"; do seconds=$((seconds + ${entry#* })); done
+  if ((seconds < 90)); then echo "$seconds s"; else echo "$(((seconds + 30) / 60)) min"; fi
+}
+
+announce() { # announce NAME PURPOSE COMMAND…
+  number=$((number + 1))
+  [ "${planned[number - 1]% *}" = "$1" ] || fail 70 "stage $1 is not number $number of the plan"
+  printf '\n[%d/%d] %s: %s (about %s to the end)\n' "$number" "${#planned[@]}" "$1" "$2" "$(time_left)"
+}
+
+show_command() {
+  printf '$'
+  printf ' %q' "$@"
+  if [ -n "$output" ]; then printf ' < %q > %q' "$input" "$output"; fi
+  printf '\n'
+}
+
+# timed NAME SECONDS_BEFORE COMMAND…: runs the command, its messages on the terminal and in the log; leaves its exit code in
+# `status` and the seconds, those of interrupted tries included, in $run/stages/NAME.spent. The command has a process group
+# of its own, so that whatever ends this script ends it as well, in its own orderly way (train commits a checkpoint).
+timed() {
+  local name=$1 before=$2 begin=$EPOCHREALTIME child
+  shift 2
+  rm -f "$run/logs/$name.exit"
+  set -m
+  logged "$name" "$@" &
+  child=$!
+  set +m
+  # shellcheck disable=SC2064 # the child of now
+  trap "interrupted=1; kill -TERM -- -$child 2>/dev/null" INT TERM HUP
+  status=0
+  wait "$child" || status=$?
+  while kill -0 "$child" 2>/dev/null; do # `wait` returns early when a signal was trapped
+    status=0
+    wait "$child" || status=$?
+  done
+  trap - INT TERM HUP
+  if [ -s "$run/logs/$name.exit" ]; then read -r status _ <"$run/logs/$name.exit"; fi # launchers lose exit codes
+  LC_ALL=C awk -v before="$before" -v begin="${begin/,/.}" -v now="${EPOCHREALTIME/,/.}" \
+    'BEGIN { printf "%.1f\n", before + now - begin }' >"$run/stages/$name.spent"
+}
+
+check() { # check NAME: ends the script unless the stage just run succeeded and nobody asked to stop
+  if ((interrupted)); then fail 75 "interrupted in $1; start scripts/quickstart again to continue"; fi
+  if ((status == 75)); then fail 75 "$1 stopped on purpose at a checkpoint; start scripts/quickstart again to continue"; fi
+  ((status == 0)) || fail "$status" "$1 failed (code $status); its messages are in $run/logs/$1.log"
+}
+
+logged() { # logged NAME COMMAND…
+  local log=$run/logs/$1.log
+  export ARGOSY_EXIT_FILE=$PWD/$run/logs/$1.exit
+  shift
+  trap : INT TERM HUP # the group is signalled: wait for the command, which ends in its own time
+  if [ -n "$output" ]; then
+    "$@" <"$input" 2>&1 >"$output" | keep "$log"
+  else
+    "$@" </dev/null 2>&1 | keep "$log"
+  fi
+}
+
+keep() ( # keep FILE: copies to the terminal and the file, to the last line of a command that is being stopped
+  trap '' INT TERM HUP
+  exec tee "$1"
+)
+
+always() { # always NAME PURPOSE COMMAND…: a step that is quick when there is nothing to do
+  announce "$1" "$2"
+  local name=$1 before=0
+  shift 2
+  if [ -s "$run/stages/$name.spent" ]; then before=$(<"$run/stages/$name.spent"); fi
+  show_command "$@"
+  timed "$name" "$before" "$@"
+  check "$name"
+}
+
+stage() { # stage NAME PURPOSE COMMAND…
+  announce "$1" "$2"
+  local name=$1 stamp=$run/stages/$1.done before=0 command
+  shift 2
+  command=$(show_command "$@")
+  if ! ((ran)) && [ -e "$stamp" ] && [ "$(<"$stamp")" = "$command" ] && ! [ "$config" -nt "$stamp" ]; then
+    echo "done before, in $(<"$run/stages/$name.spent") s"
+  else
+    if [ -s "$run/stages/$name.spent" ] && ! [ -e "$stamp" ]; then before=$(<"$run/stages/$name.spent"); fi
+    rm -f "$stamp"
+    if [ -n "$removed" ]; then rm -rf "$removed"; fi
+    echo "$command"
+    timed "$name" "$before" "$@"
+    if ((status == 0)); then echo "$command" >"$stamp.partial" && mv "$stamp.partial" "$stamp"; fi
+    check "$name"
+    ran=1
+  fi
+  removed='' output='' input=/dev/null
+}
+
+about() { # about KEY: of the fetched text
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$run/text/counts.json" "$1"
+}
+
+language() { # language 0|1: of the fetched text
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["languages"][int(sys.argv[2])])' "$run/text/counts.json" "$1"
+}
+
+newest_checkpoints() { # newest_checkpoints RUN_DIR COUNT: committed ones, oldest first, one a step
+  local folder
+  for folder in "$1"/export/[0-9]* "$1"/checkpoints/[0-9]*; do
+    if [ -d "$folder" ]; then echo "${folder##*/} $folder"; fi
+  done | sort -n -s -k 1,1 -u | tail -n "$2" | cut -d ' ' -f 2-
+}

@@ -1,0 +1,120 @@
+#!/usr/bin/env bats
+# scripts/quickstart with stand-ins for set-up, build, launcher and tools: what it runs, in which order, and what it does
+# again after an interruption. The real chain is run by hand and timed; it takes minutes.
+
+bats_require_minimum_version 1.5.0
+
+setup() {
+  source_dir=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd)
+  tree=$BATS_TEST_TMPDIR/tree
+  mkdir -p "$tree/scripts" "$tree/apps" "$tree/bin" "$tree/tests/support"
+  cp -r "$source_dir/scripts/"{quickstart,quickstart.d,data} "$tree/scripts/"
+  cp -r "$source_dir/configs" "$tree/"
+  cp -r "$source_dir/tests/support/text" "$tree/tests/support/"
+  cd "$tree" || return
+  stand_in scripts/setup 'echo "setup: ready"'
+  stand_in bin/cmake ''
+  stand_in bin/mpiexec.mpich 'shift 2; "$@" || true' # loses the exit code, as launchers do
+  for tool in count preprocess export; do stand_in "apps/$tool" ''; done
+  stand_in apps/train 'mkdir -p runs/quickstart/train/{checkpoints/{200,1000,300,400},export/1000}'
+  # shellcheck disable=SC2016 # expanded by the stand-in
+  stand_in apps/soup 'for last; do :; done; mkdir "$last"'
+  stand_in apps/translate 'tr a-z A-Z'
+  export PATH=$tree/bin:$PATH
+}
+
+stand_in() { # stand_in FILE BODY: notes its call, prints the result line, leaves the exit file
+  cat >"$1" <<TEXT
+#!/usr/bin/env bash
+set -e
+echo "\${0##*/} \$*" >>$tree/calls
+$2
+[ "\${0%/*}" != apps ] || echo 0 0 >"\$ARGOSY_EXIT_FILE"
+echo 'result {"tool":"'\${0##*/}'","status":"ok","bleu":12.34,"chrf":56.7}' >&2
+TEXT
+  chmod +x "$1"
+}
+
+@test "runs the chain in order and leaves scores, seconds and a table" {
+  run scripts/quickstart --offline-text
+  [ "$status" -eq 0 ]
+  [ "$(grep -cE '^(count|preprocess|train|soup|export|translate) ' calls)" -eq 6 ]
+  [ "$(sed -nE 's/^(count|preprocess|train|soup|export|translate) .*/\1/p' calls | paste -sd ' ')" = "count preprocess train soup export translate" ]
+  [[ "$output" == *'$ mpiexec.mpich -n 2 apps/train configs/quickstart.json '* ]]
+  [[ "$output" == *"BLEU 12.3, chrF 56.7 on 85 held-out sentences (verses, en-es)"* ]]
+  [[ "$output" == *"NOW IT CAME TO PASS"* ]]
+  [ "$(jq .bleu runs/quickstart/result.json)" = 12.34 ]
+  [ "$(jq '.seconds | length' runs/quickstart/result.json)" -eq 10 ]
+}
+
+@test "averages the newest checkpoints, one a step, oldest first" {
+  run scripts/quickstart --offline-text
+  grep -qxF 'soup runs/quickstart/train/checkpoints/300 runs/quickstart/train/checkpoints/400 runs/quickstart/train/export/1000 --out runs/quickstart/soup' calls
+}
+
+@test "a second call repeats no stage, a newer config repeats from the first stage that reads it" {
+  scripts/quickstart --offline-text
+  : >calls
+  run scripts/quickstart --offline-text
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"done before, in "* ]]
+  run ! grep -qE '^(count|preprocess|train|soup|export|translate) ' calls
+  touch -d '+1 minute' configs/quickstart.json
+  run scripts/quickstart --offline-text
+  grep -q '^train ' calls
+}
+
+@test "a tool that fails ends it with the tool's own code, and the next call begins there" {
+  # shellcheck disable=SC2016 # expanded by the stand-in
+  stand_in apps/preprocess 'if ! [ -e '"$tree"'/fixed ]; then echo 3 0 >"$ARGOSY_EXIT_FILE"; exit 3; fi'
+  run scripts/quickstart --offline-text
+  [ "$status" -eq 3 ]
+  [[ "$output" == *"preprocess failed (code 3)"* ]]
+  touch fixed
+  : >calls
+  run scripts/quickstart --offline-text
+  [ "$status" -eq 0 ]
+  run ! grep -q '^count ' calls
+  grep -q '^preprocess ' calls
+}
+
+@test "stopped while training, it lets train end in its own way, and goes on there" {
+  # shellcheck disable=SC2016 # expanded by the stand-in
+  stand_in apps/train 'mkdir -p runs/quickstart/train/checkpoints/100
+    [ -e '"$tree"'/stopped ] || { trap "touch '"$tree"'/stopped; echo 75 100 >\$ARGOSY_EXIT_FILE; exit 75" TERM
+      touch '"$tree"'/waiting
+      for i in {1..300}; do sleep 0.1; done; }'
+  scripts/quickstart --offline-text >output 2>&1 3>&- &
+  pid=$!
+  for _ in {1..300}; do
+    [ ! -e waiting ] || break
+    sleep 0.1
+  done
+  kill -TERM "$pid"
+  code=0
+  wait "$pid" || code=$?
+  [ "$code" -eq 75 ]
+  [ -e stopped ]
+  : >calls
+  run scripts/quickstart --offline-text
+  [ "$status" -eq 0 ]
+  run ! grep -q '^preprocess ' calls
+  grep -q '^train ' calls
+}
+
+@test "two at a time are refused, and --fresh begins again" {
+  mkdir -p runs/quickstart
+  exec 7>runs/quickstart/.lock
+  flock -n 7
+  run scripts/quickstart --offline-text
+  [ "$status" -eq 2 ]
+  [[ "$output" == *"at work in runs/quickstart"* ]]
+  exec 7>&-
+  scripts/quickstart --offline-text
+  : >calls
+  run scripts/quickstart --fresh --offline-text
+  [ "$status" -eq 0 ]
+  grep -q '^count ' calls
+  run scripts/quickstart --nonsense
+  [ "$status" -eq 2 ]
+}
