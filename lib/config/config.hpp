@@ -68,6 +68,9 @@ class Problems {
   std::string prefix_;
 };
 
+/// Text of a configuration file. Throws Error{usage} when it is missing.
+[[nodiscard]] std::string read_source(const Files& files, const Path& path);
+
 /// A parsed document that still knows in which file and line each key stood.
 class Document {
  public:

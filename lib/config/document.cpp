@@ -160,16 +160,16 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-Document Document::read(const Files& files, const Path& path) {
-  if (!files.exists(path)) {
-    throw Error{Fault::usage,
-                {.wanted = "a configuration file",
-                 .got = "no such file",
-                 .where = path.string(),
-                 .remedy = "check the path; configs/ holds examples"}};
-  }
-  return parse(files.read_text(path), path.string());
+std::string read_source(const Files& files, const Path& path) {
+  if (files.exists(path)) return files.read_text(path);
+  throw Error{Fault::usage,
+              {.wanted = "a configuration file",
+               .got = "no such file",
+               .where = path.string(),
+               .remedy = "check the path; configs/ holds examples"}};
 }
+
+Document Document::read(const Files& files, const Path& path) { return parse(read_source(files, path), path.string()); }
 
 Document Document::parse(std::string_view text, std::string_view name) {
   json::parse_options options;

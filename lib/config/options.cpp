@@ -22,7 +22,7 @@ const boost::json::value& part_of(const boost::json::value& whole, std::string_v
                   {.wanted = "a key of the configuration",
                    .got = fmt::format("\"{}\"", step),
                    .where = fmt::format("--print-config {}", path),
-                   .remedy = "print the whole with --print-config to see all keys"}};
+                   .remedy = "name a key, or put CONFIG before a bare --print-config"}};
     }
     at = next;
   }

@@ -111,7 +111,8 @@ function(argosy_app tool)
   set(target argosy_app_${tool}) # `export`, `train` and `count` are too common as target names
   add_executable(${target} ${PROJECT_SOURCE_DIR}/apps/${tool}.cpp)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${tool} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/apps)
-  target_link_libraries(${target} PRIVATE argosy_warnings ${ARG_USES} ${ARG_LIBS} CLI11::CLI11)
+  target_link_libraries(${target} PRIVATE argosy_warnings ${ARG_USES} ${ARG_LIBS} argosy::config argosy::built_with
+                                          argosy::version CLI11::CLI11)
   if(ARGOSY_LINK_APPS)
     add_custom_command(
       TARGET ${target}

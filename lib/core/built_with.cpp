@@ -1,0 +1,14 @@
+#include "core/built_with.hpp"
+
+namespace argosy {
+
+std::span<const Component> built_with() noexcept {
+  static constexpr Component components[] = {{"MPI", "MPICH " ARGOSY_MPI_VERSION},
+                                             {"HDF5", ARGOSY_HDF5_VERSION},
+                                             {"LibTorch", ARGOSY_LIBTORCH_VERSION},
+                                             {"NCCL", ARGOSY_NCCL_VERSION},
+                                             {"CUDA", ARGOSY_CUDA_VERSION}};
+  return components;
+}
+
+}  // namespace argosy
