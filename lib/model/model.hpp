@@ -35,6 +35,7 @@ class Unit {
   [[nodiscard]] const partition::FlatSpace& space() const noexcept { return space_; }
   /// Makes the parameters views of `weights` [padded_size] and `gradients` [padded_size] fp32 (undefined: no gradients).
   void bind(const at::Tensor& weights, const at::Tensor& gradients);
+  /// Throws Error{internal} when absent. The reference stays good for the life of the model.
   [[nodiscard]] Parameter& parameter(const std::string& name);
   [[nodiscard]] std::vector<Parameter>& parameters() noexcept { return parameters_; }
   /// Before the first backward of a step: the next write of each gradient replaces what is there.
@@ -94,13 +95,16 @@ class Model {
   [[nodiscard]] const ModelShape& shape() const noexcept;
   [[nodiscard]] std::vector<Unit>& units() noexcept;
   [[nodiscard]] const std::vector<Unit>& units() const noexcept;
-  /// In forward order; the last one leaves the scaled loss in State::x.
+  /// In forward order; the last one leaves the scaled loss in State::x. It writes the gradients of the output matrix in its forward
+  /// pass already (while gradients are recorded), so its loss must be walked back with gradient 1: scale by Pass::loss_scale.
   [[nodiscard]] const std::vector<Visit>& visits() const noexcept;
   [[nodiscard]] Parameter& parameter(const std::string& name);
   [[nodiscard]] std::int64_t parameters() const;  // count of elements, tied once
 
+  struct Impl;  // for Inference
+  [[nodiscard]] Impl& impl() noexcept { return *impl_; }
+
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -71,6 +71,7 @@ struct ModelShape {
   Position encoder_position = Position::sinusoidal, decoder_position = Position::sinusoidal;
   bool bias = true, tie_embeddings = true;
   double dropout = 0.0;
+  [[nodiscard]] double embedding_scale() const;  // √width in translation models, 1 in decoder-only ones
   /// Ids ≥ dead_begin never occur as targets: fillers, and in Marian shape <pad> (= vocab_padded - 1).
   std::int64_t dead_begin = 0;
   /// First decoder input; also the padding id of inputs. Marian: <pad>; its embedding row stays zero.

@@ -1,0 +1,164 @@
+#include "kernels/elementwise.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/erf.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/stack.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/operator.hpp"
+
+namespace argosy::kernels {
+
+namespace plain {
+namespace {
+
+constexpr std::int64_t kWord = 0xffffffffLL;
+
+/// Philox4x32-10 on int64 tensors that hold 32-bit words: products wrap modulo 2^64, which keeps both halves right.
+std::array<at::Tensor, 4> philox(std::array<at::Tensor, 4> counter, std::int64_t key0, std::int64_t key1) {
+  const auto high = [](const at::Tensor& product) { return product.__rshift__(32).bitwise_and(kWord); };
+  for (int round = 0; round < 10; ++round) {
+    const at::Tensor product0 = counter[0] * 0xD2511F53LL, product1 = counter[2] * 0xCD9E8D57LL;
+    counter = {high(product1).bitwise_xor(counter[1]).bitwise_xor(key0), product1.bitwise_and(kWord),
+               high(product0).bitwise_xor(counter[3]).bitwise_xor(key1), product0.bitwise_and(kWord)};
+    key0 = (key0 + 0x9E3779B9LL) & kWord;
+    key1 = (key1 + 0xBB67AE85LL) & kWord;
+  }
+  return counter;
+}
+
+/// 16-bit random numbers for elements 0..n-1: element 128·g + 16·k + lane is half k%2 of word k/2 of block 16·g + lane.
+at::Tensor halves(std::int64_t n, std::int64_t seed, std::int64_t step, std::int64_t micro_batch, std::int64_t site,
+                  const at::Device& device) {
+  const std::int64_t groups = (n + 127) / 128;
+  const at::Tensor block = at::arange(groups * 16, at::TensorOptions().dtype(at::kLong).device(device));
+  const auto constant = [&](std::int64_t value) { return at::full_like(block, value & kWord); };
+  const auto words = philox({block, constant(site), constant(step), constant(micro_batch)}, seed & kWord, (seed >> 32) & kWord);
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& word : words) {
+    parts.push_back(word.bitwise_and(0xffff));
+    parts.push_back(word.__rshift__(16));
+  }
+  return at::stack(parts).view({8, groups, 16}).transpose(0, 1).reshape({-1}).slice(0, 0, n);
+}
+
+at::Tensor sigmoid_slope(const at::Tensor& u) {  // of swish
+  const at::Tensor s = at::sigmoid(u);
+  return s * (1 + u * (1 - s));
+}
+
+}  // namespace
+
+at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, std::int64_t seed, std::int64_t step,
+                       std::int64_t micro_batch, std::int64_t site) {
+  const std::int64_t threshold = std::lround(p * 65536);
+  at::Tensor value = branch.to(at::kFloat);
+  if (threshold > 0) {
+    const at::Tensor keep = halves(branch.numel(), seed, step, micro_batch, site, branch.device()).ge(threshold);
+    value = value * keep.view(branch.sizes()) * static_cast<float>(65536.0 / static_cast<double>(65536 - threshold));
+  }
+  if (base) value = value + base->to(at::kFloat);
+  return value.to(branch.scalar_type());
+}
+
+void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::int64_t kind) {
+  if (bias) u.add_(*bias);
+  const at::Tensor wide = u.to(at::kFloat);
+  switch (static_cast<ActivationKind>(kind)) {
+    case ActivationKind::relu: y.copy_(at::relu(wide)); break;
+    case ActivationKind::swish: y.copy_(wide * at::sigmoid(wide)); break;
+    case ActivationKind::gelu: y.copy_(wide * 0.5 * (1 + at::erf(wide * std::numbers::sqrt2 / 2))); break;
+    case ActivationKind::swiglu: {
+      const std::int64_t width = wide.size(-1) / 2;
+      const at::Tensor gate = wide.narrow(-1, 0, width), up = wide.narrow(-1, width, width);
+      y.copy_(gate * at::sigmoid(gate) * up);
+      break;
+    }
+  }
+}
+
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind, const OptionalTensor& dbias,
+                               bool accumulate) {
+  const at::Tensor gradient = dy.to(at::kFloat), wide = saved.to(at::kFloat);
+  at::Tensor du;
+  switch (static_cast<ActivationKind>(kind)) {
+    case ActivationKind::relu: du = gradient * wide.gt(0); break;
+    case ActivationKind::swish: du = gradient * sigmoid_slope(wide); break;
+    case ActivationKind::gelu: {
+      const at::Tensor density = at::exp(wide.square() * -0.5) / std::sqrt(2 * std::numbers::pi);
+      du = gradient * (0.5 * (1 + at::erf(wide * std::numbers::sqrt2 / 2)) + wide * density);
+      break;
+    }
+    case ActivationKind::swiglu: {
+      const std::int64_t width = wide.size(-1) / 2;
+      const at::Tensor gate = wide.narrow(-1, 0, width), up = wide.narrow(-1, width, width);
+      du = at::cat({gradient * up * sigmoid_slope(gate), gradient * gate * at::sigmoid(gate)}, -1);
+      break;
+    }
+  }
+  du = du.to(dy.scalar_type());
+  if (dbias) {
+    at::Tensor out = *dbias;
+    plain::column_sum(du, out, accumulate);
+  }
+  return du;
+}
+
+void column_sum(const at::Tensor& x, at::Tensor& out, bool accumulate) {
+  const at::Tensor sum = x.to(at::kFloat).sum(0);
+  if (accumulate) {
+    out.add_(sum);
+  } else {
+    out.copy_(sum);
+  }
+}
+
+}  // namespace plain
+
+at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key) {
+  static const auto op = operator_handle<decltype(plain::dropout_add)>("argosy::dropout_add");
+  return op.call(base, branch, p, static_cast<std::int64_t>(key.seed), key.step, key.micro_batch, key.site);
+}
+
+void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, ActivationKind kind) {
+  static const auto op = operator_handle<decltype(plain::activation)>("argosy::activation");
+  op.call(u, bias, y, static_cast<std::int64_t>(kind));
+}
+
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, ActivationKind kind, const OptionalTensor& dbias,
+                               bool accumulate) {
+  static const auto op = operator_handle<decltype(plain::activation_backward)>("argosy::activation_backward");
+  return op.call(dy, saved, static_cast<std::int64_t>(kind), dbias, accumulate);
+}
+
+void column_sum(const at::Tensor& x, at::Tensor out, bool accumulate) {
+  static const auto op = operator_handle<decltype(plain::column_sum)>("argosy::column_sum");
+  op.call(x, out, accumulate);
+}
+
+TORCH_LIBRARY_FRAGMENT(argosy, library) {
+  library.def(
+      "dropout_add(Tensor? base, Tensor branch, float p, int seed, int step, int micro_batch, int site) -> Tensor");
+  library.def("activation(Tensor(a!) u, Tensor? bias, Tensor(b!) y, int kind) -> ()");
+  library.def(
+      "activation_backward(Tensor dy, Tensor saved, int kind, Tensor(a!)? dbias, bool accumulate) -> Tensor");
+  library.def("column_sum(Tensor x, Tensor(a!) out, bool accumulate) -> ()");
+}
+TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
+  library.impl("dropout_add", plain::dropout_add);
+  library.impl("activation", plain::activation);
+  library.impl("activation_backward", plain::activation_backward);
+  library.impl("column_sum", plain::column_sum);
+}
+
+}  // namespace argosy::kernels

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+/// Element-wise parts of a block: dropout with residual add, bias with activation, sums over rows. Torch operators
+/// `argosy::dropout_add`, `argosy::activation`, `argosy::activation_backward`, `argosy::column_sum`.
+/// Dropout masks are never stored: element e of a call is kept or dropped by a 16-bit half of Philox4x32-10 with key `seed` and
+/// counter (block, site, step, micro_batch), so the backward pass and a recomputed forward pass draw the same mask.
+namespace argosy::kernels {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+/// Names one mask. site: visit and place within it, unique in a micro-batch.
+struct DropoutKey {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0, micro_batch = 0, site = 0;
+};
+
+/// base + mask·branch/(1-p); without `base` the second term alone (also its own gradient). p is rounded to 1/65536. Contiguous
+/// tensors of one shape and type.
+[[nodiscard]] at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key);
+
+enum class ActivationKind : std::int64_t { relu, swish, gelu, swiglu };  // gelu: erf; swiglu: swish(gate)·up, rows hold gate | up
+
+/// u += bias in place, y = activation(u). u: [n, F] ([n, 2F] for swiglu); y: [n, F], may be u itself for relu.
+void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, ActivationKind kind);
+
+/// Gradient of u. saved: y for relu, u otherwise. dbias: fp32, the width of u; written, or added to with `accumulate`.
+[[nodiscard]] at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, ActivationKind kind,
+                                             const OptionalTensor& dbias, bool accumulate);
+
+/// Sum over the rows of x [n, d] into out [d] fp32 (+= with `accumulate`).
+void column_sum(const at::Tensor& x, at::Tensor out, bool accumulate);
+
+namespace plain {
+at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, std::int64_t seed, std::int64_t step,
+                       std::int64_t micro_batch, std::int64_t site);
+void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::int64_t kind);
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind, const OptionalTensor& dbias,
+                               bool accumulate);
+void column_sum(const at::Tensor& x, at::Tensor& out, bool accumulate);
+}  // namespace plain
+
+}  // namespace argosy::kernels

@@ -1,0 +1,13 @@
+#include "kernels/memory.hpp"
+
+#include <malloc.h>
+
+namespace argosy::kernels {
+
+void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, 2147483647);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+}  // namespace argosy::kernels

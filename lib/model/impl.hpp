@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "model/block.hpp"
+#include "model/model.hpp"
+
+/// What training visits and cached inference share: units and layers of a model. For .cpp files of this module.
+namespace argosy::model {
+
+struct Model::Impl {
+  Impl(const ModelShape& shape, const partition::Layout& layout);
+
+  /// Embeds ids [rows, T]; positions start at `offset` unless given.
+  [[nodiscard]] at::Tensor embed(const Parameter& table, Position position, const at::Tensor& ids, const at::Tensor& positions,
+                                 std::int64_t offset);
+  [[nodiscard]] State embed_visit(Parameter& table, bool encoder, std::int64_t site, const State& state, const Inputs& inputs,
+                                  const Pass& pass);
+  [[nodiscard]] State head_visit(const State& state, const Inputs& inputs, Pass& pass);
+
+  ModelShape shape;
+  std::vector<Unit> units;
+  std::vector<Visit> visits;
+  std::vector<Block> encoder, decoder;
+  Parameter* source_table = nullptr;  // encoder-decoder only
+  Parameter* target_table = nullptr;
+  Parameter* head_weight = nullptr;
+  Parameter* head_bias = nullptr;  // none without biases
+  std::optional<NormLayer> encoder_norm, decoder_norm;  // pre-norm models
+  at::Tensor sinusoid_table;                            // [max_positions, width] fp32; undefined: rope only
+};
+
+}  // namespace argosy::model

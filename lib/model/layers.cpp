@@ -1,0 +1,79 @@
+#include "model/layers.hpp"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+
+#include "kernels/elementwise.hpp"
+#include "kernels/norm.hpp"
+
+namespace argosy::model {
+
+namespace {
+
+using kernels::OptionalTensor;
+
+OptionalTensor optional(const at::Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor) : std::nullopt; }
+
+Parameter* find(Unit& unit, const std::string& name) {
+  for (Parameter& parameter : unit.parameters()) {
+    if (parameter.name == name) return &parameter;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+GradientSlot claim_gradient(Parameter& parameter) {
+  GradientSlot slot{parameter.gradient, parameter.gradient_written};
+  if (slot.gradient.defined()) parameter.gradient_written = true;
+  return slot;
+}
+
+Linear::Linear(Unit& unit, const std::string& name)
+    : weight(&unit.parameter(name + "/weight")), bias(find(unit, name + "/bias")) {}
+
+at::Tensor Linear::forward(const at::Tensor& x, bool with_bias) const {
+  if (bias != nullptr && with_bias) return at::addmm(bias->weight, x, weight->weight.t());
+  return at::mm(x, weight->weight.t());
+}
+
+void Linear::backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias) const {
+  if (auto [gradient, accumulate] = claim_gradient(*weight); gradient.defined()) {
+    // The gradient is fp32 whatever the compute type; on CPU the wide GEMM is also the faster one.
+    const at::Tensor left = dy.to(at::kFloat).t(), right = x.to(at::kFloat);
+    if (accumulate) {
+      at::addmm_out(gradient, gradient, left, right);
+    } else {
+      at::mm_out(gradient, left, right);
+    }
+  }
+  if (bias == nullptr || !and_bias) return;
+  if (const auto [gradient, accumulate] = claim_gradient(*bias); gradient.defined()) {
+    kernels::column_sum(dy, gradient, accumulate);
+  }
+}
+
+at::Tensor Linear::backward_input(const at::Tensor& dy, const at::Tensor& add) const {
+  if (!add.defined()) return at::mm(dy, weight->weight);
+  at::Tensor result = add;
+  return at::addmm_out(result, result, dy, weight->weight);
+}
+
+NormLayer::NormLayer(Unit& unit, const std::string& name, const ModelShape& shape)
+    : gamma(&unit.parameter(name + "/gamma")), beta(find(unit, name + "/beta")), epsilon(shape.norm_epsilon) {}
+
+at::Tensor NormLayer::forward(const at::Tensor& x, Saved* saved) const {
+  auto [y, mean, rstd] =
+      kernels::norm(x, gamma->weight, beta != nullptr ? optional(beta->weight) : std::nullopt, epsilon, beta == nullptr);
+  if (saved != nullptr) *saved = {x, std::move(mean), std::move(rstd)};
+  return std::move(y);
+}
+
+at::Tensor NormLayer::backward(const at::Tensor& dy, const Saved& saved, const at::Tensor& add) const {
+  const auto [dgamma, accumulate] = claim_gradient(*gamma);
+  const GradientSlot dbeta = beta != nullptr ? claim_gradient(*beta) : GradientSlot{};
+  return kernels::norm_backward(dy, saved.x, gamma->weight, saved.mean, saved.rstd, optional(add), optional(dgamma),
+                                optional(dbeta.gradient), dgamma.defined() ? accumulate : dbeta.accumulate, beta == nullptr);
+}
+
+}  // namespace argosy::model

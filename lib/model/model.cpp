@@ -1,0 +1,234 @@
+#include "model/model.hpp"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+#include "kernels/embedding.hpp"
+#include "kernels/head_loss.hpp"
+#include "model/impl.hpp"
+#include "model/segment.hpp"
+#include "model/units.hpp"
+
+namespace argosy::model {
+
+using kernels::OptionalTensor;
+
+Unit::Unit(std::string name, std::vector<partition::ParamSpec> params, const partition::Layout& layout)
+    : name_(std::move(name)), space_(std::move(params), layout) {
+  for (const partition::ParamSpec& param : space_.params()) parameters_.push_back({param.name, param.shape, {}, {}});
+}
+
+void Unit::bind(const at::Tensor& weights, const at::Tensor& gradients) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto view = [&](const at::Tensor& flat) {
+      if (!flat.defined()) return at::Tensor();
+      ARGOSY_CHECK(flat.numel() == space_.padded_size(), "unit {}: {} elements bound, {} wanted", name_, flat.numel(),
+                   space_.padded_size());
+      return flat.narrow(0, space_.offset(i), space_.params()[i].numel()).view(parameters_[i].shape);
+    };
+    parameters_[i].weight = view(weights);
+    parameters_[i].gradient = view(gradients);
+  }
+}
+
+Parameter& Unit::parameter(const std::string& name) { return parameters_[space_.index_of(name)]; }
+
+void Unit::expect_fresh_gradients() noexcept {
+  for (Parameter& parameter : parameters_) parameter.gradient_written = false;
+}
+
+namespace {
+
+Parameter* find(std::vector<Unit>& units, const std::string& name) {
+  for (Unit& unit : units) {
+    for (Parameter& parameter : unit.parameters()) {
+      if (parameter.name == name) return &parameter;
+    }
+  }
+  return nullptr;
+}
+
+std::size_t unit_index(const std::vector<Unit>& units, const std::string& name) {
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (units[i].name() == name) return i;
+  }
+  ARGOSY_CHECK(false, "no unit {}", name);
+  return 0;
+}
+
+}  // namespace
+
+Model::Impl::Impl(const ModelShape& model_shape, const partition::Layout& layout) : shape(model_shape) {
+  for (UnitSpec& spec : unit_specs(shape)) units.emplace_back(spec.name, std::move(spec.params), layout);
+  const bool translation = shape.type == ModelType::encoder_decoder, pre = shape.norm_position == NormPosition::pre;
+  target_table = find(units, "decoder/embeddings/weight");
+  if (translation) source_table = shape.tie_embeddings ? target_table : find(units, "encoder/embeddings_0/weight");
+  head_weight = shape.tie_embeddings ? target_table : find(units, "decoder/projection/weight");
+  head_bias = find(units, "decoder/projection/bias");
+
+  const std::string target = translation && !shape.tie_embeddings ? "target_embedding" : "embedding";
+  const std::string head = shape.tie_embeddings ? "embedding" : "head";
+  if (translation && pre) encoder_norm.emplace(units[unit_index(units, target)], "encoder/layer_norm", shape);
+  if (pre) decoder_norm.emplace(units[unit_index(units, head)], "decoder/layer_norm", shape);
+  if (shape.encoder_position == Position::sinusoidal || shape.decoder_position == Position::sinusoidal) {
+    sinusoid_table = kernels::sinusoids(shape.max_positions, shape.width);
+  }
+
+  std::int64_t site = 0;
+  if (translation) {
+    visits.push_back({"source", unit_index(units, shape.tie_embeddings ? "embedding" : "source_embedding"), false, false,
+                      [this, site](const State& state, const Inputs& inputs, Pass& pass) {
+                        return embed_visit(*source_table, true, site, state, inputs, pass);
+                      }});
+    ++site;
+  }
+  const auto add_blocks = [&](std::vector<Block>& blocks, const std::string& side, std::int64_t layers, bool is_encoder) {
+    blocks.reserve(static_cast<std::size_t>(layers));
+    for (std::int64_t i = 0; i < layers; ++i, ++site) {
+      const std::string name = fmt::format("{}.{}", side, i);
+      const std::size_t unit = unit_index(units, name);
+      const Block& block = blocks.emplace_back(shape, units[unit], fmt::format("{}/layer_{}", side, i), is_encoder, site);
+      visits.push_back({name, unit, translation && !is_encoder, false,
+                        [&block](const State& state, const Inputs& inputs, Pass& pass) {
+                          return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
+                        }});
+    }
+  };
+  add_blocks(encoder, "encoder", shape.encoder_layers, true);
+  visits.push_back({"target", unit_index(units, target), false, translation,
+                    [this, site](const State& state, const Inputs& inputs, Pass& pass) {
+                      return embed_visit(*target_table, false, site, state, inputs, pass);
+                    }});
+  ++site;
+  add_blocks(decoder, "decoder", shape.decoder_layers, false);
+  visits.push_back({"head", unit_index(units, head), false, false,
+                    [this](const State& state, const Inputs& inputs, Pass& pass) { return head_visit(state, inputs, pass); }});
+}
+
+at::Tensor Model::Impl::embed(const Parameter& table, Position position, const at::Tensor& ids, const at::Tensor& positions,
+                              std::int64_t offset) {
+  if (offset + ids.size(1) > shape.max_positions) {
+    throw Error{Fault::data, {.wanted = fmt::format("at most {} positions", shape.max_positions),
+                              .got = std::to_string(offset + ids.size(1)), .where = "an input of the model",
+                              .remedy = "raise model.max_positions or shorten the text"}};
+  }
+  OptionalTensor position_table;
+  if (position == Position::sinusoidal) {
+    if (sinusoid_table.device() != ids.device()) sinusoid_table = sinusoid_table.to(ids.device());
+    position_table = sinusoid_table;
+  }
+  return kernels::embedding(ids, table.weight, shape.embedding_scale(), position_table,
+                            positions.defined() ? OptionalTensor(positions) : std::nullopt, offset);
+}
+
+/// The visit that embeds the target also ends the encoder: it takes its output as x and leaves it, normed, as memory.
+State Model::Impl::embed_visit(Parameter& table, bool is_encoder, std::int64_t site, const State& state, const Inputs& inputs,
+                               const Pass& pass) {
+  const at::Tensor& ids = is_encoder ? inputs.source : inputs.target_in;
+  const kernels::DropoutKey key{pass.seed, pass.step, pass.micro_batch, 4 * site};
+  const double dropout = pass.training ? shape.dropout : 0;
+  const bool ends_encoder = !is_encoder && shape.type == ModelType::encoder_decoder;
+  const std::int64_t skip_id = shape.type == ModelType::encoder_decoder ? shape.start_id : -1;
+  State result;
+  NormLayer::Saved saved;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    result.x = embed(table, is_encoder ? shape.encoder_position : shape.decoder_position, ids,
+                     is_encoder ? at::Tensor() : inputs.positions, 0);
+    if (dropout > 0) result.x = kernels::dropout_add(std::nullopt, result.x, dropout, key);
+    if (ends_encoder) {
+      const at::Tensor encoded = state.x.detach();
+      result.memory =
+          encoder_norm ? encoder_norm->forward(encoded.reshape({-1, shape.width}), &saved).view(encoded.sizes()) : encoded;
+    }
+  }
+  if (!recording() || (!table.gradient.defined() && !ends_encoder)) return result;
+  Tensors outputs{result.x}, sources;
+  if (ends_encoder) {
+    outputs.push_back(result.memory);
+    sources.push_back(state.x);
+  }
+  attach(outputs, sources, [=, this, saved = std::move(saved), &table](const Tensors& gradients) -> Tensors {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    if (table.gradient.defined() && gradients[0].defined()) {
+      at::Tensor dx = gradients[0];
+      if (dropout > 0) dx = kernels::dropout_add(std::nullopt, dx.contiguous(), dropout, key);
+      const GradientSlot slot = claim_gradient(table);
+      kernels::embedding_backward(dx, ids, shape.embedding_scale(), slot.gradient, slot.accumulate, skip_id);
+    }
+    if (!ends_encoder) return {};
+    const at::Tensor& dmemory = gradients[1];
+    if (!encoder_norm || !dmemory.defined()) return {dmemory};
+    return {encoder_norm->backward(dmemory.reshape({-1, shape.width}), saved).view(dmemory.sizes())};
+  });
+  return result;
+}
+
+State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pass) {
+  const bool record = recording();
+  NormLayer::Saved saved;
+  at::Tensor loss, dh;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::Tensor x = state.x.reshape({-1, shape.width});
+    const at::Tensor h = decoder_norm ? decoder_norm->forward(x, &saved) : x;
+    kernels::HeadLossGradients gradients;
+    if (record) {
+      dh = at::empty_like(h);
+      gradients.dh = dh;
+      if (const auto [gradient, accumulate] = claim_gradient(*head_weight); gradient.defined()) {
+        gradients.dweight = gradient;
+        gradients.accumulate_weight = accumulate;
+      }
+      if (const GradientSlot slot = head_bias != nullptr ? claim_gradient(*head_bias) : GradientSlot{}; slot.gradient.defined()) {
+        gradients.dbias = slot.gradient;
+        gradients.accumulate_bias = slot.accumulate;
+      }
+    }
+    const at::Tensor sums = kernels::head_loss(
+        h, head_weight->weight, head_bias != nullptr ? OptionalTensor(head_bias->weight) : std::nullopt,
+        inputs.target_labels.reshape({-1}),
+        {.label_smoothing = pass.loss.label_smoothing, .z = pass.loss.z, .loss_scale = pass.loss_scale,
+         .live = shape.dead_begin, .chunk_bytes = pass.loss.chunk_bytes},
+        gradients);
+    pass.nll_sum = sums.select(0, 0);
+    pass.loss_sum = sums.select(0, 1);
+    pass.token_count = sums.select(0, 2);
+    pass.correct_count = sums.select(0, 3);
+    loss = (pass.loss_sum * pass.loss_scale).to(at::kFloat);
+  }
+  if (record) {
+    attach({loss}, {state.x}, [=, this, saved = std::move(saved), sizes = state.x.sizes().vec()](const Tensors& gradients) -> Tensors {
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      if (gradients[0].is_cpu()) {
+        ARGOSY_CHECK(gradients[0].item<float>() == 1.0F, "the loss is walked back with gradient 1, see Model::visits");
+      }
+      return {(decoder_norm ? decoder_norm->backward(dh, saved) : dh).view(sizes)};
+    });
+  }
+  return {loss, {}};
+}
+
+Model::Model(const ModelShape& shape, const partition::Layout& layout) : impl_(std::make_unique<Impl>(shape, layout)) {}
+Model::~Model() = default;
+const ModelShape& Model::shape() const noexcept { return impl_->shape; }
+std::vector<Unit>& Model::units() noexcept { return impl_->units; }
+const std::vector<Unit>& Model::units() const noexcept { return impl_->units; }
+const std::vector<Visit>& Model::visits() const noexcept { return impl_->visits; }
+
+Parameter& Model::parameter(const std::string& name) {
+  Parameter* found = find(impl_->units, name);
+  ARGOSY_CHECK(found != nullptr, "no parameter {}", name);
+  return *found;
+}
+
+std::int64_t Model::parameters() const {
+  std::int64_t sum = 0;
+  for (const Unit& unit : impl_->units) sum += unit.space().parameters();
+  return sum;
+}
+
+}  // namespace argosy::model

@@ -1,0 +1,175 @@
+#include "model/model_config.hpp"
+
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace argosy::model {
+
+namespace {
+
+struct Sizes {
+  ModelType type;
+  std::int64_t width, ff, heads, kv_heads, encoder_layers, decoder_layers;
+};
+
+std::optional<Sizes> sizes_of(Preset preset) {
+  constexpr auto mt = ModelType::encoder_decoder, lm = ModelType::decoder;
+  switch (preset) {
+    case Preset::none: return std::nullopt;
+    case Preset::mt_tiny: return Sizes{mt, 96, 384, 2, 2, 2, 2};
+    case Preset::mt_small: return Sizes{mt, 192, 768, 4, 4, 3, 3};
+    case Preset::mt_base: return Sizes{mt, 512, 2048, 8, 8, 6, 6};
+    case Preset::lm_tiny: return Sizes{lm, 128, 384, 4, 2, 0, 2};
+    case Preset::lm_small: return Sizes{lm, 288, 768, 6, 2, 0, 6};
+    case Preset::mistral_7b: return Sizes{lm, 4096, 14336, 32, 8, 0, 32};
+  }
+  return std::nullopt;
+}
+
+constexpr std::array kSideTexts{
+    config::KeyText{"layers", "number of blocks"},
+    config::KeyText{"position", "sinusoidal (absolute, added to the embeddings) or rope (rotates queries and keys)"},
+};
+
+constexpr std::array kModelTexts{
+    config::KeyText{"type", "encoder_decoder (translation) or decoder (language model)"},
+    config::KeyText{"preset", "sizes by name: mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b; single keys override it"},
+    config::KeyText{"vocab_size", "pieces of the tokenizer; taken from it, needed only to plan without one"},
+    config::KeyText{"width", "size of a position's vector (d_model)"},
+    config::KeyText{"ff", "inner size of the feed-forward part"},
+    config::KeyText{"heads", "attention heads"},
+    config::KeyText{"kv_heads", "key and value heads, shared by heads/kv_heads query heads; default heads"},
+    config::KeyText{"head_size", "size of one head; default width/heads"},
+    config::KeyText{"window", "attention window of a decoder: position i sees i-window+1 … i"},
+    config::KeyText{"vocab_multiple", "the model's vocabulary is padded to a multiple of this; the tokenizer's is not"},
+    config::KeyText{"rope_theta", "base of rotary positions"},
+    config::KeyText{"max_positions", "longest input"},
+    config::KeyText{"norm", "layer_norm (default of encoder_decoder) or rms_norm (default of decoder)"},
+    config::KeyText{"norm_position", "post (Marian shape, default of encoder_decoder) or pre (with final norms; default of decoder)"},
+    config::KeyText{"activation", "relu (default of encoder_decoder), swish, gelu, or swiglu (default of decoder)"},
+    config::KeyText{"bias", "biases in linear layers and at the output; default true for encoder_decoder, false for decoder"},
+    config::KeyText{"tie_embeddings", "one matrix for embeddings and output; default true for encoder_decoder, false for decoder"},
+    config::KeyText{"dropout", "on residual branches and embeddings; default 0.1 for encoder_decoder, 0 for decoder"},
+    config::KeyText{"encoder", "the encoder's own keys"},
+    config::KeyText{"decoder", "the decoder's own keys"},
+};
+
+std::string text_of(const std::optional<std::int64_t>& value) { return value ? std::to_string(*value) : "nothing"; }
+
+}  // namespace
+
+std::span<const config::KeyText> key_texts(const SideConfig&) { return kSideTexts; }
+std::span<const config::KeyText> key_texts(const ModelConfig&) { return kModelTexts; }
+
+void validate(const ModelConfig& config, config::Problems& problems) {
+  const auto positive = [&](const std::optional<std::int64_t>& value, std::string_view pointer) {
+    problems.require(!value || *value > 0, pointer, "a positive integer", text_of(value));
+  };
+  positive(config.vocab_size, "/vocab_size");
+  positive(config.width, "/width");
+  positive(config.ff, "/ff");
+  positive(config.heads, "/heads");
+  positive(config.kv_heads, "/kv_heads");
+  positive(config.head_size, "/head_size");
+  positive(config.window, "/window");
+  positive(config.vocab_multiple, "/vocab_multiple");
+  positive(config.max_positions, "/max_positions");
+  positive(config.encoder.layers, "/encoder/layers");
+  positive(config.decoder.layers, "/decoder/layers");
+  problems.require(config.rope_theta > 1, "/rope_theta", "a number above 1", std::to_string(config.rope_theta));
+  problems.require(!config.dropout || (*config.dropout >= 0 && *config.dropout < 1), "/dropout", "a number in [0, 1)",
+                   std::to_string(config.dropout.value_or(0)));
+  const auto preset = sizes_of(config.preset);
+  problems.require(!preset || preset->type == config.type, "/preset", "a preset of the same type (mt_* with encoder_decoder)",
+                   "one of the other type");
+  if (config.type == ModelType::decoder) {
+    problems.require(!config.encoder.layers && !config.encoder.position, "/encoder", "no encoder in a decoder-only model",
+                     "an encoder");
+  } else {
+    problems.require(!config.window, "/window", "a window in decoder-only models only", text_of(config.window));
+  }
+  if (!problems.all().empty()) return;
+  const Sizes base = preset.value_or(Sizes{config.type, 0, 0, 0, 0, 0, 0});
+  const std::int64_t width = config.width.value_or(base.width), heads = config.heads.value_or(base.heads);
+  const std::int64_t kv_heads = config.kv_heads.value_or(config.heads ? heads : base.kv_heads);
+  if (width == 0 || heads == 0) return;  // resolve() names what is missing
+  problems.require(config.head_size || width % heads == 0, "/heads", "a divisor of width, or head_size", text_of(heads));
+  problems.require(kv_heads == 0 || heads % kv_heads == 0, "/kv_heads", "a divisor of heads", text_of(kv_heads));
+  problems.require(width % 2 == 0, "/width", "an even number", text_of(width));
+  problems.require(config.head_size.value_or(width / heads) % 2 == 0, "/head_size", "an even number",
+                   text_of(config.head_size.value_or(width / heads)));
+}
+
+double ModelShape::embedding_scale() const {
+  return type == ModelType::encoder_decoder ? std::sqrt(static_cast<double>(width)) : 1.0;
+}
+
+ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
+  const bool translation = config.type == ModelType::encoder_decoder;
+  const Sizes base = sizes_of(config.preset).value_or(Sizes{config.type, 0, 0, 0, 0, 0, 0});
+  const auto need = [](std::optional<std::int64_t> value, std::int64_t preset, const char* key) {
+    const std::int64_t result = value.value_or(preset);
+    if (result <= 0) {
+      throw Error{Fault::config, {.wanted = "a positive size", .got = "none", .where = std::string("/model/") + key,
+                                  .remedy = "give it, or a preset that has it"}};
+    }
+    return result;
+  };
+  if (config.vocab_size && vocab_live > 0 && *config.vocab_size != vocab_live) {
+    throw Error{Fault::config, {.wanted = std::to_string(vocab_live) + " pieces, as in the tokenizer",
+                                .got = std::to_string(*config.vocab_size), .where = "/model/vocab_size",
+                                .remedy = "leave the key out"}};
+  }
+  ModelShape shape;
+  shape.type = config.type;
+  shape.vocab_live = vocab_live > 0 ? vocab_live : need(config.vocab_size, config.preset == Preset::mistral_7b ? 32000 : 0, "vocab_size");
+  const std::int64_t rows = shape.vocab_live + (translation ? 1 : 0);  // Marian shape: <pad> is a row of its own, the last
+  shape.vocab_padded = (rows + config.vocab_multiple - 1) / config.vocab_multiple * config.vocab_multiple;
+  shape.dead_begin = shape.vocab_live;
+  shape.start_id = translation ? shape.vocab_padded - 1 : 1;
+  shape.eos_id = translation ? 0 : 2;
+  shape.width = need(config.width, base.width, "width");
+  shape.ff = need(config.ff, base.ff, "ff");
+  shape.heads = need(config.heads, base.heads, "heads");
+  shape.kv_heads = config.kv_heads.value_or(config.heads || base.kv_heads == 0 ? shape.heads : base.kv_heads);
+  shape.head_size = config.head_size.value_or(shape.width / shape.heads);
+  shape.encoder_layers = translation ? need(config.encoder.layers, base.encoder_layers, "encoder/layers") : 0;
+  shape.decoder_layers = need(config.decoder.layers, base.decoder_layers, "decoder/layers");
+  shape.window = config.window;
+  if (config.preset == Preset::mistral_7b && !shape.window) shape.window = 4096;
+  shape.rope_theta = config.rope_theta;
+  shape.max_positions = config.max_positions;
+  shape.norm = config.norm.value_or(translation ? Norm::layer_norm : Norm::rms_norm);
+  shape.norm_epsilon = translation && shape.norm == Norm::rms_norm ? 1e-6 : 1e-5;
+  shape.norm_position = config.norm_position.value_or(translation ? NormPosition::post : NormPosition::pre);
+  shape.activation = config.activation.value_or(translation ? Activation::relu : Activation::swiglu);
+  const Position position = translation ? Position::sinusoidal : Position::rope;
+  shape.encoder_position = config.encoder.position.value_or(position);
+  shape.decoder_position = config.decoder.position.value_or(position);
+  shape.bias = config.bias.value_or(translation);
+  shape.tie_embeddings = config.tie_embeddings.value_or(translation);
+  shape.dropout = config.dropout.value_or(translation ? 0.1 : 0.0);
+  return shape;
+}
+
+std::string exportable_as(const ModelShape& shape) {
+  const bool sinusoidal =
+      shape.encoder_position == Position::sinusoidal && shape.decoder_position == Position::sinusoidal;
+  if (shape.type == ModelType::encoder_decoder) {
+    if (shape.norm != Norm::layer_norm || !shape.bias || shape.activation == Activation::swiglu || !sinusoidal ||
+        shape.kv_heads != shape.heads || shape.width != shape.heads * shape.head_size) {
+      return "CTranslate2";
+    }
+    return shape.norm_position == NormPosition::post ? "MarianMTModel, CTranslate2" : "PegasusForConditionalGeneration, CTranslate2";
+  }
+  if (shape.norm != Norm::rms_norm || shape.norm_position != NormPosition::pre || shape.activation != Activation::swiglu ||
+      shape.decoder_position != Position::rope || shape.bias) {
+    return "CTranslate2";
+  }
+  return shape.window || shape.width % shape.heads != 0 ? "MistralForCausalLM, CTranslate2" : "LlamaForCausalLM, CTranslate2";
+}
+
+}  // namespace argosy::model
