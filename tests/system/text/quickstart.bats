@@ -83,7 +83,7 @@ TEXT
   stand_in apps/train 'mkdir -p runs/quickstart/train/checkpoints/100
     [ -e '"$tree"'/stopped ] || { trap "touch '"$tree"'/stopped; echo 75 100 >\$ARGOSY_EXIT_FILE; exit 75" TERM
       touch '"$tree"'/waiting
-      for i in {1..300}; do sleep 0.1; done; }'
+      for i in {1..300}; do sleep 0.1 || true; done; }'
   scripts/quickstart --offline-text >output 2>&1 3>&- &
   pid=$!
   for _ in {1..300}; do
