@@ -1,0 +1,20 @@
+#include "telemetry/telemetry_config.hpp"
+
+#include <fmt/format.h>
+
+namespace argosy::telemetry {
+
+std::span<const config::KeyText> key_texts(const TelemetryConfig&) {
+  static constexpr config::KeyText texts[] = {
+      {"log_interval", "period between log lines and objects in metrics.jsonl; their rates are means over it"},
+      {"log_offset", "shifts the log lines by so many steps (tgt_tokens, epochs: the unit of log_interval)"},
+      {"tensorboard", "also write event files to run_dir/tensorboard"}};
+  return texts;
+}
+
+void validate(const TelemetryConfig& config, config::Problems& problems) {
+  problems.require(config.log_interval.count > 0, "/log_interval", "a period above 0", config.log_interval.text());
+  problems.require(config.log_offset >= 0, "/log_offset", "0 or more", fmt::format("{}", config.log_offset));
+}
+
+}  // namespace argosy::telemetry

@@ -1,0 +1,83 @@
+#include "telemetry/event_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+
+#include "support/fixed_clock.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::telemetry {
+namespace {
+
+// RFC 3720, B.4.
+TEST(Crc32c, EqualsTheKnownAnswers) {
+  EXPECT_EQ(crc32c(as_bytes("123456789")), 0xe3069283U);
+  EXPECT_EQ(crc32c(as_bytes(std::string_view{"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 32})),
+            0x8a9136aaU);
+  EXPECT_EQ(crc32c({}), 0U);
+}
+
+class EventFileTest : public testing::Test {
+ protected:
+  std::string written() {
+    const auto names = files.list(folder.path());
+    return names.size() == 1 ? files.read_text(folder / names[0]) : std::string();
+  }
+  /// Payloads of the records, after checking lengths and both checksums.
+  static std::vector<std::string> records(std::string_view text) {
+    std::vector<std::string> payloads;
+    while (!text.empty()) {
+      std::uint64_t size = 0;
+      std::uint32_t header_crc = 0, crc = 0;
+      std::memcpy(&size, text.data(), 8);
+      std::memcpy(&header_crc, text.data() + 8, 4);
+      EXPECT_EQ(header_crc, masked(text.substr(0, 8)));
+      payloads.emplace_back(text.substr(12, size));
+      std::memcpy(&crc, text.data() + 12 + size, 4);
+      EXPECT_EQ(crc, masked(payloads.back()));
+      text.remove_prefix(16 + size);
+    }
+    return payloads;
+  }
+  static std::uint32_t masked(std::string_view bytes) {
+    const std::uint32_t crc = crc32c(as_bytes(bytes));
+    return (crc >> 15 | crc << 17) + 0xa282ead8U;
+  }
+
+  test::TempFolder folder;
+  test::FixedClock clock;
+  Files files = Files::system();
+};
+
+TEST_F(EventFileTest, BeginsAsTensorFlowsOwnDo) {
+  const EventFile file(files, folder.path(), clock, 0);
+  const std::string text = written();
+  EXPECT_EQ(text.substr(0, 12), std::string("\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12));
+  ASSERT_EQ(records(text).size(), 1U);
+  EXPECT_EQ(records(text)[0], std::string("\x09\0\0\0\0\0\0\0\0\x1a\x0d", 11) + "brain.Event:2");
+}
+
+TEST_F(EventFileTest, WritesScalarsOfAStep) {
+  EventFile file(files, folder.path(), clock, 0);
+  clock.now_s = 1.0;
+  const Scalar scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
+  file.append(300, scalars);
+  const auto all = records(written());
+  ASSERT_EQ(all.size(), 2U);
+  // wall_time 1.0; step 300; summary of 26 bytes: {tag "loss", 2.5}, {tag "lr", 0.5}
+  EXPECT_EQ(all[1], std::string("\x09\0\0\0\0\0\0\xf0\x3f\x10\xac\x02\x2a\x18", 14) +
+                        std::string("\x0a\x0b\x0a\x04loss\x15\0\0\x20\x40", 13) +
+                        std::string("\x0a\x09\x0a\x02lr\x15\0\0\0\x3f", 11));
+}
+
+TEST_F(EventFileTest, AResumedRunSaysFromWhere) {
+  const EventFile file(files, folder.path(), clock, 41);
+  const auto all = records(written());
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[1], std::string("\x09\0\0\0\0\0\0\0\0\x10\x2a\x3a\x02\x08\x01", 15));
+}
+
+}  // namespace
+}  // namespace argosy::telemetry

@@ -1,0 +1,237 @@
+#include "telemetry/metrics.hpp"
+
+#include <gmock/gmock.h>
+
+#include <boost/json/parse.hpp>
+#include <cmath>
+
+#include "config/describe.hpp"
+#include "support/fixed_clock.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::telemetry {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+const FlopShape shape{.decoder_layers = 1, .width = 4, .ff = 8, .heads = 2, .kv_heads = 2, .head_size = 2, .vocab = 10};
+
+StepMetrics step_of(std::int64_t step) {
+  StepMetrics m{.step = step,
+                .fraction_done = static_cast<double>(step) / 100,
+                .epoch = static_cast<double>(step) / 4,
+                .loss = 3,
+                .nll = 2,
+                .lr = 1e-3,
+                .grad_norm = 1.5,
+                .n_clips = 7,
+                .n_skipped = 1,
+                .src_tokens = 90,
+                .tgt_tokens = 100,
+                .padded_tokens = 200,
+                .total_tgt_tokens = 100 * step,
+                .work = {},
+                .step_s = 0.5,
+                .data_wait_s = 0.01,
+                .memory_bytes = 3 << 20};
+  m.work.add_row(0, 10);
+  return m;
+}
+
+class MetricsTest : public testing::Test {
+ protected:
+  std::string run(Metrics::Setup setup, std::initializer_list<StepMetrics> steps) {
+    testing::internal::CaptureStderr();
+    setup.shape = shape;
+    {
+      const Log log;
+      Metrics metrics(setup, files, folder.path(), log, clock);
+      for (const StepMetrics& step : steps) metrics.add(step);
+    }
+    return testing::internal::GetCapturedStderr();
+  }
+  std::vector<boost::json::value> lines() {
+    std::vector<boost::json::value> all;
+    std::string_view text = text_ = files.read_text(folder / "metrics.jsonl");
+    for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
+      all.push_back(boost::json::parse(text.substr(0, end)));
+    return all;
+  }
+  std::vector<std::int64_t> steps_logged() {
+    std::vector<std::int64_t> steps;
+    for (const auto& line : lines()) steps.push_back(line.at("step").as_int64());
+    return steps;
+  }
+  static Metrics::Setup setup(config::Period interval, std::int64_t offset = 0) {
+    Metrics::Setup s;
+    s.config.log_interval = interval;
+    s.config.log_offset = offset;
+    return s;
+  }
+
+  test::TempFolder folder;
+  test::FixedClock clock;
+  Files files = Files::system();
+
+ private:
+  std::string text_;
+};
+
+TEST_F(MetricsTest, ReportsMeansOverTheInterval) {
+  StepMetrics a = step_of(1), b = step_of(2);
+  b.tgt_tokens = 300;
+  b.loss = 5;
+  b.nll = 4;
+  b.step_s = 1.5;
+  b.data_wait_s = 0.03;
+  b.clipped = true;
+  Metrics::Setup s = setup({.count = 2});
+  s.ranks = 2;
+  s.peak_flops = 1e6;
+  const std::string log = run(s, {a, b});
+  ASSERT_EQ(lines().size(), 1U);
+  const boost::json::value line = lines()[0];
+  const auto number = [&](const char* key) { return line.at(key).to_number<double>(); };
+  EXPECT_EQ(line.at("step"), 2);
+  EXPECT_DOUBLE_EQ(number("loss"), (3.0 * 100 + 5.0 * 300) / 400);
+  EXPECT_DOUBLE_EQ(number("nll"), 3.5);
+  EXPECT_DOUBLE_EQ(number("perplexity"), std::exp(3.5));
+  EXPECT_DOUBLE_EQ(number("src_tokens_per_s"), 180 / 2.0);
+  EXPECT_DOUBLE_EQ(number("tgt_tokens_per_s"), 400 / 2.0);
+  EXPECT_DOUBLE_EQ(number("padded_tokens_per_s"), 400 / 2.0);
+  EXPECT_DOUBLE_EQ(number("step_ms"), 1000);
+  EXPECT_DOUBLE_EQ(number("data_wait_ms"), 20);
+  EXPECT_DOUBLE_EQ(number("clip_frac"), 0.5);
+  EXPECT_DOUBLE_EQ(number("eta_s"), 98.0) << "2 of 100 steps took 2 s";
+  Work work;
+  work.add_row(0, 10);
+  const Flops one = flops_of(shape, work);
+  EXPECT_NEAR(number("tflops_per_rank"), one.causal * 2 / 2.0 / 2 / 1e12, 1e-20);
+  EXPECT_DOUBLE_EQ(number("mfu"), one.causal / 2e6);
+  EXPECT_DOUBLE_EQ(number("mfu_full"), one.full / 2e6);
+  EXPECT_GT(number("mfu_full"), number("mfu"));
+  EXPECT_EQ(line.at("n_clips"), 7);
+  EXPECT_EQ(line.at("skipped"), 1);
+  EXPECT_EQ(line.at("memory_bytes"), 3 << 20);
+  EXPECT_THAT(log, AllOf(HasSubstr("step 2 2.0 % · loss 4.5000 · nll 3.5000 · ppl 33.12 · lr 1.000e-03 · grad_norm "
+                                   "1.500 · n_clips 7 · skipped 1"),
+                         HasSubstr("src_tokens/s/rank 45 · tgt_tokens/s/rank 100 · padded_tokens/s/rank 100"),
+                         HasSubstr("memory 3 MiB · data wait 20.0 ms · step 1000.0 ms · ETA 1m 38s")));
+}
+
+TEST_F(MetricsTest, UnknownPeakGivesUnknownMfu) {
+  const std::string log = run(setup({.count = 1}), {step_of(1)});
+  EXPECT_THAT(log, HasSubstr("MFU unknown (full unknown)"));
+  EXPECT_TRUE(lines()[0].at("mfu").is_null());
+}
+
+TEST_F(MetricsTest, SkippedStepsLeaveTheMeans) {
+  StepMetrics bad = step_of(2);
+  bad.skipped = true;
+  bad.loss = bad.nll = NAN;
+  run(setup({.count = 2}), {step_of(1), bad});
+  EXPECT_EQ(lines()[0].at("loss").to_number<double>(), 3.0);
+  run(setup({.count = 2}), {bad});
+  EXPECT_TRUE(lines()[0].at("loss").is_null());
+}
+
+TEST_F(MetricsTest, LogsAtMultiplesOfTheInterval) {
+  run(setup({.count = 3}), {step_of(1), step_of(2), step_of(3), step_of(4), step_of(5), step_of(6), step_of(7)});
+  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{3, 6}));
+}
+
+TEST_F(MetricsTest, LogOffsetShiftsThem) {
+  run(setup({.count = 3}, 1), {step_of(1), step_of(2), step_of(3), step_of(4), step_of(5)});
+  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{1, 4}));
+}
+
+TEST_F(MetricsTest, IntervalsMayCountTgtTokensOrEpochs) {
+  using Unit = config::Period::Unit;
+  run(setup({.count = 250, .unit = Unit::tgt_token}), {step_of(1), step_of(2), step_of(3), step_of(4), step_of(5)});
+  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{3, 5}));
+  run(setup({.count = 0.5, .unit = Unit::epoch}), {step_of(1), step_of(2), step_of(3), step_of(4)});
+  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{2, 4}));
+}
+
+TEST_F(MetricsTest, AResumedRunContinuesTheFile) {
+  run(setup({.count = 2}), {step_of(1), step_of(2), step_of(3), step_of(4), step_of(5), step_of(6)});
+  const auto uninterrupted = lines();
+  Metrics::Setup resumed = setup({.count = 2});
+  resumed.before = step_of(3);
+  run(resumed, {step_of(4), step_of(5), step_of(6)});
+  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{2, 4, 6}));
+  EXPECT_EQ(lines().back(), uninterrupted.back()) << "the interval after the resume is whole again";
+  EXPECT_DOUBLE_EQ(lines()[1].at("eta_s").to_number<double>(), 0.5 * 96) << "the pace is that since the resume";
+}
+
+TEST_F(MetricsTest, ValidationFiguresAreLinesOfTheirOwn) {
+  testing::internal::CaptureStderr();
+  {
+    const Log log;
+    Metrics::Setup s = setup({.count = 1});
+    s.config.tensorboard = true;
+    Metrics metrics(s, files, folder.path(), log, clock);
+    const Figure figures[] = {{"loss", 2.5}, {"chrf", 41.25}};
+    metrics.add_validation(20, "dev", figures);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("step 20 · validation dev · loss 2.5000 · chrf 41.2500"));
+  EXPECT_EQ(lines()[0],
+            boost::json::parse(R"({"step": 20, "validation": "dev", "figures": {"loss": 2.5, "chrf": 41.25}})"));
+  const auto names = files.list(folder / "tensorboard");
+  ASSERT_EQ(names.size(), 1U);
+  EXPECT_THAT(files.read_text(folder / "tensorboard" / names[0]), HasSubstr("validation/dev/chrf"));
+}
+
+TEST_F(MetricsTest, TensorboardIsWrittenOnlyWhenWanted) {
+  Metrics::Setup s = setup({.count = 1});
+  run(s, {step_of(1)});
+  EXPECT_FALSE(files.exists(folder / "tensorboard"));
+  s.config.tensorboard = true;
+  run(s, {step_of(1)});
+  const auto names = files.list(folder / "tensorboard");
+  ASSERT_EQ(names.size(), 1U);
+  const std::string events = files.read_text(folder / "tensorboard" / names[0]);
+  for (const char* tag : {"loss", "grad_norm", "tgt_tokens_per_s"}) EXPECT_THAT(events, HasSubstr(tag));
+}
+
+TEST_F(MetricsTest, WarnsOnceOfManyClippedSteps) {
+  const auto steps = [](int clipped_of_ten) {
+    std::vector<StepMetrics> all;
+    for (int i = 1; i <= 30; ++i) {
+      all.push_back(step_of(i));
+      all.back().clipped = i % 10 < clipped_of_ten;
+    }
+    return all;
+  };
+  const auto warnings = [&](const std::vector<StepMetrics>& all) {
+    testing::internal::CaptureStderr();
+    {
+      const Log log;
+      Metrics metrics(setup({.count = 10}), files, folder.path(), log, clock);
+      for (const StepMetrics& step : all) metrics.add(step);
+    }
+    const std::string log = testing::internal::GetCapturedStderr();
+    std::size_t count = 0;
+    for (std::size_t at = log.find("clipped"); at != std::string::npos; at = log.find("clipped", at + 1)) ++count;
+    return count;
+  };
+  EXPECT_EQ(warnings(steps(2)), 0U);
+  EXPECT_EQ(warnings(steps(3)), 1U);
+}
+
+TEST(TelemetryConfig, EveryKeyHasATextAndARange) {
+  EXPECT_EQ(config::keys_without_text<TelemetryConfig>(), std::vector<std::string>{});
+  const auto refused = [](std::string_view text) {
+    EXPECT_THROW((void)config::from_document<TelemetryConfig>(config::Document::parse(text, "t")), Error) << text;
+  };
+  refused(R"({"log_interval": 0})");
+  refused(R"({"log_offset": -1})");
+  EXPECT_TRUE(
+      config::from_document<TelemetryConfig>(config::Document::parse(R"({"tensorboard": true})", "t")).tensorboard);
+}
+
+}  // namespace
+}  // namespace argosy::telemetry
