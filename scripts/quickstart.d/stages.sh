@@ -78,10 +78,10 @@ logged() { # logged NAME COMMAND…
   fi
 }
 
-keep() ( # keep FILE: copies to the terminal and the file, to the last line of a command that is being stopped
+keep() { # … | keep FILE: copies to the terminal and the file, to the last line of a command that is being stopped
   trap '' INT TERM HUP
   exec tee "$1"
-)
+}
 
 always() { # always NAME PURPOSE COMMAND…: a step that is quick when there is nothing to do
   announce "$1" "$2"
