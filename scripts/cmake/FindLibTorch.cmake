@@ -57,7 +57,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
                INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
                INTERFACE_SYSTEM_INCLUDE_DIRECTORIES
                "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
-               INTERFACE_COMPILE_DEFINITIONS _GLIBCXX_USE_CXX11_ABI=1)
+               # its include/ brings an fmt of its own, newer than the system's library: use whichever is found header-only
+               INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1;FMT_HEADER_ONLY=1")
   add_library(LibTorch::cpu SHARED IMPORTED GLOBAL)
   set_target_properties(LibTorch::cpu PROPERTIES IMPORTED_LOCATION ${LibTorch_CPU_LIBRARY})
   target_link_libraries(LibTorch::cpu INTERFACE LibTorch::c10)

@@ -1,0 +1,75 @@
+#include "model/inference.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include "unit/model/support.hpp"
+
+namespace argosy::test {
+namespace {
+
+class CachedInference : public testing::TestWithParam<model::ModelShape> {};
+
+TEST_P(CachedInference, EqualsOnePassOverTheWholeTarget) {
+  BoundModel bound(GetParam());
+  model::Inference inference(*bound.model);
+  const model::Inputs inputs = ragged_inputs(GetParam());
+  const bool translation = inputs.source.defined();
+  const auto start = [&] {
+    return translation ? inference.start(inputs.source, inputs.source_lengths) : inference.start(inputs.target_in.size(0));
+  };
+  model::Cache whole = start(), stepped = start();
+  const at::Tensor expected = inference.extend(whole, inputs.target_in);
+  for (std::int64_t t = 0; t < inputs.target_in.size(1); ++t) {
+    const at::Tensor logits = inference.step(stepped, inputs.target_in.select(1, t));
+    EXPECT_LT((logits - expected.select(1, t)).abs().max().item<double>(), 1e-5) << t;
+  }
+  EXPECT_EQ(stepped.length(), inputs.target_in.size(1));
+  EXPECT_EQ(expected.narrow(2, GetParam().dead_begin, 1).max().item<double>(), -1e4);
+
+  // and the logits are those that training sees
+  model::Pass pass;
+  const at::NoGradGuard no_grad;
+  model::State state;
+  for (const model::Visit& visit : bound.model->visits()) state = visit.forward(state, inputs, pass);
+  const at::Tensor nll = -at::log_softmax(expected, -1).gather(2, inputs.target_labels.clamp_min(0).unsqueeze(2)).squeeze(2);
+  EXPECT_NEAR((nll * inputs.target_labels.ge(0)).sum().item<double>(), pass.nll_sum.item<double>(), 1e-4);
+}
+
+TEST_P(CachedInference, RowsMayBeReorderedAndDropped) {
+  BoundModel bound(GetParam());
+  model::Inference inference(*bound.model);
+  const model::Inputs inputs = ragged_inputs(GetParam());
+  const bool translation = inputs.source.defined();
+  const auto start = [&](std::int64_t copies) {
+    return translation ? inference.start(inputs.source, inputs.source_lengths, copies) : inference.start(3 * copies);
+  };
+  const auto ids = [&](std::int64_t t, const at::Tensor& rows) { return inputs.target_in.select(1, t).index_select(0, rows); };
+  model::Cache plain = start(1), beams = start(2);
+  const at::Tensor all = at::tensor({0, 1, 2}, at::kLong);
+  (void)inference.step(plain, ids(0, all));
+  const at::Tensor first = inference.step(plain, ids(1, all));
+  const at::Tensor second = inference.step(plain, ids(2, all));
+
+  (void)inference.step(beams, ids(0, at::tensor({0, 0, 1, 1, 2, 2}, at::kLong)));
+  beams.select(at::tensor({1, 0, 3, 3, 5, 4}, at::kLong));  // within each source
+  at::Tensor rows = at::tensor({0, 0, 1, 1, 2, 2}, at::kLong);
+  EXPECT_LT((inference.step(beams, ids(1, rows)) - first.index_select(0, rows)).abs().max().item<double>(), 1e-5);
+  beams.select(at::tensor({4, 5, 1}, at::kLong));  // sources dropped, reordered, served unequally
+  rows = at::tensor({2, 2, 0}, at::kLong);
+  EXPECT_LT((inference.step(beams, ids(2, rows)) - second.index_select(0, rows)).abs().max().item<double>(), 1e-5);
+  EXPECT_EQ(beams.rows(), 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CachedInference, testing::Values(tiny_translation(), tiny_language_model(), [] {
+                           model::ModelShape shape = tiny_translation();
+                           shape.norm_position = model::NormPosition::pre;
+                           return shape;
+                         }()));
+
+}  // namespace
+}  // namespace argosy::test

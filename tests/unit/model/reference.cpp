@@ -1,0 +1,173 @@
+#include "unit/model/reference.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/softmax.h>
+
+#include <cmath>
+
+namespace argosy::test {
+
+using model::ModelShape;
+
+namespace {
+
+struct Reference {
+  const ModelShape& shape;
+  const Weights& weights;
+  const model::Inputs& inputs;
+
+  [[nodiscard]] bool pre() const { return shape.norm_position == model::NormPosition::pre; }
+
+  [[nodiscard]] at::Tensor linear(const at::Tensor& x, const std::string& name) const {
+    return shape.bias ? at::linear(x, weights.at(name + "/weight"), weights.at(name + "/bias"))
+                      : at::linear(x, weights.at(name + "/weight"));
+  }
+
+  [[nodiscard]] at::Tensor norm(const at::Tensor& x, const std::string& name) const {
+    const at::Tensor gamma = weights.at(name + "/gamma");
+    if (shape.norm == model::Norm::layer_norm) {
+      return at::layer_norm(x, {shape.width}, gamma, weights.at(name + "/beta"), shape.norm_epsilon);
+    }
+    return x * at::rsqrt(x.square().mean(-1, true) + shape.norm_epsilon) * gamma;
+  }
+
+  template <class Function>
+  [[nodiscard]] at::Tensor branch(const at::Tensor& x, const std::string& name, Function&& f) const {
+    return pre() ? x + f(norm(x, name)) : norm(x + f(x), name);
+  }
+
+  [[nodiscard]] at::Tensor rotate(const at::Tensor& x) const {  // [rows, heads, T, D]
+    const std::int64_t half = shape.head_size / 2;
+    const at::Tensor frequency = at::pow(shape.rope_theta, at::arange(half, at::kDouble) / static_cast<double>(-half));
+    const at::Tensor position = inputs.positions.defined() ? inputs.positions.to(at::kDouble).unsqueeze(1).unsqueeze(-1)
+                                                           : at::arange(x.size(2), at::kDouble).view({1, 1, -1, 1});
+    const at::Tensor angle = position * frequency;
+    const at::Tensor a = x.narrow(3, 0, half), b = x.narrow(3, half, half);
+    return at::cat({a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()}, 3);
+  }
+
+  [[nodiscard]] at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& seen,
+                                  bool rope) const {
+    const auto heads = [&](const at::Tensor& x) {
+      return x.reshape({x.size(0), x.size(1), -1, shape.head_size}).transpose(1, 2);
+    };
+    at::Tensor query = heads(q), key = heads(k), value = heads(v);
+    if (rope) {
+      query = rotate(query);
+      key = rotate(key);
+    }
+    const std::int64_t group = shape.heads / shape.kv_heads;
+    key = key.repeat_interleave(group, 1);
+    value = value.repeat_interleave(group, 1);
+    const at::Tensor scores = at::matmul(query, key.transpose(2, 3)) / std::sqrt(static_cast<double>(shape.head_size));
+    const at::Tensor probabilities = at::softmax(scores.masked_fill(seen.logical_not(), -1e30), -1);
+    return at::matmul(probabilities, value).transpose(1, 2).reshape({q.size(0), q.size(1), -1});
+  }
+
+  [[nodiscard]] at::Tensor feed_forward(const at::Tensor& x, const std::string& name) const {
+    const at::Tensor u = linear(x, name + "/linear_0");
+    at::Tensor y;
+    switch (shape.activation) {
+      case model::Activation::relu: y = at::relu(u); break;
+      case model::Activation::swish: y = at::silu(u); break;
+      case model::Activation::gelu: y = at::gelu(u); break;
+      case model::Activation::swiglu: y = at::silu(u.narrow(-1, 0, shape.ff)) * u.narrow(-1, shape.ff, shape.ff); break;
+    }
+    return linear(y, name + "/linear_1");
+  }
+
+  [[nodiscard]] at::Tensor block(at::Tensor x, const std::string& name, bool rope, const at::Tensor& seen, const at::Tensor& memory,
+                                 const at::Tensor& memory_seen) const {
+    const std::int64_t query = shape.heads * shape.head_size, key = shape.kv_heads * shape.head_size;
+    x = branch(x, name + "/self_attention/layer_norm", [&](const at::Tensor& h) {
+      const at::Tensor packed = linear(h, name + "/self_attention/linear_0");
+      const at::Tensor out = attend(packed.narrow(-1, 0, query), packed.narrow(-1, query, key),
+                                    packed.narrow(-1, query + key, key), seen, rope);
+      return linear(out, name + "/self_attention/linear_1");
+    });
+    if (memory.defined()) {
+      x = branch(x, name + "/attention/layer_norm", [&](const at::Tensor& h) {
+        const at::Tensor kv = linear(memory, name + "/attention/linear_1");
+        const at::Tensor out = attend(linear(h, name + "/attention/linear_0"), kv.narrow(-1, 0, key), kv.narrow(-1, key, key),
+                                      memory_seen, false);
+        return linear(out, name + "/attention/linear_2");
+      });
+    }
+    return branch(x, name + "/ffn/layer_norm", [&](const at::Tensor& h) { return feed_forward(h, name + "/ffn"); });
+  }
+
+  [[nodiscard]] at::Tensor embed(const at::Tensor& ids, const std::string& table, model::Position position) const {
+    const double scale = shape.type == model::ModelType::encoder_decoder ? std::sqrt(static_cast<double>(shape.width)) : 1.0;
+    const at::Tensor x =
+        weights.at(table).index_select(0, ids.reshape({-1})).view({ids.size(0), ids.size(1), shape.width}) * scale;
+    if (position != model::Position::sinusoidal) return x;
+    const at::Tensor rates =
+        at::pow(10000.0, at::arange(shape.width / 2, at::kDouble) * (-2.0 / static_cast<double>(shape.width)));
+    const at::Tensor angle = at::arange(ids.size(1), at::kDouble).unsqueeze(1) * rates;
+    return x + at::cat({angle.sin(), angle.cos()}, 1);
+  }
+
+  [[nodiscard]] at::Tensor loss(const model::Pass& pass) const {
+    const std::string target = "decoder/embeddings/weight";
+    at::Tensor memory, source_seen;
+    if (shape.type == model::ModelType::encoder_decoder) {
+      at::Tensor x = embed(inputs.source, shape.tie_embeddings ? target : "encoder/embeddings_0/weight", shape.encoder_position);
+      source_seen = at::arange(inputs.source.size(1)).view({1, 1, 1, -1}).lt(inputs.source_lengths.view({-1, 1, 1, 1}));
+      const bool rope = shape.encoder_position == model::Position::rope;
+      for (std::int64_t i = 0; i < shape.encoder_layers; ++i) {
+        x = block(x, "encoder/layer_" + std::to_string(i), rope, source_seen, {}, {});
+      }
+      memory = pre() ? norm(x, "encoder/layer_norm") : x;
+    }
+    const std::int64_t width = inputs.target_in.size(1);
+    const at::Tensor distance = at::arange(width).unsqueeze(1) - at::arange(width);
+    at::Tensor seen = distance.ge(0).view({1, 1, width, width});
+    if (shape.window) seen = seen.logical_and(distance.lt(*shape.window));
+    if (inputs.segments.defined()) {
+      seen = seen.logical_and(inputs.segments.view({-1, 1, width, 1}).eq(inputs.segments.view({-1, 1, 1, width})));
+    }
+    at::Tensor x = embed(inputs.target_in, target, shape.decoder_position);
+    const bool rope = shape.decoder_position == model::Position::rope;
+    for (std::int64_t i = 0; i < shape.decoder_layers; ++i) {
+      x = block(x, "decoder/layer_" + std::to_string(i), rope, seen, memory, source_seen);
+    }
+    if (pre()) x = norm(x, "decoder/layer_norm");
+    at::Tensor logits = at::linear(x, weights.at(shape.tie_embeddings ? target : "decoder/projection/weight"));
+    if (shape.bias) logits = logits + weights.at("decoder/projection/bias");
+    logits = logits.narrow(-1, 0, shape.dead_begin);
+    const at::Tensor log_p = at::log_softmax(logits, -1), lse = (logits - log_p).select(-1, 0);
+    const at::Tensor nll = -log_p.gather(2, inputs.target_labels.clamp_min(0).unsqueeze(2)).squeeze(2);
+    const double e = pass.loss.label_smoothing;
+    const at::Tensor each = nll * (1 - e) - log_p.mean(-1) * e + lse.square() * pass.loss.z;
+    return (each * inputs.target_labels.ge(0)).sum() * pass.loss_scale;
+  }
+};
+
+}  // namespace
+
+Weights leaves_of(model::Model& model) {
+  Weights weights;
+  for (model::Unit& unit : model.units()) {
+    for (model::Parameter& parameter : unit.parameters()) {
+      weights[parameter.name] = parameter.weight.to(at::kDouble).detach().clone().set_requires_grad(true);
+    }
+  }
+  return weights;
+}
+
+at::Tensor reference_loss(const ModelShape& shape, const Weights& weights, const model::Inputs& inputs, const model::Pass& pass) {
+  return Reference{shape, weights, inputs}.loss(pass);
+}
+
+}  // namespace argosy::test

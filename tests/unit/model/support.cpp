@@ -1,0 +1,132 @@
+#include "unit/model/support.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+
+namespace argosy::test {
+
+BoundModel::BoundModel(const model::ModelShape& shape, at::ScalarType type, std::uint64_t seed)
+    : model(std::make_unique<model::Model>(shape, partition::Layout({2, 1}))) {
+  for (model::Unit& unit : model->units()) {
+    const at::Tensor flat = at::zeros({unit.space().padded_size()}, at::kFloat);
+    for (std::size_t i = 0; i < unit.space().params().size(); ++i) {
+      const auto& param = unit.space().params()[i];
+      model::initial_values(shape, param, seed, 0, param.numel(), flat.mutable_data_ptr<float>() + unit.space().offset(i));
+    }
+    weights.push_back(flat.to(type));
+    gradients.push_back(at::full({unit.space().padded_size()}, std::numeric_limits<float>::quiet_NaN(), at::kFloat));
+    unit.bind(weights.back(), gradients.back());
+  }
+}
+
+void BoundModel::expect_fresh_gradients() {
+  for (model::Unit& unit : model->units()) unit.expect_fresh_gradients();
+}
+
+double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass) {
+  std::vector<model::State> before, after;
+  model::State state;
+  for (const model::Visit& visit : model.visits()) {
+    model::State in;
+    if (state.x.defined()) in.x = state.x.detach().set_requires_grad(true);
+    if (state.memory.defined()) in.memory = state.memory.detach().set_requires_grad(true);
+    state = visit.forward(in, inputs, pass);
+    before.push_back(in);
+    after.push_back(state);
+  }
+  const double loss = state.x.item<double>();
+  at::Tensor dx = at::ones_like(state.x), dmemory;
+  for (std::size_t i = model.visits().size(); i-- > 0;) {
+    const model::Visit& visit = model.visits()[i];
+    std::vector<at::Tensor> outputs, seeds;
+    if (dx.defined() && after[i].x.requires_grad()) {
+      outputs.push_back(after[i].x);
+      seeds.push_back(dx);
+    }
+    if (visit.writes_memory && dmemory.defined()) {
+      outputs.push_back(after[i].memory);
+      seeds.push_back(dmemory);
+    }
+    if (!outputs.empty()) torch::autograd::backward(outputs, seeds);
+    dx = before[i].x.defined() ? before[i].x.grad() : at::Tensor();
+    if (visit.writes_memory) dmemory.reset();
+    if (visit.reads_memory) {
+      const at::Tensor more = before[i].memory.grad();
+      dmemory = dmemory.defined() ? dmemory + more : more;
+    }
+  }
+  return loss;
+}
+
+model::Inputs ragged_inputs(const model::ModelShape& shape) {
+  const bool translation = shape.type == model::ModelType::encoder_decoder;
+  const std::vector<std::int64_t> source_lengths{5, 2, 4}, target_lengths{6, 4, 1};
+  model::Inputs inputs;
+  const auto fill = [&](const std::vector<std::int64_t>& lengths, std::int64_t width, std::int64_t first, bool labels) {
+    const at::Tensor ids = at::full({3, width}, labels ? -1 : shape.start_id, at::kLong);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      for (std::int64_t t = 0; t < lengths[static_cast<std::size_t>(row)]; ++t) {
+        ids.mutable_data_ptr<std::int64_t>()[row * width + t] =
+            !labels && first == 0 && t == 0 ? shape.start_id : (row * 7 + t * 3 + first) % shape.dead_begin;
+      }
+    }
+    return ids;
+  };
+  if (translation) {
+    inputs.source = fill(source_lengths, 5, 5, false);
+    inputs.source_lengths = at::tensor(source_lengths, at::kLong);
+  }
+  inputs.target_in = fill(target_lengths, 6, 0, false);
+  inputs.target_labels = fill(target_lengths, 6, 3, true);
+  inputs.target_lengths = at::tensor(target_lengths, at::kLong);
+  return inputs;
+}
+
+model::Inputs single_row(const model::Inputs& inputs, std::int64_t row) {
+  model::Inputs one;
+  const auto cut = [row](const at::Tensor& ids, const at::Tensor& lengths) {
+    return ids.narrow(0, row, 1).narrow(1, 0, lengths[row].item<std::int64_t>()).contiguous();
+  };
+  if (inputs.source.defined()) {
+    one.source = cut(inputs.source, inputs.source_lengths);
+    one.source_lengths = inputs.source_lengths.narrow(0, row, 1);
+  }
+  one.target_in = cut(inputs.target_in, inputs.target_lengths);
+  one.target_labels = cut(inputs.target_labels, inputs.target_lengths);
+  one.target_lengths = inputs.target_lengths.narrow(0, row, 1);
+  return one;
+}
+
+namespace {
+
+model::ModelShape tiny(model::ModelType type) {
+  model::ModelConfig config;
+  config.type = type;
+  config.width = 16;
+  config.ff = 24;
+  config.heads = 4;
+  config.vocab_multiple = 8;
+  config.max_positions = 32;
+  config.decoder.layers = 2;
+  if (type == model::ModelType::encoder_decoder) config.encoder.layers = 2;
+  if (type == model::ModelType::decoder) config.kv_heads = 2;
+  return resolve(config, 21);
+}
+
+}  // namespace
+
+model::ModelShape tiny_translation() { return tiny(model::ModelType::encoder_decoder); }
+model::ModelShape tiny_language_model() { return tiny(model::ModelType::decoder); }
+
+double relative_error(const at::Tensor& value, const at::Tensor& reference) {
+  const at::Tensor a = value.to(at::kDouble), b = reference.to(at::kDouble);
+  return ((a - b).square().mean().sqrt() / (b.square().mean().sqrt() + 1e-12)).item<double>();
+}
+
+}  // namespace argosy::test

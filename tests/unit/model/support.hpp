@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "model/model.hpp"
+
+/// Tiny models with memory of their own, and a runner that walks visits as DESIGN.md says: forward keeping inputs, then back, one
+/// autograd segment at a time.
+namespace argosy::test {
+
+struct BoundModel {
+  explicit BoundModel(const model::ModelShape& shape, at::ScalarType type = at::kFloat, std::uint64_t seed = 1);
+  std::unique_ptr<model::Model> model;
+  std::vector<at::Tensor> weights, gradients;  // flat, one a unit; gradients start as NaN
+  [[nodiscard]] at::Tensor gradient(const std::string& name) { return model->parameter(name).gradient; }
+  void expect_fresh_gradients();
+};
+
+/// Forward and backward of one micro-batch; returns the scaled loss.
+double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass);
+
+/// 3 ragged rows, source up to 5, target up to 6; decoder-only: the target alone. Ids below `shape.dead_begin`.
+[[nodiscard]] model::Inputs ragged_inputs(const model::ModelShape& shape);
+/// Row `row` of `inputs`, cut to its own lengths.
+[[nodiscard]] model::Inputs single_row(const model::Inputs& inputs, std::int64_t row);
+
+[[nodiscard]] model::ModelShape tiny_translation();
+[[nodiscard]] model::ModelShape tiny_language_model();
+
+/// rms difference over rms of the reference.
+[[nodiscard]] double relative_error(const at::Tensor& value, const at::Tensor& reference);
+
+}  // namespace argosy::test
