@@ -73,7 +73,7 @@ def main(run):
         "result.json": "all figures",
     }
     print("\n" + "\n".join(f"{run / name!s:32} {what}" for name, what in places.items()))
-    print(f'\nTranslate your own:  echo "Click the Insert button." | apps/translate {run}/soup --beam 4')
+    print(f'\nTranslate your own:  echo "Click the Insert button." | apps/translate {run}/soup')
 
 
 if __name__ == "__main__":
