@@ -104,18 +104,20 @@ assert (result["bleu"], result["chrf"], len(result["seconds"])) == (12.34, 56.7,
 }
 
 @test "two at a time are refused, and --fresh begins again" {
-  mkdir -p runs/quickstart
+  mkdir -p runs/quickstart/precious
   exec 7>runs/quickstart/.lock
   flock -n 7
-  run scripts/quickstart --offline-text
+  run scripts/quickstart --offline-text --fresh
   [ "$status" -eq 2 ]
   [[ "$output" == *"at work in runs/quickstart"* ]]
+  [ -d runs/quickstart/precious ]
   exec 7>&-
   scripts/quickstart --offline-text
   : >calls
   run scripts/quickstart --fresh --offline-text
   [ "$status" -eq 0 ]
   grep -q '^count ' calls
+  [ ! -e runs/quickstart/precious ]
   run scripts/quickstart --nonsense
   [ "$status" -eq 2 ]
 }
