@@ -3,16 +3,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/bytes.hpp"
+#include "comm/comm_config.hpp"
 
-/// A communicator over MPI with deadlines. MPI runs SERIALIZED: one mutex covers every MPI call, and every operation is the
-/// non-blocking call tested in a yielding loop, so no rank waits for ever: past `timeout_s` the waiting thread throws
-/// Error{comm} naming operation, bytes, step and silent ranks. Owns its MPI_Comm; move-only; small control traffic only
-/// (Collectives moves the model). A program without mpirun is a world of one.
+/// A communicator over MPI with deadlines. MPI runs SERIALIZED: one mutex covers every MPI call, and every operation is
+/// the non-blocking call tested in a yielding loop, so no rank waits for ever: past `timeout_s` the waiting thread
+/// throws Error{comm} naming operation, bytes, step and silent ranks. Owns its MPI_Comm; move-only; small control
+/// traffic only (Collectives moves the model). A program without mpirun is a world of one.
 namespace argosy::comm {
 
 enum class Reduce { sum, min, max };
@@ -28,17 +29,24 @@ class Communicator {
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
 
-  /// **Collective.** Element-wise over ranks, in place; order of sums is rank order, so results are the same on all ranks.
+  /// **Collective.** Element-wise over ranks, in place; order of sums is rank order, so results are the same on all
+  /// ranks.
   void all_reduce(std::span<double> values, Reduce op = Reduce::sum) const;
   void all_reduce(std::span<std::int64_t> values, Reduce op = Reduce::sum) const;
   /// **Collective.** Rank `root`'s text on all ranks.
   [[nodiscard]] std::string broadcast(std::string text, int root = 0) const;
   /// **Collective.** All ranks' texts, by rank, on all ranks (sizes may differ).
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& text) const;
-  /// **Collective.** Waits for all; `name` is checked: ranks in differently named barriers throw Error{comm} naming both.
+  /// **Collective.** Waits for all; `name` is checked: ranks in differently named barriers throw Error{comm} naming
+  /// both.
   void barrier(std::string_view name) const;
   /// **Collective.** Ranks of equal `color`, ordered by `key`.
   [[nodiscard]] Communicator split(int color, int key) const;
+  /// **Collective.** The same ranks in a communicator of its own, for another thread or another kind of traffic.
+  [[nodiscard]] Communicator duplicate() const;
+  /// Sets the deadline of every communicator of the process from here on; ARGOSY_COMM_TIMEOUT_S in the environment
+  /// wins.
+  void configure(const CommConfig& config) const;
   /// The raw MPI_Comm, for comm/ itself.
   [[nodiscard]] Impl& impl() const noexcept { return *impl_; }
 
@@ -46,8 +54,9 @@ class Communicator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// **Collective.** Makes a local verdict common: if `body` throws Error on any rank, every rank throws the same Error (that of
-/// the lowest failing rank, with the rank named); other exceptions become Fault::internal.
+/// **Collective.** Makes a local verdict common: if `body` throws Error on any rank, every rank throws the same Error
+/// (that of the lowest failing rank, with the rank named); other exceptions become Fault::internal. An Error{comm} is
+/// rethrown at once: the others cannot be told.
 void agree(const Communicator& world, const std::function<void()>& body);
 /// **Collective.** True on all ranks if `value` is true on any.
 [[nodiscard]] bool any_of(const Communicator& world, bool value);

@@ -24,14 +24,15 @@ struct Context {
   const StopSignals& stop;
 
   [[nodiscard]] bool is_root() const noexcept { return world.rank() == 0; }
-  /// Rank 0 prints `result {…}` as the last line on stderr, with `tool` and `status` ("ok" unless figures say otherwise) in front.
+  /// Rank 0 prints `result {…}` as the last line on stderr, with `tool` and `status` ("ok" unless figures say
+  /// otherwise) in front.
   void print_result(std::string_view tool, boost::json::object figures) const;
 };
 
-/// Runs `body` on every rank and returns the process's exit code. Compares the world size with ARGOSY_EXPECT_RANKS and with
-/// launchers' variables (Error{usage} for N copies of a world of one). Errors are logged as one sentence with the rank; when
-/// other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE ("CODE STEP") as slurm.md §1 lays down.
-/// On Error a `result {"tool":…,"status":"failed","code":…,"error":…}` line is printed as well.
+/// Runs `body` on every rank and returns the process's exit code. Compares the world size with ARGOSY_EXPECT_RANKS and
+/// with launchers' variables (Error{usage} for N copies of a world of one). Errors are logged as one sentence with the
+/// rank; when other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE ("CODE STEP") as slurm.md §1
+/// lays down. On Error a `result {"tool":…,"status":"failed","code":…,"error":…}` line is printed as well.
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body);
 
 /// Step to be written into the exit file.

@@ -8,14 +8,15 @@
 #include "comm/comm.hpp"
 #include "partition/layout.hpp"
 
-/// Which ranks share memory, and the communicators that follow from it, made once. Node index = order of the node's lowest world
-/// rank; canonical rank = ranks of earlier nodes + local rank, so block and cyclic placement give the same order of sums and
-/// the same owners. Uneven nodes are allowed.
+/// Which ranks share memory, and the communicators that follow from it, made once. Node index = order of the node's
+/// lowest world rank; canonical rank = ranks of earlier nodes + local rank, so block and cyclic placement give the same
+/// order of sums and the same owners. Uneven nodes are allowed.
 namespace argosy::comm {
 
 class Topology {
  public:
-  /// **Collective.** Discovers nodes by shared memory; `node_name` (or ARGOSY_NODE_NAME in the environment) overrides for tests.
+  /// **Collective.** Discovers nodes by shared memory; `node_name` (or ARGOSY_NODE_NAME in the environment, on any
+  /// rank: the others then have the empty name) overrides for tests.
   static Topology discover(const Communicator& world, std::optional<std::string> node_name = std::nullopt);
 
   [[nodiscard]] const partition::Layout& layout() const noexcept { return layout_; }
@@ -25,7 +26,9 @@ class Topology {
   [[nodiscard]] int node() const noexcept { return node_; }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
   /// World rank of a canonical rank.
-  [[nodiscard]] int world_rank_of(int canonical_rank) const { return world_rank_of_[static_cast<std::size_t>(canonical_rank)]; }
+  [[nodiscard]] int world_rank_of(int canonical_rank) const {
+    return world_rank_of_[static_cast<std::size_t>(canonical_rank)];
+  }
   /// Ranks of this node, by local rank.
   [[nodiscard]] const Communicator& node_comm() const noexcept { return *node_comm_; }
   /// For each slot this rank owns (ascending): the owners of that slot, one a node, by node index.

@@ -1,0 +1,62 @@
+#include "comm/environment.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
+#include "comm/session.hpp"
+
+namespace argosy::comm {
+namespace {
+
+constexpr std::chrono::seconds finalize_limit{20};
+
+std::unique_ptr<Communicator> copy_of_world(Session& session) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  {
+    const std::lock_guard lock(session.mutex);
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  }
+  return std::make_unique<Communicator>(std::make_unique<Communicator::Impl>(session, copy));
+}
+
+}  // namespace
+
+Environment::Environment(int& argc, char**& argv)
+    : session_(std::make_unique<Session>(argc, argv)),
+      world_(copy_of_world(*session_)),
+      verdicts_(copy_of_world(*session_)) {}
+
+Environment::~Environment() = default;
+
+Environment::Limit::Limit(Session& of, double limit_s) : session(of), before_s(of.timeout_s) {
+  session.timeout_s = limit_s;
+}
+Environment::Limit::~Limit() { session.timeout_s = before_s; }
+
+void Environment::finish(int code) {
+  verdicts_->barrier("end of the run");
+  world_.reset();
+  verdicts_.reset();
+  // The code is decided and everything is written: a hanging library may not hold the job.
+  const std::jthread timer([code](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, stop, finalize_limit, [] { return false; });
+    if (!stop.stop_requested()) _exit(code);
+  });
+  session_.reset();
+}
+
+void Environment::abort(int code) noexcept {
+  // No lock: a thread stuck inside MPI may hold it, and nothing comes after.
+  MPI_Abort(MPI_COMM_WORLD, code);
+  _exit(code);
+}
+
+}  // namespace argosy::comm

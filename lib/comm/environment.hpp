@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+
+#include "comm/comm.hpp"
+
+/// MPI for the life of a process: started once, ended in order or for all ranks at once. run_main owns the one of a
+/// tool, the test main the one of a test; nobody else makes one. Use from the main thread.
+namespace argosy::comm {
+
+class Session;
+
+class Environment {
+ public:
+  /// Starts MPI. Throws Error{comm} when MPI gives less than SERIALIZED.
+  Environment(int& argc, char**& argv);
+  ~Environment();
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+  /// All ranks, for control traffic.
+  [[nodiscard]] const Communicator& world() const noexcept { return *world_; }
+  /// All ranks, for nothing but the verdict at the end: usable while operations on `world` are stuck.
+  [[nodiscard]] const Communicator& verdicts() const noexcept { return *verdicts_; }
+
+  /// Waits on `verdicts` under `limit_s` seconds instead of the common deadline while `body` runs.
+  template <class Body>
+  void within(double limit_s, Body body) const {
+    const Limit limit{*session_, limit_s};
+    body();
+  }
+  /// **Collective.** Leaves MPI; the process exits with `code` even if MPI_Finalize hangs (it does over TCP with
+  /// UCX 1.13). All communicators must be gone.
+  void finish(int code);
+  /// Ends all ranks.
+  [[noreturn]] void abort(int code) noexcept;
+
+ private:
+  struct Limit {
+    Limit(Session& of, double limit_s);
+    ~Limit();
+    Session& session;
+    double before_s;
+  };
+
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Communicator> world_, verdicts_;
+};
+
+}  // namespace argosy::comm

@@ -1,0 +1,74 @@
+#include "comm/launcher.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+namespace argosy::comm {
+namespace {
+
+struct Launcher {
+  const char* size;  // tasks it started
+  const char* rank;
+  const char* name;
+};
+constexpr std::array launchers{
+    Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun"},
+    Launcher{"PMI_SIZE", "PMI_RANK", "a PMI launcher"},
+    Launcher{"MPI_LOCALNRANKS", "MPI_LOCALRANKID", "another hydra"},
+    Launcher{"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MVAPICH's mpirun"},
+    Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"},
+};
+
+std::optional<int> number(const std::optional<std::string>& text) {
+  int value = 0;
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), value).ec != std::errc{}) return std::nullopt;
+  return value;
+}
+
+/// The launcher that started several copies of a world of one.
+const Launcher* unknown_launcher(int world_size, const Variables& variables) {
+  if (world_size != 1) return nullptr;
+  for (const Launcher& launcher : launchers) {
+    // hydra inside a job starts its proxies by srun: then Slurm's step counts proxies, and PMI_SIZE is the truth.
+    if (launcher.size == std::string_view{"SLURM_STEP_NUM_TASKS"} && variables("PMI_SIZE")) continue;
+    if (number(variables(launcher.size)).value_or(1) > 1) return &launcher;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void check_world_size(int world_size, const Variables& variables) {
+  const std::string remedy =
+      "start it with MPICH's mpiexec.mpich (its mpirun has to come first on PATH) or with srun --mpi=pmi2; another "
+      "MPI's mpirun "
+      "and srun --mpi=none run separate copies";
+  if (const auto expected = variables("ARGOSY_EXPECT_RANKS"); expected && number(expected) != world_size) {
+    throw Error{Fault::usage,
+                {.wanted = fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected),
+                 .got = fmt::format("a world of {}", world_size),
+                 .where = "",
+                 .remedy = remedy}};
+  }
+  if (const Launcher* launcher = unknown_launcher(world_size, variables)) {
+    throw Error{Fault::usage,
+                {.wanted = fmt::format("{} ranks in one MPI world ({})", variables(launcher->size).value_or(""),
+                                       launcher->size),
+                 .got = fmt::format("a world of 1 in each copy started by {}", launcher->name),
+                 .where = "",
+                 .remedy = remedy}};
+  }
+}
+
+bool is_later_copy(int world_size, const Variables& variables) {
+  const Launcher* launcher = unknown_launcher(world_size, variables);
+  return launcher != nullptr && number(variables(launcher->rank)).value_or(0) > 0;
+}
+
+std::optional<std::string> environment_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>{value};
+}
+
+}  // namespace argosy::comm

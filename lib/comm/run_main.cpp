@@ -1,0 +1,163 @@
+#include "comm/run_main.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <boost/json/serialize.hpp>
+#include <charconv>
+#include <optional>
+
+#include "comm/environment.hpp"
+#include "comm/exit_file.hpp"
+#include "comm/launcher.hpp"
+
+namespace argosy::comm {
+namespace {
+
+// How long a rank that has failed waits for the others to fail as well (a wrong option fails everywhere) before it ends
+// the job.
+constexpr double lone_failure_s = 2;
+
+// The step has to reach the exit file from wherever a run fails, past all unwinding.
+std::atomic<std::int64_t> exit_step{0};
+
+/// How one rank's body ended.
+struct Outcome {
+  int code = 0;
+  std::string sentence;          // of the error, if any
+  bool others_may_hang = false;  // a communication failed: MPI is not to be trusted any more
+
+  [[nodiscard]] bool failed() const {
+    return code != static_cast<int>(Exit::ok) && code != static_cast<int>(Exit::stopped);
+  }
+};
+
+Outcome outcome_of(const std::function<Exit()>& body) {
+  try {
+    return {.code = static_cast<int>(body()), .sentence = "", .others_may_hang = false};
+  } catch (const Error& error) {
+    return {static_cast<int>(exit_code(error.fault())), error.what(), error.fault() == Fault::comm};
+  } catch (const std::exception& error) {
+    return {static_cast<int>(Exit::internal), fmt::format("an exception nobody expected: {}", error.what()), false};
+  }
+}
+
+std::string encoded(const Outcome& outcome) { return fmt::format("{} {}", outcome.code, outcome.sentence); }
+
+Outcome decoded(const std::string& text) {
+  Outcome outcome;
+  const char* const end = text.data() + text.size();
+  const char* const after_code = std::from_chars(text.data(), end, outcome.code).ptr;
+  outcome.sentence.assign(after_code + 1, end);
+  return outcome;
+}
+
+std::string result_line(std::string_view tool, std::string_view status, const boost::json::object& figures) {
+  boost::json::object line{{"tool", tool}, {"status", status}};
+  for (const auto& figure : figures) line.insert(figure);
+  return "result " + boost::json::serialize(line);
+}
+
+std::string failure_line(std::string_view tool, const Outcome& outcome) {
+  return result_line(tool, "failed", {{"code", outcome.code}, {"error", outcome.sentence}});
+}
+
+/// Says once what went wrong (each different sentence from the lowest rank that has it), and leaves the common code
+/// behind.
+/// **Collective.** The outcome of the lowest failing rank; else stopped if any rank stopped.
+Outcome settle(const Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
+               const Outcome& mine) {
+  const Communicator& verdicts = environment.verdicts();
+  const std::vector<std::string> all = verdicts.all_gather(encoded(mine));
+  Outcome common;
+  for (const std::string& text : all) {
+    const Outcome other = decoded(text);
+    if (other.failed()) {
+      common = other;
+      break;
+    }
+    common.code = std::max(common.code, other.code);
+  }
+  const auto first = std::find(all.begin(), all.end(), encoded(mine)) - all.begin();
+  if (mine.failed() && first == verdicts.rank() && !mine.sentence.empty()) log.error("{}", mine.sentence);
+  log.flush();
+  verdicts.barrier("sentences");
+  if (verdicts.rank() == 0) {
+    if (common.failed()) log.plain(failure_line(tool, common));
+    exit_file.write_agreed(common.code, exit_step);
+  }
+  return common;
+}
+
+[[noreturn]] void fail_alone(Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
+                             const Outcome& mine) {
+  log.error("{}", mine.sentence);
+  exit_file.write_first(mine.code, exit_step);
+  Log{0}.plain(failure_line(tool, mine));
+  log.flush();
+  environment.abort(mine.code);
+}
+
+int end(Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
+        const Outcome& mine) {
+  const bool alone = environment.world().size() == 1;
+  if (mine.others_may_hang && !alone) fail_alone(environment, log, exit_file, tool, mine);
+  Outcome common;
+  try {
+    if (mine.failed()) {
+      environment.within(lone_failure_s, [&] { common = settle(environment, log, exit_file, tool, mine); });
+    } else {
+      common = settle(environment, log, exit_file, tool, mine);
+    }
+    environment.finish(common.code);
+  } catch (const Error& error) {
+    if (mine.failed()) fail_alone(environment, log, exit_file, tool, mine);
+    fail_alone(environment, log, exit_file, tool, {static_cast<int>(exit_code(error.fault())), error.what(), true});
+  }
+  return common.code;
+}
+
+}  // namespace
+
+void Context::print_result(std::string_view tool, boost::json::object figures) const {
+  std::string status = "ok";
+  if (const auto found = figures.find("status"); found != figures.end()) {
+    status = found->value().as_string();
+    figures.erase(found);
+  }
+  log.plain(result_line(tool, status, figures));
+}
+
+void set_exit_step(std::int64_t step) noexcept { exit_step = step; }
+
+int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
+  const StopSignals stop;  // before anything that takes time: an early signal would kill the rank
+  const std::string tool = argc > 0 ? Path(argv[0]).filename().string() : "argosy";
+  const ExitFile exit_file{Files::system(), environment_variable("ARGOSY_EXIT_FILE").value_or("")};
+
+  std::optional<Environment> environment;
+  const Outcome started = outcome_of([&] {
+    environment.emplace(argc, argv);
+    return Exit::ok;
+  });
+  if (started.failed()) {
+    Log{0}.error("{}", started.sentence);
+    exit_file.write_first(started.code, exit_step);
+    Log{0}.plain(failure_line(tool, started));
+    return started.code;
+  }
+
+  const Communicator& world = environment->world();
+  Log log{world.rank()};
+  const Clock clock;
+  const Outcome mine = outcome_of([&] {
+    check_world_size(world.size(), environment_variable);
+    if (world.rank() == 0) exit_file.clear();
+    const Topology topology = Topology::discover(world);
+    Context context{world, topology, log, Files::system(), clock, stop};
+    return body(context);
+  });
+  if (is_later_copy(world.size(), environment_variable)) return mine.code;  // the first copy says it for all
+  return end(*environment, log, exit_file, tool, mine);
+}
+
+}  // namespace argosy::comm

@@ -1,0 +1,237 @@
+#include "comm/session.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <thread>
+
+namespace argosy::comm {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr int spins = 64;               // tests in a row before the core is offered to others
+constexpr double sleep_after_s = 0.05;  // a wait this long is no longer about latency
+constexpr double sleep_s = 50e-6;
+constexpr double attend_every_s = 0.01;  // how often a waiting rank looks for questions
+constexpr int question = 1, answer = 2;
+
+std::string text_of(std::span<const int> ranks) {
+  std::string text;
+  for (const int rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
+  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
+}
+
+}  // namespace
+
+struct Session::Notice {
+  int kind = 0;
+  std::array<char, 60> operation{};
+};
+
+struct Session::Outgoing {
+  Notice notice;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+struct Session::Inquiry {
+  bool asked = false;
+  std::map<int, std::string> doing;  // world rank → operation it waits in
+};
+
+Session::Session(int& argc, char**& argv) {
+  int provided = MPI_THREAD_SINGLE;
+  const int result = MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  if (result != MPI_SUCCESS || provided < MPI_THREAD_SERIALIZED) {
+    throw Error{Fault::comm,
+                {.wanted = "MPI with thread level SERIALIZED",
+                 .got = result != MPI_SUCCESS ? "an error of MPI_Init_thread" : fmt::format("level {}", provided),
+                 .where = "the start of MPI",
+                 .remedy = "build against MPICH, and start with its mpiexec.mpich or with srun --mpi=pmi2"}};
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Comm_dup(MPI_COMM_WORLD, &watch_);
+  if (const char* text = std::getenv("ARGOSY_COMM_TIMEOUT_S")) timeout_s = std::max(0.1, std::strtod(text, nullptr));
+}
+
+Session::~Session() {
+  Inquiry late;
+  answer_peers({}, late);  // takes in answers that came after all, which MPI would warn of
+  MPI_Finalize();
+}
+
+void Session::check(int mpi_result, const Waiting& waiting) const {
+  if (mpi_result == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(mpi_result, text.data(), &length);
+  throw Error{Fault::comm,
+              {.wanted = fmt::format("{} of {} bytes to succeed", waiting.operation, waiting.size_bytes),
+               .got = std::string(text.data(), static_cast<std::size_t>(length)),
+               .where = step >= 0 ? fmt::format("step {}", step.load()) : "",
+               .remedy = "look for the rank that failed first"}};
+}
+
+void Session::abandon(std::vector<std::byte> memory) {
+  const std::lock_guard lock(mutex);
+  abandoned_.push_back(std::move(memory));
+}
+
+void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
+  const double limit_s = timeout_s;
+  const auto start = std::chrono::steady_clock::now();
+  const double grace_s = std::min(2.0, limit_s / 4), attend_after_s = std::min(0.25, limit_s / 8);
+  double attended_s = 0;
+  Inquiry inquiry;
+  for (std::int64_t tests = 0;; ++tests) {
+    int complete = 0;
+    {
+      const std::lock_guard lock(mutex);
+      check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &complete, MPI_STATUSES_IGNORE), waiting);
+    }
+    if (complete != 0) return;
+    if (tests < spins) continue;
+    sched_yield();
+    const double waited_s = Seconds{std::chrono::steady_clock::now() - start}.count();
+    if (waited_s < attend_after_s) {
+      if (waited_s > sleep_after_s) std::this_thread::sleep_for(Seconds{sleep_s});
+      continue;
+    }
+    if (waited_s - attended_s < attend_every_s) {
+      std::this_thread::sleep_for(Seconds{sleep_s});
+      continue;
+    }
+    attended_s = waited_s;
+    answer_peers(waiting, inquiry);
+    if (!inquiry.asked && waited_s > limit_s - grace_s) {
+      inquiry.asked = true;
+      for (const int rank : waiting.members) post(rank, question, waiting.operation);
+    }
+    if (waited_s > limit_s) give_up(waiting, inquiry, waited_s);
+  }
+}
+
+void Session::post(int world_rank, int kind, const std::string& operation) {
+  const std::lock_guard lock(mutex);
+  outgoing_.remove_if([](Outgoing& sent) {
+    int complete = 0;
+    MPI_Test(&sent.request, &complete, MPI_STATUS_IGNORE);
+    return complete != 0;
+  });
+  Outgoing& next = outgoing_.emplace_back();
+  next.notice.kind = kind;
+  operation.copy(next.notice.operation.data(), next.notice.operation.size() - 1);
+  MPI_Isend(&next.notice, sizeof(Notice), MPI_BYTE, world_rank, 0, watch_, &next.request);
+}
+
+void Session::answer_peers(const Waiting& waiting, Inquiry& inquiry) {
+  for (;;) {
+    Notice notice;
+    MPI_Status status{};
+    {
+      const std::lock_guard lock(mutex);
+      int found = 0;
+      MPI_Message message = MPI_MESSAGE_NULL;
+      MPI_Improbe(MPI_ANY_SOURCE, 0, watch_, &found, &message, &status);
+      if (found == 0) return;
+      MPI_Mrecv(&notice, sizeof(Notice), MPI_BYTE, &message, &status);  // complete: 64 bytes travel with the envelope
+    }
+    if (notice.kind == question) {
+      post(status.MPI_SOURCE, answer, waiting.operation);
+    } else {
+      inquiry.doing[status.MPI_SOURCE] = notice.operation.data();
+    }
+  }
+}
+
+void Session::give_up(const Waiting& waiting, const Inquiry& inquiry, double waited_s) const {
+  std::vector<int> silent;
+  std::string elsewhere;
+  for (const int rank : waiting.members) {
+    const auto found = inquiry.doing.find(rank);
+    if (found == inquiry.doing.end()) {
+      silent.push_back(rank);
+    } else if (found->second != waiting.operation.substr(0, Notice{}.operation.size() - 1)) {
+      elsewhere += fmt::format("{}rank {} waits in {}", elsewhere.empty() ? "" : ", ", rank, found->second);
+    }
+  }
+  std::string got = silent.empty() ? "" : fmt::format("no word from {}", text_of(silent));
+  if (!elsewhere.empty()) got += (got.empty() ? "" : "; ") + elsewhere;
+  if (got.empty()) got = "every rank waiting in it";
+  throw Error{
+      Fault::comm,
+      {.wanted = fmt::format("{} of {} bytes to end within {:.3g} s", waiting.operation, waiting.size_bytes, waited_s),
+       .got = got,
+       .where = step >= 0 ? fmt::format("step {}", step.load()) : "",
+       .remedy = "look for the cause at the ranks named (comm.timeout_s sets the limit)"}};
+}
+
+Communicator::Impl::Impl(Session& of, MPI_Comm owned) : session(of), comm(owned) {
+  const std::lock_guard lock(session.mutex);
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  MPI_Group world = MPI_GROUP_NULL, mine = MPI_GROUP_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Comm_group(comm, &mine);
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  world_ranks.resize(ranks.size());
+  MPI_Group_translate_ranks(mine, size, ranks.data(), world, world_ranks.data());
+  MPI_Group_free(&mine);
+  MPI_Group_free(&world);
+}
+
+Communicator::Impl::~Impl() {
+  const std::lock_guard lock(session.mutex);
+  if (!given_up_) MPI_Comm_free(&comm);  // waits for nobody in MPICH
+}
+
+void Communicator::Impl::wait(std::span<MPI_Request> requests, const Waiting& what) const {
+  try {
+    session.wait(requests, what);
+  } catch (...) {
+    given_up_ = true;
+    throw;
+  }
+}
+
+void Communicator::Impl::meet(const std::string& operation) const {
+  const Waiting what = waiting(operation, 0);
+  MPI_Request request = MPI_REQUEST_NULL;
+  session.run(what, [&] { return MPI_Ibarrier(comm, &request); });
+  wait({&request, 1}, what);
+}
+
+std::unique_ptr<Communicator::Impl> Communicator::Impl::duplicate() const {
+  const Waiting what = waiting("duplicate of a communicator", 0);
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  session.run(what, [&] { return MPI_Comm_idup(comm, &made, &request); });
+  wait({&request, 1}, what);
+  return std::make_unique<Impl>(session, made);
+}
+
+std::unique_ptr<Communicator::Impl> Communicator::Impl::split(int color, int key) const {
+  meet("split");
+  MPI_Comm made = MPI_COMM_NULL;
+  session.run(waiting("split", 0), [&] { return MPI_Comm_split(comm, color < 0 ? MPI_UNDEFINED : color, key, &made); });
+  return made == MPI_COMM_NULL ? nullptr : std::make_unique<Impl>(session, made);
+}
+
+std::unique_ptr<Communicator::Impl> Communicator::Impl::split_by_memory() const {
+  meet("split by shared memory");
+  MPI_Comm made = MPI_COMM_NULL;
+  session.run(waiting("split by shared memory", 0),
+              [&] { return MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &made); });
+  return std::make_unique<Impl>(session, made);
+}
+
+}  // namespace argosy::comm

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/comm.hpp"
+#include "core/error.hpp"
+
+/// MPI in this process, for comm/ itself: the mutex around every MPI call, and the one loop in which ranks wait. One
+/// object a process, owned by Environment; communicators borrow it. Past the deadline the waiting rank asks its peers
+/// what they are doing, over a communicator of its own; every rank answers from inside this loop, so a rank that does
+/// not answer is one that computes, is stopped or is dead.
+namespace argosy::comm {
+
+/// What a rank waits for, as told to people and to peers.
+struct Waiting {
+  std::string operation;         // "barrier \"start\"", "reduce_scatter"
+  std::int64_t size_bytes = 0;   // of this rank's buffer
+  std::span<const int> members;  // world ranks that take part
+};
+
+class Session {
+ public:
+  /// Initialises MPI. Throws Error{comm} when MPI gives less than SERIALIZED.
+  Session(int& argc, char**& argv);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Tests until all requests are complete. Throws Error{comm}: operation, bytes, step, silent ranks.
+  void wait(std::span<MPI_Request> requests, const Waiting& waiting);
+  /// Runs `call` (an MPI function that does not wait) under the mutex. Throws Error{comm} on an MPI error.
+  template <class Call>
+  void run(const Waiting& waiting, Call call) {
+    const std::lock_guard lock(mutex);
+    check(call(), waiting);
+  }
+  /// Keeps memory alive that an operation given up on may still write to.
+  void abandon(std::vector<std::byte> memory);
+
+  std::mutex mutex;                     // held round every MPI call
+  std::atomic<double> timeout_s = 600;  // of one operation
+  std::atomic<std::int64_t> step = -1;  // named in errors; -1: none yet
+
+ private:
+  struct Notice;
+  struct Outgoing;
+  struct Inquiry;
+
+  void check(int mpi_result, const Waiting& waiting) const;
+  void post(int world_rank, int kind, const std::string& operation);
+  void answer_peers(const Waiting& waiting, Inquiry& inquiry);
+  [[noreturn]] void give_up(const Waiting& waiting, const Inquiry& inquiry, double waited_s) const;
+
+  MPI_Comm watch_ = MPI_COMM_NULL;  // questions and answers between waiting ranks
+  std::list<Outgoing> outgoing_;
+  std::list<std::vector<std::byte>> abandoned_;
+};
+
+struct Communicator::Impl {
+  Impl(Session& of, MPI_Comm owned);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  [[nodiscard]] Waiting waiting(std::string operation, std::int64_t size_bytes) const {
+    return {std::move(operation), size_bytes, world_ranks};
+  }
+  /// **Collective** over this communicator. Ranks of equal color by key; nothing for a negative color. Making a
+  /// communicator blocks inside MPI, so all ranks meet under the deadline first.
+  [[nodiscard]] std::unique_ptr<Impl> split(int color, int key) const;
+  /// **Collective.** Ranks that share memory, by rank.
+  [[nodiscard]] std::unique_ptr<Impl> split_by_memory() const;
+  /// **Collective.** The same ranks in a communicator of its own.
+  [[nodiscard]] std::unique_ptr<Impl> duplicate() const;
+  /// Session::wait for operations on this communicator. One that gives up leaves messages under way, so the
+  /// communicator then stays until MPI ends: another with its identity would receive them.
+  void wait(std::span<MPI_Request> requests, const Waiting& waiting) const;
+
+  Session& session;
+  MPI_Comm comm;
+  int rank = 0, size = 1;
+  std::vector<int> world_ranks;
+
+ private:
+  void meet(const std::string& operation) const;
+
+  mutable std::atomic<bool> given_up_ = false;
+};
+
+}  // namespace argosy::comm

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "partition/flat_space.hpp"
+
+/// Counted payload: what one rank sends, and what it must be. Backends count what they hand to the network; planner and
+/// tests use the formulas. Bytes of messages' envelopes and of control traffic are not payload.
+namespace argosy::comm {
+
+/// Payload sent by this rank, by operation ("reduce_scatter", "all_gather", "scalar"): inside the node and across
+/// nodes.
+struct Traffic {
+  struct Bytes {
+    std::int64_t inner = 0, outer = 0, calls = 0;
+    auto operator<=>(const Bytes&) const = default;
+  };
+  std::map<std::string, Bytes> by_operation;
+};
+
+/// What one two-level reduce-scatter makes a canonical rank send; element sizes on the wire in bytes.
+/// Over all ranks of an even layout: (p-1)/p of the unit a rank, (N-1)/N of it out of each node.
+[[nodiscard]] Traffic::Bytes reduce_scatter_bytes(const partition::FlatSpace& space, int canonical_rank,
+                                                  std::int64_t inner_element_bytes, std::int64_t outer_element_bytes);
+/// The same for one two-level all-gather.
+[[nodiscard]] Traffic::Bytes all_gather_bytes(const partition::FlatSpace& space, int canonical_rank,
+                                              std::int64_t element_bytes);
+/// The same for a sum of `size_bytes` over all ranks by gathering them.
+[[nodiscard]] Traffic::Bytes scalar_bytes(const partition::Layout& layout, int canonical_rank, std::int64_t size_bytes);
+
+}  // namespace argosy::comm

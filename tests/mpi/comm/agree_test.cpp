@@ -1,0 +1,66 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "comm/comm.hpp"
+#include "core/error.hpp"
+#include "support/mpi_test.hpp"
+
+namespace argosy::comm {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// What every rank gets out of agree(); the fault is checked on the way.
+std::string agreed(Fault fault, const std::function<void()>& body) {
+  try {
+    agree(test::world(), body);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), fault);
+    return error.what();
+  }
+  return "agreed";
+}
+
+TEST(Agree, NobodyThrowsWhenNobodyFailed) {
+  EXPECT_EQ(agreed(Fault::internal, [] {}), "agreed");
+}
+
+TEST(Agree, OneRanksErrorIsThrownOnAll) {
+  const int last = test::world().size() - 1;
+  const std::string sentence = agreed(Fault::data, [&] {
+    if (test::world().rank() == last)
+      throw Error{Fault::data, {.wanted = "7 lines", .got = "6", .where = "a.en", .remedy = "add one"}};
+  });
+  EXPECT_THAT(sentence, AllOf(HasSubstr("wanted 7 lines, got 6 in a.en"), HasSubstr(": add one")));
+  if (last > 0) {
+    EXPECT_THAT(sentence, HasSubstr(fmt::format("rank {}", last)));
+  }
+}
+
+TEST(Agree, TheLowestFailingRankHasTheWord) {
+  const int size = test::world().size(), rank = test::world().rank();
+  const std::string sentence = agreed(Fault::io, [&] {
+    if (rank > 0 || size == 1)
+      throw Error{Fault::io, {.wanted = fmt::format("disk {}", rank), .got = "", .where = "", .remedy = ""}};
+  });
+  EXPECT_THAT(sentence, HasSubstr(fmt::format("disk {}", size == 1 ? 0 : 1)));
+}
+
+TEST(Agree, OtherExceptionsBecomeInternalErrors) {
+  const std::string sentence = agreed(Fault::internal, [] {
+    if (test::world().rank() == 0) throw std::runtime_error("vector too long");
+  });
+  EXPECT_THAT(sentence, HasSubstr("vector too long"));
+}
+
+TEST(AnyOf, IsTrueEverywhereIfTrueAnywhere) {
+  const Communicator& world = test::world();
+  EXPECT_FALSE(any_of(world, false));
+  EXPECT_TRUE(any_of(world, world.rank() == world.size() - 1));
+}
+
+}  // namespace
+}  // namespace argosy::comm

@@ -1,0 +1,202 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "comm/collectives.hpp"
+#include "mpi/comm/nested_sum.hpp"
+#include "support/mpi_test.hpp"
+
+namespace argosy::comm {
+namespace {
+
+using argosy::test::Hierarchy;
+using argosy::test::world;
+using partition::FlatSpace;
+using test::nested_sum;
+using test::Variant;
+
+enum class Wire { fp32, bf16_flat, bf16_inner, bf16_outer, bf16_both };
+
+std::string name_of(Wire wire) {
+  constexpr std::array names{"fp32", "bf16_flat", "bf16_inner", "bf16_outer", "bf16_both"};
+  return names[static_cast<std::size_t>(wire)];
+}
+
+/// A reduction of one unit on one topology: what goes in, what must come out.
+struct Case {
+  Case(Hierarchy hierarchy, Wire of_wire, std::int64_t width)
+      : topology(argosy::test::topology(hierarchy)),
+        wire(of_wire),
+        space({{"w", {width}}}, topology.layout()),
+        flat_dtype(wire == Wire::bf16_flat ? DType::bf16 : DType::f32),
+        flat(static_cast<std::size_t>(space.padded_size()) * size_of(flat_dtype)),
+        shard(static_cast<std::size_t>(space.owned_size(topology.canonical_rank())), -1.0F) {
+    const std::vector<float> mine = test::contribution(topology.canonical_rank(), space.padded_size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      const std::uint16_t narrow = bf16_from_f32(mine[i]);
+      const void* const value = flat_dtype == DType::bf16 ? static_cast<const void*>(&narrow) : &mine[i];
+      std::memcpy(flat.data() + i * size_of(flat_dtype), value, size_of(flat_dtype));
+    }
+  }
+
+  [[nodiscard]] CollectivesOptions options() const {
+    CollectivesOptions chosen;
+    chosen.chunk_bytes = 1;  // the smallest pieces: several a slice
+    if (wire == Wire::bf16_inner || wire == Wire::bf16_both) chosen.wire_inner = DType::bf16;
+    if (wire == Wire::bf16_outer || wire == Wire::bf16_both) chosen.wire_outer = DType::bf16;
+    return chosen;
+  }
+  [[nodiscard]] bool rounds_inner() const {
+    return wire == Wire::bf16_flat ||
+           ((wire == Wire::bf16_inner || wire == Wire::bf16_both) && space.layout().slots() > 1);
+  }
+  [[nodiscard]] bool rounds_outer() const {
+    return (wire == Wire::bf16_outer || wire == Wire::bf16_both) && space.layout().nodes() > 1;
+  }
+  [[nodiscard]] BufferView flat_view() { return {flat.data(), space.padded_size(), flat_dtype}; }
+  [[nodiscard]] BufferView shard_view() {
+    return {reinterpret_cast<std::byte*>(shard.data()), static_cast<std::int64_t>(shard.size()), DType::f32};
+  }
+  /// The owned slices of a whole sum, end to end, as bits.
+  [[nodiscard]] std::vector<std::uint32_t> owned_bits(const std::vector<float>& sum) const {
+    std::vector<std::uint32_t> bits;
+    for (const int slice : space.owned_slices(topology.canonical_rank())) {
+      for (std::int64_t i = 0; i < space.slice_size(); ++i) {
+        bits.push_back(std::bit_cast<std::uint32_t>(sum[static_cast<std::size_t>(space.slice_begin(slice) + i)]));
+      }
+    }
+    return bits;
+  }
+  [[nodiscard]] std::vector<std::uint32_t> shard_bits() const {
+    std::vector<std::uint32_t> bits;
+    for (const float value : shard) bits.push_back(std::bit_cast<std::uint32_t>(value));
+    return bits;
+  }
+  /// Whether any rank's part of `sum` differs from what this rank holds. **Collective.**
+  [[nodiscard]] bool differs_somewhere(const std::vector<float>& sum) const {
+    return any_of(world(), owned_bits(sum) != shard_bits());
+  }
+
+  const Topology& topology;
+  Wire wire;
+  FlatSpace space;
+  DType flat_dtype;
+  std::vector<std::byte> flat;
+  std::vector<float> shard;
+};
+
+class ReduceScatter : public testing::TestWithParam<std::tuple<Hierarchy, Wire>> {};
+
+TEST_P(ReduceScatter, EqualsTheNestedSumBitForBitAndCountsThePayloadOfTheFormula) {
+  const auto [hierarchy, wire] = GetParam();
+  Case c{hierarchy, wire, 70001};  // indivisible: padding is tested; several pieces a slice
+  const auto collectives = make_mpi_collectives(c.topology, c.options());
+  const auto expected = c.owned_bits(nested_sum(c.space, c.rounds_inner(), c.rounds_outer()));
+  for (int i = 0; i < 2; ++i) {
+    collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+    ASSERT_EQ(c.shard_bits(), expected);
+  }
+  const std::int64_t inner_bytes = c.rounds_inner() ? 2 : 4, outer_bytes = c.rounds_outer() ? 2 : 4;
+  const Traffic::Bytes once = reduce_scatter_bytes(c.space, c.topology.canonical_rank(), inner_bytes, outer_bytes);
+  EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter"),
+            (Traffic::Bytes{.inner = 2 * once.inner, .outer = 2 * once.outer, .calls = 2}));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ReduceScatter,
+    testing::Combine(testing::ValuesIn(argosy::test::hierarchies()),
+                     testing::Values(Wire::fp32, Wire::bf16_flat, Wire::bf16_inner, Wire::bf16_outer, Wire::bf16_both)),
+    [](const auto& c) { return argosy::test::name_of(std::get<0>(c.param)) + "_" + name_of(std::get<1>(c.param)); });
+
+TEST(ReduceScatterOrder, SummingNodesBeforeLocalRanksWouldShow) {
+  Case c{Hierarchy::two_nodes, Wire::fp32, 1601};
+  make_mpi_collectives(c.topology)->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+  if (world().size() > 2) {
+    EXPECT_TRUE(c.differs_somewhere(nested_sum(c.space, false, false, Variant::nodes_first)));
+  }
+  EXPECT_FALSE(c.differs_somewhere(nested_sum(c.space, false, false)));
+}
+
+TEST(ReduceScatterOrder, AnOwnContributionLeftUnroundedWouldShow) {
+  for (const Wire wire : {Wire::bf16_inner, Wire::bf16_outer}) {
+    Case c{wire == Wire::bf16_inner ? Hierarchy::flat : Hierarchy::one_rank_a_node, wire, 1601};
+    make_mpi_collectives(c.topology, c.options())->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+    if (world().size() > 1) {
+      EXPECT_TRUE(
+          c.differs_somewhere(nested_sum(c.space, c.rounds_inner(), c.rounds_outer(), Variant::own_not_rounded)));
+    }
+    EXPECT_FALSE(c.differs_somewhere(nested_sum(c.space, c.rounds_inner(), c.rounds_outer())));
+  }
+}
+
+TEST(ReduceScatterPlacement, BlockAndCyclicGiveTheSameBits) {
+  if (world().size() % 2 != 0) return;
+  Case block{Hierarchy::two_nodes, Wire::fp32, 1601}, cyclic{Hierarchy::cyclic, Wire::fp32, 1601};
+  for (Case* c : {&block, &cyclic}) {
+    make_mpi_collectives(c->topology)->reduce_scatter(c->space, c->flat_view(), c->shard_view(), {}).wait();
+  }
+  const auto by_canonical_rank = [](const Case& c) {
+    const auto bits = c.shard_bits();
+    return c.topology.canonical_comm().all_gather(
+        std::string(reinterpret_cast<const char*>(bits.data()), bits.size() * sizeof(bits[0])));
+  };
+  EXPECT_EQ(by_canonical_rank(block), by_canonical_rank(cyclic));
+}
+
+TEST(ReduceScatterTiming, DelayedRanksChangeNoBit) {
+  Case c{Hierarchy::two_nodes, Wire::fp32, 70001};
+  const auto collectives = make_mpi_collectives(c.topology, c.options());
+  const auto expected = c.owned_bits(nested_sum(c.space, false, false));
+  for (int delayed = 0; delayed < world().size(); ++delayed) {
+    if (world().rank() == delayed) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+    ASSERT_EQ(c.shard_bits(), expected);
+  }
+}
+
+TEST(ReduceScatterInPlace, TheShardMayBeTheOwnSliceOfTheBuffer) {
+  for (const Hierarchy hierarchy : {Hierarchy::flat, Hierarchy::one_rank_a_node, Hierarchy::cyclic}) {
+    Case c{hierarchy, Wire::fp32, 70001};
+    const std::vector<int> slices = c.space.owned_slices(c.topology.canonical_rank());
+    if (any_of(world(), slices.size() != 1)) continue;
+    float* const own = reinterpret_cast<float*>(c.flat.data()) + c.space.slice_begin(slices[0]);
+    BufferView in_place = c.shard_view();
+    in_place.at = reinterpret_cast<std::byte*>(own);
+    make_mpi_collectives(c.topology, c.options())->reduce_scatter(c.space, c.flat_view(), in_place, {}).wait();
+    c.shard.assign(own, own + c.space.slice_size());
+    EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, false, false)));
+  }
+}
+
+TEST(ReduceScatterChunks, TheirSizeChangesNoBit) {
+  for (const std::int64_t chunk_bytes : {std::int64_t{100000}, std::int64_t{1} << 30}) {
+    Case c{Hierarchy::two_nodes, Wire::bf16_both, 70001};
+    CollectivesOptions options = c.options();
+    options.chunk_bytes = chunk_bytes;
+    make_mpi_collectives(c.topology, options)->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+    EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, c.rounds_inner(), c.rounds_outer())));
+  }
+}
+
+TEST(ReduceScatterEvent, WaitsForTheBufferToBeReady) {
+  Case c{Hierarchy::flat, Wire::fp32, 1601};
+  const std::vector<std::byte> values = c.flat;
+  std::fill(c.flat.begin(), c.flat.end(), std::byte{0});
+  HostEvent computed;
+  const std::jthread compute([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::copy(values.begin(), values.end(), c.flat.begin());
+    computed.complete();
+  });
+  BufferView flat = c.flat_view();
+  make_mpi_collectives(c.topology)->reduce_scatter(c.space, flat, c.shard_view(), computed.event()).wait();
+  EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, false, false)));
+}
+
+}  // namespace
+}  // namespace argosy::comm

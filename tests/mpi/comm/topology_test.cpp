@@ -1,0 +1,77 @@
+#include "comm/topology.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "support/mpi_test.hpp"
+
+namespace argosy::comm {
+namespace {
+
+class TopologyTest : public testing::TestWithParam<test::Hierarchy> {};
+
+TEST_P(TopologyTest, NodesAreInTheOrderOfTheirLowestRank) {
+  const Communicator& world = test::world();
+  const Topology& topology = test::topology(GetParam());
+  std::map<int, int> index;  // the hierarchy's node → in order of appearance
+  std::vector<int> sizes, canonical;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const auto [at, is_new] =
+        index.try_emplace(test::node_of(GetParam(), rank, world.size()), static_cast<int>(sizes.size()));
+    if (is_new) sizes.push_back(0);
+    ++sizes[static_cast<std::size_t>(at->second)];
+  }
+  for (int node = 0; node < static_cast<int>(sizes.size()); ++node) {
+    for (int rank = 0; rank < world.size(); ++rank) {
+      if (index.at(test::node_of(GetParam(), rank, world.size())) == node) canonical.push_back(rank);
+    }
+  }
+  EXPECT_EQ(topology.layout(), partition::Layout{sizes});
+  EXPECT_EQ(topology.world_rank(), world.rank());
+  for (int rank = 0; rank < world.size(); ++rank)
+    EXPECT_EQ(topology.world_rank_of(rank), canonical[static_cast<std::size_t>(rank)]);
+  EXPECT_EQ(topology.world_rank_of(topology.canonical_rank()), world.rank());
+  EXPECT_EQ(topology.layout().canonical_rank(topology.node(), topology.local_rank()), topology.canonical_rank());
+}
+
+TEST_P(TopologyTest, CommunicatorsHoldTheRanksTheyPromise) {
+  const Topology& topology = test::topology(GetParam());
+  const partition::Layout& layout = topology.layout();
+  const std::string me = std::to_string(topology.canonical_rank());
+  EXPECT_EQ(topology.node_comm().rank(), topology.local_rank());
+  EXPECT_EQ(topology.node_comm().size(), layout.node_size(topology.node()));
+  const std::vector<std::string> all = topology.canonical_comm().all_gather(me);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) EXPECT_EQ(all[rank], std::to_string(rank));
+  const std::vector<int> slots = layout.slots_of(topology.canonical_rank());
+  ASSERT_EQ(topology.slot_comms().size(), slots.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) {  // every owner walks its slots upwards: nobody waits for ever
+    const std::vector<std::string> owners = topology.slot_comms()[i].all_gather(me);
+    ASSERT_EQ(static_cast<int>(owners.size()), layout.nodes());
+    for (int node = 0; node < layout.nodes(); ++node) {
+      EXPECT_EQ(owners[static_cast<std::size_t>(node)],
+                std::to_string(layout.canonical_rank(node, layout.slot_owner(node, slots[i]))));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TopologyTest, testing::ValuesIn(test::hierarchies()),
+                         [](const auto& hierarchy) { return test::name_of(hierarchy.param); });
+
+TEST(Topology, FindsRanksThatShareMemory) {
+  const Topology topology = Topology::discover(test::world());
+  EXPECT_EQ(topology.layout(), partition::Layout{std::vector{test::world().size()}});
+  EXPECT_EQ(topology.canonical_rank(), test::world().rank());
+}
+
+TEST(Topology, TheEnvironmentNamesTheNode) {
+  setenv("ARGOSY_NODE_NAME", test::world().rank() == 0 ? "first" : "second", 1);
+  const Topology topology = Topology::discover(test::world());
+  unsetenv("ARGOSY_NODE_NAME");
+  EXPECT_EQ(topology.layout().nodes(), test::world().size() > 1 ? 2 : 1);
+  EXPECT_EQ(topology.node(), test::world().rank() == 0 ? 0 : 1);
+}
+
+}  // namespace
+}  // namespace argosy::comm

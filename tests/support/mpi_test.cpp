@@ -1,0 +1,67 @@
+#include "support/mpi_test.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <stdexcept>
+
+namespace argosy::test {
+namespace {
+
+std::map<Hierarchy, comm::Topology> topologies;  // making communicators is the slow part of many tests
+
+}  // namespace
+
+std::vector<Hierarchy> hierarchies() {
+  return {Hierarchy::flat,   Hierarchy::one_rank_a_node, Hierarchy::two_nodes,
+          Hierarchy::uneven, Hierarchy::cyclic,          Hierarchy::cyclic_backwards};
+}
+
+std::string name_of(Hierarchy hierarchy) {
+  switch (hierarchy) {
+    case Hierarchy::flat:
+      return "flat";
+    case Hierarchy::one_rank_a_node:
+      return "one_rank_a_node";
+    case Hierarchy::two_nodes:
+      return "two_nodes";
+    case Hierarchy::uneven:
+      return "uneven";
+    case Hierarchy::cyclic:
+      return "cyclic";
+    case Hierarchy::cyclic_backwards:
+      return "cyclic_backwards";
+  }
+  throw std::logic_error("no such hierarchy");
+}
+
+int node_of(Hierarchy hierarchy, int world_rank, int ranks) {
+  switch (hierarchy) {
+    case Hierarchy::flat:
+      return 0;
+    case Hierarchy::one_rank_a_node:
+      return world_rank;
+    case Hierarchy::two_nodes:
+      return world_rank >= (ranks + 1) / 2 ? 1 : 0;
+    case Hierarchy::uneven:
+      return world_rank == 0 ? 0 : 1;
+    case Hierarchy::cyclic:
+      return world_rank % 2;
+    case Hierarchy::cyclic_backwards:
+      return (world_rank + 1) / 2 % 2;
+  }
+  throw std::logic_error("no such hierarchy");
+}
+
+const comm::Topology& topology(Hierarchy hierarchy) {
+  auto found = topologies.find(hierarchy);
+  if (found == topologies.end()) {
+    const std::string node = fmt::format("n{}", node_of(hierarchy, world().rank(), world().size()));
+    found = topologies.emplace(hierarchy, comm::Topology::discover(world(), node)).first;
+  }
+  return found->second;
+}
+
+void forget_topologies() { topologies.clear(); }
+
+}  // namespace argosy::test

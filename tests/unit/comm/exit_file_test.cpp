@@ -1,0 +1,62 @@
+#include "comm/exit_file.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace argosy::comm {
+namespace {
+
+class ExitFileTest : public testing::Test {
+ protected:
+  void TearDown() override { files_.remove_tree(folder_); }
+
+  const Files files_ = Files::system();
+  const Path folder_ = [] {
+    const Path folder = Path(testing::TempDir()) / ("exit_file." + std::to_string(getpid()));
+    Files::system().make_folders(folder);
+    return folder;
+  }();
+  const Path path_ = folder_ / "exit.1.0";
+  const ExitFile exit_file_{files_, path_};
+};
+
+TEST_F(ExitFileTest, HoldsCodeAndStep) {
+  exit_file_.write_agreed(75, 1200);
+  EXPECT_EQ(files_.read_text(path_), "75 1200\n");
+}
+
+TEST_F(ExitFileTest, TheAgreedCodeReplacesAnything) {
+  exit_file_.write_first(5, 7);
+  exit_file_.write_agreed(0, 8);
+  EXPECT_EQ(files_.read_text(path_), "0 8\n");
+}
+
+TEST_F(ExitFileTest, TheFirstFailingRankHasTheWord) {
+  exit_file_.write_first(5, 7);
+  exit_file_.write_first(70, 9);
+  EXPECT_EQ(files_.read_text(path_), "5 7\n");
+}
+
+TEST_F(ExitFileTest, ClearForgetsAnEarlierRun) {
+  exit_file_.write_agreed(5, 7);
+  exit_file_.clear();
+  EXPECT_FALSE(files_.exists(path_));
+  exit_file_.clear();
+}
+
+TEST_F(ExitFileTest, WithoutAPathNothingHappens) {
+  const ExitFile none{files_, ""};
+  none.clear();
+  none.write_agreed(0, 1);
+  none.write_first(5, 1);
+  EXPECT_TRUE(files_.list(folder_).empty());
+}
+
+TEST_F(ExitFileTest, AFailingRankKeepsItsOwnErrorWhereNothingCanBeWritten) {
+  const ExitFile nowhere{files_, folder_ / "missing" / "exit"};
+  nowhere.write_first(5, 1);
+  EXPECT_FALSE(files_.exists(folder_ / "missing"));
+}
+
+}  // namespace
+}  // namespace argosy::comm

@@ -1,0 +1,70 @@
+#include "comm/launcher.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace argosy::comm {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Variables variables(std::map<std::string, std::string> set) {
+  return [set = std::move(set)](const std::string& name) -> std::optional<std::string> {
+    const auto found = set.find(name);
+    return found == set.end() ? std::nullopt : std::optional{found->second};
+  };
+}
+
+/// The error's sentence, or "fine".
+std::string verdict(int world_size, std::map<std::string, std::string> set) {
+  try {
+    check_world_size(world_size, variables(std::move(set)));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::usage);
+    return error.what();
+  }
+  return "fine";
+}
+
+TEST(Launcher, TheExpectedWorldIsFine) {
+  EXPECT_EQ(verdict(1, {}), "fine");
+  EXPECT_EQ(verdict(4, {{"ARGOSY_EXPECT_RANKS", "4"}, {"PMI_SIZE", "4"}}), "fine");
+}
+
+TEST(Launcher, AnotherWorldThanExpectedNamesBothSizesAndTheCause) {
+  EXPECT_THAT(verdict(1, {{"ARGOSY_EXPECT_RANKS", "16"}, {"SLURM_STEP_NUM_TASKS", "16"}}),
+              AllOf(HasSubstr("16 ranks"), HasSubstr("world of 1"), HasSubstr("--mpi=pmi2")));
+  EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_RANKS", "4"}}), HasSubstr("world of 3"));
+  EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_RANKS", "three"}}), HasSubstr("three ranks"));
+}
+
+TEST(Launcher, CopiesOfAWorldOfOneAreRefused) {
+  EXPECT_THAT(verdict(1, {{"OMPI_COMM_WORLD_SIZE", "2"}}), AllOf(HasSubstr("Open MPI"), HasSubstr("mpiexec.mpich")));
+  EXPECT_THAT(verdict(1, {{"PMI_SIZE", "2"}}), HasSubstr("2 ranks"));
+  EXPECT_THAT(verdict(1, {{"MPI_LOCALNRANKS", "3"}}), HasSubstr("3 ranks"));
+  EXPECT_THAT(verdict(1, {{"MV2_COMM_WORLD_SIZE", "3"}}), HasSubstr("3 ranks"));
+  EXPECT_THAT(verdict(1, {{"SLURM_STEP_NUM_TASKS", "8"}}), HasSubstr("srun"));
+}
+
+TEST(Launcher, OneTaskOfAnyLauncherIsFine) {
+  EXPECT_EQ(verdict(1, {{"OMPI_COMM_WORLD_SIZE", "1"}}), "fine");
+  EXPECT_EQ(verdict(1, {{"SLURM_STEP_NUM_TASKS", "1"}}), "fine");
+}
+
+TEST(Launcher, ABatchShellAndHydraInsideAJobAreFine) {
+  EXPECT_EQ(verdict(1, {{"SLURM_NTASKS", "16"}}), "fine");
+  EXPECT_EQ(verdict(1, {{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "1"}}), "fine");
+}
+
+TEST(Launcher, OnlyTheFirstCopySpeaks) {
+  EXPECT_FALSE(is_later_copy(1, variables({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "0"}})));
+  EXPECT_TRUE(is_later_copy(1, variables({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}})));
+  EXPECT_FALSE(is_later_copy(2, variables({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}})));
+  EXPECT_FALSE(is_later_copy(1, variables({})));
+}
+
+}  // namespace
+}  // namespace argosy::comm
