@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 /// One micro-batch in host memory: plain row-major arrays that the model wraps or copies. Ids are rows of the model's
@@ -29,12 +28,6 @@ struct Batch {
   std::int64_t padded_tokens = 0;  // R · (S + T)
 
   [[nodiscard]] bool empty() const noexcept { return rows == 0; }
-};
-
-/// One translation example: ids with EOS at the end on both sides.
-struct Example {
-  std::span<const std::int32_t> source, target;
-  std::uint64_t id = 0;
 };
 
 }  // namespace argosy::data

@@ -33,13 +33,13 @@ struct TransformConfig {
 BOOST_DESCRIBE_STRUCT(TransformConfig, (), (type, source, target))
 
 struct CorpusConfig {
-  std::string name;
-  std::vector<std::string> languages;
-  std::string source;
-  std::optional<std::string> target;  // absent: a corpus for a language model
+  std::string name{};
+  std::vector<std::string> languages{};
+  std::string source{};
+  std::optional<std::string> target{};  // absent: a corpus for a language model
   double weight = 1.0;
   DocumentEnd document_end = DocumentEnd::line;  // language models only
-  std::vector<TransformConfig> transforms;
+  std::vector<TransformConfig> transforms{};
 };
 BOOST_DESCRIBE_STRUCT(CorpusConfig, (), (name, languages, source, target, weight, document_end, transforms))
 

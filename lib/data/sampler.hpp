@@ -86,6 +86,9 @@ class Sampler {
   /// keyed permutation, new for each pass through it.
   [[nodiscard]] EpochPlan plan(std::int64_t epoch) const;
 
+  /// The examples of an epoch in the order they are drawn, before sorting: [number of examples].
+  [[nodiscard]] std::vector<std::uint64_t> draws(std::int64_t epoch) const;
+
   /// How often each corpus has been drawn when `epoch` begins.
   [[nodiscard]] std::vector<std::int64_t> drawn_before(std::int64_t epoch) const;
   /// Share of examples each corpus is drawn with.

@@ -25,6 +25,10 @@ struct ParallelText {
 [[nodiscard]] ParallelText read_parallel_text(const Files& files, const Path& source, const Path& target,
                                               InvalidUtf8 policy);
 
+/// Throws Error{data} naming both files and counts.
+[[noreturn]] void throw_unequal_lines(const Path& source, std::uint64_t source_lines, const Path& target,
+                                      std::uint64_t target_lines);
+
 /// Every line of `text` once, sorted by length and cut like training batches; pairs longer than micro_size alone get a
 /// batch of their own. Batch::examples are line numbers. Rank r of `world` gets batches r, r + world, … ; all ranks see
 /// the same order. An empty `target` gives batches for translation: no target side.

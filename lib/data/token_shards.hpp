@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/file.hpp"
@@ -31,6 +32,8 @@ class TokenShard {
   [[nodiscard]] bool starts_document(std::uint64_t example) const;
   /// Reads the whole body and compares its digest. Throws Error{corrupt}.
   void verify() const;
+  /// JSON written with the shard: `dropped` lines by reason, `unknown` ids.
+  [[nodiscard]] std::string_view note() const noexcept { return note_; }
   [[nodiscard]] const Digest& tokenizer_digest() const noexcept { return tokenizer_digest_; }
   [[nodiscard]] const Digest& recipe_digest() const noexcept { return recipe_digest_; }
   [[nodiscard]] const Digest& body_digest() const noexcept { return body_digest_; }
@@ -47,6 +50,7 @@ class TokenShard {
   std::uint32_t sides_ = 0, id_width_ = 0;
   const std::byte* documents_ = nullptr;
   Side source_, target_;
+  std::string_view note_;
   Digest tokenizer_digest_, recipe_digest_, body_digest_;
 };
 

@@ -25,7 +25,7 @@ struct Vocabulary {
   std::int64_t live_size = 0;    // pieces of the tokenizer file: ids [0, live_size)
   std::int64_t padded_size = 0;  // rows of the model's embedding, a multiple of 64
   std::int64_t eos = 0, unk = 0;
-  std::optional<std::int64_t> bos, pad;
+  std::optional<std::int64_t> bos = std::nullopt, pad = std::nullopt;
   std::int64_t start = 0;  // first decoder input: pad in Marian, Pegasus and T5 shape, bos in Llama shape
 
   /// Fillers, and pad in Marian and Pegasus shape: exactly the ids [live_size, padded_size).

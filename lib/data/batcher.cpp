@@ -1,0 +1,124 @@
+#include "data/batcher.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace argosy::data {
+namespace {
+
+std::size_t cells(std::int64_t rows, std::int64_t width) { return static_cast<std::size_t>(rows * width); }
+
+std::int64_t checked(std::int32_t id, const Vocabulary& vocabulary) {
+  if (id < 0 || vocabulary.is_dead(id)) {
+    throw Error{Fault::corrupt,
+                {.wanted = fmt::format("ids below {}", vocabulary.live_size),
+                 .got = fmt::format("{}", id),
+                 .where = "data.shards",
+                 .remedy = "remove the folder and run preprocess"}};
+  }
+  return id;
+}
+
+/// Keeps the first `to` columns of each row.
+void narrow(std::vector<std::int64_t>& values, std::int64_t rows, std::int64_t from, std::int64_t to) {
+  for (std::int64_t r = 1; r < rows; ++r) {
+    std::copy_n(values.begin() + r * from, to, values.begin() + r * to);
+  }
+  values.resize(cells(rows, to));
+}
+
+}  // namespace
+
+Batch batch_of_pairs(std::span<const Example> examples, const Vocabulary& vocabulary, std::int64_t source_width,
+                     std::int64_t target_width) {
+  Batch batch;
+  if (examples.empty()) return batch;
+  batch.rows = static_cast<std::int64_t>(examples.size());
+  for (const Example& example : examples) {
+    source_width = std::max(source_width, static_cast<std::int64_t>(example.source.size()));
+    target_width = std::max(target_width, static_cast<std::int64_t>(example.target.size()));
+  }
+  batch.source_width = source_width;
+  batch.target_width = target_width;
+  batch.padded_tokens = batch.rows * (source_width + target_width);
+  batch.source.assign(cells(batch.rows, source_width), vocabulary.filler());
+  batch.target_input.assign(cells(batch.rows, target_width), vocabulary.filler());
+  batch.target_labels.assign(cells(batch.rows, target_width), kNoLabel);
+  for (std::size_t r = 0; r < examples.size(); ++r) {
+    const Example& example = examples[r];
+    const auto row = static_cast<std::int64_t>(r);
+    std::transform(example.source.begin(), example.source.end(), batch.source.begin() + row * source_width,
+                   [&](std::int32_t id) { return checked(id, vocabulary); });
+    std::int64_t* const labels = batch.target_labels.data() + row * target_width;
+    std::transform(example.target.begin(), example.target.end(), labels,
+                   [&](std::int32_t id) { return checked(id, vocabulary); });
+    if (!example.target.empty()) {
+      std::int64_t* const input = batch.target_input.data() + row * target_width;
+      input[0] = vocabulary.start;
+      std::copy_n(labels, example.target.size() - 1, input + 1);
+    }
+    batch.source_lengths.push_back(static_cast<std::int64_t>(example.source.size()));
+    batch.target_lengths.push_back(static_cast<std::int64_t>(example.target.size()));
+    batch.examples.push_back(example.id);
+    batch.src_tokens += batch.source_lengths.back();
+    batch.tgt_tokens += batch.target_lengths.back();
+  }
+  return batch;
+}
+
+LmBatcher::LmBatcher(const Vocabulary& vocabulary, std::int64_t rows, std::int64_t width) : vocabulary_(vocabulary) {
+  batch_.rows = rows;
+  batch_.target_width = width;
+  batch_.target_input.assign(cells(rows, width), vocabulary.filler());
+  batch_.target_labels.assign(cells(rows, width), kNoLabel);
+  batch_.segments.assign(cells(rows, width), -1);
+  batch_.positions.assign(cells(rows, width), 0);
+  batch_.source_lengths.assign(static_cast<std::size_t>(rows), 0);
+  batch_.target_lengths.assign(static_cast<std::size_t>(rows), 0);
+}
+
+void LmBatcher::begin_row() {
+  ++row_;
+  ARGOSY_CHECK(row_ < batch_.rows, "row {} of {}", row_, batch_.rows);
+  at_ = 0;
+  segment_ = 0;
+}
+
+void LmBatcher::add(std::span<const std::int32_t> ids, std::int64_t from, std::int64_t count) {
+  const auto size = static_cast<std::int64_t>(ids.size()) + 1;
+  ARGOSY_CHECK(row_ >= 0 && from >= 0 && count > 0 && from + count <= size && at_ + count <= batch_.target_width,
+               "{} + {} of {}", from, count, size);
+  const auto id_at = [&](std::int64_t i) {
+    return i == 0 ? vocabulary_.start : checked(ids[static_cast<std::size_t>(i - 1)], vocabulary_);
+  };
+  const auto begin = static_cast<std::size_t>(row_ * batch_.target_width + at_);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::size_t cell = begin + static_cast<std::size_t>(i);
+    batch_.target_input[cell] = id_at(from + i);
+    batch_.segments[cell] = segment_;
+    batch_.positions[cell] = i;
+    if (from + i + 1 < size) {
+      batch_.target_labels[cell] = id_at(from + i + 1);
+      ++batch_.tgt_tokens;
+    }
+  }
+  at_ += count;
+  ++segment_;
+  batch_.target_lengths[static_cast<std::size_t>(row_)] = at_;
+}
+
+Batch LmBatcher::take() {
+  const std::int64_t widest =
+      batch_.rows == 0 ? 0 : *std::max_element(batch_.target_lengths.begin(), batch_.target_lengths.end());
+  for (auto* values : {&batch_.target_input, &batch_.target_labels, &batch_.segments, &batch_.positions}) {
+    narrow(*values, batch_.rows, batch_.target_width, widest);
+  }
+  batch_.target_width = widest;
+  batch_.padded_tokens = batch_.rows * widest;
+  return std::move(batch_);
+}
+
+}  // namespace argosy::data

@@ -1,0 +1,271 @@
+#include "data/count.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+#include "core/error.hpp"
+#include "data/count_cache.hpp"
+
+namespace argosy::data {
+namespace {
+
+constexpr std::size_t kCarryBytes = 4;  // room for a character cut at a block's end
+
+/// What one rank found in its range of blocks; sent as raw bytes, all ranks run the same binary.
+struct RangeFigures {
+  TextFigures figures;
+  InvalidPlace first_invalid;
+  bool has_invalid = false;
+};
+static_assert(std::is_trivially_copyable_v<RangeFigures>);
+struct BlockFigures {
+  std::array<std::uint8_t, 16> digest{};
+  std::uint32_t newlines = 0;
+};
+static_assert(std::is_trivially_copyable_v<BlockFigures>);
+
+template <class T>
+void put(std::string& to, const T& value) {
+  to.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+template <class T>
+T take(std::string_view& from) {
+  ARGOSY_CHECK(from.size() >= sizeof(T), "{} bytes", from.size());
+  T value;
+  std::memcpy(&value, from.data(), sizeof value);
+  from.remove_prefix(sizeof value);
+  return value;
+}
+
+/// A buffer of one block with room in front for the tail of the block before.
+class BlockBuffer {
+ public:
+  BlockBuffer() : bytes_(kCarryBytes + kCountBlockBytes) {}
+  std::span<char> read(const File& file, std::uint64_t begin, std::uint64_t end) {
+    const std::span<char> block = std::span{bytes_}.subspan(kCarryBytes, end - begin);
+    file.read_at(as_writable_bytes(block), begin);
+    return block;
+  }
+  /// The block with `carry` (≤ 3 bytes) in front of it.
+  std::span<const char> with(std::string_view carry, std::size_t block_bytes) {
+    std::copy(carry.begin(), carry.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(kCarryBytes - carry.size()));
+    return std::span{bytes_}.subspan(kCarryBytes - carry.size(), carry.size() + block_bytes);
+  }
+
+ private:
+  std::vector<char> bytes_;
+};
+
+struct Range {
+  std::uint64_t begin = 0, end = 0;  // blocks
+};
+
+/// Hashes the blocks of a range and counts the lines that begin in it, reading on to the end of the last one.
+std::string count_range(const File& file, std::uint64_t size_bytes, Range range) {
+  std::string blocks;
+  RangeFigures found;
+  BlockBuffer buffer;
+  TextScanner scanner;
+  const std::uint64_t range_end = std::min(range.end * kCountBlockBytes, size_bytes);
+  std::uint64_t scan_begin = 0;  // offset of the first line that begins in the range
+  bool in_line = false;          // the scanner is inside a line of ours
+  bool first_seen = range.begin == 0;
+  if (!first_seen && range.begin < range.end) {
+    std::array<char, 1> before{};
+    file.read_at(as_writable_bytes(std::span{before}), range.begin * kCountBlockBytes - 1);
+    first_seen = before[0] == '\n';
+    scan_begin = range.begin * kCountBlockBytes;
+  }
+  std::string carry;
+  for (std::uint64_t at = range.begin * kCountBlockBytes; at < size_bytes; at += kCountBlockBytes) {
+    const bool ours = at < range_end;
+    if (!ours && !in_line) break;
+    const std::uint64_t end = std::min(at + kCountBlockBytes, size_bytes);
+    const std::span<char> block = buffer.read(file, at, end);
+    if (ours) {
+      put(blocks, BlockFigures{digest_of(as_bytes(std::span<const char>{block})).bytes,
+                               static_cast<std::uint32_t>(std::count(block.begin(), block.end(), '\n'))});
+    }
+    std::size_t skip = 0, use = block.size();
+    if (!first_seen) {
+      const auto newline = std::find(block.begin(), block.end(), '\n');
+      skip = static_cast<std::size_t>(newline - block.begin());
+      if (newline == block.end()) continue;
+      ++skip;
+      first_seen = true;
+      scan_begin = at + skip;
+      if (scan_begin >= range_end) break;
+    }
+    if (!ours) {  // only the rest of our last line
+      const auto newline = std::find(block.begin(), block.end(), '\n');
+      if (newline != block.end()) use = static_cast<std::size_t>(newline - block.begin()) + 1;
+    }
+    const bool last = at + use == size_bytes || use < block.size();
+    std::span<const char> text = buffer.with(carry, use);
+    text = text.subspan(skip);  // a carry only exists when nothing is skipped
+    const std::size_t used = scanner.scan(text, last);
+    carry.assign(text.begin() + static_cast<std::ptrdiff_t>(used), text.end());
+    in_line = use > skip && block[use - 1] != '\n';
+    if (!ours && !in_line) break;
+  }
+  scanner.finish();
+  found.figures = scanner.figures();
+  if (scanner.first_invalid()) {
+    found.has_invalid = true;
+    found.first_invalid = *scanner.first_invalid();
+    found.first_invalid.byte_offset += static_cast<std::int64_t>(scan_begin);
+  }
+  std::string packed;
+  put(packed, found);
+  return packed + blocks;
+}
+
+/// Joins what the ranks found, in the order of their ranges.
+CountRecord join(const std::vector<std::string_view>& parts, std::uint64_t size_bytes) {
+  CountRecord record;
+  record.size_bytes = size_bytes;
+  Hasher hasher;
+  for (std::string_view part : parts) {
+    const auto found = take<RangeFigures>(part);
+    TextFigures& sum = record.figures;
+    if (found.has_invalid && !record.first_invalid) {
+      record.first_invalid = found.first_invalid;
+      record.first_invalid->line += sum.newlines;
+    }
+    sum.lines += found.figures.lines;
+    sum.newlines += found.figures.newlines;
+    sum.empty_lines += found.figures.empty_lines;
+    sum.words += found.figures.words;
+    sum.characters += found.figures.characters;
+    sum.longest_line = std::max(sum.longest_line, found.figures.longest_line);
+    sum.invalid_bytes += found.figures.invalid_bytes;
+    while (!part.empty()) {
+      const auto block = take<BlockFigures>(part);
+      hasher.update(std::as_bytes(std::span{block.digest}));
+      record.block_newlines.push_back(block.newlines);
+    }
+  }
+  record.digest = hasher.digest();
+  return record;
+}
+
+/// **Collective.** Range r of W of a file goes to rank (r + turn) mod W, so that small files spread over the ranks.
+CountRecord count_file(const comm::Communicator& world, const Files& files, const Path& path, std::uint64_t size_bytes,
+                       std::size_t turn) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const std::uint64_t blocks = (size_bytes + kCountBlockBytes - 1) / kCountBlockBytes;
+  const auto range_of = [&](std::size_t r) {
+    return Range{(blocks * r + ranks - 1) / ranks, (blocks * (r + 1) + ranks - 1) / ranks};
+  };
+  std::string mine;
+  comm::agree(world, [&] {
+    const std::size_t r = (static_cast<std::size_t>(world.rank()) + ranks - turn % ranks) % ranks;
+    const Range range = range_of(r);
+    if (range.begin < range.end) {
+      mine = count_range(files.open(path), size_bytes, range);
+    } else {
+      put(mine, RangeFigures{});
+    }
+  });
+  const std::vector<std::string> all = world.all_gather(mine);
+  std::vector<std::string_view> parts;
+  for (std::size_t r = 0; r < ranks; ++r) parts.push_back(all[(r + turn) % ranks]);
+  return join(parts, size_bytes);
+}
+
+FileStat stat_of(const Files& files, const Path& path) {
+  const std::optional<FileStat> stat = files.stat(path);
+  if (!stat || stat->is_directory) {
+    throw Error{Fault::data,
+                {.wanted = "a text file",
+                 .got = stat ? "a folder" : "no such file",
+                 .where = path.string(),
+                 .remedy = "correct the path"}};
+  }
+  return *stat;
+}
+
+}  // namespace
+
+std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, std::span<const Path> paths,
+                                     const CountSettings& settings) {
+  const CountCache cache{files, settings.cache};
+  std::vector<CountedFile> counted;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Path path = std::filesystem::absolute(paths[i]).lexically_normal();
+    // Rank 0 looks at the file and the cache for all: over a network file system other ranks might see other times.
+    FileStat stat;
+    std::string known;
+    std::array<std::int64_t, 1> size_bytes{};
+    comm::agree(world, [&] {
+      if (world.rank() != 0) return;
+      stat = stat_of(files, path);
+      size_bytes[0] = static_cast<std::int64_t>(stat.size_bytes);
+      if (settings.content_hash) return;
+      if (const std::optional<CountRecord> record = cache.find(path, stat)) known = text_of(*record);
+    });
+    known = world.broadcast(std::move(known));
+    if (!known.empty()) {
+      counted.push_back({path, record_of_text(known).value(), true});
+      continue;
+    }
+    world.all_reduce(size_bytes);  // zero on the other ranks
+    CountRecord record = count_file(world, files, path, static_cast<std::uint64_t>(size_bytes[0]), i);
+    comm::agree(world, [&] {
+      if (world.rank() != 0) return;
+      const FileStat after = stat_of(files, path);
+      if (after.size_bytes != stat.size_bytes || after.mtime_ns != stat.mtime_ns) {
+        throw Error{Fault::data,
+                    {.wanted = "a file at rest",
+                     .got = "one that changed while it was read",
+                     .where = path.string(),
+                     .remedy = "run again when it is complete"}};
+      }
+      cache.keep(path, stat, record);
+    });
+    counted.push_back({path, std::move(record), false});
+  }
+  return counted;
+}
+
+std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRecord& record, std::uint64_t line) {
+  if (line == 0) return 0;
+  std::uint64_t newlines = 0;
+  for (std::size_t b = 0; b < record.block_newlines.size(); ++b) {
+    if (newlines + record.block_newlines[b] < line) {
+      newlines += record.block_newlines[b];
+      continue;
+    }
+    const std::uint64_t begin = b * kCountBlockBytes;
+    std::vector<char> block(std::min(kCountBlockBytes, record.size_bytes - begin));
+    files.open(path).read_at(as_writable_bytes(std::span{block}), begin);
+    auto at = block.begin();
+    for (; newlines < line; ++newlines) {
+      at = std::find(at, block.end(), '\n');
+      if (at == block.end()) {
+        throw Error{Fault::data,
+                    {.wanted = "the text as it was counted",
+                     .got = "other lines",
+                     .where = path.string(),
+                     .remedy = "run again"}};
+      }
+      ++at;
+    }
+    return begin + static_cast<std::uint64_t>(at - block.begin());
+  }
+  return record.size_bytes;
+}
+
+Path user_cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return Path{cache} / "argosy";
+  const char* home = std::getenv("HOME");
+  return Path{home != nullptr ? home : "."} / ".cache" / "argosy";
+}
+
+}  // namespace argosy::data

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/comm.hpp"
+#include "core/file.hpp"
+#include "core/hash.hpp"
+#include "data/text_scan.hpp"
+
+/// Counts and digests of text files, in one pass over all ranks, kept by content: a second call reads no text. Ranks
+/// take ranges of 4 MiB blocks; a line belongs to the range that holds its first byte, so the record is the same for
+/// any rank count.
+namespace argosy::data {
+
+inline constexpr std::uint64_t kCountBlockBytes = 4ULL << 20;
+
+struct CountRecord {
+  Digest digest;  // XXH3-128 over the XXH3-128 of each block: independent of the rank count
+  std::uint64_t size_bytes = 0;
+  TextFigures figures;
+  std::optional<InvalidPlace> first_invalid;  // line from 0, byte offset in the file
+  std::vector<std::uint32_t> block_newlines;  // LFs in each block: finds any line without reading the text before it
+  bool operator==(const CountRecord&) const = default;
+};
+
+struct CountedFile {
+  Path path;
+  CountRecord record;
+  bool from_cache = false;
+};
+
+struct CountSettings {
+  Path cache;                 // folder of records; made when absent
+  bool content_hash = false;  // read the text again even when path, size and times are as recorded
+};
+
+/// Counts every file. Errors: Error{data} for a missing file or a folder; an empty file counts zeros.
+/// A file whose size, mtime and ctime are as recorded is not opened. A touched one is hashed and found by its digest.
+/// **Collective** over `world`; the result is the same on all ranks.
+[[nodiscard]] std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files,
+                                                   std::span<const Path> paths, const CountSettings& settings);
+
+/// Byte offset of line `line` (from 0) of a counted file; the file's size when it has no more lines. Reads at most one
+/// block.
+[[nodiscard]] std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRecord& record,
+                                           std::uint64_t line);
+
+/// ${XDG_CACHE_HOME:-~/.cache}/argosy, the folder for counts outside a run.
+[[nodiscard]] Path user_cache_folder();
+
+}  // namespace argosy::data

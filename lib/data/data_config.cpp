@@ -1,0 +1,216 @@
+#include "data/data_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace argosy::data {
+
+std::span<const config::KeyText> key_texts(const TransformConfig&) {
+  static constexpr config::KeyText texts[] = {
+      {"type", "max_length: drop pairs with a side longer than this"},
+      {"source", "max_length: most pieces of a source line, EOS not counted"},
+      {"target", "max_length: most pieces of a target line, EOS not counted"},
+  };
+  return texts;
+}
+
+std::span<const config::KeyText> key_texts(const CorpusConfig&) {
+  static constexpr config::KeyText texts[] = {
+      {"name", "name of the corpus in logs and file names: letters, digits, - _ ."},
+      {"languages", "language codes of source and target"},
+      {"source", "text file, one sentence or document a line"},
+      {"target", "text file whose line i translates line i of the source; absent for a language model"},
+      {"weight", "multiplies the corpus's share of tgt_tokens"},
+      {"document_end", "language model: a document ends with each line, or at an empty line"},
+      {"transforms", "applied in order to each example"},
+  };
+  return texts;
+}
+
+std::span<const config::KeyText> key_texts(const TokenizerTraining&) {
+  static constexpr config::KeyText texts[] = {
+      {"type", "SentencePiece model: unigram or bpe"},
+      {"vocab_size", "pieces, special ones included; the model's vocabulary is padded to a multiple of 64"},
+      {"character_coverage", "share of the characters of the text that become pieces"},
+      {"sample_lines", "lines drawn from all corpora, both sides, to train on"},
+  };
+  return texts;
+}
+
+std::span<const config::KeyText> key_texts(const SplitConfig&) {
+  static constexpr config::KeyText texts[] = {
+      {"train", "share of each corpus's tgt_tokens that is trained on, from the front"},
+      {"validation", "share held out behind it, cut at document ends"},
+  };
+  return texts;
+}
+
+std::span<const config::KeyText> key_texts(const DataConfig&) {
+  static constexpr config::KeyText texts[] = {
+      {"tokenizer", "SentencePiece model file; made by preprocess when tokenizer_training is given"},
+      {"shards", "folder of the token shards that preprocess writes and train reads"},
+      {"cache", "folder for counts and trained tokenizers, by content (default: <run_dir>/cache)"},
+      {"workers", "threads a rank tokenizes with"},
+      {"temperature", "share of a corpus is its weight times tgt_tokens^(1/temperature): 1 proportional, large even"},
+      {"corpora", "the texts"},
+      {"invalid_utf8", "reject: stop at the first invalid byte, naming it; replace: put U+FFFD for each"},
+      {"tokenizer_training", "train the tokenizer on the corpora; absent: the file must exist"},
+      {"split", "hold out the end of each corpus; absent: train on all of it"},
+  };
+  return texts;
+}
+
+std::span<const config::KeyText> key_texts(const BatchConfig&) {
+  static constexpr config::KeyText texts[] = {
+      {"unit", "what sizes count: padded_tokens (rows x widths) or examples (rows)"},
+      {"global_size", "size of a step over all ranks"},
+      {"micro_size", "size of a micro-batch: one forward and backward on one rank"},
+      {"accumulation", "micro-batches of a step on each rank"},
+      {"pool", "examples sorted together by length; at least those of 64 steps"},
+      {"width_multiple", "widths are rounded up to it (default: 8 where attention needs a float mask, else 1)"},
+      {"sequence_length", "language model: width of a row"},
+      {"packing", "language model: lay documents end to end in a row (default); false: a document piece a row"},
+      {"documents", "packed rows: split cuts a document at a row's end, whole starts a new row where it fits in one"},
+  };
+  return texts;
+}
+
+namespace {
+
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  });
+}
+
+template <class Number>
+void require_at_least(config::Problems& problems, std::string_view pointer, Number value, Number least) {
+  problems.require(value >= least, pointer, fmt::format("at least {}", least), fmt::format("{}", value));
+}
+
+}  // namespace
+
+void validate(const TransformConfig& config, config::Problems& problems) {
+  require_at_least<std::int64_t>(problems, "/source", config.source, 1);
+  require_at_least<std::int64_t>(problems, "/target", config.target, 1);
+}
+
+void validate(const CorpusConfig& config, config::Problems& problems) {
+  problems.require(is_file_name(config.name), "/name", "a name of letters, digits, '-', '_' and '.'", config.name);
+  problems.require(!config.source.empty(), "/source", "a text file", "none");
+  problems.require(!config.target || !config.target->empty(), "/target", "a text file", "an empty name");
+  problems.require(std::isfinite(config.weight) && config.weight > 0, "/weight", "a number above 0",
+                   fmt::format("{}", config.weight));
+  problems.require(config.languages.empty() || config.languages.size() == (config.target ? 2 : 1), "/languages",
+                   config.target ? "two codes: source and target" : "one code",
+                   fmt::format("{}", config.languages.size()));
+  problems.require(config.target || config.transforms.empty(), "/transforms", "none in a language model's corpus",
+                   fmt::format("{}", config.transforms.size()));
+  problems.require(!config.target || config.document_end == DocumentEnd::line, "/document_end",
+                   "line: documents in pairs are not told apart", "empty_line");
+}
+
+void validate(const TokenizerTraining& config, config::Problems& problems) {
+  require_at_least<std::int64_t>(problems, "/vocab_size", config.vocab_size, 8);
+  problems.require(config.character_coverage > 0 && config.character_coverage <= 1, "/character_coverage",
+                   "a share above 0, at most 1", fmt::format("{}", config.character_coverage));
+  require_at_least<std::int64_t>(problems, "/sample_lines", config.sample_lines, 1);
+}
+
+void validate(const SplitConfig& config, config::Problems& problems) {
+  problems.require(config.train > 0 && config.train <= 1, "/train", "a share above 0, at most 1",
+                   fmt::format("{}", config.train));
+  problems.require(config.validation >= 0 && config.train + config.validation <= 1 + 1e-9, "/validation",
+                   "a share that with train makes at most 1", fmt::format("{}", config.validation));
+}
+
+void validate(const DataConfig& config, config::Problems& problems) {
+  problems.require(!config.tokenizer.empty(), "/tokenizer", "a SentencePiece model file", "none");
+  problems.require(!config.shards.empty(), "/shards", "a folder for token shards", "none");
+  problems.require(!config.corpora.empty(), "/corpora", "at least one corpus", "none");
+  problems.require(config.workers >= 1 && config.workers <= 256, "/workers", "1 to 256",
+                   fmt::format("{}", config.workers));
+  problems.require(std::isfinite(config.temperature) && config.temperature > 0, "/temperature", "a number above 0",
+                   fmt::format("{}", config.temperature));
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < config.corpora.size(); ++i) {
+    const CorpusConfig& corpus = config.corpora[i];
+    problems.require(names.insert(corpus.name).second, fmt::format("/corpora/{}/name", i), "a name of its own",
+                     corpus.name);
+    problems.require(corpus.target.has_value() == config.corpora.front().target.has_value(),
+                     fmt::format("/corpora/{}/target", i), "pairs only, or language-model text only", "a mixture");
+  }
+}
+
+void validate(const BatchConfig& config, config::Problems& problems) {
+  const auto positive = [&](const char* pointer, const std::optional<std::int64_t>& value) {
+    if (value) require_at_least<std::int64_t>(problems, pointer, *value, 1);
+  };
+  positive("/global_size", config.global_size);
+  positive("/micro_size", config.micro_size);
+  positive("/accumulation", config.accumulation);
+  positive("/width_multiple", config.width_multiple);
+  require_at_least<std::int64_t>(problems, "/pool", config.pool, 1);
+  require_at_least<std::int64_t>(problems, "/sequence_length", config.sequence_length, 2);
+  if (config.global_size && config.micro_size) {
+    const std::int64_t global = *config.global_size, micro = *config.micro_size;
+    if (global >= 1 && micro >= 1 && global % micro != 0) {
+      const std::int64_t below = global / micro * micro;
+      problems.add("/global_size", fmt::format("a multiple of micro_size {}", micro), fmt::format("{}", global),
+                   below > 0 ? fmt::format("nearest legal values: {} and {}", below, below + micro)
+                             : fmt::format("nearest legal value: {}", micro));
+    }
+  }
+}
+
+StepSizes resolve_sizes(const BatchConfig& config, int world) {
+  const auto refuse = [&](std::string wanted, std::string got, std::string remedy) {
+    throw Error{Fault::config,
+                {.wanted = std::move(wanted), .got = std::move(got), .where = "batch", .remedy = std::move(remedy)}};
+  };
+  const int given = config.global_size.has_value() + config.micro_size.has_value() + config.accumulation.has_value();
+  if (given < 2) refuse("two of global_size, micro_size and accumulation", fmt::format("{}", given), "give one more");
+
+  StepSizes sizes;
+  if (config.global_size && config.micro_size) {
+    sizes.global_size = *config.global_size;
+    sizes.micro_size = *config.micro_size;
+  } else if (config.global_size) {
+    const std::int64_t slots = *config.accumulation * world;
+    if (*config.global_size % slots != 0) {
+      const std::int64_t below = *config.global_size / slots * slots;
+      refuse(fmt::format("global_size a multiple of accumulation {} x {} ranks", *config.accumulation, world),
+             fmt::format("{}", *config.global_size),
+             fmt::format("nearest legal values: {} and {}", below > 0 ? below : slots, below + slots));
+    }
+    sizes.global_size = *config.global_size;
+    sizes.micro_size = *config.global_size / slots;
+  } else {
+    sizes.micro_size = *config.micro_size;
+    sizes.global_size = *config.micro_size * *config.accumulation * world;
+  }
+  if (sizes.global_size % sizes.micro_size != 0) {
+    const std::int64_t below = sizes.global_size / sizes.micro_size * sizes.micro_size;
+    refuse(
+        fmt::format("global_size a multiple of micro_size {}", sizes.micro_size), fmt::format("{}", sizes.global_size),
+        fmt::format("nearest legal values: {} and {}", below > 0 ? below : sizes.micro_size, below + sizes.micro_size));
+  }
+  sizes.micro_batches = static_cast<int>(sizes.global_size / sizes.micro_size);
+  sizes.accumulation = (sizes.micro_batches + world - 1) / world;
+  sizes.idle_share = 1.0 - static_cast<double>(sizes.micro_batches) / (static_cast<double>(sizes.accumulation) * world);
+  if (config.accumulation && *config.accumulation != sizes.accumulation) {
+    refuse(fmt::format("global_size {} = micro_size {} x accumulation x {} ranks, so accumulation {}",
+                       sizes.global_size, sizes.micro_size, world, sizes.accumulation),
+           fmt::format("accumulation {}", *config.accumulation), "leave one of the three out");
+  }
+  return sizes;
+}
+
+}  // namespace argosy::data

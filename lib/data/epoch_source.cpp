@@ -1,0 +1,232 @@
+#include "data/epoch_source.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+#include "data/batcher.hpp"
+
+namespace argosy::data {
+namespace {
+
+EpochSource::Totals totals_of(const EpochPlan& plan, std::int64_t step) {
+  EpochSource::Totals totals;
+  for (int j = 0; j < plan.micro_batches(step); ++j) {
+    const MicroBatch micro_batch = plan.micro_batch(step, j);
+    totals.src_tokens += micro_batch.src_tokens;
+    totals.tgt_tokens += micro_batch.tgt_tokens;
+    totals.padded_tokens += micro_batch.padded_tokens();
+  }
+  return totals;
+}
+
+EpochSource::Report report_of(const EpochPlan& plan) {
+  return {plan.steps(), plan.drawn(), plan.dropped_oversized(), plan.fill(), plan.target_efficiency()};
+}
+
+std::vector<std::int32_t> ids_of(const TokenShards& shards, const LmDocument& document) {
+  std::vector<std::int32_t> ids, line;
+  ids.reserve(static_cast<std::size_t>(document.ids));
+  for (std::uint64_t i = 0; i < document.examples; ++i) {
+    shards.target(document.first + i, line);
+    ids.insert(ids.end(), line.begin(), line.end());
+  }
+  return ids;
+}
+
+class PairEpoch final : public EpochSource {
+ public:
+  PairEpoch(const TokenShards& shards, const Vocabulary& vocabulary, EpochPlan plan)
+      : shards_(shards), vocabulary_(vocabulary), plan_(std::move(plan)) {}
+
+  std::int64_t steps() const override { return plan_.steps(); }
+  Totals totals(std::int64_t step) const override { return totals_of(plan_, step); }
+  Report report() const override { return report_of(plan_); }
+  Batch assemble(std::int64_t step, int j) const override {
+    const MicroBatch micro_batch = plan_.micro_batch(step, j);
+    std::vector<std::vector<std::int32_t>> ids(2 * micro_batch.examples.size());
+    std::vector<Example> examples;
+    for (std::size_t i = 0; i < micro_batch.examples.size(); ++i) {
+      shards_.source(micro_batch.examples[i], ids[2 * i]);
+      shards_.target(micro_batch.examples[i], ids[2 * i + 1]);
+      examples.push_back({ids[2 * i], ids[2 * i + 1], micro_batch.examples[i]});
+    }
+    return batch_of_pairs(examples, vocabulary_, micro_batch.source_width, micro_batch.target_width);
+  }
+
+ private:
+  const TokenShards& shards_;
+  const Vocabulary& vocabulary_;
+  EpochPlan plan_;
+};
+
+class SingleRowEpoch final : public EpochSource {
+ public:
+  SingleRowEpoch(const TokenShards& shards, const Vocabulary& vocabulary, std::span<const LmDocument> documents,
+                 std::span<const LmRow> pieces, EpochPlan plan)
+      : shards_(shards), vocabulary_(vocabulary), documents_(documents), pieces_(pieces), plan_(std::move(plan)) {}
+
+  std::int64_t steps() const override { return plan_.steps(); }
+  Totals totals(std::int64_t step) const override { return totals_of(plan_, step); }
+  Report report() const override { return report_of(plan_); }
+  Batch assemble(std::int64_t step, int j) const override {
+    const MicroBatch micro_batch = plan_.micro_batch(step, j);
+    LmBatcher batcher{vocabulary_, static_cast<std::int64_t>(micro_batch.examples.size()), micro_batch.target_width};
+    for (const std::uint64_t piece : micro_batch.examples) {
+      add_row(batcher, pieces_[piece], [&](std::uint64_t document) { return ids_of(shards_, documents_[document]); });
+    }
+    return batcher.take();
+  }
+
+ private:
+  const TokenShards& shards_;
+  const Vocabulary& vocabulary_;
+  std::span<const LmDocument> documents_;
+  std::span<const LmRow> pieces_;
+  EpochPlan plan_;
+};
+
+class PackedEpoch final : public EpochSource {
+ public:
+  PackedEpoch(const TokenShards& shards, const Vocabulary& vocabulary, std::span<const LmDocument> documents,
+              std::vector<std::uint64_t> order, const BatchConfig& batch, std::int64_t rows, int micro_batches)
+      : shards_(shards),
+        vocabulary_(vocabulary),
+        documents_(documents),
+        order_(std::move(order)),
+        width_(batch.sequence_length),
+        rows_per_batch_(rows),
+        micro_batches_(micro_batches) {
+    std::vector<std::int64_t> positions;
+    positions.reserve(order_.size());
+    for (const std::uint64_t document : order_) positions.push_back(documents_[document].positions());
+    rows_ = plan_packed_rows(positions, width_, batch.documents);
+  }
+
+  std::int64_t steps() const override {
+    const std::int64_t rows = rows_per_batch_ * micro_batches_;
+    return (static_cast<std::int64_t>(rows_.size()) + rows - 1) / rows;
+  }
+  Totals totals(std::int64_t step) const override {
+    Totals totals;
+    for (int j = 0; j < micro_batches_; ++j) {
+      const std::span<const LmRow> rows = rows_of(step, j);
+      std::int64_t widest = 0;
+      for (const LmRow& row : rows) {
+        totals.tgt_tokens += row.tgt_tokens;
+        widest = std::max(widest, row.positions);
+      }
+      totals.padded_tokens += widest * static_cast<std::int64_t>(rows.size());
+    }
+    return totals;
+  }
+  Batch assemble(std::int64_t step, int j) const override {
+    const std::span<const LmRow> rows = rows_of(step, j);
+    LmBatcher batcher{vocabulary_, static_cast<std::int64_t>(rows.size()), width_};
+    for (const LmRow& row : rows) {
+      add_row(batcher, row, [&](std::uint64_t place) { return ids_of(shards_, documents_[order_[place]]); });
+    }
+    return batcher.take();
+  }
+  Report report() const override {
+    double positions = 0, labels = 0;
+    for (const LmRow& row : rows_) {
+      positions += static_cast<double>(row.positions);
+      labels += static_cast<double>(row.tgt_tokens);
+    }
+    const double cells = static_cast<double>(rows_.size()) * static_cast<double>(width_);
+    return {steps(), static_cast<std::int64_t>(rows_.size()), 0, positions / cells, labels / cells};
+  }
+
+ private:
+  std::span<const LmRow> rows_of(std::int64_t step, int j) const {
+    const auto begin = static_cast<std::size_t>((step * micro_batches_ + j) * rows_per_batch_);
+    if (j >= micro_batches_ || begin >= rows_.size()) return {};  // beyond: slots of ranks left over
+    return std::span{rows_}.subspan(begin, std::min(rows_.size() - begin, static_cast<std::size_t>(rows_per_batch_)));
+  }
+
+  const TokenShards& shards_;
+  const Vocabulary& vocabulary_;
+  std::span<const LmDocument> documents_;
+  std::vector<std::uint64_t> order_;  // documents as drawn
+  std::vector<LmRow> rows_;
+  std::int64_t width_, rows_per_batch_;
+  int micro_batches_;
+};
+
+}  // namespace
+
+EpochMaker::EpochMaker(const TokenShards& shards, const Vocabulary& vocabulary, EpochSettings settings)
+    : shards_(shards), vocabulary_(vocabulary), settings_(std::move(settings)) {
+  const BatchConfig& batch = settings_.batch;
+  packed_ = batch.packing.value_or(!shards.has_source());
+  if (packed_ && shards.has_source()) {
+    throw Error{Fault::config,
+                {.wanted = "packing only for language models",
+                 .got = "true for pairs",
+                 .where = "batch.packing",
+                 .remedy = "leave it out"}};
+  }
+  rows_ = batch.unit == BatchUnit::examples ? settings_.sizes.micro_size
+                                            : settings_.sizes.micro_size / batch.sequence_length;
+  if (packed_ && rows_ < 1) {
+    throw Error{Fault::config,
+                {.wanted = fmt::format("room for a row of batch.sequence_length {}", batch.sequence_length),
+                 .got = fmt::format("micro_size {} padded_tokens", settings_.sizes.micro_size),
+                 .where = "batch",
+                 .remedy = "raise micro_size or lower sequence_length"}};
+  }
+
+  // What is drawn: pairs, documents (packed) or document pieces.
+  std::vector<CorpusLengths> corpora;
+  std::vector<std::size_t> first{0};
+  for (const TokenShards::Corpus& corpus : shards.corpora()) {
+    if (shards.has_source()) {
+      corpora.push_back({shards.lengths().subspan(corpus.first, corpus.size), corpus.weight});
+      continue;
+    }
+    const std::size_t first_document = documents_.size();
+    for (std::uint64_t i = corpus.first; i < corpus.first + corpus.size; ++i) {
+      if (i == corpus.first || shards.starts_document(i)) documents_.push_back({.first = i});
+      ++documents_.back().examples;
+      documents_.back().ids += shards.lengths()[i].target;
+    }
+    std::vector<std::int64_t> positions;
+    for (std::size_t d = first_document; d < documents_.size(); ++d) positions.push_back(documents_[d].positions());
+    if (packed_) {
+      for (const std::int64_t size : positions) lengths_.push_back({.target = static_cast<std::uint32_t>(size)});
+    } else {
+      for (LmRow piece : plan_single_rows(positions, batch.sequence_length)) {
+        piece.first += first_document;
+        pieces_.push_back(piece);
+        lengths_.push_back({.target = static_cast<std::uint32_t>(piece.positions)});
+      }
+    }
+    first.push_back(lengths_.size());
+  }
+  if (!shards.has_source()) {
+    for (std::size_t c = 0; c < shards.corpora().size(); ++c) {
+      corpora.push_back({std::span{lengths_}.subspan(first[c], first[c + 1] - first[c]), shards.corpora()[c].weight});
+    }
+  }
+  SamplerSettings sampling{.seed = settings_.seed,
+                           .unit = packed_ ? BatchUnit::examples : batch.unit,  // documents are only drawn, not sorted
+                           .micro_size = settings_.sizes.micro_size,
+                           .micro_batches = settings_.sizes.micro_batches,
+                           .pool = batch.pool,
+                           .width_multiple = batch.width_multiple.value_or(1),
+                           .temperature = settings_.temperature};
+  sampler_ = std::make_unique<Sampler>(sampling, std::move(corpora));
+}
+
+std::unique_ptr<EpochSource> EpochMaker::make(std::int64_t epoch) const {
+  if (shards_.has_source()) return std::make_unique<PairEpoch>(shards_, vocabulary_, sampler_->plan(epoch));
+  if (!packed_)
+    return std::make_unique<SingleRowEpoch>(shards_, vocabulary_, documents_, pieces_, sampler_->plan(epoch));
+  return std::make_unique<PackedEpoch>(shards_, vocabulary_, documents_, sampler_->draws(epoch), settings_.batch, rows_,
+                                       settings_.sizes.micro_batches);
+}
+
+}  // namespace argosy::data

@@ -1,0 +1,71 @@
+#include "data/line_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/error.hpp"
+#include "data/utf8.hpp"
+
+namespace argosy::data {
+namespace {
+constexpr std::size_t kBufferBytes = 1U << 20;
+}
+
+LineReader::LineReader(File file, std::uint64_t offset, std::uint64_t line, InvalidUtf8 policy)
+    : file_(std::move(file)),
+      size_bytes_(file_.stat().size_bytes),
+      offset_(offset),
+      line_(line),
+      policy_(policy),
+      buffer_(std::min<std::uint64_t>(kBufferBytes, size_bytes_ + 1)) {}
+
+bool LineReader::fill() {
+  if (offset_ >= size_bytes_) return false;
+  std::copy(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_), buffer_.begin() + static_cast<std::ptrdiff_t>(end_),
+            buffer_.begin());
+  end_ -= begin_;
+  begin_ = 0;
+  if (end_ == buffer_.size()) buffer_.resize(2 * buffer_.size());
+  const std::size_t count = std::min<std::uint64_t>(buffer_.size() - end_, size_bytes_ - offset_);
+  file_.read_at(as_writable_bytes(std::span{buffer_}.subspan(end_, count)), offset_);
+  end_ += count;
+  offset_ += count;
+  return true;
+}
+
+bool LineReader::next(std::string& line) {
+  std::size_t searched = 0;
+  const char* newline = nullptr;
+  do {
+    const std::size_t from = begin_ + searched;
+    newline = static_cast<const char*>(std::memchr(buffer_.data() + from, '\n', end_ - from));
+    searched = end_ - begin_;
+  } while (newline == nullptr && fill());
+  if (newline == nullptr && begin_ == end_) return false;
+
+  const std::size_t size =
+      newline != nullptr ? static_cast<std::size_t>(newline - buffer_.data()) - begin_ : end_ - begin_;
+  const std::uint64_t line_offset = offset_ - (end_ - begin_);
+  std::string_view text{buffer_.data() + begin_, size};
+  begin_ += size + (newline != nullptr ? 1 : 0);
+  if (newline != nullptr && text.ends_with('\r')) text.remove_suffix(1);
+  ++line_;
+  if (const auto invalid = first_invalid_utf8(text)) {
+    if (policy_ == InvalidUtf8::reject) {
+      throw Error{Fault::data,
+                  {.wanted = "UTF-8",
+                   .got = fmt::format("byte 0x{:02x}", static_cast<unsigned char>(text[*invalid])),
+                   .where = fmt::format("{} line {}, byte {}", file_.path().string(), line_, line_offset + *invalid),
+                   .remedy = "correct the text, or set data.invalid_utf8 to replace"}};
+    }
+    line = replace_invalid_utf8(text);
+  } else {
+    line.assign(text);
+  }
+  return true;
+}
+
+}  // namespace argosy::data

@@ -1,0 +1,282 @@
+#include "data/preprocess.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <set>
+#include <utility>
+
+#include "core/error.hpp"
+#include "data/text_pairs.hpp"
+#include "data/token_shards.hpp"
+#include "data/tokenize.hpp"
+
+namespace argosy::data {
+namespace {
+
+namespace json = boost::json;
+constexpr double kUnknownWarning = 1e-3;
+
+/// Texts of the configuration, counted: for each corpus its source and, for pairs, its target.
+std::vector<CountedFile> count_texts(const comm::Communicator& world, const Files& files,
+                                     const PreprocessSettings& settings) {
+  std::vector<Path> paths;
+  for (const CorpusConfig& corpus : settings.data.corpora) {
+    paths.emplace_back(corpus.source);
+    if (corpus.target) paths.emplace_back(*corpus.target);
+  }
+  return count_files(world, files, paths, {.cache = settings.cache / "count"});
+}
+
+/// Every rank has the same records, so every rank throws alike.
+void check_texts(const PreprocessSettings& settings, std::span<const CountedFile> texts) {
+  for (const CountedFile& text : texts) {
+    if (text.record.figures.lines == 0) {
+      throw Error{Fault::data,
+                  {.wanted = "a text with lines",
+                   .got = "an empty file",
+                   .where = text.path.string(),
+                   .remedy = "correct data.corpora or the file"}};
+    }
+    if (text.record.first_invalid && settings.data.invalid_utf8 == InvalidUtf8::reject) {
+      throw Error{Fault::data,
+                  {.wanted = "UTF-8",
+                   .got = fmt::format("{} invalid bytes", text.record.figures.invalid_bytes),
+                   .where = fmt::format("{} line {}, byte {}", text.path.string(), text.record.first_invalid->line + 1,
+                                        text.record.first_invalid->byte_offset),
+                   .remedy = "correct the text, or set data.invalid_utf8 to replace"}};
+    }
+  }
+  std::size_t at = 0;
+  for (const CorpusConfig& corpus : settings.data.corpora) {
+    const CountedFile& source = texts[at++];
+    if (!corpus.target) continue;
+    const CountedFile& target = texts[at++];
+    const auto lines = [](const CountedFile& text) { return static_cast<std::uint64_t>(text.record.figures.lines); };
+    if (lines(source) != lines(target)) throw_unequal_lines(source.path, lines(source), target.path, lines(target));
+  }
+}
+
+/// One shard to be: which lines of which corpus.
+struct Unit {
+  std::size_t corpus = 0;
+  ShardTask task;
+  std::string file;
+};
+
+std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const CountedFile> texts,
+                             const Tokenizer& tokenizer) {
+  std::vector<Unit> units;
+  std::size_t at = 0;
+  for (std::size_t c = 0; c < settings.data.corpora.size(); ++c) {
+    const CorpusConfig& corpus = settings.data.corpora[c];
+    ShardTask task;
+    task.corpus = &corpus;
+    task.policy = settings.data.invalid_utf8;
+    task.source = &texts[at++];
+    if (corpus.target) task.target = &texts[at++];
+    const std::int64_t lines = task.source->record.figures.lines;
+    std::string recipe8;
+    for (std::int64_t number = 0; number * settings.lines_per_shard < lines; ++number) {
+      task.first_line = number * settings.lines_per_shard;
+      task.lines = std::min(settings.lines_per_shard, lines - task.first_line);
+      task.recipe = digest_of_task(task, tokenizer.digest(), settings.lines_per_shard);
+      if (number == 0) recipe8 = task.recipe.hex().substr(0, 8);
+      units.push_back({c, task, fmt::format("{}-{}-{:05}.tokens", corpus.name, recipe8, number)});
+    }
+  }
+  return units;
+}
+
+/// What a finished shard says of itself; sent between ranks as JSON.
+struct UnitResult {
+  ShardIndex::Shard shard;
+  std::int64_t src_tokens = 0, tgt_tokens = 0, unknown = 0;
+  std::map<std::string, std::int64_t> dropped;
+  bool written = false;
+};
+
+/// A shard that is there, complete and of this recipe.
+std::optional<TokenShard> find_shard(const Files& files, const Path& path, const Digest& recipe, const Log& log) {
+  if (!files.exists(path)) return std::nullopt;
+  try {
+    TokenShard shard = TokenShard::open(files, path);
+    if (shard.recipe_digest() != recipe) return std::nullopt;
+    shard.verify();
+    return shard;
+  } catch (const Error& error) {
+    log.warn("{}: written again", error.what());
+    return std::nullopt;
+  }
+}
+
+UnitResult make_unit(const Files& files, const Log& log, const PreprocessSettings& settings, const Tokenizer& tokenizer,
+                     const Unit& unit) {
+  const Path path = Path{settings.data.shards} / unit.file;
+  UnitResult result;
+  std::optional<TokenShard> shard = find_shard(files, path, unit.task.recipe, log);
+  if (!shard) {
+    files.write_atomically(path, tokenize_shard(files, tokenizer, unit.task, static_cast<int>(settings.data.workers)));
+    shard = TokenShard::open(files, path);
+    result.written = true;
+  }
+  result.shard = {unit.file, shard->size(), files.stat(path).value().size_bytes, shard->body_digest()};
+  for (std::uint64_t i = 0; i < shard->size(); ++i) {
+    const Lengths lengths = shard->lengths(i);
+    result.src_tokens += lengths.source;
+    result.tgt_tokens += lengths.target;
+  }
+  const json::value note = json::parse(shard->note());
+  result.unknown = note.at("unknown").to_number<std::int64_t>();
+  result.dropped = json::value_to<std::map<std::string, std::int64_t>>(note.at("dropped"));
+  return result;
+}
+
+json::object object_of(const UnitResult& result) {
+  return {{"file", result.shard.file},        {"examples", result.shard.examples},
+          {"bytes", result.shard.size_bytes}, {"digest", result.shard.digest.hex()},
+          {"src_tokens", result.src_tokens},  {"tgt_tokens", result.tgt_tokens},
+          {"unknown", result.unknown},        {"dropped", json::value_from(result.dropped)},
+          {"written", result.written}};
+}
+
+UnitResult result_of(const json::value& value) {
+  const auto number = [&](const char* key) { return value.at(key).to_number<std::int64_t>(); };
+  return {.shard = {std::string{value.at("file").as_string()}, static_cast<std::uint64_t>(number("examples")),
+                    static_cast<std::uint64_t>(number("bytes")),
+                    Digest::from_hex(std::string_view{value.at("digest").as_string()}).value()},
+          .src_tokens = number("src_tokens"),
+          .tgt_tokens = number("tgt_tokens"),
+          .unknown = number("unknown"),
+          .dropped = json::value_to<std::map<std::string, std::int64_t>>(value.at("dropped")),
+          .written = value.at("written").as_bool()};
+}
+
+/// **Collective.** Rank r makes units r, r + W, …; the results of all come back in unit order.
+std::vector<UnitResult> make_units(const comm::Communicator& world, const Files& files, const Log& log,
+                                   const PreprocessSettings& settings, const Tokenizer& tokenizer,
+                                   std::span<const Unit> units) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  json::array mine;
+  comm::agree(world, [&] {
+    for (std::size_t u = static_cast<std::size_t>(world.rank()); u < units.size(); u += ranks) {
+      mine.push_back(object_of(make_unit(files, log, settings, tokenizer, units[u])));
+      log.progress("tokenize", static_cast<double>(std::min(u + ranks, units.size())),
+                   static_cast<double>(units.size()), "shards");
+    }
+  });
+  std::vector<json::array> by_rank;
+  for (const std::string& text : world.all_gather(json::serialize(mine)))
+    by_rank.push_back(json::parse(text).as_array());
+  std::vector<UnitResult> results;
+  for (std::size_t u = 0; u < units.size(); ++u) results.push_back(result_of(by_rank[u % ranks][u / ranks]));
+  return results;
+}
+
+ShardIndex index_of(const PreprocessSettings& settings, const Tokenizer& tokenizer, std::span<const Unit> units,
+                    std::span<const UnitResult> results) {
+  ShardIndex index{
+      .tokenizer = tokenizer.digest(), .pieces = tokenizer.vocabulary().live_size, .recipe = {}, .corpora = {}};
+  for (const CorpusConfig& corpus : settings.data.corpora) {
+    ShardIndex::Corpus& entry = index.corpora.emplace_back();
+    entry.name = corpus.name;
+    entry.languages = corpus.languages;
+  }
+  Hasher recipe;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    ShardIndex::Corpus& corpus = index.corpora[units[u].corpus];
+    const ShardTask& task = units[u].task;
+    if (corpus.texts.empty()) {
+      for (const CountedFile* text : {task.source, task.target}) {
+        if (text != nullptr) corpus.texts.push_back({text->record.digest, text->record.figures.lines});
+      }
+    }
+    corpus.shards.push_back(results[u].shard);
+    corpus.src_tokens += results[u].src_tokens;
+    corpus.tgt_tokens += results[u].tgt_tokens;
+    corpus.unknown += results[u].unknown;
+    for (const auto& [reason, count] : results[u].dropped) corpus.dropped[reason] += count;
+    recipe.update(std::as_bytes(std::span{task.recipe.bytes}));
+  }
+  index.recipe = recipe.digest();
+  return index;
+}
+
+void commit_index(const Files& files, const Path& folder, const ShardIndex& index) {
+  files.write_atomically(shard_index_path(folder), text_of(index));
+  std::set<std::string> used;
+  for (const ShardIndex::Corpus& corpus : index.corpora) {
+    for (const ShardIndex::Shard& shard : corpus.shards) used.insert(shard.file);
+  }
+  for (const std::string& name : files.list(folder)) {
+    if (name.ends_with(".tokens") && !used.contains(name)) files.remove(folder / name);
+  }
+}
+
+void log_examples(const Files& files, const Log& log, const PreprocessSettings& settings, const Tokenizer& tokenizer,
+                  const ShardIndex& index) {
+  for (const ShardIndex::Corpus& corpus : index.corpora) {
+    const double ids = static_cast<double>(std::max<std::int64_t>(1, corpus.src_tokens + corpus.tgt_tokens));
+    const double unknown = static_cast<double>(corpus.unknown) / ids;
+    log.info("{}: {} examples, {} src_tokens, {} tgt_tokens, {:.4f} % unknown", corpus.name, corpus.examples(),
+             corpus.src_tokens, corpus.tgt_tokens, 100 * unknown);
+    for (const auto& [reason, count] : corpus.dropped) {
+      if (count > 0) log.info("{}: {} lines left out: {}", corpus.name, count, reason);
+    }
+    if (unknown > kUnknownWarning) {
+      log.warn(
+          "{}: {:.2f} % of the ids are the unknown piece; raise character_coverage or train the tokenizer on this text",
+          corpus.name, 100 * unknown);
+    }
+    const TokenShard shard = TokenShard::open(files, Path{settings.data.shards} / corpus.shards.front().file);
+    std::vector<std::int32_t> example;
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(3, shard.size()); ++i) {
+      for (const bool source : {true, false}) {
+        if (source && !shard.has_source()) continue;
+        source ? shard.source(i, example) : shard.target(i, example);
+        std::vector<std::string> pieces;
+        for (const std::int32_t id : example) pieces.push_back(tokenizer.piece(id));
+        log.info("{} {} {}: pieces {} | ids {} | text {}", corpus.name, i, source ? "source" : "target",
+                 fmt::join(pieces, " "), fmt::join(example, " "), tokenizer.decode(example));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+PreprocessReport run_preprocess(const comm::Communicator& world, const Files& files, const Log& log,
+                                const PreprocessSettings& settings) {
+  const std::vector<CountedFile> texts = count_texts(world, files, settings);
+  check_texts(settings, texts);
+  const PreparedTokenizer prepared = prepare_tokenizer(world, files, log, settings, texts);
+  const Path folder = settings.data.shards;
+  comm::agree(world, [&] {
+    if (world.rank() == 0) files.make_folders(folder);
+  });
+
+  const std::vector<Unit> units = plan_units(settings, texts, prepared.tokenizer);
+  const std::vector<UnitResult> results = make_units(world, files, log, settings, prepared.tokenizer, units);
+  PreprocessReport report{.index = index_of(settings, prepared.tokenizer, units, results),
+                          .tokenizer_trained = prepared.trained};
+  for (const UnitResult& result : results) ++(result.written ? report.shards_written : report.shards_kept);
+  comm::agree(world, [&] {
+    for (const ShardIndex::Corpus& corpus : report.index.corpora) {
+      if (corpus.examples() == 0) {
+        throw Error{Fault::data,
+                    {.wanted = "examples",
+                     .got = "only dropped lines",
+                     .where = "corpus " + corpus.name,
+                     .remedy = "check its files and transforms"}};
+      }
+    }
+    if (world.rank() != 0) return;
+    commit_index(files, folder, report.index);
+    log_examples(files, log, settings, prepared.tokenizer, report.index);
+  });
+  return report;
+}
+
+}  // namespace argosy::data

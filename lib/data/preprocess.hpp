@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/comm.hpp"
+#include "core/file.hpp"
+#include "core/log.hpp"
+#include "data/count.hpp"
+#include "data/data_config.hpp"
+#include "data/shard_index.hpp"
+#include "data/tokenizer.hpp"
+
+/// Text to token shards: counts, checks, trains the tokenizer when asked, tokenizes over ranks and threads, commits.
+/// Shards are cut by lines, so the folder's bytes do not depend on the rank count; a folder that was left unfinished is
+/// continued.
+namespace argosy::data {
+
+struct PreprocessSettings {
+  DataConfig data;
+  ModelShape shape = ModelShape::marian;
+  Path cache;
+  std::int64_t lines_per_shard = 65536;
+};
+
+struct PreprocessReport {
+  ShardIndex index;
+  std::int64_t shards_written = 0, shards_kept = 0;  // over all ranks
+  bool tokenizer_trained = false;
+};
+
+/// Leaves tokenizer and token shards as data.tokenizer and data.shards name them, and logs counts and the first three
+/// examples of each corpus. **Collective** over `world`; the report is the same on all ranks. Errors: Error{data} for
+/// missing and empty files, unequal line counts, invalid UTF-8 under `reject`; Error{config} for a vocabulary the text
+/// cannot fill and for a tokenizer file of other origin in the way of training; Error{io}.
+PreprocessReport run_preprocess(const comm::Communicator& world, const Files& files, const Log& log,
+                                const PreprocessSettings& settings);
+
+/// The tokenizer of a configuration, trained when asked and not there yet; its model file then has a `.recipe` beside
+/// it that tells what it was made from. **Collective** over `world`.
+struct PreparedTokenizer {
+  Tokenizer tokenizer;
+  bool trained = false;
+};
+[[nodiscard]] PreparedTokenizer prepare_tokenizer(const comm::Communicator& world, const Files& files, const Log& log,
+                                                  const PreprocessSettings& settings,
+                                                  std::span<const CountedFile> texts);
+
+}  // namespace argosy::data

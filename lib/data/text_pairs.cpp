@@ -1,0 +1,129 @@
+#include "data/text_pairs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "data/batcher.hpp"
+#include "data/line_reader.hpp"
+#include "data/lm_rows.hpp"
+
+namespace argosy::data {
+namespace {
+
+std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line) {
+  std::vector<std::int32_t> ids = tokenizer.encode(line);
+  ids.push_back(static_cast<std::int32_t>(tokenizer.vocabulary().eos));
+  return ids;
+}
+
+}  // namespace
+
+std::vector<std::string> read_lines(const Files& files, const Path& path, InvalidUtf8 policy) {
+  LineReader reader{files.open(path), 0, 0, policy};
+  std::vector<std::string> lines;
+  for (std::string line; reader.next(line);) lines.push_back(std::move(line));
+  if (lines.empty()) {
+    throw Error{Fault::data,
+                {.wanted = "a text with lines",
+                 .got = "an empty file",
+                 .where = path.string(),
+                 .remedy = "correct the path or the file"}};
+  }
+  return lines;
+}
+
+ParallelText read_parallel_text(const Files& files, const Path& source, const Path& target, InvalidUtf8 policy) {
+  ParallelText text{read_lines(files, source, policy), read_lines(files, target, policy)};
+  if (text.source.size() != text.target.size())
+    throw_unequal_lines(source, text.source.size(), target, text.target.size());
+  return text;
+}
+
+void throw_unequal_lines(const Path& source, std::uint64_t source_lines, const Path& target,
+                         std::uint64_t target_lines) {
+  throw Error{Fault::data,
+              {.wanted = "equally many lines on both sides",
+               .got = fmt::format("{} and {}", source_lines, target_lines),
+               .where = fmt::format("{} and {}", source.string(), target.string()),
+               .remedy = "pair the texts line by line"}};
+}
+
+std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& text, BatchUnit unit,
+                              std::int64_t micro_size, int rank, int world) {
+  ARGOSY_CHECK(text.target.empty() || text.source.size() == text.target.size(), "{} and {}", text.source.size(),
+               text.target.size());
+  struct Line {
+    std::vector<std::int32_t> source, target;
+    std::uint64_t number = 0;
+  };
+  std::vector<Line> lines;
+  for (std::size_t i = 0; i < text.source.size(); ++i) {
+    lines.push_back({encode_line(tokenizer, text.source[i]), {}, i});
+    if (!text.target.empty()) lines.back().target = encode_line(tokenizer, text.target[i]);
+  }
+  std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
+    const auto key = [](const Line& line) {
+      return std::tuple{std::max(line.source.size(), line.target.size()), line.target.size(), line.number};
+    };
+    return key(a) < key(b);
+  });
+
+  std::vector<Batch> batches;
+  int number = 0;
+  for (std::size_t begin = 0; begin < lines.size(); ++number) {
+    std::size_t end = begin, source_width = 0, target_width = 0;
+    for (; end < lines.size(); ++end) {
+      const std::size_t source = std::max(source_width, lines[end].source.size()),
+                        target = std::max(target_width, lines[end].target.size());
+      const std::size_t rows = end + 1 - begin;
+      const std::size_t size = unit == BatchUnit::examples ? rows : rows * (source + target);
+      if (end > begin && size > static_cast<std::size_t>(micro_size)) break;
+      source_width = source;
+      target_width = target;
+    }
+    if (number % world == rank) {
+      std::vector<Example> examples;
+      for (std::size_t i = begin; i < end; ++i) examples.push_back({lines[i].source, lines[i].target, lines[i].number});
+      batches.push_back(batch_of_pairs(examples, tokenizer.vocabulary()));
+    }
+    begin = end;
+  }
+  return batches;
+}
+
+std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<std::string>& lines,
+                                 DocumentEnd document_end, std::int64_t sequence_length, std::int64_t rows, int rank,
+                                 int world) {
+  std::vector<std::vector<std::int32_t>> documents;
+  bool begins = true;
+  for (const std::string& line : lines) {
+    if (line.empty()) {
+      begins = true;
+      continue;
+    }
+    if (begins || document_end == DocumentEnd::line) documents.emplace_back();
+    begins = false;
+    const std::vector<std::int32_t> ids = encode_line(tokenizer, line);
+    documents.back().insert(documents.back().end(), ids.begin(), ids.end());
+  }
+  std::vector<std::int64_t> positions;
+  for (const auto& document : documents) positions.push_back(static_cast<std::int64_t>(document.size()) + 1);
+  const std::vector<LmRow> planned = plan_packed_rows(positions, sequence_length, DocumentCut::split);
+
+  std::vector<Batch> batches;
+  const auto step = static_cast<std::size_t>(rows);
+  for (std::size_t begin = 0; begin < planned.size(); begin += step) {
+    if (static_cast<int>(begin / step % static_cast<std::size_t>(world)) != rank) continue;
+    const std::size_t end = std::min(begin + step, planned.size());
+    LmBatcher batcher{tokenizer.vocabulary(), static_cast<std::int64_t>(end - begin), sequence_length};
+    for (std::size_t r = begin; r < end; ++r)
+      add_row(batcher, planned[r], [&](std::uint64_t place) { return documents[place]; });
+    batches.push_back(batcher.take());
+  }
+  return batches;
+}
+
+}  // namespace argosy::data

@@ -1,0 +1,215 @@
+#include "data/token_shards.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.hpp"
+#include "data/shard_header.hpp"
+#include "data/shard_index.hpp"
+
+namespace argosy::data {
+namespace {
+
+[[noreturn]] void refuse(const Path& path, std::string wanted, std::string got) {
+  throw Error{Fault::corrupt,
+              {.wanted = std::move(wanted),
+               .got = std::move(got),
+               .where = path.string(),
+               .remedy = "remove the file and run preprocess"}};
+}
+
+template <class T>
+T load(const std::byte* at, std::uint64_t index) {
+  T value;
+  std::memcpy(&value, at + index * sizeof(T), sizeof value);
+  return value;
+}
+
+}  // namespace
+
+TokenShard TokenShard::open(const Files& files, const Path& path) {
+  TokenShard shard;
+  shard.path_ = path;
+  shard.mapping_ = files.map(path);
+  const Bytes bytes = shard.mapping_.bytes();
+  if (bytes.size() < sizeof(ShardHeader)) refuse(path, "a token shard", fmt::format("{} bytes", bytes.size()));
+  ShardHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != ShardHeader::kMagic) refuse(path, "a token shard", "another kind of file");
+  if (header.version != ShardHeader::kVersion)
+    refuse(path, "a token shard of version 1", fmt::format("version {}", header.version));
+  if (digest_of(bytes.first(kDigestedHeaderBytes)).bytes != header.header)
+    refuse(path, "an intact header", "another digest");
+  if ((header.id_width != 2 && header.id_width != 4) || (header.sides != 1 && header.sides != 2)) {
+    refuse(path, "2 or 4 bytes an id and 1 or 2 sides", fmt::format("{} and {}", header.id_width, header.sides));
+  }
+  // No count can exceed the file, so the sums below cannot overflow.
+  if (std::max({header.examples, header.source_ids, header.target_ids}) > bytes.size()) {
+    refuse(path, "counts that fit the file", fmt::format("{} examples in {} bytes", header.examples, bytes.size()));
+  }
+  std::uint64_t at = sizeof header;
+  const auto section = [&](std::uint64_t size_bytes) {
+    const std::byte* begin = bytes.data() + std::min<std::uint64_t>(at, bytes.size());
+    at += padded_to_8(size_bytes);
+    return begin;
+  };
+  shard.documents_ = section((header.examples + 7) / 8);
+  for (Side* side : {&shard.source_, &shard.target_}) {
+    if (side == &shard.source_ && header.sides == 1) continue;
+    side->ids = side == &shard.source_ ? header.source_ids : header.target_ids;
+    side->offsets = section(header.examples * sizeof(std::uint64_t));
+    side->lengths = section(header.examples * sizeof(std::uint32_t));
+    side->at = section(side->ids * header.id_width);
+  }
+  shard.note_ = {reinterpret_cast<const char*>(section(header.note_bytes)), header.note_bytes};
+  if (at != bytes.size()) refuse(path, fmt::format("{} bytes", at), fmt::format("{}", bytes.size()));
+  shard.examples_ = header.examples;
+  shard.sides_ = header.sides;
+  shard.id_width_ = header.id_width;
+  shard.tokenizer_digest_.bytes = header.tokenizer;
+  shard.recipe_digest_.bytes = header.recipe;
+  shard.body_digest_.bytes = header.body;
+  return shard;
+}
+
+void TokenShard::read(const Side& side, std::uint64_t example, std::vector<std::int32_t>& out) const {
+  ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
+  const auto offset = load<std::uint64_t>(side.offsets, example);
+  const auto length = load<std::uint32_t>(side.lengths, example);
+  if (offset > side.ids || length > side.ids - offset) {
+    refuse(path_, fmt::format("example {} within {} ids", example, side.ids), fmt::format("{} + {}", offset, length));
+  }
+  out.resize(length);
+  for (std::uint32_t i = 0; i < length; ++i) {
+    out[i] = id_width_ == 2 ? static_cast<std::int32_t>(load<std::uint16_t>(side.at, offset + i))
+                            : load<std::int32_t>(side.at, offset + i);
+  }
+}
+
+void TokenShard::source(std::uint64_t example, std::vector<std::int32_t>& out) const {
+  ARGOSY_CHECK(has_source(), "{}", path_.string());
+  read(source_, example, out);
+}
+
+void TokenShard::target(std::uint64_t example, std::vector<std::int32_t>& out) const { read(target_, example, out); }
+
+Lengths TokenShard::lengths(std::uint64_t example) const {
+  ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
+  return {.source = has_source() ? load<std::uint32_t>(source_.lengths, example) : 0,
+          .target = load<std::uint32_t>(target_.lengths, example)};
+}
+
+bool TokenShard::starts_document(std::uint64_t example) const {
+  ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
+  return (static_cast<unsigned>(documents_[example / 8]) >> example % 8 & 1U) != 0;
+}
+
+void TokenShard::verify() const {
+  if (digest_of(mapping_.bytes().subspan(sizeof(ShardHeader))) != body_digest_) {
+    refuse(path_, "an intact body", "another digest");
+  }
+}
+
+TokenShards TokenShards::open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer, Part part) {
+  const Path folder = config.shards;
+  const ShardIndex index = read_shard_index(files, folder);
+  const auto refuse_index = [&](std::string wanted, std::string got) {
+    throw Error{Fault::data,
+                {.wanted = std::move(wanted),
+                 .got = std::move(got),
+                 .where = shard_index_path(folder).string(),
+                 .remedy = "run preprocess with this configuration, or correct data.shards"}};
+  };
+  if (index.tokenizer != tokenizer.digest()) {
+    refuse_index(fmt::format("token shards of tokenizer {}", tokenizer.digest().hex()), index.tokenizer.hex());
+  }
+  const auto names = [](const auto& corpora) {
+    std::string text;
+    for (const auto& corpus : corpora) text += (text.empty() ? "" : ", ") + corpus.name;
+    return text;
+  };
+  if (names(index.corpora) != names(config.corpora)) {
+    refuse_index("corpora " + names(config.corpora), names(index.corpora));
+  }
+
+  TokenShards shards;
+  shards.fingerprint_ = index.recipe;
+  for (std::size_t c = 0; c < index.corpora.size(); ++c) {
+    const std::size_t first_shard = shards.shards_.size();
+    std::vector<std::uint64_t> first{0};
+    for (const ShardIndex::Shard& entry : index.corpora[c].shards) {
+      TokenShard shard = TokenShard::open(files, folder / entry.file);
+      if (shard.size() != entry.examples || shard.body_digest() != entry.digest ||
+          shard.tokenizer_digest() != index.tokenizer || shard.has_source() != (index.corpora[c].texts.size() == 2)) {
+        refuse(folder / entry.file, "the shard that the index names", "another one");
+      }
+      first.push_back(first.back() + shard.size());
+      shards.shards_.push_back(std::move(shard));
+    }
+    const std::size_t shard_count = first.size() - 1;
+    const auto locate = [&](std::uint64_t example) {
+      const auto s =
+          static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), example) - first.begin()) - 1;
+      return std::pair{s, example - first[s]};
+    };
+
+    // The part: [begin, end) of the corpus, cut where a document begins once the share of tgt_tokens is reached.
+    std::uint64_t begin = 0, end = first.back();
+    if (config.split && part != Part::all) {
+      const double total = static_cast<double>(index.corpora[c].tgt_tokens);
+      const auto cut = [&](double share) {
+        double sum = 0;
+        for (std::uint64_t i = 0; i < first.back(); ++i) {
+          const auto [s, at] = locate(i);
+          const TokenShard& shard = shards.shards_[first_shard + s];
+          if (sum >= share * total - 1e-6 && shard.starts_document(at)) return i;
+          sum += shard.lengths(at).target;
+        }
+        return first.back();
+      };
+      const std::uint64_t border = cut(config.split->train);
+      if (part == Part::train) {
+        end = border;
+      } else {
+        begin = border;
+        end = cut(config.split->train + config.split->validation);
+      }
+    }
+    Corpus& corpus = shards.corpora_.emplace_back();
+    corpus = {index.corpora[c].name, config.corpora[c].weight, shards.lengths_.size(), end - begin};
+    for (std::size_t s = 0; s < shard_count; ++s) {
+      const std::uint64_t from = std::max(begin, first[s]), to = std::min(end, first[s + 1]);
+      if (from >= to) continue;
+      shards.runs_.push_back({shards.lengths_.size(), from - first[s], first_shard + s});
+      for (std::uint64_t i = from; i < to; ++i)
+        shards.lengths_.push_back(shards.shards_[first_shard + s].lengths(i - first[s]));
+    }
+    if (c == 0) shards.has_source_ = index.corpora[c].texts.size() == 2;
+  }
+  return shards;
+}
+
+const TokenShards::Run& TokenShards::run_of(std::uint64_t example) const {
+  ARGOSY_CHECK(example < size(), "{} of {}", example, size());
+  return *std::prev(std::upper_bound(runs_.begin(), runs_.end(), example,
+                                     [](std::uint64_t at, const Run& run) { return at < run.first; }));
+}
+
+void TokenShards::source(std::uint64_t example, std::vector<std::int32_t>& out) const {
+  const Run& run = run_of(example);
+  shards_[run.shard].source(example - run.first + run.in_shard, out);
+}
+
+void TokenShards::target(std::uint64_t example, std::vector<std::int32_t>& out) const {
+  const Run& run = run_of(example);
+  shards_[run.shard].target(example - run.first + run.in_shard, out);
+}
+
+bool TokenShards::starts_document(std::uint64_t example) const {
+  const Run& run = run_of(example);
+  return shards_[run.shard].starts_document(example - run.first + run.in_shard);
+}
+
+}  // namespace argosy::data

@@ -1,0 +1,148 @@
+#include "data/tokenizer.hpp"
+
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace argosy::data {
+namespace {
+
+std::string_view shape_text(ModelShape shape) {
+  switch (shape) {
+    case ModelShape::marian:
+      return "Marian";
+    case ModelShape::pegasus:
+      return "Pegasus";
+    case ModelShape::t5:
+      return "T5";
+    case ModelShape::llama:
+      return "Llama";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+Vocabulary vocabulary_of(ModelShape shape, std::int64_t pieces, std::int64_t multiple) {
+  const auto padded = [&](std::int64_t size) { return (size + multiple - 1) / multiple * multiple; };
+  Vocabulary vocabulary{.shape = shape, .live_size = pieces};
+  switch (shape) {
+    case ModelShape::marian:
+    case ModelShape::pegasus:
+      vocabulary.padded_size = padded(pieces + 1);  // pad stands behind the fillers
+      vocabulary.eos = 0;
+      vocabulary.unk = 1;
+      vocabulary.pad = vocabulary.padded_size - 1;
+      vocabulary.start = *vocabulary.pad;
+      break;
+    case ModelShape::t5:
+      vocabulary.padded_size = padded(pieces);
+      vocabulary.pad = 0;
+      vocabulary.eos = 1;
+      vocabulary.unk = 2;
+      vocabulary.start = 0;
+      break;
+    case ModelShape::llama:
+      vocabulary.padded_size = padded(pieces);
+      vocabulary.unk = 0;
+      vocabulary.bos = 1;
+      vocabulary.eos = 2;
+      vocabulary.start = 1;
+      break;
+  }
+  return vocabulary;
+}
+
+struct Tokenizer::Model {
+  sentencepiece::SentencePieceProcessor processor;
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<Model> model, std::string model_bytes, Vocabulary vocabulary)
+    : model_(std::move(model)),
+      model_bytes_(std::move(model_bytes)),
+      digest_(digest_of(model_bytes_)),
+      vocabulary_(vocabulary) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Tokenizer Tokenizer::load(std::string model_bytes, ModelShape shape, std::string_view name) {
+  auto model = std::make_unique<Model>();
+  const auto status = model->processor.LoadFromSerializedProto(model_bytes);
+  if (!status.ok()) {
+    throw Error{Fault::data,
+                {.wanted = "a SentencePiece model",
+                 .got = fmt::format("{} bytes that are none", model_bytes.size()),
+                 .where = std::string{name},
+                 .remedy = "give the .model file that SentencePiece or preprocess wrote"}};
+  }
+  const Vocabulary vocabulary = vocabulary_of(shape, model->processor.GetPieceSize());
+  const auto ids_text = [](std::int64_t bos, std::int64_t eos, std::int64_t unk, std::int64_t pad) {
+    return fmt::format("bos {}, eos {}, unk {}, pad {}", bos, eos, unk, pad);
+  };
+  const auto& processor = model->processor;
+  const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.live_size ? *vocabulary.pad : -1;
+  const std::string wanted = ids_text(vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk, file_pad);
+  const std::string got = ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
+  if (wanted != got) {
+    throw Error{Fault::data,
+                {.wanted = fmt::format("the ids of a {} model ({})", shape_text(shape), wanted),
+                 .got = got,
+                 .where = std::string{name},
+                 .remedy = "train the tokenizer for this model type (data.tokenizer_training)"}};
+  }
+  return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
+}
+
+Tokenizer Tokenizer::read(const Files& files, const Path& path, ModelShape shape) {
+  if (!files.exists(path)) {
+    throw Error{Fault::data,
+                {.wanted = "the tokenizer",
+                 .got = "no such file",
+                 .where = path.string(),
+                 .remedy = "run preprocess with data.tokenizer_training, or correct data.tokenizer"}};
+  }
+  return load(files.read_text(path), shape, path.string());
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<int> ids;
+  const auto status = model_->processor.Encode(text, &ids);
+  ARGOSY_CHECK(status.ok(), "SentencePiece: {}", status.ToString());
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::vector<int> live;
+  live.reserve(ids.size());
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && !vocabulary_.is_dead(id)) live.push_back(id);
+  }
+  std::string text;
+  const auto status = model_->processor.Decode(live, &text);
+  ARGOSY_CHECK(status.ok(), "SentencePiece: {}", status.ToString());
+  return text;
+}
+
+std::string Tokenizer::piece(std::int64_t id) const {
+  ARGOSY_CHECK(id >= 0 && id < vocabulary_.padded_size, "id {} of {}", id, vocabulary_.padded_size);
+  if (!vocabulary_.is_dead(id)) return model_->processor.IdToPiece(static_cast<int>(id));
+  if (vocabulary_.pad == id) return "<pad>";
+  return fmt::format("<unused_{}>", id - vocabulary_.live_size);
+}
+
+float Tokenizer::score(std::int64_t id) const {
+  ARGOSY_CHECK(id >= 0 && !vocabulary_.is_dead(id), "id {} of {}", id, vocabulary_.live_size);
+  return model_->processor.GetScore(static_cast<int>(id));
+}
+
+std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const {
+  const int id = model_->processor.PieceToId(piece);
+  if (id == vocabulary_.unk && this->piece(id) != piece) return std::nullopt;
+  return id;
+}
+
+}  // namespace argosy::data

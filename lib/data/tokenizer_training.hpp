@@ -1,0 +1,31 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/file.hpp"
+#include "core/hash.hpp"
+#include "data/count.hpp"
+#include "data/data_config.hpp"
+#include "data/tokenizer.hpp"
+
+/// Trains a SentencePiece model on a deterministic sample of lines: the same texts and settings give the same bytes.
+/// Runs on one rank; the caller broadcasts the model.
+namespace argosy::data {
+
+/// What decides a tokenizer: texts (by content), settings, ids of the shape. Names it in caches.
+[[nodiscard]] Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedFile> texts,
+                                        ModelShape shape, InvalidUtf8 policy);
+
+/// `count` lines of all texts together (each line at most once; all of them when there are fewer), in text order.
+[[nodiscard]] std::vector<std::string> sample_lines(const Files& files, std::span<const CountedFile> texts,
+                                                    std::int64_t count, InvalidUtf8 policy);
+
+/// Bytes of the model trained on `lines`. Throws Error{config} when the text is too small for the vocabulary (with the
+/// largest possible size), Error{data} when nothing can be trained. SentencePiece (arXiv:1808.06226), unigram
+/// (arXiv:1804.10959) or BPE (arXiv:1508.07909).
+[[nodiscard]] std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines,
+                                          ModelShape shape);
+
+}  // namespace argosy::data

@@ -1,0 +1,186 @@
+#include "data/count.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "support/faulty_os.hpp"
+#include "support/shared_folder.hpp"
+
+namespace argosy::data {
+namespace {
+
+using test::world;
+using testing::HasSubstr;
+
+/// About 13 MB (four blocks) of lines of very different lengths, one longer than a block, with an unterminated end.
+std::string long_text() {
+  RandomStream random{11, 0};
+  std::string text;
+  const char* const words[] = {"word ", "caf\u00e9 ", "\u6f22\u5b57 ", "a\tb ",
+                               "\r\n",  "\n",         "\n\n",          "plain text here "};
+  while (text.size() < (12U << 20)) {
+    text += words[random.below(std::size(words))];
+    if (text.size() > (3U << 20) && text.size() < (3U << 20) + 8) text += std::string(5U << 20, 'x');
+    if (text.size() > (1U << 20) && random.below(3) == 0) text += std::string(random.below(3000), 'y');
+  }
+  return text + "the end without a line feed";
+}
+
+TextFigures figures_in_one_piece(const std::string& text) {
+  TextScanner scanner;
+  scanner.scan(text, true);
+  scanner.finish();
+  return scanner.figures();
+}
+
+class Count : public testing::Test {
+ protected:
+  CountedFile count(const Path& path, bool content_hash = false) {
+    return count_files(world(), files_, std::vector<Path>{path},
+                       {.cache = folder_ / "cache", .content_hash = content_hash})
+        .at(0);
+  }
+  std::size_t bytes_read() {  // from files that are no records
+    std::size_t sum = 0;
+    for (const auto& record : os_.records()) {
+      const bool text = record.path.find("/cache/") == std::string::npos;
+      if (text && (record.call == test::Call::pread || record.call == test::Call::mmap)) sum += record.size_bytes;
+    }
+    std::vector<std::int64_t> all{static_cast<std::int64_t>(sum)};
+    world().all_reduce(all);
+    return static_cast<std::size_t>(all[0]);
+  }
+  test::SharedFolder folder_;
+  test::FaultyOs os_;
+  Files files_{os_};
+};
+
+TEST_F(Count, GivesTheSameRecordOnAnyNumberOfRanks) {
+  const std::string text = long_text();
+  const CountRecord record = count(folder_.write("long", text)).record;
+  EXPECT_EQ(record.figures, figures_in_one_piece(text));
+  EXPECT_EQ(record.size_bytes, text.size());
+  EXPECT_GE(record.block_newlines.size(), 4U);
+  // XXH3-128 over the digests of 4 MiB blocks.
+  Hasher hasher;
+  for (std::size_t at = 0; at < text.size(); at += kCountBlockBytes) {
+    const Digest block = digest_of(std::string_view{text}.substr(at, kCountBlockBytes));
+    hasher.update(std::as_bytes(std::span{block.bytes}));
+  }
+  EXPECT_EQ(record.digest, hasher.digest());
+}
+
+TEST_F(Count, FindsTheFirstInvalidByteOfTheWholeFile) {
+  std::string text = long_text();
+  const std::size_t at = text.find("plain", (9U << 20));
+  text[at] = '\xff';
+  text[at + 600000] = '\xfe';
+  const CountRecord record = count(folder_.write("bad", text)).record;
+  EXPECT_EQ(record.figures.invalid_bytes, figures_in_one_piece(text).invalid_bytes);
+  ASSERT_TRUE(record.first_invalid);
+  EXPECT_EQ(record.first_invalid->byte_offset, static_cast<std::int64_t>(at));
+  EXPECT_EQ(record.first_invalid->line, std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+}
+
+TEST_F(Count, FindsAnyLineByItsBlock) {
+  const std::string text = long_text();
+  const Path path = folder_.write("long", text);
+  const CountRecord record = count(path).record;
+  const auto lines = static_cast<std::uint64_t>(record.figures.lines);
+  std::uint64_t line = 0;
+  std::size_t offset = 0;
+  for (const std::uint64_t wanted : {std::uint64_t{0}, std::uint64_t{1}, lines / 3, lines / 2, lines - 1}) {
+    for (; line < wanted; ++line) offset = text.find('\n', offset) + 1;
+    EXPECT_EQ(offset_of_line(files_, path, record, wanted), offset) << wanted;
+  }
+  EXPECT_EQ(offset_of_line(files_, path, record, lines), text.size());
+}
+
+TEST_F(Count, ReadsNoTextASecondTime) {
+  const Path path = folder_.write("text", "one two\nthree\n");
+  const CountedFile first = count(path);
+  EXPECT_FALSE(first.from_cache);
+  const std::size_t read = bytes_read();
+  EXPECT_GT(read, 0U);
+  const CountedFile second = count(path);
+  EXPECT_TRUE(second.from_cache);
+  EXPECT_EQ(second.record, first.record);
+  EXPECT_EQ(bytes_read(), read);
+  EXPECT_FALSE(count(path, true).from_cache);
+  EXPECT_GT(bytes_read(), read);
+}
+
+TEST_F(Count, ReadsAgainWhenTheFileChanged) {
+  const Path path = folder_.write("text", "one two\nthree\n");
+  const CountRecord first = count(path).record;
+  folder_.write("text", "one two\nthrew\n");  // as many bytes
+  const CountedFile changed = count(path);
+  EXPECT_FALSE(changed.from_cache);
+  EXPECT_NE(changed.record.digest, first.digest);
+  // Touched only: read again, and the same record.
+  if (world().rank() == 0)
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() + std::chrono::hours{1});
+  world().barrier("touched");
+  const CountedFile touched = count(path);
+  EXPECT_FALSE(touched.from_cache);
+  EXPECT_EQ(touched.record, changed.record);
+}
+
+TEST_F(Count, TakesADamagedRecordForNone) {
+  const Path path = folder_.write("text", "one\n");
+  const CountRecord first = count(path).record;
+  for (const char* damage : {"", "{", "[]", "{\"version\": 1}", "{\"version\": 9}"}) {
+    if (world().rank() == 0) {
+      for (const std::string& name : Files::system().list(folder_ / "cache"))
+        Files::system().write_atomically(folder_ / "cache" / name, std::string_view{damage});
+    }
+    world().barrier("damaged");
+    const CountedFile again = count(path);
+    EXPECT_FALSE(again.from_cache) << damage;
+    EXPECT_EQ(again.record, first) << damage;
+  }
+}
+
+TEST_F(Count, CountsSmallAndEmptyFilesOfAList) {
+  const std::vector<Path> paths{folder_.write("a", "1\n2\n"), folder_.write("empty", ""), folder_.write("c", "x"),
+                                folder_.write("d", "\n\n")};
+  std::vector<std::int64_t> lines;
+  for (const CountedFile& file : count_files(world(), files_, paths, {.cache = folder_ / "cache"}))
+    lines.push_back(file.record.figures.lines);
+  EXPECT_EQ(lines, (std::vector<std::int64_t>{2, 0, 1, 2}));
+}
+
+TEST_F(Count, RefusesMissingFilesAndFoldersOnEveryRank) {
+  for (const Path& path : {folder_ / "none", folder_.path()}) {
+    try {
+      (void)count(path);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::data);
+      EXPECT_THAT(error.what(), HasSubstr(path.filename().string()));
+    }
+  }
+}
+
+TEST_F(Count, FailsOnEveryRankWhenOneCannotRead) {
+  const Path path = folder_.write("long", long_text());
+  if (world().rank() == world().size() - 1) os_.fail(test::Call::pread, 1, EIO, true);
+  EXPECT_THROW((void)count(path), Error);
+}
+
+TEST(UserCache, FollowsTheEnvironment) {
+  const char* before = std::getenv("XDG_CACHE_HOME");
+  const std::string saved = before != nullptr ? before : "";
+  setenv("XDG_CACHE_HOME", "/somewhere", 1);
+  EXPECT_EQ(user_cache_folder(), Path{"/somewhere/argosy"});
+  unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(user_cache_folder(), Path{std::getenv("HOME")} / ".cache/argosy");
+  if (!saved.empty()) setenv("XDG_CACHE_HOME", saved.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace argosy::data

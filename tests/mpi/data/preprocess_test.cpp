@@ -1,0 +1,232 @@
+#include "data/preprocess.hpp"
+
+#include <gmock/gmock.h>
+
+#include "core/error.hpp"
+#include "data/token_shards.hpp"
+#include "support/faulty_os.hpp"
+#include "support/shared_folder.hpp"
+#include "support/small_text.hpp"
+
+namespace argosy::data {
+namespace {
+
+using test::world;
+using testing::HasSubstr;
+
+class Preprocess : public testing::Test {
+ protected:
+  Preprocess() {
+    const test::Verses text = test::verses(300);
+    CorpusConfig corpus{.name = "verses"};
+    corpus.source = folder_.write("verses.en", test::joined(text.english));
+    corpus.target = folder_.write("verses.es", test::joined(text.spanish));
+    settings_.data.corpora.push_back(corpus);
+    settings_.data.tokenizer = folder_ / "model/spm.model";
+    settings_.data.shards = folder_ / "shards";
+    settings_.data.tokenizer_training = TokenizerTraining{.vocab_size = 300};
+    settings_.cache = folder_ / "cache";
+    settings_.lines_per_shard = 64;
+  }
+
+  PreprocessReport run() { return run_preprocess(world(), files_, Log{world().rank(), LogLevel::error}, settings_); }
+
+  /// What every rank must throw alike.
+  std::string refusal(Fault fault) {
+    try {
+      (void)run();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), fault) << error.what();
+      return error.what();
+    }
+    return "nothing thrown";
+  }
+
+  /// Names and contents of a folder as rank 0 sees them.
+  std::map<std::string, std::string> contents(const Path& folder) {
+    world().barrier("contents");
+    std::map<std::string, std::string> found;
+    for (const std::string& name : Files::system().list(folder)) found[name] = Files::system().read_text(folder / name);
+    world().barrier("contents read");
+    return found;
+  }
+
+  test::SharedFolder folder_;
+  test::FaultyOs os_;
+  Files files_{os_};
+  PreprocessSettings settings_;
+};
+
+TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
+  const PreprocessReport report = run();
+  EXPECT_TRUE(report.tokenizer_trained);
+  EXPECT_EQ(report.shards_written, 5);
+  EXPECT_EQ(report.shards_kept, 0);
+  const Tokenizer tokenizer = Tokenizer::read(files_, settings_.data.tokenizer, ModelShape::marian);
+  EXPECT_EQ(tokenizer.vocabulary().live_size, 300);
+  const TokenShards shards = TokenShards::open(files_, settings_.data, tokenizer);
+  const test::Verses text = test::verses(300);
+  ASSERT_EQ(shards.size(), 300U);
+  std::vector<std::int32_t> ids;
+  std::int64_t src_tokens = 0, tgt_tokens = 0;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    shards.source(i, ids);
+    EXPECT_EQ(ids.back(), 0);
+    EXPECT_EQ(tokenizer.decode(ids), text.english[i]);
+    src_tokens += static_cast<std::int64_t>(ids.size());
+    shards.target(i, ids);
+    EXPECT_EQ(ids.back(), 0);
+    EXPECT_EQ(tokenizer.decode(ids), text.spanish[i]);
+    tgt_tokens += static_cast<std::int64_t>(ids.size());
+  }
+  EXPECT_EQ(report.index.corpora.at(0).src_tokens, src_tokens);
+  EXPECT_EQ(report.index.corpora.at(0).tgt_tokens, tgt_tokens);
+  EXPECT_EQ(report.index.corpora.at(0).unknown, 0);
+}
+
+TEST_F(Preprocess, WritesTheSameBytesOnAnyNumberOfRanks) {
+  (void)run();
+  const auto together = contents(folder_ / "shards");
+  // The same work again by each rank alone, in a world of its own.
+  const comm::Communicator alone = world().split(world().rank(), 0);
+  PreprocessSettings mine = settings_;
+  const std::string suffix = std::to_string(world().rank());
+  mine.data.shards = folder_ / ("shards" + suffix);
+  mine.cache = folder_ / ("cache" + suffix);
+  mine.data.tokenizer = folder_ / ("model" + suffix + "/spm.model");
+  (void)run_preprocess(alone, files_, Log{1, LogLevel::error}, mine);
+  EXPECT_TRUE(contents(mine.data.shards) == together);
+  EXPECT_EQ(Files::system().read_text(mine.data.tokenizer), Files::system().read_text(settings_.data.tokenizer));
+}
+
+TEST_F(Preprocess, KeepsWhatIsThereAndMakesWhatIsMissing) {
+  (void)run();
+  const auto finished = contents(folder_ / "shards");
+  PreprocessReport again = run();
+  EXPECT_EQ(again.shards_kept, 5);
+  EXPECT_FALSE(again.tokenizer_trained);
+  // As if killed: no index, one shard missing, one cut, one with a wrong byte.
+  if (world().rank() == 0) {
+    int number = 0;
+    for (const auto& [name, bytes] : finished) {
+      const Path path = folder_ / "shards" / name;
+      if (name == "index.json" || number == 0) Files::system().remove(path);
+      if (number == 1) Files::system().write_atomically(path, bytes.substr(0, bytes.size() / 2));
+      if (number == 2)
+        Files::system().write_atomically(path,
+                                         bytes.substr(0, bytes.size() - 20) + 'x' + bytes.substr(bytes.size() - 19));
+      ++number;
+    }
+    Files::system().write_atomically(folder_ / "shards/verses-00000000-00000.tokens",
+                                     std::string_view{"of another time"});
+  }
+  world().barrier("damaged");
+  again = run();
+  EXPECT_EQ(again.shards_written, 3);
+  EXPECT_EQ(again.shards_kept, 2);
+  EXPECT_TRUE(contents(folder_ / "shards") == finished);
+}
+
+TEST_F(Preprocess, LosesNothingWhenWritingFails) {
+  (void)run();
+  const auto finished = contents(folder_ / "shards");
+  settings_.data.corpora[0].transforms.push_back({.source = 30, .target = 30});  // other shards
+  os_.fail(test::Call::fsync, os_.count(test::Call::fsync), ENOSPC, true);
+  EXPECT_THAT(refusal(Fault::io), HasSubstr("shards"));
+  EXPECT_TRUE(contents(folder_ / "shards")["index.json"] == finished.at("index.json"));
+}
+
+TEST_F(Preprocess, MaxLengthLeavesLongPairsOut) {
+  const std::uint64_t all = run().index.corpora.at(0).examples();
+  settings_.data.corpora[0].transforms.push_back({.source = 40, .target = 50});
+  const PreprocessReport report = run();
+  const ShardIndex::Corpus& corpus = report.index.corpora.at(0);
+  EXPECT_GT(corpus.dropped.at("max_length"), 0);
+  EXPECT_EQ(corpus.examples() + static_cast<std::uint64_t>(corpus.dropped.at("max_length")), all);
+  const TokenShards shards =
+      TokenShards::open(files_, settings_.data, Tokenizer::read(files_, settings_.data.tokenizer, ModelShape::marian));
+  for (const Lengths& lengths : shards.lengths()) {
+    EXPECT_LE(lengths.source, 41U);
+    EXPECT_LE(lengths.target, 51U);
+  }
+  // The shards of the longer text are gone with the index that named them.
+  EXPECT_EQ(contents(folder_ / "shards").size(), 6U);
+}
+
+TEST_F(Preprocess, LeavesOutPairsWithAnEmptySide) {
+  settings_.data.corpora[0].source = folder_.write("a", "In the beginning\n\nand the earth\n");
+  settings_.data.corpora[0].target = folder_.write("b", "EN el principio\ny la tierra\n");
+  EXPECT_THAT(refusal(Fault::data), HasSubstr("3 and 2"));
+  settings_.data.corpora[0].target = folder_.write("b", "EN el principio\ny la tierra\n \n");
+  settings_.data.tokenizer_training->vocab_size = 24;
+  const ShardIndex::Corpus corpus = run().index.corpora.at(0);
+  EXPECT_EQ(corpus.examples(), 1U);
+  EXPECT_EQ(corpus.dropped.at("empty"), 2);
+}
+
+TEST_F(Preprocess, RefusesBadTextOnEveryRank) {
+  settings_.data.corpora[0].source = folder_.write("empty", "");
+  EXPECT_THAT(refusal(Fault::data), HasSubstr("empty"));
+  settings_.data.corpora[0].source = folder_ / "none";
+  EXPECT_THAT(refusal(Fault::data), HasSubstr("none"));
+  const test::Verses text = test::verses(300);
+  settings_.data.corpora[0].source = folder_.write("bad", test::joined(text.english).replace(70, 1, "\xff"));
+  EXPECT_THAT(refusal(Fault::data), HasSubstr("bad line 2, byte 70"));
+  settings_.data.invalid_utf8 = InvalidUtf8::replace;
+  EXPECT_EQ(run().index.corpora.at(0).examples(), 300U);
+}
+
+TEST_F(Preprocess, UsesAGivenTokenizerAndNeverOverwritesAForeignOne) {
+  settings_.data.tokenizer = folder_.write("given.model", test::small_tokenizer(ModelShape::marian).model_bytes());
+  EXPECT_THAT(refusal(Fault::config), HasSubstr("of other origin"));
+  settings_.data.tokenizer_training.reset();
+  EXPECT_FALSE(run().tokenizer_trained);
+  settings_.data.tokenizer = folder_ / "none.model";
+  EXPECT_THAT(refusal(Fault::data), HasSubstr("tokenizer_training"));
+}
+
+TEST_F(Preprocess, TrainsAgainForOtherSettingsAndFindsOldOnesInTheCache) {
+  EXPECT_TRUE(run().tokenizer_trained);
+  const std::string first = Files::system().read_text(settings_.data.tokenizer);
+  world().barrier("read");
+  settings_.data.tokenizer_training->vocab_size = 310;
+  EXPECT_TRUE(run().tokenizer_trained);
+  settings_.data.tokenizer_training->vocab_size = 300;
+  EXPECT_FALSE(run().tokenizer_trained);
+  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), first);
+  world().barrier("read");
+  // The model is gone, its recipe is not: as after a kill between the two.
+  if (world().rank() == 0) Files::system().remove(settings_.data.tokenizer);
+  world().barrier("removed");
+  EXPECT_FALSE(run().tokenizer_trained);
+  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), first);
+}
+
+TEST_F(Preprocess, TellsDocumentsOfALanguageModelApart) {
+  settings_.shape = ModelShape::llama;
+  CorpusConfig corpus{.name = "book"};
+  std::string text;
+  const test::Verses verses = test::verses(300);
+  for (std::size_t i = 0; i < verses.english.size(); ++i)
+    text += (i % 10 == 0 && i > 0 ? "\n" : "") + verses.english[i] + "\n";
+  corpus.source = folder_.write("book", text);
+  settings_.lines_per_shard = 11;  // every shard begins at a document's start
+  for (const DocumentEnd end : {DocumentEnd::line, DocumentEnd::empty_line}) {
+    for (const std::int64_t lines : {11, 16}) {
+      settings_.lines_per_shard = lines;
+      corpus.document_end = end;
+      settings_.data.corpora = {corpus};
+      const ShardIndex::Corpus made = run().index.corpora.at(0);
+      EXPECT_EQ(made.src_tokens, 0);
+      EXPECT_EQ(made.dropped.at("empty"), 29);
+      const TokenShards shards = TokenShards::open(
+          files_, settings_.data, Tokenizer::read(files_, settings_.data.tokenizer, ModelShape::llama));
+      ASSERT_EQ(shards.size(), 300U);
+      for (std::uint64_t i = 0; i < 300; ++i)
+        EXPECT_EQ(shards.starts_document(i), end == DocumentEnd::line || i % 10 == 0) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace argosy::data

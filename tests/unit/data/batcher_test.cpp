@@ -1,0 +1,95 @@
+#include "data/batcher.hpp"
+
+#include <gmock/gmock.h>
+
+#include "core/error.hpp"
+
+namespace argosy::data {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(Vocabularies, PadToAMultipleWithTheIdsOfTheShape) {
+  const Vocabulary marian = vocabulary_of(ModelShape::marian, 8000);
+  EXPECT_EQ(marian.padded_size, 8064);
+  EXPECT_EQ(marian.pad, 8063);
+  EXPECT_EQ(marian.start, 8063);
+  EXPECT_EQ(marian.eos, 0);
+  EXPECT_EQ(marian.unk, 1);
+  EXPECT_FALSE(marian.bos);
+  EXPECT_TRUE(marian.is_dead(8063));
+  EXPECT_TRUE(marian.is_dead(8000));
+  EXPECT_FALSE(marian.is_dead(7999));
+  // 63 pieces and pad fill 64 rows; 64 pieces need another 64.
+  EXPECT_EQ(vocabulary_of(ModelShape::pegasus, 63).padded_size, 64);
+  EXPECT_EQ(vocabulary_of(ModelShape::pegasus, 64).padded_size, 128);
+
+  const Vocabulary t5 = vocabulary_of(ModelShape::t5, 64);
+  EXPECT_EQ(t5.padded_size, 64);
+  EXPECT_EQ(t5.pad, 0);
+  EXPECT_EQ(t5.start, 0);
+  EXPECT_EQ(t5.eos, 1);
+  EXPECT_FALSE(t5.is_dead(0));
+
+  const Vocabulary llama = vocabulary_of(ModelShape::llama, 65);
+  EXPECT_EQ(llama.padded_size, 128);
+  EXPECT_FALSE(llama.pad);
+  EXPECT_EQ(llama.bos, 1);
+  EXPECT_EQ(llama.start, 1);
+  EXPECT_EQ(llama.filler(), 2);
+}
+
+TEST(PairBatch, ShiftsTheTargetAndPadsOnTheRight) {
+  const Vocabulary vocabulary = vocabulary_of(ModelShape::marian, 60);  // pad 63
+  const std::vector<std::int32_t> s0{5, 6, 0}, t0{7, 0}, s1{8, 0}, t1{9, 10, 11, 0};
+  const std::vector<Example> examples{{s0, t0, 40}, {s1, t1, 41}};
+  const Batch batch = batch_of_pairs(examples, vocabulary);
+  EXPECT_EQ(batch.rows, 2);
+  EXPECT_EQ(batch.source_width, 3);
+  EXPECT_EQ(batch.target_width, 4);
+  EXPECT_THAT(batch.source, ElementsAre(5, 6, 0, 8, 0, 63));
+  EXPECT_THAT(batch.target_input, ElementsAre(63, 7, 63, 63, 63, 9, 10, 11));
+  EXPECT_THAT(batch.target_labels, ElementsAre(7, 0, -1, -1, 9, 10, 11, 0));
+  EXPECT_THAT(batch.source_lengths, ElementsAre(3, 2));
+  EXPECT_THAT(batch.target_lengths, ElementsAre(2, 4));
+  EXPECT_THAT(batch.examples, ElementsAre(40, 41));
+  EXPECT_EQ(batch.src_tokens, 5);
+  EXPECT_EQ(batch.tgt_tokens, 6);
+  EXPECT_EQ(batch.padded_tokens, 14);
+
+  const Batch wider = batch_of_pairs(examples, vocabulary, 8, 8);
+  EXPECT_EQ(wider.source_width, 8);
+  EXPECT_EQ(wider.padded_tokens, 32);
+  EXPECT_TRUE(batch_of_pairs({}, vocabulary).empty());
+}
+
+TEST(PairBatch, RefusesIdsThatAreDead) {
+  const Vocabulary vocabulary = vocabulary_of(ModelShape::marian, 60);
+  const std::vector<std::int32_t> good{5, 0}, dead{60, 0};
+  EXPECT_THROW((void)batch_of_pairs(std::vector<Example>{{good, dead, 0}}, vocabulary), Error);
+  EXPECT_THROW((void)batch_of_pairs(std::vector<Example>{{dead, good, 0}}, vocabulary), Error);
+}
+
+TEST(LmBatch, MasksTheFirstLabelOfEachDocumentAndRestartsPositions) {
+  const Vocabulary vocabulary = vocabulary_of(ModelShape::llama, 60);
+  const std::vector<std::int32_t> first{5, 6, 2}, second{7, 2};
+  LmBatcher batcher{vocabulary, 2, 9};
+  batcher.begin_row();
+  batcher.add(first, 0, 4);
+  batcher.add(second, 0, 3);
+  batcher.begin_row();
+  batcher.add(first, 1, 2);
+  const Batch batch = batcher.take();
+  EXPECT_EQ(batch.target_width, 7);  // cut to the widest row
+  EXPECT_THAT(batch.target_input, ElementsAre(1, 5, 6, 2, 1, 7, 2, /**/ 5, 6, 2, 2, 2, 2, 2));
+  EXPECT_THAT(batch.target_labels, ElementsAre(5, 6, 2, -1, 7, 2, -1, /**/ 6, 2, -1, -1, -1, -1, -1));
+  EXPECT_THAT(batch.segments, ElementsAre(0, 0, 0, 0, 1, 1, 1, /**/ 0, 0, -1, -1, -1, -1, -1));
+  EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, /**/ 0, 1, 0, 0, 0, 0, 0));
+  EXPECT_THAT(batch.target_lengths, ElementsAre(7, 2));
+  EXPECT_EQ(batch.tgt_tokens, 7);
+  EXPECT_EQ(batch.padded_tokens, 14);
+  EXPECT_EQ(batch.source_width, 0);
+}
+
+}  // namespace
+}  // namespace argosy::data

@@ -1,0 +1,139 @@
+#include "data/data_config.hpp"
+
+#include <gmock/gmock.h>
+
+#include "config/describe.hpp"
+#include "core/error.hpp"
+
+namespace argosy::data {
+namespace {
+
+using testing::HasSubstr;
+
+DataConfig read_data(const std::string& text) {
+  return config::from_document<DataConfig>(config::Document::parse(text, "data.json"));
+}
+
+std::string refusal(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::config);
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+constexpr const char* kPairs =
+    R"({"tokenizer": "t.model", "shards": "s", "corpora": [{"name": "ep", "languages": ["fi", "en"],
+  "source": "ep.fi", "target": "ep.en", "weight": 2.0, "transforms": [{"type": "max_length", "source": 100}]}]})";
+
+TEST(DataConfig, ReadsAndHasATextForEachKey) {
+  const DataConfig data = read_data(kPairs);
+  EXPECT_EQ(data.corpora.at(0).target, "ep.en");
+  EXPECT_EQ(data.corpora.at(0).transforms.at(0).source, 100);
+  EXPECT_EQ(data.corpora.at(0).transforms.at(0).target, 200);
+  EXPECT_THAT(config::keys_without_text<DataConfig>(), testing::IsEmpty());
+  EXPECT_THAT(config::keys_without_text<BatchConfig>(), testing::IsEmpty());
+}
+
+TEST(DataConfig, RefusesWhatCannotWork) {
+  const auto data_with = [](const std::function<void(DataConfig&)>& change) {
+    DataConfig data = read_data(kPairs);
+    change(data);
+    config::Problems problems;
+    validate(data, problems);
+    for (const CorpusConfig& corpus : data.corpora) validate(corpus, problems);
+    std::string all;
+    for (const auto& problem : problems.all())
+      all += problem.pointer + ": " + problem.wanted + ", " + problem.got + "\n";
+    return all;
+  };
+  EXPECT_EQ(data_with([](DataConfig&) {}), "");
+  EXPECT_THAT(data_with([](DataConfig& d) { d.tokenizer.clear(); }), HasSubstr("/tokenizer"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.shards.clear(); }), HasSubstr("/shards"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora.clear(); }), HasSubstr("/corpora"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.workers = 0; }), HasSubstr("/workers"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.temperature = 0; }), HasSubstr("/temperature"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora.push_back(d.corpora[0]); }), HasSubstr("a name of its own"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora.push_back({.name = "lm", .source = "x"}); }),
+              HasSubstr("a mixture"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].name = "../ep"; }), HasSubstr("/name"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].languages = {"fi"}; }), HasSubstr("two codes"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].weight = -1; }), HasSubstr("/weight"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].document_end = DocumentEnd::empty_line; }),
+              HasSubstr("/document_end"));
+  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].target.reset(); }), HasSubstr("/transforms"));
+}
+
+TEST(DataConfig, RefusesSharesAndTrainingOutOfRange) {
+  const auto with = [](const std::string& tail) {
+    return std::string{R"({"tokenizer": "t", "shards": "s", "corpora": [{"name": "a", "source": "a"}], )"} + tail + "}";
+  };
+  EXPECT_THAT(refusal([&] { read_data(with(R"("split": {"train": 0.9, "validation": 0.2})")); }),
+              HasSubstr("validation"));
+  EXPECT_THAT(refusal([&] { read_data(with(R"("split": {"train": 0})")); }), HasSubstr("train"));
+  EXPECT_THAT(refusal([&] { read_data(with(R"("tokenizer_training": {"vocab_size": 2})")); }), HasSubstr("vocab_size"));
+  EXPECT_THAT(refusal([&] { read_data(with(R"("tokenizer_training": {"character_coverage": 1.5})")); }),
+              HasSubstr("character_coverage"));
+  EXPECT_THAT(refusal([&] { read_data(with(R"("tokenizer_training": {"sample_lines": 0})")); }),
+              HasSubstr("sample_lines"));
+  EXPECT_THAT(refusal([&] { read_data(with(R"("invalid_utf8": "ignore")")); }), HasSubstr("replace"));
+}
+
+TEST(BatchSizes, TwoOfThreeSuffice) {
+  const auto resolve = [](std::optional<std::int64_t> global, std::optional<std::int64_t> micro,
+                          std::optional<std::int64_t> accumulation, int world) {
+    BatchConfig batch;
+    batch.global_size = global;
+    batch.micro_size = micro;
+    batch.accumulation = accumulation;
+    return resolve_sizes(batch, world);
+  };
+  const std::optional<std::int64_t> none;
+  const StepSizes a = resolve(400000, 25000, none, 4);
+  EXPECT_EQ(a.micro_batches, 16);
+  EXPECT_EQ(a.accumulation, 4);
+  EXPECT_EQ(a.idle_share, 0);
+  const StepSizes b = resolve(none, 25000, 4, 4);
+  EXPECT_EQ(b.global_size, 400000);
+  const StepSizes c = resolve(400000, none, 4, 4);
+  EXPECT_EQ(c.micro_size, 25000);
+  const StepSizes d = resolve(400000, 25000, 4, 4);
+  EXPECT_EQ(d.accumulation, 4);
+  const StepSizes uneven = resolve(400, 100, none, 3);
+  EXPECT_EQ(uneven.accumulation, 2);
+  EXPECT_NEAR(uneven.idle_share, 2.0 / 6, 1e-12);
+
+  EXPECT_THAT(refusal([&] { resolve(400, none, none, 1); }), HasSubstr("two of"));
+  EXPECT_THAT(refusal([&] { resolve(410, 100, none, 1); }), HasSubstr("400 and 500"));
+  EXPECT_THAT(refusal([&] { resolve(410, none, 4, 1); }), HasSubstr("408 and 412"));
+  EXPECT_THAT(refusal([&] { resolve(400, 100, 3, 1); }), HasSubstr("accumulation 4"));
+}
+
+TEST(BatchSizes, ValidationNamesTheNearestLegalValues) {
+  BatchConfig batch;
+  batch.global_size = 410;
+  batch.micro_size = 100;
+  config::Problems problems;
+  validate(batch, problems);
+  ASSERT_EQ(problems.all().size(), 1U);
+  EXPECT_THAT(problems.all()[0].remedy, HasSubstr("400 and 500"));
+  EXPECT_EQ(problems.all()[0].pointer, "/global_size");
+
+  const auto pointers = [](const std::function<void(BatchConfig&)>& change) {
+    BatchConfig changed;
+    change(changed);
+    config::Problems found;
+    validate(changed, found);
+    return found.all().size() == 1 ? found.all()[0].pointer : std::string{};
+  };
+  EXPECT_EQ(pointers([](BatchConfig& b) { b.micro_size = 0; }), "/micro_size");
+  EXPECT_EQ(pointers([](BatchConfig& b) { b.accumulation = 0; }), "/accumulation");
+  EXPECT_EQ(pointers([](BatchConfig& b) { b.width_multiple = 0; }), "/width_multiple");
+  EXPECT_EQ(pointers([](BatchConfig& b) { b.pool = 0; }), "/pool");
+  EXPECT_EQ(pointers([](BatchConfig& b) { b.sequence_length = 1; }), "/sequence_length");
+}
+
+}  // namespace
+}  // namespace argosy::data

@@ -1,0 +1,233 @@
+#include "data/loader.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/error.hpp"
+#include "data/shard_index.hpp"
+#include "data/shard_writer.hpp"
+#include "support/small_text.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::data {
+namespace {
+
+/// A folder of shards with one corpus of verses.
+class Shards {
+ public:
+  Shards(ModelShape shape, std::size_t count) : tokenizer_(test::small_tokenizer(shape)) {
+    const test::Verses text = test::verses(count);
+    const bool pairs = shape == ModelShape::marian;
+    ShardWriter writer{2, pairs ? 2U : 1U};
+    const auto eos = static_cast<std::int32_t>(tokenizer_.vocabulary().eos);
+    ShardIndex::Corpus corpus;
+    corpus.name = "verses";
+    for (std::size_t i = 0; i < text.english.size(); ++i) {
+      std::vector<std::int32_t> source = tokenizer_.encode(text.english[i]),
+                                target = tokenizer_.encode(text.spanish[i]);
+      source.push_back(eos);
+      target.push_back(eos);
+      corpus.tgt_tokens += static_cast<std::int64_t>(target.size());
+      writer.add(source, target, i % 7 == 0);
+    }
+    corpus.texts.resize(pairs ? 2 : 1);
+    const Files files = Files::system();
+    files.write_atomically(folder_ / "verses.tokens", writer.bytes(tokenizer_.digest(), {}));
+    corpus.shards.push_back(
+        {"verses.tokens", writer.examples(), 0, TokenShard::open(files, folder_ / "verses.tokens").body_digest()});
+    ShardIndex index;
+    index.tokenizer = tokenizer_.digest();
+    index.corpora.push_back(corpus);
+    files.write_atomically(shard_index_path(folder_.path()), text_of(index));
+    DataConfig config;
+    config.shards = folder_.path();
+    config.corpora.push_back({.name = "verses"});
+    shards_ = TokenShards::open(files, config, tokenizer_);
+  }
+  [[nodiscard]] Loader loader(const BatchConfig& batch, int rank = 0, int world = 1, Cursor from = {}) const {
+    const LoaderSettings settings{.epoch = {.seed = 5, .sizes = resolve_sizes(batch, world), .batch = batch},
+                                  .canonical_rank = rank,
+                                  .world = world};
+    return Loader{shards_, tokenizer_.vocabulary(), settings, from};
+  }
+  [[nodiscard]] const TokenShards& all() const { return shards_; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  test::TempFolder folder_;
+  TokenShards shards_;
+};
+
+BatchConfig sizes(std::int64_t global_size, std::int64_t micro_size) {
+  BatchConfig batch;
+  batch.global_size = global_size;
+  batch.micro_size = micro_size;
+  batch.pool = 100;
+  batch.sequence_length = 64;
+  return batch;
+}
+
+/// What all ranks of a world compute in the first `steps` steps: labels by step, whatever rank has them.
+std::vector<std::multiset<std::vector<std::int64_t>>> labels_of(const Shards& shards, const BatchConfig& batch,
+                                                                int world, int steps, Cursor from = {}) {
+  std::vector<std::multiset<std::vector<std::int64_t>>> by_step(static_cast<std::size_t>(steps));
+  for (int rank = 0; rank < world; ++rank) {
+    Loader loader = shards.loader(batch, rank, world, from);
+    for (auto& found : by_step) {
+      const StepBatches step = loader.next();
+      EXPECT_EQ(static_cast<int>(step.batches.size()), resolve_sizes(batch, world).accumulation);
+      for (const Batch& micro_batch : step.batches) {
+        if (!micro_batch.empty()) found.insert(micro_batch.target_labels);
+      }
+    }
+  }
+  return by_step;
+}
+
+class EachTask : public testing::TestWithParam<std::tuple<ModelShape, std::optional<bool>>> {
+ protected:
+  [[nodiscard]] static BatchConfig batch(std::int64_t global_size, std::int64_t micro_size) {
+    BatchConfig config = sizes(global_size, micro_size);
+    config.packing = std::get<1>(GetParam());
+    return config;
+  }
+  const Shards shards_{std::get<0>(GetParam()), 300};
+};
+
+TEST_P(EachTask, ComputesTheSameMicroBatchesOnAnyNumberOfRanks) {
+  const auto alone = labels_of(shards_, batch(4000, 1000), 1, 6);
+  for (const int world : {2, 3, 4}) EXPECT_TRUE(labels_of(shards_, batch(4000, 1000), world, 6) == alone) << world;
+}
+
+TEST_P(EachTask, TellsEveryRankTheCountsOfTheWholeStep) {
+  constexpr int kWorld = 3;
+  std::vector<Loader> loaders;
+  for (int rank = 0; rank < kWorld; ++rank) loaders.push_back(shards_.loader(batch(4000, 1000), rank, kWorld));
+  for (int s = 0; s < 12; ++s) {
+    std::int64_t src = 0, tgt = 0, padded = 0;
+    std::vector<StepBatches> steps;
+    for (Loader& loader : loaders) {
+      steps.push_back(loader.next());
+      for (const Batch& micro_batch : steps.back().batches) {
+        src += micro_batch.src_tokens;
+        tgt += micro_batch.tgt_tokens;
+        padded += micro_batch.padded_tokens;
+      }
+    }
+    for (const StepBatches& step : steps) {
+      EXPECT_EQ(step.tgt_tokens, tgt);
+      EXPECT_EQ(step.src_tokens, src);
+      EXPECT_EQ(step.padded_tokens, padded);
+      EXPECT_EQ(step.at, steps[0].at);
+    }
+  }
+}
+
+TEST_P(EachTask, GoesOnAtACursorAsIfNothingHadHappened) {
+  Loader through = shards_.loader(batch(4000, 1000));
+  std::vector<StepBatches> steps;
+  const std::int64_t count = through.report().steps + 3;  // into the second epoch
+  for (std::int64_t s = 0; s < count; ++s) steps.push_back(through.next());
+  EXPECT_EQ(steps.back().at.epoch, 1);
+  for (const std::int64_t s : {std::int64_t{1}, count - 5, count - 4, count - 3, count - 2}) {
+    const auto at = static_cast<std::size_t>(s);
+    Loader resumed = shards_.loader(batch(4000, 1000), 0, 1, steps[at - 1].next);
+    const StepBatches step = resumed.next();
+    EXPECT_EQ(step.at, steps[at].at);
+    EXPECT_EQ(step.next, steps[at].next);
+    ASSERT_EQ(step.batches.size(), steps[at].batches.size());
+    for (std::size_t b = 0; b < step.batches.size(); ++b)
+      EXPECT_EQ(step.batches[b].target_labels, steps[at].batches[b].target_labels);
+  }
+  EXPECT_NEAR(steps[static_cast<std::size_t>(count) - 4].epochs_done, 1.0, 1e-12);
+}
+
+TEST_P(EachTask, TrainsOnEveryLabelOnceAnEpoch) {
+  Loader loader = shards_.loader(batch(4000, 1000));
+  std::map<std::int64_t, std::int64_t> seen, wanted;
+  for (std::int64_t s = 0; s < loader.report().steps; ++s) {
+    for (const Batch& micro_batch : loader.next().batches) {
+      for (const std::int64_t label : micro_batch.target_labels) ++seen[label];
+    }
+  }
+  seen.erase(kNoLabel);
+  std::vector<std::int32_t> ids;
+  for (std::uint64_t i = 0; i < shards_.all().size(); ++i) {
+    shards_.all().target(i, ids);
+    for (const std::int32_t id : ids) ++wanted[id];
+  }
+  EXPECT_EQ(seen, wanted);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EachTask,
+                         testing::Values(std::tuple{ModelShape::marian, std::optional<bool>{}},
+                                         std::tuple{ModelShape::llama, std::optional<bool>{}},
+                                         std::tuple{ModelShape::llama, std::optional<bool>{false}}));
+
+TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
+  const Shards shards{ModelShape::marian, 100};
+  Loader loader = shards.loader(sizes(1000, 1000));
+  const StepBatches step = loader.next();
+  const Batch& batch = step.batches.at(0);
+  std::vector<std::int32_t> ids;
+  for (std::size_t r = 0; r < batch.examples.size(); ++r) {
+    shards.all().source(batch.examples[r], ids);
+    ASSERT_EQ(batch.source_lengths[r], static_cast<std::int64_t>(ids.size()));
+    EXPECT_TRUE(
+        std::equal(ids.begin(), ids.end(), batch.source.begin() + static_cast<std::ptrdiff_t>(r) * batch.source_width));
+  }
+}
+
+TEST(LoaderOfPackedRows, FillsRowsAndKeepsDocumentsApart) {
+  const Shards shards{ModelShape::llama, 200};
+  for (const DocumentCut cut : {DocumentCut::split, DocumentCut::whole}) {
+    BatchConfig config = sizes(512, 128);  // two rows of 64 a micro-batch
+    config.documents = cut;
+    Loader loader = shards.loader(config);
+    EXPECT_GT(loader.report().fill, cut == DocumentCut::split ? 0.99 : 0.5);
+    const Batch batch = loader.next().batches.at(0);
+    EXPECT_EQ(batch.rows, 2);
+    EXPECT_LE(batch.target_width, 64);
+    for (std::size_t i = 1; i < batch.segments.size(); ++i) {
+      if (static_cast<std::int64_t>(i) % batch.target_width == 0) continue;
+      if (batch.segments[i] == batch.segments[i - 1]) {
+        EXPECT_TRUE(batch.segments[i] == -1 || batch.positions[i] == batch.positions[i - 1] + 1);
+      } else {
+        EXPECT_EQ(batch.positions[i], 0);
+        EXPECT_EQ(batch.target_labels[i - 1], kNoLabel);
+      }
+    }
+  }
+}
+
+TEST(Loader, CountsRowsUnderUnitExamples) {
+  const Shards shards{ModelShape::llama, 200};
+  BatchConfig config = sizes(6, 3);
+  config.unit = BatchUnit::examples;
+  const StepBatches step = shards.loader(config).next();
+  ASSERT_EQ(step.batches.size(), 2U);
+  EXPECT_EQ(step.batches[0].rows, 3);
+  EXPECT_EQ(step.batches[0].target_width, 64);
+}
+
+TEST(Loader, RefusesPackedPairsAndRowsThatDoNotFit) {
+  const Shards pairs{ModelShape::marian, 20}, lines{ModelShape::llama, 20};
+  BatchConfig packed = sizes(1000, 1000);
+  packed.packing = true;
+  EXPECT_THROW((void)pairs.loader(packed), Error);
+  EXPECT_THROW((void)lines.loader(sizes(63, 63)), Error);
+}
+
+TEST(Loader, RethrowsWhatTheThreadMet) {
+  const Shards shards{ModelShape::marian, 50};
+  const Vocabulary tiny = vocabulary_of(ModelShape::marian, 20);  // most ids of the shards are outside
+  const BatchConfig batch = sizes(1000, 1000);
+  Loader loader{shards.all(), tiny, {.epoch = {.sizes = resolve_sizes(batch, 1), .batch = batch}}};
+  EXPECT_THROW(for (int i = 0; i < 100; ++i)(void) loader.next(), Error);
+}
+
+}  // namespace
+}  // namespace argosy::data

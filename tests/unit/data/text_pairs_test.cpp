@@ -1,0 +1,154 @@
+#include "data/text_pairs.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "data/line_reader.hpp"
+#include "support/small_text.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class TextFiles : public testing::Test {
+ protected:
+  Path write(const std::string& name, const std::string& text) {
+    files_.write_atomically(folder_ / name, text);
+    return folder_ / name;
+  }
+  static std::string refusal(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      EXPECT_EQ(exit_code(error.fault()), Exit::data);
+      return error.what();
+    }
+    return "nothing thrown";
+  }
+  test::TempFolder folder_;
+  Files files_ = Files::system();
+};
+
+TEST_F(TextFiles, ReadsLinesWithAnyEnd) {
+  EXPECT_THAT(read_lines(files_, write("a", "one\ntwo\r\n\nlast"), InvalidUtf8::reject),
+              ElementsAre("one", "two", "", "last"));
+  EXPECT_THAT(read_lines(files_, write("b", "\n"), InvalidUtf8::reject), ElementsAre(""));
+  EXPECT_THAT(read_lines(files_, write("c", "a\rb\r"), InvalidUtf8::reject), ElementsAre("a\rb\r"));
+}
+
+TEST_F(TextFiles, ReadsLinesLongerThanTheBuffer) {
+  const std::string lengthy(3 << 20, 'x');
+  EXPECT_THAT(read_lines(files_, write("a", "first\n" + lengthy + "\nlast\n"), InvalidUtf8::reject),
+              ElementsAre("first", lengthy, "last"));
+}
+
+TEST_F(TextFiles, NamesFileLineAndByteOfInvalidText) {
+  const Path path = write("bad",
+                          "good\nb\xff"
+                          "d\n");
+  const std::string text = refusal([&] { (void)read_lines(files_, path, InvalidUtf8::reject); });
+  EXPECT_THAT(text, HasSubstr("bad line 2, byte 6"));
+  EXPECT_THAT(text, HasSubstr("0xff"));
+  EXPECT_THAT(read_lines(files_, path, InvalidUtf8::replace), ElementsAre("good", "b\uFFFDd"));
+}
+
+TEST_F(TextFiles, RefusesMissingEmptyAndUnequalFiles) {
+  EXPECT_THAT(refusal([&] { (void)read_lines(files_, folder_ / "none", InvalidUtf8::reject); }), HasSubstr("none"));
+  EXPECT_THAT(refusal([&] { (void)read_lines(files_, write("empty", ""), InvalidUtf8::reject); }), HasSubstr("empty"));
+  const Path two = write("two", "1\n2\n"), three = write("three", "1\n2\n3");
+  const std::string text = refusal([&] { (void)read_parallel_text(files_, two, three, InvalidUtf8::reject); });
+  EXPECT_THAT(text, HasSubstr("2 and 3"));
+  EXPECT_THAT(text, HasSubstr(two.string()));
+  EXPECT_THAT(text, HasSubstr(three.string()));
+  EXPECT_EQ(read_parallel_text(files_, two, two, InvalidUtf8::reject).target, (std::vector<std::string>{"1", "2"}));
+}
+
+TEST_F(TextFiles, ReaderStartsAtAnyLine) {
+  const Path path = write("a", "zero\none\ntwo\xff\n");
+  LineReader reader{files_.open(path), 5, 1, InvalidUtf8::reject};
+  std::string line;
+  EXPECT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "one");
+  EXPECT_THAT(refusal([&] { (void)reader.next(line); }), HasSubstr("line 3, byte 12"));
+}
+
+ParallelText some_verses(std::size_t count) {
+  const test::Verses text = test::verses(count);
+  return {text.english, text.spanish};
+}
+
+TEST(BatchesOf, HoldsEveryLineOnceWithinTheBudget) {
+  const Tokenizer& tokenizer = test::small_tokenizer(ModelShape::marian);
+  const ParallelText text = some_verses(150);
+  const std::vector<Batch> batches = batches_of(tokenizer, text, BatchUnit::padded_tokens, 1500);
+  std::vector<std::uint64_t> lines;
+  for (const Batch& batch : batches) {
+    EXPECT_TRUE(batch.padded_tokens <= 1500 || batch.rows == 1);
+    lines.insert(lines.end(), batch.examples.begin(), batch.examples.end());
+    for (std::int64_t r = 0; r < batch.rows; ++r) {
+      const auto row = static_cast<std::size_t>(r);
+      std::vector<std::int32_t> ids;
+      for (std::int64_t i = 0; i < batch.target_lengths[row]; ++i) {
+        ids.push_back(
+            static_cast<std::int32_t>(batch.target_labels[static_cast<std::size_t>(r * batch.target_width + i)]));
+      }
+      EXPECT_EQ(ids.back(), 0);
+      EXPECT_EQ(tokenizer.decode(ids), text.target[batch.examples[row]]);
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  std::vector<std::uint64_t> all(150);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(lines, all);
+}
+
+TEST(BatchesOf, DealsTheSameBatchesOverAnyNumberOfRanks) {
+  const Tokenizer& tokenizer = test::small_tokenizer(ModelShape::marian);
+  const ParallelText text = some_verses(100);
+  const std::vector<Batch> alone = batches_of(tokenizer, text, BatchUnit::examples, 7);
+  ASSERT_EQ(alone.size(), 15U);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::vector<Batch> mine = batches_of(tokenizer, text, BatchUnit::examples, 7, rank, 4);
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      EXPECT_EQ(mine[i].examples, alone[i * 4 + static_cast<std::size_t>(rank)].examples);
+      EXPECT_EQ(mine[i].source, alone[i * 4 + static_cast<std::size_t>(rank)].source);
+    }
+  }
+}
+
+TEST(BatchesOf, LeavesTheTargetOutForTranslation) {
+  const std::vector<Batch> batches =
+      batches_of(test::small_tokenizer(ModelShape::marian), {some_verses(5).source, {}}, BatchUnit::examples, 5);
+  ASSERT_EQ(batches.size(), 1U);
+  EXPECT_EQ(batches[0].rows, 5);
+  EXPECT_EQ(batches[0].target_width, 0);
+  EXPECT_EQ(batches[0].tgt_tokens, 0);
+}
+
+TEST(LmBatchesOf, ScoresEachLineWithItsEnd) {
+  const Tokenizer& tokenizer = test::small_tokenizer(ModelShape::llama);
+  const std::vector<std::string> lines{"In the beginning", "and the earth", "", "a new document"};
+  std::int64_t ids = 0;
+  for (const std::string& line : lines)
+    ids += line.empty() ? 0 : static_cast<std::int64_t>(tokenizer.encode(line).size()) + 1;
+  for (const DocumentEnd end : {DocumentEnd::line, DocumentEnd::empty_line}) {
+    std::int64_t tgt_tokens = 0, starts = 0;
+    for (const int rank : {0, 1}) {
+      for (const Batch& batch : lm_batches_of(tokenizer, lines, end, 8, 2, rank, 2)) {
+        tgt_tokens += batch.tgt_tokens;
+        starts += std::count(batch.target_input.begin(), batch.target_input.end(), tokenizer.vocabulary().start);
+      }
+    }
+    EXPECT_EQ(tgt_tokens, ids);
+    EXPECT_EQ(starts, end == DocumentEnd::line ? 3 : 2);
+  }
+}
+
+}  // namespace
+}  // namespace argosy::data

@@ -1,0 +1,237 @@
+#include "data/token_shards.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "core/error.hpp"
+#include "data/shard_header.hpp"
+#include "data/shard_index.hpp"
+#include "data/shard_writer.hpp"
+#include "support/small_text.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const Digest kTokenizer = digest_of("tokenizer"), kRecipe = digest_of("recipe");
+
+std::string one_pair() {
+  ShardWriter writer{2, 2};
+  writer.add(std::vector<std::int32_t>{5, 0}, std::vector<std::int32_t>{7, 8, 0}, true);
+  return writer.bytes(kTokenizer, kRecipe);
+}
+
+/// The bytes of FORMAT.md's example, digests left out.
+TEST(TokenShard, HasTheBytesOfTheFormatPage) {
+  const std::string file = one_pair();
+  const auto bytes = [&](std::size_t from, std::size_t size) { return file.substr(from, size); };
+  using namespace std::string_literals;
+  EXPECT_EQ(bytes(0, 16), "ARGTOKEN\1\0\0\0\2\0\0\0"s);
+  EXPECT_EQ(bytes(16, 16), "\2\0\0\0\2\0\0\0\1\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(32, 16), "\2\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x80, 8), "\1\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x88, 16), "\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x98, 8), "\5\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0xa0, 16), "\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0xb0, 8), "\7\0\10\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0xb8, 8), "{}\0\0\0\0\0\0"s);
+  EXPECT_EQ(file.size(), 0xc0U);
+  EXPECT_EQ(bytes(48, 16), std::string(reinterpret_cast<const char*>(kTokenizer.bytes.data()), 16));
+}
+
+class WidthAndSides : public testing::TestWithParam<std::tuple<std::uint32_t, std::uint32_t>> {};
+
+TEST_P(WidthAndSides, ReadsBackWhatWasWritten) {
+  const auto [id_width, sides] = GetParam();
+  ShardWriter writer{id_width, sides};
+  std::vector<std::vector<std::int32_t>> sources, targets;
+  for (std::int32_t i = 0; i < 21; ++i) {
+    sources.emplace_back(static_cast<std::size_t>(i % 5 + 1), i);
+    targets.emplace_back(static_cast<std::size_t>(i % 3 + 1), id_width == 2 ? 65535 - i : 70000 + i);
+    writer.add(sources.back(), targets.back(), i % 4 == 0);
+  }
+  const test::TempFolder folder;
+  const Files files = Files::system();
+  files.write_atomically(folder / "x.tokens", writer.bytes(kTokenizer, kRecipe, R"({"unknown": 3})"));
+  const TokenShard shard = TokenShard::open(files, folder / "x.tokens");
+  shard.verify();
+  EXPECT_EQ(shard.size(), 21U);
+  EXPECT_EQ(shard.has_source(), sides == 2);
+  EXPECT_EQ(shard.tokenizer_digest(), kTokenizer);
+  EXPECT_EQ(shard.recipe_digest(), kRecipe);
+  EXPECT_EQ(shard.note(), R"({"unknown": 3})");
+  std::vector<std::int32_t> ids;
+  for (std::uint64_t i = 0; i < 21; ++i) {
+    shard.target(i, ids);
+    EXPECT_EQ(ids, targets[i]);
+    EXPECT_EQ(shard.lengths(i), (Lengths{static_cast<std::uint32_t>(sides == 2 ? sources[i].size() : 0),
+                                         static_cast<std::uint32_t>(ids.size())}));
+    EXPECT_EQ(shard.starts_document(i), i % 4 == 0);
+    if (sides == 2) {
+      shard.source(i, ids);
+      EXPECT_EQ(ids, sources[i]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WidthAndSides, testing::Combine(testing::Values(2U, 4U), testing::Values(1U, 2U)));
+
+std::string refusal(const std::function<void()>& body, Fault fault) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), fault) << error.what();
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+TEST(TokenShard, RefusesEveryDamagedHeaderAndSize) {
+  const test::TempFolder folder;
+  const Files files = Files::system();
+  const std::string good = one_pair();
+  const auto refused = [&](const std::string& bytes) {
+    files.write_atomically(folder / "x.tokens", bytes);
+    return refusal([&] { TokenShard::open(files, folder / "x.tokens").verify(); }, Fault::corrupt);
+  };
+  for (std::size_t at = 0; at < good.size(); ++at) {  // every byte counts
+    std::string bytes = good;
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x40);
+    EXPECT_THAT(refused(bytes), HasSubstr("x.tokens")) << at;
+  }
+  EXPECT_THAT(refused(good.substr(0, good.size() - 1)), HasSubstr("x.tokens"));
+  EXPECT_THAT(refused(good + "more bytes"), HasSubstr("x.tokens"));
+  EXPECT_THAT(refused(good.substr(0, 100)), HasSubstr("100 bytes"));
+  EXPECT_THAT(refused(""), HasSubstr("x.tokens"));
+}
+
+/// A forged header digest must not let a count or an offset lead out of the file.
+TEST(TokenShard, ChecksCountsAndOffsetsAgainstTheFile) {
+  const test::TempFolder folder;
+  const Files files = Files::system();
+  const auto forged = [&](std::size_t at, std::uint64_t value) {
+    std::string bytes = one_pair();
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+    const Digest digest = digest_of(as_bytes(bytes).first(kDigestedHeaderBytes));
+    std::memcpy(bytes.data() + kDigestedHeaderBytes, digest.bytes.data(), 16);
+    files.write_atomically(folder / "x.tokens", bytes);
+  };
+  for (const std::size_t field : {24U, 32U, 40U}) {
+    for (const std::uint64_t value : {std::uint64_t{100}, std::uint64_t{1} << 61, ~std::uint64_t{0}}) {
+      forged(field, value);
+      EXPECT_NE(refusal([&] { (void)TokenShard::open(files, folder / "x.tokens"); }, Fault::corrupt), "nothing thrown")
+          << field << " " << value;
+    }
+  }
+  for (const std::uint64_t offset : {std::uint64_t{1}, ~std::uint64_t{0}}) {
+    forged(0x88, offset);
+    const TokenShard shard = TokenShard::open(files, folder / "x.tokens");
+    std::vector<std::int32_t> ids;
+    EXPECT_THAT(refusal([&] { shard.source(0, ids); }, Fault::corrupt), HasSubstr("example 0"));
+  }
+}
+
+/// A folder with two shards of one corpus: 6 + 4 examples of a language model, ids i, 2; documents begin at 0, 3, 6, 8.
+class ShardFolder : public testing::Test {
+ protected:
+  ShardFolder() {
+    index_.tokenizer = test::small_tokenizer(ModelShape::llama).digest();
+    index_.recipe = kRecipe;
+    ShardIndex::Corpus corpus;
+    corpus.name = "verses";
+    corpus.texts.resize(1);
+    std::int32_t id = 0;
+    for (const int size : {6, 4}) {
+      ShardWriter writer{2, 1};
+      for (int i = 0; i < size; ++i, ++id)
+        writer.add({}, std::vector<std::int32_t>{id + 10, 2}, id == 0 || id == 3 || id == 6 || id == 8);
+      const std::string name = std::to_string(size) + ".tokens";
+      files_.write_atomically(folder_ / name, writer.bytes(index_.tokenizer, kRecipe));
+      corpus.shards.push_back(
+          {name, static_cast<std::uint64_t>(size), 0, TokenShard::open(files_, folder_ / name).body_digest()});
+    }
+    corpus.tgt_tokens = 20;
+    index_.corpora.push_back(corpus);
+    config_.shards = folder_.path();
+    config_.corpora.push_back({.name = "verses", .weight = 3.0});
+    write_index();
+  }
+  void write_index() { files_.write_atomically(shard_index_path(folder_.path()), text_of(index_)); }
+  TokenShards open(Part part = Part::train) {
+    return TokenShards::open(files_, config_, test::small_tokenizer(ModelShape::llama), part);
+  }
+  static std::vector<std::int32_t> first_ids(const TokenShards& shards) {
+    std::vector<std::int32_t> found, ids;
+    for (std::uint64_t i = 0; i < shards.size(); ++i) {
+      shards.target(i, ids);
+      found.push_back(ids[0]);
+      EXPECT_EQ(shards.lengths()[i].target, 2U);
+    }
+    return found;
+  }
+
+  test::TempFolder folder_;
+  Files files_ = Files::system();
+  ShardIndex index_;
+  DataConfig config_;
+};
+
+TEST_F(ShardFolder, NumbersExamplesThroughAllShards) {
+  const TokenShards shards = open();
+  EXPECT_THAT(first_ids(shards), ElementsAre(10, 11, 12, 13, 14, 15, 16, 17, 18, 19));
+  EXPECT_TRUE(shards.starts_document(6));
+  EXPECT_FALSE(shards.starts_document(7));
+  EXPECT_FALSE(shards.has_source());
+  EXPECT_EQ(shards.fingerprint(), kRecipe);
+  EXPECT_EQ(shards.corpora().at(0).weight, 3.0);
+}
+
+TEST_F(ShardFolder, SplitsAtDocumentsByTokens) {
+  config_.split = SplitConfig{.train = 0.65, .validation = 0.15};  // 13 of 20: the next document begins at example 8
+  EXPECT_THAT(first_ids(open(Part::train)), ElementsAre(10, 11, 12, 13, 14, 15, 16, 17));
+  EXPECT_THAT(first_ids(open(Part::validation)), testing::IsEmpty());
+  config_.split = SplitConfig{.train = 0.25, .validation = 0.35};
+  EXPECT_THAT(first_ids(open(Part::train)), ElementsAre(10, 11, 12));
+  const TokenShards held_out = open(Part::validation);
+  EXPECT_THAT(first_ids(held_out), ElementsAre(13, 14, 15));
+  EXPECT_TRUE(held_out.starts_document(0));
+  EXPECT_EQ(open(Part::all).size(), 10U);
+  config_.split = SplitConfig{.train = 0.3, .validation = 0.7};
+  EXPECT_THAT(first_ids(open(Part::validation)), ElementsAre(13, 14, 15, 16, 17, 18, 19));
+}
+
+TEST_F(ShardFolder, RefusesAnotherTokenizerOtherCorporaAndNoIndex) {
+  const auto refused = [&](Fault fault) { return refusal([&] { (void)open(); }, fault); };
+  index_.tokenizer = digest_of("another");
+  write_index();
+  EXPECT_THAT(refused(Fault::data), HasSubstr("token shards of tokenizer"));
+  index_.tokenizer = test::small_tokenizer(ModelShape::llama).digest();
+  index_.corpora[0].name = "other";
+  write_index();
+  EXPECT_THAT(refused(Fault::data), HasSubstr("verses"));
+  index_.corpora[0].name = "verses";
+  index_.corpora[0].shards[1].examples = 5;
+  write_index();
+  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("4.tokens"));
+  files_.write_atomically(shard_index_path(folder_.path()), R"({"version": 1})");
+  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("index.json"));
+  files_.write_atomically(shard_index_path(folder_.path()), R"({"version": 2})");
+  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("version 2"));
+  files_.remove(shard_index_path(folder_.path()));
+  EXPECT_THAT(refused(Fault::data), HasSubstr("run preprocess"));
+}
+
+TEST_F(ShardFolder, ReadsItsIndexBack) {
+  index_.corpora[0].dropped = {{"empty", 2}};
+  index_.corpora[0].languages = {"en"};
+  index_.pieces = 300;
+  write_index();
+  EXPECT_EQ(read_shard_index(files_, folder_.path()), index_);
+}
+
+}  // namespace
+}  // namespace argosy::data

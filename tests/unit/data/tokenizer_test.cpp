@@ -1,0 +1,146 @@
+#include "data/tokenizer.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.hpp"
+#include "data/tokenizer_training.hpp"
+#include "support/small_text.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::data {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::string> training_lines() {
+  const test::Verses text = test::verses(400);
+  std::vector<std::string> lines = text.english;
+  lines.insert(lines.end(), text.spanish.begin(), text.spanish.end());
+  return lines;
+}
+
+class EachShape : public testing::TestWithParam<ModelShape> {};
+
+TEST_P(EachShape, TrainsWithTheIdsOfTheShapeAndReadsBackTheText) {
+  const std::vector<std::string> lines = training_lines();
+  const Tokenizer tokenizer = Tokenizer::load(train_tokenizer({.vocab_size = 300}, lines, GetParam()), GetParam());
+  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  EXPECT_EQ(vocabulary.live_size, 300);
+  EXPECT_EQ(tokenizer.piece(vocabulary.eos), "</s>");
+  EXPECT_EQ(tokenizer.piece(vocabulary.unk), "<unk>");
+  if (vocabulary.bos) {
+    EXPECT_EQ(tokenizer.piece(*vocabulary.bos), "<s>");
+  }
+  if (vocabulary.pad) {
+    EXPECT_EQ(tokenizer.piece(*vocabulary.pad), "<pad>");
+  }
+  std::int64_t pieces = 0;
+  for (const std::string& line : lines) {
+    const std::vector<std::int32_t> ids = tokenizer.encode(line);
+    pieces += static_cast<std::int64_t>(ids.size());
+    EXPECT_EQ(tokenizer.decode(ids), line);
+    for (const std::int32_t id : ids) EXPECT_FALSE(vocabulary.is_dead(id) || id == vocabulary.unk);  // coverage 1.0
+  }
+  EXPECT_GT(pieces, static_cast<std::int64_t>(lines.size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EachShape,
+                         testing::Values(ModelShape::marian, ModelShape::pegasus, ModelShape::t5, ModelShape::llama));
+
+TEST(TokenizerTraining, GivesTheSameBytesTwiceAndOthersForOtherSettings) {
+  const std::vector<std::string> lines = training_lines();
+  const std::string unigram = train_tokenizer({.vocab_size = 300}, lines, ModelShape::marian);
+  EXPECT_EQ(unigram, train_tokenizer({.vocab_size = 300}, lines, ModelShape::marian));
+  EXPECT_NE(unigram, train_tokenizer({.type = TokenizerType::bpe, .vocab_size = 300}, lines, ModelShape::marian));
+  EXPECT_NE(unigram, train_tokenizer({.vocab_size = 310}, lines, ModelShape::marian));
+}
+
+TEST(TokenizerTraining, LeavesRareCharactersOutBelowFullCoverage) {
+  std::vector<std::string> lines = training_lines();
+  lines.push_back("a rare \u20ac sign");
+  const auto has_euro = [&](double coverage) {
+    return Tokenizer::load(
+               train_tokenizer({.vocab_size = 300, .character_coverage = coverage}, lines, ModelShape::marian),
+               ModelShape::marian)
+        .id_of("\u20ac")
+        .has_value();
+  };
+  EXPECT_TRUE(has_euro(1.0));
+  EXPECT_FALSE(has_euro(0.999));
+}
+
+TEST(TokenizerTraining, SaysThatTheTextIsTooSmall) {
+  try {
+    (void)train_tokenizer({.vocab_size = 8000}, training_lines(), ModelShape::marian);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::config);
+    EXPECT_THAT(error.what(), HasSubstr("8000"));
+    EXPECT_THAT(error.what(), HasSubstr("lower vocab_size"));
+  }
+}
+
+TEST(TokenizerTraining, SamplesEachLineAtMostOnceAndTheSameEachTime) {
+  const test::TempFolder folder;
+  const Files files = Files::system();
+  std::vector<CountedFile> texts;
+  for (const char* name : {"a", "b"}) {
+    std::vector<std::string> lines;
+    for (int i = 0; i < 500; ++i) lines.push_back(name + std::to_string(i));
+    files.write_atomically(folder / name, test::joined(lines));
+    CountedFile text{.path = folder / name, .record = {}};
+    text.record.figures.lines = 500;
+    texts.push_back(text);
+  }
+  const std::vector<std::string> sample = sample_lines(files, texts, 100, InvalidUtf8::reject);
+  EXPECT_EQ(sample.size(), 100U);
+  EXPECT_EQ((std::set<std::string>{sample.begin(), sample.end()}.size()), 100U);
+  EXPECT_EQ(sample, sample_lines(files, texts, 100, InvalidUtf8::reject));
+  const auto from_b =
+      std::count_if(sample.begin(), sample.end(), [](const std::string& line) { return line[0] == 'b'; });
+  EXPECT_GT(from_b, 25);
+  EXPECT_LT(from_b, 75);
+  EXPECT_EQ(sample_lines(files, texts, 5000, InvalidUtf8::reject).size(), 1000U);
+}
+
+TEST(Tokenizer, SpellsDeadIdsAndSkipsThemInText) {
+  const Tokenizer& tokenizer = test::small_tokenizer(ModelShape::marian);
+  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  EXPECT_EQ(vocabulary.padded_size, 320);
+  EXPECT_EQ(tokenizer.piece(300), "<unused_0>");
+  EXPECT_EQ(tokenizer.piece(319), "<pad>");
+  std::vector<std::int32_t> ids = tokenizer.encode("In the beginning");
+  ids.push_back(0);
+  ids.push_back(319);
+  ids.insert(ids.begin(), 305);
+  EXPECT_EQ(tokenizer.decode(ids), "In the beginning");
+  EXPECT_EQ(tokenizer.id_of("</s>"), 0);
+  EXPECT_EQ(tokenizer.id_of("no such piece"), std::nullopt);
+  EXPECT_LT(tokenizer.score(10), 0);
+}
+
+TEST(Tokenizer, RefusesAFileThatIsNoneAndIdsOfAnotherShape) {
+  const auto refusal = [](const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::data);
+      return std::string{error.what()};
+    }
+    return std::string{};
+  };
+  EXPECT_THAT(refusal([] { (void)Tokenizer::load("not a model", ModelShape::marian, "x.model"); }),
+              HasSubstr("x.model"));
+  const std::string llama = test::small_tokenizer(ModelShape::llama).model_bytes();
+  EXPECT_THAT(refusal([&] { (void)Tokenizer::load(llama, ModelShape::marian, "x.model"); }),
+              HasSubstr("bos 1, eos 2, unk 0"));
+  const test::TempFolder folder;
+  EXPECT_THAT(refusal([&] { (void)Tokenizer::read(Files::system(), folder / "none.model", ModelShape::marian); }),
+              HasSubstr("run preprocess"));
+}
+
+}  // namespace
+}  // namespace argosy::data
