@@ -13,6 +13,7 @@
 
 #include <limits>
 
+#include "kernels/cpu/operators.hpp"
 #include "kernels/operator.hpp"
 
 namespace argosy::kernels {
@@ -129,6 +130,11 @@ TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
   library.impl("attention", plain::attention);
   library.impl("attention_backward", plain::attention_backward);
   library.impl("rope_", plain::rope_);
+}
+TORCH_LIBRARY_IMPL(argosy, CPU, library) {
+  library.impl("attention", cpu::attention);
+  library.impl("attention_backward", cpu::attention_backward);
+  library.impl("rope_", cpu::rope_);
 }
 
 }  // namespace argosy::kernels

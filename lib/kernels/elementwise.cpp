@@ -15,6 +15,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/cpu/operators.hpp"
 #include "kernels/operator.hpp"
 
 namespace argosy::kernels {
@@ -159,6 +160,12 @@ TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
   library.impl("activation", plain::activation);
   library.impl("activation_backward", plain::activation_backward);
   library.impl("column_sum", plain::column_sum);
+}
+TORCH_LIBRARY_IMPL(argosy, CPU, library) {
+  library.impl("dropout_add", cpu::dropout_add);
+  library.impl("activation", cpu::activation);
+  library.impl("activation_backward", cpu::activation_backward);
+  library.impl("column_sum", cpu::column_sum);
 }
 
 }  // namespace argosy::kernels

@@ -6,6 +6,7 @@
 #include <ATen/ops/pow.h>
 #include <torch/library.h>
 
+#include "kernels/cpu/operators.hpp"
 #include "kernels/operator.hpp"
 
 namespace argosy::kernels {
@@ -63,6 +64,10 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
 TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
   library.impl("embedding", plain::embedding);
   library.impl("embedding_backward", plain::embedding_backward);
+}
+TORCH_LIBRARY_IMPL(argosy, CPU, library) {
+  library.impl("embedding", cpu::embedding);
+  library.impl("embedding_backward", cpu::embedding_backward);
 }
 
 }  // namespace argosy::kernels

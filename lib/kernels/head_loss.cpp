@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/operators.hpp"
 #include "kernels/operator.hpp"
 
 namespace argosy::kernels {
@@ -74,5 +75,8 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
       "bool accumulate_bias) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) { library.impl("head_loss", plain::head_loss); }
+TORCH_LIBRARY_IMPL(argosy, CPU, library) {
+  library.impl("head_loss", cpu::head_loss);
+}
 
 }  // namespace argosy::kernels

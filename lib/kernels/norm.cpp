@@ -5,6 +5,7 @@
 #include <ATen/ops/rsqrt.h>
 #include <torch/library.h>
 
+#include "kernels/cpu/operators.hpp"
 #include "kernels/operator.hpp"
 
 namespace argosy::kernels {
@@ -69,6 +70,10 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
 TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
   library.impl("norm", plain::norm);
   library.impl("norm_backward", plain::norm_backward);
+}
+TORCH_LIBRARY_IMPL(argosy, CPU, library) {
+  library.impl("norm", cpu::norm);
+  library.impl("norm_backward", cpu::norm_backward);
 }
 
 }  // namespace argosy::kernels

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "kernels/cpu/operators.hpp"
 #include "kernels/operator.hpp"
 
 namespace argosy::kernels {
@@ -62,6 +63,10 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
 TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
   library.impl("adamw_", plain::adamw_);
   library.impl("sum_of_squares", plain::sum_of_squares);
+}
+TORCH_LIBRARY_IMPL(argosy, CPU, library) {
+  library.impl("adamw_", cpu::adamw_);
+  library.impl("sum_of_squares", cpu::sum_of_squares);
 }
 
 }  // namespace argosy::kernels

@@ -1,0 +1,233 @@
+// Attention of one (row, key head) at a time, all in fp32 scratch: keys and values are packed once, queries go in blocks.
+// Included by table.ipp inside its namespace.
+
+constexpr std::int64_t kQueryBlock = 32;
+
+inline std::int64_t padded(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+/// C[rows, vectors·lanes] (+)= A·B. a(i, k) = a[i·ai + k·ak]; B, C row-major with padded rows.
+template <int kRows, int kVectors, bool kAdd>
+inline void tile(std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak, const float* b, std::int64_t ldb, float* c,
+                 std::int64_t ldc) {
+  Vec sum[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = kAdd ? load(c + i * ldc + j * kLanes) : Vec{};
+  }
+  for (std::int64_t k = 0; k < depth; ++k, b += ldb) {
+    Vec right[kVectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) right[j] = load(b + j * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      const float left = a[i * ai + k * ak];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sum[i][j] += left * right[j];
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) store(c + i * ldc + j * kLanes, sum[i][j]);
+  }
+}
+
+template <int kVectors, bool kAdd>
+inline void panel(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak, const float* b,
+                  std::int64_t ldb, float* c, std::int64_t ldc) {
+  std::int64_t i = 0;
+  for (; i + 6 <= rows; i += 6) tile<6, kVectors, kAdd>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
+  for (; i + 3 <= rows; i += 3) tile<3, kVectors, kAdd>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
+  for (; i < rows; ++i) tile<1, kVectors, kAdd>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
+}
+
+template <bool kAdd>
+void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak,
+              const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
+  std::int64_t j = 0;
+  for (; j + 3 * kLanes <= columns; j += 3 * kLanes) panel<3, kAdd>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
+  for (; j + 2 * kLanes <= columns; j += 2 * kLanes) panel<2, kAdd>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
+  for (; j < columns; j += kLanes) panel<1, kAdd>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
+}
+
+template <class T>
+const T* head_of(const HeadsView& view, std::int64_t row, std::int64_t head) {
+  return static_cast<const T*>(view.data) + row * view.row + head * view.head;
+}
+
+/// `count` positions of one head from `begin` as fp32 rows of `width` (padding zero), times `scale`.
+template <class T>
+void pack(const HeadsView& view, std::int64_t row, std::int64_t head, std::int64_t begin, std::int64_t count, std::int64_t size,
+          float scale, float* out, std::int64_t width) {
+  const T* from = head_of<T>(view, row, head) + begin * view.position;
+  for (std::int64_t t = 0; t < count; ++t, from += view.position, out += width) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < size; ++i) out[i] = widen(from[i]) * scale;
+    for (std::int64_t i = size; i < width; ++i) out[i] = 0;
+  }
+}
+
+inline void transpose(const float* from, std::int64_t rows, std::int64_t from_width, std::int64_t columns, float* out,
+                      std::int64_t width) {
+  for (std::int64_t j = 0; j < columns; ++j) {
+    for (std::int64_t t = rows; t < width; ++t) out[j * width + t] = 0;
+  }
+  for (std::int64_t t = 0; t < rows; ++t) {
+    for (std::int64_t j = 0; j < columns; ++j) out[j * width + t] = from[t * from_width + j];
+  }
+}
+
+template <class T>
+void unpack(const float* from, std::int64_t width, const HeadsView& view, std::int64_t row, std::int64_t head, std::int64_t begin,
+            std::int64_t count, std::int64_t size, float scale) {
+  T* to = const_cast<T*>(head_of<T>(view, row, head)) + begin * view.position;
+  for (std::int64_t t = 0; t < count; ++t, to += view.position, from += width) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < size; ++i) to[i] = narrow<T>(from[i] * scale);
+  }
+}
+
+/// Keys [first, last) that query `query` of `row` may see, segments apart.
+struct Range {
+  std::int64_t first, last;
+};
+inline Range seen(const AttentionShape& shape, std::int64_t row, std::int64_t query) {
+  const std::int64_t position = shape.keys - shape.queries + query;
+  Range range{0, shape.key_lengths != nullptr ? std::min(shape.key_lengths[row], shape.keys) : shape.keys};
+  if (shape.causal || shape.window > 0) range.last = std::min(range.last, position + 1);
+  if (shape.window > 0) range.first = std::max<std::int64_t>(0, position + 1 - shape.window);
+  range.last = std::max(range.first, range.last);
+  return range;
+}
+
+inline void hide_other_segments(const AttentionShape& shape, std::int64_t row, std::int64_t query, Range range, float* scores) {
+  if (shape.segments == nullptr) return;
+  const std::int64_t* segment = shape.segments + row * shape.keys;
+  const std::int64_t own = segment[shape.keys - shape.queries + query];
+  for (std::int64_t j = range.first; j < range.last; ++j) {
+    if (segment[j] != own) scores[j] = -std::numeric_limits<float>::infinity();
+  }
+}
+
+/// Scratch of the thread's tasks: kept, so that it is faulted in once. No std::vector: an inline function of the library compiled
+/// for this instruction set could be the one the linker keeps for all.
+struct Scratch {
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { std::free(data); }
+  float* data = nullptr;
+  std::int64_t size = 0;
+};
+inline float* scratch(std::int64_t floats) {
+  thread_local Scratch memory;
+  if (memory.size < floats) {
+    std::free(memory.data);
+    memory.data = static_cast<float*>(std::aligned_alloc(64, static_cast<std::size_t>((floats + 15) / 16 * 64)));
+    memory.size = memory.data != nullptr ? floats : 0;
+    if (memory.data == nullptr) throw std::bad_alloc();
+  }
+  return memory.data;
+}
+
+template <class T>
+void attention(const AttentionForward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end) {
+  const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys), group = shape.heads / shape.kv_heads;
+  float* memory = scratch(2 * shape.keys * width + size * keys + kQueryBlock * (2 * width + keys));
+  float *k = memory, *v = k + shape.keys * width, *kt = v + shape.keys * width, *q = kt + size * keys, *o = q + kQueryBlock * width,
+        *scores = o + kQueryBlock * width;
+  for (std::int64_t task = begin; task < end; ++task) {
+    const std::int64_t row = task / shape.kv_heads, kv_head = task % shape.kv_heads;
+    const std::int64_t used = shape.key_lengths != nullptr ? std::min(shape.key_lengths[row], shape.keys) : shape.keys;
+    pack<T>(io.k, row, kv_head, 0, used, size, 1, k, width);
+    pack<T>(io.v, row, kv_head, 0, used, size, 1, v, width);
+    transpose(k, used, width, size, kt, keys);
+    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      for (std::int64_t first = 0; first < shape.queries; first += kQueryBlock) {
+        const std::int64_t count = std::min(kQueryBlock, shape.queries - first);
+        const std::int64_t last = seen(shape, row, first + count - 1).last;
+        pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
+        multiply<false>(count, padded(last), size, q, width, 1, kt, keys, scores, keys);
+        for (std::int64_t i = 0; i < count; ++i) {
+          float* s = scores + i * keys;
+          const Range range = seen(shape, row, first + i);
+          hide_other_segments(shape, row, first + i, range, s);
+          float highest = -std::numeric_limits<float>::infinity(), total = 0;
+#pragma omp simd reduction(max : highest)
+          for (std::int64_t j = range.first; j < range.last; ++j) highest = s[j] > highest ? s[j] : highest;
+          const bool any = highest > -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(+ : total)
+          for (std::int64_t j = range.first; j < range.last; ++j) {
+            const float e = s[j] > -std::numeric_limits<float>::infinity() ? fast_exp(s[j] - highest) : 0.0F;
+            s[j] = e;
+            total += e;
+          }
+          const float inverse = any ? 1 / total : 0;
+          for (std::int64_t j = 0; j < range.first; ++j) s[j] = 0;
+#pragma omp simd
+          for (std::int64_t j = range.first; j < range.last; ++j) s[j] = any ? s[j] * inverse : 0;
+          for (std::int64_t j = range.last; j < last; ++j) s[j] = 0;
+          io.lse[(row * shape.heads + head) * shape.queries + first + i] = any ? highest + std::log(total) : highest;
+        }
+        multiply<false>(count, width, last, scores, keys, 1, v, width, o, width);
+        unpack<T>(o, width, io.out, row, head, first, count, size, 1);
+      }
+    }
+  }
+}
+
+template <class T>
+void attention_backward(const AttentionBackward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end) {
+  const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys), group = shape.heads / shape.kv_heads;
+  float* memory = scratch(4 * shape.keys * width + 2 * size * keys + kQueryBlock * (4 * width + 2 * keys));
+  float *k = memory, *v = k + shape.keys * width, *dk = v + shape.keys * width, *dv = dk + shape.keys * width,
+        *kt = dv + shape.keys * width, *vt = kt + size * keys, *q = vt + size * keys, *o = q + kQueryBlock * width,
+        *go = o + kQueryBlock * width, *dq = go + kQueryBlock * width, *p = dq + kQueryBlock * width,
+        *dp = p + kQueryBlock * keys;
+  for (std::int64_t task = begin; task < end; ++task) {
+    const std::int64_t row = task / shape.kv_heads, kv_head = task % shape.kv_heads;
+    const std::int64_t used = shape.key_lengths != nullptr ? std::min(shape.key_lengths[row], shape.keys) : shape.keys;
+    pack<T>(io.k, row, kv_head, 0, used, size, 1, k, width);
+    pack<T>(io.v, row, kv_head, 0, used, size, 1, v, width);
+    transpose(k, used, width, size, kt, keys);
+    transpose(v, used, width, size, vt, keys);
+    std::fill(dk, dk + shape.keys * width, 0.0F);
+    std::fill(dv, dv + shape.keys * width, 0.0F);
+    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      for (std::int64_t first = 0; first < shape.queries; first += kQueryBlock) {
+        const std::int64_t count = std::min(kQueryBlock, shape.queries - first);
+        const std::int64_t last = seen(shape, row, first + count - 1).last;
+        pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
+        pack<T>(io.out, row, head, first, count, size, 1, o, width);
+        pack<T>(io.dout, row, head, first, count, size, 1, go, width);
+        multiply<false>(count, padded(last), size, q, width, 1, kt, keys, p, keys);
+        multiply<false>(count, padded(last), size, go, width, 1, vt, keys, dp, keys);
+        for (std::int64_t i = 0; i < count; ++i) {
+          float *s = p + i * keys, *ds = dp + i * keys;
+          const Range range = seen(shape, row, first + i);
+          hide_other_segments(shape, row, first + i, range, s);
+          float delta = 0;
+#pragma omp simd reduction(+ : delta)
+          for (std::int64_t j = 0; j < width; ++j) delta += o[i * width + j] * go[i * width + j];
+          const float lse = io.lse[(row * shape.heads + head) * shape.queries + first + i];
+          const bool any = lse > -std::numeric_limits<float>::infinity();
+          for (std::int64_t j = 0; j < range.first; ++j) s[j] = ds[j] = 0;
+#pragma omp simd
+          for (std::int64_t j = range.first; j < range.last; ++j) {
+            const float e = any && s[j] > -std::numeric_limits<float>::infinity() ? fast_exp(s[j] - lse) : 0.0F;
+            s[j] = e;
+            ds[j] = e * (ds[j] - delta);
+          }
+          for (std::int64_t j = range.last; j < last; ++j) s[j] = ds[j] = 0;
+        }
+        multiply<false>(count, width, last, dp, keys, 1, k, width, dq, width);
+        unpack<T>(dq, width, io.dq, row, head, first, count, size, shape.scale);
+        multiply<true>(last, width, count, dp, 1, keys, q, width, dk, width);
+        multiply<true>(last, width, count, p, 1, keys, go, width, dv, width);
+      }
+    }
+    unpack<T>(dk, width, io.dk, row, kv_head, 0, shape.keys, size, 1);
+    unpack<T>(dv, width, io.dv, row, kv_head, 0, shape.keys, size, 1);
+  }
+}

@@ -1,0 +1,107 @@
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/access.hpp"
+#include "kernels/cpu/operators.hpp"
+
+namespace argosy::kernels::cpu {
+
+namespace {
+
+constexpr std::int64_t kCacheBytes = 8LL << 20;  // logits of a chunk stay in the outer cache between GEMMs
+constexpr std::int64_t kLossRows = 16;           // and those of a block of rows in the inner one, sums included
+
+}  // namespace
+
+at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias, const at::Tensor& labels_in,
+                     double label_smoothing, double z, double loss_scale, std::int64_t live, std::int64_t chunk_bytes,
+                     const OptionalTensor& dh, const OptionalTensor& dweight, bool accumulate_weight, const OptionalTensor& dbias,
+                     bool accumulate_bias) {
+  const at::Tensor labels = labels_in.contiguous(), index = at::empty(labels.sizes(), labels.options());
+  const std::int64_t* label = pointer<std::int64_t>(labels);
+  std::int64_t* kept = pointer<std::int64_t>(index);
+  std::int64_t rows = 0;
+  for (std::int64_t i = 0; i < labels.numel(); ++i) {
+    ARGOSY_CHECK(label[i] < live, "label {} of {} live ids", label[i], live);
+    if (label[i] >= 0) kept[rows++] = i;
+  }
+  const at::Tensor bearing = index.narrow(0, 0, rows);
+  const at::Tensor x = (rows == h.size(0) ? h : h.index_select(0, bearing)).to(at::kFloat).contiguous();
+  const at::Tensor matrix = weight.narrow(0, 0, live).to(at::kFloat);
+  const OptionalTensor shift = bias ? OptionalTensor(bias->narrow(0, 0, live).to(at::kFloat)) : std::nullopt;
+  const bool gradient = dh || dweight || dbias;
+
+  at::Tensor dx = dh ? at::empty_like(x) : at::Tensor();
+  at::Tensor sums = at::zeros({4}, at::kDouble);
+  double* sum = pointer<double>(sums);
+  const auto rest_is_zero = [live](const OptionalTensor& target, bool accumulate) {  // no gradient reaches dead ids
+    if (target && !accumulate) target->narrow(0, live, target->size(0) - live).zero_();
+  };
+  rest_is_zero(dweight, accumulate_weight);
+  rest_is_zero(dbias, accumulate_bias);
+  if (rows == 0) {
+    if (dh) dh->zero_();
+    if (dweight && !accumulate_weight) dweight->zero_();
+    if (dbias && !accumulate_bias) dbias->zero_();
+    return sums;
+  }
+
+  const std::int64_t chunk = std::clamp<std::int64_t>(std::min(chunk_bytes, kCacheBytes) / (4 * live), 1, rows);
+  const at::Tensor buffer = at::empty({chunk, live}, at::kFloat);
+  std::vector<CrossEntropyRow> results(static_cast<std::size_t>(rows));
+  at::Tensor partials = dbias ? at::empty({(chunk + kLossRows - 1) / kLossRows, live}, at::kFloat) : at::Tensor();
+  for (std::int64_t begin = 0; begin < rows; begin += chunk) {
+    const std::int64_t count = std::min(chunk, rows - begin);
+    at::Tensor logits = buffer.narrow(0, 0, count);
+    const at::Tensor in = x.narrow(0, begin, count);
+    at::mm_out(logits, in, matrix.t());
+    float* const logit = pointer<float>(logits);
+    float* const partial = dbias ? pointer<float>(partials) : nullptr;
+    const float* const added = pointer<float>(shift);
+    const std::int64_t blocks = (count + kLossRows - 1) / kLossRows;
+    at::parallel_for(0, blocks, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t block = first; block < last; ++block) {
+        float* const block_sum = partial != nullptr ? partial + block * live : nullptr;
+        if (block_sum != nullptr) std::fill(block_sum, block_sum + live, 0.0F);
+        for (std::int64_t row = block * kLossRows; row < std::min(count, (block + 1) * kLossRows); ++row) {
+          results[static_cast<std::size_t>(begin + row)] = table().cross_entropy(
+              logit + row * live, added, block_sum, live, label[kept[begin + row]], label_smoothing, z, loss_scale, gradient);
+        }
+      }
+    });
+    if (dbias) table().sum_partials(partial, pointer<float>(dbias), blocks, live, live, accumulate_bias || begin > 0);
+    if (dh) {
+      at::Tensor out = dx.narrow(0, begin, count);
+      at::mm_out(out, logits, matrix);
+    }
+    if (dweight) {
+      at::Tensor out = dweight->narrow(0, 0, live);
+      if (accumulate_weight || begin > 0) {
+        at::addmm_out(out, out, logits.t(), in);
+      } else {
+        at::mm_out(out, logits.t(), in);
+      }
+    }
+  }
+  for (const CrossEntropyRow& result : results) {
+    sum[0] += result.nll;
+    sum[1] += result.loss;
+    sum[3] += result.right ? 1 : 0;
+  }
+  sum[2] = static_cast<double>(rows);
+  if (dh && rows == h.size(0)) {
+    dh->copy_(dx);
+  } else if (dh) {
+    dh->zero_();
+    dh->index_copy_(0, bearing, dx.to(dh->scalar_type()));
+  }
+  return sums;
+}
+
+}  // namespace argosy::kernels::cpu

@@ -1,0 +1,359 @@
+// Row-wise and flat loops. Included by table.ipp inside its namespace.
+
+template <class T>
+void norm(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, std::int64_t rows, std::int64_t width,
+          double epsilon) {
+  const float inverse = 1.0F / static_cast<float>(width);
+  for (std::int64_t row = 0; row < rows; ++row, x += width, y += width) {
+    float centre = 0;
+    if (mean != nullptr) {
+#pragma omp simd reduction(+ : centre)
+      for (std::int64_t i = 0; i < width; ++i) centre += widen(x[i]);
+      centre *= inverse;
+      mean[row] = centre;
+    }
+    float square = 0;
+#pragma omp simd reduction(+ : square)
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float d = widen(x[i]) - centre;
+      square += d * d;
+    }
+    const float r = 1.0F / std::sqrt(square * inverse + static_cast<float>(epsilon));
+    rstd[row] = r;
+    if (bias != nullptr) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) {
+        y[i] = narrow<T>((widen(x[i]) - centre) * r * widen(weight[i]) + widen(bias[i]));
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>((widen(x[i]) - centre) * r * widen(weight[i]));
+    }
+  }
+}
+
+template <class T>
+void norm_backward(const T* dy, const T* x, const T* weight, const float* mean, const float* rstd, const T* add, T* dx,
+                   float* partial, std::int64_t rows, std::int64_t width) {
+  const float inverse = 1.0F / static_cast<float>(width);
+  float* dweight = partial;
+  float* dbias = partial + width;
+  for (std::int64_t i = 0; i < 2 * width; ++i) partial[i] = 0;
+  for (std::int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
+    const float centre = mean != nullptr ? mean[row] : 0, r = rstd[row];
+    float along = 0, sum = 0;
+#pragma omp simd reduction(+ : along, sum)
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float g = widen(dy[i]), normed = (widen(x[i]) - centre) * r;
+      dweight[i] += g * normed;
+      dbias[i] += g;
+      const float scaled = g * widen(weight[i]);
+      along += scaled * normed;
+      sum += scaled;
+    }
+    along *= inverse;
+    sum = mean != nullptr ? sum * inverse : 0;
+    if (add != nullptr) {
+      const T* residual = add + row * width;
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float normed = (widen(x[i]) - centre) * r;
+        dx[i] = narrow<T>((widen(dy[i]) * widen(weight[i]) - sum - normed * along) * r + widen(residual[i]));
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float normed = (widen(x[i]) - centre) * r;
+        dx[i] = narrow<T>((widen(dy[i]) * widen(weight[i]) - sum - normed * along) * r);
+      }
+    }
+  }
+}
+
+/// 128 16-bit numbers: 16 Philox4x32-10 blocks side by side; number 16·k + lane is half k%2 of word k/2 of block `first` + lane.
+inline void philox_halves(std::uint32_t first, std::uint32_t site, std::uint32_t step, std::uint32_t micro_batch, std::uint64_t seed,
+                          std::uint32_t* halves) {
+  std::uint32_t c0[16], c1[16], c2[16], c3[16];
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    c0[i] = first + i;
+    c1[i] = site;
+    c2[i] = step;
+    c3[i] = micro_batch;
+  }
+  auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+#pragma omp simd
+    for (int i = 0; i < 16; ++i) {
+      const std::uint64_t a = std::uint64_t{0xD2511F53U} * c0[i], b = std::uint64_t{0xCD9E8D57U} * c2[i];
+      c0[i] = static_cast<std::uint32_t>(b >> 32) ^ c1[i] ^ key0;
+      c1[i] = static_cast<std::uint32_t>(b);
+      c2[i] = static_cast<std::uint32_t>(a >> 32) ^ c3[i] ^ key1;
+      c3[i] = static_cast<std::uint32_t>(a);
+    }
+    key0 += 0x9E3779B9U;
+    key1 += 0xBB67AE85U;
+  }
+  for (int i = 0; i < 16; ++i) {
+    halves[i] = c0[i] & 0xffffU;
+    halves[16 + i] = c0[i] >> 16;
+    halves[32 + i] = c1[i] & 0xffffU;
+    halves[48 + i] = c1[i] >> 16;
+    halves[64 + i] = c2[i] & 0xffffU;
+    halves[80 + i] = c2[i] >> 16;
+    halves[96 + i] = c3[i] & 0xffffU;
+    halves[112 + i] = c3[i] >> 16;
+  }
+}
+
+/// begin: a multiple of 128.
+template <class T>
+void dropout_add(const T* base, const T* branch, T* out, std::int64_t begin, std::int64_t end, std::uint32_t threshold,
+                 std::uint64_t seed, std::uint32_t site, std::uint32_t step, std::uint32_t micro_batch) {
+  if (threshold == 0) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) out[i] = narrow<T>(widen(branch[i]) + (base != nullptr ? widen(base[i]) : 0.0F));
+    return;
+  }
+  const float scale = 65536.0F / static_cast<float>(65536U - threshold);
+  std::uint32_t halves[128];
+  for (std::int64_t group = begin; group < end; group += 128) {
+    philox_halves(static_cast<std::uint32_t>(group / 8), site, step, micro_batch, seed, halves);
+    const std::int64_t count = std::min<std::int64_t>(128, end - group);
+    const T* from = branch + group;
+    T* to = out + group;
+    if (base != nullptr) {
+      const T* under = base + group;
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) {
+        to[i] = narrow<T>(widen(under[i]) + (halves[i] >= threshold ? widen(from[i]) * scale : 0.0F));
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) to[i] = narrow<T>(halves[i] >= threshold ? widen(from[i]) * scale : 0.0F);
+    }
+  }
+}
+
+constexpr std::int64_t kRelu = 0, kSwish = 1, kGelu = 2, kSwiglu = 3;
+
+inline float gelu(float u) { return 0.5F * u * (1 + std::erf(u * 0.70710678118654752F)); }
+inline float gelu_slope(float u) {
+  return 0.5F * (1 + std::erf(u * 0.70710678118654752F)) + u * 0.39894228040143268F * fast_exp(-0.5F * u * u);
+}
+inline float swish_slope(float u) {
+  const float s = sigmoid(u);
+  return s * (1 + u * (1 - s));
+}
+
+template <class T>
+void activation(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width, std::int64_t kind) {
+  const std::int64_t out_width = kind == kSwiglu ? width / 2 : width;
+  for (std::int64_t row = 0; row < rows; ++row, u += width, y += out_width) {
+    if (kind == kRelu && bias != nullptr) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float v = widen(u[i]) + widen(bias[i]);
+        y[i] = narrow<T>(v > 0 ? v : 0);
+      }
+      continue;
+    }
+    if (bias != nullptr) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) u[i] = narrow<T>(widen(u[i]) + widen(bias[i]));
+    }
+    if (kind == kRelu) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>(widen(u[i]) > 0 ? widen(u[i]) : 0);
+    } else if (kind == kSwish) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>(widen(u[i]) * sigmoid(widen(u[i])));
+    } else if (kind == kGelu) {
+      for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>(gelu(widen(u[i])));
+    } else {
+      const T* up = u + out_width;
+#pragma omp simd
+      for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(widen(u[i]) * sigmoid(widen(u[i])) * widen(up[i]));
+    }
+  }
+}
+
+template <class T>
+void activation_backward(const T* dy, const T* saved, T* du, float* partial, std::int64_t rows, std::int64_t width,
+                         std::int64_t kind) {
+  const std::int64_t out_width = kind == kSwiglu ? width / 2 : width;
+  if (partial != nullptr) std::fill(partial, partial + width, 0.0F);
+  for (std::int64_t row = 0; row < rows; ++row, dy += out_width, saved += width, du += width) {
+    if (kind == kRelu && partial != nullptr) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float g = widen(saved[i]) > 0 ? widen(dy[i]) : 0;
+        du[i] = narrow<T>(g);
+        partial[i] += g;
+      }
+      continue;
+    }
+    if (kind == kRelu) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(saved[i]) > 0 ? widen(dy[i]) : 0);
+    } else if (kind == kSwish) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(dy[i]) * swish_slope(widen(saved[i])));
+    } else if (kind == kGelu) {
+      for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(dy[i]) * gelu_slope(widen(saved[i])));
+    } else {
+      const T* up = saved + out_width;
+#pragma omp simd
+      for (std::int64_t i = 0; i < out_width; ++i) {
+        const float gate = widen(saved[i]), g = widen(dy[i]), s = sigmoid(gate);
+        du[i] = narrow<T>(g * widen(up[i]) * s * (1 + gate * (1 - s)));
+        du[out_width + i] = narrow<T>(g * gate * s);
+      }
+    }
+    if (partial == nullptr) continue;
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i) partial[i] += widen(du[i]);
+  }
+}
+
+template <class T>
+void column_sum(const T* x, float* partial, std::int64_t rows, std::int64_t width) {
+  std::fill(partial, partial + width, 0.0F);
+  std::int64_t row = 0;
+  for (; row + 4 <= rows; row += 4, x += 4 * width) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i) {
+      partial[i] += (widen(x[i]) + widen(x[width + i])) + (widen(x[2 * width + i]) + widen(x[3 * width + i]));
+    }
+  }
+  for (; row < rows; ++row, x += width) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i) partial[i] += widen(x[i]);
+  }
+}
+
+template <class T>
+void rotate(T* x, const float* cosine, const float* sine, std::int64_t heads, std::int64_t head_stride, std::int64_t half) {
+  for (std::int64_t head = 0; head < heads; ++head, x += head_stride) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < half; ++i) {
+      const float a = widen(x[i]), b = widen(x[half + i]);
+      x[i] = narrow<T>(a * cosine[i] - b * sine[i]);
+      x[half + i] = narrow<T>(b * cosine[i] + a * sine[i]);
+    }
+  }
+}
+
+template <class T>
+void embed(const T* row, const float* position, T* out, float scale, std::int64_t width) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) out[i] = narrow<T>(widen(row[i]) * scale + (position != nullptr ? position[i] : 0.0F));
+}
+
+template <class T>
+void add_scaled(const T* x, float* sum, float scale, std::int64_t width) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) sum[i] += widen(x[i]) * scale;
+}
+
+CrossEntropyRow cross_entropy(float* logits, const float* bias, float* dbias, std::int64_t width, std::int64_t label,
+                              double label_smoothing, double z, double scale, bool gradient) {
+  float highest = -std::numeric_limits<float>::infinity(), sum = 0;
+  if (bias != nullptr) {
+#pragma omp simd reduction(max : highest) reduction(+ : sum)
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float v = logits[i] + bias[i];
+      logits[i] = v;
+      sum += v;
+      highest = v > highest ? v : highest;
+    }
+  } else {
+#pragma omp simd reduction(max : highest) reduction(+ : sum)
+    for (std::int64_t i = 0; i < width; ++i) {
+      sum += logits[i];
+      highest = logits[i] > highest ? logits[i] : highest;
+    }
+  }
+  const float at_label = logits[label];
+  const bool right = at_label == highest && std::find(logits, logits + label, highest) == logits + label;
+  float total = 0;
+  if (gradient) {
+#pragma omp simd reduction(+ : total)
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float e = fast_exp(logits[i] - highest);
+      logits[i] = e;
+      total += e;
+    }
+  } else {
+#pragma omp simd reduction(+ : total)
+    for (std::int64_t i = 0; i < width; ++i) total += fast_exp(logits[i] - highest);
+  }
+  const double lse = static_cast<double>(highest) + std::log(static_cast<double>(total));
+  const double nll = lse - static_cast<double>(at_label), mean = static_cast<double>(sum) / static_cast<double>(width);
+  const double loss = (1 - label_smoothing) * nll + label_smoothing * (lse - mean) + z * lse * lse;
+  if (gradient) {
+    const auto factor = static_cast<float>(scale * (1 + 2 * z * lse) / static_cast<double>(total));
+    const auto uniform = static_cast<float>(scale * label_smoothing / static_cast<double>(width));
+    const auto hit = static_cast<float>(scale * (1 - label_smoothing));
+    logits[label] -= hit / factor;
+    if (dbias != nullptr) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float g = logits[i] * factor - uniform;
+        logits[i] = g;
+        dbias[i] += g;
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) logits[i] = logits[i] * factor - uniform;
+    }
+  }
+  return {nll, loss, right};
+}
+
+void sum_partials(const float* partials, float* target, std::int64_t count, std::int64_t stride, std::int64_t width,
+                  bool accumulate) {
+  for (std::int64_t k = 0; k < count; ++k, partials += stride) {
+    if (k == 0 && !accumulate) {
+      std::copy(partials, partials + width, target);
+      continue;
+    }
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i) target[i] += partials[i];
+  }
+  if (count == 0 && !accumulate) std::fill(target, target + width, 0.0F);
+}
+
+void adamw(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n, float coefficient, double lr,
+           double beta1, double beta2, double epsilon, double weight_decay, double correction1, double correction2) {
+  const auto b1 = static_cast<float>(beta1), b2 = static_cast<float>(beta2), a1 = static_cast<float>(1 - beta1);
+  const auto a2 = static_cast<float>(1 - beta2), eps = static_cast<float>(epsilon), keep = static_cast<float>(1 - lr * weight_decay);
+  const auto rate = static_cast<float>(lr / correction1), spread = static_cast<float>(1 / correction2);
+  const auto update = [&](std::int64_t i) {
+    const float g = gradient[i] * coefficient;
+    const float new_m = m[i] * b1 + g * a1, new_v = v[i] * b2 + g * g * a2;
+    m[i] = new_m;
+    v[i] = new_v;
+    const float value = master[i] * keep - rate * new_m / (std::sqrt(new_v * spread) + eps);
+    master[i] = value;
+    return value;
+  };
+  if (weights == nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) update(i);
+  } else {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) weights[i] = narrow<Bf16>(update(i));
+  }
+}
+
+double sum_of_squares(const float* x, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t begin = 0; begin < n; begin += 128) {
+    const std::int64_t count = std::min<std::int64_t>(128, n - begin);
+    double block = 0;
+#pragma omp simd reduction(+ : block)
+    for (std::int64_t i = 0; i < count; ++i) block += static_cast<double>(x[begin + i]) * static_cast<double>(x[begin + i]);
+    sum += block;
+  }
+  return sum;
+}

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+
+/// Inner loops of the CPU kernels on raw pointers, torch-free, compiled once for each instruction set (table_*.cpp) and chosen at run
+/// time. All sums have an order that depends on shapes alone. `T` is float or Bf16; statistics and parameter gradients are float.
+namespace argosy::kernels::cpu {
+
+struct Bf16 {
+  std::uint16_t bits;
+};
+
+/// Strides in elements; the last dimension is contiguous.
+struct HeadsView {
+  void* data;
+  std::int64_t row, position, head;
+};
+
+struct AttentionShape {
+  std::int64_t queries, keys, heads, kv_heads, size;
+  bool causal;
+  std::int64_t window;
+  const std::int64_t* key_lengths;  // [rows] or null
+  const std::int64_t* segments;     // [rows, keys] or null
+  float scale;
+};
+
+struct AttentionForward {
+  HeadsView q, k, v, out;
+  float* lse;  // [rows, heads, queries]
+};
+
+struct AttentionBackward {
+  HeadsView dout, q, k, v, out, dq, dk, dv;
+  const float* lse;
+};
+
+struct CrossEntropyRow {
+  double nll, loss;
+  bool right;
+};
+
+template <class T>
+struct Loops {
+  void (*norm)(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, std::int64_t rows, std::int64_t width,
+               double epsilon);  // mean null: RMSNorm
+  /// partial: [2, width], the sums of this call's rows for weight and bias.
+  void (*norm_backward)(const T* dy, const T* x, const T* weight, const float* mean, const float* rstd, const T* add, T* dx,
+                        float* partial, std::int64_t rows, std::int64_t width);
+  void (*dropout_add)(const T* base, const T* branch, T* out, std::int64_t begin, std::int64_t end, std::uint32_t threshold,
+                      std::uint64_t seed, std::uint32_t site, std::uint32_t step, std::uint32_t micro_batch);
+  /// width: of u; kinds as ActivationKind.
+  void (*activation)(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width, std::int64_t kind);
+  /// partial: [width of u] or null.
+  void (*activation_backward)(const T* dy, const T* saved, T* du, float* partial, std::int64_t rows, std::int64_t width,
+                              std::int64_t kind);
+  void (*column_sum)(const T* x, float* partial, std::int64_t rows, std::int64_t width);
+  void (*rotate)(T* x, const float* cosine, const float* sine, std::int64_t heads, std::int64_t head_stride, std::int64_t half);
+  void (*embed)(const T* row, const float* position, T* out, float scale, std::int64_t width);
+  void (*add_scaled)(const T* x, float* sum, float scale, std::int64_t width);
+  /// Tasks [begin, end) of rows × kv_heads.
+  void (*attention)(const AttentionForward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end);
+  void (*attention_backward)(const AttentionBackward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end);
+};
+
+struct Table {
+  Loops<float> fp32;
+  Loops<Bf16> bf16;
+  /// One row of logits [width] becomes its gradient in place (`gradient`), and joins `dbias` [width] (may be null).
+  CrossEntropyRow (*cross_entropy)(float* logits, const float* bias, float* dbias, std::int64_t width, std::int64_t label,
+                                   double label_smoothing, double z, double scale, bool gradient);
+  /// target (+)= Σ partials [count, width], in order.
+  void (*sum_partials)(const float* partials, float* target, std::int64_t count, std::int64_t stride, std::int64_t width,
+                       bool accumulate);
+  void (*adamw)(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n, float coefficient,
+                double lr, double beta1, double beta2, double epsilon, double weight_decay, double correction1,
+                double correction2);
+  double (*sum_of_squares)(const float* x, std::int64_t n);
+  const char* name;
+
+  template <class T>
+  [[nodiscard]] const Loops<T>& loops() const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return fp32;
+    } else {
+      return bf16;
+    }
+  }
+};
+
+/// The best table this processor runs; ARGOSY_CPU_KERNELS=baseline|avx2|avx512 forces a lesser one.
+[[nodiscard]] const Table& table();
+/// All tables this processor runs, for tests.
+[[nodiscard]] const Table* table_named(const char* name);
+
+}  // namespace argosy::kernels::cpu

@@ -1,0 +1,37 @@
+// The table of one instruction set: include with ARGOSY_ISA defined as its name; compile with its flags.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <type_traits>
+
+#include "kernels/cpu/table.hpp"
+
+#define ARGOSY_TEXT_(x) #x
+#define ARGOSY_TEXT(x) ARGOSY_TEXT_(x)
+
+namespace argosy::kernels::cpu {
+
+namespace ARGOSY_ISA {
+namespace {
+
+#include "kernels/cpu/vector.ipp"
+#include "kernels/cpu/rows.ipp"
+#include "kernels/cpu/attention.ipp"
+
+template <class T>
+constexpr Loops<T> loops() {
+  return {norm<T>,       norm_backward<T>, dropout_add<T>, activation<T>, activation_backward<T>, column_sum<T>,
+          rotate<T>,     embed<T>,         add_scaled<T>,  attention<T>,  attention_backward<T>};
+}
+
+}  // namespace
+
+extern const Table kTable;
+const Table kTable{loops<float>(), loops<Bf16>(), cross_entropy, sum_partials, adamw, sum_of_squares, ARGOSY_TEXT(ARGOSY_ISA)};
+
+}  // namespace ARGOSY_ISA
+
+}  // namespace argosy::kernels::cpu

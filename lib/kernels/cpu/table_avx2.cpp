@@ -1,0 +1,2 @@
+#define ARGOSY_ISA avx2
+#include "kernels/cpu/table.ipp"

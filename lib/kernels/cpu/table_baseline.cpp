@@ -1,0 +1,2 @@
+#define ARGOSY_ISA baseline
+#include "kernels/cpu/table.ipp"
