@@ -66,9 +66,14 @@ refused() { # refused TEXT: the lint fails and says so
   refused 'configs are read on login nodes'
 }
 
-@test "a header with a large LibTorch header is refused" {
-  plant lib/kernels/norm.hpp '#include <torch/torch.h>'
-  refused 'headers include ATen/core/Tensor.h at most'
+@test "a large LibTorch header is refused where another folder would pay for it" {
+  mkdir "$tree/lib/model"
+  plant lib/kernels/registry.hpp '#include <torch/library.h>'
+  plant lib/kernels/norm.cpp '#include "kernels/registry.hpp"'
+  lint
+  [ "$status" -eq 0 ]
+  plant lib/model/block.cpp '#include "kernels/registry.hpp"'
+  refused 'kernels/registry.hpp reaches torch/library.h; headers for others include ATen/core/Tensor.h at most'
 }
 
 @test "files are opened by core/file only" {
