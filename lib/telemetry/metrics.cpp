@@ -124,8 +124,8 @@ boost::json::object json_of(const Window::Report& r, const Metrics::Setup& setup
           {"eta_s", number(r.eta_s)}};
 }
 
-Metrics::Metrics(Setup setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock)
-    : setup_(std::move(setup)),
+Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock)
+    : setup_(setup),
       log_(&log),
       before_(setup_.before),
       window_(before_.fraction_done),

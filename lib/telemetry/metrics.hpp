@@ -80,7 +80,7 @@ class Metrics {
   };
   /// Opens the files of `run_dir`, which exists. Borrows log and clock. Warns once when more than a fifth of an
   /// interval's steps (ten at least) was clipped.
-  Metrics(Setup setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock);
+  Metrics(const Setup& setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock);
 
   /// Counts one step, and reports when the log interval is full.
   void add(const StepMetrics& step);
