@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -259,13 +258,6 @@ std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRe
     return begin + static_cast<std::uint64_t>(at - block.begin());
   }
   return record.size_bytes;
-}
-
-Path user_cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') return Path{cache} / "argosy";
-  const char* home = std::getenv("HOME");
-  return Path{home != nullptr ? home : "."} / ".cache" / "argosy";
 }
 
 }  // namespace argosy::data

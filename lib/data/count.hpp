@@ -49,7 +49,4 @@ struct CountSettings {
 [[nodiscard]] std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRecord& record,
                                            std::uint64_t line);
 
-/// ${XDG_CACHE_HOME:-~/.cache}/argosy, the folder for counts outside a run.
-[[nodiscard]] Path user_cache_folder();
-
 }  // namespace argosy::data

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 #include <string_view>
 
@@ -168,6 +169,18 @@ void validate(const BatchConfig& config, config::Problems& problems) {
                              : fmt::format("nearest legal value: {}", micro));
     }
   }
+}
+
+Path cache_folder(const DataConfig& config, const Path& run_dir) {
+  if (config.cache) return *config.cache;
+  return run_dir.empty() ? user_cache_folder() : run_dir / "cache";
+}
+
+Path user_cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return Path{cache} / "argosy";
+  const char* home = std::getenv("HOME");
+  return Path{home != nullptr ? home : "."} / ".cache" / "argosy";
 }
 
 StepSizes resolve_sizes(const BatchConfig& config, int world) {

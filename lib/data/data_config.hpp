@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/config.hpp"
+#include "core/file.hpp"
 
 /// Sections `data` and `batch` of the configuration, which count, preprocess and train read alike. Plain values, no
 /// torch, no MPI. Paths are as typed (relative to the working directory).
@@ -96,6 +97,11 @@ void validate(const TokenizerTraining&, config::Problems&);
 void validate(const SplitConfig&, config::Problems&);
 void validate(const DataConfig&, config::Problems&);
 void validate(const BatchConfig&, config::Problems&);
+
+/// data.cache, or <run_dir>/cache, or the user's cache folder where neither is named.
+[[nodiscard]] Path cache_folder(const DataConfig& config, const Path& run_dir);
+/// ${XDG_CACHE_HOME:-~/.cache}/argosy.
+[[nodiscard]] Path user_cache_folder();
 
 /// Sizes of a step on a given world, all in `unit` of the configuration.
 struct StepSizes {

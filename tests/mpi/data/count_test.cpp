@@ -2,11 +2,12 @@
 
 #include <gmock/gmock.h>
 
-#include <cstdlib>
+#include <boost/json.hpp>
 #include <filesystem>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "data/count_report.hpp"
 #include "support/faulty_os.hpp"
 #include "support/shared_folder.hpp"
 
@@ -154,6 +155,29 @@ TEST_F(Count, CountsSmallAndEmptyFilesOfAList) {
   EXPECT_EQ(lines, (std::vector<std::int64_t>{2, 0, 1, 2}));
 }
 
+TEST_F(Count, ReportsATableAndFigures) {
+  const std::vector<Path> paths{folder_.write("a", "one two\n\nthree\n"), folder_.write("b", "x\xff\n")};
+  const std::vector<CountedFile> files = count_files(world(), files_, paths, {.cache = folder_ / "cache"});
+  const std::string table = count_table(files);
+  EXPECT_THAT(
+      table, testing::MatchesRegex(
+                 " +lines +empty +words +characters +bytes +longest +invalid +file\n"
+                 " +3 +1 +3 +15 +15 +7 +0 +[^ ]*/a\n +1 +0 +1 +2 +3 +1 +1 +[^ ]*/b\n +4 +1 +4 +17 +18 +7 +1 +total\n"));
+  const boost::json::object figures = count_figures(files);
+  EXPECT_EQ(figures.at("lines"), 4);
+  EXPECT_EQ(figures.at("files").at(1).at("invalid_bytes"), 1);
+  EXPECT_EQ(figures.at("files").at(0).at("digest").as_string(), files[0].record.digest.hex());
+
+  ShardIndex index;
+  index.corpora.resize(1);
+  index.corpora[0].name = "ab";
+  index.corpora[0].texts = {{files[0].record.digest, 3}, {files[1].record.digest, 1}};
+  index.corpora[0].tgt_tokens = 9;
+  EXPECT_EQ(token_figures(index, files).at("ab").at("tgt_tokens"), 9);
+  index.corpora[0].texts[1].digest = {};  // shards of other texts
+  EXPECT_TRUE(token_figures(index, files).empty());
+}
+
 TEST_F(Count, RefusesMissingFilesAndFoldersOnEveryRank) {
   for (const Path& path : {folder_ / "none", folder_.path()}) {
     try {
@@ -170,16 +194,6 @@ TEST_F(Count, FailsOnEveryRankWhenOneCannotRead) {
   const Path path = folder_.write("long", long_text());
   if (world().rank() == world().size() - 1) os_.fail(test::Call::pread, 1, EIO, true);
   EXPECT_THROW((void)count(path), Error);
-}
-
-TEST(UserCache, FollowsTheEnvironment) {
-  const char* before = std::getenv("XDG_CACHE_HOME");
-  const std::string saved = before != nullptr ? before : "";
-  setenv("XDG_CACHE_HOME", "/somewhere", 1);
-  EXPECT_EQ(user_cache_folder(), Path{"/somewhere/argosy"});
-  unsetenv("XDG_CACHE_HOME");
-  EXPECT_EQ(user_cache_folder(), Path{std::getenv("HOME")} / ".cache/argosy");
-  if (!saved.empty()) setenv("XDG_CACHE_HOME", saved.c_str(), 1);
 }
 
 }  // namespace

@@ -111,6 +111,7 @@ TEST_F(Preprocess, KeepsWhatIsThereAndMakesWhatIsMissing) {
     for (const auto& [name, bytes] : finished) {
       const Path path = folder_ / "shards" / name;
       if (name == "index.json" || number == 0) Files::system().remove(path);
+      if (name == "index.json") continue;
       if (number == 1) Files::system().write_atomically(path, bytes.substr(0, bytes.size() / 2));
       if (number == 2)
         Files::system().write_atomically(path,

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "config/describe.hpp"
 #include "core/error.hpp"
 
@@ -79,6 +81,21 @@ TEST(DataConfig, RefusesSharesAndTrainingOutOfRange) {
   EXPECT_THAT(refusal([&] { read_data(with(R"("tokenizer_training": {"sample_lines": 0})")); }),
               HasSubstr("sample_lines"));
   EXPECT_THAT(refusal([&] { read_data(with(R"("invalid_utf8": "ignore")")); }), HasSubstr("replace"));
+}
+
+TEST(CacheFolder, FollowsConfigurationRunAndEnvironment) {
+  DataConfig data;
+  data.cache = "elsewhere";
+  EXPECT_EQ(cache_folder(data, "runs/x"), Path{"elsewhere"});
+  data.cache.reset();
+  EXPECT_EQ(cache_folder(data, "runs/x"), Path{"runs/x/cache"});
+  const char* before = std::getenv("XDG_CACHE_HOME");
+  const std::string saved = before != nullptr ? before : "";
+  setenv("XDG_CACHE_HOME", "/somewhere", 1);
+  EXPECT_EQ(cache_folder(data, ""), Path{"/somewhere/argosy"});
+  unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(user_cache_folder(), Path{std::getenv("HOME")} / ".cache/argosy");
+  if (!saved.empty()) setenv("XDG_CACHE_HOME", saved.c_str(), 1);
 }
 
 TEST(BatchSizes, TwoOfThreeSuffice) {
