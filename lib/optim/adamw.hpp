@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "optim/optim_config.hpp"
+#include "partition/flat_space.hpp"
+
+/// AdamW over what one rank owns of a unit's flat space. Owns nothing: the runner's buffers are borrowed as views.
+namespace argosy::optim {
+
+/// One rank's flat state of a unit. shard tensors: [space.owned_size(rank)] fp32, slices ascending.
+struct ShardState {
+  at::Tensor master, exp_avg, exp_avg_sq, gradient;
+  at::Tensor weights;  // flat buffer of the whole unit that the new values also go to; undefined: the master is in it
+};
+
+/// A stretch of a shard that takes one launch: inside one slice, and all or nothing of it decays.
+struct Stretch {
+  at::Tensor master, exp_avg, exp_avg_sq, gradient;
+  std::optional<at::Tensor> weights;
+  bool decays = false;
+};
+
+/// Cuts a shard at the ends of slices and where decay begins. Views, made once.
+[[nodiscard]] std::vector<Stretch> stretches_of(const partition::FlatSpace& space, int canonical_rank,
+                                                const ShardState& shard);
+
+/// Σ of squares of the gradient shards, fp64, in order; a host number. Waits for the device.
+[[nodiscard]] double sum_of_squares(std::span<const Stretch> stretches);
+
+/// One update number `t` (from 1) of gradient·coefficient. coefficient: [1] fp32 on the device.
+void adamw(std::span<const Stretch> stretches, const AdamwNumbers& numbers, double lr, std::int64_t t,
+           const at::Tensor& coefficient);
+
+}  // namespace argosy::optim

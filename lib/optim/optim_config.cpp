@@ -1,0 +1,60 @@
+#include "optim/optim_config.hpp"
+
+#include <fmt/format.h>
+
+namespace argosy::optim {
+namespace {
+
+void require(config::Problems& problems, bool condition, std::string_view pointer, std::string_view wanted,
+             double got) {
+  problems.require(condition, pointer, wanted, fmt::format("{}", got));
+}
+
+}  // namespace
+
+std::span<const config::KeyText> key_texts(const SkipConfig&) {
+  static constexpr config::KeyText texts[] = {
+      {"abs", "skip a step whose gradient norm is above this; 0: off"},
+      {"factor", "skip a step whose gradient norm is above this times its running mean; 0: off"},
+      {"after", "first step from which `factor` counts"},
+      {"max_consecutive", "so many skipped steps in a row end the run (exit 6)"}};
+  return texts;
+}
+
+std::span<const config::KeyText> key_texts(const OptimizerConfig&) {
+  static constexpr config::KeyText texts[] = {
+      {"type", "adamw: decoupled weight decay (arXiv:1711.05101)"},
+      {"weight_decay", "of matrices, not of norms and biases; absent: 0.1 for a decoder, 0 for an encoder_decoder"},
+      {"beta1", "decay of the first moment"},
+      {"beta2", "decay of the second moment; absent: 0.95 for a decoder, 0.98 for an encoder_decoder"},
+      {"epsilon", "added to the root of the second moment; gradients are means over tgt_tokens"},
+      {"max_grad_norm", "gradients are scaled down to this norm over all parameters; 0: off"},
+      {"skip", "when a step is dropped instead of taken; a norm that is not finite always is"}};
+  return texts;
+}
+
+void validate(const SkipConfig& config, config::Problems& problems) {
+  require(problems, config.abs >= 0, "/abs", "0 or more", config.abs);
+  require(problems, config.factor == 0 || config.factor > 1, "/factor", "0 or a number above 1", config.factor);
+  require(problems, config.after >= 0, "/after", "0 or more", static_cast<double>(config.after));
+  require(problems, config.max_consecutive > 0, "/max_consecutive", "1 or more",
+          static_cast<double>(config.max_consecutive));
+}
+
+void validate(const OptimizerConfig& config, config::Problems& problems) {
+  const double decay = config.weight_decay.value_or(0), beta2 = config.beta2.value_or(0);
+  require(problems, decay >= 0, "/weight_decay", "0 or more", decay);
+  require(problems, config.beta1 >= 0 && config.beta1 < 1, "/beta1", "a number in [0, 1)", config.beta1);
+  require(problems, beta2 >= 0 && beta2 < 1, "/beta2", "a number in [0, 1)", beta2);
+  require(problems, config.epsilon > 0, "/epsilon", "a number above 0", config.epsilon);
+  require(problems, config.max_grad_norm >= 0, "/max_grad_norm", "0 or more", config.max_grad_norm);
+}
+
+AdamwNumbers resolve(const OptimizerConfig& config, bool language_model) {
+  return {.beta1 = config.beta1,
+          .beta2 = config.beta2.value_or(language_model ? 0.95 : 0.98),
+          .epsilon = config.epsilon,
+          .weight_decay = config.weight_decay.value_or(language_model ? 0.1 : 0.0)};
+}
+
+}  // namespace argosy::optim

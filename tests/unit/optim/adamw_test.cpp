@@ -1,0 +1,123 @@
+#include "optim/adamw.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/random.hpp"
+
+namespace argosy::test {
+namespace {
+
+using partition::FlatSpace;
+using partition::Layout;
+
+/// The update as the paper writes it, one element at a time, in fp64.
+struct Reference {
+  std::vector<double> x, m, v;
+  void update(const std::vector<float>& gradient, double coefficient, const optim::AdamwNumbers& numbers, double lr, int t,
+              std::size_t decay_begin) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double g = gradient[i] * coefficient;
+      if (i >= decay_begin) x[i] -= lr * numbers.weight_decay * x[i];
+      m[i] = numbers.beta1 * m[i] + (1 - numbers.beta1) * g;
+      v[i] = numbers.beta2 * v[i] + (1 - numbers.beta2) * g * g;
+      const double m_hat = m[i] / (1 - std::pow(numbers.beta1, t)), v_hat = v[i] / (1 - std::pow(numbers.beta2, t));
+      x[i] -= lr * m_hat / (std::sqrt(v_hat) + numbers.epsilon);
+    }
+  }
+};
+
+std::vector<float> normal(std::size_t n, std::uint64_t stream) {
+  RandomStream random(7, stream);
+  std::vector<float> values(n);
+  for (float& value : values) value = static_cast<float>(random.normal());
+  return values;
+}
+
+at::Tensor tensor_of(const std::vector<float>& values) { return at::tensor(values, at::kFloat); }
+
+const std::vector<partition::ParamSpec> params{{"weight", {37, 41}, true}, {"bias", {300}, false}};
+const optim::AdamwNumbers numbers{.beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-8, .weight_decay = 0.1};
+
+TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {
+  const FlatSpace space(params, Layout{});
+  const auto n = static_cast<std::size_t>(space.padded_size());
+  optim::ShardState shard;
+  const std::vector<float> start = normal(n, 0);
+  shard.master = tensor_of(start);
+  shard.exp_avg = at::zeros({space.padded_size()}, at::kFloat);
+  shard.exp_avg_sq = at::zeros({space.padded_size()}, at::kFloat);
+  shard.gradient = at::zeros({space.padded_size()}, at::kFloat);
+  const auto stretches = optim::stretches_of(space, 0, shard);
+  ASSERT_EQ(stretches.size(), 2U);
+  Reference reference{{start.begin(), start.end()}, std::vector<double>(n), std::vector<double>(n)};
+  for (int t = 1; t <= 100; ++t) {
+    const std::vector<float> gradient = normal(n, static_cast<std::uint64_t>(t));
+    shard.gradient.copy_(tensor_of(gradient));
+    const float coefficient = t % 3 == 0 ? 0.25F : 1.0F;
+    optim::adamw(stretches, numbers, 1e-3, t, at::tensor({coefficient}));
+    reference.update(gradient, coefficient, numbers, 1e-3, t, static_cast<std::size_t>(space.decay_begin()));
+  }
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    error += std::pow(shard.master.data_ptr<float>()[i] - reference.x[i], 2);
+    size += reference.x[i] * reference.x[i];
+  }
+  EXPECT_LT(std::sqrt(error / size), 1e-6);
+}
+
+TEST(AdamW, ShardsOfAnyLayoutMakeTheSameWhole) {
+  const auto whole = [](const Layout& layout, bool separate_weights) {
+    const FlatSpace space(params, layout);
+    const std::vector<float> start = normal(2304, 0), gradient = normal(2304, 1);
+    at::Tensor flat = at::zeros({space.padded_size()}, at::kFloat), slope = at::zeros({space.padded_size()}, at::kFloat);
+    flat.narrow(0, 0, 2048).copy_(tensor_of(start).narrow(0, 0, 2048));
+    slope.narrow(0, 0, 2048).copy_(tensor_of(gradient).narrow(0, 0, 2048));
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      const auto gather = [&](const at::Tensor& of) {
+        std::vector<at::Tensor> parts;
+        at::Tensor shard = at::zeros({space.owned_size(rank)}, at::kFloat);
+        std::int64_t local = 0;
+        for (const int slice : space.owned_slices(rank)) {
+          shard.narrow(0, local, space.slice_size()).copy_(of.narrow(0, space.slice_begin(slice), space.slice_size()));
+          local += space.slice_size();
+        }
+        return shard;
+      };
+      const bool in_place = !separate_weights && space.owned_slices(rank).size() == 1;
+      optim::ShardState shard;
+      shard.master = in_place ? flat.narrow(0, space.slice_begin(space.owned_slices(rank)[0]), space.slice_size())
+                              : gather(flat);
+      shard.exp_avg = at::zeros({space.owned_size(rank)}, at::kFloat);
+      shard.exp_avg_sq = at::zeros({space.owned_size(rank)}, at::kFloat);
+      shard.gradient = gather(slope);
+      if (!in_place) shard.weights = flat;
+      optim::adamw(optim::stretches_of(space, rank, shard), numbers, 1e-2, 1, at::tensor({1.0F}));
+    }
+    return flat.narrow(0, 0, space.used_size()).clone();
+  };
+  const at::Tensor expected = whole(Layout{}, false);
+  EXPECT_FALSE(expected.equal(tensor_of(normal(2304, 0)).narrow(0, 0, expected.numel())));
+  for (const std::vector<int>& nodes : {std::vector{2}, {3}, {1, 2}, {2, 3}, {2, 1, 1}}) {
+    for (const bool separate : {false, true}) {
+      EXPECT_TRUE(whole(Layout(nodes), separate).equal(expected)) << nodes.size() << " nodes";
+    }
+  }
+}
+
+TEST(AdamW, NormOfShardsAddsUp) {
+  const FlatSpace space(params, Layout{});
+  optim::ShardState shard;
+  shard.master = shard.exp_avg = shard.exp_avg_sq = at::zeros({space.padded_size()}, at::kFloat);
+  shard.gradient = tensor_of(normal(static_cast<std::size_t>(space.padded_size()), 3));
+  double expected = 0;
+  for (std::int64_t i = 0; i < space.padded_size(); ++i) expected += std::pow(shard.gradient.data_ptr<float>()[i], 2);
+  EXPECT_NEAR(optim::sum_of_squares(optim::stretches_of(space, 0, shard)), expected, 1e-9 * expected);
+}
+
+}  // namespace
+}  // namespace argosy::test
