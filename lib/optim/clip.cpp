@@ -12,9 +12,9 @@ double clip_coefficient(double norm, double max_norm) {
 
 bool SkipGuard::skips(std::int64_t step, double norm) {
   const bool finite = std::isfinite(norm);
-  const bool skip = !finite || (config_.abs > 0 && norm > config_.abs) ||
-                    (config_.factor > 0 && step > config_.after && state_.taken > 0 &&
-                     norm > config_.factor * state_.mean_norm);
+  const bool skip =
+      !finite || (config_.abs > 0 && norm > config_.abs) ||
+      (config_.factor > 0 && step > config_.after && state_.taken > 0 && norm > config_.factor * state_.mean_norm);
   if (!skip) {
     state_.mean_norm = state_.taken == 0 ? norm : 0.99 * state_.mean_norm + 0.01 * norm;
     ++state_.taken;
@@ -23,12 +23,13 @@ bool SkipGuard::skips(std::int64_t step, double norm) {
   }
   ++state_.skipped;
   if (++state_.in_a_row < config_.max_consecutive) return true;
-  throw Error{Fault::numeric,
-              {.wanted = finite ? "a gradient norm below the limits of optimizer.skip" : "finite gradients",
-               .got = fmt::format("{} steps in a row without, the last with norm {}", state_.in_a_row, norm),
-               .where = fmt::format("step {}", step),
-               .remedy = finite ? "raise the limits, or lower schedule.lr"
-                                : "lower schedule.lr, or look at the data of these steps; the newest checkpoint is sound"}};
+  throw Error{
+      Fault::numeric,
+      {.wanted = finite ? "a gradient norm below the limits of optimizer.skip" : "finite gradients",
+       .got = fmt::format("{} steps in a row without, the last with norm {}", state_.in_a_row, norm),
+       .where = fmt::format("step {}", step),
+       .remedy = finite ? "raise the limits, or lower schedule.lr"
+                        : "lower schedule.lr, or look at the data of these steps; the newest checkpoint is sound"}};
 }
 
 }  // namespace argosy::optim

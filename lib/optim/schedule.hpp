@@ -8,16 +8,16 @@
 
 #include "config/config.hpp"
 
-/// Learning rate as a pure function of how far the run is (first update s = 1). `lr` is the peak reached. Computed in fp64,
-/// cast once. Torch-free.
+/// Learning rate as a pure function of how far the run is (first update s = 1). `lr` is the peak reached. Computed in
+/// fp64, cast once. Torch-free.
 namespace argosy::optim {
 
 enum class ScheduleStyle { linear_warmup, cosine, constant, inv_sqrt, wsd };
 BOOST_DESCRIBE_ENUM(ScheduleStyle, linear_warmup, cosine, constant, inv_sqrt, wsd)
 
 struct ScheduleConfig {
-  std::optional<ScheduleStyle> style;       // language model cosine, translation linear_warmup
-  double lr = 0;                            // must be given
+  std::optional<ScheduleStyle> style;  // language model cosine, translation linear_warmup
+  double lr = 0;                       // must be given
   double min_lr = 0;
   std::optional<config::Period> warmup;     // language model 1000, translation 4000
   config::Period length{.count = 0};        // must be given

@@ -15,14 +15,15 @@ namespace {
 using partition::FlatSpace;
 using partition::Layout;
 
-/// The update as the paper writes it, one element at a time, in fp64.
+/// The update as the paper writes it, one element at a time, in fp64, but for the factor of the decay: PyTorch and we
+/// multiply by it in fp32, and its rounding would add up over the steps.
 struct Reference {
   std::vector<double> x, m, v;
-  void update(const std::vector<float>& gradient, double coefficient, const optim::AdamwNumbers& numbers, double lr, int t,
-              std::size_t decay_begin) {
+  void update(const std::vector<float>& gradient, double coefficient, const optim::AdamwNumbers& numbers, double lr,
+              int t, std::size_t decay_begin) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double g = gradient[i] * coefficient;
-      if (i >= decay_begin) x[i] -= lr * numbers.weight_decay * x[i];
+      if (i >= decay_begin) x[i] *= static_cast<float>(1 - lr * numbers.weight_decay);
       m[i] = numbers.beta1 * m[i] + (1 - numbers.beta1) * g;
       v[i] = numbers.beta2 * v[i] + (1 - numbers.beta2) * g * g;
       const double m_hat = m[i] / (1 - std::pow(numbers.beta1, t)), v_hat = v[i] / (1 - std::pow(numbers.beta2, t));
@@ -74,7 +75,8 @@ TEST(AdamW, ShardsOfAnyLayoutMakeTheSameWhole) {
   const auto whole = [](const Layout& layout, bool separate_weights) {
     const FlatSpace space(params, layout);
     const std::vector<float> start = normal(2304, 0), gradient = normal(2304, 1);
-    at::Tensor flat = at::zeros({space.padded_size()}, at::kFloat), slope = at::zeros({space.padded_size()}, at::kFloat);
+    at::Tensor flat = at::zeros({space.padded_size()}, at::kFloat),
+               slope = at::zeros({space.padded_size()}, at::kFloat);
     flat.narrow(0, 0, 2048).copy_(tensor_of(start).narrow(0, 0, 2048));
     slope.narrow(0, 0, 2048).copy_(tensor_of(gradient).narrow(0, 0, 2048));
     for (int rank = 0; rank < layout.world(); ++rank) {
@@ -90,8 +92,8 @@ TEST(AdamW, ShardsOfAnyLayoutMakeTheSameWhole) {
       };
       const bool in_place = !separate_weights && space.owned_slices(rank).size() == 1;
       optim::ShardState shard;
-      shard.master = in_place ? flat.narrow(0, space.slice_begin(space.owned_slices(rank)[0]), space.slice_size())
-                              : gather(flat);
+      shard.master =
+          in_place ? flat.narrow(0, space.slice_begin(space.owned_slices(rank)[0]), space.slice_size()) : gather(flat);
       shard.exp_avg = at::zeros({space.owned_size(rank)}, at::kFloat);
       shard.exp_avg_sq = at::zeros({space.owned_size(rank)}, at::kFloat);
       shard.gradient = gather(slope);
