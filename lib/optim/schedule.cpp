@@ -26,15 +26,14 @@ void validate(const ScheduleConfig& config, config::Problems& problems) {
   const auto number = [](double value) { return fmt::format("{}", value); };
   const config::Period warmup = config.warmup.value_or(config::Period{.count = 0, .unit = config.length.unit});
   const config::Period decay_end = config.decay_end.value_or(config.length);
-  problems.require(config.lr > 0, "/lr", "a number above 0", number(config.lr));
-  problems.require(config.min_lr >= 0 && (config.min_lr <= config.lr || config.lr <= 0), "/min_lr", "0 to lr",
+  problems.require(config.lr >= 0, "/lr", "a number above 0", number(config.lr));
+  problems.require(config.min_lr >= 0 && (config.min_lr <= config.lr || config.lr == 0), "/min_lr", "0 to lr",
                    number(config.min_lr));
-  problems.require(config.length.count > 0, "/length", "a period above 0", config.length.text());
   problems.require(warmup.unit == config.length.unit || warmup.count == 0, "/warmup", "the unit of length",
                    warmup.text());
   problems.require(decay_end.unit == config.length.unit, "/decay_end", "the unit of length", decay_end.text());
   problems.require(config.style == ScheduleStyle::constant || config.style == ScheduleStyle::inv_sqrt ||
-                       decay_end.count > warmup.count || config.length.count <= 0,
+                       decay_end.count > warmup.count || config.length.count == 0,
                    config.decay_end ? "/decay_end" : "/length", fmt::format("more than the warm-up, {}", warmup.text()),
                    decay_end.text());
   problems.require(config.style != ScheduleStyle::inv_sqrt || !config.warmup || warmup.count > 0, "/warmup",

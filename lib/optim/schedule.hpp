@@ -20,7 +20,7 @@ struct ScheduleConfig {
   double lr = 0;                       // must be given
   double min_lr = 0;
   std::optional<config::Period> warmup;     // language model 1000, translation 4000
-  config::Period length{.count = 0};        // must be given
+  config::Period length{.count = 0};        // training demands it
   std::optional<config::Period> decay_end;  // = length
   double cooldown = 0.2;                    // wsd
 };

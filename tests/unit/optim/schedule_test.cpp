@@ -98,7 +98,7 @@ TEST(Schedule, DefaultsFollowTheKindOfModel) {
 
 TEST(Schedule, RefusesWhatDoesNotFitTogether) {
   for (const char* text :
-       {R"({"length": 10})", R"({"lr": 1e-3})", R"({"lr": 1e-3, "length": 10, "min_lr": 1})",
+       {R"({"lr": -1e-3, "length": 10})", R"({"lr": 1e-3, "length": 10, "min_lr": 1})",
         R"({"lr": 1e-3, "length": 10, "warmup": 10})", R"({"lr": 1e-3, "length": "2e", "warmup": 10})",
         R"({"lr": 1e-3, "length": 10, "warmup": 1, "decay_end": "1e"})",
         R"({"lr": 1e-3, "length": 10, "warmup": 0, "style": "inv_sqrt"})",

@@ -1,0 +1,174 @@
+#include "train/run_config.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "core/error.hpp"
+
+namespace argosy::comm {
+std::span<const config::KeyText> key_texts(const CommConfig&) {
+  static constexpr std::array<config::KeyText, 1> texts{
+      {{"timeout_s", "seconds a rank waits for the others in one operation before the run ends with exit code 5"}}};
+  return texts;
+}
+void validate(const CommConfig& config, config::Problems& problems) {
+  problems.require(config.timeout_s > 0, "/timeout_s", "a number above 0", fmt::format("{}", config.timeout_s));
+}
+}  // namespace argosy::comm
+
+namespace argosy::train {
+
+using config::KeyText;
+
+std::span<const KeyText> key_texts(const LossConfig&) {
+  static constexpr std::array<KeyText, 3> texts{{
+      {"label_smoothing",
+       "share of the target probability spread over live ids; absent: 0 for language models, 0.1 for translation"},
+      {"z", "weight of the squared log of the softmax denominator; 0: off"},
+      {"chunk_bytes", "bound of the logits that exist at one time, in bytes"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const PrecisionConfig&) {
+  static constexpr std::array<KeyText, 1> texts{
+      {{"mode", "fp32; bf16: weights and activations in bf16, fp32 master weights, gradients and moments"}}};
+  return texts;
+}
+std::span<const KeyText> key_texts(const ShardingConfig&) {
+  static constexpr std::array<KeyText, 2> texts{{
+      {"zero_stage", "1: master weights and moments are sharded over all ranks"},
+      {"reduction", "exact: fp32 sums in a fixed order, the same bits whatever the timing"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const CheckpointConfig&) {
+  static constexpr std::array<KeyText, 4> texts{{
+      {"interval", "period between temporary checkpoints under run_dir/checkpoints"},
+      {"max_checkpoints", "newest temporary checkpoints kept"},
+      {"export_interval", "period between permanent checkpoints under run_dir/export; 0: one at the end"},
+      {"max_failed_saves", "so many failed saves in a row end the run (exit 4)"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const ValidationSet&) {
+  static constexpr std::array<KeyText, 2> texts{{
+      {"source", "text file"},
+      {"target", "its translation, line by line; absent: text of a language model"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const ValidationConfig&) {
+  static constexpr std::array<KeyText, 4> texts{{
+      {"interval", "period between validations; also at the end"},
+      {"steps", "micro-batches of a set a rank looks at; absent: 25 for a decoder, all for an encoder_decoder"},
+      {"sets", "texts held out from training"},
+      {"metrics", "loss, perplexity; bleu, chrf of greedy translations"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const StopConfig&) {
+  static constexpr std::array<KeyText, 1> texts{
+      {{"file", "training commits a checkpoint and ends with exit code 75 when this file appears"}}};
+  return texts;
+}
+std::span<const KeyText> key_texts(const RunConfig&) {
+  static constexpr std::array<KeyText, 16> texts{{
+      {"run_dir", "folder of the run: lock, checkpoints, exports, metrics"},
+      {"seed", "of initial weights, order of examples and dropout"},
+      {"device", "auto, cpu or cuda"},
+      {"data", "texts, tokenizer, token shards"},
+      {"model", "shape of the model"},
+      {"loss", "what is minimised"},
+      {"optimizer", "update rule and clipping"},
+      {"schedule", "learning rate and length of training"},
+      {"batch", "what a step is made of"},
+      {"precision", "element types"},
+      {"sharding", "what ranks share"},
+      {"checkpoint", "when state is saved and what is kept"},
+      {"validation", "when and on what the model is judged"},
+      {"telemetry", "log lines and metrics"},
+      {"comm", "communication between ranks"},
+      {"stop", "how a run is asked to stop"},
+  }};
+  return texts;
+}
+
+namespace {
+
+void require(config::Problems& problems, bool condition, std::string_view pointer, std::string_view wanted,
+             double got) {
+  problems.require(condition, pointer, wanted, fmt::format("{}", got));
+}
+
+}  // namespace
+
+void validate(const LossConfig& config, config::Problems& problems) {
+  const double smoothing = config.label_smoothing.value_or(0);
+  require(problems, smoothing >= 0 && smoothing < 1, "/label_smoothing", "a number in [0, 1)", smoothing);
+  require(problems, config.z >= 0, "/z", "0 or more", config.z);
+  require(problems, config.chunk_bytes >= 1 << 20, "/chunk_bytes", "1048576 (1 MiB) or more",
+          static_cast<double>(config.chunk_bytes));
+}
+
+void validate(const ShardingConfig& config, config::Problems& problems) {
+  if (config.zero_stage == 1) return;
+  problems.add("/zero_stage", "1: master weights and optimizer state sharded over all ranks",
+               std::to_string(config.zero_stage), "this version has no other stage");
+}
+
+void validate(const CheckpointConfig& config, config::Problems& problems) {
+  problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
+  require(problems, config.max_checkpoints > 0, "/max_checkpoints", "1 or more",
+          static_cast<double>(config.max_checkpoints));
+  require(problems, config.max_failed_saves > 0, "/max_failed_saves", "1 or more",
+          static_cast<double>(config.max_failed_saves));
+}
+
+void validate(const ValidationSet& config, config::Problems& problems) {
+  problems.require(!config.source.empty(), "/source", "a file", "none");
+}
+
+void validate(const ValidationConfig& config, config::Problems& problems) {
+  problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
+  require(problems, config.steps.value_or(1) > 0, "/steps", "1 or more", static_cast<double>(config.steps.value_or(1)));
+  problems.require(!config.metrics.empty(), "/metrics", "one of loss, perplexity, bleu, chrf", "none");
+}
+
+void validate(const RunConfig& config, config::Problems& problems) {
+  problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
+                   "auto, cpu or cuda", config.device);
+  for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {
+    const bool has_target = config.validation.sets[i].target.has_value();
+    problems.require(has_target != is_language_model(config), fmt::format("/validation/sets/{}", i),
+                     is_language_model(config) ? "no target: the model is a decoder" : "source and target",
+                     has_target ? "a target" : "no target");
+  }
+  for (std::size_t i = 0; i < config.validation.metrics.size(); ++i) {
+    const Metric metric = config.validation.metrics[i];
+    problems.require(!is_language_model(config) || metric == Metric::loss || metric == Metric::perplexity,
+                     fmt::format("/validation/metrics/{}", i), "loss or perplexity: the model is a decoder",
+                     "a metric of translations");
+  }
+}
+
+void require_trainable(const RunConfig& config) {
+  std::string missing;
+  const auto need = [&](bool given, const char* key) {
+    if (!given) missing += missing.empty() ? key : std::string(", ") + key;
+  };
+  need(!config.run_dir.empty(), "run_dir");
+  need(config.schedule.lr > 0, "schedule.lr");
+  need(config.schedule.length.count > 0, "schedule.length");
+  if (missing.empty()) return;
+  throw Error{Fault::config,
+              {.wanted = "a configuration to train by",
+               .got = fmt::format("none of {}", missing),
+               .remedy = "add what is missing, or give it with --set KEY=VALUE"}};
+}
+
+double label_smoothing_of(const RunConfig& config) {
+  return config.loss.label_smoothing.value_or(is_language_model(config) ? 0.0 : 0.1);
+}
+
+}  // namespace argosy::train

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <boost/describe.hpp>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/comm_config.hpp"
+#include "config/config.hpp"
+#include "data/data_config.hpp"
+#include "model/model_config.hpp"
+#include "optim/optim_config.hpp"
+#include "optim/schedule.hpp"
+#include "telemetry/telemetry_config.hpp"
+
+/// The one configuration of the whole chain: count and preprocess read `data`, train everything. Plain values without
+/// torch or MPI, so that a login node can check and plan it.
+namespace argosy::comm {
+// comm stands beside config and cannot describe its keys itself.
+std::span<const config::KeyText> key_texts(const CommConfig&);
+void validate(const CommConfig&, config::Problems&);
+}  // namespace argosy::comm
+
+namespace argosy::train {
+
+enum class PrecisionMode { fp32, bf16 };
+BOOST_DESCRIBE_ENUM(PrecisionMode, fp32, bf16)
+enum class Reduction { exact };
+BOOST_DESCRIBE_ENUM(Reduction, exact)
+enum class Metric { loss, perplexity, bleu, chrf };
+BOOST_DESCRIBE_ENUM(Metric, loss, perplexity, bleu, chrf)
+
+struct LossConfig {
+  std::optional<double> label_smoothing;  // language model 0, translation 0.1
+  double z = 0;
+  std::int64_t chunk_bytes = 256LL << 20;
+};
+BOOST_DESCRIBE_STRUCT(LossConfig, (), (label_smoothing, z, chunk_bytes))
+
+struct PrecisionConfig {
+  PrecisionMode mode = PrecisionMode::bf16;
+};
+BOOST_DESCRIBE_STRUCT(PrecisionConfig, (), (mode))
+
+struct ShardingConfig {
+  std::int64_t zero_stage = 1;
+  Reduction reduction = Reduction::exact;
+};
+BOOST_DESCRIBE_STRUCT(ShardingConfig, (), (zero_stage, reduction))
+
+struct CheckpointConfig {
+  config::Period interval{.count = 500};
+  std::int64_t max_checkpoints = 5;
+  config::Period export_interval{.count = 0};  // 0: one at the end
+  std::int64_t max_failed_saves = 3;           // in a row
+};
+BOOST_DESCRIBE_STRUCT(CheckpointConfig, (), (interval, max_checkpoints, export_interval, max_failed_saves))
+
+struct ValidationSet {
+  std::string source;
+  std::optional<std::string> target;  // absent: text for a language model
+};
+BOOST_DESCRIBE_STRUCT(ValidationSet, (), (source, target))
+
+struct ValidationConfig {
+  config::Period interval{.count = 1000};
+  std::optional<std::int64_t> steps;  // language model 25, translation all
+  std::vector<ValidationSet> sets;
+  std::vector<Metric> metrics{Metric::loss, Metric::perplexity};
+};
+BOOST_DESCRIBE_STRUCT(ValidationConfig, (), (interval, steps, sets, metrics))
+
+struct StopConfig {
+  std::optional<std::string> file;
+};
+BOOST_DESCRIBE_STRUCT(StopConfig, (), (file))
+
+struct RunConfig {
+  std::string run_dir;
+  std::uint64_t seed = 1;
+  std::string device = "auto";  // cpu, cuda; auto: cuda where a GPU is found
+  data::DataConfig data;
+  model::ModelConfig model;
+  LossConfig loss;
+  optim::OptimizerConfig optimizer;
+  optim::ScheduleConfig schedule;
+  data::BatchConfig batch;
+  PrecisionConfig precision;
+  ShardingConfig sharding;
+  CheckpointConfig checkpoint;
+  ValidationConfig validation;
+  telemetry::TelemetryConfig telemetry;
+  comm::CommConfig comm;
+  StopConfig stop;
+};
+BOOST_DESCRIBE_STRUCT(RunConfig, (),
+                      (run_dir, seed, device, data, model, loss, optimizer, schedule, batch, precision, sharding,
+                       checkpoint, validation, telemetry, comm, stop))
+
+std::span<const config::KeyText> key_texts(const LossConfig&);
+std::span<const config::KeyText> key_texts(const PrecisionConfig&);
+std::span<const config::KeyText> key_texts(const ShardingConfig&);
+std::span<const config::KeyText> key_texts(const CheckpointConfig&);
+std::span<const config::KeyText> key_texts(const ValidationSet&);
+std::span<const config::KeyText> key_texts(const ValidationConfig&);
+std::span<const config::KeyText> key_texts(const StopConfig&);
+std::span<const config::KeyText> key_texts(const RunConfig&);
+void validate(const LossConfig&, config::Problems&);
+void validate(const ShardingConfig&, config::Problems&);
+void validate(const CheckpointConfig&, config::Problems&);
+void validate(const ValidationSet&, config::Problems&);
+void validate(const ValidationConfig&, config::Problems&);
+void validate(const RunConfig&, config::Problems&);
+
+/// What training needs beyond what count and preprocess read: run_dir, schedule.lr, schedule.length.
+/// Throws Error{config} naming all that is missing.
+void require_trainable(const RunConfig& config);
+
+[[nodiscard]] inline bool is_language_model(const RunConfig& config) {
+  return config.model.type == model::ModelType::decoder;
+}
+/// Default by the kind of model.
+[[nodiscard]] double label_smoothing_of(const RunConfig& config);
+
+}  // namespace argosy::train

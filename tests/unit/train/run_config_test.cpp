@@ -1,0 +1,77 @@
+#include "train/run_config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "config/describe.hpp"
+#include "core/error.hpp"
+
+namespace argosy::test {
+namespace {
+
+using train::RunConfig;
+
+/// `members`: what stands beside a sound `data` section.
+RunConfig read(const std::string& members) {
+  const std::string text = R"({"data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b"}]},)";
+  return config::from_document<RunConfig>(config::Document::parse(text + members + "}", "test.json"));
+}
+
+TEST(RunConfig, EveryKeyIsExplained) { EXPECT_EQ(config::keys_without_text<RunConfig>(), std::vector<std::string>{}); }
+
+TEST(RunConfig, CountAndPreprocessNeedNoSchedule) {
+  EXPECT_NO_THROW((void)read(""));
+  try {
+    require_trainable(read(""));
+    FAIL() << "trains without anything";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::config);
+    EXPECT_NE(std::string(error.what()).find("run_dir, schedule.lr, schedule.length"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_NO_THROW(require_trainable(read(R"("run_dir": "r", "schedule": {"lr": 1e-3, "length": 9000})")));
+}
+
+TEST(RunConfig, RefusesWhatDoesNotFit) {
+  for (const char* text :
+       {R"("sharding": {"zero_stage": 2})", R"("device": "gpu")", R"("loss": {"label_smoothing": 1})",
+        R"("loss": {"z": -1})", R"("loss": {"chunk_bytes": 10})", R"("checkpoint": {"interval": 0})",
+        R"("checkpoint": {"max_checkpoints": 0})", R"("checkpoint": {"max_failed_saves": 0})",
+        R"("validation": {"interval": 0})", R"("validation": {"steps": 0})", R"("validation": {"metrics": []})",
+        R"("validation": {"sets": [{"source": "a"}]})",
+        R"("validation": {"sets": [{"source": "", "target": "b"}]})",
+        R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a", "target": "b"}]})",
+        R"("model": {"type": "decoder"}, "validation": {"metrics": ["bleu"]})", R"("comm": {"timeout_s": 0})",
+        R"("precision": {"mode": "fp16"})", R"("sharding": {"reduction": "fast"})", R"("run_dri": "x")"}) {
+    try {
+      (void)read(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::config);
+      EXPECT_EQ(std::string(error.what()).find("/data/"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(RunConfig, SmoothingFollowsTheKindOfModel) {
+  EXPECT_EQ(label_smoothing_of(read("")), 0.1);
+  EXPECT_EQ(label_smoothing_of(read(R"("model": {"type": "decoder"})")), 0);
+  EXPECT_EQ(label_smoothing_of(read(R"("loss": {"label_smoothing": 0.2})")), 0.2);
+}
+
+TEST(RunConfig, CommittedConfigurationsAreSound) {
+  const Path folder = Path(std::getenv("ARGOSY_SOURCE_DIR")) / "configs";
+  int seen = 0;
+  for (const std::string& name : Files::system().list(folder)) {
+    if (!name.ends_with(".json")) continue;
+    ++seen;
+    const auto config = config::from_document<RunConfig>(config::Document::read(Files::system(), folder / name));
+    EXPECT_NO_THROW(require_trainable(config)) << name;
+    EXPECT_NO_THROW((void)model::resolve(config.model, 8000)) << name;
+  }
+  EXPECT_GE(seen, 4);
+}
+
+}  // namespace
+}  // namespace argosy::test
