@@ -6,14 +6,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/run_main.hpp"
 #include "core/bytes.hpp"
 #include "partition/flat_space.hpp"
 
-/// Sharded checkpoints (FORMAT.md): one HDF5 file a rank, a manifest, a directory whose rename is the commit. Stored state does
-/// not depend on the ZeRO stage. Takes and gives host bytes; device copies belong to train. HDF5 is touched by one thread.
+/// Sharded checkpoints (FORMAT.md): one HDF5 file a rank, a manifest, a directory whose rename is the commit. Stored
+/// state does not depend on the ZeRO stage. Takes and gives host bytes; device copies belong to train. HDF5 is touched
+/// by one thread.
 namespace argosy::checkpoint {
 
 /// This rank's slices of one unit's state, ascending, end to end: [space.owned_size(canonical_rank)] fp32 each.
@@ -35,7 +37,7 @@ struct Sections {
   boost::json::object data;       // dataset digests, seed, epoch, sample cursor …
   boost::json::object rng, metrics, best;
   boost::json::array history;
-  boost::json::object soup;       // recipe, inputs, weights; empty for a training checkpoint
+  boost::json::object soup;  // recipe, inputs, weights; empty for a training checkpoint
 };
 
 /// A file copied into every checkpoint (tokenizer.model, vocab_map.json).
@@ -45,21 +47,27 @@ struct Attachment {
 
 struct SaveReport {
   bool committed = false;
-  std::string why_not;  // first failing rank, call, errno
-  Path directory;
+  std::string why_not{};  // first failing rank, call, errno
+  Path directory{};
   std::uint64_t bytes = 0;  // all ranks
   double seconds = 0;
 };
 
-/// A committed checkpoint seen from outside: its manifest, verified, and where its shards lie. Any number of ranks may read it.
-/// Reads the tensors of another layout by interval intersection; every touched 4 MiB block is verified.
+class WeightStream;
+
+/// A committed checkpoint seen from outside: its manifest, verified, and where its shards lie. Any number of ranks may
+/// read it. Reads the tensors of another layout by interval intersection; every touched 4 MiB block is verified. One
+/// thread.
 class Reader {
  public:
   /// Reads and checks the manifest. Throws Error{data} when `directory` is no checkpoint, Error{corrupt} on damage,
   /// Error{usage} for a format that is too new. Not collective.
   Reader(const Files& files, Path directory);
+  /// From the manifest's text, which another rank has read and whose files it has found to be there.
+  Reader(const Files& files, Path directory, std::string_view manifest_text);
   ~Reader();
   Reader(Reader&&) noexcept;
+  Reader& operator=(Reader&&) noexcept;
 
   struct Parameter {
     std::string name;
@@ -68,40 +76,57 @@ class Reader {
   };
   [[nodiscard]] const Path& directory() const noexcept;
   [[nodiscard]] std::int64_t step() const noexcept;
+  [[nodiscard]] const std::string& run_uuid() const noexcept;
+  /// Digest of the manifest: names this very save.
+  [[nodiscard]] const std::string& self_digest() const noexcept;
+  /// Holds optimizer state, not weights only.
+  [[nodiscard]] bool has_moments() const noexcept;
+  /// No NaN or Inf was stored.
+  [[nodiscard]] bool finite() const noexcept;
   [[nodiscard]] const Sections& sections() const noexcept;
   [[nodiscard]] const boost::json::object& manifest() const noexcept;
   [[nodiscard]] const std::vector<Parameter>& parameters() const noexcept;
   /// The spaces as they were saved, by unit.
   [[nodiscard]] const std::vector<partition::FlatSpace>& spaces() const noexcept;
   [[nodiscard]] const std::vector<std::string>& unit_names() const noexcept;
+  /// Names of the files copied into the checkpoint.
+  [[nodiscard]] std::vector<std::string> attachments() const;
+  /// Content of one of them, verified. Throws Error{data} when it is not there, Error{corrupt} on damage.
   [[nodiscard]] std::string attachment(const std::string& name) const;
-  /// A whole parameter in fp32, row-major, from all shards that hold a piece of it.
+  /// A whole parameter in fp32, row-major, from all shards that hold a piece of it. Throws Error{data} for an unknown
+  /// name, Error{corrupt} on damage.
   [[nodiscard]] std::vector<float> read_parameter(const std::string& name) const;
-  /// Fills `units` for `canonical_rank` of their spaces' layout, whatever layout was saved.
+  /// Fills `units` for `canonical_rank` of their spaces' layout, whatever layout was saved; gaps and pads become zero.
+  /// Not collective. Throws Error{data} when names, shapes or moments are not the stored ones, Error{corrupt} on
+  /// damage.
   void read_state(std::span<const UnitState> units, int canonical_rank) const;
   /// Every byte of every shard against its digests. Throws Error{corrupt}.
   void verify() const;
+  /// Borrows the reader (weight_stream.hpp).
+  [[nodiscard]] WeightStream stream() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// The checkpoints of one run directory. Holds the run's lock (run.lock.<generation>): a second job gets Error{usage} naming the
-/// first; a dead owner on the same host is taken over at once.
+/// The checkpoints of one run directory. Holds the run's lock (run.lock.<generation>): a second job gets Error{usage}
+/// naming the first; a dead owner on the same host is taken over at once.
 class Store {
  public:
   struct Options {
     int max_checkpoints = 5;  // newest temporaries kept
   };
-  /// **Collective.** Creates the run directory, takes the lock, sweeps dead temporaries. Throws Error{usage}, Error{io}.
+  /// **Collective.** Creates the run directory, takes the lock, sweeps dead temporaries. Throws Error{usage},
+  /// Error{io}.
   Store(comm::Context& context, Path run_dir, Options options);
   ~Store();
 
-  /// Newest committed checkpoint that is valid, of checkpoints/ and export/. **Collective.** nullopt: none was ever committed.
+  /// Newest committed checkpoint that is valid, of checkpoints/ and export/. **Collective.** nullopt: none was ever
+  /// committed.
   [[nodiscard]] std::optional<Reader> newest() const;
-  /// Writes and commits checkpoints/<step> or export/<step>. **Collective.** A failed save leaves earlier checkpoints intact
-  /// and is reported, not thrown; training goes on.
+  /// Writes and commits checkpoints/<step> or export/<step>. **Collective.** A failed save leaves earlier checkpoints
+  /// intact and is reported, not thrown; training goes on.
   SaveReport save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,
                   std::span<const Attachment> attachments);
   [[nodiscard]] const Path& run_dir() const noexcept;

@@ -1,0 +1,73 @@
+#include "checkpoint/float_bits.hpp"
+
+#include <bit>
+#include <boost/json/value.hpp>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+std::string escaped(std::string_view key) {
+  std::string text;
+  for (const char c : key) text += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return text;
+}
+
+void collect(boost::json::value& value, const std::string& pointer, boost::json::object& bits) {
+  if (value.is_object()) {
+    for (auto& member : value.get_object())
+      collect(member.value(), fmt::format("{}/{}", pointer, escaped(member.key())), bits);
+  } else if (value.is_array()) {
+    std::size_t index = 0;
+    for (auto& element : value.get_array()) collect(element, fmt::format("{}/{}", pointer, index++), bits);
+  } else if (value.is_double()) {
+    const double number = value.get_double();
+    bits[pointer] = fmt::format("{:016x}", std::bit_cast<std::uint64_t>(number));
+    if (std::isnan(number)) value = "nan";
+    if (std::isinf(number)) value = number > 0 ? "inf" : "-inf";
+  }
+}
+
+[[noreturn]] void fail(std::string_view pointer) {
+  throw Error{Fault::corrupt,
+              {.wanted = "bits that match the number at " + std::string(pointer),
+               .got = "others",
+               .where = "/float_bits",
+               .remedy = "use another checkpoint"}};
+}
+
+}  // namespace
+
+boost::json::object take_float_bits(boost::json::object& document) {
+  boost::json::object bits;
+  for (auto& member : document) collect(member.value(), fmt::format("/{}", escaped(member.key())), bits);
+  return bits;
+}
+
+void restore_float_bits(boost::json::object& document, const boost::json::object& bits) {
+  boost::json::value root(std::move(document));  // braces would make a list of one
+  for (const auto& [pointer, hex] : bits) {
+    boost::json::error_code error;
+    boost::json::value* const place = root.find_pointer(pointer, error);
+    if (place == nullptr || !hex.is_string() || hex.get_string().size() != 16) fail(pointer);
+    std::uint64_t raw = 0;
+    const char* const end = hex.get_string().data() + 16;
+    if (std::from_chars(hex.get_string().data(), end, raw, 16).ptr != end) fail(pointer);
+    const auto number = std::bit_cast<double>(raw);
+    if (place->is_number()) {
+      const auto decimal = place->to_number<double>();
+      if (!(std::abs(decimal - number) <= 1e-12 * std::abs(number))) fail(pointer);
+    } else if (!place->is_string() || std::isfinite(number)) {
+      fail(pointer);
+    }
+    *place = number;
+  }
+  document = std::move(root.get_object());
+}
+
+}  // namespace argosy::checkpoint

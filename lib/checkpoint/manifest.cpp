@@ -1,0 +1,371 @@
+#include "checkpoint/manifest.hpp"
+
+#include <hdf5.h>
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstdlib>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "checkpoint/float_bits.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/version.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::string_view format_name = "argosy-checkpoint";
+constexpr std::string_view self_key = "\"self\":\"", self_end = "\"\n}\n";
+constexpr std::size_t self_line_bytes = self_key.size() + 32 + self_end.size();
+
+/// The members of Sections under their names in the file, in its order.
+constexpr std::pair<const char*, json::object Sections::*> section_members[] = {
+    {"model", &Sections::model},       {"optimizer", &Sections::optimizer}, {"schedule", &Sections::schedule},
+    {"counters", &Sections::counters}, {"data", &Sections::data},           {"rng", &Sections::rng},
+    {"metrics", &Sections::metrics},   {"best", &Sections::best},           {"soup", &Sections::soup}};
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+json::object layout_sections(const Manifest& manifest) {
+  json::array params, units;
+  for (std::size_t u = 0; u < manifest.spaces.size(); ++u) {
+    const partition::FlatSpace& space = manifest.spaces[u];
+    json::array places;
+    for (std::size_t p = 0; p < space.params().size(); ++p) {
+      const partition::ParamSpec& param = space.params()[p];
+      places.push_back(json::array{params.size(), space.offset(p)});
+      params.push_back(json::object{{"id", params.size()},
+                                    {"name", param.name},
+                                    {"shape", json::array(param.shape.begin(), param.shape.end())},
+                                    {"dtype", "f32"},
+                                    {"decay", param.decay}});
+    }
+    units.push_back(json::object{{"id", u},
+                                 {"name", manifest.unit_names[u]},
+                                 {"slice", space.slice_size()},
+                                 {"slices", space.slices()},
+                                 {"pad", space.padded_size() - space.used_size()},
+                                 {"align", partition::kAlignment},
+                                 {"params", std::move(places)}});
+  }
+  const partition::FlatSpace& first = manifest.spaces.front();
+  const auto& nodes = first.layout().node_sizes();
+  return {{"params", std::move(params)},
+          {"units", std::move(units)},
+          {"parallel",
+           {{"world", manifest.world()},
+            {"nodes", json::array(nodes.begin(), nodes.end())},
+            {"owner", json::array(first.owners().begin(), first.owners().end())}}}};
+}
+
+json::object document_of(const Manifest& manifest) {
+  json::object document{
+      {"format", format_name},
+      {"format_version", {{"major", format_major}, {"minor", format_minor}}},
+      {"min_reader", {{"major", format_major}, {"minor", 0}}},
+      {"writer", {{"version", version()}, {"git", revision()}, {"hdf5", H5_VERS_INFO}}},
+      {"run_uuid", manifest.run_uuid},
+      {"save_nonce", manifest.save_nonce},
+      {"kind", manifest.kind == Kind::temp ? "temp" : "export"},
+      {"complete", manifest.complete},
+      {"finite", manifest.finite},
+      {"step", manifest.step},
+      {"wall_time", timestamp_text(manifest.wall_time_s)},
+      {"slurm", {{"job", environment("SLURM_JOB_ID")}, {"restart", environment("SLURM_RESTART_COUNT")}}}};
+  for (const auto& [name, member] : section_members) {
+    if (!(manifest.sections.*member).empty()) document[name] = manifest.sections.*member;
+  }
+  if (!manifest.sections.history.empty()) document["history"] = manifest.sections.history;
+  json::object bits = take_float_bits(document);
+  document["float_bits"] = std::move(bits);
+  for (auto& member : layout_sections(manifest)) document[member.key()] = std::move(member.value());
+
+  json::object datasets;
+  for (const DatasetSpec& spec : manifest.specs(0)) {
+    const bool state = spec.name.starts_with("unit/");
+    datasets[spec.name] = {{"dtype", name_of(spec.dtype)}, {"per_rank", state ? "slices owned" : "intervals"}};
+  }
+  json::array shards, files;
+  std::uint64_t bytes = 0;
+  for (const Manifest::Shard& shard : manifest.shards) {
+    bytes += shard.size_bytes;
+    shards.push_back({{"file", shard.file}, {"bytes", shard.size_bytes}, {"root_digest", shard.root.hex()}});
+  }
+  for (const Manifest::Attached& file : manifest.files)
+    files.push_back({{"name", file.name}, {"bytes", file.size_bytes}, {"xxh3", file.digest.hex()}});
+  document["datasets"] = std::move(datasets);
+  document["shards"] = std::move(shards);
+  document["files"] = std::move(files);
+  document["save"] = {{"bytes", bytes}, {"seconds", manifest.save_seconds}};
+  return document;
+}
+
+/// Reads members of the document; every problem becomes the same kind of error.
+class Fields {
+ public:
+  Fields(const json::object& object, std::string pointer, const std::string& where)
+      : object_(object), pointer_(std::move(pointer)), where_(where) {}
+
+  [[noreturn]] void fail(std::string_view key, const std::string& wanted, const std::string& got) const {
+    throw Error{Fault::corrupt,
+                {.wanted = fmt::format("{} at {}/{}", wanted, pointer_, key),
+                 .got = got,
+                 .where = where_,
+                 .remedy = "use another checkpoint"}};
+  }
+  void require(bool good, std::string_view key, const std::string& wanted) const {
+    if (!good) fail(key, wanted, "something else");
+  }
+  const json::value& at(std::string_view key) const {
+    const json::value* const value = object_.if_contains(key);
+    if (value == nullptr) fail(key, "a value", "nothing");
+    return *value;
+  }
+  std::string text(std::string_view key) const {
+    require(at(key).is_string(), key, "a text");
+    return std::string(at(key).get_string());
+  }
+  bool flag(std::string_view key) const {
+    require(at(key).is_bool(), key, "true or false");
+    return at(key).get_bool();
+  }
+  std::int64_t count(std::string_view key, std::int64_t limit = std::numeric_limits<std::int64_t>::max()) const {
+    return count_of(at(key), key, limit);
+  }
+  std::int64_t count_of(const json::value& value, std::string_view key, std::int64_t limit) const {
+    require(value.is_int64() && value.get_int64() >= 0 && value.get_int64() <= limit, key,
+            fmt::format("a whole number of at most {}", limit));
+    return value.get_int64();
+  }
+  const json::array& list(std::string_view key) const {
+    require(at(key).is_array(), key, "a list");
+    return at(key).get_array();
+  }
+  Fields object(std::string_view key) const {
+    require(at(key).is_object(), key, "an object");
+    return {at(key).get_object(), fmt::format("{}/{}", pointer_, key), where_};
+  }
+  Fields element(std::string_view key, std::size_t index) const {
+    const json::value& value = list(key)[index];
+    require(value.is_object(), key, "a list of objects");
+    return {value.get_object(), fmt::format("{}/{}/{}", pointer_, key, index), where_};
+  }
+  Digest digest(std::string_view key) const {
+    const auto value = Digest::from_hex(text(key));
+    require(value.has_value(), key, "32 hex digits");
+    return *value;
+  }
+
+ private:
+  const json::object& object_;
+  std::string pointer_;
+  const std::string& where_;
+};
+
+void check_version(const Fields& fields) {
+  fields.require(fields.text("format") == format_name, "format", std::string(format_name));
+  const std::int64_t major = fields.object("format_version").count("major");
+  const std::int64_t minor = fields.object("format_version").count("minor");
+  const std::int64_t wanted_major = fields.object("min_reader").count("major");
+  const std::int64_t wanted_minor = fields.object("min_reader").count("minor");
+  if (major == format_major && wanted_major <= format_major && wanted_minor <= format_minor) return;
+  throw Error{Fault::usage,
+              {.wanted = fmt::format("a checkpoint of format {}.{} or one that this version may read", format_major,
+                                     format_minor),
+               .got = fmt::format("format {}.{}, for readers of {}.{}", major, minor, wanted_major, wanted_minor),
+               .where = "MANIFEST.json",
+               .remedy = "read it with a newer Argosy"}};
+}
+
+std::vector<partition::ParamSpec> read_params(const Fields& fields) {
+  constexpr std::size_t most_dimensions = 16;
+  std::int64_t total_room = std::int64_t{1} << 48;  // elements: sums and products of extents cannot overflow
+  std::vector<partition::ParamSpec> params;
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < fields.list("params").size(); ++i) {
+    const Fields entry = fields.element("params", i);
+    partition::ParamSpec param{.name = entry.text("name"), .shape = {}, .decay = entry.flag("decay")};
+    entry.require(names.insert(param.name).second, "name", "a name used once");
+    entry.require(entry.count("id") == static_cast<std::int64_t>(i), "id", "ascending numbers");
+    entry.require(entry.text("dtype") == "f32", "dtype", "f32");
+    entry.require(entry.list("shape").size() <= most_dimensions, "shape", "at most 16 dimensions");
+    std::int64_t room = total_room;
+    for (const json::value& extent : entry.list("shape")) {
+      param.shape.push_back(entry.count_of(extent, "shape", room));
+      room /= std::max<std::int64_t>(param.shape.back(), 1);
+    }
+    total_room -= param.numel();
+    params.push_back(std::move(param));
+  }
+  return params;
+}
+
+partition::Layout read_layout(const Fields& fields, std::size_t shards) {
+  const Fields parallel = fields.object("parallel");
+  constexpr std::int64_t most_ranks = 1 << 20;
+  constexpr std::size_t most_slices = 1 << 27;  // of all units: bounds the memory a manifest can ask for
+  const std::int64_t world = parallel.count("world", most_ranks);
+  std::vector<int> nodes;
+  std::int64_t ranks = 0;
+  for (const json::value& size : parallel.list("nodes")) {
+    nodes.push_back(static_cast<int>(parallel.count_of(size, "nodes", most_ranks)));
+    parallel.require(nodes.back() > 0, "nodes", "at least one rank a node");
+    ranks += nodes.back();
+  }
+  parallel.require(!nodes.empty() && ranks == world && static_cast<std::size_t>(world) == shards, "world",
+                   "as many ranks as its nodes and the list of shards have");
+  const auto slots = static_cast<std::size_t>(*std::max_element(nodes.begin(), nodes.end()));
+  parallel.require(nodes.size() * slots * fields.list("units").size() <= most_slices, "nodes", "fewer slices");
+  return partition::Layout{std::move(nodes)};
+}
+
+void read_units(const Fields& fields, const partition::Layout& layout, Manifest& manifest) {
+  const std::vector<partition::ParamSpec> params = read_params(fields);
+  std::size_t next = 0;
+  for (std::size_t u = 0; u < fields.list("units").size(); ++u) {
+    const Fields unit = fields.element("units", u);
+    const std::size_t count = unit.list("params").size();
+    unit.require(count <= params.size() - next, "params", "parameters of the list");
+    const auto first = params.begin() + static_cast<std::ptrdiff_t>(next);
+    partition::FlatSpace space{{first, first + static_cast<std::ptrdiff_t>(count)}, layout};
+    for (std::size_t p = 0; p < count; ++p) {
+      const json::array place{next + p, space.offset(p)};
+      unit.require(unit.list("params")[p] == place, "params", fmt::format("{}", json::serialize(place)));
+    }
+    unit.require(unit.count("slice") == space.slice_size() && unit.count("slices") == space.slices() &&
+                     unit.count("align") == partition::kAlignment &&
+                     unit.count("pad") == space.padded_size() - space.used_size(),
+                 "slice", "the layout that follows from parameters and ranks");
+    manifest.unit_names.push_back(unit.text("name"));
+    manifest.spaces.push_back(std::move(space));
+    next += count;
+  }
+  fields.require(next == params.size() && !manifest.spaces.empty(), "units", "all parameters in units");
+  const auto& owners = manifest.spaces.front().owners();
+  fields.object("parallel")
+      .require(fields.object("parallel").list("owner") == json::array(owners.begin(), owners.end()), "owner",
+               "the owners that follow from the nodes");
+}
+
+void read_files(const Fields& fields, Manifest& manifest) {
+  for (std::size_t i = 0; i < fields.list("shards").size(); ++i) {
+    const Fields shard = fields.element("shards", i);
+    manifest.shards.push_back(
+        {shard.text("file"), static_cast<std::uint64_t>(shard.count("bytes")), shard.digest("root_digest")});
+    shard.require(manifest.shards.back().file == shard_name(static_cast<int>(i), manifest.world()), "file",
+                  "the name of this rank's shard");
+  }
+  for (std::size_t i = 0; i < fields.list("files").size(); ++i) {
+    const Fields file = fields.element("files", i);
+    manifest.files.push_back({file.text("name"), static_cast<std::uint64_t>(file.count("bytes")), file.digest("xxh3")});
+    const std::string& name = manifest.files.back().name;
+    file.require(!name.empty() && name[0] != '.' && name.find('/') == std::string::npos, "name", "a plain file name");
+  }
+  for (const DatasetSpec& spec : manifest.specs(0)) {
+    fields.object("datasets")
+        .require(fields.object("datasets").object(spec.name).text("dtype") == name_of(spec.dtype), spec.name,
+                 "its element type");
+  }
+}
+
+void read_sections(json::object document, Manifest& manifest, const Fields& fields) {
+  if (const json::value* const bits = document.if_contains("float_bits")) {
+    fields.require(bits->is_object(), "float_bits", "an object");
+    restore_float_bits(document, json::object(bits->get_object()));
+  }
+  for (const auto& [name, member] : section_members) {
+    if (json::value* const value = document.if_contains(name)) {
+      fields.require(value->is_object(), name, "an object");
+      manifest.sections.*member = value->get_object();
+    }
+  }
+  if (json::value* const history = document.if_contains("history")) {
+    fields.require(history->is_array(), "history", "a list");
+    manifest.sections.history = history->get_array();
+  }
+}
+
+/// The text before the digest line, once that line is right.
+std::string_view checked_body(std::string_view text, const std::string& where) {
+  const auto fail = [&](const std::string& got) {
+    throw Error{Fault::corrupt,
+                {.wanted = "a manifest whose last line holds its own digest",
+                 .got = got,
+                 .where = where,
+                 .remedy = "it was cut short or damaged: use another checkpoint"}};
+  };
+  if (text.size() < self_line_bytes) fail(fmt::format("{} bytes", text.size()));
+  const std::string_view body = text.substr(0, text.size() - self_line_bytes);
+  const std::string_view line = text.substr(body.size());
+  const std::string wanted = std::string(self_key) + digest_of(body).hex() + std::string(self_end);
+  if (line != wanted) fail("another digest");
+  return body;
+}
+
+}  // namespace
+
+std::string with_self_digest(std::string body) {
+  const std::string digest = digest_of(std::string_view{body}).hex();
+  return body.append(self_key).append(digest).append(self_end);
+}
+
+std::string text_of(const Manifest& manifest) {
+  ARGOSY_CHECK(!manifest.spaces.empty() && manifest.spaces.size() == manifest.unit_names.size(), "units without names");
+  std::string body = "{\n";
+  for (const auto& member : document_of(manifest)) {
+    body += json::serialize(json::value(member.key())) + ":";
+    if (member.value().is_array()) {  // one element a line: people read it, and tools compare it
+      body += "[";
+      const char* separator = "\n";
+      for (const json::value& element : member.value().get_array()) {
+        body += separator + json::serialize(element);
+        separator = ",\n";
+      }
+      body += "]";
+    } else {
+      body += json::serialize(member.value());
+    }
+    body += ",\n";
+  }
+  return with_self_digest(std::move(body));
+}
+
+ParsedManifest parse_manifest(std::string_view text, const std::string& where) {
+  const std::string_view body = checked_body(text, where);
+  json::error_code error;
+  json::value root = json::parse({text.data(), text.size()}, error);
+  if (error || !root.is_object()) {
+    throw Error{
+        Fault::corrupt,
+        {.wanted = "a JSON object", .got = error.message(), .where = where, .remedy = "use another checkpoint"}};
+  }
+  ParsedManifest parsed{.manifest = {}, .document = std::move(root.get_object()), .self = {}};
+  parsed.self = std::string(text.substr(body.size() + self_key.size(), 32));
+  const Fields fields{parsed.document, "", where};
+  check_version(fields);
+
+  Manifest& manifest = parsed.manifest;
+  manifest.run_uuid = fields.text("run_uuid");
+  manifest.save_nonce = fields.text("save_nonce");
+  const std::string kind = fields.text("kind");
+  fields.require(kind == "temp" || kind == "export", "kind", "temp or export");
+  manifest.kind = kind == "temp" ? Kind::temp : Kind::export_;
+  manifest.complete = fields.flag("complete");
+  manifest.finite = fields.flag("finite");
+  manifest.step = fields.count("step");
+  read_units(fields, read_layout(fields, fields.list("shards").size()), manifest);
+  read_files(fields, manifest);
+  read_sections(parsed.document, manifest, fields);
+  return parsed;
+}
+
+}  // namespace argosy::checkpoint

@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/shard_set.hpp"
+#include "checkpoint/weight_stream.hpp"
+#include "core/error.hpp"
+#include "partition/reshard.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+/// A checkpoint's parameters over all its units, in one numbering.
+struct Place {
+  std::size_t unit = 0, index = 0;  // in that unit's space
+};
+
+constexpr const char* ask_train = "give the checkpoint that the model was trained into";
+
+}  // namespace
+
+struct Reader::Impl {
+  Impl(const Files& files_to_use, Path folder, ParsedManifest parsed_manifest)
+      : files(files_to_use),
+        directory(std::move(folder)),
+        parsed(std::move(parsed_manifest)),
+        shards(files, directory, parsed.manifest) {
+    for (std::size_t unit = 0; unit < manifest().spaces.size(); ++unit) {
+      const auto& params = manifest().spaces[unit].params();
+      for (std::size_t index = 0; index < params.size(); ++index) {
+        ids.emplace(params[index].name, parameters.size());
+        places.push_back({unit, index});
+        parameters.push_back({params[index].name, params[index].shape, unit});
+      }
+    }
+  }
+
+  [[nodiscard]] const Manifest& manifest() const { return parsed.manifest; }
+  [[nodiscard]] std::size_t tensors_a_unit() const { return manifest().complete ? 3 : 1; }
+
+  [[nodiscard]] std::size_t id_of(const std::string& name) const {
+    const auto found = ids.find(name);
+    if (found != ids.end()) return found->second;
+    throw Error{Fault::data,
+                {.wanted = "parameter " + name,
+                 .got = fmt::format("{} other parameters", parameters.size()),
+                 .where = directory.string(),
+                 .remedy = ask_train}};
+  }
+
+  /// Intervals of all units, params numbered over all units, by (param, begin).
+  const std::vector<partition::Interval>& stored_intervals() {
+    if (intervals.empty()) {
+      std::size_t first = 0;
+      for (const partition::FlatSpace& space : manifest().spaces) {
+        for (partition::Interval interval : partition::intervals_of(space)) {
+          interval.param += first;
+          intervals.push_back(interval);
+        }
+        first += space.params().size();
+      }
+    }
+    return intervals;
+  }
+
+  Files files;
+  Path directory;
+  ParsedManifest parsed;
+  ShardSet shards;
+  std::vector<Parameter> parameters;
+  std::vector<Place> places;  // by parameter
+  std::map<std::string, std::size_t, std::less<>> ids;
+  std::vector<partition::Interval> intervals;
+};
+
+namespace {
+
+ParsedManifest read_manifest(const Files& files, const Path& directory) {
+  const Path path = directory / manifest_name;
+  const auto facts = files.stat(path);
+  if (!facts) {
+    throw Error{Fault::data,
+                {.wanted = "a committed checkpoint (a folder with a MANIFEST.json)",
+                 .got = files.exists(directory) ? "none in it" : "nothing there",
+                 .where = directory.string(),
+                 .remedy = "name a folder such as checkpoints/000001000 of a run"}};
+  }
+  if (facts->size_bytes > manifest_limit_bytes) {
+    throw Error{Fault::corrupt,
+                {.wanted = fmt::format("a manifest of at most {} bytes", manifest_limit_bytes),
+                 .got = fmt::format("{} bytes", facts->size_bytes),
+                 .where = path.string(),
+                 .remedy = "use another checkpoint"}};
+  }
+  return parse_manifest(files.read_text(path, manifest_limit_bytes), path.string());
+}
+
+void check_size(const Files& files, const Path& path, std::uint64_t size_bytes) {
+  const auto facts = files.stat(path);
+  if (facts && facts->size_bytes == size_bytes && !facts->is_directory) return;
+  throw Error{Fault::corrupt,
+              {.wanted = fmt::format("a file of {} bytes", size_bytes),
+               .got = facts ? fmt::format("{} bytes", facts->size_bytes) : "no such file",
+               .where = path.string(),
+               .remedy = "the checkpoint was cut short: use another one, or move this folder away"}};
+}
+
+}  // namespace
+
+Reader::Reader(const Files& files, Path directory)
+    : impl_(std::make_unique<Impl>(files, directory, read_manifest(files, directory))) {
+  for (const Manifest::Shard& shard : impl_->manifest().shards)
+    check_size(files, impl_->directory / shard.file, shard.size_bytes);
+  for (const Manifest::Attached& file : impl_->manifest().files)
+    check_size(files, impl_->directory / file.name, file.size_bytes);
+}
+
+Reader::Reader(const Files& files, Path directory, std::string_view manifest_text)
+    : impl_(std::make_unique<Impl>(files, directory,
+                                   parse_manifest(manifest_text, (directory / manifest_name).string()))) {}
+
+Reader::~Reader() = default;
+Reader::Reader(Reader&&) noexcept = default;
+Reader& Reader::operator=(Reader&&) noexcept = default;
+
+const Path& Reader::directory() const noexcept { return impl_->directory; }
+std::int64_t Reader::step() const noexcept { return impl_->manifest().step; }
+bool Reader::has_moments() const noexcept { return impl_->manifest().complete; }
+bool Reader::finite() const noexcept { return impl_->manifest().finite; }
+const std::string& Reader::run_uuid() const noexcept { return impl_->manifest().run_uuid; }
+const std::string& Reader::self_digest() const noexcept { return impl_->parsed.self; }
+const Sections& Reader::sections() const noexcept { return impl_->manifest().sections; }
+const boost::json::object& Reader::manifest() const noexcept { return impl_->parsed.document; }
+const std::vector<Reader::Parameter>& Reader::parameters() const noexcept { return impl_->parameters; }
+const std::vector<partition::FlatSpace>& Reader::spaces() const noexcept { return impl_->manifest().spaces; }
+const std::vector<std::string>& Reader::unit_names() const noexcept { return impl_->manifest().unit_names; }
+
+std::vector<std::string> Reader::attachments() const {
+  std::vector<std::string> names;
+  for (const Manifest::Attached& file : impl_->manifest().files) names.push_back(file.name);
+  return names;
+}
+
+std::string Reader::attachment(const std::string& name) const {
+  const auto& files = impl_->manifest().files;
+  const auto found = std::find_if(files.begin(), files.end(), [&](const auto& file) { return file.name == name; });
+  const Path path = impl_->directory / name;
+  if (found == files.end()) {
+    throw Error{Fault::data,
+                {.wanted = "the file " + name,
+                 .got = "a checkpoint without it",
+                 .where = impl_->directory.string(),
+                 .remedy = "use a checkpoint that was saved with its tokenizer"}};
+  }
+  std::string content = impl_->files.read_text(path);
+  if (content.size() == found->size_bytes && digest_of(std::string_view{content}) == found->digest) return content;
+  throw Error{Fault::corrupt,
+              {.wanted = "the digest " + found->digest.hex(),
+               .got = digest_of(std::string_view{content}).hex(),
+               .where = path.string(),
+               .remedy = "the file was changed: use another checkpoint"}};
+}
+
+std::vector<float> Reader::read_parameter(const std::string& name) const {
+  const std::size_t id = impl_->id_of(name);
+  const Place place = impl_->places[id];
+  const partition::FlatSpace& space = impl_->manifest().spaces[place.unit];
+  std::vector<float> values(static_cast<std::size_t>(space.params()[place.index].numel()));
+  const auto& intervals = impl_->stored_intervals();
+  auto at =
+      std::lower_bound(intervals.begin(), intervals.end(), id,
+                       [](const partition::Interval& interval, std::size_t param) { return interval.param < param; });
+  for (; at != intervals.end() && at->param == id; ++at) {
+    const std::span piece =
+        std::span{values}.subspan(static_cast<std::size_t>(at->begin), static_cast<std::size_t>(at->end - at->begin));
+    impl_->shards.read(at->rank, place.unit * impl_->tensors_a_unit(),
+                       static_cast<std::uint64_t>(at->local_offset) * sizeof(float), std::as_writable_bytes(piece));
+  }
+  return values;
+}
+
+void Reader::read_state(std::span<const UnitState> units, int canonical_rank) const {
+  // Both sides in the stored numbering of parameters.
+  std::vector<partition::Interval> wanted;
+  std::vector<std::size_t> unit_of(impl_->parameters.size(), 0);
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const UnitState& unit = units[u];
+    const auto& params = unit.space->params();
+    std::vector<std::size_t> ids;
+    for (const partition::ParamSpec& param : params) {
+      ids.push_back(impl_->id_of(param.name));
+      if (impl_->parameters[ids.back()].shape != param.shape) {
+        throw Error{Fault::data,
+                    {.wanted = fmt::format("{} of shape [{}]", param.name, fmt::join(param.shape, ", ")),
+                     .got = fmt::format("[{}]", fmt::join(impl_->parameters[ids.back()].shape, ", ")),
+                     .where = impl_->directory.string(),
+                     .remedy = ask_train}};
+      }
+      unit_of[ids.back()] = u;
+    }
+    for (partition::Interval interval : partition::intervals_of(*unit.space, canonical_rank)) {
+      interval.param = ids[interval.param];
+      wanted.push_back(interval);
+    }
+    const auto owned = static_cast<std::size_t>(unit.space->owned_size(canonical_rank));
+    ARGOSY_CHECK(unit.master.size() == owned, "{}: {} elements, not {}", unit.name, unit.master.size(), owned);
+    for (const std::span<float> moment : {unit.exp_avg, unit.exp_avg_sq}) {
+      ARGOSY_CHECK(moment.empty() || moment.size() == owned, "{}: {} elements, not {}", unit.name, moment.size(),
+                   owned);
+      if (!moment.empty() && !has_moments()) {
+        throw Error{Fault::data,
+                    {.wanted = "optimizer state",
+                     .got = "a checkpoint with weights only",
+                     .where = impl_->directory.string(),
+                     .remedy = "resume from a full checkpoint"}};
+      }
+    }
+    for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq})
+      std::fill(tensor.begin(), tensor.end(), 0.0F);  // gaps and pads stay zero
+  }
+
+  // Offsets count inside one unit's dataset, so reads are joined per pair of units only.
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<partition::Move>> moves;
+  for (const partition::Move& move : partition::plan_reshard(impl_->stored_intervals(), std::move(wanted)))
+    moves[{impl_->places[move.param].unit, unit_of[move.param]}].push_back(move);
+  for (const auto& [pair, list] : moves) {
+    const UnitState& unit = units[pair.second];
+    const std::span<float> tensors[] = {unit.master, unit.exp_avg, unit.exp_avg_sq};
+    const std::vector<partition::Read> reads = partition::reads_of(list);
+    for (std::size_t t = 0; t < impl_->tensors_a_unit(); ++t) {
+      if (tensors[t].empty()) continue;
+      for (const partition::Read& read : reads) {
+        const std::span piece = tensors[t].subspan(static_cast<std::size_t>(read.destination_offset),
+                                                   static_cast<std::size_t>(read.length));
+        impl_->shards.read(read.source_rank, pair.first * impl_->tensors_a_unit() + t,
+                           static_cast<std::uint64_t>(read.source_offset) * sizeof(float),
+                           std::as_writable_bytes(piece));
+      }
+    }
+  }
+}
+
+void Reader::verify() const {
+  for (int rank = 0; rank < impl_->manifest().world(); ++rank) impl_->shards.verify(rank);
+  for (const std::string& name : attachments()) static_cast<void>(attachment(name));
+}
+
+WeightStream Reader::stream() const {
+  std::vector<std::size_t> datasets;
+  for (const Place& place : impl_->places) datasets.push_back(place.unit * impl_->tensors_a_unit());
+  return {impl_->shards, impl_->stored_intervals(), std::move(datasets)};
+}
+
+}  // namespace argosy::checkpoint

@@ -1,0 +1,200 @@
+#include "checkpoint/run_lock.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <charconv>
+#include <cstdlib>
+#include <sstream>
+
+#include "core/error.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+constexpr std::string_view prefix = "run.lock.";
+
+/// Content of a file under /proc, whose size is not known before; "" when it is not there.
+std::string read_proc(const Files& files, const std::string& path) {
+  std::array<char, 4096> buffer{};
+  const int fd = files.os().open(path.c_str(), O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return "";
+  const std::int64_t size = files.os().pread(fd, buffer.data(), buffer.size(), 0);
+  files.os().close(fd);
+  return size <= 0 ? "" : std::string(buffer.data(), static_cast<std::size_t>(size));
+}
+
+/// Start time of a process that is alive; "" when it is gone or only waits to be reaped.
+std::string start_time_of(const Files& files, std::int64_t pid) {
+  const std::string stat = read_proc(files, fmt::format("/proc/{}/stat", pid));
+  const std::size_t name_end = stat.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos) return "";
+  std::istringstream fields{stat.substr(name_end + 1)};
+  std::string field, state;
+  constexpr int state_field = 3, start_time_field = 22;
+  for (int i = state_field; i <= start_time_field && fields >> field; ++i) {
+    if (i == state_field) state = field;
+  }
+  return state == "Z" || state == "X" ? "" : field;
+}
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::int64_t number_of(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() ? number : 0;
+}
+
+}  // namespace
+
+LockOwner LockOwner::of_this_process(const Files& files, const Clock& clock) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  LockOwner owner{.host = host.data(), .pid = ::getpid()};
+  owner.start_time = start_time_of(files, owner.pid);
+  owner.boot_id = read_proc(files, "/proc/sys/kernel/random/boot_id");
+  owner.boot_id.resize(std::min(owner.boot_id.size(), owner.boot_id.find('\n')));
+  owner.slurm_job = environment("SLURM_JOB_ID");
+  owner.slurm_restart = number_of(environment("SLURM_RESTART_COUNT"));
+  owner.heartbeat_s = clock.wall_s();
+  return owner;
+}
+
+std::string LockOwner::text() const {
+  return boost::json::serialize(boost::json::object{{"host", host},
+                                                    {"pid", pid},
+                                                    {"start_time", start_time},
+                                                    {"boot_id", boot_id},
+                                                    {"slurm_job", slurm_job},
+                                                    {"slurm_restart", slurm_restart},
+                                                    {"heartbeat", heartbeat_s},
+                                                    {"heartbeat_text", timestamp_text(heartbeat_s)},
+                                                    {"released", released}}) +
+         "\n";
+}
+
+std::optional<LockOwner> LockOwner::parse(const std::string& text) {
+  boost::json::error_code error;
+  const boost::json::value value = boost::json::parse(text, error);
+  if (error || !value.is_object()) return std::nullopt;
+  const boost::json::object& o = value.get_object();
+  const auto text_at = [&](const char* key, std::string& out) {
+    const auto* at = o.if_contains(key);
+    if (at != nullptr && at->is_string()) out = std::string(at->get_string());
+    return at != nullptr && at->is_string();
+  };
+  const auto number_at = [&](const char* key, auto& out) {
+    const auto* at = o.if_contains(key);
+    if (at == nullptr || !at->is_number()) return false;
+    out = at->to_number<std::remove_reference_t<decltype(out)>>(error);
+    return !error;
+  };
+  LockOwner owner;
+  const auto* released_at = o.if_contains("released");
+  if (!text_at("host", owner.host) || !number_at("pid", owner.pid) || !text_at("start_time", owner.start_time) ||
+      !text_at("boot_id", owner.boot_id) || !text_at("slurm_job", owner.slurm_job) ||
+      !number_at("slurm_restart", owner.slurm_restart) || !number_at("heartbeat", owner.heartbeat_s) ||
+      released_at == nullptr || !released_at->is_bool())
+    return std::nullopt;
+  owner.released = released_at->get_bool();
+  return owner;
+}
+
+bool LockOwner::is_gone(const Files& files, const LockOwner& self) const {
+  if (released) return true;
+  if (!slurm_job.empty() && slurm_job == self.slurm_job && slurm_restart < self.slurm_restart) return true;
+  if (host != self.host) return false;
+  return boot_id != self.boot_id || start_time_of(files, pid) != start_time;
+}
+
+RunLock::RunLock(const Files& files, const Clock& clock, Path run_dir)
+    : files_(files), clock_(clock), run_dir_(std::move(run_dir)), self_(LockOwner::of_this_process(files, clock)) {
+  // Ranks outlive a killed mpiexec by milliseconds; a lock file stays empty for as long between its creation and its
+  // first line.
+  constexpr double patience_for_owner_s = 1, patience_for_text_s = 10, pause_s = 0.05;
+  const double begin_s = clock_.monotonic_s();
+  while (true) {
+    const std::int64_t held = highest();
+    if (held > 0) {
+      const double waited_s = clock_.monotonic_s() - begin_s;
+      const Path path = path_of(held);
+      if (!files_.exists(path)) continue;
+      const auto owner = LockOwner::parse(files_.read_text(path));
+      const bool gone = owner ? owner->is_gone(files_, self_) : waited_s > patience_for_text_s;
+      if (!gone) {
+        if (owner && waited_s > patience_for_owner_s)
+          refuse(fmt::format("a job on {} (process {}{}, last heartbeat {})", owner->host, owner->pid,
+                             owner->slurm_job.empty() ? "" : ", Slurm job " + owner->slurm_job,
+                             timestamp_text(owner->heartbeat_s)),
+                 held);
+        clock_.sleep_s(pause_s);
+        continue;
+      }
+    }
+    if (try_take(held + 1)) break;
+  }
+}
+
+RunLock::~RunLock() {
+  try {
+    if (highest() != generation_) return;
+    self_.released = true;
+    beat();
+  } catch (const Error&) {  // the next owner finds this process gone
+  }
+}
+
+Path RunLock::path_of(std::int64_t generation) const { return run_dir_ / fmt::format("{}{}", prefix, generation); }
+
+std::int64_t RunLock::highest() const {
+  std::int64_t highest = 0;
+  for (const std::string& name : files_.list(run_dir_)) {
+    if (name.starts_with(prefix)) highest = std::max(highest, number_of(std::string_view{name}.substr(prefix.size())));
+  }
+  return highest;
+}
+
+bool RunLock::try_take(std::int64_t generation) {
+  std::optional<File> file = files_.try_create(path_of(generation));
+  if (!file) return false;
+  const std::string text = self_.text();
+  file->write_at(as_bytes(text), 0);
+  file->sync();
+  file->close();
+  files_.sync_folder(run_dir_);
+  generation_ = generation;
+  for (const std::string& name : files_.list(run_dir_)) {
+    const bool lock = name.starts_with(prefix);
+    const std::int64_t other = lock ? number_of(std::string_view{name}.substr(prefix.size())) : 0;
+    const bool half_written = lock && other == 0;  // of a heartbeat that was cut off
+    if (half_written || (other > 0 && other < generation)) files_.remove(run_dir_ / name);
+  }
+  return true;
+}
+
+void RunLock::refuse(const std::string& owner, std::int64_t generation) const {
+  throw Error{Fault::usage,
+              {.wanted = "a run directory that no other job uses",
+               .got = owner,
+               .where = run_dir_.string(),
+               .remedy = fmt::format("wait for it, or choose another directory; if that job is surely dead, remove {}",
+                                     path_of(generation).string())}};
+}
+
+void RunLock::check() const {
+  if (highest() > generation_) refuse("a job that has taken over", highest());
+}
+
+void RunLock::beat() {
+  self_.heartbeat_s = clock_.wall_s();
+  files_.write_atomically(path_of(generation_), self_.text());
+}
+
+}  // namespace argosy::checkpoint

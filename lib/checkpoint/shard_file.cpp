@@ -1,0 +1,112 @@
+#include "checkpoint/shard_file.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace argosy::checkpoint {
+
+std::string shard_name(int rank, int world) {
+  constexpr int flat_limit = 4096, folder_size = 512;
+  const std::string name = fmt::format("shard-{:05}-of-{:05}.h5", rank, world);
+  return world <= flat_limit ? name : fmt::format("s{:02}/{}", rank / folder_size, name);
+}
+
+bool all_finite(std::span<const float> values) noexcept {
+  constexpr std::uint32_t exponent = 0x7f800000U;
+  std::uint32_t bad = 0;  // no early exit: the loop is one vector compare an element
+  for (const float value : values) bad |= (std::bit_cast<std::uint32_t>(value) & exponent) == exponent ? 1U : 0U;
+  return bad == 0;
+}
+
+Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vector<Digest>> tables) {
+  ARGOSY_CHECK(specs.size() == tables.size(), "{} datasets, {} digest tables", specs.size(), tables.size());
+  Hasher hasher;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const std::uint64_t size_bytes = specs[i].size_bytes();
+    hasher.update(specs[i].name).update(std::string_view{"\0", 1});
+    hasher.update(std::as_bytes(std::span{&size_bytes, 1})).update(std::as_bytes(std::span{tables[i]}));
+  }
+  return hasher.digest();
+}
+
+std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset) {
+  std::vector<Digest> table;
+  for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+    const Bytes block = bytes.subspan(at, std::min<std::size_t>(block_bytes, bytes.size() - at));
+    table.push_back(digest_of(block));
+    file.write_at(block, offset + at);
+  }
+  return table;
+}
+
+Written write_shard(const Files& files, const Path& path, const ShardMap& map, std::span<const Bytes> payload) {
+  ARGOSY_CHECK(payload.size() == map.datasets.size(), "{} datasets, {} payloads", map.datasets.size(), payload.size());
+  File file = files.update(path);
+  file.reserve(map.size_bytes);
+  Written written;
+  std::vector<DatasetSpec> specs;
+  std::vector<std::vector<Digest>> tables;
+  for (std::size_t i = 0; i < payload.size(); ++i) {
+    const ShardMap::Dataset& dataset = map.datasets[i];
+    const Bytes bytes = payload[i];
+    ARGOSY_CHECK(bytes.size() == dataset.spec.size_bytes(), "{}: {} bytes, not {}", dataset.spec.name, bytes.size(),
+                 dataset.spec.size_bytes());
+    if (dataset.spec.dtype == DType::f32) {
+      const auto* values = reinterpret_cast<const float*>(bytes.data());
+      written.finite = all_finite({values, bytes.size() / sizeof(float)}) && written.finite;
+    }
+    tables.push_back(write_blocks(file, bytes, dataset.offset));
+    if (!tables.back().empty()) file.write_at(std::as_bytes(std::span{tables.back()}), dataset.digest_offset);
+    specs.push_back(dataset.spec);
+  }
+  written.root = root_digest(specs, tables);
+  file.sync();
+  file.close();
+  return written;
+}
+
+ShardIndex index_of(std::span<const partition::FlatSpace> spaces, int rank) {
+  ShardIndex index;
+  std::uint32_t first_param = 0;
+  for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
+    for (const partition::Interval& interval : partition::intervals_of(spaces[unit], rank)) {
+      index.param_id.push_back(first_param + static_cast<std::uint32_t>(interval.param));
+      index.begin.push_back(static_cast<std::uint64_t>(interval.begin));
+      index.end.push_back(static_cast<std::uint64_t>(interval.end));
+      index.offset.push_back(static_cast<std::uint64_t>(interval.local_offset));
+      index.unit.push_back(static_cast<std::uint32_t>(unit));
+    }
+    first_param += static_cast<std::uint32_t>(spaces[unit].params().size());
+  }
+  return index;
+}
+
+std::vector<Bytes> columns_of(const ShardIndex& index) {
+  return {std::as_bytes(std::span{index.param_id}), std::as_bytes(std::span{index.begin}),
+          std::as_bytes(std::span{index.end}), std::as_bytes(std::span{index.offset}),
+          std::as_bytes(std::span{index.unit})};
+}
+
+std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names, std::span<const partition::FlatSpace> spaces,
+                                  bool with_moments, int rank) {
+  std::vector<DatasetSpec> specs;
+  std::uint64_t intervals = 0;
+  for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
+    const auto owned = static_cast<std::uint64_t>(spaces[unit].owned_size(rank));
+    for (const char* tensor : {"master", "exp_avg", "exp_avg_sq"}) {
+      if (with_moments || tensor[0] == 'm')
+        specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], tensor), DType::f32, owned});
+    }
+    intervals += partition::intervals_of(spaces[unit], rank).size();
+  }
+  for (const char* column : {"param_id", "begin", "end", "offset", "unit"}) {
+    const bool narrow = column[0] == 'p' || column[0] == 'u';
+    specs.push_back({fmt::format("index/{}", column), narrow ? DType::u32 : DType::u64, intervals});
+  }
+  return specs;
+}
+
+}  // namespace argosy::checkpoint

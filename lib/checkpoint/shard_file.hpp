@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/bytes.hpp"
+#include "core/file.hpp"
+#include "core/hash.hpp"
+#include "partition/flat_space.hpp"
+
+/// One shard: an HDF5 file of contiguous datasets whose metadata HDF5 writes (the skeleton) and whose payload plain
+/// pwrite fills in, with an XXH3-128 digest of every 4 MiB block (FORMAT.md §2). Functions named create_ and open_ call
+/// HDF5 and belong to one thread; writing and reading payload calls neither HDF5 nor MPI.
+namespace argosy::checkpoint {
+
+inline constexpr std::uint64_t block_bytes = 4ULL << 20;
+inline constexpr int format_major = 1, format_minor = 0;
+
+struct DatasetSpec {
+  std::string name;  // "unit/encoder.0/master", without a leading slash
+  DType dtype = DType::f32;
+  std::uint64_t elements = 0;
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return elements * size_of(dtype); }
+  [[nodiscard]] std::uint64_t blocks() const noexcept { return (size_bytes() + block_bytes - 1) / block_bytes; }
+  bool operator==(const DatasetSpec&) const = default;
+};
+
+/// Root attributes that tie a file to its save.
+struct ShardIdentity {
+  std::string run_uuid, save_nonce;
+  std::int64_t step = 0;
+  int rank = 0, world = 1;  // canonical
+};
+
+/// Where HDF5 has put the payload of each dataset and of its digests.
+struct ShardMap {
+  struct Dataset {
+    DatasetSpec spec;
+    std::uint64_t offset = 0, digest_offset = 0;  // bytes from the start of the file; 0 when empty
+  };
+  std::vector<Dataset> datasets;  // in creation order
+  std::uint64_t size_bytes = 0;   // of the file
+};
+
+/// "shard-00003-of-00016.h5"; above 4096 ranks in folders of 512 ("s00/…").
+[[nodiscard]] std::string shard_name(int rank, int world);
+
+/// Creates `path` with all datasets and their digest tables, and closes it again; no payload is written. A ballast file
+/// beside it keeps 1 MiB free meanwhile, so that HDF5 can always close the file cleanly on a full disk. Throws
+/// Error{io}.
+[[nodiscard]] ShardMap create_shard(const Files& files, const Path& path, const ShardIdentity& identity,
+                                    std::span<const DatasetSpec> specs);
+
+/// Opens `path` and checks attributes, types, shapes, layout and offsets against what it should hold; closes it.
+/// Throws Error{corrupt} naming file and dataset.
+[[nodiscard]] ShardMap open_shard(const Files& files, const Path& path, const ShardIdentity& identity,
+                                  std::span<const DatasetSpec> specs);
+
+struct Written {
+  Digest root;
+  bool finite = true;  // no NaN or Inf in any f32 dataset
+};
+
+/// Fills a skeleton: reserves the space, writes payload[i] (size of specs[i]) block by block with its digests, syncs
+/// and closes. Throws Error{io}.
+[[nodiscard]] Written write_shard(const Files& files, const Path& path, const ShardMap& map,
+                                  std::span<const Bytes> payload);
+
+/// Writes `bytes` at `offset` block by block and returns the blocks' digests. Throws Error{io}.
+[[nodiscard]] std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset);
+
+/// XXH3-128 over, per dataset: name, NUL, byte count (u64 little-endian), block digests. tables: by dataset.
+[[nodiscard]] Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vector<Digest>> tables);
+[[nodiscard]] bool all_finite(std::span<const float> values) noexcept;
+
+/// Payload of /index: this rank's intervals of all units.
+struct ShardIndex {
+  std::vector<std::uint32_t> param_id, unit;
+  std::vector<std::uint64_t> begin, end, offset;
+};
+[[nodiscard]] ShardIndex index_of(std::span<const partition::FlatSpace> spaces, int rank);
+/// Its columns in creation order; borrows.
+[[nodiscard]] std::vector<Bytes> columns_of(const ShardIndex& index);
+
+/// The datasets of one rank's file, in creation order: per unit master (and exp_avg, exp_avg_sq when `with_moments`),
+/// then the index.
+[[nodiscard]] std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names,
+                                                std::span<const partition::FlatSpace> spaces, bool with_moments,
+                                                int rank);
+
+}  // namespace argosy::checkpoint

@@ -1,0 +1,131 @@
+#include "checkpoint/shard_set.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+constexpr std::size_t most_open_files = 4;
+constexpr const char* other_checkpoint = "the data on disk is damaged: use another checkpoint";
+
+}  // namespace
+
+ShardSet::ShardSet(const Files& files, Path directory, const Manifest& manifest)
+    : files_(files),
+      directory_(std::move(directory)),
+      manifest_(manifest),
+      shards_(static_cast<std::size_t>(manifest.world())) {}
+
+Path ShardSet::path(int rank) const { return directory_ / manifest_.shards[static_cast<std::size_t>(rank)].file; }
+
+const File& ShardSet::file(int rank) {
+  const auto found = std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return open.rank == rank; });
+  if (found != open_.end()) {
+    std::rotate(open_.begin(), found, found + 1);
+  } else {
+    if (open_.size() == most_open_files) open_.pop_back();
+    open_.push_front({rank, files_.open(path(rank))});
+  }
+  return open_.front().file;
+}
+
+const ShardSet::Shard& ShardSet::shard(int rank) {
+  std::unique_ptr<Shard>& place = shards_[static_cast<std::size_t>(rank)];
+  if (place != nullptr) return *place;
+  const std::vector<DatasetSpec> specs = manifest_.specs(rank);
+  auto shard = std::make_unique<Shard>();
+  shard->map = open_shard(files_, path(rank), manifest_.identity(rank), specs);
+  for (const ShardMap::Dataset& dataset : shard->map.datasets) {
+    std::vector<Digest>& table = shard->tables.emplace_back(dataset.spec.blocks());
+    if (!table.empty()) file(rank).read_at(std::as_writable_bytes(std::span{table}), dataset.digest_offset);
+  }
+  const Digest root = root_digest(specs, shard->tables), wanted = manifest_.shards[static_cast<std::size_t>(rank)].root;
+  if (root != wanted) {
+    throw Error{Fault::corrupt,
+                {.wanted = "digest tables with the root digest " + wanted.hex(),
+                 .got = root.hex(),
+                 .where = path(rank).string(),
+                 .remedy = other_checkpoint}};
+  }
+  place = std::move(shard);
+  try {
+    check_index(rank, *place);
+  } catch (const Error&) {
+    place.reset();
+    throw;
+  }
+  return *place;
+}
+
+void ShardSet::check_index(int rank, const Shard& shard) {
+  const ShardIndex wanted = index_of(manifest_.spaces, rank);
+  const std::size_t first = shard.map.datasets.size() - 5;
+  const auto same = [&](std::size_t dataset, const auto& values) {
+    auto got = values;
+    read(rank, dataset, 0, std::as_writable_bytes(std::span{got}));
+    return got == values;
+  };
+  if (same(first, wanted.param_id) && same(first + 1, wanted.begin) && same(first + 2, wanted.end) &&
+      same(first + 3, wanted.offset) && same(first + 4, wanted.unit))
+    return;
+  throw Error{Fault::corrupt,
+              {.wanted = "the index that follows from the manifest's layout",
+               .got = "another one",
+               .where = path(rank).string(),
+               .remedy = other_checkpoint}};
+}
+
+void ShardSet::fail_block(int rank, std::size_t dataset, std::uint64_t block) const {
+  const DatasetSpec& spec = shards_[static_cast<std::size_t>(rank)]->map.datasets[dataset].spec;
+  throw Error{Fault::corrupt,
+              {.wanted = fmt::format("the stored digest of block {} of {}", block, spec.name),
+               .got = "another one",
+               .where = path(rank).string(),
+               .remedy = other_checkpoint}};
+}
+
+void ShardSet::read_block(int rank, std::size_t dataset, std::uint64_t block, MutableBytes to) {
+  const Shard& from = shard(rank);
+  file(rank).read_at(to, from.map.datasets[dataset].offset + block * block_bytes);
+  if (digest_of(to) != from.tables[dataset][block]) fail_block(rank, dataset, block);
+}
+
+void ShardSet::read(int rank, std::size_t dataset, std::uint64_t offset, MutableBytes to) {
+  const std::uint64_t size_bytes = shard(rank).map.datasets[dataset].spec.size_bytes();
+  ARGOSY_CHECK(offset <= size_bytes && to.size() <= size_bytes - offset, "read past dataset {}", dataset);
+  while (!to.empty()) {
+    const std::uint64_t block = offset / block_bytes, begin = block * block_bytes;
+    const std::uint64_t length = std::min(block_bytes, size_bytes - begin);
+    const std::uint64_t skip = offset - begin, take = std::min<std::uint64_t>(length - skip, to.size());
+    if (take == length) {
+      read_block(rank, dataset, block, to.first(take));
+    } else {
+      if (held_.rank != rank || held_.dataset != dataset || held_.block != block) {
+        held_.rank = -1;  // until the block has proved right
+        held_.bytes.resize(length);
+        read_block(rank, dataset, block, held_.bytes);
+        held_ = {rank, dataset, block, std::move(held_.bytes)};
+      }
+      std::memcpy(to.data(), held_.bytes.data() + skip, take);
+    }
+    to = to.subspan(take);
+    offset += take;
+  }
+}
+
+void ShardSet::verify(int rank) {
+  const ShardMap& map = shard(rank).map;
+  std::vector<std::byte> buffer(block_bytes);
+  for (std::size_t dataset = 0; dataset < map.datasets.size(); ++dataset) {
+    const std::uint64_t size_bytes = map.datasets[dataset].spec.size_bytes();
+    for (std::uint64_t block = 0; block < map.datasets[dataset].spec.blocks(); ++block) {
+      const std::uint64_t length = std::min(block_bytes, size_bytes - block * block_bytes);
+      read_block(rank, dataset, block, MutableBytes{buffer}.first(length));
+    }
+  }
+}
+
+}  // namespace argosy::checkpoint

@@ -1,0 +1,298 @@
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+
+#include "checkpoint/hdf5_handle.hpp"
+#include "checkpoint/shard_file.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+constexpr std::string_view format_name = "argosy-ckpt", byte_order = "little";
+constexpr hsize_t digest_bytes = 16;
+
+[[noreturn]] void fail_hdf5(const std::string& wanted, const Path& path) {
+  throw Error{Fault::io,
+              {.wanted = wanted,
+               .got = "HDF5: " + hdf5_error_text(),
+               .where = path.string(),
+               .remedy = "check the free space and the permissions of the folder"}};
+}
+
+[[noreturn]] void fail_content(const std::string& wanted, const std::string& got, const Path& path) {
+  throw Error{Fault::corrupt,
+              {.wanted = wanted,
+               .got = got,
+               .where = path.string(),
+               .remedy = "this shard is damaged or of another save: use another checkpoint"}};
+}
+
+hid_t file_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return H5T_IEEE_F32LE;
+    case DType::u8:
+      return H5T_STD_U8LE;
+    case DType::u32:
+      return H5T_STD_U32LE;
+    case DType::u64:
+      return H5T_STD_U64LE;
+    default:
+      throw_broken_invariant("dtype", fmt::format("no shard dataset of type {}", name_of(dtype)),
+                             std::source_location::current());
+  }
+}
+
+Hdf5Handle access_list() {
+  constexpr hsize_t threshold = 65536, alignment = 1 << 20;
+  Hdf5Handle list{H5Pcreate(H5P_FILE_ACCESS), H5Pclose};
+  // V110 puts a checksum on every piece of metadata; aligned payload suits striped file systems; flock fails on many of
+  // them.
+  H5Pset_libver_bounds(list.id(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+  H5Pset_alignment(list.id(), threshold, alignment);
+#if H5_VERSION_GE(1, 10, 7)
+  H5Pset_file_locking(list.id(), false, true);
+#endif
+  return list;
+}
+
+struct Attributes {
+  std::vector<std::pair<std::string, std::string>> texts;
+  std::vector<std::pair<std::string, std::int64_t>> numbers;
+};
+
+Attributes attributes_of(const ShardIdentity& identity) {
+  return {.texts = {{"format", std::string(format_name)},
+                    {"run_uuid", identity.run_uuid},
+                    {"save_nonce", identity.save_nonce},
+                    {"byte_order", std::string(byte_order)}},
+          .numbers = {{"format_major", format_major},
+                      {"format_minor", format_minor},
+                      {"step", identity.step},
+                      {"rank", identity.rank},
+                      {"world", identity.world}}};
+}
+
+Hdf5Handle text_type(std::size_t size) {
+  Hdf5Handle type{H5Tcopy(H5T_C_S1), H5Tclose};
+  H5Tset_size(type.id(), std::max<std::size_t>(size, 1));
+  H5Tset_strpad(type.id(), H5T_STR_NULLPAD);
+  return type;
+}
+
+bool write_attribute(hid_t file, const std::string& name, hid_t type, const void* value) {
+  const Hdf5Handle scalar{H5Screate(H5S_SCALAR), H5Sclose};
+  const Hdf5Handle attribute{H5Acreate2(file, name.c_str(), type, scalar.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose};
+  return attribute.id() >= 0 && H5Awrite(attribute.id(), type, value) >= 0;
+}
+
+void write_attributes(hid_t file, const ShardIdentity& identity, const Path& path) {
+  const Attributes attributes = attributes_of(identity);
+  for (const auto& [name, text] : attributes.texts) {
+    if (!write_attribute(file, name, text_type(text.size()).id(), text.data())) fail_hdf5("to write attributes", path);
+  }
+  for (const auto& [name, number] : attributes.numbers) {
+    if (!write_attribute(file, name, H5T_STD_I64LE, &number)) fail_hdf5("to write attributes", path);
+  }
+}
+
+std::optional<std::string> read_text_attribute(hid_t file, const std::string& name) {
+  constexpr std::size_t longest = 256;
+  const Hdf5Handle attribute{H5Aopen(file, name.c_str(), H5P_DEFAULT), H5Aclose};
+  if (attribute.id() < 0) return std::nullopt;
+  const Hdf5Handle type{H5Aget_type(attribute.id()), H5Tclose};
+  const Hdf5Handle space{H5Aget_space(attribute.id()), H5Sclose};
+  if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) != 0 || H5Tget_size(type.id()) > longest ||
+      H5Sget_simple_extent_npoints(space.id()) != 1)
+    return std::nullopt;
+  std::string text(H5Tget_size(type.id()), '\0');
+  if (H5Aread(attribute.id(), type.id(), text.data()) < 0) return std::nullopt;
+  return text;
+}
+
+std::optional<std::int64_t> read_number_attribute(hid_t file, const std::string& name) {
+  const Hdf5Handle attribute{H5Aopen(file, name.c_str(), H5P_DEFAULT), H5Aclose};
+  if (attribute.id() < 0) return std::nullopt;
+  const Hdf5Handle type{H5Aget_type(attribute.id()), H5Tclose};
+  const Hdf5Handle space{H5Aget_space(attribute.id()), H5Sclose};
+  std::int64_t number = 0;
+  if (H5Tequal(type.id(), H5T_STD_I64LE) <= 0 || H5Sget_simple_extent_npoints(space.id()) != 1 ||
+      H5Aread(attribute.id(), H5T_STD_I64LE, &number) < 0)
+    return std::nullopt;
+  return number;
+}
+
+void check_attributes(hid_t file, const ShardIdentity& identity, const Path& path) {
+  const Attributes wanted = attributes_of(identity);
+  for (const auto& [name, text] : wanted.texts) {
+    const auto got = read_text_attribute(file, name);
+    if (got != text) fail_content(fmt::format("{} = {}", name, text), got.value_or("no such attribute"), path);
+  }
+  for (const auto& [name, number] : wanted.numbers) {
+    const auto got = read_number_attribute(file, name);
+    // A newer minor version adds things; the manifest says whether we may read it.
+    if (!got || (name != "format_minor" && *got != number))
+      fail_content(fmt::format("{} = {}", name, number), got ? std::to_string(*got) : "no such attribute", path);
+  }
+}
+
+std::string digest_name(const std::string& dataset) { return "digest/" + dataset; }
+
+/// Creation properties that leave no time in the file: the same content gives the same bytes.
+Hdf5Handle timeless(hid_t list_class) {
+  Hdf5Handle list{H5Pcreate(list_class), H5Pclose};
+  H5Pset_obj_track_times(list.id(), false);
+  return list;
+}
+
+/// The groups above a dataset that are not there yet.
+void create_groups(hid_t file, const std::string& dataset, const Path& path) {
+  for (std::size_t end = dataset.find('/'); end != std::string::npos; end = dataset.find('/', end + 1)) {
+    const std::string name = dataset.substr(0, end);
+    if (H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0) continue;
+    const Hdf5Handle creation = timeless(H5P_GROUP_CREATE);
+    const Hdf5Handle group{H5Gcreate2(file, name.c_str(), H5P_DEFAULT, creation.id(), H5P_DEFAULT), H5Gclose};
+    if (group.id() < 0) fail_hdf5("to create group " + name, path);
+  }
+}
+
+/// Creates one contiguous dataset and returns its place in the file.
+std::uint64_t create_dataset(hid_t file, const std::string& name, hid_t type, std::span<const hsize_t> shape,
+                             const Path& path) {
+  create_groups(file, name, path);
+  const Hdf5Handle creation = timeless(H5P_DATASET_CREATE);
+  H5Pset_layout(creation.id(), H5D_CONTIGUOUS);
+  H5Pset_fill_time(creation.id(), H5D_FILL_TIME_NEVER);
+  H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY);
+  const Hdf5Handle space{H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose};
+  const Hdf5Handle dataset{H5Dcreate2(file, name.c_str(), type, space.id(), H5P_DEFAULT, creation.id(), H5P_DEFAULT),
+                           H5Dclose};
+  if (dataset.id() < 0) fail_hdf5("to create dataset " + name, path);
+  const bool empty = std::find(shape.begin(), shape.end(), hsize_t{0}) != shape.end();
+  if (empty) return 0;
+  const haddr_t offset = H5Dget_offset(dataset.id());
+  if (offset == HADDR_UNDEF) fail_hdf5("a place for dataset " + name, path);
+  return offset;
+}
+
+/// Checks one dataset and returns its place in the file.
+std::uint64_t open_dataset(hid_t file, const std::string& name, hid_t type, std::span<const hsize_t> shape,
+                           std::uint64_t file_bytes, const Path& path) {
+  const Hdf5Handle dataset{H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose};
+  if (dataset.id() < 0) fail_content("dataset " + name, hdf5_error_text(), path);
+  const Hdf5Handle got_type{H5Dget_type(dataset.id()), H5Tclose};
+  const Hdf5Handle got_space{H5Dget_space(dataset.id()), H5Sclose};
+  const Hdf5Handle creation{H5Dget_create_plist(dataset.id()), H5Pclose};
+  if (H5Tequal(got_type.id(), type) <= 0) fail_content("the manifest's type of dataset " + name, "another type", path);
+  std::array<hsize_t, 2> got{};
+  if (H5Sget_simple_extent_ndims(got_space.id()) != static_cast<int>(shape.size()) ||
+      H5Sget_simple_extent_dims(got_space.id(), got.data(), nullptr) < 0 ||
+      !std::equal(shape.begin(), shape.end(), got.begin()))
+    fail_content(fmt::format("{} elements in dataset {}", shape[0], name), fmt::format("{}", got[0]), path);
+  if (H5Pget_layout(creation.id()) != H5D_CONTIGUOUS || H5Pget_external_count(creation.id()) != 0)
+    fail_content("a contiguous dataset " + name, "another layout", path);
+  std::uint64_t size_bytes = H5Tget_size(type);
+  for (const hsize_t extent : shape) size_bytes *= extent;
+  if (size_bytes == 0) return 0;
+  const haddr_t offset = H5Dget_offset(dataset.id());
+  if (offset == HADDR_UNDEF || offset > file_bytes || size_bytes > file_bytes - offset)
+    fail_content(fmt::format("{} bytes of dataset {} inside the file", size_bytes, name), "a place outside it", path);
+  return offset;
+}
+
+/// Calls `place(name, type, shape)` for each dataset and its digest table.
+ShardMap map_of(std::span<const DatasetSpec> specs,
+                const std::function<std::uint64_t(const std::string&, hid_t, std::span<const hsize_t>)>& place) {
+  ShardMap map;
+  for (const DatasetSpec& spec : specs) {
+    const std::array<hsize_t, 1> shape{spec.elements};
+    const std::array<hsize_t, 2> table{spec.blocks(), digest_bytes};
+    ShardMap::Dataset dataset{.spec = spec};
+    dataset.offset = place(spec.name, file_type_of(spec.dtype), shape);
+    dataset.digest_offset = place(digest_name(spec.name), H5T_STD_U8LE, table);
+    map.datasets.push_back(std::move(dataset));
+  }
+  return map;
+}
+
+/// A file of 1 MiB that is removed again with this object.
+class Ballast {
+ public:
+  Ballast(const Files& files, Path path) : files_(files), path_(std::move(path)) {
+    constexpr std::uint64_t size_bytes = 1 << 20;
+    File file = files_.create(path_);
+    try {
+      file.reserve(size_bytes);
+      file.close();
+    } catch (const Error&) {
+      files_.os().unlink(path_.c_str());
+      throw;
+    }
+  }
+  ~Ballast() { files_.os().unlink(path_.c_str()); }
+  Ballast(const Ballast&) = delete;
+  Ballast& operator=(const Ballast&) = delete;
+
+ private:
+  const Files& files_;
+  Path path_;
+};
+
+}  // namespace
+
+std::string hdf5_error_text() {
+  std::string text;
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
+        auto& line = *static_cast<std::string*>(out);
+        if (error->desc != nullptr && line.size() < 300) line += (line.empty() ? "" : "; ") + std::string(error->desc);
+        return 0;
+      },
+      &text);
+  return text.empty() ? "no reason given" : text;
+}
+
+ShardMap create_shard(const Files& files, const Path& path, const ShardIdentity& identity,
+                      std::span<const DatasetSpec> specs) {
+  const QuietHdf5 quiet;
+  const Hdf5Handle access = access_list(), creation = timeless(H5P_FILE_CREATE);
+  Hdf5Handle file{H5I_INVALID_HID, H5Fclose};
+  ShardMap map;
+  {
+    // Goes before the file is closed on every way out: after ENOSPC on an open file HDF5 1.10 crashes unless the close
+    // succeeds.
+    const Ballast ballast{files, path.parent_path() / fmt::format("ballast-{:05}", identity.rank)};
+    file.reset(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.id(), access.id()));
+    if (file.id() < 0) fail_hdf5("to create a shard", path);
+    write_attributes(file.id(), identity, path);
+    map = map_of(specs, [&](const std::string& name, hid_t type, std::span<const hsize_t> shape) {
+      return create_dataset(file.id(), name, type, shape, path);
+    });
+    if (H5Fflush(file.id(), H5F_SCOPE_GLOBAL) < 0) fail_hdf5("to write the shard's metadata", path);
+  }
+  if (!file.close()) fail_hdf5("to close the shard", path);
+  const auto facts = files.stat(path);
+  ARGOSY_CHECK(facts.has_value(), "{} vanished", path.string());
+  map.size_bytes = facts->size_bytes;
+  return map;
+}
+
+ShardMap open_shard(const Files& files, const Path& path, const ShardIdentity& identity,
+                    std::span<const DatasetSpec> specs) {
+  const QuietHdf5 quiet;
+  const auto facts = files.stat(path);
+  if (!facts) fail_content("a shard", "no such file", path);
+  const Hdf5Handle access = access_list();
+  const Hdf5Handle file{H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose};
+  if (file.id() < 0) fail_content("an HDF5 file", hdf5_error_text(), path);
+  check_attributes(file.id(), identity, path);
+  ShardMap map = map_of(specs, [&](const std::string& name, hid_t type, std::span<const hsize_t> shape) {
+    return open_dataset(file.id(), name, type, shape, facts->size_bytes, path);
+  });
+  map.size_bytes = facts->size_bytes;
+  return map;
+}
+
+}  // namespace argosy::checkpoint

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "checkpoint/shard_set.hpp"
+#include "core/hash.hpp"
+#include "partition/flat_space.hpp"
+
+/// A checkpoint's weights in small pieces and in bounded memory: blocks are hashed as they pass by and never held. Each
+/// byte is read once when pieces ascend in their shards; other orders are right too, only slower. Values are handed out
+/// before their block is complete: whoever uses them commits nothing before finish() has returned. One thread; borrows
+/// the Reader.
+namespace argosy::checkpoint {
+
+class WeightStream {
+ public:
+  /// intervals: of all parameters, by (param, begin); datasets: number of the weights' dataset in a shard, by
+  /// parameter.
+  WeightStream(ShardSet& shards, std::span<const partition::Interval> intervals, std::vector<std::size_t> datasets);
+
+  /// Elements [begin, begin + to.size()) of parameter `param` (index in Reader::parameters()).
+  /// Throws Error{corrupt} for the block it completes.
+  void read(std::size_t param, std::int64_t begin, std::span<float> to);
+  /// Reads and checks the rest of the block in progress. Throws Error{corrupt}.
+  void finish();
+  /// From disk, whole blocks.
+  [[nodiscard]] std::uint64_t bytes_read() const noexcept { return bytes_read_; }
+
+ private:
+  struct Block {
+    int rank;
+    std::size_t dataset;
+    std::uint64_t number, offset, size_bytes, done;  // offset: in the file
+    Hasher hasher;
+  };
+  void read_bytes(int rank, std::size_t dataset, std::uint64_t offset, MutableBytes to);
+  void advance(MutableBytes to);       // reads at the position of the block in progress
+  void skip_to(std::uint64_t target);  // in the block in progress
+
+  ShardSet& shards_;
+  std::span<const partition::Interval> intervals_;
+  std::vector<std::size_t> datasets_;
+  std::optional<Block> block_;
+  std::vector<std::byte> skipped_;
+  std::uint64_t bytes_read_ = 0;
+};
+
+}  // namespace argosy::checkpoint

@@ -1,0 +1,96 @@
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint.hpp"
+#include "core/error.hpp"
+#include "support/checkpoints.hpp"
+#include "support/faulty_os.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+/// A folder that all ranks share: rank 0's.
+class SharedFolder {
+ public:
+  [[nodiscard]] Path operator/(const Path& name) const { return path_ / name; }
+
+ private:
+  test::TempFolder own_;
+  Path path_ = test::world().broadcast(own_.path().string());
+};
+
+class StoreOnRanks : public testing::TestWithParam<test::Hierarchy> {
+ protected:
+  SaveReport save(Store& store, std::int64_t step) {
+    test::Toy toy{test::tiny_units(), context.topology().layout(), context.topology().canonical_rank()};
+    return store.save(Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(), test::toy_sections(),
+                      test::toy_attachments());
+  }
+  test::FaultyOs os;
+  test::TestContext context{os, test::world(), GetParam()};
+  SharedFolder folder;
+};
+
+TEST_P(StoreOnRanks, EveryLayoutReadsBackInEveryOther) {
+  Store store{context.get(), folder / "run", {}};
+  const SaveReport report = save(store, 3);
+  ASSERT_TRUE(report.committed) << report.why_not;
+  const auto newest = store.newest();
+  ASSERT_TRUE(newest);
+  newest->verify();
+  EXPECT_EQ(newest->spaces().front().layout(), context.topology().layout());
+  for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 1}, {3}, {1, 2}, {2, 2}, {4}, {3, 5}}) {
+    const partition::Layout layout{nodes};
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      test::Toy wanted{test::tiny_units(), layout, rank}, got{test::tiny_units(), layout, rank};
+      got.fill_all(99);
+      newest->read_state(got.states(), rank);
+      EXPECT_TRUE(got == wanted.fill(3)) << layout.world() << " ranks, rank " << rank;
+    }
+  }
+  for (const Reader::Parameter& parameter : newest->parameters()) {
+    const std::vector<float> values = newest->read_parameter(parameter.name);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(values[i], test::element(parameter.name, 0, static_cast<std::int64_t>(i), 3));
+  }
+  context.get().world.barrier("readers are done");
+}
+
+TEST_P(StoreOnRanks, AFailureOfOneRankIsTheFailureOfAll) {
+  Store store{context.get(), folder / "run", {}};
+  EXPECT_TRUE(save(store, 1).committed);
+  const int last = context.get().world.size() - 1;
+  if (context.get().world.rank() == last) os.fail(test::Call::fallocate, os.count(test::Call::fallocate) + 1, ENOSPC);
+  const SaveReport failed = save(store, 2);
+  EXPECT_FALSE(failed.committed);
+  EXPECT_NE(failed.why_not.find("ENOSPC"), std::string::npos) << failed.why_not;
+  if (last > 0) {
+    EXPECT_NE(failed.why_not.find(fmt::format("rank {}", last)), std::string::npos) << failed.why_not;
+  }
+  context.get().world.barrier("rank 0 has tidied up");
+  EXPECT_EQ(Files::system().list(folder / "run/checkpoints"), (std::vector<std::string>{"000000001"}));
+  EXPECT_EQ(os.open_files(), 0U);
+  context.get().world.barrier("looked");
+  EXPECT_TRUE(save(store, 3).committed);
+  EXPECT_EQ(store.newest()->step(), 3);
+  context.get().world.barrier("readers are done");
+}
+
+TEST_P(StoreOnRanks, DamageIsTheSameErrorOnAllRanks) {
+  Store store{context.get(), folder / "run", {}};
+  EXPECT_TRUE(save(store, 1).committed);
+  if (context.get().is_root()) test::flip(folder / "run/checkpoints/000000001/MANIFEST.json", 50);
+  try {
+    static_cast<void>(store.newest());
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::corrupt);
+    EXPECT_NE(std::string(error.what()).find("000000001"), std::string::npos) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StoreOnRanks, testing::ValuesIn(test::hierarchies()),
+                         [](const auto& test) { return test::name_of(test.param); });
+
+}  // namespace
+}  // namespace argosy::checkpoint

@@ -1,0 +1,175 @@
+#pragma once
+
+#include <algorithm>
+#include <boost/json/serialize.hpp>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/manifest.hpp"
+#include "core/hash.hpp"
+#include "support/mpi_test.hpp"
+
+/// What tests of checkpoints and soups share: a context over any door to the OS, and a small model whose every element
+/// is a pure function of its name, so that any rank of any layout knows what it should hold.
+namespace argosy::test {
+
+/// A context for the ranks of `world`, quiet unless told otherwise.
+class TestContext {
+ public:
+  explicit TestContext(Os& os, const comm::Communicator& ranks, Hierarchy hierarchy = Hierarchy::flat)
+      : topology_(
+            comm::Topology::discover(ranks, "node" + std::to_string(node_of(hierarchy, ranks.rank(), ranks.size())))),
+        log_(ranks.rank(), LogLevel::error),
+        context_{ranks, topology_, log_, Files{os}, clock_, stop()} {}
+  TestContext(const TestContext&) = delete;
+  TestContext& operator=(const TestContext&) = delete;
+  [[nodiscard]] comm::Context& get() { return context_; }
+  [[nodiscard]] const comm::Topology& topology() const { return topology_; }
+
+ private:
+  static const StopSignals& stop() {
+    static const StopSignals signals;
+    return signals;
+  }
+  comm::Topology topology_;
+  Log log_;
+  Clock clock_;
+  comm::Context context_;
+};
+
+using Units = std::vector<std::pair<std::string, std::vector<partition::ParamSpec>>>;
+
+/// A few KB in three units, nothing divisible by anything.
+inline Units tiny_units() {
+  return {{"embedding", {{"embedding/weight", {37, 19}}}},
+          {"block.0",
+           {{"block.0/norm", {19}, false},
+            {"block.0/up", {19, 53}},
+            {"block.0/bias", {53}, false},
+            {"block.0/down", {53, 19}}}},
+          {"head", {{"head/scale", {}, false}, {"head/weight", {19, 301}}}}};
+}
+
+/// Large enough for several blocks of 4 MiB in one unit.
+inline Units large_units() {
+  return {{"embedding", {{"embedding/weight", {1500, 1001}}, {"embedding/bias", {1001}, false}}},
+          {"head", {{"head/weight", {7, 300}}}}};
+}
+
+/// Element `index` of tensor 0 (weights), 1 or 2 (moments) of a parameter: in [-1, 1), about 24 bits.
+inline float element(const std::string& name, int tensor, std::int64_t index, std::uint64_t seed) {
+  const std::uint64_t key = hash64(name, seed * 3 + static_cast<std::uint64_t>(tensor));
+  const std::uint64_t bits = hash64(std::as_bytes(std::span{&index, 1}), key);
+  return static_cast<float>(static_cast<double>(bits >> 40) / (1 << 23) - 1.0);
+}
+
+/// One rank's share of a model's state.
+class Toy {
+ public:
+  Toy(const Units& units, const partition::Layout& layout, int canonical_rank) : rank_(canonical_rank) {
+    for (const auto& [name, params] : units) {
+      names_.push_back(name);
+      spaces_.emplace_back(params, layout);
+    }
+    for (const partition::FlatSpace& space : spaces_) {
+      for (auto& tensor : tensors_) tensor.emplace_back(static_cast<std::size_t>(space.owned_size(rank_)), 0.0F);
+    }
+  }
+  /// What a model trained from `seed` holds.
+  Toy& fill(std::uint64_t seed) {
+    for (std::size_t u = 0; u < spaces_.size(); ++u) {
+      for (const partition::Interval& i : partition::intervals_of(spaces_[u], rank_)) {
+        for (std::int64_t at = i.begin; at < i.end; ++at) {
+          for (int t = 0; t < 3; ++t)
+            tensors_[t][u][static_cast<std::size_t>(i.local_offset + at - i.begin)] =
+                element(spaces_[u].params()[i.param].name, t, at, seed);
+        }
+      }
+    }
+    return *this;
+  }
+  /// Every element, gaps included.
+  Toy& fill_all(float value) {
+    for (auto& tensor : tensors_)
+      for (auto& unit : tensor) std::fill(unit.begin(), unit.end(), value);
+    return *this;
+  }
+  [[nodiscard]] std::vector<checkpoint::UnitState> states(bool with_moments = true) {
+    std::vector<checkpoint::UnitState> states;
+    for (std::size_t u = 0; u < spaces_.size(); ++u) {
+      states.push_back(
+          {.name = names_[u], .space = &spaces_[u], .master = tensors_[0][u], .exp_avg = {}, .exp_avg_sq = {}});
+      if (!with_moments) continue;
+      states.back().exp_avg = tensors_[1][u];
+      states.back().exp_avg_sq = tensors_[2][u];
+    }
+    return states;
+  }
+  [[nodiscard]] bool operator==(const Toy& other) const {
+    for (int t = 0; t < 3; ++t) {
+      for (std::size_t u = 0; u < spaces_.size(); ++u) {
+        const auto &a = tensors_[t][u], &b = other.tensors_[t][u];
+        if (a.size() != b.size() || (!a.empty() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0))
+          return false;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] std::vector<float>& tensor(int t, std::size_t unit) { return tensors_[t][unit]; }
+  [[nodiscard]] const std::vector<partition::FlatSpace>& spaces() const { return spaces_; }
+
+ private:
+  int rank_;
+  std::vector<std::string> names_;
+  std::vector<partition::FlatSpace> spaces_;
+  std::vector<std::vector<float>> tensors_[3];
+};
+
+inline checkpoint::Sections toy_sections(double loss = 2.5) {
+  checkpoint::Sections sections;
+  sections.model = {{"arch", "toy"},
+                    {"config_digest", "c0ffee"},
+                    {"tokenizer_digest", "beef"},
+                    {"vocab_size", 37},
+                    {"tied", boost::json::array{}}};
+  sections.schedule = {{"name", "cosine"}, {"args", {{"peak", 1.0 / 3.0}}}};
+  sections.metrics = {{"loss", loss}};
+  return sections;
+}
+
+inline std::vector<checkpoint::Attachment> toy_attachments() {
+  return {{"tokenizer.model", std::string("pieces\0!", 8)}};
+}
+
+/// A manifest's text with a right digest, whatever it says.
+inline std::string sealed(boost::json::object document) {
+  document.erase("self");
+  std::string body = boost::json::serialize(document);
+  body.back() = ',';
+  return checkpoint::with_self_digest(body + "\n");
+}
+
+/// Runs `change` on the manifest's JSON and seals it again with a right digest.
+template <class Change>
+void edit_manifest(const Path& directory, Change change) {
+  const Files files = Files::system();
+  const Path path = directory / checkpoint::manifest_name;
+  boost::json::object document = checkpoint::parse_manifest(files.read_text(path), path.string()).document;
+  change(document);
+  files.write_atomically(path, sealed(document));
+}
+
+/// Flips one bit of a file.
+inline void flip(const Path& path, std::uint64_t offset, int bit = 0) {
+  File file = Files::system().update(path);
+  std::byte byte{};
+  file.read_at({&byte, 1}, offset);
+  byte ^= std::byte{1} << bit;
+  file.write_at({&byte, 1}, offset);
+}
+
+}  // namespace argosy::test

@@ -1,0 +1,249 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/shard_file.hpp"
+#include "checkpoint/weight_stream.hpp"
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "support/checkpoints.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+/// One committed checkpoint of step 5.
+class ReaderTest : public testing::Test {
+ protected:
+  Path save(const test::Units& units, bool with_moments = true) {
+    test::TestContext context{os, test::world()};
+    Store store{context.get(), folder / "run", {}};
+    test::Toy toy{units, context.topology().layout(), 0};
+    const SaveReport report =
+        store.save(Kind::temp, 5, toy.fill(1).states(with_moments), test::toy_sections(), test::toy_attachments());
+    EXPECT_TRUE(report.committed) << report.why_not;
+    return report.directory;
+  }
+  static Path shard_of(const Path& directory) { return directory / shard_name(0, 1); }
+  Fault fault_of(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      text = error.what();
+      return error.fault();
+    }
+    ADD_FAILURE() << "no error";
+    return Fault::internal;
+  }
+
+  Os os;
+  test::TempFolder folder;
+  std::string text;
+};
+
+TEST_F(ReaderTest, TellsWhatWasSaved) {
+  const Reader reader{Files::system(), save(test::tiny_units())};
+  EXPECT_EQ(reader.step(), 5);
+  EXPECT_TRUE(reader.has_moments());
+  EXPECT_TRUE(reader.finite());
+  EXPECT_EQ(reader.unit_names(), (std::vector<std::string>{"embedding", "block.0", "head"}));
+  EXPECT_EQ(reader.sections().metrics.at("loss").as_double(), 2.5);
+  EXPECT_EQ(reader.sections().schedule.at("args").at("peak").as_double(), 1.0 / 3);
+  EXPECT_EQ(reader.attachment("tokenizer.model"), test::toy_attachments()[0].content);
+  EXPECT_EQ(reader.manifest().at("kind"), "temp");
+  reader.verify();
+}
+
+TEST_F(ReaderTest, ReadsWholeParameters) {
+  const Reader reader{Files::system(), save(test::tiny_units())};
+  EXPECT_EQ(reader.parameters().size(), 7U);
+  for (const Reader::Parameter& parameter : reader.parameters()) {
+    const std::vector<float> values = reader.read_parameter(parameter.name);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(values[i], test::element(parameter.name, 0, static_cast<std::int64_t>(i), 1))
+          << parameter.name << " " << i;
+  }
+  EXPECT_EQ(reader.read_parameter("head/scale").size(), 1U);
+  EXPECT_EQ(fault_of([&] { static_cast<void>(reader.read_parameter("nobody")); }), Fault::data);
+}
+
+TEST_F(ReaderTest, FillsTheShardsOfAnyLayout) {
+  const Reader reader{Files::system(), save(test::tiny_units())};
+  for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 2}, {3, 1, 2}, {2, 2, 2, 2}}) {
+    const partition::Layout layout{nodes};
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      test::Toy wanted{test::tiny_units(), layout, rank}, got{test::tiny_units(), layout, rank};
+      got.fill_all(99);  // also in gaps and pads
+      reader.read_state(got.states(), rank);
+      EXPECT_TRUE(got == wanted.fill(1)) << layout.world() << " ranks, rank " << rank;
+    }
+  }
+}
+
+TEST_F(ReaderTest, FillsOtherUnitsThanWereSaved) {
+  const Reader reader{Files::system(), save(test::tiny_units())};
+  test::Units merged{{"all", {}}};
+  for (const auto& [name, params] : test::tiny_units())
+    merged[0].second.insert(merged[0].second.begin(), params.begin(), params.end());
+  const partition::Layout layout{{3}};
+  for (int rank = 0; rank < 3; ++rank) {
+    test::Toy wanted{merged, layout, rank}, got{merged, layout, rank};
+    reader.read_state(got.states(), rank);
+    EXPECT_TRUE(got == wanted.fill(1));
+  }
+}
+
+TEST_F(ReaderTest, ReadsLargeUnitsBlockByBlock) {
+  const Reader reader{Files::system(), save(test::large_units())};
+  const partition::Layout layout{{3}};
+  for (int rank = 0; rank < 3; ++rank) {
+    test::Toy wanted{test::large_units(), layout, rank}, got{test::large_units(), layout, rank};
+    reader.read_state(got.states(), rank);
+    EXPECT_TRUE(got == wanted.fill(1));
+  }
+}
+
+TEST_F(ReaderTest, RefusesAnotherModel) {
+  const Reader reader{Files::system(), save(test::tiny_units())};
+  test::Units units = test::tiny_units();
+  units[1].second[1].shape = {53, 19};
+  test::Toy other{units, partition::Layout{}, 0};
+  EXPECT_EQ(fault_of([&] { reader.read_state(other.states(), 0); }), Fault::data);
+  EXPECT_NE(text.find("block.0/up of shape [53, 19], got [19, 53]"), std::string::npos) << text;
+  units[1].second[1].name = "block.0/side";
+  test::Toy unknown{units, partition::Layout{}, 0};
+  EXPECT_EQ(fault_of([&] { reader.read_state(unknown.states(), 0); }), Fault::data);
+}
+
+TEST_F(ReaderTest, WeightsAloneCannotBeResumedFrom) {
+  const Reader reader{Files::system(), save(test::tiny_units(), false)};
+  EXPECT_FALSE(reader.has_moments());
+  test::Toy wanted{test::tiny_units(), partition::Layout{}, 0}, got{test::tiny_units(), partition::Layout{}, 0};
+  EXPECT_EQ(fault_of([&] { reader.read_state(got.states(), 0); }), Fault::data);
+  reader.read_state(got.states(false), 0);
+  EXPECT_EQ(got.tensor(0, 0), wanted.fill(1).tensor(0, 0));
+  reader.verify();
+}
+
+TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {
+  const Path directory = save(test::large_units());
+  const Reader whole{Files::system(), directory};
+  const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
+  const ShardMap map =
+      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), true, 0));
+  RandomStream random{3, 3};
+  for (const ShardMap::Dataset& dataset : map.datasets) {
+    const std::pair<std::uint64_t, std::uint64_t> places[] = {{dataset.offset, dataset.spec.size_bytes()},
+                                                              {dataset.digest_offset, dataset.spec.blocks() * 16}};
+    for (const auto& [offset, size_bytes] : places) {
+      const std::uint64_t at = offset + random.below(size_bytes);
+      const int bit = static_cast<int>(random.below(8));
+      test::flip(shard_of(directory), at, bit);
+      EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.verify(); }), Fault::corrupt) << dataset.spec.name;
+      test::Toy toy{test::large_units(), partition::Layout{}, 0};
+      EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.read_state(toy.states(), 0); }), Fault::corrupt)
+          << dataset.spec.name;
+      test::flip(shard_of(directory), at, bit);
+    }
+  }
+  Reader{Files::system(), directory}.verify();
+}
+
+TEST_F(ReaderTest, NamesTheShardThatWasCutShortOrIsMissing) {
+  const Path directory = save(test::tiny_units());
+  const std::uint64_t size_bytes = Files::system().stat(shard_of(directory))->size_bytes;
+  Files::system().update(shard_of(directory)).truncate(size_bytes - 1);
+  EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}; }), Fault::corrupt);
+  EXPECT_NE(text.find(fmt::format("a file of {} bytes, got {} bytes", size_bytes, size_bytes - 1)), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("shard-00000-of-00001.h5"), std::string::npos) << text;
+  Files::system().remove(shard_of(directory));
+  EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}; }), Fault::corrupt);
+  EXPECT_NE(text.find("no such file"), std::string::npos) << text;
+}
+
+TEST_F(ReaderTest, NoticesAZeroedPage) {
+  const Path directory = save(test::tiny_units());
+  const std::string content = Files::system().read_text(shard_of(directory));
+  const std::string page(4096, '\0');
+  for (std::size_t at = 0; at + page.size() <= content.size(); at += page.size()) {
+    if (content.compare(at, page.size(), page) == 0) continue;
+    Files::system().update(shard_of(directory)).write_at(as_bytes(std::string_view{page}), at);
+    EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.verify(); }), Fault::corrupt) << "page at " << at;
+    Files::system()
+        .update(shard_of(directory))
+        .write_at(as_bytes(std::string_view{content}).subspan(at, page.size()), at);
+  }
+}
+
+TEST_F(ReaderTest, NoticesAShardOfAnotherStep) {
+  const Path directory = save(test::tiny_units());
+  test::TestContext context{os, test::world()};
+  Store store{context.get(), folder / "run", {}};
+  test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
+  const SaveReport later =
+      store.save(Kind::temp, 6, toy.fill(2).states(), test::toy_sections(), test::toy_attachments());
+  std::filesystem::copy_file(shard_of(later.directory), shard_of(directory),
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.verify(); }), Fault::corrupt);
+}
+
+TEST_F(ReaderTest, NoticesAChangedTokenizer) {
+  const Path directory = save(test::tiny_units());
+  test::flip(directory / "tokenizer.model", 2);
+  const Reader reader{Files::system(), directory};
+  EXPECT_EQ(fault_of([&] { static_cast<void>(reader.attachment("tokenizer.model")); }), Fault::corrupt);
+  EXPECT_EQ(fault_of([&] { static_cast<void>(reader.attachment("vocab_map.json")); }), Fault::data);
+  EXPECT_EQ(fault_of([&] { reader.verify(); }), Fault::corrupt);
+}
+
+TEST_F(ReaderTest, RefusesWhatIsNoCheckpoint) {
+  EXPECT_EQ(fault_of([&] { Reader{Files::system(), folder.path()}; }), Fault::data);
+  EXPECT_EQ(fault_of([&] { Reader{Files::system(), folder / "nowhere"}; }), Fault::data);
+}
+
+TEST_F(ReaderTest, StreamsInAnyOrder) {
+  const Reader reader{Files::system(), save(test::large_units())};
+  RandomStream random{7, 7};
+  WeightStream ascending = reader.stream(), jumping = reader.stream();
+  const auto check = [&](WeightStream& stream, std::size_t param, std::int64_t begin, std::size_t size) {
+    std::vector<float> piece(size);
+    stream.read(param, begin, piece);
+    for (std::size_t i = 0; i < size; ++i)
+      ASSERT_EQ(piece[i], test::element(reader.parameters()[param].name, 0, begin + static_cast<std::int64_t>(i), 1));
+  };
+  std::uint64_t size_bytes = 0;
+  for (std::size_t param = 0; param < reader.parameters().size(); ++param) {
+    std::int64_t numel = 1;
+    for (const std::int64_t extent : reader.parameters()[param].shape) numel *= extent;
+    for (std::int64_t at = 0; at < numel; at += 100'003)
+      check(ascending, param, at, static_cast<std::size_t>(std::min<std::int64_t>(100'003, numel - at)));
+    for (int i = 0; i < 5; ++i) {
+      const auto begin = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(numel)));
+      check(jumping, param, begin, random.below(static_cast<std::uint64_t>(numel - begin)) + 1);
+    }
+  }
+  ascending.finish();
+  jumping.finish();
+  for (const partition::FlatSpace& space : reader.spaces())
+    size_bytes += static_cast<std::uint64_t>(space.padded_size()) * 4;
+  EXPECT_EQ(ascending.bytes_read(), size_bytes) << "each byte once";
+}
+
+TEST_F(ReaderTest, StreamsNoticeDamageAnywhereInATouchedBlock) {
+  const Path directory = save(test::large_units());
+  const Reader whole{Files::system(), directory};
+  const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
+  const ShardMap map =
+      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), true, 0));
+  test::flip(shard_of(directory), map.datasets[0].offset + block_bytes - 1);
+  const Reader reader{Files::system(), directory};
+  std::vector<float> piece(10);
+  WeightStream stream = reader.stream();
+  stream.read(1, 5000, piece);  // same block, far from the damage: seen at the end of the block at the latest
+  EXPECT_EQ(fault_of([&] { stream.finish(); }), Fault::corrupt);
+}
+
+}  // namespace
+}  // namespace argosy::checkpoint

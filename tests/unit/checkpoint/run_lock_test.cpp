@@ -1,0 +1,216 @@
+#include "checkpoint/run_lock.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "core/error.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+/// Time that passes only where somebody sleeps.
+class StepClock : public Clock {
+ public:
+  double monotonic_s() const override { return now_s; }
+  double wall_s() const override { return 1.7e9 + now_s; }
+  void sleep_s(double seconds) const override { now_s += seconds; }
+  mutable double now_s = 0;
+};
+
+class RunLockTest : public testing::Test {
+ protected:
+  void leave(std::int64_t generation, const std::string& content) {
+    files.write_atomically(folder / fmt::format("run.lock.{}", generation), content);
+  }
+  LockOwner self() { return LockOwner::of_this_process(files, clock); }
+  /// Generation taken, or nullopt when refused.
+  std::optional<std::int64_t> take() {
+    try {
+      const RunLock lock{files, clock, folder.path()};
+      return lock.generation();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::usage);
+      text = error.what();
+      return std::nullopt;
+    }
+  }
+  /// A process that was there and is gone.
+  static std::int64_t dead_pid() {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, nullptr, 0);
+    return child;
+  }
+
+  Files files = Files::system();
+  StepClock clock;
+  test::TempFolder folder;
+  std::string text;
+};
+
+TEST_F(RunLockTest, SaysWhoHoldsIt) {
+  const RunLock lock{files, clock, folder.path()};
+  const auto owner = LockOwner::parse(files.read_text(folder / "run.lock.1"));
+  ASSERT_TRUE(owner);
+  EXPECT_EQ(owner->pid, getpid());
+  EXPECT_EQ(owner->boot_id.size(), 36U);
+  EXPECT_FALSE(owner->start_time.empty());
+  EXPECT_FALSE(owner->host.empty());
+  EXPECT_EQ(owner->heartbeat_s, 1.7e9);
+}
+
+TEST_F(RunLockTest, RefusesASecondJobAndNamesTheFirst) {
+  const RunLock lock{files, clock, folder.path()};
+  EXPECT_EQ(take(), std::nullopt);
+  EXPECT_NE(text.find(fmt::format("process {}", getpid())), std::string::npos) << text;
+  EXPECT_NE(text.find(self().host), std::string::npos) << text;
+  EXPECT_NE(text.find("run.lock.1"), std::string::npos) << text;
+  EXPECT_LT(clock.now_s, 3);
+}
+
+TEST_F(RunLockTest, FollowsAReleasedOwnerAndRisesEachTime) {
+  EXPECT_EQ(take(), 1);
+  EXPECT_EQ(take(), 2);
+  EXPECT_EQ(take(), 3);
+  EXPECT_FALSE(files.exists(folder / "run.lock.2"));
+  EXPECT_EQ(clock.now_s, 0) << "at once";
+}
+
+TEST_F(RunLockTest, TakesOverFromADeadProcessAtOnce) {
+  LockOwner owner = self();
+  owner.pid = dead_pid();
+  leave(7, owner.text());
+  EXPECT_EQ(take(), 8);
+  EXPECT_EQ(clock.now_s, 0);
+}
+
+TEST_F(RunLockTest, TakesOverFromAProcessThatOnlyWaitsToBeReaped) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+  LockOwner owner = self();
+  owner.pid = child;
+  leave(1, owner.text());
+  EXPECT_EQ(take(), 2);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(RunLockTest, TakesOverWhenTheNumberBelongsToAnotherProcessNow) {
+  LockOwner owner = self();
+  owner.start_time += "1";
+  leave(1, owner.text());
+  EXPECT_EQ(take(), 2);
+}
+
+TEST_F(RunLockTest, TakesOverAfterARestartOfTheMachine) {
+  LockOwner owner = self();
+  owner.boot_id[0] = owner.boot_id[0] == '0' ? '1' : '0';
+  leave(1, owner.text());
+  EXPECT_EQ(take(), 2);
+}
+
+TEST_F(RunLockTest, LeavesOwnersOnOtherHostsAlone) {
+  LockOwner owner = self();
+  owner.host += "-other";
+  owner.pid = dead_pid();
+  leave(1, owner.text());
+  EXPECT_EQ(take(), std::nullopt);
+}
+
+TEST_F(RunLockTest, PassesToTheNextStartOfTheSameSlurmJob) {
+  LockOwner owner = self();
+  owner.host += "-other";
+  owner.slurm_job = "4711";
+  owner.slurm_restart = 0;
+  leave(1, owner.text());
+  setenv("SLURM_JOB_ID", "4711", 1);
+  setenv("SLURM_RESTART_COUNT", "1", 1);
+  EXPECT_EQ(take(), 2);
+  leave(5, owner.text());
+  setenv("SLURM_RESTART_COUNT", "0", 1);
+  EXPECT_EQ(take(), std::nullopt) << "the same start, not a later one";
+  unsetenv("SLURM_JOB_ID");
+  unsetenv("SLURM_RESTART_COUNT");
+}
+
+TEST_F(RunLockTest, WaitsForTheFirstLineOfANewLock) {
+  for (const char* half : {"", "{\"host\":\"a\",", "[]"}) {
+    clock.now_s = 0;
+    leave(3, half);
+    EXPECT_EQ(take(), 4) << "its writer is dead";
+    EXPECT_GT(clock.now_s, 10);
+    EXPECT_LT(clock.now_s, 12);
+    files.remove(folder / "run.lock.4");
+  }
+}
+
+TEST_F(RunLockTest, SeesThatAnotherHasTakenOver) {
+  RunLock lock{files, clock, folder.path()};
+  lock.check();
+  leave(2, self().text());
+  try {
+    lock.check();
+    ADD_FAILURE() << "did not see it";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::usage);
+  }
+}
+
+TEST_F(RunLockTest, BeatsAreSeenByOthers) {
+  RunLock lock{files, clock, folder.path()};
+  clock.now_s = 60;
+  lock.beat();
+  EXPECT_EQ(LockOwner::parse(files.read_text(folder / "run.lock.1"))->heartbeat_s, 1.7e9 + 60);
+}
+
+TEST_F(RunLockTest, OneOfManyWinsAStaleLock) {
+  for (int round = 0; round < 5; ++round) {
+    LockOwner owner = self();
+    owner.pid = dead_pid();
+    leave(100 * (round + 1), owner.text());
+    std::vector<pid_t> children;
+    int gate[2], held[2];
+    ASSERT_EQ(pipe(gate), 0);
+    ASSERT_EQ(pipe(held), 0);
+    for (int i = 0; i < 6; ++i) {
+      const pid_t child = fork();
+      if (child == 0) {
+        close(gate[1]);
+        close(held[1]);
+        char byte = 0;
+        static_cast<void>(read(gate[0], &byte, 1));  // end of file: all start together
+        int code = 2;
+        try {
+          const RunLock lock{files, clock, folder.path()};
+          static_cast<void>(read(held[0], &byte, 1));  // holds it until all others have given up
+          code = 0;
+        } catch (const Error& error) {
+          code = error.fault() == Fault::usage ? 1 : 3;
+        }
+        _exit(code);
+      }
+      children.push_back(child);
+    }
+    close(gate[0]);
+    close(gate[1]);
+    close(held[0]);
+    int winners = 0, losers = 0;
+    for (int ended = 0; ended < 6; ++ended) {
+      if (losers == 5) close(held[1]);
+      int status = 0;
+      waitpid(-1, &status, 0);
+      winners += WEXITSTATUS(status) == 0 ? 1 : 0;
+      losers += WEXITSTATUS(status) == 1 ? 1 : 0;
+    }
+    EXPECT_EQ(winners, 1);
+    EXPECT_EQ(losers, 5);
+  }
+}
+
+}  // namespace
+}  // namespace argosy::checkpoint

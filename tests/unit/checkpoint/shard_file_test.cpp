@@ -1,0 +1,162 @@
+#include "checkpoint/shard_file.hpp"
+
+#include <gtest/gtest.h>
+#include <hdf5.h>
+
+#include <cstring>
+#include <limits>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "support/checkpoints.hpp"
+#include "support/faulty_os.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+const ShardIdentity identity{"00112233445566778899aabbccddeeff", "0123456789abcdef", 7, 1, 3};
+const std::vector<DatasetSpec> specs{{"unit/a/master", DType::f32, 1'200'000},
+                                     {"unit/b/master", DType::f32, 0},
+                                     {"index/begin", DType::u64, 5},
+                                     {"index/unit", DType::u32, 5}};
+
+class ShardFile : public testing::Test {
+ protected:
+  ShardMap create() { return create_shard(Files::system(), path, identity, specs); }
+  test::TempFolder folder;
+  Path path = folder / "shard.h5";
+};
+
+TEST_F(ShardFile, SkeletonSaysWhereItsPayloadLies) {
+  const ShardMap map = create();
+  const ShardMap again = open_shard(Files::system(), path, identity, specs);
+  ASSERT_EQ(map.datasets.size(), specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_EQ(map.datasets[i].offset, again.datasets[i].offset);
+    EXPECT_EQ(map.datasets[i].digest_offset, again.datasets[i].digest_offset);
+    EXPECT_EQ(map.datasets[i].offset == 0, specs[i].elements == 0);
+  }
+  EXPECT_EQ(map.size_bytes, again.size_bytes);
+  EXPECT_EQ(map.datasets[0].offset % (1 << 20), 0U) << "large datasets start at a stripe";
+  EXPECT_FALSE(Files::system().exists(folder / "ballast-00001"));
+}
+
+TEST_F(ShardFile, PayloadReadsBackThroughHdf5) {
+  const ShardMap map = create();
+  std::vector<float> a(specs[0].elements);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i) / 3;
+  const std::vector<std::uint64_t> begin{1, 2, 3, 4, 5};
+  const std::vector<std::uint32_t> unit{6, 7, 8, 9, 10};
+  const Bytes payload[] = {
+      std::as_bytes(std::span{a}), {}, std::as_bytes(std::span{begin}), std::as_bytes(std::span{unit})};
+  const Written written = write_shard(Files::system(), path, map, payload);
+  EXPECT_TRUE(written.finite);
+  EXPECT_EQ(Files::system().stat(path)->size_bytes, map.size_bytes);
+
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(file, "unit/a/master", H5P_DEFAULT);
+  const hid_t table = H5Dopen2(file, "digest/unit/a/master", H5P_DEFAULT);
+  std::vector<float> got(a.size());
+  std::vector<Digest> digests(2);
+  H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, got.data());
+  H5Dread(table, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, digests.data());
+  H5Dclose(table);
+  H5Dclose(dataset);
+  H5Fclose(file);
+  EXPECT_EQ(got, a);
+  const Bytes all = payload[0];
+  EXPECT_EQ(digests[0], digest_of(all.first(block_bytes)));
+  EXPECT_EQ(digests[1], digest_of(all.subspan(block_bytes)));
+  const std::vector<std::vector<Digest>> tables{digests, {}, {digest_of(payload[2])}, {digest_of(payload[3])}};
+  EXPECT_EQ(written.root, root_digest(specs, tables));
+}
+
+TEST_F(ShardFile, TellsValuesThatAreNotFinite) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> values(1000, std::numeric_limits<float>::max());
+    EXPECT_TRUE(all_finite(values));
+    values[999] = -bad;
+    EXPECT_FALSE(all_finite(values));
+  }
+}
+
+TEST_F(ShardFile, RefusesShardsOfAnotherSave) {
+  static_cast<void>(create());
+  const auto refuse = [&](auto change) {
+    ShardIdentity other = identity;
+    change(other);
+    try {
+      static_cast<void>(open_shard(Files::system(), path, other, specs));
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::corrupt);
+    }
+  };
+  refuse([](ShardIdentity& other) { other.run_uuid[0] = 'f'; });
+  refuse([](ShardIdentity& other) { other.save_nonce[15] = '0'; });
+  refuse([](ShardIdentity& other) { other.step = 8; });
+  refuse([](ShardIdentity& other) { other.rank = 2; });
+  refuse([](ShardIdentity& other) { other.world = 4; });
+}
+
+TEST_F(ShardFile, RefusesOtherDatasetsThanTheManifestNames) {
+  static_cast<void>(create());
+  const DatasetSpec others[] = {{"unit/a/master", DType::f32, 1'200'001},
+                                {"unit/a/master", DType::u32, 1'200'000},
+                                {"unit/c/master", DType::f32, 1'200'000}};
+  for (const DatasetSpec& other : others)
+    EXPECT_THROW(static_cast<void>(open_shard(Files::system(), path, identity, std::span{&other, 1})), Error);
+}
+
+TEST_F(ShardFile, FlippedMetadataIsNoticedOrHarmless) {
+  const ShardMap map = create();
+  // No payload is written yet, so every byte that is not zero is metadata.
+  const std::string text = Files::system().read_text(path);
+  std::vector<std::uint64_t> metadata;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '\0') metadata.push_back(at);
+  }
+  RandomStream random{42, 1};
+  int noticed = 0;
+  for (int i = 0; i < 400; ++i) {
+    const std::uint64_t at = metadata[random.below(metadata.size())];
+    const int bit = static_cast<int>(random.below(8));
+    test::flip(path, at, bit);
+    try {
+      const ShardMap got = open_shard(Files::system(), path, identity, specs);
+      for (std::size_t d = 0; d < specs.size(); ++d) {
+        EXPECT_EQ(got.datasets[d].offset, map.datasets[d].offset) << "byte " << at;
+        EXPECT_EQ(got.datasets[d].digest_offset, map.datasets[d].digest_offset) << "byte " << at;
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::corrupt);
+      ++noticed;
+    }
+    test::flip(path, at, bit);
+  }
+  EXPECT_GT(noticed, 300);
+}
+
+TEST_F(ShardFile, RefusesTextsAndEmptyFiles) {
+  for (const std::string_view content : {"", "hello, this is not HDF5"}) {
+    Files::system().write_atomically(path, content);
+    try {
+      static_cast<void>(open_shard(Files::system(), path, identity, specs));
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::corrupt);
+    }
+  }
+}
+
+TEST_F(ShardFile, NoRoomForTheBallastIsOneClearError) {
+  test::FaultyOs os;
+  os.fail(test::Call::fallocate, 0, ENOSPC);
+  EXPECT_THROW(static_cast<void>(create_shard(Files{os}, path, identity, specs)), Error);
+  EXPECT_FALSE(Files::system().exists(path)) << "HDF5 was not asked";
+  EXPECT_FALSE(Files::system().exists(folder / "ballast-00001"));
+}
+
+}  // namespace
+}  // namespace argosy::checkpoint
