@@ -142,7 +142,10 @@ TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {
       test::flip(shard_of(directory), at, bit);
       EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.verify(); }), Fault::corrupt) << dataset.spec.name;
       test::Toy toy{test::large_units(), partition::Layout{}, 0};
-      EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.read_state(toy.states(), 0); }), Fault::corrupt)
+      EXPECT_EQ(fault_of([&] {
+                  Reader{Files::system(), directory}.read_state(toy.states(), 0);
+                }),
+                Fault::corrupt)
           << dataset.spec.name;
       test::flip(shard_of(directory), at, bit);
     }
