@@ -1,37 +1,33 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <string>
 #include <vector>
 
-#include "comm/run_main.hpp"
 #include "model/inference.hpp"
 
-/// Text out of models: greedy and beam search with a key/value cache, and the evaluation of a model over parallel sets.
-/// Results do not depend on how sentences are batched or how many ranks share them.
+/// Sequences out of models: greedy and beam search with a key/value cache. The search follows the rules that CTranslate2 and
+/// transformers share, so exported models give the same strings. Results do not depend on how sentences are batched.
 namespace argosy::decode {
 
 struct SearchOptions {
-  std::int64_t beam = 1;           // 1: greedy
-  double length_penalty = 1.0;     // score = log p / length^α
-  double patience = 1.0;
-  std::int64_t max_length = 512;
-  double max_length_factor = 3.0;  // × source length; at least 10 more
-  std::int64_t min_length = 0;
+  std::int64_t beam = 1;            // 1: greedy
+  double length_penalty = 1.0;      // score = log p / length^α, EOS counted
+  double patience = 1.0;            // stop at round(beam · patience) finished hypotheses; α = 0: when the best has finished
+  std::int64_t max_length = 512;    // decoding steps
+  double max_length_factor = 3.0;   // at most this × source length + 10 steps; 0: no such bound
+  std::int64_t min_length = 0;      // EOS is not chosen before
+  std::int64_t batch_elements = 4096;  // rows × source width of a batch
 };
 
 struct Hypothesis {
-  std::vector<std::int32_t> ids;  // without start; EOS not included
-  double score = 0;               // normalised log-probability
+  std::vector<std::int32_t> ids;  // without start and EOS
+  double score = 0;               // length-normalised log-probability
 };
 
-/// Best hypothesis for each source (ids with EOS). Not collective.
+/// The best hypothesis for each source. Encoder-decoder: source ids with EOS. Decoder-only: the prompt, of which the
+/// hypothesis is the continuation. Dead ids and the start id never come out; ties go to the lower id.
+/// Not collective. Throws Error{data} for an empty source.
 [[nodiscard]] std::vector<Hypothesis> search(model::Model& model, const std::vector<std::vector<std::int32_t>>& sources,
-                                             const SearchOptions& options, std::int64_t batch_padded_tokens = 4096);
-
-/// Corpus scores, sacreBLEU's defaults (13a; chrF2), equal to 1e-9.
-[[nodiscard]] double bleu(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
-[[nodiscard]] double chrf(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
+                                             const SearchOptions& options);
 
 }  // namespace argosy::decode

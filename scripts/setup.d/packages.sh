@@ -19,6 +19,7 @@ libfmt-dev              pc:fmt                       fmt@9:
 libspdlog-dev           pc:spdlog                    spdlog~header_only+fmt_external
 libsentencepiece-dev    pc:sentencepiece             sentencepiece
 libxxhash-dev           pc:libxxhash                 xxhash
+libssl-dev              pc:libcrypto                 openssl
 librandom123-dev        header:Random123/philox.h    random123
 libprotobuf-dev         pc:protobuf                  protobuf
 protobuf-compiler       cmd:protoc                   protobuf

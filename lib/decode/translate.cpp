@@ -1,0 +1,78 @@
+#include "decode/translate.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "decode/scores.hpp"
+
+namespace argosy::decode {
+namespace {
+
+// One line of the exchange between ranks: the score's bits, a blank, the text (which holds no line feed).
+std::string packed(const Translation& translation) {
+  return fmt::format("{:016x} {}\n", std::bit_cast<std::uint64_t>(translation.score), translation.text);
+}
+
+Translation unpacked(std::string_view line) {
+  return {std::string{line.substr(17)}, std::bit_cast<double>(std::stoull(std::string{line.substr(0, 16)}, nullptr, 16))};
+}
+
+}  // namespace
+
+std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
+                                         const data::Tokenizer& tokenizer, const std::vector<std::string>& lines,
+                                         const SearchOptions& options) {
+  const bool encoder_decoder = model.shape().type == model::ModelType::encoder_decoder;
+  std::vector<std::vector<std::int32_t>> ids(lines.size());
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    ids[i] = tokenizer.encode(lines[i]);
+    if (!ids[i].empty()) order.push_back(i);
+    if (encoder_decoder) {
+      ids[i].push_back(static_cast<std::int32_t>(tokenizer.vocabulary().eos));
+    } else {
+      ids[i].insert(ids[i].begin(), static_cast<std::int32_t>(tokenizer.vocabulary().start));
+    }
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return ids[a].size() > ids[b].size(); });
+
+  // Neighbours in the sorted list go to different ranks: all get the same mixture of lengths.
+  const auto size = static_cast<std::size_t>(world.size());
+  std::vector<std::vector<std::int32_t>> mine;
+  for (auto k = static_cast<std::size_t>(world.rank()); k < order.size(); k += size) mine.push_back(ids[order[k]]);
+  std::string sent;
+  comm::agree(world, [&] {
+    for (const Hypothesis& hypothesis : search(model, mine, options)) {
+      sent += packed({tokenizer.decode(hypothesis.ids), hypothesis.score});
+    }
+  });
+  std::vector<Translation> out(lines.size());
+  const std::vector<std::string> received = world.all_gather(sent);
+  for (std::size_t rank = 0; rank < received.size(); ++rank) {
+    std::string_view rest = received[rank];
+    for (std::size_t k = rank; k < order.size(); k += size) {
+      const std::size_t end = rest.find('\n');
+      ARGOSY_CHECK(end != std::string_view::npos, "rank {} sent too few translations", rank);
+      out[order[k]] = unpacked(rest.substr(0, end));
+      rest.remove_prefix(end + 1);
+    }
+  }
+  return out;
+}
+
+TranslationScores score_translations(const std::vector<Translation>& translations,
+                                     const std::vector<std::string>& references) {
+  ARGOSY_CHECK(translations.size() == references.size(), "{} and {}", translations.size(), references.size());
+  BleuCounts bleu;
+  ChrfCounts chrf;
+  for (std::size_t i = 0; i < translations.size(); ++i) {
+    bleu.add(translations[i].text, references[i]);
+    chrf.add(translations[i].text, references[i]);
+  }
+  return {bleu.score(), chrf.score()};
+}
+
+}  // namespace argosy::decode

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/bytes.hpp"
+
+/// fp32 weights in the element types of exported models.
+namespace argosy::exports {
+
+/// `values` as `dtype` (f32, bf16, f16), rounded to nearest even. Throws Error{numeric} naming `name` when f16 cannot hold a value.
+[[nodiscard]] std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name);
+
+/// Rows as int8 with one scale a row: scale = 127/max|w| (1 for a zero row), q = round-half-even(w·scale).
+struct Int8Rows {
+  std::vector<std::byte> codes;  // [rows, columns]
+  std::vector<std::byte> scales; // f32 [rows]
+};
+[[nodiscard]] Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows);
+
+[[nodiscard]] std::uint16_t f16_from_f32(float value) noexcept;  // IEEE 754 binary16, round to nearest even
+
+}  // namespace argosy::exports

@@ -1,0 +1,241 @@
+#include "export/ctranslate2.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cmath>
+#include <set>
+
+#include "config/config.hpp"
+#include "core/error.hpp"
+#include "export/convert.hpp"
+#include "export/folder.hpp"
+#include "export/model_bin.hpp"
+#include "model/stored_model.hpp"
+
+namespace argosy::exports {
+namespace {
+
+using model::ModelShape;
+
+template <class T>
+Variable scalar(std::string name, DType dtype, T value) {
+  return {std::move(name), dtype, {}, [value] {
+            const Bytes bytes = std::as_bytes(std::span{&value, 1});
+            return std::vector<std::byte>{bytes.begin(), bytes.end()};
+          }};
+}
+Variable flag(std::string name, bool value) { return scalar(std::move(name), DType::i8, static_cast<std::int8_t>(value)); }
+Variable number(std::string name, std::int64_t value) {
+  return scalar(std::move(name), DType::i32, static_cast<std::int32_t>(value));
+}
+
+/// CTranslate2's activation codes.
+std::int8_t activation_code(model::Activation activation) {
+  switch (activation) {
+    case model::Activation::relu:
+      return 0;
+    case model::Activation::swish:
+    case model::Activation::swiglu:
+      return 2;
+    case model::Activation::gelu:
+      return 3;
+  }
+  ARGOSY_CHECK(false, "unknown activation");
+}
+
+/// Collects the variables of one model.
+class Ct2Model {
+ public:
+  Ct2Model(const checkpoint::Reader& reader, const ModelShape& shape, Quantization quantization)
+      : reader_(reader), shape_(shape), quantization_(quantization) {
+    const bool encoder_decoder = shape.type == model::ModelType::encoder_decoder;
+    bin_.spec = encoder_decoder ? "TransformerSpec" : "TransformerDecoderSpec";
+    bin_.revision = encoder_decoder ? 7 : 8;
+    if (encoder_decoder) side("encoder", shape.encoder_layers, shape.encoder_position);
+    side("decoder", shape.decoder_layers, shape.decoder_position);
+    bin_.variables.push_back(flag("decoder/start_from_zero_embedding", encoder_decoder));
+    if (shape.window) bin_.variables.push_back(number("decoder/sliding_window", *shape.window));
+    for (const checkpoint::Reader::Parameter& parameter : reader.parameters()) weight(parameter);
+    if (shape.tie_embeddings) {
+      bin_.aliases.emplace_back("decoder/projection/weight", "decoder/embeddings/weight");
+      if (encoder_decoder) bin_.aliases.emplace_back("encoder/embeddings_0/weight", "decoder/embeddings/weight");
+    }
+  }
+
+  [[nodiscard]] ModelBin take() { return std::move(bin_); }
+  [[nodiscard]] std::int64_t parameters() const noexcept { return parameters_; }
+
+ private:
+  void side(const std::string& side, std::int64_t layers, model::Position position) {
+    auto& variables = bin_.variables;
+    variables.push_back(scalar(side + "/num_heads", DType::i16, static_cast<std::int16_t>(shape_.heads)));
+    variables.push_back(flag(side + "/pre_norm", shape_.norm_position == model::NormPosition::pre));
+    variables.push_back(scalar(side + "/activation", DType::i8, activation_code(shape_.activation)));
+    variables.push_back(flag(side + "/scale_embeddings", shape_.type == model::ModelType::encoder_decoder));
+    if (position == model::Position::sinusoidal) {
+      const std::int64_t positions = shape_.max_positions, width = shape_.width;
+      const DType dtype = float_type();
+      variables.push_back({side + "/position_encodings/encodings", dtype,
+                           {static_cast<std::uint32_t>(positions), static_cast<std::uint32_t>(width)},
+                           [positions, width, dtype] { return as_floats(sinusoids(positions, width), dtype, "positions"); }});
+    }
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      const std::string prefix = fmt::format("{}/layer_{}/", side, layer);
+      attention(prefix + "self_attention/", position);
+      if (side == "decoder" && shape_.type == model::ModelType::encoder_decoder) {
+        attention(prefix + "attention/", model::Position::sinusoidal);
+      }
+      if (shape_.window && side == "decoder") variables.push_back(number(prefix + "self_attention/sliding_window", *shape_.window));
+    }
+  }
+
+  void attention(const std::string& prefix, model::Position position) {
+    auto& variables = bin_.variables;
+    if (shape_.head_size * shape_.heads != shape_.width) variables.push_back(number(prefix + "head_dim", shape_.head_size));
+    if (shape_.kv_heads != shape_.heads) variables.push_back(number(prefix + "num_heads_kv", shape_.kv_heads));
+    if (position == model::Position::rope) {
+      variables.push_back(number(prefix + "rotary_dim", 0));       // all of the head
+      variables.push_back(flag(prefix + "rotary_interleave", false));  // half-split
+      variables.push_back(scalar(prefix + "rotary_base", DType::f32, static_cast<float>(shape_.rope_theta)));
+    }
+  }
+
+  /// Sine in the first half of the columns, cosine in the second, computed in fp64.
+  static std::vector<float> sinusoids(std::int64_t positions, std::int64_t width) {
+    std::vector<float> table(static_cast<std::size_t>(positions * width));
+    const std::int64_t half = width / 2;
+    for (std::int64_t p = 0; p < positions; ++p) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(p) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+        table[static_cast<std::size_t>(p * width + i)] = static_cast<float>(std::sin(angle));
+        table[static_cast<std::size_t>(p * width + half + i)] = static_cast<float>(std::cos(angle));
+      }
+    }
+    return table;
+  }
+
+  [[nodiscard]] DType float_type() const {
+    switch (quantization_) {
+      case Quantization::float16:
+        return DType::f16;
+      case Quantization::bfloat16:
+        return DType::bf16;
+      default:
+        return DType::f32;
+    }
+  }
+
+  /// Our parameters bear CTranslate2's names. Two differ in rows: what has a vocabulary dimension loses its dead ones, and
+  /// the fused gate and up projection becomes two variables.
+  void weight(const checkpoint::Reader::Parameter& parameter) {
+    const std::int64_t rows = parameter.shape.front();
+    const bool gated = shape_.activation == model::Activation::swiglu && parameter.name.ends_with("/ffn/linear_0/weight");
+    if (gated) {
+      rows_of(parameter, parameter.name, 0, rows / 2);
+      std::string up = parameter.name;
+      up.insert(up.rfind("/weight"), "_noact");
+      rows_of(parameter, up, rows / 2, rows);
+    } else {
+      rows_of(parameter, parameter.name, 0, is_vocabulary(parameter.name) ? shape_.vocab_live : rows);
+    }
+  }
+
+  /// Rows [begin, end) of a parameter as variable `name` (and its scales).
+  void rows_of(const checkpoint::Reader::Parameter& parameter, const std::string& name, std::int64_t begin, std::int64_t end) {
+    std::vector<std::uint32_t> dimensions(parameter.shape.begin(), parameter.shape.end());
+    dimensions.front() = static_cast<std::uint32_t>(end - begin);
+    const std::int64_t columns = parameter.shape.size() == 2 ? parameter.shape[1] : 1;
+    parameters_ += (end - begin) * columns;
+    const auto values = [this, from = parameter.name, begin, end, columns] {
+      const std::vector<float> all = reader_.read_parameter(from);
+      std::vector<float> part(all.begin() + begin * columns, all.begin() + end * columns);
+      for (const float value : part) {
+        if (!std::isfinite(value)) {
+          throw Error{Fault::numeric, {.wanted = "finite weights", .got = fmt::format("{}", value), .where = from}};
+        }
+      }
+      return part;
+    };
+    const auto rows = static_cast<std::size_t>(end - begin);
+    if (quantization_ == Quantization::int8 && dimensions.size() == 2) {
+      bin_.variables.push_back({name, DType::i8, dimensions, [values, rows] { return as_int8_rows(values(), rows).codes; }});
+      bin_.variables.push_back({name + "_scale", DType::f32, {dimensions.front()},
+                                [values, rows] { return as_int8_rows(values(), rows).scales; }});
+    } else {
+      bin_.variables.push_back({name, float_type(), dimensions, [values, name, dtype = float_type()] {
+                                  return as_floats(values(), dtype, name);
+                                }});
+    }
+  }
+
+  static bool is_vocabulary(std::string_view name) {
+    return name.find("embeddings") != std::string_view::npos || name.find("projection") != std::string_view::npos;
+  }
+
+  const checkpoint::Reader& reader_;
+  const ModelShape& shape_;
+  Quantization quantization_;
+  ModelBin bin_;
+  std::int64_t parameters_ = 0;
+};
+
+std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }
+
+boost::json::object ct2_config(const ModelShape& shape, const data::Tokenizer& tokenizer) {
+  const data::Vocabulary& vocabulary = tokenizer.vocabulary();
+  boost::json::object out;
+  if (shape.type == model::ModelType::encoder_decoder) {
+    out["add_source_bos"] = false;
+    out["add_source_eos"] = true;
+    out["decoder_start_token"] = tokenizer.piece(vocabulary.eos);  // its embedding is replaced by zeros
+  }
+  out["bos_token"] = tokenizer.piece(vocabulary.bos.value_or(vocabulary.eos));
+  out["eos_token"] = tokenizer.piece(vocabulary.eos);
+  out["unk_token"] = tokenizer.piece(vocabulary.unk);
+  out["layer_norm_epsilon"] = shape.norm_epsilon;
+  out["multi_query_attention"] = shape.kv_heads < shape.heads;
+  return out;
+}
+
+boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
+  boost::json::array pieces;
+  std::set<std::string> seen;
+  for (std::int64_t id = 0; id < tokenizer.vocabulary().live_size; ++id) {
+    std::string piece = tokenizer.piece(id);
+    if (!seen.insert(piece).second) {
+      throw Error{Fault::data, {.wanted = "a vocabulary without repeats", .got = fmt::format("\"{}\" twice", piece),
+                                .where = "tokenizer.model", .remedy = "train the tokenizer again"}};
+    }
+    pieces.emplace_back(std::move(piece));
+  }
+  return pieces;
+}
+
+}  // namespace
+
+ExportReport export_ctranslate2(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
+                                Quantization quantization) {
+  const double begin_s = context.clock.monotonic_s();
+  const model::StoredModel stored = model::stored_model(reader);
+  const data::Tokenizer& tokenizer = stored.tokenizer;
+  const boost::json::array pieces = pieces_of(tokenizer);
+
+  Ct2Model built{reader, stored.shape, quantization};
+  ExportReport report{.folder = folder, .parameters = built.parameters()};
+  OutputFolder output{context, folder};
+  report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", built.take());
+  const bool encoder_decoder = stored.shape.type == model::ModelType::encoder_decoder;
+  output.write("config.json", pretty(ct2_config(stored.shape, tokenizer)));
+  output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));
+  if (encoder_decoder) {
+    output.write("source.spm", tokenizer.model_bytes());
+    output.write("target.spm", tokenizer.model_bytes());
+  } else {
+    output.write("tokenizer.model", tokenizer.model_bytes());
+  }
+  output.commit();
+  report.seconds = context.clock.monotonic_s() - begin_s;
+  return report;
+}
+
+}  // namespace argosy::exports

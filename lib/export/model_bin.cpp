@@ -1,0 +1,125 @@
+#include "export/model_bin.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.hpp"
+
+namespace argosy::exports {
+namespace {
+
+constexpr std::uint32_t kFormatVersion = 6;
+
+std::uint8_t type_code(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return 0;
+    case DType::i8:
+      return 1;
+    case DType::i16:
+      return 2;
+    case DType::i32:
+      return 3;
+    case DType::f16:
+      return 4;
+    case DType::bf16:
+      return 5;
+    default:
+      ARGOSY_CHECK(false, "model.bin has no type for {}", name_of(dtype));
+  }
+}
+
+class ByteString {
+ public:
+  template <class T>
+  void number(T value) {
+    const Bytes bytes = std::as_bytes(std::span{&value, 1});
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
+  void text(const std::string& value) {  // u16 length with the NUL, bytes, NUL
+    number(static_cast<std::uint16_t>(value.size() + 1));
+    const Bytes bytes = argosy::as_bytes(std::string_view{value.c_str(), value.size() + 1});
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
+  [[nodiscard]] Bytes bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+ByteString header_of(const Variable& variable) {
+  ByteString header;
+  header.text(variable.name);
+  header.number(static_cast<std::uint8_t>(variable.shape.size()));
+  for (const std::uint32_t dimension : variable.shape) header.number(dimension);
+  header.number(type_code(variable.dtype));
+  header.number(static_cast<std::uint32_t>(variable.size_bytes()));
+  return header;
+}
+
+}  // namespace
+
+std::uint64_t Variable::size_bytes() const {
+  return std::accumulate(shape.begin(), shape.end(), std::uint64_t{size_of(dtype)}, std::multiplies<std::uint64_t>{});
+}
+
+std::uint64_t write_model_bin(const comm::Communicator& world, const Files& files, const Path& path, ModelBin model) {
+  std::sort(model.variables.begin(), model.variables.end(),
+            [](const Variable& a, const Variable& b) { return a.name < b.name; });
+  std::sort(model.aliases.begin(), model.aliases.end());
+  for (const Variable& variable : model.variables) {
+    if (variable.size_bytes() >= (1ULL << 32)) {
+      throw Error{Fault::usage,
+                  {.wanted = "variables below 4 GiB, the limit of model.bin",
+                   .got = fmt::format("{} of {} bytes", variable.name, variable.size_bytes()),
+                   .where = path.string(),
+                   .remedy = "export with a narrower --quantization"}};
+    }
+  }
+
+  ByteString head, tail;
+  head.number(kFormatVersion);
+  head.text(model.spec);
+  head.number(model.revision);
+  head.number(static_cast<std::uint32_t>(model.variables.size()));
+  tail.number(static_cast<std::uint32_t>(model.aliases.size()));
+  for (const auto& [alias, target] : model.aliases) {
+    tail.text(alias);
+    tail.text(target);
+  }
+  std::vector<std::uint64_t> offsets;  // of each variable's header
+  std::uint64_t end = head.bytes().size();
+  for (const Variable& variable : model.variables) {
+    offsets.push_back(end);
+    end += header_of(variable).bytes().size() + variable.size_bytes();
+  }
+  const std::uint64_t size_bytes = end + tail.bytes().size();
+
+  comm::agree(world, [&] {
+    if (world.rank() != 0) return;
+    File file = files.create(path);
+    file.reserve(size_bytes);
+    file.write_at(head.bytes(), 0);
+    file.write_at(tail.bytes(), end);
+    file.close();
+  });
+  comm::agree(world, [&] {
+    File file = files.update(path);
+    for (std::size_t i = 0; i < model.variables.size(); ++i) {
+      // Contiguous runs of about equal size: variable i belongs to the rank its middle falls to.
+      const auto middle = static_cast<double>(offsets[i] + model.variables[i].size_bytes() / 2);
+      const int owner = std::min(world.size() - 1, static_cast<int>(middle / static_cast<double>(size_bytes) * world.size()));
+      if (owner != world.rank()) continue;
+      const ByteString header = header_of(model.variables[i]);
+      const std::vector<std::byte> bytes = model.variables[i].bytes();
+      ARGOSY_CHECK(bytes.size() == model.variables[i].size_bytes(), "{}: {} bytes", model.variables[i].name, bytes.size());
+      file.write_at(header.bytes(), offsets[i]);
+      file.write_at(bytes, offsets[i] + header.bytes().size());
+    }
+    file.sync();
+    file.close();
+  });
+  return size_bytes;
+}
+
+}  // namespace argosy::exports

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/comm.hpp"
+#include "core/bytes.hpp"
+#include "core/file.hpp"
+
+/// CTranslate2's binary model format, version 6 (FORMAT.md). All sizes are known before any weight is read, so every rank
+/// writes the variables dealt to it straight to their place. Knows nothing of models; ctranslate2.cpp says which variables.
+namespace argosy::exports {
+
+/// One variable. `bytes` is called once, on the rank that writes it, and gives product(shape) · size_of(dtype) bytes.
+struct Variable {
+  std::string name;
+  DType dtype = DType::f32;  // f32 f16 bf16 i8 i16 i32
+  std::vector<std::uint32_t> shape;  // empty: a scalar
+  std::function<std::vector<std::byte>()> bytes;
+
+  [[nodiscard]] std::uint64_t size_bytes() const;
+};
+
+struct ModelBin {
+  std::string spec;  // "TransformerSpec", "TransformerDecoderSpec"
+  std::uint32_t revision = 0;
+  std::vector<Variable> variables;
+  std::vector<std::pair<std::string, std::string>> aliases;  // alias, target
+};
+
+/// Writes and fsyncs `path`, variables sorted by name; the same bytes for any number of ranks. Returns the file's size.
+/// **Collective** over `world`. Throws Error{usage} for a variable of 4 GiB or more (the format's limit), Error{io}.
+std::uint64_t write_model_bin(const comm::Communicator& world, const Files& files, const Path& path, ModelBin model);
+
+}  // namespace argosy::exports

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "checkpoint/checkpoint.hpp"
+#include "data/tokenizer.hpp"
+#include "model/model_config.hpp"
+
+/// The model a checkpoint or soup holds, as far as it can be known without torch: what export and decode start from.
+namespace argosy::model {
+
+/// Token ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
+[[nodiscard]] data::ModelShape token_shape(const ModelConfig& config);
+
+struct StoredModel {
+  ModelShape shape;
+  data::Tokenizer tokenizer;
+};
+
+/// Not collective. Throws Error{data} when the checkpoint carries no model configuration or no tokenizer that fits it.
+[[nodiscard]] StoredModel stored_model(const checkpoint::Reader& reader);
+
+}  // namespace argosy::model

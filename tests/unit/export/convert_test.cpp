@@ -1,0 +1,66 @@
+#include "export/convert.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/error.hpp"
+
+namespace argosy::exports {
+namespace {
+
+double value_of_half(std::uint32_t bits) {
+  const double sign = (bits & 0x8000U) != 0 ? -1.0 : 1.0;
+  const int exponent = static_cast<int>((bits >> 10) & 31U);
+  const double mantissa = bits & 1023U;
+  return exponent == 0 ? sign * std::ldexp(mantissa, -24) : sign * std::ldexp(1024.0 + mantissa, exponent - 25);
+}
+
+TEST(Float16, EveryFiniteHalfComesBack) {
+  for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
+    if (((bits >> 10) & 31U) == 31U) continue;
+    ASSERT_EQ(f16_from_f32(static_cast<float>(value_of_half(bits))), bits);
+  }
+}
+
+TEST(Float16, RoundsBetweenNeighboursToTheNearestAndTiesToEven) {
+  for (std::uint32_t bits = 0; bits < 0x7bffU; ++bits) {
+    const double low = value_of_half(bits), high = value_of_half(bits + 1), middle = (low + high) / 2;
+    ASSERT_EQ(f16_from_f32(static_cast<float>(low + (high - low) * 0.375)), bits);
+    ASSERT_EQ(f16_from_f32(static_cast<float>(low + (high - low) * 0.625)), bits + 1);
+    ASSERT_EQ(f16_from_f32(static_cast<float>(middle)), bits % 2 == 0 ? bits : bits + 1);
+  }
+}
+
+TEST(Float16, LargeValuesAreRefusedByName) {
+  EXPECT_EQ(f16_from_f32(65520.0F), 0x7c00U);
+  EXPECT_EQ(f16_from_f32(std::numeric_limits<float>::infinity()), 0x7c00U);
+  const std::vector<float> values{1.0F, -70000.0F};
+  try {
+    (void)as_floats(values, DType::f16, "decoder/embeddings/weight");
+    FAIL() << "a weight of -70000 was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::numeric);
+    EXPECT_NE(std::string{error.what()}.find("decoder/embeddings/weight"), std::string::npos);
+  }
+}
+
+TEST(Int8, RowsScaleByTheirLargestValueAndRoundHalfToEven) {
+  const std::vector<float> values{0.5F, -1.0F, 0.25F, 0.0F, 0.0F, 0.0F};
+  const Int8Rows rows = as_int8_rows(values, 2);
+  const auto code = [&](std::size_t i) { return static_cast<int>(static_cast<std::int8_t>(rows.codes[i])); };
+  EXPECT_EQ(code(0), 64);  // 63.5
+  EXPECT_EQ(code(1), -127);
+  EXPECT_EQ(code(2), 32);  // 31.75
+  EXPECT_EQ(code(3), 0);
+  std::array<float, 2> scales{};
+  ASSERT_EQ(rows.scales.size(), sizeof scales);
+  std::memcpy(scales.data(), rows.scales.data(), sizeof scales);
+  EXPECT_EQ(scales[0], 127.0F);
+  EXPECT_EQ(scales[1], 1.0F);
+}
+
+}  // namespace
+}  // namespace argosy::exports
