@@ -1,7 +1,6 @@
-#include "export/ctranslate2.hpp"
-
 #include "app.hpp"
 #include "config/describe.hpp"
+#include "export/ctranslate2.hpp"
 
 int main(int argc, char** argv) {
   using namespace argosy;
@@ -9,14 +8,18 @@ int main(int argc, char** argv) {
     std::string checkpoint, format = "ct2", quantization = "float32", out;
     CLI::App cli{"Turns a checkpoint or soup into a model that other programs load."};
     cli.add_option("CKPT", checkpoint, "committed checkpoint directory or soup")->required();
-    cli.add_option("--format", format, "ct2: a CTranslate2 folder")->check(CLI::IsMember({"ct2"}))->capture_default_str();
+    cli.add_option("--format", format, "ct2: a CTranslate2 folder")
+        ->check(CLI::IsMember({"ct2"}))
+        ->capture_default_str();
     cli.add_option("--out", out, "folder to create; must not exist")->required();
     cli.add_option("--quantization", quantization, "element type of the weights")
         ->check(CLI::IsMember({"float32", "float16", "bfloat16", "int8"}))
         ->capture_default_str();
     constexpr std::string_view examples =
-        "  apps/export runs/quickstart/soup --format ct2 --out model      # ctranslate2.Translator(\"model\") loads it\n"
-        "  mpirun -n 4 apps/export CKPT --quantization int8 --out model8  # a quarter of the size, written by four ranks\n";
+        "  apps/export runs/quickstart/soup --format ct2 --out model      # ctranslate2.Translator(\"model\") loads "
+        "it\n"
+        "  mpirun -n 4 apps/export CKPT --quantization int8 --out model8  # a quarter of the size, written by four "
+        "ranks\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 
     const checkpoint::Reader reader{context.files, checkpoint};

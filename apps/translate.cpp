@@ -1,3 +1,5 @@
+#include "decode/translate.hpp"
+
 #include <iostream>
 #include <optional>
 #include <sstream>
@@ -6,7 +8,6 @@
 #include "data/text_pairs.hpp"
 #include "data/utf8.hpp"
 #include "decode/load.hpp"
-#include "decode/translate.hpp"
 #include "kernels/memory.hpp"
 
 namespace {
@@ -34,7 +35,9 @@ int main(int argc, char** argv) {
     bool with_scores = false;
     CLI::App cli{"Translates standard input line by line; a decoder-only model continues each line."};
     cli.add_option("MODEL", directory, "committed checkpoint directory or soup")->required();
-    cli.add_option("--beam", search.beam, "hypotheses kept; 1: greedy")->check(CLI::Range(1, 64))->capture_default_str();
+    cli.add_option("--beam", search.beam, "hypotheses kept; 1: greedy")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
     cli.add_option("--length-penalty", search.length_penalty, "score = log p / length^α")->capture_default_str();
     cli.add_option("--patience", search.patience, "stop at beam · patience finished hypotheses")
         ->check(CLI::PositiveNumber)
@@ -42,15 +45,19 @@ int main(int argc, char** argv) {
     cli.add_option("--max-length", search.max_length, "pieces of a translation, EOS counted")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    cli.add_option("--max-length-factor", search.max_length_factor, "at most this × source pieces + 10; 0: no such bound")
+    cli.add_option("--max-length-factor", search.max_length_factor,
+                   "at most this × source pieces + 10; 0: no such bound")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    cli.add_option("--min-length", search.min_length, "pieces before EOS")->check(CLI::NonNegativeNumber)->capture_default_str();
+    cli.add_option("--min-length", search.min_length, "pieces before EOS")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     cli.add_flag("--scores", with_scores, "write the score and a tab before each translation");
     cli.add_option("--reference", reference, "translations to compare with: BLEU and chrF in the result line");
     constexpr std::string_view examples =
         "  apps/translate runs/quickstart/soup < in.en > out.fr\n"
-        "  mpirun -n 2 apps/translate CKPT --beam 1 --reference test.fr < test.en > out.fr   # greedy, with BLEU and chrF\n";
+        "  mpirun -n 2 apps/translate CKPT --beam 1 --reference test.fr < test.en > out.fr   # greedy, with BLEU and "
+        "chrF\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 
     const double begin_s = context.clock.monotonic_s();

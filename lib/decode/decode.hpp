@@ -5,17 +5,18 @@
 
 #include "model/inference.hpp"
 
-/// Sequences out of models: greedy and beam search with a key/value cache. The search follows the rules that CTranslate2 and
-/// transformers share, so exported models give the same strings. Results do not depend on how sentences are batched.
+/// Sequences out of models: greedy and beam search with a key/value cache. The search follows the rules that
+/// CTranslate2 and transformers share, so exported models give the same strings. Results do not depend on how sentences
+/// are batched.
 namespace argosy::decode {
 
 struct SearchOptions {
-  std::int64_t beam = 1;            // 1: greedy
-  double length_penalty = 1.0;      // score = log p / length^α, EOS counted
-  double patience = 1.0;            // stop at round(beam · patience) finished hypotheses; α = 0: when the best has finished
-  std::int64_t max_length = 512;    // decoding steps
-  double max_length_factor = 3.0;   // at most this × source length + 10 steps; 0: no such bound
-  std::int64_t min_length = 0;      // EOS is not chosen before
+  std::int64_t beam = 1;        // 1: greedy
+  double length_penalty = 1.0;  // score = log p / length^α, EOS counted
+  double patience = 1.0;  // stop at round(beam · patience) finished hypotheses; α = 0: when the best has finished
+  std::int64_t max_length = 512;       // decoding steps
+  double max_length_factor = 3.0;      // at most this × source length + 10 steps; 0: no such bound
+  std::int64_t min_length = 0;         // EOS is not chosen before
   std::int64_t batch_elements = 4096;  // rows × source width of a batch
 };
 

@@ -12,16 +12,17 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_stop(char c) { return c == '.' || c == ','; }
 
-/// Length in bytes of the white space that starts at `at` (Python's str.split: Unicode white space), 0 if none starts there.
+/// Length in bytes of the white space that starts at `at` (Python's str.split: Unicode white space), 0 if none starts
+/// there.
 std::size_t space_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U; };
   const unsigned b0 = byte(0), b1 = byte(1), b2 = byte(2);
   if (b0 == ' ' || (b0 >= 0x09 && b0 <= 0x0d) || (b0 >= 0x1c && b0 <= 0x1f)) return 1;
-  if (b0 == 0xc2 && (b1 == 0x85 || b1 == 0xa0)) return 2;             // NEL, NBSP
-  if (b0 == 0xe1 && b1 == 0x9a && b2 == 0x80) return 3;               // U+1680
+  if (b0 == 0xc2 && (b1 == 0x85 || b1 == 0xa0)) return 2;  // NEL, NBSP
+  if (b0 == 0xe1 && b1 == 0x9a && b2 == 0x80) return 3;    // U+1680
   if (b0 == 0xe2 && b1 == 0x80 && ((b2 >= 0x80 && b2 <= 0x8a) || b2 == 0xa8 || b2 == 0xa9 || b2 == 0xaf)) return 3;
-  if (b0 == 0xe2 && b1 == 0x81 && b2 == 0x9f) return 3;               // U+205F
-  if (b0 == 0xe3 && b1 == 0x80 && b2 == 0x80) return 3;               // U+3000
+  if (b0 == 0xe2 && b1 == 0x81 && b2 == 0x9f) return 3;  // U+205F
+  if (b0 == 0xe3 && b1 == 0x80 && b2 == 0x80) return 3;  // U+3000
   return 0;
 }
 
@@ -93,7 +94,11 @@ std::vector<std::string> tokens_13a(std::string_view line) {
   const auto not_digit = [](char c) { return !is_digit(c); };
   out = pairs(out, not_digit, is_stop, [](std::string& to, char a, char b) { to += {a, ' ', b, ' '}; });
   out = pairs(out, is_stop, not_digit, [](std::string& to, char a, char b) { to += {' ', a, ' ', b}; });
-  out = pairs(out, is_digit, [](char c) { return c == '-'; }, [](std::string& to, char a, char b) { to += {a, ' ', b, ' '}; });
+  out = pairs(
+      out, is_digit, [](char c) { return c == '-'; },
+      [](std::string& to, char a, char b) {
+        to += {a, ' ', b, ' '};
+      });
   return words_of(out);
 }
 

@@ -5,11 +5,13 @@
 #include <span>
 #include <string_view>
 
-/// Corpus scores of translations, equal to sacreBLEU's defaults: BLEU over 13a tokens with exponential smoothing, chrF2 over
-/// characters without white space. Counts are integers, so ranks add them up (all-reduce over counts()) before the one division.
+/// Corpus scores of translations, equal to sacreBLEU's defaults: BLEU over 13a tokens with exponential smoothing, chrF2
+/// over characters without white space. Counts are integers, so ranks add them up (all-reduce over counts()) before the
+/// one division.
 namespace argosy::decode {
 
-/// BLEU (Papineni et al. 2002; Post 2018 for the tokens and signature BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp).
+/// BLEU (Papineni et al. 2002; Post 2018 for the tokens and signature
+/// BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp).
 class BleuCounts {
  public:
   void add(std::string_view hypothesis, std::string_view reference);
@@ -18,7 +20,8 @@ class BleuCounts {
   [[nodiscard]] std::span<std::int64_t> counts() noexcept { return counts_; }
 
  private:
-  std::array<std::int64_t, 10> counts_{};  // matches of 1..4-grams, totals of 1..4-grams, hypothesis and reference tokens
+  std::array<std::int64_t, 10>
+      counts_{};  // matches of 1..4-grams, totals of 1..4-grams, hypothesis and reference tokens
 };
 
 /// chrF2 (Popović 2015): orders 1..6, β = 2, signature chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no.

@@ -16,9 +16,9 @@ using Ids = std::vector<std::int32_t>;
 
 /// One sentence in a running batch.
 struct Sentence {
-  std::size_t index = 0;           // in the caller's list
+  std::size_t index = 0;  // in the caller's list
   std::int64_t max_steps = 0;
-  std::vector<Ids> sequences;      // by beam: ids so far
+  std::vector<Ids> sequences;  // by beam: ids so far
   std::vector<Hypothesis> finished;
   bool top_finished = false;
 };
@@ -42,13 +42,16 @@ class BatchSearch {
       if (options_.max_length_factor > 0) {
         steps = std::min(steps, static_cast<std::int64_t>(options_.max_length_factor * length) + 10);
       }
-      alive.push_back({.index = index, .max_steps = steps, .sequences = std::vector<Ids>(static_cast<std::size_t>(beam_)),
+      alive.push_back({.index = index,
+                       .max_steps = steps,
+                       .sequences = std::vector<Ids>(static_cast<std::size_t>(beam_)),
                        .finished = {}});
     }
     const auto rows = static_cast<std::int64_t>(alive.size()) * beam_;
     auto [cache, logits] = begin(sources, batch);
     // In the first step all beams of a sentence are equal: only the first may speak.
-    at::Tensor scores = at::full({static_cast<std::int64_t>(alive.size()), beam_}, -std::numeric_limits<float>::infinity());
+    at::Tensor scores =
+        at::full({static_cast<std::int64_t>(alive.size()), beam_}, -std::numeric_limits<float>::infinity());
     scores.select(1, 0).zero_();
     scores = scores.reshape({rows, 1}).to(logits.device());
 
@@ -141,7 +144,8 @@ class BatchSearch {
   }
 
   /// Books finished hypotheses and returns the candidates that go on, one a beam; none when the sentence is done.
-  std::vector<Candidate> advance(Sentence& sentence, const std::vector<Candidate>& candidates, std::int64_t step) const {
+  std::vector<Candidate> advance(Sentence& sentence, const std::vector<Candidate>& candidates,
+                                 std::int64_t step) const {
     const std::int64_t eos = model_.shape().eos_id;
     const bool last_step = step + 1 >= sentence.max_steps;
     std::vector<Candidate> chosen;
@@ -184,7 +188,8 @@ std::vector<Hypothesis> search(model::Model& model, const std::vector<Ids>& sour
   const c10::InferenceMode guard;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].empty()) {
-      throw Error{Fault::data, {.wanted = "a source of at least one id", .got = "none", .where = fmt::format("sentence {}", i + 1)}};
+      throw Error{Fault::data,
+                  {.wanted = "a source of at least one id", .got = "none", .where = fmt::format("sentence {}", i + 1)}};
     }
   }
   std::vector<std::size_t> order(sources.size());

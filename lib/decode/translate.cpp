@@ -16,7 +16,8 @@ std::string packed(const Translation& translation) {
 }
 
 Translation unpacked(std::string_view line) {
-  return {std::string{line.substr(17)}, std::bit_cast<double>(std::stoull(std::string{line.substr(0, 16)}, nullptr, 16))};
+  return {std::string{line.substr(17)},
+          std::bit_cast<double>(std::stoull(std::string{line.substr(0, 16)}, nullptr, 16))};
 }
 
 }  // namespace

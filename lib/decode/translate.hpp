@@ -15,11 +15,12 @@ struct Translation {
   double score = 0;  // length-normalised log-probability; 0 for an empty line
 };
 
-/// An empty line (or one of white space alone) gives an empty translation. Encoder-decoder: the translation; decoder-only:
-/// the continuation. **Collective** over `world`.
+/// An empty line (or one of white space alone) gives an empty translation. Encoder-decoder: the translation;
+/// decoder-only: the continuation. **Collective** over `world`.
 [[nodiscard]] std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
                                                        const data::Tokenizer& tokenizer,
-                                                       const std::vector<std::string>& lines, const SearchOptions& options);
+                                                       const std::vector<std::string>& lines,
+                                                       const SearchOptions& options);
 
 struct TranslationScores {
   double bleu = 0, chrf = 0;  // 0..100

@@ -9,13 +9,14 @@
 /// fp32 weights in the element types of exported models.
 namespace argosy::exports {
 
-/// `values` as `dtype` (f32, bf16, f16), rounded to nearest even. Throws Error{numeric} naming `name` when f16 cannot hold a value.
+/// `values` as `dtype` (f32, bf16, f16), rounded to nearest even. Throws Error{numeric} naming `name` when f16 cannot
+/// hold a value.
 [[nodiscard]] std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name);
 
 /// Rows as int8 with one scale a row: scale = 127/max|w| (1 for a zero row), q = round-half-even(w·scale).
 struct Int8Rows {
-  std::vector<std::byte> codes;  // [rows, columns]
-  std::vector<std::byte> scales; // f32 [rows]
+  std::vector<std::byte> codes;   // [rows, columns]
+  std::vector<std::byte> scales;  // f32 [rows]
 };
 [[nodiscard]] Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows);
 

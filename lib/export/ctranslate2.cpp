@@ -24,7 +24,9 @@ Variable scalar(std::string name, DType dtype, T value) {
             return std::vector<std::byte>{bytes.begin(), bytes.end()};
           }};
 }
-Variable flag(std::string name, bool value) { return scalar(std::move(name), DType::i8, static_cast<std::int8_t>(value)); }
+Variable flag(std::string name, bool value) {
+  return scalar(std::move(name), DType::i8, static_cast<std::int8_t>(value));
+}
 Variable number(std::string name, std::int64_t value) {
   return scalar(std::move(name), DType::i32, static_cast<std::int32_t>(value));
 }
@@ -75,9 +77,11 @@ class Ct2Model {
     if (position == model::Position::sinusoidal) {
       const std::int64_t positions = shape_.max_positions, width = shape_.width;
       const DType dtype = float_type();
-      variables.push_back({side + "/position_encodings/encodings", dtype,
-                           {static_cast<std::uint32_t>(positions), static_cast<std::uint32_t>(width)},
-                           [positions, width, dtype] { return as_floats(sinusoids(positions, width), dtype, "positions"); }});
+      variables.push_back(
+          {side + "/position_encodings/encodings",
+           dtype,
+           {static_cast<std::uint32_t>(positions), static_cast<std::uint32_t>(width)},
+           [positions, width, dtype] { return as_floats(sinusoids(positions, width), dtype, "positions"); }});
     }
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       const std::string prefix = fmt::format("{}/layer_{}/", side, layer);
@@ -85,16 +89,18 @@ class Ct2Model {
       if (side == "decoder" && shape_.type == model::ModelType::encoder_decoder) {
         attention(prefix + "attention/", model::Position::sinusoidal);
       }
-      if (shape_.window && side == "decoder") variables.push_back(number(prefix + "self_attention/sliding_window", *shape_.window));
+      if (shape_.window && side == "decoder")
+        variables.push_back(number(prefix + "self_attention/sliding_window", *shape_.window));
     }
   }
 
   void attention(const std::string& prefix, model::Position position) {
     auto& variables = bin_.variables;
-    if (shape_.head_size * shape_.heads != shape_.width) variables.push_back(number(prefix + "head_dim", shape_.head_size));
+    if (shape_.head_size * shape_.heads != shape_.width)
+      variables.push_back(number(prefix + "head_dim", shape_.head_size));
     if (shape_.kv_heads != shape_.heads) variables.push_back(number(prefix + "num_heads_kv", shape_.kv_heads));
     if (position == model::Position::rope) {
-      variables.push_back(number(prefix + "rotary_dim", 0));       // all of the head
+      variables.push_back(number(prefix + "rotary_dim", 0));           // all of the head
       variables.push_back(flag(prefix + "rotary_interleave", false));  // half-split
       variables.push_back(scalar(prefix + "rotary_base", DType::f32, static_cast<float>(shape_.rope_theta)));
     }
@@ -106,7 +112,8 @@ class Ct2Model {
     const std::int64_t half = width / 2;
     for (std::int64_t p = 0; p < positions; ++p) {
       for (std::int64_t i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(p) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+        const double angle =
+            static_cast<double>(p) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
         table[static_cast<std::size_t>(p * width + i)] = static_cast<float>(std::sin(angle));
         table[static_cast<std::size_t>(p * width + half + i)] = static_cast<float>(std::cos(angle));
       }
@@ -125,11 +132,12 @@ class Ct2Model {
     }
   }
 
-  /// Our parameters bear CTranslate2's names. Two differ in rows: what has a vocabulary dimension loses its dead ones, and
-  /// the fused gate and up projection becomes two variables.
+  /// Our parameters bear CTranslate2's names. Two differ in rows: what has a vocabulary dimension loses its dead ones,
+  /// and the fused gate and up projection becomes two variables.
   void weight(const checkpoint::Reader::Parameter& parameter) {
     const std::int64_t rows = parameter.shape.front();
-    const bool gated = shape_.activation == model::Activation::swiglu && parameter.name.ends_with("/ffn/linear_0/weight");
+    const bool gated =
+        shape_.activation == model::Activation::swiglu && parameter.name.ends_with("/ffn/linear_0/weight");
     if (gated) {
       rows_of(parameter, parameter.name, 0, rows / 2);
       std::string up = parameter.name;
@@ -141,7 +149,8 @@ class Ct2Model {
   }
 
   /// Rows [begin, end) of a parameter as variable `name` (and its scales).
-  void rows_of(const checkpoint::Reader::Parameter& parameter, const std::string& name, std::int64_t begin, std::int64_t end) {
+  void rows_of(const checkpoint::Reader::Parameter& parameter, const std::string& name, std::int64_t begin,
+               std::int64_t end) {
     std::vector<std::uint32_t> dimensions(parameter.shape.begin(), parameter.shape.end());
     dimensions.front() = static_cast<std::uint32_t>(end - begin);
     const std::int64_t columns = parameter.shape.size() == 2 ? parameter.shape[1] : 1;
@@ -158,13 +167,14 @@ class Ct2Model {
     };
     const auto rows = static_cast<std::size_t>(end - begin);
     if (quantization_ == Quantization::int8 && dimensions.size() == 2) {
-      bin_.variables.push_back({name, DType::i8, dimensions, [values, rows] { return as_int8_rows(values(), rows).codes; }});
-      bin_.variables.push_back({name + "_scale", DType::f32, {dimensions.front()},
-                                [values, rows] { return as_int8_rows(values(), rows).scales; }});
-    } else {
-      bin_.variables.push_back({name, float_type(), dimensions, [values, name, dtype = float_type()] {
-                                  return as_floats(values(), dtype, name);
+      bin_.variables.push_back(
+          {name, DType::i8, dimensions, [values, rows] { return as_int8_rows(values(), rows).codes; }});
+      bin_.variables.push_back({name + "_scale", DType::f32, {dimensions.front()}, [values, rows] {
+                                  return as_int8_rows(values(), rows).scales;
                                 }});
+    } else {
+      bin_.variables.push_back({name, float_type(), dimensions,
+                                [values, name, dtype = float_type()] { return as_floats(values(), dtype, name); }});
     }
   }
 
@@ -203,8 +213,11 @@ boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
   for (std::int64_t id = 0; id < tokenizer.vocabulary().live_size; ++id) {
     std::string piece = tokenizer.piece(id);
     if (!seen.insert(piece).second) {
-      throw Error{Fault::data, {.wanted = "a vocabulary without repeats", .got = fmt::format("\"{}\" twice", piece),
-                                .where = "tokenizer.model", .remedy = "train the tokenizer again"}};
+      throw Error{Fault::data,
+                  {.wanted = "a vocabulary without repeats",
+                   .got = fmt::format("\"{}\" twice", piece),
+                   .where = "tokenizer.model",
+                   .remedy = "train the tokenizer again"}};
     }
     pieces.emplace_back(std::move(piece));
   }

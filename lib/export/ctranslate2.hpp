@@ -6,8 +6,9 @@
 #include "checkpoint/checkpoint.hpp"
 #include "comm/run_main.hpp"
 
-/// A committed checkpoint or soup as a CTranslate2 model folder: model.bin, config.json, vocabulary, the SentencePiece model and
-/// SHA256SUMS. Written without Python; the folder appears under its name only when it is complete. FORMAT.md has the tables.
+/// A committed checkpoint or soup as a CTranslate2 model folder: model.bin, config.json, vocabulary, the SentencePiece
+/// model and SHA256SUMS. Written without Python; the folder appears under its name only when it is complete. FORMAT.md
+/// has the tables.
 namespace argosy::exports {
 
 enum class Quantization { float32, float16, bfloat16, int8 };
@@ -15,8 +16,8 @@ BOOST_DESCRIBE_ENUM(Quantization, float32, float16, bfloat16, int8)
 
 struct ExportReport {
   Path folder;
-  std::uint64_t bytes = 0;       // of model.bin
-  std::int64_t parameters = 0;   // elements, tied once, dead rows cut
+  std::uint64_t bytes = 0;      // of model.bin
+  std::int64_t parameters = 0;  // elements, tied once, dead rows cut
   double seconds = 0;
 };
 

@@ -33,8 +33,11 @@ OutputFolder::OutputFolder(comm::Context& context, Path final_path)
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
     if (context_.files.exists(final_path_)) {
-      throw Error{Fault::usage, {.wanted = "a folder that does not exist yet", .got = "one that does",
-                                 .where = final_path_.string(), .remedy = "choose another --out, or remove it"}};
+      throw Error{Fault::usage,
+                  {.wanted = "a folder that does not exist yet",
+                   .got = "one that does",
+                   .where = final_path_.string(),
+                   .remedy = "choose another --out, or remove it"}};
     }
     context_.files.make_folders(final_path_.has_parent_path() ? final_path_.parent_path() : Path{"."});
     context_.files.remove_tree(path_);
@@ -74,8 +77,11 @@ void OutputFolder::commit() {
     if (!context_.is_root()) return;
     context_.files.sync_folder(path_);
     if (!context_.files.rename_noreplace(path_, final_path_)) {
-      throw Error{Fault::usage, {.wanted = "a folder that does not exist yet", .got = "one made meanwhile",
-                                 .where = final_path_.string(), .remedy = "choose another --out"}};
+      throw Error{Fault::usage,
+                  {.wanted = "a folder that does not exist yet",
+                   .got = "one made meanwhile",
+                   .where = final_path_.string(),
+                   .remedy = "choose another --out"}};
     }
     context_.files.sync_folder(final_path_.has_parent_path() ? final_path_.parent_path() : Path{"."});
   });

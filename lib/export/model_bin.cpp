@@ -33,18 +33,16 @@ class ByteString {
  public:
   template <class T>
   void number(T value) {
-    const Bytes bytes = std::as_bytes(std::span{&value, 1});
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
   void text(const std::string& value) {  // u16 length with the NUL, bytes, NUL
     number(static_cast<std::uint16_t>(value.size() + 1));
-    const Bytes bytes = argosy::as_bytes(std::string_view{value.c_str(), value.size() + 1});
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    bytes_.append(value.c_str(), value.size() + 1);
   }
-  [[nodiscard]] Bytes bytes() const { return bytes_; }
+  [[nodiscard]] Bytes bytes() const { return argosy::as_bytes(std::string_view{bytes_}); }
 
  private:
-  std::vector<std::byte> bytes_;
+  std::string bytes_;
 };
 
 ByteString header_of(const Variable& variable) {
@@ -108,11 +106,13 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
     for (std::size_t i = 0; i < model.variables.size(); ++i) {
       // Contiguous runs of about equal size: variable i belongs to the rank its middle falls to.
       const auto middle = static_cast<double>(offsets[i] + model.variables[i].size_bytes() / 2);
-      const int owner = std::min(world.size() - 1, static_cast<int>(middle / static_cast<double>(size_bytes) * world.size()));
+      const int owner =
+          std::min(world.size() - 1, static_cast<int>(middle / static_cast<double>(size_bytes) * world.size()));
       if (owner != world.rank()) continue;
       const ByteString header = header_of(model.variables[i]);
       const std::vector<std::byte> bytes = model.variables[i].bytes();
-      ARGOSY_CHECK(bytes.size() == model.variables[i].size_bytes(), "{}: {} bytes", model.variables[i].name, bytes.size());
+      ARGOSY_CHECK(bytes.size() == model.variables[i].size_bytes(), "{}: {} bytes", model.variables[i].name,
+                   bytes.size());
       file.write_at(header.bytes(), offsets[i]);
       file.write_at(bytes, offsets[i] + header.bytes().size());
     }

@@ -10,14 +10,15 @@
 #include "core/bytes.hpp"
 #include "core/file.hpp"
 
-/// CTranslate2's binary model format, version 6 (FORMAT.md). All sizes are known before any weight is read, so every rank
-/// writes the variables dealt to it straight to their place. Knows nothing of models; ctranslate2.cpp says which variables.
+/// CTranslate2's binary model format, version 6 (FORMAT.md). All sizes are known before any weight is read, so every
+/// rank writes the variables dealt to it straight to their place. Knows nothing of models; ctranslate2.cpp says which
+/// variables.
 namespace argosy::exports {
 
 /// One variable. `bytes` is called once, on the rank that writes it, and gives product(shape) · size_of(dtype) bytes.
 struct Variable {
   std::string name;
-  DType dtype = DType::f32;  // f32 f16 bf16 i8 i16 i32
+  DType dtype = DType::f32;          // f32 f16 bf16 i8 i16 i32
   std::vector<std::uint32_t> shape;  // empty: a scalar
   std::function<std::vector<std::byte>()> bytes;
 
