@@ -52,7 +52,8 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
     return sums;
   }
 
-  const std::int64_t chunk = std::clamp<std::int64_t>(std::min(chunk_bytes, kCacheBytes) / (4 * live), 1, rows);
+  const std::int64_t most = std::clamp<std::int64_t>(std::min(chunk_bytes, kCacheBytes) / (4 * live), 1, rows);
+  const std::int64_t chunks = (rows + most - 1) / most, chunk = (rows + chunks - 1) / chunks;  // none much smaller than the others
   const at::Tensor buffer = at::empty({chunk, live}, at::kFloat);
   std::vector<CrossEntropyRow> results(static_cast<std::size_t>(rows));
   at::Tensor partials = dbias ? at::empty({(chunk + kLossRows - 1) / kLossRows, live}, at::kFloat) : at::Tensor();

@@ -70,38 +70,45 @@ void norm_backward(const T* dy, const T* x, const T* weight, const float* mean, 
   }
 }
 
-/// 128 16-bit numbers: 16 Philox4x32-10 blocks side by side; number 16·k + lane is half k%2 of word k/2 of block `first` + lane.
-inline void philox_halves(std::uint32_t first, std::uint32_t site, std::uint32_t step, std::uint32_t micro_batch, std::uint64_t seed,
-                          std::uint32_t* halves) {
-  std::uint32_t c0[16], c1[16], c2[16], c3[16];
-  for (std::uint32_t i = 0; i < 16; ++i) {
-    c0[i] = first + i;
-    c1[i] = site;
-    c2[i] = step;
-    c3[i] = micro_batch;
-  }
-  auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-#pragma omp simd
-    for (int i = 0; i < 16; ++i) {
-      const std::uint64_t a = std::uint64_t{0xD2511F53U} * c0[i], b = std::uint64_t{0xCD9E8D57U} * c2[i];
-      c0[i] = static_cast<std::uint32_t>(b >> 32) ^ c1[i] ^ key0;
-      c1[i] = static_cast<std::uint32_t>(b);
-      c2[i] = static_cast<std::uint32_t>(a >> 32) ^ c3[i] ^ key1;
-      c3[i] = static_cast<std::uint32_t>(a);
+typedef std::uint64_t Wide __attribute__((vector_size(kLanes * 4), may_alias));
+typedef std::uint32_t Narrow __attribute__((vector_size(kLanes * 2), aligned(4), may_alias));
+
+/// Product of the low halves of each 64-bit lane; what stands in the high halves does not matter.
+inline Wide multiply_low(Wide a, Wide b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Wide>(_mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Wide>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#elif defined(__SSE2__)
+  return reinterpret_cast<Wide>(_mm_mul_epu32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#else
+  return (a & 0xffffffffU) * (b & 0xffffffffU);
+#endif
+}
+
+/// 16 Philox4x32-10 blocks `first` + lane: words[16·w + lane] is word w.
+inline void philox_words(std::uint32_t first, std::uint32_t site, std::uint32_t step, std::uint32_t micro_batch, std::uint64_t seed,
+                         std::uint32_t* words) {
+  constexpr int kWide = kLanes / 2;
+  Wide lane{};
+  for (int i = 0; i < kWide; ++i) lane[i] = static_cast<std::uint64_t>(i);
+  for (int part = 0; part < 16; part += kWide) {
+    Wide c0 = lane + (first + static_cast<std::uint64_t>(part)), c1 = Wide{} + site, c2 = Wide{} + step, c3 = Wide{} + micro_batch;
+    std::uint64_t key0 = seed & 0xffffffffU, key1 = seed >> 32;
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; ++round) {
+      const Wide a = multiply_low(c0, Wide{} + 0xD2511F53U), b = multiply_low(c2, Wide{} + 0xCD9E8D57U);
+      c0 = (b >> 32) ^ c1 ^ key0;
+      c1 = b;
+      c2 = (a >> 32) ^ c3 ^ key1;
+      c3 = a;
+      key0 = (key0 + 0x9E3779B9U) & 0xffffffffU;
+      key1 = (key1 + 0xBB67AE85U) & 0xffffffffU;
     }
-    key0 += 0x9E3779B9U;
-    key1 += 0xBB67AE85U;
-  }
-  for (int i = 0; i < 16; ++i) {
-    halves[i] = c0[i] & 0xffffU;
-    halves[16 + i] = c0[i] >> 16;
-    halves[32 + i] = c1[i] & 0xffffU;
-    halves[48 + i] = c1[i] >> 16;
-    halves[64 + i] = c2[i] & 0xffffU;
-    halves[80 + i] = c2[i] >> 16;
-    halves[96 + i] = c3[i] & 0xffffU;
-    halves[112 + i] = c3[i] >> 16;
+    int word = 0;
+    for (const Wide& c : {c0, c1, c2, c3}) {
+      *reinterpret_cast<Narrow*>(words + 16 * word++ + part) = __builtin_convertvector(c, Narrow);
+    }
   }
 }
 
@@ -115,22 +122,41 @@ void dropout_add(const T* base, const T* branch, T* out, std::int64_t begin, std
     return;
   }
   const float scale = 65536.0F / static_cast<float>(65536U - threshold);
-  std::uint32_t halves[128];
+  alignas(64) std::uint32_t words[64];
+  T rest_base[128], rest_branch[128], rest_out[128];
   for (std::int64_t group = begin; group < end; group += 128) {
-    philox_halves(static_cast<std::uint32_t>(group / 8), site, step, micro_batch, seed, halves);
-    const std::int64_t count = std::min<std::int64_t>(128, end - group);
-    const T* from = branch + group;
+    philox_words(static_cast<std::uint32_t>(group / 8), site, step, micro_batch, seed, words);
+    const T *under = base != nullptr ? base + group : nullptr, *from = branch + group;
     T* to = out + group;
-    if (base != nullptr) {
-      const T* under = base + group;
-#pragma omp simd
-      for (std::int64_t i = 0; i < count; ++i) {
-        to[i] = narrow<T>(widen(under[i]) + (halves[i] >= threshold ? widen(from[i]) * scale : 0.0F));
+    const std::int64_t count = std::min<std::int64_t>(128, end - group);
+    if (count < 128) {  // the last group goes through a whole one
+      for (std::int64_t i = 0; i < 128; ++i) {
+        rest_branch[i] = i < count ? from[i] : T{};
+        rest_base[i] = i < count && under != nullptr ? under[i] : T{};
       }
-    } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < count; ++i) to[i] = narrow<T>(halves[i] >= threshold ? widen(from[i]) * scale : 0.0F);
+      from = rest_branch;
+      to = rest_out;
+      if (under != nullptr) under = rest_base;
     }
+    for (int word = 0; word < 4; ++word, from += 32, to += 32) {
+      if (under != nullptr) {
+#pragma omp simd
+        for (int i = 0; i < 16; ++i) {
+          const std::uint32_t bits = words[16 * word + i];
+          to[i] = narrow<T>(widen(under[i]) + ((bits & 0xffffU) >= threshold ? widen(from[i]) * scale : 0.0F));
+          to[16 + i] = narrow<T>(widen(under[16 + i]) + ((bits >> 16) >= threshold ? widen(from[16 + i]) * scale : 0.0F));
+        }
+        under += 32;
+      } else {
+#pragma omp simd
+        for (int i = 0; i < 16; ++i) {
+          const std::uint32_t bits = words[16 * word + i];
+          to[i] = narrow<T>((bits & 0xffffU) >= threshold ? widen(from[i]) * scale : 0.0F);
+          to[16 + i] = narrow<T>((bits >> 16) >= threshold ? widen(from[16 + i]) * scale : 0.0F);
+        }
+      }
+    }
+    if (count < 128) std::copy(rest_out, rest_out + count, out + group);
   }
 }
 

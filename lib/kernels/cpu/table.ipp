@@ -3,11 +3,16 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <initializer_list>
 #include <limits>
 #include <new>
 #include <type_traits>
 
 #include "kernels/cpu/table.hpp"
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 #define ARGOSY_TEXT_(x) #x
 #define ARGOSY_TEXT(x) ARGOSY_TEXT_(x)

@@ -1,0 +1,106 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/rand_like.h>
+#include <ATen/ops/randint.h>
+#include <benchmark/benchmark.h>
+
+#include "kernels/attention.hpp"
+#include "kernels/elementwise.hpp"
+#include "kernels/head_loss.hpp"
+#include "kernels/memory.hpp"
+#include "kernels/norm.hpp"
+#include "kernels/optimizer.hpp"
+
+// Kernels at the quickstart's shapes, one thread: 500 tokens, width 192, feed-forward 768, 4 heads of 48, 8,000 pieces.
+// Argument 1 where there is one: 0 the plain reference, 1 the kernel.
+
+namespace {
+
+using namespace argosy;
+
+constexpr std::int64_t kTokens = 500, kWidth = 192, kInner = 768, kPieces = 8000;
+
+void gemm(benchmark::State& state) {
+  const std::int64_t m = state.range(0), k = state.range(1), n = state.range(2);
+  const at::Tensor a = at::rand({m, k}), b = at::rand({n, k}).t();
+  at::Tensor c = at::rand({m, n});
+  for (auto _ : state) at::mm_out(c, a, b);
+  state.counters["GF/s"] = benchmark::Counter(2.0 * static_cast<double>(m * k * n), benchmark::Counter::kIsIterationInvariantRate,
+                                              benchmark::Counter::kIs1000);
+}
+BENCHMARK(gemm)->Args({kTokens, kWidth, kWidth})->Args({kTokens, kWidth, kInner})->Args({kTokens, kInner, kWidth})->Args({kTokens, kWidth, kPieces});
+
+void norm(benchmark::State& state) {
+  const at::Tensor x = at::rand({kTokens, kWidth}), w = at::rand({kWidth});
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(state.range(0) == 1 ? kernels::norm(x, w, w, 1e-5, false) : kernels::plain::norm(x, w, w, 1e-5, false));
+  }
+}
+BENCHMARK(norm)->Arg(0)->Arg(1);
+
+void dropout_add(benchmark::State& state) {
+  const at::Tensor x = at::rand({kTokens, kWidth});
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(state.range(0) == 1 ? kernels::dropout_add(x, x, 0.1, {1, 2, 3, 4})
+                                                 : kernels::plain::dropout_add(x, x, 0.1, 1, 2, 3, 4));
+  }
+}
+BENCHMARK(dropout_add)->Arg(0)->Arg(1);
+
+void attention(benchmark::State& state) {
+  const std::int64_t length = state.range(1), rows = kTokens / length;
+  const at::Tensor packed = at::rand({rows, length, 12, 48});
+  const at::Tensor q = packed.narrow(2, 0, 4), k = packed.narrow(2, 4, 4), v = packed.narrow(2, 8, 4), d = at::rand_like(packed);
+  at::Tensor dq = d.narrow(2, 0, 4), dk = d.narrow(2, 4, 4), dv = d.narrow(2, 8, 4);
+  const kernels::AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = true};
+  for (auto _ : state) {
+    if (state.range(0) == 1) {
+      const auto [out, lse] = kernels::attention(q, k, v, mask, 0.14);
+      kernels::attention_backward(out, q, k, v, out, lse, mask, 0.14, dq, dk, dv);
+    } else {
+      const auto [out, lse] = kernels::plain::attention(q, k, v, {}, {}, true, 0, 0.14);
+      kernels::plain::attention_backward(out, q, k, v, out, lse, {}, {}, true, 0, 0.14, dq, dk, dv);
+    }
+  }
+}
+BENCHMARK(attention)->ArgsProduct({{0, 1}, {10, 20, 50, 100}});
+
+void head_loss(benchmark::State& state) {
+  const at::Tensor h = at::rand({kTokens, kWidth}), weight = at::rand({kPieces, kWidth}), bias = at::rand({kPieces});
+  const at::Tensor labels = at::randint(0, kPieces, {kTokens}, at::kLong);
+  const at::Tensor dh = at::rand({kTokens, kWidth}), dweight = at::rand({kPieces, kWidth}), dbias = at::rand({kPieces});
+  for (auto _ : state) {
+    if (state.range(0) == 1) {
+      kernels::head_loss(h, weight, bias, labels, {.label_smoothing = 0.1, .live = kPieces}, {dh, dweight, dbias});
+    } else {
+      kernels::plain::head_loss(h, weight, bias, labels, 0.1, 0, 1, kPieces, 256 << 20, dh, dweight, false, dbias, false);
+    }
+  }
+}
+BENCHMARK(head_loss)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+
+void adamw(benchmark::State& state) {
+  constexpr std::int64_t kElements = 2'350'000;  // half of the quickstart's model
+  at::Tensor master = at::rand({kElements}), m = at::rand({kElements}), v = at::rand({kElements});
+  const at::Tensor gradient = at::rand({kElements}), clip = at::full({1}, 0.5);
+  for (auto _ : state) {
+    if (state.range(0) == 1) {
+      kernels::adamw_(master, m, v, gradient, {}, clip, {.lr = 1e-4});
+    } else {
+      kernels::plain::adamw_(master, m, v, gradient, {}, clip, 1e-4, 0.9, 0.95, 1e-8, 0, 1);
+    }
+  }
+  state.SetBytesProcessed(state.iterations() * kElements * 28);
+}
+BENCHMARK(adamw)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  argosy::kernels::keep_freed_memory();
+  at::set_num_threads(1);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

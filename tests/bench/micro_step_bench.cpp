@@ -1,0 +1,130 @@
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "kernels/memory.hpp"
+#include "model/model.hpp"
+
+// Times one micro-step (forward and backward, no optimizer) of the quickstart's model on one thread:
+//   micro_step [repeats] [rows] [source width] [target width]
+// Prints the least time of each visit and of the whole, GF/s, tgt_tokens/s and page faults of the last step.
+
+namespace {
+
+using namespace argosy;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+struct Bench {
+  model::Model& model;
+  model::Inputs inputs;
+  std::vector<double> forward, backward;
+
+  void step(std::int64_t number) {
+    for (model::Unit& unit : model.units()) unit.expect_fresh_gradients();
+    model::Pass pass;
+    pass.training = true;
+    pass.step = number;
+    pass.loss.label_smoothing = 0.1;
+    pass.loss_scale = 1.0 / static_cast<double>(inputs.target_labels.numel());
+    std::vector<model::State> before, after;
+    model::State state;
+    const auto& visits = model.visits();
+    for (std::size_t i = 0; i < visits.size(); ++i) {
+      const auto begin = Clock::now();
+      model::State in;
+      if (state.x.defined()) in.x = state.x.detach().set_requires_grad(true);
+      if (state.memory.defined()) in.memory = state.memory.detach().set_requires_grad(true);
+      state = visits[i].forward(in, inputs, pass);
+      before.push_back(in);
+      after.push_back(state);
+      forward[i] = std::min(forward[i], seconds_since(begin));
+    }
+    at::Tensor dx = at::ones_like(state.x), dmemory;
+    for (std::size_t i = visits.size(); i-- > 0;) {
+      const auto begin = Clock::now();
+      std::vector<at::Tensor> outputs{after[i].x}, seeds{dx};
+      if (visits[i].writes_memory) {
+        outputs.push_back(after[i].memory);
+        seeds.push_back(dmemory);
+      }
+      torch::autograd::backward(outputs, seeds);
+      dx = before[i].x.defined() ? before[i].x.grad() : at::Tensor();
+      if (visits[i].reads_memory) {
+        const at::Tensor more = before[i].memory.grad();
+        dmemory = dmemory.defined() ? dmemory + more : more;
+      }
+      backward[i] = std::min(backward[i], seconds_since(begin));
+    }
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto argument = [&](int i, std::int64_t otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; };
+  kernels::keep_freed_memory();
+  at::set_num_threads(1);
+  const std::int64_t repeats = argument(1, 40), rows = argument(2, 35), source = argument(3, 13), target = argument(4, 15);
+  model::ModelConfig config;
+  config.preset = model::Preset::mt_small;
+  config.norm_position = model::NormPosition::pre;
+  const model::ModelShape shape = resolve(config, 8000);
+  model::Model model(shape, partition::Layout());
+  std::vector<at::Tensor> memory;
+  for (model::Unit& unit : model.units()) {
+    const at::Tensor weights = at::zeros({unit.space().padded_size()}), gradients = at::zeros({unit.space().padded_size()});
+    for (std::size_t i = 0; i < unit.space().params().size(); ++i) {
+      const auto& param = unit.space().params()[i];
+      model::initial_values(shape, param, 1, 0, param.numel(), weights.mutable_data_ptr<float>() + unit.space().offset(i));
+    }
+    unit.bind(weights, gradients);
+    memory.insert(memory.end(), {weights, gradients});
+  }
+  Bench bench{model, {}, std::vector<double>(model.visits().size(), 1e9), std::vector<double>(model.visits().size(), 1e9)};
+  const auto ids = [&](std::int64_t width) { return at::randint(0, shape.dead_begin, {rows, width}, at::kLong); };
+  bench.inputs.source = ids(source);
+  bench.inputs.source_lengths = at::full({rows}, source, at::kLong);
+  bench.inputs.target_in = ids(target);
+  bench.inputs.target_labels = ids(target);
+  bench.inputs.target_lengths = at::full({rows}, target, at::kLong);
+
+  double best = 1e9;
+  long faults = 0;
+  for (std::int64_t i = 0; i < repeats; ++i) {
+    const long before = page_faults();
+    const auto begin = Clock::now();
+    bench.step(i);
+    best = std::min(best, seconds_since(begin));
+    faults = page_faults() - before;
+  }
+  for (std::size_t i = 0; i < model.visits().size(); ++i) {
+    fmt::print("{:<10} forward {:7.2f} ms  backward {:7.2f} ms\n", model.visits()[i].name, bench.forward[i] * 1e3,
+               bench.backward[i] * 1e3);
+  }
+  const auto d = static_cast<double>(shape.width), ff = static_cast<double>(shape.ff);
+  const auto src_tokens = static_cast<double>(rows * source), tgt_tokens = static_cast<double>(rows * target);
+  const double layers = static_cast<double>(shape.encoder_layers);
+  const double flops = 6 * (layers * (src_tokens * (6 * d * d + 2 * d * ff) + tgt_tokens * (6 * d * d + 2 * d * ff)) +
+                            tgt_tokens * d * static_cast<double>(shape.vocab_live));
+  fmt::print("step {:.2f} ms, {:.1f} GF/s in GEMMs, {:.0f} tgt_tokens/s, {} page faults\n", best * 1e3, flops / best * 1e-9,
+             tgt_tokens / best, faults);
+}

@@ -1,0 +1,93 @@
+#include "kernels/attention.hpp"
+
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "unit/kernels/compare.hpp"
+
+namespace argosy::test {
+namespace {
+
+using namespace kernels;
+
+struct Case {
+  const char* name;
+  std::int64_t queries, keys, heads, kv_heads, size;
+  bool causal, lengths, segments;
+  std::int64_t window;
+};
+
+const Case kCases[] = {
+    {"ShortCross", 7, 5, 4, 4, 12, false, true, false, 0},    {"CausalSquare", 15, 15, 4, 4, 48, true, false, false, 0},
+    {"GroupedWindow", 40, 40, 6, 2, 16, true, false, false, 9}, {"LongBlocked", 83, 83, 2, 1, 20, true, false, false, 0},
+    {"Packed", 37, 37, 2, 2, 8, true, false, true, 0},        {"CachedQuery", 1, 19, 4, 2, 16, true, false, false, 0},
+};
+
+class Attention : public testing::TestWithParam<std::tuple<Case, at::ScalarType>> {};
+
+TEST_P(Attention, EqualsPlainBothWays) {
+  const auto& [c, type] = GetParam();
+  const std::int64_t rows = 3;
+  // packed as a block has it: q, k, v side by side
+  const auto heads = [&](std::int64_t positions, double phase) {
+    return values({rows, positions, c.heads + 2 * c.kv_heads, c.size}, type, phase);
+  };
+  const at::Tensor qs = heads(c.queries, 1), kvs = heads(c.keys, 2), dout = values({rows, c.queries, c.heads, c.size}, type, 3);
+  const at::Tensor q = qs.narrow(2, 0, c.heads) * 2, k = kvs.narrow(2, c.heads, c.kv_heads), v = kvs.narrow(2, c.heads + c.kv_heads, c.kv_heads);
+  AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = c.causal, .window = c.window};
+  if (c.lengths) mask.key_lengths = at::tensor({c.keys, std::int64_t{1}, c.keys - 2}, at::kLong);
+  if (c.segments) mask.segments = (at::arange(c.keys) / 10).to(at::kLong).repeat({rows, 1});
+  const double scale = 1 / std::sqrt(static_cast<double>(c.size));
+  const auto [out, lse] = attention(q, k, v, mask, scale);
+  const auto [out2, lse2] = plain::attention(q, k, v, mask.key_lengths, mask.segments, mask.causal, mask.window, scale);
+  EXPECT_LT(distance(out, out2), type == at::kFloat ? 1e-5 : 5e-3);
+  EXPECT_LT(distance(lse, lse2), 1e-5);
+
+  const auto gradients = [&] {
+    const at::Tensor packed = poisoned({rows, c.queries, c.heads + 2 * c.kv_heads, c.size}).to(type);
+    const at::Tensor other = poisoned({rows, c.keys, c.heads + 2 * c.kv_heads, c.size}).to(type);
+    return std::array{packed.narrow(2, 0, c.heads), other.narrow(2, c.heads, c.kv_heads), other.narrow(2, c.heads + c.kv_heads, c.kv_heads)};
+  };
+  auto got = gradients(), expected = gradients();
+  attention_backward(dout, q, k, v, out2, lse2, mask, scale, got[0], got[1], got[2]);
+  plain::attention_backward(dout, q, k, v, out2, lse2, mask.key_lengths, mask.segments, mask.causal, mask.window, scale,
+                            expected[0], expected[1], expected[2]);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_LT(distance(got[i], expected[i]), type == at::kFloat ? 2e-5 : 1.5e-2) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Attention, testing::Combine(testing::ValuesIn(kCases), testing::Values(at::kFloat, at::kBFloat16)),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param).name) + c10::toString(std::get<1>(test.param));
+                         });
+
+TEST(AttentionMask, AQueryThatSeesNothingGivesZeros) {
+  const at::Tensor q = values({2, 3, 2, 8}), k = values({2, 4, 2, 8}, at::kFloat, 2);
+  const AttentionMask mask{.key_lengths = at::tensor({0, 4}, at::kLong), .segments = {}};
+  const auto [out, lse] = attention(q, k, k, mask, 1.0);
+  EXPECT_EQ(out[0].abs().max().item<float>(), 0);
+  EXPECT_GT(out[1].abs().min().item<float>(), 0);
+  const at::Tensor dq = poisoned({2, 3, 2, 8}), dk = poisoned({2, 4, 2, 8}), dv = poisoned({2, 4, 2, 8});
+  attention_backward(out + 1, q, k, k, out, lse, mask, 1.0, dq, dk, dv);
+  EXPECT_EQ(dk[0].abs().max().item<float>() + dv[0].abs().max().item<float>() + dq[0].abs().max().item<float>(), 0);
+}
+
+TEST(Rope, EqualsPlainAndTurnsBack) {
+  const at::Tensor packed = values({2, 9, 6, 16}), original = packed.clone();
+  at::Tensor x = packed.narrow(2, 0, 4), expected = original.narrow(2, 0, 4).clone();
+  rope_(x, std::nullopt, 5, 10000, false);
+  plain::rope_(expected, std::nullopt, 5, 10000, false);
+  EXPECT_LT(distance(x, expected), 1e-6);
+  EXPECT_GT(distance(x, original.narrow(2, 0, 4)), 0.1);
+  EXPECT_TRUE(packed.narrow(2, 4, 2).equal(original.narrow(2, 4, 2)));  // values stay
+  rope_(x, std::nullopt, 5, 10000, true);
+  EXPECT_LT(distance(x, original.narrow(2, 0, 4)), 1e-6);
+
+  const at::Tensor positions = at::tensor({0, 1, 2, 0, 1, 2, 3, 4, 5}, at::kLong).repeat({2, 1});
+  at::Tensor y = original.narrow(2, 0, 4).clone(), placed = y.clone();
+  rope_(y, positions, 0, 500, false);
+  plain::rope_(placed, positions, 0, 500, false);
+  EXPECT_LT(distance(y, placed), 1e-6);
+}
+
+}  // namespace
+}  // namespace argosy::test

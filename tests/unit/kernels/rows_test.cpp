@@ -1,0 +1,155 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
+
+#include "kernels/elementwise.hpp"
+#include "kernels/embedding.hpp"
+#include "kernels/norm.hpp"
+#include "kernels/optimizer.hpp"
+#include "unit/kernels/compare.hpp"
+
+namespace argosy::test {
+namespace {
+
+using namespace kernels;
+
+class Rows : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  at::ScalarType type = GetParam();
+};
+
+TEST_P(Rows, NormEqualsPlain) {
+  for (const bool rms : {false, true}) {
+    const at::Tensor x = values({131, 50}, type) * 3 + 0.5, dy = values({131, 50}, type, 2), add = values({131, 50}, type, 3);
+    const at::Tensor weight = values({50}, type, 4);
+    const OptionalTensor bias = rms ? std::nullopt : OptionalTensor(values({50}, type, 5));
+    const auto [y, mean, rstd] = norm(x, weight, bias, 1e-5, rms);
+    const auto [y2, mean2, rstd2] = plain::norm(x, weight, bias, 1e-5, rms);
+    EXPECT_LT(distance(y, y2), tolerance(type));
+    EXPECT_LT(distance(rstd, rstd2), 1e-5);
+    for (const bool accumulate : {false, true}) {
+      const at::Tensor dweight = accumulate ? values({50}) : poisoned({50}), dbias = accumulate ? values({50}) : poisoned({50});
+      const at::Tensor dweight2 = dweight.clone(), dbias2 = dbias.clone();
+      const auto optional_dbias = [&](const at::Tensor& t) { return rms ? std::nullopt : OptionalTensor(t); };
+      const at::Tensor dx = norm_backward(dy, x, weight, mean, rstd, add, dweight, optional_dbias(dbias), accumulate, rms);
+      const at::Tensor dx2 =
+          plain::norm_backward(dy, x, weight, mean2, rstd2, add, dweight2, optional_dbias(dbias2), accumulate, rms);
+      EXPECT_LT(distance(dx, dx2), tolerance(type));
+      EXPECT_LT(distance(dweight, dweight2), 1e-3);
+      if (!rms) {
+        EXPECT_LT(distance(dbias, dbias2), 1e-3);
+      }
+    }
+  }
+}
+
+TEST_P(Rows, DropoutDrawsTheMaskOfTheReference) {
+  const DropoutKey key{0x123456789abcdefULL, 7, 3, 21};
+  for (const std::int64_t n : {1, 127, 128, 5003}) {
+    const at::Tensor branch = values({n}, type), base = values({n}, type, 2);
+    const auto seed = static_cast<std::int64_t>(key.seed);
+    EXPECT_TRUE(at::equal(dropout_add(std::nullopt, branch, 0.1, key),
+                          plain::dropout_add(std::nullopt, branch, 0.1, seed, key.step, key.micro_batch, key.site)));
+    EXPECT_LT(distance(dropout_add(base, branch, 0.1, key),
+                       plain::dropout_add(base, branch, 0.1, seed, key.step, key.micro_batch, key.site)), tolerance(type, 1e-6));
+    EXPECT_TRUE(at::equal(dropout_add(base, branch, 0, key), base + branch));
+  }
+}
+
+TEST_P(Rows, DropoutKeepsItsShareAndEachPartOfTheKeyCounts) {
+  const at::Tensor ones = at::ones({1 << 16}, type);
+  const DropoutKey key{5, 6, 7, 8};
+  const auto mask = [&](const DropoutKey& k) { return dropout_add(std::nullopt, ones, 0.25, k).gt(0); };
+  const at::Tensor first = mask(key);
+  EXPECT_NEAR(first.to(at::kDouble).mean().item<double>(), 0.75, 4 * std::sqrt(0.75 * 0.25 / (1 << 16)));
+  for (const DropoutKey& other : {DropoutKey{4, 6, 7, 8}, DropoutKey{5 + (1ULL << 32), 6, 7, 8}, DropoutKey{5, 5, 7, 8},
+                                  DropoutKey{5, 6, 6, 8}, DropoutKey{5, 6, 7, 9}}) {
+    EXPECT_NEAR(mask(other).eq(first).to(at::kDouble).mean().item<double>(), 0.625, 0.01);  // independent masks
+  }
+}
+
+TEST_P(Rows, ActivationsEqualPlain) {
+  for (const auto kind : {ActivationKind::relu, ActivationKind::swish, ActivationKind::gelu, ActivationKind::swiglu}) {
+    const std::int64_t in = kind == ActivationKind::swiglu ? 58 : 29;
+    at::Tensor u = values({70, in}, type) * 4, y = at::empty({70, 29}, u.options());
+    at::Tensor u2 = u.clone(), y2 = y.clone();
+    const at::Tensor bias = values({in}, type, 2), dy = values({70, 29}, type, 3);
+    activation(u, bias, y, kind);
+    plain::activation(u2, bias, y2, static_cast<std::int64_t>(kind));
+    EXPECT_LT(distance(y, y2), tolerance(type)) << static_cast<int>(kind);
+    const at::Tensor &saved = kind == ActivationKind::relu ? y2 : u2;
+    const at::Tensor dbias = poisoned({in}), dbias2 = poisoned({in});
+    const at::Tensor du = activation_backward(dy, saved, kind, dbias, false);
+    const at::Tensor du2 = plain::activation_backward(dy, saved, static_cast<std::int64_t>(kind), dbias2, false);
+    EXPECT_LT(distance(du, du2), tolerance(type, 3e-4)) << static_cast<int>(kind);
+    EXPECT_LT(distance(dbias, dbias2), tolerance(type, 3e-4)) << static_cast<int>(kind);
+  }
+}
+
+TEST_P(Rows, EmbeddingEqualsPlainBothWays) {
+  const at::Tensor ids = at::tensor({4, 1, 4, 0, 9, 4, 2, 9}, at::kLong).view({2, 4}), table = values({10, 24}, type);
+  const at::Tensor waves = sinusoids(16, 24), positions = at::tensor({0, 1, 0, 1, 5, 6, 7, 15}, at::kLong).view({2, 4});
+  for (const OptionalTensor& place : {OptionalTensor(), OptionalTensor(positions)}) {
+    EXPECT_LT(distance(embedding(ids, table, 4.9, waves, place, 3), plain::embedding(ids, table, 4.9, waves, place, 3)),
+              tolerance(type, 1e-6));
+  }
+  const at::Tensor dx = values({2, 4, 24}, type, 2);
+  for (const bool accumulate : {false, true}) {
+    at::Tensor got = accumulate ? values({10, 24}) : poisoned({10, 24}), expected = got.clone();
+    embedding_backward(dx, ids, 4.9, got, accumulate, 9);
+    plain::embedding_backward(dx, ids, 4.9, expected, accumulate, 9);
+    EXPECT_LT(distance(got, expected), 1e-6);
+    EXPECT_EQ(got[9].equal(values({10, 24})[9]), accumulate);  // the skipped row
+  }
+}
+
+TEST_P(Rows, ColumnSumEqualsPlainAndDoesNotDependOnThreads) {
+  const at::Tensor x = values({1003, 37}, type);
+  at::Tensor sum = poisoned({37}), expected = poisoned({37});
+  column_sum(x, sum, false);
+  plain::column_sum(x, expected, false);
+  EXPECT_LT(distance(sum, expected), 1e-5);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(threads == 1 ? 3 : 1);
+  at::Tensor again = poisoned({37});
+  column_sum(x, again, false);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(sum, again));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Rows, testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& test) { return std::string(c10::toString(test.param)); });
+
+TEST(Sinusoids, HalfSplitAndExact) {
+  const at::Tensor table = sinusoids(101, 512);
+  EXPECT_FLOAT_EQ(table[100][3].item<float>(), static_cast<float>(std::sin(100 * std::pow(10000.0, -6.0 / 512))));
+  EXPECT_FLOAT_EQ(table[100][259].item<float>(), static_cast<float>(std::cos(100 * std::pow(10000.0, -6.0 / 512))));
+  EXPECT_EQ(table[0][256].item<float>(), 1.0F);
+}
+
+TEST(Adamw, EqualsPlainOverSteps) {
+  at::Tensor master = values({1037}), m = at::zeros({1037}), v = at::zeros({1037}), weights = master.to(at::kBFloat16);
+  at::Tensor master2 = master.clone(), m2 = m.clone(), v2 = v.clone(), weights2 = weights.clone();
+  for (std::int64_t step = 1; step <= 5; ++step) {
+    const at::Tensor gradient = values({1037}, at::kFloat, static_cast<double>(step)), clip = at::tensor({0.3F});
+    const AdamwOptions o{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-8, .weight_decay = 0.1, .step = step};
+    adamw_(master, m, v, gradient, weights, clip, o);
+    plain::adamw_(master2, m2, v2, gradient, weights2, clip, o.lr, o.beta1, o.beta2, o.epsilon, o.weight_decay, o.step);
+  }
+  EXPECT_LT(distance(master, master2), 1e-6);
+  EXPECT_LT(distance(v, v2), 1e-6);
+  EXPECT_TRUE(at::equal(weights, master.to(at::kBFloat16)));
+  const at::Tensor before = master.clone(), moment = m.clone();
+  adamw_(master, m, v, values({1037}), weights, at::tensor({-1.0F}), {.lr = 1, .step = 6});
+  EXPECT_TRUE(at::equal(master, before));
+  EXPECT_TRUE(at::equal(m, moment));
+}
+
+TEST(SumOfSquares, IsExactInDouble) {
+  const at::Tensor x = values({1000});
+  EXPECT_NEAR(sum_of_squares(x).item<double>(), x.to(at::kDouble).square().sum().item<double>(), 1e-10);
+  EXPECT_NEAR(plain::sum_of_squares(x).item<double>(), sum_of_squares(x).item<double>(), 1e-10);
+}
+
+}  // namespace
+}  // namespace argosy::test
