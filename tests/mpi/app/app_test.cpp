@@ -1,0 +1,120 @@
+#include "../apps/app.hpp"
+
+#include <gmock/gmock.h>
+
+#include "support/mpi_test.hpp"
+#include "support/shared_folder.hpp"
+#include "unit/config/sample_config.hpp"
+
+namespace argosy::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class AppTest : public testing::Test {
+ protected:
+  /// What a tool that only loads its configuration does with these words.
+  std::optional<SampleConfig> run(std::vector<const char*> words) {
+    const Topology topology = comm::Topology::discover(world());
+    const comm::Context context{world(), topology, log_, Files::system(), clock_, stop_};
+    words.insert(words.begin(), "/some/where/tool");
+    config::Options options;
+    CLI::App app{"Does a thing."};
+    app::add_config_options(app, options);
+    app.add_flag("--dry-run", dry_run_, "plan only");
+    if (!app::parse(app, static_cast<int>(words.size()), words.data(), "  tool a.json  a plain run", context))
+      return std::nullopt;
+    return app::load_config<SampleConfig>(options, context);
+  }
+  std::string printed(const std::vector<const char*>& words) {
+    testing::internal::CaptureStdout();
+    EXPECT_FALSE(run(words).has_value());
+    return testing::internal::GetCapturedStdout();
+  }
+  Error refusal(const std::vector<const char*>& words) {
+    try {
+      (void)run(words);
+    } catch (const Error& error) {
+      return error;
+    }
+    ADD_FAILURE() << "accepted";
+    return Error{Fault::internal, {}};
+  }
+
+  using Topology = comm::Topology;
+  bool dry_run_ = false;
+  Log log_{world().rank()};
+  Clock clock_;
+  StopSignals stop_;
+};
+
+TEST_F(AppTest, HelpIsPrintedByRankZeroWithExamples) {
+  const std::string text = printed({"--help"});
+  if (world().rank() != 0) {
+    EXPECT_EQ(text, "");
+  } else {
+    EXPECT_THAT(text, AllOf(HasSubstr("Does a thing."), HasSubstr("Usage: tool"), HasSubstr("CONFIG"),
+                            HasSubstr("--set"), HasSubstr("Examples:\n  tool a.json  a plain run")));
+  }
+}
+
+TEST_F(AppTest, VersionNamesTheLibraries) {
+  const std::string text = printed({"--version"});
+  if (world().rank() != 0) return;
+  EXPECT_THAT(text, AllOf(HasSubstr("argosy "), HasSubstr("\nMPI "), HasSubstr("\nHDF5 "), HasSubstr("\nLibTorch "),
+                          HasSubstr("\nNCCL "), HasSubstr("\nCUDA ")));
+}
+
+TEST_F(AppTest, WrongWordsAreUsageErrorsOnAllRanks) {
+  EXPECT_STREQ(refusal({"--dry-rum"}).what(), "wanted options of tool, got --dry-rum: did you mean --dry-run?");
+  EXPECT_EQ(refusal({"--dry-rum"}).fault(), Fault::usage);
+  EXPECT_STREQ(refusal({"a.json", "b.json"}).what(), "wanted options of tool, got b.json: `tool --help` explains them");
+  EXPECT_THAT(refusal({"--set"}).what(), HasSubstr("--set"));
+  EXPECT_STREQ(refusal({}).what(), "wanted a CONFIG file, got none: configs/ holds examples");
+  EXPECT_EQ(refusal({}).fault(), Fault::usage);
+}
+
+TEST_F(AppTest, AllRanksGetTheConfigurationThatRankZeroReads) {
+  const SharedFolder folder;
+  const std::string path = (folder.path() / "a.json").string();
+  if (world().rank() == 0) Files::system().write_atomically(path, R"({"seed": 7, "workers": 3})");
+  const auto value = run({path.c_str(), "--set", "workers=5", "--set", "schedule.lr=0.5", "--dry-run"});
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(value->seed, 7);
+  EXPECT_EQ(value->workers, 5);
+  EXPECT_EQ(value->schedule.lr, 0.5);
+  EXPECT_TRUE(dry_run_);
+}
+
+TEST_F(AppTest, AMissingFileIsAUsageErrorOnAllRanks) {
+  const Error error = refusal({"/nowhere/a.json"});
+  EXPECT_EQ(error.fault(), Fault::usage);
+  EXPECT_THAT(error.what(), HasSubstr("wanted a configuration file, got no such file in /nowhere/a.json"));
+}
+
+TEST_F(AppTest, ABadFileIsAConfigErrorOnAllRanks) {
+  const SharedFolder folder;
+  const std::string path = (folder.path() / "a.json").string();
+  if (world().rank() == 0) Files::system().write_atomically(path, "{\n\"sead\": 7}");
+  const Error error = refusal({path.c_str()});
+  EXPECT_EQ(error.fault(), Fault::config);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("wanted seed, got sead in "), HasSubstr("a.json:2: correct the spelling")));
+}
+
+TEST_F(AppTest, PrintsConfigurationAndSchemaOnRankZero) {
+  const std::string whole = printed({"--set", "workers=9", "--print-config"});
+  const std::string part = printed({"--print-config", "schedule.lr"});
+  const std::string schema = printed({"--print-schema"});
+  EXPECT_THAT(refusal({"--print-config", "nope"}).what(), HasSubstr("wanted a key of the configuration, got \"nope\""));
+  if (world().rank() != 0) {
+    EXPECT_EQ(whole + part + schema, "");
+    return;
+  }
+  EXPECT_THAT(whole, AllOf(HasSubstr("\"workers\": 9"), HasSubstr("\"schedule\": {")));
+  EXPECT_EQ(part, "0.001\n");
+  EXPECT_THAT(schema, HasSubstr("\"additionalProperties\": false"));
+}
+
+}  // namespace
+}  // namespace argosy::test
