@@ -29,7 +29,7 @@ class QuietHdf5 {
   void* data_ = nullptr;
 };
 
-/// What HDF5's error stack says, innermost first, in one line.
+/// What HDF5 says about its last failure, in one line.
 [[nodiscard]] std::string hdf5_error_text();
 
 /// An identifier and the call that gives it back.

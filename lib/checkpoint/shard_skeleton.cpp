@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <optional>
 
@@ -247,11 +249,18 @@ std::string hdf5_error_text() {
       H5E_DEFAULT, H5E_WALK_UPWARD,
       [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
         auto& line = *static_cast<std::string*>(out);
-        if (error->desc != nullptr && line.size() < 300) line += (line.empty() ? "" : "; ") + std::string(error->desc);
+        if (line.empty() && error->desc != nullptr) line = error->desc;
         return 0;
       },
       &text);
-  return text.empty() ? "no reason given" : text;
+  // "file write failed: time = …, errno = 28, error message = …, buf = …": the call and the reason are enough.
+  const std::size_t details = text.find(": time ="), number = text.find("errno = ");
+  if (details == std::string::npos || number == std::string::npos) return text.empty() ? "no reason given" : text;
+  const int error = std::atoi(text.c_str() + number + std::strlen("errno = "));
+  const char* const name = strerrorname_np(error);
+  const char* const reason = strerrordesc_np(error);
+  return fmt::format("{} ({}: {})", text.substr(0, details), reason == nullptr ? "?" : reason,
+                     name == nullptr ? "errno" : name);
 }
 
 ShardMap create_shard(const Files& files, const Path& path, const ShardIdentity& identity,
