@@ -1,8 +1,8 @@
-/// Which Argosy this is: for --version, manifests and logs. Fixed at build time; safe from any thread.
 #pragma once
 
 #include <string_view>
 
+/// Which Argosy this is: for --version, manifests and logs. Fixed at build time; safe from any thread.
 namespace argosy {
 
 /// Release, as in "0.1.0".

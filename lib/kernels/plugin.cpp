@@ -1,0 +1,102 @@
+#include "kernels/plugin.hpp"
+
+#include <dlfcn.h>
+
+#include <mutex>
+#include <string>
+
+#include "core/error.hpp"
+#include "kernels/cuda/start.hpp"
+
+namespace argosy::kernels {
+namespace {
+
+constexpr const char* driver_library = "libcuda.so.1";
+
+std::string last_dl_error() {
+  const char* text = dlerror();
+  return text == nullptr ? "unknown" : text;
+}
+
+/// Asks the driver itself. `problem` says why there is none; count stays 0.
+int ask_driver(std::string& problem) {
+  void* driver = dlopen(driver_library, RTLD_NOW | RTLD_GLOBAL);
+  if (driver == nullptr) {
+    problem = last_dl_error();
+    return 0;
+  }
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+  const auto get_count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
+  if (init == nullptr || get_count == nullptr) {
+    problem = last_dl_error();
+    return 0;
+  }
+  int count = 0;
+  if (const int code = init(0); code != 0) {
+    problem = "cuInit gives CUDA error " + std::to_string(code);
+  } else if (const int failed = get_count(&count); failed != 0) {
+    problem = "cuDeviceGetCount gives CUDA error " + std::to_string(failed);
+  } else if (count == 0) {
+    problem = "the driver offers no GPU to this process";
+  }
+  return problem.empty() ? count : 0;
+}
+
+/// Found by the runpath of the program: beside LibTorch and in lib/ of the build or install tree.
+void* open_library(const char* name, int flags, const char* remedy) {
+  void* library = dlopen(name, RTLD_NOW | flags);
+  if (library == nullptr) {
+    throw Error{Fault::device, {.wanted = name, .got = last_dl_error(), .remedy = remedy}};
+  }
+  return library;
+}
+
+}  // namespace
+
+int gpu_count() noexcept {
+  std::string problem;
+  return ask_driver(problem);
+}
+
+void open_cuda_plugin(int device_index) {
+  static std::mutex mutex;
+  static CudaStart start = nullptr;
+  const std::lock_guard lock{mutex};
+  if (start == nullptr) {
+    std::string problem;
+    if (ask_driver(problem) == 0) {
+      throw Error{Fault::device,
+                  {.wanted = "an NVIDIA GPU and its driver",
+                   .got = problem,
+                   .remedy = "run on a GPU node, or set device to cpu"}};
+    }
+    // Global, for the plug-in to find its symbols; by hand, since a link would tie every CPU node to the CUDA
+    // libraries.
+    open_library("libtorch_cuda.so", RTLD_GLOBAL, "scripts/setup --cuda installs it; or set device to cpu");
+    void* plugin =
+        open_library("libargosy_cuda.so", RTLD_LOCAL, "build Argosy where nvcc is found; or set device to cpu");
+    start = reinterpret_cast<CudaStart>(dlsym(plugin, cuda_start_name));
+    if (start == nullptr) {
+      throw Error{
+          Fault::device,
+          {.wanted = "libargosy_cuda.so of this build", .got = last_dl_error(), .remedy = "build and install it anew"}};
+    }
+  }
+  char problem[256] = "";
+  if (start(device_index, problem, sizeof problem) != 0) {
+    throw Error{Fault::device,
+                {.wanted = "a GPU that runs our code",
+                 .got = problem,
+                 .where = "device " + std::to_string(device_index),
+                 .remedy = "update the driver or rebuild for this GPU (CMAKE_CUDA_ARCHITECTURES), or set device to cpu"}};
+  }
+}
+
+bool use_gpu(std::string_view device, int device_index) {
+  if (device == "cpu" || (device == "auto" && gpu_count() == 0)) return false;
+  ARGOSY_CHECK(device == "cuda" || device == "auto", "device {}", device);
+  open_cuda_plugin(device_index);
+  return true;
+}
+
+}  // namespace argosy::kernels
