@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <stop_token>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "comm/session.hpp"
 
@@ -15,31 +18,31 @@ namespace {
 
 constexpr std::chrono::seconds finalize_limit{20};
 
-std::unique_ptr<Communicator> copy_of_world(Session& session) {
+std::unique_ptr<Communicator> copy_of_world(Session& session, std::string purpose) {
   MPI_Comm copy = MPI_COMM_NULL;
   {
     const std::lock_guard lock(session.mutex);
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
   }
-  return std::make_unique<Communicator>(std::make_unique<Communicator::Impl>(session, copy));
+  return std::make_unique<Communicator>(std::make_unique<Communicator::Impl>(session, copy, std::move(purpose)));
 }
 
 }  // namespace
 
 Environment::Environment(int& argc, char**& argv)
     : session_(std::make_unique<Session>(argc, argv)),
-      world_(copy_of_world(*session_)),
-      verdicts_(copy_of_world(*session_)) {}
+      world_(copy_of_world(*session_, "")),
+      verdicts_(copy_of_world(*session_, " at the end of the run")) {}
 
 Environment::~Environment() = default;
 
 Environment::Limit::Limit(Session& of, double limit_s) : session(of), before_s(of.timeout_s) {
-  session.timeout_s = limit_s;
+  session.timeout_s = std::min(limit_s, before_s / 3);
 }
 Environment::Limit::~Limit() { session.timeout_s = before_s; }
 
 void Environment::finish(int code) {
-  verdicts_->barrier("end of the run");
+  verdicts_->barrier("leaving");
   world_.reset();
   verdicts_.reset();
   // The code is decided and everything is written: a hanging library may not hold the job.

@@ -23,7 +23,7 @@ class Environment {
   /// All ranks, for nothing but the verdict at the end: usable while operations on `world` are stuck.
   [[nodiscard]] const Communicator& verdicts() const noexcept { return *verdicts_; }
 
-  /// Waits on `verdicts` under `limit_s` seconds instead of the common deadline while `body` runs.
+  /// Runs `body`, in which no operation waits longer than `limit_s` seconds or a third of the common deadline.
   template <class Body>
   void within(double limit_s, Body body) const {
     const Limit limit{*session_, limit_s};

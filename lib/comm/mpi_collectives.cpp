@@ -19,8 +19,8 @@ constexpr std::int64_t smallest_piece = 16384;           // elements; below, lat
 class Messages {
  public:
   /// Over `comm`, or over communicators whose ranks are all in `comm`.
-  Messages(const Communicator& comm, std::string operation, std::int64_t size_bytes)
-      : impl_(comm.impl()), waiting_(impl_.waiting(std::move(operation), size_bytes)) {}
+  Messages(const Communicator& comm, const std::string& operation, std::int64_t size_bytes)
+      : impl_(comm.impl()), waiting_(impl_.waiting(operation, size_bytes)) {}
 
   void receive(const Communicator& from, int rank, std::byte* to, std::int64_t size_bytes) {
     each_part(size_bytes, [&](std::int64_t begin, int count, MPI_Request* request) {

@@ -174,7 +174,8 @@ void Session::give_up(const Waiting& waiting, const Inquiry& inquiry, double wai
        .remedy = "look for the cause at the ranks named (comm.timeout_s sets the limit)"}};
 }
 
-Communicator::Impl::Impl(Session& of, MPI_Comm owned) : session(of), comm(owned) {
+Communicator::Impl::Impl(Session& of, MPI_Comm owned, std::string purpose)
+    : session(of), comm(owned), purpose_(std::move(purpose)) {
   const std::lock_guard lock(session.mutex);
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);

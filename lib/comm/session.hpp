@@ -66,13 +66,14 @@ class Session {
 };
 
 struct Communicator::Impl {
-  Impl(Session& of, MPI_Comm owned);
+  /// Takes over `owned`; `purpose` follows operations' names in sentences (" at the end of the run").
+  Impl(Session& of, MPI_Comm owned, std::string purpose = "");
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  [[nodiscard]] Waiting waiting(std::string operation, std::int64_t size_bytes) const {
-    return {std::move(operation), size_bytes, world_ranks};
+  [[nodiscard]] Waiting waiting(const std::string& operation, std::int64_t size_bytes) const {
+    return {operation + purpose_, size_bytes, world_ranks};
   }
   /// **Collective** over this communicator. Ranks of equal color by key; nothing for a negative color. Making a
   /// communicator blocks inside MPI, so all ranks meet under the deadline first.
@@ -93,6 +94,7 @@ struct Communicator::Impl {
  private:
   void meet(const std::string& operation) const;
 
+  std::string purpose_;
   mutable std::atomic<bool> given_up_ = false;
 };
 

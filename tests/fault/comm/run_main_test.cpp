@@ -1,0 +1,186 @@
+// How runs end, seen from outside: exit file, sentences, and that nobody hangs.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "core/file.hpp"
+
+namespace argosy {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Ended {
+  int code = 0;           // of the launcher; -1 when it had to be killed
+  std::string exit_file;  // "" when there is none
+  std::string output;
+  double seconds = 0;
+};
+
+class Run : public testing::Test {
+ protected:
+  void SetUp() override { files_.make_folders(folder_); }
+  void TearDown() override { files_.remove_tree(folder_); }
+
+  /// Runs `command`; killed after a minute.
+  Ended run(const std::string& command) const {
+    const Path exit_file = folder_ / "exit";
+    const std::string line =
+        fmt::format("ARGOSY_EXIT_FILE={} timeout -k 1 60 {} 2>&1 </dev/null", exit_file.string(), command);
+    const auto start = std::chrono::steady_clock::now();
+    FILE* const pipe = popen(line.c_str(), "r");
+    Ended ended;
+    std::array<char, 4096> part{};
+    for (std::size_t n = 0; (n = fread(part.data(), 1, part.size(), pipe)) > 0;) ended.output.append(part.data(), n);
+    const int status = pclose(pipe);
+    ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ended.code = WIFEXITED(status) && WEXITSTATUS(status) != 124 ? WEXITSTATUS(status) : -1;
+    if (files_.exists(exit_file)) ended.exit_file = files_.read_text(exit_file);
+    return ended;
+  }
+  Ended run_ranks(int ranks, const std::string& how, const std::string& operation = "nothing") const {
+    return run(fmt::format("{} -n {} {} {} {}", mpiexec(), ranks, ENDING, how, operation));
+  }
+  /// A shell between launcher and rank outlives the rank, as under srun without --kill-on-bad-exit.
+  Ended run_ranks_unseen(const std::string& how, const std::string& operation) const {
+    return run(fmt::format("{} -n 3 sh -c '{} {} {}; sleep 4'", mpiexec(), ENDING, how, operation));
+  }
+  static std::string mpiexec() {
+    const char* const name = std::getenv("ARGOSY_MPIEXEC");
+    return name == nullptr ? "mpiexec.mpich" : name;
+  }
+
+  const Files files_ = Files::system();
+  const Path folder_ = Path(testing::TempDir()) / fmt::format("run_main.{}", getpid());
+};
+
+int count(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+/// Rank 2 is called silent; on a crowded machine another may be as well.
+auto names_rank_2() { return testing::ContainsRegex("no word from ranks? ([01], )*2"); }
+
+TEST_F(Run, EndsWithZeroTheStepAndOneResultLine) {
+  for (const int ranks : {1, 3}) {
+    const Ended ended = run_ranks(ranks, "well");
+    EXPECT_EQ(ended.code, 0);
+    EXPECT_EQ(ended.exit_file, "0 12\n");
+    EXPECT_EQ(ended.output,
+              fmt::format("result {{\"tool\":\"argosy_ending\",\"status\":\"ok\",\"ranks\":{}}}\n", ranks));
+  }
+}
+
+TEST_F(Run, StartsWithoutALauncherAsAWorldOfOne) {
+  const Ended ended = run(fmt::format("{} well", ENDING));
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_THAT(ended.output, HasSubstr("\"ranks\":1"));
+}
+
+TEST_F(Run, ASignalOnOneRankStopsAllWith75) {
+  const Ended ended = run_ranks(3, "is_told_to_stop");
+  EXPECT_EQ(ended.exit_file, "75 12\n");
+}
+
+TEST_F(Run, StoppedOnOneRankIsTheCommonCode) {
+  const Ended ended = run_ranks(3, "stops_alone");
+  EXPECT_EQ(ended.exit_file, "75 12\n");
+}
+
+TEST_F(Run, AnErrorOfAllRanksIsSaidOnceAndEndsInOrder) {
+  for (const char* const how : {"throws_everywhere", "agrees"}) {
+    const Ended ended = run_ranks(3, how);
+    EXPECT_EQ(ended.exit_file, "3 12\n") << how;
+    EXPECT_EQ(count(ended.output, "wanted text, got noise in a.en"), 2)
+        << ended.output;  // the sentence, the result line
+    EXPECT_THAT(ended.output, AllOf(HasSubstr("result {\"tool\":\"argosy_ending\",\"status\":\"failed\",\"code\":3,"),
+                                    Not(HasSubstr("MPI_Abort"))));
+  }
+}
+
+TEST_F(Run, AnUnexpectedExceptionIsInternal) {
+  const Ended ended = run_ranks(1, "fails_unexpectedly");
+  EXPECT_EQ(ended.code, 70);
+  EXPECT_EQ(ended.exit_file, "70 12\n");
+  EXPECT_THAT(ended.output, HasSubstr("out of cheese"));
+}
+
+class RunInOperation : public Run, public testing::WithParamInterface<const char*> {};
+
+TEST_P(RunInOperation, ARankThatThrowsEndsTheOthers) {
+  const Ended ended = run_ranks(3, "throws", GetParam());
+  EXPECT_NE(ended.code, -1);
+  EXPECT_NE(ended.code, 0);
+  EXPECT_EQ(ended.exit_file, "3 12\n");
+  EXPECT_THAT(ended.output, HasSubstr("wanted text, got noise"));
+  EXPECT_LT(ended.seconds, 50);
+}
+
+TEST_P(RunInOperation, ARankThatStallsIsNamedAndTheRestEndWith5) {
+  const Ended ended = run_ranks(3, "stalls", GetParam());
+  EXPECT_NE(ended.code, -1);
+  EXPECT_EQ(ended.exit_file, "5 12\n");
+  EXPECT_THAT(ended.output, names_rank_2());
+  EXPECT_LT(ended.seconds, 50);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RunInOperation,
+                         testing::Values("barrier", "agree", "all_reduce", "reduce_scatter", "all_gather"),
+                         [](const auto& operation) { return std::string(operation.param); });
+
+TEST_F(Run, AKilledRankEndsTheRunAtOnceUnderMpiexec) {
+  const Ended ended = run_ranks(3, "is_killed", "reduce_scatter");
+  EXPECT_NE(ended.code, -1);
+  EXPECT_NE(ended.code, 0);
+  EXPECT_LT(ended.seconds, 50);
+}
+
+TEST_F(Run, ARankTheLauncherDoesNotMissIsFoundByTheDeadline) {
+  for (const char* const how : {"is_killed", "exits"}) {
+    const Ended ended = run_ranks_unseen(how, "reduce_scatter");
+    EXPECT_NE(ended.code, -1);
+    EXPECT_EQ(ended.exit_file, "5 12\n");
+    EXPECT_THAT(ended.output, AllOf(HasSubstr("reduce_scatter in the node of 4002816 bytes"), HasSubstr("in step 7"),
+                                    names_rank_2()));
+  }
+}
+
+TEST_F(Run, AWorldOfAnotherSizeThanExpectedIsRefused) {
+  setenv("ARGOSY_EXPECT_RANKS", "4", 1);
+  const Ended ended = run_ranks(2, "well");
+  unsetenv("ARGOSY_EXPECT_RANKS");
+  EXPECT_EQ(ended.exit_file, "2 0\n");
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("wanted 4 ranks"), HasSubstr("got a world of 2"), HasSubstr("--mpi=pmi2")));
+}
+
+TEST_F(Run, CopiesStartedByAnotherMpiAreRefusedByTheFirst) {
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  const Ended first = run(fmt::format("env OMPI_COMM_WORLD_RANK=0 {} well", ENDING));
+  const Ended second = run(fmt::format("env OMPI_COMM_WORLD_RANK=1 {} well", ENDING));
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_EQ(first.code, 2);
+  EXPECT_THAT(first.output, HasSubstr("mpiexec.mpich"));
+  EXPECT_EQ(second.code, 2);
+  EXPECT_EQ(second.output, "");
+}
+
+TEST_F(Run, ForgetsTheExitFileOfAnEarlierRunOfTheName) {
+  (void)run_ranks(1, "fails_unexpectedly");
+  const Ended ended = run_ranks(3, "throws", "barrier");
+  EXPECT_EQ(ended.exit_file, "3 12\n");
+}
+
+}  // namespace
+}  // namespace argosy
