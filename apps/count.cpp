@@ -1,0 +1,83 @@
+#include "data/count.hpp"
+
+#include <boost/json.hpp>
+
+#include "app.hpp"
+#include "data/count_report.hpp"
+#include "train/run_config.hpp"
+
+namespace {
+
+using namespace argosy;
+
+constexpr const char* kExamples =
+    "  count corpus.en corpus.fr             lines, words, characters and bytes of two files\n"
+    "  mpirun -n 8 count configs/mt.json     the texts of a configuration, shared by 8 ranks\n";
+
+/// What to count, where to keep it, and the shards that may know the texts' tokens.
+struct Task {
+  std::vector<Path> texts;
+  data::CountSettings settings;
+  std::optional<Path> shards;
+};
+
+Task task_of(const train::RunConfig& config) {
+  Task task;
+  for (const data::CorpusConfig& corpus : config.data.corpora) {
+    task.texts.emplace_back(corpus.source);
+    if (corpus.target) task.texts.emplace_back(*corpus.target);
+  }
+  task.settings.cache = data::cache_folder(config.data, config.run_dir) / "count";
+  task.shards = config.data.shards;
+  return task;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return comm::run_main(argc, argv, [&](comm::Context& context) {
+    config::Options options;
+    std::vector<std::string> more;
+    bool content_hash = false;
+    CLI::App app{"Counts texts once: lines, words, characters, bytes; remembered by content."};
+    app::add_config_options(app, options);
+    app.get_option("CONFIG")->description("one configuration (.json) whose texts are counted, or the first text");
+    app.add_option("FILE", more, "further texts");
+    app.add_flag("--content-hash", content_hash, "read the texts again even if path, size and times are as recorded");
+    if (!app::parse(app, argc, argv, kExamples, context)) return Exit::ok;
+
+    Task task;
+    if (more.empty() && (options.config.empty() || options.config.extension() == ".json")) {
+      const auto config = app::load_config<train::RunConfig>(options, context);
+      if (!config) return Exit::ok;
+      context.world.configure(config->comm);
+      task = task_of(*config);
+    } else {
+      task.texts.assign(more.begin(), more.end());
+      task.texts.insert(task.texts.begin(), options.config);
+      task.settings.cache = data::user_cache_folder() / "count";
+    }
+    task.settings.content_hash = content_hash;
+
+    const double begin_s = context.clock.monotonic_s();
+    const std::vector<data::CountedFile> files =
+        data::count_files(context.world, context.files, task.texts, task.settings);
+    const double elapsed_s = context.clock.monotonic_s() - begin_s;
+    if (!context.is_root()) return Exit::ok;
+    fmt::print("{}", data::count_table(files));
+    std::fflush(stdout);
+    for (const data::CountedFile& file : files) {
+      if (const auto& place = file.record.first_invalid) {
+        context.log.warn("{} is not all UTF-8: first at line {}, byte {}", file.path.string(), place->line + 1,
+                         place->byte_offset);
+      }
+    }
+    boost::json::object figures = data::count_figures(files);
+    figures["elapsed_s"] = elapsed_s;
+    if (task.shards && context.files.exists(data::shard_index_path(*task.shards))) {
+      figures["corpora"] = data::token_figures(data::read_shard_index(context.files, *task.shards), files);
+    }
+    context.print_result("count", std::move(figures));
+    return Exit::ok;
+  });
+}

@@ -1,0 +1,59 @@
+#include "data/preprocess.hpp"
+
+#include <boost/json.hpp>
+
+#include "app.hpp"
+#include "train/run_config.hpp"
+
+namespace {
+
+using namespace argosy;
+
+constexpr const char* kExamples =
+    "  preprocess configs/quickstart.json                                 tokenizer and token shards on one process\n"
+    "  mpirun -n 8 preprocess configs/mt.json --set data.workers=4        8 ranks with 4 threads each, the same "
+    "bytes\n";
+
+boost::json::object figures_of(const data::PreprocessReport& report) {
+  boost::json::array corpora;
+  for (const data::ShardIndex::Corpus& corpus : report.index.corpora) {
+    corpora.push_back({{"name", corpus.name},
+                       {"examples", corpus.examples()},
+                       {"dropped", boost::json::value_from(corpus.dropped)},
+                       {"src_tokens", corpus.src_tokens},
+                       {"tgt_tokens", corpus.tgt_tokens},
+                       {"unknown", corpus.unknown}});
+  }
+  return {{"corpora", std::move(corpora)},
+          {"pieces", report.index.pieces},
+          {"tokenizer", report.index.tokenizer.hex()},
+          {"tokenizer_trained", report.tokenizer_trained},
+          {"shards_written", report.shards_written},
+          {"shards_kept", report.shards_kept}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return comm::run_main(argc, argv, [&](comm::Context& context) {
+    config::Options options;
+    CLI::App app{
+        "Trains the tokenizer when asked and turns text into token shards; continues what was left unfinished."};
+    app::add_config_options(app, options);
+    if (!app::parse(app, argc, argv, kExamples, context)) return Exit::ok;
+    const auto config = app::load_config<train::RunConfig>(options, context);
+    if (!config) return Exit::ok;
+    context.world.configure(config->comm);
+
+    const bool decoder = config->model.type == model::ModelType::decoder;
+    const data::PreprocessSettings settings{.data = config->data,
+                                            .shape = decoder ? data::ModelShape::llama : data::ModelShape::marian,
+                                            .cache = data::cache_folder(config->data, config->run_dir)};
+    const double begin_s = context.clock.monotonic_s();
+    const data::PreprocessReport report = data::run_preprocess(context.world, context.files, context.log, settings);
+    boost::json::object figures = figures_of(report);
+    figures["elapsed_s"] = context.clock.monotonic_s() - begin_s;
+    context.print_result("preprocess", std::move(figures));
+    return Exit::ok;
+  });
+}
