@@ -40,13 +40,16 @@ double sum_of_squares(std::span<const Stretch> stretches) {
 void adamw(std::span<const Stretch> stretches, const AdamwNumbers& numbers, double lr, std::int64_t t,
            const at::Tensor& coefficient) {
   for (const Stretch& stretch : stretches) {
-    kernels::adamw_(stretch.master, stretch.exp_avg, stretch.exp_avg_sq, stretch.gradient, stretch.weights, coefficient,
+    const bool rounds = stretch.weights && stretch.weights->scalar_type() == at::kBFloat16;
+    kernels::adamw_(stretch.master, stretch.exp_avg, stretch.exp_avg_sq, stretch.gradient,
+                    rounds ? stretch.weights : std::nullopt, coefficient,
                     {.lr = lr,
                      .beta1 = numbers.beta1,
                      .beta2 = numbers.beta2,
                      .epsilon = numbers.epsilon,
                      .weight_decay = stretch.decays ? numbers.weight_decay : 0.0,
                      .step = t});
+    if (stretch.weights && !rounds) stretch.weights->copy_(stretch.master);
   }
 }
 

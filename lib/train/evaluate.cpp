@@ -1,0 +1,117 @@
+#include "train/evaluate.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "decode/translate.hpp"
+#include "train/runner.hpp"
+
+namespace argosy::train {
+namespace {
+
+/// The validation part of the token shards, as the loader would deal it to the ranks of a step.
+EvaluationSet split_set(const comm::Context& context, const RunConfig& config, const data::Tokenizer& tokenizer,
+                        data::StepSizes sizes, std::int64_t steps) {
+  const auto shards = data::TokenShards::open(context.files, config.data, tokenizer, data::Part::validation);
+  sizes.micro_batches = context.topology.world_size();
+  sizes.accumulation = 1;
+  sizes.global_size = sizes.micro_size * sizes.micro_batches;
+  sizes.idle_share = 0;
+  data::Loader loader(shards, tokenizer.vocabulary(),
+                      {.seed = config.seed,
+                       .sizes = sizes,
+                       .batch = config.batch,
+                       .temperature = 1.0,
+                       .workers = 1,
+                       .canonical_rank = context.topology.canonical_rank(),
+                       .world = context.topology.world_size()});
+  EvaluationSet set{.name = "validation", .text = {}, .batches = {}};
+  for (std::int64_t i = std::min(steps, loader.steps_in_epoch(0)); i > 0; --i) {
+    for (data::Batch& batch : loader.next().batches) set.batches.push_back(std::move(batch));
+  }
+  return set;
+}
+
+}  // namespace
+
+std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const RunConfig& config,
+                                           const data::Tokenizer& tokenizer, const data::StepSizes& sizes) {
+  const int rank = context.topology.canonical_rank(), world = context.topology.world_size();
+  const bool language_model = is_language_model(config);
+  const std::int64_t all = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t steps = config.validation.steps.value_or(language_model ? 25 : all);
+  std::vector<EvaluationSet> sets;
+  for (const ValidationSet& wanted : config.validation.sets) {
+    EvaluationSet& set = sets.emplace_back();
+    set.name = Path(wanted.source).filename().string();
+    if (language_model) {
+      set.text.source = data::read_lines(context.files, wanted.source, config.data.invalid_utf8);
+      const std::int64_t rows = config.batch.unit == data::BatchUnit::examples
+                                    ? sizes.micro_size
+                                    : std::max<std::int64_t>(1, sizes.micro_size / config.batch.sequence_length);
+      set.batches = data::lm_batches_of(tokenizer, set.text.source, config.data.corpora.front().document_end,
+                                        config.batch.sequence_length, rows, rank, world);
+    } else {
+      set.text = data::read_parallel_text(context.files, wanted.source, *wanted.target, config.data.invalid_utf8);
+      set.batches = data::batches_of(tokenizer, set.text, config.batch.unit, sizes.micro_size, rank, world);
+    }
+    if (static_cast<std::int64_t>(set.batches.size()) > steps) set.batches.resize(static_cast<std::size_t>(steps));
+  }
+  if (sets.empty() && config.data.split) sets.push_back(split_set(context, config, tokenizer, sizes, steps));
+  return sets;
+}
+
+double Evaluation::loss() const { return nll_sum / static_cast<double>(tgt_tokens); }
+double Evaluation::perplexity() const { return std::exp(loss()); }
+
+double Evaluation::value_of(Metric metric) const {
+  switch (metric) {
+    case Metric::loss:
+      return loss();
+    case Metric::perplexity:
+      return perplexity();
+    case Metric::bleu:
+      return bleu.value();
+    case Metric::chrf:
+      return chrf.value();
+  }
+  return 0;
+}
+
+Evaluation evaluate(const comm::Context& context, model::Model& model, const data::Tokenizer& tokenizer,
+                    const EvaluationSet& set, const std::vector<Metric>& metrics, const model::LossOptions& loss,
+                    c10::Device device) {
+  const c10::AutoGradMode not_recording(false);
+  std::array<double, 2> sums{};
+  for (const data::Batch& batch : set.batches) {
+    if (batch.empty()) continue;
+    const model::Inputs inputs = inputs_of(batch, device);
+    model::Pass pass;
+    pass.loss = loss;
+    pass.loss.label_smoothing = 0;
+    model::State state;
+    for (const model::Visit& visit : model.visits()) state = visit.forward(state, inputs, pass);
+    sums[0] += pass.nll_sum.item<double>();
+    sums[1] += static_cast<double>(batch.tgt_tokens);
+  }
+  context.world.all_reduce(std::span<double>{sums});
+  Evaluation evaluation{.nll_sum = sums[0], .tgt_tokens = static_cast<std::int64_t>(sums[1]), .bleu = {}, .chrf = {}};
+  if (evaluation.tgt_tokens == 0) {
+    throw Error{Fault::data,
+                {.wanted = "a validation set with text", .got = "nothing that bears loss", .where = set.name}};
+  }
+  const bool translates = std::any_of(metrics.begin(), metrics.end(),
+                                      [](Metric metric) { return metric == Metric::bleu || metric == Metric::chrf; });
+  if (!translates) return evaluation;
+  const auto translations = decode::translate_lines(context.world, model, tokenizer, set.text.source, {});
+  const decode::TranslationScores scores = decode::score_translations(translations, set.text.target);
+  evaluation.bleu = scores.bleu;
+  evaluation.chrf = scores.chrf;
+  return evaluation;
+}
+
+}  // namespace argosy::train

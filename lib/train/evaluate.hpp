@@ -1,0 +1,48 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/run_main.hpp"
+#include "data/batch.hpp"
+#include "data/loader.hpp"
+#include "data/text_pairs.hpp"
+#include "data/tokenizer.hpp"
+#include "model/model.hpp"
+#include "train/run_config.hpp"
+
+/// The evaluation of a model over held-out sets, apart from the training loop: soups and stored models are judged alike.
+/// Sets are dealt over all ranks; sums are added over ranks before any division.
+namespace argosy::train {
+
+/// A set and this rank's share of it.
+struct EvaluationSet {
+  std::string name;
+  data::ParallelText text;           // empty for a part of the token shards
+  std::vector<data::Batch> batches;  // of this rank
+};
+
+/// The sets of `config.validation`; without any, the part `data.split.validation` of the token shards. At most
+/// validation.steps batches a rank and set. Not collective. Throws Error{data} for files that are missing or do not match.
+[[nodiscard]] std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const RunConfig& config,
+                                                         const data::Tokenizer& tokenizer, const data::StepSizes& sizes);
+
+struct Evaluation {
+  double nll_sum = 0;  // unsmoothed, over tgt_tokens
+  std::int64_t tgt_tokens = 0;
+  std::optional<double> bleu, chrf;  // 0..100, of greedy translations
+  [[nodiscard]] double loss() const;
+  [[nodiscard]] double perplexity() const;
+  [[nodiscard]] double value_of(Metric metric) const;
+};
+
+/// Judges the weights bound to `model`. **Collective** over context.world. Throws Error{data} for a set without
+/// loss-bearing tgt_tokens.
+[[nodiscard]] Evaluation evaluate(const comm::Context& context, model::Model& model, const data::Tokenizer& tokenizer,
+                                  const EvaluationSet& set, const std::vector<Metric>& metrics,
+                                  const model::LossOptions& loss, c10::Device device);
+
+}  // namespace argosy::train

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+
+#include "comm/run_main.hpp"
+
+/// Settings of this process that hold for all of a run: device, threads, allocator.
+namespace argosy::train {
+
+/// The device of `wish` (auto, cpu, cuda). Throws Error{device} when cuda is asked for and there is none, or when ranks
+/// would have to exchange device memory.
+[[nodiscard]] c10::Device choose_device(const std::string& wish, const comm::Topology& topology);
+
+/// Threads of a rank: OMP_NUM_THREADS if set, else its share of the processors this process may use. Call before the first
+/// tensor. Returns the number.
+int set_up_threads_and_memory(const comm::Topology& topology);
+
+/// Most memory this process has had, bytes.
+[[nodiscard]] std::uint64_t peak_memory_bytes();
+
+}  // namespace argosy::train

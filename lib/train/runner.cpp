@@ -1,0 +1,234 @@
+#include "train/runner.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <array>
+#include <cmath>
+
+#include "core/error.hpp"
+
+namespace argosy::train {
+namespace {
+
+at::Tensor ids_of(const std::vector<std::int64_t>& ids, at::IntArrayRef shape, c10::Device device) {
+  if (ids.empty()) return {};
+  const at::Tensor view = at::from_blob(const_cast<std::int64_t*>(ids.data()), shape, at::kLong);
+  return device.is_cpu() ? view : view.to(device);
+}
+
+double number_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.item<double>() : 0.0; }
+
+void add_work(telemetry::Work& work, const data::Batch& batch, std::optional<std::int64_t> window) {
+  for (std::size_t row = 0; row < batch.target_lengths.size(); ++row) {
+    work.add_row(batch.source_lengths.empty() ? 0 : batch.source_lengths[row], batch.target_lengths[row], window);
+  }
+}
+
+}  // namespace
+
+model::Inputs inputs_of(const data::Batch& batch, c10::Device device) {
+  const std::int64_t rows = batch.rows, s = batch.source_width, t = batch.target_width;
+  model::Inputs inputs;
+  inputs.source = ids_of(batch.source, {rows, s}, device);
+  inputs.source_lengths = ids_of(batch.source_lengths, {rows}, device);
+  inputs.target_in = ids_of(batch.target_input, {rows, t}, device);
+  inputs.target_labels = ids_of(batch.target_labels, {rows, t}, device);
+  inputs.target_lengths = ids_of(batch.target_lengths, {rows}, device);
+  inputs.positions = ids_of(batch.positions, {rows, t}, device);
+  inputs.segments = ids_of(batch.segments, {rows, t}, device);
+  return inputs;
+}
+
+/// What lives between the forward and the backward walk of one micro-batch.
+struct Runner::Walk {
+  bool empty = true;
+  model::Inputs inputs;
+  model::Pass pass;
+  model::State state;                 // output of the last visit, input of the next
+  std::vector<model::State> in, out;  // by visit: leaves that record gradients, and what came of them
+  at::Tensor x_gradient, memory_gradient;
+};
+
+Runner::Runner(model::Model& model, Buffers& buffers, comm::Collectives& collectives, const partition::Layout& layout,
+               int canonical_rank, const optim::AdamwNumbers& numbers, double max_grad_norm, optim::SkipGuard& guard,
+               const Clock& clock, c10::Device device)
+    : model_(model),
+      buffers_(buffers),
+      collectives_(collectives),
+      layout_(layout),
+      canonical_rank_(canonical_rank),
+      numbers_(numbers),
+      max_grad_norm_(max_grad_norm),
+      guard_(guard),
+      clock_(clock),
+      device_(device),
+      coefficient_(at::ones({1}, at::TensorOptions(at::kFloat).device(device))) {}
+
+void Runner::begin(Walk& walk, const data::Batch& batch, int slot, const data::StepBatches& batches,
+                   const StepOptions& options) const {
+  walk = {};
+  walk.empty = batch.empty();
+  if (walk.empty) return;
+  walk.in.resize(model_.visits().size());
+  walk.out.resize(model_.visits().size());
+  walk.pass.training = true;
+  walk.pass.seed = options.seed;
+  walk.pass.step = options.step;
+  walk.pass.micro_batch = static_cast<std::int64_t>(slot) * layout_.world() + canonical_rank_;
+  walk.pass.loss_scale = batches.tgt_tokens > 0 ? 1.0 / static_cast<double>(batches.tgt_tokens) : 0.0;
+  walk.pass.loss = options.loss;
+  walk.inputs = inputs_of(batch, device_);
+}
+
+void Runner::forward(Walk& walk, int index) {
+  const auto v = static_cast<std::size_t>(index);
+  const model::Visit& visit = model_.visits()[v];
+  model::State in;  // leaves: this segment's gradients end here
+  if (walk.state.x.defined()) in.x = walk.state.x.detach().requires_grad_();
+  if (walk.state.memory.defined()) in.memory = walk.state.memory.detach();
+  if (visit.reads_memory) in.memory.requires_grad_();
+  walk.state = visit.forward(in, walk.inputs, walk.pass);
+  walk.in[v] = std::move(in);
+  walk.out[v] = walk.state;
+}
+
+void Runner::backward(Walk& walk, int index) {
+  const auto v = static_cast<std::size_t>(index);
+  const model::Visit& visit = model_.visits()[v];
+  const model::State in = std::move(walk.in[v]), out = std::move(walk.out[v]);
+  walk.in[v] = walk.out[v] = {};
+  const bool is_loss = v + 1 == model_.visits().size();
+  if (is_loss) {
+    walk.state = {};
+    walk.x_gradient = at::ones_like(out.x);
+  }
+  std::vector<at::Tensor> outputs, gradients, wanted;
+  if (walk.x_gradient.defined() && out.x.requires_grad()) {
+    outputs.push_back(out.x);
+    gradients.push_back(std::move(walk.x_gradient));
+  }
+  walk.x_gradient.reset();
+  if (visit.writes_memory && walk.memory_gradient.defined()) {
+    outputs.push_back(out.memory);
+    gradients.push_back(std::move(walk.memory_gradient));
+    walk.memory_gradient.reset();
+  }
+  if (outputs.empty()) return;
+  if (in.x.defined()) wanted.push_back(in.x);
+  if (visit.reads_memory) wanted.push_back(in.memory);
+  if (wanted.empty()) return torch::autograd::backward(outputs, gradients);
+  const std::vector<at::Tensor> found =
+      torch::autograd::grad(outputs, wanted, gradients, std::nullopt, false, /*allow_unused=*/true);
+  if (in.x.defined()) walk.x_gradient = found.front();
+  if (!visit.reads_memory || !found.back().defined()) return;
+  walk.memory_gradient = walk.memory_gradient.defined() ? walk.memory_gradient + found.back() : found.back();
+}
+
+void Runner::reduce(std::size_t unit, const comm::Event& ready, comm::Event& done) {
+  // A rank without examples, or a parameter no example reached, contributes zeros.
+  for (model::Parameter& parameter : model_.units()[unit].parameters()) {
+    if (parameter.gradient.defined() && !parameter.gradient_written) parameter.gradient.zero_();
+  }
+  const UnitBuffers& buffers = buffers_.units()[unit];
+  if (layout_.world() == 1) {  // the shard is the buffer
+    ready.wait();
+    return;
+  }
+  done = collectives_.reduce_scatter(model_.units()[unit].space(), view_of(buffers.gradients),
+                                     view_of(buffers.shard.gradient), ready);
+}
+
+/// One norm, one coefficient and the sums of the step in one small collective.
+void Runner::decide(StepResult& result, const StepOptions& options) {
+  double squares = 0;
+  for (const UnitBuffers& unit : buffers_.units()) squares += optim::sum_of_squares(unit.stretches);
+  telemetry::Work& work = result.work;
+  std::array<double*, 9> sums{&squares,
+                              &result.nll_sum,
+                              &result.loss_sum,
+                              &work.source_positions,
+                              &work.target_positions,
+                              &work.encoder_pairs,
+                              &work.decoder_pairs,
+                              &work.decoder_pairs_full,
+                              &work.cross_pairs};
+  std::array<double, 10> values{};
+  for (std::size_t i = 0; i < sums.size(); ++i) values[i] = *sums[i];
+  values.back() = options.wants_to_stop ? 1.0 : 0.0;
+  collectives_.all_reduce(std::span<double>{values});
+  for (std::size_t i = 0; i < sums.size(); ++i) *sums[i] = values[i];
+  result.stop = values.back() > 0;
+  result.grad_norm = std::sqrt(squares);
+  result.skipped = guard_.skips(options.step, result.grad_norm);
+  const double coefficient = optim::clip_coefficient(result.grad_norm, max_grad_norm_);
+  result.clipped = !result.skipped && coefficient < 1;
+  coefficient_.fill_(result.skipped ? -1.0 : coefficient);
+}
+
+StepResult Runner::run(const StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
+  ARGOSY_CHECK(static_cast<int>(batches.batches.size()) == plan.micro_batches, "{} micro-batches, {} planned",
+               batches.batches.size(), plan.micro_batches);
+  StepResult result;
+  for (model::Unit& unit : model_.units()) unit.expect_fresh_gradients();
+  collectives_.set_step(options.step);
+  for (const data::Batch& batch : batches.batches) add_work(result.work, batch, model_.shape().window);
+  std::vector<comm::Event> events(plan.ops.size());
+  Walk walk;
+  const c10::AutoGradMode recording(true);
+  double before_s = clock_.monotonic_s();
+
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    const Op& op = plan.ops[i];
+    const comm::Event ready = op.waits_for >= 0 ? events[static_cast<std::size_t>(op.waits_for)] : comm::Event{};
+    const auto unit = static_cast<std::size_t>(op.unit);
+    double* spent = &result.times.compute_s;
+    switch (op.kind) {
+      case OpKind::forward:
+        if (op.visit == 0) {
+          begin(walk, batches.batches[static_cast<std::size_t>(op.micro_batch)], op.micro_batch, batches, options);
+        }
+        if (!walk.empty) forward(walk, op.visit);
+        break;
+      case OpKind::backward:
+        if (walk.empty) break;
+        backward(walk, op.visit);
+        if (op.visit > 0) break;
+        result.nll_sum += number_of(walk.pass.nll_sum);
+        result.loss_sum += number_of(walk.pass.loss_sum);
+        break;
+      case OpKind::reduce:
+        reduce(unit, ready, events[i]);
+        spent = &result.times.reduce_s;
+        break;
+      case OpKind::norm:
+        ready.wait();
+        decide(result, options);
+        spent = &result.times.norm_s;
+        break;
+      case OpKind::update:
+        ready.wait();
+        optim::adamw(buffers_.units()[unit].stretches, numbers_, options.lr, options.updates, coefficient_);
+        spent = &result.times.update_s;
+        break;
+      case OpKind::gather:
+        if (layout_.world() > 1) {
+          events[i] =
+              collectives_.all_gather(model_.units()[unit].space(), view_of(buffers_.units()[unit].weights), ready);
+        }
+        spent = &result.times.gather_s;
+        break;
+    }
+    const double now_s = clock_.monotonic_s();
+    *spent += now_s - before_s;
+    before_s = now_s;
+  }
+  for (const comm::Event& event : events) event.wait();
+  return result;
+}
+
+}  // namespace argosy::train

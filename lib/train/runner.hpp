@@ -1,0 +1,79 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include "comm/collectives.hpp"
+#include "core/clock.hpp"
+#include "data/loader.hpp"
+#include "model/model.hpp"
+#include "optim/clip.hpp"
+#include "telemetry/flops.hpp"
+#include "train/buffers.hpp"
+#include "train/step_plan.hpp"
+
+/// Executes step plans: walks the visits of a model forward, keeping each one's input, and walks them back one autograd
+/// segment at a time, adding up the gradient of the encoder's output over the decoder's blocks. Borrows everything.
+/// Call from one thread.
+namespace argosy::train {
+
+/// A micro-batch as the model takes it: views of the batch's memory on the CPU, copies elsewhere.
+[[nodiscard]] model::Inputs inputs_of(const data::Batch& batch, c10::Device device);
+
+struct StepOptions {
+  std::int64_t step = 1;     // of the run, from 1
+  std::int64_t updates = 1;  // optimizer updates done when this one is
+  double lr = 0;
+  std::uint64_t seed = 1;
+  model::LossOptions loss;
+  bool wants_to_stop = false;  // this rank has been asked to
+};
+
+/// Seconds this rank has spent, by what it did.
+struct StepTimes {
+  double compute_s = 0, reduce_s = 0, norm_s = 0, update_s = 0, gather_s = 0;
+};
+
+/// The same on all ranks, but for the times.
+struct StepResult {
+  double nll_sum = 0, loss_sum = 0;  // over tgt_tokens: unsmoothed, and as optimised
+  double grad_norm = 0;
+  bool clipped = false, skipped = false;
+  bool stop = false;  // some rank has been asked to
+  telemetry::Work work;
+  StepTimes times;
+};
+
+class Runner {
+ public:
+  Runner(model::Model& model, Buffers& buffers, comm::Collectives& collectives, const partition::Layout& layout,
+         int canonical_rank, const optim::AdamwNumbers& numbers, double max_grad_norm, optim::SkipGuard& guard,
+         const Clock& clock, c10::Device device);
+
+  /// One step: gradients are sums over all ranks' losses divided by batches.tgt_tokens. A step the guard skips leaves
+  /// weights and moments as they are. **Collective.** Throws Error{numeric} from the guard, Error{comm}.
+  StepResult run(const StepPlan& plan, const data::StepBatches& batches, const StepOptions& options);
+
+ private:
+  struct Walk;  // the micro-batch in flight
+  void begin(Walk& walk, const data::Batch& batch, int slot, const data::StepBatches& batches,
+             const StepOptions& options) const;
+  void forward(Walk& walk, int visit);
+  void backward(Walk& walk, int visit);
+  void reduce(std::size_t unit, const comm::Event& ready, comm::Event& done);
+  void decide(StepResult& result, const StepOptions& options);
+
+  model::Model& model_;
+  Buffers& buffers_;
+  comm::Collectives& collectives_;
+  const partition::Layout layout_;
+  const int canonical_rank_;
+  const optim::AdamwNumbers numbers_;
+  const double max_grad_norm_;
+  optim::SkipGuard& guard_;
+  const Clock& clock_;
+  const c10::Device device_;
+  at::Tensor coefficient_;  // [1] fp32
+};
+
+}  // namespace argosy::train

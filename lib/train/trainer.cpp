@@ -1,0 +1,402 @@
+#include "train/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "comm/session.hpp"
+#include "config/describe.hpp"
+#include "core/error.hpp"
+#include "model/stored_model.hpp"
+#include "telemetry/metrics.hpp"
+#include "telemetry/status.hpp"
+#include "train/evaluate.hpp"
+#include "train/process.hpp"
+#include "train/run_plan.hpp"
+
+namespace argosy::train {
+namespace {
+
+namespace json = boost::json;
+
+/// Whether a period's next multiple was reached on the way from `before` to `after`.
+bool is_due(const config::Period& period, const RunState& before, const RunState& after) {
+  if (period.count <= 0) return false;
+  return std::floor(before.position(period.unit) / period.count) < std::floor(after.position(period.unit) / period.count);
+}
+
+telemetry::FlopShape flop_shape(const model::ModelShape& shape) {
+  return {.encoder_layers = shape.encoder_layers,
+          .decoder_layers = shape.decoder_layers,
+          .width = shape.width,
+          .ff = shape.ff,
+          .heads = shape.heads,
+          .kv_heads = shape.kv_heads,
+          .head_size = shape.head_size,
+          .vocab = shape.vocab_padded,
+          .ff_matrices = shape.activation == model::Activation::swiglu ? 3 : 2,
+          .window = shape.window};
+}
+
+/// Rank 0's verdict for all: data that ranks read alike fails alike, files that only one can read do not hang the others.
+template <class F>
+auto read_on_all(const comm::Context& context, F&& read) {
+  std::optional<decltype(read())> value;
+  comm::agree(context.world, [&] { value.emplace(read()); });
+  return std::move(*value);
+}
+
+/// Takes the files of an earlier run out of the way: `checkpoints` becomes `checkpoints.old-<time>`.
+void set_aside(const comm::Context& context, const Path& run_dir) {
+  comm::agree(context.world, [&] {
+    if (!context.is_root()) return;
+    for (const char* folder : {"checkpoints", "export"}) {
+      if (!context.files.exists(run_dir / folder)) continue;
+      const Path aside = run_dir / fmt::format("{}.old-{:.0f}", folder, context.clock.wall_s() * 1000);
+      context.files.rename(run_dir / folder, aside);
+      context.log.warn("{} set aside as {}", (run_dir / folder).string(), aside.string());
+    }
+    context.files.sync_folder(run_dir);
+  });
+}
+
+class Trainer {
+ public:
+  Trainer(comm::Context& context, const RunConfig& config, const TrainOptions& options)
+      : context_(context),
+        config_(config),
+        options_(options),
+        device_(choose_device(config.device, context.topology)),
+        store_(context, config.run_dir, {.max_checkpoints = static_cast<int>(config.checkpoint.max_checkpoints)}),
+        tokenizer_(read_on_all(context,
+                               [&] {
+                                 return data::Tokenizer::read(context.files, config.data.tokenizer,
+                                                              model::token_shape(config.model));
+                               })),
+        shards_(read_on_all(
+            context, [&] { return data::TokenShards::open(context.files, config.data, tokenizer_, data::Part::train); })),
+        schedule_(optim::resolve(config.schedule, is_language_model(config))),
+        facts_{.tokenizer = tokenizer_.digest(),
+               .data = shards_.fingerprint(),
+               .vocab_live = tokenizer_.vocabulary().live_size,
+               .sizes = data::resolve_sizes(config.batch, context.topology.world_size()),
+               .world = context.topology.world_size()},
+        model_(model::resolve(config.model, facts_.vocab_live), context.topology.layout()),
+        buffers_(model_, context.topology.canonical_rank(),
+                 config.precision.mode == PrecisionMode::bf16 ? at::kBFloat16 : at::kFloat, device_),
+        collectives_(comm::make_mpi_collectives(context.topology)),
+        sets_(read_on_all(context, [&] { return evaluation_sets(context, config, tokenizer_, facts_.sizes); })) {
+    loss_.label_smoothing = label_smoothing_of(config);
+    loss_.z = config.loss.z;
+    loss_.chunk_bytes = config.loss.chunk_bytes;
+  }
+
+  TrainReport run() {
+    begin_or_resume();
+    announce();
+    data::Loader loader = make_loader();
+    optim::SkipGuard guard(config_.optimizer.skip, state_.guard);
+    Runner runner(model_, buffers_, *collectives_, context_.topology.layout(), context_.topology.canonical_rank(),
+                  optim::resolve(config_.optimizer, is_language_model(config_)), config_.optimizer.max_grad_norm, guard,
+                  context_.clock, device_);
+    std::vector<std::size_t> visit_units;
+    for (const model::Visit& visit : model_.visits()) visit_units.push_back(visit.unit);
+    const StepPlan plan = plan_stage_1(visit_units, model_.units().size(), facts_.sizes.accumulation);
+    open_telemetry(loader);
+
+    const double begin_s = context_.clock.monotonic_s();
+    const RunState start = state_;
+    bool stopped = false;
+    while (!finished() && !stopped) {
+      const RunState before = state_;
+      const double step_begin_s = context_.clock.monotonic_s(), waited_s = loader.waited_s();
+      const data::StepBatches batches = loader.next();
+      waited_s_ += loader.waited_s() - waited_s;
+      const StepResult result = take_step(runner, plan, batches, guard);
+      report(result, batches, before, context_.clock.monotonic_s() - step_begin_s);
+      if (options_.after_step) options_.after_step(state_, result);
+      stopped = result.stop && !finished();
+      if (!stopped && (is_due(config_.validation.interval, before, state_) || finished())) validate();
+      save_if_due(before, stopped);
+    }
+    return end(stopped, start, context_.clock.monotonic_s() - begin_s);
+  }
+
+ private:
+  [[nodiscard]] bool finished() const { return state_.position(schedule_.unit) >= schedule_.length; }
+
+  void begin_or_resume() {
+    std::optional<checkpoint::Reader> reader;
+    if (options_.from_scratch) {
+      set_aside(context_, store_.run_dir());
+    } else if (options_.resume == "auto") {
+      reader = store_.newest();
+    } else {
+      reader = read_on_all(context_, [&] { return checkpoint::Reader{context_.files, options_.resume}; });
+      refuse_newer(*reader);
+    }
+    if (!reader) {
+      buffers_.initialise(config_.seed);
+    } else {
+      std::vector<std::string> changes;
+      comm::agree(context_.world, [&] {
+        changes = check_resumable(reader->sections(), sections_of(config_, facts_, state_), options_.allow_changes,
+                                  reader->directory().string());
+        state_ = state_of(*reader);
+        reader->read_state(buffers_.host_states(), context_.topology.canonical_rank());
+      });
+      buffers_.load_host_states();
+      for (const std::string& change : changes) {
+        context_.log.warn("changed since step {}: {}", state_.step, change);
+        state_.history.push_back(json::object{{"step", state_.step}, {"change", change}});
+      }
+      context_.log.info("resumed from {}", reader->directory().string());
+      last_saved_step_ = state_.step;
+    }
+    comm::set_exit_step(state_.step);
+    buffers_.publish(*collectives_);
+  }
+
+  /// Going on from an old checkpoint beside newer ones would make two runs of one.
+  void refuse_newer(const checkpoint::Reader& reader) const {
+    const std::optional<checkpoint::Reader> newest = store_.newest();
+    if (!newest || newest->step() <= reader.step()) return;
+    throw Error{Fault::usage,
+                {.wanted = "the newest checkpoint of the run",
+                 .got = fmt::format("step {}, and {} is newer", reader.step(), newest->directory().string()),
+                 .where = options_.resume,
+                 .remedy = "move the newer ones away, or give another run_dir"}};
+  }
+
+  void announce() {
+    const int world = context_.topology.world_size();
+    const RunPlan plan = plan_run(config_, model_.shape(), context_.topology.layout());
+    for (const std::string& line : lines_of(plan, config_, model_.shape(), world)) context_.log.info("{}", line);
+    if (schedule_.warmup == 0) context_.log.warn("no warm-up: the first steps of Adam are as large as any");
+    for (const data::TokenShards::Corpus& corpus : shards_.corpora()) {
+      context_.log.info("corpus {}: {} examples", corpus.name, corpus.size);
+    }
+  }
+
+  data::Loader make_loader() {
+    return read_on_all(context_, [&] {
+      return data::Loader(shards_, tokenizer_.vocabulary(),
+                          {.seed = config_.seed,
+                           .sizes = facts_.sizes,
+                           .batch = config_.batch,
+                           .temperature = config_.data.temperature,
+                           .workers = static_cast<int>(config_.data.workers),
+                           .canonical_rank = context_.topology.canonical_rank(),
+                           .world = context_.topology.world_size()},
+                          state_.cursor);
+    });
+  }
+
+  void open_telemetry(data::Loader& loader) {
+    const std::string epoch = loader.report(state_.cursor.epoch);
+    context_.log.info("{}", epoch);
+    comm::agree(context_.world, [&] {
+      if (!context_.is_root()) return;
+      telemetry::StepMetrics before;
+      before.step = state_.step;
+      before.fraction_done = state_.position(schedule_.unit) / schedule_.length;
+      before.epoch = state_.epoch;
+      before.total_tgt_tokens = state_.tgt_tokens;
+      metrics_.emplace(telemetry::Metrics::Setup{.config = config_.telemetry,
+                                                 .shape = flop_shape(model_.shape()),
+                                                 .ranks = context_.topology.world_size(),
+                                                 .peak_flops = {},
+                                                 .before = before},
+                       context_.files, store_.run_dir(), context_.log, context_.clock);
+      status_.emplace(context_.files, store_.run_dir(), context_.clock, state_.step);
+    });
+  }
+
+  StepResult take_step(Runner& runner, const StepPlan& plan, const data::StepBatches& batches,
+                       const optim::SkipGuard& guard) {
+    RunState next = state_;
+    ++next.step;
+    next.cursor = batches.next;
+    next.epoch = batches.epoch_done;
+    next.src_tokens += batches.src_tokens;
+    next.tgt_tokens += batches.tgt_tokens;
+    next.padded_tokens += batches.padded_tokens;
+    lr_ = optim::learning_rate(schedule_, next.position(schedule_.unit));
+    const StepResult result = runner.run(plan, batches,
+                                         {.step = next.step,
+                                          .updates = state_.updates + 1,
+                                          .lr = lr_,
+                                          .seed = config_.seed,
+                                          .loss = loss_,
+                                          .wants_to_stop = wants_to_stop()});
+    next.updates += result.skipped ? 0 : 1;
+    next.n_clips += result.clipped ? 1 : 0;
+    next.guard = guard.state();
+    state_ = std::move(next);
+    comm::set_exit_step(state_.step);
+    times_.compute_s += result.times.compute_s;
+    times_.reduce_s += result.times.reduce_s;
+    times_.norm_s += result.times.norm_s;
+    times_.update_s += result.times.update_s;
+    times_.gather_s += result.times.gather_s;
+    return result;
+  }
+
+  [[nodiscard]] bool wants_to_stop() {
+    if (context_.stop.received()) return true;
+    if (!config_.stop.file || !context_.is_root()) return false;
+    const double now_s = context_.clock.monotonic_s();
+    if (now_s - looked_s_ < 1) return false;  // a network file system need not be asked each step
+    looked_s_ = now_s;
+    return context_.files.exists(*config_.stop.file);
+  }
+
+  void report(const StepResult& result, const data::StepBatches& batches, const RunState& before, double step_s) {
+    telemetry::StepMetrics step;
+    if (is_due(config_.telemetry.log_interval, before, state_)) {  // what only this rank knows, of the worst one
+      std::array<double, 2> worst{waited_s_, static_cast<double>(peak_memory_bytes())};
+      context_.world.all_reduce(std::span<double>{worst}, comm::Reduce::max);
+      step.data_wait_s = worst[0];
+      peak_bytes_ = static_cast<std::uint64_t>(worst[1]);
+      waited_s_ = 0;
+    }
+    if (!metrics_) return;
+    const auto tgt_tokens = static_cast<double>(std::max<std::int64_t>(1, batches.tgt_tokens));
+    step.step = state_.step;
+    step.fraction_done = std::min(1.0, state_.position(schedule_.unit) / schedule_.length);
+    step.epoch = state_.epoch;
+    step.loss = result.loss_sum / tgt_tokens;
+    step.nll = result.nll_sum / tgt_tokens;
+    step.lr = lr_;
+    step.grad_norm = result.grad_norm;
+    step.clipped = result.clipped;
+    step.skipped = result.skipped;
+    step.n_clips = state_.n_clips;
+    step.n_skipped = state_.guard.skipped;
+    step.src_tokens = batches.src_tokens;
+    step.tgt_tokens = batches.tgt_tokens;
+    step.padded_tokens = batches.padded_tokens;
+    step.total_tgt_tokens = state_.tgt_tokens;
+    step.work = result.work;
+    step.step_s = step_s;
+    step.memory_bytes = peak_bytes_;
+    metrics_->add(step);
+  }
+
+  void validate() {
+    for (std::size_t i = 0; i < sets_.size(); ++i) {
+      const Evaluation evaluation =
+          evaluate(context_, model_, tokenizer_, sets_[i], config_.validation.metrics, loss_, device_);
+      json::object figures;
+      std::vector<telemetry::Figure> reported;
+      for (const Metric metric : config_.validation.metrics) {
+        const std::string name(config::to_json(metric).as_string());
+        reported.push_back({name, evaluation.value_of(metric)});
+        figures[name] = evaluation.value_of(metric);
+      }
+      if (metrics_) metrics_->add_validation(state_.step, sets_[i].name, reported);
+      if (i == 0 && (state_.best_step == 0 || evaluation.loss() < state_.best_loss)) {
+        state_.best_loss = evaluation.loss();
+        state_.best_step = state_.step;
+      }
+      state_.metrics[sets_[i].name] = std::move(figures);
+    }
+  }
+
+  void save_if_due(const RunState& before, bool stopped) {
+    const bool exports = finished() || (!stopped && is_due(config_.checkpoint.export_interval, before, state_));
+    if (!exports && !stopped && !is_due(config_.checkpoint.interval, before, state_)) return;
+    const std::vector<checkpoint::UnitState> states = buffers_.host_states();
+    const checkpoint::Attachment tokenizer{"tokenizer.model", tokenizer_.model_bytes()};
+    const checkpoint::SaveReport saved =
+        store_.save(exports ? checkpoint::Kind::export_ : checkpoint::Kind::temp, state_.step, states,
+                    sections_of(config_, facts_, state_), {&tokenizer, 1});
+    if (saved.committed) {
+      failed_saves_ = 0;
+      last_saved_step_ = state_.step;
+      checkpoint_ = saved.directory;
+      context_.log.info("saved {} ({:.1f} MiB, {:.2f} s)", saved.directory.string(),
+                        static_cast<double>(saved.bytes) / (1 << 20), saved.seconds);
+      if (status_) status_->running(state_.step);
+      return;
+    }
+    ++failed_saves_;
+    if (!stopped && !finished() && failed_saves_ < config_.checkpoint.max_failed_saves) {
+      context_.log.warn("step {} was not saved, training goes on: {}", state_.step, saved.why_not);
+      return;
+    }
+    throw Error{Fault::io,
+                {.wanted = "a checkpoint committed",
+                 .got = fmt::format("{} failed saves in a row, the last: {}", failed_saves_, saved.why_not),
+                 .where = store_.run_dir().string(),
+                 .remedy = "make room or mend the file system; the same command resumes from the newest checkpoint"}};
+  }
+
+  TrainReport end(bool stopped, const RunState& start, double seconds) {
+    const std::int64_t steps = state_.step - start.step;
+    const auto share = [&](double spent_s) { return fmt::format("{:.2f}", 1e3 * spent_s / static_cast<double>(steps)); };
+    if (steps > 0) {
+      context_.log.info("a step of this rank, ms: compute {}, reduce {}, norm {}, update {}, gather {}",
+                        share(times_.compute_s), share(times_.reduce_s), share(times_.norm_s), share(times_.update_s),
+                        share(times_.gather_s));
+    }
+    if (status_ && stopped) status_->stopped(state_.step, reason());
+    if (status_ && !stopped) status_->done(state_.step);
+    TrainReport report{.exit = stopped ? Exit::stopped : Exit::ok, .figures = {}};
+    const double rate = seconds > 0 ? static_cast<double>(state_.tgt_tokens - start.tgt_tokens) / seconds : 0;
+    report.figures = {{"status", stopped ? "stopped" : "ok"},
+                      {"step", state_.step},
+                      {"steps", steps},
+                      {"seconds", seconds},
+                      {"tgt_tokens", state_.tgt_tokens},
+                      {"tgt_tokens_per_s", rate},
+                      {"n_clips", state_.n_clips},
+                      {"skipped", state_.guard.skipped},
+                      {"validation", state_.metrics}};
+    if (!checkpoint_.empty()) report.figures["checkpoint"] = checkpoint_.string();
+    if (steps == 0) context_.log.info("nothing left to do: the run ended at step {}", state_.step);
+    return report;
+  }
+
+  [[nodiscard]] std::string reason() const {
+    if (const auto signal = context_.stop.received()) return fmt::format("signal {}", *signal);
+    if (config_.stop.file && context_.files.exists(*config_.stop.file)) return *config_.stop.file;
+    return "another rank was asked to";
+  }
+
+  comm::Context& context_;
+  const RunConfig& config_;
+  const TrainOptions& options_;
+  const c10::Device device_;
+  checkpoint::Store store_;
+  const data::Tokenizer tokenizer_;
+  const data::TokenShards shards_;
+  const optim::Schedule schedule_;
+  const RunFacts facts_;
+  model::Model model_;
+  Buffers buffers_;
+  const std::unique_ptr<comm::Collectives> collectives_;
+  const std::vector<EvaluationSet> sets_;
+  model::LossOptions loss_;
+  std::optional<telemetry::Metrics> metrics_;  // rank 0
+  std::optional<telemetry::Status> status_;    // rank 0
+
+  RunState state_;
+  double lr_ = 0, waited_s_ = 0, looked_s_ = 0;
+  std::uint64_t peak_bytes_ = 0;
+  StepTimes times_;
+  std::int64_t last_saved_step_ = -1, failed_saves_ = 0;
+  Path checkpoint_;
+};
+
+}  // namespace
+
+TrainReport run_training(comm::Context& context, const RunConfig& config, const TrainOptions& options) {
+  require_trainable(config);
+  context.world.impl().session.timeout_s = config.comm.timeout_s;
+  const int threads = set_up_threads_and_memory(context.topology);
+  context.log.info("{} ranks on {} nodes, {} threads a rank", context.topology.world_size(),
+                   context.topology.layout().nodes(), threads);
+  return Trainer{context, config, options}.run();
+}
+
+}  // namespace argosy::train
