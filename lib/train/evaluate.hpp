@@ -14,8 +14,8 @@
 #include "model/model.hpp"
 #include "train/run_config.hpp"
 
-/// The evaluation of a model over held-out sets, apart from the training loop: soups and stored models are judged alike.
-/// Sets are dealt over all ranks; sums are added over ranks before any division.
+/// The evaluation of a model over held-out sets, apart from the training loop: soups and stored models are judged
+/// alike. Sets are dealt over all ranks; sums are added over ranks before any division.
 namespace argosy::train {
 
 /// A set and this rank's share of it.
@@ -26,9 +26,11 @@ struct EvaluationSet {
 };
 
 /// The sets of `config.validation`; without any, the part `data.split.validation` of the token shards. At most
-/// validation.steps batches a rank and set. Not collective. Throws Error{data} for files that are missing or do not match.
+/// validation.steps batches a rank and set. Not collective. Throws Error{data} for files that are missing or do not
+/// match.
 [[nodiscard]] std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const RunConfig& config,
-                                                         const data::Tokenizer& tokenizer, const data::StepSizes& sizes);
+                                                         const data::Tokenizer& tokenizer,
+                                                         const data::StepSizes& sizes);
 
 struct Evaluation {
   double nll_sum = 0;  // unsmoothed, over tgt_tokens

@@ -14,8 +14,8 @@ namespace argosy::train {
 /// would have to exchange device memory.
 [[nodiscard]] c10::Device choose_device(const std::string& wish, const comm::Topology& topology);
 
-/// Threads of a rank: OMP_NUM_THREADS if set, else its share of the processors this process may use. Call before the first
-/// tensor. Returns the number.
+/// Threads of a rank: OMP_NUM_THREADS if set, else its share of the processors this process may use. Call before the
+/// first tensor. Returns the number.
 int set_up_threads_and_memory(const comm::Topology& topology);
 
 /// Most memory this process has had, bytes.

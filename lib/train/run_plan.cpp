@@ -13,7 +13,8 @@ double mib(double bytes) { return bytes / (1 << 20); }
 
 std::string grouped(std::int64_t value) {
   std::string text = std::to_string(value);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
   return text;
 }
 
@@ -39,8 +40,9 @@ RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const 
   plan.checkpoint_bytes = plan.padded_parameters * 12;
   const auto d = static_cast<double>(shape.width), kv = static_cast<double>(shape.kv_heads * shape.head_size);
   const auto ff = static_cast<double>(shape.ff) * (shape.activation == model::Activation::swiglu ? 3 : 2);
-  plan.activation_bytes_per_position = (6 * d + 2 * kv + ff) * (bf16 ? 2 : 4) *
-                                       static_cast<double>(std::max(shape.encoder_layers, std::int64_t{0}) + shape.decoder_layers);
+  plan.activation_bytes_per_position =
+      (6 * d + 2 * kv + ff) * (bf16 ? 2 : 4) *
+      static_cast<double>(std::max(shape.encoder_layers, std::int64_t{0}) + shape.decoder_layers);
   plan.sizes = data::resolve_sizes(config.batch, layout.world());
   const optim::Schedule schedule = optim::resolve(config.schedule, is_language_model(config));
   for (const double at : {1.0, schedule.warmup, schedule.decay_end / 2, schedule.decay_end}) {
@@ -53,15 +55,17 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
                                   int world) {
   std::vector<std::string> lines;
   const data::StepSizes& sizes = plan.sizes;
-  lines.push_back(fmt::format("{} parameters; exportable as {}", grouped(plan.parameters), model::exportable_as(shape)));
+  lines.push_back(
+      fmt::format("{} parameters; exportable as {}", grouped(plan.parameters), model::exportable_as(shape)));
   const std::int64_t state = plan.weights_bytes + plan.gradients_bytes + plan.optimizer_bytes;
-  lines.push_back(fmt::format(
-      "memory of a rank of {}, stage 1: weights {:.1f} MiB, gradients {:.1f}, master and moments {:.1f}, together {:.1f} MiB",
-      world, mib(static_cast<double>(plan.weights_bytes)), mib(static_cast<double>(plan.gradients_bytes)),
-      mib(static_cast<double>(plan.optimizer_bytes)), mib(static_cast<double>(state))));
+  lines.push_back(
+      fmt::format("memory of a rank of {}, stage 1: weights {:.1f} MiB, gradients {:.1f}, master and moments {:.1f}, "
+                  "together {:.1f} MiB",
+                  world, mib(static_cast<double>(plan.weights_bytes)), mib(static_cast<double>(plan.gradients_bytes)),
+                  mib(static_cast<double>(plan.optimizer_bytes)), mib(static_cast<double>(state))));
   const bool examples = config.batch.unit == data::BatchUnit::examples;
-  const double positions = static_cast<double>(sizes.micro_size) *
-                           (examples ? static_cast<double>(config.batch.sequence_length) : 0.5);
+  const double positions =
+      static_cast<double>(sizes.micro_size) * (examples ? static_cast<double>(config.batch.sequence_length) : 0.5);
   lines.push_back(fmt::format("activations of a micro-batch: about {:.1f} MiB",
                               mib(plan.activation_bytes_per_position * positions)));
   const char* unit = examples ? "examples" : "padded_tokens";

@@ -88,12 +88,8 @@ checkpoint::Sections sections_of(const RunConfig& config, const RunFacts& facts,
                        {"skipped_in_a_row", state.guard.in_a_row},
                        {"mean_norm", state.guard.mean_norm},
                        {"mean_norm_steps", state.guard.taken}};
-  sections.data = {{"seed", config.seed},
-                   {"order", data_of(config, facts)},
-                   {"batch", batch_of(config, facts)},
-                   {"epoch", state.cursor.epoch},
-                   {"epoch_step", state.cursor.step},
-                   {"epoch_done", state.epoch}};
+  sections.data = {{"seed", config.seed},         {"order", data_of(config, facts)}, {"batch", batch_of(config, facts)},
+                   {"epoch", state.cursor.epoch}, {"epoch_step", state.cursor.step}, {"epoch_done", state.epoch}};
   sections.rng = {{"kind", "philox"}, {"seed", config.seed}};
   sections.metrics = state.metrics;
   sections.best = {{"loss", state.best_loss}, {"step", state.best_step}};

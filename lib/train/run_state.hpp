@@ -10,7 +10,8 @@
 #include "optim/clip.hpp"
 #include "train/run_config.hpp"
 
-/// What a training run knows besides its tensors, and how that becomes the sections of a checkpoint and comes back. Pure.
+/// What a training run knows besides its tensors, and how that becomes the sections of a checkpoint and comes back.
+/// Pure.
 namespace argosy::train {
 
 struct RunState {
@@ -20,7 +21,7 @@ struct RunState {
   std::int64_t src_tokens = 0, tgt_tokens = 0, padded_tokens = 0;
   std::int64_t n_clips = 0;
   optim::SkipGuard::State guard;
-  double best_loss = 0;        // of validation; best_step 0: none yet
+  double best_loss = 0;  // of validation; best_step 0: none yet
   std::int64_t best_step = 0;
   boost::json::object metrics;  // of the latest validation
   boost::json::array history;   // changes of configuration over the run's life

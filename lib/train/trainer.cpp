@@ -21,7 +21,8 @@ namespace json = boost::json;
 /// Whether a period's next multiple was reached on the way from `before` to `after`.
 bool is_due(const config::Period& period, const RunState& before, const RunState& after) {
   if (period.count <= 0) return false;
-  return std::floor(before.position(period.unit) / period.count) < std::floor(after.position(period.unit) / period.count);
+  return std::floor(before.position(period.unit) / period.count) <
+         std::floor(after.position(period.unit) / period.count);
 }
 
 telemetry::FlopShape flop_shape(const model::ModelShape& shape) {
@@ -37,7 +38,8 @@ telemetry::FlopShape flop_shape(const model::ModelShape& shape) {
           .window = shape.window};
 }
 
-/// Rank 0's verdict for all: data that ranks read alike fails alike, files that only one can read do not hang the others.
+/// Rank 0's verdict for all: data that ranks read alike fails alike, files that only one can read do not hang the
+/// others.
 template <class F>
 auto read_on_all(const comm::Context& context, F&& read) {
   std::optional<decltype(read())> value;
@@ -73,7 +75,8 @@ class Trainer {
                                                               model::token_shape(config.model));
                                })),
         shards_(read_on_all(
-            context, [&] { return data::TokenShards::open(context.files, config.data, tokenizer_, data::Part::train); })),
+            context,
+            [&] { return data::TokenShards::open(context.files, config.data, tokenizer_, data::Part::train); })),
         schedule_(optim::resolve(config.schedule, is_language_model(config))),
         facts_{.tokenizer = tokenizer_.digest(),
                .data = shards_.fingerprint(),
@@ -333,7 +336,9 @@ class Trainer {
 
   TrainReport end(bool stopped, const RunState& start, double seconds) {
     const std::int64_t steps = state_.step - start.step;
-    const auto share = [&](double spent_s) { return fmt::format("{:.2f}", 1e3 * spent_s / static_cast<double>(steps)); };
+    const auto share = [&](double spent_s) {
+      return fmt::format("{:.2f}", 1e3 * spent_s / static_cast<double>(steps));
+    };
     if (steps > 0) {
       context_.log.info("a step of this rank, ms: compute {}, reduce {}, norm {}, update {}, gather {}",
                         share(times_.compute_s), share(times_.reduce_s), share(times_.norm_s), share(times_.update_s),

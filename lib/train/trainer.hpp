@@ -22,14 +22,16 @@ struct TrainOptions {
 };
 
 struct TrainReport {
-  Exit exit = Exit::ok;          // stopped: a checkpoint is committed, the run wants to be requeued
+  Exit exit = Exit::ok;         // stopped: a checkpoint is committed, the run wants to be requeued
   boost::json::object figures;  // of the result line
 };
 
-/// Trains until the schedule's length, or until the ranks agree to stop (signal, stop file). The same command resumes: bits
-/// of an uninterrupted run at the same world size. Leaves checkpoints, an export at the end, metrics.jsonl, status.json.
-/// **Collective.** Throws Error{usage} when another job owns run_dir, Error{config} for a configuration that does not fit
-/// the run, Error{data}, Error{io} when saving fails for good, Error{numeric} when too many steps in a row are skipped.
+/// Trains until the schedule's length, or until the ranks agree to stop (signal, stop file). The same command resumes:
+/// bits of an uninterrupted run at the same world size. Leaves checkpoints, an export at the end, metrics.jsonl,
+/// status.json.
+/// **Collective.** Throws Error{usage} when another job owns run_dir, Error{config} for a configuration that does not
+/// fit the run, Error{data}, Error{io} when saving fails for good, Error{numeric} when too many steps in a row are
+/// skipped.
 [[nodiscard]] TrainReport run_training(comm::Context& context, const RunConfig& config, const TrainOptions& options);
 
 }  // namespace argosy::train
