@@ -1,6 +1,6 @@
 #include <CLI/CLI.hpp>
 
-#include "apps/app.hpp"
+#include "app.hpp"
 #include "model/stored_model.hpp"
 #include "train/run_plan.hpp"
 #include "train/trainer.hpp"

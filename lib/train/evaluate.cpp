@@ -7,13 +7,14 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "data/epoch_source.hpp"
 #include "decode/translate.hpp"
 #include "train/runner.hpp"
 
 namespace argosy::train {
 namespace {
 
-/// The validation part of the token shards, as the loader would deal it to the ranks of a step.
+/// The validation part of the token shards, dealt to the ranks like the micro-batches of steps.
 EvaluationSet split_set(const comm::Context& context, const RunConfig& config, const data::Tokenizer& tokenizer,
                         data::StepSizes sizes, std::int64_t steps) {
   const auto shards = data::TokenShards::open(context.files, config.data, tokenizer, data::Part::validation);
@@ -21,17 +22,12 @@ EvaluationSet split_set(const comm::Context& context, const RunConfig& config, c
   sizes.accumulation = 1;
   sizes.global_size = sizes.micro_size * sizes.micro_batches;
   sizes.idle_share = 0;
-  data::Loader loader(shards, tokenizer.vocabulary(),
-                      {.seed = config.seed,
-                       .sizes = sizes,
-                       .batch = config.batch,
-                       .temperature = 1.0,
-                       .workers = 1,
-                       .canonical_rank = context.topology.canonical_rank(),
-                       .world = context.topology.world_size()});
+  const data::EpochMaker maker(shards, tokenizer.vocabulary(),
+                               {.seed = config.seed, .sizes = sizes, .batch = config.batch, .temperature = 1.0});
+  const std::unique_ptr<data::EpochSource> epoch = maker.make(0);
   EvaluationSet set{.name = "validation", .text = {}, .batches = {}};
-  for (std::int64_t i = std::min(steps, loader.steps_in_epoch(0)); i > 0; --i) {
-    for (data::Batch& batch : loader.next().batches) set.batches.push_back(std::move(batch));
+  for (std::int64_t step = 0; step < std::min(steps, epoch->steps()); ++step) {
+    set.batches.push_back(epoch->assemble(step, context.topology.canonical_rank()));
   }
   return set;
 }

@@ -1,6 +1,5 @@
 #include "train/process.hpp"
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -10,28 +9,20 @@
 
 #include "core/error.hpp"
 #include "kernels/memory.hpp"
+#include "kernels/plugin.hpp"
 
 namespace argosy::train {
 
 c10::Device choose_device(const std::string& wish, const comm::Topology& topology) {
-  if (wish == "cpu") return c10::kCPU;
-  const bool found = at::hasCUDA();
-  if (!found && wish == "auto") return c10::kCPU;
-  if (!found) {
-    throw Error{Fault::device,
-                {.wanted = "a GPU and a build for it",
-                 .got = "none",
-                 .where = "device",
-                 .remedy = "write cpu or auto, or build with the preset cuda on a machine with a GPU"}};
-  }
-  if (topology.world_size() > 1) {
-    if (wish == "auto") return c10::kCPU;
+  const bool alone = topology.world_size() == 1;
+  if (!alone && wish == "cuda") {
     throw Error{Fault::device,
                 {.wanted = "one rank with device cuda",
                  .got = std::to_string(topology.world_size()),
                  .where = "device",
                  .remedy = "start one rank, or write cpu: this version exchanges host memory only"}};
   }
+  if (!alone || !kernels::use_gpu(wish, topology.local_rank())) return c10::kCPU;
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(topology.local_rank())};
 }
 

@@ -9,12 +9,14 @@
 namespace argosy::train {
 namespace {
 
+constexpr std::int64_t stored_alignment = 1 << 20;  // of a dataset in a shard file (lib/checkpoint/FORMAT.md)
+
 double mib(double bytes) { return bytes / (1 << 20); }
 
 std::string grouped(std::int64_t value) {
   std::string text = std::to_string(value);
   for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
+    text.insert(static_cast<std::size_t>(at), 1, ',');
   return text;
 }
 
@@ -29,7 +31,11 @@ RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const 
     const partition::FlatSpace space(unit.params, layout);
     plan.parameters += space.parameters();
     plan.padded_parameters += space.padded_size();
-    for (int rank = 0; rank < layout.world(); ++rank) owned[static_cast<std::size_t>(rank)] += space.owned_size(rank);
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      const std::int64_t size = space.owned_size(rank);
+      owned[static_cast<std::size_t>(rank)] += size;
+      plan.checkpoint_bytes += 3 * ((4 * size + stored_alignment - 1) / stored_alignment * stored_alignment);
+    }
   }
   const std::int64_t fullest = *std::max_element(owned.begin(), owned.end());
   const bool one_slice = layout.nodes() * layout.slots() == layout.world();
@@ -37,7 +43,6 @@ RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const 
   plan.weights_bytes = plan.padded_parameters * (bf16 ? 2 : 4);
   plan.gradients_bytes = plan.padded_parameters * 4 + copied_gradients;
   plan.optimizer_bytes = fullest * (bf16 || !one_slice ? 12 : 8);
-  plan.checkpoint_bytes = plan.padded_parameters * 12;
   const auto d = static_cast<double>(shape.width), kv = static_cast<double>(shape.kv_heads * shape.head_size);
   const auto ff = static_cast<double>(shape.ff) * (shape.activation == model::Activation::swiglu ? 3 : 2);
   plan.activation_bytes_per_position =

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "comm/session.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
@@ -183,20 +182,24 @@ class Trainer {
   data::Loader make_loader() {
     return read_on_all(context_, [&] {
       return data::Loader(shards_, tokenizer_.vocabulary(),
-                          {.seed = config_.seed,
-                           .sizes = facts_.sizes,
-                           .batch = config_.batch,
-                           .temperature = config_.data.temperature,
-                           .workers = static_cast<int>(config_.data.workers),
+                          {.epoch = {.seed = config_.seed,
+                                     .sizes = facts_.sizes,
+                                     .batch = config_.batch,
+                                     .temperature = config_.data.temperature},
                            .canonical_rank = context_.topology.canonical_rank(),
                            .world = context_.topology.world_size()},
                           state_.cursor);
     });
   }
 
-  void open_telemetry(data::Loader& loader) {
-    const std::string epoch = loader.report(state_.cursor.epoch);
-    context_.log.info("{}", epoch);
+  void open_telemetry(const data::Loader& loader) {
+    const data::EpochSource::Report& epoch = loader.report();
+    context_.log.info(
+        "epoch {}: {} steps, {} examples, {:.1f} % of micro_size filled, {:.1f} % of target positions real",
+        state_.cursor.epoch + 1, epoch.steps, epoch.examples, 100 * epoch.fill, 100 * epoch.target_efficiency);
+    if (epoch.dropped_oversized > 0) {
+      context_.log.warn("{} examples exceed batch.micro_size alone and are left out", epoch.dropped_oversized);
+    }
     comm::agree(context_.world, [&] {
       if (!context_.is_root()) return;
       telemetry::StepMetrics before;
@@ -219,7 +222,7 @@ class Trainer {
     RunState next = state_;
     ++next.step;
     next.cursor = batches.next;
-    next.epoch = batches.epoch_done;
+    next.epoch = batches.epochs_done;
     next.src_tokens += batches.src_tokens;
     next.tgt_tokens += batches.tgt_tokens;
     next.padded_tokens += batches.padded_tokens;
@@ -397,7 +400,7 @@ class Trainer {
 
 TrainReport run_training(comm::Context& context, const RunConfig& config, const TrainOptions& options) {
   require_trainable(config);
-  context.world.impl().session.timeout_s = config.comm.timeout_s;
+  context.world.configure(config.comm);
   const int threads = set_up_threads_and_memory(context.topology);
   context.log.info("{} ranks on {} nodes, {} threads a rank", context.topology.world_size(),
                    context.topology.layout().nodes(), threads);
