@@ -1,0 +1,114 @@
+#!/usr/bin/env bats
+# apps/count and apps/preprocess as a user calls them: figures, result line, exit file, one sentence for each kind of bad input.
+
+bats_require_minimum_version 1.5.0
+# shellcheck disable=SC2154 # stderr is set by run
+
+setup() {
+  cd "$BATS_TEST_TMPDIR" || return
+  apps=${ARGOSY_BUILD_DIR:?}/apps
+  verses=${ARGOSY_SOURCE_DIR:?}/tests/support/text/kjv_rv.tsv
+  cut -f2 "$verses" | head -400 >verses.en
+  cut -f3 "$verses" | head -400 >verses.es
+  export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/user ARGOSY_EXIT_FILE=$BATS_TEST_TMPDIR/exit
+  cat >mt.json <<'JSON'
+{ // small
+  "run_dir": "run",
+  "data": {"tokenizer": "run/spm.model", "shards": "run/shards", "tokenizer_training": {"vocab_size": 400},
+    "corpora": [{"name": "verses", "languages": ["en", "es"], "source": "verses.en", "target": "verses.es"}]},
+}
+JSON
+}
+
+on() { # on RANKS COMMAND…
+  local ranks=$1
+  shift
+  "${ARGOSY_MPIEXEC:?}" -n "$ranks" "$@"
+}
+
+result() { # the value of a key in the result line, the last of stderr
+  tail -n 1 <<<"$stderr" | sed -n 's/^result //p' | python3 -c "import json, sys; print(json.load(sys.stdin)$1)"
+}
+
+refused() { # refused CODE TEXT COMMAND…: ends with the code, in the exit file too, and says the text
+  local code=$1 text=$2
+  shift 2
+  run --separate-stderr "$@"
+  [ "$(cut -d' ' -f1 exit)" = "$code" ]
+  [[ $stderr == *"$text"* ]]
+  [ "$(result "['code']")" = "$code" ]
+}
+
+@test "count says what wc says, on one rank and on three" {
+  wc=$(LC_ALL=C.UTF-8 wc -lwmcL verses.en verses.es | awk '{print $1, $2, $3, $4, $5}')
+  for ranks in 1 3; do
+    run --separate-stderr on "$ranks" "$apps/count" --content-hash verses.en verses.es
+    [ "$status" -eq 0 ]
+    [ "$(tail -n +2 <<<"$output" | awk '{print $1, $3, $4, $5, $6}')" = "$wc" ]
+    [ "$(result "['files'][0]['cached']")" = False ]
+  done
+  run --separate-stderr on 2 "$apps/count" verses.en verses.es
+  [ "$(result "['files'][0]['cached']")" = True ]
+  [ -d user/argosy/count ]
+}
+
+@test "count warns of invalid UTF-8 and counts an empty file as nothing" {
+  printf 'good\nb\377d\n' >bad
+  : >empty
+  run --separate-stderr "$apps/count" bad empty
+  [ "$status" -eq 0 ]
+  [[ $stderr == *"bad is not all UTF-8: first at line 2, byte 6"* ]]
+  [ "$(result "['files'][1]['lines']")" = 0 ]
+}
+
+@test "preprocess makes tokenizer and shards; count then knows the tokens" {
+  run --separate-stderr on 2 "$apps/preprocess" mt.json
+  [ "$status" -eq 0 ]
+  [ "$(result "['corpora'][0]['examples']")" = 400 ]
+  [ "$(result "['tokenizer_trained']")" = True ]
+  [[ $stderr == *"verses 0 source: pieces "*"text In the beginning God created the heaven and the earth."* ]]
+  tokens=$(result "['corpora'][0]['tgt_tokens']")
+  run --separate-stderr "$apps/preprocess" mt.json
+  [ "$(result "['shards_kept']")" = 1 ]
+  [ "$(result "['tokenizer_trained']")" = False ]
+  run --separate-stderr "$apps/count" mt.json
+  [ "$(result "['corpora']['verses']['tgt_tokens']")" = "$tokens" ]
+  [ "$(result "['files'][0]['cached']")" = True ]
+}
+
+@test "preprocess killed while it works goes on with the same command" {
+  "$apps/preprocess" mt.json 2>/dev/null &
+  tool=$!
+  sleep 0.3
+  kill -KILL "$tool" || true
+  wait "$tool" || true
+  run --separate-stderr "$apps/preprocess" mt.json
+  [ "$status" -eq 0 ]
+  sums=$(cat run/spm.model run/shards/* | cksum)
+  rm -r run
+  "$apps/preprocess" mt.json
+  [ "$(cat run/spm.model run/shards/* | cksum)" = "$sums" ]
+}
+
+@test "each kind of bad input gets one sentence and its code" {
+  refused 3 "no such file in" "$apps/count" absent
+  refused 3 "a folder" "$apps/count" .
+  refused 2 "--content-hash" "$apps/count" --content-hsh verses.en
+  refused 2 "wanted a CONFIG file, got none" "$apps/preprocess"
+  refused 2 "correct the spelling" "$apps/preprocess" mt.json --set data.workrs=3
+  refused 2 "1 to 256" "$apps/preprocess" mt.json --set data.workers=0
+  refused 2 "lower vocab_size" "$apps/preprocess" mt.json --set data.tokenizer_training.vocab_size=30000
+  head -399 verses.es >short.es
+  refused 3 "got 400 and 399" on 2 "$apps/preprocess" mt.json --set data.corpora.0.target=short.es
+  : >empty
+  refused 3 "an empty file" on 2 "$apps/preprocess" mt.json --set data.corpora.0.target=empty
+  refused 3 "no such file" on 2 "$apps/preprocess" mt.json --set data.corpora.0.source=absent
+  sed '7s/e/\xff/' verses.es >bad.es
+  refused 3 "bad.es line 7, byte" on 2 "$apps/preprocess" mt.json --set data.corpora.0.target=bad.es
+  run --separate-stderr "$apps/preprocess" mt.json --set data.corpora.0.target=bad.es --set data.invalid_utf8=replace
+  [ "$status" -eq 0 ]
+  printf 'no model' >foreign.model
+  refused 2 "of other origin" "$apps/preprocess" mt.json --set data.tokenizer=foreign.model
+  refused 3 "a SentencePiece model" "$apps/preprocess" mt.json --set data.tokenizer=foreign.model --set data.tokenizer_training=null
+  refused 4 "in mt.json/shards" "$apps/preprocess" mt.json --set data.shards=mt.json/shards
+}
