@@ -48,6 +48,8 @@ class EpochMaker {
   /// can be trained on.
   EpochMaker(const TokenShards& shards, const Vocabulary& vocabulary, EpochSettings settings);
   [[nodiscard]] std::unique_ptr<EpochSource> make(std::int64_t epoch) const;
+  /// Share of the drawn examples (documents, pieces) that comes from each corpus.
+  [[nodiscard]] const std::vector<double>& shares() const { return sampler_->shares(); }
 
  private:
   const TokenShards& shards_;

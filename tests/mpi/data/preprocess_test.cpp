@@ -18,7 +18,7 @@ class Preprocess : public testing::Test {
  protected:
   Preprocess() {
     const test::Verses text = test::verses(300);
-    CorpusConfig corpus{.name = "verses"};
+    CorpusConfig corpus{.name = "verses", .languages = {"en", "es"}};
     corpus.source = folder_.write("verses.en", test::joined(text.english));
     corpus.target = folder_.write("verses.es", test::joined(text.spanish));
     settings_.data.corpora.push_back(corpus);
@@ -82,6 +82,7 @@ TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
   EXPECT_EQ(report.index.corpora.at(0).src_tokens, src_tokens);
   EXPECT_EQ(report.index.corpora.at(0).tgt_tokens, tgt_tokens);
   EXPECT_EQ(report.index.corpora.at(0).unknown, 0);
+  EXPECT_EQ(report.index.corpora.at(0).languages, (std::vector<std::string>{"en", "es"}));
 }
 
 TEST_F(Preprocess, WritesTheSameBytesOnAnyNumberOfRanks) {
@@ -92,6 +93,7 @@ TEST_F(Preprocess, WritesTheSameBytesOnAnyNumberOfRanks) {
   PreprocessSettings mine = settings_;
   const std::string suffix = std::to_string(world().rank());
   mine.data.shards = folder_ / ("shards" + suffix);
+  mine.data.workers = 1 + world().rank();
   mine.cache = folder_ / ("cache" + suffix);
   mine.data.tokenizer = folder_ / ("model" + suffix + "/spm.model");
   (void)run_preprocess(alone, files_, Log{1, LogLevel::error}, mine);
@@ -196,6 +198,11 @@ TEST_F(Preprocess, TrainsAgainForOtherSettingsAndFindsOldOnesInTheCache) {
   EXPECT_FALSE(run().tokenizer_trained);
   EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), first);
   world().barrier("read");
+  settings_.data.tokenizer_training->sample_lines = 200;
+  EXPECT_TRUE(run().tokenizer_trained);
+  EXPECT_NE(Files::system().read_text(settings_.data.tokenizer), first);
+  settings_.data.tokenizer_training->sample_lines = 60000;
+  EXPECT_FALSE(run().tokenizer_trained);
   // The model is gone, its recipe is not: as after a kill between the two.
   if (world().rank() == 0) Files::system().remove(settings_.data.tokenizer);
   world().barrier("removed");

@@ -2,7 +2,6 @@
 # apps/count and apps/preprocess as a user calls them: figures, result line, exit file, one sentence for each kind of bad input.
 
 bats_require_minimum_version 1.5.0
-# shellcheck disable=SC2154 # stderr is set by run
 
 setup() {
   cd "$BATS_TEST_TMPDIR" || return
@@ -26,6 +25,7 @@ on() { # on RANKS COMMAND…
   "${ARGOSY_MPIEXEC:?}" -n "$ranks" "$@"
 }
 
+# shellcheck disable=SC2154 # stderr is set by run
 result() { # the value of a key in the result line, the last of stderr
   tail -n 1 <<<"$stderr" | sed -n 's/^result //p' | python3 -c "import json, sys; print(json.load(sys.stdin)$1)"
 }

@@ -15,37 +15,22 @@
 namespace argosy::data {
 namespace {
 
-/// A folder of shards with one corpus of verses.
+/// A folder of shards with corpora of verses, each of the first `counts[c]` ones.
 class Shards {
  public:
-  Shards(ModelShape shape, std::size_t count) : tokenizer_(test::small_tokenizer(shape)) {
-    const test::Verses text = test::verses(count);
-    const bool pairs = shape == ModelShape::marian;
-    ShardWriter writer{2, pairs ? 2U : 1U};
-    const auto eos = static_cast<std::int32_t>(tokenizer_.vocabulary().eos);
-    ShardIndex::Corpus corpus;
-    corpus.name = "verses";
-    for (std::size_t i = 0; i < text.english.size(); ++i) {
-      std::vector<std::int32_t> source = tokenizer_.encode(text.english[i]),
-                                target = tokenizer_.encode(text.spanish[i]);
-      source.push_back(eos);
-      target.push_back(eos);
-      corpus.tgt_tokens += static_cast<std::int64_t>(target.size());
-      writer.add(source, target, i % 7 == 0);
-    }
-    corpus.texts.resize(pairs ? 2 : 1);
-    const Files files = Files::system();
-    files.write_atomically(folder_ / "verses.tokens", writer.bytes(tokenizer_.digest(), {}));
-    corpus.shards.push_back(
-        {"verses.tokens", writer.examples(), 0, TokenShard::open(files, folder_ / "verses.tokens").body_digest()});
+  Shards(ModelShape shape, const std::vector<std::size_t>& counts)
+      : tokenizer_(test::small_tokenizer(shape)), pairs_(shape == ModelShape::marian) {
     ShardIndex index;
     index.tokenizer = tokenizer_.digest();
-    index.corpora.push_back(corpus);
-    files.write_atomically(shard_index_path(folder_.path()), text_of(index));
     DataConfig config;
     config.shards = folder_.path();
-    config.corpora.push_back({.name = "verses"});
-    shards_ = TokenShards::open(files, config, tokenizer_);
+    for (const std::size_t count : counts) {
+      const std::string name = "verses" + std::to_string(index.corpora.size());
+      index.corpora.push_back(make_corpus(name, count));
+      config.corpora.push_back({.name = name});
+    }
+    Files::system().write_atomically(shard_index_path(folder_.path()), text_of(index));
+    shards_ = TokenShards::open(Files::system(), config, tokenizer_);
   }
   [[nodiscard]] Loader loader(const BatchConfig& batch, int rank = 0, int world = 1, Cursor from = {}) const {
     const LoaderSettings settings{.epoch = {.seed = 5, .sizes = resolve_sizes(batch, world), .batch = batch},
@@ -54,9 +39,33 @@ class Shards {
     return Loader{shards_, tokenizer_.vocabulary(), settings, from};
   }
   [[nodiscard]] const TokenShards& all() const { return shards_; }
+  [[nodiscard]] const Vocabulary& vocabulary() const { return tokenizer_.vocabulary(); }
 
  private:
+  ShardIndex::Corpus make_corpus(const std::string& name, std::size_t count) {
+    const test::Verses text = test::verses(count);
+    const auto eos = static_cast<std::int32_t>(tokenizer_.vocabulary().eos);
+    ShardWriter writer{2, pairs_ ? 2U : 1U};
+    ShardIndex::Corpus corpus;
+    corpus.name = name;
+    corpus.texts.resize(pairs_ ? 2 : 1);
+    for (std::size_t i = 0; i < text.english.size(); ++i) {
+      std::vector<std::int32_t> source = tokenizer_.encode(text.english[i]),
+                                target = tokenizer_.encode(text.spanish[i]);
+      source.push_back(eos);
+      target.push_back(eos);
+      corpus.tgt_tokens += static_cast<std::int64_t>(target.size());
+      writer.add(source, target, i % 7 == 0);
+    }
+    const Files files = Files::system();
+    const std::string file = name + ".tokens";
+    files.write_atomically(folder_ / file, writer.bytes(tokenizer_.digest(), {}));
+    corpus.shards.push_back({file, writer.examples(), 0, TokenShard::open(files, folder_ / file).body_digest()});
+    return corpus;
+  }
+
   const Tokenizer& tokenizer_;
+  bool pairs_;
   test::TempFolder folder_;
   TokenShards shards_;
 };
@@ -94,7 +103,7 @@ class EachTask : public testing::TestWithParam<std::tuple<ModelShape, std::optio
     config.packing = std::get<1>(GetParam());
     return config;
   }
-  const Shards shards_{std::get<0>(GetParam()), 300};
+  const Shards shards_{std::get<0>(GetParam()), {300}};
 };
 
 TEST_P(EachTask, ComputesTheSameMicroBatchesOnAnyNumberOfRanks) {
@@ -168,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(All, EachTask,
                                          std::tuple{ModelShape::llama, std::optional<bool>{false}}));
 
 TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
-  const Shards shards{ModelShape::marian, 100};
+  const Shards shards{ModelShape::marian, {100}};
   Loader loader = shards.loader(sizes(1000, 1000));
   const StepBatches step = loader.next();
   const Batch& batch = step.batches.at(0);
@@ -182,7 +191,7 @@ TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
 }
 
 TEST(LoaderOfPackedRows, FillsRowsAndKeepsDocumentsApart) {
-  const Shards shards{ModelShape::llama, 200};
+  const Shards shards{ModelShape::llama, {200}};
   for (const DocumentCut cut : {DocumentCut::split, DocumentCut::whole}) {
     BatchConfig config = sizes(512, 128);  // two rows of 64 a micro-batch
     config.documents = cut;
@@ -203,8 +212,39 @@ TEST(LoaderOfPackedRows, FillsRowsAndKeepsDocumentsApart) {
   }
 }
 
+TEST(LoaderOfPairs, TakesPoolAndWidthsFromTheConfiguration) {
+  const Shards shards{ModelShape::marian, {300}};
+  BatchConfig config = sizes(400, 400);
+  config.width_multiple = 8;
+  const Batch batch = shards.loader(config).next().batches.at(0);
+  EXPECT_EQ(batch.source_width % 8, 0);
+  EXPECT_EQ(batch.target_width % 8, 0);
+  config = sizes(200, 200);
+  const auto examples = [&](std::int64_t pool) {
+    config.pool = pool;
+    return shards.loader(config).next().batches.at(0).examples;
+  };
+  EXPECT_NE(examples(1), examples(300));  // 64 steps hold less than half of the verses
+  EXPECT_EQ(examples(300), examples(100000));
+}
+
+TEST(EpochMaker, MixesCorporaByTheTemperature) {
+  for (const ModelShape shape : {ModelShape::marian, ModelShape::llama}) {
+    const Shards shards{shape, {280, 70}};
+    const auto share_of_small = [&](double temperature) {
+      const BatchConfig batch = sizes(4000, 1000);
+      const EpochMaker maker{shards.all(),
+                             shards.vocabulary(),
+                             {.sizes = resolve_sizes(batch, 1), .batch = batch, .temperature = temperature}};
+      return maker.shares().at(1);
+    };
+    EXPECT_NEAR(share_of_small(1), 0.2, 1e-9);
+    EXPECT_GT(share_of_small(1e9), 0.4);
+  }
+}
+
 TEST(Loader, CountsRowsUnderUnitExamples) {
-  const Shards shards{ModelShape::llama, 200};
+  const Shards shards{ModelShape::llama, {200}};
   BatchConfig config = sizes(6, 3);
   config.unit = BatchUnit::examples;
   const StepBatches step = shards.loader(config).next();
@@ -214,7 +254,7 @@ TEST(Loader, CountsRowsUnderUnitExamples) {
 }
 
 TEST(Loader, RefusesPackedPairsAndRowsThatDoNotFit) {
-  const Shards pairs{ModelShape::marian, 20}, lines{ModelShape::llama, 20};
+  const Shards pairs{ModelShape::marian, {20}}, lines{ModelShape::llama, {20}};
   BatchConfig packed = sizes(1000, 1000);
   packed.packing = true;
   EXPECT_THROW((void)pairs.loader(packed), Error);
@@ -222,7 +262,7 @@ TEST(Loader, RefusesPackedPairsAndRowsThatDoNotFit) {
 }
 
 TEST(Loader, RethrowsWhatTheThreadMet) {
-  const Shards shards{ModelShape::marian, 50};
+  const Shards shards{ModelShape::marian, {50}};
   const Vocabulary tiny = vocabulary_of(ModelShape::marian, 20);  // most ids of the shards are outside
   const BatchConfig batch = sizes(1000, 1000);
   Loader loader{shards.all(), tiny, {.epoch = {.sizes = resolve_sizes(batch, 1), .batch = batch}}};
