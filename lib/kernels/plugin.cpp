@@ -84,11 +84,12 @@ void open_cuda_plugin(int device_index) {
   }
   char problem[256] = "";
   if (start(device_index, problem, sizeof problem) != 0) {
-    throw Error{Fault::device,
-                {.wanted = "a GPU that runs our code",
-                 .got = problem,
-                 .where = "device " + std::to_string(device_index),
-                 .remedy = "update the driver or rebuild for this GPU (CMAKE_CUDA_ARCHITECTURES), or set device to cpu"}};
+    throw Error{
+        Fault::device,
+        {.wanted = "a GPU that runs our code",
+         .got = problem,
+         .where = "device " + std::to_string(device_index),
+         .remedy = "update the driver or rebuild for this GPU (CMAKE_CUDA_ARCHITECTURES), or set device to cpu"}};
   }
 }
 

@@ -193,6 +193,16 @@ endfunction()
 set(ARGOSY_TEST_ENVIRONMENT
     "OMP_NUM_THREADS=1;UCX_TLS=self,sm;UCX_LOG_LEVEL=error;ARGOSY_SOURCE_DIR=${PROJECT_SOURCE_DIR};ARGOSY_BUILD_DIR=${PROJECT_BINARY_DIR};ARGOSY_MPIEXEC=${ARGOSY_MPIEXEC}"
 )
+if(ARGOSY_SANITIZE)
+  # MPICH and UCX keep what they allocate until the process ends, and synchronise in ways TSan cannot see.
+  list(
+    APPEND
+    ARGOSY_TEST_ENVIRONMENT
+    "ASAN_OPTIONS=detect_odr_violation=0:detect_stack_use_after_return=1"
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
+    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1"
+    "UBSAN_OPTIONS=print_stacktrace=1")
+endif()
 macro(_argosy_test_properties name ranks)
   set_tests_properties(
     ${name}

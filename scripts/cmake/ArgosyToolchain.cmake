@@ -32,7 +32,7 @@ target_compile_options(
             $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${ARGOSY_WERROR}>>:-Werror;-Wno-error=restrict;-Wno-error=stringop-overflow>)
 
 if(ARGOSY_SANITIZE)
-  add_compile_options(-fsanitize=${ARGOSY_SANITIZE} -fno-omit-frame-pointer)
+  add_compile_options(-fsanitize=${ARGOSY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${ARGOSY_SANITIZE})
 endif()
 
