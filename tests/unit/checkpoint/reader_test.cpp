@@ -153,6 +153,25 @@ TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {
   Reader{Files::system(), directory}.verify();
 }
 
+TEST_F(ReaderTest, NoticesPayloadAndDigestChangedTogether) {
+  const Path directory = save(test::tiny_units());
+  const Reader whole{Files::system(), directory};
+  const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
+  const ShardMap map =
+      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), true, 0));
+  test::flip(shard_of(directory), map.datasets[0].offset + 4);
+  File file = Files::system().update(shard_of(directory));
+  std::vector<std::byte> block(map.datasets[0].spec.size_bytes());
+  file.read_at(block, map.datasets[0].offset);
+  const Digest digest = digest_of(block);
+  file.write_at(std::as_bytes(std::span{&digest, 1}), map.datasets[0].digest_offset);
+  EXPECT_EQ(fault_of([&] {
+              static_cast<void>(Reader{Files::system(), directory}.read_parameter("embedding/weight"));
+            }),
+            Fault::corrupt);
+  EXPECT_NE(text.find("root digest"), std::string::npos) << text;
+}
+
 TEST_F(ReaderTest, NamesTheShardThatWasCutShortOrIsMissing) {
   const Path directory = save(test::tiny_units());
   const std::uint64_t size_bytes = Files::system().stat(shard_of(directory))->size_bytes;
