@@ -37,7 +37,8 @@ struct Mask {
     if (causal) result = result.logical_and(key.le(query));
     if (window > 0) result = result.logical_and((query - key).lt(window)).logical_and(key.le(query));
     if (key_lengths) result = result.logical_and(key.lt(key_lengths->view({rows, 1, 1, 1})));
-    if (segments) result = result.logical_and(segments->view({rows, 1, queries, 1}).eq(segments->view({rows, 1, 1, keys})));
+    if (segments)
+      result = result.logical_and(segments->view({rows, 1, queries, 1}).eq(segments->view({rows, 1, 1, keys})));
     return result;
   }
 };
@@ -55,8 +56,8 @@ at::Tensor gather(const at::Tensor& x, std::int64_t kv_heads) {  // the reverse:
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                             const OptionalTensor& key_lengths, const OptionalTensor& segments, bool causal,
-                                             std::int64_t window, double scale) {
+                                             const OptionalTensor& key_lengths, const OptionalTensor& segments,
+                                             bool causal, std::int64_t window, double scale) {
   const std::int64_t heads = q.size(2);
   const at::Tensor unseen = Mask{key_lengths, segments, causal, window}.seen(q, k.size(1)).logical_not();
   at::Tensor scores = at::matmul(spread(q, heads), spread(k, heads).transpose(-1, -2)) * scale;
@@ -78,8 +79,7 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
   const at::Tensor probabilities = at::exp(scores - lse.unsqueeze(-1)).masked_fill(unseen, 0);
   dv.copy_(gather(at::matmul(probabilities.transpose(-1, -2), gradient), kv_heads));
   const at::Tensor delta = (gradient * spread(out, heads)).sum(-1, true);
-  const at::Tensor dscores =
-      probabilities * (at::matmul(gradient, spread(v, heads).transpose(-1, -2)) - delta) * scale;
+  const at::Tensor dscores = probabilities * (at::matmul(gradient, spread(v, heads).transpose(-1, -2)) - delta) * scale;
   dq.copy_(at::matmul(dscores, wide_k).transpose(1, 2));
   dk.copy_(gather(at::matmul(dscores.transpose(-1, -2), wide_q), kv_heads));
 }
@@ -106,8 +106,8 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
 }
 
 void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale, at::Tensor dq,
-                        at::Tensor dk, at::Tensor dv) {
+                        const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale,
+                        at::Tensor dq, at::Tensor dk, at::Tensor dv) {
   static const auto op = operator_handle<decltype(plain::attention_backward)>("argosy::attention_backward");
   op.call(dout, q, k, v, out, lse, mask.key_lengths, mask.segments, mask.causal, mask.window, scale, dq, dk, dv);
 }
@@ -119,7 +119,8 @@ void rope_(at::Tensor x, const OptionalTensor& positions, std::int64_t offset, d
 
 TORCH_LIBRARY_FRAGMENT(argosy, library) {
   library.def(
-      "attention(Tensor q, Tensor k, Tensor v, Tensor? key_lengths, Tensor? segments, bool causal, int window, float scale) -> "
+      "attention(Tensor q, Tensor k, Tensor v, Tensor? key_lengths, Tensor? segments, bool causal, int window, float "
+      "scale) -> "
       "(Tensor, Tensor)");
   library.def(
       "attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? key_lengths, "

@@ -6,9 +6,10 @@
 #include <optional>
 #include <tuple>
 
-/// Softmax attention with grouped queries, key lengths, causal mask, window and packed documents, and rotary positions in place.
-/// Torch operators `argosy::attention`, `argosy::attention_backward`, `argosy::rope_`. No T×S mask or probability matrix is kept:
-/// the backward pass recomputes probabilities from the log-sum-exp, block of queries by block (arXiv:2205.14135).
+/// Softmax attention with grouped queries, key lengths, causal mask, window and packed documents, and rotary positions
+/// in place. Torch operators `argosy::attention`, `argosy::attention_backward`, `argosy::rope_`. No T×S mask or
+/// probability matrix is kept: the backward pass recomputes probabilities from the log-sum-exp, block of queries by
+/// block (arXiv:2205.14135).
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -18,18 +19,19 @@ struct AttentionMask {
   OptionalTensor key_lengths;  // int64 [rows]: keys beyond are unseen
   OptionalTensor segments;     // int64 [rows, S]: only keys of the query's document are seen (T = S)
   bool causal = false;
-  std::int64_t window = 0;     // > 0: key j is seen iff 0 <= i - j < window
+  std::int64_t window = 0;  // > 0: key j is seen iff 0 <= i - j < window
 };
 
 /// q: [rows, T, H, D], k, v: [rows, S, K, D]; views with contiguous last dimension, H a multiple of K.
 /// Returns out [rows, T, H, D] and the log-sum-exp [rows, H, T] fp32. A query that sees no key gives zeros.
-[[nodiscard]] std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                           const AttentionMask& mask, double scale);
+[[nodiscard]] std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k,
+                                                           const at::Tensor& v, const AttentionMask& mask,
+                                                           double scale);
 
 /// Writes the gradients of q, k and v into dq, dk, dv (views shaped as q, k, v).
 void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale, at::Tensor dq,
-                        at::Tensor dk, at::Tensor dv);
+                        const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale,
+                        at::Tensor dq, at::Tensor dk, at::Tensor dv);
 
 /// Rotates pairs (i, i + D/2) of each head by position·theta^(-2i/D), in place; `inverse` turns back (the gradient).
 /// x: [rows, T, heads, D] view; positions: int64 [rows, T], absent: offset, offset + 1, … (arXiv:2104.09864).
@@ -37,8 +39,8 @@ void rope_(at::Tensor x, const OptionalTensor& positions, std::int64_t offset, d
 
 namespace plain {
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                             const OptionalTensor& key_lengths, const OptionalTensor& segments, bool causal,
-                                             std::int64_t window, double scale);
+                                             const OptionalTensor& key_lengths, const OptionalTensor& segments,
+                                             bool causal, std::int64_t window, double scale);
 void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const at::Tensor& out, const at::Tensor& lse, const OptionalTensor& key_lengths,
                         const OptionalTensor& segments, bool causal, std::int64_t window, double scale, at::Tensor& dq,

@@ -44,7 +44,8 @@ at::Tensor halves(std::int64_t n, std::int64_t seed, std::int64_t step, std::int
   const std::int64_t groups = (n + 127) / 128;
   const at::Tensor block = at::arange(groups * 16, at::TensorOptions().dtype(at::kLong).device(device));
   const auto constant = [&](std::int64_t value) { return at::full_like(block, value & kWord); };
-  const auto words = philox({block, constant(site), constant(step), constant(micro_batch)}, seed & kWord, (seed >> 32) & kWord);
+  const auto words =
+      philox({block, constant(site), constant(step), constant(micro_batch)}, seed & kWord, (seed >> 32) & kWord);
   std::vector<at::Tensor> parts;
   for (const at::Tensor& word : words) {
     parts.push_back(word.bitwise_and(0xffff));
@@ -60,10 +61,11 @@ at::Tensor sigmoid_slope(const at::Tensor& u) {  // of swish
 
 }  // namespace
 
-at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, std::int64_t seed, std::int64_t step,
-                       std::int64_t micro_batch, std::int64_t site) {
+at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, std::int64_t seed,
+                       std::int64_t step, std::int64_t micro_batch, std::int64_t site, const OptionalTensor& bias) {
   const std::int64_t threshold = std::lround(p * 65536);
   at::Tensor value = branch.to(at::kFloat);
+  if (bias) value = value + bias->to(at::kFloat);
   if (threshold > 0) {
     const at::Tensor keep = halves(branch.numel(), seed, step, micro_batch, site, branch.device()).ge(threshold);
     value = value * keep.view(branch.sizes()) * static_cast<float>(65536.0 / static_cast<double>(65536 - threshold));
@@ -76,9 +78,15 @@ void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::i
   if (bias) u.add_(*bias);
   const at::Tensor wide = u.to(at::kFloat);
   switch (static_cast<ActivationKind>(kind)) {
-    case ActivationKind::relu: y.copy_(at::relu(wide)); break;
-    case ActivationKind::swish: y.copy_(wide * at::sigmoid(wide)); break;
-    case ActivationKind::gelu: y.copy_(wide * 0.5 * (1 + at::erf(wide * std::numbers::sqrt2 / 2))); break;
+    case ActivationKind::relu:
+      y.copy_(at::relu(wide));
+      break;
+    case ActivationKind::swish:
+      y.copy_(wide * at::sigmoid(wide));
+      break;
+    case ActivationKind::gelu:
+      y.copy_(wide * 0.5 * (1 + at::erf(wide * std::numbers::sqrt2 / 2)));
+      break;
     case ActivationKind::swiglu: {
       const std::int64_t width = wide.size(-1) / 2;
       const at::Tensor gate = wide.narrow(-1, 0, width), up = wide.narrow(-1, width, width);
@@ -88,13 +96,17 @@ void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::i
   }
 }
 
-at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind, const OptionalTensor& dbias,
-                               bool accumulate) {
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind,
+                               const OptionalTensor& dbias, bool accumulate) {
   const at::Tensor gradient = dy.to(at::kFloat), wide = saved.to(at::kFloat);
   at::Tensor du;
   switch (static_cast<ActivationKind>(kind)) {
-    case ActivationKind::relu: du = gradient * wide.gt(0); break;
-    case ActivationKind::swish: du = gradient * sigmoid_slope(wide); break;
+    case ActivationKind::relu:
+      du = gradient * wide.gt(0);
+      break;
+    case ActivationKind::swish:
+      du = gradient * sigmoid_slope(wide);
+      break;
     case ActivationKind::gelu: {
       const at::Tensor density = at::exp(wide.square() * -0.5) / std::sqrt(2 * std::numbers::pi);
       du = gradient * (0.5 * (1 + at::erf(wide * std::numbers::sqrt2 / 2)) + wide * density);
@@ -126,9 +138,10 @@ void column_sum(const at::Tensor& x, at::Tensor& out, bool accumulate) {
 
 }  // namespace plain
 
-at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key) {
+at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key,
+                       const OptionalTensor& bias) {
   static const auto op = operator_handle<decltype(plain::dropout_add)>("argosy::dropout_add");
-  return op.call(base, branch, p, static_cast<std::int64_t>(key.seed), key.step, key.micro_batch, key.site);
+  return op.call(base, branch, p, static_cast<std::int64_t>(key.seed), key.step, key.micro_batch, key.site, bias);
 }
 
 void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, ActivationKind kind) {
@@ -136,8 +149,8 @@ void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, Activa
   op.call(u, bias, y, static_cast<std::int64_t>(kind));
 }
 
-at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, ActivationKind kind, const OptionalTensor& dbias,
-                               bool accumulate) {
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, ActivationKind kind,
+                               const OptionalTensor& dbias, bool accumulate) {
   static const auto op = operator_handle<decltype(plain::activation_backward)>("argosy::activation_backward");
   return op.call(dy, saved, static_cast<std::int64_t>(kind), dbias, accumulate);
 }
@@ -149,10 +162,10 @@ void column_sum(const at::Tensor& x, at::Tensor out, bool accumulate) {
 
 TORCH_LIBRARY_FRAGMENT(argosy, library) {
   library.def(
-      "dropout_add(Tensor? base, Tensor branch, float p, int seed, int step, int micro_batch, int site) -> Tensor");
+      "dropout_add(Tensor? base, Tensor branch, float p, int seed, int step, int micro_batch, int site, Tensor? bias) "
+      "-> Tensor");
   library.def("activation(Tensor(a!) u, Tensor? bias, Tensor(b!) y, int kind) -> ()");
-  library.def(
-      "activation_backward(Tensor dy, Tensor saved, int kind, Tensor(a!)? dbias, bool accumulate) -> Tensor");
+  library.def("activation_backward(Tensor dy, Tensor saved, int kind, Tensor(a!)? dbias, bool accumulate) -> Tensor");
   library.def("column_sum(Tensor x, Tensor(a!) out, bool accumulate) -> ()");
 }
 TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {

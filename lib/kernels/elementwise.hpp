@@ -7,8 +7,9 @@
 
 /// Element-wise parts of a block: dropout with residual add, bias with activation, sums over rows. Torch operators
 /// `argosy::dropout_add`, `argosy::activation`, `argosy::activation_backward`, `argosy::column_sum`.
-/// Dropout masks are never stored: element e of a call is kept or dropped by a 16-bit half of Philox4x32-10 with key `seed` and
-/// counter (block, site, step, micro_batch), so the backward pass and a recomputed forward pass draw the same mask.
+/// Dropout masks are never stored: element e of a call is kept or dropped by a 16-bit half of Philox4x32-10 with key
+/// `seed` and counter (block, site, step, micro_batch), so the backward pass and a recomputed forward pass draw the
+/// same mask.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -19,11 +20,17 @@ struct DropoutKey {
   std::int64_t step = 0, micro_batch = 0, site = 0;
 };
 
-/// base + mask·branch/(1-p); without `base` the second term alone (also its own gradient). p is rounded to 1/65536. Contiguous
-/// tensors of one shape and type.
-[[nodiscard]] at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key);
+/// base + mask·(branch + bias)/(1-p); without `base` the second term alone (without bias also its own gradient). p is
+/// rounded to 1/65536. base, branch: one shape and type; bias: the last dimension, or absent.
+[[nodiscard]] at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p,
+                                     const DropoutKey& key, const OptionalTensor& bias = std::nullopt);
 
-enum class ActivationKind : std::int64_t { relu, swish, gelu, swiglu };  // gelu: erf; swiglu: swish(gate)·up, rows hold gate | up
+enum class ActivationKind : std::int64_t {
+  relu,
+  swish,
+  gelu,
+  swiglu
+};  // gelu: erf; swiglu: swish(gate)·up, rows hold gate | up
 
 /// u += bias in place, y = activation(u). u: [n, F] ([n, 2F] for swiglu); y: [n, F], may be u itself for relu.
 void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, ActivationKind kind);
@@ -36,11 +43,11 @@ void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, Activa
 void column_sum(const at::Tensor& x, at::Tensor out, bool accumulate);
 
 namespace plain {
-at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, std::int64_t seed, std::int64_t step,
-                       std::int64_t micro_batch, std::int64_t site);
+at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, std::int64_t seed,
+                       std::int64_t step, std::int64_t micro_batch, std::int64_t site, const OptionalTensor& bias);
 void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::int64_t kind);
-at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind, const OptionalTensor& dbias,
-                               bool accumulate);
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind,
+                               const OptionalTensor& dbias, bool accumulate);
 void column_sum(const at::Tensor& x, at::Tensor& out, bool accumulate);
 }  // namespace plain
 

@@ -15,7 +15,8 @@ namespace plain {
 
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, double scale, const OptionalTensor& position_table,
                      const OptionalTensor& positions, std::int64_t offset) {
-  at::Tensor x = table.index_select(0, ids.reshape({-1})).view({ids.size(0), ids.size(1), table.size(1)}).to(at::kFloat) * scale;
+  at::Tensor x =
+      table.index_select(0, ids.reshape({-1})).view({ids.size(0), ids.size(1), table.size(1)}).to(at::kFloat) * scale;
   if (position_table && positions) {
     x = x + position_table->index_select(0, positions->reshape({-1})).view(x.sizes());
   } else if (position_table) {
@@ -57,7 +58,8 @@ at::Tensor sinusoids(std::int64_t positions, std::int64_t width) {
 
 TORCH_LIBRARY_FRAGMENT(argosy, library) {
   library.def(
-      "embedding(Tensor ids, Tensor table, float scale, Tensor? position_table, Tensor? positions, int offset) -> Tensor");
+      "embedding(Tensor ids, Tensor table, float scale, Tensor? position_table, Tensor? positions, int offset) -> "
+      "Tensor");
   library.def(
       "embedding_backward(Tensor dx, Tensor ids, float scale, Tensor(a!) dtable, bool accumulate, int skip_id) -> ()");
 }

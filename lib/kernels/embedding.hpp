@@ -5,24 +5,26 @@
 #include <cstdint>
 #include <optional>
 
-/// Embedding lookup with scale and absolute positions, and its backward pass straight into the gradient of the table. Torch
-/// operators `argosy::embedding`, `argosy::embedding_backward`. Deterministic: occurrences of an id are added in their order.
+/// Embedding lookup with scale and absolute positions, and its backward pass straight into the gradient of the table.
+/// Torch operators `argosy::embedding`, `argosy::embedding_backward`. Deterministic: occurrences of an id are added in
+/// their order.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// table[ids]·scale + position_table[position]. ids: int64 [rows, T]; table: [V, d]; position_table: [P, d] fp32 or absent;
-/// positions: int64 [rows, T], absent: offset, offset + 1, …. Returns [rows, T, d] of the table's type.
+/// table[ids]·scale + position_table[position]. ids: int64 [rows, T]; table: [V, d]; position_table: [P, d] fp32 or
+/// absent; positions: int64 [rows, T], absent: offset, offset + 1, …. Returns [rows, T, d] of the table's type.
 [[nodiscard]] at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, double scale,
-                                   const OptionalTensor& position_table, const OptionalTensor& positions, std::int64_t offset);
+                                   const OptionalTensor& position_table, const OptionalTensor& positions,
+                                   std::int64_t offset);
 
-/// dtable[ids] += dx·scale. Without `accumulate` dtable [V, d] fp32 is replaced, rows that no id names become zero. The row
-/// `skip_id` (-1: none) gets nothing.
+/// dtable[ids] += dx·scale. Without `accumulate` dtable [V, d] fp32 is replaced, rows that no id names become zero. The
+/// row `skip_id` (-1: none) gets nothing.
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scale, at::Tensor dtable, bool accumulate,
                         std::int64_t skip_id);
 
-/// Sinusoids [positions, width] fp32: sin(p·10000^(-2i/width)) in the first half of the columns, cos in the second; computed in
-/// fp64, cast once (the table of HF's Marian).
+/// Sinusoids [positions, width] fp32: sin(p·10000^(-2i/width)) in the first half of the columns, cos in the second;
+/// computed in fp64, cast once (the table of HF's Marian).
 [[nodiscard]] at::Tensor sinusoids(std::int64_t positions, std::int64_t width);
 
 namespace plain {

@@ -19,12 +19,13 @@ namespace argosy::kernels {
 
 namespace plain {
 
-at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias, const at::Tensor& labels,
-                     double label_smoothing, double z, double loss_scale, std::int64_t live, std::int64_t chunk_bytes,
-                     const OptionalTensor& dh, const OptionalTensor& dweight, bool accumulate_weight, const OptionalTensor& dbias,
-                     bool accumulate_bias) {
+at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
+                     const at::Tensor& labels, double label_smoothing, double z, double loss_scale, std::int64_t live,
+                     std::int64_t chunk_bytes, const OptionalTensor& dh, const OptionalTensor& dweight,
+                     bool accumulate_weight, const OptionalTensor& dbias, bool accumulate_bias) {
   const at::Tensor wide_weight = weight.narrow(0, 0, live).to(at::kFloat);
-  const std::int64_t rows = h.size(0), chunk = std::clamp<std::int64_t>(chunk_bytes / (4 * live), 1, std::max<std::int64_t>(rows, 1));
+  const std::int64_t rows = h.size(0),
+                     chunk = std::clamp<std::int64_t>(chunk_bytes / (4 * live), 1, std::max<std::int64_t>(rows, 1));
   at::Tensor sums = at::zeros({4}, h.options().dtype(at::kDouble));
   if (dweight && !accumulate_weight) dweight->zero_();
   if (dbias && !accumulate_bias) dbias->zero_();
@@ -37,8 +38,7 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
     if (bias) logits.add_(bias->narrow(0, 0, live));
     const at::Tensor lse = at::logsumexp(logits, 1);
     const at::Tensor nll = lse - logits.gather(1, target).squeeze(1);
-    const at::Tensor loss =
-        nll * (1 - label_smoothing) + (lse - logits.mean(1)) * label_smoothing + lse.square() * z;
+    const at::Tensor loss = nll * (1 - label_smoothing) + (lse - logits.mean(1)) * label_smoothing + lse.square() * z;
     const at::Tensor right = logits.argmax(1).eq(label);
     const auto add = [&](std::int64_t slot, const at::Tensor& value) {
       sums.select(0, slot).add_((value.to(at::kDouble) * bears).sum());
@@ -60,8 +60,8 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
 
 }  // namespace plain
 
-at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias, const at::Tensor& labels,
-                     const HeadLossOptions& options, const HeadLossGradients& gradients) {
+at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
+                     const at::Tensor& labels, const HeadLossOptions& options, const HeadLossGradients& gradients) {
   static const auto op = operator_handle<decltype(plain::head_loss)>("argosy::head_loss");
   return op.call(h, weight, bias, labels, options.label_smoothing, options.z, options.loss_scale, options.live,
                  options.chunk_bytes, gradients.dh, gradients.dweight, gradients.accumulate_weight, gradients.dbias,
@@ -70,13 +70,12 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
 
 TORCH_LIBRARY_FRAGMENT(argosy, library) {
   library.def(
-      "head_loss(Tensor h, Tensor weight, Tensor? bias, Tensor labels, float label_smoothing, float z, float loss_scale, "
+      "head_loss(Tensor h, Tensor weight, Tensor? bias, Tensor labels, float label_smoothing, float z, float "
+      "loss_scale, "
       "int live, int chunk_bytes, Tensor(a!)? dh, Tensor(b!)? dweight, bool accumulate_weight, Tensor(c!)? dbias, "
       "bool accumulate_bias) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) { library.impl("head_loss", plain::head_loss); }
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("head_loss", cpu::head_loss);
-}
+TORCH_LIBRARY_IMPL(argosy, CPU, library) { library.impl("head_loss", cpu::head_loss); }
 
 }  // namespace argosy::kernels

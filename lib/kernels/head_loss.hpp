@@ -5,25 +5,25 @@
 #include <cstdint>
 #include <optional>
 
-/// Output projection and label-smoothed cross-entropy as one operator, `argosy::head_loss`: rows that bear no loss are left out
-/// before the GEMM, logits exist for one chunk of rows at a time and become their own gradient in place, and the gradients of
-/// input, weight and bias are written in the same pass (arXiv:2410.10989). Dead ids (>= live) get no column at all, which equals
-/// a logit of -1e4.
+/// Output projection and label-smoothed cross-entropy as one operator, `argosy::head_loss`: rows that bear no loss are
+/// left out before the GEMM, logits exist for one chunk of rows at a time and become their own gradient in place, and
+/// the gradients of input, weight and bias are written in the same pass (arXiv:2410.10989). Dead ids (>= live) get no
+/// column at all, which equals a logit of -1e4.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
 struct HeadLossOptions {
   double label_smoothing = 0, z = 0;
-  double loss_scale = 1;             // multiplies every gradient
-  std::int64_t live = 0;             // ids below are live
+  double loss_scale = 1;  // multiplies every gradient
+  std::int64_t live = 0;  // ids below are live
   std::int64_t chunk_bytes = 256LL << 20;
 };
 
 /// Where gradients go; absent: not wanted.
 struct HeadLossGradients {
-  OptionalTensor dh;                 // [n, d], type of h; rows without loss become 0
-  OptionalTensor dweight, dbias;     // [V, d], [V] fp32
+  OptionalTensor dh;              // [n, d], type of h; rows without loss become 0
+  OptionalTensor dweight, dbias;  // [V, d], [V] fp32
   bool accumulate_weight = false, accumulate_bias = false;
 };
 
@@ -31,13 +31,14 @@ struct HeadLossGradients {
 /// h: [n, d]; weight: [V, d]; bias: [V] or absent; labels: int64 [n], -1 bears no loss.
 /// Returns fp64 [4]: Σ nll, Σ loss, rows that bear loss, rows predicted right (ties to the lower id).
 [[nodiscard]] at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
-                                   const at::Tensor& labels, const HeadLossOptions& options, const HeadLossGradients& gradients);
+                                   const at::Tensor& labels, const HeadLossOptions& options,
+                                   const HeadLossGradients& gradients);
 
 namespace plain {
-at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias, const at::Tensor& labels,
-                     double label_smoothing, double z, double loss_scale, std::int64_t live, std::int64_t chunk_bytes,
-                     const OptionalTensor& dh, const OptionalTensor& dweight, bool accumulate_weight, const OptionalTensor& dbias,
-                     bool accumulate_bias);
+at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
+                     const at::Tensor& labels, double label_smoothing, double z, double loss_scale, std::int64_t live,
+                     std::int64_t chunk_bytes, const OptionalTensor& dh, const OptionalTensor& dweight,
+                     bool accumulate_weight, const OptionalTensor& dbias, bool accumulate_bias);
 }  // namespace plain
 
 }  // namespace argosy::kernels

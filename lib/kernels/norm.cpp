@@ -12,8 +12,8 @@ namespace argosy::kernels {
 
 namespace plain {
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias,
-                                                    double epsilon, bool rms) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight,
+                                                    const OptionalTensor& bias, double epsilon, bool rms) {
   const at::Tensor wide = x.to(at::kFloat);
   at::Tensor mean = rms ? at::empty({0}, wide.options()) : wide.mean(-1);
   const at::Tensor centred = rms ? wide : wide - mean.unsqueeze(-1);
@@ -48,8 +48,8 @@ at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
 
 }  // namespace plain
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias,
-                                                    double epsilon, bool rms) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight,
+                                                    const OptionalTensor& bias, double epsilon, bool rms) {
   static const auto op = operator_handle<decltype(plain::norm)>("argosy::norm");
   return op.call(x, weight, bias, epsilon, rms);
 }

@@ -56,7 +56,8 @@ at::Tensor sum_of_squares(const at::Tensor& x) {
 
 TORCH_LIBRARY_FRAGMENT(argosy, library) {
   library.def(
-      "adamw_(Tensor(a!) master, Tensor(b!) m, Tensor(c!) v, Tensor gradient, Tensor(d!)? weights, Tensor coefficient, float lr, "
+      "adamw_(Tensor(a!) master, Tensor(b!) m, Tensor(c!) v, Tensor gradient, Tensor(d!)? weights, Tensor coefficient, "
+      "float lr, "
       "float beta1, float beta2, float epsilon, float weight_decay, int step) -> ()");
   library.def("sum_of_squares(Tensor x) -> Tensor");
 }

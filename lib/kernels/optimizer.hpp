@@ -15,9 +15,10 @@ struct AdamwOptions {
   std::int64_t step = 1;  // updates done, this one included: bias correction
 };
 
-/// One AdamW update (arXiv:1711.05101) of a flat slice: g = gradient·coefficient; the new master also goes to `weights`, rounded to
-/// its type. master, m, v, gradient: [n] fp32; weights: [n] bf16, absent when the master is the weight; coefficient: [1] fp32,
-/// read on the device: the clip coefficient; negative: the step is skipped and nothing changes.
+/// One AdamW update (arXiv:1711.05101) of a flat slice: g = gradient·coefficient; the new master also goes to
+/// `weights`, rounded to its type. master, m, v, gradient: [n] fp32; weights: [n] bf16, absent when the master is the
+/// weight; coefficient: [1] fp32, read on the device: the clip coefficient; negative: the step is skipped and nothing
+/// changes.
 void adamw_(at::Tensor master, at::Tensor m, at::Tensor v, const at::Tensor& gradient, const OptionalTensor& weights,
             const at::Tensor& coefficient, const AdamwOptions& options);
 

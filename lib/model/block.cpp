@@ -20,12 +20,18 @@ OptionalTensor optional(const at::Tensor& tensor) { return tensor.defined() ? Op
 
 at::Tensor flat(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
+/// [rows, T, H, D] → [rows·T, H·D]
+at::Tensor joined(const at::Tensor& heads) {
+  return heads.view({heads.size(0) * heads.size(1), heads.size(2) * heads.size(3)});
+}
+
 }  // namespace
 
 at::Tensor Branch::enter(const at::Tensor& x, Saved& saved) const { return pre ? norm.forward(x, &saved.norm) : x; }
 
-at::Tensor Branch::leave(const at::Tensor& x, const at::Tensor& branch, Saved& saved) const {
-  const at::Tensor sum = kernels::dropout_add(x, branch, saved.dropout, saved.key);
+at::Tensor Branch::leave(const at::Tensor& x, const at::Tensor& branch, const Linear& last, Saved& saved) const {
+  const at::Tensor sum = kernels::dropout_add(x, branch, saved.dropout, saved.key,
+                                              last.bias != nullptr ? optional(last.bias->weight) : std::nullopt);
   return pre ? sum : norm.forward(sum, &saved.norm);
 }
 
@@ -64,7 +70,8 @@ Block::Block(const ModelShape& shape, Unit& unit, const std::string& prefix, boo
       rope_((encoder ? shape.encoder_position : shape.decoder_position) == Position::rope),
       site_(site),
       scale_(1 / std::sqrt(static_cast<double>(shape.head_size))),
-      self_branch_{NormLayer(unit, prefix + "/self_attention/layer_norm", shape), shape.norm_position == NormPosition::pre},
+      self_branch_{NormLayer(unit, prefix + "/self_attention/layer_norm", shape),
+                   shape.norm_position == NormPosition::pre},
       self_in_(unit, prefix + "/self_attention/linear_0"),
       self_out_(unit, prefix + "/self_attention/linear_1"),
       ffn_branch_{NormLayer(unit, prefix + "/ffn/layer_norm", shape), shape.norm_position == NormPosition::pre},
@@ -79,13 +86,15 @@ Block::Block(const ModelShape& shape, Unit& unit, const std::string& prefix, boo
 }
 
 at::Tensor Block::heads_of(const at::Tensor& packed, std::int64_t rows, std::int64_t first, std::int64_t count) const {
-  return packed.view({rows, packed.size(0) / rows, -1, shape_.head_size}).narrow(2, first, count);
+  return packed.view({rows, rows > 0 ? packed.size(0) / rows : 0, packed.size(1) / shape_.head_size, shape_.head_size})
+      .narrow(2, first, count);
 }
 
 void Block::rotate(const at::Tensor& packed, std::int64_t rows, const OptionalTensor& positions, std::int64_t offset,
                    bool inverse) const {
   if (!rope_) return;
-  kernels::rope_(heads_of(packed, rows, 0, shape_.heads + shape_.kv_heads), positions, offset, shape_.rope_theta, inverse);
+  kernels::rope_(heads_of(packed, rows, 0, shape_.heads + shape_.kv_heads), positions, offset, shape_.rope_theta,
+                 inverse);
 }
 
 at::Tensor Block::self_attention(const at::Tensor& x, AttentionSaved& saved, const Inputs& inputs) const {
@@ -94,19 +103,21 @@ at::Tensor Block::self_attention(const at::Tensor& x, AttentionSaved& saved, con
   if (!encoder_) saved.positions = optional(inputs.positions);
   rotate(saved.packed, saved.rows, saved.positions, 0, false);
   saved.mask = encoder_ ? AttentionMask{.key_lengths = inputs.source_lengths, .segments = {}}
-                        : AttentionMask{.key_lengths = {}, .segments = optional(inputs.segments), .causal = true,
+                        : AttentionMask{.key_lengths = {},
+                                        .segments = optional(inputs.segments),
+                                        .causal = true,
                                         .window = shape_.window.value_or(0)};
   const std::int64_t heads = shape_.heads, kv = shape_.kv_heads;
-  std::tie(saved.out, saved.lse) = kernels::attention(
-      heads_of(saved.packed, saved.rows, 0, heads), heads_of(saved.packed, saved.rows, heads, kv),
-      heads_of(saved.packed, saved.rows, heads + kv, kv), saved.mask, scale_);
-  return self_branch_.leave(x, self_out_.forward(saved.out.view({x.size(0), -1})), saved.branch);
+  std::tie(saved.out, saved.lse) =
+      kernels::attention(heads_of(saved.packed, saved.rows, 0, heads), heads_of(saved.packed, saved.rows, heads, kv),
+                         heads_of(saved.packed, saved.rows, heads + kv, kv), saved.mask, scale_);
+  return self_branch_.leave(x, self_out_.forward(joined(saved.out), false), self_out_, saved.branch);
 }
 
 at::Tensor Block::self_attention_backward(const at::Tensor& dy, AttentionSaved& saved) const {
   const auto [dbranch, residual] = self_branch_.leave_backward(dy, saved.branch);
   const std::int64_t heads = shape_.heads, kv = shape_.kv_heads, rows = saved.rows;
-  self_out_.backward_parameters(dbranch, saved.out.view({dy.size(0), -1}));
+  self_out_.backward_parameters(dbranch, joined(saved.out));
   const at::Tensor dout = self_out_.backward_input(dbranch).view(saved.out.sizes());
   const at::Tensor dpacked = at::empty_like(saved.packed);
   kernels::attention_backward(dout, heads_of(saved.packed, rows, 0, heads), heads_of(saved.packed, rows, heads, kv),
@@ -129,19 +140,19 @@ at::Tensor Block::cross_attention(const at::Tensor& x, const at::Tensor& memory,
   std::tie(saved.out, saved.lse) = kernels::attention(
       heads_of(saved.packed, saved.rows, 0, shape_.heads), heads_of(saved.key_values, saved.rows, 0, kv),
       heads_of(saved.key_values, saved.rows, kv, kv), saved.mask, scale_);
-  return cross_->branch.leave(x, cross_->out.forward(saved.out.view({x.size(0), -1})), saved.branch);
+  return cross_->branch.leave(x, cross_->out.forward(joined(saved.out), false), cross_->out, saved.branch);
 }
 
 at::Tensor Block::cross_attention_backward(const at::Tensor& dy, AttentionSaved& saved, at::Tensor& dmemory) const {
   const auto [dbranch, residual] = cross_->branch.leave_backward(dy, saved.branch);
   const std::int64_t kv = shape_.kv_heads, rows = saved.rows;
-  cross_->out.backward_parameters(dbranch, saved.out.view({dy.size(0), -1}));
+  cross_->out.backward_parameters(dbranch, joined(saved.out));
   const at::Tensor dout = cross_->out.backward_input(dbranch).view(saved.out.sizes());
   const at::Tensor dquery = at::empty_like(saved.packed), dkey_values = at::empty_like(saved.key_values);
-  kernels::attention_backward(dout, heads_of(saved.packed, rows, 0, shape_.heads), heads_of(saved.key_values, rows, 0, kv),
-                              heads_of(saved.key_values, rows, kv, kv), saved.out, saved.lse, saved.mask, scale_,
-                              heads_of(dquery, rows, 0, shape_.heads), heads_of(dkey_values, rows, 0, kv),
-                              heads_of(dkey_values, rows, kv, kv));
+  kernels::attention_backward(dout, heads_of(saved.packed, rows, 0, shape_.heads),
+                              heads_of(saved.key_values, rows, 0, kv), heads_of(saved.key_values, rows, kv, kv),
+                              saved.out, saved.lse, saved.mask, scale_, heads_of(dquery, rows, 0, shape_.heads),
+                              heads_of(dkey_values, rows, 0, kv), heads_of(dkey_values, rows, kv, kv));
   cross_->key_value.backward_parameters(dkey_values, saved.memory);
   dmemory = cross_->key_value.backward_input(dkey_values);
   cross_->query.backward_parameters(dquery, saved.input);
@@ -158,17 +169,16 @@ std::pair<at::Tensor, at::Tensor> Block::activate(at::Tensor u) const {
 at::Tensor Block::feed_forward(const at::Tensor& x, Tape& tape) const {
   tape.ffn_input = ffn_branch_.enter(x, tape.ffn);
   std::tie(tape.activation_saved, tape.activated) = activate(ffn_in_.forward(tape.ffn_input, false));
-  return ffn_branch_.leave(x, ffn_out_.forward(tape.activated), tape.ffn);
+  return ffn_branch_.leave(x, ffn_out_.forward(tape.activated, false), ffn_out_, tape.ffn);
 }
 
 at::Tensor Block::feed_forward_backward(const at::Tensor& dy, Tape& tape) const {
   const auto [dbranch, residual] = ffn_branch_.leave_backward(dy, tape.ffn);
   ffn_out_.backward_parameters(dbranch, tape.activated);
   const GradientSlot dbias = ffn_in_.bias != nullptr ? claim_gradient(*ffn_in_.bias) : GradientSlot{};
-  const at::Tensor du =
-      kernels::activation_backward(ffn_out_.backward_input(dbranch), tape.activation_saved,
-                                   static_cast<kernels::ActivationKind>(shape_.activation), optional(dbias.gradient),
-                                   dbias.accumulate);
+  const at::Tensor du = kernels::activation_backward(ffn_out_.backward_input(dbranch), tape.activation_saved,
+                                                     static_cast<kernels::ActivationKind>(shape_.activation),
+                                                     optional(dbias.gradient), dbias.accumulate);
   ffn_in_.backward_parameters(du, tape.ffn_input, false);
   return ffn_branch_.enter_backward(ffn_in_, du, residual, tape.ffn);
 }
@@ -190,20 +200,21 @@ at::Tensor Block::forward(const at::Tensor& x, const at::Tensor& memory, const I
     y = feed_forward(y, tape).view(x.sizes());
   }
   if (!recording()) return y;
-  attach({y}, {x, memory}, [this, tape = std::move(tape)](const Tensors& gradients) mutable -> Tensors {
+  const std::vector<std::int64_t> memory_sizes = cross_ ? memory.sizes().vec() : std::vector<std::int64_t>();
+  attach({y}, {x, memory}, [this, memory_sizes, tape = std::move(tape)](const Tensors& gradients) mutable -> Tensors {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const at::Tensor& dy = gradients[0];
     at::Tensor dmemory, dx = feed_forward_backward(flat(dy).contiguous(), tape);
     if (cross_) dx = cross_attention_backward(dx, tape.cross, dmemory);
     dx = self_attention_backward(dx, tape.self);
-    if (dmemory.defined()) dmemory = dmemory.view({tape.cross.rows, -1, dmemory.size(-1)});
+    if (dmemory.defined()) dmemory = dmemory.view(memory_sizes);
     return {dx.view(dy.sizes()), dmemory};
   });
   return y;
 }
 
-at::Tensor Block::extend(const at::Tensor& x, const at::Tensor& keys_values, std::int64_t length, const at::Tensor& cross,
-                         const OptionalTensor& source_lengths) const {
+at::Tensor Block::extend(const at::Tensor& x, const at::Tensor& keys_values, std::int64_t length,
+                         const at::Tensor& cross, const OptionalTensor& source_lengths) const {
   const std::int64_t rows = x.size(0), count = x.size(1), heads = shape_.heads, kv = shape_.kv_heads;
   Tape tape;
   const at::Tensor in = flat(x);
@@ -214,18 +225,20 @@ at::Tensor Block::extend(const at::Tensor& x, const at::Tensor& keys_values, std
   at::Tensor out = std::get<0>(kernels::attention(
       heads_of(packed, rows, 0, heads), all.narrow(2, 0, kv), all.narrow(2, kv, kv),
       {.key_lengths = {}, .segments = {}, .causal = true, .window = shape_.window.value_or(0)}, scale_));
-  at::Tensor y = self_branch_.leave(in, self_out_.forward(out.view({in.size(0), -1})), tape.self.branch);
+  at::Tensor y = self_branch_.leave(in, self_out_.forward(joined(out), false), self_out_, tape.self.branch);
   if (cross_) {
     const at::Tensor query = cross_->query.forward(cross_->branch.enter(y, tape.cross.branch));
-    out = std::get<0>(kernels::attention(heads_of(query, cross.size(0), 0, heads), cross.narrow(2, 0, kv), cross.narrow(2, kv, kv),
-                                         {.key_lengths = source_lengths, .segments = {}}, scale_));
-    y = cross_->branch.leave(y, cross_->out.forward(out.view({in.size(0), -1})), tape.cross.branch);
+    out = std::get<0>(kernels::attention(heads_of(query, cross.size(0), 0, heads), cross.narrow(2, 0, kv),
+                                         cross.narrow(2, kv, kv), {.key_lengths = source_lengths, .segments = {}},
+                                         scale_));
+    y = cross_->branch.leave(y, cross_->out.forward(joined(out), false), cross_->out, tape.cross.branch);
   }
   return feed_forward(y, tape).view(x.sizes());
 }
 
 at::Tensor Block::cross_keys_values(const at::Tensor& memory) const {
-  return cross_->key_value.forward(flat(memory)).view({memory.size(0), memory.size(1), -1, shape_.head_size});
+  return cross_->key_value.forward(flat(memory))
+      .view({memory.size(0), memory.size(1), 2 * shape_.kv_heads, shape_.head_size});
 }
 
 }  // namespace argosy::model

@@ -9,8 +9,8 @@
 #include "model/layers.hpp"
 #include "model/model.hpp"
 
-/// One encoder or decoder block: self-attention, cross-attention (decoder of a translation model), feed-forward, each a residual
-/// branch with its norm before (pre) or after (post). The backward pass is written by hand, branch by branch.
+/// One encoder or decoder block: self-attention, cross-attention (decoder of a translation model), feed-forward, each a
+/// residual branch with its norm before (pre) or after (post). The backward pass is written by hand, branch by branch.
 namespace argosy::model {
 
 /// Residual branch around some computation f: pre: x + dropout(f(norm(x))); post: norm(x + dropout(f(x))).
@@ -24,7 +24,8 @@ struct Branch {
     double dropout = 0;
   };
   [[nodiscard]] at::Tensor enter(const at::Tensor& x, Saved& saved) const;
-  [[nodiscard]] at::Tensor leave(const at::Tensor& x, const at::Tensor& branch, Saved& saved) const;
+  /// branch: without the bias of `last`, the linear layer it comes from.
+  [[nodiscard]] at::Tensor leave(const at::Tensor& x, const at::Tensor& branch, const Linear& last, Saved& saved) const;
   /// Gradient of what `leave` got: of the branch, and of the residual path.
   struct Gradients {
     at::Tensor branch, residual;
@@ -41,12 +42,13 @@ class Block {
   Block(const ModelShape& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site);
 
   /// x: [rows, T, d]; memory: [rows, S, d] with cross-attention. Records one autograd node.
-  [[nodiscard]] at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs, const Pass& pass) const;
+  [[nodiscard]] at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs,
+                                   const Pass& pass) const;
 
-  /// Inference with a cache. keys_values: [rows, capacity, 2K, D], filled up to `length`, written at `length`; cross: keys and
-  /// values of the sources [sources, S, 2K, D], each serving rows/sources consecutive rows.
-  [[nodiscard]] at::Tensor extend(const at::Tensor& x, const at::Tensor& keys_values, std::int64_t length, const at::Tensor& cross,
-                                  const kernels::OptionalTensor& source_lengths) const;
+  /// Inference with a cache. keys_values: [rows, capacity, 2K, D], filled up to `length`, written at `length`; cross:
+  /// keys and values of the sources [sources, S, 2K, D], each serving rows/sources consecutive rows.
+  [[nodiscard]] at::Tensor extend(const at::Tensor& x, const at::Tensor& keys_values, std::int64_t length,
+                                  const at::Tensor& cross, const kernels::OptionalTensor& source_lengths) const;
   /// Keys and values of the memory [sources, S, d] for `extend`.
   [[nodiscard]] at::Tensor cross_keys_values(const at::Tensor& memory) const;
 
@@ -62,13 +64,15 @@ class Block {
   [[nodiscard]] at::Tensor self_attention_backward(const at::Tensor& dy, AttentionSaved& saved) const;
   [[nodiscard]] at::Tensor cross_attention(const at::Tensor& x, const at::Tensor& memory, AttentionSaved& saved,
                                            const Inputs& inputs) const;
-  [[nodiscard]] at::Tensor cross_attention_backward(const at::Tensor& dy, AttentionSaved& saved, at::Tensor& dmemory) const;
+  [[nodiscard]] at::Tensor cross_attention_backward(const at::Tensor& dy, AttentionSaved& saved,
+                                                    at::Tensor& dmemory) const;
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& x, Tape& tape) const;
   [[nodiscard]] at::Tensor feed_forward_backward(const at::Tensor& dy, Tape& tape) const;
   /// Query, key and value views [rows, T, heads, D] of packed rows.
-  [[nodiscard]] at::Tensor heads_of(const at::Tensor& packed, std::int64_t rows, std::int64_t first, std::int64_t count) const;
-  void rotate(const at::Tensor& packed, std::int64_t rows, const kernels::OptionalTensor& positions, std::int64_t offset,
-              bool inverse) const;
+  [[nodiscard]] at::Tensor heads_of(const at::Tensor& packed, std::int64_t rows, std::int64_t first,
+                                    std::int64_t count) const;
+  void rotate(const at::Tensor& packed, std::int64_t rows, const kernels::OptionalTensor& positions,
+              std::int64_t offset, bool inverse) const;
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> activate(at::Tensor u) const;
 
   ModelShape shape_;

@@ -13,10 +13,10 @@ struct Model::Impl {
   Impl(const ModelShape& shape, const partition::Layout& layout);
 
   /// Embeds ids [rows, T]; positions start at `offset` unless given.
-  [[nodiscard]] at::Tensor embed(const Parameter& table, Position position, const at::Tensor& ids, const at::Tensor& positions,
-                                 std::int64_t offset);
-  [[nodiscard]] State embed_visit(Parameter& table, bool encoder, std::int64_t site, const State& state, const Inputs& inputs,
-                                  const Pass& pass);
+  [[nodiscard]] at::Tensor embed(const Parameter& table, Position position, const at::Tensor& ids,
+                                 const at::Tensor& positions, std::int64_t offset);
+  [[nodiscard]] State embed_visit(Parameter& table, bool encoder, std::int64_t site, const State& state,
+                                  const Inputs& inputs, const Pass& pass);
   [[nodiscard]] State head_visit(const State& state, const Inputs& inputs, Pass& pass);
 
   ModelShape shape;
@@ -26,7 +26,7 @@ struct Model::Impl {
   Parameter* source_table = nullptr;  // encoder-decoder only
   Parameter* target_table = nullptr;
   Parameter* head_weight = nullptr;
-  Parameter* head_bias = nullptr;  // none without biases
+  Parameter* head_bias = nullptr;                       // none without biases
   std::optional<NormLayer> encoder_norm, decoder_norm;  // pre-norm models
   at::Tensor sinusoid_table;                            // [max_positions, width] fp32; undefined: rope only
 };

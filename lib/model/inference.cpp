@@ -15,12 +15,13 @@ namespace argosy::model {
 
 struct Cache::Impl {
   std::int64_t rows = 0, length = 0;
-  std::vector<at::Tensor> self;     // a layer: [rows, capacity, 2K, D]
-  std::vector<at::Tensor> cross;    // a layer: [sources, S, 2K, D]; each source serves rows/sources consecutive rows
-  at::Tensor source_lengths;        // [sources]
+  std::vector<at::Tensor> self;   // a layer: [rows, capacity, 2K, D]
+  std::vector<at::Tensor> cross;  // a layer: [sources, S, 2K, D]; each source serves rows/sources consecutive rows
+  at::Tensor source_lengths;      // [sources]
   std::vector<std::int64_t> source_of;  // row → index into sources
 
-  /// Regroups the sources for a new row → source map: kept once where every source serves equally many consecutive rows.
+  /// Regroups the sources for a new row → source map: kept once where every source serves equally many consecutive
+  /// rows.
   void regroup(const std::vector<std::int64_t>& wanted);
 };
 
@@ -39,7 +40,8 @@ void Cache::Impl::regroup(const std::vector<std::int64_t>& wanted) {
   bool same = static_cast<std::int64_t>(sources.size()) == source_lengths.size(0);
   for (std::size_t i = 0; same && i < sources.size(); ++i) same = sources[i] == static_cast<std::int64_t>(i);
   if (!same) {
-    const at::Tensor index = at::empty({static_cast<std::int64_t>(sources.size())}, source_lengths.options().device(at::kCPU));
+    const at::Tensor index =
+        at::empty({static_cast<std::int64_t>(sources.size())}, source_lengths.options().device(at::kCPU));
     std::copy(sources.begin(), sources.end(), index.mutable_data_ptr<std::int64_t>());
     const at::Tensor on_device = index.to(source_lengths.device());
     source_lengths = source_lengths.index_select(0, on_device);
@@ -85,7 +87,8 @@ Cache Inference::start(const at::Tensor& source, const at::Tensor& lengths, std:
   State state = model.embed_visit(*model.source_table, true, 0, {}, inputs, pass);
   for (const Block& block : model.encoder) state.x = block.forward(state.x, {}, inputs, pass);
   at::Tensor memory = state.x;
-  if (model.encoder_norm) memory = model.encoder_norm->forward(memory.reshape({-1, memory.size(2)})).view(memory.sizes());
+  if (model.encoder_norm)
+    memory = model.encoder_norm->forward(memory.reshape({-1, memory.size(2)})).view(memory.sizes());
   Cache cache = start(source.size(0) * copies);
   Cache::Impl& impl = cache.impl();
   impl.source_lengths = lengths;
@@ -127,7 +130,8 @@ at::Tensor Inference::extend(Cache& cache, const at::Tensor& ids) {
   at::Tensor h = x.reshape({-1, shape.width});
   if (model.decoder_norm) h = model.decoder_norm->forward(h);
   const at::Tensor weight = model.head_weight->weight.t();
-  at::Tensor logits = (model.head_bias != nullptr ? at::addmm(model.head_bias->weight, h, weight) : at::mm(h, weight)).to(at::kFloat);
+  at::Tensor logits =
+      (model.head_bias != nullptr ? at::addmm(model.head_bias->weight, h, weight) : at::mm(h, weight)).to(at::kFloat);
   logits.narrow(1, shape.dead_begin, shape.vocab_padded - shape.dead_begin).fill_(-1e4);
   return logits.view({impl.rows, count, shape.vocab_padded});
 }

@@ -7,7 +7,8 @@
 
 #include "model/model.hpp"
 
-/// Forward passes without gradients, with a key/value cache: what decoding needs. Uses the weights bound to `model`'s units.
+/// Forward passes without gradients, with a key/value cache: what decoding needs. Uses the weights bound to `model`'s
+/// units.
 namespace argosy::model {
 
 /// Keys and values of all decoder layers, for `rows` hypotheses. Grows by one position a step.
@@ -31,8 +32,8 @@ class Cache {
 class Inference {
  public:
   explicit Inference(Model& model) : model_(model) {}
-  /// Encoder-decoder: runs the encoder and prepares the cross-attention keys and values; each source row serves `copies` hypotheses.
-  /// source: int64 [rows, S]; lengths: int64 [rows].
+  /// Encoder-decoder: runs the encoder and prepares the cross-attention keys and values; each source row serves
+  /// `copies` hypotheses. source: int64 [rows, S]; lengths: int64 [rows].
   [[nodiscard]] Cache start(const at::Tensor& source, const at::Tensor& lengths, std::int64_t copies = 1);
   /// Decoder-only: an empty cache.
   [[nodiscard]] Cache start(std::int64_t rows);

@@ -5,10 +5,10 @@
 #include "core/random.hpp"
 #include "model/model.hpp"
 
-// Which σ and why. Embeddings d^-½: times √d they enter at variance 1, and a tied output gives logits of variance 1 to a normed
-// state. Linear layers Xavier, √(2/(in + out)), taken for each stacked matrix (q, k, v; gate, up) by itself. In pre-norm models
-// the last matrix of each residual branch is divided by √(branches), so that the sum of all branches starts at the variance of
-// one; post-norm rescales after every branch and needs no such thing.
+// Which σ and why. Embeddings d^-½: times √d they enter at variance 1, and a tied output gives logits of variance 1 to
+// a normed state. Linear layers Xavier, √(2/(in + out)), taken for each stacked matrix (q, k, v; gate, up) by itself.
+// In pre-norm models the last matrix of each residual branch is divided by √(branches), so that the sum of all branches
+// starts at the variance of one; post-norm rescales after every branch and needs no such thing.
 namespace argosy::model {
 
 namespace {
@@ -71,7 +71,8 @@ void initial_values(const ModelShape& shape, const partition::ParamSpec& param, 
   const double sigma = sigma_of(shape, param, role);
   const std::uint64_t name = name_hash(param.name);
   const std::array<std::uint32_t, 2> key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
-  const std::int64_t zero_row = role == Role::embedding && shape.type == ModelType::encoder_decoder ? shape.start_id : -1;
+  const std::int64_t zero_row =
+      role == Role::embedding && shape.type == ModelType::encoder_decoder ? shape.start_id : -1;
   const std::int64_t columns = param.shape.back();
   PhiloxBlock block{};
   std::int64_t block_index = -1;

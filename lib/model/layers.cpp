@@ -21,6 +21,15 @@ Parameter* find(Unit& unit, const std::string& name) {
   return nullptr;
 }
 
+/// gradient (+)= dyᵀ·x
+void add_product(at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x, bool accumulate) {
+  if (accumulate) {
+    at::addmm_out(gradient, gradient, dy.t(), x);
+  } else {
+    at::mm_out(gradient, dy.t(), x);
+  }
+}
+
 }  // namespace
 
 GradientSlot claim_gradient(Parameter& parameter) {
@@ -39,12 +48,17 @@ at::Tensor Linear::forward(const at::Tensor& x, bool with_bias) const {
 
 void Linear::backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias) const {
   if (auto [gradient, accumulate] = claim_gradient(*weight); gradient.defined()) {
-    // The gradient is fp32 whatever the compute type; on CPU the wide GEMM is also the faster one.
-    const at::Tensor left = dy.to(at::kFloat).t(), right = x.to(at::kFloat);
-    if (accumulate) {
-      at::addmm_out(gradient, gradient, left, right);
+    // The gradient is fp32 whatever the compute type: on a GPU by the GEMM's own output type, on CPU by a wide GEMM,
+    // which is the faster one there as well.
+    if (dy.is_cuda() && dy.scalar_type() != at::kFloat) {
+      const at::Tensor value = at::mm(dy.t(), x, at::kFloat);
+      if (accumulate) {
+        gradient.add_(value);
+      } else {
+        gradient.copy_(value);
+      }
     } else {
-      at::mm_out(gradient, left, right);
+      add_product(gradient, dy.to(at::kFloat), x.to(at::kFloat), accumulate);
     }
   }
   if (bias == nullptr || !and_bias) return;
@@ -63,8 +77,8 @@ NormLayer::NormLayer(Unit& unit, const std::string& name, const ModelShape& shap
     : gamma(&unit.parameter(name + "/gamma")), beta(find(unit, name + "/beta")), epsilon(shape.norm_epsilon) {}
 
 at::Tensor NormLayer::forward(const at::Tensor& x, Saved* saved) const {
-  auto [y, mean, rstd] =
-      kernels::norm(x, gamma->weight, beta != nullptr ? optional(beta->weight) : std::nullopt, epsilon, beta == nullptr);
+  auto [y, mean, rstd] = kernels::norm(x, gamma->weight, beta != nullptr ? optional(beta->weight) : std::nullopt,
+                                       epsilon, beta == nullptr);
   if (saved != nullptr) *saved = {x, std::move(mean), std::move(rstd)};
   return std::move(y);
 }
@@ -73,7 +87,8 @@ at::Tensor NormLayer::backward(const at::Tensor& dy, const Saved& saved, const a
   const auto [dgamma, accumulate] = claim_gradient(*gamma);
   const GradientSlot dbeta = beta != nullptr ? claim_gradient(*beta) : GradientSlot{};
   return kernels::norm_backward(dy, saved.x, gamma->weight, saved.mean, saved.rstd, optional(add), optional(dgamma),
-                                optional(dbeta.gradient), dgamma.defined() ? accumulate : dbeta.accumulate, beta == nullptr);
+                                optional(dbeta.gradient), dgamma.defined() ? accumulate : dbeta.accumulate,
+                                beta == nullptr);
 }
 
 }  // namespace argosy::model

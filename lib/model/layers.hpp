@@ -7,8 +7,9 @@
 
 #include "model/model.hpp"
 
-/// Linear layer and norm over bound parameters, without autograd: forward, and backward halves that write parameter gradients
-/// straight into the unit's fp32 buffer (the first write of a step replaces, later ones add). Values are [n, features].
+/// Linear layer and norm over bound parameters, without autograd: forward, and backward halves that write parameter
+/// gradients straight into the unit's fp32 buffer (the first write of a step replaces, later ones add). Values are [n,
+/// features].
 namespace argosy::model {
 
 /// Where and how the next gradient of a parameter goes; claiming it marks it written.

@@ -1,7 +1,7 @@
 #include "model/model.hpp"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 
@@ -79,18 +79,20 @@ Model::Impl::Impl(const ModelShape& model_shape, const partition::Layout& layout
 
   std::int64_t site = 0;
   if (translation) {
-    visits.push_back({"source", unit_index(units, shape.tie_embeddings ? "embedding" : "source_embedding"), false, false,
-                      [this, site](const State& state, const Inputs& inputs, Pass& pass) {
+    visits.push_back({"source", unit_index(units, shape.tie_embeddings ? "embedding" : "source_embedding"), false,
+                      false, [this, site](const State& state, const Inputs& inputs, Pass& pass) {
                         return embed_visit(*source_table, true, site, state, inputs, pass);
                       }});
     ++site;
   }
-  const auto add_blocks = [&](std::vector<Block>& blocks, const std::string& side, std::int64_t layers, bool is_encoder) {
+  const auto add_blocks = [&](std::vector<Block>& blocks, const std::string& side, std::int64_t layers,
+                              bool is_encoder) {
     blocks.reserve(static_cast<std::size_t>(layers));
     for (std::int64_t i = 0; i < layers; ++i, ++site) {
       const std::string name = fmt::format("{}.{}", side, i);
       const std::size_t unit = unit_index(units, name);
-      const Block& block = blocks.emplace_back(shape, units[unit], fmt::format("{}/layer_{}", side, i), is_encoder, site);
+      const Block& block =
+          blocks.emplace_back(shape, units[unit], fmt::format("{}/layer_{}", side, i), is_encoder, site);
       visits.push_back({name, unit, translation && !is_encoder, false,
                         [&block](const State& state, const Inputs& inputs, Pass& pass) {
                           return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
@@ -104,16 +106,19 @@ Model::Impl::Impl(const ModelShape& model_shape, const partition::Layout& layout
                     }});
   ++site;
   add_blocks(decoder, "decoder", shape.decoder_layers, false);
-  visits.push_back({"head", unit_index(units, head), false, false,
-                    [this](const State& state, const Inputs& inputs, Pass& pass) { return head_visit(state, inputs, pass); }});
+  visits.push_back(
+      {"head", unit_index(units, head), false, false,
+       [this](const State& state, const Inputs& inputs, Pass& pass) { return head_visit(state, inputs, pass); }});
 }
 
-at::Tensor Model::Impl::embed(const Parameter& table, Position position, const at::Tensor& ids, const at::Tensor& positions,
-                              std::int64_t offset) {
+at::Tensor Model::Impl::embed(const Parameter& table, Position position, const at::Tensor& ids,
+                              const at::Tensor& positions, std::int64_t offset) {
   if (offset + ids.size(1) > shape.max_positions) {
-    throw Error{Fault::data, {.wanted = fmt::format("at most {} positions", shape.max_positions),
-                              .got = std::to_string(offset + ids.size(1)), .where = "an input of the model",
-                              .remedy = "raise model.max_positions or shorten the text"}};
+    throw Error{Fault::data,
+                {.wanted = fmt::format("at most {} positions", shape.max_positions),
+                 .got = std::to_string(offset + ids.size(1)),
+                 .where = "an input of the model",
+                 .remedy = "raise model.max_positions or shorten the text"}};
   }
   OptionalTensor position_table;
   if (position == Position::sinusoidal) {
@@ -125,8 +130,8 @@ at::Tensor Model::Impl::embed(const Parameter& table, Position position, const a
 }
 
 /// The visit that embeds the target also ends the encoder: it takes its output as x and leaves it, normed, as memory.
-State Model::Impl::embed_visit(Parameter& table, bool is_encoder, std::int64_t site, const State& state, const Inputs& inputs,
-                               const Pass& pass) {
+State Model::Impl::embed_visit(Parameter& table, bool is_encoder, std::int64_t site, const State& state,
+                               const Inputs& inputs, const Pass& pass) {
   const at::Tensor& ids = is_encoder ? inputs.source : inputs.target_in;
   const kernels::DropoutKey key{pass.seed, pass.step, pass.micro_batch, 4 * site};
   const double dropout = pass.training ? shape.dropout : 0;
@@ -141,8 +146,9 @@ State Model::Impl::embed_visit(Parameter& table, bool is_encoder, std::int64_t s
     if (dropout > 0) result.x = kernels::dropout_add(std::nullopt, result.x, dropout, key);
     if (ends_encoder) {
       const at::Tensor encoded = state.x.detach();
-      result.memory =
-          encoder_norm ? encoder_norm->forward(encoded.reshape({-1, shape.width}), &saved).view(encoded.sizes()) : encoded;
+      result.memory = encoder_norm
+                          ? encoder_norm->forward(encoded.reshape({-1, shape.width}), &saved).view(encoded.sizes())
+                          : encoded;
     }
   }
   if (!recording() || (!table.gradient.defined() && !ends_encoder)) return result;
@@ -183,17 +189,21 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
         gradients.dweight = gradient;
         gradients.accumulate_weight = accumulate;
       }
-      if (const GradientSlot slot = head_bias != nullptr ? claim_gradient(*head_bias) : GradientSlot{}; slot.gradient.defined()) {
+      if (const GradientSlot slot = head_bias != nullptr ? claim_gradient(*head_bias) : GradientSlot{};
+          slot.gradient.defined()) {
         gradients.dbias = slot.gradient;
         gradients.accumulate_bias = slot.accumulate;
       }
     }
-    const at::Tensor sums = kernels::head_loss(
-        h, head_weight->weight, head_bias != nullptr ? OptionalTensor(head_bias->weight) : std::nullopt,
-        inputs.target_labels.reshape({-1}),
-        {.label_smoothing = pass.loss.label_smoothing, .z = pass.loss.z, .loss_scale = pass.loss_scale,
-         .live = shape.dead_begin, .chunk_bytes = pass.loss.chunk_bytes},
-        gradients);
+    const at::Tensor sums = kernels::head_loss(h, head_weight->weight,
+                                               head_bias != nullptr ? OptionalTensor(head_bias->weight) : std::nullopt,
+                                               inputs.target_labels.reshape({-1}),
+                                               {.label_smoothing = pass.loss.label_smoothing,
+                                                .z = pass.loss.z,
+                                                .loss_scale = pass.loss_scale,
+                                                .live = shape.dead_begin,
+                                                .chunk_bytes = pass.loss.chunk_bytes},
+                                               gradients);
     pass.nll_sum = sums.select(0, 0);
     pass.loss_sum = sums.select(0, 1);
     pass.token_count = sums.select(0, 2);
@@ -201,13 +211,15 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
     loss = (pass.loss_sum * pass.loss_scale).to(at::kFloat);
   }
   if (record) {
-    attach({loss}, {state.x}, [=, this, saved = std::move(saved), sizes = state.x.sizes().vec()](const Tensors& gradients) -> Tensors {
-      const at::AutoDispatchBelowADInplaceOrView below_autograd;
-      if (gradients[0].is_cpu()) {
-        ARGOSY_CHECK(gradients[0].item<float>() == 1.0F, "the loss is walked back with gradient 1, see Model::visits");
-      }
-      return {(decoder_norm ? decoder_norm->backward(dh, saved) : dh).view(sizes)};
-    });
+    attach({loss}, {state.x},
+           [=, this, saved = std::move(saved), sizes = state.x.sizes().vec()](const Tensors& gradients) -> Tensors {
+             const at::AutoDispatchBelowADInplaceOrView below_autograd;
+             if (gradients[0].is_cpu()) {
+               ARGOSY_CHECK(gradients[0].item<float>() == 1.0F,
+                            "the loss is walked back with gradient 1, see Model::visits");
+             }
+             return {(decoder_norm ? decoder_norm->backward(dh, saved) : dh).view(sizes)};
+           });
   }
   return {loss, {}};
 }

@@ -11,20 +11,21 @@
 #include "model/model_config.hpp"
 #include "partition/flat_space.hpp"
 
-/// A model is a list of units and a list of visits to them. A unit is what is gathered, computed and reduced together; a visit
-/// maps State to State. A unit may be visited several times (tied embedding: source, target, head). The runner (train) walks the
-/// visits forward, keeps each one's input, and walks them back one autograd segment at a time. Parameters are views of the unit's
-/// flat buffers, which the caller owns and binds; custom functions write parameter gradients straight into the flat fp32 buffer
-/// (first write with beta 0, later with beta 1), also when an input needs no gradient. There is no `.grad` of a parameter.
+/// A model is a list of units and a list of visits to them. A unit is what is gathered, computed and reduced together;
+/// a visit maps State to State. A unit may be visited several times (tied embedding: source, target, head). The runner
+/// (train) walks the visits forward, keeps each one's input, and walks them back one autograd segment at a time.
+/// Parameters are views of the unit's flat buffers, which the caller owns and binds; custom functions write parameter
+/// gradients straight into the flat fp32 buffer (first write with beta 0, later with beta 1), also when an input needs
+/// no gradient. There is no `.grad` of a parameter.
 namespace argosy::model {
 
 /// One parameter, bound to a place in its unit's flat buffers.
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;
-  at::Tensor weight;             // view of the flat weight buffer, compute dtype
-  at::Tensor gradient;           // view of the flat fp32 gradient buffer; undefined: frozen, or inference
-  bool gradient_written = false; // set by the first write of a step; decides beta
+  at::Tensor weight;              // view of the flat weight buffer, compute dtype
+  at::Tensor gradient;            // view of the flat fp32 gradient buffer; undefined: frozen, or inference
+  bool gradient_written = false;  // set by the first write of a step; decides beta
 };
 
 /// Names and shapes first (space), memory later (bind).
@@ -33,7 +34,8 @@ class Unit {
   Unit(std::string name, std::vector<partition::ParamSpec> params, const partition::Layout& layout);
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const partition::FlatSpace& space() const noexcept { return space_; }
-  /// Makes the parameters views of `weights` [padded_size] and `gradients` [padded_size] fp32 (undefined: no gradients).
+  /// Makes the parameters views of `weights` [padded_size] and `gradients` [padded_size] fp32 (undefined: no
+  /// gradients).
   void bind(const at::Tensor& weights, const at::Tensor& gradients);
   /// Throws Error{internal} when absent. The reference stays good for the life of the model.
   [[nodiscard]] Parameter& parameter(const std::string& name);
@@ -47,17 +49,19 @@ class Unit {
   std::vector<Parameter> parameters_;  // in flat order
 };
 
-/// What flows between visits. x: [rows, width_of_batch, d] or, after the head, the loss (scalar). memory: encoder output.
+/// What flows between visits. x: [rows, width_of_batch, d] or, after the head, the loss (scalar). memory: encoder
+/// output.
 struct State {
   at::Tensor x, memory;
 };
 
 /// One micro-batch on the model's device. Ids int64 [rows, S] / [rows, T], right-padded; lengths int64 [rows].
 struct Inputs {
-  at::Tensor source, source_lengths;        // encoder-decoder only
-  at::Tensor target_in, target_labels;      // labels: -1 bears no loss
+  at::Tensor source, source_lengths;    // encoder-decoder only
+  at::Tensor target_in, target_labels;  // labels: -1 bears no loss
   at::Tensor target_lengths;
-  at::Tensor positions, segments;           // packed LM rows: position in document, document number; undefined: 0..T-1, one document
+  at::Tensor positions,
+      segments;  // packed LM rows: position in document, document number; undefined: 0..T-1, one document
 };
 
 struct LossOptions {
@@ -66,7 +70,8 @@ struct LossOptions {
   std::int64_t chunk_bytes = 256LL << 20;  // bound of a chunk of logits
 };
 
-/// What a pass over one micro-batch needs and leaves. Dropout masks are counter-based: (seed, step, micro_batch, visit, element).
+/// What a pass over one micro-batch needs and leaves. Dropout masks are counter-based: (seed, step, micro_batch, visit,
+/// element).
 struct Pass {
   bool training = false;
   std::uint64_t seed = 0;
@@ -74,12 +79,13 @@ struct Pass {
   std::int64_t micro_batch = 0;  // global index in the step: independent of the rank count
   double loss_scale = 1.0;       // 1 / loss-bearing tgt_tokens of the whole step, multiplied into dlogits
   LossOptions loss;
-  // Left by the head, on the device, fp64: Σ nll (unsmoothed), Σ loss (what is optimised), tokens, tokens predicted right.
+  // Left by the head, on the device, fp64: Σ nll (unsmoothed), Σ loss (what is optimised), tokens, tokens predicted
+  // right.
   at::Tensor nll_sum, loss_sum, token_count, correct_count;
 };
 
 struct Visit {
-  std::string name;        // "encoder.0", "head" …
+  std::string name;  // "encoder.0", "head" …
   std::size_t unit = 0;
   bool reads_memory = false, writes_memory = false;
   std::function<State(const State&, const Inputs&, Pass&)> forward;
@@ -95,8 +101,9 @@ class Model {
   [[nodiscard]] const ModelShape& shape() const noexcept;
   [[nodiscard]] std::vector<Unit>& units() noexcept;
   [[nodiscard]] const std::vector<Unit>& units() const noexcept;
-  /// In forward order; the last one leaves the scaled loss in State::x. It writes the gradients of the output matrix in its forward
-  /// pass already (while gradients are recorded), so its loss must be walked back with gradient 1: scale by Pass::loss_scale.
+  /// In forward order; the last one leaves the scaled loss in State::x. It writes the gradients of the output matrix in
+  /// its forward pass already (while gradients are recorded), so its loss must be walked back with gradient 1: scale by
+  /// Pass::loss_scale.
   [[nodiscard]] const std::vector<Visit>& visits() const noexcept;
   [[nodiscard]] Parameter& parameter(const std::string& name);
   [[nodiscard]] std::int64_t parameters() const;  // count of elements, tied once
@@ -108,8 +115,8 @@ class Model {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Fills `values` [end - begin] with elements [begin, end) of a parameter's initial value: fp32, counter-based, the same for any
-/// layout. Matrices N(0, σ) as the parameter's role asks, norms 1, biases 0, the row of Marian's <pad> 0.
+/// Fills `values` [end - begin] with elements [begin, end) of a parameter's initial value: fp32, counter-based, the
+/// same for any layout. Matrices N(0, σ) as the parameter's role asks, norms 1, biases 0, the row of Marian's <pad> 0.
 void initial_values(const ModelShape& shape, const partition::ParamSpec& param, std::uint64_t seed, std::int64_t begin,
                     std::int64_t end, float* values);
 

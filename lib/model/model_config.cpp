@@ -18,13 +18,20 @@ struct Sizes {
 std::optional<Sizes> sizes_of(Preset preset) {
   constexpr auto mt = ModelType::encoder_decoder, lm = ModelType::decoder;
   switch (preset) {
-    case Preset::none: return std::nullopt;
-    case Preset::mt_tiny: return Sizes{mt, 96, 384, 2, 2, 2, 2};
-    case Preset::mt_small: return Sizes{mt, 192, 768, 4, 4, 3, 3};
-    case Preset::mt_base: return Sizes{mt, 512, 2048, 8, 8, 6, 6};
-    case Preset::lm_tiny: return Sizes{lm, 128, 384, 4, 2, 0, 2};
-    case Preset::lm_small: return Sizes{lm, 288, 768, 6, 2, 0, 6};
-    case Preset::mistral_7b: return Sizes{lm, 4096, 14336, 32, 8, 0, 32};
+    case Preset::none:
+      return std::nullopt;
+    case Preset::mt_tiny:
+      return Sizes{mt, 96, 384, 2, 2, 2, 2};
+    case Preset::mt_small:
+      return Sizes{mt, 192, 768, 4, 4, 3, 3};
+    case Preset::mt_base:
+      return Sizes{mt, 512, 2048, 8, 8, 6, 6};
+    case Preset::lm_tiny:
+      return Sizes{lm, 128, 384, 4, 2, 0, 2};
+    case Preset::lm_small:
+      return Sizes{lm, 288, 768, 6, 2, 0, 6};
+    case Preset::mistral_7b:
+      return Sizes{lm, 4096, 14336, 32, 8, 0, 32};
   }
   return std::nullopt;
 }
@@ -36,7 +43,8 @@ constexpr std::array kSideTexts{
 
 constexpr std::array kModelTexts{
     config::KeyText{"type", "encoder_decoder (translation) or decoder (language model)"},
-    config::KeyText{"preset", "sizes by name: mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b; single keys override it"},
+    config::KeyText{
+        "preset", "sizes by name: mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b; single keys override it"},
     config::KeyText{"vocab_size", "pieces of the tokenizer; taken from it, needed only to plan without one"},
     config::KeyText{"width", "size of a position's vector (d_model)"},
     config::KeyText{"ff", "inner size of the feed-forward part"},
@@ -48,10 +56,13 @@ constexpr std::array kModelTexts{
     config::KeyText{"rope_theta", "base of rotary positions"},
     config::KeyText{"max_positions", "longest input"},
     config::KeyText{"norm", "layer_norm (default of encoder_decoder) or rms_norm (default of decoder)"},
-    config::KeyText{"norm_position", "post (Marian shape, default of encoder_decoder) or pre (with final norms; default of decoder)"},
+    config::KeyText{"norm_position",
+                    "post (Marian shape, default of encoder_decoder) or pre (with final norms; default of decoder)"},
     config::KeyText{"activation", "relu (default of encoder_decoder), swish, gelu, or swiglu (default of decoder)"},
-    config::KeyText{"bias", "biases in linear layers and at the output; default true for encoder_decoder, false for decoder"},
-    config::KeyText{"tie_embeddings", "one matrix for embeddings and output; default true for encoder_decoder, false for decoder"},
+    config::KeyText{"bias",
+                    "biases in linear layers and at the output; default true for encoder_decoder, false for decoder"},
+    config::KeyText{"tie_embeddings",
+                    "one matrix for embeddings and output; default true for encoder_decoder, false for decoder"},
     config::KeyText{"dropout", "on residual branches and embeddings; default 0.1 for encoder_decoder, 0 for decoder"},
     config::KeyText{"encoder", "the encoder's own keys"},
     config::KeyText{"decoder", "the decoder's own keys"},
@@ -83,11 +94,11 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   problems.require(!config.dropout || (*config.dropout >= 0 && *config.dropout < 1), "/dropout", "a number in [0, 1)",
                    std::to_string(config.dropout.value_or(0)));
   const auto preset = sizes_of(config.preset);
-  problems.require(!preset || preset->type == config.type, "/preset", "a preset of the same type (mt_* with encoder_decoder)",
-                   "one of the other type");
+  problems.require(!preset || preset->type == config.type, "/preset",
+                   "a preset of the same type (mt_* with encoder_decoder)", "one of the other type");
   if (config.type == ModelType::decoder) {
-    problems.require(!config.encoder.layers && !config.encoder.position, "/encoder", "no encoder in a decoder-only model",
-                     "an encoder");
+    problems.require(!config.encoder.layers && !config.encoder.position, "/encoder",
+                     "no encoder in a decoder-only model", "an encoder");
   } else {
     problems.require(!config.window, "/window", "a window in decoder-only models only", text_of(config.window));
   }
@@ -96,7 +107,8 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   const std::int64_t width = config.width.value_or(base.width), heads = config.heads.value_or(base.heads);
   const std::int64_t kv_heads = config.kv_heads.value_or(config.heads ? heads : base.kv_heads);
   if (width == 0 || heads == 0) return;  // resolve() names what is missing
-  problems.require(config.head_size || width % heads == 0, "/heads", "a divisor of width, or head_size", text_of(heads));
+  problems.require(config.head_size || width % heads == 0, "/heads", "a divisor of width, or head_size",
+                   text_of(heads));
   problems.require(kv_heads == 0 || heads % kv_heads == 0, "/kv_heads", "a divisor of heads", text_of(kv_heads));
   problems.require(width % 2 == 0, "/width", "an even number", text_of(width));
   problems.require(config.head_size.value_or(width / heads) % 2 == 0, "/head_size", "an even number",
@@ -113,20 +125,28 @@ ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
   const auto need = [](std::optional<std::int64_t> value, std::int64_t preset, const char* key) {
     const std::int64_t result = value.value_or(preset);
     if (result <= 0) {
-      throw Error{Fault::config, {.wanted = "a positive size", .got = "none", .where = std::string("/model/") + key,
-                                  .remedy = "give it, or a preset that has it"}};
+      throw Error{Fault::config,
+                  {.wanted = "a positive size",
+                   .got = "none",
+                   .where = std::string("/model/") + key,
+                   .remedy = "give it, or a preset that has it"}};
     }
     return result;
   };
   if (config.vocab_size && vocab_live > 0 && *config.vocab_size != vocab_live) {
-    throw Error{Fault::config, {.wanted = std::to_string(vocab_live) + " pieces, as in the tokenizer",
-                                .got = std::to_string(*config.vocab_size), .where = "/model/vocab_size",
-                                .remedy = "leave the key out"}};
+    throw Error{Fault::config,
+                {.wanted = std::to_string(vocab_live) + " pieces, as in the tokenizer",
+                 .got = std::to_string(*config.vocab_size),
+                 .where = "/model/vocab_size",
+                 .remedy = "leave the key out"}};
   }
   ModelShape shape;
   shape.type = config.type;
-  shape.vocab_live = vocab_live > 0 ? vocab_live : need(config.vocab_size, config.preset == Preset::mistral_7b ? 32000 : 0, "vocab_size");
-  const std::int64_t rows = shape.vocab_live + (translation ? 1 : 0);  // Marian shape: <pad> is a row of its own, the last
+  shape.vocab_live = vocab_live > 0
+                         ? vocab_live
+                         : need(config.vocab_size, config.preset == Preset::mistral_7b ? 32000 : 0, "vocab_size");
+  const std::int64_t rows =
+      shape.vocab_live + (translation ? 1 : 0);  // Marian shape: <pad> is a row of its own, the last
   shape.vocab_padded = (rows + config.vocab_multiple - 1) / config.vocab_multiple * config.vocab_multiple;
   shape.dead_begin = shape.vocab_live;
   shape.start_id = translation ? shape.vocab_padded - 1 : 1;
@@ -163,13 +183,15 @@ std::string exportable_as(const ModelShape& shape) {
         shape.kv_heads != shape.heads || shape.width != shape.heads * shape.head_size) {
       return "CTranslate2";
     }
-    return shape.norm_position == NormPosition::post ? "MarianMTModel, CTranslate2" : "PegasusForConditionalGeneration, CTranslate2";
+    return shape.norm_position == NormPosition::post ? "MarianMTModel, CTranslate2"
+                                                     : "PegasusForConditionalGeneration, CTranslate2";
   }
-  if (shape.norm != Norm::rms_norm || shape.norm_position != NormPosition::pre || shape.activation != Activation::swiglu ||
-      shape.decoder_position != Position::rope || shape.bias) {
+  if (shape.norm != Norm::rms_norm || shape.norm_position != NormPosition::pre ||
+      shape.activation != Activation::swiglu || shape.decoder_position != Position::rope || shape.bias) {
     return "CTranslate2";
   }
-  return shape.window || shape.width % shape.heads != 0 ? "MistralForCausalLM, CTranslate2" : "LlamaForCausalLM, CTranslate2";
+  return shape.window || shape.width % shape.heads != 0 ? "MistralForCausalLM, CTranslate2"
+                                                        : "LlamaForCausalLM, CTranslate2";
 }
 
 }  // namespace argosy::model

@@ -31,7 +31,8 @@ Params block_params(const ModelShape& shape, const std::string& layer, bool cros
     add_linear(params, shape, layer + "/attention/linear_2", shape.width, query);
   }
   add_norm(params, shape, layer + "/ffn/layer_norm");
-  add_linear(params, shape, layer + "/ffn/linear_0", shape.activation == Activation::swiglu ? 2 * shape.ff : shape.ff, shape.width);
+  add_linear(params, shape, layer + "/ffn/linear_0", shape.activation == Activation::swiglu ? 2 * shape.ff : shape.ff,
+             shape.width);
   add_linear(params, shape, layer + "/ffn/linear_1", shape.width, shape.ff);
   return params;
 }
@@ -51,13 +52,15 @@ std::vector<UnitSpec> unit_specs(const ModelShape& shape) {
   if (translation && pre) add_norm(target.params, shape, "encoder/layer_norm");
   if (shape.tie_embeddings) target.params.insert(target.params.end(), head.begin(), head.end());
   if (shape.tie_embeddings) units.push_back(target);
-  if (translation && !shape.tie_embeddings) units.push_back({"source_embedding", {{"encoder/embeddings_0/weight", matrix, true}}});
+  if (translation && !shape.tie_embeddings)
+    units.push_back({"source_embedding", {{"encoder/embeddings_0/weight", matrix, true}}});
   for (std::int64_t i = 0; i < shape.encoder_layers; ++i) {
     units.push_back({fmt::format("encoder.{}", i), block_params(shape, fmt::format("encoder/layer_{}", i), false)});
   }
   if (!shape.tie_embeddings) units.push_back(target);
   for (std::int64_t i = 0; i < shape.decoder_layers; ++i) {
-    units.push_back({fmt::format("decoder.{}", i), block_params(shape, fmt::format("decoder/layer_{}", i), translation)});
+    units.push_back(
+        {fmt::format("decoder.{}", i), block_params(shape, fmt::format("decoder/layer_{}", i), translation)});
   }
   if (!shape.tie_embeddings) {
     head.insert(head.begin(), {"decoder/projection/weight", matrix, true});

@@ -27,15 +27,20 @@ void gemm(benchmark::State& state) {
   const at::Tensor a = at::rand({m, k}), b = at::rand({n, k}).t();
   at::Tensor c = at::rand({m, n});
   for (auto _ : state) at::mm_out(c, a, b);
-  state.counters["GF/s"] = benchmark::Counter(2.0 * static_cast<double>(m * k * n), benchmark::Counter::kIsIterationInvariantRate,
-                                              benchmark::Counter::kIs1000);
+  state.counters["GF/s"] = benchmark::Counter(
+      2.0 * static_cast<double>(m * k * n), benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
 }
-BENCHMARK(gemm)->Args({kTokens, kWidth, kWidth})->Args({kTokens, kWidth, kInner})->Args({kTokens, kInner, kWidth})->Args({kTokens, kWidth, kPieces});
+BENCHMARK(gemm)
+    ->Args({kTokens, kWidth, kWidth})
+    ->Args({kTokens, kWidth, kInner})
+    ->Args({kTokens, kInner, kWidth})
+    ->Args({kTokens, kWidth, kPieces});
 
 void norm(benchmark::State& state) {
   const at::Tensor x = at::rand({kTokens, kWidth}), w = at::rand({kWidth});
   for (auto _ : state) {
-    benchmark::DoNotOptimize(state.range(0) == 1 ? kernels::norm(x, w, w, 1e-5, false) : kernels::plain::norm(x, w, w, 1e-5, false));
+    benchmark::DoNotOptimize(state.range(0) == 1 ? kernels::norm(x, w, w, 1e-5, false)
+                                                 : kernels::plain::norm(x, w, w, 1e-5, false));
   }
 }
 BENCHMARK(norm)->Arg(0)->Arg(1);
@@ -44,7 +49,7 @@ void dropout_add(benchmark::State& state) {
   const at::Tensor x = at::rand({kTokens, kWidth});
   for (auto _ : state) {
     benchmark::DoNotOptimize(state.range(0) == 1 ? kernels::dropout_add(x, x, 0.1, {1, 2, 3, 4})
-                                                 : kernels::plain::dropout_add(x, x, 0.1, 1, 2, 3, 4));
+                                                 : kernels::plain::dropout_add(x, x, 0.1, 1, 2, 3, 4, {}));
   }
 }
 BENCHMARK(dropout_add)->Arg(0)->Arg(1);
@@ -52,7 +57,8 @@ BENCHMARK(dropout_add)->Arg(0)->Arg(1);
 void attention(benchmark::State& state) {
   const std::int64_t length = state.range(1), rows = kTokens / length;
   const at::Tensor packed = at::rand({rows, length, 12, 48});
-  const at::Tensor q = packed.narrow(2, 0, 4), k = packed.narrow(2, 4, 4), v = packed.narrow(2, 8, 4), d = at::rand_like(packed);
+  const at::Tensor q = packed.narrow(2, 0, 4), k = packed.narrow(2, 4, 4), v = packed.narrow(2, 8, 4),
+                   d = at::rand_like(packed);
   at::Tensor dq = d.narrow(2, 0, 4), dk = d.narrow(2, 4, 4), dv = d.narrow(2, 8, 4);
   const kernels::AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = true};
   for (auto _ : state) {
@@ -73,9 +79,11 @@ void head_loss(benchmark::State& state) {
   const at::Tensor dh = at::rand({kTokens, kWidth}), dweight = at::rand({kPieces, kWidth}), dbias = at::rand({kPieces});
   for (auto _ : state) {
     if (state.range(0) == 1) {
-      benchmark::DoNotOptimize(kernels::head_loss(h, weight, bias, labels, {.label_smoothing = 0.1, .live = kPieces}, {dh, dweight, dbias}));
+      benchmark::DoNotOptimize(
+          kernels::head_loss(h, weight, bias, labels, {.label_smoothing = 0.1, .live = kPieces}, {dh, dweight, dbias}));
     } else {
-      kernels::plain::head_loss(h, weight, bias, labels, 0.1, 0, 1, kPieces, 256 << 20, dh, dweight, false, dbias, false);
+      kernels::plain::head_loss(h, weight, bias, labels, 0.1, 0, 1, kPieces, 256 << 20, dh, dweight, false, dbias,
+                                false);
     }
   }
 }

@@ -83,7 +83,8 @@ int main(int argc, char** argv) {
   const auto argument = [&](int i, std::int64_t otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; };
   kernels::keep_freed_memory();
   at::set_num_threads(1);
-  const std::int64_t repeats = argument(1, 40), rows = argument(2, 35), source = argument(3, 13), target = argument(4, 15);
+  const std::int64_t repeats = argument(1, 40), rows = argument(2, 35), source = argument(3, 13),
+                     target = argument(4, 15);
   model::ModelConfig config;
   config.preset = model::Preset::mt_small;
   config.norm_position = model::NormPosition::pre;
@@ -91,15 +92,18 @@ int main(int argc, char** argv) {
   model::Model model(shape, partition::Layout());
   std::vector<at::Tensor> memory;
   for (model::Unit& unit : model.units()) {
-    const at::Tensor weights = at::zeros({unit.space().padded_size()}), gradients = at::zeros({unit.space().padded_size()});
+    const at::Tensor weights = at::zeros({unit.space().padded_size()}),
+                     gradients = at::zeros({unit.space().padded_size()});
     for (std::size_t i = 0; i < unit.space().params().size(); ++i) {
       const auto& param = unit.space().params()[i];
-      model::initial_values(shape, param, 1, 0, param.numel(), weights.mutable_data_ptr<float>() + unit.space().offset(i));
+      model::initial_values(shape, param, 1, 0, param.numel(),
+                            weights.mutable_data_ptr<float>() + unit.space().offset(i));
     }
     unit.bind(weights, gradients);
     memory.insert(memory.end(), {weights, gradients});
   }
-  Bench bench{model, {}, std::vector<double>(model.visits().size(), 1e9), std::vector<double>(model.visits().size(), 1e9)};
+  Bench bench{
+      model, {}, std::vector<double>(model.visits().size(), 1e9), std::vector<double>(model.visits().size(), 1e9)};
   const auto ids = [&](std::int64_t width) { return at::randint(0, shape.dead_begin, {rows, width}, at::kLong); };
   bench.inputs.source = ids(source);
   bench.inputs.source_lengths = at::full({rows}, source, at::kLong);
@@ -125,6 +129,6 @@ int main(int argc, char** argv) {
   const double layers = static_cast<double>(shape.encoder_layers);
   const double flops = 6 * (layers * (src_tokens * (6 * d * d + 2 * d * ff) + tgt_tokens * (6 * d * d + 2 * d * ff)) +
                             tgt_tokens * d * static_cast<double>(shape.vocab_live));
-  fmt::print("step {:.2f} ms, {:.1f} GF/s in GEMMs, {:.0f} tgt_tokens/s, {} page faults\n", best * 1e3, flops / best * 1e-9,
-             tgt_tokens / best, faults);
+  fmt::print("step {:.2f} ms, {:.1f} GF/s in GEMMs, {:.0f} tgt_tokens/s, {} page faults\n", best * 1e3,
+             flops / best * 1e-9, tgt_tokens / best, faults);
 }

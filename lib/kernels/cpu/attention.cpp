@@ -19,12 +19,20 @@ struct Mask {
   OptionalTensor key_lengths, segments;
   AttentionShape shape;
 
-  Mask(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& lengths, const OptionalTensor& documents, bool causal,
-       std::int64_t window, double scale)
+  Mask(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& lengths, const OptionalTensor& documents,
+       bool causal, std::int64_t window, double scale)
       : key_lengths(lengths ? OptionalTensor(lengths->contiguous()) : std::nullopt),
         segments(documents ? OptionalTensor(documents->contiguous()) : std::nullopt),
-        shape{q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal, window, pointer<std::int64_t>(key_lengths),
-              pointer<std::int64_t>(segments), static_cast<float>(scale)} {
+        shape{q.size(1),
+              k.size(1),
+              q.size(2),
+              k.size(2),
+              q.size(3),
+              causal,
+              window,
+              pointer<std::int64_t>(key_lengths),
+              pointer<std::int64_t>(segments),
+              static_cast<float>(scale)} {
     ARGOSY_CHECK(shape.heads % shape.kv_heads == 0, "{} query heads, {} key heads", shape.heads, shape.kv_heads);
   }
 };
@@ -32,8 +40,8 @@ struct Mask {
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                             const OptionalTensor& key_lengths, const OptionalTensor& segments, bool causal,
-                                             std::int64_t window, double scale) {
+                                             const OptionalTensor& key_lengths, const OptionalTensor& segments,
+                                             bool causal, std::int64_t window, double scale) {
   const Mask mask(q, k, key_lengths, segments, causal, window, scale);
   at::Tensor out = at::empty(q.sizes(), q.options()), lse = at::empty({q.size(0), q.size(2), q.size(1)}, at::kFloat);
   const AttentionForward io{view(q), view(k), view(v), view(out), pointer<float>(lse)};
@@ -50,7 +58,8 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
                         const OptionalTensor& segments, bool causal, std::int64_t window, double scale, at::Tensor& dq,
                         at::Tensor& dk, at::Tensor& dv) {
   const Mask mask(q, k, key_lengths, segments, causal, window, scale);
-  const AttentionBackward io{view(dout), view(q), view(k), view(v), view(out), view(dq), view(dk), view(dv), pointer<float>(lse)};
+  const AttentionBackward io{view(dout),         view(q), view(k), view(v), view(out), view(dq), view(dk), view(dv),
+                             pointer<float>(lse)};
   with_type(q, [&]<class T>(T*) {
     at::parallel_for(0, q.size(0) * k.size(2), 4, [&](std::int64_t begin, std::int64_t end) {
       table().loops<T>().attention_backward(io, mask.shape, begin, end);
@@ -83,8 +92,8 @@ void rope_(at::Tensor& x, const OptionalTensor& positions_in, std::int64_t offse
     at::parallel_for(0, rows * length, grain(x.size(2) * x.size(3)), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const float* at_position = wave + (positions ? i : i % length) * 2 * half;
-        table().loops<T>().rotate(static_cast<T*>(heads.data) + i / length * heads.row + i % length * heads.position, at_position,
-                                  at_position + half, x.size(2), heads.head, half);
+        table().loops<T>().rotate(static_cast<T*>(heads.data) + i / length * heads.row + i % length * heads.position,
+                                  at_position, at_position + half, x.size(2), heads.head, half);
       }
     });
   });

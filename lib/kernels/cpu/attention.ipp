@@ -1,5 +1,5 @@
-// Attention of one (row, key head) at a time, all in fp32 scratch: keys and values are packed once, queries go in blocks.
-// Included by table.ipp inside its namespace.
+// Attention of one (row, key head) at a time, all in fp32 scratch: keys and values are packed once, queries go in
+// blocks. Included by table.ipp inside its namespace.
 
 constexpr std::int64_t kQueryBlock = 32;
 
@@ -7,8 +7,8 @@ inline std::int64_t padded(std::int64_t n) { return (n + kLanes - 1) / kLanes * 
 
 /// C[rows, vectors·lanes] (+)= A·B. a(i, k) = a[i·ai + k·ak]; B, C row-major with padded rows.
 template <int kRows, int kVectors, bool kAdd>
-inline void tile(std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak, const float* b, std::int64_t ldb, float* c,
-                 std::int64_t ldc) {
+inline void tile(std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak, const float* b, std::int64_t ldb,
+                 float* c, std::int64_t ldc) {
   Vec sum[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
@@ -34,8 +34,8 @@ inline void tile(std::int64_t depth, const float* a, std::int64_t ai, std::int64
 }
 
 template <int kVectors, bool kAdd>
-inline void panel(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak, const float* b,
-                  std::int64_t ldb, float* c, std::int64_t ldc) {
+inline void panel(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak,
+                  const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   std::int64_t i = 0;
   for (; i + 6 <= rows; i += 6) tile<6, kVectors, kAdd>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
   for (; i + 3 <= rows; i += 3) tile<3, kVectors, kAdd>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
@@ -43,8 +43,8 @@ inline void panel(std::int64_t rows, std::int64_t depth, const float* a, std::in
 }
 
 template <bool kAdd>
-void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak,
-              const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
+void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a, std::int64_t ai,
+              std::int64_t ak, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   std::int64_t j = 0;
   for (; j + 3 * kLanes <= columns; j += 3 * kLanes) panel<3, kAdd>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
   for (; j + 2 * kLanes <= columns; j += 2 * kLanes) panel<2, kAdd>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
@@ -58,8 +58,8 @@ const T* head_of(const HeadsView& view, std::int64_t row, std::int64_t head) {
 
 /// `count` positions of one head from `begin` as fp32 rows of `width` (padding zero), times `scale`.
 template <class T>
-void pack(const HeadsView& view, std::int64_t row, std::int64_t head, std::int64_t begin, std::int64_t count, std::int64_t size,
-          float scale, float* out, std::int64_t width) {
+void pack(const HeadsView& view, std::int64_t row, std::int64_t head, std::int64_t begin, std::int64_t count,
+          std::int64_t size, float scale, float* out, std::int64_t width) {
   const T* from = head_of<T>(view, row, head) + begin * view.position;
   for (std::int64_t t = 0; t < count; ++t, from += view.position, out += width) {
 #pragma omp simd
@@ -79,8 +79,8 @@ inline void transpose(const float* from, std::int64_t rows, std::int64_t from_wi
 }
 
 template <class T>
-void unpack(const float* from, std::int64_t width, const HeadsView& view, std::int64_t row, std::int64_t head, std::int64_t begin,
-            std::int64_t count, std::int64_t size, float scale) {
+void unpack(const float* from, std::int64_t width, const HeadsView& view, std::int64_t row, std::int64_t head,
+            std::int64_t begin, std::int64_t count, std::int64_t size, float scale) {
   T* to = const_cast<T*>(head_of<T>(view, row, head)) + begin * view.position;
   for (std::int64_t t = 0; t < count; ++t, to += view.position, from += width) {
 #pragma omp simd
@@ -101,7 +101,8 @@ inline Range seen(const AttentionShape& shape, std::int64_t row, std::int64_t qu
   return range;
 }
 
-inline void hide_other_segments(const AttentionShape& shape, std::int64_t row, std::int64_t query, Range range, float* scores) {
+inline void hide_other_segments(const AttentionShape& shape, std::int64_t row, std::int64_t query, Range range,
+                                float* scores) {
   if (shape.segments == nullptr) return;
   const std::int64_t* segment = shape.segments + row * shape.keys;
   const std::int64_t own = segment[shape.keys - shape.queries + query];
@@ -110,8 +111,8 @@ inline void hide_other_segments(const AttentionShape& shape, std::int64_t row, s
   }
 }
 
-/// Scratch of the thread's tasks: kept, so that it is faulted in once. No std::vector: an inline function of the library compiled
-/// for this instruction set could be the one the linker keeps for all.
+/// Scratch of the thread's tasks: kept, so that it is faulted in once. No std::vector: an inline function of the
+/// library compiled for this instruction set could be the one the linker keeps for all.
 struct Scratch {
   Scratch() = default;
   Scratch(const Scratch&) = delete;
@@ -131,14 +132,69 @@ inline float* scratch(std::int64_t floats) {
   return memory.data;
 }
 
+/// Scores [0, last) become probabilities, zero outside `range`; returns the log-sum-exp (-inf when nothing is seen).
+inline float softmax(float* s, Range range, std::int64_t last) {
+  constexpr float kNothing = -std::numeric_limits<float>::infinity();
+  float highest = kNothing, total = 0;
+#pragma omp simd reduction(max : highest)
+  for (std::int64_t j = range.first; j < range.last; ++j) highest = s[j] > highest ? s[j] : highest;
+  const bool any = highest > kNothing;
+#pragma omp simd reduction(+ : total)
+  for (std::int64_t j = range.first; j < range.last; ++j) {
+    const float e = s[j] > kNothing ? fast_exp(s[j] - highest) : 0.0F;
+    s[j] = e;
+    total += e;
+  }
+  const float inverse = any ? 1 / total : 0;
+  for (std::int64_t j = 0; j < range.first; ++j) s[j] = 0;
+#pragma omp simd
+  for (std::int64_t j = range.first; j < range.last; ++j) s[j] = any ? s[j] * inverse : 0;
+  for (std::int64_t j = range.last; j < last; ++j) s[j] = 0;
+  return any ? highest + std::log(total) : kNothing;
+}
+
+/// One query, as in decoding step by step: packing keys and values would cost more than the products.
+template <class T>
+void attend_once(const AttentionForward& io, const AttentionShape& shape, std::int64_t row, std::int64_t head,
+                 std::int64_t query, float* scores, float* sum) {
+  const std::int64_t kv_head = head / (shape.heads / shape.kv_heads);
+  const Range range = seen(shape, row, query);
+  const T* q = head_of<T>(io.q, row, head) + query * io.q.position;
+  const T *k = head_of<T>(io.k, row, kv_head), *v = head_of<T>(io.v, row, kv_head);
+  for (std::int64_t j = range.first; j < range.last; ++j) {
+    const T* key = k + j * io.k.position;
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (std::int64_t i = 0; i < shape.size; ++i) dot += widen(q[i]) * widen(key[i]);
+    scores[j] = dot * shape.scale;
+  }
+  hide_other_segments(shape, row, query, range, scores);
+  io.lse[(row * shape.heads + head) * shape.queries + query] = softmax(scores, range, range.last);
+  for (std::int64_t i = 0; i < shape.size; ++i) sum[i] = 0;
+  for (std::int64_t j = range.first; j < range.last; ++j) {
+    const T* value = v + j * io.v.position;
+    const float p = scores[j];
+#pragma omp simd
+    for (std::int64_t i = 0; i < shape.size; ++i) sum[i] += p * widen(value[i]);
+  }
+  unpack<T>(sum, shape.size, io.out, row, head, query, 1, shape.size, 1);
+}
+
 template <class T>
 void attention(const AttentionForward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end) {
-  const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys), group = shape.heads / shape.kv_heads;
+  const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys),
+                     group = shape.heads / shape.kv_heads;
   float* memory = scratch(2 * shape.keys * width + size * keys + kQueryBlock * (2 * width + keys));
-  float *k = memory, *v = k + shape.keys * width, *kt = v + shape.keys * width, *q = kt + size * keys, *o = q + kQueryBlock * width,
-        *scores = o + kQueryBlock * width;
+  float *k = memory, *v = k + shape.keys * width, *kt = v + shape.keys * width, *q = kt + size * keys,
+        *o = q + kQueryBlock * width, *scores = o + kQueryBlock * width;
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t row = task / shape.kv_heads, kv_head = task % shape.kv_heads;
+    if (shape.queries == 1 && group <= 2) {
+      for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+        attend_once<T>(io, shape, row, head, 0, scores, o);
+      }
+      continue;
+    }
     const std::int64_t used = shape.key_lengths != nullptr ? std::min(shape.key_lengths[row], shape.keys) : shape.keys;
     pack<T>(io.k, row, kv_head, 0, used, size, 1, k, width);
     pack<T>(io.v, row, kv_head, 0, used, size, 1, v, width);
@@ -153,22 +209,7 @@ void attention(const AttentionForward& io, const AttentionShape& shape, std::int
           float* s = scores + i * keys;
           const Range range = seen(shape, row, first + i);
           hide_other_segments(shape, row, first + i, range, s);
-          float highest = -std::numeric_limits<float>::infinity(), total = 0;
-#pragma omp simd reduction(max : highest)
-          for (std::int64_t j = range.first; j < range.last; ++j) highest = s[j] > highest ? s[j] : highest;
-          const bool any = highest > -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(+ : total)
-          for (std::int64_t j = range.first; j < range.last; ++j) {
-            const float e = s[j] > -std::numeric_limits<float>::infinity() ? fast_exp(s[j] - highest) : 0.0F;
-            s[j] = e;
-            total += e;
-          }
-          const float inverse = any ? 1 / total : 0;
-          for (std::int64_t j = 0; j < range.first; ++j) s[j] = 0;
-#pragma omp simd
-          for (std::int64_t j = range.first; j < range.last; ++j) s[j] = any ? s[j] * inverse : 0;
-          for (std::int64_t j = range.last; j < last; ++j) s[j] = 0;
-          io.lse[(row * shape.heads + head) * shape.queries + first + i] = any ? highest + std::log(total) : highest;
+          io.lse[(row * shape.heads + head) * shape.queries + first + i] = softmax(s, range, last);
         }
         multiply<false>(count, width, last, scores, keys, 1, v, width, o, width);
         unpack<T>(o, width, io.out, row, head, first, count, size, 1);
@@ -178,8 +219,10 @@ void attention(const AttentionForward& io, const AttentionShape& shape, std::int
 }
 
 template <class T>
-void attention_backward(const AttentionBackward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end) {
-  const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys), group = shape.heads / shape.kv_heads;
+void attention_backward(const AttentionBackward& io, const AttentionShape& shape, std::int64_t begin,
+                        std::int64_t end) {
+  const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys),
+                     group = shape.heads / shape.kv_heads;
   float* memory = scratch(4 * shape.keys * width + 2 * size * keys + kQueryBlock * (4 * width + 2 * keys));
   float *k = memory, *v = k + shape.keys * width, *dk = v + shape.keys * width, *dv = dk + shape.keys * width,
         *kt = dv + shape.keys * width, *vt = kt + size * keys, *q = vt + size * keys, *o = q + kQueryBlock * width,

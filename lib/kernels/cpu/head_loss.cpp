@@ -19,9 +19,10 @@ constexpr std::int64_t kLossRows = 16;           // and those of a block of rows
 
 }  // namespace
 
-at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias, const at::Tensor& labels_in,
-                     double label_smoothing, double z, double loss_scale, std::int64_t live, std::int64_t chunk_bytes,
-                     const OptionalTensor& dh, const OptionalTensor& dweight, bool accumulate_weight, const OptionalTensor& dbias,
+at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
+                     const at::Tensor& labels_in, double label_smoothing, double z, double loss_scale,
+                     std::int64_t live, std::int64_t chunk_bytes, const OptionalTensor& dh,
+                     const OptionalTensor& dweight, bool accumulate_weight, const OptionalTensor& dbias,
                      bool accumulate_bias) {
   const at::Tensor labels = labels_in.contiguous(), index = at::empty(labels.sizes(), labels.options());
   const std::int64_t* label = pointer<std::int64_t>(labels);
@@ -53,7 +54,8 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
   }
 
   const std::int64_t most = std::clamp<std::int64_t>(std::min(chunk_bytes, kCacheBytes) / (4 * live), 1, rows);
-  const std::int64_t chunks = (rows + most - 1) / most, chunk = (rows + chunks - 1) / chunks;  // none much smaller than the others
+  const std::int64_t chunks = (rows + most - 1) / most,
+                     chunk = (rows + chunks - 1) / chunks;  // none much smaller than the others
   const at::Tensor buffer = at::empty({chunk, live}, at::kFloat);
   std::vector<CrossEntropyRow> results(static_cast<std::size_t>(rows));
   at::Tensor partials = dbias ? at::empty({(chunk + kLossRows - 1) / kLossRows, live}, at::kFloat) : at::Tensor();
@@ -71,8 +73,9 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
         float* const block_sum = partial != nullptr ? partial + block * live : nullptr;
         if (block_sum != nullptr) std::fill(block_sum, block_sum + live, 0.0F);
         for (std::int64_t row = block * kLossRows; row < std::min(count, (block + 1) * kLossRows); ++row) {
-          results[static_cast<std::size_t>(begin + row)] = table().cross_entropy(
-              logit + row * live, added, block_sum, live, label[kept[begin + row]], label_smoothing, z, loss_scale, gradient);
+          results[static_cast<std::size_t>(begin + row)] =
+              table().cross_entropy(logit + row * live, added, block_sum, live, label[kept[begin + row]],
+                                    label_smoothing, z, loss_scale, gradient);
         }
       }
     });

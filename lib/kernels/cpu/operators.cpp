@@ -14,13 +14,15 @@ namespace argosy::kernels::cpu {
 
 namespace {
 
-/// Runs `block(first_row, count, partial)` for blocks of rows, then adds the partial sums [stride] to the targets in order.
+/// Runs `block(first_row, count, partial)` for blocks of rows, then adds the partial sums [stride] to the targets in
+/// order.
 struct Target {
   float* sum;  // null: not wanted
   std::int64_t offset, width;
 };
 template <class Block>
-void two_stage(std::int64_t rows, std::int64_t stride, bool accumulate, std::initializer_list<Target> targets, Block&& block) {
+void two_stage(std::int64_t rows, std::int64_t stride, bool accumulate, std::initializer_list<Target> targets,
+               Block&& block) {
   const std::int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
   const at::Tensor partials = at::empty({blocks, stride}, at::kFloat);
   float* const partial = partials.mutable_data_ptr<float>();
@@ -30,33 +32,35 @@ void two_stage(std::int64_t rows, std::int64_t stride, bool accumulate, std::ini
     }
   });
   for (const Target& target : targets) {
-    if (target.sum != nullptr) table().sum_partials(partial + target.offset, target.sum, blocks, stride, target.width, accumulate);
+    if (target.sum != nullptr)
+      table().sum_partials(partial + target.offset, target.sum, blocks, stride, target.width, accumulate);
   }
 }
 
 }  // namespace
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x_in, const at::Tensor& weight, const OptionalTensor& bias,
-                                                    double epsilon, bool rms) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x_in, const at::Tensor& weight,
+                                                    const OptionalTensor& bias, double epsilon, bool rms) {
   const at::Tensor x = x_in.contiguous();
   const std::int64_t rows = x.size(0), width = x.size(1);
-  at::Tensor y = at::empty_like(x), mean = at::empty({rms ? 0 : rows}, at::kFloat), rstd = at::empty({rows}, at::kFloat);
+  at::Tensor y = at::empty_like(x), mean = at::empty({rms ? 0 : rows}, at::kFloat),
+             rstd = at::empty({rows}, at::kFloat);
   with_type(x, [&]<class T>(T*) {
-    const auto &loops = table().loops<T>();
+    const auto& loops = table().loops<T>();
     const T *from = pointer<T>(x), *scale = pointer<T>(weight), *shift = pointer<T>(bias);
     T* to = pointer<T>(y);
     float *centre = pointer<float>(mean), *r = pointer<float>(rstd);
     at::parallel_for(0, rows, grain(width), [&](std::int64_t begin, std::int64_t end) {
-      loops.norm(from + begin * width, scale, shift, to + begin * width, rms ? nullptr : centre + begin, r + begin, end - begin,
-                 width, epsilon);
+      loops.norm(from + begin * width, scale, shift, to + begin * width, rms ? nullptr : centre + begin, r + begin,
+                 end - begin, width, epsilon);
     });
   });
   return {y, mean, rstd};
 }
 
-at::Tensor norm_backward(const at::Tensor& dy_in, const at::Tensor& x_in, const at::Tensor& weight, const at::Tensor& mean,
-                         const at::Tensor& rstd, const OptionalTensor& add_in, const OptionalTensor& dweight,
-                         const OptionalTensor& dbias, bool accumulate, bool rms) {
+at::Tensor norm_backward(const at::Tensor& dy_in, const at::Tensor& x_in, const at::Tensor& weight,
+                         const at::Tensor& mean, const at::Tensor& rstd, const OptionalTensor& add_in,
+                         const OptionalTensor& dweight, const OptionalTensor& dbias, bool accumulate, bool rms) {
   const at::Tensor dy = dy_in.contiguous(), x = x_in.contiguous();
   const OptionalTensor add = add_in ? OptionalTensor(add_in->contiguous()) : std::nullopt;
   const std::int64_t rows = x.size(0), width = x.size(1);
@@ -68,27 +72,28 @@ at::Tensor norm_backward(const at::Tensor& dy_in, const at::Tensor& x_in, const 
     two_stage(rows, 2 * width, accumulate, {{pointer<float>(dweight), 0, width}, {pointer<float>(dbias), width, width}},
               [&](std::int64_t first, std::int64_t count, float* partial) {
                 const std::int64_t at = first * width;
-                table().loops<T>().norm_backward(gradient + at, from + at, scale, rms ? nullptr : centre + first, r + first,
-                                                 residual != nullptr ? residual + at : nullptr, to + at, partial, count, width);
+                table().loops<T>().norm_backward(gradient + at, from + at, scale, rms ? nullptr : centre + first,
+                                                 r + first, residual != nullptr ? residual + at : nullptr, to + at,
+                                                 partial, count, width);
               });
   });
   return dx;
 }
 
-at::Tensor dropout_add(const OptionalTensor& base_in, const at::Tensor& branch_in, double p, std::int64_t seed, std::int64_t step,
-                       std::int64_t micro_batch, std::int64_t site) {
+at::Tensor dropout_add(const OptionalTensor& base_in, const at::Tensor& branch_in, double p, std::int64_t seed,
+                       std::int64_t step, std::int64_t micro_batch, std::int64_t site, const OptionalTensor& bias) {
   const at::Tensor branch = branch_in.contiguous();
   const OptionalTensor base = base_in ? OptionalTensor(base_in->contiguous()) : std::nullopt;
   at::Tensor out = at::empty_like(branch);
-  const std::int64_t n = branch.numel();
+  const std::int64_t n = branch.numel(), width = branch.size(-1);
   const auto threshold = static_cast<std::uint32_t>(std::lround(p * 65536));
+  const DropoutMask mask{threshold, static_cast<std::uint32_t>(site), static_cast<std::uint32_t>(step),
+                         static_cast<std::uint32_t>(micro_batch), static_cast<std::uint64_t>(seed)};
   with_type(branch, [&]<class T>(T*) {
-    const T *under = pointer<T>(base), *from = pointer<T>(branch);
+    const T *under = pointer<T>(base), *from = pointer<T>(branch), *shift = pointer<T>(bias);
     T* to = pointer<T>(out);
     at::parallel_for(0, (n + 127) / 128, 64, [&](std::int64_t begin, std::int64_t end) {
-      table().loops<T>().dropout_add(under, from, to, begin * 128, std::min(n, end * 128), threshold,
-                                     static_cast<std::uint64_t>(seed), static_cast<std::uint32_t>(site),
-                                     static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(micro_batch));
+      table().loops<T>().dropout_add(under, from, shift, to, begin * 128, std::min(n, end * 128), width, mask);
     });
   });
   return out;
@@ -106,8 +111,8 @@ void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::i
   });
 }
 
-at::Tensor activation_backward(const at::Tensor& dy_in, const at::Tensor& saved, std::int64_t kind, const OptionalTensor& dbias,
-                               bool accumulate) {
+at::Tensor activation_backward(const at::Tensor& dy_in, const at::Tensor& saved, std::int64_t kind,
+                               const OptionalTensor& dbias, bool accumulate) {
   const at::Tensor dy = dy_in.contiguous();
   ARGOSY_CHECK(saved.is_contiguous(), "activation works on whole rows");
   const std::int64_t rows = saved.size(0), width = saved.size(1), out_width = dy.size(1);
@@ -117,8 +122,9 @@ at::Tensor activation_backward(const at::Tensor& dy_in, const at::Tensor& saved,
     T* out = pointer<T>(du);
     two_stage(rows, width, accumulate, {{pointer<float>(dbias), 0, width}},
               [&](std::int64_t first, std::int64_t count, float* partial) {
-                table().loops<T>().activation_backward(gradient + first * out_width, kept + first * width, out + first * width,
-                                                       dbias ? partial : nullptr, count, width, kind);
+                table().loops<T>().activation_backward(gradient + first * out_width, kept + first * width,
+                                                       out + first * width, dbias ? partial : nullptr, count, width,
+                                                       kind);
               });
   });
   return du;
@@ -136,8 +142,8 @@ void column_sum(const at::Tensor& x_in, at::Tensor& out, bool accumulate) {
   });
 }
 
-at::Tensor embedding(const at::Tensor& ids_in, const at::Tensor& matrix, double scale, const OptionalTensor& position_table,
-                     const OptionalTensor& positions_in, std::int64_t offset) {
+at::Tensor embedding(const at::Tensor& ids_in, const at::Tensor& matrix, double scale,
+                     const OptionalTensor& position_table, const OptionalTensor& positions_in, std::int64_t offset) {
   const at::Tensor ids = ids_in.contiguous();
   const OptionalTensor positions = positions_in ? OptionalTensor(positions_in->contiguous()) : std::nullopt;
   const std::int64_t length = ids.size(1), width = matrix.size(1), vocabulary = matrix.size(0);
@@ -151,16 +157,16 @@ at::Tensor embedding(const at::Tensor& ids_in, const at::Tensor& matrix, double 
       for (std::int64_t i = begin; i < end; ++i) {
         ARGOSY_CHECK(0 <= id[i] && id[i] < vocabulary, "id {} of {}", id[i], vocabulary);
         const std::int64_t place = position != nullptr ? position[i] : offset + i % length;
-        table().loops<T>().embed(from + id[i] * width, waves != nullptr ? waves + place * width : nullptr, to + i * width,
-                                 static_cast<float>(scale), width);
+        table().loops<T>().embed(from + id[i] * width, waves != nullptr ? waves + place * width : nullptr,
+                                 to + i * width, static_cast<float>(scale), width);
       }
     });
   });
   return x;
 }
 
-void embedding_backward(const at::Tensor& dx_in, const at::Tensor& ids_in, double scale, at::Tensor& dtable, bool accumulate,
-                        std::int64_t skip_id) {
+void embedding_backward(const at::Tensor& dx_in, const at::Tensor& ids_in, double scale, at::Tensor& dtable,
+                        bool accumulate, std::int64_t skip_id) {
   const at::Tensor dx = dx_in.contiguous(), ids = ids_in.contiguous();
   const std::int64_t n = ids.numel(), width = dtable.size(1);
   if (!accumulate) dtable.zero_();
@@ -178,11 +184,14 @@ void embedding_backward(const at::Tensor& dx_in, const at::Tensor& ids_in, doubl
   with_type(dx, [&]<class T>(T*) {
     const T* from = pointer<T>(dx);
     float* sum = pointer<float>(dtable);
-    at::parallel_for(0, static_cast<std::int64_t>(starts.size()) - 1, grain(width), [&](std::int64_t begin, std::int64_t end) {
-      for (std::size_t i = starts[static_cast<std::size_t>(begin)]; i < starts[static_cast<std::size_t>(end)]; ++i) {
-        table().loops<T>().add_scaled(from + order[i] * width, sum + id[order[i]] * width, static_cast<float>(scale), width);
-      }
-    });
+    at::parallel_for(0, static_cast<std::int64_t>(starts.size()) - 1, grain(width),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::size_t i = starts[static_cast<std::size_t>(begin)];
+                            i < starts[static_cast<std::size_t>(end)]; ++i) {
+                         table().loops<T>().add_scaled(from + order[i] * width, sum + id[order[i]] * width,
+                                                       static_cast<float>(scale), width);
+                       }
+                     });
   });
 }
 
@@ -191,15 +200,17 @@ void adamw_(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& 
             std::int64_t step) {
   const float clip = *pointer<float>(coefficient);
   if (clip < 0) return;
-  for (const at::Tensor& tensor : {master, m, v, gradient}) ARGOSY_CHECK(tensor.is_contiguous(), "adamw_ works on flat slices");
+  for (const at::Tensor& tensor : {master, m, v, gradient})
+    ARGOSY_CHECK(tensor.is_contiguous(), "adamw_ works on flat slices");
   const double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
   const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
   float *value = pointer<float>(master), *first = pointer<float>(m), *second = pointer<float>(v);
   const float* slope = pointer<float>(gradient);
   Bf16* rounded = pointer<Bf16>(weights);
   at::parallel_for(0, master.numel(), 16384, [&](std::int64_t begin, std::int64_t end) {
-    table().adamw(value + begin, first + begin, second + begin, slope + begin, rounded != nullptr ? rounded + begin : nullptr,
-                  end - begin, clip, lr, beta1, beta2, epsilon, weight_decay, correction1, correction2);
+    table().adamw(value + begin, first + begin, second + begin, slope + begin,
+                  rounded != nullptr ? rounded + begin : nullptr, end - begin, clip, lr, beta1, beta2, epsilon,
+                  weight_decay, correction1, correction2);
   });
 }
 

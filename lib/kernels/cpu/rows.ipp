@@ -1,8 +1,8 @@
 // Row-wise and flat loops. Included by table.ipp inside its namespace.
 
 template <class T>
-void norm(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, std::int64_t rows, std::int64_t width,
-          double epsilon) {
+void norm(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, std::int64_t rows,
+          std::int64_t width, double epsilon) {
   const float inverse = 1.0F / static_cast<float>(width);
   for (std::int64_t row = 0; row < rows; ++row, x += width, y += width) {
     float centre = 0;
@@ -76,7 +76,8 @@ typedef std::uint32_t Narrow __attribute__((vector_size(kLanes * 2), aligned(4),
 /// Product of the low halves of each 64-bit lane; what stands in the high halves does not matter.
 inline Wide multiply_low(Wide a, Wide b) {
 #if defined(__AVX512F__)
-  return reinterpret_cast<Wide>(_mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+  return reinterpret_cast<Wide>(
+      _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 #elif defined(__AVX2__)
   return reinterpret_cast<Wide>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 #elif defined(__SSE2__)
@@ -87,14 +88,14 @@ inline Wide multiply_low(Wide a, Wide b) {
 }
 
 /// 16 Philox4x32-10 blocks `first` + lane: words[16·w + lane] is word w.
-inline void philox_words(std::uint32_t first, std::uint32_t site, std::uint32_t step, std::uint32_t micro_batch, std::uint64_t seed,
-                         std::uint32_t* words) {
+inline void philox_words(std::uint32_t first, const DropoutMask& mask, std::uint32_t* words) {
   constexpr int kWide = kLanes / 2;
   Wide lane{};
   for (int i = 0; i < kWide; ++i) lane[i] = static_cast<std::uint64_t>(i);
   for (int part = 0; part < 16; part += kWide) {
-    Wide c0 = lane + (first + static_cast<std::uint64_t>(part)), c1 = Wide{} + site, c2 = Wide{} + step, c3 = Wide{} + micro_batch;
-    std::uint64_t key0 = seed & 0xffffffffU, key1 = seed >> 32;
+    Wide c0 = lane + (first + static_cast<std::uint64_t>(part)), c1 = Wide{} + mask.site, c2 = Wide{} + mask.step;
+    Wide c3 = Wide{} + mask.micro_batch;
+    std::uint64_t key0 = mask.seed & 0xffffffffU, key1 = mask.seed >> 32;
 #pragma GCC unroll 10
     for (int round = 0; round < 10; ++round) {
       const Wide a = multiply_low(c0, Wide{} + 0xD2511F53U), b = multiply_low(c2, Wide{} + 0xCD9E8D57U);
@@ -112,51 +113,47 @@ inline void philox_words(std::uint32_t first, std::uint32_t site, std::uint32_t 
   }
 }
 
-/// begin: a multiple of 128.
+/// 32 elements under the halves of 16 words.
 template <class T>
-void dropout_add(const T* base, const T* branch, T* out, std::int64_t begin, std::int64_t end, std::uint32_t threshold,
-                 std::uint64_t seed, std::uint32_t site, std::uint32_t step, std::uint32_t micro_batch) {
-  if (threshold == 0) {
+inline void keep_or_drop(const std::uint32_t* words, std::uint32_t threshold, float scale, const T* base,
+                         const T* branch, const T* bias, T* out) {
 #pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) out[i] = narrow<T>(widen(branch[i]) + (base != nullptr ? widen(base[i]) : 0.0F));
-    return;
+  for (int i = 0; i < 16; ++i) {
+    const float low = widen(branch[i]) + widen(bias[i]), high = widen(branch[16 + i]) + widen(bias[16 + i]);
+    out[i] = narrow<T>(widen(base[i]) + ((words[i] & 0xffffU) >= threshold ? low * scale : 0.0F));
+    out[16 + i] = narrow<T>(widen(base[16 + i]) + ((words[i] >> 16) >= threshold ? high * scale : 0.0F));
   }
-  const float scale = 65536.0F / static_cast<float>(65536U - threshold);
-  alignas(64) std::uint32_t words[64];
-  T rest_base[128], rest_branch[128], rest_out[128];
-  for (std::int64_t group = begin; group < end; group += 128) {
-    philox_words(static_cast<std::uint32_t>(group / 8), site, step, micro_batch, seed, words);
-    const T *under = base != nullptr ? base + group : nullptr, *from = branch + group;
-    T* to = out + group;
-    const std::int64_t count = std::min<std::int64_t>(128, end - group);
-    if (count < 128) {  // the last group goes through a whole one
-      for (std::int64_t i = 0; i < 128; ++i) {
-        rest_branch[i] = i < count ? from[i] : T{};
-        rest_base[i] = i < count && under != nullptr ? under[i] : T{};
+}
+
+template <class T>
+void dropout_add(const T* base, const T* branch, const T* bias, T* out, std::int64_t begin, std::int64_t end,
+                 std::int64_t width, const DropoutMask& mask) {
+  const float scale = 65536.0F / static_cast<float>(65536U - mask.threshold);
+  alignas(64) std::uint32_t words[64] = {};
+  const T zeros[32] = {};
+  T part_base[32] = {}, part_branch[32] = {}, part_bias[32] = {}, part_out[32];
+  std::int64_t column = bias != nullptr ? begin % width : 0;
+  for (std::int64_t at = begin; at < end; at += 32) {
+    if (at % 128 == 0 && mask.threshold > 0) philox_words(static_cast<std::uint32_t>(at / 8), mask, words);
+    const std::uint32_t* own = words + at % 128 / 2;
+    const bool whole = at + 32 <= end && (bias == nullptr || column + 32 <= width);
+    if (whole) {
+      keep_or_drop(own, mask.threshold, scale, base != nullptr ? base + at : zeros, branch + at,
+                   bias != nullptr ? bias + column : zeros, out + at);
+    } else {  // an end, of the tensor or of a row
+      const std::int64_t count = std::min<std::int64_t>(32, end - at);
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (base != nullptr) part_base[i] = base[at + i];
+        part_branch[i] = branch[at + i];
+        if (bias != nullptr) part_bias[i] = bias[(column + i) % width];
       }
-      from = rest_branch;
-      to = rest_out;
-      if (under != nullptr) under = rest_base;
+      keep_or_drop(own, mask.threshold, scale, part_base, part_branch, part_bias, part_out);
+      std::copy(part_out, part_out + count, out + at);
     }
-    for (int word = 0; word < 4; ++word, from += 32, to += 32) {
-      if (under != nullptr) {
-#pragma omp simd
-        for (int i = 0; i < 16; ++i) {
-          const std::uint32_t bits = words[16 * word + i];
-          to[i] = narrow<T>(widen(under[i]) + ((bits & 0xffffU) >= threshold ? widen(from[i]) * scale : 0.0F));
-          to[16 + i] = narrow<T>(widen(under[16 + i]) + ((bits >> 16) >= threshold ? widen(from[16 + i]) * scale : 0.0F));
-        }
-        under += 32;
-      } else {
-#pragma omp simd
-        for (int i = 0; i < 16; ++i) {
-          const std::uint32_t bits = words[16 * word + i];
-          to[i] = narrow<T>((bits & 0xffffU) >= threshold ? widen(from[i]) * scale : 0.0F);
-          to[16 + i] = narrow<T>((bits >> 16) >= threshold ? widen(from[16 + i]) * scale : 0.0F);
-        }
-      }
+    if (bias != nullptr) {
+      column += 32;
+      while (column >= width) column -= width;
     }
-    if (count < 128) std::copy(rest_out, rest_out + count, out + group);
   }
 }
 
@@ -258,7 +255,8 @@ void column_sum(const T* x, float* partial, std::int64_t rows, std::int64_t widt
 }
 
 template <class T>
-void rotate(T* x, const float* cosine, const float* sine, std::int64_t heads, std::int64_t head_stride, std::int64_t half) {
+void rotate(T* x, const float* cosine, const float* sine, std::int64_t heads, std::int64_t head_stride,
+            std::int64_t half) {
   for (std::int64_t head = 0; head < heads; ++head, x += head_stride) {
 #pragma omp simd
     for (std::int64_t i = 0; i < half; ++i) {
@@ -272,7 +270,8 @@ void rotate(T* x, const float* cosine, const float* sine, std::int64_t heads, st
 template <class T>
 void embed(const T* row, const float* position, T* out, float scale, std::int64_t width) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < width; ++i) out[i] = narrow<T>(widen(row[i]) * scale + (position != nullptr ? position[i] : 0.0F));
+  for (std::int64_t i = 0; i < width; ++i)
+    out[i] = narrow<T>(widen(row[i]) * scale + (position != nullptr ? position[i] : 0.0F));
 }
 
 template <class T>
@@ -349,10 +348,12 @@ void sum_partials(const float* partials, float* target, std::int64_t count, std:
   if (count == 0 && !accumulate) std::fill(target, target + width, 0.0F);
 }
 
-void adamw(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n, float coefficient, double lr,
-           double beta1, double beta2, double epsilon, double weight_decay, double correction1, double correction2) {
+void adamw(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n, float coefficient,
+           double lr, double beta1, double beta2, double epsilon, double weight_decay, double correction1,
+           double correction2) {
   const auto b1 = static_cast<float>(beta1), b2 = static_cast<float>(beta2), a1 = static_cast<float>(1 - beta1);
-  const auto a2 = static_cast<float>(1 - beta2), eps = static_cast<float>(epsilon), keep = static_cast<float>(1 - lr * weight_decay);
+  const auto a2 = static_cast<float>(1 - beta2), eps = static_cast<float>(epsilon),
+             keep = static_cast<float>(1 - lr * weight_decay);
   const auto rate = static_cast<float>(lr / correction1), spread = static_cast<float>(1 / correction2);
   const auto update = [&](std::int64_t i) {
     const float g = gradient[i] * coefficient;
@@ -378,7 +379,8 @@ double sum_of_squares(const float* x, std::int64_t n) {
     const std::int64_t count = std::min<std::int64_t>(128, n - begin);
     double block = 0;
 #pragma omp simd reduction(+ : block)
-    for (std::int64_t i = 0; i < count; ++i) block += static_cast<double>(x[begin + i]) * static_cast<double>(x[begin + i]);
+    for (std::int64_t i = 0; i < count; ++i)
+      block += static_cast<double>(x[begin + i]) * static_cast<double>(x[begin + i]);
     sum += block;
   }
   return sum;

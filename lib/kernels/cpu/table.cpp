@@ -23,7 +23,8 @@ const Table* table_named(const char* name) {
   __builtin_cpu_init();
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd");
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512cd");
   if (std::strcmp(name, "avx512") == 0) return v4 ? &avx512::kTable : nullptr;
   if (std::strcmp(name, "avx2") == 0) return v3 ? &avx2::kTable : nullptr;
 #endif

@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
-/// Inner loops of the CPU kernels on raw pointers, torch-free, compiled once for each instruction set (table_*.cpp) and chosen at run
-/// time. All sums have an order that depends on shapes alone. `T` is float or Bf16; statistics and parameter gradients are float.
+/// Inner loops of the CPU kernels on raw pointers, torch-free, compiled once for each instruction set (table_*.cpp) and
+/// chosen at run time. All sums have an order that depends on shapes alone. `T` is float or Bf16; statistics and
+/// parameter gradients are float.
 namespace argosy::kernels::cpu {
 
 struct Bf16 {
@@ -40,41 +41,50 @@ struct CrossEntropyRow {
   bool right;
 };
 
+struct DropoutMask {
+  std::uint32_t threshold, site, step, micro_batch;  // kept when a 16-bit number is at least threshold
+  std::uint64_t seed;
+};
+
 template <class T>
 struct Loops {
-  void (*norm)(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, std::int64_t rows, std::int64_t width,
+  void (*norm)(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, std::int64_t rows,
+               std::int64_t width,
                double epsilon);  // mean null: RMSNorm
   /// partial: [2, width], the sums of this call's rows for weight and bias.
-  void (*norm_backward)(const T* dy, const T* x, const T* weight, const float* mean, const float* rstd, const T* add, T* dx,
-                        float* partial, std::int64_t rows, std::int64_t width);
-  void (*dropout_add)(const T* base, const T* branch, T* out, std::int64_t begin, std::int64_t end, std::uint32_t threshold,
-                      std::uint64_t seed, std::uint32_t site, std::uint32_t step, std::uint32_t micro_batch);
+  void (*norm_backward)(const T* dy, const T* x, const T* weight, const float* mean, const float* rstd, const T* add,
+                        T* dx, float* partial, std::int64_t rows, std::int64_t width);
+  /// Elements [begin, end), begin a multiple of 128; base and bias [width] may be null.
+  void (*dropout_add)(const T* base, const T* branch, const T* bias, T* out, std::int64_t begin, std::int64_t end,
+                      std::int64_t width, const DropoutMask& mask);
   /// width: of u; kinds as ActivationKind.
   void (*activation)(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width, std::int64_t kind);
   /// partial: [width of u] or null.
   void (*activation_backward)(const T* dy, const T* saved, T* du, float* partial, std::int64_t rows, std::int64_t width,
                               std::int64_t kind);
   void (*column_sum)(const T* x, float* partial, std::int64_t rows, std::int64_t width);
-  void (*rotate)(T* x, const float* cosine, const float* sine, std::int64_t heads, std::int64_t head_stride, std::int64_t half);
+  void (*rotate)(T* x, const float* cosine, const float* sine, std::int64_t heads, std::int64_t head_stride,
+                 std::int64_t half);
   void (*embed)(const T* row, const float* position, T* out, float scale, std::int64_t width);
   void (*add_scaled)(const T* x, float* sum, float scale, std::int64_t width);
   /// Tasks [begin, end) of rows × kv_heads.
   void (*attention)(const AttentionForward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end);
-  void (*attention_backward)(const AttentionBackward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end);
+  void (*attention_backward)(const AttentionBackward& io, const AttentionShape& shape, std::int64_t begin,
+                             std::int64_t end);
 };
 
 struct Table {
   Loops<float> fp32;
   Loops<Bf16> bf16;
   /// One row of logits [width] becomes its gradient in place (`gradient`), and joins `dbias` [width] (may be null).
-  CrossEntropyRow (*cross_entropy)(float* logits, const float* bias, float* dbias, std::int64_t width, std::int64_t label,
-                                   double label_smoothing, double z, double scale, bool gradient);
+  CrossEntropyRow (*cross_entropy)(float* logits, const float* bias, float* dbias, std::int64_t width,
+                                   std::int64_t label, double label_smoothing, double z, double scale, bool gradient);
   /// target (+)= Σ partials [count, width], in order.
-  void (*sum_partials)(const float* partials, float* target, std::int64_t count, std::int64_t stride, std::int64_t width,
-                       bool accumulate);
-  void (*adamw)(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n, float coefficient,
-                double lr, double beta1, double beta2, double epsilon, double weight_decay, double correction1,
-                double correction2);
+  void (*sum_partials)(const float* partials, float* target, std::int64_t count, std::int64_t stride,
+                       std::int64_t width, bool accumulate);
+  void (*adamw)(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n,
+                float coefficient, double lr, double beta1, double beta2, double epsilon, double weight_decay,
+                double correction1, double correction2);
   double (*sum_of_squares)(const float* x, std::int64_t n);
   const char* name;
 

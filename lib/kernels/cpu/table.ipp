@@ -22,20 +22,21 @@ namespace argosy::kernels::cpu {
 namespace ARGOSY_ISA {
 namespace {
 
-#include "kernels/cpu/vector.ipp"
-#include "kernels/cpu/rows.ipp"
 #include "kernels/cpu/attention.ipp"
+#include "kernels/cpu/rows.ipp"
+#include "kernels/cpu/vector.ipp"
 
 template <class T>
 constexpr Loops<T> loops() {
-  return {norm<T>,       norm_backward<T>, dropout_add<T>, activation<T>, activation_backward<T>, column_sum<T>,
-          rotate<T>,     embed<T>,         add_scaled<T>,  attention<T>,  attention_backward<T>};
+  return {norm<T>,   norm_backward<T>, dropout_add<T>, activation<T>, activation_backward<T>, column_sum<T>,
+          rotate<T>, embed<T>,         add_scaled<T>,  attention<T>,  attention_backward<T>};
 }
 
 }  // namespace
 
 extern const Table kTable;
-const Table kTable{loops<float>(), loops<Bf16>(), cross_entropy, sum_partials, adamw, sum_of_squares, ARGOSY_TEXT(ARGOSY_ISA)};
+const Table kTable{loops<float>(), loops<Bf16>(),  cross_entropy,          sum_partials,
+                   adamw,          sum_of_squares, ARGOSY_TEXT(ARGOSY_ISA)};
 
 }  // namespace ARGOSY_ISA
 

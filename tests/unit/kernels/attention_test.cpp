@@ -18,9 +18,12 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {"ShortCross", 7, 5, 4, 4, 12, false, true, false, 0},    {"CausalSquare", 15, 15, 4, 4, 48, true, false, false, 0},
-    {"GroupedWindow", 40, 40, 6, 2, 16, true, false, false, 9}, {"LongBlocked", 83, 83, 2, 1, 20, true, false, false, 0},
-    {"Packed", 37, 37, 2, 2, 8, true, false, true, 0},        {"CachedQuery", 1, 19, 4, 2, 16, true, false, false, 0},
+    {"ShortCross", 7, 5, 4, 4, 12, false, true, false, 0},
+    {"CausalSquare", 15, 15, 4, 4, 48, true, false, false, 0},
+    {"GroupedWindow", 40, 40, 6, 2, 16, true, false, false, 9},
+    {"LongBlocked", 83, 83, 2, 1, 20, true, false, false, 0},
+    {"Packed", 37, 37, 2, 2, 8, true, false, true, 0},
+    {"CachedQuery", 1, 19, 4, 2, 16, true, false, false, 0},
 };
 
 class Attention : public testing::TestWithParam<std::tuple<Case, at::ScalarType>> {};
@@ -32,8 +35,10 @@ TEST_P(Attention, EqualsPlainBothWays) {
   const auto heads = [&](std::int64_t positions, double phase) {
     return values({rows, positions, c.heads + 2 * c.kv_heads, c.size}, type, phase);
   };
-  const at::Tensor qs = heads(c.queries, 1), kvs = heads(c.keys, 2), dout = values({rows, c.queries, c.heads, c.size}, type, 3);
-  const at::Tensor q = qs.narrow(2, 0, c.heads) * 2, k = kvs.narrow(2, c.heads, c.kv_heads), v = kvs.narrow(2, c.heads + c.kv_heads, c.kv_heads);
+  const at::Tensor qs = heads(c.queries, 1), kvs = heads(c.keys, 2),
+                   dout = values({rows, c.queries, c.heads, c.size}, type, 3);
+  const at::Tensor q = qs.narrow(2, 0, c.heads) * 2, k = kvs.narrow(2, c.heads, c.kv_heads),
+                   v = kvs.narrow(2, c.heads + c.kv_heads, c.kv_heads);
   AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = c.causal, .window = c.window};
   if (c.lengths) mask.key_lengths = at::tensor({c.keys, std::int64_t{1}, c.keys - 2}, at::kLong);
   if (c.segments) mask.segments = (at::arange(c.keys) / 10).to(at::kLong).repeat({rows, 1});
@@ -46,7 +51,8 @@ TEST_P(Attention, EqualsPlainBothWays) {
   const auto gradients = [&] {
     const at::Tensor packed = poisoned({rows, c.queries, c.heads + 2 * c.kv_heads, c.size}).to(type);
     const at::Tensor other = poisoned({rows, c.keys, c.heads + 2 * c.kv_heads, c.size}).to(type);
-    return std::array{packed.narrow(2, 0, c.heads), other.narrow(2, c.heads, c.kv_heads), other.narrow(2, c.heads + c.kv_heads, c.kv_heads)};
+    return std::array{packed.narrow(2, 0, c.heads), other.narrow(2, c.heads, c.kv_heads),
+                      other.narrow(2, c.heads + c.kv_heads, c.kv_heads)};
   };
   auto got = gradients(), expected = gradients();
   attention_backward(dout, q, k, v, out2, lse2, mask, scale, got[0], got[1], got[2]);
@@ -55,7 +61,8 @@ TEST_P(Attention, EqualsPlainBothWays) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_LT(distance(got[i], expected[i]), type == at::kFloat ? 2e-5 : 1.5e-2) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Attention, testing::Combine(testing::ValuesIn(kCases), testing::Values(at::kFloat, at::kBFloat16)),
+INSTANTIATE_TEST_SUITE_P(Cases, Attention,
+                         testing::Combine(testing::ValuesIn(kCases), testing::Values(at::kFloat, at::kBFloat16)),
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param).name) + c10::toString(std::get<1>(test.param));
                          });

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,9 @@ inline at::Tensor values(at::IntArrayRef shape, at::ScalarType type = at::kFloat
   return out.to(type);
 }
 
-inline at::Tensor poisoned(at::IntArrayRef shape) { return at::full(shape, std::numeric_limits<float>::quiet_NaN(), at::kFloat); }
+inline at::Tensor poisoned(at::IntArrayRef shape) {
+  return at::full(shape, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+}
 
 /// rms difference over rms of the reference.
 inline double distance(const at::Tensor& value, const at::Tensor& reference) {
@@ -34,6 +36,8 @@ inline double distance(const at::Tensor& value, const at::Tensor& reference) {
 }
 
 /// fp32 1e-5 and wider for sums; bf16: one rounding of the result, 2^-9 relative.
-inline double tolerance(at::ScalarType type, double fp32 = 1e-5) { return type == at::kFloat ? fp32 : std::max(fp32, 4e-3); }
+inline double tolerance(at::ScalarType type, double fp32 = 1e-5) {
+  return type == at::kFloat ? fp32 : std::max(fp32, 4e-3);
+}
 
 }  // namespace argosy::test

@@ -1,7 +1,6 @@
-#include "kernels/head_loss.hpp"
-
 #include <ATen/ops/tensor.h>
 
+#include "kernels/head_loss.hpp"
 #include "unit/kernels/compare.hpp"
 
 namespace argosy::test {
@@ -23,16 +22,22 @@ TEST_P(HeadLoss, EqualsPlain) {
   at::Tensor labels = (at::arange(rows) * 7).remainder(live);
   labels = labels.masked_fill((at::arange(rows)).remainder(5).eq(0), -1);
   const auto run = [&](bool fast, bool accumulate) {
-    Results r{{}, poisoned({rows, width}).to(type), accumulate ? values({vocabulary, width}) : poisoned({vocabulary, width}),
+    Results r{{},
+              poisoned({rows, width}).to(type),
+              accumulate ? values({vocabulary, width}) : poisoned({vocabulary, width}),
               accumulate ? values({vocabulary}) : poisoned({vocabulary})};
     const OptionalTensor dbias = with_bias ? OptionalTensor(r.dbias) : std::nullopt;
     const std::int64_t bytes = chunk_rows * live * 4;
-    r.sums = fast ? head_loss(h, weight, bias, labels,
-                              {.label_smoothing = 0.1, .z = 1e-3, .loss_scale = 0.2, .live = live, .chunk_bytes = bytes},
-                              {.dh = r.dh, .dweight = r.dweight, .dbias = dbias, .accumulate_weight = accumulate,
-                               .accumulate_bias = accumulate})
-                  : plain::head_loss(h, weight, bias, labels, 0.1, 1e-3, 0.2, live, bytes, r.dh, r.dweight, accumulate, dbias,
-                                     accumulate);
+    r.sums = fast
+                 ? head_loss(h, weight, bias, labels,
+                             {.label_smoothing = 0.1, .z = 1e-3, .loss_scale = 0.2, .live = live, .chunk_bytes = bytes},
+                             {.dh = r.dh,
+                              .dweight = r.dweight,
+                              .dbias = dbias,
+                              .accumulate_weight = accumulate,
+                              .accumulate_bias = accumulate})
+                 : plain::head_loss(h, weight, bias, labels, 0.1, 1e-3, 0.2, live, bytes, r.dh, r.dweight, accumulate,
+                                    dbias, accumulate);
     return r;
   };
   for (const bool accumulate : {false, true}) {
@@ -53,14 +58,16 @@ TEST_P(HeadLoss, EqualsPlain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HeadLoss,
-                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16), testing::Bool(), testing::Values(9, 1000)));
+                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16), testing::Bool(),
+                                          testing::Values(9, 1000)));
 
 TEST(HeadLoss, ByHand) {
   // logits 0, ln 2, ln 5 → probabilities 1/8, 2/8, 5/8; the fourth id is dead and must not count
-  const at::Tensor h = at::ones({1, 1}), weight = at::tensor({0.0F, std::log(2.0F), std::log(5.0F), 50.0F}).view({4, 1});
+  const at::Tensor h = at::ones({1, 1}),
+                   weight = at::tensor({0.0F, std::log(2.0F), std::log(5.0F), 50.0F}).view({4, 1});
   at::Tensor dweight = poisoned({4, 1});
-  const at::Tensor sums = head_loss(h, weight, std::nullopt, at::tensor({1}, at::kLong), {.label_smoothing = 0.3, .live = 3},
-                                    {.dh = {}, .dweight = dweight, .dbias = {}});
+  const at::Tensor sums = head_loss(h, weight, std::nullopt, at::tensor({1}, at::kLong),
+                                    {.label_smoothing = 0.3, .live = 3}, {.dh = {}, .dweight = dweight, .dbias = {}});
   const double nll = std::log(4.0), lse = std::log(8.0), mean = (std::log(2.0) + std::log(5.0)) / 3;
   EXPECT_NEAR(sums[0].item<double>(), nll, 1e-6);
   EXPECT_NEAR(sums[1].item<double>(), 0.7 * nll + 0.3 * (lse - mean), 1e-6);
@@ -72,8 +79,8 @@ TEST(HeadLoss, ByHand) {
 
 TEST(HeadLoss, NoRowBearsLoss) {
   at::Tensor dh = poisoned({2, 4}), dweight = poisoned({5, 4});
-  const at::Tensor sums = head_loss(values({2, 4}), values({5, 4}), std::nullopt, at::tensor({-1, -1}, at::kLong), {.live = 5},
-                                    {.dh = dh, .dweight = dweight, .dbias = {}});
+  const at::Tensor sums = head_loss(values({2, 4}), values({5, 4}), std::nullopt, at::tensor({-1, -1}, at::kLong),
+                                    {.live = 5}, {.dh = dh, .dweight = dweight, .dbias = {}});
   EXPECT_EQ(sums.abs().sum().item<double>() + dh.abs().sum().item<double>() + dweight.abs().sum().item<double>(), 0);
 }
 

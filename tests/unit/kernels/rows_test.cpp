@@ -20,7 +20,8 @@ class Rows : public testing::TestWithParam<at::ScalarType> {
 
 TEST_P(Rows, NormEqualsPlain) {
   for (const bool rms : {false, true}) {
-    const at::Tensor x = values({131, 50}, type) * 3 + 0.5, dy = values({131, 50}, type, 2), add = values({131, 50}, type, 3);
+    const at::Tensor x = values({131, 50}, type) * 3 + 0.5, dy = values({131, 50}, type, 2),
+                     add = values({131, 50}, type, 3);
     const at::Tensor weight = values({50}, type, 4);
     const OptionalTensor bias = rms ? std::nullopt : OptionalTensor(values({50}, type, 5));
     const auto [y, mean, rstd] = norm(x, weight, bias, 1e-5, rms);
@@ -28,10 +29,12 @@ TEST_P(Rows, NormEqualsPlain) {
     EXPECT_LT(distance(y, y2), tolerance(type));
     EXPECT_LT(distance(rstd, rstd2), 1e-5);
     for (const bool accumulate : {false, true}) {
-      const at::Tensor dweight = accumulate ? values({50}) : poisoned({50}), dbias = accumulate ? values({50}) : poisoned({50});
+      const at::Tensor dweight = accumulate ? values({50}) : poisoned({50}),
+                       dbias = accumulate ? values({50}) : poisoned({50});
       const at::Tensor dweight2 = dweight.clone(), dbias2 = dbias.clone();
       const auto optional_dbias = [&](const at::Tensor& t) { return rms ? std::nullopt : OptionalTensor(t); };
-      const at::Tensor dx = norm_backward(dy, x, weight, mean, rstd, add, dweight, optional_dbias(dbias), accumulate, rms);
+      const at::Tensor dx =
+          norm_backward(dy, x, weight, mean, rstd, add, dweight, optional_dbias(dbias), accumulate, rms);
       const at::Tensor dx2 =
           plain::norm_backward(dy, x, weight, mean2, rstd2, add, dweight2, optional_dbias(dbias2), accumulate, rms);
       EXPECT_LT(distance(dx, dx2), tolerance(type));
@@ -48,11 +51,23 @@ TEST_P(Rows, DropoutDrawsTheMaskOfTheReference) {
   for (const std::int64_t n : {1, 127, 128, 5003}) {
     const at::Tensor branch = values({n}, type), base = values({n}, type, 2);
     const auto seed = static_cast<std::int64_t>(key.seed);
-    EXPECT_TRUE(at::equal(dropout_add(std::nullopt, branch, 0.1, key),
-                          plain::dropout_add(std::nullopt, branch, 0.1, seed, key.step, key.micro_batch, key.site)));
+    EXPECT_TRUE(
+        at::equal(dropout_add(std::nullopt, branch, 0.1, key),
+                  plain::dropout_add(std::nullopt, branch, 0.1, seed, key.step, key.micro_batch, key.site, {})));
     EXPECT_LT(distance(dropout_add(base, branch, 0.1, key),
-                       plain::dropout_add(base, branch, 0.1, seed, key.step, key.micro_batch, key.site)), tolerance(type, 1e-6));
+                       plain::dropout_add(base, branch, 0.1, seed, key.step, key.micro_batch, key.site, {})),
+              tolerance(type, 1e-6));
     EXPECT_TRUE(at::equal(dropout_add(base, branch, 0, key), base + branch));
+  }
+  for (const std::int64_t width : {5, 32, 50, 192}) {
+    const at::Tensor branch = values({31, width}, type), base = values({31, width}, type, 2),
+                     bias = values({width}, type, 3);
+    for (const double p : {0.0, 0.1}) {
+      EXPECT_LT(distance(dropout_add(base, branch, p, key, bias),
+                         plain::dropout_add(base, branch, p, static_cast<std::int64_t>(key.seed), 7, 3, 21, bias)),
+                tolerance(type, 1e-6))
+          << width;
+    }
   }
 }
 
@@ -77,7 +92,7 @@ TEST_P(Rows, ActivationsEqualPlain) {
     activation(u, bias, y, kind);
     plain::activation(u2, bias, y2, static_cast<std::int64_t>(kind));
     EXPECT_LT(distance(y, y2), tolerance(type)) << static_cast<int>(kind);
-    const at::Tensor &saved = kind == ActivationKind::relu ? y2 : u2;
+    const at::Tensor& saved = kind == ActivationKind::relu ? y2 : u2;
     const at::Tensor dbias = poisoned({in}), dbias2 = poisoned({in});
     const at::Tensor du = activation_backward(dy, saved, kind, dbias, false);
     const at::Tensor du2 = plain::activation_backward(dy, saved, static_cast<std::int64_t>(kind), dbias2, false);

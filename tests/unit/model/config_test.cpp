@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/model.hpp"
 #include "model/units.hpp"
@@ -96,6 +98,8 @@ TEST(ModelConfig, ProblemsAreNamedTogether) {
   EXPECT_THROW((void)resolve(other, 100), Error);
 }
 
+TEST(ModelConfig, EveryKeyHasItsText) { EXPECT_THAT(config::keys_without_text<ModelConfig>(), testing::IsEmpty()); }
+
 TEST(InitialValues, AreTheSameHoweverTheyAreCut) {
   const ModelShape shape = tiny_translation();
   const partition::ParamSpec param{"encoder/layer_0/ffn/linear_0/weight", {24, 16}, true};
@@ -123,7 +127,8 @@ TEST(InitialValues, PadRowIsZeroAndDeadIdsAreOut) {
   EXPECT_TRUE(std::all_of(row, row + shape.width, [](float v) { return v == 0; }));
   EXPECT_TRUE(std::none_of(table.begin(), row, [](float v) { return v == 0; }));
   std::vector<float> bias(static_cast<std::size_t>(shape.vocab_padded));
-  initial_values(shape, {"decoder/projection/bias", {shape.vocab_padded}, false}, 1, 0, shape.vocab_padded, bias.data());
+  initial_values(shape, {"decoder/projection/bias", {shape.vocab_padded}, false}, 1, 0, shape.vocab_padded,
+                 bias.data());
   for (std::int64_t id = 0; id < shape.vocab_padded; ++id) {
     EXPECT_EQ(bias[static_cast<std::size_t>(id)], id < shape.dead_begin ? 0.0F : -1e4F);
   }

@@ -41,19 +41,24 @@ ModelShape with(ModelShape shape, const std::function<void(ModelShape&)>& change
 
 const Case kCases[] = {
     {"MarianPostNorm", [] { return with(tiny_translation(), [](ModelShape&) {}); }},
-    {"PegasusPreNormSwish", [] {
+    {"PegasusPreNormSwish",
+     [] {
        return with(tiny_translation(), [](ModelShape& s) {
          s.norm_position = NormPosition::pre;
          s.activation = Activation::swish;
        });
-     }, 0.1, 1e-3},
-    {"UntiedGelu", [] {
+     },
+     0.1, 1e-3},
+    {"UntiedGelu",
+     [] {
        return with(tiny_translation(), [](ModelShape& s) {
          s.tie_embeddings = false;
          s.activation = Activation::gelu;
        });
-     }, 0},
-    {"RotaryEncoderGroupedRmsNorm", [] {
+     },
+     0},
+    {"RotaryEncoderGroupedRmsNorm",
+     [] {
        return with(tiny_translation(), [](ModelShape& s) {
          s.norm = Norm::rms_norm;
          s.norm_position = NormPosition::pre;
@@ -64,12 +69,14 @@ const Case kCases[] = {
        });
      }},
     {"Llama", [] { return with(tiny_language_model(), [](ModelShape&) {}); }, 0},
-    {"MistralTiedWindow", [] {
+    {"MistralTiedWindow",
+     [] {
        return with(tiny_language_model(), [](ModelShape& s) {
          s.tie_embeddings = true;
          s.window = 3;
        });
-     }, 0.1},
+     },
+     0.1},
 };
 
 class Gradient : public testing::TestWithParam<Case> {};
@@ -218,6 +225,24 @@ TEST(Model, ARowOfPackedDocumentsEqualsTheDocumentsApart) {
   for (model::Unit& unit : packed.model->units()) {
     for (const model::Parameter& parameter : unit.parameters()) {
       EXPECT_LT(relative_error(parameter.gradient, apart.gradient(parameter.name)), 3e-6) << parameter.name;
+    }
+  }
+}
+
+TEST(Model, AnEmptyMicroBatchLeavesZeroGradients) {
+  for (const ModelShape& shape : {tiny_translation(), tiny_language_model()}) {
+    BoundModel bound(shape);
+    model::Inputs inputs = ragged_inputs(shape);
+    for (at::Tensor* part :
+         {&inputs.source, &inputs.source_lengths, &inputs.target_in, &inputs.target_labels, &inputs.target_lengths}) {
+      if (part->defined()) *part = part->narrow(0, 0, 0);
+    }
+    Pass pass = training_pass();
+    EXPECT_EQ(run_micro_batch(*bound.model, inputs, pass), 0);
+    for (model::Unit& unit : bound.model->units()) {
+      for (const model::Parameter& parameter : unit.parameters()) {
+        EXPECT_EQ(parameter.gradient.abs().sum().item<double>(), 0) << parameter.name;
+      }
     }
   }
 }

@@ -20,7 +20,8 @@ TEST_P(CachedInference, EqualsOnePassOverTheWholeTarget) {
   const model::Inputs inputs = ragged_inputs(GetParam());
   const bool translation = inputs.source.defined();
   const auto start = [&] {
-    return translation ? inference.start(inputs.source, inputs.source_lengths) : inference.start(inputs.target_in.size(0));
+    return translation ? inference.start(inputs.source, inputs.source_lengths)
+                       : inference.start(inputs.target_in.size(0));
   };
   model::Cache whole = start(), stepped = start();
   const at::Tensor expected = inference.extend(whole, inputs.target_in);
@@ -36,7 +37,8 @@ TEST_P(CachedInference, EqualsOnePassOverTheWholeTarget) {
   const at::NoGradGuard no_grad;
   model::State state;
   for (const model::Visit& visit : bound.model->visits()) state = visit.forward(state, inputs, pass);
-  const at::Tensor nll = -at::log_softmax(expected, -1).gather(2, inputs.target_labels.clamp_min(0).unsqueeze(2)).squeeze(2);
+  const at::Tensor nll =
+      -at::log_softmax(expected, -1).gather(2, inputs.target_labels.clamp_min(0).unsqueeze(2)).squeeze(2);
   EXPECT_NEAR((nll * inputs.target_labels.ge(0)).sum().item<double>(), pass.nll_sum.item<double>(), 1e-4);
 }
 
@@ -48,7 +50,9 @@ TEST_P(CachedInference, RowsMayBeReorderedAndDropped) {
   const auto start = [&](std::int64_t copies) {
     return translation ? inference.start(inputs.source, inputs.source_lengths, copies) : inference.start(3 * copies);
   };
-  const auto ids = [&](std::int64_t t, const at::Tensor& rows) { return inputs.target_in.select(1, t).index_select(0, rows); };
+  const auto ids = [&](std::int64_t t, const at::Tensor& rows) {
+    return inputs.target_in.select(1, t).index_select(0, rows);
+  };
   model::Cache plain = start(1), beams = start(2);
   const at::Tensor all = at::tensor({0, 1, 2}, at::kLong);
   (void)inference.step(plain, ids(0, all));

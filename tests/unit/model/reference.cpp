@@ -79,16 +79,24 @@ struct Reference {
     const at::Tensor u = linear(x, name + "/linear_0");
     at::Tensor y;
     switch (shape.activation) {
-      case model::Activation::relu: y = at::relu(u); break;
-      case model::Activation::swish: y = at::silu(u); break;
-      case model::Activation::gelu: y = at::gelu(u); break;
-      case model::Activation::swiglu: y = at::silu(u.narrow(-1, 0, shape.ff)) * u.narrow(-1, shape.ff, shape.ff); break;
+      case model::Activation::relu:
+        y = at::relu(u);
+        break;
+      case model::Activation::swish:
+        y = at::silu(u);
+        break;
+      case model::Activation::gelu:
+        y = at::gelu(u);
+        break;
+      case model::Activation::swiglu:
+        y = at::silu(u.narrow(-1, 0, shape.ff)) * u.narrow(-1, shape.ff, shape.ff);
+        break;
     }
     return linear(y, name + "/linear_1");
   }
 
-  [[nodiscard]] at::Tensor block(at::Tensor x, const std::string& name, bool rope, const at::Tensor& seen, const at::Tensor& memory,
-                                 const at::Tensor& memory_seen) const {
+  [[nodiscard]] at::Tensor block(at::Tensor x, const std::string& name, bool rope, const at::Tensor& seen,
+                                 const at::Tensor& memory, const at::Tensor& memory_seen) const {
     const std::int64_t query = shape.heads * shape.head_size, key = shape.kv_heads * shape.head_size;
     x = branch(x, name + "/self_attention/layer_norm", [&](const at::Tensor& h) {
       const at::Tensor packed = linear(h, name + "/self_attention/linear_0");
@@ -99,8 +107,8 @@ struct Reference {
     if (memory.defined()) {
       x = branch(x, name + "/attention/layer_norm", [&](const at::Tensor& h) {
         const at::Tensor kv = linear(memory, name + "/attention/linear_1");
-        const at::Tensor out = attend(linear(h, name + "/attention/linear_0"), kv.narrow(-1, 0, key), kv.narrow(-1, key, key),
-                                      memory_seen, false);
+        const at::Tensor out = attend(linear(h, name + "/attention/linear_0"), kv.narrow(-1, 0, key),
+                                      kv.narrow(-1, key, key), memory_seen, false);
         return linear(out, name + "/attention/linear_2");
       });
     }
@@ -108,7 +116,8 @@ struct Reference {
   }
 
   [[nodiscard]] at::Tensor embed(const at::Tensor& ids, const std::string& table, model::Position position) const {
-    const double scale = shape.type == model::ModelType::encoder_decoder ? std::sqrt(static_cast<double>(shape.width)) : 1.0;
+    const double scale =
+        shape.type == model::ModelType::encoder_decoder ? std::sqrt(static_cast<double>(shape.width)) : 1.0;
     const at::Tensor x =
         weights.at(table).index_select(0, ids.reshape({-1})).view({ids.size(0), ids.size(1), shape.width}) * scale;
     if (position != model::Position::sinusoidal) return x;
@@ -122,7 +131,8 @@ struct Reference {
     const std::string target = "decoder/embeddings/weight";
     at::Tensor memory, source_seen;
     if (shape.type == model::ModelType::encoder_decoder) {
-      at::Tensor x = embed(inputs.source, shape.tie_embeddings ? target : "encoder/embeddings_0/weight", shape.encoder_position);
+      at::Tensor x =
+          embed(inputs.source, shape.tie_embeddings ? target : "encoder/embeddings_0/weight", shape.encoder_position);
       source_seen = at::arange(inputs.source.size(1)).view({1, 1, 1, -1}).lt(inputs.source_lengths.view({-1, 1, 1, 1}));
       const bool rope = shape.encoder_position == model::Position::rope;
       for (std::int64_t i = 0; i < shape.encoder_layers; ++i) {
@@ -166,7 +176,8 @@ Weights leaves_of(model::Model& model) {
   return weights;
 }
 
-at::Tensor reference_loss(const ModelShape& shape, const Weights& weights, const model::Inputs& inputs, const model::Pass& pass) {
+at::Tensor reference_loss(const ModelShape& shape, const Weights& weights, const model::Inputs& inputs,
+                          const model::Pass& pass) {
   return Reference{shape, weights, inputs}.loss(pass);
 }
 

@@ -17,7 +17,8 @@ BoundModel::BoundModel(const model::ModelShape& shape, at::ScalarType type, std:
     const at::Tensor flat = at::zeros({unit.space().padded_size()}, at::kFloat);
     for (std::size_t i = 0; i < unit.space().params().size(); ++i) {
       const auto& param = unit.space().params()[i];
-      model::initial_values(shape, param, seed, 0, param.numel(), flat.mutable_data_ptr<float>() + unit.space().offset(i));
+      model::initial_values(shape, param, seed, 0, param.numel(),
+                            flat.mutable_data_ptr<float>() + unit.space().offset(i));
     }
     weights.push_back(flat.to(type));
     gradients.push_back(at::full({unit.space().padded_size()}, std::numeric_limits<float>::quiet_NaN(), at::kFloat));
