@@ -23,11 +23,11 @@ BOOST_DESCRIBE_STRUCT(SkipConfig, (), (abs, factor, after, max_consecutive))
 
 struct OptimizerConfig {
   OptimizerType type = OptimizerType::adamw;
-  std::optional<double> weight_decay;  // language model 0.1, translation 0; matrices only
+  std::optional<double> weight_decay{};  // language model 0.1, translation 0; matrices only
   double beta1 = 0.9;
-  std::optional<double> beta2;  // language model 0.95, translation 0.98
-  double epsilon = 1e-8;        // on the mean over tgt_tokens
-  double max_grad_norm = 1.0;   // 0: off
+  std::optional<double> beta2{};  // language model 0.95, translation 0.98
+  double epsilon = 1e-8;          // on the mean over tgt_tokens
+  double max_grad_norm = 1.0;     // 0: off
   SkipConfig skip;
 };
 BOOST_DESCRIBE_STRUCT(OptimizerConfig, (), (type, weight_decay, beta1, beta2, epsilon, max_grad_norm, skip))

@@ -1,0 +1,263 @@
+#include "train/runner.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "comm/recording.hpp"
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "support/mpi_test.hpp"
+
+namespace argosy::test {
+namespace {
+
+using train::StepResult;
+
+model::ModelShape small_shape(double dropout = 0) {
+  model::ModelConfig config;
+  config.width = 32;
+  config.ff = 48;
+  config.heads = 2;
+  config.vocab_multiple = 8;
+  config.max_positions = 32;
+  config.encoder.layers = 1;
+  config.decoder.layers = 2;
+  config.dropout = dropout;
+  return model::resolve(config, 23);
+}
+
+/// Rows to copy: target = source, of lengths that differ between rows and micro-batches.
+data::Batch copy_batch(const model::ModelShape& shape, std::uint64_t stream, std::int64_t rows) {
+  RandomStream random(5, stream);
+  data::Batch batch;
+  batch.rows = rows;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    batch.source_lengths.push_back(2 + static_cast<std::int64_t>(random.below(6)));
+    batch.source_width = std::max(batch.source_width, batch.source_lengths.back());
+  }
+  batch.target_width = batch.source_width;
+  batch.target_lengths = batch.source_lengths;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t before = shape.start_id;
+    for (std::int64_t t = 0; t < batch.source_width; ++t) {
+      const std::int64_t length = batch.source_lengths[static_cast<std::size_t>(row)];
+      const bool real = t < length;
+      const std::int64_t id =
+          t + 1 == length
+              ? shape.eos_id
+              : 2 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.vocab_live) - 2));
+      batch.source.push_back(real ? id : shape.start_id);
+      batch.target_input.push_back(real ? before : shape.start_id);
+      batch.target_labels.push_back(real ? id : data::kNoLabel);
+      before = id;
+      batch.tgt_tokens += real ? 1 : 0;
+    }
+  }
+  return batch;
+}
+
+/// A rank of some layout with all it needs for a step.
+class Rank {
+ public:
+  Rank(const model::ModelShape& shape, const partition::Layout& layout, int canonical_rank,
+       comm::Collectives& collectives, at::ScalarType type = at::kFloat, optim::OptimizerConfig optimizer = {})
+      : layout_(layout),
+        canonical_rank_(canonical_rank),
+        model_(shape, layout),
+        buffers_(model_, canonical_rank, type, c10::kCPU),
+        guard_(optimizer.skip, {}),
+        runner_(model_, buffers_, collectives, layout, canonical_rank, optim::resolve(optimizer, false),
+                optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
+    buffers_.initialise(3);
+    buffers_.publish(collectives);
+  }
+
+  /// A step over `micro_batches` of all ranks, of which this one takes its share.
+  StepResult step(const std::vector<data::Batch>& micro_batches, double lr) {
+    const int world = layout_.world(), accumulation = (static_cast<int>(micro_batches.size()) + world - 1) / world;
+    data::StepBatches batches;
+    batches.batches.resize(static_cast<std::size_t>(accumulation));
+    for (std::size_t j = 0; j < micro_batches.size(); ++j) {
+      batches.tgt_tokens += micro_batches[j].tgt_tokens;
+      if (static_cast<int>(j) % world == canonical_rank_)
+        batches.batches[j / static_cast<std::size_t>(world)] = micro_batches[j];
+    }
+    std::vector<std::size_t> visit_units;
+    for (const model::Visit& visit : model_.visits()) visit_units.push_back(visit.unit);
+    const train::StepPlan plan = train::plan_stage_1(visit_units, model_.units().size(), accumulation);
+    ++steps_;
+    const StepResult result =
+        runner_.run(plan, batches,
+                    {.step = steps_, .updates = updates_ + 1, .lr = lr, .seed = 9, .loss = {.label_smoothing = 0.1}});
+    updates_ += result.skipped ? 0 : 1;
+    return result;
+  }
+
+  /// All weights, without the gaps that differ between layouts.
+  [[nodiscard]] std::vector<at::Tensor> weights() {
+    std::vector<at::Tensor> all;
+    for (model::Unit& unit : model_.units()) {
+      for (model::Parameter& parameter : unit.parameters()) all.push_back(parameter.weight.to(at::kFloat).clone());
+    }
+    return all;
+  }
+
+ private:
+  const partition::Layout layout_;
+  const int canonical_rank_;
+  model::Model model_;
+  train::Buffers buffers_;
+  optim::SkipGuard guard_;
+  Clock clock_;
+  train::Runner runner_;
+  std::int64_t steps_ = 0, updates_ = 0;
+};
+
+/// Passes everything on, but plants a NaN in the gradients of one rank in chosen steps.
+class PlantedNan final : public comm::Collectives {
+ public:
+  PlantedNan(comm::Collectives& inner, bool here, std::int64_t first, std::int64_t last)
+      : inner_(inner), here_(here), first_(first), last_(last) {}
+  comm::Event reduce_scatter(const partition::FlatSpace& space, comm::BufferView flat, comm::BufferView shard,
+                             comm::Event ready) override {
+    if (here_ && step_ >= first_ && step_ <= last_) {
+      reinterpret_cast<float*>(flat.at)[space.offset(0)] = std::numeric_limits<float>::quiet_NaN();
+    }
+    return inner_.reduce_scatter(space, flat, shard, std::move(ready));
+  }
+  comm::Event all_gather(const partition::FlatSpace& space, comm::BufferView flat, comm::Event ready) override {
+    return inner_.all_gather(space, flat, std::move(ready));
+  }
+  void all_reduce(std::span<double> values) override {
+    if (here_ && step_ >= first_ && step_ <= last_) values[0] = std::numeric_limits<double>::quiet_NaN();
+    inner_.all_reduce(values);
+  }
+  void all_reduce(std::span<std::int64_t> values) override { inner_.all_reduce(values); }
+  [[nodiscard]] const comm::Traffic& traffic() const noexcept override { return inner_.traffic(); }
+  void set_step(std::int64_t step) override {
+    step_ = step;
+    inner_.set_step(step);
+  }
+
+ private:
+  comm::Collectives& inner_;
+  bool here_;
+  std::int64_t first_, last_, step_ = 0;
+};
+
+class RunnerOnRanks : public testing::TestWithParam<Hierarchy> {
+ protected:
+  const comm::Topology& topology_ = topology(GetParam());
+  const std::unique_ptr<comm::Collectives> collectives_ = comm::make_mpi_collectives(topology_);
+  [[nodiscard]] int me() const { return topology_.canonical_rank(); }
+  [[nodiscard]] const partition::Layout& layout() const { return topology_.layout(); }
+};
+
+TEST_P(RunnerOnRanks, AStepIsTheSameHoweverItsMicroBatchesAreDealt) {
+  const model::ModelShape shape = small_shape(0.1);
+  comm::RecordingCollectives nobody{partition::Layout{}, 0};
+  // The bias of keys has no gradient but rounding errors, which Adam would blow up to full steps: an epsilon above
+  // them.
+  optim::OptimizerConfig optimizer;
+  optimizer.epsilon = 1e-4;
+  Rank alone{shape, partition::Layout{}, 0, nobody, at::kFloat, optimizer};
+  Rank shared{shape, layout(), me(), *collectives_, at::kFloat, optimizer};
+  const std::vector<at::Tensor> initial = alone.weights();
+  for (std::uint64_t s = 0; s < 4; ++s) {
+    std::vector<data::Batch> micro_batches;
+    for (std::uint64_t j = 0; j < 4; ++j)  // token counts differ by a factor of ten
+      micro_batches.push_back(copy_batch(shape, 10 * s + j, 1 + static_cast<std::int64_t>(j * j)));
+    const StepResult one = alone.step(micro_batches, 1e-3), many = shared.step(micro_batches, 1e-3);
+    EXPECT_NEAR(one.loss_sum, many.loss_sum, 1e-6 * one.loss_sum) << s;
+    EXPECT_NEAR(one.nll_sum, many.nll_sum, 1e-6 * one.nll_sum) << s;
+    EXPECT_NEAR(one.grad_norm, many.grad_norm, 2e-6 * one.grad_norm) << s;
+    EXPECT_EQ(one.work.target_positions, many.work.target_positions);
+    EXPECT_GT(one.grad_norm, 0);
+  }
+  const std::vector<at::Tensor> a = alone.weights(), b = shared.weights();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_LT((a[i] - b[i]).norm().item<double>(), 1e-5 * (a[i] - initial[i]).norm().item<double>() + 1e-7) << i;
+  }
+}
+
+TEST_P(RunnerOnRanks, LossFallsOnACopyTask) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const model::ModelShape shape = small_shape();
+    Rank rank{shape, layout(), me(), *collectives_, type};
+    double first = 0, last = 0;
+    for (std::uint64_t s = 0; s < 40; ++s) {
+      std::vector<data::Batch> micro_batches;
+      std::int64_t tgt_tokens = 0;
+      for (std::uint64_t j = 0; j < 4; ++j) {
+        micro_batches.push_back(copy_batch(shape, 4 * s + j, 6));
+        tgt_tokens += micro_batches.back().tgt_tokens;
+      }
+      last = rank.step(micro_batches, 5e-3).nll_sum / static_cast<double>(tgt_tokens);
+      if (s == 0) first = last;
+    }
+    EXPECT_GT(first, 2.5);
+    EXPECT_LT(last, 0.7 * first);
+  }
+}
+
+TEST_P(RunnerOnRanks, ANanOnOneRankSkipsTheStepOnAll) {
+  const model::ModelShape shape = small_shape();
+  PlantedNan planted{*collectives_, me() == layout().world() - 1, 2, 2};
+  Rank rank{shape, layout(), me(), planted};
+  const std::vector<data::Batch> micro_batches{copy_batch(shape, 1, 3), copy_batch(shape, 2, 3)};
+  EXPECT_FALSE(rank.step(micro_batches, 1e-3).skipped);
+  const std::vector<at::Tensor> before = rank.weights();
+  EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
+  const std::vector<at::Tensor> after = rank.weights();
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(after[i])) << i;
+  const StepResult next = rank.step(micro_batches, 1e-3);
+  EXPECT_FALSE(next.skipped);
+  EXPECT_TRUE(std::isfinite(next.loss_sum));
+  bool moved = false;
+  const std::vector<at::Tensor> later = rank.weights();
+  for (std::size_t i = 0; i < after.size(); ++i) moved = moved || !after[i].equal(later[i]);
+  EXPECT_TRUE(moved);
+}
+
+TEST_P(RunnerOnRanks, TooManySkippedStepsInARowEndTheRun) {
+  const model::ModelShape shape = small_shape();
+  PlantedNan planted{*collectives_, me() == 0, 1, 100};
+  Rank rank{shape, layout(), me(), planted, at::kFloat, {.skip = {.max_consecutive = 3}}};
+  const std::vector<data::Batch> micro_batches{copy_batch(shape, 1, 3)};
+  EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
+  EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
+  try {
+    (void)rank.step(micro_batches, 1e-3);
+    FAIL() << "goes on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::numeric);
+  }
+}
+
+TEST_P(RunnerOnRanks, ReducesAndGathersEachUnitOnceAStep) {
+  const model::ModelShape shape = small_shape();
+  comm::RecordingCollectives recording{layout(), me(), collectives_.get()};
+  Rank rank{shape, layout(), me(), recording};
+  const std::size_t before = recording.calls().size();
+  (void)rank.step({copy_batch(shape, 1, 3), copy_batch(shape, 2, 3), copy_batch(shape, 3, 3), copy_batch(shape, 4, 3)},
+                  1e-3);
+  int reduces = 0, gathers = 0, scalars = 0;
+  for (std::size_t i = before; i < recording.calls().size(); ++i) {
+    const std::string& operation = recording.calls()[i].operation;
+    reduces += operation == "reduce_scatter" ? 1 : 0;
+    gathers += operation == "all_gather" ? 1 : 0;
+    scalars += operation == "scalar" ? 1 : 0;
+  }
+  const int units = layout().world() == 1 ? 0 : 4;  // embedding, an encoder block, two decoder blocks
+  EXPECT_EQ(reduces, units);
+  EXPECT_EQ(gathers, units);
+  EXPECT_EQ(scalars, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RunnerOnRanks, testing::Values(Hierarchy::flat, Hierarchy::uneven),
+                         [](const auto& each) { return name_of(each.param); });
+
+}  // namespace
+}  // namespace argosy::test

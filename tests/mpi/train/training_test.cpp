@@ -1,0 +1,260 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "checkpoint/checkpoint.hpp"
+#include "config/describe.hpp"
+#include "core/error.hpp"
+#include "data/preprocess.hpp"
+#include "support/shared_folder.hpp"
+#include "support/small_text.hpp"
+#include "train/trainer.hpp"
+
+namespace argosy::test {
+namespace {
+
+using testing::HasSubstr;
+using train::RunConfig;
+using train::TrainOptions;
+using train::TrainReport;
+
+/// Texts, tokenizer and shards of all tests here, made once.
+class Material {
+ public:
+  static const Material& get() {
+    static const Material material;
+    return material;
+  }
+  [[nodiscard]] const Path& folder() const { return folder_; }
+
+  /// A configuration of a run in `run_dir`; six steps of four micro-batches.
+  [[nodiscard]] RunConfig config(const Path& run_dir) const {
+    const std::string text = fmt::format(R"({{
+      "run_dir": "{1}", "seed": 11,
+      "data": {{"tokenizer": "{0}/tokenizer.model", "shards": "{0}/shards",
+        "corpora": [{{"name": "verses", "source": "{0}/train.en", "target": "{0}/train.es"}}],
+        "tokenizer_training": {{"vocab_size": 300}}}},
+      "model": {{"width": 32, "ff": 48, "heads": 2, "encoder": {{"layers": 1}}, "decoder": {{"layers": 1}}}},
+      "schedule": {{"lr": 2e-3, "warmup": 2, "length": 6}},
+      "batch": {{"global_size": 2400, "micro_size": 600, "pool": 100}},
+      "precision": {{"mode": "fp32"}}, "checkpoint": {{"interval": 100}},
+      "validation": {{"interval": 3, "sets": [{{"source": "{0}/valid.en", "target": "{0}/valid.es"}}]}},
+      "telemetry": {{"log_interval": 1}}}})",
+                                         folder_.string(), run_dir.string());
+    return config::from_document<RunConfig>(config::Document::parse(text, "test.json"));
+  }
+
+ private:
+  Material() {
+    // A name all ranks know, in a folder that the next run replaces: tests share it to the end of the process.
+    folder_ = Path(testing::TempDir()) / fmt::format("argosy-train-np{}", world().size());
+    if (world().rank() == 0) {
+      const Files files = Files::system();
+      files.remove_tree(folder_);
+      files.make_folders(folder_);
+      Verses text = verses(160);
+      const auto cut = [](std::vector<std::string>& lines) {
+        const std::vector<std::string> last(lines.end() - 12, lines.end());
+        lines.resize(lines.size() - 12);
+        return last;
+      };
+      files.write_atomically(folder_ / "valid.en", joined(cut(text.english)));
+      files.write_atomically(folder_ / "valid.es", joined(cut(text.spanish)));
+      files.write_atomically(folder_ / "train.en", joined(text.english));
+      files.write_atomically(folder_ / "train.es", joined(text.spanish));
+    }
+    world().barrier("texts");
+    const RunConfig any = config(folder_ / "none");
+    (void)data::run_preprocess(world(), Files::system(), Log{world().rank(), LogLevel::error},
+                               {.data = any.data, .cache = folder_ / "cache"});
+  }
+  Path folder_;
+};
+
+TrainReport train_run(const RunConfig& config, const TrainOptions& options = {},
+                      Hierarchy hierarchy = Hierarchy::flat) {
+  Log log{world().rank(), LogLevel::error};
+  const Clock clock;
+  const StopSignals stop;
+  comm::Context context{world(), topology(hierarchy), log, Files::system(), clock, stop};
+  return run_training(context, config, options);
+}
+
+/// Digests of everything a checkpoint's shards hold.
+std::vector<std::string> bits_of(const Path& directory) {
+  const checkpoint::Reader reader{Files::system(), directory};
+  std::vector<std::string> digests;
+  for (const auto& shard : reader.manifest().at("shards").as_array())
+    digests.emplace_back(shard.at("root_digest").as_string());
+  return digests;
+}
+
+/// What the sections say that must not depend on interruptions.
+std::string counts_of(const Path& directory) {
+  const checkpoint::Reader reader{Files::system(), directory};
+  const checkpoint::Sections& sections = reader.sections();
+  return config::text_of(sections.counters) + config::text_of(sections.data) + config::text_of(sections.metrics) +
+         config::text_of(sections.best);
+}
+
+class Training : public testing::TestWithParam<train::PrecisionMode> {
+ protected:
+  void SetUp() override { (void)Material::get(); }
+  [[nodiscard]] RunConfig config(const std::string& name) const {
+    RunConfig config = Material::get().config(folder_ / name);
+    config.precision.mode = GetParam();
+    return config;
+  }
+  SharedFolder folder_;
+};
+
+/// Rank `rank` gets a signal behind step `step`.
+TrainOptions stop_behind(std::int64_t step, int rank) {
+  return {.after_step = [=](const train::RunState& state, const train::StepResult&) {
+    if (state.step == step && world().rank() == rank) std::raise(SIGTERM);
+  }};
+}
+
+TEST_P(Training, TwiceFromTheSameSeedGivesTheSameBitsAndAnotherSeedOthers) {
+  const TrainReport report = train_run(config("a"));
+  EXPECT_EQ(report.exit, Exit::ok);
+  EXPECT_EQ(report.figures.at("step"), 6);
+  (void)train_run(config("b"));
+  RunConfig other = config("c");
+  other.seed = 12;
+  (void)train_run(other);
+  EXPECT_EQ(bits_of(folder_ / "a/export/000000006"), bits_of(folder_ / "b/export/000000006"));
+  EXPECT_NE(bits_of(folder_ / "a/export/000000006"), bits_of(folder_ / "c/export/000000006"));
+}
+
+TEST_P(Training, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
+  (void)train_run(config("whole"));
+  const RunConfig interrupted = config("parts");
+  // The wish of one rank, uttered behind step s, is heard in step s + 1, which is the last.
+  const TrainReport first = train_run(interrupted, stop_behind(1, world().size() - 1));
+  EXPECT_EQ(first.exit, Exit::stopped);
+  EXPECT_EQ(first.figures.at("step"), 2);
+  EXPECT_EQ(first.figures.at("status"), "stopped");
+  const TrainReport second = train_run(interrupted, stop_behind(3, 0));
+  EXPECT_EQ(second.exit, Exit::stopped);
+  EXPECT_EQ(second.figures.at("step"), 4);
+  EXPECT_EQ(second.figures.at("steps"), 2);
+  const TrainReport last = train_run(interrupted);
+  EXPECT_EQ(last.exit, Exit::ok);
+  EXPECT_EQ(bits_of(folder_ / "parts/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
+  EXPECT_EQ(counts_of(folder_ / "parts/export/000000006"), counts_of(folder_ / "whole/export/000000006"));
+  const TrainReport again = train_run(interrupted);
+  EXPECT_EQ(again.exit, Exit::ok);
+  EXPECT_EQ(again.figures.at("steps"), 0) << "the run is over";
+}
+
+TEST_P(Training, ResumesFromEveryIntervalAlike) {
+  RunConfig config = this->config("every");
+  config.checkpoint.interval.count = 1;
+  config.checkpoint.max_checkpoints = 2;
+  (void)train_run(config, stop_behind(4, 0));
+  if (world().rank() == 0) {
+    EXPECT_EQ(Files::system().list(folder_ / "every/checkpoints"),
+              (std::vector<std::string>{"000000004", "000000005"}));
+  }
+  world().barrier("looked");
+  (void)train_run(config);
+  (void)train_run(this->config("whole"));
+  EXPECT_EQ(bits_of(folder_ / "every/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Training, testing::Values(train::PrecisionMode::fp32, train::PrecisionMode::bf16),
+                         [](const auto& each) {
+                           return std::string(each.param == train::PrecisionMode::fp32 ? "fp32" : "bf16");
+                         });
+
+class Resume : public testing::Test {
+ protected:
+  void SetUp() override {
+    config_ = Material::get().config(folder_ / "run");
+    (void)train_run(config_, stop_behind(1, 0));
+  }
+  void expect_refusal(const RunConfig& config, const std::string& text, const TrainOptions& options = {}) const {
+    try {
+      (void)train_run(config, options);
+      ADD_FAILURE() << "goes on in spite of another " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(exit_code(error.fault()), Exit::usage) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+  }
+  SharedFolder folder_;
+  RunConfig config_;
+};
+
+TEST_F(Resume, RefusesWhatWouldMakeItAnotherRun) {
+  RunConfig changed = config_;
+  changed.model.ff = 64;
+  expect_refusal(changed, "model");
+  changed = config_;
+  changed.seed = 5;
+  expect_refusal(changed, "--allow-change seed");
+  changed = config_;
+  changed.batch.global_size = 1200;
+  expect_refusal(changed, "--allow-change batch");
+  changed = config_;
+  changed.precision.mode = train::PrecisionMode::bf16;
+  expect_refusal(changed, "--allow-change precision");
+  changed = config_;
+  changed.loss.label_smoothing = 0.2;
+  expect_refusal(changed, "--allow-change loss");
+  changed = config_;
+  changed.data.temperature = 2;
+  expect_refusal(changed, "--allow-change data");
+}
+
+TEST_F(Resume, AllowsWhatIsNamedAndRemembersWhatChanged) {
+  RunConfig changed = config_;
+  changed.loss.label_smoothing = 0.2;
+  changed.schedule.lr = 1e-3;
+  EXPECT_EQ(train_run(changed, {.allow_changes = {"loss"}}).exit, Exit::ok);
+  const checkpoint::Reader reader{Files::system(), folder_ / "run/export/000000006"};
+  const std::string history = config::text_of(reader.sections().history);
+  EXPECT_THAT(history, HasSubstr("loss"));
+  EXPECT_THAT(history, HasSubstr("schedule.lr: 0.001, was 0.002"));
+}
+
+TEST_F(Resume, RefusesAnotherTokenizer) {
+  RunConfig changed = config_;
+  changed.data.tokenizer = (folder_ / "other.model").string();
+  changed.data.shards = (folder_ / "shards").string();
+  changed.data.tokenizer_training->vocab_size = 310;
+  (void)data::run_preprocess(world(), Files::system(), Log{world().rank(), LogLevel::error},
+                             {.data = changed.data, .cache = folder_ / "cache"});
+  expect_refusal(changed, "data.tokenizer");
+}
+
+TEST_F(Resume, FromScratchSetsOldCheckpointsAside) {
+  EXPECT_EQ(train_run(config_, {.from_scratch = true}).figures.at("steps"), 6);
+  (void)train_run(Material::get().config(folder_ / "fresh"));
+  EXPECT_EQ(bits_of(folder_ / "run/export/000000006"), bits_of(folder_ / "fresh/export/000000006"));
+  int aside = 0;
+  for (const std::string& name : Files::system().list(folder_ / "run"))
+    aside += name.starts_with("checkpoints.old-") ? 1 : 0;
+  EXPECT_EQ(aside, 1);
+}
+
+TEST_F(Resume, TakesACheckpointByPathUnlessNewerOnesStandBeside) {
+  RunConfig longer = config_;
+  longer.run_dir = (folder_ / "other").string();
+  const std::string path = (folder_ / "run/checkpoints/000000002").string();
+  EXPECT_EQ(train_run(longer, {.resume = path}).figures.at("steps"), 4);
+  (void)train_run(config_, stop_behind(3, 0));
+  expect_refusal(config_, "000000004", {.resume = path});
+}
+
+TEST_F(Resume, AStopFileStopsTheRun) {
+  config_.stop.file = folder_.write("stop", "").string();
+  const TrainReport report = train_run(config_);
+  EXPECT_EQ(report.exit, Exit::stopped);
+  EXPECT_EQ(report.figures.at("steps"), 1);
+}
+
+}  // namespace
+}  // namespace argosy::test
