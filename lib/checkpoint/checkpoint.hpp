@@ -26,7 +26,7 @@ struct UnitState {
   std::span<float> master, exp_avg, exp_avg_sq;
 };
 
-enum class Kind { temp, export_ };
+enum class Kind { temp, export_ };  // NOLINT(readability-identifier-naming): `export` is a keyword
 
 /// Everything a manifest says beside shards and layout; sections as checkpoint.md §4 names them.
 struct Sections {
@@ -62,9 +62,9 @@ class Reader {
  public:
   /// Reads and checks the manifest. Throws Error{data} when `directory` is no checkpoint, Error{corrupt} on damage,
   /// Error{usage} for a format that is too new. Not collective.
-  Reader(const Files& files, Path directory);
+  Reader(const Files& files, const Path& directory);
   /// From the manifest's text, which another rank has read and whose files it has found to be there.
-  Reader(const Files& files, Path directory, std::string_view manifest_text);
+  Reader(const Files& files, const Path& directory, std::string_view manifest_text);
   ~Reader();
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;

@@ -161,7 +161,7 @@ class Fields {
   }
   Digest digest(std::string_view key) const {
     const auto value = Digest::from_hex(text(key));
-    require(value.has_value(), key, "32 hex digits");
+    if (!value) fail(key, "32 hex digits", "something else");
     return *value;
   }
 

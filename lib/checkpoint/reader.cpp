@@ -110,7 +110,7 @@ void check_size(const Files& files, const Path& path, std::uint64_t size_bytes) 
 
 }  // namespace
 
-Reader::Reader(const Files& files, Path directory)
+Reader::Reader(const Files& files, const Path& directory)
     : impl_(std::make_unique<Impl>(files, directory, read_manifest(files, directory))) {
   for (const Manifest::Shard& shard : impl_->manifest().shards)
     check_size(files, impl_->directory / shard.file, shard.size_bytes);
@@ -118,7 +118,7 @@ Reader::Reader(const Files& files, Path directory)
     check_size(files, impl_->directory / file.name, file.size_bytes);
 }
 
-Reader::Reader(const Files& files, Path directory, std::string_view manifest_text)
+Reader::Reader(const Files& files, const Path& directory, std::string_view manifest_text)
     : impl_(std::make_unique<Impl>(files, directory,
                                    parse_manifest(manifest_text, (directory / manifest_name).string()))) {}
 

@@ -32,11 +32,15 @@ Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vect
   return hasher.digest();
 }
 
-std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset) {
+std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset, bool* finite) {
   std::vector<Digest> table;
   for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
     const Bytes block = bytes.subspan(at, std::min<std::size_t>(block_bytes, bytes.size() - at));
     table.push_back(digest_of(block));
+    if (finite != nullptr) {  // here, while the block is in the cache
+      const auto* values = reinterpret_cast<const float*>(block.data());
+      *finite = all_finite({values, block.size() / sizeof(float)}) && *finite;
+    }
     file.write_at(block, offset + at);
   }
   return table;
@@ -54,11 +58,8 @@ Written write_shard(const Files& files, const Path& path, const ShardMap& map, s
     const Bytes bytes = payload[i];
     ARGOSY_CHECK(bytes.size() == dataset.spec.size_bytes(), "{}: {} bytes, not {}", dataset.spec.name, bytes.size(),
                  dataset.spec.size_bytes());
-    if (dataset.spec.dtype == DType::f32) {
-      const auto* values = reinterpret_cast<const float*>(bytes.data());
-      written.finite = all_finite({values, bytes.size() / sizeof(float)}) && written.finite;
-    }
-    tables.push_back(write_blocks(file, bytes, dataset.offset));
+    const bool floats = dataset.spec.dtype == DType::f32;
+    tables.push_back(write_blocks(file, bytes, dataset.offset, floats ? &written.finite : nullptr));
     if (!tables.back().empty()) file.write_at(std::as_bytes(std::span{tables.back()}), dataset.digest_offset);
     specs.push_back(dataset.spec);
   }

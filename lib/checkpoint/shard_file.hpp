@@ -68,8 +68,9 @@ struct Written {
 [[nodiscard]] Written write_shard(const Files& files, const Path& path, const ShardMap& map,
                                   std::span<const Bytes> payload);
 
-/// Writes `bytes` at `offset` block by block and returns the blocks' digests. Throws Error{io}.
-[[nodiscard]] std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset);
+/// Writes `bytes` at `offset` block by block and returns the blocks' digests; clears `*finite` (for f32) where a value
+/// is NaN or Inf. Throws Error{io}.
+[[nodiscard]] std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset, bool* finite = nullptr);
 
 /// XXH3-128 over, per dataset: name, NUL, byte count (u64 little-endian), block digests. tables: by dataset.
 [[nodiscard]] Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vector<Digest>> tables);

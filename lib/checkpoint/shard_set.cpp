@@ -9,7 +9,8 @@ namespace argosy::checkpoint {
 namespace {
 
 constexpr std::size_t most_open_files = 4;
-constexpr const char* other_checkpoint = "the data on disk is damaged: use another checkpoint";
+constexpr const char* other_checkpoint =
+    "the data on disk is damaged: move this checkpoint away and go on from an older one";
 
 }  // namespace
 

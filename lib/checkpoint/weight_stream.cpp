@@ -31,42 +31,43 @@ void WeightStream::read(std::size_t param, std::int64_t begin, std::span<float> 
 void WeightStream::read_bytes(int rank, std::size_t dataset, std::uint64_t offset, MutableBytes to) {
   while (!to.empty()) {
     const std::uint64_t number = offset / block_bytes, within = offset % block_bytes;
-    const bool same = block_ && block_->rank == rank && block_->dataset == dataset && block_->number == number;
-    if (!same || block_->done > within) {
+    const bool same = block_.rank == rank && block_.dataset == dataset && block_.number == number;
+    if (!same || block_.done > within) {
       finish();
       const ShardMap::Dataset& place = shards_.shard(rank).map.datasets[dataset];
       const std::uint64_t begin = number * block_bytes;
-      block_.emplace(Block{rank, dataset, number, place.offset + begin,
-                           std::min(block_bytes, place.spec.size_bytes() - begin), 0, Hasher{}});
+      block_ =
+          Block{rank, dataset, number, place.offset + begin, std::min(block_bytes, place.spec.size_bytes() - begin),
+                0,    Hasher{}};
     }
     skip_to(within);
-    const std::uint64_t take = std::min<std::uint64_t>(block_->size_bytes - within, to.size());
+    const std::uint64_t take = std::min<std::uint64_t>(block_.size_bytes - within, to.size());
     advance(to.first(take));
-    if (block_->done == block_->size_bytes) finish();
+    if (block_.done == block_.size_bytes) finish();
     to = to.subspan(take);
     offset += take;
   }
 }
 
 void WeightStream::advance(MutableBytes to) {
-  shards_.file(block_->rank).read_at(to, block_->offset + block_->done);
-  block_->hasher.update(to);
-  block_->done += to.size();
+  shards_.file(block_.rank).read_at(to, block_.offset + block_.done);
+  block_.hasher.update(to);
+  block_.done += to.size();
   bytes_read_ += to.size();
 }
 
 void WeightStream::skip_to(std::uint64_t target) {
   constexpr std::size_t piece_bytes = 256 << 10;
-  while (block_->done < target) {
+  while (block_.done < target) {
     skipped_.resize(piece_bytes);
-    advance(MutableBytes{skipped_}.first(std::min<std::uint64_t>(piece_bytes, target - block_->done)));
+    advance(MutableBytes{skipped_}.first(std::min<std::uint64_t>(piece_bytes, target - block_.done)));
   }
 }
 
 void WeightStream::finish() {
-  if (!block_) return;
-  skip_to(block_->size_bytes);
-  const Block done = *std::exchange(block_, std::nullopt);
+  if (block_.rank < 0) return;
+  skip_to(block_.size_bytes);
+  const Block done = std::exchange(block_, Block{});
   if (done.hasher.digest() != shards_.shard(done.rank).tables[done.dataset][done.number])
     shards_.fail_block(done.rank, done.dataset, done.number);
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,10 +30,10 @@ class WeightStream {
 
  private:
   struct Block {
-    int rank;
-    std::size_t dataset;
-    std::uint64_t number, offset, size_bytes, done;  // offset: in the file
-    Hasher hasher;
+    int rank = -1;  // -1: none in progress
+    std::size_t dataset = 0;
+    std::uint64_t number = 0, offset = 0, size_bytes = 0, done = 0;  // offset: in the file
+    Hasher hasher{};
   };
   void read_bytes(int rank, std::size_t dataset, std::uint64_t offset, MutableBytes to);
   void advance(MutableBytes to);       // reads at the position of the block in progress
@@ -43,7 +42,7 @@ class WeightStream {
   ShardSet& shards_;
   std::span<const partition::Interval> intervals_;
   std::vector<std::size_t> datasets_;
-  std::optional<Block> block_;
+  Block block_;
   std::vector<std::byte> skipped_;
   std::uint64_t bytes_read_ = 0;
 };
