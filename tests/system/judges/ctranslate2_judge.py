@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Judges an export: CTranslate2 must translate as apps/translate does, greedy and with beam 4, in fp32.
+"""Judges an export: CTranslate2 must translate (or continue, for a language model) as apps/translate does, greedy and with
+beam 4, in fp32.
 
 usage: ctranslate2_judge.py TRANSLATE CHECKPOINT CT2_FOLDER SOURCE [REFERENCE]
 
@@ -7,6 +8,7 @@ At least 99 % of the lines are identical, and the scores of identical lines agre
 of the result line must equal sacreBLEU's. Exit code 1 names what differs; 77: the judges' environment is missing.
 """
 import json
+import os
 import subprocess
 import sys
 
@@ -18,7 +20,7 @@ except ImportError as missing:
     print(f"judge skipped: {missing}; scripts/setup --judges installs it")
     sys.exit(77)
 
-MAX_LENGTH = 128
+MAX_LENGTH = 64
 
 
 def ours(translate, checkpoint, source, beam, reference):
@@ -35,6 +37,8 @@ def ours(translate, checkpoint, source, beam, reference):
 
 
 def theirs(folder, sources, beam):
+    if os.path.exists(f"{folder}/vocabulary.json"):
+        return continued(folder, sources, beam)
     translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", inter_threads=1, intra_threads=2)
     pieces = sentencepiece.SentencePieceProcessor(f"{folder}/source.spm")
     tokens = [pieces.encode(line, out_type=str) for line in sources]
@@ -42,6 +46,16 @@ def theirs(folder, sources, beam):
         tokens, beam_size=beam, length_penalty=1.0, max_decoding_length=MAX_LENGTH, min_decoding_length=0,
         max_input_length=0, return_scores=True, max_batch_size=64)
     return [(r.scores[0], pieces.decode(r.hypotheses[0])) for r in results]
+
+
+def continued(folder, sources, beam):
+    generator = ctranslate2.Generator(folder, device="cpu", compute_type="float32", inter_threads=1, intra_threads=2)
+    pieces = sentencepiece.SentencePieceProcessor(f"{folder}/tokenizer.model")
+    prompts = [["<s>"] + pieces.encode(line, out_type=str) for line in sources]
+    results = generator.generate_batch(
+        prompts, beam_size=beam, length_penalty=1.0, max_length=MAX_LENGTH, min_length=0, sampling_topk=1,
+        return_scores=True, include_prompt_in_result=False)
+    return [(r.scores[0], pieces.decode(r.sequences[0])) for r in results]
 
 
 def main():

@@ -1,0 +1,109 @@
+#!/usr/bin/env bats
+# The chain on the committed verses, once for a translation model and once for a language model: count → preprocess → train →
+# soup → export → translate, from a folder that holds configs/ and apps/ as a clone does. CTranslate2 judges the exports.
+
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+  cd "$BATS_FILE_TMPDIR" || return
+  ln -s "${ARGOSY_BUILD_DIR:?}/apps" apps
+  ln -s "${ARGOSY_SOURCE_DIR:?}/configs" configs
+  "$ARGOSY_SOURCE_DIR/scripts/data/fetch_text" --offline runs/tiny/text
+  export XDG_CACHE_HOME=$BATS_FILE_TMPDIR/user
+  on 2 apps/count configs/tiny.json
+  on 2 apps/preprocess configs/tiny.json
+  on 2 apps/train configs/tiny.json --set schedule.length=160 --set validation.interval=80
+  on 2 apps/soup runs/tiny/train/checkpoints/* --out runs/tiny/soup
+  on 1 apps/preprocess configs/tiny_lm.json
+  on 1 apps/train configs/tiny_lm.json --set schedule.length=60 --set precision.mode=fp32
+}
+
+setup() { cd "$BATS_FILE_TMPDIR" || return; }
+
+on() { # on RANKS COMMAND…
+  local ranks=$1
+  shift
+  "${ARGOSY_MPIEXEC:?}" -n "$ranks" "$@"
+}
+
+judge() { # judge ARGUMENTS…: 77 where scripts/setup --judges has not run
+  local python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python
+  [ -x "$python" ] || skip "scripts/setup --judges has not run"
+  "$python" "$ARGOSY_SOURCE_DIR/tests/system/judges/ctranslate2_judge.py" "$@"
+}
+
+@test "training leaves the newest checkpoints, an export and finite figures" {
+  [ "$(ls runs/tiny/train/checkpoints)" = "$(printf '%s\n' 000000050 000000100 000000150)" ]
+  [ "$(ls runs/tiny/train/export)" = 000000160 ]
+  python3 - <<'PYTHON'
+import json
+lines = [json.loads(line) for line in open("runs/tiny/train/metrics.jsonl")]
+losses = [line["nll"] for line in lines if "nll" in line]
+assert len(losses) == 8 and losses[-1] < losses[0] - 1, losses
+assert json.load(open("runs/tiny/train/status.json"))["state"] == "done"
+PYTHON
+}
+
+@test "a second call of a finished training changes nothing" {
+  before=$(find runs/tiny/train/checkpoints runs/tiny/train/export -type f -exec sha256sum {} + | sort | sha256sum)
+  on 2 apps/train configs/tiny.json --set schedule.length=160 --set validation.interval=80
+  [ "$(find runs/tiny/train/checkpoints runs/tiny/train/export -type f -exec sha256sum {} + | sort | sha256sum)" = "$before" ]
+}
+
+@test "an export has the same bytes on one, two and three ranks" {
+  for ranks in 1 2 3; do
+    on $ranks apps/export runs/tiny/soup --format ct2 --out ct2.$ranks
+    (cd ct2.$ranks && sha256sum --quiet --check SHA256SUMS)
+  done
+  cmp ct2.1/SHA256SUMS ct2.2/SHA256SUMS
+  cmp ct2.1/SHA256SUMS ct2.3/SHA256SUMS
+}
+
+@test "an export never overwrites" {
+  mkdir -p taken
+  ARGOSY_EXIT_FILE=$PWD/exit run --separate-stderr on 2 apps/export runs/tiny/soup --out taken
+  [[ $stderr == *"taken"* ]]
+  [ "$(cut -d' ' -f1 exit)" = 2 ]
+  [ -z "$(ls -A taken)" ]
+}
+
+@test "translations keep their order and do not depend on the number of ranks" {
+  { head -20 runs/tiny/text/test.en && echo && tail -20 runs/tiny/text/test.en; } >in.en
+  for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --beam 2 <in.en >out.$ranks; done
+  cmp out.1 out.3
+  [ "$(wc -l <out.1)" = 41 ]
+  [ -z "$(sed -n 21p out.1)" ] # an empty line stays empty
+  head -1 in.en | on 1 apps/translate runs/tiny/soup --beam 2 >first
+  [ "$(cat first)" = "$(head -1 out.1)" ]
+}
+
+@test "each search option changes what it names" {
+  head -10 runs/tiny/text/test.en >ten.en
+  on 1 apps/translate runs/tiny/soup --beam 4 --scores <ten.en >plain
+  for option in "--beam 1" "--length-penalty 0" "--patience 3" "--max-length 5" "--max-length-factor 0.1" "--min-length 60"; do
+    # shellcheck disable=SC2086 # an option and its value
+    on 1 apps/translate runs/tiny/soup --beam 4 $option --scores <ten.en >changed
+    run ! cmp -s plain changed
+  done
+}
+
+@test "CTranslate2 translates the export as we do, greedy and with a beam" {
+  on 2 apps/export runs/tiny/soup --format ct2 --out judged
+  judge apps/translate runs/tiny/soup judged runs/tiny/text/test.en runs/tiny/text/test.es
+}
+
+@test "CTranslate2 continues text with the language model's export as we do" {
+  model=runs/tiny_lm/train/export/000000060
+  on 2 apps/export "$model" --format ct2 --out judged_lm
+  cut -d' ' -f1-6 runs/tiny/text/test.en | head -40 >prompts
+  judge apps/translate "$model" judged_lm prompts
+}
+
+@test "every quantization loads" {
+  for type in float16 bfloat16 int8; do
+    on 1 apps/export runs/tiny/soup --out "ct2.$type" --quantization $type
+    [ "$(stat -c %s "ct2.$type/model.bin")" -lt 2000000 ]
+    python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python
+    if [ -x "$python" ]; then "$python" -c "import ctranslate2; ctranslate2.Translator('ct2.$type')"; fi
+  done
+}
