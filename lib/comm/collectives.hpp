@@ -56,7 +56,7 @@ struct CollectivesOptions {
   /// own one too.
   DType wire_inner = DType::f32, wire_outer = DType::f32;
   /// Payload in flight per owned slot and peer: what bounds the scratch of a reduction.
-  std::int64_t chunk_bytes = 512 << 10;
+  std::int64_t chunk_bytes = 2 << 20;
 };
 
 /// The MPI backend, for host memory: exact two-level reduction and two-level gather by non-blocking messages. Runs each
