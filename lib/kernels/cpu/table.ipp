@@ -22,9 +22,12 @@ namespace argosy::kernels::cpu {
 namespace ARGOSY_ISA {
 namespace {
 
-#include "kernels/cpu/attention.ipp"
-#include "kernels/cpu/rows.ipp"
+// each needs the one before
+// clang-format off
 #include "kernels/cpu/vector.ipp"
+#include "kernels/cpu/rows.ipp"
+#include "kernels/cpu/attention.ipp"
+// clang-format on
 
 template <class T>
 constexpr Loops<T> loops() {
