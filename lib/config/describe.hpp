@@ -129,7 +129,7 @@ struct Reader {
     if (!from.is_number()) return add_mismatch(problems, "a number", from);
     const auto value = from.to_number<double>();
     if (std::abs(value) > static_cast<double>(std::numeric_limits<T>::max()))
-      return add_mismatch(problems, "a number of single precision", from);
+      return add_mismatch(problems, fmt::format("a number of at most {:.1e}", std::numeric_limits<T>::max()), from);
     to = static_cast<T>(value);
   }
 

@@ -114,7 +114,8 @@ TEST(Reader, ChecksRangesOfIntegers) {
   EXPECT_THAT(refusal(R"({"workers": -1})"), HasSubstr("got -1"));
   EXPECT_THAT(refusal(R"({"workers": 1.5})"), HasSubstr("got 1.5"));
   EXPECT_THAT(refusal(R"({"seed": 9223372036854775808})"), HasSubstr("wanted an integer, got 9223372036854775808"));
-  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a", "weight": 1e39}]})"), HasSubstr("single precision"));
+  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a", "weight": 1e39}]})"),
+              HasSubstr("wanted a number of at most 3.4e+38, got 1e+39"));
   EXPECT_EQ(read(R"({"seed": 4e5})").seed, 400000);
   EXPECT_EQ(read(R"({"seed": -9223372036854775808})").seed, std::numeric_limits<std::int64_t>::min());
 }
@@ -138,6 +139,11 @@ TEST(Reader, DoesNotBlameTheKeyThatWasMisspelt) {
   const std::string text = refusal(R"({"corpora": [{"nmae": "a"}]})");
   EXPECT_THAT(text, AllOf(HasSubstr("wanted name, got nmae"), Not(HasSubstr("wanted a name"))));
   EXPECT_THAT(refusal(R"({"schedule": {"lr": "x"}})"), Not(HasSubstr("problems")));
+}
+
+TEST(Reader, RefusesNumbersThatOnlyInfinityHolds) {
+  EXPECT_THAT(refusal(R"({"schedule": {"lr": 1e400}})"), HasSubstr("wanted a number of at most 1.8e+308"));
+  EXPECT_THAT(refusal(R"({"seed": 1e400})"), HasSubstr("wanted an integer"));
 }
 
 TEST(Reader, ReadsWhatItWrites) {

@@ -1,7 +1,12 @@
 #include "core/log.hpp"
 
 #include <gmock/gmock.h>
+#include <pty.h>
+#include <unistd.h>
 
+#include <array>
+
+#include "core/clock.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy {
@@ -79,6 +84,41 @@ TEST(Log, ProgressOffATerminalIsRare) {
   });
   EXPECT_THAT(text, MatchesRegex("count   0 % · 7 MB/s\ncount 100 % · took 0 s\n"))
       << "the first and the last call only";
+}
+
+/// What a log on a terminal shows, byte for byte.
+std::string terminal_output_of(const std::function<void()>& body) {
+  int terminal = -1, inner = -1;
+  EXPECT_EQ(openpty(&terminal, &inner, nullptr, nullptr, nullptr), 0);
+  const int saved = dup(STDERR_FILENO);
+  dup2(inner, STDERR_FILENO);
+  body();
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  close(inner);
+  std::string text;
+  std::array<char, 256> piece{};
+  for (ssize_t size = 0; (size = read(terminal, piece.data(), piece.size())) > 0;) {
+    text.append(piece.data(), static_cast<std::size_t>(size));
+  }
+  close(terminal);
+  return text;
+}
+
+TEST(Log, ProgressOnATerminalRewritesItsLine) {
+  const std::string text = terminal_output_of([] {
+    const Log log;
+    log.progress("count", 1, 4);
+    log.plain("between");
+    Clock{}.sleep_s(0.15);
+    log.progress("count", 2, 4);
+    log.progress("count", 4, 4);
+    log.plain("after");
+  });
+  const std::string wipe = "\r\x1b[K";
+  EXPECT_THAT(text, MatchesRegex("count  25 %.*between\r\ncount  50 % · ETA 0 s.*count 100 % · took 0 s\r\nafter\r\n"));
+  EXPECT_THAT(text, HasSubstr("count  25 %" + wipe + "between"));
+  EXPECT_THAT(text, HasSubstr("ETA 0 s" + wipe + "count 100 %"));
 }
 
 TEST(Log, ProgressOfAnotherThingBeginsAnew) {
