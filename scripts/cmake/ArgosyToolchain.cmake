@@ -11,7 +11,9 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
 # Line tables only: a stack trace names file and line, objects of LibTorch units stay small.
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG -g1")
-set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+if(NOT ARGOSY_SANITIZE) # the sanitizers' presets bring their own
+  set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+endif()
 
 find_program(ARGOSY_CCACHE ccache)
 if(ARGOSY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
