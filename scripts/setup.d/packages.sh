@@ -21,8 +21,6 @@ libsentencepiece-dev    pc:sentencepiece             sentencepiece
 libxxhash-dev           pc:libxxhash                 xxhash
 libssl-dev              pc:libcrypto                 openssl
 librandom123-dev        header:Random123/philox.h    random123
-libprotobuf-dev         pc:protobuf                  protobuf
-protobuf-compiler       cmd:protoc                   protobuf
 libgtest-dev            pc:gtest                     googletest+gmock
 libgmock-dev            pc:gmock                     googletest+gmock
 libbenchmark-dev        pc:benchmark                 benchmark'

@@ -62,6 +62,7 @@ PYTHON
 @test "an export never overwrites" {
   mkdir -p taken
   ARGOSY_EXIT_FILE=$PWD/exit run --separate-stderr on 2 apps/export runs/tiny/soup --out taken
+  # shellcheck disable=SC2154 # assigned by run --separate-stderr
   [[ $stderr == *"taken"* ]]
   [ "$(cut -d' ' -f1 exit)" = 2 ]
   [ -z "$(ls -A taken)" ]
