@@ -42,9 +42,8 @@ class Error : public std::runtime_error {
 }  // namespace argosy
 
 /// For our own broken invariants (Fault::internal), always on. User mistakes throw Error with facts instead.
-#define ARGOSY_CHECK(condition, ...)                                                        \
-  do {                                                                                      \
-    if (!(condition)) [[unlikely]]                                                          \
-      ::argosy::throw_broken_invariant(#condition, ::fmt::format("" __VA_ARGS__),           \
-                                       std::source_location::current());                    \
+#define ARGOSY_CHECK(condition, ...)                                                                                \
+  do {                                                                                                              \
+    if (!(condition)) [[unlikely]]                                                                                  \
+      ::argosy::throw_broken_invariant(#condition, ::fmt::format("" __VA_ARGS__), std::source_location::current()); \
   } while (false)

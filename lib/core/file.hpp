@@ -11,10 +11,10 @@
 
 #include "core/bytes.hpp"
 
-/// The only door to the operating system's files. `Os` has one method a system call, so that a test can record, fail, shorten
-/// or forget the n-th one; `Files` and `File` add the rules every caller needs (EINTR repeated, short transfers continued,
-/// every result checked) and throw Error{io} naming call, path, errno and remedy. Thread-compatible: distinct objects may be
-/// used from distinct threads; Os implementations are thread-safe.
+/// The only door to the operating system's files. `Os` has one method a system call, so that a test can record, fail,
+/// shorten or forget the n-th one; `Files` and `File` add the rules every caller needs (EINTR repeated, short transfers
+/// continued, every result checked) and throw Error{io} naming call, path, errno and remedy. Thread-compatible:
+/// distinct objects may be used from distinct threads; Os implementations are thread-safe.
 namespace argosy {
 
 using Path = std::filesystem::path;
@@ -105,11 +105,11 @@ class Files {
   /// Files over the real operating system.
   static Files system();
 
-  [[nodiscard]] File open(const Path& path) const;                   // read only; a missing file is Error{data}
-  [[nodiscard]] File create(const Path& path) const;                 // write, O_CREAT|O_EXCL
-  [[nodiscard]] File replace(const Path& path) const;                // write, O_CREAT|O_TRUNC
-  [[nodiscard]] File update(const Path& path) const;                 // read and write an existing file
-  [[nodiscard]] File append(const Path& path) const;                 // O_CREAT|O_APPEND
+  [[nodiscard]] File open(const Path& path) const;     // read only; a missing file is Error{data}
+  [[nodiscard]] File create(const Path& path) const;   // write, O_CREAT|O_EXCL
+  [[nodiscard]] File replace(const Path& path) const;  // write, O_CREAT|O_TRUNC
+  [[nodiscard]] File update(const Path& path) const;   // read and write an existing file
+  [[nodiscard]] File append(const Path& path) const;   // O_CREAT|O_APPEND
   /// O_CREAT|O_EXCL that says no instead of throwing when the file exists.
   [[nodiscard]] std::optional<File> try_create(const Path& path) const;
   [[nodiscard]] Mapping map(const Path& path) const;

@@ -9,8 +9,8 @@
 
 #include "core/bytes.hpp"
 
-/// XXH3: 128-bit digests for content, 64-bit hashes for keys. Digests are the canonical (big-endian) bytes, so hex and file
-/// formats agree on every machine. Not cryptographic: it guards against accidents, not against forgers.
+/// XXH3: 128-bit digests for content, 64-bit hashes for keys. Digests are the canonical (big-endian) bytes, so hex and
+/// file formats agree on every machine. Not cryptographic: it guards against accidents, not against forgers.
 namespace argosy {
 
 struct Digest {

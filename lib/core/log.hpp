@@ -9,8 +9,8 @@
 
 #include "core/file.hpp"
 
-/// Log lines for people, on stderr (and, on rank 0, in a file when asked). Rank 0 speaks from `info`, the others from `warn`
-/// with their rank in front ("[r0042]"). Metrics are not logged here (telemetry). Thread-safe.
+/// Log lines for people, on stderr (and, on rank 0, in a file when asked). Rank 0 speaks from `info`, the others from
+/// `warn` with their rank in front ("[r0042]"). Metrics are not logged here (telemetry). Thread-safe.
 namespace argosy {
 
 enum class LogLevel { debug, info, warn, error };
@@ -41,7 +41,8 @@ class Log {
   void error(fmt::format_string<Args...> format, Args&&... args) const {
     write(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
   }
-  /// One progress line: rewritten in place on a terminal, else printed at most once every `interval_s` seconds; rank 0 only.
+  /// One progress line: rewritten in place on a terminal, else printed at most once every `interval_s` seconds; rank 0
+  /// only.
   void progress(std::string_view what, double done, double total, std::string_view figures = {}) const;
   /// Writes a line to stderr without time or level (the `result {…}` line, tables); rank 0 only.
   void plain(std::string_view line) const;

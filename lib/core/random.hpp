@@ -3,8 +3,9 @@
 #include <array>
 #include <cstdint>
 
-/// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11). A value is a pure function of (key, counter), so results
-/// do not depend on rank count, order of calls or resume. Zero key and counter give 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
+/// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11). A value is a pure function of (key, counter), so
+/// results do not depend on rank count, order of calls or resume. Zero key and counter give 6627e8d5 e169c58d bc57ac4c
+/// 9b00dbd8.
 namespace argosy {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

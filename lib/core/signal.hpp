@@ -5,7 +5,8 @@
 /// Wishes to stop that come as signals. Handlers only set a flag; the training loop agrees on it at the end of a step.
 namespace argosy {
 
-/// Installs handlers for SIGTERM, SIGINT and SIGUSR1 (unblocking them) for the life of the object. One object a process.
+/// Installs handlers for SIGTERM, SIGINT and SIGUSR1 (unblocking them) for the life of the object. One object a
+/// process.
 class StopSignals {
  public:
   StopSignals();

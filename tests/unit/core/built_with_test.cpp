@@ -11,7 +11,8 @@ TEST(BuiltWith, TellsEveryComponent) {
   std::string names;
   for (const Component& component : built_with()) {
     names += std::string(component.name) + " ";
-    EXPECT_THAT(std::string(component.version), testing::AnyOf("none", testing::ContainsRegex("^(MPICH )?[0-9]+[.][0-9.]+")));
+    EXPECT_THAT(std::string(component.version),
+                testing::AnyOf("none", testing::ContainsRegex("^(MPICH )?[0-9]+[.][0-9.]+")));
   }
   EXPECT_EQ(names, "MPI HDF5 LibTorch NCCL CUDA ");
   EXPECT_NE(built_with()[0].version, "MPICH none");
