@@ -7,8 +7,8 @@
 
 #include "config/config.hpp"
 
-/// The `model` section. Absent sizes come from `preset`; resolve() fills everything in, so that code below sees whole numbers.
-/// Torch-free: planned and validated on a login node.
+/// The `model` section. Absent sizes come from `preset`; resolve() fills everything in, so that code below sees whole
+/// numbers. Torch-free: planned and validated on a login node.
 namespace argosy::model {
 
 enum class ModelType { decoder, encoder_decoder };
@@ -35,7 +35,7 @@ struct ModelConfig {
   Preset preset = Preset::none;
   std::optional<std::int64_t> vocab_size;  // live pieces; must equal the tokenizer's; needed only to plan without one
   std::optional<std::int64_t> width, ff, heads, kv_heads, head_size;
-  std::optional<std::int64_t> window;      // attention window, decoder only
+  std::optional<std::int64_t> window;  // attention window, decoder only
   std::int64_t vocab_multiple = 64;
   double rope_theta = 10000.0;
   std::int64_t max_positions = 2048;
@@ -44,12 +44,13 @@ struct ModelConfig {
   std::optional<Activation> activation;
   std::optional<bool> bias;
   std::optional<bool> tie_embeddings;
-  std::optional<double> dropout;           // 0 LM, 0.1 MT: residual branches and embeddings
+  std::optional<double> dropout;  // 0 LM, 0.1 MT: residual branches and embeddings
   SideConfig encoder, decoder;
 };
 BOOST_DESCRIBE_STRUCT(ModelConfig, (),
-                      (type, preset, vocab_size, width, ff, heads, kv_heads, head_size, window, vocab_multiple, rope_theta,
-                       max_positions, norm, norm_position, activation, bias, tie_embeddings, dropout, encoder, decoder))
+                      (type, preset, vocab_size, width, ff, heads, kv_heads, head_size, window, vocab_multiple,
+                       rope_theta, max_positions, norm, norm_position, activation, bias, tie_embeddings, dropout,
+                       encoder, decoder))
 
 std::span<const config::KeyText> key_texts(const SideConfig&);
 std::span<const config::KeyText> key_texts(const ModelConfig&);
@@ -78,7 +79,8 @@ struct ModelShape {
   std::int64_t start_id = 0, eos_id = 0;
 };
 
-/// Fills defaults by type and preset. `vocab_live`: the tokenizer's pieces. Throws Error{config} when sizes are missing.
+/// Fills defaults by type and preset. `vocab_live`: the tokenizer's pieces. Throws Error{config} when sizes are
+/// missing.
 [[nodiscard]] ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live);
 
 /// "MarianMTModel, CTranslate2" …: what `export` will accept.

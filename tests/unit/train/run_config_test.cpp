@@ -14,7 +14,8 @@ using train::RunConfig;
 
 /// `members`: what stands beside a sound `data` section.
 RunConfig read(const std::string& members) {
-  const std::string text = R"({"data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b"}]},)";
+  const std::string text =
+      R"({"data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b"}]},)";
   return config::from_document<RunConfig>(config::Document::parse(text + members + "}", "test.json"));
 }
 
@@ -39,8 +40,7 @@ TEST(RunConfig, RefusesWhatDoesNotFit) {
         R"("loss": {"z": -1})", R"("loss": {"chunk_bytes": 10})", R"("checkpoint": {"interval": 0})",
         R"("checkpoint": {"max_checkpoints": 0})", R"("checkpoint": {"max_failed_saves": 0})",
         R"("validation": {"interval": 0})", R"("validation": {"steps": 0})", R"("validation": {"metrics": []})",
-        R"("validation": {"sets": [{"source": "a"}]})",
-        R"("validation": {"sets": [{"source": "", "target": "b"}]})",
+        R"("validation": {"sets": [{"source": "a"}]})", R"("validation": {"sets": [{"source": "", "target": "b"}]})",
         R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a", "target": "b"}]})",
         R"("model": {"type": "decoder"}, "validation": {"metrics": ["bleu"]})", R"("comm": {"timeout_s": 0})",
         R"("precision": {"mode": "fp16"})", R"("sharding": {"reduction": "fast"})", R"("run_dri": "x")"}) {
