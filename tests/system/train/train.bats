@@ -3,7 +3,7 @@
 
 setup_file() {
   export WORK="$BATS_FILE_TMPDIR" ROOT="$ARGOSY_SOURCE_DIR" TRAIN="$ARGOSY_BUILD_DIR/apps/train"
-  cd "$WORK"
+  cd "$WORK" || return
   cut -f 2 "$ROOT/tests/support/text/kjv_rv.tsv" | head -n 200 >train.en
   cut -f 3 "$ROOT/tests/support/text/kjv_rv.tsv" | head -n 200 >train.es
   cat >config.json <<'JSON'
@@ -22,7 +22,7 @@ JSON
   "$ARGOSY_BUILD_DIR/apps/preprocess" config.json 2>preprocess.log
 }
 
-setup() { cd "$WORK"; }
+setup() { cd "$WORK" || return; }
 
 # ranks ARGS…: train on two ranks; its exit file says what became of it, launchers lose codes.
 ranks() { ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" "$@" 2>"$WORK/log"; }
@@ -46,7 +46,7 @@ wait_for() { # wait_for TEXT FILE
 
 @test "a signal ends the run with 75 and a checkpoint, and the same command finishes with the bits of an uninterrupted run" {
   ranks config.json --set run_dir=whole
-  read -r code step <exit
+  read -r code step <"$WORK/exit"
   [ "$code $step" = "0 100" ]
 
   rm exit
@@ -54,7 +54,7 @@ wait_for() { # wait_for TEXT FILE
   wait_for "step 5 " log
   kill -TERM $launcher
   wait $launcher || true
-  read -r code step <exit
+  read -r code step <"$WORK/exit"
   [ "$code" = 75 ]
   [ "$step" -lt 100 ]
   [ -d "run/checkpoints/$(printf %09d "$step")" ]
@@ -62,7 +62,7 @@ wait_for() { # wait_for TEXT FILE
   grep -q '"state":"stopped"' <(tr -d ' ' <run/status.json)
 
   ranks config.json
-  read -r code step <exit
+  read -r code step <"$WORK/exit"
   [ "$code $step" = "0 100" ]
   [ "$(bits run/export/000000100)" = "$(bits whole/export/000000100)" ]
   grep -q '"state":"done"' <(tr -d ' ' <run/status.json)
@@ -79,23 +79,23 @@ wait_for() { # wait_for TEXT FILE
   wait_for "step 20 " log
   kill -TERM $launcher
   wait $launcher || true
-  read -r code _ <exit
+  read -r code _ <"$WORK/exit"
   [ "$code" = 75 ]
 }
 
 @test "bad input ends with its code and one sentence" {
   ranks config.json --set optimizer.beta3=0.9 || true
-  read -r code _ <exit
+  read -r code _ <"$WORK/exit"
   [ "$code" = 2 ]
   grep -q "beta3" log
 
   ranks config.json --set run_dir=bad --set data.tokenizer=absent.model || true
-  read -r code _ <exit
+  read -r code _ <"$WORK/exit"
   [ "$code" = 3 ]
   grep -q "absent.model" log
 
   ranks config.json --set run_dir=bad --set batch.global_size=1500 || true
-  read -r code _ <exit
+  read -r code _ <"$WORK/exit"
   [ "$code" = 2 ]
 }
 
