@@ -57,6 +57,8 @@ void Environment::finish(int code) {
 }
 
 void Environment::abort(int code) noexcept {
+  // Launchers kill their proxies with what these have not passed on yet: the sentence that says why must get out first.
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
   // No lock: a thread stuck inside MPI may hold it, and nothing comes after.
   MPI_Abort(MPI_COMM_WORLD, code);
   _exit(code);
