@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "data/count_cache.hpp"
 
@@ -189,6 +190,18 @@ FileStat stat_of(const Files& files, const Path& path) {
   return *stat;
 }
 
+/// Stat of a file whose time stamps tell a later change from this state: the kernel's clock ticks every few
+/// milliseconds, so one written a moment ago is given time to become older than a tick.
+FileStat settled(const Files& files, const Path& path) {
+  constexpr double tick_s = 0.02;
+  const FileStat stat = stat_of(files, path);
+  const Clock clock;
+  const double age_s = clock.wall_s() - static_cast<double>(stat.ctime_ns) * 1e-9;
+  if (age_s < 0 || age_s > tick_s) return stat;
+  clock.sleep_s(tick_s - age_s);
+  return stat_of(files, path);
+}
+
 }  // namespace
 
 std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, std::span<const Path> paths,
@@ -203,7 +216,7 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
     std::array<std::int64_t, 1> size_bytes{};
     comm::agree(world, [&] {
       if (world.rank() != 0) return;
-      stat = stat_of(files, path);
+      stat = settled(files, path);
       size_bytes[0] = static_cast<std::int64_t>(stat.size_bytes);
       if (settings.content_hash) return;
       if (const std::optional<CountRecord> record = cache.find(path, stat)) known = text_of(*record);

@@ -80,10 +80,10 @@ PYTHON
 
 @test "each search option changes what it names" {
   head -10 runs/tiny/text/test.en >ten.en
-  on 1 apps/translate runs/tiny/soup --beam 4 --scores <ten.en >plain
+  on 1 apps/translate runs/tiny/soup --scores <ten.en >plain
   for option in "--beam 1" "--length-penalty 0" "--patience 3" "--max-length 5" "--max-length-factor 0.1" "--min-length 60"; do
     # shellcheck disable=SC2086 # an option and its value
-    on 1 apps/translate runs/tiny/soup --beam 4 $option --scores <ten.en >changed
+    on 1 apps/translate runs/tiny/soup $option --scores <ten.en >changed
     run ! cmp -s plain changed
   done
 }
@@ -103,7 +103,7 @@ PYTHON
 @test "every quantization loads" {
   for type in float16 bfloat16 int8; do
     on 1 apps/export runs/tiny/soup --out "ct2.$type" --quantization $type
-    [ "$(stat -c %s "ct2.$type/model.bin")" -lt 2000000 ]
+    [ "$(stat -c %s "ct2.$type/model.bin")" -lt 2100000 ]
     python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python
     if [ -x "$python" ]; then "$python" -c "import ctranslate2; ctranslate2.Translator('ct2.$type')"; fi
   done
