@@ -58,6 +58,21 @@ int gpu_count() noexcept {
   return ask_driver(problem);
 }
 
+std::string gpu_name(int device_index) {
+  std::string problem;
+  if (device_index < 0 || device_index >= ask_driver(problem)) return {};
+  void* driver = dlopen(driver_library, RTLD_NOW | RTLD_GLOBAL);
+  const auto get_device = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
+  const auto get_name = reinterpret_cast<int (*)(char*, int, int)>(dlsym(driver, "cuDeviceGetName"));
+  int device = 0;
+  char name[256] = "";
+  if (get_device == nullptr || get_name == nullptr || get_device(&device, device_index) != 0 ||
+      get_name(name, sizeof name, device) != 0) {
+    return {};
+  }
+  return name;
+}
+
 void open_cuda_plugin(int device_index) {
   static std::mutex mutex;
   static CudaStart start = nullptr;

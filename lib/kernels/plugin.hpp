@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 /// The door to GPUs. Device code is in libargosy_cuda.so, opened only by a run that uses a GPU, so one set of binaries
@@ -9,6 +10,9 @@ namespace argosy::kernels {
 
 /// GPUs the driver offers to this process (CUDA_VISIBLE_DEVICES counts); 0 without a driver. Does not touch torch.
 [[nodiscard]] int gpu_count() noexcept;
+
+/// What the driver calls a GPU ("NVIDIA H200"); empty where there is no such GPU. Does not touch torch.
+[[nodiscard]] std::string gpu_name(int device_index);
 
 /// Opens LibTorch's CUDA libraries and libargosy_cuda.so, and runs a kernel on `device_index`; the second time does
 /// nothing. Throws Error{device}: no driver, no GPU, a library missing, a device on which our code does not run.

@@ -38,6 +38,14 @@ std::string percent(std::optional<double> share) {
 
 }  // namespace
 
+bool fills_interval(const TelemetryConfig& config, const StepMetrics& before, const StepMetrics& after) {
+  const auto passed = [&config](const StepMetrics& at) {
+    return std::floor((place(config.log_interval, at) - static_cast<double>(config.log_offset)) /
+                      config.log_interval.count);
+  };
+  return passed(after) > passed(before);
+}
+
 void Window::add(const StepMetrics& step) {
   ++steps_;
   clipped_ += step.clipped;
@@ -135,11 +143,7 @@ Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, co
 
 void Metrics::add(const StepMetrics& step) {
   window_.add(step);
-  const auto passed = [this](const StepMetrics& at) {
-    const config::Period& interval = setup_.config.log_interval;
-    return std::floor((place(interval, at) - static_cast<double>(setup_.config.log_offset)) / interval.count);
-  };
-  const bool due = passed(step) > passed(before_);
+  const bool due = fills_interval(setup_.config, before_, step);
   before_ = step;
   if (!due) return;
   write(window_.report(setup_.shape));

@@ -36,6 +36,10 @@ struct StepMetrics {
   std::uint64_t memory_bytes = 0;      // peak of the fullest rank
 };
 
+/// Whether the step that led from `before` to `after` fills a log interval: `after` reaches or passes a place
+/// log_offset + n * log_interval.
+[[nodiscard]] bool fills_interval(const TelemetryConfig& config, const StepMetrics& before, const StepMetrics& after);
+
 /// Means, sums and latest values over the steps since the last report.
 class Window {
  public:

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "kernels/memory.hpp"
 #include "kernels/plugin.hpp"
+#include "telemetry/flops.hpp"
 
 namespace argosy::train {
 
@@ -24,6 +25,11 @@ c10::Device choose_device(const std::string& wish, const comm::Topology& topolog
   }
   if (!alone || !kernels::use_gpu(wish, topology.local_rank())) return c10::kCPU;
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(topology.local_rank())};
+}
+
+std::optional<double> peak_flops(c10::Device device) {
+  if (!device.is_cuda()) return std::nullopt;
+  return telemetry::bf16_peak_flops(kernels::gpu_name(device.index()));
 }
 
 int set_up_threads_and_memory(const comm::Topology& topology) {

@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "comm/run_main.hpp"
@@ -13,6 +14,9 @@ namespace argosy::train {
 /// The device of `wish` (auto, cpu, cuda). Throws Error{device} when cuda is asked for and there is none, or when ranks
 /// would have to exchange device memory.
 [[nodiscard]] c10::Device choose_device(const std::string& wish, const comm::Topology& topology);
+
+/// Dense bf16 FLOP/s of a device at its best; absent for the CPU and for a GPU our table does not know.
+[[nodiscard]] std::optional<double> peak_flops(c10::Device device);
 
 /// Threads of a rank: OMP_NUM_THREADS if set, else its share of the processors this process may use. Call before the
 /// first tensor. Returns the number.

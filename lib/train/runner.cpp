@@ -31,6 +31,15 @@ void add_work(telemetry::Work& work, const data::Batch& batch, std::optional<std
 
 }  // namespace
 
+StepTimes& StepTimes::operator+=(const StepTimes& other) {
+  compute_s += other.compute_s;
+  reduce_s += other.reduce_s;
+  norm_s += other.norm_s;
+  update_s += other.update_s;
+  gather_s += other.gather_s;
+  return *this;
+}
+
 model::Inputs inputs_of(const data::Batch& batch, c10::Device device) {
   const std::int64_t rows = batch.rows, s = batch.source_width, t = batch.target_width;
   model::Inputs inputs;

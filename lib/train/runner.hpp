@@ -32,6 +32,7 @@ struct StepOptions {
 /// Seconds this rank has spent, by what it did.
 struct StepTimes {
   double compute_s = 0, reduce_s = 0, norm_s = 0, update_s = 0, gather_s = 0;
+  StepTimes& operator+=(const StepTimes& other);
 };
 
 /// The same on all ranks, but for the times.

@@ -6,10 +6,9 @@
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
-#include "telemetry/metrics.hpp"
-#include "telemetry/status.hpp"
 #include "train/evaluate.hpp"
 #include "train/process.hpp"
+#include "train/progress.hpp"
 #include "train/run_plan.hpp"
 
 namespace argosy::train {
@@ -22,19 +21,6 @@ bool is_due(const config::Period& period, const RunState& before, const RunState
   if (period.count <= 0) return false;
   return std::floor(before.position(period.unit) / period.count) <
          std::floor(after.position(period.unit) / period.count);
-}
-
-telemetry::FlopShape flop_shape(const model::ModelShape& shape) {
-  return {.encoder_layers = shape.encoder_layers,
-          .decoder_layers = shape.decoder_layers,
-          .width = shape.width,
-          .ff = shape.ff,
-          .heads = shape.heads,
-          .kv_heads = shape.kv_heads,
-          .head_size = shape.head_size,
-          .vocab = shape.vocab_padded,
-          .ff_matrices = shape.activation == model::Activation::swiglu ? 3 : 2,
-          .window = shape.window};
 }
 
 /// Rank 0's verdict for all: data that ranks read alike fails alike, files that only one can read do not hang the
@@ -103,18 +89,27 @@ class Trainer {
     std::vector<std::size_t> visit_units;
     for (const model::Visit& visit : model_.visits()) visit_units.push_back(visit.unit);
     const StepPlan plan = plan_stage_1(visit_units, model_.units().size(), facts_.sizes.accumulation);
-    open_telemetry(loader);
+    announce_epoch(loader.report());
+    progress_.emplace(context_,
+                      telemetry::Metrics::Setup{.config = config_.telemetry,
+                                                .shape = flop_shape(model_.shape()),
+                                                .ranks = context_.topology.world_size(),
+                                                .peak_flops = peak_flops(device_),
+                                                .before = place_of(state_, schedule_)},
+                      store_.run_dir());
 
     const double begin_s = context_.clock.monotonic_s();
     const RunState start = state_;
     bool stopped = false;
     while (!finished() && !stopped) {
       const RunState before = state_;
-      const double step_begin_s = context_.clock.monotonic_s(), waited_s = loader.waited_s();
+      const double step_begin_s = context_.clock.monotonic_s();
+      double waited_s = loader.waited_s();
       const data::StepBatches batches = loader.next();
-      waited_s_ += loader.waited_s() - waited_s;
+      waited_s = loader.waited_s() - waited_s;
       const StepResult result = take_step(runner, plan, batches, guard);
-      report(result, batches, before, context_.clock.monotonic_s() - step_begin_s);
+      const double step_s = context_.clock.monotonic_s() - step_begin_s;
+      progress_->add(metrics_of(result, batches, state_, schedule_, step_s), result.times, waited_s);
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !finished();
       if (!stopped && (is_due(config_.validation.interval, before, state_) || finished())) validate();
@@ -192,29 +187,13 @@ class Trainer {
     });
   }
 
-  void open_telemetry(const data::Loader& loader) {
-    const data::EpochSource::Report& epoch = loader.report();
+  void announce_epoch(const data::EpochSource::Report& epoch) const {
     context_.log.info(
         "epoch {}: {} steps, {} examples, {:.1f} % of micro_size filled, {:.1f} % of target positions real",
         state_.cursor.epoch + 1, epoch.steps, epoch.examples, 100 * epoch.fill, 100 * epoch.target_efficiency);
     if (epoch.dropped_oversized > 0) {
       context_.log.warn("{} examples exceed batch.micro_size alone and are left out", epoch.dropped_oversized);
     }
-    comm::agree(context_.world, [&] {
-      if (!context_.is_root()) return;
-      telemetry::StepMetrics before;
-      before.step = state_.step;
-      before.fraction_done = state_.position(schedule_.unit) / schedule_.length;
-      before.epoch = state_.epoch;
-      before.total_tgt_tokens = state_.tgt_tokens;
-      metrics_.emplace(telemetry::Metrics::Setup{.config = config_.telemetry,
-                                                 .shape = flop_shape(model_.shape()),
-                                                 .ranks = context_.topology.world_size(),
-                                                 .peak_flops = {},
-                                                 .before = before},
-                       context_.files, store_.run_dir(), context_.log, context_.clock);
-      status_.emplace(context_.files, store_.run_dir(), context_.clock, state_.step);
-    });
   }
 
   StepResult take_step(Runner& runner, const StepPlan& plan, const data::StepBatches& batches,
@@ -226,11 +205,10 @@ class Trainer {
     next.src_tokens += batches.src_tokens;
     next.tgt_tokens += batches.tgt_tokens;
     next.padded_tokens += batches.padded_tokens;
-    lr_ = optim::learning_rate(schedule_, next.position(schedule_.unit));
     const StepResult result = runner.run(plan, batches,
                                          {.step = next.step,
                                           .updates = state_.updates + 1,
-                                          .lr = lr_,
+                                          .lr = optim::learning_rate(schedule_, next.position(schedule_.unit)),
                                           .seed = config_.seed,
                                           .loss = loss_,
                                           .wants_to_stop = wants_to_stop()});
@@ -239,11 +217,6 @@ class Trainer {
     next.guard = guard.state();
     state_ = std::move(next);
     comm::set_exit_step(state_.step);
-    times_.compute_s += result.times.compute_s;
-    times_.reduce_s += result.times.reduce_s;
-    times_.norm_s += result.times.norm_s;
-    times_.update_s += result.times.update_s;
-    times_.gather_s += result.times.gather_s;
     return result;
   }
 
@@ -254,38 +227,6 @@ class Trainer {
     if (now_s - looked_s_ < 1) return false;  // a network file system need not be asked each step
     looked_s_ = now_s;
     return context_.files.exists(*config_.stop.file);
-  }
-
-  void report(const StepResult& result, const data::StepBatches& batches, const RunState& before, double step_s) {
-    telemetry::StepMetrics step;
-    if (is_due(config_.telemetry.log_interval, before, state_)) {  // what only this rank knows, of the worst one
-      std::array<double, 2> worst{waited_s_, static_cast<double>(peak_memory_bytes())};
-      context_.world.all_reduce(std::span<double>{worst}, comm::Reduce::max);
-      step.data_wait_s = worst[0];
-      peak_bytes_ = static_cast<std::uint64_t>(worst[1]);
-      waited_s_ = 0;
-    }
-    if (!metrics_) return;
-    const auto tgt_tokens = static_cast<double>(std::max<std::int64_t>(1, batches.tgt_tokens));
-    step.step = state_.step;
-    step.fraction_done = std::min(1.0, state_.position(schedule_.unit) / schedule_.length);
-    step.epoch = state_.epoch;
-    step.loss = result.loss_sum / tgt_tokens;
-    step.nll = result.nll_sum / tgt_tokens;
-    step.lr = lr_;
-    step.grad_norm = result.grad_norm;
-    step.clipped = result.clipped;
-    step.skipped = result.skipped;
-    step.n_clips = state_.n_clips;
-    step.n_skipped = state_.guard.skipped;
-    step.src_tokens = batches.src_tokens;
-    step.tgt_tokens = batches.tgt_tokens;
-    step.padded_tokens = batches.padded_tokens;
-    step.total_tgt_tokens = state_.tgt_tokens;
-    step.work = result.work;
-    step.step_s = step_s;
-    step.memory_bytes = peak_bytes_;
-    metrics_->add(step);
   }
 
   void validate() {
@@ -299,7 +240,7 @@ class Trainer {
         reported.push_back({name, evaluation.value_of(metric)});
         figures[name] = evaluation.value_of(metric);
       }
-      if (metrics_) metrics_->add_validation(state_.step, sets_[i].name, reported);
+      progress_->add_validation(state_.step, sets_[i].name, reported);
       if (i == 0 && (state_.best_step == 0 || evaluation.loss() < state_.best_loss)) {
         state_.best_loss = evaluation.loss();
         state_.best_step = state_.step;
@@ -322,7 +263,7 @@ class Trainer {
       checkpoint_ = saved.directory;
       context_.log.info("saved {} ({:.1f} MiB, {:.2f} s)", saved.directory.string(),
                         static_cast<double>(saved.bytes) / (1 << 20), saved.seconds);
-      if (status_) status_->running(state_.step);
+      progress_->saved(state_.step);
       return;
     }
     ++failed_saves_;
@@ -339,16 +280,12 @@ class Trainer {
 
   TrainReport end(bool stopped, const RunState& start, double seconds) {
     const std::int64_t steps = state_.step - start.step;
-    const auto share = [&](double spent_s) {
-      return fmt::format("{:.2f}", 1e3 * spent_s / static_cast<double>(steps));
-    };
-    if (steps > 0) {
-      context_.log.info("a step of this rank, ms: compute {}, reduce {}, norm {}, update {}, gather {}",
-                        share(times_.compute_s), share(times_.reduce_s), share(times_.norm_s), share(times_.update_s),
-                        share(times_.gather_s));
+    progress_->log_times();
+    if (stopped) {
+      progress_->stopped(state_.step, reason());
+    } else {
+      progress_->done(state_.step);
     }
-    if (status_ && stopped) status_->stopped(state_.step, reason());
-    if (status_ && !stopped) status_->done(state_.step);
     TrainReport report{.exit = stopped ? Exit::stopped : Exit::ok, .figures = {}};
     const double rate = seconds > 0 ? static_cast<double>(state_.tgt_tokens - start.tgt_tokens) / seconds : 0;
     report.figures = {{"status", stopped ? "stopped" : "ok"},
@@ -385,13 +322,10 @@ class Trainer {
   const std::unique_ptr<comm::Collectives> collectives_;
   const std::vector<EvaluationSet> sets_;
   model::LossOptions loss_;
-  std::optional<telemetry::Metrics> metrics_;  // rank 0
-  std::optional<telemetry::Status> status_;    // rank 0
+  std::optional<Progress> progress_;  // of the steps; from the first one on
 
   RunState state_;
-  double lr_ = 0, waited_s_ = 0, looked_s_ = 0;
-  std::uint64_t peak_bytes_ = 0;
-  StepTimes times_;
+  double looked_s_ = 0;
   std::int64_t last_saved_step_ = -1, failed_saves_ = 0;
   Path checkpoint_;
 };

@@ -1,5 +1,6 @@
 #include "kernels/plugin.hpp"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "train/process.hpp"
 
 namespace argosy::kernels {
 namespace {
@@ -31,6 +33,25 @@ TEST(WithoutAGpu, AutoIsTheCpuAndCudaIsOneSentence) {
       _exit(error.fault() == Fault::device && exit_code(error.fault()) == Exit::comm && clear ? 0 : 2);
     }
     _exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// In a child process, whose libcuda.so.1 is our stand-in: a driver with an H200 and a GPU of our invention.
+TEST(WithAStandInDriver, TheNameOfAGpuLeadsToItsPeak) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (train::peak_flops(c10::kCPU)) _exit(1);
+    if (dlopen(STAND_IN_DRIVER, RTLD_NOW | RTLD_GLOBAL) == nullptr) _exit(2);
+    if (gpu_count() != 2) _exit(3);
+    if (gpu_name(0) != "NVIDIA H200" || gpu_name(1) != "Abacus 1" || !gpu_name(2).empty() || !gpu_name(-1).empty())
+      _exit(4);
+    if (train::peak_flops({c10::kCUDA, 0}) != 989.4e12) _exit(5);
+    if (train::peak_flops({c10::kCUDA, 1})) _exit(6);
+    _exit(0);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
