@@ -72,10 +72,33 @@ TEST(AttentionMask, AQueryThatSeesNothingGivesZeros) {
   const AttentionMask mask{.key_lengths = at::tensor({0, 4}, at::kLong), .segments = {}};
   const auto [out, lse] = attention(q, k, k, mask, 1.0);
   EXPECT_EQ(out[0].abs().max().item<float>(), 0);
+  EXPECT_EQ(lse[0].max().item<float>(), -std::numeric_limits<float>::infinity());
   EXPECT_GT(out[1].abs().min().item<float>(), 0);
   const at::Tensor dq = poisoned({2, 3, 2, 8}), dk = poisoned({2, 4, 2, 8}), dv = poisoned({2, 4, 2, 8});
   attention_backward(out + 1, q, k, k, out, lse, mask, 1.0, dq, dk, dv);
   EXPECT_EQ(dk[0].abs().max().item<float>() + dv[0].abs().max().item<float>() + dq[0].abs().max().item<float>(), 0);
+}
+
+TEST(AttentionScores, LargeOnesNeitherOverflowNorVanish) {
+  for (const std::int64_t queries : {1, 5}) {
+    // One key's score is 300 or -300, the other's half of it.
+    const at::Tensor q = at::ones({1, queries, 1, 4}), v = values({1, 2, 1, 4});
+    const at::Tensor k = at::tensor({1.0F, 0.5F}).view({1, 2, 1, 1}).expand({1, 2, 1, 4}).contiguous();
+    for (const double sign : {1.0, -1.0}) {
+      const auto [out, lse] = attention(q, k, v, {}, sign * 75);
+      EXPECT_FLOAT_EQ(lse.max().item<float>(), sign > 0 ? 300.0F : -150.0F) << queries;
+      EXPECT_LT(distance(out[0][0][0], v[0][sign > 0 ? 0 : 1][0]), 1e-6) << queries;
+    }
+  }
+}
+
+TEST(Rope, TurnsFirstHalfAgainstSecondByHand) {
+  // position 3, theta 100, size 4: pairs (0, 2) by 3 and (1, 3) by 3/10
+  at::Tensor x = at::tensor({1.0F, 2.0F, 3.0F, 4.0F}).view({1, 1, 1, 4});
+  rope_(x, std::nullopt, 3, 100, false);
+  const double expected[] = {std::cos(3) - 3 * std::sin(3), 2 * std::cos(0.3) - 4 * std::sin(0.3),
+                             3 * std::cos(3) + std::sin(3), 4 * std::cos(0.3) + 2 * std::sin(0.3)};
+  for (std::int64_t i = 0; i < 4; ++i) EXPECT_NEAR(x.flatten()[i].item<double>(), expected[i], 1e-6) << i;
 }
 
 TEST(Rope, EqualsPlainAndTurnsBack) {

@@ -77,6 +77,23 @@ TEST(HeadLoss, ByHand) {
   EXPECT_EQ(dweight[3].item<double>(), 0);
 }
 
+TEST(HeadLoss, LargeLogitsAndTies) {
+  // logits 300, 200, 300 and their negatives; the label is the second, then the third
+  const at::Tensor h = at::tensor({1.0F, 1.0F, 1.0F, -1.0F}).view({4, 1}),
+                   weight = at::tensor({300.0F, 200.0F, 300.0F}).view({3, 1});
+  const auto sums = [&](std::int64_t row, std::int64_t label) {
+    at::Tensor labels = at::full({4}, -1, at::kLong);
+    labels[row] = label;
+    return head_loss(h, weight, std::nullopt, labels, {.live = 3}, {.dh = {}, .dweight = {}, .dbias = {}});
+  };
+  EXPECT_NEAR(sums(0, 1)[0].item<double>(), 100 + std::log(2.0), 1e-4);
+  EXPECT_NEAR(sums(0, 2)[0].item<double>(), std::log(2.0), 1e-4);
+  EXPECT_NEAR(sums(3, 1)[0].item<double>(), 0, 1e-6);
+  EXPECT_NEAR(sums(3, 2)[0].item<double>(), 100, 1e-4);
+  EXPECT_EQ(sums(0, 0)[3].item<double>(), 1);  // of the two largest the lower id is predicted
+  EXPECT_EQ(sums(0, 2)[3].item<double>(), 0);
+}
+
 TEST(HeadLoss, NoRowBearsLoss) {
   at::Tensor dh = poisoned({2, 4}), dweight = poisoned({5, 4});
   const at::Tensor sums = head_loss(values({2, 4}), values({5, 4}), std::nullopt, at::tensor({-1, -1}, at::kLong),

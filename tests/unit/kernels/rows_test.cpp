@@ -48,7 +48,7 @@ TEST_P(Rows, NormEqualsPlain) {
 
 TEST_P(Rows, DropoutDrawsTheMaskOfTheReference) {
   const DropoutKey key{0x123456789abcdefULL, 7, 3, 21};
-  for (const std::int64_t n : {1, 127, 128, 5003}) {
+  for (const std::int64_t n : {1, 127, 128, 5003, 1 << 18}) {  // in the last, some draws equal the threshold
     const at::Tensor branch = values({n}, type), base = values({n}, type, 2);
     const auto seed = static_cast<std::int64_t>(key.seed);
     EXPECT_TRUE(
@@ -135,6 +135,34 @@ TEST_P(Rows, ColumnSumEqualsPlainAndDoesNotDependOnThreads) {
 INSTANTIATE_TEST_SUITE_P(Types, Rows, testing::Values(at::kFloat, at::kBFloat16),
                          [](const auto& test) { return std::string(c10::toString(test.param)); });
 
+TEST(Norm, EpsilonStandsUnderTheRoot) {
+  const at::Tensor x = at::tensor({-1e-3F, 1e-3F}).view({1, 2}), weight = at::tensor({2.0F, 3.0F});
+  const double rstd = 1 / std::sqrt(1e-6 + 1e-5);
+  for (const bool rms : {false, true}) {
+    const auto [y, mean, r] = norm(x, weight, std::nullopt, 1e-5, rms);
+    EXPECT_NEAR(r.item<double>(), rstd, 1e-5 * rstd);
+    EXPECT_NEAR(y[0][0].item<double>(), -2e-3 * rstd, 1e-6);
+    EXPECT_NEAR(y[0][1].item<double>(), 3e-3 * rstd, 1e-6);
+  }
+}
+
+TEST(Activation, ValuesAndSlopesByHand) {
+  // at 1: Φ(1) = .8413447, φ(1) = .2419707, σ(1) = .7310586; swiglu with up 3
+  const double big = 0.8413447460685429, density = 0.24197072451914337, s = 0.7310585786300049;
+  const auto check = [](ActivationKind kind, const std::vector<float>& in, double value, std::vector<double> slope) {
+    at::Tensor u = at::tensor(in).view({1, -1}), y = at::empty({1, 1});
+    activation(u, std::nullopt, y, kind);
+    EXPECT_NEAR(y.item<double>(), value, 1e-6) << static_cast<int>(kind);
+    const at::Tensor du = activation_backward(at::ones({1, 1}), u, kind, std::nullopt, false);
+    for (std::size_t i = 0; i < slope.size(); ++i) {
+      EXPECT_NEAR(du[0][static_cast<std::int64_t>(i)].item<double>(), slope[i], 1e-6) << static_cast<int>(kind);
+    }
+  };
+  check(ActivationKind::gelu, {1}, big, {big + density});
+  check(ActivationKind::swish, {1}, s, {s * (2 - s)});
+  check(ActivationKind::swiglu, {1, 3}, 3 * s, {3 * s * (2 - s), s});
+}
+
 TEST(Sinusoids, HalfSplitAndExact) {
   const at::Tensor table = sinusoids(101, 512);
   EXPECT_FLOAT_EQ(table[100][3].item<float>(), static_cast<float>(std::sin(100 * std::pow(10000.0, -6.0 / 512))));
@@ -147,7 +175,7 @@ TEST(Adamw, EqualsPlainOverSteps) {
   at::Tensor master2 = master.clone(), m2 = m.clone(), v2 = v.clone(), weights2 = weights.clone();
   for (std::int64_t step = 1; step <= 5; ++step) {
     const at::Tensor gradient = values({1037}, at::kFloat, static_cast<double>(step)), clip = at::tensor({0.3F});
-    const AdamwOptions o{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-8, .weight_decay = 0.1, .step = step};
+    const AdamwOptions o{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-3, .weight_decay = 0.1, .step = step};
     adamw_(master, m, v, gradient, weights, clip, o);
     plain::adamw_(master2, m2, v2, gradient, weights2, clip, o.lr, o.beta1, o.beta2, o.epsilon, o.weight_decay, o.step);
   }
@@ -158,6 +186,20 @@ TEST(Adamw, EqualsPlainOverSteps) {
   adamw_(master, m, v, values({1037}), weights, at::tensor({-1.0F}), {.lr = 1, .step = 6});
   EXPECT_TRUE(at::equal(master, before));
   EXPECT_TRUE(at::equal(m, moment));
+}
+
+TEST(Adamw, FirstStepByHandAndWeightsRoundToEven) {
+  // After one step m̂ = g and v̂ = g², whatever the betas: x·(1 - lr·decay) - lr·g/(|g| + ε).
+  at::Tensor x = at::tensor({2.0F, -1.0F}), m = at::zeros({2}), v = at::zeros({2});
+  adamw_(x, m, v, at::tensor({4e-3F, -2e-3F}), std::nullopt, at::tensor({0.5F}),
+         {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-3, .weight_decay = 0.2, .step = 1});
+  EXPECT_NEAR(x[0].item<double>(), 2 * 0.98 - 0.1 * 2.0 / 3, 1e-6);
+  EXPECT_NEAR(x[1].item<double>(), -0.98 + 0.1 * 1.0 / 2, 1e-6);
+  // halfway between neighbours in bf16
+  at::Tensor half = at::tensor({1 + 0x1p-8F, 1 + 3 * 0x1p-8F}), weights = at::zeros({2}, at::kBFloat16);
+  adamw_(half, m, v, at::zeros({2}), weights, at::ones({1}), {.lr = 0, .step = 2});
+  EXPECT_EQ(weights[0].item<float>(), 1.0F);
+  EXPECT_EQ(weights[1].item<float>(), 1 + 0x1p-6F);
 }
 
 TEST(SumOfSquares, IsExactInDouble) {
