@@ -58,6 +58,32 @@ data::Batch copy_batch(const model::ModelShape& shape, std::uint64_t stream, std
   return batch;
 }
 
+/// All rows of `batches` in one batch as wide as the widest.
+data::Batch merged(const std::vector<data::Batch>& batches, const model::ModelShape& shape) {
+  data::Batch all;
+  for (const data::Batch& batch : batches) {
+    all.rows += batch.rows;
+    all.tgt_tokens += batch.tgt_tokens;
+    all.source_width = std::max(all.source_width, batch.source_width);
+    all.target_width = std::max(all.target_width, batch.target_width);
+    all.source_lengths.insert(all.source_lengths.end(), batch.source_lengths.begin(), batch.source_lengths.end());
+  }
+  all.target_lengths = all.source_lengths;
+  for (const data::Batch& batch : batches) {
+    for (std::int64_t row = 0; row < batch.rows; ++row) {
+      const auto append = [row](std::vector<std::int64_t>& to, const std::vector<std::int64_t>& from,
+                                std::int64_t width, std::int64_t new_width, std::int64_t filler) {
+        to.insert(to.end(), from.begin() + row * width, from.begin() + (row + 1) * width);
+        to.insert(to.end(), static_cast<std::size_t>(new_width - width), filler);
+      };
+      append(all.source, batch.source, batch.source_width, all.source_width, shape.start_id);
+      append(all.target_input, batch.target_input, batch.target_width, all.target_width, shape.start_id);
+      append(all.target_labels, batch.target_labels, batch.target_width, all.target_width, data::kNoLabel);
+    }
+  }
+  return all;
+}
+
 /// A rank of some layout with all it needs for a step.
 class Rank {
  public:
@@ -93,6 +119,23 @@ class Rank {
                     {.step = steps_, .updates = updates_ + 1, .lr = lr, .seed = 9, .loss = {.label_smoothing = 0.1}});
     updates_ += result.skipped ? 0 : 1;
     return result;
+  }
+
+  /// The gradient of the last step, all units end to end, from the shards of all ranks. **Collective.**
+  [[nodiscard]] std::vector<double> gradient() {
+    std::vector<double> all;
+    for (std::size_t u = 0; u < model_.units().size(); ++u) {
+      const partition::FlatSpace& space = model_.units()[u].space();
+      const at::Tensor shard = buffers_.units()[u].shard.gradient.contiguous();
+      std::vector<double> flat(static_cast<std::size_t>(space.used_size()), 0.0);
+      for (const partition::Interval& own : partition::intervals_of(space, canonical_rank_)) {
+        std::copy_n(shard.const_data_ptr<float>() + own.local_offset, own.end - own.begin,
+                    flat.begin() + space.offset(own.param) + own.begin);
+      }
+      if (layout_.world() > 1) world().all_reduce(std::span<double>{flat});
+      all.insert(all.end(), flat.begin(), flat.end());
+    }
+    return all;
   }
 
   /// All weights, without the gaps that differ between layouts.
@@ -180,6 +223,30 @@ TEST_P(RunnerOnRanks, AStepIsTheSameHoweverItsMicroBatchesAreDealt) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_LT((a[i] - b[i]).norm().item<double>(), 1e-5 * (a[i] - initial[i]).norm().item<double>() + 1e-7) << i;
   }
+}
+
+TEST_P(RunnerOnRanks, FourUnevenMicroBatchesAreOneMergedBatch) {
+  const model::ModelShape shape = small_shape();
+  comm::RecordingCollectives nobody{partition::Layout{}, 0};
+  Rank alone{shape, partition::Layout{}, 0, nobody};
+  Rank shared{shape, layout(), me(), *collectives_};
+  std::vector<data::Batch> micro_batches;  // 1, 2, 5 and 10 rows: no mean of means is the mean
+  for (std::uint64_t j = 0; j < 4; ++j)
+    micro_batches.push_back(copy_batch(shape, j, 1 + static_cast<std::int64_t>(j * j)));
+  const data::Batch together = merged(micro_batches, shape);
+  const StepResult one = alone.step({together}, 1e-3), four = shared.step(micro_batches, 1e-3);
+  EXPECT_NEAR(one.loss_sum, four.loss_sum, 1e-6 * one.loss_sum);
+  EXPECT_NEAR(one.grad_norm, four.grad_norm, 1e-6 * one.grad_norm);
+  const std::vector<double> a = alone.gradient(), b = shared.gradient();
+  ASSERT_EQ(a.size(), b.size());
+  double squares = 0, differences = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    squares += a[i] * a[i];
+    differences += (a[i] - b[i]) * (a[i] - b[i]);
+  }
+  EXPECT_NEAR(std::sqrt(squares), one.grad_norm, 1e-6 * one.grad_norm);
+  EXPECT_LT(std::sqrt(differences), 1e-6 * std::sqrt(squares));
+  EXPECT_GT(std::sqrt(squares) * static_cast<double>(together.tgt_tokens), 1.0) << "a mean over tgt_tokens";
 }
 
 TEST_P(RunnerOnRanks, LossFallsOnACopyTask) {
