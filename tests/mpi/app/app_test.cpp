@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "support/mpi_test.hpp"
+#include "support/refusal.hpp"
 #include "support/shared_folder.hpp"
 #include "unit/config/sample_config.hpp"
 
@@ -33,13 +34,7 @@ class AppTest : public testing::Test {
     return testing::internal::GetCapturedStdout();
   }
   Error refusal(const std::vector<const char*>& words) {
-    try {
-      (void)run(words);
-    } catch (const Error& error) {
-      return error;
-    }
-    ADD_FAILURE() << "accepted";
-    return Error{Fault::internal, {}};
+    return test::error_of([&] { (void)run(words); });
   }
 
   using Topology = comm::Topology;

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "support/checkpoints.hpp"
+#include "support/refusal.hpp"
 
 namespace argosy::checkpoint {
 namespace {
@@ -32,13 +33,8 @@ Manifest example(const partition::Layout& layout = partition::Layout{{2, 1}}) {
 }
 
 Fault fault_of(const std::string& text) {
-  try {
-    static_cast<void>(parse_manifest(text, "MANIFEST.json"));
-  } catch (const Error& error) {
-    return error.fault();
-  }
-  ADD_FAILURE() << "accepted: " << text.substr(0, 200);
-  return Fault::internal;
+  SCOPED_TRACE(text.substr(0, 200));
+  return test::error_of([&] { static_cast<void>(parse_manifest(text, "MANIFEST.json")); }).fault();
 }
 
 TEST(Manifest, ReadsBackWhatWasWritten) {

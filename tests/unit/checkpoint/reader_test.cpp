@@ -1,13 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/shard_file.hpp"
 #include "checkpoint/weight_stream.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "support/checkpoints.hpp"
+#include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::checkpoint {
@@ -26,15 +25,11 @@ class ReaderTest : public testing::Test {
     return report.directory;
   }
   static Path shard_of(const Path& directory) { return directory / shard_name(0, 1); }
-  Fault fault_of(const std::function<void()>& body) {
-    try {
-      body();
-    } catch (const Error& error) {
-      text = error.what();
-      return error.fault();
-    }
-    ADD_FAILURE() << "no error";
-    return Fault::internal;
+  template <class Body>
+  Fault fault_of(const Body& body) {
+    const Error error = test::error_of(body);
+    text = error.what();
+    return error.fault();
   }
 
   Os os;

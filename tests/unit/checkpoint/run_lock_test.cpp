@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/error.hpp"
+#include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::checkpoint {
@@ -153,12 +154,7 @@ TEST_F(RunLockTest, SeesThatAnotherHasTakenOver) {
   RunLock lock{files, clock, folder.path()};
   lock.check();
   leave(2, self().text());
-  try {
-    lock.check();
-    ADD_FAILURE() << "did not see it";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::usage);
-  }
+  test::refusal(Fault::usage, [&] { lock.check(); });
 }
 
 TEST_F(RunLockTest, BeatsAreSeenByOthers) {

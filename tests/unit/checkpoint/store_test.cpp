@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
 #include "checkpoint/checkpoint.hpp"
@@ -11,6 +10,7 @@
 #include "core/error.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
+#include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::checkpoint {
@@ -30,15 +30,11 @@ class StoreTest : public testing::Test {
     reader.read_state(got.states(), 0);
     EXPECT_TRUE(got == wanted.fill(static_cast<std::uint64_t>(reader.step())));
   }
-  Fault fault_of(const std::function<void()>& body) {
-    try {
-      body();
-    } catch (const Error& error) {
-      text = error.what();
-      return error.fault();
-    }
-    ADD_FAILURE() << "no error";
-    return Fault::internal;
+  template <class Body>
+  Fault fault_of(const Body& body) {
+    const Error error = test::error_of(body);
+    text = error.what();
+    return error.fault();
   }
   std::vector<std::string> names(const Path& of) { return Files::system().list(of); }
   Path step_folder(std::int64_t step) { return run / "checkpoints" / fmt::format("{:09}", step); }

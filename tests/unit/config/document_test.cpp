@@ -3,25 +3,15 @@
 #include <boost/json/parse.hpp>
 
 #include "config/config.hpp"
-#include "core/error.hpp"
+#include "support/refusal.hpp"
 
 namespace argosy::config {
 namespace {
 
+using test::refusal;
 using testing::AllOf;
 using testing::HasSubstr;
 
-template <class Body>
-std::string refusal(Fault fault, Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), fault) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return {};
-}
 std::string refused_text(std::string_view text) {
   return refusal(Fault::config, [&] { (void)Document::parse(text, "a.json"); });
 }

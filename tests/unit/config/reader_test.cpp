@@ -2,6 +2,7 @@
 
 #include "config/describe.hpp"
 #include "sample_config.hpp"
+#include "support/refusal.hpp"
 
 namespace argosy::test {
 namespace {
@@ -15,14 +16,8 @@ SampleConfig read(std::string_view text) {
 }
 
 std::string refusal(std::string_view text) {
-  try {
-    (void)read(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::config);
-    return error.what();
-  }
-  ADD_FAILURE() << "accepted: " << text;
-  return {};
+  SCOPED_TRACE(text);
+  return test::refusal(Fault::config, [&] { (void)read(text); });
 }
 
 TEST(Reader, FillsEveryKindOfMember) {

@@ -3,27 +3,16 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include "core/error.hpp"
+#include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy {
 namespace {
 
+using test::refusal;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-template <class Body>
-std::string refusal(Fault fault, Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), fault) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return {};
-}
 
 class FilesTest : public testing::Test {
  protected:

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 
 #include "checkpoint/checkpoint.hpp"
@@ -8,6 +7,7 @@
 #include "soup/ingredients.hpp"
 #include "soup/soup.hpp"
 #include "support/checkpoints.hpp"
+#include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::soup {
@@ -35,14 +35,8 @@ class SoupRefusals : public testing::Test {
   /// Expects a refusal that says `words`, and nothing written.
   void refuse(Fault fault, const std::string& words) {
     config.output = (folder / "soup").string();
-    try {
-      static_cast<void>(make_soup(context.get(), config));
-      ADD_FAILURE() << "not refused: " << words;
-      std::filesystem::remove_all(config.output);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.fault(), fault) << error.what();
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-    }
+    const std::string said = test::refusal(fault, [&] { make_soup(context.get(), config); });
+    EXPECT_NE(said.find(words), std::string::npos) << said;
     for (const std::string& name : Files::system().list(folder.path()))
       EXPECT_EQ(name.find("soup"), std::string::npos) << name;
   }
@@ -176,12 +170,7 @@ TEST_F(SoupRefusals, AnOutputThatExists) {
   config.inputs = {save({}).string(), save({.step = 2}).string()};
   config.output = (folder / "kept").string();
   Files::system().make_folders(folder / "kept");
-  try {
-    static_cast<void>(make_soup(context.get(), config));
-    ADD_FAILURE() << "overwritten";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::usage);
-  }
+  test::refusal(Fault::usage, [&] { make_soup(context.get(), config); });
   EXPECT_TRUE(Files::system().list(folder / "kept").empty());
 }
 TEST_F(SoupRefusals, WhatIsNoCheckpoint) {
