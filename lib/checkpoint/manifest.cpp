@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <cstdlib>
 #include <limits>
 #include <set>
 #include <utility>
 
 #include "checkpoint/float_bits.hpp"
+#include "comm/launcher.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/version.hpp"
@@ -29,11 +29,6 @@ constexpr std::pair<const char*, json::object Sections::*> section_members[] = {
     {"model", &Sections::model},       {"optimizer", &Sections::optimizer}, {"schedule", &Sections::schedule},
     {"counters", &Sections::counters}, {"data", &Sections::data},           {"rng", &Sections::rng},
     {"metrics", &Sections::metrics},   {"best", &Sections::best},           {"soup", &Sections::soup}};
-
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 json::object layout_sections(const Manifest& manifest) {
   json::array params, units;
@@ -68,19 +63,20 @@ json::object layout_sections(const Manifest& manifest) {
 }
 
 json::object document_of(const Manifest& manifest) {
-  json::object document{
-      {"format", format_name},
-      {"format_version", {{"major", format_major}, {"minor", format_minor}}},
-      {"min_reader", {{"major", format_major}, {"minor", 0}}},
-      {"writer", {{"version", version()}, {"git", revision()}, {"hdf5", H5_VERS_INFO}}},
-      {"run_uuid", manifest.run_uuid},
-      {"save_nonce", manifest.save_nonce},
-      {"kind", manifest.kind == Kind::temp ? "temp" : "export"},
-      {"complete", manifest.complete},
-      {"finite", manifest.finite},
-      {"step", manifest.step},
-      {"wall_time", timestamp_text(manifest.wall_time_s)},
-      {"slurm", {{"job", environment("SLURM_JOB_ID")}, {"restart", environment("SLURM_RESTART_COUNT")}}}};
+  json::object document{{"format", format_name},
+                        {"format_version", {{"major", format_major}, {"minor", format_minor}}},
+                        {"min_reader", {{"major", format_major}, {"minor", 0}}},
+                        {"writer", {{"version", version()}, {"git", revision()}, {"hdf5", H5_VERS_INFO}}},
+                        {"run_uuid", manifest.run_uuid},
+                        {"save_nonce", manifest.save_nonce},
+                        {"kind", manifest.kind == Kind::temp ? "temp" : "export"},
+                        {"complete", manifest.complete},
+                        {"finite", manifest.finite},
+                        {"step", manifest.step},
+                        {"wall_time", timestamp_text(manifest.wall_time_s)},
+                        {"slurm",
+                         {{"job", comm::environment_variable("SLURM_JOB_ID").value_or("")},
+                          {"restart", comm::environment_variable("SLURM_RESTART_COUNT").value_or("")}}}};
   for (const auto& [name, member] : section_members) {
     if (!(manifest.sections.*member).empty()) document[name] = manifest.sections.*member;
   }

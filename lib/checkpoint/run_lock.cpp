@@ -7,9 +7,9 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <charconv>
-#include <cstdlib>
 #include <sstream>
 
+#include "comm/launcher.hpp"
 #include "core/error.hpp"
 
 namespace argosy::checkpoint {
@@ -41,11 +41,6 @@ std::string start_time_of(const Files& files, std::int64_t pid) {
   return state == "Z" || state == "X" ? "" : field;
 }
 
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 std::int64_t number_of(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -61,8 +56,8 @@ LockOwner LockOwner::of_this_process(const Files& files, const Clock& clock) {
   owner.start_time = start_time_of(files, owner.pid);
   owner.boot_id = read_proc(files, "/proc/sys/kernel/random/boot_id");
   owner.boot_id.resize(std::min(owner.boot_id.size(), owner.boot_id.find('\n')));
-  owner.slurm_job = environment("SLURM_JOB_ID");
-  owner.slurm_restart = number_of(environment("SLURM_RESTART_COUNT"));
+  owner.slurm_job = comm::environment_variable("SLURM_JOB_ID").value_or("");
+  owner.slurm_restart = number_of(comm::environment_variable("SLURM_RESTART_COUNT").value_or(""));
   owner.heartbeat_s = clock.wall_s();
   return owner;
 }

@@ -11,7 +11,7 @@
 namespace argosy::checkpoint {
 namespace {
 
-constexpr std::string_view format_name = "argosy-ckpt", byte_order = "little";
+constexpr std::string_view shard_format = "argosy-ckpt", byte_order = "little";
 constexpr hsize_t digest_bytes = 16;
 
 [[noreturn]] void fail_hdf5(const std::string& wanted, const Path& path) {
@@ -65,7 +65,7 @@ struct Attributes {
 };
 
 Attributes attributes_of(const ShardIdentity& identity) {
-  return {.texts = {{"format", std::string(format_name)},
+  return {.texts = {{"format", std::string(shard_format)},
                     {"run_uuid", identity.run_uuid},
                     {"save_nonce", identity.save_nonce},
                     {"byte_order", std::string(byte_order)}},

@@ -97,7 +97,7 @@ std::string encoded(const Verdict& verdict) {
   return text;
 }
 
-Verdict decoded(const std::string& text) {
+Verdict verdict_of(const std::string& text) {
   Verdict verdict{.fault = static_cast<Fault>(text.at(0) - 'a'), .facts = {}};
   std::size_t at = 1;
   for (std::string* part : {&verdict.facts.wanted, &verdict.facts.got, &verdict.facts.where, &verdict.facts.remedy}) {
@@ -214,7 +214,7 @@ void agree(const Communicator& world, const std::function<void()>& body) {
   world.all_reduce(std::span<std::int64_t>{first}, Reduce::min);
   if (first[0] == world.size()) return;
   const int failing = static_cast<int>(first[0]);
-  Verdict common = decoded(world.broadcast(mine ? encoded(*mine) : "", failing));
+  Verdict common = verdict_of(world.broadcast(mine ? encoded(*mine) : "", failing));
   if (world.size() > 1) {
     common.facts.where += fmt::format("{}rank {}", common.facts.where.empty() ? "" : ", ", failing);
   }

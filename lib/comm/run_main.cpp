@@ -139,7 +139,7 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
     environment.emplace(argc, argv);
     return Exit::ok;
   });
-  if (started.failed()) {
+  if (!environment) {
     Log{0}.error("{}", started.sentence);
     exit_file.write_first(started.code, exit_step);
     Log{0}.plain(failure_line(tool, started));

@@ -43,6 +43,7 @@ Topology Topology::discover(const Communicator& world, std::optional<std::string
   std::map<int, int> sizes;
   for (const int leader : leaders) ++sizes[leader];
   std::vector<int> node_sizes;
+  node_sizes.reserve(sizes.size());
   for (const auto& [leader, size] : sizes) node_sizes.push_back(size);
 
   Topology topology;

@@ -8,7 +8,7 @@ namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kCacheVersion = 1;
 
 std::optional<json::object> read_object(const Files& files, const Path& path) {
   if (!files.exists(path)) return std::nullopt;
@@ -16,13 +16,13 @@ std::optional<json::object> read_object(const Files& files, const Path& path) {
   json::value value = json::parse(files.read_text(path), error);
   if (error || !value.is_object()) return std::nullopt;
   const json::value* version = value.as_object().if_contains("version");
-  if (version == nullptr || *version != kVersion) return std::nullopt;
+  if (version == nullptr || *version != kCacheVersion) return std::nullopt;
   return std::move(value.as_object());
 }
 
 json::object object_of(const CountRecord& record) {
   const TextFigures& f = record.figures;
-  json::object object{{"version", kVersion},
+  json::object object{{"version", kCacheVersion},
                       {"digest", record.digest.hex()},
                       {"bytes", record.size_bytes},
                       {"lines", f.lines},
@@ -70,7 +70,7 @@ std::optional<CountRecord> record_of_text(std::string_view text) {
   try {
     CountRecord record = record_of(value.as_object());
     const std::uint64_t blocks = (record.size_bytes + kCountBlockBytes - 1) / kCountBlockBytes;
-    if (record.block_newlines.size() == blocks && value.at("version") == kVersion) return record;
+    if (record.block_newlines.size() == blocks && value.at("version") == kCacheVersion) return record;
   } catch (const std::exception&) {  // a key is missing or of another type: no record of ours
   }
   return std::nullopt;
@@ -86,7 +86,7 @@ std::optional<CountRecord> CountCache::find(const Path& path, const FileStat& st
   const std::optional<json::object> place = read_object(files_, place_of(path));
   if (!place) return std::nullopt;
   const json::object now{
-      {"version", kVersion},       {"path", path.string()},
+      {"version", kCacheVersion},  {"path", path.string()},
       {"bytes", stat.size_bytes},  {"mtime_ns", stat.mtime_ns},
       {"ctime_ns", stat.ctime_ns}, {"digest", place->contains("digest") ? place->at("digest") : json::value{}}};
   if (*place != now || !now.at("digest").is_string()) return std::nullopt;
@@ -104,7 +104,7 @@ std::optional<CountRecord> CountCache::find(const Digest& digest) const {
 void CountCache::keep(const Path& path, const FileStat& stat, const CountRecord& record) const {
   files_.make_folders(folder_);
   files_.write_atomically(record_path(record.digest), text_of(record));
-  const json::object place{{"version", kVersion},       {"path", path.string()},     {"bytes", stat.size_bytes},
+  const json::object place{{"version", kCacheVersion},  {"path", path.string()},     {"bytes", stat.size_bytes},
                            {"mtime_ns", stat.mtime_ns}, {"ctime_ns", stat.ctime_ns}, {"digest", record.digest.hex()}};
   files_.write_atomically(place_of(path), json::serialize(place));
 }

@@ -159,7 +159,7 @@ class PackedEpoch final : public EpochSource {
 }  // namespace
 
 EpochMaker::EpochMaker(const TokenShards& shards, const Vocabulary& vocabulary, EpochSettings settings)
-    : shards_(shards), vocabulary_(vocabulary), settings_(std::move(settings)) {
+    : shards_(shards), vocabulary_(vocabulary), settings_(settings) {
   const BatchConfig& batch = settings_.batch;
   packed_ = batch.packing.value_or(!shards.has_source());
   if (packed_ && shards.has_source()) {

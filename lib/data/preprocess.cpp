@@ -237,6 +237,7 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
         if (source && !shard.has_source()) continue;
         source ? shard.source(i, example) : shard.target(i, example);
         std::vector<std::string> pieces;
+        pieces.reserve(example.size());
         for (const std::int32_t id : example) pieces.push_back(tokenizer.piece(id));
         log.info("{} {} {}: pieces {} | ids {} | text {}", corpus.name, i, source ? "source" : "target",
                  fmt::join(pieces, " "), fmt::join(example, " "), tokenizer.decode(example));

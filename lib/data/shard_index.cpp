@@ -10,7 +10,7 @@ namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kIndexVersion = 1;
 
 Digest digest_at(const json::value& value) { return Digest::from_hex(std::string_view{value.as_string()}).value(); }
 
@@ -66,7 +66,7 @@ std::uint64_t ShardIndex::Corpus::examples() const {
 Path shard_index_path(const Path& folder) { return folder / "index.json"; }
 
 std::string text_of(const ShardIndex& index) {
-  json::object object{{"version", kVersion},
+  json::object object{{"version", kIndexVersion},
                       {"tokenizer", {{"digest", index.tokenizer.hex()}, {"pieces", index.pieces}}},
                       {"recipe", index.recipe.hex()}};
   json::array& corpora = object["corpora"].emplace_array();
@@ -92,7 +92,7 @@ ShardIndex read_shard_index(const Files& files, const Path& folder) {
   };
   try {
     const json::value value = json::parse(files.read_text(path));
-    if (value.at("version") != kVersion) refuse("version " + json::serialize(value.at("version")));
+    if (value.at("version") != kIndexVersion) refuse("version " + json::serialize(value.at("version")));
     ShardIndex index;
     index.tokenizer = digest_at(value.at("tokenizer").at("digest"));
     index.pieces = value.at("tokenizer").at("pieces").to_number<std::int64_t>();

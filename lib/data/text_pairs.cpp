@@ -110,6 +110,7 @@ std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<s
     documents.back().insert(documents.back().end(), ids.begin(), ids.end());
   }
   std::vector<std::int64_t> positions;
+  positions.reserve(documents.size());
   for (const auto& document : documents) positions.push_back(static_cast<std::int64_t>(document.size()) + 1);
   const std::vector<LmRow> planned = plan_packed_rows(positions, sequence_length, DocumentCut::split);
 

@@ -57,7 +57,7 @@ std::vector<std::string> tokens_13a(std::string_view line) {
       if (space_at(text, text.size() - size) == size) cut = size;
     }
     if (cut == 0) break;
-    text.resize(text.size() - cut);
+    text.erase(text.size() - cut);
   }
   replace_all(text, "<skipped>", "");
   replace_all(text, "-\n", "");

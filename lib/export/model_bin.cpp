@@ -105,9 +105,9 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
     File file = files.update(path);
     for (std::size_t i = 0; i < model.variables.size(); ++i) {
       // Contiguous runs of about equal size: variable i belongs to the rank its middle falls to.
-      const auto middle = static_cast<double>(offsets[i] + model.variables[i].size_bytes() / 2);
-      const int owner =
-          std::min(world.size() - 1, static_cast<int>(middle / static_cast<double>(size_bytes) * world.size()));
+      const auto middle = offsets[i] + model.variables[i].size_bytes() / 2;
+      const double share = static_cast<double>(middle) / static_cast<double>(size_bytes);
+      const int owner = std::min(world.size() - 1, static_cast<int>(share * world.size()));
       if (owner != world.rank()) continue;
       const ByteString header = header_of(model.variables[i]);
       const std::vector<std::byte> bytes = model.variables[i].bytes();

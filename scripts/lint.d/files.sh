@@ -14,7 +14,7 @@ existing() {
   done
 }
 
-cpp_files() { tracked '*.cpp' '*.hpp' '*.cu' '*.cuh' | existing; }
+cpp_files() { tracked '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.ipp' | existing; }
 
 shell_files() {
   tracked | existing | while IFS= read -r -d '' file; do

@@ -134,14 +134,14 @@ inline float* scratch(std::int64_t floats) {
 
 /// Scores [0, last) become probabilities, zero outside `range`; returns the log-sum-exp (-inf when nothing is seen).
 inline float softmax(float* s, Range range, std::int64_t last) {
-  constexpr float kNothing = -std::numeric_limits<float>::infinity();
-  float highest = kNothing, total = 0;
+  constexpr float nothing = -std::numeric_limits<float>::infinity();
+  float highest = nothing, total = 0;
 #pragma omp simd reduction(max : highest)
   for (std::int64_t j = range.first; j < range.last; ++j) highest = s[j] > highest ? s[j] : highest;
-  const bool any = highest > kNothing;
+  const bool any = highest > nothing;
 #pragma omp simd reduction(+ : total)
   for (std::int64_t j = range.first; j < range.last; ++j) {
-    const float e = s[j] > kNothing ? fast_exp(s[j] - highest) : 0.0F;
+    const float e = s[j] > nothing ? fast_exp(s[j] - highest) : 0.0F;
     s[j] = e;
     total += e;
   }
@@ -150,7 +150,7 @@ inline float softmax(float* s, Range range, std::int64_t last) {
 #pragma omp simd
   for (std::int64_t j = range.first; j < range.last; ++j) s[j] = any ? s[j] * inverse : 0;
   for (std::int64_t j = range.last; j < last; ++j) s[j] = 0;
-  return any ? highest + std::log(total) : kNothing;
+  return any ? highest + std::log(total) : nothing;
 }
 
 /// One query, as in decoding step by step: packing keys and values would cost more than the products.

@@ -89,10 +89,10 @@ inline Wide multiply_low(Wide a, Wide b) {
 
 /// 16 Philox4x32-10 blocks `first` + lane: words[16·w + lane] is word w.
 inline void philox_words(std::uint32_t first, const DropoutMask& mask, std::uint32_t* words) {
-  constexpr int kWide = kLanes / 2;
+  constexpr int wide = kLanes / 2;
   Wide lane{};
-  for (int i = 0; i < kWide; ++i) lane[i] = static_cast<std::uint64_t>(i);
-  for (int part = 0; part < 16; part += kWide) {
+  for (int i = 0; i < wide; ++i) lane[i] = static_cast<std::uint64_t>(i);
+  for (int part = 0; part < 16; part += wide) {
     Wide c0 = lane + (first + static_cast<std::uint64_t>(part)), c1 = Wide{} + mask.site, c2 = Wide{} + mask.step;
     Wide c3 = Wide{} + mask.micro_batch;
     std::uint64_t key0 = mask.seed & 0xffffffffU, key1 = mask.seed >> 32;

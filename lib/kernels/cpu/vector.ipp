@@ -31,9 +31,9 @@ inline T narrow(float v) {
 inline float fast_exp(float x) {
   x = x < -87.0F ? -87.0F : x;
   x = x > 88.0F ? 88.0F : x;
-  constexpr float kMagic = 12582912.0F;  // 1.5·2^23: adding it rounds to an integer in the low bits
-  const float shifted = x * 1.44269504088896341F + kMagic;
-  const float n = shifted - kMagic;
+  constexpr float magic = 12582912.0F;  // 1.5·2^23: adding it rounds to an integer in the low bits
+  const float shifted = x * 1.44269504088896341F + magic;
+  const float n = shifted - magic;
   const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;

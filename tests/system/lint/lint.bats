@@ -96,3 +96,67 @@ refused() { # refused TEXT: the lint fails and says so
   seq 121 | sed 's/^/int a/; s/$/;/' >"$tree/apps/soup.cpp"
   refused '121 lines; files here have at most 120'
 }
+
+commands() { # commands FILE…: the compile_commands.json of a build of them
+  local file
+  mkdir -p "$tree/build"
+  touch "$tree/build/build.ninja"
+  {
+    echo '['
+    for file; do echo "{\"directory\": \"$tree\", \"file\": \"$tree/$file\", \"command\": \"c++ -Ilib -o x.o -c $tree/$file\"}"; done | paste -sd,
+    echo ']'
+  } >"$tree/build/compile_commands.json"
+}
+
+units() { cd "$tree" && python3 -B "$source/scripts/lint.d/tidy_units.py" build "$@"; }
+
+@test "clang-tidy reads a module as one unit and each program as its own, without LibTorch" {
+  plant lib/core/error.cpp
+  plant lib/core/file.cpp
+  plant lib/train/loop.cpp '#include <torch/types.h>'
+  commands lib/core/file.cpp lib/core/error.cpp lib/core/start.cu lib/train/loop.cpp apps/count.cpp apps/soup.cpp tests/unit/a.cpp
+  run units
+  [ "$status" -eq 0 ] && [ "${lines[*]##*/}" = '0-apps-count.cpp 1-apps-soup.cpp 2-lib-core.cpp' ]
+  [ "$(grep -o '"[^"]*"' "$tree/build/tidy/2-lib-core.cpp")" = "\"$tree/lib/core/file.cpp\""$'\n'"\"$tree/lib/core/error.cpp\"" ]
+  [[ $(<"$tree/build/tidy/compile_commands.json") == *"c++ -Ilib -c $tree/build/tidy/2-lib-core.cpp"* ]]
+}
+
+@test "since a revision, clang-tidy reads only where a source or header is new or different" {
+  plant lib/core/error.cpp
+  plant lib/comm/comm.cpp
+  plant lib/soup/mean.cpp
+  plant apps/count.cpp
+  plant apps/soup.cpp
+  commands apps/count.cpp apps/soup.cpp lib/core/error.cpp lib/comm/comm.cpp lib/soup/mean.cpp
+  git -C "$tree" add lib apps && git -C "$tree" -c user.name=a -c user.email=a@b commit --quiet --message=all
+  run units HEAD
+  [ "$status" -eq 0 ] && [ -z "$output" ]
+  plant lib/soup/mean.cpp 'int mean;'
+  plant lib/comm/comm.hpp
+  plant apps/soup.cpp 'int soup;'
+  run units HEAD
+  [ "${lines[*]##*/}" = '1-apps-soup.cpp 2-lib-comm.cpp 4-lib-soup.cpp' ]
+  plant apps/app.hpp
+  run units HEAD
+  [ "${lines[*]##*/}" = '0-apps-count.cpp 1-apps-soup.cpp 2-lib-comm.cpp 4-lib-soup.cpp' ]
+  run units nowhere
+  [ "$status" -ne 0 ]
+}
+
+@test "what clang-tidy finds and its own failure are shown, its counts are not" {
+  mkdir "$tree/scripts" "$tree/bin"
+  cp -r "$source/scripts/lint" "$source/scripts/lint.d" "$tree/scripts/"
+  printf '#!/bin/sh\n' >"$tree/scripts/setup"
+  cat >"$tree/bin/clang-tidy-16" <<'TEXT'
+#!/bin/sh
+printf '%s\n' '12 warnings generated.' "$said" >&2
+exit "$code"
+TEXT
+  chmod +x "$tree/scripts/setup" "$tree/bin/clang-tidy-16"
+  commands lib/core/error.cpp
+  export PATH=$tree/bin:$PATH
+  said='cannot load libclang' code=127 run "$tree/scripts/lint" tidy
+  [ "$status" -eq 1 ] && [[ $output == *'cannot load libclang'*'0 passed, 1 failed' ]]
+  said='' code=0 run "$tree/scripts/lint" tidy
+  [ "$status" -eq 0 ] && [[ $output != *warnings* ]]
+}
