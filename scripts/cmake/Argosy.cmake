@@ -147,6 +147,9 @@ function(argosy_test module)
   set(target ${kind}_${module})
   add_executable(${target} ${ARG_SOURCES})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${kind})
+  if(NOT kind STREQUAL "system") # which needs the tools
+    add_dependencies(argosy_tests ${target})
+  endif()
   target_link_libraries(${target} PRIVATE argosy_warnings ${ARG_USES} ${ARG_LIBS} GTest::gmock GTest::gtest)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   if(kind STREQUAL "mpi" OR ARG_RANKS)
@@ -159,7 +162,7 @@ function(argosy_test module)
     set(ARG_RANKS 1 2 3 4)
   endif()
   if(NOT ARG_RANKS)
-    add_test(NAME ${kind}.${module} COMMAND ${target})
+    add_test(NAME ${kind}.${module} COMMAND ${ARGOSY_TEST_LAUNCHER} $<TARGET_FILE:${target}>)
     _argosy_test_properties(${kind}.${module} 1)
   endif()
   foreach(ranks IN LISTS ARG_RANKS)
@@ -167,7 +170,7 @@ function(argosy_test module)
     if(kind STREQUAL "mpi")
       set(name ${module}.np${ranks})
     endif()
-    add_test(NAME ${name} COMMAND ${ARGOSY_MPIEXEC} -n ${ranks} $<TARGET_FILE:${target}>)
+    add_test(NAME ${name} COMMAND ${ARGOSY_TEST_LAUNCHER} ${ARGOSY_MPIEXEC} -n ${ranks} $<TARGET_FILE:${target}>)
     _argosy_test_properties(${name} ${ranks})
   endforeach()
 endfunction()
@@ -197,14 +200,7 @@ set(ARGOSY_TEST_ENVIRONMENT
     "OMP_NUM_THREADS=1;UCX_TLS=self,sm;UCX_LOG_LEVEL=error;ARGOSY_SOURCE_DIR=${PROJECT_SOURCE_DIR};ARGOSY_BUILD_DIR=${PROJECT_BINARY_DIR};ARGOSY_MPIEXEC=${ARGOSY_MPIEXEC}"
 )
 if(ARGOSY_SANITIZE)
-  # MPICH and UCX keep what they allocate until the process ends, and synchronise in ways TSan cannot see.
-  list(
-    APPEND
-    ARGOSY_TEST_ENVIRONMENT
-    "ASAN_OPTIONS=detect_odr_violation=0:detect_stack_use_after_return=1"
-    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
-    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp:ignore_noninstrumented_modules=1"
-    "UBSAN_OPTIONS=print_stacktrace=1")
+  set(ARGOSY_TEST_LAUNCHER ${PROJECT_SOURCE_DIR}/tests/support/sanitized)
 endif()
 macro(_argosy_test_properties name ranks)
   set_tests_properties(

@@ -34,8 +34,8 @@ std::vector<const std::byte*> pointers(const std::vector<std::vector<std::byte>>
 }
 
 std::vector<std::uint32_t> bits(const std::vector<float>& values) {
-  std::vector<std::uint32_t> result(values.size());
-  std::memcpy(result.data(), values.data(), values.size() * sizeof(float));
+  std::vector<std::uint32_t> result;
+  for (const float value : values) result.push_back(std::bit_cast<std::uint32_t>(value));
   return result;
 }
 
