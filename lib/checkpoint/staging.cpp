@@ -1,5 +1,6 @@
 #include "checkpoint/staging.hpp"
 
+#include <charconv>
 #include <random>
 #include <set>
 #include <utility>
@@ -7,6 +8,27 @@
 #include "core/error.hpp"
 
 namespace argosy::checkpoint {
+
+namespace {
+
+constexpr char owner_separator = '@';
+
+/// The owner whom a staging folder's name tells; nullopt when it tells none.
+std::optional<LockOwner> owner_in(std::string_view name) {
+  LockOwner owner;
+  std::string pid;
+  for (std::string* field : {&owner.host, &owner.boot_id, &owner.start_time, &pid}) {
+    const std::size_t at = name.rfind(owner_separator);
+    if (at == std::string_view::npos) return std::nullopt;
+    *field = name.substr(at + 1);
+    name = name.substr(0, at);
+  }
+  const auto [end, error] = std::from_chars(pid.data(), pid.data() + pid.size(), owner.pid);
+  const bool whole = error == std::errc{} && end == pid.data() + pid.size();
+  return whole && name.starts_with(".tmp-") ? std::optional{owner} : std::nullopt;
+}
+
+}  // namespace
 
 Staging::Staging(const Files& files, Path target, const std::string& nonce)
     : files_(files),
@@ -85,6 +107,25 @@ void sweep(const Files& files, const Path& folder) {
   for (const std::string& name : files.list(folder)) {
     if (name.starts_with(".tmp-") || name.starts_with(".del-")) files.remove_tree(folder / name);
   }
+}
+
+std::string nonce_of(const LockOwner& owner) {
+  constexpr char at = owner_separator;
+  return fmt::format("{}{}{}{}{}{}{}{}{}", random_hex(8), at, owner.pid, at, owner.start_time, at, owner.boot_id, at,
+                     owner.host);
+}
+
+std::vector<Path> sweep_dead(const Files& files, const Path& folder, const LockOwner& self) {
+  std::vector<Path> removed;
+  const Path here = folder.empty() ? Path{"."} : folder;
+  if (!files.exists(here)) return removed;
+  for (const std::string& name : files.list(here)) {
+    const std::optional<LockOwner> owner = owner_in(name);
+    if (!owner || !owner->is_gone(files, self)) continue;
+    files.remove_tree(here / name);
+    removed.push_back(here / name);
+  }
+  return removed;
 }
 
 std::string random_hex(int digits) {

@@ -4,8 +4,10 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/run_lock.hpp"
 
 /// A checkpoint in the making: `.tmp-<name>-<nonce>` beside its final place, until the rename that commits it. What a
 /// crash leaves behind is either a committed directory or one with a dot in front. Rank 0 opens, commits and discards;
@@ -36,6 +38,12 @@ class Staging {
 
 /// Removes what dead saves have left in a folder of checkpoints: `.tmp-…` and `.del-…`.
 void sweep(const Files& files, const Path& folder);
+
+/// A nonce that tells which process stages, for work in a folder that no run lock guards.
+[[nodiscard]] std::string nonce_of(const LockOwner& owner);
+/// Removes from `folder` what stagings of other processes have left whose nonce names an owner that is surely gone.
+/// Returns what was removed. Throws Error{io}.
+std::vector<Path> sweep_dead(const Files& files, const Path& folder, const LockOwner& self);
 
 /// `digits` hex digits from the system's source of randomness.
 [[nodiscard]] std::string random_hex(int digits);

@@ -222,6 +222,16 @@ void finish_shards(const Files& files, Manifest& result, std::span<const checkpo
   }
 }
 
+/// Removes what soups that were killed have left beside `target`.
+void clean_up(const comm::Context& context, const Path& target, const checkpoint::LockOwner& self) {
+  try {
+    for (const Path& path : checkpoint::sweep_dead(context.files, target.parent_path(), self))
+      context.log.warn("removed {}, left by a soup that was killed", path.string());
+  } catch (const Error& error) {  // no reason to leave the new soup uncooked
+    context.log.warn("{}", error.what());
+  }
+}
+
 }  // namespace
 
 SoupReport make_soup(comm::Context& context, const SoupConfig& config) {
@@ -242,8 +252,14 @@ SoupReport make_soup(comm::Context& context, const SoupConfig& config) {
 
   Manifest result = plan_result(context, ingredients, config);
   const std::vector<Block> blocks = blocks_of(result);
-  const checkpoint::Staging staging{context.files, target,
-                                    world.broadcast(context.is_root() ? checkpoint::random_hex(16) : "")};
+  std::string nonce;
+  comm::agree(world, [&] {
+    if (!context.is_root()) return;
+    const checkpoint::LockOwner self = checkpoint::LockOwner::of_this_process(context.files, context.clock);
+    clean_up(context, target, self);
+    nonce = checkpoint::nonce_of(self);
+  });
+  const checkpoint::Staging staging{context.files, target, world.broadcast(nonce)};
   std::uint64_t weight_bytes = 0;
   for (const Block& block : blocks) weight_bytes += static_cast<std::uint64_t>(block.end - block.begin) * sizeof(float);
 

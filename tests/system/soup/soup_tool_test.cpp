@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "checkpoint/checkpoint.hpp"
+#include "checkpoint/staging.hpp"
 #include "support/checkpoints.hpp"
 #include "support/temp_folder.hpp"
 
@@ -63,6 +64,51 @@ TEST_F(SoupTool, EndsWithTheCodeOfTheFault) {
   EXPECT_NE(output.find("000000020"), std::string::npos) << output;
   EXPECT_NE(output.find("\"status\":\"failed\""), std::string::npos) << output;
   EXPECT_FALSE(Files::system().exists(folder / "soup"));
+}
+
+/// Folders of soups in the making.
+int stagings(const Path& folder) {
+  int count = 0;
+  for (const std::string& name : Files::system().list(folder)) count += name.starts_with(".tmp-") ? 1 : 0;
+  return count;
+}
+
+TEST_F(SoupTool, SweepsWhatKilledSoupsHaveLeftAndNothingElse) {
+  checkpoint::LockOwner dead = checkpoint::LockOwner::of_this_process(Files::system(), Clock{});
+  const Path alive = folder / (".tmp-soup-" + checkpoint::nonce_of(dead));
+  dead.start_time = "1";  // a process that has this number no more
+  const Path left = folder / (".tmp-soup.v1-" + checkpoint::nonce_of(dead));
+  dead.host += "-elsewhere";
+  const Path elsewhere = folder / (".tmp-soup-" + checkpoint::nonce_of(dead));
+  for (const Path& path : {alive, left, elsewhere, folder / ".tmp-mine"}) {
+    Files::system().make_folder(path);
+    Files::system().write_atomically(path / "00000-of-00001.h5", std::string_view{"half"});
+  }
+  EXPECT_EQ(run(2, "ckpts/checkpoints/*"), 0) << output;
+  EXPECT_NE(output.find("removed ./" + left.filename().string() + ", left by a soup that was killed"),
+            std::string::npos)
+      << output;
+  EXPECT_FALSE(Files::system().exists(left));
+  for (const Path& path : {alive, elsewhere, folder / ".tmp-mine"}) EXPECT_TRUE(Files::system().exists(path)) << path;
+  EXPECT_EQ(stagings(folder.path()), 3);
+}
+
+TEST_F(SoupTool, AKilledOneIsSweptByTheNext) {
+  // Stops where its folder has appeared, and is killed there with all its ranks.
+  const std::string script = fmt::format(
+      "cd '{}' && (env -u PMI_FD -u PMI_RANK -u PMI_SIZE -u PMI_PORT -u PMI_ID '{}/apps/soup' "
+      "ckpts/checkpoints/* 2>log & soup=$!; while [ -z \"$(ls -d .tmp-soup-* 2>/dev/null)\" ] && kill -0 $soup; "
+      "do :; done; kill -KILL $soup; wait $soup) >killed 2>&1",
+      folder.path().string(), std::getenv("ARGOSY_BUILD_DIR"));
+  for (int tries = 0; stagings(folder.path()) == 0; ++tries) {
+    ASSERT_LT(tries, 50) << "no soup was ever killed in its work";
+    Files::system().remove_tree(folder / "soup");
+    static_cast<void>(std::system(script.c_str()));
+  }
+  Files::system().remove_tree(folder / "soup");
+  EXPECT_EQ(run(1, "ckpts/checkpoints/*"), 0) << output;
+  EXPECT_NE(output.find("left by a soup that was killed"), std::string::npos) << output;
+  EXPECT_EQ(stagings(folder.path()), 0);
 }
 
 TEST_F(SoupTool, TeachesByExamples) {
