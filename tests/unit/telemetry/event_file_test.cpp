@@ -16,6 +16,11 @@ TEST(Crc32c, EqualsTheKnownAnswers) {
   EXPECT_EQ(crc32c(as_bytes("123456789")), 0xe3069283U);
   EXPECT_EQ(crc32c(as_bytes(std::string_view{"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 32})),
             0x8a9136aaU);
+  EXPECT_EQ(crc32c(as_bytes(std::string(32, '\xff'))), 0x62a8ab43U);
+  std::string ascending;
+  for (char c = 0; c < 32; ++c) ascending += c;
+  EXPECT_EQ(crc32c(as_bytes(ascending)), 0x46dd794eU);
+  EXPECT_EQ(crc32c(as_bytes(std::string{ascending.rbegin(), ascending.rend()})), 0x113fdb5cU);
   EXPECT_EQ(crc32c({}), 0U);
 }
 
@@ -57,6 +62,21 @@ TEST_F(EventFileTest, BeginsAsTensorFlowsOwnDo) {
   EXPECT_EQ(text.substr(0, 12), std::string("\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12));
   ASSERT_EQ(records(text).size(), 1U);
   EXPECT_EQ(records(text)[0], std::string("\x09\0\0\0\0\0\0\0\0\x1a\x0d", 11) + "brain.Event:2");
+}
+
+// Both checksums of both records as a bitwise CRC-32C gives them that answers RFC 3720's vectors, masked by TFRecord's
+// definition.
+TEST_F(EventFileTest, FramesRecordsWithMaskedChecksums) {
+  EventFile file(files, folder.path(), clock, 0);
+  clock.now_s = 1.0;
+  const Scalar scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
+  file.append(300, scalars);
+  const std::string text = written();
+  ASSERT_EQ(text.size(), 16U + 24 + 16 + 38);
+  EXPECT_EQ(text.substr(0, 12), std::string("\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12));
+  EXPECT_EQ(text.substr(36, 4), "\xee\xdf\x28\xa3");
+  EXPECT_EQ(text.substr(40, 12), std::string("\x26\0\0\0\0\0\0\0\x73\x4f\xe3\x00", 12));
+  EXPECT_EQ(text.substr(90, 4), "\x53\x7f\x41\x71");
 }
 
 TEST_F(EventFileTest, WritesScalarsOfAStep) {
