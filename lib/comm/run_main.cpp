@@ -1,14 +1,18 @@
 #include "comm/run_main.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <boost/json/serialize.hpp>
 #include <charconv>
+#include <csignal>
 #include <optional>
 
 #include "comm/environment.hpp"
 #include "comm/exit_file.hpp"
 #include "comm/launcher.hpp"
+#include "comm/session.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -97,6 +101,41 @@ Outcome settle(const Environment& environment, const Log& log, const ExitFile& e
   environment.abort(mine.code);
 }
 
+/// An MPI library may abort the process where another rank has died. While this object lives, that is said in our own
+/// words as well, with code 5; any other abort takes its course.
+class LastWords {
+ public:
+  LastWords(Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool)
+      : environment_(environment), log_(log), exit_file_(exit_file), tool_(tool) {
+    current = this;
+    std::signal(SIGABRT, &say);
+  }
+  ~LastWords() {
+    std::signal(SIGABRT, SIG_DFL);
+    current = nullptr;
+  }
+  LastWords(const LastWords&) = delete;
+  LastWords& operator=(const LastWords&) = delete;
+
+ private:
+  /// On the thread that aborts. It holds the mutex round MPI calls, which nothing here takes.
+  static void say(int) {
+    std::signal(SIGABRT, SIG_DFL);
+    const std::optional<Error> error = Session::cut_short();
+    if (!error || current == nullptr) return;
+    constexpr unsigned limit_s = 10;  // should the state MPI is in keep us from leaving
+    alarm(limit_s);
+    fail_alone(current->environment_, current->log_, current->exit_file_, current->tool_,
+               {static_cast<int>(exit_code(error->fault())), error->what(), true});
+  }
+
+  static inline LastWords* current = nullptr;
+  Environment& environment_;
+  const Log& log_;
+  const ExitFile& exit_file_;
+  std::string_view tool_;
+};
+
 int end(Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
         const Outcome& mine) {
   const bool alone = environment.world().size() == 1;
@@ -148,6 +187,7 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
 
   const Communicator& world = environment->world();
   Log log{world.rank()};
+  const LastWords last_words{*environment, log, exit_file, tool};
   const Clock clock;
   const Outcome mine = outcome_of([&] {
     check_world_size(world.size(), environment_variable);

@@ -23,6 +23,9 @@ constexpr double sleep_s = 50e-6;
 constexpr double attend_every_s = 0.01;  // how often a waiting rank looks for questions
 constexpr int question = 1, answer = 2;
 
+thread_local const Session* inside_session = nullptr;
+thread_local const Waiting* inside_waiting = nullptr;
+
 std::string text_of(std::span<const int> ranks) {
   std::string text;
   for (const int rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
@@ -30,6 +33,26 @@ std::string text_of(std::span<const int> ranks) {
 }
 
 }  // namespace
+
+Session::Inside::Inside(const Session& session, const Waiting& waiting) noexcept {
+  inside_session = &session;
+  inside_waiting = &waiting;
+}
+
+Session::Inside::~Inside() {
+  inside_session = nullptr;
+  inside_waiting = nullptr;
+}
+
+std::optional<Error> Session::cut_short() {
+  if (inside_waiting == nullptr) return std::nullopt;
+  const std::int64_t step = inside_session->step;
+  return Error{Fault::comm,
+               {.wanted = fmt::format("{} of {} bytes to end", inside_waiting->operation, inside_waiting->size_bytes),
+                .got = "the MPI library giving up, as it does where another rank has died",
+                .where = step >= 0 ? fmt::format("step {}", step) : "",
+                .remedy = "look for the rank that ended first; a killed one leaves no word"}};
+}
 
 struct Session::Notice {
   int kind = 0;
@@ -86,6 +109,7 @@ void Session::abandon(std::vector<std::byte> memory) {
 }
 
 void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
+  const Inside inside(*this, waiting);
   const double limit_s = timeout_s;
   const auto start = std::chrono::steady_clock::now();
   const double grace_s = std::min(2.0, limit_s / 4), attend_after_s = std::min(0.25, limit_s / 8);

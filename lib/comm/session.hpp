@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,8 +42,12 @@ class Session {
   template <class Call>
   void run(const Waiting& waiting, Call call) {
     const std::lock_guard lock(mutex);
+    const Inside inside(*this, waiting);
     check(call(), waiting);
   }
+  /// The error of the operation this thread is in, for a handler of SIGABRT: UCX ends the process where it finds a peer
+  /// in shared memory dead. Empty outside of MPI.
+  [[nodiscard]] static std::optional<Error> cut_short();
   /// Keeps memory alive that an operation given up on may still write to.
   void abandon(std::vector<std::byte> memory);
 
@@ -54,6 +59,14 @@ class Session {
   struct Notice;
   struct Outgoing;
   struct Inquiry;
+  /// This thread is inside MPI for `waiting`.
+  class Inside {
+   public:
+    Inside(const Session& session, const Waiting& waiting) noexcept;
+    ~Inside();
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+  };
 
   void check(int mpi_result, const Waiting& waiting) const;
   void post(int world_rank, int kind, const std::string& operation);

@@ -70,6 +70,66 @@ wait_for() { # wait_for TEXT FILE
   [ "$(grep -o '"step":[0-9]*' whole/metrics.jsonl)" = "$(grep -o '"step":[0-9]*' run/metrics.jsonl | sort -t: -k2,2n -u)" ]
 }
 
+# kill_in_a_step: kills the last rank of the run begun last, once that run has saved step $1. Its number does not matter: all
+# ranks wait for all in every step.
+kill_in_a_step() {
+  wait_for "saved .*$1 " log
+  kill -KILL "$(pgrep -n -f "$TRAIN config.json --set run_dir=$2 ")"
+}
+
+@test "a rank killed in a step ends the run, and the same command finishes with the bits of an uninterrupted run" {
+  local n args started
+  for n in 2 3; do
+    args=(--set schedule.length=200 --set batch.global_size=3000 --set batch.micro_size=500 --set checkpoint.interval=20
+      --set comm.timeout_s=3)
+    ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n $n "$TRAIN" config.json --set run_dir=sound$n "${args[@]}" 2>log
+    read -r code step <exit
+    [ "$code $step" = "0 200" ]
+
+    # MPICH's mpiexec sees the death and kills the others, with -disable-auto-cleanup as well: nobody is left to write.
+    ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -disable-auto-cleanup -n $n "$TRAIN" config.json --set run_dir=killed$n "${args[@]}" \
+      2>log 3>&- &
+    launcher=$!
+    kill_in_a_step 000000020 killed$n
+    ! wait $launcher
+    [ ! -e exit ]
+
+    # A launcher that does not see it (srun without --kill-on-bad-exit): the others do, within the deadline.
+    ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n $n sh -c '"$@"; sleep 20' rank "$TRAIN" config.json --set run_dir=killed$n \
+      "${args[@]}" 2>log 3>&- &
+    launcher=$!
+    kill_in_a_step 000000080 killed$n
+    started=$SECONDS
+    wait $launcher || true
+    [ $((SECONDS - started)) -lt 15 ]
+    read -r code step <exit
+    [ "$code" = 5 ]
+    grep "resumed from killed$n/checkpoints/0000000[2-6]0" log
+    # Either the deadline passes, or UCX aborts a rank that reads a dead one's memory.
+    grep -E "wanted .* of [0-9]+ bytes to end( within 3.* s, got no word from rank|, got the MPI library giving up).* in step ($step|$((step + 1)))[: ]" log
+    grep -q '^result {"tool":"train","status":"failed","code":5,' log
+    ! ls -d killed$n/checkpoints/.tmp* || false
+
+    ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n $n "$TRAIN" config.json --set run_dir=killed$n "${args[@]}" 2>log
+    read -r code step <exit
+    [ "$code $step" = "0 200" ]
+    grep -q "resumed from" log
+    [ "$(bits killed$n/export/000000200)" = "$(bits sound$n/export/000000200)" ]
+  done
+}
+
+@test "a rank that fails alone in the middle of the run ends the others at once" {
+  mkdir -p full
+  ln -s /dev/full full/metrics.jsonl # only rank 0 writes it, while the other goes on to the next step
+  started=$SECONDS
+  ranks config.json --set run_dir=full --set schedule.length=4000 || true
+  [ $((SECONDS - started)) -lt 30 ]
+  read -r code step <exit
+  [ "$code $step" = "4 5" ]
+  grep -q "wanted to append .*, got no space left on device (write: ENOSPC) in full/metrics.jsonl" log
+  grep -q '"state":"failed"' <(tr -d ' ' <full/status.json)
+}
+
 @test "a second job in the same run_dir ends with 2 and disturbs nobody" {
   begin config.json --set run_dir=shared --set schedule.length=4000
   wait_for "step 5 " log
