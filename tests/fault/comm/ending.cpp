@@ -1,13 +1,17 @@
 // usage: argosy_ending HOW [OPERATION]   a tool that does OPERATION twice; HOW says how it ends, or one rank between
 // the two
+#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/collectives.hpp"
@@ -68,12 +72,22 @@ void end_everywhere(const Context& context, const std::string& how) {
   }
 }
 
+/// A rank that waits for the others, who are late, is aborted there, as UCX does to a rank whose peer has died.
+void abort_while_waiting(bool last) {
+  if (!last) return std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::thread([waiting = pthread_self()] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    pthread_kill(waiting, SIGABRT);
+  }).detach();
+}
+
 /// Ends of the last rank alone, seen by the others in their next operation.
 void end_alone(const std::string& how) {
   if (how == "throws") throw wrong_data();
   if (how == "stalls") std::raise(SIGSTOP);
   if (how == "is_killed") std::raise(SIGKILL);
   if (how == "exits") _exit(0);
+  if (how == "aborts") std::abort();
 }
 
 Exit end(const Context& context, const std::string& how, const std::string& operation_name) {
@@ -88,6 +102,7 @@ Exit end(const Context& context, const std::string& how, const std::string& oper
   Operation operation(context, operation_name);
   operation.run();
   context.world.configure({.timeout_s = 2});  // all ranks are here now
+  if (how == "is_aborted_waiting") abort_while_waiting(last);
   if (last) end_alone(how);
   operation.run();
   context.print_result("argosy_ending", {{"ranks", context.world.size()}});

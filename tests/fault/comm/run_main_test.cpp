@@ -157,6 +157,23 @@ TEST_F(Run, ARankTheLauncherDoesNotMissIsFoundByTheDeadline) {
   }
 }
 
+TEST_F(Run, ARankThatMpiAbortsSaysSoWithCode5) {
+  const Ended ended = run_ranks(3, "is_aborted_waiting", "reduce_scatter");
+  EXPECT_NE(ended.code, 0);
+  EXPECT_EQ(ended.exit_file, "5 12\n");
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("wanted reduce_scatter in the node of 4002816 bytes to end, got the MPI "
+                                            "library giving up, as it does where another rank has died in step 7"),
+                                  HasSubstr("\"status\":\"failed\",\"code\":5,")));
+  EXPECT_LT(ended.seconds, 50);
+}
+
+TEST_F(Run, AnAbortOfOurOwnIsNotCalledOneOfMpi) {
+  const Ended ended = run_ranks(1, "aborts", "reduce_scatter");
+  EXPECT_NE(ended.code, 0);
+  EXPECT_EQ(ended.exit_file, "");
+  EXPECT_THAT(ended.output, Not(HasSubstr("MPI library")));
+}
+
 TEST_F(Run, AWorldOfAnotherSizeThanExpectedIsRefused) {
   setenv("ARGOSY_EXPECT_RANKS", "4", 1);
   const Ended ended = run_ranks(2, "well");
