@@ -100,10 +100,36 @@ PYTHON
   judge apps/translate "$model" judged_lm prompts
 }
 
-@test "every quantization loads" {
-  for type in float16 bfloat16 int8; do
+@test "every quantization loads and is as large as its parameters make it" {
+  for type in float32 float16 bfloat16 int8; do
     on 1 apps/export runs/tiny/soup --out "ct2.$type" --quantization $type
-    [ "$(stat -c %s "ct2.$type/model.bin")" -lt 2400000 ]
+    python3 - "$type" <<'PYTHON'
+import json, math, sys
+kind, folder = sys.argv[1], "ct2." + sys.argv[1]
+live = len(json.load(open(folder + "/shared_vocabulary.json")))
+matrices = rows = vectors = names = width = 0
+for parameter in json.load(open("runs/tiny/soup/MANIFEST.json"))["params"]:
+    shape, name = parameter["shape"], parameter["name"]
+    if "embeddings" in name or "projection" in name:
+        shape[0] = live  # the export leaves the vocabulary's padding out
+    names += len(name)
+    if len(shape) == 2:
+        matrices, rows = matrices + math.prod(shape), rows + shape[0]
+        width = shape[1] if "embeddings" in name else width
+        names += len(name)  # of the scales
+    else:
+        vectors += shape[0]
+floats = vectors + 2 * 2048 * width  # and the positions of encoder and decoder
+if kind == "int8":
+    size = matrices + 4 * (rows + floats)  # a scale a row
+else:
+    size = (4 if kind == "float32" else 2) * (matrices + floats)
+model = open(folder + "/model.bin", "rb").read()
+# Each variable has a head of at most 20 bytes beside its name, and there are about 40 small numbers.
+assert size < len(model) < size + names + 8192, (kind, size, len(model))
+at = model.index(b"decoder/embeddings/weight\0") + len(b"decoder/embeddings/weight\0")  # then rank, dimensions, type
+assert model[at] == 2 and model[at + 9] == {"float32": 0, "int8": 1, "float16": 4, "bfloat16": 5}[kind], model[at + 9]
+PYTHON
     python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python
     if [ -x "$python" ]; then "$python" -c "import ctranslate2; ctranslate2.Translator('ct2.$type')"; fi
   done
