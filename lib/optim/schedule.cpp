@@ -36,7 +36,8 @@ void validate(const ScheduleConfig& config, config::Problems& problems) {
                        decay_end.count > warmup.count || config.length.count == 0,
                    config.decay_end ? "/decay_end" : "/length", fmt::format("more than the warm-up, {}", warmup.text()),
                    decay_end.text());
-  problems.require(config.style != ScheduleStyle::inv_sqrt || !config.warmup || warmup.count > 0, "/warmup",
+  const bool has_warmup = config.warmup ? warmup.count > 0 : config.length.unit == config::Period::Unit::step;
+  problems.require(config.style != ScheduleStyle::inv_sqrt || has_warmup, "/warmup",
                    "a warm-up above 0: inv_sqrt falls from it", warmup.text());
   problems.require(config.cooldown > 0 && config.cooldown <= 1, "/cooldown", "a share in (0, 1]",
                    number(config.cooldown));

@@ -84,6 +84,8 @@ TEST(Schedule, DefaultsFollowTheKindOfModel) {
   EXPECT_EQ(resolve(config, false).decay_end, 100000);
   EXPECT_EQ(resolve(config, true).style, ScheduleStyle::cosine);
   EXPECT_EQ(resolve(config, true).warmup, 1000);
+  EXPECT_EQ(resolve(read(R"({"lr": 1e-3, "length": 100})"), false).warmup, 50) << "half of a short run";
+  EXPECT_EQ(resolve(read(R"({"lr": 1e-3, "length": "2Mt"})"), false).warmup, 0) << "4000 are steps";
   const auto given = read(R"({"lr": 1e-3, "length": "2Mt", "warmup": "100kt", "decay_end": "1Mt", "style": "wsd",
                               "cooldown": 0.3, "min_lr": 1e-6})");
   const Schedule s = resolve(given, true);
@@ -102,10 +104,13 @@ TEST(Schedule, RefusesWhatDoesNotFitTogether) {
         R"({"lr": 1e-3, "length": 10, "warmup": 10})", R"({"lr": 1e-3, "length": "2e", "warmup": 10})",
         R"({"lr": 1e-3, "length": 10, "warmup": 1, "decay_end": "1e"})",
         R"({"lr": 1e-3, "length": 10, "warmup": 0, "style": "inv_sqrt"})",
-        R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 1.5})"}) {
+        R"({"lr": 1e-3, "length": "2Mt", "style": "inv_sqrt"})",
+        R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 1.5})",
+        R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 0})"}) {
     EXPECT_THROW((void)read(text), Error) << text;
   }
   EXPECT_NO_THROW((void)read(R"({"lr": 1e-3, "length": 10, "warmup": 0})"));
+  EXPECT_NO_THROW((void)read(R"({"lr": 1e-3, "length": 10, "style": "inv_sqrt"})"));
   EXPECT_TRUE(config::keys_without_text<optim::ScheduleConfig>().empty());
 }
 
