@@ -24,14 +24,17 @@ TEST(ModelConfig, PresetsHaveTheirPublishedSizes) {
   const Model mistral(resolve(config, 0), partition::Layout());
   EXPECT_EQ(mistral.parameters(), 7'241'732'096);
   EXPECT_EQ(exportable_as(mistral.shape()), "MistralForCausalLM, CTranslate2");
+  const ModelShape language = resolve(config, 32000);
+  EXPECT_EQ(std::tuple(language.start_id, language.eos_id, language.dead_begin), std::tuple(1, 2, 32000));
+  EXPECT_EQ(language.norm_epsilon, 1e-5);
 
   ModelConfig small;
   small.preset = Preset::mt_small;
   small.norm_position = NormPosition::pre;
   const ModelShape shape = resolve(small, 8000);
   EXPECT_EQ(shape.vocab_padded, 8064);  // 8000 pieces, fillers, <pad> last
-  EXPECT_EQ(shape.start_id, 8063);
-  EXPECT_EQ(shape.dead_begin, 8000);
+  EXPECT_EQ(std::tuple(shape.start_id, shape.eos_id, shape.dead_begin), std::tuple(8063, 0, 8000));
+  EXPECT_EQ(shape.norm_epsilon, 1e-5);
   EXPECT_EQ(shape.head_size, 48);
   EXPECT_EQ(exportable_as(shape), "PegasusForConditionalGeneration, CTranslate2");
 }
@@ -65,6 +68,7 @@ TEST(ModelConfig, EveryKeyOverridesItsPreset) {
             std::tuple(false, false, 0.25, 1, 5));
   EXPECT_EQ(std::tuple(shape.encoder_position, shape.decoder_position), std::tuple(Position::rope, Position::rope));
   EXPECT_EQ(exportable_as(shape), "CTranslate2");
+  EXPECT_EQ(shape.norm_epsilon, 1e-6);  // CTranslate2 has one for all norms, and this where they have no beta
   EXPECT_EQ(std::tuple(base.norm, base.norm_position, base.activation, base.bias, base.tie_embeddings, base.dropout),
             std::tuple(Norm::layer_norm, NormPosition::post, Activation::relu, true, true, 0.1));
 }
@@ -116,6 +120,30 @@ TEST(InitialValues, AreTheSameHoweverTheyAreCut) {
   const double sigma = std::sqrt(2.0 / (24 + 16));
   EXPECT_NEAR(mean, 0, 3 * sigma / std::sqrt(384));
   EXPECT_NEAR(square, sigma * sigma, 3 * sigma * sigma * std::sqrt(2.0 / 384));
+}
+
+TEST(InitialValues, SpreadFollowsTheRole) {
+  ModelShape post = tiny_translation(), pre = post;  // width 16, ff 24, two layers a side
+  post.kv_heads = 2;
+  pre.norm_position = NormPosition::pre;
+  pre.activation = Activation::swiglu;
+  const auto sigma = [](const ModelShape& shape, const std::string& name, std::int64_t columns) {
+    std::vector<float> values(static_cast<std::size_t>(3000 * columns));
+    initial_values(shape, {name, {3000, columns}, true}, 3, 0, 3000 * columns, values.data());
+    return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0) /
+                     static_cast<double>(values.size()));
+  };
+  const auto expect = [&](const ModelShape& shape, const std::string& name, std::int64_t columns, double expected) {
+    EXPECT_NEAR(sigma(shape, name, columns), expected, 0.02 * expected) << name;
+  };
+  expect(post, "encoder/layer_0/self_attention/linear_0/weight", 16, std::sqrt(2.0 / 32));  // q, k, v apart
+  expect(post, "decoder/layer_0/attention/linear_1/weight", 16, std::sqrt(2.0 / 24));       // k, v of two heads apart
+  expect(pre, "encoder/layer_0/ffn/linear_0/weight", 16, std::sqrt(2.0 / 40));              // gate, up apart
+  expect(post, "decoder/embeddings/weight", 16, 0.25);
+  // Ends of branches: Xavier over all 3000 rows, in pre-norm models over the root of the number of branches as well.
+  expect(post, "encoder/layer_1/ffn/linear_1/weight", 24, std::sqrt(2.0 / 3024));
+  expect(pre, "encoder/layer_1/ffn/linear_1/weight", 24, std::sqrt(2.0 / 3024 / 4));
+  expect(pre, "decoder/layer_1/attention/linear_2/weight", 16, std::sqrt(2.0 / 3016 / 6));
 }
 
 TEST(InitialValues, PadRowIsZeroAndDeadIdsAreOut) {

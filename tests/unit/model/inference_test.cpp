@@ -2,11 +2,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include "core/error.hpp"
 #include "unit/model/support.hpp"
 
 namespace argosy::test {
@@ -69,11 +70,37 @@ TEST_P(CachedInference, RowsMayBeReorderedAndDropped) {
   EXPECT_EQ(beams.rows(), 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CachedInference, testing::Values(tiny_translation(), tiny_language_model(), [] {
-                           model::ModelShape shape = tiny_translation();
-                           shape.norm_position = model::NormPosition::pre;
-                           return shape;
-                         }()));
+INSTANTIATE_TEST_SUITE_P(Shapes, CachedInference,
+                         testing::Values(
+                             tiny_translation(), tiny_language_model(),
+                             [] {
+                               model::ModelShape shape = tiny_translation();
+                               shape.norm_position = model::NormPosition::pre;
+                               return shape;
+                             }(),
+                             [] {
+                               model::ModelShape shape = tiny_language_model();
+                               shape.window = 3;
+                               return shape;
+                             }()));
+
+TEST(Inference, StepsThroughAllPositionsAndNoFurther) {
+  BoundModel bound(tiny_language_model());  // 32 positions: the cache grows on the way
+  model::Inference inference(*bound.model);
+  model::Cache whole = inference.start(1), cache = inference.start(1);
+  const at::Tensor ids = ((at::arange(32) * 5).remainder(20) + 1).unsqueeze(0), expected = inference.extend(whole, ids);
+  for (std::int64_t t = 0; t < 32; ++t) {
+    const at::Tensor logits = inference.step(cache, ids.select(1, t));
+    EXPECT_LT((logits - expected.select(1, t)).abs().max().item<double>(), 1e-5) << t;
+  }
+  try {
+    (void)inference.step(cache, ids.select(1, 0));
+    FAIL() << "33 positions";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::data);
+    EXPECT_NE(std::string(error.what()).find("at most 32 positions"), std::string::npos) << error.what();
+  }
+}
 
 }  // namespace
 }  // namespace argosy::test

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
 #include <limits>
 
 namespace argosy::test {
@@ -19,6 +20,12 @@ BoundModel::BoundModel(const model::ModelShape& shape, at::ScalarType type, std:
       const auto& param = unit.space().params()[i];
       model::initial_values(shape, param, seed, 0, param.numel(),
                             flat.mutable_data_ptr<float>() + unit.space().offset(i));
+      if (param.shape.size() > 1) continue;
+      // Norms and biases start as ones and zeros, which would hide one that is left out.
+      for (std::int64_t e = unit.space().offset(i); e < unit.space().offset(i) + param.numel(); ++e) {
+        float& value = flat.mutable_data_ptr<float>()[e];
+        if (value > -1e3F) value += 0.25F * static_cast<float>(std::sin(1.7 * static_cast<double>(e)));
+      }
     }
     weights.push_back(flat.to(type));
     gradients.push_back(at::full({unit.space().padded_size()}, std::numeric_limits<float>::quiet_NaN(), at::kFloat));

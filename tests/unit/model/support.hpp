@@ -6,8 +6,8 @@
 
 #include "model/model.hpp"
 
-/// Tiny models with memory of their own, and a runner that walks visits as DESIGN.md says: forward keeping inputs, then
-/// back, one autograd segment at a time.
+/// Tiny models with memory of their own and weights that all matter, and a runner that walks visits as DESIGN.md says:
+/// forward keeping inputs, then back, one autograd segment at a time.
 namespace argosy::test {
 
 struct BoundModel {
