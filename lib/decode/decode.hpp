@@ -13,8 +13,8 @@ namespace argosy::decode {
 struct SearchOptions {
   std::int64_t beam = 1;        // 1: greedy
   double length_penalty = 1.0;  // score = log p / length^α, EOS counted
-  double patience = 1.0;  // stop at round(beam · patience) finished hypotheses; α = 0: when the best has finished
-  std::int64_t max_length = 512;       // decoding steps
+  double patience = 1.0;  // beam search stops at round(beam · patience) finished; α = 0: when the best has finished
+  std::int64_t max_length = 512;       // decoding steps; never more than the position table has room for
   double max_length_factor = 3.0;      // at most this × source length + 10 steps; 0: no such bound
   std::int64_t min_length = 0;         // EOS is not chosen before
   std::int64_t batch_elements = 4096;  // rows × source width of a batch
@@ -27,7 +27,8 @@ struct Hypothesis {
 
 /// The best hypothesis for each source. Encoder-decoder: source ids with EOS. Decoder-only: the prompt, of which the
 /// hypothesis is the continuation. Dead ids and the start id never come out; ties go to the lower id.
-/// Not collective. Throws Error{data} for an empty source.
+/// Not collective. Throws Error{usage} for options out of range, Error{data} for a source that is empty or longer than
+/// model.max_positions, Error{numeric} when the model gives NaN.
 [[nodiscard]] std::vector<Hypothesis> search(model::Model& model, const std::vector<std::vector<std::int32_t>>& sources,
                                              const SearchOptions& options);
 

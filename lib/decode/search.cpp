@@ -37,10 +37,11 @@ class BatchSearch {
   void run(const std::vector<Ids>& sources, std::span<const std::size_t> batch, std::vector<Hypothesis>& out) {
     std::vector<Sentence> alive;
     for (const std::size_t index : batch) {
-      const auto length = static_cast<double>(sources[index].size());
-      std::int64_t steps = options_.max_length;
+      const auto length = static_cast<std::int64_t>(sources[index].size());
+      std::int64_t steps = std::min(options_.max_length, positions_left(length));
       if (options_.max_length_factor > 0) {
-        steps = std::min(steps, static_cast<std::int64_t>(options_.max_length_factor * length) + 10);
+        const double bound = std::floor(options_.max_length_factor * static_cast<double>(length)) + 10;
+        if (bound < static_cast<double>(steps)) steps = static_cast<std::int64_t>(bound);
       }
       alive.push_back({.index = index,
                        .max_steps = steps,
@@ -116,6 +117,13 @@ class BatchSearch {
     return {std::move(cache), std::move(logits)};
   }
 
+  /// Steps the position table has room for: the target has one of its own, or it follows the prompt.
+  [[nodiscard]] std::int64_t positions_left(std::int64_t source_length) const {
+    const model::ModelShape& shape = model_.shape();
+    return shape.type == model::ModelType::encoder_decoder ? shape.max_positions
+                                                           : shape.max_positions - source_length + 1;
+  }
+
   void forbid(at::Tensor& logits, std::int64_t step) const {
     constexpr double never = -std::numeric_limits<double>::infinity();
     const model::ModelShape& shape = model_.shape();
@@ -124,23 +132,33 @@ class BatchSearch {
     if (step < options_.min_length) logits.select(1, shape.eos_id).fill_(never);
   }
 
-  /// The 2·beam best continuations of each sentence (1 for greedy), best first.
+  /// The 2·beam best continuations of each sentence (1 for greedy), best first. Not topk, which breaks ties as it
+  /// likes.
   std::vector<std::vector<Candidate>> best(const at::Tensor& scores) const {
-    const std::int64_t vocabulary = scores.size(1), wanted = beam_ == 1 ? 1 : 2 * beam_;
-    const auto [values, indices] = scores.view({-1, beam_ * vocabulary}).topk(wanted, 1);
-    const at::Tensor value = values.cpu(), index = indices.cpu();
-    std::vector<std::vector<Candidate>> all(static_cast<std::size_t>(value.size(0)));
-    for (std::size_t s = 0; s < all.size(); ++s) {
-      for (std::int64_t k = 0; k < wanted; ++k) {
-        const std::int64_t at = static_cast<std::int64_t>(s) * wanted + k;
-        const std::int64_t flat = index.const_data_ptr<std::int64_t>()[at];
-        all[s].push_back({flat / vocabulary, flat % vocabulary, value.const_data_ptr<float>()[at]});
+    const std::int64_t vocabulary = scores.size(1), all = beam_ * vocabulary;
+    const std::size_t wanted = beam_ == 1 ? 1 : static_cast<std::size_t>(2 * beam_);
+    const at::Tensor host = scores.cpu().contiguous();
+    const float* score = host.const_data_ptr<float>();
+    std::vector<std::vector<Candidate>> result(static_cast<std::size_t>(scores.size(0) / beam_));
+    for (std::vector<Candidate>& top : result) {
+      for (std::int64_t i = 0; i < all; ++i) {
+        const float value = score[i];
+        if (top.size() == wanted && value <= top.back().score) continue;
+        if (std::isnan(value)) {
+          throw Error{Fault::numeric,
+                      {.wanted = "finite scores of the next piece",
+                       .got = "NaN",
+                       .where = "the search",
+                       .remedy = "look for weights that are not finite, and take another checkpoint"}};
+        }
+        const auto behind =
+            std::upper_bound(top.begin(), top.end(), value, [](float a, const Candidate& b) { return a > b.score; });
+        top.insert(behind, {i / vocabulary, i % vocabulary, value});
+        if (top.size() > wanted) top.pop_back();
       }
-      std::stable_sort(all[s].begin(), all[s].end(), [](const Candidate& a, const Candidate& b) {
-        return a.score != b.score ? a.score > b.score : std::pair{a.beam, a.id} < std::pair{b.beam, b.id};
-      });
+      score += all;
     }
-    return all;
+    return result;
   }
 
   /// Books finished hypotheses and returns the candidates that go on, one a beam; none when the sentence is done.
@@ -152,7 +170,9 @@ class BatchSearch {
     auto spare = static_cast<std::size_t>(beam_);
     for (std::size_t k = 0; k < static_cast<std::size_t>(beam_); ++k) {
       Candidate candidate = candidates[k];
-      if (candidate.id == eos || last_step) {
+      // A beam wider than what can be said yet is filled up with impossible candidates, which finish nothing.
+      const bool possible = candidate.score > -std::numeric_limits<float>::infinity();
+      if (possible && (candidate.id == eos || last_step)) {
         if (k == 0) sentence.top_finished = true;
         Hypothesis hypothesis{sentence.sequences[static_cast<std::size_t>(candidate.beam)], 0.0};
         const auto length = static_cast<double>(hypothesis.ids.size() + 1);  // with EOS, or with the id cut off below
@@ -164,9 +184,9 @@ class BatchSearch {
       }
       chosen.push_back(candidate);
     }
-    const auto enough = static_cast<std::size_t>(std::llround(static_cast<double>(beam_) * options_.patience));
+    const double enough = beam_ == 1 ? 1 : std::max(1.0, std::round(static_cast<double>(beam_) * options_.patience));
     const bool done = last_step || (options_.length_penalty == 0.0 && sentence.top_finished) ||
-                      sentence.finished.size() >= std::max<std::size_t>(1, enough);
+                      static_cast<double>(sentence.finished.size()) >= enough;
     return done ? std::vector<Candidate>{} : chosen;
   }
 
@@ -182,10 +202,30 @@ class BatchSearch {
   at::Tensor last_ids_;  // int64 [rows], on the host
 };
 
+void check(const SearchOptions& options) {
+  const auto require = [](bool good, std::string_view key, std::string_view wanted, double got) {
+    if (good) return;
+    throw Error{
+        Fault::usage,
+        {.wanted = fmt::format("{} {}", key, wanted), .got = fmt::format("{}", got), .where = "search options"}};
+  };
+  const auto least = [&](std::int64_t value, std::string_view key, std::int64_t limit) {
+    require(value >= limit, key, fmt::format("of at least {}", limit), static_cast<double>(value));
+  };
+  least(options.beam, "beam", 1);
+  least(options.max_length, "max_length", 1);
+  least(options.min_length, "min_length", 0);
+  least(options.batch_elements, "batch_elements", 1);
+  require(std::isfinite(options.length_penalty), "length_penalty", "that is finite", options.length_penalty);
+  require(options.patience > 0, "patience", "above 0", options.patience);
+  require(options.max_length_factor >= 0, "max_length_factor", "of at least 0", options.max_length_factor);
+}
+
 }  // namespace
 
 std::vector<Hypothesis> search(model::Model& model, const std::vector<Ids>& sources, const SearchOptions& options) {
   const c10::InferenceMode guard;
+  check(options);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].empty()) {
       throw Error{Fault::data,

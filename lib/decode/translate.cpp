@@ -36,6 +36,14 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
     } else {
       ids[i].insert(ids[i].begin(), static_cast<std::int32_t>(tokenizer.vocabulary().start));
     }
+    if (static_cast<std::int64_t>(ids[i].size()) > model.shape().max_positions) {
+      throw Error{
+          Fault::data,
+          {.wanted = fmt::format("a line of at most {} pieces (model.max_positions)", model.shape().max_positions),
+           .got = std::to_string(ids[i].size()),
+           .where = fmt::format("line {} of the text to translate", i + 1),
+           .remedy = "split it"}};
+    }
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return ids[a].size() > ids[b].size(); });
@@ -47,7 +55,9 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
   std::string sent;
   comm::agree(world, [&] {
     for (const Hypothesis& hypothesis : search(model, mine, options)) {
-      sent += packed({tokenizer.decode(hypothesis.ids), hypothesis.score});
+      std::string text = tokenizer.decode(hypothesis.ids);
+      std::replace(text.begin(), text.end(), '\n', ' ');  // a byte piece may spell one; a translation is one line
+      sent += packed({std::move(text), hypothesis.score});
     }
   });
   std::vector<Translation> out(lines.size());

@@ -16,7 +16,8 @@ struct Translation {
 };
 
 /// An empty line (or one of white space alone) gives an empty translation. Encoder-decoder: the translation;
-/// decoder-only: the continuation. **Collective** over `world`.
+/// decoder-only: the continuation. A line feed in a translation becomes a blank. **Collective** over `world`. Throws
+/// Error{data} naming a line longer than model.max_positions, and what search() throws.
 [[nodiscard]] std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
                                                        const data::Tokenizer& tokenizer,
                                                        const std::vector<std::string>& lines,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <string_view>
 
 namespace argosy::decode {
@@ -50,6 +51,19 @@ TEST(Scores, EqualSacreBleuOnTheCorpusHoweverRanksShareIt) {
   for (std::size_t i = 0; i < chrf[0].counts().size(); ++i) chrf[0].counts()[i] += chrf[1].counts()[i];
   EXPECT_NEAR(bleu[0].score(), 66.79217862921033, 1e-9);
   EXPECT_NEAR(chrf[0].score(), 61.1496448063501, 1e-9);
+}
+
+TEST(Scores, ByHand) {
+  BleuCounts smoothed;  // 3 of 5 words; of the 4, 3 and 2 longer ones none: 1/2, 1/4, 1/8 of one
+  smoothed.add("a b c d e", "a x c y e");
+  EXPECT_NEAR(smoothed.score(), 100 * std::pow(3.0 / 5 / (2 * 4) / (4 * 3) / (8 * 2), 0.25), 1e-9);
+  BleuCounts entity;
+  entity.add("AT&amp;T is here today", "AT&T is here today");
+  EXPECT_NEAR(entity.score(), 100, 1e-9);
+  ChrfCounts lengths;  // bigrams of the first do not count, since its reference has none: P = (3/8 + 1)/2, R = 1
+  lengths.add("abcdef", "a");
+  lengths.add("ab", "ab");
+  EXPECT_NEAR(lengths.score(), 100 * 5 * 0.6875 / (4 * 0.6875 + 1), 1e-9);
 }
 
 TEST(Scores, OfNothingAreZero) {

@@ -47,6 +47,15 @@ TEST(Float16, LargeValuesAreRefusedByName) {
   }
 }
 
+TEST(Bfloat16, RoundsToTheNearestAndTiesToEven) {
+  const std::vector<float> values{1 + 0x1p-8F, 1 + 3 * 0x1p-8F, 1 + 0x1.8p-8F, -1 - 0x1p-9F};
+  const std::vector<std::byte> bytes = as_floats(values, DType::bf16, "x");
+  std::array<std::uint16_t, 4> bits{};
+  ASSERT_EQ(bytes.size(), sizeof bits);
+  std::memcpy(bits.data(), bytes.data(), sizeof bits);
+  EXPECT_EQ(bits, (std::array<std::uint16_t, 4>{0x3f80, 0x3f82, 0x3f81, 0xbf80}));
+}
+
 TEST(Int8, RowsScaleByTheirLargestValueAndRoundHalfToEven) {
   const std::vector<float> values{0.5F, -1.0F, 0.25F, 0.0F, 0.0F, 0.0F};
   const Int8Rows rows = as_int8_rows(values, 2);

@@ -1,0 +1,117 @@
+#include "decode/translate.hpp"
+
+#include <gtest/gtest.h>
+#include <sentencepiece_trainer.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <unordered_map>
+
+#include "core/error.hpp"
+#include "support/mpi_test.hpp"
+#include "support/small_text.hpp"
+#include "unit/model/support.hpp"
+
+namespace argosy::decode {
+namespace {
+
+model::ModelShape shape_for(const data::Tokenizer& tokenizer) {
+  model::ModelConfig config;
+  config.width = 8;
+  config.ff = 8;
+  config.heads = 2;
+  config.max_positions = 40;
+  config.encoder.layers = config.decoder.layers = 1;
+  return resolve(config, tokenizer.vocabulary().live_size);
+}
+
+const data::Tokenizer& tokenizer() { return test::small_tokenizer(data::ModelShape::marian); }
+
+/// A SentencePiece model with byte pieces, as those of large language models have them.
+data::Tokenizer tokenizer_with_bytes() {
+  struct Lines : sentencepiece::SentenceIterator {
+    std::vector<std::string> lines = test::verses(100).english;
+    std::size_t at = 0;
+    [[nodiscard]] bool done() const override { return at == lines.size(); }
+    void Next() override { ++at; }
+    [[nodiscard]] const std::string& value() const override { return lines[at]; }
+    [[nodiscard]] sentencepiece::util::Status status() const override { return {}; }
+  } lines;
+  const std::unordered_map<std::string, std::string> settings{
+      {"model_type", "bpe"}, {"vocab_size", "340"}, {"byte_fallback", "true"}, {"eos_id", "0"},
+      {"unk_id", "1"},       {"bos_id", "-1"},      {"pad_id", "-1"},          {"minloglevel", "2"}};
+  std::string bytes;
+  EXPECT_TRUE(sentencepiece::SentencePieceTrainer::Train(settings, &lines, &bytes).ok());
+  return data::Tokenizer::load(std::move(bytes), data::ModelShape::marian);
+}
+
+TEST(TranslateLines, OrderAndTextDoNotDependOnTheRankCount) {
+  test::BoundModel bound(shape_for(tokenizer()), at::kFloat, 2);
+  const comm::Communicator alone = test::world().split(test::world().rank(), 0);
+  const test::Verses text = test::verses(9);
+  std::vector<std::string> some{"", " \t ", "日本語"};  // nothing, nothing to say, unknown pieces alone
+  for (const std::string& verse : text.english) some.push_back(verse.substr(0, 25));
+  some.emplace_back();
+  for (const std::vector<std::string>& lines : {some, {"And"}, {""}, {}}) {
+    for (const std::int64_t beam : {1, 3}) {
+      const SearchOptions options{.beam = beam, .max_length = 8};
+      const auto shared = translate_lines(test::world(), *bound.model, tokenizer(), lines, options);
+      const auto own = translate_lines(alone, *bound.model, tokenizer(), lines, options);
+      ASSERT_EQ(shared.size(), lines.size());
+      std::set<std::string> texts;
+      for (std::size_t i = 0; i < lines.size(); ++i) {
+        EXPECT_EQ(shared[i].text, own[i].text) << i;
+        EXPECT_NEAR(shared[i].score, own[i].score, 1e-4) << i;
+        texts.insert(shared[i].text);
+      }
+      if (lines.size() < 9) continue;
+      for (const std::size_t empty : {std::size_t{0}, std::size_t{1}, lines.size() - 1}) {
+        EXPECT_EQ(shared[empty].text, "");
+        EXPECT_EQ(shared[empty].score, 0);
+      }
+      EXPECT_LT(shared[2].score, 0);  // unknown pieces are translated as well as can be
+      EXPECT_GT(texts.size(), 3U);
+    }
+  }
+}
+
+TEST(TranslateLines, NamesALineThatIsTooLong) {
+  test::BoundModel bound(shape_for(tokenizer()));
+  const std::vector<std::string> lines{"And", "", test::verses(1).english[0] + test::verses(2).english[1]};
+  try {
+    (void)translate_lines(test::world(), *bound.model, tokenizer(), lines, {});
+    FAIL() << "translated";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::data);
+    const std::string what = error.what();
+    EXPECT_NE(what.find("at most 40 pieces"), std::string::npos) << what;
+    EXPECT_NE(what.find("line 3"), std::string::npos) << what;
+  }
+}
+
+TEST(TranslateLines, ATroubleOfOneRankEndsAll) {
+  test::BoundModel bound(shape_for(tokenizer()));
+  bound.model->parameter("encoder/layer_0/ffn/linear_1/bias").weight.fill_(std::numeric_limits<float>::quiet_NaN());
+  try {  // the other ranks have no line
+    (void)translate_lines(test::world(), *bound.model, tokenizer(), {"And"}, {});
+    FAIL() << "translated";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::numeric) << error.what();
+  }
+}
+
+TEST(TranslateLines, ALineFeedOutOfBytePiecesStaysInItsLine) {
+  const data::Tokenizer with_bytes = tokenizer_with_bytes();
+  test::BoundModel bound(shape_for(with_bytes));
+  for (const at::Tensor& flat : bound.weights) flat.zero_();
+  const std::int64_t line_feed = with_bytes.id_of("<0x0A>").value();
+  ASSERT_EQ(with_bytes.decode(std::vector<std::int32_t>(2, static_cast<std::int32_t>(line_feed))), "\n\n");
+  bound.model->parameter("decoder/projection/bias").weight[line_feed].fill_(9);
+  const auto translations =
+      translate_lines(test::world(), *bound.model, with_bytes, {"And", "the", "of"}, {.max_length = 2});
+  for (const Translation& translation : translations) EXPECT_EQ(translation.text, "  ");
+}
+
+}  // namespace
+}  // namespace argosy::decode

@@ -1,0 +1,309 @@
+#include "export/ctranslate2.hpp"
+
+#include <gmock/gmock.h>
+
+#include <boost/json/parse.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "checkpoint/checkpoint.hpp"
+#include "config/describe.hpp"
+#include "core/error.hpp"
+#include "model/model_config.hpp"
+#include "model/units.hpp"
+#include "support/checkpoints.hpp"
+#include "support/small_text.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::exports {
+namespace {
+
+using testing::ElementsAre;
+
+/// model.bin as lib/export/FORMAT.md describes it, read once more.
+struct Bin {
+  struct Entry {
+    std::vector<std::uint32_t> shape;
+    int type = -1;
+    std::string bytes;
+
+    template <class T>
+    [[nodiscard]] std::vector<T> as() const {
+      std::vector<T> values(bytes.size() / sizeof(T));
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+      return values;
+    }
+    template <class T>
+    [[nodiscard]] T scalar() const {
+      EXPECT_TRUE(shape.empty());
+      EXPECT_EQ(bytes.size(), sizeof(T));
+      return as<T>().at(0);
+    }
+  };
+  std::string spec;
+  std::uint32_t revision = 0;
+  std::vector<std::string> names;
+  std::map<std::string, Entry> variables;
+  std::map<std::string, std::string> aliases;
+
+  explicit Bin(std::string_view rest) {
+    const auto take = [&]<class T>(T value) {
+      std::memcpy(&value, rest.data(), sizeof value);
+      rest.remove_prefix(sizeof value);
+      return value;
+    };
+    const auto text = [&] {
+      const std::size_t size = take(std::uint16_t{});
+      std::string value{rest.substr(0, size)};
+      rest.remove_prefix(size);
+      EXPECT_EQ(value.back(), '\0');
+      value.pop_back();
+      return value;
+    };
+    EXPECT_EQ(take(std::uint32_t{}), 6U);
+    spec = text();
+    revision = take(std::uint32_t{});
+    for (std::uint32_t left = take(std::uint32_t{}); left > 0; --left) {
+      names.push_back(text());
+      Entry& entry = variables[names.back()];
+      for (int rank = take(std::uint8_t{}); rank > 0; --rank) entry.shape.push_back(take(std::uint32_t{}));
+      entry.type = take(std::uint8_t{});
+      const std::size_t size = take(std::uint32_t{});
+      entry.bytes = rest.substr(0, size);
+      rest.remove_prefix(size);
+    }
+    for (std::uint32_t left = take(std::uint32_t{}); left > 0; --left) {
+      const std::string alias = text();
+      aliases[alias] = text();
+    }
+    EXPECT_TRUE(rest.empty());
+  }
+};
+
+class Export : public testing::Test {
+ protected:
+  Export() {
+    translation.width = 8;
+    translation.ff = 12;
+    translation.heads = 2;
+    translation.max_positions = 5;
+    translation.encoder.layers = translation.decoder.layers = 1;
+    language = translation;
+    language.type = model::ModelType::decoder;
+    language.heads = 4;
+    language.kv_heads = 2;
+    language.head_size = 6;
+    language.window = 3;
+    language.rope_theta = 500;
+    language.encoder.layers.reset();
+  }
+
+  Path save(const model::ModelConfig& config, float spoil = 0) {
+    const data::Tokenizer& tokenizer = test::small_tokenizer(
+        config.type == model::ModelType::decoder ? data::ModelShape::llama : data::ModelShape::marian);
+    test::Units units;
+    for (const model::UnitSpec& unit : model::unit_specs(model::resolve(config, 300))) {
+      units.emplace_back(unit.name, unit.params);
+    }
+    checkpoint::Sections sections = test::toy_sections();
+    sections.model["config"] = config::to_json(config);
+    test::Toy toy{units, context.topology().layout(), 0};
+    toy.fill(1);
+    if (spoil != 0) toy.tensor(0, 1)[3] = spoil;
+    checkpoint::Store store{context.get(), folder / "run", {}};
+    const auto saved = store.save(checkpoint::Kind::temp, ++step, toy.states(), sections,
+                                  std::vector<checkpoint::Attachment>{{"tokenizer.model", tokenizer.model_bytes()}});
+    EXPECT_TRUE(saved.committed) << saved.why_not;
+    return saved.directory;
+  }
+
+  Bin exported(const model::ModelConfig& config, Quantization quantization = Quantization::float32) {
+    out = folder / fmt::format("out-{}", step);
+    const checkpoint::Reader reader{Files::system(), save(config)};
+    report = export_ctranslate2(context.get(), reader, out, quantization);
+    return Bin{read("model.bin")};
+  }
+  [[nodiscard]] std::string read(const std::string& name) const { return Files::system().read_text(out / name); }
+
+  /// Rows of a parameter of the checkpoint.
+  static std::vector<float> rows(const std::string& name, std::int64_t columns, std::int64_t begin, std::int64_t end) {
+    std::vector<float> values;
+    for (std::int64_t i = begin * columns; i < end * columns; ++i) values.push_back(test::element(name, 0, i, 1));
+    return values;
+  }
+
+  Os os;
+  test::TempFolder folder;
+  test::TestContext context{os, test::world()};
+  model::ModelConfig translation, language;
+  std::int64_t step = 0;
+  Path out;
+  ExportReport report;
+};
+
+TEST_F(Export, TranslationModelHasCTranslate2sVariables) {
+  const Bin bin = exported(translation);
+  EXPECT_EQ(bin.spec, "TransformerSpec");
+  EXPECT_EQ(bin.revision, 7U);
+  EXPECT_THAT(
+      bin.names,
+      ElementsAre("decoder/activation", "decoder/embeddings/weight", "decoder/layer_0/attention/layer_norm/beta",
+                  "decoder/layer_0/attention/layer_norm/gamma", "decoder/layer_0/attention/linear_0/bias",
+                  "decoder/layer_0/attention/linear_0/weight", "decoder/layer_0/attention/linear_1/bias",
+                  "decoder/layer_0/attention/linear_1/weight", "decoder/layer_0/attention/linear_2/bias",
+                  "decoder/layer_0/attention/linear_2/weight", "decoder/layer_0/ffn/layer_norm/beta",
+                  "decoder/layer_0/ffn/layer_norm/gamma", "decoder/layer_0/ffn/linear_0/bias",
+                  "decoder/layer_0/ffn/linear_0/weight", "decoder/layer_0/ffn/linear_1/bias",
+                  "decoder/layer_0/ffn/linear_1/weight", "decoder/layer_0/self_attention/layer_norm/beta",
+                  "decoder/layer_0/self_attention/layer_norm/gamma", "decoder/layer_0/self_attention/linear_0/bias",
+                  "decoder/layer_0/self_attention/linear_0/weight", "decoder/layer_0/self_attention/linear_1/bias",
+                  "decoder/layer_0/self_attention/linear_1/weight", "decoder/num_heads",
+                  "decoder/position_encodings/encodings", "decoder/pre_norm", "decoder/projection/bias",
+                  "decoder/scale_embeddings", "decoder/start_from_zero_embedding", "encoder/activation",
+                  "encoder/layer_0/ffn/layer_norm/beta", "encoder/layer_0/ffn/layer_norm/gamma",
+                  "encoder/layer_0/ffn/linear_0/bias", "encoder/layer_0/ffn/linear_0/weight",
+                  "encoder/layer_0/ffn/linear_1/bias", "encoder/layer_0/ffn/linear_1/weight",
+                  "encoder/layer_0/self_attention/layer_norm/beta", "encoder/layer_0/self_attention/layer_norm/gamma",
+                  "encoder/layer_0/self_attention/linear_0/bias", "encoder/layer_0/self_attention/linear_0/weight",
+                  "encoder/layer_0/self_attention/linear_1/bias", "encoder/layer_0/self_attention/linear_1/weight",
+                  "encoder/num_heads", "encoder/position_encodings/encodings", "encoder/pre_norm",
+                  "encoder/scale_embeddings"));
+  EXPECT_EQ(bin.aliases,
+            (std::map<std::string, std::string>{{"decoder/projection/weight", "decoder/embeddings/weight"},
+                                                {"encoder/embeddings_0/weight", "decoder/embeddings/weight"}}));
+  for (const std::string side : {"encoder", "decoder"}) {
+    EXPECT_EQ(bin.variables.at(side + "/num_heads").type, 2);
+    EXPECT_EQ(bin.variables.at(side + "/num_heads").scalar<std::int16_t>(), 2);
+    EXPECT_EQ(bin.variables.at(side + "/pre_norm").scalar<std::int8_t>(), 0);
+    EXPECT_EQ(bin.variables.at(side + "/activation").scalar<std::int8_t>(), 0);
+    EXPECT_EQ(bin.variables.at(side + "/scale_embeddings").scalar<std::int8_t>(), 1);
+    const Bin::Entry& positions = bin.variables.at(side + "/position_encodings/encodings");
+    EXPECT_THAT(positions.shape, ElementsAre(5, 8));
+    EXPECT_FLOAT_EQ(positions.as<float>()[4 * 8 + 1], static_cast<float>(std::sin(0.4)));  // 10000^(-2/8) = 1/10
+    EXPECT_FLOAT_EQ(positions.as<float>()[4 * 8 + 5], static_cast<float>(std::cos(0.4)));
+    EXPECT_EQ(positions.as<float>()[4], 1.0F);
+  }
+  EXPECT_EQ(bin.variables.at("decoder/start_from_zero_embedding").scalar<std::int8_t>(), 1);
+
+  // 320 rows in the model; fillers and <pad> are cut
+  EXPECT_THAT(bin.variables.at("decoder/embeddings/weight").shape, ElementsAre(300, 8));
+  EXPECT_EQ(bin.variables.at("decoder/embeddings/weight").as<float>(), rows("decoder/embeddings/weight", 8, 0, 300));
+  EXPECT_THAT(bin.variables.at("decoder/projection/bias").shape, ElementsAre(300));
+  EXPECT_EQ(bin.variables.at("decoder/projection/bias").as<float>(), rows("decoder/projection/bias", 1, 0, 300));
+  const std::string cross = "decoder/layer_0/attention/linear_1/weight";
+  EXPECT_EQ(bin.variables.at(cross).type, 0);
+  EXPECT_THAT(bin.variables.at(cross).shape, ElementsAre(16, 8));
+  EXPECT_EQ(bin.variables.at(cross).as<float>(), rows(cross, 8, 0, 16));
+  // embeddings and bias; encoder: qkv 24, out 8, ff 12 and 8 rows; decoder: cross q 8, kv 16, out 8 as well; 2 + 3
+  // norms
+  EXPECT_EQ(report.parameters, 300 * 9 + 2 * (24 * 9 + 8 * 9 + 12 * 9 + 8 * 13) + (8 + 16 + 8) * 9 + 5 * 16);
+}
+
+TEST_F(Export, TranslationFolderSpellsTheVocabularyInOrder) {
+  (void)exported(translation);
+  EXPECT_THAT(Files::system().list(out),
+              testing::UnorderedElementsAre("SHA256SUMS", "config.json", "model.bin", "shared_vocabulary.json",
+                                            "source.spm", "target.spm"));
+  const data::Tokenizer& tokenizer = test::small_tokenizer(data::ModelShape::marian);
+  const boost::json::value parsed = boost::json::parse(read("shared_vocabulary.json"));
+  const boost::json::array& pieces = parsed.as_array();
+  ASSERT_EQ(pieces.size(), 300U);
+  EXPECT_EQ(pieces[0], "</s>");
+  EXPECT_EQ(pieces[1], "<unk>");
+  for (std::size_t id = 0; id < 300; ++id) {
+    EXPECT_EQ(std::string(pieces[id].as_string()), tokenizer.piece(static_cast<std::int64_t>(id)));
+  }
+  EXPECT_EQ(read("source.spm"), tokenizer.model_bytes());
+  EXPECT_EQ(read("target.spm"), tokenizer.model_bytes());
+  EXPECT_EQ(boost::json::parse(read("config.json")), boost::json::parse(R"({
+      "add_source_bos": false, "add_source_eos": true, "decoder_start_token": "</s>", "bos_token": "</s>",
+      "eos_token": "</s>", "unk_token": "<unk>", "layer_norm_epsilon": 1e-5, "multi_query_attention": false})"));
+}
+
+TEST_F(Export, LanguageModelSplitsGateFromUpAndSaysHowHeadsAndPositionsWork) {
+  const Bin bin = exported(language);
+  EXPECT_EQ(bin.spec, "TransformerDecoderSpec");
+  EXPECT_EQ(bin.revision, 8U);
+  const std::string layer = "decoder/layer_0/", self = layer + "self_attention/";
+  EXPECT_THAT(bin.names, ElementsAre("decoder/activation", "decoder/embeddings/weight", layer + "ffn/layer_norm/gamma",
+                                     layer + "ffn/linear_0/weight", layer + "ffn/linear_0_noact/weight",
+                                     layer + "ffn/linear_1/weight", self + "head_dim", self + "layer_norm/gamma",
+                                     self + "linear_0/weight", self + "linear_1/weight", self + "num_heads_kv",
+                                     self + "rotary_base", self + "rotary_dim", self + "rotary_interleave",
+                                     self + "sliding_window", "decoder/layer_norm/gamma", "decoder/num_heads",
+                                     "decoder/pre_norm", "decoder/projection/weight", "decoder/scale_embeddings",
+                                     "decoder/sliding_window", "decoder/start_from_zero_embedding"));
+  EXPECT_TRUE(bin.aliases.empty());
+  EXPECT_EQ(bin.variables.at("decoder/activation").scalar<std::int8_t>(), 2);
+  EXPECT_EQ(bin.variables.at("decoder/pre_norm").scalar<std::int8_t>(), 1);
+  EXPECT_EQ(bin.variables.at("decoder/scale_embeddings").scalar<std::int8_t>(), 0);
+  EXPECT_EQ(bin.variables.at("decoder/start_from_zero_embedding").scalar<std::int8_t>(), 0);
+  EXPECT_EQ(bin.variables.at("decoder/sliding_window").scalar<std::int32_t>(), 3);
+  EXPECT_EQ(bin.variables.at(self + "sliding_window").scalar<std::int32_t>(), 3);
+  EXPECT_EQ(bin.variables.at(self + "head_dim").scalar<std::int32_t>(), 6);
+  EXPECT_EQ(bin.variables.at(self + "num_heads_kv").scalar<std::int32_t>(), 2);
+  EXPECT_EQ(bin.variables.at(self + "num_heads_kv").type, 3);
+  EXPECT_EQ(bin.variables.at(self + "rotary_dim").scalar<std::int32_t>(), 0);
+  EXPECT_EQ(bin.variables.at(self + "rotary_interleave").scalar<std::int8_t>(), 0);
+  EXPECT_EQ(bin.variables.at(self + "rotary_base").scalar<float>(), 500.0F);
+  const std::string fused = layer + "ffn/linear_0/weight";
+  EXPECT_EQ(bin.variables.at(fused).as<float>(), rows(fused, 8, 0, 12));
+  EXPECT_EQ(bin.variables.at(layer + "ffn/linear_0_noact/weight").as<float>(), rows(fused, 8, 12, 24));
+  EXPECT_EQ(bin.variables.at("decoder/projection/weight").as<float>(), rows("decoder/projection/weight", 8, 0, 300));
+  EXPECT_EQ(boost::json::parse(read("vocabulary.json")).as_array().at(1), "<s>");
+  EXPECT_EQ(read("tokenizer.model"), test::small_tokenizer(data::ModelShape::llama).model_bytes());
+  EXPECT_EQ(boost::json::parse(read("config.json")), boost::json::parse(R"({
+      "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "layer_norm_epsilon": 1e-5,
+      "multi_query_attention": true})"));
+}
+
+TEST_F(Export, Int8HasAScaleForEachRowOfEachMatrix) {
+  const Bin bin = exported(translation, Quantization::int8);
+  const std::string name = "decoder/layer_0/ffn/linear_1/weight";  // [8, 12]
+  const Bin::Entry &codes = bin.variables.at(name), &scales = bin.variables.at(name + "_scale");
+  EXPECT_EQ(codes.type, 1);
+  EXPECT_EQ(scales.type, 0);
+  EXPECT_THAT(codes.shape, ElementsAre(8, 12));
+  EXPECT_THAT(scales.shape, ElementsAre(8));
+  const std::vector<float> weights = rows(name, 12, 0, 8), scale = scales.as<float>();
+  const std::vector<std::int8_t> code = codes.as<std::int8_t>();
+  for (std::size_t row = 0; row < 8; ++row) {
+    double largest = 0;
+    for (std::size_t i = row * 12; i < row * 12 + 12; ++i) largest = std::max(largest, std::abs(double{weights[i]}));
+    EXPECT_NEAR(scale[row], 127 / largest, 1e-4 * scale[row]);
+    for (std::size_t i = row * 12; i < row * 12 + 12; ++i) {
+      EXPECT_LE(std::abs(code[i] * largest / 127 - weights[i]), largest / 127 * 0.5001);
+    }
+  }
+  EXPECT_FALSE(bin.variables.contains("decoder/projection/bias_scale"));
+  EXPECT_EQ(bin.variables.at("decoder/projection/bias").type, 0);
+  EXPECT_FALSE(bin.aliases.contains("decoder/projection/weight_scale"));  // the reader aliases scales by itself
+}
+
+TEST_F(Export, HalfPrecisionRoundsEveryFloatAndNothingElse) {
+  for (const auto& [quantization, type] : {std::pair{Quantization::bfloat16, 5}, std::pair{Quantization::float16, 4}}) {
+    const Bin bin = exported(translation, quantization);
+    for (const auto& [name, entry] : bin.variables) {
+      if (entry.shape.empty()) continue;
+      EXPECT_EQ(entry.type, type) << name;
+    }
+    EXPECT_EQ(bin.variables.at("decoder/num_heads").type, 2);
+  }
+}
+
+TEST_F(Export, WeightsThatAreNotFiniteLeaveNoFolder) {
+  const checkpoint::Reader reader{Files::system(), save(translation, std::numeric_limits<float>::infinity())};
+  try {
+    (void)export_ctranslate2(context.get(), reader, folder / "out", Quantization::float32);
+    FAIL() << "exported";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::numeric) << error.what();
+    EXPECT_NE(std::string(error.what()).find("encoder/layer_0/"), std::string::npos) << error.what();
+  }
+  for (const std::string& name : Files::system().list(folder.path())) EXPECT_EQ(name.find("out"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace argosy::exports
