@@ -41,6 +41,16 @@ std::string start_time_of(const Files& files, std::int64_t pid) {
   return state == "Z" || state == "X" ? "" : field;
 }
 
+/// nullopt when the file is gone: another job took over and removed it.
+std::optional<std::string> read_unless_gone(const Files& files, const Path& path) {
+  try {
+    return files.read_text(path);
+  } catch (const Error&) {
+    if (files.exists(path)) throw;
+    return std::nullopt;
+  }
+}
+
 std::int64_t number_of(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -119,9 +129,9 @@ RunLock::RunLock(const Files& files, const Clock& clock, Path run_dir)
     const std::int64_t held = highest();
     if (held > 0) {
       const double waited_s = clock_.monotonic_s() - begin_s;
-      const Path path = path_of(held);
-      if (!files_.exists(path)) continue;
-      const auto owner = LockOwner::parse(files_.read_text(path));
+      const auto text = read_unless_gone(files_, path_of(held));
+      if (!text) continue;
+      const auto owner = LockOwner::parse(*text);
       const bool gone = owner ? owner->is_gone(files_, self_) : waited_s > patience_for_text_s;
       if (!gone) {
         if (owner && waited_s > patience_for_owner_s)

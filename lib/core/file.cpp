@@ -334,7 +334,7 @@ void Files::remove(const Path& path) const {
 
 void Files::remove_tree(const Path& path) const {
   if (repeat([&] { return os_->unlink(path.c_str()); }) == 0 || errno == ENOENT) return;
-  if (errno != EISDIR && errno != EPERM) fail_io("to remove it", "unlink", path);
+  if (errno != EISDIR) fail_io("to remove it", "unlink", path);
   for (const std::string& name : list(path)) remove_tree(path / name);
   if (repeat([&] { return os_->rmdir(path.c_str()); }) != 0 && errno != ENOENT)
     fail_io("to remove the folder", "rmdir", path);

@@ -81,6 +81,23 @@ TEST(FileFaults, AnErrorAtAnyCallIsReportedOnce) {
   }
 }
 
+TEST(FileFaults, ALinkThatMayNotBeRemovedIsNotFollowed) {
+  const TempFolder folder;
+  FaultyOs os;
+  const Files files{os};
+  files.make_folder(folder / "elsewhere");
+  files.write_atomically(folder / "elsewhere/kept", new_text);
+  files.link_symbolically(folder / "elsewhere", folder / "link");
+  os.fail(Call::unlink, 0, EPERM);
+  try {
+    files.remove_tree(folder / "link");
+    ADD_FAILURE() << "removed";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("unlink: EPERM"));
+  }
+  EXPECT_EQ(files.read_text(folder / "elsewhere/kept"), new_text);
+}
+
 TEST(FileFaults, InterruptedCallsAreRepeated) {
   const std::size_t calls = calls_of_exercise();
   for (std::size_t n = 0; n < calls; ++n) {

@@ -1,5 +1,6 @@
 #include "checkpoint/run_lock.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -162,6 +163,21 @@ TEST_F(RunLockTest, BeatsAreSeenByOthers) {
   clock.now_s = 60;
   lock.beat();
   EXPECT_EQ(LockOwner::parse(files.read_text(folder / "run.lock.1"))->heartbeat_s, 1.7e9 + 60);
+}
+
+TEST_F(RunLockTest, GoesOnWhenTheLockIsRemovedWhileItLooks) {
+  class Removing : public Os {  // another job has taken over between the listing and the reading
+   public:
+    int open(const char* path, int flags, unsigned mode) override {
+      if (std::string_view{path}.ends_with("run.lock.1") && (flags & O_CREAT) == 0) Os::unlink(path);
+      return Os::open(path, flags, mode);
+    }
+  } os;
+  LockOwner owner = self();
+  owner.pid = dead_pid();
+  leave(1, owner.text());
+  files = Files{os};
+  EXPECT_EQ(take(), 1);
 }
 
 TEST_F(RunLockTest, OneOfManyWinsAStaleLock) {
