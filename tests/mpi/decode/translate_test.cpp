@@ -70,6 +70,11 @@ TEST(TranslateLines, OrderAndTextDoNotDependOnTheRankCount) {
         EXPECT_EQ(shared[empty].text, "");
         EXPECT_EQ(shared[empty].score, 0);
       }
+      std::vector<std::int32_t> source = tokenizer().encode(lines[3]);
+      source.push_back(static_cast<std::int32_t>(tokenizer().vocabulary().eos));
+      const Hypothesis searched = search(*bound.model, {source}, options).front();
+      EXPECT_EQ(shared[3].text, tokenizer().decode(searched.ids));
+      EXPECT_NEAR(shared[3].score, searched.score, 1e-4);
       EXPECT_LT(shared[2].score, 0);  // unknown pieces are translated as well as can be
       EXPECT_GT(texts.size(), 3U);
     }
