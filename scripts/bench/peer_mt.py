@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The PyTorch peer of the quickstart: the same text, split, tokenizer and cores, as fast as PyTorch goes on a CPU.
 
-Trains a pre-norm Transformer (width 192, 3+3 layers, 4.7 M parameters) for --seconds of wall clock, decodes the test part
+Trains a pre-norm Transformer (3+3 layers; 4.7 M parameters at the default width) for --seconds of wall clock, decodes the test part
 greedily and prints BLEU and chrF2 of sacreBLEU (13a). Start-up, tokenizing, a trial of fp32 against bf16, and decoding are
 not counted; validation is not run during training. Run it alone on the machine. torch.compile is left out: after 105 s of
 compiling, a step took 1.5 times as long as without (fp32, AVX-512; the matrix products are two thirds of a step).
@@ -29,8 +29,8 @@ import sentencepiece
 import torch
 import torch.nn.functional as F
 
-WIDTH, HEADS, LAYERS, DROPOUT, SMOOTHING, WARMUP = 192, 4, 3, 0.1, 0.1, 300
-POOL_PAIRS, STEP_TGT_TOKENS, PEAK_LR = 8192, 1008, 1.5e-3
+HEADS, LAYERS, SMOOTHING, POOL_PAIRS = 4, 3, 0.1, 8192
+recipe = argparse.Namespace()  # width, dropout, warmup, tgt_tokens, lr: set from the command line
 
 
 class FusedLoss(torch.autograd.Function):
@@ -60,7 +60,7 @@ class FusedLoss(torch.autograd.Function):
 
 
 def sinusoids(length):
-    angle = torch.arange(length)[:, None] * torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10000.0) / WIDTH))
+    angle = torch.arange(length)[:, None] * torch.exp(torch.arange(0, recipe.width, 2) * (-math.log(10000.0) / recipe.width))
     return torch.cat([angle.sin(), angle.cos()], 1)
 
 
@@ -70,18 +70,18 @@ class Transformer:
     def __init__(self, vocabulary, pad, seed):
         torch.manual_seed(seed)
         self.vocabulary, self.pad = vocabulary, pad
-        shapes = {"embedding": (vocabulary, WIDTH)}
+        shapes = {"embedding": (vocabulary, recipe.width)}
         for stack, cross in (("encoder", False), ("decoder", True)):
             for layer in range(LAYERS):
-                block = {"qkv": 3 * WIDTH, "out": WIDTH, "up": 4 * WIDTH}
+                block = {"qkv": 3 * recipe.width, "out": recipe.width, "up": 4 * recipe.width}
                 if cross:
-                    block |= {"cross_q": WIDTH, "cross_kv": 2 * WIDTH, "cross_out": WIDTH}
+                    block |= {"cross_q": recipe.width, "cross_kv": 2 * recipe.width, "cross_out": recipe.width}
                 for name, rows in block.items():
-                    shapes |= {f"{stack}.{layer}.{name}": (rows, WIDTH), f"{stack}.{layer}.{name}.bias": (rows,)}
-                shapes |= {f"{stack}.{layer}.down": (WIDTH, 4 * WIDTH), f"{stack}.{layer}.down.bias": (WIDTH,)}
+                    shapes |= {f"{stack}.{layer}.{name}": (rows, recipe.width), f"{stack}.{layer}.{name}.bias": (rows,)}
+                shapes |= {f"{stack}.{layer}.down": (recipe.width, 4 * recipe.width), f"{stack}.{layer}.down.bias": (recipe.width,)}
                 for norm in ("norm1", "norm2", "norm3")[: 3 if cross else 2]:
-                    shapes |= {f"{stack}.{layer}.{norm}": (WIDTH,), f"{stack}.{layer}.{norm}.bias": (WIDTH,)}
-            shapes |= {f"{stack}.norm": (WIDTH,), f"{stack}.norm.bias": (WIDTH,)}
+                    shapes |= {f"{stack}.{layer}.{norm}": (recipe.width,), f"{stack}.{layer}.{norm}.bias": (recipe.width,)}
+            shapes |= {f"{stack}.norm": (recipe.width,), f"{stack}.norm.bias": (recipe.width,)}
         self.flat = torch.nn.Parameter(torch.zeros(sum(math.prod(shape) for shape in shapes.values())))
         self.flat.grad = torch.zeros_like(self.flat)
         self.p, begin = {}, 0
@@ -89,7 +89,7 @@ class Transformer:
             end = begin + math.prod(shape)
             value = self.flat.data[begin:end].view(shape)
             if name == "embedding":
-                value.normal_(0, WIDTH**-0.5)
+                value.normal_(0, recipe.width**-0.5)
             elif len(shape) == 2:
                 torch.nn.init.xavier_uniform_(value)
             elif not name.endswith(".bias"):
@@ -99,7 +99,7 @@ class Transformer:
             self.p[name], begin = value, end
         self.positions = sinusoids(1024)
         self.training = True
-        self.masks = torch.empty(1 << 24).bernoulli_(1 - DROPOUT).div_(1 - DROPOUT)
+        self.masks = torch.empty(1 << 24).bernoulli_(1 - recipe.dropout).div_(1 - recipe.dropout)
 
     def dropout(self, x):
         """A random window of a long row of kept and dropped entries: drawing fresh ones costs 15 % of a step."""
@@ -112,11 +112,11 @@ class Transformer:
         return F.linear(x, self.p[name], self.p[name + ".bias"])
 
     def norm(self, x, name):
-        return F.layer_norm(x, (WIDTH,), self.p[name], self.p[name + ".bias"])
+        return F.layer_norm(x, (recipe.width,), self.p[name], self.p[name + ".bias"])
 
     @staticmethod
     def heads(x, parts):
-        """[rows, length, parts·WIDTH] → parts tensors [rows·HEADS, length, head size]"""
+        """[rows, length, parts·width] → parts tensors [rows·HEADS, length, head size]"""
         rows, length, _ = x.shape
         return x.view(rows, length, parts, HEADS, -1).permute(2, 0, 3, 1, 4).reshape(parts, rows * HEADS, length, -1).unbind(0)
 
@@ -130,7 +130,7 @@ class Transformer:
         return mixed.view(-1, HEADS, *mixed.shape[1:]).transpose(1, 2).flatten(2)
 
     def embed(self, ids, position=0):
-        x = F.embedding(ids, self.p["embedding"]) * WIDTH**0.5
+        x = F.embedding(ids, self.p["embedding"]) * recipe.width**0.5
         return self.dropout(x + self.positions[position : position + ids.shape[1]])
 
     def feed(self, x, layer, norm):
@@ -197,7 +197,7 @@ def padded(rows, pad):
 
 
 def batches(pairs, generator, pad):
-    """Endless (source, decoder input, labels): pools of shuffled pairs sorted by length, cut at STEP_TGT_TOKENS, then shuffled."""
+    """Endless (source, decoder input, labels): pools of shuffled pairs sorted by length, cut at the tgt_tokens of a step, then shuffled."""
     while True:
         order = list(range(len(pairs)))
         generator.shuffle(order)
@@ -205,7 +205,7 @@ def batches(pairs, generator, pad):
             pool = sorted((pairs[i] for i in order[begin : begin + POOL_PAIRS]), key=lambda pair: (len(pair[1]), len(pair[0])))
             cut, tgt_tokens = [[]], 0
             for pair in pool:
-                if cut[-1] and tgt_tokens + len(pair[1]) / 2 > STEP_TGT_TOKENS:
+                if cut[-1] and tgt_tokens + len(pair[1]) / 2 > recipe.tgt_tokens:
                     cut.append([])
                     tgt_tokens = 0
                 cut[-1].append(pair)
@@ -271,11 +271,16 @@ def main():
     parser.add_argument("--text", type=Path, required=True, help="folder made by scripts/data/fetch_text")
     parser.add_argument("--tokenizer", type=Path, required=True, help="SentencePiece model of the quickstart")
     parser.add_argument("--seconds", type=float, default=360, help="training time (default %(default)s)")
+    parser.add_argument("--width", type=int, default=192, help="of the model; feed-forward 4 times that (default %(default)s)")
+    parser.add_argument("--dropout", type=float, default=0.1, help="default %(default)s")
+    parser.add_argument("--tgt-tokens", type=int, default=1008, help="of a step (default %(default)s)")
+    parser.add_argument("--lr", type=float, default=1.5e-3, help="peak (default %(default)s)")
+    parser.add_argument("--warmup", type=int, default=300, help="steps up to the peak (default %(default)s)")
     parser.add_argument("--dtype", choices=("auto", "fp32", "bf16"), default="auto", help="auto: the faster of both in a short trial")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    options = parser.parse_args()
+    options = parser.parse_args(namespace=recipe)
     torch.set_num_threads(options.threads)
     random.seed(options.seed)
 
@@ -303,9 +308,9 @@ def main():
     steps, all_tgt_tokens, window_loss, window_tgt_tokens = 0, 0, 0.0, 0
     while (elapsed := time.perf_counter() - begin) < options.seconds:
         left = 1 - elapsed / options.seconds
-        if steps < WARMUP:
+        if steps < recipe.warmup:
             left_at_peak = left
-        loss, tgt_tokens = trainer.step(next(stream), PEAK_LR * min((steps + 1) / WARMUP, left / left_at_peak))
+        loss, tgt_tokens = trainer.step(next(stream), recipe.lr * min((steps + 1) / recipe.warmup, left / left_at_peak))
         steps, all_tgt_tokens = steps + 1, all_tgt_tokens + tgt_tokens
         window_loss, window_tgt_tokens = window_loss + loss, window_tgt_tokens + tgt_tokens
         if elapsed - told >= 10:
