@@ -1,6 +1,6 @@
 #include "decode/translate.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sentencepiece_trainer.h>
 
 #include <cmath>
@@ -8,8 +8,8 @@
 #include <set>
 #include <unordered_map>
 
-#include "core/error.hpp"
 #include "support/mpi_test.hpp"
+#include "support/refusal.hpp"
 #include "support/small_text.hpp"
 #include "unit/model/support.hpp"
 
@@ -84,26 +84,17 @@ TEST(TranslateLines, OrderAndTextDoNotDependOnTheRankCount) {
 TEST(TranslateLines, NamesALineThatIsTooLong) {
   test::BoundModel bound(shape_for(tokenizer()));
   const std::vector<std::string> lines{"And", "", test::verses(1).english[0] + test::verses(2).english[1]};
-  try {
-    (void)translate_lines(test::world(), *bound.model, tokenizer(), lines, {});
-    FAIL() << "translated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::data);
-    const std::string what = error.what();
-    EXPECT_NE(what.find("at most 40 pieces"), std::string::npos) << what;
-    EXPECT_NE(what.find("line 3"), std::string::npos) << what;
-  }
+  EXPECT_THAT(
+      test::refusal(Fault::data, [&] { (void)translate_lines(test::world(), *bound.model, tokenizer(), lines, {}); }),
+      testing::AllOf(testing::HasSubstr("at most 40 pieces"), testing::HasSubstr("line 3")));
 }
 
 TEST(TranslateLines, ATroubleOfOneRankEndsAll) {
   test::BoundModel bound(shape_for(tokenizer()));
   bound.model->parameter("encoder/layer_0/ffn/linear_1/bias").weight.fill_(std::numeric_limits<float>::quiet_NaN());
-  try {  // the other ranks have no line
-    (void)translate_lines(test::world(), *bound.model, tokenizer(), {"And"}, {});
-    FAIL() << "translated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::numeric) << error.what();
-  }
+  // one line: the other ranks have none
+  (void)test::refusal(Fault::numeric,
+                      [&] { (void)translate_lines(test::world(), *bound.model, tokenizer(), {"And"}, {}); });
 }
 
 TEST(TranslateLines, ALineFeedOutOfBytePiecesStaysInItsLine) {
