@@ -203,6 +203,8 @@ void Communicator::configure(const CommConfig& config) const {
 void agree(const Communicator& world, const std::function<void()>& body) {
   std::optional<Verdict> mine;
   try {
+    std::optional<Session::Attendant> attendant;
+    if (world.size() > 1) attendant.emplace(world.impl().session);
     body();
   } catch (const Error& error) {
     if (error.fault() == Fault::comm || world.size() == 1) throw;

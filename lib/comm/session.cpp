@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -21,6 +22,7 @@ constexpr int spins = 64;               // tests in a row before the core is off
 constexpr double sleep_after_s = 0.05;  // a wait this long is no longer about latency
 constexpr double sleep_s = 50e-6;
 constexpr double attend_every_s = 0.01;  // how often a waiting rank looks for questions
+constexpr double attendant_every_s = 0.05;
 constexpr int question = 1, answer = 2;
 
 thread_local const Session* inside_session = nullptr;
@@ -59,6 +61,10 @@ struct Session::Notice {
   std::array<char, 60> operation{};
 };
 
+bool Session::is_same(const std::string& told, const Waiting& waiting) {
+  return told == waiting.operation.substr(0, Notice{}.operation.size() - 1);
+}
+
 struct Session::Outgoing {
   Notice notice;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -66,7 +72,7 @@ struct Session::Outgoing {
 
 struct Session::Inquiry {
   bool asked = false;
-  std::map<int, std::string> doing;  // world rank → operation it waits in
+  std::map<int, std::string> doing;  // world rank → operation it waits in; empty: it is at work
 };
 
 Session::Session(int& argc, char**& argv) {
@@ -110,7 +116,12 @@ void Session::abandon(std::vector<std::byte> memory) {
 
 void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
   const Inside inside(*this, waiting);
-  const double limit_s = timeout_s;
+  struct Count {
+    std::atomic<int>& of;
+    explicit Count(std::atomic<int>& counted) : of(counted) { ++of; }
+    ~Count() { --of; }
+  } const count(waits_);
+  double limit_s = timeout_s;
   const auto start = std::chrono::steady_clock::now();
   const double grace_s = std::min(2.0, limit_s / 4), attend_after_s = std::min(0.25, limit_s / 8);
   double attended_s = 0;
@@ -139,7 +150,10 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
       inquiry.asked = true;
       for (const int rank : waiting.members) post(rank, question, waiting.operation);
     }
-    if (waited_s > limit_s) give_up(waiting, inquiry, waited_s);
+    if (waited_s <= limit_s) continue;
+    if (!is_worth_waiting(waiting, inquiry)) give_up(waiting, inquiry, waited_s);
+    limit_s = waited_s + timeout_s;
+    inquiry = {};
   }
 }
 
@@ -176,6 +190,27 @@ void Session::answer_peers(const Waiting& waiting, Inquiry& inquiry) {
   }
 }
 
+bool Session::is_worth_waiting(const Waiting& waiting, const Inquiry& inquiry) {
+  bool any_at_work = false;
+  for (const int rank : waiting.members) {
+    const auto found = inquiry.doing.find(rank);
+    if (found == inquiry.doing.end() || !(found->second.empty() || is_same(found->second, waiting))) return false;
+    any_at_work = any_at_work || found->second.empty();
+  }
+  return any_at_work;
+}
+
+Session::Attendant::Attendant(Session& session)
+    : thread_([&session](const std::stop_token& stop) {
+        std::mutex alone;
+        std::condition_variable_any stopped;
+        std::unique_lock lock(alone);
+        Inquiry none;
+        while (!stopped.wait_for(lock, stop, Seconds{attendant_every_s}, [&stop] { return stop.stop_requested(); })) {
+          if (session.waits_ == 0) session.answer_peers({}, none);
+        }
+      }) {}
+
 void Session::give_up(const Waiting& waiting, const Inquiry& inquiry, double waited_s) const {
   std::vector<int> silent;
   std::string elsewhere;
@@ -183,7 +218,9 @@ void Session::give_up(const Waiting& waiting, const Inquiry& inquiry, double wai
     const auto found = inquiry.doing.find(rank);
     if (found == inquiry.doing.end()) {
       silent.push_back(rank);
-    } else if (found->second != waiting.operation.substr(0, Notice{}.operation.size() - 1)) {
+    } else if (found->second.empty()) {
+      elsewhere += fmt::format("{}rank {} is at work", elsewhere.empty() ? "" : ", ", rank);
+    } else if (!is_same(found->second, waiting)) {
       elsewhere += fmt::format("{}rank {} waits in {}", elsewhere.empty() ? "" : ", ", rank, found->second);
     }
   }

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "comm/comm.hpp"
@@ -17,8 +18,9 @@
 
 /// MPI in this process, for comm/ itself: the mutex around every MPI call, and the one loop in which ranks wait. One
 /// object a process, owned by Environment; communicators borrow it. Past the deadline the waiting rank asks its peers
-/// what they are doing, over a communicator of its own; every rank answers from inside this loop, so a rank that does
-/// not answer is one that computes, is stopped or is dead.
+/// what they are doing, over a communicator of its own. A rank answers from inside this loop, or by its Attendant while
+/// it is at work that others know to wait for; one that does not answer computes where it should not, is stopped or
+/// dead.
 namespace argosy::comm {
 
 /// What a rank waits for, as told to people and to peers.
@@ -33,6 +35,7 @@ class Session {
   /// Initialises MPI. Throws Error{comm} when MPI gives less than SERIALIZED.
   Session(int& argc, char**& argv);
   ~Session();
+  class Attendant;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -70,12 +73,28 @@ class Session {
 
   void check(int mpi_result, const Waiting& waiting) const;
   void post(int world_rank, int kind, const std::string& operation);
+  /// Tells asking peers what this rank waits for (nothing: it is at work), and books what they answered.
   void answer_peers(const Waiting& waiting, Inquiry& inquiry);
+  /// Whether the operation a peer told, cut to a notice's room, is this one.
+  [[nodiscard]] static bool is_same(const std::string& told, const Waiting& waiting);
+  /// Whether all ranks it waits for wait in the same operation or are at work on the way to it, at least one of them.
+  [[nodiscard]] static bool is_worth_waiting(const Waiting& waiting, const Inquiry& inquiry);
   [[noreturn]] void give_up(const Waiting& waiting, const Inquiry& inquiry, double waited_s) const;
 
   MPI_Comm watch_ = MPI_COMM_NULL;  // questions and answers between waiting ranks
+  std::atomic<int> waits_ = 0;      // threads inside wait(), which answer for this rank
   std::list<Outgoing> outgoing_;
   std::list<std::vector<std::byte>> abandoned_;
+};
+
+/// While it lives, a thread tells asking peers that this rank is at work, so that they wait on past their deadline. For
+/// work of any length that the others wait for; while the rank waits for them, it answers with that instead.
+class Session::Attendant {
+ public:
+  explicit Attendant(Session& session);
+
+ private:
+  std::jthread thread_;
 };
 
 struct Communicator::Impl {

@@ -144,6 +144,34 @@ TEST(Deadline, ARankThatWaitsElsewhereIsNotCalledSilent) {
   world.barrier("after the deadline");
 }
 
+TEST(Deadline, DoesNotEndAWaitForWorkThatAllAgreeOn) {
+  const Communicator& world = test::world();
+  const auto work_on_the_last_rank = [&] {
+    agree(world, [&] {
+      if (world.rank() == world.size() - 1) std::this_thread::sleep_for(3 * deadline);
+    });
+  };
+  EXPECT_EQ(under_short_deadline(world, work_on_the_last_rank), "in time");
+}
+
+TEST(Deadline, EndsWorkThatWaitsForAnotherOperation) {
+  const Communicator& world = test::world();
+  if (world.size() == 1) return;
+  const Communicator one = world.duplicate(), other = world.duplicate();
+  const auto step = [&] { one.barrier("step"); };
+  const auto work = [&] { agree(world, [&] { other.barrier("work"); }); };
+  const bool last = world.rank() == world.size() - 1;
+  const std::string sentence = last ? under_short_deadline(world, work) : under_short_deadline(world, step);
+  EXPECT_THAT(sentence, HasSubstr(last ? "rank 0 waits in barrier \"step\"" : "waits in barrier \"work\""));
+  std::this_thread::sleep_for(deadline);
+  if (last) {
+    step();
+  } else {
+    other.barrier("work");
+  }
+  world.barrier("after the deadline");
+}
+
 TEST(Deadline, NamesTheStep) {
   const Communicator& world = test::world();
   if (world.size() == 1) return;
