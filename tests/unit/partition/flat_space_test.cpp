@@ -44,6 +44,41 @@ TEST(FlatSpace, EverySliceHasOneOwnerAndWholeBlocks) {
   });
 }
 
+TEST(FlatSpace, SubSliceOfASlotBelongsToItsNodeAndThereToTheOwnerOfTheSlot) {
+  for_each_space([](const FlatSpace& space) {
+    const std::vector<int>& sizes = space.layout().node_sizes();
+    const int nodes = static_cast<int>(sizes.size()), slots = *std::max_element(sizes.begin(), sizes.end());
+    for (int slot = 0; slot < slots; ++slot) {
+      int earlier_ranks = 0;
+      for (int node = 0; node < nodes; ++node) {
+        const int here = sizes[static_cast<std::size_t>(node)], slice = slot * nodes + node;
+        EXPECT_EQ(space.slice_begin(slice), slice * space.padded_size() / (nodes * slots));
+        EXPECT_EQ(space.owner(slice), earlier_ranks + slot * here / slots);
+        earlier_ranks += here;
+      }
+    }
+  });
+}
+
+TEST(FlatSpace, NodesOwnEqualSharesAndNoRankMoreThanThePlannerCounts) {
+  for_each_space([](const FlatSpace& space) {
+    const Layout& layout = space.layout();
+    const int smallest = *std::min_element(layout.node_sizes().begin(), layout.node_sizes().end());
+    const std::int64_t most_slots = (layout.slots() + smallest - 1) / smallest;
+    std::int64_t fullest = 0;
+    for (int node = 0; node < layout.nodes(); ++node) {
+      std::int64_t owned = 0;
+      for (int local = 0; local < layout.node_size(node); ++local) {
+        const std::int64_t size = space.owned_size(layout.canonical_rank(node, local));
+        owned += size;
+        fullest = std::max(fullest, size);
+      }
+      EXPECT_EQ(owned * layout.nodes(), space.padded_size());
+    }
+    EXPECT_EQ(fullest, most_slots * space.padded_size() / (layout.nodes() * layout.slots()));
+  });
+}
+
 TEST(FlatSpace, ParametersAreAlignedDoNotOverlapAndPaddingIsLessThanOneRound) {
   for_each_space([](const FlatSpace& space) {
     std::int64_t end = 0, parameters = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "core/error.hpp"
 #include "unit/partition/small_layouts.hpp"
@@ -49,13 +50,82 @@ std::vector<std::vector<std::int64_t>> resharded(const FlatSpace& from, const Fl
   return shards;
 }
 
-TEST(Reshard, BetweenRandomPairsOfLayoutsFillsEveryElement) {
+TEST(Reshard, FillsEveryElementOfAnotherLayoutsShards) {
   const std::vector<Layout> layouts = test::small_layouts();
   std::mt19937 random{7};
   for (const std::vector<ParamSpec>& unit : test::small_units()) {
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 20; ++i) {
       const FlatSpace from{unit, layouts[random() % layouts.size()]}, to{unit, layouts[random() % layouts.size()]};
       ASSERT_EQ(resharded(from, to), filled_shards(to));
+    }
+  }
+}
+
+/// Where a block of kAlignment elements of a parameter lies: slices end between blocks only.
+struct Place {
+  int rank = 0;
+  std::int64_t offset = 0;
+  auto operator<=>(const Place&) const = default;
+};
+
+/// Places by parameter and block, straight from the definition of ownership.
+std::vector<std::vector<Place>> places_of(const FlatSpace& space) {
+  std::vector<std::vector<Place>> places;
+  for (std::size_t param = 0; param < space.params().size(); ++param) {
+    places.emplace_back();
+    for (std::int64_t i = 0; i < space.params()[param].numel(); i += kAlignment) {
+      const std::int64_t at = space.offset(param) + i;
+      const int slice = static_cast<int>(at / space.slice_size()), owner = space.owner(slice);
+      const auto earlier = std::count(space.owners().begin(), space.owners().begin() + slice, owner);
+      places.back().push_back({owner, earlier * space.slice_size() + at % space.slice_size()});
+    }
+  }
+  return places;
+}
+
+TEST(Reshard, BetweenAnyTwoLayoutsMovesEveryBlockFromItsPlaceToItsPlace) {
+  struct Stored {
+    FlatSpace space;
+    std::vector<Interval> intervals;
+    std::vector<std::vector<Place>> places;
+  };
+  for (const std::vector<ParamSpec>& unit : test::small_units()) {
+    std::vector<Stored> all;
+    for (const Layout& layout : test::small_layouts()) {
+      const FlatSpace space{unit, layout};
+      all.push_back({space, intervals_of(space), places_of(space)});
+    }
+    for (const Stored& from : all) {
+      for (const Stored& to : all) {
+        const std::vector<Move> moves = plan_reshard(from.intervals, to.intervals);
+        ASSERT_LE(moves.size(), from.intervals.size() + to.intervals.size());
+        std::vector<std::pair<Place, Place>> moved, read;
+        auto move = moves.begin();
+        for (std::size_t param = 0; param < to.places.size(); ++param) {
+          const std::int64_t numel = to.space.params()[param].numel();
+          for (std::int64_t at = 0; at < numel; at = move->begin + move->length, ++move) {
+            ASSERT_TRUE(move != moves.end() && move->param == param && move->begin == at && at % kAlignment == 0);
+            for (std::int64_t i = at; i < at + move->length; i += kAlignment) {
+              const auto block = static_cast<std::size_t>(i / kAlignment);
+              const Place source{move->source_rank, move->source_offset + i - at};
+              const Place destination{move->destination_rank, move->destination_offset + i - at};
+              ASSERT_EQ(source, from.places[param][block]);
+              ASSERT_EQ(destination, to.places[param][block]);
+              moved.emplace_back(source, destination);
+            }
+          }
+        }
+        ASSERT_EQ(move, moves.end());
+        for (const Read& piece : reads_of(moves)) {
+          for (std::int64_t i = 0; i < piece.length; i += kAlignment) {
+            read.push_back(
+                {{piece.source_rank, piece.source_offset + i}, {piece.destination_rank, piece.destination_offset + i}});
+          }
+        }
+        std::sort(moved.begin(), moved.end());
+        std::sort(read.begin(), read.end());
+        ASSERT_EQ(moved, read);
+      }
     }
   }
 }

@@ -6,7 +6,7 @@
 
 namespace argosy::partition::test {
 
-/// Every layout of up to three nodes of one to four ranks: 84 of them, most uneven.
+/// Every layout of up to three nodes of one to four ranks, and of four nodes of one or two: 100 of them, most uneven.
 inline std::vector<Layout> small_layouts() {
   std::vector<Layout> layouts;
   for (int a = 1; a <= 4; ++a) {
@@ -15,6 +15,9 @@ inline std::vector<Layout> small_layouts() {
       layouts.emplace_back(std::vector{a, b});
       for (int c = 1; c <= 4; ++c) layouts.emplace_back(std::vector{a, b, c});
     }
+  }
+  for (int bits = 0; bits < 16; ++bits) {
+    layouts.emplace_back(std::vector{1 + bits / 8, 1 + bits / 4 % 2, 1 + bits / 2 % 2, 1 + bits % 2});
   }
   return layouts;
 }
