@@ -2,7 +2,7 @@
 
 #include "app.hpp"
 #include "model/stored_model.hpp"
-#include "train/run_plan.hpp"
+#include "train/plan_lines.hpp"
 #include "train/trainer.hpp"
 
 namespace {
@@ -11,7 +11,7 @@ using namespace argosy;
 
 constexpr std::string_view examples =
     "  mpiexec.mpich -n 2 apps/train configs/tiny.json                    train; the same command again resumes\n"
-    "  apps/train configs/mistral_7b.json --dry-run --ranks 128           what it will need, without training";
+    "  apps/train configs/mistral_7b.json --dry-run --ranks 128           memory, bytes and time, without training";
 
 /// Pieces of the vocabulary, as far as they are known before a tokenizer exists.
 std::int64_t vocabulary_of(const train::RunConfig& config, const comm::Context& context) {
@@ -29,12 +29,47 @@ std::int64_t vocabulary_of(const train::RunConfig& config, const comm::Context& 
   return pieces;
 }
 
-void print_plan(const train::RunConfig& config, int ranks, const comm::Context& context) {
+/// What --dry-run is asked about.
+struct Question {
+  bool asked = false, json = false;
+  std::optional<int> ranks, nodes;
+  std::string gpu = "h100";
+  std::optional<double> node_giga_bytes_per_s, positions_per_s;
+};
+
+void add_question(CLI::App& app, Question& question) {
+  app.add_flag("--dry-run", question.asked, "plan: print what the run will need, and end");
+  app.add_flag("--json", question.json, "with --dry-run: the plan as one JSON object on stdout, nothing else");
+  app.add_option("--ranks", question.ranks, "with --dry-run: ranks, one a GPU")->check(CLI::PositiveNumber);
+  app.add_option("--nodes", question.nodes, "with --dry-run: nodes they are spread over; default: 8 ranks a node")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--gpu", question.gpu, "with --dry-run: what memory and speed are planned for")
+      ->check(CLI::IsMember({"h100", "h200", "a100"}))
+      ->capture_default_str();
+  app.add_option("--node-gbs", question.node_giga_bytes_per_s,
+                 "with --dry-run: GB/s out of a node; default: a NIC for each GPU, 45 (a100: 22.5)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--gpu-rate", question.positions_per_s,
+                 "with --dry-run: measured tgt_tokens (translation: padded_tokens) a second of one GPU by itself")
+      ->check(CLI::PositiveNumber);
+}
+
+void print_plan(const train::RunConfig& config, const Question& question, const comm::Context& context) {
   train::require_trainable(config);
   const model::ModelShape shape = model::resolve(config.model, vocabulary_of(config, context));
-  const train::RunPlan plan = train::plan_run(config, shape, partition::Layout{{ranks}});
-  for (const std::string& line : train::lines_of(plan, config, shape, ranks)) context.log.plain(line);
-  context.print_result("train", train::json_of(plan));
+  train::PlanTarget target{.layout = context.topology.layout(),
+                           .gpu = train::gpu_by_name(question.gpu),
+                           .gpu_positions_per_s = question.positions_per_s};
+  if (question.ranks || question.nodes) {
+    target.layout = train::spread(question.ranks.value_or(question.nodes.value_or(1) * 8), question.nodes);
+  }
+  if (question.node_giga_bytes_per_s) target.node_bytes_per_s = 1e9 * *question.node_giga_bytes_per_s;
+  const train::RunPlan plan = train::plan_run(config, shape, target);
+  if (question.json) {
+    if (context.is_root()) fmt::print("{}\n", config::text_of(train::json_of(plan)));
+    return;
+  }
+  for (const std::string& line : train::lines_of(plan, config, shape)) context.log.plain(line);
 }
 
 }  // namespace
@@ -43,8 +78,7 @@ int main(int argc, char** argv) {
   return comm::run_main(argc, argv, [&](comm::Context& context) {
     config::Options options;
     train::TrainOptions training;
-    bool dry_run = false;
-    int ranks = context.topology.world_size();
+    Question question;
     CLI::App app{"Trains a model on token shards and leaves checkpoints. The same command resumes."};
     app::add_config_options(app, options);
     app.add_option("--resume", training.resume, "auto (newest checkpoint of run_dir) or a checkpoint's directory")
@@ -54,13 +88,12 @@ int main(int argc, char** argv) {
                    "accept a change on resume: data, batch, seed, precision, loss or optimizer.type; repeat as needed")
         ->type_name("KEY")
         ->allow_extra_args(false);
-    app.add_flag("--dry-run", dry_run, "print what the run will need, and end");
-    app.add_option("--ranks", ranks, "ranks to plan for with --dry-run")->check(CLI::PositiveNumber);
+    add_question(app, question);
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     const auto config = app::load_config<train::RunConfig>(options, context);
     if (!config) return Exit::ok;
-    if (dry_run) {
-      print_plan(*config, ranks, context);
+    if (question.asked) {
+      print_plan(*config, question, context);
       return Exit::ok;
     }
     const train::TrainReport report = train::run_training(context, *config, training);

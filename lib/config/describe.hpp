@@ -283,6 +283,8 @@ json::value schema() {
     return {{"enum", std::move(names)}};
   } else if constexpr (std::same_as<T, Period>) {
     return {{"type", json::array{"integer", "string"}}, {"pattern", "^[0-9]+([.][0-9]*)?[kMG]? *[ute]?$"}};
+  } else if constexpr (Text<T> && requires { T::schema(); }) {  // objects reach its parse as their JSON text
+    return T::schema();
   } else if constexpr (Text<T>) {
     return {{"type", json::array{"number", "string"}}};
   } else if constexpr (Optional<T>) {

@@ -221,7 +221,9 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
   if (config.accumulation && *config.accumulation != sizes.accumulation) {
     refuse(fmt::format("global_size {} = micro_size {} x accumulation x {} ranks, so accumulation {}",
                        sizes.global_size, sizes.micro_size, world, sizes.accumulation),
-           fmt::format("accumulation {}", *config.accumulation), "leave one of the three out");
+           fmt::format("accumulation {}", *config.accumulation),
+           fmt::format("nearest legal values: accumulation {}, or global_size {}; or leave one of the three out",
+                       sizes.accumulation, sizes.micro_size * *config.accumulation * world));
   }
   return sizes;
 }

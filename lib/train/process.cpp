@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -30,6 +31,20 @@ c10::Device choose_device(const std::string& wish, const comm::Topology& topolog
 std::optional<double> peak_flops(c10::Device device) {
   if (!device.is_cuda()) return std::nullopt;
   return telemetry::bf16_peak_flops(kernels::gpu_name(device.index()));
+}
+
+const Gpu* planned_gpu(c10::Device device) {
+  return device.is_cuda() ? gpu_by_driver_name(kernels::gpu_name(device.index())) : nullptr;
+}
+
+std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Topology& topology) {
+  if (device.is_cuda()) {
+    const Gpu* const gpu = planned_gpu(device);
+    return gpu == nullptr ? std::nullopt : std::optional(capacity_bytes(*gpu));
+  }
+  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page_bytes <= 0) return std::nullopt;
+  return static_cast<std::int64_t>(pages) * page_bytes / topology.layout().node_size(topology.node());
 }
 
 int set_up_threads_and_memory(const comm::Topology& topology) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/run_main.hpp"
+#include "train/time_model.hpp"
 
 /// Settings of this process that hold for all of a run: device, threads, allocator.
 namespace argosy::train {
@@ -17,6 +18,12 @@ namespace argosy::train {
 
 /// Dense bf16 FLOP/s of a device at its best; absent for the CPU and for a GPU our table does not know.
 [[nodiscard]] std::optional<double> peak_flops(c10::Device device);
+
+/// The GPU of a plan, where the device is one the planner knows.
+[[nodiscard]] const Gpu* planned_gpu(c10::Device device);
+
+/// Memory of one rank: of a GPU the planner knows, or this rank's share of its node's; absent when unknown. Bytes.
+[[nodiscard]] std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Topology& topology);
 
 /// Threads of a rank: OMP_NUM_THREADS if set, else its share of the processors this process may use. Call before the
 /// first tensor. Returns the number.

@@ -7,19 +7,6 @@
 
 namespace argosy::train {
 
-telemetry::FlopShape flop_shape(const model::ModelShape& shape) {
-  return {.encoder_layers = shape.encoder_layers,
-          .decoder_layers = shape.decoder_layers,
-          .width = shape.width,
-          .ff = shape.ff,
-          .heads = shape.heads,
-          .kv_heads = shape.kv_heads,
-          .head_size = shape.head_size,
-          .vocab = shape.vocab_padded,
-          .ff_matrices = shape.activation == model::Activation::swiglu ? 3 : 2,
-          .window = shape.window};
-}
-
 telemetry::StepMetrics place_of(const RunState& state, const optim::Schedule& schedule) {
   telemetry::StepMetrics at;
   at.step = state.step;

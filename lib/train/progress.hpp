@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "comm/run_main.hpp"
-#include "model/model_config.hpp"
 #include "optim/schedule.hpp"
 #include "telemetry/metrics.hpp"
 #include "telemetry/status.hpp"
@@ -13,8 +12,6 @@
 /// How a run tells of its steps: what ranks know each for themselves is collected over exactly the steps that a log
 /// line is about, rank 0 hands it on to telemetry. Borrows the context. One thread a rank.
 namespace argosy::train {
-
-[[nodiscard]] telemetry::FlopShape flop_shape(const model::ModelShape& shape);
 
 /// Where a run stands, as telemetry counts: no figures of any step.
 [[nodiscard]] telemetry::StepMetrics place_of(const RunState& state, const optim::Schedule& schedule);

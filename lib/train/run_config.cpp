@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <boost/json/parse.hpp>
 
 #include "core/error.hpp"
 
@@ -26,19 +27,27 @@ std::span<const KeyText> key_texts(const LossConfig&) {
       {"label_smoothing",
        "share of the target probability spread over live ids; absent: 0 for language models, 0.1 for translation"},
       {"z", "weight of the squared log of the softmax denominator; 0: off"},
-      {"chunk_bytes", "bound of the logits that exist at one time, in bytes"},
+      {"chunk_bytes", "bound of the logits that exist at one time, in bytes; 0: all at once"},
   }};
   return texts;
 }
 std::span<const KeyText> key_texts(const PrecisionConfig&) {
-  static constexpr std::array<KeyText, 1> texts{
-      {{"mode", "fp32; bf16: weights and activations in bf16, fp32 master weights, gradients and moments"}}};
+  static constexpr std::array<KeyText, 2> texts{{
+      {"mode", "fp32; bf16: weights and activations in bf16, fp32 master weights, gradients and moments"},
+      {"gradient_wire", "fp32 or bf16: gradients on their way between ranks; {inner, outer}: inside and between nodes"},
+  }};
   return texts;
 }
 std::span<const KeyText> key_texts(const ShardingConfig&) {
-  static constexpr std::array<KeyText, 2> texts{{
-      {"zero_stage", "1: master weights and moments are sharded over all ranks"},
+  static constexpr std::array<KeyText, 5> texts{{
+      {"zero_stage",
+       "1: master weights and moments are sharded over all ranks; 2: gradients as well; 3: weights as well"},
+      {"scope", "world; hybrid (stage 3): weights and gradients are sharded inside a node, the rest over all ranks"},
       {"reduction", "exact: fp32 sums in a fixed order, the same bits whatever the timing"},
+      {"recompute",
+       "what is computed again instead of kept: none, activation (products of the feed-forward part), full (all of its "
+       "inner values), block"},
+      {"accumulation_order", "depth_first: a micro-batch after the other; breadth_first: a unit after the other"},
   }};
   return texts;
 }
@@ -94,6 +103,41 @@ std::span<const KeyText> key_texts(const RunConfig&) {
   return texts;
 }
 
+GradientWire GradientWire::parse(std::string_view text) {
+  const auto refuse = [&] {
+    throw Error{Fault::config,
+                {.wanted = R"(fp32, bf16, or {"inner": …, "outer": …} of these)", .got = std::string(text)}};
+  };
+  const auto type_of = [&](std::string_view name) {
+    WireType type{};
+    if (!boost::describe::enum_from_string(std::string(name).c_str(), type)) refuse();
+    return type;
+  };
+  if (!text.starts_with('{')) return {type_of(text), type_of(text)};
+  boost::system::error_code bad;
+  const boost::json::value value = boost::json::parse(text, bad);
+  GradientWire wire;
+  if (bad || !value.is_object()) refuse();
+  for (const auto& [key, type] : value.get_object()) {
+    if (!type.is_string() || (key != "inner" && key != "outer")) refuse();
+    (key == "inner" ? wire.inner : wire.outer) = type_of(type.get_string());
+  }
+  return wire;
+}
+
+std::string GradientWire::text() const {
+  const auto name = [](WireType type) { return boost::describe::enum_to_string(type, ""); };
+  if (inner == outer) return name(inner);
+  return fmt::format(R"({{"inner":"{}","outer":"{}"}})", name(inner), name(outer));
+}
+
+boost::json::value GradientWire::schema() {
+  const boost::json::value types{{"enum", {"fp32", "bf16"}}};
+  const boost::json::value levels{
+      {"type", "object"}, {"properties", {{"inner", types}, {"outer", types}}}, {"additionalProperties", false}};
+  return {{"anyOf", boost::json::array{types, levels}}};
+}
+
 namespace {
 
 void require(config::Problems& problems, bool condition, std::string_view pointer, std::string_view wanted,
@@ -107,14 +151,17 @@ void validate(const LossConfig& config, config::Problems& problems) {
   const double smoothing = config.label_smoothing.value_or(0);
   require(problems, smoothing >= 0 && smoothing < 1, "/label_smoothing", "a number in [0, 1)", smoothing);
   require(problems, config.z >= 0, "/z", "0 or more", config.z);
-  require(problems, config.chunk_bytes >= 1 << 20, "/chunk_bytes", "1048576 (1 MiB) or more",
-          static_cast<double>(config.chunk_bytes));
+  require(problems, config.chunk_bytes == 0 || config.chunk_bytes >= 1 << 20, "/chunk_bytes",
+          "1048576 (1 MiB) or more, or 0", static_cast<double>(config.chunk_bytes));
 }
 
 void validate(const ShardingConfig& config, config::Problems& problems) {
-  if (config.zero_stage == 1) return;
-  problems.add("/zero_stage", "1: master weights and optimizer state sharded over all ranks",
-               std::to_string(config.zero_stage), "this version has no other stage");
+  require(problems, config.zero_stage >= 1 && config.zero_stage <= 3, "/zero_stage", "1, 2 or 3",
+          static_cast<double>(config.zero_stage));
+  if (config.scope == ShardingScope::hybrid && config.zero_stage != 3) {
+    problems.add("/scope", "world, or zero_stage 3: hybrid shards weights inside a node",
+                 fmt::format("hybrid with zero_stage {}", config.zero_stage), "set sharding.zero_stage=3");
+  }
 }
 
 void validate(const CheckpointConfig& config, config::Problems& problems) {
@@ -165,6 +212,24 @@ void require_trainable(const RunConfig& config) {
               {.wanted = "a configuration to train by",
                .got = fmt::format("none of {}", missing),
                .remedy = "add what is missing, or give it with --set KEY=VALUE"}};
+}
+
+void require_runnable(const RunConfig& config) {
+  const auto refuse = [](const char* wanted, const std::string& got, const char* where) {
+    throw Error{Fault::config,
+                {.wanted = wanted,
+                 .got = got,
+                 .where = where,
+                 .remedy = "this version plans it with --dry-run and does not train by it"}};
+  };
+  const ShardingConfig& sharding = config.sharding;
+  if (sharding.zero_stage != 1) refuse("stage 1", std::to_string(sharding.zero_stage), "sharding.zero_stage");
+  if (sharding.recompute != Recompute::none) {
+    refuse("none", boost::describe::enum_to_string(sharding.recompute, ""), "sharding.recompute");
+  }
+  if (sharding.accumulation_order != AccumulationOrder::depth_first) {
+    refuse("depth_first", "breadth_first", "sharding.accumulation_order");
+  }
 }
 
 double label_smoothing_of(const RunConfig& config) {

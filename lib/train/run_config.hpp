@@ -32,6 +32,15 @@ BOOST_DESCRIBE_ENUM(Reduction, exact)
 enum class Metric { loss, perplexity, bleu, chrf };
 BOOST_DESCRIBE_ENUM(Metric, loss, perplexity, bleu, chrf)
 
+enum class ShardingScope { world, hybrid };
+BOOST_DESCRIBE_ENUM(ShardingScope, world, hybrid)
+enum class Recompute { none, activation, full, block };
+BOOST_DESCRIBE_ENUM(Recompute, none, activation, full, block)
+enum class AccumulationOrder { depth_first, breadth_first };
+BOOST_DESCRIBE_ENUM(AccumulationOrder, depth_first, breadth_first)
+enum class WireType { fp32, bf16 };
+BOOST_DESCRIBE_ENUM(WireType, fp32, bf16)
+
 struct LossConfig {
   std::optional<double> label_smoothing;  // language model 0, translation 0.1
   double z = 0;
@@ -39,16 +48,30 @@ struct LossConfig {
 };
 BOOST_DESCRIBE_STRUCT(LossConfig, (), (label_smoothing, z, chunk_bytes))
 
+/// Element type of gradients on their way: one, "bf16", or one a level, {"inner": "fp32", "outer": "bf16"}.
+struct GradientWire {
+  WireType inner = WireType::fp32, outer = WireType::fp32;
+  /// A type's name or the JSON of both. Throws Error{config} on anything else.
+  [[nodiscard]] static GradientWire parse(std::string_view text);
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] static boost::json::value schema();
+  bool operator==(const GradientWire&) const = default;
+};
+
 struct PrecisionConfig {
   PrecisionMode mode = PrecisionMode::bf16;
+  GradientWire gradient_wire;
 };
-BOOST_DESCRIBE_STRUCT(PrecisionConfig, (), (mode))
+BOOST_DESCRIBE_STRUCT(PrecisionConfig, (), (mode, gradient_wire))
 
 struct ShardingConfig {
   std::int64_t zero_stage = 1;
+  ShardingScope scope = ShardingScope::world;
   Reduction reduction = Reduction::exact;
+  Recompute recompute = Recompute::none;
+  AccumulationOrder accumulation_order = AccumulationOrder::depth_first;
 };
-BOOST_DESCRIBE_STRUCT(ShardingConfig, (), (zero_stage, reduction))
+BOOST_DESCRIBE_STRUCT(ShardingConfig, (), (zero_stage, scope, reduction, recompute, accumulation_order))
 
 struct CheckpointConfig {
   config::Period interval{.count = 500};
@@ -117,6 +140,8 @@ void validate(const RunConfig&, config::Problems&);
 /// What training needs beyond what count and preprocess read: run_dir, schedule.lr, schedule.length.
 /// Throws Error{config} naming all that is missing.
 void require_trainable(const RunConfig& config);
+/// Throws Error{config} naming the first choice that can be planned but that training does not run.
+void require_runnable(const RunConfig& config);
 
 [[nodiscard]] inline bool is_language_model(const RunConfig& config) {
   return config.model.type == model::ModelType::decoder;

@@ -1,111 +1,300 @@
 #include "train/run_plan.hpp"
 
-#include <boost/json/array.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "core/error.hpp"
 #include "model/units.hpp"
 #include "partition/flat_space.hpp"
 
 namespace argosy::train {
+
 namespace {
 
-constexpr std::int64_t stored_alignment = 1 << 20;  // of a dataset in a shard file (lib/checkpoint/FORMAT.md)
+constexpr std::int64_t kStoredAlignment = 1 << 20;  // of a dataset in a shard file (lib/checkpoint/FORMAT.md)
+constexpr int kMostNodes = 1024;
 
-double mib(double bytes) { return bytes / (1 << 20); }
+std::int64_t element_bytes(const RunConfig& config) { return config.precision.mode == PrecisionMode::fp32 ? 4 : 2; }
 
-std::string grouped(std::int64_t value) {
-  std::string text = std::to_string(value);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), 1, ',');
-  return text;
+std::int64_t wire_bytes(WireType type) { return type == WireType::bf16 ? 2 : 4; }
+
+MicroBatch micro_batch_of(const RunConfig& config, const data::StepSizes& sizes) {
+  const bool examples = config.batch.unit == data::BatchUnit::examples;
+  const auto size = static_cast<double>(sizes.micro_size);
+  if (is_language_model(config)) {
+    const auto width = static_cast<double>(config.batch.sequence_length);
+    return {.target_positions = examples ? size * width : size, .target_width = width};
+  }
+  constexpr auto width = static_cast<double>(kAssumedSentence);
+  const double side = examples ? size * width : size / 2;
+  return {.source_positions = side, .target_positions = side, .source_width = width, .target_width = width};
+}
+
+ActivationMemory activations_of(const RunConfig& config, const model::ModelShape& shape, const MicroBatch& batch) {
+  return activation_memory(shape, batch,
+                           {.recompute = config.sharding.recompute,
+                            .element_bytes = element_bytes(config),
+                            .chunk_bytes = config.loss.chunk_bytes});
+}
+
+StepInputs step_inputs(const RunConfig& config, const model::ModelShape& shape, const SpaceSizes& spaces,
+                       const data::StepSizes& sizes, const PlanTarget& target) {
+  const partition::Layout& layout = target.layout;
+  const MicroBatch batch = micro_batch_of(config, sizes);
+  const auto padded = static_cast<double>(spaces.padded);
+  StepInputs in{.nodes = layout.nodes(),
+                .ranks_per_node = layout.slots(),
+                .units = spaces.units,
+                .accumulation = sizes.accumulation,
+                .order = config.sharding.accumulation_order,
+                .weight_bytes = padded * static_cast<double>(element_bytes(config))};
+  in.micro_batch_s =
+      target.gpu_positions_per_s
+          ? (batch.source_positions + batch.target_positions) / *target.gpu_positions_per_s
+          : compute_time(shape, batch, config.sharding.recompute, element_bytes(config), *target.gpu).total_s();
+  in.inner_gradient_bytes = padded * static_cast<double>(wire_bytes(config.precision.gradient_wire.inner));
+  in.outer_gradient_bytes = padded * static_cast<double>(wire_bytes(config.precision.gradient_wire.outer));
+  in.links.inner_bytes_per_s = target.gpu->inner_bytes_per_s;
+  in.links.outer_bytes_per_s = target.node_bytes_per_s.value_or(target.gpu->outer_bytes_per_s * layout.slots());
+  return in;
+}
+
+SchemePlan plan_scheme(Scheme scheme, const RunConfig& config, const model::ModelShape& shape, const SpaceSizes& spaces,
+                       const data::StepSizes& sizes, const PlanTarget& target) {
+  const std::int64_t weight = element_bytes(config), inner = wire_bytes(config.precision.gradient_wire.inner),
+                     outer = wire_bytes(config.precision.gradient_wire.outer);
+  SchemePlan plan{.scheme = scheme};
+  plan.state = state_memory(
+      spaces, {.scheme = scheme, .weight_bytes = weight, .inner_wire_bytes = inner, .outer_wire_bytes = outer});
+  const double activations = activations_of(config, shape, micro_batch_of(config, sizes)).total();
+  plan.total_bytes = plan.state.state() + plan.state.scratch + static_cast<std::int64_t>(activations);
+  plan.traffic = step_traffic(spaces, passes_of(scheme, sizes.accumulation, config.sharding.accumulation_order),
+                              {.weight = weight, .inner_gradient = inner, .outer_gradient = outer});
+  if (target.gpu == nullptr) return plan;
+  plan.fits = plan.total_bytes <= capacity_bytes(*target.gpu);
+  const StepInputs in = step_inputs(config, shape, spaces, sizes, target);
+  const bool everywhere = scheme == Scheme::replicated;
+  const std::int64_t updated = everywhere ? spaces.padded : scheme == Scheme::hsdp ? spaces.held : spaces.owned;
+  const double update_s = target.gpu_positions_per_s ? 0 : optimizer_time(updated, *target.gpu);
+  plan.step_s = step_time(scheme, in) + update_s;
+  plan.flat_step_s = step_time(scheme, in, true) + update_s;
+  return plan;
+}
+
+/// The configured scheme on some layout.
+SchemePlan plan_chosen(const RunConfig& config, const model::ModelShape& shape, PlanTarget target,
+                       const partition::Layout& layout) {
+  target.layout = layout;
+  return plan_scheme(scheme_of(config.sharding), config, shape, space_sizes(shape, layout),
+                     data::resolve_sizes(config.batch, layout.world()), target);
+}
+
+partition::Layout nodes_like(const partition::Layout& layout, int nodes) {
+  return partition::Layout(std::vector<int>(static_cast<std::size_t>(nodes), layout.slots()));
+}
+
+RunConfig with_sizes(RunConfig config, std::int64_t global_size, std::int64_t micro_size) {
+  config.batch.global_size = global_size;
+  config.batch.micro_size = micro_size;
+  config.batch.accumulation.reset();
+  return config;
+}
+
+/// From one node to as many as leave each rank a micro-batch, doubling.
+std::vector<LayoutPlan> plan_layouts(const RunConfig& config, const model::ModelShape& shape,
+                                     const data::StepSizes& sizes, const PlanTarget& target) {
+  std::vector<LayoutPlan> rows;
+  for (int nodes = 1; nodes <= kMostNodes; nodes *= 2) {
+    const partition::Layout layout = nodes_like(target.layout, nodes);
+    if (nodes > 1 && layout.world() > std::max(sizes.micro_batches, target.layout.world())) break;
+    const SchemePlan plan = plan_chosen(config, shape, target, layout);
+    const data::StepSizes there = data::resolve_sizes(config.batch, layout.world());
+    rows.push_back({.nodes = nodes,
+                    .ranks = layout.world(),
+                    .accumulation = there.accumulation,
+                    .idle_share = there.idle_share,
+                    .total_bytes = plan.total_bytes,
+                    .fits = *plan.fits,
+                    .step_s = *plan.step_s});
+  }
+  return rows;
+}
+
+/// The single change that makes the run fit and costs least time; else the fewest nodes; else several changes.
+class Cure {
+ public:
+  Cure(const RunConfig& config, const model::ModelShape& shape, const PlanTarget& target, const data::StepSizes& sizes)
+      : config_(config), shape_(shape), target_(target), sizes_(sizes) {}
+
+  std::string find() {
+    for (const std::int64_t size : smaller_micro_sizes())
+      offer(with_sizes(config_, sizes_.global_size, size), micro_text(size));
+    for (const Recompute level : {Recompute::activation, Recompute::full, Recompute::block}) {
+      if (level > config_.sharding.recompute) offer(with_recompute(config_, level), recompute_text(level));
+    }
+    for (const Scheme scheme : {Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+      if (scheme > scheme_of(config_.sharding)) offer(with_scheme(config_, scheme), scheme_text(scheme));
+    }
+    if (!best_.empty()) return best_;
+    for (int nodes = 2 * target_.layout.nodes(); nodes <= kMostNodes; nodes *= 2) {
+      const partition::Layout layout = nodes_like(target_.layout, nodes);
+      if (layout.world() > sizes_.micro_batches) break;
+      if (*plan_chosen(config_, shape_, target_, layout).fits) return fmt::format("take {} nodes", nodes);
+    }
+    for (const Scheme scheme : {Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+      for (const Recompute level : {Recompute::activation, Recompute::full, Recompute::block}) {
+        const RunConfig both = with_recompute(with_scheme(config_, scheme), level);
+        const std::string text = scheme_text(scheme) + " and " + recompute_text(level);
+        offer(both, text);
+        for (const std::int64_t size : smaller_micro_sizes())
+          offer(with_sizes(both, sizes_.global_size, size), text + " and " + micro_text(size));
+      }
+    }
+    return best_.empty() ? "no choice of micro-batch, recompute or stage fits this layout: take GPUs with more memory, "
+                           "or more of them"
+                         : best_;
+  }
+
+ private:
+  void offer(const RunConfig& config, const std::string& text) {
+    const SchemePlan plan = plan_chosen(config, shape_, target_, target_.layout);
+    if (!*plan.fits || (!best_.empty() && *plan.step_s >= worth_it * best_step_s_)) return;
+    best_ = text;
+    best_step_s_ = *plan.step_s;
+  }
+
+  /// Divisors of the micro-batch, so that the step stays what it is.
+  std::vector<std::int64_t> smaller_micro_sizes() const {
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t parts = 2; parts <= std::min<std::int64_t>(sizes_.micro_size, 64); ++parts) {
+      if (sizes_.micro_size % parts == 0) sizes.push_back(sizes_.micro_size / parts);
+    }
+    return sizes;
+  }
+
+  static RunConfig with_recompute(RunConfig config, Recompute level) {
+    config.sharding.recompute = level;
+    return config;
+  }
+  static RunConfig with_scheme(RunConfig config, Scheme scheme) {
+    config.sharding.zero_stage = scheme == Scheme::stage_2 ? 2 : 3;
+    config.sharding.scope = scheme == Scheme::hybrid ? ShardingScope::hybrid : ShardingScope::world;
+    return config;
+  }
+  static std::string micro_text(std::int64_t size) { return fmt::format("--set batch.micro_size={}", size); }
+  static std::string recompute_text(Recompute level) {
+    return fmt::format("--set sharding.recompute={}", boost::describe::enum_to_string(level, ""));
+  }
+  static std::string scheme_text(Scheme scheme) {
+    if (scheme == Scheme::hybrid) return "--set sharding.zero_stage=3 --set sharding.scope=hybrid";
+    return fmt::format("--set sharding.zero_stage={}", scheme == Scheme::stage_2 ? 2 : 3);
+  }
+
+  static constexpr double worth_it = 0.98;  // a later, larger change must save more than 2 % of a step
+
+  const RunConfig& config_;
+  const model::ModelShape& shape_;
+  const PlanTarget& target_;
+  const data::StepSizes& sizes_;
+  std::string best_;
+  double best_step_s_ = 0;
+};
+
+/// Master weights and both moments of every unit and rank, each dataset up to its alignment.
+std::int64_t checkpoint_bytes(const model::ModelShape& shape, const partition::Layout& layout) {
+  std::map<std::size_t, std::int64_t> ranks;  // by slots they own
+  for (int rank = 0; rank < layout.world(); ++rank) ++ranks[layout.slots_of(rank).size()];
+  std::int64_t bytes = 0;
+  for (const model::UnitSpec& unit : model::unit_specs(shape)) {
+    const std::int64_t slice = partition::FlatSpace(unit.params, layout).slice_size();
+    for (const auto& [slots, count] : ranks) {
+      const std::int64_t size = 4 * slice * static_cast<std::int64_t>(slots);
+      bytes += count * 3 * ((size + kStoredAlignment - 1) / kStoredAlignment * kStoredAlignment);
+    }
+  }
+  return bytes;
+}
+
+std::optional<std::int64_t> disk_bytes(const RunConfig& config, const RunPlan& plan) {
+  std::int64_t exports = 1;  // at the end
+  if (const config::Period& every = config.checkpoint.export_interval; every.count > 0) {
+    if (!plan.steps || every.unit != config::Period::Unit::step) return std::nullopt;
+    exports = static_cast<std::int64_t>(std::ceil(*plan.steps / every.count));
+  }
+  return plan.checkpoint_bytes * (config.checkpoint.max_checkpoints + 1 + exports);
 }
 
 }  // namespace
 
-RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const partition::Layout& layout) {
-  RunPlan plan;
-  const bool bf16 = config.precision.mode == PrecisionMode::bf16;
-  std::vector<std::int64_t> owned(static_cast<std::size_t>(layout.world()), 0);
-  std::int64_t copied_gradients = 0;
-  for (const model::UnitSpec& unit : model::unit_specs(shape)) {
-    const partition::FlatSpace space(unit.params, layout);
-    plan.parameters += space.parameters();
-    plan.padded_parameters += space.padded_size();
-    for (int rank = 0; rank < layout.world(); ++rank) {
-      const std::int64_t size = space.owned_size(rank);
-      owned[static_cast<std::size_t>(rank)] += size;
-      plan.checkpoint_bytes += 3 * ((4 * size + stored_alignment - 1) / stored_alignment * stored_alignment);
-    }
+partition::Layout spread(int ranks, std::optional<int> nodes) {
+  const int count = nodes.value_or((ranks + 7) / 8);
+  if (count < 1 || count > ranks) {
+    throw Error{Fault::usage,
+                {.wanted = fmt::format("1 to {} nodes for {} ranks", ranks, ranks),
+                 .got = std::to_string(count),
+                 .where = "--nodes"}};
   }
-  const std::int64_t fullest = *std::max_element(owned.begin(), owned.end());
-  const bool one_slice = layout.nodes() * layout.slots() == layout.world();
-  if (!one_slice) copied_gradients = 4 * fullest;
-  plan.weights_bytes = plan.padded_parameters * (bf16 ? 2 : 4);
-  plan.gradients_bytes = plan.padded_parameters * 4 + copied_gradients;
-  plan.optimizer_bytes = fullest * (bf16 || !one_slice ? 12 : 8);
-  const auto d = static_cast<double>(shape.width), kv = static_cast<double>(shape.kv_heads * shape.head_size);
-  const auto ff = static_cast<double>(shape.ff) * (shape.activation == model::Activation::swiglu ? 3 : 2);
-  plan.activation_bytes_per_position =
-      (6 * d + 2 * kv + ff) * (bf16 ? 2 : 4) *
-      static_cast<double>(std::max(shape.encoder_layers, std::int64_t{0}) + shape.decoder_layers);
-  plan.sizes = data::resolve_sizes(config.batch, layout.world());
+  std::vector<int> sizes(static_cast<std::size_t>(count), ranks / count);
+  for (int node = 0; node < ranks % count; ++node) ++sizes[static_cast<std::size_t>(node)];
+  return partition::Layout(std::move(sizes));
+}
+
+void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
+  const StateMemory& state = plan.chosen().state;
+  const std::int64_t needed = state.state() + state.scratch;
+  if (needed <= capacity_bytes) return;
+  const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  throw Error{
+      Fault::config,
+      {.wanted = fmt::format("{:.0f} MiB a rank for {} on {} ranks of {} nodes", mib(needed),
+                             boost::describe::enum_to_string(plan.scheme, ""), plan.target.layout.world(),
+                             plan.target.layout.nodes()),
+       .got = fmt::format("{:.0f} MiB", mib(capacity_bytes)),
+       .where = "memory",
+       .remedy = plan.cure.empty() ? "take more nodes or fewer ranks a node; --dry-run shows every stage" : plan.cure}};
+}
+
+RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const PlanTarget& target) {
+  RunPlan plan{.target = target, .spaces = space_sizes(shape, target.layout)};
+  plan.sizes = data::resolve_sizes(config.batch, target.layout.world());
+  plan.position_name = is_language_model(config) ? "tgt_tokens" : "padded_tokens";
+  const MicroBatch batch = micro_batch_of(config, plan.sizes);
+  const double positions = batch.source_positions + batch.target_positions;
+  plan.positions_per_step = positions * plan.sizes.micro_batches;
+  const config::Period& length = config.schedule.length;
+  if (length.unit == config::Period::Unit::step) plan.steps = length.count;
+  if (length.unit == config::Period::Unit::tgt_token && is_language_model(config))
+    plan.steps = std::ceil(length.count / plan.positions_per_step);
+  if (plan.steps) plan.positions_in_all = *plan.steps * plan.positions_per_step;
+
+  telemetry::Work work = work_of(shape, batch);
+  plan.flops = telemetry::flops_of(flop_shape(shape), work);
+  plan.flops = {.causal = plan.flops.causal / positions, .full = plan.flops.full / positions};
+  const auto width = static_cast<std::int64_t>(batch.target_width);
+  work.decoder_pairs = batch.target_positions / batch.target_width * telemetry::exact_pairs(width, shape.window);
+  plan.exact_flops = telemetry::flops_of(flop_shape(shape), work).causal / positions;
+
+  plan.activations = activations_of(config, shape, batch);
+  plan.scheme = scheme_of(config.sharding);
+  for (const Scheme scheme :
+       {Scheme::replicated, Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid, Scheme::hsdp}) {
+    plan.schemes.push_back(plan_scheme(scheme, config, shape, plan.spaces, plan.sizes, target));
+  }
+  if (target.gpu != nullptr) {
+    const RunConfig same_step = with_sizes(config, plan.sizes.global_size, plan.sizes.micro_size);
+    plan.layouts = plan_layouts(same_step, shape, plan.sizes, target);
+    if (!*plan.chosen().fits) plan.cure = Cure(same_step, shape, target, plan.sizes).find();
+  }
   const optim::Schedule schedule = optim::resolve(config.schedule, is_language_model(config));
   for (const double at : {1.0, schedule.warmup, schedule.decay_end / 2, schedule.decay_end}) {
     if (at > 0) plan.learning_rates.emplace_back(at, optim::learning_rate(schedule, at));
   }
+  plan.checkpoint_bytes = checkpoint_bytes(shape, target.layout);
+  plan.disk_bytes = disk_bytes(config, plan);
   return plan;
-}
-
-std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, const model::ModelShape& shape,
-                                  int world) {
-  std::vector<std::string> lines;
-  const data::StepSizes& sizes = plan.sizes;
-  lines.push_back(
-      fmt::format("{} parameters; exportable as {}", grouped(plan.parameters), model::exportable_as(shape)));
-  const std::int64_t state = plan.weights_bytes + plan.gradients_bytes + plan.optimizer_bytes;
-  lines.push_back(
-      fmt::format("memory of a rank of {}, stage 1: weights {:.1f} MiB, gradients {:.1f}, master and moments {:.1f}, "
-                  "together {:.1f} MiB",
-                  world, mib(static_cast<double>(plan.weights_bytes)), mib(static_cast<double>(plan.gradients_bytes)),
-                  mib(static_cast<double>(plan.optimizer_bytes)), mib(static_cast<double>(state))));
-  const bool examples = config.batch.unit == data::BatchUnit::examples;
-  const double positions =
-      static_cast<double>(sizes.micro_size) * (examples ? static_cast<double>(config.batch.sequence_length) : 0.5);
-  lines.push_back(fmt::format("activations of a micro-batch: about {:.1f} MiB",
-                              mib(plan.activation_bytes_per_position * positions)));
-  const char* unit = examples ? "examples" : "padded_tokens";
-  lines.push_back(fmt::format("a step: {} {} = {} micro-batches of {} on {} ranks, accumulation {}{}",
-                              grouped(sizes.global_size), unit, sizes.micro_batches, grouped(sizes.micro_size), world,
-                              sizes.accumulation,
-                              sizes.idle_share > 0 ? fmt::format(", {:.1f} % idle", 100 * sizes.idle_share) : ""));
-  std::string length = fmt::format("length {}", config.schedule.length.text());
-  if (examples && is_language_model(config)) {
-    const double step = static_cast<double>(sizes.global_size * config.batch.sequence_length);
-    length += fmt::format("; {} tgt_tokens a step", grouped(static_cast<std::int64_t>(step)));
-    if (config.schedule.length.unit == config::Period::Unit::step) {
-      length += fmt::format(", {} in all", grouped(static_cast<std::int64_t>(step * config.schedule.length.count)));
-    }
-  }
-  lines.push_back(length);
-  std::string rates = "learning rate";
-  for (const auto& [at, lr] : plan.learning_rates) rates += fmt::format("  {:.4g} at {:.6g}", lr, at);
-  lines.push_back(rates);
-  lines.push_back(fmt::format("disk: {:.1f} MiB a checkpoint, {} kept, and one at each export",
-                              mib(static_cast<double>(plan.checkpoint_bytes)), config.checkpoint.max_checkpoints));
-  return lines;
-}
-
-boost::json::object json_of(const RunPlan& plan) {
-  boost::json::array rates;
-  for (const auto& [at, lr] : plan.learning_rates) rates.push_back(boost::json::array{at, lr});
-  return {{"parameters", plan.parameters},
-          {"weights_bytes", plan.weights_bytes},
-          {"gradients_bytes", plan.gradients_bytes},
-          {"optimizer_bytes", plan.optimizer_bytes},
-          {"checkpoint_bytes", plan.checkpoint_bytes},
-          {"micro_batches", plan.sizes.micro_batches},
-          {"accumulation", plan.sizes.accumulation},
-          {"learning_rates", std::move(rates)}};
 }
 
 }  // namespace argosy::train

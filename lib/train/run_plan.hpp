@@ -1,34 +1,84 @@
 #pragma once
 
-#include <boost/json/object.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/data_config.hpp"
 #include "model/model_config.hpp"
 #include "partition/layout.hpp"
 #include "train/run_config.hpp"
+#include "train/time_model.hpp"
+#include "train/traffic_model.hpp"
 
-/// What a run will need, from shapes alone: parameters, memory, steps, learning rates, disk. Pure and torch-free;
-/// printed by `train --dry-run` and at the start of every run.
+/// What a run will need, from shapes alone: parameters, FLOPs, memory and traffic of every sharding scheme side by
+/// side, whether it fits, predicted time, steps, learning rates, disk. Pure and torch-free; printed (plan_lines.hpp) by
+/// `train --dry-run` and at the start of every run.
 namespace argosy::train {
 
-struct RunPlan {
-  std::int64_t parameters = 0;                                               // tied once
-  std::int64_t padded_parameters = 0;                                        // with the gaps of the flat spaces
-  std::int64_t weights_bytes = 0, gradients_bytes = 0, optimizer_bytes = 0;  // of the fullest rank
-  std::int64_t checkpoint_bytes = 0;                                         // of all shards
-  double activation_bytes_per_position = 0;  // kept over a micro-batch, a target position (matrix inputs, no logits)
-  data::StepSizes sizes;
-  std::vector<std::pair<double, double>> learning_rates;  // position, lr: 1, warm-up, half, decay_end
+/// A sentence pair's positions on each side are not known without data; translation is planned by rows of these.
+inline constexpr std::int64_t kAssumedSentence = 32;
+
+struct PlanTarget {
+  partition::Layout layout;
+  const Gpu* gpu = nullptr;                     // absent: nothing is said about fitting and time
+  std::optional<double> node_bytes_per_s{};     // out of a node; absent: as many NICs as GPUs
+  std::optional<double> gpu_positions_per_s{};  // what one GPU computes by itself, update included; absent: predicted
 };
 
-[[nodiscard]] RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape,
-                               const partition::Layout& layout);
+/// `ranks` over `nodes`, as evenly as can be, larger nodes first; absent: nodes of up to 8.
+/// Throws Error{usage} when there are more nodes than ranks.
+[[nodiscard]] partition::Layout spread(int ranks, std::optional<int> nodes);
 
-/// The plan as lines for people.
-[[nodiscard]] std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config,
-                                                const model::ModelShape& shape, int world);
-[[nodiscard]] boost::json::object json_of(const RunPlan& plan);
+struct SchemePlan {
+  Scheme scheme = Scheme::stage_1;
+  StateMemory state{};
+  std::int64_t total_bytes = 0;  // state, scratch and activations of the fullest rank
+  std::optional<bool> fits{};
+  StepTraffic traffic{};
+  std::optional<double> step_s{}, flat_step_s{};
+};
+
+/// The configured scheme on another number of nodes like the first.
+struct LayoutPlan {
+  int nodes = 1, ranks = 1, accumulation = 1;
+  double idle_share = 0;
+  std::int64_t total_bytes = 0;
+  bool fits = true;
+  double step_s = 0;
+};
+
+struct RunPlan {
+  PlanTarget target;
+  SpaceSizes spaces{};
+  data::StepSizes sizes{};
+  const char* position_name = "tgt_tokens";  // of a language model; else padded_tokens, both sides
+  double positions_per_step = 0;
+  std::optional<double> steps{}, positions_in_all{};  // where the length does not depend on the data
+  telemetry::Flops flops{};                           // a position
+  double exact_flops = 0;                             // a position, attention pairs of a causal row counted one by one
+  ActivationMemory activations{};                     // of one micro-batch
+  Scheme scheme = Scheme::stage_1;                    // configured
+  std::vector<SchemePlan> schemes{};                  // by Scheme
+  std::vector<LayoutPlan> layouts{};                  // with a GPU
+  std::string cure{};                                 // with a GPU and where the configured scheme does not fit
+  std::vector<std::pair<double, double>> learning_rates{};  // position, lr: 1, warm-up, half, decay_end
+  std::int64_t checkpoint_bytes = 0;                        // of all shards
+  std::optional<std::int64_t> disk_bytes{};  // checkpoints kept, the one being written, exports; where these are known
+
+  [[nodiscard]] const SchemePlan& chosen() const { return schemes[static_cast<std::size_t>(scheme)]; }
+  /// Of one GPU, from a step's seconds.
+  [[nodiscard]] double positions_per_s(double step_s) const {
+    return positions_per_step / step_s / target.layout.world();
+  }
+};
+
+/// Throws Error{config}, saying what is wanted and what would help, when state, buffers and scratch of the configured
+/// scheme alone are more than `capacity_bytes` of a rank. Activations do not count: their formula is a GPU's.
+void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes);
+
+/// Throws Error{config} where the sizes of a step contradict each other.
+[[nodiscard]] RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const PlanTarget& target);
 
 }  // namespace argosy::train

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
 #include "train/evaluate.hpp"
+#include "train/plan_lines.hpp"
 #include "train/process.hpp"
 #include "train/progress.hpp"
-#include "train/run_plan.hpp"
 
 namespace argosy::train {
 namespace {
@@ -46,6 +47,17 @@ void set_aside(const comm::Context& context, const Path& run_dir) {
   });
 }
 
+DType wire_type(WireType type) { return type == WireType::bf16 ? DType::bf16 : DType::f32; }
+
+/// The run's plan. Throws Error{config} when this rank has no memory for it.
+RunPlan affordable_plan(const comm::Context& context, const RunConfig& config, std::int64_t vocab_live,
+                        c10::Device device) {
+  RunPlan plan = plan_run(config, model::resolve(config.model, vocab_live),
+                          {.layout = context.topology.layout(), .gpu = planned_gpu(device)});
+  if (const auto memory = rank_memory_bytes(device, context.topology)) require_state_fits(plan, *memory);
+  return plan;
+}
+
 class Trainer {
  public:
   Trainer(comm::Context& context, const RunConfig& config, const TrainOptions& options)
@@ -68,14 +80,18 @@ class Trainer {
                .vocab_live = tokenizer_.vocabulary().live_size,
                .sizes = data::resolve_sizes(config.batch, context.topology.world_size()),
                .world = context.topology.world_size()},
+        plan_(read_on_all(context, [&] { return affordable_plan(context, config, facts_.vocab_live, device_); })),
         model_(model::resolve(config.model, facts_.vocab_live), context.topology.layout()),
         buffers_(model_, context.topology.canonical_rank(),
                  config.precision.mode == PrecisionMode::bf16 ? at::kBFloat16 : at::kFloat, device_),
-        collectives_(comm::make_mpi_collectives(context.topology)),
+        collectives_(comm::make_mpi_collectives(context.topology,
+                                                {.wire_inner = wire_type(config.precision.gradient_wire.inner),
+                                                 .wire_outer = wire_type(config.precision.gradient_wire.outer)})),
         sets_(read_on_all(context, [&] { return evaluation_sets(context, config, tokenizer_, facts_.sizes); })) {
     loss_.label_smoothing = label_smoothing_of(config);
     loss_.z = config.loss.z;
-    loss_.chunk_bytes = config.loss.chunk_bytes;
+    loss_.chunk_bytes =
+        config.loss.chunk_bytes > 0 ? config.loss.chunk_bytes : std::numeric_limits<std::int64_t>::max();
   }
 
   TrainReport run() {
@@ -165,9 +181,7 @@ class Trainer {
   }
 
   void announce() {
-    const int world = context_.topology.world_size();
-    const RunPlan plan = plan_run(config_, model_.shape(), context_.topology.layout());
-    for (const std::string& line : lines_of(plan, config_, model_.shape(), world)) context_.log.info("{}", line);
+    for (const std::string& line : lines_of(plan_, config_, model_.shape())) context_.log.info("{}", line);
     if (schedule_.warmup == 0) context_.log.warn("no warm-up: the first steps of Adam are as large as any");
     for (const data::TokenShards::Corpus& corpus : shards_.corpora()) {
       context_.log.info("corpus {}: {} examples", corpus.name, corpus.size);
@@ -317,6 +331,7 @@ class Trainer {
   const data::TokenShards shards_;
   const optim::Schedule schedule_;
   const RunFacts facts_;
+  const RunPlan plan_;
   model::Model model_;
   Buffers buffers_;
   const std::unique_ptr<comm::Collectives> collectives_;
@@ -334,6 +349,7 @@ class Trainer {
 
 TrainReport run_training(comm::Context& context, const RunConfig& config, const TrainOptions& options) {
   require_trainable(config);
+  require_runnable(config);
   context.world.configure(config.comm);
   const int threads = set_up_threads_and_memory(context.topology);
   context.log.info("{} ranks on {} nodes, {} threads a rank", context.topology.world_size(),

@@ -162,6 +162,22 @@ kill_in_a_step() {
   [ "$code" = 2 ]
 }
 
+# plan CONFIG ARGS…: the plan as JSON in plan.json.
+plan() { "$TRAIN" "$ROOT/configs/$1" --dry-run --json "${@:2}" >plan.json; }
+
+# close_to PATH VALUE TOLERANCE: the figure at a path of plan.json, as in schemes.stage_1.state_bytes.
+close_to() {
+  python3 - "$@" <<'PY'
+import json, sys
+value = json.load(open("plan.json"))
+for key in sys.argv[1].split("."):
+    value = value[int(key)] if isinstance(value, list) else value[key]
+wanted, tolerance = float(sys.argv[2]), float(sys.argv[3])
+if abs(value - wanted) > tolerance * abs(wanted):
+    sys.exit(f"{sys.argv[1]} is {value}, not {wanted}")
+PY
+}
+
 @test "the plan of the Mistral recipe has the published figures and needs no data" {
   run "$TRAIN" "$ROOT/configs/mistral_7b.json" --dry-run --ranks 128
   [ "$status" -eq 0 ]
@@ -169,6 +185,44 @@ kill_in_a_step() {
   [[ "$output" == *"1,048,576 tgt_tokens a step, 524,288,000,000 in all"* ]]
   [[ "$output" == *"1e-07 at 1"*"0.0001 at 1000"*"3e-06 at 500000"* ]]
   [[ "$output" == *"128 examples = 128 micro-batches of 1 on 128 ranks, accumulation 1"* ]]
+  [[ "$output" == *"activations then 35.1"* ]]
   run "$TRAIN" "$ROOT/configs/mistral_7b.json" --dry-run --ranks 4
   [[ "$output" == *"accumulation 32"* ]]
+
+  plan mistral_7b.json --ranks 128 --gpu-rate 9000 --set loss.chunk_bytes=0
+  close_to schemes.stage_1.state_bytes $((411 * 2 ** 30 / 10)) 0.001
+  close_to activations.total_bytes $((351 * 2 ** 30 / 10)) 0.002
+  close_to schemes.stage_1.node_bytes 40.7e9 0.001
+  close_to run_s 455040 0.001
+  close_to layouts.3.accumulation 2 0
+  [ "$(grep -c '"fits": false' plan.json)" -ge 3 ]
+}
+
+@test "small clusters and hybrid sharding are planned, and training by them is refused with one sentence" {
+  plan mistral_7b_small_cluster.json --ranks 4
+  close_to accumulation 32 0
+  grep -q '"scheme": "stage_2"' plan.json
+  plan mistral_7b_small_cluster.json --ranks 64
+  close_to accumulation 2 0
+  close_to schemes.stage_2.state_bytes $((168 * 2 ** 30 / 10)) 0.001
+  plan llama2_7b_hybrid.json --ranks 8 --nodes 2 --gpu a100 --node-gbs 6.25 --gpu-rate 4000
+  close_to schemes.hybrid.node_bytes 13.48e9 0.001
+  close_to schemes.hsdp.positions_per_s_per_gpu 2885.75 0.002
+  close_to schemes.stage_3.node_flat_bytes 35.37e9 0.001
+
+  ranks "$ROOT/configs/llama2_7b_hybrid.json" --set run_dir=hybrid || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 2 ]
+  grep -q "sharding.zero_stage.*--dry-run" log
+  [ ! -e hybrid ]
+  ranks config.json --set run_dir=huge --set model.width=65536 --set model.ff=262144 --set model.heads=512 || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 2 ]
+  grep -q "MiB a rank for stage_1 on 2 ranks" log
+  run "$TRAIN" "$ROOT/configs/llama2_7b_hybrid.json" --dry-run --set sharding.zero_stage=2
+  [ "$status" -eq 2 ]
+  [[ "$output" == *"zero_stage=3"* ]]
+  run "$TRAIN" "$ROOT/configs/mistral_7b.json" --dry-run --set batch.accumulation=3 --ranks 128
+  [ "$status" -eq 2 ]
+  [[ "$output" == *"accumulation 1"* ]]
 }

@@ -35,18 +35,58 @@ TEST(RunConfig, CountAndPreprocessNeedNoSchedule) {
 }
 
 TEST(RunConfig, RefusesWhatDoesNotFit) {
-  for (const char* text :
-       {R"("sharding": {"zero_stage": 2})", R"("device": "gpu")", R"("loss": {"label_smoothing": 1})",
-        R"("loss": {"z": -1})", R"("loss": {"chunk_bytes": 10})", R"("checkpoint": {"interval": 0})",
-        R"("checkpoint": {"max_checkpoints": 0})", R"("checkpoint": {"max_failed_saves": 0})",
-        R"("validation": {"interval": 0})", R"("validation": {"steps": 0})", R"("validation": {"metrics": []})",
-        R"("validation": {"sets": [{"source": "a"}]})", R"("validation": {"sets": [{"source": "", "target": "b"}]})",
-        R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a", "target": "b"}]})",
-        R"("model": {"type": "decoder"}, "validation": {"metrics": ["bleu"]})", R"("comm": {"timeout_s": 0})",
-        R"("precision": {"mode": "fp16"})", R"("sharding": {"reduction": "fast"})", R"("run_dri": "x")"}) {
+  for (const char* text : {R"("sharding": {"zero_stage": 4})",
+                           R"("sharding": {"zero_stage": 0})",
+                           R"("sharding": {"zero_stage": 2, "scope": "hybrid"})",
+                           R"("sharding": {"recompute": "some"})",
+                           R"("precision": {"gradient_wire": "fp16"})",
+                           R"("precision": {"gradient_wire": {"inner": "bf8"}})",
+                           R"("precision": {"gradient_wire": {"middle": "bf16"}})",
+                           R"("device": "gpu")",
+                           R"("loss": {"label_smoothing": 1})",
+                           R"("loss": {"z": -1})",
+                           R"("loss": {"chunk_bytes": 10})",
+                           R"("checkpoint": {"interval": 0})",
+                           R"("checkpoint": {"max_checkpoints": 0})",
+                           R"("checkpoint": {"max_failed_saves": 0})",
+                           R"("validation": {"interval": 0})",
+                           R"("validation": {"steps": 0})",
+                           R"("validation": {"metrics": []})",
+                           R"("validation": {"sets": [{"source": "a"}]})",
+                           R"("validation": {"sets": [{"source": "", "target": "b"}]})",
+                           R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a", "target": "b"}]})",
+                           R"("model": {"type": "decoder"}, "validation": {"metrics": ["bleu"]})",
+                           R"("comm": {"timeout_s": 0})",
+                           R"("precision": {"mode": "fp16"})",
+                           R"("sharding": {"reduction": "fast"})",
+                           R"("run_dri": "x")"}) {
     SCOPED_TRACE(text);
     const std::string said = test::refusal(Fault::config, [&] { (void)read(text); });
     EXPECT_EQ(said.find("/data/"), std::string::npos) << said;
+  }
+}
+
+TEST(RunConfig, ReadsTheWireOfGradientsByLevel) {
+  const auto wire = [](const char* json) {
+    return read(std::string(R"("precision": {"gradient_wire": )") + json + "}").precision.gradient_wire;
+  };
+  using enum train::WireType;
+  EXPECT_EQ(read("").precision.gradient_wire, (train::GradientWire{fp32, fp32}));
+  EXPECT_EQ(wire(R"("bf16")"), (train::GradientWire{bf16, bf16}));
+  EXPECT_EQ(wire(R"({"outer": "bf16"})"), (train::GradientWire{fp32, bf16}));
+  EXPECT_EQ(wire(R"({"inner": "bf16", "outer": "fp32"})"), (train::GradientWire{bf16, fp32}));
+  EXPECT_EQ(train::GradientWire::parse(wire(R"({"outer": "bf16"})").text()), (train::GradientWire{fp32, bf16}));
+}
+
+TEST(RunConfig, TrainingRefusesWhatCanOnlyBePlanned) {
+  EXPECT_NO_THROW(require_runnable(read("")));
+  for (const char* text :
+       {R"("sharding": {"zero_stage": 2})", R"("sharding": {"zero_stage": 3, "scope": "hybrid"})",
+        R"("sharding": {"recompute": "full"})", R"("sharding": {"accumulation_order": "breadth_first"})"}) {
+    SCOPED_TRACE(text);
+    const RunConfig config = read(text);
+    const std::string said = test::refusal(Fault::config, [&] { require_runnable(config); });
+    EXPECT_NE(said.find("--dry-run"), std::string::npos) << said;
   }
 }
 
@@ -64,9 +104,9 @@ TEST(RunConfig, CommittedConfigurationsAreSound) {
     ++seen;
     const auto config = config::from_document<RunConfig>(config::Document::read(Files::system(), folder / name));
     EXPECT_NO_THROW(require_trainable(config)) << name;
-    EXPECT_NO_THROW((void)model::resolve(config.model, 8000)) << name;
+    EXPECT_NO_THROW((void)model::resolve(config.model, config.model.vocab_size.value_or(8000))) << name;
   }
-  EXPECT_GE(seen, 4);
+  EXPECT_GE(seen, 6);
 }
 
 }  // namespace
