@@ -56,8 +56,8 @@ class Communicator {
 
 /// **Collective.** Makes a local verdict common: if `body` throws Error on any rank, every rank throws the same Error
 /// (that of the lowest failing rank, with the rank named); other exceptions become Fault::internal. An Error{comm} is
-/// rethrown at once: the others cannot be told. `body` may take as long as it likes: past the deadline the others wait on
-/// for a rank that is at work in it, not for one that is silent.
+/// rethrown at once: the others cannot be told. `body` may take as long as it likes: past the deadline the others wait
+/// on for a rank that is at work in it, not for one that is silent.
 void agree(const Communicator& world, const std::function<void()>& body);
 /// **Collective.** True on all ranks if `value` is true on any.
 [[nodiscard]] bool any_of(const Communicator& world, bool value);
