@@ -86,7 +86,7 @@ kill_in_a_step() {
     read -r code step <"$WORK/exit"
     [ "$code $step" = "0 200" ]
 
-    # MPICH's mpiexec sees the death and kills the others, with -disable-auto-cleanup as well: nobody is left to write.
+    # MPICH's mpiexec sees the death and kills the others, with -disable-auto-cleanup as well, most times before they do.
     if ((n == 3)); then flags=(-disable-auto-cleanup); fi
     ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" "${flags[@]}" -n $n "$TRAIN" config.json --set run_dir=killed$n "${args[@]}" \
       2>log 3>&- &
@@ -95,7 +95,10 @@ kill_in_a_step() {
     ended=0
     wait $job || ended=$?
     [ $ended -ne 0 ]
-    [ ! -e exit ]
+    if [ -e exit ]; then
+      read -r code step <exit
+      [ "$code" = 5 ]
+    fi
 
     # A launcher that does not see it (srun without --kill-on-bad-exit): the others do, within the deadline.
     ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n $n sh -c '"$@"; sleep 20' rank "$TRAIN" config.json --set run_dir=killed$n \
