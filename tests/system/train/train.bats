@@ -95,8 +95,8 @@ kill_in_a_step() {
     ended=0
     wait $job || ended=$?
     [ $ended -ne 0 ]
-    if [ -e exit ]; then
-      read -r code step <exit
+    if [ -e "$WORK/exit" ]; then
+      read -r code step <"$WORK/exit"
       [ "$code" = 5 ]
     fi
 
