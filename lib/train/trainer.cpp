@@ -1,6 +1,7 @@
 #include "train/trainer.hpp"
 
 #include <algorithm>
+#include <boost/json/value_from.hpp>
 #include <cmath>
 #include <limits>
 
@@ -11,6 +12,7 @@
 #include "train/plan_lines.hpp"
 #include "train/process.hpp"
 #include "train/progress.hpp"
+#include "train/start_agreement.hpp"
 
 namespace argosy::train {
 namespace {
@@ -75,8 +77,8 @@ class Trainer {
             context,
             [&] { return data::TokenShards::open(context.files, config.data, tokenizer_, data::Part::train); })),
         schedule_(optim::resolve(config.schedule, is_language_model(config))),
-        facts_{.tokenizer = tokenizer_.digest(),
-               .data = shards_.fingerprint(),
+        facts_{.tokenizer = same_on_all_ranks(context.world, tokenizer_.digest(), "tokenizer", "data.tokenizer"),
+               .data = same_on_all_ranks(context.world, shards_.fingerprint(), "token shards", "data.shards"),
                .vocab_live = tokenizer_.vocabulary().live_size,
                .sizes = data::resolve_sizes(config.batch, context.topology.world_size()),
                .world = context.topology.world_size()},
@@ -348,6 +350,10 @@ class Trainer {
 }  // namespace
 
 TrainReport run_training(comm::Context& context, const RunConfig& config, const TrainOptions& options) {
+  require_same_start(context.world, config,
+                     {{"--from-scratch", options.from_scratch},
+                      {"--resume", options.resume},
+                      {"--allow-change", json::value_from(options.allow_changes)}});
   require_trainable(config);
   require_runnable(config);
   context.world.configure(config.comm);

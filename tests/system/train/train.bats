@@ -165,6 +165,40 @@ kill_in_a_step() {
   [ "$code" = 2 ]
 }
 
+# pair ARGS… : ARGS…: a rank of each command line.
+pair() {
+  local first=() second=("$@")
+  while [ "${second[0]}" != : ]; do
+    first+=("${second[0]}")
+    second=("${second[@]:1}")
+  done
+  ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n 1 "$TRAIN" "${first[@]}" : -n 1 "$TRAIN" "${second[@]:1}" 2>"$WORK/log"
+}
+
+@test "ranks that disagree on configuration or data are refused before the run begins" {
+  pair config.json --set run_dir=apart : config.json --set run_dir=apart --set seed=4 || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 2 ]
+  grep -q "wanted the same configuration on all ranks, got seed 3 on rank 0 and 4 on rank 1" log
+  pair config.json --set run_dir=apart : config.json --set run_dir=apart --from-scratch || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 2 ]
+  [ ! -e apart ]
+
+  # The same command on a node whose own disk holds shards of other texts.
+  mkdir -p other
+  head -n 150 train.en >other/train.en
+  head -n 150 train.es >other/train.es
+  cp config.json t.model other/
+  (cd other && "$ARGOSY_BUILD_DIR/apps/preprocess" config.json --set data.tokenizer_training=null 2>preprocess.log)
+  ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n 1 "$TRAIN" config.json --set run_dir="$WORK/apart" : \
+    -n 1 -wdir "$WORK/other" "$TRAIN" config.json --set run_dir="$WORK/apart" 2>log || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 3 ]
+  grep -q "wanted the same token shards on all ranks, got digest .* on rank 0 and .* on rank 1 in data.shards" log
+  ! ls apart/checkpoints/0* || false
+}
+
 # plan CONFIG ARGS…: the plan as JSON in plan.json.
 plan() { "$TRAIN" "$ROOT/configs/$1" --dry-run --json "${@:2}" >plan.json; }
 

@@ -1,0 +1,103 @@
+#include "train/start_agreement.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "config/describe.hpp"
+#include "core/error.hpp"
+#include "core/version.hpp"
+
+namespace argosy::train {
+namespace {
+
+namespace json = boost::json;
+
+/// The lowest rank whose value is not rank 0's.
+std::optional<int> odd_one(const std::vector<std::string>& by_rank) {
+  for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank] != by_rank[0]) return static_cast<int>(rank);
+  }
+  return std::nullopt;
+}
+
+std::string both(std::string_view what, std::string_view first, int rank, std::string_view other) {
+  return fmt::format("{} {} on rank 0 and {} on rank {}", what, first, other, rank);
+}
+
+struct Difference {
+  std::string key, first, other;  // "data.corpora.0.source" and its values; "none" where there is no such key
+};
+
+/// The first difference in the order of keys.
+std::optional<Difference> difference(const json::value& first, const json::value& other, const std::string& key) {
+  const auto below = [&](std::string_view name) { return key.empty() ? std::string(name) : fmt::format("{}.{}", key, name); };
+  if (first.is_object() && other.is_object()) {
+    std::set<std::string_view> names;
+    for (const json::value* side : {&first, &other})
+      for (const auto& member : side->get_object()) names.insert(member.key());
+    for (const std::string_view name : names) {
+      const json::value *left = first.get_object().if_contains(name), *right = other.get_object().if_contains(name);
+      if (left == nullptr || right == nullptr) {
+        const auto text = [](const json::value* value) { return value == nullptr ? "none" : config::text_of(*value, false); };
+        return Difference{below(name), text(left), text(right)};
+      }
+      if (auto found = difference(*left, *right, below(name))) return found;
+    }
+    return std::nullopt;
+  }
+  if (first.is_array() && other.is_array() && first.get_array().size() == other.get_array().size()) {
+    for (std::size_t i = 0; i < first.get_array().size(); ++i) {
+      if (auto found = difference(first.get_array()[i], other.get_array()[i], below(std::to_string(i)))) return found;
+    }
+    return std::nullopt;
+  }
+  if (first == other) return std::nullopt;
+  return Difference{key, config::text_of(first, false), config::text_of(other, false)};
+}
+
+}  // namespace
+
+std::string code_version() { return fmt::format("argosy {} ({})", version(), revision()); }
+
+void require_same_start(const comm::Communicator& world, const RunConfig& config,
+                        const boost::json::object& command_line, const std::string& code) {
+  const std::vector<std::string> codes = world.all_gather(code);
+  if (const auto odd = odd_one(codes)) {
+    throw Error{Fault::config,
+                {.wanted = "the same code on all ranks",
+                 .got = both("code", codes[0], *odd, codes[static_cast<std::size_t>(*odd)]),
+                 .remedy = "start all ranks from one build"}};
+  }
+  json::object all = config::to_json(config).as_object();
+  for (const auto& [option, value] : command_line) all[option] = value;
+  const std::string text = config::text_of(all, false);
+  const auto odd = odd_one(world.all_gather(digest_of(text).hex()));
+  if (!odd) return;
+  const std::string first = world.broadcast(text, 0), other = world.broadcast(text, *odd);
+  const auto found = difference(json::parse(first), json::parse(other), "");
+  ARGOSY_CHECK(found, "digests of the same configuration differ on ranks 0 and {}", *odd);
+  throw Error{Fault::config,
+              {.wanted = "the same configuration on all ranks",
+               .got = both(found->key, found->first, *odd, found->other),
+               .remedy = "start all ranks with the same configuration file and options"}};
+}
+
+Digest same_on_all_ranks(const comm::Communicator& world, const Digest& digest, std::string_view what,
+                         std::string_view key) {
+  const std::vector<std::string> digests = world.all_gather(digest.hex());
+  if (const auto odd = odd_one(digests)) {
+    throw Error{Fault::data,
+                {.wanted = fmt::format("the same {} on all ranks", what),
+                 .got = both("digest", digests[0], *odd, digests[static_cast<std::size_t>(*odd)]),
+                 .where = std::string(key),
+                 .remedy = "give all nodes the same files, best in one shared folder"}};
+  }
+  return digest;
+}
+
+}  // namespace argosy::train
