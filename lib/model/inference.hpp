@@ -7,8 +7,8 @@
 
 #include "model/model.hpp"
 
-/// Forward passes without gradients, with a key/value cache: what decoding needs. Uses the weights bound to `model`'s
-/// units.
+/// Forward passes without gradients, with a key/value cache: what decoding needs. Each call uses the weights bound
+/// to `model`'s units by then; a cache holds activations only.
 namespace argosy::model {
 
 /// Keys and values of all decoder layers, for `rows` hypotheses. Grows by one position a step.

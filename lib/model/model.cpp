@@ -21,17 +21,23 @@ Unit::Unit(std::string name, std::vector<partition::ParamSpec> params, const par
   for (const partition::ParamSpec& param : space_.params()) parameters_.push_back({param.name, param.shape, {}, {}});
 }
 
-void Unit::bind(const at::Tensor& weights, const at::Tensor& gradients) {
+void Unit::bind_views(at::Tensor Parameter::*view, const at::Tensor& flat) {
+  ARGOSY_CHECK(!flat.defined() || flat.numel() == space_.padded_size(), "unit {}: {} elements bound, {} wanted", name_,
+               flat.numel(), space_.padded_size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto view = [&](const at::Tensor& flat) {
-      if (!flat.defined()) return at::Tensor();
-      ARGOSY_CHECK(flat.numel() == space_.padded_size(), "unit {}: {} elements bound, {} wanted", name_, flat.numel(),
-                   space_.padded_size());
-      return flat.narrow(0, space_.offset(i), space_.params()[i].numel()).view(parameters_[i].shape);
-    };
-    parameters_[i].weight = view(weights);
-    parameters_[i].gradient = view(gradients);
+    Parameter& parameter = parameters_[i];
+    parameter.*view = flat.defined()
+                          ? flat.narrow(0, space_.offset(i), space_.params()[i].numel()).view(parameter.shape)
+                          : at::Tensor();
   }
+}
+
+void Unit::bind_weights(const at::Tensor& flat) { bind_views(&Parameter::weight, flat); }
+void Unit::bind_gradients(const at::Tensor& flat) { bind_views(&Parameter::gradient, flat); }
+
+void Unit::bind(const at::Tensor& weights, const at::Tensor& gradients) {
+  bind_weights(weights);
+  bind_gradients(gradients);
 }
 
 Parameter& Unit::parameter(const std::string& name) { return parameters_[space_.index_of(name)]; }
@@ -151,7 +157,7 @@ State Model::Impl::embed_visit(Parameter& table, bool is_encoder, std::int64_t s
                           : encoded;
     }
   }
-  if (!recording() || (!table.gradient.defined() && !ends_encoder)) return result;
+  if (!recording()) return result;  // also with no gradient bound: it may be by the time of the backward pass
   Tensors outputs{result.x}, sources;
   if (ends_encoder) {
     outputs.push_back(result.memory);

@@ -37,6 +37,10 @@ class Unit {
   /// Makes the parameters views of `weights` [padded_size] and `gradients` [padded_size] fp32 (undefined: no
   /// gradients).
   void bind(const at::Tensor& weights, const at::Tensor& gradients);
+  /// Each binds one of the two and leaves the other. Allowed at any time, between the forward and the backward pass of
+  /// a visit as well: what a visit keeps refers to its parameters, never to their memory.
+  void bind_weights(const at::Tensor& flat);
+  void bind_gradients(const at::Tensor& flat);
   /// Throws Error{internal} when absent. The reference stays good for the life of the model.
   [[nodiscard]] Parameter& parameter(const std::string& name);
   [[nodiscard]] std::vector<Parameter>& parameters() noexcept { return parameters_; }
@@ -44,6 +48,8 @@ class Unit {
   void expect_fresh_gradients() noexcept;
 
  private:
+  void bind_views(at::Tensor Parameter::*view, const at::Tensor& flat);
+
   std::string name_;
   partition::FlatSpace space_;
   std::vector<Parameter> parameters_;  // in flat order
@@ -102,8 +108,9 @@ class Model {
   [[nodiscard]] std::vector<Unit>& units() noexcept;
   [[nodiscard]] const std::vector<Unit>& units() const noexcept;
   /// In forward order; the last one leaves the scaled loss in State::x. It writes the gradients of the output matrix in
-  /// its forward pass already (while gradients are recorded), so its loss must be walked back with gradient 1: scale by
-  /// Pass::loss_scale.
+  /// its forward pass already (while gradients are recorded), so its unit's gradients must be bound by then and its
+  /// loss be walked back with gradient 1: scale by Pass::loss_scale. A visit called twice with the same state, inputs
+  /// and pass gives the same bits twice; without recording it writes no gradients and keeps nothing.
   [[nodiscard]] const std::vector<Visit>& visits() const noexcept;
   [[nodiscard]] Parameter& parameter(const std::string& name);
   [[nodiscard]] std::int64_t parameters() const;  // count of elements, tied once

@@ -37,7 +37,8 @@ void BoundModel::expect_fresh_gradients() {
   for (model::Unit& unit : model->units()) unit.expect_fresh_gradients();
 }
 
-double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass) {
+double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass,
+                       const std::function<void()>& between) {
   std::vector<model::State> before, after;
   model::State state;
   for (const model::Visit& visit : model.visits()) {
@@ -49,6 +50,7 @@ double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::
     after.push_back(state);
   }
   const double loss = state.x.item<double>();
+  if (between) between();
   at::Tensor dx = at::ones_like(state.x), dmemory;
   for (std::size_t i = model.visits().size(); i-- > 0;) {
     const model::Visit& visit = model.visits()[i];

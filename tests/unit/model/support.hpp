@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 
 #include "model/model.hpp"
@@ -18,8 +19,9 @@ struct BoundModel {
   void expect_fresh_gradients();
 };
 
-/// Forward and backward of one micro-batch; returns the scaled loss.
-double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass);
+/// Forward and backward of one micro-batch, `between` in between; returns the scaled loss.
+double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass,
+                       const std::function<void()>& between = {});
 
 /// 3 ragged rows, source up to 5, target up to 6; decoder-only: the target alone. Ids below `shape.dead_begin`.
 [[nodiscard]] model::Inputs ragged_inputs(const model::ModelShape& shape);
