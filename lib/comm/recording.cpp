@@ -4,21 +4,22 @@
 
 namespace argosy::comm {
 
-RecordingCollectives::RecordingCollectives(partition::Layout layout, int canonical_rank, Collectives* inner)
-    : layout_(std::move(layout)), canonical_rank_(canonical_rank), inner_(inner) {}
+RecordingCollectives::RecordingCollectives(partition::Layout layout, int canonical_rank, Collectives* inner,
+                                           CollectivesOptions options)
+    : layout_(std::move(layout)), canonical_rank_(canonical_rank), inner_(inner), options_(options) {}
 
 Event RecordingCollectives::reduce_scatter(const partition::FlatSpace& space, BufferView flat, BufferView shard,
-                                           Event ready) {
-  const auto element_bytes = static_cast<std::int64_t>(size_of(flat.dtype));
+                                           Event ready, ReduceCall call) {
   record("reduce_scatter", flat.elements, flat.size_bytes(),
-         reduce_scatter_bytes(space, canonical_rank_, element_bytes, 4));
-  return inner_ != nullptr ? inner_->reduce_scatter(space, flat, shard, std::move(ready)) : std::move(ready);
+         reduce_scatter_bytes(space, canonical_rank_, flat.dtype, options_, call.levels), call);
+  return inner_ != nullptr ? inner_->reduce_scatter(space, flat, shard, std::move(ready), call) : std::move(ready);
 }
 
-Event RecordingCollectives::all_gather(const partition::FlatSpace& space, BufferView flat, Event ready) {
+Event RecordingCollectives::all_gather(const partition::FlatSpace& space, BufferView flat, Event ready, Levels levels) {
   const auto element_bytes = static_cast<std::int64_t>(size_of(flat.dtype));
-  record("all_gather", flat.elements, flat.size_bytes(), all_gather_bytes(space, canonical_rank_, element_bytes));
-  return inner_ != nullptr ? inner_->all_gather(space, flat, std::move(ready)) : std::move(ready);
+  record("all_gather", flat.elements, flat.size_bytes(),
+         all_gather_bytes(space, canonical_rank_, element_bytes).of(levels), {.levels = levels});
+  return inner_ != nullptr ? inner_->all_gather(space, flat, std::move(ready), levels) : std::move(ready);
 }
 
 void RecordingCollectives::all_reduce(std::span<double> values) {
@@ -41,12 +42,9 @@ void RecordingCollectives::set_step(std::int64_t step) {
 }
 
 void RecordingCollectives::record(const std::string& operation, std::int64_t elements, std::int64_t size_bytes,
-                                  const Traffic::Bytes& sent) {
-  calls_.push_back({operation, elements, size_bytes, step_});
-  Traffic::Bytes& counted = traffic_.by_operation[operation];
-  counted.inner += sent.inner;
-  counted.outer += sent.outer;
-  counted.calls += sent.calls;
+                                  const Traffic::Bytes& sent, ReduceCall call) {
+  calls_.push_back({operation, elements, size_bytes, step_, call});
+  traffic_.by_operation[operation] += sent;
 }
 
 }  // namespace argosy::comm

@@ -2,6 +2,17 @@
 
 namespace argosy::comm {
 
+Traffic::Bytes& Traffic::Bytes::operator+=(const Bytes& other) {
+  inner += other.inner;
+  outer += other.outer;
+  calls += other.calls;
+  return *this;
+}
+
+Traffic::Bytes Traffic::Bytes::of(Levels levels) const {
+  return {.inner = levels == Levels::outer ? 0 : inner, .outer = levels == Levels::inner ? 0 : outer, .calls = calls};
+}
+
 Traffic::Bytes reduce_scatter_bytes(const partition::FlatSpace& space, int canonical_rank,
                                     std::int64_t inner_element_bytes, std::int64_t outer_element_bytes) {
   const partition::Layout& layout = space.layout();
@@ -19,6 +30,17 @@ Traffic::Bytes all_gather_bytes(const partition::FlatSpace& space, int canonical
   return {.inner = owned * slot_size * (layout.node_size(layout.node_of(canonical_rank)) - 1) * element_bytes,
           .outer = owned * (layout.nodes() - 1) * space.slice_size() * element_bytes,
           .calls = 1};
+}
+
+Traffic::Bytes elastic_bytes(const partition::FlatSpace& space, int canonical_rank) {
+  const partition::Layout& layout = space.layout();
+  Traffic::Bytes sent{.calls = 1};
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    if (rank == canonical_rank) continue;
+    const bool here = layout.node_of(rank) == layout.node_of(canonical_rank);
+    (here ? sent.inner : sent.outer) += space.owned_size(rank) * 4;
+  }
+  return sent;
 }
 
 Traffic::Bytes scalar_bytes(const partition::Layout& layout, int canonical_rank, std::int64_t size_bytes) {

@@ -10,12 +10,19 @@
 /// tests use the formulas. Bytes of messages' envelopes and of control traffic are not payload.
 namespace argosy::comm {
 
+/// Which of the two levels an operation covers: slots are exchanged inside a node, the sub-slices of a slot across
+/// nodes.
+enum class Levels { both, inner, outer };
+
 /// Payload sent by this rank, by operation ("reduce_scatter", "all_gather", "scalar"): inside the node and across
 /// nodes.
 struct Traffic {
   struct Bytes {
     std::int64_t inner = 0, outer = 0, calls = 0;
     auto operator<=>(const Bytes&) const = default;
+    Bytes& operator+=(const Bytes& other);
+    /// Without the bytes of the other level.
+    [[nodiscard]] Bytes of(Levels levels) const;
   };
   std::map<std::string, Bytes> by_operation;
 };
@@ -27,6 +34,8 @@ struct Traffic {
 /// The same for one two-level all-gather.
 [[nodiscard]] Traffic::Bytes all_gather_bytes(const partition::FlatSpace& space, int canonical_rank,
                                               std::int64_t element_bytes);
+/// The same for one elastic reduce-scatter, where every rank sends every owner its slices in fp32.
+[[nodiscard]] Traffic::Bytes elastic_bytes(const partition::FlatSpace& space, int canonical_rank);
 /// The same for a sum of `size_bytes` over all ranks by gathering them.
 [[nodiscard]] Traffic::Bytes scalar_bytes(const partition::Layout& layout, int canonical_rank, std::int64_t size_bytes);
 

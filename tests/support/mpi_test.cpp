@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 
@@ -13,8 +14,8 @@ std::map<Hierarchy, comm::Topology> topologies;  // making communicators is the 
 }  // namespace
 
 std::vector<Hierarchy> hierarchies() {
-  return {Hierarchy::flat,   Hierarchy::one_rank_a_node, Hierarchy::two_nodes,
-          Hierarchy::uneven, Hierarchy::cyclic,          Hierarchy::cyclic_backwards};
+  return {Hierarchy::flat,        Hierarchy::one_rank_a_node, Hierarchy::two_nodes,       Hierarchy::uneven,
+          Hierarchy::three_nodes, Hierarchy::cyclic,          Hierarchy::cyclic_backwards};
 }
 
 std::string name_of(Hierarchy hierarchy) {
@@ -27,6 +28,8 @@ std::string name_of(Hierarchy hierarchy) {
       return "two_nodes";
     case Hierarchy::uneven:
       return "uneven";
+    case Hierarchy::three_nodes:
+      return "three_nodes";
     case Hierarchy::cyclic:
       return "cyclic";
     case Hierarchy::cyclic_backwards:
@@ -45,6 +48,8 @@ int node_of(Hierarchy hierarchy, int world_rank, int ranks) {
       return world_rank >= (ranks + 1) / 2 ? 1 : 0;
     case Hierarchy::uneven:
       return world_rank == 0 ? 0 : 1;
+    case Hierarchy::three_nodes:
+      return std::min(world_rank, 2);
     case Hierarchy::cyclic:
       return world_rank % 2;
     case Hierarchy::cyclic_backwards:

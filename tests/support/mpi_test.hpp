@@ -17,6 +17,7 @@ enum class Hierarchy {
   one_rank_a_node,   // p nodes
   two_nodes,         // the first half, the second half; uneven for odd p
   uneven,            // rank 0 alone, then the others
+  three_nodes,       // one rank each, the last holds the others: 1+1+2
   cyclic,            // two nodes in turns: 0, 1, 0, 1
   cyclic_backwards,  // as cyclic with p > 2, in the order 0, 1, 1, 0
 };

@@ -88,11 +88,13 @@ data::Batch merged(const std::vector<data::Batch>& batches, const model::ModelSh
 class Rank {
  public:
   Rank(const model::ModelShape& shape, const partition::Layout& layout, int canonical_rank,
-       comm::Collectives& collectives, at::ScalarType type = at::kFloat, optim::OptimizerConfig optimizer = {})
-      : layout_(layout),
+       comm::Collectives& collectives, at::ScalarType type = at::kFloat, optim::OptimizerConfig optimizer = {},
+       train::ReduceEvery reduce_every = train::ReduceEvery::step)
+      : reduce_every_(reduce_every),
+        layout_(layout),
         canonical_rank_(canonical_rank),
         model_(shape, layout),
-        buffers_(model_, canonical_rank, type, c10::kCPU),
+        buffers_(model_, canonical_rank, type, c10::kCPU, reduce_every),
         guard_(optimizer.skip, {}),
         runner_(model_, buffers_, collectives, layout, canonical_rank, optim::resolve(optimizer, false),
                 optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
@@ -112,7 +114,7 @@ class Rank {
     }
     std::vector<std::size_t> visit_units;
     for (const model::Visit& visit : model_.visits()) visit_units.push_back(visit.unit);
-    const train::StepPlan plan = train::plan_stage_1(visit_units, model_.units().size(), accumulation);
+    const train::StepPlan plan = train::plan_stage_1(visit_units, model_.units().size(), accumulation, reduce_every_);
     ++steps_;
     const StepResult result =
         runner_.run(plan, batches,
@@ -148,6 +150,7 @@ class Rank {
   }
 
  private:
+  const train::ReduceEvery reduce_every_;
   const partition::Layout layout_;
   const int canonical_rank_;
   model::Model model_;
@@ -164,14 +167,15 @@ class PlantedNan final : public comm::Collectives {
   PlantedNan(comm::Collectives& inner, bool here, std::int64_t first, std::int64_t last)
       : inner_(inner), here_(here), first_(first), last_(last) {}
   comm::Event reduce_scatter(const partition::FlatSpace& space, comm::BufferView flat, comm::BufferView shard,
-                             comm::Event ready) override {
+                             comm::Event ready, comm::ReduceCall call) override {
     if (here_ && step_ >= first_ && step_ <= last_) {
       reinterpret_cast<float*>(flat.at)[space.offset(0)] = std::numeric_limits<float>::quiet_NaN();
     }
-    return inner_.reduce_scatter(space, flat, shard, std::move(ready));
+    return inner_.reduce_scatter(space, flat, shard, std::move(ready), call);
   }
-  comm::Event all_gather(const partition::FlatSpace& space, comm::BufferView flat, comm::Event ready) override {
-    return inner_.all_gather(space, flat, std::move(ready));
+  comm::Event all_gather(const partition::FlatSpace& space, comm::BufferView flat, comm::Event ready,
+                         comm::Levels levels) override {
+    return inner_.all_gather(space, flat, std::move(ready), levels);
   }
   void all_reduce(std::span<double> values) override {
     if (here_ && step_ >= first_ && step_ <= last_) values[0] = std::numeric_limits<double>::quiet_NaN();
@@ -222,6 +226,42 @@ TEST_P(RunnerOnRanks, AStepIsTheSameHoweverItsMicroBatchesAreDealt) {
   const std::vector<at::Tensor> a = alone.weights(), b = shared.weights();
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_LT((a[i] - b[i]).norm().item<double>(), 1e-5 * (a[i] - initial[i]).norm().item<double>() + 1e-7) << i;
+  }
+}
+
+/// Twelve micro-batches a step, which 1, 2, 3 and 4 ranks share evenly; one has no examples.
+std::vector<data::Batch> twelve(const model::ModelShape& shape, std::uint64_t step) {
+  std::vector<data::Batch> micro_batches;
+  for (std::uint64_t j = 0; j < 12; ++j) {
+    micro_batches.push_back(j == 7 ? data::Batch{}
+                                   : copy_batch(shape, 100 * step + j, 1 + static_cast<std::int64_t>(j % 3)));
+  }
+  return micro_batches;
+}
+
+TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
+  const model::ModelShape shape = small_shape(0.1);
+  const comm::CollectivesOptions elastic{.reduction = comm::Reduction::elastic};
+  const comm::Topology single = comm::Topology::discover(world().split(world().rank(), 0), "alone");
+  const auto one_rank = comm::make_mpi_collectives(single, elastic),
+             ranks = comm::make_mpi_collectives(topology_, elastic);
+  optim::OptimizerConfig optimizer;
+  optimizer.max_grad_norm = 0.1;  // clips: the norm is the same too
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    constexpr auto every = train::ReduceEvery::micro_batch;
+    Rank alone{shape, single.layout(), 0, *one_rank, type, optimizer, every};
+    Rank shared{shape, layout(), me(), *ranks, type, optimizer, every};
+    const std::vector<at::Tensor> initial = alone.weights();
+    for (std::uint64_t s = 0; s < 3; ++s) {
+      const StepResult one = alone.step(twelve(shape, s), 1e-3), many = shared.step(twelve(shape, s), 1e-3);
+      EXPECT_EQ(one.grad_norm, many.grad_norm) << s;
+      EXPECT_TRUE(one.clipped);
+    }
+    const std::vector<at::Tensor> a = alone.weights(), b = shared.weights();
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].equal(b[i])) << i;
+    bool moved = false;
+    for (std::size_t i = 0; i < a.size(); ++i) moved = moved || !a[i].equal(initial[i]);
+    EXPECT_TRUE(moved);
   }
 }
 

@@ -1,0 +1,141 @@
+// Levels one by one, sums that go on, sums of whole buffers, and that the recorder counts what the backend counts.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "comm/recording.hpp"
+#include "mpi/comm/reduction_case.hpp"
+
+namespace argosy::comm {
+namespace {
+
+using argosy::test::Hierarchy;
+using argosy::test::world;
+using test::Case;
+using test::nested_sum;
+using test::Wire;
+
+BufferView view_of(std::vector<float>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), std::ssize(values), DType::f32};
+}
+
+/// The backend behind a recorder that must count the same.
+struct Counted {
+  explicit Counted(const Case& c)
+      : backend(make_mpi_collectives(c.topology, c.options())),
+        recorder(c.topology.layout(), c.topology.canonical_rank(), backend.get(), c.options()) {}
+  ~Counted() { EXPECT_EQ(recorder.traffic().by_operation, backend->traffic().by_operation); }
+
+  std::unique_ptr<Collectives> backend;
+  RecordingCollectives recorder;
+};
+
+class LevelsTest : public testing::TestWithParam<std::tuple<Hierarchy, Wire>> {};
+
+TEST_P(LevelsTest, TheNodeThenTheNodesGiveTheBitsAndTheBytesOfBoth) {
+  const auto [hierarchy, wire] = GetParam();
+  Case c{hierarchy, wire, 30011};
+  std::vector<float> slots(c.shard.size() * static_cast<std::size_t>(c.topology.layout().nodes()));
+  Counted in_two{c}, in_one{c};
+  in_two.recorder.reduce_scatter(c.space, c.flat_view(), view_of(slots), {}, {.levels = Levels::inner}).wait();
+  in_two.recorder.reduce_scatter(c.space, view_of(slots), c.shard_view(), {}, {.levels = Levels::outer}).wait();
+  EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, c.rounds_inner(), c.rounds_outer())));
+
+  in_one.recorder.reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+  const Traffic::Bytes two = in_two.backend->traffic().by_operation.at("reduce_scatter");
+  const Traffic::Bytes one = in_one.backend->traffic().by_operation.at("reduce_scatter");
+  EXPECT_EQ(two.inner, one.inner);
+  EXPECT_EQ(two.outer, one.outer);
+}
+
+TEST_P(LevelsTest, ContinuedSumsAddTheWholeSumToWhatIsThere) {
+  const auto [hierarchy, wire] = GetParam();
+  Case c{hierarchy, wire, 1601};
+  Counted counted{c};
+  const std::vector<float> sum = nested_sum(c.space, c.rounds_inner(), c.rounds_outer());
+  std::vector<float> expected = sum;
+  counted.recorder.reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+  for (int i = 0; i < 2; ++i) {
+    counted.recorder.reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}, {.continues = true}).wait();
+    std::transform(expected.begin(), expected.end(), sum.begin(), expected.begin(), std::plus<>{});
+  }
+  EXPECT_EQ(c.shard_bits(), c.owned_bits(expected));
+}
+
+TEST_P(LevelsTest, SlotsMayContinueOverMicroBatchesAndCrossNodesOnce) {
+  const auto [hierarchy, wire] = GetParam();
+  Case c{hierarchy, wire, 1601};
+  Counted counted{c};
+  std::vector<float> slots(c.shard.size() * static_cast<std::size_t>(c.topology.layout().nodes()));
+  for (const bool continues : {false, true}) {
+    counted.recorder
+        .reduce_scatter(c.space, c.flat_view(), view_of(slots), {}, {.levels = Levels::inner, .continues = continues})
+        .wait();
+  }
+  counted.recorder.reduce_scatter(c.space, view_of(slots), c.shard_view(), {}, {.levels = Levels::outer}).wait();
+  // Twice a node's sum rounds as it does: all is twice the sum of one micro-batch.
+  std::vector<float> expected = nested_sum(c.space, c.rounds_inner(), c.rounds_outer());
+  for (float& value : expected) value *= 2;
+  EXPECT_EQ(c.shard_bits(), c.owned_bits(expected));
+}
+
+TEST_P(LevelsTest, AWholeBufferIsSummedOnEveryRankAtTheBoundOfEveryNode) {
+  const auto [hierarchy, wire] = GetParam();
+  Case c{hierarchy, wire, 1601};
+  Counted counted{c};
+  const std::vector<float> sum = nested_sum(c.space, c.rounds_inner(), c.rounds_outer());
+  all_reduce_flat(counted.recorder, c.space, c.topology.canonical_rank(), c.flat_view());
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    if (c.flat_dtype == DType::bf16) {
+      ASSERT_EQ(reinterpret_cast<const std::uint16_t*>(c.flat.data())[i], bf16_from_f32(sum[i])) << i;
+    } else {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(reinterpret_cast<const float*>(c.flat.data())[i]),
+                std::bit_cast<std::uint32_t>(sum[i]))
+          << i;
+    }
+  }
+  std::array<std::int64_t, 1> left_node{0};
+  for (const auto& [operation, bytes] : counted.backend->traffic().by_operation) left_node[0] += bytes.outer;
+  c.topology.node_comm().all_reduce(std::span<std::int64_t>{left_node});
+  const std::int64_t nodes = c.topology.layout().nodes(), reduced = c.rounds_outer() ? 2 : 4;
+  const auto gathered = static_cast<std::int64_t>(size_of(c.flat_dtype));
+  EXPECT_EQ(left_node[0], (nodes - 1) * c.space.padded_size() / nodes * (reduced + gathered));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LevelsTest,
+                         testing::Combine(testing::ValuesIn(argosy::test::hierarchies()),
+                                          testing::Values(Wire::fp32, Wire::bf16_flat, Wire::bf16_both)),
+                         [](const auto& c) {
+                           return argosy::test::name_of(std::get<0>(c.param)) + "_" + name_of(std::get<1>(c.param));
+                         });
+
+class GatherLevels : public testing::TestWithParam<Hierarchy> {};
+
+TEST_P(GatherLevels, TheNodesThenTheNodeFillTheBuffer) {
+  Case c{GetParam(), Wire::fp32, 1601};
+  Counted counted{c};
+  const partition::Layout& layout = c.topology.layout();
+  std::vector<float> flat(static_cast<std::size_t>(c.space.padded_size()), -1.0F);
+  const auto fill = [&](int slice) {
+    for (std::int64_t i = 0; i < c.space.slice_size(); ++i)
+      flat[static_cast<std::size_t>(c.space.slice_begin(slice) + i)] = static_cast<float>(slice);
+  };
+  const auto holds = [&](int slice) {
+    const auto* const begin = flat.data() + c.space.slice_begin(slice);
+    return std::all_of(begin, begin + c.space.slice_size(), [&](float x) { return x == static_cast<float>(slice); });
+  };
+  for (const int slice : c.space.owned_slices(c.topology.canonical_rank())) fill(slice);
+  counted.recorder.all_gather(c.space, view_of(flat), {}, Levels::outer).wait();
+  for (int slice = 0; slice < c.space.slices(); ++slice) {
+    const bool own_slot = layout.slot_owner(c.topology.node(), slice / layout.nodes()) == c.topology.local_rank();
+    EXPECT_EQ(holds(slice), own_slot) << slice;
+  }
+  counted.recorder.all_gather(c.space, view_of(flat), {}, Levels::inner).wait();
+  for (int slice = 0; slice < c.space.slices(); ++slice) EXPECT_TRUE(holds(slice)) << slice;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GatherLevels, testing::ValuesIn(argosy::test::hierarchies()),
+                         [](const auto& hierarchy) { return argosy::test::name_of(hierarchy.param); });
+
+}  // namespace
+}  // namespace argosy::comm
