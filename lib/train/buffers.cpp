@@ -12,7 +12,8 @@ comm::BufferView view_of(const at::Tensor& tensor) {
           tensor.scalar_type() == at::kBFloat16 ? DType::bf16 : DType::f32};
 }
 
-Buffers::Buffers(model::Model& model, int canonical_rank, at::ScalarType compute_type, c10::Device device)
+Buffers::Buffers(model::Model& model, int canonical_rank, at::ScalarType compute_type, c10::Device device,
+                 ReduceEvery reduce_every)
     : model_(model), canonical_rank_(canonical_rank) {
   const auto fp32 = at::TensorOptions(at::kFloat).device(device);
   for (model::Unit& unit : model.units()) {
@@ -25,7 +26,8 @@ Buffers::Buffers(model::Model& model, int canonical_rank, at::ScalarType compute
     const bool one_slice = slices.size() == 1, master_in_place = one_slice && compute_type == at::kFloat;
     const auto own_slice = [&](const at::Tensor& flat) { return flat.narrow(0, space.slice_begin(slices[0]), owned); };
     optim::ShardState& shard = buffers.shard;
-    shard.gradient = one_slice ? own_slice(buffers.gradients) : at::zeros({owned}, fp32);
+    shard.gradient =
+        one_slice && reduce_every == ReduceEvery::step ? own_slice(buffers.gradients) : at::zeros({owned}, fp32);
     shard.master = master_in_place ? own_slice(buffers.weights) : at::zeros({owned}, fp32);
     if (!master_in_place) shard.weights = buffers.weights;
     shard.exp_avg = at::zeros({owned}, fp32);

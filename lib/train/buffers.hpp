@@ -9,10 +9,12 @@
 #include "comm/collectives.hpp"
 #include "model/model.hpp"
 #include "optim/adamw.hpp"
+#include "train/step_plan.hpp"
 
 /// All memory of a ZeRO stage 1 run, made before step 1: per unit the flat weights and gradients, and this rank's shard
 /// of master weights, gradient sums and moments. Where a rank owns one slice, the sums, and in fp32 the master weights,
-/// are views of the flat buffers: a world of one copies nothing.
+/// are views of the flat buffers: a world of one copies nothing. Sums that go on from micro-batch to micro-batch have
+/// memory of their own.
 namespace argosy::train {
 
 struct UnitBuffers {
@@ -24,8 +26,9 @@ struct UnitBuffers {
 
 class Buffers {
  public:
-  /// Binds `model`'s units to new buffers on `device`. Not collective.
-  Buffers(model::Model& model, int canonical_rank, at::ScalarType compute_type, c10::Device device);
+  /// Binds `model`'s units to new buffers on `device`, for plans that reduce so often. Not collective.
+  Buffers(model::Model& model, int canonical_rank, at::ScalarType compute_type, c10::Device device,
+          ReduceEvery reduce_every = ReduceEvery::step);
 
   /// This rank's slices of the initial weights. Not collective; publish() brings them to all ranks.
   void initialise(std::uint64_t seed);

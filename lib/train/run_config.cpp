@@ -43,7 +43,9 @@ std::span<const KeyText> key_texts(const ShardingConfig&) {
       {"zero_stage",
        "1: master weights and moments are sharded over all ranks; 2: gradients as well; 3: weights as well"},
       {"scope", "world; hybrid (stage 3): weights and gradients are sharded inside a node, the rest over all ranks"},
-      {"reduction", "exact: fp32 sums in a fixed order, the same bits whatever the timing"},
+      {"reduction",
+       "exact: fp32 sums in a fixed order, the same bits whatever the timing; fast: the backend's own order; elastic: "
+       "the same bits for any number of ranks, at the cost of a reduction every micro-batch (for tests)"},
       {"recompute",
        "what is computed again instead of kept: none, activation (products of the feed-forward part), full (all of its "
        "inner values), block"},
@@ -183,6 +185,10 @@ void validate(const ValidationConfig& config, config::Problems& problems) {
 }
 
 void validate(const RunConfig& config, config::Problems& problems) {
+  const GradientWire& wire = config.precision.gradient_wire;
+  problems.require(
+      config.sharding.reduction != Reduction::elastic || (wire.inner == WireType::fp32 && wire.outer == WireType::fp32),
+      "/precision/gradient_wire", "fp32: sharding.reduction is elastic", "bf16");
   problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
                    "auto, cpu or cuda", config.device);
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {

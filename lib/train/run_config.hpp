@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/comm_config.hpp"
+#include "comm/reduction.hpp"
 #include "config/config.hpp"
 #include "data/data_config.hpp"
 #include "model/model_config.hpp"
@@ -27,8 +28,7 @@ namespace argosy::train {
 
 enum class PrecisionMode { fp32, bf16 };
 BOOST_DESCRIBE_ENUM(PrecisionMode, fp32, bf16)
-enum class Reduction { exact };
-BOOST_DESCRIBE_ENUM(Reduction, exact)
+using comm::Reduction;
 enum class Metric { loss, perplexity, bleu, chrf };
 BOOST_DESCRIBE_ENUM(Metric, loss, perplexity, bleu, chrf)
 

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "optim/order_free_sum.hpp"
 
 namespace argosy::train {
 namespace {
@@ -138,22 +139,33 @@ void Runner::backward(Walk& walk, int index) {
   walk.memory_gradient = walk.memory_gradient.defined() ? walk.memory_gradient + found.back() : found.back();
 }
 
-void Runner::reduce(std::size_t unit, const comm::Event& ready, comm::Event& done) {
+void Runner::reduce(const Op& op, ReduceEvery reduce_every, const comm::Event& ready, comm::Event& done) {
+  model::Unit& unit = model_.units()[static_cast<std::size_t>(op.unit)];
   // A rank without examples, or a parameter no example reached, contributes zeros.
-  for (model::Parameter& parameter : model_.units()[unit].parameters()) {
+  for (model::Parameter& parameter : unit.parameters()) {
     if (parameter.gradient.defined() && !parameter.gradient_written) parameter.gradient.zero_();
   }
-  const UnitBuffers& buffers = buffers_.units()[unit];
-  if (layout_.world() == 1) {  // the shard is the buffer
+  const UnitBuffers& buffers = buffers_.units()[static_cast<std::size_t>(op.unit)];
+  if (layout_.world() == 1 && reduce_every == ReduceEvery::step) {  // the shard is the buffer
     ready.wait();
     return;
   }
-  done = collectives_.reduce_scatter(model_.units()[unit].space(), view_of(buffers.gradients),
-                                     view_of(buffers.shard.gradient), ready);
+  const bool continues = reduce_every == ReduceEvery::micro_batch && op.micro_batch > 0;
+  done = collectives_.reduce_scatter(unit.space(), view_of(buffers.gradients), view_of(buffers.shard.gradient), ready,
+                                     {.continues = continues});
+  if (reduce_every == ReduceEvery::micro_batch) unit.expect_fresh_gradients();
+}
+
+/// The same bits however the blocks are spread over ranks.
+double Runner::sum_of_all_squares() {
+  optim::OrderFreeSum sum;
+  for (const UnitBuffers& unit : buffers_.units()) optim::add_squares(unit.stretches, sum);
+  collectives_.all_reduce(sum.parts());
+  return sum.value();
 }
 
 /// One norm, one coefficient and the sums of the step in one small collective.
-void Runner::decide(StepResult& result, const StepOptions& options) {
+void Runner::decide(StepResult& result, ReduceEvery reduce_every, const StepOptions& options) {
   double squares = 0;
   for (const UnitBuffers& unit : buffers_.units()) squares += optim::sum_of_squares(unit.stretches);
   telemetry::Work& work = result.work;
@@ -172,6 +184,7 @@ void Runner::decide(StepResult& result, const StepOptions& options) {
   collectives_.all_reduce(std::span<double>{values});
   for (std::size_t i = 0; i < sums.size(); ++i) *sums[i] = values[i];
   result.stop = values.back() > 0;
+  if (reduce_every == ReduceEvery::micro_batch) squares = sum_of_all_squares();
   result.grad_norm = std::sqrt(squares);
   result.skipped = guard_.skips(options.step, result.grad_norm);
   const double coefficient = optim::clip_coefficient(result.grad_norm, max_grad_norm_);
@@ -204,6 +217,7 @@ StepResult Runner::run(const StepPlan& plan, const data::StepBatches& batches, c
         if (!walk.empty) forward(walk, op.visit);
         break;
       case OpKind::backward:
+        ready.wait();
         if (walk.empty) break;
         backward(walk, op.visit);
         if (op.visit > 0) break;
@@ -211,12 +225,12 @@ StepResult Runner::run(const StepPlan& plan, const data::StepBatches& batches, c
         result.loss_sum += number_of(walk.pass.loss_sum);
         break;
       case OpKind::reduce:
-        reduce(unit, ready, events[i]);
+        reduce(op, plan.reduce_every, ready, events[i]);
         spent = &result.times.reduce_s;
         break;
       case OpKind::norm:
         ready.wait();
-        decide(result, options);
+        decide(result, plan.reduce_every, options);
         spent = &result.times.norm_s;
         break;
       case OpKind::update:

@@ -52,7 +52,9 @@ class Runner {
          const Clock& clock, c10::Device device);
 
   /// One step: gradients are sums over all ranks' losses divided by batches.tgt_tokens. A step the guard skips leaves
-  /// weights and moments as they are. **Collective.** Throws Error{numeric} from the guard, Error{comm}.
+  /// weights and moments as they are. A plan that reduces every micro-batch, by elastic collectives, gives the same
+  /// bits of weights for any number of ranks that divides the micro-batches. **Collective.** Throws Error{numeric} from
+  /// the guard, Error{comm}.
   StepResult run(const StepPlan& plan, const data::StepBatches& batches, const StepOptions& options);
 
  private:
@@ -61,8 +63,9 @@ class Runner {
              const StepOptions& options) const;
   void forward(Walk& walk, int visit);
   void backward(Walk& walk, int visit);
-  void reduce(std::size_t unit, const comm::Event& ready, comm::Event& done);
-  void decide(StepResult& result, const StepOptions& options);
+  void reduce(const Op& op, ReduceEvery reduce_every, const comm::Event& ready, comm::Event& done);
+  double sum_of_all_squares();
+  void decide(StepResult& result, ReduceEvery reduce_every, const StepOptions& options);
 
   model::Model& model_;
   Buffers& buffers_;

@@ -22,8 +22,9 @@ std::string_view name_of(OpKind kind) noexcept {
   return "?";
 }
 
-StepPlan plan_stage_1(const std::vector<std::size_t>& visit_units, std::size_t units, int micro_batches) {
-  StepPlan plan{.ops = {}, .micro_batches = micro_batches};
+StepPlan plan_stage_1(const std::vector<std::size_t>& visit_units, std::size_t units, int micro_batches,
+                      ReduceEvery reduce_every) {
+  StepPlan plan{.ops = {}, .micro_batches = micro_batches, .reduce_every = reduce_every};
   const int visits = static_cast<int>(visit_units.size());
   const auto unit_of = [&](int visit) { return static_cast<int>(visit_units[static_cast<std::size_t>(visit)]); };
   const auto last = [&] { return static_cast<int>(plan.ops.size()) - 1; };
@@ -34,12 +35,25 @@ StepPlan plan_stage_1(const std::vector<std::size_t>& visit_units, std::size_t u
     }
     for (int v = visits - 1; v >= 0; --v) {
       const int unit = unit_of(v);
-      plan.ops.push_back({.kind = OpKind::backward, .visit = v, .unit = unit, .micro_batch = m, .buffer = unit});
+      // Where an earlier micro-batch's gradients are still being reduced, the buffer is not free yet.
+      const bool first_visit = std::find(visit_units.begin() + v + 1, visit_units.end(),
+                                         visit_units[static_cast<std::size_t>(v)]) == visit_units.end();
+      plan.ops.push_back({.kind = OpKind::backward,
+                          .visit = v,
+                          .unit = unit,
+                          .micro_batch = m,
+                          .buffer = unit,
+                          .waits_for = first_visit ? reduced[static_cast<std::size_t>(unit)] : -1});
       const bool visited_again = std::find(visit_units.begin(), visit_units.begin() + v,
                                            visit_units[static_cast<std::size_t>(v)]) != visit_units.begin() + v;
-      if (m + 1 < micro_batches || visited_again) continue;
-      plan.ops.push_back(
-          {.kind = OpKind::reduce, .stream = Stream::reduce, .unit = unit, .buffer = unit, .waits_for = last()});
+      const bool more_to_come = m + 1 < micro_batches && reduce_every == ReduceEvery::step;
+      if (more_to_come || visited_again) continue;
+      plan.ops.push_back({.kind = OpKind::reduce,
+                          .stream = Stream::reduce,
+                          .unit = unit,
+                          .micro_batch = m,
+                          .buffer = unit,
+                          .waits_for = last()});
       reduced[static_cast<std::size_t>(unit)] = last();
     }
   }

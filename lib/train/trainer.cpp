@@ -51,6 +51,10 @@ void set_aside(const comm::Context& context, const Path& run_dir) {
 
 DType wire_type(WireType type) { return type == WireType::bf16 ? DType::bf16 : DType::f32; }
 
+ReduceEvery reduce_every(const RunConfig& config) {
+  return config.sharding.reduction == Reduction::elastic ? ReduceEvery::micro_batch : ReduceEvery::step;
+}
+
 /// The run's plan. Throws Error{config} when this rank has no memory for it.
 RunPlan affordable_plan(const comm::Context& context, const RunConfig& config, std::int64_t vocab_live,
                         c10::Device device) {
@@ -85,10 +89,9 @@ class Trainer {
         plan_(read_on_all(context, [&] { return affordable_plan(context, config, facts_.vocab_live, device_); })),
         model_(model::resolve(config.model, facts_.vocab_live), context.topology.layout()),
         buffers_(model_, context.topology.canonical_rank(),
-                 config.precision.mode == PrecisionMode::bf16 ? at::kBFloat16 : at::kFloat, device_),
-        collectives_(comm::make_mpi_collectives(context.topology,
-                                                {.wire_inner = wire_type(config.precision.gradient_wire.inner),
-                                                 .wire_outer = wire_type(config.precision.gradient_wire.outer)})),
+                 config.precision.mode == PrecisionMode::bf16 ? at::kBFloat16 : at::kFloat, device_,
+                 reduce_every(config)),
+        collectives_(comm::make_mpi_collectives(context.topology, collectives_options(config))),
         sets_(read_on_all(context, [&] { return evaluation_sets(context, config, tokenizer_, facts_.sizes); })) {
     loss_.label_smoothing = label_smoothing_of(config);
     loss_.z = config.loss.z;
@@ -106,7 +109,8 @@ class Trainer {
                   context_.clock, device_);
     std::vector<std::size_t> visit_units;
     for (const model::Visit& visit : model_.visits()) visit_units.push_back(visit.unit);
-    const StepPlan plan = plan_stage_1(visit_units, model_.units().size(), facts_.sizes.accumulation);
+    const StepPlan plan =
+        plan_stage_1(visit_units, model_.units().size(), facts_.sizes.accumulation, reduce_every(config_));
     announce_epoch(loader.report());
     progress_.emplace(context_,
                       telemetry::Metrics::Setup{.config = config_.telemetry,
@@ -348,6 +352,12 @@ class Trainer {
 };
 
 }  // namespace
+
+comm::CollectivesOptions collectives_options(const RunConfig& config) {
+  return {.reduction = config.sharding.reduction,
+          .wire_inner = wire_type(config.precision.gradient_wire.inner),
+          .wire_outer = wire_type(config.precision.gradient_wire.outer)};
+}
 
 TrainReport run_training(comm::Context& context, const RunConfig& config, const TrainOptions& options) {
   require_same_start(context.world, config,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/collectives.hpp"
 #include "comm/run_main.hpp"
 #include "train/run_config.hpp"
 #include "train/run_state.hpp"
@@ -25,6 +26,9 @@ struct TrainReport {
   Exit exit = Exit::ok;         // stopped: a checkpoint is committed, the run wants to be requeued
   boost::json::object figures;  // of the result line
 };
+
+/// How ranks add up gradients: sharding.reduction over precision.gradient_wire.
+[[nodiscard]] comm::CollectivesOptions collectives_options(const RunConfig& config);
 
 /// Trains until the schedule's length, or until the ranks agree to stop (signal, stop file). The same command resumes:
 /// bits of an uninterrupted run at the same world size. Leaves checkpoints, an export at the end, metrics.jsonl,

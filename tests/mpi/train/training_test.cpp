@@ -169,6 +169,42 @@ INSTANTIATE_TEST_SUITE_P(All, Training, testing::Values(train::PrecisionMode::fp
                            return std::string(each.param == train::PrecisionMode::fp32 ? "fp32" : "bf16");
                          });
 
+class Reductions : public testing::Test {
+ protected:
+  void SetUp() override { (void)Material::get(); }
+  /// Bits of a run with one rank a node.
+  [[nodiscard]] std::vector<std::string> bits(const std::string& name, train::Reduction reduction,
+                                              train::GradientWire wire = {}) const {
+    RunConfig config = Material::get().config(folder_ / name);
+    config.sharding.reduction = reduction;
+    config.precision.gradient_wire = wire;
+    EXPECT_EQ(train_run(config, {}, Hierarchy::one_rank_a_node).exit, Exit::ok);
+    return bits_of(folder_ / name / "export/000000006");
+  }
+  SharedFolder folder_;
+};
+
+TEST_F(Reductions, AllTrainAndANarrowWireShows) {
+  using train::Reduction;
+  using train::WireType;
+  const auto exact = bits("exact", Reduction::exact),
+             narrow = bits("narrow", Reduction::exact, {.outer = WireType::bf16});
+  (void)bits("fast", Reduction::fast);
+  (void)bits("elastic", Reduction::elastic);
+  EXPECT_EQ(exact != narrow, world().size() > 1);
+}
+
+TEST_F(Reductions, KeysBecomeOptionsOfTheCollectives) {
+  RunConfig config = Material::get().config("r");
+  EXPECT_EQ(collectives_options(config).reduction, comm::Reduction::exact);
+  EXPECT_EQ(collectives_options(config).wire_inner, DType::f32);
+  config.sharding.reduction = train::Reduction::fast;
+  config.precision.gradient_wire.inner = train::WireType::bf16;
+  EXPECT_EQ(collectives_options(config).reduction, comm::Reduction::fast);
+  EXPECT_EQ(collectives_options(config).wire_inner, DType::bf16);
+  EXPECT_EQ(collectives_options(config).wire_outer, DType::f32);
+}
+
 class Resume : public testing::Test {
  protected:
   void SetUp() override {

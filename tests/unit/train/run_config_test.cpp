@@ -58,7 +58,8 @@ TEST(RunConfig, RefusesWhatDoesNotFit) {
                            R"("model": {"type": "decoder"}, "validation": {"metrics": ["bleu"]})",
                            R"("comm": {"timeout_s": 0})",
                            R"("precision": {"mode": "fp16"})",
-                           R"("sharding": {"reduction": "fast"})",
+                           R"("sharding": {"reduction": "slow"})",
+                           R"("sharding": {"reduction": "elastic"}, "precision": {"gradient_wire": {"outer": "bf16"}})",
                            R"("run_dri": "x")"}) {
     SCOPED_TRACE(text);
     const std::string said = test::refusal(Fault::config, [&] { (void)read(text); });

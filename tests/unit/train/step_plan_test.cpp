@@ -53,6 +53,33 @@ TEST(StepPlan, ReducesAUnitOnceBehindItsLastBackward) {
   }
 }
 
+TEST(StepPlan, MayReduceEveryMicroBatchAndThenWaitsBeforeItWritesTheBufferAgain) {
+  const StepPlan plan = train::plan_stage_1(tied, 5, 3, train::ReduceEvery::micro_batch);
+  EXPECT_EQ(plan.reduce_every, train::ReduceEvery::micro_batch);
+  for (int unit = 0; unit < 5; ++unit) {
+    const std::vector<int> reduces = places_of(plan, OpKind::reduce, unit);
+    ASSERT_EQ(reduces.size(), 3U) << unit;
+    std::size_t done = 0;  // reduces passed on the way through the list
+    bool waited = true;
+    for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+      const Op& op = plan.ops[i];
+      if (op.unit != unit) continue;
+      if (op.kind == OpKind::backward) {
+        waited = waited || op.waits_for == reduces[done - 1];
+        EXPECT_TRUE(waited) << "writes what is being summed";
+      }
+      if (op.kind == OpKind::reduce) {
+        EXPECT_EQ(op.micro_batch, static_cast<int>(done));
+        ++done;
+        waited = false;
+      }
+      if (op.kind == OpKind::update) {
+        EXPECT_EQ(op.waits_for, reduces[2]);
+      }
+    }
+  }
+}
+
 TEST(StepPlan, NoBufferIsUsedAgainBeforeItsReduceAndEveryCrossingWaits) {
   const StepPlan plan = train::plan_stage_1(tied, 5, 2);
   std::map<int, int> reduced, updated;
