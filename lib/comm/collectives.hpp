@@ -47,9 +47,11 @@ class Collectives {
   [[nodiscard]] virtual Event reduce_scatter(const partition::FlatSpace& space, BufferView flat, BufferView shard,
                                              Event ready, ReduceCall call = {}) = 0;
 
-  /// Fills `flat` with every rank's slices; this rank's own slices are in place already. Levels::outer completes this
-  /// rank's slots only; Levels::inner fills in the other slots from ranks whose slots are complete.
+  /// Fills `flat` with every rank's slices; this rank's own slices are in place already.
   /// flat: [space.padded_size()] of any type, moved as bytes. Starts after `ready`.
+  /// With Levels::outer `flat` is this rank's slots alone, [space.owned_size(rank)·nodes], ascending, as they lie in
+  /// the flat space, and they are completed; Levels::inner fills in the other slots from ranks whose slots are
+  /// complete.
   /// **Collective** over the topology. Throws Error{comm}.
   [[nodiscard]] virtual Event all_gather(const partition::FlatSpace& space, BufferView flat, Event ready,
                                          Levels levels = Levels::both) = 0;

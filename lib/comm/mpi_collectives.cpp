@@ -47,10 +47,14 @@ class MpiCollectives final : public Collectives {
   Event all_gather(const partition::FlatSpace& space, BufferView flat, Event ready, Levels levels) override {
     ready.wait();
     ARGOSY_CHECK(space.layout() == links_.layout, "a flat space of another layout");
-    ARGOSY_CHECK(flat.elements == space.padded_size(), "{} elements of {}", flat.elements, space.padded_size());
+    const std::int64_t slots = space.owned_size(links_.canonical_rank) * links_.layout.nodes();
+    const std::int64_t elements = levels == Levels::outer ? slots : space.padded_size();
+    ARGOSY_CHECK(flat.elements == elements, "{} elements of {}", flat.elements, elements);
     Traffic::Bytes& counted = traffic_.by_operation["all_gather"];
     ++counted.calls;
-    if (levels != Levels::inner) counted.outer += gather_across(space, flat);
+    const std::int64_t slots_at =
+        levels == Levels::both ? links_.owned.front() * links_.layout.nodes() * slice_bytes(space, flat) : 0;
+    if (levels != Levels::inner) counted.outer += gather_across(space, {flat.at + slots_at, slots, flat.dtype});
     if (levels != Levels::outer) counted.inner += gather_in_node(space, flat);
     return {};
   }
@@ -67,12 +71,12 @@ class MpiCollectives final : public Collectives {
   }
 
   /// Own slots from their sub-slices; returns the payload sent.
-  std::int64_t gather_across(const partition::FlatSpace& space, BufferView flat) {
+  std::int64_t gather_across(const partition::FlatSpace& space, BufferView slots) {
     const int nodes = links_.layout.nodes(), node = links_.node;
-    const std::int64_t bytes = slice_bytes(space, flat);
-    Messages messages(links_.canonical_comm, "all_gather across nodes", flat.size_bytes());
+    const std::int64_t bytes = slice_bytes(space, slots);
+    Messages messages(links_.canonical_comm, "all_gather across nodes", slots.size_bytes());
     for (std::size_t i = 0; i < links_.owned.size(); ++i) {
-      const auto slice = [&](int sub) { return flat.at + (links_.owned[i] * nodes + sub) * bytes; };
+      const auto slice = [&](int sub) { return slots.at + (static_cast<int>(i) * nodes + sub) * bytes; };
       for (int shift = 1; shift < nodes; ++shift) {
         const int to = (node + shift) % nodes, from = (node + nodes - shift) % nodes;
         messages.receive(links_.slot_comms[i], from, slice(from), bytes);

@@ -125,7 +125,10 @@ TEST_P(GatherLevels, TheNodesThenTheNodeFillTheBuffer) {
     return std::all_of(begin, begin + c.space.slice_size(), [&](float x) { return x == static_cast<float>(slice); });
   };
   for (const int slice : c.space.owned_slices(c.topology.canonical_rank())) fill(slice);
-  counted.recorder.all_gather(c.space, view_of(flat), {}, Levels::outer).wait();
+  const int first_slot = layout.slots_of(c.topology.canonical_rank()).front();
+  const BufferView slots{reinterpret_cast<std::byte*>(flat.data() + c.space.slice_begin(first_slot * layout.nodes())),
+                         c.space.owned_size(c.topology.canonical_rank()) * layout.nodes(), DType::f32};
+  counted.recorder.all_gather(c.space, slots, {}, Levels::outer).wait();
   for (int slice = 0; slice < c.space.slices(); ++slice) {
     const bool own_slot = layout.slot_owner(c.topology.node(), slice / layout.nodes()) == c.topology.local_rank();
     EXPECT_EQ(holds(slice), own_slot) << slice;

@@ -23,34 +23,35 @@ void reduce(RecordingCollectives& on, const FlatSpace& space, int rank, Levels l
   (void)on.reduce_scatter(space, view(levels == Levels::outer ? slots : space.padded_size(), DType::f32),
                           view(levels == Levels::inner ? slots : slices, DType::f32), {}, {.levels = levels});
 }
-void gather(RecordingCollectives& on, const FlatSpace& space, Levels levels = Levels::both) {
-  (void)on.all_gather(space, view(space.padded_size(), DType::bf16), {}, levels);
+void gather(RecordingCollectives& on, const FlatSpace& space, int rank, Levels levels = Levels::both) {
+  const std::int64_t slots = space.owned_size(rank) * space.layout().nodes();
+  (void)on.all_gather(space, view(levels == Levels::outer ? slots : space.padded_size(), DType::bf16), {}, levels);
 }
 
 void stage_1(RecordingCollectives& on, const FlatSpace& space, int rank, int /*accumulation*/) {
   reduce(on, space, rank);
-  gather(on, space);
+  gather(on, space, rank);
 }
 void stage_2(RecordingCollectives& on, const FlatSpace& space, int rank, int accumulation) {
   for (int a = 0; a < accumulation; ++a) reduce(on, space, rank);
-  gather(on, space);
+  gather(on, space, rank);
 }
 void stage_3(RecordingCollectives& on, const FlatSpace& space, int rank, int accumulation) {
   for (int a = 0; a < accumulation; ++a) {
-    gather(on, space);  // forward
-    gather(on, space);  // backward
+    gather(on, space, rank);  // forward
+    gather(on, space, rank);  // backward
     reduce(on, space, rank);
   }
 }
 void hybrid(RecordingCollectives& on, const FlatSpace& space, int rank, int accumulation) {
   for (int a = 0; a < accumulation; ++a) {
-    gather(on, space, Levels::inner);
-    gather(on, space, Levels::inner);
+    gather(on, space, rank, Levels::inner);
+    gather(on, space, rank, Levels::inner);
     reduce(on, space, rank, Levels::inner);
   }
   reduce(on, space, rank, Levels::outer);
-  gather(on, space, Levels::outer);
-  gather(on, space, Levels::inner);
+  gather(on, space, rank, Levels::outer);
+  gather(on, space, rank, Levels::inner);
 }
 
 /// A sum of the table: bytes of a rank, and bytes that leave a node, as functions of N, G, A, g and psi. Each term is
