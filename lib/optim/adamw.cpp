@@ -23,7 +23,7 @@ std::vector<Stretch> stretches_of(const partition::FlatSpace& space, int canonic
       stretch.exp_avg = part(shard.exp_avg);
       stretch.exp_avg_sq = part(shard.exp_avg_sq);
       stretch.gradient = part(shard.gradient);
-      if (shard.weights.defined()) stretch.weights = shard.weights.narrow(0, from, to - from);
+      if (shard.weights.defined()) stretch.weights = shard.weights.narrow(0, from - shard.weights_begin, to - from);
       stretch.decays = from >= space.decay_begin();
     }
     local += space.slice_size();

@@ -15,7 +15,9 @@ namespace argosy::optim {
 /// One rank's flat state of a unit. shard tensors: [space.owned_size(rank)] fp32, slices ascending.
 struct ShardState {
   at::Tensor master, exp_avg, exp_avg_sq, gradient;
-  at::Tensor weights;  // flat buffer of the whole unit that the new values also go to; undefined: the master is in it
+  /// Flat buffer, from element `weights_begin` of the unit on, that the new values also go to; undefined: nowhere else.
+  at::Tensor weights;
+  std::int64_t weights_begin = 0;
 };
 
 /// A stretch of a shard that takes one launch: inside one slice, and all or nothing of it decays.

@@ -1,40 +1,92 @@
 #include "train/buffers.hpp"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <array>
 
 namespace argosy::train {
+
+namespace {
+
+/// Elements of a unit that no parameter holds, [begin, end).
+std::vector<std::pair<std::int64_t, std::int64_t>> gaps_of(const partition::FlatSpace& space) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
+  std::int64_t end = 0;
+  const auto until = [&](std::int64_t begin) {
+    if (begin > end) gaps.emplace_back(end, begin);
+  };
+  for (std::size_t p = 0; p < space.params().size(); ++p) {
+    until(space.offset(p));
+    end = space.offset(p) + space.params()[p].numel();
+  }
+  until(space.padded_size());
+  return gaps;
+}
+
+}  // namespace
 
 comm::BufferView view_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.numel(),
           tensor.scalar_type() == at::kBFloat16 ? DType::bf16 : DType::f32};
 }
 
-Buffers::Buffers(model::Model& model, int canonical_rank, at::ScalarType compute_type, c10::Device device,
-                 ReduceEvery reduce_every)
+Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& choices)
     : model_(model), canonical_rank_(canonical_rank) {
-  const auto fp32 = at::TensorOptions(at::kFloat).device(device);
-  for (model::Unit& unit : model.units()) {
+  const auto fp32 = at::TensorOptions(at::kFloat).device(choices.device);
+  const auto weight_type = fp32.dtype(choices.compute_type);
+  const PlanShape shape = plan_shape(model.shape(), model.units().front().space().layout());
+  const std::vector<int> turns = turns_of(shape);
+  std::int64_t largest = 0;  // of the units that take turns
+  for (std::size_t u = 0; u < turns.size(); ++u) {
+    if (turns[u] >= 0) largest = std::max(largest, model.units()[u].space().padded_size());
+  }
+  std::array<at::Tensor, 2> rotating_weights, rotating_gradients;
+  for (std::size_t b = 0; b < 2; ++b) {
+    if (rotates_weights(choices.scheme)) rotating_weights[b] = at::zeros({largest}, weight_type);
+    if (rotates_gradients(choices.scheme)) rotating_gradients[b] = at::zeros({largest}, fp32);
+  }
+  for (std::size_t u = 0; u < turns.size(); ++u) {
+    model::Unit& unit = model.units()[u];
     const partition::FlatSpace& space = unit.space();
-    const std::int64_t owned = space.owned_size(canonical_rank);
+    const std::int64_t padded = space.padded_size(), owned = space.owned_size(canonical_rank);
     const std::vector<int> slices = space.owned_slices(canonical_rank);
-    UnitBuffers buffers;
-    buffers.weights = at::zeros({space.padded_size()}, fp32.dtype(compute_type));
-    buffers.gradients = at::zeros({space.padded_size()}, fp32);
-    const bool one_slice = slices.size() == 1, master_in_place = one_slice && compute_type == at::kFloat;
-    const auto own_slice = [&](const at::Tensor& flat) { return flat.narrow(0, space.slice_begin(slices[0]), owned); };
+    const bool takes_turns = turns[u] >= 0;
+    const auto turn = static_cast<std::size_t>(std::max(turns[u], 0));
+    UnitBuffers& buffers = units_.emplace_back();
+    buffers.rotates_weights = takes_turns && rotates_weights(choices.scheme);
+    buffers.rotates_gradients = takes_turns && rotates_gradients(choices.scheme);
+    buffers.weights =
+        buffers.rotates_weights ? rotating_weights[turn].narrow(0, 0, padded) : at::zeros({padded}, weight_type);
+    buffers.gradients =
+        buffers.rotates_gradients ? rotating_gradients[turn].narrow(0, 0, padded) : at::zeros({padded}, fp32);
+    // What lives as long as the run and has this rank's slices in it, from element `begin` of the unit on.
+    at::Tensor weights = buffers.weights, gradients = buffers.gradients;
+    std::int64_t begin = 0;
+    if (takes_turns && choices.scheme == Scheme::hybrid) {
+      const std::int64_t nodes = space.layout().nodes();
+      begin = space.layout().slots_of(canonical_rank).front() * nodes * space.slice_size();
+      weights = buffers.held_weights = at::zeros({owned * nodes}, weight_type);
+      gradients = buffers.held_gradients = at::zeros({owned * nodes}, fp32);
+    } else {
+      if (buffers.rotates_weights) weights.reset();
+      if (buffers.rotates_gradients) gradients.reset();
+    }
+    const bool one_slice = slices.size() == 1;
+    const auto own_slice = [&](const at::Tensor& of) {
+      return of.narrow(0, space.slice_begin(slices.front()) - begin, owned);
+    };
     optim::ShardState& shard = buffers.shard;
-    shard.gradient =
-        one_slice && reduce_every == ReduceEvery::step ? own_slice(buffers.gradients) : at::zeros({owned}, fp32);
-    shard.master = master_in_place ? own_slice(buffers.weights) : at::zeros({owned}, fp32);
-    if (!master_in_place) shard.weights = buffers.weights;
+    buffers.sums_in_place = one_slice && gradients.defined() && choices.reduce_every == ReduceEvery::step;
+    const bool master_in_place = one_slice && weights.defined() && choices.compute_type == at::kFloat;
+    shard.gradient = buffers.sums_in_place ? own_slice(gradients) : at::zeros({owned}, fp32);
+    shard.master = master_in_place ? own_slice(weights) : at::zeros({owned}, fp32);
+    if (!master_in_place) shard.weights = weights;
+    shard.weights_begin = begin;
     shard.exp_avg = at::zeros({owned}, fp32);
     shard.exp_avg_sq = at::zeros({owned}, fp32);
     buffers.stretches = optim::stretches_of(space, canonical_rank, shard);
     unit.bind(buffers.weights, buffers.gradients);
-    units_.push_back(std::move(buffers));
   }
 }
 
@@ -49,12 +101,25 @@ void Buffers::initialise(std::uint64_t seed) {
   load_host_states();
 }
 
-void Buffers::publish(comm::Collectives& collectives) {
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    for (optim::Stretch& stretch : units_[u].stretches) {
-      if (stretch.weights) stretch.weights->copy_(stretch.master);
-    }
-    collectives.all_gather(model_.units()[u].space(), view_of(units_[u].weights), {}).wait();
+void Buffers::place_own_weights(std::size_t unit) {
+  UnitBuffers& buffers = units_[unit];
+  if (!buffers.rotates_weights) return;
+  if (buffers.held_weights.defined()) {
+    buffers.weights.narrow(0, buffers.shard.weights_begin, buffers.held_weights.numel()).copy_(buffers.held_weights);
+    return;
+  }
+  const partition::FlatSpace& space = model_.units()[unit].space();
+  for (std::int64_t local = 0; const int slice : space.owned_slices(canonical_rank_)) {
+    buffers.weights.narrow(0, space.slice_begin(slice), space.slice_size())
+        .copy_(buffers.shard.master.narrow(0, local, space.slice_size()));
+    local += space.slice_size();
+  }
+}
+
+void Buffers::clear_gaps(std::size_t unit) {
+  if (!units_[unit].rotates_gradients) return;
+  for (const auto& [begin, end] : gaps_of(model_.units()[unit].space())) {
+    units_[unit].gradients.narrow(0, begin, end - begin).zero_();
   }
 }
 
@@ -83,6 +148,9 @@ void Buffers::load_host_states() {
     for (std::size_t i = 0; at::Tensor tensor : {shard.master, shard.exp_avg, shard.exp_avg_sq}) {
       const at::Tensor& host = host_[3 * u + i++];
       if (!tensor.is_same(host)) tensor.copy_(host);
+    }
+    for (optim::Stretch& stretch : units_[u].stretches) {
+      if (stretch.weights) stretch.weights->copy_(stretch.master);
     }
   }
 }

@@ -11,35 +11,48 @@
 #include "optim/adamw.hpp"
 #include "train/step_plan.hpp"
 
-/// All memory of a ZeRO stage 1 run, made before step 1: per unit the flat weights and gradients, and this rank's shard
-/// of master weights, gradient sums and moments. Where a rank owns one slice, the sums, and in fp32 the master weights,
-/// are views of the flat buffers: a world of one copies nothing. Sums that go on from micro-batch to micro-batch have
-/// memory of their own.
+/// All flat memory of a run, made before step 1. A unit's weights and gradients lie in buffers of its own or in one of
+/// two that it shares with every second unit, as the scheme and the plan's shape say; bound to the model once. This
+/// rank's shard of master weights, gradient sums and moments lies beside them, or, where the rank owns one slice of a
+/// unit that has buffers of its own, inside them: a world of one copies nothing.
 namespace argosy::train {
 
 struct UnitBuffers {
-  at::Tensor weights;       // [padded] compute type
-  at::Tensor gradients;     // [padded] fp32; gaps stay zero
-  optim::ShardState shard;  // [owned] fp32 each
+  at::Tensor weights;    // [padded] compute type
+  at::Tensor gradients;  // [padded] fp32; gaps stay zero where the buffer is the unit's own
+  bool rotates_weights = false, rotates_gradients = false;
+  at::Tensor held_weights, held_gradients;  // hybrid, where they rotate: this rank's slots, complete and summed in the node
+  optim::ShardState shard;                  // [owned] fp32 each
+  bool sums_in_place = false;               // shard.gradient is the own slice of gradients
   std::vector<optim::Stretch> stretches;
+};
+
+struct BufferChoices {
+  Scheme scheme = Scheme::stage_1;
+  ReduceEvery reduce_every = ReduceEvery::step;
+  at::ScalarType compute_type = at::kFloat;
+  c10::Device device = c10::kCPU;
 };
 
 class Buffers {
  public:
-  /// Binds `model`'s units to new buffers on `device`, for plans that reduce so often. Not collective.
-  Buffers(model::Model& model, int canonical_rank, at::ScalarType compute_type, c10::Device device,
-          ReduceEvery reduce_every = ReduceEvery::step);
+  /// Binds `model`'s units to new buffers. Not collective.
+  Buffers(model::Model& model, int canonical_rank, const BufferChoices& choices);
 
-  /// This rank's slices of the initial weights. Not collective; publish() brings them to all ranks.
+  /// This rank's slices of the initial weights. Not collective.
   void initialise(std::uint64_t seed);
-  /// Master weights into the own slices of the flat weights, and every rank's slices to all ranks. **Collective.**
-  void publish(comm::Collectives& collectives);
 
   [[nodiscard]] std::vector<UnitBuffers>& units() noexcept { return units_; }
   /// This rank's state in host memory, to be saved or filled; valid until the next call. Where the device is not the
-  /// host, `load` copies back what has been filled in.
+  /// host, `load` copies back what has been filled in; it also casts the master weights to where gathers start from.
   [[nodiscard]] std::vector<checkpoint::UnitState> host_states();
   void load_host_states();
+
+  /// The own part of a unit's weights, ready to be gathered: cast from the master, or copied from the slots held, where
+  /// the buffer rotates; elsewhere it is in place already.
+  void place_own_weights(std::size_t unit);
+  /// A rotating buffer has whatever another unit left between this unit's parameters.
+  void clear_gaps(std::size_t unit);
 
  private:
   model::Model& model_;

@@ -1,15 +1,11 @@
 #include "train/evaluate.hpp"
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/GradMode.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
 #include "data/epoch_source.hpp"
 #include "decode/translate.hpp"
-#include "train/runner.hpp"
 
 namespace argosy::train {
 namespace {
@@ -78,20 +74,16 @@ double Evaluation::value_of(Metric metric) const {
   return 0;
 }
 
-Evaluation evaluate(const comm::Context& context, model::Model& model, const data::Tokenizer& tokenizer,
-                    const EvaluationSet& set, const std::vector<Metric>& metrics, const model::LossOptions& loss,
-                    c10::Device device) {
-  const c10::AutoGradMode not_recording(false);
+Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Model& model,
+                    const data::Tokenizer& tokenizer, const EvaluationSet& set, const std::vector<Metric>& metrics) {
   std::array<double, 2> sums{};
-  for (const data::Batch& batch : set.batches) {
-    if (batch.empty()) continue;
-    const model::Inputs inputs = inputs_of(batch, device);
-    model::Pass pass;
-    pass.loss = loss;
-    pass.loss.label_smoothing = 0;
-    model::State state;
-    for (const model::Visit& visit : model.visits()) state = visit.forward(state, inputs, pass);
-    sums[0] += pass.nll_sum.item<double>();
+  std::array<std::int64_t, 1> most{std::ssize(set.batches)};
+  context.world.all_reduce(std::span<std::int64_t>{most}, comm::Reduce::max);
+  const auto rounds = static_cast<std::size_t>(most[0]);
+  const data::Batch nothing;
+  for (std::size_t i = 0; i < rounds; ++i) {
+    const data::Batch& batch = i < set.batches.size() ? set.batches[i] : nothing;
+    sums[0] += nll_of(batch);
     sums[1] += static_cast<double>(batch.tgt_tokens);
   }
   context.world.all_reduce(std::span<double>{sums});

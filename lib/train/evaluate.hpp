@@ -1,7 +1,6 @@
 #pragma once
 
-#include <c10/core/Device.h>
-
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,10 +40,14 @@ struct Evaluation {
   [[nodiscard]] double value_of(Metric metric) const;
 };
 
-/// Judges the weights bound to `model`. **Collective** over context.world. Throws Error{data} for a set without
+/// Σ nll of a batch, unsmoothed. Called equally often on all ranks, with empty batches where one has fewer.
+using NllOf = std::function<double(const data::Batch& batch)>;
+
+/// Judges a model by `nll_of`, and by what `model` translates when a metric asks for it: the weights bound to it are
+/// whole once all batches have been seen. **Collective** over context.world. Throws Error{data} for a set without
 /// loss-bearing tgt_tokens.
-[[nodiscard]] Evaluation evaluate(const comm::Context& context, model::Model& model, const data::Tokenizer& tokenizer,
-                                  const EvaluationSet& set, const std::vector<Metric>& metrics,
-                                  const model::LossOptions& loss, c10::Device device);
+[[nodiscard]] Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Model& model,
+                                  const data::Tokenizer& tokenizer, const EvaluationSet& set,
+                                  const std::vector<Metric>& metrics);
 
 }  // namespace argosy::train

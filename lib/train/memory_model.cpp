@@ -4,6 +4,7 @@
 
 #include "model/units.hpp"
 #include "partition/flat_space.hpp"
+#include "train/step_plan.hpp"
 
 namespace argosy::train {
 
@@ -38,29 +39,21 @@ BlockElements block_elements(const model::ModelShape& shape, bool cross, Recompu
 
 }  // namespace
 
-Scheme scheme_of(const ShardingConfig& sharding) {
-  if (sharding.scope == ShardingScope::hybrid) return Scheme::hybrid;
-  return sharding.zero_stage == 1 ? Scheme::stage_1 : sharding.zero_stage == 2 ? Scheme::stage_2 : Scheme::stage_3;
-}
-
 SpaceSizes space_sizes(const model::ModelShape& shape, const partition::Layout& layout) {
   SpaceSizes sizes{.layout = layout};
-  std::vector<std::int64_t> others;  // padded units that are no blocks
-  for (const model::UnitSpec& unit : model::unit_specs(shape)) {
+  const PlanShape plan = plan_shape(shape, layout);
+  for (std::size_t u = 0; const model::UnitSpec& unit : model::unit_specs(shape)) {
     const partition::FlatSpace space(unit.params, layout);
     const std::int64_t padded = space.padded_size();
     ++sizes.units;
     sizes.parameters += space.parameters();
     sizes.padded += padded;
     sizes.largest = std::max(sizes.largest, padded);
-    if (unit.name.find('.') == std::string::npos) {
-      others.push_back(padded);
-    } else {
+    if (plan.rotates[u++]) {
       sizes.rotating = std::max(sizes.rotating, padded);
+    } else {
+      sizes.resident += padded;
     }
-  }
-  for (const std::int64_t padded : others) {
-    if (shape.tie_embeddings || padded > sizes.rotating) sizes.resident += padded;
   }
   const std::int64_t slots = most_slots(layout);
   sizes.one_slice = layout.nodes() * layout.slots() == layout.world();

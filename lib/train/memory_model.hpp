@@ -13,11 +13,6 @@
 /// for its backward pass. Pure; whoever allocates asks the same functions.
 namespace argosy::train {
 
-/// Who holds what. replicated and hsdp (all state sharded inside a node, copied across nodes) are what others do.
-enum class Scheme { replicated, stage_1, stage_2, stage_3, hybrid, hsdp };
-BOOST_DESCRIBE_ENUM(Scheme, replicated, stage_1, stage_2, stage_3, hybrid, hsdp)
-[[nodiscard]] Scheme scheme_of(const ShardingConfig& sharding);
-
 /// Sizes of the flat spaces of all units, elements with padding.
 struct SpaceSizes {
   partition::Layout layout{};

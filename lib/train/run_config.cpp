@@ -186,9 +186,15 @@ void validate(const ValidationConfig& config, config::Problems& problems) {
 
 void validate(const RunConfig& config, config::Problems& problems) {
   const GradientWire& wire = config.precision.gradient_wire;
-  problems.require(
-      config.sharding.reduction != Reduction::elastic || (wire.inner == WireType::fp32 && wire.outer == WireType::fp32),
-      "/precision/gradient_wire", "fp32: sharding.reduction is elastic", "bf16");
+  const bool elastic = config.sharding.reduction == Reduction::elastic;
+  problems.require(!elastic || (wire.inner == WireType::fp32 && wire.outer == WireType::fp32),
+                   "/precision/gradient_wire", "fp32: sharding.reduction is elastic", "bf16");
+  problems.require(!elastic || config.sharding.scope == ShardingScope::world, "/sharding/scope",
+                   "world: sharding.reduction is elastic, which knows no levels", "hybrid");
+  problems.require(!elastic || config.sharding.accumulation_order == AccumulationOrder::depth_first,
+                   "/sharding/accumulation_order",
+                   "depth_first: sharding.reduction is elastic, which adds up micro-batches in their order",
+                   "breadth_first");
   problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
                    "auto, cpu or cuda", config.device);
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {
@@ -201,6 +207,10 @@ void validate(const RunConfig& config, config::Problems& problems) {
     const Metric metric = config.validation.metrics[i];
     problems.require(!is_language_model(config) || metric == Metric::loss || metric == Metric::perplexity,
                      fmt::format("/validation/metrics/{}", i), "loss or perplexity: the model is a decoder",
+                     "a metric of translations");
+    problems.require(config.sharding.zero_stage < 3 || metric == Metric::loss || metric == Metric::perplexity,
+                     fmt::format("/validation/metrics/{}", i),
+                     "loss or perplexity: under sharding.zero_stage 3 no rank has the whole model to translate with",
                      "a metric of translations");
   }
 }
@@ -228,14 +238,15 @@ void require_runnable(const RunConfig& config) {
                  .where = where,
                  .remedy = "this version plans it with --dry-run and does not train by it"}};
   };
-  const ShardingConfig& sharding = config.sharding;
-  if (sharding.zero_stage != 1) refuse("stage 1", std::to_string(sharding.zero_stage), "sharding.zero_stage");
-  if (sharding.recompute != Recompute::none) {
-    refuse("none", boost::describe::enum_to_string(sharding.recompute, ""), "sharding.recompute");
+  const Recompute recompute = config.sharding.recompute;
+  if (recompute != Recompute::none && recompute != Recompute::block) {
+    refuse("none or block", boost::describe::enum_to_string(recompute, ""), "sharding.recompute");
   }
-  if (sharding.accumulation_order != AccumulationOrder::depth_first) {
-    refuse("depth_first", "breadth_first", "sharding.accumulation_order");
-  }
+}
+
+Scheme scheme_of(const ShardingConfig& sharding) {
+  if (sharding.scope == ShardingScope::hybrid) return Scheme::hybrid;
+  return sharding.zero_stage == 1 ? Scheme::stage_1 : sharding.zero_stage == 2 ? Scheme::stage_2 : Scheme::stage_3;
 }
 
 double label_smoothing_of(const RunConfig& config) {

@@ -73,6 +73,11 @@ struct ShardingConfig {
 };
 BOOST_DESCRIBE_STRUCT(ShardingConfig, (), (zero_stage, scope, reduction, recompute, accumulation_order))
 
+/// Who holds what. replicated and hsdp (all state sharded inside a node, copied across nodes) are what others do.
+enum class Scheme { replicated, stage_1, stage_2, stage_3, hybrid, hsdp };
+BOOST_DESCRIBE_ENUM(Scheme, replicated, stage_1, stage_2, stage_3, hybrid, hsdp)
+[[nodiscard]] Scheme scheme_of(const ShardingConfig& sharding);
+
 struct CheckpointConfig {
   config::Period interval{.count = 500};
   std::int64_t max_checkpoints = 5;

@@ -56,12 +56,22 @@ model::Inputs inputs_of(const data::Batch& batch, c10::Device device) {
 
 /// What lives between the forward and the backward walk of one micro-batch.
 struct Runner::Walk {
-  bool empty = true;
+  bool empty = true, recomputes = false;
   model::Inputs inputs;
   model::Pass pass;
   model::State state;                 // output of the last visit, input of the next
   std::vector<model::State> in, out;  // by visit: leaves that record gradients, and what came of them
   at::Tensor x_gradient, memory_gradient;
+};
+
+/// A plan being executed.
+struct Runner::Step {
+  std::span<const data::Batch> batches;
+  std::int64_t tgt_tokens = 0;
+  bool training = true;
+  const StepOptions& options;
+  StepResult& result;
+  std::vector<Walk> walks{};  // by micro-batch
 };
 
 Runner::Runner(model::Model& model, Buffers& buffers, comm::Collectives& collectives, const partition::Layout& layout,
@@ -79,40 +89,46 @@ Runner::Runner(model::Model& model, Buffers& buffers, comm::Collectives& collect
       device_(device),
       coefficient_(at::ones({1}, at::TensorOptions(at::kFloat).device(device))) {}
 
-void Runner::begin(Walk& walk, const data::Batch& batch, int slot, const data::StepBatches& batches,
-                   const StepOptions& options) const {
-  walk = {};
+void Runner::begin(Walk& walk, const data::Batch& batch, int slot, const Step& step) const {
   walk.empty = batch.empty();
   if (walk.empty) return;
+  walk.recomputes = step.training && step.options.recompute == Recompute::block;
   walk.in.resize(model_.visits().size());
   walk.out.resize(model_.visits().size());
-  walk.pass.training = true;
-  walk.pass.seed = options.seed;
-  walk.pass.step = options.step;
+  walk.pass.training = step.training;
+  walk.pass.seed = step.options.seed;
+  walk.pass.step = step.options.step;
   walk.pass.micro_batch = static_cast<std::int64_t>(slot) * layout_.world() + canonical_rank_;
-  walk.pass.loss_scale = batches.tgt_tokens > 0 ? 1.0 / static_cast<double>(batches.tgt_tokens) : 0.0;
-  walk.pass.loss = options.loss;
+  walk.pass.loss_scale = step.tgt_tokens > 0 ? 1.0 / static_cast<double>(step.tgt_tokens) : 0.0;
+  walk.pass.loss = step.options.loss;
   walk.inputs = inputs_of(batch, device_);
 }
 
 void Runner::forward(Walk& walk, int index) {
   const auto v = static_cast<std::size_t>(index);
   const model::Visit& visit = model_.visits()[v];
-  model::State in;  // leaves: this segment's gradients end here
-  if (walk.state.x.defined()) in.x = walk.state.x.detach().requires_grad_();
-  if (walk.state.memory.defined()) in.memory = walk.state.memory.detach();
-  if (visit.reads_memory) in.memory.requires_grad_();
+  const bool is_loss = v + 1 == model_.visits().size(), runs_again = walk.recomputes && !is_loss;
+  model::State in = std::move(walk.state);
+  if (walk.pass.training) {  // leaves: this segment's gradients end here
+    if (in.x.defined()) in.x = in.x.detach().requires_grad_();
+    if (in.memory.defined()) in.memory = in.memory.detach();
+    if (visit.reads_memory) in.memory.requires_grad_();
+  }
+  const c10::AutoGradMode recording(walk.pass.training && !runs_again);
   walk.state = visit.forward(in, walk.inputs, walk.pass);
+  if (!walk.pass.training) return;
   walk.in[v] = std::move(in);
-  walk.out[v] = walk.state;
+  if (!runs_again) walk.out[v] = walk.state;
 }
 
 void Runner::backward(Walk& walk, int index) {
   const auto v = static_cast<std::size_t>(index);
   const model::Visit& visit = model_.visits()[v];
-  const model::State in = std::move(walk.in[v]), out = std::move(walk.out[v]);
+  const model::State in = std::move(walk.in[v]);
+  model::State out = std::move(walk.out[v]);
   walk.in[v] = walk.out[v] = {};
   const bool is_loss = v + 1 == model_.visits().size();
+  if (walk.recomputes && !is_loss) out = visit.forward(in, walk.inputs, walk.pass);
   if (is_loss) {
     walk.state = {};
     walk.x_gradient = at::ones_like(out.x);
@@ -139,21 +155,33 @@ void Runner::backward(Walk& walk, int index) {
   walk.memory_gradient = walk.memory_gradient.defined() ? walk.memory_gradient + found.back() : found.back();
 }
 
-void Runner::reduce(const Op& op, ReduceEvery reduce_every, const comm::Event& ready, comm::Event& done) {
-  model::Unit& unit = model_.units()[static_cast<std::size_t>(op.unit)];
-  // A rank without examples, or a parameter no example reached, contributes zeros.
-  for (model::Parameter& parameter : unit.parameters()) {
-    if (parameter.gradient.defined() && !parameter.gradient_written) parameter.gradient.zero_();
+comm::Event Runner::gather(const Op& op) {
+  const auto unit = static_cast<std::size_t>(op.unit);
+  const UnitBuffers& buffers = buffers_.units()[unit];
+  const bool across_nodes = op.levels == comm::Levels::outer;
+  if (!across_nodes) buffers_.place_own_weights(unit);
+  if (layout_.world() == 1) return {};
+  return collectives_.all_gather(model_.units()[unit].space(),
+                                 view_of(across_nodes ? buffers.held_weights : buffers.weights), {}, op.levels);
+}
+
+comm::Event Runner::reduce(const Op& op) {
+  const auto index = static_cast<std::size_t>(op.unit);
+  model::Unit& unit = model_.units()[index];
+  const UnitBuffers& buffers = buffers_.units()[index];
+  const bool in_node = op.levels == comm::Levels::inner, across_nodes = op.levels == comm::Levels::outer;
+  if (!across_nodes) {
+    // A rank without examples, or a parameter no example reached, contributes zeros.
+    for (model::Parameter& parameter : unit.parameters()) {
+      if (parameter.gradient.defined() && !parameter.gradient_written) parameter.gradient.zero_();
+    }
+    buffers_.clear_gaps(index);
+    unit.expect_fresh_gradients();
+    if (layout_.world() == 1 && buffers.sums_in_place && !in_node) return {};  // the shard is the buffer
   }
-  const UnitBuffers& buffers = buffers_.units()[static_cast<std::size_t>(op.unit)];
-  if (layout_.world() == 1 && reduce_every == ReduceEvery::step) {  // the shard is the buffer
-    ready.wait();
-    return;
-  }
-  const bool continues = reduce_every == ReduceEvery::micro_batch && op.micro_batch > 0;
-  done = collectives_.reduce_scatter(unit.space(), view_of(buffers.gradients), view_of(buffers.shard.gradient), ready,
-                                     {.continues = continues});
-  if (reduce_every == ReduceEvery::micro_batch) unit.expect_fresh_gradients();
+  return collectives_.reduce_scatter(unit.space(), view_of(across_nodes ? buffers.held_gradients : buffers.gradients),
+                                     view_of(in_node ? buffers.held_gradients : buffers.shard.gradient), {},
+                                     {.levels = op.levels, .continues = op.continues});
 }
 
 /// The same bits however the blocks are spread over ranks.
@@ -192,66 +220,91 @@ void Runner::decide(StepResult& result, ReduceEvery reduce_every, const StepOpti
   coefficient_.fill_(result.skipped ? -1.0 : coefficient);
 }
 
-StepResult Runner::run(const StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
-  ARGOSY_CHECK(static_cast<int>(batches.batches.size()) == plan.micro_batches, "{} micro-batches, {} planned",
-               batches.batches.size(), plan.micro_batches);
-  StepResult result;
-  for (model::Unit& unit : model_.units()) unit.expect_fresh_gradients();
-  collectives_.set_step(options.step);
-  for (const data::Batch& batch : batches.batches) add_work(result.work, batch, model_.shape().window);
+void Runner::execute(const StepPlan& plan, Step& step) {
+  ARGOSY_CHECK(static_cast<int>(step.batches.size()) == plan.micro_batches, "{} micro-batches, {} planned",
+               step.batches.size(), plan.micro_batches);
+  step.walks.resize(step.batches.size());
   std::vector<comm::Event> events(plan.ops.size());
-  Walk walk;
-  const c10::AutoGradMode recording(true);
-  double before_s = clock_.monotonic_s();
-
-  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-    const Op& op = plan.ops[i];
-    const comm::Event ready = op.waits_for >= 0 ? events[static_cast<std::size_t>(op.waits_for)] : comm::Event{};
-    const auto unit = static_cast<std::size_t>(op.unit);
-    double* spent = &result.times.compute_s;
-    switch (op.kind) {
-      case OpKind::forward:
-        if (op.visit == 0) {
-          begin(walk, batches.batches[static_cast<std::size_t>(op.micro_batch)], op.micro_batch, batches, options);
-        }
-        if (!walk.empty) forward(walk, op.visit);
-        break;
-      case OpKind::backward:
-        ready.wait();
-        if (walk.empty) break;
-        backward(walk, op.visit);
-        if (op.visit > 0) break;
-        result.nll_sum += number_of(walk.pass.nll_sum);
-        result.loss_sum += number_of(walk.pass.loss_sum);
-        break;
-      case OpKind::reduce:
-        reduce(op, plan.reduce_every, ready, events[i]);
-        spent = &result.times.reduce_s;
-        break;
-      case OpKind::norm:
-        ready.wait();
-        decide(result, plan.reduce_every, options);
-        spent = &result.times.norm_s;
-        break;
-      case OpKind::update:
-        ready.wait();
-        optim::adamw(buffers_.units()[unit].stretches, numbers_, options.lr, options.updates, coefficient_);
-        spent = &result.times.update_s;
-        break;
+  StepTimes& times = step.result.times;
+  const auto spent_on = [&times](OpKind kind) -> double& {
+    switch (kind) {
       case OpKind::gather:
-        if (layout_.world() > 1) {
-          events[i] =
-              collectives_.all_gather(model_.units()[unit].space(), view_of(buffers_.units()[unit].weights), ready);
-        }
-        spent = &result.times.gather_s;
+        return times.gather_s;
+      case OpKind::reduce:
+        return times.reduce_s;
+      case OpKind::norm:
+        return times.norm_s;
+      case OpKind::update:
+        return times.update_s;
+      case OpKind::forward:
+      case OpKind::backward:
         break;
     }
+    return times.compute_s;
+  };
+  double before_s = clock_.monotonic_s();
+  const auto book = [&](OpKind kind) {
     const double now_s = clock_.monotonic_s();
-    *spent += now_s - before_s;
+    spent_on(kind) += now_s - before_s;
     before_s = now_s;
+  };
+  const c10::AutoGradMode recording(step.training);
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    const Op& op = plan.ops[i];
+    for (const int waited : op.waits_for) {
+      const auto w = static_cast<std::size_t>(waited);
+      events[w].wait();
+      book(plan.ops[w].kind);
+    }
+    Walk* const walk = op.micro_batch < 0 ? nullptr : &step.walks[static_cast<std::size_t>(op.micro_batch)];
+    switch (op.kind) {
+      case OpKind::gather:
+        events[i] = gather(op);
+        break;
+      case OpKind::forward:
+        if (op.visit == 0) begin(*walk, step.batches[static_cast<std::size_t>(op.micro_batch)], op.micro_batch, step);
+        if (!walk->empty) forward(*walk, op.visit);
+        break;
+      case OpKind::backward:
+        if (!walk->empty) backward(*walk, op.visit);
+        if (op.visit > 0) break;
+        step.result.loss_sum += number_of(walk->pass.loss_sum);
+        step.result.nll_sum += number_of(walk->pass.nll_sum);
+        *walk = {};
+        break;
+      case OpKind::reduce:
+        events[i] = reduce(op);
+        break;
+      case OpKind::norm:
+        decide(step.result, plan.reduce_every, step.options);
+        break;
+      case OpKind::update:
+        optim::adamw(buffers_.units()[static_cast<std::size_t>(op.unit)].stretches, numbers_, step.options.lr,
+                     step.options.updates, coefficient_);
+        break;
+    }
+    book(op.kind);
   }
-  for (const comm::Event& event : events) event.wait();
+}
+
+StepResult Runner::run(const StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
+  StepResult result;
+  collectives_.set_step(options.step);
+  for (model::Unit& unit : model_.units()) unit.expect_fresh_gradients();
+  for (const data::Batch& batch : batches.batches) add_work(result.work, batch, model_.shape().window);
+  Step step{.batches = batches.batches, .tgt_tokens = batches.tgt_tokens, .options = options, .result = result};
+  execute(plan, step);
   return result;
+}
+
+double Runner::evaluate(const StepPlan& plan, const data::Batch& batch, const model::LossOptions& loss) {
+  StepResult result;
+  StepOptions options;
+  options.loss = loss;
+  options.loss.label_smoothing = 0;
+  Step step{.batches = {&batch, 1}, .training = false, .options = options, .result = result};
+  execute(plan, step);
+  return number_of(step.walks.front().pass.nll_sum);
 }
 
 }  // namespace argosy::train

@@ -13,8 +13,8 @@
 #include "train/step_plan.hpp"
 
 /// Executes step plans: walks the visits of a model forward, keeping each one's input, and walks them back one autograd
-/// segment at a time, adding up the gradient of the encoder's output over the decoder's blocks. Borrows everything.
-/// Call from one thread.
+/// segment at a time, adding up the gradient of the encoder's output over the decoder's blocks. Gathers and reductions
+/// run beside it; an operation waits for those the plan names. Borrows everything. Call from one thread.
 namespace argosy::train {
 
 /// A micro-batch as the model takes it: views of the batch's memory on the CPU, copies elsewhere.
@@ -26,7 +26,8 @@ struct StepOptions {
   double lr = 0;
   std::uint64_t seed = 1;
   model::LossOptions loss;
-  bool wants_to_stop = false;  // this rank has been asked to
+  Recompute recompute = Recompute::none;  // block: a visit keeps its input, and runs again before it is walked back
+  bool wants_to_stop = false;             // this rank has been asked to
 };
 
 /// Seconds this rank has spent, by what it did.
@@ -57,13 +58,19 @@ class Runner {
   /// the guard, Error{comm}.
   StepResult run(const StepPlan& plan, const data::StepBatches& batches, const StepOptions& options);
 
+  /// Σ nll of a batch, which may be empty, by a plan of the forward pass. Behind it the weights of units that keep
+  /// buffers of their own are those of all ranks. **Collective.** Throws Error{comm}.
+  double evaluate(const StepPlan& plan, const data::Batch& batch, const model::LossOptions& loss);
+
  private:
-  struct Walk;  // the micro-batch in flight
-  void begin(Walk& walk, const data::Batch& batch, int slot, const data::StepBatches& batches,
-             const StepOptions& options) const;
+  struct Walk;  // a micro-batch in flight
+  struct Step;
+  void execute(const StepPlan& plan, Step& step);
+  void begin(Walk& walk, const data::Batch& batch, int slot, const Step& step) const;
   void forward(Walk& walk, int visit);
   void backward(Walk& walk, int visit);
-  void reduce(const Op& op, ReduceEvery reduce_every, const comm::Event& ready, comm::Event& done);
+  [[nodiscard]] comm::Event gather(const Op& op);
+  [[nodiscard]] comm::Event reduce(const Op& op);
   double sum_of_all_squares();
   void decide(StepResult& result, ReduceEvery reduce_every, const StepOptions& options);
 

@@ -88,9 +88,15 @@ class Trainer {
                .world = context.topology.world_size()},
         plan_(read_on_all(context, [&] { return affordable_plan(context, config, facts_.vocab_live, device_); })),
         model_(model::resolve(config.model, facts_.vocab_live), context.topology.layout()),
+        choices_{.scheme = scheme_of(config.sharding),
+                 .order = config.sharding.accumulation_order,
+                 .reduce_every = reduce_every(config),
+                 .micro_batches = facts_.sizes.accumulation},
         buffers_(model_, context.topology.canonical_rank(),
-                 config.precision.mode == PrecisionMode::bf16 ? at::kBFloat16 : at::kFloat, device_,
-                 reduce_every(config)),
+                 {.scheme = choices_.scheme,
+                  .reduce_every = choices_.reduce_every,
+                  .compute_type = config.precision.mode == PrecisionMode::bf16 ? at::kBFloat16 : at::kFloat,
+                  .device = device_}),
         collectives_(comm::make_mpi_collectives(context.topology, collectives_options(config))),
         sets_(read_on_all(context, [&] { return evaluation_sets(context, config, tokenizer_, facts_.sizes); })) {
     loss_.label_smoothing = label_smoothing_of(config);
@@ -107,10 +113,8 @@ class Trainer {
     Runner runner(model_, buffers_, *collectives_, context_.topology.layout(), context_.topology.canonical_rank(),
                   optim::resolve(config_.optimizer, is_language_model(config_)), config_.optimizer.max_grad_norm, guard,
                   context_.clock, device_);
-    std::vector<std::size_t> visit_units;
-    for (const model::Visit& visit : model_.visits()) visit_units.push_back(visit.unit);
-    const StepPlan plan =
-        plan_stage_1(visit_units, model_.units().size(), facts_.sizes.accumulation, reduce_every(config_));
+    const PlanShape shape = plan_shape(model_.shape(), context_.topology.layout());
+    const StepPlan plan = plan_step(shape, choices_), forward = plan_forward(shape, choices_.scheme);
     announce_epoch(loader.report());
     progress_.emplace(context_,
                       telemetry::Metrics::Setup{.config = config_.telemetry,
@@ -134,7 +138,7 @@ class Trainer {
       progress_->add(metrics_of(result, batches, state_, schedule_, step_s), result.times, waited_s);
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !finished();
-      if (!stopped && (is_due(config_.validation.interval, before, state_) || finished())) validate();
+      if (!stopped && (is_due(config_.validation.interval, before, state_) || finished())) validate(runner, forward);
       save_if_due(before, stopped);
     }
     return end(stopped, start, context_.clock.monotonic_s() - begin_s);
@@ -172,7 +176,6 @@ class Trainer {
       last_saved_step_ = state_.step;
     }
     comm::set_exit_step(state_.step);
-    buffers_.publish(*collectives_);
   }
 
   /// Going on from an old checkpoint beside newer ones would make two runs of one.
@@ -231,6 +234,7 @@ class Trainer {
                                           .lr = optim::learning_rate(schedule_, next.position(schedule_.unit)),
                                           .seed = config_.seed,
                                           .loss = loss_,
+                                          .recompute = config_.sharding.recompute,
                                           .wants_to_stop = wants_to_stop()});
     next.updates += result.skipped ? 0 : 1;
     next.n_clips += result.clipped ? 1 : 0;
@@ -249,10 +253,11 @@ class Trainer {
     return context_.files.exists(*config_.stop.file);
   }
 
-  void validate() {
+  void validate(Runner& runner, const StepPlan& forward) {
     for (std::size_t i = 0; i < sets_.size(); ++i) {
-      const Evaluation evaluation =
-          evaluate(context_, model_, tokenizer_, sets_[i], config_.validation.metrics, loss_, device_);
+      const Evaluation evaluation = evaluate(
+          context_, [&](const data::Batch& batch) { return runner.evaluate(forward, batch, loss_); }, model_,
+          tokenizer_, sets_[i], config_.validation.metrics);
       json::object figures;
       std::vector<telemetry::Figure> reported;
       for (const Metric metric : config_.validation.metrics) {
@@ -339,6 +344,7 @@ class Trainer {
   const RunFacts facts_;
   const RunPlan plan_;
   model::Model model_;
+  const PlanChoices choices_;
   Buffers buffers_;
   const std::unique_ptr<comm::Collectives> collectives_;
   const std::vector<EvaluationSet> sets_;
