@@ -21,9 +21,10 @@ struct UnitBuffers {
   at::Tensor weights;    // [padded] compute type
   at::Tensor gradients;  // [padded] fp32; gaps stay zero where the buffer is the unit's own
   bool rotates_weights = false, rotates_gradients = false;
-  at::Tensor held_weights, held_gradients;  // hybrid, where they rotate: this rank's slots, complete and summed in the node
-  optim::ShardState shard;                  // [owned] fp32 each
-  bool sums_in_place = false;               // shard.gradient is the own slice of gradients
+  at::Tensor held_weights,
+      held_gradients;          // hybrid, where they rotate: this rank's slots, complete and summed in the node
+  optim::ShardState shard;     // [owned] fp32 each
+  bool sums_in_place = false;  // shard.gradient is the own slice of gradients
   std::vector<optim::Stretch> stretches;
 };
 

@@ -191,10 +191,9 @@ void validate(const RunConfig& config, config::Problems& problems) {
                    "/precision/gradient_wire", "fp32: sharding.reduction is elastic", "bf16");
   problems.require(!elastic || config.sharding.scope == ShardingScope::world, "/sharding/scope",
                    "world: sharding.reduction is elastic, which knows no levels", "hybrid");
-  problems.require(!elastic || config.sharding.accumulation_order == AccumulationOrder::depth_first,
-                   "/sharding/accumulation_order",
-                   "depth_first: sharding.reduction is elastic, which adds up micro-batches in their order",
-                   "breadth_first");
+  problems.require(
+      !elastic || config.sharding.accumulation_order == AccumulationOrder::depth_first, "/sharding/accumulation_order",
+      "depth_first: sharding.reduction is elastic, which adds up micro-batches in their order", "breadth_first");
   problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
                    "auto, cpu or cuda", config.device);
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {

@@ -35,7 +35,9 @@ struct Difference {
 
 /// The first difference in the order of keys.
 std::optional<Difference> difference(const json::value& first, const json::value& other, const std::string& key) {
-  const auto below = [&](std::string_view name) { return key.empty() ? std::string(name) : fmt::format("{}.{}", key, name); };
+  const auto below = [&](std::string_view name) {
+    return key.empty() ? std::string(name) : fmt::format("{}.{}", key, name);
+  };
   if (first.is_object() && other.is_object()) {
     std::set<std::string_view> names;
     for (const json::value* side : {&first, &other})
@@ -43,7 +45,9 @@ std::optional<Difference> difference(const json::value& first, const json::value
     for (const std::string_view name : names) {
       const json::value *left = first.get_object().if_contains(name), *right = other.get_object().if_contains(name);
       if (left == nullptr || right == nullptr) {
-        const auto text = [](const json::value* value) { return value == nullptr ? "none" : config::text_of(*value, false); };
+        const auto text = [](const json::value* value) {
+          return value == nullptr ? "none" : config::text_of(*value, false);
+        };
         return Difference{below(name), text(left), text(right)};
       }
       if (auto found = difference(*left, *right, below(name))) return found;

@@ -125,7 +125,9 @@ class Planner {
   [[nodiscard]] std::size_t unit_of(const Compute& op) const {
     return shape_.visit_units[static_cast<std::size_t>(op.visit)];
   }
-  [[nodiscard]] int weights_of(std::size_t unit) const { return rotates_weights(choices_.scheme) ? turns_[unit] : kNone; }
+  [[nodiscard]] int weights_of(std::size_t unit) const {
+    return rotates_weights(choices_.scheme) ? turns_[unit] : kNone;
+  }
   [[nodiscard]] int gradients_of(std::size_t unit) const {
     return rotates_gradients(choices_.scheme) ? turns_[unit] : kNone;
   }
@@ -160,9 +162,9 @@ class Planner {
     }
   }
   [[nodiscard]] std::optional<std::size_t> next_rotating(const std::vector<Compute>& computes, std::size_t i) const {
-    const auto next = std::find_if(computes.begin() + static_cast<std::ptrdiff_t>(i), computes.end(), [&](const Compute& op) {
-      return weights_of(unit_of(op)) != kNone && unit_of(op) != unit_of(computes[i]);
-    });
+    const auto next = std::find_if(
+        computes.begin() + static_cast<std::ptrdiff_t>(i), computes.end(),
+        [&](const Compute& op) { return weights_of(unit_of(op)) != kNone && unit_of(op) != unit_of(computes[i]); });
     return next == computes.end() ? std::nullopt : std::optional(unit_of(*next));
   }
   void gather_across_nodes(std::size_t unit) {
@@ -239,8 +241,8 @@ class Planner {
 
   /// Behind the last reduce: its stream runs in order.
   void update() {
-    const auto last = std::find_if(plan_.ops.rbegin(), plan_.ops.rend(),
-                                   [](const Op& op) { return op.kind == OpKind::reduce; });
+    const auto last =
+        std::find_if(plan_.ops.rbegin(), plan_.ops.rend(), [](const Op& op) { return op.kind == OpKind::reduce; });
     const auto last_reduce = static_cast<int>(plan_.ops.rend() - last) - 1;
     add({.kind = OpKind::norm, .waits_for = {last_reduce}});
     for (std::size_t u = 0; u < turns_.size(); ++u) add({.kind = OpKind::update, .unit = static_cast<int>(u)});
@@ -251,7 +253,7 @@ class Planner {
   const bool trains_;
   const std::vector<int> turns_;
   StepPlan plan_;
-  std::vector<int> gathered_;  // by unit: the gather that filled its buffer
+  std::vector<int> gathered_;      // by unit: the gather that filled its buffer
   std::vector<int> across_nodes_;  // by unit: the gather across nodes
   std::vector<bool> is_waited_for_;
   std::array<int, 2> holds_{kNone, kNone}, last_reader_{kNone, kNone};  // by rotating weight buffer: unit, op

@@ -47,8 +47,9 @@ TEST(StartAgreement, NamesTheKeyAndBothValuesOfARankWithAnotherConfiguration) {
 }
 
 TEST(StartAgreement, TheCommandLineCountsToo) {
-  expect_refusal(Fault::config, on_both("--from-scratch false", "true"),
-                 [] { train::require_same_start(world(), {}, {{"--from-scratch", is_last()}}); });
+  expect_refusal(Fault::config, on_both("--from-scratch false", "true"), [] {
+    train::require_same_start(world(), {}, {{"--from-scratch", is_last()}});
+  });
 }
 
 TEST(StartAgreement, RefusesAnotherBuildBeforeItLooksAtKeys) {

@@ -205,6 +205,30 @@ TEST_F(Reductions, KeysBecomeOptionsOfTheCollectives) {
   EXPECT_EQ(collectives_options(config).wire_outer, DType::f32);
 }
 
+TEST(Sharding, ARunChangesItsStageAtEachResumeAndKeepsItsBits) {
+  const SharedFolder folder;
+  RunConfig config = Material::get().config(folder / "whole");
+  config.sharding.accumulation_order = train::AccumulationOrder::breadth_first;
+  config.model.tie_embeddings = false;
+  const TrainReport whole = train_run(config, {}, Hierarchy::two_nodes);
+  config.run_dir = (folder / "parts").string();
+  const auto go_on = [&](int stage, train::ShardingScope scope, std::int64_t until) {
+    config.sharding.zero_stage = stage;
+    config.sharding.scope = scope;
+    config.sharding.recompute = stage == 3 ? train::Recompute::block : train::Recompute::none;
+    return train_run(config, stop_behind(until, 0), Hierarchy::two_nodes);
+  };
+  EXPECT_EQ(go_on(3, train::ShardingScope::hybrid, 0).exit, Exit::ok);  // nobody stops it
+  EXPECT_EQ(bits_of(folder / "parts/export/000000006"), bits_of(folder / "whole/export/000000006"));
+  config.run_dir = (folder / "more").string();
+  EXPECT_EQ(go_on(2, train::ShardingScope::world, 1).exit, Exit::stopped);
+  EXPECT_EQ(go_on(3, train::ShardingScope::world, 3).exit, Exit::stopped);
+  const TrainReport last = go_on(3, train::ShardingScope::hybrid, 9);
+  EXPECT_EQ(last.figures.at("steps"), 2);
+  EXPECT_EQ(bits_of(folder / "more/export/000000006"), bits_of(folder / "whole/export/000000006"));
+  EXPECT_EQ(last.figures.at("validation"), whole.figures.at("validation"));
+}
+
 class Resume : public testing::Test {
  protected:
   void SetUp() override {

@@ -81,14 +81,26 @@ TEST(RunConfig, ReadsTheWireOfGradientsByLevel) {
 
 TEST(RunConfig, TrainingRefusesWhatCanOnlyBePlanned) {
   EXPECT_NO_THROW(require_runnable(read("")));
-  for (const char* text :
-       {R"("sharding": {"zero_stage": 2})", R"("sharding": {"zero_stage": 3, "scope": "hybrid"})",
-        R"("sharding": {"recompute": "full"})", R"("sharding": {"accumulation_order": "breadth_first"})"}) {
+  EXPECT_NO_THROW(require_runnable(read(R"("sharding": {"zero_stage": 3, "scope": "hybrid", "recompute": "block"})")));
+  for (const char* text : {R"("sharding": {"recompute": "full"})", R"("sharding": {"recompute": "activation"})"}) {
     SCOPED_TRACE(text);
     const RunConfig config = read(text);
     const std::string said = test::refusal(Fault::config, [&] { require_runnable(config); });
     EXPECT_NE(said.find("--dry-run"), std::string::npos) << said;
   }
+}
+
+TEST(RunConfig, RefusesShardingThatCannotWork) {
+  const auto refused = [](const char* text, const char* key) {
+    SCOPED_TRACE(text);
+    const std::string said = test::refusal(Fault::config, [&] { (void)read(text); });
+    EXPECT_NE(said.find(key), std::string::npos) << said;
+  };
+  refused(R"("sharding": {"zero_stage": 3, "scope": "hybrid", "reduction": "elastic"})", "/sharding/scope");
+  refused(R"("sharding": {"accumulation_order": "breadth_first", "reduction": "elastic"})",
+          "/sharding/accumulation_order");
+  refused(R"("sharding": {"zero_stage": 3}, "validation": {"metrics": ["loss", "bleu"]})", "/validation/metrics/1");
+  EXPECT_NO_THROW((void)read(R"("sharding": {"zero_stage": 2}, "validation": {"metrics": ["loss", "bleu"]})"));
 }
 
 TEST(RunConfig, SmoothingFollowsTheKindOfModel) {

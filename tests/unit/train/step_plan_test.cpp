@@ -96,10 +96,10 @@ TEST(StepPlan, NothingReadsWhatIsNotThereOrWritesWhatIsStillRead) {
       const StepPlan plan = train::plan_step(shape, choices);
       const Order order(plan);
       const int visits = static_cast<int>(shape.visit_units.size());
-      std::map<std::pair<int, int>, std::size_t> filled;               // weight buffer: its gather
+      std::map<std::pair<int, int>, std::size_t> filled;                // weight buffer: its gather
       std::map<std::pair<int, int>, std::vector<std::size_t>> readers;  // of a weight buffer since
-      std::map<std::pair<int, int>, std::size_t> reduces;              // of a gradient buffer, the last
-      std::map<int, std::vector<std::size_t>> writers;                 // of a unit's gradients since its last reduce
+      std::map<std::pair<int, int>, std::size_t> reduces;               // of a gradient buffer, the last
+      std::map<int, std::vector<std::size_t>> writers;                  // of a unit's gradients since its last reduce
       std::map<int, std::size_t> across;
       std::vector<std::size_t> all_reduces;
       const auto place = [](int buffer, int unit) { return buffer >= 0 ? std::pair{buffer, -1} : std::pair{-1, unit}; };
@@ -200,18 +200,20 @@ TEST(StepPlan, ReducesAsOftenAsTheSchemeAsks) {
 TEST(StepPlan, GathersAUnitAgainOnlyWhereAnotherTookItsBuffer) {
   for (const int micro_batches : {1, 3}) {
     // 2 gathers a micro-batch, less the two units that stay over the turn, and the two that stay for the next one.
-    const std::vector<int> rotating{1 + micro_batches, 1 + micro_batches, 2 * micro_batches, micro_batches, micro_batches};
+    const std::vector<int> rotating{1 + micro_batches, 1 + micro_batches, 2 * micro_batches, micro_batches,
+                                    micro_batches};
     for (const Scheme scheme : {Scheme::stage_3, Scheme::hybrid}) {
-      const StepPlan plan = train::plan_step(
-          untied, {scheme, AccumulationOrder::depth_first, ReduceEvery::step, micro_batches});
+      const StepPlan plan =
+          train::plan_step(untied, {scheme, AccumulationOrder::depth_first, ReduceEvery::step, micro_batches});
       for (int unit = 0; unit < 5; ++unit) {
         const bool hybrid = scheme == Scheme::hybrid;
         EXPECT_EQ(count_of(plan, OpKind::gather, unit, hybrid ? Levels::inner : Levels::both),
-                  rotating[static_cast<std::size_t>(unit)]) << unit;
+                  rotating[static_cast<std::size_t>(unit)])
+            << unit;
         EXPECT_EQ(count_of(plan, OpKind::gather, unit, Levels::outer), hybrid ? 1 : 0);
       }
-      const StepPlan breadth = train::plan_step(
-          untied, {scheme, AccumulationOrder::breadth_first, ReduceEvery::step, micro_batches});
+      const StepPlan breadth =
+          train::plan_step(untied, {scheme, AccumulationOrder::breadth_first, ReduceEvery::step, micro_batches});
       int gathers = 0;
       for (const Op& op : breadth.ops) gathers += op.kind == OpKind::gather && op.levels != Levels::outer ? 1 : 0;
       EXPECT_EQ(gathers, 8);  // 2·5 − 2, however many micro-batches

@@ -1,0 +1,199 @@
+#pragma once
+
+#include <ATen/TensorOperators.h>
+
+#include <limits>
+#include <vector>
+
+#include "comm/collectives.hpp"
+#include "core/random.hpp"
+#include "support/mpi_test.hpp"
+#include "train/runner.hpp"
+
+/// A rank of a layout with a small model and all it needs for steps, for tests of training.
+namespace argosy::test {
+
+/// Tied: one unit is visited three times. Else the embeddings and the head are units of their own, as large as a block
+/// or smaller.
+inline model::ModelShape small_shape(double dropout = 0, bool tie_embeddings = true) {
+  model::ModelConfig config;
+  config.width = 32;
+  config.ff = 48;
+  config.heads = 2;
+  config.vocab_multiple = 8;
+  config.max_positions = 32;
+  config.encoder.layers = 1;
+  config.decoder.layers = 2;
+  config.dropout = dropout;
+  config.tie_embeddings = tie_embeddings;
+  return model::resolve(config, 23);
+}
+
+/// Rows to copy: target = source, of lengths that differ between rows and micro-batches.
+inline data::Batch copy_batch(const model::ModelShape& shape, std::uint64_t stream, std::int64_t rows) {
+  RandomStream random(5, stream);
+  data::Batch batch;
+  batch.rows = rows;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    batch.source_lengths.push_back(2 + static_cast<std::int64_t>(random.below(6)));
+    batch.source_width = std::max(batch.source_width, batch.source_lengths.back());
+  }
+  batch.target_width = batch.source_width;
+  batch.target_lengths = batch.source_lengths;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t before = shape.start_id;
+    for (std::int64_t t = 0; t < batch.source_width; ++t) {
+      const std::int64_t length = batch.source_lengths[static_cast<std::size_t>(row)];
+      const bool real = t < length;
+      const std::int64_t id =
+          t + 1 == length
+              ? shape.eos_id
+              : 2 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.vocab_live) - 2));
+      batch.source.push_back(real ? id : shape.start_id);
+      batch.target_input.push_back(real ? before : shape.start_id);
+      batch.target_labels.push_back(real ? id : data::kNoLabel);
+      before = id;
+      batch.tgt_tokens += real ? 1 : 0;
+    }
+  }
+  return batch;
+}
+
+/// How a rank trains.
+struct Training {
+  train::Scheme scheme = train::Scheme::stage_1;
+  train::AccumulationOrder order = train::AccumulationOrder::depth_first;
+  train::ReduceEvery reduce_every = train::ReduceEvery::step;
+  at::ScalarType type = at::kFloat;
+  train::Recompute recompute = train::Recompute::none;
+  optim::OptimizerConfig optimizer{};
+};
+
+class Rank {
+ public:
+  Rank(const model::ModelShape& shape, const partition::Layout& layout, int canonical_rank,
+       comm::Collectives& collectives, const Training& training = {})
+      : training_(training),
+        layout_(layout),
+        canonical_rank_(canonical_rank),
+        plan_shape_(train::plan_shape(shape, layout)),
+        model_(shape, layout),
+        buffers_(model_, canonical_rank,
+                 {.scheme = training.scheme, .reduce_every = training.reduce_every, .compute_type = training.type}),
+        guard_(training.optimizer.skip, {}),
+        runner_(model_, buffers_, collectives, layout, canonical_rank, optim::resolve(training.optimizer, false),
+                training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
+    buffers_.initialise(3);
+  }
+
+  [[nodiscard]] train::StepPlan plan(int micro_batches) const {
+    return train::plan_step(plan_shape_, {.scheme = training_.scheme,
+                                          .order = training_.order,
+                                          .reduce_every = training_.reduce_every,
+                                          .micro_batches = micro_batches});
+  }
+
+  /// A step over `micro_batches` of all ranks, of which this one takes its share.
+  train::StepResult step(const std::vector<data::Batch>& micro_batches, double lr) {
+    const int world = layout_.world(), accumulation = (static_cast<int>(micro_batches.size()) + world - 1) / world;
+    data::StepBatches batches;
+    batches.batches.resize(static_cast<std::size_t>(accumulation));
+    for (std::size_t j = 0; j < micro_batches.size(); ++j) {
+      batches.tgt_tokens += micro_batches[j].tgt_tokens;
+      if (static_cast<int>(j) % world == canonical_rank_)
+        batches.batches[j / static_cast<std::size_t>(world)] = micro_batches[j];
+    }
+    ++steps_;
+    const train::StepResult result = runner_.run(plan(accumulation), batches,
+                                                 {.step = steps_,
+                                                  .updates = updates_ + 1,
+                                                  .lr = lr,
+                                                  .seed = 9,
+                                                  .loss = {.label_smoothing = 0.1},
+                                                  .recompute = training_.recompute});
+    updates_ += result.skipped ? 0 : 1;
+    return result;
+  }
+
+  /// Σ nll over the ranks' batches. **Collective.**
+  [[nodiscard]] double evaluate(const data::Batch& batch) {
+    std::vector<double> sum{runner_.evaluate(train::plan_forward(plan_shape_, training_.scheme), batch, {})};
+    if (layout_.world() > 1) world().all_reduce(std::span<double>{sum});
+    return sum[0];
+  }
+
+  /// Puts NaN wherever a step has to write before it reads: in all gradients, and in weights but for the own slices.
+  void poison() {
+    for (std::size_t u = 0; u < model_.units().size(); ++u) {
+      const train::UnitBuffers& buffers = buffers_.units()[u];
+      const double nan = std::numeric_limits<double>::quiet_NaN();
+      if (buffers.rotates_gradients) buffers.gradients.fill_(nan);
+      if (buffers.held_gradients.defined()) buffers.held_gradients.fill_(nan);
+      if (!buffers.sums_in_place) buffers.shard.gradient.fill_(nan);
+      if (buffers.rotates_weights) buffers.weights.fill_(nan);
+      for (const model::Parameter& parameter : model_.units()[u].parameters()) parameter.gradient.fill_(nan);
+      const partition::FlatSpace& space = model_.units()[u].space();
+      for (int slice = 0; slice < space.slices() && !buffers.rotates_weights; ++slice) {
+        if (space.owner(slice) != canonical_rank_)
+          buffers.weights.narrow(0, space.slice_begin(slice), space.slice_size()).fill_(nan);
+      }
+    }
+  }
+
+  /// The gradient of the last step, all units end to end, from the shards of all ranks. **Collective.**
+  [[nodiscard]] std::vector<double> gradient() {
+    return all_of([](const optim::ShardState& shard) { return shard.gradient; });
+  }
+  /// The master weights likewise; gaps, which differ between layouts, are left out. **Collective.**
+  [[nodiscard]] std::vector<double> weights() {
+    return all_of([](const optim::ShardState& shard) { return shard.master; });
+  }
+  [[nodiscard]] train::Buffers& buffers() noexcept { return buffers_; }
+  [[nodiscard]] model::Model& model() noexcept { return model_; }
+
+ private:
+  template <class Of>
+  std::vector<double> all_of(Of of) {
+    std::vector<double> all;
+    for (std::size_t u = 0; u < model_.units().size(); ++u) {
+      const partition::FlatSpace& space = model_.units()[u].space();
+      const at::Tensor shard = of(buffers_.units()[u].shard).contiguous();
+      std::vector<std::size_t> begins;
+      std::size_t end = all.size();
+      for (const partition::ParamSpec& param : space.params()) {
+        begins.push_back(end);
+        end += static_cast<std::size_t>(param.numel());
+      }
+      all.resize(end);
+      for (const partition::Interval& own : partition::intervals_of(space, canonical_rank_)) {
+        std::copy_n(shard.const_data_ptr<float>() + own.local_offset, own.end - own.begin,
+                    all.begin() + static_cast<std::ptrdiff_t>(begins[own.param]) + own.begin);
+      }
+    }
+    if (layout_.world() > 1) world().all_reduce(std::span<double>{all});
+    return all;
+  }
+
+  const Training training_;
+  const partition::Layout layout_;
+  const int canonical_rank_;
+  const train::PlanShape plan_shape_;
+  model::Model model_;
+  train::Buffers buffers_;
+  optim::SkipGuard guard_;
+  Clock clock_;
+  train::Runner runner_;
+  std::int64_t steps_ = 0, updates_ = 0;
+};
+
+/// |a - b| / |b|, of all elements.
+inline double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double squares = 0, differences = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    squares += b[i] * b[i];
+    differences += (a[i] - b[i]) * (a[i] - b[i]);
+  }
+  return std::sqrt(differences / squares);
+}
+
+}  // namespace argosy::test

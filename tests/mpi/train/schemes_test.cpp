@@ -1,0 +1,210 @@
+// Every sharding scheme trains alike: the bits where sums nest alike, what it sends, what it leaves unread.
+#include <gtest/gtest.h>
+
+#include "comm/recording.hpp"
+#include "mpi/train/rank.hpp"
+
+namespace argosy::test {
+namespace {
+
+using train::AccumulationOrder;
+using train::OpKind;
+using train::Scheme;
+
+constexpr std::array schemes{Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
+constexpr std::array orders{AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
+
+std::string text_of(const Training& training) {
+  return boost::describe::enum_to_string(training.scheme, "") + std::string(" ") +
+         boost::describe::enum_to_string(training.order, "") + (training.type == at::kBFloat16 ? " bf16" : " fp32");
+}
+
+/// `accumulation` micro-batches for each rank, of different sizes; the last rank's first one has no examples.
+std::vector<data::Batch> batches_of(const model::ModelShape& shape, int world, int accumulation, std::uint64_t step) {
+  std::vector<data::Batch> batches;
+  for (int j = 0; j < world * accumulation; ++j) {
+    const bool empty = world > 1 && j == world - 1;
+    const auto stream = 100 * step + static_cast<std::uint64_t>(j);
+    batches.push_back(empty ? data::Batch{} : copy_batch(shape, stream, 1 + j % 3));
+  }
+  return batches;
+}
+
+class SchemesOnRanks : public testing::TestWithParam<Hierarchy> {
+ protected:
+  const comm::Topology& topology_ = topology(GetParam());
+  const std::unique_ptr<comm::Collectives> collectives_ = comm::make_mpi_collectives(topology_);
+  [[nodiscard]] int me() const { return topology_.canonical_rank(); }
+  [[nodiscard]] const partition::Layout& layout() const { return topology_.layout(); }
+
+  /// Weights after `steps` steps; every buffer is full of NaN before each of them.
+  std::vector<double> train(const Training& training, bool tied, int accumulation, std::uint64_t steps,
+                            comm::Collectives& collectives) {
+    const model::ModelShape shape = small_shape(0.1, tied);
+    Rank rank{shape, layout(), me(), collectives, training};
+    for (std::uint64_t s = 0; s < steps; ++s) {
+      rank.poison();
+      const auto result = rank.step(batches_of(shape, layout().world(), accumulation, s), 1e-3);
+      EXPECT_FALSE(result.skipped) << text_of(training);
+      EXPECT_GT(result.loss_sum, 0) << text_of(training);
+    }
+    return rank.weights();
+  }
+};
+
+TEST_P(SchemesOnRanks, GiveTheSameBitsWhereSumsNestAlike) {
+  for (const bool tied : {true, false}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      for (const AccumulationOrder order : orders) {
+        const bool breadth = order == AccumulationOrder::breadth_first;
+        const int accumulation = breadth ? 2 : 1;
+        comm::CollectivesOptions options;
+        if (tied) options.wire_outer = DType::bf16;
+        if (breadth) options.wire_inner = DType::bf16;
+        const auto collectives = comm::make_mpi_collectives(topology_, options);
+        const Training reference{.order = order, .type = type};
+        const std::uint64_t steps = tied && !breadth && type == at::kFloat ? 20 : 3;
+        const std::vector<double> expected = train(reference, tied, accumulation, steps, *collectives);
+        for (const Scheme scheme : schemes) {
+          const Training training{.scheme = scheme, .order = order, .type = type};
+          EXPECT_TRUE(train(training, tied, accumulation, steps, *collectives) == expected) << text_of(training);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SchemesOnRanks, AgreeToRoundingWhereSumsNestDifferently) {
+  optim::OptimizerConfig optimizer;
+  optimizer.epsilon = 1e-4;  // above the rounding errors of gradients that are zero
+  const auto gradient = [&](Scheme scheme) {
+    const model::ModelShape shape = small_shape(0.1, false);
+    Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .optimizer = optimizer}};
+    rank.poison();
+    (void)rank.step(batches_of(shape, layout().world(), 4, 1), 1e-3);
+    return rank.gradient();
+  };
+  const std::vector<double> one = gradient(Scheme::stage_1), two = gradient(Scheme::stage_2);
+  EXPECT_LT(distance(two, one), 1e-6);
+  EXPECT_LT(distance(gradient(Scheme::hybrid), one), 1e-6);
+  EXPECT_TRUE(gradient(Scheme::stage_3) == two) << "both add up (micro-batch (node (rank)))";
+}
+
+TEST_P(SchemesOnRanks, ElasticSumsDoNotShowTheStage) {
+  const auto elastic = comm::make_mpi_collectives(topology_, {.reduction = comm::Reduction::elastic});
+  const auto weights = [&](Scheme scheme) {
+    return train({.scheme = scheme, .reduce_every = train::ReduceEvery::micro_batch}, true, 3, 3, *elastic);
+  };
+  const std::vector<double> expected = weights(Scheme::stage_1);
+  EXPECT_TRUE(weights(Scheme::stage_2) == expected);
+  EXPECT_TRUE(weights(Scheme::stage_3) == expected);
+}
+
+TEST_P(SchemesOnRanks, AVisitComputedAgainGivesTheSameBits) {
+  for (const Scheme scheme : schemes) {
+    for (const AccumulationOrder order : orders) {
+      const Training kept{.scheme = scheme, .order = order};
+      Training again = kept;
+      again.recompute = train::Recompute::block;
+      EXPECT_TRUE(train(again, true, 2, 3, *collectives_) == train(kept, true, 2, 3, *collectives_)) << text_of(kept);
+    }
+  }
+}
+
+TEST_P(SchemesOnRanks, EvaluateTheSameModel) {
+  const model::ModelShape shape = small_shape(0.1, false);
+  double expected = 0;
+  for (const Scheme scheme : schemes) {
+    Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme}};
+    (void)rank.step(batches_of(shape, layout().world(), 1, 1), 1e-2);
+    rank.poison();
+    // The last rank has one batch fewer and joins with an empty one.
+    const bool last = layout().world() > 1 && me() + 1 == layout().world();
+    const double nll =
+        rank.evaluate(copy_batch(shape, static_cast<std::uint64_t>(me()), 3)) +
+        rank.evaluate(last ? data::Batch{} : copy_batch(shape, 50 + static_cast<std::uint64_t>(me()), 2));
+    if (scheme == Scheme::stage_1) expected = nll;
+    EXPECT_EQ(nll, expected) << boost::describe::enum_to_string(scheme, "");
+  }
+  EXPECT_GT(expected, 1);
+}
+
+/// Payload of one pass over the units that take turns, and over the others.
+struct Pass {
+  std::int64_t rotating = 0, resident = 0;
+};
+
+TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
+  for (const bool tied : {true, false}) {
+    const model::ModelShape shape = small_shape(0, tied);
+    const train::PlanShape units = train::plan_shape(shape, layout());
+    for (const Scheme scheme : schemes) {
+      for (const AccumulationOrder order : orders) {
+        constexpr int accumulation = 3;
+        const Training training{.scheme = scheme, .order = order};
+        SCOPED_TRACE(text_of(training));
+        const auto collectives = comm::make_mpi_collectives(topology_);
+        Rank rank{shape, layout(), me(), *collectives, training};
+        (void)rank.step(batches_of(shape, layout().world(), accumulation, 1), 1e-3);
+        comm::Traffic::Bytes reduced, gathered;
+        const std::int64_t times = order == AccumulationOrder::breadth_first ? 1 : accumulation;
+        std::vector<std::size_t> rotating;
+        for (const std::size_t unit : units.visit_units) {
+          if (units.rotates[unit]) rotating.push_back(unit);
+        }
+        for (std::size_t u = 0; u < units.rotates.size(); ++u) {
+          const partition::FlatSpace& space = rank.model().units()[u].space();
+          const comm::Traffic::Bytes reduce = comm::reduce_scatter_bytes(space, me(), 4, 4),
+                                     gather = comm::all_gather_bytes(space, me(), 4);
+          const bool turns = units.rotates[u];
+          const std::int64_t reduces = turns && scheme != Scheme::stage_1 ? times : 1;
+          std::int64_t gathers = 1;
+          if (turns && train::rotates_weights(scheme)) {
+            // Forward and backward of each micro-batch; but the last two stay over the turn, the first two over the
+            // border between micro-batches.
+            const auto place = std::find(rotating.begin(), rotating.end(), u) - rotating.begin();
+            gathers = 2 * times - (place + 2 >= std::ssize(rotating) ? times : 0) - (place < 2 ? times - 1 : 0);
+          }
+          const bool by_level = turns && scheme == Scheme::hybrid;
+          reduced.inner += reduces * reduce.inner;
+          reduced.outer += (by_level ? 1 : reduces) * reduce.outer;
+          gathered.inner += gathers * gather.inner;
+          gathered.outer += (by_level ? 1 : gathers) * gather.outer;
+        }
+        const auto& counted = collectives->traffic().by_operation;
+        if (layout().world() == 1) continue;
+        EXPECT_EQ(counted.at("reduce_scatter").inner, reduced.inner);
+        EXPECT_EQ(counted.at("reduce_scatter").outer, reduced.outer);
+        EXPECT_EQ(counted.at("all_gather").inner, gathered.inner);
+        EXPECT_EQ(counted.at("all_gather").outer, gathered.outer);
+      }
+    }
+  }
+}
+
+TEST(Placement, InTurnsGivesTheBitsOfBlockByBlock) {
+  if (world().size() < 2) return;
+  const comm::Topology &blocks = topology(Hierarchy::two_nodes), &turns = topology(Hierarchy::cyclic);
+  if (!(blocks.layout() == turns.layout())) return;
+  const model::ModelShape shape = small_shape();
+  for (const Scheme scheme : schemes) {
+    std::array<std::vector<double>, 2> weights;
+    for (std::size_t i = 0; const comm::Topology* each : {&blocks, &turns}) {
+      const auto collectives = comm::make_mpi_collectives(*each);
+      Rank rank{shape, each->layout(), each->canonical_rank(), *collectives, {.scheme = scheme}};
+      for (std::uint64_t s = 0; s < 5; ++s) {
+        (void)rank.step(batches_of(shape, each->world_size(), 1, s), 1e-3);
+      }
+      weights[i++] = rank.weights();
+    }
+    EXPECT_TRUE(weights[0] == weights[1]) << boost::describe::enum_to_string(scheme, "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SchemesOnRanks,
+                         testing::Values(Hierarchy::flat, Hierarchy::two_nodes, Hierarchy::uneven, Hierarchy::cyclic,
+                                         Hierarchy::three_nodes),
+                         [](const auto& each) { return name_of(each.param); });
+
+}  // namespace
+}  // namespace argosy::test
