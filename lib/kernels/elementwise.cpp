@@ -74,8 +74,9 @@ at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, dou
   return value.to(branch.scalar_type());
 }
 
-void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::int64_t kind) {
-  if (bias) u.add_(*bias);
+namespace {
+
+void activate(const at::Tensor& u, at::Tensor& y, std::int64_t kind) {
   const at::Tensor wide = u.to(at::kFloat);
   switch (static_cast<ActivationKind>(kind)) {
     case ActivationKind::relu:
@@ -96,8 +97,19 @@ void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::i
   }
 }
 
+}  // namespace
+
+void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::int64_t kind) {
+  if (bias) u.add_(*bias);
+  activate(u, y, kind);
+}
+
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind,
-                               const OptionalTensor& dbias, bool accumulate) {
+                               const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated) {
+  if (activated) {
+    at::Tensor y = *activated;
+    activate(saved, y, kind);
+  }
   const at::Tensor gradient = dy.to(at::kFloat), wide = saved.to(at::kFloat);
   at::Tensor du;
   switch (static_cast<ActivationKind>(kind)) {
@@ -150,9 +162,9 @@ void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, Activa
 }
 
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, ActivationKind kind,
-                               const OptionalTensor& dbias, bool accumulate) {
+                               const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated) {
   static const auto op = operator_handle<decltype(plain::activation_backward)>("argosy::activation_backward");
-  return op.call(dy, saved, static_cast<std::int64_t>(kind), dbias, accumulate);
+  return op.call(dy, saved, static_cast<std::int64_t>(kind), dbias, accumulate, activated);
 }
 
 void column_sum(const at::Tensor& x, at::Tensor out, bool accumulate) {
@@ -165,7 +177,9 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
       "dropout_add(Tensor? base, Tensor branch, float p, int seed, int step, int micro_batch, int site, Tensor? bias) "
       "-> Tensor");
   library.def("activation(Tensor(a!) u, Tensor? bias, Tensor(b!) y, int kind) -> ()");
-  library.def("activation_backward(Tensor dy, Tensor saved, int kind, Tensor(a!)? dbias, bool accumulate) -> Tensor");
+  library.def(
+      "activation_backward(Tensor dy, Tensor saved, int kind, Tensor(a!)? dbias, bool accumulate, "
+      "Tensor(b!)? activated) -> Tensor");
   library.def("column_sum(Tensor x, Tensor(a!) out, bool accumulate) -> ()");
 }
 TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {

@@ -36,8 +36,10 @@ enum class ActivationKind : std::int64_t {
 void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, ActivationKind kind);
 
 /// Gradient of u. saved: y for relu, u otherwise. dbias: fp32, the width of u; written, or added to with `accumulate`.
+/// activated (not for relu): y once more, with the bits of the forward pass, while u is at hand.
 [[nodiscard]] at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, ActivationKind kind,
-                                             const OptionalTensor& dbias, bool accumulate);
+                                             const OptionalTensor& dbias, bool accumulate,
+                                             const OptionalTensor& activated = std::nullopt);
 
 /// Sum over the rows of x [n, d] into out [d] fp32 (+= with `accumulate`).
 void column_sum(const at::Tensor& x, at::Tensor out, bool accumulate);
@@ -47,7 +49,7 @@ at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, dou
                        std::int64_t step, std::int64_t micro_batch, std::int64_t site, const OptionalTensor& bias);
 void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::int64_t kind);
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind,
-                               const OptionalTensor& dbias, bool accumulate);
+                               const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated);
 void column_sum(const at::Tensor& x, at::Tensor& out, bool accumulate);
 }  // namespace plain
 

@@ -172,13 +172,28 @@ at::Tensor Block::feed_forward(const at::Tensor& x, Tape& tape) const {
   return ffn_branch_.leave(x, ffn_out_.forward(tape.activated, false), ffn_out_, tape.ffn);
 }
 
+void Block::forget(Tape& tape, Recompute recompute) const {
+  if (recompute == Recompute::full) tape.activation_saved.reset();
+  // relu keeps one tensor, which is both what it gave and what its gradient asks for
+  if (recompute == Recompute::full || (recompute == Recompute::activation && shape_.activation != Activation::relu)) {
+    tape.activated.reset();
+  }
+}
+
 at::Tensor Block::feed_forward_backward(const at::Tensor& dy, Tape& tape) const {
   const auto [dbranch, residual] = ffn_branch_.leave_backward(dy, tape.ffn);
-  ffn_out_.backward_parameters(dbranch, tape.activated);
+  if (!tape.activation_saved.defined()) {
+    std::tie(tape.activation_saved, tape.activated) = activate(ffn_in_.forward(tape.ffn_input, false));
+  }
+  at::Tensor dactivated = ffn_out_.backward_input(dbranch);
+  OptionalTensor again;
+  if (!tape.activated.defined()) again = tape.activated = at::empty_like(dactivated);
   const GradientSlot dbias = ffn_in_.bias != nullptr ? claim_gradient(*ffn_in_.bias) : GradientSlot{};
-  const at::Tensor du = kernels::activation_backward(ffn_out_.backward_input(dbranch), tape.activation_saved,
+  const at::Tensor du = kernels::activation_backward(dactivated, tape.activation_saved,
                                                      static_cast<kernels::ActivationKind>(shape_.activation),
-                                                     optional(dbias.gradient), dbias.accumulate);
+                                                     optional(dbias.gradient), dbias.accumulate, again);
+  dactivated.reset();
+  ffn_out_.backward_parameters(dbranch, tape.activated);
   ffn_in_.backward_parameters(du, tape.ffn_input, false);
   return ffn_branch_.enter_backward(ffn_in_, du, residual, tape.ffn);
 }
@@ -198,6 +213,7 @@ at::Tensor Block::forward(const at::Tensor& x, const at::Tensor& memory, const I
     y = self_attention(flat(x), tape.self, inputs);
     if (cross_) y = cross_attention(y, memory, tape.cross, inputs);
     y = feed_forward(y, tape).view(x.sizes());
+    forget(tape, pass.recompute);
   }
   if (!recording()) return y;
   const std::vector<std::int64_t> memory_sizes = cross_ ? memory.sizes().vec() : std::vector<std::int64_t>();

@@ -67,6 +67,8 @@ class Block {
   [[nodiscard]] at::Tensor cross_attention_backward(const at::Tensor& dy, AttentionSaved& saved,
                                                     at::Tensor& dmemory) const;
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& x, Tape& tape) const;
+  /// Lets go of what the backward pass can compute again.
+  void forget(Tape& tape, Recompute recompute) const;
   [[nodiscard]] at::Tensor feed_forward_backward(const at::Tensor& dy, Tape& tape) const;
   /// Query, key and value views [rows, T, heads, D] of packed rows.
   [[nodiscard]] at::Tensor heads_of(const at::Tensor& packed, std::int64_t rows, std::int64_t first,

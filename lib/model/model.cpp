@@ -5,6 +5,8 @@
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/head_loss.hpp"
@@ -44,6 +46,13 @@ Parameter& Unit::parameter(const std::string& name) { return parameters_[space_.
 
 void Unit::expect_fresh_gradients() noexcept {
   for (Parameter& parameter : parameters_) parameter.gradient_written = false;
+}
+
+const Parameter* Unit::without_gradient() const noexcept {
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(), [](const Parameter& parameter) {
+    return parameter.gradient.defined() && !parameter.gradient_written;
+  });
+  return found == parameters_.end() ? nullptr : &*found;
 }
 
 namespace {

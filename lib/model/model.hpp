@@ -46,6 +46,8 @@ class Unit {
   [[nodiscard]] std::vector<Parameter>& parameters() noexcept { return parameters_; }
   /// Before the first backward of a step: the next write of each gradient replaces what is there.
   void expect_fresh_gradients() noexcept;
+  /// The first parameter that has a gradient bound to which nothing has been written since; null when there is none.
+  [[nodiscard]] const Parameter* without_gradient() const noexcept;
 
  private:
   void bind_views(at::Tensor Parameter::*view, const at::Tensor& flat);
@@ -85,6 +87,8 @@ struct Pass {
   std::int64_t micro_batch = 0;  // global index in the step: independent of the rank count
   double loss_scale = 1.0;       // 1 / loss-bearing tgt_tokens of the whole step, multiplied into dlogits
   LossOptions loss;
+  // Changes no bit. block is the runner's: it calls a visit without recording, and with it before the backward pass.
+  Recompute recompute = Recompute::none;
   // Left by the head, on the device, fp64: Σ nll (unsmoothed), Σ loss (what is optimised), tokens, tokens predicted
   // right.
   at::Tensor nll_sum, loss_sum, token_count, correct_count;

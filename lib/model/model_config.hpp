@@ -21,6 +21,10 @@ enum class Activation { relu, swish, gelu, swiglu };  // gelu: erf; swiglu: gate
 BOOST_DESCRIBE_ENUM(Activation, relu, swish, gelu, swiglu)
 enum class Position { sinusoidal, rope };
 BOOST_DESCRIBE_ENUM(Position, sinusoidal, rope)
+/// What a block's backward pass computes again instead of keeping: activation: the product before the last matrix of
+/// the feed-forward part; full: what its first matrix gives as well; block: everything but the block's input.
+enum class Recompute { none, activation, full, block };
+BOOST_DESCRIBE_ENUM(Recompute, none, activation, full, block)
 enum class Preset { none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b };
 BOOST_DESCRIBE_ENUM(Preset, none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b)
 

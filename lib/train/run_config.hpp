@@ -34,8 +34,7 @@ BOOST_DESCRIBE_ENUM(Metric, loss, perplexity, bleu, chrf)
 
 enum class ShardingScope { world, hybrid };
 BOOST_DESCRIBE_ENUM(ShardingScope, world, hybrid)
-enum class Recompute { none, activation, full, block };
-BOOST_DESCRIBE_ENUM(Recompute, none, activation, full, block)
+using model::Recompute;
 enum class AccumulationOrder { depth_first, breadth_first };
 BOOST_DESCRIBE_ENUM(AccumulationOrder, depth_first, breadth_first)
 enum class WireType { fp32, bf16 };

@@ -112,19 +112,23 @@ void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::i
 }
 
 at::Tensor activation_backward(const at::Tensor& dy_in, const at::Tensor& saved, std::int64_t kind,
-                               const OptionalTensor& dbias, bool accumulate) {
+                               const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated) {
   const at::Tensor dy = dy_in.contiguous();
+  ARGOSY_CHECK(!activated || (activated->is_contiguous() && activated->sizes() == dy.sizes() &&
+                              kind != static_cast<std::int64_t>(ActivationKind::relu)),
+               "the activation again wants whole rows; relu's is what was saved");
   ARGOSY_CHECK(saved.is_contiguous(), "activation works on whole rows");
   const std::int64_t rows = saved.size(0), width = saved.size(1), out_width = dy.size(1);
   at::Tensor du = at::empty_like(saved);
   with_type(dy, [&]<class T>(T*) {
     const T *gradient = pointer<T>(dy), *kept = pointer<T>(saved);
-    T* out = pointer<T>(du);
+    T *out = pointer<T>(du), *again = pointer<T>(activated);
     two_stage(rows, width, accumulate, {{pointer<float>(dbias), 0, width}},
               [&](std::int64_t first, std::int64_t count, float* partial) {
                 table().loops<T>().activation_backward(gradient + first * out_width, kept + first * width,
-                                                       out + first * width, dbias ? partial : nullptr, count, width,
-                                                       kind);
+                                                       out + first * width,
+                                                       again != nullptr ? again + first * out_width : nullptr,
+                                                       dbias ? partial : nullptr, count, width, kind);
               });
   });
   return du;

@@ -168,6 +168,21 @@ inline float swish_slope(float u) {
   return s * (1 + u * (1 - s));
 }
 
+/// One row of anything but relu. Never inlined: what the backward pass computes again has the same bits.
+template <class T>
+[[gnu::noinline]] void activate_row(const T* u, T* y, std::int64_t out_width, std::int64_t kind) {
+  if (kind == kSwish) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(widen(u[i]) * sigmoid(widen(u[i])));
+  } else if (kind == kGelu) {
+    for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(gelu(widen(u[i])));
+  } else {
+    const T* up = u + out_width;
+#pragma omp simd
+    for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(widen(u[i]) * sigmoid(widen(u[i])) * widen(up[i]));
+  }
+}
+
 template <class T>
 void activation(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width, std::int64_t kind) {
   const std::int64_t out_width = kind == kSwiglu ? width / 2 : width;
@@ -187,25 +202,19 @@ void activation(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width
     if (kind == kRelu) {
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>(widen(u[i]) > 0 ? widen(u[i]) : 0);
-    } else if (kind == kSwish) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>(widen(u[i]) * sigmoid(widen(u[i])));
-    } else if (kind == kGelu) {
-      for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>(gelu(widen(u[i])));
     } else {
-      const T* up = u + out_width;
-#pragma omp simd
-      for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(widen(u[i]) * sigmoid(widen(u[i])) * widen(up[i]));
+      activate_row(u, y, out_width, kind);
     }
   }
 }
 
 template <class T>
-void activation_backward(const T* dy, const T* saved, T* du, float* partial, std::int64_t rows, std::int64_t width,
-                         std::int64_t kind) {
+void activation_backward(const T* dy, const T* saved, T* du, T* again, float* partial, std::int64_t rows,
+                         std::int64_t width, std::int64_t kind) {
   const std::int64_t out_width = kind == kSwiglu ? width / 2 : width;
   if (partial != nullptr) std::fill(partial, partial + width, 0.0F);
   for (std::int64_t row = 0; row < rows; ++row, dy += out_width, saved += width, du += width) {
+    if (again != nullptr) activate_row(saved, again + row * out_width, out_width, kind);
     if (kind == kRelu && partial != nullptr) {
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) {

@@ -59,9 +59,9 @@ struct Loops {
                       std::int64_t width, const DropoutMask& mask);
   /// width: of u; kinds as ActivationKind.
   void (*activation)(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width, std::int64_t kind);
-  /// partial: [width of u] or null.
-  void (*activation_backward)(const T* dy, const T* saved, T* du, float* partial, std::int64_t rows, std::int64_t width,
-                              std::int64_t kind);
+  /// partial: [width of u] or null; again: y once more, or null.
+  void (*activation_backward)(const T* dy, const T* saved, T* du, T* again, float* partial, std::int64_t rows,
+                              std::int64_t width, std::int64_t kind);
   void (*column_sum)(const T* x, float* partial, std::int64_t rows, std::int64_t width);
   void (*rotate)(T* x, const float* cosine, const float* sine, std::int64_t heads, std::int64_t head_stride,
                  std::int64_t half);

@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 
@@ -95,9 +96,16 @@ TEST_P(Rows, ActivationsEqualPlain) {
     const at::Tensor& saved = kind == ActivationKind::relu ? y2 : u2;
     const at::Tensor dbias = poisoned({in}), dbias2 = poisoned({in});
     const at::Tensor du = activation_backward(dy, saved, kind, dbias, false);
-    const at::Tensor du2 = plain::activation_backward(dy, saved, static_cast<std::int64_t>(kind), dbias2, false);
+    const at::Tensor du2 = plain::activation_backward(dy, saved, static_cast<std::int64_t>(kind), dbias2, false, {});
     EXPECT_LT(distance(du, du2), tolerance(type, 3e-4)) << static_cast<int>(kind);
     EXPECT_LT(distance(dbias, dbias2), tolerance(type, 3e-4)) << static_cast<int>(kind);
+    if (kind == ActivationKind::relu) continue;  // what it saves is what it gave
+    const at::Tensor again = at::empty_like(y), again2 = at::empty_like(y);
+    EXPECT_TRUE(at::equal(activation_backward(dy, u, kind, std::nullopt, false, again),
+                          activation_backward(dy, u, kind, std::nullopt, false)));
+    EXPECT_TRUE(at::equal(again, y)) << static_cast<int>(kind);
+    (void)plain::activation_backward(dy, u2, static_cast<std::int64_t>(kind), std::nullopt, false, again2);
+    EXPECT_TRUE(at::equal(again2, y2)) << static_cast<int>(kind);
   }
 }
 

@@ -51,27 +51,32 @@ double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::
   }
   const double loss = state.x.item<double>();
   if (between) between();
-  at::Tensor dx = at::ones_like(state.x), dmemory;
+  at::Tensor dx, dmemory;
   for (std::size_t i = model.visits().size(); i-- > 0;) {
-    const model::Visit& visit = model.visits()[i];
-    std::vector<at::Tensor> outputs, seeds;
-    if (dx.defined() && after[i].x.requires_grad()) {
-      outputs.push_back(after[i].x);
-      seeds.push_back(dx);
-    }
-    if (visit.writes_memory && dmemory.defined()) {
-      outputs.push_back(after[i].memory);
-      seeds.push_back(dmemory);
-    }
-    if (!outputs.empty()) torch::autograd::backward(outputs, seeds);
-    dx = before[i].x.defined() ? before[i].x.grad() : at::Tensor();
-    if (visit.writes_memory) dmemory.reset();
-    if (visit.reads_memory) {
-      const at::Tensor more = before[i].memory.grad();
-      dmemory = dmemory.defined() ? dmemory + more : more;
-    }
+    back_up(model.visits()[i], before[i], after[i], dx, dmemory);
   }
   return loss;
+}
+
+void back_up(const model::Visit& visit, const model::State& before, const model::State& after, at::Tensor& dx,
+             at::Tensor& dmemory) {
+  std::vector<at::Tensor> outputs, seeds;
+  if (!dx.defined() && !dmemory.defined()) dx = at::ones_like(after.x);
+  if (dx.defined() && after.x.requires_grad()) {
+    outputs.push_back(after.x);
+    seeds.push_back(dx);
+  }
+  if (visit.writes_memory && dmemory.defined()) {
+    outputs.push_back(after.memory);
+    seeds.push_back(dmemory);
+  }
+  if (!outputs.empty()) torch::autograd::backward(outputs, seeds);
+  dx = before.x.defined() ? before.x.grad() : at::Tensor();
+  if (visit.writes_memory) dmemory.reset();
+  if (visit.reads_memory) {
+    const at::Tensor more = before.memory.grad();
+    dmemory = dmemory.defined() ? dmemory + more : more;
+  }
 }
 
 model::Inputs ragged_inputs(const model::ModelShape& shape) {

@@ -23,6 +23,11 @@ struct BoundModel {
 double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass,
                        const std::function<void()>& between = {});
 
+/// One visit's part of the backward walk: dx, dmemory from gradients of `after` to those of `before`; both undefined at
+/// the loss.
+void back_up(const model::Visit& visit, const model::State& before, const model::State& after, at::Tensor& dx,
+             at::Tensor& dmemory);
+
 /// 3 ragged rows, source up to 5, target up to 6; decoder-only: the target alone. Ids below `shape.dead_begin`.
 [[nodiscard]] model::Inputs ragged_inputs(const model::ModelShape& shape);
 /// Row `row` of `inputs`, cut to its own lengths.

@@ -1,0 +1,200 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gtest/gtest.h>
+
+#include <boost/describe/enum_to_string.hpp>
+#include <map>
+
+#include "unit/model/support.hpp"
+
+namespace argosy::test {
+namespace {
+
+using model::Activation;
+using model::ModelShape;
+using model::NormPosition;
+using model::Recompute;
+
+std::string name_of(auto value) { return boost::describe::enum_to_string(value, "?"); }
+
+model::Pass pass_of(Recompute recompute) {
+  model::Pass pass;
+  pass.training = true;
+  pass.seed = 5;
+  pass.step = 3;
+  pass.loss_scale = 0.25;
+  pass.recompute = recompute;
+  return pass;
+}
+
+/// Each visit but the head without recording first, and once more from its input before its backward pass.
+double run_micro_batch_by_block(model::Model& model, const model::Inputs& inputs) {
+  const std::vector<model::Visit>& visits = model.visits();
+  model::Pass pass = pass_of(Recompute::block);
+  std::vector<model::State> before;
+  model::State state;
+  {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i + 1 < visits.size(); ++i) {
+      before.push_back(state);
+      state = visits[i].forward(state, inputs, pass);
+    }
+  }
+  before.push_back(state);
+  double loss = 0;
+  at::Tensor dx, dmemory;
+  for (std::size_t i = visits.size(); i-- > 0;) {
+    model::State in;
+    if (before[i].x.defined()) in.x = before[i].x.detach().requires_grad_();
+    if (before[i].memory.defined()) in.memory = before[i].memory.detach().requires_grad_();
+    const model::State out = visits[i].forward(in, inputs, pass);
+    if (i + 1 == visits.size()) loss = out.x.item<double>();
+    back_up(visits[i], in, out, dx, dmemory);
+  }
+  return loss;
+}
+
+void expect_equal_gradients(BoundModel& some, BoundModel& reference, const std::string& note) {
+  for (model::Unit& unit : reference.model->units()) {
+    for (const model::Parameter& parameter : unit.parameters()) {
+      if (!parameter.gradient.defined()) continue;
+      EXPECT_TRUE(at::equal(some.gradient(parameter.name), parameter.gradient)) << note << " " << parameter.name;
+      EXPECT_GT(parameter.gradient.abs().max().item<double>(), 0) << parameter.name;
+    }
+  }
+}
+
+struct Choice {
+  Activation activation;
+  NormPosition position;
+  double dropout;
+  at::ScalarType type;
+};
+
+std::vector<Choice> choices() {
+  std::vector<Choice> all;
+  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::swish, Activation::swiglu}) {
+    for (const NormPosition position : {NormPosition::pre, NormPosition::post}) {
+      for (const double dropout : {0.0, 0.3}) {
+        for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+          all.push_back({activation, position, dropout, type});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+TEST(Recompute, LeavesAllBits) {
+  for (const Choice& choice : choices()) {
+    for (ModelShape shape : {tiny_translation(), tiny_language_model()}) {
+      shape.activation = choice.activation;
+      shape.norm_position = choice.position;
+      shape.dropout = choice.dropout;
+      const model::Inputs inputs = ragged_inputs(shape);
+      BoundModel reference(shape, choice.type);
+      model::Pass pass = pass_of(Recompute::none);
+      const double loss = run_micro_batch(*reference.model, inputs, pass);
+      for (const Recompute level : {Recompute::activation, Recompute::full, Recompute::block}) {
+        const std::string note = name_of(choice.activation) + " " + name_of(choice.position) + " " + name_of(level);
+        BoundModel bound(shape, choice.type);
+        pass = pass_of(level);
+        EXPECT_EQ(level == Recompute::block ? run_micro_batch_by_block(*bound.model, inputs)
+                                            : run_micro_batch(*bound.model, inputs, pass),
+                  loss)
+            << note;
+        expect_equal_gradients(bound, reference, note);
+      }
+    }
+  }
+}
+
+TEST(Recompute, BlocksBesideFrozenEmbeddingsGetTheirGradients) {
+  for (const bool tied : {true, false}) {
+    ModelShape shape = tiny_translation();
+    shape.tie_embeddings = tied;
+    const model::Inputs inputs = ragged_inputs(shape);
+    const auto is_frozen = [](const model::Unit& unit) { return unit.name().find("embedding") != std::string::npos; };
+    const auto freeze = [&](BoundModel& bound) {
+      for (model::Unit& unit : bound.model->units()) {
+        if (is_frozen(unit)) unit.bind_gradients({});
+      }
+    };
+    BoundModel free(shape);
+    model::Pass pass = pass_of(Recompute::none);
+    run_micro_batch(*free.model, inputs, pass);
+    for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
+      BoundModel frozen(shape);
+      freeze(frozen);
+      pass = pass_of(level);
+      if (level == Recompute::block) {
+        run_micro_batch_by_block(*frozen.model, inputs);
+      } else {
+        run_micro_batch(*frozen.model, inputs, pass);
+      }
+      for (model::Unit& unit : frozen.model->units()) EXPECT_EQ(unit.without_gradient(), nullptr);
+      expect_equal_gradients(free, frozen, name_of(level));
+    }
+  }
+}
+
+TEST(Recompute, ATrainableParameterWithoutGradientIsNamed) {
+  BoundModel bound(tiny_language_model());
+  model::Unit& unit = bound.model->units()[1];
+  ASSERT_NE(unit.without_gradient(), nullptr);
+  EXPECT_EQ(unit.without_gradient()->name, unit.parameters().front().name);
+  for (model::Parameter& parameter : unit.parameters()) parameter.gradient_written = true;
+  EXPECT_EQ(unit.without_gradient(), nullptr);
+  unit.parameters().back().gradient_written = false;
+  EXPECT_EQ(unit.without_gradient(), &unit.parameters().back());
+  unit.bind_gradients({});
+  EXPECT_EQ(unit.without_gradient(), nullptr) << "frozen";
+}
+
+/// Bytes of tensors that live, by this thread's allocations.
+struct LiveBytes : c10::MemoryReportingInfoBase {
+  std::int64_t live = 0;
+  void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override { live += size; }
+  [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
+};
+
+/// What the first block's forward pass leaves for its backward pass, its output included, in bytes a position.
+std::int64_t kept_bytes(const ModelShape& shape, at::ScalarType type, Recompute level, bool recording) {
+  BoundModel bound(shape, type);
+  const model::Inputs inputs = ragged_inputs(shape);
+  model::Pass pass = pass_of(level);
+  const c10::AutoGradMode mode(recording);
+  const model::State state = bound.model->visits()[0].forward({}, inputs, pass);
+  const auto bytes = std::make_shared<LiveBytes>();
+  const c10::DebugInfoGuard counted(c10::DebugInfoKind::PROFILER_STATE, bytes);
+  const model::State after = bound.model->visits()[1].forward(state, inputs, pass);
+  EXPECT_EQ(bytes->live % inputs.target_in.numel(), 0);
+  return bytes->live / inputs.target_in.numel();
+}
+
+TEST(Recompute, KeepsWhatTheFormulaSays) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const auto size = static_cast<std::int64_t>(c10::elementSize(type));
+    for (const Activation activation : {Activation::relu, Activation::gelu, Activation::swiglu}) {
+      ModelShape shape = tiny_language_model();
+      shape.activation = activation;
+      const auto kept = [&](Recompute level) { return kept_bytes(shape, type, level, true); };
+      const bool gated = activation == Activation::swiglu;
+      const std::int64_t none = kept(Recompute::none), ff = shape.ff * size;
+      // relu overwrites its input
+      const std::int64_t inner = activation == Activation::relu ? 1 : gated ? 3 : 2;
+      // the block's input is the output of the visit before; rstd of two norms, log-sum-exp of each head: fp32
+      const std::int64_t statistics = 4 * (2 + shape.heads);
+      EXPECT_EQ(none, (6 * shape.width + 2 * shape.kv_heads * shape.head_size) * size + inner * ff + statistics)
+          << name_of(activation);
+      EXPECT_EQ(none - kept(Recompute::activation), activation == Activation::relu ? 0 : ff) << name_of(activation);
+      EXPECT_EQ(none - kept(Recompute::full), inner * ff) << name_of(activation);
+      EXPECT_EQ(kept_bytes(shape, type, Recompute::block, false), shape.width * size) << "nothing but the output";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace argosy::test
