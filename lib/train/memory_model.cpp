@@ -26,7 +26,9 @@ BlockElements block_elements(const model::ModelShape& shape, bool cross, Recompu
              kv = static_cast<double>(shape.kv_heads * shape.head_size), ff = static_cast<double>(shape.ff);
   if (recompute == Recompute::block) return {.own = d};
   const bool gated = shape.activation == model::Activation::swiglu;
-  const double products = recompute == Recompute::none ? ff : 0;
+  // relu overwrites its input: one tensor to keep, until `full` computes it again.
+  const bool in_place = shape.activation == model::Activation::relu;
+  const double products = recompute == Recompute::none && !in_place ? ff : 0;
   const double inner = recompute == Recompute::full ? 0 : (gated ? 2 : 1) * ff;
   // Self-attention: block input, norm, query, keys and values, output; feed-forward: input, norm, inner values.
   BlockElements elements{.own = 4 * d + 2 * query + 2 * kv + inner + products};

@@ -145,13 +145,14 @@ TEST(Activations, ReproduceTheGuide) {
 }
 
 TEST(Activations, CountAnEncoderDecoderByHand) {
-  model::ModelConfig config;  // d = 8, two heads of 4, ff 16, relu, LayerNorm behind the branches
+  model::ModelConfig config;  // d = 8, two heads of 4, ff 16, LayerNorm behind the branches
   config.width = 8;
   config.ff = 16;
   config.heads = 2;
   config.encoder.layers = 3;
   config.decoder.layers = 2;
-  const model::ModelShape shape = model::resolve(config, 63);
+  config.activation = model::Activation::gelu;
+  model::ModelShape shape = model::resolve(config, 63);
   const train::MicroBatch batch{.source_positions = 10, .target_positions = 6, .source_width = 5, .target_width = 3};
   const auto kept = [&](Recompute level) {
     return train::activation_memory(shape, batch, {.recompute = level, .element_bytes = 4});
@@ -165,6 +166,11 @@ TEST(Activations, CountAnEncoderDecoderByHand) {
   EXPECT_EQ(kept(Recompute::block).recomputed, std::max(4 * 10 * encoder, 4 * (6 * decoder + 10 * cross)));
   EXPECT_EQ(none.statistics, 4 * 2 * (3 * 10 + 2 * 2 * 6) + 4 * 2 * (10 * 6 + 6 * 6));
   EXPECT_EQ(none.logits, 2 * 4 * 6 * 64);
+  const double products = none.blocks - kept(Recompute::activation).blocks;
+  shape.activation = model::Activation::relu;  // overwrites its input
+  EXPECT_EQ(kept(Recompute::none).blocks, none.blocks - products);
+  EXPECT_EQ(kept(Recompute::activation).blocks, none.blocks - products);
+  EXPECT_EQ(kept(Recompute::full).blocks, none.blocks - 2 * products);
 }
 
 }  // namespace
