@@ -107,7 +107,9 @@ TEST(StepPlan, NothingReadsWhatIsNotThereOrWritesWhatIsStillRead) {
         const Op& op = plan.ops[i];
         for (const int waited : op.waits_for) {
           ASSERT_LT(waited, static_cast<int>(i)) << "waits for the future";
-          EXPECT_NE(plan.ops[static_cast<std::size_t>(waited)].stream, op.stream) << "the stream is in order anyway";
+          const bool copies = op.kind == OpKind::gather && op.levels == Levels::inner;  // what it waits for
+          EXPECT_TRUE(copies || plan.ops[static_cast<std::size_t>(waited)].stream != op.stream)
+              << "the stream is in order anyway";
         }
         const auto weights = place(op.weights, op.unit), gradients = place(op.gradients, op.unit);
         switch (op.kind) {
