@@ -70,6 +70,8 @@ void print_plan(const train::RunConfig& config, const Question& question, const 
     return;
   }
   for (const std::string& line : train::lines_of(plan, config, shape)) context.log.plain(line);
+  if (!context.is_root()) return;
+  for (const std::string& warning : train::warnings_of(plan)) context.log.warn("{}", warning);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>
+#include <boost/json/value_from.hpp>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -70,7 +71,6 @@ void add_memory(std::vector<std::string>& lines, const RunPlan& plan) {
   }
   if (kept.recomputed > 0) of_these += fmt::format(", a block computed again {:.2f}", in_units(kept.recomputed));
   lines.push_back(of_these);
-  if (!plan.cure.empty()) lines.push_back(fmt::format("does not fit; the shortest cure: {}", plan.cure));
 }
 
 void add_traffic(std::vector<std::string>& lines, const RunPlan& plan) {
@@ -173,6 +173,33 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
   return lines;
 }
 
+std::vector<std::string> warnings_of(const RunPlan& plan) {
+  std::vector<std::string> warnings;
+  const data::StepSizes& sizes = plan.sizes;
+  if (sizes.idle_share > 0) {
+    const std::int64_t world = plan.target.layout.world(), places = sizes.accumulation * world;
+    std::string remedy = fmt::format("global_size {} leaves none", grouped(sizes.micro_size * places));
+    if (sizes.accumulation > 1) {
+      remedy = fmt::format("global_size {} or {} leaves none", grouped(sizes.micro_size * (places - world)),
+                           grouped(sizes.micro_size * places));
+    }
+    warnings.push_back(fmt::format("{:.1f} % of the ranks' time is idle: {} micro-batches for {} places ({})",
+                                   100 * sizes.idle_share, sizes.micro_batches, places, remedy));
+  }
+  if (!plan.cure.empty()) warnings.push_back(fmt::format("does not fit; the shortest cure: {}", plan.cure));
+  return warnings;
+}
+
+std::string memory_line(const RunPlan& plan, std::int64_t state_bytes, std::int64_t rest_bytes) {
+  const Unit unit = unit_for(plan.chosen().total_bytes);
+  const auto in_units = [&](auto bytes) { return static_cast<double>(bytes) / unit.bytes; };
+  return fmt::format(
+      "memory of the fullest rank, {}: {:.2f} state and buffers, planned {:.2f}; {:.2f} at most on top, "
+      "planned {:.2f} of activations",
+      unit.name, in_units(state_bytes), in_units(plan.chosen().state.state()), in_units(rest_bytes),
+      in_units(plan.activations.total()));
+}
+
 json::object json_of(const RunPlan& plan) {
   json::array rates, layouts;
   for (const auto& [at, lr] : plan.learning_rates) rates.push_back(json::array{at, lr});
@@ -219,6 +246,7 @@ json::object json_of(const RunPlan& plan) {
       {"scheme", name_of(plan.scheme)},
       {"schemes", std::move(schemes)},
       {"fits", chosen.fits ? json::value(*chosen.fits) : json::value(nullptr)},
+      {"warnings", json::value_from(warnings_of(plan))},
       {"cure", plan.cure.empty() ? json::value(nullptr) : json::value(plan.cure)},
       {"layouts", std::move(layouts)},
       {"run_s", chosen.step_s && plan.steps ? json::value(*chosen.step_s * *plan.steps) : json::value(nullptr)},

@@ -12,6 +12,7 @@
 #include "kernels/memory.hpp"
 #include "kernels/plugin.hpp"
 #include "telemetry/flops.hpp"
+#include "train/memory_count.hpp"
 
 namespace argosy::train {
 
@@ -49,6 +50,7 @@ std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::To
 
 int set_up_threads_and_memory(const comm::Topology& topology) {
   kernels::keep_freed_memory();
+  count_memory();
   const char* asked = std::getenv("OMP_NUM_THREADS");
   int threads = asked == nullptr ? 0 : std::atoi(asked);
   if (threads < 1) {

@@ -123,6 +123,11 @@ std::vector<LayoutPlan> plan_layouts(const RunConfig& config, const model::Model
   return rows;
 }
 
+std::string scheme_text(Scheme scheme) {
+  if (scheme == Scheme::hybrid) return "--set sharding.zero_stage=3 --set sharding.scope=hybrid";
+  return fmt::format("--set sharding.zero_stage={}", scheme == Scheme::stage_2 ? 2 : 3);
+}
+
 /// The single change that makes the run fit and costs least time; else the fewest nodes; else several changes.
 class Cure {
  public:
@@ -188,10 +193,6 @@ class Cure {
   static std::string recompute_text(Recompute level) {
     return fmt::format("--set sharding.recompute={}", boost::describe::enum_to_string(level, ""));
   }
-  static std::string scheme_text(Scheme scheme) {
-    if (scheme == Scheme::hybrid) return "--set sharding.zero_stage=3 --set sharding.scope=hybrid";
-    return fmt::format("--set sharding.zero_stage={}", scheme == Scheme::stage_2 ? 2 : 3);
-  }
 
   static constexpr double worth_it = 0.98;  // a later, larger change must save more than 2 % of a step
 
@@ -247,14 +248,21 @@ void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
   const std::int64_t needed = state.state() + state.scratch;
   if (needed <= capacity_bytes) return;
   const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  throw Error{
-      Fault::config,
-      {.wanted = fmt::format("{:.0f} MiB a rank for {} on {} ranks of {} nodes", mib(needed),
-                             boost::describe::enum_to_string(plan.scheme, ""), plan.target.layout.world(),
-                             plan.target.layout.nodes()),
-       .got = fmt::format("{:.0f} MiB", mib(capacity_bytes)),
-       .where = "memory",
-       .remedy = plan.cure.empty() ? "take more nodes or fewer ranks a node; --dry-run shows every stage" : plan.cure}};
+  std::string remedy = plan.cure;
+  for (const Scheme scheme : {Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+    const StateMemory& other = plan.schemes[static_cast<std::size_t>(scheme)].state;
+    const std::int64_t then = other.state() + other.scratch;
+    if (!remedy.empty() || then > capacity_bytes) continue;
+    remedy = fmt::format("{} ({:.0f} MiB)", scheme_text(scheme), mib(then));
+  }
+  if (remedy.empty()) remedy = "take more nodes or fewer ranks a node; no stage fits these";
+  throw Error{Fault::config,
+              {.wanted = fmt::format("{:.0f} MiB a rank for {} on {} ranks of {} nodes", mib(needed),
+                                     boost::describe::enum_to_string(plan.scheme, ""), plan.target.layout.world(),
+                                     plan.target.layout.nodes()),
+               .got = fmt::format("{:.0f} MiB", mib(capacity_bytes)),
+               .where = "memory",
+               .remedy = std::move(remedy)}};
 }
 
 RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const PlanTarget& target) {

@@ -1,6 +1,7 @@
 #include "train/trainer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <boost/json/value_from.hpp>
 #include <cmath>
 #include <limits>
@@ -9,6 +10,7 @@
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
 #include "train/evaluate.hpp"
+#include "train/memory_count.hpp"
 #include "train/plan_lines.hpp"
 #include "train/process.hpp"
 #include "train/progress.hpp"
@@ -48,6 +50,8 @@ void set_aside(const comm::Context& context, const Path& run_dir) {
     context.files.sync_folder(run_dir);
   });
 }
+
+constexpr std::int64_t kStepsToPeak = 3;  // later ones hold no more: lazily made workspaces are there
 
 DType wire_type(WireType type) { return type == WireType::bf16 ? DType::bf16 : DType::f32; }
 
@@ -92,6 +96,7 @@ class Trainer {
                  .order = config.sharding.accumulation_order,
                  .reduce_every = reduce_every(config),
                  .micro_batches = facts_.sizes.accumulation},
+        other_bytes_(memory_of(device_).bytes),
         buffers_(model_, context.topology.canonical_rank(),
                  {.scheme = choices_.scheme,
                   .reduce_every = choices_.reduce_every,
@@ -124,6 +129,7 @@ class Trainer {
                                                 .before = place_of(state_, schedule_)},
                       store_.run_dir());
 
+    reset_peak(device_);
     const double begin_s = context_.clock.monotonic_s();
     const RunState start = state_;
     bool stopped = false;
@@ -136,6 +142,7 @@ class Trainer {
       const StepResult result = take_step(runner, plan, batches, guard);
       const double step_s = context_.clock.monotonic_s() - step_begin_s;
       progress_->add(metrics_of(result, batches, state_, schedule_, step_s), result.times, waited_s);
+      if (state_.step == start.step + kStepsToPeak) compare_memory();
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !finished();
       if (!stopped && (is_due(config_.validation.interval, before, state_) || finished())) validate(runner, forward);
@@ -191,10 +198,24 @@ class Trainer {
 
   void announce() {
     for (const std::string& line : lines_of(plan_, config_, model_.shape())) context_.log.info("{}", line);
+    if (context_.is_root()) {
+      for (const std::string& warning : warnings_of(plan_)) context_.log.warn("{}", warning);
+    }
     if (schedule_.warmup == 0) context_.log.warn("no warm-up: the first steps of Adam are as large as any");
     for (const data::TokenShards::Corpus& corpus : shards_.corpora()) {
       context_.log.info("corpus {}: {} examples", corpus.name, corpus.size);
     }
+  }
+
+  /// What the first steps have held beside the plan, on the fullest rank.
+  void compare_memory() {
+    std::array<std::int64_t, 2> bytes{state_bytes_, memory_of(device_).peak_bytes - other_bytes_ - state_bytes_};
+    context_.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);
+    context_.log.info("after step {}: {}", state_.step, memory_line(plan_, bytes[0], bytes[1]));
+    memory_ = {{"state_bytes", bytes[0]},
+               {"planned_state_bytes", plan_.chosen().state.state()},
+               {"activation_bytes", bytes[1]},
+               {"planned_activation_bytes", plan_.activations.total()}};
   }
 
   data::Loader make_loader() {
@@ -322,6 +343,7 @@ class Trainer {
                       {"n_clips", state_.n_clips},
                       {"skipped", state_.guard.skipped},
                       {"validation", state_.metrics}};
+    if (!memory_.empty()) report.figures["memory"] = memory_;
     if (!checkpoint_.empty()) report.figures["checkpoint"] = checkpoint_.string();
     if (steps == 0) context_.log.info("nothing left to do: the run ended at step {}", state_.step);
     return report;
@@ -345,7 +367,9 @@ class Trainer {
   const RunPlan plan_;
   model::Model model_;
   const PlanChoices choices_;
+  const std::int64_t other_bytes_;  // of tensors that are there before the buffers
   Buffers buffers_;
+  const std::int64_t state_bytes_ = memory_of(device_).bytes - other_bytes_;
   const std::unique_ptr<comm::Collectives> collectives_;
   const std::vector<EvaluationSet> sets_;
   model::LossOptions loss_;
@@ -355,6 +379,7 @@ class Trainer {
   double looked_s_ = 0;
   std::int64_t last_saved_step_ = -1, failed_saves_ = 0;
   Path checkpoint_;
+  json::object memory_;  // measured and planned
 };
 
 }  // namespace

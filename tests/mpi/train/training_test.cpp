@@ -164,6 +164,18 @@ TEST_P(Training, ResumesFromEveryIntervalAlike) {
   EXPECT_EQ(bits_of(folder_ / "every/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
 }
 
+TEST_P(Training, HoldsWhatWasPlannedToTheByte) {
+  const auto memory = [&](Hierarchy hierarchy) {
+    return train_run(config(name_of(hierarchy)), {}, hierarchy).figures.at("memory").as_object();
+  };
+  for (const Hierarchy hierarchy : {Hierarchy::flat, Hierarchy::uneven}) {
+    const boost::json::object held = memory(hierarchy);
+    EXPECT_EQ(held.at("state_bytes"), held.at("planned_state_bytes")) << name_of(hierarchy);
+    EXPECT_GT(held.at("activation_bytes").to_number<double>(), 0);
+    EXPECT_GT(held.at("planned_activation_bytes").to_number<double>(), 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Training, testing::Values(train::PrecisionMode::fp32, train::PrecisionMode::bf16),
                          [](const auto& each) {
                            return std::string(each.param == train::PrecisionMode::fp32 ? "fp32" : "bf16");

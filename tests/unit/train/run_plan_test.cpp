@@ -6,6 +6,8 @@
 namespace argosy::test {
 namespace {
 
+using train::Scheme;
+
 std::string text(const boost::json::value& json, const std::string& pointer) {
   const boost::json::value& value = json.at_pointer(pointer);
   return value.is_null() ? "" : std::string(value.as_string());
@@ -197,15 +199,54 @@ TEST(RunPlan, IsRefusedWhereStateAloneIsTooLarge) {
   EXPECT_NE(said.find("--set sharding.recompute=activation"), std::string::npos) << said;
 }
 
+TEST(RunPlan, NamesAStageWhoseStateFitsWhereNothingElseIsKnown) {
+  const auto config = mistral();
+  const train::RunPlan plan = train::plan_run(config, shape_of(config), {.layout = partition::Layout({8})});
+  const auto remedy = [&](Scheme largest) {
+    const train::StateMemory& state = plan.schemes[static_cast<std::size_t>(largest)].state;
+    const std::int64_t capacity = state.state() + state.scratch;
+    return error_of([&] { train::require_state_fits(plan, capacity); }).facts().remedy;
+  };
+  EXPECT_TRUE(remedy(Scheme::stage_2).starts_with("--set sharding.zero_stage=2 (")) << remedy(Scheme::stage_2);
+  EXPECT_TRUE(remedy(Scheme::stage_3).starts_with("--set sharding.zero_stage=3 (")) << remedy(Scheme::stage_3);
+  const std::string none = refusal(Fault::config, [&] { train::require_state_fits(plan, 1 << 20); });
+  EXPECT_NE(none.find("no stage fits"), std::string::npos) << none;
+}
+
+TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
+  const auto warnings = [](const std::vector<std::string>& set, const train::PlanTarget& where) {
+    const auto config = mistral(set);
+    return train::warnings_of(train::plan_run(config, shape_of(config), where));
+  };
+  EXPECT_TRUE(warnings({}, target(16, 8)).empty());
+  EXPECT_EQ(warnings({}, target(6, 8, "h200")),
+            std::vector<std::string>{"11.1 % of the ranks' time is idle: 128 micro-batches for 144 places (global_size "
+                                     "96 or 144 leaves none)"});
+  EXPECT_EQ(warnings({}, target(32, 8)),
+            std::vector<std::string>{"50.0 % of the ranks' time is idle: 128 micro-batches for 256 places (global_size "
+                                     "256 leaves none)"});
+  EXPECT_EQ(warnings({}, target(4, 8)),
+            std::vector<std::string>{"does not fit; the shortest cure: --set sharding.recompute=activation"});
+  EXPECT_EQ(plan_json(mistral(), target(4, 8)).at_pointer("/warnings").as_array().size(), 1U);
+}
+
+TEST(PlanLines, SetWhatWasMeasuredBesideThePlan) {
+  const auto config = mistral();
+  const train::RunPlan plan = train::plan_run(config, shape_of(config), target(16, 8));
+  const std::string line = train::memory_line(plan, 3LL << 30, 5LL << 29);
+  EXPECT_NE(line.find("GiB: 3.00 state and buffers, planned 41.1"), std::string::npos) << line;
+  EXPECT_NE(line.find("2.50 at most on top, planned 35.1"), std::string::npos) << line;
+}
+
 TEST(PlanLines, ShowEverySchemeAndTheCure) {
   const auto config = mistral();
   const auto shape = shape_of(config);
   std::string all;
   for (const std::string& line : train::lines_of(train::plan_run(config, shape, target(4, 8)), config, shape))
     all += line + "\n";
-  for (const char* part : {"7,241,732,096 parameters", "accumulation 4", "* stage_1", "  stage_2", "  stage_3",
-                           "  hybrid", "does not fit; the shortest cure: --set sharding.recompute=activation", "MFU",
-                           "16 nodes", "524,288,000,000 in all", "h100: 78.6, context 1.0 taken off"}) {
+  for (const char* part :
+       {"7,241,732,096 parameters", "accumulation 4", "* stage_1", "  stage_2", "  stage_3", "  hybrid", "does not fit",
+        "MFU", "16 nodes", "524,288,000,000 in all", "h100: 78.6, context 1.0 taken off"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
   }
 }
