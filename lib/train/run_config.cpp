@@ -229,20 +229,6 @@ void require_trainable(const RunConfig& config) {
                .remedy = "add what is missing, or give it with --set KEY=VALUE"}};
 }
 
-void require_runnable(const RunConfig& config) {
-  const auto refuse = [](const char* wanted, const std::string& got, const char* where) {
-    throw Error{Fault::config,
-                {.wanted = wanted,
-                 .got = got,
-                 .where = where,
-                 .remedy = "this version plans it with --dry-run and does not train by it"}};
-  };
-  const Recompute recompute = config.sharding.recompute;
-  if (recompute != Recompute::none && recompute != Recompute::block) {
-    refuse("none or block", boost::describe::enum_to_string(recompute, ""), "sharding.recompute");
-  }
-}
-
 Scheme scheme_of(const ShardingConfig& sharding) {
   if (sharding.scope == ShardingScope::hybrid) return Scheme::hybrid;
   return sharding.zero_stage == 1 ? Scheme::stage_1 : sharding.zero_stage == 2 ? Scheme::stage_2 : Scheme::stage_3;

@@ -144,8 +144,6 @@ void validate(const RunConfig&, config::Problems&);
 /// What training needs beyond what count and preprocess read: run_dir, schedule.lr, schedule.length.
 /// Throws Error{config} naming all that is missing.
 void require_trainable(const RunConfig& config);
-/// Throws Error{config} naming the first choice that can be planned but that training does not run.
-void require_runnable(const RunConfig& config);
 
 [[nodiscard]] inline bool is_language_model(const RunConfig& config) {
   return config.model.type == model::ModelType::decoder;

@@ -98,6 +98,7 @@ void Runner::begin(Walk& walk, const data::Batch& batch, int slot, const Step& s
   walk.pass.training = step.training;
   walk.pass.seed = step.options.seed;
   walk.pass.step = step.options.step;
+  walk.pass.recompute = step.options.recompute;
   walk.pass.micro_batch = static_cast<std::int64_t>(slot) * layout_.world() + canonical_rank_;
   walk.pass.loss_scale = step.tgt_tokens > 0 ? 1.0 / static_cast<double>(step.tgt_tokens) : 0.0;
   walk.pass.loss = step.options.loss;

@@ -26,8 +26,9 @@ struct StepOptions {
   double lr = 0;
   std::uint64_t seed = 1;
   model::LossOptions loss;
-  Recompute recompute = Recompute::none;  // block: a visit keeps its input, and runs again before it is walked back
-  bool wants_to_stop = false;             // this rank has been asked to
+  /// block: a visit keeps its input alone, and runs again before it is walked back; the others: what a block keeps.
+  Recompute recompute = Recompute::none;
+  bool wants_to_stop = false;  // this rank has been asked to
 };
 
 /// Seconds this rank has spent, by what it did.

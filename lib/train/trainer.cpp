@@ -396,7 +396,6 @@ TrainReport run_training(comm::Context& context, const RunConfig& config, const 
                       {"--resume", options.resume},
                       {"--allow-change", json::value_from(options.allow_changes)}});
   require_trainable(config);
-  require_runnable(config);
   context.world.configure(config.comm);
   const int threads = set_up_threads_and_memory(context.topology);
   context.log.info("{} ranks on {} nodes, {} threads a rank", context.topology.world_size(),

@@ -79,17 +79,6 @@ TEST(RunConfig, ReadsTheWireOfGradientsByLevel) {
   EXPECT_EQ(train::GradientWire::parse(wire(R"({"outer": "bf16"})").text()), (train::GradientWire{fp32, bf16}));
 }
 
-TEST(RunConfig, TrainingRefusesWhatCanOnlyBePlanned) {
-  EXPECT_NO_THROW(require_runnable(read("")));
-  EXPECT_NO_THROW(require_runnable(read(R"("sharding": {"zero_stage": 3, "scope": "hybrid", "recompute": "block"})")));
-  for (const char* text : {R"("sharding": {"recompute": "full"})", R"("sharding": {"recompute": "activation"})"}) {
-    SCOPED_TRACE(text);
-    const RunConfig config = read(text);
-    const std::string said = test::refusal(Fault::config, [&] { require_runnable(config); });
-    EXPECT_NE(said.find("--dry-run"), std::string::npos) << said;
-  }
-}
-
 TEST(RunConfig, RefusesShardingThatCannotWork) {
   const auto refused = [](const char* text, const char* key) {
     SCOPED_TRACE(text);
