@@ -1,4 +1,4 @@
-// usage: wire [MEGABYTES] [ROUNDS], under mpiexec with a network name space a node: scripts/bench/wire makes these
+// usage: scripts/bench/nodes LAYOUT -- wire [MEGABYTES] [ROUNDS]     (scripts/bench/wire does that and prints tables)
 // Sums one fp32 buffer over all ranks, every method in turn in every round: by levels (exact, fast), as if all ranks
 // were on one node (flat), and by MPI_Allreduce. The result line gives, for each method, seconds of the rounds (slowest
 // rank) and what left each node over the size of the buffer: on the wire, by the kernel's count, and by our own count.
