@@ -212,4 +212,26 @@ bool TokenShards::starts_document(std::uint64_t example) const {
   return shards_[run.shard].starts_document(example - run.first + run.in_shard);
 }
 
+void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const {
+  const auto most = static_cast<std::uint32_t>(positions);
+  const auto found = std::find_if(lengths_.begin(), lengths_.end(), [most](const Lengths& lengths) {
+    return lengths.source > most || lengths.target > most;
+  });
+  if (found == lengths_.end()) return;
+  const auto example = static_cast<std::uint64_t>(found - lengths_.begin());
+  const Corpus& corpus = *std::find_if(corpora_.begin(), corpora_.end(),
+                                       [example](const Corpus& each) { return example < each.first + each.size; });
+  std::vector<std::int32_t> ids;
+  const bool is_source = found->source > most;
+  is_source ? source(example, ids) : target(example, ids);
+  const auto count = ids.size();
+  ids.resize(std::min<std::size_t>(count, 12));
+  throw Error{
+      Fault::data,
+      {.wanted = fmt::format("pairs of at most {} pieces a side, which the model has positions for", positions),
+       .got = fmt::format("a {} of {} pieces, \"{}…\"", is_source ? "source" : "target", count, tokenizer.decode(ids)),
+       .where = fmt::format("corpus {}, pair {}", corpus.name, example - corpus.first + 1),
+       .remedy = "raise model.max_positions, or let preprocess drop such pairs: data.transforms, max_length"}};
+}
+
 }  // namespace argosy::data

@@ -77,6 +77,9 @@ class TokenShards {
   [[nodiscard]] std::span<const Lengths> lengths() const noexcept { return lengths_; }
   void source(std::uint64_t example, std::vector<std::int32_t>& out) const;
   void target(std::uint64_t example, std::vector<std::int32_t>& out) const;
+  /// Throws Error{data} naming the first example with a side of more than `positions`, EOS included: corpus, number,
+  /// first words.
+  void require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const;
   [[nodiscard]] bool starts_document(std::uint64_t example) const;
   /// Digest of tokenizer, texts and transforms: what a checkpoint compares on resume.
   [[nodiscard]] const Digest& fingerprint() const noexcept { return fingerprint_; }

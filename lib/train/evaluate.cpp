@@ -14,6 +14,7 @@ namespace {
 EvaluationSet split_set(const comm::Context& context, const RunConfig& config, const data::Tokenizer& tokenizer,
                         data::StepSizes sizes, std::int64_t steps) {
   const auto shards = data::TokenShards::open(context.files, config.data, tokenizer, data::Part::validation);
+  if (shards.has_source()) shards.require_at_most(config.model.max_positions, tokenizer);
   sizes.micro_batches = context.topology.world_size();
   sizes.accumulation = 1;
   sizes.global_size = sizes.micro_size * sizes.micro_batches;
@@ -26,6 +27,21 @@ EvaluationSet split_set(const comm::Context& context, const RunConfig& config, c
     set.batches.push_back(epoch->assemble(step, context.topology.canonical_rank()));
   }
   return set;
+}
+
+/// Throws Error{data} naming the first line of the set, on either side, that is longer than the model has positions.
+void require_at_most(std::int64_t positions, const EvaluationSet& set, const ValidationSet& files) {
+  for (const data::Batch& batch : set.batches) {
+    for (std::size_t row = 0; row < batch.examples.size(); ++row) {
+      const bool is_source = batch.source_lengths[row] > positions;
+      if (!is_source && batch.target_lengths[row] <= positions) continue;
+      throw Error{Fault::data,
+                  {.wanted = fmt::format("lines of at most {} pieces, which the model has positions for", positions),
+                   .got = std::to_string(is_source ? batch.source_lengths[row] : batch.target_lengths[row]),
+                   .where = fmt::format("{}:{}", is_source ? files.source : *files.target, batch.examples[row] + 1),
+                   .remedy = "raise model.max_positions or shorten the line"}};
+    }
+  }
 }
 
 }  // namespace
@@ -50,6 +66,7 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const R
     } else {
       set.text = data::read_parallel_text(context.files, wanted.source, *wanted.target, config.data.invalid_utf8);
       set.batches = data::batches_of(tokenizer, set.text, config.batch.unit, sizes.micro_size, rank, world);
+      require_at_most(config.model.max_positions, set, wanted);
     }
     if (static_cast<std::int64_t>(set.batches.size()) > steps) set.batches.resize(static_cast<std::size_t>(steps));
   }

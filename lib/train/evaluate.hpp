@@ -26,7 +26,7 @@ struct EvaluationSet {
 
 /// The sets of `config.validation`; without any, the part `data.split.validation` of the token shards. At most
 /// validation.steps batches a rank and set. Not collective. Throws Error{data} for files that are missing or do not
-/// match.
+/// match, and for a line that is longer than the model has positions.
 [[nodiscard]] std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const RunConfig& config,
                                                          const data::Tokenizer& tokenizer,
                                                          const data::StepSizes& sizes);

@@ -196,6 +196,10 @@ void validate(const RunConfig& config, config::Problems& problems) {
       "depth_first: sharding.reduction is elastic, which adds up micro-batches in their order", "breadth_first");
   problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
                    "auto, cpu or cuda", config.device);
+  problems.require(!is_language_model(config) || config.batch.sequence_length <= config.model.max_positions,
+                   "/batch/sequence_length",
+                   fmt::format("at most {} (model.max_positions)", config.model.max_positions),
+                   std::to_string(config.batch.sequence_length));
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {
     const bool has_target = config.validation.sets[i].target.has_value();
     problems.require(has_target != is_language_model(config), fmt::format("/validation/sets/{}", i),

@@ -81,9 +81,13 @@ class Trainer {
                                  return data::Tokenizer::read(context.files, config.data.tokenizer,
                                                               model::token_shape(config.model));
                                })),
-        shards_(read_on_all(
-            context,
-            [&] { return data::TokenShards::open(context.files, config.data, tokenizer_, data::Part::train); })),
+        shards_(read_on_all(context,
+                            [&] {
+                              auto shards =
+                                  data::TokenShards::open(context.files, config.data, tokenizer_, data::Part::train);
+                              if (shards.has_source()) shards.require_at_most(config.model.max_positions, tokenizer_);
+                              return shards;
+                            })),
         schedule_(optim::resolve(config.schedule, is_language_model(config))),
         facts_{.tokenizer = same_on_all_ranks(context.world, tokenizer_.digest(), "tokenizer", "data.tokenizer"),
                .data = same_on_all_ranks(context.world, shards_.fingerprint(), "token shards", "data.shards"),

@@ -7,6 +7,7 @@
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "data/preprocess.hpp"
+#include "support/refusal.hpp"
 #include "support/shared_folder.hpp"
 #include "support/small_text.hpp"
 #include "train/trainer.hpp"
@@ -204,6 +205,24 @@ TEST_F(Reductions, AllTrainAndANarrowWireShows) {
   (void)bits("fast", Reduction::fast);
   (void)bits("elastic", Reduction::elastic);
   EXPECT_EQ(exact != narrow, world().size() > 1);
+}
+
+TEST(LongLines, AreNamedBeforeTheFirstStep) {
+  const SharedFolder folder;
+  RunConfig config = Material::get().config(folder / "run");
+  const auto refused = [&](const std::string& where) {
+    const std::string said = refusal(Fault::data, [&] { (void)train_run(config); });
+    EXPECT_THAT(said, HasSubstr(where));
+    EXPECT_THAT(said, HasSubstr("model.max_positions"));
+  };
+  std::string line = "In the beginning";
+  for (int i = 0; i < 600; ++i) line += " and";
+  config.validation.sets[0].source = folder.write("long.en", "God said\n" + line + "\n").string();
+  config.validation.sets[0].target = folder.write("long.es", "Dios dijo\ny\n").string();
+  config.model.max_positions = 500;
+  refused("long.en:2");
+  config.model.max_positions = 8;
+  refused("corpus verses, pair 1");
 }
 
 TEST_F(Reductions, KeysBecomeOptionsOfTheCollectives) {

@@ -79,7 +79,7 @@ TEST(RunConfig, ReadsTheWireOfGradientsByLevel) {
   EXPECT_EQ(train::GradientWire::parse(wire(R"({"outer": "bf16"})").text()), (train::GradientWire{fp32, bf16}));
 }
 
-TEST(RunConfig, RefusesShardingThatCannotWork) {
+TEST(RunConfig, RefusesChoicesThatCannotWorkTogether) {
   const auto refused = [](const char* text, const char* key) {
     SCOPED_TRACE(text);
     const std::string said = test::refusal(Fault::config, [&] { (void)read(text); });
@@ -89,6 +89,8 @@ TEST(RunConfig, RefusesShardingThatCannotWork) {
   refused(R"("sharding": {"accumulation_order": "breadth_first", "reduction": "elastic"})",
           "/sharding/accumulation_order");
   refused(R"("sharding": {"zero_stage": 3}, "validation": {"metrics": ["loss", "bleu"]})", "/validation/metrics/1");
+  refused(R"("model": {"type": "decoder", "max_positions": 64}, "batch": {"sequence_length": 65})",
+          "/batch/sequence_length");
   EXPECT_NO_THROW((void)read(R"("sharding": {"zero_stage": 2}, "validation": {"metrics": ["loss", "bleu"]})"));
 }
 
