@@ -41,16 +41,6 @@ std::string text_of(const Cell& cell) {
          (cell.type == at::kFloat ? " fp32" : " bf16");
 }
 
-/// Uneven micro-batches for `world` ranks, of which one has no examples.
-std::vector<data::Batch> batches_of(const model::ModelShape& shape, int count, std::uint64_t step) {
-  std::vector<data::Batch> batches;
-  for (int j = 0; j < count; ++j) {
-    batches.push_back(count > 2 && j == 1 ? data::Batch{}
-                                          : copy_batch(shape, 100 * step + static_cast<std::uint64_t>(j), 1 + j % 3));
-  }
-  return batches;
-}
-
 struct Outcome {
   std::vector<double> gradient;  // of the first step
   std::vector<double> weights;   // behind the second
@@ -60,10 +50,10 @@ struct Outcome {
 Outcome train(Rank& rank, const model::ModelShape& shape, int micro_batches) {
   Outcome outcome;
   rank.poison();
-  (void)rank.step(batches_of(shape, micro_batches, 0), 1e-3);
+  (void)rank.step(uneven_batches(shape, micro_batches, 0), 1e-3);
   outcome.gradient = rank.gradient();
   rank.poison();
-  outcome.loss = rank.step(batches_of(shape, micro_batches, 1), 1e-3).loss_sum;
+  outcome.loss = rank.step(uneven_batches(shape, micro_batches, 1), 1e-3).loss_sum;
   outcome.weights = rank.weights();
   return outcome;
 }

@@ -59,6 +59,16 @@ inline data::Batch copy_batch(const model::ModelShape& shape, std::uint64_t stre
   return batch;
 }
 
+/// Micro-batches of a step, of different sizes; where there are more than one, one has no examples.
+inline std::vector<data::Batch> uneven_batches(const model::ModelShape& shape, int count, std::uint64_t step) {
+  std::vector<data::Batch> batches;
+  for (int j = 0; j < count; ++j) {
+    batches.push_back(j == 1 ? data::Batch{}
+                             : copy_batch(shape, 100 * step + static_cast<std::uint64_t>(j), 1 + j % 3));
+  }
+  return batches;
+}
+
 /// How a rank trains.
 struct Training {
   train::Scheme scheme = train::Scheme::stage_1;

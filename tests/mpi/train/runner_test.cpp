@@ -105,16 +105,6 @@ TEST_P(RunnerOnRanks, AStepIsTheSameHoweverItsMicroBatchesAreDealt) {
   EXPECT_LT(distance(b, a), 1e-5 * distance(initial, a));
 }
 
-/// Twelve micro-batches a step, which 1, 2, 3 and 4 ranks share evenly; one has no examples.
-std::vector<data::Batch> twelve(const model::ModelShape& shape, std::uint64_t step) {
-  std::vector<data::Batch> micro_batches;
-  for (std::uint64_t j = 0; j < 12; ++j) {
-    micro_batches.push_back(j == 7 ? data::Batch{}
-                                   : copy_batch(shape, 100 * step + j, 1 + static_cast<std::int64_t>(j % 3)));
-  }
-  return micro_batches;
-}
-
 TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
   const model::ModelShape shape = small_shape(0.1);
   const comm::CollectivesOptions elastic{.reduction = comm::Reduction::elastic};
@@ -129,7 +119,8 @@ TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
     Rank shared{shape, layout(), me(), *ranks, training};
     const std::vector<double> initial = alone.weights();
     for (std::uint64_t s = 0; s < 3; ++s) {
-      const StepResult one = alone.step(twelve(shape, s), 1e-3), many = shared.step(twelve(shape, s), 1e-3);
+      const std::vector<data::Batch> twelve = uneven_batches(shape, 12, s);  // 1, 2, 3 and 4 ranks share them evenly
+      const StepResult one = alone.step(twelve, 1e-3), many = shared.step(twelve, 1e-3);
       EXPECT_EQ(one.grad_norm, many.grad_norm) << s;
       EXPECT_TRUE(one.clipped);
     }

@@ -19,17 +19,6 @@ std::string text_of(const Training& training) {
          boost::describe::enum_to_string(training.order, "") + (training.type == at::kBFloat16 ? " bf16" : " fp32");
 }
 
-/// `accumulation` micro-batches for each rank, of different sizes; the last rank's first one has no examples.
-std::vector<data::Batch> batches_of(const model::ModelShape& shape, int world, int accumulation, std::uint64_t step) {
-  std::vector<data::Batch> batches;
-  for (int j = 0; j < world * accumulation; ++j) {
-    const bool empty = world > 1 && j == world - 1;
-    const auto stream = 100 * step + static_cast<std::uint64_t>(j);
-    batches.push_back(empty ? data::Batch{} : copy_batch(shape, stream, 1 + j % 3));
-  }
-  return batches;
-}
-
 class SchemesOnRanks : public testing::TestWithParam<Hierarchy> {
  protected:
   const comm::Topology& topology_ = topology(GetParam());
@@ -44,7 +33,7 @@ class SchemesOnRanks : public testing::TestWithParam<Hierarchy> {
     Rank rank{shape, layout(), me(), collectives, training};
     for (std::uint64_t s = 0; s < steps; ++s) {
       rank.poison();
-      const auto result = rank.step(batches_of(shape, layout().world(), accumulation, s), 1e-3);
+      const auto result = rank.step(uneven_batches(shape, layout().world() * accumulation, s), 1e-3);
       EXPECT_FALSE(result.skipped) << text_of(training);
       EXPECT_GT(result.loss_sum, 0) << text_of(training);
     }
@@ -81,7 +70,7 @@ TEST_P(SchemesOnRanks, AgreeToRoundingWhereSumsNestDifferently) {
     const model::ModelShape shape = small_shape(0.1, false);
     Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .optimizer = optimizer}};
     rank.poison();
-    (void)rank.step(batches_of(shape, layout().world(), 4, 1), 1e-3);
+    (void)rank.step(uneven_batches(shape, layout().world() * 4, 1), 1e-3);
     return rank.gradient();
   };
   const std::vector<double> one = gradient(Scheme::stage_1), two = gradient(Scheme::stage_2);
@@ -120,7 +109,7 @@ TEST_P(SchemesOnRanks, EvaluateTheSameModel) {
   double expected = 0;
   for (const Scheme scheme : schemes) {
     Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme}};
-    (void)rank.step(batches_of(shape, layout().world(), 1, 1), 1e-2);
+    (void)rank.step(uneven_batches(shape, layout().world(), 1), 1e-2);
     rank.poison();
     // The last rank has one batch fewer and joins with an empty one.
     const bool last = layout().world() > 1 && me() + 1 == layout().world();
@@ -149,7 +138,7 @@ TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
         SCOPED_TRACE(text_of(training));
         const auto collectives = comm::make_mpi_collectives(topology_);
         Rank rank{shape, layout(), me(), *collectives, training};
-        (void)rank.step(batches_of(shape, layout().world(), accumulation, 1), 1e-3);
+        (void)rank.step(uneven_batches(shape, layout().world() * accumulation, 1), 1e-3);
         comm::Traffic::Bytes reduced, gathered;
         const std::int64_t times = order == AccumulationOrder::breadth_first ? 1 : accumulation;
         std::vector<std::size_t> rotating;
@@ -197,7 +186,7 @@ TEST(Placement, InTurnsGivesTheBitsOfBlockByBlock) {
       const auto collectives = comm::make_mpi_collectives(*each);
       Rank rank{shape, each->layout(), each->canonical_rank(), *collectives, {.scheme = scheme}};
       for (std::uint64_t s = 0; s < 5; ++s) {
-        (void)rank.step(batches_of(shape, each->world_size(), 1, s), 1e-3);
+        (void)rank.step(uneven_batches(shape, each->world_size(), s), 1e-3);
       }
       weights[i++] = rank.weights();
     }
