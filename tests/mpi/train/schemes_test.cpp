@@ -3,6 +3,7 @@
 
 #include "comm/recording.hpp"
 #include "mpi/train/rank.hpp"
+#include "train/memory_count.hpp"
 
 namespace argosy::test {
 namespace {
@@ -122,10 +123,29 @@ TEST_P(SchemesOnRanks, EvaluateTheSameModel) {
   EXPECT_GT(expected, 1);
 }
 
-/// Payload of one pass over the units that take turns, and over the others.
-struct Pass {
-  std::int64_t rotating = 0, resident = 0;
-};
+TEST_P(SchemesOnRanks, HoldTheSameMemoryInTheHundredthStepAsInTheFifth) {
+  if (GetParam() != Hierarchy::two_nodes) return;  // the others allocate alike
+  train::count_memory();
+  const model::ModelShape shape = small_shape(0.1);
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::hybrid}) {
+    Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .recompute = train::Recompute::block}};
+    const std::vector<data::Batch> batches = uneven_batches(shape, layout().world() * 2, 1);
+    std::int64_t bytes = 0, peak_bytes = 0;
+    for (int s = 1; s <= 100; ++s) {
+      train::reset_peak(c10::kCPU);
+      (void)rank.step(batches, 1e-3);
+      const train::MemoryCount memory = train::memory_of(c10::kCPU);
+      if (s == 5) {
+        bytes = memory.bytes;
+        peak_bytes = memory.peak_bytes;
+      }
+      if (s < 5) continue;
+      ASSERT_EQ(memory.bytes, bytes) << "step " << s;
+      ASSERT_EQ(memory.peak_bytes, peak_bytes) << "step " << s;
+    }
+    EXPECT_GT(peak_bytes, bytes);
+  }
+}
 
 TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
   for (const bool tied : {true, false}) {
