@@ -42,13 +42,14 @@ std::string text_of(const Cell& cell) {
 }
 
 struct Outcome {
-  std::vector<double> gradient;  // of the first step
-  std::vector<double> weights;   // behind the second
-  double loss = 0;               // of the second
+  std::vector<double> initial, gradient;  // weights before the first step; its gradient
+  std::vector<double> weights;            // behind the second
+  double loss = 0;                        // of the second
 };
 
 Outcome train(Rank& rank, const model::ModelShape& shape, int micro_batches) {
   Outcome outcome;
+  outcome.initial = rank.weights();
   rank.poison();
   (void)rank.step(uneven_batches(shape, micro_batches, 0), 1e-3);
   outcome.gradient = rank.gradient();
@@ -86,6 +87,7 @@ TEST(Matrix, EveryChoiceTrainsLikeOneRankAlone) {
       return train(rank, shape, micro_batches);
     };
     const Outcome outcome = outcome_of(cell.scheme, cell.reduction);
+    EXPECT_TRUE(outcome.initial == expected.initial);
     // A bf16 wire rounds every contribution, and in fast sums every hop, to 2^-9 of itself.
     const double tolerance = cell.wire == DType::f32 ? 2e-6 : 1.0 / 128;
     EXPECT_LT(distance(outcome.gradient, expected.gradient), tolerance);
