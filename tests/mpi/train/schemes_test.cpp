@@ -52,7 +52,8 @@ TEST_P(SchemesOnRanks, GiveTheSameBitsWhereSumsNestAlike) {
         if (tied) options.wire_outer = DType::bf16;
         if (breadth) options.wire_inner = DType::bf16;
         const auto collectives = comm::make_mpi_collectives(topology_, options);
-        const optim::OptimizerConfig clipping{.max_grad_norm = 0.1};  // by a norm that the schemes have to agree on
+        optim::OptimizerConfig clipping;
+        clipping.max_grad_norm = 0.1;  // clips: the schemes have to agree on the norm
         const Training reference{.order = order, .type = type, .optimizer = clipping};
         const std::uint64_t steps = tied && !breadth && type == at::kFloat ? 20 : 3;
         const std::vector<double> expected = train(reference, tied, accumulation, steps, *collectives);
