@@ -59,55 +59,72 @@ SpaceSizes space_sizes(const model::ModelShape& shape, const partition::Layout& 
   }
   const std::int64_t slots = most_slots(layout);
   sizes.one_slice = layout.nodes() * layout.slots() == layout.world();
-  sizes.owned = sizes.padded / (static_cast<std::int64_t>(layout.nodes()) * layout.slots()) * slots;
+  const std::int64_t slices = static_cast<std::int64_t>(layout.nodes()) * layout.slots();
+  sizes.owned = sizes.padded / slices * slots;
+  sizes.resident_owned = sizes.resident / slices * slots;
   sizes.held = sizes.padded / layout.slots() * slots;
   sizes.resident_held = sizes.resident / layout.slots() * slots;
   return sizes;
 }
 
-StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
+namespace {
+
+/// Units of one kind, elements with padding: in all, owned and held by the fullest rank.
+struct Part {
+  std::int64_t padded = 0, owned = 0, held = 0;
+};
+
+/// Bytes of `part` under choices.scheme; units that keep buffers of their own are as under stage 1.
+StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_slice) {
   const std::int64_t w = choices.weight_bytes, g = choices.gradient_bytes;
-  const bool has_master = w < 4;
-  const std::int64_t moments = has_master ? 12 : 8;  // master, m, v; in fp32 the weights are the master
-  // Where weights lie whole or by slot, the own slice of the buffers serves as master (fp32) and as sum of gradients.
-  const bool in_place = sizes.one_slice;
-  const std::int64_t world_sharded = sizes.owned * (in_place ? moments : 12);
-  StateMemory memory;
+  const bool has_master = w < 4 && !choices.pure;
+  // Where a buffer lives as long as the run and the rank's slices lie together in it, they serve as sums, as fp32
+  // master weights.
+  const std::int64_t sums = one_slice && choices.reduction != comm::Reduction::elastic ? 0 : part.owned * 4;
+  const std::int64_t master = choices.pure || (one_slice && !has_master) ? 0 : part.owned * 4;
+  const std::int64_t moments = 8, copied = has_master ? 12 : 8;  // of an element: m, v; with a master
   switch (choices.scheme) {
     case Scheme::replicated:
-      memory = {.weights = sizes.padded * w, .gradients = sizes.padded * g, .optimizer = sizes.padded * moments};
-      break;
+      return {.weights = part.padded * w, .gradients = part.padded * g, .optimizer = part.padded * copied};
     case Scheme::stage_1:
-      memory = {.weights = sizes.padded * w,
-                .gradients = sizes.padded * g + (in_place ? 0 : sizes.owned * 4),
-                .optimizer = world_sharded};
-      break;
+      return {.weights = part.padded * w,
+              .gradients = part.padded * g + sums,
+              .optimizer = part.owned * moments + master};
     case Scheme::stage_2:
-      memory = {.weights = sizes.padded * w,
-                .gradients = sizes.owned * 4 + sizes.resident * g,
-                .optimizer = world_sharded,
-                .rotating_gradients = 2 * sizes.rotating * g};
-      break;
-    case Scheme::stage_3:
-      memory = {.weights = sizes.resident * w,
-                .gradients = sizes.owned * 4 + sizes.resident * g,
-                .optimizer = sizes.owned * 12,  // the slice is cast from the master when it is gathered
-                .rotating_weights = 2 * sizes.rotating * w,
-                .rotating_gradients = 2 * sizes.rotating * g};
-      break;
+      return {.weights = part.padded * w, .gradients = part.owned * 4, .optimizer = part.owned * moments + master};
+    case Scheme::stage_3:  // what is gathered is cast from the master; without one, the bf16 slice is kept
+      return {.weights = choices.pure ? part.owned * w : 0,
+              .gradients = part.owned * 4,
+              .optimizer = part.owned * (choices.pure ? moments : moments + 4)};
     case Scheme::hybrid:
-    case Scheme::hsdp: {
-      const std::int64_t held = sizes.held - sizes.resident_held + sizes.resident;
-      const bool copies = choices.scheme == Scheme::hybrid && !in_place;
-      memory = {.weights = held * w,
-                .gradients = held * g + (copies ? sizes.owned * 4 : 0),
-                .optimizer = choices.scheme == Scheme::hybrid ? world_sharded : sizes.held * moments,
-                .rotating_weights = 2 * sizes.rotating * w,
-                .rotating_gradients = 2 * sizes.rotating * g};
-      break;
-    }
+      return {.weights = part.held * w,
+              .gradients = part.held * g + sums,
+              .optimizer = part.owned * moments + master};
+    case Scheme::hsdp:
+      return {.weights = part.held * w, .gradients = part.held * g, .optimizer = part.held * copied};
   }
-  memory.scratch = exact_scratch(sizes.layout, sizes.largest, choices.inner_wire_bytes, choices.outer_wire_bytes);
+  return {};
+}
+
+}  // namespace
+
+StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
+  const Scheme scheme = choices.scheme;
+  const bool takes_turns = scheme != Scheme::replicated && scheme != Scheme::stage_1;
+  const Part resident{sizes.resident, sizes.resident_owned, sizes.resident_held};
+  const Part others{sizes.padded - resident.padded, sizes.owned - resident.owned, sizes.held - resident.held};
+  StateChoices own = choices;
+  if (takes_turns) own.scheme = Scheme::stage_1;
+  const StateMemory kept = part_memory(resident, own, sizes.one_slice);
+  StateMemory memory = part_memory(others, choices, sizes.one_slice);
+  memory.weights += kept.weights;
+  memory.gradients += kept.gradients;
+  memory.optimizer += scheme == Scheme::hsdp ? part_memory(resident, choices, true).optimizer : kept.optimizer;
+  if (takes_turns) memory.rotating_gradients = 2 * sizes.rotating * choices.gradient_bytes;
+  if (takes_turns && scheme != Scheme::stage_2) memory.rotating_weights = 2 * sizes.rotating * choices.weight_bytes;
+  memory.scratch = choices.reduction == comm::Reduction::elastic
+                       ? elastic_scratch(sizes.layout, sizes.largest)
+                       : exact_scratch(sizes.layout, sizes.largest, choices.inner_wire_bytes, choices.outer_wire_bytes);
   return memory;
 }
 
@@ -121,6 +138,10 @@ std::int64_t exact_scratch(const partition::Layout& layout, std::int64_t element
     most = std::max(most, inner + (layout.nodes() - 1) * slots * slice * outer_wire_bytes);
   }
   return most;
+}
+
+std::int64_t elastic_scratch(const partition::Layout& layout, std::int64_t elements) {
+  return (layout.world() - 1) * (elements / (layout.nodes() * layout.slots())) * most_slots(layout) * 4;
 }
 
 ActivationMemory activation_memory(const model::ModelShape& shape, const MicroBatch& batch,

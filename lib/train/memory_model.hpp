@@ -26,7 +26,7 @@ struct SpaceSizes {
   std::int64_t rotating = 0;
   /// Units that keep buffers of their own in every scheme: larger than a block, or visited several times (tied).
   std::int64_t resident = 0;
-  std::int64_t resident_held = 0;  // of `resident`, the part that counts in `held` as well
+  std::int64_t resident_owned = 0, resident_held = 0;  // of `owned` and `held`, the part of these units
   bool one_slice = true;           // every rank owns one slice of a unit, so sums and masters can lie in place
 };
 [[nodiscard]] SpaceSizes space_sizes(const model::ModelShape& shape, const partition::Layout& layout);
@@ -35,13 +35,15 @@ struct StateChoices {
   Scheme scheme = Scheme::stage_1;
   std::int64_t weight_bytes = 2, gradient_bytes = 4;        // of an element; 4 and 4: fp32, the weights are the master
   std::int64_t inner_wire_bytes = 4, outer_wire_bytes = 4;  // of a gradient on its way
+  bool pure = false;                                        // bf16 weights are the only ones: no fp32 master
+  comm::Reduction reduction = comm::Reduction::exact;       // elastic: sums of micro-batches lie apart from gradients
 };
 
 /// Bytes of the fullest rank.
 struct StateMemory {
   std::int64_t weights = 0, gradients = 0, optimizer = 0;
   std::int64_t rotating_weights = 0, rotating_gradients = 0;
-  std::int64_t scratch = 0;  // of exact sums, at most; less where a backend cuts a unit into pieces
+  std::int64_t scratch = 0;  // of sums, at most; less where a backend cuts a unit into pieces
   /// All but scratch.
   [[nodiscard]] std::int64_t state() const {
     return weights + gradients + optimizer + rotating_weights + rotating_gradients;
@@ -53,6 +55,8 @@ struct StateMemory {
 /// of its slots, then from the other nodes their parts of its slices. Bytes.
 [[nodiscard]] std::int64_t exact_scratch(const partition::Layout& layout, std::int64_t elements,
                                          std::int64_t inner_wire_bytes, std::int64_t outer_wire_bytes);
+/// The same for elastic sums: from every other rank its parts of the own slices, fp32.
+[[nodiscard]] std::int64_t elastic_scratch(const partition::Layout& layout, std::int64_t elements);
 
 /// A micro-batch of one rank. A language model has no source.
 struct MicroBatch {

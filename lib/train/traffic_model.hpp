@@ -17,8 +17,9 @@ struct Passes {
 };
 /// accumulation: micro-batches of a rank. Breadth-first runs all of them through a unit before the next, so stages 2,
 /// 3, hybrid and hsdp move as much as with one. hybrid gathers once inside the node behind the update, and for each
-/// forward and backward.
-[[nodiscard]] Passes passes_of(Scheme scheme, std::int64_t accumulation, AccumulationOrder order);
+/// forward and backward. Elastic sums reduce every micro-batch.
+[[nodiscard]] Passes passes_of(Scheme scheme, std::int64_t accumulation, AccumulationOrder order,
+                               comm::Reduction reduction = comm::Reduction::exact);
 
 struct WireBytes {
   std::int64_t weight = 2, inner_gradient = 4, outer_gradient = 4;  // of an element
@@ -31,6 +32,9 @@ struct StepTraffic {
   std::int64_t node_flat = 0;
   [[nodiscard]] std::int64_t rank() const { return rank_inner + rank_outer; }
 };
-[[nodiscard]] StepTraffic step_traffic(const SpaceSizes& sizes, const Passes& passes, const WireBytes& wire);
+/// Elastic reductions send every rank's whole gradient: as many bytes out of a node as it has ranks times the others'
+/// share, in fp32.
+[[nodiscard]] StepTraffic step_traffic(const SpaceSizes& sizes, const Passes& passes, const WireBytes& wire,
+                                       comm::Reduction reduction = comm::Reduction::exact);
 
 }  // namespace argosy::train
