@@ -87,9 +87,8 @@ StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_
     case Scheme::replicated:
       return {.weights = part.padded * w, .gradients = part.padded * g, .optimizer = part.padded * copied};
     case Scheme::stage_1:
-      return {.weights = part.padded * w,
-              .gradients = part.padded * g + sums,
-              .optimizer = part.owned * moments + master};
+      return {
+          .weights = part.padded * w, .gradients = part.padded * g + sums, .optimizer = part.owned * moments + master};
     case Scheme::stage_2:
       return {.weights = part.padded * w, .gradients = part.owned * 4, .optimizer = part.owned * moments + master};
     case Scheme::stage_3:  // what is gathered is cast from the master; without one, the bf16 slice is kept
@@ -97,9 +96,7 @@ StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_
               .gradients = part.owned * 4,
               .optimizer = part.owned * (choices.pure ? moments : moments + 4)};
     case Scheme::hybrid:
-      return {.weights = part.held * w,
-              .gradients = part.held * g + sums,
-              .optimizer = part.owned * moments + master};
+      return {.weights = part.held * w, .gradients = part.held * g + sums, .optimizer = part.owned * moments + master};
     case Scheme::hsdp:
       return {.weights = part.held * w, .gradients = part.held * g, .optimizer = part.held * copied};
   }

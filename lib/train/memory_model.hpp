@@ -27,7 +27,7 @@ struct SpaceSizes {
   /// Units that keep buffers of their own in every scheme: larger than a block, or visited several times (tied).
   std::int64_t resident = 0;
   std::int64_t resident_owned = 0, resident_held = 0;  // of `owned` and `held`, the part of these units
-  bool one_slice = true;           // every rank owns one slice of a unit, so sums and masters can lie in place
+  bool one_slice = true;  // every rank owns one slice of a unit, so sums and masters can lie in place
 };
 [[nodiscard]] SpaceSizes space_sizes(const model::ModelShape& shape, const partition::Layout& layout);
 

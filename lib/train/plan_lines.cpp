@@ -75,23 +75,35 @@ void add_memory(std::vector<std::string>& lines, const RunPlan& plan) {
 
 void add_traffic(std::vector<std::string>& lines, const RunPlan& plan) {
   const auto giga = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
-  lines.push_back("sent in a step, GB: a rank inside its node and out of it, a node (a flat ring: in brackets)");
+  lines.push_back(
+      "sent in a step, GB: a rank inside its node and out of it, a node (by the formulas, which move every unit every "
+      "time; a flat ring)");
   for (const SchemePlan& scheme : plan.schemes) {
     if (scheme.scheme == Scheme::replicated) continue;
-    const StepTraffic& sent = scheme.traffic;
-    std::string line = fmt::format("{} {:<10} {:>8.3f} {:>8.3f} {:>8.2f} ({:.2f})",
-                                   scheme.scheme == plan.scheme ? '*' : ' ', name_of(scheme.scheme),
-                                   giga(sent.rank_inner), giga(sent.rank_outer), giga(sent.node), giga(sent.node_flat));
+    const StepTraffic& sent = scheme.scheduled ? scheme.scheduled->traffic : scheme.traffic;
+    std::string line =
+        fmt::format("{} {:<10} {:>8.3f} {:>8.3f} {:>8.2f} ({:.2f}; {:.2f})", scheme.scheme == plan.scheme ? '*' : ' ',
+                    name_of(scheme.scheme), giga(sent.rank_inner), giga(sent.rank_outer), giga(sent.node),
+                    giga(scheme.traffic.node), giga(scheme.traffic.node_flat));
     if (scheme.step_s) {
-      const double rate = plan.positions_per_s(*scheme.step_s);
-      line += fmt::format("; {:.3f} s a step, {:.0f} {}/s a GPU, {:.0f} TFLOP/s causal (MFU {:.1f} %), {:.0f} full",
-                          *scheme.step_s, rate, plan.position_name, rate * plan.flops.causal / 1e12,
+      const double step_s = scheme.scheduled ? *scheme.scheduled->step_s : *scheme.step_s,
+                   rate = plan.positions_per_s(step_s);
+      line += fmt::format("; {:.3f} s a step", step_s);
+      if (scheme.scheduled) {
+        line += fmt::format(" ({:.3f} by the formulas), {:.3f} of it waiting", *scheme.step_s,
+                            *scheme.scheduled->exposed_s);
+      }
+      line += fmt::format(", {:.0f} {}/s a GPU, {:.0f} TFLOP/s causal (MFU {:.1f} %), {:.0f} full", rate,
+                          plan.position_name, rate * plan.flops.causal / 1e12,
                           100 * rate * plan.flops.causal / plan.target.gpu->peak_flops, rate * plan.flops.full / 1e12);
     }
     lines.push_back(line);
   }
   if (plan.chosen().step_s && plan.steps) {
-    lines.push_back(fmt::format("the run: {:.1f} h predicted", *plan.steps * *plan.chosen().step_s / 3600));
+    const SchemePlan& chosen = plan.chosen();
+    const double scheduled_s = chosen.scheduled ? *chosen.scheduled->step_s : *chosen.step_s;
+    lines.push_back(fmt::format("the run: {:.1f} h predicted ({:.1f} h by the formulas)",
+                                *plan.steps * scheduled_s / 3600, *plan.steps * *chosen.step_s / 3600));
   }
 }
 
@@ -125,6 +137,14 @@ json::object json_of(const RunPlan& plan, const SchemePlan& scheme) {
                       {"node_flat_bytes", scheme.traffic.node_flat},
                       {"step_s", value_of(scheme.step_s)},
                       {"flat_step_s", value_of(scheme.flat_step_s)}};
+  if (scheme.scheduled) {
+    const SchemePlan::Scheduled& scheduled = *scheme.scheduled;
+    object["scheduled"] = json::object{{"sent_inner_bytes", scheduled.traffic.rank_inner},
+                                       {"sent_outer_bytes", scheduled.traffic.rank_outer},
+                                       {"node_bytes", scheduled.traffic.node},
+                                       {"step_s", value_of(scheduled.step_s)},
+                                       {"exposed_s", value_of(scheduled.exposed_s)}};
+  }
   if (!scheme.step_s) return object;
   const double rate = plan.positions_per_s(*scheme.step_s), peak = plan.target.gpu->peak_flops;
   object["positions_per_s_per_gpu"] = rate;

@@ -9,6 +9,9 @@
 #include "core/error.hpp"
 #include "model/units.hpp"
 #include "partition/flat_space.hpp"
+#include "train/op_cost.hpp"
+#include "train/simulation.hpp"
+#include "train/step_plan.hpp"
 
 namespace argosy::train {
 
@@ -62,26 +65,76 @@ StepInputs step_inputs(const RunConfig& config, const model::ModelShape& shape, 
   return in;
 }
 
+WireBytes wire_of(const RunConfig& config) {
+  return {.weight = element_bytes(config),
+          .inner_gradient = wire_bytes(config.precision.gradient_wire.inner),
+          .outer_gradient = wire_bytes(config.precision.gradient_wire.outer)};
+}
+
+/// Where the rate of a GPU is given, it has the update in it.
+double update_time(Scheme scheme, const SpaceSizes& spaces, const PlanTarget& target) {
+  if (target.gpu_positions_per_s) return 0;
+  const bool everywhere = scheme == Scheme::replicated;
+  return optimizer_time(everywhere ? spaces.padded : scheme == Scheme::hsdp ? spaces.held : spaces.owned, *target.gpu);
+}
+
 SchemePlan plan_scheme(Scheme scheme, const RunConfig& config, const model::ModelShape& shape, const SpaceSizes& spaces,
                        const data::StepSizes& sizes, const PlanTarget& target) {
-  const std::int64_t weight = element_bytes(config), inner = wire_bytes(config.precision.gradient_wire.inner),
-                     outer = wire_bytes(config.precision.gradient_wire.outer);
+  const auto [weight, inner, outer] = wire_of(config);
   SchemePlan plan{.scheme = scheme};
-  plan.state = state_memory(
-      spaces, {.scheme = scheme, .weight_bytes = weight, .inner_wire_bytes = inner, .outer_wire_bytes = outer});
+  plan.state = state_memory(spaces, {.scheme = scheme,
+                                     .weight_bytes = weight,
+                                     .inner_wire_bytes = inner,
+                                     .outer_wire_bytes = outer,
+                                     .reduction = config.sharding.reduction});
   const double activations = activations_of(config, shape, micro_batch_of(config, sizes)).total();
   plan.total_bytes = plan.state.state() + plan.state.scratch + static_cast<std::int64_t>(activations);
-  plan.traffic = step_traffic(spaces, passes_of(scheme, sizes.accumulation, config.sharding.accumulation_order),
-                              {.weight = weight, .inner_gradient = inner, .outer_gradient = outer});
+  const Reduction reduction = config.sharding.reduction;
+  plan.traffic =
+      step_traffic(spaces, passes_of(scheme, sizes.accumulation, config.sharding.accumulation_order, reduction),
+                   wire_of(config), reduction);
   if (target.gpu == nullptr) return plan;
   plan.fits = plan.total_bytes <= capacity_bytes(*target.gpu);
   const StepInputs in = step_inputs(config, shape, spaces, sizes, target);
-  const bool everywhere = scheme == Scheme::replicated;
-  const std::int64_t updated = everywhere ? spaces.padded : scheme == Scheme::hsdp ? spaces.held : spaces.owned;
-  const double update_s = target.gpu_positions_per_s ? 0 : optimizer_time(updated, *target.gpu);
+  const double update_s = update_time(scheme, spaces, target);
   plan.step_s = step_time(scheme, in) + update_s;
   plan.flat_step_s = step_time(scheme, in, true) + update_s;
   return plan;
+}
+
+/// Replays what training would execute, for each scheme it knows.
+void add_schedules(RunPlan& plan, const RunConfig& config, const model::ModelShape& shape) {
+  const PlanTarget& target = plan.target;
+  const bool elastic = config.sharding.reduction == Reduction::elastic;
+  const PlanShape units = plan_shape(shape, target.layout);
+  std::vector<partition::FlatSpace> spaces;
+  for (model::UnitSpec& unit : model::unit_specs(shape)) spaces.emplace_back(std::move(unit.params), target.layout);
+  CostInputs costs{.wire = wire_of(config), .reduction = config.sharding.reduction};
+  if (target.gpu != nullptr) {
+    costs.layout = step_inputs(config, shape, plan.spaces, plan.sizes, target);
+    costs.visits = visit_times(shape, micro_batch_of(config, plan.sizes), config.sharding.recompute,
+                               element_bytes(config), *target.gpu);
+    double together_s = 0;
+    for (const VisitTime& visit : costs.visits) together_s += visit.forward_s + visit.backward_s;
+    for (VisitTime& visit : costs.visits) {  // a measured rate keeps the shares
+      visit.forward_s *= costs.layout.micro_batch_s / together_s;
+      visit.backward_s *= costs.layout.micro_batch_s / together_s;
+    }
+  }
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+    if (elastic && scheme == Scheme::hybrid) continue;  // refused
+    const StepPlan schedule = plan_step(units, {.scheme = scheme,
+                                                .order = config.sharding.accumulation_order,
+                                                .reduce_every = elastic ? ReduceEvery::micro_batch : ReduceEvery::step,
+                                                .micro_batches = plan.sizes.accumulation});
+    SchemePlan& planned = plan.schemes[static_cast<std::size_t>(scheme)];
+    planned.scheduled.emplace().traffic = planned_traffic(schedule, spaces, costs.wire, costs.reduction);
+    if (target.gpu == nullptr) continue;
+    costs.update_s = update_time(scheme, plan.spaces, target);
+    const Replay replayed = replay_on_shared_links(schedule, op_cost(costs, spaces));
+    planned.scheduled->step_s = replayed.step_s;
+    planned.scheduled->exposed_s = replayed.exposed_s();
+  }
 }
 
 /// The configured scheme on some layout.
@@ -291,6 +344,7 @@ RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const 
        {Scheme::replicated, Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid, Scheme::hsdp}) {
     plan.schemes.push_back(plan_scheme(scheme, config, shape, plan.spaces, plan.sizes, target));
   }
+  add_schedules(plan, config, shape);
   if (target.gpu != nullptr) {
     const RunConfig same_step = with_sizes(config, plan.sizes.global_size, plan.sizes.micro_size);
     plan.layouts = plan_layouts(same_step, shape, plan.sizes, target);

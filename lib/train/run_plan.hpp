@@ -36,8 +36,15 @@ struct SchemePlan {
   StateMemory state{};
   std::int64_t total_bytes = 0;  // state, scratch and activations of the fullest rank
   std::optional<bool> fits{};
-  StepTraffic traffic{};
-  std::optional<double> step_s{}, flat_step_s{};
+  StepTraffic traffic{};                          // of the formulas: every unit every time
+  std::optional<double> step_s{}, flat_step_s{};  // of the formulas
+  /// What the schedule does that training executes, where training knows the scheme: units that stay in their buffers
+  /// are not moved again.
+  struct Scheduled {
+    StepTraffic traffic{};
+    std::optional<double> step_s{}, exposed_s{};  // with a GPU; the latter: longer than computing alone
+  };
+  std::optional<Scheduled> scheduled{};
 };
 
 /// The configured scheme on another number of nodes like the first.

@@ -9,14 +9,19 @@
 
 namespace argosy::train {
 
+namespace {
+constexpr std::size_t kStreams = 3;
+}  // namespace
+
 Replay replay(const StepPlan& plan, const OpCost& cost, Computes computes) {
   Replay result;
-  std::array<double, 3> free_at{};  // by stream
+  std::array<double, kStreams> free_at{};  // by stream
   double host_s = 0;
   for (const Op& op : plan.ops) {
     double& stream = free_at[static_cast<std::size_t>(op.stream)];
     double ready_s = 0;
-    for (const int waited : op.waits_for) ready_s = std::max(ready_s, result.ops[static_cast<std::size_t>(waited)].end_s);
+    for (const int waited : op.waits_for)
+      ready_s = std::max(ready_s, result.ops[static_cast<std::size_t>(waited)].end_s);
     if (computes == Computes::host) ready_s = host_s = std::max(host_s, ready_s);
     const double begin_s = std::max(stream, ready_s), seconds = cost(op);
     stream = begin_s + seconds;
@@ -27,6 +32,67 @@ Replay replay(const StepPlan& plan, const OpCost& cost, Computes computes) {
     result.ops.push_back({begin_s, stream});
     result.step_s = std::max(result.step_s, stream);
   }
+  return result;
+}
+
+namespace {
+
+bool shares_links(const Op& a, const Op& b) {
+  return a.levels == comm::Levels::both || b.levels == comm::Levels::both || a.levels == b.levels;
+}
+
+/// The operations of a stream, in order, and how much of the running one is left.
+struct Lane {
+  std::vector<std::size_t> ops{};
+  std::size_t next = 0;
+  bool runs = false;
+  double left_s = 0, rate = 1;
+  [[nodiscard]] std::size_t op() const { return ops[next]; }
+};
+
+}  // namespace
+
+Replay replay_on_shared_links(const StepPlan& plan, const OpCost& cost) {
+  Replay result;
+  result.ops.resize(plan.ops.size());
+  std::array<Lane, kStreams> lanes;
+  std::vector<bool> done(plan.ops.size());
+  for (std::size_t i = 0; i < plan.ops.size(); ++i)
+    lanes[static_cast<std::size_t>(plan.ops[i].stream)].ops.push_back(i);
+  double now_s = 0;
+  for (;;) {
+    for (Lane& lane : lanes) {
+      if (lane.runs || lane.next == lane.ops.size()) continue;
+      const Op& op = plan.ops[lane.op()];
+      const auto is_done = [&](int waited) { return done[static_cast<std::size_t>(waited)]; };
+      if (!std::all_of(op.waits_for.begin(), op.waits_for.end(), is_done)) continue;
+      lane.runs = true;
+      lane.left_s = cost(op);
+      result.ops[lane.op()].begin_s = now_s;
+      if (op.stream == Stream::compute) result.compute_s += lane.left_s;
+    }
+    Lane &gather = lanes[static_cast<std::size_t>(Stream::gather)],
+         &reduce = lanes[static_cast<std::size_t>(Stream::reduce)];
+    const bool shared = gather.runs && reduce.runs && shares_links(plan.ops[gather.op()], plan.ops[reduce.op()]);
+    gather.rate = reduce.rate = shared ? 0.5 : 1;
+    const Lane* first = nullptr;
+    for (const Lane& lane : lanes) {
+      if (lane.runs && (first == nullptr || lane.left_s / lane.rate < first->left_s / first->rate)) first = &lane;
+    }
+    if (first == nullptr) break;
+    const double passed_s = first->left_s / first->rate;
+    now_s += passed_s;
+    for (Lane& lane : lanes) {
+      if (!lane.runs) continue;
+      lane.left_s -= passed_s * lane.rate;
+      if (&lane != first && lane.left_s > 0) continue;
+      lane.runs = false;
+      done[lane.op()] = true;
+      result.ops[lane.op()].end_s = now_s;
+      ++lane.next;
+    }
+  }
+  result.step_s = now_s;
   return result;
 }
 
@@ -111,8 +177,8 @@ StepTraffic planned_traffic(const StepPlan& plan, std::span<const partition::Fla
     comm::Traffic::Bytes sent;
     for (const auto& [what, count] : times) {
       const auto& [unit, kind, levels] = what;
-      const comm::Traffic::Bytes once = bytes_of({.kind = kind, .levels = levels},
-                                                 spaces[static_cast<std::size_t>(unit)], rank, wire, reduction);
+      const comm::Traffic::Bytes once =
+          bytes_of({.kind = kind, .levels = levels}, spaces[static_cast<std::size_t>(unit)], rank, wire, reduction);
       sent.inner += count * once.inner;
       sent.outer += count * once.outer;
     }

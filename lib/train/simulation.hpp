@@ -32,6 +32,9 @@ struct Replay {
   [[nodiscard]] double exposed_s() const { return step_s - compute_s; }
 };
 [[nodiscard]] Replay replay(const StepPlan& plan, const OpCost& cost, Computes computes = Computes::device);
+/// The same for a device whose gathers and reductions share the links: while one of each runs, both take twice as long,
+/// unless one stays inside the nodes and the other between them.
+[[nodiscard]] Replay replay_on_shared_links(const StepPlan& plan, const OpCost& cost);
 
 /// Most rotating buffers in use at one time: weights from the gather that fills them to their last reader, gradients
 /// from their first writer to the end of their reduction.

@@ -138,6 +138,7 @@ class Planner {
 
   /// Gathers what op `i` needs, and ahead of it what comes next and has a buffer that is not needed before.
   void fetch(const std::vector<Compute>& computes, std::size_t i) {
+    if (i > 0 && !rotates_weights(choices_.scheme)) return;  // everything is gathered once, at the beginning
     std::array<bool, 2> taken{};
     for (std::size_t j = i; j < computes.size(); ++j) {
       const std::size_t unit = unit_of(computes[j]);

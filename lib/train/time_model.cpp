@@ -111,7 +111,44 @@ ComputeTime compute_time(const model::ModelShape& shape, const MicroBatch& batch
           .attention_s = (attention + again_attention) / gpu.attention_forward_flops +
                          2.5 * attention / gpu.attention_backward_flops,
           .elementwise_s = bytes * (forward + backward + again_elements) / gpu.memory_bytes_per_s,
-          .gaps_s = kGapPerUnitS * (encoder + decoder + 2)};
+          .gaps_s = kGapPerUnitS * (encoder + decoder + 2),
+          .forward_s = linear / 3 / gpu.gemm_flops + attention / gpu.attention_forward_flops +
+                       bytes * forward / gpu.memory_bytes_per_s + kGapPerUnitS * (encoder + decoder + 2) / 3};
+}
+
+std::vector<VisitTime> visit_times(const model::ModelShape& shape, const MicroBatch& batch, Recompute recompute,
+                                   std::int64_t element_bytes, const Gpu& gpu) {
+  const auto time = [&](std::int64_t more_encoder, std::int64_t more_decoder) {
+    model::ModelShape other = shape;
+    other.encoder_layers += more_encoder;
+    other.decoder_layers += more_decoder;
+    const ComputeTime all = compute_time(other, batch, recompute, element_bytes, gpu);
+    return VisitTime{all.forward_s, all.total_s() - all.forward_s};
+  };
+  const VisitTime all = time(0, 0);
+  const auto one_more = [&](const VisitTime& with) {
+    return VisitTime{with.forward_s - all.forward_s, with.backward_s - all.backward_s};
+  };
+  const bool translation = shape.encoder_layers > 0;
+  const VisitTime encoder = translation ? one_more(time(1, 0)) : VisitTime{}, decoder = one_more(time(0, 1));
+  const auto e = static_cast<double>(shape.encoder_layers), d = static_cast<double>(shape.decoder_layers);
+  const double embeddings = translation ? 2 : 1;
+  const VisitTime embedding{kGapPerUnitS / 3 / embeddings, 2 * kGapPerUnitS / 3 / embeddings};
+  const auto rest = [&](double whole, double encoder_s, double decoder_s, double embedding_s) {
+    return whole - e * encoder_s - d * decoder_s - embeddings * embedding_s;
+  };
+  const VisitTime head{rest(all.forward_s, encoder.forward_s, decoder.forward_s, embedding.forward_s) +
+                           rest(all.backward_s, encoder.backward_s, decoder.backward_s, embedding.backward_s),
+                       0};
+  std::vector<VisitTime> visits;
+  if (translation) {
+    visits.push_back(embedding);
+    visits.insert(visits.end(), static_cast<std::size_t>(shape.encoder_layers), encoder);
+  }
+  visits.push_back(embedding);
+  visits.insert(visits.end(), static_cast<std::size_t>(shape.decoder_layers), decoder);
+  visits.push_back(head);
+  return visits;
 }
 
 double optimizer_time(std::int64_t owned, const Gpu& gpu) {
@@ -134,16 +171,19 @@ double hierarchical_time(const StepInputs& in, double inner_bytes, double outer_
                   fraction(g) * inner_bytes / in.links.inner_bytes_per_s);
 }
 
+double inner_time(const StepInputs& in, double size_bytes) {
+  const double g = in.ranks_per_node;
+  return in.units * (g - 1) * in.links.inner_latency_s + fraction(g) * size_bytes / in.links.inner_bytes_per_s;
+}
+
+double outer_time(const StepInputs& in, double size_bytes) {
+  if (in.nodes == 1) return 0;
+  const double n = in.nodes;
+  return in.units * (n - 1) * in.links.outer_latency_s + fraction(n) * size_bytes / in.links.outer_bytes_per_s;
+}
+
 double step_time(Scheme scheme, const StepInputs& in, bool flat) {
-  const double n = in.nodes, g = in.ranks_per_node;
-  const auto inside = [&](double size_bytes) {
-    return in.units * (g - 1) * in.links.inner_latency_s + fraction(g) * size_bytes / in.links.inner_bytes_per_s;
-  };
-  const auto across_twice = [&](double size_bytes) {  // all-reduce over nodes
-    if (in.nodes == 1) return 0.0;
-    return 2 * in.units * (n - 1) * in.links.outer_latency_s +
-           2 * fraction(n) * size_bytes / in.links.outer_bytes_per_s;
-  };
+  const auto inside = [&](double size_bytes) { return inner_time(in, size_bytes); };
   const double weights =
       flat ? flat_time(in, in.weight_bytes) : hierarchical_time(in, in.weight_bytes, in.weight_bytes);
   const double gradients = flat ? flat_time(in, std::max(in.inner_gradient_bytes, in.outer_gradient_bytes))
@@ -166,7 +206,7 @@ double step_time(Scheme scheme, const StepInputs& in, bool flat) {
     case Scheme::hsdp: {
       const double within = times * (std::max(forward, inside(in.weight_bytes)) +
                                      std::max(backward, inside(in.weight_bytes) + inside(in.inner_gradient_bytes)));
-      if (scheme == Scheme::hsdp) return within + exposed(across_twice(in.outer_gradient_bytes), backward);
+      if (scheme == Scheme::hsdp) return within + exposed(2 * outer_time(in, in.outer_gradient_bytes), backward);
       return within + exposed(gradients, backward) + exposed(weights, forward);
     }
   }

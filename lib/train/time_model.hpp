@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "telemetry/flops.hpp"
 #include "train/memory_model.hpp"
@@ -37,10 +38,18 @@ inline constexpr double kContextGib = 1.0;
 /// kernels: residual and norm, rotary positions, activation, each way.
 struct ComputeTime {
   double gemm_s = 0, attention_s = 0, elementwise_s = 0, gaps_s = 0;
+  double forward_s = 0;  // of these, the forward pass
   [[nodiscard]] double total_s() const { return gemm_s + attention_s + elementwise_s + gaps_s; }
 };
 [[nodiscard]] ComputeTime compute_time(const model::ModelShape& shape, const MicroBatch& batch, Recompute recompute,
                                        std::int64_t element_bytes, const Gpu& gpu);
+/// The same shared out to the visits of a model, in forward order; blocks of a kind take the same time. The head
+/// computes its gradients beside the loss: all of its time is forward.
+struct VisitTime {
+  double forward_s = 0, backward_s = 0;
+};
+[[nodiscard]] std::vector<VisitTime> visit_times(const model::ModelShape& shape, const MicroBatch& batch,
+                                                 Recompute recompute, std::int64_t element_bytes, const Gpu& gpu);
 /// Norm and AdamW over `owned` elements: 34 bytes each.
 [[nodiscard]] double optimizer_time(std::int64_t owned, const Gpu& gpu);
 
@@ -63,6 +72,9 @@ struct StepInputs {
 /// One pass over all units of so many bytes.
 [[nodiscard]] double flat_time(const StepInputs& in, double size_bytes);
 [[nodiscard]] double hierarchical_time(const StepInputs& in, double inner_bytes, double outer_bytes);
+/// Of that, each level alone.
+[[nodiscard]] double inner_time(const StepInputs& in, double size_bytes);
+[[nodiscard]] double outer_time(const StepInputs& in, double size_bytes);
 
 /// Seconds of a step without the update. `flat`: one ring over all ranks instead of two levels; hybrid and hsdp know no
 /// other than two.

@@ -5,8 +5,7 @@
 
 namespace argosy::train {
 
-Passes passes_of(Scheme scheme, std::int64_t accumulation, AccumulationOrder order,
-                 comm::Reduction reduction) {
+Passes passes_of(Scheme scheme, std::int64_t accumulation, AccumulationOrder order, comm::Reduction reduction) {
   const std::int64_t visits = order == AccumulationOrder::breadth_first ? 1 : accumulation;
   switch (scheme) {
     case Scheme::replicated:
