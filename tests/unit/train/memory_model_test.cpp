@@ -83,7 +83,8 @@ TEST(SpaceSizes, LargeAndTiedEmbeddingsKeepTheirBuffers) {
   EXPECT_EQ(train::space_sizes(large, layout).largest, padded_of(large, layout, "head"));
   const train::SpaceSizes sizes = train::space_sizes(large, layout);
   const auto state = train::state_memory(sizes, {.scheme = Scheme::stage_3});
-  EXPECT_EQ(state.state(), 16 * sizes.padded / 4 + 6 * (sizes.resident + 2 * block)) << "16/p, 6 more if resident";
+  EXPECT_EQ(state.state(), 16 * sizes.padded / 4 - 4 * sizes.resident / 4 + 6 * (sizes.resident + 2 * block))
+      << "16/p; where a unit keeps its buffers, 6 more and sums in place";
   const auto hybrid = train::state_memory(sizes, {.scheme = Scheme::hybrid});
   EXPECT_EQ(hybrid.state(),
             6 * ((sizes.padded - sizes.resident) / 2 + sizes.resident) + 12 * sizes.padded / 4 + 2 * block * 6);
@@ -122,6 +123,34 @@ TEST(StateMemory, Fp32WeightsAreTheMaster) {
   EXPECT_EQ(of(Scheme::replicated).state(), 16 * sizes.padded);
   EXPECT_EQ(of(Scheme::stage_1).state(), 8 * sizes.padded + 8 * sizes.padded / 4);
   EXPECT_EQ(of(Scheme::stage_3).optimizer, 12 * sizes.padded / 4) << "gathered from the master";
+}
+
+TEST(StateMemory, PureBf16HasNoMaster) {
+  const train::SpaceSizes sizes = train::space_sizes(small(false, 64), partition::Layout({4}));
+  ASSERT_EQ(sizes.resident, 0);
+  const auto of = [&](Scheme scheme) { return train::state_memory(sizes, {.scheme = scheme, .pure = true}); };
+  EXPECT_EQ(of(Scheme::replicated).state(), 14 * sizes.padded) << "2 + 4 + 8";
+  EXPECT_EQ(of(Scheme::stage_1).state(), 6 * sizes.padded + 8 * sizes.padded / 4);
+  EXPECT_EQ(of(Scheme::stage_2).state() - of(Scheme::stage_2).rotating_gradients,
+            2 * sizes.padded + (4 + 8) * sizes.padded / 4);
+  const train::StateMemory stage_3 = of(Scheme::stage_3);
+  EXPECT_EQ(stage_3.state() - stage_3.rotating_weights - stage_3.rotating_gradients, 14 * sizes.padded / 4)
+      << "the bf16 slice is kept";
+}
+
+TEST(StateMemory, ElasticSumsLieApartFromGradients) {
+  for (const bool large : {false, true}) {
+    const train::SpaceSizes sizes = train::space_sizes(small(false, large ? 4096 : 64), partition::Layout({2, 2}));
+    const auto of = [&](Scheme scheme, comm::Reduction reduction) {
+      return train::state_memory(sizes, {.scheme = scheme, .weight_bytes = 4, .reduction = reduction});
+    };
+    const auto more = [&](Scheme scheme) {
+      return of(scheme, comm::Reduction::elastic).state() - of(scheme, comm::Reduction::exact).state();
+    };
+    EXPECT_EQ(more(Scheme::stage_1), 4 * sizes.owned);
+    EXPECT_EQ(more(Scheme::stage_3), 4 * sizes.resident_owned) << "the others have none to lie in";
+    EXPECT_EQ(of(Scheme::stage_1, comm::Reduction::elastic).scratch, 3 * sizes.largest / 4 * 4);
+  }
 }
 
 TEST(Activations, ReproduceTheGuide) {

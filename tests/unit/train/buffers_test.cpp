@@ -1,0 +1,92 @@
+#include "train/buffers.hpp"
+
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include "train/memory_count.hpp"
+#include "train/memory_model.hpp"
+
+namespace argosy::test {
+namespace {
+
+using train::ReduceEvery;
+using train::Scheme;
+
+const c10::Device cpu{c10::kCPU};
+
+TEST(MemoryCount, FollowsTensorsAndTheirPeak) {
+  train::count_memory();
+  const std::int64_t before = train::memory_of(cpu).bytes;
+  {
+    const at::Tensor kept = at::empty({1000}, at::kFloat);
+    train::reset_peak(cpu);
+    EXPECT_EQ(train::memory_of(cpu).bytes, before + 4000);
+    (void)at::empty({250}, at::kDouble);
+    EXPECT_EQ(train::memory_of(cpu).bytes, before + 4000);
+    EXPECT_EQ(train::memory_of(cpu).peak_bytes, before + 6000);
+    train::reset_peak(cpu);
+    EXPECT_EQ(train::memory_of(cpu).peak_bytes, before + 4000);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(kept.data_ptr()) % 64, 0U) << "as LibTorch's kernels expect";
+  }
+  EXPECT_EQ(train::memory_of(cpu).bytes, before);
+}
+
+/// Tied: the embedding is visited three times. Else the embeddings take turns, or are larger than a block.
+std::vector<model::ModelShape> models() {
+  std::vector<model::ModelShape> all;
+  for (const auto& [tied, vocab] : {std::pair{true, 50}, {false, 50}, {false, 3000}}) {
+    model::ModelConfig config;
+    config.width = 32;
+    config.ff = 48;
+    config.heads = 2;
+    config.max_positions = 32;
+    config.encoder.layers = 2;
+    config.decoder.layers = 3;
+    config.tie_embeddings = tied;
+    all.push_back(model::resolve(config, vocab));
+  }
+  return all;
+}
+
+/// Bytes of all that Buffers allocates, of the fullest rank.
+std::int64_t allocated(const model::ModelShape& shape, const partition::Layout& layout,
+                       const train::BufferChoices& choices) {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    model::Model model(shape, layout);
+    const std::int64_t before = train::memory_of(cpu).bytes;
+    const train::Buffers buffers(model, rank, choices);
+    most = std::max(most, train::memory_of(cpu).bytes - before);
+  }
+  return most;
+}
+
+TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
+  train::count_memory();
+  for (const model::ModelShape& shape : models()) {
+    for (const std::vector<int>& nodes : {std::vector{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {1, 1, 2}}) {
+      const partition::Layout layout(nodes);
+      const train::SpaceSizes sizes = train::space_sizes(shape, layout);
+      for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+        for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+          for (const ReduceEvery every : {ReduceEvery::step, ReduceEvery::micro_batch}) {
+            const bool elastic = every == ReduceEvery::micro_batch;
+            if (elastic && scheme == Scheme::hybrid) continue;
+            const train::StateMemory planned =
+                train::state_memory(sizes, {.scheme = scheme,
+                                            .weight_bytes = type == at::kFloat ? 4 : 2,
+                                            .reduction = elastic ? comm::Reduction::elastic : comm::Reduction::exact});
+            EXPECT_EQ(allocated(shape, layout, {.scheme = scheme, .reduce_every = every, .compute_type = type}),
+                      planned.state())
+                << "scheme " << static_cast<int>(scheme) << ", " << layout.world() << " ranks on " << nodes.size()
+                << " nodes, " << (type == at::kFloat ? "fp32" : "bf16") << (elastic ? ", elastic" : "") << ", resident "
+                << sizes.resident;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace argosy::test
