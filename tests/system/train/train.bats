@@ -235,7 +235,7 @@ PY
   [ "$(grep -c '"fits": false' plan.json)" -ge 3 ]
 }
 
-@test "small clusters and hybrid sharding are planned, and training by them is refused with one sentence" {
+@test "small clusters and hybrid sharding are planned, and what has no memory is refused with one sentence" {
   plan mistral_7b_small_cluster.json --ranks 4
   close_to accumulation 32 0
   grep -q '"scheme": "stage_2"' plan.json
@@ -247,15 +247,16 @@ PY
   close_to schemes.hsdp.positions_per_s_per_gpu 2885.75 0.002
   close_to schemes.stage_3.node_flat_bytes 35.37e9 0.001
 
-  ranks "$ROOT/configs/llama2_7b_hybrid.json" --set run_dir=hybrid || true
-  read -r code _ <"$WORK/exit"
-  [ "$code" = 2 ]
-  grep -q "sharding.zero_stage.*--dry-run" log
-  [ ! -e hybrid ]
   ranks config.json --set run_dir=huge --set model.width=65536 --set model.ff=262144 --set model.heads=512 || true
   read -r code _ <"$WORK/exit"
   [ "$code" = 2 ]
   grep -q "MiB a rank for stage_1 on 2 ranks" log
+  ranks config.json --set run_dir=huge --set model.width=65536 --set model.ff=262144 --set model.heads=512 \
+    --set sharding.zero_stage=3 || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 2 ]
+  grep -q "MiB a rank for stage_3 on 2 ranks of 1 nodes, got .* in memory.*: take more nodes or fewer ranks a node; no stage" log
+  ! ls huge/checkpoints/0* || false
   run "$TRAIN" "$ROOT/configs/llama2_7b_hybrid.json" --dry-run --set sharding.zero_stage=2
   [ "$status" -eq 2 ]
   [[ "$output" == *"zero_stage=3"* ]]
