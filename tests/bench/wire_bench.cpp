@@ -62,8 +62,9 @@ class Method {
     std::vector<float>& values = filled();
     const bool speaks = context_.topology.local_rank() == 0;
     const double counted_before = counted_bytes();
+    const double sent_before = sent_bytes();  // the first rank out of the barrier begins to send
     context_.world.barrier("round");
-    const double sent_before = sent_bytes(), start_s = context_.clock.monotonic_s();
+    const double start_s = context_.clock.monotonic_s();
     sum(values);
     std::array<double, 1> took{context_.clock.monotonic_s() - start_s};
     context_.world.barrier("end of round");
