@@ -77,26 +77,23 @@ struct Part {
 /// Bytes of `part` under choices.scheme; units that keep buffers of their own are as under stage 1.
 StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_slice) {
   const std::int64_t w = choices.weight_bytes, g = choices.gradient_bytes;
-  const bool has_master = w < 4 && !choices.pure;
-  // Where a buffer lives as long as the run and the rank's slices lie together in it, they serve as sums, as fp32
-  // master weights.
+  const bool is_master = choices.master_bytes == w;  // the weights themselves
+  // Where a buffer lives as long as the run and the rank's slices lie together in it, they serve as sums, and as such a
+  // master.
   const std::int64_t sums = one_slice && choices.reduction != comm::Reduction::elastic ? 0 : part.owned * 4;
-  const std::int64_t master = choices.pure || (one_slice && !has_master) ? 0 : part.owned * 4;
-  const std::int64_t moments = 8, copied = has_master ? 12 : 8;  // of an element: m, v; with a master
+  const std::int64_t apart = 8 + choices.master_bytes, copied = is_master ? 8 : apart;  // m, v, master of an element
+  const std::int64_t optimizer = part.owned * (one_slice ? copied : apart);
   switch (choices.scheme) {
     case Scheme::replicated:
       return {.weights = part.padded * w, .gradients = part.padded * g, .optimizer = part.padded * copied};
     case Scheme::stage_1:
-      return {
-          .weights = part.padded * w, .gradients = part.padded * g + sums, .optimizer = part.owned * moments + master};
+      return {.weights = part.padded * w, .gradients = part.padded * g + sums, .optimizer = optimizer};
     case Scheme::stage_2:
-      return {.weights = part.padded * w, .gradients = part.owned * 4, .optimizer = part.owned * moments + master};
-    case Scheme::stage_3:  // what is gathered is cast from the master; without one, the bf16 slice is kept
-      return {.weights = choices.pure ? part.owned * w : 0,
-              .gradients = part.owned * 4,
-              .optimizer = part.owned * (choices.pure ? moments : moments + 4)};
+      return {.weights = part.padded * w, .gradients = part.owned * 4, .optimizer = optimizer};
+    case Scheme::stage_3:  // what is gathered is cast from the master
+      return {.gradients = part.owned * 4, .optimizer = part.owned * apart};
     case Scheme::hybrid:
-      return {.weights = part.held * w, .gradients = part.held * g + sums, .optimizer = part.owned * moments + master};
+      return {.weights = part.held * w, .gradients = part.held * g + sums, .optimizer = optimizer};
     case Scheme::hsdp:
       return {.weights = part.held * w, .gradients = part.held * g, .optimizer = part.held * copied};
   }

@@ -33,9 +33,9 @@ struct SpaceSizes {
 
 struct StateChoices {
   Scheme scheme = Scheme::stage_1;
-  std::int64_t weight_bytes = 2, gradient_bytes = 4;        // of an element; 4 and 4: fp32, the weights are the master
+  std::int64_t weight_bytes = 2, gradient_bytes = 4;        // of an element
+  std::int64_t master_bytes = 4;                            // as weight_bytes: the weights are the master
   std::int64_t inner_wire_bytes = 4, outer_wire_bytes = 4;  // of a gradient on its way
-  bool pure = false;                                        // bf16 weights are the only ones: no fp32 master
   comm::Reduction reduction = comm::Reduction::exact;       // elastic: sums of micro-batches lie apart from gradients
 };
 

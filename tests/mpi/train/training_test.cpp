@@ -166,14 +166,21 @@ TEST_P(Training, ResumesFromEveryIntervalAlike) {
 }
 
 TEST_P(Training, HoldsWhatWasPlannedToTheByte) {
-  const auto memory = [&](Hierarchy hierarchy) {
-    return train_run(config(name_of(hierarchy)), {}, hierarchy).figures.at("memory").as_object();
-  };
-  for (const Hierarchy hierarchy : {Hierarchy::flat, Hierarchy::uneven}) {
-    const boost::json::object held = memory(hierarchy);
-    EXPECT_EQ(held.at("state_bytes"), held.at("planned_state_bytes")) << name_of(hierarchy);
-    EXPECT_GT(held.at("activation_bytes").to_number<double>(), 0);
-    EXPECT_GT(held.at("planned_activation_bytes").to_number<double>(), 0);
+  for (const auto& [stage, scope] : {std::pair{1, train::ShardingScope::world},
+                                     {2, train::ShardingScope::world},
+                                     {3, train::ShardingScope::world},
+                                     {3, train::ShardingScope::hybrid}}) {
+    for (const Hierarchy hierarchy : {Hierarchy::flat, Hierarchy::uneven}) {
+      const std::string name = fmt::format("{} stage {} {}", name_of(hierarchy), stage, static_cast<int>(scope));
+      RunConfig config = this->config(name);
+      config.sharding.zero_stage = stage;
+      config.sharding.scope = scope;
+      config.schedule.length.count = 3;
+      const boost::json::object held = train_run(config, {}, hierarchy).figures.at("memory").as_object();
+      EXPECT_EQ(held.at("state_bytes"), held.at("planned_state_bytes")) << name;
+      EXPECT_GT(held.at("activation_bytes").to_number<double>(), 0);
+      EXPECT_GT(held.at("planned_activation_bytes").to_number<double>(), 0);
+    }
   }
 }
 

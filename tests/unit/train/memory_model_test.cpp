@@ -128,14 +128,14 @@ TEST(StateMemory, Fp32WeightsAreTheMaster) {
 TEST(StateMemory, PureBf16HasNoMaster) {
   const train::SpaceSizes sizes = train::space_sizes(small(false, 64), partition::Layout({4}));
   ASSERT_EQ(sizes.resident, 0);
-  const auto of = [&](Scheme scheme) { return train::state_memory(sizes, {.scheme = scheme, .pure = true}); };
+  const auto of = [&](Scheme scheme) { return train::state_memory(sizes, {.scheme = scheme, .master_bytes = 2}); };
   EXPECT_EQ(of(Scheme::replicated).state(), 14 * sizes.padded) << "2 + 4 + 8";
   EXPECT_EQ(of(Scheme::stage_1).state(), 6 * sizes.padded + 8 * sizes.padded / 4);
   EXPECT_EQ(of(Scheme::stage_2).state() - of(Scheme::stage_2).rotating_gradients,
             2 * sizes.padded + (4 + 8) * sizes.padded / 4);
   const train::StateMemory stage_3 = of(Scheme::stage_3);
   EXPECT_EQ(stage_3.state() - stage_3.rotating_weights - stage_3.rotating_gradients, 14 * sizes.padded / 4)
-      << "the bf16 slice is kept";
+      << "the bf16 slice is the master";
 }
 
 TEST(StateMemory, ElasticSumsLieApartFromGradients) {
