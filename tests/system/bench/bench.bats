@@ -1,0 +1,105 @@
+#!/usr/bin/env bats
+# The measuring scripts refuse what they cannot do, emulated nodes are apart and end with their script, and the verdicts of
+# bench/wire can be bad. What the scripts measure is not tested here.
+
+setup() {
+  bench=$(cd "$BATS_TEST_DIRNAME/../../../scripts/bench" && pwd)
+  unset UCX_TLS
+}
+
+refused() { # refused TEXT COMMAND…: ends with code 2 and says so
+  local text=$1
+  shift
+  run "$@"
+  [ "$status" -eq 2 ]
+  [[ $output == *"$text"* ]]
+}
+
+needs_name_spaces() {
+  [ "$(id -u)" = 0 ] || skip "not root"
+  command -v ip tc >/dev/null || skip "no iproute2"
+  unshare --net --mount --pid --fork true || skip "no name spaces here"
+}
+
+# of SCRIPT EXPRESSION: its value, with the script's functions at hand
+of() {
+  python3 -B - "$bench/$1" "$2" <<'PY'
+import importlib.machinery, importlib.util, sys
+loader = importlib.machinery.SourceFileLoader("script", sys.argv[1])
+script = importlib.util.module_from_spec(importlib.util.spec_from_loader("script", loader))
+loader.exec_module(script)
+print(eval(sys.argv[2], vars(script)))
+PY
+}
+
+@test "layouts, rates and times that nothing can be made of are refused" {
+  refused "layout '0+2'" "$bench/nodes" 0+2 -- true
+  refused "layout ''" "$bench/nodes" -- true
+  refused "equally many" "$bench/nodes" 2+3:cyclic -- true
+  refused "--rate fast" "$bench/nodes" 1+1 --rate fast -- true
+  refused "--rate needs a value" "$bench/nodes" 1+1 --rate
+  refused "--timeout soon" "$bench/nodes" 1+1 --timeout soon -- true
+  refused "no program" "$bench/nodes" 1+1
+  refused "unknown option --fast" "$bench/nodes" --fast 1+1 -- true
+  refused "--rate fast" "$bench/wire" --times --rate fast
+  refused "two nodes" "$bench/wire" --nodes 4
+  refused "--rate goes with --nodes" "$bench/schemes" --rate 1mbit
+  refused "more than 3" "$bench/schemes" --steps 3
+}
+
+@test "nodes have networks, shared memory and names of their own, as many ranks as said, and the rate asked for" {
+  needs_name_spaces
+  # shellcheck disable=SC2016 # expands on the nodes
+  "$bench/nodes" 2+1 --rate 10mbit -- sh -c 'for of in net ipc; do readlink /proc/self/ns/$of; done; hostname; tc qdisc show dev eth0' >"$BATS_TEST_TMPDIR/out"
+  [ "$(grep -c '^net:' "$BATS_TEST_TMPDIR/out")" -eq 3 ]
+  [ "$(grep '^net:' "$BATS_TEST_TMPDIR/out" | sort -u | wc -l)" -eq 2 ]
+  [ "$(grep '^ipc:' "$BATS_TEST_TMPDIR/out" | sort -u | wc -l)" -eq 2 ]
+  [ "$(grep -c '^n1$' "$BATS_TEST_TMPDIR/out")" -eq 2 ]
+  [ "$(grep -c '^n2$' "$BATS_TEST_TMPDIR/out")" -eq 1 ]
+  [ "$(grep -c 'tbf.*rate 10Mbit' "$BATS_TEST_TMPDIR/out")" -eq 3 ]
+  # shellcheck disable=SC2016 # expands on the nodes
+  run "$bench/nodes" 2+2:cyclic -- sh -c 'echo "$PMI_RANK on $(hostname)"'
+  [[ $output == *"0 on n1"* && $output == *"1 on n2"* && $output == *"2 on n1"* && $output == *"3 on n2"* ]]
+}
+
+@test "a program's code is passed on, one that takes too long is killed, and a killed script leaves nothing behind" {
+  needs_name_spaces
+  run "$bench/nodes" 1 -- sh -c 'exit 7'
+  [ "$status" -eq 7 ]
+  run "$bench/nodes" 1+1 --timeout 1 -- sleep 86391
+  [ "$status" -eq 5 ]
+  [[ $output == *"killed after 1 s"* ]]
+  for signal in TERM KILL; do
+    "$bench/nodes" 1+1 -- sleep 86392 3>&- &
+    script=$!
+    for ((i = 0; i < 100; i++)); do
+      [ "$(pgrep -fc '^sleep 86392')" -ne 2 ] || break
+      sleep 0.1
+    done
+    [ "$(pgrep -fc '^sleep 86392')" -eq 2 ]
+    kill -$signal "$script"
+    wait "$script" || [ $? -gt 128 ]
+    for ((i = 0; i < 100; i++)); do
+      pgrep -f '^sleep 8639[12]' >/dev/null || break
+      sleep 0.1
+    done
+    run pgrep -f '^sleep 8639[12]'
+    [ -z "$output" ]
+  done
+  [ ! -e /run/netns/n1 ]
+}
+
+@test "a sum that sends more, sends nothing over the network, or counts anything but the bound fails" {
+  [ "$(of wire 'holds_bound({"wire": [1.34, 1.39], "counted": [4 / 3, 4 / 3]}, 4 / 3)')" = True ]
+  [ "$(of wire 'holds_bound({"wire": [1.34, 1.41], "counted": [4 / 3, 4 / 3]}, 4 / 3)')" = False ]
+  [ "$(of wire 'holds_bound({"wire": [1.34, 0.01], "counted": [4 / 3, 4 / 3]}, 4 / 3)')" = False ]
+  [ "$(of wire 'holds_bound({"wire": [1.34, 1.34], "counted": [4 / 3, 1.33]}, 4 / 3)')" = False ]
+}
+
+@test "schemes compares every choice with the first, plain one" {
+  names() { of schemes "[choice.name() for choice in choices_of(options_of('$*'.split()))]"; }
+  [ "$(names | grep -o "'" | wc -l)" -eq 32 ]
+  [[ $(names) == "['stage_1', 'stage_1 block', 'stage_1 breadth', 'stage_1 breadth block', 'stage_2', "* ]]
+  [ "$(names --quick --scheme stage_3)" = "['stage_3', 'stage_3 block', 'stage_3 breadth']" ]
+  [ "$(names --nodes 1+1 --scheme hybrid --scheme stage_1)" = "['stage_1', 'stage_1 flat', 'hybrid']" ]
+}
