@@ -12,10 +12,12 @@
 #include "partition/flat_space.hpp"
 
 /// Moves and sums flat buffers over the ranks of one topology, on the device that holds them. Owns its communicators
-/// and stream, borrows the topology. Call from one thread. Every operation has two levels, inside nodes and across
-/// them, and reduces and gathers explicitly on both: (N-1)/N of a buffer leaves each node, whatever N and however
-/// uneven the nodes. Exact sums run in the order (rank in node, node): hierarchy, placement and timing change no bit.
-/// Every call takes the event it waits for and returns the event of its completion.
+/// and stream, borrows the topology. Call from one thread; operations run beside it, one after the other in the order
+/// of the calls, so buffers and spaces must live until the events. After one has failed, all fail alike. Every
+/// operation has two levels, inside nodes and across them, and reduces and gathers explicitly on both: (N-1)/N of a
+/// buffer leaves each node, whatever N and however uneven the nodes. Exact sums run in the order (rank in node, node):
+/// hierarchy, placement and timing change no bit. Every call takes the event it waits for and returns the event of its
+/// completion.
 namespace argosy::comm {
 
 /// Elements on a device, borrowed.
@@ -61,6 +63,7 @@ class Collectives {
   virtual void all_reduce(std::span<double> values) = 0;
   virtual void all_reduce(std::span<std::int64_t> values) = 0;
 
+  /// Of the operations waited for; to be read while none is under way.
   [[nodiscard]] virtual const Traffic& traffic() const noexcept = 0;
   /// Named in errors from here on.
   virtual void set_step(std::int64_t step) = 0;
@@ -87,9 +90,9 @@ void all_reduce_flat(Collectives& collectives, const partition::FlatSpace& space
 [[nodiscard]] Traffic::Bytes reduce_scatter_bytes(const partition::FlatSpace& space, int canonical_rank, DType flat,
                                                   const CollectivesOptions& options, Levels levels = Levels::both);
 
-/// The MPI backend, for host memory: two-level reduction and gather by non-blocking operations. Runs each
-/// operation before returning (the events are complete). Objects share no communicator, so each may live on a thread of
-/// its own.
+/// The MPI backend, for host memory: two-level reduction and gather by non-blocking operations, on a thread of its own
+/// where there is more than one rank. Objects share no communicator: their operations overtake each other. On
+/// destruction operations not waited for are abandoned.
 /// **Collective** over the topology. Throws Error{comm}.
 [[nodiscard]] std::unique_ptr<Collectives> make_mpi_collectives(const Topology& topology,
                                                                 CollectivesOptions options = {});

@@ -6,9 +6,9 @@
 namespace argosy::comm {
 
 struct HostEvent::State : Event::State {
-  void wait() override {
+  void wait(const std::stop_token& stop) override {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return complete; });
+    changed.wait(lock, stop, [this] { return complete; });
     if (error) std::rethrow_exception(error);
   }
   [[nodiscard]] bool done() const noexcept override {
@@ -17,7 +17,7 @@ struct HostEvent::State : Event::State {
   }
 
   mutable std::mutex mutex;
-  std::condition_variable changed;
+  std::condition_variable_any changed;
   bool complete = false;
   std::exception_ptr error;
 };

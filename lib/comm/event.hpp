@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <memory>
+#include <stop_token>
 #include <utility>
 
 /// Completion of an operation on some stream, handed from the operation that produces data to the one that waits for
@@ -14,17 +15,23 @@ class Event {
   /// What a stream's events have in common.
   struct State {
     virtual ~State() = default;
-    /// Blocks the host until done; rethrows the operation's Error.
-    virtual void wait() = 0;
+    /// Blocks the host until done or `stop` is asked for; rethrows the operation's Error.
+    virtual void wait(const std::stop_token& stop) = 0;
     [[nodiscard]] virtual bool done() const noexcept = 0;
+    /// Makes a device's stream wait for it; one of the host holds the host instead.
+    virtual void wait_on(void* /*stream*/) { wait({}); }
   };
 
   /// Already complete (host code that ran in order).
   Event() = default;
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  /// Blocks the host until done; rethrows the operation's Error.
-  void wait() const {
-    if (state_) state_->wait();
+  /// Blocks the host until done, or until `stop` is asked for; rethrows the operation's Error.
+  void wait(const std::stop_token& stop = {}) const {
+    if (state_) state_->wait(stop);
+  }
+  /// Holds what the device's `stream` is given from here on until done; only an event of the host blocks the host.
+  void wait_on(void* stream) const {
+    if (state_) state_->wait_on(stream);
   }
   [[nodiscard]] bool done() const noexcept { return !state_ || state_->done(); }
   [[nodiscard]] const std::shared_ptr<State>& state() const noexcept { return state_; }

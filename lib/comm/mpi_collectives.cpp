@@ -1,8 +1,11 @@
-// The MPI backend of Collectives: checks, gathers, counts; reductions are in the files of the three reducers.
+// The MPI backend of Collectives: checks, queues, gathers, counts; reductions are in the files of the three reducers.
+#include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "comm/collectives.hpp"
+#include "comm/host_stream.hpp"
 #include "comm/mpi_links.hpp"
 
 namespace argosy::comm {
@@ -31,7 +34,6 @@ class MpiCollectives final : public Collectives {
 
   Event reduce_scatter(const partition::FlatSpace& space, BufferView flat, BufferView shard, Event ready,
                        ReduceCall call) override {
-    ready.wait();
     const std::int64_t slices = space.owned_size(links_.canonical_rank), slots = slices * links_.layout.nodes();
     ARGOSY_CHECK(space.layout() == links_.layout, "a flat space of another layout");
     ARGOSY_CHECK(flat.elements == (call.levels == Levels::outer ? slots : space.padded_size()) &&
@@ -40,32 +42,47 @@ class MpiCollectives final : public Collectives {
     ARGOSY_CHECK((flat.dtype == DType::f32 || (flat.dtype == DType::bf16 && call.levels != Levels::outer)) &&
                      shard.dtype == DType::f32,
                  "{} into {}", name_of(flat.dtype), name_of(shard.dtype));
-    traffic_.by_operation["reduce_scatter"] += reducer_->run(space, flat, reinterpret_cast<float*>(shard.at), call);
-    return {};
+    return run(std::move(ready), [this, &space, flat, shard, call] {
+      traffic_.by_operation["reduce_scatter"] += reducer_->run(space, flat, reinterpret_cast<float*>(shard.at), call);
+    });
   }
 
   Event all_gather(const partition::FlatSpace& space, BufferView flat, Event ready, Levels levels) override {
-    ready.wait();
     ARGOSY_CHECK(space.layout() == links_.layout, "a flat space of another layout");
     const std::int64_t slots = space.owned_size(links_.canonical_rank) * links_.layout.nodes();
     const std::int64_t elements = levels == Levels::outer ? slots : space.padded_size();
     ARGOSY_CHECK(flat.elements == elements, "{} elements of {}", flat.elements, elements);
-    Traffic::Bytes& counted = traffic_.by_operation["all_gather"];
-    ++counted.calls;
-    const std::int64_t slots_at =
-        levels == Levels::both ? links_.owned.front() * links_.layout.nodes() * slice_bytes(space, flat) : 0;
-    if (levels != Levels::inner) counted.outer += gather_across(space, {flat.at + slots_at, slots, flat.dtype});
-    if (levels != Levels::outer) counted.inner += gather_in_node(space, flat);
-    return {};
+    return run(std::move(ready), [this, &space, flat, slots, levels] {
+      Traffic::Bytes& counted = traffic_.by_operation["all_gather"];
+      ++counted.calls;
+      const std::int64_t slots_at =
+          levels == Levels::both ? links_.owned.front() * links_.layout.nodes() * slice_bytes(space, flat) : 0;
+      if (levels != Levels::inner) counted.outer += gather_across(space, {flat.at + slots_at, slots, flat.dtype});
+      if (levels != Levels::outer) counted.inner += gather_in_node(space, flat);
+    });
   }
 
   void all_reduce(std::span<double> values) override { all_reduce_counted(values); }
   void all_reduce(std::span<std::int64_t> values) override { all_reduce_counted(values); }
 
   [[nodiscard]] const Traffic& traffic() const noexcept override { return traffic_; }
-  void set_step(std::int64_t step) override { links_.node_comm.impl().session.step = step; }
+  void set_step(std::int64_t step) override {
+    links_.node_comm.impl().session.step = step;  // of what is not queued
+    (void)run({}, [this, step] { links_.set_step(step); });
+  }
 
  private:
+  /// Does `work` after what was asked for before; a lone rank, which waits for nobody, does it here and now if it may.
+  Event run(Event ready, std::function<void()> work) {
+    if (!stream_ && links_.layout.world() == 1 && ready.done()) {
+      ready.wait();
+      work();
+      return {};
+    }
+    if (!stream_) stream_.emplace([this] { links_.abandon(); });
+    return stream_->run(std::move(ready), std::move(work));
+  }
+
   [[nodiscard]] static std::int64_t slice_bytes(const partition::FlatSpace& space, BufferView flat) {
     return space.slice_size() * static_cast<std::int64_t>(size_of(flat.dtype));
   }
@@ -105,14 +122,17 @@ class MpiCollectives final : public Collectives {
 
   template <class T>
   void all_reduce_counted(std::span<T> values) {
-    links_.canonical_comm.all_reduce(values);
-    traffic_.by_operation["scalar"] +=
-        scalar_bytes(links_.layout, links_.canonical_rank, static_cast<std::int64_t>(values.size_bytes()));
+    run({}, [this, values] {
+      links_.canonical_comm.all_reduce(values);
+      traffic_.by_operation["scalar"] +=
+          scalar_bytes(links_.layout, links_.canonical_rank, static_cast<std::int64_t>(values.size_bytes()));
+    }).wait();
   }
 
   Links links_;
   const std::unique_ptr<Reducer> reducer_;
   Traffic traffic_;
+  std::optional<HostStream> stream_;  // the last: its thread uses all of the above
 };
 
 }  // namespace

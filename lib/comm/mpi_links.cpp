@@ -28,8 +28,23 @@ Links::Links(const Topology& topology)
   for (const Communicator& comm : topology.slot_comms()) slot_comms.push_back(comm.duplicate());
 }
 
+void Links::set_step(std::int64_t step) const {
+  for (const Communicator* comm : all()) comm->impl().step = step;
+}
+
+void Links::abandon() const {
+  for (const Communicator* comm : all()) comm->impl().abandon();
+}
+
+std::vector<const Communicator*> Links::all() const {
+  std::vector<const Communicator*> comms{&node_comm, &canonical_comm};
+  for (const Communicator& comm : slot_comms) comms.push_back(&comm);
+  return comms;
+}
+
 void Messages::receive(const Communicator& from, int rank, std::byte* to, std::int64_t size_bytes) {
   each_part(size_bytes, [&](std::int64_t begin, int count) {
+    receives_.push_back(requests_.size());
     start(from, [&](MPI_Comm comm, MPI_Request* request) {
       return MPI_Irecv(to + begin, count, MPI_BYTE, rank, 0, comm, request);
     });
@@ -46,8 +61,17 @@ void Messages::send(const Communicator& to, int rank, const std::byte* from, std
 }
 
 void Messages::wait() {
-  if (!requests_.empty()) impl_.wait(requests_, waiting_);
+  try {
+    if (!requests_.empty()) impl_.wait(requests_, waiting_);
+  } catch (...) {
+    const std::lock_guard lock(impl_.session.mutex);
+    for (const std::size_t i : receives_) {
+      if (requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
+    }
+    throw;
+  }
   requests_.clear();
+  receives_.clear();
 }
 
 std::int64_t Messages::take_sent_bytes() { return std::exchange(sent_bytes_, 0); }

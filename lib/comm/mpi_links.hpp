@@ -18,14 +18,23 @@ namespace argosy::comm {
 struct Links {
   explicit Links(const Topology& topology);
 
+  /// The step named in errors of operations on them from here on.
+  void set_step(std::int64_t step) const;
+  /// Makes waits for operations on them throw, from any thread.
+  void abandon() const;
+
   partition::Layout layout;
   int canonical_rank = 0, node = 0, local_rank = 0;
   std::vector<int> owned;  // slots
   Communicator node_comm, canonical_comm;
   std::vector<Communicator> slot_comms;  // by owned slot: every owner walks its slots upwards, or they would deadlock
+
+ private:
+  [[nodiscard]] std::vector<const Communicator*> all() const;
 };
 
-/// Messages of one phase over one communicator, all started before any is waited for.
+/// Messages of one phase over one communicator, all started before any is waited for. Where the wait fails, what has
+/// not come yet is refused, so that nothing writes to memory that is gone.
 class Messages {
  public:
   /// Over `comm`, or over communicators whose ranks are all in `comm`.
@@ -47,6 +56,7 @@ class Messages {
   const Communicator::Impl& impl_;
   Waiting waiting_;
   std::vector<MPI_Request> requests_;
+  std::vector<std::size_t> receives_;  // which of them
   std::int64_t sent_bytes_ = 0;
 };
 

@@ -25,8 +25,9 @@ constexpr double attend_every_s = 0.01;  // how often a waiting rank looks for q
 constexpr double attendant_every_s = 0.05;
 constexpr int question = 1, answer = 2;
 
-thread_local const Session* inside_session = nullptr;
 thread_local const Waiting* inside_waiting = nullptr;
+
+std::string where(const Waiting& waiting) { return waiting.step >= 0 ? fmt::format("step {}", waiting.step) : ""; }
 
 std::string text_of(std::span<const int> ranks) {
   std::string text;
@@ -36,23 +37,31 @@ std::string text_of(std::span<const int> ranks) {
 
 }  // namespace
 
-Session::Inside::Inside(const Session& session, const Waiting& waiting) noexcept {
-  inside_session = &session;
-  inside_waiting = &waiting;
+Session::Inside::Inside(const Waiting& waiting) noexcept { inside_waiting = &waiting; }
+
+Session::Inside::~Inside() { inside_waiting = nullptr; }
+
+Session::Listed::Listed(Session& session, const Waiting& waiting) : session_(session), waiting_(&waiting) {
+  const std::lock_guard lock(session_.mutex);
+  session_.waits_.push_back(waiting_);
 }
 
-Session::Inside::~Inside() {
-  inside_session = nullptr;
-  inside_waiting = nullptr;
+Session::Listed::~Listed() {
+  const std::lock_guard lock(session_.mutex);
+  std::erase(session_.waits_, waiting_);
+}
+
+bool Session::any_waits() {
+  const std::lock_guard lock(mutex);
+  return !waits_.empty();
 }
 
 std::optional<Error> Session::cut_short() {
   if (inside_waiting == nullptr) return std::nullopt;
-  const std::int64_t step = inside_session->step;
   return Error{Fault::comm,
                {.wanted = fmt::format("{} of {} bytes to end", inside_waiting->operation, inside_waiting->size_bytes),
                 .got = "the MPI library giving up, as it does where another rank has died",
-                .where = step >= 0 ? fmt::format("step {}", step) : "",
+                .where = where(*inside_waiting),
                 .remedy = "look for the rank that ended first; a killed one leaves no word"}};
 }
 
@@ -61,18 +70,13 @@ struct Session::Notice {
   std::array<char, 60> operation{};
 };
 
-bool Session::is_same(const std::string& told, const Waiting& waiting) {
-  return told == waiting.operation.substr(0, Notice{}.operation.size() - 1);
+bool Session::is_same(const std::string& operation, const Waiting& waiting) {
+  return operation == waiting.operation.substr(0, Notice{}.operation.size() - 1);
 }
 
 struct Session::Outgoing {
   Notice notice;
   MPI_Request request = MPI_REQUEST_NULL;
-};
-
-struct Session::Inquiry {
-  bool asked = false;
-  std::map<int, std::string> doing;  // world rank → operation it waits in; empty: it is at work
 };
 
 Session::Session(int& argc, char**& argv) {
@@ -92,8 +96,7 @@ Session::Session(int& argc, char**& argv) {
 }
 
 Session::~Session() {
-  Inquiry late;
-  answer_peers({}, late);  // takes in answers that came after all, which MPI would warn of
+  answer_peers();  // takes in answers that came after all, which MPI would warn of
   MPI_Finalize();
 }
 
@@ -105,7 +108,7 @@ void Session::check(int mpi_result, const Waiting& waiting) const {
   throw Error{Fault::comm,
               {.wanted = fmt::format("{} of {} bytes to succeed", waiting.operation, waiting.size_bytes),
                .got = std::string(text.data(), static_cast<std::size_t>(length)),
-               .where = step >= 0 ? fmt::format("step {}", step.load()) : "",
+               .where = where(waiting),
                .remedy = "look for the rank that failed first"}};
 }
 
@@ -115,17 +118,13 @@ void Session::abandon(std::vector<std::byte> memory) {
 }
 
 void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
-  const Inside inside(*this, waiting);
-  struct Count {
-    std::atomic<int>& of;
-    explicit Count(std::atomic<int>& counted) : of(counted) { ++of; }
-    ~Count() { --of; }
-  } const count(waits_);
+  const Inside inside(waiting);
+  const Listed listed(*this, waiting);
   double limit_s = timeout_s;
   const auto start = std::chrono::steady_clock::now();
   const double grace_s = std::min(2.0, limit_s / 4), attend_after_s = std::min(0.25, limit_s / 8);
   double attended_s = 0;
-  Inquiry inquiry;
+  std::optional<TimePoint> asked;
   for (std::int64_t tests = 0;; ++tests) {
     int complete = 0;
     {
@@ -134,8 +133,12 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
     }
     if (complete != 0) return;
     if (tests < spins) continue;
+    if (waiting.abandoned != nullptr && *waiting.abandoned) {
+      throw Error{Fault::comm, {.wanted = waiting.operation + " to end", .got = "the end of its collectives"}};
+    }
     sched_yield();
-    const double waited_s = Seconds{std::chrono::steady_clock::now() - start}.count();
+    const auto now = std::chrono::steady_clock::now();
+    const double waited_s = Seconds{now - start}.count();
     if (waited_s < attend_after_s) {
       if (waited_s > sleep_after_s) std::this_thread::sleep_for(Seconds{sleep_s});
       continue;
@@ -145,15 +148,15 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
       continue;
     }
     attended_s = waited_s;
-    answer_peers(waiting, inquiry);
-    if (!inquiry.asked && waited_s > limit_s - grace_s) {
-      inquiry.asked = true;
+    answer_peers();
+    if (!asked && waited_s > limit_s - grace_s) {
+      asked = now;
       for (const int rank : waiting.members) post(rank, question, waiting.operation);
     }
     if (waited_s <= limit_s) continue;
-    if (!is_worth_waiting(waiting, inquiry)) give_up(waiting, inquiry, waited_s);
+    if (!is_worth_waiting(waiting, *asked)) give_up(waiting, *asked, waited_s);
     limit_s = waited_s + timeout_s;
-    inquiry = {};
+    asked.reset();
   }
 }
 
@@ -170,10 +173,11 @@ void Session::post(int world_rank, int kind, const std::string& operation) {
   MPI_Isend(&next.notice, sizeof(Notice), MPI_BYTE, world_rank, 0, watch_, &next.request);
 }
 
-void Session::answer_peers(const Waiting& waiting, Inquiry& inquiry) {
+void Session::answer_peers() {
   for (;;) {
     Notice notice;
     MPI_Status status{};
+    std::vector<std::string> doing;
     {
       const std::lock_guard lock(mutex);
       int found = 0;
@@ -181,21 +185,37 @@ void Session::answer_peers(const Waiting& waiting, Inquiry& inquiry) {
       MPI_Improbe(MPI_ANY_SOURCE, 0, watch_, &found, &message, &status);
       if (found == 0) return;
       MPI_Mrecv(&notice, sizeof(Notice), MPI_BYTE, &message, &status);  // complete: 64 bytes travel with the envelope
+      if (notice.kind == answer) {
+        last_told_[status.MPI_SOURCE][notice.operation.data()] = std::chrono::steady_clock::now();
+        continue;
+      }
+      for (const Waiting* const waiting : waits_) doing.push_back(waiting->operation);
     }
-    if (notice.kind == question) {
-      post(status.MPI_SOURCE, answer, waiting.operation);
-    } else {
-      inquiry.doing[status.MPI_SOURCE] = notice.operation.data();
-    }
+    if (doing.empty()) doing.emplace_back();
+    for (const std::string& operation : doing) post(status.MPI_SOURCE, answer, operation);
   }
 }
 
-bool Session::is_worth_waiting(const Waiting& waiting, const Inquiry& inquiry) {
+std::vector<std::string> Session::told(int world_rank, TimePoint since) {
+  const std::lock_guard lock(mutex);
+  std::vector<std::string> operations;
+  for (const auto& [operation, when] : last_told_[world_rank]) {
+    if (when >= since) operations.push_back(operation);
+  }
+  return operations;
+}
+
+bool Session::is_worth_waiting(const Waiting& waiting, TimePoint asked) {
   bool any_at_work = false;
   for (const int rank : waiting.members) {
-    const auto found = inquiry.doing.find(rank);
-    if (found == inquiry.doing.end() || !(found->second.empty() || is_same(found->second, waiting))) return false;
-    any_at_work = any_at_work || found->second.empty();
+    const std::vector<std::string> doing = told(rank, asked);
+    const bool at_work =
+        std::any_of(doing.begin(), doing.end(), [](const auto& operation) { return operation.empty(); });
+    if (!at_work &&
+        std::none_of(doing.begin(), doing.end(), [&](const auto& operation) { return is_same(operation, waiting); })) {
+      return false;
+    }
+    any_at_work = any_at_work || at_work;
   }
   return any_at_work;
 }
@@ -205,23 +225,23 @@ Session::Attendant::Attendant(Session& session)
         std::mutex alone;
         std::condition_variable_any stopped;
         std::unique_lock lock(alone);
-        Inquiry none;
         while (!stopped.wait_for(lock, stop, Seconds{attendant_every_s}, [&stop] { return stop.stop_requested(); })) {
-          if (session.waits_ == 0) session.answer_peers({}, none);
+          if (!session.any_waits()) session.answer_peers();
         }
       }) {}
 
-void Session::give_up(const Waiting& waiting, const Inquiry& inquiry, double waited_s) const {
+void Session::give_up(const Waiting& waiting, TimePoint asked, double waited_s) {
   std::vector<int> silent;
   std::string elsewhere;
   for (const int rank : waiting.members) {
-    const auto found = inquiry.doing.find(rank);
-    if (found == inquiry.doing.end()) {
-      silent.push_back(rank);
-    } else if (found->second.empty()) {
-      elsewhere += fmt::format("{}rank {} is at work", elsewhere.empty() ? "" : ", ", rank);
-    } else if (!is_same(found->second, waiting)) {
-      elsewhere += fmt::format("{}rank {} waits in {}", elsewhere.empty() ? "" : ", ", rank, found->second);
+    const std::vector<std::string> doing = told(rank, asked);
+    if (doing.empty()) silent.push_back(rank);
+    if (std::any_of(doing.begin(), doing.end(), [&](const auto& operation) { return is_same(operation, waiting); })) {
+      continue;
+    }
+    for (const std::string& operation : doing) {
+      elsewhere += fmt::format("{}rank {} {}{}", elsewhere.empty() ? "" : ", ", rank,
+                               operation.empty() ? "is at work" : "waits in ", operation);
     }
   }
   std::string got = silent.empty() ? "" : fmt::format("no word from {}", text_of(silent));
@@ -231,7 +251,7 @@ void Session::give_up(const Waiting& waiting, const Inquiry& inquiry, double wai
       Fault::comm,
       {.wanted = fmt::format("{} of {} bytes to end within {:.3g} s", waiting.operation, waiting.size_bytes, waited_s),
        .got = got,
-       .where = step >= 0 ? fmt::format("step {}", step.load()) : "",
+       .where = where(waiting),
        .remedy = "look for the cause at the ranks named (comm.timeout_s sets the limit)"}};
 }
 

@@ -3,8 +3,10 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -18,16 +20,18 @@
 
 /// MPI in this process, for comm/ itself: the mutex around every MPI call, and the one loop in which ranks wait. One
 /// object a process, owned by Environment; communicators borrow it. Past the deadline the waiting rank asks its peers
-/// what they are doing, over a communicator of its own. A rank answers from inside this loop, or by its Attendant while
-/// it is at work that others know to wait for; one that does not answer computes where it should not, is stopped or
-/// dead.
+/// what they are doing, over a communicator of its own. A rank answers from inside this loop, for all of its threads,
+/// or by its Attendant while it is at work that others know to wait for; one that does not answer computes where it
+/// should not, is stopped or dead.
 namespace argosy::comm {
 
 /// What a rank waits for, as told to people and to peers.
 struct Waiting {
-  std::string operation;         // "barrier \"start\"", "reduce_scatter"
-  std::int64_t size_bytes = 0;   // of this rank's buffer
-  std::span<const int> members;  // world ranks that take part
+  std::string operation;                         // "barrier \"start\"", "reduce_scatter"
+  std::int64_t size_bytes = 0;                   // of this rank's buffer
+  std::span<const int> members;                  // world ranks that take part
+  std::int64_t step = -1;                        // named in errors; -1: none yet
+  const std::atomic<bool>* abandoned = nullptr;  // set: the wait ends with an error
 };
 
 class Session {
@@ -45,7 +49,7 @@ class Session {
   template <class Call>
   void run(const Waiting& waiting, Call call) {
     const std::lock_guard lock(mutex);
-    const Inside inside(*this, waiting);
+    const Inside inside(waiting);
     check(call(), waiting);
   }
   /// The error of the operation this thread is in, for a handler of SIGABRT: UCX ends the process where it finds a peer
@@ -56,33 +60,51 @@ class Session {
 
   std::mutex mutex;                     // held round every MPI call
   std::atomic<double> timeout_s = 600;  // of one operation
-  std::atomic<std::int64_t> step = -1;  // named in errors; -1: none yet
+  std::atomic<std::int64_t> step = -1;  // of operations whose communicator knows none of its own
 
  private:
+  using TimePoint = std::chrono::steady_clock::time_point;
   struct Notice;
   struct Outgoing;
-  struct Inquiry;
   /// This thread is inside MPI for `waiting`.
   class Inside {
    public:
-    Inside(const Session& session, const Waiting& waiting) noexcept;
+    explicit Inside(const Waiting& waiting) noexcept;
     ~Inside();
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
   };
+  /// A thread of this rank waits for `waiting`.
+  class Listed {
+   public:
+    Listed(Session& session, const Waiting& waiting);
+    ~Listed();
+    Listed(const Listed&) = delete;
+    Listed& operator=(const Listed&) = delete;
+
+   private:
+    Session& session_;
+    const Waiting* waiting_;
+  };
 
   void check(int mpi_result, const Waiting& waiting) const;
+  [[nodiscard]] bool any_waits();
   void post(int world_rank, int kind, const std::string& operation);
-  /// Tells asking peers what this rank waits for (nothing: it is at work), and books what they answered.
-  void answer_peers(const Waiting& waiting, Inquiry& inquiry);
+  /// Tells asking peers what this rank's threads wait for (nothing: it is at work), and books what they answered.
+  void answer_peers();
+  /// Operations a world rank has told since then that it waits in; an empty one: it is at work.
+  [[nodiscard]] std::vector<std::string> told(int world_rank, TimePoint since);
   /// Whether the operation a peer told, cut to a notice's room, is this one.
-  [[nodiscard]] static bool is_same(const std::string& told, const Waiting& waiting);
-  /// Whether all ranks it waits for wait in the same operation or are at work on the way to it, at least one of them.
-  [[nodiscard]] static bool is_worth_waiting(const Waiting& waiting, const Inquiry& inquiry);
-  [[noreturn]] void give_up(const Waiting& waiting, const Inquiry& inquiry, double waited_s) const;
+  [[nodiscard]] static bool is_same(const std::string& operation, const Waiting& waiting);
+  /// Whether all ranks it waits for have told since then that they wait in the same operation or are at work on the way
+  /// to it, at least one of them.
+  [[nodiscard]] bool is_worth_waiting(const Waiting& waiting, TimePoint asked);
+  [[noreturn]] void give_up(const Waiting& waiting, TimePoint asked, double waited_s);
 
   MPI_Comm watch_ = MPI_COMM_NULL;  // questions and answers between waiting ranks
-  std::atomic<int> waits_ = 0;      // threads inside wait(), which answer for this rank
+  // Guarded by the mutex, too.
+  std::vector<const Waiting*> waits_;                          // of threads inside wait(), which answer for this rank
+  std::map<int, std::map<std::string, TimePoint>> last_told_;  // by world rank and operation
   std::list<Outgoing> outgoing_;
   std::list<std::vector<std::byte>> abandoned_;
 };
@@ -105,7 +127,7 @@ struct Communicator::Impl {
   Impl& operator=(const Impl&) = delete;
 
   [[nodiscard]] Waiting waiting(const std::string& operation, std::int64_t size_bytes) const {
-    return {operation + purpose_, size_bytes, world_ranks};
+    return {operation + purpose_, size_bytes, world_ranks, step >= 0 ? step : session.step.load(), &abandoned_};
   }
   /// **Collective** over this communicator. Ranks of equal color by key; nothing for a negative color. Making a
   /// communicator blocks inside MPI, so all ranks meet under the deadline first.
@@ -117,17 +139,20 @@ struct Communicator::Impl {
   /// Session::wait for operations on this communicator. One that gives up leaves messages under way, so the
   /// communicator then stays until MPI ends: another with its identity would receive them.
   void wait(std::span<MPI_Request> requests, const Waiting& waiting) const;
+  /// Makes waits for operations on this communicator throw, from any thread.
+  void abandon() const { abandoned_ = true; }
 
   Session& session;
   MPI_Comm comm;
   int rank = 0, size = 1;
   std::vector<int> world_ranks;
+  std::int64_t step = -1;  // of the operations on it, where they run on a thread of their own; -1: the session's
 
  private:
   void meet(const std::string& operation) const;
 
   std::string purpose_;
-  mutable std::atomic<bool> given_up_ = false;
+  mutable std::atomic<bool> given_up_ = false, abandoned_ = false;
 };
 
 }  // namespace argosy::comm

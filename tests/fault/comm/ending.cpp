@@ -1,12 +1,14 @@
 // usage: argosy_ending HOW [OPERATION]   a tool that does OPERATION twice; HOW says how it ends, or one rank between
-// the two
-#include <pthread.h>
+// the two. Two ranks make a node.
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
@@ -23,6 +25,9 @@ using argosy::Error;
 using argosy::Exit;
 using argosy::Fault;
 using argosy::comm::Context;
+using argosy::comm::Event;
+using argosy::comm::Levels;
+using argosy::comm::Topology;
 
 Error wrong_data() { return Error{Fault::data, {.wanted = "text", .got = "noise", .where = "a.en", .remedy = "look"}}; }
 
@@ -32,32 +37,43 @@ class Operation {
   Operation(const Context& context, std::string name)
       : context_(context),
         name_(std::move(name)),
-        collectives_(argosy::comm::make_mpi_collectives(context.topology)),
-        space_({{"w", {1000000}}}, context.topology.layout()),
+        topology_(Topology::discover(context.world, "node " + std::to_string(context.world.rank() / 2))),
+        collectives_(argosy::comm::make_mpi_collectives(topology_)),
+        space_({{"w", {1000000}}}, topology_.layout()),
         flat_(static_cast<std::size_t>(space_.padded_size()), 1.0F),
-        shard_(static_cast<std::size_t>(space_.owned_size(context.topology.canonical_rank()))) {
-    collectives_->set_step(7);
-  }
+        shard_(static_cast<std::size_t>(space_.owned_size(topology_.canonical_rank()))),
+        slots_(shard_.size() * static_cast<std::size_t>(topology_.layout().nodes())) {}
 
   void run() {
+    collectives_->set_step(7);
     std::array values{1.0};
     if (name_ == "barrier") context_.world.barrier("operation");
     if (name_ == "agree") argosy::comm::agree(context_.world, [] {});
     if (name_ == "all_reduce") collectives_->all_reduce(std::span<double>{values});
-    if (name_ == "reduce_scatter") collectives_->reduce_scatter(space_, view(flat_), view(shard_), {}).wait();
-    if (name_ == "all_gather") collectives_->all_gather(space_, view(flat_), {}).wait();
+    Event done;
+    if (name_ == "reduce_scatter") done = collectives_->reduce_scatter(space_, view(flat_), view(shard_), {});
+    if (name_ == "reduce_in_node") done = reduce(flat_, slots_, Levels::inner);
+    if (name_ == "reduce_across_nodes") done = reduce(slots_, shard_, Levels::outer);
+    if (name_ == "all_gather") done = collectives_->all_gather(space_, view(flat_), {});
+    if (name_ == "gather_across_nodes") done = collectives_->all_gather(space_, view(slots_), {}, Levels::outer);
+    if (name_ != "barrier" && name_ != "agree") collectives_->set_step(8);  // names operations asked for from here on
+    done.wait();
   }
 
  private:
   static argosy::comm::BufferView view(std::vector<float>& values) {
     return {reinterpret_cast<std::byte*>(values.data()), std::ssize(values), argosy::DType::f32};
   }
+  Event reduce(std::vector<float>& from, std::vector<float>& to, Levels levels) {
+    return collectives_->reduce_scatter(space_, view(from), view(to), {}, {.levels = levels});
+  }
 
   const Context& context_;
   std::string name_;
+  Topology topology_;
   std::unique_ptr<argosy::comm::Collectives> collectives_;
   argosy::partition::FlatSpace space_;
-  std::vector<float> flat_, shard_;
+  std::vector<float> flat_, shard_, slots_;
 };
 
 /// Ends of all ranks in the same way.
@@ -72,18 +88,29 @@ void end_everywhere(const Context& context, const std::string& how) {
   }
 }
 
+/// The thread on which collectives run.
+int communication_thread() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == "argosy_comm") return std::stoi(task.path().filename());
+  }
+  return 0;
+}
+
 /// A rank that waits for the others, who are late, is aborted there, as UCX does to a rank whose peer has died.
 void abort_while_waiting(bool last) {
   if (!last) return std::this_thread::sleep_for(std::chrono::seconds(1));
-  std::thread([waiting = pthread_self()] {
+  std::thread([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    pthread_kill(waiting, SIGABRT);
+    syscall(SYS_tgkill, getpid(), communication_thread(), SIGABRT);
   }).detach();
 }
 
 /// Ends of the last rank alone, seen by the others in their next operation.
-void end_alone(const std::string& how) {
+void end_alone(const Context& context, const std::string& how) {
   if (how == "throws") throw wrong_data();
+  if (how == "strays") context.world.barrier("elsewhere");
   if (how == "stalls") std::raise(SIGSTOP);
   if (how == "is_killed") std::raise(SIGKILL);
   if (how == "exits") _exit(0);
@@ -103,7 +130,7 @@ Exit end(const Context& context, const std::string& how, const std::string& oper
   operation.run();
   context.world.configure({.timeout_s = 2});  // all ranks are here now
   if (how == "is_aborted_waiting") abort_while_waiting(last);
-  if (last) end_alone(how);
+  if (last) end_alone(context, how);
   operation.run();
   context.print_result("argosy_ending", {{"ranks", context.world.size()}});
   return Exit::ok;

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -107,21 +106,6 @@ TEST(ReduceScatterChunks, TheirSizeChangesNoBit) {
     make_mpi_collectives(c.topology, options)->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
     EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, c.rounds_inner(), c.rounds_outer())));
   }
-}
-
-TEST(ReduceScatterEvent, WaitsForTheBufferToBeReady) {
-  Case c{Hierarchy::flat, Wire::fp32, 1601};
-  const std::vector<std::byte> values = c.flat;
-  std::fill(c.flat.begin(), c.flat.end(), std::byte{0});
-  HostEvent computed;
-  const std::jthread compute([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    std::copy(values.begin(), values.end(), c.flat.begin());
-    computed.complete();
-  });
-  BufferView flat = c.flat_view();
-  make_mpi_collectives(c.topology)->reduce_scatter(c.space, flat, c.shard_view(), computed.event()).wait();
-  EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, false, false)));
 }
 
 }  // namespace

@@ -37,5 +37,13 @@ TEST(Event, CarriesTheErrorToEachWaiter) {
   EXPECT_THROW(two.wait(), std::runtime_error);
 }
 
+TEST(Event, AWaitMayBeStopped) {
+  const HostEvent work;
+  std::stop_source stop;
+  const std::jthread stopper([&] { stop.request_stop(); });
+  work.event().wait(stop.get_token());
+  EXPECT_FALSE(work.event().done());
+}
+
 }  // namespace
 }  // namespace argosy::comm

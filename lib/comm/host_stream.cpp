@@ -1,0 +1,58 @@
+#include "comm/host_stream.hpp"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace argosy::comm {
+namespace {
+
+constexpr std::chrono::seconds end_limit{2};
+
+}  // namespace
+
+HostStream::HostStream(Work abandon)
+    : abandon_(std::move(abandon)), thread_([this](const std::stop_token& stop) { serve(stop); }) {
+  pthread_setname_np(thread_.native_handle(), "argosy_comm");
+}
+
+HostStream::~HostStream() {
+  thread_.request_stop();
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, end_limit, [this] { return ended_; })) abandon_();
+}
+
+Event HostStream::run(Event ready, Work work) {
+  const std::lock_guard lock(mutex_);
+  const Event done = pieces_.emplace_back(Piece{std::move(ready), std::move(work), {}}).done.event();
+  changed_.notify_all();
+  return done;
+}
+
+void HostStream::serve(const std::stop_token& stop) {
+  std::exception_ptr failure;
+  for (std::unique_lock lock(mutex_); changed_.wait(lock, stop, [this] { return !pieces_.empty(); }); lock.lock()) {
+    Piece piece = std::move(pieces_.front());
+    pieces_.pop_front();
+    lock.unlock();
+    try {
+      if (!failure) piece.ready.wait(stop);
+      if (!failure && stop.stop_requested()) {
+        throw Error{Fault::comm, {.wanted = "an operation to begin", .got = "the end of its collectives"}};
+      }
+      if (!failure) piece.work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    piece.work = nullptr;  // before anyone who waits goes on
+    piece.done.complete(failure);
+  }
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace argosy::comm

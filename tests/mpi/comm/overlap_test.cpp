@@ -1,0 +1,119 @@
+// Operations beside the caller: begun when their data is ready, in order, and failing together.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "comm/host_stream.hpp"
+#include "core/error.hpp"
+#include "mpi/comm/reduction_case.hpp"
+
+namespace argosy::comm {
+namespace {
+
+using argosy::test::Hierarchy;
+using argosy::test::world;
+using test::Case;
+using test::nested_sum;
+using test::Wire;
+
+TEST(Overlap, AReductionReturnsAtOnceAndBeginsWhenItsBufferIsReady) {
+  Case c{Hierarchy::two_nodes, Wire::fp32, 70001};
+  const std::vector<std::byte> values = c.flat;
+  std::fill(c.flat.begin(), c.flat.end(), std::byte{0});
+  HostEvent computed;
+  const auto collectives = make_mpi_collectives(c.topology);
+  const Event reduced = collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), computed.event());
+  EXPECT_FALSE(reduced.done());
+  c.flat = values;
+  computed.complete();
+  reduced.wait();
+  EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, false, false)));
+}
+
+TEST(Overlap, OperationsKeepTheOrderOfTheirCalls) {
+  Case c{Hierarchy::two_nodes, Wire::fp32, 1601};
+  HostEvent computed;
+  const auto collectives = make_mpi_collectives(c.topology);
+  const std::vector<int> own = c.space.owned_slices(c.topology.canonical_rank());
+  Event last = collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), computed.event());
+  // Each rank's first sums go to all ranks, from where they are summed again.
+  std::vector<float> flat(static_cast<std::size_t>(c.space.padded_size()));
+  HostStream copier{[] {}};
+  const BufferView view{reinterpret_cast<std::byte*>(flat.data()), std::ssize(flat), DType::f32};
+  last = copier.run(last, [&] {
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      std::copy_n(c.shard.begin() + static_cast<std::ptrdiff_t>(i) * c.space.slice_size(), c.space.slice_size(),
+                  flat.begin() + c.space.slice_begin(own[i]));
+    }
+  });
+  last = collectives->all_gather(c.space, view, last);
+  std::vector<float> twice(c.shard.size());
+  last =
+      collectives->reduce_scatter(c.space, view, {reinterpret_cast<std::byte*>(twice.data()), std::ssize(twice)}, {});
+  computed.complete();
+  std::array<std::int64_t, 1> one{1};
+  collectives->all_reduce(std::span<std::int64_t>{one});
+  EXPECT_TRUE(last.done()) << "a sum of scalars has overtaken it";
+  EXPECT_EQ(one[0], world().size());
+  std::vector<float> expected = nested_sum(c.space, false, false);
+  for (float& value : expected) {  // all ranks contribute the same
+    const float term = value;
+    for (int node = 0; node < c.topology.layout().nodes(); ++node) {
+      float partial = term;
+      for (int local = 1; local < c.topology.layout().node_size(node); ++local) partial += term;
+      value = node == 0 ? partial : value + partial;
+    }
+  }
+  c.shard = twice;
+  EXPECT_EQ(c.shard_bits(), c.owned_bits(expected));
+  EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter").calls, 2);
+}
+
+TEST(Overlap, WhatOneSetOfCollectivesWaitsForDelaysNoOther) {
+  Case c{Hierarchy::two_nodes, Wire::fp32, 1601};
+  const auto gathers = make_mpi_collectives(c.topology), reduces = make_mpi_collectives(c.topology);
+  HostEvent later;
+  std::vector<float> flat(static_cast<std::size_t>(c.space.padded_size()), 1.0F);
+  const BufferView view{reinterpret_cast<std::byte*>(flat.data()), std::ssize(flat), DType::f32};
+  const Event gathered = gathers->all_gather(c.space, view, later.event());
+  reduces->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+  EXPECT_FALSE(gathered.done());
+  later.complete();
+  gathered.wait();
+}
+
+TEST(Overlap, AfterOneHasFailedAllFailAlike) {
+  Case c{Hierarchy::flat, Wire::fp32, 1601};
+  const auto collectives = make_mpi_collectives(c.topology);
+  HostEvent computed;
+  const Event first = collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), computed.event());
+  computed.complete(std::make_exception_ptr(Error{Fault::device, {.wanted = "a gradient"}}));
+  const auto sentence = [](auto body) -> std::string {
+    try {
+      body();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "passed";
+  };
+  EXPECT_EQ(sentence([&] { first.wait(); }), "wanted a gradient");
+  EXPECT_EQ(sentence([&] { collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait(); }),
+            "wanted a gradient");
+  std::array values{1.0};
+  EXPECT_EQ(sentence([&] { collectives->all_reduce(std::span<double>{values}); }), "wanted a gradient");
+}
+
+TEST(Overlap, WhatNobodyWaitsForIsAbandoned) {
+  Case c{Hierarchy::flat, Wire::fp32, 1601};
+  std::optional<Event> undone;
+  {
+    const HostEvent never;
+    const auto collectives = make_mpi_collectives(c.topology);
+    undone = collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), never.event());
+  }
+  EXPECT_THROW(undone->wait(), Error);
+}
+
+}  // namespace
+}  // namespace argosy::comm
