@@ -1,6 +1,10 @@
 // Every sharding scheme trains alike: the bits where sums nest alike, what it sends, what it leaves unread.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
+#include <thread>
+
 #include "comm/recording.hpp"
 #include "mpi/train/rank.hpp"
 #include "train/memory_count.hpp"
@@ -19,6 +23,40 @@ std::string text_of(const Training& training) {
   return boost::describe::enum_to_string(training.scheme, "") + std::string(" ") +
          boost::describe::enum_to_string(training.order, "") + (training.type == at::kBFloat16 ? " bf16" : " fp32");
 }
+
+/// Passes everything on, but lets each operation begin late, on every rank by another while.
+class Late final : public comm::Collectives {
+ public:
+  explicit Late(comm::Collectives& inner) : inner_(inner) {}
+  comm::Event reduce_scatter(const partition::FlatSpace& space, comm::BufferView flat, comm::BufferView shard,
+                             comm::Event ready, comm::ReduceCall call) override {
+    return inner_.reduce_scatter(space, flat, shard, late(ready), call);
+  }
+  comm::Event all_gather(const partition::FlatSpace& space, comm::BufferView flat, comm::Event ready,
+                         comm::Levels levels) override {
+    return inner_.all_gather(space, flat, late(ready), levels);
+  }
+  void all_reduce(std::span<double> values) override { inner_.all_reduce(values); }
+  void all_reduce(std::span<std::int64_t> values) override { inner_.all_reduce(values); }
+  [[nodiscard]] const comm::Traffic& traffic() const noexcept override { return inner_.traffic(); }
+  void set_step(std::int64_t step) override { inner_.set_step(step); }
+
+ private:
+  comm::Event late(const comm::Event& ready) {
+    ready.wait();
+    const auto event = std::make_shared<comm::HostEvent>();
+    const auto delay = std::chrono::microseconds(random_.below(3000));
+    threads_.emplace_back([event, delay] {
+      std::this_thread::sleep_for(delay);
+      event->complete();
+    });
+    return event->event();
+  }
+
+  comm::Collectives& inner_;
+  RandomStream random_{7, static_cast<std::uint64_t>(world().rank())};
+  std::vector<std::jthread> threads_;
+};
 
 class SchemesOnRanks : public testing::TestWithParam<Hierarchy> {
  protected:
@@ -63,6 +101,18 @@ TEST_P(SchemesOnRanks, GiveTheSameBitsWhereSumsNestAlike) {
           EXPECT_TRUE(train(training, tied, accumulation, steps, *collectives) == expected) << text_of(training);
         }
       }
+    }
+  }
+}
+
+TEST_P(SchemesOnRanks, ComputeBesideLateCollectivesToTheSameBits) {
+  for (const Scheme scheme : schemes) {
+    for (const AccumulationOrder order : orders) {
+      const Training training{.scheme = scheme, .order = order};
+      const std::vector<double> expected = train(training, false, 2, 2, *collectives_);
+      const auto inner = comm::make_mpi_collectives(topology_);
+      Late late(*inner);
+      EXPECT_TRUE(train(training, false, 2, 2, late) == expected) << text_of(training);
     }
   }
 }
