@@ -114,6 +114,8 @@ TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
     EXPECT_EQ(sizes.one_slice, !uneven);
     const auto state = train::state_memory(sizes, {.scheme = Scheme::stage_1});
     EXPECT_EQ(state.state(), 6 * padded + 12 * most + (uneven ? 4 * most : 0));
+    const auto fp32 = train::state_memory(sizes, {.scheme = Scheme::stage_1, .weight_bytes = 4});
+    EXPECT_EQ(fp32.state(), 8 * padded + 8 * most + (uneven ? 8 * most : 0)) << "master weights likewise";
   }
 }
 
@@ -171,6 +173,13 @@ TEST(Activations, ReproduceTheGuide) {
   EXPECT_EQ(mib({"loss.chunk_bytes=268435456"}, "logits"), 256);
   EXPECT_EQ(mib({"loss.chunk_bytes=268435456"}, "whole_logits"), 1000);
   EXPECT_EQ(mib({"precision.mode=fp32"}, "blocks"), 2 * 34816);
+}
+
+TEST(Activations, CountTheStatisticsOfEveryNorm) {
+  const model::ModelShape shape = shape_of(mistral());  // two RMSNorms a block and one behind them all
+  const train::MicroBatch batch{.target_positions = 64, .target_width = 64};
+  const auto kept = train::activation_memory(shape, batch, {});
+  EXPECT_EQ(kept.statistics, 4 * 32 * 32 * 64 + 4 * 64 * (2 * 32 + 1));
 }
 
 TEST(Activations, CountAnEncoderDecoderByHand) {

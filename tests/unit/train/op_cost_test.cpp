@@ -141,6 +141,17 @@ TEST(Schedule, OfAPlanMovesWhatItSaysAndHidesWhatItCan) {
   EXPECT_EQ(plan.at_pointer("/schemes/hsdp").as_object().if_contains("scheduled"), nullptr) << "not ours to run";
 }
 
+TEST(Schedule, FollowsTheOrderOfAccumulation) {
+  const auto node_bytes = [](const char* order, int global) {
+    return number(plan_json(mistral({std::string("sharding.accumulation_order=") + order,
+                                     fmt::format("batch.global_size={}", global)}),
+                            target(2, 8)),
+                  "/schemes/stage_3/scheduled/node_bytes");
+  };
+  EXPECT_EQ(node_bytes("breadth_first", 64), node_bytes("breadth_first", 16));
+  EXPECT_GT(node_bytes("depth_first", 64), 3 * node_bytes("depth_first", 16));
+}
+
 TEST(Schedule, OfElasticSumsCostsTheRanksOfANodeAsOften) {
   const auto node_bytes = [](const char* reduction, const char* scheme) {
     const auto plan = plan_json(

@@ -244,6 +244,8 @@ TEST(PlanLines, ShowEverySchemeAndTheCure) {
   std::string all;
   for (const std::string& line : train::lines_of(train::plan_run(config, shape, target(4, 8)), config, shape))
     all += line + "\n";
+  // What the schedule sends stands first; what the formulas count, in brackets.
+  EXPECT_NE(all.find("stage_3     198.491   21.267   170.14 (173.80; 224.49)"), std::string::npos) << all;
   for (const char* part :
        {"7,241,732,096 parameters", "accumulation 4", "* stage_1", "  stage_2", "  stage_3", "  hybrid", "does not fit",
         "MFU", "16 nodes", "524,288,000,000 in all", "h100: 78.6, context 1.0 taken off"}) {

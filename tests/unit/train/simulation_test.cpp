@@ -220,6 +220,24 @@ TEST(Replay, UsesTheBuffersThatArePlanned) {
   }
 }
 
+TEST(Replay, ABufferIsInUseUntilItsReductionEnds) {
+  const auto backward = [](int buffer) {
+    return Op{.kind = OpKind::backward, .visit = 0, .unit = buffer, .gradients = buffer};
+  };
+  const auto reduce = [](int buffer, int behind) {
+    return Op{
+        .kind = OpKind::reduce, .stream = Stream::reduce, .unit = buffer, .gradients = buffer, .waits_for = {behind}};
+  };
+  // Buffer 0 is free again while buffer 1 is in use: each backward waits for the reduction before it.
+  StepPlan plan{.ops = {backward(0), reduce(0, 0), backward(1), reduce(1, 2), backward(0), reduce(0, 4)}};
+  plan.ops[2].waits_for = {1};
+  plan.ops[4].waits_for = {3};
+  const auto use = [&] { return train::rotating_use(plan, train::replay(plan, cost({.reduce_s = 1}))).gradients; };
+  EXPECT_EQ(use(), 1);
+  plan.ops[4].waits_for = {};
+  EXPECT_EQ(use(), 2);
+}
+
 std::vector<partition::FlatSpace> spaces_of(const model::ModelShape& shape, const partition::Layout& layout) {
   std::vector<partition::FlatSpace> spaces;
   for (const model::UnitSpec& unit : model::unit_specs(shape)) spaces.emplace_back(unit.params, layout);
@@ -333,6 +351,7 @@ TEST(PlannedTraffic, CountsElasticSumsAsTheyAreSent) {
     EXPECT_EQ(planned.node, *std::max_element(left.begin(), left.end()));
     EXPECT_EQ(formula.rank(), planned.rank());
     EXPECT_EQ(formula.node, planned.node);
+    EXPECT_EQ(formula.node_flat, planned.node) << "no ring carries these";
   }
 }
 

@@ -135,6 +135,17 @@ TEST(ComputeTime, IsThatOfFusedKernelsAtSustainedClocks) {
   EXPECT_NEAR(train::optimizer_time(7'241'732'096 / 128, *train::gpu_by_name("h200")), 0.44e-3 * 34 / 30, 0.02e-3);
 }
 
+TEST(ComputeTime, ABlockComputedAgainIsTheForwardPassButForItsEnds) {
+  const model::ModelShape shape = shape_of(mistral());
+  const train::MicroBatch batch{.target_positions = 8192, .target_width = 8192};
+  const train::Gpu& gpu = *train::gpu_by_name("h100");
+  const train::ComputeTime none = train::compute_time(shape, batch, train::Recompute::none, 2, gpu),
+                           block = train::compute_time(shape, batch, train::Recompute::block, 2, gpu);
+  const double head_s = 2.0 * 4096 * 32000 * 8192 / gpu.gemm_flops;
+  EXPECT_NEAR(none.forward_s, block.total_s() - none.total_s() + head_s + none.gaps_s / 3, 1e-12);
+  EXPECT_EQ(block.forward_s, none.forward_s);
+}
+
 TEST(ComputeTime, RecomputingGateAndUpCostsWhatFastLlmMeasured) {
   const model::ModelShape shape = shape_of(mistral({"model.vocab_size=49152"}));
   const train::MicroBatch batch{.target_positions = 8192, .target_width = 8192};

@@ -29,7 +29,7 @@ struct VirtualTime {
 class VirtualEvent final : public comm::Event::State {
  public:
   VirtualEvent(VirtualTime& time, double end_s) : time_(time), end_s_(end_s) {}
-  void wait() override { time_.host.now_s = std::max(time_.host.now_s, end_s_); }
+  void wait(const std::stop_token&) override { time_.host.now_s = std::max(time_.host.now_s, end_s_); }
   [[nodiscard]] bool done() const noexcept override { return time_.host.now_s >= end_s_; }
 
  private:
