@@ -77,9 +77,9 @@ class FastReducer final : public Reducer {
     const bool narrow = flat.dtype == DType::bf16 || (layout.slots() > 1 && options_.wire_inner == DType::bf16);
     const DType wire = narrow ? DType::bf16 : DType::f32;
     const std::byte* const mine = wired(flat.at, flat.dtype, wire, flat.elements, rounded_);
-    std::vector<MPI_Count> counts;
-    for (int local = 0; local < layout.node_size(links_.node); ++local) {
-      counts.push_back(std::ssize(layout.slots_of(layout.canonical_rank(links_.node, local))) * slot_size);
+    std::vector<MPI_Count> counts(static_cast<std::size_t>(layout.node_size(links_.node)));
+    for (int local = 0; MPI_Count & count : counts) {
+      count = std::ssize(layout.slots_of(layout.canonical_rank(links_.node, local++))) * slot_size;
     }
     const std::int64_t own = counts[static_cast<std::size_t>(links_.local_rank)];
     const std::byte* result = mine;

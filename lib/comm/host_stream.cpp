@@ -27,7 +27,7 @@ HostStream::~HostStream() {
 
 Event HostStream::run(Event ready, Work work) {
   const std::lock_guard lock(mutex_);
-  const Event done = pieces_.emplace_back(Piece{std::move(ready), std::move(work), {}}).done.event();
+  Event done = pieces_.emplace_back(Piece{std::move(ready), std::move(work), {}}).done.event();
   changed_.notify_all();
   return done;
 }

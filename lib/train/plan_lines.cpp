@@ -138,7 +138,7 @@ json::object json_of(const RunPlan& plan, const SchemePlan& scheme) {
                       {"step_s", value_of(scheme.step_s)},
                       {"flat_step_s", value_of(scheme.flat_step_s)}};
   if (scheme.scheduled) {
-    const SchemePlan::Scheduled& scheduled = *scheme.scheduled;
+    const Scheduled& scheduled = *scheme.scheduled;
     object["scheduled"] = json::object{{"sent_inner_bytes", scheduled.traffic.rank_inner},
                                        {"sent_outer_bytes", scheduled.traffic.rank_outer},
                                        {"node_bytes", scheduled.traffic.node},

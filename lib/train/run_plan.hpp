@@ -31,6 +31,12 @@ struct PlanTarget {
 /// Throws Error{usage} when there are more nodes than ranks.
 [[nodiscard]] partition::Layout spread(int ranks, std::optional<int> nodes);
 
+/// What the schedule does that training executes: units that stay in their buffers are not moved again.
+struct Scheduled {
+  StepTraffic traffic{};
+  std::optional<double> step_s{}, exposed_s{};  // with a GPU; the latter: longer than computing alone
+};
+
 struct SchemePlan {
   Scheme scheme = Scheme::stage_1;
   StateMemory state{};
@@ -38,13 +44,7 @@ struct SchemePlan {
   std::optional<bool> fits{};
   StepTraffic traffic{};                          // of the formulas: every unit every time
   std::optional<double> step_s{}, flat_step_s{};  // of the formulas
-  /// What the schedule does that training executes, where training knows the scheme: units that stay in their buffers
-  /// are not moved again.
-  struct Scheduled {
-    StepTraffic traffic{};
-    std::optional<double> step_s{}, exposed_s{};  // with a GPU; the latter: longer than computing alone
-  };
-  std::optional<Scheduled> scheduled{};
+  std::optional<Scheduled> scheduled{};           // where training knows the scheme
 };
 
 /// The configured scheme on another number of nodes like the first.
