@@ -1,15 +1,12 @@
 #include "kernels/elementwise.hpp"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/erf.h>
 #include <ATen/ops/exp.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
-#include <ATen/ops/stack.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -17,42 +14,12 @@
 
 #include "kernels/cpu/operators.hpp"
 #include "kernels/operator.hpp"
+#include "kernels/plain_random.hpp"
 
 namespace argosy::kernels {
 
 namespace plain {
 namespace {
-
-constexpr std::int64_t kWord = 0xffffffffLL;
-
-/// Philox4x32-10 on int64 tensors that hold 32-bit words: products wrap modulo 2^64, which keeps both halves right.
-std::array<at::Tensor, 4> philox(std::array<at::Tensor, 4> counter, std::int64_t key0, std::int64_t key1) {
-  const auto high = [](const at::Tensor& product) { return product.__rshift__(32).bitwise_and(kWord); };
-  for (int round = 0; round < 10; ++round) {
-    const at::Tensor product0 = counter[0] * 0xD2511F53LL, product1 = counter[2] * 0xCD9E8D57LL;
-    counter = {high(product1).bitwise_xor(counter[1]).bitwise_xor(key0), product1.bitwise_and(kWord),
-               high(product0).bitwise_xor(counter[3]).bitwise_xor(key1), product0.bitwise_and(kWord)};
-    key0 = (key0 + 0x9E3779B9LL) & kWord;
-    key1 = (key1 + 0xBB67AE85LL) & kWord;
-  }
-  return counter;
-}
-
-/// 16-bit random numbers for elements 0..n-1: element 128·g + 16·k + lane is half k%2 of word k/2 of block 16·g + lane.
-at::Tensor halves(std::int64_t n, std::int64_t seed, std::int64_t step, std::int64_t micro_batch, std::int64_t site,
-                  const at::Device& device) {
-  const std::int64_t groups = (n + 127) / 128;
-  const at::Tensor block = at::arange(groups * 16, at::TensorOptions().dtype(at::kLong).device(device));
-  const auto constant = [&](std::int64_t value) { return at::full_like(block, value & kWord); };
-  const auto words =
-      philox({block, constant(site), constant(step), constant(micro_batch)}, seed & kWord, (seed >> 32) & kWord);
-  std::vector<at::Tensor> parts;
-  for (const at::Tensor& word : words) {
-    parts.push_back(word.bitwise_and(0xffff));
-    parts.push_back(word.__rshift__(16));
-  }
-  return at::stack(parts).view({8, groups, 16}).transpose(0, 1).reshape({-1}).slice(0, 0, n);
-}
 
 at::Tensor sigmoid_slope(const at::Tensor& u) {  // of swish
   const at::Tensor s = at::sigmoid(u);
@@ -67,7 +34,8 @@ at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, dou
   at::Tensor value = branch.to(at::kFloat);
   if (bias) value = value + bias->to(at::kFloat);
   if (threshold > 0) {
-    const at::Tensor keep = halves(branch.numel(), seed, step, micro_batch, site, branch.device()).ge(threshold);
+    const at::Tensor keep =
+        random_halves(0, branch.numel(), seed, site, step, micro_batch, branch.device()).ge(threshold);
     value = value * keep.view(branch.sizes()) * static_cast<float>(65536.0 / static_cast<double>(65536 - threshold));
   }
   if (base) value = value + base->to(at::kFloat);

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-/// Flat kernels of the optimizer step: torch operators `argosy::adamw_` and `argosy::sum_of_squares`.
+/// Flat kernels of the optimizer step: torch operators `argosy::adamw_`, `argosy::adamw_stochastic_` and
+/// `argosy::sum_of_squares`.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -22,6 +23,18 @@ struct AdamwOptions {
 void adamw_(at::Tensor master, at::Tensor m, at::Tensor v, const at::Tensor& gradient, const OptionalTensor& weights,
             const at::Tensor& coefficient, const AdamwOptions& options);
 
+/// Which random numbers round an update: those of (seed, parameter, options.step, element), whoever owns the element.
+struct Rounding {
+  std::uint64_t seed = 0;
+  std::int64_t parameter = 0;  // number of the parameter in the model
+  std::int64_t begin = 0;      // first element of the slice within it, a multiple of 128
+};
+
+/// One AdamW update of bf16 weights [n] that have no fp32 master: computed in fp32, rounded up or down at random
+/// (kernels/stochastic.hpp), so that updates below half a step of bf16 are not lost. Else as adamw_.
+void adamw_stochastic_(at::Tensor weights, at::Tensor m, at::Tensor v, const at::Tensor& gradient,
+                       const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding);
+
 /// Σ x² as fp64 [1]: x [n] fp32 is squared and summed in fp64 within blocks of 128 elements, blocks added in order.
 [[nodiscard]] at::Tensor sum_of_squares(const at::Tensor& x);
 
@@ -29,6 +42,10 @@ namespace plain {
 void adamw_(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient, const OptionalTensor& weights,
             const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon, double weight_decay,
             std::int64_t step);
+void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient,
+                       const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon,
+                       double weight_decay, std::int64_t step, std::int64_t seed, std::int64_t parameter,
+                       std::int64_t begin);
 at::Tensor sum_of_squares(const at::Tensor& x);
 }  // namespace plain
 

@@ -27,7 +27,9 @@ std::span<const config::KeyText> key_texts(const OptimizerConfig&) {
       {"weight_decay", "of matrices, not of norms and biases; absent: 0.1 for a decoder, 0 for an encoder_decoder"},
       {"beta1", "decay of the first moment"},
       {"beta2", "decay of the second moment; absent: 0.95 for a decoder, 0.98 for an encoder_decoder"},
-      {"epsilon", "added to the root of the second moment; gradients are means over tgt_tokens"},
+      {"epsilon",
+       "added to the root of the second moment; gradients are means over tgt_tokens; absent: 1e-8, under precision "
+       "bf16_pure 1e-4"},
       {"max_grad_norm", "gradients are scaled down to this norm over all parameters; 0: off"},
       {"skip", "when a step is dropped instead of taken; a norm that is not finite always is"}};
   return texts;
@@ -42,18 +44,19 @@ void validate(const SkipConfig& config, config::Problems& problems) {
 }
 
 void validate(const OptimizerConfig& config, config::Problems& problems) {
-  const double decay = config.weight_decay.value_or(0), beta2 = config.beta2.value_or(0);
+  const double decay = config.weight_decay.value_or(0), beta2 = config.beta2.value_or(0),
+               epsilon = config.epsilon.value_or(1);
   require(problems, decay >= 0, "/weight_decay", "0 or more", decay);
   require(problems, config.beta1 >= 0 && config.beta1 < 1, "/beta1", "a number in [0, 1)", config.beta1);
   require(problems, beta2 >= 0 && beta2 < 1, "/beta2", "a number in [0, 1)", beta2);
-  require(problems, config.epsilon > 0, "/epsilon", "a number above 0", config.epsilon);
+  require(problems, epsilon > 0, "/epsilon", "a number above 0", epsilon);
   require(problems, config.max_grad_norm >= 0, "/max_grad_norm", "0 or more", config.max_grad_norm);
 }
 
-AdamwNumbers resolve(const OptimizerConfig& config, bool language_model) {
+AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool has_master) {
   return {.beta1 = config.beta1,
           .beta2 = config.beta2.value_or(language_model ? 0.95 : 0.98),
-          .epsilon = config.epsilon,
+          .epsilon = config.epsilon.value_or(has_master ? 1e-8 : 1e-4),
           .weight_decay = config.weight_decay.value_or(language_model ? 0.1 : 0.0)};
 }
 

@@ -25,9 +25,9 @@ struct OptimizerConfig {
   OptimizerType type = OptimizerType::adamw;
   std::optional<double> weight_decay{};  // language model 0.1, translation 0; matrices only
   double beta1 = 0.9;
-  std::optional<double> beta2{};  // language model 0.95, translation 0.98
-  double epsilon = 1e-8;          // on the mean over tgt_tokens
-  double max_grad_norm = 1.0;     // 0: off
+  std::optional<double> beta2{};    // language model 0.95, translation 0.98
+  std::optional<double> epsilon{};  // 1e-8, bf16_pure 1e-4; on the mean over tgt_tokens
+  double max_grad_norm = 1.0;       // 0: off
   SkipConfig skip;
 };
 BOOST_DESCRIBE_STRUCT(OptimizerConfig, (), (type, weight_decay, beta1, beta2, epsilon, max_grad_norm, skip))
@@ -37,10 +37,10 @@ std::span<const config::KeyText> key_texts(const OptimizerConfig&);
 void validate(const SkipConfig&, config::Problems&);
 void validate(const OptimizerConfig&, config::Problems&);
 
-/// The numbers of AdamW with the defaults of the model's kind.
+/// The numbers of AdamW with the defaults of the model's kind, and of weights with or without an fp32 master.
 struct AdamwNumbers {
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
 };
-[[nodiscard]] AdamwNumbers resolve(const OptimizerConfig& config, bool language_model);
+[[nodiscard]] AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool has_master);
 
 }  // namespace argosy::optim

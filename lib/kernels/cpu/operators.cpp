@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/access.hpp"
+#include "kernels/stochastic.hpp"
 
 namespace argosy::kernels::cpu {
 
@@ -35,6 +36,11 @@ void two_stage(std::int64_t rows, std::int64_t stride, bool accumulate, std::ini
     if (target.sum != nullptr)
       table().sum_partials(partial + target.offset, target.sum, blocks, stride, target.width, accumulate);
   }
+}
+
+RandomName random_name(std::int64_t seed, std::int64_t second, std::int64_t third, std::int64_t fourth) {
+  return {static_cast<std::uint64_t>(seed), static_cast<std::uint32_t>(second), static_cast<std::uint32_t>(third),
+          static_cast<std::uint32_t>(fourth)};
 }
 
 }  // namespace
@@ -87,8 +93,7 @@ at::Tensor dropout_add(const OptionalTensor& base_in, const at::Tensor& branch_i
   at::Tensor out = at::empty_like(branch);
   const std::int64_t n = branch.numel(), width = branch.size(-1);
   const auto threshold = static_cast<std::uint32_t>(std::lround(p * 65536));
-  const DropoutMask mask{threshold, static_cast<std::uint32_t>(site), static_cast<std::uint32_t>(step),
-                         static_cast<std::uint32_t>(micro_batch), static_cast<std::uint64_t>(seed)};
+  const DropoutMask mask{threshold, random_name(seed, site, step, micro_batch)};
   with_type(branch, [&]<class T>(T*) {
     const T *under = pointer<T>(base), *from = pointer<T>(branch), *shift = pointer<T>(bias);
     T* to = pointer<T>(out);
@@ -199,6 +204,25 @@ void embedding_backward(const at::Tensor& dx_in, const at::Tensor& ids_in, doubl
   });
 }
 
+namespace {
+
+AdamwTerms adamw_terms(float coefficient, double lr, double beta1, double beta2, double epsilon, double weight_decay,
+                       std::int64_t step) {
+  const auto t = static_cast<double>(step);
+  return {.coefficient = coefficient,
+          .lr = lr,
+          .beta1 = beta1,
+          .beta2 = beta2,
+          .epsilon = epsilon,
+          .weight_decay = weight_decay,
+          .correction1 = 1 - std::pow(beta1, t),
+          .correction2 = 1 - std::pow(beta2, t)};
+}
+
+constexpr std::int64_t kUpdateGrain = 16384;
+
+}  // namespace
+
 void adamw_(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient, const OptionalTensor& weights,
             const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon, double weight_decay,
             std::int64_t step) {
@@ -206,15 +230,34 @@ void adamw_(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& 
   if (clip < 0) return;
   for (const at::Tensor& tensor : {master, m, v, gradient})
     ARGOSY_CHECK(tensor.is_contiguous(), "adamw_ works on flat slices");
-  const double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
-  const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
+  const AdamwTerms terms = adamw_terms(clip, lr, beta1, beta2, epsilon, weight_decay, step);
   float *value = pointer<float>(master), *first = pointer<float>(m), *second = pointer<float>(v);
   const float* slope = pointer<float>(gradient);
   Bf16* rounded = pointer<Bf16>(weights);
-  at::parallel_for(0, master.numel(), 16384, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, master.numel(), kUpdateGrain, [&](std::int64_t begin, std::int64_t end) {
     table().adamw(value + begin, first + begin, second + begin, slope + begin,
-                  rounded != nullptr ? rounded + begin : nullptr, end - begin, clip, lr, beta1, beta2, epsilon,
-                  weight_decay, correction1, correction2);
+                  rounded != nullptr ? rounded + begin : nullptr, end - begin, terms);
+  });
+}
+
+void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient,
+                       const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon,
+                       double weight_decay, std::int64_t step, std::int64_t seed, std::int64_t parameter,
+                       std::int64_t begin) {
+  const float clip = *pointer<float>(coefficient);
+  if (clip < 0) return;
+  for (const at::Tensor& tensor : {weights, m, v, gradient})
+    ARGOSY_CHECK(tensor.is_contiguous(), "adamw_stochastic_ works on flat slices");
+  ARGOSY_CHECK(begin % 128 == 0, "an update from element {} of a parameter", begin);
+  const AdamwTerms terms = adamw_terms(clip, lr, beta1, beta2, epsilon, weight_decay, step);
+  const RandomName name = random_name(seed, parameter, step, kRoundingDomain);
+  Bf16* value = pointer<Bf16>(weights);
+  float *first = pointer<float>(m), *second = pointer<float>(v);
+  const float* slope = pointer<float>(gradient);
+  const std::int64_t n = weights.numel();
+  at::parallel_for(0, (n + 127) / 128, kUpdateGrain / 128, [&](std::int64_t from, std::int64_t to) {
+    const std::int64_t at = from * 128, count = std::min(n, to * 128) - at;
+    table().adamw_stochastic(value + at, first + at, second + at, slope + at, begin + at, count, terms, name);
   });
 }
 

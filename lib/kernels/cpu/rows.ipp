@@ -88,14 +88,14 @@ inline Wide multiply_low(Wide a, Wide b) {
 }
 
 /// 16 Philox4x32-10 blocks `first` + lane: words[16·w + lane] is word w.
-inline void philox_words(std::uint32_t first, const DropoutMask& mask, std::uint32_t* words) {
+inline void philox_words(std::uint32_t first, const RandomName& name, std::uint32_t* words) {
   constexpr int wide = kLanes / 2;
   Wide lane{};
   for (int i = 0; i < wide; ++i) lane[i] = static_cast<std::uint64_t>(i);
   for (int part = 0; part < 16; part += wide) {
-    Wide c0 = lane + (first + static_cast<std::uint64_t>(part)), c1 = Wide{} + mask.site, c2 = Wide{} + mask.step;
-    Wide c3 = Wide{} + mask.micro_batch;
-    std::uint64_t key0 = mask.seed & 0xffffffffU, key1 = mask.seed >> 32;
+    Wide c0 = lane + (first + static_cast<std::uint64_t>(part)), c1 = Wide{} + name.second, c2 = Wide{} + name.third;
+    Wide c3 = Wide{} + name.fourth;
+    std::uint64_t key0 = name.seed & 0xffffffffU, key1 = name.seed >> 32;
 #pragma GCC unroll 10
     for (int round = 0; round < 10; ++round) {
       const Wide a = multiply_low(c0, Wide{} + 0xD2511F53U), b = multiply_low(c2, Wide{} + 0xCD9E8D57U);
@@ -134,7 +134,7 @@ void dropout_add(const T* base, const T* branch, const T* bias, T* out, std::int
   T part_base[32] = {}, part_branch[32] = {}, part_bias[32] = {}, part_out[32];
   std::int64_t column = bias != nullptr ? begin % width : 0;
   for (std::int64_t at = begin; at < end; at += 32) {
-    if (at % 128 == 0 && mask.threshold > 0) philox_words(static_cast<std::uint32_t>(at / 8), mask, words);
+    if (at % 128 == 0 && mask.threshold > 0) philox_words(static_cast<std::uint32_t>(at / 8), mask.name, words);
     const std::uint32_t* own = words + at % 128 / 2;
     const bool whole = at + 32 <= end && (bias == nullptr || column + 32 <= width);
     if (whole) {
@@ -355,42 +355,4 @@ void sum_partials(const float* partials, float* target, std::int64_t count, std:
     for (std::int64_t i = 0; i < width; ++i) target[i] += partials[i];
   }
   if (count == 0 && !accumulate) std::fill(target, target + width, 0.0F);
-}
-
-void adamw(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n, float coefficient,
-           double lr, double beta1, double beta2, double epsilon, double weight_decay, double correction1,
-           double correction2) {
-  const auto b1 = static_cast<float>(beta1), b2 = static_cast<float>(beta2), a1 = static_cast<float>(1 - beta1);
-  const auto a2 = static_cast<float>(1 - beta2), eps = static_cast<float>(epsilon),
-             keep = static_cast<float>(1 - lr * weight_decay);
-  const auto rate = static_cast<float>(lr / correction1), spread = static_cast<float>(1 / correction2);
-  const auto update = [&](std::int64_t i) {
-    const float g = gradient[i] * coefficient;
-    const float new_m = m[i] * b1 + g * a1, new_v = v[i] * b2 + g * g * a2;
-    m[i] = new_m;
-    v[i] = new_v;
-    const float value = master[i] * keep - rate * new_m / (std::sqrt(new_v * spread) + eps);
-    master[i] = value;
-    return value;
-  };
-  if (weights == nullptr) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) update(i);
-  } else {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) weights[i] = narrow<Bf16>(update(i));
-  }
-}
-
-double sum_of_squares(const float* x, std::int64_t n) {
-  double sum = 0;
-  for (std::int64_t begin = 0; begin < n; begin += 128) {
-    const std::int64_t count = std::min<std::int64_t>(128, n - begin);
-    double block = 0;
-#pragma omp simd reduction(+ : block)
-    for (std::int64_t i = 0; i < count; ++i)
-      block += static_cast<double>(x[begin + i]) * static_cast<double>(x[begin + i]);
-    sum += block;
-  }
-  return sum;
 }

@@ -41,9 +41,20 @@ struct CrossEntropyRow {
   bool right;
 };
 
-struct DropoutMask {
-  std::uint32_t threshold, site, step, micro_batch;  // kept when a 16-bit number is at least threshold
+/// Philox4x32-10 numbers: key, and the counter's words but for the first, which numbers the blocks.
+struct RandomName {
   std::uint64_t seed;
+  std::uint32_t second, third, fourth;
+};
+
+struct DropoutMask {
+  std::uint32_t threshold;  // kept when a 16-bit number is at least that
+  RandomName name;
+};
+
+struct AdamwTerms {
+  float coefficient;
+  double lr, beta1, beta2, epsilon, weight_decay, correction1, correction2;
 };
 
 template <class T>
@@ -83,8 +94,10 @@ struct Table {
   void (*sum_partials)(const float* partials, float* target, std::int64_t count, std::int64_t stride,
                        std::int64_t width, bool accumulate);
   void (*adamw)(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n,
-                float coefficient, double lr, double beta1, double beta2, double epsilon, double weight_decay,
-                double correction1, double correction2);
+                const AdamwTerms& terms);
+  /// Elements `begin` (a multiple of 128) and on of a parameter.
+  void (*adamw_stochastic)(Bf16* weights, float* m, float* v, const float* gradient, std::int64_t begin, std::int64_t n,
+                           const AdamwTerms& terms, const RandomName& name);
   double (*sum_of_squares)(const float* x, std::int64_t n);
   const char* name;
 

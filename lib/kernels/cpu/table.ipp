@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/table.hpp"
+#include "kernels/stochastic.hpp"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -27,6 +28,7 @@ namespace {
 #include "kernels/cpu/vector.ipp"
 #include "kernels/cpu/rows.ipp"
 #include "kernels/cpu/attention.ipp"
+#include "kernels/cpu/optimizer.ipp"
 // clang-format on
 
 template <class T>
@@ -38,8 +40,8 @@ constexpr Loops<T> loops() {
 }  // namespace
 
 extern const Table kTable;
-const Table kTable{loops<float>(), loops<Bf16>(),  cross_entropy,          sum_partials,
-                   adamw,          sum_of_squares, ARGOSY_TEXT(ARGOSY_ISA)};
+const Table kTable{loops<float>(), loops<Bf16>(),    cross_entropy,  sum_partials,
+                   adamw,          adamw_stochastic, sum_of_squares, ARGOSY_TEXT(ARGOSY_ISA)};
 
 }  // namespace ARGOSY_ISA
 

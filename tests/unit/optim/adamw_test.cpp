@@ -1,6 +1,7 @@
 #include "optim/adamw.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <cmath>
 
 #include "core/random.hpp"
+#include "partition/reshard.hpp"
 
 namespace argosy::test {
 namespace {
@@ -71,42 +73,80 @@ TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {
   EXPECT_LT(std::sqrt(error / size), 1e-6);
 }
 
+/// A unit after one update of every rank's shard. master: fp32 or bf16; separate: weights lie beside it.
+at::Tensor updated(const Layout& layout, at::ScalarType master, bool separate, const optim::RoundingNames& names = {}) {
+  const FlatSpace space(params, layout);
+  const std::vector<float> start = normal(2304, 0), gradient = normal(2304, 1);
+  at::Tensor flat = at::zeros({space.padded_size()}, master), slope = at::zeros({space.padded_size()}, at::kFloat);
+  flat.narrow(0, 0, 2048).copy_(tensor_of(start).narrow(0, 0, 2048));
+  slope.narrow(0, 0, 2048).copy_(tensor_of(gradient).narrow(0, 0, 2048));
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    const auto gather = [&](const at::Tensor& of) {
+      at::Tensor shard = at::zeros({space.owned_size(rank)}, of.options());
+      for (std::int64_t local = 0; const int slice : space.owned_slices(rank)) {
+        shard.narrow(0, local, space.slice_size()).copy_(of.narrow(0, space.slice_begin(slice), space.slice_size()));
+        local += space.slice_size();
+      }
+      return shard;
+    };
+    const bool in_place = !separate && space.owned_slices(rank).size() == 1;
+    optim::ShardState shard;
+    shard.master =
+        in_place ? flat.narrow(0, space.slice_begin(space.owned_slices(rank)[0]), space.slice_size()) : gather(flat);
+    shard.rounding = names;
+    shard.exp_avg = at::zeros({space.owned_size(rank)}, at::kFloat);
+    shard.exp_avg_sq = at::zeros({space.owned_size(rank)}, at::kFloat);
+    shard.gradient = gather(slope);
+    if (!in_place) shard.weights = flat;
+    optim::adamw(optim::stretches_of(space, rank, shard), numbers, 1e-2, 1, at::tensor({1.0F}));
+  }
+  return flat.narrow(0, 0, space.used_size()).clone();
+}
+
 TEST(AdamW, ShardsOfAnyLayoutMakeTheSameWhole) {
-  const auto whole = [](const Layout& layout, bool separate_weights) {
-    const FlatSpace space(params, layout);
-    const std::vector<float> start = normal(2304, 0), gradient = normal(2304, 1);
-    at::Tensor flat = at::zeros({space.padded_size()}, at::kFloat),
-               slope = at::zeros({space.padded_size()}, at::kFloat);
-    flat.narrow(0, 0, 2048).copy_(tensor_of(start).narrow(0, 0, 2048));
-    slope.narrow(0, 0, 2048).copy_(tensor_of(gradient).narrow(0, 0, 2048));
-    for (int rank = 0; rank < layout.world(); ++rank) {
-      const auto gather = [&](const at::Tensor& of) {
-        std::vector<at::Tensor> parts;
-        at::Tensor shard = at::zeros({space.owned_size(rank)}, at::kFloat);
-        std::int64_t local = 0;
-        for (const int slice : space.owned_slices(rank)) {
-          shard.narrow(0, local, space.slice_size()).copy_(of.narrow(0, space.slice_begin(slice), space.slice_size()));
-          local += space.slice_size();
-        }
-        return shard;
-      };
-      const bool in_place = !separate_weights && space.owned_slices(rank).size() == 1;
-      optim::ShardState shard;
-      shard.master =
-          in_place ? flat.narrow(0, space.slice_begin(space.owned_slices(rank)[0]), space.slice_size()) : gather(flat);
-      shard.exp_avg = at::zeros({space.owned_size(rank)}, at::kFloat);
-      shard.exp_avg_sq = at::zeros({space.owned_size(rank)}, at::kFloat);
-      shard.gradient = gather(slope);
-      if (!in_place) shard.weights = flat;
-      optim::adamw(optim::stretches_of(space, rank, shard), numbers, 1e-2, 1, at::tensor({1.0F}));
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor expected = updated(Layout{}, type, false, {.seed = 3, .first_parameter = 5});
+    EXPECT_FALSE(expected.equal(tensor_of(normal(2304, 0)).narrow(0, 0, expected.numel()).to(type)));
+    for (const std::vector<int>& nodes : {std::vector{2}, {3}, {1, 2}, {2, 3}, {2, 1, 1}}) {
+      for (const bool separate : {false, true}) {
+        EXPECT_TRUE(updated(Layout(nodes), type, separate, {.seed = 3, .first_parameter = 5}).equal(expected))
+            << nodes.size() << " nodes";
+      }
     }
-    return flat.narrow(0, 0, space.used_size()).clone();
+  }
+}
+
+TEST(AdamW, WeightsWithoutMasterRoundByTheirNames) {
+  const auto weights = [](std::uint64_t seed, std::int64_t first) {
+    return updated(Layout({3}), at::kBFloat16, false, {.seed = seed, .first_parameter = first});
   };
-  const at::Tensor expected = whole(Layout{}, false);
-  EXPECT_FALSE(expected.equal(tensor_of(normal(2304, 0)).narrow(0, 0, expected.numel())));
-  for (const std::vector<int>& nodes : {std::vector{2}, {3}, {1, 2}, {2, 3}, {2, 1, 1}}) {
-    for (const bool separate : {false, true}) {
-      EXPECT_TRUE(whole(Layout(nodes), separate).equal(expected)) << nodes.size() << " nodes";
+  const at::Tensor expected = weights(3, 5), wide = updated(Layout{}, at::kFloat, false);
+  EXPECT_FALSE(weights(4, 5).equal(expected));
+  EXPECT_FALSE(weights(3, 6).equal(expected));
+  EXPECT_TRUE(weights(3, 5).equal(expected));
+  // One bf16 step at most from what the same update gives in fp32, from weights rounded once.
+  const at::Tensor gap = (expected.to(at::kFloat) - wide).abs(), step = wide.abs() * 0x1p-7 + 1e-4;
+  EXPECT_EQ(gap.gt(step).sum().item<std::int64_t>(), 0);
+  EXPECT_GT(gap.gt(0).sum().item<std::int64_t>(), 1000);
+}
+
+TEST(AdamW, MatricesDecayAndNothingElseDoes) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const FlatSpace space(
+        {{"first", {64, 8}, true}, {"bias", {300}, false}, {"second", {8, 64}, true}, {"norm", {64}, false}},
+        Layout({2}));
+    for (int rank = 0; rank < 2; ++rank) {
+      optim::ShardState shard;
+      shard.master = at::full({space.owned_size(rank)}, 1.0, type);
+      shard.exp_avg = at::zeros({space.owned_size(rank)}, at::kFloat);
+      shard.exp_avg_sq = shard.exp_avg.clone();
+      shard.gradient = shard.exp_avg.clone();
+      optim::adamw(optim::stretches_of(space, rank, shard), numbers, 5.0, 1, at::tensor({1.0F}));  // decays by a half
+      for (const partition::Interval& own : partition::intervals_of(space, rank)) {
+        const at::Tensor part = shard.master.narrow(0, own.local_offset, own.end - own.begin);
+        EXPECT_TRUE(part.eq(space.params()[own.param].decay ? 0.5 : 1.0).all().item<bool>())
+            << space.params()[own.param].name;
+      }
     }
   }
 }

@@ -11,19 +11,20 @@ optim::OptimizerConfig read(std::string_view text) {
   return config::from_document<optim::OptimizerConfig>(config::Document::parse(text, "test.json"));
 }
 
-TEST(OptimizerConfig, DefaultsFollowTheKindOfModel) {
-  const optim::AdamwNumbers translation = resolve(read("{}"), false), language = resolve(read("{}"), true);
+TEST(OptimizerConfig, DefaultsFollowTheKindOfModelAndOfWeights) {
+  const optim::AdamwNumbers translation = resolve(read("{}"), false, true), language = resolve(read("{}"), true, true);
   EXPECT_EQ(translation.beta2, 0.98);
   EXPECT_EQ(translation.weight_decay, 0.0);
   EXPECT_EQ(language.beta2, 0.95);
   EXPECT_EQ(language.weight_decay, 0.1);
   EXPECT_EQ(language.beta1, 0.9);
   EXPECT_EQ(language.epsilon, 1e-8);
+  EXPECT_EQ(resolve(read("{}"), true, false).epsilon, 1e-4);
 }
 
 TEST(OptimizerConfig, GivenNumbersWin) {
-  const optim::AdamwNumbers numbers =
-      resolve(read(R"({"type": "adamw", "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-9, "weight_decay": 0.3})"), true);
+  const optim::AdamwNumbers numbers = resolve(
+      read(R"({"type": "adamw", "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-9, "weight_decay": 0.3})"), true, false);
   EXPECT_EQ(numbers.beta1, 0.8);
   EXPECT_EQ(numbers.beta2, 0.9);
   EXPECT_EQ(numbers.epsilon, 1e-9);
