@@ -46,6 +46,7 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     if (rotates_weights(choices.scheme)) rotating_weights[b] = at::zeros({largest}, weight_type);
     if (rotates_gradients(choices.scheme)) rotating_gradients[b] = at::zeros({largest}, fp32);
   }
+  std::int64_t parameters = 0;
   for (std::size_t u = 0; u < turns.size(); ++u) {
     model::Unit& unit = model.units()[u];
     const partition::FlatSpace& space = unit.space();
@@ -78,9 +79,11 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     };
     optim::ShardState& shard = buffers.shard;
     buffers.sums_in_place = one_slice && gradients.defined() && choices.reduce_every == ReduceEvery::step;
-    const bool master_in_place = one_slice && weights.defined() && choices.compute_type == at::kFloat;
+    const bool master_in_place = one_slice && weights.defined() && choices.compute_type == choices.master_type;
     shard.gradient = buffers.sums_in_place ? own_slice(gradients) : at::zeros({owned}, fp32);
-    shard.master = master_in_place ? own_slice(weights) : at::zeros({owned}, fp32);
+    shard.master = master_in_place ? own_slice(weights) : at::zeros({owned}, fp32.dtype(choices.master_type));
+    shard.rounding = {.seed = choices.seed, .first_parameter = parameters};
+    parameters += static_cast<std::int64_t>(space.params().size());
     if (!master_in_place) shard.weights = weights;
     shard.weights_begin = begin;
     shard.exp_avg = at::zeros({owned}, fp32);
@@ -130,7 +133,8 @@ std::vector<checkpoint::UnitState> Buffers::host_states() {
     const optim::ShardState& shard = units_[u].shard;
     std::array<std::span<float>, 3> spans;
     for (std::size_t i = 0; const at::Tensor& tensor : {shard.master, shard.exp_avg, shard.exp_avg_sq}) {
-      const at::Tensor& host = host_.emplace_back(tensor.cpu());  // the tensor itself where it is on the host
+      // The tensor itself where it is on the host and wide.
+      const at::Tensor& host = host_.emplace_back(tensor.to(at::TensorOptions(at::kCPU).dtype(at::kFloat)));
       spans[i++] = {host.mutable_data_ptr<float>(), static_cast<std::size_t>(host.numel())};
     }
     states.push_back({.name = model_.units()[u].name(),

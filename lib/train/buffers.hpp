@@ -23,7 +23,7 @@ struct UnitBuffers {
   bool rotates_weights = false, rotates_gradients = false;
   at::Tensor held_weights,
       held_gradients;          // hybrid, where they rotate: this rank's slots, complete and summed in the node
-  optim::ShardState shard;     // [owned] fp32 each
+  optim::ShardState shard;     // [owned] each
   bool sums_in_place = false;  // shard.gradient is the own slice of gradients
   std::vector<optim::Stretch> stretches;
 };
@@ -32,6 +32,8 @@ struct BufferChoices {
   Scheme scheme = Scheme::stage_1;
   ReduceEvery reduce_every = ReduceEvery::step;
   at::ScalarType compute_type = at::kFloat;
+  at::ScalarType master_type = at::kFloat;  // bf16: the weights have no fp32 master
+  std::uint64_t seed = 1;                   // of their rounding
   c10::Device device = c10::kCPU;
 };
 

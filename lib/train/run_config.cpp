@@ -33,7 +33,9 @@ std::span<const KeyText> key_texts(const LossConfig&) {
 }
 std::span<const KeyText> key_texts(const PrecisionConfig&) {
   static constexpr std::array<KeyText, 2> texts{{
-      {"mode", "fp32; bf16: weights and activations in bf16, fp32 master weights, gradients and moments"},
+      {"mode",
+       "fp32; bf16: weights and activations in bf16, fp32 master weights, gradients and moments; bf16_pure: no master "
+       "weights, updates are rounded stochastically"},
       {"gradient_wire", "fp32 or bf16: gradients on their way between ranks; {inner, outer}: inside and between nodes"},
   }};
   return texts;

@@ -26,8 +26,8 @@ void validate(const CommConfig&, config::Problems&);
 
 namespace argosy::train {
 
-enum class PrecisionMode { fp32, bf16 };
-BOOST_DESCRIBE_ENUM(PrecisionMode, fp32, bf16)
+enum class PrecisionMode { fp32, bf16, bf16_pure };
+BOOST_DESCRIBE_ENUM(PrecisionMode, fp32, bf16, bf16_pure)
 using comm::Reduction;
 enum class Metric { loss, perplexity, bleu, chrf };
 BOOST_DESCRIBE_ENUM(Metric, loss, perplexity, bleu, chrf)
@@ -147,6 +147,10 @@ void require_trainable(const RunConfig& config);
 
 [[nodiscard]] inline bool is_language_model(const RunConfig& config) {
   return config.model.type == model::ModelType::decoder;
+}
+/// Whether weights have a master in fp32, which they may be themselves.
+[[nodiscard]] inline bool has_wide_master(const RunConfig& config) {
+  return config.precision.mode != PrecisionMode::bf16_pure;
 }
 /// Default by the kind of model.
 [[nodiscard]] double label_smoothing_of(const RunConfig& config);

@@ -84,6 +84,7 @@ SchemePlan plan_scheme(Scheme scheme, const RunConfig& config, const model::Mode
   SchemePlan plan{.scheme = scheme};
   plan.state = state_memory(spaces, {.scheme = scheme,
                                      .weight_bytes = weight,
+                                     .master_bytes = has_wide_master(config) ? 4 : 2,
                                      .inner_wire_bytes = inner,
                                      .outer_wire_bytes = outer,
                                      .reduction = config.sharding.reduction});

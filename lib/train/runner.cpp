@@ -166,13 +166,15 @@ comm::Event Runner::gather(const Op& op) {
                                  view_of(across_nodes ? buffers.held_weights : buffers.weights), {}, op.levels);
 }
 
-comm::Event Runner::reduce(const Op& op) {
+comm::Event Runner::reduce(const Op& op, bool has_examples) {
   const auto index = static_cast<std::size_t>(op.unit);
   model::Unit& unit = model_.units()[index];
   const UnitBuffers& buffers = buffers_.units()[index];
   const bool in_node = op.levels == comm::Levels::inner, across_nodes = op.levels == comm::Levels::outer;
   if (!across_nodes) {
-    // A rank without examples, or a parameter no example reached, contributes zeros.
+    ARGOSY_CHECK(!has_examples || unit.without_gradient() == nullptr, "no gradient has come to {}",
+                 unit.without_gradient()->name);
+    // A rank without examples contributes zeros.
     for (model::Parameter& parameter : unit.parameters()) {
       if (parameter.gradient.defined() && !parameter.gradient_written) parameter.gradient.zero_();
     }
@@ -274,7 +276,7 @@ void Runner::execute(const StepPlan& plan, Step& step) {
         *walk = {};
         break;
       case OpKind::reduce:
-        events[i] = reduce(op);
+        events[i] = reduce(op, !step.batches[static_cast<std::size_t>(op.micro_batch)].empty());
         break;
       case OpKind::norm:
         decide(step.result, plan.reduce_every, step.options);

@@ -71,7 +71,7 @@ class Runner {
   void forward(Walk& walk, int visit);
   void backward(Walk& walk, int visit);
   [[nodiscard]] comm::Event gather(const Op& op);
-  [[nodiscard]] comm::Event reduce(const Op& op);
+  [[nodiscard]] comm::Event reduce(const Op& op, bool has_examples);
   double sum_of_all_squares();
   void decide(StepResult& result, ReduceEvery reduce_every, const StepOptions& options);
 

@@ -104,7 +104,9 @@ class Trainer {
         buffers_(model_, context.topology.canonical_rank(),
                  {.scheme = choices_.scheme,
                   .reduce_every = choices_.reduce_every,
-                  .compute_type = config.precision.mode == PrecisionMode::bf16 ? at::kBFloat16 : at::kFloat,
+                  .compute_type = config.precision.mode == PrecisionMode::fp32 ? at::kFloat : at::kBFloat16,
+                  .master_type = has_wide_master(config) ? at::kFloat : at::kBFloat16,
+                  .seed = config.seed,
                   .device = device_}),
         collectives_(comm::make_mpi_collectives(context.topology, collectives_options(config))),
         sets_(read_on_all(context, [&] { return evaluation_sets(context, config, tokenizer_, facts_.sizes); })) {
@@ -120,8 +122,8 @@ class Trainer {
     data::Loader loader = make_loader();
     optim::SkipGuard guard(config_.optimizer.skip, state_.guard);
     Runner runner(model_, buffers_, *collectives_, context_.topology.layout(), context_.topology.canonical_rank(),
-                  optim::resolve(config_.optimizer, is_language_model(config_)), config_.optimizer.max_grad_norm, guard,
-                  context_.clock, device_);
+                  optim::resolve(config_.optimizer, is_language_model(config_), has_wide_master(config_)),
+                  config_.optimizer.max_grad_norm, guard, context_.clock, device_);
     const PlanShape shape = plan_shape(model_.shape(), context_.topology.layout());
     const StepPlan plan = plan_step(shape, choices_), forward = plan_forward(shape, choices_.scheme);
     announce_epoch(loader.report());

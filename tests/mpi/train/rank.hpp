@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -74,10 +75,17 @@ struct Training {
   train::Scheme scheme = train::Scheme::stage_1;
   train::AccumulationOrder order = train::AccumulationOrder::depth_first;
   train::ReduceEvery reduce_every = train::ReduceEvery::step;
-  at::ScalarType type = at::kFloat;
+  at::ScalarType type = at::kFloat, master = at::kFloat;
   train::Recompute recompute = train::Recompute::none;
   optim::OptimizerConfig optimizer{};
 };
+
+/// fp32; bf16 with an fp32 master; bf16 without.
+struct Types {
+  at::ScalarType weights, master;
+};
+inline constexpr std::array all_types{Types{at::kFloat, at::kFloat}, Types{at::kBFloat16, at::kFloat},
+                               Types{at::kBFloat16, at::kBFloat16}};
 
 class Rank {
  public:
@@ -89,9 +97,14 @@ class Rank {
         plan_shape_(train::plan_shape(shape, layout)),
         model_(shape, layout),
         buffers_(model_, canonical_rank,
-                 {.scheme = training.scheme, .reduce_every = training.reduce_every, .compute_type = training.type}),
+                 {.scheme = training.scheme,
+                  .reduce_every = training.reduce_every,
+                  .compute_type = training.type,
+                  .master_type = training.master,
+                  .seed = 9}),
         guard_(training.optimizer.skip, {}),
-        runner_(model_, buffers_, collectives, layout, canonical_rank, optim::resolve(training.optimizer, false),
+        runner_(model_, buffers_, collectives, layout, canonical_rank,
+                optim::resolve(training.optimizer, false, training.master == at::kFloat),
                 training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
     buffers_.initialise(3);
   }
@@ -154,6 +167,9 @@ class Rank {
   [[nodiscard]] std::vector<double> gradient() {
     return all_of([](const optim::ShardState& shard) { return shard.gradient; });
   }
+  [[nodiscard]] std::vector<double> first_moments() {
+    return all_of([](const optim::ShardState& shard) { return shard.exp_avg; });
+  }
   /// The master weights likewise; gaps, which differ between layouts, are left out. **Collective.**
   [[nodiscard]] std::vector<double> weights() {
     return all_of([](const optim::ShardState& shard) { return shard.master; });
@@ -167,7 +183,7 @@ class Rank {
     std::vector<double> all;
     for (std::size_t u = 0; u < model_.units().size(); ++u) {
       const partition::FlatSpace& space = model_.units()[u].space();
-      const at::Tensor shard = of(buffers_.units()[u].shard).contiguous();
+      const at::Tensor shard = of(buffers_.units()[u].shard).to(at::kFloat).contiguous();
       std::vector<std::size_t> begins;
       std::size_t end = all.size();
       for (const partition::ParamSpec& param : space.params()) {

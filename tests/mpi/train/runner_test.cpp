@@ -113,8 +113,9 @@ TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
              ranks = comm::make_mpi_collectives(topology_, elastic);
   optim::OptimizerConfig optimizer;
   optimizer.max_grad_norm = 0.1;  // clips: the norm is the same too
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    const Training training{.reduce_every = train::ReduceEvery::micro_batch, .type = type, .optimizer = optimizer};
+  for (const auto& [type, master] : all_types) {
+    const Training training{
+        .reduce_every = train::ReduceEvery::micro_batch, .type = type, .master = master, .optimizer = optimizer};
     Rank alone{shape, single.layout(), 0, *one_rank, training};
     Rank shared{shape, layout(), me(), *ranks, training};
     const std::vector<double> initial = alone.weights();
@@ -126,6 +127,29 @@ TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
     }
     EXPECT_TRUE(alone.weights() == shared.weights());
     EXPECT_FALSE(alone.weights() == initial);
+  }
+}
+
+TEST_P(RunnerOnRanks, WeightsWithoutMasterLearnAndStayNarrow) {
+  const model::ModelShape shape = small_shape();
+  Rank rank{shape, layout(), me(), *collectives_, {.type = at::kBFloat16, .master = at::kBFloat16}};
+  const data::Batch held_out = copy_batch(shape, 999, 8);
+  const double before = rank.evaluate(held_out);
+  for (std::uint64_t s = 0; s < 60; ++s) (void)rank.step(twelve(shape, s), 3e-3);
+  EXPECT_LT(rank.evaluate(held_out), 0.7 * before);
+  // What a checkpoint holds is fp32, and loses nothing on the way back.
+  std::vector<at::Tensor> masters;
+  for (const train::UnitBuffers& unit : rank.buffers().units()) {
+    EXPECT_EQ(unit.shard.master.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(unit.shard.exp_avg_sq.scalar_type(), at::kFloat);
+    masters.push_back(unit.shard.master.clone());
+  }
+  const auto states = rank.buffers().host_states();
+  for (const train::UnitBuffers& unit : rank.buffers().units()) unit.shard.master.zero_();
+  rank.buffers().load_host_states();
+  for (std::size_t u = 0; u < masters.size(); ++u) {
+    EXPECT_EQ(states[u].master.size(), static_cast<std::size_t>(masters[u].numel()));
+    EXPECT_TRUE(rank.buffers().units()[u].shard.master.equal(masters[u]));
   }
 }
 
@@ -186,6 +210,24 @@ TEST_P(RunnerOnRanks, ANanOnOneRankSkipsTheStepOnAll) {
     EXPECT_FALSE(next.skipped);
     EXPECT_TRUE(std::isfinite(next.loss_sum));
     EXPECT_FALSE(rank.weights() == before);
+  }
+}
+
+TEST_P(RunnerOnRanks, ClippingKeepsTheDirectionOfTheWholeGradient) {
+  const model::ModelShape shape = small_shape();
+  for (const train::Scheme scheme : {train::Scheme::stage_1, train::Scheme::stage_3}) {
+    optim::OptimizerConfig optimizer;
+    optimizer.max_grad_norm = 0.05;
+    Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .optimizer = optimizer}};
+    EXPECT_TRUE(rank.step(twelve(shape, 1), 1e-3).clipped);
+    const std::vector<double> gradient = rank.gradient(), moments = rank.first_moments();
+    double squares = 0;
+    for (const double g : gradient) squares += g * g;
+    const double coefficient = 0.05 / (std::sqrt(squares) + 1e-6);
+    EXPECT_LT(coefficient, 0.9);
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      ASSERT_NEAR(moments[i], 0.1 * coefficient * gradient[i], 1e-6 * std::abs(gradient[i])) << i;
+    }
   }
 }
 

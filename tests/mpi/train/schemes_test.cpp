@@ -21,7 +21,10 @@ constexpr std::array orders{AccumulationOrder::depth_first, AccumulationOrder::b
 
 std::string text_of(const Training& training) {
   return boost::describe::enum_to_string(training.scheme, "") + std::string(" ") +
-         boost::describe::enum_to_string(training.order, "") + (training.type == at::kBFloat16 ? " bf16" : " fp32");
+         boost::describe::enum_to_string(training.order, "") +
+         (training.type == at::kFloat     ? " fp32"
+          : training.master == at::kFloat ? " bf16"
+                                          : " bf16_pure");
 }
 
 /// Passes everything on, but lets each operation begin late, on every rank by another while.
@@ -82,7 +85,7 @@ class SchemesOnRanks : public testing::TestWithParam<Hierarchy> {
 
 TEST_P(SchemesOnRanks, GiveTheSameBitsWhereSumsNestAlike) {
   for (const bool tied : {true, false}) {
-    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const auto& [type, master] : all_types) {
       for (const AccumulationOrder order : orders) {
         const bool breadth = order == AccumulationOrder::breadth_first;
         const int accumulation = breadth ? 2 : 1;
@@ -92,7 +95,7 @@ TEST_P(SchemesOnRanks, GiveTheSameBitsWhereSumsNestAlike) {
         const auto collectives = comm::make_mpi_collectives(topology_, options);
         optim::OptimizerConfig clipping;
         clipping.max_grad_norm = 0.1;  // clips: the schemes have to agree on the norm
-        const Training reference{.order = order, .type = type, .optimizer = clipping};
+        const Training reference{.order = order, .type = type, .master = master, .optimizer = clipping};
         const std::uint64_t steps = tied && !breadth && type == at::kFloat ? 20 : 3;
         const std::vector<double> expected = train(reference, tied, accumulation, steps, *collectives);
         for (const Scheme scheme : schemes) {

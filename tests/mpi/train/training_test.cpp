@@ -184,9 +184,11 @@ TEST_P(Training, HoldsWhatWasPlannedToTheByte) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Training, testing::Values(train::PrecisionMode::fp32, train::PrecisionMode::bf16),
-                         [](const auto& each) {
-                           return std::string(each.param == train::PrecisionMode::fp32 ? "fp32" : "bf16");
+INSTANTIATE_TEST_SUITE_P(All, Training,
+                         testing::Values(train::PrecisionMode::fp32, train::PrecisionMode::bf16,
+                                         train::PrecisionMode::bf16_pure),
+                         [](const auto& each) -> std::string {
+                           return boost::describe::enum_to_string(each.param, "?");
                          });
 
 class Reductions : public testing::Test {

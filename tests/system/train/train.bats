@@ -175,6 +175,14 @@ pair() {
   ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n 1 "$TRAIN" "${first[@]}" : -n 1 "$TRAIN" "${second[@]:1}" 2>"$WORK/log"
 }
 
+@test "steps skipped in a row, as many as allowed, end the run with 6 and one sentence" {
+  rm -f exit
+  ranks config.json --set run_dir=skips --set optimizer.skip.abs=1e-9 --set optimizer.skip.max_consecutive=3 || true
+  read -r code _ <exit
+  [ "$code" = 6 ]
+  grep -q "3 steps in a row" log
+}
+
 @test "ranks that disagree on configuration or data are refused before the run begins" {
   pair config.json --set run_dir=apart : config.json --set run_dir=apart --set seed=4 || true
   read -r code _ <"$WORK/exit"

@@ -138,6 +138,14 @@ TEST(StateMemory, PureBf16HasNoMaster) {
   const train::StateMemory stage_3 = of(Scheme::stage_3);
   EXPECT_EQ(stage_3.state() - stage_3.rotating_weights - stage_3.rotating_gradients, 14 * sizes.padded / 4)
       << "the bf16 slice is the master";
+  const train::SpaceSizes uneven = train::space_sizes(small(false, 64), partition::Layout({1, 2}));
+  EXPECT_EQ(train::state_memory(uneven, {.scheme = Scheme::stage_1, .master_bytes = 2}).state(),
+            6 * uneven.padded + (4 + 2 + 8) * uneven.owned)
+      << "slices apart are summed and updated together";
+  const auto optimizer_bytes = [](const std::string& mode) {
+    return number(plan_json(mistral({"precision.mode=" + mode}), target(1, 8)), "/schemes/stage_1/optimizer_bytes");
+  };
+  EXPECT_EQ(optimizer_bytes("bf16_pure") * 3, optimizer_bytes("bf16") * 2);
 }
 
 TEST(StateMemory, ElasticSumsLieApartFromGradients) {
