@@ -135,7 +135,7 @@ TEST_P(RunnerOnRanks, WeightsWithoutMasterLearnAndStayNarrow) {
   Rank rank{shape, layout(), me(), *collectives_, {.type = at::kBFloat16, .master = at::kBFloat16}};
   const data::Batch held_out = copy_batch(shape, 999, 8);
   const double before = rank.evaluate(held_out);
-  for (std::uint64_t s = 0; s < 60; ++s) (void)rank.step(twelve(shape, s), 3e-3);
+  for (std::uint64_t s = 0; s < 60; ++s) (void)rank.step(uneven_batches(shape, 12, s), 3e-3);
   EXPECT_LT(rank.evaluate(held_out), 0.7 * before);
   // What a checkpoint holds is fp32, and loses nothing on the way back.
   std::vector<at::Tensor> masters;
@@ -219,7 +219,7 @@ TEST_P(RunnerOnRanks, ClippingKeepsTheDirectionOfTheWholeGradient) {
     optim::OptimizerConfig optimizer;
     optimizer.max_grad_norm = 0.05;
     Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .optimizer = optimizer}};
-    EXPECT_TRUE(rank.step(twelve(shape, 1), 1e-3).clipped);
+    EXPECT_TRUE(rank.step(uneven_batches(shape, 12, 1), 1e-3).clipped);
     const std::vector<double> gradient = rank.gradient(), moments = rank.first_moments();
     double squares = 0;
     for (const double g : gradient) squares += g * g;
