@@ -100,8 +100,13 @@ class Reader {
   /// Not collective. Throws Error{data} when names, shapes or moments are not the stored ones, Error{corrupt} on
   /// damage.
   void read_state(std::span<const UnitState> units, int canonical_rank) const;
-  /// Every byte of every shard against its digests. Throws Error{corrupt}.
-  void verify() const;
+  struct Verified {
+    std::uint64_t bytes = 0;  // of payload, read and hashed
+    bool finite = true;       // no NaN or Inf in them
+  };
+  /// Every byte of every shard and file against its digests; of `parts` callers each checks its own share of the
+  /// blocks. Throws Error{corrupt}.
+  Verified verify(int part = 0, int parts = 1) const;
   /// Borrows the reader (weight_stream.hpp).
   [[nodiscard]] WeightStream stream() const;
 

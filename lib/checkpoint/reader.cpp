@@ -243,9 +243,29 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank) co
   }
 }
 
-void Reader::verify() const {
-  for (int rank = 0; rank < impl_->manifest().world(); ++rank) impl_->shards.verify(rank);
-  for (const std::string& name : attachments()) static_cast<void>(attachment(name));
+Reader::Verified Reader::verify(int part, int parts) const {
+  ARGOSY_CHECK(0 <= part && part < parts, "part {} of {}", part, parts);
+  const int world = impl_->manifest().world();
+  std::vector<std::uint64_t> ends;  // blocks up to and with each shard
+  for (int rank = 0; rank < world; ++rank) {
+    std::uint64_t blocks = ends.empty() ? 0 : ends.back();
+    for (const DatasetSpec& spec : impl_->manifest().specs(rank)) blocks += spec.blocks();
+    ends.push_back(blocks);
+  }
+  const auto share = static_cast<std::uint64_t>(part), shares = static_cast<std::uint64_t>(parts);
+  const std::uint64_t begin = ends.back() * share / shares, end = ends.back() * (share + 1) / shares;
+  Verified verified;
+  for (int rank = 0; rank < world; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const std::uint64_t first = rank == 0 ? 0 : ends[at - 1];
+    const std::uint64_t from = std::max(begin, first), to = std::min(end, ends[at]);
+    // Tables and index of each shard, an empty one too, are checked by somebody.
+    if (rank % parts == part) static_cast<void>(impl_->shards.shard(rank));
+    if (from < to) impl_->shards.verify(rank, from - first, to - first, verified);
+  }
+  for (const std::string& name : attachments())
+    if (part == 0) verified.bytes += attachment(name).size();
+  return verified;
 }
 
 WeightStream Reader::stream() const {

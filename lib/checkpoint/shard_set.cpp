@@ -117,15 +117,25 @@ void ShardSet::read(int rank, std::size_t dataset, std::uint64_t offset, Mutable
   }
 }
 
-void ShardSet::verify(int rank) {
+void ShardSet::verify(int rank, std::uint64_t begin, std::uint64_t end, Reader::Verified& verified) {
   const ShardMap& map = shard(rank).map;
   std::vector<std::byte> buffer(block_bytes);
+  std::uint64_t first = 0;  // number of the dataset's first block
   for (std::size_t dataset = 0; dataset < map.datasets.size(); ++dataset) {
-    const std::uint64_t size_bytes = map.datasets[dataset].spec.size_bytes();
-    for (std::uint64_t block = 0; block < map.datasets[dataset].spec.blocks(); ++block) {
-      const std::uint64_t length = std::min(block_bytes, size_bytes - block * block_bytes);
-      read_block(rank, dataset, block, MutableBytes{buffer}.first(length));
+    const DatasetSpec& spec = map.datasets[dataset].spec;
+    const std::uint64_t from = std::max(begin, first), to = std::min(end, first + spec.blocks());
+    for (std::uint64_t number = from; number < to; ++number) {
+      const std::uint64_t block = number - first;
+      const MutableBytes bytes =
+          MutableBytes{buffer}.first(std::min(block_bytes, spec.size_bytes() - block * block_bytes));
+      read_block(rank, dataset, block, bytes);
+      verified.bytes += bytes.size();
+      if (spec.dtype == DType::f32) {
+        const auto* const values = reinterpret_cast<const float*>(buffer.data());
+        verified.finite = all_finite({values, bytes.size() / sizeof(float)}) && verified.finite;
+      }
     }
+    first += spec.blocks();
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -65,20 +66,26 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
   std::vector<std::string> names = first.attachments(), others = other.attachments();
   std::sort(names.begin(), names.end());
   std::sort(others.begin(), others.end());
-  if (names != others)
-    refuse(Fault::data, other, fmt::format("the files {}", fmt::join(names, ", ")),
-           fmt::format("{}", fmt::join(others, ", ")), leave_out);
+  if (names != others) {
+    const auto text = [](const auto& list) { return list.empty() ? "none" : fmt::format("{}", fmt::join(list, ", ")); };
+    refuse(Fault::data, other, "the files " + text(names), text(others), leave_out);
+  }
   for (const std::string& name : names) {
     if (first.attachment(name) != other.attachment(name))
       refuse(Fault::data, other, "the same " + name + " as in the first ingredient", "another", leave_out);
   }
 }
 
-void check_all(const std::vector<Reader>& readers, const SoupConfig& config) {
+void check_once(const std::vector<Reader>& readers) {
   std::set<std::string> saves;
   for (const Reader& reader : readers) {
     if (!saves.insert(reader.self_digest()).second)
       refuse(Fault::usage, reader, "each checkpoint once", "this one twice", "name it once");
+  }
+}
+
+void check_members(const std::vector<Reader>& readers, const SoupConfig& config) {
+  for (const Reader& reader : readers) {
     if (!reader.finite()) refuse(Fault::data, reader, "finite weights", "NaN or Inf", leave_out);
     if (!reader.sections().soup.empty() && !config.allow_soup)
       refuse(Fault::data, reader, "a checkpoint of a training run", "a soup", "leave it out, or say --allow-soup");
@@ -97,34 +104,68 @@ void collect_metrics(const json::object& metrics, const std::string& prefix, std
 
 }  // namespace
 
-std::vector<Reader> open_ingredients(comm::Context& context, const SoupConfig& config) {
-  std::vector<Reader> readers;
-  std::vector<std::string> texts(config.inputs.size());
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
-    if (config.inputs.size() < 2) {
-      throw Error{Fault::usage,
-                  {.wanted = "at least two checkpoints",
-                   .got = std::to_string(config.inputs.size()),
-                   .where = "the command line",
-                   .remedy = "name the directories, as in checkpoints/*"}};
-    }
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      readers.emplace_back(context.files, config.inputs[i]);
-      texts[i] =
-          context.files.read_text(Path{config.inputs[i]} / checkpoint::manifest_name, checkpoint::manifest_limit_bytes);
-    }
-    check_all(readers, config);
-  });
-  for (std::string& text : texts) text = context.world.broadcast(std::move(text));
-  comm::agree(context.world, [&] {
-    if (context.is_root()) return;
-    for (std::size_t i = 0; i < texts.size(); ++i) readers.emplace_back(context.files, config.inputs[i], texts[i]);
-  });
-  return readers;
+Ingredients Pantry::ingredients() const {
+  Ingredients all{.mixture = mixture};
+  for (const Reader& reader : readers) all.readers.push_back(&reader);
+  return all;
 }
 
-std::vector<std::string> table_of(const std::vector<Reader>& ingredients) {
+Ingredients Pantry::mean_of(const std::vector<std::size_t>& members) const {
+  Ingredients some{.mixture = uniform_mixture(members.size())};
+  for (const std::size_t member : members) some.readers.push_back(&readers[member]);
+  return some;
+}
+
+Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
+  Pantry found;
+  comm::agree(context.world, [&] {
+    if (!context.is_root()) return;
+    for (const std::string& input : config.inputs) found.readers.emplace_back(context.files, input);
+    check_once(found.readers);
+    std::vector<Candidate> candidates;
+    for (const Reader& reader : found.readers) {
+      candidates.push_back({.name = reader.directory().string(), .step = reader.step()});
+      collect_metrics(reader.sections().metrics, "", candidates.back().metrics);
+    }
+    found.mixture = mixture_of(config.recipe, candidates);
+    std::vector<Reader> members;
+    for (const std::size_t member : found.mixture.members) members.push_back(std::move(found.readers[member]));
+    found.readers = std::move(members);
+    check_members(found.readers, config);
+  });
+  // The others take rank 0's word for paths, manifests and weights: no rank can come to another mixture.
+  const auto count =
+      static_cast<std::size_t>(std::stoull(context.world.broadcast(std::to_string(found.readers.size()))));
+  std::vector<std::string> paths(count), texts(count);
+  comm::agree(context.world, [&] {
+    for (std::size_t i = 0; i < found.readers.size(); ++i) {
+      paths[i] = found.readers[i].directory().string();
+      texts[i] = context.files.read_text(found.readers[i].directory() / checkpoint::manifest_name,
+                                         checkpoint::manifest_limit_bytes);
+      if (texts[i].find(found.readers[i].self_digest()) == std::string::npos)
+        refuse(Fault::corrupt, found.readers[i], "a checkpoint that stays as it is",
+               "one that changed while it was read", "wait until nothing writes into it");
+    }
+  });
+  for (std::string& path : paths) path = context.world.broadcast(std::move(path));
+  for (std::string& text : texts) text = context.world.broadcast(std::move(text));
+  found.mixture.weights.resize(count);
+  found.mixture.weights.push_back(found.mixture.divisor);
+  std::string bits(found.mixture.weights.size() * sizeof(double), '\0');
+  std::memcpy(bits.data(), found.mixture.weights.data(), bits.size());
+  bits = context.world.broadcast(std::move(bits));
+  std::memcpy(found.mixture.weights.data(), bits.data(), bits.size());
+  found.mixture.divisor = found.mixture.weights.back();
+  found.mixture.weights.pop_back();
+  comm::agree(context.world, [&] {
+    if (context.is_root()) return;
+    for (std::size_t i = 0; i < count; ++i) found.readers.emplace_back(context.files, paths[i], texts[i]);
+  });
+  return found;
+}
+
+std::vector<std::string> table_of(const Pantry& found) {
+  const std::vector<Reader>& ingredients = found.readers;
   std::vector<std::map<std::string, double>> metrics(ingredients.size());
   std::set<std::string> columns;
   for (std::size_t i = 0; i < ingredients.size(); ++i) {
@@ -133,16 +174,17 @@ std::vector<std::string> table_of(const std::vector<Reader>& ingredients) {
   }
   std::vector<std::string> lines(1, fmt::format("{:>9}", "step"));
   for (const std::string& column : columns) lines[0] += fmt::format("  {:>12}", column);
-  lines[0] += "  checkpoint";
+  lines[0] += "    weight  checkpoint";
   for (std::size_t i = 0; i < ingredients.size(); ++i) {
     std::string line = fmt::format("{:>9}", ingredients[i].step());
     for (const std::string& column : columns) {
-      const auto found = metrics[i].find(column);
+      const auto value = metrics[i].find(column);
       const std::size_t width = std::max<std::size_t>(column.size(), 12);
-      line += "  " + (found == metrics[i].end() ? fmt::format("{:>{}}", "-", width)
-                                                : fmt::format("{:>{}.6g}", found->second, width));
+      line += "  " + (value == metrics[i].end() ? fmt::format("{:>{}}", "-", width)
+                                                : fmt::format("{:>{}.6g}", value->second, width));
     }
-    lines.push_back(line + "  " + ingredients[i].directory().string());
+    lines.push_back(fmt::format("{}  {:>8.4g}  {}", line, found.mixture.weights[i] / found.mixture.divisor,
+                                ingredients[i].directory().string()));
   }
   return lines;
 }

@@ -4,16 +4,32 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
+#include "soup/recipe.hpp"
 #include "soup/soup.hpp"
 
 /// The checkpoints that go into a soup: opened, and refused unless they are snapshots of one model.
 namespace argosy::soup {
 
-/// Opens all inputs and checks that they may be averaged. Reads no weights. Rank 0 looks at the file system, the others
-/// get the manifests from it. **Collective.** Throws as make_soup.
-[[nodiscard]] std::vector<checkpoint::Reader> open_ingredients(comm::Context& context, const SoupConfig& config);
+/// What is cooked: borrowed readers and how much of each.
+struct Ingredients {
+  std::vector<const checkpoint::Reader*> readers{};
+  Mixture mixture{};
+};
 
-/// Which ingredients, their steps and the metrics they were saved with, as a table for people.
-[[nodiscard]] std::vector<std::string> table_of(const std::vector<checkpoint::Reader>& ingredients);
+/// The members of a soup, opened, in the order given.
+struct Pantry {
+  std::vector<checkpoint::Reader> readers{};
+  Mixture mixture{};
+  [[nodiscard]] Ingredients ingredients() const;
+  /// The uniform mean of some of them; members: ascending.
+  [[nodiscard]] Ingredients mean_of(const std::vector<std::size_t>& members) const;
+};
+
+/// Opens all inputs, applies the recipe and checks that the members may be averaged. Reads no weights. Rank 0 looks at
+/// the file system, the others get manifests and weights from it. **Collective.** Throws as make_soup.
+[[nodiscard]] Pantry open_ingredients(comm::Context& context, const SoupConfig& config);
+
+/// Which members, their steps, the metrics they were saved with and their part of the soup, as a table for people.
+[[nodiscard]] std::vector<std::string> table_of(const Pantry& pantry);
 
 }  // namespace argosy::soup

@@ -1,245 +1,179 @@
 #include "soup/soup.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <map>
+#include <numeric>
 #include <utility>
 
-#include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
-#include "checkpoint/vote.hpp"
-#include "checkpoint/weight_stream.hpp"
 #include "core/error.hpp"
+#include "soup/cook.hpp"
+#include "soup/greedy.hpp"
 #include "soup/ingredients.hpp"
+#include "soup/journal.hpp"
 
 namespace argosy::soup {
 namespace {
 
-using checkpoint::block_bytes;
-using checkpoint::Manifest;
 using checkpoint::Reader;
 
-constexpr std::int64_t slice_elements = 1 << 17;
-constexpr std::int64_t block_elements = block_bytes / sizeof(float);
-
-/// One 4 MiB block of the result.
-struct Block {
-  int shard;
-  std::size_t unit;
-  std::int64_t begin, end;  // elements of the shard's dataset
-};
-
-/// The result before its weights are known: layout, sections, shards without digests.
-Manifest plan_result(const comm::Context& context, const std::vector<Reader>& ingredients, const SoupConfig& config) {
-  const Reader& first = ingredients.front();
-  std::uint64_t size_bytes = 0;
-  for (const partition::FlatSpace& space : first.spaces())
-    size_bytes += static_cast<std::uint64_t>(space.used_size()) * sizeof(float);
-  const auto shards =
-      static_cast<int>(std::max<std::uint64_t>(1, (size_bytes + config.shard_bytes - 1) / config.shard_bytes));
-
-  Manifest result;
-  result.run_uuid = first.run_uuid();
-  result.kind = checkpoint::Kind::export_;
-  result.complete = false;
-  result.wall_time_s = context.clock.wall_s();
-  result.sections.model = first.sections().model;
-  boost::json::array inputs, weights;
-  Hasher recipe;
-  for (const Reader& reader : ingredients) {
-    result.step = std::max(result.step, reader.step());
-    inputs.push_back({{"path", reader.directory().string()},
-                      {"step", reader.step()},
-                      {"run_uuid", reader.run_uuid()},
-                      {"manifest", reader.self_digest()}});
-    weights.push_back(1.0 / static_cast<double>(ingredients.size()));
-    recipe.update(reader.self_digest());
-  }
-  // Named by its ingredients: the same soup has the same shard files, whoever cooks it.
-  result.save_nonce = recipe.digest().hex().substr(0, 16);
-  result.sections.soup = {{"recipe", "uniform"}, {"inputs", std::move(inputs)}, {"weights", std::move(weights)}};
-  const partition::Layout layout{{shards}};
-  for (std::size_t unit = 0; unit < first.spaces().size(); ++unit) {
-    result.unit_names.push_back(first.unit_names()[unit]);
-    result.spaces.emplace_back(first.spaces()[unit].params(), layout);
-  }
-  for (int shard = 0; shard < shards; ++shard) result.shards.push_back({checkpoint::shard_name(shard, shards), 0, {}});
-  return result;
-}
-
-std::vector<Block> blocks_of(const Manifest& result) {
-  std::vector<Block> blocks;
-  for (int shard = 0; shard < result.world(); ++shard) {
-    for (std::size_t unit = 0; unit < result.spaces.size(); ++unit) {
-      const std::int64_t size = result.spaces[unit].owned_size(shard);
-      for (std::int64_t begin = 0; begin < size; begin += block_elements)
-        blocks.push_back({shard, unit, begin, std::min(size, begin + block_elements)});
-    }
-  }
-  return blocks;
-}
-
-/// Sums slices of all ingredients.
-class Kitchen {
+/// A soup that nobody but the evaluator sees: removed unless it is served. Its name tells whose it is, so that the next
+/// soup removes what a killed one leaves.
+class Sample {
  public:
-  Kitchen(const std::vector<Reader>& ingredients, const Manifest& result) : ingredients_(ingredients), result_(result) {
-    for (const Reader& reader : ingredients) {
-      streams_.push_back(reader.stream());
-      std::map<std::string, std::size_t> ids;
-      for (std::size_t id = 0; id < reader.parameters().size(); ++id) ids.emplace(reader.parameters()[id].name, id);
-      auto& of_unit = ids_.emplace_back();
-      for (const partition::FlatSpace& space : result.spaces) {
-        auto& of_param = of_unit.emplace_back();
-        for (const partition::ParamSpec& param : space.params()) of_param.push_back(ids.at(param.name));
-      }
+  Sample(const comm::Context& context, const Path& target) : context_(context) {
+    std::string nonce;
+    comm::agree(context.world, [&] {
+      if (!context.is_root()) return;
+      nonce = checkpoint::nonce_of(checkpoint::LockOwner::of_this_process(context.files, context.clock));
+    });
+    path_ = target.parent_path() /
+            fmt::format(".tmp-{}-{}", target.filename().string(), context.world.broadcast(std::move(nonce)));
+  }
+  Sample(const Sample&) = delete;
+  Sample& operator=(const Sample&) = delete;
+  ~Sample() {
+    if (!context_.is_root()) return;
+    try {
+      context_.files.remove_tree(path_);
+    } catch (const Error& error) {
+      context_.log.warn("{}", error.what());
     }
-    sum_.resize(slice_elements);
-    input_.resize(slice_elements);
   }
-
-  /// Elements [begin, begin + out.size()) of a unit's flat space, averaged; gaps are zero.
-  void average(std::size_t unit, std::int64_t begin, std::span<float> out) {
-    const partition::FlatSpace& space = result_.spaces[unit];
-    const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
-    std::size_t first = 0;
-    while (first < space.params().size() && space.offset(first) + space.params()[first].numel() <= begin) ++first;
-    std::fill_n(sum_.begin(), out.size(), 0.0);
-    for (std::size_t k = 0; k < streams_.size(); ++k) {
-      for (std::size_t p = first; p < space.params().size() && space.offset(p) < end; ++p) {
-        const std::int64_t from = std::max(begin, space.offset(p));
-        const std::int64_t to = std::min(end, space.offset(p) + space.params()[p].numel());
-        const std::span<float> piece = std::span{input_}.first(static_cast<std::size_t>(to - from));
-        streams_[k].read(ids_[k][unit][p], from - space.offset(p), piece);
-        if (!checkpoint::all_finite(piece)) refuse_values(k, space.params()[p].name);
-        double* const sum = sum_.data() + (from - begin);
-        for (std::size_t i = 0; i < piece.size(); ++i) sum[i] += static_cast<double>(piece[i]);
+  [[nodiscard]] const Path& path() const { return path_; }
+  /// Commits it as `target`. **Collective.**
+  void serve(const Path& target) const {
+    comm::agree(context_.world, [&] {
+      if (!context_.is_root()) return;
+      if (!context_.files.rename_noreplace(path_, target)) {
+        throw Error{Fault::io,
+                    {.wanted = "to commit a new soup",
+                     .got = "one of that name is there already",
+                     .where = target.string(),
+                     .remedy = "name another with --out"}};
       }
-    }
-    const auto count = static_cast<double>(streams_.size());
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(sum_[i] / count);
-  }
-
-  void finish() {
-    for (checkpoint::WeightStream& stream : streams_) stream.finish();
-  }
-  [[nodiscard]] std::uint64_t bytes_read() const {
-    std::uint64_t sum = 0;
-    for (const checkpoint::WeightStream& stream : streams_) sum += stream.bytes_read();
-    return sum;
+      context_.files.sync_folder(target.parent_path());
+    });
   }
 
  private:
-  [[noreturn]] void refuse_values(std::size_t k, const std::string& name) const {
-    throw Error{Fault::data,
-                {.wanted = "finite weights",
-                 .got = "NaN or Inf in " + name,
-                 .where = ingredients_[k].directory().string(),
-                 .remedy = "leave it out"}};
-  }
-
-  const std::vector<Reader>& ingredients_;
-  const Manifest& result_;
-  std::vector<checkpoint::WeightStream> streams_;
-  std::vector<std::vector<std::vector<std::size_t>>> ids_;  // by ingredient, unit, parameter
-  std::vector<double> sum_;
-  std::vector<float> input_;
+  const comm::Context& context_;
+  Path path_;
 };
 
-struct Cooked {
-  std::vector<Digest> digests;  // by block
-  std::uint64_t bytes_read = 0;
+/// **Collective.** A soup just made, opened on every rank or on none.
+Reader open_on_all(const comm::Context& context, const Path& path) {
+  std::optional<Reader> reader;
+  comm::agree(context.world, [&] { reader.emplace(context.files, path); });
+  return *std::move(reader);
+}
+
+/// One making of a soup with an evaluator.
+class Tasting {
+ public:
+  Tasting(comm::Context& context, const SoupConfig& config, const Pantry& pantry, const Evaluator& evaluate,
+          Order order)
+      : context_(context),
+        config_(config),
+        pantry_(pantry),
+        evaluate_(evaluate),
+        order_(std::move(order)),
+        journal_(context, order_.target, evaluate.identity) {}
+
+  Cooked run(Verdict& verdict) {
+    std::vector<double> losses;
+    for (std::size_t i = 0; i < pantry_.readers.size(); ++i) losses.push_back(loss_of_one(i));
+    Ingredients ingredients = pantry_.ingredients();
+    if (config_.recipe.type == RecipeType::greedy) ingredients = choose(losses);
+    const auto best =
+        static_cast<std::size_t>(std::ranges::min_element(losses,
+                                                          [](double a, double b) {
+                                                            return a < b || (b != b && a == a);  // NaN is the worst
+                                                          }) -
+                                 losses.begin());
+    verdict = {.best_member_loss = losses[best], .best_member = pantry_.readers[best].directory().string()};
+
+    const auto check = [&](double loss) {
+      verdict.loss = loss;
+      order_.section["validation"] = {{"loss", loss}, {"best_member_loss", verdict.best_member_loss}};
+      context_.log.info("validation loss {:.6f}; the best member has {:.6f} ({})", loss, verdict.best_member_loss,
+                        verdict.best_member);
+      if (loss <= verdict.best_member_loss || config_.allow_worse) return;
+      throw Error{Fault::numeric,
+                  {.wanted = fmt::format("a soup no worse than its best member, loss {:.6f} of {}",
+                                         verdict.best_member_loss, verdict.best_member),
+                   .got = fmt::format("{:.6f}, worse by {:.6f}", loss, loss - verdict.best_member_loss),
+                   .where = order_.target.string(),
+                   .remedy = "use that member, try --recipe greedy, or say --allow-worse"}};
+    };
+    if (const auto known = journal_.find(ingredients)) {
+      check(*known);
+      const Cooked cooked = cook(context_, ingredients, order_);
+      journal_.finish();
+      return cooked;
+    }
+    const Sample sample{context_, order_.target};
+    Order order = order_;
+    order.target = sample.path();
+    const Cooked cooked = cook(context_, ingredients, order);
+    check(journal_.loss_of(ingredients, [&] { return evaluate_.loss_of(open_on_all(context_, sample.path())); }));
+    sample.serve(order_.target);
+    journal_.finish();
+    return cooked;
+  }
+
+ private:
+  double loss_of_one(std::size_t member) {
+    const Reader& reader = pantry_.readers[member];
+    const double loss = journal_.loss_of(pantry_.mean_of({member}), [&] { return evaluate_.loss_of(reader); });
+    context_.log.info("{}: validation loss {:.6f}", reader.directory().string(), loss);
+    return loss;
+  }
+  double loss_of_mean(const std::vector<std::size_t>& members) {
+    const Ingredients ingredients = pantry_.mean_of(members);
+    return journal_.loss_of(ingredients, [&] {
+      const Sample sample{context_, order_.target};
+      Order order = order_;
+      order.target = sample.path();
+      static_cast<void>(cook(context_, ingredients, order));
+      return evaluate_.loss_of(open_on_all(context_, sample.path()));
+    });
+  }
+  Ingredients choose(const std::vector<double>& losses) {
+    const GreedyChoice choice =
+        choose_greedily(losses, config_.recipe.min_delta.value_or(0),
+                        [&](const std::vector<std::size_t>& members) { return loss_of_mean(members); });
+    boost::json::array decisions;
+    for (const Decision& decision : choice.decisions) {
+      const std::string path = pantry_.readers[decision.candidate].directory().string();
+      context_.log.info("{} {}: {:.6f} with it", decision.accepted ? "took" : "left out", path, decision.loss);
+      decisions.push_back({{"path", path}, {"loss", decision.loss}, {"accepted", decision.accepted}});
+    }
+    order_.section["decisions"] = std::move(decisions);
+    return pantry_.mean_of(choice.members);
+  }
+
+  comm::Context& context_;
+  const SoupConfig& config_;
+  const Pantry& pantry_;
+  const Evaluator& evaluate_;
+  Order order_;
+  Journal journal_;
 };
-
-/// Computes and writes `blocks`, this rank's share, and leaves them on stable storage.
-Cooked cook(const comm::Context& context, const std::vector<Reader>& ingredients, const Manifest& result,
-            std::span<const checkpoint::ShardMap> maps, const checkpoint::Staging& staging,
-            std::span<const Block> blocks) {
-  Kitchen kitchen{ingredients, result};
-  Cooked cooked;
-  std::vector<float> out(slice_elements);
-  File file;
-  int open_shard = -1;
-  const auto finish_file = [&] {
-    if (open_shard < 0) return;
-    file.sync();
-    file.close();
-  };
-  for (const Block& block : blocks) {
-    if (block.shard != open_shard) {
-      finish_file();
-      file = context.files.update(staging.folder() / result.shards[static_cast<std::size_t>(block.shard)].file);
-      open_shard = block.shard;
-    }
-    const partition::FlatSpace& space = result.spaces[block.unit];
-    const checkpoint::ShardMap::Dataset& dataset = maps[static_cast<std::size_t>(block.shard)].datasets[block.unit];
-    Hasher hasher;
-    for (std::int64_t at = block.begin; at < block.end; at += slice_elements) {
-      const std::span slice = std::span{out}.first(static_cast<std::size_t>(std::min(slice_elements, block.end - at)));
-      kitchen.average(block.unit, space.slice_begin(block.shard) + at, slice);
-      hasher.update(std::as_bytes(slice));
-      file.write_at(std::as_bytes(slice), dataset.offset + static_cast<std::uint64_t>(at) * sizeof(float));
-    }
-    cooked.digests.push_back(hasher.digest());
-    context.log.progress("soup", static_cast<double>(cooked.digests.size()), static_cast<double>(blocks.size()));
-  }
-  finish_file();
-  kitchen.finish();
-  cooked.bytes_read = kitchen.bytes_read();
-  return cooked;
-}
-
-/// Rank 0: index and digest tables of every shard, and their root digests into the manifest.
-void finish_shards(const Files& files, Manifest& result, std::span<const checkpoint::ShardMap> maps,
-                   const checkpoint::Staging& staging, std::span<const Digest> digests) {
-  std::size_t next = 0;
-  for (int shard = 0; shard < result.world(); ++shard) {
-    const checkpoint::ShardMap& map = maps[static_cast<std::size_t>(shard)];
-    Manifest::Shard& entry = result.shards[static_cast<std::size_t>(shard)];
-    const checkpoint::ShardIndex index = checkpoint::index_of(result.spaces, shard);
-    const std::vector<Bytes> columns = checkpoint::columns_of(index);
-    File file = files.update(staging.folder() / entry.file);
-    std::vector<checkpoint::DatasetSpec> specs;
-    std::vector<std::vector<Digest>> tables;
-    for (std::size_t d = 0; d < map.datasets.size(); ++d) {
-      const checkpoint::ShardMap::Dataset& dataset = map.datasets[d];
-      std::vector<Digest>& table = tables.emplace_back();
-      if (d < result.spaces.size()) {
-        const auto blocks = static_cast<std::size_t>(dataset.spec.blocks());
-        table.assign(digests.begin() + static_cast<std::ptrdiff_t>(next),
-                     digests.begin() + static_cast<std::ptrdiff_t>(next + blocks));
-        next += blocks;
-      } else {
-        const Bytes column = columns[d - result.spaces.size()];
-        table = checkpoint::write_blocks(file, column, dataset.offset);
-      }
-      if (!table.empty()) file.write_at(std::as_bytes(std::span{table}), dataset.digest_offset);
-      specs.push_back(dataset.spec);
-    }
-    file.sync();
-    file.close();
-    entry.size_bytes = map.size_bytes;
-    entry.root = checkpoint::root_digest(specs, tables);
-  }
-}
-
-/// Removes what soups that were killed have left beside `target`.
-void clean_up(const comm::Context& context, const Path& target, const checkpoint::LockOwner& self) {
-  try {
-    for (const Path& path : checkpoint::sweep_dead(context.files, target.parent_path(), self))
-      context.log.warn("removed {}, left by a soup that was killed", path.string());
-  } catch (const Error& error) {  // no reason to leave the new soup uncooked
-    context.log.warn("{}", error.what());
-  }
-}
 
 }  // namespace
 
-SoupReport make_soup(comm::Context& context, const SoupConfig& config) {
-  const comm::Communicator& world = context.world;
+SoupReport make_soup(comm::Context& context, const SoupConfig& config, const Evaluator& evaluate) {
   const double begin_s = context.clock.monotonic_s();
   Path target = Path{config.output}.lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
-  comm::agree(world, [&] {
+  comm::agree(context.world, [&] {
+    if (config.recipe.type == RecipeType::greedy && !evaluate) {
+      throw Error{Fault::usage,
+                  {.wanted = "validation sets to choose by",
+                   .got = "none",
+                   .where = "the recipe greedy",
+                   .remedy = "name the run's configuration with --validate"}};
+    }
     if (!context.is_root() || !context.files.exists(target)) return;
     throw Error{Fault::usage,
                 {.wanted = "a new directory for the soup",
@@ -247,94 +181,44 @@ SoupReport make_soup(comm::Context& context, const SoupConfig& config) {
                  .where = target.string(),
                  .remedy = "remove it, or name another with --out"}};
   });
-  const std::vector<Reader> ingredients = open_ingredients(context, config);
-  for (const std::string& line : table_of(ingredients)) context.log.plain(line);
+  const Pantry pantry = open_ingredients(context, config);
+  for (const std::string& line : table_of(pantry)) context.log.plain(line);
 
-  Manifest result = plan_result(context, ingredients, config);
-  const std::vector<Block> blocks = blocks_of(result);
-  std::string nonce;
-  comm::agree(world, [&] {
-    if (!context.is_root()) return;
-    const checkpoint::LockOwner self = checkpoint::LockOwner::of_this_process(context.files, context.clock);
-    clean_up(context, target, self);
-    nonce = checkpoint::nonce_of(self);
-  });
-  const checkpoint::Staging staging{context.files, target, world.broadcast(nonce)};
-  std::uint64_t weight_bytes = 0;
-  for (const Block& block : blocks) weight_bytes += static_cast<std::uint64_t>(block.end - block.begin) * sizeof(float);
-
-  SoupReport report{.output = target, .inputs = ingredients.size(), .shards = result.world()};
-  report.bytes_written = weight_bytes;
-  for (const partition::FlatSpace& space : result.spaces) report.parameters += space.parameters();
-
-  // Nothing of a failed soup stays.
-  const auto guarded = [&](const std::function<void()>& body) {
-    try {
-      comm::agree(world, body);
-    } catch (const Error&) {
-      if (context.is_root()) staging.discard();
-      throw;
-    }
-  };
-  std::vector<checkpoint::ShardMap> maps;
-  guarded([&] {
-    if (!context.is_root()) return;
-    staging.open(weight_bytes, result.world());
-    for (int shard = 0; shard < result.world(); ++shard) {
-      const Path path = staging.folder() / result.shards[static_cast<std::size_t>(shard)].file;
-      maps.push_back(checkpoint::create_shard(context.files, path, result.identity(shard), result.specs(shard)));
-      File file = context.files.update(path);
-      file.reserve(maps.back().size_bytes);
-      file.close();
-    }
-  });
-  // The others ask HDF5 where rank 0's datasets lie.
-  guarded([&] {
-    for (int shard = 0; !context.is_root() && shard < result.world(); ++shard) {
-      maps.push_back(checkpoint::open_shard(context.files,
-                                            staging.folder() / result.shards[static_cast<std::size_t>(shard)].file,
-                                            result.identity(shard), result.specs(shard)));
-    }
-  });
-
-  const auto rank = static_cast<std::size_t>(world.rank()), ranks = static_cast<std::size_t>(world.size());
-  const std::size_t first = blocks.size() * rank / ranks, last = blocks.size() * (rank + 1) / ranks;
+  SoupReport report{.output = target, .recipe = name_of(config.recipe.type), .inputs = pantry.readers.size()};
+  const Order order{
+      .target = target, .shard_bytes = config.shard_bytes, .section = {{"recipe", name_of(config.recipe.type)}}};
   Cooked cooked;
-  guarded([&] {
-    cooked = cook(context, ingredients, result, maps, staging, std::span{blocks}.subspan(first, last - first));
-  });
-  std::string own(cooked.digests.size() * sizeof(Digest), '\0');
-  if (!own.empty()) std::memcpy(own.data(), cooked.digests.data(), own.size());
-  std::vector<Digest> digests;
-  for (const std::string& part : world.all_gather(own)) {
-    digests.resize(digests.size() + part.size() / sizeof(Digest));
-    if (!part.empty())
-      std::memcpy(digests.data() + digests.size() - part.size() / sizeof(Digest), part.data(), part.size());
+  if (evaluate) {
+    cooked = Tasting{context, config, pantry, evaluate, order}.run(report.verdict.emplace());
+  } else {
+    cooked = cook(context, pantry.ingredients(), order);
   }
-  std::int64_t bytes_read[] = {static_cast<std::int64_t>(cooked.bytes_read)};
-  world.all_reduce(bytes_read);
-  report.bytes_read = static_cast<std::uint64_t>(bytes_read[0]);
-
-  guarded([&] {
-    if (!context.is_root()) return;
-    finish_shards(context.files, result, maps, staging, digests);
-    result.save_seconds = context.clock.monotonic_s() - begin_s;
-    std::vector<checkpoint::Attachment> attachments;
-    for (const std::string& name : ingredients.front().attachments())
-      attachments.push_back({name, ingredients.front().attachment(name)});
-    staging.commit(result, attachments, [] {});
-  });
+  report.inputs = cooked.members;
+  report.parameters = cooked.parameters;
+  report.shards = cooked.shards;
+  report.bytes_read = cooked.bytes_read;
+  report.bytes_written = cooked.bytes_written;
   report.seconds = context.clock.monotonic_s() - begin_s;
   return report;
 }
 
 boost::json::object figures(const SoupReport& report) {
   const double giga = 1e9, seconds = std::max(report.seconds, 1e-9);
-  return {
-      {"output", report.output.string()}, {"inputs", report.inputs},
-      {"parameters", report.parameters},  {"shards", report.shards},
-      {"bytes_read", report.bytes_read},  {"bytes_written", report.bytes_written},
-      {"seconds", report.seconds},        {"input_gb_per_s", static_cast<double>(report.bytes_read) / giga / seconds}};
+  boost::json::object figures{{"output", report.output.string()},
+                              {"recipe", report.recipe},
+                              {"inputs", report.inputs},
+                              {"parameters", report.parameters},
+                              {"shards", report.shards},
+                              {"bytes_read", report.bytes_read},
+                              {"bytes_written", report.bytes_written},
+                              {"seconds", report.seconds},
+                              {"input_gb_per_s", static_cast<double>(report.bytes_read) / giga / seconds}};
+  if (report.verdict) {
+    figures["loss"] = report.verdict->loss;
+    figures["best_member_loss"] = report.verdict->best_member_loss;
+    figures["best_member"] = report.verdict->best_member;
+  }
+  return figures;
 }
 
 }  // namespace argosy::soup

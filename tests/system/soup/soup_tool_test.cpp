@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <boost/json/parse.hpp>
 #include <cstdlib>
+#include <limits>
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/staging.hpp"
@@ -64,6 +66,82 @@ TEST_F(SoupTool, EndsWithTheCodeOfTheFault) {
   EXPECT_NE(output.find("000000020"), std::string::npos) << output;
   EXPECT_NE(output.find("\"status\":\"failed\""), std::string::npos) << output;
   EXPECT_FALSE(Files::system().exists(folder / "soup"));
+}
+
+TEST_F(SoupTool, CooksByRecipe) {
+  const auto soup_of = [&](const std::string& out) {
+    return checkpoint::Reader{Files::system(), folder / out}.sections().soup;
+  };
+  EXPECT_EQ(run(2, "--recipe weighted --weights 1,2,1 --out weighted ckpts/checkpoints/*"), 0) << output;
+  EXPECT_EQ(soup_of("weighted").at("recipe"), "weighted");
+  EXPECT_EQ(soup_of("weighted").at("weights"), (boost::json::array{0.25, 0.5, 0.25}));
+  EXPECT_NE(output.find("\"recipe\":\"weighted\""), std::string::npos) << output;
+  EXPECT_EQ(run(1, "--recipe weighted --weights 1,2,1 --no-normalize --out sum ckpts/checkpoints/*"), 0) << output;
+  EXPECT_EQ(soup_of("sum").at("weights"), (boost::json::array{1.0, 2.0, 1.0}));
+  EXPECT_EQ(run(1, "--recipe weighted --by loss --out by ckpts/checkpoints/*"), 0) << output;
+  EXPECT_GT(soup_of("by").at("weights").as_array()[2].as_double(),
+            soup_of("by").at("weights").as_array()[0].as_double());
+  EXPECT_EQ(run(1, "--recipe last_k --last 2 --spacing 20 --out last ckpts/checkpoints/*"), 0) << output;
+  EXPECT_EQ(soup_of("last").at("inputs").as_array()[0].at("step"), 10);
+  EXPECT_EQ(soup_of("last").at("inputs").as_array()[1].at("step"), 30);
+  EXPECT_EQ(run(2, "--recipe decay --decay one_minus_sqrt --out decay ckpts/checkpoints/*"), 0) << output;
+  EXPECT_GT(soup_of("decay").at("weights").as_array()[0].as_double(), 0.5);
+  EXPECT_EQ(run(2, "--recipe weighted --weights 1,2 --out not ckpts/checkpoints/*"), 2) << output;
+  EXPECT_EQ(run(1, "--recipe best --out not ckpts/checkpoints/*"), 2) << output;
+}
+
+TEST_F(SoupTool, ChecksEveryByteAndGoesOnPastDamage) {
+  EXPECT_EQ(run(1, "ckpts/checkpoints/*"), 0) << output;
+  const auto verdicts = [&] {
+    const std::size_t at = output.find("result {") + 7;
+    return boost::json::parse(output.substr(at, output.find('\n', at) - at)).as_object();
+  };
+  EXPECT_EQ(run(2, "--check ckpts/checkpoints/* soup"), 0) << output;
+  EXPECT_EQ(verdicts().at("status"), "ok");
+  EXPECT_EQ(verdicts().at("checkpoints"), 4);
+  EXPECT_EQ(verdicts().at("damaged"), 0);
+  std::int64_t payload = 0;
+  for (const auto& [name, params] : test::tiny_units())
+    for (const auto& param : params) payload += param.numel() * 4;
+  EXPECT_GT(verdicts().at("bytes").as_int64(), (3 * 3 + 1) * payload) << "weights and moments, and the soup";
+  EXPECT_NE(output.find("soup    "), std::string::npos) << output;
+
+  const Path damaged = folder / "ckpts/checkpoints/000000020";
+  const std::string shard = checkpoint::shard_name(0, 1);
+  const std::string text = Files::system().read_text(damaged / shard);
+  const float moment = test::element("head/weight", 2, 77, 20);
+  const std::size_t at = text.find(std::string(reinterpret_cast<const char*>(&moment), sizeof(moment)));
+  ASSERT_NE(at, std::string::npos);
+  test::flip(damaged / shard, at);
+  for (const int ranks : {1, 3}) {
+    EXPECT_EQ(run(ranks, "--check ckpts/checkpoints/* nowhere"), 4) << output;
+    EXPECT_EQ(verdicts().at("status"), "damaged");
+    EXPECT_EQ(verdicts().at("checkpoints"), 4);
+    EXPECT_EQ(verdicts().at("damaged"), 2);
+    const boost::json::array list = verdicts().at("verdicts").as_array();
+    EXPECT_EQ(list[0].at("verdict"), "whole");
+    EXPECT_NE(std::string(list[1].at("verdict").as_string()).find("block 0 of unit/head/exp_avg_sq"),
+              std::string::npos);
+    EXPECT_EQ(list[2].at("verdict"), "whole") << "it goes on";
+    EXPECT_NE(std::string(list[3].at("verdict").as_string()).find("nothing there"), std::string::npos);
+  }
+  test::flip(damaged / shard, at);
+  test::flip(damaged / "tokenizer.model", 3);
+  EXPECT_EQ(run(2, "--check ckpts/checkpoints/*"), 4) << output;
+  EXPECT_NE(output.find("tokenizer.model: the file was changed"), std::string::npos) << output;
+  EXPECT_EQ(run(1, "--check --out elsewhere ckpts/checkpoints/*"), 2) << output;
+}
+
+TEST_F(SoupTool, CheckTellsOfValuesThatAreNotFinite) {
+  test::TestContext context{os, test::world()};
+  checkpoint::Store store{context.get(), folder / "wild", {}};
+  test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
+  toy.fill(1).tensor(1, 0)[5] = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(store.save(checkpoint::Kind::export_, 40, toy.states(), test::toy_sections(), {}).committed);
+  EXPECT_EQ(run(2, "--check wild/export/*"), 4) << output;
+  EXPECT_NE(output.find("DAMAGED: NaN or Inf"), std::string::npos) << output;
+  test::edit_manifest(folder / "wild/export/000000040", [](auto& o) { o["finite"] = true; });
+  EXPECT_EQ(run(1, "--check wild/export/*"), 4) << "whatever the manifest says: " << output;
 }
 
 /// Folders of soups in the making.

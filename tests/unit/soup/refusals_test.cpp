@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
+#include <set>
 
 #include "checkpoint/checkpoint.hpp"
 #include "core/error.hpp"
@@ -13,8 +15,9 @@
 namespace argosy::soup {
 namespace {
 
-class SoupRefusals : public testing::Test {
- protected:
+/// Two checkpoints of one run, the second of which a test spoils, and a soup that must not be made of them.
+class Ingredients {
+ public:
   struct Variant {
     std::string run = "run";
     std::int64_t step = 1;
@@ -32,17 +35,20 @@ class SoupRefusals : public testing::Test {
     EXPECT_TRUE(report.committed) << report.why_not;
     return report.directory;
   }
-  /// Expects a refusal that says `words`, and nothing written.
-  void refuse(Fault fault, const std::string& words) {
+  void take(const Variant& second) { config.inputs = {save({}).string(), save(second).string()}; }
+  /// Expects a refusal with all its parts that says `words`, and nothing written.
+  void refuse(Exit code, const std::string& words) {
     config.output = (folder / "soup").string();
-    const std::string said = test::refusal(fault, [&] { make_soup(context.get(), config); });
+    const Error error = test::error_of([&] { make_soup(context.get(), config); });
+    const std::string said = error.what();
+    EXPECT_EQ(exit_code(error.fault()), code) << said;
     EXPECT_NE(said.find(words), std::string::npos) << said;
+    const Facts& facts = error.facts();
+    for (const std::string& part : {facts.wanted, facts.got, facts.where, facts.remedy})
+      EXPECT_FALSE(part.empty()) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
     for (const std::string& name : Files::system().list(folder.path()))
       EXPECT_EQ(name.find("soup"), std::string::npos) << name;
-  }
-  void refuse_pair(const Variant& other, const std::string& words) {
-    config.inputs = {save({}).string(), save(other).string()};
-    refuse(Fault::data, words);
   }
 
   Os os;
@@ -50,6 +56,134 @@ class SoupRefusals : public testing::Test {
   test::TestContext context{os, test::world()};
   SoupConfig config;
 };
+
+class SoupRefusals : public testing::Test, public Ingredients {};
+
+struct Refusal {
+  int number;  // of the thirteen
+  std::string name;
+  Exit code;
+  std::string words;
+  std::function<void(Ingredients&)> prepare;
+};
+
+/// A second checkpoint that differs in `change`.
+std::function<void(Ingredients&)> with(const std::function<void(Ingredients::Variant&)>& change) {
+  return [change](Ingredients& cook) {
+    Ingredients::Variant other{.step = 2};
+    change(other);
+    cook.take(other);
+  };
+}
+std::function<void(Ingredients&)> with_model(const std::string& key, const boost::json::value& value) {
+  return with([=](auto& other) { other.sections.model[key] = value; });
+}
+std::function<void(Ingredients&)> with_recipe(const Recipe& recipe) {
+  return [=](Ingredients& cook) {
+    cook.take({.step = 2});
+    cook.config.recipe = recipe;
+  };
+}
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+const std::vector<Refusal>& refusals() {
+  static const std::vector<Refusal> all{
+      {1, "ParameterNames", Exit::data, "block.0/up",
+       with([](auto& o) { o.units[1].second[1].name = "block.0/side"; })},
+      {1, "MoreParameters", Exit::data, "also head/more", with([](auto& o) {
+         o.units[2].second.push_back({"head/more", {3}});
+       })},
+      {2, "Shapes", Exit::data, "block.0/up of shape [19, 53], got [53, 19]", with([](auto& o) {
+         o.units[1].second[1].shape = {53, 19};
+       })},
+      {3, "ElementTypes", Exit::io, "f32 at /params/0/dtype",
+       [](Ingredients& cook) {
+         cook.take({.step = 2});
+         test::edit_manifest(cook.config.inputs[1],
+                             [](auto& o) { o["params"].as_array()[0].as_object()["dtype"] = "bf16"; });
+       }},
+      {4, "ModelConfiguration", Exit::data, "model configuration", with_model("config_digest", "dead")},
+      {5, "Tokenizer", Exit::data, "tokenizer", with_model("tokenizer_digest", "dead")},
+      {5, "TokenizerFile", Exit::data, "the same tokenizer.model",
+       with([](auto& o) { o.attachments[0].content = "others"; })},
+      {5, "NoTokenizerFile", Exit::data, "the files tokenizer.model", with([](auto& o) { o.attachments.clear(); })},
+      {6, "VocabularySize", Exit::data, "vocabulary size (37), got 38", with_model("vocab_size", 38)},
+      {7, "TiedWeights", Exit::data, "set of tied weights", with_model("tied", boost::json::array{"embedding/weight"})},
+      {8, "DamagedManifest", Exit::io, "its own digest",
+       [](Ingredients& cook) {
+         cook.take({.step = 2});
+         test::flip(Path{cook.config.inputs[1]} / checkpoint::manifest_name, 77);
+       }},
+      {8, "CutShort", Exit::io, "got 1000 bytes",
+       [](Ingredients& cook) {
+         cook.take({.step = 2});
+         Files::system().update(Path{cook.config.inputs[1]} / checkpoint::shard_name(0, 1)).truncate(1000);
+       }},
+      {9, "NotFinite", Exit::data, "finite weights, got NaN or Inf", with([](auto& o) { o.spoiled = true; })},
+      {9, "NotFiniteWhateverTheManifestSays", Exit::data, "NaN or Inf in block.0/",
+       [](Ingredients& cook) {
+         cook.take({.step = 2, .spoiled = true});
+         test::edit_manifest(cook.config.inputs[1], [](auto& o) { o["finite"] = true; });
+       }},
+      {10, "AnotherRun", Exit::data, "--allow-cross-run", with([](auto& o) { o.run = "other"; })},
+      // The only integers that belong to a model are those of its vocabulary map.
+      {11, "IntegerTables", Exit::data, "the same vocab_map.json",
+       [](Ingredients& cook) {
+         Ingredients::Variant first, second{.step = 2};
+         first.attachments.push_back({"vocab_map.json", "[0,1,2]"});
+         second.attachments.push_back({"vocab_map.json", "[0,2,1]"});
+         cook.config.inputs = {cook.save(first).string(), cook.save(second).string()};
+       }},
+      {12, "OneIngredient", Exit::usage, "at least two",
+       [](Ingredients& cook) { cook.config.inputs = {cook.save({}).string()}; }},
+      {12, "AnIngredientTwice", Exit::usage, "this one twice",
+       [](Ingredients& cook) {
+         cook.take({.step = 2});
+         Files::system().link_symbolically(cook.config.inputs[0], cook.folder / "link");
+         cook.config.inputs.push_back((cook.folder / "link").string());
+       }},
+      {12, "WeightCount", Exit::usage, "2 weights, one for each checkpoint, got 3",
+       with_recipe({.type = RecipeType::weighted, .weights = {1, 2, 3}})},
+      {12, "WeightsOfSumZero", Exit::usage, "a finite sum other than zero, got 0",
+       with_recipe({.type = RecipeType::weighted, .weights = {1, -1}})},
+      {12, "WeightsThatAreNotFinite", Exit::usage, "a finite sum other than zero, got inf",
+       with_recipe({.type = RecipeType::weighted, .weights = {1, infinity}})},
+      {12, "FewerThanLastK", Exit::usage, "3 checkpoints at least 0 steps apart, got 2",
+       with_recipe({.type = RecipeType::last_k, .last = 3})},
+      {12, "OptionOfAnotherRecipe", Exit::usage, "options of the recipe uniform, got --weights",
+       with_recipe({.weights = {1, 2}})},
+      {12, "GreedyWithoutValidation", Exit::usage, "validation sets to choose by",
+       with_recipe({.type = RecipeType::greedy})},
+      {13, "ASoup", Exit::data, "--allow-soup",
+       [](Ingredients& cook) {
+         cook.take({.step = 2});
+         cook.config.output = (cook.folder / "first").string();
+         static_cast<void>(make_soup(cook.context.get(), cook.config));
+         cook.config.inputs.push_back(cook.config.output);
+       }},
+      {0, "NoCheckpoint", Exit::data, "a committed checkpoint",
+       [](Ingredients& cook) {
+         cook.config.inputs = {cook.save({}).string(), cook.folder.path().string()};
+       }},
+  };
+  return all;
+}
+
+class ThirteenRefusals : public testing::TestWithParam<Refusal>, public Ingredients {};
+
+TEST_P(ThirteenRefusals, LeavesNothingAndSaysWhatToDo) {
+  GetParam().prepare(*this);
+  refuse(GetParam().code, GetParam().words);
+}
+INSTANTIATE_TEST_SUITE_P(All, ThirteenRefusals, testing::ValuesIn(refusals()),
+                         [](const auto& refusal) { return refusal.param.name; });
+
+TEST(Refusals, AreThirteen) {
+  std::set<int> numbers;
+  for (const Refusal& refusal : refusals()) numbers.insert(refusal.number);
+  for (int number = 1; number <= 13; ++number) EXPECT_TRUE(numbers.contains(number)) << number;
+}
 
 TEST_F(SoupRefusals, AcceptsWhatFitsTogether) {
   config.inputs = {save({}).string(), save({.step = 2}).string()};
@@ -66,57 +200,6 @@ TEST_F(SoupRefusals, AcceptsWhatFitsTogether) {
   EXPECT_GT(report.bytes_read, 2 * 4 * static_cast<std::uint64_t>(report.parameters));
 }
 
-TEST_F(SoupRefusals, OtherParameterNames) {
-  Variant other{.step = 2};
-  other.units[1].second[1].name = "block.0/side";
-  refuse_pair(other, "block.0/up");
-}
-TEST_F(SoupRefusals, MoreParameters) {
-  Variant other{.step = 2};
-  other.units[2].second.push_back({"head/more", {3}});
-  refuse_pair(other, "also head/more");
-}
-TEST_F(SoupRefusals, OtherShapes) {
-  Variant other{.step = 2};
-  other.units[1].second[1].shape = {53, 19};
-  refuse_pair(other, "block.0/up of shape [19, 53], got [53, 19]");
-}
-TEST_F(SoupRefusals, OtherElementTypes) {
-  const Path second = save({.step = 2});
-  test::edit_manifest(second, [](auto& o) { o["params"].as_array()[0].as_object()["dtype"] = "bf16"; });
-  config.inputs = {save({}).string(), second.string()};
-  refuse(Fault::corrupt, "f32 at /params/0/dtype");
-}
-TEST_F(SoupRefusals, AnotherModelConfiguration) {
-  Variant other{.step = 2};
-  other.sections.model["config_digest"] = "dead";
-  refuse_pair(other, "model configuration");
-}
-TEST_F(SoupRefusals, AnotherTokenizer) {
-  Variant other{.step = 2};
-  other.sections.model["tokenizer_digest"] = "dead";
-  refuse_pair(other, "tokenizer");
-}
-TEST_F(SoupRefusals, AnotherTokenizerFile) {
-  Variant other{.step = 2};
-  other.attachments[0].content = "others";
-  refuse_pair(other, "the same tokenizer.model");
-}
-TEST_F(SoupRefusals, NoTokenizerFile) {
-  Variant other{.step = 2};
-  other.attachments.clear();
-  refuse_pair(other, "the files tokenizer.model");
-}
-TEST_F(SoupRefusals, AnotherVocabularySize) {
-  Variant other{.step = 2};
-  other.sections.model["vocab_size"] = 38;
-  refuse_pair(other, "vocabulary size (37), got 38");
-}
-TEST_F(SoupRefusals, OtherTiedWeights) {
-  Variant other{.step = 2};
-  other.sections.model["tied"] = boost::json::array{"embedding/weight"};
-  refuse_pair(other, "set of tied weights");
-}
 TEST_F(SoupRefusals, DamagedWeights) {
   const Path second = save({.step = 2});
   config.inputs = {save({}).string(), second.string()};
@@ -129,40 +212,22 @@ TEST_F(SoupRefusals, DamagedWeights) {
     const std::size_t at = text.find(std::string(reinterpret_cast<const char*>(&first), sizeof(first)));
     ASSERT_LT(at, size_bytes);
     test::flip(shard, at + 1030 + static_cast<std::uint64_t>(i) * 5000, i);
-    refuse(Fault::corrupt, "unit/head/master");
+    refuse(Exit::io, "unit/head/master");
     test::flip(shard, at + 1030 + static_cast<std::uint64_t>(i) * 5000, i);
   }
 }
-TEST_F(SoupRefusals, ValuesThatAreNotFinite) {
-  refuse_pair({.step = 2, .spoiled = true}, "finite weights, got NaN or Inf");
-}
-TEST_F(SoupRefusals, ValuesThatTheManifestCallsFinite) {
-  const Path second = save({.step = 2, .spoiled = true});
-  test::edit_manifest(second, [](auto& o) { o["finite"] = true; });
-  config.inputs = {save({}).string(), second.string()};
-  refuse(Fault::data, "NaN or Inf in block.0/");
-}
-TEST_F(SoupRefusals, AnotherRunUnlessAllowed) {
-  refuse_pair({.run = "other", .step = 2}, "--allow-cross-run");
+TEST_F(SoupRefusals, AnotherRunIsTakenWhenAllowed) {
+  take({.run = "other", .step = 2});
+  config.output = (folder / "soup").string();
   config.allow_cross_run = true;
   EXPECT_EQ(make_soup(context.get(), config).inputs, 2U);
 }
-TEST_F(SoupRefusals, OneIngredient) {
-  config.inputs = {save({}).string()};
-  refuse(Fault::usage, "at least two");
-}
-TEST_F(SoupRefusals, AnIngredientTwice) {
-  const std::string first = save({}).string();
-  Files::system().link_symbolically(first, folder / "link");
-  config.inputs = {first, save({.step = 2}).string(), (folder / "link").string()};
-  refuse(Fault::usage, "this one twice");
-}
-TEST_F(SoupRefusals, ASoupUnlessAllowed) {
-  config.inputs = {save({}).string(), save({.step = 2}).string()};
+TEST_F(SoupRefusals, ASoupIsTakenWhenAllowed) {
+  take({.step = 2});
   config.output = (folder / "first").string();
   static_cast<void>(make_soup(context.get(), config));
   config.inputs.push_back(config.output);
-  refuse(Fault::data, "--allow-soup");
+  config.output = (folder / "soup").string();
   config.allow_soup = true;
   EXPECT_EQ(make_soup(context.get(), config).inputs, 3U);
 }
@@ -173,29 +238,19 @@ TEST_F(SoupRefusals, AnOutputThatExists) {
   test::refusal(Fault::usage, [&] { make_soup(context.get(), config); });
   EXPECT_TRUE(Files::system().list(folder / "kept").empty());
 }
-TEST_F(SoupRefusals, WhatIsNoCheckpoint) {
-  config.inputs = {save({}).string(), folder.path().string()};
-  refuse(Fault::data, "a committed checkpoint");
-}
-TEST_F(SoupRefusals, ACheckpointCutShort) {
-  const Path second = save({.step = 2});
-  Files::system().update(second / checkpoint::shard_name(0, 1)).truncate(1000);
-  config.inputs = {save({}).string(), second.string()};
-  refuse(Fault::corrupt, "got 1000 bytes");
-}
-
 TEST_F(SoupRefusals, TableShowsStepsAndMetrics) {
   Variant second{.step = 2};
   second.sections.metrics = {{"loss", 1.25}, {"dev", {{"bleu", 31.5}}}};
-  std::vector<checkpoint::Reader> readers;
-  readers.emplace_back(Files::system(), save({}));
-  readers.emplace_back(Files::system(), save(second));
-  const std::vector<std::string> lines = table_of(readers);
+  Pantry pantry{.mixture = {.weights = {1, 3}, .divisor = 4}};
+  pantry.readers.emplace_back(Files::system(), save({}));
+  pantry.readers.emplace_back(Files::system(), save(second));
+  const std::vector<std::string> lines = table_of(pantry);
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_NE(lines[0].find("dev.bleu"), std::string::npos) << lines[0];
   EXPECT_NE(lines[1].find("2.5"), std::string::npos) << lines[1];
   EXPECT_NE(lines[2].find("31.5"), std::string::npos) << lines[2];
   EXPECT_NE(lines[2].find("1.25"), std::string::npos) << lines[2];
+  EXPECT_NE(lines[1].find("0.25  "), std::string::npos) << lines[1];
   EXPECT_NE(lines[2].find("000000002"), std::string::npos) << lines[2];
 }
 

@@ -1,0 +1,104 @@
+#include "soup/check.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/manifest.hpp"
+#include "core/error.hpp"
+
+namespace argosy::soup {
+namespace {
+
+using checkpoint::Reader;
+
+constexpr const char* not_finite = "NaN or Inf among its values";
+
+/// **Collective.** Runs `body` on every rank and returns the first rank's complaint, or nothing. However long a rank
+/// works, the others wait.
+template <class Body>
+std::string complaint(const comm::Context& context, const Body& body) {
+  std::string own;
+  comm::agree(context.world, [&] {
+    try {
+      own = body();
+    } catch (const Error& error) {
+      if (error.fault() == Fault::comm) throw;
+      own = error.what();
+    }
+  });
+  for (std::string& said : context.world.all_gather(own)) {
+    if (!said.empty()) return std::move(said);
+  }
+  return {};
+}
+
+CheckedCheckpoint check_one(const comm::Context& context, const std::string& path) {
+  CheckedCheckpoint checked{.path = path};
+  std::optional<Reader> reader;
+  std::string text;
+  checked.wrong = complaint(context, [&]() -> std::string {
+    if (!context.is_root()) return {};
+    reader.emplace(context.files, path);  // looks at the sizes of all files
+    text = context.files.read_text(Path{path} / checkpoint::manifest_name, checkpoint::manifest_limit_bytes);
+    return {};
+  });
+  if (!checked.wrong.empty()) return checked;
+  text = context.world.broadcast(std::move(text));
+  std::int64_t bytes[] = {0};
+  checked.wrong = complaint(context, [&]() -> std::string {
+    if (!reader) reader.emplace(context.files, path, text);
+    const Reader::Verified verified = reader->verify(context.world.rank(), context.world.size());
+    bytes[0] = static_cast<std::int64_t>(verified.bytes);
+    return verified.finite && reader->finite() ? "" : not_finite;
+  });
+  context.world.all_reduce(bytes);
+  checked.bytes = static_cast<std::uint64_t>(bytes[0]);
+  if (reader) {
+    checked.step = reader->step();
+    const bool temp = reader->manifest().at("kind") == "temp";
+    checked.kind = !reader->sections().soup.empty() ? "soup" : temp ? "temp" : "export";
+    checked.shards = reader->spaces().front().layout().world();
+  }
+  return checked;
+}
+
+std::string line_of(const CheckedCheckpoint& checked) {
+  const bool known = checked.step >= 0;
+  return fmt::format("{:>9}  {:<6}  {:>5}  {:>9}  {}  {}", known ? std::to_string(checked.step) : "-",
+                     known ? checked.kind : "-", known ? std::to_string(checked.shards) : "-",
+                     known ? fmt::format("{:.3f} GB", static_cast<double>(checked.bytes) / 1e9) : "-", checked.path,
+                     checked.wrong.empty() ? "whole" : fmt::format("DAMAGED: {}", checked.wrong));
+}
+
+}  // namespace
+
+std::vector<CheckedCheckpoint> check_checkpoints(comm::Context& context, const std::vector<std::string>& paths) {
+  context.log.plain(fmt::format("{:>9}  {:<6}  {:>5}  {:>9}  checkpoint and verdict", "step", "kind", "ranks", "size"));
+  std::vector<CheckedCheckpoint> all;
+  for (const std::string& path : paths) {
+    all.push_back(check_one(context, path));
+    context.log.plain(line_of(all.back()));
+  }
+  return all;
+}
+
+boost::json::object figures(const std::vector<CheckedCheckpoint>& checked, double seconds) {
+  boost::json::array verdicts;
+  std::uint64_t bytes = 0, damaged = 0;
+  for (const CheckedCheckpoint& one : checked) {
+    bytes += one.bytes;
+    damaged += one.wrong.empty() ? 0 : 1;
+    verdicts.push_back({{"path", one.path}, {"step", one.step}, {"verdict", one.wrong.empty() ? "whole" : one.wrong}});
+  }
+  boost::json::object figures{{"checkpoints", checked.size()},
+                              {"damaged", damaged},
+                              {"bytes", bytes},
+                              {"seconds", seconds},
+                              {"gb_per_s", static_cast<double>(bytes) / 1e9 / std::max(seconds, 1e-9)},
+                              {"verdicts", std::move(verdicts)}};
+  if (damaged > 0) figures["status"] = "damaged";
+  return figures;
+}
+
+}  // namespace argosy::soup

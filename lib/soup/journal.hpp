@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "soup/ingredients.hpp"
+
+/// Losses of mixtures, evaluated once: kept in a JSON file beside the output (`.<name>.journal`) that is replaced after
+/// each evaluation, so that a tasting that was cut short goes on where it was. An entry counts for exactly those
+/// ingredients, weights and that evaluator. All ranks hold the same entries; rank 0 touches the file.
+namespace argosy::soup {
+
+class Journal {
+ public:
+  /// Reads what an earlier tasting left; a file that cannot be read is as good as none. **Collective.**
+  Journal(const comm::Context& context, const Path& target, std::string identity);
+
+  /// The loss of this mixture if it is known.
+  [[nodiscard]] std::optional<double> find(const Ingredients& ingredients) const;
+  /// The loss of this mixture: as known, or as `evaluate` says, which is recorded. **Collective.**
+  double loss_of(const Ingredients& ingredients, const std::function<double()>& evaluate);
+  /// The soup is committed: removes the file. **Collective.**
+  void finish();
+
+ private:
+  [[nodiscard]] std::string key_of(const Ingredients& ingredients) const;
+  void write() const;
+
+  const comm::Context& context_;
+  Path path_;
+  std::string identity_;
+  std::map<std::string, double> losses_;
+};
+
+}  // namespace argosy::soup
