@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/collectives.hpp"
+#include "comm/call_checks.hpp"
 #include "comm/host_stream.hpp"
 #include "comm/mpi_links.hpp"
 
@@ -27,32 +27,21 @@ class MpiCollectives final : public Collectives {
  public:
   MpiCollectives(const Topology& topology, const CollectivesOptions& options)
       : links_(topology), reducer_(make_reducer(links_, options)) {
-    for (const DType wire : {options.wire_inner, options.wire_outer}) {
-      ARGOSY_CHECK(wire == DType::f32 || wire == DType::bf16, "{} on the wire", name_of(wire));
-    }
+    check_options(options);
   }
 
   Event reduce_scatter(const partition::FlatSpace& space, BufferView flat, BufferView shard, Event ready,
                        ReduceCall call) override {
-    const std::int64_t slices = space.owned_size(links_.canonical_rank), slots = slices * links_.layout.nodes();
-    ARGOSY_CHECK(space.layout() == links_.layout, "a flat space of another layout");
-    ARGOSY_CHECK(flat.elements == (call.levels == Levels::outer ? slots : space.padded_size()) &&
-                     shard.elements == (call.levels == Levels::inner ? slots : slices),
-                 "{} elements into {}", flat.elements, shard.elements);
-    ARGOSY_CHECK((flat.dtype == DType::f32 || (flat.dtype == DType::bf16 && call.levels != Levels::outer)) &&
-                     shard.dtype == DType::f32,
-                 "{} into {}", name_of(flat.dtype), name_of(shard.dtype));
+    check_reduce_scatter(space, links_.layout, links_.canonical_rank, flat, shard, call);
     return run(std::move(ready), [this, &space, flat, shard, call] {
       traffic_.by_operation["reduce_scatter"] += reducer_->run(space, flat, reinterpret_cast<float*>(shard.at), call);
     });
   }
 
   Event all_gather(const partition::FlatSpace& space, BufferView flat, Event ready, Levels levels) override {
-    ARGOSY_CHECK(space.layout() == links_.layout, "a flat space of another layout");
-    const std::int64_t slots = space.owned_size(links_.canonical_rank) * links_.layout.nodes();
-    const std::int64_t elements = levels == Levels::outer ? slots : space.padded_size();
-    ARGOSY_CHECK(flat.elements == elements, "{} elements of {}", flat.elements, elements);
-    return run(std::move(ready), [this, &space, flat, slots, levels] {
+    check_all_gather(space, links_.layout, links_.canonical_rank, flat, levels);
+    return run(std::move(ready), [this, &space, flat, levels] {
+      const std::int64_t slots = space.owned_size(links_.canonical_rank) * links_.layout.nodes();
       Traffic::Bytes& counted = traffic_.by_operation["all_gather"];
       ++counted.calls;
       const std::int64_t slots_at =

@@ -1,0 +1,171 @@
+#include "comm/nccl_watch.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace argosy::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds look_every{20};
+constexpr std::chrono::microseconds poll_every{20};
+constexpr std::chrono::seconds end_limit{2}, abort_limit{1};
+constexpr int nccl_in_progress = 7;
+
+void check_cuda(const NcclTable& table, int result, const char* what) {
+  if (result == 0) return;
+  throw Error{Fault::device,
+              {.wanted = what, .got = table.cuda_error_text(result), .remedy = "look at the GPU of this rank"}};
+}
+
+Error error_of(const NcclWatch::Operation& operation, const std::string& wanted, const std::string& got) {
+  return Error{Fault::comm,
+               {.wanted = fmt::format("{} of {} bytes to {}", operation.name, operation.size_bytes, wanted),
+                .got = got,
+                .where = operation.step >= 0 ? fmt::format("step {}", operation.step) : "",
+                .remedy = "look for the rank that failed first (comm.timeout_s sets the limit)"}};
+}
+
+}  // namespace
+
+Mark::Mark(const NcclTable& table, DeviceStream stream) : table_(table) {
+  check_cuda(table_, table_.mark_create(&mark_), "an event of the GPU");
+  if (const int result = table_.mark_record(mark_, stream); result != 0) {
+    table_.mark_destroy(mark_);
+    check_cuda(table_, result, "an event recorded on the GPU");
+  }
+}
+
+Mark::~Mark() { table_.mark_destroy(mark_); }
+
+bool Mark::reached() const noexcept { return table_.mark_query(mark_) == 0; }
+
+void Mark::hold(DeviceStream other) const {
+  check_cuda(table_, table_.stream_wait(other, mark_), "a stream of the GPU that waits");
+}
+
+struct NcclWatch::Failure {
+  void set(std::exception_ptr found) {
+    const std::lock_guard lock(mutex);
+    if (!error) error = std::move(found);
+  }
+  [[nodiscard]] std::exception_ptr get() const {
+    const std::lock_guard lock(mutex);
+    return error;
+  }
+
+  mutable std::mutex mutex;
+  std::exception_ptr error;
+};
+
+struct NcclWatch::Ended final : Event::State {
+  Ended(std::shared_ptr<Mark> of, std::shared_ptr<Failure> or_of) : end(std::move(of)), failure(std::move(or_of)) {}
+  void wait(const std::stop_token& stop) override {
+    while (!done() && !stop.stop_requested()) std::this_thread::sleep_for(poll_every);
+    if (const auto error = failure->get()) std::rethrow_exception(error);
+  }
+  [[nodiscard]] bool done() const noexcept override { return failure->get() || end->reached(); }
+  void wait_on(void* stream) override { end->hold(stream); }
+
+  const std::shared_ptr<Mark> end;
+  const std::shared_ptr<Failure> failure;
+};
+
+Event record_event(const NcclTable& table, DeviceStream stream) { return NcclWatch::recorded(table, stream); }
+
+Event NcclWatch::recorded(const NcclTable& table, DeviceStream stream) {
+  return Event{std::make_shared<Ended>(std::make_shared<Mark>(table, stream), std::make_shared<Failure>())};
+}
+
+NcclWatch::NcclWatch(const NcclTable& table, double timeout_s)
+    : table_(table),
+      timeout_s_(timeout_s),
+      failure_(std::make_shared<Failure>()),
+      thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+
+NcclWatch::~NcclWatch() {
+  thread_.request_stop();
+  thread_.join();
+  for (const auto limit = Clock::now() + end_limit; !under_way_.empty() && !failure_->get();) {
+    std::exception_ptr error = look();
+    if (!error && !under_way_.empty() && Clock::now() > limit) {
+      error = std::make_exception_ptr(error_of(under_way_.front().operation, "end", "the end of its collectives"));
+    }
+    if (error) fail(std::move(error));
+    std::this_thread::sleep_for(poll_every);
+  }
+  for (auto comm = comms_.rbegin(); comm != comms_.rend(); ++comm) table_.comm_destroy(*comm);
+}
+
+void NcclWatch::add(NcclComm comm) {
+  const std::lock_guard lock(lists_);
+  comms_.push_back(comm);
+}
+
+NcclWatch::Entry NcclWatch::announce(const Operation& operation) {
+  const std::lock_guard lock(lists_);
+  return under_way_.insert(under_way_.end(), {operation, nullptr, nullptr, Clock::now()});
+}
+
+Event NcclWatch::follow(Entry entry, std::shared_ptr<Mark> begin, std::shared_ptr<Mark> end) {
+  const std::lock_guard lock(lists_);
+  entry->begun.reset();
+  entry->begin = std::move(begin);
+  entry->end = end;
+  return Event{std::make_shared<Ended>(std::move(end), failure_)};
+}
+
+void NcclWatch::throw_failure() const {
+  if (const auto error = failure_->get()) std::rethrow_exception(error);
+}
+
+void NcclWatch::fail(std::exception_ptr error) {
+  failure_->set(std::move(error));
+  std::vector<NcclComm> comms;
+  {
+    const std::lock_guard lock(lists_);
+    comms.swap(comms_);
+  }
+  for (const NcclComm comm : comms) table_.comm_abort(comm);
+}
+
+std::exception_ptr NcclWatch::look() {
+  const std::lock_guard lock(lists_);
+  under_way_.remove_if([](const UnderWay& operation) { return operation.end && operation.end->reached(); });
+  for (UnderWay& one : under_way_) {
+    const auto now = Clock::now();
+    if (!one.begun && one.begin->reached()) one.begun = now;
+    const double waited_s = one.begun ? std::chrono::duration<double>(now - *one.begun).count() : 0;
+    if (waited_s <= timeout_s_) continue;
+    return std::make_exception_ptr(
+        error_of(one.operation, fmt::format("end within {:.3g} s", waited_s), "nothing from the GPU"));
+  }
+  for (const NcclComm comm : comms_) {
+    int error = 0;
+    const int asked = table_.comm_get_async_error(comm, &error);
+    const int problem = asked != 0 ? asked : error;
+    if (problem == 0 || problem == nccl_in_progress) continue;
+    const Operation unknown{.name = "a collective"};
+    return std::make_exception_ptr(error_of(under_way_.empty() ? unknown : under_way_.front().operation, "succeed",
+                                            fmt::format("NCCL's \"{}\"", table_.nccl_error_text(problem))));
+  }
+  return nullptr;
+}
+
+void NcclWatch::watch(const std::stop_token& stop) {
+  std::mutex alone;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(alone);
+  while (!stopped.wait_for(lock, stop, look_every, [&stop] { return stop.stop_requested(); })) {
+    std::exception_ptr error = look();
+    if (!error) continue;
+    const std::unique_lock calls(calls_, abort_limit);  // a call that hangs is freed by the abort alone
+    return fail(std::move(error));
+  }
+}
+
+}  // namespace argosy::comm

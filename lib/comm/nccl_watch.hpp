@@ -1,0 +1,110 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/event.hpp"
+#include "comm/nccl_table.hpp"
+
+/// Watches over operations that a device has been given, from a thread of its own. Where NCCL reports an error, or an
+/// operation has not ended within the deadline from when it could begin, the communicators are aborted, which frees the
+/// device and whoever waits for it, and an Error{comm} names operation, bytes and step: thrown in every wait for an
+/// event, and on every later call. Call from one thread; events may outlive it, the table outlives all.
+namespace argosy::comm {
+
+/// A point on a device's stream.
+class Mark {
+ public:
+  /// Where `stream` is now.
+  Mark(const NcclTable& table, DeviceStream stream);
+  ~Mark();
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  /// Whether the device has come here; one that has failed will not say so.
+  [[nodiscard]] bool reached() const noexcept;
+  void hold(DeviceStream other) const;  // until the device has come here
+
+ private:
+  const NcclTable& table_;
+  DeviceMark mark_ = nullptr;
+};
+
+/// What `stream` has been given until now, as an event: of computation that an operation is to wait for.
+[[nodiscard]] Event record_event(const NcclTable& table, DeviceStream stream);
+
+class NcclWatch {
+ public:
+  struct Operation {
+    std::string name;
+    std::int64_t size_bytes = 0, step = -1;
+  };
+
+  NcclWatch(const NcclTable& table, double timeout_s);
+  /// Waits two seconds for what is under way and aborts it then. Destroys the communicators.
+  ~NcclWatch();
+  NcclWatch(const NcclWatch&) = delete;
+  NcclWatch& operator=(const NcclWatch&) = delete;
+
+  /// See record_event.
+  [[nodiscard]] static Event recorded(const NcclTable& table, DeviceStream stream);
+
+  /// Takes over a communicator.
+  void add(NcclComm comm);
+
+  /// Gives `stream` an operation, by `enqueue`, that begins after `ready`; returns the event of its end. After a
+  /// failure, of `enqueue` or found by the watch, every call throws the same.
+  template <class Enqueue>
+  [[nodiscard]] Event run(const Operation& operation, DeviceStream stream, const Event& ready, Enqueue enqueue) {
+    const std::lock_guard lock(calls_);
+    throw_failure();
+    try {
+      const auto entry = announce(operation);
+      ready.wait_on(stream);
+      const auto begin = std::make_shared<Mark>(table_, stream);
+      enqueue();
+      return follow(entry, begin, std::make_shared<Mark>(table_, stream));
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    throw_failure();
+    return {};
+  }
+  /// Throws the failure, if there is one.
+  void throw_failure() const;
+
+ private:
+  struct Failure;
+  struct Ended;
+  struct UnderWay {
+    Operation operation;
+    std::shared_ptr<Mark> begin, end;  // none while it is being given to the device
+    std::optional<std::chrono::steady_clock::time_point> begun;
+  };
+  using Entry = std::list<UnderWay>::iterator;
+
+  Entry announce(const Operation& operation);
+  Event follow(Entry entry, std::shared_ptr<Mark> begin, std::shared_ptr<Mark> end);
+  void fail(std::exception_ptr error);
+  void watch(const std::stop_token& stop);
+  /// Forgets what has ended. Returns what is wrong with the rest, if anything.
+  [[nodiscard]] std::exception_ptr look();
+
+  const NcclTable& table_;
+  const double timeout_s_;
+  const std::shared_ptr<Failure> failure_;
+  std::timed_mutex calls_;  // held round NCCL's calls; an abort waits for them a second at most
+  std::mutex lists_;
+  std::vector<NcclComm> comms_;
+  std::list<UnderWay> under_way_;
+  std::jthread thread_;
+};
+
+}  // namespace argosy::comm

@@ -1,0 +1,291 @@
+// The NCCL backend on hosts: what it asks of NCCL and CUDA, in which order and amounts, and that the sums it forms so
+// have the bits of the MPI backend's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "comm/nccl_collectives.hpp"
+#include "comm/nccl_watch.hpp"
+#include "comm/session.hpp"
+#include "core/error.hpp"
+#include "mpi/comm/reduction_case.hpp"
+#include "mpi/comm/stand_in_nccl.hpp"
+
+namespace argosy::comm {
+namespace {
+
+using argosy::test::Hierarchy;
+using argosy::test::world;
+using test::Case;
+using test::nested_sum;
+using test::StandInNccl;
+using test::Wire;
+using testing::AllOf;
+using testing::HasSubstr;
+
+BufferView view_of(std::vector<float>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), std::ssize(values), DType::f32};
+}
+
+std::int64_t bytes_of(int type) { return type == nccl_f32 ? 4 : type == nccl_bf16 ? 2 : 1; }
+
+/// What NCCL was asked to send over communicators: those within nodes, or those across them.
+Traffic::Bytes asked_of(const StandInNccl& nccl, const std::vector<int>& across, const partition::Layout& layout,
+                        int node) {
+  Traffic::Bytes bytes;
+  for (const StandInNccl::Call& call : nccl.calls) {
+    const bool outer = std::find(across.begin(), across.end(), call.comm) != across.end();
+    const std::int64_t peers = (outer ? layout.nodes() : layout.node_size(node)) - 1;
+    const std::int64_t size_bytes = call.count * bytes_of(call.type);
+    if (call.what == "send") (outer ? bytes.outer : bytes.inner) += size_bytes;
+    if (call.what == "reduce_scatter" || call.what == "all_gather")
+      (outer ? bytes.outer : bytes.inner) += peers * size_bytes;
+  }
+  return bytes;
+}
+
+class Nccl : public testing::TestWithParam<std::tuple<Hierarchy, Wire>> {
+ protected:
+  Case c_{std::get<0>(GetParam()), std::get<1>(GetParam()), 30011};
+  StandInNccl nccl_{c_.topology.canonical_comm()};
+
+  [[nodiscard]] std::unique_ptr<Collectives> make(CollectivesOptions options) const {
+    return make_nccl_collectives(c_.topology, options, nccl_.table());
+  }
+  [[nodiscard]] Traffic::Bytes once() const {
+    return reduce_scatter_bytes(c_.space, c_.topology.canonical_rank(), c_.flat_dtype, c_.options());
+  }
+  /// Communicators are made in this order: the world; of reductions the node's, then the own slots'; of gathers alike.
+  [[nodiscard]] std::vector<int> across_nodes() const {
+    std::vector<int> comms;
+    const int owned = static_cast<int>(c_.topology.slot_comms().size());
+    if (c_.topology.layout().nodes() == 1) return comms;
+    for (int i = 0; i < owned; ++i) comms.insert(comms.end(), {2 + i, 3 + owned + i});
+    return comms;
+  }
+  [[nodiscard]] Traffic::Bytes asked() const {
+    return asked_of(nccl_, across_nodes(), c_.topology.layout(), c_.topology.node());
+  }
+};
+
+TEST_P(Nccl, ExactSumsHaveTheBitsOfTheMpiBackendAndTheBytesOfTheFormula) {
+  const auto collectives = make(c_.options());
+  std::vector<float> sum = nested_sum(c_.space, c_.rounds_inner(), c_.rounds_outer());
+  collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {}).wait();
+  EXPECT_EQ(c_.shard_bits(), c_.owned_bits(sum));
+  if (c_.wire == Wire::bf16_both) {  // the same is known of it for the other wires
+    std::vector<float> by_mpi(c_.shard.size());
+    const auto mpi = make_mpi_collectives(c_.topology, c_.options());
+    mpi->reduce_scatter(c_.space, c_.flat_view(), view_of(by_mpi), {}).wait();
+    EXPECT_EQ(by_mpi, c_.shard);
+    EXPECT_EQ(collectives->traffic().by_operation, mpi->traffic().by_operation);
+  }
+  EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter"), once());
+  EXPECT_EQ(asked(), (Traffic::Bytes{once().inner, once().outer}));
+  EXPECT_EQ(nccl_.allocated_bytes,
+            nccl_scratch_bytes(c_.space, c_.topology.canonical_rank(), c_.flat_dtype, c_.options()));
+
+  // The levels one by one, and going on.
+  std::vector<float> slots(c_.shard.size() * static_cast<std::size_t>(c_.topology.layout().nodes()));
+  for (const bool continues : {false, true}) {
+    (void)collectives->reduce_scatter(c_.space, c_.flat_view(), view_of(slots), {}, {Levels::inner, continues});
+  }
+  for (const bool continues : {false, true}) {
+    (void)collectives->reduce_scatter(c_.space, view_of(slots), c_.shard_view(), {}, {Levels::outer, continues});
+  }
+  for (float& value : sum) value *= 4;  // powers of two change no rounding
+  EXPECT_EQ(c_.shard_bits(), c_.owned_bits(sum));
+  EXPECT_EQ(asked(), (Traffic::Bytes{3 * once().inner, 3 * once().outer}));
+}
+
+TEST_P(Nccl, FastSumsAreNcclsOnBothLevels) {
+  const auto term = [](int rank, std::int64_t i) { return static_cast<float>((i * 7 + rank * 13) % 61 - 30); };
+  std::vector<float> sum(static_cast<std::size_t>(c_.space.padded_size()));
+  for (std::int64_t i = 0; i < c_.space.padded_size(); ++i) {  // integers: every order gives the same sum
+    const float value = term(c_.topology.canonical_rank(), i);
+    const std::uint16_t narrow = bf16_from_f32(value);
+    const void* const from = c_.flat_dtype == DType::bf16 ? static_cast<const void*>(&narrow) : &value;
+    std::memcpy(c_.flat.data() + static_cast<std::size_t>(i) * size_of(c_.flat_dtype), from, size_of(c_.flat_dtype));
+    for (int rank = 0; rank < c_.topology.world_size(); ++rank) sum[static_cast<std::size_t>(i)] += term(rank, i);
+  }
+  CollectivesOptions fast = c_.options();
+  fast.reduction = Reduction::fast;
+  const auto collectives = make(fast);
+  collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {}).wait();
+  EXPECT_EQ(c_.shard_bits(), c_.owned_bits(sum));
+  EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter"), once());
+  for (const StandInNccl::Call& call : nccl_.calls) EXPECT_NE(call.what, "send");
+  const partition::Layout& layout = c_.topology.layout();
+  if (layout.slots() % layout.node_size(c_.topology.node()) == 0) {  // else by reductions to one rank each
+    EXPECT_EQ(asked(), (Traffic::Bytes{once().inner, once().outer}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Nccl,
+                         testing::Combine(testing::ValuesIn(argosy::test::hierarchies()),
+                                          testing::Values(Wire::fp32, Wire::bf16_flat, Wire::bf16_both)),
+                         [](const auto& c) {
+                           return argosy::test::name_of(std::get<0>(c.param)) + "_" + name_of(std::get<1>(c.param));
+                         });
+
+class NcclGather : public Nccl {};
+
+TEST_P(NcclGather, FillsTheBufferOnBothLevelsByCommunicatorsOfItsOwn) {
+  const auto collectives = make(c_.options());
+  const partition::Layout& layout = c_.topology.layout();
+  const std::int64_t slots_begin = layout.slots_of(c_.topology.canonical_rank()).front() * layout.nodes();
+  const auto slice_bytes = c_.space.slice_size() * static_cast<std::int64_t>(size_of(c_.flat_dtype));
+  const auto value = [](int slice) { return static_cast<std::byte>(slice + 1); };
+  for (const bool at_once : {true, false}) {
+    std::fill(c_.flat.begin(), c_.flat.end(), std::byte{0});
+    for (const int slice : c_.space.owned_slices(c_.topology.canonical_rank()))
+      std::fill_n(c_.flat.begin() + slice * slice_bytes, slice_bytes, value(slice));
+    if (at_once) {
+      collectives->all_gather(c_.space, c_.flat_view(), {}).wait();
+    } else {
+      const BufferView slots{c_.flat.data() + slots_begin * slice_bytes, std::ssize(c_.shard) * layout.nodes(),
+                             c_.flat_dtype};
+      const Event across = collectives->all_gather(c_.space, slots, {}, Levels::outer);
+      collectives->all_gather(c_.space, c_.flat_view(), across, Levels::inner).wait();
+    }
+    for (int slice = 0; slice < c_.space.slices(); ++slice) {
+      EXPECT_TRUE(std::all_of(c_.flat.begin() + slice * slice_bytes, c_.flat.begin() + (slice + 1) * slice_bytes,
+                              [&](std::byte x) { return x == value(slice); }))
+          << slice;
+    }
+  }
+  const Traffic::Bytes both =
+      all_gather_bytes(c_.space, c_.topology.canonical_rank(), static_cast<std::int64_t>(size_of(c_.flat_dtype)));
+  EXPECT_EQ(collectives->traffic().by_operation.at("all_gather"), (Traffic::Bytes{2 * both.inner, 2 * both.outer, 3}));
+  EXPECT_EQ(asked(), (Traffic::Bytes{2 * both.inner, 2 * both.outer}));
+  const int of_reductions = 1 + (layout.nodes() == 1 ? 0 : static_cast<int>(c_.topology.slot_comms().size()));
+  for (const StandInNccl::Call& call : nccl_.calls) {
+    EXPECT_NE(call.stream, 1) << "the stream of reductions";
+    EXPECT_TRUE(call.comm < 0 || call.comm > of_reductions) << call.comm;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NcclGather,
+                         testing::Combine(testing::ValuesIn(argosy::test::hierarchies()),
+                                          testing::Values(Wire::bf16_flat)),
+                         [](const auto& c) { return argosy::test::name_of(std::get<0>(c.param)); });
+
+class NcclCalls : public testing::Test {
+ protected:
+  Case c_{Hierarchy::two_nodes, Wire::bf16_outer, 30011};
+  StandInNccl nccl_{c_.topology.canonical_comm()};
+  const DeviceStream computing_ = reinterpret_cast<DeviceStream>(std::intptr_t{99});
+
+  [[nodiscard]] std::unique_ptr<Collectives> make(double timeout_s = 60) const {
+    Session& session = world().impl().session;
+    const double before_s = session.timeout_s;
+    session.timeout_s = timeout_s;
+    auto made = make_nccl_collectives(c_.topology, c_.options(), nccl_.table());
+    session.timeout_s = before_s;
+    made->set_step(17);
+    return made;
+  }
+  template <class Body>
+  static std::string error_of(Body body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::comm);
+      return error.what();
+    }
+    return "none";
+  }
+  /// That every operation fails, the same way.
+  void expect_all_fail(Collectives& collectives, const std::string& sentence) {
+    std::array values{1.0};
+    EXPECT_EQ(error_of([&] { collectives.all_reduce(std::span<double>{values}); }), sentence);
+    EXPECT_EQ(error_of([&] { (void)collectives.all_gather(c_.space, c_.flat_view(), {}); }), sentence);
+    const auto reduce = [&] { (void)collectives.reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {}); };
+    EXPECT_EQ(error_of(reduce), sentence);
+    EXPECT_GE(nccl_.aborted, 3);
+    EXPECT_EQ(nccl_.destroyed, 0);
+  }
+};
+
+TEST_F(NcclCalls, ComeInTheirOrderOnTheStreamOfReductions) {
+  if (world().size() != 4) return;  // two nodes of two
+  const auto collectives = make();
+  const Event computed = record_event(nccl_.table(), computing_);
+  nccl_.calls.clear();
+  const Event reduced = collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), computed);
+  reduced.wait_on(computing_);
+  const std::int64_t slice = c_.space.slice_size();
+  EXPECT_EQ(nccl_.calls, (std::vector<StandInNccl::Call>{{"wait", 1},
+                                                         {"mark", 1},
+                                                         {"group"},
+                                                         {"recv", 1, 2 * slice, nccl_f32, 1},
+                                                         {"send", 1, 2 * slice, nccl_f32, 1},
+                                                         {"end"},
+                                                         {"sum", 1, 2},
+                                                         {"round", 1},
+                                                         {"group"},
+                                                         {"recv", 1, slice, nccl_bf16, 2},
+                                                         {"send", 1, slice, nccl_bf16, 2},
+                                                         {"end"},
+                                                         {"sum", 1, 2},
+                                                         {"mark", 1},
+                                                         {"wait", -1}}));
+}
+
+TEST_F(NcclCalls, AnEventOfTheHostHoldsTheHost) {
+  const auto collectives = make();
+  HostEvent computed;
+  const std::jthread compute([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    nccl_.calls.clear();
+    computed.complete();
+  });
+  (void)collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), computed.event());
+  EXPECT_EQ(nccl_.calls.front().what, "mark");
+}
+
+TEST_F(NcclCalls, AnErrorThatNcclReportsAbortsAndIsNamedEverywhere) {
+  const auto collectives = make();
+  nccl_.hangs = true;
+  const Event reduced = collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {});
+  EXPECT_FALSE(reduced.done());
+  nccl_.async_error = 6;
+  const std::string sentence = error_of([&] { reduced.wait(); });
+  EXPECT_THAT(sentence,
+              AllOf(HasSubstr(fmt::format("reduce_scatter of {} bytes to succeed", c_.flat_view().size_bytes())),
+                    HasSubstr("remote process exited"), HasSubstr("step 17")));
+  expect_all_fail(*collectives, sentence);
+}
+
+TEST_F(NcclCalls, AnOperationPastTheDeadlineAbortsAndIsNamedEverywhere) {
+  const auto collectives = make(0.2);
+  nccl_.hangs = true;
+  const Event gathered = collectives->all_gather(c_.space, c_.flat_view(), {}, Levels::inner);
+  if (c_.topology.node_comm().size() == 1) return;  // nothing to wait for
+  const std::string sentence = error_of([&] { gathered.wait(); });
+  EXPECT_THAT(
+      sentence,
+      AllOf(HasSubstr(fmt::format("all_gather in the node of {} bytes to end within 0.2", c_.flat_view().size_bytes())),
+            HasSubstr("step 17")));
+  EXPECT_TRUE(gathered.done());
+  expect_all_fail(*collectives, sentence);
+}
+
+TEST_F(NcclCalls, TheirEndAbortsWhatHangs) {
+  auto collectives = make();
+  nccl_.hangs = true;
+  const Event reduced = collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {});
+  collectives.reset();
+  EXPECT_GE(nccl_.aborted, 3);
+  EXPECT_NE(error_of([&] { reduced.wait(); }), "none");
+}
+
+TEST_F(NcclCalls, TheVersionIsReadAsPeopleWriteIt) { EXPECT_EQ(nccl_version(nccl_.table()), "2.28.9"); }
+
+TEST_F(NcclCalls, WithoutThePlugInThereIsNoTable) { EXPECT_THROW((void)nccl_table(), Error); }
+
+}  // namespace
+}  // namespace argosy::comm
