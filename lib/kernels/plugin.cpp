@@ -73,6 +73,18 @@ std::string gpu_name(int device_index) {
   return name;
 }
 
+void* plugin_entry(const char* name) {
+  void* plugin =
+      open_library("libargosy_cuda.so", RTLD_LOCAL, "build Argosy where nvcc is found; or set device to cpu");
+  void* entry = dlsym(plugin, name);
+  if (entry == nullptr) {
+    throw Error{
+        Fault::device,
+        {.wanted = "libargosy_cuda.so of this build", .got = last_dl_error(), .remedy = "build and install it anew"}};
+  }
+  return entry;
+}
+
 void open_cuda_plugin(int device_index) {
   static std::mutex mutex;
   static CudaStart start = nullptr;
@@ -88,14 +100,7 @@ void open_cuda_plugin(int device_index) {
     // Global, for the plug-in to find its symbols; by hand, since a link would tie every CPU node to the CUDA
     // libraries.
     open_library("libtorch_cuda.so", RTLD_GLOBAL, "scripts/setup --cuda installs it; or set device to cpu");
-    void* plugin =
-        open_library("libargosy_cuda.so", RTLD_LOCAL, "build Argosy where nvcc is found; or set device to cpu");
-    start = reinterpret_cast<CudaStart>(dlsym(plugin, cuda_start_name));
-    if (start == nullptr) {
-      throw Error{
-          Fault::device,
-          {.wanted = "libargosy_cuda.so of this build", .got = last_dl_error(), .remedy = "build and install it anew"}};
-    }
+    start = reinterpret_cast<CudaStart>(plugin_entry(cuda_start_name));
   }
   char problem[256] = "";
   if (start(device_index, problem, sizeof problem) != 0) {

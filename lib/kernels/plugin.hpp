@@ -18,6 +18,9 @@ namespace argosy::kernels {
 /// nothing. Throws Error{device}: no driver, no GPU, a library missing, a device on which our code does not run.
 void open_cuda_plugin(int device_index = 0);
 
+/// A function of libargosy_cuda.so by name, once the plug-in is open. Throws Error{device} where it has none of it.
+[[nodiscard]] void* plugin_entry(const char* name);
+
 /// What the key `device` comes to: "cpu" is false, "cuda" opens the plug-in, "auto" does so where the driver offers a
 /// GPU. Throws as open_cuda_plugin: a GPU node never computes on its CPU unasked.
 [[nodiscard]] bool use_gpu(std::string_view device, int device_index = 0);

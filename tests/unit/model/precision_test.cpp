@@ -1,0 +1,144 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/random.hpp"
+#include "unit/model/support.hpp"
+
+namespace argosy::test {
+namespace {
+
+using model::ModelShape;
+
+/// Bounds of the rms difference: of the reference's rms, or as it is, whichever is wider; ten times that for a single
+/// element. A large framework's bounds for bf16 beside fp32, two layers of width 256.
+struct Bounds {
+  double relative, absolute;
+};
+constexpr Bounds kForward{1.5e-2, 1.5e-3}, kBackward{1.5e-2, 1e-5}, kEmbedding{5e-2, 1e-4}, kBias{2e-2, 1e-3},
+    kGradient{2e-2, 5e-5};
+
+void expect_near(const at::Tensor& value, const at::Tensor& reference, const Bounds& bounds, const std::string& what) {
+  const at::Tensor difference = value.to(at::kDouble) - reference.to(at::kDouble);
+  const double rms = difference.square().mean().sqrt().item<double>(),
+               size = reference.to(at::kDouble).square().mean().sqrt().item<double>();
+  const double bound = std::max(bounds.relative * size, bounds.absolute);
+  EXPECT_LE(rms, bound) << what << ", rms " << size << ", relative " << rms / size;
+  EXPECT_LE(difference.abs().max().item<double>(), 10 * bound) << what;
+}
+
+ModelShape two_layers(model::ModelType type) {
+  model::ModelConfig config;
+  config.type = type;
+  config.width = 256;
+  config.ff = 4 * 256;
+  config.heads = 8;
+  config.decoder.layers = 2;
+  config.max_positions = 64;
+  config.dropout = 0.0;
+  if (type == model::ModelType::decoder) {
+    config.kv_heads = 2;
+  } else {
+    config.encoder.layers = 2;
+    config.activation = model::Activation::swish;  // of relu a unit that flips is no rounding error
+  }
+  return resolve(config, 500);
+}
+
+model::Inputs eight_rows(const ModelShape& shape, std::uint64_t step) {
+  constexpr std::int64_t rows = 8, width = 64;
+  RandomStream random(3, step);
+  const auto ids = [&] {
+    const at::Tensor all = at::full({rows, width}, 0, at::kLong);
+    for (std::int64_t i = 0; i < rows * width; ++i) {
+      all.mutable_data_ptr<std::int64_t>()[i] =
+          static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.dead_begin)));
+    }
+    return all;
+  };
+  model::Inputs inputs;
+  inputs.target_in = ids();
+  inputs.target_labels = ids();
+  inputs.target_lengths = at::full({rows}, width, at::kLong);
+  if (shape.type == model::ModelType::encoder_decoder) {
+    inputs.source = ids();
+    inputs.source_lengths = at::full({rows}, width, at::kLong);
+  }
+  return inputs;
+}
+
+/// What a micro-batch leaves, by name: outputs of visits, gradients of their inputs.
+struct Trace {
+  std::map<std::string, at::Tensor> forward, backward;
+};
+
+Trace traced(model::Model& model, const model::Inputs& inputs) {
+  model::Pass pass;
+  pass.training = true;
+  pass.loss_scale = 1.0 / (8 * 64);
+  Trace trace;
+  std::vector<model::State> before, after;
+  model::State state;
+  for (const model::Visit& visit : model.visits()) {
+    model::State in;
+    if (state.x.defined()) in.x = state.x.detach().requires_grad_();
+    if (state.memory.defined()) in.memory = state.memory.detach().requires_grad_();
+    state = visit.forward(in, inputs, pass);
+    trace.forward[visit.name] = state.x.detach();
+    before.push_back(in);
+    after.push_back(state);
+  }
+  at::Tensor dx, dmemory;
+  for (std::size_t i = model.visits().size(); i-- > 0;) {
+    back_up(model.visits()[i], before[i], after[i], dx, dmemory);
+    if (dx.defined()) trace.backward[model.visits()[i].name] = dx;
+  }
+  if (dmemory.defined()) trace.backward["memory"] = dmemory;
+  return trace;
+}
+
+class Precision : public testing::TestWithParam<model::ModelType> {};
+
+TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
+  const ModelShape shape = two_layers(GetParam());
+  BoundModel wide(shape), narrow(shape, at::kBFloat16);
+  for (std::size_t u = 0; u < wide.weights.size(); ++u) {  // norms and biases as a run starts
+    for (const model::Parameter& parameter : wide.model->units()[u].parameters()) {
+      if (parameter.shape.size() == 1) parameter.weight.fill_(parameter.name.ends_with("gamma") ? 1 : 0);
+    }
+    narrow.weights[u].copy_(wide.weights[u]);
+  }
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const model::Inputs inputs = eight_rows(shape, step);
+    const Trace expected = traced(*wide.model, inputs), found = traced(*narrow.model, inputs);
+    const std::string where = " in step " + std::to_string(step);
+    for (const auto& [name, x] : expected.forward) expect_near(found.forward.at(name), x, kForward, name + where);
+    for (const auto& [name, dx] : expected.backward) {
+      expect_near(found.backward.at(name), dx, kBackward, "behind " + name + where);
+    }
+    for (std::size_t u = 0; u < wide.gradients.size(); ++u) {
+      for (const model::Parameter& parameter : wide.model->units()[u].parameters()) {
+        const bool embeds = parameter.name.find("embeddings") != std::string::npos;
+        const Bounds& bounds = embeds ? kEmbedding : parameter.shape.size() == 1 ? kBias : kGradient;
+        expect_near(narrow.gradient(parameter.name), parameter.gradient, bounds, parameter.name + where);
+        // Both go on from the same weights.
+        parameter.weight.sub_(parameter.gradient, 0.05);
+      }
+      narrow.weights[u].copy_(wide.weights[u]);
+    }
+    wide.expect_fresh_gradients();
+    narrow.expect_fresh_gradients();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Precision,
+                         testing::Values(model::ModelType::decoder, model::ModelType::encoder_decoder),
+                         [](const auto& each) -> std::string {
+                           return boost::describe::enum_to_string(each.param, "");
+                         });
+
+}  // namespace
+}  // namespace argosy::test
