@@ -135,7 +135,9 @@ class Tasting {
       Order order = order_;
       order.target = sample.path();
       static_cast<void>(cook(context_, ingredients, order));
-      return evaluate_.loss_of(open_on_all(context_, sample.path()));
+      const double loss = evaluate_.loss_of(open_on_all(context_, sample.path()));
+      context_.world.barrier("sample judged");  // rank 0 removes it, the others may still be reading
+      return loss;
     });
   }
   Ingredients choose(const std::vector<double>& losses) {

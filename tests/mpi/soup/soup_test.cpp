@@ -89,6 +89,34 @@ TEST_F(SoupOnRanks, EqualsTheLongDoubleMean) {
   test::world().barrier("compared");
 }
 
+TEST_F(SoupOnRanks, WeightsMultiplyInDoubleAndAreDividedByOnce) {
+  test::TestContext context{os, test::world()};
+  config.output = (folder / "soup").string();
+  config.recipe = {.type = RecipeType::weighted, .weights = {0.1, 0.7, -0.3}};
+  static_cast<void>(make_soup(context.get(), config));
+  const checkpoint::Reader reader{Files::system(), config.output};
+  const std::vector<float> got = reader.read_parameter("head/weight");
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    long double sum = 0;
+    for (const auto& [seed, weight] : {std::pair{10U, 0.1}, {20U, 0.7}, {30U, -0.3}})
+      sum += static_cast<long double>(weight) * test::element("head/weight", 0, static_cast<std::int64_t>(i), seed);
+    // Sums that cancel leave the roundings of fp64 alone.
+    const auto wanted = static_cast<float>(sum / (0.1 + 0.7 - 0.3));
+    ASSERT_NEAR(got[i], wanted, std::abs(wanted) * std::numeric_limits<float>::epsilon() + 1e-15) << i;
+  }
+  test::world().barrier("compared");
+}
+
+TEST_F(SoupOnRanks, AMeanThatFp32CannotHoldIsRefused) {
+  test::TestContext context{os, test::world()};
+  config.output = (folder / "soup").string();
+  config.recipe = {.type = RecipeType::weighted, .weights = {1e39, 1e39, 1e39}, .normalize = false};
+  test::refusal(Fault::numeric, [&] { make_soup(context.get(), config); });
+  test::world().barrier("rank 0 has tidied up");
+  EXPECT_EQ(Files::system().list(folder), (std::vector<std::string>{"run"}));
+  test::world().barrier("looked");
+}
+
 TEST_F(SoupOnRanks, AnIngredientDamagedAnywhereLeavesNothing) {
   if (test::world().rank() == 0) {
     const Path shard = Path{config.inputs[1]} / checkpoint::shard_name(0, test::world().size());

@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/shard_file.hpp"
+#include "core/error.hpp"
+#include "soup/soup.hpp"
+#include "support/checkpoints.hpp"
+#include "support/refusal.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::soup {
+namespace {
+
+/// Three checkpoints, and an evaluator that measures how far a checkpoint is from the mean of some of them.
+class Tastings : public testing::Test {
+ protected:
+  Tastings() {
+    test::TestContext here{os, test::world()};
+    checkpoint::Store store{here.get(), folder / "run", {}};
+    for (const int step : {10, 20, 30}) {
+      test::Toy toy{test::tiny_units(), here.topology().layout(), here.topology().canonical_rank()};
+      const auto report = store.save(checkpoint::Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(),
+                                     test::toy_sections(), test::toy_attachments());
+      EXPECT_TRUE(report.committed) << report.why_not;
+      config.inputs.push_back(report.directory.string());
+    }
+    config.output = (folder / "soup").string();
+  }
+  Evaluator towards(const std::vector<std::uint64_t>& seeds) {
+    return {.identity = identity, .loss_of = [this, seeds](const checkpoint::Reader& checkpoint) {
+              comm::agree(test::world(), [&] {
+                if (++evaluations > most_evaluations) throw Error{Fault::io, {.wanted = "power", .got = "none"}};
+              });
+              const std::vector<float> weights = checkpoint.read_parameter("head/weight");
+              double loss = 0;
+              for (std::size_t i = 0; i < weights.size(); ++i) {
+                double mean = 0;
+                for (const std::uint64_t seed : seeds)
+                  mean += test::element("head/weight", 0, static_cast<std::int64_t>(i), seed);
+                loss += std::pow(weights[i] - mean / static_cast<double>(seeds.size()), 2);
+              }
+              return loss;
+            }};
+  }
+  SoupReport make(const Evaluator& evaluate) {
+    test::TestContext context{os, test::world()};
+    SoupReport report = make_soup(context.get(), config, evaluate);
+    test::world().barrier("soup made");
+    return report;
+  }
+  std::vector<std::string> left() {
+    test::world().barrier("rank 0 has tidied up");
+    std::vector<std::string> names = Files::system().list(folder);
+    test::world().barrier("looked");
+    return names;
+  }
+  std::string shard_of(const Path& soup) { return Files::system().read_text(soup / checkpoint::shard_name(0, 1)); }
+
+  Os os;
+  test::TempFolder own;
+  Path folder = test::world().broadcast(own.path().string());
+  SoupConfig config;
+  std::string identity = "distance";
+  int evaluations = 0, most_evaluations = 1000;
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(Tastings, GreedyIsBitwiseTheUniformMeanOfItsMembers) {
+  config.recipe = {.type = RecipeType::greedy};
+  const SoupReport report = make(towards({10, 30}));
+  EXPECT_EQ(report.inputs, 2U);
+  EXPECT_EQ(evaluations, 5) << "three alone, two mixtures; the choice is not evaluated again";
+  ASSERT_TRUE(report.verdict);
+  EXPECT_LT(report.verdict->loss, report.verdict->best_member_loss / 1000);
+  EXPECT_EQ(figures(report).at("loss").as_double(), report.verdict->loss);
+  const checkpoint::Reader greedy{Files::system(), config.output};
+  const boost::json::object& said = greedy.sections().soup;
+  EXPECT_EQ(said.at("recipe"), "greedy");
+  EXPECT_EQ(said.at("weights"), (boost::json::array{0.5, 0.5}));
+  EXPECT_EQ(said.at("inputs").as_array()[1].at("step"), 30);
+  ASSERT_EQ(said.at("decisions").as_array().size(), 3U);
+  EXPECT_EQ(said.at("decisions").as_array()[2].at("path").as_string(), config.inputs[1]);
+  EXPECT_FALSE(said.at("decisions").as_array()[2].at("accepted").as_bool());
+
+  config.recipe = {};
+  config.inputs.erase(config.inputs.begin() + 1);
+  config.output = (folder / "uniform").string();
+  make({});
+  EXPECT_TRUE(shard_of(folder / "soup") == shard_of(folder / "uniform"));
+  EXPECT_EQ(left(), (Names{"run", "soup", "uniform"})) << "neither samples nor a journal";
+}
+
+TEST_F(Tastings, GreedyTakesTheBestAloneWhenNothingImprovesIt) {
+  config.recipe = {.type = RecipeType::greedy};
+  EXPECT_EQ(make(towards({20})).inputs, 1U);
+  const checkpoint::Reader soup{Files::system(), config.output};
+  EXPECT_TRUE(soup.read_parameter("head/weight") ==
+              checkpoint::Reader(Files::system(), config.inputs[1]).read_parameter("head/weight"));
+  config.output = (folder / "strict").string();
+  config.recipe.min_delta = 1e9;
+  EXPECT_EQ(make(towards({10, 30})).inputs, 1U) << "no gain is large enough";
+  test::world().barrier("read");
+}
+
+TEST_F(Tastings, ATastingThatWasCutShortGoesOn) {
+  config.recipe = {.type = RecipeType::greedy};
+  most_evaluations = 4;
+  test::refusal(Fault::io, [&] { make(towards({10, 30})); });
+  EXPECT_EQ(left(), (Names{".soup.journal", "run"}));
+  evaluations = 0;
+  most_evaluations = 1;
+  EXPECT_EQ(make(towards({10, 30})).inputs, 2U) << "only the mixture that was missing is evaluated";
+  EXPECT_EQ(left(), (Names{"run", "soup"}));
+}
+
+TEST_F(Tastings, AJournalCountsForItsOwnEvaluationOnly) {
+  config.recipe = {.type = RecipeType::greedy};
+  most_evaluations = 4;
+  test::refusal(Fault::io, [&] { make(towards({10, 30})); });
+  evaluations = 0;
+  most_evaluations = 1000;
+  identity = "another";
+  EXPECT_EQ(make(towards({20})).inputs, 1U);
+  EXPECT_EQ(evaluations, 5);
+  if (test::world().rank() == 0) Files::system().write_atomically(folder / ".third.journal", std::string_view{"{\"a"});
+  test::world().barrier("a torn journal");
+  config.output = (folder / "third").string();
+  EXPECT_EQ(make(towards({10, 30})).inputs, 2U);
+  EXPECT_EQ(left(), (Names{"run", "soup", "third"}));
+}
+
+TEST_F(Tastings, AWorseSoupIsNotCommittedUnlessAllowed) {
+  const std::string said = test::refusal(Fault::numeric, [&] { make(towards({10})); });
+  EXPECT_NE(said.find("worse by "), std::string::npos) << said;
+  EXPECT_NE(said.find("000000010"), std::string::npos) << said;
+  EXPECT_NE(said.find("--allow-worse"), std::string::npos) << said;
+  EXPECT_EQ(left(), (Names{".soup.journal", "run"}));
+  EXPECT_EQ(evaluations, 4);
+  config.allow_worse = true;
+  const SoupReport report = make(towards({10}));
+  EXPECT_EQ(evaluations, 4) << "all losses are known";
+  EXPECT_GT(report.verdict->loss, report.verdict->best_member_loss);
+  EXPECT_EQ(report.verdict->best_member, config.inputs[0]);
+  EXPECT_EQ(left(), (Names{"run", "soup"}));
+}
+
+TEST_F(Tastings, ABetterSoupIsCommittedAsItWasJudged) {
+  const SoupReport report = make(towards({10, 20, 30}));
+  EXPECT_LT(report.verdict->loss, report.verdict->best_member_loss);
+  const checkpoint::Reader soup{Files::system(), config.output};
+  soup.verify();
+  EXPECT_EQ(soup.sections().soup.at("recipe"), "uniform");
+  EXPECT_EQ(left(), (Names{"run", "soup"}));
+}
+
+}  // namespace
+}  // namespace argosy::soup
