@@ -16,17 +16,20 @@
 
 namespace argosy::train {
 
-c10::Device choose_device(const std::string& wish, const comm::Topology& topology) {
-  const bool alone = topology.world_size() == 1;
-  if (!alone && wish == "cuda") {
+c10::Device choose_device(const std::string& wish, const comm::Context& context) {
+  const int local_rank = context.topology.local_rank();
+  // Where the launcher shows each rank a GPU of its own, that is number 0.
+  const int index = kernels::gpu_count() == 1 ? 0 : local_rank;
+  bool on_gpu = false;
+  comm::agree(context.world, [&] { on_gpu = kernels::use_gpu(wish, index); });
+  if (comm::any_of(context.world, on_gpu) && comm::any_of(context.world, !on_gpu)) {
     throw Error{Fault::device,
-                {.wanted = "one rank with device cuda",
-                 .got = std::to_string(topology.world_size()),
-                 .where = "device",
-                 .remedy = "start one rank, or write cpu: this version exchanges host memory only"}};
+                {.wanted = "a GPU for every rank, or none",
+                 .got = "some ranks with, some without",
+                 .where = "device auto",
+                 .remedy = "ask for as many GPUs a node as ranks, or set device to cpu"}};
   }
-  if (!alone || !kernels::use_gpu(wish, topology.local_rank())) return c10::kCPU;
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(topology.local_rank())};
+  return on_gpu ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)) : c10::Device(c10::kCPU);
 }
 
 std::optional<double> peak_flops(c10::Device device) {

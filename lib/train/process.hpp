@@ -12,9 +12,9 @@
 /// Settings of this process that hold for all of a run: device, threads, allocator.
 namespace argosy::train {
 
-/// The device of `wish` (auto, cpu, cuda). Throws Error{device} when cuda is asked for and there is none, or when ranks
-/// would have to exchange device memory.
-[[nodiscard]] c10::Device choose_device(const std::string& wish, const comm::Topology& topology);
+/// The device of `wish` (auto, cpu, cuda): the rank's own GPU of its node. **Collective.** Throws Error{device} when
+/// cuda is asked for and there is none, or when some ranks have a GPU and others none.
+[[nodiscard]] c10::Device choose_device(const std::string& wish, const comm::Context& context);
 
 /// Dense bf16 FLOP/s of a device at its best; absent for the CPU and for a GPU our table does not know.
 [[nodiscard]] std::optional<double> peak_flops(c10::Device device);

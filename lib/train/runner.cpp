@@ -10,6 +10,8 @@
 #include <array>
 #include <cmath>
 
+#include "comm/nccl_collectives.hpp"
+#include "comm/nccl_watch.hpp"
 #include "core/error.hpp"
 #include "optim/order_free_sum.hpp"
 
@@ -21,6 +23,8 @@ at::Tensor ids_of(const std::vector<std::int64_t>& ids, at::IntArrayRef shape, c
   const at::Tensor view = at::from_blob(const_cast<std::int64_t*>(ids.data()), shape, at::kLong);
   return device.is_cpu() ? view : view.to(device);
 }
+
+void* const kComputeStream = nullptr;  // LibTorch's own on a GPU: the default one
 
 double number_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.item<double>() : 0.0; }
 
@@ -156,6 +160,11 @@ void Runner::backward(Walk& walk, int index) {
   walk.memory_gradient = walk.memory_gradient.defined() ? walk.memory_gradient + found.back() : found.back();
 }
 
+/// What has been given to the device until now; on the host it has been done.
+comm::Event Runner::computed() const {
+  return device_.is_cuda() ? comm::record_event(comm::nccl_table(), kComputeStream) : comm::Event{};
+}
+
 comm::Event Runner::gather(const Op& op) {
   const auto unit = static_cast<std::size_t>(op.unit);
   const UnitBuffers& buffers = buffers_.units()[unit];
@@ -163,7 +172,7 @@ comm::Event Runner::gather(const Op& op) {
   if (!across_nodes) buffers_.place_own_weights(unit);
   if (layout_.world() == 1) return {};
   return collectives_.all_gather(model_.units()[unit].space(),
-                                 view_of(across_nodes ? buffers.held_weights : buffers.weights), {}, op.levels);
+                                 view_of(across_nodes ? buffers.held_weights : buffers.weights), computed(), op.levels);
 }
 
 comm::Event Runner::reduce(const Op& op, bool has_examples) {
@@ -183,7 +192,7 @@ comm::Event Runner::reduce(const Op& op, bool has_examples) {
     if (layout_.world() == 1 && buffers.sums_in_place && !in_node) return {};  // the shard is the buffer
   }
   return collectives_.reduce_scatter(unit.space(), view_of(across_nodes ? buffers.held_gradients : buffers.gradients),
-                                     view_of(in_node ? buffers.held_gradients : buffers.shard.gradient), {},
+                                     view_of(in_node ? buffers.held_gradients : buffers.shard.gradient), computed(),
                                      {.levels = op.levels, .continues = op.continues});
 }
 
@@ -256,7 +265,7 @@ void Runner::execute(const StepPlan& plan, Step& step) {
     const Op& op = plan.ops[i];
     for (const int waited : op.waits_for) {
       const auto w = static_cast<std::size_t>(waited);
-      events[w].wait();
+      events[w].wait_on(kComputeStream);
       book(plan.ops[w].kind);
     }
     Walk* const walk = op.micro_batch < 0 ? nullptr : &step.walks[static_cast<std::size_t>(op.micro_batch)];

@@ -70,6 +70,7 @@ class Runner {
   void begin(Walk& walk, const data::Batch& batch, int slot, const Step& step) const;
   void forward(Walk& walk, int visit);
   void backward(Walk& walk, int visit);
+  [[nodiscard]] comm::Event computed() const;
   [[nodiscard]] comm::Event gather(const Op& op);
   [[nodiscard]] comm::Event reduce(const Op& op, bool has_examples);
   double sum_of_all_squares();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
@@ -59,9 +60,16 @@ ReduceEvery reduce_every(const RunConfig& config) {
   return config.sharding.reduction == Reduction::elastic ? ReduceEvery::micro_batch : ReduceEvery::step;
 }
 
-/// The run's plan. Throws Error{config} when this rank has no memory for it.
+/// The run's plan. Throws Error{config} when this rank's device cannot run it, or has no memory for it.
 RunPlan affordable_plan(const comm::Context& context, const RunConfig& config, std::int64_t vocab_live,
                         c10::Device device) {
+  if (device.is_cuda() && config.sharding.reduction == Reduction::elastic) {
+    throw Error{Fault::config,
+                {.wanted = "exact or fast on a GPU",
+                 .got = "elastic",
+                 .where = "sharding.reduction",
+                 .remedy = "elastic sums, for tests, are formed on the host: set device to cpu"}};
+  }
   RunPlan plan = plan_run(config, model::resolve(config.model, vocab_live),
                           {.layout = context.topology.layout(), .gpu = planned_gpu(device)});
   if (const auto memory = rank_memory_bytes(device, context.topology)) require_state_fits(plan, *memory);
@@ -74,7 +82,7 @@ class Trainer {
       : context_(context),
         config_(config),
         options_(options),
-        device_(choose_device(config.device, context.topology)),
+        device_(choose_device(config.device, context)),
         store_(context, config.run_dir, {.max_checkpoints = static_cast<int>(config.checkpoint.max_checkpoints)}),
         tokenizer_(read_on_all(context,
                                [&] {
@@ -108,7 +116,7 @@ class Trainer {
                   .master_type = has_wide_master(config) ? at::kFloat : at::kBFloat16,
                   .seed = config.seed,
                   .device = device_}),
-        collectives_(comm::make_mpi_collectives(context.topology, collectives_options(config))),
+        collectives_(comm::make_collectives(context.topology, collectives_options(config), device_.is_cuda())),
         sets_(read_on_all(context, [&] { return evaluation_sets(context, config, tokenizer_, facts_.sizes); })) {
     loss_.label_smoothing = label_smoothing_of(config);
     loss_.z = config.loss.z;
