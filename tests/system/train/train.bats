@@ -149,6 +149,15 @@ kill_in_a_step() {
   [ "$code" = 75 ]
 }
 
+@test "idle ranks are warned of, and what is held stands beside what was planned" {
+  ranks config.json --set run_dir=idle --set batch.global_size=3000 --set schedule.warmup=1 --set schedule.length=3
+  read -r code step <"$WORK/exit"
+  [ "$code $step" = "0 3" ]
+  grep -q "warning.*25.0 % of the ranks' time is idle: 3 micro-batches for 4 places (global_size 2,000 or 4,000 leaves none)" log
+  grep -q "after step 3: memory of the fullest rank, MiB: .* state and buffers, planned .* of activations" log
+  grep -o '"memory":{.*}' log | grep -q '"state_bytes":\([0-9]*\),"planned_state_bytes":\1,'
+}
+
 @test "bad input ends with its code and one sentence" {
   ranks config.json --set optimizer.beta3=0.9 || true
   read -r code _ <"$WORK/exit"

@@ -85,6 +85,11 @@ data::Batch rows(const model::ModelShape& shape, std::int64_t count, std::int64_
   batch.rows = count;
   batch.target_width = width;
   const auto ids = static_cast<std::size_t>(count * width);
+  if (shape.encoder_layers > 0) {
+    batch.source_width = width;
+    batch.source.assign(ids, 2);
+    batch.source_lengths.assign(static_cast<std::size_t>(count), width);
+  }
   batch.target_input.assign(ids, shape.start_id);
   batch.target_labels.assign(ids, 2);
   batch.target_lengths.assign(static_cast<std::size_t>(count), width);
@@ -92,14 +97,15 @@ data::Batch rows(const model::ModelShape& shape, std::int64_t count, std::int64_
   return batch;
 }
 
-/// Untied: embedding and head take turns with the blocks; or tied: one unit keeps its buffers.
-model::ModelShape language_model(bool tied) {
+/// Untied: embeddings and head take turns with the blocks; or tied: one unit keeps its buffers.
+model::ModelShape small_model(model::ModelType type, bool tied) {
   model::ModelConfig config;
-  config.type = model::ModelType::decoder;
+  config.type = type;
   config.width = 32;
   config.ff = 64;
   config.heads = 2;
   config.max_positions = 16;
+  config.encoder.layers = 2;
   config.decoder.layers = 4;
   config.tie_embeddings = tied;
   return model::resolve(config, 50);
@@ -122,16 +128,18 @@ void take_time(model::Model& model, FixedClock& host, const std::function<double
 
 TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
   constexpr std::int64_t width = 8;
-  for (const bool tied : {false, true}) {
-    const model::ModelShape shape = language_model(tied);
+  for (const auto& [type, tied] : {std::pair{model::ModelType::decoder, false},
+                                   {model::ModelType::decoder, true},
+                                   {model::ModelType::encoder_decoder, true}}) {
+    const model::ModelShape shape = small_model(type, tied);
     for (const partition::Layout& layout : {partition::Layout({2, 2}), partition::Layout({1, 3})}) {
       for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
         for (const auto order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first}) {
           for (const int micro_batches : {1, 3}) {
             for (const double seconds_per_byte : {0.5, 64.0}) {  // most is hidden; nearly nothing is
-              SCOPED_TRACE(fmt::format("scheme {}, {}, tied {}, {} nodes of up to {}, A {}, {} s a byte",
-                                       static_cast<int>(scheme), static_cast<int>(order), tied, layout.nodes(),
-                                       layout.slots(), micro_batches, seconds_per_byte));
+              SCOPED_TRACE(fmt::format("{}, scheme {}, {}, tied {}, {} nodes of up to {}, A {}, {} s a byte",
+                                       static_cast<int>(type), static_cast<int>(scheme), static_cast<int>(order), tied,
+                                       layout.nodes(), layout.slots(), micro_batches, seconds_per_byte));
               model::Model model(shape, layout);
               const int rank = layout.world() - 1;
               train::Buffers buffers(model, rank, {.scheme = scheme});

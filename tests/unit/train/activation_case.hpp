@@ -1,0 +1,81 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <boost/describe/enum_to_string.hpp>
+#include <limits>
+
+#include "comm/recording.hpp"
+#include "train/memory_count.hpp"
+#include "train/memory_model.hpp"
+#include "train/runner.hpp"
+
+/// What a language model's micro-batch keeps, as planned and as the allocator counts it.
+namespace argosy::test {
+
+struct LanguageModel {
+  std::int64_t width = 0, ff = 0, heads = 0, kv_heads = 0, layers = 0, vocab = 0, rows = 0, length = 0;
+};
+
+struct Activations {
+  double planned_bytes = 0, measured_bytes = 0;
+};
+
+/// Of the second step, bf16 and with whole logits: workspaces are there then.
+inline Activations activations_of(const LanguageModel& sizes, train::Recompute recompute, c10::Device device) {
+  model::ModelConfig config;
+  config.type = model::ModelType::decoder;
+  config.width = sizes.width;
+  config.ff = sizes.ff;
+  config.heads = sizes.heads;
+  config.kv_heads = sizes.kv_heads;
+  config.max_positions = sizes.length;
+  config.decoder.layers = sizes.layers;
+  const model::ModelShape shape = model::resolve(config, sizes.vocab);
+  const partition::Layout alone;
+  model::Model model(shape, alone);
+  train::Buffers buffers(model, 0, {.compute_type = at::kBFloat16, .device = device});
+  buffers.initialise(3);
+  comm::RecordingCollectives collectives(alone, 0);
+  optim::SkipGuard guard({}, {});
+  const Clock clock;
+  train::Runner runner(model, buffers, collectives, alone, 0, {}, 1.0, guard, clock, device);
+  data::StepBatches batches;
+  batches.tgt_tokens = sizes.rows * sizes.length;
+  data::Batch& batch = batches.batches.emplace_back();
+  batch.rows = sizes.rows;
+  batch.target_width = sizes.length;
+  batch.target_input.assign(static_cast<std::size_t>(batches.tgt_tokens), shape.start_id);
+  batch.target_labels.assign(static_cast<std::size_t>(batches.tgt_tokens), 2);
+  batch.target_lengths.assign(static_cast<std::size_t>(sizes.rows), sizes.length);
+  const train::StepPlan plan = train::plan_step(train::plan_shape(shape, alone), {});
+  const train::StepOptions options{
+      .lr = 1e-3, .loss = {.chunk_bytes = std::numeric_limits<std::int64_t>::max()}, .recompute = recompute};
+  (void)runner.run(plan, batches, options);
+  const std::int64_t before = train::memory_of(device).bytes;
+  train::reset_peak(device);
+  (void)runner.run(plan, batches, options);
+  const auto positions = static_cast<double>(batches.tgt_tokens);
+  const train::ActivationMemory planned = train::activation_memory(
+      shape, {.target_positions = positions, .target_width = static_cast<double>(sizes.length)},
+      {.recompute = recompute});
+  return {planned.total(), static_cast<double>(train::memory_of(device).peak_bytes - before)};
+}
+
+/// Prints both for every level, and expects them alike.
+inline void expect_activations(const LanguageModel& sizes, c10::Device device, double tolerance) {
+  using train::Recompute;
+  for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
+    const Activations kept = activations_of(sizes, level, device);
+    const std::string name = boost::describe::enum_to_string(level, "");
+    fmt::print("recompute {:<10}  planned {:>12.0f} bytes, measured {:>12.0f}\n", name, kept.planned_bytes,
+               kept.measured_bytes);
+    // The published formula of `full` leaves out the block whose inner values exist while they are used again.
+    const double again =
+        level == Recompute::full ? 2.0 * 3 * static_cast<double>(sizes.ff * sizes.rows * sizes.length) : 0;
+    EXPECT_NEAR(kept.measured_bytes, kept.planned_bytes + again, tolerance * kept.planned_bytes) << name;
+  }
+}
+
+}  // namespace argosy::test
