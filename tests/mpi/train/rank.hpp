@@ -85,7 +85,7 @@ struct Types {
   at::ScalarType weights, master;
 };
 inline constexpr std::array all_types{Types{at::kFloat, at::kFloat}, Types{at::kBFloat16, at::kFloat},
-                               Types{at::kBFloat16, at::kBFloat16}};
+                                      Types{at::kBFloat16, at::kBFloat16}};
 
 class Rank {
  public:
