@@ -68,19 +68,22 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
       const partition::Layout layout(nodes);
       const train::SpaceSizes sizes = train::space_sizes(shape, layout);
       for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
-        for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+        for (const auto& [type, master] :
+             {std::pair{at::kFloat, at::kFloat}, {at::kBFloat16, at::kFloat}, {at::kBFloat16, at::kBFloat16}}) {
           for (const ReduceEvery every : {ReduceEvery::step, ReduceEvery::micro_batch}) {
             const bool elastic = every == ReduceEvery::micro_batch;
             if (elastic && scheme == Scheme::hybrid) continue;
             const train::StateMemory planned =
                 train::state_memory(sizes, {.scheme = scheme,
                                             .weight_bytes = type == at::kFloat ? 4 : 2,
+                                            .master_bytes = master == at::kFloat ? 4 : 2,
                                             .reduction = elastic ? comm::Reduction::elastic : comm::Reduction::exact});
-            EXPECT_EQ(allocated(shape, layout, {.scheme = scheme, .reduce_every = every, .compute_type = type}),
+            EXPECT_EQ(allocated(shape, layout,
+                                {.scheme = scheme, .reduce_every = every, .compute_type = type, .master_type = master}),
                       planned.state())
                 << "scheme " << static_cast<int>(scheme) << ", " << layout.world() << " ranks on " << nodes.size()
-                << " nodes, " << (type == at::kFloat ? "fp32" : "bf16") << (elastic ? ", elastic" : "") << ", resident "
-                << sizes.resident;
+                << " nodes, " << (type == at::kFloat ? "fp32" : "bf16") << (master == type ? " as master" : "")
+                << (elastic ? ", elastic" : "") << ", resident " << sizes.resident;
           }
         }
       }
