@@ -187,7 +187,7 @@ pair() {
 @test "steps skipped in a row, as many as allowed, end the run with 6 and one sentence" {
   rm -f exit
   ranks config.json --set run_dir=skips --set optimizer.skip.abs=1e-9 --set optimizer.skip.max_consecutive=3 || true
-  read -r code _ <exit
+  read -r code _ <"$WORK/exit"
   [ "$code" = 6 ]
   grep -q "3 steps in a row" log
 }
