@@ -273,6 +273,7 @@ StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices) {
 
 StepPlan plan_forward(const PlanShape& shape, Scheme scheme) {
   std::vector<Compute> forward;
+  forward.reserve(shape.visit_units.size());
   for (int v = 0; v < static_cast<int>(shape.visit_units.size()); ++v) forward.push_back({OpKind::forward, v, 0});
   const PlanChoices choices{.scheme = scheme};
   return Planner(shape, choices, false).run(forward);
