@@ -14,7 +14,7 @@ namespace argosy::soup {
 
 class Kitchen {
  public:
-  static constexpr std::int64_t slice_elements = 1 << 17;
+  static constexpr std::int64_t slice_elements = 1 << 16;
 
   /// spaces: the units of the result.
   Kitchen(const Ingredients& ingredients, std::span<const partition::FlatSpace> spaces);
