@@ -71,6 +71,9 @@ void add_memory(std::vector<std::string>& lines, const RunPlan& plan) {
   }
   if (kept.recomputed > 0) of_these += fmt::format(", a block computed again {:.2f}", in_units(kept.recomputed));
   lines.push_back(of_these);
+  if (plan.largest_micro_size) {
+    lines.push_back(fmt::format("  the largest batch.micro_size that fits: {}", grouped(*plan.largest_micro_size)));
+  }
 }
 
 void add_traffic(std::vector<std::string>& lines, const RunPlan& plan) {
@@ -267,6 +270,7 @@ json::object json_of(const RunPlan& plan) {
       {"schemes", std::move(schemes)},
       {"fits", chosen.fits ? json::value(*chosen.fits) : json::value(nullptr)},
       {"warnings", json::value_from(warnings_of(plan))},
+      {"largest_micro_size", plan.largest_micro_size ? json::value(*plan.largest_micro_size) : json::value(nullptr)},
       {"cure", plan.cure.empty() ? json::value(nullptr) : json::value(plan.cure)},
       {"layouts", std::move(layouts)},
       {"run_s", chosen.step_s && plan.steps ? json::value(*chosen.step_s * *plan.steps) : json::value(nullptr)},

@@ -138,6 +138,27 @@ void add_schedules(RunPlan& plan, const RunConfig& config, const model::ModelSha
   }
 }
 
+/// Activations grow with the micro-batch, state and scratch do not.
+std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, const model::ModelShape& shape) {
+  const StateMemory& state = plan.chosen().state;
+  const auto left = static_cast<double>(capacity_bytes(*plan.target.gpu) - state.state() - state.scratch);
+  const auto fits = [&](std::int64_t micro_size) {
+    data::StepSizes sizes = plan.sizes;
+    sizes.micro_size = micro_size;
+    return activations_of(config, shape, micro_batch_of(config, sizes)).total() <= left;
+  };
+  std::int64_t fitting = 0, too_large = 1;
+  while (fits(too_large)) {
+    fitting = too_large;
+    too_large *= 2;
+  }
+  while (too_large - fitting > 1) {
+    const std::int64_t middle = fitting + (too_large - fitting) / 2;
+    (fits(middle) ? fitting : too_large) = middle;
+  }
+  return fitting;
+}
+
 /// The configured scheme on some layout.
 SchemePlan plan_chosen(const RunConfig& config, const model::ModelShape& shape, PlanTarget target,
                        const partition::Layout& layout) {
@@ -349,6 +370,7 @@ RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const 
   if (target.gpu != nullptr) {
     const RunConfig same_step = with_sizes(config, plan.sizes.global_size, plan.sizes.micro_size);
     plan.layouts = plan_layouts(same_step, shape, plan.sizes, target);
+    plan.largest_micro_size = largest_micro_size(plan, config, shape);
     if (!*plan.chosen().fits) plan.cure = Cure(same_step, shape, target, plan.sizes).find();
   }
   const optim::Schedule schedule = optim::resolve(config.schedule, is_language_model(config));

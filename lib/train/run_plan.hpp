@@ -70,6 +70,7 @@ struct RunPlan {
   std::vector<SchemePlan> schemes{};                  // by Scheme
   std::vector<LayoutPlan> layouts{};                  // with a GPU
   std::string cure{};                                 // with a GPU and where the configured scheme does not fit
+  std::optional<std::int64_t> largest_micro_size{};   // with a GPU: that fits beside the configured state; 0: none
   std::vector<std::pair<double, double>> learning_rates{};  // position, lr: 1, warm-up, half, decay_end
   std::int64_t checkpoint_bytes = 0;                        // of all shards
   std::optional<std::int64_t> disk_bytes{};  // checkpoints kept, the one being written, exports; where these are known

@@ -116,6 +116,28 @@ TEST(RunPlan, OneH200NeedsRecompute) {
       136.0, 0.05);
 }
 
+TEST(RunPlan, NamesTheLargestMicroBatchThatFits) {
+  const auto largest = [](const std::vector<std::string>& set, const train::PlanTarget& where) {
+    return static_cast<int>(number(plan_json(mistral(set), where), "/largest_micro_size"));
+  };
+  const auto fits = [](int micro_size, const char* level) {
+    return plan_json(mistral({fmt::format("batch.micro_size={}", micro_size),
+                              fmt::format("batch.global_size={}", 64 * micro_size),
+                              std::string("sharding.recompute=") + level}),
+                     target(8, 8, "h200"))
+        .at_pointer("/fits")
+        .as_bool();
+  };
+  EXPECT_EQ(largest({}, target(16, 8)), 1);
+  EXPECT_EQ(largest({}, target(1, 8)), 0);
+  for (const char* level : {"none", "full", "block"}) {
+    const int size = largest({std::string("sharding.recompute=") + level}, target(8, 8, "h200"));
+    EXPECT_TRUE(fits(size, level)) << size;
+    EXPECT_FALSE(fits(size + 1, level)) << size;
+  }
+  EXPECT_TRUE(plan_json(mistral(), {.layout = partition::Layout({4})}).at_pointer("/largest_micro_size").is_null());
+}
+
 TEST(RunPlan, NamesTheShortestCure) {
   const auto cure = [](const std::vector<std::string>& set, const train::PlanTarget& where) {
     return text(plan_json(mistral(set), where), "/cure");
@@ -246,9 +268,9 @@ TEST(PlanLines, ShowEverySchemeAndTheCure) {
     all += line + "\n";
   // What the schedule sends stands first; what the formulas count, in brackets.
   EXPECT_NE(all.find("stage_3     198.491   21.267   170.14 (173.80; 224.49)"), std::string::npos) << all;
-  for (const char* part :
-       {"7,241,732,096 parameters", "accumulation 4", "* stage_1", "  stage_2", "  stage_3", "  hybrid", "does not fit",
-        "MFU", "16 nodes", "524,288,000,000 in all", "h100: 78.6, context 1.0 taken off"}) {
+  for (const char* part : {"7,241,732,096 parameters", "accumulation 4", "* stage_1", "  stage_2", "  stage_3",
+                           "  hybrid", "does not fit", "MFU", "the largest batch.micro_size that fits: 0", "16 nodes",
+                           "524,288,000,000 in all", "h100: 78.6, context 1.0 taken off"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
   }
 }
