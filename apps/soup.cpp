@@ -1,61 +1,37 @@
-#include "soup/soup.hpp"
+#include <unistd.h>
 
-#include "app.hpp"
-#include "soup/check.hpp"
+#include <filesystem>
+#include <system_error>
 
+#include "soup_app.hpp"
+
+/// Averages checkpoints without LibTorch. Only --validate needs it: the process then becomes soup_validated beside it,
+/// before MPI starts, so that all other soups start at once and in little memory.
 namespace {
 
-constexpr std::string_view examples =
-    "  mpirun apps/soup runs/mt/checkpoints/*                 the mean of all checkpoints of a run, as ./soup\n"
-    "  mpirun -n 4 apps/soup --out best a/000009000 a/000010000   of two of them, by 4 ranks\n"
-    "  apps/soup --recipe last_k --last 5 --spacing 1000 runs/mt/checkpoints/*   five of them, 1000 steps apart\n"
-    "  apps/soup --recipe weighted --weights 1,2 a/000009000 a/000010000         one part and two parts\n"
-    "  mpirun apps/soup --check runs/mt/checkpoints/*         verifies every byte, changes nothing; exit code 4: "
-    "damage";
+constexpr std::string_view validate_option = "--validate";
 
-/// The enumerator of a name, as CLI11 wants it.
-template <class E>
-std::map<std::string, E> names_of() {
-  std::map<std::string, E> names;
-  boost::mp11::mp_for_each<boost::describe::describe_enumerators<E>>([&](auto e) { names.emplace(e.name, e.value); });
-  return names;
+bool validates(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == validate_option || word.starts_with(std::string(validate_option) + "=")) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace argosy;
-  return comm::run_main(argc, argv, [&](comm::Context& context) {
-    soup::SoupConfig config;
-    soup::Recipe& recipe = config.recipe;
-    bool check = false;
-    CLI::App app{"Averages checkpoints in bounded memory: weights are summed in fp64 and divided once."};
-    app.add_option("CKPT", config.inputs, "committed checkpoint directories, at least two")->required();
-    app.add_option("--out", config.output, "directory to make; never overwritten")->capture_default_str();
-    app.add_option("--recipe", recipe.type, "uniform | weighted | last_k | decay")
-        ->transform(CLI::Transformer(names_of<soup::RecipeType>()))
-        ->default_str("uniform");
-    app.add_option("--weights", recipe.weights, "weighted: one number for each checkpoint, as in 1,2,1")
-        ->delimiter(',');
-    app.add_option("--by", recipe.by, "weighted: by a metric saved with the checkpoints, as in valid.en.loss");
-    app.add_flag("!--no-normalize", recipe.normalize, "weighted: do not divide by the sum of the weights");
-    app.add_option("--last", recipe.last, "last_k: how many of the newest");
-    app.add_option("--spacing", recipe.spacing, "last_k: at least so many steps apart; 0");
-    app.add_option("--decay", recipe.decay,
-                   "decay: linear | cosine | one_minus_sqrt, the schedule stood in for; linear")
-        ->transform(CLI::Transformer(names_of<soup::Decay>()));
-    app.add_flag("--allow-cross-run", config.allow_cross_run, "take checkpoints of several runs");
-    app.add_flag("--allow-soup", config.allow_soup, "take soups as ingredients");
-    app.add_flag("--check", check, "only verify every byte of the checkpoints, and say which are whole")
-        ->excludes("--out", "--recipe");
-    if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
-    if (check) {
-      const double begin_s = context.clock.monotonic_s();
-      const auto checked = soup::check_checkpoints(context, config.inputs);
-      context.print_result("soup", soup::figures(checked, context.clock.monotonic_s() - begin_s));
-      return std::ranges::all_of(checked, [](const auto& one) { return one.wrong.empty(); }) ? Exit::ok : Exit::io;
-    }
-    context.print_result("soup", soup::figures(soup::make_soup(context, config)));
-    return Exit::ok;
+  if (validates(argc, argv)) {
+    std::error_code none;
+    const Path self = std::filesystem::read_symlink("/proc/self/exe", none);
+    execv((self.parent_path() / "soup_validated").c_str(), argv);  // returns only when it fails
+  }
+  return app::run_soup(argc, argv, [](comm::Context&, const config::Options&) -> soup::Evaluator {
+    throw Error{Fault::usage,
+                {.wanted = "the program soup_validated beside soup, for --validate",
+                 .got = "none that runs",
+                 .remedy = "build Argosy with LibTorch, or leave --validate out"}};
   });
 }

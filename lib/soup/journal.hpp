@@ -17,14 +17,13 @@ class Journal {
   /// Reads what an earlier tasting left; a file that cannot be read is as good as none. **Collective.**
   Journal(const comm::Context& context, const Path& target, std::string identity);
 
-  /// The loss of this mixture if it is known.
-  [[nodiscard]] std::optional<double> find(const Ingredients& ingredients) const;
   /// The loss of this mixture: as known, or as `evaluate` says, which is recorded. **Collective.**
   double loss_of(const Ingredients& ingredients, const std::function<double()>& evaluate);
   /// The soup is committed: removes the file. **Collective.**
   void finish();
 
  private:
+  [[nodiscard]] std::optional<double> find(const Ingredients& ingredients) const;  // the loss, if it is known
   [[nodiscard]] std::string key_of(const Ingredients& ingredients) const;
   void write() const;
 

@@ -16,8 +16,8 @@ namespace {
 
 using checkpoint::Reader;
 
-/// A soup that nobody but the evaluator sees: removed unless it is served. Its name tells whose it is, so that the next
-/// soup removes what a killed one leaves.
+/// A soup that nobody but the evaluator sees: removed when it has been judged. Its name tells whose it is, so that the
+/// next soup removes what a killed one leaves.
 class Sample {
  public:
   Sample(const comm::Context& context, const Path& target) : context_(context) {
@@ -40,20 +40,6 @@ class Sample {
     }
   }
   [[nodiscard]] const Path& path() const { return path_; }
-  /// Commits it as `target`. **Collective.**
-  void serve(const Path& target) const {
-    comm::agree(context_.world, [&] {
-      if (!context_.is_root()) return;
-      if (!context_.files.rename_noreplace(path_, target)) {
-        throw Error{Fault::io,
-                    {.wanted = "to commit a new soup",
-                     .got = "one of that name is there already",
-                     .where = target.string(),
-                     .remedy = "name another with --out"}};
-      }
-      context_.files.sync_folder(target.parent_path());
-    });
-  }
 
  private:
   const comm::Context& context_;
@@ -105,18 +91,8 @@ class Tasting {
                    .where = order_.target.string(),
                    .remedy = "use that member, try --recipe greedy, or say --allow-worse"}};
     };
-    if (const auto known = journal_.find(ingredients)) {
-      check(*known);
-      const Cooked cooked = cook(context_, ingredients, order_);
-      journal_.finish();
-      return cooked;
-    }
-    const Sample sample{context_, order_.target};
-    Order order = order_;
-    order.target = sample.path();
-    const Cooked cooked = cook(context_, ingredients, order);
-    check(journal_.loss_of(ingredients, [&] { return evaluate_.loss_of(open_on_all(context_, sample.path())); }));
-    sample.serve(order_.target);
+    check(loss_of_sample(ingredients));
+    const Cooked cooked = cook(context_, ingredients, order_);
     journal_.finish();
     return cooked;
   }
@@ -128,8 +104,7 @@ class Tasting {
     context_.log.info("{}: validation loss {:.6f}", reader.directory().string(), loss);
     return loss;
   }
-  double loss_of_mean(const std::vector<std::size_t>& members) {
-    const Ingredients ingredients = pantry_.mean_of(members);
+  double loss_of_sample(const Ingredients& ingredients) {
     return journal_.loss_of(ingredients, [&] {
       const Sample sample{context_, order_.target};
       Order order = order_;
@@ -141,9 +116,9 @@ class Tasting {
     });
   }
   Ingredients choose(const std::vector<double>& losses) {
-    const GreedyChoice choice =
-        choose_greedily(losses, config_.recipe.min_delta.value_or(0),
-                        [&](const std::vector<std::size_t>& members) { return loss_of_mean(members); });
+    const GreedyChoice choice = choose_greedily(
+        losses, config_.recipe.min_delta.value_or(0),
+        [&](const std::vector<std::size_t>& members) { return loss_of_sample(pantry_.mean_of(members)); });
     boost::json::array decisions;
     for (const Decision& decision : choice.decisions) {
       const std::string path = pantry_.readers[decision.candidate].directory().string();

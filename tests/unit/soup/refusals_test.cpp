@@ -120,7 +120,7 @@ const std::vector<Refusal>& refusals() {
          cook.take({.step = 2});
          Files::system().update(Path{cook.config.inputs[1]} / checkpoint::shard_name(0, 1)).truncate(1000);
        }},
-      {9, "NotFinite", Exit::data, "finite weights, got NaN or Inf", with([](auto& o) { o.spoiled = true; })},
+      {9, "NotFinite", Exit::data, "finite weights, got NaN or Inf in /", with([](auto& o) { o.spoiled = true; })},
       {9, "NotFiniteWhateverTheManifestSays", Exit::data, "NaN or Inf in block.0/",
        [](Ingredients& cook) {
          cook.take({.step = 2, .spoiled = true});

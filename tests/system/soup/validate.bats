@@ -1,0 +1,95 @@
+#!/usr/bin/env bats
+# apps/soup --validate as people type it, on checkpoints of a short training whose loss still falls from one to the next: their
+# mean is worse than the last one.
+
+bats_require_minimum_version 1.5.0
+
+setup_file() {
+  cd "$BATS_FILE_TMPDIR" || return
+  ln -s "${ARGOSY_BUILD_DIR:?}/apps" apps
+  ln -s "${ARGOSY_SOURCE_DIR:?}/configs" configs
+  "$ARGOSY_SOURCE_DIR/scripts/data/fetch_text" --offline runs/tiny/text
+  export XDG_CACHE_HOME=$BATS_FILE_TMPDIR/user
+  on 2 apps/preprocess configs/tiny.json
+  on 2 apps/train configs/tiny.json --set schedule.length=60 --set checkpoint.interval=20 --set validation.interval=20 \
+    --set 'validation.metrics=["loss"]'
+}
+
+setup() { cd "$BATS_FILE_TMPDIR" || return; }
+
+on() { # on RANKS COMMAND…
+  local ranks=$1
+  shift
+  "${ARGOSY_MPIEXEC:?}" -n "$ranks" "$@"
+}
+
+soup() { # soup RANKS WORD…: messages into `said`, the code into `code`
+  ARGOSY_EXIT_FILE=$PWD/exit on "$1" apps/soup "${@:2}" runs/tiny/train/checkpoints/* >said 2>&1 || true
+  code=$(cut -d' ' -f1 exit)
+  cat said
+}
+
+@test "a checkpoint has the loss that the trainer saw, on any number of ranks" {
+  for ranks in 1 3; do
+    soup $ranks --validate configs/tiny.json --out "none$ranks"
+    python3 - <<'PYTHON'
+import json, re
+said = open("said").read()
+steps = re.findall(r"checkpoints/(\d+): validation loss ([\d.]+)", said)
+assert len(steps) >= 2, said
+for step, loss in steps:
+    stored = json.load(open(f"runs/tiny/train/checkpoints/{step}/MANIFEST.json"))["metrics"]["valid.en"]["loss"]
+    assert abs(float(loss) - stored) < 1e-4 * stored, (step, loss, stored)
+PYTHON
+  done
+}
+
+@test "a soup worse than its best member is not committed, exit code 6, unless allowed" {
+  soup 2 --validate configs/tiny.json --out worse
+  [ "$code" = 6 ]
+  grep -q "worse by [0-9.]*.*--allow-worse" said
+  [ ! -e worse ]
+  run ! compgen -G ".tmp-*"
+  soup 2 --validate configs/tiny.json --out worse --allow-worse
+  [ "$code" = 0 ]
+  grep -q '"best_member_loss":' said
+  [ -e worse/MANIFEST.json ]
+  [ ! -e .worse.journal ]
+}
+
+@test "a greedy soup is the uniform mean of its members, bit for bit" {
+  soup 2 --recipe greedy --validate configs/tiny.json --out greedy
+  [ "$code" = 0 ]
+  grep -q "took runs/tiny/train/checkpoints/" said
+  python3 - <<'PYTHON'
+import json
+soup = json.load(open("greedy/MANIFEST.json"))["soup"]
+assert soup["recipe"] == "greedy" and len(soup["decisions"]) >= 2, soup
+assert soup["validation"]["loss"] <= soup["validation"]["best_member_loss"], soup
+open("members", "w").write("\n".join(member["path"] for member in soup["inputs"]))
+PYTHON
+  mapfile -t members <members
+  [ "${#members[@]}" -eq 1 ] || {
+    on 1 apps/soup "${members[@]}" --out uniform
+    cmp greedy/shard-00000-of-00001.h5 uniform/shard-00000-of-00001.h5
+  }
+  soup 1 --recipe greedy --min-delta 1000 --validate configs/tiny.json --out strict
+  grep -q '"inputs":1,' said
+}
+
+@test "the configuration's keys can be set, and decide the loss" {
+  soup 2 --validate configs/tiny.json --allow-worse --out all
+  soup 2 --validate configs/tiny.json --allow-worse --out one --set validation.steps=1 --set batch.micro_size=400
+  loss_of() { sed -nE 's/.*"validation":\{"loss":([^,]*),.*/\1/p' "$1/MANIFEST.json"; }
+  [ "$(loss_of all)" != "$(loss_of one)" ]
+}
+
+@test "greedy without validation sets is refused" {
+  soup 1 --recipe greedy --out nothing
+  [ "$code" = 2 ]
+  soup 1 --recipe greedy --validate configs/tiny.json --set 'validation.sets=[]' --out nothing
+  [ "$code" = 2 ]
+  soup 1 --allow-worse --out nothing
+  [ "$code" = 2 ]
+  [ ! -e nothing ]
+}
