@@ -16,7 +16,7 @@ constexpr std::chrono::microseconds poll_every{20};
 constexpr std::chrono::seconds end_limit{2}, abort_limit{1};
 constexpr int nccl_in_progress = 7;
 
-void check_cuda(const NcclTable& table, int result, const char* what) {
+void check_cuda(const NcclTable& table, int result, const std::string& what) {
   if (result == 0) return;
   throw Error{Fault::device,
               {.wanted = what, .got = table.cuda_error_text(result), .remedy = "look at the GPU of this rank"}};
@@ -42,8 +42,6 @@ Mark::Mark(const NcclTable& table, DeviceStream stream) : table_(table) {
 
 Mark::~Mark() { table_.mark_destroy(mark_); }
 
-bool Mark::reached() const noexcept { return table_.mark_query(mark_) == 0; }
-
 void Mark::hold(DeviceStream other) const {
   check_cuda(table_, table_.stream_wait(other, mark_), "a stream of the GPU that waits");
 }
@@ -63,14 +61,17 @@ struct NcclWatch::Failure {
 };
 
 struct NcclWatch::Ended final : Event::State {
-  Ended(std::shared_ptr<Mark> of, std::shared_ptr<Failure> or_of) : end(std::move(of)), failure(std::move(or_of)) {}
+  Ended(const NcclTable& of_table, std::shared_ptr<Mark> of, std::shared_ptr<Failure> or_of)
+      : table(of_table), end(std::move(of)), failure(std::move(or_of)) {}
   void wait(const std::stop_token& stop) override {
     while (!done() && !stop.stop_requested()) std::this_thread::sleep_for(poll_every);
     if (const auto error = failure->get()) std::rethrow_exception(error);
+    if (done()) check_cuda(table, end->state(), "work of the GPU to end");
   }
-  [[nodiscard]] bool done() const noexcept override { return failure->get() || end->reached(); }
+  [[nodiscard]] bool done() const noexcept override { return failure->get() || end->state() != cuda_not_ready; }
   void wait_on(void* stream) override { end->hold(stream); }
 
+  const NcclTable& table;
   const std::shared_ptr<Mark> end;
   const std::shared_ptr<Failure> failure;
 };
@@ -78,7 +79,7 @@ struct NcclWatch::Ended final : Event::State {
 Event record_event(const NcclTable& table, DeviceStream stream) { return NcclWatch::recorded(table, stream); }
 
 Event NcclWatch::recorded(const NcclTable& table, DeviceStream stream) {
-  return Event{std::make_shared<Ended>(std::make_shared<Mark>(table, stream), std::make_shared<Failure>())};
+  return Event{std::make_shared<Ended>(table, std::make_shared<Mark>(table, stream), std::make_shared<Failure>())};
 }
 
 NcclWatch::NcclWatch(const NcclTable& table, double timeout_s)
@@ -116,7 +117,7 @@ Event NcclWatch::follow(Entry entry, std::shared_ptr<Mark> begin, std::shared_pt
   entry->begun.reset();
   entry->begin = std::move(begin);
   entry->end = end;
-  return Event{std::make_shared<Ended>(std::move(end), failure_)};
+  return Event{std::make_shared<Ended>(table_, std::move(end), failure_)};
 }
 
 void NcclWatch::throw_failure() const {
@@ -133,16 +134,24 @@ void NcclWatch::fail(std::exception_ptr error) {
   for (const NcclComm comm : comms) table_.comm_abort(comm);
 }
 
+std::exception_ptr NcclWatch::problem_of(UnderWay& one) const {
+  const int state = one.end ? one.end->state() : cuda_not_ready;
+  if (state != 0 && state != cuda_not_ready) {
+    return std::make_exception_ptr(error_of(one.operation, "end", table_.cuda_error_text(state)));
+  }
+  const auto now = Clock::now();
+  if (!one.begun && one.begin->state() == 0) one.begun = now;
+  const double waited_s = one.begun ? std::chrono::duration<double>(now - *one.begun).count() : 0;
+  if (waited_s <= timeout_s_) return nullptr;
+  return std::make_exception_ptr(
+      error_of(one.operation, fmt::format("end within {:.3g} s", waited_s), "nothing from the GPU"));
+}
+
 std::exception_ptr NcclWatch::look() {
   const std::lock_guard lock(lists_);
-  under_way_.remove_if([](const UnderWay& operation) { return operation.end && operation.end->reached(); });
+  under_way_.remove_if([](const UnderWay& one) { return one.end && one.end->state() == 0; });
   for (UnderWay& one : under_way_) {
-    const auto now = Clock::now();
-    if (!one.begun && one.begin->reached()) one.begun = now;
-    const double waited_s = one.begun ? std::chrono::duration<double>(now - *one.begun).count() : 0;
-    if (waited_s <= timeout_s_) continue;
-    return std::make_exception_ptr(
-        error_of(one.operation, fmt::format("end within {:.3g} s", waited_s), "nothing from the GPU"));
+    if (auto problem = problem_of(one)) return problem;
   }
   for (const NcclComm comm : comms_) {
     int error = 0;

@@ -28,8 +28,8 @@ class Mark {
   ~Mark();
   Mark(const Mark&) = delete;
   Mark& operator=(const Mark&) = delete;
-  /// Whether the device has come here; one that has failed will not say so.
-  [[nodiscard]] bool reached() const noexcept;
+  /// CUDA's word: 0 where the device has come here, cuda_not_ready, or what has become of the device.
+  [[nodiscard]] int state() const noexcept { return table_.mark_query(mark_); }
   void hold(DeviceStream other) const;  // until the device has come here
 
  private:
@@ -96,6 +96,7 @@ class NcclWatch {
   void watch(const std::stop_token& stop);
   /// Forgets what has ended. Returns what is wrong with the rest, if anything.
   [[nodiscard]] std::exception_ptr look();
+  [[nodiscard]] std::exception_ptr problem_of(UnderWay& one) const;
 
   const NcclTable& table_;
   const double timeout_s_;

@@ -22,6 +22,7 @@ constexpr int spins = 64;               // tests in a row before the core is off
 constexpr double sleep_after_s = 0.05;  // a wait this long is no longer about latency
 constexpr double sleep_s = 50e-6;
 constexpr double attend_every_s = 0.01;  // how often a waiting rank looks for questions
+constexpr int answer_rounds = 40;  // looks for answers, at least: after a standstill of all, time alone says nothing
 constexpr double attendant_every_s = 0.05;
 constexpr int question = 1, answer = 2;
 
@@ -125,6 +126,7 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
   const double grace_s = std::min(2.0, limit_s / 4), attend_after_s = std::min(0.25, limit_s / 8);
   double attended_s = 0;
   std::optional<TimePoint> asked;
+  int looked = 0;
   for (std::int64_t tests = 0;; ++tests) {
     int complete = 0;
     {
@@ -151,9 +153,10 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
     answer_peers();
     if (!asked && waited_s > limit_s - grace_s) {
       asked = now;
+      looked = 0;
       for (const int rank : waiting.members) post(rank, question, waiting.operation);
     }
-    if (waited_s <= limit_s) continue;
+    if (waited_s <= limit_s || ++looked < answer_rounds) continue;
     if (!is_worth_waiting(waiting, *asked)) give_up(waiting, *asked, waited_s);
     limit_s = waited_s + timeout_s;
     asked.reset();

@@ -107,6 +107,14 @@ void abort_while_waiting(bool last) {
   }).detach();
 }
 
+/// All ranks stand still for longer than the deadline, as on a machine that is put to sleep.
+void stand_still(bool last) {
+  const std::string me = std::to_string(getpid());
+  if (std::system(("(sleep 0.3; kill -STOP " + me + "; sleep 3; kill -CONT " + me + ") &").c_str()) != 0)
+    throw wrong_data();
+  if (last) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
 /// Ends of the last rank alone, seen by the others in their next operation.
 void end_alone(const Context& context, const std::string& how) {
   if (how == "throws") throw wrong_data();
@@ -130,6 +138,7 @@ Exit end(const Context& context, const std::string& how, const std::string& oper
   operation.run();
   context.world.configure({.timeout_s = 2});  // all ranks are here now
   if (how == "is_aborted_waiting") abort_while_waiting(last);
+  if (how == "stands_still") stand_still(last);
   if (last) end_alone(context, how);
   operation.run();
   context.print_result("argosy_ending", {{"ranks", context.world.size()}});

@@ -166,6 +166,12 @@ INSTANTIATE_TEST_SUITE_P(
                     InOperation{"gather_across_nodes", "all_gather across nodes of 2000896 bytes"}),
     [](const auto& operation) { return std::string(operation.param.name); });
 
+TEST_F(Run, AStandstillOfAllRanksPastTheDeadlineEndsNothing) {
+  const Ended ended = run_ranks(3, "stands_still", "reduce_scatter");
+  EXPECT_EQ(ended.exit_file, "0 12\n") << ended.output;
+  EXPECT_GT(ended.seconds, 3);
+}
+
 TEST_F(Run, AKilledRankEndsTheRunAtOnceUnderMpiexec) {
   const Ended ended = run_ranks(3, "is_killed", "reduce_scatter");
   EXPECT_NE(ended.code, -1);

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
+#include <map>
+#include <random>
 #include <thread>
 
 #include "mpi/comm/reduction_case.hpp"
@@ -59,27 +62,64 @@ TEST(ReduceScatterOrder, AnOwnContributionLeftUnroundedWouldShow) {
   }
 }
 
-TEST(ReduceScatterPlacement, BlockAndCyclicGiveTheSameBits) {
-  if (world().size() % 2 != 0) return;
-  Case block{Hierarchy::two_nodes, Wire::fp32, 1601}, cyclic{Hierarchy::cyclic, Wire::fp32, 1601};
-  for (Case* c : {&block, &cyclic}) {
-    make_mpi_collectives(c->topology)->reduce_scatter(c->space, c->flat_view(), c->shard_view(), {}).wait();
-  }
-  const auto by_canonical_rank = [](const Case& c) {
-    const auto bits = c.shard_bits();
-    return c.topology.canonical_comm().all_gather(
-        std::string(reinterpret_cast<const char*>(bits.data()), bits.size() * sizeof(bits[0])));
+/// Ranks of equal nodes placed one after the other, and interleaved: node by world rank.
+struct Placements {
+  std::array<int, 4> block, cyclic;
+};
+
+class ReduceScatterPlacement : public testing::TestWithParam<Placements> {};
+
+TEST_P(ReduceScatterPlacement, BlockAndCyclicGiveTheSameBitsAndBytes) {
+  if (world().size() != 4) return;
+  const auto made = [](const std::array<int, 4>& nodes) {
+    return Topology::discover(world(), std::to_string(nodes[static_cast<std::size_t>(world().rank())]));
   };
-  EXPECT_EQ(by_canonical_rank(block), by_canonical_rank(cyclic));
+  const Topology block = made(GetParam().block), cyclic = made(GetParam().cyclic);
+  ASSERT_EQ(block.layout(), cyclic.layout());
+  for (const Reduction mode : {Reduction::exact, Reduction::fast}) {
+    for (const Wire wire : {Wire::fp32, Wire::bf16_both}) {
+      std::vector<std::vector<std::string>> bits;
+      for (const Topology* const topology : {&block, &cyclic}) {
+        Case c{*topology, wire, 1601};
+        CollectivesOptions options = c.options();
+        options.reduction = mode;
+        const auto collectives = make_mpi_collectives(*topology, options);
+        const Event reduced = collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {});
+        collectives->all_gather(c.space, c.flat_view(), reduced).wait();
+        std::map<std::string, Traffic::Bytes> expected;
+        expected["reduce_scatter"] = reduce_scatter_bytes(c.space, topology->canonical_rank(), c.flat_dtype, options);
+        expected["all_gather"] = all_gather_bytes(c.space, topology->canonical_rank(), 4);
+        EXPECT_EQ(collectives->traffic().by_operation, expected);
+        const auto mine = c.shard_bits();
+        bits.push_back(topology->canonical_comm().all_gather(
+            std::string(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(mine[0]))));
+      }
+      if (mode == Reduction::exact) {
+        EXPECT_EQ(bits[0], bits[1]);
+      }
+    }
+  }
 }
 
-TEST(ReduceScatterTiming, DelayedRanksChangeNoBit) {
+INSTANTIATE_TEST_SUITE_P(All, ReduceScatterPlacement,
+                         testing::Values(Placements{{0, 0, 1, 1}, {0, 1, 0, 1}}, Placements{{0, 0, 0, 1}, {0, 1, 0, 0}},
+                                         Placements{{0, 0, 1, 2}, {0, 1, 2, 0}}),
+                         [](const auto& placements) {
+                           std::string name = "nodes";
+                           for (const int node : placements.param.cyclic) name += "_" + std::to_string(node);
+                           return name;
+                         });
+
+TEST(ReduceScatterTiming, RandomDelaysOfRanksChangeNoBit) {
   Case c{Hierarchy::two_nodes, Wire::fp32, 70001};
   const auto collectives = make_mpi_collectives(c.topology, c.options());
   const auto expected = c.owned_bits(nested_sum(c.space, false, false));
-  for (int delayed = 0; delayed < world().size(); ++delayed) {
-    if (world().rank() == delayed) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
+  std::minstd_rand random{static_cast<unsigned>(1 + world().rank())};
+  for (int i = 0; i < 6; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 10));
+    const Event first = collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 10));
+    first.wait();
     ASSERT_EQ(c.shard_bits(), expected);
   }
 }

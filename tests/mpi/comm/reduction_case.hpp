@@ -22,7 +22,9 @@ inline std::string name_of(Wire wire) {
 /// A reduction of one unit on one topology: what goes in, what must come out.
 struct Case {
   Case(argosy::test::Hierarchy hierarchy, Wire of_wire, std::int64_t width)
-      : topology(argosy::test::topology(hierarchy)),
+      : Case(argosy::test::topology(hierarchy), of_wire, width) {}
+  Case(const Topology& of_topology, Wire of_wire, std::int64_t width)
+      : topology(of_topology),
         wire(of_wire),
         space({{"w", {width}}}, topology.layout()),
         flat_dtype(wire == Wire::bf16_flat ? DType::bf16 : DType::f32),

@@ -36,8 +36,9 @@ void add_up(const std::vector<std::byte>& all, int ranks, std::int64_t count, in
 }  // namespace
 
 struct StandInNccl::Comm {
-  Communicator over;
-  int number = 0;
+  std::vector<int> ranks;  // of the world
+  int me = 0, number = 0;
+  [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
 };
 
 struct StandInNccl::Message {
@@ -64,19 +65,32 @@ bool StandInNccl::moves() {
   return !stuck_;
 }
 
-int StandInNccl::make_comm(NcclComm* made, std::unique_ptr<Communicator::Impl> impl) {
-  if (impl != nullptr) {
-    comms_.push_back(std::make_unique<Comm>(Comm{Communicator{std::move(impl)}, static_cast<int>(comms_.size())}));
-    *made = comms_.back().get();
+int StandInNccl::make_comm(NcclComm* made, const Comm& parent, int color, int key) {
+  const auto world_size = static_cast<std::size_t>(world_.size()), me = static_cast<std::size_t>(world_.rank());
+  std::vector<std::int64_t> told(2 * world_size, 0);  // colors, keys
+  told[me] = color;
+  told[world_size + me] = key;
+  world_.all_reduce(std::span<std::int64_t>{told});
+  if (color == nccl_no_color) return 0;
+  auto comm = std::make_unique<Comm>();
+  for (const int rank : parent.ranks) {
+    if (told[static_cast<std::size_t>(rank)] == color) comm->ranks.push_back(rank);
   }
+  std::sort(comm->ranks.begin(), comm->ranks.end(), [&](int a, int b) {
+    return told[world_size + static_cast<std::size_t>(a)] < told[world_size + static_cast<std::size_t>(b)];
+  });
+  comm->me = static_cast<int>(std::find(comm->ranks.begin(), comm->ranks.end(), world_.rank()) - comm->ranks.begin());
+  comm->number = static_cast<int>(comms_.size());
+  *made = comms_.emplace_back(std::move(comm)).get();
   return 0;
 }
 
 void StandInNccl::move() {
   Messages all{world_, "a group of the stand-in", 0};
   for (const Message& one : std::exchange(messages_, {})) {
-    if (one.to != nullptr) all.receive(one.comm->over, one.peer, one.to, one.size_bytes);
-    if (one.from != nullptr) all.send(one.comm->over, one.peer, one.from, one.size_bytes);
+    const int peer = one.comm->ranks[static_cast<std::size_t>(one.peer)];
+    if (one.to != nullptr) all.receive(world_, peer, one.to, one.size_bytes);
+    if (one.from != nullptr) all.send(world_, peer, one.from, one.size_bytes);
   }
   all.wait();
 }
@@ -87,10 +101,12 @@ NcclTable StandInNccl::make_table() {
   table.get_unique_id = [](NcclId* id) { return id->bytes[127] = 42, 0; };
   table.comm_init_rank = [](NcclComm* made, int ranks, NcclId id, int rank) {
     if (id.bytes[127] != 42 || ranks != current->world_.size()) return 5;
-    return current->make_comm(made, current->world_.impl().split(0, rank));
+    Comm all;
+    for (int other = 0; other < ranks; ++other) all.ranks.push_back(other);
+    return current->make_comm(made, all, 0, rank);
   };
   table.comm_split = [](NcclComm comm, int color, int key, NcclComm* made, void*) {
-    return current->make_comm(made, static_cast<Comm*>(comm)->over.impl().split(color, key));
+    return current->make_comm(made, *static_cast<Comm*>(comm), color, key);
   };
   table.comm_destroy = [](NcclComm) { return ++current->destroyed, 0; };
   table.comm_abort = [](NcclComm) { return ++current->aborted, 0; };
@@ -124,44 +140,40 @@ NcclTable StandInNccl::make_table() {
                     DeviceStream stream) {
     auto* const over = static_cast<Comm*>(comm);
     const auto n = static_cast<std::int64_t>(count);
-    const std::int64_t bytes = n * bytes_of(type);
     current->write_down("reduce", stream, n, type, over);
     if (!current->moves()) return 0;
-    const int ranks = over->over.size();
-    const auto* const mine = static_cast<const std::byte*>(from);
-    std::vector<std::byte> all(static_cast<std::size_t>(ranks * bytes));
-    Messages messages{over->over, "reduce of the stand-in", bytes};
-    if (over->over.rank() == root) {
-      for (int rank = 0; rank < ranks; ++rank) {
-        if (rank != root) messages.receive(over->over, rank, all.data() + rank * bytes, bytes);
-      }
-      std::copy_n(mine, bytes, all.data() + root * bytes);
-    } else {
-      messages.send(over->over, root, mine, bytes);
+    const std::int64_t bytes = n * bytes_of(type);
+    std::vector<std::byte> all(static_cast<std::size_t>(over->size() * bytes));
+    for (int rank = 0; rank < over->size(); ++rank) {
+      if (rank == over->me || over->me != root) continue;
+      current->messages_.push_back({nullptr, all.data() + rank * bytes, bytes, rank, over});
     }
-    messages.wait();
-    if (over->over.rank() == root) add_up(all, ranks, n, type, to);
+    if (over->me != root) {
+      current->messages_.push_back({static_cast<const std::byte*>(from), nullptr, bytes, root, over});
+    }
+    current->move();
+    if (over->me != root) return 0;
+    std::memcpy(all.data() + root * bytes, from, static_cast<std::size_t>(bytes));
+    add_up(all, over->size(), n, type, to);
     return 0;
   };
   table.reduce_scatter = [](const void* from, void* to, std::size_t count, int type, int, NcclComm comm,
                             DeviceStream stream) {
     auto* const over = static_cast<Comm*>(comm);
     const auto n = static_cast<std::int64_t>(count);
-    const std::int64_t bytes = n * bytes_of(type);
     current->write_down("reduce_scatter", stream, n, type, over);
     if (!current->moves()) return 0;
-    const int ranks = over->over.size(), me = over->over.rank();
+    const std::int64_t bytes = n * bytes_of(type);
     const auto* const mine = static_cast<const std::byte*>(from);
-    std::vector<std::byte> all(static_cast<std::size_t>(ranks * bytes));
-    Messages messages{over->over, "reduce_scatter of the stand-in", bytes};
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (rank == me) continue;
-      messages.receive(over->over, rank, all.data() + rank * bytes, bytes);
-      messages.send(over->over, rank, mine + rank * bytes, bytes);
+    std::vector<std::byte> all(static_cast<std::size_t>(over->size() * bytes));
+    for (int rank = 0; rank < over->size(); ++rank) {
+      if (rank == over->me) continue;
+      current->messages_.push_back({nullptr, all.data() + rank * bytes, bytes, rank, over});
+      current->messages_.push_back({mine + rank * bytes, nullptr, bytes, rank, over});
     }
-    std::copy_n(mine + me * bytes, bytes, all.data() + me * bytes);
-    messages.wait();
-    add_up(all, ranks, n, type, to);
+    current->move();
+    std::copy_n(mine + over->me * bytes, bytes, all.data() + over->me * bytes);
+    add_up(all, over->size(), n, type, to);
     return 0;
   };
   table.all_gather = [](const void* from, void* to, std::size_t count, int type, NcclComm comm, DeviceStream stream) {
@@ -170,15 +182,13 @@ NcclTable StandInNccl::make_table() {
     current->write_down("all_gather", stream, static_cast<std::int64_t>(count), type, over);
     if (!current->moves()) return 0;
     auto* const all = static_cast<std::byte*>(to);
-    const int me = over->over.rank();
-    ARGOSY_CHECK(from == all + me * bytes, "a gather that is not in place");
-    Messages messages{over->over, "all_gather of the stand-in", bytes};
-    for (int rank = 0; rank < over->over.size(); ++rank) {
-      if (rank == me) continue;
-      messages.receive(over->over, rank, all + rank * bytes, bytes);
-      messages.send(over->over, rank, all + me * bytes, bytes);
+    ARGOSY_CHECK(from == all + over->me * bytes, "a gather that is not in place");
+    for (int rank = 0; rank < over->size(); ++rank) {
+      if (rank == over->me) continue;
+      current->messages_.push_back({nullptr, all + rank * bytes, bytes, rank, over});
+      current->messages_.push_back({all + over->me * bytes, nullptr, bytes, rank, over});
     }
-    messages.wait();
+    current->move();
     return 0;
   };
 
@@ -208,7 +218,10 @@ NcclTable StandInNccl::make_table() {
     current->write_down("mark", stream);
     return *static_cast<bool*>(mark) = !current->stuck_, 0;
   };
-  table.mark_query = [](DeviceMark mark) { return *static_cast<bool*>(mark) ? 0 : cuda_not_ready; };
+  table.mark_query = [](DeviceMark mark) {
+    const int broken = current == nullptr ? 0 : current->device_error.load();
+    return broken != 0 ? broken : *static_cast<bool*>(mark) ? 0 : cuda_not_ready;
+  };
 
   table.ordered_sum = [](DeviceTerms terms, float* out, std::int64_t elements, bool continues, DeviceStream stream) {
     current->write_down("sum", stream, terms.count);

@@ -16,7 +16,7 @@ namespace argosy::comm::test {
 
 class StandInNccl {
  public:
-  /// Messages travel over communicators split from `world`, whose ranks are the ranks of NCCL.
+  /// Messages travel over `world`, whose ranks are the ranks of NCCL.
   explicit StandInNccl(const Communicator& world);
   ~StandInNccl();
   StandInNccl(const StandInNccl&) = delete;
@@ -34,9 +34,9 @@ class StandInNccl {
   std::vector<Call> calls;
   std::int64_t allocated_bytes = 0;  // now
 
-  // What goes wrong: operations given from then on never end; an error that NCCL reports.
+  // What goes wrong: operations given from then on never end; an error that NCCL reports; one that CUDA does.
   std::atomic<bool> hangs = false;
-  std::atomic<int> async_error = 0;
+  std::atomic<int> async_error = 0, device_error = 0;
   std::atomic<int> aborted = 0, destroyed = 0;  // communicators
 
  private:
@@ -48,7 +48,7 @@ class StandInNccl {
   void write_down(std::string what, DeviceStream stream = nullptr, std::int64_t count = 0, int type = -1,
                   const Comm* comm = nullptr);
   bool moves();  // whether operations do anything
-  int make_comm(NcclComm* made, std::unique_ptr<Communicator::Impl> impl);
+  int make_comm(NcclComm* made, const Comm& parent, int color, int key);
   void move();  // the messages of a group
 
   const Communicator& world_;
