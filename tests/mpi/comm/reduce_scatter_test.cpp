@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(All, ReduceScatterPlacement,
                                          Placements{{0, 0, 1, 2}, {0, 1, 2, 0}}),
                          [](const auto& placements) {
                            std::string name = "nodes";
-                           for (const int node : placements.param.cyclic) name += "_" + std::to_string(node);
+                           for (const int node : placements.param.cyclic) name.append("_").append(std::to_string(node));
                            return name;
                          });
 
