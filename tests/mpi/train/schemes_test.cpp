@@ -186,7 +186,7 @@ TEST_P(SchemesOnRanks, HoldTheSameMemoryInTheHundredthStepAsInTheFifth) {
   const model::ModelShape shape = small_shape(0.1);
   for (const Scheme scheme : {Scheme::stage_1, Scheme::hybrid}) {
     Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .recompute = train::Recompute::block}};
-    const std::vector<data::Batch> batches = uneven_batches(shape, layout().world() * 2, 1);
+    const std::vector<data::Batch> batches = uneven_batches(shape, layout().world(), 1);
     std::int64_t bytes = 0, peak_bytes = 0;
     for (int s = 1; s <= 100; ++s) {
       train::reset_peak(c10::kCPU);
