@@ -22,10 +22,6 @@ void check_nccl(const NcclTable& table, int result, const char* what) {
   if (result == 0) return;
   throw Error{Fault::comm, {.wanted = what, .got = fmt::format("NCCL's \"{}\"", table.nccl_error_text(result))}};
 }
-void check_cuda(const NcclTable& table, int result, const char* what) {
-  if (result == 0) return;
-  throw Error{Fault::device, {.wanted = what, .got = table.cuda_error_text(result)}};
-}
 
 /// Elements as NCCL counts them; what it has no type for goes as bytes.
 struct Counted {
@@ -51,7 +47,7 @@ class DeviceScratch {
       table_.free(std::exchange(memory_, nullptr));  // waits for the device
       size_bytes_ = 0;
       check_cuda(table_, table_.allocate(&memory_, static_cast<std::size_t>(size_bytes)),
-                 fmt::format("{} bytes of the GPU for sums", size_bytes).c_str());
+                 fmt::format("{} bytes of the GPU for sums", size_bytes));
       size_bytes_ = size_bytes;
     }
     return static_cast<std::byte*>(memory_);
@@ -112,7 +108,7 @@ class NcclCollectives final : public Collectives {
     check_reduce_scatter(space, layout_, me_, flat, shard, call);
     Traffic::Bytes sent{.calls = 1};
     const NcclWatch::Operation operation{name_of("reduce_scatter", call.levels), flat.size_bytes(), step_};
-    const Event done = watch_->run(operation, reduces_->stream, ready, [&] {
+    Event done = watch_->run(operation, reduces_->stream, ready, [&] {
       auto* const out = reinterpret_cast<float*>(shard.at);
       if (call.levels == Levels::outer) {
         reduce_across(space, reinterpret_cast<const float*>(flat.at), out, call.continues, sent);
@@ -132,7 +128,7 @@ class NcclCollectives final : public Collectives {
     check_all_gather(space, layout_, me_, flat, levels);
     Traffic::Bytes sent{.calls = 1};
     const NcclWatch::Operation operation{name_of("all_gather", levels), flat.size_bytes(), step_};
-    const Event done = watch_->run(operation, gathers_->stream, ready, [&] {
+    Event done = watch_->run(operation, gathers_->stream, ready, [&] {
       const std::int64_t slots_at = levels == Levels::both ? slots_begin(space) * bytes_of(flat.dtype) : 0;
       if (levels != Levels::inner) gather_across(space, flat.at + slots_at, flat.dtype, sent);
       if (levels != Levels::outer) gather_in_node(space, flat, sent);

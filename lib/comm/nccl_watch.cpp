@@ -13,14 +13,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds look_every{20};
 constexpr std::chrono::microseconds poll_every{20};
-constexpr std::chrono::seconds end_limit{2}, abort_limit{1};
+constexpr std::chrono::seconds drain_limit{2}, abort_limit{1};
 constexpr int nccl_in_progress = 7;
-
-void check_cuda(const NcclTable& table, int result, const std::string& what) {
-  if (result == 0) return;
-  throw Error{Fault::device,
-              {.wanted = what, .got = table.cuda_error_text(result), .remedy = "look at the GPU of this rank"}};
-}
 
 Error error_of(const NcclWatch::Operation& operation, const std::string& wanted, const std::string& got) {
   return Error{Fault::comm,
@@ -31,6 +25,12 @@ Error error_of(const NcclWatch::Operation& operation, const std::string& wanted,
 }
 
 }  // namespace
+
+void check_cuda(const NcclTable& table, int result, const std::string& wanted) {
+  if (result == 0) return;
+  throw Error{Fault::device,
+              {.wanted = wanted, .got = table.cuda_error_text(result), .remedy = "look at the GPU of this rank"}};
+}
 
 Mark::Mark(const NcclTable& table, DeviceStream stream) : table_(table) {
   check_cuda(table_, table_.mark_create(&mark_), "an event of the GPU");
@@ -91,7 +91,7 @@ NcclWatch::NcclWatch(const NcclTable& table, double timeout_s)
 NcclWatch::~NcclWatch() {
   thread_.request_stop();
   thread_.join();
-  for (const auto limit = Clock::now() + end_limit; !under_way_.empty() && !failure_->get();) {
+  for (const auto limit = Clock::now() + drain_limit; !under_way_.empty() && !failure_->get();) {
     std::exception_ptr error = look();
     if (!error && !under_way_.empty() && Clock::now() > limit) {
       error = std::make_exception_ptr(error_of(under_way_.front().operation, "end", "the end of its collectives"));

@@ -20,6 +20,9 @@
 /// event, and on every later call. Call from one thread; events may outlive it, the table outlives all.
 namespace argosy::comm {
 
+/// Throws Error{device}, saying what was wanted, unless CUDA's `result` is success.
+void check_cuda(const NcclTable& table, int result, const std::string& wanted);
+
 /// A point on a device's stream.
 class Mark {
  public:
