@@ -12,12 +12,12 @@
 #include "partition/flat_space.hpp"
 
 /// Moves and sums flat buffers over the ranks of one topology, on the device that holds them. Owns its communicators
-/// and stream, borrows the topology. Call from one thread; operations run beside it, one after the other in the order
-/// of the calls, so buffers and spaces must live until the events. After one has failed, all fail alike. Every
-/// operation has two levels, inside nodes and across them, and reduces and gathers explicitly on both: (N-1)/N of a
-/// buffer leaves each node, whatever N and however uneven the nodes. Exact sums run in the order (rank in node, node):
-/// hierarchy, placement and timing change no bit. Every call takes the event it waits for and returns the event of its
-/// completion.
+/// and stream, borrows the topology. Call from one thread; operations run beside it, reductions and gathers each in
+/// the order of the calls, so buffers and spaces must live until the events. After one has failed, all fail alike.
+/// Every operation has two levels, inside nodes and across them, and reduces and gathers explicitly on both: (N-1)/N of
+/// a buffer leaves each node, whatever N and however uneven the nodes. Exact sums run in the order (rank in node,
+/// node): hierarchy, placement and timing change no bit. Every call takes the event it waits for and returns the event
+/// of its completion.
 namespace argosy::comm {
 
 /// Elements on a device, borrowed.

@@ -215,6 +215,7 @@ class Trainer {
     if (context_.is_root()) {
       for (const std::string& warning : warnings_of(plan_)) context_.log.warn("{}", warning);
     }
+    if (device_.is_cuda()) context_.log.info("NCCL {}", comm::nccl_version(comm::nccl_table()));
     if (schedule_.warmup == 0) context_.log.warn("no warm-up: the first steps of Adam are as large as any");
     for (const data::TokenShards::Corpus& corpus : shards_.corpora()) {
       context_.log.info("corpus {}: {} examples", corpus.name, corpus.size);
