@@ -129,6 +129,7 @@ Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
     }
     found.mixture = mixture_of(config.recipe, candidates);
     std::vector<Reader> members;
+    members.reserve(found.mixture.members.size());
     for (const std::size_t member : found.mixture.members) members.push_back(std::move(found.readers[member]));
     found.readers = std::move(members);
     check_members(found.readers, config);

@@ -53,6 +53,7 @@ std::vector<double> weights_by_metric(const std::string& by, std::span<const Can
     const auto found = candidate.metrics.find(by);
     if (found == candidate.metrics.end()) {
       std::vector<std::string> names;
+      names.reserve(candidate.metrics.size());
       for (const auto& [name, value] : candidate.metrics) names.push_back(name);
       refuse(fmt::format("the metric {}", by),
              names.empty() ? "none at all" : fmt::format("{}", fmt::join(names, ", ")), candidate.name,
