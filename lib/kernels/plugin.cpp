@@ -58,19 +58,37 @@ int gpu_count() noexcept {
   return ask_driver(problem);
 }
 
-std::string gpu_name(int device_index) {
+namespace {
+
+/// The driver's answer about one GPU: call(ask, device) uses the function `name`; empty where there is no such GPU.
+template <class Ask, class Call>
+std::string asked_of(int device_index, const char* name, Call call) {
   std::string problem;
   if (device_index < 0 || device_index >= ask_driver(problem)) return {};
   void* driver = dlopen(driver_library, RTLD_NOW | RTLD_GLOBAL);
   const auto get_device = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
-  const auto get_name = reinterpret_cast<int (*)(char*, int, int)>(dlsym(driver, "cuDeviceGetName"));
+  const auto ask = reinterpret_cast<Ask>(dlsym(driver, name));
   int device = 0;
-  char name[256] = "";
-  if (get_device == nullptr || get_name == nullptr || get_device(&device, device_index) != 0 ||
-      get_name(name, sizeof name, device) != 0) {
-    return {};
-  }
-  return name;
+  if (get_device == nullptr || ask == nullptr || get_device(&device, device_index) != 0) return {};
+  return call(ask, device);
+}
+
+}  // namespace
+
+std::string gpu_name(int device_index) {
+  using Ask = int (*)(char*, int, int);
+  return asked_of<Ask>(device_index, "cuDeviceGetName", [](Ask ask, int device) {
+    char name[256] = "";
+    return ask(name, sizeof name, device) == 0 ? std::string(name) : std::string();
+  });
+}
+
+std::string gpu_identity(int device_index) {
+  using Ask = int (*)(char*, int);
+  return asked_of<Ask>(device_index, "cuDeviceGetUuid", [](Ask ask, int device) {
+    char uuid[16] = "";
+    return ask(uuid, device) == 0 ? std::string(uuid, sizeof uuid) : std::string();
+  });
 }
 
 void* plugin_entry(const char* name) {

@@ -14,6 +14,10 @@ namespace argosy::kernels {
 /// What the driver calls a GPU ("NVIDIA H200"); empty where there is no such GPU. Does not touch torch.
 [[nodiscard]] std::string gpu_name(int device_index);
 
+/// 16 bytes that tell a GPU from all others, whoever looks at it; empty where there is no such GPU. Does not touch
+/// torch.
+[[nodiscard]] std::string gpu_identity(int device_index);
+
 /// Opens LibTorch's CUDA libraries and libargosy_cuda.so, and runs a kernel on `device_index`; the second time does
 /// nothing. Throws Error{device}: no driver, no GPU, a library missing, a device on which our code does not run.
 void open_cuda_plugin(int device_index = 0);

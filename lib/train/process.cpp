@@ -1,12 +1,15 @@
 #include "train/process.hpp"
 
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "core/error.hpp"
 #include "kernels/memory.hpp"
@@ -17,18 +20,26 @@
 namespace argosy::train {
 
 c10::Device choose_device(const std::string& wish, const comm::Context& context) {
-  const int local_rank = context.topology.local_rank();
   // Where the launcher shows each rank a GPU of its own, that is number 0.
-  const int index = kernels::gpu_count() == 1 ? 0 : local_rank;
+  const int index = kernels::gpu_count() == 1 ? 0 : context.topology.local_rank();
+  const std::string mine = wish == "cpu" ? std::string() : kernels::gpu_identity(index);
+  const std::vector<std::string> all = context.world.all_gather(mine);
+  const auto sharing = std::count(all.begin(), all.end(), mine);
+  const bool is_own = !mine.empty() && sharing == 1;
+  const bool all_own = !comm::any_of(context.world, !is_own), any = comm::any_of(context.world, !mine.empty());
   bool on_gpu = false;
-  comm::agree(context.world, [&] { on_gpu = kernels::use_gpu(wish, index); });
-  if (comm::any_of(context.world, on_gpu) && comm::any_of(context.world, !on_gpu)) {
-    throw Error{Fault::device,
-                {.wanted = "a GPU for every rank, or none",
-                 .got = "some ranks with, some without",
-                 .where = "device auto",
-                 .remedy = "ask for as many GPUs a node as ranks, or set device to cpu"}};
-  }
+  comm::agree(context.world, [&] {
+    if (wish == "cuda" && !mine.empty() && !is_own) {
+      throw Error{Fault::device,
+                  {.wanted = "a GPU for every rank",
+                   .got = fmt::format("{} ranks on one", sharing),
+                   .where = "device",
+                   .remedy = "start as many ranks a node as it has GPUs, or set device to cpu"}};
+    }
+    on_gpu = wish == "cuda" ? kernels::use_gpu(wish, index) : all_own && kernels::use_gpu(wish, index);
+  });
+  if (any && !on_gpu && context.is_root())
+    context.log.warn("not every rank has a GPU of its own: all compute on the CPU");
   return on_gpu ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)) : c10::Device(c10::kCPU);
 }
 

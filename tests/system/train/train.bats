@@ -281,3 +281,16 @@ PY
   [ "$status" -eq 2 ]
   [[ "$output" == *"accumulation 1"* ]]
 }
+
+@test "ranks that share a GPU compute on the CPU, or are refused where GPUs are asked for" {
+  driver="$ARGOSY_BUILD_DIR/tests/stand_in/libcuda.so.1"
+  [ -f "$driver" ] || skip "no stand-in for a driver in this build"
+  export ARGOSY_STAND_IN_GPUS=1
+  LD_PRELOAD="$driver" ranks config.json --set run_dir=shared --set schedule.length=25
+  grep -q "warning not every rank has a GPU of its own: all compute on the CPU" log
+  LD_PRELOAD="$driver" ranks config.json --set run_dir=asked --set device=cuda || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 5 ]
+  grep -q "wanted a GPU for every rank, got 2 ranks on one" log
+  [ ! -e asked/checkpoints ]
+}

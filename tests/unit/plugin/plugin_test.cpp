@@ -49,6 +49,9 @@ TEST(WithAStandInDriver, TheNameOfAGpuLeadsToItsPeak) {
     if (gpu_count() != 2) _exit(3);
     if (gpu_name(0) != "NVIDIA H200" || gpu_name(1) != "Abacus 1" || !gpu_name(2).empty() || !gpu_name(-1).empty())
       _exit(4);
+    if (gpu_identity(0).size() != 16 || gpu_identity(0) == gpu_identity(1) || gpu_identity(0) != gpu_identity(0))
+      _exit(7);
+    if (!gpu_identity(2).empty()) _exit(8);
     if (train::peak_flops({c10::kCUDA, 0}) != 989.4e12) _exit(5);
     if (train::peak_flops({c10::kCUDA, 1})) _exit(6);
     _exit(0);

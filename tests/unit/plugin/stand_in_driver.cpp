@@ -1,10 +1,12 @@
 // What lib/kernels/plugin.cpp asks of libcuda.so.1, without a GPU.
+#include <cstdlib>
 #include <cstring>
 
 extern "C" {
 int cuInit(unsigned) { return 0; }
 int cuDeviceGetCount(int* count) {
-  *count = 2;
+  const char* asked = std::getenv("ARGOSY_STAND_IN_GPUS");
+  *count = asked == nullptr ? 2 : std::atoi(asked);
   return 0;
 }
 int cuDeviceGet(int* device, int index) {
@@ -13,6 +15,10 @@ int cuDeviceGet(int* device, int index) {
 }
 int cuDeviceGetName(char* name, int size, int device) {
   std::strncpy(name, device == 100 ? "NVIDIA H200" : "Abacus 1", static_cast<std::size_t>(size));
+  return 0;
+}
+int cuDeviceGetUuid(char* uuid, int device) {
+  std::memset(uuid, device, 16);
   return 0;
 }
 }
