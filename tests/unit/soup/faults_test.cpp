@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.hpp"
@@ -7,6 +6,7 @@
 #include "soup/soup.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
+#include "support/small_disk.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::soup {
@@ -96,26 +96,14 @@ TEST_F(SoupFaults, AFullDiskAtAnyWriteLeavesNothing) {
   }
 }
 
-/// Says that there is room, so that the disk fills in the middle of a soup and not before it.
-class Optimist : public Os {
- public:
-  int statvfs(const char* path, struct statvfs* out) override {
-    const int result = Os::statvfs(path, out);
-    out->f_bavail = 1ULL << 40;
-    return result;
-  }
-};
-
 TEST_F(SoupFaults, ADiskThatReallyFillsLeavesNothing) {
   if (geteuid() != 0) GTEST_SKIP() << "mounting a small file system needs root";
-  const Path disk = folder / "disk";
-  Files::system().make_folder(disk);
   int made = 0, failed = 0;
   for (std::uint64_t pages = 8; pages <= 320; pages += 8) {
-    if (mount("none", disk.c_str(), "tmpfs", 0, fmt::format("size={}", pages * 4096).c_str()) != 0)
-      GTEST_SKIP() << "this container may not mount a tmpfs";
-    Optimist optimist;
-    config.output = (disk / "soup").string();
+    const test::SmallDisk disk{pages * 4096};
+    if (!disk.mounted()) GTEST_SKIP() << "this container may not mount a tmpfs";
+    test::Optimist optimist;
+    config.output = (disk.path() / "soup").string();
     try {
       test::TestContext context{optimist, test::world()};
       static_cast<void>(make_soup(context.get(), config));
@@ -123,10 +111,9 @@ TEST_F(SoupFaults, ADiskThatReallyFillsLeavesNothing) {
       ++made;
     } catch (const Error& error) {
       EXPECT_EQ(error.fault(), Fault::io) << error.what();
-      EXPECT_TRUE(Files::system().list(disk).empty()) << pages << " pages: " << error.what();
+      EXPECT_TRUE(Files::system().list(disk.path()).empty()) << pages << " pages: " << error.what();
       ++failed;
     }
-    ASSERT_EQ(umount(disk.c_str()), 0);
   }
   EXPECT_GT(made, 0);
   EXPECT_GT(failed, 5);
