@@ -130,8 +130,23 @@ class Store {
   /// Newest committed checkpoint that is valid, of checkpoints/ and export/. **Collective.** nullopt: none was ever
   /// committed.
   [[nodiscard]] std::optional<Reader> newest() const;
-  /// Writes and commits checkpoints/<step> or export/<step>. **Collective.** A failed save leaves earlier checkpoints
-  /// intact and is reported, not thrown; training goes on.
+  /// Begins to write checkpoints/<step> or export/<step> beside what the caller goes on with; none may be on its way.
+  /// The units' memory stays where it is until the save is over. `complete_units`, if any, is called first by the
+  /// writing thread, to bring the state into that memory. A save that fails leaves earlier checkpoints intact and is
+  /// reported, not thrown; training goes on. **Collective.** Throws Error{usage} when another job has taken the run
+  /// over.
+  void begin_save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,
+                  std::span<const Attachment> attachments, std::function<void()> complete_units = {});
+  [[nodiscard]] bool is_saving() const noexcept;
+  /// Waits until `complete_units` has returned: the state may change from here on. Not collective.
+  void wait_for_units() const;
+  /// The report of the save that has come to its end since the last call, on all ranks at the same call. One small
+  /// reduction while a save is on its way, nothing else. **Collective.** Throws as begin_save().
+  [[nodiscard]] std::optional<SaveReport> poll_save();
+  /// The report of the save on its way, which it waits for; nullopt: there is none. **Collective.** Throws as
+  /// begin_save().
+  std::optional<SaveReport> finish_save();
+  /// Begins and finishes. **Collective.** Throws as begin_save().
   SaveReport save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,
                   std::span<const Attachment> attachments);
   [[nodiscard]] const Path& run_dir() const noexcept;

@@ -5,23 +5,18 @@
 namespace argosy::checkpoint {
 
 Ballot vote(const comm::Communicator& world, const std::function<std::string()>& body) {
-  // A record is one letter and a text: "+" result, "-" failure that the run survives, "!" any other error.
-  std::string record;
-  std::optional<Error> own;
-  try {
-    record = fmt::format("+{}", body());
-
-  } catch (const Error& error) {
-    const Fault fault = error.fault();
-    const bool survivable = fault == Fault::io || fault == Fault::corrupt || fault == Fault::data;
-    record = fmt::format("{}{}", survivable ? '-' : '!', error.what());
-    own = error;
-  }
+  std::string record;  // one letter and a text: "+" result, "-" failure that the run survives
+  comm::agree(world, [&] {
+    try {
+      record = fmt::format("+{}", body());
+    } catch (const Error& error) {
+      const Fault fault = error.fault();
+      if (fault != Fault::io && fault != Fault::corrupt && fault != Fault::data) throw;
+      record = fmt::format("-{}", error.what());
+    }
+  });
   Ballot ballot;
   const std::vector<std::string> records = world.all_gather(record);
-  comm::agree(world, [&] {
-    if (record[0] == '!') throw *own;
-  });
   for (std::size_t rank = 0; rank < records.size(); ++rank) {
     const bool good = records[rank][0] == '+';
     ballot.results.push_back(good ? records[rank].substr(1) : "");

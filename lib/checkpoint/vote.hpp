@@ -15,9 +15,8 @@ struct Ballot {
   std::vector<std::string> results;    // by world rank; empty where a rank failed
 };
 
-/// Runs `body` and shares what it returns. Errors of kind io, corrupt and data become `why_not`; any other is thrown on
-/// every rank.
-/// **Collective.** Throws Error{comm}.
+/// Runs `body`, which may take as long as it likes, and shares what it returns. Errors of kind io, corrupt and data
+/// become `why_not`; any other is thrown on every rank. **Collective.** Throws Error{comm}.
 [[nodiscard]] Ballot vote(const comm::Communicator& world, const std::function<std::string()>& body);
 
 }  // namespace argosy::checkpoint

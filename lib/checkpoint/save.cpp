@@ -1,0 +1,158 @@
+#include "checkpoint/save.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+/// A shard's line in the vote on the payload.
+struct Record {
+  int canonical_rank = 0;
+  std::uint64_t size_bytes = 0;
+  Written written;
+
+  [[nodiscard]] std::string text() const {
+    return fmt::format("{} {} {} {}", canonical_rank, size_bytes, written.root.hex(), written.finite ? 1 : 0);
+  }
+  static Record parse(const std::string& text) {
+    Record record;
+    char root[33] = {};
+    int finite = 0;
+    unsigned long long size_bytes = 0;
+    const int fields = std::sscanf(text.c_str(), "%d %llu %32s %d", &record.canonical_rank, &size_bytes, root, &finite);
+    const auto digest = Digest::from_hex(root);
+    ARGOSY_CHECK(fields == 4 && digest.has_value(), "a vote reads {}", text);
+    record.size_bytes = size_bytes;
+    record.written = {*digest, finite != 0};
+    return record;
+  }
+};
+
+std::uint64_t payload_bytes(const Manifest& manifest) {
+  std::uint64_t bytes = 0;
+  for (const partition::FlatSpace& space : manifest.spaces)
+    bytes += static_cast<std::uint64_t>(space.padded_size()) * sizeof(float);
+  return manifest.complete ? 3 * bytes : bytes;
+}
+
+}  // namespace
+
+Save::Save(const comm::Context& context, RunLock* lock, Input input)
+    : context_(context),
+      lock_(lock),
+      input_(std::move(input)),
+      staging_(context.files, input_.target, input_.manifest.save_nonce),
+      begin_s_(context.clock.monotonic_s()),
+      rank_(context.topology.canonical_rank()),
+      index_(index_of(input_.manifest.spaces, rank_)),
+      report_{.directory = staging_.target()},
+      units_complete_(units_promise_.get_future()) {
+  const Ballot opened = vote(context.world, [&]() -> std::string {
+    if (!context.is_root()) return "";
+    lock_->check();
+    lock_->beat();
+    staging_.open(payload_bytes(input_.manifest), input_.manifest.world());
+    return "";
+  });
+  if (!failed(opened)) enter_writing();
+}
+
+void Save::enter_writing() {
+  const Manifest& manifest = input_.manifest;
+  const Path path = staging_.folder() / shard_name(rank_, manifest.world());
+  ShardMap map;
+  const Ballot made = vote(context_.world, [&]() -> std::string {
+    map = create_shard(context_.files, path, manifest.identity(rank_), manifest.specs(rank_));
+    return "";
+  });
+  if (failed(made)) return;
+  job_ = std::async(std::launch::async, [this, path, map] {
+    complete_units();
+    return write(path, map);
+  });
+}
+
+/// Whatever comes of it, nobody has to wait for the units any longer.
+void Save::complete_units() {
+  try {
+    if (input_.complete_units) input_.complete_units();
+  } catch (...) {
+    units_promise_.set_value();
+    throw;
+  }
+  units_promise_.set_value();
+}
+
+std::string Save::write(const Path& path, const ShardMap& map) const {
+  std::vector<Bytes> payload;
+  for (const UnitState& unit : input_.units) {
+    payload.push_back(std::as_bytes(unit.master));
+    if (!input_.manifest.complete) continue;
+    payload.push_back(std::as_bytes(unit.exp_avg));
+    payload.push_back(std::as_bytes(unit.exp_avg_sq));
+  }
+  for (const Bytes column : columns_of(index_)) payload.push_back(column);
+  return Record{rank_, map.size_bytes, write_shard(context_.files, path, map, payload)}.text();
+}
+
+void Save::enter_committing(const Ballot& written) {
+  Manifest& manifest = input_.manifest;
+  const int world = manifest.world();
+  manifest.shards.resize(static_cast<std::size_t>(world));
+  for (const std::string& text : written.results) {
+    const Record record = Record::parse(text);
+    manifest.shards[static_cast<std::size_t>(record.canonical_rank)] = {shard_name(record.canonical_rank, world),
+                                                                        record.size_bytes, record.written.root};
+    manifest.finite = manifest.finite && record.written.finite;
+    report_.bytes += record.size_bytes;
+  }
+  manifest.save_seconds = context_.clock.monotonic_s() - begin_s_;
+  phase_ = Phase::committing;
+  if (!context_.is_root()) return;
+  job_ = std::async(std::launch::async, [this]() -> std::string {
+    staging_.commit(std::move(input_.manifest), input_.attachments, [this] { lock_->check(); });
+    return "";
+  });
+}
+
+bool Save::failed(const Ballot& ballot) {
+  if (!ballot.why_not) return false;
+  if (context_.is_root()) {
+    staging_.discard();
+    context_.log.error("checkpoint of step {} not saved: {}", input_.manifest.step, *ballot.why_not);
+  }
+  report_.why_not = *ballot.why_not;
+  end();
+  return true;
+}
+
+void Save::end() {
+  report_.seconds = context_.clock.monotonic_s() - begin_s_;
+  phase_ = Phase::over;
+}
+
+void Save::wait_for_units() const {
+  if (phase_ == Phase::writing) units_complete_.wait();
+}
+
+std::optional<SaveReport> Save::advance(bool wait) {
+  using std::chrono_literals::operator""s;
+  while (phase_ != Phase::over) {
+    const bool at_work = job_.valid() && job_.wait_for(0s) != std::future_status::ready;
+    if (!wait && comm::any_of(context_.world, at_work)) return std::nullopt;
+    const Ballot ballot = vote(context_.world, [this] { return job_.valid() ? job_.get() : ""; });
+    if (failed(ballot)) break;
+    if (phase_ == Phase::writing) {
+      enter_committing(ballot);
+    } else {
+      report_.committed = true;
+      end();
+    }
+  }
+  return report_;
+}
+
+}  // namespace argosy::checkpoint
