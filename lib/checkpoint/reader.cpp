@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -19,6 +21,24 @@ struct Place {
 };
 
 constexpr const char* ask_train = "give the checkpoint that the model was trained into";
+
+#ifdef NDEBUG
+constexpr bool checks_every_element = false;
+#else
+constexpr bool checks_every_element = true;
+#endif
+/// In debug builds, what an element holds until it is read: a NaN that arithmetic does not make.
+constexpr float unread = std::bit_cast<float>(0x7fa5f00dU);
+
+std::array<std::span<float>, 3> tensors_of(const UnitState& unit) {
+  return {unit.master, unit.exp_avg, unit.exp_avg_sq};
+}
+
+bool has_unread(std::span<const float> tensor) {
+  return std::any_of(tensor.begin(), tensor.end(), [](float value) {
+    return std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(unread);
+  });
+}
 
 }  // namespace
 
@@ -51,7 +71,8 @@ struct Reader::Impl {
                  .remedy = ask_train}};
   }
 
-  /// Intervals of all units, params numbered over all units, by (param, begin).
+  /// Intervals of all units, params numbered over all units, by (param, begin). Throws Error{corrupt} unless they hold
+  /// every element once.
   const std::vector<partition::Interval>& stored_intervals() {
     if (intervals.empty()) {
       std::size_t first = 0;
@@ -62,6 +83,14 @@ struct Reader::Impl {
         }
         first += space.params().size();
       }
+      std::vector<std::int64_t> numels;
+      std::vector<std::string> names;
+      for (const Place& place : places) {
+        const partition::ParamSpec& param = manifest().spaces[place.unit].params()[place.index];
+        numels.push_back(param.numel());
+        names.push_back(param.name);
+      }
+      partition::check_cover(intervals, numels, names);
     }
     return intervals;
   }
@@ -218,28 +247,39 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank) co
                      .remedy = "resume from a full checkpoint"}};
       }
     }
-    for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq})
+    for (const std::span<float> tensor : tensors_of(unit)) {
       std::fill(tensor.begin(), tensor.end(), 0.0F);  // gaps and pads stay zero
+      if (!checks_every_element || tensor.empty()) continue;
+      for (const partition::Interval& own : partition::intervals_of(*unit.space, canonical_rank))
+        std::fill_n(tensor.begin() + own.local_offset, own.end - own.begin, unread);
+    }
   }
 
-  // Offsets count inside one unit's dataset, so reads are joined per pair of units only.
-  std::map<std::pair<std::size_t, std::size_t>, std::vector<partition::Move>> moves;
-  for (const partition::Move& move : partition::plan_reshard(impl_->stored_intervals(), std::move(wanted)))
-    moves[{impl_->places[move.param].unit, unit_of[move.param]}].push_back(move);
-  for (const auto& [pair, list] : moves) {
-    const UnitState& unit = units[pair.second];
-    const std::span<float> tensors[] = {unit.master, unit.exp_avg, unit.exp_avg_sq};
+  // Offsets count inside one unit's datasets: one list of reads for each stored unit, and a move's destination is the
+  // number of the wanted one, so that each block is read once whatever it is dealt out to.
+  std::map<std::size_t, std::vector<partition::Move>> moves;
+  for (partition::Move& move : partition::plan_reshard(impl_->stored_intervals(), std::move(wanted))) {
+    move.destination_rank = static_cast<int>(unit_of[move.param]);
+    moves[impl_->places[move.param].unit].push_back(move);
+  }
+  for (const auto& [stored_unit, list] : moves) {
     const std::vector<partition::Read> reads = partition::reads_of(list);
     for (std::size_t t = 0; t < impl_->tensors_a_unit(); ++t) {
-      if (tensors[t].empty()) continue;
       for (const partition::Read& read : reads) {
-        const std::span piece = tensors[t].subspan(static_cast<std::size_t>(read.destination_offset),
-                                                   static_cast<std::size_t>(read.length));
-        impl_->shards.read(read.source_rank, pair.first * impl_->tensors_a_unit() + t,
+        const std::span<float> tensor = tensors_of(units[static_cast<std::size_t>(read.destination_rank)])[t];
+        if (tensor.empty()) continue;
+        const std::span piece =
+            tensor.subspan(static_cast<std::size_t>(read.destination_offset), static_cast<std::size_t>(read.length));
+        impl_->shards.read(read.source_rank, stored_unit * impl_->tensors_a_unit() + t,
                            static_cast<std::uint64_t>(read.source_offset) * sizeof(float),
                            std::as_writable_bytes(piece));
       }
     }
+  }
+  if (!checks_every_element) return;
+  for (const UnitState& unit : units) {
+    for (const std::span<float> tensor : tensors_of(unit))
+      ARGOSY_CHECK(!has_unread(tensor), "{}: an element was not read", unit.name);
   }
 }
 

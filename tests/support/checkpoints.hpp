@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/staging.hpp"
 #include "core/hash.hpp"
 #include "support/mpi_test.hpp"
 
@@ -143,6 +144,33 @@ inline checkpoint::Sections toy_sections(double loss = 2.5) {
 
 inline std::vector<checkpoint::Attachment> toy_attachments() {
   return {{"tokenizer.model", std::string("pieces\0!", 8)}};
+}
+
+/// Commits to `target` what a model trained from `seed` holds; this process writes the shards of all ranks of `layout`.
+inline void write_checkpoint(const Files& files, const Path& target, const Units& units,
+                             const partition::Layout& layout, std::uint64_t seed) {
+  checkpoint::Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = 5};
+  manifest.sections = toy_sections();
+  manifest.spaces = Toy{units, layout, 0}.spaces();
+  for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
+  const checkpoint::Staging staging{files, target, manifest.save_nonce};
+  staging.open(0, layout.world());
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    Toy toy{units, layout, rank};
+    std::vector<Bytes> payload;
+    for (const checkpoint::UnitState& unit : toy.fill(seed).states()) {
+      for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq})
+        payload.push_back(std::as_bytes(tensor));
+    }
+    const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, rank);
+    for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);
+    const std::string name = checkpoint::shard_name(rank, layout.world());
+    const checkpoint::ShardMap map =
+        checkpoint::create_shard(files, staging.folder() / name, manifest.identity(rank), manifest.specs(rank));
+    const checkpoint::Written written = checkpoint::write_shard(files, staging.folder() / name, map, payload);
+    manifest.shards.push_back({name, map.size_bytes, written.root});
+  }
+  staging.commit(std::move(manifest), toy_attachments(), [] {});
 }
 
 /// A manifest's text with a right digest, whatever it says.

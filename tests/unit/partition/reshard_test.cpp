@@ -130,6 +130,63 @@ TEST(Reshard, BetweenAnyTwoLayoutsMovesEveryBlockFromItsPlaceToItsPlace) {
   }
 }
 
+/// Parameters cut anywhere and dealt to ranks at random, in no order; `places`: where each element lies.
+struct RandomCut {
+  RandomCut(const std::vector<std::int64_t>& numels, std::mt19937& random) : places(numels.size()) {
+    const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    const int ranks = 1 + below(9), alignment = 1 + below(8), longest = 1 + below(20);
+    std::vector<std::int64_t> next(static_cast<std::size_t>(ranks), 0);
+    for (std::size_t param = 0; param < numels.size(); ++param) {
+      for (std::int64_t begin = 0; begin < numels[param]; begin = intervals.back().end) {
+        const std::int64_t end = std::min<std::int64_t>(numels[param], begin + 1 + below(longest));
+        const int rank = below(ranks);
+        std::int64_t& at = next[static_cast<std::size_t>(rank)];
+        if (below(3) == 0) at += alignment - at % alignment;
+        intervals.push_back({param, begin, end, rank, at});
+        for (; begin < end; ++begin) places[param].push_back({rank, at++});
+      }
+    }
+    std::shuffle(intervals.begin(), intervals.end(), random);
+  }
+  std::vector<Interval> intervals;
+  std::vector<std::vector<Place>> places;
+};
+
+TEST(Reshard, RandomPlansMoveEveryElementLikeBruteForce) {
+  for (unsigned seed = 0; seed < 20'000; ++seed) {
+    std::mt19937 random{seed};
+    std::vector<std::int64_t> numels(1 + random() % 4);
+    for (std::int64_t& numel : numels) numel = static_cast<std::int64_t>(random() % 60);
+    const RandomCut from{numels, random}, to{numels, random};
+    const int only = random() % 2 == 0 ? -1 : static_cast<int>(random() % 9);  // one rank's plan, or all of it
+    std::vector<std::pair<Place, Place>> expected, read;
+    for (std::size_t param = 0; param < numels.size(); ++param) {
+      for (std::size_t i = 0; i < to.places[param].size(); ++i) {
+        if (only < 0 || to.places[param][i].rank == only)
+          expected.emplace_back(from.places[param][i], to.places[param][i]);
+      }
+    }
+    std::vector<Interval> wanted;
+    for (const Interval& interval : to.intervals) {
+      if (only < 0 || interval.rank == only) wanted.push_back(interval);
+    }
+    const std::size_t bound = from.intervals.size() + wanted.size();
+    const std::vector<Move> moves = plan_reshard(from.intervals, std::move(wanted));
+    const std::vector<Read> reads = reads_of(moves);
+    ASSERT_LE(moves.size(), bound) << "seed " << seed;
+    ASSERT_LE(reads.size(), moves.size()) << "seed " << seed;
+    for (const Read& piece : reads) {
+      for (std::int64_t i = 0; i < piece.length; ++i) {
+        read.push_back(
+            {{piece.source_rank, piece.source_offset + i}, {piece.destination_rank, piece.destination_offset + i}});
+      }
+    }
+    std::sort(expected.begin(), expected.end());
+    std::sort(read.begin(), read.end());
+    ASSERT_EQ(read, expected) << "seed " << seed;
+  }
+}
+
 TEST(Reshard, EqualLayoutsReadAParameterInOnePieceAndBoundThePlan) {
   const FlatSpace alone{{{"w", {5000}}, {"v", {700}}}, Layout{}}, spread{{{"w", {5000}}, {"v", {700}}}, Layout{{2, 3}}};
   EXPECT_EQ(reads_of(plan_reshard(intervals_of(alone), intervals_of(alone))).size(), 2U);
