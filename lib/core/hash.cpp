@@ -1,6 +1,10 @@
 #include "core/hash.hpp"
 
+#ifdef ARGOSY_XXH_DISPATCH
+#include <xxh_x86dispatch.h>  // the same functions, by the processor's widest vectors
+#else
 #include <xxhash.h>
+#endif
 
 #include <cstring>
 #include <new>

@@ -45,6 +45,7 @@ PY
   refused "two nodes" "$bench/wire" --nodes 4
   refused "--rate goes with --nodes" "$bench/schemes" --rate 1mbit
   refused "more than 3" "$bench/schemes" --steps 3
+  refused "begin at 1" "$bench/checkpoint" --rounds -1
 }
 
 @test "nodes have networks, shared memory and names of their own, as many ranks as said, and the rate asked for" {
@@ -102,4 +103,11 @@ PY
   [[ $(names) == "['stage_1', 'stage_1 block', 'stage_1 breadth', 'stage_1 breadth block', 'stage_2', "* ]]
   [ "$(names --quick --scheme stage_3)" = "['stage_3', 'stage_3 block', 'stage_3 breadth']" ]
   [ "$(names --nodes 1+1 --scheme hybrid --scheme stage_1)" = "['stage_1', 'stage_1 flat', 'hybrid']" ]
+}
+
+@test "checkpoint compares each way with the plain one of the same round" {
+  result='{"bytes": 2000000000, "plain": {"seconds": [1, 4, 2], "cpu_seconds": [1, 1, 1]}, "save": {"seconds": [2, 5, 2], "cpu_seconds": [1, 3, 2]}}'
+  row() { of checkpoint "'{ratio} {ratio_smallest} {ratio_largest} {cpu_ratio} {gb_per_s} {cpu_s_per_gb}'.format(**row_of($result, '$1', 'plain'))"; }
+  [ "$(row save)" = "0.8 0.5 1.0 2.0 1.0 1.0" ]
+  [ "$(row plain)" = "1.0 1.0 1.0 1.0 1.0 0.5" ]
 }

@@ -1,0 +1,249 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.hpp"
+
+/// What scripts/bench/checkpoint runs: our saves and loads beside plain writing and reading of as many bytes by the
+/// same ranks, in turns in one process.
+///   checkpoint write FOLDER MEGABYTES ROUNDS   plain, plain with the space reserved first, Store::save; last one kept
+///   checkpoint read FOLDER MEGABYTES ROUNDS    of the kept one, warm and cold: plain, and the state of this world
+namespace {
+
+using argosy::Bytes;
+using argosy::MutableBytes;
+using argosy::Path;
+using argosy::comm::Context;
+
+constexpr std::uint64_t piece_bytes = 4 << 20;
+
+/// A model's state, as large as asked for over all ranks.
+class State {
+ public:
+  State(std::uint64_t megabytes, const argosy::partition::Layout& layout, int rank) {
+    constexpr std::int64_t units = 8, width = 1000;
+    const auto elements = static_cast<std::int64_t>(megabytes * 1'000'000 / sizeof(float) / 3);
+    spaces_.reserve(units);
+    for (std::int64_t unit = 0; unit < units; ++unit) {
+      spaces_.emplace_back(
+          std::vector<argosy::partition::ParamSpec>{
+              {fmt::format("block.{}/weight", unit), {elements / units / width, width}},
+              {fmt::format("block.{}/norm", unit), {width}, false}},
+          layout);
+      for (auto& tensor : tensors_)
+        tensor.emplace_back(static_cast<std::size_t>(spaces_.back().owned_size(rank)), 0.0F);
+    }
+  }
+  void fill(std::uint64_t seed) {
+    std::uint64_t state = (seed + 1) * 0x9E3779B97F4A7C15U;
+    for (auto& tensor : tensors_) {
+      for (std::vector<float>& values : tensor) {
+        for (float& value : values) {  // in [1, 2): xorshift in the mantissa
+          state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+          value = std::bit_cast<float>(0x3F800000U | static_cast<std::uint32_t>(state >> 41));
+        }
+      }
+    }
+  }
+  [[nodiscard]] std::vector<argosy::checkpoint::UnitState> units() {
+    std::vector<argosy::checkpoint::UnitState> units;
+    units.reserve(spaces_.size());
+    for (std::size_t u = 0; u < spaces_.size(); ++u)
+      units.push_back({.name = fmt::format("block.{}", u),
+                       .space = &spaces_[u],
+                       .master = tensors_[0][u],
+                       .exp_avg = tensors_[1][u],
+                       .exp_avg_sq = tensors_[2][u]});
+    return units;
+  }
+  /// In the order in which a shard holds them.
+  [[nodiscard]] std::vector<Bytes> payload() const {
+    std::vector<Bytes> payload;
+    payload.reserve(spaces_.size() * tensors_.size());
+    for (std::size_t u = 0; u < spaces_.size(); ++u)
+      for (const auto& tensor : tensors_) payload.push_back(std::as_bytes(std::span{tensor[u]}));
+    return payload;
+  }
+  [[nodiscard]] std::int64_t size_bytes() const {
+    std::int64_t bytes = 0;
+    for (const Bytes piece : payload()) bytes += static_cast<std::int64_t>(piece.size());
+    return bytes;
+  }
+
+ private:
+  std::vector<argosy::partition::FlatSpace> spaces_;
+  std::array<std::vector<std::vector<float>>, 3> tensors_;
+};
+
+double cpu_s() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// Times of one way, a value a round: until the last rank is done, and processor time of all ranks.
+struct Series {
+  boost::json::array seconds, cpu;
+
+  void measure(const Context& context, const std::function<void()>& body) {
+    context.world.barrier("begin");
+    const double begin_s = context.clock.monotonic_s(), cpu_before_s = cpu_s();
+    argosy::comm::agree(context.world, body);
+    const double took_s = context.clock.monotonic_s() - begin_s;
+    double cpu_all_s[] = {cpu_s() - cpu_before_s};
+    context.world.all_reduce(cpu_all_s);
+    seconds.emplace_back(took_s);
+    cpu.emplace_back(cpu_all_s[0]);
+  }
+  [[nodiscard]] boost::json::object json() const { return {{"seconds", seconds}, {"cpu_seconds", cpu}}; }
+};
+
+std::int64_t sum_over_ranks(const Context& context, std::int64_t value) {
+  std::int64_t values[] = {value};
+  context.world.all_reduce(values);
+  return values[0];
+}
+
+void write_plainly(const argosy::Files& files, const Path& path, std::span<const Bytes> payload,
+                   std::uint64_t reserved) {
+  argosy::File file = files.create(path);
+  file.reserve(reserved);
+  std::uint64_t offset = 0;
+  for (const Bytes bytes : payload) {
+    for (std::uint64_t at = 0; at < bytes.size(); at += piece_bytes) {
+      const Bytes piece = bytes.subspan(at, std::min(piece_bytes, bytes.size() - at));
+      file.write_at(piece, offset);
+      offset += piece.size();
+    }
+  }
+  file.sync();
+  file.close();
+}
+
+void measure_writing(Context& context, const Path& folder, std::uint64_t megabytes, std::uint64_t rounds) {
+  State state{megabytes, context.topology.layout(), context.topology.canonical_rank()};
+  state.fill(static_cast<std::uint64_t>(context.world.rank()));
+  const std::vector<Bytes> payload = state.payload();
+  const auto own_bytes = static_cast<std::uint64_t>(state.size_bytes());
+  const Path plain = folder / fmt::format("plain-{}", context.world.rank());
+  argosy::checkpoint::Store store{context, folder / "run", {.max_checkpoints = 1000}};
+  argosy::checkpoint::Sections sections;
+  sections.model = {{"arch", "bench"}};
+
+  std::array<Series, 3> series;  // plain, reserved, save
+  const auto run = [&](std::size_t way, std::uint64_t round) {
+    if (way < 2) {
+      series[way].measure(context, [&] { write_plainly(context.files, plain, payload, way == 0 ? 0 : own_bytes); });
+      context.files.remove(plain);
+      return;
+    }
+    argosy::checkpoint::SaveReport report;
+    series[way].measure(context, [&] {
+      report =
+          store.save(argosy::checkpoint::Kind::temp, static_cast<std::int64_t>(round), state.units(), sections, {});
+    });
+    if (!report.committed) throw argosy::Error{argosy::Fault::io, {.wanted = "a checkpoint", .got = report.why_not}};
+    if (round < rounds && context.is_root()) context.files.remove_tree(report.directory);
+  };
+  for (std::uint64_t round = 0; round <= rounds; ++round) {  // round 0 warms up and does not count
+    for (std::size_t i = 0; i < series.size(); ++i) run((i + round) % series.size(), round);
+    if (round == 0) series = {};
+  }
+  context.print_result("write", {{"bytes", sum_over_ranks(context, state.size_bytes())},
+                                 {"plain", series[0].json()},
+                                 {"reserved", series[1].json()},
+                                 {"save", series[2].json()}});
+}
+
+std::vector<Path> files_of(const argosy::Files& files, const Path& folder) {
+  std::vector<Path> paths;
+  for (const std::string& name : files.list(folder))
+    if (name.ends_with(".h5")) paths.push_back(folder / name);
+  return paths;
+}
+
+/// This rank's share of all files into as much memory as its state takes.
+void read_plainly(const Context& context, std::span<const Path> paths, std::vector<std::byte>& memory) {
+  std::size_t used = 0;
+  const auto rank = static_cast<std::uint64_t>(context.world.rank());
+  const auto ranks = static_cast<std::uint64_t>(context.world.size());
+  for (const Path& path : paths) {
+    const argosy::File file = context.files.open(path);
+    const std::uint64_t size = file.stat().size_bytes, end = size * (rank + 1) / ranks;
+    for (std::uint64_t at = size * rank / ranks; at < end; at += piece_bytes) {
+      const std::uint64_t piece = std::min(piece_bytes, end - at);
+      if (memory.size() < used + piece) memory.resize(used + piece);
+      file.read_at(MutableBytes{memory}.subspan(used, piece), at);
+      used += piece;
+    }
+  }
+}
+
+void drop_from_cache(std::span<const Path> paths) {
+  for (const Path& path : paths) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(fd);
+  }
+}
+
+void measure_reading(Context& context, const Path& folder, std::uint64_t megabytes, std::uint64_t rounds) {
+  const Path checkpoints = folder / "run/checkpoints";
+  const Path newest = checkpoints / context.files.list(checkpoints).back();
+  const std::vector<Path> paths = files_of(context.files, newest);
+  const int rank = context.topology.canonical_rank();
+  State state{megabytes, context.topology.layout(), rank};
+  std::vector<std::byte> memory;
+  const auto load = [&] {
+    const argosy::checkpoint::Reader reader{context.files, newest};
+    reader.read_state(state.units(), rank);
+  };
+  std::array<Series, 4> series;  // plain warm, load warm, plain cold, load cold
+  const auto run = [&](std::size_t way) {
+    context.world.barrier("all have read");
+    if (way >= 2 && context.is_root()) drop_from_cache(paths);
+    series[way].measure(context, [&] { way % 2 == 0 ? read_plainly(context, paths, memory) : load(); });
+  };
+  read_plainly(context, paths, memory);  // the memory is there from here on
+  for (std::uint64_t round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < series.size(); ++i) run(i ^ (round & 1U));  // who is first alternates
+  context.print_result("read", {{"bytes", sum_over_ranks(context, state.size_bytes())},
+                                {"plain_warm", series[0].json()},
+                                {"load_warm", series[1].json()},
+                                {"plain_cold", series[2].json()},
+                                {"load_cold", series[3].json()}});
+}
+
+std::uint64_t number_of(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size() && value > 0) return value;
+  throw argosy::Error{argosy::Fault::usage, {.wanted = "a number above 0", .got = text, .where = "the command line"}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return argosy::comm::run_main(argc, argv, [&](Context& context) {
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    if (words.size() != 4 || (words[0] != "write" && words[0] != "read")) {
+      throw argosy::Error{argosy::Fault::usage,
+                          {.wanted = "write or read, FOLDER, MEGABYTES, ROUNDS", .where = "the command line"}};
+    }
+    (words[0] == "write" ? measure_writing : measure_reading)(context, words[1], number_of(words[2]),
+                                                              number_of(words[3]));
+    return argosy::Exit::ok;
+  });
+}
