@@ -14,6 +14,14 @@ namespace {
 constexpr const char* temporaries = "checkpoints";
 constexpr const char* exports = "export";
 
+/// A file, or `latest`, on its way to its name when the process died: <name>.tmp-<hex digits>.
+bool is_partial(std::string_view name) {
+  constexpr std::string_view mark = ".tmp-";
+  const std::size_t at = name.rfind(mark);
+  return at != std::string_view::npos && at > 0 && at + mark.size() < name.size() &&
+         name.find_first_not_of("0123456789abcdef", at + mark.size()) == std::string_view::npos;
+}
+
 std::string step_name(std::int64_t step) { return fmt::format("{:09}", step); }
 
 }  // namespace
@@ -29,6 +37,9 @@ void RunFolder::make() const { files_.make_folders(run_dir_ / temporaries); }
 
 void RunFolder::sweep() const {
   for (const char* folder : {temporaries, exports}) checkpoint::sweep(files_, run_dir_ / folder);
+  for (const std::string& name : files_.list(run_dir_)) {
+    if (is_partial(name)) files_.remove(run_dir_ / name);
+  }
 }
 
 const std::string& RunFolder::adopt() {

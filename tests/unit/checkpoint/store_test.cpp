@@ -112,8 +112,13 @@ TEST_F(StoreTest, SweepsWhatDeadSavesLeft) {
     Files::system().make_folders(run / "checkpoints" / name / "deep");
     Files::system().write_atomically(run / "checkpoints" / name / "deep" / "x", "x");
   }
+  Files::system().link_symbolically("checkpoints/000000001", run / "latest.tmp-0a1b2c3d");
+  for (const char* name : {"status.json.tmp-0123456789abcdef", "notes.tmp-of-mine", ".tmp-12"})
+    Files::system().write_atomically(run / name, "x");
   const Store store = open();
   EXPECT_TRUE(names(run / "checkpoints").empty());
+  EXPECT_EQ(names(run),
+            (std::vector<std::string>{".tmp-12", "checkpoints", "notes.tmp-of-mine", "run.json", "run.lock.2"}));
 }
 
 TEST_F(StoreTest, RefusesASecondJob) {
