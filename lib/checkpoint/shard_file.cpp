@@ -50,6 +50,8 @@ std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset, 
         *finite = all_finite({values, piece.size() / sizeof(float)}) && *finite;
       }
     }
+    if (end - block == block_bytes)
+      file.start_writeback(offset + block, block_bytes);  // the disk need not wait for fsync
     table.push_back(hasher.digest());
   }
   return table;

@@ -158,6 +158,15 @@ void File::truncate(std::uint64_t size_bytes) {
     fail_io(fmt::format("to set the size to {} bytes", size_bytes), "ftruncate", path_);
 }
 
+void File::start_writeback(std::uint64_t offset, std::uint64_t size_bytes) {
+  if (size_bytes == 0) return;  // would mean: to the end of the file
+  const int result = repeat([&] {
+    return os_->sync_file_range(fd_, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(size_bytes));
+  });
+  if (result != 0 && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != ESPIPE)
+    fail_io(fmt::format("to write back {} bytes at offset {}", size_bytes, offset), "sync_file_range", path_);
+}
+
 void File::sync() {
   if (repeat([&] { return os_->fsync(fd_); }) != 0) fail_io("the file on stable storage", "fsync", path_);
 }

@@ -29,6 +29,8 @@ class Os {
   virtual std::int64_t pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset);
   virtual std::int64_t write(int fd, const void* from, std::size_t size_bytes);
   virtual int fsync(int fd);
+  /// sync_file_range(SYNC_FILE_RANGE_WRITE): begins to write dirty pages back, waits for nothing.
+  virtual int sync_file_range(int fd, std::int64_t offset, std::int64_t size_bytes);
   virtual int ftruncate(int fd, std::int64_t size_bytes);
   virtual int fallocate(int fd, std::int64_t offset, std::int64_t size_bytes);
   virtual int fstat(int fd, struct stat* out);
@@ -70,6 +72,9 @@ class File {
   /// Reserves blocks so that a full disk shows before any payload; EOPNOTSUPP is accepted.
   void reserve(std::uint64_t size_bytes);
   void truncate(std::uint64_t size_bytes);
+  /// A hint that these bytes will not change again: the disk begins with them while the program goes on. Promises
+  /// nothing; file systems that do not know it are accepted.
+  void start_writeback(std::uint64_t offset, std::uint64_t size_bytes);
   void sync();
   void close();
   [[nodiscard]] FileStat stat() const;

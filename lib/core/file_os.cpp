@@ -19,6 +19,9 @@ std::int64_t Os::pwrite(int fd, const void* from, std::size_t size_bytes, std::i
 }
 std::int64_t Os::write(int fd, const void* from, std::size_t size_bytes) { return ::write(fd, from, size_bytes); }
 int Os::fsync(int fd) { return ::fsync(fd); }
+int Os::sync_file_range(int fd, std::int64_t offset, std::int64_t size_bytes) {
+  return ::sync_file_range(fd, offset, size_bytes, SYNC_FILE_RANGE_WRITE);
+}
 int Os::ftruncate(int fd, std::int64_t size_bytes) { return ::ftruncate(fd, size_bytes); }
 int Os::fallocate(int fd, std::int64_t offset, std::int64_t size_bytes) {
   return ::fallocate(fd, 0, offset, size_bytes);

@@ -22,6 +22,7 @@ enum class Call {
   pwrite,
   write,
   fsync,
+  sync_file_range,
   ftruncate,
   fallocate,
   fstat,
@@ -115,6 +116,10 @@ class FaultyOs : public Os {
   int fsync(int fd) override {
     const Verdict verdict = enter(at(Call::fsync, fd));
     return verdict.stop ? answer(verdict) : Os::fsync(fd);
+  }
+  int sync_file_range(int fd, std::int64_t offset, std::int64_t size_bytes) override {
+    const Verdict verdict = enter(at(Call::sync_file_range, fd, static_cast<std::size_t>(size_bytes), offset));
+    return verdict.stop ? answer(verdict) : Os::sync_file_range(fd, offset, size_bytes);
   }
   int ftruncate(int fd, std::int64_t size_bytes) override {
     const Verdict verdict = enter(at(Call::ftruncate, fd, static_cast<std::size_t>(size_bytes)));

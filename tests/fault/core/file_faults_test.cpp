@@ -25,6 +25,7 @@ void exercise(const Files& files, const Path& folder) {
   File file = files.create(folder / "a/data");
   file.reserve(64);
   file.write_at(as_bytes(std::string(64, 'd')), 0);
+  file.start_writeback(0, 64);
   file.truncate(32);
   file.sync();
   file.close();
@@ -178,6 +179,19 @@ TEST(FileFaults, AFileSystemWithoutReservationIsAccepted) {
   FaultyOs os;
   os.fail(Call::fallocate, 0, EOPNOTSUPP);
   EXPECT_NO_THROW(Files{os}.create(folder / "a").reserve(1 << 20));
+}
+
+TEST(FileFaults, AFileSystemThatTakesNoHintsIsAccepted) {
+  const TempFolder folder;
+  FaultyOs os;
+  File file = Files{os}.create(folder / "a");
+  file.write_at(as_bytes(new_text), 0);
+  for (const int error : {EINVAL, ENOSYS, EOPNOTSUPP}) {
+    os.fail(Call::sync_file_range, os.count(Call::sync_file_range), error);
+    EXPECT_NO_THROW(file.start_writeback(0, new_text.size())) << error;
+  }
+  file.start_writeback(0, 0);
+  EXPECT_EQ(os.count(Call::sync_file_range), 3U) << "a length of 0 would mean the whole file";
 }
 
 TEST(FileFaults, AFileSystemThatCannotSyncFoldersIsAccepted) {

@@ -73,6 +73,38 @@ TEST_F(ShardFile, PayloadReadsBackThroughHdf5) {
   EXPECT_EQ(written.root, root_digest(specs, tables));
 }
 
+TEST_F(ShardFile, BeginsToWriteWholeBlocksBackWhileTheRestIsStillToCome) {
+  const ShardMap map = create();
+  const std::vector<std::byte> a(specs[0].size_bytes()), begin(40), unit(20);
+  const Bytes payload[] = {a, {}, begin, unit};
+  test::FaultyOs os;
+  static_cast<void>(write_shard(Files{os}, path, map, payload));
+  std::uint64_t written = 0, begun_at = 0;
+  int begun = 0;
+  for (const auto& record : os.records()) {
+    if (record.call == test::Call::pwrite) written += record.size_bytes;
+    if (record.call != test::Call::sync_file_range) continue;
+    ++begun;
+    begun_at = written;
+    EXPECT_EQ(record.offset, static_cast<std::int64_t>(map.datasets[0].offset));
+    EXPECT_EQ(record.size_bytes, block_bytes);
+  }
+  EXPECT_EQ(begun, 1) << "of two blocks one is whole; small ones are left to fsync, which joins them";
+  EXPECT_EQ(begun_at, block_bytes);
+}
+
+TEST_F(ShardFile, ABadValueInAnyPieceOfABlockIsSeen) {
+  const ShardMap map = create();
+  std::vector<float> a(specs[0].elements, 1.0F);
+  const std::vector<std::byte> begin(40), unit(20);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{65'535}, std::size_t{65'536}, a.size() - 1}) {
+    a[at] = std::numeric_limits<float>::quiet_NaN();
+    const Bytes payload[] = {std::as_bytes(std::span{a}), {}, begin, unit};
+    EXPECT_FALSE(write_shard(Files::system(), path, map, payload).finite) << "element " << at;
+    a[at] = 1.0F;
+  }
+}
+
 TEST_F(ShardFile, TellsValuesThatAreNotFinite) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<float> values(1000, std::numeric_limits<float>::max());
