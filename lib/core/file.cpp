@@ -297,7 +297,8 @@ void Files::make_folder(const Path& folder) const {
 }
 
 void Files::make_folders(const Path& folder) const {
-  if (repeat([&] { return os_->mkdir(folder.c_str(), folder_mode); }) == 0) return;
+  const auto make = [&] { return repeat([&] { return os_->mkdir(folder.c_str(), folder_mode); }); };
+  if (make() == 0) return sync_folder(folder.parent_path());
   const int error = errno;
   if (error == EEXIST || error == EISDIR) {
     const auto facts = stat(folder);
@@ -308,8 +309,8 @@ void Files::make_folders(const Path& folder) const {
     fail(Fault::io, "to make a folder", "mkdir", error, folder);
   make_folders(parent);
   if (!folder.has_filename()) return;  // "a/b/": the parent was the folder itself
-  if (repeat([&] { return os_->mkdir(folder.c_str(), folder_mode); }) != 0 && errno != EEXIST)
-    fail_io("to make a folder", "mkdir", folder);
+  if (make() != 0 && errno != EEXIST) fail_io("to make a folder", "mkdir", folder);
+  sync_folder(parent);
 }
 
 void Files::sync_folder(const Path& folder) const {

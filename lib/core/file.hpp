@@ -129,7 +129,7 @@ class Files {
   [[nodiscard]] std::vector<std::string> list(const Path& folder) const;
   [[nodiscard]] std::uint64_t free_bytes(const Path& folder) const;
   void make_folder(const Path& folder) const;   // exactly this one; must not exist
-  void make_folders(const Path& folder) const;  // with parents; may exist
+  void make_folders(const Path& folder) const;  // with parents, each synced into its own; may exist
   void sync_folder(const Path& folder) const;
   void rename(const Path& from, const Path& to) const;
   /// Returns false when `to` exists (then nothing has changed).

@@ -21,11 +21,12 @@ namespace argosy::test {
 /// A context for the ranks of `world`, quiet unless told otherwise.
 class TestContext {
  public:
-  explicit TestContext(Os& os, const comm::Communicator& ranks, Hierarchy hierarchy = Hierarchy::flat)
+  explicit TestContext(Os& os, const comm::Communicator& ranks, Hierarchy hierarchy = Hierarchy::flat,
+                       const Clock& clock = real_clock())
       : topology_(
             comm::Topology::discover(ranks, "node" + std::to_string(node_of(hierarchy, ranks.rank(), ranks.size())))),
         log_(ranks.rank(), LogLevel::error),
-        context_{ranks, topology_, log_, Files{os}, clock_, stop()} {}
+        context_{ranks, topology_, log_, Files{os}, clock, stop()} {}
   TestContext(const TestContext&) = delete;
   TestContext& operator=(const TestContext&) = delete;
   [[nodiscard]] comm::Context& get() { return context_; }
@@ -36,9 +37,12 @@ class TestContext {
     static const StopSignals signals;
     return signals;
   }
+  static const Clock& real_clock() {
+    static const Clock clock;
+    return clock;
+  }
   comm::Topology topology_;
   Log log_;
-  Clock clock_;
   comm::Context context_;
 };
 

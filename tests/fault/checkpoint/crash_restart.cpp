@@ -1,0 +1,126 @@
+#include "crash_restart.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "support/shared_folder.hpp"
+
+namespace argosy::test {
+namespace {
+
+constexpr const char* run_name = "runs/run";
+constexpr std::string_view boot_id_path = "/proc/sys/kernel/random/boot_id";
+
+Toy toy_of(const partition::Layout& layout, int rank, std::int64_t step) {
+  return Toy{crash_units(), layout, rank}.fill(static_cast<std::uint64_t>(step));
+}
+
+bool is_step(const std::string& name) { return name.size() == 9 && name.find_first_not_of("0123456789") == name.npos; }
+
+/// Names anywhere in the run directory that only a save or a removal in progress has.
+std::string left_over(const Path& run) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(run)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find(".tmp-") != std::string::npos || name.starts_with(".del-")) return entry.path().string();
+  }
+  return "";
+}
+
+std::ptrdiff_t temporaries_in(const Path& run) {
+  const std::vector<std::string> names = Files::system().list(run / "checkpoints");
+  return std::count_if(names.begin(), names.end(), is_step);
+}
+
+}  // namespace
+
+Units crash_units() {
+  return {{"embedding", {{"embedding/weight", {7, 5}}}},
+          {"head", {{"head/scale", {}, false}, {"head/weight", {5, 9}}}}};
+}
+
+checkpoint::Sections crash_sections(std::int64_t step) { return toy_sections(1.0 / static_cast<double>(step)); }
+
+std::vector<Change> record_saves(int max_checkpoints) {
+  const SharedFolder folder;
+  JournalOs os{folder.path(), world().rank()};
+  TestContext context{os, world()};
+  std::int64_t step = 0;
+  for (const std::int64_t last : {crash_export, crash_saves}) {
+    checkpoint::Store store{context.get(), folder / run_name, {.max_checkpoints = max_checkpoints}};
+    const auto newest = store.newest();
+    ARGOSY_CHECK((newest ? newest->step() : 0) == step, "the second start found {}", newest ? newest->step() : 0);
+    for (++step; step <= last; ++step) {
+      Toy toy = toy_of(context.topology().layout(), context.topology().canonical_rank(), step);
+      const auto kind = step == crash_export ? checkpoint::Kind::export_ : checkpoint::Kind::temp;
+      const auto report = store.save(kind, step, toy.states(), crash_sections(step), toy_attachments());
+      ARGOSY_CHECK(report.committed, "step {} was not saved: {}", step, report.why_not);
+      os.acknowledge(step);
+    }
+    --step;
+  }
+  std::vector<Change> changes = merged(world(), os.changes());
+  CrashDisk disk;
+  std::erase_if(changes, [&](const Change& change) { return !disk.apply(change); });
+  return changes;
+}
+
+int RebootedOs::open(const char* path, int flags, unsigned mode) {
+  return Os::open(path == boot_id_path ? boot_id_.c_str() : path, flags, mode);
+}
+
+Restart::Restart(int max_checkpoints)
+    : max_checkpoints_(max_checkpoints),
+      os_((folder_ / "boot_id").string()),
+      alone_(world().split(world().rank(), 0)),
+      context_(os_, alone_, Hierarchy::flat, clock_) {
+  Files::system().write_atomically(folder_ / "boot_id", std::string_view{"another boot\n"});
+  constexpr double reboot_s = 60;
+  clock_.now_s = Clock{}.wall_s() + reboot_s;
+}
+
+Restart::Outcome Restart::after(const CrashDisk::Tree& tree) {
+  const Files files = Files::system();
+  const Path root = folder_ / "tree";
+  files.make_folder(root);
+  tree.materialise(root);
+  Outcome outcome;
+  try {
+    outcome.wrong = check(root / run_name, outcome.newest);
+  } catch (const Error& error) {
+    outcome.wrong = fmt::format("the restart needs a person: {}", error.what());
+  }
+  files.remove_tree(root);
+  return outcome;
+}
+
+std::string Restart::check(const Path& run, std::int64_t& newest_step) {
+  const partition::Layout saved_layout{std::vector<int>{crash_ranks}};
+  const auto states_differ = [&](const checkpoint::Reader& reader, std::int64_t step) {
+    for (int rank = 0; rank < crash_ranks; ++rank) {
+      Toy got{crash_units(), saved_layout, rank};
+      reader.read_state(got.states(), rank);
+      if (!(got == toy_of(saved_layout, rank, step))) return true;
+    }
+    return reader.sections().metrics != crash_sections(step).metrics ||
+           reader.attachment(toy_attachments()[0].name) != toy_attachments()[0].content;
+  };
+  {
+    checkpoint::Store store{context_.get(), run, {.max_checkpoints = max_checkpoints_}};
+    if (const auto newest = store.newest()) {
+      newest_step = newest->step();
+      newest->verify();
+      if (states_differ(*newest, newest_step)) return fmt::format("step {} has other bytes", newest_step);
+    }
+    if (temporaries_in(run) > max_checkpoints_ + 1) return fmt::format("{} temporaries", temporaries_in(run));
+    const std::int64_t step = newest_step + 1;
+    Toy toy = toy_of(context_.topology().layout(), 0, step);
+    const auto report = store.save(checkpoint::Kind::temp, step, toy.states(), crash_sections(step), toy_attachments());
+    if (!report.committed) return fmt::format("the next save failed: {}", report.why_not);
+    const auto again = store.newest();
+    if (!again || again->step() != step || states_differ(*again, step)) return "the next save cannot be loaded";
+  }
+  const std::string left = left_over(run);
+  return left.empty() ? "" : fmt::format("{} was left", left);
+}
+
+}  // namespace argosy::test

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "crash_disk.hpp"
+#include "support/checkpoints.hpp"
+#include "support/fixed_clock.hpp"
+#include "support/temp_folder.hpp"
+
+/// The run whose crashes are tried, and the restart after one: the real store, opened by one rank on what the crash has
+/// left, after a reboot.
+namespace argosy::test {
+
+constexpr int crash_ranks = 2;
+constexpr std::int64_t crash_saves = 5, crash_export = 3;  // how many; which of them is permanent
+
+/// A model of a few hundred bytes a rank.
+[[nodiscard]] Units crash_units();
+[[nodiscard]] checkpoint::Sections crash_sections(std::int64_t step);
+
+/// **Collective**, on crash_ranks. Saves as a run does that is stopped and started once; returns what reached the disk.
+[[nodiscard]] std::vector<Change> record_saves(int max_checkpoints);
+
+/// After a reboot: another boot id.
+class RebootedOs : public Os {
+ public:
+  explicit RebootedOs(std::string boot_id) : boot_id_(std::move(boot_id)) {}
+  int open(const char* path, int flags, unsigned mode) override;
+
+ private:
+  std::string boot_id_;
+};
+
+class Restart {
+ public:
+  explicit Restart(int max_checkpoints);
+  struct Outcome {
+    std::int64_t newest = 0;  // step loaded; 0: none was found
+    std::string wrong{};      // what no restart may do
+  };
+  /// Opens the store on `tree`, loads the newest checkpoint for every rank, compares it, saves again.
+  [[nodiscard]] Outcome after(const CrashDisk::Tree& tree);
+
+ private:
+  [[nodiscard]] std::string check(const Path& run, std::int64_t& newest);
+
+  TempFolder folder_;
+  int max_checkpoints_;
+  RebootedOs os_;
+  FixedClock clock_;
+  comm::Communicator alone_;
+  TestContext context_;
+};
+
+}  // namespace argosy::test
