@@ -45,6 +45,9 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
     CLI::App app{"Averages checkpoints in bounded memory: weights are summed in fp64 and divided once."};
     app.add_option("CKPT", config.inputs, "committed checkpoint directories, at least two")->required();
     app.add_option("--out", config.output, "directory to make; never overwritten")->capture_default_str();
+    app.add_option("--dtype", config.dtype, "f32 | bf16: the element type of the soup's weights, rounded once; f32")
+        ->transform(CLI::Transformer(std::map<std::string, DType>{{"f32", DType::f32}, {"bf16", DType::bf16}}))
+        ->default_str("f32");
     app.add_option("--recipe", recipe.type, "uniform | weighted | last_k | decay | greedy")
         ->transform(CLI::Transformer(detail::names_of<soup::RecipeType>()))
         ->default_str("uniform");
@@ -71,7 +74,7 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
     app.add_flag("--allow-cross-run", config.allow_cross_run, "take checkpoints of several runs");
     app.add_flag("--allow-soup", config.allow_soup, "take soups as ingredients");
     app.add_flag("--check", check, "only verify every byte of the checkpoints, and say which are whole")
-        ->excludes("--out", "--recipe", "--validate");
+        ->excludes("--out", "--dtype", "--recipe", "--validate");
     if (!parse(app, argc, argv, detail::soup_examples, context)) return Exit::ok;
     if (check) {
       const double begin_s = context.clock.monotonic_s();

@@ -81,6 +81,8 @@ class Reader {
   [[nodiscard]] const std::string& self_digest() const noexcept;
   /// Holds optimizer state, not weights only.
   [[nodiscard]] bool has_moments() const noexcept;
+  /// Element type of the stored weights: f32, or bf16 in some soups. Whoever reads them gets fp32.
+  [[nodiscard]] DType weights() const noexcept;
   /// No NaN or Inf was stored.
   [[nodiscard]] bool finite() const noexcept;
   [[nodiscard]] const Sections& sections() const noexcept;

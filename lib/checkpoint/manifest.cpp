@@ -41,7 +41,7 @@ json::object layout_sections(const Manifest& manifest) {
       params.push_back(json::object{{"id", params.size()},
                                     {"name", param.name},
                                     {"shape", json::array(param.shape.begin(), param.shape.end())},
-                                    {"dtype", "f32"},
+                                    {"dtype", name_of(manifest.weights)},
                                     {"decay", param.decay}});
     }
     units.push_back(json::object{{"id", u},
@@ -65,7 +65,7 @@ json::object layout_sections(const Manifest& manifest) {
 json::object document_of(const Manifest& manifest) {
   json::object document{{"format", format_name},
                         {"format_version", {{"major", format_major}, {"minor", format_minor}}},
-                        {"min_reader", {{"major", format_major}, {"minor", 0}}},
+                        {"min_reader", {{"major", format_major}, {"minor", manifest.weights == DType::f32 ? 0 : 1}}},
                         {"writer", {{"version", version()}, {"git", revision()}, {"hdf5", H5_VERS_INFO}}},
                         {"run_uuid", manifest.run_uuid},
                         {"save_nonce", manifest.save_nonce},
@@ -182,6 +182,19 @@ void check_version(const Fields& fields) {
                .remedy = "read it with a newer Argosy"}};
 }
 
+/// All parameters have one element type; without any it is f32.
+DType read_weights_dtype(const Fields& fields, bool complete) {
+  const std::size_t count = fields.list("params").size();
+  const std::string wanted = count == 0 ? "f32" : fields.element("params", 0).text("dtype");
+  for (std::size_t i = 0; i < count; ++i) {
+    const Fields entry = fields.element("params", i);
+    const std::string dtype = entry.text("dtype");
+    entry.require(dtype == "f32" || (dtype == "bf16" && !complete), "dtype", complete ? "f32" : "f32 or bf16");
+    entry.require(dtype == wanted, "dtype", "one type for all parameters");
+  }
+  return wanted == "bf16" ? DType::bf16 : DType::f32;
+}
+
 std::vector<partition::ParamSpec> read_params(const Fields& fields) {
   constexpr std::size_t most_dimensions = 16;
   std::int64_t total_room = std::int64_t{1} << 48;  // elements: sums and products of extents cannot overflow
@@ -192,7 +205,6 @@ std::vector<partition::ParamSpec> read_params(const Fields& fields) {
     partition::ParamSpec param{.name = entry.text("name"), .shape = {}, .decay = entry.flag("decay")};
     entry.require(names.insert(param.name).second, "name", "a name used once");
     entry.require(entry.count("id") == static_cast<std::int64_t>(i), "id", "ascending numbers");
-    entry.require(entry.text("dtype") == "f32", "dtype", "f32");
     entry.require(entry.list("shape").size() <= most_dimensions, "shape", "at most 16 dimensions");
     std::int64_t room = total_room;
     for (const json::value& extent : entry.list("shape")) {
@@ -358,6 +370,7 @@ ParsedManifest parse_manifest(std::string_view text, const std::string& where) {
   manifest.complete = fields.flag("complete");
   manifest.finite = fields.flag("finite");
   manifest.step = fields.count("step");
+  manifest.weights = read_weights_dtype(fields, manifest.complete);
   read_units(fields, read_layout(fields, fields.list("shards").size()), manifest);
   read_files(fields, manifest);
   read_sections(parsed.document, manifest, fields);

@@ -21,8 +21,9 @@ inline constexpr std::uint64_t manifest_limit_bytes = 256ULL << 20;
 struct Manifest {
   std::string run_uuid{}, save_nonce{};  // 32 and 16 hex digits
   Kind kind = Kind::temp;
-  bool complete = true;  // holds optimizer state
-  bool finite = true;    // no NaN or Inf
+  bool complete = true;        // holds optimizer state
+  bool finite = true;          // no NaN or Inf
+  DType weights = DType::f32;  // or bf16, without optimizer state
   std::int64_t step = 0;
   double wall_time_s = 0;
   Sections sections{};
@@ -44,7 +45,9 @@ struct Manifest {
 
   [[nodiscard]] int world() const noexcept { return spaces.front().layout().world(); }
   [[nodiscard]] ShardIdentity identity(int rank) const { return {run_uuid, save_nonce, step, rank, world()}; }
-  [[nodiscard]] std::vector<DatasetSpec> specs(int rank) const { return specs_of(unit_names, spaces, complete, rank); }
+  [[nodiscard]] std::vector<DatasetSpec> specs(int rank) const {
+    return specs_of(unit_names, spaces, complete, rank, weights);
+  }
 };
 
 /// The file's text, self digest included.

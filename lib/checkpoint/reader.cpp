@@ -158,6 +158,7 @@ Reader& Reader::operator=(Reader&&) noexcept = default;
 const Path& Reader::directory() const noexcept { return impl_->directory; }
 std::int64_t Reader::step() const noexcept { return impl_->manifest().step; }
 bool Reader::has_moments() const noexcept { return impl_->manifest().complete; }
+DType Reader::weights() const noexcept { return impl_->manifest().weights; }
 bool Reader::finite() const noexcept { return impl_->manifest().finite; }
 const std::string& Reader::run_uuid() const noexcept { return impl_->manifest().run_uuid; }
 const std::string& Reader::self_digest() const noexcept { return impl_->parsed.self; }
@@ -205,8 +206,8 @@ std::vector<float> Reader::read_parameter(const std::string& name) const {
   for (; at != intervals.end() && at->param == id; ++at) {
     const std::span piece =
         std::span{values}.subspan(static_cast<std::size_t>(at->begin), static_cast<std::size_t>(at->end - at->begin));
-    impl_->shards.read(at->rank, place.unit * impl_->tensors_a_unit(),
-                       static_cast<std::uint64_t>(at->local_offset) * sizeof(float), std::as_writable_bytes(piece));
+    impl_->shards.read_floats(at->rank, place.unit * impl_->tensors_a_unit(),
+                              static_cast<std::uint64_t>(at->local_offset), piece);
   }
   return values;
 }
@@ -270,9 +271,8 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank) co
         if (tensor.empty()) continue;
         const std::span piece =
             tensor.subspan(static_cast<std::size_t>(read.destination_offset), static_cast<std::size_t>(read.length));
-        impl_->shards.read(read.source_rank, stored_unit * impl_->tensors_a_unit() + t,
-                           static_cast<std::uint64_t>(read.source_offset) * sizeof(float),
-                           std::as_writable_bytes(piece));
+        impl_->shards.read_floats(read.source_rank, stored_unit * impl_->tensors_a_unit() + t,
+                                  static_cast<std::uint64_t>(read.source_offset), piece);
       }
     }
   }

@@ -21,6 +21,30 @@ bool all_finite(std::span<const float> values) noexcept {
   return bad == 0;
 }
 
+bool all_finite(Bytes values, DType dtype) noexcept {
+  if (dtype == DType::f32) {
+    const auto* const floats = reinterpret_cast<const float*>(values.data());
+    return all_finite({floats, values.size() / sizeof(float)});
+  }
+  if (dtype != DType::bf16) return true;
+  constexpr std::uint16_t exponent = 0x7f80U;
+  const auto* const halves = reinterpret_cast<const std::uint16_t*>(values.data());
+  std::uint32_t bad = 0;
+  for (std::size_t i = 0; i < values.size() / sizeof(std::uint16_t); ++i)
+    bad |= (halves[i] & exponent) == exponent ? 1U : 0U;
+  return bad == 0;
+}
+
+void widen_bf16(std::span<float> values) noexcept {
+  // The i-th float ends before the i+1st half begins: ascending, nothing is overwritten that is still to be read.
+  auto* const bytes = reinterpret_cast<std::byte*>(values.data());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, bytes + values.size() * sizeof bits + i * sizeof bits, sizeof bits);
+    values[i] = f32_from_bf16(bits);
+  }
+}
+
 Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vector<Digest>> tables) {
   ARGOSY_CHECK(specs.size() == tables.size(), "{} datasets, {} digest tables", specs.size(), tables.size());
   Hasher hasher;
@@ -103,15 +127,15 @@ std::vector<Bytes> columns_of(const ShardIndex& index) {
 }
 
 std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names, std::span<const partition::FlatSpace> spaces,
-                                  bool with_moments, int rank) {
+                                  bool with_moments, int rank, DType weights) {
   std::vector<DatasetSpec> specs;
   std::uint64_t intervals = 0;
   for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
     const auto owned = static_cast<std::uint64_t>(spaces[unit].owned_size(rank));
-    for (const char* tensor : {"master", "exp_avg", "exp_avg_sq"}) {
-      if (with_moments || tensor[0] == 'm')
-        specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], tensor), DType::f32, owned});
-    }
+    const char* const name = weights == DType::f32 ? "master" : "param";
+    specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], name), weights, owned});
+    for (const char* moment : {"exp_avg", "exp_avg_sq"})
+      if (with_moments) specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], moment), DType::f32, owned});
     intervals += partition::intervals_of(spaces[unit], rank).size();
   }
   for (const char* column : {"param_id", "begin", "end", "offset", "unit"}) {

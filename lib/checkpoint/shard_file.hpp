@@ -16,7 +16,7 @@
 namespace argosy::checkpoint {
 
 inline constexpr std::uint64_t block_bytes = 4ULL << 20;
-inline constexpr int format_major = 1, format_minor = 0;
+inline constexpr int format_major = 1, format_minor = 1;
 
 struct DatasetSpec {
   std::string name;  // "unit/encoder.0/master", without a leading slash
@@ -75,6 +75,10 @@ struct Written {
 /// XXH3-128 over, per dataset: name, NUL, byte count (u64 little-endian), block digests. tables: by dataset.
 [[nodiscard]] Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vector<Digest>> tables);
 [[nodiscard]] bool all_finite(std::span<const float> values) noexcept;
+/// No NaN or Inf among stored values; types other than f32 and bf16 have none.
+[[nodiscard]] bool all_finite(Bytes values, DType dtype) noexcept;
+/// The second half of `values` holds as many bf16; makes them floats in their place.
+void widen_bf16(std::span<float> values) noexcept;
 
 /// Payload of /index: this rank's intervals of all units.
 struct ShardIndex {
@@ -85,10 +89,10 @@ struct ShardIndex {
 /// Its columns in creation order; borrows.
 [[nodiscard]] std::vector<Bytes> columns_of(const ShardIndex& index);
 
-/// The datasets of one rank's file, in creation order: per unit master (and exp_avg, exp_avg_sq when `with_moments`),
-/// then the index.
+/// The datasets of one rank's file, in creation order: per unit master (and exp_avg, exp_avg_sq when `with_moments`)
+/// or, of bf16 `weights`, param; then the index.
 [[nodiscard]] std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names,
                                                 std::span<const partition::FlatSpace> spaces, bool with_moments,
-                                                int rank);
+                                                int rank, DType weights = DType::f32);
 
 }  // namespace argosy::checkpoint

@@ -117,6 +117,13 @@ void ShardSet::read(int rank, std::size_t dataset, std::uint64_t offset, Mutable
   }
 }
 
+void ShardSet::read_floats(int rank, std::size_t dataset, std::uint64_t begin, std::span<float> to) {
+  const DType dtype = shard(rank).map.datasets[dataset].spec.dtype;
+  const MutableBytes bytes = std::as_writable_bytes(to);
+  read(rank, dataset, begin * size_of(dtype), bytes.last(to.size() * size_of(dtype)));
+  if (dtype == DType::bf16) widen_bf16(to);
+}
+
 void ShardSet::verify(int rank, std::uint64_t begin, std::uint64_t end, Reader::Verified& verified) {
   const ShardMap& map = shard(rank).map;
   std::vector<std::byte> buffer(block_bytes);
@@ -130,10 +137,7 @@ void ShardSet::verify(int rank, std::uint64_t begin, std::uint64_t end, Reader::
           MutableBytes{buffer}.first(std::min(block_bytes, spec.size_bytes() - block * block_bytes));
       read_block(rank, dataset, block, bytes);
       verified.bytes += bytes.size();
-      if (spec.dtype == DType::f32) {
-        const auto* const values = reinterpret_cast<const float*>(buffer.data());
-        verified.finite = all_finite({values, bytes.size() / sizeof(float)}) && verified.finite;
-      }
+      verified.finite = all_finite(bytes, spec.dtype) && verified.finite;
     }
     first += spec.blocks();
   }

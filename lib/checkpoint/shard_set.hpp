@@ -30,6 +30,8 @@ class ShardSet {
 
   /// Bytes [offset, offset + to.size()) of a dataset. Throws Error{corrupt} naming file, dataset and block.
   void read(int rank, std::size_t dataset, std::uint64_t offset, MutableBytes to);
+  /// Elements [begin, begin + to.size()) of an f32 or bf16 dataset. Throws as read.
+  void read_floats(int rank, std::size_t dataset, std::uint64_t begin, std::span<float> to);
   /// Blocks [begin, end) of a shard, numbered over its datasets; adds to `verified`.
   void verify(int rank, std::uint64_t begin, std::uint64_t end, Reader::Verified& verified);
   /// Error{corrupt} for a block with a wrong digest.

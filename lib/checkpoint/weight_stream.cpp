@@ -21,9 +21,11 @@ void WeightStream::read(std::size_t param, std::int64_t begin, std::span<float> 
                  param, next);
     const std::int64_t stop = std::min(end, at->end);
     const std::span piece = to.subspan(static_cast<std::size_t>(next - begin), static_cast<std::size_t>(stop - next));
+    const DType dtype = shards_.shard(at->rank).map.datasets[datasets_[param]].spec.dtype;
     read_bytes(at->rank, datasets_[param],
-               static_cast<std::uint64_t>(at->local_offset + next - at->begin) * sizeof(float),
-               std::as_writable_bytes(piece));
+               static_cast<std::uint64_t>(at->local_offset + next - at->begin) * size_of(dtype),
+               std::as_writable_bytes(piece).last(piece.size() * size_of(dtype)));
+    if (dtype == DType::bf16) widen_bf16(piece);
     next = stop;
   }
 }

@@ -16,8 +16,6 @@ using checkpoint::block_bytes;
 using checkpoint::Manifest;
 using checkpoint::Reader;
 
-constexpr std::int64_t block_elements = block_bytes / sizeof(float);
-
 /// One 4 MiB block of the result.
 struct Block {
   int shard;
@@ -31,7 +29,7 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
   const Mixture& mixture = ingredients.mixture;
   std::uint64_t size_bytes = 0;
   for (const partition::FlatSpace& space : first.spaces())
-    size_bytes += static_cast<std::uint64_t>(space.used_size()) * sizeof(float);
+    size_bytes += static_cast<std::uint64_t>(space.used_size()) * size_of(order.dtype);
   const auto shards =
       static_cast<int>(std::max<std::uint64_t>(1, (size_bytes + order.shard_bytes - 1) / order.shard_bytes));
 
@@ -39,6 +37,7 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
   result.run_uuid = first.run_uuid();
   result.kind = checkpoint::Kind::export_;
   result.complete = false;
+  result.weights = order.dtype;
   result.wall_time_s = context.clock.wall_s();
   result.sections.model = first.sections().model;
   boost::json::array inputs, weights;
@@ -53,6 +52,7 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
   }
   for (const double weight : mixture.weights) weights.push_back(weight / mixture.divisor);
   recipe.update(std::as_bytes(std::span{mixture.weights})).update(std::as_bytes(std::span{&mixture.divisor, 1}));
+  if (order.dtype != DType::f32) recipe.update(name_of(order.dtype));
   // Named by its ingredients: the same soup has the same shard files, whoever cooks it.
   result.save_nonce = recipe.digest().hex().substr(0, 16);
   result.sections.soup = order.section;
@@ -68,6 +68,7 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
 }
 
 std::vector<Block> blocks_of(const Manifest& result) {
+  const auto block_elements = static_cast<std::int64_t>(block_bytes / size_of(result.weights));
   std::vector<Block> blocks;
   for (int shard = 0; shard < result.world(); ++shard) {
     for (std::size_t unit = 0; unit < result.spaces.size(); ++unit) {
@@ -88,9 +89,8 @@ struct Share {
 Share cook_share(const comm::Context& context, const Ingredients& ingredients, const Manifest& result,
                  std::span<const checkpoint::ShardMap> maps, const checkpoint::Staging& staging,
                  std::span<const Block> blocks) {
-  Kitchen kitchen{ingredients, result.spaces};
+  Kitchen kitchen{ingredients, result.spaces, result.weights};
   Share share;
-  std::vector<float> out(Kitchen::slice_elements);
   File file;
   int open_shard = -1;
   const auto finish_file = [&] {
@@ -108,11 +108,10 @@ Share cook_share(const comm::Context& context, const Ingredients& ingredients, c
     const checkpoint::ShardMap::Dataset& dataset = maps[static_cast<std::size_t>(block.shard)].datasets[block.unit];
     Hasher hasher;
     for (std::int64_t at = block.begin; at < block.end; at += Kitchen::slice_elements) {
-      const std::span slice =
-          std::span{out}.first(static_cast<std::size_t>(std::min(Kitchen::slice_elements, block.end - at)));
-      kitchen.average(block.unit, space.slice_begin(block.shard) + at, slice);
-      hasher.update(std::as_bytes(slice));
-      file.write_at(std::as_bytes(slice), dataset.offset + static_cast<std::uint64_t>(at) * sizeof(float));
+      const Bytes slice = kitchen.average(block.unit, space.slice_begin(block.shard) + at,
+                                          std::min(Kitchen::slice_elements, block.end - at));
+      hasher.update(slice);
+      file.write_at(slice, dataset.offset + static_cast<std::uint64_t>(at) * size_of(result.weights));
     }
     share.digests.push_back(hasher.digest());
     context.log.progress("soup", static_cast<double>(share.digests.size()), static_cast<double>(blocks.size()));
@@ -183,7 +182,8 @@ Cooked cook(const comm::Context& context, const Ingredients& ingredients, const 
   });
   const checkpoint::Staging staging{context.files, order.target, world.broadcast(nonce)};
   std::uint64_t weight_bytes = 0;
-  for (const Block& block : blocks) weight_bytes += static_cast<std::uint64_t>(block.end - block.begin) * sizeof(float);
+  for (const Block& block : blocks)
+    weight_bytes += static_cast<std::uint64_t>(block.end - block.begin) * size_of(order.dtype);
 
   Cooked cooked{.members = ingredients.readers.size(), .shards = result.world(), .bytes_written = weight_bytes};
   for (const partition::FlatSpace& space : result.spaces) cooked.parameters += space.parameters();

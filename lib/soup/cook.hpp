@@ -13,6 +13,7 @@ namespace argosy::soup {
 struct Order {
   Path target{};                           // directory to commit; must not exist
   std::uint64_t shard_bytes = 4ULL << 30;  // weights in one file
+  DType dtype = DType::f32;                // or bf16, of the weights
   boost::json::object section{};           // what the manifest's `soup` says beside inputs and weights
 };
 

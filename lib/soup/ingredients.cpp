@@ -54,6 +54,10 @@ void check_parameters(const Reader& first, const Reader& other) {
 }
 
 void check_pair(const Reader& first, const Reader& other, const SoupConfig& config) {
+  if (other.weights() != first.weights()) {
+    refuse(Fault::data, other, fmt::format("weights of the first ingredient's type ({})", name_of(first.weights())),
+           std::string(name_of(other.weights())), leave_out);
+  }
   if (other.run_uuid() != first.run_uuid() && !config.allow_cross_run) {
     refuse(Fault::data, other, "checkpoints of one run (" + first.run_uuid() + ")", other.run_uuid(),
            "leave it out, or say --allow-cross-run");

@@ -50,24 +50,20 @@ Journal::Journal(const comm::Context& context, const Path& target, std::string i
   if (!losses_.empty()) context.log.info("{} holds {} losses already", path_.string(), losses_.size());
 }
 
-std::string Journal::key_of(const Ingredients& ingredients) const {
+std::string Journal::key_of(const Ingredients& ingredients, DType dtype) const {
   Hasher hasher;
-  hasher.update(identity_).update(std::string_view{"\0", 1});
+  hasher.update(identity_).update(std::string_view{"\0", 1}).update(name_of(dtype));
   for (const checkpoint::Reader* const reader : ingredients.readers) hasher.update(reader->self_digest());
   const Mixture& mixture = ingredients.mixture;
   hasher.update(std::as_bytes(std::span{mixture.weights})).update(std::as_bytes(std::span{&mixture.divisor, 1}));
   return hasher.digest().hex();
 }
 
-std::optional<double> Journal::find(const Ingredients& ingredients) const {
-  const auto found = losses_.find(key_of(ingredients));
-  return found == losses_.end() ? std::nullopt : std::optional{found->second};
-}
-
-double Journal::loss_of(const Ingredients& ingredients, const std::function<double()>& evaluate) {
-  if (const auto known = find(ingredients)) return *known;
+double Journal::loss_of(const Ingredients& ingredients, DType dtype, const std::function<double()>& evaluate) {
+  const std::string key = key_of(ingredients, dtype);
+  if (const auto known = losses_.find(key); known != losses_.end()) return known->second;
   const double loss = evaluate();
-  losses_.emplace(key_of(ingredients), loss);
+  losses_.emplace(key, loss);
   comm::agree(context_.world, [&] {
     if (context_.is_root()) write();
   });

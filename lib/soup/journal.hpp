@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 
 #include "soup/ingredients.hpp"
@@ -17,14 +16,14 @@ class Journal {
   /// Reads what an earlier tasting left; a file that cannot be read is as good as none. **Collective.**
   Journal(const comm::Context& context, const Path& target, std::string identity);
 
-  /// The loss of this mixture: as known, or as `evaluate` says, which is recorded. **Collective.**
-  double loss_of(const Ingredients& ingredients, const std::function<double()>& evaluate);
+  /// The loss of this mixture in weights of type `dtype`: as known, or as `evaluate` says, which is recorded.
+  /// **Collective.**
+  double loss_of(const Ingredients& ingredients, DType dtype, const std::function<double()>& evaluate);
   /// The soup is committed: removes the file. **Collective.**
   void finish();
 
  private:
-  [[nodiscard]] std::optional<double> find(const Ingredients& ingredients) const;  // the loss, if it is known
-  [[nodiscard]] std::string key_of(const Ingredients& ingredients) const;
+  [[nodiscard]] std::string key_of(const Ingredients& ingredients, DType dtype) const;
   void write() const;
 
   const comm::Context& context_;

@@ -1,6 +1,8 @@
 #include "soup/kitchen.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <map>
 
 #include "checkpoint/shard_file.hpp"
@@ -8,8 +10,27 @@
 
 namespace argosy::soup {
 
-Kitchen::Kitchen(const Ingredients& ingredients, std::span<const partition::FlatSpace> spaces)
-    : ingredients_(ingredients), spaces_(spaces), sum_(slice_elements), input_(slice_elements) {
+namespace {
+
+/// The nearest bf16. By way of an fp32 that is rounded to odd, which keeps what decides about ties: rounding to the
+/// nearest fp32 first would round twice.
+std::uint16_t bf16_from_f64(double value) {
+  const auto near = static_cast<float>(value);
+  auto bits = std::bit_cast<std::uint32_t>(near);
+  bits -= std::abs(static_cast<double>(near)) > std::abs(value) ? 1U : 0U;
+  bits |= static_cast<double>(std::bit_cast<float>(bits)) == value ? 0U : 1U;
+  return bf16_from_f32(std::bit_cast<float>(bits));
+}
+
+}  // namespace
+
+Kitchen::Kitchen(const Ingredients& ingredients, std::span<const partition::FlatSpace> spaces, DType dtype)
+    : ingredients_(ingredients),
+      spaces_(spaces),
+      dtype_(dtype),
+      sum_(slice_elements),
+      input_(slice_elements),
+      out_(slice_elements * size_of(dtype)) {
   for (const checkpoint::Reader* const reader : ingredients.readers) {
     streams_.push_back(reader->stream());
     std::map<std::string, std::size_t> ids;
@@ -22,12 +43,12 @@ Kitchen::Kitchen(const Ingredients& ingredients, std::span<const partition::Flat
   }
 }
 
-void Kitchen::average(std::size_t unit, std::int64_t begin, std::span<float> out) {
+Bytes Kitchen::average(std::size_t unit, std::int64_t begin, std::int64_t count) {
   const partition::FlatSpace& space = spaces_[unit];
-  const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
+  const std::int64_t end = begin + count;
   std::size_t first = 0;
   while (first < space.params().size() && space.offset(first) + space.params()[first].numel() <= begin) ++first;
-  std::fill_n(sum_.begin(), out.size(), 0.0);
+  std::fill_n(sum_.begin(), count, 0.0);
   for (std::size_t k = 0; k < streams_.size(); ++k) {
     const double weight = ingredients_.mixture.weights[k];
     for (std::size_t p = first; p < space.params().size() && space.offset(p) < end; ++p) {
@@ -47,14 +68,23 @@ void Kitchen::average(std::size_t unit, std::int64_t begin, std::span<float> out
     }
   }
   const double divisor = ingredients_.mixture.divisor;
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(sum_[i] / divisor);
-  if (!checkpoint::all_finite(out)) {
+  const auto elements = static_cast<std::size_t>(count);
+  if (dtype_ == DType::f32) {
+    auto* const out = reinterpret_cast<float*>(out_.data());
+    for (std::size_t i = 0; i < elements; ++i) out[i] = static_cast<float>(sum_[i] / divisor);
+  } else {
+    auto* const out = reinterpret_cast<std::uint16_t*>(out_.data());
+    for (std::size_t i = 0; i < elements; ++i) out[i] = bf16_from_f64(sum_[i] / divisor);
+  }
+  const Bytes result = Bytes{out_}.first(elements * size_of(dtype_));
+  if (!checkpoint::all_finite(result, dtype_)) {
     throw Error{Fault::numeric,
-                {.wanted = "a mean that fp32 can hold",
+                {.wanted = fmt::format("a mean that {} can hold", name_of(dtype_)),
                  .got = "NaN or Inf",
                  .where = first < space.params().size() ? space.params()[first].name : std::string{},
                  .remedy = "give smaller weights, or leave --no-normalize out"}};
   }
+  return result;
 }
 
 void Kitchen::finish() {

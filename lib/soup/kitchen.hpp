@@ -8,21 +8,21 @@
 #include "soup/ingredients.hpp"
 
 /// Sums slices of all ingredients in bounded memory: each slice of each ingredient is read, multiplied and added in
-/// fp64 in the order of the ingredients; the sum is divided once and rounded once. Borrows the ingredients and the
-/// spaces. One thread.
+/// fp64 in the order of the ingredients; the sum is divided once and rounded once to the type of the result. Borrows
+/// the ingredients and the spaces. One thread.
 namespace argosy::soup {
 
 class Kitchen {
  public:
   static constexpr std::int64_t slice_elements = 1 << 16;
 
-  /// spaces: the units of the result.
-  Kitchen(const Ingredients& ingredients, std::span<const partition::FlatSpace> spaces);
+  /// spaces: the units of the result; dtype: of its elements, f32 or bf16.
+  Kitchen(const Ingredients& ingredients, std::span<const partition::FlatSpace> spaces, DType dtype);
 
-  /// Elements [begin, begin + out.size()) of a unit's flat space, averaged; gaps are zero. out: at most slice_elements.
-  /// Throws Error{corrupt}; Error{data} for an ingredient's NaN or Inf; Error{numeric} for a mean that fp32 cannot
-  /// hold.
-  void average(std::size_t unit, std::int64_t begin, std::span<float> out);
+  /// Elements [begin, begin + count) of a unit's flat space, averaged; gaps are zero. count: at most slice_elements.
+  /// Valid until the next call. Throws Error{corrupt}; Error{data} for an ingredient's NaN or Inf; Error{numeric} for a
+  /// mean that the type cannot hold.
+  [[nodiscard]] Bytes average(std::size_t unit, std::int64_t begin, std::int64_t count);
   /// Checks the blocks in progress to their ends. Throws Error{corrupt}.
   void finish();
   [[nodiscard]] std::uint64_t bytes_read() const;
@@ -32,8 +32,10 @@ class Kitchen {
   std::span<const partition::FlatSpace> spaces_;
   std::vector<checkpoint::WeightStream> streams_;
   std::vector<std::vector<std::vector<std::size_t>>> ids_;  // by ingredient, unit, parameter
+  DType dtype_;
   std::vector<double> sum_;
   std::vector<float> input_;
+  std::vector<std::byte> out_;
 };
 
 }  // namespace argosy::soup

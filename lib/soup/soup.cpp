@@ -100,12 +100,13 @@ class Tasting {
  private:
   double loss_of_one(std::size_t member) {
     const Reader& reader = pantry_.readers[member];
-    const double loss = journal_.loss_of(pantry_.mean_of({member}), [&] { return evaluate_.loss_of(reader); });
+    const double loss =
+        journal_.loss_of(pantry_.mean_of({member}), reader.weights(), [&] { return evaluate_.loss_of(reader); });
     context_.log.info("{}: validation loss {:.6f}", reader.directory().string(), loss);
     return loss;
   }
   double loss_of_sample(const Ingredients& ingredients) {
-    return journal_.loss_of(ingredients, [&] {
+    return journal_.loss_of(ingredients, order_.dtype, [&] {
       const Sample sample{context_, order_.target};
       Order order = order_;
       order.target = sample.path();
@@ -161,9 +162,12 @@ SoupReport make_soup(comm::Context& context, const SoupConfig& config, const Eva
   const Pantry pantry = open_ingredients(context, config);
   for (const std::string& line : table_of(pantry)) context.log.plain(line);
 
-  SoupReport report{.output = target, .recipe = name_of(config.recipe.type), .inputs = pantry.readers.size()};
-  const Order order{
-      .target = target, .shard_bytes = config.shard_bytes, .section = {{"recipe", name_of(config.recipe.type)}}};
+  SoupReport report{
+      .output = target, .recipe = name_of(config.recipe.type), .inputs = pantry.readers.size(), .dtype = config.dtype};
+  const Order order{.target = target,
+                    .shard_bytes = config.shard_bytes,
+                    .dtype = config.dtype,
+                    .section = {{"recipe", name_of(config.recipe.type)}}};
   Cooked cooked;
   if (evaluate) {
     cooked = Tasting{context, config, pantry, evaluate, order}.run(report.verdict.emplace());
@@ -181,15 +185,12 @@ SoupReport make_soup(comm::Context& context, const SoupConfig& config, const Eva
 
 boost::json::object figures(const SoupReport& report) {
   const double giga = 1e9, seconds = std::max(report.seconds, 1e-9);
-  boost::json::object figures{{"output", report.output.string()},
-                              {"recipe", report.recipe},
-                              {"inputs", report.inputs},
-                              {"parameters", report.parameters},
-                              {"shards", report.shards},
-                              {"bytes_read", report.bytes_read},
-                              {"bytes_written", report.bytes_written},
-                              {"seconds", report.seconds},
-                              {"input_gb_per_s", static_cast<double>(report.bytes_read) / giga / seconds}};
+  boost::json::object figures{
+      {"output", report.output.string()}, {"recipe", report.recipe},
+      {"inputs", report.inputs},          {"parameters", report.parameters},
+      {"shards", report.shards},          {"dtype", name_of(report.dtype)},
+      {"bytes_read", report.bytes_read},  {"bytes_written", report.bytes_written},
+      {"seconds", report.seconds},        {"input_gb_per_s", static_cast<double>(report.bytes_read) / giga / seconds}};
   if (report.verdict) {
     figures["loss"] = report.verdict->loss;
     figures["best_member_loss"] = report.verdict->best_member_loss;

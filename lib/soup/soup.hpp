@@ -21,6 +21,7 @@ struct SoupConfig {
   std::vector<std::string> inputs{};       // committed checkpoint directories
   std::string output = "soup";             // directory to commit; must not exist
   Recipe recipe{};                         // how much of each
+  DType dtype = DType::f32;                // or bf16, of the result's weights
   bool allow_cross_run = false;            // ingredients of several runs
   bool allow_soup = false;                 // soups as ingredients
   bool allow_worse = false;                // commit a soup that validates worse than its best member
@@ -45,6 +46,7 @@ struct SoupReport {
   Path output;
   std::string recipe;
   std::size_t inputs = 0;       // members
+  DType dtype = DType::f32;     // of the weights
   std::int64_t parameters = 0;  // elements
   int shards = 0;
   std::uint64_t bytes_read = 0, bytes_written = 0;  // of weights, all ranks, of the soup itself

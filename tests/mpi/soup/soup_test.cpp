@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/shard_file.hpp"
+#include "checkpoint/weight_stream.hpp"
 #include "core/error.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
@@ -15,6 +17,10 @@
 
 namespace argosy::soup {
 namespace {
+
+/// Ranks share the elements to compare.
+std::size_t rank() { return static_cast<std::size_t>(test::world().rank()); }
+std::size_t ranks() { return static_cast<std::size_t>(test::world().size()); }
 
 class SoupOnRanks : public testing::Test {
  protected:
@@ -39,28 +45,108 @@ class SoupOnRanks : public testing::Test {
 
 TEST_F(SoupOnRanks, BitsDoNotDependOnTheRankCount) {
   const int size = test::world().size(), rank = test::world().rank();
-  std::vector<Path> soups;
-  for (int ranks = 1; ranks <= size; ++ranks) {
-    const comm::Communicator some = test::world().split(rank < ranks ? 0 : 1, rank);
-    config.output = (folder / fmt::format("soup-{}", ranks)).string();
-    soups.emplace_back(config.output);
-    if (rank < ranks) {
-      test::TestContext context{os, some};
-      const SoupReport report = make_soup(context.get(), config);
-      EXPECT_EQ(report.shards, 3);
-      EXPECT_EQ(report.inputs, 3U);
+  for (const auto& [dtype, shards] : {std::pair{DType::f32, 3}, {DType::bf16, 2}}) {
+    config.dtype = dtype;
+    std::vector<Path> soups;
+    for (int ranks = 1; ranks <= size; ++ranks) {
+      const comm::Communicator some = test::world().split(rank < ranks ? 0 : 1, rank);
+      config.output = (folder / fmt::format("{}-{}", name_of(dtype), ranks)).string();
+      soups.emplace_back(config.output);
+      if (rank < ranks) {
+        test::TestContext context{os, some};
+        const SoupReport report = make_soup(context.get(), config);
+        EXPECT_EQ(report.shards, shards);
+        EXPECT_EQ(report.inputs, 3U);
+      }
+      test::world().barrier("soup done");
     }
-    test::world().barrier("soup done");
-  }
-  if (rank == 0) {
-    for (const Path& soup : soups) {
-      for (int shard = 0; shard < 3; ++shard) {
-        const std::string name = checkpoint::shard_name(shard, 3);
-        EXPECT_TRUE(Files::system().read_text(soup / name) == Files::system().read_text(soups[0] / name))
-            << soup << " " << name;
+    if (rank == 0) {
+      for (const Path& soup : soups) {
+        for (int shard = 0; shard < shards; ++shard) {
+          const std::string name = checkpoint::shard_name(shard, shards);
+          EXPECT_TRUE(Files::system().read_text(soup / name) == Files::system().read_text(soups[0] / name))
+              << soup << " " << name;
+        }
       }
     }
+    test::world().barrier("compared");
   }
+}
+
+/// The bf16 nearest to a value, the even one of two that are as near.
+float nearest_bf16(long double value) {
+  const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
+  std::uint16_t best = bits;
+  for (const int offset : {-1, 1}) {
+    const auto other = static_cast<std::uint16_t>(bits + offset);
+    const long double gain = std::abs(value - f32_from_bf16(best)) - std::abs(value - f32_from_bf16(other));
+    if (gain > 0 || (gain == 0 && other % 2 == 0)) best = other;
+  }
+  return f32_from_bf16(best);
+}
+
+TEST_F(SoupOnRanks, Bf16IsTheNearestToTheMeanRoundedOnce) {
+  test::TestContext context{os, test::world()};
+  config.output = (folder / "soup").string();
+  config.dtype = DType::bf16;
+  // Sums that fp64 holds exactly and fp32 does not.
+  config.recipe = {.type = RecipeType::weighted, .weights = {1, 0x1p-12, 0x1p-13}, .normalize = false};
+  const SoupReport report = make_soup(context.get(), config);
+  EXPECT_LT(report.bytes_written, report.parameters * 2.01);
+  const checkpoint::Reader reader{Files::system(), config.output};
+  EXPECT_TRUE(reader.verify().finite);
+  EXPECT_EQ(reader.weights(), DType::bf16);
+  checkpoint::WeightStream stream = reader.stream();
+  std::size_t narrow = 0, at_tie_in_fp32 = 0;
+  for (std::size_t id = 0; id < reader.parameters().size(); ++id) {
+    const std::string& name = reader.parameters()[id].name;
+    const std::vector<float> got = reader.read_parameter(name);
+    std::vector<float> streamed(got.size());
+    stream.read(id, 0, streamed);
+    EXPECT_EQ(got, streamed) << name;
+    for (std::size_t i = rank(); i < got.size(); i += ranks()) {
+      long double mean = 0;
+      for (const auto& [seed, weight] : {std::pair{10, 1.0}, {20, 0x1p-12}, {30, 0x1p-13}}) {
+        mean += weight * static_cast<long double>(
+                             test::element(name, 0, static_cast<std::int64_t>(i), static_cast<std::uint64_t>(seed)));
+      }
+      ASSERT_EQ(got[i], nearest_bf16(mean)) << name << " " << i;
+      narrow += got[i] == static_cast<float>(mean) ? 0 : 1;
+      at_tie_in_fp32 += bf16_from_f32(static_cast<float>(mean)) == bf16_from_f32(got[i]) ? 0 : 1;
+    }
+  }
+  stream.finish();
+  EXPECT_GT(narrow, 300'000U);
+  std::int64_t ties[] = {static_cast<std::int64_t>(at_tie_in_fp32)};
+  test::world().all_reduce(ties);
+  EXPECT_GT(ties[0], 0) << "rounding to fp32 first is another mean";
+}
+
+TEST_F(SoupOnRanks, SoupsOfOneTypeMakeASoup) {
+  test::TestContext context{os, test::world()};
+  const std::vector<std::string> inputs = config.inputs;
+  std::vector<std::string> soups;
+  config.dtype = DType::bf16;
+  for (const int left_out : {0, 1}) {
+    config.inputs = inputs;
+    config.inputs.erase(config.inputs.begin() + left_out);
+    config.output = soups.emplace_back((folder / fmt::format("without-{}", left_out)).string());
+    static_cast<void>(make_soup(context.get(), config));
+  }
+  config.allow_soup = true;
+  config.inputs = soups;
+  config.dtype = DType::f32;
+  config.output = (folder / "soup").string();
+  static_cast<void>(make_soup(context.get(), config));
+  const checkpoint::Reader one{Files::system(), soups[0]}, two{Files::system(), soups[1]};
+  const std::vector<float> a = one.read_parameter("head/weight"), b = two.read_parameter("head/weight");
+  const std::vector<float> got = checkpoint::Reader(Files::system(), config.output).read_parameter("head/weight");
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], (a[i] + b[i]) / 2) << i;
+
+  config.inputs = {inputs[0], soups[0]};
+  config.output = (folder / "mixed").string();
+  const std::string said = test::refusal(Fault::data, [&] { make_soup(context.get(), config); });
+  EXPECT_NE(said.find("weights of the first ingredient's type (f32), got bf16"), std::string::npos) << said;
   test::world().barrier("compared");
 }
 
@@ -75,7 +161,7 @@ TEST_F(SoupOnRanks, EqualsTheLongDoubleMean) {
   EXPECT_EQ(reader.attachment("tokenizer.model"), test::toy_attachments()[0].content);
   for (const checkpoint::Reader::Parameter& parameter : reader.parameters()) {
     const std::vector<float> got = reader.read_parameter(parameter.name);
-    for (std::size_t i = 0; i < got.size(); ++i) {
+    for (std::size_t i = rank(); i < got.size(); i += ranks()) {
       long double sum = 0;
       for (const std::uint64_t seed : {10, 20, 30})
         sum += test::element(parameter.name, 0, static_cast<std::int64_t>(i), seed);

@@ -52,6 +52,29 @@ TEST(Manifest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(parsed.self.size(), 32U);
 }
 
+TEST(Manifest, WeightsInBf16AreForReadersThatKnowThem) {
+  Manifest manifest = example();
+  const auto min_reader = [&] {
+    return parse_manifest(text_of(manifest), "").document.at("min_reader").at("minor").as_int64();
+  };
+  EXPECT_EQ(min_reader(), 0);
+  manifest.complete = false;
+  manifest.weights = DType::bf16;
+  EXPECT_EQ(min_reader(), 1);
+  const ParsedManifest parsed = parse_manifest(text_of(manifest), "");
+  EXPECT_EQ(parsed.manifest.weights, DType::bf16);
+  EXPECT_EQ(parsed.manifest.specs(0)[1].name, "unit/block.0/param");
+  EXPECT_EQ(parsed.document.at("datasets").at("unit/block.0/param").at("dtype"), "bf16");
+  const auto refuse = [&](const char* key, std::size_t index, const boost::json::value& value) {
+    boost::json::object document = parsed.document;
+    if (index == 0) document[key] = value;
+    if (index > 0) document["params"].as_array()[index].as_object()[key] = value;
+    EXPECT_EQ(fault_of(test::sealed(document)), Fault::corrupt) << key << index;
+  };
+  refuse("dtype", 3, "f32");
+  refuse("complete", 0, true);
+}
+
 TEST(Manifest, KeepsEveryBitOfFloats) {
   Manifest manifest = example();
   boost::json::array numbers{0.1, 1.0 / 3, -0.0, 5e-324, 1.7976931348623157e308};

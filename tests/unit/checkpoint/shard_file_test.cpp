@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
+#include <bit>
 #include <cstring>
 #include <limits>
 
@@ -114,6 +115,48 @@ TEST_F(ShardFile, TellsValuesThatAreNotFinite) {
   }
 }
 
+TEST_F(ShardFile, TellsBf16ThatAreNotFinite) {
+  std::vector<std::uint16_t> values(1001, 0xff7f);  // the largest
+  EXPECT_TRUE(all_finite(std::as_bytes(std::span{values}), DType::bf16));
+  for (const std::uint16_t bad : {0x7f80, 0xff80, 0x7fc1}) {
+    values[1000] = bad;
+    EXPECT_FALSE(all_finite(std::as_bytes(std::span{values}), DType::bf16)) << bad;
+    EXPECT_TRUE(all_finite(std::as_bytes(std::span{values}), DType::u32));
+  }
+}
+
+TEST_F(ShardFile, Bf16IsAFloatThatHdf5Understands) {
+  const DatasetSpec spec{"unit/a/param", DType::bf16, 6};
+  const ShardMap map = create_shard(Files::system(), path, identity, std::span{&spec, 1});
+  const std::vector<float> values{1, -1.5F, 3.140625F, 0, 1e-38F, -3.3895314e38F};
+  std::vector<std::uint16_t> stored;
+  for (const float value : values) stored.push_back(bf16_from_f32(value));
+  const Bytes payload[] = {std::as_bytes(std::span{stored})};
+  static_cast<void>(write_shard(Files::system(), path, map, payload));
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(file, "unit/a/param", H5P_DEFAULT);
+  std::vector<float> got(values.size());
+  H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, got.data());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], f32_from_bf16(stored[i])) << i;
+  EXPECT_EQ(got[2], 3.140625F);
+  EXPECT_EQ(H5Adelete(dataset, "dtype"), 0) << "says bfloat16, for other tools";
+  H5Dclose(dataset);
+  H5Fclose(file);
+  const auto open = [&] { static_cast<void>(open_shard(Files::system(), path, identity, std::span{&spec, 1})); };
+  EXPECT_NE(test::refusal(Fault::corrupt, open).find("dtype = bfloat16"), std::string::npos);
+}
+
+TEST_F(ShardFile, WidensBf16InTheirPlace) {
+  std::vector<float> values(777);
+  std::vector<std::uint16_t> halves;
+  for (std::size_t i = 0; i < values.size(); ++i) halves.push_back(static_cast<std::uint16_t>(i * 83));
+  std::memcpy(std::as_writable_bytes(std::span{values}).last(halves.size() * 2).data(), halves.data(),
+              halves.size() * 2);
+  widen_bf16(values);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(values[i]), halves[i] << 16) << i;
+}
+
 TEST_F(ShardFile, RefusesShardsOfAnotherSave) {
   static_cast<void>(create());
   const auto refuse = [&](auto change) {
@@ -132,6 +175,7 @@ TEST_F(ShardFile, RefusesOtherDatasetsThanTheManifestNames) {
   static_cast<void>(create());
   const DatasetSpec others[] = {{"unit/a/master", DType::f32, 1'200'001},
                                 {"unit/a/master", DType::u32, 1'200'000},
+                                {"unit/a/master", DType::bf16, 1'200'000},
                                 {"unit/c/master", DType::f32, 1'200'000}};
   for (const DatasetSpec& other : others)
     EXPECT_THROW(static_cast<void>(open_shard(Files::system(), path, identity, std::span{&other, 1})), Error);
