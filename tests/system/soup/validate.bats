@@ -77,6 +77,26 @@ PYTHON
   grep -q '"inputs":1,' said
 }
 
+@test "a bf16 soup is smaller, sound, and translates and exports like any other" {
+  on 2 apps/soup runs/tiny/train/checkpoints/* --out wide
+  on 2 apps/soup runs/tiny/train/checkpoints/* --dtype bf16 --out narrow
+  python3 - <<'PYTHON'
+import json
+wide, narrow = (json.load(open(f"{name}/MANIFEST.json")) for name in ("wide", "narrow"))
+assert narrow["shards"][0]["bytes"] < wide["shards"][0]["bytes"], narrow["shards"]
+assert {p["dtype"] for p in narrow["params"]} == {"bf16"}, narrow["params"]
+assert narrow["min_reader"]["minor"] == 1 and wide["min_reader"]["minor"] == 0
+PYTHON
+  on 2 apps/soup --check narrow
+  head -n 3 runs/tiny/text/test.* | grep -v '^==>' | head -n 3 >lines
+  for soup in wide narrow; do
+    apps/translate "$soup" --beam 1 <lines >"$soup.text" 2>/dev/null
+    [ "$(wc -l <"$soup.text")" = "$(wc -l <lines)" ]
+    apps/export "$soup" --format ct2 --out "$soup.ct2"
+    [ -s "$soup.ct2/model.bin" ]
+  done
+}
+
 @test "the configuration's keys can be set, and decide the loss" {
   soup 2 --validate configs/tiny.json --allow-worse --out all
   soup 2 --validate configs/tiny.json --allow-worse --out one --set validation.steps=1 --set batch.micro_size=400

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint.hpp"
+#include "checkpoint/manifest.hpp"
 #include "checkpoint/shard_file.hpp"
+#include "checkpoint/staging.hpp"
 #include "checkpoint/weight_stream.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
@@ -48,6 +50,76 @@ TEST_F(ReaderTest, TellsWhatWasSaved) {
   EXPECT_EQ(reader.attachment("tokenizer.model"), test::toy_attachments()[0].content);
   EXPECT_EQ(reader.manifest().at("kind"), "temp");
   reader.verify();
+}
+
+/// Three ranks' weights in bf16, committed by hand; one NaN in the last shard if `spoiled`.
+Path save_bf16(const Path& directory, bool spoiled) {
+  const Files files = Files::system();
+  const partition::Layout layout{{2, 1}};
+  Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .complete = false};
+  manifest.weights = DType::bf16;
+  for (const auto& [name, params] : test::tiny_units()) {
+    manifest.unit_names.push_back(name);
+    manifest.spaces.emplace_back(params, layout);
+  }
+  const Staging staging{files, directory, "hand"};
+  staging.open(0, layout.world());
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    test::Toy toy{test::tiny_units(), layout, rank};
+    toy.fill(1);
+    std::vector<std::vector<std::uint16_t>> halves;
+    for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
+      auto& unit_halves = halves.emplace_back();
+      for (const float value : toy.tensor(0, unit)) unit_halves.push_back(bf16_from_f32(value));
+    }
+    if (spoiled && rank == 2) halves[2].at(7) = 0x7fc0;
+    const ShardIndex index = index_of(manifest.spaces, rank);
+    std::vector<Bytes> payload;
+    for (const auto& unit : halves) payload.push_back(std::as_bytes(std::span{unit}));
+    for (const Bytes column : columns_of(index)) payload.push_back(column);
+    const Path shard = staging.folder() / shard_name(rank, layout.world());
+    const ShardMap map = create_shard(files, shard, manifest.identity(rank), manifest.specs(rank));
+    const Written written = write_shard(files, shard, map, payload);
+    manifest.shards.push_back({shard_name(rank, layout.world()), map.size_bytes, written.root});
+  }
+  staging.commit(manifest, {}, [] {});
+  return directory;
+}
+
+TEST_F(ReaderTest, GivesWeightsInBf16AsFloats) {
+  const Reader reader{Files::system(), save_bf16(folder / "bf16", false)};
+  EXPECT_TRUE(reader.verify().finite);
+  const auto wanted = [](const std::string& name, std::int64_t i) {
+    return f32_from_bf16(bf16_from_f32(test::element(name, 0, i, 1)));
+  };
+  WeightStream stream = reader.stream();
+  for (std::size_t id = 0; id < reader.parameters().size(); ++id) {
+    const std::string& name = reader.parameters()[id].name;
+    const std::vector<float> whole = reader.read_parameter(name);
+    std::vector<float> streamed(whole.size());
+    for (std::size_t at = 0; at < whole.size(); at += 77) {
+      stream.read(id, static_cast<std::int64_t>(at),
+                  std::span{streamed}.subspan(at, std::min<std::size_t>(77, whole.size() - at)));
+    }
+    EXPECT_EQ(streamed, whole) << name;
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      ASSERT_EQ(whole[i], wanted(name, static_cast<std::int64_t>(i))) << name << " " << i;
+  }
+  stream.finish();
+  for (const int rank : {0, 1}) {  // of two ranks
+    test::Toy got{test::tiny_units(), partition::Layout{{2}}, rank},
+        same{test::tiny_units(), partition::Layout{{2}}, rank};
+    same.fill(1);
+    got.fill_all(9);
+    reader.read_state(got.states(false), rank);
+    for (std::size_t unit = 0; unit < 3; ++unit) {
+      for (float& value : same.tensor(0, unit)) value = f32_from_bf16(bf16_from_f32(value));
+      EXPECT_EQ(got.tensor(0, unit), same.tensor(0, unit)) << rank << " " << unit;
+    }
+  }
+  const Reader spoiled{Files::system(), save_bf16(folder / "spoiled", true)};
+  EXPECT_FALSE(spoiled.verify().finite);
+  EXPECT_TRUE(spoiled.verify(0, 3).finite) << "the NaN is in the share of another";
 }
 
 TEST_F(ReaderTest, ReadsWholeParameters) {
