@@ -148,6 +148,8 @@ class Store {
   /// The report of the save on its way, which it waits for; nullopt: there is none. **Collective.** Throws as
   /// begin_save().
   std::optional<SaveReport> finish_save();
+  /// Waits for the thread of a save on its way and gives the save up, unless it has been committed. Not collective.
+  void abandon_save() noexcept;
   /// Begins and finishes. **Collective.** Throws as begin_save().
   SaveReport save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,
                   std::span<const Attachment> attachments);

@@ -109,6 +109,8 @@ std::optional<SaveReport> Store::poll_save() { return impl_->advance(false); }
 
 std::optional<SaveReport> Store::finish_save() { return impl_->advance(true); }
 
+void Store::abandon_save() noexcept { impl_->save.reset(); }
+
 SaveReport Store::save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,
                        std::span<const Attachment> attachments) {
   begin_save(kind, step, units, sections, attachments);

@@ -1,5 +1,6 @@
 #include "train/buffers.hpp"
 
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -94,14 +95,25 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
 }
 
 void Buffers::initialise(std::uint64_t seed) {
-  const std::vector<checkpoint::UnitState> states = host_states();
-  for (const checkpoint::UnitState& state : states) {
-    for (const partition::Interval& interval : partition::intervals_of(*state.space, canonical_rank_)) {
-      model::initial_values(model_.shape(), state.space->params()[interval.param], seed, interval.begin, interval.end,
-                            state.master.data() + interval.local_offset);
+  std::vector<float> values;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    const partition::FlatSpace& space = model_.units()[u].space();
+    values.assign(static_cast<std::size_t>(space.owned_size(canonical_rank_)), 0.0F);
+    for (const partition::Interval& interval : partition::intervals_of(space, canonical_rank_)) {
+      model::initial_values(model_.shape(), space.params()[interval.param], seed, interval.begin, interval.end,
+                            values.data() + interval.local_offset);
+    }
+    units_[u].shard.master.copy_(at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat));
+  }
+  cast_masters();
+}
+
+void Buffers::cast_masters() {
+  for (UnitBuffers& unit : units_) {
+    for (optim::Stretch& stretch : unit.stretches) {
+      if (stretch.weights) stretch.weights->copy_(stretch.master);
     }
   }
-  load_host_states();
 }
 
 void Buffers::place_own_weights(std::size_t unit) {
@@ -123,39 +135,6 @@ void Buffers::clear_gaps(std::size_t unit) {
   if (!units_[unit].rotates_gradients) return;
   for (const auto& [begin, end] : gaps_of(model_.units()[unit].space())) {
     units_[unit].gradients.narrow(0, begin, end - begin).zero_();
-  }
-}
-
-std::vector<checkpoint::UnitState> Buffers::host_states() {
-  host_.clear();
-  std::vector<checkpoint::UnitState> states;
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    const optim::ShardState& shard = units_[u].shard;
-    std::array<std::span<float>, 3> spans;
-    for (std::size_t i = 0; const at::Tensor& tensor : {shard.master, shard.exp_avg, shard.exp_avg_sq}) {
-      // The tensor itself where it is on the host and wide.
-      const at::Tensor& host = host_.emplace_back(tensor.to(at::TensorOptions(at::kCPU).dtype(at::kFloat)));
-      spans[i++] = {host.mutable_data_ptr<float>(), static_cast<std::size_t>(host.numel())};
-    }
-    states.push_back({.name = model_.units()[u].name(),
-                      .space = &model_.units()[u].space(),
-                      .master = spans[0],
-                      .exp_avg = spans[1],
-                      .exp_avg_sq = spans[2]});
-  }
-  return states;
-}
-
-void Buffers::load_host_states() {
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    const optim::ShardState& shard = units_[u].shard;
-    for (std::size_t i = 0; at::Tensor tensor : {shard.master, shard.exp_avg, shard.exp_avg_sq}) {
-      const at::Tensor& host = host_[3 * u + i++];
-      if (!tensor.is_same(host)) tensor.copy_(host);
-    }
-    for (optim::Stretch& stretch : units_[u].stretches) {
-      if (stretch.weights) stretch.weights->copy_(stretch.master);
-    }
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <vector>
 
-#include "checkpoint/checkpoint.hpp"
 #include "comm/collectives.hpp"
 #include "model/model.hpp"
 #include "optim/adamw.hpp"
@@ -46,10 +45,8 @@ class Buffers {
   void initialise(std::uint64_t seed);
 
   [[nodiscard]] std::vector<UnitBuffers>& units() noexcept { return units_; }
-  /// This rank's state in host memory, to be saved or filled; valid until the next call. Where the device is not the
-  /// host, `load` copies back what has been filled in; it also casts the master weights to where gathers start from.
-  [[nodiscard]] std::vector<checkpoint::UnitState> host_states();
-  void load_host_states();
+  /// Brings the master weights to where gathers start from.
+  void cast_masters();
 
   /// The own part of a unit's weights, ready to be gathered: cast from the master, or copied from the slots held, where
   /// the buffer rotates; elsewhere it is in place already.
@@ -61,7 +58,6 @@ class Buffers {
   model::Model& model_;
   int canonical_rank_;
   std::vector<UnitBuffers> units_;
-  std::vector<at::Tensor> host_;  // master, exp_avg, exp_avg_sq by unit
 };
 
 /// The view a collective takes of a flat tensor.

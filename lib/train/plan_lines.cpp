@@ -193,6 +193,9 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
                                  config.checkpoint.max_checkpoints);
   if (plan.disk_bytes) disk += fmt::format(": {:.1f} GiB in all", static_cast<double>(*plan.disk_bytes) / kGib);
   lines.push_back(disk);
+  const Unit copy = unit_for(plan.copy_bytes);
+  lines.push_back(fmt::format("host memory: {:.1f} {} a rank for the copy that checkpoints are written from",
+                              static_cast<double>(plan.copy_bytes) / copy.bytes, copy.name));
   return lines;
 }
 
@@ -275,6 +278,7 @@ json::object json_of(const RunPlan& plan) {
       {"layouts", std::move(layouts)},
       {"run_s", chosen.step_s && plan.steps ? json::value(*chosen.step_s * *plan.steps) : json::value(nullptr)},
       {"checkpoint_bytes", plan.checkpoint_bytes},
+      {"copy_bytes", plan.copy_bytes},
       {"disk_bytes", plan.disk_bytes ? json::value(*plan.disk_bytes) : json::value(nullptr)}};
 }
 

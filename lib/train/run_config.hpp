@@ -77,13 +77,21 @@ enum class Scheme { replicated, stage_1, stage_2, stage_3, hybrid, hsdp };
 BOOST_DESCRIBE_ENUM(Scheme, replicated, stage_1, stage_2, stage_3, hybrid, hsdp)
 [[nodiscard]] Scheme scheme_of(const ShardingConfig& sharding);
 
+enum class OnBusy { wait, skip };
+BOOST_DESCRIBE_ENUM(OnBusy, wait, skip)
+enum class ExportState { full, weights };
+BOOST_DESCRIBE_ENUM(ExportState, full, weights)
+
 struct CheckpointConfig {
   config::Period interval{.count = 500};
   std::int64_t max_checkpoints = 5;
   config::Period export_interval{.count = 0};  // 0: one at the end
-  std::int64_t max_failed_saves = 3;           // in a row
+  ExportState export_state = ExportState::full;
+  OnBusy on_busy = OnBusy::wait;
+  std::int64_t max_failed_saves = 3;  // in a row
 };
-BOOST_DESCRIBE_STRUCT(CheckpointConfig, (), (interval, max_checkpoints, export_interval, max_failed_saves))
+BOOST_DESCRIBE_STRUCT(CheckpointConfig, (),
+                      (interval, max_checkpoints, export_interval, export_state, on_busy, max_failed_saves))
 
 struct ValidationSet {
   std::string source;

@@ -300,7 +300,8 @@ std::optional<std::int64_t> disk_bytes(const RunConfig& config, const RunPlan& p
     if (!plan.steps || every.unit != config::Period::Unit::step) return std::nullopt;
     exports = static_cast<std::int64_t>(std::ceil(*plan.steps / every.count));
   }
-  return plan.checkpoint_bytes * (config.checkpoint.max_checkpoints + 1 + exports);
+  const std::int64_t share = config.checkpoint.export_state == ExportState::weights ? 3 : 1;
+  return plan.checkpoint_bytes * (config.checkpoint.max_checkpoints + 1) + plan.checkpoint_bytes / share * exports;
 }
 
 }  // namespace
@@ -319,14 +320,15 @@ partition::Layout spread(int ranks, std::optional<int> nodes) {
 }
 
 void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
-  const StateMemory& state = plan.chosen().state;
-  const std::int64_t needed = state.state() + state.scratch;
+  const auto bytes_of = [&](const StateMemory& state) {
+    return state.state() + state.scratch + (plan.target.gpu ? 0 : plan.copy_bytes);
+  };
+  const std::int64_t needed = bytes_of(plan.chosen().state);
   if (needed <= capacity_bytes) return;
   const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   std::string remedy = plan.cure;
   for (const Scheme scheme : {Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
-    const StateMemory& other = plan.schemes[static_cast<std::size_t>(scheme)].state;
-    const std::int64_t then = other.state() + other.scratch;
+    const std::int64_t then = bytes_of(plan.schemes[static_cast<std::size_t>(scheme)].state);
     if (!remedy.empty() || then > capacity_bytes) continue;
     remedy = fmt::format("{} ({:.0f} MiB)", scheme_text(scheme), mib(then));
   }
@@ -378,6 +380,7 @@ RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const 
     if (at > 0) plan.learning_rates.emplace_back(at, optim::learning_rate(schedule, at));
   }
   plan.checkpoint_bytes = checkpoint_bytes(shape, target.layout);
+  plan.copy_bytes = 3 * 4 * plan.spaces.owned;  // master and two moments, fp32
   plan.disk_bytes = disk_bytes(config, plan);
   return plan;
 }

@@ -73,6 +73,7 @@ struct RunPlan {
   std::optional<std::int64_t> largest_micro_size{};   // with a GPU: that fits beside the configured state; 0: none
   std::vector<std::pair<double, double>> learning_rates{};  // position, lr: 1, warm-up, half, decay_end
   std::int64_t checkpoint_bytes = 0;                        // of all shards
+  std::int64_t copy_bytes = 0;  // host memory of a rank, for the copy of its state that checkpoints are written from
   std::optional<std::int64_t> disk_bytes{};  // checkpoints kept, the one being written, exports; where these are known
 
   [[nodiscard]] const SchemePlan& chosen() const { return schemes[static_cast<std::size_t>(scheme)]; }
@@ -83,7 +84,8 @@ struct RunPlan {
 };
 
 /// Throws Error{config}, saying what is wanted and what would help, when state, buffers and scratch of the configured
-/// scheme alone are more than `capacity_bytes` of a rank. Activations do not count: their formula is a GPU's.
+/// scheme alone, and where there is no GPU the copy for checkpoints, are more than `capacity_bytes` of a rank.
+/// Activations do not count: their formula is a GPU's.
 void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes);
 
 /// Throws Error{config} where the sizes of a step contradict each other.

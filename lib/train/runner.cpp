@@ -289,6 +289,7 @@ void Runner::execute(const StepPlan& plan, Step& step) {
         break;
       case OpKind::norm:
         decide(step.result, plan.reduce_every, step.options);
+        if (step.options.before_update) step.options.before_update();
         break;
       case OpKind::update:
         optim::adamw(buffers_.units()[static_cast<std::size_t>(op.unit)].stretches, numbers_, step.options.lr,

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <functional>
+
 #include "comm/collectives.hpp"
 #include "core/clock.hpp"
 #include "data/loader.hpp"
@@ -29,6 +31,8 @@ struct StepOptions {
   /// block: a visit keeps its input alone, and runs again before it is walked back; the others: what a block keeps.
   Recompute recompute = Recompute::none;
   bool wants_to_stop = false;  // this rank has been asked to
+  /// Called when gradients are summed and weights and moments are about to change.
+  std::function<void()> before_update{};
 };
 
 /// Seconds this rank has spent, by what it did.

@@ -15,6 +15,7 @@
 #include "train/plan_lines.hpp"
 #include "train/process.hpp"
 #include "train/progress.hpp"
+#include "train/saver.hpp"
 #include "train/start_agreement.hpp"
 
 namespace argosy::train {
@@ -142,6 +143,7 @@ class Trainer {
                                                 .peak_flops = peak_flops(device_),
                                                 .before = place_of(state_, schedule_)},
                       store_.run_dir());
+    Saver saver(context_, store_, host_, config_.checkpoint, tokenizer_.model_bytes(), *progress_);
 
     reset_peak(device_);
     const double begin_s = context_.clock.monotonic_s();
@@ -153,16 +155,17 @@ class Trainer {
       double waited_s = loader.waited_s();
       const data::StepBatches batches = loader.next();
       waited_s = loader.waited_s() - waited_s;
-      const StepResult result = take_step(runner, plan, batches, guard);
+      const StepResult result = take_step(runner, plan, batches, guard, saver);
       const double step_s = context_.clock.monotonic_s() - step_begin_s;
       progress_->add(metrics_of(result, batches, state_, schedule_, step_s), result.times, waited_s);
       if (state_.step == start.step + kStepsToPeak) compare_memory();
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !finished();
       if (!stopped && (is_due(config_.validation.interval, before, state_) || finished())) validate(runner, forward);
-      save_if_due(before, stopped);
+      save_if_due(saver, before, stopped);
     }
-    return end(stopped, start, context_.clock.monotonic_s() - begin_s);
+    export_if_missing(saver, start);
+    return end(stopped, start, context_.clock.monotonic_s() - begin_s, saver.figures());
   }
 
  private:
@@ -186,15 +189,14 @@ class Trainer {
         changes = check_resumable(reader->sections(), sections_of(config_, facts_, state_), options_.allow_changes,
                                   reader->directory().string());
         state_ = state_of(*reader);
-        reader->read_state(buffers_.host_states(), context_.topology.canonical_rank());
+        reader->read_state(host_.states(), context_.topology.canonical_rank());
       });
-      buffers_.load_host_states();
+      host_.load();
       for (const std::string& change : changes) {
         context_.log.warn("changed since step {}: {}", state_.step, change);
         state_.history.push_back(json::object{{"step", state_.step}, {"change", change}});
       }
       context_.log.info("resumed from {}", reader->directory().string());
-      last_saved_step_ = state_.step;
     }
     comm::set_exit_step(state_.step);
   }
@@ -256,7 +258,7 @@ class Trainer {
   }
 
   StepResult take_step(Runner& runner, const StepPlan& plan, const data::StepBatches& batches,
-                       const optim::SkipGuard& guard) {
+                       const optim::SkipGuard& guard, Saver& saver) {
     RunState next = state_;
     ++next.step;
     next.cursor = batches.next;
@@ -271,7 +273,8 @@ class Trainer {
                                           .seed = config_.seed,
                                           .loss = loss_,
                                           .recompute = config_.sharding.recompute,
-                                          .wants_to_stop = wants_to_stop()});
+                                          .wants_to_stop = wants_to_stop(),
+                                          .before_update = [&saver] { saver.before_update(); }});
     next.updates += result.skipped ? 0 : 1;
     next.n_clips += result.clipped ? 1 : 0;
     next.guard = guard.state();
@@ -310,36 +313,31 @@ class Trainer {
     }
   }
 
-  void save_if_due(const RunState& before, bool stopped) {
+  void save_if_due(Saver& saver, const RunState& before, bool stopped) {
+    const bool last = stopped || finished();
+    if (!last) saver.poll();
     const bool exports = finished() || (!stopped && is_due(config_.checkpoint.export_interval, before, state_));
-    if (!exports && !stopped && !is_due(config_.checkpoint.interval, before, state_)) return;
-    const std::vector<checkpoint::UnitState> states = buffers_.host_states();
-    const checkpoint::Attachment tokenizer{"tokenizer.model", tokenizer_.model_bytes()};
-    const checkpoint::SaveReport saved =
-        store_.save(exports ? checkpoint::Kind::export_ : checkpoint::Kind::temp, state_.step, states,
-                    sections_of(config_, facts_, state_), {&tokenizer, 1});
-    if (saved.committed) {
-      failed_saves_ = 0;
-      last_saved_step_ = state_.step;
-      checkpoint_ = saved.directory;
-      context_.log.info("saved {} ({:.1f} MiB, {:.2f} s)", saved.directory.string(),
-                        static_cast<double>(saved.bytes) / (1 << 20), saved.seconds);
-      progress_->saved(state_.step);
-      return;
+    const bool weights_only = config_.checkpoint.export_state == ExportState::weights;
+    // An export that holds everything stands for the temporary one of its step.
+    const bool temporary = exports ? weights_only && (last || is_due(config_.checkpoint.interval, before, state_))
+                                   : last || is_due(config_.checkpoint.interval, before, state_);
+    for (const auto& [kind, due] :
+         {std::pair{checkpoint::Kind::temp, temporary}, {checkpoint::Kind::export_, exports}}) {
+      if (!due) continue;
+      const checkpoint::Sections sections = sections_of(config_, facts_, state_);
+      last ? saver.save_last(kind, state_.step, sections) : saver.begin(kind, state_.step, sections);
     }
-    ++failed_saves_;
-    if (!stopped && !finished() && failed_saves_ < config_.checkpoint.max_failed_saves) {
-      context_.log.warn("step {} was not saved, training goes on: {}", state_.step, saved.why_not);
-      return;
-    }
-    throw Error{Fault::io,
-                {.wanted = "a checkpoint committed",
-                 .got = fmt::format("{} failed saves in a row, the last: {}", failed_saves_, saved.why_not),
-                 .where = store_.run_dir().string(),
-                 .remedy = "make room or mend the file system; the same command resumes from the newest checkpoint"}};
   }
 
-  TrainReport end(bool stopped, const RunState& start, double seconds) {
+  /// A run that was killed between its last checkpoint and the export of its weights.
+  void export_if_missing(Saver& saver, const RunState& start) {
+    if (state_.step != start.step || !finished() || config_.checkpoint.export_state == ExportState::full) return;
+    const Path place = store_.run_dir() / "export" / fmt::format("{:09}", state_.step);
+    if (!comm::any_of(context_.world, context_.is_root() && !context_.files.exists(place))) return;
+    saver.save_last(checkpoint::Kind::export_, state_.step, sections_of(config_, facts_, state_));
+  }
+
+  TrainReport end(bool stopped, const RunState& start, double seconds, const Saver::Figures& saves) {
     const std::int64_t steps = state_.step - start.step;
     progress_->log_times();
     if (stopped) {
@@ -359,7 +357,12 @@ class Trainer {
                       {"skipped", state_.guard.skipped},
                       {"validation", state_.metrics}};
     if (!memory_.empty()) report.figures["memory"] = memory_;
-    if (!checkpoint_.empty()) report.figures["checkpoint"] = checkpoint_.string();
+    report.figures["saves"] = {{"saved", saves.saved},
+                               {"failed", saves.failed},
+                               {"left_out", saves.left_out},
+                               {"seconds", saves.seconds},
+                               {"held_up_s", saves.held_up_s}};
+    if (!saves.newest.empty()) report.figures["checkpoint"] = saves.newest.string();
     if (steps == 0) context_.log.info("nothing left to do: the run ended at step {}", state_.step);
     return report;
   }
@@ -384,6 +387,7 @@ class Trainer {
   const PlanChoices choices_;
   const std::int64_t other_bytes_;  // of tensors that are there before the buffers
   Buffers buffers_;
+  HostState host_{model_, buffers_, device_};
   const std::int64_t state_bytes_ = memory_of(device_).bytes - other_bytes_;
   const std::unique_ptr<comm::Collectives> collectives_;
   const std::vector<EvaluationSet> sets_;
@@ -392,8 +396,6 @@ class Trainer {
 
   RunState state_;
   double looked_s_ = 0;
-  std::int64_t last_saved_step_ = -1, failed_saves_ = 0;
-  Path checkpoint_;
   json::object memory_;  // measured and planned
 };
 

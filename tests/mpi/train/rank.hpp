@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 
 #include <array>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -116,6 +117,8 @@ class Rank {
                                           .micro_batches = micro_batches});
   }
 
+  std::function<void()> before_update;  // of the steps
+
   /// A step over `micro_batches` of all ranks, of which this one takes its share.
   train::StepResult step(const std::vector<data::Batch>& micro_batches, double lr) {
     const int world = layout_.world(), accumulation = (static_cast<int>(micro_batches.size()) + world - 1) / world;
@@ -133,7 +136,8 @@ class Rank {
                                                   .lr = lr,
                                                   .seed = 9,
                                                   .loss = {.label_smoothing = 0.1},
-                                                  .recompute = training_.recompute});
+                                                  .recompute = training_.recompute,
+                                                  .before_update = before_update});
     updates_ += result.skipped ? 0 : 1;
     return result;
   }

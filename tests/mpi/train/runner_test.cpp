@@ -1,4 +1,3 @@
-#include "train/runner.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +6,7 @@
 #include "comm/recording.hpp"
 #include "core/error.hpp"
 #include "mpi/train/rank.hpp"
+#include "train/host_state.hpp"
 
 namespace argosy::test {
 namespace {
@@ -147,12 +147,45 @@ TEST(Runner, WeightsWithoutMasterLearnAndStayNarrow) {
     EXPECT_EQ(unit.shard.exp_avg_sq.scalar_type(), at::kFloat);
     masters.push_back(unit.shard.master.clone());
   }
-  const auto states = rank.buffers().host_states();
+  train::HostState host{rank.model(), rank.buffers(), at::kCPU};
+  host.begin_copy();
+  host.complete_copy();
+  const auto states = host.states();
   for (const train::UnitBuffers& unit : rank.buffers().units()) unit.shard.master.zero_();
-  rank.buffers().load_host_states();
+  host.load();
   for (std::size_t u = 0; u < masters.size(); ++u) {
     EXPECT_EQ(states[u].master.size(), static_cast<std::size_t>(masters[u].numel()));
     EXPECT_TRUE(rank.buffers().units()[u].shard.master.equal(masters[u]));
+  }
+}
+
+TEST_P(RunnerOnRanks, WhatACheckpointHoldsStandsStillUntilTheUpdate) {
+  const model::ModelShape shape = small_shape();
+  for (const Types& types : all_types) {
+    for (const train::Scheme scheme : {train::Scheme::stage_1, train::Scheme::stage_2, train::Scheme::stage_3}) {
+      Rank rank{
+          shape, layout(), me(), *collectives_, {.scheme = scheme, .type = types.weights, .master = types.master}};
+      train::HostState host{rank.model(), rank.buffers(), at::kCPU};
+      const auto state = [&host] {
+        host.complete_copy();
+        std::vector<float> all;
+        for (const checkpoint::UnitState& unit : host.states()) {
+          for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq})
+            all.insert(all.end(), tensor.begin(), tensor.end());
+        }
+        return all;
+      };
+      (void)rank.step(uneven_batches(shape, 4, 0), 3e-3);
+      const std::vector<float> before = state();
+      int calls = 0;
+      rank.before_update = [&] {
+        ++calls;
+        EXPECT_EQ(state(), before);
+      };
+      (void)rank.step(uneven_batches(shape, 4, 1), 3e-3);
+      EXPECT_EQ(calls, 1);
+      EXPECT_NE(state(), before);
+    }
   }
 }
 

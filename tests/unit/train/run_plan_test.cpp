@@ -185,6 +185,11 @@ TEST(RunPlan, CountsTheDiskOfCheckpoints) {
   EXPECT_GE(bytes, 12.0 * 7'241'732'096);
   EXPECT_LT(bytes, 12.0 * 7'241'732'096 + 8 * 34 * 3 * kMib + 12e6) << "a MiB for each dataset at most";
   EXPECT_EQ(number(plan, "/disk_bytes"), bytes * (5 + 1 + 3)) << "two exports on the way, one at the end";
+  EXPECT_NEAR(number(plan, "/copy_bytes"), bytes / 8, 0.01 * bytes / 8) << "of 8 ranks";
+  const auto weights = plan_json(
+      mistral({"checkpoint.export_interval=25000", "schedule.length=51000", "checkpoint.export_state=weights"}),
+      target(1, 8));
+  EXPECT_NEAR(number(weights, "/disk_bytes"), bytes * (5 + 1 + 1), 3.0);
   EXPECT_TRUE(plan_json(mistral({"checkpoint.export_interval=1e"}), target(1, 8)).at_pointer("/disk_bytes").is_null());
 }
 
@@ -226,7 +231,7 @@ TEST(RunPlan, NamesAStageWhoseStateFitsWhereNothingElseIsKnown) {
   const train::RunPlan plan = train::plan_run(config, shape_of(config), {.layout = partition::Layout({8})});
   const auto remedy = [&](Scheme largest) {
     const train::StateMemory& state = plan.schemes[static_cast<std::size_t>(largest)].state;
-    const std::int64_t capacity = state.state() + state.scratch;
+    const std::int64_t capacity = state.state() + state.scratch + plan.copy_bytes;
     return error_of([&] { train::require_state_fits(plan, capacity); }).facts().remedy;
   };
   EXPECT_TRUE(remedy(Scheme::stage_2).starts_with("--set sharding.zero_stage=2 (")) << remedy(Scheme::stage_2);

@@ -1,6 +1,7 @@
 // The runner on a virtual clock: compute and communication take set costs per FLOP and byte, and every operation runs
 // when the simulation says it does.
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "support/fixed_clock.hpp"

@@ -1,0 +1,119 @@
+#include "train/saver.hpp"
+
+#include <limits>
+
+#include "core/error.hpp"
+
+namespace argosy::train {
+namespace {
+
+constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
+
+/// Adds the time of a scope.
+class Stopwatch {
+ public:
+  Stopwatch(const Clock& clock, double& sum_s) : clock_(clock), sum_s_(sum_s), begin_s_(clock.monotonic_s()) {}
+  ~Stopwatch() { sum_s_ += clock_.monotonic_s() - begin_s_; }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  const Clock& clock_;
+  double& sum_s_;
+  const double begin_s_;
+};
+
+}  // namespace
+
+Saver::Saver(const comm::Context& context, checkpoint::Store& store, HostState& state, const CheckpointConfig& config,
+             std::string tokenizer_model, Progress& progress)
+    : context_(context),
+      store_(store),
+      state_(state),
+      config_(config),
+      tokenizer_{"tokenizer.model", std::move(tokenizer_model)},
+      progress_(progress) {}
+
+void Saver::poll() {
+  std::optional<checkpoint::SaveReport> report;
+  {
+    const Stopwatch stopwatch(context_.clock, held_up_s_);
+    report = store_.poll_save();
+  }
+  take(report, config_.max_failed_saves - 1);
+}
+
+void Saver::begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections) {
+  if (store_.is_saving()) {
+    if (config_.on_busy == OnBusy::skip && kind == checkpoint::Kind::temp) {
+      ++figures_.left_out;
+      if (context_.is_root()) {
+        context_.log.warn("step {} is not saved: the checkpoint of step {} is still being written", step, step_);
+      }
+      return;
+    }
+    std::optional<checkpoint::SaveReport> report;
+    {
+      const Stopwatch stopwatch(context_.clock, held_up_s_);
+      report = store_.finish_save();
+    }
+    take(report, config_.max_failed_saves - 1);
+  }
+  start(kind, step, sections);
+}
+
+void Saver::save_last(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections) {
+  take(store_.finish_save(), kAnyNumber);  // what it holds will be in the one that follows
+  start(kind, step, sections);
+  std::optional<checkpoint::SaveReport> report;
+  {
+    const Stopwatch stopwatch(context_.clock, held_up_s_);
+    report = store_.finish_save();
+  }
+  take(report, 0);
+}
+
+void Saver::before_update() {
+  const Stopwatch stopwatch(context_.clock, held_up_s_);
+  store_.wait_for_units();
+}
+
+void Saver::start(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections) {
+  step_ = step;
+  held_up_s_ = 0;
+  const Stopwatch stopwatch(context_.clock, held_up_s_);
+  state_.begin_copy();
+  const bool with_moments = kind == checkpoint::Kind::temp || config_.export_state == ExportState::full;
+  store_.begin_save(kind, step, state_.states(with_moments), sections, {&tokenizer_, 1},
+                    [this] { state_.complete_copy(); });
+}
+
+void Saver::take(const std::optional<checkpoint::SaveReport>& report, std::int64_t most_failures) {
+  if (!report) return;
+  figures_.held_up_s += held_up_s_;
+  if (report->committed) {
+    failures_in_a_row_ = 0;
+    ++figures_.saved;
+    figures_.seconds += report->seconds;
+    figures_.newest = report->directory;
+    context_.log.info("saved {} ({:.1f} MiB, {:.2f} s, training held up for {:.3f} s)", report->directory.string(),
+                      static_cast<double>(report->bytes) / (1 << 20), report->seconds, held_up_s_);
+    progress_.saved(step_);
+    return;
+  }
+  ++failures_in_a_row_;
+  ++figures_.failed;
+  if (failures_in_a_row_ <= most_failures) {
+    if (context_.is_root()) {
+      context_.log.warn("step {} was not saved, training goes on: {}", step_, report->why_not);
+    }
+    return;
+  }
+  throw Error{Fault::io,
+              {.wanted = "a checkpoint committed",
+               .got = fmt::format("{} failed saves in a row, the last: {}", failures_in_a_row_, report->why_not),
+               .where = store_.run_dir().string(),
+               .remedy = "make room or mend the file system; the same command resumes from the newest checkpoint"}};
+}
+
+}  // namespace argosy::train

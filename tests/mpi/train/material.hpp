@@ -1,0 +1,95 @@
+#pragma once
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.hpp"
+#include "config/describe.hpp"
+#include "data/preprocess.hpp"
+#include "support/shared_folder.hpp"
+#include "support/small_text.hpp"
+#include "train/trainer.hpp"
+
+/// A small run of translation, for tests of whole trainings.
+namespace argosy::test {
+
+/// Texts, tokenizer and shards of all these tests, made once.
+class Material {
+ public:
+  static const Material& get() {
+    static const Material material;
+    return material;
+  }
+  [[nodiscard]] const Path& folder() const { return folder_; }
+
+  /// A configuration of a run in `run_dir`; six steps of four micro-batches.
+  [[nodiscard]] train::RunConfig config(const Path& run_dir) const {
+    const std::string text = fmt::format(R"({{
+      "run_dir": "{1}", "seed": 11,
+      "data": {{"tokenizer": "{0}/tokenizer.model", "shards": "{0}/shards",
+        "corpora": [{{"name": "verses", "source": "{0}/train.en", "target": "{0}/train.es"}}],
+        "tokenizer_training": {{"vocab_size": 300}}}},
+      "model": {{"width": 32, "ff": 48, "heads": 2, "encoder": {{"layers": 1}}, "decoder": {{"layers": 1}}}},
+      "schedule": {{"lr": 2e-3, "warmup": 2, "length": 6}},
+      "batch": {{"global_size": 2400, "micro_size": 600, "pool": 100}},
+      "precision": {{"mode": "fp32"}}, "checkpoint": {{"interval": 100}},
+      "validation": {{"interval": 3, "sets": [{{"source": "{0}/valid.en", "target": "{0}/valid.es"}}]}},
+      "telemetry": {{"log_interval": 1}}}})",
+                                         folder_.string(), run_dir.string());
+    return config::from_document<train::RunConfig>(config::Document::parse(text, "test.json"));
+  }
+
+ private:
+  Material() {
+    // A name all ranks know, in a folder that the next run replaces: tests share it to the end of the process.
+    folder_ = Path(testing::TempDir()) / fmt::format("argosy-train-np{}", world().size());
+    if (world().rank() == 0) {
+      const Files files = Files::system();
+      files.remove_tree(folder_);
+      files.make_folders(folder_);
+      Verses text = verses(160);
+      const auto cut = [](std::vector<std::string>& lines) {
+        const std::vector<std::string> last(lines.end() - 12, lines.end());
+        lines.resize(lines.size() - 12);
+        return last;
+      };
+      files.write_atomically(folder_ / "valid.en", joined(cut(text.english)));
+      files.write_atomically(folder_ / "valid.es", joined(cut(text.spanish)));
+      files.write_atomically(folder_ / "train.en", joined(text.english));
+      files.write_atomically(folder_ / "train.es", joined(text.spanish));
+    }
+    world().barrier("texts");
+    const train::RunConfig any = config(folder_ / "none");
+    (void)data::run_preprocess(world(), Files::system(), Log{world().rank(), LogLevel::error},
+                               {.data = any.data, .cache = folder_ / "cache"});
+  }
+  Path folder_;
+};
+
+inline train::TrainReport train_run(const train::RunConfig& config, const train::TrainOptions& options = {},
+                                    Hierarchy hierarchy = Hierarchy::flat) {
+  Log log{world().rank(), LogLevel::error};
+  const Clock clock;
+  const StopSignals stop;
+  comm::Context context{world(), topology(hierarchy), log, Files::system(), clock, stop};
+  return run_training(context, config, options);
+}
+
+/// Digests of everything a checkpoint's shards hold.
+inline std::vector<std::string> bits_of(const Path& directory) {
+  const checkpoint::Reader reader{Files::system(), directory};
+  std::vector<std::string> digests;
+  for (const auto& shard : reader.manifest().at("shards").as_array())
+    digests.emplace_back(shard.at("root_digest").as_string());
+  return digests;
+}
+
+/// Rank `rank` gets a signal behind step `step`.
+inline train::TrainOptions stop_behind(std::int64_t step, int rank) {
+  return {.after_step = [=](const train::RunState& state, const train::StepResult&) {
+    if (state.step == step && world().rank() == rank) std::raise(SIGTERM);
+  }};
+}
+
+}  // namespace argosy::test

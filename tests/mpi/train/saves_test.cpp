@@ -1,0 +1,147 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "core/error.hpp"
+#include "mpi/train/material.hpp"
+#include "support/faulty_os.hpp"
+#include "support/refusal.hpp"
+
+/// Checkpoints written while training goes on.
+namespace argosy::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using train::RunConfig;
+using train::TrainOptions;
+using train::TrainReport;
+
+/// A disk that takes its time: shards reach it only when they are not held.
+class SlowOs : public FaultyOs {
+ public:
+  int fsync(int fd) override {
+    std::error_code none;
+    const bool shard = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd), none).extension() == ".h5";
+    while (shard && held) Clock{}.sleep_s(0.001);
+    return FaultyOs::fsync(fd);
+  }
+  std::atomic<bool> held = false;
+};
+
+class Saves : public testing::Test {
+ protected:
+  void SetUp() override { config_ = Material::get().config(folder_ / "run"); }
+  TrainReport train(const TrainOptions& options = {}) {
+    Log log{world().rank(), LogLevel::error};
+    const Clock clock;
+    const StopSignals stop;
+    comm::Context context{world(), topology(Hierarchy::flat), log, Files{os_}, clock, stop};
+    return run_training(context, config_, options);
+  }
+  [[nodiscard]] std::vector<std::string> names(const char* folder) const {
+    return Files::system().list(folder_ / "run" / folder);
+  }
+  SharedFolder folder_;
+  SlowOs os_;
+  RunConfig config_;
+};
+
+/// From behind step 1 on the last rank holds its shards back, until `release` steps are done.
+TrainOptions hold(SlowOs& os, std::int64_t release) {
+  return {.after_step = [&os, release](const train::RunState& state, const train::StepResult&) {
+    if (state.step == 1) os.held = world().rank() == world().size() - 1;
+    if (state.step == release) os.held = false;
+  }};
+}
+
+TEST_F(Saves, HoldTheStateOfTheirStepThoughTrainingHasGoneOn) {
+  config_.checkpoint.interval.count = 2;
+  const TrainReport report = train(hold(os_, 4));  // the save of step 2 ends when step 4 has been taken
+  EXPECT_EQ(report.figures.at("saves").at("saved"), 3) << "steps 2, 4 and the export";
+  EXPECT_EQ(names("checkpoints"), (std::vector<std::string>{"000000002", "000000004"}));
+  const RunConfig other = Material::get().config(folder_ / "stopped");
+  (void)train_run(other, stop_behind(1, 0));  // the same run, saved with nothing beside it
+  EXPECT_EQ(bits_of(folder_ / "run/checkpoints/000000002"), bits_of(folder_ / "stopped/checkpoints/000000002"));
+  EXPECT_NE(bits_of(folder_ / "run/checkpoints/000000004"), bits_of(folder_ / "stopped/checkpoints/000000002"));
+}
+
+TEST_F(Saves, ThatAreDueWhileOneIsBeingWrittenWaitOrAreLeftOut) {
+  config_.checkpoint.interval.count = 1;
+  config_.checkpoint.on_busy = train::OnBusy::skip;
+  const TrainReport report = train(hold(os_, 4));
+  const auto& saves = report.figures.at("saves");
+  EXPECT_EQ(saves.at("left_out").to_number<int>() + saves.at("saved").to_number<int>(), 6);
+  EXPECT_GE(saves.at("left_out").to_number<int>(), 2) << "of steps 2 and 3 at least";
+  EXPECT_EQ(names("export"), (std::vector<std::string>{"000000006"}));
+}
+
+TEST_F(Saves, ThatFailAreToldAtTheNextStepAndTrainingGoesOn) {
+  config_.checkpoint.interval.count = 2;
+  TrainOptions options;
+  options.after_step = [&](const train::RunState& state, const train::StepResult&) {
+    const bool last = world().rank() == world().size() - 1;
+    if (state.step == 2 && last) os_.fail(Call::fallocate, os_.count(Call::fallocate) + 1, ENOSPC);
+  };
+  const TrainReport report = train(options);
+  EXPECT_EQ(report.exit, Exit::ok);
+  EXPECT_EQ(report.figures.at("saves").at("failed"), 1);
+  EXPECT_EQ(names("checkpoints"), (std::vector<std::string>{"000000004"}));
+  EXPECT_EQ(names("export"), (std::vector<std::string>{"000000006"}));
+}
+
+TEST_F(Saves, ThatFailTooOftenInARowEndTheRun) {
+  config_.checkpoint.interval.count = 1;
+  config_.checkpoint.max_failed_saves = 2;
+  if (world().rank() == world().size() - 1) os_.fail(Call::fallocate, 1, ENOSPC, true);
+  try {
+    (void)train();
+    ADD_FAILURE() << "nothing was ever saved";
+  } catch (const Error& error) {
+    EXPECT_EQ(exit_code(error.fault()), Exit::io);
+    EXPECT_THAT(error.what(), HasSubstr("2 failed saves in a row"));
+    EXPECT_THAT(error.what(), HasSubstr("ENOSPC"));
+  }
+}
+
+TEST_F(Saves, OfARunThatIsToldToStopMustNotFail) {
+  TrainOptions options = stop_behind(1, 0);
+  if (world().rank() == world().size() - 1) os_.fail(Call::fallocate, 1, ENOSPC, true);
+  EXPECT_EQ(exit_code(error_of([&] { (void)train(options); }).fault()), Exit::io);
+}
+
+TEST_F(Saves, OfARunThatEndsByAnErrorLeaveItsCheckpointsWhole) {
+  config_.checkpoint.interval.count = 2;
+  config_.optimizer.skip.abs = 1e-9;  // every step is skipped
+  config_.optimizer.skip.max_consecutive = 3;
+  EXPECT_EQ(error_of([&] { (void)train(); }).fault(), Fault::numeric);
+  world().barrier("all have ended");
+  for (const std::string& name : names("checkpoints")) {
+    if (name[0] != '.') checkpoint::Reader(Files::system(), folder_ / "run/checkpoints" / name).verify();
+  }
+}
+
+TEST_F(Saves, OfWeightsAloneStandBesideWhatTrainingResumesFrom) {
+  config_.checkpoint.export_state = train::ExportState::weights;
+  config_.checkpoint.export_interval.count = 3;
+  (void)train();
+  EXPECT_EQ(names("export"), (std::vector<std::string>{"000000003", "000000006"}));
+  EXPECT_EQ(names("checkpoints"), (std::vector<std::string>{"000000006"}));
+  const checkpoint::Reader weights{Files::system(), folder_ / "run/export/000000006"},
+      whole{Files::system(), folder_ / "run/checkpoints/000000006"};
+  EXPECT_FALSE(weights.has_moments());
+  EXPECT_TRUE(whole.has_moments());
+  for (const auto& parameter : whole.parameters())
+    EXPECT_EQ(weights.read_parameter(parameter.name), whole.read_parameter(parameter.name)) << parameter.name;
+  world().barrier("read");
+  // Killed before the export: the next start makes it.
+  if (world().rank() == 0) Files::system().remove_tree(folder_ / "run/export/000000006");
+  world().barrier("removed");
+  EXPECT_EQ(train().figures.at("steps"), 0);
+  EXPECT_EQ(names("export"), (std::vector<std::string>{"000000003", "000000006"}));
+  checkpoint::Reader(Files::system(), folder_ / "run/export/000000006").verify();
+}
+
+}  // namespace
+}  // namespace argosy::test
