@@ -92,7 +92,7 @@ checkpoint::Sections sections_of(const RunConfig& config, const RunFacts& facts,
                    {"epoch", state.cursor.epoch}, {"epoch_step", state.cursor.step}, {"epoch_done", state.epoch}};
   sections.rng = {{"kind", "philox"}, {"seed", config.seed}};
   sections.metrics = state.metrics;
-  sections.best = {{"loss", state.best_loss}, {"step", state.best_step}};
+  sections.best = {{"loss", state.best_loss}, {"step", state.best_step}, {"validation_is_due", state.owes_validation}};
   sections.history = state.history;
   return sections;
 }
@@ -115,6 +115,7 @@ RunState state_of(const checkpoint::Reader& reader) {
                    .in_a_row = count_at(sections.counters, "skipped_in_a_row")};
     state.best_loss = sections.best.at("loss").to_number<double>();
     state.best_step = count_at(sections.best, "step");
+    if (const json::value* due = sections.best.if_contains("validation_is_due")) state.owes_validation = due->as_bool();
     state.metrics = sections.metrics;
     state.history = sections.history;
     return state;

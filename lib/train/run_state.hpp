@@ -23,8 +23,9 @@ struct RunState {
   optim::SkipGuard::State guard;
   double best_loss = 0;  // of validation; best_step 0: none yet
   std::int64_t best_step = 0;
-  boost::json::object metrics;  // of the latest validation
-  boost::json::array history;   // changes of configuration over the run's life
+  bool owes_validation = false;  // due at this step, but the run was stopped first
+  boost::json::object metrics;   // of the latest validation
+  boost::json::array history;    // changes of configuration over the run's life
 
   /// How far the run is in a unit of periods.
   [[nodiscard]] double position(config::Period::Unit unit) const;

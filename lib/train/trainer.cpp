@@ -149,6 +149,7 @@ class Trainer {
     const double begin_s = context_.clock.monotonic_s();
     const RunState start = state_;
     bool stopped = false;
+    if (state_.owes_validation) validate(runner, forward);
     while (!finished() && !stopped) {
       const RunState before = state_;
       const double step_begin_s = context_.clock.monotonic_s();
@@ -161,7 +162,8 @@ class Trainer {
       if (state_.step == start.step + kStepsToPeak) compare_memory();
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !finished();
-      if (!stopped && (is_due(config_.validation.interval, before, state_) || finished())) validate(runner, forward);
+      state_.owes_validation = is_due(config_.validation.interval, before, state_) || finished();
+      if (state_.owes_validation && !stopped) validate(runner, forward);
       save_if_due(saver, before, stopped);
     }
     export_if_missing(saver, start);
@@ -293,6 +295,7 @@ class Trainer {
   }
 
   void validate(Runner& runner, const StepPlan& forward) {
+    state_.owes_validation = false;
     for (std::size_t i = 0; i < sets_.size(); ++i) {
       const Evaluation evaluation = evaluate(
           context_, [&](const data::Batch& batch) { return runner.evaluate(forward, batch, loss_); }, model_,
@@ -316,7 +319,7 @@ class Trainer {
   void save_if_due(Saver& saver, const RunState& before, bool stopped) {
     const bool last = stopped || finished();
     if (!last) saver.poll();
-    const bool exports = finished() || (!stopped && is_due(config_.checkpoint.export_interval, before, state_));
+    const bool exports = finished() || is_due(config_.checkpoint.export_interval, before, state_);
     const bool weights_only = config_.checkpoint.export_state == ExportState::weights;
     // An export that holds everything stands for the temporary one of its step.
     const bool temporary = exports ? weights_only && (last || is_due(config_.checkpoint.interval, before, state_))

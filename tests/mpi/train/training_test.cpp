@@ -264,6 +264,14 @@ TEST_F(Resume, TakesACheckpointByPathUnlessNewerOnesStandBeside) {
   expect_refusal(config_, "000000004", {.resume = path});
 }
 
+TEST_F(Resume, AStopWhereAnExportIsDueLeavesTheExport) {
+  config_.run_dir = (folder_ / "exports").string();
+  config_.checkpoint.export_interval.count = 3;
+  EXPECT_EQ(train_run(config_, stop_behind(2, 0)).exit, Exit::stopped);
+  EXPECT_TRUE(Files::system().exists(folder_ / "exports/export/000000003/MANIFEST.json"));
+  EXPECT_EQ(train_run(config_).figures.at("steps"), 3);
+}
+
 TEST_F(Resume, AStopFileStopsTheRun) {
   config_.stop.file = folder_.write("stop", "").string();
   const TrainReport report = train_run(config_);

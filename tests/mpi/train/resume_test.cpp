@@ -1,0 +1,343 @@
+#include <gtest/gtest.h>
+
+#include <boost/json/parse.hpp>
+#include <map>
+
+#include "core/error.hpp"
+#include "mpi/train/material.hpp"
+#include "support/pairwise.hpp"
+
+/// Runs that are broken off and go on, against runs that are not.
+namespace argosy::test {
+namespace {
+
+using train::RunConfig;
+using train::TrainOptions;
+using train::TrainReport;
+
+/// What each step said of itself; a step that is taken again takes the place of the first.
+class Steps {
+ public:
+  /// `then` follows behind each step.
+  [[nodiscard]] TrainOptions recorded(TrainOptions options = {}) {
+    auto then = std::move(options.after_step);
+    options.after_step = [this, then](const train::RunState& state, const train::StepResult& result) {
+      losses_[state.step] = result.loss_sum;
+      norms_[state.step] = fmt::format("{:a} {}", result.grad_norm, state.tgt_tokens);
+      if (then) then(state, result);
+    };
+    return options;
+  }
+  [[nodiscard]] const std::map<std::int64_t, double>& losses() const { return losses_; }
+  /// Norms of the gradient, with the count of tgt_tokens.
+  [[nodiscard]] const std::map<std::int64_t, std::string>& norms() const { return norms_; }
+
+ private:
+  std::map<std::int64_t, double> losses_;
+  std::map<std::int64_t, std::string> norms_;
+};
+
+struct Killed {};
+
+/// All ranks are gone behind a step, whatever was being written.
+TrainOptions killed_behind(std::int64_t step) {
+  return {.after_step = [=](const train::RunState& state, const train::StepResult&) {
+    if (state.step == step) throw Killed{};
+  }};
+}
+
+/// The lines of metrics.jsonl, without what a clock has measured. Empty but on rank 0.
+std::vector<std::string> metrics_of(const Path& run_dir) {
+  std::vector<std::string> lines;
+  if (world().rank() != 0) return lines;
+  const std::string text = Files::system().read_text(run_dir / "metrics.jsonl");
+  for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
+    boost::json::object line = boost::json::parse(text.substr(begin, text.find('\n', begin) - begin)).as_object();
+    for (const char* measured : {"src_tokens_per_s", "tgt_tokens_per_s", "padded_tokens_per_s", "tflops_per_rank",
+                                 "mfu", "mfu_full", "memory_bytes", "data_wait_ms", "step_ms", "eta_s"})
+      line.erase(measured);
+    lines.push_back(config::text_of(line, false));
+  }
+  return lines;
+}
+
+/// Everything that a checkpoint says of the run, but for when and how it was saved.
+std::string sections_text(const Path& directory) {
+  const checkpoint::Reader reader{Files::system(), directory};
+  const checkpoint::Sections& s = reader.sections();
+  std::string text;
+  for (const boost::json::object* section :
+       {&s.model, &s.optimizer, &s.schedule, &s.counters, &s.data, &s.rng, &s.metrics, &s.best})
+    text += config::text_of(*section) + "\n";
+  return text + config::text_of(s.history);
+}
+
+/// Digests of weights and moments, whatever the number of ranks that stored them.
+std::vector<std::string> state_bits(const Path& directory) {
+  const checkpoint::Reader reader{Files::system(), directory};
+  std::vector<std::string> digests;
+  for (std::size_t u = 0; u < reader.spaces().size(); ++u) {
+    const partition::FlatSpace space{reader.spaces()[u].params(), {}};
+    std::vector<float> tensors[3];
+    for (std::vector<float>& tensor : tensors) tensor.resize(static_cast<std::size_t>(space.owned_size(0)));
+    const checkpoint::UnitState unit{reader.unit_names()[u], &space, tensors[0], tensors[1], tensors[2]};
+    reader.read_state({&unit, 1}, 0);
+    for (const std::vector<float>& tensor : tensors)
+      digests.push_back(digest_of(std::as_bytes(std::span{tensor})).hex());
+  }
+  return digests;
+}
+
+class ResumedRun : public testing::Test {
+ protected:
+  void SetUp() override { (void)Material::get(); }
+  [[nodiscard]] RunConfig config(const std::string& name) const { return Material::get().config(folder_ / name); }
+  SharedFolder folder_;
+};
+
+struct Case {
+  train::PrecisionMode mode = train::PrecisionMode::fp32;
+  int stage = 1, accumulation = 1;
+  double dropout = 0;
+};
+
+/// On two ranks all 24, elsewhere every pair of choices.
+std::vector<Case> cases() {
+  const std::vector<int> sizes{2, 3, 2, 2};
+  std::vector<Case> all;
+  for (const std::vector<int>& at : world().size() == 2 ? product(sizes) : pairwise(sizes)) {
+    all.push_back({.mode = at[0] == 0 ? train::PrecisionMode::fp32 : train::PrecisionMode::bf16,
+                   .stage = 1 + at[1],
+                   .accumulation = 1 + at[2],
+                   .dropout = at[3] == 0 ? 0 : 0.1});
+  }
+  return all;
+}
+
+TEST_F(ResumedRun, StoppedOrKilledItHasTheBitsOfAnUndisturbedOne) {
+  for (const Case& each : cases()) {
+    const std::string name = fmt::format("{} stage {} A{} dropout {}", boost::describe::enum_to_string(each.mode, "?"),
+                                         each.stage, each.accumulation, each.dropout);
+    SCOPED_TRACE(name);
+    const auto config_of = [&](const std::string& run) {
+      RunConfig config = this->config(name + run);
+      config.precision.mode = each.mode;
+      config.sharding.zero_stage = each.stage;
+      config.batch.global_size = config.batch.micro_size.value() * each.accumulation * world().size();
+      config.model.dropout = each.dropout;
+      config.checkpoint.interval.count = 2;
+      return config;
+    };
+    const auto expect_same = [&](const std::string& run, const Steps& steps, const Steps& whole) {
+      const std::string last = "export/000000006";
+      EXPECT_EQ(steps.losses(), whole.losses());
+      EXPECT_EQ(steps.norms(), whole.norms());
+      EXPECT_EQ(bits_of(folder_ / (name + run) / last), bits_of(folder_ / (name + "whole") / last));
+      EXPECT_EQ(sections_text(folder_ / (name + run) / last), sections_text(folder_ / (name + "whole") / last));
+      EXPECT_EQ(metrics_of(folder_ / (name + run)), metrics_of(folder_ / (name + "whole")));
+    };
+    Steps whole, parts, killed;
+    EXPECT_EQ(train_run(config_of("whole"), whole.recorded()).figures.at("steps"), 6);
+
+    EXPECT_EQ(train_run(config_of("parts"), parts.recorded(stop_behind(2, world().size() - 1))).exit, Exit::stopped);
+    EXPECT_EQ(train_run(config_of("parts"), parts.recorded()).figures.at("steps"), 3);
+    expect_same("parts", parts, whole);
+
+    EXPECT_THROW((void)train_run(config_of("killed"), killed.recorded(killed_behind(5))), Killed);
+    EXPECT_GE(train_run(config_of("killed"), killed.recorded()).figures.at("steps").as_int64(), 2);
+    expect_same("killed", killed, whole);
+  }
+}
+
+/// A run of `config` on the first `ranks` ranks, while the others wait.
+void train_on(int ranks, const RunConfig& config, const TrainOptions& options = {}) {
+  {
+    const bool takes_part = world().rank() < ranks;
+    const comm::Communicator part = world().split(takes_part ? 0 : 1, world().rank());
+    const comm::Topology topology = comm::Topology::discover(part, takes_part ? "node" : "spectators");
+    Log log{world().rank(), LogLevel::error};
+    const Clock clock;
+    const StopSignals stop;
+    comm::Context context{part, topology, log, Files::system(), clock, stop};
+    if (takes_part) (void)run_training(context, config, options);
+  }
+  world().barrier("the run of some ranks");
+}
+
+TEST_F(ResumedRun, ElasticHasTheSameBitsOnAnyNumberOfRanksThatDividesItsMicroBatches) {
+  for (const int stage : {1, 3}) {
+    SCOPED_TRACE(stage);
+    const auto config_of = [&](const std::string& run) {
+      RunConfig config = this->config(run + std::to_string(stage));
+      config.batch.global_size = 12 * 250;
+      config.batch.micro_size = 250;
+      config.model.dropout = 0.1;
+      config.sharding.zero_stage = stage;
+      config.sharding.reduction = train::Reduction::elastic;
+      return config;
+    };
+    Steps alone, together;
+    train_on(1, config_of("alone"), alone.recorded());
+    RunConfig step_by_step = config_of("together");
+    step_by_step.stop.file = folder_.write("stop", "").string();  // each run takes one step
+    int step = 0;
+    for (const int ranks : {4, 1, 3, 2, 4, 3}) {
+      if (++step == 6) step_by_step.stop.file.reset();
+      train_on(std::min(ranks, world().size()), step_by_step, together.recorded());
+    }
+    if (world().rank() == 0) {
+      EXPECT_EQ(together.norms(), alone.norms());
+      for (const auto& [number, loss] : alone.losses()) EXPECT_DOUBLE_EQ(together.losses().at(number), loss);
+    }
+    EXPECT_EQ(state_bits(folder_ / fmt::format("together{}/export/000000006", stage)),
+              state_bits(folder_ / fmt::format("alone{}/export/000000006", stage)));
+  }
+}
+
+TEST_F(ResumedRun, OnOtherRanksTakesTheSameExamplesAndStateIntoItsFirstStep) {
+  constexpr double tolerance = 1e-6;  // of the loss: other orders of fp32 sums
+  const auto config_of = [&](const std::string& run) {
+    RunConfig config = this->config(run);
+    config.model.dropout = 0.1;
+    config.checkpoint.interval.count = 3;
+    return config;
+  };
+  for (const auto& [before, after] : {std::pair{world().size(), 1}, {1, world().size()}}) {
+    const std::string name = fmt::format("{} to {}", before, after);
+    Steps whole, parts;
+    train_on(before, config_of(name + " whole"), whole.recorded());
+    train_on(before, config_of(name), parts.recorded(stop_behind(2, 0)));
+    train_on(after, config_of(name), parts.recorded());
+    if (world().rank() == 0) {
+      EXPECT_NEAR(parts.losses().at(4), whole.losses().at(4), tolerance * whole.losses().at(4)) << name;
+      EXPECT_NEAR(parts.losses().at(6), whole.losses().at(6), 100 * tolerance * whole.losses().at(6)) << name;
+    }
+  }
+}
+
+using Units = std::span<const checkpoint::UnitState>;
+using Change = std::function<void(checkpoint::Sections&, Units)>;
+
+/// Commits in `run_dir` the checkpoint in `from` as `change` leaves it. **Collective.**
+void save_changed(const Path& from, const Path& run_dir, const Change& change) {
+  Log log{world().rank(), LogLevel::error};
+  const Clock clock;
+  const StopSignals stop;
+  const comm::Topology& where = topology(Hierarchy::flat);
+  comm::Context context{world(), where, log, Files::system(), clock, stop};
+  const checkpoint::Reader reader{context.files, from};
+  std::vector<std::vector<float>> tensors;
+  for (const partition::FlatSpace& space : reader.spaces())
+    tensors.insert(tensors.end(), 3,
+                   std::vector<float>(static_cast<std::size_t>(space.owned_size(where.canonical_rank()))));
+  std::vector<checkpoint::UnitState> units;
+  for (std::size_t u = 0; u < reader.spaces().size(); ++u)
+    units.push_back(
+        {reader.unit_names()[u], &reader.spaces()[u], tensors[3 * u], tensors[3 * u + 1], tensors[3 * u + 2]});
+  reader.read_state(units, where.canonical_rank());
+  checkpoint::Sections sections = reader.sections();
+  change(sections, units);
+  checkpoint::Store store{context, run_dir, {}};
+  const checkpoint::Attachment tokenizer{"tokenizer.model", reader.attachment("tokenizer.model")};
+  EXPECT_TRUE(store.save(checkpoint::Kind::temp, reader.step(), units, sections, {&tokenizer, 1}).committed);
+}
+
+void set_zero(std::span<float> tensor) { std::fill(tensor.begin(), tensor.end(), 0.0F); }
+
+TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
+  // A member more is a case more below.
+  const train::RunState state;
+  [[maybe_unused]] const auto& [step, updates, cursor, epoch, src_tokens, tgt_tokens, padded_tokens, n_clips, guard,
+                                best_loss, best_step, owes_validation, metrics, history] = state;
+  [[maybe_unused]] const auto& [mean_norm, taken, skipped, in_a_row] = guard;
+
+  (void)train_run(config("run"), stop_behind(2, 0));
+  const Path from = folder_ / "run/checkpoints/000000003";
+  // Values that the next three steps neither overwrite nor arrive at by themselves.
+  const Change mark = [](checkpoint::Sections& s, Units) {
+    s.optimizer["step"] = 40;
+    s.data["epoch"] = 1;
+    s.data["epoch_step"] = 1;
+    for (const char* count : {"src_tokens", "tgt_tokens", "padded_tokens", "n_clips", "skipped", "mean_norm_steps"})
+      s.counters[count] = 1000 + s.counters[count].to_number<std::int64_t>();
+    s.counters["mean_norm"] = 123.5;
+    s.best["loss"] = 0.001;
+    s.best["step"] = 2;
+    s.metrics["before"] = {{"loss", 3.25}};
+    s.history.push_back(boost::json::object{{"step", 1}, {"change", "one that was"}});
+  };
+  const std::string last = "export/000000006";
+  const auto outcome = [&](const std::string& name, const Change& change) {
+    save_changed(from, folder_ / name, [&](checkpoint::Sections& sections, Units units) {
+      mark(sections, units);
+      change(sections, units);
+    });
+    EXPECT_EQ(train_run(config(name)).figures.at("steps"), 3);
+    std::string text = sections_text(folder_ / name / last);
+    for (const std::string& digest : bits_of(folder_ / name / last)) text += " " + digest;
+    for (const std::string& line : metrics_of(folder_ / name)) text += "\n" + line;
+    return text;
+  };
+  const auto without = [](boost::json::object checkpoint::Sections::*section, const char* key) -> Change {
+    return [=](checkpoint::Sections& s, Units) { (s.*section)[key] = 0; };
+  };
+  const std::string expected = outcome("marked", [](checkpoint::Sections&, Units) {});
+  EXPECT_EQ(outcome("again", [](checkpoint::Sections&, Units) {}), expected);
+  using checkpoint::Sections;
+  const std::vector<std::pair<std::string, Change>> dropped{
+      {"updates", without(&Sections::optimizer, "step")},
+      {"epoch", without(&Sections::data, "epoch")},
+      {"step in the epoch", without(&Sections::data, "epoch_step")},
+      {"src_tokens", without(&Sections::counters, "src_tokens")},
+      {"tgt_tokens", without(&Sections::counters, "tgt_tokens")},
+      {"padded_tokens", without(&Sections::counters, "padded_tokens")},
+      {"n_clips", without(&Sections::counters, "n_clips")},
+      {"skipped", without(&Sections::counters, "skipped")},
+      {"mean_norm", without(&Sections::counters, "mean_norm")},
+      {"mean_norm_steps", without(&Sections::counters, "mean_norm_steps")},
+      {"best loss", without(&Sections::best, "loss")},
+      {"best step", without(&Sections::best, "step")},
+      {"validation that is due", [](Sections& s, Units) { s.best["validation_is_due"] = false; }},
+      {"metrics", [](Sections& s, Units) { s.metrics.clear(); }},
+      {"history", [](Sections& s, Units) { s.history.clear(); }},
+      {"master weights", [](Sections&, Units units) { set_zero(units.front().master); }},
+      {"first moments", [](Sections&, Units units) { set_zero(units.back().exp_avg); }},
+      {"second moments", [](Sections&, Units units) { set_zero(units.back().exp_avg_sq); }},
+  };
+  for (const auto& [name, change] : dropped) {
+    const std::string text = outcome(name, change);
+    EXPECT_TRUE(world().rank() != 0 || text != expected) << name;
+  }
+}
+
+TEST_F(ResumedRun, CountsSkippedStepsInARowFromBefore) {
+  RunConfig config = this->config("skips");
+  config.optimizer.skip.abs = 1e-9;
+  config.optimizer.skip.max_consecutive = 5;
+  EXPECT_EQ(train_run(config, stop_behind(2, 0)).exit, Exit::stopped);
+  Steps steps;
+  EXPECT_THROW((void)train_run(config, steps.recorded()), Error);
+  EXPECT_EQ(steps.losses().size(), 1U) << "step 4; the fifth in a row ends the run";
+}
+
+TEST_F(ResumedRun, KnowsHowManyEpochsAreOver) {
+  RunConfig config = this->config("epochs");
+  config.schedule.length = {.count = 1, .unit = config::Period::Unit::epoch};
+  const std::int64_t steps = train_run(config).figures.at("steps").as_int64();
+  EXPECT_GT(steps, 2);
+  EXPECT_EQ(train_run(config).figures.at("steps"), 0);
+  config.run_dir = (folder_ / "less").string();
+  save_changed(folder_ / fmt::format("epochs/export/{:09}", steps), config.run_dir,
+               [](checkpoint::Sections& s, Units) { s.data["epoch_done"] = 0.5; });
+  EXPECT_GT(train_run(config).figures.at("steps").as_int64(), 0);
+}
+
+TEST_F(ResumedRun, RefusesTheSeedOfAnother) {
+  (void)train_run(config("run"), stop_behind(1, 0));
+  save_changed(folder_ / "run/checkpoints/000000002", folder_ / "other",
+               [](checkpoint::Sections& s, Units) { s.data["seed"] = 12; });
+  EXPECT_THROW((void)train_run(config("other")), Error);
+}
+
+}  // namespace
+}  // namespace argosy::test
