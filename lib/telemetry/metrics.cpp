@@ -46,9 +46,19 @@ bool fills_interval(const TelemetryConfig& config, const StepMetrics& before, co
   return passed(after) > passed(before);
 }
 
+void WindowSums::add(const StepMetrics& step) {
+  ++steps;
+  clipped += step.clipped;
+  if (step.skipped) return;
+  const auto tokens = static_cast<double>(step.tgt_tokens);
+  loss += step.loss * tokens;
+  nll += step.nll * tokens;
+  tgt_tokens += tokens;
+}
+
 void Window::add(const StepMetrics& step) {
-  ++steps_;
-  clipped_ += step.clipped;
+  ++timed_steps_;
+  sums_.add(step);
   last_ = step;
   sum_.src_tokens += step.src_tokens;
   sum_.tgt_tokens += step.tgt_tokens;
@@ -56,22 +66,17 @@ void Window::add(const StepMetrics& step) {
   sum_.work += step.work;
   sum_.step_s += step.step_s;
   sum_.data_wait_s += step.data_wait_s;
-  if (step.skipped) return;
-  const auto tokens = static_cast<double>(step.tgt_tokens);
-  loss_sum_ += step.loss * tokens;
-  nll_sum_ += step.nll * tokens;
-  loss_tokens_ += tokens;
 }
 
 Window::Report Window::report(const FlopShape& shape) const {
   Report report;
   report.last = last_;
-  report.steps = steps_;
+  report.steps = sums_.steps;
   const double none = std::numeric_limits<double>::quiet_NaN();
-  report.loss = loss_tokens_ > 0 ? loss_sum_ / loss_tokens_ : none;
-  report.nll = loss_tokens_ > 0 ? nll_sum_ / loss_tokens_ : none;
-  const auto steps = static_cast<double>(steps_);
-  report.clip_frac = static_cast<double>(clipped_) / steps;
+  report.loss = sums_.tgt_tokens > 0 ? sums_.loss / sums_.tgt_tokens : none;
+  report.nll = sums_.tgt_tokens > 0 ? sums_.nll / sums_.tgt_tokens : none;
+  report.clip_frac = static_cast<double>(sums_.clipped) / static_cast<double>(sums_.steps);
+  const auto steps = static_cast<double>(timed_steps_);
   const double s = sum_.step_s;
   report.src_tokens_per_s = static_cast<double>(sum_.src_tokens) / s;
   report.tgt_tokens_per_s = static_cast<double>(sum_.tgt_tokens) / s;
@@ -136,7 +141,7 @@ Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, co
     : setup_(setup),
       log_(&log),
       before_(setup_.before),
-      window_(before_.fraction_done),
+      window_(before_.fraction_done, setup_.window),
       lines_(files, run_dir / "metrics.jsonl", before_.step) {
   if (setup_.config.tensorboard) events_.emplace(files, run_dir / "tensorboard", clock, before_.step);
 }

@@ -40,10 +40,21 @@ struct StepMetrics {
 /// log_offset + n * log_interval.
 [[nodiscard]] bool fills_interval(const TelemetryConfig& config, const StepMetrics& before, const StepMetrics& after);
 
+/// What a report sums up of its steps that does not hang on time: part of a checkpoint, so that the report of an
+/// interval in which a run was stopped or killed tells of the whole of it.
+struct WindowSums {
+  double loss = 0, nll = 0, tgt_tokens = 0;  // of steps that were not skipped
+  std::int64_t steps = 0, clipped = 0;
+  void add(const StepMetrics& step);
+  bool operator==(const WindowSums&) const = default;
+};
+
 /// Means, sums and latest values over the steps since the last report.
 class Window {
  public:
-  explicit Window(double fraction_before = 0) : first_fraction_(fraction_before) {}
+  /// begun: of this window's steps that an earlier process has taken.
+  explicit Window(double fraction_before = 0, const WindowSums& begun = {})
+      : first_fraction_(fraction_before), sums_(begun) {}
 
   void add(const StepMetrics& step);
   struct Report {
@@ -60,9 +71,9 @@ class Window {
 
  private:
   StepMetrics last_, sum_;
-  double loss_sum_ = 0, nll_sum_ = 0, loss_tokens_ = 0;
   double first_fraction_;
-  std::int64_t steps_ = 0, clipped_ = 0;
+  WindowSums sums_;
+  std::int64_t timed_steps_ = 0;
 };
 
 /// A figure of a validation: "loss" 3.1, "chrf" 41.2.
@@ -81,6 +92,8 @@ class Metrics {
     /// Where a resumed run starts from: step, fraction_done, epoch and total_tgt_tokens count; what files hold of later
     /// steps is cut off.
     StepMetrics before{};
+    /// Its steps since the last report.
+    WindowSums window{};
   };
   /// Opens the files of `run_dir`, which exists. Borrows log and clock. Warns once when more than a fifth of an
   /// interval's steps (ten at least) was clipped.

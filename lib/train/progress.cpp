@@ -37,7 +37,7 @@ telemetry::StepMetrics metrics_of(const StepResult& result, const data::StepBatc
 }
 
 Progress::Progress(const comm::Context& context, const telemetry::Metrics::Setup& setup, const Path& run_dir)
-    : context_(context), config_(setup.config), before_(setup.before) {
+    : context_(context), config_(setup.config), before_(setup.before), window_(setup.window) {
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     metrics_.emplace(setup, context.files, run_dir, context.log, context.clock);
@@ -49,12 +49,14 @@ void Progress::add(telemetry::StepMetrics step, const StepTimes& times, double w
   ++steps_;
   times_ += times;
   waited_s_ += waited_s;
+  window_.add(step);
   if (telemetry::fills_interval(config_, before_, step)) {
     std::array<double, 2> worst{waited_s_, static_cast<double>(peak_memory_bytes())};
     context_.world.all_reduce(std::span<double>{worst}, comm::Reduce::max);
     step.data_wait_s = worst[0];
     step.memory_bytes = static_cast<std::uint64_t>(worst[1]);
     waited_s_ = 0;
+    window_ = {};
   }
   before_ = step;
   if (metrics_) metrics_->add(step);

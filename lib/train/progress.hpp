@@ -31,6 +31,8 @@ class Progress {
   /// One validation set's figures, known to rank 0.
   void add_validation(std::int64_t step, const std::string& set, std::span<const telemetry::Figure> figures);
 
+  /// Of the steps since the last log line, alike on all ranks.
+  [[nodiscard]] const telemetry::WindowSums& window() const noexcept { return window_; }
   void saved(std::int64_t step);
   void stopped(std::int64_t step, const std::string& reason);
   void done(std::int64_t step);
@@ -41,6 +43,7 @@ class Progress {
   const comm::Context& context_;
   const telemetry::TelemetryConfig config_;
   telemetry::StepMetrics before_;
+  telemetry::WindowSums window_;
   std::optional<telemetry::Metrics> metrics_;  // rank 0
   std::optional<telemetry::Status> status_;    // rank 0
   double waited_s_ = 0;                        // since the last log line

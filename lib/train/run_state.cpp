@@ -87,7 +87,13 @@ checkpoint::Sections sections_of(const RunConfig& config, const RunFacts& facts,
                        {"skipped", state.guard.skipped},
                        {"skipped_in_a_row", state.guard.in_a_row},
                        {"mean_norm", state.guard.mean_norm},
-                       {"mean_norm_steps", state.guard.taken}};
+                       {"mean_norm_steps", state.guard.taken},
+                       {"window",
+                        {{"loss", state.window.loss},
+                         {"nll", state.window.nll},
+                         {"tgt_tokens", state.window.tgt_tokens},
+                         {"steps", state.window.steps},
+                         {"clipped", state.window.clipped}}}};
   sections.data = {{"seed", config.seed},         {"order", data_of(config, facts)}, {"batch", batch_of(config, facts)},
                    {"epoch", state.cursor.epoch}, {"epoch_step", state.cursor.step}, {"epoch_done", state.epoch}};
   sections.rng = {{"kind", "philox"}, {"seed", config.seed}};
@@ -113,6 +119,14 @@ RunState state_of(const checkpoint::Reader& reader) {
                    .taken = count_at(sections.counters, "mean_norm_steps"),
                    .skipped = count_at(sections.counters, "skipped"),
                    .in_a_row = count_at(sections.counters, "skipped_in_a_row")};
+    if (const json::value* window = sections.counters.if_contains("window")) {
+      const json::object& sums = window->as_object();
+      state.window = {.loss = sums.at("loss").to_number<double>(),
+                      .nll = sums.at("nll").to_number<double>(),
+                      .tgt_tokens = sums.at("tgt_tokens").to_number<double>(),
+                      .steps = count_at(sums, "steps"),
+                      .clipped = count_at(sums, "clipped")};
+    }
     state.best_loss = sections.best.at("loss").to_number<double>();
     state.best_step = count_at(sections.best, "step");
     if (const json::value* due = sections.best.if_contains("validation_is_due")) state.owes_validation = due->as_bool();

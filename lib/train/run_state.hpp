@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "data/loader.hpp"
 #include "optim/clip.hpp"
+#include "telemetry/metrics.hpp"
 #include "train/run_config.hpp"
 
 /// What a training run knows besides its tensors, and how that becomes the sections of a checkpoint and comes back.
@@ -25,6 +26,7 @@ struct RunState {
   std::int64_t best_step = 0;
   bool owes_validation = false;  // due at this step, but the run was stopped first
   boost::json::object metrics;   // of the latest validation
+  telemetry::WindowSums window;  // steps that no log line has told of
   boost::json::array history;    // changes of configuration over the run's life
 
   /// How far the run is in a unit of periods.

@@ -141,7 +141,8 @@ class Trainer {
                                                 .shape = flop_shape(model_.shape()),
                                                 .ranks = context_.topology.world_size(),
                                                 .peak_flops = peak_flops(device_),
-                                                .before = place_of(state_, schedule_)},
+                                                .before = place_of(state_, schedule_),
+                                                .window = state_.window},
                       store_.run_dir());
     Saver saver(context_, store_, host_, config_.checkpoint, tokenizer_.model_bytes(), *progress_);
 
@@ -159,6 +160,7 @@ class Trainer {
       const StepResult result = take_step(runner, plan, batches, guard, saver);
       const double step_s = context_.clock.monotonic_s() - step_begin_s;
       progress_->add(metrics_of(result, batches, state_, schedule_, step_s), result.times, waited_s);
+      state_.window = progress_->window();
       if (state_.step == start.step + kStepsToPeak) compare_memory();
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !finished();

@@ -233,5 +233,24 @@ TEST(TelemetryConfig, EveryKeyHasATextAndARange) {
       config::from_document<TelemetryConfig>(config::Document::parse(R"({"tensorboard": true})", "t")).tensorboard);
 }
 
+TEST_F(MetricsTest, AReportTellsOfStepsThatAnEarlierProcessTook) {
+  std::vector<StepMetrics> steps;
+  WindowSums begun;
+  for (std::int64_t i = 1; i <= 4; ++i) {
+    steps.push_back(step_of(i));
+    steps.back().loss = static_cast<double>(i);
+    steps.back().clipped = i == 1;
+    if (i < 3) begun.add(steps.back());
+  }
+  Metrics::Setup resumed = setup({.count = 4});
+  resumed.before = steps[1];
+  resumed.window = begun;
+  run(resumed, {steps[2], steps[3]});
+  const boost::json::value line = lines().at(0);
+  EXPECT_EQ(line.at("loss"), 2.5);
+  EXPECT_EQ(line.at("clip_frac"), 0.25);
+  EXPECT_EQ(line.at("step_ms"), 500) << "of the steps that this process has timed";
+}
+
 }  // namespace
 }  // namespace argosy::telemetry

@@ -1,0 +1,89 @@
+#!/usr/bin/env bats
+# A run that is killed every few seconds, under a loop that starts it again until it ends by itself.
+
+setup() {
+  cd "$BATS_TEST_TMPDIR" || return
+  TRAIN="$ARGOSY_BUILD_DIR/apps/train" text="$ARGOSY_SOURCE_DIR/tests/support/text/kjv_rv.tsv"
+  cut -f 2 "$text" | head -n 500 >train.en
+  cut -f 3 "$text" | head -n 500 >train.es
+  cut -f 2 "$text" | tail -n 20 >valid.en
+  cut -f 3 "$text" | tail -n 20 >valid.es
+  cat >config.json <<'JSON'
+{
+  "run_dir": "run", "seed": 3,
+  "data": {"tokenizer": "t.model", "shards": "shards", "tokenizer_training": {"vocab_size": 300},
+           "corpora": [{"name": "verses", "source": "train.en", "target": "train.es"}]},
+  "model": {"width": 32, "ff": 48, "heads": 2, "encoder": {"layers": 1}, "decoder": {"layers": 1}},
+  "schedule": {"lr": 2e-3, "warmup": 20, "length": 300},
+  "batch": {"global_size": 4000, "micro_size": 1000, "pool": 200},
+  "precision": {"mode": "fp32"},
+  "checkpoint": {"interval": 7, "max_checkpoints": 2, "export_interval": 120},
+  "validation": {"interval": 50, "sets": [{"source": "valid.en", "target": "valid.es"}]},
+  "telemetry": {"log_interval": 5}
+}
+JSON
+  "$ARGOSY_BUILD_DIR/apps/preprocess" config.json 2>preprocess.log
+}
+
+# What the run has come to: digests of the shards of its exports, and metrics.jsonl without what a clock has measured.
+outcome() {
+  python3 - "$1" <<'PY'
+import json, pathlib, sys
+run = pathlib.Path(sys.argv[1])
+for manifest in sorted(run.glob("export/*/MANIFEST.json")):
+    print(manifest.parent.name, [shard["root_digest"] for shard in json.load(open(manifest))["shards"]])
+measured = {"src_tokens_per_s", "tgt_tokens_per_s", "padded_tokens_per_s", "tflops_per_rank", "mfu", "mfu_full",
+            "memory_bytes", "data_wait_ms", "step_ms", "eta_s"}
+for line in open(run / "metrics.jsonl"):
+    print(json.dumps({key: value for key, value in json.loads(line).items() if key not in measured}))
+PY
+}
+
+# kill_one_life: the launcher, all ranks or one of them, a random while behind the first checkpoint of this life, now and then
+# before it has begun.
+kill_one_life() {
+  local ranks _
+  if ((RANDOM % 5 > 0)); then
+    for _ in $(seq 500); do
+      if grep -qs -e "saved " -e "^result " log; then break; fi
+      sleep 0.02
+    done
+  fi
+  sleep "$((RANDOM % 2)).$((RANDOM % 10))"
+  mapfile -t ranks < <(pgrep -f "^$TRAIN config.json --set run_dir=killed")
+  case $((${#ranks[@]} > 0 ? RANDOM % 3 : 0)) in
+    0) kill -KILL "$launcher" ;;
+    1) kill -KILL "${ranks[@]}" ;;
+    2) kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" ;;
+  esac 2>/dev/null || true # the life may have ended by itself
+}
+
+@test "a run killed at random every few seconds reaches its last step with the bits of an undisturbed one" {
+  ARGOSY_EXIT_FILE=sound.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=sound 2>sound.log
+  read -r code step <sound.exit
+  [ "$code $step" = "0 300" ]
+
+  RANDOM=${ARGOSY_FAULT_SEED:-7}
+  local kills=0 most=$((8 * ${ARGOSY_FAULT_SCALE:-1})) lives=0 code="" step=0
+  while [ "$code" != 0 ]; do
+    lives=$((lives + 1))
+    rm -f life.exit
+    ARGOSY_EXIT_FILE=life.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=killed --set comm.timeout_s=20 >life.out 2>log 3>&- &
+    launcher=$!
+    if ((kills < most)); then
+      kill_one_life
+      kills=$((kills + 1))
+    fi
+    wait $launcher || true
+    while pgrep -f "^$TRAIN config.json --set run_dir=killed" >/dev/null; do sleep 0.02; done
+    code=""
+    if [ -e life.exit ]; then read -r code step <life.exit; fi
+    cat log >>lives.log
+    [ $lives -le $((most + 5)) ]
+  done
+  echo "$kills kills, $lives lives"
+  [ "$step" = 300 ]
+  [ $lives -gt 4 ]
+  diff <(outcome killed) <(outcome sound)
+  [ "$(find killed -name '*tmp-*' -o -name '.*-*' | wc -l)" = 0 ]
+}
