@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <cerrno>
 #include <charconv>
 #include <sstream>
 
@@ -20,11 +21,18 @@ constexpr std::string_view prefix = "run.lock.";
 /// Content of a file under /proc, whose size is not known before; "" when it is not there.
 std::string read_proc(const Files& files, const std::string& path) {
   std::array<char, 4096> buffer{};
-  const int fd = files.os().open(path.c_str(), O_RDONLY | O_CLOEXEC, 0);
-  if (fd < 0) return "";
-  const std::int64_t size = files.os().pread(fd, buffer.data(), buffer.size(), 0);
-  files.os().close(fd);
-  return size <= 0 ? "" : std::string(buffer.data(), static_cast<std::size_t>(size));
+  try {
+    const File file = files.open(path);
+    std::int64_t size = 0;
+    do size = files.os().pread(file.fd(), buffer.data(), buffer.size(), 0);
+    while (size < 0 && errno == EINTR);
+    if (size >= 0) return {buffer.data(), static_cast<std::size_t>(size)};
+    if (errno == ESRCH) return "";  // ended since it was opened
+  } catch (const Error& error) {
+    if (error.fault() == Fault::data) return "";
+    throw;
+  }
+  throw Error{Fault::io, {.wanted = "to read it", .got = "an error", .where = path}};
 }
 
 /// Start time of a process that is alive; "" when it is gone or only waits to be reaped.
@@ -66,6 +74,9 @@ LockOwner LockOwner::of_this_process(const Files& files, const Clock& clock) {
   owner.start_time = start_time_of(files, owner.pid);
   owner.boot_id = read_proc(files, "/proc/sys/kernel/random/boot_id");
   owner.boot_id.resize(std::min(owner.boot_id.size(), owner.boot_id.find('\n')));
+  // Without them nobody could tell that this process is alive.
+  if (owner.start_time.empty() || owner.boot_id.empty())
+    throw Error{Fault::io, {.wanted = "this process's start time and boot id", .got = "nothing", .where = "/proc"}};
   owner.slurm_job = comm::environment_variable("SLURM_JOB_ID").value_or("");
   owner.slurm_restart = number_of(comm::environment_variable("SLURM_RESTART_COUNT").value_or(""));
   owner.heartbeat_s = clock.wall_s();

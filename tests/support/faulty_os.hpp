@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -61,10 +62,21 @@ class FaultyOs : public Os {
   /// From the n-th call on nothing reaches the system any more, as if power had gone; every call fails with EIO.
   void crash(std::size_t n) { crash_at_ = n; }
   void keep_content() { keep_content_ = true; }
+  /// Nothing fails any more.
+  void heal() {
+    const std::lock_guard lock(mutex_);
+    plan_.clear();
+    crash_at_.reset();
+  }
 
   [[nodiscard]] std::vector<Record> records() const {
     const std::lock_guard lock(mutex_);
     return records_;
+  }
+  /// The calls from the n-th on.
+  [[nodiscard]] std::vector<Record> records_from(std::size_t n) const {
+    const std::lock_guard lock(mutex_);
+    return {records_.begin() + static_cast<std::ptrdiff_t>(std::min(n, records_.size())), records_.end()};
   }
   [[nodiscard]] std::size_t count() const {
     const std::lock_guard lock(mutex_);

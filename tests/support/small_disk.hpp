@@ -4,6 +4,8 @@
 #include <sys/mount.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <string>
 
 #include "core/file.hpp"
 #include "support/temp_folder.hpp"
@@ -11,22 +13,44 @@
 /// A disk that really fills, for tests of what that leaves behind.
 namespace argosy::test {
 
+enum class DiskKind {
+  tmpfs,
+  ext4  // in a file, by a loop device
+};
+
 /// A file system of a given size; needs root.
 class SmallDisk {
  public:
-  explicit SmallDisk(std::uint64_t size_bytes)
-      : mounted_(mount("none", folder_.path().c_str(), "tmpfs", 0, fmt::format("size={}", size_bytes).c_str()) == 0) {}
+  explicit SmallDisk(std::uint64_t size_bytes, DiskKind kind = DiskKind::tmpfs) {
+    const Path image = folder_ / "image", at = path();
+    Files::system().make_folder(at);
+    if (kind == DiskKind::tmpfs) {
+      mounted_ = mount("none", at.c_str(), "tmpfs", 0, fmt::format("size={}", size_bytes).c_str()) == 0;
+      return;
+    }
+    File file = Files::system().create(image);
+    file.truncate(size_bytes);
+    file.close();
+    const std::string command = fmt::format(
+        "{{ mkfs.ext4 -q -F -m 0 '{0}' && mount -o loop '{0}' '{1}'; }} 2>/dev/null", image.string(), at.string());
+    mounted_ = std::system(command.c_str()) == 0;
+  }
   ~SmallDisk() {
-    if (mounted_) umount(folder_.path().c_str());
+    if (mounted_) umount(path().c_str());
   }
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
   [[nodiscard]] bool mounted() const { return mounted_; }
-  [[nodiscard]] const Path& path() const { return folder_.path(); }
+  [[nodiscard]] Path path() const { return folder_ / "disk"; }
+  /// Whether nothing can be written from here on.
+  [[nodiscard]] bool set_read_only(bool read_only) const {
+    const auto flags = static_cast<unsigned long>(read_only ? MS_REMOUNT | MS_RDONLY : MS_REMOUNT);
+    return mount(nullptr, path().c_str(), nullptr, flags, nullptr) == 0;
+  }
 
  private:
   TempFolder folder_;
-  bool mounted_;
+  bool mounted_ = false;
 };
 
 /// Says that there is room, so that the disk fills in the middle of what is written and not before it.

@@ -9,7 +9,6 @@ namespace argosy::test {
 namespace {
 
 constexpr const char* run_name = "runs/run";
-constexpr std::string_view boot_id_path = "/proc/sys/kernel/random/boot_id";
 
 Toy toy_of(const partition::Layout& layout, int rank, std::int64_t step) {
   return Toy{crash_units(), layout, rank}.fill(static_cast<std::uint64_t>(step));
@@ -62,10 +61,6 @@ std::vector<Change> record_saves(int max_checkpoints) {
   CrashDisk disk;
   std::erase_if(changes, [&](const Change& change) { return !disk.apply(change); });
   return changes;
-}
-
-int RebootedOs::open(const char* path, int flags, unsigned mode) {
-  return Os::open(path == boot_id_path ? boot_id_.c_str() : path, flags, mode);
 }
 
 Restart::Restart(int max_checkpoints)

@@ -7,6 +7,7 @@
 #include "crash_disk.hpp"
 #include "support/checkpoints.hpp"
 #include "support/fixed_clock.hpp"
+#include "support/rebooted_os.hpp"
 #include "support/temp_folder.hpp"
 
 /// The run whose crashes are tried, and the restart after one: the real store, opened by one rank on what the crash has
@@ -22,16 +23,6 @@ constexpr std::int64_t crash_saves = 5, crash_export = 3;  // how many; which of
 
 /// **Collective**, on crash_ranks. Saves as a run does that is stopped and started once; returns what reached the disk.
 [[nodiscard]] std::vector<Change> record_saves(int max_checkpoints);
-
-/// After a reboot: another boot id.
-class RebootedOs : public Os {
- public:
-  explicit RebootedOs(std::string boot_id) : boot_id_(std::move(boot_id)) {}
-  int open(const char* path, int flags, unsigned mode) override;
-
- private:
-  std::string boot_id_;
-};
 
 class Restart {
  public:

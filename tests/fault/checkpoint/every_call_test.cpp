@@ -1,113 +1,341 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <string.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <functional>
+#include <set>
 
 #include "checkpoint/checkpoint.hpp"
 #include "core/error.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
-#include "support/temp_folder.hpp"
+#include "support/fixed_clock.hpp"
+#include "support/rebooted_os.hpp"
+#include "support/shared_folder.hpp"
 
+/// Each call to the OS of a save, a load, a start and an end fails once, on each rank in turn. The run goes on or all
+/// ranks say why not; nothing that was committed is lost, hidden or taken for damaged.
 namespace argosy::checkpoint {
 namespace {
 
-enum class Mishap { enospc, eio, eintr, shortened };
+using test::Call;
+using Record = test::FaultyOs::Record;
 
-std::string name_of(Mishap mishap) {
-  constexpr const char* names[] = {"Enospc", "Eio", "Eintr", "Short"};
-  return names[static_cast<int>(mishap)];
-}
+enum class Mishap { enospc, edquot, eio, estale, eintr, shortened };
+
+struct MishapFacts {
+  const char* name;
+  int error;  // 0: none
+};
+constexpr MishapFacts mishaps[] = {{"Enospc", ENOSPC}, {"Edquot", EDQUOT}, {"Eio", EIO},
+                                   {"Estale", ESTALE}, {"Eintr", EINTR},   {"Short", 0}};
+const MishapFacts& facts_of(Mishap mishap) { return mishaps[static_cast<int>(mishap)]; }
+bool is_hard(Mishap mishap) { return mishap != Mishap::eintr && mishap != Mishap::shortened; }
 
 /// Calls that Linux may interrupt and that have to be repeated; a close must not be.
-bool is_repeated(test::Call call) {
-  using test::Call;
+bool is_repeated(Call call) {
   const Call calls[] = {Call::open,  Call::close, Call::pread,     Call::pwrite,
                         Call::write, Call::fsync, Call::fallocate, Call::statvfs};
   return std::find(std::begin(calls), std::end(calls), call) != std::end(calls);
 }
 
-class EveryCallOfASave : public testing::TestWithParam<Mishap> {};
+/// What all ranks know of the call that failed.
+struct Failed {
+  std::string where;
+  bool is_removal = false;
+  bool must_succeed = false;    // the operation, all the same
+  bool must_fail_save = false;  // what it was to do for the commit has not been done
+};
 
-/// Fails each call of a save in turn. The run goes on, what was committed before stays the newest sound checkpoint, and
-/// nothing half-done stays under a name of its own.
-TEST_P(EveryCallOfASave, MayFailAndTheRunGoesOn) {
-  const test::TempFolder folder;
-  test::FaultyOs os;
-  test::TestContext context{os, test::world()};
-  Store store{context.get(), folder / "run", {.max_checkpoints = 2}};
-  test::Toy toy{test::tiny_units(), context.topology().layout(), 0},
-      got{test::tiny_units(), context.topology().layout(), 0};
-  std::int64_t step = 0, acknowledged = 0;
-  const auto save = [&] {
-    ++step;
-    const SaveReport report = store.save(Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(),
-                                         test::toy_sections(), test::toy_attachments());
-    if (report.committed) acknowledged = step;
-    return report;
+/// Whether `calls`' last one is part of making a checkpoint last: its errors must not be passed over.
+bool commit_needs(const std::vector<Record>& calls) {
+  const Record& last = calls.back();
+  const auto before = [&](const auto& is) {
+    const auto found = std::find_if(calls.rbegin() + 1, calls.rend(), is);
+    return found == calls.rend() ? nullptr : &*found;
   };
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(save().committed);  // so that retention has work to do
-
-  int failed = 0;
-  std::size_t calls = 0;
-  for (std::size_t n = 0;; ++n) {
-    const std::size_t begin = os.count();
-    switch (GetParam()) {
-      case Mishap::enospc:
-        os.fail(begin + n, ENOSPC);
-        break;
-      case Mishap::eio:
-        os.fail(begin + n, EIO);
-        break;
-      case Mishap::eintr:
-        os.fail(begin + n, EINTR);
-        break;
-      case Mishap::shortened:
-        os.shorten(begin + n);
-        break;
+  const Record* const renamed = before([](const Record& r) { return r.call == Call::rename_noreplace; });
+  const bool after_commit = renamed != nullptr && renamed->to.find("/.del-") != std::string::npos;
+  const bool staged = last.path.find("/.tmp-0") != std::string::npos && last.path.find("ballast") == std::string::npos;
+  const bool parent = last.path.ends_with("/checkpoints") && renamed != nullptr && !after_commit;
+  if (!staged && !parent) return false;
+  switch (last.call) {
+    case Call::pwrite:
+    case Call::write:
+    case Call::fsync:
+    case Call::mkdir:
+    case Call::rename:
+    case Call::rename_noreplace:
+    case Call::open:
+      return true;
+    case Call::close: {
+      const Record* const opened = before([&](const Record& r) { return r.call == Call::open && r.path == last.path; });
+      return opened != nullptr && (opened->flags & (O_WRONLY | O_RDWR)) != 0;
     }
-    const SaveReport report = save();
-    if (os.count() <= begin + n) {  // the save has fewer calls: all have failed once
-      EXPECT_TRUE(report.committed);
-      break;
-    }
-    const test::FaultyOs::Record record = os.records()[begin + n];
-    const std::string where =
-        fmt::format("call {} of a save, kind {} on {}", n, static_cast<int>(record.call), record.path);
-    calls = n + 1;
-    failed += report.committed ? 0 : 1;
-    if (GetParam() == Mishap::shortened || (GetParam() == Mishap::eintr && is_repeated(record.call))) {
-      EXPECT_TRUE(report.committed) << where << ": " << report.why_not;
-    }
-    EXPECT_EQ(report.committed, report.why_not.empty()) << where;
-
-    auto newest = store.newest();
-    ASSERT_TRUE(newest) << where;
-    // A save whose last sync failed is there although it was not acknowledged.
-    EXPECT_TRUE(newest->step() == acknowledged || newest->step() == step) << where;
-    newest->verify();
-    newest->read_state(got.states(), 0);
-    EXPECT_TRUE(got == toy.fill(static_cast<std::uint64_t>(newest->step()))) << where;
-    newest.reset();
-    EXPECT_EQ(os.open_files(), 0U) << where;
-    const bool removal = record.call == test::Call::unlink || record.call == test::Call::rmdir;
-    for (const std::string& name : Files::system().list(folder / "run/checkpoints")) {
-      if (name[0] == '.' && !removal) {
-        EXPECT_TRUE(report.committed && name.starts_with(".del-")) << where << " left " << name;
-      }
-    }
-  }
-  EXPECT_GT(calls, 40U);
-  if (GetParam() == Mishap::shortened) {
-    EXPECT_EQ(failed, 0);
-  } else if (GetParam() != Mishap::eintr) {
-    EXPECT_GT(failed, 20);
+    default:
+      return false;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryCallOfASave,
-                         testing::Values(Mishap::enospc, Mishap::eio, Mishap::eintr, Mishap::shortened),
-                         [](const auto& test) { return name_of(test.param); });
+class EveryCall : public testing::TestWithParam<Mishap> {
+ protected:
+  EveryCall() {
+    clock_.now_s = Clock{}.wall_s();
+    files_.write_atomically(other_boot_ + std::to_string(rank()), std::string_view{"another boot\n"});
+  }
+
+  [[nodiscard]] static int rank() { return test::world().rank(); }
+  [[nodiscard]] static test::Toy toy_of(std::int64_t step) {
+    const partition::Layout layout{std::vector<int>{test::world().size()}};
+    return test::Toy{test::tiny_units(), layout, rank()}.fill(static_cast<std::uint64_t>(step));
+  }
+  [[nodiscard]] std::unique_ptr<Store> start(test::TestContext& context, const Path& run) const {
+    return std::make_unique<Store>(context.get(), run, Store::Options{.max_checkpoints = 2});
+  }
+  static SaveReport save(Store& store, std::int64_t step) {
+    test::Toy toy = toy_of(step);
+    return store.save(Kind::temp, step, toy.states(), test::toy_sections(), test::toy_attachments());
+  }
+  /// The step loaded on all ranks, 0 for none. Throws Error on all ranks.
+  static std::int64_t load(const Store& store) {
+    const auto newest = store.newest();
+    if (!newest) return 0;
+    comm::agree(test::world(), [&] {
+      newest->verify(rank(), test::world().size());
+      test::Toy got = toy_of(1).fill_all(0);
+      newest->read_state(got.states(), rank());
+      if (!(got == toy_of(newest->step())))
+        throw Error{Fault::internal, {.got = fmt::format("other bytes in step {}", newest->step())}};
+    });
+    return newest->step();
+  }
+  /// Collective: runs `body` with its n-th call failing on each rank, for all n, and calls `check` after each.
+  /// Returns the number of calls.
+  std::size_t each_call(const std::function<void()>& body, const std::function<void(const Failed&)>& check) {
+    std::size_t calls = 0;
+    for (int victim = 0; victim < test::world().size(); ++victim) {
+      for (std::size_t n = 0;; ++n) {
+        const std::size_t begin = os_.count();
+        if (rank() == victim && GetParam() == Mishap::shortened) os_.shorten(begin + n);
+        if (rank() == victim && GetParam() != Mishap::shortened) os_.fail(begin + n, facts_of(GetParam()).error);
+        body();
+        os_.heal();
+        const Failed failed = told(victim, begin, n);
+        check(failed);
+        if (comm::any_of(test::world(), HasFailure())) return calls;
+        if (failed.where.empty()) break;
+        ++calls;
+      }
+    }
+    return calls;
+  }
+  /// Collective: a text with a rank's own outcome must be the same on all ranks.
+  static void expect_common(const std::string& outcome, const std::string& where) {
+    for (const std::string& other : test::world().all_gather(outcome)) EXPECT_EQ(other, outcome) << where;
+  }
+
+  const test::SharedFolder folder_;
+  const Files files_ = Files::system();
+  const std::vector<std::string> names_{"000000002", "000000003"};  // kept of three saves
+  test::FaultyOs os_;
+  test::FixedClock clock_;
+  test::TestContext context_{os_, test::world(), test::Hierarchy::flat, clock_};
+  std::string other_boot_ = (folder_ / "boot_id").string();
+  test::RebootedOs rebooted_os_{other_boot_ + std::to_string(rank())};
+  test::TestContext rebooted_{rebooted_os_, test::world(), test::Hierarchy::flat, clock_};
+
+ private:
+  /// From the rank that knows; an empty `where`: the operation had fewer calls.
+  Failed told(int victim, std::size_t begin, std::size_t n) const {
+    std::string text;
+    if (rank() == victim) {
+      std::vector<Record> calls = os_.records_from(begin);
+      if (calls.size() > n) {
+        calls.resize(n + 1);
+        const Record& last = calls.back();
+        const Mishap mishap = GetParam();
+        const bool soft = mishap == Mishap::shortened || (mishap == Mishap::eintr && is_repeated(last.call));
+        text = fmt::format("{}{}{}{} at call {} of rank {}, kind {} on {}",
+                           last.call == Call::unlink || last.call == Call::rmdir ? 'r' : '-', soft ? 's' : '-',
+                           is_hard(mishap) && commit_needs(calls) ? 'f' : '-', facts_of(mishap).name, n, victim,
+                           static_cast<int>(last.call), last.path);
+      }
+    }
+    text = test::world().broadcast(text, victim);
+    if (text.empty()) return {};
+    return {.where = text.substr(3),
+            .is_removal = text[0] == 'r',
+            .must_succeed = text[1] == 's',
+            .must_fail_save = text[2] == 'f'};
+  }
+};
+
+TEST_P(EveryCall, OfASaveMayFailAndTheRunGoesOn) {
+  const auto store = start(context_, folder_ / "run");
+  std::int64_t step = 0, acknowledged = 0;
+  SaveReport report;
+  const auto next = [&] {
+    report = save(*store, ++step);
+    if (report.committed) acknowledged = step;
+  };
+  for (int i = 0; i < 3; ++i) next();  // so that retention has work to do
+  ASSERT_EQ(acknowledged, 3);
+
+  int lost = 0, needed = 0;
+  std::set<std::string> left;  // what could not be removed waits for the next start
+  const std::size_t calls = each_call(next, [&](const Failed& failed) {
+    lost += report.committed ? 0 : 1;
+    needed += failed.must_fail_save ? 1 : 0;
+    expect_common(report.why_not, failed.where);
+    EXPECT_EQ(report.committed, report.why_not.empty()) << failed.where;
+    if (failed.must_succeed || failed.where.empty()) {
+      EXPECT_TRUE(report.committed) << failed.where << report.why_not;
+    }
+    if (failed.must_fail_save) {
+      EXPECT_FALSE(report.committed) << failed.where;
+      EXPECT_NE(report.why_not.find(strerrorname_np(facts_of(GetParam()).error)), std::string::npos) << report.why_not;
+    }
+    const std::int64_t newest = load(*store);
+    // A save whose last sync failed is there although it was not acknowledged.
+    EXPECT_TRUE(newest == acknowledged || newest == step) << failed.where;
+    EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+    for (const std::string& name : files_.list(folder_ / "run/checkpoints")) {
+      if (name[0] != '.' || !left.insert(name).second) continue;
+      EXPECT_TRUE(failed.is_removal || (report.committed && name.starts_with(".del-")))
+          << failed.where << " left " << name;
+    }
+    test::world().barrier("looked");
+  });
+  EXPECT_GT(calls, 80U);
+  if (GetParam() == Mishap::shortened) {
+    EXPECT_EQ(lost, 0);
+  }
+  if (is_hard(GetParam())) {
+    EXPECT_GT(needed, 40);
+    EXPECT_GT(lost, needed);
+  }
+}
+
+TEST_P(EveryCall, OfALoadMayFailAndNothingIsTakenForDamage) {
+  const auto store = start(context_, folder_ / "run");
+  for (std::int64_t step = 1; step <= 3; ++step) ASSERT_TRUE(save(*store, step).committed);
+  std::string outcome;
+  const std::size_t calls = each_call(
+      [&] {
+        try {
+          outcome = std::to_string(load(*store));
+        } catch (const Error& error) {
+          outcome = error.fault() == Fault::internal ? "wrong" : "refused";
+        }
+      },
+      [&](const Failed& failed) {
+        expect_common(outcome, failed.where);
+        EXPECT_TRUE(outcome == "3" || outcome == "2" || outcome == "refused") << failed.where << ": " << outcome;
+        if (failed.must_succeed || failed.where.empty()) {
+          EXPECT_EQ(outcome, "3") << failed.where;
+        }
+        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+        EXPECT_EQ(load(*store), 3) << failed.where;
+        EXPECT_EQ(files_.list(folder_ / "run/checkpoints"), names_) << failed.where;
+        test::world().barrier("looked");
+      });
+  EXPECT_GT(calls, 20U);
+}
+
+TEST_P(EveryCall, OfAStartMayFailAndTheNextOneWorks) {
+  const Path run = folder_ / "run";
+  {
+    const auto store = start(context_, run);
+    for (std::int64_t step = 1; step <= 3; ++step) ASSERT_TRUE(save(*store, step).committed);
+  }
+  std::unique_ptr<Store> store;
+  const auto litter = [&] {
+    if (rank() != 0) return;
+    for (const char* folder : {"checkpoints/.tmp-000000009-dead", "checkpoints/.del-000000001-dead"}) {
+      files_.make_folders(run / folder);
+      files_.write_atomically(run / folder / "MANIFEST.json", std::string_view{"half"});
+    }
+    files_.write_atomically(run / "run.json.tmp-0123456789abcdef", std::string_view{"half"});
+  };
+  litter();
+  const std::size_t calls = each_call(
+      [&] {
+        try {
+          store = start(context_, run);
+        } catch (const Error&) {
+          store = nullptr;
+        }
+      },
+      [&](const Failed& failed) {
+        expect_common(store != nullptr ? "started" : "refused", failed.where);
+        if (failed.must_succeed || failed.where.empty()) {
+          EXPECT_NE(store, nullptr) << failed.where;
+        }
+        if (store != nullptr) {
+          EXPECT_EQ(load(*store), 3) << failed.where;
+          EXPECT_THROW(start(context_, run), Error) << failed.where << ": two jobs in one run directory";
+        }
+        store.reset();
+        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+        EXPECT_EQ(load(*start(rebooted_, run)), 3) << failed.where;
+        if (rank() == 0) {
+          EXPECT_EQ(files_.list(run / "checkpoints"), names_) << failed.where;
+          for (const std::string& name : files_.list(run)) EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
+        }
+        test::world().barrier("looked");
+        litter();
+        test::world().barrier("littered");
+      });
+  EXPECT_GT(calls, 15U);
+}
+
+TEST_P(EveryCall, OfTheFirstStartMayFailAndTheNextOneWorks) {
+  int n = 0;
+  Path run;
+  std::unique_ptr<Store> store;
+  const std::size_t calls = each_call(
+      [&] {
+        run = folder_ / fmt::format("{}/run", ++n);
+        try {
+          store = start(context_, run);
+        } catch (const Error&) {
+          store = nullptr;
+        }
+      },
+      [&](const Failed& failed) {
+        expect_common(store != nullptr ? "started" : "refused", failed.where);
+        if (failed.must_succeed || failed.where.empty()) {
+          EXPECT_NE(store, nullptr) << failed.where;
+        }
+        store.reset();
+        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+        const auto next = start(rebooted_, run);
+        EXPECT_EQ(load(*next), 0) << failed.where;
+        EXPECT_TRUE(save(*next, 1).committed) << failed.where;
+        EXPECT_EQ(load(*next), 1) << failed.where;
+      });
+  EXPECT_GT(calls, 15U);
+}
+
+TEST_P(EveryCall, OfTheEndMayFailAndTheNextStartWorks) {
+  const Path run = folder_ / "run";
+  auto store = start(context_, run);
+  ASSERT_TRUE(save(*store, 1).committed);
+  const std::size_t calls = each_call([&] { store.reset(); },
+                                      [&](const Failed& failed) {
+                                        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+                                        EXPECT_EQ(load(*start(rebooted_, run)), 1) << failed.where;
+                                        test::world().barrier("looked");
+                                        store = start(context_, run);
+                                      });
+  EXPECT_GT(calls, 5U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryCall,
+                         testing::Values(Mishap::enospc, Mishap::edquot, Mishap::eio, Mishap::estale, Mishap::eintr,
+                                         Mishap::shortened),
+                         [](const auto& test) { return facts_of(test.param).name; });
 
 }  // namespace
 }  // namespace argosy::checkpoint

@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 #include "checkpoint/checkpoint.hpp"
 #include "core/error.hpp"
@@ -40,6 +45,139 @@ TEST(FullDisk, FailsTheSaveAndNothingElse) {
   }
   EXPECT_GT(committed, 20);
   EXPECT_GT(failed, 20);
+}
+
+constexpr const char* disk_variable = "ARGOSY_TEST_FULL_DISK";
+
+/// A run of its own: saves of 18 MB each to a disk that has room for two or three. Fails some, loses none, and its
+/// process ends as any other.
+TEST(FullDisk, DISABLED_RunOfItsOwn) {
+  const char* const disk = std::getenv(disk_variable);
+  ASSERT_NE(disk, nullptr);
+  test::Optimist os;
+  test::TestContext context{os, test::world()};
+  Store store{context.get(), Path{disk} / "run", {}};
+  test::Toy toy{test::large_units(), context.topology().layout(), 0},
+      got{test::large_units(), context.topology().layout(), 0};
+  std::int64_t newest = 0, failed = 0;
+  for (std::int64_t step = 1; step <= 6; ++step) {
+    const SaveReport report = store.save(Kind::temp, step, toy.fill_all(static_cast<float>(step)).states(),
+                                         test::toy_sections(), test::toy_attachments());
+    if (report.committed) newest = step;
+    failed += report.committed ? 0 : 1;
+  }
+  EXPECT_GT(newest, 1);
+  EXPECT_GT(failed, 1);
+  const auto found = store.newest();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step(), newest);
+  found->read_state(got.states(), 0);
+  EXPECT_EQ(got.tensor(2, 0)[0], static_cast<float>(newest));
+  for (const std::string& name : Files::system().list(Path{disk} / "run/checkpoints")) EXPECT_NE(name[0], '.') << name;
+}
+
+/// How the process of the test above ended: its exit code, or the signal's number with a minus.
+int run_on(const Path& disk) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const char* name :
+         {"PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "PMI_ID", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"})
+      unsetenv(name);
+    setenv(disk_variable, disk.c_str(), 1);
+    if (std::freopen("/dev/null", "w", stderr) == nullptr || std::freopen("/dev/null", "w", stdout) == nullptr)
+      _exit(126);
+    execl("/proc/self/exe", "run", "--gtest_also_run_disabled_tests", "--gtest_filter=FullDisk.DISABLED_RunOfItsOwn",
+          nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+class DiskOfKind : public testing::TestWithParam<test::DiskKind> {};
+
+/// ARGOSY_FAULT_SCALE multiplies the runs.
+TEST_P(DiskOfKind, EndsARunInOrderWhenItIsFull) {
+  if (geteuid() != 0) GTEST_SKIP() << "mounting a small file system needs root";
+  const bool tmpfs = GetParam() == test::DiskKind::tmpfs;
+  const char* const scale = std::getenv("ARGOSY_FAULT_SCALE");
+  const int runs = static_cast<int>(std::ceil((tmpfs ? 20 : 4) * (scale == nullptr ? 1 : std::atof(scale))));
+  constexpr std::uint64_t smallest = 48 << 20, largest = 64 << 20;
+  for (int run = 0; run < runs; ++run) {
+    const test::SmallDisk disk{smallest + (largest - smallest) / 4096 * static_cast<std::uint64_t>(run) /
+                                              static_cast<std::uint64_t>(runs) * 4096,
+                               GetParam()};
+    if (!disk.mounted()) GTEST_SKIP() << "this container may not mount " << (tmpfs ? "a tmpfs" : "an ext4 in a file");
+    EXPECT_EQ(run_on(disk.path()), 0) << "run " << run << " of " << runs;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DiskOfKind, testing::Values(test::DiskKind::tmpfs, test::DiskKind::ext4),
+                         [](const auto& test) { return test.param == test::DiskKind::tmpfs ? "Tmpfs" : "Ext4"; });
+
+/// One save before, one that has to fail while `forbid` holds, one after `allow`.
+template <class Forbid, class Allow>
+void expect_to_go_on(const Path& run, const std::string& error, Forbid forbid, Allow allow) {
+  Os os;
+  test::TestContext context{os, test::world()};
+  test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
+  Store store{context.get(), run, {}};
+  const auto save = [&](std::int64_t step) {
+    return store.save(Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(), test::toy_sections(),
+                      test::toy_attachments());
+  };
+  ASSERT_TRUE(save(1).committed);
+  forbid();
+  const SaveReport refused = save(2);
+  const auto kept = store.newest();
+  const int readable = static_cast<int>(Reader{context.get().files, run / "checkpoints/000000001"}.verify().finite);
+  allow();
+  EXPECT_FALSE(refused.committed);
+  EXPECT_NE(refused.why_not.find(error), std::string::npos) << refused.why_not;
+  EXPECT_NE(refused.why_not.find("check the permissions"), std::string::npos) << refused.why_not;
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->step(), 1);
+  EXPECT_EQ(readable, 1);
+  EXPECT_TRUE(save(3).committed);
+}
+
+/// A start that may not write: one sentence with the place, exit code 4.
+void expect_refusal(const Path& run, const std::string& error) {
+  Os os;
+  test::TestContext context{os, test::world()};
+  try {
+    const Store store{context.get(), run, {}};
+    ADD_FAILURE() << "the run started";
+  } catch (const Error& refusal) {
+    EXPECT_EQ(refusal.fault(), Fault::io);
+    EXPECT_NE(std::string{refusal.what()}.find(error), std::string::npos) << refusal.what();
+    EXPECT_NE(std::string{refusal.what()}.find(run.string()), std::string::npos) << refusal.what();
+  }
+}
+
+TEST(ReadOnlyDisk, FailsTheSaveAndRefusesTheStart) {
+  if (geteuid() != 0) GTEST_SKIP() << "mounting a small file system needs root";
+  const test::SmallDisk disk{8 << 20};
+  if (!disk.mounted()) GTEST_SKIP() << "this container may not mount a tmpfs";
+  const Path run = disk.path() / "run";
+  expect_to_go_on(
+      run, "EROFS", [&] { ASSERT_TRUE(disk.set_read_only(true)); }, [&] { ASSERT_TRUE(disk.set_read_only(false)); });
+  ASSERT_TRUE(disk.set_read_only(true));
+  expect_refusal(run, "EROFS");
+  expect_refusal(disk.path() / "new", "EROFS");
+}
+
+TEST(ForeignFolder, FailsTheSaveAndRefusesTheStart) {
+  if (geteuid() != 0) GTEST_SKIP() << "becoming another user needs root";
+  constexpr uid_t nobody = 65534;
+  const test::TempFolder folder;
+  expect_to_go_on(
+      folder / "run", "EACCES", [&] { ASSERT_EQ(seteuid(nobody), 0); }, [&] { ASSERT_EQ(seteuid(0), 0); });
+  ASSERT_EQ(seteuid(nobody), 0);
+  expect_refusal(folder / "run", "EACCES");
+  expect_refusal(folder / "new", "EACCES");
+  ASSERT_EQ(seteuid(0), 0);
 }
 
 }  // namespace
