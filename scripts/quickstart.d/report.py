@@ -33,6 +33,13 @@ def table(rows, titles, width):
     return "\n".join(lines)
 
 
+def losses(soup):
+    """What the soup has gained over the last checkpoint, in a sentence."""
+    last, mean = soup["losses"][-1]["loss"], soup["loss"]
+    kept = f"the mean of {soup['inputs']} of the last {len(soup['losses'])}" if soup["inputs"] > 1 else "the best one alone, which no mean betters:"
+    return f"validation loss: last checkpoint {last:.4f}, {kept} {mean:.4f}"
+
+
 def read_lines(path):
     return path.read_text("utf-8").split("\n")[:-1]
 
@@ -44,6 +51,7 @@ def main(run):
     result = {
         "bleu": figures["translate"]["bleu"],
         "chrf": figures["translate"]["chrf"],
+        "validation_loss": {"last_checkpoint": figures["soup"]["losses"][-1]["loss"], "soup": figures["soup"]["loss"]},
         "seconds": {stage: float((run / f"stages/{stage}.spent").read_text()) for stage in STAGES},
         "text": {key: text[key] for key in ("text", "languages", "pairs", "train", "valid", "test")},
         "tools": figures,
@@ -59,6 +67,7 @@ def main(run):
     print(f"\nFive of {len(columns[0])} held-out sentences\n")
     print(table(list(zip(*columns))[:SHOWN], [f"source ({source})", f"Argosy ({target})", f"reference ({target})"], width))
     print(f"\nBLEU {result['bleu']:.1f}, chrF {result['chrf']:.1f} on {len(columns[0])} held-out sentences ({text['text']}, {source}-{target})")
+    print(losses(figures["soup"]))
     spent = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in result["seconds"].items())
     print(f"seconds: {spent}")
     places = {

@@ -16,7 +16,7 @@ setup() {
   stand_in bin/cmake ''
   stand_in bin/mpiexec.mpich 'shift 2; "$@" || true' # loses the exit code, as launchers do
   for tool in count preprocess export; do stand_in "apps/$tool" ''; done
-  stand_in apps/train 'mkdir -p runs/quickstart/train/{checkpoints/{200,1000,300,400},export/1000}'
+  stand_in apps/train 'mkdir -p runs/quickstart/train/{checkpoints/{100,200,1000,300,400},export/1000}'
   # shellcheck disable=SC2016 # expanded by the stand-in
   stand_in apps/soup 'for last; do :; done; mkdir "$last"'
   stand_in apps/translate 'tr a-z A-Z'
@@ -30,7 +30,7 @@ set -e
 echo "\${0##*/} \$*" >>$tree/calls
 $2
 [ "\${0%/*}" != apps ] || echo 0 0 >"\$ARGOSY_EXIT_FILE"
-echo 'result {"tool":"'\${0##*/}'","status":"ok","bleu":12.34,"chrf":56.7}' >&2
+echo 'result {"tool":"'\${0##*/}'","status":"ok","bleu":12.34,"chrf":56.7,"inputs":2,"loss":1.5,"losses":[{"path":"a","loss":1.75},{"path":"b","loss":1.625},{"path":"c","loss":1.6}]}' >&2
 TEXT
   chmod +x "$1"
 }
@@ -42,15 +42,17 @@ TEXT
   [ "$(sed -nE 's/^(count|preprocess|train|soup|export|translate) .*/\1/p' calls | paste -sd ' ')" = "count preprocess train soup export translate" ]
   [[ "$output" == *'$ mpiexec.mpich -n 2 apps/train configs/quickstart.json '* ]]
   [[ "$output" == *"BLEU 12.3, chrF 56.7 on 85 held-out sentences (verses, en-es)"* ]]
+  [[ "$output" == *"validation loss: last checkpoint 1.6000, the mean of 2 of the last 3 1.5000"* ]]
   [[ "$output" == *"NOW IT CAME TO PASS"* ]]
   python3 -c 'import json
 result = json.load(open("runs/quickstart/result.json"))
-assert (result["bleu"], result["chrf"], len(result["seconds"])) == (12.34, 56.7, 10), result'
+assert (result["bleu"], result["chrf"], len(result["seconds"])) == (12.34, 56.7, 10), result
+assert result["validation_loss"] == {"last_checkpoint": 1.6, "soup": 1.5}, result'
 }
 
 @test "averages the newest checkpoints, one a step, oldest first" {
   run scripts/quickstart --offline-text
-  grep -qxF 'soup runs/quickstart/train/checkpoints/300 runs/quickstart/train/checkpoints/400 runs/quickstart/train/export/1000 --out runs/quickstart/soup' calls
+  grep -qE '^soup runs/quickstart/train/checkpoints/200 runs/quickstart/train/checkpoints/300 runs/quickstart/train/checkpoints/400 runs/quickstart/train/export/1000 --recipe greedy --validate configs/quickstart.json --set .*validation.sets.0.target=runs/quickstart/text/valid.es .*--out runs/quickstart/soup$' calls
 }
 
 @test "a second call repeats no stage, a newer config repeats from the first stage that reads it" {
