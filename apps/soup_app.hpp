@@ -48,11 +48,17 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
     app.add_option("--dtype", config.dtype, "f32 | bf16: the element type of the soup's weights, rounded once; f32")
         ->transform(CLI::Transformer(std::map<std::string, DType>{{"f32", DType::f32}, {"bf16", DType::bf16}}))
         ->default_str("f32");
+    app.add_option(
+           "--optimizer", config.moments,
+           "drop | zero | first | avg: keep the optimizer's moments, so that training can go on from the soup; drop")
+        ->transform(CLI::Transformer(detail::names_of<soup::Moments>()))
+        ->default_str("drop");
     app.add_option("--recipe", recipe.type, "uniform | weighted | last_k | decay | greedy")
         ->transform(CLI::Transformer(detail::names_of<soup::RecipeType>()))
         ->default_str("uniform");
     app.add_option("--weights", recipe.weights, "weighted: one number for each checkpoint, as in 1,2,1")
-        ->delimiter(',');
+        ->delimiter(',')
+        ->allow_extra_args(false);
     app.add_option("--by", recipe.by, "weighted: by a metric saved with the checkpoints, as in valid.en.loss");
     app.add_flag("!--no-normalize", recipe.normalize, "weighted: do not divide by the sum of the weights");
     app.add_option("--last", recipe.last, "last_k: how many of the newest");
@@ -74,7 +80,7 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
     app.add_flag("--allow-cross-run", config.allow_cross_run, "take checkpoints of several runs");
     app.add_flag("--allow-soup", config.allow_soup, "take soups as ingredients");
     app.add_flag("--check", check, "only verify every byte of the checkpoints, and say which are whole")
-        ->excludes("--out", "--dtype", "--recipe", "--validate");
+        ->excludes("--out", "--dtype", "--optimizer", "--recipe", "--validate");
     if (!parse(app, argc, argv, detail::soup_examples, context)) return Exit::ok;
     if (check) {
       const double begin_s = context.clock.monotonic_s();

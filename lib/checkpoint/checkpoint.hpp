@@ -109,8 +109,8 @@ class Reader {
   /// Every byte of every shard and file against its digests; of `parts` callers each checks its own share of the
   /// blocks. Throws Error{corrupt}.
   Verified verify(int part = 0, int parts = 1) const;
-  /// Borrows the reader (weight_stream.hpp).
-  [[nodiscard]] WeightStream stream() const;
+  /// Of the weights (tensor 0), or of the first (1) or second (2) moments. Borrows the reader (weight_stream.hpp).
+  [[nodiscard]] WeightStream stream(std::size_t tensor = 0) const;
 
  private:
   struct Impl;

@@ -308,9 +308,10 @@ Reader::Verified Reader::verify(int part, int parts) const {
   return verified;
 }
 
-WeightStream Reader::stream() const {
+WeightStream Reader::stream(std::size_t tensor) const {
+  ARGOSY_CHECK(tensor < impl_->tensors_a_unit(), "tensor {} of {}", tensor, impl_->tensors_a_unit());
   std::vector<std::size_t> datasets;
-  for (const Place& place : impl_->places) datasets.push_back(place.unit * impl_->tensors_a_unit());
+  for (const Place& place : impl_->places) datasets.push_back(place.unit * impl_->tensors_a_unit() + tensor);
   return {impl_->shards, impl_->stored_intervals(), std::move(datasets)};
 }
 

@@ -19,9 +19,26 @@ using checkpoint::Reader;
 /// One 4 MiB block of the result.
 struct Block {
   int shard;
-  std::size_t unit;
-  std::int64_t begin, end;  // elements of the shard's dataset
+  std::size_t unit, tensor;  // tensor: 0 weights, 1 and 2 moments
+  std::int64_t begin, end;   // elements of the shard's dataset
 };
+
+/// What training goes on from: all that the newest ingredient says beside its metrics, which are not the soup's.
+checkpoint::Sections training_sections(const Ingredients& ingredients, const Order& order) {
+  const Reader* newest = ingredients.readers.front();
+  for (const Reader* const reader : ingredients.readers)
+    if (reader->step() >= newest->step()) newest = reader;
+  checkpoint::Sections sections = newest->sections();
+  sections.metrics = {};
+  // The optimizer's own steps go with its moments: they correct the bias of moments that began at zero.
+  if (order.moments == Moments::zero) sections.optimizer["step"] = 0;
+  if (order.moments == Moments::first)
+    sections.optimizer["step"] = ingredients.readers.front()->sections().optimizer.at("step");
+  sections.history.push_back(
+      boost::json::object{{"step", newest->step()},
+                          {"change", fmt::format("weights: the mean of {} checkpoints", ingredients.readers.size())}});
+  return sections;
+}
 
 /// The result before its weights are known: layout, sections, shards without digests.
 Manifest plan_result(const comm::Context& context, const Ingredients& ingredients, const Order& order) {
@@ -30,15 +47,18 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
   std::uint64_t size_bytes = 0;
   for (const partition::FlatSpace& space : first.spaces())
     size_bytes += static_cast<std::uint64_t>(space.used_size()) * size_of(order.dtype);
+  const bool complete = order.moments != Moments::drop;
+  if (complete) size_bytes *= 3;
   const auto shards =
       static_cast<int>(std::max<std::uint64_t>(1, (size_bytes + order.shard_bytes - 1) / order.shard_bytes));
 
   Manifest result;
   result.run_uuid = first.run_uuid();
   result.kind = checkpoint::Kind::export_;
-  result.complete = false;
+  result.complete = complete;
   result.weights = order.dtype;
   result.wall_time_s = context.clock.wall_s();
+  if (complete) result.sections = training_sections(ingredients, order);
   result.sections.model = first.sections().model;
   boost::json::array inputs, weights;
   Hasher recipe;
@@ -53,6 +73,7 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
   for (const double weight : mixture.weights) weights.push_back(weight / mixture.divisor);
   recipe.update(std::as_bytes(std::span{mixture.weights})).update(std::as_bytes(std::span{&mixture.divisor, 1}));
   if (order.dtype != DType::f32) recipe.update(name_of(order.dtype));
+  if (complete) recipe.update(name_of(order.moments));
   // Named by its ingredients: the same soup has the same shard files, whoever cooks it.
   result.save_nonce = recipe.digest().hex().substr(0, 16);
   result.sections.soup = order.section;
@@ -67,14 +88,18 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
   return result;
 }
 
+std::size_t tensors_a_unit(const Manifest& result) { return result.complete ? 3 : 1; }
+
 std::vector<Block> blocks_of(const Manifest& result) {
   const auto block_elements = static_cast<std::int64_t>(block_bytes / size_of(result.weights));
   std::vector<Block> blocks;
   for (int shard = 0; shard < result.world(); ++shard) {
     for (std::size_t unit = 0; unit < result.spaces.size(); ++unit) {
       const std::int64_t size = result.spaces[unit].owned_size(shard);
-      for (std::int64_t begin = 0; begin < size; begin += block_elements)
-        blocks.push_back({shard, unit, begin, std::min(size, begin + block_elements)});
+      for (std::size_t tensor = 0; tensor < tensors_a_unit(result); ++tensor) {
+        for (std::int64_t begin = 0; begin < size; begin += block_elements)
+          blocks.push_back({shard, unit, tensor, begin, std::min(size, begin + block_elements)});
+      }
     }
   }
   return blocks;
@@ -88,8 +113,8 @@ struct Share {
 /// Computes and writes `blocks`, this rank's share, and leaves them on stable storage.
 Share cook_share(const comm::Context& context, const Ingredients& ingredients, const Manifest& result,
                  std::span<const checkpoint::ShardMap> maps, const checkpoint::Staging& staging,
-                 std::span<const Block> blocks) {
-  Kitchen kitchen{ingredients, result.spaces, result.weights};
+                 std::span<const Block> blocks, Moments moments) {
+  Kitchen kitchen{ingredients, result.spaces, result.weights, moments};
   Share share;
   File file;
   int open_shard = -1;
@@ -105,10 +130,11 @@ Share cook_share(const comm::Context& context, const Ingredients& ingredients, c
       open_shard = block.shard;
     }
     const partition::FlatSpace& space = result.spaces[block.unit];
-    const checkpoint::ShardMap::Dataset& dataset = maps[static_cast<std::size_t>(block.shard)].datasets[block.unit];
+    const checkpoint::ShardMap::Dataset& dataset =
+        maps[static_cast<std::size_t>(block.shard)].datasets[block.unit * tensors_a_unit(result) + block.tensor];
     Hasher hasher;
     for (std::int64_t at = block.begin; at < block.end; at += Kitchen::slice_elements) {
-      const Bytes slice = kitchen.average(block.unit, space.slice_begin(block.shard) + at,
+      const Bytes slice = kitchen.average(block.unit, block.tensor, space.slice_begin(block.shard) + at,
                                           std::min(Kitchen::slice_elements, block.end - at));
       hasher.update(slice);
       file.write_at(slice, dataset.offset + static_cast<std::uint64_t>(at) * size_of(result.weights));
@@ -125,6 +151,7 @@ Share cook_share(const comm::Context& context, const Ingredients& ingredients, c
 /// Rank 0: index and digest tables of every shard, and their root digests into the manifest.
 void finish_shards(const Files& files, Manifest& result, std::span<const checkpoint::ShardMap> maps,
                    const checkpoint::Staging& staging, std::span<const Digest> digests) {
+  const std::size_t states = result.spaces.size() * tensors_a_unit(result);
   std::size_t next = 0;
   for (int shard = 0; shard < result.world(); ++shard) {
     const checkpoint::ShardMap& map = maps[static_cast<std::size_t>(shard)];
@@ -137,13 +164,13 @@ void finish_shards(const Files& files, Manifest& result, std::span<const checkpo
     for (std::size_t d = 0; d < map.datasets.size(); ++d) {
       const checkpoint::ShardMap::Dataset& dataset = map.datasets[d];
       std::vector<Digest>& table = tables.emplace_back();
-      if (d < result.spaces.size()) {
+      if (d < states) {
         const auto blocks = static_cast<std::size_t>(dataset.spec.blocks());
         table.assign(digests.begin() + static_cast<std::ptrdiff_t>(next),
                      digests.begin() + static_cast<std::ptrdiff_t>(next + blocks));
         next += blocks;
       } else {
-        const Bytes column = columns[d - result.spaces.size()];
+        const Bytes column = columns[d - states];
         table = checkpoint::write_blocks(file, column, dataset.offset);
       }
       if (!table.empty()) file.write_at(std::as_bytes(std::span{table}), dataset.digest_offset);
@@ -222,7 +249,8 @@ Cooked cook(const comm::Context& context, const Ingredients& ingredients, const 
   const std::size_t first = blocks.size() * rank / ranks, last = blocks.size() * (rank + 1) / ranks;
   Share share;
   guarded([&] {
-    share = cook_share(context, ingredients, result, maps, staging, std::span{blocks}.subspan(first, last - first));
+    share = cook_share(context, ingredients, result, maps, staging, std::span{blocks}.subspan(first, last - first),
+                       order.moments);
   });
   std::string own(share.digests.size() * sizeof(Digest), '\0');
   if (!own.empty()) std::memcpy(own.data(), share.digests.data(), own.size());

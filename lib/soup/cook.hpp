@@ -14,6 +14,7 @@ struct Order {
   Path target{};                           // directory to commit; must not exist
   std::uint64_t shard_bytes = 4ULL << 30;  // weights in one file
   DType dtype = DType::f32;                // or bf16, of the weights
+  Moments moments = Moments::drop;         // otherwise the result is a full checkpoint
   boost::json::object section{};           // what the manifest's `soup` says beside inputs and weights
 };
 

@@ -88,6 +88,29 @@ void check_once(const std::vector<Reader>& readers) {
   }
 }
 
+/// What the moments of the result are made of.
+void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, const SoupConfig& config) {
+  const std::size_t read = config.moments == Moments::avg ? readers.size() : config.moments == Moments::first ? 1 : 0;
+  for (const Reader& reader : std::span{readers}.first(read)) {
+    if (!reader.has_moments())
+      refuse(Fault::data, reader, "optimizer state for --optimizer", "weights only",
+             "leave it out, or say --optimizer zero");
+  }
+  if (config.moments == Moments::drop) return;
+  for (const Reader& reader : readers) {
+    if (reader.sections().optimizer.empty())
+      refuse(Fault::data, reader, "a checkpoint of a training run for --optimizer", "none", leave_out);
+  }
+  const bool negative = std::ranges::any_of(mixture.weights, [&](double w) { return w / mixture.divisor < 0; });
+  if (config.moments == Moments::avg && negative) {
+    throw Error{Fault::usage,
+                {.wanted = "weights of 0 or more for --optimizer avg",
+                 .got = "a negative one",
+                 .where = "the weights",
+                 .remedy = "say --optimizer zero or first: second moments are never negative"}};
+  }
+}
+
 void check_members(const std::vector<Reader>& readers, const SoupConfig& config) {
   for (const Reader& reader : readers) {
     if (!reader.finite()) refuse(Fault::data, reader, "finite weights", "NaN or Inf", leave_out);
@@ -137,6 +160,7 @@ Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
     for (const std::size_t member : found.mixture.members) members.push_back(std::move(found.readers[member]));
     found.readers = std::move(members);
     check_members(found.readers, config);
+    check_moments(found.readers, found.mixture, config);
   });
   // The others take rank 0's word for paths, manifests and weights: no rank can come to another mixture.
   const auto count =

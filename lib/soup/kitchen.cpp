@@ -24,15 +24,23 @@ std::uint16_t bf16_from_f64(double value) {
 
 }  // namespace
 
-Kitchen::Kitchen(const Ingredients& ingredients, std::span<const partition::FlatSpace> spaces, DType dtype)
+Kitchen::Kitchen(const Ingredients& ingredients, std::span<const partition::FlatSpace> spaces, DType dtype,
+                 Moments moments)
     : ingredients_(ingredients),
       spaces_(spaces),
       dtype_(dtype),
+      moments_(moments),
       sum_(slice_elements),
       input_(slice_elements),
       out_(slice_elements * size_of(dtype)) {
+  for (std::size_t tensor = 0; tensor < 3; ++tensor) {
+    std::vector<checkpoint::WeightStream>& streams = streams_.emplace_back();
+    const std::size_t read = tensor == 0 || moments == Moments::avg ? ingredients.readers.size()
+                             : moments == Moments::first            ? 1
+                                                                    : 0;
+    for (std::size_t k = 0; k < read; ++k) streams.push_back(ingredients.readers[k]->stream(tensor));
+  }
   for (const checkpoint::Reader* const reader : ingredients.readers) {
-    streams_.push_back(reader->stream());
     std::map<std::string, std::size_t> ids;
     for (std::size_t id = 0; id < reader->parameters().size(); ++id) ids.emplace(reader->parameters()[id].name, id);
     auto& of_unit = ids_.emplace_back();
@@ -43,31 +51,33 @@ Kitchen::Kitchen(const Ingredients& ingredients, std::span<const partition::Flat
   }
 }
 
-Bytes Kitchen::average(std::size_t unit, std::int64_t begin, std::int64_t count) {
+void Kitchen::add(std::size_t k, std::size_t unit, std::size_t tensor, std::int64_t begin, std::int64_t end,
+                  double weight) {
   const partition::FlatSpace& space = spaces_[unit];
-  const std::int64_t end = begin + count;
-  std::size_t first = 0;
-  while (first < space.params().size() && space.offset(first) + space.params()[first].numel() <= begin) ++first;
-  std::fill_n(sum_.begin(), count, 0.0);
-  for (std::size_t k = 0; k < streams_.size(); ++k) {
-    const double weight = ingredients_.mixture.weights[k];
-    for (std::size_t p = first; p < space.params().size() && space.offset(p) < end; ++p) {
-      const std::int64_t from = std::max(begin, space.offset(p));
-      const std::int64_t to = std::min(end, space.offset(p) + space.params()[p].numel());
-      const std::span<float> piece = std::span{input_}.first(static_cast<std::size_t>(to - from));
-      streams_[k].read(ids_[k][unit][p], from - space.offset(p), piece);
-      if (!checkpoint::all_finite(piece)) {
-        throw Error{Fault::data,
-                    {.wanted = "finite weights",
-                     .got = "NaN or Inf in " + space.params()[p].name,
-                     .where = ingredients_.readers[k]->directory().string(),
-                     .remedy = "leave it out"}};
-      }
-      double* const sum = sum_.data() + (from - begin);
-      for (std::size_t i = 0; i < piece.size(); ++i) sum[i] += weight * static_cast<double>(piece[i]);
+  for (std::size_t p = 0; p < space.params().size() && space.offset(p) < end; ++p) {
+    const std::int64_t from = std::max(begin, space.offset(p));
+    const std::int64_t to = std::min(end, space.offset(p) + space.params()[p].numel());
+    if (from >= to) continue;
+    const std::span<float> piece = std::span{input_}.first(static_cast<std::size_t>(to - from));
+    streams_[tensor][k].read(ids_[k][unit][p], from - space.offset(p), piece);
+    if (!checkpoint::all_finite(piece)) {
+      throw Error{Fault::data,
+                  {.wanted = tensor == 0 ? "finite weights" : "finite optimizer state",
+                   .got = "NaN or Inf in " + space.params()[p].name,
+                   .where = ingredients_.readers[k]->directory().string(),
+                   .remedy = "leave it out"}};
     }
+    double* const sum = sum_.data() + (from - begin);
+    for (std::size_t i = 0; i < piece.size(); ++i) sum[i] += weight * static_cast<double>(piece[i]);
   }
-  const double divisor = ingredients_.mixture.divisor;
+}
+
+Bytes Kitchen::average(std::size_t unit, std::size_t tensor, std::int64_t begin, std::int64_t count) {
+  std::fill_n(sum_.begin(), count, 0.0);
+  const bool as_it_is = tensor > 0 && moments_ == Moments::first;
+  for (std::size_t k = 0; k < streams_[tensor].size(); ++k)
+    add(k, unit, tensor, begin, begin + count, as_it_is ? 1.0 : ingredients_.mixture.weights[k]);
+  const double divisor = as_it_is ? 1.0 : ingredients_.mixture.divisor;
   const auto elements = static_cast<std::size_t>(count);
   if (dtype_ == DType::f32) {
     auto* const out = reinterpret_cast<float*>(out_.data());
@@ -81,19 +91,22 @@ Bytes Kitchen::average(std::size_t unit, std::int64_t begin, std::int64_t count)
     throw Error{Fault::numeric,
                 {.wanted = fmt::format("a mean that {} can hold", name_of(dtype_)),
                  .got = "NaN or Inf",
-                 .where = first < space.params().size() ? space.params()[first].name : std::string{},
+                 .where = fmt::format("elements {} to {} of unit {}", begin, begin + count,
+                                      ingredients_.readers.front()->unit_names()[unit]),
                  .remedy = "give smaller weights, or leave --no-normalize out"}};
   }
   return result;
 }
 
 void Kitchen::finish() {
-  for (checkpoint::WeightStream& stream : streams_) stream.finish();
+  for (auto& streams : streams_)
+    for (checkpoint::WeightStream& stream : streams) stream.finish();
 }
 
 std::uint64_t Kitchen::bytes_read() const {
   std::uint64_t sum = 0;
-  for (const checkpoint::WeightStream& stream : streams_) sum += stream.bytes_read();
+  for (const auto& streams : streams_)
+    for (const checkpoint::WeightStream& stream : streams) sum += stream.bytes_read();
   return sum;
 }
 

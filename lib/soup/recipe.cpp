@@ -117,6 +117,7 @@ std::vector<double> decay_weights(Decay decay, std::span<const Candidate> candid
 }  // namespace
 
 std::string name_of(RecipeType type) { return boost::describe::enum_to_string(type, ""); }
+std::string name_of(Moments moments) { return boost::describe::enum_to_string(moments, ""); }
 
 Mixture uniform_mixture(std::size_t count) {
   Mixture mixture{.weights = std::vector<double>(count, 1.0), .divisor = static_cast<double>(count)};

@@ -18,6 +18,11 @@ BOOST_DESCRIBE_ENUM(RecipeType, uniform, weighted, last_k, decay, greedy)
 enum class Decay { linear, cosine, one_minus_sqrt };
 BOOST_DESCRIBE_ENUM(Decay, linear, cosine, one_minus_sqrt)
 
+/// What becomes of the optimizer's moments: dropped (weights only), or kept so that training can go on from the soup:
+/// as zeros, as the first ingredient's, or averaged like the weights.
+enum class Moments { drop, zero, first, avg };
+BOOST_DESCRIBE_ENUM(Moments, drop, zero, first, avg)
+
 struct Recipe {
   RecipeType type = RecipeType::uniform;
   std::vector<double> weights{};      // weighted: one for each input
@@ -44,6 +49,7 @@ struct Mixture {
 };
 
 [[nodiscard]] std::string name_of(RecipeType type);
+[[nodiscard]] std::string name_of(Moments moments);
 
 /// The mean of `count` checkpoints.
 [[nodiscard]] Mixture uniform_mixture(std::size_t count);

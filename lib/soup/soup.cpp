@@ -77,6 +77,8 @@ class Tasting {
                                                           }) -
                                  losses.begin());
     verdict = {.best_member_loss = losses[best], .best_member = pantry_.readers[best].directory().string()};
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      verdict.losses.emplace_back(pantry_.readers[i].directory().string(), losses[i]);
 
     const auto check = [&](double loss) {
       verdict.loss = loss;
@@ -110,6 +112,7 @@ class Tasting {
       const Sample sample{context_, order_.target};
       Order order = order_;
       order.target = sample.path();
+      order.moments = Moments::drop;  // nobody judges them
       static_cast<void>(cook(context_, ingredients, order));
       const double loss = evaluate_.loss_of(open_on_all(context_, sample.path()));
       context_.world.barrier("sample judged");  // rank 0 removes it, the others may still be reading
@@ -152,6 +155,13 @@ SoupReport make_soup(comm::Context& context, const SoupConfig& config, const Eva
                    .where = "the recipe greedy",
                    .remedy = "name the run's configuration with --validate"}};
     }
+    if (config.moments != Moments::drop && config.dtype != DType::f32) {
+      throw Error{Fault::usage,
+                  {.wanted = "weights in f32 beside optimizer state",
+                   .got = std::string(name_of(config.dtype)),
+                   .where = "the command line",
+                   .remedy = "leave --dtype or --optimizer out"}};
+    }
     if (!context.is_root() || !context.files.exists(target)) return;
     throw Error{Fault::usage,
                 {.wanted = "a new directory for the soup",
@@ -167,6 +177,7 @@ SoupReport make_soup(comm::Context& context, const SoupConfig& config, const Eva
   const Order order{.target = target,
                     .shard_bytes = config.shard_bytes,
                     .dtype = config.dtype,
+                    .moments = config.moments,
                     .section = {{"recipe", name_of(config.recipe.type)}}};
   Cooked cooked;
   if (evaluate) {
@@ -195,6 +206,9 @@ boost::json::object figures(const SoupReport& report) {
     figures["loss"] = report.verdict->loss;
     figures["best_member_loss"] = report.verdict->best_member_loss;
     figures["best_member"] = report.verdict->best_member;
+    boost::json::array losses;
+    for (const auto& [path, loss] : report.verdict->losses) losses.push_back({{"path", path}, {"loss", loss}});
+    figures["losses"] = std::move(losses);
   }
   return figures;
 }

@@ -22,6 +22,7 @@ struct SoupConfig {
   std::string output = "soup";             // directory to commit; must not exist
   Recipe recipe{};                         // how much of each
   DType dtype = DType::f32;                // or bf16, of the result's weights
+  Moments moments = Moments::drop;         // otherwise the result is a full checkpoint
   bool allow_cross_run = false;            // ingredients of several runs
   bool allow_soup = false;                 // soups as ingredients
   bool allow_worse = false;                // commit a soup that validates worse than its best member
@@ -40,6 +41,7 @@ struct Evaluator {
 struct Verdict {
   double loss = 0, best_member_loss = 0;
   std::string best_member{};
+  std::vector<std::pair<std::string, double>> losses{};  // of each checkpoint that was judged, in the order given
 };
 
 struct SoupReport {

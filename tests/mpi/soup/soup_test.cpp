@@ -22,6 +22,13 @@ namespace {
 std::size_t rank() { return static_cast<std::size_t>(test::world().rank()); }
 std::size_t ranks() { return static_cast<std::size_t>(test::world().size()); }
 
+checkpoint::Sections sections_at(int step) {
+  checkpoint::Sections sections = test::toy_sections(3.0 - step / 100.0);
+  sections.optimizer = {{"step", step - 1}};
+  sections.counters = {{"tgt_tokens", step * 100}};
+  return sections;
+}
+
 class SoupOnRanks : public testing::Test {
  protected:
   SoupOnRanks() {
@@ -30,7 +37,7 @@ class SoupOnRanks : public testing::Test {
     for (const int step : {10, 20, 30}) {
       test::Toy toy{test::large_units(), context.topology().layout(), context.topology().canonical_rank()};
       const auto report = store.save(checkpoint::Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(),
-                                     test::toy_sections(3.0 - step / 100.0), test::toy_attachments());
+                                     sections_at(step), test::toy_attachments());
       EXPECT_TRUE(report.committed) << report.why_not;
       config.inputs.push_back(report.directory.string());
     }
@@ -173,6 +180,78 @@ TEST_F(SoupOnRanks, EqualsTheLongDoubleMean) {
     }
   }
   test::world().barrier("compared");
+}
+
+/// Moment `tensor` of an element in a soup of steps 10, 20 and 30.
+float moment_of(Moments moments, const std::string& name, int tensor, std::int64_t i) {
+  if (moments == Moments::zero) return 0;
+  if (moments == Moments::first) return test::element(name, tensor, i, 10);
+  double sum = 0;
+  for (const std::uint64_t seed : {10, 20, 30}) sum += test::element(name, tensor, i, seed);
+  return static_cast<float>(sum / 3);
+}
+
+TEST_F(SoupOnRanks, MomentsAreDroppedZeroTheFirstOnesOrAveraged) {
+  test::TestContext context{os, test::world()};
+  config.shard_bytes = 5'000'000;
+  for (const Moments moments : {Moments::zero, Moments::first, Moments::avg}) {
+    config.moments = moments;
+    config.output = (folder / name_of(moments)).string();
+    EXPECT_EQ(make_soup(context.get(), config).shards, 4) << "weights and moments";
+    const checkpoint::Reader reader{Files::system(), config.output};
+    EXPECT_TRUE(reader.has_moments());
+    reader.verify(test::world().rank(), test::world().size());
+    EXPECT_TRUE(reader.sections().metrics.empty());
+    EXPECT_EQ(reader.sections().optimizer.at("step"), moments == Moments::zero    ? 0
+                                                      : moments == Moments::first ? 9
+                                                                                  : 29);
+    EXPECT_EQ(reader.sections().counters.at("tgt_tokens"), 3000) << "the newest one's";
+    EXPECT_EQ(reader.sections().history.back().at("change"), "weights: the mean of 3 checkpoints");
+    test::Toy got{test::large_units(), context.topology().layout(), context.topology().canonical_rank()};
+    got.fill_all(9);
+    reader.read_state(got.states(), context.topology().canonical_rank());
+    for (std::size_t u = 0; u < got.spaces().size(); ++u) {
+      for (const partition::Interval& own :
+           partition::intervals_of(got.spaces()[u], context.topology().canonical_rank())) {
+        const std::string& name = got.spaces()[u].params()[own.param].name;
+        for (std::int64_t i = own.begin; i < own.end; i += 3) {
+          const auto at = static_cast<std::size_t>(own.local_offset + i - own.begin);
+          ASSERT_EQ(got.tensor(0, u)[at], moment_of(Moments::avg, name, 0, i)) << name << " " << i;
+          for (const int tensor : {1, 2})
+            ASSERT_EQ(got.tensor(tensor, u)[at], moment_of(moments, name, tensor, i))
+                << name << " " << tensor << " " << i;
+        }
+      }
+    }
+  }
+  test::world().barrier("compared");
+}
+
+TEST_F(SoupOnRanks, MomentsThatCannotBeHadAreRefused) {
+  test::TestContext context{os, test::world()};
+  const auto refused = [&](Fault fault, const std::string& words) {
+    config.output = (folder / "not").string();
+    const std::string said = test::refusal(fault, [&] { make_soup(context.get(), config); });
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  };
+  config.moments = Moments::avg;
+  config.recipe = {.type = RecipeType::weighted, .weights = {2, -0.5, 1}};
+  refused(Fault::usage, "second moments are never negative");
+  config.recipe = {};
+  config.dtype = DType::bf16;
+  refused(Fault::usage, "leave --dtype or --optimizer out");
+  config.dtype = DType::f32;
+  config.output = (folder / "weights").string();
+  config.moments = Moments::drop;
+  static_cast<void>(make_soup(context.get(), config));
+  config.inputs.insert(config.inputs.begin(), config.output);
+  config.allow_soup = true;
+  for (const Moments moments : {Moments::first, Moments::avg}) {
+    config.moments = moments;
+    refused(Fault::data, "optimizer state for --optimizer, got weights only");
+  }
+  config.moments = Moments::zero;
+  refused(Fault::data, "a checkpoint of a training run for --optimizer");
 }
 
 TEST_F(SoupOnRanks, WeightsMultiplyInDoubleAndAreDividedByOnce) {

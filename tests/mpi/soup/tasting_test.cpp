@@ -76,6 +76,9 @@ TEST_F(Tastings, GreedyIsBitwiseTheUniformMeanOfItsMembers) {
   ASSERT_TRUE(report.verdict);
   EXPECT_LT(report.verdict->loss, report.verdict->best_member_loss / 1000);
   EXPECT_EQ(figures(report).at("loss").as_double(), report.verdict->loss);
+  ASSERT_EQ(figures(report).at("losses").as_array().size(), 3U) << "of all that were judged, in the order given";
+  EXPECT_EQ(figures(report).at("losses").at(1).at("path").as_string(), config.inputs[1]);
+  EXPECT_EQ(figures(report).at("losses").at(0).at("loss").as_double(), report.verdict->best_member_loss);
   const checkpoint::Reader greedy{Files::system(), config.output};
   const boost::json::object& said = greedy.sections().soup;
   EXPECT_EQ(said.at("recipe"), "greedy");

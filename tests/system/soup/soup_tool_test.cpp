@@ -72,7 +72,7 @@ TEST_F(SoupTool, CooksByRecipe) {
   const auto soup_of = [&](const std::string& out) {
     return checkpoint::Reader{Files::system(), folder / out}.sections().soup;
   };
-  EXPECT_EQ(run(2, "--recipe weighted --weights 1,2,1 --out weighted ckpts/checkpoints/*"), 0) << output;
+  EXPECT_EQ(run(2, "--out weighted --recipe weighted --weights 1,2,1 ckpts/checkpoints/*"), 0) << output;
   EXPECT_EQ(soup_of("weighted").at("recipe"), "weighted");
   EXPECT_EQ(soup_of("weighted").at("weights"), (boost::json::array{0.25, 0.5, 0.25}));
   EXPECT_NE(output.find("\"recipe\":\"weighted\""), std::string::npos) << output;

@@ -97,6 +97,29 @@ PYTHON
   done
 }
 
+resume() { # resume RANKS SOUP: trains on from it in a new run; as `soup`
+  rm -rf again
+  ARGOSY_EXIT_FILE=$PWD/exit on "$1" apps/train configs/tiny.json --set run_dir=again --set schedule.length=64 --resume "$2" >said 2>&1 || true
+  code=$(cut -d' ' -f1 exit)
+  cat said
+}
+
+@test "training goes on from a soup that kept moments, on any number of ranks" {
+  local ranks=3
+  for moments in zero avg; do
+    on 2 apps/soup --optimizer $moments runs/tiny/train/checkpoints/* --out kept-$moments
+    on 1 apps/soup --check kept-$moments
+    resume $ranks kept-$moments
+    [ "$code" = 0 ]
+    grep -q "resumed from kept-$moments" said
+    grep -q '"step":64,' said
+    ranks=1
+  done
+  on 1 apps/soup runs/tiny/train/checkpoints/* --out dropped
+  resume 1 dropped
+  [ "$code" != 0 ]
+}
+
 @test "the configuration's keys can be set, and decide the loss" {
   soup 2 --validate configs/tiny.json --allow-worse --out all
   soup 2 --validate configs/tiny.json --allow-worse --out one --set validation.steps=1 --set batch.micro_size=400
