@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "checkpoint/model_view.hpp"
 #include "core/error.hpp"
 
 namespace argosy::checkpoint {
@@ -113,6 +114,7 @@ void Save::enter_committing(const Ballot& written) {
   phase_ = Phase::committing;
   if (!context_.is_root()) return;
   job_ = std::async(std::launch::async, [this]() -> std::string {
+    if (!input_.model_view.empty()) staging_.add(model_view_name, input_.model_view);
     staging_.commit(std::move(input_.manifest), input_.attachments, [this] { lock_->check(); });
     return "";
   });

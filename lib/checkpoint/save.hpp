@@ -26,6 +26,7 @@ class Save {
     Path target;
     std::vector<UnitState> units;  // their memory stays where it is until the save is over
     std::vector<Attachment> attachments;
+    std::string model_view;  // rank 0: bytes of model.h5; empty: none
     /// Called first by the writing thread: brings the state into `units`.
     std::function<void()> complete_units;
   };

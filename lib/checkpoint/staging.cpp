@@ -53,13 +53,17 @@ void Staging::open(std::uint64_t needed_bytes, int world) const {
   for (const Path& folder : folders) files_.make_folder(folder);
 }
 
+void Staging::add(const std::string& name, std::string_view content) const {
+  File file = files_.create(folder_ / name);
+  file.write_at(as_bytes(content), 0);
+  file.sync();
+  file.close();
+}
+
 void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
                      const std::function<void()>& last_check) const {
   for (const Attachment& attachment : attachments) {
-    File file = files_.create(folder_ / attachment.name);
-    file.write_at(as_bytes(attachment.content), 0);
-    file.sync();
-    file.close();
+    add(attachment.name, attachment.content);
     manifest.files.push_back(
         {attachment.name, attachment.content.size(), digest_of(std::string_view{attachment.content})});
   }

@@ -22,6 +22,8 @@ class Staging {
   [[nodiscard]] const Path& target() const noexcept { return target_; }
   /// Makes the folder (and those of the shards) after a look at the free space. Throws Error{io}.
   void open(std::uint64_t needed_bytes, int world) const;
+  /// Writes a file into the folder and syncs it. Throws Error{io}.
+  void add(const std::string& name, std::string_view content) const;
   /// Attached files, manifest, all synced; then `last_check`, rename, sync of the parent = commit. Throws Error{io},
   /// also when the target exists, and what `last_check` throws.
   void commit(Manifest manifest, std::span<const Attachment> attachments,

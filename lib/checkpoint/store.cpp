@@ -3,6 +3,7 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/model_view.hpp"
 #include "checkpoint/run_folder.hpp"
 #include "checkpoint/run_lock.hpp"
 #include "checkpoint/save.hpp"
@@ -16,9 +17,20 @@ struct Store::Impl {
   std::string run_uuid;
   std::unique_ptr<Save> save;  // on its way
   std::future<void> tidying;   // rank 0, after a commit
+  ModelView model_view{};      // rank 0
 
   [[nodiscard]] bool root() const { return context.is_root(); }
   [[nodiscard]] const Files& files() const { return context.files; }
+
+  /// Rank 0: bytes of model.h5. That it cannot be made is no reason to save nothing.
+  [[nodiscard]] std::string view_of(const Manifest& manifest) {
+    try {
+      return root() ? model_view.of(manifest) : "";
+    } catch (const Error& error) {
+      context.log.warn("checkpoints get no {}: {}", model_view_name, error.what());
+      return "";
+    }
+  }
 
   std::optional<SaveReport> advance(bool wait) {
     if (save == nullptr) return std::nullopt;
@@ -91,11 +103,13 @@ void Store::begin_save(Kind kind, std::int64_t step, std::span<const UnitState> 
     manifest.spaces.push_back(*unit.space);
     manifest.complete = manifest.complete && !unit.exp_avg.empty() && !unit.exp_avg_sq.empty();
   }
+  const std::string view = impl_->view_of(manifest);
   impl_->save = std::make_unique<Save>(context, impl_->lock.get(),
                                        Save::Input{.manifest = std::move(manifest),
                                                    .target = impl_->folder.place_of(kind, step),
                                                    .units = {units.begin(), units.end()},
                                                    .attachments = {attachments.begin(), attachments.end()},
+                                                   .model_view = view,
                                                    .complete_units = std::move(complete_units)});
 }
 
