@@ -32,7 +32,8 @@ ccache                  cmd:ccache                   ccache
 mold                    cmd:mold                     mold
 bats                    cmd:bats                     bats'
 packages_judges='
-python3-venv            py:ensurepip                 python@3.10:3.14'
+python3-venv            py:ensurepip                 python@3.10:3.14
+hdf5-tools              cmd:h5dump                   hdf5+tools'
 packages_lint='
 clang-format            cmd:clang-format             llvm@14
 clang-tidy-16           cmd:clang-tidy-16            llvm@16

@@ -61,6 +61,14 @@ class FaultyOs : public Os {
   void forget(Call only, std::size_t n) { plan_.push_back({only, n, Fault::forget, 0, false}); }
   /// From the n-th call on nothing reaches the system any more, as if power had gone; every call fails with EIO.
   void crash(std::size_t n) { crash_at_ = n; }
+  /// Drops plans, records and counts; keeps what it knows of open files.
+  void forget_all() {
+    const std::lock_guard lock(mutex_);
+    plan_.clear();
+    records_ = {};
+    counts_.clear();
+    crash_at_.reset();
+  }
   void keep_content() { keep_content_ = true; }
   /// Nothing fails any more.
   void heal() {

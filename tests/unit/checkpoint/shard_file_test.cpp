@@ -118,7 +118,7 @@ TEST_F(ShardFile, TellsValuesThatAreNotFinite) {
 TEST_F(ShardFile, TellsBf16ThatAreNotFinite) {
   std::vector<std::uint16_t> values(1001, 0xff7f);  // the largest
   EXPECT_TRUE(all_finite(std::as_bytes(std::span{values}), DType::bf16));
-  for (const std::uint16_t bad : {0x7f80, 0xff80, 0x7fc1}) {
+  for (const std::uint16_t bad : {std::uint16_t{0x7f80}, std::uint16_t{0xff80}, std::uint16_t{0x7fc1}}) {
     values[1000] = bad;
     EXPECT_FALSE(all_finite(std::as_bytes(std::span{values}), DType::bf16)) << bad;
     EXPECT_TRUE(all_finite(std::as_bytes(std::span{values}), DType::u32));
