@@ -86,6 +86,8 @@ int main(int argc, char** argv) {
     app.add_option("--resume", training.resume, "auto (newest checkpoint of run_dir) or a checkpoint's directory")
         ->capture_default_str();
     app.add_flag("--from-scratch", training.from_scratch, "begin again; old checkpoints are set aside");
+    app.add_flag("--abandon-newer", training.abandon_newer,
+                 "with --resume DIR: rename newer checkpoints to .old-…, which are refused otherwise");
     app.add_option("--allow-change", training.allow_changes,
                    "accept a change on resume: data, batch, seed, precision, loss or optimizer.type; repeat as needed")
         ->type_name("KEY")

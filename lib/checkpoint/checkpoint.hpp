@@ -63,8 +63,9 @@ class Reader {
   /// Reads and checks the manifest. Throws Error{data} when `directory` is no checkpoint, Error{corrupt} on damage,
   /// Error{usage} for a format that is too new. Not collective.
   Reader(const Files& files, const Path& directory);
-  /// From the manifest's text, which another rank has read and whose files it has found to be there.
-  Reader(const Files& files, const Path& directory, std::string_view manifest_text);
+  /// From the manifest's text, which another rank has read and whose files it has found to be there. A file that this
+  /// host does not see yet is waited for, 60 s of `clock` in all; without a clock it is missing.
+  Reader(const Files& files, const Path& directory, std::string_view manifest_text, const Clock* clock = nullptr);
   ~Reader();
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;
@@ -100,8 +101,8 @@ class Reader {
   [[nodiscard]] std::vector<float> read_parameter(const std::string& name) const;
   /// Fills `units` for `canonical_rank` of their spaces' layout, whatever layout was saved; gaps and pads become zero.
   /// Not collective. Throws Error{data} when names, shapes or moments are not the stored ones, Error{corrupt} on
-  /// damage.
-  void read_state(std::span<const UnitState> units, int canonical_rank) const;
+  /// damage: of blocks, unless they are not to be hashed.
+  void read_state(std::span<const UnitState> units, int canonical_rank, bool hash_blocks = true) const;
   struct Verified {
     std::uint64_t bytes = 0;  // of payload, read and hashed
     bool finite = true;       // no NaN or Inf in them
@@ -117,6 +118,23 @@ class Reader {
   std::unique_ptr<Impl> impl_;
 };
 
+enum class Verify {
+  touched,  // hashes each 4 MiB block that is read
+  full,     // and each that is not; so does every load that has passed a newer checkpoint over
+  none,     // hashes manifest and digest tables only
+};
+
+struct LoadOptions {
+  std::optional<Path> from{};  // this checkpoint or none; nullopt: the newest sound one of the run
+  Verify verify = Verify::touched;
+  /// A named checkpoint beside newer sound ones of the run is refused, or else these are renamed to
+  /// .old-<step>-<nonce>.
+  bool abandon_newer = false;
+  /// Called on every rank with a checkpoint that is about to be read. What it throws ends the load: another model is no
+  /// damage.
+  std::function<void(const Reader&)> check{};
+};
+
 /// The checkpoints of one run directory. Holds the run's lock (run.lock.<generation>): a second job gets Error{usage}
 /// naming the first; a dead owner on the same host is taken over at once.
 class Store {
@@ -129,8 +147,13 @@ class Store {
   Store(comm::Context& context, Path run_dir, Options options);
   ~Store();
 
-  /// Newest committed checkpoint that is valid, of checkpoints/ and export/. **Collective.** nullopt: none was ever
-  /// committed.
+  /// Fills `units` for this rank from the newest sound checkpoint of checkpoints/ and export/. One that is damaged on
+  /// any rank is passed over by all and put aside (.bad-…); one that cannot be read, is not finite or holds weights
+  /// only is passed over. Then removes what need not be kept. nullopt: none was ever committed. **Collective.** Throws
+  /// Error{corrupt} when there are checkpoints and none can be loaded, with each one's reason; Error{usage} for a newer
+  /// format, and where newer ones would be left behind; what `options.check` throws.
+  std::optional<Reader> load(std::span<const UnitState> units, const LoadOptions& options = {});
+  /// The checkpoint that load() tries first, its payload unread. **Collective.** Throws as load().
   [[nodiscard]] std::optional<Reader> newest() const;
   /// Begins to write checkpoints/<step> or export/<step> beside what the caller goes on with; none may be on its way.
   /// The units' memory stays where it is until the save is over. `complete_units`, if any, is called first by the

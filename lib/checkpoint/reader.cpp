@@ -43,11 +43,11 @@ bool has_unread(std::span<const float> tensor) {
 }  // namespace
 
 struct Reader::Impl {
-  Impl(const Files& files_to_use, Path folder, ParsedManifest parsed_manifest)
+  Impl(const Files& files_to_use, Path folder, ParsedManifest parsed_manifest, const Clock* clock = nullptr)
       : files(files_to_use),
         directory(std::move(folder)),
         parsed(std::move(parsed_manifest)),
-        shards(files, directory, parsed.manifest) {
+        shards(files, directory, parsed.manifest, clock) {
     for (std::size_t unit = 0; unit < manifest().spaces.size(); ++unit) {
       const auto& params = manifest().spaces[unit].params();
       for (std::size_t index = 0; index < params.size(); ++index) {
@@ -147,9 +147,9 @@ Reader::Reader(const Files& files, const Path& directory)
     check_size(files, impl_->directory / file.name, file.size_bytes);
 }
 
-Reader::Reader(const Files& files, const Path& directory, std::string_view manifest_text)
+Reader::Reader(const Files& files, const Path& directory, std::string_view manifest_text, const Clock* clock)
     : impl_(std::make_unique<Impl>(files, directory,
-                                   parse_manifest(manifest_text, (directory / manifest_name).string()))) {}
+                                   parse_manifest(manifest_text, (directory / manifest_name).string()), clock)) {}
 
 Reader::~Reader() = default;
 Reader::Reader(Reader&&) noexcept = default;
@@ -212,7 +212,7 @@ std::vector<float> Reader::read_parameter(const std::string& name) const {
   return values;
 }
 
-void Reader::read_state(std::span<const UnitState> units, int canonical_rank) const {
+void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bool hash_blocks) const {
   // Both sides in the stored numbering of parameters.
   std::vector<partition::Interval> wanted;
   std::vector<std::size_t> unit_of(impl_->parameters.size(), 0);
@@ -256,6 +256,7 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank) co
     }
   }
 
+  impl_->shards.hash_blocks(hash_blocks);
   // Offsets count inside one unit's datasets: one list of reads for each stored unit, and a move's destination is the
   // number of the wanted one, so that each block is read once whatever it is dealt out to.
   std::map<std::size_t, std::vector<partition::Move>> moves;
@@ -276,6 +277,7 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank) co
       }
     }
   }
+  impl_->shards.hash_blocks(true);
   if (!checks_every_element) return;
   for (const UnitState& unit : units) {
     for (const std::span<float> tensor : tensors_of(unit))

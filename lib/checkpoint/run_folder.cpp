@@ -1,10 +1,15 @@
 #include "checkpoint/run_folder.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <charconv>
+#include <sstream>
 #include <utility>
 
+#include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
 #include "core/error.hpp"
 
@@ -13,6 +18,7 @@ namespace {
 
 constexpr const char* temporaries = "checkpoints";
 constexpr const char* exports = "export";
+constexpr const char* bad_prefix = ".bad-";
 
 /// A file, or `latest`, on its way to its name when the process died: <name>.tmp-<hex digits>.
 bool is_partial(std::string_view name) {
@@ -23,6 +29,15 @@ bool is_partial(std::string_view name) {
 }
 
 std::string step_name(std::int64_t step) { return fmt::format("{:09}", step); }
+
+/// Of digits alone, at most 18 of them.
+std::optional<std::int64_t> number_of(std::string_view text) {
+  std::int64_t number = 0;
+  const bool digits = !text.empty() && text.size() <= 18 &&
+                      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (digits) std::from_chars(text.data(), text.data() + text.size(), number);
+  return digits ? std::optional{number} : std::nullopt;
+}
 
 }  // namespace
 
@@ -60,7 +75,7 @@ const std::string& RunFolder::adopt() {
     try {
       run_uuid_ = Reader{files_, candidate.directory}.run_uuid();
       break;
-    } catch (const Error&) {  // newest() says what is wrong with it
+    } catch (const Error&) {  // next_candidate() says what is wrong with it
     }
   }
   files_.write_atomically(path, boost::json::serialize(boost::json::object{
@@ -70,18 +85,17 @@ const std::string& RunFolder::adopt() {
 }
 
 std::vector<RunFolder::Candidate> RunFolder::candidates_of(const Path& folder) const {
-  constexpr std::size_t digits = 9;
   std::vector<Candidate> candidates;
   if (!files_.exists(folder)) return candidates;
   for (const std::string& name : files_.list(folder)) {
-    const bool number = name.size() >= digits && name.size() <= 18 &&
-                        std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (number) candidates.push_back({std::stoll(name), folder / name});
+    const std::optional<std::int64_t> step = number_of(name);
+    if (step && step_name(*step) == name) candidates.push_back({*step, folder / name});
   }
   std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
   return candidates;
 }
 
+/// Newest first; whether they are sound is another question.
 std::vector<RunFolder::Candidate> RunFolder::all_candidates() const {
   std::vector<Candidate> candidates = candidates_of(run_dir_ / temporaries);
   const std::vector<Candidate> permanent = candidates_of(run_dir_ / exports);
@@ -90,81 +104,259 @@ std::vector<RunFolder::Candidate> RunFolder::all_candidates() const {
   return candidates;
 }
 
-/// Out of the way of later commits of the same step; kept for people to look at.
-void RunFolder::quarantine(const Path& directory) const {
-  const Path aside = directory.parent_path() / fmt::format(".bad-{}-{}", directory.filename().string(), random_hex(8));
-  if (files_.rename_noreplace(directory, aside)) files_.sync_folder(directory.parent_path());
-  log_.warn("{} is damaged; moved to {}", directory.string(), aside.string());
+bool RunFolder::is_link(const Path& path) const {
+  const int fd = files_.os().open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+  if (fd < 0) return errno == ELOOP;
+  files_.os().close(fd);
+  return false;
 }
 
-std::optional<Reader> RunFolder::find_newest() const {
-  std::vector<std::string> reasons;
-  std::vector<Path> damaged;
-  for (const Candidate& candidate : all_candidates()) {
-    std::string reason;
-    try {
-      Reader reader{files_, candidate.directory};
-      if (reader.run_uuid() == run_uuid_ && reader.has_moments() && reader.finite()) {
-        for (const std::string& text : reasons) log_.warn("checkpoint passed over: {}", text);
-        for (const Path& directory : damaged) quarantine(directory);
-        return reader;
-      }
-      if (!reader.has_moments()) {
-        log_.warn("{} holds weights only and cannot be resumed from", candidate.directory.string());
-        continue;
-      }
-      reason = reader.finite() ? "it belongs to another run" : "it holds NaN or Inf";
-      reason += fmt::format(" in {}", candidate.directory.string());
-    } catch (const Error& error) {
-      if (error.fault() == Fault::usage) throw;  // a newer format is no damage
-      if (error.fault() != Fault::io) damaged.push_back(candidate.directory);
-      reason = error.what();
-    }
-    reasons.push_back(std::move(reason));
+/// A symbolic link where a checkpoint should hold a file or folder of its own.
+std::optional<Path> RunFolder::link_in(const Reader& reader) const {
+  const Path& directory = reader.directory();
+  std::set<Path> paths{directory / manifest_name};
+  for (const boost::json::value& shard : reader.manifest().at("shards").as_array()) {
+    const Path file = directory / std::string_view{shard.at("file").as_string()};
+    paths.insert({file, file.parent_path()});
   }
-  if (reasons.empty()) return std::nullopt;
+  for (const std::string& name : reader.attachments()) paths.insert(directory / name);
+  const auto found = std::find_if(paths.begin(), paths.end(), [&](const Path& path) { return is_link(path); });
+  return found == paths.end() ? std::nullopt : std::optional{*found};
+}
+
+RunFolder::Finding RunFolder::inspect(const Candidate& candidate) const {
+  const auto unfit = [&](const std::string& why) {
+    return Finding{.reader = {}, .flaw = Flaw::unfit, .why = fmt::format("{}: {}", candidate.directory.string(), why)};
+  };
+  try {
+    if (is_link(candidate.directory)) return unfit("a symbolic link, which is not followed");
+    Reader reader{files_, candidate.directory};
+    if (reader.run_uuid() != run_uuid_) return unfit("it belongs to another run");
+    if (reader.step() != candidate.step) return unfit(fmt::format("it holds step {}", reader.step()));
+    if (const auto link = link_in(reader))
+      return unfit(fmt::format("{} is a symbolic link, which is not followed", link->filename().string()));
+    return {.reader = std::move(reader)};
+  } catch (const Error& error) {
+    if (error.fault() == Fault::usage) throw;  // a newer format is no damage
+    return {.reader = {}, .flaw = error.fault() == Fault::io ? Flaw::unreadable : Flaw::files, .why = error.what()};
+  }
+}
+
+void RunFolder::begin_walk() {
+  waiting_ = all_candidates();
+  std::reverse(waiting_.begin(), waiting_.end());
+  passed_over_.clear();
+}
+
+std::optional<Reader> RunFolder::next_candidate() {
+  while (!waiting_.empty()) {
+    const Candidate candidate = std::move(waiting_.back());
+    waiting_.pop_back();
+    Finding finding = inspect(candidate);
+    const std::string where = candidate.directory.string();
+    if (!finding.reader) {
+      add(candidate.directory, finding.flaw, std::move(finding.why));
+    } else if (!finding.reader->finite()) {
+      add(candidate.directory, Flaw::unfit, where + ": it holds NaN or Inf");
+    } else if (!finding.reader->has_moments()) {
+      passed_over_.push_back({candidate.directory, Flaw::unfit, where + ": it holds weights only"});
+    } else {
+      return std::move(finding.reader);
+    }
+  }
+  const std::string quarantined = first_quarantined();
+  if (passed_over_.empty() && quarantined.empty()) return std::nullopt;
+  refuse_to_start_over(quarantined);
+}
+
+void RunFolder::add(const Path& directory, Flaw flaw, std::string why) {
+  log_.warn("checkpoint passed over: {}", why);
+  passed_over_.push_back({directory, flaw, std::move(why)});
+}
+
+void RunFolder::pass_over(const Path& directory, const Error& why) {
+  add(directory, why.fault() == Fault::corrupt ? Flaw::content : Flaw::unreadable, why.facts().got);
+}
+
+bool RunFolder::has_fallen_back() const noexcept {
+  return std::any_of(passed_over_.begin(), passed_over_.end(), [](const auto& bad) { return bad.flaw != Flaw::unfit; });
+}
+
+std::string RunFolder::first_quarantined() const {
+  for (const char* folder : {temporaries, exports}) {
+    if (!files_.exists(run_dir_ / folder)) continue;
+    for (const std::string& name : files_.list(run_dir_ / folder)) {
+      if (name.starts_with(bad_prefix)) return (run_dir_ / folder / name).string();
+    }
+  }
+  return "";
+}
+
+void RunFolder::refuse_to_start_over(const std::string& quarantined) const {
+  std::vector<std::string> reasons;
+  for (const PassedOver& bad : passed_over_) reasons.push_back(bad.why);
+  if (reasons.empty()) reasons.push_back(quarantined + " was put aside as damaged");
   throw Error{Fault::corrupt,
               {.wanted = "a sound checkpoint to go on from",
                .got = fmt::format("{} and none is ({})", reasons.size() == 1 ? "one" : std::to_string(reasons.size()),
                                   fmt::join(reasons, "; ")),
                .where = run_dir_.string(),
-               .remedy = "put a good one back into checkpoints/, or start anew in another run directory"}};
+               .remedy = "put a good one back into checkpoints/, or begin anew with --from-scratch"}};
 }
 
-/// Removes temporaries beyond the newest `max_checkpoints` sound ones, never the newest finite one.
-void RunFolder::retain() const {
-  int kept = 0;
+/// Out of the way of later commits of the same step; kept for people to look at.
+void RunFolder::quarantine(const PassedOver& bad) {
+  const Path folder = bad.directory.parent_path();
+  const auto step = number_of(bad.directory.filename().string());
+  constexpr const char* words[] = {"files", "content", "unreadable", "unfit"};  // by Flaw
+  const std::string name =
+      fmt::format("{}{}-{}", bad_prefix, step_name(step.value_or(0)), words[static_cast<int>(bad.flaw)]);
+  Path aside = folder / name;
+  for (int again = 2; !files_.rename_noreplace(bad.directory, aside); ++again)
+    aside = folder / fmt::format("{}-{}", name, again);
+  files_.sync_folder(folder);
+  log_.warn("{} moved to {}", bad.directory.string(), aside.string());
+  remove_quarantined(folder);
+}
+
+/// All but the two of the newest steps.
+void RunFolder::remove_quarantined(const Path& folder) const {
+  constexpr std::size_t kept = 2;
+  std::vector<std::string> names;
+  for (const std::string& name : files_.list(folder)) {
+    if (name.starts_with(bad_prefix)) names.push_back(name);  // sorted: steps have the same number of digits
+  }
+  for (std::size_t i = 0; i + kept < names.size(); ++i) remove(folder / names[i]);
+}
+
+void RunFolder::put_aside() {
+  std::erase_if(passed_over_, [&](const PassedOver& bad) {
+    if (bad.flaw != Flaw::files && bad.flaw != Flaw::content) return false;
+    try {
+      quarantine(bad);
+      return true;
+    } catch (const Error& error) {
+      log_.warn("{} is damaged and could not be put aside: {}", bad.directory.string(), error.what());
+      return false;
+    }
+  });
+}
+
+void RunFolder::refuse_newer(const Reader& named) const {
+  std::vector<std::string> newer;
+  for (const Candidate& candidate : all_candidates()) {
+    if (candidate.step > named.step() && inspect(candidate).reader) newer.push_back(candidate.directory.string());
+  }
+  if (newer.empty()) return;
+  throw Error{
+      Fault::usage,
+      {.wanted = "the newest checkpoint of the run",
+       .got = fmt::format("step {}, and newer ones are {}", named.step(), fmt::join(newer, ", ")),
+       .where = named.directory().string(),
+       .remedy = "resume from the newest, give another run_dir, or rename the newer ones with --abandon-newer"}};
+}
+
+void RunFolder::abandon_newer(const Reader& named) {
+  begin_walk();
+  for (const Candidate& candidate : std::exchange(waiting_, {})) {
+    if (candidate.step <= named.step()) continue;
+    Finding finding = inspect(candidate);
+    if (!finding.reader) {
+      add(candidate.directory, finding.flaw, std::move(finding.why));
+      continue;
+    }
+    const Path folder = candidate.directory.parent_path();
+    const Path aside = folder / fmt::format(".old-{}-{}", step_name(candidate.step), random_hex(8));
+    files_.rename(candidate.directory, aside);
+    files_.sync_folder(folder);
+    log_.warn("{} abandoned, moved to {}", candidate.directory.string(), aside.string());
+  }
+}
+
+void RunFolder::make_way(const Path& target) {
+  const auto blocks = [&](const PassedOver& bad) { return bad.directory == target; };
+  const auto found = std::find_if(passed_over_.begin(), passed_over_.end(), blocks);
+  if (found == passed_over_.end()) return;
+  const PassedOver blocking = std::move(*found);
+  passed_over_.erase(found);
+  if (files_.exists(target)) quarantine(blocking);
+}
+
+/// Renamed first: a crash leaves no half-removed checkpoint under a name of its own.
+void RunFolder::remove(const Path& directory) const {
+  const Path folder = directory.parent_path();
+  const Path doomed = folder / fmt::format(".del-{}-{}", directory.filename().string(), random_hex(8));
+  if (!files_.rename_noreplace(directory, doomed)) return;
+  files_.sync_folder(folder);
+  files_.remove_tree(doomed);
+}
+
+std::set<std::int64_t> RunFolder::steps_to_keep() {
+  constexpr std::uint64_t limit_bytes = 1 << 20;
+  const Path path = run_dir_ / "keep.txt";
+  std::set<std::int64_t> steps;
+  if (!files_.exists(path)) return steps;
+  const std::string text = files_.read_text(path, limit_bytes);
+  std::istringstream lines{text};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+    line.erase(std::remove_if(line.begin(), line.end(), is_blank), line.end());
+    const std::optional<std::int64_t> step = number_of(line);
+    if (step) {
+      steps.insert(*step);
+    } else if (!line.empty() && text != keep_text_) {
+      log_.warn("{}:{}: not a step, ignored: {}", path.string(), number, line);
+    }
+  }
+  keep_text_ = text;
+  return steps;
+}
+
+/// Removes temporaries beyond the newest `max_checkpoints` sound ones, never one that is named in keep.txt, the newest
+/// finite one, or, for five commits, the one that was loaded.
+void RunFolder::retain() {
+  constexpr int newer_than_loaded = 5;
+  const std::set<std::int64_t> named = steps_to_keep();
+  int newer = 0;
   bool finite_kept = false;
   for (const Candidate& candidate : candidates_of(run_dir_ / temporaries)) {
     bool finite = false;
     try {
-      const Reader reader{files_, candidate.directory};
-      if (reader.run_uuid() != run_uuid_) continue;
-      finite = reader.finite();
-    } catch (const Error&) {  // neither counted nor removed
+      const Finding finding = inspect(candidate);
+      if (!finding.reader) continue;  // neither counted nor removed
+      finite = finding.reader->finite();
+    } catch (const Error&) {  // of a newer format: neither counted nor removed
       continue;
     }
-    if (kept < max_checkpoints_ || (finite && !finite_kept)) {
-      ++kept;
-      finite_kept = finite_kept || finite;
-      continue;
-    }
-    const Path folder = candidate.directory.parent_path();
-    const Path doomed = folder / fmt::format(".del-{}-{}", step_name(candidate.step), random_hex(8));
-    if (!files_.rename_noreplace(candidate.directory, doomed)) continue;
-    files_.sync_folder(folder);  // else a crash could leave it half removed under its own name
-    files_.remove_tree(doomed);
+    const bool keep = newer < max_checkpoints_ || named.contains(candidate.step) || (finite && !finite_kept) ||
+                      (candidate.directory == loaded_ && commits_ < newer_than_loaded);
+    ++newer;
+    finite_kept = finite_kept || finite;
+    if (!keep) remove(candidate.directory);
   }
 }
 
 /// A hint for people; nothing reads it.
 void RunFolder::point_latest(const Path& directory) const {
   const Path link = run_dir_ / fmt::format("latest.tmp-{}", random_hex(8));
-  files_.link_symbolically(std::filesystem::relative(directory, run_dir_), link);
+  files_.link_symbolically(directory.lexically_relative(run_dir_), link);
   files_.rename(link, run_dir_ / "latest");
 }
 
-void RunFolder::tidy(const Path& committed) const {
+void RunFolder::settle(const Path& loaded) {
+  loaded_ = loaded;
+  commits_ = 0;
+  try {
+    if (loaded.parent_path().parent_path() == run_dir_) point_latest(loaded);
+    retain();
+  } catch (const Error& error) {
+    log_.warn("the checkpoint is loaded, but tidying up failed: {}", error.what());
+  }
+}
+
+void RunFolder::tidy(const Path& committed) {
+  ++commits_;
   try {
     point_latest(committed);
     retain();

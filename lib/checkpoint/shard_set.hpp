@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
+#include "core/clock.hpp"
 
 /// The shards of one committed checkpoint, opened when first touched: HDF5 tells where the datasets lie and is closed
 /// again, the digest tables must give the manifest's root digest, the index must be the arithmetic's; payload is then
@@ -15,8 +16,8 @@ namespace argosy::checkpoint {
 
 class ShardSet {
  public:
-  /// Borrows `manifest`.
-  ShardSet(const Files& files, Path directory, const Manifest& manifest);
+  /// Borrows `manifest` and `clock`, by which a file that is not there is waited for.
+  ShardSet(const Files& files, Path directory, const Manifest& manifest, const Clock* clock = nullptr);
 
   struct Shard {
     ShardMap map;
@@ -32,6 +33,8 @@ class ShardSet {
   void read(int rank, std::size_t dataset, std::uint64_t offset, MutableBytes to);
   /// Elements [begin, begin + to.size()) of an f32 or bf16 dataset. Throws as read.
   void read_floats(int rank, std::size_t dataset, std::uint64_t begin, std::span<float> to);
+  /// Whether payload is compared with its digests from here on.
+  void hash_blocks(bool hash) noexcept { hashes_blocks_ = hash; }
   /// Blocks [begin, end) of a shard, numbered over its datasets; adds to `verified`.
   void verify(int rank, std::uint64_t begin, std::uint64_t end, Reader::Verified& verified);
   /// Error{corrupt} for a block with a wrong digest.
@@ -39,11 +42,15 @@ class ShardSet {
 
  private:
   void read_block(int rank, std::size_t dataset, std::uint64_t block, MutableBytes to);
+  void await(const Path& path);
   void check_index(int rank, const Shard& shard);
 
   Files files_;
   Path directory_;
   const Manifest& manifest_;
+  const Clock* clock_;
+  double waited_s_ = 0;
+  bool hashes_blocks_ = true;
   std::vector<std::unique_ptr<Shard>> shards_;
   struct Open {
     int rank;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -13,6 +14,35 @@ namespace {
 
 constexpr std::string_view shard_format = "argosy-ckpt", byte_order = "little";
 constexpr hsize_t digest_bytes = 16;
+
+struct LastError {
+  std::string text;
+  int number = 0;  // errno of the system call that failed, if one did
+};
+
+/// The first line of HDF5's error stack.
+LastError last_error() {
+  std::string text;
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
+        auto& line = *static_cast<std::string*>(out);
+        if (line.empty() && error->desc != nullptr) line = error->desc;
+        return 0;
+      },
+      &text);
+  if (text.empty()) text = "no reason given";
+  // "file write failed: time = …, errno = 28, error message = …, buf = …": the call and the reason are enough.
+  const std::size_t details = std::min(text.find(": time ="), text.find(": name ="));
+  const std::size_t at = text.find("errno = ");
+  if (at == std::string::npos) return {std::move(text)};
+  const int number = std::atoi(text.c_str() + at + std::strlen("errno = "));
+  const char* const name = strerrorname_np(number);
+  const char* const reason = strerrordesc_np(number);
+  return {.text = fmt::format("{} ({}: {})", text.substr(0, details), reason == nullptr ? "?" : reason,
+                              name == nullptr ? "errno" : name),
+          .number = number};
+}
 
 [[noreturn]] void fail_hdf5(const std::string& wanted, const Path& path) {
   throw Error{Fault::io,
@@ -28,6 +58,19 @@ constexpr hsize_t digest_bytes = 16;
                .got = got,
                .where = path.string(),
                .remedy = "this shard is damaged or of another save: use another checkpoint"}};
+}
+
+/// What HDF5 could not read is damaged, unless the system has said that it cannot be read.
+[[noreturn]] void fail_reading(const std::string& wanted, const Path& path) {
+  const LastError error = last_error();
+  // A damaged address may lead HDF5 to a place where nothing can be.
+  if (error.number == 0 || error.number == EINVAL || error.number == EFBIG || error.number == EOVERFLOW)
+    fail_content(wanted, error.text, path);
+  throw Error{Fault::io,
+              {.wanted = wanted,
+               .got = "HDF5: " + error.text,
+               .where = path.string(),
+               .remedy = "check the disk, its mount and the permissions, then run again"}};
 }
 
 constexpr std::string_view bf16_attribute = "dtype", bf16_name = "bfloat16";
@@ -203,7 +246,7 @@ std::uint64_t open_dataset(hid_t file, const std::string& name, DType dtype, std
                            std::uint64_t file_bytes, const Path& path) {
   const Hdf5Handle type = file_type_of(dtype);
   const Hdf5Handle dataset{H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose};
-  if (dataset.id() < 0) fail_content("dataset " + name, hdf5_error_text(), path);
+  if (dataset.id() < 0) fail_reading("dataset " + name, path);
   const Hdf5Handle got_type{H5Dget_type(dataset.id()), H5Tclose};
   const Hdf5Handle got_space{H5Dget_space(dataset.id()), H5Sclose};
   const Hdf5Handle creation{H5Dget_create_plist(dataset.id()), H5Pclose};
@@ -267,25 +310,7 @@ class Ballast {
 
 }  // namespace
 
-std::string hdf5_error_text() {
-  std::string text;
-  H5Ewalk2(
-      H5E_DEFAULT, H5E_WALK_UPWARD,
-      [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
-        auto& line = *static_cast<std::string*>(out);
-        if (line.empty() && error->desc != nullptr) line = error->desc;
-        return 0;
-      },
-      &text);
-  // "file write failed: time = …, errno = 28, error message = …, buf = …": the call and the reason are enough.
-  const std::size_t details = text.find(": time ="), number = text.find("errno = ");
-  if (details == std::string::npos || number == std::string::npos) return text.empty() ? "no reason given" : text;
-  const int error = std::atoi(text.c_str() + number + std::strlen("errno = "));
-  const char* const name = strerrorname_np(error);
-  const char* const reason = strerrordesc_np(error);
-  return fmt::format("{} ({}: {})", text.substr(0, details), reason == nullptr ? "?" : reason,
-                     name == nullptr ? "errno" : name);
-}
+std::string hdf5_error_text() { return last_error().text; }
 
 ShardMap create_shard(const Files& files, const Path& path, const ShardIdentity& identity,
                       std::span<const DatasetSpec> specs) {
@@ -319,7 +344,7 @@ ShardMap open_shard(const Files& files, const Path& path, const ShardIdentity& i
   if (!facts) fail_content("a shard", "no such file", path);
   const Hdf5Handle access = access_list();
   const Hdf5Handle file{H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose};
-  if (file.id() < 0) fail_content("an HDF5 file", hdf5_error_text(), path);
+  if (file.id() < 0) fail_reading("an HDF5 file", path);
   check_attributes(file.id(), identity, path);
   ShardMap map = map_of(specs, [&](const std::string& name, DType dtype, std::span<const hsize_t> shape) {
     return open_dataset(file.id(), name, dtype, shape, facts->size_bytes, path);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.hpp"
+#include "checkpoint/load.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/model_view.hpp"
 #include "checkpoint/run_folder.hpp"
@@ -67,24 +68,14 @@ Store::~Store() = default;
 
 const Path& Store::run_dir() const noexcept { return impl_->folder.path(); }
 
+std::optional<Reader> Store::load(std::span<const UnitState> units, const LoadOptions& options) {
+  if (impl_->tidying.valid()) impl_->tidying.get();
+  return checkpoint::load(impl_->context, impl_->folder, units, options);
+}
+
 std::optional<Reader> Store::newest() const {
-  const comm::Communicator& world = impl_->context.world;
-  std::optional<Reader> found;
-  std::string path, text;
-  comm::agree(world, [&] {
-    if (!impl_->root()) return;
-    if (impl_->tidying.valid()) impl_->tidying.wait();
-    found = impl_->folder.find_newest();
-    if (!found) return;
-    path = found->directory().string();
-    text = impl_->files().read_text(found->directory() / manifest_name, manifest_limit_bytes);
-  });
-  path = world.broadcast(path);
-  text = world.broadcast(text);
-  comm::agree(world, [&] {
-    if (!impl_->root() && !path.empty()) found.emplace(impl_->files(), Path{path}, text);
-  });
-  return found;
+  if (impl_->tidying.valid()) impl_->tidying.get();
+  return checkpoint::newest(impl_->context, impl_->folder);
 }
 
 void Store::begin_save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,

@@ -56,7 +56,7 @@ std::span<const KeyText> key_texts(const ShardingConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const CheckpointConfig&) {
-  static constexpr std::array<KeyText, 6> texts{{
+  static constexpr std::array<KeyText, 7> texts{{
       {"interval", "period between temporary checkpoints under run_dir/checkpoints"},
       {"max_checkpoints", "newest temporary checkpoints kept"},
       {"export_interval", "period between permanent checkpoints under run_dir/export; 0: one at the end"},
@@ -64,6 +64,9 @@ std::span<const KeyText> key_texts(const CheckpointConfig&) {
       {"on_busy",
        "when a temporary checkpoint is due and the last one is still being written: wait, or skip the one that is due"},
       {"max_failed_saves", "so many failed saves in a row end the run (exit 4)"},
+      {"verify",
+       "bytes hashed when a checkpoint is loaded: touched (blocks that are read), full (all; always so behind a "
+       "damaged newer one), none (manifest and tables alone)"},
   }};
   return texts;
 }

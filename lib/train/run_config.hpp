@@ -81,6 +81,8 @@ enum class OnBusy { wait, skip };
 BOOST_DESCRIBE_ENUM(OnBusy, wait, skip)
 enum class ExportState { full, weights };
 BOOST_DESCRIBE_ENUM(ExportState, full, weights)
+enum class Verify { touched, full, none };
+BOOST_DESCRIBE_ENUM(Verify, touched, full, none)
 
 struct CheckpointConfig {
   config::Period interval{.count = 500};
@@ -89,9 +91,10 @@ struct CheckpointConfig {
   ExportState export_state = ExportState::full;
   OnBusy on_busy = OnBusy::wait;
   std::int64_t max_failed_saves = 3;  // in a row
+  Verify verify = Verify::touched;
 };
 BOOST_DESCRIBE_STRUCT(CheckpointConfig, (),
-                      (interval, max_checkpoints, export_interval, export_state, on_busy, max_failed_saves))
+                      (interval, max_checkpoints, export_interval, export_state, on_busy, max_failed_saves, verify))
 
 struct ValidationSet {
   std::string source;

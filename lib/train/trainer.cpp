@@ -57,6 +57,11 @@ constexpr std::int64_t kStepsToPeak = 3;  // later ones hold no more: lazily mad
 
 DType wire_type(WireType type) { return type == WireType::bf16 ? DType::bf16 : DType::f32; }
 
+checkpoint::Verify verify_of(Verify verify) {
+  if (verify == Verify::full) return checkpoint::Verify::full;
+  return verify == Verify::none ? checkpoint::Verify::none : checkpoint::Verify::touched;
+}
+
 ReduceEvery reduce_every(const RunConfig& config) {
   return config.sharding.reduction == Reduction::elastic ? ReduceEvery::micro_batch : ReduceEvery::step;
 }
@@ -177,24 +182,23 @@ class Trainer {
 
   void begin_or_resume() {
     std::optional<checkpoint::Reader> reader;
+    std::vector<std::string> changes;
     if (options_.from_scratch) {
       set_aside(context_, store_.run_dir());
-    } else if (options_.resume == "auto") {
-      reader = store_.newest();
     } else {
-      reader = read_on_all(context_, [&] { return checkpoint::Reader{context_.files, options_.resume}; });
-      refuse_newer(*reader);
+      const checkpoint::Sections wanted = sections_of(config_, facts_, state_);
+      checkpoint::LoadOptions how{.verify = verify_of(config_.checkpoint.verify),
+                                  .abandon_newer = options_.abandon_newer};
+      if (options_.resume != "auto") how.from = options_.resume;
+      how.check = [&](const checkpoint::Reader& candidate) {
+        changes = check_resumable(candidate.sections(), wanted, options_.allow_changes, candidate.directory().string());
+        state_ = state_of(candidate);
+      };
+      reader = store_.load(host_.states(), how);
     }
     if (!reader) {
       buffers_.initialise(config_.seed);
     } else {
-      std::vector<std::string> changes;
-      comm::agree(context_.world, [&] {
-        changes = check_resumable(reader->sections(), sections_of(config_, facts_, state_), options_.allow_changes,
-                                  reader->directory().string());
-        state_ = state_of(*reader);
-        reader->read_state(host_.states(), context_.topology.canonical_rank());
-      });
       host_.load();
       for (const std::string& change : changes) {
         context_.log.warn("changed since step {}: {}", state_.step, change);
@@ -203,17 +207,6 @@ class Trainer {
       context_.log.info("resumed from {}", reader->directory().string());
     }
     comm::set_exit_step(state_.step);
-  }
-
-  /// Going on from an old checkpoint beside newer ones would make two runs of one.
-  void refuse_newer(const checkpoint::Reader& reader) const {
-    const std::optional<checkpoint::Reader> newest = store_.newest();
-    if (!newest || newest->step() <= reader.step()) return;
-    throw Error{Fault::usage,
-                {.wanted = "the newest checkpoint of the run",
-                 .got = fmt::format("step {}, and {} is newer", reader.step(), newest->directory().string()),
-                 .where = options_.resume,
-                 .remedy = "move the newer ones away, or give another run_dir"}};
   }
 
   void announce() {
@@ -416,6 +409,7 @@ TrainReport run_training(comm::Context& context, const RunConfig& config, const 
   require_same_start(context.world, config,
                      {{"--from-scratch", options.from_scratch},
                       {"--resume", options.resume},
+                      {"--abandon-newer", options.abandon_newer},
                       {"--allow-change", json::value_from(options.allow_changes)}});
   require_trainable(config);
   context.world.configure(config.comm);

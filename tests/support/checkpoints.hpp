@@ -195,6 +195,15 @@ void edit_manifest(const Path& directory, Change change) {
   files.write_atomically(path, sealed(document));
 }
 
+/// Where the datasets of one shard lie in its file.
+inline checkpoint::ShardMap map_of(const Path& directory, int rank) {
+  const Files files = Files::system();
+  const checkpoint::Manifest manifest =
+      checkpoint::parse_manifest(files.read_text(directory / checkpoint::manifest_name), directory.string()).manifest;
+  const Path path = directory / manifest.shards[static_cast<std::size_t>(rank)].file;
+  return checkpoint::open_shard(files, path, manifest.identity(rank), manifest.specs(rank));
+}
+
 /// Flips one bit of a file.
 inline void flip(const Path& path, std::uint64_t offset, int bit = 0) {
   File file = Files::system().update(path);

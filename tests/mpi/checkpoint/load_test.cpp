@@ -1,0 +1,133 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/shard_file.hpp"
+#include "core/error.hpp"
+#include "support/checkpoints.hpp"
+#include "support/faulty_os.hpp"
+#include "support/refusal.hpp"
+#include "support/shared_folder.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// A door behind which the shards of one step are as a test wants them to be.
+class ShardOs : public Os {
+ public:
+  int open(const char* path, int flags, unsigned mode) override {
+    const bool shard = std::string_view{path}.find(part) != std::string_view::npos && (flags & O_ACCMODE) == O_RDONLY;
+    if (!shard || (hidden == 0 && !broken)) return Os::open(path, flags, mode);
+    if (hidden > 0) --hidden;
+    errno = broken ? EIO : ENOENT;
+    return -1;
+  }
+  std::string part = "000000003/shard";
+  int hidden = 0;  // so many opens find nothing
+  bool broken = false;
+};
+
+class LoadOnRanks : public testing::Test {
+ protected:
+  LoadOnRanks() {
+    Store store{context.get(), folder / "run", {}};
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      test::Toy toy = own();
+      const SaveReport report = store.save(Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(),
+                                           test::toy_sections(), test::toy_attachments());
+      EXPECT_TRUE(report.committed) << report.why_not;
+    }
+  }
+  test::Toy own() { return {test::tiny_units(), context.topology().layout(), context.topology().canonical_rank()}; }
+  Path at(std::int64_t step) { return folder / "run/checkpoints" / fmt::format("{:09}", step); }
+  void on_root(const std::function<void()>& body) {
+    if (test::world().rank() == 0) body();
+    test::world().barrier("rank 0 has done it");
+  }
+  /// Step that all ranks load, with its very bytes.
+  std::int64_t load(const LoadOptions& options = {}) {
+    Store store{context.get(), folder / "run", {}};
+    test::Toy got = own();
+    const auto reader = store.load(got.fill_all(99).states(), options);
+    EXPECT_TRUE(reader);
+    if (!reader) return 0;
+    EXPECT_TRUE(got == own().fill(static_cast<std::uint64_t>(reader->step())));
+    test::world().barrier("loaded");
+    return reader->step();
+  }
+  /// A bit of a rank's slices of the largest unit.
+  static void flip_payload(const Path& directory, int rank) {
+    const ShardMap map = test::map_of(directory, rank);
+    const auto found = std::find_if(map.datasets.begin(), map.datasets.end(),
+                                    [](const auto& dataset) { return dataset.spec.name == "unit/head/master"; });
+    test::flip(directory / shard_name(rank, test::world().size()), found->offset + 8);
+  }
+  Names names() {
+    const Names found = Files::system().list(folder / "run/checkpoints");
+    test::world().barrier("looked");
+    return found;
+  }
+
+  ShardOs os;
+  test::SharedFolder folder;
+  test::TestContext context{os, test::world(), test::Hierarchy::uneven};
+};
+
+TEST_F(LoadOnRanks, ABitFlippedInTheShardOfAnyRankMakesAllFallBack) {
+  for (int rank = 0; rank < test::world().size(); ++rank) {
+    on_root([&] { flip_payload(at(3), rank); });
+    EXPECT_EQ(load(), 2);
+    EXPECT_EQ(names(), (Names{".bad-000000003-content", "000000001", "000000002"}));
+    on_root([&] {
+      std::filesystem::rename(folder / "run/checkpoints/.bad-000000003-content", at(3));
+      flip_payload(at(3), rank);
+    });
+  }
+}
+
+TEST_F(LoadOnRanks, WhatOneRankCannotReadIsPassedOverByAllAndStays) {
+  os.broken = test::world().rank() == test::world().size() - 1;
+  if (test::world().size() == 1) os.part = "000000003/shard-00000-of-00001.h5";
+  EXPECT_EQ(load(), 2);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
+}
+
+TEST_F(LoadOnRanks, AFileThatOneRankSeesLateIsWaitedFor) {
+  if (test::world().rank() == test::world().size() - 1) os.hidden = 5;
+  EXPECT_EQ(load(), 3);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
+}
+
+TEST_F(LoadOnRanks, ARefusalOfOneRankIsTheRefusalOfAll) {
+  const LoadOptions options{.check = [&](const Reader&) {
+    if (test::world().rank() == test::world().size() - 1) throw Error{Fault::config, {.got = "another model"}};
+  }};
+  Store store{context.get(), folder / "run", {}};
+  EXPECT_NE(test::refusal(Fault::config, [&] { store.load({}, options); }).find("another model"), std::string::npos);
+}
+
+TEST_F(LoadOnRanks, EachRankReadsItsShareBehindADamagedOne) {
+  on_root([&] {
+    test::flip(at(3) / "MANIFEST.json", 90);
+    test::flip(at(2) / "tokenizer.model", 3);
+  });
+  EXPECT_EQ(load(), 1);
+}
+
+TEST_F(LoadOnRanks, TheNamedOneIsReadByAllOrByNone) {
+  EXPECT_EQ(load({.from = at(3)}), 3);
+  const std::string said = test::refusal(Fault::usage, [&] { load({.from = at(1)}); });
+  EXPECT_NE(said.find("000000002"), std::string::npos) << said;
+  on_root([&] { flip_payload(at(3), test::world().size() - 1); });
+  test::refusal(Fault::corrupt, [&] { load({.from = at(3)}); });
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
+  EXPECT_EQ(load({.from = at(1), .abandon_newer = true}), 1);
+  EXPECT_EQ(load(), 1);
+}
+
+}  // namespace
+}  // namespace argosy::checkpoint

@@ -1,0 +1,505 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/run_folder.hpp"
+#include "checkpoint/shard_file.hpp"
+#include "core/error.hpp"
+#include "support/checkpoints.hpp"
+#include "support/faulty_os.hpp"
+#include "support/fixed_clock.hpp"
+#include "support/refusal.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+constexpr float unset = 77;
+
+class LoadTest : public testing::Test {
+ protected:
+  Store open(int max_checkpoints = 5) { return Store{context.get(), run, {.max_checkpoints = max_checkpoints}}; }
+  test::Toy toy() { return {test::tiny_units(), context.topology().layout(), 0}; }
+  void save(Store& store, std::int64_t step, Kind kind = Kind::temp, bool with_moments = true, bool finite = true) {
+    test::Toy state = toy();
+    state.fill(static_cast<std::uint64_t>(step));
+    if (!finite) state.tensor(1, 0)[3] = std::numeric_limits<float>::quiet_NaN();
+    const SaveReport report =
+        store.save(kind, step, state.states(with_moments), test::toy_sections(), test::toy_attachments());
+    ASSERT_TRUE(report.committed) << report.why_not;
+  }
+  /// Checkpoints of these steps, saved and closed.
+  void prepare(std::initializer_list<std::int64_t> steps) {
+    Store store = open();
+    for (const std::int64_t step : steps) save(store, step);
+  }
+  /// Step that a new start loads, with its very bytes; 0: none.
+  std::int64_t load(const LoadOptions& options = {}) {
+    Store store = open();
+    return load(store, options);
+  }
+  std::int64_t load(Store& store, const LoadOptions& options = {}) {
+    test::Toy got = toy();
+    got.fill_all(unset);
+    const auto reader = store.load(got.states(), options);
+    if (!reader) return 0;
+    EXPECT_TRUE(got == toy().fill(static_cast<std::uint64_t>(reader->step()))) << "step " << reader->step();
+    return reader->step();
+  }
+  std::string refusal(Fault fault, const LoadOptions& options = {}) {
+    return test::refusal(fault, [&] { load(options); });
+  }
+  Path at(std::int64_t step, const char* kind = "checkpoints") { return run / kind / fmt::format("{:09}", step); }
+  void flip_payload(const Path& directory) {
+    test::flip(directory / shard_name(0, 1), test::map_of(directory, 0).datasets[1].offset + 40);
+  }
+  std::vector<std::string> names(const char* kind = "checkpoints") { return Files::system().list(run / kind); }
+  using Names = std::vector<std::string>;
+
+  test::FaultyOs os;
+  test::TempFolder folder;
+  Path run = folder / "run";
+  test::TestContext context{os, test::world()};
+};
+
+TEST_F(LoadTest, FindsNothingInANewRun) {
+  EXPECT_EQ(load(), 0);
+  EXPECT_EQ(load(), 0) << "nor in one that ended before its first save";
+}
+
+TEST_F(LoadTest, TakesTheNewestAndPointsLatestAtIt) {
+  prepare({1, 2, 3});
+  Files::system().remove(run / "latest");
+  EXPECT_EQ(load(), 3);
+  EXPECT_EQ(std::filesystem::read_symlink(run / "latest"), "checkpoints/000000003");
+}
+
+TEST_F(LoadTest, FallsBackFromAFlippedBitInThePayload) {
+  prepare({1, 2, 3});
+  flip_payload(at(3));
+  const std::size_t begin = os.count();
+  EXPECT_EQ(load(), 2);
+  EXPECT_EQ(names(), (Names{".bad-000000003-content", "000000001", "000000002"}));
+  const auto records = os.records();
+  const auto moved = std::find_if(records.begin() + static_cast<std::ptrdiff_t>(begin), records.end(),
+                                  [](const auto& r) { return r.to.ends_with(".bad-000000003-content"); });
+  ASSERT_NE(moved, records.end());
+  const auto next = std::find_if(moved, records.end(), [](const auto& r) { return r.call == test::Call::fsync; });
+  ASSERT_NE(next, records.end());
+  EXPECT_EQ(next->path, (run / "checkpoints").string()) << "the parent is synced";
+  EXPECT_EQ(load(), 2) << "again, and nothing more is moved";
+  EXPECT_EQ(names().size(), 3U);
+}
+
+TEST_F(LoadTest, FallsBackFromWrongSizesMissingFilesAndManifests) {
+  prepare({1, 2, 3, 4, 5});
+  Files::system().update(at(5) / shard_name(0, 1)).truncate(1000);
+  Files::system().remove(at(4) / shard_name(0, 1));
+  Files::system().remove(at(3) / "MANIFEST.json");
+  test::flip(at(2) / "MANIFEST.json", 100);
+  EXPECT_EQ(load(), 1);
+  EXPECT_EQ(names(), (Names{".bad-000000004-files", ".bad-000000005-files", "000000001"})) << "the newest two are kept";
+}
+
+TEST_F(LoadTest, KeepsTheNewestTwoThatWerePutAside) {
+  prepare({1, 2, 3, 4});
+  for (const std::int64_t step : {4, 3, 2}) {
+    flip_payload(at(step));
+    EXPECT_EQ(load(), step - 1);
+  }
+  EXPECT_EQ(names(), (Names{".bad-000000003-content", ".bad-000000004-content", "000000001"}));
+}
+
+TEST_F(LoadTest, PutsASecondOneOfAStepAsideUnderAnotherName) {
+  prepare({1, 2});
+  Files::system().make_folders(run / "checkpoints/.bad-000000002-content");
+  flip_payload(at(2));
+  EXPECT_EQ(load(), 1);
+  EXPECT_EQ(names(), (Names{".bad-000000002-content", ".bad-000000002-content-2", "000000001"}));
+}
+
+TEST_F(LoadTest, ReadsEverythingBehindADamagedOne) {
+  prepare({1, 2, 3});
+  test::flip(at(3) / "tokenizer.model", 2);
+  EXPECT_EQ(load(), 3) << "no block of it is read";
+  EXPECT_EQ(load({.verify = Verify::full}), 2);
+  test::flip(at(1) / "tokenizer.model", 2);
+  flip_payload(at(2));
+  refusal(Fault::corrupt);
+}
+
+TEST_F(LoadTest, HashesNoBlockWhenToldSo) {
+  prepare({1, 2});
+  flip_payload(at(2));
+  Store store = open();
+  test::Toy got = toy();
+  EXPECT_EQ(store.load(got.states(), {.verify = Verify::none})->step(), 2);
+  EXPECT_FALSE(got == toy().fill(2));
+}
+
+TEST_F(LoadTest, PassesOverWhatCannotBeReadWithoutMovingIt) {
+  prepare({1, 2});
+  class Broken : public Os {  // a disk that gives an error for one checkpoint
+   public:
+    std::int64_t pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset) override {
+      const bool shard =
+          std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd)).string().find("000000002/shard") !=
+          std::string::npos;
+      errno = EIO;
+      return shard ? -1 : Os::pread(fd, to, size_bytes, offset);
+    }
+  } broken;
+  test::TestContext here{broken, test::world()};
+  Store store{here.get(), run, {}};
+  EXPECT_EQ(load(store), 1);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002"}));
+}
+
+TEST_F(LoadTest, TellsWhatCannotBeOpenedFromDamage) {
+  prepare({1, 2});
+  const std::size_t opened = os.count(test::Call::open);
+  {
+    Store store = open();
+    EXPECT_EQ(load(store), 2);
+  }
+  // Every open of a load in turn: nothing is ever taken for damage.
+  const std::size_t opens = os.count(test::Call::open) - opened;
+  for (std::size_t n = 0; n < opens; ++n) {
+    os.fail(test::Call::open, os.count(test::Call::open) + n, EACCES);
+    try {
+      load();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::io) << error.what();
+    }
+    ASSERT_EQ(names(), (Names{"000000001", "000000002"})) << "open " << n;
+  }
+}
+
+TEST_F(LoadTest, GoesOnWhenADamagedOneCannotBeMoved) {
+  prepare({1, 2});
+  flip_payload(at(2));
+  os.fail(test::Call::rename_noreplace, os.count(test::Call::rename_noreplace), EROFS);
+  EXPECT_EQ(load(), 1);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002"}));
+}
+
+TEST_F(LoadTest, PassesOverWhatIsNotFinite) {
+  {
+    Store store = open();
+    save(store, 1);
+    save(store, 2, Kind::temp, true, false);
+  }
+  EXPECT_EQ(load(), 1);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002"}));
+}
+
+TEST_F(LoadTest, PassesOverWeightsOnlyAndReadsNoMoreForIt) {
+  {
+    Store store = open();
+    save(store, 1);
+    save(store, 2, Kind::export_, false);
+  }
+  test::flip(at(1) / "tokenizer.model", 2);
+  EXPECT_EQ(load(), 1) << "it is no damage: blocks that are not needed are not read";
+  std::filesystem::remove_all(at(1));
+  EXPECT_NE(refusal(Fault::corrupt).find("weights only"), std::string::npos) << "never over again from nothing";
+}
+
+TEST_F(LoadTest, PassesOverAnotherRunAndAnotherStepUnderThisName) {
+  prepare({1, 2});
+  std::filesystem::copy(at(1), at(7), std::filesystem::copy_options::recursive);
+  test::write_checkpoint(Files::system(), at(5), test::tiny_units(), partition::Layout{{1}}, 5);
+  EXPECT_EQ(load(), 2);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000005", "000000007"})) << "neither is damaged";
+}
+
+TEST_F(LoadTest, FollowsNoSymbolicLink) {
+  prepare({1, 2, 3, 4});
+  std::filesystem::rename(at(4), folder / "elsewhere");
+  std::filesystem::create_directory_symlink(folder / "elsewhere", at(4));
+  std::filesystem::rename(at(3) / shard_name(0, 1), folder / "shard");
+  std::filesystem::create_symlink(folder / "shard", at(3) / shard_name(0, 1));
+  EXPECT_EQ(load(), 2);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003", "000000004"}));
+  Store store = open(1);
+  EXPECT_EQ(load(store), 2);
+  EXPECT_EQ(names(), (Names{"000000002", "000000003", "000000004"})) << "neither counted nor removed";
+  EXPECT_TRUE(Files::system().exists(folder / "elsewhere" / "MANIFEST.json"));
+  std::filesystem::remove_all(at(2));
+  EXPECT_NE(test::refusal(Fault::corrupt, [&] { load(store); }).find("symbolic link"), std::string::npos);
+}
+
+TEST_F(LoadTest, RemovesNothingBehindALink) {
+  prepare({1, 2});
+  Files::system().make_folders(folder / "elsewhere");
+  Files::system().write_atomically(folder / "elsewhere/precious", "x");
+  std::filesystem::create_directory_symlink(folder / "elsewhere", run / "checkpoints/.del-000000009-0");
+  std::filesystem::create_directory_symlink(folder / "elsewhere", at(1) / "link");
+  {
+    Store store = open(1);
+    EXPECT_EQ(load(store), 2);
+  }
+  EXPECT_EQ(names(), (Names{"000000002"}));
+  EXPECT_TRUE(Files::system().exists(folder / "elsewhere/precious"));
+}
+
+TEST_F(LoadTest, ANewerFormatEndsTheLoad) {
+  prepare({1, 2, 3});
+  flip_payload(at(3));
+  test::edit_manifest(at(2), [](auto& o) { o["format_version"] = {{"major", 9}, {"minor", 0}}; });
+  EXPECT_EQ(exit_code(test::error_of([&] { load(); }).fault()), Exit::usage);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
+}
+
+TEST_F(LoadTest, ARefusalByTheCallerEndsTheLoad) {
+  prepare({1, 2});
+  int asked = 0;
+  const LoadOptions options{.check = [&](const Reader& reader) {
+    ++asked;
+    EXPECT_EQ(reader.step(), 2);
+    throw Error{Fault::config, {.got = "another model"}};
+  }};
+  EXPECT_NE(refusal(Fault::config, options).find("another model"), std::string::npos);
+  EXPECT_EQ(asked, 1) << "and no older one is tried";
+  EXPECT_EQ(names(), (Names{"000000001", "000000002"}));
+}
+
+TEST_F(LoadTest, OtherShapesAreNoDamage) {
+  prepare({1, 2});
+  test::Units units = test::tiny_units();
+  units[1].second[1].shape = {53, 19};
+  test::Toy other{units, context.topology().layout(), 0};
+  Store store = open();
+  test::refusal(Fault::data, [&] { store.load(other.states()); });
+  EXPECT_EQ(names(), (Names{"000000001", "000000002"}));
+}
+
+TEST_F(LoadTest, NeverStartsOverSilently) {
+  prepare({1, 2});
+  flip_payload(at(1));
+  test::flip(at(2) / "MANIFEST.json", 100);
+  const std::string said = refusal(Fault::corrupt);
+  for (const char* part : {"2 and none is", "000000001", "000000002", "unit/embedding/exp_avg", "--from-scratch"})
+    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
+  EXPECT_EQ(names(), (Names{"000000001", "000000002"})) << "nothing was touched";
+  for (const std::int64_t step : {1, 2}) std::filesystem::remove_all(at(step));
+  Files::system().make_folders(run / "checkpoints/.bad-000000002-content");
+  EXPECT_NE(refusal(Fault::corrupt).find(".bad-000000002-content"), std::string::npos);
+}
+
+TEST_F(LoadTest, TakesTheNamedOneOrNone) {
+  prepare({1, 2});
+  EXPECT_EQ(load({.from = at(2)}), 2);
+  flip_payload(at(2));
+  EXPECT_NE(refusal(Fault::corrupt, {.from = at(2)}).find("000000002"), std::string::npos);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002"})) << "it stays where the user has named it";
+  EXPECT_EQ(exit_code(test::error_of([&] { load({.from = at(9)}); }).fault()), Exit{4});
+}
+
+TEST_F(LoadTest, TakesWhatIsNotFiniteWhenNamed) {
+  Store store = open();
+  save(store, 1);
+  save(store, 2, Kind::temp, true, false);
+  test::Toy got = toy();
+  EXPECT_EQ(store.load(got.states(), {.from = at(2)})->step(), 2);
+}
+
+TEST_F(LoadTest, RefusesToLeaveNewerOnesBehind) {
+  prepare({1, 2, 3});
+  {
+    Store store = open();
+    save(store, 4, Kind::export_, false);
+  }
+  const std::string said = refusal(Fault::usage, {.from = at(1)});
+  for (const char* part :
+       {"step 1", "checkpoints/000000002", "checkpoints/000000003", "export/000000004", "--abandon-newer"})
+    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
+  EXPECT_EQ(names().size(), 3U);
+}
+
+TEST_F(LoadTest, AbandonsNewerOnesWhenTold) {
+  prepare({1, 2, 3});
+  Files::system().update(at(3) / shard_name(0, 1)).truncate(1000);
+  {
+    Store store = open();
+    save(store, 4, Kind::export_);
+    EXPECT_EQ(load(store, {.from = at(1), .abandon_newer = true}), 1);
+    const auto left = names();
+    ASSERT_EQ(left.size(), 3U);
+    EXPECT_EQ(left[0], ".bad-000000003-files") << "what is damaged is no step to come back to";
+    EXPECT_TRUE(left[1].starts_with(".old-000000002-")) << left[1];
+    EXPECT_EQ(left[2], "000000001");
+    EXPECT_TRUE(names("export")[0].starts_with(".old-000000004-"));
+    save(store, 2);
+  }
+  EXPECT_EQ(load(), 2) << "the run goes on from there";
+}
+
+TEST_F(LoadTest, ADamagedNamedOneLeavesNewerOnesAlone) {
+  prepare({1, 2});
+  flip_payload(at(1));
+  refusal(Fault::corrupt, {.from = at(1), .abandon_newer = true});
+  EXPECT_EQ(names(), (Names{"000000001", "000000002"}));
+}
+
+TEST_F(LoadTest, TakesTheNamedOneOfAnotherRun) {
+  prepare({1, 2});
+  const Path mine = run;
+  run = folder / "other";
+  EXPECT_EQ(load({.from = folder / "run/checkpoints/000000001"}), 1);
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(LoadTest, RemovesWhatNeedNotBeKeptAfterALoad) {
+  prepare({1, 2, 3, 4, 5});
+  Store store = open(2);
+  EXPECT_EQ(load(store), 5);
+  EXPECT_EQ(names(), (Names{"000000004", "000000005"}));
+}
+
+/// The folder by itself, with a log.
+class RetentionTest : public LoadTest {
+ protected:
+  RetentionTest() { log.open_file(folder / "log"); }
+  RunFolder owner(int max_checkpoints) {
+    RunFolder owner{Files{os}, clock, log, run, max_checkpoints};
+    owner.adopt();
+    return owner;
+  }
+  std::string logged() {
+    log.flush();
+    return Files::system().read_text(folder / "log");
+  }
+  Log log{0, LogLevel::warn};
+  Clock clock;
+};
+
+TEST_F(RetentionTest, KeepsTheStepsOfKeepTxt) {
+  prepare({1, 2, 3, 4});
+  Files::system().write_atomically(run / "keep.txt", "2\n\n  000000001 \r\nnewest\n-3\n99999999999999999999\n7");
+  RunFolder folder_of_run = owner(1);
+  folder_of_run.tidy(at(4));
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000004"}));
+  for (const char* part : {"keep.txt:4: not a step, ignored: newest", ":5: ", ":6: "})
+    EXPECT_NE(logged().find(part), std::string::npos) << part << " in " << logged();
+  const std::size_t length = logged().size();
+  folder_of_run.tidy(at(4));
+  EXPECT_EQ(logged().size(), length) << "warned of once";
+}
+
+TEST_F(RetentionTest, RemovesNothingWhileKeepTxtCannotBeRead) {
+  prepare({1, 2, 3});
+  Files::system().write_atomically(run / "keep.txt", "1\n");
+  RunFolder folder_of_run = owner(1);
+  os.fail(test::Call::pread, os.count(test::Call::pread), EIO);
+  folder_of_run.tidy(at(3));
+  EXPECT_EQ(names().size(), 3U);
+  EXPECT_NE(logged().find("tidying up failed"), std::string::npos);
+}
+
+TEST_F(RetentionTest, CountsOnlySoundOnesOfThisRun) {
+  prepare({1, 2, 3, 4, 5});
+  Files::system().update(at(5) / shard_name(0, 1)).truncate(1000);
+  Files::system().remove(at(4) / "MANIFEST.json");
+  test::write_checkpoint(Files::system(), at(6), test::tiny_units(), partition::Layout{{1}}, 6);
+  Files::system().make_folders(at(8));
+  owner(2).tidy(at(3));
+  EXPECT_EQ(names(), (Names{"000000002", "000000003", "000000004", "000000005", "000000006", "000000008"}));
+}
+
+TEST_F(RetentionTest, KeepsTheOneLoadedUntilFiveNewerAreCommitted) {
+  prepare({1});
+  Store store = open(2);
+  EXPECT_EQ(load(store), 1);
+  for (int step = 2; step <= 5; ++step) save(store, step);
+  EXPECT_EQ(names(), (Names{"000000001", "000000004", "000000005"}));
+  save(store, 6);
+  EXPECT_EQ(names(), (Names{"000000005", "000000006"}));
+}
+
+TEST_F(RetentionTest, ACheckpointIsRenamedAndTheParentSyncedBeforeItIsRemoved) {
+  prepare({1, 2});
+  RunFolder folder_of_run = owner(1);
+  const std::size_t begin = os.count();
+  folder_of_run.tidy(at(2));
+  std::vector<std::string> steps;
+  const auto records = os.records();
+  for (std::size_t i = begin; i < records.size(); ++i) {
+    const auto& r = records[i];
+    if (r.call == test::Call::rename_noreplace)
+      steps.push_back(r.to.find("/.del-000000001-") == std::string::npos ? "?" : "rename");
+    if (r.call == test::Call::fsync) steps.push_back(r.path == (run / "checkpoints").string() ? "sync" : "?");
+    if (r.call == test::Call::unlink && r.path.find("MANIFEST") != std::string::npos) steps.push_back("unlink");
+  }
+  EXPECT_EQ(steps, (std::vector<std::string>{"rename", "sync", "unlink"}));
+}
+
+TEST_F(RetentionTest, MakesWayForACommitWherePassedOverOnesLie) {
+  {
+    Store store = open();
+    save(store, 1);
+    save(store, 2, Kind::temp, true, false);
+    save(store, 3);
+  }
+  RunFolder folder_of_run = owner(5);
+  folder_of_run.begin_walk();
+  folder_of_run.pass_over(at(3), Error{Fault::io, {.got = "EIO"}});
+  folder_of_run.put_aside();
+  EXPECT_EQ(names().size(), 3U) << "what could not be read stays until its name is needed";
+  folder_of_run.make_way(at(1));
+  EXPECT_EQ(names().size(), 3U) << "and what was not passed over stays for good";
+  folder_of_run.make_way(at(3));
+  EXPECT_EQ(names(), (Names{".bad-000000003-unreadable", "000000001", "000000002"}));
+  test::write_checkpoint(Files::system(), at(3), test::tiny_units(), partition::Layout{{1}}, 3);
+  folder_of_run.make_way(at(3));
+  EXPECT_TRUE(Files::system().exists(at(3))) << "what lies there now is another one";
+}
+
+/// A door that shows some files only after a while.
+class LateOs : public Os {
+ public:
+  LateOs(int error, const Clock& clock, double from_s) : error_(error), clock_(clock), from_s_(from_s) {}
+  int open(const char* path, int flags, unsigned mode) override {
+    if (std::string_view{path}.find("shard-") == std::string_view::npos || clock_.monotonic_s() >= from_s_)
+      return Os::open(path, flags, mode);
+    errno = error_;
+    return -1;
+  }
+
+ private:
+  int error_;
+  const Clock& clock_;
+  double from_s_;
+};
+
+class LateFiles : public testing::TestWithParam<int> {};
+
+TEST_P(LateFiles, AreWaitedForAMinute) {
+  const test::TempFolder folder;
+  test::write_checkpoint(Files::system(), folder / "c", test::tiny_units(), partition::Layout{{2}}, 4);
+  const std::string text = Files::system().read_text(folder / "c/MANIFEST.json");
+  for (const double late_s : {0.0, 0.5, 50.0, 100.0}) {
+    const test::FixedClock clock;
+    LateOs os{GetParam(), clock, late_s};
+    test::Toy got{test::tiny_units(), partition::Layout{{1}}, 0}, wanted{test::tiny_units(), partition::Layout{{1}}, 0};
+    const Reader reader{Files{os}, folder / "c", text, &clock};
+    if (late_s > 60) {
+      const std::string said = test::refusal(Fault::io, [&] { reader.read_state(got.states(), 0); });
+      EXPECT_NE(said.find(strerrorname_np(GetParam())), std::string::npos) << said;
+      EXPECT_GE(clock.now_s, 60);
+      EXPECT_LT(clock.now_s, 70);
+    } else {
+      reader.read_state(got.states(), 0);
+      EXPECT_TRUE(got == wanted.fill(4));
+      EXPECT_LT(clock.now_s, late_s * 2 + 0.1) << "no longer than needed";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LateFiles, testing::Values(ENOENT, ESTALE),
+                         [](const auto& test) { return strerrorname_np(test.param); });
+
+}  // namespace
+}  // namespace argosy::checkpoint
