@@ -99,7 +99,7 @@ TEST_F(SoupOnRanks, Bf16IsTheNearestToTheMeanRoundedOnce) {
   // Sums that fp64 holds exactly and fp32 does not.
   config.recipe = {.type = RecipeType::weighted, .weights = {1, 0x1p-12, 0x1p-13}, .normalize = false};
   const SoupReport report = make_soup(context.get(), config);
-  EXPECT_LT(report.bytes_written, report.parameters * 2.01);
+  EXPECT_LT(static_cast<double>(report.bytes_written), 2.01 * static_cast<double>(report.parameters));
   const checkpoint::Reader reader{Files::system(), config.output};
   EXPECT_TRUE(reader.verify().finite);
   EXPECT_EQ(reader.weights(), DType::bf16);
@@ -211,11 +211,11 @@ TEST_F(SoupOnRanks, MomentsAreDroppedZeroTheFirstOnesOrAveraged) {
     got.fill_all(9);
     reader.read_state(got.states(), context.topology().canonical_rank());
     for (std::size_t u = 0; u < got.spaces().size(); ++u) {
-      for (const partition::Interval& own :
+      for (const partition::Interval& mine :
            partition::intervals_of(got.spaces()[u], context.topology().canonical_rank())) {
-        const std::string& name = got.spaces()[u].params()[own.param].name;
-        for (std::int64_t i = own.begin; i < own.end; i += 3) {
-          const auto at = static_cast<std::size_t>(own.local_offset + i - own.begin);
+        const std::string& name = got.spaces()[u].params()[mine.param].name;
+        for (std::int64_t i = mine.begin; i < mine.end; i += 3) {
+          const auto at = static_cast<std::size_t>(mine.local_offset + i - mine.begin);
           ASSERT_EQ(got.tensor(0, u)[at], moment_of(Moments::avg, name, 0, i)) << name << " " << i;
           for (const int tensor : {1, 2})
             ASSERT_EQ(got.tensor(tensor, u)[at], moment_of(moments, name, tensor, i))
