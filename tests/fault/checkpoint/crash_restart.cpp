@@ -101,14 +101,17 @@ std::string Restart::check(const Path& run, std::int64_t& newest_step) {
   };
   {
     checkpoint::Store store{context_.get(), run, {.max_checkpoints = max_checkpoints_}};
-    if (const auto newest = store.newest()) {
-      newest_step = newest->step();
-      newest->verify();
-      if (states_differ(*newest, newest_step)) return fmt::format("step {} has other bytes", newest_step);
+    const partition::Layout& layout = context_.topology().layout();
+    Toy loaded{crash_units(), layout, 0};
+    if (const auto found = store.load(loaded.states())) {
+      newest_step = found->step();
+      found->verify();
+      if (!(loaded == toy_of(layout, 0, newest_step)) || states_differ(*found, newest_step))
+        return fmt::format("step {} has other bytes", newest_step);
     }
     if (temporaries_in(run) > max_checkpoints_ + 1) return fmt::format("{} temporaries", temporaries_in(run));
     const std::int64_t step = newest_step + 1;
-    Toy toy = toy_of(context_.topology().layout(), 0, step);
+    Toy toy = toy_of(layout, 0, step);
     const auto report = store.save(checkpoint::Kind::temp, step, toy.states(), crash_sections(step), toy_attachments());
     if (!report.committed) return fmt::format("the next save failed: {}", report.why_not);
     const auto again = store.newest();

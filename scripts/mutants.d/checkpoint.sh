@@ -1,0 +1,74 @@
+# shellcheck shell=bash
+# Bugs that a checkpoint store may have, and the tests that see them; sourced by scripts/mutants.
+# mutant NAME WHAT FILE BINARY RANKS FILTER SEARCH REPLACE
+
+calls=fault/fault_checkpoint_calls crash=fault/fault_checkpoint_crash life=fault/fault_checkpoint
+save='*OfASave*/Eio' random='RandomOperations.*' states='*CrashStates*/2'
+
+# What never reaches the disk, by crashes at every point.
+mutant shard_not_synced 'a shard is written and not synced' lib/checkpoint/shard_file.cpp $crash 2 "$states" \
+  '  file.sync();
+' ''
+mutant attachment_not_synced 'an attached file is written and not synced' lib/checkpoint/staging.cpp $crash 2 "$states" \
+  '  file.sync();
+' ''
+mutant parent_not_synced 'the rename that commits is acknowledged before it lasts' lib/checkpoint/staging.cpp $crash 2 "$states" \
+  '  files_.sync_folder(target_.parent_path());
+' ''
+mutant file_replaced_not_synced 'manifest, lock and run.json are renamed over without a sync' lib/core/file.cpp $crash 2 "$states" \
+  '    file.append(content);
+    file.sync();' '    file.append(content);'
+mutant folder_replaced_in_not_synced 'the folder with the new manifest is not synced' lib/core/file.cpp $crash 2 "$states" \
+  '  sync_folder(path.parent_path());' ''
+mutant new_folder_not_synced 'the run directory and export/ are never synced into their parents' lib/core/file.cpp $crash 2 "$states" \
+  'if (make() == 0) return sync_folder(folder.parent_path());' 'if (make() == 0) return;'
+mutant nothing_swept 'what dead saves have left is left' lib/checkpoint/staging.cpp $crash 2 "$states" \
+  'if (name.starts_with(".tmp-") || name.starts_with(".del-")) files' 'if (name.starts_with(".del-")) files'
+
+# Errors passed over, by an error at every call.
+mutant fsync_error_ignored 'a file whose sync failed counts as written' lib/core/file.cpp $calls 1 "$save" \
+  'if (repeat([&] { return os_->fsync(fd_); }) != 0) fail_io' \
+  'if (repeat([&] { return os_->fsync(fd_); }) > 0) fail_io'
+mutant fsync_tried_again 'a failed sync is tried again and believed' lib/core/file.cpp $calls 1 "$save" \
+  'if (repeat([&] { return os_->fsync(fd_); }) != 0) fail_io' \
+  'if (os_->fsync(fd_) != 0 && os_->fsync(fd_) != 0) fail_io'
+mutant folder_fsync_error_ignored 'a folder whose sync failed counts as synced' lib/core/file.cpp $calls 1 "$save" \
+  'if (repeat([&] { return os_->fsync(file.fd()); }) != 0 && errno != EINVAL)' \
+  'if (repeat([&] { return os_->fsync(file.fd()); }) > 0)'
+mutant close_error_ignored 'a file whose close failed counts as written' lib/core/file.cpp $calls 1 "$save" \
+  'if (os_->close(std::exchange(fd_, -1)) != 0 && errno != EINTR)' 'if (os_->close(std::exchange(fd_, -1)) > 0)'
+mutant short_transfer_accepted 'a transfer cut short is not continued' lib/core/file.cpp $calls 1 '*OfASave*/Short' \
+  '    done += static_cast<std::size_t>(moved);' '    done = size_bytes;'
+mutant interruption_not_repeated 'a call that a signal has interrupted fails' lib/core/file.cpp $calls 1 '*OfASave*/Eintr' \
+  'while (result < 0 && errno == EINTR) result' 'while (result < 0 && errno == EAGAIN) result'
+mutant vote_ignored 'a rank that failed to write does not stop the commit' lib/checkpoint/save.cpp $calls 2 "$save" \
+  '  if (!ballot.why_not) return false;' '  if (!ballot.why_not || context_.world.size() > 1) return false;'
+mutant io_error_is_damage 'a checkpoint that could not be read once is put aside' lib/checkpoint/run_folder.cpp $calls 1 '*OfALoad*/Eio' \
+  'error.fault() == Fault::io ? Flaw::unreadable : Flaw::files' 'Flaw::files'
+mutant nameless_lock 'a lock is taken whose owner cannot be told from a dead one' lib/checkpoint/run_lock.cpp $calls 1 '*OfAStart*/Eio' \
+  '  } catch (const Error& error) {
+    if (error.fault() == Fault::data) return "";
+    throw;
+  }' '  } catch (const Error&) {
+    return "";
+  }'
+
+# Damage believed.
+mutant block_digests_off 'the digest of a block is not compared' lib/checkpoint/shard_set.cpp unit/unit_checkpoint 1 'ReaderTest.*' \
+  'if (digest_of(to) != from.tables[dataset][block]) fail_block' 'if (false) fail_block'
+mutant root_digest_off 'payload and digests changed together pass' lib/checkpoint/shard_set.cpp unit/unit_checkpoint 1 'ReaderTest.*' \
+  '  if (root != wanted) {' '  if (false) {'
+mutant self_digest_off 'a changed manifest passes' lib/checkpoint/manifest.cpp unit/unit_checkpoint 1 'Manifest.*' \
+  'if (line != wanted) fail' 'if (line.size() != wanted.size()) fail'
+mutant nonce_off 'a shard of another save passes' lib/checkpoint/shard_skeleton.cpp unit/unit_checkpoint 1 'ShardFile.*' \
+  '    if (got != text) fail_content(' '    if (name != "save_nonce" && got != text) fail_content('
+
+# Names trusted, leases not held, by random operations.
+mutant lease_not_checked 'a job that was taken over commits' lib/checkpoint/save.cpp $life 1 "$random" \
+  '[this] { lock_->check(); }' '[] {}'
+mutant every_owner_is_gone 'a second job takes the run of a live one' lib/checkpoint/run_lock.cpp $life 1 "$random" \
+  '  return boot_id != self.boot_id || start_time_of(files, pid) != start_time;' '  return true;'
+mutant retention_counts_bad 'what cannot be loaded counts as kept' lib/checkpoint/run_folder.cpp $life 1 "$random" \
+  'if (!finding.reader) continue;  // neither counted nor removed' 'if (!finding.reader && ++newer > 0) continue;'
+mutant copy_not_awaited 'training changes what is still being copied' lib/checkpoint/save.cpp mpi/mpi_checkpoint 1 'BackgroundSave.*' \
+  '  if (phase_ == Phase::writing) units_complete_.wait();' ''
