@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
-#include <cstdlib>
 #include <functional>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "crash_restart.hpp"
+#include "support/fault_options.hpp"
 
 /// Every crash that the model of the disk allows, at every point of real saves. Ranks share the trees; each tree is
 /// loaded once, whichever states lead to it. ARGOSY_FAULT_SCALE multiplies the states, ARGOSY_FAULT_SEED chooses other
@@ -18,16 +17,6 @@ namespace argosy::test {
 namespace {
 
 using Journal = std::vector<Change>;
-
-double fault_scale() {
-  const char* const text = std::getenv("ARGOSY_FAULT_SCALE");
-  return text == nullptr ? 1 : std::atof(text);
-}
-
-std::uint64_t fault_seed() {
-  const char* const text = std::getenv("ARGOSY_FAULT_SEED");
-  return text == nullptr ? 13 : std::strtoull(text, nullptr, 10);
-}
 
 /// What happened just before the crash, newest last.
 std::string trace(const Journal& journal, std::size_t done) {
@@ -50,7 +39,7 @@ class Campaign {
     systematic = states;
     if (states >= limit_ || done()) return;
     const std::size_t rest = limit_ - states;
-    RandomStream random{fault_seed(), 1};
+    RandomStream random{fault_seed(13), 1};
     std::vector<std::size_t> draws(journal_.size() + 1, 0);
     for (std::size_t i = 0; i < rest; ++i) ++draws[random.below(draws.size())];
     walk([&](std::size_t point) {
@@ -169,8 +158,9 @@ class Campaign {
     ++violations;
     if (!first.empty()) return;
     first_wrong = wrong;
-    first = fmt::format("ARGOSY_FAULT_SEED={}: crash after {} of {} operations: {}{}\nleft by the crash:", fault_seed(),
-                        point_, journal_.size(), wrong, trace(journal_, point_));
+    first =
+        fmt::format("ARGOSY_FAULT_SEED={}: crash after {} of {} operations: {}{}\nleft by the crash:", fault_seed(13),
+                    point_, journal_.size(), wrong, trace(journal_, point_));
     for (const auto& [path, content] : tree.files) first += fmt::format("\n  {} {}", path, content->bytes.size());
   }
 
@@ -210,7 +200,7 @@ class CrashStates : public testing::TestWithParam<int> {};
 TEST_P(CrashStates, LoseNothingAcknowledged) {
   if (world().size() != crash_ranks) GTEST_SKIP() << "made for " << crash_ranks << " ranks";
   const Journal journal = record_saves(GetParam());
-  violations_of(journal, GetParam(), static_cast<std::size_t>(std::lround(50'000 * fault_scale())), false);
+  violations_of(journal, GetParam(), static_cast<std::size_t>(scaled(50'000)), false);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kept, CrashStates, testing::Values(2, 1), testing::PrintToStringParamName());

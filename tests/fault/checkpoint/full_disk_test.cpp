@@ -2,13 +2,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
 #include "checkpoint/checkpoint.hpp"
 #include "core/error.hpp"
 #include "support/checkpoints.hpp"
+#include "support/fault_options.hpp"
 #include "support/small_disk.hpp"
 
 namespace argosy::checkpoint {
@@ -101,8 +101,7 @@ class DiskOfKind : public testing::TestWithParam<test::DiskKind> {};
 TEST_P(DiskOfKind, EndsARunInOrderWhenItIsFull) {
   if (geteuid() != 0) GTEST_SKIP() << "mounting a small file system needs root";
   const bool tmpfs = GetParam() == test::DiskKind::tmpfs;
-  const char* const scale = std::getenv("ARGOSY_FAULT_SCALE");
-  const int runs = static_cast<int>(std::ceil((tmpfs ? 20 : 4) * (scale == nullptr ? 1 : std::atof(scale))));
+  const int runs = test::scaled(tmpfs ? 20 : 4);
   constexpr std::uint64_t smallest = 48 << 20, largest = 64 << 20;
   for (int run = 0; run < runs; ++run) {
     const test::SmallDisk disk{smallest + (largest - smallest) / 4096 * static_cast<std::uint64_t>(run) /

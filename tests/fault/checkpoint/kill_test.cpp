@@ -19,6 +19,7 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "support/checkpoints.hpp"
+#include "support/fault_options.hpp"
 #include "support/temp_folder.hpp"
 
 /// kill -9 at random times of jobs that save one checkpoint after the other, of their launcher, all their ranks or one,
@@ -276,16 +277,13 @@ bool run_and_kill(const Path& run, Victim victim, RandomStream& random, std::uni
 
 /// ARGOSY_FAULT_SCALE multiplies the number of kills; ARGOSY_FAULT_SEED repeats a failure.
 TEST(Kill, LosesNoAcknowledgedCheckpointAndLeavesNothingBehind) {
-  const char* const scale_text = std::getenv("ARGOSY_FAULT_SCALE");
-  const char* const seed_text = std::getenv("ARGOSY_FAULT_SEED");
-  const double scale = scale_text == nullptr ? 1 : std::atof(scale_text);
-  const std::uint64_t seed = seed_text == nullptr ? 20 : std::strtoull(seed_text, nullptr, 10);
+  const std::uint64_t seed = test::fault_seed(20);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr double in_ci = 20;  // processes start slowly
+  constexpr int in_ci = 20;  // processes start slowly
 #else
-  constexpr double in_ci = 200;
+  constexpr int in_ci = 200;
 #endif
-  const int kills = static_cast<int>(in_ci * scale);
+  const int kills = test::scaled(in_ci);
   RandomStream random{seed, 1};
   const test::TempFolder folder;
   std::int64_t acknowledged = 0;

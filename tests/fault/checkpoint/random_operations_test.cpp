@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <thread>
@@ -12,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "support/checkpoints.hpp"
+#include "support/fault_options.hpp"
 #include "support/faulty_os.hpp"
 #include "support/temp_folder.hpp"
 
@@ -316,10 +315,8 @@ class Life {
 };
 
 TEST(RandomOperations, LoseNothingAndLeaveNothing) {
-  const char* const scale = std::getenv("ARGOSY_FAULT_SCALE");
-  const char* const seed = std::getenv("ARGOSY_FAULT_SEED");
-  Life life{seed == nullptr ? 11 : std::strtoull(seed, nullptr, 10)};
-  life.live(static_cast<int>(std::lround(1'000 * (scale == nullptr ? 1 : std::atof(scale)))));
+  Life life{test::fault_seed(11)};
+  life.live(test::scaled(1'000));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "support/checkpoints.hpp"
+#include "support/fault_options.hpp"
 #include "support/faulty_os.hpp"
 #include "support/temp_folder.hpp"
 
@@ -84,10 +85,7 @@ class Soak : public testing::Test {
   }
 
   static constexpr std::uint64_t calls_of_a_save = 90;  // some fall behind its end
-  const std::uint64_t seed = [] {
-    const char* const text = std::getenv("ARGOSY_FAULT_SEED");
-    return text == nullptr ? 14 : std::strtoull(text, nullptr, 10);
-  }();
+  const std::uint64_t seed = test::fault_seed(14);
   const test::Units units_{{"a", {{"a/w", {101, 1009}}, {"a/b", {1009}, false}}}, {"b", {{"b/w", {1009, 53}}}}};
   RandomStream random{seed, 1};
   test::TempFolder folder;
@@ -101,8 +99,7 @@ class Soak : public testing::Test {
 };
 
 TEST_F(Soak, SavesThatFailAtRandomLeakNothing) {
-  const char* const scale_text = std::getenv("ARGOSY_FAULT_SCALE");
-  const int saves = static_cast<int>(100 * (scale_text == nullptr ? 1 : std::atof(scale_text))), warm_up = 30;
+  const int saves = test::scaled(100), warm_up = 30;
   SCOPED_TRACE(fmt::format("ARGOSY_FAULT_SEED={}", seed));
   std::optional<Holdings> before;
   for (int i = 0; i < warm_up + saves; ++i) {
