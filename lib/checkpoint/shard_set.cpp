@@ -11,7 +11,7 @@
 namespace argosy::checkpoint {
 namespace {
 
-constexpr std::size_t most_open_files = 4;
+constexpr std::size_t most_open_files = 2;  // of each checkpoint, and a soup has many
 constexpr const char* other_checkpoint =
     "the data on disk is damaged: move this checkpoint away and go on from an older one";
 

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/manifest.hpp"
 #include "core/error.hpp"
+#include "soup/ingredients.hpp"
 
 namespace argosy::soup {
 namespace {
@@ -76,7 +77,7 @@ std::string line_of(const CheckedCheckpoint& checked) {
 std::vector<CheckedCheckpoint> check_checkpoints(comm::Context& context, const std::vector<std::string>& paths) {
   context.log.plain(fmt::format("{:>9}  {:<6}  {:>5}  {:>9}  checkpoint and verdict", "step", "kind", "ranks", "size"));
   std::vector<CheckedCheckpoint> all;
-  for (const std::string& path : paths) {
+  for (const std::string& path : checkpoints_among(context, paths)) {
     all.push_back(check_one(context, path));
     context.log.plain(line_of(all.back()));
   }

@@ -20,7 +20,7 @@ struct CheckedCheckpoint {
 
 /// Verifies manifests (their own digests), sizes, root digests, every block of every dataset, copied files, and that
 /// values are finite; the blocks of each checkpoint are dealt over the ranks. Goes on past a damaged one and prints a
-/// line for each as it is done. **Collective.** Throws Error{comm} alone.
+/// line for each as it is done. **Collective.** Throws Error{comm}, and as checkpoints_among.
 [[nodiscard]] std::vector<CheckedCheckpoint> check_checkpoints(comm::Context& context,
                                                                const std::vector<std::string>& paths);
 

@@ -143,11 +143,41 @@ Ingredients Pantry::mean_of(const std::vector<std::size_t>& members) const {
   return some;
 }
 
+std::vector<std::string> checkpoints_among(comm::Context& context, const std::vector<std::string>& inputs) {
+  std::string list;  // each with a NUL behind
+  comm::agree(context.world, [&] {
+    if (!context.is_root()) return;
+    for (const std::string& input : inputs) {
+      Path path = Path{input}.lexically_normal();
+      if (!path.has_filename()) path = path.parent_path();
+      const std::string name = path.filename().string();
+      if (name.starts_with(".tmp-") || name.starts_with(".del-")) {
+        throw Error{Fault::data,
+                    {.wanted = "a committed checkpoint",
+                     .got = name.starts_with(".tmp-") ? "one that was never committed" : "one that is being deleted",
+                     .where = path.string(),
+                     .remedy = leave_out}};
+      }
+      const auto facts = context.files.stat(path);
+      if (facts && !facts->is_directory) {
+        context.log.warn("{} is a file and no checkpoint: passed over", path.string());
+      } else {
+        list.append(path.string()).push_back('\0');
+      }
+    }
+  });
+  list = context.world.broadcast(std::move(list));
+  std::vector<std::string> checkpoints;
+  for (std::size_t at = 0; at < list.size(); at = list.find('\0', at) + 1) checkpoints.emplace_back(list.c_str() + at);
+  return checkpoints;
+}
+
 Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
+  const std::vector<std::string> inputs = checkpoints_among(context, config.inputs);
   Pantry found;
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
-    for (const std::string& input : config.inputs) found.readers.emplace_back(context.files, input);
+    for (const std::string& input : inputs) found.readers.emplace_back(context.files, input);
     check_once(found.readers);
     std::vector<Candidate> candidates;
     for (const Reader& reader : found.readers) {

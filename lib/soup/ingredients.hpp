@@ -25,6 +25,11 @@ struct Pantry {
   [[nodiscard]] Ingredients mean_of(const std::vector<std::size_t>& members) const;
 };
 
+/// The checkpoints among what a shell pattern has given: rank 0 passes over files with a warning and refuses folders
+/// that were never committed; all ranks get its list, without trailing slashes. **Collective.** Throws Error{data}.
+[[nodiscard]] std::vector<std::string> checkpoints_among(comm::Context& context,
+                                                         const std::vector<std::string>& inputs);
+
 /// Opens all inputs, applies the recipe and checks that the members may be averaged. Reads no weights. Rank 0 looks at
 /// the file system, the others get manifests and weights from it. **Collective.** Throws as make_soup.
 [[nodiscard]] Pantry open_ingredients(comm::Context& context, const SoupConfig& config);

@@ -3,6 +3,7 @@
 
 #include <boost/json/parse.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 
 #include "checkpoint/checkpoint.hpp"
@@ -88,6 +89,39 @@ TEST_F(SoupTool, CooksByRecipe) {
   EXPECT_GT(soup_of("decay").at("weights").as_array()[0].as_double(), 0.5);
   EXPECT_EQ(run(2, "--recipe weighted --weights 1,2 --out not ckpts/checkpoints/*"), 2) << output;
   EXPECT_EQ(run(1, "--recipe best --out not ckpts/checkpoints/*"), 2) << output;
+}
+
+TEST_F(SoupTool, TakesWhatAShellPatternGives) {
+  Files::system().write_atomically(folder / "ckpts/checkpoints/notes.txt", std::string_view{"the good ones"});
+  EXPECT_EQ(run(2, "ckpts/checkpoints/*"), 0) << output;
+  EXPECT_NE(output.find("ckpts/checkpoints/notes.txt is a file and no checkpoint: passed over"), std::string::npos)
+      << output;
+  EXPECT_EQ(run(2, "--check ckpts/checkpoints/*"), 0) << output;
+  EXPECT_EQ(run(1, "--out slashes ckpts/checkpoints/*/"), 0) << output;
+  const checkpoint::Reader soup{Files::system(), folder / "slashes"};
+  EXPECT_EQ(soup.sections().soup.at("inputs").at(0).at("path"), "ckpts/checkpoints/000000010");
+  const auto refused = [&](int code, const std::string& words, const std::string& said) {
+    EXPECT_EQ(run(2, "--out not " + words), code) << output;
+    EXPECT_NE(output.find(said), std::string::npos) << output;
+  };
+  refused(2, "ckpts/checkpoints/* ckpts/latest", "each checkpoint once, got this one twice in ckpts/latest");
+  refused(2, "ckpts/checkpoints/notes.txt ckpts/checkpoints/000000010", "at least two checkpoints, got 1");
+  refused(3, "ckpts/checkpoints", "none in it in ckpts/checkpoints");
+  refused(3, "nowhere/*", "nothing there in nowhere/*");
+  Files::system().rename(folder / "ckpts/checkpoints/000000030", folder / "ckpts/checkpoints/.tmp-000000030-1");
+  refused(3, "ckpts/checkpoints/* ckpts/checkpoints/.tmp*", "one that was never committed");
+}
+
+TEST_F(SoupTool, RunsAsTypedFromTheClone) {
+  std::filesystem::create_directory_symlink(Path{std::getenv("ARGOSY_BUILD_DIR")} / "apps", folder / "apps");
+  const std::string script = fmt::format(
+      "cd '{}' && mkdir bin && printf '#!/bin/sh\\nexec {} \"$@\"\\n' >bin/mpirun && chmod +x bin/mpirun && "
+      "env -u PMI_FD -u PMI_RANK -u PMI_SIZE -u PMI_PORT -u PMI_ID PATH=\"$PWD/bin:$PATH\" "
+      "sh -c 'mpirun apps/soup ckpts/checkpoints/*' >typed 2>&1",
+      folder.path().string(), std::getenv("ARGOSY_MPIEXEC"));
+  const int code = std::system(script.c_str());
+  EXPECT_EQ(code, 0) << Files::system().read_text(folder / "typed");
+  EXPECT_EQ(checkpoint::Reader(Files::system(), folder / "soup").sections().soup.at("inputs").as_array().size(), 3U);
 }
 
 TEST_F(SoupTool, ChecksEveryByteAndGoesOnPastDamage) {

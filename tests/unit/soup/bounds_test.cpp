@@ -1,0 +1,168 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <set>
+
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/staging.hpp"
+#include "checkpoint/weight_stream.hpp"
+#include "soup/soup.hpp"
+#include "support/checkpoints.hpp"
+#include "support/temp_folder.hpp"
+
+/// What a soup may hold at a time, whatever the number and the size of its inputs: memory and open files.
+namespace argosy::soup {
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+
+/// This process may map so many bytes more, while this lives.
+class MemoryCap {
+ public:
+  explicit MemoryCap(std::uint64_t bytes) {
+    getrlimit(RLIMIT_AS, &before_);
+    std::uint64_t pages = 0;
+    std::ifstream{"/proc/self/statm"} >> pages;
+    rlimit limit = before_;
+    limit.rlim_cur = pages * 4096 + bytes;
+    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  }
+  ~MemoryCap() { setrlimit(RLIMIT_AS, &before_); }
+  MemoryCap(const MemoryCap&) = delete;
+  MemoryCap& operator=(const MemoryCap&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+/// Notes the most files that were ever open at once.
+class CountingOs : public Os {
+ public:
+  int open(const char* path, int flags, unsigned mode) override {
+    const int fd = Os::open(path, flags, mode);
+    if (fd >= 0) open_.insert(fd);
+    most_ = std::max(most_, open_.size());
+    return fd;
+  }
+  int close(int fd) override {
+    open_.erase(fd);
+    return Os::close(fd);
+  }
+  [[nodiscard]] std::size_t most() const { return most_; }
+
+ private:
+  std::set<int> open_;
+  std::size_t most_ = 0;
+};
+
+class SoupBounds : public testing::Test {
+ protected:
+  /// Weights alone, written by all ranks of a layout, one after the other.
+  void save(const test::Units& units, const partition::Layout& layout, std::int64_t step) {
+    const Files files = Files::system();
+    checkpoint::Manifest manifest{.run_uuid = std::string(32, 'a'), .complete = false, .step = step};
+    manifest.save_nonce = fmt::format("{:016}", step);
+    manifest.sections = test::toy_sections();
+    for (const auto& [name, params] : units) {
+      manifest.unit_names.push_back(name);
+      manifest.spaces.emplace_back(params, layout);
+    }
+    const checkpoint::Staging staging{files, folder / fmt::format("{:09}", step), "hand"};
+    staging.open(0, layout.world());
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      const std::string name = checkpoint::shard_name(rank, layout.world());
+      test::Toy toy{units, layout, rank};
+      toy.fill(static_cast<std::uint64_t>(step));
+      const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, rank);
+      std::vector<Bytes> payload;
+      for (std::size_t unit = 0; unit < units.size(); ++unit)
+        payload.push_back(std::as_bytes(std::span{toy.tensor(0, unit)}));
+      for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);
+      const Path shard = staging.folder() / name;
+      const auto map = checkpoint::create_shard(files, shard, manifest.identity(rank), manifest.specs(rank));
+      manifest.shards.push_back({name, map.size_bytes, checkpoint::write_shard(files, shard, map, payload).root});
+    }
+    staging.commit(manifest, {}, [] {});
+    config.inputs.push_back(staging.target().string());
+  }
+  SoupReport make(Os& door, const std::string& name) {
+    test::TestContext context{door, test::world()};
+    config.output = (folder / name).string();
+    return make_soup(context.get(), config);
+  }
+
+  Os os;
+  test::TempFolder folder;
+  SoupConfig config;
+};
+
+TEST_F(SoupBounds, SeventyTwoInputsOfManyShardsAreAsExactAsTwo) {
+  constexpr int count = 72;
+  std::size_t shards = 0;
+  for (int step = 0; step < count; ++step) {
+    const partition::Layout layout{std::vector<int>(static_cast<std::size_t>(1 + step % 3), 1 + step % 2)};
+    shards += static_cast<std::size_t>(layout.world());
+    save(test::tiny_units(), layout, step);
+  }
+  ASSERT_GT(shards, 3U * count / 2);
+  CountingOs door;
+  EXPECT_EQ(make(door, "soup").inputs, static_cast<std::size_t>(count));
+  EXPECT_LE(door.most(), 2U * count + 4) << "two of each input, and what is written";
+  const checkpoint::Reader soup{Files::system(), config.output};
+  for (const checkpoint::Reader::Parameter& parameter : soup.parameters()) {
+    const std::vector<float> got = soup.read_parameter(parameter.name);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      long double sum = 0;
+      for (std::uint64_t seed = 0; seed < count; ++seed)
+        sum += test::element(parameter.name, 0, static_cast<std::int64_t>(i), seed);
+      const long double mean = sum / count;
+      const float magnitude = std::abs(static_cast<float>(mean));
+      const long double ulp = std::nextafter(magnitude, std::numeric_limits<float>::infinity()) - magnitude;
+      ASSERT_LE(std::abs(static_cast<long double>(got[i]) - mean), 0.5L * ulp) << parameter.name << " " << i;
+    }
+  }
+}
+
+TEST_F(SoupBounds, InputsOfFiftyTimesTheMemoryPassThroughIt) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer's own memory cannot be capped";
+#endif
+  constexpr std::uint64_t cap_bytes = 6 * mib;
+  const test::Units large{{"embedding", {{"weight", {3000, 3000}}}}, {"head", {{"bias", {1000}}}}};
+  // A first soup loads what libraries load when they are first used.
+  for (const int step : {1, 2}) save(test::tiny_units(), partition::Layout{{1}}, step);
+  make(os, "first");
+  config.inputs.clear();
+  std::uint64_t input_bytes = 0;
+  for (int step = 10; step < 19; ++step) {
+    test::TestContext context{os, test::world()};
+    checkpoint::Store store{context.get(), folder / "run", {.max_checkpoints = 20}};
+    test::Toy toy{large, context.topology().layout(), 0};
+    toy.fill_all(static_cast<float>(step));
+    const auto report = store.save(checkpoint::Kind::temp, step, toy.states(false), test::toy_sections(), {});
+    ASSERT_TRUE(report.committed) << report.why_not;
+    config.inputs.push_back(report.directory.string());
+    input_bytes += report.bytes;
+  }
+  ASSERT_GE(input_bytes, 50 * cap_bytes);
+  config.shard_bytes = 20 * mib;
+  {
+    const MemoryCap cap{cap_bytes};
+    make(os, "soup");
+  }
+  const checkpoint::Reader soup{Files::system(), config.output};
+  checkpoint::WeightStream stream = soup.stream();
+  std::vector<float> row(3000);
+  for (std::int64_t i = 0; i < 3000; ++i) {
+    stream.read(0, i * 3000, row);
+    ASSERT_EQ(row, std::vector<float>(3000, 14.0F)) << i;
+  }
+  stream.finish();
+}
+
+}  // namespace
+}  // namespace argosy::soup
