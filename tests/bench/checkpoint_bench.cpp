@@ -8,6 +8,7 @@
 #include <bit>
 #include <charconv>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@
 
 /// What scripts/bench/checkpoint runs: our saves and loads beside plain writing and reading of as many bytes by the
 /// same ranks, in turns in one process.
-///   checkpoint write FOLDER MEGABYTES ROUNDS   plain, plain with the space reserved first, Store::save; last one kept
+///   checkpoint write FOLDER MEGABYTES ROUNDS   plain, plain with the space reserved first, Store::save (the last one
+///   is
+///                                              kept), and a save beside steps that only sleep
 ///   checkpoint read FOLDER MEGABYTES ROUNDS    of the kept one, warm and cold: plain, and the state of this world
 namespace {
 
@@ -73,6 +76,11 @@ class State {
       for (const auto& tensor : tensors_) payload.push_back(std::as_bytes(std::span{tensor[u]}));
     return payload;
   }
+  /// Takes over what `other` holds, as training's state is copied for a writer.
+  void copy(const State& other) {
+    for (std::size_t t = 0; t < tensors_.size(); ++t)
+      for (std::size_t u = 0; u < spaces_.size(); ++u) std::ranges::copy(other.tensors_[t][u], tensors_[t][u].begin());
+  }
   [[nodiscard]] std::int64_t size_bytes() const {
     std::int64_t bytes = 0;
     for (const Bytes piece : payload()) bytes += static_cast<std::int64_t>(piece.size());
@@ -116,6 +124,30 @@ std::int64_t sum_over_ranks(const Context& context, std::int64_t value) {
   return values[0];
 }
 
+/// Saves `copy`, brought in from `state` by the writing thread, while steps go on. Adds to `held_up_s` for how long
+/// they were held up on this rank.
+argosy::checkpoint::SaveReport save_beside_steps(const Context& context, argosy::checkpoint::Store& store,
+                                                 const State& state, State& copy, std::int64_t step,
+                                                 const argosy::checkpoint::Sections& sections, double& held_up_s) {
+  constexpr double forward_and_backward_s = 0.5;
+  std::optional<argosy::checkpoint::SaveReport> report;
+  const auto count = [&](const std::function<void()>& body) {
+    context.world.barrier("as after the collectives of a step");
+    const double begin_s = context.clock.monotonic_s();
+    body();
+    held_up_s += context.clock.monotonic_s() - begin_s;
+  };
+  count([&] {
+    store.begin_save(argosy::checkpoint::Kind::temp, step, copy.units(), sections, {}, [&] { copy.copy(state); });
+  });
+  while (!report) {
+    context.clock.sleep_s(forward_and_backward_s);
+    count([&] { store.wait_for_units(); });
+    count([&] { report = store.poll_save(); });
+  }
+  return *report;
+}
+
 void write_plainly(const argosy::Files& files, const Path& path, std::span<const Bytes> payload,
                    std::uint64_t reserved) {
   argosy::File file = files.create(path);
@@ -142,7 +174,9 @@ void measure_writing(Context& context, const Path& folder, std::uint64_t megabyt
   argosy::checkpoint::Sections sections;
   sections.model = {{"arch", "bench"}};
 
-  std::array<Series, 3> series;  // plain, reserved, save
+  State copy = state;
+  std::array<Series, 4> series;  // plain, reserved, save, background
+  boost::json::array held_up;    // seconds of the slowest rank
   const auto run = [&](std::size_t way, std::uint64_t round) {
     if (way < 2) {
       series[way].measure(context, [&] { write_plainly(context.files, plain, payload, way == 0 ? 0 : own_bytes); });
@@ -150,21 +184,29 @@ void measure_writing(Context& context, const Path& folder, std::uint64_t megabyt
       return;
     }
     argosy::checkpoint::SaveReport report;
+    double held_up_s[] = {0};
+    const auto step = static_cast<std::int64_t>(2 * round + way);
     series[way].measure(context, [&] {
-      report =
-          store.save(argosy::checkpoint::Kind::temp, static_cast<std::int64_t>(round), state.units(), sections, {});
+      report = way == 2 ? store.save(argosy::checkpoint::Kind::temp, step, state.units(), sections, {})
+                        : save_beside_steps(context, store, state, copy, step, sections, held_up_s[0]);
     });
+    context.world.all_reduce(held_up_s, argosy::comm::Reduce::max);
+    if (way == 3) held_up.emplace_back(held_up_s[0]);
     if (!report.committed) throw argosy::Error{argosy::Fault::io, {.wanted = "a checkpoint", .got = report.why_not}};
-    if (round < rounds && context.is_root()) context.files.remove_tree(report.directory);
+    if ((round < rounds || way == 3) && context.is_root()) context.files.remove_tree(report.directory);
   };
   for (std::uint64_t round = 0; round <= rounds; ++round) {  // round 0 warms up and does not count
     for (std::size_t i = 0; i < series.size(); ++i) run((i + round) % series.size(), round);
-    if (round == 0) series = {};
+    if (round > 0) continue;
+    series = {};
+    held_up.clear();
   }
   context.print_result("write", {{"bytes", sum_over_ranks(context, state.size_bytes())},
                                  {"plain", series[0].json()},
                                  {"reserved", series[1].json()},
-                                 {"save", series[2].json()}});
+                                 {"save", series[2].json()},
+                                 {"background", series[3].json()},
+                                 {"held_up_seconds", held_up}});
 }
 
 std::vector<Path> files_of(const argosy::Files& files, const Path& folder) {
