@@ -110,5 +110,5 @@ PY
   row() { of checkpoint "'{ratio} {ratio_smallest} {ratio_largest} {cpu_ratio} {gb_per_s} {cpu_s_per_gb}'.format(**row_of($result, '$1', 'plain'))"; }
   [ "$(row save)" = "0.8 0.5 1.0 2.0 1.0 1.0" ]
   [ "$(row plain)" = "1.0 1.0 1.0 1.0 1.0 0.5" ]
-  [ "$(of checkpoint 'stall_share({"save": {"seconds": [4, 1, 1]}, "held_up_seconds": [0.25, 0.125, 0.5]})')" = 0.125 ]
+  [ "$(of checkpoint 'stall_share({"save": {"seconds": [4, 1, 1]}, "held_up_seconds": [0.25, 0.125, 0.5]})')" = 0.25 ]
 }
