@@ -54,7 +54,6 @@ Save::Save(const comm::Context& context, RunLock* lock, Input input)
   const Ballot opened = vote(context.world, [&]() -> std::string {
     if (!context.is_root()) return "";
     lock_->check();
-    lock_->beat();
     staging_.open(payload_bytes(input_.manifest), input_.manifest.world());
     return "";
   });
@@ -72,6 +71,7 @@ void Save::enter_writing() {
   if (failed(made)) return;
   job_ = std::async(std::launch::async, [this, path, map] {
     complete_units();
+    if (lock_ != nullptr) lock_->beat();  // two syncs: not while the caller waits
     return write(path, map);
   });
 }
