@@ -136,11 +136,12 @@ struct LoadOptions {
 };
 
 /// The checkpoints of one run directory. Holds the run's lock (run.lock.<generation>): a second job gets Error{usage}
-/// naming the first; a dead owner on the same host is taken over at once.
+/// naming the first; a dead owner on the same host is taken over at once, one elsewhere when its heartbeat has stopped.
 class Store {
  public:
   struct Options {
     int max_checkpoints = 5;  // newest temporaries kept
+    double heartbeat_s = 15;  // the lease is renewed so often; 0: with each save alone
   };
   /// **Collective.** Creates the run directory, takes the lock, sweeps dead temporaries. Throws Error{usage},
   /// Error{io}.

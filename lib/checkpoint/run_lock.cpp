@@ -8,6 +8,7 @@
 #include <boost/json/serialize.hpp>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <sstream>
 
 #include "comm/launcher.hpp"
@@ -92,6 +93,7 @@ std::string LockOwner::text() const {
                                                     {"slurm_restart", slurm_restart},
                                                     {"heartbeat", heartbeat_s},
                                                     {"heartbeat_text", timestamp_text(heartbeat_s)},
+                                                    {"beats", beats},
                                                     {"released", released}}) +
          "\n";
 }
@@ -120,6 +122,7 @@ std::optional<LockOwner> LockOwner::parse(const std::string& text) {
       released_at == nullptr || !released_at->is_bool())
     return std::nullopt;
   owner.released = released_at->get_bool();
+  static_cast<void>(number_at("beats", owner.beats));
   return owner;
 }
 
@@ -133,24 +136,35 @@ bool LockOwner::is_gone(const Files& files, const LockOwner& self) const {
 RunLock::RunLock(const Files& files, const Clock& clock, Path run_dir)
     : files_(files), clock_(clock), run_dir_(std::move(run_dir)), self_(LockOwner::of_this_process(files, clock)) {
   // Ranks outlive a killed mpiexec by milliseconds; a lock file stays empty for as long between its creation and its
-  // first line.
-  constexpr double patience_for_owner_s = 1, patience_for_text_s = 10, pause_s = 0.05;
+  // first line. Two minutes are eight heartbeats, and longer than network file systems show an old line.
+  constexpr double patience_for_owner_s = 1, patience_for_text_s = 10, lease_s = 600, watch_s = 120;
+  constexpr double short_pause_s = 0.05, long_pause_s = 1;
   const double begin_s = clock_.monotonic_s();
+  double same_since_s = begin_s;
+  std::optional<std::string> seen;
+  bool renewed = false;  // before our eyes
   while (true) {
     const std::int64_t held = highest();
     if (held > 0) {
-      const double waited_s = clock_.monotonic_s() - begin_s;
       const auto text = read_unless_gone(files_, path_of(held));
       if (!text) continue;
+      const double now_s = clock_.monotonic_s(), waited_s = now_s - begin_s;
+      if (text != seen) {
+        renewed = seen.has_value();
+        seen = text;
+        same_since_s = now_s;
+      }
       const auto owner = LockOwner::parse(*text);
-      const bool gone = owner ? owner->is_gone(files_, self_) : waited_s > patience_for_text_s;
+      const bool expired = owner && !renewed && std::abs(clock_.wall_s() - owner->heartbeat_s) > lease_s;
+      const bool gone = owner ? owner->is_gone(files_, self_) || (expired && now_s - same_since_s > watch_s)
+                              : waited_s > patience_for_text_s;
       if (!gone) {
-        if (owner && waited_s > patience_for_owner_s)
+        if (owner && !expired && waited_s > patience_for_owner_s)
           refuse(fmt::format("a job on {} (process {}{}, last heartbeat {})", owner->host, owner->pid,
                              owner->slurm_job.empty() ? "" : ", Slurm job " + owner->slurm_job,
                              timestamp_text(owner->heartbeat_s)),
                  held);
-        clock_.sleep_s(pause_s);
+        clock_.sleep_s(waited_s > patience_for_owner_s ? long_pause_s : short_pause_s);
         continue;
       }
     }
@@ -160,7 +174,6 @@ RunLock::RunLock(const Files& files, const Clock& clock, Path run_dir)
 
 RunLock::~RunLock() {
   try {
-    if (highest() != generation_) return;
     self_.released = true;
     beat();
   } catch (const Error&) {  // the next owner finds this process gone
@@ -209,8 +222,31 @@ void RunLock::check() const {
 }
 
 void RunLock::beat() {
+  const std::lock_guard lock(mutex_);
+  if (highest() > generation_) return;  // check() says so
   self_.heartbeat_s = clock_.wall_s();
+  ++self_.beats;
   files_.write_atomically(path_of(generation_), self_.text());
+}
+
+Heartbeat::Heartbeat(RunLock& lock, std::chrono::duration<double> interval)
+    : thread_([this, &lock, interval] {
+        std::unique_lock waiting(mutex_);
+        while (!wake_.wait_for(waiting, interval, [this] { return over_; })) {
+          try {
+            lock.beat();
+          } catch (const Error&) {  // the next one may succeed
+          }
+        }
+      }) {}
+
+Heartbeat::~Heartbeat() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
 }
 
 }  // namespace argosy::checkpoint

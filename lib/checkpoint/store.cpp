@@ -19,6 +19,7 @@ struct Store::Impl {
   std::unique_ptr<Save> save;  // on its way
   std::future<void> tidying;   // rank 0, after a commit
   ModelView model_view{};      // rank 0
+  std::optional<Heartbeat> heartbeat{};
 
   [[nodiscard]] bool root() const { return context.is_root(); }
   [[nodiscard]] const Files& files() const { return context.files; }
@@ -58,6 +59,8 @@ Store::Store(comm::Context& context, Path run_dir, Options options)
     if (!context.is_root()) return;
     impl_->folder.make();
     impl_->lock = std::make_unique<RunLock>(context.files, context.clock, impl_->folder.path());
+    if (options.heartbeat_s > 0)
+      impl_->heartbeat.emplace(*impl_->lock, std::chrono::duration<double>(options.heartbeat_s));
     impl_->folder.sweep();
     impl_->run_uuid = impl_->folder.adopt();
   });

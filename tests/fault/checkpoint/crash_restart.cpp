@@ -45,7 +45,7 @@ std::vector<Change> record_saves(int max_checkpoints) {
   TestContext context{os, world()};
   std::int64_t step = 0;
   for (const std::int64_t last : {crash_export, crash_saves}) {
-    checkpoint::Store store{context.get(), folder / run_name, {.max_checkpoints = max_checkpoints}};
+    checkpoint::Store store{context.get(), folder / run_name, {.max_checkpoints = max_checkpoints, .heartbeat_s = 0}};
     const auto newest = store.newest();
     ARGOSY_CHECK((newest ? newest->step() : 0) == step, "the second start found {}", newest ? newest->step() : 0);
     for (++step; step <= last; ++step) {
@@ -100,7 +100,7 @@ std::string Restart::check(const Path& run, std::int64_t& newest_step) {
            reader.attachment(toy_attachments()[0].name) != toy_attachments()[0].content;
   };
   {
-    checkpoint::Store store{context_.get(), run, {.max_checkpoints = max_checkpoints_}};
+    checkpoint::Store store{context_.get(), run, {.max_checkpoints = max_checkpoints_, .heartbeat_s = 0}};
     const partition::Layout& layout = context_.topology().layout();
     Toy loaded{crash_units(), layout, 0};
     if (const auto found = store.load(loaded.states())) {

@@ -91,7 +91,7 @@ class EveryCall : public testing::TestWithParam<Mishap> {
     return test::Toy{test::tiny_units(), layout, rank()}.fill(static_cast<std::uint64_t>(step));
   }
   [[nodiscard]] std::unique_ptr<Store> start(test::TestContext& context, const Path& run) const {
-    return std::make_unique<Store>(context.get(), run, Store::Options{.max_checkpoints = 2});
+    return std::make_unique<Store>(context.get(), run, Store::Options{.max_checkpoints = 2, .heartbeat_s = 0});
   }
   static SaveReport save(Store& store, std::int64_t step) {
     test::Toy toy = toy_of(step);

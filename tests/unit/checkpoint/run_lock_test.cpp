@@ -165,6 +165,98 @@ TEST_F(RunLockTest, BeatsAreSeenByOthers) {
   EXPECT_EQ(LockOwner::parse(files.read_text(folder / "run.lock.1"))->heartbeat_s, 1.7e9 + 60);
 }
 
+/// An owner on another host, whose heartbeat lies `age_s` back by our clock; it beats every 15 s until `dies_s`.
+class DistantOwner : public StepClock {
+ public:
+  DistantOwner(const Files& files_to_use, Path lock_path, LockOwner owner_to_be, double age_s, double dies)
+      : files(files_to_use), path(std::move(lock_path)), owner(std::move(owner_to_be)), dies_s(dies) {
+    owner.host += "-other";
+    owner.heartbeat_s = wall_s() - age_s;
+    files.write_atomically(path, owner.text());
+  }
+  void sleep_s(double seconds) const override {
+    StepClock::sleep_s(seconds);
+    constexpr double interval_s = 15;
+    if (now_s > dies_s || now_s < beaten_s + interval_s) return;
+    beaten_s = now_s;
+    owner.heartbeat_s += drift * interval_s;
+    ++owner.beats;
+    files.write_atomically(path, owner.text());
+  }
+  Files files;
+  Path path;
+  mutable LockOwner owner;
+  double dies_s, drift = 1;
+  mutable double beaten_s = 0;
+};
+
+constexpr double year_s = 3.2e7, never = 1e9;
+
+TEST_F(RunLockTest, RefusesALiveOwnerElsewhereAtOnceWhereClocksAgree) {
+  for (const double age_s : {-500.0, 0.0, 14.0, 500.0}) {
+    const DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, never};
+    test::refusal(Fault::usage, [&] { const RunLock lock(files, elsewhere, folder.path()); });
+    EXPECT_LT(elsewhere.now_s, 3) << age_s;
+  }
+}
+
+TEST_F(RunLockTest, TakesNoLiveOwnerForDeadWhateverTheClocksSay) {
+  for (const double age_s : {-year_s, -700.0, 700.0, 20 * year_s}) {
+    for (const double drift : {1.0, 0.0, -1000.0}) {
+      DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, never};
+      elsewhere.drift = drift;
+      test::refusal(Fault::usage, [&] { const RunLock lock(files, elsewhere, folder.path()); });
+      EXPECT_LT(elsewhere.now_s, 20) << age_s;
+    }
+  }
+}
+
+TEST_F(RunLockTest, TakesOverWhereTheHeartbeatHasStopped) {
+  for (const double age_s : {700.0, 20 * year_s, -year_s}) {
+    const DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, 0};
+    {
+      const RunLock lock(files, elsewhere, folder.path());
+      EXPECT_EQ(lock.generation(), 2);
+    }
+    EXPECT_GT(elsewhere.now_s, 120) << age_s;
+    EXPECT_LT(elsewhere.now_s, 125) << age_s;
+    files.remove(folder / "run.lock.2");
+  }
+}
+
+TEST_F(RunLockTest, AClockThatJumpsWhileItWaitsProvesNothing) {
+  class Jumping : public DistantOwner {
+   public:
+    using DistantOwner::DistantOwner;
+    double wall_s() const override { return DistantOwner::wall_s() + (now_s > 0.5 ? year_s : 0); }
+  };
+  const Jumping elsewhere{files, folder / "run.lock.1", self(), 5, never};
+  test::refusal(Fault::usage, [&] { const RunLock lock(files, elsewhere, folder.path()); });
+}
+
+TEST_F(RunLockTest, BeatsByItselfUntilItEnds) {
+  const Clock real;
+  RunLock lock{files, real, folder.path()};
+  const auto beats = [&] { return LockOwner::parse(files.read_text(folder / "run.lock.1"))->beats; };
+  {
+    const Heartbeat heartbeat{lock, std::chrono::milliseconds{5}};
+    const double begin_s = real.monotonic_s();
+    while (beats() < 3 && real.monotonic_s() < begin_s + 30) real.sleep_s(0.01);
+  }
+  const std::int64_t last = beats();
+  EXPECT_GE(last, 3);
+  real.sleep_s(0.05);
+  EXPECT_EQ(beats(), last);
+}
+
+TEST_F(RunLockTest, AnOwnerThatWasReplacedBeatsNoMore) {
+  RunLock lock{files, clock, folder.path()};
+  leave(2, self().text());
+  files.remove(folder / "run.lock.1");
+  lock.beat();
+  EXPECT_FALSE(files.exists(folder / "run.lock.1"));
+}
+
 TEST_F(RunLockTest, GoesOnWhenTheLockIsRemovedWhileItLooks) {
   class Removing : public Os {  // another job has taken over between the listing and the reading
    public:
