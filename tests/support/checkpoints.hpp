@@ -151,9 +151,12 @@ inline std::vector<checkpoint::Attachment> toy_attachments() {
 }
 
 /// Commits to `target` what a model trained from `seed` holds; this process writes the shards of all ranks of `layout`.
+/// Of `save` its rank and world do not count.
 inline void write_checkpoint(const Files& files, const Path& target, const Units& units,
-                             const partition::Layout& layout, std::uint64_t seed) {
-  checkpoint::Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = 5};
+                             const partition::Layout& layout, std::uint64_t seed,
+                             const checkpoint::ShardIdentity& save = {
+                                 .run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = 5}) {
+  checkpoint::Manifest manifest{.run_uuid = save.run_uuid, .save_nonce = save.save_nonce, .step = save.step};
   manifest.sections = toy_sections();
   manifest.spaces = Toy{units, layout, 0}.spaces();
   for (const auto& unit : units) manifest.unit_names.push_back(unit.first);

@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "damage.hpp"
+
+/// One flipped bit anywhere: what is loaded are the bytes that were saved, or the damage is seen and the older one is
+/// loaded.
+namespace argosy::test {
+namespace {
+
+constexpr std::uint64_t stream = 11;
+
+/// The file offsets of a shard that hold payload or digests, by first byte: end.
+std::map<std::uint64_t, std::uint64_t> payload_ranges(const Path& checkpoint, int rank) {
+  std::map<std::uint64_t, std::uint64_t> ranges;
+  for (const checkpoint::ShardMap::Dataset& dataset : map_of(checkpoint, rank).datasets) {
+    if (dataset.spec.elements == 0) continue;
+    ranges[dataset.offset] = dataset.offset + dataset.spec.size_bytes();
+    ranges[dataset.digest_offset] = dataset.digest_offset + dataset.spec.blocks() * 16;
+  }
+  return ranges;
+}
+
+bool is_payload(const std::map<std::uint64_t, std::uint64_t>& ranges, std::uint64_t offset) {
+  const auto after = ranges.upper_bound(offset);
+  return after != ranges.begin() && offset < std::prev(after)->second;
+}
+
+TEST(Flips, OfPayloadAndDigestsAreSeen) {
+  const std::uint64_t seed = fault_seed(1), count = scaled(1000);
+  std::uint64_t seen = 0;
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    DamagedRun run{ranks};
+    RandomStream random{seed, stream + static_cast<std::uint64_t>(ranks)};
+    for (std::uint64_t i = 0; i < count / 4; ++i) {
+      const int rank = static_cast<int>(random.below(static_cast<std::uint64_t>(ranks)));
+      const auto ranges = payload_ranges(run.newer(), rank);
+      const Path path = run.shard(run.newer(), rank);
+      std::uint64_t at = 0;
+      do {
+        at = random.below(Files::system().stat(path)->size_bytes);
+      } while (!is_payload(ranges, at));
+      const int bit = static_cast<int>(random.below(8));
+      flip(path, at, bit);
+      const std::int64_t step = run.load();
+      ASSERT_NE(step, 0) << "silently wrong: bit " << bit << " of byte " << at << ", rank " << rank << " of " << ranks
+                         << ", ARGOSY_FAULT_SEED=" << seed;
+      seen += step == DamagedRun::older_step ? 1 : 0;
+      flip(path, at, bit);
+    }
+    EXPECT_EQ(run.load(), DamagedRun::newer_step);
+  }
+  EXPECT_GT(seen, count * 9 / 10) << "of datasets of pads alone nothing is read";
+}
+
+TEST(Flips, OfHdf5MetadataAreSeenOrHarmless) {
+  const std::uint64_t seed = fault_seed(2), count = scaled(1000);
+  std::uint64_t seen = 0;
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const DamagedRun run{ranks};
+    RandomStream random{seed, stream + static_cast<std::uint64_t>(ranks)};
+    for (std::uint64_t i = 0; i < count / 4; ++i) {
+      const int rank = static_cast<int>(random.below(static_cast<std::uint64_t>(ranks)));
+      const auto ranges = payload_ranges(run.newer(), rank);
+      const Path path = run.shard(run.newer(), rank);
+      std::uint64_t at = 0;
+      do {
+        at = random.below(Files::system().stat(path)->size_bytes);
+      } while (is_payload(ranges, at));
+      const int bit = static_cast<int>(random.below(8));
+      flip(path, at, bit);
+      const DamagedRun::Verdict verdict = run.read_in_a_child();
+      ASSERT_TRUE(verdict == DamagedRun::Verdict::sound || verdict == DamagedRun::Verdict::detected)
+          << "verdict " << static_cast<int>(verdict) << ": bit " << bit << " of byte " << at << ", rank " << rank
+          << " of " << ranks << ", ARGOSY_FAULT_SEED=" << seed;
+      seen += verdict == DamagedRun::Verdict::detected ? 1 : 0;
+      flip(path, at, bit);
+    }
+  }
+  EXPECT_GT(seen, count / 4) << "many bytes are unused";
+}
+
+TEST(Flips, OfEveryByteOfTheManifestAreSeen) {
+  DamagedRun run{2};
+  const Path path = run.newer() / checkpoint::manifest_name;
+  const std::uint64_t size_bytes = Files::system().stat(path)->size_bytes;
+  RandomStream random{fault_seed(3), stream};
+  for (std::uint64_t at = 0; at < size_bytes; ++at) {
+    const int bit = static_cast<int>(random.below(8));
+    flip(path, at, bit);
+    ASSERT_EQ(run.load(), DamagedRun::older_step) << "bit " << bit << " of byte " << at;
+    flip(path, at, bit);
+  }
+  EXPECT_GT(size_bytes, 2000U);
+  EXPECT_EQ(run.load(), DamagedRun::newer_step);
+}
+
+}  // namespace
+}  // namespace argosy::test

@@ -1,0 +1,46 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "support/checkpoints.hpp"
+
+/// Checkpoints that earlier writers have left: every minor format is read, bit for bit.
+namespace argosy::checkpoint {
+namespace {
+
+test::Units golden_units() {
+  return {{"embedding", {{"embedding/weight", {7, 5}}}},
+          {"head", {{"head/scale", {}, false}, {"head/weight", {5, 9}}}}};
+}
+
+class Golden : public testing::TestWithParam<const char*> {};
+
+TEST_P(Golden, IsReadBitForBit) {
+  constexpr std::uint64_t seed = 4;
+  const Path directory = Path{std::getenv("ARGOSY_SOURCE_DIR")} / "tests/unit/checkpoint/golden" / GetParam();
+  const Reader reader{Files::system(), directory};
+  const Reader::Verified verified = reader.verify();
+  EXPECT_TRUE(verified.finite);
+  EXPECT_GT(verified.bytes, 10'000U);
+  EXPECT_EQ(fmt::format("{}.{}", reader.manifest().at("format_version").at("major").as_int64(),
+                        reader.manifest().at("format_version").at("minor").as_int64()),
+            GetParam());
+  EXPECT_EQ(reader.step(), 5);
+  EXPECT_EQ(reader.run_uuid(), std::string(32, 'a'));
+  EXPECT_EQ(reader.sections().schedule.at("args").at("peak").as_double(), 1.0 / 3.0);
+  EXPECT_EQ(reader.attachment("tokenizer.model"), test::toy_attachments()[0].content);
+  for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 2}}) {
+    const partition::Layout layout{nodes};
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      test::Toy got{golden_units(), layout, rank}, wanted{golden_units(), layout, rank};
+      reader.read_state(got.fill_all(99).states(), rank);
+      EXPECT_TRUE(got == wanted.fill(seed)) << "rank " << rank << " of " << layout.world();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, Golden, testing::Values("1.0", "1.1"),
+                         [](const auto& test) { return test.param[2] == '0' ? "V1_0" : "V1_1"; });
+
+}  // namespace
+}  // namespace argosy::checkpoint
