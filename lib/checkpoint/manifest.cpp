@@ -285,6 +285,19 @@ void read_files(const Fields& fields, Manifest& manifest) {
   }
 }
 
+/// Shards can hold the parameters: whoever reads one asks for no more memory than there are bytes on the disk.
+void check_room(const Fields& fields, const Manifest& manifest) {
+  constexpr std::uint64_t largest = 1ULL << 50;  // of a shard: sums cannot overflow
+  std::uint64_t room = 0, needed = 0;
+  for (const Manifest::Shard& shard : manifest.shards) room += std::min(shard.size_bytes, largest);
+  for (const partition::FlatSpace& space : manifest.spaces) {
+    for (const partition::ParamSpec& param : space.params())
+      needed += static_cast<std::uint64_t>(param.numel()) *
+                (size_of(manifest.weights) + (manifest.complete ? 2 * sizeof(float) : 0));
+  }
+  fields.require(needed <= room, "shards", fmt::format("files that hold {} bytes of state", needed));
+}
+
 void read_sections(json::object document, Manifest& manifest, const Fields& fields) {
   if (const json::value* const bits = document.if_contains("float_bits")) {
     fields.require(bits->is_object(), "float_bits", "an object");
@@ -373,6 +386,7 @@ ParsedManifest parse_manifest(std::string_view text, const std::string& where) {
   manifest.weights = read_weights_dtype(fields, manifest.complete);
   read_units(fields, read_layout(fields, fields.list("shards").size()), manifest);
   read_files(fields, manifest);
+  check_room(fields, manifest);
   read_sections(parsed.document, manifest, fields);
   return parsed;
 }

@@ -115,7 +115,10 @@ void Save::enter_committing(const Ballot& written) {
   if (!context_.is_root()) return;
   job_ = std::async(std::launch::async, [this]() -> std::string {
     if (!input_.model_view.empty()) staging_.add(model_view_name, input_.model_view);
-    staging_.commit(std::move(input_.manifest), input_.attachments, [this] { lock_->check(); });
+    staging_.commit(std::move(input_.manifest), input_.attachments, [this] {
+      lock_->check();
+      input_.make_way();
+    });
     return "";
   });
 }

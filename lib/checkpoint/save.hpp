@@ -29,6 +29,7 @@ class Save {
     std::string model_view;  // rank 0: bytes of model.h5; empty: none
     /// Called first by the writing thread: brings the state into `units`.
     std::function<void()> complete_units;
+    std::function<void()> make_way;  // last thing before the commit, on rank 0
   };
   /// Opens the staging folder, makes the shards' skeletons and begins to write. lock: on rank 0. Borrows both.
   /// **Collective.** Throws Error{usage} when another job has taken over the run.

@@ -98,13 +98,16 @@ void Store::begin_save(Kind kind, std::int64_t step, std::span<const UnitState> 
     manifest.complete = manifest.complete && !unit.exp_avg.empty() && !unit.exp_avg_sq.empty();
   }
   const std::string view = impl_->view_of(manifest);
-  impl_->save = std::make_unique<Save>(context, impl_->lock.get(),
-                                       Save::Input{.manifest = std::move(manifest),
-                                                   .target = impl_->folder.place_of(kind, step),
-                                                   .units = {units.begin(), units.end()},
-                                                   .attachments = {attachments.begin(), attachments.end()},
-                                                   .model_view = view,
-                                                   .complete_units = std::move(complete_units)});
+  const Path target = impl_->folder.place_of(kind, step);
+  impl_->save =
+      std::make_unique<Save>(context, impl_->lock.get(),
+                             Save::Input{.manifest = std::move(manifest),
+                                         .target = target,
+                                         .units = {units.begin(), units.end()},
+                                         .attachments = {attachments.begin(), attachments.end()},
+                                         .model_view = view,
+                                         .complete_units = std::move(complete_units),
+                                         .make_way = [impl = impl_.get(), target] { impl->folder.make_way(target); }});
 }
 
 bool Store::is_saving() const noexcept { return impl_->save != nullptr; }

@@ -3,8 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include "checkpoint/run_folder.hpp"
 #include "core/error.hpp"
 
@@ -24,16 +22,6 @@ Toy one_rank() { return {tiny_units(), partition::Layout{{1}}, 0}; }
 bool has_bytes_of(Toy& got, std::int64_t step) { return got == one_rank().fill(static_cast<std::uint64_t>(step)); }
 
 }  // namespace
-
-std::uint64_t scaled(std::uint64_t count) {
-  const char* const text = std::getenv("ARGOSY_FAULT_SCALE");
-  return static_cast<std::uint64_t>(static_cast<double>(count) * (text == nullptr ? 1 : std::atof(text)));
-}
-
-std::uint64_t fault_seed(std::uint64_t other) {
-  const char* const text = std::getenv("ARGOSY_FAULT_SEED");
-  return text == nullptr ? other : std::strtoull(text, nullptr, 10);
-}
 
 std::string content_of(const Path& path) { return Files::system().read_text(path); }
 

@@ -7,16 +7,12 @@
 #include "checkpoint/checkpoint.hpp"
 #include "core/random.hpp"
 #include "support/checkpoints.hpp"
+#include "support/fault_options.hpp"
 #include "support/temp_folder.hpp"
 
 /// A run with two checkpoints by any number of ranks, the newer of which is damaged, loaded and made whole again,
 /// thousands of times.
 namespace argosy::test {
-
-/// ARGOSY_FAULT_SCALE multiplies `count`.
-[[nodiscard]] std::uint64_t scaled(std::uint64_t count);
-/// ARGOSY_FAULT_SEED, or `other`.
-[[nodiscard]] std::uint64_t fault_seed(std::uint64_t other);
 
 class DamagedRun {
  public:

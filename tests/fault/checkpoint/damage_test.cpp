@@ -25,7 +25,7 @@ class DamagedFiles : public testing::TestWithParam<int> {
 };
 
 TEST_P(DamagedFiles, CutShort) {
-  for (std::uint64_t i = 0; i < scaled(50); ++i) {
+  for (int i = 0; i < scaled(50); ++i) {
     const Path shard = run.shard(run.newer(), some_rank());
     const Path path =
         i % 5 == 0 ? run.newer() / checkpoint::manifest_name : (i % 5 == 1 ? run.newer() / "tokenizer.model" : shard);
@@ -38,8 +38,8 @@ TEST_P(DamagedFiles, CutShort) {
 
 TEST_P(DamagedFiles, WithAPageOfZeros) {
   constexpr std::uint64_t page = 4096;
-  std::uint64_t seen = 0, changed = 0;
-  for (std::uint64_t i = 0; i < scaled(50); ++i) {
+  int seen = 0, changed = 0;
+  for (int i = 0; i < scaled(50); ++i) {
     const Path path = run.shard(run.newer(), some_rank());
     std::string content = content_of(path);
     const std::string whole = content;

@@ -28,12 +28,13 @@ bool is_payload(const std::map<std::uint64_t, std::uint64_t>& ranges, std::uint6
 }
 
 TEST(Flips, OfPayloadAndDigestsAreSeen) {
-  const std::uint64_t seed = fault_seed(1), count = scaled(1000);
-  std::uint64_t seen = 0;
+  const std::uint64_t seed = fault_seed(1);
+  const int count = scaled(1000);
+  int seen = 0;
   for (int ranks = 1; ranks <= 4; ++ranks) {
     DamagedRun run{ranks};
     RandomStream random{seed, stream + static_cast<std::uint64_t>(ranks)};
-    for (std::uint64_t i = 0; i < count / 4; ++i) {
+    for (int i = 0; i < count / 4; ++i) {
       const int rank = static_cast<int>(random.below(static_cast<std::uint64_t>(ranks)));
       const auto ranges = payload_ranges(run.newer(), rank);
       const Path path = run.shard(run.newer(), rank);
@@ -55,12 +56,13 @@ TEST(Flips, OfPayloadAndDigestsAreSeen) {
 }
 
 TEST(Flips, OfHdf5MetadataAreSeenOrHarmless) {
-  const std::uint64_t seed = fault_seed(2), count = scaled(1000);
-  std::uint64_t seen = 0;
+  const std::uint64_t seed = fault_seed(2);
+  const int count = scaled(1000);
+  int seen = 0;
   for (int ranks = 1; ranks <= 4; ++ranks) {
     const DamagedRun run{ranks};
     RandomStream random{seed, stream + static_cast<std::uint64_t>(ranks)};
-    for (std::uint64_t i = 0; i < count / 4; ++i) {
+    for (int i = 0; i < count / 4; ++i) {
       const int rank = static_cast<int>(random.below(static_cast<std::uint64_t>(ranks)));
       const auto ranges = payload_ranges(run.newer(), rank);
       const Path path = run.shard(run.newer(), rank);

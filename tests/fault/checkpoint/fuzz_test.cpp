@@ -64,10 +64,11 @@ TEST(Fuzz, OfManifestsWithARightDigestEndsInAnErrorOrAResult) {
                                        "[[[[",
                                        "\"nan\"",
                                        "281474976710656"};
-  const std::uint64_t seed = fault_seed(5), count = scaled(20'000);
+  const std::uint64_t seed = fault_seed(5);
+  const int count = scaled(20'000);
   RandomStream random{seed, stream};
-  std::uint64_t refused = 0, read = 0;
-  for (std::uint64_t i = 0; i < count; ++i) {
+  int refused = 0, read = 0;
+  for (int i = 0; i < count; ++i) {
     const std::string text = checkpoint::with_self_digest(mutated(body, random, words));
     try {
       const checkpoint::ParsedManifest parsed = checkpoint::parse_manifest(text, "fuzz");
@@ -94,10 +95,11 @@ TEST(Fuzz, OfShardsEndsInAnErrorOrAResult) {
                                        "OHDR",
                                        "FRHP",
                                        std::string("\0\0\0\0\0\0\0\x7f", 8)};
-  const std::uint64_t seed = fault_seed(6), count = scaled(600);
+  const std::uint64_t seed = fault_seed(6);
+  const int count = scaled(600);
   RandomStream random{seed, stream};
-  std::uint64_t seen = 0;
-  for (std::uint64_t i = 0; i < count; ++i) {
+  int seen = 0;
+  for (int i = 0; i < count; ++i) {
     std::string content = mutated(whole, random, words);
     content.resize(whole.size());  // else its size gives it away
     const DamagedRun::Damage damage{path, content};

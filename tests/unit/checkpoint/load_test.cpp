@@ -195,6 +195,17 @@ TEST_F(LoadTest, PassesOverWhatIsNotFinite) {
   EXPECT_EQ(names(), (Names{"000000001", "000000002"}));
 }
 
+TEST_F(LoadTest, WhatWasPassedOverMakesRoomForTheNextOneOfItsStep) {
+  Store store = open();
+  save(store, 1);
+  save(store, 2, Kind::temp, true, false);
+  save(store, 3, Kind::temp, true, false);
+  EXPECT_EQ(load(store), 1);
+  save(store, 2);
+  EXPECT_EQ(names(), (Names{".bad-000000002-unfit", "000000001", "000000002", "000000003"}));
+  EXPECT_EQ(load(store), 2);
+}
+
 TEST_F(LoadTest, PassesOverWeightsOnlyAndReadsNoMoreForIt) {
   {
     Store store = open();

@@ -27,7 +27,7 @@ Manifest example(const partition::Layout& layout = partition::Layout{{2, 1}}) {
     manifest.spaces.emplace_back(params, layout);
   }
   for (int rank = 0; rank < layout.world(); ++rank)
-    manifest.shards.push_back({shard_name(rank, layout.world()), 4096, digest_of(std::to_string(rank))});
+    manifest.shards.push_back({shard_name(rank, layout.world()), 1 << 17, digest_of(std::to_string(rank))});
   manifest.files.push_back({"tokenizer.model", 8, digest_of("x")});
   return manifest;
 }
@@ -175,6 +175,14 @@ TEST(Manifest, RefusesPartsThatContradictEachOther) {
     change(document);
     EXPECT_EQ(fault_of(test::sealed(document)), Fault::corrupt) << what;
   }
+}
+
+TEST(Manifest, RefusesMoreStateThanItsShardsHold) {
+  Manifest manifest = example();
+  for (Manifest::Shard& shard : manifest.shards) shard.size_bytes = 30'000;  // 102,108 bytes of state in all
+  EXPECT_EQ(fault_of(text_of(manifest)), Fault::corrupt);
+  for (Manifest::Shard& shard : manifest.shards) shard.size_bytes = 34'036;
+  EXPECT_NO_THROW(static_cast<void>(parse_manifest(text_of(manifest), "")));
 }
 
 TEST(ShardName, UsesFoldersAboveFourThousandRanks) {
