@@ -1,8 +1,9 @@
 #include "checkpoint/run_lock.hpp"
 
-#include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
@@ -27,13 +28,13 @@ std::string read_proc(const Files& files, const std::string& path) {
     std::int64_t size = 0;
     do size = files.os().pread(file.fd(), buffer.data(), buffer.size(), 0);
     while (size < 0 && errno == EINTR);
-    if (size >= 0) return {buffer.data(), static_cast<std::size_t>(size)};
-    if (errno == ESRCH) return "";  // ended since it was opened
+    if (size < 0 && errno != ESRCH)  // which says that the process has ended meanwhile
+      throw Error{Fault::io, {.wanted = "to read it", .got = strerrordesc_np(errno), .where = path}};
+    return {buffer.data(), static_cast<std::size_t>(std::max<std::int64_t>(size, 0))};
   } catch (const Error& error) {
-    if (error.fault() == Fault::data) return "";
+    if (error.fault() == Fault::data) return "";  // there is no such process
     throw;
   }
-  throw Error{Fault::io, {.wanted = "to read it", .got = "an error", .where = path}};
 }
 
 /// Start time of a process that is alive; "" when it is gone or only waits to be reaped.

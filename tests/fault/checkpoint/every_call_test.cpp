@@ -78,6 +78,12 @@ bool commit_needs(const std::vector<Record>& calls) {
   }
 }
 
+/// Waiting for another job is one look.
+class HastyClock : public test::FixedClock {
+ public:
+  void sleep_s(double seconds) const override { FixedClock::sleep_s(40 * seconds); }
+};
+
 class EveryCall : public testing::TestWithParam<Mishap> {
  protected:
   EveryCall() {
@@ -137,7 +143,7 @@ class EveryCall : public testing::TestWithParam<Mishap> {
   const Files files_ = Files::system();
   const std::vector<std::string> names_{"000000002", "000000003"};  // kept of three saves
   test::FaultyOs os_;
-  test::FixedClock clock_;
+  HastyClock clock_;
   test::TestContext context_{os_, test::world(), test::Hierarchy::flat, clock_};
   std::string other_boot_ = (folder_ / "boot_id").string();
   test::RebootedOs rebooted_os_{other_boot_ + std::to_string(rank())};
@@ -314,6 +320,27 @@ TEST_P(EveryCall, OfTheFirstStartMayFailAndTheNextOneWorks) {
         EXPECT_EQ(load(*next), 1) << failed.where;
       });
   EXPECT_GT(calls, 15U);
+}
+
+TEST_P(EveryCall, OfASecondJobsStartMayFailAndTheFirstOneStaysAlone) {
+  Os os;
+  test::TestContext first{os, test::world(), test::Hierarchy::flat, clock_};
+  const auto store = start(first, folder_ / "run");
+  bool started = false;
+  std::int64_t step = 0;
+  const std::size_t calls = each_call(
+      [&] {
+        try {
+          started = start(context_, folder_ / "run") != nullptr;
+        } catch (const Error&) {  // as it must
+        }
+      },
+      [&](const Failed& failed) {
+        EXPECT_FALSE(started) << failed.where;
+        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+        EXPECT_TRUE(save(*store, ++step).committed) << failed.where;
+      });
+  EXPECT_GT(calls, 10U);
 }
 
 TEST_P(EveryCall, OfTheEndMayFailAndTheNextStartWorks) {
