@@ -60,10 +60,49 @@ mutant nonce_off 'a shard of another save passes' lib/checkpoint/shard_skeleton.
 
 # Names trusted, leases not held, by random operations.
 mutant lease_not_checked 'a job that was taken over commits' lib/checkpoint/save.cpp $life 1 "$random" \
-  '[this] { lock_->check(); }' '[] {}'
+  '      lock_->check();
+      input_.make_way();' '      input_.make_way();'
 mutant every_owner_is_gone 'a second job takes the run of a live one' lib/checkpoint/run_lock.cpp $life 1 "$random" \
   '  return boot_id != self.boot_id || start_time_of(files, pid) != start_time;' '  return true;'
 mutant retention_counts_bad 'what cannot be loaded counts as kept' lib/checkpoint/run_folder.cpp $life 1 "$random" \
   'if (!finding.reader) continue;  // neither counted nor removed' 'if (!finding.reader && ++newer > 0) continue;'
 mutant copy_not_awaited 'training changes what is still being copied' lib/checkpoint/save.cpp mpi/mpi_checkpoint 1 'BackgroundSave.*' \
   '  if (phase_ == Phase::writing) units_complete_.wait();' ''
+
+# What a load takes and leaves.
+loads=unit/unit_checkpoint
+mutant payload_damage_accepted 'a checkpoint whose payload is damaged is loaded' lib/checkpoint/load.cpp $loads 1 'LoadTest.*' \
+  '      if (!wrong) break;' '      if (!wrong || reader) break;'
+mutant damage_kept_to_oneself 'a rank that finds damage falls back alone' lib/checkpoint/load.cpp mpi/mpi_checkpoint 2 'LoadOnRanks.*' \
+  'records = context.world.all_gather(record);' 'records{record};'
+mutant fallback_read_in_part 'an older checkpoint is believed like the newest' lib/checkpoint/load.cpp $loads 1 'LoadTest.*' \
+  '? Verify::full : options.verify' '? options.verify : options.verify'
+mutant quarantine_not_synced 'a damaged checkpoint is back after a power cut' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
+  '  files_.sync_folder(folder);
+  log_.warn("{} moved' '  log_.warn("{} moved'
+mutant folder_link_followed 'a link in the place of a checkpoint is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
+  'if (is_link(candidate.directory)) return' 'if (false) return'
+mutant shard_link_followed 'a link in the place of a shard is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
+  'if (const auto link = link_in(reader))' 'if (const auto link = std::optional<Path>{})'
+mutant name_trusted 'a copy under the name of another step is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
+  'if (reader.step() != candidate.step) return' 'if (false) return'
+mutant newer_left_behind 'a run goes on below newer checkpoints' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
+  '  if (newer.empty()) return;' '  if (!newer.empty()) return;'
+mutant started_over 'a run with damaged checkpoints begins anew' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
+  'if (passed_over_.empty() && quarantined.empty()) return' 'if (quarantined.empty()) return'
+mutant no_way_made 'what was passed over blocks the commits of its step' lib/checkpoint/save.cpp $loads 1 'LoadTest.*' \
+  '      input_.make_way();' ''
+mutant keep_txt_ignored 'retention removes what keep.txt names' lib/checkpoint/run_folder.cpp $loads 1 'RetentionTest.*' \
+  'named.contains(candidate.step) || ' ''
+mutant loaded_not_kept 'retention removes what was just loaded' lib/checkpoint/run_folder.cpp $loads 1 'RetentionTest.*' \
+  'candidate.directory == loaded_ && commits_' 'candidate.directory.empty() && commits_'
+mutant late_file_missing 'a file that one host sees late is missing' lib/checkpoint/shard_set.cpp $loads 1 '*LateFiles*' \
+  'if (error != ENOENT && error != ESTALE) return;' 'return;'
+mutant room_not_checked 'a manifest makes readers allocate what it likes' lib/checkpoint/manifest.cpp $loads 1 'Manifest.*' \
+  'fields.require(needed <= room' 'fields.require(needed > 0'
+mutant clocks_believed 'a live owner is dead by a wrong clock' lib/checkpoint/run_lock.cpp $loads 1 'RunLockTest.*' \
+  'const bool expired = owner && !renewed &&' 'const bool expired = owner &&'
+mutant nobody_watched 'an owner is dead by a wrong clock at once' lib/checkpoint/run_lock.cpp $loads 1 'RunLockTest.*' \
+  '(expired && now_s - same_since_s > watch_s)' 'expired'
+mutant no_heartbeat 'a lease is not renewed' lib/checkpoint/run_lock.cpp $loads 1 'RunLockTest.*' \
+  '            lock.beat();' '            static_cast<void>(lock);'

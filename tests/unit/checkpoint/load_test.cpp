@@ -232,11 +232,12 @@ TEST_F(LoadTest, FollowsNoSymbolicLink) {
   std::filesystem::create_directory_symlink(folder / "elsewhere", at(4));
   std::filesystem::rename(at(3) / shard_name(0, 1), folder / "shard");
   std::filesystem::create_symlink(folder / "shard", at(3) / shard_name(0, 1));
+  std::filesystem::create_directory_symlink(folder / "gone", at(5));
   EXPECT_EQ(load(), 2);
-  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003", "000000004"}));
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003", "000000004", "000000005"})) << "none is damaged";
   Store store = open(1);
   EXPECT_EQ(load(store), 2);
-  EXPECT_EQ(names(), (Names{"000000002", "000000003", "000000004"})) << "neither counted nor removed";
+  EXPECT_EQ(names(), (Names{"000000002", "000000003", "000000004", "000000005"})) << "neither counted nor removed";
   EXPECT_TRUE(Files::system().exists(folder / "elsewhere" / "MANIFEST.json"));
   std::filesystem::remove_all(at(2));
   EXPECT_NE(test::refusal(Fault::corrupt, [&] { load(store); }).find("symbolic link"), std::string::npos);
