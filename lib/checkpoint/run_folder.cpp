@@ -6,6 +6,7 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <charconv>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -26,6 +27,17 @@ bool is_partial(std::string_view name) {
   const std::size_t at = name.rfind(mark);
   return at != std::string_view::npos && at > 0 && at + mark.size() < name.size() &&
          name.find_first_not_of("0123456789abcdef", at + mark.size()) == std::string_view::npos;
+}
+
+/// Steps of the checkpoints that hold the best values of some metrics, as a trainer lists them in best.keep.
+std::set<std::int64_t> best_steps(const Sections& sections) {
+  std::set<std::int64_t> steps;
+  const boost::json::value* const keep = sections.best.if_contains("keep");
+  if (keep == nullptr || !keep->is_array()) return steps;
+  for (const boost::json::value& step : keep->get_array()) {
+    if (step.is_int64()) steps.insert(step.get_int64());
+  }
+  return steps;
 }
 
 std::string step_name(std::int64_t step) { return fmt::format("{:09}", step); }
@@ -318,6 +330,7 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
 void RunFolder::retain() {
   constexpr int newer_than_loaded = 5;
   const std::set<std::int64_t> named = steps_to_keep();
+  std::optional<std::set<std::int64_t>> best;  // as the newest says
   int newer = 0;
   bool finite_kept = false;
   for (const Candidate& candidate : candidates_of(run_dir_ / temporaries)) {
@@ -326,11 +339,12 @@ void RunFolder::retain() {
       const Finding finding = inspect(candidate);
       if (!finding.reader) continue;  // neither counted nor removed
       finite = finding.reader->finite();
+      if (!best) best = best_steps(finding.reader->sections());
     } catch (const Error&) {  // of a newer format: neither counted nor removed
       continue;
     }
-    const bool keep = newer < max_checkpoints_ || named.contains(candidate.step) || (finite && !finite_kept) ||
-                      (candidate.directory == loaded_ && commits_ < newer_than_loaded);
+    const bool keep = newer < max_checkpoints_ || named.contains(candidate.step) || best->contains(candidate.step) ||
+                      (finite && !finite_kept) || (candidate.directory == loaded_ && commits_ < newer_than_loaded);
     ++newer;
     finite_kept = finite_kept || finite;
     if (!keep) remove(candidate.directory);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json/parse.hpp>
 
@@ -77,12 +78,24 @@ std::span<const KeyText> key_texts(const ValidationSet&) {
   }};
   return texts;
 }
+std::span<const KeyText> key_texts(const EarlyStopConfig&) {
+  static constexpr std::array<KeyText, 3> texts{{
+      {"metric", "one of validation.metrics, of the first set"},
+      {"patience", "so many validations in a row without a gain end the run (exit 0, with its export)"},
+      {"min_delta", "a smaller gain over the best value counts as none"},
+  }};
+  return texts;
+}
 std::span<const KeyText> key_texts(const ValidationConfig&) {
-  static constexpr std::array<KeyText, 4> texts{{
+  static constexpr std::array<KeyText, 6> texts{{
       {"interval", "period between validations; also at the end"},
       {"steps", "micro-batches of a set a rank looks at; absent: 25 for a decoder, all for an encoder_decoder"},
       {"sets", "texts held out from training"},
       {"metrics", "loss, perplexity; bleu, chrf of greedy translations"},
+      {"early_stop", "when a run that no longer improves ends; absent: at the schedule's length"},
+      {"keep_best",
+       "metrics of the first set; where one is better than ever, a checkpoint is saved and kept until the next such "
+       "one"},
   }};
   return texts;
 }
@@ -186,10 +199,22 @@ void validate(const ValidationSet& config, config::Problems& problems) {
   problems.require(!config.source.empty(), "/source", "a file", "none");
 }
 
+void validate(const EarlyStopConfig& config, config::Problems& problems) {
+  require(problems, config.patience > 0, "/patience", "1 or more", static_cast<double>(config.patience));
+  require(problems, config.min_delta >= 0, "/min_delta", "0 or more", config.min_delta);
+}
+
 void validate(const ValidationConfig& config, config::Problems& problems) {
   problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
   require(problems, config.steps.value_or(1) > 0, "/steps", "1 or more", static_cast<double>(config.steps.value_or(1)));
   problems.require(!config.metrics.empty(), "/metrics", "one of loss, perplexity, bleu, chrf", "none");
+  const auto require_measured = [&](Metric metric, const std::string& pointer) {
+    const bool measured = std::find(config.metrics.begin(), config.metrics.end(), metric) != config.metrics.end();
+    problems.require(measured, pointer, "one of validation.metrics", boost::describe::enum_to_string(metric, ""));
+  };
+  if (config.early_stop) require_measured(config.early_stop->metric, "/early_stop/metric");
+  for (std::size_t i = 0; i < config.keep_best.size(); ++i)
+    require_measured(config.keep_best[i], fmt::format("/keep_best/{}", i));
 }
 
 void validate(const RunConfig& config, config::Problems& problems) {
@@ -208,6 +233,9 @@ void validate(const RunConfig& config, config::Problems& problems) {
                    "/batch/sequence_length",
                    fmt::format("at most {} (model.max_positions)", config.model.max_positions),
                    std::to_string(config.batch.sequence_length));
+  problems.require(!(config.validation.early_stop || !config.validation.keep_best.empty()) ||
+                       !config.validation.sets.empty() || config.data.split,
+                   "/validation/sets", "a set, or data.split: early_stop and keep_best go by validations", "none");
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {
     const bool has_target = config.validation.sets[i].target.has_value();
     problems.require(has_target != is_language_model(config), fmt::format("/validation/sets/{}", i),

@@ -102,13 +102,22 @@ struct ValidationSet {
 };
 BOOST_DESCRIBE_STRUCT(ValidationSet, (), (source, target))
 
+struct EarlyStopConfig {
+  Metric metric = Metric::loss;
+  std::int64_t patience = 10;
+  double min_delta = 0;
+};
+BOOST_DESCRIBE_STRUCT(EarlyStopConfig, (), (metric, patience, min_delta))
+
 struct ValidationConfig {
   config::Period interval{.count = 1000};
   std::optional<std::int64_t> steps;  // language model 25, translation all
   std::vector<ValidationSet> sets;
   std::vector<Metric> metrics{Metric::loss, Metric::perplexity};
+  std::optional<EarlyStopConfig> early_stop;
+  std::vector<Metric> keep_best{};
 };
-BOOST_DESCRIBE_STRUCT(ValidationConfig, (), (interval, steps, sets, metrics))
+BOOST_DESCRIBE_STRUCT(ValidationConfig, (), (interval, steps, sets, metrics, early_stop, keep_best))
 
 struct StopConfig {
   std::optional<std::string> file;
@@ -142,6 +151,7 @@ std::span<const config::KeyText> key_texts(const PrecisionConfig&);
 std::span<const config::KeyText> key_texts(const ShardingConfig&);
 std::span<const config::KeyText> key_texts(const CheckpointConfig&);
 std::span<const config::KeyText> key_texts(const ValidationSet&);
+std::span<const config::KeyText> key_texts(const EarlyStopConfig&);
 std::span<const config::KeyText> key_texts(const ValidationConfig&);
 std::span<const config::KeyText> key_texts(const StopConfig&);
 std::span<const config::KeyText> key_texts(const RunConfig&);
@@ -149,6 +159,7 @@ void validate(const LossConfig&, config::Problems&);
 void validate(const ShardingConfig&, config::Problems&);
 void validate(const CheckpointConfig&, config::Problems&);
 void validate(const ValidationSet&, config::Problems&);
+void validate(const EarlyStopConfig&, config::Problems&);
 void validate(const ValidationConfig&, config::Problems&);
 void validate(const RunConfig&, config::Problems&);
 

@@ -4,6 +4,7 @@
 
 #include "config/describe.hpp"
 #include "core/error.hpp"
+#include "train/early_stop.hpp"
 
 namespace argosy::train {
 namespace {
@@ -99,6 +100,7 @@ checkpoint::Sections sections_of(const RunConfig& config, const RunFacts& facts,
   sections.rng = {{"kind", "philox"}, {"seed", config.seed}};
   sections.metrics = state.metrics;
   sections.best = {{"loss", state.best_loss}, {"step", state.best_step}, {"validation_is_due", state.owes_validation}};
+  for (const auto& [key, value] : state.judged) sections.best[key] = value;
   sections.history = state.history;
   return sections;
 }
@@ -130,6 +132,9 @@ RunState state_of(const checkpoint::Reader& reader) {
     state.best_loss = sections.best.at("loss").to_number<double>();
     state.best_step = count_at(sections.best, "step");
     if (const json::value* due = sections.best.if_contains("validation_is_due")) state.owes_validation = due->as_bool();
+    for (const char* key : Judge::state_keys) {
+      if (const json::value* judged = sections.best.if_contains(key)) state.judged[key] = *judged;
+    }
     state.metrics = sections.metrics;
     state.history = sections.history;
     return state;

@@ -26,6 +26,7 @@ struct RunState {
   std::int64_t best_step = 0;
   bool owes_validation = false;  // due at this step, but the run was stopped first
   boost::json::object metrics;   // of the latest validation
+  boost::json::object judged;    // Judge's
   telemetry::WindowSums window;  // steps that no log line has told of
   boost::json::array history;    // changes of configuration over the run's life
 

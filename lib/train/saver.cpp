@@ -43,9 +43,9 @@ void Saver::poll() {
   take(report, config_.max_failed_saves - 1);
 }
 
-void Saver::begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections) {
+void Saver::begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections, bool must) {
   if (store_.is_saving()) {
-    if (config_.on_busy == OnBusy::skip && kind == checkpoint::Kind::temp) {
+    if (config_.on_busy == OnBusy::skip && kind == checkpoint::Kind::temp && !must) {
       ++figures_.left_out;
       if (context_.is_root()) {
         context_.log.warn("step {} is not saved: the checkpoint of step {} is still being written", step, step_);

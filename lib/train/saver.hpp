@@ -23,8 +23,8 @@ class Saver {
   /// row.
   void poll();
   /// Begins to save. While another save is on its way a temporary checkpoint waits for it or is left out, as on_busy
-  /// says; an export waits. **Collective.** Throws as poll().
-  void begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections);
+  /// says; an export waits, and so does one that `must` be. **Collective.** Throws as poll().
+  void begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections, bool must = false);
   /// Saves what nothing comes after. **Collective.** Throws Error{io} when it fails.
   void save_last(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections);
   /// To be called before weights and moments change.

@@ -5,11 +5,13 @@
 #include <boost/json/value_from.hpp>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
+#include "train/early_stop.hpp"
 #include "train/evaluate.hpp"
 #include "train/memory_count.hpp"
 #include "train/plan_lines.hpp"
@@ -155,7 +157,7 @@ class Trainer {
     const double begin_s = context_.clock.monotonic_s();
     const RunState start = state_;
     bool stopped = false;
-    if (state_.owes_validation) validate(runner, forward);
+    if (state_.owes_validation) (void)validate(runner, forward);
     while (!finished() && !stopped) {
       const RunState before = state_;
       const double step_begin_s = context_.clock.monotonic_s();
@@ -170,15 +172,15 @@ class Trainer {
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !finished();
       state_.owes_validation = is_due(config_.validation.interval, before, state_) || finished();
-      if (state_.owes_validation && !stopped) validate(runner, forward);
-      save_if_due(saver, before, stopped);
+      const bool improved = state_.owes_validation && !stopped && validate(runner, forward);
+      save_if_due(saver, before, stopped, improved);
     }
     export_if_missing(saver, start);
     return end(stopped, start, context_.clock.monotonic_s() - begin_s, saver.figures());
   }
 
  private:
-  [[nodiscard]] bool finished() const { return state_.position(schedule_.unit) >= schedule_.length; }
+  [[nodiscard]] bool finished() const { return state_.position(schedule_.unit) >= schedule_.length || judge_->ends(); }
 
   void begin_or_resume() {
     std::optional<checkpoint::Reader> reader;
@@ -206,6 +208,7 @@ class Trainer {
       }
       context_.log.info("resumed from {}", reader->directory().string());
     }
+    judge_.emplace(config_.validation, state_.judged);
     comm::set_exit_step(state_.step);
   }
 
@@ -289,47 +292,55 @@ class Trainer {
     return context_.files.exists(*config_.stop.file);
   }
 
-  void validate(Runner& runner, const StepPlan& forward) {
+  /// Whether a metric of keep_best has never been better.
+  [[nodiscard]] bool validate(Runner& runner, const StepPlan& forward) {
     state_.owes_validation = false;
+    bool improved = false;
     for (std::size_t i = 0; i < sets_.size(); ++i) {
       const Evaluation evaluation = evaluate(
           context_, [&](const data::Batch& batch) { return runner.evaluate(forward, batch, loss_); }, model_,
           tokenizer_, sets_[i], config_.validation.metrics);
       json::object figures;
       std::vector<telemetry::Figure> reported;
+      std::map<Metric, double> values;
       for (const Metric metric : config_.validation.metrics) {
         const std::string name(config::to_json(metric).as_string());
         reported.push_back({name, evaluation.value_of(metric)});
         figures[name] = evaluation.value_of(metric);
+        values[metric] = evaluation.value_of(metric);
       }
       progress_->add_validation(state_.step, sets_[i].name, reported);
       if (i == 0 && (state_.best_step == 0 || evaluation.loss() < state_.best_loss)) {
         state_.best_loss = evaluation.loss();
         state_.best_step = state_.step;
       }
+      if (i == 0) improved = judge_->take(state_.step, values);
       state_.metrics[sets_[i].name] = std::move(figures);
     }
+    state_.judged = judge_->state();
+    return improved;
   }
 
-  void save_if_due(Saver& saver, const RunState& before, bool stopped) {
+  void save_if_due(Saver& saver, const RunState& before, bool stopped, bool improved) {
     const bool last = stopped || finished();
     if (!last) saver.poll();
     const bool exports = finished() || is_due(config_.checkpoint.export_interval, before, state_);
     const bool weights_only = config_.checkpoint.export_state == ExportState::weights;
     // An export that holds everything stands for the temporary one of its step.
-    const bool temporary = exports ? weights_only && (last || is_due(config_.checkpoint.interval, before, state_))
-                                   : last || is_due(config_.checkpoint.interval, before, state_);
+    const bool temporary =
+        (last || improved || is_due(config_.checkpoint.interval, before, state_)) && (!exports || weights_only);
     for (const auto& [kind, due] :
          {std::pair{checkpoint::Kind::temp, temporary}, {checkpoint::Kind::export_, exports}}) {
       if (!due) continue;
       const checkpoint::Sections sections = sections_of(config_, facts_, state_);
-      last ? saver.save_last(kind, state_.step, sections) : saver.begin(kind, state_.step, sections);
+      last ? saver.save_last(kind, state_.step, sections) : saver.begin(kind, state_.step, sections, improved);
     }
   }
 
-  /// A run that was killed between its last checkpoint and the export of its weights.
+  /// A run that was killed between its last checkpoint and the export of its weights, or whose last validation was due
+  /// when it was stopped.
   void export_if_missing(Saver& saver, const RunState& start) {
-    if (state_.step != start.step || !finished() || config_.checkpoint.export_state == ExportState::full) return;
+    if (state_.step != start.step || !finished()) return;
     const Path place = store_.run_dir() / "export" / fmt::format("{:09}", state_.step);
     if (!comm::any_of(context_.world, context_.is_root() && !context_.files.exists(place))) return;
     saver.save_last(checkpoint::Kind::export_, state_.step, sections_of(config_, facts_, state_));
@@ -354,6 +365,11 @@ class Trainer {
                       {"n_clips", state_.n_clips},
                       {"skipped", state_.guard.skipped},
                       {"validation", state_.metrics}};
+    if (!stopped && judge_->ends()) {
+      report.figures["early_stop"] = judge_->reason();
+      context_.log.info("the run has ended early: {}; with a larger validation.early_stop.patience it goes on",
+                        judge_->reason());
+    }
     if (!memory_.empty()) report.figures["memory"] = memory_;
     report.figures["saves"] = {{"saved", saves.saved},
                                {"failed", saves.failed},
@@ -393,6 +409,7 @@ class Trainer {
   std::optional<Progress> progress_;  // of the steps; from the first one on
 
   RunState state_;
+  std::optional<Judge> judge_;  // once the state is there
   double looked_s_ = 0;
   json::object memory_;  // measured and planned
 };

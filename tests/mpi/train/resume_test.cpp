@@ -253,7 +253,7 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
   // A member more is a case more below.
   const train::RunState state;
   [[maybe_unused]] const auto& [step, updates, cursor, epoch, src_tokens, tgt_tokens, padded_tokens, n_clips, guard,
-                                best_loss, best_step, owes_validation, metrics, window, history] = state;
+                                best_loss, best_step, owes_validation, metrics, judged, window, history] = state;
   [[maybe_unused]] const auto& [mean_norm, taken, skipped, in_a_row] = guard;
 
   (void)train_run(config("run"), stop_behind(2, 0));
@@ -324,6 +324,62 @@ TEST_F(ResumedRun, CountsSkippedStepsInARowFromBefore) {
   Steps steps;
   EXPECT_THROW((void)train_run(config, steps.recorded()), Error);
   EXPECT_EQ(steps.losses().size(), 1U) << "step 4; the fifth in a row ends the run";
+}
+
+TEST_F(ResumedRun, EndsEarlyWhereAnUndisturbedOneDoes) {
+  const auto config_of = [&](const std::string& run) {
+    RunConfig config = this->config(run);
+    config.validation.interval.count = 1;
+    config.validation.early_stop = {.metric = train::Metric::perplexity, .patience = 3, .min_delta = 1e6};
+    return config;
+  };
+  const std::string last = "export/000000004";
+  const TrainReport whole = train_run(config_of("whole"));
+  EXPECT_EQ(whole.exit, Exit::ok);
+  EXPECT_EQ(whole.figures.at("step"), 4) << "the first is the best, three are no better";
+  EXPECT_TRUE(whole.figures.contains("early_stop"));
+  for (const std::int64_t stop : {2, 3, 4}) {  // the fourth with its validation still due
+    const std::string name = fmt::format("stopped at {}", stop);
+    SCOPED_TRACE(name);
+    EXPECT_EQ(train_run(config_of(name), stop_behind(stop - 1, 0)).exit, Exit::stopped);
+    const TrainReport rest = train_run(config_of(name));
+    EXPECT_EQ(rest.exit, Exit::ok);
+    EXPECT_EQ(rest.figures.at("steps"), 4 - stop);
+    EXPECT_EQ(rest.figures.at("early_stop"), whole.figures.at("early_stop"));
+    EXPECT_EQ(bits_of(folder_ / name / last), bits_of(folder_ / "whole" / last));
+    EXPECT_EQ(sections_text(folder_ / name / last), sections_text(folder_ / "whole" / last));
+    EXPECT_EQ(metrics_of(folder_ / name), metrics_of(folder_ / "whole"));
+  }
+  EXPECT_EQ(train_run(config_of("whole")).figures.at("steps"), 0) << "it has ended";
+  RunConfig patient = config_of("whole");
+  patient.validation.early_stop->patience = 4;
+  EXPECT_EQ(train_run(patient).figures.at("step"), 5);
+}
+
+TEST_F(ResumedRun, KeepsTheBestCheckpointBesideTheNewest) {
+  RunConfig config = this->config("run");
+  config.schedule.lr = 3;  // the loss soon rises
+  config.schedule.warmup = config::Period{.count = 6};
+  config.validation.interval.count = 1;
+  config.validation.keep_best = {train::Metric::perplexity};
+  config.checkpoint.interval.count = 2;
+  config.checkpoint.max_checkpoints = 1;
+  const auto kept = [&] { return Files::system().list(folder_ / "run/checkpoints"); };
+  const auto best_of = [&](const std::string& checkpoint) {
+    const checkpoint::Reader reader{Files::system(), folder_ / "run" / checkpoint};
+    return reader.sections().best.at("kept").at("perplexity").at("step").as_int64();
+  };
+  EXPECT_EQ(train_run(config, stop_behind(4, 0)).exit, Exit::stopped);
+  const std::int64_t best = best_of("checkpoints/000000005");
+  EXPECT_LT(best, 4);
+  const std::string name = fmt::format("{:09}", best);
+  EXPECT_EQ(kept(), (std::vector<std::string>{name, "000000005"}));
+  world().barrier("looked");
+  config.schedule.length.count = 9;
+  (void)train_run(config);
+  EXPECT_EQ(best_of("export/000000009"), best);
+  // The next process keeps it as well, and for a while what it has loaded.
+  EXPECT_EQ(kept(), (std::vector<std::string>{name, "000000005", "000000008"}));
 }
 
 TEST_F(ResumedRun, KnowsHowManyEpochsAreOver) {

@@ -14,10 +14,10 @@ setup() {
   "data": {"tokenizer": "t.model", "shards": "shards", "tokenizer_training": {"vocab_size": 300},
            "corpora": [{"name": "verses", "source": "train.en", "target": "train.es"}]},
   "model": {"width": 32, "ff": 48, "heads": 2, "encoder": {"layers": 1}, "decoder": {"layers": 1}},
-  "schedule": {"lr": 2e-3, "warmup": 20, "length": 300},
+  "schedule": {"lr": 2e-3, "warmup": 20, "length": 100},
   "batch": {"global_size": 4000, "micro_size": 1000, "pool": 200},
   "precision": {"mode": "fp32"},
-  "checkpoint": {"interval": 7, "max_checkpoints": 2, "export_interval": 120},
+  "checkpoint": {"interval": 7, "max_checkpoints": 2, "export_interval": 150},
   "validation": {"interval": 50, "sets": [{"source": "valid.en", "target": "valid.es"}]},
   "telemetry": {"log_interval": 5}
 }
@@ -49,7 +49,7 @@ kill_one_life() {
       sleep 0.02
     done
   fi
-  sleep "$((RANDOM % 2)).$((RANDOM % 10))"
+  sleep "0.$((RANDOM % 8))$((RANDOM % 10))"
   mapfile -t ranks < <(pgrep -f "^$TRAIN config.json --set run_dir=killed")
   case $((${#ranks[@]} > 0 ? RANDOM % 3 : 0)) in
     0) kill -KILL "$launcher" ;;
@@ -59,16 +59,19 @@ kill_one_life() {
 }
 
 @test "a run killed at random every few seconds reaches its last step with the bits of an undisturbed one" {
-  ARGOSY_EXIT_FILE=sound.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=sound 2>sound.log
+  local scale=${ARGOSY_FAULT_SCALE:-1}
+  local length=$((400 * scale)) most=$((8 * scale)) kills=0 lives=0 code="" step=0
+  ARGOSY_EXIT_FILE=sound.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=sound --set schedule.length=$length 2>sound.log
   read -r code step <sound.exit
-  [ "$code $step" = "0 300" ]
+  [ "$code $step" = "0 $length" ]
 
+  code=""
   RANDOM=${ARGOSY_FAULT_SEED:-7}
-  local kills=0 most=$((8 * ${ARGOSY_FAULT_SCALE:-1})) lives=0 code="" step=0
   while [ "$code" != 0 ]; do
     lives=$((lives + 1))
     rm -f life.exit
-    ARGOSY_EXIT_FILE=life.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=killed --set comm.timeout_s=20 >life.out 2>log 3>&- &
+    ARGOSY_EXIT_FILE=life.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=killed --set schedule.length=$length \
+      --set comm.timeout_s=20 >life.out 2>log 3>&- &
     launcher=$!
     if ((kills < most)); then
       kill_one_life
@@ -82,8 +85,8 @@ kill_one_life() {
     [ $lives -le $((most + 5)) ]
   done
   echo "$kills kills, $lives lives"
-  [ "$step" = 300 ]
-  [ $lives -gt 4 ]
+  [ "$step" = $length ]
+  [ $lives -gt 3 ]
   diff <(outcome killed) <(outcome sound)
   [ "$(find killed -name '*tmp-*' -o -name '.*-*' | wc -l)" = 0 ]
 }

@@ -106,6 +106,22 @@ TEST_F(StoreTest, NeverRemovesTheNewestFiniteOne) {
   EXPECT_EQ(newest->step(), 2) << "what is not finite is not resumed from";
 }
 
+TEST_F(StoreTest, KeepsWhatTheNewestNamesAsBestUntilItNamesAnother) {
+  Store store = open(2);
+  test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
+  const auto save_with_best = [&](std::int64_t step, std::int64_t best) {
+    checkpoint::Sections sections = test::toy_sections();
+    sections.best = {{"keep", boost::json::array{best, "no step", -1}}};
+    EXPECT_TRUE(store.save(Kind::temp, step, toy.fill(1).states(), sections, {}).committed);
+  };
+  for (const std::int64_t step : {1, 2, 3, 4, 5}) save_with_best(step, 2);
+  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000002", "000000004", "000000005"}));
+  save_with_best(6, 4);
+  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000004", "000000005", "000000006"}));
+  save_with_best(7, 7);
+  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000006", "000000007"}));
+}
+
 TEST_F(StoreTest, SweepsWhatDeadSavesLeft) {
   { const Store store = open(); }
   for (const char* name : {".tmp-000000030-0123", ".del-000000010-4567"}) {

@@ -1,0 +1,96 @@
+#include "train/early_stop.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "config/describe.hpp"
+
+namespace argosy::train {
+namespace {
+
+namespace json = boost::json;
+
+std::string name_of(Metric metric) { return boost::describe::enum_to_string(metric, ""); }
+
+/// A value that is no number is never better; any number is better than none.
+bool is_better(Metric metric, double value, const Best& than, double by = 0) {
+  if (std::isnan(value)) return false;
+  if (than.step == 0) return true;
+  return rises(metric) ? value > than.value + by : value < than.value - by;
+}
+
+json::object json_of(const Best& best) { return {{"value", best.value}, {"step", best.step}}; }
+
+Best best_of(const json::value& stored) {
+  return {stored.at("value").to_number<double>(), stored.at("step").to_number<std::int64_t>()};
+}
+
+}  // namespace
+
+bool rises(Metric metric) { return metric == Metric::bleu || metric == Metric::chrf; }
+
+Judge::Judge(const ValidationConfig& config, const json::object& state) : early_stop_(config.early_stop) {
+  if (const json::value* stop = state.if_contains("early_stop");
+      stop != nullptr && early_stop_ && stop->at("metric") == config::to_json(early_stop_->metric)) {
+    waits_for_better_than_ = best_of(*stop);
+    stalled_ = stop->at("stalled").to_number<std::int64_t>();
+  }
+  const json::value* kept = state.if_contains("kept");
+  for (const Metric metric : config.keep_best) {
+    const json::value* best = kept == nullptr ? nullptr : kept->as_object().if_contains(name_of(metric));
+    kept_[metric] = best == nullptr ? Best{} : best_of(*best);
+  }
+}
+
+bool Judge::take(std::int64_t step, const std::map<Metric, double>& values) {
+  if (early_stop_) {
+    const double value = values.at(early_stop_->metric);
+    if (is_better(early_stop_->metric, value, waits_for_better_than_, early_stop_->min_delta)) {
+      waits_for_better_than_ = {value, step};
+      stalled_ = 0;
+    } else {
+      ++stalled_;
+    }
+  }
+  bool improved = false;
+  for (auto& [metric, best] : kept_) {
+    if (!is_better(metric, values.at(metric), best)) continue;
+    best = {values.at(metric), step};
+    improved = true;
+  }
+  return improved;
+}
+
+bool Judge::ends() const { return early_stop_ && stalled_ >= early_stop_->patience; }
+
+std::string Judge::reason() const {
+  const auto& [value, step] = waits_for_better_than_;
+  return fmt::format("{} has not been better than {} in {} validations{}", name_of(early_stop_->metric),
+                     step == 0 ? std::string("no number") : fmt::format("{:.6g}, of step {},", value, step), stalled_,
+                     early_stop_->min_delta > 0 ? fmt::format(" by more than {}", early_stop_->min_delta) : "");
+}
+
+json::object Judge::state() const {
+  json::object state;
+  if (early_stop_) {
+    json::object stop = json_of(waits_for_better_than_);
+    stop["metric"] = config::to_json(early_stop_->metric);
+    stop["stalled"] = stalled_;
+    state["early_stop"] = std::move(stop);
+  }
+  json::object kept;
+  json::array keep;
+  for (const auto& [metric, best] : kept_) {
+    if (best.step == 0) continue;
+    kept[name_of(metric)] = json_of(best);
+    keep.emplace_back(best.step);
+  }
+  if (!kept.empty()) {
+    state["kept"] = std::move(kept);
+    state["keep"] = std::move(keep);
+  }
+  return state;
+}
+
+}  // namespace argosy::train

@@ -1,0 +1,87 @@
+#include "train/early_stop.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+namespace argosy::train {
+namespace {
+
+using testing::HasSubstr;
+
+ValidationConfig patient(std::int64_t patience, double min_delta = 0, Metric metric = Metric::loss) {
+  ValidationConfig config;
+  config.early_stop = EarlyStopConfig{.metric = metric, .patience = patience, .min_delta = min_delta};
+  return config;
+}
+
+/// Number of the validation after which the run ends; 0: none of them.
+int end_of(Judge judge, const std::vector<double>& values, Metric metric = Metric::loss) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    judge.take(static_cast<std::int64_t>(10 * (i + 1)), {{metric, values[i]}});
+    if (judge.ends()) return static_cast<int>(i) + 1;
+  }
+  return 0;
+}
+
+TEST(EarlyStop, EndsAfterSoManyValidationsInARowThatAreNoBetter) {
+  EXPECT_EQ(end_of(Judge{patient(2)}, {3, 2, 2.5, 2}), 4);
+  EXPECT_EQ(end_of(Judge{patient(2)}, {3, 2, 2.5, 1.9, 2, 1.95}), 6);
+  EXPECT_EQ(end_of(Judge{patient(3)}, {3, 2, 2.5, 2, 1.5}), 0);
+  EXPECT_EQ(end_of(Judge{ValidationConfig{}}, {3, 4, 5, 6, 7}), 0) << "none was asked for";
+}
+
+TEST(EarlyStop, ASmallGainCountsAsNone) {
+  EXPECT_EQ(end_of(Judge{patient(2, 0.1)}, {3, 2.95, 2.93}), 3);
+  EXPECT_EQ(end_of(Judge{patient(2, 0.1)}, {3, 2.95, 2.89, 2.85, 2.81}), 5) << "small gains add up";
+}
+
+TEST(EarlyStop, ScoresRiseAndLossesFall) {
+  EXPECT_EQ(end_of(Judge{patient(2, 0, Metric::chrf)}, {10, 20, 30, 40}, Metric::chrf), 0);
+  EXPECT_EQ(end_of(Judge{patient(2, 0, Metric::bleu)}, {10, 9, 8}, Metric::bleu), 3);
+  EXPECT_EQ(end_of(Judge{patient(2, 0, Metric::perplexity)}, {10, 20, 30}, Metric::perplexity), 3);
+}
+
+TEST(EarlyStop, WhatIsNoNumberIsNoGain) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(end_of(Judge{patient(2)}, {nan, nan}), 2);
+  EXPECT_EQ(end_of(Judge{patient(2)}, {nan, 5, nan, 4, nan, nan}), 6);
+}
+
+TEST(EarlyStop, SaysWhy) {
+  Judge judge{patient(1, 0.5)};
+  judge.take(10, {{Metric::loss, 2.25}});
+  judge.take(20, {{Metric::loss, 2.0}});
+  EXPECT_THAT(judge.reason(),
+              HasSubstr("loss has not been better than 2.25, of step 10, in 1 validations by more than 0.5"));
+}
+
+TEST(EarlyStop, APatienceThatIsHalfSpentIsStored) {
+  Judge judge{patient(3)};
+  for (const double loss : {2.0, 3.0, 3.0}) judge.take(10, {{Metric::loss, loss}});
+  EXPECT_EQ(end_of(Judge{patient(3), judge.state()}, {2.5}), 1);
+  EXPECT_EQ(end_of(Judge{patient(3)}, {2.5}), 0);
+  EXPECT_EQ(end_of(Judge{patient(4), judge.state()}, {2.5, 2.5}), 2) << "more patience than before";
+  EXPECT_EQ(end_of(Judge{patient(3, 0, Metric::perplexity), judge.state()}, {8}, Metric::perplexity), 0)
+      << "another metric has its own patience";
+}
+
+TEST(KeepBest, NamesTheBestStepOfEachMetric) {
+  ValidationConfig config;
+  config.keep_best = {Metric::loss, Metric::chrf};
+  Judge judge{config};
+  EXPECT_TRUE(judge.state().empty());
+  EXPECT_TRUE(judge.take(10, {{Metric::loss, 3}, {Metric::chrf, 20}, {Metric::bleu, 1}}));
+  EXPECT_TRUE(judge.take(20, {{Metric::loss, 2}, {Metric::chrf, 19}, {Metric::bleu, 2}}));
+  EXPECT_FALSE(judge.take(30, {{Metric::loss, 2}, {Metric::chrf, 20}, {Metric::bleu, 3}})) << "ties keep the first";
+  EXPECT_EQ(judge.state().at("keep"), (boost::json::array{20, 10}));
+  Judge resumed{config, judge.state()};
+  EXPECT_EQ(resumed.state(), judge.state());
+  EXPECT_FALSE(resumed.take(40, {{Metric::loss, 2.5}, {Metric::chrf, 18}}));
+  config.keep_best = {Metric::chrf};
+  EXPECT_EQ(Judge(config, judge.state()).state().at("keep"), boost::json::array{10});
+}
+
+}  // namespace
+}  // namespace argosy::train
