@@ -231,7 +231,8 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
       }
       unit_of[ids.back()] = u;
     }
-    for (partition::Interval interval : partition::intervals_of(*unit.space, canonical_rank)) {
+    const std::vector<partition::Interval> own_intervals = partition::intervals_of(*unit.space, canonical_rank);
+    for (partition::Interval interval : own_intervals) {
       interval.param = ids[interval.param];
       wanted.push_back(interval);
     }
@@ -249,10 +250,15 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
       }
     }
     for (const std::span<float> tensor : tensors_of(unit)) {
-      std::fill(tensor.begin(), tensor.end(), 0.0F);  // gaps and pads stay zero
-      if (!checks_every_element || tensor.empty()) continue;
-      for (const partition::Interval& own : partition::intervals_of(*unit.space, canonical_rank))
-        std::fill_n(tensor.begin() + own.local_offset, own.end - own.begin, unread);
+      if (tensor.empty()) continue;
+      auto gap = tensor.begin();  // gaps and pads become zero
+      for (const partition::Interval& own : own_intervals) {
+        const auto begin = tensor.begin() + own.local_offset, end = begin + (own.end - own.begin);
+        std::fill(gap, begin, 0.0F);
+        if (checks_every_element) std::fill(begin, end, unread);
+        gap = end;
+      }
+      std::fill(gap, tensor.end(), 0.0F);
     }
   }
 

@@ -57,17 +57,14 @@ Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vect
 }
 
 std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset, bool* finite) {
-  // A piece comes from memory once, with the copy into the page cache; the hash and the look at its values then find it
-  // in the core's own cache, which a whole block does not fit. The other way round the copy gains nothing.
-  constexpr std::size_t piece_bytes = 256 << 10;
   std::vector<Digest> table;
   table.reserve((bytes.size() + block_bytes - 1) / block_bytes);
   for (std::size_t block = 0; block < bytes.size(); block += block_bytes) {
     const std::size_t end = std::min<std::size_t>(block + block_bytes, bytes.size());
     Hasher hasher;
     for (std::size_t at = block; at < end; at += piece_bytes) {
-      const Bytes piece = bytes.subspan(at, std::min(piece_bytes, end - at));
-      file.write_at(piece, offset + at);
+      const Bytes piece = bytes.subspan(at, std::min<std::size_t>(piece_bytes, end - at));
+      file.write_at(piece, offset + at);  // first: it brings the piece into the cache while it copies
       hasher.update(piece);
       if (finite != nullptr) {
         const auto* values = reinterpret_cast<const float*>(piece.data());

@@ -16,6 +16,9 @@
 namespace argosy::checkpoint {
 
 inline constexpr std::uint64_t block_bytes = 4ULL << 20;
+/// What a core's own cache holds beside other things: blocks are copied and hashed by pieces of this size, so that the
+/// hash does not fetch them from memory again.
+inline constexpr std::uint64_t piece_bytes = 256ULL << 10;
 inline constexpr int format_major = 1, format_minor = 1;
 
 struct DatasetSpec {

@@ -121,8 +121,15 @@ void ShardSet::fail_block(int rank, std::size_t dataset, std::uint64_t block) co
 
 void ShardSet::read_block(int rank, std::size_t dataset, std::uint64_t block, MutableBytes to) {
   const Shard& from = shard(rank);
-  file(rank).read_at(to, from.map.datasets[dataset].offset + block * block_bytes);
-  if (hashes_blocks_ && digest_of(to) != from.tables[dataset][block]) fail_block(rank, dataset, block);
+  const File& source = file(rank);
+  const std::uint64_t begin = from.map.datasets[dataset].offset + block * block_bytes;
+  Hasher hasher;
+  for (std::size_t at = 0; at < to.size(); at += piece_bytes) {
+    const MutableBytes piece = to.subspan(at, std::min<std::size_t>(piece_bytes, to.size() - at));
+    source.read_at(piece, begin + at);
+    if (hashes_blocks_) hasher.update(piece);
+  }
+  if (hashes_blocks_ && hasher.digest() != from.tables[dataset][block]) fail_block(rank, dataset, block);
 }
 
 void ShardSet::read(int rank, std::size_t dataset, std::uint64_t offset, MutableBytes to) {

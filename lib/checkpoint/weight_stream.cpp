@@ -59,7 +59,6 @@ void WeightStream::advance(MutableBytes to) {
 }
 
 void WeightStream::skip_to(std::uint64_t target) {
-  constexpr std::size_t piece_bytes = 256 << 10;
   while (block_.done < target) {
     skipped_.resize(piece_bytes);
     advance(MutableBytes{skipped_}.first(std::min<std::uint64_t>(piece_bytes, target - block_.done)));
