@@ -94,7 +94,7 @@ class Life {
       std::uint64_t at = random_.below(100);
       for (const auto& [share, operation] : choices) {
         if (at < static_cast<std::uint64_t>(share)) {
-          (this->*operation)();
+          attempt(operation);
           break;
         }
         at -= static_cast<std::uint64_t>(share);
@@ -108,6 +108,14 @@ class Life {
   }
 
  private:
+  void attempt(void (Life::*operation)()) {
+    try {
+      (this->*operation)();
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what() << trace();
+    }
+  }
+
   enum class Health {
     sound,
     unsure,  // not acknowledged, or its payload was damaged, perhaps where nobody looks
@@ -222,10 +230,15 @@ class Life {
     store_ = nullptr;
     start();
   }
+  /// The time of day jumps far while a job saves, and again between it and the next.
   void jump() {
-    const double jumps_s[] = {-86'400, -3'600, -1, 1, 599, 3'600, 86'400};
-    clock_.offset_s += jumps_s[random_.below(7)];
+    const double far_s[] = {-86'400, -3'600, 3'600, 86'400}, near_s[] = {-299, -1, 0, 1, 299};
+    clock_.offset_s = began_s_ + far_s[random_.below(4)];
     did(fmt::format("the time of day is {}", timestamp_text(clock_.wall_s())));
+    save_temporary();
+    store_ = nullptr;
+    clock_.offset_s = began_s_ + near_s[random_.below(5)];
+    start();
   }
 
   /// Damages one checkpoint while another sound one is there.
@@ -304,9 +317,10 @@ class Life {
   const test::TempFolder folder_;
   const Path run_ = folder_ / "run";
   Machine os_{folder_.path()};
-  JumpyClock clock_, other_clock_;
+  JumpyClock clock_;
+  const double began_s_ = clock_.offset_s;
   test::TestContext context_{os_, test::world(), test::Hierarchy::flat, clock_},
-      other_{os_, test::world(), test::Hierarchy::flat, other_clock_};
+      other_{os_, test::world(), test::Hierarchy::flat, clock_};
   std::unique_ptr<Store> store_;
   std::map<std::int64_t, Saved> saved_;
   std::int64_t step_ = 0;
