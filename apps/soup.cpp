@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
     const Path self = std::filesystem::read_symlink("/proc/self/exe", none);
     execv((self.parent_path() / "soup_validated").c_str(), argv);  // returns only when it fails
   }
-  return app::run_soup(argc, argv, [](comm::Context&, const config::Options&) -> soup::Evaluator {
+  return app::run_soup(argc, argv, [](comm::Context&, const config::Options&, const std::string&) -> soup::Evaluator {
     throw Error{Fault::usage,
                 {.wanted = "the program soup_validated beside soup, for --validate",
                  .got = "none that runs",

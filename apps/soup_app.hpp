@@ -11,8 +11,8 @@
 /// The command line of apps/soup, shared with the program it becomes when soups are to be validated.
 namespace argosy::app {
 
-/// From --validate CONFIG and --set.
-using MakeEvaluator = std::function<soup::Evaluator(comm::Context&, const config::Options&)>;
+/// From --validate CONFIG and --set, and --report SET.
+using MakeEvaluator = std::function<soup::Evaluator(comm::Context&, const config::Options&, const std::string&)>;
 
 namespace detail {
 
@@ -41,6 +41,7 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
     soup::SoupConfig config;
     soup::Recipe& recipe = config.recipe;
     config::Options validation;
+    std::string reported;
     bool check = false;
     CLI::App app{"Averages checkpoints in bounded memory: weights are summed in fp64 and divided once."};
     app.add_option("CKPT", config.inputs, "committed checkpoint directories, at least two")->required();
@@ -68,6 +69,8 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
         ->transform(CLI::Transformer(detail::names_of<soup::Decay>()));
     app.add_option("--min-delta", recipe.min_delta,
                    "greedy: take what lowers the validation loss by more than this; 0");
+    app.add_option("--bootstrap", recipe.bootstrap,
+                   "greedy: or what lowers it in this share of resamplings of the validation batches, as in 0.95");
     CLI::Option* const validate =
         app.add_option("--validate", validation.config,
                        "the run's configuration: judge members and soup on its validation sets (every rank holds the "
@@ -75,6 +78,9 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
     app.add_option("--set", validation.assignments, "override a key of that configuration; repeat as needed")
         ->type_name("KEY=VALUE")
         ->allow_extra_args(false)
+        ->needs(validate);
+    app.add_option("--report", reported,
+                   "a validation set by name, as in test.en, that decides nothing: its loss is reported")
         ->needs(validate);
     app.add_flag("--allow-worse", config.allow_worse, "commit it all the same")->needs(validate);
     app.add_flag("--allow-cross-run", config.allow_cross_run, "take checkpoints of several runs");
@@ -89,7 +95,7 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
       return std::ranges::all_of(checked, [](const auto& one) { return one.wrong.empty(); }) ? Exit::ok : Exit::io;
     }
     soup::Evaluator evaluate;
-    if (!validation.config.empty()) evaluate = make_evaluator(context, validation);
+    if (!validation.config.empty()) evaluate = make_evaluator(context, validation, reported);
     context.print_result("soup", soup::figures(soup::make_soup(context, config, evaluate)));
     return Exit::ok;
   });

@@ -1,5 +1,7 @@
 #include <c10/core/GradMode.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 
 #include "core/hash.hpp"
@@ -15,38 +17,60 @@ namespace {
 
 using namespace argosy;
 
-/// Judges one checkpoint after another on the same sets.
+/// Judges one checkpoint after another on the same sets; that named `reported`, if any, decides nothing.
 class Judge {
  public:
-  Judge(comm::Context& context, train::RunConfig config) : context_(context), config_(std::move(config)) {}
+  Judge(comm::Context& context, train::RunConfig config, std::string reported)
+      : context_(context), config_(std::move(config)), reported_(std::move(reported)) {}
 
-  [[nodiscard]] double loss_of(const checkpoint::Reader& checkpoint) {
+  [[nodiscard]] soup::Judgement judge(const checkpoint::Reader& checkpoint) { return judge(checkpoint, false); }
+  [[nodiscard]] double report(const checkpoint::Reader& checkpoint) { return judge(checkpoint, true).loss; }
+
+ private:
+  soup::Judgement judge(const checkpoint::Reader& checkpoint, bool reported) {
     std::optional<decode::LoadedModel> loaded;
     comm::agree(context_.world, [&] {
       loaded = decode::load_model(checkpoint, c10::kCPU);
-      if (!sets_.empty()) return;  // ingredients share a tokenizer
-      sets_ = train::evaluation_sets(context_, config_, loaded->tokenizer,
-                                     data::resolve_sizes(config_.batch, context_.world.size()));
-      if (!sets_.empty()) return;
-      throw Error{Fault::config,
-                  {.wanted = "validation.sets, or a validation part of data.split",
-                   .got = "neither",
-                   .where = "the configuration given to --validate",
-                   .remedy = "name some held-out text"}};
+      if (sets_.empty()) open_sets(loaded->tokenizer);  // ingredients share a tokenizer
     });
     model::Model& model = *loaded->model;
-    const auto nll_of = [&](const data::Batch& batch) { return nll(model, batch); };
+    std::vector<double> parts;
+    const auto nll_of = [&](const data::Batch& batch) {
+      const double sum = nll(model, batch);
+      if (!batch.empty()) parts.push_back(sum);
+      return sum;
+    };
     double nll_sum = 0, tgt_tokens = 0;
     for (const train::EvaluationSet& set : sets_) {
+      if ((set.name == reported_) != reported) continue;
       const train::Evaluation evaluation =
           train::evaluate(context_, nll_of, model, loaded->tokenizer, set, {train::Metric::loss});
       nll_sum += evaluation.nll_sum;
       tgt_tokens += static_cast<double>(evaluation.tgt_tokens);
     }
-    return nll_sum / tgt_tokens;
+    soup::Judgement judgement{.loss = nll_sum / tgt_tokens};
+    const std::string own(reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof(double));
+    for (const std::string& of_rank : context_.world.all_gather(own)) {
+      const auto* const first = reinterpret_cast<const double*>(of_rank.data());
+      judgement.parts.insert(judgement.parts.end(), first, first + of_rank.size() / sizeof(double));
+    }
+    return judgement;
   }
-
- private:
+  void open_sets(const data::Tokenizer& tokenizer) {
+    sets_ =
+        train::evaluation_sets(context_, config_, tokenizer, data::resolve_sizes(config_.batch, context_.world.size()));
+    std::vector<std::string> names;
+    for (const train::EvaluationSet& set : sets_) names.push_back(set.name);
+    const bool known = reported_.empty() || std::ranges::count(names, reported_) > 0;
+    if (known && names.size() > (reported_.empty() ? 0U : 1U)) return;
+    throw Error{Fault::config,
+                {.wanted = reported_.empty() ? "validation.sets, or a validation part of data.split"
+                           : known           ? "a set beside " + reported_ + " to decide by"
+                                             : "the validation set " + reported_,
+                 .got = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
+                 .where = "the configuration given to --validate",
+                 .remedy = known ? "name some held-out text in validation.sets" : "name one of those with --report"}};
+  }
   static double nll(const model::Model& model, const data::Batch& batch) {
     if (batch.empty()) return 0;
     const c10::AutoGradMode no_recording(false);
@@ -59,6 +83,7 @@ class Judge {
 
   comm::Context& context_;
   train::RunConfig config_;
+  std::string reported_;
   std::vector<train::EvaluationSet> sets_;
 };
 
@@ -79,11 +104,17 @@ std::string identity_of(comm::Context& context, const train::RunConfig& config) 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return app::run_soup(argc, argv, [](comm::Context& context, const config::Options& options) -> soup::Evaluator {
-    kernels::keep_freed_memory();
-    const train::RunConfig config = *app::load_config<train::RunConfig>(options, context);
-    const auto judge = std::make_shared<Judge>(context, config);
-    return {.identity = identity_of(context, config),
-            .loss_of = [judge](const checkpoint::Reader& checkpoint) { return judge->loss_of(checkpoint); }};
-  });
+  return app::run_soup(
+      argc, argv,
+      [](comm::Context& context, const config::Options& options, const std::string& reported) -> soup::Evaluator {
+        kernels::keep_freed_memory();
+        const train::RunConfig config = *app::load_config<train::RunConfig>(options, context);
+        const auto judge = std::make_shared<Judge>(context, config, reported);
+        soup::Evaluator evaluator{
+            .identity = identity_of(context, config) + reported,
+            .judge = [judge](const checkpoint::Reader& checkpoint) { return judge->judge(checkpoint); }};
+        if (!reported.empty())
+          evaluator.report = [judge](const checkpoint::Reader& checkpoint) { return judge->report(checkpoint); };
+        return evaluator;
+      });
 }

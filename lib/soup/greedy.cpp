@@ -4,32 +4,56 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/random.hpp"
 
 namespace argosy::soup {
 
-GreedyChoice choose_greedily(std::span<const double> losses, double min_delta,
-                             const std::function<double(const std::vector<std::size_t>&)>& loss_of) {
+double bootstrap_wins(const Judgement& now, const Judgement& with) {
+  constexpr int rounds = 1000;
+  constexpr std::uint64_t seed = 1;
+  const std::size_t count = now.parts.size();
+  if (count == 0 || with.parts.size() != count) {
+    throw Error{Fault::numeric,
+                {.wanted = "losses of the same batches, to resample",
+                 .got = fmt::format("{} and {} of them", count, with.parts.size()),
+                 .remedy = "decide by --min-delta"}};
+  }
+  RandomStream random{seed, count};
+  int wins = 0;
+  for (int round = 0; round < rounds; ++round) {
+    double gain = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t drawn = random.below(count);
+      gain += now.parts[drawn] - with.parts[drawn];
+    }
+    wins += gain > 0 ? 1 : 0;
+  }
+  return static_cast<double>(wins) / rounds;
+}
+
+GreedyChoice choose_greedily(std::span<const Judgement> alone, const Accepts& accepts,
+                             const std::function<Judgement(const std::vector<std::size_t>&)>& judge) {
   std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < losses.size(); ++i)
-    if (!std::isnan(losses[i])) order.push_back(i);
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    if (!std::isnan(alone[i].loss)) order.push_back(i);
   if (order.empty()) {
     throw Error{Fault::numeric,
                 {.wanted = "a checkpoint with a validation loss",
                  .got = "NaN for each",
                  .remedy = "check the validation sets"}};
   }
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return losses[i]; });
-  GreedyChoice choice{.members = {order.front()}, .loss = losses[order.front()]};
-  choice.decisions.push_back({order.front(), choice.loss, true});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return alone[i].loss; });
+  GreedyChoice choice{.members = {order.front()}, .judgement = alone[order.front()]};
+  choice.decisions.push_back({order.front(), choice.judgement.loss, true});
   for (std::size_t next = 1; next < order.size(); ++next) {
     std::vector<std::size_t> members = choice.members;
     members.insert(std::ranges::upper_bound(members, order[next]), order[next]);
-    const double loss = loss_of(members);
-    const bool accepted = choice.loss - loss > min_delta;
-    choice.decisions.push_back({order[next], loss, accepted});
+    Judgement with = judge(members);
+    const bool accepted = !std::isnan(with.loss) && accepts(choice.judgement, with);
+    choice.decisions.push_back({order[next], with.loss, accepted});
     if (!accepted) continue;
     choice.members = std::move(members);
-    choice.loss = loss;
+    choice.judgement = std::move(with);
   }
   return choice;
 }

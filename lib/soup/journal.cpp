@@ -14,21 +14,29 @@ namespace {
 
 namespace json = boost::json;
 
-/// {"KEY":"bits of the loss", …}; decimals would come back a digit off.
-std::map<std::string, double> losses_in(const std::string& text) {
-  std::map<std::string, double> losses;
+std::string text_of(double number) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(number)); }
+
+/// {"KEY": [bits of the loss, bits of each part …], …}; decimals would come back a digit off.
+std::map<std::string, Judgement> judgements_in(const std::string& text) {
+  std::map<std::string, Judgement> known;
   json::error_code error;
   const json::value root = json::parse(text, error);
-  if (error || !root.is_object()) return losses;
+  if (error || !root.is_object()) return known;
   for (const auto& member : root.get_object()) {
-    if (!member.value().is_string()) continue;
-    const std::string_view bits = member.value().get_string();
-    std::uint64_t value = 0;
-    const auto [end, fault] = std::from_chars(bits.data(), bits.data() + bits.size(), value, 16);
-    if (fault == std::errc{} && end == bits.data() + bits.size())
-      losses.emplace(member.key(), std::bit_cast<double>(value));
+    std::vector<double> numbers;
+    if (!member.value().is_array()) continue;
+    for (const json::value& value : member.value().get_array()) {
+      if (!value.is_string()) break;
+      const std::string_view bits = value.get_string();
+      std::uint64_t number = 0;
+      const auto [end, fault] = std::from_chars(bits.data(), bits.data() + bits.size(), number, 16);
+      if (fault != std::errc{} || end != bits.data() + bits.size()) break;
+      numbers.push_back(std::bit_cast<double>(number));
+    }
+    if (numbers.empty() || numbers.size() != member.value().get_array().size()) continue;
+    known.emplace(member.key(), Judgement{numbers.front(), {numbers.begin() + 1, numbers.end()}});
   }
-  return losses;
+  return known;
 }
 
 }  // namespace
@@ -46,8 +54,8 @@ Journal::Journal(const comm::Context& context, const Path& target, std::string i
       context.log.warn("{}", error.what());
     }
   }
-  losses_ = losses_in(context.world.broadcast(std::move(text)));
-  if (!losses_.empty()) context.log.info("{} holds {} losses already", path_.string(), losses_.size());
+  known_ = judgements_in(context.world.broadcast(std::move(text)));
+  if (!known_.empty()) context.log.info("{} holds {} losses already", path_.string(), known_.size());
 }
 
 std::string Journal::key_of(const Ingredients& ingredients, DType dtype) const {
@@ -59,20 +67,25 @@ std::string Journal::key_of(const Ingredients& ingredients, DType dtype) const {
   return hasher.digest().hex();
 }
 
-double Journal::loss_of(const Ingredients& ingredients, DType dtype, const std::function<double()>& evaluate) {
+Judgement Journal::judgement_of(const Ingredients& ingredients, DType dtype,
+                                const std::function<Judgement()>& evaluate) {
   const std::string key = key_of(ingredients, dtype);
-  if (const auto known = losses_.find(key); known != losses_.end()) return known->second;
-  const double loss = evaluate();
-  losses_.emplace(key, loss);
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  Judgement judgement = evaluate();
+  known_.emplace(key, judgement);
   comm::agree(context_.world, [&] {
     if (context_.is_root()) write();
   });
-  return loss;
+  return judgement;
 }
 
 void Journal::write() const {
   json::object document;
-  for (const auto& [key, loss] : losses_) document[key] = fmt::format("{:016x}", std::bit_cast<std::uint64_t>(loss));
+  for (const auto& [key, judgement] : known_) {
+    json::array& numbers = document.emplace(key, json::array{}).first->value().get_array();
+    numbers.push_back(json::string(text_of(judgement.loss)));
+    for (const double part : judgement.parts) numbers.push_back(json::string(text_of(part)));
+  }
   if (!path_.parent_path().empty()) context_.files.make_folders(path_.parent_path());
   context_.files.write_atomically(path_, json::serialize(document));
 }

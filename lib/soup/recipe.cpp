@@ -28,7 +28,8 @@ void require_own_options(const Recipe& recipe) {
       {recipe.last.has_value(), {"--last", RecipeType::last_k}},
       {recipe.spacing.has_value(), {"--spacing", RecipeType::last_k}},
       {recipe.decay.has_value(), {"--decay", RecipeType::decay}},
-      {recipe.min_delta.has_value(), {"--min-delta", RecipeType::greedy}}};
+      {recipe.min_delta.has_value(), {"--min-delta", RecipeType::greedy}},
+      {recipe.bootstrap.has_value(), {"--bootstrap", RecipeType::greedy}}};
   for (const auto& [is_given, option] : given) {
     if (is_given && option.second != recipe.type) {
       refuse(fmt::format("options of the recipe {}", name_of(recipe.type)), option.first, "the command line",
@@ -152,6 +153,10 @@ Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates) 
   }
   if (recipe.min_delta && !(*recipe.min_delta >= 0))
     refuse("a --min-delta of 0 or more", fmt::format("{}", *recipe.min_delta), "the command line", "correct it");
+  if (recipe.bootstrap && !(*recipe.bootstrap >= 0.5 && *recipe.bootstrap < 1))
+    refuse("a --bootstrap from 0.5 to below 1", fmt::format("{}", *recipe.bootstrap), "the command line", "correct it");
+  if (recipe.bootstrap && recipe.min_delta)
+    refuse("either --min-delta or --bootstrap", "both", "the command line", "give one of them");
   return mixture;
 }
 

@@ -32,6 +32,7 @@ struct Recipe {
   std::optional<int> spacing{};       // last_k: at least so many steps apart
   std::optional<Decay> decay{};       // decay; linear unless given
   std::optional<double> min_delta{};  // greedy: the validation loss must fall by more than this; 0 unless given
+  std::optional<double> bootstrap{};  // greedy: or in this share of resamplings of the validation batches
 };
 
 /// What a recipe looks at.

@@ -66,10 +66,14 @@ class Tasting {
         journal_(context, order_.target, evaluate.identity) {}
 
   Cooked run(Verdict& verdict) {
+    std::vector<Judgement> alone;
     std::vector<double> losses;
-    for (std::size_t i = 0; i < pantry_.readers.size(); ++i) losses.push_back(loss_of_one(i));
+    for (std::size_t i = 0; i < pantry_.readers.size(); ++i) {
+      alone.push_back(judge_one(i));
+      losses.push_back(alone.back().loss);
+    }
     Ingredients ingredients = pantry_.ingredients();
-    if (config_.recipe.type == RecipeType::greedy) ingredients = choose(losses);
+    if (config_.recipe.type == RecipeType::greedy) ingredients = choose(alone);
     const auto best =
         static_cast<std::size_t>(std::ranges::min_element(losses,
                                                           [](double a, double b) {
@@ -93,36 +97,45 @@ class Tasting {
                    .where = order_.target.string(),
                    .remedy = "use that member, try --recipe greedy, or say --allow-worse"}};
     };
-    check(loss_of_sample(ingredients));
+    check(judge_sample(ingredients).loss);
+    if (evaluate_.report) report(ingredients, pantry_.readers[best], verdict);
     const Cooked cooked = cook(context_, ingredients, order_);
     journal_.finish();
     return cooked;
   }
 
  private:
-  double loss_of_one(std::size_t member) {
+  Judgement judge_one(std::size_t member) {
     const Reader& reader = pantry_.readers[member];
-    const double loss =
-        journal_.loss_of(pantry_.mean_of({member}), reader.weights(), [&] { return evaluate_.loss_of(reader); });
-    context_.log.info("{}: validation loss {:.6f}", reader.directory().string(), loss);
-    return loss;
+    Judgement judgement =
+        journal_.judgement_of(pantry_.mean_of({member}), reader.weights(), [&] { return evaluate_.judge(reader); });
+    context_.log.info("{}: validation loss {:.6f}", reader.directory().string(), judgement.loss);
+    return judgement;
   }
-  double loss_of_sample(const Ingredients& ingredients) {
-    return journal_.loss_of(ingredients, order_.dtype, [&] {
-      const Sample sample{context_, order_.target};
-      Order order = order_;
-      order.target = sample.path();
-      order.moments = Moments::drop;  // nobody judges them
-      static_cast<void>(cook(context_, ingredients, order));
-      const double loss = evaluate_.loss_of(open_on_all(context_, sample.path()));
-      context_.world.barrier("sample judged");  // rank 0 removes it, the others may still be reading
-      return loss;
+  /// Makes the soup beside its final place for as long as `look` takes.
+  template <class Look>
+  auto with_sample(const Ingredients& ingredients, const Look& look) {
+    const Sample sample{context_, order_.target};
+    Order order = order_;
+    order.target = sample.path();
+    order.moments = Moments::drop;  // nobody judges them
+    static_cast<void>(cook(context_, ingredients, order));
+    auto seen = look(open_on_all(context_, sample.path()));
+    context_.world.barrier("sample judged");  // rank 0 removes it, the others may still be reading
+    return seen;
+  }
+  Judgement judge_sample(const Ingredients& ingredients) {
+    return journal_.judgement_of(ingredients, order_.dtype, [&] { return with_sample(ingredients, evaluate_.judge); });
+  }
+  Ingredients choose(const std::vector<Judgement>& alone) {
+    const Recipe& recipe = config_.recipe;
+    const auto accepts = [&](const Judgement& now, const Judgement& with) {
+      if (recipe.bootstrap) return bootstrap_wins(now, with) >= *recipe.bootstrap;
+      return now.loss - with.loss > recipe.min_delta.value_or(0);
+    };
+    const GreedyChoice choice = choose_greedily(alone, accepts, [&](const std::vector<std::size_t>& members) {
+      return judge_sample(pantry_.mean_of(members));
     });
-  }
-  Ingredients choose(const std::vector<double>& losses) {
-    const GreedyChoice choice = choose_greedily(
-        losses, config_.recipe.min_delta.value_or(0),
-        [&](const std::vector<std::size_t>& members) { return loss_of_sample(pantry_.mean_of(members)); });
     boost::json::array decisions;
     for (const Decision& decision : choice.decisions) {
       const std::string path = pantry_.readers[decision.candidate].directory().string();
@@ -131,6 +144,14 @@ class Tasting {
     }
     order_.section["decisions"] = std::move(decisions);
     return pantry_.mean_of(choice.members);
+  }
+  void report(const Ingredients& ingredients, const Reader& best, Verdict& verdict) {
+    verdict.reported_best_member_loss = evaluate_.report(best);
+    verdict.reported_loss = with_sample(ingredients, evaluate_.report);
+    order_.section["report"] = {{"loss", *verdict.reported_loss},
+                                {"best_member_loss", *verdict.reported_best_member_loss}};
+    context_.log.info("on sets that decided nothing: loss {:.6f}; the best member has {:.6f}", *verdict.reported_loss,
+                      *verdict.reported_best_member_loss);
   }
 
   comm::Context& context_;
@@ -209,6 +230,10 @@ boost::json::object figures(const SoupReport& report) {
     boost::json::array losses;
     for (const auto& [path, loss] : report.verdict->losses) losses.push_back({{"path", path}, {"loss", loss}});
     figures["losses"] = std::move(losses);
+    if (report.verdict->reported_loss) {
+      figures["reported_loss"] = *report.verdict->reported_loss;
+      figures["reported_best_member_loss"] = *report.verdict->reported_best_member_loss;
+    }
   }
   return figures;
 }

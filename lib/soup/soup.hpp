@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "comm/run_main.hpp"
+#include "soup/greedy.hpp"
 #include "soup/recipe.hpp"
 
 /// The mean of checkpoints, in bounded memory and without LibTorch: the weights of all ingredients stream by in slices,
@@ -32,15 +33,19 @@ struct SoupConfig {
 /// Judges checkpoints.
 struct Evaluator {
   std::string identity{};  // what losses depend on beside the weights: those of another identity are never compared
-  /// Validation loss, the same on all ranks; smaller is better. **Collective.**
-  std::function<double(const checkpoint::Reader& checkpoint)> loss_of{};
-  explicit operator bool() const { return loss_of != nullptr; }
+  /// Judges by the sets that decide, the same on all ranks. **Collective.**
+  std::function<Judgement(const checkpoint::Reader& checkpoint)> judge{};
+  /// Loss on sets that decide nothing: of the soup and of its best member, for an honest report; may be empty.
+  /// **Collective.**
+  std::function<double(const checkpoint::Reader& checkpoint)> report{};
+  explicit operator bool() const { return judge != nullptr; }
 };
 
 /// How a soup compares with its best member.
 struct Verdict {
   double loss = 0, best_member_loss = 0;
   std::string best_member{};
+  std::optional<double> reported_loss{}, reported_best_member_loss{};  // on sets that decided nothing
   std::vector<std::pair<std::string, double>> losses{};  // of each checkpoint that was judged, in the order given
 };
 

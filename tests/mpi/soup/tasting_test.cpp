@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/shard_file.hpp"
@@ -29,19 +30,20 @@ class Tastings : public testing::Test {
     config.output = (folder / "soup").string();
   }
   Evaluator towards(const std::vector<std::uint64_t>& seeds) {
-    return {.identity = identity, .loss_of = [this, seeds](const checkpoint::Reader& checkpoint) {
+    return {.identity = identity, .judge = [this, seeds](const checkpoint::Reader& checkpoint) {
               comm::agree(test::world(), [&] {
                 if (++evaluations > most_evaluations) throw Error{Fault::io, {.wanted = "power", .got = "none"}};
               });
               const std::vector<float> weights = checkpoint.read_parameter("head/weight");
-              double loss = 0;
+              Judgement judgement{.parts = std::vector<double>(16)};
               for (std::size_t i = 0; i < weights.size(); ++i) {
                 double mean = 0;
                 for (const std::uint64_t seed : seeds)
                   mean += test::element("head/weight", 0, static_cast<std::int64_t>(i), seed);
-                loss += std::pow(weights[i] - mean / static_cast<double>(seeds.size()), 2);
+                judgement.parts[i % 16] += std::pow(weights[i] - mean / static_cast<double>(seeds.size()), 2);
               }
-              return loss;
+              judgement.loss = std::accumulate(judgement.parts.begin(), judgement.parts.end(), 0.0);
+              return judgement;
             }};
   }
   SoupReport make(const Evaluator& evaluate) {
@@ -98,7 +100,9 @@ TEST_F(Tastings, GreedyIsBitwiseTheUniformMeanOfItsMembers) {
 
 TEST_F(Tastings, GreedyTakesTheBestAloneWhenNothingImprovesIt) {
   config.recipe = {.type = RecipeType::greedy};
-  EXPECT_EQ(make(towards({20})).inputs, 1U);
+  const SoupReport report = make(towards({20}));
+  EXPECT_EQ(report.inputs, 1U);
+  EXPECT_EQ(report.verdict->best_member, config.inputs[1]);
   const checkpoint::Reader soup{Files::system(), config.output};
   EXPECT_TRUE(soup.read_parameter("head/weight") ==
               checkpoint::Reader(Files::system(), config.inputs[1]).read_parameter("head/weight"));
@@ -108,8 +112,28 @@ TEST_F(Tastings, GreedyTakesTheBestAloneWhenNothingImprovesIt) {
   test::world().barrier("read");
 }
 
-TEST_F(Tastings, ATastingThatWasCutShortGoesOn) {
+TEST_F(Tastings, ReportsOnWhatDecidedNothing) {
   config.recipe = {.type = RecipeType::greedy};
+  Evaluator evaluate = towards({10, 30});
+  evaluate.report = [other = towards({20})](const checkpoint::Reader& checkpoint) {
+    return other.judge(checkpoint).loss;
+  };
+  const SoupReport report = make(evaluate);
+  EXPECT_EQ(report.inputs, 2U) << "the report decides nothing";
+  EXPECT_EQ(evaluations, 7) << "the soup and its best member";
+  const boost::json::object said = figures(report);
+  EXPECT_EQ(said.at("reported_loss").as_double(), report.verdict->reported_loss);
+  EXPECT_GT(report.verdict->reported_loss, report.verdict->loss * 1000);
+  const checkpoint::Reader best{Files::system(), report.verdict->best_member};
+  EXPECT_EQ(towards({20}).judge(best).loss, report.verdict->reported_best_member_loss);
+  const checkpoint::Reader soup{Files::system(), config.output};
+  EXPECT_EQ(towards({20}).judge(soup).loss, report.verdict->reported_loss);
+  EXPECT_EQ(soup.sections().soup.at("report").at("loss").as_double(), report.verdict->reported_loss);
+  EXPECT_EQ(left(), (Names{"run", "soup"}));
+}
+
+TEST_F(Tastings, ATastingThatWasCutShortGoesOn) {
+  config.recipe = {.type = RecipeType::greedy, .bootstrap = 0.9};
   most_evaluations = 4;
   test::refusal(Fault::io, [&] { make(towards({10, 30})); });
   EXPECT_EQ(left(), (Names{".soup.journal", "run"}));
@@ -133,6 +157,21 @@ TEST_F(Tastings, AJournalCountsForItsOwnEvaluationOnly) {
   config.output = (folder / "third").string();
   EXPECT_EQ(make(towards({10, 30})).inputs, 2U);
   EXPECT_EQ(left(), (Names{"run", "soup", "third"}));
+}
+
+TEST_F(Tastings, AJournalCountsForThoseWeightsAndThatTypeOnly) {
+  const auto evaluations_of = [&] {
+    const int before = evaluations;
+    test::refusal(Fault::numeric, [&] { make(towards({10})); });
+    return evaluations - before;
+  };
+  EXPECT_EQ(evaluations_of(), 4);
+  EXPECT_EQ(evaluations_of(), 0);
+  config.recipe = {.type = RecipeType::weighted, .weights = {1, 2, 1}};
+  EXPECT_EQ(evaluations_of(), 1);
+  config.recipe = {};
+  config.dtype = DType::bf16;
+  EXPECT_EQ(evaluations_of(), 1);
 }
 
 TEST_F(Tastings, AWorseSoupIsNotCommittedUnlessAllowed) {

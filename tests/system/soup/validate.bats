@@ -127,6 +127,25 @@ resume() { # resume RANKS SOUP: trains on from it in a new run; as `soup`
   [ "$(loss_of all)" != "$(loss_of one)" ]
 }
 
+@test "a set that decides nothing is reported, and resampling decides in place of a difference" {
+  cp runs/tiny/text/valid.en held.en
+  cp runs/tiny/text/valid.es held.es
+  local held='validation.sets=[{"source":"runs/tiny/text/valid.en","target":"runs/tiny/text/valid.es"},{"source":"held.en","target":"held.es"}]'
+  soup 2 --recipe greedy --bootstrap 0.9 --validate configs/tiny.json --set "$held" --report held.en --out reported
+  [ "$code" = 0 ]
+  grep -q "on sets that decided nothing: loss" said
+  python3 - <<'PYTHON'
+import json
+soup = json.load(open("reported/MANIFEST.json"))["soup"]
+assert soup["report"] == soup["validation"], "the same text"
+PYTHON
+  soup 2 --validate configs/tiny.json --set "$held" --report test.en --out not
+  [ "$code" = 2 ]
+  grep -q "wanted the validation set test.en, got valid.en, held.en" said
+  soup 1 --validate configs/tiny.json --report valid.en --out not
+  [ "$code" = 2 ]
+}
+
 @test "greedy without validation sets is refused" {
   soup 1 --recipe greedy --out nothing
   [ "$code" = 2 ]

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "checkpoint/checkpoint.hpp"
 #include "core/error.hpp"
 #include "soup/soup.hpp"
@@ -25,6 +27,35 @@ class ChangingOs : public Os {
  private:
   std::size_t n_, reads_ = 0;
   std::function<void()> change_;
+};
+
+/// Notes files that were closed, or were there when a folder was renamed, with bytes not synced.
+class SyncedOs : public Os {
+ public:
+  std::int64_t pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset) override {
+    dirty_.insert(fd);
+    return Os::pwrite(fd, from, size_bytes, offset);
+  }
+  int fsync(int fd) override {
+    dirty_.erase(fd);
+    return Os::fsync(fd);
+  }
+  int close(int fd) override {
+    lost_ += dirty_.erase(fd);
+    return Os::close(fd);
+  }
+  int rename_noreplace(const char* from, const char* to) override {
+    lost_ += dirty_.size();
+    ++commits_;
+    return Os::rename_noreplace(from, to);
+  }
+  [[nodiscard]] std::size_t lost() const { return lost_; }
+  [[nodiscard]] int commits() const { return commits_; }
+
+ private:
+  std::set<int> dirty_;
+  std::size_t lost_ = 0;
+  int commits_ = 0;
 };
 
 class SoupFaults : public testing::Test {
@@ -78,6 +109,13 @@ class SoupFaults : public testing::Test {
   test::TempFolder folder;
   SoupConfig config;
 };
+
+TEST_F(SoupFaults, EveryByteIsSyncedBeforeTheCommit) {
+  SyncedOs door;
+  EXPECT_TRUE(make_or_leave_nothing(door, "no fault"));
+  EXPECT_EQ(door.commits(), 1);
+  EXPECT_EQ(door.lost(), 0U);
+}
 
 TEST_F(SoupFaults, AFullDiskAtAnyWriteLeavesNothing) {
   const test::Call writes[] = {test::Call::pwrite, test::Call::fallocate,        test::Call::fsync,  test::Call::mkdir,

@@ -100,11 +100,19 @@ TEST(Recipes, DecayLeadsWhereTheScheduleWouldHave) {
 
 TEST(Recipes, OptionsOfAnotherRecipeAreRefused) {
   const Recipe others[] = {{.weights = {1, 2}}, {.by = "dev.loss"},       {.normalize = false}, {.last = 2},
-                           {.spacing = 1},      {.decay = Decay::cosine}, {.min_delta = 0.1}};
+                           {.spacing = 1},      {.decay = Decay::cosine}, {.min_delta = 0.1},   {.bootstrap = 0.9}};
   for (const Recipe& recipe : others)
     test::refusal(Fault::usage, [&] { static_cast<void>(mixture_of(recipe, at_steps({1, 2}))); });
   test::refusal(Fault::usage, [] {
     static_cast<void>(mixture_of({.type = RecipeType::greedy, .min_delta = -1}, at_steps({1, 2})));
+  });
+  for (const double share : {0.4, 1.0}) {
+    test::refusal(Fault::usage, [&] {
+      static_cast<void>(mixture_of({.type = RecipeType::greedy, .bootstrap = share}, at_steps({1, 2})));
+    });
+  }
+  test::refusal(Fault::usage, [] {
+    static_cast<void>(mixture_of({.type = RecipeType::greedy, .min_delta = 0, .bootstrap = 0.9}, at_steps({1, 2})));
   });
 }
 
@@ -112,12 +120,13 @@ class Greedy : public testing::Test {
  protected:
   /// The mean of points on a line, judged by its distance from zero.
   GreedyChoice choose(double min_delta) {
-    std::vector<double> losses;
-    for (const double point : points) losses.push_back(std::abs(point));
-    return choose_greedily(losses, min_delta, [&](const Members& members) {
+    std::vector<Judgement> alone;
+    for (const double point : points) alone.push_back({std::abs(point)});
+    const auto accepts = [&](const Judgement& now, const Judgement& with) { return now.loss - with.loss > min_delta; };
+    return choose_greedily(alone, accepts, [&](const Members& members) {
       double sum = 0;
       for (const std::size_t member : members) sum += points[member];
-      return std::abs(sum / static_cast<double>(members.size()));
+      return Judgement{std::abs(sum / static_cast<double>(members.size()))};
     });
   }
   std::vector<double> points{5, 1, -1.25, 2, -4};
@@ -126,7 +135,7 @@ class Greedy : public testing::Test {
 TEST_F(Greedy, TakesWhatImprovesTheMeanInTheOrderOfLoss) {
   const GreedyChoice choice = choose(0);  // 1; with -1.25: 0.125; with 2: 0.583; with -4: no; with 5: no
   EXPECT_EQ(choice.members, (Members{1, 2}));
-  EXPECT_EQ(choice.loss, 0.125);
+  EXPECT_EQ(choice.judgement.loss, 0.125);
   ASSERT_EQ(choice.decisions.size(), 5U);
   Members order;
   std::vector<bool> accepted;
@@ -150,6 +159,17 @@ TEST_F(Greedy, NeverChoosesWhatHasNoLoss) {
   EXPECT_EQ(choose(0).members, (Members{2, 3}));
   points = {points[1], points[1]};
   test::refusal(Fault::numeric, [&] { static_cast<void>(choose(0)); });
+}
+
+TEST(Bootstrap, TellsGainsFromChance) {
+  const Judgement now{0, {1, 2, 3, 4, 5, 6, 7, 8}};
+  EXPECT_EQ(bootstrap_wins(now, {0, {0.9, 1.9, 2.9, 3.9, 4.9, 5.9, 6.9, 7.9}}), 1) << "better in every batch";
+  EXPECT_EQ(bootstrap_wins(now, now), 0) << "no better in any";
+  // Better by 0.1 in all, but by one batch alone: drawn at least once in 1 - (7/8)^8 = 0.656 of resamplings.
+  EXPECT_NEAR(bootstrap_wins(now, {0, {1, 2, 3, 4, 5, 6, 7, 7.2}}), 0.656, 4 * std::sqrt(0.656 * 0.344 / 1000));
+  EXPECT_EQ(bootstrap_wins(now, {0, {1, 2, 3, 4, 5, 6, 7, 7.2}}), bootstrap_wins(now, {0, {1, 2, 3, 4, 5, 6, 7, 7.2}}));
+  test::refusal(Fault::numeric, [&] { static_cast<void>(bootstrap_wins(now, {0, {1, 2}})); });
+  test::refusal(Fault::numeric, [&] { static_cast<void>(bootstrap_wins({}, {})); });
 }
 
 }  // namespace
