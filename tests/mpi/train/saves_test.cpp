@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "mpi/train/material.hpp"
+#include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
 
@@ -119,6 +120,21 @@ TEST_F(Saves, OfARunThatEndsByAnErrorLeaveItsCheckpointsWhole) {
   world().barrier("all have ended");
   for (const std::string& name : names("checkpoints")) {
     if (name[0] != '.') checkpoint::Reader(Files::system(), folder_ / "run/checkpoints" / name).verify();
+  }
+}
+
+TEST_F(Saves, AreLookedAtAsCloselyAsConfigured) {
+  for (const train::Verify verify : {train::Verify::none, train::Verify::touched, train::Verify::full}) {
+    const std::string name = fmt::format("looked{}", static_cast<int>(verify));
+    config_ = Material::get().config(folder_ / name);
+    config_.checkpoint.interval.count = 2;
+    config_.checkpoint.verify = verify;
+    (void)train(stop_behind(3, 0));
+    const Path newest = folder_ / name / "checkpoints/000000004";
+    if (world().rank() == 0)
+      flip(newest / checkpoint::shard_name(0, world().size()), map_of(newest, 0).datasets[0].offset);
+    world().barrier("a bit of the newest is wrong");
+    EXPECT_EQ(train().figures.at("steps"), verify == train::Verify::none ? 2 : 4) << name;
   }
 }
 
