@@ -43,7 +43,7 @@ std::set<std::int64_t> best_steps(const Sections& sections) {
 std::string step_name(std::int64_t step) { return fmt::format("{:09}", step); }
 
 /// Of digits alone, at most 18 of them.
-std::optional<std::int64_t> number_of(std::string_view text) {
+std::optional<std::int64_t> step_in(std::string_view text) {
   std::int64_t number = 0;
   const bool digits = !text.empty() && text.size() <= 18 &&
                       std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -100,7 +100,7 @@ std::vector<RunFolder::Candidate> RunFolder::candidates_of(const Path& folder) c
   std::vector<Candidate> candidates;
   if (!files_.exists(folder)) return candidates;
   for (const std::string& name : files_.list(folder)) {
-    const std::optional<std::int64_t> step = number_of(name);
+    const std::optional<std::int64_t> step = step_in(name);
     if (step && step_name(*step) == name) candidates.push_back({*step, folder / name});
   }
   std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
@@ -206,6 +206,7 @@ std::string RunFolder::first_quarantined() const {
 
 void RunFolder::refuse_to_start_over(const std::string& quarantined) const {
   std::vector<std::string> reasons;
+  reasons.reserve(passed_over_.size() + 1);
   for (const PassedOver& bad : passed_over_) reasons.push_back(bad.why);
   if (reasons.empty()) reasons.push_back(quarantined + " was put aside as damaged");
   throw Error{Fault::corrupt,
@@ -219,7 +220,7 @@ void RunFolder::refuse_to_start_over(const std::string& quarantined) const {
 /// Out of the way of later commits of the same step; kept for people to look at.
 void RunFolder::quarantine(const PassedOver& bad) {
   const Path folder = bad.directory.parent_path();
-  const auto step = number_of(bad.directory.filename().string());
+  const auto step = step_in(bad.directory.filename().string());
   constexpr const char* words[] = {"files", "content", "unreadable", "unfit"};  // by Flaw
   const std::string name =
       fmt::format("{}{}-{}", bad_prefix, step_name(step.value_or(0)), words[static_cast<int>(bad.flaw)]);
@@ -314,7 +315,7 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
   for (int number = 1; std::getline(lines, line); ++number) {
     const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
     line.erase(std::remove_if(line.begin(), line.end(), is_blank), line.end());
-    const std::optional<std::int64_t> step = number_of(line);
+    const std::optional<std::int64_t> step = step_in(line);
     if (step) {
       steps.insert(*step);
     } else if (!line.empty() && text != keep_text_) {

@@ -36,7 +36,7 @@ struct Store::Impl {
 
   std::optional<SaveReport> advance(bool wait) {
     if (save == nullptr) return std::nullopt;
-    const std::optional<SaveReport> report = save->advance(wait);
+    std::optional<SaveReport> report = save->advance(wait);
     if (!report) return std::nullopt;
     save.reset();
     if (report->committed && root()) {

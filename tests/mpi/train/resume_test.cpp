@@ -207,8 +207,9 @@ TEST_F(ResumedRun, OnOtherRanksTakesTheSameExamplesAndStateIntoItsFirstStep) {
     config.checkpoint.interval.count = 3;
     return config;
   };
-  for (const auto& [before, after] : {std::pair{world().size(), 1}, {1, world().size()}}) {
-    const std::string name = fmt::format("{} to {}", before, after);
+  for (const bool grows : {false, true}) {
+    const int before = grows ? 1 : world().size(), after = grows ? world().size() : 1;
+    const std::string name = fmt::format("{} to {}{}", before, after, grows ? ", growing" : "");
     Steps whole, parts;
     train_on(before, config_of(name + " whole"), whole.recorded());
     train_on(before, config_of(name), parts.recorded(stop_behind(2, 0)));

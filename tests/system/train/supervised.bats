@@ -50,7 +50,7 @@ kill_one_life() {
     done
   fi
   sleep "0.$((RANDOM % 8))$((RANDOM % 10))"
-  mapfile -t ranks < <(pgrep -f "^$TRAIN config.json --set run_dir=killed")
+  mapfile -t ranks < <(pgrep -f "^$TRAIN config.json --set run_dir=restarted ")
   case $((${#ranks[@]} > 0 ? RANDOM % 3 : 0)) in
     0) kill -KILL "$launcher" ;;
     1) kill -KILL "${ranks[@]}" ;;
@@ -70,7 +70,7 @@ kill_one_life() {
   while [ "$code" != 0 ]; do
     lives=$((lives + 1))
     rm -f life.exit
-    ARGOSY_EXIT_FILE=life.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=killed --set schedule.length=$length \
+    ARGOSY_EXIT_FILE=life.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=restarted --set schedule.length=$length \
       --set comm.timeout_s=20 >life.out 2>log 3>&- &
     launcher=$!
     if ((kills < most)); then
@@ -78,7 +78,7 @@ kill_one_life() {
       kills=$((kills + 1))
     fi
     wait $launcher || true
-    while pgrep -f "^$TRAIN config.json --set run_dir=killed" >/dev/null; do sleep 0.02; done
+    while pgrep -f "^$TRAIN config.json --set run_dir=restarted " >/dev/null; do sleep 0.02; done
     code=""
     if [ -e life.exit ]; then read -r code step <life.exit; fi
     cat log >>lives.log
@@ -87,6 +87,6 @@ kill_one_life() {
   echo "$kills kills, $lives lives"
   [ "$step" = $length ]
   [ $lives -gt 3 ]
-  diff <(outcome killed) <(outcome sound)
-  [ "$(find killed -name '*tmp-*' -o -name '.*-*' | wc -l)" = 0 ]
+  diff <(outcome restarted) <(outcome sound)
+  [ "$(find restarted -name '*tmp-*' -o -name '.*-*' | wc -l)" = 0 ]
 }
