@@ -115,10 +115,11 @@ std::optional<Reader> load(const comm::Context& context, RunFolder& folder, std:
   if (options.from) {
     reader = load_named(context, folder, units, options);
   } else {
-    if (context.is_root()) folder.begin_walk();
+    bool begun = false;
     while (true) {
       bool fell_back = false;
       reader = share(context, [&] {
+        if (!std::exchange(begun, true)) folder.begin_walk();
         std::optional<Reader> candidate = folder.next_candidate();
         fell_back = folder.has_fallen_back();
         return candidate;
@@ -128,7 +129,9 @@ std::optional<Reader> load(const comm::Context& context, RunFolder& folder, std:
       const Verify verify = comm::any_of(context.world, fell_back) ? Verify::full : options.verify;
       const std::optional<Error> wrong = read(context, *reader, units, verify);
       if (!wrong) break;
-      if (context.is_root()) folder.pass_over(reader->directory(), *wrong);
+      comm::agree(context.world, [&] {
+        if (context.is_root()) folder.pass_over(reader->directory(), *wrong);
+      });
     }
   }
   comm::agree(context.world, [&] {
