@@ -300,7 +300,7 @@ TEST_P(CrashMutant, IsCaught) {
   if (world().size() != crash_ranks) GTEST_SKIP() << "made for " << crash_ranks << " ranks";
   Journal journal = record_saves(GetParam().kept);
   GetParam().plant(journal);
-  EXPECT_GT(violations_of(journal, GetParam().kept, 15'000, true), 0);
+  EXPECT_GT(violations_of(journal, GetParam().kept, 25'000, true), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CrashMutant, testing::ValuesIn(mutants),
