@@ -198,7 +198,7 @@ std::int64_t violations_of(const Journal& journal, int kept, std::size_t states,
 class CrashStates : public testing::TestWithParam<int> {};
 
 TEST_P(CrashStates, LoseNothingAcknowledged) {
-  if (world().size() != crash_ranks) GTEST_SKIP() << "made for " << crash_ranks << " ranks";
+  ASSERT_EQ(world().size(), crash_ranks) << "the saves are recorded on these";
   const Journal journal = record_saves(GetParam());
   violations_of(journal, GetParam(), static_cast<std::size_t>(scaled(50'000)), false);
 }
@@ -297,7 +297,7 @@ const Mutant mutants[] = {
 class CrashMutant : public testing::TestWithParam<Mutant> {};
 
 TEST_P(CrashMutant, IsCaught) {
-  if (world().size() != crash_ranks) GTEST_SKIP() << "made for " << crash_ranks << " ranks";
+  ASSERT_EQ(world().size(), crash_ranks) << "the saves are recorded on these";
   Journal journal = record_saves(GetParam().kept);
   GetParam().plant(journal);
   EXPECT_GT(violations_of(journal, GetParam().kept, 25'000, true), 0);
