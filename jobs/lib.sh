@@ -7,7 +7,8 @@ argosy_fail() { # argosy_fail CODE SENTENCE
   exit "$1"
 }
 
-# Checks where we are and reads the site: sets the array `launch`.
+# argosy_start DEFAULT WORD…: checks where we are and reads the site: sets the array `launch`; `config`, ARGOSY_CONFIG or
+# configs/DEFAULT.json; `run`, its run directory, made where it is missing. The words are apps/train's.
 argosy_start() {
   local site=$root/jobs/sites/${ARGOSY_SITE:-default}.sh known
   [ -n "${SLURM_JOB_ID:-}" ] ||
@@ -22,20 +23,24 @@ argosy_start() {
   ((${#launch[@]})) || argosy_fail 2 "the site file $site leaves the array launch empty"
   # The ranks of this allocation; every tool refuses a world of another size (such as srun without --mpi=pmi2).
   expected_ranks=${SLURM_NTASKS:-$((${SLURM_JOB_NUM_NODES:-1} * ${SLURM_NTASKS_PER_NODE:-1}))}
-}
-
-# argosy_train CONFIG: runs apps/train to its verdict and exits with it, after asking for a requeue where that helps.
-argosy_train() {
-  local config=$1 run
+  config=${ARGOSY_CONFIG:-$root/configs/$1.json}
+  shift
   [ -x "$root/apps/train" ] ||
     argosy_fail 2 "no $root/apps/train: submit from a clone after its build, a build tree or an install tree, or set ARGOSY_ROOT"
-  run=$("$root/apps/train" "$config" --print-config run_dir) || argosy_fail 2 "$config does not validate (above); nothing was started"
+  run=$("$root/apps/train" "$config" "$@" --print-config run_dir) || argosy_fail 2 "$config does not validate (above); nothing was started"
   run=${run#\"} run=${run%\"} # a JSON string
   mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
+}
+
+# argosy_tool TOOL ARGUMENT…: runs apps/TOOL to its verdict and exits with it, after asking for a requeue where that helps.
+argosy_tool() {
+  local program=$root/apps/$1
+  [ -x "$program" ] || argosy_fail 2 "no $program: build it, or set ARGOSY_ROOT"
+  shift
   export ARGOSY_EXPECT_RANKS=$expected_ranks
   export ARGOSY_EXIT_FILE=$run/exit.$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
-  argosy_run "$root/apps/train" "$config"
+  argosy_run "$program" "$@"
   argosy_verdict
 }
 
@@ -48,7 +53,7 @@ argosy_run() {
   pid='' ending=0 rc=0
   trap 'woken=1; [ -z "$pid" ] || kill -USR1 "$pid"' USR1
   trap 'woken=1; ending=1' TERM
-  "${launch[@]}" "$@" &
+  "${launch[@]}" "$@" <&0 & # else bash gives it an empty standard input
   pid=$!
   while :; do
     woken=0
@@ -70,9 +75,10 @@ argosy_losses_in_a_row() {
   echo "$count"
 }
 
-# Exits with rc. 75 (stopped, saved) is requeued unless Slurm is ending the job; 5 (lost rank or device) at most twice.
+# Exits with rc; calls argosy_done first, where a script has one and all went well. 75 (stopped, saved) is requeued unless Slurm is ending the job; 5 (lost rank or device) at most twice.
 argosy_verdict() {
   local losses
+  if ((rc == 0)) && declare -F argosy_done >/dev/null; then argosy_done || exit 4; fi
   if ((ending)); then exit "$rc"; fi # cancelled, preempted or requeued already: reviving it would be wrong
   case $rc in
     75) argosy_requeue ;;

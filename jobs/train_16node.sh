@@ -6,6 +6,7 @@
 # Trains one model on 16 nodes of 8 GPUs, one rank a GPU. From a clone, build tree or install tree:
 #   sbatch jobs/train_16node.sh
 #   ARGOSY_CONFIG=configs/tiny.json sbatch --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 jobs/train_16node.sh
+# Words after the script go to apps/train, such as --set seed=2.
 # Needs:   apps/train (scripts/setup and a build), shards as the configuration names them.
 # Stops:   300 s before its limit, on preemption and on `scancel`: the model is saved first.
 # Requeues itself after such a save, and at most twice after a lost rank or device without progress; on nothing else.
@@ -16,5 +17,5 @@ root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
 . "$root/jobs/lib.sh" || exit 2
 
 export ARGOSY_STOP_NOTICE_S=300 # the @ of --signal
-argosy_start
-argosy_train "${ARGOSY_CONFIG:-$root/configs/mistral_7b.json}"
+argosy_start mistral_7b "$@"
+argosy_tool train "$config" "$@"

@@ -33,7 +33,11 @@ mold                    cmd:mold                     mold
 bats                    cmd:bats                     bats'
 packages_judges='
 python3-venv            py:ensurepip                 python@3.10:3.14
-hdf5-tools              cmd:h5dump                   hdf5+tools'
+hdf5-tools              cmd:h5dump                   hdf5+tools
+slurmctld               cmd:slurmctld                slurm@22.05:
+slurmd                  cmd:slurmd                   slurm@22.05:
+slurm-client            cmd:sbatch                   slurm@22.05:
+munge                   cmd:munged                   munge'
 packages_lint='
 clang-format            cmd:clang-format             llvm@14
 clang-tidy-16           cmd:clang-tidy-16            llvm@16

@@ -1,62 +1,18 @@
 #!/usr/bin/env bats
 # jobs/train_16node.sh with stand-ins for srun, scontrol and apps/train: every row of the verdict table, signals, bad input.
 
-setup() {
-  source=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
-  root=$BATS_TEST_TMPDIR/tree
-  bin=$BATS_TEST_TMPDIR/bin
-  run_dir=$root/runs/demo
-  mkdir -p "$root/apps" "$root/configs" "$bin" "$run_dir"
-  cp -r "$source/jobs" "$root/"
-  touch "$root/configs/mistral_7b.json"
-  # apps/train answers --print-config; run for real it writes $TRAIN_SAYS into the exit file and ends with $TRAIN_CODE.
-  program "$root/apps/train" <<'TRAIN'
-case $* in
-  *--print-config*) [ -z "${BAD_CONFIG:-}" ] && echo "\"$RUN_DIR\"" ;;
-  *)
-    env >"$RUN_DIR/environment"
-    if [ -n "${WAIT_FOR_USR1:-}" ]; then
-      trap 'woken=1' USR1
-      touch "$RUN_DIR/ready"
-      while [ -z "${woken:-}" ]; do sleep 0.05; done
-    fi
-    if [ -n "${TRAIN_SAYS:-}" ]; then echo "$TRAIN_SAYS" >"$ARGOSY_EXIT_FILE"; fi
-    exit "${TRAIN_CODE:-0}"
-    ;;
-esac
-TRAIN
-  program "$bin/srun" <<'SRUN'
-echo "srun $*" >>"$RUN_DIR/calls"
-while [[ $1 == --* ]]; do shift; done
-shift 2 # env --block-signal=USR1: a blocked signal would not reach the shell below
-exec "$@"
-SRUN
-  program "$bin/scontrol" <<'SCONTROL'
-echo "scontrol $*" >>"$RUN_DIR/calls"
-exit "${SCONTROL_CODE:-0}"
-SCONTROL
-  export PATH=$bin:$PATH RUN_DIR=$run_dir ARGOSY_REQUEUE_WAIT_S=0
-  export SLURM_JOB_ID=42 SLURM_JOB_NAME=train16 SLURM_SUBMIT_DIR=$root SLURM_JOB_NUM_NODES=16 SLURM_NTASKS_PER_NODE=8
-  export SLURM_JOB_NODELIST='node[1-16]'
-}
+# shellcheck disable=SC2154 # make_tree assigns them
+load stand_ins
 
-program() { # program PATH: an executable from standard input
-  { echo '#!/bin/bash' && cat; } >"$1"
-  chmod +x "$1"
-}
+setup() { make_tree; }
 
-# Slurm runs a spooled copy, from the folder of the submission.
-job() {
-  cp "$root/jobs/train_16node.sh" "$BATS_TEST_TMPDIR/slurm_script"
-  cd "$root" || return
-  run bash "$BATS_TEST_TMPDIR/slurm_script"
-}
+job() { submitted train_16node.sh "$@"; }
 
 not_requeued() { if requeued; then return 1; fi; }
 requeued() { grep -q '^scontrol requeue 42$' "$run_dir/calls"; }
 
 @test "a finished run ends with 0 and is not requeued" {
-  TRAIN_SAYS='0 100' job
+  TOOL_SAYS='0 100' job
   [ "$status" -eq 0 ]
   not_requeued
 }
@@ -77,46 +33,51 @@ requeued() { grep -q '^scontrol requeue 42$' "$run_dir/calls"; }
   grep -q "apps/train configs/tiny.json$" "$run_dir/calls"
 }
 
+@test "words after the script go to the tool" {
+  job --set seed=2
+  grep -q "apps/train $root/configs/mistral_7b.json --set seed=2$" "$run_dir/calls"
+}
+
 @test "75 is requeued" {
-  TRAIN_SAYS='75 12' TRAIN_CODE=75 job
+  TOOL_SAYS='75 12' TOOL_CODE=75 job
   [ "$status" -eq 75 ]
   requeued
 }
 
 @test "75 stays 75 when Slurm refuses to requeue" {
-  TRAIN_SAYS='75 12' SCONTROL_CODE=1 job
+  TOOL_SAYS='75 12' SCONTROL_CODE=1 job
   [ "$status" -eq 75 ]
 }
 
 @test "the exit file is believed before the launcher" {
-  TRAIN_SAYS='75 12' TRAIN_CODE=143 job
+  TOOL_SAYS='75 12' TOOL_CODE=143 job
   [ "$status" -eq 75 ]
   requeued
 }
 
 @test "without an exit file the launcher's code counts" {
-  TRAIN_CODE=139 job
+  TOOL_CODE=139 job
   [ "$status" -eq 139 ]
   not_requeued
 }
 
 @test "2, 3, 4, 6 and 70 are never requeued" {
   for code in 2 3 4 6 70; do
-    TRAIN_SAYS="$code 12" TRAIN_CODE=$code job
+    TOOL_SAYS="$code 12" TOOL_CODE=$code job
     [ "$status" -eq "$code" ]
     not_requeued
   done
 }
 
 @test "5 is requeued twice without a newer commit, not a third time, and names the nodes" {
-  TRAIN_SAYS='5 12' TRAIN_CODE=5 job
+  TOOL_SAYS='5 12' TOOL_CODE=5 job
   requeued
   [[ $output == *'node[1-16]'* ]]
   rm "$run_dir/calls"
-  SLURM_RESTART_COUNT=1 TRAIN_SAYS='5 12' TRAIN_CODE=5 job
+  SLURM_RESTART_COUNT=1 TOOL_SAYS='5 12' TOOL_CODE=5 job
   requeued
   rm "$run_dir/calls"
-  SLURM_RESTART_COUNT=2 TRAIN_SAYS='5 12' TRAIN_CODE=5 job
+  SLURM_RESTART_COUNT=2 TOOL_SAYS='5 12' TOOL_CODE=5 job
   [ "$status" -eq 5 ]
   not_requeued
 }
@@ -124,7 +85,7 @@ requeued() { grep -q '^scontrol requeue 42$' "$run_dir/calls"; }
 @test "a newer commit starts the count of losses again" {
   echo '5 12' >"$run_dir/exit.42.0"
   echo '5 12' >"$run_dir/exit.42.1"
-  SLURM_RESTART_COUNT=2 TRAIN_SAYS='5 20' TRAIN_CODE=5 job
+  SLURM_RESTART_COUNT=2 TOOL_SAYS='5 20' TOOL_CODE=5 job
   requeued
 }
 
@@ -138,7 +99,7 @@ wait_until() { # wait_until COMMAND…
 
 @test "USR1 reaches the program, and its 75 is requeued" {
   cd "$root" || return
-  WAIT_FOR_USR1=1 TRAIN_SAYS='75 7' TRAIN_CODE=75 bash jobs/train_16node.sh &
+  WAIT_FOR_USR1=1 TOOL_SAYS='75 7' TOOL_CODE=75 bash jobs/train_16node.sh &
   script=$!
   wait_until test -e "$run_dir/ready"
   kill -USR1 "$script"
@@ -150,7 +111,7 @@ wait_until() { # wait_until COMMAND…
 
 @test "TERM means that Slurm decides: the program's code, no requeue" {
   cd "$root" || return
-  WAIT_FOR_USR1=1 TRAIN_SAYS='75 7' TRAIN_CODE=75 bash jobs/train_16node.sh &
+  WAIT_FOR_USR1=1 TOOL_SAYS='75 7' TOOL_CODE=75 bash jobs/train_16node.sh &
   script=$!
   wait_until test -e "$run_dir/ready"
   kill -TERM "$script"

@@ -1,0 +1,17 @@
+#!/bin/bash
+#SBATCH --job-name=count --output=%x.%j.out --open-mode=append
+#SBATCH --nodes=1 --ntasks-per-node=16 --exclusive --mem=0
+#SBATCH --time=04:00:00 --requeue
+#
+# Counts lines, words, bytes and characters of a configuration's texts. From a clone, build tree or install tree:
+#   ARGOSY_CONFIG=configs/mt.json sbatch jobs/count.sh
+# Needs:   apps/count and the texts the configuration names.
+# Stops:   at its limit, and is begun again after the loss of its node; what was counted is remembered by content.
+# Leaves:  the counts in its log count.<job>.out, exit.<job>.<restart> in the run directory.
+set -uo pipefail
+root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
+# shellcheck source=jobs/lib.sh
+. "$root/jobs/lib.sh" || exit 2
+
+argosy_start mistral_7b
+argosy_tool count "$config" "$@"

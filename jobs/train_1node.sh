@@ -1,0 +1,21 @@
+#!/bin/bash
+#SBATCH --job-name=train1 --output=%x.%j.out --open-mode=append
+#SBATCH --nodes=1 --ntasks-per-node=8 --gpus-per-node=8 --exclusive --mem=0
+#SBATCH --time=24:00:00 --signal=B:USR1@300 --requeue
+#
+# Trains one model on a node of 8 GPUs, one rank a GPU. From a clone, build tree or install tree:
+#   sbatch jobs/train_1node.sh
+#   ARGOSY_CONFIG=configs/tiny.json sbatch --ntasks-per-node=2 --gpus-per-node=0 jobs/train_1node.sh
+# Words after the script go to apps/train, such as --set seed=2.
+# Needs:   apps/train (scripts/setup and a build), shards as the configuration names them.
+# Stops:   300 s before its limit, on preemption and on `scancel`: the model is saved first.
+# Requeues itself after such a save, and at most twice after a lost rank or device without progress; on nothing else.
+# Leaves:  checkpoints and exit.<job>.<restart> in the run directory, its log in train1.<job>.out.
+set -uo pipefail
+root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
+# shellcheck source=jobs/lib.sh
+. "$root/jobs/lib.sh" || exit 2
+
+export ARGOSY_STOP_NOTICE_S=300 # the @ of --signal
+argosy_start mistral_7b_small_cluster "$@"
+argosy_tool train "$config" "$@"

@@ -1,0 +1,22 @@
+#!/bin/bash
+#SBATCH --job-name=translate --output=%x.%j.out --open-mode=append
+#SBATCH --nodes=1 --ntasks-per-node=16 --exclusive --mem=0
+#SBATCH --time=04:00:00 --requeue
+#
+# Translates a file line by line with the soup of a run. From a clone, build tree or install tree:
+#   ARGOSY_CONFIG=configs/mt.json ARGOSY_INPUT=test.en ARGOSY_OUTPUT=test.fr sbatch jobs/translate.sh --beam 4
+# Needs:   apps/translate, ARGOSY_INPUT, and <run directory>/soup or the checkpoint ARGOSY_MODEL names.
+# Stops:   at its limit, and is begun again after the loss of its node.
+# Leaves:  ARGOSY_OUTPUT, which appears when all lines are translated, and exit.<job>.<restart> in the run directory.
+set -uo pipefail
+root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
+# shellcheck source=jobs/lib.sh
+. "$root/jobs/lib.sh" || exit 2
+
+argosy_start mistral_7b
+for name in ARGOSY_INPUT ARGOSY_OUTPUT; do
+  [ -n "${!name:-}" ] || argosy_fail 2 "$name is not set: the file to translate, the file to write"
+done
+[ -r "$ARGOSY_INPUT" ] || argosy_fail 3 "cannot read $ARGOSY_INPUT (ARGOSY_INPUT)"
+argosy_done() { mv -- "$ARGOSY_OUTPUT.part" "$ARGOSY_OUTPUT"; }
+argosy_tool translate "${ARGOSY_MODEL:-$run/soup}" "$@" <"$ARGOSY_INPUT" >"$ARGOSY_OUTPUT.part"

@@ -1,0 +1,84 @@
+#!/usr/bin/env bats
+# The scripts beside train_16node.sh, with stand-ins for Slurm and the tools: what each starts, and where its results go.
+
+# shellcheck disable=SC2154 # make_tree assigns them
+load stand_ins
+
+setup() {
+  make_tree
+  export ARGOSY_CONFIG=configs/demo.json
+  touch "$root/configs/demo.json"
+}
+
+started() { # started COMMAND: srun was called with it, and nothing else was
+  [ "$(cat "$run_dir/calls")" = "srun --mpi=pmi2 --kill-on-bad-exit=1 env --block-signal=USR1 $root/apps/$1" ]
+}
+
+@test "count and preprocess take the configuration, and words after the script" {
+  for tool in count preprocess; do
+    rm -f "$run_dir/calls"
+    TOOL_SAYS='0 0' submitted $tool.sh --set seed=2
+    [ "$status" -eq 0 ]
+    started "$tool configs/demo.json --set seed=2"
+  done
+}
+
+@test "one node trains as sixteen do" {
+  SLURM_JOB_NUM_NODES=1 submitted train_1node.sh
+  started "train configs/demo.json"
+  grep -qx ARGOSY_EXPECT_RANKS=8 "$run_dir/environment"
+  unset ARGOSY_CONFIG
+  rm "$run_dir/calls"
+  submitted train_1node.sh
+  started "train $root/configs/mistral_7b_small_cluster.json"
+  diff <(grep -v '^#' "$root/jobs/train_1node.sh" | grep -v ^argosy_start) <(grep -v '^#' "$root/jobs/train_16node.sh" | grep -v ^argosy_start)
+}
+
+@test "soup takes the committed checkpoints of the run" {
+  mkdir -p "$run_dir/checkpoints/"{000000010,000000020,.tmp-000000030-ab}
+  submitted soup.sh --recipe last_k --last 2
+  started "soup $run_dir/checkpoints/000000010 $run_dir/checkpoints/000000020 --out $run_dir/soup --recipe last_k --last 2"
+}
+
+@test "export takes the soup, or the checkpoint that is named" {
+  submitted export.sh
+  started "export $run_dir/soup --out $run_dir/ct2"
+  rm "$run_dir/calls"
+  ARGOSY_MODEL=some/checkpoint submitted export.sh --quantization int8
+  started "export some/checkpoint --out $run_dir/ct2 --quantization int8"
+}
+
+@test "translate reads its input and leaves whole outputs only" {
+  echo "a line" >"$root/in"
+  ARGOSY_INPUT=in ARGOSY_OUTPUT=out TOOL_CODE=3 submitted translate.sh
+  [ "$status" -eq 3 ]
+  [ ! -e "$root/out" ]
+  ARGOSY_INPUT=in ARGOSY_OUTPUT=out submitted translate.sh --beam 4
+  [ "$status" -eq 0 ]
+  [ "$(cat "$root/out")" = "a line" ]
+  grep -q "apps/translate $run_dir/soup --beam 4$" "$run_dir/calls"
+}
+
+@test "translate without a file to read or to write says so" {
+  ARGOSY_INPUT=in submitted translate.sh
+  [ "$status" -eq 2 ]
+  [[ $output == *ARGOSY_OUTPUT* ]]
+  ARGOSY_INPUT=nowhere ARGOSY_OUTPUT=out submitted translate.sh
+  [ "$status" -eq 3 ]
+  [[ $output == *nowhere* ]]
+  [ ! -e "$run_dir/calls" ]
+}
+
+@test "a tool that was not built is named" {
+  rm "$root/apps/soup"
+  submitted soup.sh
+  [ "$status" -eq 2 ]
+  [[ $output == *"$root/apps/soup"* ]]
+}
+
+@test "the head of each script says what it needs, when it stops and what it leaves" {
+  for script in "$source"/jobs/*.sh; do
+    [ "$script" != "$source/jobs/lib.sh" ] || continue
+    for word in Needs Stops Leaves; do grep -q "^# $word:* " "$script" || { echo "$script: $word" && return 1; }; done
+  done
+}
