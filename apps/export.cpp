@@ -6,6 +6,7 @@ int main(int argc, char** argv) {
   using namespace argosy;
   return comm::run_main(argc, argv, [&](comm::Context& context) {
     std::string checkpoint, format = "ct2", quantization = "float32", out;
+    bool ema = false;
     CLI::App cli{"Turns a checkpoint or soup into a model that other programs load."};
     cli.add_option("CKPT", checkpoint, "committed checkpoint directory or soup")->required();
     cli.add_option("--format", format, "ct2: a CTranslate2 folder")
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
     cli.add_option("--quantization", quantization, "element type of the weights")
         ->check(CLI::IsMember({"float32", "float16", "bfloat16", "int8"}))
         ->capture_default_str();
+    cli.add_flag("--ema", ema, "export the running mean of the weights that optimizer.ema keeps");
     constexpr std::string_view examples =
         "  apps/export runs/quickstart/soup --format ct2 --out model      # ctranslate2.Translator(\"model\") loads "
         "it\n"
@@ -22,7 +24,8 @@ int main(int argc, char** argv) {
         "ranks\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 
-    const checkpoint::Reader reader{context.files, checkpoint};
+    checkpoint::Reader reader{context.files, checkpoint};
+    if (ema) reader.use_ema();
     exports::Quantization type{};
     boost::describe::enum_from_string(quantization.c_str(), type);
     const exports::ExportReport report = exports::export_ctranslate2(context, reader, out, type);

@@ -82,11 +82,13 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
     app.add_option("--report", reported,
                    "a validation set by name, as in test.en, that decides nothing: its loss is reported")
         ->needs(validate);
+    app.add_flag("--ema", config.ema,
+                 "average the running means that optimizer.ema keeps, in the place of the weights");
     app.add_flag("--allow-worse", config.allow_worse, "commit it all the same")->needs(validate);
     app.add_flag("--allow-cross-run", config.allow_cross_run, "take checkpoints of several runs");
     app.add_flag("--allow-soup", config.allow_soup, "take soups as ingredients");
     app.add_flag("--check", check, "only verify every byte of the checkpoints, and say which are whole")
-        ->excludes("--out", "--dtype", "--optimizer", "--recipe", "--validate");
+        ->excludes("--out", "--dtype", "--optimizer", "--recipe", "--validate", "--ema");
     if (!parse(app, argc, argv, detail::soup_examples, context)) return Exit::ok;
     if (check) {
       const double begin_s = context.clock.monotonic_s();

@@ -32,9 +32,10 @@ int main(int argc, char** argv) {
   return comm::run_main(argc, argv, [&](comm::Context& context) {
     std::string directory, reference;
     decode::SearchOptions search{.beam = 4};
-    bool with_scores = false;
+    bool with_scores = false, ema = false;
     CLI::App cli{"Translates standard input line by line; a decoder-only model continues each line."};
     cli.add_option("MODEL", directory, "committed checkpoint directory or soup")->required();
+    cli.add_flag("--ema", ema, "translate with the running mean of the weights that optimizer.ema keeps");
     cli.add_option("--beam", search.beam, "hypotheses kept; 1: greedy")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
@@ -73,7 +74,9 @@ int main(int argc, char** argv) {
                      .where = reference}};
       }
     }
-    const decode::LoadedModel loaded = decode::load_model(checkpoint::Reader{context.files, directory}, c10::kCPU);
+    checkpoint::Reader reader{context.files, directory};
+    if (ema) reader.use_ema();
+    const decode::LoadedModel loaded = decode::load_model(reader, c10::kCPU);
     const double loaded_s = context.clock.monotonic_s();
     const auto translations = decode::translate_lines(context.world, *loaded.model, loaded.tokenizer, lines, search);
     const double end_s = context.clock.monotonic_s();

@@ -19,11 +19,12 @@
 namespace argosy::checkpoint {
 
 /// This rank's slices of one unit's state, ascending, end to end: [space.owned_size(canonical_rank)] fp32 each.
-/// Used for saving (read) and loading (written). Empty moments: weights only.
+/// Used for saving (read) and loading (written). Empty moments: weights only. ema, a running mean of the weights, may
+/// be empty; from a checkpoint without one it gets the weights themselves, where a mean begins.
 struct UnitState {
   std::string name;
   const partition::FlatSpace* space = nullptr;
-  std::span<float> master, exp_avg, exp_avg_sq;
+  std::span<float> master, exp_avg, exp_avg_sq, ema;
 };
 
 enum class Kind { temp, export_ };  // NOLINT(readability-identifier-naming): `export` is a keyword
@@ -82,6 +83,10 @@ class Reader {
   [[nodiscard]] const std::string& self_digest() const noexcept;
   /// Holds optimizer state, not weights only.
   [[nodiscard]] bool has_moments() const noexcept;
+  /// Holds a running mean of the weights.
+  [[nodiscard]] bool has_ema() const noexcept;
+  /// From here on whoever asks for the weights gets their running mean. Throws Error{data} where there is none.
+  void use_ema();
   /// Element type of the stored weights: f32, or bf16 in some soups. Whoever reads them gets fp32.
   [[nodiscard]] DType weights() const noexcept;
   /// No NaN or Inf was stored.
@@ -110,7 +115,8 @@ class Reader {
   /// Every byte of every shard and file against its digests; of `parts` callers each checks its own share of the
   /// blocks. Throws Error{corrupt}.
   Verified verify(int part = 0, int parts = 1) const;
-  /// Of the weights (tensor 0), or of the first (1) or second (2) moments. Borrows the reader (weight_stream.hpp).
+  /// Of the weights (tensor 0, or their mean), or of the first (1) or second (2) moments. Borrows the reader
+  /// (weight_stream.hpp).
   [[nodiscard]] WeightStream stream(std::size_t tensor = 0) const;
 
  private:
@@ -141,7 +147,7 @@ class Store {
  public:
   struct Options {
     int max_checkpoints = 5;  // newest temporaries kept
-    double heartbeat_s = 15;  // the lease is renewed so often; 0: with each save alone
+    double heartbeat_s = 15;  // the lease is renewed so often; 0: never, for tests that count calls
   };
   /// **Collective.** Creates the run directory, takes the lock, sweeps dead temporaries. Throws Error{usage},
   /// Error{io}.

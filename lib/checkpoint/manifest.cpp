@@ -63,14 +63,16 @@ json::object layout_sections(const Manifest& manifest) {
 }
 
 json::object document_of(const Manifest& manifest) {
+  const int for_minor = manifest.ema ? 2 : manifest.weights != DType::f32 ? 1 : 0;
   json::object document{{"format", format_name},
                         {"format_version", {{"major", format_major}, {"minor", format_minor}}},
-                        {"min_reader", {{"major", format_major}, {"minor", manifest.weights == DType::f32 ? 0 : 1}}},
+                        {"min_reader", {{"major", format_major}, {"minor", for_minor}}},
                         {"writer", {{"version", version()}, {"git", revision()}, {"hdf5", H5_VERS_INFO}}},
                         {"run_uuid", manifest.run_uuid},
                         {"save_nonce", manifest.save_nonce},
                         {"kind", manifest.kind == Kind::temp ? "temp" : "export"},
                         {"complete", manifest.complete},
+                        {"ema", manifest.ema},
                         {"finite", manifest.finite},
                         {"step", manifest.step},
                         {"wall_time", timestamp_text(manifest.wall_time_s)},
@@ -183,13 +185,13 @@ void check_version(const Fields& fields) {
 }
 
 /// All parameters have one element type; without any it is f32.
-DType read_weights_dtype(const Fields& fields, bool complete) {
+DType read_weights_dtype(const Fields& fields, bool only_f32) {
   const std::size_t count = fields.list("params").size();
   const std::string wanted = count == 0 ? "f32" : fields.element("params", 0).text("dtype");
   for (std::size_t i = 0; i < count; ++i) {
     const Fields entry = fields.element("params", i);
     const std::string dtype = entry.text("dtype");
-    entry.require(dtype == "f32" || (dtype == "bf16" && !complete), "dtype", complete ? "f32" : "f32 or bf16");
+    entry.require(dtype == "f32" || (dtype == "bf16" && !only_f32), "dtype", only_f32 ? "f32" : "f32 or bf16");
     entry.require(dtype == wanted, "dtype", "one type for all parameters");
   }
   return wanted == "bf16" ? DType::bf16 : DType::f32;
@@ -293,7 +295,7 @@ void check_room(const Fields& fields, const Manifest& manifest) {
   for (const partition::FlatSpace& space : manifest.spaces) {
     for (const partition::ParamSpec& param : space.params())
       needed += static_cast<std::uint64_t>(param.numel()) *
-                (size_of(manifest.weights) + (manifest.complete ? 2 * sizeof(float) : 0));
+                (size_of(manifest.weights) + (manifest.tensors().count() - 1) * sizeof(float));
   }
   fields.require(needed <= room, "shards", fmt::format("files that hold {} bytes of state", needed));
 }
@@ -383,7 +385,8 @@ ParsedManifest parse_manifest(std::string_view text, const std::string& where) {
   manifest.complete = fields.flag("complete");
   manifest.finite = fields.flag("finite");
   manifest.step = fields.count("step");
-  manifest.weights = read_weights_dtype(fields, manifest.complete);
+  manifest.ema = parsed.document.contains("ema") && fields.flag("ema");
+  manifest.weights = read_weights_dtype(fields, manifest.complete || manifest.ema);
   read_units(fields, read_layout(fields, fields.list("shards").size()), manifest);
   read_files(fields, manifest);
   check_room(fields, manifest);

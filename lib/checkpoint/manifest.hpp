@@ -23,7 +23,8 @@ struct Manifest {
   Kind kind = Kind::temp;
   bool complete = true;        // holds optimizer state
   bool finite = true;          // no NaN or Inf
-  DType weights = DType::f32;  // or bf16, without optimizer state
+  DType weights = DType::f32;  // or bf16, without optimizer state and mean
+  bool ema = false;            // holds a running mean of the weights
   std::int64_t step = 0;
   double wall_time_s = 0;
   Sections sections{};
@@ -45,9 +46,8 @@ struct Manifest {
 
   [[nodiscard]] int world() const noexcept { return spaces.front().layout().world(); }
   [[nodiscard]] ShardIdentity identity(int rank) const { return {run_uuid, save_nonce, step, rank, world()}; }
-  [[nodiscard]] std::vector<DatasetSpec> specs(int rank) const {
-    return specs_of(unit_names, spaces, complete, rank, weights);
-  }
+  [[nodiscard]] UnitTensors tensors() const noexcept { return {.weights = weights, .moments = complete, .ema = ema}; }
+  [[nodiscard]] std::vector<DatasetSpec> specs(int rank) const { return specs_of(unit_names, spaces, tensors(), rank); }
 };
 
 /// The file's text, self digest included.

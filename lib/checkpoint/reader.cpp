@@ -30,8 +30,8 @@ constexpr bool checks_every_element = true;
 /// In debug builds, what an element holds until it is read: a NaN that arithmetic does not make.
 constexpr float unread = std::bit_cast<float>(0x7fa5f00dU);
 
-std::array<std::span<float>, 3> tensors_of(const UnitState& unit) {
-  return {unit.master, unit.exp_avg, unit.exp_avg_sq};
+std::array<std::span<float>, 4> tensors_of(const UnitState& unit) {
+  return {unit.master, unit.exp_avg, unit.exp_avg_sq, unit.ema};
 }
 
 bool has_unread(std::span<const float> tensor) {
@@ -59,7 +59,14 @@ struct Reader::Impl {
   }
 
   [[nodiscard]] const Manifest& manifest() const { return parsed.manifest; }
-  [[nodiscard]] std::size_t tensors_a_unit() const { return manifest().complete ? 3 : 1; }
+  [[nodiscard]] std::size_t ema_index() const { return manifest().tensors().count() - 1; }
+  /// Where a shard has a tensor of tensors_of() of a unit: the weights may be meant to be their mean, and where there
+  /// is no mean the weights are one.
+  [[nodiscard]] std::size_t dataset(std::size_t unit, std::size_t tensor) const {
+    if (tensor == 0 && uses_ema) tensor = ema_index();
+    if (tensor == 3) tensor = manifest().ema ? ema_index() : 0;
+    return unit * manifest().tensors().count() + tensor;
+  }
 
   [[nodiscard]] std::size_t id_of(const std::string& name) const {
     const auto found = ids.find(name);
@@ -103,6 +110,7 @@ struct Reader::Impl {
   std::vector<Place> places;  // by parameter
   std::map<std::string, std::size_t, std::less<>> ids;
   std::vector<partition::Interval> intervals;
+  bool uses_ema = false;
 };
 
 namespace {
@@ -158,6 +166,7 @@ Reader& Reader::operator=(Reader&&) noexcept = default;
 const Path& Reader::directory() const noexcept { return impl_->directory; }
 std::int64_t Reader::step() const noexcept { return impl_->manifest().step; }
 bool Reader::has_moments() const noexcept { return impl_->manifest().complete; }
+bool Reader::has_ema() const noexcept { return impl_->manifest().ema; }
 DType Reader::weights() const noexcept { return impl_->manifest().weights; }
 bool Reader::finite() const noexcept { return impl_->manifest().finite; }
 const std::string& Reader::run_uuid() const noexcept { return impl_->manifest().run_uuid; }
@@ -206,8 +215,8 @@ std::vector<float> Reader::read_parameter(const std::string& name) const {
   for (; at != intervals.end() && at->param == id; ++at) {
     const std::span piece =
         std::span{values}.subspan(static_cast<std::size_t>(at->begin), static_cast<std::size_t>(at->end - at->begin));
-    impl_->shards.read_floats(at->rank, place.unit * impl_->tensors_a_unit(),
-                              static_cast<std::uint64_t>(at->local_offset), piece);
+    impl_->shards.read_floats(at->rank, impl_->dataset(place.unit, 0), static_cast<std::uint64_t>(at->local_offset),
+                              piece);
   }
   return values;
 }
@@ -238,9 +247,11 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
     }
     const auto owned = static_cast<std::size_t>(unit.space->owned_size(canonical_rank));
     ARGOSY_CHECK(unit.master.size() == owned, "{}: {} elements, not {}", unit.name, unit.master.size(), owned);
-    for (const std::span<float> moment : {unit.exp_avg, unit.exp_avg_sq}) {
-      ARGOSY_CHECK(moment.empty() || moment.size() == owned, "{}: {} elements, not {}", unit.name, moment.size(),
+    for (const std::span<float> tensor : {unit.exp_avg, unit.exp_avg_sq, unit.ema}) {
+      ARGOSY_CHECK(tensor.empty() || tensor.size() == owned, "{}: {} elements, not {}", unit.name, tensor.size(),
                    owned);
+    }
+    for (const std::span<float> moment : {unit.exp_avg, unit.exp_avg_sq}) {
       if (!moment.empty() && !has_moments()) {
         throw Error{Fault::data,
                     {.wanted = "optimizer state",
@@ -272,13 +283,13 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
   }
   for (const auto& [stored_unit, list] : moves) {
     const std::vector<partition::Read> reads = partition::reads_of(list);
-    for (std::size_t t = 0; t < impl_->tensors_a_unit(); ++t) {
+    for (std::size_t t = 0; t < tensors_of({}).size(); ++t) {
       for (const partition::Read& read : reads) {
         const std::span<float> tensor = tensors_of(units[static_cast<std::size_t>(read.destination_rank)])[t];
         if (tensor.empty()) continue;
         const std::span piece =
             tensor.subspan(static_cast<std::size_t>(read.destination_offset), static_cast<std::size_t>(read.length));
-        impl_->shards.read_floats(read.source_rank, stored_unit * impl_->tensors_a_unit() + t,
+        impl_->shards.read_floats(read.source_rank, impl_->dataset(stored_unit, t),
                                   static_cast<std::uint64_t>(read.source_offset), piece);
       }
     }
@@ -316,10 +327,21 @@ Reader::Verified Reader::verify(int part, int parts) const {
   return verified;
 }
 
+void Reader::use_ema() {
+  if (!has_ema()) {
+    throw Error{Fault::data,
+                {.wanted = "a checkpoint with a running mean of its weights",
+                 .got = "one without",
+                 .where = impl_->directory.string(),
+                 .remedy = "leave --ema out, or train with optimizer.ema"}};
+  }
+  impl_->uses_ema = true;
+}
+
 WeightStream Reader::stream(std::size_t tensor) const {
-  ARGOSY_CHECK(tensor < impl_->tensors_a_unit(), "tensor {} of {}", tensor, impl_->tensors_a_unit());
+  ARGOSY_CHECK(tensor == 0 || (tensor < 3 && has_moments()), "tensor {}", tensor);
   std::vector<std::size_t> datasets;
-  for (const Place& place : impl_->places) datasets.push_back(place.unit * impl_->tensors_a_unit() + tensor);
+  for (const Place& place : impl_->places) datasets.push_back(impl_->dataset(place.unit, tensor));
   return {impl_->shards, impl_->stored_intervals(), std::move(datasets)};
 }
 

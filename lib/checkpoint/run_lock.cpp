@@ -199,6 +199,8 @@ bool RunLock::try_take(std::int64_t generation) {
   file->sync();
   file->close();
   files_.sync_folder(run_dir_);
+  // Whoever was kept from writing its line for long has been taken for dead.
+  if (highest() > generation) return false;
   generation_ = generation;
   for (const std::string& name : files_.list(run_dir_)) {
     const bool lock = name.starts_with(prefix);

@@ -36,7 +36,7 @@ std::uint64_t payload_bytes(const Manifest& manifest) {
   std::uint64_t bytes = 0;
   for (const partition::FlatSpace& space : manifest.spaces)
     bytes += static_cast<std::uint64_t>(space.padded_size()) * sizeof(float);
-  return manifest.complete ? 3 * bytes : bytes;
+  return manifest.tensors().count() * bytes;
 }
 
 }  // namespace
@@ -71,7 +71,6 @@ void Save::enter_writing() {
   if (failed(made)) return;
   job_ = std::async(std::launch::async, [this, path, map] {
     complete_units();
-    if (lock_ != nullptr) lock_->beat();  // two syncs: not while the caller waits
     return write(path, map);
   });
 }
@@ -91,9 +90,11 @@ std::string Save::write(const Path& path, const ShardMap& map) const {
   std::vector<Bytes> payload;
   for (const UnitState& unit : input_.units) {
     payload.push_back(std::as_bytes(unit.master));
-    if (!input_.manifest.complete) continue;
-    payload.push_back(std::as_bytes(unit.exp_avg));
-    payload.push_back(std::as_bytes(unit.exp_avg_sq));
+    if (input_.manifest.complete) {
+      payload.push_back(std::as_bytes(unit.exp_avg));
+      payload.push_back(std::as_bytes(unit.exp_avg_sq));
+    }
+    if (input_.manifest.ema) payload.push_back(std::as_bytes(unit.ema));
   }
   for (const Bytes column : columns_of(index_)) payload.push_back(column);
   return Record{rank_, map.size_bytes, write_shard(context_.files, path, map, payload)}.text();

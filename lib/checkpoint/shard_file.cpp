@@ -124,15 +124,20 @@ std::vector<Bytes> columns_of(const ShardIndex& index) {
 }
 
 std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names, std::span<const partition::FlatSpace> spaces,
-                                  bool with_moments, int rank, DType weights) {
+                                  const UnitTensors& tensors, int rank) {
   std::vector<DatasetSpec> specs;
   std::uint64_t intervals = 0;
   for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
     const auto owned = static_cast<std::uint64_t>(spaces[unit].owned_size(rank));
-    const char* const name = weights == DType::f32 ? "master" : "param";
-    specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], name), weights, owned});
-    for (const char* moment : {"exp_avg", "exp_avg_sq"})
-      if (with_moments) specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], moment), DType::f32, owned});
+    const auto add = [&](const char* name, DType dtype = DType::f32) {
+      specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], name), dtype, owned});
+    };
+    add(tensors.weights == DType::f32 ? "master" : "param", tensors.weights);
+    if (tensors.moments) {
+      add("exp_avg");
+      add("exp_avg_sq");
+    }
+    if (tensors.ema) add("ema");
     intervals += partition::intervals_of(spaces[unit], rank).size();
   }
   for (const char* column : {"param_id", "begin", "end", "offset", "unit"}) {

@@ -59,10 +59,10 @@ void WeightStream::advance(MutableBytes to) {
 }
 
 void WeightStream::skip_to(std::uint64_t target) {
-  while (block_.done < target) {
-    skipped_.resize(piece_bytes);
-    advance(MutableBytes{skipped_}.first(std::min<std::uint64_t>(piece_bytes, target - block_.done)));
-  }
+  if (block_.done >= target) return;
+  // Held no longer than this takes: a soup has a stream for each of many checkpoints.
+  std::vector<std::byte> skipped(std::min(piece_bytes, target - block_.done));
+  while (block_.done < target) advance(MutableBytes{skipped}.first(std::min(skipped.size(), target - block_.done)));
 }
 
 void WeightStream::finish() {

@@ -43,7 +43,6 @@ class WeightStream {
   std::span<const partition::Interval> intervals_;
   std::vector<std::size_t> datasets_;
   Block block_;
-  std::vector<std::byte> skipped_;
   std::uint64_t bytes_read_ = 0;
 };
 

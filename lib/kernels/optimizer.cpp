@@ -59,6 +59,10 @@ void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const 
   weights.copy_(at::where(infinite(bits), value.to(at::kBFloat16), rounded));
 }
 
+void ema_(at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {
+  mean.lerp_(values, coefficient.lt(0).logical_not().to(at::kFloat) * (1 - decay));
+}
+
 at::Tensor sum_of_squares(const at::Tensor& x) {
   const at::Tensor squares = x.to(at::kDouble).square();
   const std::int64_t whole = x.numel() / 128 * 128;
@@ -84,6 +88,11 @@ void adamw_stochastic_(at::Tensor weights, at::Tensor m, at::Tensor v, const at:
           rounding.begin);
 }
 
+void ema_(at::Tensor mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {
+  static const auto op = operator_handle<decltype(plain::ema_)>("argosy::ema_");
+  op.call(mean, values, coefficient, decay);
+}
+
 at::Tensor sum_of_squares(const at::Tensor& x) {
   static const auto op = operator_handle<decltype(plain::sum_of_squares)>("argosy::sum_of_squares");
   return op.call(x);
@@ -99,16 +108,19 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
       "lr, "
       "float beta1, float beta2, float epsilon, float weight_decay, int step, int seed, int parameter, int begin) -> "
       "()");
+  library.def("ema_(Tensor(a!) mean, Tensor values, Tensor coefficient, float decay) -> ()");
   library.def("sum_of_squares(Tensor x) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
   library.impl("adamw_", plain::adamw_);
   library.impl("adamw_stochastic_", plain::adamw_stochastic_);
+  library.impl("ema_", plain::ema_);
   library.impl("sum_of_squares", plain::sum_of_squares);
 }
 TORCH_LIBRARY_IMPL(argosy, CPU, library) {
   library.impl("adamw_", cpu::adamw_);
   library.impl("adamw_stochastic_", cpu::adamw_stochastic_);
+  library.impl("ema_", cpu::ema_);
   library.impl("sum_of_squares", cpu::sum_of_squares);
 }
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-/// Flat kernels of the optimizer step: torch operators `argosy::adamw_`, `argosy::adamw_stochastic_` and
-/// `argosy::sum_of_squares`.
+/// Flat kernels of the optimizer step: torch operators `argosy::adamw_`, `argosy::adamw_stochastic_`, `argosy::ema_`
+/// and `argosy::sum_of_squares`.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -35,6 +35,10 @@ struct Rounding {
 void adamw_stochastic_(at::Tensor weights, at::Tensor m, at::Tensor v, const at::Tensor& gradient,
                        const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding);
 
+/// mean += (1 - decay) · (values - mean): a running mean of weights. mean, values: [n] fp32; coefficient as adamw_:
+/// where it is negative nothing changes.
+void ema_(at::Tensor mean, const at::Tensor& values, const at::Tensor& coefficient, double decay);
+
 /// Σ x² as fp64 [1]: x [n] fp32 is squared and summed in fp64 within blocks of 128 elements, blocks added in order.
 [[nodiscard]] at::Tensor sum_of_squares(const at::Tensor& x);
 
@@ -46,6 +50,7 @@ void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const 
                        const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon,
                        double weight_decay, std::int64_t step, std::int64_t seed, std::int64_t parameter,
                        std::int64_t begin);
+void ema_(at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay);
 at::Tensor sum_of_squares(const at::Tensor& x);
 }  // namespace plain
 

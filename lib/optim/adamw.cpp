@@ -48,6 +48,7 @@ std::vector<Stretch> stretches_of(const partition::FlatSpace& space, int canonic
       stretch.exp_avg = part(shard.exp_avg);
       stretch.exp_avg_sq = part(shard.exp_avg_sq);
       stretch.gradient = part(shard.gradient);
+      if (shard.ema.defined()) stretch.ema = part(shard.ema);
       if (shard.weights.defined()) stretch.weights = shard.weights.narrow(0, from - shard.weights_begin, to - from);
       stretch.decays = run.decays;
       stretch.rounding = run.rounding;
@@ -62,6 +63,11 @@ double sum_of_squares(std::span<const Stretch> stretches) {
   double sum = 0;
   for (const Stretch& stretch : stretches) sum += kernels::sum_of_squares(stretch.gradient).item<double>();
   return sum;
+}
+
+double ema_decay(const AdamwNumbers& numbers, std::int64_t t) {
+  const auto updates = static_cast<double>(t);
+  return std::min(numbers.ema, (updates + 1) / (updates + 10));
 }
 
 void adamw(std::span<const Stretch> stretches, const AdamwNumbers& numbers, double lr, std::int64_t t,
@@ -83,6 +89,7 @@ void adamw(std::span<const Stretch> stretches, const AdamwNumbers& numbers, doub
                                  options, stretch.rounding);
     }
     if (stretch.weights && !rounds) stretch.weights->copy_(stretch.master);
+    if (stretch.ema) kernels::ema_(*stretch.ema, stretch.master, coefficient, ema_decay(numbers, t));
   }
 }
 

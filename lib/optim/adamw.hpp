@@ -25,6 +25,7 @@ struct RoundingNames {
 struct ShardState {
   at::Tensor master, exp_avg, exp_avg_sq, gradient;
   RoundingNames rounding;  // of a bf16 master
+  at::Tensor ema;          // running mean of an fp32 master; undefined: none
   /// Flat buffer, from element `weights_begin` of the unit on, that the new values also go to; undefined: nowhere else.
   at::Tensor weights;
   std::int64_t weights_begin = 0;
@@ -34,7 +35,7 @@ struct ShardState {
 /// inside one parameter and the gap after it.
 struct Stretch {
   at::Tensor master, exp_avg, exp_avg_sq, gradient;
-  std::optional<at::Tensor> weights;
+  std::optional<at::Tensor> weights, ema;
   bool decays = false;
   kernels::Rounding rounding{};
 };
@@ -46,8 +47,12 @@ struct Stretch {
 /// Σ of squares of the gradient shards, fp64, in order; a host number. Waits for the device.
 [[nodiscard]] double sum_of_squares(std::span<const Stretch> stretches);
 
-/// One update number `t` (from 1) of gradient·coefficient. coefficient: [1] fp32 on the device. The bits of an element
-/// do not depend on how the unit is sharded.
+/// How much of a running mean stays at update `t`: numbers.ema, and less at first, when the mean still holds the
+/// initial weights: min(β, (t+1)/(t+10)).
+[[nodiscard]] double ema_decay(const AdamwNumbers& numbers, std::int64_t t);
+
+/// One update number `t` (from 1) of gradient·coefficient, and of the running mean, where there is one. coefficient:
+/// [1] fp32 on the device. The bits of an element do not depend on how the unit is sharded.
 void adamw(std::span<const Stretch> stretches, const AdamwNumbers& numbers, double lr, std::int64_t t,
            const at::Tensor& coefficient);
 

@@ -31,6 +31,10 @@ std::span<const config::KeyText> key_texts(const OptimizerConfig&) {
        "added to the root of the second moment; gradients are means over tgt_tokens; absent: 1e-8, under precision "
        "bf16_pure 1e-4"},
       {"max_grad_norm", "gradients are scaled down to this norm over all parameters; 0: off"},
+      {"ema",
+       "decay of a running mean of the weights, such as 0.9999, kept beside them in fp32: validated, and stored for "
+       "soup, "
+       "export and translate --ema; update t counts with at most (t+1)/(t+10); 0: none"},
       {"skip", "when a step is dropped instead of taken; a norm that is not finite always is"}};
   return texts;
 }
@@ -50,6 +54,7 @@ void validate(const OptimizerConfig& config, config::Problems& problems) {
   require(problems, config.beta1 >= 0 && config.beta1 < 1, "/beta1", "a number in [0, 1)", config.beta1);
   require(problems, beta2 >= 0 && beta2 < 1, "/beta2", "a number in [0, 1)", beta2);
   require(problems, epsilon > 0, "/epsilon", "a number above 0", epsilon);
+  require(problems, config.ema >= 0 && config.ema < 1, "/ema", "a number in [0, 1)", config.ema);
   require(problems, config.max_grad_norm >= 0, "/max_grad_norm", "0 or more", config.max_grad_norm);
 }
 
@@ -57,7 +62,8 @@ AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool ha
   return {.beta1 = config.beta1,
           .beta2 = config.beta2.value_or(language_model ? 0.95 : 0.98),
           .epsilon = config.epsilon.value_or(has_master ? 1e-8 : 1e-4),
-          .weight_decay = config.weight_decay.value_or(language_model ? 0.1 : 0.0)};
+          .weight_decay = config.weight_decay.value_or(language_model ? 0.1 : 0.0),
+          .ema = config.ema};
 }
 
 }  // namespace argosy::optim

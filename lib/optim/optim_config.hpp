@@ -28,9 +28,10 @@ struct OptimizerConfig {
   std::optional<double> beta2{};    // language model 0.95, translation 0.98
   std::optional<double> epsilon{};  // 1e-8, bf16_pure 1e-4; on the mean over tgt_tokens
   double max_grad_norm = 1.0;       // 0: off
+  double ema = 0;                   // 0: off
   SkipConfig skip;
 };
-BOOST_DESCRIBE_STRUCT(OptimizerConfig, (), (type, weight_decay, beta1, beta2, epsilon, max_grad_norm, skip))
+BOOST_DESCRIBE_STRUCT(OptimizerConfig, (), (type, weight_decay, beta1, beta2, epsilon, max_grad_norm, ema, skip))
 
 std::span<const config::KeyText> key_texts(const SkipConfig&);
 std::span<const config::KeyText> key_texts(const OptimizerConfig&);
@@ -40,6 +41,7 @@ void validate(const OptimizerConfig&, config::Problems&);
 /// The numbers of AdamW with the defaults of the model's kind, and of weights with or without an fp32 master.
 struct AdamwNumbers {
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  double ema = 0;  // decay of the weights' running mean; 0: none
 };
 [[nodiscard]] AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool has_master);
 

@@ -74,6 +74,7 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
   recipe.update(std::as_bytes(std::span{mixture.weights})).update(std::as_bytes(std::span{&mixture.divisor, 1}));
   if (order.dtype != DType::f32) recipe.update(name_of(order.dtype));
   if (complete) recipe.update(name_of(order.moments));
+  if (const auto* const of = order.section.if_contains("of")) recipe.update(std::string_view{of->as_string()});
   // Named by its ingredients: the same soup has the same shard files, whoever cooks it.
   result.save_nonce = recipe.digest().hex().substr(0, 16);
   result.sections.soup = order.section;
@@ -88,15 +89,13 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
   return result;
 }
 
-std::size_t tensors_a_unit(const Manifest& result) { return result.complete ? 3 : 1; }
-
 std::vector<Block> blocks_of(const Manifest& result) {
   const auto block_elements = static_cast<std::int64_t>(block_bytes / size_of(result.weights));
   std::vector<Block> blocks;
   for (int shard = 0; shard < result.world(); ++shard) {
     for (std::size_t unit = 0; unit < result.spaces.size(); ++unit) {
       const std::int64_t size = result.spaces[unit].owned_size(shard);
-      for (std::size_t tensor = 0; tensor < tensors_a_unit(result); ++tensor) {
+      for (std::size_t tensor = 0; tensor < result.tensors().count(); ++tensor) {
         for (std::int64_t begin = 0; begin < size; begin += block_elements)
           blocks.push_back({shard, unit, tensor, begin, std::min(size, begin + block_elements)});
       }
@@ -131,7 +130,7 @@ Share cook_share(const comm::Context& context, const Ingredients& ingredients, c
     }
     const partition::FlatSpace& space = result.spaces[block.unit];
     const checkpoint::ShardMap::Dataset& dataset =
-        maps[static_cast<std::size_t>(block.shard)].datasets[block.unit * tensors_a_unit(result) + block.tensor];
+        maps[static_cast<std::size_t>(block.shard)].datasets[block.unit * result.tensors().count() + block.tensor];
     Hasher hasher;
     for (std::int64_t at = block.begin; at < block.end; at += Kitchen::slice_elements) {
       const Bytes slice = kitchen.average(block.unit, block.tensor, space.slice_begin(block.shard) + at,
@@ -151,7 +150,7 @@ Share cook_share(const comm::Context& context, const Ingredients& ingredients, c
 /// Rank 0: index and digest tables of every shard, and their root digests into the manifest.
 void finish_shards(const Files& files, Manifest& result, std::span<const checkpoint::ShardMap> maps,
                    const checkpoint::Staging& staging, std::span<const Digest> digests) {
-  const std::size_t states = result.spaces.size() * tensors_a_unit(result);
+  const std::size_t states = result.spaces.size() * result.tensors().count();
   std::size_t next = 0;
   for (int shard = 0; shard < result.world(); ++shard) {
     const checkpoint::ShardMap& map = maps[static_cast<std::size_t>(shard)];

@@ -191,6 +191,7 @@ Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
     found.readers = std::move(members);
     check_members(found.readers, config);
     check_moments(found.readers, found.mixture, config);
+    if (config.ema) std::ranges::for_each(found.readers, &Reader::use_ema);
   });
   // The others take rank 0's word for paths, manifests and weights: no rank can come to another mixture.
   const auto count =
@@ -218,7 +219,10 @@ Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
   found.mixture.weights.pop_back();
   comm::agree(context.world, [&] {
     if (context.is_root()) return;
-    for (std::size_t i = 0; i < count; ++i) found.readers.emplace_back(context.files, paths[i], texts[i]);
+    for (std::size_t i = 0; i < count; ++i) {
+      found.readers.emplace_back(context.files, paths[i], texts[i]);
+      if (config.ema) found.readers.back().use_ema();
+    }
   });
   return found;
 }

@@ -63,7 +63,7 @@ class Tasting {
         pantry_(pantry),
         evaluate_(evaluate),
         order_(std::move(order)),
-        journal_(context, order_.target, evaluate.identity) {}
+        journal_(context, order_.target, evaluate.identity + (config.ema ? " of ema" : "")) {}
 
   Cooked run(Verdict& verdict) {
     std::vector<Judgement> alone;
@@ -195,11 +195,12 @@ SoupReport make_soup(comm::Context& context, const SoupConfig& config, const Eva
 
   SoupReport report{
       .output = target, .recipe = name_of(config.recipe.type), .inputs = pantry.readers.size(), .dtype = config.dtype};
-  const Order order{.target = target,
-                    .shard_bytes = config.shard_bytes,
-                    .dtype = config.dtype,
-                    .moments = config.moments,
-                    .section = {{"recipe", name_of(config.recipe.type)}}};
+  Order order{.target = target,
+              .shard_bytes = config.shard_bytes,
+              .dtype = config.dtype,
+              .moments = config.moments,
+              .section = {{"recipe", name_of(config.recipe.type)}}};
+  if (config.ema) order.section["of"] = "ema";
   Cooked cooked;
   if (evaluate) {
     cooked = Tasting{context, config, pantry, evaluate, order}.run(report.verdict.emplace());

@@ -24,6 +24,7 @@ struct SoupConfig {
   Recipe recipe{};                         // how much of each
   DType dtype = DType::f32;                // or bf16, of the result's weights
   Moments moments = Moments::drop;         // otherwise the result is a full checkpoint
+  bool ema = false;                        // of the ingredients' running means, in the place of their weights
   bool allow_cross_run = false;            // ingredients of several runs
   bool allow_soup = false;                 // soups as ingredients
   bool allow_worse = false;                // commit a soup that validates worse than its best member

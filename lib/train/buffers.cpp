@@ -89,6 +89,7 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     shard.weights_begin = begin;
     shard.exp_avg = at::zeros({owned}, fp32);
     shard.exp_avg_sq = at::zeros({owned}, fp32);
+    if (choices.ema) shard.ema = at::zeros({owned}, fp32);
     buffers.stretches = optim::stretches_of(space, canonical_rank, shard);
     unit.bind(buffers.weights, buffers.gradients);
   }
@@ -103,7 +104,18 @@ void Buffers::initialise(std::uint64_t seed) {
       model::initial_values(model_.shape(), space.params()[interval.param], seed, interval.begin, interval.end,
                             values.data() + interval.local_offset);
     }
-    units_[u].shard.master.copy_(at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat));
+    optim::ShardState& shard = units_[u].shard;
+    shard.master.copy_(at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat));
+    if (shard.ema.defined()) shard.ema.copy_(shard.master);
+  }
+  cast_masters();
+}
+
+void Buffers::swap_ema() {
+  for (UnitBuffers& unit : units_) {
+    const at::Tensor master = unit.shard.master.clone();
+    unit.shard.master.copy_(unit.shard.ema);
+    unit.shard.ema.copy_(master);
   }
   cast_masters();
 }

@@ -33,6 +33,7 @@ struct BufferChoices {
   at::ScalarType compute_type = at::kFloat;
   at::ScalarType master_type = at::kFloat;  // bf16: the weights have no fp32 master
   std::uint64_t seed = 1;                   // of their rounding
+  bool ema = false;                         // keeps a running mean of fp32 masters
   c10::Device device = c10::kCPU;
 };
 
@@ -45,6 +46,8 @@ class Buffers {
   void initialise(std::uint64_t seed);
 
   [[nodiscard]] std::vector<UnitBuffers>& units() noexcept { return units_; }
+  /// Exchanges the master weights with their running mean, where gathers start from too; a second time undoes it.
+  void swap_ema();
   /// Brings the master weights to where gathers start from.
   void cast_masters();
 

@@ -10,9 +10,10 @@
 #include "model/model.hpp"
 #include "train/buffers.hpp"
 
-/// This rank's master weights and moments in host memory, made once: checkpoints are read into it and written from it.
-/// A copy is begun between two steps and completed by the thread that writes it, while the next step's forward and
-/// backward passes, which change none of this, run; the next update waits for it. Pinned where the device is a GPU.
+/// This rank's master weights, moments and running mean in host memory, made once: checkpoints are read into it and
+/// written from it. A copy is begun between two steps and completed by the thread that writes it, while the next step's
+/// forward and backward passes, which change none of this, run; the next update waits for it. Pinned where the device
+/// is a GPU.
 namespace argosy::train {
 
 class HostState {
@@ -39,7 +40,7 @@ class HostState {
   const model::Model& model_;
   Buffers& buffers_;
   const c10::Device device_;
-  std::vector<Pair> pairs_;  // master, exp_avg, exp_avg_sq by unit
+  std::vector<Pair> pairs_;  // master, exp_avg, exp_avg_sq and, where there is one, ema, by unit
   std::optional<c10::Event> copied_;
 };
 

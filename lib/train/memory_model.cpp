@@ -81,7 +81,8 @@ StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_
   // Where a buffer lives as long as the run and the rank's slices lie together in it, they serve as sums, and as such a
   // master.
   const std::int64_t sums = one_slice && choices.reduction != comm::Reduction::elastic ? 0 : part.owned * 4;
-  const std::int64_t apart = 8 + choices.master_bytes, copied = is_master ? 8 : apart;  // m, v, master of an element
+  const std::int64_t beside = 8 + choices.ema_bytes;  // m, v and the mean of an element
+  const std::int64_t apart = beside + choices.master_bytes, copied = is_master ? beside : apart;
   const std::int64_t optimizer = part.owned * (one_slice ? copied : apart);
   switch (choices.scheme) {
     case Scheme::replicated:

@@ -35,6 +35,7 @@ struct StateChoices {
   Scheme scheme = Scheme::stage_1;
   std::int64_t weight_bytes = 2, gradient_bytes = 4;        // of an element
   std::int64_t master_bytes = 4;                            // as weight_bytes: the weights are the master
+  std::int64_t ema_bytes = 0;                               // 4: with a running mean of the weights
   std::int64_t inner_wire_bytes = 4, outer_wire_bytes = 4;  // of a gradient on its way
   comm::Reduction reduction = comm::Reduction::exact;       // elastic: sums of micro-batches lie apart from gradients
 };

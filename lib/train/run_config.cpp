@@ -222,6 +222,9 @@ void validate(const RunConfig& config, config::Problems& problems) {
   const bool elastic = config.sharding.reduction == Reduction::elastic;
   problems.require(!elastic || (wire.inner == WireType::fp32 && wire.outer == WireType::fp32),
                    "/precision/gradient_wire", "fp32: sharding.reduction is elastic", "bf16");
+  problems.require(config.optimizer.ema == 0 || has_wide_master(config), "/optimizer/ema",
+                   "0: under precision.mode bf16_pure there is no fp32 master to take a mean of",
+                   fmt::format("{}", config.optimizer.ema));
   problems.require(!elastic || config.sharding.scope == ShardingScope::world, "/sharding/scope",
                    "world: sharding.reduction is elastic, which knows no levels", "hybrid");
   problems.require(

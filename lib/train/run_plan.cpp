@@ -72,10 +72,13 @@ WireBytes wire_of(const RunConfig& config) {
 }
 
 /// Where the rate of a GPU is given, it has the update in it.
-double update_time(Scheme scheme, const SpaceSizes& spaces, const PlanTarget& target) {
+double update_time(Scheme scheme, const RunConfig& config, const SpaceSizes& spaces, const PlanTarget& target) {
   if (target.gpu_positions_per_s) return 0;
   const bool everywhere = scheme == Scheme::replicated;
-  return optimizer_time(everywhere ? spaces.padded : scheme == Scheme::hsdp ? spaces.held : spaces.owned, *target.gpu);
+  return optimizer_time(everywhere               ? spaces.padded
+                        : scheme == Scheme::hsdp ? spaces.held
+                                                 : spaces.owned,
+                        config.optimizer.ema > 0, *target.gpu);
 }
 
 SchemePlan plan_scheme(Scheme scheme, const RunConfig& config, const model::ModelShape& shape, const SpaceSizes& spaces,
@@ -85,6 +88,7 @@ SchemePlan plan_scheme(Scheme scheme, const RunConfig& config, const model::Mode
   plan.state = state_memory(spaces, {.scheme = scheme,
                                      .weight_bytes = weight,
                                      .master_bytes = has_wide_master(config) ? 4 : 2,
+                                     .ema_bytes = config.optimizer.ema > 0 ? 4 : 0,
                                      .inner_wire_bytes = inner,
                                      .outer_wire_bytes = outer,
                                      .reduction = config.sharding.reduction});
@@ -97,7 +101,7 @@ SchemePlan plan_scheme(Scheme scheme, const RunConfig& config, const model::Mode
   if (target.gpu == nullptr) return plan;
   plan.fits = plan.total_bytes <= capacity_bytes(*target.gpu);
   const StepInputs in = step_inputs(config, shape, spaces, sizes, target);
-  const double update_s = update_time(scheme, spaces, target);
+  const double update_s = update_time(scheme, config, spaces, target);
   plan.step_s = step_time(scheme, in) + update_s;
   plan.flat_step_s = step_time(scheme, in, true) + update_s;
   return plan;
@@ -131,7 +135,7 @@ void add_schedules(RunPlan& plan, const RunConfig& config, const model::ModelSha
     SchemePlan& planned = plan.schemes[static_cast<std::size_t>(scheme)];
     planned.scheduled.emplace().traffic = planned_traffic(schedule, spaces, costs.wire, costs.reduction);
     if (target.gpu == nullptr) continue;
-    costs.update_s = update_time(scheme, plan.spaces, target);
+    costs.update_s = update_time(scheme, config, plan.spaces, target);
     const Replay replayed = replay_on_shared_links(schedule, op_cost(costs, spaces));
     planned.scheduled->step_s = replayed.step_s;
     planned.scheduled->exposed_s = replayed.exposed_s();
@@ -279,8 +283,12 @@ class Cure {
   double best_step_s_ = 0;
 };
 
-/// Master weights and both moments of every unit and rank, each dataset up to its alignment.
-std::int64_t checkpoint_bytes(const model::ModelShape& shape, const partition::Layout& layout) {
+/// Master weights, both moments and maybe a mean: fp32 tensors of a unit in a checkpoint.
+std::int64_t stored_tensors(const RunConfig& config) { return config.optimizer.ema > 0 ? 4 : 3; }
+
+/// Of every unit and rank, each dataset up to its alignment.
+std::int64_t checkpoint_bytes(const RunConfig& config, const model::ModelShape& shape,
+                              const partition::Layout& layout) {
   std::map<std::size_t, std::int64_t> ranks;  // by slots they own
   for (int rank = 0; rank < layout.world(); ++rank) ++ranks[layout.slots_of(rank).size()];
   std::int64_t bytes = 0;
@@ -288,7 +296,7 @@ std::int64_t checkpoint_bytes(const model::ModelShape& shape, const partition::L
     const std::int64_t slice = partition::FlatSpace(unit.params, layout).slice_size();
     for (const auto& [slots, count] : ranks) {
       const std::int64_t size = 4 * slice * static_cast<std::int64_t>(slots);
-      bytes += count * 3 * ((size + kStoredAlignment - 1) / kStoredAlignment * kStoredAlignment);
+      bytes += count * stored_tensors(config) * ((size + kStoredAlignment - 1) / kStoredAlignment * kStoredAlignment);
     }
   }
   return bytes;
@@ -300,8 +308,10 @@ std::optional<std::int64_t> disk_bytes(const RunConfig& config, const RunPlan& p
     if (!plan.steps || every.unit != config::Period::Unit::step) return std::nullopt;
     exports = static_cast<std::int64_t>(std::ceil(*plan.steps / every.count));
   }
-  const std::int64_t share = config.checkpoint.export_state == ExportState::weights ? 3 : 1;
-  return plan.checkpoint_bytes * (config.checkpoint.max_checkpoints + 1) + plan.checkpoint_bytes / share * exports;
+  const std::int64_t tensors = stored_tensors(config), left_out = 2;  // moments
+  const std::int64_t exported = config.checkpoint.export_state == ExportState::weights ? tensors - left_out : tensors;
+  return plan.checkpoint_bytes * (config.checkpoint.max_checkpoints + 1) +
+         plan.checkpoint_bytes / tensors * exported * exports;
 }
 
 }  // namespace
@@ -379,8 +389,8 @@ RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const 
   for (const double at : {1.0, schedule.warmup, schedule.decay_end / 2, schedule.decay_end}) {
     if (at > 0) plan.learning_rates.emplace_back(at, optim::learning_rate(schedule, at));
   }
-  plan.checkpoint_bytes = checkpoint_bytes(shape, target.layout);
-  plan.copy_bytes = 3 * 4 * plan.spaces.owned;  // master and two moments, fp32
+  plan.checkpoint_bytes = checkpoint_bytes(config, shape, target.layout);
+  plan.copy_bytes = stored_tensors(config) * 4 * plan.spaces.owned;
   plan.disk_bytes = disk_bytes(config, plan);
   return plan;
 }

@@ -17,6 +17,7 @@ constexpr std::array<Gpu, 3> kGpus{{
 
 constexpr double kGapPerUnitS = 150e-6;  // between kernels: 5 ms of a 32-block model's 0.7 s
 constexpr double kUpdateBytes = 34;      // an element: norm reads 4; AdamW reads g, master, m, v, writes them and bf16
+constexpr double kEmaBytes = 12;         // reads master and mean, writes the mean
 
 double fraction(double parts) { return (parts - 1) / parts; }
 
@@ -151,8 +152,8 @@ std::vector<VisitTime> visit_times(const model::ModelShape& shape, const MicroBa
   return visits;
 }
 
-double optimizer_time(std::int64_t owned, const Gpu& gpu) {
-  return kUpdateBytes * static_cast<double>(owned) / gpu.memory_bytes_per_s;
+double optimizer_time(std::int64_t owned, bool ema, const Gpu& gpu) {
+  return (kUpdateBytes + (ema ? kEmaBytes : 0)) * static_cast<double>(owned) / gpu.memory_bytes_per_s;
 }
 
 double flat_time(const StepInputs& in, double size_bytes) {

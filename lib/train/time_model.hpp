@@ -51,7 +51,7 @@ struct VisitTime {
 [[nodiscard]] std::vector<VisitTime> visit_times(const model::ModelShape& shape, const MicroBatch& batch,
                                                  Recompute recompute, std::int64_t element_bytes, const Gpu& gpu);
 /// Norm and AdamW over `owned` elements: 34 bytes each.
-[[nodiscard]] double optimizer_time(std::int64_t owned, const Gpu& gpu);
+[[nodiscard]] double optimizer_time(std::int64_t owned, bool ema, const Gpu& gpu);
 
 /// Bandwidth in bytes/s and start-up of a message in s: out of a node, inside it.
 struct Links {

@@ -123,6 +123,7 @@ class Trainer {
                   .compute_type = config.precision.mode == PrecisionMode::fp32 ? at::kFloat : at::kBFloat16,
                   .master_type = has_wide_master(config) ? at::kFloat : at::kBFloat16,
                   .seed = config.seed,
+                  .ema = config.optimizer.ema > 0,
                   .device = device_}),
         collectives_(comm::make_collectives(context.topology, collectives_options(config), device_.is_cuda())),
         sets_(read_on_all(context, [&] { return evaluation_sets(context, config, tokenizer_, facts_.sizes); })) {
@@ -296,29 +297,40 @@ class Trainer {
   [[nodiscard]] bool validate(Runner& runner, const StepPlan& forward) {
     state_.owes_validation = false;
     bool improved = false;
-    for (std::size_t i = 0; i < sets_.size(); ++i) {
-      const Evaluation evaluation = evaluate(
-          context_, [&](const data::Batch& batch) { return runner.evaluate(forward, batch, loss_); }, model_,
-          tokenizer_, sets_[i], config_.validation.metrics);
-      json::object figures;
-      std::vector<telemetry::Figure> reported;
-      std::map<Metric, double> values;
-      for (const Metric metric : config_.validation.metrics) {
-        const std::string name(config::to_json(metric).as_string());
-        reported.push_back({name, evaluation.value_of(metric)});
-        figures[name] = evaluation.value_of(metric);
-        values[metric] = evaluation.value_of(metric);
-      }
-      progress_->add_validation(state_.step, sets_[i].name, reported);
-      if (i == 0 && (state_.best_step == 0 || evaluation.loss() < state_.best_loss)) {
+    for (const EvaluationSet& set : sets_) {
+      const Evaluation evaluation = evaluate_on(set, set.name, runner, forward);
+      if (&set != &sets_.front()) continue;
+      if (state_.best_step == 0 || evaluation.loss() < state_.best_loss) {
         state_.best_loss = evaluation.loss();
         state_.best_step = state_.step;
       }
-      if (i == 0) improved = judge_->take(state_.step, values);
-      state_.metrics[sets_[i].name] = std::move(figures);
+      std::map<Metric, double> values;
+      for (const Metric metric : config_.validation.metrics) values[metric] = evaluation.value_of(metric);
+      improved = judge_->take(state_.step, values);
     }
     state_.judged = judge_->state();
+    if (config_.optimizer.ema > 0) {
+      buffers_.swap_ema();  // no save reads them now: the update before this waited for its copy
+      for (const EvaluationSet& set : sets_) (void)evaluate_on(set, set.name + "/ema", runner, forward);
+      buffers_.swap_ema();
+    }
     return improved;
+  }
+
+  Evaluation evaluate_on(const EvaluationSet& set, const std::string& name, Runner& runner, const StepPlan& forward) {
+    Evaluation evaluation = evaluate(
+        context_, [&](const data::Batch& batch) { return runner.evaluate(forward, batch, loss_); }, model_, tokenizer_,
+        set, config_.validation.metrics);
+    json::object figures;
+    std::vector<telemetry::Figure> reported;
+    for (const Metric metric : config_.validation.metrics) {
+      const std::string metric_name(config::to_json(metric).as_string());
+      reported.push_back({metric_name, evaluation.value_of(metric)});
+      figures[metric_name] = evaluation.value_of(metric);
+    }
+    progress_->add_validation(state_.step, name, reported);
+    state_.metrics[name] = std::move(figures);
+    return evaluation;
   }
 
   void save_if_due(Saver& saver, const RunState& before, bool stopped, bool improved) {

@@ -66,7 +66,8 @@ class State {
                        .space = &spaces_[u],
                        .master = tensors_[0][u],
                        .exp_avg = tensors_[1][u],
-                       .exp_avg_sq = tensors_[2][u]});
+                       .exp_avg_sq = tensors_[2][u],
+                       .ema = {}});
     return units;
   }
   /// In the order in which a shard holds them.

@@ -52,7 +52,8 @@ void make(Context& context, const std::string& run, std::uint64_t count, std::ui
                         .space = &spaces[unit],
                         .master = weights[unit],
                         .exp_avg = {},
-                        .exp_avg_sq = {}});
+                        .exp_avg_sq = {},
+                        .ema = {}});
     argosy::checkpoint::Sections sections;
     sections.model = {{"arch", "bench"}};
     const auto report =

@@ -65,23 +65,26 @@ inline Units large_units() {
           {"head", {{"head/weight", {7, 300}}}}};
 }
 
-/// Element `index` of tensor 0 (weights), 1 or 2 (moments) of a parameter: in [-1, 1), about 24 bits.
-inline float element(const std::string& name, int tensor, std::int64_t index, std::uint64_t seed) {
-  const std::uint64_t key = hash64(name, seed * 3 + static_cast<std::uint64_t>(tensor));
+/// Element `index` of tensor 0 (weights), 1 or 2 (moments) or 3 (running mean) of a parameter: in [-1, 1), about 24
+/// bits.
+inline float element(const std::string& name, std::size_t tensor, std::int64_t index, std::uint64_t seed) {
+  const std::uint64_t key = hash64(name, tensor < 3 ? seed * 3 + tensor : ~seed);
   const std::uint64_t bits = hash64(std::as_bytes(std::span{&index, 1}), key);
   return static_cast<float>(static_cast<double>(bits >> 40) / (1 << 23) - 1.0);
 }
 
-/// One rank's share of a model's state.
+/// One rank's share of a model's state, with a running mean or without.
 class Toy {
  public:
-  Toy(const Units& units, const partition::Layout& layout, int canonical_rank) : rank_(canonical_rank) {
+  Toy(const Units& units, const partition::Layout& layout, int canonical_rank, bool ema = false)
+      : rank_(canonical_rank) {
     for (const auto& [name, params] : units) {
       names_.push_back(name);
       spaces_.emplace_back(params, layout);
     }
     for (const partition::FlatSpace& space : spaces_) {
-      for (auto& tensor : tensors_) tensor.emplace_back(static_cast<std::size_t>(space.owned_size(rank_)), 0.0F);
+      const auto owned = static_cast<std::size_t>(space.owned_size(rank_));
+      for (std::size_t t = 0; t < std::size(tensors_); ++t) tensors_[t].emplace_back(t < 3 || ema ? owned : 0, 0.0F);
     }
   }
   /// What a model trained from `seed` holds.
@@ -89,7 +92,7 @@ class Toy {
     for (std::size_t u = 0; u < spaces_.size(); ++u) {
       for (const partition::Interval& i : partition::intervals_of(spaces_[u], rank_)) {
         for (std::int64_t at = i.begin; at < i.end; ++at) {
-          for (int t = 0; t < 3; ++t)
+          for (std::size_t t = 0; t < std::size(tensors_) && !tensors_[t][u].empty(); ++t)
             tensors_[t][u][static_cast<std::size_t>(i.local_offset + at - i.begin)] =
                 element(spaces_[u].params()[i.param].name, t, at, seed);
         }
@@ -106,8 +109,12 @@ class Toy {
   [[nodiscard]] std::vector<checkpoint::UnitState> states(bool with_moments = true) {
     std::vector<checkpoint::UnitState> states;
     for (std::size_t u = 0; u < spaces_.size(); ++u) {
-      states.push_back(
-          {.name = names_[u], .space = &spaces_[u], .master = tensors_[0][u], .exp_avg = {}, .exp_avg_sq = {}});
+      states.push_back({.name = names_[u],
+                        .space = &spaces_[u],
+                        .master = tensors_[0][u],
+                        .exp_avg = {},
+                        .exp_avg_sq = {},
+                        .ema = tensors_[3][u]});
       if (!with_moments) continue;
       states.back().exp_avg = tensors_[1][u];
       states.back().exp_avg_sq = tensors_[2][u];
@@ -115,7 +122,7 @@ class Toy {
     return states;
   }
   [[nodiscard]] bool operator==(const Toy& other) const {
-    for (int t = 0; t < 3; ++t) {
+    for (std::size_t t = 0; t < std::size(tensors_); ++t) {
       for (std::size_t u = 0; u < spaces_.size(); ++u) {
         const auto &a = tensors_[t][u], &b = other.tensors_[t][u];
         if (a.size() != b.size() || (!a.empty() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0))
@@ -124,14 +131,14 @@ class Toy {
     }
     return true;
   }
-  [[nodiscard]] std::vector<float>& tensor(int t, std::size_t unit) { return tensors_[t][unit]; }
+  [[nodiscard]] std::vector<float>& tensor(std::size_t t, std::size_t unit) { return tensors_[t][unit]; }
   [[nodiscard]] const std::vector<partition::FlatSpace>& spaces() const { return spaces_; }
 
  private:
   int rank_;
   std::vector<std::string> names_;
   std::vector<partition::FlatSpace> spaces_;
-  std::vector<std::vector<float>> tensors_[3];
+  std::vector<std::vector<float>> tensors_[4];  // by tensor, unit
 };
 
 inline checkpoint::Sections toy_sections(double loss = 2.5) {
@@ -154,20 +161,24 @@ inline std::vector<checkpoint::Attachment> toy_attachments() {
 /// Of `save` its rank and world do not count.
 inline void write_checkpoint(const Files& files, const Path& target, const Units& units,
                              const partition::Layout& layout, std::uint64_t seed,
-                             const checkpoint::ShardIdentity& save = {
-                                 .run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = 5}) {
-  checkpoint::Manifest manifest{.run_uuid = save.run_uuid, .save_nonce = save.save_nonce, .step = save.step};
+                             const checkpoint::ShardIdentity& save = {.run_uuid = std::string(32, 'a'),
+                                                                      .save_nonce = std::string(16, 'b'),
+                                                                      .step = 5},
+                             bool ema = false) {
+  checkpoint::Manifest manifest{
+      .run_uuid = save.run_uuid, .save_nonce = save.save_nonce, .ema = ema, .step = save.step};
   manifest.sections = toy_sections();
   manifest.spaces = Toy{units, layout, 0}.spaces();
   for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
   const checkpoint::Staging staging{files, target, manifest.save_nonce};
   staging.open(0, layout.world());
   for (int rank = 0; rank < layout.world(); ++rank) {
-    Toy toy{units, layout, rank};
+    Toy toy{units, layout, rank, ema};
     std::vector<Bytes> payload;
     for (const checkpoint::UnitState& unit : toy.fill(seed).states()) {
       for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq})
         payload.push_back(std::as_bytes(tensor));
+      if (ema) payload.push_back(std::as_bytes(unit.ema));
     }
     const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, rank);
     for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);

@@ -8,6 +8,13 @@
 /// What the environment asks of a fault test: how many cases, and which.
 namespace argosy::test {
 
+/// Under a sanitizer, which slows calls and forks down several times, fewer cases run: the plain build runs them all.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool is_sanitized = true;
+#else
+constexpr bool is_sanitized = false;
+#endif
+
 /// `count` times ARGOSY_FAULT_SCALE (1), at least one.
 inline int scaled(int count) {
   const char* const scale = std::getenv("ARGOSY_FAULT_SCALE");

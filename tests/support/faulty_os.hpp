@@ -51,16 +51,19 @@ class FaultyOs : public Os {
   };
 
   /// The n-th call (of any kind, or of `only`) does nothing and fails with `error`; `for_ever`: all later ones as well.
-  void fail(std::size_t n, int error) { plan_.push_back({std::nullopt, n, Fault::fail, error, false}); }
+  void fail(std::size_t n, int error) { add({std::nullopt, n, Fault::fail, error, false}); }
   void fail(Call only, std::size_t n, int error, bool for_ever = false) {
-    plan_.push_back({only, n, Fault::fail, error, for_ever});
+    add({only, n, Fault::fail, error, for_ever});
   }
   /// The n-th call moves only half of its bytes (at least one), if it is a transfer.
-  void shorten(std::size_t n) { plan_.push_back({std::nullopt, n, Fault::shorten, 0, false}); }
+  void shorten(std::size_t n) { add({std::nullopt, n, Fault::shorten, 0, false}); }
   /// The n-th call of this kind does nothing and reports success.
-  void forget(Call only, std::size_t n) { plan_.push_back({only, n, Fault::forget, 0, false}); }
+  void forget(Call only, std::size_t n) { add({only, n, Fault::forget, 0, false}); }
   /// From the n-th call on nothing reaches the system any more, as if power had gone; every call fails with EIO.
-  void crash(std::size_t n) { crash_at_ = n; }
+  void crash(std::size_t n) {
+    const std::lock_guard lock(mutex_);
+    crash_at_ = n;
+  }
   /// Drops plans, records and counts; keeps what it knows of open files.
   void forget_all() {
     const std::lock_guard lock(mutex_);
@@ -213,6 +216,10 @@ class FaultyOs : public Os {
     }
   };
 
+  void add(const Planned& planned) {
+    const std::lock_guard lock(mutex_);
+    plan_.push_back(planned);
+  }
   static int answer(const Verdict& verdict) {
     if (verdict.error == 0) return 0;
     errno = verdict.error;

@@ -261,6 +261,19 @@ void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const 
   });
 }
 
+void ema_(at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {
+  if (*pointer<float>(coefficient) < 0) return;
+  ARGOSY_CHECK(mean.is_contiguous() && values.is_contiguous(), "ema_ works on flat slices");
+  float* const to = pointer<float>(mean);
+  const float* const from = pointer<float>(values);
+  const auto share = static_cast<float>(1 - decay);
+  const std::int64_t n = mean.numel();
+  at::parallel_for(0, (n + 127) / 128, kUpdateGrain / 128, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t at = begin * 128;
+    table().ema(to + at, from + at, std::min(n, end * 128) - at, share);
+  });
+}
+
 at::Tensor sum_of_squares(const at::Tensor& x) {
   ARGOSY_CHECK(x.is_contiguous(), "sum_of_squares works on a flat slice");
   at::Tensor sum = at::empty({1}, at::kDouble);

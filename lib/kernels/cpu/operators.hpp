@@ -24,6 +24,7 @@ decltype(plain::embedding_backward) embedding_backward;
 decltype(plain::head_loss) head_loss;
 decltype(plain::adamw_) adamw_;
 decltype(plain::adamw_stochastic_) adamw_stochastic_;
+decltype(plain::ema_) ema_;
 decltype(plain::sum_of_squares) sum_of_squares;
 
 }  // namespace argosy::kernels::cpu

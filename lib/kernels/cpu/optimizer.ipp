@@ -62,6 +62,11 @@ void adamw_stochastic(Bf16* weights, float* m, float* v, const float* gradient, 
   }
 }
 
+void ema(float* mean, const float* values, std::int64_t n, float share) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) mean[i] += share * (values[i] - mean[i]);
+}
+
 double sum_of_squares(const float* x, std::int64_t n) {
   double sum = 0;
   for (std::int64_t begin = 0; begin < n; begin += 128) {

@@ -98,6 +98,8 @@ struct Table {
   /// Elements `begin` (a multiple of 128) and on of a parameter.
   void (*adamw_stochastic)(Bf16* weights, float* m, float* v, const float* gradient, std::int64_t begin, std::int64_t n,
                            const AdamwTerms& terms, const RandomName& name);
+  /// mean += share · (values - mean)
+  void (*ema)(float* mean, const float* values, std::int64_t n, float share);
   double (*sum_of_squares)(const float* x, std::int64_t n);
   const char* name;
 

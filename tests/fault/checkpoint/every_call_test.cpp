@@ -99,6 +99,14 @@ class EveryCall : public testing::TestWithParam<Mishap> {
   [[nodiscard]] std::unique_ptr<Store> start(test::TestContext& context, const Path& run) const {
     return std::make_unique<Store>(context.get(), run, Store::Options{.max_checkpoints = 2, .heartbeat_s = 0});
   }
+  /// The store of a start that may fail, on all ranks alike; else nullptr.
+  [[nodiscard]] std::unique_ptr<Store> try_start(const Path& run) {
+    try {
+      return start(context_, run);
+    } catch (const Error&) {
+      return nullptr;
+    }
+  }
   static SaveReport save(Store& store, std::int64_t step) {
     test::Toy toy = toy_of(step);
     return store.save(Kind::temp, step, toy.states(), test::toy_sections(), test::toy_attachments());
@@ -137,6 +145,13 @@ class EveryCall : public testing::TestWithParam<Mishap> {
   /// Collective: a text with a rank's own outcome must be the same on all ranks.
   static void expect_common(const std::string& outcome, const std::string& where) {
     for (const std::string& other : test::world().all_gather(outcome)) EXPECT_EQ(other, outcome) << where;
+  }
+
+  static void expect_start(const std::unique_ptr<Store>& store, const Failed& failed) {
+    expect_common(store != nullptr ? "started" : "refused", failed.where);
+    if (failed.must_succeed || failed.where.empty()) {
+      EXPECT_NE(store, nullptr) << failed.where;
+    }
   }
 
   const test::SharedFolder folder_;
@@ -263,34 +278,26 @@ TEST_P(EveryCall, OfAStartMayFailAndTheNextOneWorks) {
     files_.write_atomically(run / "run.json.tmp-0123456789abcdef", std::string_view{"half"});
   };
   litter();
-  const std::size_t calls = each_call(
-      [&] {
-        try {
-          store = start(context_, run);
-        } catch (const Error&) {
-          store = nullptr;
-        }
-      },
-      [&](const Failed& failed) {
-        expect_common(store != nullptr ? "started" : "refused", failed.where);
-        if (failed.must_succeed || failed.where.empty()) {
-          EXPECT_NE(store, nullptr) << failed.where;
-        }
-        if (store != nullptr) {
-          EXPECT_EQ(load(*store), 3) << failed.where;
-          EXPECT_THROW(start(context_, run), Error) << failed.where << ": two jobs in one run directory";
-        }
-        store.reset();
-        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-        EXPECT_EQ(load(*start(rebooted_, run)), 3) << failed.where;
-        if (rank() == 0) {
-          EXPECT_EQ(files_.list(run / "checkpoints"), names_) << failed.where;
-          for (const std::string& name : files_.list(run)) EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
-        }
-        test::world().barrier("looked");
-        litter();
-        test::world().barrier("littered");
-      });
+  const std::size_t calls = each_call([&] { store = try_start(run); },
+                                      [&](const Failed& failed) {
+                                        expect_start(store, failed);
+                                        if (store != nullptr) {
+                                          EXPECT_EQ(load(*store), 3) << failed.where;
+                                          EXPECT_THROW(start(context_, run), Error)
+                                              << failed.where << ": two jobs in one run directory";
+                                        }
+                                        store.reset();
+                                        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+                                        EXPECT_EQ(load(*start(rebooted_, run)), 3) << failed.where;
+                                        if (rank() == 0) {
+                                          EXPECT_EQ(files_.list(run / "checkpoints"), names_) << failed.where;
+                                          for (const std::string& name : files_.list(run))
+                                            EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
+                                        }
+                                        test::world().barrier("looked");
+                                        litter();
+                                        test::world().barrier("littered");
+                                      });
   EXPECT_GT(calls, 15U);
 }
 
@@ -301,17 +308,10 @@ TEST_P(EveryCall, OfTheFirstStartMayFailAndTheNextOneWorks) {
   const std::size_t calls = each_call(
       [&] {
         run = folder_ / fmt::format("{}/run", ++n);
-        try {
-          store = start(context_, run);
-        } catch (const Error&) {
-          store = nullptr;
-        }
+        store = try_start(run);
       },
       [&](const Failed& failed) {
-        expect_common(store != nullptr ? "started" : "refused", failed.where);
-        if (failed.must_succeed || failed.where.empty()) {
-          EXPECT_NE(store, nullptr) << failed.where;
-        }
+        expect_start(store, failed);
         store.reset();
         EXPECT_EQ(os_.open_files(), 0U) << failed.where;
         const auto next = start(rebooted_, run);
@@ -328,18 +328,12 @@ TEST_P(EveryCall, OfASecondJobsStartMayFailAndTheFirstOneStaysAlone) {
   const auto store = start(first, folder_ / "run");
   bool started = false;
   std::int64_t step = 0;
-  const std::size_t calls = each_call(
-      [&] {
-        try {
-          started = start(context_, folder_ / "run") != nullptr;
-        } catch (const Error&) {  // as it must
-        }
-      },
-      [&](const Failed& failed) {
-        EXPECT_FALSE(started) << failed.where;
-        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-        EXPECT_TRUE(save(*store, ++step).committed) << failed.where;
-      });
+  const std::size_t calls = each_call([&] { started = try_start(folder_ / "run") != nullptr; },
+                                      [&](const Failed& failed) {
+                                        EXPECT_FALSE(started) << failed.where;
+                                        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+                                        EXPECT_TRUE(save(*store, ++step).committed) << failed.where;
+                                      });
   EXPECT_GT(calls, 10U);
 }
 

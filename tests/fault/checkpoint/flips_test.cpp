@@ -10,6 +10,7 @@ namespace argosy::test {
 namespace {
 
 constexpr std::uint64_t stream = 11;
+constexpr int in_ci = is_sanitized ? 200 : 1000;
 
 /// The file offsets of a shard that hold payload or digests, by first byte: end.
 std::map<std::uint64_t, std::uint64_t> payload_ranges(const Path& checkpoint, int rank) {
@@ -27,28 +28,42 @@ bool is_payload(const std::map<std::uint64_t, std::uint64_t>& ranges, std::uint6
   return after != ranges.begin() && offset < std::prev(after)->second;
 }
 
+struct Bit {
+  int rank = 0, bit = 0;  // of the byte
+  Path path;
+  std::uint64_t at = 0;
+
+  void flip() const { test::flip(path, at, bit); }
+  [[nodiscard]] std::string text() const { return fmt::format("bit {} of byte {} of rank {}", bit, at, rank); }
+};
+
+/// Any bit of the newer checkpoint's shards, of payload and digests or of the rest.
+Bit any_bit(const DamagedRun& run, RandomStream& random, bool of_payload) {
+  Bit any;
+  any.rank = static_cast<int>(random.below(static_cast<std::uint64_t>(run.ranks())));
+  any.path = run.shard(run.newer(), any.rank);
+  const auto ranges = payload_ranges(run.newer(), any.rank);
+  const std::uint64_t size_bytes = Files::system().stat(any.path)->size_bytes;
+  do any.at = random.below(size_bytes);
+  while (is_payload(ranges, any.at) != of_payload);
+  any.bit = static_cast<int>(random.below(8));
+  return any;
+}
+
 TEST(Flips, OfPayloadAndDigestsAreSeen) {
   const std::uint64_t seed = fault_seed(1);
-  const int count = scaled(1000);
+  const int count = scaled(in_ci);
   int seen = 0;
   for (int ranks = 1; ranks <= 4; ++ranks) {
     DamagedRun run{ranks};
     RandomStream random{seed, stream + static_cast<std::uint64_t>(ranks)};
     for (int i = 0; i < count / 4; ++i) {
-      const int rank = static_cast<int>(random.below(static_cast<std::uint64_t>(ranks)));
-      const auto ranges = payload_ranges(run.newer(), rank);
-      const Path path = run.shard(run.newer(), rank);
-      std::uint64_t at = 0;
-      do {
-        at = random.below(Files::system().stat(path)->size_bytes);
-      } while (!is_payload(ranges, at));
-      const int bit = static_cast<int>(random.below(8));
-      flip(path, at, bit);
+      const Bit bit = any_bit(run, random, true);
+      bit.flip();
       const std::int64_t step = run.load();
-      ASSERT_NE(step, 0) << "silently wrong: bit " << bit << " of byte " << at << ", rank " << rank << " of " << ranks
-                         << ", ARGOSY_FAULT_SEED=" << seed;
+      ASSERT_NE(step, 0) << "silently wrong: " << bit.text() << " of " << ranks << ", ARGOSY_FAULT_SEED=" << seed;
       seen += step == DamagedRun::older_step ? 1 : 0;
-      flip(path, at, bit);
+      bit.flip();
     }
     EXPECT_EQ(run.load(), DamagedRun::newer_step);
   }
@@ -57,27 +72,20 @@ TEST(Flips, OfPayloadAndDigestsAreSeen) {
 
 TEST(Flips, OfHdf5MetadataAreSeenOrHarmless) {
   const std::uint64_t seed = fault_seed(2);
-  const int count = scaled(1000);
+  const int count = scaled(in_ci);
   int seen = 0;
   for (int ranks = 1; ranks <= 4; ++ranks) {
     const DamagedRun run{ranks};
     RandomStream random{seed, stream + static_cast<std::uint64_t>(ranks)};
     for (int i = 0; i < count / 4; ++i) {
-      const int rank = static_cast<int>(random.below(static_cast<std::uint64_t>(ranks)));
-      const auto ranges = payload_ranges(run.newer(), rank);
-      const Path path = run.shard(run.newer(), rank);
-      std::uint64_t at = 0;
-      do {
-        at = random.below(Files::system().stat(path)->size_bytes);
-      } while (is_payload(ranges, at));
-      const int bit = static_cast<int>(random.below(8));
-      flip(path, at, bit);
+      const Bit bit = any_bit(run, random, false);
+      bit.flip();
       const DamagedRun::Verdict verdict = run.read_in_a_child();
       ASSERT_TRUE(verdict == DamagedRun::Verdict::sound || verdict == DamagedRun::Verdict::detected)
-          << "verdict " << static_cast<int>(verdict) << ": bit " << bit << " of byte " << at << ", rank " << rank
-          << " of " << ranks << ", ARGOSY_FAULT_SEED=" << seed;
+          << "verdict " << static_cast<int>(verdict) << ": " << bit.text() << " of " << ranks
+          << ", ARGOSY_FAULT_SEED=" << seed;
       seen += verdict == DamagedRun::Verdict::detected ? 1 : 0;
-      flip(path, at, bit);
+      bit.flip();
     }
   }
   EXPECT_GT(seen, count / 4) << "many bytes are unused";
@@ -88,7 +96,7 @@ TEST(Flips, OfEveryByteOfTheManifestAreSeen) {
   const Path path = run.newer() / checkpoint::manifest_name;
   const std::uint64_t size_bytes = Files::system().stat(path)->size_bytes;
   RandomStream random{fault_seed(3), stream};
-  for (std::uint64_t at = 0; at < size_bytes; ++at) {
+  for (std::uint64_t at = 0; at < size_bytes; at += is_sanitized ? 5 : 1) {
     const int bit = static_cast<int>(random.below(8));
     flip(path, at, bit);
     ASSERT_EQ(run.load(), DamagedRun::older_step) << "bit " << bit << " of byte " << at;

@@ -1,14 +1,13 @@
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 
 #include "checkpoint/checkpoint.hpp"
 #include "core/error.hpp"
 #include "support/checkpoints.hpp"
 #include "support/fault_options.hpp"
+#include "support/own_process.hpp"
 #include "support/small_disk.hpp"
 
 namespace argosy::checkpoint {
@@ -76,25 +75,6 @@ TEST(FullDisk, DISABLED_RunOfItsOwn) {
   for (const std::string& name : Files::system().list(Path{disk} / "run/checkpoints")) EXPECT_NE(name[0], '.') << name;
 }
 
-/// How the process of the test above ended: its exit code, or the signal's number with a minus.
-int run_on(const Path& disk) {
-  const pid_t child = fork();
-  if (child == 0) {
-    for (const char* name :
-         {"PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "PMI_ID", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"})
-      unsetenv(name);
-    setenv(disk_variable, disk.c_str(), 1);
-    if (std::freopen("/dev/null", "w", stderr) == nullptr || std::freopen("/dev/null", "w", stdout) == nullptr)
-      _exit(126);
-    execl("/proc/self/exe", "run", "--gtest_also_run_disabled_tests", "--gtest_filter=FullDisk.DISABLED_RunOfItsOwn",
-          nullptr);
-    _exit(127);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
 class DiskOfKind : public testing::TestWithParam<test::DiskKind> {};
 
 /// ARGOSY_FAULT_SCALE multiplies the runs.
@@ -108,7 +88,8 @@ TEST_P(DiskOfKind, EndsARunInOrderWhenItIsFull) {
                                               static_cast<std::uint64_t>(runs) * 4096,
                                GetParam()};
     if (!disk.mounted()) GTEST_SKIP() << "this container may not mount " << (tmpfs ? "a tmpfs" : "an ext4 in a file");
-    EXPECT_EQ(run_on(disk.path()), 0) << "run " << run << " of " << runs;
+    EXPECT_EQ(test::run_alone("FullDisk.DISABLED_RunOfItsOwn", {{disk_variable, disk.path().c_str()}}), 0)
+        << "run " << run << " of " << runs;
   }
 }
 

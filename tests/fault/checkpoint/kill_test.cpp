@@ -278,12 +278,7 @@ bool run_and_kill(const Path& run, Victim victim, RandomStream& random, std::uni
 /// ARGOSY_FAULT_SCALE multiplies the number of kills; ARGOSY_FAULT_SEED repeats a failure.
 TEST(Kill, LosesNoAcknowledgedCheckpointAndLeavesNothingBehind) {
   const std::uint64_t seed = test::fault_seed(20);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int in_ci = 20;  // processes start slowly
-#else
-  constexpr int in_ci = 200;
-#endif
-  const int kills = test::scaled(in_ci);
+  const int kills = test::scaled(test::is_sanitized ? 20 : 200);
   RandomStream random{seed, 1};
   const test::TempFolder folder;
   std::int64_t acknowledged = 0;

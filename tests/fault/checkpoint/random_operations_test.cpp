@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <thread>
@@ -67,7 +68,10 @@ class JumpyClock : public Clock {
  public:
   [[nodiscard]] double monotonic_s() const override { return now_s_; }
   [[nodiscard]] double wall_s() const override { return now_s_ + offset_s; }
-  void sleep_s(double seconds) const override { now_s_ = now_s_ + seconds; }
+  void sleep_s(double seconds) const override {
+    now_s_ = now_s_ + seconds;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // whoever is waited for needs a processor
+  }
   double offset_s = Clock{}.wall_s();
 
  private:

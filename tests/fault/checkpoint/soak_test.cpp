@@ -131,8 +131,8 @@ TEST_F(Soak, SavesThatFailAtRandomLeakNothing) {
   EXPECT_GT(failed, saves / 4);
   EXPECT_EQ(after.descriptors, before->descriptors);
   EXPECT_EQ(after.threads, before->threads);
-  // HDF5's free lists grow to some 20 KiB and stay there; an index that leaks is 80 KiB after a hundred saves.
-  EXPECT_LE(after.heap_bytes, before->heap_bytes + (48U << 10));
+  // HDF5's free lists grow by some 50 KiB in 500 saves and stay there; an index that leaks is 80 KiB after a hundred.
+  EXPECT_LE(after.heap_bytes, before->heap_bytes + (64U << 10));
   if (before->heap_bytes > 0) {
     EXPECT_LE(after.resident_bytes, before->resident_bytes + (2U << 20));
   }

@@ -5,20 +5,10 @@
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
-#include "support/temp_folder.hpp"
+#include "support/shared_folder.hpp"
 
 namespace argosy::checkpoint {
 namespace {
-
-/// A folder that all ranks share: rank 0's.
-class SharedFolder {
- public:
-  [[nodiscard]] Path operator/(const Path& name) const { return path_ / name; }
-
- private:
-  test::TempFolder own_;
-  Path path_ = test::world().broadcast(own_.path().string());
-};
 
 class StoreOnRanks : public testing::TestWithParam<test::Hierarchy> {
  protected:
@@ -29,7 +19,7 @@ class StoreOnRanks : public testing::TestWithParam<test::Hierarchy> {
   }
   test::FaultyOs os;
   test::TestContext context{os, test::world(), GetParam()};
-  SharedFolder folder;
+  test::SharedFolder folder;
 };
 
 TEST_P(StoreOnRanks, EveryLayoutReadsBackInEveryOther) {
@@ -56,7 +46,6 @@ TEST_P(StoreOnRanks, EveryLayoutReadsBackInEveryOther) {
     for (std::size_t i = 0; i < values.size(); ++i)
       ASSERT_EQ(values[i], test::element(parameter.name, 0, static_cast<std::int64_t>(i), 3));
   }
-  context.get().world.barrier("readers are done");
 }
 
 class FailingStore : public StoreOnRanks {};
@@ -78,7 +67,6 @@ TEST_P(FailingStore, AFailureOfOneRankIsTheFailureOfAll) {
   context.get().world.barrier("looked");
   EXPECT_TRUE(save(store, 3).committed);
   EXPECT_EQ(store.newest()->step(), 3);
-  context.get().world.barrier("readers are done");
 }
 
 TEST_P(FailingStore, DamageIsTheSameErrorOnAllRanks) {

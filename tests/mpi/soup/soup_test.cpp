@@ -146,6 +146,7 @@ TEST_F(SoupOnRanks, SoupsOfOneTypeMakeASoup) {
   config.output = (folder / "soup").string();
   static_cast<void>(make_soup(context.get(), config));
   const checkpoint::Reader one{Files::system(), soups[0]}, two{Files::system(), soups[1]};
+  EXPECT_NE(one.manifest().at("save_nonce"), two.manifest().at("save_nonce")) << "no shard passes for the other's";
   const std::vector<float> a = one.read_parameter("head/weight"), b = two.read_parameter("head/weight");
   const std::vector<float> got = checkpoint::Reader(Files::system(), config.output).read_parameter("head/weight");
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], (a[i] + b[i]) / 2) << i;
@@ -194,6 +195,7 @@ float moment_of(Moments moments, const std::string& name, int tensor, std::int64
 TEST_F(SoupOnRanks, MomentsAreDroppedZeroTheFirstOnesOrAveraged) {
   test::TestContext context{os, test::world()};
   config.shard_bytes = 5'000'000;
+  std::swap(config.inputs[1], config.inputs[2]);  // the newest is the newest wherever it stands
   for (const Moments moments : {Moments::zero, Moments::first, Moments::avg}) {
     config.moments = moments;
     config.output = (folder / name_of(moments)).string();
@@ -201,6 +203,7 @@ TEST_F(SoupOnRanks, MomentsAreDroppedZeroTheFirstOnesOrAveraged) {
     const checkpoint::Reader reader{Files::system(), config.output};
     EXPECT_TRUE(reader.has_moments());
     reader.verify(test::world().rank(), test::world().size());
+    EXPECT_EQ(reader.step(), 30);
     EXPECT_TRUE(reader.sections().metrics.empty());
     EXPECT_EQ(reader.sections().optimizer.at("step"), moments == Moments::zero    ? 0
                                                       : moments == Moments::first ? 9
@@ -272,6 +275,38 @@ TEST_F(SoupOnRanks, WeightsMultiplyInDoubleAndAreDividedByOnce) {
   test::world().barrier("compared");
 }
 
+TEST_F(SoupOnRanks, AMeanHalfwayBetweenTwoFloatsIsTheEvenOne) {
+  test::TestContext context{os, test::world(), test::Hierarchy::two_nodes};
+  checkpoint::Store store{context.get(), folder / "halves", {}};
+  config.inputs.clear();
+  for (const int step : {1, 2, 3}) {
+    test::Toy toy{test::tiny_units(), context.topology().layout(), context.topology().canonical_rank()};
+    for (std::size_t unit = 0; unit < toy.spaces().size(); ++unit) {
+      std::vector<float>& weights = toy.tensor(0, unit);
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        // 24 a + 24 a + c is 49 times the mean, exactly; divisions before the sum and products with 1/49 are not.
+        const double mean = 0x1.e66666p0 + static_cast<double>(2 * (i % 200) + 1) * 0x1p-24;
+        const auto a = static_cast<float>((49 * mean - 0.5) / 48);
+        weights[i] = step < 3 ? a : static_cast<float>(49 * mean - 48 * static_cast<double>(a));
+      }
+    }
+    const auto report = store.save(checkpoint::Kind::temp, step, toy.states(), sections_at(step), {});
+    ASSERT_TRUE(report.committed) << report.why_not;
+    config.inputs.push_back(report.directory.string());
+  }
+  config.recipe = {.type = RecipeType::weighted, .weights = {24, 24, 1}};
+  config.output = (folder / "soup").string();
+  static_cast<void>(make_soup(context.get(), config));
+  const checkpoint::Reader reader{Files::system(), config.output};
+  for (const checkpoint::Reader::Parameter& parameter : reader.parameters()) {
+    for (const float got : reader.read_parameter(parameter.name)) {
+      ASSERT_NEAR(got, 0x1.e66666p0, 202 * 0x1p-23) << parameter.name;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(got) % 2, 0U) << parameter.name << " " << got;
+    }
+  }
+  test::world().barrier("compared");
+}
+
 TEST_F(SoupOnRanks, AMeanThatFp32CannotHoldIsRefused) {
   test::TestContext context{os, test::world()};
   config.output = (folder / "soup").string();
@@ -290,7 +325,7 @@ TEST_F(SoupOnRanks, AnIngredientDamagedAnywhereLeavesNothing) {
     const checkpoint::ShardIdentity identity{
         reader.run_uuid(), std::string(reader.manifest().at("save_nonce").as_string()), 20, 0, test::world().size()};
     const checkpoint::ShardMap map = checkpoint::open_shard(
-        Files::system(), shard, identity, checkpoint::specs_of(reader.unit_names(), reader.spaces(), true, 0));
+        Files::system(), shard, identity, checkpoint::specs_of(reader.unit_names(), reader.spaces(), {}, 0));
     test::flip(shard, map.datasets[0].offset + map.datasets[0].spec.size_bytes() / 2);
   }
   test::world().barrier("damaged");

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "checkpoint/checkpoint.hpp"
@@ -112,9 +113,41 @@ TEST_F(Tastings, GreedyTakesTheBestAloneWhenNothingImprovesIt) {
   test::world().barrier("read");
 }
 
+TEST_F(Tastings, AGainMayBeTooSmallOrDueToChance) {
+  // A mean of two is better in one batch of eight; a third member changes nothing.
+  const Evaluator evaluate{.identity = "one of eight", .judge = [](const checkpoint::Reader& checkpoint) {
+                             const double eighth = checkpoint.sections().soup.empty() ? 1 : 0.5;
+                             return Judgement{7 + eighth, {1, 1, 1, 1, 1, 1, 1, eighth}};
+                           }};
+  const auto members = [&](std::optional<double> min_delta, std::optional<double> bootstrap) {
+    config.recipe = {.type = RecipeType::greedy, .min_delta = min_delta, .bootstrap = bootstrap};
+    config.output += "+";
+    return make(evaluate).inputs;
+  };
+  EXPECT_EQ(members({}, {}), 2U) << "an equal loss is no gain";
+  EXPECT_EQ(members(0.4, {}), 2U);
+  EXPECT_EQ(members(0.5, {}), 1U);
+  EXPECT_EQ(members({}, 0.5), 2U) << "better in 0.656 of resamplings";
+  EXPECT_EQ(members({}, 0.9), 1U);
+}
+
+TEST_F(Tastings, WhatHasNoLossIsNeitherBestNorCommitted) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  double soup = 1;
+  const Evaluator evaluate{.identity = "the first fails", .judge = [&](const checkpoint::Reader& checkpoint) {
+                             const bool fails = checkpoint.directory() == Path{config.inputs[0]};
+                             return Judgement{fails ? nan : checkpoint.sections().soup.empty() ? 2 : soup};
+                           }};
+  EXPECT_EQ(make(evaluate).verdict->best_member, config.inputs[1]);
+  soup = nan;
+  config.output = (folder / "nan").string();
+  test::refusal(Fault::numeric, [&] { make(evaluate); });
+  EXPECT_EQ(left(), (Names{".nan.journal", "run", "soup"}));
+}
+
 TEST_F(Tastings, ReportsOnWhatDecidedNothing) {
   config.recipe = {.type = RecipeType::greedy};
-  Evaluator evaluate = towards({10, 30});
+  Evaluator evaluate = towards({20, 30, 30});
   evaluate.report = [other = towards({20})](const checkpoint::Reader& checkpoint) {
     return other.judge(checkpoint).loss;
   };
@@ -123,7 +156,8 @@ TEST_F(Tastings, ReportsOnWhatDecidedNothing) {
   EXPECT_EQ(evaluations, 7) << "the soup and its best member";
   const boost::json::object said = figures(report);
   EXPECT_EQ(said.at("reported_loss").as_double(), report.verdict->reported_loss);
-  EXPECT_GT(report.verdict->reported_loss, report.verdict->loss * 1000);
+  EXPECT_GT(report.verdict->reported_loss, report.verdict->loss);
+  EXPECT_EQ(report.verdict->best_member, config.inputs[2]);
   const checkpoint::Reader best{Files::system(), report.verdict->best_member};
   EXPECT_EQ(towards({20}).judge(best).loss, report.verdict->reported_best_member_loss);
   const checkpoint::Reader soup{Files::system(), config.output};
@@ -169,6 +203,10 @@ TEST_F(Tastings, AJournalCountsForThoseWeightsAndThatTypeOnly) {
   EXPECT_EQ(evaluations_of(), 0);
   config.recipe = {.type = RecipeType::weighted, .weights = {1, 2, 1}};
   EXPECT_EQ(evaluations_of(), 1);
+  config.recipe.weights = {2, 1, 1};
+  EXPECT_EQ(evaluations_of(), 1);
+  config.recipe.normalize = false;
+  EXPECT_EQ(evaluations_of(), 1);
   config.recipe = {};
   config.dtype = DType::bf16;
   EXPECT_EQ(evaluations_of(), 1);
@@ -184,6 +222,8 @@ TEST_F(Tastings, AWorseSoupIsNotCommittedUnlessAllowed) {
   config.allow_worse = true;
   const SoupReport report = make(towards({10}));
   EXPECT_EQ(evaluations, 4) << "all losses are known";
+  const checkpoint::Reader second{Files::system(), config.inputs[1]};
+  EXPECT_EQ(report.verdict->losses[1].second, towards({10}).judge(second).loss) << "to the last bit";
   EXPECT_GT(report.verdict->loss, report.verdict->best_member_loss);
   EXPECT_EQ(report.verdict->best_member, config.inputs[0]);
   EXPECT_EQ(left(), (Names{"run", "soup"}));

@@ -102,7 +102,8 @@ class Rank {
                   .reduce_every = training.reduce_every,
                   .compute_type = training.type,
                   .master_type = training.master,
-                  .seed = 9}),
+                  .seed = 9,
+                  .ema = training.optimizer.ema > 0}),
         guard_(training.optimizer.skip, {}),
         runner_(model_, buffers_, collectives, layout, canonical_rank,
                 optim::resolve(training.optimizer, false, training.master == at::kFloat),
@@ -177,6 +178,10 @@ class Rank {
   /// The master weights likewise; gaps, which differ between layouts, are left out. **Collective.**
   [[nodiscard]] std::vector<double> weights() {
     return all_of([](const optim::ShardState& shard) { return shard.master; });
+  }
+  /// Their running mean likewise. **Collective.**
+  [[nodiscard]] std::vector<double> ema() {
+    return all_of([](const optim::ShardState& shard) { return shard.ema; });
   }
   [[nodiscard]] train::Buffers& buffers() noexcept { return buffers_; }
   [[nodiscard]] model::Model& model() noexcept { return model_; }

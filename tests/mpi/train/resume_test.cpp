@@ -78,9 +78,9 @@ std::vector<std::string> state_bits(const Path& directory) {
   std::vector<std::string> digests;
   for (std::size_t u = 0; u < reader.spaces().size(); ++u) {
     const partition::FlatSpace space{reader.spaces()[u].params(), {}};
-    std::vector<float> tensors[3];
+    std::vector<float> tensors[4];
     for (std::vector<float>& tensor : tensors) tensor.resize(static_cast<std::size_t>(space.owned_size(0)));
-    const checkpoint::UnitState unit{reader.unit_names()[u], &space, tensors[0], tensors[1], tensors[2]};
+    const checkpoint::UnitState unit{reader.unit_names()[u], &space, tensors[0], tensors[1], tensors[2], tensors[3]};
     reader.read_state({&unit, 1}, 0);
     for (const std::vector<float>& tensor : tensors)
       digests.push_back(digest_of(std::as_bytes(std::span{tensor})).hex());
@@ -95,6 +95,7 @@ class ResumedRun : public testing::Test {
   [[nodiscard]] RunConfig config(const std::string& name) const {
     RunConfig config = Material::get().config(folder_ / name);
     config.telemetry.log_interval.count = 4;
+    config.optimizer.ema = 0.9;
     return config;
   }
   SharedFolder folder_;
@@ -234,12 +235,12 @@ void save_changed(const Path& from, const Path& run_dir, const Change& change) {
   const checkpoint::Reader reader{context.files, from};
   std::vector<std::vector<float>> tensors;
   for (const partition::FlatSpace& space : reader.spaces())
-    tensors.insert(tensors.end(), 3,
+    tensors.insert(tensors.end(), 4,
                    std::vector<float>(static_cast<std::size_t>(space.owned_size(where.canonical_rank()))));
   std::vector<checkpoint::UnitState> units;
   for (std::size_t u = 0; u < reader.spaces().size(); ++u)
-    units.push_back(
-        {reader.unit_names()[u], &reader.spaces()[u], tensors[3 * u], tensors[3 * u + 1], tensors[3 * u + 2]});
+    units.push_back({reader.unit_names()[u], &reader.spaces()[u], tensors[4 * u], tensors[4 * u + 1],
+                     tensors[4 * u + 2], tensors[4 * u + 3]});
   reader.read_state(units, where.canonical_rank());
   checkpoint::Sections sections = reader.sections();
   change(sections, units);
@@ -310,10 +311,48 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
       {"master weights", [](Sections&, Units units) { set_zero(units.front().master); }},
       {"first moments", [](Sections&, Units units) { set_zero(units.back().exp_avg); }},
       {"second moments", [](Sections&, Units units) { set_zero(units.back().exp_avg_sq); }},
+      {"running mean", [](Sections&, Units units) { set_zero(units.back().ema); }},
   };
   for (const auto& [name, change] : dropped) {
     const std::string text = outcome(name, change);
     EXPECT_TRUE(world().rank() != 0 || text != expected) << name;
+  }
+}
+
+TEST_F(ResumedRun, ValidatesItsRunningMeanWhichChangesNothingElse) {
+  const std::string last = "export/000000006";
+  for (const auto& [stage, mode] :
+       {std::pair{1, train::PrecisionMode::fp32}, {1, train::PrecisionMode::bf16}, {3, train::PrecisionMode::fp32}}) {
+    const auto config_of = [&](const std::string& run) {
+      RunConfig config = this->config(fmt::format("{} {} {}", run, stage, static_cast<int>(mode)));
+      config.sharding.zero_stage = stage;
+      config.precision.mode = mode;
+      return config;
+    };
+    const auto metrics = [](const RunConfig& config) {
+      return checkpoint::Reader{Files::system(), Path(config.run_dir) / "export/000000006"}.sections().metrics;
+    };
+    const RunConfig config = config_of("with");
+    (void)train_run(config);
+    RunConfig without = config_of("without");
+    without.optimizer.ema = 0;
+    (void)train_run(without);
+    EXPECT_EQ(metrics(without).at("valid.en"), metrics(config).at("valid.en"));
+    EXPECT_FALSE(metrics(without).contains("valid.en/ema"));
+    EXPECT_NE(metrics(config).at("valid.en/ema"), metrics(config).at("valid.en"));
+    checkpoint::Reader reader{Files::system(), Path(config.run_dir) / last};
+    const checkpoint::Reader plain{Files::system(), Path(without.run_dir) / last};
+    for (const auto& parameter : reader.parameters())
+      EXPECT_EQ(reader.read_parameter(parameter.name), plain.read_parameter(parameter.name));
+    EXPECT_FALSE(plain.has_ema());
+    // The mean as weights of another run, whose last validation is due.
+    const RunConfig mean = config_of("mean");
+    save_changed(Path(config.run_dir) / last, mean.run_dir, [](checkpoint::Sections& s, Units units) {
+      for (const checkpoint::UnitState& unit : units) std::ranges::copy(unit.ema, unit.master.begin());
+      s.best["validation_is_due"] = true;
+    });
+    EXPECT_EQ(train_run(mean).figures.at("steps"), 0);
+    EXPECT_EQ(metrics(mean).at("valid.en"), metrics(config).at("valid.en/ema"));
   }
 }
 
@@ -331,6 +370,8 @@ TEST_F(ResumedRun, EndsEarlyWhereAnUndisturbedOneDoes) {
   const auto config_of = [&](const std::string& run) {
     RunConfig config = this->config(run);
     config.validation.interval.count = 1;
+    const auto& other = config.data.corpora[0];  // the first set decides
+    config.validation.sets.push_back({.source = other.source, .target = other.target});
     config.validation.early_stop = {.metric = train::Metric::perplexity, .patience = 3, .min_delta = 1e6};
     return config;
   };

@@ -114,6 +114,7 @@ TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
   optim::OptimizerConfig optimizer;
   optimizer.max_grad_norm = 0.1;  // clips: the norm is the same too
   for (const auto& [type, master] : all_types) {
+    optimizer.ema = master == at::kFloat ? 0.9 : 0;
     const Training training{
         .reduce_every = train::ReduceEvery::micro_batch, .type = type, .master = master, .optimizer = optimizer};
     Rank alone{shape, single.layout(), 0, *one_rank, training};
@@ -127,6 +128,10 @@ TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
     }
     EXPECT_TRUE(alone.weights() == shared.weights());
     EXPECT_FALSE(alone.weights() == initial);
+    if (optimizer.ema == 0) continue;
+    EXPECT_TRUE(alone.ema() == shared.ema());
+    EXPECT_LT(distance(shared.ema(), shared.weights()), distance(initial, shared.weights())) << "on its way";
+    EXPECT_FALSE(shared.ema() == shared.weights());
   }
 }
 
@@ -163,14 +168,20 @@ TEST_P(RunnerOnRanks, WhatACheckpointHoldsStandsStillUntilTheUpdate) {
   const model::ModelShape shape = small_shape();
   for (const Types& types : all_types) {
     for (const train::Scheme scheme : {train::Scheme::stage_1, train::Scheme::stage_2, train::Scheme::stage_3}) {
-      Rank rank{
-          shape, layout(), me(), *collectives_, {.scheme = scheme, .type = types.weights, .master = types.master}};
+      optim::OptimizerConfig optimizer;
+      optimizer.ema = types.master == at::kFloat ? 0.9 : 0;
+      Rank rank{shape,
+                layout(),
+                me(),
+                *collectives_,
+                {.scheme = scheme, .type = types.weights, .master = types.master, .optimizer = optimizer}};
       train::HostState host{rank.model(), rank.buffers(), at::kCPU};
-      const auto state = [&host] {
+      const auto state = [&] {
         host.complete_copy();
         std::vector<float> all;
         for (const checkpoint::UnitState& unit : host.states()) {
-          for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq})
+          EXPECT_EQ(unit.ema.empty(), optimizer.ema == 0);
+          for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq, unit.ema})
             all.insert(all.end(), tensor.begin(), tensor.end());
         }
         return all;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 
 #include "core/error.hpp"
 #include "mpi/train/material.hpp"
@@ -13,6 +14,7 @@
 namespace argosy::test {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using train::RunConfig;
@@ -76,6 +78,25 @@ TEST_F(Saves, ThatAreDueWhileOneIsBeingWrittenWaitOrAreLeftOut) {
   EXPECT_EQ(saves.at("left_out").to_number<int>() + saves.at("saved").to_number<int>(), 6);
   EXPECT_GE(saves.at("left_out").to_number<int>(), 2) << "of steps 2 and 3 at least";
   EXPECT_EQ(names("export"), (std::vector<std::string>{"000000006"}));
+}
+
+TEST_F(Saves, OfTheBestWaitWhereOthersAreLeftOut) {
+  config_.checkpoint.interval.count = 1;
+  config_.checkpoint.on_busy = train::OnBusy::skip;
+  config_.validation.interval.count = 2;
+  config_.validation.keep_best = {train::Metric::loss};
+  std::jthread release;
+  TrainOptions options = hold(os_, 6);
+  options.after_step = [&, held = options.after_step](const train::RunState& state, const train::StepResult& result) {
+    held(state, result);
+    if (state.step != 2) return;  // the first validation finds the best so far
+    release = std::jthread([&] {
+      Clock{}.sleep_s(0.2);
+      os_.held = false;
+    });
+  };
+  (void)train(options);
+  EXPECT_THAT(names("checkpoints"), Contains("000000002"));
 }
 
 TEST_F(Saves, ThatFailAreToldAtTheNextStepAndTrainingGoesOn) {

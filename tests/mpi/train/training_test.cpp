@@ -27,6 +27,7 @@ class Training : public testing::TestWithParam<train::PrecisionMode> {
   [[nodiscard]] RunConfig config(const std::string& name) const {
     RunConfig config = Material::get().config(folder_ / name);
     config.precision.mode = GetParam();
+    if (GetParam() != train::PrecisionMode::bf16_pure) config.optimizer.ema = 0.9;
     return config;
   }
   SharedFolder folder_;

@@ -4,15 +4,13 @@
 
 bats_require_minimum_version 1.5.0
 
+load ../verses.sh
+
 setup_file() {
-  cd "$BATS_FILE_TMPDIR" || return
-  ln -s "${ARGOSY_BUILD_DIR:?}/apps" apps
-  ln -s "${ARGOSY_SOURCE_DIR:?}/configs" configs
-  "$ARGOSY_SOURCE_DIR/scripts/data/fetch_text" --offline runs/tiny/text
-  export XDG_CACHE_HOME=$BATS_FILE_TMPDIR/user
+  cd "$BATS_FILE_TMPDIR" && like_a_clone
   on 2 apps/count configs/tiny.json
   on 2 apps/preprocess configs/tiny.json
-  on 2 apps/train configs/tiny.json --set schedule.length=160 --set validation.interval=80
+  train_tiny
   on 2 apps/soup runs/tiny/train/checkpoints/* --out runs/tiny/soup
   on 1 apps/preprocess configs/tiny_lm.json
   on 1 apps/train configs/tiny_lm.json --set schedule.length=60 --set precision.mode=fp32
@@ -20,10 +18,8 @@ setup_file() {
 
 setup() { cd "$BATS_FILE_TMPDIR" || return; }
 
-on() { # on RANKS COMMAND…
-  local ranks=$1
-  shift
-  "${ARGOSY_MPIEXEC:?}" -n "$ranks" "$@"
+train_tiny() {
+  on 2 apps/train configs/tiny.json --set schedule.length=160 --set validation.interval=50 --set optimizer.ema=0.95
 }
 
 judge() { # judge ARGUMENTS…: 77 where scripts/setup --judges has not run
@@ -46,7 +42,7 @@ PYTHON
 
 @test "a second call of a finished training changes nothing" {
   before=$(find runs/tiny/train/checkpoints runs/tiny/train/export -type f -exec sha256sum {} + | sort | sha256sum)
-  on 2 apps/train configs/tiny.json --set schedule.length=160 --set validation.interval=80
+  train_tiny
   [ "$(find runs/tiny/train/checkpoints runs/tiny/train/export -type f -exec sha256sum {} + | sort | sha256sum)" = "$before" ]
 }
 
@@ -57,6 +53,28 @@ PYTHON
   done
   cmp ct2.1/SHA256SUMS ct2.2/SHA256SUMS
   cmp ct2.1/SHA256SUMS ct2.3/SHA256SUMS
+}
+
+@test "the running mean of the weights is judged, averaged, exported and translated with" {
+  local last=runs/tiny/train/checkpoints/000000150
+  run -0 on 2 apps/soup runs/tiny/train/checkpoints/* --ema --validate configs/tiny.json --allow-worse --out means
+  echo "$output" >said
+  python3 - "$last" <<'PYTHON'
+import json, sys
+result = json.loads(open("said").read().split("result ", 1)[1])
+judged = {loss["path"]: loss["loss"] for loss in result["losses"]}[sys.argv[1]]
+metrics = json.load(open(sys.argv[1] + "/MANIFEST.json"))["metrics"]
+weights, mean = (metrics[name]["loss"] for name in sorted(metrics, key=len))
+assert abs(judged - mean) < abs(judged - weights) / 10, (judged, mean, weights)
+PYTHON
+  on 1 apps/export "$last" --out ct2.weights
+  on 2 apps/export "$last" --ema --out ct2.mean
+  on 1 apps/export means --out ct2.means
+  [ "$(sha256sum ct2.{weights,mean,means}/model.bin | cut -d' ' -f1 | sort -u | wc -l)" = 3 ]
+  head -3 runs/tiny/text/test.en >three.en
+  on 1 apps/translate "$last" --scores <three.en >scores
+  on 1 apps/translate "$last" --ema --scores <three.en >scores.mean
+  run ! cmp -s scores scores.mean
 }
 
 @test "an export never overwrites" {

@@ -16,7 +16,9 @@ namespace {
 class Hdf5Judge : public testing::TestWithParam<std::vector<int>> {
  protected:
   Hdf5Judge() {
-    test::write_checkpoint(files, checkpoint, units, layout, 3);
+    test::write_checkpoint(files, checkpoint, units, layout, 3,
+                           {.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = 5},
+                           /*ema=*/true);
     Manifest manifest;
     manifest.spaces = test::Toy{units, layout, 0}.spaces();
     for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
@@ -43,7 +45,7 @@ TEST_P(Hdf5Judge, H5pyReadsShardsAndViewAsOurReaderDoes) {
   files.make_folder(ours);
   const Reader reader{files, checkpoint};
   const partition::Layout alone{{1}};
-  test::Toy got{units, alone, 0};
+  test::Toy got{units, alone, 0, true};
   got.fill_all(99);
   reader.read_state(got.states(), 0);
   std::size_t id = 0;  // in the manifest's numbering
@@ -51,8 +53,8 @@ TEST_P(Hdf5Judge, H5pyReadsShardsAndViewAsOurReaderDoes) {
     const partition::FlatSpace& space = got.spaces()[unit];
     for (std::size_t param = 0; param < space.params().size(); ++param, ++id) {
       ASSERT_EQ(reader.parameters()[id].name, space.params()[param].name);
-      int tensor = 0;
-      for (const char* name : {"master", "exp_avg", "exp_avg_sq"}) {
+      std::size_t tensor = 0;
+      for (const char* name : {"master", "exp_avg", "exp_avg_sq", "ema"}) {
         const auto values = std::span{got.tensor(tensor++, unit)}.subspan(
             static_cast<std::size_t>(space.offset(param)), static_cast<std::size_t>(space.params()[param].numel()));
         files.write_atomically(ours / fmt::format("{}.{}", id, name), std::as_bytes(values));

@@ -3,12 +3,12 @@
 
 bats_require_minimum_version 1.5.0
 
+load ../verses.sh
+
 setup() {
   cd "$BATS_TEST_TMPDIR" || return
   apps=${ARGOSY_BUILD_DIR:?}/apps
-  verses=${ARGOSY_SOURCE_DIR:?}/tests/support/text/kjv_rv.tsv
-  cut -f2 "$verses" | head -400 >verses.en
-  cut -f3 "$verses" | head -400 >verses.es
+  first_verses 400 verses
   export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/user ARGOSY_EXIT_FILE=$BATS_TEST_TMPDIR/exit
   cat >mt.json <<'JSON'
 { // small
@@ -17,12 +17,6 @@ setup() {
     "corpora": [{"name": "verses", "languages": ["en", "es"], "source": "verses.en", "target": "verses.es"}]},
 }
 JSON
-}
-
-on() { # on RANKS COMMAND…
-  local ranks=$1
-  shift
-  "${ARGOSY_MPIEXEC:?}" -n "$ranks" "$@"
 }
 
 # shellcheck disable=SC2154 # stderr is set by run

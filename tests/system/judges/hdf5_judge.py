@@ -3,7 +3,7 @@
 
 usage: hdf5_judge.py CHECKPOINT OURS
 
-OURS holds what our reader gives, as raw fp32: <number of the parameter>.{master,exp_avg,exp_avg_sq}. Tensors are put together
+OURS holds what our reader gives, as raw fp32: <number of the parameter>.{master,exp_avg,exp_avg_sq,ema}. Tensors are put together
 from the shards by their own /index, as lib/checkpoint/FORMAT.md says. Exit code 1 names what differs; 77: no h5py.
 """
 import json
@@ -17,7 +17,7 @@ except ImportError as missing:
     print(f"judge skipped: {missing}; scripts/setup --judges installs it")
     sys.exit(77)
 
-TENSORS = ("master", "exp_avg", "exp_avg_sq")
+TENSORS = ("master", "exp_avg", "exp_avg_sq", "ema")
 
 
 def same_bits(a, b):

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/staging.hpp"
@@ -87,6 +88,12 @@ TEST_F(SoupTool, CooksByRecipe) {
   EXPECT_EQ(soup_of("last").at("inputs").as_array()[1].at("step"), 30);
   EXPECT_EQ(run(2, "--recipe decay --decay one_minus_sqrt --out decay ckpts/checkpoints/*"), 0) << output;
   EXPECT_GT(soup_of("decay").at("weights").as_array()[0].as_double(), 0.5);
+  std::set<std::string> nonces;
+  for (const char* out : {"weighted", "sum", "by", "decay"}) {
+    const checkpoint::Reader reader{Files::system(), folder / out};
+    nonces.emplace(reader.manifest().at("save_nonce").as_string());
+  }
+  EXPECT_EQ(nonces.size(), 4U) << "no shard passes for one of another soup";
   EXPECT_EQ(run(2, "--recipe weighted --weights 1,2 --out not ckpts/checkpoints/*"), 2) << output;
   EXPECT_EQ(run(1, "--recipe best --out not ckpts/checkpoints/*"), 2) << output;
 }
@@ -110,6 +117,8 @@ TEST_F(SoupTool, TakesWhatAShellPatternGives) {
   refused(3, "nowhere/*", "nothing there in nowhere/*");
   Files::system().rename(folder / "ckpts/checkpoints/000000030", folder / "ckpts/checkpoints/.tmp-000000030-1");
   refused(3, "ckpts/checkpoints/* ckpts/checkpoints/.tmp*", "one that was never committed");
+  Files::system().rename(folder / "ckpts/checkpoints/.tmp-000000030-1", folder / "ckpts/checkpoints/.del-000000030-1");
+  refused(3, "ckpts/checkpoints/* ckpts/checkpoints/.del*", "one that is being deleted");
 }
 
 TEST_F(SoupTool, RunsAsTypedFromTheClone) {
@@ -176,6 +185,8 @@ TEST_F(SoupTool, CheckTellsOfValuesThatAreNotFinite) {
   EXPECT_NE(output.find("DAMAGED: NaN or Inf"), std::string::npos) << output;
   test::edit_manifest(folder / "wild/export/000000040", [](auto& o) { o["finite"] = true; });
   EXPECT_EQ(run(1, "--check wild/export/*"), 4) << "whatever the manifest says: " << output;
+  test::edit_manifest(folder / "ckpts/checkpoints/000000010", [](auto& o) { o["finite"] = false; });
+  EXPECT_EQ(run(1, "--check ckpts/checkpoints/*"), 4) << "a soup would refuse it: " << output;
 }
 
 /// Folders of soups in the making.

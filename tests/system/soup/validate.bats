@@ -4,24 +4,16 @@
 
 bats_require_minimum_version 1.5.0
 
+load ../verses.sh
+
 setup_file() {
-  cd "$BATS_FILE_TMPDIR" || return
-  ln -s "${ARGOSY_BUILD_DIR:?}/apps" apps
-  ln -s "${ARGOSY_SOURCE_DIR:?}/configs" configs
-  "$ARGOSY_SOURCE_DIR/scripts/data/fetch_text" --offline runs/tiny/text
-  export XDG_CACHE_HOME=$BATS_FILE_TMPDIR/user
+  cd "$BATS_FILE_TMPDIR" && like_a_clone
   on 2 apps/preprocess configs/tiny.json
   on 2 apps/train configs/tiny.json --set schedule.length=60 --set checkpoint.interval=20 --set validation.interval=20 \
     --set 'validation.metrics=["loss"]'
 }
 
 setup() { cd "$BATS_FILE_TMPDIR" || return; }
-
-on() { # on RANKS COMMAND…
-  local ranks=$1
-  shift
-  "${ARGOSY_MPIEXEC:?}" -n "$ranks" "$@"
-}
 
 soup() { # soup RANKS WORD…: messages into `said`, the code into `code`
   ARGOSY_EXIT_FILE=$PWD/exit on "$1" apps/soup "${@:2}" runs/tiny/train/checkpoints/* >said 2>&1 || true
@@ -120,26 +112,41 @@ resume() { # resume RANKS SOUP: trains on from it in a new run; as `soup`
   [ "$code" != 0 ]
 }
 
-@test "the configuration's keys can be set, and decide the loss" {
+@test "the configuration's keys can be set, and decide the loss as the text does, whatever a journal holds of others" {
   soup 2 --validate configs/tiny.json --allow-worse --out all
+  soup 2 --validate configs/tiny.json --out one
+  [ "$code" = 6 ]
   soup 2 --validate configs/tiny.json --allow-worse --out one --set validation.steps=1 --set batch.micro_size=400
   loss_of() { sed -nE 's/.*"validation":\{"loss":([^,]*),.*/\1/p' "$1/MANIFEST.json"; }
   [ "$(loss_of all)" != "$(loss_of one)" ]
+  local sets='validation.sets=[{"source":"text.en","target":"text.es"}]'
+  first_verses 20 text
+  soup 2 --validate configs/tiny.json --set "$sets" --out text
+  [ "$code" = 6 ]
+  first_verses 30 text
+  for out in text fresh; do soup 2 --validate configs/tiny.json --set "$sets" --allow-worse --out $out; done
+  [ "$(loss_of text)" = "$(loss_of fresh)" ]
 }
 
 @test "a set that decides nothing is reported, and resampling decides in place of a difference" {
-  cp runs/tiny/text/valid.en held.en
-  cp runs/tiny/text/valid.es held.es
-  local held='validation.sets=[{"source":"runs/tiny/text/valid.en","target":"runs/tiny/text/valid.es"},{"source":"held.en","target":"held.es"}]'
-  soup 2 --recipe greedy --bootstrap 0.9 --validate configs/tiny.json --set "$held" --report held.en --out reported
+  first_verses 20 held
+  local decides='{"source":"runs/tiny/text/valid.en","target":"runs/tiny/text/valid.es"}' held='{"source":"held.en","target":"held.es"}'
+  judged() { soup 2 --validate configs/tiny.json --set "validation.sets=[$1]" "${@:2}"; }
+  judged "$decides,$held" --recipe greedy --bootstrap 0.9 --report held.en --out choice
   [ "$code" = 0 ]
   grep -q "on sets that decided nothing: loss" said
+  judged "$decides,$held" --out reported
+  [ "$code" = 6 ] # and its journal, in which both decided, does not count for what follows
+  judged "$decides,$held" --report held.en --allow-worse --out reported
+  judged "$decides" --allow-worse --out decided
+  judged "$held" --allow-worse --out held
   python3 - <<'PYTHON'
 import json
-soup = json.load(open("reported/MANIFEST.json"))["soup"]
-assert soup["report"] == soup["validation"], "the same text"
+reported, decided, held = (json.load(open(f"{name}/MANIFEST.json"))["soup"] for name in ("reported", "decided", "held"))
+assert reported["validation"] == decided["validation"], (reported, decided)
+assert reported["report"]["loss"] == held["validation"]["loss"] != decided["validation"]["loss"], (reported, held)
 PYTHON
-  soup 2 --validate configs/tiny.json --set "$held" --report test.en --out not
+  judged "$decides,$held" --report test.en --out not
   [ "$code" = 2 ]
   grep -q "wanted the validation set test.en, got valid.en, held.en" said
   soup 1 --validate configs/tiny.json --report valid.en --out not

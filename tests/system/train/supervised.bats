@@ -1,28 +1,12 @@
 #!/usr/bin/env bats
 # A run that is killed every few seconds, under a loop that starts it again until it ends by itself.
 
+load ../verses.sh
+
 setup() {
-  cd "$BATS_TEST_TMPDIR" || return
-  TRAIN="$ARGOSY_BUILD_DIR/apps/train" text="$ARGOSY_SOURCE_DIR/tests/support/text/kjv_rv.tsv"
-  cut -f 2 "$text" | head -n 500 >train.en
-  cut -f 3 "$text" | head -n 500 >train.es
-  cut -f 2 "$text" | tail -n 20 >valid.en
-  cut -f 3 "$text" | tail -n 20 >valid.es
-  cat >config.json <<'JSON'
-{
-  "run_dir": "run", "seed": 3,
-  "data": {"tokenizer": "t.model", "shards": "shards", "tokenizer_training": {"vocab_size": 300},
-           "corpora": [{"name": "verses", "source": "train.en", "target": "train.es"}]},
-  "model": {"width": 32, "ff": 48, "heads": 2, "encoder": {"layers": 1}, "decoder": {"layers": 1}},
-  "schedule": {"lr": 2e-3, "warmup": 20, "length": 100},
-  "batch": {"global_size": 4000, "micro_size": 1000, "pool": 200},
-  "precision": {"mode": "fp32"},
-  "checkpoint": {"interval": 7, "max_checkpoints": 2, "export_interval": 150},
-  "validation": {"interval": 50, "sets": [{"source": "valid.en", "target": "valid.es"}]},
-  "telemetry": {"log_interval": 5}
-}
-JSON
-  "$ARGOSY_BUILD_DIR/apps/preprocess" config.json 2>preprocess.log
+  TRAIN="$ARGOSY_BUILD_DIR/apps/train"
+  cd "$BATS_TEST_TMPDIR" && small_run 500
+  first_verses 20 valid
 }
 
 # What the run has come to: digests of the shards of its exports, and metrics.jsonl without what a clock has measured.
@@ -61,7 +45,10 @@ kill_one_life() {
 @test "a run killed at random every few seconds reaches its last step with the bits of an undisturbed one" {
   local scale=${ARGOSY_FAULT_SCALE:-1}
   local length=$((400 * scale)) most=$((8 * scale)) kills=0 lives=0 code="" step=0
-  ARGOSY_EXIT_FILE=sound.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=sound --set schedule.length=$length 2>sound.log
+  local settings=(--set "schedule.length=$length" --set batch.global_size=4000 --set checkpoint.interval=7
+    --set checkpoint.max_checkpoints=2 --set checkpoint.export_interval=150 --set validation.interval=50
+    --set 'validation.sets=[{"source": "valid.en", "target": "valid.es"}]')
+  ARGOSY_EXIT_FILE=sound.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=sound "${settings[@]}" 2>sound.log
   read -r code step <sound.exit
   [ "$code $step" = "0 $length" ]
 
@@ -70,7 +57,7 @@ kill_one_life() {
   while [ "$code" != 0 ]; do
     lives=$((lives + 1))
     rm -f life.exit
-    ARGOSY_EXIT_FILE=life.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=restarted --set schedule.length=$length \
+    ARGOSY_EXIT_FILE=life.exit "$ARGOSY_MPIEXEC" -n 2 "$TRAIN" config.json --set run_dir=restarted "${settings[@]}" \
       --set comm.timeout_s=20 >life.out 2>log 3>&- &
     launcher=$!
     if ((kills < most)); then

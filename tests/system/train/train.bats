@@ -1,25 +1,11 @@
 #!/usr/bin/env bats
 # apps/train as a process: exit codes and exit files, signals through the launcher, two jobs in one run_dir, the plan of a run.
 
+load ../verses.sh
+
 setup_file() {
   export WORK="$BATS_FILE_TMPDIR" ROOT="$ARGOSY_SOURCE_DIR" TRAIN="$ARGOSY_BUILD_DIR/apps/train"
-  cd "$WORK" || return
-  cut -f 2 "$ROOT/tests/support/text/kjv_rv.tsv" | head -n 200 >train.en
-  cut -f 3 "$ROOT/tests/support/text/kjv_rv.tsv" | head -n 200 >train.es
-  cat >config.json <<'JSON'
-{
-  "run_dir": "run", "seed": 3,
-  "data": {"tokenizer": "t.model", "shards": "shards", "tokenizer_training": {"vocab_size": 300},
-           "corpora": [{"name": "verses", "source": "train.en", "target": "train.es"}]},
-  "model": {"width": 32, "ff": 48, "heads": 2, "encoder": {"layers": 1}, "decoder": {"layers": 1}},
-  "schedule": {"lr": 2e-3, "warmup": 20, "length": 100},
-  "batch": {"global_size": 2000, "micro_size": 1000, "pool": 200},
-  "precision": {"mode": "fp32"},
-  "checkpoint": {"interval": 1000},
-  "telemetry": {"log_interval": 5}
-}
-JSON
-  "$ARGOSY_BUILD_DIR/apps/preprocess" config.json 2>preprocess.log
+  cd "$WORK" && small_run 200
 }
 
 setup() { cd "$WORK" || return; }
@@ -68,6 +54,28 @@ wait_for() { # wait_for TEXT FILE
   grep -q '"state":"done"' <(tr -d ' ' <run/status.json)
   # metrics.jsonl holds the lines of one run: every interval once, in order.
   [ "$(grep -o '"step":[0-9]*' whole/metrics.jsonl)" = "$(grep -o '"step":[0-9]*' run/metrics.jsonl | sort -t: -k2,2n -u)" ]
+}
+
+@test "a run goes on from an older checkpoint only where the newer ones may be abandoned" {
+  local args=(config.json --set run_dir=back --set schedule.length=40 --set checkpoint.interval=10) before newer
+  ranks "${args[@]}"
+  before=$(ls -A back/checkpoints back/export)
+  rm exit
+  ranks "${args[@]}" --resume back/checkpoints/000000020 || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 2 ]
+  newer="back/export/000000040, back/checkpoints/000000030"
+  grep -q "wanted the newest checkpoint of the run, got step 20, and newer ones are $newer in .*--abandon-newer" log
+  [ "$(ls -A back/checkpoints back/export)" = "$before" ]
+
+  rm exit
+  ranks "${args[@]}" --resume back/checkpoints/000000020 --abandon-newer
+  read -r code step <"$WORK/exit"
+  [ "$code $step" = "0 40" ]
+  grep -q "resumed from back/checkpoints/000000020" log
+  grep -q '"steps":20,' log
+  [ "$(bits back/export/000000040)" = "$(bits back/export/.old-000000040-*)" ]
+  [ "$(bits back/checkpoints/000000030)" = "$(bits back/checkpoints/.old-000000030-*)" ]
 }
 
 # kill_in_a_step: kills the last rank of the run begun last, once that run has saved step $1. Its number does not matter: all

@@ -25,6 +25,7 @@ TEST_P(Golden, IsReadBitForBit) {
   EXPECT_EQ(fmt::format("{}.{}", reader.manifest().at("format_version").at("major").as_int64(),
                         reader.manifest().at("format_version").at("minor").as_int64()),
             GetParam());
+  EXPECT_EQ(reader.has_ema(), std::string(GetParam()) == "1.2");
   EXPECT_EQ(reader.step(), 5);
   EXPECT_EQ(reader.run_uuid(), std::string(32, 'a'));
   EXPECT_EQ(reader.sections().schedule.at("args").at("peak").as_double(), 1.0 / 3.0);
@@ -32,15 +33,16 @@ TEST_P(Golden, IsReadBitForBit) {
   for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 2}}) {
     const partition::Layout layout{nodes};
     for (int rank = 0; rank < layout.world(); ++rank) {
-      test::Toy got{golden_units(), layout, rank}, wanted{golden_units(), layout, rank};
+      const bool ema = reader.has_ema();
+      test::Toy got{golden_units(), layout, rank, ema}, wanted{golden_units(), layout, rank, ema};
       reader.read_state(got.fill_all(99).states(), rank);
       EXPECT_TRUE(got == wanted.fill(seed)) << "rank " << rank << " of " << layout.world();
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, Golden, testing::Values("1.0", "1.1"),
-                         [](const auto& test) { return test.param[2] == '0' ? "V1_0" : "V1_1"; });
+INSTANTIATE_TEST_SUITE_P(Formats, Golden, testing::Values("1.0", "1.1", "1.2"),
+                         [](const auto& test) { return fmt::format("V1_{}", test.param[2]); });
 
 }  // namespace
 }  // namespace argosy::checkpoint

@@ -75,6 +75,21 @@ TEST(Manifest, WeightsInBf16AreForReadersThatKnowThem) {
   refuse("complete", 0, true);
 }
 
+TEST(Manifest, ARunningMeanIsForReadersThatKnowIt) {
+  Manifest manifest = example();
+  manifest.ema = true;
+  for (Manifest::Shard& shard : manifest.shards) shard.size_bytes += 1 << 20;
+  for (const bool complete : {true, false}) {
+    manifest.complete = complete;
+    const ParsedManifest parsed = parse_manifest(text_of(manifest), "");
+    EXPECT_EQ(parsed.document.at("min_reader").at("minor"), 2);
+    EXPECT_TRUE(parsed.manifest.ema);
+    EXPECT_EQ(parsed.manifest.specs(0)[complete ? 3 : 1].name, "unit/embedding/ema");
+  }
+  manifest.weights = DType::bf16;  // which nobody trains
+  EXPECT_EQ(fault_of(text_of(manifest)), Fault::corrupt);
+}
+
 TEST(Manifest, KeepsEveryBitOfFloats) {
   Manifest manifest = example();
   boost::json::array numbers{0.1, 1.0 / 3, -0.0, 5e-324, 1.7976931348623157e308};

@@ -17,10 +17,10 @@ namespace {
 /// One committed checkpoint of step 5.
 class ReaderTest : public testing::Test {
  protected:
-  Path save(const test::Units& units, bool with_moments = true) {
+  Path save(const test::Units& units, bool with_moments = true, bool ema = false) {
     test::TestContext context{os, test::world()};
     Store store{context.get(), folder / "run", {}};
-    test::Toy toy{units, context.topology().layout(), 0};
+    test::Toy toy{units, context.topology().layout(), 0, ema};
     const SaveReport report =
         store.save(Kind::temp, 5, toy.fill(1).states(with_moments), test::toy_sections(), test::toy_attachments());
     EXPECT_TRUE(report.committed) << report.why_not;
@@ -193,12 +193,59 @@ TEST_F(ReaderTest, WeightsAloneCannotBeResumedFrom) {
   reader.verify();
 }
 
+TEST_F(ReaderTest, HoldsARunningMeanBesideTheWeights) {
+  Reader reader{Files::system(), save(test::tiny_units(), true, true)};
+  ASSERT_TRUE(reader.has_ema());
+  for (const std::vector<int>& nodes : {std::vector{1}, {1, 2}}) {
+    const partition::Layout layout{nodes};
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      test::Toy wanted{test::tiny_units(), layout, rank, true}, got{test::tiny_units(), layout, rank, true};
+      reader.read_state(got.fill_all(99).states(), rank);
+      EXPECT_TRUE(got == wanted.fill(1)) << layout.world() << " ranks, rank " << rank;
+    }
+  }
+  reader.use_ema();
+  test::Toy got{test::tiny_units(), partition::Layout{}, 0}, wanted{test::tiny_units(), partition::Layout{}, 0, true};
+  reader.read_state(got.states(), 0);
+  wanted.fill(1);
+  for (std::size_t unit = 0; unit < wanted.spaces().size(); ++unit) {
+    EXPECT_EQ(got.tensor(0, unit), wanted.tensor(3, unit));
+    EXPECT_EQ(got.tensor(2, unit), wanted.tensor(2, unit));
+  }
+  WeightStream stream = reader.stream();
+  for (std::size_t id = 0; id < reader.parameters().size(); ++id) {
+    const std::string& name = reader.parameters()[id].name;
+    const std::vector<float> whole = reader.read_parameter(name);
+    std::vector<float> streamed(whole.size());
+    stream.read(id, 0, streamed);
+    EXPECT_EQ(streamed, whole);
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      ASSERT_EQ(whole[i], test::element(name, 3, static_cast<std::int64_t>(i), 1)) << name << " " << i;
+  }
+}
+
+TEST_F(ReaderTest, WeightsAloneMayHaveTheirRunningMean) {
+  Reader reader{Files::system(), save(test::tiny_units(), false, true)};
+  EXPECT_FALSE(reader.has_moments());
+  reader.use_ema();
+  EXPECT_EQ(reader.read_parameter("head/scale").front(), test::element("head/scale", 3, 0, 1));
+}
+
+TEST_F(ReaderTest, ARunningMeanBeginsWithTheWeightsAndIsNotMadeUpForOthers) {
+  Reader reader{Files::system(), save(test::tiny_units())};
+  test::Toy got{test::tiny_units(), partition::Layout{}, 0, true};
+  reader.read_state(got.fill_all(99).states(), 0);
+  for (std::size_t unit = 0; unit < got.spaces().size(); ++unit) EXPECT_EQ(got.tensor(3, unit), got.tensor(0, unit));
+  EXPECT_EQ(fault_of([&] { reader.use_ema(); }), Fault::data);
+  EXPECT_NE(text.find("optimizer.ema"), std::string::npos) << text;
+}
+
 TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {
-  const Path directory = save(test::large_units());
+  const Path directory = save(test::large_units(), true, true);
   const Reader whole{Files::system(), directory};
   const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
-  const ShardMap map =
-      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), true, 0));
+  const ShardMap map = open_shard(Files::system(), shard_of(directory), identity,
+                                  specs_of(whole.unit_names(), whole.spaces(), {.ema = true}, 0));
   RandomStream random{3, 3};
   for (const ShardMap::Dataset& dataset : map.datasets) {
     const std::pair<std::uint64_t, std::uint64_t> places[] = {{dataset.offset, dataset.spec.size_bytes()},
@@ -208,7 +255,7 @@ TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {
       const int bit = static_cast<int>(random.below(8));
       test::flip(shard_of(directory), at, bit);
       EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.verify(); }), Fault::corrupt) << dataset.spec.name;
-      test::Toy toy{test::large_units(), partition::Layout{}, 0};
+      test::Toy toy{test::large_units(), partition::Layout{}, 0, true};
       EXPECT_EQ(fault_of([&] {
                   Reader{Files::system(), directory}.read_state(toy.states(), 0);
                 }),
@@ -225,7 +272,7 @@ TEST_F(ReaderTest, NoticesPayloadAndDigestChangedTogether) {
   const Reader whole{Files::system(), directory};
   const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
   const ShardMap map =
-      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), true, 0));
+      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), {}, 0));
   test::flip(shard_of(directory), map.datasets[0].offset + 4);
   File file = Files::system().update(shard_of(directory));
   std::vector<std::byte> block(map.datasets[0].spec.size_bytes());
@@ -325,7 +372,7 @@ TEST_F(ReaderTest, StreamsNoticeDamageAnywhereInATouchedBlock) {
   const Reader whole{Files::system(), directory};
   const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
   const ShardMap map =
-      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), true, 0));
+      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), {}, 0));
   test::flip(shard_of(directory), map.datasets[0].offset + block_bytes - 1);
   const Reader reader{Files::system(), directory};
   std::vector<float> piece(10);

@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "core/error.hpp"
 #include "support/refusal.hpp"
@@ -270,6 +272,26 @@ TEST_F(RunLockTest, GoesOnWhenTheLockIsRemovedWhileItLooks) {
   leave(1, owner.text());
   files = Files{os};
   EXPECT_EQ(take(), 1);
+}
+
+TEST_F(RunLockTest, IsNotTheOwnerWhereAnotherTookItForDeadBeforeItsFirstLine) {
+  class Slow : public Os {  // another job has lost its patience meanwhile
+   public:
+    explicit Slow(std::function<void()> take_over) : take_over_(std::move(take_over)) {}
+    std::int64_t pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset) override {
+      if (take_over_) std::exchange(take_over_, nullptr)();
+      return Os::pwrite(fd, from, size_bytes, offset);
+    }
+
+   private:
+    std::function<void()> take_over_;
+  };
+  std::optional<RunLock> other;
+  Slow os{[&] { other.emplace(Files::system(), clock, folder.path()); }};
+  files = Files{os};
+  EXPECT_EQ(take(), std::nullopt) << "it has the generation the other was at";
+  EXPECT_EQ(other->generation(), 2);
+  other->check();
 }
 
 TEST_F(RunLockTest, OneOfManyWinsAStaleLock) {

@@ -210,6 +210,20 @@ TEST(Adamw, FirstStepByHandAndWeightsRoundToEven) {
   EXPECT_EQ(weights[1].item<float>(), 1 + 0x1p-6F);
 }
 
+TEST(Ema, MovesByItsShareAndEqualsPlain) {
+  at::Tensor mean = values({1037}), plain_mean = mean.clone();
+  const at::Tensor before = mean.clone(), weights = values({1037}, at::kFloat, 5);
+  ema_(mean, weights, at::tensor({0.5F}), 0.75);
+  plain::ema_(plain_mean, weights, at::tensor({0.5F}), 0.75);
+  EXPECT_LT(distance(mean, 0.75 * before + 0.25 * weights), 1e-6);
+  EXPECT_LT(distance(mean, plain_mean), 1e-6);
+  at::Tensor skipped = mean.clone();
+  ema_(skipped, weights, at::tensor({-1.0F}), 0.75);
+  EXPECT_TRUE(at::equal(skipped, mean));
+  plain::ema_(skipped, weights, at::tensor({-1.0F}), 0.75);
+  EXPECT_TRUE(at::equal(skipped, mean));
+}
+
 TEST(SumOfSquares, IsExactInDouble) {
   const at::Tensor x = values({1000});
   EXPECT_NEAR(sum_of_squares(x).item<double>(), x.to(at::kDouble).square().sum().item<double>(), 1e-10);

@@ -73,13 +73,44 @@ TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {
   EXPECT_LT(std::sqrt(error / size), 1e-6);
 }
 
-/// A unit after one update of every rank's shard. master: fp32 or bf16; separate: weights lie beside it.
-at::Tensor updated(const Layout& layout, at::ScalarType master, bool separate, const optim::RoundingNames& names = {}) {
+TEST(Ema, FollowsTheWeightsAndForgetsTheFirstOnesSoon) {
+  const FlatSpace space(params, Layout{});
+  optim::ShardState shard;
+  for (at::Tensor* tensor : {&shard.master, &shard.exp_avg, &shard.exp_avg_sq, &shard.gradient, &shard.ema})
+    *tensor = at::zeros({space.padded_size()}, at::kFloat);
+  const auto stretches = optim::stretches_of(space, 0, shard);
+  optim::AdamwNumbers with = numbers;
+  with.ema = 0.6;
+  std::vector<double> mean(static_cast<std::size_t>(space.padded_size()));
+  for (int t = 1; t <= 30; ++t) {
+    const at::Tensor before = shard.ema.clone();
+    shard.gradient.copy_(tensor_of(normal(mean.size(), static_cast<std::uint64_t>(t))));
+    if (t % 7 == 0) {
+      optim::adamw(stretches, with, 1e-2, t, at::tensor({-1.0F}));  // skipped
+      EXPECT_TRUE(shard.ema.equal(before));
+      continue;
+    }
+    optim::adamw(stretches, with, 1e-2, t, at::tensor({1.0F}));
+    const double decay = t < 13 ? (t + 1.0) / (t + 10.0) : 0.6;  // they meet at 12.5
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      mean[i] = decay * mean[i] + (1 - decay) * shard.master.data_ptr<float>()[i];
+      ASSERT_NEAR(shard.ema.data_ptr<float>()[i], mean[i], 1e-6) << t;
+    }
+  }
+}
+
+/// A unit after one update of every rank's shard. master: fp32 or bf16; separate: weights lie beside it; ema: instead
+/// of the weights, their running mean.
+at::Tensor updated(const Layout& layout, at::ScalarType master, bool separate, const optim::RoundingNames& names = {},
+                   bool ema = false) {
   const FlatSpace space(params, layout);
   const std::vector<float> start = normal(2304, 0), gradient = normal(2304, 1);
   at::Tensor flat = at::zeros({space.padded_size()}, master), slope = at::zeros({space.padded_size()}, at::kFloat);
   flat.narrow(0, 0, 2048).copy_(tensor_of(start).narrow(0, 0, 2048));
   slope.narrow(0, 0, 2048).copy_(tensor_of(gradient).narrow(0, 0, 2048));
+  at::Tensor means = slope.clone();  // any
+  optim::AdamwNumbers with = numbers;
+  if (ema) with.ema = 0.9;
   for (int rank = 0; rank < layout.world(); ++rank) {
     const auto gather = [&](const at::Tensor& of) {
       at::Tensor shard = at::zeros({space.owned_size(rank)}, of.options());
@@ -98,8 +129,16 @@ at::Tensor updated(const Layout& layout, at::ScalarType master, bool separate, c
     shard.exp_avg_sq = at::zeros({space.owned_size(rank)}, at::kFloat);
     shard.gradient = gather(slope);
     if (!in_place) shard.weights = flat;
-    optim::adamw(optim::stretches_of(space, rank, shard), numbers, 1e-2, 1, at::tensor({1.0F}));
+    if (ema) shard.ema = gather(means);
+    optim::adamw(optim::stretches_of(space, rank, shard), with, 1e-2, 1, at::tensor({1.0F}));
+    if (!ema) continue;
+    for (std::int64_t local = 0; const int slice : space.owned_slices(rank)) {
+      means.narrow(0, space.slice_begin(slice), space.slice_size())
+          .copy_(shard.ema.narrow(0, local, space.slice_size()));
+      local += space.slice_size();
+    }
   }
+  if (ema) return means.narrow(0, 0, space.used_size());
   return flat.narrow(0, 0, space.used_size()).clone();
 }
 
@@ -114,6 +153,9 @@ TEST(AdamW, ShardsOfAnyLayoutMakeTheSameWhole) {
       }
     }
   }
+  const at::Tensor mean = updated(Layout{}, at::kFloat, false, {}, true);
+  for (const std::vector<int>& nodes : {std::vector{2}, {1, 2}, {2, 1, 1}})
+    EXPECT_TRUE(updated(Layout(nodes), at::kFloat, true, {}, true).equal(mean)) << nodes.size() << " nodes";
 }
 
 TEST(AdamW, WeightsWithoutMasterRoundByTheirNames) {

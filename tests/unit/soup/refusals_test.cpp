@@ -135,6 +135,10 @@ const std::vector<Refusal>& refusals() {
          second.attachments.push_back({"vocab_map.json", "[0,2,1]"});
          cook.config.inputs = {cook.save(first).string(), cook.save(second).string()};
        }},
+      {11, "MoreIntegerTables", Exit::data, "the files tokenizer.model, got tokenizer.model, vocab_map.json",
+       with([](auto& o) {
+         o.attachments.push_back({"vocab_map.json", "[0,1,2]"});
+       })},
       {12, "OneIngredient", Exit::usage, "at least two",
        [](Ingredients& cook) { cook.config.inputs = {cook.save({}).string()}; }},
       {12, "AnIngredientTwice", Exit::usage, "this one twice",

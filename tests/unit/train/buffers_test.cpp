@@ -71,16 +71,19 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
         for (const auto& [type, master] :
              {std::pair{at::kFloat, at::kFloat}, {at::kBFloat16, at::kFloat}, {at::kBFloat16, at::kBFloat16}}) {
           for (const ReduceEvery every : {ReduceEvery::step, ReduceEvery::micro_batch}) {
-            const bool elastic = every == ReduceEvery::micro_batch;
+            const bool elastic = every == ReduceEvery::micro_batch, ema = master == at::kFloat && nodes.size() > 1;
             if (elastic && scheme == Scheme::hybrid) continue;
             const train::StateMemory planned =
                 train::state_memory(sizes, {.scheme = scheme,
                                             .weight_bytes = type == at::kFloat ? 4 : 2,
                                             .master_bytes = master == at::kFloat ? 4 : 2,
+                                            .ema_bytes = ema ? 4 : 0,
                                             .reduction = elastic ? comm::Reduction::elastic : comm::Reduction::exact});
-            EXPECT_EQ(allocated(shape, layout,
-                                {.scheme = scheme, .reduce_every = every, .compute_type = type, .master_type = master}),
-                      planned.state())
+            EXPECT_EQ(
+                allocated(
+                    shape, layout,
+                    {.scheme = scheme, .reduce_every = every, .compute_type = type, .master_type = master, .ema = ema}),
+                planned.state())
                 << "scheme " << static_cast<int>(scheme) << ", " << layout.world() << " ranks on " << nodes.size()
                 << " nodes, " << (type == at::kFloat ? "fp32" : "bf16") << (master == type ? " as master" : "")
                 << (elastic ? ", elastic" : "") << ", resident " << sizes.resident;

@@ -41,6 +41,7 @@ TEST(EarlyStop, ScoresRiseAndLossesFall) {
   EXPECT_EQ(end_of(Judge{patient(2, 0, Metric::chrf)}, {10, 20, 30, 40}, Metric::chrf), 0);
   EXPECT_EQ(end_of(Judge{patient(2, 0, Metric::bleu)}, {10, 9, 8}, Metric::bleu), 3);
   EXPECT_EQ(end_of(Judge{patient(2, 0, Metric::perplexity)}, {10, 20, 30}, Metric::perplexity), 3);
+  EXPECT_EQ(end_of(Judge{patient(2, 1, Metric::chrf)}, {10, 10.5, 11, 12}, Metric::chrf), 3);
 }
 
 TEST(EarlyStop, WhatIsNoNumberIsNoGain) {
@@ -65,6 +66,15 @@ TEST(EarlyStop, APatienceThatIsHalfSpentIsStored) {
   EXPECT_EQ(end_of(Judge{patient(4), judge.state()}, {2.5, 2.5}), 2) << "more patience than before";
   EXPECT_EQ(end_of(Judge{patient(3, 0, Metric::perplexity), judge.state()}, {8}, Metric::perplexity), 0)
       << "another metric has its own patience";
+}
+
+TEST(KeepBest, TakesGainsThatAreTooSmallForEarlyStop) {
+  ValidationConfig config = patient(9, 1);
+  config.keep_best = {Metric::loss};
+  Judge judge{config};
+  judge.take(10, {{Metric::loss, 3}});
+  EXPECT_TRUE(judge.take(20, {{Metric::loss, 2.9}}));
+  EXPECT_EQ(judge.state().at("keep"), boost::json::array{20});
 }
 
 TEST(KeepBest, NamesTheBestStepOfEachMetric) {

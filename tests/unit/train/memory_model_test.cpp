@@ -127,6 +127,14 @@ TEST(StateMemory, Fp32WeightsAreTheMaster) {
   EXPECT_EQ(of(Scheme::stage_3).optimizer, 12 * sizes.padded / 4) << "gathered from the master";
 }
 
+TEST(StateMemory, ARunningMeanIsFourBytesOfWhatARankOwns) {
+  const train::SpaceSizes sizes = train::space_sizes(small(false, 64), partition::Layout({4}));
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+    EXPECT_EQ(train::state_memory(sizes, {.scheme = scheme, .ema_bytes = 4}).state(),
+              train::state_memory(sizes, {.scheme = scheme}).state() + 4 * sizes.owned);
+  }
+}
+
 TEST(StateMemory, PureBf16HasNoMaster) {
   const train::SpaceSizes sizes = train::space_sizes(small(false, 64), partition::Layout({4}));
   ASSERT_EQ(sizes.resident, 0);

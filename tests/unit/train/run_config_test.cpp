@@ -93,6 +93,8 @@ TEST(RunConfig, RefusesChoicesThatCannotWorkTogether) {
     EXPECT_NE(said.find(key), std::string::npos) << said;
   };
   refused(R"("sharding": {"zero_stage": 3, "scope": "hybrid", "reduction": "elastic"})", "/sharding/scope");
+  refused(R"("precision": {"mode": "bf16_pure"}, "optimizer": {"ema": 0.999})", "/optimizer/ema");
+  refused(R"("optimizer": {"ema": 1})", "/optimizer/ema");
   refused(R"("sharding": {"accumulation_order": "breadth_first", "reduction": "elastic"})",
           "/sharding/accumulation_order");
   refused(R"("sharding": {"zero_stage": 3}, "validation": {"metrics": ["loss", "bleu"]})", "/validation/metrics/1");

@@ -190,6 +190,12 @@ TEST(RunPlan, CountsTheDiskOfCheckpoints) {
       mistral({"checkpoint.export_interval=25000", "schedule.length=51000", "checkpoint.export_state=weights"}),
       target(1, 8));
   EXPECT_NEAR(number(weights, "/disk_bytes"), bytes * (5 + 1 + 1), 3.0);
+  const auto mean = plan_json(mistral({"checkpoint.export_interval=25000", "schedule.length=51000",
+                                       "checkpoint.export_state=weights", "optimizer.ema=0.999"}),
+                              target(1, 8));
+  EXPECT_EQ(number(mean, "/checkpoint_bytes") * 3, bytes * 4);
+  EXPECT_NEAR(number(mean, "/disk_bytes"), bytes * 4 / 3 * (5 + 1) + bytes * 2 / 3 * 3, 8.0) << "and of its exports";
+  EXPECT_EQ(number(mean, "/copy_bytes") * 3, number(plan, "/copy_bytes") * 4);
   EXPECT_TRUE(plan_json(mistral({"checkpoint.export_interval=1e"}), target(1, 8)).at_pointer("/disk_bytes").is_null());
 }
 

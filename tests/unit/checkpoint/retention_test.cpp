@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include "checkpoint/run_folder.hpp"
+#include "core/error.hpp"
+#include "load_fixture.hpp"
+
+namespace argosy::checkpoint {
+namespace {
+
+/// The folder by itself, with a log.
+class RetentionTest : public LoadTest {
+ protected:
+  RetentionTest() { log.open_file(folder / "log"); }
+  RunFolder owner(int max_checkpoints) {
+    RunFolder owner{Files{os}, clock, log, run, max_checkpoints};
+    owner.adopt();
+    return owner;
+  }
+  std::string logged() {
+    log.flush();
+    return Files::system().read_text(folder / "log");
+  }
+  Log log{0, LogLevel::warn};
+  Clock clock;
+};
+
+TEST_F(RetentionTest, KeepsTheStepsOfKeepTxt) {
+  prepare({1, 2, 3, 4});
+  Files::system().write_atomically(run / "keep.txt", "2\n\n  000000001 \r\nnewest\n-3\n99999999999999999999\n7");
+  RunFolder folder_of_run = owner(1);
+  folder_of_run.tidy(at(4));
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000004"}));
+  for (const char* part : {"keep.txt:4: not a step, ignored: newest", ":5: ", ":6: "})
+    EXPECT_NE(logged().find(part), std::string::npos) << part << " in " << logged();
+  const std::size_t length = logged().size();
+  folder_of_run.tidy(at(4));
+  EXPECT_EQ(logged().size(), length) << "warned of once";
+}
+
+TEST_F(RetentionTest, RemovesNothingWhileKeepTxtCannotBeRead) {
+  prepare({1, 2, 3});
+  Files::system().write_atomically(run / "keep.txt", "1\n");
+  RunFolder folder_of_run = owner(1);
+  os.fail(test::Call::pread, os.count(test::Call::pread), EIO);
+  folder_of_run.tidy(at(3));
+  EXPECT_EQ(names().size(), 3U);
+  EXPECT_NE(logged().find("tidying up failed"), std::string::npos);
+}
+
+TEST_F(RetentionTest, CountsOnlySoundOnesOfThisRun) {
+  prepare({1, 2, 3, 4, 5});
+  Files::system().update(at(5) / shard_name(0, 1)).truncate(1000);
+  Files::system().remove(at(4) / "MANIFEST.json");
+  test::write_checkpoint(Files::system(), at(6), test::tiny_units(), partition::Layout{{1}}, 6);
+  Files::system().make_folders(at(8));
+  owner(2).tidy(at(3));
+  EXPECT_EQ(names(), (Names{"000000002", "000000003", "000000004", "000000005", "000000006", "000000008"}));
+}
+
+TEST_F(RetentionTest, KeepsTheOneLoadedUntilFiveNewerAreCommitted) {
+  prepare({1});
+  Store store = open(2);
+  EXPECT_EQ(load(store), 1);
+  for (int step = 2; step <= 5; ++step) save(store, step);
+  EXPECT_EQ(names(), (Names{"000000001", "000000004", "000000005"}));
+  save(store, 6);
+  EXPECT_EQ(names(), (Names{"000000005", "000000006"}));
+}
+
+TEST_F(RetentionTest, ACheckpointIsRenamedAndTheParentSyncedBeforeItIsRemoved) {
+  prepare({1, 2});
+  RunFolder folder_of_run = owner(1);
+  const std::size_t begin = os.count();
+  folder_of_run.tidy(at(2));
+  std::vector<std::string> steps;
+  const auto records = os.records();
+  for (std::size_t i = begin; i < records.size(); ++i) {
+    const auto& r = records[i];
+    if (r.call == test::Call::rename_noreplace)
+      steps.push_back(r.to.find("/.del-000000001-") == std::string::npos ? "?" : "rename");
+    if (r.call == test::Call::fsync) steps.push_back(r.path == (run / "checkpoints").string() ? "sync" : "?");
+    if (r.call == test::Call::unlink && r.path.find("MANIFEST") != std::string::npos) steps.push_back("unlink");
+  }
+  EXPECT_EQ(steps, (std::vector<std::string>{"rename", "sync", "unlink"}));
+}
+
+TEST_F(RetentionTest, MakesWayForACommitWherePassedOverOnesLie) {
+  {
+    Store store = open();
+    save(store, 1);
+    save(store, 2, Kind::temp, true, false);
+    save(store, 3);
+  }
+  RunFolder folder_of_run = owner(5);
+  folder_of_run.begin_walk();
+  folder_of_run.pass_over(at(3), Error{Fault::io, {.got = "EIO"}});
+  folder_of_run.put_aside();
+  EXPECT_EQ(names().size(), 3U) << "what could not be read stays until its name is needed";
+  folder_of_run.make_way(at(1));
+  EXPECT_EQ(names().size(), 3U) << "and what was not passed over stays for good";
+  folder_of_run.make_way(at(3));
+  EXPECT_EQ(names(), (Names{".bad-000000003-unreadable", "000000001", "000000002"}));
+  test::write_checkpoint(Files::system(), at(3), test::tiny_units(), partition::Layout{{1}}, 3);
+  folder_of_run.make_way(at(3));
+  EXPECT_TRUE(Files::system().exists(at(3))) << "what lies there now is another one";
+}
+
+}  // namespace
+}  // namespace argosy::checkpoint
