@@ -12,6 +12,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "checkpoint/staging.hpp"
 #include "comm/launcher.hpp"
 #include "core/error.hpp"
 
@@ -82,6 +83,7 @@ LockOwner LockOwner::of_this_process(const Files& files, const Clock& clock) {
   owner.slurm_job = comm::environment_variable("SLURM_JOB_ID").value_or("");
   owner.slurm_restart = number_of(comm::environment_variable("SLURM_RESTART_COUNT").value_or(""));
   owner.heartbeat_s = clock.wall_s();
+  owner.nonce = random_hex(16);
   return owner;
 }
 
@@ -95,6 +97,7 @@ std::string LockOwner::text() const {
                                                     {"heartbeat", heartbeat_s},
                                                     {"heartbeat_text", timestamp_text(heartbeat_s)},
                                                     {"beats", beats},
+                                                    {"nonce", nonce},
                                                     {"released", released}}) +
          "\n";
 }
@@ -136,8 +139,8 @@ bool LockOwner::is_gone(const Files& files, const LockOwner& self) const {
 
 RunLock::RunLock(const Files& files, const Clock& clock, Path run_dir)
     : files_(files), clock_(clock), run_dir_(std::move(run_dir)), self_(LockOwner::of_this_process(files, clock)) {
-  // Ranks outlive a killed mpiexec by milliseconds; a lock file stays empty for as long between its creation and its
-  // first line. Two minutes are eight heartbeats, and longer than network file systems show an old line.
+  // Ranks outlive a killed mpiexec by milliseconds; a line that cannot be read is damaged, or a network file system
+  // shows it soon. Two minutes are eight heartbeats, and longer than those show an old line.
   constexpr double patience_for_owner_s = 1, patience_for_text_s = 10, lease_s = 600, watch_s = 120;
   constexpr double short_pause_s = 0.05, long_pause_s = 1;
   const double begin_s = clock_.monotonic_s();
@@ -192,15 +195,13 @@ std::int64_t RunLock::highest() const {
 }
 
 bool RunLock::try_take(std::int64_t generation) {
-  std::optional<File> file = files_.try_create(path_of(generation));
-  if (!file) return false;
-  const std::string text = self_.text();
-  file->write_at(as_bytes(text), 0);
-  file->sync();
-  file->close();
-  files_.sync_folder(run_dir_);
-  // Whoever was kept from writing its line for long has been taken for dead.
-  if (highest() > generation) return false;
+  // A lock appears with its line: nobody can take its owner for dead because it is slow to write it.
+  try {
+    if (!files_.write_if_absent(path_of(generation), self_.text())) return false;
+  } catch (const Error&) {
+    if (highest() < generation || read_unless_gone(files_, path_of(generation)) == self_.text()) throw;
+    return false;  // another has become the owner and swept the unfinished file away
+  }
   generation_ = generation;
   for (const std::string& name : files_.list(run_dir_)) {
     const bool lock = name.starts_with(prefix);

@@ -11,10 +11,10 @@
 #include "core/clock.hpp"
 #include "core/file.hpp"
 
-/// The lease on a run directory: `run.lock.<generation>`, made with O_EXCL; the highest generation owns the directory,
-/// and generations only rise. A released or dead owner is followed by the next generation, of which exactly one job
-/// becomes the owner. Held by rank 0 for all ranks of the job. An owner renews its line every 15 s; whether one on
-/// another host is alive is seen from that, not from clocks, which may be wrong. Thread-safe.
+/// The lease on a run directory: `run.lock.<generation>`, made whole or not at all; the highest generation owns the
+/// directory, and generations only rise. A released or dead owner is followed by the next generation, of which exactly
+/// one job becomes the owner. Held by rank 0 for all ranks of the job. An owner renews its line every 15 s; whether one
+/// on another host is alive is seen from that, not from clocks, which may be wrong. Thread-safe.
 namespace argosy::checkpoint {
 
 /// Who holds a lock, as its file says.
@@ -27,6 +27,7 @@ struct LockOwner {
   std::int64_t slurm_restart = 0;
   double heartbeat_s = 0;  // seconds since 1970
   std::int64_t beats = 0;  // since it was taken: the line changes even where the clock stands still
+  std::string nonce{};     // of this lock alone
   bool released = false;
 
   [[nodiscard]] static LockOwner of_this_process(const Files& files, const Clock& clock);

@@ -17,10 +17,7 @@ void ExitFile::write_agreed(int code, std::int64_t step) const {
 void ExitFile::write_first(int code, std::int64_t step) const noexcept {
   if (path_.empty()) return;
   try {
-    if (auto file = files_.try_create(path_)) {
-      file->append(as_bytes(fmt::format("{} {}\n", code, step)));
-      file->close();
-    }
+    static_cast<void>(files_.write_if_absent(path_, fmt::format("{} {}\n", code, step)));  // or another was first
   } catch (const std::exception&) {
     // The rank is failing already; its own error is the one to report.
   }

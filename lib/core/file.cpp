@@ -214,13 +214,6 @@ File Files::append(const Path& path) const {
   return open_or_fail(*os_, path, O_WRONLY | O_CREAT | O_APPEND, "a file to append to");
 }
 
-std::optional<File> Files::try_create(const Path& path) const {
-  const int fd = repeat([&] { return os_->open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode); });
-  if (fd >= 0) return File{*os_, fd, path};
-  if (errno == EEXIST) return std::nullopt;
-  fail_io("to create a new file", "open", path);
-}
-
 Mapping Files::map(const Path& path) const {
   const File file = open(path);
   const FileStat facts = file.stat();
@@ -247,21 +240,41 @@ std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const 
   return text;
 }
 
-void Files::write_atomically(const Path& path, Bytes content) const {
+template <class Rename>
+bool Files::write_and(Rename rename, const Path& path, Bytes content) const {
   std::random_device random;
   Path partial = path;
   partial += fmt::format(".tmp-{:08x}{:08x}", random(), random());
+  bool renamed = false;
   try {
     File file = create(partial);
     file.append(content);
     file.sync();
     file.close();
-    rename(partial, path);
+    renamed = rename(partial);
   } catch (const Error&) {
     os_->unlink(partial.c_str());
     throw;
   }
-  sync_folder(path.parent_path());
+  if (renamed) {
+    sync_folder(path.parent_path());
+  } else {
+    remove(partial);
+  }
+  return renamed;
+}
+
+void Files::write_atomically(const Path& path, Bytes content) const {
+  write_and(
+      [&](const Path& partial) {
+        rename(partial, path);
+        return true;
+      },
+      path, content);
+}
+
+bool Files::write_if_absent(const Path& path, std::string_view text) const {
+  return write_and([&](const Path& partial) { return rename_noreplace(partial, path); }, path, as_bytes(text));
 }
 
 std::optional<FileStat> Files::stat(const Path& path) const {
@@ -331,8 +344,13 @@ bool Files::rename_noreplace(const Path& from, const Path& to) const {
   if (repeat([&] { return os_->rename_noreplace(from.c_str(), to.c_str()); }) == 0) return true;
   if (errno == EEXIST || errno == ENOTEMPTY) return false;
   if (errno != EINVAL && errno != ENOSYS) fail_io(fmt::format("to rename it to {}", to.string()), "renameat2", from);
-  // The file system has no such call: the check and the rename are two steps there.
-  if (exists(to)) return false;
+  // The file system has no such call. A file can get a second name instead; of a folder the check and the rename are
+  // two steps.
+  if (repeat([&] { return os_->link(from.c_str(), to.c_str()); }) == 0) {
+    remove(from);
+    return true;
+  }
+  if (errno == EEXIST || exists(to)) return false;
   rename(from, to);
   return true;
 }

@@ -42,6 +42,7 @@ class Os {
   virtual int rename(const char* from, const char* to);
   /// renameat2(RENAME_NOREPLACE).
   virtual int rename_noreplace(const char* from, const char* to);
+  virtual int link(const char* target, const char* link);
   virtual int symlink(const char* target, const char* link);
   virtual void* mmap(std::size_t size_bytes, int fd);  // PROT_READ, MAP_SHARED
   virtual int munmap(void* at, std::size_t size_bytes);
@@ -115,13 +116,14 @@ class Files {
   [[nodiscard]] File replace(const Path& path) const;  // write, O_CREAT|O_TRUNC
   [[nodiscard]] File update(const Path& path) const;   // read and write an existing file
   [[nodiscard]] File append(const Path& path) const;   // O_CREAT|O_APPEND
-  /// O_CREAT|O_EXCL that says no instead of throwing when the file exists.
-  [[nodiscard]] std::optional<File> try_create(const Path& path) const;
   [[nodiscard]] Mapping map(const Path& path) const;
   [[nodiscard]] std::string read_text(const Path& path, std::uint64_t limit_bytes = 256ULL << 20) const;
   /// Readers see the old or the new content, never a part: temporary name, fsync, rename, fsync of the folder.
   void write_atomically(const Path& path, Bytes content) const;
   void write_atomically(const Path& path, std::string_view text) const { write_atomically(path, as_bytes(text)); }
+
+  /// The same for a file that must not be there: false when it is, and of several writers exactly one gets true.
+  [[nodiscard]] bool write_if_absent(const Path& path, std::string_view text) const;
 
   [[nodiscard]] std::optional<FileStat> stat(const Path& path) const;  // nullopt when it does not exist
   [[nodiscard]] bool exists(const Path& path) const { return stat(path).has_value(); }
@@ -140,6 +142,10 @@ class Files {
   [[nodiscard]] Os& os() const noexcept { return *os_; }
 
  private:
+  /// Writes under a temporary name and gives it the right one by `rename`, which may say no.
+  template <class Rename>
+  bool write_and(Rename rename, const Path& path, Bytes content) const;
+
   Os* os_;
 };
 

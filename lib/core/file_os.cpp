@@ -36,6 +36,7 @@ int Os::rename(const char* from, const char* to) { return ::rename(from, to); }
 int Os::rename_noreplace(const char* from, const char* to) {
   return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
 }
+int Os::link(const char* target, const char* link) { return ::link(target, link); }
 int Os::symlink(const char* target, const char* link) { return ::symlink(target, link); }
 void* Os::mmap(std::size_t size_bytes, int fd) { return ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd, 0); }
 int Os::munmap(void* at, std::size_t size_bytes) { return ::munmap(at, size_bytes); }

@@ -25,6 +25,8 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
       return spdlog::level::info;
     case LogLevel::warn:
       return spdlog::level::warn;
+    case LogLevel::off:
+      return spdlog::level::off;
     case LogLevel::error:
       break;
   }

@@ -13,7 +13,7 @@
 /// `warn` with their rank in front ("[r0042]"). Metrics are not logged here (telemetry). Thread-safe.
 namespace argosy {
 
-enum class LogLevel { debug, info, warn, error };
+enum class LogLevel { debug, info, warn, error, off };
 
 class Log {
  public:

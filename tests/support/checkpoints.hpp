@@ -18,14 +18,14 @@
 /// is a pure function of its name, so that any rank of any layout knows what it should hold.
 namespace argosy::test {
 
-/// A context for the ranks of `world`, quiet unless told otherwise.
+/// A context for the ranks of `world`, quiet: what tests provoke is no news.
 class TestContext {
  public:
   explicit TestContext(Os& os, const comm::Communicator& ranks, Hierarchy hierarchy = Hierarchy::flat,
                        const Clock& clock = real_clock())
       : topology_(
             comm::Topology::discover(ranks, "node" + std::to_string(node_of(hierarchy, ranks.rank(), ranks.size())))),
-        log_(ranks.rank(), LogLevel::error),
+        log_(ranks.rank(), LogLevel::off),
         context_{ranks, topology_, log_, Files{os}, clock, stop()} {}
   TestContext(const TestContext&) = delete;
   TestContext& operator=(const TestContext&) = delete;

@@ -34,6 +34,7 @@ enum class Call {
   unlink,
   rename,
   rename_noreplace,
+  link,
   symlink,
   mmap,
   munmap
@@ -183,6 +184,10 @@ class FaultyOs : public Os {
   int rename_noreplace(const char* from, const char* to) override {
     const Verdict verdict = enter(named(Call::rename_noreplace, from, to));
     return verdict.stop ? answer(verdict) : Os::rename_noreplace(from, to);
+  }
+  int link(const char* target, const char* link) override {
+    const Verdict verdict = enter(named(Call::link, target, link));
+    return verdict.stop ? answer(verdict) : Os::link(target, link);
   }
   int symlink(const char* target, const char* link) override {
     const Verdict verdict = enter(named(Call::symlink, target, link));

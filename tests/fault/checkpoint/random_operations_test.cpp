@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "core/error.hpp"
+#include "core/hash.hpp"
 #include "core/random.hpp"
 #include "support/checkpoints.hpp"
 #include "support/fault_options.hpp"
@@ -33,13 +34,21 @@ class Machine : public test::FaultyOs {
   }
   /// Another host takes the run over while the next shard is synced.
   void lose_lease() { lose_lease_ = true; }
+  /// Calls take some milliseconds, now and then: who starts at the same time is overtaken.
+  void stall(bool on) { stalls_ = on; }
   int open(const char* path, int flags, unsigned mode) override {
+    keep_waiting();
     constexpr std::string_view asked = "/proc/sys/kernel/random/boot_id";
     return FaultyOs::open(path == asked ? (folder_ / "boot_id").c_str() : path, flags, mode);
   }
   int fsync(int fd) override {
     if (lose_lease_.exchange(false)) take_over();
+    keep_waiting();
     return FaultyOs::fsync(fd);
+  }
+  int rename_noreplace(const char* from, const char* to) override {
+    keep_waiting();
+    return FaultyOs::rename_noreplace(from, to);
   }
   /// The other host has ended, too.
   void end_other_host() const {
@@ -49,6 +58,11 @@ class Machine : public test::FaultyOs {
   }
 
  private:
+  void keep_waiting() {
+    if (!stalls_) return;
+    const std::uint64_t chance = hash64("stall", ++calls_);
+    if (chance % 4 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(chance / 4 % 8));
+  }
   void take_over() {
     const Path run = folder_ / "run";
     for (const std::string& name : Files::system().list(run)) {
@@ -60,7 +74,8 @@ class Machine : public test::FaultyOs {
   }
   Path folder_, stolen_;
   int boots_ = 0;
-  std::atomic<bool> lose_lease_ = false;
+  std::atomic<bool> lose_lease_ = false, stalls_ = false;
+  std::atomic<std::uint64_t> calls_ = 0;
 };
 
 /// Sleeps at once; the time of day jumps.
@@ -289,7 +304,9 @@ class Life {
         usage += error.fault() == Fault::usage ? 1 : 0;
       }
     };
+    os_.stall(true);
     { const std::jthread first{run, 0}, second{run, 1}; }
+    os_.stall(false);
     EXPECT_EQ(wins, 1) << trace();
     EXPECT_EQ(usage, 1) << trace();
     ++refused_;

@@ -58,7 +58,9 @@ TEST(FileFaults, TheExerciseCoversTheWholeDoor) {
   FaultyOs os;
   exercise(Files{os}, folder.path());
   for (int call = 0; call <= static_cast<int>(Call::munmap); ++call)
-    EXPECT_GT(os.count(static_cast<Call>(call)), 0U) << "call " << call << " is not exercised";
+    EXPECT_TRUE(static_cast<Call>(call) == Call::link ||  // only where rename_noreplace is missing, see below
+                os.count(static_cast<Call>(call)) > 0)
+        << "call " << call << " is not exercised";
 }
 
 TEST(FileFaults, AnErrorAtAnyCallIsReportedOnce) {
@@ -215,6 +217,11 @@ TEST(FileFaults, RenameWithoutReplacingWorksWhereTheCallIsMissing) {
     EXPECT_EQ(files.read_text(folder / "b"), new_text);
     EXPECT_TRUE(files.rename_noreplace(folder / "a", folder / "c"));
     EXPECT_EQ(files.read_text(folder / "c"), old_text);
+    EXPECT_EQ(files.list(folder.path()), (std::vector<std::string>{"b", "c"}));
+    EXPECT_EQ(os.count(Call::rename), 2U) << "a second name cannot replace what another has made meanwhile";
+    files.make_folder(folder / "d");
+    EXPECT_FALSE(files.rename_noreplace(folder / "d", folder / "c"));
+    EXPECT_TRUE(files.rename_noreplace(folder / "d", folder / "e"));
   }
 }
 

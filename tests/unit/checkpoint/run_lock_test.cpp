@@ -142,7 +142,7 @@ TEST_F(RunLockTest, PassesToTheNextStartOfTheSameSlurmJob) {
   unsetenv("SLURM_RESTART_COUNT");
 }
 
-TEST_F(RunLockTest, WaitsForTheFirstLineOfANewLock) {
+TEST_F(RunLockTest, WaitsForALineThatCanBeRead) {
   for (const char* half : {"", "{\"host\":\"a\",", "[]"}) {
     clock.now_s = 0;
     leave(3, half);
@@ -274,24 +274,51 @@ TEST_F(RunLockTest, GoesOnWhenTheLockIsRemovedWhileItLooks) {
   EXPECT_EQ(take(), 1);
 }
 
-TEST_F(RunLockTest, IsNotTheOwnerWhereAnotherTookItForDeadBeforeItsFirstLine) {
-  class Slow : public Os {  // another job has lost its patience meanwhile
+TEST_F(RunLockTest, OneOfTwoStartsWinsWhereverTheOtherIsKeptWaiting) {
+  class Slow : public Os {  // the other job starts at the n-th call
    public:
-    explicit Slow(std::function<void()> take_over) : take_over_(std::move(take_over)) {}
-    std::int64_t pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset) override {
-      if (take_over_) std::exchange(take_over_, nullptr)();
-      return Os::pwrite(fd, from, size_bytes, offset);
+    Slow(int n, std::function<void()> other) : left_(n), other_(std::move(other)) {}
+    int open(const char* path, int flags, unsigned mode) override { return wait(), Os::open(path, flags, mode); }
+    std::int64_t write(int fd, const void* from, std::size_t size) override {
+      return wait(), Os::write(fd, from, size);
     }
+    int fsync(int fd) override { return wait(), Os::fsync(fd); }
+    int rename_noreplace(const char* from, const char* to) override { return wait(), Os::rename_noreplace(from, to); }
+    [[nodiscard]] bool reached() const { return left_ < 0; }
 
    private:
-    std::function<void()> take_over_;
+    void wait() {
+      if (left_-- == 0) other_();
+    }
+    int left_;
+    std::function<void()> other_;
   };
-  std::optional<RunLock> other;
-  Slow os{[&] { other.emplace(Files::system(), clock, folder.path()); }};
-  files = Files{os};
-  EXPECT_EQ(take(), std::nullopt) << "it has the generation the other was at";
-  EXPECT_EQ(other->generation(), 2);
-  other->check();
+  int lost = 0, n = 0;
+  for (bool reached = true; reached; ++n) {
+    const Path run = folder / fmt::format("{}", n);
+    files.make_folder(run);
+    std::optional<RunLock> other;
+    bool refused = false;
+    Slow os{n, [&] {
+              try {
+                other.emplace(Files::system(), clock, run);
+              } catch (const Error& error) {
+                EXPECT_EQ(error.fault(), Fault::usage);
+                refused = true;
+              }
+            }};
+    try {
+      const RunLock lock{Files{os}, clock, run};
+      EXPECT_TRUE(refused || !os.reached()) << "two owners, call " << n;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::usage) << error.what();
+      EXPECT_TRUE(other) << "no owner, call " << n;
+      ++lost;
+    }
+    reached = os.reached();
+  }
+  EXPECT_GT(lost, 4) << "before its line is there";
+  EXPECT_GT(n - lost, 2);
 }
 
 TEST_F(RunLockTest, OneOfManyWinsAStaleLock) {

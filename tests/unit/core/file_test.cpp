@@ -46,6 +46,13 @@ TEST_F(FilesTest, AFileThatEndsTooEarlyIsCorrupt) {
             HasSubstr("/a:")));
 }
 
+TEST_F(FilesTest, WritesWhatIsNotThere) {
+  EXPECT_TRUE(files.write_if_absent(folder / "a", "first"));
+  EXPECT_FALSE(files.write_if_absent(folder / "a", "second"));
+  EXPECT_EQ(text("a"), "first");
+  EXPECT_THAT(files.list(folder.path()), ElementsAre("a"));
+}
+
 TEST_F(FilesTest, OpensAsAsked) {
   EXPECT_THAT(refusal(Fault::data, [&] { (void)files.open(folder / "none"); }),
               AllOf(HasSubstr("no such file"), HasSubstr("open: ENOENT"), HasSubstr("/none: check the path")));
@@ -53,8 +60,6 @@ TEST_F(FilesTest, OpensAsAsked) {
   EXPECT_THAT(refusal(Fault::io, [&] { (void)files.create(folder / "no/where"); }), HasSubstr("ENOENT"));
   put("a", "old");
   EXPECT_THAT(refusal(Fault::io, [&] { (void)files.create(folder / "a"); }), HasSubstr("EEXIST"));
-  EXPECT_FALSE(files.try_create(folder / "a").has_value());
-  EXPECT_TRUE(files.try_create(folder / "b").has_value());
   files.append(folder / "a").append(as_bytes("+new"));
   EXPECT_EQ(text("a"), "old+new");
   files.update(folder / "a").write_at(as_bytes("O"), 0);
