@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <thread>
 
@@ -68,7 +69,13 @@ TEST_F(BackgroundSave, GoesOnBesideItsCallerAndHoldsWhatWasThereAtTheCopy) {
   begin(store, 7, live, is_last() ? permit.get_future().share() : now);
   for (int step = 0; step < 3; ++step) EXPECT_FALSE(store.poll_save()) << "a rank has not begun to write";
   EXPECT_TRUE(store.is_saving());
-  if (is_last()) permit.set_value();
+  std::jthread copying;  // for so long that an update that did not wait for it would be in it
+  if (is_last()) {
+    copying = std::jthread([this] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      permit.set_value();
+    });
+  }
   store.wait_for_units();
   live.fill(8);  // the next update
   const SaveReport report = poll(store);
