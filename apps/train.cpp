@@ -58,7 +58,7 @@ void print_plan(const train::RunConfig& config, const Question& question, const 
   train::require_trainable(config);
   const model::ModelShape shape = model::resolve(config.model, vocabulary_of(config, context));
   train::PlanTarget target{.layout = context.topology.layout(),
-                           .gpu = train::gpu_by_name(question.gpu),
+                           .gpu = config.device == "cpu" ? nullptr : train::gpu_by_name(question.gpu),
                            .gpu_positions_per_s = question.positions_per_s};
   if (question.ranks || question.nodes) {
     target.layout = train::spread(question.ranks.value_or(question.nodes.value_or(1) * 8), question.nodes);
@@ -67,11 +67,13 @@ void print_plan(const train::RunConfig& config, const Question& question, const 
   const train::RunPlan plan = train::plan_run(config, shape, target);
   if (question.json) {
     if (context.is_root()) fmt::print("{}\n", config::text_of(train::json_of(plan)));
-    return;
+  } else {
+    for (const std::string& line : train::lines_of(plan, config, shape)) context.log.plain(line);
+    for (const std::string& warning : train::warnings_of(plan)) {
+      if (context.is_root()) context.log.warn("{}", warning);
+    }
   }
-  for (const std::string& line : train::lines_of(plan, config, shape)) context.log.plain(line);
-  if (!context.is_root()) return;
-  for (const std::string& warning : train::warnings_of(plan)) context.log.warn("{}", warning);
+  train::require_fits(plan);
 }
 
 }  // namespace

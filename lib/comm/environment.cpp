@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -35,6 +36,12 @@ Environment::Environment(int& argc, char**& argv)
       verdicts_(copy_of_world(*session_, " at the end of the run")) {}
 
 Environment::~Environment() = default;
+
+void Environment::exchange_hosts() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  session_->hosts = world_->all_gather(host.data());
+}
 
 Environment::Limit::Limit(Session& of, double limit_s) : session(of), before_s(of.timeout_s) {
   session.timeout_s = std::min(limit_s, before_s / 3);

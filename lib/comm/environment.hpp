@@ -23,6 +23,8 @@ class Environment {
   /// All ranks, for nothing but the verdict at the end: usable while operations on `world` are stuck.
   [[nodiscard]] const Communicator& verdicts() const noexcept { return *verdicts_; }
 
+  /// **Collective.** From here on errors name the nodes of ranks that are silent.
+  void exchange_hosts();
   /// Runs `body`, in which no operation waits longer than `limit_s` seconds or a third of the common deadline.
   template <class Body>
   void within(double limit_s, Body body) const {

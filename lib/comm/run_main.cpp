@@ -192,6 +192,7 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
   const Outcome mine = outcome_of([&] {
     check_world_size(world.size(), environment_variable);
     if (world.rank() == 0) exit_file.clear();
+    environment->exchange_hosts();
     const Topology topology = Topology::discover(world);
     Context context{world, topology, log, Files::system(), clock, stop};
     return body(context);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <set>
 #include <thread>
 
 namespace argosy::comm {
@@ -247,7 +248,12 @@ void Session::give_up(const Waiting& waiting, TimePoint asked, double waited_s) 
                                operation.empty() ? "is at work" : "waits in ", operation);
     }
   }
+  std::set<std::string> nodes;
+  for (const int rank : silent) {
+    if (!hosts.empty()) nodes.insert(hosts[static_cast<std::size_t>(rank)]);
+  }
   std::string got = silent.empty() ? "" : fmt::format("no word from {}", text_of(silent));
+  if (!nodes.empty()) got += fmt::format(" on {}", fmt::join(nodes, ", "));
   if (!elsewhere.empty()) got += (got.empty() ? "" : "; ") + elsewhere;
   if (got.empty()) got = "every rank waiting in it";
   throw Error{

@@ -61,6 +61,7 @@ class Session {
   std::mutex mutex;                     // held round every MPI call
   std::atomic<double> timeout_s = 600;  // of one operation
   std::atomic<std::int64_t> step = -1;  // of operations whose communicator knows none of its own
+  std::vector<std::string> hosts;       // by world rank; empty before they are known
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;

@@ -241,7 +241,7 @@ std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const 
 }
 
 template <class Rename>
-bool Files::write_and(Rename rename, const Path& path, Bytes content) const {
+bool Files::write_and(Rename rename, const Path& path, Bytes content, bool sync) const {
   std::random_device random;
   Path partial = path;
   partial += fmt::format(".tmp-{:08x}{:08x}", random(), random());
@@ -249,32 +249,27 @@ bool Files::write_and(Rename rename, const Path& path, Bytes content) const {
   try {
     File file = create(partial);
     file.append(content);
-    file.sync();
+    if (sync) file.sync();
     file.close();
     renamed = rename(partial);
   } catch (const Error&) {
     os_->unlink(partial.c_str());
     throw;
   }
-  if (renamed) {
-    sync_folder(path.parent_path());
-  } else {
-    remove(partial);
-  }
+  if (!renamed) remove(partial);
+  if (renamed && sync) sync_folder(path.parent_path());
   return renamed;
 }
 
-void Files::write_atomically(const Path& path, Bytes content) const {
-  write_and(
-      [&](const Path& partial) {
-        rename(partial, path);
-        return true;
-      },
-      path, content);
+void Files::replace_with(const Path& path, Bytes content, bool sync) const {
+  const auto replace = [&](const Path& partial) { return rename(partial, path), true; };
+  write_and(replace, path, content, sync);
 }
+void Files::write_atomically(const Path& path, Bytes content) const { replace_with(path, content, true); }
+void Files::publish(const Path& path, std::string_view text) const { replace_with(path, as_bytes(text), false); }
 
 bool Files::write_if_absent(const Path& path, std::string_view text) const {
-  return write_and([&](const Path& partial) { return rename_noreplace(partial, path); }, path, as_bytes(text));
+  return write_and([&](const Path& partial) { return rename_noreplace(partial, path); }, path, as_bytes(text), true);
 }
 
 std::optional<FileStat> Files::stat(const Path& path) const {

@@ -122,7 +122,10 @@ class Files {
   void write_atomically(const Path& path, Bytes content) const;
   void write_atomically(const Path& path, std::string_view text) const { write_atomically(path, as_bytes(text)); }
 
-  /// The same for a file that must not be there: false when it is, and of several writers exactly one gets true.
+  /// The same for what is written again soon: not on the disk yet when this returns.
+  void publish(const Path& path, std::string_view text) const;
+  /// As write_atomically, for a file that must not be there: false when it is, and of several writers exactly one gets
+  /// true.
   [[nodiscard]] bool write_if_absent(const Path& path, std::string_view text) const;
 
   [[nodiscard]] std::optional<FileStat> stat(const Path& path) const;  // nullopt when it does not exist
@@ -144,7 +147,8 @@ class Files {
  private:
   /// Writes under a temporary name and gives it the right one by `rename`, which may say no.
   template <class Rename>
-  bool write_and(Rename rename, const Path& path, Bytes content) const;
+  bool write_and(Rename rename, const Path& path, Bytes content, bool sync) const;
+  void replace_with(const Path& path, Bytes content, bool sync) const;
 
   Os* os_;
 };

@@ -1,43 +1,67 @@
 #include "telemetry/status.hpp"
 
+#include <cstdlib>
+
 #include "config/config.hpp"
 #include "core/error.hpp"
 
 namespace argosy::telemetry {
 
-Status::Status(const Files& files, const Path& run_dir, const Clock& clock, std::int64_t step)
-    : files_(files), path_(run_dir / "status.json"), clock_(&clock), step_(step) {
-  write(State::running, step, "");
+Status::Status(const Files& files, const Path& run_dir, const Clock& clock, std::int64_t step, double fraction_done)
+    : files_(files),
+      path_(run_dir / "status.json"),
+      clock_(&clock),
+      begin_s_(clock.monotonic_s()),
+      begin_fraction_(fraction_done),
+      written_s_(begin_s_),
+      step_(step),
+      fraction_done_(fraction_done) {
+  files_.write_atomically(path_, text(State::running, ""));
 }
 
 Status::~Status() {
   if (over_) return;
   try {
-    write(State::failed, step_, "an error: see the log");
+    end(State::failed, step_, "an error: see the log");
   } catch (const Error&) {
     // The error on its way out matters more than a full disk here.
   }
 }
 
-void Status::running(std::int64_t step) { write(State::running, step, ""); }
-
-void Status::stopped(std::int64_t step, std::string_view reason) {
-  write(State::stopped, step, reason);
-  over_ = true;
-}
-
-void Status::done(std::int64_t step) {
-  write(State::done, step, "");
-  over_ = true;
-}
-
-void Status::write(State state, std::int64_t step, std::string_view reason) {
+void Status::running(std::int64_t step, double fraction_done) {
+  constexpr double interval_s = 10;
   step_ = step;
+  fraction_done_ = fraction_done;
+  if (clock_->monotonic_s() < written_s_ + interval_s) return;
+  written_s_ = clock_->monotonic_s();
+  try {
+    files_.publish(path_, text(State::running, ""));
+  } catch (const Error&) {
+    // The next one may succeed; training need not end for it.
+  }
+}
+
+void Status::stopped(std::int64_t step, std::string_view reason) { end(State::stopped, step, reason); }
+
+void Status::done(std::int64_t step) { end(State::done, step, ""); }
+
+void Status::end(State state, std::int64_t step, std::string_view reason) {
+  step_ = step;
+  files_.write_atomically(path_, text(state, reason));
+  over_ = true;
+}
+
+std::string Status::text(State state, std::string_view reason) const {
   boost::json::object object{{"state", boost::describe::enum_to_string(state, "?")},
-                             {"step", step},
+                             {"step", step_},
+                             {"fraction_done", fraction_done_},
                              {"time", timestamp_text(clock_->wall_s())}};
+  const double advanced = fraction_done_ - begin_fraction_;
+  if (state == State::running && advanced > 0)
+    object["eta_s"] = (clock_->monotonic_s() - begin_s_) * (1 - fraction_done_) / advanced;
+  if (const char* const job = std::getenv("SLURM_JOB_ID")) object["job"] = job;
   if (!reason.empty()) object["reason"] = reason;
-  files_.write_atomically(path_, config::text_of(object) + "\n");
+  return config::text_of(object) + "\n";
 }
 
 }  // namespace argosy::telemetry

@@ -7,9 +7,9 @@
 #include "core/clock.hpp"
 #include "core/file.hpp"
 
-/// run_dir/status.json: what became of the run, for people and job scripts: {"state", "step", "time", "reason"}. Says
-/// `running` from the first moment; an object that ends without a verdict (an error passes through) leaves `failed`.
-/// Rank 0 only.
+/// run_dir/status.json: what became of the run, for people and job scripts (FORMAT.md). Says `running` from the first
+/// moment, and again every ten seconds while steps are taken; an object that ends without a verdict (an error passes
+/// through) leaves `failed`. Rank 0 only.
 namespace argosy::telemetry {
 
 enum class State { running, stopped, failed, done };
@@ -17,24 +17,28 @@ BOOST_DESCRIBE_ENUM(State, running, stopped, failed, done)
 
 class Status {
  public:
-  Status(const Files& files, const Path& run_dir, const Clock& clock, std::int64_t step);
+  /// fraction_done: of the schedule, where the run begins.
+  Status(const Files& files, const Path& run_dir, const Clock& clock, std::int64_t step, double fraction_done = 0);
   ~Status();
   Status(const Status&) = delete;
   Status& operator=(const Status&) = delete;
 
-  /// Notes how far the run is.
-  void running(std::int64_t step);
+  /// Notes how far the run is; cheap, for every step.
+  void running(std::int64_t step, double fraction_done);
   /// Ended on purpose before the end, with a checkpoint of `step`; `reason` is a signal, a time limit, a file …
   void stopped(std::int64_t step, std::string_view reason);
   void done(std::int64_t step);
 
  private:
-  void write(State state, std::int64_t step, std::string_view reason);
+  [[nodiscard]] std::string text(State state, std::string_view reason) const;
+  void end(State state, std::int64_t step, std::string_view reason);
 
   Files files_;
   Path path_;
   const Clock* clock_;
+  double begin_s_, begin_fraction_, written_s_;
   std::int64_t step_;
+  double fraction_done_;
   bool over_ = false;
 };
 

@@ -41,7 +41,7 @@ Progress::Progress(const comm::Context& context, const telemetry::Metrics::Setup
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     metrics_.emplace(setup, context.files, run_dir, context.log, context.clock);
-    status_.emplace(context.files, run_dir, context.clock, setup.before.step);
+    status_.emplace(context.files, run_dir, context.clock, setup.before.step, setup.before.fraction_done);
   });
 }
 
@@ -60,14 +60,11 @@ void Progress::add(telemetry::StepMetrics step, const StepTimes& times, double w
   }
   before_ = step;
   if (metrics_) metrics_->add(step);
+  if (status_) status_->running(step.step, step.fraction_done);
 }
 
 void Progress::add_validation(std::int64_t step, const std::string& set, std::span<const telemetry::Figure> figures) {
   if (metrics_) metrics_->add_validation(step, set, figures);
-}
-
-void Progress::saved(std::int64_t step) {
-  if (status_) status_->running(step);
 }
 
 void Progress::stopped(std::int64_t step, const std::string& reason) {

@@ -33,7 +33,6 @@ class Progress {
 
   /// Of the steps since the last log line, alike on all ranks.
   [[nodiscard]] const telemetry::WindowSums& window() const noexcept { return window_; }
-  void saved(std::int64_t step);
   void stopped(std::int64_t step, const std::string& reason);
   void done(std::int64_t step);
   /// Logs what this rank's steps were spent on, on the mean.

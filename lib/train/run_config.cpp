@@ -100,8 +100,14 @@ std::span<const KeyText> key_texts(const ValidationConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const StopConfig&) {
-  static constexpr std::array<KeyText, 1> texts{
-      {{"file", "training commits a checkpoint and ends with exit code 75 when this file appears"}}};
+  static constexpr std::array<KeyText, 2> texts{{
+      {"before_end_s",
+       "seconds before the end of the allocation (ARGOSY_DEADLINE, set by the job scripts) at which training commits a "
+       "checkpoint and ends with exit code 75; default: ARGOSY_STOP_NOTICE_S, else 60; earlier where two steps and "
+       "saves "
+       "take longer"},
+      {"file", "training commits a checkpoint and ends with exit code 75 when this file appears"},
+  }};
   return texts;
 }
 std::span<const KeyText> key_texts(const RunConfig&) {
@@ -202,6 +208,11 @@ void validate(const ValidationSet& config, config::Problems& problems) {
 void validate(const EarlyStopConfig& config, config::Problems& problems) {
   require(problems, config.patience > 0, "/patience", "1 or more", static_cast<double>(config.patience));
   require(problems, config.min_delta >= 0, "/min_delta", "0 or more", config.min_delta);
+}
+
+void validate(const StopConfig& config, config::Problems& problems) {
+  require(problems, config.before_end_s.value_or(0) >= 0, "/before_end_s", "0 or more",
+          config.before_end_s.value_or(0));
 }
 
 void validate(const ValidationConfig& config, config::Problems& problems) {

@@ -120,9 +120,10 @@ struct ValidationConfig {
 BOOST_DESCRIBE_STRUCT(ValidationConfig, (), (interval, steps, sets, metrics, early_stop, keep_best))
 
 struct StopConfig {
+  std::optional<double> before_end_s;
   std::optional<std::string> file;
 };
-BOOST_DESCRIBE_STRUCT(StopConfig, (), (file))
+BOOST_DESCRIBE_STRUCT(StopConfig, (), (before_end_s, file))
 
 struct RunConfig {
   std::string run_dir;
@@ -160,6 +161,7 @@ void validate(const ShardingConfig&, config::Problems&);
 void validate(const CheckpointConfig&, config::Problems&);
 void validate(const ValidationSet&, config::Problems&);
 void validate(const EarlyStopConfig&, config::Problems&);
+void validate(const StopConfig&, config::Problems&);
 void validate(const ValidationConfig&, config::Problems&);
 void validate(const RunConfig&, config::Problems&);
 

@@ -329,6 +329,17 @@ partition::Layout spread(int ranks, std::optional<int> nodes) {
   return partition::Layout(std::move(sizes));
 }
 
+void require_fits(const RunPlan& plan) {
+  if (plan.cure.empty()) return;
+  constexpr double gibi = 1 << 30;
+  throw Error{Fault::config,
+              {.wanted = fmt::format("{:.1f} GiB a rank", static_cast<double>(plan.chosen().total_bytes) / gibi),
+               .got = fmt::format("{:.1f} GiB of a {}", static_cast<double>(capacity_bytes(*plan.target.gpu)) / gibi,
+                                  plan.target.gpu->name),
+               .where = "memory",
+               .remedy = plan.cure}};
+}
+
 void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
   const auto bytes_of = [&](const StateMemory& state) {
     return state.state() + state.scratch + (plan.target.gpu ? 0 : plan.copy_bytes);

@@ -83,6 +83,9 @@ struct RunPlan {
   }
 };
 
+/// Throws Error{config} with the shortest cure when the configured scheme does not fit the plan's GPU, if it has one.
+void require_fits(const RunPlan& plan);
+
 /// Throws Error{config}, saying what is wanted and what would help, when state, buffers and scratch of the configured
 /// scheme alone, and where there is no GPU the copy for checkpoints, are more than `capacity_bytes` of a rank.
 /// Activations do not count: their formula is a GPU's.

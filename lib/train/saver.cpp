@@ -1,5 +1,6 @@
 #include "train/saver.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/error.hpp"
@@ -26,13 +27,12 @@ class Stopwatch {
 }  // namespace
 
 Saver::Saver(const comm::Context& context, checkpoint::Store& store, HostState& state, const CheckpointConfig& config,
-             std::string tokenizer_model, Progress& progress)
+             std::string tokenizer_model)
     : context_(context),
       store_(store),
       state_(state),
       config_(config),
-      tokenizer_{"tokenizer.model", std::move(tokenizer_model)},
-      progress_(progress) {}
+      tokenizer_{"tokenizer.model", std::move(tokenizer_model)} {}
 
 void Saver::poll() {
   std::optional<checkpoint::SaveReport> report;
@@ -95,10 +95,10 @@ void Saver::take(const std::optional<checkpoint::SaveReport>& report, std::int64
     failures_in_a_row_ = 0;
     ++figures_.saved;
     figures_.seconds += report->seconds;
+    figures_.longest_s = std::max(figures_.longest_s, report->seconds);
     figures_.newest = report->directory;
     context_.log.info("saved {} ({:.1f} MiB, {:.2f} s, training held up for {:.3f} s)", report->directory.string(),
                       static_cast<double>(report->bytes) / (1 << 20), report->seconds, held_up_s_);
-    progress_.saved(step_);
     return;
   }
   ++failures_in_a_row_;

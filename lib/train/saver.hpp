@@ -3,7 +3,6 @@
 #include <string>
 
 #include "train/host_state.hpp"
-#include "train/progress.hpp"
 
 /// A run's checkpoints, written while training goes on: the state is copied to host memory beside the next step's
 /// forward and backward passes, written from there by a thread, and what came of it is told at the step that finds it
@@ -13,7 +12,7 @@ namespace argosy::train {
 class Saver {
  public:
   Saver(const comm::Context& context, checkpoint::Store& store, HostState& state, const CheckpointConfig& config,
-        std::string tokenizer_model, Progress& progress);
+        std::string tokenizer_model);
   /// On the way out of a run that has failed: the thread at work reads what is about to go.
   ~Saver() { store_.abandon_save(); }
   Saver(const Saver&) = delete;
@@ -33,6 +32,7 @@ class Saver {
   struct Figures {
     std::int64_t saved = 0, failed = 0, left_out = 0;
     double seconds = 0;    // from begin to commit
+    double longest_s = 0;  // of one of them
     double held_up_s = 0;  // of these, those in which training stood still
     Path newest{};         // committed by this process
   };
@@ -47,7 +47,6 @@ class Saver {
   HostState& state_;
   const CheckpointConfig config_;
   const checkpoint::Attachment tokenizer_;
-  Progress& progress_;
   std::int64_t step_ = 0;  // of the save on its way
   std::int64_t failures_in_a_row_ = 0;
   double held_up_s_ = 0;  // by the save on its way

@@ -19,6 +19,7 @@
 #include "train/progress.hpp"
 #include "train/saver.hpp"
 #include "train/start_agreement.hpp"
+#include "train/stop_policy.hpp"
 
 namespace argosy::train {
 namespace {
@@ -90,6 +91,7 @@ class Trainer {
       : context_(context),
         config_(config),
         options_(options),
+        stop_(context, config.stop),
         device_(choose_device(config.device, context)),
         store_(context, config.run_dir, {.max_checkpoints = static_cast<int>(config.checkpoint.max_checkpoints)}),
         tokenizer_(read_on_all(context,
@@ -152,7 +154,7 @@ class Trainer {
                                                 .before = place_of(state_, schedule_),
                                                 .window = state_.window},
                       store_.run_dir());
-    Saver saver(context_, store_, host_, config_.checkpoint, tokenizer_.model_bytes(), *progress_);
+    Saver saver(context_, store_, host_, config_.checkpoint, tokenizer_.model_bytes());
 
     reset_peak(device_);
     const double begin_s = context_.clock.monotonic_s();
@@ -172,9 +174,11 @@ class Trainer {
       if (state_.step == start.step + kStepsToPeak) compare_memory();
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !finished();
+      if (stopped) context_.log.info("stopping after step {}: {}", state_.step, stop_.reason());
       state_.owes_validation = is_due(config_.validation.interval, before, state_) || finished();
       const bool improved = state_.owes_validation && !stopped && validate(runner, forward);
       save_if_due(saver, before, stopped, improved);
+      stop_.took(context_.clock.monotonic_s() - step_begin_s, saver.figures().longest_s);
     }
     export_if_missing(saver, start);
     return end(stopped, start, context_.clock.monotonic_s() - begin_s, saver.figures());
@@ -274,7 +278,7 @@ class Trainer {
                                           .seed = config_.seed,
                                           .loss = loss_,
                                           .recompute = config_.sharding.recompute,
-                                          .wants_to_stop = wants_to_stop(),
+                                          .wants_to_stop = stop_.wants_to_stop(),
                                           .before_update = [&saver] { saver.before_update(); }});
     next.updates += result.skipped ? 0 : 1;
     next.n_clips += result.clipped ? 1 : 0;
@@ -282,15 +286,6 @@ class Trainer {
     state_ = std::move(next);
     comm::set_exit_step(state_.step);
     return result;
-  }
-
-  [[nodiscard]] bool wants_to_stop() {
-    if (context_.stop.received()) return true;
-    if (!config_.stop.file || !context_.is_root()) return false;
-    const double now_s = context_.clock.monotonic_s();
-    if (now_s - looked_s_ < 1) return false;  // a network file system need not be asked each step
-    looked_s_ = now_s;
-    return context_.files.exists(*config_.stop.file);
   }
 
   /// Whether a metric of keep_best has never been better.
@@ -362,7 +357,7 @@ class Trainer {
     const std::int64_t steps = state_.step - start.step;
     progress_->log_times();
     if (stopped) {
-      progress_->stopped(state_.step, reason());
+      progress_->stopped(state_.step, stop_.reason());
     } else {
       progress_->done(state_.step);
     }
@@ -393,15 +388,10 @@ class Trainer {
     return report;
   }
 
-  [[nodiscard]] std::string reason() const {
-    if (const auto signal = context_.stop.received()) return fmt::format("signal {}", *signal);
-    if (config_.stop.file && context_.files.exists(*config_.stop.file)) return *config_.stop.file;
-    return "another rank was asked to";
-  }
-
   comm::Context& context_;
   const RunConfig& config_;
   const TrainOptions& options_;
+  StopPolicy stop_;
   const c10::Device device_;
   checkpoint::Store store_;
   const data::Tokenizer tokenizer_;
@@ -422,8 +412,7 @@ class Trainer {
 
   RunState state_;
   std::optional<Judge> judge_;  // once the state is there
-  double looked_s_ = 0;
-  json::object memory_;  // measured and planned
+  json::object memory_;         // measured and planned
 };
 
 }  // namespace

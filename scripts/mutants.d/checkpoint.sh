@@ -16,10 +16,9 @@ mutant parent_not_synced 'the rename that commits is acknowledged before it last
   '  files_.sync_folder(target_.parent_path());
 ' ''
 mutant file_replaced_not_synced 'manifest, lock and run.json are renamed over without a sync' lib/core/file.cpp $crash 2 "$states" \
-  '    file.append(content);
-    file.sync();' '    file.append(content);'
+  '    if (sync) file.sync();' ''
 mutant folder_replaced_in_not_synced 'the folder with the new manifest is not synced' lib/core/file.cpp $crash 2 "$states" \
-  '  sync_folder(path.parent_path());' ''
+  'if (renamed && sync) sync_folder' 'if (false) sync_folder'
 mutant new_folder_not_synced 'the run directory and export/ are never synced into their parents' lib/core/file.cpp $crash 2 "$states" \
   'if (make() == 0) return sync_folder(folder.parent_path());' 'if (make() == 0) return;'
 mutant nothing_swept 'what dead saves have left is left' lib/checkpoint/staging.cpp $crash 2 "$states" \

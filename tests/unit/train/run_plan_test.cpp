@@ -260,6 +260,12 @@ TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
                                      "256 leaves none)"});
   EXPECT_EQ(warnings({}, target(4, 8)),
             std::vector<std::string>{"does not fit; the shortest cure: --set sharding.recompute=activation"});
+  const auto config = mistral();
+  EXPECT_NO_THROW(train::require_fits(train::plan_run(config, shape_of(config), target(16, 8))));
+  const train::RunPlan small = train::plan_run(config, shape_of(config), target(4, 8));
+  const std::string sentence = test::refusal(Fault::config, [&] { train::require_fits(small); });
+  EXPECT_NE(sentence.find("GiB of a h100 in memory: --set sharding.recompute=activation"), std::string::npos)
+      << sentence;
   EXPECT_EQ(plan_json(mistral(), target(4, 8)).at_pointer("/warnings").as_array().size(), 1U);
 }
 

@@ -1,0 +1,88 @@
+#include "train/stop_policy.hpp"
+
+#include <string.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.hpp"
+
+namespace argosy::train {
+namespace {
+
+constexpr double default_kept_s = 60;
+
+std::optional<double> seconds_in(const comm::Variables& variables, const char* name) {
+  const std::optional<std::string> text = variables(name);
+  if (!text) return std::nullopt;
+  double seconds = 0;
+  const char* const end = text->data() + text->size();
+  const auto [parsed, error] = std::from_chars(text->data(), end, seconds);
+  if (error == std::errc{} && parsed == end && seconds >= 0) return seconds;
+  throw Error{Fault::usage,
+              {.wanted = "a number of seconds", .got = *text, .where = name, .remedy = "unset it or mend it"}};
+}
+
+}  // namespace
+
+StopPolicy::StopPolicy(const comm::Context& context, const StopConfig& config, const comm::Variables& variables)
+    : context_(context), config_(config) {
+  comm::agree(context.world, [&] {
+    deadline_s_ = seconds_in(variables, "ARGOSY_DEADLINE");
+    notice_s_ = seconds_in(variables, "ARGOSY_STOP_NOTICE_S");
+    if (!deadline_s_ || !context.is_root()) return;
+    const double left_s = *deadline_s_ - context.clock.wall_s();
+    if (left_s <= kept_s()) {
+      throw Error{Fault::usage,
+                  {.wanted = fmt::format("more than the {:.0f} s that are kept for the last step and save", kept_s()),
+                   .got = fmt::format("{:.0f} s until the allocation ends", left_s),
+                   .where = "ARGOSY_DEADLINE",
+                   .remedy = "ask for a longer allocation, or lower stop.before_end_s"}};
+    }
+    context.log.info(
+        "the allocation ends in {}; the run saves and stops {:.0f} s before, or earlier as steps and saves take longer",
+        duration_text(left_s), kept_s());
+  });
+}
+
+bool StopPolicy::wants_to_stop() {
+  if (const auto signal = context_.stop.received()) {
+    reason_ = fmt::format("SIG{}", sigabbrev_np(*signal));
+    return true;
+  }
+  if (!context_.is_root()) return false;
+  if (deadline_s_ && context_.clock.wall_s() + kept_s() >= *deadline_s_) {
+    reason_ = fmt::format("the allocation ends in {:.0f} s", *deadline_s_ - context_.clock.wall_s());
+    return true;
+  }
+  if (!config_.file) return false;
+  const double now_s = context_.clock.monotonic_s();
+  if (now_s - looked_s_ < 1) return false;  // a network file system need not be asked each step
+  looked_s_ = now_s;
+  if (!context_.files.exists(*config_.file)) return false;
+  reason_ = fmt::format("{} is there", *config_.file);
+  return true;
+}
+
+void StopPolicy::took(double round_s, double save_s) {
+  longest_round_s_ = std::max(longest_round_s_, round_s);
+  longest_save_s_ = std::max(longest_save_s_, save_s);
+  if (warned_ || !notice_s_ || kept_s() <= std::max(*notice_s_, config_.before_end_s.value_or(0))) return;
+  warned_ = true;
+  if (context_.is_root()) {
+    context_.log.warn(
+        "a step of {:.0f} s and a save of {:.0f} s, twice, do not fit the {:.0f} s between signal and end: signal "
+        "earlier "
+        "(--signal=B:USR1@{:.0f}, ARGOSY_STOP_NOTICE_S)",
+        longest_round_s_, longest_save_s_, *notice_s_, kept_s());
+  }
+}
+
+double StopPolicy::kept_s() const {
+  return std::max(config_.before_end_s.value_or(notice_s_.value_or(default_kept_s)),
+                  2 * (longest_round_s_ + longest_save_s_));
+}
+
+std::string StopPolicy::reason() const { return reason_.empty() ? "another rank was asked to" : reason_; }
+
+}  // namespace argosy::train
