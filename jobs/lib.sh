@@ -1,34 +1,53 @@
 # shellcheck shell=bash disable=SC2154 # root comes from the script that sources this
-# What the job scripts share: finding the tools, the site's launch line, stopping in time, the verdict on an exit code.
-# Sourced with `root` set. The life of a job is drawn in jobs/README.md.
+# What the job scripts share: finding the tools, the site's launch line, stopping in time, the verdict on an exit code; and
+# what chain.sh and status.sh know of a chain. Sourced with `root` set. The life of a job is drawn in jobs/README.md.
+
+# Signals may come before there is anything to pass them to.
+pid='' woken=0 ending=0
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+  trap 'woken=1; [ -z "$pid" ] || kill -USR1 "$pid"' USR1
+  trap 'woken=1; ending=1' TERM
+fi
 
 argosy_fail() { # argosy_fail CODE SENTENCE
   echo "${SLURM_JOB_NAME:-job}: $2" >&2
   exit "$1"
 }
 
-# argosy_start DEFAULT WORD…: checks where we are and reads the site: sets the array `launch`; `config`, ARGOSY_CONFIG or
-# configs/DEFAULT.json; `run`, its run directory, made where it is missing. The words are apps/train's.
-argosy_start() {
+# argosy_site: prints the site's file.
+argosy_site() {
   local site=$root/jobs/sites/${ARGOSY_SITE:-default}.sh known
-  [ -n "${SLURM_JOB_ID:-}" ] ||
-    argosy_fail 2 "this script runs under Slurm (sbatch $0); without Slurm: mpirun -n 2 apps/train CONFIG"
   if [ ! -r "$site" ]; then
     known=$(cd "$root/jobs/sites" && printf '%s ' *.sh)
     argosy_fail 2 "no site file $site: ARGOSY_SITE is one of ${known//.sh/}"
   fi
+  echo "$site"
+}
+
+# argosy_run_dir CONFIG WORD…: sets `run` to the configuration's run directory. The words are apps/train's.
+argosy_run_dir() {
+  [ -x "$root/apps/train" ] ||
+    argosy_fail 2 "no $root/apps/train: submit from a clone after its build, a build tree or an install tree, or set ARGOSY_ROOT"
+  run=$("$root/apps/train" "$@" --print-config run_dir) || argosy_fail 2 "$1 does not validate (above); nothing was started"
+  run=${run#\"} run=${run%\"} # a JSON string
+}
+
+# argosy_start DEFAULT WORD…: checks where we are and reads the site: sets the array `launch`; `config`, ARGOSY_CONFIG or
+# configs/DEFAULT.json; `run`, its run directory, made where it is missing. The words are apps/train's.
+argosy_start() {
+  local site
+  [ -n "${SLURM_JOB_ID:-}" ] ||
+    argosy_fail 2 "this script runs under Slurm (sbatch $0); without Slurm: mpirun -n 2 apps/train CONFIG"
+  site=$(argosy_site) || exit
   launch=()
   # shellcheck source=jobs/sites/default.sh
-  . "$site" || argosy_fail 2 "the site file $site failed"
+  . "$site" || argosy_fail 2 "the site file $site failed (above): a module, container or variable that this machine does not have"
   ((${#launch[@]})) || argosy_fail 2 "the site file $site leaves the array launch empty"
+  command -v "${launch[0]}" >/dev/null || argosy_fail 2 "no ${launch[0]} here, which $site launches with"
   # The ranks of this allocation; every tool refuses a world of another size (such as srun without --mpi=pmi2).
   expected_ranks=${SLURM_NTASKS:-$((${SLURM_JOB_NUM_NODES:-1} * ${SLURM_NTASKS_PER_NODE:-1}))}
   config=${ARGOSY_CONFIG:-$root/configs/$1.json}
-  shift
-  [ -x "$root/apps/train" ] ||
-    argosy_fail 2 "no $root/apps/train: submit from a clone after its build, a build tree or an install tree, or set ARGOSY_ROOT"
-  run=$("$root/apps/train" "$config" "$@" --print-config run_dir) || argosy_fail 2 "$config does not validate (above); nothing was started"
-  run=${run#\"} run=${run%\"} # a JSON string
+  argosy_run_dir "$config" "${@:2}"
   mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
 }
 
@@ -40,8 +59,52 @@ argosy_tool() {
   export ARGOSY_EXPECT_RANKS=$expected_ranks
   export ARGOSY_EXIT_FILE=$run/exit.$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
+  argosy_deadline
+  argosy_count_start
+  rm -f "$ARGOSY_EXIT_FILE" # of another cluster's job of this number
   argosy_run "$program" "$@"
   argosy_verdict
+}
+
+# Sets ARGOSY_DEADLINE to the end of this allocation, seconds since 1970, where Slurm knows one.
+argosy_deadline() {
+  local end=${SLURM_JOB_END_TIME:-}
+  if [ -z "$end" ]; then
+    end=$(squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null)
+    if [ -n "$end" ]; then end=$(date -d "$end" +%s 2>/dev/null); fi # "NONE" is no date
+  fi
+  if [ -n "$end" ]; then export ARGOSY_DEADLINE=$end; fi
+}
+
+# The newest step that is committed in the run directory; 0: none.
+argosy_newest() {
+  local name newest=0
+  for name in "$run"/checkpoints/* "$run"/export/*; do
+    name=${name##*/}
+    if [[ $name =~ ^[0-9]+$ ]] && ((10#$name > newest)); then newest=$((10#$name)); fi
+  done
+  echo "$newest"
+}
+
+# A job that starts again and again without a newer checkpoint ends with 70. Each start, however it came about, leaves
+# the newest step of its time in starts.<job>.
+readonly argosy_most_starts=3
+argosy_count_start() {
+  starts=$run/starts.$SLURM_JOB_ID
+  if ((${SLURM_RESTART_COUNT:-0} == 0)); then rm -f "$starts"; fi
+  (($(argosy_fruitless_starts) < argosy_most_starts)) ||
+    argosy_fail 70 "$argosy_most_starts starts in a row have brought no checkpoint newer than step $(argosy_newest), so it is not tried again: see how they ended above, and whether a step and a save fit between start and stop"
+  argosy_newest >>"$starts" || argosy_fail 4 "cannot write $starts"
+}
+
+# The latest starts of this job that found what is the newest checkpoint now.
+argosy_fruitless_starts() {
+  local newest step count=0
+  newest=$(argosy_newest)
+  while read -r step; do
+    count=$((step == newest ? count + 1 : 0))
+  done < <(cat "$starts" 2>/dev/null)
+  echo "$count"
 }
 
 # argosy_run PROGRAM…: launches it, passes USR1 on, waits. Sets rc, and ending=1 when Slurm itself ends the job (it then
@@ -49,12 +112,10 @@ argosy_tool() {
 # Started in the background because bash runs no trap while a foreground child runs; a wait that a trap interrupts is
 # repeated, and then gives the program's own code.
 argosy_run() {
-  local woken=0
-  pid='' ending=0 rc=0
-  trap 'woken=1; [ -z "$pid" ] || kill -USR1 "$pid"' USR1
-  trap 'woken=1; ending=1' TERM
+  rc=0
   "${launch[@]}" "$@" <&0 & # else bash gives it an empty standard input
   pid=$!
+  if ((woken)); then sleep 2 && kill -USR1 "$pid"; fi # came early: a launcher without its handler would die of it
   while :; do
     woken=0
     wait "$pid"
@@ -65,29 +126,22 @@ argosy_run() {
   if [ -s "$ARGOSY_EXIT_FILE" ]; then read -r rc _ <"$ARGOSY_EXIT_FILE"; fi
 }
 
-# Restarts of this job, this one included, that ended with code 5 one after the other without a newer commit.
-argosy_losses_in_a_row() {
-  local restart=${SLURM_RESTART_COUNT:-0} code step first='' count=0
-  while ((restart >= 0)) && read -r code step 2>/dev/null <"${ARGOSY_EXIT_FILE%.*}.$restart"; do
-    if [ "$code" != 5 ] || [ "${first:=$step}" != "$step" ]; then break; fi
-    count=$((count + 1)) restart=$((restart - 1))
-  done
-  echo "$count"
-}
-
-# Exits with rc; calls argosy_done first, where a script has one and all went well. 75 (stopped, saved) is requeued unless Slurm is ending the job; 5 (lost rank or device) at most twice.
+# Exits with rc; calls argosy_done first, where a script has one and all went well. 75 (stopped, saved) and 5 (rank or
+# device lost) are requeued, unless Slurm is ending the job or starts bear no fruit.
 argosy_verdict() {
-  local losses
+  local count
   if ((rc == 0)) && declare -F argosy_done >/dev/null; then argosy_done || exit 4; fi
   if ((ending)); then exit "$rc"; fi # cancelled, preempted or requeued already: reviving it would be wrong
-  case $rc in
-    75) argosy_requeue ;;
-    5)
-      losses=$(argosy_losses_in_a_row)
-      echo "${SLURM_JOB_NAME:-job}: lost a rank or a device on ${SLURM_JOB_NODELIST:-these nodes} ($losses in a row at one step)" >&2
-      if ((losses <= 2)); then argosy_requeue; fi
-      ;;
-  esac
+  if ((rc != 75 && rc != 5)); then exit "$rc"; fi
+  count=$(argosy_fruitless_starts)
+  if ((rc == 5)); then
+    echo "${SLURM_JOB_NAME:-job}: lost a rank or a device on ${SLURM_JOB_NODELIST:-these nodes} ($count in a row without a newer checkpoint)" >&2
+  fi
+  if ((count < argosy_most_starts)); then
+    argosy_requeue
+  elif ((rc == 75)); then
+    argosy_fail 70 "stopped $count times in a row at step $(argosy_newest): no step fits between start and stop; ask for a longer --time"
+  fi
   exit "$rc"
 }
 
@@ -97,3 +151,48 @@ argosy_requeue() {
   sleep "${ARGOSY_REQUEUE_WAIT_S:-60}" &
   wait $!
 }
+
+# ---- chains: <run directory>/chain.json names the job of each stage, a line each.
+
+argosy_stages=(count preprocess train soup export)
+declare -A job=() state=()
+
+# argosy_read_chain RUN: sets job and state of each stage. The state: new, done, "queued …" with Slurm's word and reason,
+# "failed CODE", or cancelled (it left the queue without a word, such as for a stage before it).
+argosy_read_chain() {
+  local stage line code
+  for stage in "${argosy_stages[@]}"; do
+    job[$stage]=$(sed -n "s/^{\"stage\":\"$stage\",\"job\":\"\([0-9]*\)\".*/\1/p" "$1/chain.json" 2>/dev/null)
+    state[$stage]=new
+    [ -n "${job[$stage]}" ] || continue
+    code=''
+    line=$(printf '%s\n' "$1/exit.${job[$stage]}."* | sort -V | tail -n 1) # of the last restart
+    if [ -r "$line" ]; then read -r code _ <"$line"; fi
+    line=$(squeue -h -j "${job[$stage]}" -o '%T %r' 2>/dev/null)
+    if [ "$code" = 0 ]; then
+      state[$stage]='done'
+    elif [ -n "$line" ]; then
+      state[$stage]="queued ${line,,}"
+      state[$stage]=${state[$stage]% none}
+    elif [ -n "$code" ] && ((code != 75)); then
+      state[$stage]="failed $code"
+    else
+      state[$stage]=cancelled
+    fi
+  done
+}
+
+argosy_print_chain() {
+  local stage
+  printf '%-11s %-8s %s\n' stage job state
+  for stage in "${argosy_stages[@]}"; do printf '%-11s %-8s %s\n' "$stage" "${job[$stage]:--}" "${state[$stage]}"; done
+}
+
+argosy_chain_json() { # {"count":{"job":"1","state":"done"},…}
+  local stage text=''
+  for stage in "${argosy_stages[@]}"; do text+=",\"$stage\":{\"job\":\"${job[$stage]}\",\"state\":\"${state[$stage]}\"}"; done
+  echo "{${text:1}}"
+}
+
+# argosy_json_value KEY: of the one-line object on standard input.
+argosy_json_value() { sed -n "s/.*\"$1\": *\"\{0,1\}\([^\",}]*\).*/\1/p"; }

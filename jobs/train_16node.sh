@@ -16,6 +16,6 @@ root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
 # shellcheck source=jobs/lib.sh
 . "$root/jobs/lib.sh" || exit 2
 
-export ARGOSY_STOP_NOTICE_S=300 # the @ of --signal
+export ARGOSY_STOP_NOTICE_S=${ARGOSY_STOP_NOTICE_S:-300} # the @ of --signal: set it with another
 argosy_start mistral_7b "$@"
 argosy_tool train "$config" "$@"

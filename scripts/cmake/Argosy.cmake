@@ -175,10 +175,11 @@ function(argosy_test module)
   endforeach()
 endfunction()
 
-# argosy_script_test(<name> SCRIPT <file.bats> [LABELS …] [TIMEOUT s]): <kind>.<name>, a bats file; skipped without bats.
+# argosy_script_test(<name> SCRIPT <file.bats> [LABELS …] [TIMEOUT s] [LONG]): <kind>.<name>, a bats file; skipped without bats.
+# LONG: of the long column, as tests labelled full.
 find_program(ARGOSY_BATS bats)
 function(argosy_script_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "SCRIPT;TIMEOUT" "LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "LONG" "SCRIPT;TIMEOUT" "LABELS")
   if(ARGOSY_SANITIZE OR NOT ARGOSY_TORCH) # scripts run the whole suite of tools
     return()
   endif()
@@ -188,7 +189,12 @@ function(argosy_script_test name)
     set(ARG_TIMEOUT 120)
   endif()
   if(ARGOSY_BATS)
-    add_test(NAME ${kind}.${name} COMMAND ${ARGOSY_BATS} --print-output-on-failure ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT})
+    if(ARG_LONG)
+      set(when CONFIGURATIONS full)
+      list(APPEND ARG_LABELS full)
+    endif()
+    add_test(NAME ${kind}.${name} COMMAND ${ARGOSY_BATS} --print-output-on-failure ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT}
+             ${when})
   else()
     add_test(NAME ${kind}.${name} COMMAND sh -c "echo 'bats is not installed'; exit 77")
   endif()

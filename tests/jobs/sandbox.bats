@@ -1,64 +1,22 @@
 #!/usr/bin/env bats
-# Job scripts under a real Slurm (scripts/slurm-sandbox): sixteen emulated nodes, a rank on each.
+# Job scripts under a real Slurm (scripts/slurm-sandbox): sixteen emulated nodes, a rank on each; and as typed.
 
+# shellcheck disable=SC2154 # cluster.bash assigns them
 bats_require_minimum_version 1.5.0
+load cluster
 
-setup_file() {
-  export SANDBOX=${ARGOSY_SOURCE_DIR:?}/scripts/slurm-sandbox ARGOSY_SANDBOX=$BATS_FILE_TMPDIR/slurm
-  cd "$BATS_FILE_TMPDIR" || return
-  ln -s "${ARGOSY_BUILD_DIR:?}/apps" apps
-  ln -s "$ARGOSY_SOURCE_DIR/configs" configs
-  ln -s "$ARGOSY_SOURCE_DIR/jobs" jobs
-  if ! "$SANDBOX" up --nodes 16 --gpus 8 2>refused; then return 0; fi
-  "$ARGOSY_SOURCE_DIR/scripts/data/fetch_text" --offline runs/tiny/text
-  apps/preprocess configs/tiny.json
-}
-
+setup_file() { start_cluster --nodes 16 --gpus 8; }
 teardown_file() { "$SANDBOX" down; }
-
-setup() {
-  cd "$BATS_FILE_TMPDIR" || return
-  "$SANDBOX" status >/dev/null 2>&1 || skip "$(tail -n 1 refused)"
-  eval "$("$SANDBOX" env)"
-  export ARGOSY_CONFIG=configs/tiny.json
-}
-
-short=(--set schedule.warmup=5 --set validation.interval=20 --set telemetry.log_interval=1)
-
-train() { # train NODES RUN WORD…: submits a rank on each node, a short run in runs/RUN; sets job
-  local nodes=$1 run=$2
-  shift 2
-  job=$(sbatch --parsable --nodes="$nodes" --ntasks-per-node=1 --gpus-per-node=0 jobs/train_16node.sh \
-    "${short[@]}" --set run_dir="runs/$run" "$@")
-}
-
-within() { # within SECONDS COMMAND…: whether it comes true
-  local tries=$(($1 * 5))
-  shift
-  for (( ; tries > 0; --tries)); do
-    if "$@"; then return 0; fi
-    sleep 0.2
-  done
-  cat train16."$job".out
-  squeue
-  return 1
-}
-ended() { [ -z "$(squeue -h -j "$job" -o %T 2>/dev/null)" ]; }
-pending() { [ "$(squeue -h -j "$job" -o %T)" = PENDING ]; }
-log_has() { grep -q "$1" train16."$job".out 2>/dev/null; }
-
-weights() { # weights RUN STEP: digests of all it holds
-  sed -n 's/.*"root_digest":"\([0-9a-f]*\)".*/\1/p' "runs/$1/export/$2/MANIFEST.json"
-}
+setup() { on_cluster; }
 
 @test "sixteen nodes train to the end, and four nodes go on from there" {
   train 16 sixteen --set schedule.length=20
   within 100 ended
-  [ "$(cat runs/sixteen/exit."$job".0)" = "0 20" ]
+  [ "$(verdict 0)" = "0 20" ]
   log_has "16 ranks on 16 nodes"
   train 4 sixteen --set schedule.length=25
   within 60 ended
-  [ "$(cat runs/sixteen/exit."$job".0)" = "0 25" ]
+  [ "$(verdict 0)" = "0 25" ]
   log_has "resumed from runs/sixteen/export/000000020"
 }
 
@@ -69,13 +27,13 @@ weights() { # weights RUN STEP: digests of all it holds
   within 60 log_has "step 3 "
   scancel --batch --signal=USR1 "$job" # what --signal does before the limit
   within 30 pending
-  read -r code stopped <runs/parts/exit."$job".0
+  read -r code stopped <<<"$(verdict 0)"
   [ "$code" = 75 ]
   [ "$stopped" -gt 3 ] && [ "$stopped" -lt 40 ]
-  sleep 2.5 # sooner Slurm calls the job's credential revoked
-  scontrol update JobId="$job" StartTime=now
+  log_has "stopping after step $stopped: SIGUSR1"
+  start_again
   within 60 ended
-  [ "$(cat runs/parts/exit."$job".1)" = "0 40" ]
+  [ "$(verdict 1)" = "0 40" ]
   log_has "resumed from runs/parts/checkpoints/$(printf %09d "$stopped")"
   [ -n "$(weights whole 000000040)" ]
   [ "$(weights parts 000000040)" = "$(weights whole 000000040)" ]
@@ -86,4 +44,48 @@ weights() { # weights RUN STEP: digests of all it holds
   [ "$(squeue -h -j "$job" -o '%D %C %b')" = "16 128 gres:gpu:8" ]
   scancel "$job"
   run -1 sbatch --nodes=17 jobs/train_16node.sh
+}
+
+@test "as typed it launches 128 ranks, eight a node, that see eight GPUs" {
+  mkdir -p stand_in/apps stand_in/configs runs/seen
+  ln -s "$ARGOSY_SOURCE_DIR/jobs" stand_in/jobs
+  touch stand_in/configs/mistral_7b.json
+  cat >stand_in/apps/train <<'TOOL'
+#!/bin/bash
+if [[ $* == *--print-config* ]]; then echo "\"$PWD/runs/seen\"" && exit; fi
+echo "$(hostname) $SLURM_PROCID $SLURM_LOCALID $CUDA_VISIBLE_DEVICES $ARGOSY_EXPECT_RANKS $*" >"runs/seen/rank.$SLURM_PROCID"
+if [ "$SLURM_PROCID" = 0 ]; then echo '0 0' >"$ARGOSY_EXIT_FILE"; fi
+TOOL
+  chmod +x stand_in/apps/train
+  job=$(unset ARGOSY_CONFIG && ARGOSY_ROOT=$PWD/stand_in sbatch --parsable jobs/train_16node.sh)
+  within 60 ended
+  for ((rank = 0; rank < 128; ++rank)); do
+    echo "node$((rank / 8 + 1)) $rank $((rank % 8)) 0,1,2,3,4,5,6,7 128 $PWD/stand_in/configs/mistral_7b.json"
+  done >expected
+  for ((rank = 0; rank < 128; ++rank)); do cat "runs/seen/rank.$rank"; done | diff - expected
+}
+
+@test "a chain from text to a model that translates: a stage that fails leaves nothing pending, the next call runs the rest" {
+  sed -e 's#"runs/tiny/\(train\|tokenizer.model\|shards\)"#"runs/chain/\1"#' -e 's#runs/tiny/text/valid#runs/chain/valid#g' \
+    -e 's/"length": 300/"length": 60/' -e 's/"interval": 50,/"interval": 15,/' -e 's/, "chrf"//' configs/tiny.json >chain.json
+  chain() { jobs/chain.sh chain.json --on train --nodes=3 --to export '--quantization int8' -- --ntasks-per-node=1 --gpus-per-node=0 --time=10; }
+  all_ended() { [ -z "$(squeue -h -o %T)" ]; }
+  job=none
+  chain
+  within 150 all_ended # there is no text to validate on
+  run -0 jobs/status.sh chain.json
+  for line in 'count +[0-9]+ +done' 'preprocess +[0-9]+ +done' 'train +[0-9]+ +failed 3' 'soup +[0-9]+ +cancelled' 'export +[0-9]+ +cancelled'; do
+    grep -qE "^$line$" <<<"$output"
+  done
+  cp runs/tiny/text/valid.* runs/chain/
+  run -0 chain
+  grep -q '"submitted":3' <<<"$output"
+  within 150 all_ended
+  run -0 jobs/status.sh chain.json
+  [ "$(grep -cE '^(count|preprocess|train|soup|export) +[0-9]+ +done$' <<<"$output")" = 5 ]
+  grep -q '^training done at step 60, 100.0 % done' <<<"$output"
+  head -3 runs/tiny/text/test.en >three
+  [ "$(apps/translate runs/chain/train/soup --beam 1 <three | wc -l)" = 3 ]
+  python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python
+  if [ -x "$python" ]; then "$python" -c "import ctranslate2; ctranslate2.Translator('runs/chain/train/ct2')"; fi
 }

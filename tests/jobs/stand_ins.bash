@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A tree with stand-ins for the tools, srun and scontrol, and the environment Slurm gives to a job.
+# A tree with stand-ins for the tools and Slurm's commands, and the environment Slurm gives to a job.
 
 make_tree() {
   source=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
@@ -9,11 +9,15 @@ make_tree() {
   mkdir -p "$root/apps" "$root/configs" "$bin" "$run_dir"
   cp -r "$source/jobs" "$root/"
   touch "$root/configs/"{mistral_7b,mistral_7b_small_cluster}.json
-  # A tool answers --print-config; run for real it writes $TOOL_SAYS into the exit file, passes standard input on and ends
+  # A tool answers --print-config and --dry-run; run for real it writes $TOOL_SAYS into the exit file, passes standard input on and ends
   # with $TOOL_CODE.
   program "$root/apps/train" <<'TOOL'
 case $* in
   *--print-config*) [ -z "${BAD_CONFIG:-}" ] && echo "\"$RUN_DIR\"" ;;
+  *--dry-run*)
+    echo "plan $*" >>"$RUN_DIR/calls"
+    [ -z "${BAD_PLAN:-}" ] || { echo "$BAD_PLAN" >&2 && exit 2; }
+    ;;
   *)
     env >"$RUN_DIR/environment"
     if [ -n "${WAIT_FOR_USR1:-}" ]; then
@@ -38,6 +42,26 @@ SRUN
 echo "scontrol $*" >>"$RUN_DIR/calls"
 exit "${SCONTROL_CODE:-0}"
 SCONTROL
+  # Jobs are numbered from 101. REFUSED: what the words of a submission must not hold.
+  program "$bin/sbatch" <<'SBATCH'
+echo "sbatch $*" >>"$RUN_DIR/calls"
+if [ -n "${REFUSED:-}" ] && [[ "$*" == *"$REFUSED"* ]]; then echo "sbatch: error: Requested node configuration is not available" >&2 && exit 1; fi
+[[ "$*" == *--test-only* ]] && exit 0
+number=$(($(cat "$RUN_DIR/number" 2>/dev/null || echo 100) + 1))
+echo "$number" | tee "$RUN_DIR/number"
+echo "PENDING Dependency" >"$RUN_DIR/queue.$number"
+SBATCH
+  # The queue is a file a job; END_TIME is that of all.
+  program "$bin/squeue" <<'SQUEUE'
+case $* in
+  *%e*) echo "${END_TIME:-NONE}" ;;
+  *) cat "$RUN_DIR/queue.$3" 2>/dev/null ;;
+esac
+SQUEUE
+  program "$bin/scancel" <<'SCANCEL'
+echo "scancel $*" >>"$RUN_DIR/calls"
+for number; do rm -f "$RUN_DIR/queue.$number"; done
+SCANCEL
   export PATH=$bin:$PATH RUN_DIR=$run_dir ARGOSY_REQUEUE_WAIT_S=0
   export SLURM_JOB_ID=42 SLURM_JOB_NAME=train16 SLURM_SUBMIT_DIR=$root SLURM_JOB_NUM_NODES=16 SLURM_NTASKS_PER_NODE=8
   export SLURM_JOB_NODELIST='node[1-16]'

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
-# jobs/train_16node.sh with stand-ins for srun, scontrol and apps/train: every row of the verdict table, signals, bad input.
+# jobs/train_16node.sh with stand-ins for Slurm and apps/train: every row of the verdict table, restarts, signals, bad input.
 
 # shellcheck disable=SC2154 # make_tree assigns them
+bats_require_minimum_version 1.5.0
 load stand_ins
 
 setup() { make_tree; }
@@ -69,24 +70,89 @@ requeued() { grep -q '^scontrol requeue 42$' "$run_dir/calls"; }
   done
 }
 
+restarted() { # restarted COUNT SAYS: the job's start of that number
+  rm -f "$run_dir/calls"
+  SLURM_RESTART_COUNT=$1 TOOL_SAYS=$2 TOOL_CODE=${2%% *} job
+}
+
 @test "5 is requeued twice without a newer commit, not a third time, and names the nodes" {
-  TOOL_SAYS='5 12' TOOL_CODE=5 job
+  restarted 0 '5 12'
   requeued
   [[ $output == *'node[1-16]'* ]]
-  rm "$run_dir/calls"
-  SLURM_RESTART_COUNT=1 TOOL_SAYS='5 12' TOOL_CODE=5 job
+  restarted 1 '5 12'
   requeued
-  rm "$run_dir/calls"
-  SLURM_RESTART_COUNT=2 TOOL_SAYS='5 12' TOOL_CODE=5 job
+  restarted 2 '5 12'
   [ "$status" -eq 5 ]
   not_requeued
 }
 
-@test "a newer commit starts the count of losses again" {
-  echo '5 12' >"$run_dir/exit.42.0"
-  echo '5 12' >"$run_dir/exit.42.1"
-  SLURM_RESTART_COUNT=2 TOOL_SAYS='5 20' TOOL_CODE=5 job
+@test "three stops in a row at one step end with 70" {
+  mkdir -p "$run_dir/checkpoints/000000012"
+  restarted 0 '75 12'
   requeued
+  restarted 1 '75 12'
+  requeued
+  restarted 2 '75 12'
+  [ "$status" -eq 70 ]
+  [[ $output == *'3 times in a row at step 12'*'--time'* ]]
+  not_requeued
+}
+
+@test "a newer commit starts the count again, also a permanent one" {
+  for restart in 0 1; do restarted $restart '5 12'; done
+  mkdir -p "$run_dir/export/000000020"
+  for restart in 2 3; do restarted $restart '5 21'; done
+  requeued
+  restarted 4 '5 21'
+  not_requeued
+}
+
+@test "what is no committed checkpoint is no progress" {
+  for restart in 0 1 2; do
+    mkdir -p "$run_dir/checkpoints/.tmp-00000001$restart-ab" "$run_dir/checkpoints/00000001$restart.bad"
+    restarted $restart '75 12'
+  done
+  [ "$status" -eq 70 ]
+}
+
+@test "a job that Slurm itself starts again and again, killed each time, ends with 70" {
+  for restart in 0 1 2; do restarted $restart '137 0'; done # no requeue of ours
+  restarted 3 '0 1'
+  [ "$status" -eq 70 ]
+  [[ $output == *'3 starts in a row'*'step 0'* ]]
+  [ ! -e "$run_dir/calls" ] # nothing was launched
+  restarted 0 '0 1'         # another cluster's job of the same number
+  [ "$status" -eq 0 ]
+}
+
+@test "the exit file of another job of this number is not believed" {
+  echo '0 100' >"$run_dir/exit.42.0"
+  TOOL_CODE=139 job
+  [ "$status" -eq 139 ]
+}
+
+@test "the end of the allocation reaches the program" {
+  END_TIME=2026-11-22T12:00:00 job
+  grep -qx "ARGOSY_DEADLINE=$(date -d 2026-11-22T12:00:00 +%s)" "$run_dir/environment"
+  SLURM_JOB_END_TIME=1700000000 END_TIME=2026-11-22T12:00:00 job
+  grep -qx ARGOSY_DEADLINE=1700000000 "$run_dir/environment"
+  for end in NONE N/A ''; do
+    END_TIME=$end job
+    [ "$status" -eq 0 ]
+    run ! grep -q ARGOSY_DEADLINE "$run_dir/environment"
+  done
+}
+
+@test "a site that lacks a module or a launcher ends with 2" {
+  echo 'module load nowhere || return' >"$root/jobs/sites/lacking.sh"
+  ARGOSY_SITE=lacking job
+  [ "$status" -eq 2 ]
+  [[ $output == *'lacking.sh failed'* ]]
+  echo 'launch=(apptainer exec --nv argosy.sif)' >"$root/jobs/sites/contained.sh"
+  ARGOSY_SITE=contained job
+  [ "$status" -eq 2 ]
+  [[ $output == *'no apptainer here'* ]]
+  [ ! -e "$run_dir/calls" ]
 }
 
 wait_until() { # wait_until COMMAND…
@@ -123,9 +189,11 @@ wait_until() { # wait_until COMMAND…
   not_requeued
 }
 
-@test "the notice given to the program is that of --signal" {
+@test "the notice given to the program is that of --signal, or the user's" {
+  ARGOSY_STOP_NOTICE_S=60 job
+  grep -qx ARGOSY_STOP_NOTICE_S=60 "$run_dir/environment"
   signal=$(sed -n 's/^#SBATCH.*--signal=B:USR1@\([0-9]*\).*/\1/p' "$source/jobs/train_16node.sh")
-  notice=$(sed -n 's/^export ARGOSY_STOP_NOTICE_S=\([0-9]*\).*/\1/p' "$source/jobs/train_16node.sh")
+  notice=$(sed -n 's/^export ARGOSY_STOP_NOTICE_S=.*:-\([0-9]*\)}.*/\1/p' "$source/jobs/train_16node.sh")
   [ -n "$signal" ]
   [ "$signal" = "$notice" ]
 }

@@ -1,0 +1,140 @@
+#!/bin/bash
+#
+# Submits a configuration's whole chain, each stage behind the one before: count → preprocess → train → soup → export.
+#   jobs/chain.sh configs/mt.json
+# Run it where sbatch is, not under it. The same command again submits only what is not done.
+# Needs:   apps/, texts and site file; configuration and memory plan are checked here, before anything is queued.
+# Stops:   a stage that fails takes its dependants out of the queue; stages requeue as their own scripts say.
+# Leaves:  <run directory>/chain.json; what each stage leaves stands in its script. jobs/status.sh tells how far it is.
+set -uo pipefail
+root=${ARGOSY_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+SLURM_JOB_NAME=chain
+# shellcheck source=jobs/lib.sh
+. "$root/jobs/lib.sh" || exit 2
+
+usage() {
+  cat <<'TEXT'
+usage: jobs/chain.sh CONFIG [OPTION…] [-- SBATCH OPTION…]
+
+Submits count → preprocess → train → soup → export for a configuration; options behind -- go to every sbatch.
+
+  --dry-run         checks everything, and says what would be submitted
+  --train SCRIPT    train_16node.sh; or train_1node.sh
+  --from STAGE      this stage and all behind it again, done or not
+  --on STAGE WORDS  sbatch options of one stage, as one word
+  --to STAGE WORDS  words for the tool of one stage, as one word
+
+  jobs/chain.sh configs/mt.json --train train_1node.sh --to soup '--recipe last_k --last 5'
+  jobs/chain.sh configs/tiny.json --on train '--nodes=3 --ntasks-per-node=1' -- --gpus-per-node=0 --time=30
+
+Exit codes: 0 all is done or queued · 2 configuration, site or plan, or Slurm refuses: nothing is queued · 4 run directory.
+TEXT
+}
+
+config='' dry=0 from='' common=()
+declare -A script=() on=() to=()
+for stage in "${argosy_stages[@]}"; do script[$stage]=$stage.sh; done
+script[train]=train_16node.sh
+while (($#)); do
+  case $1 in
+    --from | --on | --to)
+      [[ " ${argosy_stages[*]} " == *" ${2:-nothing} "* ]] || argosy_fail 2 "$1 wants a stage (${argosy_stages[*]}), got ${2:-nothing}"
+      ;;&
+    --on | --to) (($# > 2)) || argosy_fail 2 "$1 $2 wants words, such as '--nodes=4'" ;;&
+    --train) (($# > 1)) || argosy_fail 2 "--train wants a script of jobs/" ;;&
+    -h | --help) usage && exit 0 ;;
+    --dry-run) dry=1 ;;
+    --from) from=$2 && shift ;;
+    --on) on[$2]+=" $3" && shift 2 ;;
+    --to) to[$2]+=" $3" && shift 2 ;;
+    --train) script[train]=$2 && shift ;;
+    --) common=("${@:2}") && break ;;
+    -*) argosy_fail 2 "there is no option $1 (jobs/chain.sh --help)" ;;
+    *)
+      [ -z "$config" ] || argosy_fail 2 "wanted one configuration, got $config and $1"
+      config=$1
+      ;;
+  esac
+  shift
+done
+[ -n "$config" ] || { usage >&2 && argosy_fail 2 "no configuration"; }
+
+# options STAGE: its sbatch options, one a line.
+options() {
+  local words
+  read -ra words <<<"${on[$1]:-}"
+  printf '%s\n' "${common[@]}" "${words[@]}" | sed '/^$/d'
+}
+# asked STAGE OPTION: the value its job will have for --OPTION=VALUE.
+asked() {
+  { sed -n 's/^#SBATCH//p' "$root/jobs/${script[$1]}" | tr ' ' '\n' && options "$1"; } | sed -n "s/^--$2=//p" | tail -n 1
+}
+# submit STAGE OPTION…: sbatch, with the stage's options and words
+submit() {
+  local stage=$1 words
+  mapfile -t words < <(options "$stage")
+  # shellcheck disable=SC2086 # words
+  sbatch "${words[@]}" "${@:2}" "$root/jobs/${script[$stage]}" ${to[$stage]:-}
+}
+
+command -v sbatch >/dev/null ||
+  argosy_fail 2 "no sbatch here; without Slurm: mpirun -n 2 apps/count $config, and so on with preprocess, train, soup and export (README)"
+argosy_site >/dev/null || exit
+for stage in "${argosy_stages[@]}"; do
+  [ -r "$root/jobs/${script[$stage]}" ] || argosy_fail 2 "no $root/jobs/${script[$stage]}"
+  [ -x "$root/apps/$stage" ] || argosy_fail 2 "no $root/apps/$stage: build it, or set ARGOSY_ROOT"
+done
+argosy_run_dir "$config"
+export ARGOSY_CONFIG=$config ARGOSY_ROOT=$root
+
+argosy_read_chain "$run"
+todo=()
+for stage in "${argosy_stages[@]}"; do
+  if ((${#todo[@]})) || [ "$stage" = "$from" ] || [[ ! ${state[$stage]} =~ ^(done|queued) ]]; then todo+=("$stage"); fi
+done
+
+for stage in "${todo[@]}"; do
+  if [ "$stage" = train ]; then
+    nodes=$(asked train nodes) ranks=$(asked train ntasks) plan=()
+    if [ "$(asked train gpus-per-node)" = 0 ]; then plan=(--set device=cpu); fi
+    # shellcheck disable=SC2086 # words
+    said=$("$root/apps/train" "$config" ${to[train]:-} --dry-run --nodes "${nodes:=1}" \
+      --ranks "${ranks:-$((nodes * $(asked train ntasks-per-node)))}" "${plan[@]}" 2>&1) ||
+      argosy_fail 2 "the plan of training is refused, nothing was submitted: $said"
+  fi
+  said=$(submit "$stage" --test-only 2>&1) || argosy_fail 2 "Slurm refuses $stage, nothing was submitted: $said"
+done
+if ((dry)); then
+  for stage in "${todo[@]}"; do state[$stage]="to be submitted: sbatch $(options "$stage" | tr '\n' ' ')jobs/${script[$stage]}${to[$stage]:-}"; done
+  argosy_print_chain
+  exit 0
+fi
+
+mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
+new=()
+for stage in "${argosy_stages[@]}"; do
+  if [[ " ${todo[*]} " == *" $stage "* ]]; then
+    # Queued behind a stage that ended otherwise: Slurm takes it away as well, in its own time.
+    if [[ ${state[$stage]} == queued* ]]; then scancel "${job[$stage]}"; fi
+    behind=()
+    if [ -n "${previous:-}" ]; then behind=("--dependency=afterok:$previous" --kill-on-invalid-dep=yes); fi
+    if ! job[$stage]=$(submit "$stage" --parsable "${behind[@]}"); then
+      if ((${#new[@]})); then scancel "${new[@]}"; fi
+      argosy_fail 2 "Slurm refuses $stage (above); what this call had queued is cancelled"
+    fi
+    job[$stage]=${job[$stage]%%;*} # a federation adds the cluster's name
+    new+=("${job[$stage]}")
+    state[$stage]="submitted${behind[0]+ behind $previous}"
+  fi
+  if [ "${state[$stage]}" != 'done' ]; then previous=${job[$stage]}; fi
+done
+{
+  printf '{"config":"%s","stages":[\n' "$config"
+  for stage in "${argosy_stages[@]}"; do printf '{"stage":"%s","job":"%s"}%s\n' "$stage" "${job[$stage]}" "$([ "$stage" = export ] || echo ,)"; done
+  echo ']}'
+} >"$run/chain.json.tmp" || argosy_fail 4 "cannot write $run/chain.json; the jobs are queued: ${new[*]}"
+mv "$run/chain.json.tmp" "$run/chain.json"
+
+argosy_print_chain
+if ((${#new[@]})); then echo "take it back with: scancel ${new[*]}"; fi
+echo "result {\"tool\":\"chain\",\"status\":\"ok\",\"run_dir\":\"$run\",\"submitted\":${#new[@]},\"stages\":$(argosy_chain_json)}"

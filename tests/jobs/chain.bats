@@ -1,0 +1,189 @@
+#!/usr/bin/env bats
+# jobs/chain.sh and status.sh with stand-ins for Slurm and the tools.
+
+# shellcheck disable=SC2154 # make_tree assigns them
+bats_require_minimum_version 1.5.0
+load stand_ins
+
+setup() {
+  make_tree
+  unset SLURM_JOB_ID SLURM_JOB_NAME SLURM_JOB_NUM_NODES SLURM_NTASKS_PER_NODE SLURM_SUBMIT_DIR SLURM_JOB_NODELIST
+  touch "$root/configs/demo.json"
+  cd "$root" || return
+}
+
+chain() { run jobs/chain.sh configs/demo.json "$@"; }
+submissions() { grep '^sbatch' "$run_dir/calls" 2>/dev/null | grep -v -e --test-only || true; }
+again() { rm -f "$run_dir/calls"; }
+ends() { # ends JOB CODE
+  rm -f "$run_dir/queue.$1"
+  echo "$2 0" >"$run_dir/exit.$1.0"
+}
+
+@test "each stage waits for the one before, and for nothing that cannot come" {
+  chain
+  [ "$status" -eq 0 ]
+  diff <(submissions) - <<TEXT
+sbatch --parsable $root/jobs/count.sh
+sbatch --parsable --dependency=afterok:101 --kill-on-invalid-dep=yes $root/jobs/preprocess.sh
+sbatch --parsable --dependency=afterok:102 --kill-on-invalid-dep=yes $root/jobs/train_16node.sh
+sbatch --parsable --dependency=afterok:103 --kill-on-invalid-dep=yes $root/jobs/soup.sh
+sbatch --parsable --dependency=afterok:104 --kill-on-invalid-dep=yes $root/jobs/export.sh
+TEXT
+  [[ $output == *'scancel 101 102 103 104 105'* ]]
+  tail -n 1 <<<"$output" >last
+  python3 - <<'PYTHON'
+import json
+result = json.loads(open("last").read().removeprefix("result "))
+assert result["submitted"] == 5 and result["stages"]["train"]["job"] == "103", result
+chain = json.load(open(result["run_dir"] + "/chain.json"))
+assert chain["config"] == "configs/demo.json"
+assert [stage["job"] for stage in chain["stages"]] == ["101", "102", "103", "104", "105"]
+PYTHON
+}
+
+@test "the plan is asked for the ranks and nodes the job will have" {
+  chain
+  grep -qx 'plan configs/demo.json --dry-run --nodes 16 --ranks 128' "$run_dir/calls"
+  again
+  chain --from train --on train '--nodes=4 --ntasks-per-node=2' --to train '--set seed=2' -- --gpus-per-node=0
+  grep -qx 'plan configs/demo.json --set seed=2 --dry-run --nodes 4 --ranks 8 --set device=cpu' "$run_dir/calls"
+  again
+  chain --from train --train train_1node.sh --on train --ntasks=3
+  grep -qx 'plan configs/demo.json --dry-run --nodes 1 --ranks 3' "$run_dir/calls"
+  submissions | grep -q "jobs/train_1node.sh$"
+}
+
+@test "words reach sbatch, of all stages or of one, and the tools" {
+  chain --on train '--nodes=4 --time=5' --to soup '--recipe last_k --last 5' -- --account=mine
+  [ "$(submissions | grep -c -e --account=mine)" = 5 ]
+  submissions | grep -q -e '^sbatch --account=mine --nodes=4 --time=5 --parsable .*train_16node.sh$'
+  submissions | grep -q -e 'soup.sh --recipe last_k --last 5$'
+}
+
+@test "a second call submits only what is not done" {
+  chain
+  for job in 101 102; do ends $job 0; done
+  ends 103 3
+  rm "$run_dir"/queue.10[45]
+  again
+  chain
+  [ "$status" -eq 0 ]
+  diff <(submissions) - <<TEXT
+sbatch --parsable $root/jobs/train_16node.sh
+sbatch --parsable --dependency=afterok:106 --kill-on-invalid-dep=yes $root/jobs/soup.sh
+sbatch --parsable --dependency=afterok:107 --kill-on-invalid-dep=yes $root/jobs/export.sh
+TEXT
+  for job in 106 107 108; do ends $job 0; done
+  again
+  chain
+  [ "$status" -eq 0 ]
+  [ -z "$(submissions)" ]
+  [[ $output == *'"submitted":0'* ]]
+}
+
+@test "what is queued stays, and what comes behind a failed stage is taken back first" {
+  chain
+  again
+  chain
+  [ -z "$(submissions)" ]
+  [[ $output == *'queued pending dependency'* ]]
+  ends 101 0
+  ends 102 3
+  chain
+  [ "$(submissions | wc -l)" = 4 ]
+  for job in 103 104 105; do grep -qx "scancel $job" "$run_dir/calls"; done
+}
+
+@test "a stage that stopped and waits for its restart is queued, one that was cancelled is submitted again" {
+  chain
+  echo '75 12' >"$run_dir/exit.101.0"
+  again
+  chain
+  [ -z "$(submissions)" ]
+  rm "$run_dir"/queue.*
+  chain
+  [ "$(submissions | wc -l)" = 5 ]
+}
+
+@test "--from runs a stage and all behind it again" {
+  chain
+  for job in 101 102 103 104 105; do ends $job 0; done
+  again
+  chain --from soup
+  [ "$(submissions | sed 's#.*/##')" = $'soup.sh\nexport.sh' ]
+}
+
+@test "--dry-run checks and submits nothing" {
+  chain --dry-run
+  [ "$status" -eq 0 ]
+  [ -z "$(submissions)" ]
+  [ ! -e "$run_dir/chain.json" ]
+  [[ $output == *'to be submitted: sbatch jobs/train_16node.sh'* ]]
+  grep -q '^plan' "$run_dir/calls"
+}
+
+@test "nothing is queued when anything is refused" {
+  BAD_CONFIG=1 chain
+  [ "$status" -eq 2 ]
+  [[ $output == *'does not validate'* ]]
+  BAD_PLAN='wanted 41.1 GiB, got 39.4' chain
+  [ "$status" -eq 2 ]
+  [[ $output == *'got 39.4'* ]]
+  REFUSED=export.sh chain
+  [ "$status" -eq 2 ]
+  [[ $output == *'refuses export'*'not available'* ]]
+  ARGOSY_SITE=nowhere chain
+  [ "$status" -eq 2 ]
+  [[ $output == *'default example'* ]]
+  chain --train train_2node.sh
+  [ "$status" -eq 2 ]
+  [[ $output == *'train_2node.sh'* ]]
+  [ -z "$(submissions)" ]
+  [ ! -e "$run_dir/chain.json" ]
+}
+
+@test "a refusal in the middle takes back what was queued" {
+  REFUSED=afterok:103 chain
+  [ "$status" -eq 2 ]
+  grep -qx 'scancel 101 102 103' "$run_dir/calls"
+  [ ! -e "$run_dir/chain.json" ]
+}
+
+@test "without sbatch it says what to do" {
+  rm "$bin/sbatch"
+  for program in bash sed tr cat dirname; do ln -s "$(command -v $program)" "$bin/"; done # a PATH without Slurm
+  PATH=$bin chain
+  [ "$status" -eq 2 ]
+  [[ $output == *'mpirun -n 2 apps/count configs/demo.json'* ]]
+}
+
+@test "wrong words: one sentence and code 2" {
+  for words in '' 'a.json b.json' 'a.json --frm train' 'a.json --from soap' 'a.json --on train' 'a.json --from'; do
+    # shellcheck disable=SC2086 # words
+    run jobs/chain.sh $words
+    [ "$status" -eq 2 ]
+  done
+  [ ! -e "$run_dir/calls" ]
+}
+
+@test "status tells jobs, training, validation and disk" {
+  run jobs/status.sh configs/demo.json
+  [ "$status" -eq 3 ]
+  chain
+  ends 101 0
+  ends 102 3
+  echo 'RUNNING None' >"$run_dir/queue.103"
+  printf '{"state":"running","step":1200,"fraction_done":0.24,"time":"%s","eta_s":3600.5,"job":"103"}\n' "$(date -u +%FT%TZ)" >"$run_dir/status.json"
+  printf '%s\n' '{"step":1000,"validation":"dev","figures":{"loss":2.1,"chrf":41.2}}' '{"step":1100,"loss":2.0}' >"$run_dir/metrics.jsonl"
+  for what in configs/demo.json "$run_dir"; do
+    run jobs/status.sh "$what"
+    [ "$status" -eq 0 ]
+    for line in 'count +101 +done' 'preprocess +102 +failed 3' 'train +103 +queued running' 'soup +104 +queued pending dependency' \
+      'training running at step 1200, 24.0 % done, heard of [0-5] s ago' "ETA $(date -d '+1 hour' '+%F %H')" \
+      'validation of step 1000: loss:2.1,chrf:41.2' 'disk [0-9]+ MiB in .*, [0-9]+ MiB free'; do
+      grep -qE "^$line" <<<"$output"
+    done
+    tail -n 1 <<<"$output" | sed 's/^result //' | python3 -c 'import json, sys; r = json.load(sys.stdin); assert r["training"]["step"] == 1200 and r["stages"]["preprocess"]["state"] == "failed 3", r'
+  done
+}

@@ -1,0 +1,184 @@
+#!/usr/bin/env bats
+# What can happen to a training job, under a real Slurm: each job goes on from its last checkpoint to the bits of an undisturbed
+# run, or ends with the documented code. Runs take three of four nodes, so that one is to spare.
+
+# shellcheck disable=SC2034,SC2154 # cluster.bash reads or assigns them
+bats_require_minimum_version 1.5.0
+load cluster
+
+setup_file() {
+  echo 'PartitionName=patient Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=5 PreemptMode=REQUEUE GraceTime=30' >"$BATS_FILE_TMPDIR/more"
+  start_cluster --nodes 4 --conf "$BATS_FILE_TMPDIR/more"
+  "$SANDBOX" status >/dev/null 2>&1 || return 0 # setup() skips
+  on_cluster
+  train 3 whole "${length[@]}"
+  within 100 ended
+}
+teardown_file() { "$SANDBOX" down; }
+
+length=(--set schedule.length=60 --set checkpoint.interval=5 --set comm.timeout_s=10)
+
+setup() { on_cluster; }
+
+teardown() { mend_cluster; }
+
+run_until() { # run_until STEP RUN WORD…
+  local step=$1
+  shift
+  train 3 "$@" "${length[@]}"
+  within 60 log_has "step $step "
+}
+
+waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
+
+@test "the time limit: saved before it, and continued" {
+  with=(--time=1 --signal=B:USR1@40)
+  ARGOSY_STOP_NOTICE_S=40 train 3 limit --set schedule.length=100000
+  within 90 waits_for_its_restart
+  [[ $(verdict 0) == "75 "* ]]
+  [ -e "runs/limit/checkpoints/$(printf %09d "$(verdict 0 | cut -d' ' -f2)")/MANIFEST.json" ]
+  log_has 'stopping after step .*: SIGUSR1\|stopping after step .*: the allocation ends in'
+  start_again
+  within 30 log_has "resumed from runs/limit/checkpoints/"
+}
+
+@test "the end of the allocation stops a run that no signal reaches" {
+  with=(--time=1 --signal=B:USR1@0)
+  ARGOSY_STOP_NOTICE_S=45 train 3 own --set schedule.length=100000
+  within 60 waits_for_its_restart
+  log_has 'stopping after step .*: the allocation ends in 4[0-5] s'
+}
+
+@test "preemption without a word: from the last checkpoint" {
+  run_until 12 preempted
+  sbatch --partition=high --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 2'
+  start_again
+  same_bits
+}
+
+@test "preemption with a grace time: nothing is lost" {
+  with=(--partition=patient)
+  run_until 12 graceful
+  sbatch --partition=high --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 2'
+  start_again
+  [[ $(verdict 0) == "75 "* ]]
+  same_bits
+}
+
+@test "a node that is set down" {
+  run_until 12 down
+  scontrol update NodeName=node2 State=DOWN Reason=test
+  start_again
+  same_bits
+}
+
+@test "a node that drops dead, again and again in a save" {
+  run_until 12 dead --set checkpoint.interval=1
+  "$SANDBOX" kill-node 3
+  scontrol update NodeName=node3 State=DOWN Reason=test
+  start_again
+  within 60 log_has "step 30 "
+  same_bits
+  "$SANDBOX" start-node 3
+}
+
+@test "a slurmd that dies: the job runs on" {
+  run_until 12 slurmd
+  "$SANDBOX" kill-slurmd 2
+  "$SANDBOX" start-node 2
+  within 100 ended
+  [ "$(verdict 0)" = "0 60" ]
+  [ "$(weights slurmd 000000060)" = "$(weights whole 000000060)" ]
+}
+
+@test "a controller that dies: the job runs on, and its dependant starts" {
+  train 3 controller --set schedule.length=250
+  behind=$(sbatch --parsable --dependency=afterok:"$job" --output=behind.out --wrap 'echo well')
+  within 60 log_has "step 12 "
+  sleep 6 # slurmctld writes its state every five seconds; a younger job would be launched twice, and held
+  "$SANDBOX" restart-controller
+  within 100 test -e "runs/controller/exit.$job.0"
+  [ "$(verdict 0)" = "0 250" ]
+  within 60 grep -qsx well behind.out
+  [ -n "$behind" ]
+}
+
+@test "a rank that is killed: nothing hangs, no dependant stays, and the next start continues" {
+  run_until 12 killed
+  behind=$(sbatch --parsable --dependency=afterok:"$job" --kill-on-invalid-dep=yes --output=/dev/null --wrap true)
+  "$SANDBOX" exec kill -KILL "$(rank 1)"
+  gone() { ended || pending; }
+  within 15 gone
+  if pending; then
+    start_again
+  else
+    within 30 test -z "$(squeue -h -j "$behind" -o %T)"
+    train 3 killed "${length[@]}"
+  fi
+  same_bits
+}
+
+@test "a rank that stands still: code 5 within the deadline, its node named, and a new start" {
+  run_until 12 still
+  "$SANDBOX" exec kill -STOP "$(rank 1)"
+  within 40 pending
+  [[ $(verdict 0) == "5 "* ]]
+  log_has 'no word from rank 1 on node[1-4]'
+  start_again
+  same_bits
+}
+
+@test "a cancelled job is not revived" {
+  run_until 12 cancelled
+  scancel "$job"
+  within 30 ended
+  grep -q "JobState=CANCELLED" <<<"$(scontrol show job "$job")"
+}
+
+@test "no progress: three starts, then 70" {
+  train 3 stuck --set schedule.length=100000 --set checkpoint.interval=100000
+  starts() { [ "$(wc -l <"runs/stuck/starts.$job")" = "$1" ]; }
+  for count in 1 2 3; do
+    within 60 starts $count
+    scontrol requeue "$job"
+    start_again
+  done
+  within 60 ended
+  log_has '3 starts in a row'
+  grep -q "ExitCode=70:0" <<<"$(scontrol show job "$job")"
+}
+
+@test "ranks that end one after the other: requeued every time" {
+  mkdir -p stand_in/apps
+  ln -sfn "$ARGOSY_SOURCE_DIR/jobs" stand_in/jobs
+  cat >stand_in/apps/train <<'TOOL'
+#!/bin/bash
+if [[ $* == *--print-config* ]]; then echo "\"$PWD/runs/race/$SLURM_JOB_ID\"" && exit; fi
+trap '' USR1
+if [ "$SLURM_PROCID" = 0 ]; then echo '75 1' >"$ARGOSY_EXIT_FILE"; fi
+sleep "$((RANDOM % 3)).$((RANDOM % 10))"
+exit 75
+TOOL
+  chmod +x stand_in/apps/train
+  jobs=()
+  for _ in $(seq 20); do
+    jobs+=("$(ARGOSY_ROOT=$PWD/stand_in sbatch --parsable --nodes=2 --ntasks-per-node=1 --gpus-per-node=0 --output=race.%j.out --oversubscribe jobs/train_16node.sh)")
+  done
+  all_requeued() {
+    local number
+    for number in "${jobs[@]}"; do grep -q Restarts=1 <<<"$(scontrol show job "$number")" || return 1; done
+  }
+  job=${jobs[0]}
+  within 100 all_requeued
+}
+
+@test "a launcher that MPI does not know: both sizes are named" {
+  mkdir -p other
+  cp -rL jobs other/jobs
+  ln -sfn "$PWD/apps" other/apps
+  echo 'launch=(srun --mpi=none env --block-signal=USR1)' >other/jobs/sites/none.sh
+  ARGOSY_ROOT=$PWD/other ARGOSY_SITE=none train 3 none
+  within 60 ended
+  [ "$(verdict 0 | cut -d' ' -f1)" = 2 ]
+  log_has 'wanted 3 ranks .*got a world of 1'
+}
