@@ -47,20 +47,14 @@ setup() { on_cluster; }
 }
 
 @test "as typed it launches 128 ranks, eight a node, that see eight GPUs" {
-  mkdir -p stand_in/apps stand_in/configs runs/seen
-  ln -s "$ARGOSY_SOURCE_DIR/jobs" stand_in/jobs
-  touch stand_in/configs/mistral_7b.json
-  cat >stand_in/apps/train <<'TOOL'
-#!/bin/bash
-if [[ $* == *--print-config* ]]; then echo "\"$PWD/runs/seen\"" && exit; fi
+  stand_in seen <<'TOOL'
 echo "$(hostname) $SLURM_PROCID $SLURM_LOCALID $CUDA_VISIBLE_DEVICES $ARGOSY_EXPECT_RANKS $*" >"runs/seen/rank.$SLURM_PROCID"
 if [ "$SLURM_PROCID" = 0 ]; then echo '0 0' >"$ARGOSY_EXIT_FILE"; fi
 TOOL
-  chmod +x stand_in/apps/train
-  job=$(unset ARGOSY_CONFIG && ARGOSY_ROOT=$PWD/stand_in sbatch --parsable jobs/train_16node.sh)
+  job=$(unset ARGOSY_CONFIG && ARGOSY_ROOT=$PWD/seen sbatch --parsable jobs/train_16node.sh)
   within 60 ended
   for ((rank = 0; rank < 128; ++rank)); do
-    echo "node$((rank / 8 + 1)) $rank $((rank % 8)) 0,1,2,3,4,5,6,7 128 $PWD/stand_in/configs/mistral_7b.json"
+    echo "node$((rank / 8 + 1)) $rank $((rank % 8)) 0,1,2,3,4,5,6,7 128 $PWD/seen/configs/mistral_7b.json"
   done >expected
   for ((rank = 0; rank < 128; ++rank)); do cat "runs/seen/rank.$rank"; done | diff - expected
 }
