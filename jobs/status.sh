@@ -31,12 +31,13 @@ if [ -s "$run/status.json" ]; then
   value() { argosy_json_value "$1" <<<"$training"; }
   age=$(($(date +%s) - $(date -d "$(value time)" +%s)))
   echo "training $(value state) at step $(value step), $(value fraction_done | awk '{ printf "%.1f", 100 * $1 }') % done, heard of $age s ago$(value reason | sed 's/^/: /')"
-  eta=$(value eta_s)
-  if [ -n "$eta" ]; then echo "ETA $(date -d "@$(($(date +%s) + ${eta%.*} - age))" '+%F %T')"; fi
+  eta=$(value eta_s | awk '{ printf "%d", $1 }') # numbers may have exponents
+  if [ -n "$eta" ]; then echo "ETA $(date -d "@$(($(date +%s) + eta - age))" '+%F %T')"; fi
 fi
 validation=$(grep '"validation"' "$run/metrics.jsonl" 2>/dev/null | tail -n 1)
 if [ -n "$validation" ]; then
-  echo "validation of step $(argosy_json_value step <<<"$validation"): $(sed -n 's/.*"figures": *{\([^}]*\)}.*/\1/p' <<<"$validation" | tr -d '"')"
+  figures=$(sed -n 's/.*"figures": *{\([^}]*\)}.*/\1/p' <<<"$validation" | tr -d '" ' | tr , '\n')
+  echo "validation of step $(argosy_json_value step <<<"$validation"), $(argosy_json_value validation <<<"$validation"): $(awk -F: '{ printf "%s%s %.4f", sep, $1, $2; sep = ", " }' <<<"$figures")"
 fi
 used=$(du -sk "$run" | cut -f1) free=$(df -Pk "$run" | awk 'NR == 2 { print $4 }')
 echo "disk $((used / 1024)) MiB in $run, $((free / 1024)) MiB free"

@@ -174,14 +174,14 @@ TEXT
   ends 101 0
   ends 102 3
   echo 'RUNNING None' >"$run_dir/queue.103"
-  printf '{"state":"running","step":1200,"fraction_done":0.24,"time":"%s","eta_s":3600.5,"job":"103"}\n' "$(date -u +%FT%TZ)" >"$run_dir/status.json"
-  printf '%s\n' '{"step":1000,"validation":"dev","figures":{"loss":2.1,"chrf":41.2}}' '{"step":1100,"loss":2.0}' >"$run_dir/metrics.jsonl"
+  printf '{"state":"running","step":1200,"fraction_done":2.4E-1,"time":"%s","eta_s":3.6005E3,"job":"103"}\n' "$(date -u +%FT%TZ)" >"$run_dir/status.json"
+  printf '%s\n' '{"step":1000,"validation":"dev","figures":{"loss":2.1E0,"chrf":4.12E1}}' '{"step":1100,"loss":2.0}' >"$run_dir/metrics.jsonl"
   for what in configs/demo.json "$run_dir"; do
     run jobs/status.sh "$what"
     [ "$status" -eq 0 ]
     for line in 'count +101 +done' 'preprocess +102 +failed 3' 'train +103 +queued running' 'soup +104 +queued pending dependency' \
       'training running at step 1200, 24.0 % done, heard of [0-5] s ago' "ETA $(date -d '+1 hour' '+%F %H')" \
-      'validation of step 1000: loss:2.1,chrf:41.2' 'disk [0-9]+ MiB in .*, [0-9]+ MiB free'; do
+      'validation of step 1000, dev: loss 2.1000, chrf 41.2000' 'disk [0-9]+ MiB in .*, [0-9]+ MiB free'; do
       grep -qE "^$line" <<<"$output"
     done
     tail -n 1 <<<"$output" | sed 's/^result //' | python3 -c 'import json, sys; r = json.load(sys.stdin); assert r["training"]["step"] == 1200 and r["stages"]["preprocess"]["state"] == "failed 3", r'

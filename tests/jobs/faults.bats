@@ -49,6 +49,24 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   log_has 'stopping after step .*: the allocation ends in 4[0-5] s'
 }
 
+@test "a stop in loading, in a validation, in a save: nothing is lost" {
+  train 3 moments "${length[@]}" --set validation.interval=2
+  seen() { [ "$(grep -c "$moment" train16."$job".out 2>/dev/null)" -gt "${had:-0}" ]; }
+  stopped() { [ -s "runs/moments/exit.$job.$restart" ] && pending; }
+  restart=0
+  for moment in 'ranks on 3 nodes' ' validation ' 'saved runs/moments'; do
+    had=$(grep -c "$moment" train16."$job".out 2>/dev/null) || true
+    if ((restart)); then start_again; fi
+    within 100 seen
+    scancel --batch --signal=USR1 "$job"
+    within 60 stopped
+    [[ $(verdict $restart) == "75 "* ]]
+    restart=$((restart + 1))
+  done
+  start_again
+  same_bits
+}
+
 @test "preemption without a word: from the last checkpoint" {
   run_until 12 preempted
   sbatch --partition=high --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 2'
@@ -146,6 +164,12 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   job=$first
   within 100 ended
   [ "$(verdict 0)" = "0 60" ]
+}
+
+@test "GPUs that no node has: a chain is refused as a whole" {
+  run -2 jobs/chain.sh configs/tiny.json
+  [[ $output == *'Slurm refuses train, nothing was submitted'* ]]
+  [ -z "$(squeue -h)" ]
 }
 
 @test "no progress: three starts, then 70" {
