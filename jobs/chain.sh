@@ -100,7 +100,7 @@ for stage in "${todo[@]}"; do
     # shellcheck disable=SC2086 # words
     said=$("$root/apps/train" "$config" ${to[train]:-} --dry-run --nodes "${nodes:=1}" \
       --ranks "${ranks:-$((nodes * $(asked train ntasks-per-node)))}" "${plan[@]}" 2>&1) ||
-      argosy_fail 2 "the plan of training is refused, nothing was submitted: $said"
+      { echo "$said" >&2 && argosy_fail 2 "the plan of training is refused (above); nothing was submitted"; }
   fi
   said=$(submit "$stage" --test-only 2>&1) || argosy_fail 2 "Slurm refuses $stage, nothing was submitted: $said"
 done
@@ -111,13 +111,13 @@ if ((dry)); then
 fi
 
 mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
-new=()
+new=() previous=''
 for stage in "${argosy_stages[@]}"; do
   if [[ " ${todo[*]} " == *" $stage "* ]]; then
     # Queued behind a stage that ended otherwise: Slurm takes it away as well, in its own time.
     if [[ ${state[$stage]} == queued* ]]; then scancel "${job[$stage]}"; fi
     behind=()
-    if [ -n "${previous:-}" ]; then behind=("--dependency=afterok:$previous" --kill-on-invalid-dep=yes); fi
+    if [ -n "$previous" ]; then behind=("--dependency=afterok:$previous" --kill-on-invalid-dep=yes); fi
     if ! job[$stage]=$(submit "$stage" --parsable "${behind[@]}"); then
       if ((${#new[@]})); then scancel "${new[@]}"; fi
       argosy_fail 2 "Slurm refuses $stage (above); what this call had queued is cancelled"

@@ -168,7 +168,11 @@ argosy_read_chain() {
     code=''
     line=$(printf '%s\n' "$1/exit.${job[$stage]}."* | sort -V | tail -n 1) # of the last restart
     if [ -r "$line" ]; then read -r code _ <"$line"; fi
-    line=$(squeue -h -j "${job[$stage]}" -o '%T %r' 2>/dev/null)
+    if ! line=$(squeue -h -j "${job[$stage]}" -o '%T %r' 2>&1); then
+      # Taking a job for gone because nobody answers would submit it twice.
+      [[ $line == *'Invalid job id'* ]] || argosy_fail 2 "Slurm does not say what became of job ${job[$stage]}: $line"
+      line=''
+    fi
     if [ "$code" = 0 ]; then
       state[$stage]='done'
     elif [ -n "$line" ]; then

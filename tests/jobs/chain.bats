@@ -106,6 +106,15 @@ TEXT
   [ "$(submissions | wc -l)" = 5 ]
 }
 
+@test "a Slurm that does not answer has nothing submitted twice" {
+  chain
+  again
+  SILENT=1 chain
+  [ "$status" -eq 2 ]
+  [[ $output == *'what became of job 101'*'Unable to contact'* ]]
+  [ -z "$(submissions)" ]
+}
+
 @test "--from runs a stage and all behind it again" {
   chain
   for job in 101 102 103 104 105; do ends $job 0; done

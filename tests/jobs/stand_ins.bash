@@ -55,7 +55,10 @@ SBATCH
   program "$bin/squeue" <<'SQUEUE'
 case $* in
   *%e*) echo "${END_TIME:-NONE}" ;;
-  *) cat "$RUN_DIR/queue.$3" 2>/dev/null ;;
+  *)
+    if [ -n "${SILENT:-}" ]; then echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2 && exit 1; fi
+    cat "$RUN_DIR/queue.$3" 2>/dev/null || { echo 'slurm_load_jobs error: Invalid job id specified' >&2 && exit 1; }
+    ;;
 esac
 SQUEUE
   program "$bin/scancel" <<'SCANCEL'
