@@ -9,6 +9,7 @@
 set -uo pipefail
 root=${ARGOSY_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 SLURM_JOB_NAME=chain
+unset ARGOSY_EXIT_FILE
 # shellcheck source=jobs/lib.sh
 . "$root/jobs/lib.sh" || exit 2
 
@@ -65,6 +66,12 @@ options() {
   read -ra words <<<"${on[$1]:-}"
   printf '%s\n' "${common[@]}" "${words[@]}" | sed '/^$/d'
 }
+for word in $(options train); do
+  case $word in
+    -N* | -n* | --nodes | --ntasks | --ntasks-per-node | --gpus-per-node) argosy_fail 2 "write $word as --option=value, so that the memory plan knows it" ;;
+  esac
+done
+[[ ${to[train]:-} != *run_dir=* ]] || argosy_fail 2 "the run directory is the configuration's: the stages behind training would not find another"
 # asked STAGE OPTION: the value its job will have for --OPTION=VALUE.
 asked() {
   { sed -n 's/^#SBATCH//p' "$root/jobs/${script[$1]}" | tr ' ' '\n' && options "$1"; } | sed -n "s/^--$2=//p" | tail -n 1
@@ -88,8 +95,11 @@ argosy_run_dir "$config"
 export ARGOSY_CONFIG=$config ARGOSY_ROOT=$root
 
 argosy_read_chain "$run"
+declare -A result=([soup]=soup [export]=ct2) # folders that appear whole and are never overwritten
 todo=()
 for stage in "${argosy_stages[@]}"; do
+  made=$run/${result[$stage]:-none}
+  if ((!${#todo[@]})) && [ "$stage" != "$from" ] && [ -e "$made" ] && [[ ${state[$stage]} != queued* ]]; then state[$stage]='done'; fi
   if ((${#todo[@]})) || [ "$stage" = "$from" ] || [[ ! ${state[$stage]} =~ ^(done|queued) ]]; then todo+=("$stage"); fi
 done
 
@@ -111,29 +121,42 @@ if ((dry)); then
 fi
 
 mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
-new=() previous=''
+exec 9>"$run/chain.lock"
+flock -n -E 9 9
+(($? != 9)) || argosy_fail 2 "another jobs/chain.sh is submitting for $run: wait for it"
+
+write_chain() {
+  local stage
+  {
+    printf '{"config":"%s","stages":[\n' "$config"
+    for stage in "${argosy_stages[@]}"; do printf '{"stage":"%s","job":"%s"}%s\n' "$stage" "${job[$stage]}" "$([ "$stage" = export ] || echo ,)"; done
+    echo ']}'
+  } >"$run/chain.json.tmp" && mv "$run/chain.json.tmp" "$run/chain.json"
+}
+
+new=() old=() previous=''
 for stage in "${argosy_stages[@]}"; do
   if [[ " ${todo[*]} " == *" $stage "* ]]; then
-    # Queued behind a stage that ended otherwise: Slurm takes it away as well, in its own time.
-    if [[ ${state[$stage]} == queued* ]]; then scancel "${job[$stage]}"; fi
-    behind=()
-    if [ -n "$previous" ]; then behind=("--dependency=afterok:$previous" --kill-on-invalid-dep=yes); fi
-    if ! job[$stage]=$(submit "$stage" --parsable "${behind[@]}"); then
+    behind='' after=()
+    if [ -n "$previous" ]; then behind=afterok:$previous; fi
+    # A job that is replaced goes when all is submitted, and its successor waits until it is gone.
+    if [[ ${state[$stage]} == queued* ]]; then old+=("${job[$stage]}") behind+=${behind:+,}afterany:${job[$stage]}; fi
+    if [ -n "$behind" ]; then after=("--dependency=$behind" --kill-on-invalid-dep=yes); fi
+    if ! number=$(submit "$stage" --parsable "${after[@]}"); then
       if ((${#new[@]})); then scancel "${new[@]}"; fi
       argosy_fail 2 "Slurm refuses $stage (above); what this call had queued is cancelled"
     fi
-    job[$stage]=${job[$stage]%%;*} # a federation adds the cluster's name
+    job[$stage]=${number%%;*} # a federation adds the cluster's name
     new+=("${job[$stage]}")
-    state[$stage]="submitted${behind[0]+ behind $previous}"
+    rm -f "$run/exit.${job[$stage]}."* # of another cluster's job of this number
+    write_chain || argosy_fail 4 "cannot write $run/chain.json; queued so far: ${new[*]}"
+    made=$run/${result[$stage]:-none}
+    if [ -e "$made" ]; then mv "$made" "$made.old-$(date +%s)" && echo "$made is set aside: it will be made again" >&2; fi
+    state[$stage]="submitted${previous:+ behind $previous}"
   fi
   if [ "${state[$stage]}" != 'done' ]; then previous=${job[$stage]}; fi
 done
-{
-  printf '{"config":"%s","stages":[\n' "$config"
-  for stage in "${argosy_stages[@]}"; do printf '{"stage":"%s","job":"%s"}%s\n' "$stage" "${job[$stage]}" "$([ "$stage" = export ] || echo ,)"; done
-  echo ']}'
-} >"$run/chain.json.tmp" || argosy_fail 4 "cannot write $run/chain.json; the jobs are queued: ${new[*]}"
-mv "$run/chain.json.tmp" "$run/chain.json"
+if ((${#old[@]})); then scancel "${old[@]}"; fi
 
 argosy_print_chain
 if ((${#new[@]})); then echo "take it back with: scancel ${new[*]}"; fi

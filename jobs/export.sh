@@ -15,4 +15,5 @@ root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
 . "$root/jobs/lib.sh" || exit 2
 
 argosy_start mistral_7b
+argosy_made "$run/ct2"
 argosy_tool export "${ARGOSY_MODEL:-$run/soup}" --out "$run/ct2" "$@"

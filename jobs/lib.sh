@@ -9,8 +9,9 @@ if [ -n "${SLURM_JOB_ID:-}" ]; then
   trap 'woken=1; ending=1' TERM
 fi
 
-argosy_fail() { # argosy_fail CODE SENTENCE
+argosy_fail() { # argosy_fail CODE SENTENCE: ends the script; in a job the exit file says so as well
   echo "${SLURM_JOB_NAME:-job}: $2" >&2
+  if [ -n "${ARGOSY_EXIT_FILE:-}" ]; then echo "$1 $(argosy_newest)" >"$ARGOSY_EXIT_FILE"; fi
   exit "$1"
 }
 
@@ -49,19 +50,43 @@ argosy_start() {
   config=${ARGOSY_CONFIG:-$root/configs/$1.json}
   argosy_run_dir "$config" "${@:2}"
   mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
+  # Those of another cluster's job of this number are not ours.
+  if ((${SLURM_RESTART_COUNT:-0} == 0)); then rm -f "$run/exit.$SLURM_JOB_ID."* "$run/starts.$SLURM_JOB_ID"; fi
+  export ARGOSY_EXIT_FILE=$run/exit.$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
+}
+
+# argosy_made FOLDER: ends a job that was started again although its result, which appears whole, is there.
+argosy_made() {
+  if ((${SLURM_RESTART_COUNT:-0} == 0)) || [ ! -e "$1" ]; then return; fi
+  echo "$1 is there: an earlier start of this job has made it" >&2
+  echo "0 0" >"$ARGOSY_EXIT_FILE"
+  exit 0
+}
+
+# argosy_words WORD…: prints those that a restart takes along, a line each. What says where to begin holds until there is
+# a checkpoint to go on from: else each restart would begin there again.
+argosy_words() {
+  local count begins
+  while (($#)); do
+    count=1 begins=0
+    case $1 in
+      --resume) count=2 begins=1 ;;
+      --resume=* | --from-scratch | --abandon-newer) begins=1 ;;
+    esac
+    if ((!begins || ${SLURM_RESTART_COUNT:-0} == 0 || $(argosy_newest) == 0)); then printf '%s\n' "${@:1:count}"; fi
+    shift $((count < $# ? count : $#))
+  done
 }
 
 # argosy_tool TOOL ARGUMENT…: runs apps/TOOL to its verdict and exits with it, after asking for a requeue where that helps.
 argosy_tool() {
-  local program=$root/apps/$1
+  local tool=$1 program=$root/apps/$1
   [ -x "$program" ] || argosy_fail 2 "no $program: build it, or set ARGOSY_ROOT"
   shift
   export ARGOSY_EXPECT_RANKS=$expected_ranks
-  export ARGOSY_EXIT_FILE=$run/exit.$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
   argosy_deadline
-  argosy_count_start
-  rm -f "$ARGOSY_EXIT_FILE" # of another cluster's job of this number
+  argosy_count_start "$tool"
   argosy_run "$program" "$@"
   argosy_verdict
 }
@@ -70,7 +95,7 @@ argosy_tool() {
 argosy_deadline() {
   local end=${SLURM_JOB_END_TIME:-}
   if [ -z "$end" ]; then
-    end=$(squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null)
+    end=$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null)
     if [ -n "$end" ]; then end=$(date -d "$end" +%s 2>/dev/null); fi # "NONE" is no date
   fi
   if [ -n "$end" ]; then export ARGOSY_DEADLINE=$end; fi
@@ -86,13 +111,12 @@ argosy_newest() {
   echo "$newest"
 }
 
-# A job that starts again and again without a newer checkpoint ends with 70. Each start, however it came about, leaves
+# A training that starts again and again without a newer checkpoint ends with 70. Each start, however it came about, leaves
 # the newest step of its time in starts.<job>.
 readonly argosy_most_starts=3
-argosy_count_start() {
+argosy_count_start() { # argosy_count_start TOOL
   starts=$run/starts.$SLURM_JOB_ID
-  if ((${SLURM_RESTART_COUNT:-0} == 0)); then rm -f "$starts"; fi
-  (($(argosy_fruitless_starts) < argosy_most_starts)) ||
+  [ "$1" != train ] || (($(argosy_fruitless_starts) < argosy_most_starts)) ||
     argosy_fail 70 "$argosy_most_starts starts in a row have brought no checkpoint newer than step $(argosy_newest), so it is not tried again: see how they ended above, and whether a step and a save fit between start and stop"
   argosy_newest >>"$starts" || argosy_fail 4 "cannot write $starts"
 }
@@ -146,8 +170,17 @@ argosy_verdict() {
 }
 
 # After a requeue Slurm ends this script with TERM; leaving before would complete the job instead.
+# A slurmctld that is away for a while is asked again.
 argosy_requeue() {
-  scontrol requeue "$SLURM_JOB_ID" || return
+  local tries said
+  for ((tries = 0; tries < 12; ++tries)); do
+    if said=$(scontrol requeue "$SLURM_JOB_ID" 2>&1); then break; fi
+    echo "$said" >&2
+    if ((ending)) || [[ $said != *'contact slurm'* && $said != *'timed out'* ]]; then return; fi
+    sleep "${ARGOSY_REQUEUE_WAIT_S:-10}" &
+    wait $!
+  done
+  ((tries < 12)) || return
   sleep "${ARGOSY_REQUEUE_WAIT_S:-60}" &
   wait $!
 }
@@ -173,7 +206,7 @@ argosy_read_chain() {
       [[ $line == *'Invalid job id'* ]] || argosy_fail 2 "Slurm does not say what became of job ${job[$stage]}: $line"
       line=''
     fi
-    if [ "$code" = 0 ]; then
+    if [ "$code" = 0 ] && [[ ! $line =~ ^(PENDING|RUNNING) ]]; then
       state[$stage]='done'
     elif [ -n "$line" ]; then
       state[$stage]="queued ${line,,}"

@@ -15,4 +15,5 @@ root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
 . "$root/jobs/lib.sh" || exit 2
 
 argosy_start mistral_7b
+argosy_made "$run/soup"
 argosy_tool soup "$run"/checkpoints/[0-9]* --out "$run/soup" "$@"

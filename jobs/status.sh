@@ -8,6 +8,7 @@
 set -uo pipefail
 root=${ARGOSY_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 SLURM_JOB_NAME=status
+unset ARGOSY_EXIT_FILE
 # shellcheck source=jobs/lib.sh
 . "$root/jobs/lib.sh" || exit 2
 

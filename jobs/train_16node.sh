@@ -8,7 +8,8 @@
 #   ARGOSY_CONFIG=configs/tiny.json sbatch --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 jobs/train_16node.sh
 # Words after the script go to apps/train, such as --set seed=2.
 # Needs:   apps/train (scripts/setup and a build), shards as the configuration names them.
-# Stops:   300 s before its limit, on preemption and on `scancel`: the model is saved first.
+# Stops:   300 s before its limit and on preemption with a grace time, the model is saved first; on `scancel` and other
+#          preemption it is saved if Slurm leaves the time (KillWait), else the last checkpoint counts.
 # Requeues itself after such a save, and at most twice after a lost rank or device without progress; on nothing else.
 # Leaves:  checkpoints and exit.<job>.<restart> in the run directory, its log in train16.<job>.out.
 set -uo pipefail
@@ -18,4 +19,5 @@ root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
 
 export ARGOSY_STOP_NOTICE_S=${ARGOSY_STOP_NOTICE_S:-300} # the @ of --signal: set it with another
 argosy_start mistral_7b "$@"
-argosy_tool train "$config" "$@"
+mapfile -t words < <(argosy_words "$@")
+argosy_tool train "$config" "${words[@]}"

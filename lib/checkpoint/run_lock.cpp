@@ -202,6 +202,7 @@ bool RunLock::try_take(std::int64_t generation) {
     if (highest() < generation || read_unless_gone(files_, path_of(generation)) == self_.text()) throw;
     return false;  // another has become the owner and swept the unfinished file away
   }
+  if (highest() > generation) return false;  // made anew where the owner of a later one has swept it away
   generation_ = generation;
   for (const std::string& name : files_.list(run_dir_)) {
     const bool lock = name.starts_with(prefix);

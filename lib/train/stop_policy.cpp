@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -59,7 +60,12 @@ bool StopPolicy::wants_to_stop() {
   const double now_s = context_.clock.monotonic_s();
   if (now_s - looked_s_ < 1) return false;  // a network file system need not be asked each step
   looked_s_ = now_s;
-  if (!context_.files.exists(*config_.file)) return false;
+  try {
+    if (!context_.files.exists(*config_.file)) return false;
+  } catch (const Error& error) {  // a network file system that hiccups is no reason to end
+    if (!std::exchange(warned_of_file_, true)) context_.log.warn("stop.file: {}", error.what());
+    return false;
+  }
   reason_ = fmt::format("{} is there", *config_.file);
   return true;
 }

@@ -35,7 +35,7 @@ class StopPolicy {
   std::optional<double> deadline_s_, notice_s_;
   double longest_round_s_ = 0, longest_save_s_ = 0;
   double looked_s_ = 0;
-  bool warned_ = false;
+  bool warned_ = false, warned_of_file_ = false;
   std::string reason_;
 };
 

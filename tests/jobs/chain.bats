@@ -92,7 +92,8 @@ TEXT
   ends 102 3
   chain
   [ "$(submissions | wc -l)" = 4 ]
-  for job in 103 104 105; do grep -qx "scancel $job" "$run_dir/calls"; done
+  submissions | grep -q -e '--dependency=afterany:103 --kill-on-invalid-dep=yes .*train_16node.sh$' || submissions | grep -q 'afterok:[0-9]*,afterany:103 '
+  [ "$(tail -n 1 "$run_dir/calls")" = 'scancel 103 104 105' ] # when all is submitted
 }
 
 @test "a stage that stopped and waits for its restart is queued, one that was cancelled is submitted again" {
@@ -121,6 +122,25 @@ TEXT
   again
   chain --from soup
   [ "$(submissions | sed 's#.*/##')" = $'soup.sh\nexport.sh' ]
+}
+
+@test "a result that is there is done, and set aside where its stage must run again" {
+  chain
+  for job in 101 102 103; do ends $job 0; done
+  ends 104 2
+  rm "$run_dir/queue.105"
+  mkdir "$run_dir/soup" # made, and its job lost its node before it could say so
+  again
+  chain
+  [ "$(submissions | sed 's#.*/##')" = export.sh ]
+  chain --from train
+  compgen -G "$run_dir/soup.old-*"
+  [ ! -e "$run_dir/soup" ]
+}
+
+@test "a call that is cut off has written down what it queued" {
+  REFUSED=afterok:103 chain
+  [ "$(grep -c '"job":"10[123]"' "$run_dir/chain.json")" = 3 ]
 }
 
 @test "--dry-run checks and submits nothing" {
@@ -156,7 +176,9 @@ TEXT
   REFUSED=afterok:103 chain
   [ "$status" -eq 2 ]
   grep -qx 'scancel 101 102 103' "$run_dir/calls"
-  [ ! -e "$run_dir/chain.json" ]
+  again
+  chain
+  [ "$(submissions | wc -l)" = 5 ]
 }
 
 @test "without sbatch it says what to do" {
@@ -168,7 +190,7 @@ TEXT
 }
 
 @test "wrong words: one sentence and code 2" {
-  for words in '' 'a.json b.json' 'a.json --frm train' 'a.json --from soap' 'a.json --on train' 'a.json --from'; do
+  for words in '' 'configs/demo.json --on train -N4' 'configs/demo.json --to train --set=run_dir=x' 'a.json b.json' 'a.json --frm train' 'a.json --from soap' 'a.json --on train' 'a.json --from'; do
     # shellcheck disable=SC2086 # words
     run jobs/chain.sh $words
     [ "$status" -eq 2 ]

@@ -126,11 +126,12 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   behind=$(sbatch --parsable --dependency=afterok:"$job" --kill-on-invalid-dep=yes --output=/dev/null --wrap true)
   "$SANDBOX" exec kill -KILL "$(rank 1)"
   gone() { ended || pending; }
+  alone() { [ -z "$(squeue -h -j "$behind" -o %T 2>/dev/null)" ]; }
   within 30 gone
   if pending; then
     start_again
   else
-    within 30 test -z "$(squeue -h -j "$behind" -o %T)"
+    within 60 alone
     train 3 killed "${length[@]}"
   fi
   same_bits

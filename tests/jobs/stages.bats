@@ -40,6 +40,21 @@ started() { # started COMMAND: srun was called with it, and nothing else was
   started "soup $run_dir/checkpoints/000000010 $run_dir/checkpoints/000000020 --out $run_dir/soup --recipe last_k --last 2"
 }
 
+@test "a job started again after its result was made is done" {
+  mkdir -p "$run_dir/checkpoints/"0000000{1,2}0 "$run_dir/soup" "$run_dir/ct2"
+  for script in soup.sh export.sh; do
+    SLURM_RESTART_COUNT=1 submitted $script
+    [ "$status" -eq 0 ]
+    [ "$(cat "$run_dir/exit.42.1")" = '0 0' ]
+  done
+  [ ! -e "$run_dir/calls" ]
+}
+
+@test "tools without checkpoints may be started again as often as Slurm likes" {
+  for restart in 0 1 2 3 4; do SLURM_RESTART_COUNT=$restart TOOL_CODE=137 submitted preprocess.sh; done
+  [ "$status" -eq 137 ]
+}
+
 @test "export takes the soup, or the checkpoint that is named" {
   submitted export.sh
   started "export $run_dir/soup --out $run_dir/ct2"

@@ -95,6 +95,7 @@ restarted() { # restarted COUNT SAYS: the job's start of that number
   restarted 2 '75 12'
   [ "$status" -eq 70 ]
   [[ $output == *'3 times in a row at step 12'*'--time'* ]]
+  [ "$(cat "$run_dir/exit.42.2")" = '70 12' ]
   not_requeued
 }
 
@@ -123,6 +124,26 @@ restarted() { # restarted COUNT SAYS: the job's start of that number
   [ ! -e "$run_dir/calls" ] # nothing was launched
   restarted 0 '0 1'         # another cluster's job of the same number
   [ "$status" -eq 0 ]
+}
+
+@test "words that say where to begin hold until there is a checkpoint" {
+  words=(--resume some/soup --from-scratch --set seed=2 --abandon-newer)
+  job "${words[@]}"
+  grep -q "apps/train $root/configs/mistral_7b.json ${words[*]}$" "$run_dir/calls"
+  SLURM_RESTART_COUNT=1 job "${words[@]}"
+  [ "$(grep -c "mistral_7b.json ${words[*]}$" "$run_dir/calls")" = 2 ] # nothing saved yet
+  mkdir -p "$run_dir/checkpoints/000000012"
+  SLURM_RESTART_COUNT=2 job "${words[@]}"
+  [ "$(tail -n 1 "$run_dir/calls")" = "srun --mpi=pmi2 --kill-on-bad-exit=1 env --block-signal=USR1 $root/apps/train $root/configs/mistral_7b.json --set seed=2" ]
+}
+
+@test "a controller that is away is asked again" {
+  program "$bin/scontrol" <<'SCONTROL'
+echo "scontrol $*" >>"$RUN_DIR/calls"
+[ "$(grep -c scontrol "$RUN_DIR/calls")" = 3 ] || { echo 'Unable to contact slurm controller (connect failure)' && exit 1; }
+SCONTROL
+  TOOL_SAYS='75 12' job
+  [ "$(grep -c 'scontrol requeue 42' "$run_dir/calls")" = 3 ]
 }
 
 @test "the exit file of another job of this number is not believed" {

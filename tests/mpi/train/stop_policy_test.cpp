@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "support/faulty_os.hpp"
 #include "support/fixed_clock.hpp"
 #include "support/mpi_test.hpp"
 #include "support/refusal.hpp"
@@ -62,6 +63,21 @@ TEST_F(StopPolicyTest, StopsForItsFileAndAsksOnceASecond) {
   clock.now_s += 0.2;
   EXPECT_TRUE(stop.wants_to_stop());
   EXPECT_THAT(stop.reason(), HasSubstr("/stop is there"));
+}
+
+TEST_F(StopPolicyTest, AFileThatCannotBeLookedUpIsAskedForAgain) {
+  const test::TempFolder folder;
+  config.file = (folder / "stop").string();
+  test::FaultyOs os;
+  context.files = Files{os};
+  StopPolicy stop = policy();
+  Files::system().write_atomically(folder / "stop", std::string_view{});
+  os.fail(test::Call::stat, os.count(test::Call::stat), ESTALE);
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(stop.wants_to_stop());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("ESTALE"));
+  clock.now_s += 2;
+  EXPECT_TRUE(stop.wants_to_stop());
 }
 
 TEST_F(StopPolicyTest, KeepsTimeBeforeTheEndOfTheAllocation) {
