@@ -94,6 +94,12 @@ done
 argosy_run_dir "$config"
 export ARGOSY_CONFIG=$config ARGOSY_ROOT=$root
 
+if ((!dry)); then # a file system without flock is none to refuse
+  mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
+  exec 9>"$run/chain.lock"
+  flock -n -E 9 9
+  (($? != 9)) || argosy_fail 2 "another jobs/chain.sh is submitting for $run: wait for it"
+fi
 argosy_read_chain "$run"
 declare -A result=([soup]=soup [export]=ct2) # folders that appear whole and are never overwritten
 todo=()
@@ -119,11 +125,6 @@ if ((dry)); then
   argosy_print_chain
   exit 0
 fi
-
-mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
-exec 9>"$run/chain.lock"
-flock -n -E 9 9
-(($? != 9)) || argosy_fail 2 "another jobs/chain.sh is submitting for $run: wait for it"
 
 write_chain() {
   local stage

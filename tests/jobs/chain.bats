@@ -143,6 +143,17 @@ TEXT
   [ "$(grep -c '"job":"10[123]"' "$run_dir/chain.json")" = 3 ]
 }
 
+@test "two calls at once: the second is refused" {
+  exec 8>"$run_dir/chain.lock"
+  flock 8
+  chain
+  [ "$status" -eq 2 ]
+  [[ $output == *'another jobs/chain.sh'* ]]
+  flock -u 8
+  chain
+  [ "$status" -eq 0 ]
+}
+
 @test "--dry-run checks and submits nothing" {
   chain --dry-run
   [ "$status" -eq 0 ]
