@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/widest.hpp"
 
 namespace argosy::checkpoint {
 
@@ -14,7 +15,7 @@ std::string shard_name(int rank, int world) {
   return world <= flat_limit ? name : fmt::format("s{:02}/{}", rank / folder_size, name);
 }
 
-bool all_finite(std::span<const float> values) noexcept {
+ARGOSY_WIDEST bool all_finite(std::span<const float> values) noexcept {
   constexpr std::uint32_t exponent = 0x7f800000U;
   std::uint32_t bad = 0;  // no early exit: the loop is one vector compare an element
   for (const float value : values) bad |= (std::bit_cast<std::uint32_t>(value) & exponent) == exponent ? 1U : 0U;

@@ -66,8 +66,8 @@ struct Written {
   bool finite = true;  // no NaN or Inf in any f32 dataset
 };
 
-/// Fills a skeleton: reserves the space, writes payload[i] (size of specs[i]) block by block with its digests, syncs
-/// and closes. Throws Error{io}.
+/// Fills a skeleton: reserves the space where it can, writes payload[i] (size of specs[i]) block by block with its
+/// digests, syncs and closes. Throws Error{io}.
 [[nodiscard]] Written write_shard(const Files& files, const Path& path, const ShardMap& map,
                                   std::span<const Bytes> payload);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <random>
 
 #include "checkpoint/hdf5_handle.hpp"
 #include "checkpoint/shard_file.hpp"
@@ -285,6 +286,14 @@ ShardMap map_of(std::span<const DatasetSpec> specs,
   return map;
 }
 
+/// Bytes of which a file system that compresses, as behind NFS, has to keep all.
+std::vector<std::byte> incompressible(std::size_t size_bytes) {
+  std::vector<std::byte> bytes(size_bytes);
+  std::mt19937 random;  // NOLINT(*-msc51-cpp): the same ones each time will do
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
 /// A file of 1 MiB that is removed again with this object.
 class Ballast {
  public:
@@ -292,7 +301,7 @@ class Ballast {
     constexpr std::uint64_t size_bytes = 1 << 20;
     File file = files_.create(path_);
     try {
-      file.reserve(size_bytes);
+      if (!file.reserve(size_bytes)) file.write_at(incompressible(size_bytes), 0);
       file.close();
     } catch (const Error&) {
       files_.os().unlink(path_.c_str());

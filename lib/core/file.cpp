@@ -147,10 +147,11 @@ void File::append(Bytes from) {
   if (done < from.size()) fail(Fault::io, wanted, "write", EIO, path_);
 }
 
-void File::reserve(std::uint64_t size_bytes) {
-  if (size_bytes == 0) return;
+bool File::reserve(std::uint64_t size_bytes) {
+  if (size_bytes == 0) return true;
   const int result = repeat([&] { return os_->fallocate(fd_, 0, static_cast<std::int64_t>(size_bytes)); });
   if (result != 0 && errno != EOPNOTSUPP) fail_io(fmt::format("to reserve {} bytes", size_bytes), "fallocate", path_);
+  return result == 0;
 }
 
 void File::truncate(std::uint64_t size_bytes) {

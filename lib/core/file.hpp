@@ -32,6 +32,7 @@ class Os {
   /// sync_file_range(SYNC_FILE_RANGE_WRITE): begins to write dirty pages back, waits for nothing.
   virtual int sync_file_range(int fd, std::int64_t offset, std::int64_t size_bytes);
   virtual int ftruncate(int fd, std::int64_t size_bytes);
+  /// EOPNOTSUPP in memory (tmpfs) too, where it would write every page once more.
   virtual int fallocate(int fd, std::int64_t offset, std::int64_t size_bytes);
   virtual int fstat(int fd, struct stat* out);
   virtual int stat(const char* path, struct stat* out);
@@ -70,8 +71,9 @@ class File {
   void write_at(Bytes from, std::uint64_t offset);
   /// Appends all of `from` (file opened with append()).
   void append(Bytes from);
-  /// Reserves blocks so that a full disk shows before any payload; EOPNOTSUPP is accepted.
-  void reserve(std::uint64_t size_bytes);
+  /// Reserves blocks so that a full disk shows before any payload. False where that cannot be done (EOPNOTSUPP: NFSv3,
+  /// memory); the file is as before then.
+  bool reserve(std::uint64_t size_bytes);
   void truncate(std::uint64_t size_bytes);
   /// A hint that these bytes will not change again: the disk begins with them while the program goes on. Promises
   /// nothing; file systems that do not know it are accepted.

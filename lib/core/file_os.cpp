@@ -1,9 +1,13 @@
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "core/file.hpp"
 
@@ -24,6 +28,11 @@ int Os::sync_file_range(int fd, std::int64_t offset, std::int64_t size_bytes) {
 }
 int Os::ftruncate(int fd, std::int64_t size_bytes) { return ::ftruncate(fd, size_bytes); }
 int Os::fallocate(int fd, std::int64_t offset, std::int64_t size_bytes) {
+  struct statfs place {};
+  if (::fstatfs(fd, &place) == 0 && place.f_type == TMPFS_MAGIC) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
   return ::fallocate(fd, 0, offset, size_bytes);
 }
 int Os::fstat(int fd, struct stat* out) { return ::fstat(fd, out); }

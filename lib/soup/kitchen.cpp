@@ -7,6 +7,7 @@
 
 #include "checkpoint/shard_file.hpp"
 #include "core/error.hpp"
+#include "core/widest.hpp"
 
 namespace argosy::soup {
 
@@ -20,6 +21,16 @@ std::uint16_t bf16_from_f64(double value) {
   bits -= std::abs(static_cast<double>(near)) > std::abs(value) ? 1U : 0U;
   bits |= static_cast<double>(std::bit_cast<float>(bits)) == value ? 0U : 1U;
   return bf16_from_f32(std::bit_cast<float>(bits));
+}
+
+ARGOSY_WIDEST void add_scaled(std::span<const float> from, double weight, double* sum) {
+  for (std::size_t i = 0; i < from.size(); ++i) sum[i] += weight * static_cast<double>(from[i]);
+}
+ARGOSY_WIDEST void divide(const double* sum, double divisor, std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(sum[i] / divisor);
+}
+ARGOSY_WIDEST void divide(const double* sum, double divisor, std::span<std::uint16_t> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = bf16_from_f64(sum[i] / divisor);
 }
 
 }  // namespace
@@ -67,8 +78,7 @@ void Kitchen::add(std::size_t k, std::size_t unit, std::size_t tensor, std::int6
                    .where = ingredients_.readers[k]->directory().string(),
                    .remedy = "leave it out"}};
     }
-    double* const sum = sum_.data() + (from - begin);
-    for (std::size_t i = 0; i < piece.size(); ++i) sum[i] += weight * static_cast<double>(piece[i]);
+    add_scaled(piece, weight, sum_.data() + (from - begin));
   }
 }
 
@@ -80,11 +90,9 @@ Bytes Kitchen::average(std::size_t unit, std::size_t tensor, std::int64_t begin,
   const double divisor = as_it_is ? 1.0 : ingredients_.mixture.divisor;
   const auto elements = static_cast<std::size_t>(count);
   if (dtype_ == DType::f32) {
-    auto* const out = reinterpret_cast<float*>(out_.data());
-    for (std::size_t i = 0; i < elements; ++i) out[i] = static_cast<float>(sum_[i] / divisor);
+    divide(sum_.data(), divisor, std::span{reinterpret_cast<float*>(out_.data()), elements});
   } else {
-    auto* const out = reinterpret_cast<std::uint16_t*>(out_.data());
-    for (std::size_t i = 0; i < elements; ++i) out[i] = bf16_from_f64(sum_[i] / divisor);
+    divide(sum_.data(), divisor, std::span{reinterpret_cast<std::uint16_t*>(out_.data()), elements});
   }
   const Bytes result = Bytes{out_}.first(elements * size_of(dtype_));
   if (!checkpoint::all_finite(result, dtype_)) {

@@ -20,7 +20,8 @@
 ///   checkpoint write FOLDER MEGABYTES ROUNDS   plain, plain with the space reserved first, Store::save (the last one
 ///   is
 ///                                              kept), and a save beside steps that only sleep
-///   checkpoint read FOLDER MEGABYTES ROUNDS    of the kept one, warm and cold: plain, and the state of this world
+///   checkpoint read FOLDER MEGABYTES ROUNDS    of the kept one, warm: plain, and the state of this world
+///   checkpoint read-cold FOLDER MEGABYTES ROUNDS   and dropped from the page cache before, too
 namespace {
 
 using argosy::Bytes;
@@ -103,14 +104,19 @@ double cpu_s() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Free memory of a virtual machine may be with its host until it is touched, which costs several times what writing to
-/// it does. In pages of the size that large writes and reads take.
-void warm_free_memory(std::int64_t size_bytes) {
-  const std::size_t size = static_cast<std::size_t>(size_bytes) * 5 / 4;
+/// Frees memory that is there: the host of a virtual machine may have taken what was free, and the first touch of it
+/// then costs several times what writing to it does. Linux tells the host of free pages two seconds after some became
+/// free (free page reporting): once that has happened to all that others freed, these are left alone for two seconds.
+void warm_free_memory(const Context& context, std::int64_t size_bytes) {
+  constexpr double until_reported_s = 2.2;
+  const std::int64_t free_bytes = sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  context.world.barrier("all have asked");
+  const auto size = static_cast<std::size_t>(std::min(3 * size_bytes, free_bytes / 2 / context.world.size()));
   void* const at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return;
-  madvise(at, size, MADV_HUGEPAGE);
+  madvise(at, size, MADV_HUGEPAGE);  // the pages that large writes and reads take
   madvise(at, size, MADV_POPULATE_WRITE);
+  context.clock.sleep_s(until_reported_s);
   munmap(at, size);
 }
 
@@ -191,7 +197,6 @@ void measure_writing(Context& context, const Path& folder, std::uint64_t megabyt
   std::array<Series, 4> series;  // plain, reserved, save, background
   boost::json::array held_up;    // seconds of the slowest rank
   const auto run = [&](std::size_t way, std::uint64_t round) {
-    warm_free_memory(state.size_bytes());
     if (way < 2) {
       series[way].measure(context, [&] { write_plainly(context.files, plain, payload, way == 0 ? 0 : own_bytes); });
       context.files.remove(plain);
@@ -211,11 +216,14 @@ void measure_writing(Context& context, const Path& folder, std::uint64_t megabyt
   };
   constexpr std::size_t in_turns = 3;
   for (std::uint64_t round = 0; round <= rounds; ++round) {  // round 0 warms up and does not count
+    warm_free_memory(context, state.size_bytes());
     for (std::size_t i = 0; i < in_turns; ++i) run((i + round) % in_turns, round);
     if (round == 0) series = {};
   }
-  // Not in turns: while it sleeps, a virtual machine gives free memory back, and whoever writes next pays for that.
-  for (std::uint64_t round = 1; round <= rounds; ++round) run(3, round);
+  for (std::uint64_t round = 1; round <= rounds; ++round) {  // not in turns: they sleep, and all free memory goes
+    warm_free_memory(context, state.size_bytes());
+    run(3, round);
+  }
   context.print_result("write", {{"bytes", sum_over_ranks(context, state.size_bytes())},
                                  {"plain", series[0].json()},
                                  {"reserved", series[1].json()},
@@ -256,7 +264,7 @@ void drop_from_cache(std::span<const Path> paths) {
   }
 }
 
-void measure_reading(Context& context, const Path& folder, std::uint64_t megabytes, std::uint64_t rounds) {
+void measure_reading(Context& context, const Path& folder, std::uint64_t megabytes, std::uint64_t rounds, bool cold) {
   const Path checkpoints = folder / "run/checkpoints";
   const Path newest = checkpoints / context.files.list(checkpoints).back();
   const std::vector<Path> paths = files_of(context.files, newest);
@@ -269,14 +277,17 @@ void measure_reading(Context& context, const Path& folder, std::uint64_t megabyt
   };
   std::array<Series, 4> series;  // plain warm, load warm, plain cold, load cold
   const auto run = [&](std::size_t way) {
-    warm_free_memory(state.size_bytes());
     context.world.barrier("all have read");
     if (way >= 2 && context.is_root()) drop_from_cache(paths);
     series[way].measure(context, [&] { way % 2 == 0 ? read_plainly(context, paths, memory) : load(); });
   };
   read_plainly(context, paths, memory);  // the memory is there from here on
-  for (std::uint64_t round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < series.size(); ++i) run(i ^ (round & 1U));  // who is first alternates
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    for (std::size_t i = 0; i < (cold ? series.size() : 2U); ++i) {
+      if (i == 2) warm_free_memory(context, state.size_bytes());
+      run(i ^ (round & 1U));  // who is first alternates
+    }
+  }
   context.print_result("read", {{"bytes", sum_over_ranks(context, state.size_bytes())},
                                 {"plain_warm", series[0].json()},
                                 {"load_warm", series[1].json()},
@@ -296,12 +307,18 @@ std::uint64_t number_of(const std::string& text) {
 int main(int argc, char** argv) {
   return argosy::comm::run_main(argc, argv, [&](Context& context) {
     const std::vector<std::string> words(argv + 1, argv + argc);
-    if (words.size() != 4 || (words[0] != "write" && words[0] != "read")) {
-      throw argosy::Error{argosy::Fault::usage,
-                          {.wanted = "write or read, FOLDER, MEGABYTES, ROUNDS", .where = "the command line"}};
+    const bool cold = words.size() == 4 && words[0] == "read-cold";
+    if (words.size() != 4 || (words[0] != "write" && words[0] != "read" && !cold)) {
+      throw argosy::Error{
+          argosy::Fault::usage,
+          {.wanted = "write, read or read-cold, FOLDER, MEGABYTES, ROUNDS", .where = "the command line"}};
     }
-    (words[0] == "write" ? measure_writing : measure_reading)(context, words[1], number_of(words[2]),
-                                                              number_of(words[3]));
+    const std::uint64_t megabytes = number_of(words[2]), rounds = number_of(words[3]);
+    if (words[0] == "write") {
+      measure_writing(context, words[1], megabytes, rounds);
+    } else {
+      measure_reading(context, words[1], megabytes, rounds, cold);
+    }
     return argosy::Exit::ok;
   });
 }

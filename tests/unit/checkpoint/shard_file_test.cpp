@@ -225,5 +225,20 @@ TEST_F(ShardFile, NoRoomForTheBallastIsOneClearError) {
   EXPECT_FALSE(Files::system().exists(folder / "ballast-00001"));
 }
 
+TEST_F(ShardFile, WritesTheBallastWhereNothingCanBeReserved) {
+  test::FaultyOs os;
+  os.fail(test::Call::fallocate, 0, EOPNOTSUPP);
+  static_cast<void>(create_shard(Files{os}, path, identity, specs));
+  EXPECT_EQ(os.count(test::Call::pwrite), 1U);
+  EXPECT_FALSE(Files::system().exists(folder / "ballast-00001"));
+  Files::system().remove(path);
+  test::FaultyOs full;
+  full.fail(test::Call::fallocate, 0, EOPNOTSUPP);
+  full.fail(test::Call::pwrite, 0, ENOSPC);
+  EXPECT_THROW(static_cast<void>(create_shard(Files{full}, path, identity, specs)), Error);
+  EXPECT_FALSE(Files::system().exists(path)) << "HDF5 was not asked";
+  EXPECT_FALSE(Files::system().exists(folder / "ballast-00001"));
+}
+
 }  // namespace
 }  // namespace argosy::checkpoint

@@ -1,6 +1,7 @@
 #include "core/file.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "support/refusal.hpp"
@@ -70,11 +71,20 @@ TEST_F(FilesTest, OpensAsAsked) {
 
 TEST_F(FilesTest, TruncatesAndReserves) {
   File file = files.create(folder / "a");
-  file.reserve(1 << 20);
-  file.reserve(0);
-  EXPECT_EQ(file.stat().size_bytes, 1U << 20);
+  const bool reserved = file.reserve(1 << 20);
+  EXPECT_TRUE(file.reserve(0));
+  EXPECT_EQ(file.stat().size_bytes, reserved ? 1U << 20 : 0U);
   file.truncate(3);
   EXPECT_EQ(text("a"), std::string(3, '\0'));
+}
+
+TEST_F(FilesTest, ReservesNothingInMemory) {
+  const int fd = memfd_create("argosy-test", MFD_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  Os os;
+  File file{os, fd, "in memory"};
+  EXPECT_FALSE(file.reserve(1 << 20));
+  EXPECT_EQ(file.stat().size_bytes, 0U);
 }
 
 TEST_F(FilesTest, MapsWholeFiles) {
