@@ -15,6 +15,7 @@
 #include "checkpoint/staging.hpp"
 #include "comm/launcher.hpp"
 #include "core/error.hpp"
+#include "core/host.hpp"
 
 namespace argosy::checkpoint {
 namespace {
@@ -71,9 +72,7 @@ std::int64_t number_of(std::string_view text) {
 }  // namespace
 
 LockOwner LockOwner::of_this_process(const Files& files, const Clock& clock) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  LockOwner owner{.host = host.data(), .pid = ::getpid()};
+  LockOwner owner{.host = host_name(), .pid = ::getpid()};
   owner.start_time = start_time_of(files, owner.pid);
   owner.boot_id = read_proc(files, "/proc/sys/kernel/random/boot_id");
   owner.boot_id.resize(std::min(owner.boot_id.size(), owner.boot_id.find('\n')));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <climits>
 #include <cstdlib>
 #include <limits>
 #include <numeric>
@@ -35,8 +36,9 @@ void wait_for(const Communicator::Impl& impl, MPI_Request request, const Waiting
 /// Every rank's `mine` (the same size everywhere), by rank.
 std::vector<std::byte> gather_equal(const Communicator::Impl& impl, std::vector<std::byte> mine,
                                     const std::string& operation) {
-  std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(impl.size));
   if (impl.size == 1) return mine;
+  ARGOSY_CHECK(mine.size() <= INT_MAX, "{} of {} bytes", operation, mine.size());
+  std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(impl.size));
   const Waiting waiting = impl.waiting(operation, static_cast<std::int64_t>(mine.size()));
   const int count = static_cast<int>(mine.size());
   MPI_Request request = MPI_REQUEST_NULL;
@@ -197,7 +199,7 @@ Communicator Communicator::split(int color, int key) const {
 Communicator Communicator::duplicate() const { return Communicator{impl_->duplicate()}; }
 
 void Communicator::configure(const CommConfig& config) const {
-  if (std::getenv("ARGOSY_COMM_TIMEOUT_S") == nullptr) impl_->session.timeout_s = config.timeout_s;
+  if (std::getenv(Session::timeout_variable) == nullptr) impl_->session.timeout_s = config.timeout_s;
 }
 
 void agree(const Communicator& world, const std::function<void()>& body) {

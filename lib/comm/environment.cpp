@@ -1,9 +1,6 @@
 #include "comm/environment.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -13,6 +10,7 @@
 #include <utility>
 
 #include "comm/session.hpp"
+#include "core/host.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -37,11 +35,7 @@ Environment::Environment(int& argc, char**& argv)
 
 Environment::~Environment() = default;
 
-void Environment::exchange_hosts() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  session_->hosts = world_->all_gather(host.data());
-}
+void Environment::exchange_hosts() { session_->hosts = world_->all_gather(host_name()); }
 
 Environment::Limit::Limit(Session& of, double limit_s) : session(of), before_s(of.timeout_s) {
   session.timeout_s = std::min(limit_s, before_s / 3);

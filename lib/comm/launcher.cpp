@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 namespace argosy::comm {
@@ -64,6 +65,20 @@ void check_world_size(int world_size, const Variables& variables) {
 bool is_later_copy(int world_size, const Variables& variables) {
   const Launcher* launcher = unknown_launcher(world_size, variables);
   return launcher != nullptr && number(variables(launcher->rank)).value_or(0) > 0;
+}
+
+std::optional<double> seconds_in(const Variables& variables, const char* name, double least_s) {
+  const std::optional<std::string> text = variables(name);
+  if (!text) return std::nullopt;
+  double seconds = 0;
+  const char* const end = text->data() + text->size();
+  const auto [parsed, error] = std::from_chars(text->data(), end, seconds);
+  if (error == std::errc{} && parsed == end && std::isfinite(seconds) && seconds >= least_s) return seconds;
+  throw Error{Fault::usage,
+              {.wanted = fmt::format("a number of seconds from {} on", least_s),
+               .got = *text,
+               .where = fmt::format("the environment variable {}", name),
+               .remedy = "unset it or mend it"}};
 }
 
 std::optional<std::string> environment_variable(const std::string& name) {

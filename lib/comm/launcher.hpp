@@ -19,6 +19,9 @@ void check_world_size(int world_size, const Variables& variables);
 /// Whether this is a copy, other than the first, that such a launcher started: it leaves speaking to the first.
 [[nodiscard]] bool is_later_copy(int world_size, const Variables& variables);
 
+/// Seconds in a variable, if it is set. Throws Error{usage} when it is no number, or one below `least_s`.
+[[nodiscard]] std::optional<double> seconds_in(const Variables& variables, const char* name, double least_s = 0);
+
 /// The variables of this process.
 [[nodiscard]] std::optional<std::string> environment_variable(const std::string& name);
 

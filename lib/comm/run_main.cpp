@@ -191,6 +191,7 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
   const Clock clock;
   const Outcome mine = outcome_of([&] {
     check_world_size(world.size(), environment_variable);
+    static_cast<void>(seconds_in(environment_variable, Session::timeout_variable, Session::least_timeout_s));
     if (world.rank() == 0) exit_file.clear();
     environment->exchange_hosts();
     const Topology topology = Topology::discover(world);

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -94,7 +95,9 @@ Session::Session(int& argc, char**& argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Comm_dup(MPI_COMM_WORLD, &watch_);
-  if (const char* text = std::getenv("ARGOSY_COMM_TIMEOUT_S")) timeout_s = std::max(0.1, std::strtod(text, nullptr));
+  const char* const said = std::getenv(timeout_variable);
+  const double said_s = said == nullptr ? 0 : std::strtod(said, nullptr);
+  if (said_s >= least_timeout_s && std::isfinite(said_s)) timeout_s = said_s;  // run_main() refuses any other
 }
 
 Session::~Session() {

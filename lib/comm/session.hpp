@@ -58,7 +58,9 @@ class Session {
   /// Keeps memory alive that an operation given up on may still write to.
   void abandon(std::vector<std::byte> memory);
 
-  std::mutex mutex;                     // held round every MPI call
+  std::mutex mutex;  // held round every MPI call
+  static constexpr const char* timeout_variable = "ARGOSY_COMM_TIMEOUT_S";
+  static constexpr double least_timeout_s = 0.1;
   std::atomic<double> timeout_s = 600;  // of one operation
   std::atomic<std::int64_t> step = -1;  // of operations whose communicator knows none of its own
   std::vector<std::string> hosts;       // by world rank; empty before they are known

@@ -6,6 +6,8 @@
 #include <array>
 #include <bit>
 
+#include "core/host.hpp"
+
 namespace argosy::telemetry {
 namespace {
 
@@ -56,11 +58,6 @@ std::string event(double wall_s, std::int64_t step, unsigned what, std::string_v
 }
 
 constexpr unsigned file_version = 3, summary = 5, session_log = 7;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
-}
 
 }  // namespace
 

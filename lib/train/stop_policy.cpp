@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "core/error.hpp"
@@ -13,24 +12,13 @@ namespace {
 
 constexpr double default_kept_s = 60;
 
-std::optional<double> seconds_in(const comm::Variables& variables, const char* name) {
-  const std::optional<std::string> text = variables(name);
-  if (!text) return std::nullopt;
-  double seconds = 0;
-  const char* const end = text->data() + text->size();
-  const auto [parsed, error] = std::from_chars(text->data(), end, seconds);
-  if (error == std::errc{} && parsed == end && seconds >= 0) return seconds;
-  throw Error{Fault::usage,
-              {.wanted = "a number of seconds", .got = *text, .where = name, .remedy = "unset it or mend it"}};
-}
-
 }  // namespace
 
 StopPolicy::StopPolicy(const comm::Context& context, const StopConfig& config, const comm::Variables& variables)
     : context_(context), config_(config) {
   comm::agree(context.world, [&] {
-    deadline_s_ = seconds_in(variables, "ARGOSY_DEADLINE");
-    notice_s_ = seconds_in(variables, "ARGOSY_STOP_NOTICE_S");
+    deadline_s_ = comm::seconds_in(variables, "ARGOSY_DEADLINE");
+    notice_s_ = comm::seconds_in(variables, "ARGOSY_STOP_NOTICE_S");
     if (!deadline_s_ || !context.is_root()) return;
     const double left_s = *deadline_s_ - context.clock.wall_s();
     if (left_s <= kept_s()) {

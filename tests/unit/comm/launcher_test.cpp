@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "support/refusal.hpp"
+
 namespace argosy::comm {
 namespace {
 
@@ -64,6 +66,20 @@ TEST(Launcher, OnlyTheFirstCopySpeaks) {
   EXPECT_TRUE(is_later_copy(1, variables({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}})));
   EXPECT_FALSE(is_later_copy(2, variables({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}})));
   EXPECT_FALSE(is_later_copy(1, variables({})));
+}
+
+TEST(Launcher, SecondsThatAreNoneAreRefused) {
+  const auto seconds = [](const std::string& text) {
+    return seconds_in(variables({{"SECONDS", text}}), "SECONDS", 0.1);
+  };
+  EXPECT_EQ(seconds_in(variables({}), "SECONDS"), std::nullopt);
+  EXPECT_EQ(seconds("60"), 60);
+  EXPECT_EQ(seconds("0.1"), 0.1);
+  EXPECT_EQ(seconds("1e3"), 1000);
+  for (const char* const wrong : {"ten", "60s", "", "0", "-1", "nan", "inf"}) {
+    EXPECT_THAT(test::refusal(Fault::usage, [&] { static_cast<void>(seconds(wrong)); }),
+                AllOf(HasSubstr("from 0.1 on"), HasSubstr("environment variable SECONDS")));
+  }
 }
 
 }  // namespace
