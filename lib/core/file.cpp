@@ -141,10 +141,19 @@ void File::write_at(Bytes from, std::uint64_t offset) {
 
 void File::append(Bytes from) {
   const std::string wanted = fmt::format("to append {} bytes", from.size());
-  const std::size_t done = transfer_all(
-      from.size(), wanted, "write", path_,
-      [&](std::size_t at, std::size_t size_bytes) { return os_->write(fd_, from.data() + at, size_bytes); });
-  if (done < from.size()) fail(Fault::io, wanted, "write", EIO, path_);
+  std::size_t written = 0;
+  try {
+    const std::size_t done =
+        transfer_all(from.size(), wanted, "write", path_, [&](std::size_t at, std::size_t size_bytes) {
+          written = at;
+          return os_->write(fd_, from.data() + at, size_bytes);
+        });
+    if (done < from.size()) fail(Fault::io, wanted, "write", EIO, path_);
+  } catch (const Error&) {
+    struct stat s {};
+    if (written > 0 && os_->fstat(fd_, &s) == 0) os_->ftruncate(fd_, s.st_size - static_cast<std::int64_t>(written));
+    throw;
+  }
 }
 
 bool File::reserve(std::uint64_t size_bytes) {

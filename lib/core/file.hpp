@@ -69,7 +69,7 @@ class File {
   void read_at(MutableBytes to, std::uint64_t offset) const;
   /// Writes all of `from` at `offset`.
   void write_at(Bytes from, std::uint64_t offset);
-  /// Appends all of `from` (file opened with append()).
+  /// Appends all of `from` (file opened with append()); where that fails, takes back what it has appended.
   void append(Bytes from);
   /// Reserves blocks so that a full disk shows before any payload. False where that cannot be done (EOPNOTSUPP: NFSv3,
   /// memory); the file is as before then.

@@ -71,7 +71,7 @@ EventFile::EventFile(const Files& files, const Path& folder, const Clock& clock,
     : clock_(&clock) {
   files.make_folders(folder);
   const double wall_s = clock.wall_s();
-  file_ = files.create(folder / fmt::format("events.out.tfevents.{:.6f}.{}.{}", wall_s, host_name(), getpid()));
+  file_ = files.append(folder / fmt::format("events.out.tfevents.{:.6f}.{}.{}", wall_s, host_name(), getpid()));
   append_record(event(wall_s, 0, file_version, "brain.Event:2"));
   if (resumed_step > 0) append_record(event(wall_s, resumed_step + 1, session_log, "\x08\x01"));  // status = START
 }

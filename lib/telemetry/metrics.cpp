@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/error.hpp"
+
 namespace argosy::telemetry {
 namespace {
 
@@ -163,14 +165,23 @@ void Metrics::write(const Window::Report& report) {
     warned_of_clips_ = true;
   }
   const boost::json::object object = json_of(report, setup_);
-  lines_.append(object);
-  if (events_) {
-    std::vector<Scalar> scalars;
-    for (const auto& member : object) {
-      if (member.value().is_number() && member.key() != "step")
-        scalars.push_back({.tag = member.key(), .value = member.value().to_number<double>()});
-    }
-    events_->append(report.last.step, scalars);
+  std::vector<Scalar> scalars;
+  for (const auto& member : object) {
+    if (member.value().is_number() && member.key() != "step")
+      scalars.push_back({.tag = member.key(), .value = member.value().to_number<double>()});
+  }
+  keep(report.last.step, object, scalars);
+}
+
+void Metrics::keep(std::int64_t step, const boost::json::object& line, std::span<const Scalar> scalars) {
+  try {
+    lines_.append(line);
+    if (events_) events_->append(step, scalars);
+    if (losing_) log_->info("metrics are kept again from step {} on", step);
+    losing_ = false;
+  } catch (const Error& error) {
+    if (!losing_) log_->warn("metrics are only in the log from step {} on: {}", step, error.what());
+    losing_ = true;
   }
 }
 
@@ -187,8 +198,7 @@ void Metrics::add_validation(std::int64_t step, const std::string& set, std::spa
     scalars.push_back({.tag = tags.back(), .value = figure.value});
   }
   log_->info("{}", line);
-  lines_.append({{"step", step}, {"validation", set}, {"figures", std::move(values)}});
-  if (events_) events_->append(step, scalars);
+  keep(step, {{"step", step}, {"validation", set}, {"figures", std::move(values)}}, scalars);
 }
 
 }  // namespace argosy::telemetry

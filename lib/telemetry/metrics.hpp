@@ -106,6 +106,8 @@ class Metrics {
 
  private:
   void write(const Window::Report& report);
+  /// A full disk does not end training: says once from which step on files lack figures, and when they no longer do.
+  void keep(std::int64_t step, const boost::json::object& line, std::span<const Scalar> scalars);
 
   Setup setup_;
   const Log* log_;
@@ -113,7 +115,7 @@ class Metrics {
   Window window_;
   JsonLines lines_;
   std::optional<EventFile> events_;
-  bool warned_of_clips_ = false;
+  bool warned_of_clips_ = false, losing_ = false;
 };
 
 /// The log line and the metrics.jsonl object of a report.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "config/describe.hpp"
+#include "support/faulty_os.hpp"
 #include "support/fixed_clock.hpp"
 #include "support/temp_folder.hpp"
 
@@ -195,6 +196,35 @@ TEST_F(MetricsTest, TensorboardIsWrittenOnlyWhenWanted) {
   ASSERT_EQ(names.size(), 1U);
   const std::string events = files.read_text(folder / "tensorboard" / names[0]);
   for (const char* tag : {"loss", "grad_norm", "tgt_tokens_per_s"}) EXPECT_THAT(events, HasSubstr(tag));
+}
+
+TEST_F(MetricsTest, AFullDiskEndsNothingAndTearsNoRecord) {
+  test::FaultyOs os;
+  const Log log;
+  Metrics::Setup s = setup({.count = 1});
+  s.config.tensorboard = true;
+  Metrics metrics(s, Files{os}, folder.path(), log, clock);
+  metrics.add(step_of(1));
+  const Path events = folder / "tensorboard" / files.list(folder / "tensorboard").front();
+  const auto step_with_full_disk = [&](std::int64_t step, std::size_t record) {  // record: 0 the line, 1 the event
+    os.shorten(os.count() + record);
+    os.fail(test::Call::write, os.count(test::Call::write) + record + 1, ENOSPC);
+    testing::internal::CaptureStderr();
+    metrics.add(step_of(step));
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string before = files.read_text(events);
+  EXPECT_THAT(step_with_full_disk(2, 0), HasSubstr("only in the log from step 2 on: wanted to append"));
+  EXPECT_THAT(step_with_full_disk(3, 0), testing::Not(HasSubstr("only in the log"))) << "said once";
+  EXPECT_EQ(steps_logged(), std::vector<std::int64_t>{1});
+  EXPECT_EQ(files.read_text(events), before);
+  testing::internal::CaptureStderr();
+  metrics.add(step_of(4));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("kept again from step 4 on"));
+  const std::string with_step_4 = files.read_text(events);
+  EXPECT_THAT(step_with_full_disk(5, 1), HasSubstr("only in the log from step 5 on"));
+  EXPECT_EQ(files.read_text(events), with_step_4);
+  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{1, 4, 5}));
 }
 
 TEST_F(MetricsTest, WarnsOnceOfManyClippedSteps) {
