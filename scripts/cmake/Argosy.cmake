@@ -1,5 +1,6 @@
 # The three shapes of a target: argosy_module, argosy_app, argosy_test. Options and flags live in ArgosyToolchain.cmake.
 include(GNUInstallDirs)
+include(ArgosyLaunch)
 
 # Modules that need LibTorch; -DARGOSY_TORCH=OFF leaves them out (sanitizer builds, login nodes). Side targets such as
 # model_config are judged by what they link.
@@ -175,11 +176,11 @@ function(argosy_test module)
   endforeach()
 endfunction()
 
-# argosy_script_test(<name> SCRIPT <file.bats> [LABELS …] [TIMEOUT s] [LONG]): <kind>.<name>, a bats file; skipped without bats.
-# LONG: of the long column, as tests labelled full.
-find_program(ARGOSY_BATS bats)
+# argosy_script_test(<name> SCRIPT <file.bats> [NEEDS <programs>] [LABELS …] [TIMEOUT s] [LONG]): <kind>.<name>, a bats file;
+# skipped without bats or without one of the programs. LONG: of the long column, as tests labelled full.
+set(ARGOSY_NEEDS ${PROJECT_SOURCE_DIR}/tests/support/needs)
 function(argosy_script_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "LONG" "SCRIPT;TIMEOUT" "LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "LONG" "SCRIPT;TIMEOUT" "LABELS;NEEDS")
   if(ARGOSY_SANITIZE OR NOT ARGOSY_TORCH) # scripts run the whole suite of tools
     return()
   endif()
@@ -188,16 +189,13 @@ function(argosy_script_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  if(ARGOSY_BATS)
-    if(ARG_LONG)
-      set(when CONFIGURATIONS full)
-      list(APPEND ARG_LABELS full)
-    endif()
-    add_test(NAME ${kind}.${name} COMMAND ${ARGOSY_BATS} --print-output-on-failure ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT}
-             ${when})
-  else()
-    add_test(NAME ${kind}.${name} COMMAND sh -c "echo 'bats is not installed'; exit 77")
+  set(when)
+  if(ARG_LONG)
+    set(when CONFIGURATIONS full)
+    list(APPEND ARG_LABELS full)
   endif()
+  add_test(NAME ${kind}.${name} COMMAND ${ARGOSY_NEEDS} bats ${ARG_NEEDS} -- bats --print-output-on-failure
+                                        ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT} ${when})
   _argosy_test_properties(${kind}.${name} 1)
 endfunction()
 
@@ -214,9 +212,8 @@ macro(_argosy_test_properties name ranks)
     PROPERTIES LABELS "${kind};np${ranks};${ARG_LABELS}"
                TIMEOUT ${ARG_TIMEOUT}
                PROCESSORS ${ranks}
-               SKIP_RETURN_CODE 77
                ENVIRONMENT "${ARGOSY_TEST_ENVIRONMENT}")
-  if("gpu" IN_LIST ARG_LABELS) # a machine without one shows it as skipped; elsewhere a skip inside a test is none
-    set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  if("gpu" IN_LIST ARG_LABELS) # all that may be skipped where nothing else may
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "${ARGOSY_TEST_ENVIRONMENT};ARGOSY_MAY_SKIP=1")
   endif()
 endmacro()

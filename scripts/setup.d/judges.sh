@@ -9,12 +9,18 @@ judges_pip() {
     fail 4 "pip could not install the judges; check the network and pip's index"
 }
 
-install_judges() {
+judges_wanted() { # the requirements, unless they are installed; with PyTorch or without
   local stamp=$deps/judges/.argosy-setup wanted=$judges_packages
   if ((peer)); then wanted+=" torch==$libtorch_version"; fi
-  if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return 0; fi
-  if ((!peer)) && grep -qs "^$judges_packages" "$stamp"; then return 0; fi # has PyTorch as well
+  if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return; fi
+  if ((!peer)) && grep -qs "^$judges_packages" "$stamp"; then return; fi # has PyTorch as well
+  echo "$wanted"
+}
 
+install_judges() {
+  local stamp=$deps/judges/.argosy-setup wanted
+  wanted=$(judges_wanted)
+  [ -n "$wanted" ] || return 0
   echo "setup: installing the judges"
   if [ ! -x "$deps/judges/bin/python" ] || ! "$deps/judges/bin/python" -m pip --version >/dev/null 2>&1; then
     rm -rf "$deps/judges"

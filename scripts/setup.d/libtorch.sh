@@ -53,15 +53,21 @@ fetch_wheel() {
   echo "$wheel"
 }
 
+libtorch_flavor() { ((cuda)) && echo cuda || echo cpu; }
+
+has_libtorch() {
+  [ -n "${LIBTORCH_ROOT:-}" ] || grep -qsx -e "$(libtorch_flavor)" -e cuda "$deps/libtorch-$libtorch_version/.argosy-setup"
+}
+
 install_libtorch() {
   if [ -n "${LIBTORCH_ROOT:-}" ]; then
     echo "setup: LibTorch is the site's, $LIBTORCH_ROOT"
     return 0
   fi
-  local root=$deps/libtorch-$libtorch_version flavor=cpu wheels=() entry tag staging
-  if ((cuda)); then flavor=cuda; fi
+  local root=$deps/libtorch-$libtorch_version flavor wheels=() entry tag staging
+  flavor=$(libtorch_flavor)
   # The stamp is the last thing put into the staging folder, which then takes its place by one rename.
-  if grep -qsx -e "$flavor" -e cuda "$root/.argosy-setup"; then return 0; fi
+  if has_libtorch; then return 0; fi
   [ "$(uname -m)" = x86_64 ] || fail 2 "no LibTorch wheel is pinned for $(uname -m): set LIBTORCH_ROOT to a LibTorch $libtorch_version"
 
   echo "setup: fetching LibTorch $libtorch_version"

@@ -29,9 +29,12 @@ python3                 cmd:python3                  python@3.10:3.14
 python3-pip             py:pip                       py-pip'
 packages_speed='
 ccache                  cmd:ccache                   ccache
-mold                    cmd:mold                     mold
-bats                    cmd:bats                     bats'
+mold                    cmd:mold                     mold'
 packages_judges='
+bats                    cmd:bats                     bats
+e2fsprogs               cmd:mkfs.ext4                e2fsprogs
+iproute2                cmd:tc                       iproute2
+procps                  cmd:pgrep                    procps
 python3-venv            py:ensurepip                 python@3.10:3.14
 hdf5-tools              cmd:h5dump                   hdf5+tools
 slurmctld               cmd:slurmctld                slurm@22.05:
@@ -71,18 +74,20 @@ missing_packages() {
 
 names_of() { awk '{ print $1 }' <<<"$1" | tr '\n' ' '; }
 
+may_install() { command -v apt-get >/dev/null && [ "$(id -u)" -eq 0 ]; }
+
 install_packages() {
   local wanted=$packages_build optional=$packages_speed missing extra
-  # pip fetches LibTorch only; a site's own needs none.
-  if ((judges)) || [ -z "${LIBTORCH_ROOT:-}" ]; then wanted+=$packages_pip; fi
+  # pip fetches LibTorch and the judges, nothing else.
+  if ((judges)) || ! has_libtorch; then wanted+=$packages_pip; fi
   if ((judges)); then wanted+=$packages_judges; fi
   if ((lint)); then wanted+=$packages_lint; fi
   missing=$(missing_packages "$wanted")
   extra=$(missing_packages "$optional")
   [ -n "$missing$extra" ] || return 0
 
-  if ! command -v apt-get >/dev/null || [ "$(id -u)" -ne 0 ]; then
-    [ -n "$missing" ] || return 0 # compiler cache, linker and bats only save time or add tests
+  if ! may_install; then
+    [ -n "$missing" ] || return 0 # compiler cache and linker only save time
     {
       echo "setup: packages are missing, and installing them needs root and apt-get (Debian 12)"
       echo "  ask for:      apt-get install $(names_of "$missing")"

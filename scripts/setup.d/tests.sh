@@ -1,0 +1,44 @@
+# shellcheck shell=bash disable=SC2154 # deps and judges come from scripts/setup
+# What only tests need: installed where that is possible, and otherwise said. Sourced by scripts/setup, after judges.sh.
+
+# probe               what is skipped without it
+test_needs='
+cmd:bats              all tests of scripts and most of whole tools
+cmd:python3           tests that read results with Python: most of whole tools, the quickstart, lint
+cmd:h5dump            comparisons of checkpoints with HDF5'\''s own tools
+cmd:mkfs.ext4         full disks of ext4
+cmd:tc                emulated nodes
+cmd:slurmctld         jobs under a real Slurm
+cmd:slurmd            jobs under a real Slurm
+cmd:sbatch            jobs under a real Slurm
+cmd:munged            jobs under a real Slurm
+judges:               comparisons with CTranslate2, sacreBLEU and h5py
+root:                 jobs under a real Slurm, full disks of ext4
+namespaces:           full disks, emulated nodes'
+
+# tests_that_skip: a line for each thing that tests need and do not find here.
+tests_that_skip() {
+  local probe what
+  while read -r probe what; do
+    case $probe in
+      '') ;;
+      judges:) [ -x "$deps/judges/bin/python" ] || echo "no judges in $deps: $what" ;;
+      root:) [ "$(id -u)" -eq 0 ] || echo "not root: $what" ;;
+      namespaces:) [ "$(id -u)" -eq 0 ] || unshare --user --map-root-user --mount true 2>/dev/null ||
+        echo "no name spaces for users: $what" ;;
+      *) PATH=$PATH:/usr/sbin:/sbin present "$probe" || echo "no ${probe#*:}: $what" ;;
+    esac
+  done <<<"$test_needs"
+}
+
+install_for_tests() {
+  local skipped
+  if may_install && [ -n "$(missing_packages "$packages_judges")$(judges_wanted)" ]; then
+    # In a shell of its own: without network the other tests still run.
+    (judges=1 install_packages && install_judges) || echo "setup: not all that tests need could be installed (above is why)" >&2
+  fi
+  skipped=$(tests_that_skip)
+  [ -n "$skipped" ] || return 0
+  echo "setup: tests will be skipped, and the rest runs; as root on Debian 12, scripts/setup --tests installs what they need"
+  echo "  ${skipped//$'\n'/$'\n'  }"
+}
