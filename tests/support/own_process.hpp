@@ -6,13 +6,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace argosy::test {
 
-/// Runs the disabled test `name` of this program in a process of its own, with its own MPI world of one and `variables`
-/// in its environment: its exit code, or the number of the signal it died of with a minus.
-inline int run_alone(const char* name, std::initializer_list<std::pair<const char*, const char*>> variables) {
+using Variables = std::initializer_list<std::pair<const char*, const char*>>;
+
+/// Runs `words`, the last of which is this program, on its test `name` alone, disabled or not, in a process of its own,
+/// with its own MPI world of one and `variables` in its environment, and what it prints in the file `output`: its exit
+/// code, or the number of the signal it died of with a minus.
+inline int run_program(std::vector<std::string> words, const char* name, Variables variables, const char* output) {
   const pid_t child = fork();
   if (child == 0) {
     for (const char* launcher :
@@ -20,14 +25,22 @@ inline int run_alone(const char* name, std::initializer_list<std::pair<const cha
       unsetenv(launcher);
     for (const auto& [variable, value] : variables) setenv(variable, value, 1);
     setenv("GTEST_FILTER", name, 1);
-    if (std::freopen("/dev/null", "w", stderr) == nullptr || std::freopen("/dev/null", "w", stdout) == nullptr)
-      _exit(126);
-    execl("/proc/self/exe", "run", "--gtest_also_run_disabled_tests", nullptr);
+    if (std::freopen(output, "w", stdout) == nullptr || dup2(STDOUT_FILENO, STDERR_FILENO) < 0) _exit(126);
+    words.emplace_back("--gtest_also_run_disabled_tests");
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execvp(arguments[0], arguments.data());
     _exit(127);
   }
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/// The same for this program as this user, and what it prints goes nowhere.
+inline int run_alone(const char* name, Variables variables) {
+  return run_program({"/proc/self/exe"}, name, variables, "/dev/null");
 }
 
 }  // namespace argosy::test

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <sys/mount.h>
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "core/file.hpp"
+#include "support/own_process.hpp"
 #include "support/temp_folder.hpp"
 
 /// A disk that really fills, for tests of what that leaves behind.
@@ -18,7 +20,7 @@ enum class DiskKind {
   ext4  // in a file, by a loop device
 };
 
-/// A file system of a given size; needs root.
+/// A file system of a given size; where may_mount() said so.
 class SmallDisk {
  public:
   explicit SmallDisk(std::uint64_t size_bytes, DiskKind kind = DiskKind::tmpfs) {
@@ -52,6 +54,38 @@ class SmallDisk {
   TempFolder folder_;
   bool mounted_ = false;
 };
+
+/// Whether this test goes on here. Where this process may not mount, the test runs again in a user name space of its
+/// own, in which it may, and fails here if it fails there; where the machine gives none, it is skipped. So:
+///   if (!test::may_mount()) return;
+inline bool may_mount(DiskKind kind = DiskKind::tmpfs) {
+  if (SmallDisk{1 << 20, kind}.mounted()) return true;
+  const std::string here = "unshare --user --map-root-user --mount ";
+  const TempFolder folder;
+  const std::string at = folder.path().string();
+  const std::string probe =
+      kind == DiskKind::tmpfs
+          ? fmt::format("mount -t tmpfs none '{}'", at)
+          : fmt::format(
+                "truncate -s 1M '{0}/image' && mkfs.ext4 -q '{0}/image' && mkdir '{0}/at' && mount -o loop "
+                "'{0}/image' '{0}/at'",
+                at);
+  if (std::system(fmt::format("{} sh -c \"{}\" 2>/dev/null", here, probe).c_str()) != 0) {
+    const auto skip = [&] {
+      GTEST_SKIP() << "this machine lets neither this user nor a user name space mount "
+                   << (kind == DiskKind::tmpfs ? "a tmpfs" : "an ext4 in a file");
+    };
+    skip();
+    return false;
+  }
+  const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+  const std::string name = fmt::format("{}.{}", test.test_suite_name(), test.name()), output = at + "/output";
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  EXPECT_EQ(run_program({"unshare", "--user", "--map-root-user", "--mount", program}, name.c_str(), {}, output.c_str()),
+            0)
+      << Files::system().read_text(output);
+  return false;
+}
 
 /// Says that there is room, so that the disk fills in the middle of what is written and not before it.
 class Optimist : public Os {

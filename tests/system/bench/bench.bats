@@ -16,9 +16,10 @@ refused() { # refused TEXT COMMAND…: ends with code 2 and says so
 }
 
 needs_name_spaces() {
-  [ "$(id -u)" = 0 ] || skip "not root"
-  command -v ip tc >/dev/null || skip "no iproute2"
-  unshare --net --mount --pid --fork true || skip "no name spaces here"
+  PATH=$PATH:/usr/sbin command -v tc >/dev/null || skip "no iproute2"
+  local as_root=()
+  if [ "$(id -u)" != 0 ]; then as_root=(--user --map-root-user); fi
+  unshare "${as_root[@]}" --net --mount --pid --fork true || skip "this machine gives no network name spaces"
 }
 
 # of SCRIPT EXPRESSION: its value, with the script's functions at hand

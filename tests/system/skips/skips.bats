@@ -129,3 +129,11 @@ skipped: whole_file (2 cases): no cluster'
   [[ $output == *"setup: tests will be skipped"*"no bats: "*"no python3: "*"no h5dump: "*"no sbatch: jobs under a real Slurm"*"no judges in $PWD/deps: "* ]]
   [ "${lines[-1]}" = "setup: ready" ]
 }
+
+@test "small disks are mounted, and folders are somebody else's, without root" {
+  unshare --user true || skip "this machine gives no user name spaces"
+  run unshare --user --map-user=1000 --map-group=1000 "$ARGOSY_BUILD_DIR/tests/fault/fault_checkpoint" \
+    --gtest_filter='ReadOnlyDisk.*:ForeignFolder.*'
+  [ "$status" -eq 0 ]
+  [ "$(grep -c '^\[       OK \] .* (' <<<"$output")" -eq 2 ]
+}
