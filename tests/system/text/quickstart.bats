@@ -123,3 +123,13 @@ assert result["validation_loss"] == {"last_checkpoint": 1.6, "soup": 1.5}, resul
   run scripts/quickstart --nonsense
   [ "$status" -eq 2 ]
 }
+
+@test "--fresh empties a run folder that is a link to another disk, and keeps the link" {
+  mkdir -p disk/precious runs
+  ln -s ../disk runs/quickstart
+  run scripts/quickstart --fresh --offline-text
+  [ "$status" -eq 0 ]
+  [ ! -e disk/precious ]
+  [ -L runs/quickstart ]
+  [ -e disk/result.json ]
+}
