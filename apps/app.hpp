@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,7 +55,9 @@ inline std::string remedy_for(const CLI::App& app, const std::string& tool) {
     app.parse(argc, argv);
     return true;
   } catch (const CLI::Success& answered) {
-    if (context.is_root()) app.exit(answered);
+    std::ostringstream text;
+    app.exit(answered, text, text);
+    context.print(text.str());
     return false;
   } catch (const CLI::ParseError& error) {
     std::string got;
@@ -97,7 +100,7 @@ template <class T>
     throw Error{Fault::usage, {.wanted = "a CONFIG file", .got = "none", .remedy = "configs/ holds examples"}};
   }
   const auto answer = [&](const std::optional<std::string>& requested) {
-    if (requested && context.is_root()) fmt::print("{}\n", *requested);
+    if (requested) context.print(*requested + "\n");
     return requested.has_value();
   };
   if (options.print_schema && answer(config::requested_text(options, T{}))) return std::nullopt;

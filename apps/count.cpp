@@ -64,8 +64,7 @@ int main(int argc, char** argv) {
         data::count_files(context.world, context.files, task.texts, task.settings);
     const double elapsed_s = context.clock.monotonic_s() - begin_s;
     if (!context.is_root()) return Exit::ok;
-    fmt::print("{}", data::count_table(files));
-    std::fflush(stdout);
+    context.print(data::count_table(files));
     for (const data::CountedFile& file : files) {
       if (const auto& place = file.record.first_invalid) {
         context.log.warn("{} is not all UTF-8: first at line {}, byte {}", file.path.string(), place->line + 1,

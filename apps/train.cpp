@@ -66,7 +66,7 @@ void print_plan(const train::RunConfig& config, const Question& question, const 
   if (question.node_giga_bytes_per_s) target.node_bytes_per_s = 1e9 * *question.node_giga_bytes_per_s;
   const train::RunPlan plan = train::plan_run(config, shape, target);
   if (question.json) {
-    if (context.is_root()) fmt::print("{}\n", config::text_of(train::json_of(plan)));
+    context.print(config::text_of(train::json_of(plan)) + "\n");
   } else {
     for (const std::string& line : train::lines_of(plan, config, shape)) context.log.plain(line);
     for (const std::string& warning : train::warnings_of(plan)) {

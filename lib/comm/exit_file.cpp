@@ -4,10 +4,35 @@
 
 #include <exception>
 
+#include "core/error.hpp"
+
 namespace argosy::comm {
 
+namespace {
+
+bool holds_a_word(const Files& files, const Path& path) {
+  try {
+    const auto facts = files.stat(path);
+    return facts && facts->is_regular && facts->size_bytes > 0;
+  } catch (const Error&) {  // nor can a script read it
+    return false;
+  }
+}
+
+}  // namespace
+
 void ExitFile::clear() const {
-  if (!path_.empty()) files_.remove(path_);
+  if (path_.empty()) return;
+  try {
+    files_.remove(path_);
+  } catch (const Error& error) {
+    if (!holds_a_word(files_, path_)) return;
+    throw Error{Fault::io,
+                {.wanted = "to remove the exit file of an earlier run",
+                 .got = error.facts().got,
+                 .where = path_.string(),
+                 .remedy = "remove it, or name another file in ARGOSY_EXIT_FILE"}};
+  }
 }
 
 void ExitFile::write_agreed(int code, std::int64_t step) const {

@@ -13,9 +13,10 @@ class ExitFile {
  public:
   ExitFile(Files files, Path path) : files_(files), path_(std::move(path)) {}
 
-  /// Forgets what an earlier run of the same name left. Rank 0, before any work.
+  /// Forgets what an earlier run of the same name left. Rank 0, before any work. Throws Error{io} when the word of that
+  /// run stays there, which scripts would take for this one's; where none is, nothing is wrong yet.
   void clear() const;
-  /// Rank 0, once the code is agreed: readers see the old file or the whole new one.
+  /// Rank 0, once the code is agreed: readers see the old file or the whole new one. Throws Error{io}.
   void write_agreed(int code, std::int64_t step) const;
   /// A rank that fails alone: the first one writes, later ones leave its word.
   void write_first(int code, std::int64_t step) const noexcept;

@@ -29,6 +29,7 @@ struct Outcome {
   int code = 0;
   std::string sentence;          // of the error, if any
   bool others_may_hang = false;  // a communication failed: MPI is not to be trusted any more
+  bool reader_left = false;      // of standard output
 
   [[nodiscard]] bool failed() const {
     return code != static_cast<int>(Exit::ok) && code != static_cast<int>(Exit::stopped);
@@ -37,7 +38,9 @@ struct Outcome {
 
 Outcome outcome_of(const std::function<Exit()>& body) {
   try {
-    return {.code = static_cast<int>(body()), .sentence = "", .others_may_hang = false};
+    return {.code = static_cast<int>(body()), .sentence = ""};
+  } catch (const ReaderLeft& error) {
+    return {.code = static_cast<int>(exit_code(error.fault())), .sentence = error.what(), .reader_left = true};
   } catch (const Error& error) {
     return {static_cast<int>(exit_code(error.fault())), error.what(), error.fault() == Fault::comm};
   } catch (const std::exception& error) {
@@ -86,8 +89,12 @@ Outcome settle(const Environment& environment, const Log& log, const ExitFile& e
   log.flush();
   verdicts.barrier("sentences");
   if (verdicts.rank() == 0) {
-    if (common.failed()) log.plain(failure_line(tool, common));
-    exit_file.write_agreed(common.code, exit_step);
+    if (!common.sentence.empty()) log.plain(failure_line(tool, common));
+    try {
+      exit_file.write_agreed(common.code, exit_step);
+    } catch (const Error& error) {
+      log.warn("the exit file does not say {}, with which this process ends: {}", common.code, error.what());
+    }
   }
   return common;
 }
@@ -169,7 +176,9 @@ void Context::print_result(std::string_view tool, boost::json::object figures) c
 void set_exit_step(std::int64_t step) noexcept { exit_step = step; }
 
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
+  Files::hold_standard_streams();
   const StopSignals stop;  // before anything that takes time: an early signal would kill the rank
+  const bool dies_of_pipes = std::signal(SIGPIPE, SIG_IGN) == SIG_DFL;  // a write fails then; that to the log may
   const std::string tool = argc > 0 ? Path(argv[0]).filename().string() : "argosy";
   const ExitFile exit_file{Files::system(), environment_variable("ARGOSY_EXIT_FILE").value_or("")};
 
@@ -189,17 +198,26 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
   Log log{world.rank()};
   const LastWords last_words{*environment, log, exit_file, tool};
   const Clock clock;
-  const Outcome mine = outcome_of([&] {
+  Outcome mine = outcome_of([&] {
     check_world_size(world.size(), environment_variable);
     static_cast<void>(seconds_in(environment_variable, Session::timeout_variable, Session::least_timeout_s));
-    if (world.rank() == 0) exit_file.clear();
+    agree(world, [&] {
+      if (world.rank() == 0) exit_file.clear();
+    });
     environment->exchange_hosts();
     const Topology topology = Topology::discover(world);
     Context context{world, topology, log, Files::system(), clock, stop};
     return body(context);
   });
   if (is_later_copy(world.size(), environment_variable)) return mine.code;  // the first copy says it for all
-  return end(*environment, log, exit_file, tool, mine);
+  const bool dies = mine.reader_left && dies_of_pipes && world.size() == 1;
+  if (dies) mine.sentence.clear();
+  const int code = end(*environment, log, exit_file, tool, mine);
+  if (dies) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  return code;
 }
 
 }  // namespace argosy::comm

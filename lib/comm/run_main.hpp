@@ -24,6 +24,11 @@ struct Context {
   const StopSignals& stop;
 
   [[nodiscard]] bool is_root() const noexcept { return world.rank() == 0; }
+  /// Rank 0 writes `text` to standard output, where nothing else writes. Throws Error{io} on that rank alone; run_main
+  /// makes it the verdict of all.
+  void print(std::string_view text) const {
+    if (is_root()) files.print(text);
+  }
   /// Rank 0 prints `result {…}` as the last line on stderr, with `tool` and `status` ("ok" unless figures say
   /// otherwise) in front.
   void print_result(std::string_view tool, boost::json::object figures) const;
@@ -31,8 +36,10 @@ struct Context {
 
 /// Runs `body` on every rank and returns the process's exit code. Compares the world size with ARGOSY_EXPECT_RANKS and
 /// with launchers' variables (Error{usage} for N copies of a world of one). Errors are logged as one sentence with the
-/// rank; when other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE ("CODE STEP") as slurm.md §1
-/// lays down. On Error a `result {"tool":…,"status":"failed","code":…,"error":…}` line is printed as well.
+/// rank; when other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE ("CODE STEP"), which changes
+/// no code when it cannot be written. On Error a `result {"tool":…,"status":"failed","code":…,"error":…}` line is
+/// printed as well. Where the reader of standard output has left, a world of one ends without a word, by SIGPIPE;
+/// nobody reading the log hurts no run.
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body);
 
 /// Step to be written into the exit file.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,8 +11,6 @@
 #include <random>
 #include <system_error>
 #include <utility>
-
-#include "core/error.hpp"
 
 namespace argosy {
 namespace {
@@ -35,6 +34,10 @@ std::string remedy_of(int error) {
     case EEXIST:
     case ENOTEMPTY:
       return "remove it or choose another name";
+    case ELOOP:
+      return "put the file itself where the symbolic link is";
+    case EBADF:
+      return "it is closed, or open the other way round";
     case EMFILE:
     case ENFILE:
       return "raise the limit on open files (ulimit -n)";
@@ -88,17 +91,12 @@ std::size_t transfer_all(std::size_t size_bytes, const std::string& wanted, cons
 FileStat facts_of(const struct stat& s) {
   constexpr std::int64_t giga = 1'000'000'000;
   return {.size_bytes = static_cast<std::uint64_t>(s.st_size),
+          .device = s.st_dev,
           .inode = s.st_ino,
           .mtime_ns = s.st_mtim.tv_sec * giga + s.st_mtim.tv_nsec,
           .ctime_ns = s.st_ctim.tv_sec * giga + s.st_ctim.tv_nsec,
-          .is_directory = S_ISDIR(s.st_mode)};
-}
-
-File open_or_fail(Os& os, const Path& path, int flags, const char* wanted) {
-  const int fd = repeat([&] { return os.open(path.c_str(), flags | O_CLOEXEC, file_mode); });
-  if (fd >= 0) return {os, fd, path};
-  const bool missing = (flags & O_CREAT) == 0 && (errno == ENOENT || errno == ENOTDIR);
-  fail(missing ? Fault::data : Fault::io, wanted, "open", errno, path);
+          .is_directory = S_ISDIR(s.st_mode),
+          .is_regular = S_ISREG(s.st_mode)};
 }
 
 }  // namespace
@@ -128,6 +126,12 @@ void File::read_at(MutableBytes to, std::uint64_t offset) const {
                  .where = path_.string(),
                  .remedy = "the file was cut short: make it again"}};
   }
+}
+
+std::size_t File::read(MutableBytes to) {
+  return transfer_all(to.size(), "to read on", "read", path_, [&](std::size_t at, std::size_t size_bytes) {
+    return os_->read(fd_, to.data() + at, size_bytes);
+  });
 }
 
 void File::write_at(Bytes from, std::uint64_t offset) {
@@ -212,16 +216,76 @@ Files Files::system() {
   return Files{os};
 }
 
-File Files::open(const Path& path) const { return open_or_fail(*os_, path, O_RDONLY, "a readable file"); }
+Files Files::own() const {
+  Files files = *this;
+  files.own_ = true;
+  return files;
+}
+
+void Files::hold_standard_streams() noexcept {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free descriptor is this one. Input that cannot be read and output that cannot be written fail.
+    if (::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY) != fd) return;
+  }
+}
+
+File Files::standard_input() const {
+  const Path name{"standard input"};
+  const int fd = repeat([&] { return os_->dup(STDIN_FILENO); });
+  if (fd < 0) fail_io("a readable standard input", "dup", name);
+  return {*os_, fd, name};
+}
+
+void Files::print(std::string_view text) const {
+  const Path name{"standard output"};
+  const std::string wanted = fmt::format("to print {} bytes", text.size());
+  const int fd = repeat([&] { return os_->dup(STDOUT_FILENO); });
+  if (fd < 0) fail_io(wanted, "dup", name);
+  File out{*os_, fd, name};  // closing a copy is what some file systems need to tell of a full disk
+  const std::size_t done =
+      transfer_all(text.size(), wanted, "write", name, [&](std::size_t at, std::size_t size_bytes) {
+        const std::int64_t written = os_->write(fd, text.data() + at, size_bytes);
+        if (written < 0 && errno == EPIPE)
+          throw ReaderLeft{Fault::io,
+                           {.wanted = wanted, .got = "nobody who reads it any more (write: EPIPE)", .where = name}};
+        return written;
+      });
+  if (done < text.size()) fail(Fault::io, wanted, "write", EIO, name);
+  // Pipes and terminals have nothing to sync.
+  if (repeat([&] { return os_->fsync(fd); }) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
+    fail_io(wanted, "fsync", name);
+  out.close();
+}
+
+File Files::open_or_fail(const Path& path, int flags, const char* wanted) const {
+  const int how = flags | O_CLOEXEC | (own_ ? O_NOFOLLOW | O_NONBLOCK : 0);
+  const int fd = repeat([&] { return os_->open(path.c_str(), how, file_mode); });
+  if (fd < 0) {
+    const bool missing = (flags & O_CREAT) == 0 && (errno == ENOENT || errno == ENOTDIR);
+    fail(missing ? Fault::data : Fault::io, wanted, "open", errno, path);
+  }
+  File file{*os_, fd, path};
+  if (own_ && !file.stat().is_regular) {
+    throw Error{Fault::io,
+                {.wanted = wanted,
+                 .got = "something that is no regular file",
+                 .where = path.string(),
+                 .remedy = "remove it or choose another place"}};
+  }
+  return file;
+}
+
+File Files::open(const Path& path) const { return open_or_fail(path, O_RDONLY, "a readable file"); }
 File Files::create(const Path& path) const {
-  return open_or_fail(*os_, path, O_WRONLY | O_CREAT | O_EXCL, "to create a new file");
+  return open_or_fail(path, O_WRONLY | O_CREAT | O_EXCL, "to create a new file");
 }
 File Files::replace(const Path& path) const {
-  return open_or_fail(*os_, path, O_WRONLY | O_CREAT | O_TRUNC, "a writable file");
+  return open_or_fail(path, O_WRONLY | O_CREAT | O_TRUNC, "a writable file");
 }
-File Files::update(const Path& path) const { return open_or_fail(*os_, path, O_RDWR, "a file to change"); }
+File Files::update(const Path& path) const { return open_or_fail(path, O_RDWR, "a file to change"); }
 File Files::append(const Path& path) const {
-  return open_or_fail(*os_, path, O_WRONLY | O_CREAT | O_APPEND, "a file to append to");
+  return open_or_fail(path, O_WRONLY | O_CREAT | O_APPEND, "a file to append to");
 }
 
 Mapping Files::map(const Path& path) const {
@@ -250,11 +314,14 @@ std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const 
   return text;
 }
 
+Path temporary_name(Path path) {
+  std::random_device random;
+  return path += fmt::format(".tmp-{:08x}{:08x}", random(), random());
+}
+
 template <class Rename>
 bool Files::write_and(Rename rename, const Path& path, Bytes content, bool sync) const {
-  std::random_device random;
-  Path partial = path;
-  partial += fmt::format(".tmp-{:08x}{:08x}", random(), random());
+  const Path partial = temporary_name(path);
   bool renamed = false;
   try {
     File file = create(partial);
@@ -302,6 +369,18 @@ std::vector<std::string> Files::list(const Path& folder) const {
   return names;
 }
 
+Path Files::follow_links(const Path& path) const {
+  constexpr int most_links = 40;  // as the kernel has it
+  Path at = path.has_filename() ? path : path.parent_path();
+  std::error_code none;
+  for (int links = 0; links < most_links; ++links) {
+    const Path next = std::filesystem::read_symlink(at, none);
+    if (none) break;
+    at = at.parent_path() / next;
+  }
+  return at;
+}
+
 std::uint64_t Files::free_bytes(const Path& folder) const {
   struct statvfs s {};
   if (repeat([&] { return os_->statvfs(folder.c_str(), &s); }) != 0)
@@ -333,7 +412,7 @@ void Files::make_folders(const Path& folder) const {
 
 void Files::sync_folder(const Path& folder) const {
   const Path here = folder.empty() ? Path{"."} : folder;
-  File file = open_or_fail(*os_, here, O_RDONLY | O_DIRECTORY, "a folder to sync");
+  File file = open_or_fail(here, O_RDONLY | O_DIRECTORY, "a folder to sync");
   // File systems without a notion of syncing folders answer EINVAL.
   if (repeat([&] { return os_->fsync(file.fd()); }) != 0 && errno != EINVAL)
     fail_io("the folder on stable storage", "fsync", here);

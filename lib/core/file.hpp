@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/error.hpp"
 
 /// The only door to the operating system's files. `Os` has one method a system call, so that a test can record, fail,
 /// shorten or forget the n-th one; `Files` and `File` add the rules every caller needs (EINTR repeated, short transfers
@@ -25,6 +26,9 @@ class Os {
   virtual ~Os() = default;
   virtual int open(const char* path, int flags, unsigned mode);
   virtual int close(int fd);
+  /// A copy above standard error, closed in programs that this one becomes.
+  virtual int dup(int fd);
+  virtual std::int64_t read(int fd, void* to, std::size_t size_bytes);
   virtual std::int64_t pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset);
   virtual std::int64_t pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset);
   virtual std::int64_t write(int fd, const void* from, std::size_t size_bytes);
@@ -51,9 +55,14 @@ class Os {
 
 struct FileStat {
   std::uint64_t size_bytes = 0;
-  std::uint64_t inode = 0;
+  std::uint64_t device = 0, inode = 0;  // together they name the file
   std::int64_t mtime_ns = 0, ctime_ns = 0;
-  bool is_directory = false;
+  bool is_directory = false, is_regular = false;
+};
+
+/// Nobody reads standard output any more (`| head`).
+class ReaderLeft : public Error {
+  using Error::Error;
 };
 
 /// An open file. Move-only; closing in the destructor ignores errors, so writers call close().
@@ -67,6 +76,8 @@ class File {
 
   /// Fills `to` from `offset`. Throws Error{corrupt} when the file ends before, Error{io} otherwise.
   void read_at(MutableBytes to, std::uint64_t offset) const;
+  /// Fills `to` with what comes next; returns how much there was, less only at the end of the file.
+  [[nodiscard]] std::size_t read(MutableBytes to);
   /// Writes all of `from` at `offset`.
   void write_at(Bytes from, std::uint64_t offset);
   /// Appends all of `from` (file opened with append()); where that fails, takes back what it has appended.
@@ -106,12 +117,25 @@ class Mapping {
   std::size_t size_bytes_ = 0;
 };
 
+/// <path>.tmp-<16 hexadecimal digits>: where what `path` will be is written first.
+[[nodiscard]] Path temporary_name(Path path);
+
 /// All file operations of the library. Cheap to copy; borrows the Os.
 class Files {
  public:
   explicit Files(Os& os) : os_(&os) {}
   /// Files over the real operating system.
   static Files system();
+  /// For files that the program makes itself, in folders where others may write: Error{io} where a path's last part is
+  /// a symbolic link or anything else than a regular file. A FIFO is not waited for.
+  [[nodiscard]] Files own() const;
+
+  /// Opens /dev/null where standard input, output or error are closed, so that no file of ours takes their place. What
+  /// is read from or printed to such a one still fails; messages are lost. Before anything is opened.
+  static void hold_standard_streams() noexcept;
+  [[nodiscard]] File standard_input() const;
+  /// Writes all of `text` to standard output, down to the disk. Throws Error{io}; ReaderLeft.
+  void print(std::string_view text) const;
 
   [[nodiscard]] File open(const Path& path) const;     // read only; a missing file is Error{data}
   [[nodiscard]] File create(const Path& path) const;   // write, O_CREAT|O_EXCL
@@ -134,6 +158,9 @@ class Files {
   [[nodiscard]] bool exists(const Path& path) const { return stat(path).has_value(); }
   /// Names (not paths) in a folder, sorted bytewise.
   [[nodiscard]] std::vector<std::string> list(const Path& folder) const;
+  /// What `path` leads to when its last part is a symbolic link, or a chain of them; else `path`, without a slash at
+  /// its end.
+  [[nodiscard]] Path follow_links(const Path& path) const;
   [[nodiscard]] std::uint64_t free_bytes(const Path& folder) const;
   void make_folder(const Path& folder) const;   // exactly this one; must not exist
   void make_folders(const Path& folder) const;  // with parents, each synced into its own; may exist
@@ -147,12 +174,14 @@ class Files {
   [[nodiscard]] Os& os() const noexcept { return *os_; }
 
  private:
+  [[nodiscard]] File open_or_fail(const Path& path, int flags, const char* wanted) const;
   /// Writes under a temporary name and gives it the right one by `rename`, which may say no.
   template <class Rename>
   bool write_and(Rename rename, const Path& path, Bytes content, bool sync) const;
   void replace_with(const Path& path, Bytes content, bool sync) const;
 
   Os* os_;
+  bool own_ = false;
 };
 
 }  // namespace argosy

@@ -15,6 +15,8 @@ namespace argosy {
 
 int Os::open(const char* path, int flags, unsigned mode) { return ::open(path, flags, mode); }
 int Os::close(int fd) { return ::close(fd); }
+int Os::dup(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); }
+std::int64_t Os::read(int fd, void* to, std::size_t size_bytes) { return ::read(fd, to, size_bytes); }
 std::int64_t Os::pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset) {
   return ::pread(fd, to, size_bytes, offset);
 }

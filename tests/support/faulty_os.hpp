@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -19,6 +21,8 @@ namespace argosy::test {
 enum class Call {
   open,
   close,
+  dup,
+  read,
   pread,
   pwrite,
   write,
@@ -121,6 +125,19 @@ class FaultyOs : public Os {
     }
     const int result = Os::close(fd);  // always: a failed close() releases the descriptor too
     return verdict.stop ? answer(verdict) : result;
+  }
+  int dup(int fd) override {
+    const Verdict verdict = enter({.call = Call::dup, .path = {}, .to = {}});
+    if (verdict.stop) return answer(verdict);
+    const int copy = Os::dup(fd);
+    const std::lock_guard lock(mutex_);
+    if (copy >= 0) paths_[copy] = fmt::format("copy of {}", fd);
+    return copy;
+  }
+  std::int64_t read(int fd, void* to, std::size_t size_bytes) override {
+    const Verdict verdict = enter(at(Call::read, fd, size_bytes));
+    if (verdict.stop) return verdict.error == 0 ? 0 : answer(verdict);
+    return Os::read(fd, to, verdict.cut(size_bytes));
   }
   std::int64_t pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset) override {
     const Verdict verdict = enter(at(Call::pread, fd, size_bytes, offset));

@@ -129,6 +129,16 @@ Exit end(const Context& context, const std::string& how, const std::string& oper
   const bool last = context.world.rank() == context.world.size() - 1;
   argosy::comm::set_exit_step(12);
   end_everywhere(context, how);
+  if (how == "prints") context.print(std::string(1 << 20, 'x') + "\n");
+  if (how == "chatters") {
+    for (int line = 0; line < 10000; ++line) context.log.info("line {}", line);
+  }
+  if (how == "names_streams") {
+    std::string names;
+    for (const char* const fd : {"0", "1", "2"})
+      names += std::filesystem::read_symlink(std::filesystem::path{"/proc/self/fd"} / fd).string() + "\n";
+    context.files.write_atomically("streams", names);
+  }
   if (how == "stops_alone") return last ? Exit::stopped : Exit::ok;
   if (how == "is_told_to_stop") {
     if (last) std::raise(SIGTERM);

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -220,6 +221,60 @@ TEST_F(Run, CopiesStartedByAnotherMpiAreRefusedByTheFirst) {
   EXPECT_THAT(first.output, HasSubstr("mpiexec.mpich"));
   EXPECT_EQ(second.code, 2);
   EXPECT_EQ(second.output, "");
+}
+
+TEST_F(Run, WhatCannotBePrintedIsCode4OfAllRanks) {
+  for (const int ranks : {1, 3}) {
+    for (const auto& [to, why] : {std::pair{">/dev/full", "ENOSPC"}, std::pair{">&-", "EBADF"}}) {
+      const Ended ended = run(fmt::format("{} -n {} sh -c 'exec {} prints {}'", mpiexec(), ranks, ENDING, to));
+      EXPECT_EQ(ended.exit_file, "4 12\n") << to << ended.output;
+      EXPECT_NE(ended.code, 0);
+      EXPECT_THAT(ended.output, AllOf(HasSubstr("wanted to print 1048577 bytes"), HasSubstr(why)));
+      EXPECT_LT(ended.seconds, 50);
+    }
+  }
+}
+
+TEST_F(Run, AReaderThatLeavesEndsOneProcessWithoutAWordAndManyInOrder) {
+  const std::string to_head = "| head -c 1 >/dev/null";
+  Ended ended =
+      run(fmt::format("bash -c 'env --default-signal=PIPE {} prints {}; exit ${{PIPESTATUS[0]}}'", ENDING, to_head));
+  EXPECT_EQ(ended.code, 128 + SIGPIPE);
+  EXPECT_EQ(ended.exit_file, "4 12\n");
+  EXPECT_EQ(ended.output, "");
+  ended = run(fmt::format("bash -c 'env --ignore-signal=PIPE {} prints {}; exit ${{PIPESTATUS[0]}}'", ENDING, to_head));
+  EXPECT_EQ(ended.code, 4);
+  EXPECT_THAT(ended.output, HasSubstr("EPIPE"));
+  ended = run(fmt::format("{} -n 3 bash -c 'set -o pipefail; {} prints {}'", mpiexec(), ENDING, to_head));
+  EXPECT_EQ(ended.exit_file, "4 12\n");
+  EXPECT_NE(ended.code, 0);
+  EXPECT_LT(ended.seconds, 50);
+}
+
+TEST_F(Run, ALogThatNobodyTakesHurtsNothing) {
+  for (const char* const to : {"2>/dev/full", "2>&-", "2>&1 >/dev/null | head -c 1 >/dev/null"}) {
+    const Ended ended =
+        run(fmt::format("bash -c 'env --default-signal=PIPE {} chatters {}; exit ${{PIPESTATUS[0]}}'", ENDING, to));
+    EXPECT_EQ(ended.exit_file, "0 12\n") << to << ended.output;
+    EXPECT_EQ(ended.code, 0) << to;
+  }
+}
+
+TEST_F(Run, NothingTakesThePlaceOfAClosedStream) {
+  const Ended ended = run(fmt::format("sh -c 'cd {} && exec {} names_streams <&- >&- 2>&-'", folder_.string(), ENDING));
+  EXPECT_EQ(ended.exit_file, "0 12\n") << ended.output;
+  EXPECT_EQ(files_.read_text(folder_ / "streams"), "/dev/null\n/dev/null\n/dev/null\n");
+}
+
+TEST_F(Run, AnExitFileThatCannotBeWrittenChangesNoCode) {
+  for (const char* const path : {"/nowhere/exit", "/dev/full/exit", "/proc/exit", "/"}) {
+    for (const int ranks : {1, 3}) {
+      const Ended ended =
+          run(fmt::format("{} -n {} env ARGOSY_EXIT_FILE={} {} stops_alone", mpiexec(), ranks, path, ENDING));
+      EXPECT_EQ(ended.code, 75) << path << ended.output;
+      EXPECT_EQ(count(ended.output, "the exit file does not say 75"), 1) << ended.output;
+    }
+  }
 }
 
 TEST_F(Run, ForgetsTheExitFileOfAnEarlierRunOfTheName) {

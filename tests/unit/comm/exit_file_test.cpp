@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "support/faulty_os.hpp"
+#include "support/refusal.hpp"
+
 namespace argosy::comm {
 namespace {
 
@@ -42,6 +45,26 @@ TEST_F(ExitFileTest, ClearForgetsAnEarlierRun) {
   exit_file_.clear();
   EXPECT_FALSE(files_.exists(path_));
   exit_file_.clear();
+}
+
+TEST_F(ExitFileTest, AWordOfAnEarlierRunThatStaysIsRefusedBeforeAnyWork) {
+  exit_file_.write_agreed(0, 7);
+  test::FaultyOs os;
+  os.fail(test::Call::unlink, 0, EPERM, true);
+  const ExitFile locked{Files{os}, path_};
+  EXPECT_NE(test::refusal(Fault::io, [&] { locked.clear(); }).find("the exit file of an earlier run"),
+            std::string::npos);
+  files_.remove(path_);
+  locked.clear();  // the file is not there, or holds no word: no script can be misled
+  files_.write_atomically(path_, "");
+  locked.clear();
+}
+
+TEST_F(ExitFileTest, WhatHoldsNoWordIsLeftThere) {
+  ExitFile{files_, folder_}.clear();
+  ExitFile{files_, folder_ / "missing" / "exit"}.clear();
+  ExitFile{files_, "/dev/full/exit"}.clear();
+  EXPECT_TRUE(files_.exists(folder_));
 }
 
 TEST_F(ExitFileTest, WithoutAPathNothingHappens) {

@@ -69,6 +69,27 @@ TEST_F(FilesTest, OpensAsAsked) {
   EXPECT_EQ(text("a"), "x");
 }
 
+TEST_F(FilesTest, FilesOfOurOwnAreNoLinksAndNothingButFiles) {
+  const Files own = files.own();
+  put("theirs", "theirs");
+  files.link_symbolically("theirs", folder / "link");
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.open(folder / "link"); }), HasSubstr("ELOOP"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.map(folder / "link"); }), HasSubstr("ELOOP"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.read_text(folder / "link"); }), HasSubstr("ELOOP"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.update(folder / "link"); }), HasSubstr("ELOOP"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.append(folder / "link"); }), HasSubstr("ELOOP"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.replace(folder / "link"); }), HasSubstr("ELOOP"));
+  EXPECT_EQ(files.read_text(folder / "link"), "theirs");
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);  // opening it would wait
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.read_text(folder / "fifo"); }), HasSubstr("no regular file"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.update(folder / "fifo"); }), HasSubstr("no regular file"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.append(folder / "fifo"); }), HasSubstr("ENXIO"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.read_text("/dev/zero"); }), HasSubstr("no regular file"));
+  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.open(folder.path()); }), HasSubstr("no regular file"));
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)own.open(folder / "none"); }), HasSubstr("ENOENT"));
+  EXPECT_EQ(own.read_text(folder / "theirs"), "theirs");
+}
+
 TEST_F(FilesTest, TruncatesAndReserves) {
   File file = files.create(folder / "a");
   const bool reserved = file.reserve(1 << 20);

@@ -1,0 +1,29 @@
+#include "core/output_file.hpp"
+
+namespace argosy {
+OutputFile::OutputFile(const Files& files, Path path)
+    : files_(files), path_(files.follow_links(path)), partial_(temporary_name(path_)) {
+  const auto facts = files_.stat(path_);
+  if (facts && !facts->is_regular) {
+    throw Error{Fault::usage,
+                {.wanted = "a file to write",
+                 .got = facts->is_directory ? "a folder" : "something that is no regular file",
+                 .where = path.string(),
+                 .remedy = "name a file that is there, or one that is not there yet"}};
+  }
+  file_ = files_.create(partial_);
+}
+
+OutputFile::~OutputFile() {
+  if (!committed_) files_.os().unlink(partial_.c_str());
+}
+
+void OutputFile::commit() {
+  file_.sync();
+  file_.close();
+  files_.rename(partial_, path_);
+  committed_ = true;
+  files_.sync_folder(path_.parent_path());
+}
+
+}  // namespace argosy
