@@ -71,9 +71,15 @@ EventFile::EventFile(const Files& files, const Path& folder, const Clock& clock,
     : clock_(&clock) {
   files.make_folders(folder);
   const double wall_s = clock.wall_s();
-  file_ = files.append(folder / fmt::format("events.out.tfevents.{:.6f}.{}.{}", wall_s, host_name(), getpid()));
-  append_record(event(wall_s, 0, file_version, "brain.Event:2"));
-  if (resumed_step > 0) append_record(event(wall_s, resumed_step + 1, session_log, "\x08\x01"));  // status = START
+  const Path path = folder / fmt::format("events.out.tfevents.{:.6f}.{}.{}", wall_s, host_name(), getpid());
+  file_ = files.own().append(path);
+  try {
+    append_record(event(wall_s, 0, file_version, "brain.Event:2"));
+    if (resumed_step > 0) append_record(event(wall_s, resumed_step + 1, session_log, "\x08\x01"));  // status = START
+  } catch (const Error&) {  // the next try makes another file
+    files.os().unlink(path.c_str());
+    throw;
+  }
 }
 
 void EventFile::append(std::int64_t step, std::span<const Scalar> scalars) {

@@ -1,45 +1,80 @@
 #include "telemetry/jsonl.hpp"
 
 #include <boost/json/parse.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "config/config.hpp"
 
 namespace argosy::telemetry {
 namespace {
 
-/// Bytes of the leading whole lines with a step up to `last_step`.
-std::size_t kept_bytes(std::string_view text, std::int64_t last_step) {
-  std::size_t kept = 0;
-  while (kept < text.size()) {
-    const std::size_t end = text.find('\n', kept);
-    if (end == std::string_view::npos) break;
-    boost::json::error_code error;
-    const boost::json::value line = boost::json::parse(text.substr(kept, end - kept), error);
-    const auto* object = error ? nullptr : line.if_object();
-    const auto* step = object != nullptr ? object->if_contains("step") : nullptr;
-    if (step == nullptr || !step->is_int64() || step->get_int64() > last_step) break;
-    kept = end + 1;
+/// nullopt: no object with a step.
+std::optional<std::int64_t> step_of(std::string_view text) {
+  boost::json::error_code error;
+  const boost::json::value line = boost::json::parse(text, error);
+  const auto* object = error ? nullptr : line.if_object();
+  const auto* step = object != nullptr ? object->if_contains("step") : nullptr;
+  return step != nullptr && step->is_int64() ? std::optional{step->get_int64()} : std::nullopt;
+}
+
+struct Kept {
+  std::string text;
+  bool is_front = true;            // of what was there
+  std::vector<std::size_t> bad{};  // numbers of lines without a step, from 1
+};
+
+/// The whole lines without those of steps behind `last_step`.
+Kept kept_of(std::string_view text, std::int64_t last_step) {
+  Kept kept;
+  std::size_t number = 0;
+  bool removed = false;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1) {
+    ++number;
+    const std::optional<std::int64_t> step = step_of(text.substr(begin, end - begin));
+    if (step && *step > last_step) {
+      removed = true;
+      continue;
+    }
+    if (!step) kept.bad.push_back(number);
+    if (removed) kept.is_front = false;
+    kept.text += text.substr(begin, end + 1 - begin);
   }
   return kept;
 }
 
+void warn_of(const std::vector<std::size_t>& bad, const Path& path, const Log& log) {
+  constexpr std::size_t most_named = 5;
+  if (bad.empty()) return;
+  std::string numbers;
+  for (std::size_t i = 0; i < bad.size() && i < most_named; ++i)
+    numbers += fmt::format("{}{}", i == 0 ? "" : ", ", bad[i]);
+  if (bad.size() > most_named) numbers += fmt::format(" and {} more", bad.size() - most_named);
+  log.warn("{} line {}: not an object with a step; kept as it is", path.string(), numbers);
+}
+
 }  // namespace
 
-JsonLines::JsonLines(const Files& files, const Path& path, std::int64_t resumed_step) {
-  if (const auto before = files.stat(path); before && before->size_bytes > 0) {
-    std::size_t kept = 0;
-    {
-      const Mapping mapping = files.map(path);
-      const Bytes bytes = mapping.bytes();
-      kept = kept_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, resumed_step);
-    }
-    if (kept < before->size_bytes) {
-      File file = files.update(path);
-      file.truncate(kept);
-      file.close();
-    }
+JsonLines::JsonLines(const Files& files, const Path& path, std::int64_t resumed_step, const Log& log) {
+  const Files own = files.own();
+  file_ = own.append(path);
+  const std::uint64_t size_bytes = file_.stat().size_bytes;
+  if (size_bytes == 0) return;
+  Kept kept;
+  {
+    const Mapping mapping = own.map(path);
+    const Bytes bytes = mapping.bytes();
+    kept = kept_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, resumed_step);
   }
-  file_ = files.append(path);
+  warn_of(kept.bad, path, log);
+  if (kept.text.size() == size_bytes) return;
+  if (kept.is_front) {
+    file_.truncate(kept.text.size());
+  } else {
+    files.write_atomically(path, kept.text);
+    file_ = own.append(path);
+  }
 }
 
 void JsonLines::append(const boost::json::object& line) {

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.hpp"
-
 namespace argosy::telemetry {
 namespace {
 
@@ -141,11 +139,25 @@ boost::json::object json_of(const Window::Report& r, const Metrics::Setup& setup
 
 Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock)
     : setup_(setup),
+      files_(files),
+      run_dir_(run_dir),
       log_(&log),
+      clock_(&clock),
       before_(setup_.before),
       window_(before_.fraction_done, setup_.window),
-      lines_(files, run_dir / "metrics.jsonl", before_.step) {
-  if (setup_.config.tensorboard) events_.emplace(files, run_dir / "tensorboard", clock, before_.step);
+      resumed_step_(before_.step),
+      writing_lines_(log, (run_dir / "metrics.jsonl").string()),
+      writing_events_(log, (run_dir / "tensorboard").string()) {
+  writing_lines_.attempt(before_.step, [&] { open_lines(); });
+  if (setup_.config.tensorboard) writing_events_.attempt(before_.step, [&] { open_events(); });
+}
+
+void Metrics::open_lines() {
+  if (!lines_) lines_.emplace(files_, run_dir_ / "metrics.jsonl", resumed_step_, *log_);
+}
+
+void Metrics::open_events() {
+  if (!events_) events_.emplace(files_, run_dir_ / "tensorboard", *clock_, resumed_step_);
 }
 
 void Metrics::add(const StepMetrics& step) {
@@ -174,15 +186,15 @@ void Metrics::write(const Window::Report& report) {
 }
 
 void Metrics::keep(std::int64_t step, const boost::json::object& line, std::span<const Scalar> scalars) {
-  try {
-    lines_.append(line);
-    if (events_) events_->append(step, scalars);
-    if (losing_) log_->info("metrics are kept again from step {} on", step);
-    losing_ = false;
-  } catch (const Error& error) {
-    if (!losing_) log_->warn("metrics are only in the log from step {} on: {}", step, error.what());
-    losing_ = true;
-  }
+  writing_lines_.attempt(step, [&] {
+    open_lines();
+    lines_->append(line);
+  });
+  if (!setup_.config.tensorboard) return;
+  writing_events_.attempt(step, [&] {
+    open_events();
+    events_->append(step, scalars);
+  });
 }
 
 void Metrics::add_validation(std::int64_t step, const std::string& set, std::span<const Figure> figures) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "core/best_effort.hpp"
 #include "core/clock.hpp"
 #include "core/file.hpp"
 #include "core/log.hpp"
@@ -95,8 +96,8 @@ class Metrics {
     /// Its steps since the last report.
     WindowSums window{};
   };
-  /// Opens the files of `run_dir`, which exists. Borrows log and clock. Warns once when more than a fifth of an
-  /// interval's steps (ten at least) was clipped.
+  /// Opens the files of `run_dir`, which exists; where that fails it warns, and tries again with each report. Borrows
+  /// log and clock. Warns once when more than a fifth of an interval's steps (ten at least) was clipped.
   Metrics(const Setup& setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock);
 
   /// Counts one step, and reports when the log interval is full.
@@ -106,16 +107,23 @@ class Metrics {
 
  private:
   void write(const Window::Report& report);
-  /// A full disk does not end training: says once from which step on files lack figures, and when they no longer do.
+  /// Into both files, each as far as it can be opened and written: what only informs does not end training.
   void keep(std::int64_t step, const boost::json::object& line, std::span<const Scalar> scalars);
+  void open_lines();
+  void open_events();
 
   Setup setup_;
+  Files files_;
+  Path run_dir_;
   const Log* log_;
+  const Clock* clock_;
   StepMetrics before_;
   Window window_;
-  JsonLines lines_;
+  std::int64_t resumed_step_;
+  BestEffort writing_lines_, writing_events_;
+  std::optional<JsonLines> lines_;
   std::optional<EventFile> events_;
-  bool warned_of_clips_ = false, losing_ = false;
+  bool warned_of_clips_ = false;
 };
 
 /// The log line and the metrics.jsonl object of a report.

@@ -3,29 +3,25 @@
 #include <cstdlib>
 
 #include "config/config.hpp"
-#include "core/error.hpp"
 
 namespace argosy::telemetry {
 
-Status::Status(const Files& files, const Path& run_dir, const Clock& clock, std::int64_t step, double fraction_done)
+Status::Status(const Files& files, const Path& run_dir, const Log& log, const Clock& clock, std::int64_t step,
+               double fraction_done)
     : files_(files),
       path_(run_dir / "status.json"),
+      writing_(log, path_.string()),
       clock_(&clock),
       begin_s_(clock.monotonic_s()),
       begin_fraction_(fraction_done),
       written_s_(begin_s_),
       step_(step),
       fraction_done_(fraction_done) {
-  files_.write_atomically(path_, text(State::running, ""));
+  writing_.attempt(step_, [&] { files_.write_atomically(path_, text(State::running, "")); });
 }
 
 Status::~Status() {
-  if (over_) return;
-  try {
-    end(State::failed, step_, "an error: see the log");
-  } catch (const Error&) {
-    // The error on its way out matters more than a full disk here.
-  }
+  if (!over_) end(State::failed, step_, "an error: see the log");
 }
 
 void Status::running(std::int64_t step, double fraction_done) {
@@ -34,11 +30,7 @@ void Status::running(std::int64_t step, double fraction_done) {
   fraction_done_ = fraction_done;
   if (clock_->monotonic_s() < written_s_ + interval_s) return;
   written_s_ = clock_->monotonic_s();
-  try {
-    files_.publish(path_, text(State::running, ""));
-  } catch (const Error&) {
-    // The next one may succeed; training need not end for it.
-  }
+  writing_.attempt(step_, [&] { files_.publish(path_, text(State::running, "")); });
 }
 
 void Status::stopped(std::int64_t step, std::string_view reason) { end(State::stopped, step, reason); }
@@ -47,8 +39,8 @@ void Status::done(std::int64_t step) { end(State::done, step, ""); }
 
 void Status::end(State state, std::int64_t step, std::string_view reason) {
   step_ = step;
-  files_.write_atomically(path_, text(state, reason));
   over_ = true;
+  writing_.attempt(step_, [&] { files_.write_atomically(path_, text(state, reason)); });
 }
 
 std::string Status::text(State state, std::string_view reason) const {

@@ -41,7 +41,7 @@ Progress::Progress(const comm::Context& context, const telemetry::Metrics::Setup
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     metrics_.emplace(setup, context.files, run_dir, context.log, context.clock);
-    status_.emplace(context.files, run_dir, context.clock, setup.before.step, setup.before.fraction_done);
+    status_.emplace(context.files, run_dir, context.log, context.clock, setup.before.step, setup.before.fraction_done);
   });
 }
 

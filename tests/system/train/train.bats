@@ -132,15 +132,22 @@ kill_in_a_step() {
   done
 }
 
-@test "a full disk for metrics ends nothing: the log has them, and says so once" {
-  mkdir -p full
-  ln -s /dev/full full/metrics.jsonl
-  ranks config.json --set run_dir=full --set schedule.length=30
+@test "metrics and a status that cannot be written end nothing: the log has them, and says so once" {
+  mkdir -p deaf/status.json
+  ln -s /dev/full deaf/metrics.jsonl
+  ranks config.json --set run_dir=deaf --set schedule.length=30
   read -r code step <"$WORK/exit"
   [ "$code $step" = "0 30" ]
-  grep "metrics are only in the log from step 5 on: wanted to append .* (write: ENOSPC) in full/metrics.jsonl" log
-  [ "$(grep -c "metrics are only in the log" log)" = 1 ]
+  [ "$(grep -c "deaf/metrics.jsonl is not written from step 0 on: .*ELOOP" log)" = 1 ]
+  [ "$(grep -c "deaf/status.json is not written from step 0 on: .*EISDIR" log)" = 1 ]
+  [ "$(grep -c "is not written" log)" = 2 ]
   grep -q "step 30 " log
+  begin config.json --set run_dir=deaf --set schedule.length=4000
+  wait_for "step 40 " log
+  kill -TERM $launcher
+  wait $launcher || true
+  read -r code _ <"$WORK/exit"
+  [ "$code" = 75 ]
 }
 
 @test "a second job in the same run_dir ends with 2 and disturbs nobody" {

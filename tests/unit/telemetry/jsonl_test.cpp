@@ -1,9 +1,11 @@
 #include "telemetry/jsonl.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <limits>
 
+#include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::telemetry {
@@ -12,18 +14,19 @@ namespace {
 class JsonLinesTest : public testing::Test {
  protected:
   void write(std::int64_t resumed_step, std::initializer_list<int> steps) {
-    JsonLines lines(files, folder / "m.jsonl", resumed_step);
+    JsonLines lines(files, folder / "m.jsonl", resumed_step, log);
     for (const int step : steps) lines.append({{"step", step}});
   }
   std::string text() { return files.read_text(folder / "m.jsonl"); }
 
   test::TempFolder folder;
   Files files = Files::system();
+  Log log;
 };
 
 TEST_F(JsonLinesTest, AppendsOneObjectALine) {
   write(0, {1, 2});
-  JsonLines(files, folder / "m.jsonl", 2)
+  JsonLines(files, folder / "m.jsonl", 2, log)
       .append({{"step", 3}, {"loss", std::numeric_limits<double>::quiet_NaN()}, {"text", "a\nb"}});
   EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":2}\n{\"loss\":null,\"step\":3,\"text\":\"a\\nb\"}\n");
 }
@@ -36,14 +39,50 @@ TEST_F(JsonLinesTest, CutsBackToTheResumedStep) {
   EXPECT_EQ(text(), "");
 }
 
-TEST_F(JsonLinesTest, RemovesABrokenEnd) {
-  for (const char* tail : {"{\"step\":2", "{\"step\":2}", "\n", "nonsense\n", "[1]\n", "{\"x\":1}\n"}) {
+TEST_F(JsonLinesTest, RemovesAnUnfinishedEnd) {
+  const std::string huge(1 << 20, '[');
+  for (const std::string& tail :
+       {std::string{"{\"step\":2"}, std::string{"{\"step\":2}"}, std::string(4096, '\0'), huge}) {
     write(0, {1});
     files.append(folder / "m.jsonl").append(as_bytes(std::string_view{tail}));
     write(5, {6});
-    EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":6}\n") << tail;
+    EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":6}\n") << tail.substr(0, 20);
     files.remove(folder / "m.jsonl");
   }
+}
+
+TEST_F(JsonLinesTest, KeepsAndNamesALineThatIsNoneOfOurs) {
+  const std::string huge(1 << 20, '[');
+  for (const std::string& bad : {std::string{""}, std::string{"nonsense"}, std::string{"[1]"}, std::string{"{\"x\":1}"},
+                                 std::string{"{\"step\":1.5}"}, std::string{"{\"step\":\"2\"}"},
+                                 std::string{"{\"step\":9223372036854775808}"}, std::string("\0\xff\x01", 3), huge}) {
+    files.write_atomically(folder / "m.jsonl",
+                           "{\"step\":1}\n" + bad + "\n{\"step\":2}\n{\"step\":9}\n" + bad + "\n{\"step\":9}\n");
+    testing::internal::CaptureStderr();
+    write(5, {6});
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(text(), "{\"step\":1}\n" + bad + "\n{\"step\":2}\n" + bad + "\n{\"step\":6}\n") << bad.substr(0, 20);
+    EXPECT_NE(said.find("m.jsonl line 2, 5: not an object with a step"), std::string::npos) << said;
+    EXPECT_EQ(files.list(folder.path()), std::vector<std::string>{"m.jsonl"});
+  }
+  files.write_atomically(folder / "m.jsonl", std::string(100, '\n'));
+  testing::internal::CaptureStderr();
+  write(5, {});
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("line 1, 2, 3, 4, 5 and 95 more:"), std::string::npos);
+}
+
+TEST_F(JsonLinesTest, IsNeverFollowedThroughALinkNorWaitedFor) {
+  const std::string theirs = "{\"step\":1}\n{\"step\":100}\n";
+  files.write_atomically(folder / "theirs", theirs);
+  files.link_symbolically("theirs", folder / "m.jsonl");
+  EXPECT_NE(test::refusal(Fault::io, [&] { write(5, {6}); }).find("ELOOP"), std::string::npos);
+  EXPECT_EQ(files.read_text(folder / "theirs"), theirs);
+  files.remove(folder / "m.jsonl");
+  ASSERT_EQ(mkfifo((folder / "m.jsonl").c_str(), 0600), 0);
+  EXPECT_NE(test::refusal(Fault::io, [&] { write(5, {6}); }).find("ENXIO"), std::string::npos);
+  files.remove(folder / "m.jsonl");
+  files.make_folder(folder / "m.jsonl");
+  (void)test::refusal(Fault::io, [&] { write(5, {6}); });
 }
 
 TEST_F(JsonLinesTest, AcceptsAnEmptyFile) {

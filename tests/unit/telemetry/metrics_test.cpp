@@ -4,6 +4,7 @@
 
 #include <boost/json/parse.hpp>
 #include <cmath>
+#include <sstream>
 
 #include "config/describe.hpp"
 #include "support/faulty_os.hpp"
@@ -204,8 +205,9 @@ TEST_F(MetricsTest, AFullDiskEndsNothingAndTearsNoRecord) {
   Metrics::Setup s = setup({.count = 1});
   s.config.tensorboard = true;
   Metrics metrics(s, Files{os}, folder.path(), log, clock);
-  metrics.add(step_of(1));
   const Path events = folder / "tensorboard" / files.list(folder / "tensorboard").front();
+  const std::size_t head_bytes = files.read_text(events).size();
+  metrics.add(step_of(1));
   const auto step_with_full_disk = [&](std::int64_t step, std::size_t record) {  // record: 0 the line, 1 the event
     os.shorten(os.count() + record);
     os.fail(test::Call::write, os.count(test::Call::write) + record + 1, ENOSPC);
@@ -214,17 +216,67 @@ TEST_F(MetricsTest, AFullDiskEndsNothingAndTearsNoRecord) {
     return testing::internal::GetCapturedStderr();
   };
   const std::string before = files.read_text(events);
-  EXPECT_THAT(step_with_full_disk(2, 0), HasSubstr("only in the log from step 2 on: wanted to append"));
-  EXPECT_THAT(step_with_full_disk(3, 0), testing::Not(HasSubstr("only in the log"))) << "said once";
+  EXPECT_THAT(step_with_full_disk(2, 0), HasSubstr("metrics.jsonl is not written from step 2 on: wanted to append"));
+  EXPECT_THAT(step_with_full_disk(3, 0), testing::Not(HasSubstr("not written"))) << "said once";
   EXPECT_EQ(steps_logged(), std::vector<std::int64_t>{1});
-  EXPECT_EQ(files.read_text(events), before);
+  EXPECT_EQ(files.read_text(events).size(), 3 * before.size() - 2 * head_bytes) << "two whole records more";
   testing::internal::CaptureStderr();
   metrics.add(step_of(4));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("kept again from step 4 on"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("metrics.jsonl is written again from step 4 on"));
   const std::string with_step_4 = files.read_text(events);
-  EXPECT_THAT(step_with_full_disk(5, 1), HasSubstr("only in the log from step 5 on"));
+  EXPECT_THAT(step_with_full_disk(5, 1), HasSubstr("tensorboard is not written from step 5 on"));
   EXPECT_EQ(files.read_text(events), with_step_4);
   EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{1, 4, 5}));
+}
+
+TEST_F(MetricsTest, FilesThatCannotBeOpenedEndNothingAndAreOpenedWhenTheyCan) {
+  Metrics::Setup s = setup({.count = 1});
+  s.config.tensorboard = true;
+  files.write_atomically(folder / "theirs", "{\"step\":9}\n");
+  files.link_symbolically("theirs", folder / "metrics.jsonl");
+  files.write_atomically(folder / "tensorboard", "a file");
+  const Log log;
+  testing::internal::CaptureStderr();
+  Metrics metrics(s, files, folder.path(), log, clock);
+  metrics.add(step_of(1));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), AllOf(HasSubstr("metrics.jsonl is not written from step 0 on"),
+                                                            HasSubstr("tensorboard is not written from step 0 on")));
+  files.remove(folder / "metrics.jsonl");
+  files.remove(folder / "tensorboard");
+  metrics.add(step_of(2));
+  EXPECT_EQ(steps_logged(), std::vector<std::int64_t>{2});
+  EXPECT_EQ(files.list(folder / "tensorboard").size(), 1U);
+  EXPECT_EQ(files.read_text(folder / "theirs"), "{\"step\":9}\n");
+}
+
+TEST_F(MetricsTest, NoFailingCallEndsTheRun) {
+  const Log log{0, LogLevel::error};
+  const auto run = [&](Os& os) {
+    files.remove_tree(folder / "tensorboard");
+    files.write_atomically(folder / "metrics.jsonl", "{\"step\":1}\n{\"step\":9}\nnonsense\n{\"step\":9}\n");
+    Metrics::Setup s = setup({.count = 1});
+    s.config.tensorboard = true;
+    s.before.step = 1;
+    Metrics metrics(s, Files{os}, folder.path(), log, clock);
+    metrics.add(step_of(2));
+    metrics.add(step_of(3));
+  };
+  test::FaultyOs sound;
+  run(sound);
+  EXPECT_EQ(files.read_text(folder / "metrics.jsonl").find("\"step\":9"), std::string::npos);
+  for (std::size_t n = 0; n < sound.count(); ++n) {
+    test::FaultyOs os;
+    os.fail(n, ENOSPC);
+    EXPECT_NO_THROW(run(os)) << n;
+    EXPECT_EQ(os.open_files(), 0U) << n;
+    EXPECT_EQ(files.list(folder.path()), (std::vector<std::string>{"metrics.jsonl", "tensorboard"})) << n;
+    std::istringstream lines{files.read_text(folder / "metrics.jsonl")};
+    for (std::string line; std::getline(lines, line);) {
+      boost::json::error_code error;
+      boost::json::parse(line, error);
+      EXPECT_TRUE(!error || line == "nonsense") << n << line;
+    }
+  }
 }
 
 TEST_F(MetricsTest, WarnsOnceOfManyClippedSteps) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/parse.hpp>
+#include <optional>
 
 #include "core/error.hpp"
 #include "support/faulty_os.hpp"
@@ -19,12 +20,13 @@ class StatusTest : public testing::Test {
 
   test::TempFolder folder;
   test::FixedClock clock;
+  Log log;
   Files files = Files::system();
 };
 
 TEST_F(StatusTest, TellsHowEachRunEnded) {
   {
-    Status status(files, folder.path(), clock, 5, 0.25);
+    Status status(files, folder.path(), log, clock, 5, 0.25);
     EXPECT_EQ(now(), boost::json::parse(R"({"state": "running", "step": 5, "fraction_done": 0.25,
                                             "time": "1970-01-02T00:00:00Z"})"));
     clock.now_s += 1;
@@ -33,14 +35,14 @@ TEST_F(StatusTest, TellsHowEachRunEnded) {
   }
   EXPECT_EQ(now(), boost::json::parse(R"({"state": "stopped", "step": 8, "fraction_done": 0.35,
                                           "time": "1970-01-02T00:00:01Z", "reason": "SIGTERM"})"));
-  { Status(files, folder.path(), clock, 8).done(9); }
+  { Status(files, folder.path(), log, clock, 8).done(9); }
   EXPECT_EQ(now().at("state"), "done");
   EXPECT_EQ(now().at("step"), 9);
 }
 
 TEST_F(StatusTest, SaysThatItIsAliveEveryTenSecondsAndWhenItWillEnd) {
   setenv("SLURM_JOB_ID", "4711", 1);
-  Status status(files, folder.path(), clock, 0);
+  Status status(files, folder.path(), log, clock, 0);
   for (int second = 1; second <= 12; ++second) {
     clock.now_s += 1;
     status.running(second, second / 100.0);
@@ -52,33 +54,79 @@ TEST_F(StatusTest, SaysThatItIsAliveEveryTenSecondsAndWhenItWillEnd) {
   EXPECT_EQ(now().at("job"), "4711");
 }
 
-TEST_F(StatusTest, AFullDiskDoesNotEndTheTraining) {
+TEST_F(StatusTest, NoFailingCallEndsTheTrainingOrLeavesHalfAFile) {
+  enum class End { stopped, done, failed };
+  const auto run = [&](Os& os, End end) {
+    Status status(Files{os}, folder.path(), log, clock, 0);
+    for (std::int64_t step = 1; step <= 2; ++step) {
+      clock.now_s += 20;
+      status.running(step, 0.1);
+    }
+    if (end == End::stopped) status.stopped(2, "SIGTERM");
+    if (end == End::done) status.done(2);
+  };
+  for (const End end : {End::stopped, End::done, End::failed}) {
+    test::FaultyOs sound;
+    run(sound, end);
+    ASSERT_GT(sound.count(), 12U);
+    for (std::size_t n = 0; n < sound.count(); ++n) {
+      files.remove(folder / "status.json");
+      test::FaultyOs os;
+      os.fail(n, EACCES);
+      testing::internal::CaptureStderr();
+      EXPECT_NO_THROW(run(os, end)) << n;
+      const std::string said = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(os.open_files(), 0U) << n;
+      EXPECT_EQ(files.list(folder.path()), std::vector<std::string>{"status.json"}) << n;
+      EXPECT_NO_THROW((void)now()) << n;
+      if (sound.records()[n].call == test::Call::unlink) continue;
+      EXPECT_NE(said.find("status.json is not written from step "), std::string::npos) << n << said;
+    }
+  }
+}
+
+TEST_F(StatusTest, SaysOnceThatItCannotBeWrittenAndThatItCanAgain) {
   test::FaultyOs os;
-  Status status(Files{os}, folder.path(), clock, 0);
-  os.fail(test::Call::write, os.count(test::Call::write), ENOSPC);
+  os.fail(test::Call::open, 0, EROFS, true);
+  const auto said = [&](auto&& body) {
+    testing::internal::CaptureStderr();
+    body();
+    return testing::internal::GetCapturedStderr();
+  };
+  std::optional<Status> status;
+  EXPECT_NE(said([&] { status.emplace(Files{os}, folder.path(), log, clock, 3); }).find("not written from step 3 on: "),
+            std::string::npos);
   clock.now_s += 20;
-  EXPECT_NO_THROW(status.running(1, 0.1));
+  EXPECT_EQ(said([&] { status->running(4, 0.1); }), "");
+  os.heal();
   clock.now_s += 20;
-  status.running(2, 0.2);
-  EXPECT_EQ(now().at("step"), 2);
+  EXPECT_NE(said([&] { status->running(5, 0.1); }).find("status.json is written again from step 5 on"),
+            std::string::npos);
+  os.fail(test::Call::open, 0, EROFS, true);
+  EXPECT_NE(said([&] { status->stopped(6, "SIGTERM"); }).find("not written from step 6 on: "), std::string::npos);
+  EXPECT_EQ(now().at("step"), 5) << "what could be written stays whole";
+}
+
+TEST_F(StatusTest, ALinkInItsPlaceIsReplacedAndAFolderEndsNothing) {
+  files.write_atomically(folder / "precious", "mine");
+  files.link_symbolically("precious", folder / "status.json");
+  Status(files, folder.path(), log, clock, 1).done(2);
+  EXPECT_EQ(now().at("state"), "done");
+  EXPECT_EQ(files.read_text(folder / "precious"), "mine");
+  files.remove(folder / "status.json");
+  files.make_folder(folder / "status.json");
+  EXPECT_NO_THROW(Status(files, folder.path(), log, clock, 1).done(2));
 }
 
 TEST_F(StatusTest, AnErrorOnItsWayOutLeavesFailed) {
   try {
-    Status status(files, folder.path(), clock, 1);
+    Status status(files, folder.path(), log, clock, 1);
     status.running(3, 0.3);
     throw Error{Fault::numeric, {.got = "NaN"}};
   } catch (const Error&) {
   }
   EXPECT_EQ(now().at("state"), "failed");
   EXPECT_EQ(now().at("step"), 3);
-}
-
-TEST_F(StatusTest, AFullDiskDoesNotReplaceTheError) {
-  test::FaultyOs os;
-  os.fail(test::Call::write, 1, ENOSPC, true);
-  EXPECT_NO_THROW(Status(Files{os}, folder.path(), clock, 1));
-  EXPECT_EQ(now().at("state"), "running") << "what could be written stays whole";
 }
 
 }  // namespace
