@@ -73,7 +73,7 @@ const std::string& RunFolder::adopt() {
   const Path path = run_dir_ / "run.json";
   if (files_.exists(path)) {
     boost::json::error_code error;
-    const boost::json::value value = boost::json::parse(files_.read_text(path), error);
+    const boost::json::value value = boost::json::parse(files_.own().read_text(path), error);
     const auto* uuid = !error && value.is_object() ? value.get_object().if_contains("run_uuid") : nullptr;
     if (uuid != nullptr && uuid->is_string()) return run_uuid_ = std::string(uuid->get_string());
     throw Error{Fault::corrupt,
@@ -309,7 +309,7 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
   const Path path = run_dir_ / "keep.txt";
   std::set<std::int64_t> steps;
   if (!files_.exists(path)) return steps;
-  const std::string text = files_.read_text(path, limit_bytes);
+  const std::string text = files_.own().read_text(path, limit_bytes);
   std::istringstream lines{text};
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
@@ -356,28 +356,35 @@ void RunFolder::retain() {
 void RunFolder::point_latest(const Path& directory) const {
   const Path link = run_dir_ / fmt::format("latest.tmp-{}", random_hex(8));
   files_.link_symbolically(directory.lexically_relative(run_dir_), link);
-  files_.rename(link, run_dir_ / "latest");
+  try {
+    files_.rename(link, run_dir_ / "latest");
+  } catch (const Error&) {
+    files_.os().unlink(link.c_str());
+    throw;
+  }
+}
+
+/// What comes after a commit or a load and fails neither.
+void RunFolder::warn_if_fails(const char* warning, const std::function<void()>& body) const {
+  try {
+    body();
+  } catch (const Error& error) {
+    log_.warn("{}: {}", warning, error.what());
+  }
 }
 
 void RunFolder::settle(const Path& loaded) {
   loaded_ = loaded;
   commits_ = 0;
-  try {
-    if (loaded.parent_path().parent_path() == run_dir_) point_latest(loaded);
-    retain();
-  } catch (const Error& error) {
-    log_.warn("the checkpoint is loaded, but tidying up failed: {}", error.what());
-  }
+  if (loaded.parent_path().parent_path() == run_dir_)
+    warn_if_fails("the checkpoint is loaded, but `latest` does not lead to it", [&] { point_latest(loaded); });
+  warn_if_fails("the checkpoint is loaded, but tidying up failed", [&] { retain(); });
 }
 
 void RunFolder::tidy(const Path& committed) {
   ++commits_;
-  try {
-    point_latest(committed);
-    retain();
-  } catch (const Error& error) {
-    log_.warn("the checkpoint is saved, but tidying up failed: {}", error.what());
-  }
+  warn_if_fails("the checkpoint is saved, but `latest` does not lead to it", [&] { point_latest(committed); });
+  warn_if_fails("the checkpoint is saved, but tidying up failed", [&] { retain(); });
 }
 
 }  // namespace argosy::checkpoint

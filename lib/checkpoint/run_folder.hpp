@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -88,6 +89,7 @@ class RunFolder {
   [[nodiscard]] std::set<std::int64_t> steps_to_keep();
   void retain();
   void point_latest(const Path& directory) const;
+  void warn_if_fails(const char* warning, const std::function<void()>& body) const;
 
   Files files_;
   const Clock& clock_;

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "checkpoint/run_folder.hpp"
 #include "core/error.hpp"
@@ -45,6 +46,32 @@ TEST_F(RetentionTest, RemovesNothingWhileKeepTxtCannotBeRead) {
   folder_of_run.tidy(at(3));
   EXPECT_EQ(names().size(), 3U);
   EXPECT_NE(logged().find("tidying up failed"), std::string::npos);
+}
+
+TEST_F(RetentionTest, RemovesNothingWhileKeepTxtIsALinkOrAFifo) {
+  prepare({1, 2, 3});
+  Files::system().write_atomically(folder / "theirs", "1\n");
+  Files::system().link_symbolically(folder / "theirs", run / "keep.txt");
+  owner(1).tidy(at(3));
+  EXPECT_EQ(names().size(), 3U);
+  EXPECT_NE(logged().find("tidying up failed"), std::string::npos);
+  Files::system().remove(run / "keep.txt");
+  ASSERT_EQ(mkfifo((run / "keep.txt").c_str(), 0600), 0);
+  owner(1).tidy(at(3));
+  EXPECT_EQ(names().size(), 3U);
+  Files::system().remove(run / "keep.txt");
+  owner(1).tidy(at(3));
+  EXPECT_EQ(names(), Names{"000000003"});
+}
+
+TEST_F(RetentionTest, ALatestThatCannotBeMadeKeepsNothingFromBeingTidied) {
+  prepare({1, 2, 3});
+  Files::system().remove(run / "latest");
+  Files::system().make_folder(run / "latest");
+  owner(2).tidy(at(3));
+  EXPECT_EQ(names(), (Names{"000000002", "000000003"}));
+  EXPECT_NE(logged().find("`latest` does not lead to it"), std::string::npos);
+  for (const std::string& name : Files::system().list(run)) EXPECT_FALSE(name.starts_with("latest.tmp-")) << name;
 }
 
 TEST_F(RetentionTest, CountsOnlySoundOnesOfThisRun) {
