@@ -46,8 +46,9 @@ class PlantedNan final : public comm::Collectives {
       : inner_(inner), here_(here), first_(first), last_(last) {}
   comm::Event reduce_scatter(const partition::FlatSpace& space, comm::BufferView flat, comm::BufferView shard,
                              comm::Event ready, comm::ReduceCall call) override {
-    if (here_ && step_ >= first_ && step_ <= last_) {
-      reinterpret_cast<float*>(flat.at)[space.offset(0)] = std::numeric_limits<float>::quiet_NaN();
+    if (step_ >= first_ && step_ <= last_) {
+      ++calls_;
+      if (here_) reinterpret_cast<float*>(flat.at)[space.offset(0)] = std::numeric_limits<float>::quiet_NaN();
     }
     return inner_.reduce_scatter(space, flat, shard, std::move(ready), call);
   }
@@ -55,21 +56,20 @@ class PlantedNan final : public comm::Collectives {
                          comm::Levels levels) override {
     return inner_.all_gather(space, flat, std::move(ready), levels);
   }
-  void all_reduce(std::span<double> values) override {
-    if (here_ && step_ >= first_ && step_ <= last_) values[0] = std::numeric_limits<double>::quiet_NaN();
-    inner_.all_reduce(values);
-  }
+  void all_reduce(std::span<double> values) override { inner_.all_reduce(values); }
   void all_reduce(std::span<std::int64_t> values) override { inner_.all_reduce(values); }
   [[nodiscard]] const comm::Traffic& traffic() const noexcept override { return inner_.traffic(); }
   void set_step(std::int64_t step) override {
     step_ = step;
     inner_.set_step(step);
   }
+  [[nodiscard]] int calls() const { return calls_; }
 
  private:
   comm::Collectives& inner_;
   bool here_;
   std::int64_t first_, last_, step_ = 0;
+  int calls_ = 0;
 };
 
 class RunnerOnRanks : public testing::TestWithParam<Hierarchy> {
@@ -242,21 +242,26 @@ TEST_P(RunnerOnRanks, LossFallsOnACopyTask) {
   }
 }
 
-TEST_P(RunnerOnRanks, ANanOnOneRankSkipsTheStepOnAll) {
+TEST_P(RunnerOnRanks, ANanInTheGradientOfOneRankSkipsTheStepOnAll) {
   for (const auto scheme :
        {train::Scheme::stage_1, train::Scheme::stage_2, train::Scheme::stage_3, train::Scheme::hybrid}) {
-    const model::ModelShape shape = small_shape();
-    PlantedNan planted{*collectives_, me() == layout().world() - 1, 2, 2};
-    Rank rank{shape, layout(), me(), planted, {.scheme = scheme}};
-    const std::vector<data::Batch> micro_batches{copy_batch(shape, 1, 3), copy_batch(shape, 2, 3)};
-    EXPECT_FALSE(rank.step(micro_batches, 1e-3).skipped);
-    const std::vector<double> before = rank.weights();
-    EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
-    EXPECT_TRUE(rank.weights() == before);
-    const StepResult next = rank.step(micro_batches, 1e-3);
-    EXPECT_FALSE(next.skipped);
-    EXPECT_TRUE(std::isfinite(next.loss_sum));
-    EXPECT_FALSE(rank.weights() == before);
+    for (const auto reduce_every : {train::ReduceEvery::step, train::ReduceEvery::micro_batch}) {
+      if (scheme == train::Scheme::hybrid && reduce_every == train::ReduceEvery::micro_batch) continue;
+      const model::ModelShape shape = small_shape();
+      PlantedNan planted{*collectives_, me() == layout().world() - 1, 2, 2};
+      Rank rank{shape, layout(), me(), planted, {.scheme = scheme, .reduce_every = reduce_every}};
+      if (layout().world() == 1 && rank.buffers().units()[0].sums_in_place) continue;  // there is no sum to plant it in
+      const std::vector<data::Batch> micro_batches{copy_batch(shape, 1, 3), copy_batch(shape, 2, 3)};
+      EXPECT_FALSE(rank.step(micro_batches, 1e-3).skipped);
+      const std::vector<double> before = rank.weights();
+      EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
+      EXPECT_GT(planted.calls(), 0);
+      EXPECT_TRUE(rank.weights() == before);
+      const StepResult next = rank.step(micro_batches, 1e-3);
+      EXPECT_FALSE(next.skipped);
+      EXPECT_TRUE(std::isfinite(next.loss_sum));
+      EXPECT_FALSE(rank.weights() == before);
+    }
   }
 }
 
@@ -281,7 +286,12 @@ TEST_P(RunnerOnRanks, ClippingKeepsTheDirectionOfTheWholeGradient) {
 TEST_P(RunnerOnRanks, TooManySkippedStepsInARowEndTheRun) {
   const model::ModelShape shape = small_shape();
   PlantedNan planted{*collectives_, me() == 0, 1, 100};
-  Rank rank{shape, layout(), me(), planted, {.optimizer = {.skip = {.max_consecutive = 3}}}};
+  // One rank that reduces once a step sums in place.
+  Rank rank{shape,
+            layout(),
+            me(),
+            planted,
+            {.reduce_every = train::ReduceEvery::micro_batch, .optimizer = {.skip = {.max_consecutive = 3}}}};
   const std::vector<data::Batch> micro_batches{copy_batch(shape, 1, 3)};
   EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
   EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
