@@ -30,6 +30,8 @@ std::string duration_text(double seconds) {
 }
 
 std::string timestamp_text(double wall_s) {
+  constexpr double last_s = 2e11;  // in the year 8307: four digits
+  if (!(wall_s >= 0 && wall_s < last_s)) return "unknown";
   const auto seconds = static_cast<std::time_t>(std::floor(wall_s));
   std::tm parts{};
   gmtime_r(&seconds, &parts);

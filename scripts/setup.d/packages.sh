@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # judges and lint come from scripts/setup
+# shellcheck shell=bash disable=SC2154 # judges, lint and fuzz come from scripts/setup
 # Debian packages, each with how to see that it is there and its name as an environment module or Spack package.
 # Sourced by scripts/setup.
 
@@ -41,6 +41,9 @@ slurmctld               cmd:slurmctld                slurm@22.05:
 slurmd                  cmd:slurmd                   slurm@22.05:
 slurm-client            cmd:sbatch                   slurm@22.05:
 munge                   cmd:munged                   munge'
+packages_fuzz='
+clang-16                cmd:clang++-16               llvm@16
+libclang-rt-16-dev      fuzzer:clang++-16            llvm@16+compiler-rt'
 packages_lint='
 clang-format            cmd:clang-format             llvm@14
 clang-tidy-16           cmd:clang-tidy-16            llvm@16
@@ -49,6 +52,10 @@ shfmt                   cmd:shfmt                    sh'
 
 has_header() { g++ -x c++ -E -o /dev/null - <<<"#if !__has_include(<$1>)"$'\n#error\n#endif' 2>/dev/null; }
 has_library() { g++ -shared -o /dev/null "-l$1" 2>/dev/null; }
+
+has_fuzzer() {
+  "$1" -x c++ -fsanitize=fuzzer,address -o /dev/null - <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' 2>/dev/null
+}
 
 present() { # present KIND:NAME[,NAME…]: any of the names will do
   local kind=${1%%:*} name
@@ -59,6 +66,7 @@ present() { # present KIND:NAME[,NAME…]: any of the names will do
       py) python3 -c "import $name" 2>/dev/null && return 0 ;;
       header) has_header "$name" && return 0 ;;
       lib) has_library "$name" && return 0 ;;
+      fuzzer) has_fuzzer "$name" && return 0 ;;
     esac
   done
   return 1
@@ -82,6 +90,7 @@ install_packages() {
   if ((judges)) || ! has_libtorch; then wanted+=$packages_pip; fi
   if ((judges)); then wanted+=$packages_judges; fi
   if ((lint)); then wanted+=$packages_lint; fi
+  if ((fuzz)); then wanted+=$packages_fuzz; fi
   missing=$(missing_packages "$wanted")
   extra=$(missing_packages "$optional")
   [ -n "$missing$extra" ] || return 0

@@ -4,7 +4,7 @@
 # probe               what is skipped without it
 test_needs='
 cmd:bats              all tests of scripts and most of whole tools
-cmd:python3           tests that read results with Python: most of whole tools, the quickstart, lint
+cmd:python3           tests that read results with Python (most of whole tools), the quickstart, lint
 cmd:h5dump            comparisons of checkpoints with HDF5'\''s own tools
 cmd:mkfs.ext4         full disks of ext4
 cmd:tc                emulated nodes
@@ -13,10 +13,11 @@ cmd:slurmd            jobs under a real Slurm
 cmd:sbatch            jobs under a real Slurm
 cmd:munged            jobs under a real Slurm
 judges:               comparisons with CTranslate2, sacreBLEU and h5py
-root:                 jobs under a real Slurm, full disks of ext4
+root:                 jobs under a real Slurm
+root:                 full disks of ext4
 namespaces:           full disks, emulated nodes'
 
-# tests_that_skip: a line for each thing that tests need and do not find here.
+# tests_that_skip: "WHY: TESTS" for each thing that tests need and do not find here.
 tests_that_skip() {
   local probe what
   while read -r probe what; do
@@ -37,7 +38,8 @@ install_for_tests() {
     # In a shell of its own: without network the other tests still run.
     (judges=1 install_packages && install_judges) || echo "setup: not all that tests need could be installed (above is why)" >&2
   fi
-  skipped=$(tests_that_skip)
+  skipped=$(tests_that_skip | awk -F ': ' '{ if ($2 in why) why[$2] = why[$2] ", " $1; else { why[$2] = $1; what[++n] = $2 } }
+    END { for (i = 1; i <= n; ++i) print why[what[i]] ": " what[i] }')
   [ -n "$skipped" ] || return 0
   echo "setup: tests will be skipped, and the rest runs; as root on Debian 12, scripts/setup --tests installs what they need"
   echo "  ${skipped//$'\n'/$'\n'  }"

@@ -31,6 +31,8 @@ TEST(Clock, TimestampsAreIso8601) {
   EXPECT_EQ(timestamp_text(0), "1970-01-01T00:00:00Z");
   EXPECT_EQ(timestamp_text(1582934399.9), "2020-02-28T23:59:59Z");
   EXPECT_EQ(timestamp_text(1582934400), "2020-02-29T00:00:00Z");
+  for (const double no_time : {-1.0, 1.7e19, -1.7e19, std::nan(""), HUGE_VAL})
+    EXPECT_EQ(timestamp_text(no_time), "unknown") << no_time;
 }
 
 }  // namespace
