@@ -1,6 +1,6 @@
 #include "checkpoint/load.hpp"
 
-#include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
@@ -42,18 +42,19 @@ std::optional<Error> outcome_of(const comm::Context& context, const std::functio
       own = error;
     }
   });
-  // A record is one letter and a sentence: "d" damage, "t" trouble with reading; empty: sound.
-  const std::string record = own ? fmt::format("{}{}", own->fault() == Fault::corrupt ? 'd' : 't', own->what()) : "";
-  const std::vector<std::string> records = context.world.all_gather(record);
-  for (const char kind : {'d', 't'}) {
-    const auto found = std::find_if(records.begin(), records.end(),
-                                    [&](const std::string& text) { return !text.empty() && text[0] == kind; });
-    if (found == records.end()) continue;
-    std::string sentence = found->substr(1);
-    if (records.size() > 1) sentence = fmt::format("rank {}: {}", found - records.begin(), sentence);
-    return Error{kind == 'd' ? Fault::corrupt : Fault::io, {.got = std::move(sentence)}};
-  }
-  return std::nullopt;
+  // The lowest rank that found damage has the word, else the lowest that had trouble with reading.
+  const comm::Communicator& world = context.world;
+  const auto if_own = [&](Fault fault) -> std::int64_t {
+    return own && own->fault() == fault ? world.rank() : world.size();
+  };
+  std::array<std::int64_t, 2> lowest{if_own(Fault::corrupt), if_own(Fault::io)};
+  world.all_reduce(std::span<std::int64_t>{lowest}, comm::Reduce::min);
+  const bool damaged = lowest[0] < world.size();
+  const std::int64_t first = damaged ? lowest[0] : lowest[1];
+  if (first == world.size()) return std::nullopt;
+  std::string sentence = world.broadcast(own ? own->what() : "", static_cast<int>(first));
+  if (world.size() > 1) sentence = fmt::format("rank {}: {}", first, sentence);
+  return Error{damaged ? Fault::corrupt : Fault::io, {.got = std::move(sentence)}};
 }
 
 std::optional<Error> read(const comm::Context& context, const Reader& reader, std::span<const UnitState> units,

@@ -1,5 +1,6 @@
 #include "checkpoint/save.hpp"
 
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -51,7 +52,7 @@ Save::Save(const comm::Context& context, RunLock* lock, Input input)
       index_(index_of(input_.manifest.spaces, rank_)),
       report_{.directory = staging_.target()},
       units_complete_(units_promise_.get_future()) {
-  const Ballot opened = vote(context.world, [&]() -> std::string {
+  const Ballot opened = vote(context.world, Results::dropped, [&]() -> std::string {
     if (!context.is_root()) return "";
     lock_->check();
     staging_.open(payload_bytes(input_.manifest), input_.manifest.world());
@@ -64,7 +65,7 @@ void Save::enter_writing() {
   const Manifest& manifest = input_.manifest;
   const Path path = staging_.folder() / shard_name(rank_, manifest.world());
   ShardMap map;
-  const Ballot made = vote(context_.world, [&]() -> std::string {
+  const Ballot made = vote(context_.world, Results::dropped, [&]() -> std::string {
     map = create_shard(context_.files, path, manifest.identity(rank_), manifest.specs(rank_));
     return "";
   });
@@ -104,13 +105,16 @@ void Save::enter_committing(const Ballot& written) {
   Manifest& manifest = input_.manifest;
   const int world = manifest.world();
   manifest.shards.resize(static_cast<std::size_t>(world));
-  for (const std::string& text : written.results) {
+  std::array<std::int64_t, 1> bytes{};
+  for (const std::string& text : written.results) {  // rank 0 has them
     const Record record = Record::parse(text);
     manifest.shards[static_cast<std::size_t>(record.canonical_rank)] = {shard_name(record.canonical_rank, world),
                                                                         record.size_bytes, record.written.root};
     manifest.finite = manifest.finite && record.written.finite;
-    report_.bytes += record.size_bytes;
+    bytes[0] += static_cast<std::int64_t>(record.size_bytes);
   }
+  context_.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);
+  report_.bytes = static_cast<std::uint64_t>(bytes[0]);
   manifest.save_seconds = context_.clock.monotonic_s() - begin_s_;
   phase_ = Phase::committing;
   if (!context_.is_root()) return;
@@ -149,7 +153,8 @@ std::optional<SaveReport> Save::advance(bool wait) {
   while (phase_ != Phase::over) {
     const bool at_work = job_.valid() && job_.wait_for(0s) != std::future_status::ready;
     if (!wait && comm::any_of(context_.world, at_work)) return std::nullopt;
-    const Ballot ballot = vote(context_.world, [this] { return job_.valid() ? job_.get() : ""; });
+    const Results wanted = phase_ == Phase::writing ? Results::gathered : Results::dropped;
+    const Ballot ballot = vote(context_.world, wanted, [this] { return job_.valid() ? job_.get() : ""; });
     if (failed(ballot)) break;
     if (phase_ == Phase::writing) {
       enter_committing(ballot);

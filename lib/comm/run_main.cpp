@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <boost/json/serialize.hpp>
 #include <charconv>
 #include <csignal>
@@ -13,6 +15,7 @@
 #include "comm/exit_file.hpp"
 #include "comm/launcher.hpp"
 #include "comm/session.hpp"
+#include "core/hash.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -68,24 +71,29 @@ std::string failure_line(std::string_view tool, const Outcome& outcome) {
   return result_line(tool, "failed", {{"code", outcome.code}, {"error", outcome.sentence}});
 }
 
-/// Says once what went wrong (each different sentence from the lowest rank that has it), and leaves the common code
-/// behind.
 /// **Collective.** The outcome of the lowest failing rank; else stopped if any rank stopped.
+Outcome common_outcome(const Communicator& verdicts, const Outcome& mine) {
+  std::array<std::int64_t, 2> largest{mine.failed() ? verdicts.size() - verdicts.rank() : 0, mine.code};
+  verdicts.all_reduce(std::span<std::int64_t>{largest}, Reduce::max);
+  if (largest[0] == 0) return {.code = static_cast<int>(largest[1]), .sentence = ""};
+  return decoded(verdicts.broadcast(encoded(mine), verdicts.size() - static_cast<int>(largest[0])));
+}
+
+/// **Collective.** Whether this is the lowest rank with that text.
+bool is_first_with(const Communicator& verdicts, const std::string& text) {
+  const auto own = std::bit_cast<std::int64_t>(hash64(text));
+  const std::vector<std::int64_t> hashes = verdicts.all_gather(own);
+  return std::find(hashes.begin(), hashes.end(), own) - hashes.begin() == verdicts.rank();
+}
+
+/// Says once what went wrong (each different sentence from the lowest rank that has it), and leaves the common code
+/// behind. **Collective.** The common outcome.
 Outcome settle(const Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
                const Outcome& mine) {
   const Communicator& verdicts = environment.verdicts();
-  const std::vector<std::string> all = verdicts.all_gather(encoded(mine));
-  Outcome common;
-  for (const std::string& text : all) {
-    const Outcome other = decoded(text);
-    if (other.failed()) {
-      common = other;
-      break;
-    }
-    common.code = std::max(common.code, other.code);
-  }
-  const auto first = std::find(all.begin(), all.end(), encoded(mine)) - all.begin();
-  if (mine.failed() && first == verdicts.rank() && !mine.sentence.empty()) log.error("{}", mine.sentence);
+  const Outcome common = common_outcome(verdicts, mine);
+  const bool speaks = common.failed() && is_first_with(verdicts, encoded(mine));
+  if (speaks && mine.failed() && !mine.sentence.empty()) log.error("{}", mine.sentence);
   log.flush();
   verdicts.barrier("sentences");
   if (verdicts.rank() == 0) {

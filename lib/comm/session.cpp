@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -26,7 +27,8 @@ constexpr double sleep_s = 50e-6;
 constexpr double attend_every_s = 0.01;  // how often a waiting rank looks for questions
 constexpr int answer_rounds = 40;  // looks for answers, at least: after a standstill of all, time alone says nothing
 constexpr double attendant_every_s = 0.05;
-constexpr int question = 1, answer = 2;
+constexpr double turn_after_s = 1;  // what a round of askers needs beyond the grace, until all know
+constexpr int question = 1, answer = 2, wait_on = 3, end = 4;
 
 thread_local const Waiting* inside_waiting = nullptr;
 
@@ -68,9 +70,15 @@ std::optional<Error> Session::cut_short() {
                 .remedy = "look for the rank that ended first; a killed one leaves no word"}};
 }
 
+/// Few enough bytes to travel with the envelope: a receive never waits.
 struct Session::Notice {
   int kind = 0;
   std::array<char, 60> operation{};
+  std::array<char, 448> got{};  // of `end`; other kinds are sent without
+
+  [[nodiscard]] int sent_bytes() const {
+    return static_cast<int>(kind == end ? sizeof(Notice) : sizeof(Notice) - sizeof got);
+  }
 };
 
 bool Session::is_same(const std::string& operation, const Waiting& waiting) {
@@ -95,6 +103,7 @@ Session::Session(int& argc, char**& argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Comm_dup(MPI_COMM_WORLD, &watch_);
+  MPI_Comm_rank(MPI_COMM_WORLD, &self_);
   const char* const said = std::getenv(timeout_variable);
   const double said_s = said == nullptr ? 0 : std::strtod(said, nullptr);
   if (said_s >= least_timeout_s && std::isfinite(said_s)) timeout_s = said_s;  // run_main() refuses any other
@@ -122,6 +131,16 @@ void Session::abandon(std::vector<std::byte> memory) {
   abandoned_.push_back(std::move(memory));
 }
 
+void Session::count(std::int64_t sent_bytes, std::int64_t received_bytes) noexcept {
+  ++calls_;
+  sent_bytes_ += sent_bytes;
+  received_bytes_ += received_bytes;
+}
+
+ControlTraffic Session::control_traffic() const noexcept {
+  return {.calls = calls_, .sent_bytes = sent_bytes_, .received_bytes = received_bytes_};
+}
+
 void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
   const Inside inside(waiting);
   const Listed listed(*this, waiting);
@@ -129,6 +148,7 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
   const auto start = std::chrono::steady_clock::now();
   const double grace_s = std::min(2.0, limit_s / 4), attend_after_s = std::min(0.25, limit_s / 8);
   double attended_s = 0;
+  std::optional<double> turn_s;  // how much later than the first ones this rank asks
   std::optional<TimePoint> asked;
   int looked = 0;
   for (std::int64_t tests = 0;; ++tests) {
@@ -155,32 +175,59 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
     }
     attended_s = waited_s;
     answer_peers();
-    if (!asked && waited_s > limit_s - grace_s) {
+    const auto go_on = [&] {
+      limit_s = waited_s + timeout_s;
+      asked.reset();
+    };
+    if (const auto told_by_others = take_judgement(waiting, start)) {
+      if (told_by_others->ends) give_up(waiting, told_by_others->got, waited_s);
+      go_on();
+    }
+    if (waited_s <= limit_s - grace_s) continue;
+    if (!turn_s) turn_s = turn_of(waiting) * (grace_s + turn_after_s);
+    if (!asked && waited_s > limit_s - grace_s + *turn_s) {
       asked = now;
       looked = 0;
       for (const int rank : waiting.members) post(rank, question, waiting.operation);
     }
-    if (waited_s <= limit_s || ++looked < answer_rounds) continue;
-    if (!is_worth_waiting(waiting, *asked)) give_up(waiting, *asked, waited_s);
-    limit_s = waited_s + timeout_s;
-    asked.reset();
+    if (waited_s <= limit_s + *turn_s || ++looked < answer_rounds) continue;
+    if (is_worth_waiting(waiting, *asked)) {
+      tell(waiting, *asked, wait_on);
+      go_on();
+    } else {
+      const std::string got = doings_of(waiting, *asked);
+      tell(waiting, *asked, end, got);
+      give_up(waiting, got, waited_s);
+    }
   }
 }
 
-void Session::post(int world_rank, int kind, const std::string& operation) {
+int Session::turn_of(const Waiting& waiting) const {
+  const auto own = std::find(waiting.members.begin(), waiting.members.end(), self_) - waiting.members.begin();
+  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(own / first_askers)));
+}
+
+void Session::post(int world_rank, int kind, const std::string& operation, const std::string& got) {
+  const std::lock_guard lock(mutex);
+  Outgoing& next = outgoing_.emplace_back();
+  next.notice.kind = kind;
+  operation.copy(next.notice.operation.data(), next.notice.operation.size() - 1);
+  got.copy(next.notice.got.data(), next.notice.got.size() - 1);
+  count(next.notice.sent_bytes(), 0);
+  MPI_Isend(&next.notice, next.notice.sent_bytes(), MPI_BYTE, world_rank, 0, watch_, &next.request);
+}
+
+void Session::drop_sent() {
   const std::lock_guard lock(mutex);
   outgoing_.remove_if([](Outgoing& sent) {
     int complete = 0;
     MPI_Test(&sent.request, &complete, MPI_STATUS_IGNORE);
     return complete != 0;
   });
-  Outgoing& next = outgoing_.emplace_back();
-  next.notice.kind = kind;
-  operation.copy(next.notice.operation.data(), next.notice.operation.size() - 1);
-  MPI_Isend(&next.notice, sizeof(Notice), MPI_BYTE, world_rank, 0, watch_, &next.request);
 }
 
 void Session::answer_peers() {
+  drop_sent();
   for (;;) {
     Notice notice;
     MPI_Status status{};
@@ -191,16 +238,38 @@ void Session::answer_peers() {
       MPI_Message message = MPI_MESSAGE_NULL;
       MPI_Improbe(MPI_ANY_SOURCE, 0, watch_, &found, &message, &status);
       if (found == 0) return;
-      MPI_Mrecv(&notice, sizeof(Notice), MPI_BYTE, &message, &status);  // complete: 64 bytes travel with the envelope
-      if (notice.kind == answer) {
-        last_told_[status.MPI_SOURCE][notice.operation.data()] = std::chrono::steady_clock::now();
-        continue;
-      }
+      MPI_Mrecv(&notice, sizeof(Notice), MPI_BYTE, &message, &status);  // complete: so few bytes are there already
+      count(0, notice.sent_bytes());
+      const auto now = std::chrono::steady_clock::now();
+      if (notice.kind == answer) last_told_[status.MPI_SOURCE][notice.operation.data()] = now;
+      if (notice.kind == wait_on || notice.kind == end)
+        judgements_[notice.operation.data()] = {notice.kind == end, notice.got.data(), now};
+      if (notice.kind != question) continue;
       for (const Waiting* const waiting : waits_) doing.push_back(waiting->operation);
     }
     if (doing.empty()) doing.emplace_back();
     for (const std::string& operation : doing) post(status.MPI_SOURCE, answer, operation);
   }
+}
+
+void Session::tell(const Waiting& waiting, TimePoint asked, int kind, const std::string& got) {
+  for (std::size_t i = static_cast<std::size_t>(first_askers); i < waiting.members.size(); ++i) {
+    const std::vector<std::string> doing = told(waiting.members[i], asked);
+    if (waiting.members[i] != self_ &&
+        std::any_of(doing.begin(), doing.end(), [&](const auto& operation) { return is_same(operation, waiting); }))
+      post(waiting.members[i], kind, waiting.operation, got);
+  }
+}
+
+std::optional<Session::Judgement> Session::take_judgement(const Waiting& waiting, TimePoint since) {
+  const std::lock_guard lock(mutex);
+  for (auto at = judgements_.begin(); at != judgements_.end(); ++at) {
+    if (!is_same(at->first, waiting) || at->second.when < since) continue;
+    Judgement taken = std::move(at->second);
+    judgements_.erase(at);
+    return taken;
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> Session::told(int world_rank, TimePoint since) {
@@ -237,7 +306,7 @@ Session::Attendant::Attendant(Session& session)
         }
       }) {}
 
-void Session::give_up(const Waiting& waiting, TimePoint asked, double waited_s) {
+std::string Session::doings_of(const Waiting& waiting, TimePoint asked) {
   std::vector<int> silent;
   std::string elsewhere;
   for (const int rank : waiting.members) {
@@ -258,7 +327,10 @@ void Session::give_up(const Waiting& waiting, TimePoint asked, double waited_s) 
   std::string got = silent.empty() ? "" : fmt::format("no word from {}", text_of(silent));
   if (!nodes.empty()) got += fmt::format(" on {}", fmt::join(nodes, ", "));
   if (!elsewhere.empty()) got += (got.empty() ? "" : "; ") + elsewhere;
-  if (got.empty()) got = "every rank waiting in it";
+  return got.empty() ? "every rank waiting in it" : got;
+}
+
+void Session::give_up(const Waiting& waiting, const std::string& got, double waited_s) {
   throw Error{
       Fault::comm,
       {.wanted = fmt::format("{} of {} bytes to end within {:.3g} s", waiting.operation, waiting.size_bytes, waited_s),

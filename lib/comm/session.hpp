@@ -22,7 +22,8 @@
 /// object a process, owned by Environment; communicators borrow it. Past the deadline the waiting rank asks its peers
 /// what they are doing, over a communicator of its own. A rank answers from inside this loop, for all of its threads,
 /// or by its Attendant while it is at work that others know to wait for; one that does not answer computes where it
-/// should not, is stopped or dead.
+/// should not, is stopped or dead. Of many ranks the first few ask, and tell the others what came of it; only where
+/// these are silent do more ask, twice as many each time: questions never grow with the square of the ranks.
 namespace argosy::comm {
 
 /// What a rank waits for, as told to people and to peers.
@@ -57,6 +58,8 @@ class Session {
   [[nodiscard]] static std::optional<Error> cut_short();
   /// Keeps memory alive that an operation given up on may still write to.
   void abandon(std::vector<std::byte> memory);
+  void count(std::int64_t sent_bytes, std::int64_t received_bytes) noexcept;
+  [[nodiscard]] ControlTraffic control_traffic() const noexcept;
 
   std::mutex mutex;  // held round every MPI call
   static constexpr const char* timeout_variable = "ARGOSY_COMM_TIMEOUT_S";
@@ -64,11 +67,18 @@ class Session {
   std::atomic<double> timeout_s = 600;  // of one operation
   std::atomic<std::int64_t> step = -1;  // of operations whose communicator knows none of its own
   std::vector<std::string> hosts;       // by world rank; empty before they are known
+  int first_askers = 32;                // of an operation's members, at a deadline
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
   struct Notice;
   struct Outgoing;
+  /// What a rank that has asked all others makes of an operation.
+  struct Judgement {
+    bool ends = false;  // it is given up, for the reason in `got`
+    std::string got;
+    TimePoint when;
+  };
   /// This thread is inside MPI for `waiting`.
   class Inside {
    public:
@@ -92,7 +102,15 @@ class Session {
 
   void check(int mpi_result, const Waiting& waiting) const;
   [[nodiscard]] bool any_waits();
-  void post(int world_rank, int kind, const std::string& operation);
+  /// How many rounds of askers come before this rank's.
+  [[nodiscard]] int turn_of(const Waiting& waiting) const;
+  void post(int world_rank, int kind, const std::string& operation, const std::string& got = "");
+  /// Forgets notices that have gone.
+  void drop_sent();
+  /// Tells those who wait in the same operation and were not among the first to ask.
+  void tell(const Waiting& waiting, TimePoint asked, int kind, const std::string& got = "");
+  /// What another member has told since then.
+  [[nodiscard]] std::optional<Judgement> take_judgement(const Waiting& waiting, TimePoint since);
   /// Tells asking peers what this rank's threads wait for (nothing: it is at work), and books what they answered.
   void answer_peers();
   /// Operations a world rank has told since then that it waits in; an empty one: it is at work.
@@ -102,13 +120,18 @@ class Session {
   /// Whether all ranks it waits for have told since then that they wait in the same operation or are at work on the way
   /// to it, at least one of them.
   [[nodiscard]] bool is_worth_waiting(const Waiting& waiting, TimePoint asked);
-  [[noreturn]] void give_up(const Waiting& waiting, TimePoint asked, double waited_s);
+  /// What the ranks it waits for are doing, for people.
+  [[nodiscard]] std::string doings_of(const Waiting& waiting, TimePoint asked);
+  [[noreturn]] static void give_up(const Waiting& waiting, const std::string& got, double waited_s);
 
+  std::atomic<std::int64_t> calls_ = 0, sent_bytes_ = 0, received_bytes_ = 0;
+  int self_ = 0;                    // world rank
   MPI_Comm watch_ = MPI_COMM_NULL;  // questions and answers between waiting ranks
   // Guarded by the mutex, too.
   std::vector<const Waiting*> waits_;                          // of threads inside wait(), which answer for this rank
   std::map<int, std::map<std::string, TimePoint>> last_told_;  // by world rank and operation
   std::list<Outgoing> outgoing_;
+  std::map<std::string, Judgement> judgements_;  // by operation, as told by others
   std::list<std::vector<std::byte>> abandoned_;
 };
 

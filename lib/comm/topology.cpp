@@ -19,12 +19,10 @@ std::vector<int> node_leaders(const Communicator& world, const std::optional<std
       leaders.push_back(first.try_emplace(name, rank++).first->second);
     return leaders;
   }
-  std::vector<std::int64_t> gathered(static_cast<std::size_t>(world.size()), 0);
   const auto node = world.impl().split_by_memory();
-  gathered[static_cast<std::size_t>(world.rank())] =
-      *std::min_element(node->world_ranks.begin(), node->world_ranks.end());
-  world.all_reduce(std::span<std::int64_t>{gathered});
-  leaders.assign(gathered.begin(), gathered.end());
+  const std::vector<std::int64_t> lowest =
+      world.all_gather(std::int64_t{*std::min_element(node->world_ranks.begin(), node->world_ranks.end())});
+  leaders.assign(lowest.begin(), lowest.end());
   return leaders;
 }
 

@@ -44,8 +44,10 @@ Traffic::Bytes elastic_bytes(const partition::FlatSpace& space, int canonical_ra
 }
 
 Traffic::Bytes scalar_bytes(const partition::Layout& layout, int canonical_rank, std::int64_t size_bytes) {
-  const int here = layout.node_size(layout.node_of(canonical_rank));
-  return {.inner = (here - 1) * size_bytes, .outer = (layout.world() - here) * size_bytes, .calls = 1};
+  const int node = layout.node_of(canonical_rank), here = layout.node_size(node);
+  if (canonical_rank == 0)
+    return {.inner = (here - 1) * size_bytes, .outer = (layout.world() - here) * size_bytes, .calls = 1};
+  return {.inner = node == 0 ? size_bytes : 0, .outer = node == 0 ? 0 : size_bytes, .calls = 1};
 }
 
 }  // namespace argosy::comm

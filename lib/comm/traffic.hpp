@@ -36,7 +36,8 @@ struct Traffic {
                                               std::int64_t element_bytes);
 /// The same for one elastic reduce-scatter, where every rank sends every owner its slices in fp32.
 [[nodiscard]] Traffic::Bytes elastic_bytes(const partition::FlatSpace& space, int canonical_rank);
-/// The same for a sum of `size_bytes` over all ranks by gathering them.
+/// The same for a sum of `size_bytes` over all ranks: rank 0 gets every rank's values and gives all the sums; whoever
+/// forwards them on the way is not counted.
 [[nodiscard]] Traffic::Bytes scalar_bytes(const partition::Layout& layout, int canonical_rank, std::int64_t size_bytes);
 
 }  // namespace argosy::comm

@@ -1,6 +1,7 @@
 #include "soup/check.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "checkpoint/checkpoint.hpp"
@@ -28,10 +29,10 @@ std::string complaint(const comm::Context& context, const Body& body) {
       own = error.what();
     }
   });
-  for (std::string& said : context.world.all_gather(own)) {
-    if (!said.empty()) return std::move(said);
-  }
-  return {};
+  std::array<std::int64_t, 1> first{own.empty() ? context.world.size() : context.world.rank()};
+  context.world.all_reduce(std::span<std::int64_t>{first}, comm::Reduce::min);
+  if (first[0] == context.world.size()) return {};
+  return context.world.broadcast(std::move(own), static_cast<int>(first[0]));
 }
 
 CheckedCheckpoint check_one(const comm::Context& context, const std::string& path) {

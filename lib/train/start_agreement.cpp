@@ -6,7 +6,6 @@
 #include <boost/json/value.hpp>
 #include <optional>
 #include <set>
-#include <vector>
 
 #include "config/describe.hpp"
 #include "core/error.hpp"
@@ -16,14 +15,6 @@ namespace argosy::train {
 namespace {
 
 namespace json = boost::json;
-
-/// The lowest rank whose value is not rank 0's.
-std::optional<int> odd_one(const std::vector<std::string>& by_rank) {
-  for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
-    if (by_rank[rank] != by_rank[0]) return static_cast<int>(rank);
-  }
-  return std::nullopt;
-}
 
 std::string both(std::string_view what, std::string_view first, int rank, std::string_view other) {
   return fmt::format("{} {} on rank 0 and {} on rank {}", what, first, other, rank);
@@ -70,34 +61,31 @@ std::string code_version() { return fmt::format("argosy {} ({})", version(), rev
 
 void require_same_start(const comm::Communicator& world, const RunConfig& config,
                         const boost::json::object& command_line, const std::string& code) {
-  const std::vector<std::string> codes = world.all_gather(code);
-  if (const auto odd = odd_one(codes)) {
+  if (const auto odd = comm::odd_one(world, code)) {
     throw Error{Fault::config,
                 {.wanted = "the same code on all ranks",
-                 .got = both("code", codes[0], *odd, codes[static_cast<std::size_t>(*odd)]),
+                 .got = both("code", odd->first, odd->rank, odd->other),
                  .remedy = "start all ranks from one build"}};
   }
   json::object all = config::to_json(config).as_object();
   for (const auto& [option, value] : command_line) all[option] = value;
   const std::string text = config::text_of(all, false);
-  const auto odd = odd_one(world.all_gather(digest_of(text).hex()));
+  const auto odd = comm::odd_one(world, text);
   if (!odd) return;
-  const std::string first = world.broadcast(text, 0), other = world.broadcast(text, *odd);
-  const auto found = difference(json::parse(first), json::parse(other), "");
-  ARGOSY_CHECK(found, "digests of the same configuration differ on ranks 0 and {}", *odd);
+  const auto found = difference(json::parse(odd->first), json::parse(odd->other), "");
+  ARGOSY_CHECK(found, "the same configuration has other texts on ranks 0 and {}", odd->rank);
   throw Error{Fault::config,
               {.wanted = "the same configuration on all ranks",
-               .got = both(found->key, found->first, *odd, found->other),
+               .got = both(found->key, found->first, odd->rank, found->other),
                .remedy = "start all ranks with the same configuration file and options"}};
 }
 
 Digest same_on_all_ranks(const comm::Communicator& world, const Digest& digest, std::string_view what,
                          std::string_view key) {
-  const std::vector<std::string> digests = world.all_gather(digest.hex());
-  if (const auto odd = odd_one(digests)) {
+  if (const auto odd = comm::odd_one(world, digest.hex())) {
     throw Error{Fault::data,
                 {.wanted = fmt::format("the same {} on all ranks", what),
-                 .got = both("digest", digests[0], *odd, digests[static_cast<std::size_t>(*odd)]),
+                 .got = both("digest", odd->first, odd->rank, odd->other),
                  .where = std::string(key),
                  .remedy = "give all nodes the same files, best in one shared folder"}};
   }

@@ -3,11 +3,14 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "comm/comm.hpp"
+#include "comm/control.hpp"
 #include "comm/session.hpp"
 #include "core/error.hpp"
 #include "support/mpi_test.hpp"
@@ -60,6 +63,64 @@ TEST(Communicator, GathersTextsOfAnySizeByRank) {
   for (int rank = 0; rank < world.size(); ++rank) EXPECT_EQ(texts[static_cast<std::size_t>(rank)], text(rank));
 }
 
+TEST(Communicator, GathersTextsAtOneRank) {
+  const Communicator& world = test::world();
+  const auto text = [](int rank) {
+    return std::string(static_cast<std::size_t>(rank) * 300, 'x') + std::to_string(rank);
+  };
+  for (int root = 0; root < world.size(); ++root) {
+    const std::vector<std::string> texts = world.gather(text(world.rank()), root);
+    ASSERT_EQ(static_cast<int>(texts.size()), world.rank() == root ? world.size() : 0);
+    for (std::size_t rank = 0; rank < texts.size(); ++rank) EXPECT_EQ(texts[rank], text(static_cast<int>(rank)));
+  }
+}
+
+/// As where all texts have more than two gigabytes together.
+TEST(Communicator, MovesTextsInPiecesThatMpiCanCount) {
+  const Communicator& world = test::world();
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < world.size(); ++rank)
+    texts.emplace_back(static_cast<std::size_t>(rank * rank) * 5, static_cast<char>('a' + rank));
+  const std::string& own = texts[static_cast<std::size_t>(world.rank())];
+  for (const std::int64_t call_bytes : {1, 7, 1000}) {
+    EXPECT_EQ(gather_texts(world.impl(), own, std::nullopt, call_bytes), texts);
+    EXPECT_EQ(gather_texts(world.impl(), own, 0, call_bytes), world.rank() == 0 ? texts : std::vector<std::string>{});
+    EXPECT_EQ(broadcast_text(world.impl(), own, world.size() - 1, call_bytes), texts.back());
+  }
+}
+
+TEST(Communicator, SmallestAndLargestAreTheSameBitsOnAllRanks) {
+  const Communicator& world = test::world();
+  if (world.size() == 1) return;
+  const bool last = world.rank() == world.size() - 1;
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  std::array<double, 6> low{last ? nan : 1.0, last ? -nan : -inf, last ? -0.0 : 0.0, last ? -inf : inf, -1.5, 1e-310};
+  std::array<double, 6> high = low;
+  world.all_reduce(std::span<double>{low}, Reduce::min);
+  world.all_reduce(std::span<double>{high}, Reduce::max);
+  EXPECT_TRUE(std::isnan(low[0]) && std::isnan(low[1]) && std::isnan(high[0]) && std::isnan(high[1]));
+  EXPECT_TRUE(std::signbit(low[2]) && !std::signbit(high[2]));
+  EXPECT_EQ(low[3], -inf);
+  EXPECT_EQ(high[3], inf);
+  for (const auto& result : {low, high}) {
+    EXPECT_EQ(result[4], -1.5);
+    EXPECT_EQ(result[5], 1e-310);
+    const std::string bits(reinterpret_cast<const char*>(result.data()), sizeof result);
+    EXPECT_FALSE(odd_one(world, bits)) << "other bits on another rank";
+  }
+}
+
+TEST(Communicator, FindsTheLowestRankWithAnotherText) {
+  const Communicator& world = test::world();
+  EXPECT_FALSE(odd_one(world, "same"));
+  const std::optional<Odd> odd = odd_one(world, world.rank() == 0 ? "first" : fmt::format("of {}", world.rank()));
+  ASSERT_EQ(odd.has_value(), world.size() > 1);
+  if (!odd) return;
+  EXPECT_EQ(odd->rank, 1);
+  EXPECT_EQ(odd->first, "first");
+  EXPECT_EQ(odd->other, "of 1");
+}
+
 TEST(Communicator, SplitsByColorInTheOrderOfKeys) {
   const Communicator& world = test::world();
   const Communicator half = world.split(world.rank() % 2, -world.rank());
@@ -110,17 +171,48 @@ TEST(Deadline, TheSilentRankIsNamedWithOperationAndBytes) {
   // An operation given up on is completed by the late rank, else its messages would reach a later communicator.
   const Communicator used = world.duplicate();
   const int silent = world.size() - 1;
-  std::array<double, 2> values{1, 2};
+  std::array<std::int64_t, 2> values{1, 2};
   if (world.rank() == silent) {
     std::this_thread::sleep_for(2 * deadline + deadline / 4);
-    used.all_reduce(std::span<double>{values});
+    used.all_reduce(std::span<std::int64_t>{values});
     EXPECT_EQ(values[0], world.size());
   } else {
-    const std::string sentence = under_short_deadline(world, [&] { used.all_reduce(std::span<double>{values}); });
+    const std::string sentence = under_short_deadline(world, [&] { used.all_reduce(std::span<std::int64_t>{values}); });
     EXPECT_THAT(sentence,
                 AllOf(HasSubstr("all_reduce of 16 bytes"), HasSubstr(fmt::format("no word from rank {}", silent))));
   }
   world.barrier("after the deadline");
+}
+
+TEST(Deadline, OfManyRanksTheFirstAskAndTellTheOthers) {
+  const Communicator& world = test::world();
+  if (world.size() < 3) return;
+  const Communicator used = world.duplicate();
+  Session& session = world.impl().session;
+  const int before = std::exchange(session.first_askers, 1), silent = world.size() - 1;
+  const ControlTraffic moved_before = world.control_traffic();
+  std::array<double, 2> values{1, 2};
+  std::string sentence;
+  const auto add = [&] { used.all_reduce(std::span<double>{values}); };
+  if (world.rank() == 0) {
+    sentence = under_short_deadline(world, add);
+  } else if (world.rank() == silent) {
+    std::this_thread::sleep_for(2 * deadline);
+  } else {  // its own deadline is far away
+    try {
+      add();
+    } catch (const Error& error) {
+      sentence = error.what();
+    }
+    constexpr std::int64_t values_bytes = 16, answer_bytes = 64;
+    EXPECT_EQ(world.control_traffic().since(moved_before).sent_bytes, values_bytes + answer_bytes);
+  }
+  if (world.rank() != silent) {
+    EXPECT_THAT(sentence,
+                AllOf(HasSubstr("all_reduce of 16 bytes"), HasSubstr(fmt::format("no word from rank {}", silent))));
+  }
+  world.barrier("told");
+  session.first_askers = before;
 }
 
 TEST(Deadline, ARankThatWaitsElsewhereIsNotCalledSilent) {
@@ -146,12 +238,16 @@ TEST(Deadline, ARankThatWaitsElsewhereIsNotCalledSilent) {
 
 TEST(Deadline, DoesNotEndAWaitForWorkThatAllAgreeOn) {
   const Communicator& world = test::world();
+  Session& session = world.impl().session;
+  const int before = session.first_askers;
+  if (world.size() > 2) session.first_askers = 1;  // the others are told
   const auto work_on_the_last_rank = [&] {
     agree(world, [&] {
       if (world.rank() == world.size() - 1) std::this_thread::sleep_for(3 * deadline);
     });
   };
   EXPECT_EQ(under_short_deadline(world, work_on_the_last_rank), "in time");
+  session.first_askers = before;
 }
 
 TEST(Deadline, EndsWorkThatWaitsForAnotherOperation) {

@@ -49,10 +49,11 @@ TEST(Traffic, UnevenNodesMeetTheBoundToo) {
   }
 }
 
-TEST(Traffic, ScalarsGoToEveryOtherRank) {
-  const Layout layout{{1, 3}};
-  EXPECT_EQ(scalar_bytes(layout, 0, 16), (Traffic::Bytes{.inner = 0, .outer = 48, .calls = 1}));
-  EXPECT_EQ(scalar_bytes(layout, 2, 16), (Traffic::Bytes{.inner = 32, .outer = 16, .calls = 1}));
+TEST(Traffic, ScalarsGoToRankZeroAndTheirSumsBack) {
+  const Layout layout{{2, 3}};
+  EXPECT_EQ(scalar_bytes(layout, 0, 16), (Traffic::Bytes{.inner = 16, .outer = 48, .calls = 1}));
+  EXPECT_EQ(scalar_bytes(layout, 1, 16), (Traffic::Bytes{.inner = 16, .outer = 0, .calls = 1}));
+  EXPECT_EQ(scalar_bytes(layout, 2, 16), (Traffic::Bytes{.inner = 0, .outer = 16, .calls = 1}));
 }
 
 }  // namespace
