@@ -141,6 +141,12 @@ struct LoadOptions {
   std::function<void(const Reader&)> check{};
 };
 
+/// When checkpoints that need not be kept are removed.
+enum class Tidy {
+  now,
+  at_next_load,  // by whoever goes on with the run: a job that has to leave does not wait for thousands of removals
+};
+
 /// The checkpoints of one run directory. Holds the run's lock (run.lock.<generation>): a second job gets Error{usage}
 /// naming the first; a dead owner on the same host is taken over at once, one elsewhere when its heartbeat has stopped.
 class Store {
@@ -177,13 +183,16 @@ class Store {
   [[nodiscard]] std::optional<SaveReport> poll_save();
   /// The report of the save on its way, which it waits for; nullopt: there is none. **Collective.** Throws as
   /// begin_save().
-  std::optional<SaveReport> finish_save();
+  std::optional<SaveReport> finish_save(Tidy tidy = Tidy::now);
   /// Waits for the thread of a save on its way and gives the save up, unless it has been committed. Not collective.
   void abandon_save() noexcept;
   /// Begins and finishes. **Collective.** Throws as begin_save().
   SaveReport save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,
                   std::span<const Attachment> attachments);
   [[nodiscard]] const Path& run_dir() const noexcept;
+  /// Seconds that the longest tidying up after a commit has taken so far, the one at work included: the next save waits
+  /// for it. 0 on other ranks than 0.
+  [[nodiscard]] double tidying_s() const noexcept;
 
  private:
   struct Impl;

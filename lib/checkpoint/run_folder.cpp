@@ -1,7 +1,5 @@
 #include "checkpoint/run_folder.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
@@ -38,6 +36,10 @@ std::set<std::int64_t> best_steps(const Sections& sections) {
     if (step.is_int64()) steps.insert(step.get_int64());
   }
   return steps;
+}
+
+Inspected::Facts facts_of(const Reader& reader) {
+  return {.finite = reader.finite(), .best = best_steps(reader.sections())};
 }
 
 std::string step_name(std::int64_t step) { return fmt::format("{:09}", step); }
@@ -116,12 +118,7 @@ std::vector<RunFolder::Candidate> RunFolder::all_candidates() const {
   return candidates;
 }
 
-bool RunFolder::is_link(const Path& path) const {
-  const int fd = files_.os().open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
-  if (fd < 0) return errno == ELOOP;
-  files_.os().close(fd);
-  return false;
-}
+bool RunFolder::is_link(const Path& path) const { return checkpoint::is_link(files_, path); }
 
 /// A symbolic link where a checkpoint should hold a file or folder of its own.
 std::optional<Path> RunFolder::link_in(const Reader& reader) const {
@@ -142,11 +139,13 @@ RunFolder::Finding RunFolder::inspect(const Candidate& candidate) const {
   };
   try {
     if (is_link(candidate.directory)) return unfit("a symbolic link, which is not followed");
+    const std::optional<Inspected::Identity> identity = inspected_.identity_of(candidate.directory);
     Reader reader{files_, candidate.directory};
     if (reader.run_uuid() != run_uuid_) return unfit("it belongs to another run");
     if (reader.step() != candidate.step) return unfit(fmt::format("it holds step {}", reader.step()));
     if (const auto link = link_in(reader))
       return unfit(fmt::format("{} is a symbolic link, which is not followed", link->filename().string()));
+    if (identity) inspected_.add(reader, facts_of(reader), *identity);
     return {.reader = std::move(reader)};
   } catch (const Error& error) {
     if (error.fault() == Fault::usage) throw;  // a newer format is no damage
@@ -326,6 +325,23 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
   return steps;
 }
 
+/// Of a sound checkpoint of this run. Of the one that was just committed the manifest alone is read: its save has
+/// written and synced the rest.
+std::optional<Inspected::Facts> RunFolder::facts_of_sound(const Candidate& candidate) {
+  const Path& directory = candidate.directory;
+  if (auto known = inspected_.find(directory)) return known;
+  const std::optional<Inspected::Identity> identity = inspected_.identity_of(directory);
+  if (directory == committed_ && identity && !is_link(directory)) {
+    const Reader reader{files_, directory, files_.read_text(directory / manifest_name, manifest_limit_bytes)};
+    if (reader.run_uuid() == run_uuid_ && reader.step() == candidate.step) {
+      inspected_.add(reader, facts_of(reader), *identity);
+      return facts_of(reader);
+    }
+  }
+  const Finding finding = inspect(candidate);
+  return finding.reader ? std::optional{facts_of(*finding.reader)} : std::nullopt;
+}
+
 /// Removes temporaries beyond the newest `max_checkpoints` sound ones, never one that is named in keep.txt, the newest
 /// finite one, or, for five commits, the one that was loaded.
 void RunFolder::retain() {
@@ -334,13 +350,15 @@ void RunFolder::retain() {
   std::optional<std::set<std::int64_t>> best;  // as the newest says
   int newer = 0;
   bool finite_kept = false;
-  for (const Candidate& candidate : candidates_of(run_dir_ / temporaries)) {
+  const std::vector<Candidate> candidates = candidates_of(run_dir_ / temporaries);
+  if (std::ssize(candidates) <= max_checkpoints_) return;  // whatever they hold
+  for (const Candidate& candidate : candidates) {
     bool finite = false;
     try {
-      const Finding finding = inspect(candidate);
-      if (!finding.reader) continue;  // neither counted nor removed
-      finite = finding.reader->finite();
-      if (!best) best = best_steps(finding.reader->sections());
+      const std::optional<Inspected::Facts> facts = facts_of_sound(candidate);
+      if (!facts) continue;  // neither counted nor removed
+      finite = facts->finite;
+      if (!best) best = facts->best;
     } catch (const Error&) {  // of a newer format: neither counted nor removed
       continue;
     }
@@ -381,10 +399,11 @@ void RunFolder::settle(const Path& loaded) {
   warn_if_fails("the checkpoint is loaded, but tidying up failed", [&] { retain(); });
 }
 
-void RunFolder::tidy(const Path& committed) {
+void RunFolder::tidy(const Path& committed, Tidy when) {
   ++commits_;
+  committed_ = committed;
   warn_if_fails("the checkpoint is saved, but `latest` does not lead to it", [&] { point_latest(committed); });
-  warn_if_fails("the checkpoint is saved, but tidying up failed", [&] { retain(); });
+  if (when == Tidy::now) warn_if_fails("the checkpoint is saved, but tidying up failed", [&] { retain(); });
 }
 
 }  // namespace argosy::checkpoint

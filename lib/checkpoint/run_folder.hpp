@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
+#include "checkpoint/inspected.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
@@ -55,8 +56,9 @@ class RunFolder {
   void settle(const Path& loaded);
   /// Before a commit to `target`: what was passed over at loading and lies there makes room. Throws Error{io}.
   void make_way(const Path& target);
-  /// After a commit: points `latest` at it and removes what need not be kept. What fails is logged: it does no harm.
-  void tidy(const Path& committed);
+  /// After a commit: points `latest` at it and, now or at the next load, removes what need not be kept. What fails is
+  /// logged: it does no harm.
+  void tidy(const Path& committed, Tidy when = Tidy::now);
 
  private:
   struct Candidate {
@@ -87,6 +89,7 @@ class RunFolder {
   void remove_quarantined(const Path& folder) const;
   void remove(const Path& directory) const;
   [[nodiscard]] std::set<std::int64_t> steps_to_keep();
+  [[nodiscard]] std::optional<Inspected::Facts> facts_of_sound(const Candidate& candidate);
   void retain();
   void point_latest(const Path& directory) const;
   void warn_if_fails(const char* warning, const std::function<void()>& body) const;
@@ -99,7 +102,8 @@ class RunFolder {
   std::string run_uuid_;
   std::vector<Candidate> waiting_;  // of the walk, oldest first
   std::vector<PassedOver> passed_over_;
-  Path loaded_;
+  mutable Inspected inspected_{files_};
+  Path loaded_, committed_;
   int commits_ = 0;        // since then
   std::string keep_text_;  // whose bad lines were warned of
 };

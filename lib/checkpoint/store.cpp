@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <atomic>
 #include <future>
 #include <utility>
 
@@ -11,13 +13,45 @@
 #include "core/error.hpp"
 
 namespace argosy::checkpoint {
+namespace {
+
+/// Work after a commit, in a thread of its own, and how long it takes.
+class Tidying {
+ public:
+  explicit Tidying(const Clock& clock) : clock_(clock) {}
+  template <class Work>
+  void begin(Work work) {
+    began_s_ = clock_.monotonic_s();
+    work_ = std::async(std::launch::async, [this, work] {
+      work();
+      longest_s_ = seconds();
+      began_s_ = not_at_work;
+    });
+  }
+  void wait() {
+    if (work_.valid()) work_.get();
+  }
+  [[nodiscard]] double seconds() const {
+    const double began_s = began_s_;
+    return std::max<double>(longest_s_, began_s == not_at_work ? 0 : clock_.monotonic_s() - began_s);
+  }
+
+ private:
+  static constexpr double not_at_work = -1;
+  const Clock& clock_;
+  std::atomic<double> began_s_ = not_at_work, longest_s_ = 0;
+  std::future<void> work_;  // last: it uses the others
+};
+
+}  // namespace
+
 struct Store::Impl {
   comm::Context& context;
   RunFolder folder;               // used by rank 0
   std::unique_ptr<RunLock> lock;  // rank 0
   std::string run_uuid;
   std::unique_ptr<Save> save;              // on its way
-  std::future<void> tidying;               // rank 0, after a commit
+  std::unique_ptr<Tidying> tidying;        // rank 0, after a commit
   ModelView model_view{};                  // rank 0
   std::unique_ptr<Heartbeat> heartbeat{};  // rank 0
 
@@ -34,14 +68,14 @@ struct Store::Impl {
     }
   }
 
-  std::optional<SaveReport> advance(bool wait) {
+  std::optional<SaveReport> advance(bool wait, Tidy tidy = Tidy::now) {
     if (save == nullptr) return std::nullopt;
     std::optional<SaveReport> report = save->advance(wait);
     if (!report) return std::nullopt;
     save.reset();
     if (report->committed && root()) {
-      tidying = std::async(std::launch::async, [this, committed = report->directory] { folder.tidy(committed); });
-      if (wait) tidying.wait();
+      tidying->begin([this, tidy, committed = report->directory] { folder.tidy(committed, tidy); });
+      if (wait) tidying->wait();
     }
     return report;
   }
@@ -54,7 +88,7 @@ Store::Store(comm::Context& context, Path run_dir, Options options)
                nullptr,
                {},
                nullptr,
-               {}})) {
+               std::make_unique<Tidying>(context.clock)})) {
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     impl_->folder.make();
@@ -72,12 +106,12 @@ Store::~Store() = default;
 const Path& Store::run_dir() const noexcept { return impl_->folder.path(); }
 
 std::optional<Reader> Store::load(std::span<const UnitState> units, const LoadOptions& options) {
-  if (impl_->tidying.valid()) impl_->tidying.get();
+  impl_->tidying->wait();
   return checkpoint::load(impl_->context, impl_->folder, units, options);
 }
 
 std::optional<Reader> Store::newest() const {
-  if (impl_->tidying.valid()) impl_->tidying.get();
+  impl_->tidying->wait();
   return checkpoint::newest(impl_->context, impl_->folder);
 }
 
@@ -85,7 +119,7 @@ void Store::begin_save(Kind kind, std::int64_t step, std::span<const UnitState> 
                        std::span<const Attachment> attachments, std::function<void()> complete_units) {
   ARGOSY_CHECK(impl_->save == nullptr, "step {}: a save is on its way", step);
   const comm::Context& context = impl_->context;
-  if (impl_->tidying.valid()) impl_->tidying.get();
+  impl_->tidying->wait();
   Manifest manifest{.run_uuid = impl_->run_uuid,
                     .save_nonce = context.world.broadcast(impl_->root() ? random_hex(16) : ""),
                     .kind = kind,
@@ -120,7 +154,9 @@ void Store::wait_for_units() const {
 
 std::optional<SaveReport> Store::poll_save() { return impl_->advance(false); }
 
-std::optional<SaveReport> Store::finish_save() { return impl_->advance(true); }
+std::optional<SaveReport> Store::finish_save(Tidy tidy) { return impl_->advance(true, tidy); }
+
+double Store::tidying_s() const noexcept { return impl_->tidying->seconds(); }
 
 void Store::abandon_save() noexcept { impl_->save.reset(); }
 

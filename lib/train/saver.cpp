@@ -62,13 +62,14 @@ void Saver::begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Se
   start(kind, step, sections);
 }
 
-void Saver::save_last(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections) {
+void Saver::save_last(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections,
+                      checkpoint::Tidy tidy) {
   take(store_.finish_save(), kAnyNumber);  // what it holds will be in the one that follows
   start(kind, step, sections);
   std::optional<checkpoint::SaveReport> report;
   {
     const Stopwatch stopwatch(context_.clock, held_up_s_);
-    report = store_.finish_save();
+    report = store_.finish_save(tidy);
   }
   take(report, 0);
 }
@@ -95,7 +96,7 @@ void Saver::take(const std::optional<checkpoint::SaveReport>& report, std::int64
     failures_in_a_row_ = 0;
     ++figures_.saved;
     figures_.seconds += report->seconds;
-    figures_.longest_s = std::max(figures_.longest_s, report->seconds);
+    figures_.longest_s = std::max(figures_.longest_s, report->seconds + store_.tidying_s());
     figures_.newest = report->directory;
     context_.log.info("saved {} ({:.1f} MiB, {:.2f} s, training held up for {:.3f} s)", report->directory.string(),
                       static_cast<double>(report->bytes) / (1 << 20), report->seconds, held_up_s_);

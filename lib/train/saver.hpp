@@ -25,14 +25,15 @@ class Saver {
   /// says; an export waits, and so does one that `must` be. **Collective.** Throws as poll().
   void begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections, bool must = false);
   /// Saves what nothing comes after. **Collective.** Throws Error{io} when it fails.
-  void save_last(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections);
+  void save_last(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections,
+                 checkpoint::Tidy tidy = checkpoint::Tidy::now);
   /// To be called before weights and moments change.
   void before_update();
 
   struct Figures {
     std::int64_t saved = 0, failed = 0, left_out = 0;
     double seconds = 0;    // from begin to commit
-    double longest_s = 0;  // of one of them
+    double longest_s = 0;  // of one of them, and of the tidying up that the next one waits for
     double held_up_s = 0;  // of these, those in which training stood still
     Path newest{};         // committed by this process
   };

@@ -340,7 +340,9 @@ class Trainer {
          {std::pair{checkpoint::Kind::temp, temporary}, {checkpoint::Kind::export_, exports}}) {
       if (!due) continue;
       const checkpoint::Sections sections = sections_of(config_, facts_, state_);
-      last ? saver.save_last(kind, state_.step, sections) : saver.begin(kind, state_.step, sections, improved);
+      // A job that is told to stop has no time to remove old checkpoints: the next start does.
+      const checkpoint::Tidy tidy = stopped ? checkpoint::Tidy::at_next_load : checkpoint::Tidy::now;
+      last ? saver.save_last(kind, state_.step, sections, tidy) : saver.begin(kind, state_.step, sections, improved);
     }
   }
 
