@@ -47,6 +47,7 @@ PY
   refused "--rate goes with --nodes" "$bench/schemes" --rate 1mbit
   refused "more than 3" "$bench/schemes" --steps 3
   refused "begin at 1" "$bench/checkpoint" --rounds -1
+  refused "multiples of 8" "$bench/scale" --ranks 12
 }
 
 @test "nodes have networks, shared memory and names of their own, as many ranks as said, and the rate asked for" {
@@ -112,4 +113,10 @@ PY
   [ "$(row save)" = "0.8 0.5 1.0 2.0 1.0 1.0" ]
   [ "$(row plain)" = "1.0 1.0 1.0 1.0 1.0 0.5" ]
   [ "$(of checkpoint 'stall_share({"save": {"seconds": [4, 1, 1]}, "held_up_seconds": [0.25, 0.125, 0.5]})')" = 0.25 ]
+}
+
+@test "scale extends what it has counted on few ranks, and notices what does not fit" {
+  [ "$(of scale 'extended([(2, 4), (3, 9), (4, 16)], 10)')" = 100.0 ]
+  [ "$(of scale 'extended([(2, 5), (3, 7), (4, 9)], 16384)')" = 32769.0 ]
+  [ "$(of scale 'is_close(1000, 1015), is_close(1000, 1050)')" = "(True, False)" ]
 }
