@@ -40,6 +40,28 @@ bool has_unread(std::span<const float> tensor) {
   });
 }
 
+/// Blocks up to and with each shard, in one pass over all ranks.
+std::vector<std::uint64_t> block_ends(const Manifest& manifest, std::span<const partition::Interval> intervals) {
+  const auto world = static_cast<std::size_t>(manifest.world());
+  std::vector<std::uint64_t> slices(world, 0), pieces(world, 0), ends;
+  for (const int owner : manifest.spaces.front().owners()) ++slices[static_cast<std::size_t>(owner)];
+  for (const partition::Interval& interval : intervals) ++pieces[static_cast<std::size_t>(interval.rank)];
+  std::vector<DatasetSpec> specs = manifest.specs(0);  // of other ranks other sizes alone
+  const std::size_t tensors = manifest.tensors().count();
+  for (std::size_t rank = 0; rank < world; ++rank) {
+    std::uint64_t blocks = ends.empty() ? 0 : ends.back();
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      const std::size_t unit = i / tensors;
+      const bool state = unit < manifest.spaces.size();
+      specs[i].elements =
+          state ? slices[rank] * static_cast<std::uint64_t>(manifest.spaces[unit].slice_size()) : pieces[rank];
+      blocks += specs[i].blocks();
+    }
+    ends.push_back(blocks);
+  }
+  return ends;
+}
+
 }  // namespace
 
 struct Reader::Impl {
@@ -305,12 +327,7 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
 Reader::Verified Reader::verify(int part, int parts) const {
   ARGOSY_CHECK(0 <= part && part < parts, "part {} of {}", part, parts);
   const int world = impl_->manifest().world();
-  std::vector<std::uint64_t> ends;  // blocks up to and with each shard
-  for (int rank = 0; rank < world; ++rank) {
-    std::uint64_t blocks = ends.empty() ? 0 : ends.back();
-    for (const DatasetSpec& spec : impl_->manifest().specs(rank)) blocks += spec.blocks();
-    ends.push_back(blocks);
-  }
+  const std::vector<std::uint64_t> ends = block_ends(impl_->manifest(), impl_->stored_intervals());
   const auto share = static_cast<std::uint64_t>(part), shares = static_cast<std::uint64_t>(parts);
   const std::uint64_t begin = ends.back() * share / shares, end = ends.back() * (share + 1) / shares;
   Verified verified;
