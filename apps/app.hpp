@@ -43,10 +43,10 @@ inline std::string remedy_for(const CLI::App& app, const std::string& tool) {
 }  // namespace detail
 
 /// Parses the command line into the variables bound to `app`. `examples`: two command lines with a word on each, shown
-/// by --help. Returns false when --help or --version has been answered: the tool is done. Throws Error{usage} on all
-/// ranks alike.
+/// by --help. Returns false when --help or --version was asked for, and what they say in `answer`.
+/// Throws Error{usage} on all ranks alike.
 [[nodiscard]] inline bool parse(CLI::App& app, int argc, const char* const* argv, std::string_view examples,
-                                const comm::Context& context) {
+                                std::string& answer) {
   const std::string tool = argc > 0 ? Path(argv[0]).filename().string() : "argosy";
   app.name(tool);
   app.footer(fmt::format("Examples:\n{}", examples));
@@ -57,7 +57,7 @@ inline std::string remedy_for(const CLI::App& app, const std::string& tool) {
   } catch (const CLI::Success& answered) {
     std::ostringstream text;
     app.exit(answered, text, text);
-    context.print(text.str());
+    answer = text.str();
     return false;
   } catch (const CLI::ParseError& error) {
     std::string got;
@@ -66,6 +66,15 @@ inline std::string remedy_for(const CLI::App& app, const std::string& tool) {
     throw Error{Fault::usage,
                 {.wanted = fmt::format("options of {}", tool), .got = got, .remedy = detail::remedy_for(app, tool)}};
   }
+}
+
+/// The same for a tool under run_main: rank 0 prints the answer, and the tool is done when this returns false.
+[[nodiscard]] inline bool parse(CLI::App& app, int argc, const char* const* argv, std::string_view examples,
+                                const comm::Context& context) {
+  std::string answer;
+  const bool goes_on = parse(app, argc, argv, examples, answer);
+  if (!goes_on) context.print(answer);
+  return goes_on;
 }
 
 /// Binds CONFIG, --set, --print-config and --print-schema to `options`.
@@ -79,6 +88,8 @@ inline void add_config_options(CLI::App& app, config::Options& options) {
          "print the effective configuration, or the part at a key or JSON pointer, and end")
       ->type_name("[KEY]")
       ->expected(0, 1);
+  app.add_flag("--raw", options.raw, "with --print-config of a text: its characters, without quotes and escapes")
+      ->needs("--print-config");
   app.add_flag("--print-schema", options.print_schema, "print the JSON Schema of the configuration and end");
 }
 

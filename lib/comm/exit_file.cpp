@@ -2,13 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
+#include "core/digits.hpp"
 #include "core/error.hpp"
 
 namespace argosy::comm {
-
 namespace {
+
+bool is_word(std::string_view text) {
+  constexpr std::size_t longest = 32;
+  return !text.empty() && text.size() <= longest &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
+}
+
+/// Up to the next space, which is taken away too.
+std::string_view next_part(std::string_view& rest) {
+  const std::size_t end = std::min(rest.find(' '), rest.size());
+  const std::string_view part = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  return part;
+}
 
 bool holds_a_word(const Files& files, const Path& path) {
   try {
@@ -20,6 +35,16 @@ bool holds_a_word(const Files& files, const Path& path) {
 }
 
 }  // namespace
+
+std::optional<ExitRecord> parse_exit(std::string_view text) {
+  constexpr std::int64_t highest_code = 255;
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  const bool third = std::count(text.begin(), text.end(), ' ') == 2;
+  const auto code = count_in(next_part(text)), step = count_in(next_part(text));
+  if (!code || *code > highest_code || !step || (third && !is_word(text)) || (!third && !text.empty()))
+    return std::nullopt;
+  return ExitRecord{.code = static_cast<int>(*code), .step = *step, .why = std::string(text)};
+}
 
 void ExitFile::clear() const {
   if (path_.empty()) return;
@@ -35,8 +60,9 @@ void ExitFile::clear() const {
   }
 }
 
-void ExitFile::write_agreed(int code, std::int64_t step) const {
-  if (!path_.empty()) files_.write_atomically(path_, fmt::format("{} {}\n", code, step));
+void ExitFile::write_agreed(int code, std::int64_t step, std::string_view why) const {
+  if (!path_.empty())
+    files_.write_atomically(path_, fmt::format("{} {}{}{}\n", code, step, why.empty() ? "" : " ", why));
 }
 
 void ExitFile::write_first(int code, std::int64_t step) const noexcept {

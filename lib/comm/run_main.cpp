@@ -26,6 +26,7 @@ constexpr double lone_failure_s = 2;
 
 // The step has to reach the exit file from wherever a run fails, past all unwinding.
 std::atomic<std::int64_t> exit_step{0};
+std::string exit_why;  // of a stop
 
 /// How one rank's body ended.
 struct Outcome {
@@ -99,7 +100,7 @@ Outcome settle(const Environment& environment, const Log& log, const ExitFile& e
   if (verdicts.rank() == 0) {
     if (!common.sentence.empty()) log.plain(failure_line(tool, common));
     try {
-      exit_file.write_agreed(common.code, exit_step);
+      exit_file.write_agreed(common.code, exit_step, common.code == static_cast<int>(Exit::stopped) ? exit_why : "");
     } catch (const Error& error) {
       log.warn("the exit file does not say {}, with which this process ends: {}", common.code, error.what());
     }
@@ -173,6 +174,10 @@ int end(Environment& environment, const Log& log, const ExitFile& exit_file, std
 }  // namespace
 
 void Context::print_result(std::string_view tool, boost::json::object figures) const {
+  comm::print_result(log, tool, std::move(figures));
+}
+
+void print_result(const Log& log, std::string_view tool, boost::json::object figures) {
   std::string status = "ok";
   if (const auto found = figures.find("status"); found != figures.end()) {
     status = found->value().as_string();
@@ -182,6 +187,8 @@ void Context::print_result(std::string_view tool, boost::json::object figures) c
 }
 
 void set_exit_step(std::int64_t step) noexcept { exit_step = step; }
+
+void set_exit_why(std::string_view word) { exit_why = word; }
 
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
   Files::hold_standard_streams();
@@ -226,6 +233,19 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
     std::raise(SIGPIPE);
   }
   return code;
+}
+
+int run_alone(int argc, char** argv, const std::function<Exit(const Log&)>& body) {
+  Files::hold_standard_streams();
+  const std::string tool = argc > 0 ? Path(argv[0]).filename().string() : "argosy";
+  const Log log{0};
+  const Outcome mine = outcome_of([&] { return body(log); });
+  if (mine.failed() && !mine.sentence.empty()) {
+    log.error("{}", mine.sentence);
+    log.flush();
+    log.plain(failure_line(tool, mine));
+  }
+  return mine.code;
 }
 
 }  // namespace argosy::comm

@@ -36,13 +36,22 @@ struct Context {
 
 /// Runs `body` on every rank and returns the process's exit code. Compares the world size with ARGOSY_EXPECT_RANKS and
 /// with launchers' variables (Error{usage} for N copies of a world of one). Errors are logged as one sentence with the
-/// rank; when other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE ("CODE STEP"), which changes
+/// rank; when other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE (exit_file.hpp), which changes
 /// no code when it cannot be written. On Error a `result {"tool":…,"status":"failed","code":…,"error":…}` line is
 /// printed as well. Where the reader of standard output has left, a world of one ends without a word, by SIGPIPE;
 /// nobody reading the log hurts no run.
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body);
 
+/// The frame of a tool without MPI, which only looks: the one catch and the result line. Leaves the exit file alone,
+/// since scripts call it while theirs is another tool's.
+int run_alone(int argc, char** argv, const std::function<Exit(const Log&)>& body);
+
+/// `result {"tool":…,"status":…,…}`; "ok" unless `figures` say otherwise.
+void print_result(const Log& log, std::string_view tool, boost::json::object figures);
+
 /// Step to be written into the exit file.
 void set_exit_step(std::int64_t step) noexcept;
+/// Rank 0, main thread: the word behind it, for scripts, should the run end with Exit::stopped (exit_file.hpp).
+void set_exit_why(std::string_view word);
 
 }  // namespace argosy::comm

@@ -29,4 +29,14 @@ const boost::json::value& part_of(const boost::json::value& whole, std::string_v
   return *at;
 }
 
+std::string printed(const boost::json::value& part, bool raw) {
+  if (!raw) return text_of(part);
+  if (part.is_string()) return std::string(part.get_string());
+  throw Error{Fault::usage,
+              {.wanted = "a text to print without quotes",
+               .got = text_of(part, false),
+               .where = "--print-config --raw",
+               .remedy = "leave --raw out"}};
+}
+
 }  // namespace argosy::config

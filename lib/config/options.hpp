@@ -12,6 +12,7 @@ struct Options {
   Path config{};                              // CONFIG
   std::vector<std::string> assignments{};     // --set a.b=c, in order
   std::optional<std::string> print_config{};  // JSON pointer or dotted path; empty: everything
+  bool raw = false;                           // print a text's characters, without quotes and escapes
   bool print_schema = false;
 };
 
@@ -19,11 +20,14 @@ struct Options {
 /// Throws Error{usage} naming the first step that does not exist.
 [[nodiscard]] const boost::json::value& part_of(const boost::json::value& whole, std::string_view path);
 
+/// A part as --print-config prints it. Throws Error{usage} when `raw` is asked for and it is no text.
+[[nodiscard]] std::string printed(const boost::json::value& part, bool raw);
+
 /// What --print-schema or --print-config asks to print on stdout, if one was given.
 template <class T>
 [[nodiscard]] std::optional<std::string> requested_text(const Options& options, const T& value) {
   if (options.print_schema) return text_of(schema_of<T>());
-  if (options.print_config) return text_of(part_of(to_json(value), *options.print_config));
+  if (options.print_config) return printed(part_of(to_json(value), *options.print_config), options.raw);
   return std::nullopt;
 }
 

@@ -106,7 +106,10 @@ std::span<const KeyText> key_texts(const StopConfig&) {
        "checkpoint and ends with exit code 75; default: ARGOSY_STOP_NOTICE_S, else 60; earlier where two steps and "
        "saves "
        "take longer"},
-      {"file", "training commits a checkpoint and ends with exit code 75 when this file appears"},
+      {"file",
+       "training commits a checkpoint and ends with exit code 75 when this file appears, and does not start while it "
+       "is "
+       "there; job scripts do not requeue it then"},
   }};
   return texts;
 }
@@ -241,6 +244,8 @@ void validate(const RunConfig& config, config::Problems& problems) {
   problems.require(
       !elastic || config.sharding.accumulation_order == AccumulationOrder::depth_first, "/sharding/accumulation_order",
       "depth_first: sharding.reduction is elastic, which adds up micro-batches in their order", "breadth_first");
+  problems.require(config.run_dir.find('\0') == std::string::npos, "/run_dir", "the name of a folder",
+                   "one with a zero byte");
   problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
                    "auto, cpu or cuda", config.device);
   problems.require(!is_language_model(config) || config.batch.sequence_length <= config.model.max_positions,

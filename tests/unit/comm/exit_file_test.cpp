@@ -28,6 +28,41 @@ TEST_F(ExitFileTest, HoldsCodeAndStep) {
   EXPECT_EQ(files_.read_text(path_), "75 1200\n");
 }
 
+TEST(ExitRecords, AreACodeAStepAndPerhapsAWord) {
+  EXPECT_EQ(parse_exit("75 1200\n"), (ExitRecord{.code = 75, .step = 1200}));
+  EXPECT_EQ(parse_exit("0 0"), (ExitRecord{}));
+  EXPECT_EQ(parse_exit("75 999999999999999999 stop_file\n"),
+            (ExitRecord{.code = 75, .step = 999999999999999999, .why = "stop_file"}));
+}
+
+TEST(ExitRecords, AreNothingElse) {
+  for (const std::string text : {"",
+                                 "\n",
+                                 "75",
+                                 "75\n",
+                                 "75 ",
+                                 "75  12",
+                                 " 75 12",
+                                 "75 12 ",
+                                 "75 12 \n",
+                                 "75 12\n\n",
+                                 "256 1",
+                                 "-1 1",
+                                 "1 -1",
+                                 "a[$(x)] 1",
+                                 "1 a[$(x)]",
+                                 "75 12 Stop",
+                                 "75 12 a b",
+                                 "75 12 x1",
+                                 "1 1234567890123456789",
+                                 "0x4 1",
+                                 "75\t12",
+                                 "75 12\r\n"})
+    EXPECT_EQ(parse_exit(text), std::nullopt) << text;
+  EXPECT_EQ(parse_exit(std::string("75 12\0", 6)), std::nullopt);
+  EXPECT_EQ(parse_exit("75 12 " + std::string(33, 'a')), std::nullopt);
+}
+
 TEST_F(ExitFileTest, TheAgreedCodeReplacesAnything) {
   exit_file_.write_first(5, 7);
   exit_file_.write_agreed(0, 8);

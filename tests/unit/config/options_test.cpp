@@ -37,6 +37,9 @@ TEST(Options, PrintOnlyWhatWasAsked) {
   EXPECT_EQ(config::requested_text({.print_config = "/schedule/lr"}, c), "0.001");
   EXPECT_EQ(config::requested_text({.print_config = "schedule.style"}, c), "\"cosine\"");
   EXPECT_THAT(*config::requested_text({.print_config = ""}, c), HasSubstr("\"workers\": 2"));
+  EXPECT_EQ(config::requested_text({.print_config = "schedule.style", .raw = true}, c), "cosine");
+  EXPECT_THROW((void)config::requested_text({.print_config = "schedule.lr", .raw = true}, c), Error);
+  EXPECT_EQ(config::printed("a \"b\"\n\\", true), "a \"b\"\n\\");
   EXPECT_THAT(*config::requested_text({.print_schema = true}, c), HasSubstr("2020-12"));
 }
 

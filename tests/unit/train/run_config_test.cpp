@@ -44,6 +44,7 @@ TEST(RunConfig, RefusesWhatDoesNotFit) {
         R"("precision": {"gradient_wire": {"inner": "bf8"}})",
         R"("precision": {"gradient_wire": {"middle": "bf16"}})",
         R"("device": "gpu")",
+        R"("run_dir": "run\u0000dir")",
         R"("loss": {"label_smoothing": 1})",
         R"("loss": {"z": -1})",
         R"("loss": {"chunk_bytes": 10})",
