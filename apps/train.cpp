@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app.hpp"
+#include "comm/launcher.hpp"
 #include "model/stored_model.hpp"
 #include "train/plan_lines.hpp"
 #include "train/trainer.hpp"
@@ -96,6 +97,7 @@ int main(int argc, char** argv) {
         ->allow_extra_args(false);
     add_question(app, question);
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
+    training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");
     const auto config = app::load_config<train::RunConfig>(options, context);
     if (!config) return Exit::ok;
     if (question.asked) {

@@ -19,6 +19,13 @@ StopPolicy::StopPolicy(const comm::Context& context, const StopConfig& config, c
   comm::agree(context.world, [&] {
     deadline_s_ = comm::seconds_in(variables, "ARGOSY_DEADLINE");
     notice_s_ = comm::seconds_in(variables, "ARGOSY_STOP_NOTICE_S");
+    if (is_asked_by_file()) {
+      throw Error{Fault::usage,
+                  {.wanted = "no stop file at the start, since it would end the run after a step",
+                   .got = fmt::format("{}, which is there", *config_.file),
+                   .where = "stop.file",
+                   .remedy = "remove it to train on"}};
+    }
     if (!deadline_s_ || !context.is_root()) return;
     const double left_s = *deadline_s_ - context.clock.wall_s();
     if (left_s <= kept_s()) {
@@ -44,18 +51,22 @@ bool StopPolicy::wants_to_stop() {
     reason_ = fmt::format("the allocation ends in {:.0f} s", *deadline_s_ - context_.clock.wall_s());
     return true;
   }
-  if (!config_.file) return false;
   const double now_s = context_.clock.monotonic_s();
   if (now_s - looked_s_ < 1) return false;  // a network file system need not be asked each step
   looked_s_ = now_s;
+  if (!is_asked_by_file()) return false;
+  reason_ = fmt::format("{} is there", *config_.file);
+  return true;
+}
+
+bool StopPolicy::is_asked_by_file() {
+  if (!context_.is_root() || !config_.file) return false;
   try {
-    if (!context_.files.exists(*config_.file)) return false;
+    return context_.files.exists(*config_.file);
   } catch (const Error& error) {  // a network file system that hiccups is no reason to end
     if (!std::exchange(warned_of_file_, true)) context_.log.warn("stop.file: {}", error.what());
     return false;
   }
-  reason_ = fmt::format("{} is there", *config_.file);
-  return true;
 }
 
 void StopPolicy::took(double round_s, double save_s) {

@@ -16,7 +16,8 @@ class StopPolicy {
  public:
   /// Takes ARGOSY_DEADLINE (the allocation's end, seconds since 1970) and ARGOSY_STOP_NOTICE_S (how long before it the
   /// scheduler signals) from `variables`. **Collective.** Throws Error{usage} when one of them is no number, or when
-  /// the end is nearer than the time that is kept: such a run would save and start for ever.
+  /// the end is nearer than the time that is kept, or the stop file is there already: such a run would save and start
+  /// for ever.
   StopPolicy(const comm::Context& context, const StopConfig& config,
              const comm::Variables& variables = comm::environment_variable);
 
@@ -26,6 +27,8 @@ class StopPolicy {
   void took(double round_s, double save_s);
   /// Seconds kept before the end: stop.before_end_s, else the notice, else a minute; at least two rounds and saves.
   [[nodiscard]] double kept_s() const;
+  /// Rank 0: whether a user's stop file is there now, whatever else stopped the run. False on the others.
+  [[nodiscard]] bool is_asked_by_file();
   /// Why, for people.
   [[nodiscard]] std::string reason() const;
 

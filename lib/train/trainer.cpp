@@ -11,6 +11,7 @@
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
+#include "train/begin.hpp"
 #include "train/early_stop.hpp"
 #include "train/evaluate.hpp"
 #include "train/memory_count.hpp"
@@ -47,7 +48,7 @@ void set_aside(const comm::Context& context, const Path& run_dir) {
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     for (const char* folder : {"checkpoints", "export"}) {
-      if (!context.files.exists(run_dir / folder)) continue;
+      if (!context.files.exists(run_dir / folder) || context.files.list(run_dir / folder).empty()) continue;
       const Path aside = run_dir / fmt::format("{}.old-{:.0f}", folder, context.clock.wall_s() * 1000);
       context.files.rename(run_dir / folder, aside);
       context.log.warn("{} set aside as {}", (run_dir / folder).string(), aside.string());
@@ -190,14 +191,19 @@ class Trainer {
   void begin_or_resume() {
     std::optional<checkpoint::Reader> reader;
     std::vector<std::string> changes;
-    if (options_.from_scratch) {
+    const bool asked = options_.from_scratch || options_.resume != "auto";
+    const std::string request = context_.world.broadcast(asked ? options_.request : std::string{});
+    const bool goes_on = !request.empty() && is_carried_out(context_, store_.run_dir(), request);
+    if (goes_on) context_.log.info("{} has begun as it was asked to, and goes on from its newest checkpoint", request);
+    if (options_.from_scratch && !goes_on) {
       set_aside(context_, store_.run_dir());
     } else {
       const checkpoint::Sections wanted = sections_of(config_, facts_, state_);
       checkpoint::LoadOptions how{.verify = verify_of(config_.checkpoint.verify),
-                                  .abandon_newer = options_.abandon_newer};
-      if (options_.resume != "auto") how.from = options_.resume;
+                                  .abandon_newer = options_.abandon_newer && !goes_on};
+      if (options_.resume != "auto" && !goes_on) how.from = options_.resume;
       how.check = [&](const checkpoint::Reader& candidate) {
+        if (goes_on) require_from(candidate, request);
         changes = check_resumable(candidate.sections(), wanted, options_.allow_changes, candidate.directory().string());
         state_ = state_of(candidate);
       };
@@ -213,8 +219,19 @@ class Trainer {
       }
       context_.log.info("resumed from {}", reader->directory().string());
     }
+    if (!request.empty() && !goes_on) add_request(state_.history, state_.step, request);
     judge_.emplace(config_.validation, state_.judged);
     comm::set_exit_step(state_.step);
+  }
+
+  /// Behind damaged checkpoints of this job may lie those of the run that it was told to leave.
+  static void require_from(const checkpoint::Reader& candidate, const std::string& request) {
+    if (names_request(candidate.sections().history, request)) return;
+    throw Error{Fault::corrupt,
+                {.wanted = fmt::format("a sound checkpoint that {} has made since it began", request),
+                 .got = "an older one",
+                 .where = candidate.directory().string(),
+                 .remedy = "submit again, with the checkpoint to begin from"}};
   }
 
   void announce() {
@@ -359,6 +376,7 @@ class Trainer {
     const std::int64_t steps = state_.step - start.step;
     progress_->log_times();
     if (stopped) {
+      if (stop_.is_asked_by_file()) comm::set_exit_why("stop_file");
       progress_->stopped(state_.step, stop_.reason());
     } else {
       progress_->done(state_.step);

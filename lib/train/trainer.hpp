@@ -15,9 +15,10 @@
 namespace argosy::train {
 
 struct TrainOptions {
-  bool from_scratch = false;                 // sets old checkpoints aside
-  std::string resume = "auto";               // newest checkpoint of run_dir, or a checkpoint's directory
-  bool abandon_newer = false;                // renames checkpoints that are newer than the one resumed from
+  bool from_scratch = false;    // sets old checkpoints aside
+  std::string resume = "auto";  // newest checkpoint of run_dir, or a checkpoint's directory
+  bool abandon_newer = false;   // renames checkpoints that are newer than the one resumed from
+  std::string request{};  // a job's name for what it asks for by these: done once, however often it starts (begin.hpp)
   std::vector<std::string> allow_changes{};  // keys whose change on resume is accepted
   /// Called on every rank behind each step, before it is decided whether the run stops.
   std::function<void(const RunState&, const StepResult&)> after_step{};

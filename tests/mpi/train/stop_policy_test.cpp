@@ -65,6 +65,25 @@ TEST_F(StopPolicyTest, StopsForItsFileAndAsksOnceASecond) {
   EXPECT_THAT(stop.reason(), HasSubstr("/stop is there"));
 }
 
+TEST_F(StopPolicyTest, RefusesToStartWhileItsFileIsThere) {
+  const test::TempFolder folder;
+  config.file = (folder / "stop").string();
+  context.files.write_atomically(folder / "stop", std::string_view{});
+  EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)policy(); }),
+              testing::AllOf(HasSubstr("/stop, which is there"), HasSubstr("stop.file"), HasSubstr("remove it")));
+}
+
+TEST_F(StopPolicyTest, AStopForAnotherReasonIsAUsersTooWhileTheFileIsThere) {
+  const test::TempFolder folder;
+  config.file = (folder / "stop").string();
+  StopPolicy stop = policy();
+  std::raise(SIGUSR1);
+  EXPECT_TRUE(stop.wants_to_stop());
+  EXPECT_FALSE(stop.is_asked_by_file());
+  context.files.write_atomically(folder / "stop", std::string_view{});
+  EXPECT_TRUE(stop.is_asked_by_file());
+}
+
 TEST_F(StopPolicyTest, AFileThatCannotBeLookedUpIsAskedForAgain) {
   const test::TempFolder folder;
   config.file = (folder / "stop").string();

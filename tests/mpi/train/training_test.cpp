@@ -256,6 +256,51 @@ TEST_F(Resume, FromScratchSetsOldCheckpointsAside) {
   EXPECT_EQ(aside, 1);
 }
 
+/// All ranks end behind a step, before it is saved.
+TrainOptions dying_behind(std::int64_t step, TrainOptions options) {
+  options.after_step = [=](const train::RunState& state, const train::StepResult&) {
+    if (state.step == step) throw Error{Fault::numeric, {.got = "the death that this test wants"}};
+  };
+  return options;
+}
+
+TEST_F(Resume, AJobThatBeginsAgainDoesSoOnceHoweverOftenItStarts) {
+  const TrainOptions asked{.from_scratch = true, .request = "slurm.42.1700"};
+  const auto aside = [&] {
+    const std::vector<std::string> names = Files::system().list(folder_ / "run");
+    return std::count_if(names.begin(), names.end(), [](auto& name) { return name.starts_with("checkpoints.old-"); });
+  };
+  EXPECT_THROW((void)train_run(config_, dying_behind(3, asked)), Error);
+  EXPECT_EQ(aside(), 1);
+  TrainOptions stopped = stop_behind(2, 0);
+  stopped.from_scratch = true;
+  stopped.request = asked.request;
+  EXPECT_EQ(train_run(config_, stopped).figures.at("steps"), 3) << "nothing was saved: once more from the beginning";
+  EXPECT_EQ(aside(), 1) << "there was nothing to set aside";
+  EXPECT_EQ(train_run(config_, asked).figures.at("steps"), 3) << "from the checkpoint it has made";
+  EXPECT_EQ(aside(), 1);
+  (void)train_run(Material::get().config(folder_ / "fresh"));
+  EXPECT_EQ(bits_of(folder_ / "run/export/000000006"), bits_of(folder_ / "fresh/export/000000006"));
+  EXPECT_EQ(train_run(config_, {.from_scratch = true, .request = "slurm.42.1800"}).figures.at("steps"), 6)
+      << "another job";
+  EXPECT_EQ(aside(), 2);
+}
+
+TEST_F(Resume, AJobThatBeginsFromACheckpointGoesOnFromNoOther) {
+  RunConfig other = Material::get().config(folder_ / "other");
+  other.seed = config_.seed;
+  (void)train_run(other, stop_behind(3, 0));
+  const TrainOptions asked{
+      .resume = (folder_ / "run/checkpoints/000000002").string(), .abandon_newer = true, .request = "slurm.42.1700"};
+  EXPECT_THROW((void)train_run(other, dying_behind(3, asked)), Error);
+  TrainOptions stopped = stop_behind(4, 0);
+  stopped.resume = asked.resume;
+  stopped.abandon_newer = true;
+  stopped.request = asked.request;
+  EXPECT_EQ(train_run(other, stopped).figures.at("steps"), 3) << "from step 2 again, not from its own step 4";
+  EXPECT_EQ(train_run(other, asked).figures.at("steps"), 1);
+}
+
 TEST_F(Resume, TakesACheckpointByPathUnlessNewerOnesStandBeside) {
   RunConfig longer = config_;
   longer.run_dir = (folder_ / "other").string();

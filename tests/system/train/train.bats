@@ -56,6 +56,24 @@ wait_for() { # wait_for TEXT FILE
   [ "$(grep -o '"step":[0-9]*' whole/metrics.jsonl)" = "$(grep -o '"step":[0-9]*' run/metrics.jsonl | sort -t: -k2,2n -u)" ]
 }
 
+@test "the stop file ends the run with a word about it, and none starts while it is there" {
+  local args=(config.json --set run_dir=asked --set schedule.length=100000 --set stop.file=stop)
+  begin "${args[@]}"
+  wait_for "step 5 " log
+  touch stop
+  wait $launcher || true
+  grep -qE '^75 [0-9]+ stop_file$' exit
+  read -r _ step _ <"exit"
+  [ -d "asked/checkpoints/$(printf %09d "$step")" ]
+  ranks "${args[@]}" || true
+  [ "$(cut -d' ' -f1 exit)" = 2 ]
+  grep -q 'stop, which is there in stop.file: remove it' log
+  [ "$(ls asked/checkpoints)" = "$(printf %09d "$step")" ] # no step was taken
+  rm stop
+  ranks "${args[@]}" --set schedule.length="$((step + 2))"
+  [ "$(cat exit)" = "0 $((step + 2))" ]
+}
+
 @test "a run goes on from an older checkpoint only where the newer ones may be abandoned" {
   local args=(config.json --set run_dir=back --set schedule.length=40 --set checkpoint.interval=10) before newer
   ranks "${args[@]}"
