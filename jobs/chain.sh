@@ -8,8 +8,12 @@
 # Leaves:  <run directory>/chain.json; what each stage leaves stands in its script. jobs/status.sh tells how far it is.
 set -uo pipefail
 root=${ARGOSY_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+if [[ ${1:-} == ARGOSY_ROOT=* ]]; then root=${1#*=}; fi
+# Called inside a job, this is no part of it: sbatch would hand that job's variables on (SLURM_RESTART_COUNT, SLURM_NTASKS).
+for name in "${!SLURM_@}"; do
+  if [ "$name" != SLURM_CONF ]; then unset "$name"; fi
+done
 SLURM_JOB_NAME=chain
-unset ARGOSY_EXIT_FILE
 # shellcheck source=jobs/lib.sh
 . "$root/jobs/lib.sh" || exit 2
 
@@ -76,12 +80,26 @@ done
 asked() {
   { sed -n 's/^#SBATCH//p' "$root/jobs/${script[$1]}" | tr ' ' '\n' && options "$1"; } | sed -n "s/^--$2=//p" | tail -n 1
 }
-# submit STAGE OPTION…: sbatch, with the stage's options and words
+# asked_number TO OPTION DEFAULT: sets TO to what training's job will have.
+asked_number() {
+  local given
+  given=$(asked train "$2")
+  given=${given:-$3}
+  [[ $given =~ ^[1-9][0-9]{0,8}$ ]] || argosy_fail 2 "wanted one number in --$2 of training, so that the memory plan knows it, got $given"
+  printf -v "$1" %s "$given"
+}
+# tool_words STAGE: sets the array `words` to those for its tool.
+tool_words() { read -ra words <<<"${to[$1]:-}"; }
+# submit STAGE OPTION…: sbatch, with the stage's options and words. What the job has to know are words: a site may have sbatch
+# export no variables, and --export takes no name with a comma.
 submit() {
-  local stage=$1 words
-  mapfile -t words < <(options "$stage")
-  # shellcheck disable=SC2086 # words
-  sbatch "${words[@]}" "${@:2}" "$root/jobs/${script[$stage]}" ${to[$stage]:-}
+  local stage=$1 name settings=("ARGOSY_ROOT=$root" "ARGOSY_CONFIG=$config") options words
+  for name in ARGOSY_SITE ARGOSY_MODEL ARGOSY_STOP_NOTICE_S OMP_NUM_THREADS; do
+    if [ -n "${!name:-}" ]; then settings+=("$name=${!name}"); fi
+  done
+  mapfile -t options < <(options "$stage")
+  tool_words "$stage"
+  sbatch "${options[@]}" "${@:2}" "$root/jobs/${script[$stage]}" "${settings[@]}" "${words[@]}"
 }
 
 command -v sbatch >/dev/null ||
@@ -91,12 +109,13 @@ for stage in "${argosy_stages[@]}"; do
   [ -r "$root/jobs/${script[$stage]}" ] || argosy_fail 2 "no $root/jobs/${script[$stage]}"
   [ -x "$root/apps/$stage" ] || argosy_fail 2 "no $root/apps/$stage: build it, or set ARGOSY_ROOT"
 done
+[ -x "$root/apps/status" ] || argosy_fail 2 "no $root/apps/status: build it, or set ARGOSY_ROOT"
 argosy_run_dir "$config"
-export ARGOSY_CONFIG=$config ARGOSY_ROOT=$root
 
 if ((!dry)); then # a file system without flock is none to refuse
   mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
-  exec 9>"$run/chain.lock"
+  if ! [ -w "$run" ] || ! : >>"$run/chain.lock"; then argosy_fail 4 "cannot write in the run directory $run"; fi
+  exec 9>>"$run/chain.lock"
   flock -n -E 9 9
   (($? != 9)) || argosy_fail 2 "another jobs/chain.sh is submitting for $run: wait for it"
 fi
@@ -111,12 +130,18 @@ done
 
 for stage in "${todo[@]}"; do
   if [ "$stage" = train ]; then
-    nodes=$(asked train nodes) ranks=$(asked train ntasks) plan=()
+    plan=() nodes=1 per_node=1 ranks=1
+    asked_number nodes nodes 1
+    asked_number per_node ntasks-per-node 1
+    asked_number ranks ntasks $((nodes * per_node))
     if [ "$(asked train gpus-per-node)" = 0 ]; then plan=(--set device=cpu); fi
-    # shellcheck disable=SC2086 # words
-    said=$("$root/apps/train" "$config" ${to[train]:-} --dry-run --nodes "${nodes:=1}" \
-      --ranks "${ranks:-$((nodes * $(asked train ntasks-per-node)))}" "${plan[@]}" 2>&1) ||
+    tool_words train
+    said=$("$root/apps/train" "$config" "${words[@]}" --dry-run --nodes "$nodes" --ranks "$ranks" "${plan[@]}" 2>&1) ||
       { echo "$said" >&2 && argosy_fail 2 "the plan of training is refused (above); nothing was submitted"; }
+  fi
+  if [ "$stage" = soup ] && [[ ${to[soup]:-} != *--recipe* ]] &&
+    [ "$("$root/apps/train" "$config" --print-config validation.sets)" = '[]' ] && [ "$("$root/apps/train" "$config" --print-config data.split)" = null ]; then
+    argosy_fail 2 "$config names no text to validate on, by which soup decides; nothing was submitted: add validation.sets, or say --to soup '--recipe uniform'"
   fi
   said=$(submit "$stage" --test-only 2>&1) || argosy_fail 2 "Slurm refuses $stage, nothing was submitted: $said"
 done
@@ -129,7 +154,7 @@ fi
 write_chain() {
   local stage
   {
-    printf '{"config":"%s","stages":[\n' "$config"
+    printf '{"config":%s,"stages":[\n' "$(argosy_json_string "$config")"
     for stage in "${argosy_stages[@]}"; do printf '{"stage":"%s","job":"%s"}%s\n' "$stage" "${job[$stage]}" "$([ "$stage" = export ] || echo ,)"; done
     echo ']}'
   } >"$run/chain.json.tmp" && mv "$run/chain.json.tmp" "$run/chain.json"
@@ -147,7 +172,9 @@ for stage in "${argosy_stages[@]}"; do
       if ((${#new[@]})); then scancel "${new[@]}"; fi
       argosy_fail 2 "Slurm refuses $stage (above); what this call had queued is cancelled"
     fi
-    job[$stage]=${number%%;*} # a federation adds the cluster's name
+    number=${number%%;*} # a federation adds the cluster's name
+    [[ $number =~ ^[0-9]{1,18}$ ]] || argosy_fail 2 "sbatch answered $number, which is no job number; queued so far: ${new[*]} and perhaps this one"
+    job[$stage]=$number
     new+=("${job[$stage]}")
     rm -f "$run/exit.${job[$stage]}."* # of another cluster's job of this number
     write_chain || argosy_fail 4 "cannot write $run/chain.json; queued so far: ${new[*]}"
@@ -161,4 +188,4 @@ if ((${#old[@]})); then scancel "${old[@]}"; fi
 
 argosy_print_chain
 if ((${#new[@]})); then echo "take it back with: scancel ${new[*]}"; fi
-echo "result {\"tool\":\"chain\",\"status\":\"ok\",\"run_dir\":\"$run\",\"submitted\":${#new[@]},\"stages\":$(argosy_chain_json)}"
+echo "result {\"tool\":\"chain\",\"status\":\"ok\",\"run_dir\":$(argosy_json_string "$run"),\"submitted\":${#new[@]},\"stages\":$(argosy_chain_json)}"

@@ -4,12 +4,13 @@
 #SBATCH --time=04:00:00 --requeue
 #
 # Counts lines, words, bytes and characters of a configuration's texts. From a clone, build tree or install tree:
-#   ARGOSY_CONFIG=configs/mt.json sbatch jobs/count.sh
+#   sbatch jobs/count.sh ARGOSY_CONFIG=configs/mt.json
 # Needs:   apps/count and the texts the configuration names.
 # Stops:   at its limit, and is begun again after the loss of its node; what was counted is remembered by content.
 # Leaves:  the counts in its log count.<job>.out, exit.<job>.<restart> in the run directory.
 set -uo pipefail
 root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
+if [[ ${1:-} == ARGOSY_ROOT=* ]]; then root=${1#*=}; fi
 # shellcheck source=jobs/lib.sh
 . "$root/jobs/lib.sh" || exit 2
 

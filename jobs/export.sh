@@ -4,13 +4,14 @@
 #SBATCH --time=01:00:00 --requeue
 #
 # Turns the soup of a run into a CTranslate2 folder. From a clone, build tree or install tree:
-#   ARGOSY_CONFIG=configs/mt.json sbatch jobs/export.sh
-#   ARGOSY_MODEL=CKPT ARGOSY_CONFIG=configs/mt.json sbatch jobs/export.sh --quantization int8
+#   sbatch jobs/export.sh ARGOSY_CONFIG=configs/mt.json
+#   sbatch jobs/export.sh ARGOSY_MODEL=CKPT ARGOSY_CONFIG=configs/mt.json --quantization int8
 # Needs:   apps/export and <run directory>/soup, or the checkpoint ARGOSY_MODEL names.
 # Stops:   at its limit, and is begun again after the loss of its node; nothing half made stays.
 # Leaves:  <run directory>/ct2, which it never overwrites, and exit.<job>.<restart> beside it.
 set -uo pipefail
 root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
+if [[ ${1:-} == ARGOSY_ROOT=* ]]; then root=${1#*=}; fi
 # shellcheck source=jobs/lib.sh
 . "$root/jobs/lib.sh" || exit 2
 

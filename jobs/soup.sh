@@ -4,16 +4,26 @@
 #SBATCH --time=02:00:00 --requeue
 #
 # Averages the checkpoints of a run. From a clone, build tree or install tree:
-#   ARGOSY_CONFIG=configs/mt.json sbatch jobs/soup.sh
-#   ARGOSY_CONFIG=configs/mt.json sbatch jobs/soup.sh --recipe last_k --last 5
-# Needs:   apps/soup and two checkpoints or more in the run directory; with --validate every rank holds a model.
+#   sbatch jobs/soup.sh ARGOSY_CONFIG=configs/mt.json
+#   sbatch jobs/soup.sh ARGOSY_CONFIG=configs/mt.json --recipe last_k --last 5
+# Without --recipe: those of the last four steps that lower the loss of the configuration's validation sets, as
+# scripts/quickstart does. With it: all committed steps, and --validate where it is wanted. A step that lies in checkpoints
+# and in export is taken once.
+# Needs:   apps/soup and two checkpoints or more in the run directory; with validation every rank holds the model in fp32: a
+#          large one wants fewer ranks, such as --ntasks-per-node=2 --cpus-per-task=32.
 # Stops:   at its limit, and is begun again after the loss of its node; nothing half made stays.
 # Leaves:  <run directory>/soup, which it never overwrites, and exit.<job>.<restart> beside it.
 set -uo pipefail
 root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
+if [[ ${1:-} == ARGOSY_ROOT=* ]]; then root=${1#*=}; fi
 # shellcheck source=jobs/lib.sh
 . "$root/jobs/lib.sh" || exit 2
 
 argosy_start mistral_7b
 argosy_made "$run/soup"
-argosy_tool soup "$run"/checkpoints/[0-9]* --out "$run/soup" "$@"
+argosy_checkpoints
+if [[ " $*" != *' --recipe'* ]]; then
+  if ((${#checkpoints[@]} > 4)); then checkpoints=("${checkpoints[@]: -4}"); fi
+  set -- --recipe greedy --validate "$config" "$@"
+fi
+argosy_tool soup "${checkpoints[@]}" --out "$run/soup" "$@"

@@ -5,7 +5,7 @@
 #
 # Trains one model on a node of 8 GPUs, one rank a GPU. From a clone, build tree or install tree:
 #   sbatch jobs/train_1node.sh
-#   ARGOSY_CONFIG=configs/tiny.json sbatch --ntasks-per-node=2 --gpus-per-node=0 jobs/train_1node.sh
+#   sbatch --ntasks-per-node=2 --gpus-per-node=0 jobs/train_1node.sh ARGOSY_CONFIG=configs/tiny.json
 # Words after the script go to apps/train, such as --set seed=2.
 # Needs:   apps/train (scripts/setup and a build), shards as the configuration names them.
 # Stops:   300 s before its limit and on preemption with a grace time, the model is saved first; on `scancel` and other
@@ -14,10 +14,10 @@
 # Leaves:  checkpoints and exit.<job>.<restart> in the run directory, its log in train1.<job>.out.
 set -uo pipefail
 root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
+if [[ ${1:-} == ARGOSY_ROOT=* ]]; then root=${1#*=}; fi
 # shellcheck source=jobs/lib.sh
 . "$root/jobs/lib.sh" || exit 2
 
 export ARGOSY_STOP_NOTICE_S=${ARGOSY_STOP_NOTICE_S:-300} # the @ of --signal: set it with another
 argosy_start mistral_7b_small_cluster "$@"
-mapfile -t words < <(argosy_words "$@")
-argosy_tool train "$config" "${words[@]}"
+argosy_tool train "$config" "$@"

@@ -13,7 +13,8 @@ setup() {
 }
 
 chain() { run jobs/chain.sh configs/demo.json "$@"; }
-submissions() { grep '^sbatch' "$run_dir/calls" 2>/dev/null | grep -v -e --test-only || true; }
+raw_submissions() { grep '^sbatch' "$run_dir/calls" 2>/dev/null | grep -v -e --test-only || true; }
+submissions() { raw_submissions | sed "s# ARGOSY_ROOT=$root ARGOSY_CONFIG=configs/demo.json##"; }
 again() { rm -f "$run_dir/calls"; }
 ends() { # ends JOB CODE
   rm -f "$run_dir/queue.$1"
@@ -40,6 +41,65 @@ chain = json.load(open(result["run_dir"] + "/chain.json"))
 assert chain["config"] == "configs/demo.json"
 assert [stage["job"] for stage in chain["stages"]] == ["101", "102", "103", "104", "105"]
 PYTHON
+}
+
+@test "what a job has to know are words of its script, whatever sbatch exports" {
+  ARGOSY_SITE=example OMP_NUM_THREADS=3 ARGOSY_MODEL='a model, with a comma' chain --to soup '--recipe last_k --last 5'
+  [ "$(raw_submissions | grep -c "\.sh ARGOSY_ROOT=$root ARGOSY_CONFIG=configs/demo.json ARGOSY_SITE=example ARGOSY_MODEL=a model, with a comma OMP_NUM_THREADS=3")" = 5 ]
+  raw_submissions | grep -q ' OMP_NUM_THREADS=3 --recipe last_k --last 5$'
+}
+
+@test "called inside a job, it hands nothing of that job on" {
+  program "$bin/sbatch" <<'SBATCH'
+env >>"$RUN_DIR/environments"
+echo 7
+SBATCH
+  export SLURM_CONF=/etc/slurm.conf
+  SLURM_JOB_ID=42 SLURM_RESTART_COUNT=3 SLURM_NTASKS=9 SLURM_CPUS_PER_TASK=5 ARGOSY_EXPECT_RANKS=128 ARGOSY_DEADLINE=1 chain
+  [ "$status" -eq 0 ]
+  grep -qx SLURM_CONF=/etc/slurm.conf "$run_dir/environments"
+  run ! grep -qE '^(SLURM_(RESTART_COUNT|NTASKS|CPUS_PER_TASK)|ARGOSY_(EXPECT_RANKS|DEADLINE))=' "$run_dir/environments"
+}
+
+@test "names with spaces, quotes and commands in them are names" {
+  # shellcheck disable=SC2016 # a name
+  export RUN_DIR=$root/'runs/a "b" \ $(touch hacked) ü'
+  mkdir -p "$RUN_DIR"
+  # shellcheck disable=SC2016 # a name
+  config='configs/a "b" $(touch hacked), c.json'
+  touch "$root/$config"
+  run jobs/chain.sh "$config"
+  [ "$status" -eq 0 ]
+  grep -qF "ARGOSY_CONFIG=$config" "$RUN_DIR/calls"
+  CONFIG=$config python3 - <<'PYTHON'
+import json, os
+assert json.load(open(os.environ["RUN_DIR"] + "/chain.json"))["config"] == os.environ["CONFIG"]
+PYTHON
+  tail -n 1 <<<"$output" | sed 's/^result //' | python3 -c 'import json, os, sys; assert json.load(sys.stdin)["run_dir"] == os.environ["RUN_DIR"]'
+  run jobs/status.sh "$config"
+  [ "$status" -eq 0 ]
+  tail -n 1 <<<"$output" | sed 's/^result //' | python3 -c 'import json, os, sys; assert json.load(sys.stdin)["run_dir"] == os.environ["RUN_DIR"]'
+  [ ! -e hacked ]
+}
+
+@test "what stands in the files of a run directory is never run" {
+  # shellcheck disable=SC2016 # not for this shell
+  evil='PATH[$(touch${IFS}hacked)]'
+  chain
+  for file in exit.101.0 exit.102.1 starts.103; do printf '%s 0\n' "$evil" >"$run_dir/$file"; done
+  rm "$run_dir"/queue.*
+  printf '{"state":"running","step":"%s","fraction_done":"%s","time":"%s","eta_s":"%s"}\n' "$evil" "$evil" "$evil" "$evil" >"$run_dir/status.json"
+  run jobs/status.sh configs/demo.json
+  [ ! -e hacked ]
+  [ "$status" -eq 4 ]
+  [[ $output == *'exit.101.0: it is no exit file'* ]]
+  [[ $output == *'status.json: it is not what train writes'* ]]
+  printf '{"config":"x","stages":[{"stage":"train","job":"%s"}]}\n' "$evil" >"$run_dir/chain.json"
+  run jobs/status.sh configs/demo.json
+  [ "$status" -eq 4 ]
+  chain
+  [ ! -e hacked ]
+  [ "$(submissions | wc -l)" = 10 ] # five, and five again
 }
 
 @test "the plan is asked for the ranks and nodes the job will have" {
@@ -183,6 +243,15 @@ TEXT
   [ ! -e "$run_dir/chain.json" ]
 }
 
+@test "a soup that would have nothing to decide by is refused before days of training" {
+  SETS='[]' chain
+  [ "$status" -eq 2 ]
+  [[ $output == *'no text to validate on'*'--recipe uniform'* ]]
+  [ -z "$(submissions)" ]
+  SETS='[]' chain --to soup '--recipe uniform'
+  [ "$status" -eq 0 ]
+}
+
 @test "a refusal in the middle takes back what was queued" {
   REFUSED=afterok:103 chain
   [ "$status" -eq 2 ]
@@ -198,6 +267,28 @@ TEXT
   PATH=$bin chain
   [ "$status" -eq 2 ]
   [[ $output == *'mpirun -n 2 apps/count configs/demo.json'* ]]
+}
+
+@test "a run directory that cannot be made or written ends with 4" {
+  touch "$root/runs/file"
+  RUN_DIR=$root/runs/file/below run jobs/chain.sh configs/demo.json
+  [ "$status" -eq 4 ]
+  [[ $output == *'run directory'* ]]
+  mkdir "$run_dir/chain.lock"
+  chain
+  [ "$status" -eq 4 ]
+  [[ $output == *'cannot write in the run directory'* ]]
+}
+
+@test "a size of training that is no number is refused, and never run" {
+  # shellcheck disable=SC2016 # not for this shell
+  for nodes in 2-4 'PATH[$(touch${IFS}hacked)]' 0; do
+    chain --on train "--nodes=$nodes"
+    [ "$status" -eq 2 ]
+    [[ $output == *'one number in --nodes'* ]]
+  done
+  [ -z "$(submissions)" ]
+  [ ! -e hacked ]
 }
 
 @test "wrong words: one sentence and code 2" {

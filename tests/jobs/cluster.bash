@@ -96,10 +96,11 @@ mend_cluster() {
 stand_in() { # stand_in NAME: a tree with the job scripts and, from standard input, an apps/train whose run directory is runs/NAME/JOB
   mkdir -p "$1/apps" "$1/configs"
   ln -s "$ARGOSY_SOURCE_DIR/jobs" "$1/jobs"
+  ln -s "$ARGOSY_BUILD_DIR/apps/status" "$1/apps/status"
   touch "$1/configs/mistral_7b.json"
   {
     echo '#!/bin/bash'
-    echo "if [[ \$* == *--print-config* ]]; then echo \"\\\"$PWD/runs/$1/\$SLURM_JOB_ID\\\"\" && exit; fi"
+    echo "if [[ \$* == *--print-config*--raw* ]]; then echo \"$PWD/runs/$1/\$SLURM_JOB_ID\" && exit; fi"
     cat
   } >"$1/apps/train"
   chmod +x "$1/apps/train"

@@ -67,6 +67,19 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   same_bits
 }
 
+@test "the stop file: saved, not requeued, and no start while it is there" {
+  run_until 12 asked --set stop.file=halt
+  touch halt
+  within 60 ended
+  [[ $(verdict 0) =~ ^75\ [0-9]+\ stop_file$ ]]
+  log_has 'it is not requeued: remove the file'
+  [ -e "runs/asked/checkpoints/$(printf %09d "$(verdict 0 | cut -d' ' -f2)")/MANIFEST.json" ]
+  train 3 asked "${length[@]}" --set stop.file=halt
+  within 60 ended
+  [[ $(verdict 0) == "2 "* ]]
+  log_has 'halt, which is there in stop.file: remove it to train on'
+}
+
 @test "preemption without a word: from the last checkpoint" {
   run_until 12 preempted
   sbatch --partition=high --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 2'

@@ -34,18 +34,47 @@ started() { # started COMMAND: srun was called with it, and nothing else was
   diff <(grep -v '^#' "$root/jobs/train_1node.sh" | grep -v ^argosy_start) <(grep -v '^#' "$root/jobs/train_16node.sh" | grep -v ^argosy_start)
 }
 
-@test "soup takes the committed checkpoints of the run" {
-  mkdir -p "$run_dir/checkpoints/"{000000010,000000020,.tmp-000000030-ab}
+@test "soup takes the last four steps, the run's last one from export, and validates" {
+  mkdir -p "$run_dir/checkpoints/"{000000010,000000020,000000030,000000040,000000050,.tmp-000000060-ab,000000070.bad} "$run_dir/export/"{000000050,000000055}
+  submitted soup.sh
+  started "soup $run_dir/checkpoints/000000030 $run_dir/checkpoints/000000040 $run_dir/export/000000050 $run_dir/export/000000055 --out $run_dir/soup --recipe greedy --validate configs/demo.json"
+}
+
+@test "soup by a recipe takes all steps, each once" {
+  mkdir -p "$run_dir/checkpoints/"{000000010,000000020,.tmp-000000030-ab} "$run_dir/export/"{000000020,000000025}
   submitted soup.sh --recipe last_k --last 2
-  started "soup $run_dir/checkpoints/000000010 $run_dir/checkpoints/000000020 --out $run_dir/soup --recipe last_k --last 2"
+  started "soup $run_dir/checkpoints/000000010 $run_dir/export/000000020 $run_dir/export/000000025 --out $run_dir/soup --recipe last_k --last 2"
+}
+
+@test "soup without two checkpoints says so" {
+  mkdir -p "$run_dir/export/000000020"
+  submitted soup.sh
+  [ "$status" -eq 3 ]
+  [[ $output == *'two checkpoints or more'*'got 1'* ]]
 }
 
 @test "a job started again after its result was made is done" {
-  mkdir -p "$run_dir/checkpoints/"0000000{1,2}0 "$run_dir/soup" "$run_dir/ct2"
+  mkdir -p "$run_dir/checkpoints/"0000000{1,2}0 "$run_dir/export/000000030"
   for script in soup.sh export.sh; do
+    submitted $script
+    mkdir "$run_dir/${made:-soup}"
+    rm "$run_dir/calls"
     SLURM_RESTART_COUNT=1 submitted $script
     [ "$status" -eq 0 ]
     [ "$(cat "$run_dir/exit.42.1")" = '0 0' ]
+    [ ! -e "$run_dir/calls" ]
+    made=ct2
+  done
+}
+
+@test "a result that was there before the job is not reported as made, whatever restart count was inherited" {
+  mkdir -p "$run_dir/checkpoints/"0000000{1,2}0 "$run_dir/soup" "$run_dir/ct2"
+  for script in soup.sh export.sh; do
+    for count in 0 2; do # by the job that called sbatch; and after a refusal
+      SLURM_RESTART_COUNT=$count submitted $script
+      [ "$status" -eq 2 ]
+      [[ $output == *'is there, and is never overwritten'* ]]
+    done
   done
   [ ! -e "$run_dir/calls" ]
 }
@@ -85,6 +114,7 @@ started() { # started COMMAND: srun was called with it, and nothing else was
 }
 
 @test "a tool that was not built is named" {
+  mkdir -p "$run_dir/checkpoints/"0000000{1,2}0
   rm "$root/apps/soup"
   submitted soup.sh
   [ "$status" -eq 2 ]

@@ -13,7 +13,9 @@ make_tree() {
   # with $TOOL_CODE.
   program "$root/apps/train" <<'TOOL'
 case $* in
-  *--print-config*) [ -z "${BAD_CONFIG:-}" ] && echo "\"$RUN_DIR\"" ;;
+  *--print-config*--raw*) [ -z "${BAD_CONFIG:-}" ] && echo "$RUN_DIR" ;;
+  *--print-config\ validation.sets*) echo "${SETS:-[{\"source\": \"valid\"\}]}" ;;
+  *--print-config\ data.split*) echo null ;;
   *--dry-run*)
     echo "plan $*" >>"$RUN_DIR/calls"
     [ -z "${BAD_PLAN:-}" ] || { echo "$BAD_PLAN" >&2 && exit 2; }
@@ -32,6 +34,7 @@ case $* in
 esac
 TOOL
   for tool in count preprocess soup export translate; do cp "$root/apps/train" "$root/apps/$tool"; done
+  ln -s "${ARGOSY_BUILD_DIR:-$source}/apps/status" "$root/apps/status" # the real one
   program "$bin/srun" <<'SRUN'
 echo "srun $*" >>"$RUN_DIR/calls"
 while [[ $1 == --* ]]; do shift; done

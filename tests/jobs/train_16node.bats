@@ -126,15 +126,99 @@ restarted() { # restarted COUNT SAYS: the job's start of that number
   [ "$status" -eq 0 ]
 }
 
-@test "words that say where to begin hold until there is a checkpoint" {
-  words=(--resume some/soup --from-scratch --set seed=2 --abandon-newer)
+@test "all starts of a job give the same words to the tool, and the same name to what they ask for" {
+  request() { sed -n 's/^ARGOSY_REQUEST=//p' "$run_dir/environment"; }
+  words=(--resume some/soup --from-scratch=true --set seed=2 --abandon-newer)
+  mkdir -p "$run_dir/checkpoints/000000007" # of an earlier run
   job "${words[@]}"
-  grep -q "apps/train $root/configs/mistral_7b.json ${words[*]}$" "$run_dir/calls"
-  SLURM_RESTART_COUNT=1 job "${words[@]}"
-  [ "$(grep -c "mistral_7b.json ${words[*]}$" "$run_dir/calls")" = 2 ] # nothing saved yet
+  first=$(request)
+  [[ $first == slurm.42.* ]]
+  sleep 1.1 # a second start is at another time
   mkdir -p "$run_dir/checkpoints/000000012"
-  SLURM_RESTART_COUNT=2 job "${words[@]}"
-  [ "$(tail -n 1 "$run_dir/calls")" = "srun --mpi=pmi2 --kill-on-bad-exit=1 env --block-signal=USR1 $root/apps/train $root/configs/mistral_7b.json --set seed=2" ]
+  SLURM_RESTART_COUNT=1 job "${words[@]}"
+  [ "$(grep -c "mistral_7b.json ${words[*]}$" "$run_dir/calls")" = 2 ]
+  [ "$(request)" = "$first" ]
+  job "${words[@]}" # another cluster's job of this number
+  [ "$(request)" != "$first" ]
+}
+
+@test "a stop that a user asked for is not requeued" {
+  TOOL_SAYS='75 12 stop_file' TOOL_CODE=75 job
+  [ "$status" -eq 75 ]
+  not_requeued
+  [[ $output == *'stop.file'*'submit again'* ]]
+}
+
+@test "what stands in files and variables is never run" {
+  # shellcheck disable=SC2016 # not for this shell
+  evil="PATH[\$(touch\${IFS}$root/hacked)]"
+  job
+  printf '%s\n' "$evil" "$evil 7" "12 $evil" >"$run_dir/starts.42"
+  echo "$evil 1" >"$run_dir/exit.42.1"
+  SLURM_RESTART_COUNT=1 TOOL_SAYS="$evil 1" TOOL_CODE=9 job
+  [ ! -e "$root/hacked" ]
+  [ "$status" -eq 9 ] # the launcher's: an exit file that says nothing is not believed
+  [[ $output == *'exit.42.1: it is no exit file'* ]]
+  for name in SLURM_JOB_ID SLURM_RESTART_COUNT SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_JOB_NUM_NODES; do
+    TOOL_SAYS="0 1" run env "$name=$evil" bash "$BATS_TEST_TMPDIR/slurm_script" </dev/null
+    [ "$status" -eq 2 ]
+  done
+  SLURM_JOB_END_TIME=$evil job
+  run ! grep -q ARGOSY_DEADLINE "$run_dir/environment"
+  [ ! -e "$root/hacked" ]
+}
+
+@test "any name of a run directory is one" {
+  # shellcheck disable=SC2016 # a name
+  for name in "$root/runs/a  \"b\" \$(touch hacked)" "$root/runs/ü"$'\n' "-dash"; do
+    mkdir -p -- "$root/runs" "$name"
+    (cd "$root" && mkdir -p -- "$name")
+    RUN_DIR=$name TOOL_SAYS='0 3' job
+    [ "$status" -eq 0 ]
+    cd "$root"
+    [ "$(cat -- "./${name#"$root/"}/exit.42.0")" = '0 3' ]
+  done
+  [ ! -e "$root/hacked" ]
+}
+
+@test "a configuration that is a word is taken where sbatch exports nothing, and none is guessed" {
+  touch "$root/configs/"{demo,other}.json
+  export SLURM_EXPORT_ENV=NONE
+  job
+  [ "$status" -eq 2 ]
+  [[ $output == *'SBATCH_EXPORT=NONE'*'ARGOSY_CONFIG='* ]]
+  [ ! -e "$run_dir/calls" ]
+  job ARGOSY_ROOT="$root" ARGOSY_CONFIG='configs/demo.json' OMP_NUM_THREADS=7 --set seed=2
+  [ "$status" -eq 0 ]
+  grep -q "apps/train configs/demo.json --set seed=2$" "$run_dir/calls"
+  grep -qx SLURM_EXPORT_ENV=ALL "$run_dir/environment" # for srun
+  grep -qx OMP_NUM_THREADS=7 "$run_dir/environment"
+  ARGOSY_CONFIG=configs/other.json job ARGOSY_CONFIG='configs/demo.json' # the word counts
+  tail -n 1 "$run_dir/calls" | grep -q "apps/train configs/demo.json$"
+  job ARGOSY_CONFG=configs/demo.json
+  [ "$status" -eq 2 ]
+  [[ $output == *'no variable ARGOSY_CONFG'* ]]
+}
+
+@test "srun is told of the processors a rank has" {
+  SLURM_CPUS_PER_TASK=6 job
+  grep -qx SRUN_CPUS_PER_TASK=6 "$run_dir/environment"
+  grep -qx OMP_NUM_THREADS=6 "$run_dir/environment"
+}
+
+@test "what the job that called sbatch was told does not hold here" {
+  ARGOSY_DEADLINE=1 ARGOSY_EXPECT_RANKS=7 SLURM_RESTART_COUNT=5 job
+  [ "$status" -eq 0 ]
+  run ! grep -q ARGOSY_DEADLINE "$run_dir/environment"
+  grep -qx "ARGOSY_EXIT_FILE=$run_dir/exit.42.0" "$run_dir/environment"
+}
+
+@test "without apps/status one sentence says what to do" {
+  rm "$root/apps/status"
+  job
+  [ "$status" -eq 2 ]
+  [[ $output == *"no $root/apps/status"* ]]
+  [ ! -e "$run_dir/calls" ]
 }
 
 @test "a controller that is away is asked again" {
