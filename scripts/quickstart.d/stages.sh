@@ -55,7 +55,9 @@ timed() {
     wait "$child" || status=$?
   done
   trap - INT TERM HUP
-  if [ -s "$run/logs/$name.exit" ]; then read -r status _ <"$run/logs/$name.exit"; fi # launchers lose exit codes
+  local code=''
+  if [ -s "$run/logs/$name.exit" ]; then read -r code _ <"$run/logs/$name.exit"; fi # launchers lose exit codes
+  if [[ $code =~ ^[0-9]{1,3}$ ]]; then status=$code; fi                             # bash would run what stands in another word
   LC_ALL=C awk -v before="$before" -v begin="${begin/,/.}" -v now="${EPOCHREALTIME/,/.}" \
     'BEGIN { printf "%.1f\n", before + now - begin }' >"$run/stages/$name.spent"
 }

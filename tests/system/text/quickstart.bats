@@ -124,6 +124,14 @@ assert result["validation_loss"] == {"last_checkpoint": 1.6, "soup": 1.5}, resul
   [ "$status" -eq 2 ]
 }
 
+@test "what stands in an exit file is never run" {
+  # shellcheck disable=SC2016 # for the stand-in
+  stand_in apps/export 'echo "PATH[\$(touch\${IFS}hacked)] 1" >"$ARGOSY_EXIT_FILE"; exit 3'
+  run scripts/quickstart --offline-text
+  [ ! -e hacked ]
+  [ "$status" -eq 3 ] # export runs without a launcher that loses its code
+}
+
 @test "--fresh empties a run folder that is a link to another disk, and keeps the link" {
   mkdir -p disk/precious runs
   ln -s ../disk runs/quickstart
