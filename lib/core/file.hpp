@@ -113,6 +113,8 @@ class Files {
   /// Files over the real operating system.
   static Files system();
 
+  // Regular files alone: a pipe, a device or a folder is Error{data} for those who read and Error{io} for those who
+  // write.
   [[nodiscard]] File open(const Path& path) const;     // read only; a missing file is Error{data}
   [[nodiscard]] File create(const Path& path) const;   // write, O_CREAT|O_EXCL
   [[nodiscard]] File replace(const Path& path) const;  // write, O_CREAT|O_TRUNC
@@ -132,6 +134,8 @@ class Files {
 
   [[nodiscard]] std::optional<FileStat> stat(const Path& path) const;  // nullopt when it does not exist
   [[nodiscard]] bool exists(const Path& path) const { return stat(path).has_value(); }
+  /// Whether anything has this name: a link that leads nowhere, too.
+  [[nodiscard]] bool is_taken(const Path& path) const;
   /// Names (not paths) in a folder, sorted bytewise.
   [[nodiscard]] std::vector<std::string> list(const Path& folder) const;
   [[nodiscard]] std::uint64_t free_bytes(const Path& folder) const;
