@@ -6,15 +6,16 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/model_view.hpp"
 #include "checkpoint/run_folder.hpp"
-#include "checkpoint/run_lock.hpp"
 #include "checkpoint/save.hpp"
 #include "core/error.hpp"
+#include "core/lease.hpp"
+#include "core/random.hpp"
 
 namespace argosy::checkpoint {
 struct Store::Impl {
   comm::Context& context;
-  RunFolder folder;               // used by rank 0
-  std::unique_ptr<RunLock> lock;  // rank 0
+  RunFolder folder;             // used by rank 0
+  std::unique_ptr<Lease> lock;  // rank 0
   std::string run_uuid;
   std::unique_ptr<Save> save;              // on its way
   std::future<void> tidying;               // rank 0, after a commit
@@ -58,7 +59,7 @@ Store::Store(comm::Context& context, Path run_dir, Options options)
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     impl_->folder.make();
-    impl_->lock = std::make_unique<RunLock>(context.files, context.clock, impl_->folder.path());
+    impl_->lock = std::make_unique<Lease>(context.files, context.clock, impl_->folder.path(), "run directory");
     if (options.heartbeat_s > 0)
       impl_->heartbeat = std::make_unique<Heartbeat>(*impl_->lock, std::chrono::duration<double>(options.heartbeat_s));
     impl_->folder.sweep();
@@ -87,7 +88,7 @@ void Store::begin_save(Kind kind, std::int64_t step, std::span<const UnitState> 
   const comm::Context& context = impl_->context;
   if (impl_->tidying.valid()) impl_->tidying.get();
   Manifest manifest{.run_uuid = impl_->run_uuid,
-                    .save_nonce = context.world.broadcast(impl_->root() ? random_hex(16) : ""),
+                    .save_nonce = context.world.broadcast(impl_->root() ? random_hex(save_nonce_digits) : ""),
                     .kind = kind,
                     .ema = !units.empty(),
                     .step = step,

@@ -7,6 +7,7 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
 #include "core/error.hpp"
+#include "core/staged_folder.hpp"
 #include "soup/kitchen.hpp"
 
 namespace argosy::soup {
@@ -182,16 +183,6 @@ void finish_shards(const Files& files, Manifest& result, std::span<const checkpo
   }
 }
 
-/// Removes what soups that were killed have left beside `target`.
-void clean_up(const comm::Context& context, const Path& target, const checkpoint::LockOwner& self) {
-  try {
-    for (const Path& path : checkpoint::sweep_dead(context.files, target.parent_path(), self))
-      context.log.warn("removed {}, left by a soup that was killed", path.string());
-  } catch (const Error& error) {  // no reason to leave the new soup uncooked
-    context.log.warn("{}", error.what());
-  }
-}
-
 }  // namespace
 
 Cooked cook(const comm::Context& context, const Ingredients& ingredients, const Order& order) {
@@ -202,9 +193,9 @@ Cooked cook(const comm::Context& context, const Ingredients& ingredients, const 
   std::string nonce;
   comm::agree(world, [&] {
     if (!context.is_root()) return;
-    const checkpoint::LockOwner self = checkpoint::LockOwner::of_this_process(context.files, context.clock);
-    clean_up(context, order.target, self);
-    nonce = checkpoint::nonce_of(self);
+    const Owner self = Owner::of_this_process(context.files, context.clock);
+    sweep_staged_folders(context.files, context.log, order.target.parent_path(), self);
+    nonce = owned_nonce(self);
   });
   const checkpoint::Staging staging{context.files, order.target, world.broadcast(nonce)};
   std::uint64_t weight_bytes = 0;

@@ -7,12 +7,15 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 #include "core/hash.hpp"
 
 namespace argosy::soup {
 namespace {
 
 namespace json = boost::json;
+
+constexpr std::size_t journal_bytes = 9;  // of "." and ".journal"
 
 std::string text_of(double number) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(number)); }
 
@@ -43,7 +46,7 @@ std::map<std::string, Judgement> judgements_in(const std::string& text) {
 
 Journal::Journal(const comm::Context& context, const Path& target, std::string identity)
     : context_(context),
-      path_(target.parent_path() / fmt::format(".{}.journal", target.filename().string())),
+      path_(target.parent_path() / fmt::format(".{}.journal", fitting_name(target.filename().string(), journal_bytes))),
       identity_(std::move(identity)) {
   constexpr std::uint64_t limit_bytes = 16ULL << 20;
   std::string text;
