@@ -84,11 +84,14 @@ std::span<const config::KeyText> key_texts(const BatchConfig&) {
 
 namespace {
 
+constexpr std::size_t longest_given_name_bytes = 200;  // more is put behind it: recipe, number, ending
+
 bool is_file_name(const std::string& name) {
-  return !name.empty() && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
-  });
+  return !name.empty() && name.size() <= longest_given_name_bytes && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+                  c == '.';
+         });
 }
 
 template <class Number>
@@ -104,7 +107,8 @@ void validate(const TransformConfig& config, config::Problems& problems) {
 }
 
 void validate(const CorpusConfig& config, config::Problems& problems) {
-  problems.require(is_file_name(config.name), "/name", "a name of letters, digits, '-', '_' and '.'", config.name);
+  problems.require(is_file_name(config.name), "/name", "a name of at most 200 letters, digits, '-', '_' and '.'",
+                   config.name);
   problems.require(!config.source.empty(), "/source", "a text file", "none");
   problems.require(!config.target || !config.target->empty(), "/target", "a text file", "an empty name");
   problems.require(std::isfinite(config.weight) && config.weight > 0, "/weight", "a number above 0",
@@ -134,6 +138,8 @@ void validate(const SplitConfig& config, config::Problems& problems) {
 
 void validate(const DataConfig& config, config::Problems& problems) {
   problems.require(!config.tokenizer.empty(), "/tokenizer", "a SentencePiece model file", "none");
+  problems.require(Path{config.tokenizer}.filename().native().size() <= longest_given_name_bytes, "/tokenizer",
+                   "a file name of at most 200 bytes", Path{config.tokenizer}.filename().string());
   problems.require(!config.shards.empty(), "/shards", "a folder for token shards", "none");
   problems.require(!config.corpora.empty(), "/corpora", "at least one corpus", "none");
   problems.require(config.workers >= 1 && config.workers <= 256, "/workers", "1 to 256",

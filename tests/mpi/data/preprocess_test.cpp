@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.hpp"
+#include "core/lease.hpp"
 #include "data/token_shards.hpp"
 #include "support/faulty_os.hpp"
 #include "support/shared_folder.hpp"
@@ -46,7 +47,9 @@ class Preprocess : public testing::Test {
   std::map<std::string, std::string> contents(const Path& folder) {
     world().barrier("contents");
     std::map<std::string, std::string> found;
-    for (const std::string& name : Files::system().list(folder)) found[name] = Files::system().read_text(folder / name);
+    for (const std::string& name : Files::system().list(folder)) {
+      if (!is_lease_name(name)) found[name] = Files::system().read_text(folder / name);
+    }
     world().barrier("contents read");
     return found;
   }
@@ -137,6 +140,68 @@ TEST_F(Preprocess, LosesNothingWhenWritingFails) {
   os_.fail(test::Call::fsync, os_.count(test::Call::fsync), ENOSPC, true);
   EXPECT_THAT(refusal(Fault::io), HasSubstr("shards"));
   EXPECT_TRUE(contents(folder_ / "shards")["index.json"] == finished.at("index.json"));
+}
+
+TEST_F(Preprocess, RefusesASecondJobInTheFolderAndChangesNothing) {
+  (void)run();
+  const auto finished = contents(folder_ / "shards"), model = contents(folder_ / "model");
+  const Clock clock;
+  std::optional<Lease> other;
+  if (world().rank() == 0) other.emplace(Files::system(), clock, folder_ / "shards", "folder of token shards");
+  settings_.data.corpora[0].transforms.push_back({.source = 30, .target = 30});  // other shards
+  const std::string text = refusal(Fault::usage);
+  EXPECT_THAT(text, HasSubstr("folder of token shards that no other job uses"));
+  EXPECT_THAT(text, HasSubstr("process "));
+  EXPECT_TRUE(contents(folder_ / "shards") == finished);
+  EXPECT_TRUE(contents(folder_ / "model") == model);
+  other.reset();
+  world().barrier("released");
+  EXPECT_EQ(run().shards_written, 5);
+}
+
+TEST_F(Preprocess, AJobThatIsHeldForDeadCommitsNothing) {
+  (void)run();
+  const auto finished = contents(folder_ / "shards");
+  class TakingOver : public Os {  // another job, while shards are written
+   public:
+    explicit TakingOver(Path lock) : lock_(std::move(lock)) {}
+    int fsync(int fd) override {
+      if (taken_ == 0 && ++syncs_ > 4) {
+        taken_ = 1;
+        Files::system().write_atomically(lock_, std::string_view{"{}"});
+      }
+      return Os::fsync(fd);
+    }
+
+   private:
+    Path lock_;
+    int syncs_ = 0, taken_ = 0;
+  } os{folder_ / "shards/run.lock.9"};
+  if (world().rank() == 0) files_ = Files{os};
+  settings_.data.corpora[0].transforms.push_back({.source = 30, .target = 30});
+  EXPECT_THAT(refusal(Fault::usage), HasSubstr("taken over"));
+  const auto left = contents(folder_ / "shards");
+  for (const auto& [name, bytes] : finished) EXPECT_TRUE(left.contains(name) && left.at(name) == bytes) << name;
+}
+
+TEST_F(Preprocess, SweepsWhatKilledOnesLeftAndNothingElse) {
+  (void)run();
+  const std::string hex = ".tmp-0123456789abcdef";
+  const std::vector<std::string> dead{"index.json" + hex, "verses-01234567-00000.tokens" + hex};
+  const std::vector<std::string> others{"index.json.tmp-01", "mine.tokens", "mine.tokens" + hex, "mine-1-00000.tokens",
+                                        "notes" + hex};
+  if (world().rank() == 0) {
+    for (const auto& names : {dead, others}) {
+      for (const std::string& name : names)
+        Files::system().write_atomically(folder_ / "shards" / name, std::string_view{"x"});
+    }
+    Files::system().make_folders(folder_ / "shards" / ("verses-89abcdef-00000.tokens" + hex));
+  }
+  world().barrier("left");
+  EXPECT_EQ(run().shards_kept, 5);
+  world().barrier("swept");
+  for (const std::string& name : dead) EXPECT_FALSE(Files::system().exists(folder_ / "shards" / name)) << name;
+  for (const std::string& name : others) EXPECT_TRUE(Files::system().exists(folder_ / "shards" / name)) << name;
 }
 
 TEST_F(Preprocess, MaxLengthLeavesLongPairsOut) {
