@@ -63,7 +63,7 @@ void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
   files_.write_atomically(folder() / manifest_name, text_of(manifest));  // syncs the folder as well
   last_check();
   if (!staged_.commit()) {
-    throw Error{Fault::usage,
+    throw Error{Fault::io,
                 {.wanted = "to commit a new checkpoint",
                  .got = "one of that name is there already",
                  .where = target().string(),

@@ -25,7 +25,7 @@ class Staging {
   /// Writes a file into the folder and syncs it. Throws Error{io}.
   void add(const std::string& name, std::string_view content) const;
   /// Attached files, manifest, all synced; then `last_check`, rename, sync of the parent = commit. Throws Error{io},
-  /// Error{usage} when the target exists, and what `last_check` throws.
+  /// also when the target exists, and what `last_check` throws.
   void commit(Manifest manifest, std::span<const Attachment> attachments,
               const std::function<void()>& last_check) const;
   /// Removes the folder; what cannot be removed is left to the sweep.
