@@ -37,7 +37,7 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
 std::span<const config::KeyText> key_texts(const TokenizerTraining&) {
   static constexpr config::KeyText texts[] = {
       {"type", "SentencePiece model: unigram or bpe"},
-      {"vocab_size", "pieces, special ones included; the model's vocabulary is padded to a multiple of 64"},
+      {"vocab_size", "pieces, special ones included; the model pads its vocabulary to model.vocab_multiple"},
       {"character_coverage", "share of the characters of the text that become pieces"},
       {"sample_lines", "lines drawn from all corpora, both sides, to train on"},
   };
@@ -84,16 +84,28 @@ std::span<const config::KeyText> key_texts(const BatchConfig&) {
 
 namespace {
 
+// Far above what anybody trains with, and low enough that products of them stay integers and rows fit memory.
+constexpr std::int64_t kLargestVocabulary = 1 << 24, kLongestRow = 1 << 24, kLargestMultiple = 1 << 16;
+constexpr std::int64_t kLargestAccumulation = 1 << 16, kLargestSize = std::int64_t{1} << 40;
+constexpr std::size_t kLongestName = 100;  // the shards' file names begin with it
+
 bool is_file_name(const std::string& name) {
-  return !name.empty() && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
-  });
+  return !name.empty() && name.size() <= kLongestName && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+                  c == '.';
+         });
 }
 
 template <class Number>
 void require_at_least(config::Problems& problems, std::string_view pointer, Number value, Number least) {
   problems.require(value >= least, pointer, fmt::format("at least {}", least), fmt::format("{}", value));
+}
+
+void require_within(config::Problems& problems, std::string_view pointer, std::int64_t value, std::int64_t least,
+                    std::int64_t most) {
+  problems.require(value >= least && value <= most, pointer, fmt::format("{} to {}", least, most),
+                   fmt::format("{}", value));
 }
 
 }  // namespace
@@ -104,7 +116,8 @@ void validate(const TransformConfig& config, config::Problems& problems) {
 }
 
 void validate(const CorpusConfig& config, config::Problems& problems) {
-  problems.require(is_file_name(config.name), "/name", "a name of letters, digits, '-', '_' and '.'", config.name);
+  problems.require(is_file_name(config.name), "/name", "a name of at most 100 letters, digits, '-', '_' and '.'",
+                   config.name);
   problems.require(!config.source.empty(), "/source", "a text file", "none");
   problems.require(!config.target || !config.target->empty(), "/target", "a text file", "an empty name");
   problems.require(std::isfinite(config.weight) && config.weight > 0, "/weight", "a number above 0",
@@ -119,7 +132,7 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
 }
 
 void validate(const TokenizerTraining& config, config::Problems& problems) {
-  require_at_least<std::int64_t>(problems, "/vocab_size", config.vocab_size, 8);
+  require_within(problems, "/vocab_size", config.vocab_size, 8, kLargestVocabulary);
   problems.require(config.character_coverage > 0 && config.character_coverage <= 1, "/character_coverage",
                    "a share above 0, at most 1", fmt::format("{}", config.character_coverage));
   require_at_least<std::int64_t>(problems, "/sample_lines", config.sample_lines, 1);
@@ -151,15 +164,15 @@ void validate(const DataConfig& config, config::Problems& problems) {
 }
 
 void validate(const BatchConfig& config, config::Problems& problems) {
-  const auto positive = [&](const char* pointer, const std::optional<std::int64_t>& value) {
-    if (value) require_at_least<std::int64_t>(problems, pointer, *value, 1);
+  const auto up_to = [&](std::int64_t most, const char* pointer, const std::optional<std::int64_t>& value) {
+    if (value) require_within(problems, pointer, *value, 1, most);
   };
-  positive("/global_size", config.global_size);
-  positive("/micro_size", config.micro_size);
-  positive("/accumulation", config.accumulation);
-  positive("/width_multiple", config.width_multiple);
+  up_to(kLargestSize, "/global_size", config.global_size);
+  up_to(kLargestSize, "/micro_size", config.micro_size);
+  up_to(kLargestAccumulation, "/accumulation", config.accumulation);
+  up_to(kLargestMultiple, "/width_multiple", config.width_multiple);
   require_at_least<std::int64_t>(problems, "/pool", config.pool, 1);
-  require_at_least<std::int64_t>(problems, "/sequence_length", config.sequence_length, 2);
+  require_within(problems, "/sequence_length", config.sequence_length, 2, kLongestRow);
   if (config.global_size && config.micro_size) {
     const std::int64_t global = *config.global_size, micro = *config.micro_size;
     if (global >= 1 && micro >= 1 && global % micro != 0) {
@@ -207,13 +220,23 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
     sizes.micro_size = *config.global_size / slots;
   } else {
     sizes.micro_size = *config.micro_size;
-    sizes.global_size = *config.micro_size * *config.accumulation * world;
+    const std::int64_t slots = *config.accumulation * world;
+    if (sizes.micro_size > kLargestSize / slots) {
+      refuse(fmt::format("micro_size x accumulation x ranks of at most {}", kLargestSize),
+             fmt::format("{} x {} x {}", sizes.micro_size, *config.accumulation, world), "lower micro_size");
+    }
+    sizes.global_size = sizes.micro_size * slots;
   }
   if (sizes.global_size % sizes.micro_size != 0) {
     const std::int64_t below = sizes.global_size / sizes.micro_size * sizes.micro_size;
     refuse(
         fmt::format("global_size a multiple of micro_size {}", sizes.micro_size), fmt::format("{}", sizes.global_size),
         fmt::format("nearest legal values: {} and {}", below > 0 ? below : sizes.micro_size, below + sizes.micro_size));
+  }
+  if (sizes.global_size / sizes.micro_size > std::min<std::int64_t>(kLargestAccumulation * world, 1 << 30)) {
+    refuse(fmt::format("at most {} micro-batches a step and rank", kLargestAccumulation),
+           fmt::format("{} x {} ranks", sizes.global_size / sizes.micro_size / world, world),
+           "raise micro_size or lower global_size");
   }
   sizes.micro_batches = static_cast<int>(sizes.global_size / sizes.micro_size);
   sizes.accumulation = (sizes.micro_batches + world - 1) / world;

@@ -94,18 +94,35 @@ std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const
 struct UnitResult {
   ShardIndex::Shard shard;
   std::int64_t src_tokens = 0, tgt_tokens = 0, unknown = 0;
-  std::map<std::string, std::int64_t> dropped;
+  std::map<std::string, std::int64_t> dropped{};
   bool written = false;
 };
 
-/// A shard that is there, complete and of this recipe.
-std::optional<TokenShard> find_shard(const Files& files, const Path& path, const Digest& recipe, const Log& log) {
+UnitResult result_of(const TokenShard& shard, const Unit& unit) {
+  const TokenShard::Totals ids = shard.check_lengths();
+  UnitResult result{.shard = {unit.file, shard.size(), shard.size_bytes(), shard.body_digest()},
+                    .src_tokens = ids.source,
+                    .tgt_tokens = ids.target};
+  try {
+    const json::value note = json::parse(shard.note());
+    result.unknown = note.at("unknown").to_number<std::int64_t>();
+    result.dropped = json::value_to<std::map<std::string, std::int64_t>>(note.at("dropped"));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error{Fault::corrupt, {.wanted = "a shard's note", .got = error.what(), .where = unit.file}};
+  }
+  return result;
+}
+
+/// What is to be said of a shard that is there, complete and of this recipe.
+std::optional<UnitResult> find_unit(const Files& files, const Path& path, const Unit& unit, const Log& log) {
   if (!files.exists(path)) return std::nullopt;
   try {
-    TokenShard shard = TokenShard::open(files, path);
-    if (shard.recipe_digest() != recipe) return std::nullopt;
+    const TokenShard shard = TokenShard::open(files, path);
+    if (shard.recipe_digest() != unit.task.recipe) return std::nullopt;
     shard.verify();
-    return shard;
+    return result_of(shard, unit);
   } catch (const Error& error) {
     log.warn("{}: written again", error.what());
     return std::nullopt;
@@ -115,22 +132,10 @@ std::optional<TokenShard> find_shard(const Files& files, const Path& path, const
 UnitResult make_unit(const Files& files, const Log& log, const PreprocessSettings& settings, const Tokenizer& tokenizer,
                      const Unit& unit) {
   const Path path = Path{settings.data.shards} / unit.file;
-  UnitResult result;
-  std::optional<TokenShard> shard = find_shard(files, path, unit.task.recipe, log);
-  if (!shard) {
-    files.write_atomically(path, tokenize_shard(files, tokenizer, unit.task, static_cast<int>(settings.data.workers)));
-    shard = TokenShard::open(files, path);
-    result.written = true;
-  }
-  result.shard = {unit.file, shard->size(), files.stat(path).value().size_bytes, shard->body_digest()};
-  for (std::uint64_t i = 0; i < shard->size(); ++i) {
-    const Lengths lengths = shard->lengths(i);
-    result.src_tokens += lengths.source;
-    result.tgt_tokens += lengths.target;
-  }
-  const json::value note = json::parse(shard->note());
-  result.unknown = note.at("unknown").to_number<std::int64_t>();
-  result.dropped = json::value_to<std::map<std::string, std::int64_t>>(note.at("dropped"));
+  if (std::optional<UnitResult> kept = find_unit(files, path, unit, log)) return *std::move(kept);
+  files.write_atomically(path, tokenize_shard(files, tokenizer, unit.task, static_cast<int>(settings.data.workers)));
+  UnitResult result = result_of(TokenShard::open(files, path), unit);
+  result.written = true;
   return result;
 }
 
