@@ -63,7 +63,9 @@ timed() {
 check() { # check NAME: ends the script unless the stage just run succeeded and nobody asked to stop
   if ((interrupted)); then fail 75 "interrupted in $1; start scripts/quickstart again to continue"; fi
   if ((status == 75)); then fail 75 "$1 stopped on purpose at a checkpoint; start scripts/quickstart again to continue"; fi
-  ((status == 0)) || fail "$status" "$1 failed (code $status); its messages are in $run/logs/$1.log"
+  local hint=''
+  if ((status == 2)); then hint='; where the text or the settings have changed, scripts/quickstart --fresh begins again'; fi
+  ((status == 0)) || fail "$status" "$1 failed (code $status); its messages are in $run/logs/$1.log$hint"
 }
 
 logged() { # logged NAME COMMAND…

@@ -188,7 +188,63 @@ TEST_F(Preprocess, UsesAGivenTokenizerAndNeverOverwritesAForeignOne) {
   EXPECT_THAT(refusal(Fault::data), HasSubstr("tokenizer_training"));
 }
 
+TEST_F(Preprocess, ReplacesATokenizerOnlyWhenAsked) {
+  (void)run();
+  const auto tokenizer = contents(folder_ / "model"), shards = contents(folder_ / "shards");
+  const auto refused = [&] {
+    EXPECT_THAT(refusal(Fault::config), testing::AllOf(HasSubstr("spm.model"), HasSubstr("--retrain-tokenizer")));
+    EXPECT_TRUE(contents(folder_ / "model") == tokenizer);
+    EXPECT_TRUE(contents(folder_ / "shards") == shards);
+  };
+  settings_.data.tokenizer_training->vocab_size = 310;
+  refused();
+  settings_.data.tokenizer_training->vocab_size = 300;
+  const CorpusConfig corpus = settings_.data.corpora[0];
+  settings_.data.corpora.push_back(corpus);
+  settings_.data.corpora[1].name = "more";
+  settings_.data.corpora[1].source = folder_.write("more.en", test::joined(test::verses(20).english));
+  settings_.data.corpora[1].target = folder_.write("more.es", test::joined(test::verses(20).spanish));
+  refused();
+  settings_.retrain_tokenizer = true;
+  EXPECT_TRUE(run().tokenizer_trained);
+  EXPECT_FALSE(contents(folder_ / "model") == tokenizer);
+  // With the flag once, without it ever after.
+  settings_.retrain_tokenizer = false;
+  EXPECT_EQ(run().shards_written, 0);
+  settings_.data.corpora = {corpus};
+  settings_.data.tokenizer_training.reset();
+  EXPECT_FALSE(run().tokenizer_trained);
+}
+
+TEST_F(Preprocess, BelievesNoDamagedRecipeAndNoDamagedCache) {
+  (void)run();
+  const std::string model = Files::system().read_text(settings_.data.tokenizer);
+  const Path recipe = settings_.data.tokenizer + ".recipe";
+  const std::string whole = Files::system().read_text(recipe);
+  world().barrier("read");
+  for (std::size_t at = 0; at + 1 < whole.size(); at += 7) {  // the last byte is a line feed
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 1 << at % 7);
+    folder_.write("model/spm.model.recipe", bytes);
+    EXPECT_THAT(refusal(Fault::corrupt), HasSubstr("spm.model.recipe")) << bytes;
+  }
+  // A recipe of the first versions, which has no digest of itself.
+  folder_.write("model/spm.model.recipe", whole.substr(0, whole.find(",\"check\"")) + "}\n");
+  EXPECT_FALSE(run().tokenizer_trained);
+  if (world().rank() == 0) {
+    Files::system().remove(settings_.data.tokenizer);
+    const std::string name = Files::system().list(folder_ / "cache/tokenizers").at(0);
+    std::string bytes = model;
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+    Files::system().write_atomically(folder_ / "cache/tokenizers" / name, bytes);
+  }
+  world().barrier("damaged");
+  EXPECT_TRUE(run().tokenizer_trained);
+  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), model);
+}
+
 TEST_F(Preprocess, TrainsAgainForOtherSettingsAndFindsOldOnesInTheCache) {
+  settings_.retrain_tokenizer = true;
   EXPECT_TRUE(run().tokenizer_trained);
   const std::string first = Files::system().read_text(settings_.data.tokenizer);
   world().barrier("read");
