@@ -79,14 +79,17 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   const auto positive = [&](const std::optional<std::int64_t>& value, std::string_view pointer) {
     problems.require(!value || *value > 0, pointer, "a positive integer", text_of(value));
   };
-  positive(config.vocab_size, "/vocab_size");
+  const auto up_to = [&](std::int64_t most, const std::optional<std::int64_t>& value, std::string_view pointer) {
+    problems.require(!value || (*value > 0 && *value <= most), pointer, "1 to " + std::to_string(most), text_of(value));
+  };
+  up_to(1 << 24, config.vocab_size, "/vocab_size");
   positive(config.width, "/width");
   positive(config.ff, "/ff");
   positive(config.heads, "/heads");
   positive(config.kv_heads, "/kv_heads");
   positive(config.head_size, "/head_size");
   positive(config.window, "/window");
-  positive(config.vocab_multiple, "/vocab_multiple");
+  up_to(1 << 16, config.vocab_multiple, "/vocab_multiple");
   positive(config.max_positions, "/max_positions");
   positive(config.encoder.layers, "/encoder/layers");
   positive(config.decoder.layers, "/decoder/layers");
@@ -119,6 +122,14 @@ double ModelShape::embedding_scale() const {
   return type == ModelType::encoder_decoder ? std::sqrt(static_cast<double>(width)) : 1.0;
 }
 
+data::TokenShape token_shape(const ModelConfig& config) {
+  const bool pre = config.norm_position.value_or(NormPosition::post) == NormPosition::pre;
+  const data::ModelShape family = config.type == ModelType::decoder ? data::ModelShape::llama
+                                  : pre                             ? data::ModelShape::pegasus
+                                                                    : data::ModelShape::marian;
+  return {family, config.vocab_multiple};
+}
+
 ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
   const bool translation = config.type == ModelType::encoder_decoder;
   const Sizes base = sizes_of(config.preset).value_or(Sizes{config.type, 0, 0, 0, 0, 0, 0});
@@ -145,12 +156,11 @@ ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
   shape.vocab_live = vocab_live > 0
                          ? vocab_live
                          : need(config.vocab_size, config.preset == Preset::mistral_7b ? 32000 : 0, "vocab_size");
-  const std::int64_t rows =
-      shape.vocab_live + (translation ? 1 : 0);  // Marian shape: <pad> is a row of its own, the last
-  shape.vocab_padded = (rows + config.vocab_multiple - 1) / config.vocab_multiple * config.vocab_multiple;
-  shape.dead_begin = shape.vocab_live;
-  shape.start_id = translation ? shape.vocab_padded - 1 : 1;
-  shape.eos_id = translation ? 0 : 2;
+  const data::Vocabulary vocabulary = data::vocabulary_of(token_shape(config), shape.vocab_live);
+  shape.vocab_padded = vocabulary.padded_size;
+  shape.dead_begin = vocabulary.live_size;
+  shape.start_id = vocabulary.start;
+  shape.eos_id = vocabulary.eos;
   shape.width = need(config.width, base.width, "width");
   shape.ff = need(config.ff, base.ff, "ff");
   shape.heads = need(config.heads, base.heads, "heads");

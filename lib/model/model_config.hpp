@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/config.hpp"
+#include "data/vocabulary.hpp"
 
 /// The `model` section. Absent sizes come from `preset`; resolve() fills everything in, so that code below sees whole
 /// numbers. Torch-free: planned and validated on a login node.
@@ -82,6 +83,9 @@ struct ModelShape {
   /// First decoder input; also the padding id of inputs. Marian: <pad>; its embedding row stays zero.
   std::int64_t start_id = 0, eos_id = 0;
 };
+
+/// Token ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
+[[nodiscard]] data::TokenShape token_shape(const ModelConfig& config);
 
 /// Fills defaults by type and preset. `vocab_live`: the tokenizer's pieces. Throws Error{config} when sizes are
 /// missing.

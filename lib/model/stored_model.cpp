@@ -7,12 +7,6 @@
 
 namespace argosy::model {
 
-data::ModelShape token_shape(const ModelConfig& config) {
-  if (config.type == ModelType::decoder) return data::ModelShape::llama;
-  const bool pre = config.norm_position.value_or(NormPosition::post) == NormPosition::pre;
-  return pre ? data::ModelShape::pegasus : data::ModelShape::marian;
-}
-
 StoredModel stored_model(const checkpoint::Reader& reader) {
   const std::string where = (reader.directory() / "MANIFEST.json").string();
   const boost::json::value* section = reader.sections().model.if_contains("config");

@@ -7,9 +7,6 @@
 /// The model a checkpoint or soup holds, as far as it can be known without torch: what export and decode start from.
 namespace argosy::model {
 
-/// Token ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
-[[nodiscard]] data::ModelShape token_shape(const ModelConfig& config);
-
 struct StoredModel {
   ModelShape shape;
   data::Tokenizer tokenizer;

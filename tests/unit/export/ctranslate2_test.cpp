@@ -143,6 +143,26 @@ class Export : public testing::Test {
   ExportReport report;
 };
 
+TEST_F(Export, TokenizerAndModelHaveTheSameIdsForAnyMultiple) {
+  for (model::ModelConfig config : {translation, language}) {
+    for (const std::int64_t multiple : {16, 64, 256}) {
+      config.vocab_multiple = multiple;
+      const Bin bin = exported(config);
+      const checkpoint::Reader reader{Files::system(), folder / fmt::format("run/checkpoints/{:09}", step)};
+      const model::StoredModel stored = model::stored_model(reader);
+      const data::Vocabulary& vocabulary = stored.tokenizer.vocabulary();
+      const bool pairs = config.type == model::ModelType::encoder_decoder;
+      EXPECT_EQ(vocabulary.padded_size, multiple == 16 ? 304 : multiple == 64 ? 320 : 512);
+      EXPECT_EQ(vocabulary.start, pairs ? vocabulary.padded_size - 1 : 1);
+      EXPECT_EQ(stored.shape.vocab_padded, vocabulary.padded_size);
+      EXPECT_EQ(stored.shape.start_id, vocabulary.start);
+      EXPECT_EQ(stored.shape.dead_begin, vocabulary.live_size);
+      EXPECT_EQ(stored.shape.eos_id, vocabulary.eos);
+      EXPECT_EQ(bin.variables.at("decoder/embeddings/weight").shape[0], 300U);
+    }
+  }
+}
+
 TEST_F(Export, TranslationModelHasCTranslate2sVariables) {
   const Bin bin = exported(translation);
   EXPECT_EQ(bin.spec, "TransformerSpec");
