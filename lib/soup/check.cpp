@@ -40,8 +40,8 @@ CheckedCheckpoint check_one(const comm::Context& context, const std::string& pat
   std::string text;
   checked.wrong = complaint(context, [&]() -> std::string {
     if (!context.is_root()) return {};
-    reader.emplace(context.files, path);  // looks at the sizes of all files
-    text = context.files.read_text(Path{path} / checkpoint::manifest_name, checkpoint::manifest_limit_bytes);
+    reader.emplace(context.files, context.files.follow_links(path));  // looks at the sizes of all files
+    text = context.files.read_text(reader->directory() / checkpoint::manifest_name, checkpoint::manifest_limit_bytes);
     return {};
   });
   if (!checked.wrong.empty()) return checked;
