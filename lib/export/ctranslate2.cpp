@@ -3,6 +3,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "config/config.hpp"
@@ -229,16 +230,20 @@ boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
 ExportReport export_ctranslate2(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
                                 Quantization quantization) {
   const double begin_s = context.clock.monotonic_s();
-  const model::StoredModel stored = model::stored_model(reader);
-  const data::Tokenizer& tokenizer = stored.tokenizer;
-  const boost::json::array pieces = pieces_of(tokenizer);
-
-  Ct2Model built{reader, stored.shape, quantization};
-  ExportReport report{.folder = folder, .parameters = built.parameters()};
+  std::optional<model::StoredModel> stored;
+  boost::json::array pieces;
+  std::optional<Ct2Model> built;
+  comm::agree(context.world, [&] {
+    stored.emplace(model::stored_model(reader));
+    pieces = pieces_of(stored->tokenizer);
+    built.emplace(reader, stored->shape, quantization);
+  });
+  const data::Tokenizer& tokenizer = stored->tokenizer;
+  ExportReport report{.folder = folder, .parameters = built->parameters()};
   OutputFolder output{context, folder};
-  report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", built.take());
-  const bool encoder_decoder = stored.shape.type == model::ModelType::encoder_decoder;
-  output.write("config.json", pretty(ct2_config(stored.shape, tokenizer)));
+  report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", built->take());
+  const bool encoder_decoder = stored->shape.type == model::ModelType::encoder_decoder;
+  output.write("config.json", pretty(ct2_config(stored->shape, tokenizer)));
   output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));
   if (encoder_decoder) {
     output.write("source.spm", tokenizer.model_bytes());
