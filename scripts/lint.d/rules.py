@@ -16,6 +16,7 @@ TORCH_APPS = {"train", "export", "translate", "soup_validated"}
 HEADERS_MAY_INCLUDE = frozenset({"ATen/core/Tensor.h", "c10/core/Device.h", "c10/core/ScalarType.h"})  # the first has the others
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".ipp", ".h")
 OS_DOOR = re.compile(r"\bstd::(o|i)?fstream\b|\bf(re)?open\s*\(|(?<![\w:])::(open|creat|rename|unlink|mkdir|fsync|pwrite|write|mmap)\s*\(")
+STREAMS = re.compile(r"\bstd::(cout|cin)\b|\bfmt::print\s*\(\s*\"|(?<![\w:])(std::)?(printf|puts|putchar)\s*\(|\b(stdout|stdin)\b")
 ENDS_PROCESS = re.compile(r"(\bstd::|(?<![\w:])::|^\s*)(exit|_exit|_Exit|abort|quick_exit|terminate)\s*\(")
 ENDS_PROCESS_IN = {"lib/comm/environment.cpp"}  # the one place where a rank ends the others
 # The words are split so that this file passes its own check.
@@ -109,6 +110,10 @@ class Lint:
     def check_os(self, name):
         for number, line in enumerate(self.text(name).splitlines(), 1):
             code = line.split("//")[0]
+            if STREAMS.search(re.sub(r'"[^"]*"', '""', code)) and "#include" not in code:
+                self.refuse(name, number, "Context::print and Files::standard_input alone use the standard streams: they tell of what was lost")
+            if name.startswith("apps/"):
+                continue
             if OS_DOOR.search(code) and not name.startswith("lib/core/file"):
                 self.refuse(name, number, "only core/file.hpp opens, writes, renames or maps files")
             if ENDS_PROCESS.search(code) and name not in ENDS_PROCESS_IN:
@@ -132,6 +137,8 @@ class Lint:
             if parts[0] == "lib" and len(parts) > 2 and name.endswith(SOURCES):
                 self.check_direction(name, parts[1])
                 self.check_torch(name, f"lib/{parts[1]}", parts[1] in TORCH_MODULES)
+                self.check_os(name)
+            if parts[0] == "apps" and name.endswith(SOURCES):
                 self.check_os(name)
             if parts[0] == "apps" and name.endswith(".cpp"):
                 self.check_torch(name, name, pathlib.Path(name).stem in TORCH_APPS)

@@ -61,6 +61,16 @@ refused() { # refused TEXT: the lint fails and says so
   refused 'this file reaches kernels/norm.hpp -> ATen/core/Tensor.h'
 }
 
+@test "printing past the context is refused in library and tools" {
+  plant apps/count.cpp 'std::cout << 1;'
+  refused 'apps/count.cpp:1: Context::print'
+  plant apps/count.cpp 'fmt::print("{}", 1);'
+  refused 'apps/count.cpp:1: Context::print'
+  plant apps/count.cpp 'fmt::print(stdout, "x");' '// on stdout' 'context.print("on stdout");'
+  refused 'apps/count.cpp:1: Context::print'
+  [ "${#lines[@]}" = 1 ]
+}
+
 @test "a config header that reaches LibTorch is refused" {
   plant lib/kernels/kernel_config.hpp '#include <ATen/core/Tensor.h>'
   refused 'configs are read on login nodes'
