@@ -64,10 +64,13 @@ std::optional<Error> read(const comm::Context& context, const Reader& reader, st
   });
 }
 
-void check(const comm::Context& context, const Reader& reader, const LoadOptions& options) {
-  comm::agree(context.world, [&] {
-    if (options.check) options.check(reader);
-  });
+/// What the caller says of a checkpoint, and then its bytes. Collective.
+std::optional<Error> check_and_read(const comm::Context& context, const Reader& reader,
+                                    std::span<const UnitState> units, const LoadOptions& options, bool fell_back) {
+  std::optional<Error> wrong;
+  if (options.check) wrong = outcome_of(context, [&] { options.check(reader); });
+  if (!wrong) wrong = read(context, reader, units, fell_back ? Verify::full : options.verify);
+  return wrong;
 }
 
 /// "That one or exit 4": whatever is wrong with it ends the load, but for what the user has to decide.
@@ -83,8 +86,7 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
       throw Error{Fault::corrupt, error.facts()};
     }
   });
-  check(context, *reader, options);
-  const std::optional<Error> wrong = read(context, *reader, units, options.verify);
+  const std::optional<Error> wrong = check_and_read(context, *reader, units, options, false);
   if (wrong) {
     throw Error{wrong->fault(),
                 {.wanted = "the checkpoint that was named to be sound",
@@ -125,9 +127,8 @@ std::optional<Reader> load(const comm::Context& context, RunFolder& folder, std:
         return candidate;
       });
       if (!reader) return std::nullopt;
-      check(context, *reader, options);
-      const Verify verify = comm::any_of(context.world, fell_back) ? Verify::full : options.verify;
-      const std::optional<Error> wrong = read(context, *reader, units, verify);
+      const std::optional<Error> wrong =
+          check_and_read(context, *reader, units, options, comm::any_of(context.world, fell_back));
       if (!wrong) break;
       comm::agree(context.world, [&] {
         if (context.is_root()) folder.pass_over(reader->directory(), *wrong);

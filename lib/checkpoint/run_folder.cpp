@@ -53,7 +53,7 @@ std::optional<std::int64_t> step_in(std::string_view text) {
 
 }  // namespace
 
-RunFolder::RunFolder(const Files& files, const Clock& clock, const Log& log, Path run_dir, int max_checkpoints)
+RunFolder::RunFolder(const Files& files, const Clock& clock, const Log& log, Path run_dir, std::int64_t max_checkpoints)
     : files_(files), clock_(clock), log_(log), run_dir_(std::move(run_dir)), max_checkpoints_(max_checkpoints) {}
 
 Path RunFolder::place_of(Kind kind, std::int64_t step) const {
@@ -331,8 +331,8 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
 void RunFolder::retain() {
   constexpr int newer_than_loaded = 5;
   const std::set<std::int64_t> named = steps_to_keep();
-  std::optional<std::set<std::int64_t>> best;  // as the newest says
-  int newer = 0;
+  std::set<std::int64_t> best;
+  std::int64_t newer = 0;
   bool finite_kept = false;
   for (const Candidate& candidate : candidates_of(run_dir_ / temporaries)) {
     bool finite = false;
@@ -340,11 +340,13 @@ void RunFolder::retain() {
       const Finding finding = inspect(candidate);
       if (!finding.reader) continue;  // neither counted nor removed
       finite = finding.reader->finite();
-      if (!best) best = best_steps(finding.reader->sections());
+      // As the newest says, and the one that a run goes on from: where that is another, it saves with that one's list.
+      if (newer == 0 || (finite && !finite_kept) || candidate.directory == loaded_)
+        best.merge(best_steps(finding.reader->sections()));
     } catch (const Error&) {  // of a newer format: neither counted nor removed
       continue;
     }
-    const bool keep = newer < max_checkpoints_ || named.contains(candidate.step) || best->contains(candidate.step) ||
+    const bool keep = newer < max_checkpoints_ || named.contains(candidate.step) || best.contains(candidate.step) ||
                       (finite && !finite_kept) || (candidate.directory == loaded_ && commits_ < newer_than_loaded);
     ++newer;
     finite_kept = finite_kept || finite;

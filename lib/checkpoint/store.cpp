@@ -70,6 +70,7 @@ Store::Store(comm::Context& context, Path run_dir, Options options)
 Store::~Store() = default;
 
 const Path& Store::run_dir() const noexcept { return impl_->folder.path(); }
+Path Store::place_of(Kind kind, std::int64_t step) const { return impl_->folder.place_of(kind, step); }
 
 std::optional<Reader> Store::load(std::span<const UnitState> units, const LoadOptions& options) {
   if (impl_->tidying.valid()) impl_->tidying.get();

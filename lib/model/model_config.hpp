@@ -28,6 +28,11 @@ BOOST_DESCRIBE_ENUM(Recompute, none, activation, full, block)
 enum class Preset { none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b };
 BOOST_DESCRIBE_ENUM(Preset, none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b)
 
+/// Largest size, number of layers and of parameters that a configuration may ask for: far above any model there is, and
+/// products of them fit into 64 bits.
+inline constexpr std::int64_t most_size = 1 << 24, most_layers = 1 << 12;
+inline constexpr double most_parameters = 0x1p48;
+
 struct SideConfig {
   std::optional<std::int64_t> layers;
   std::optional<Position> position;
@@ -84,7 +89,7 @@ struct ModelShape {
 };
 
 /// Fills defaults by type and preset. `vocab_live`: the tokenizer's pieces. Throws Error{config} when sizes are
-/// missing.
+/// missing, or when they make more than most_parameters together.
 [[nodiscard]] ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live);
 
 /// "MarianMTModel, CTranslate2" …: what `export` will accept.

@@ -15,7 +15,8 @@ struct StoredModel {
   data::Tokenizer tokenizer;
 };
 
-/// Not collective. Throws Error{data} when the checkpoint carries no model configuration or no tokenizer that fits it.
+/// Not collective. Throws Error{data} when the checkpoint carries no model configuration or no tokenizer,
+/// Error{corrupt} when these and the parameters stored do not belong together.
 [[nodiscard]] StoredModel stored_model(const checkpoint::Reader& reader);
 
 }  // namespace argosy::model

@@ -11,6 +11,7 @@
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
+#include "model/stored_shape.hpp"
 #include "train/early_stop.hpp"
 #include "train/evaluate.hpp"
 #include "train/memory_count.hpp"
@@ -93,7 +94,7 @@ class Trainer {
         options_(options),
         stop_(context, config.stop),
         device_(choose_device(config.device, context)),
-        store_(context, config.run_dir, {.max_checkpoints = static_cast<int>(config.checkpoint.max_checkpoints)}),
+        store_(context, config.run_dir, {.max_checkpoints = config.checkpoint.max_checkpoints}),
         tokenizer_(read_on_all(context,
                                [&] {
                                  return data::Tokenizer::read(context.files, config.data.tokenizer,
@@ -198,6 +199,7 @@ class Trainer {
                                   .abandon_newer = options_.abandon_newer};
       if (options_.resume != "auto") how.from = options_.resume;
       how.check = [&](const checkpoint::Reader& candidate) {
+        model::require_own_parameters(candidate);
         changes = check_resumable(candidate.sections(), wanted, options_.allow_changes, candidate.directory().string());
         state_ = state_of(candidate);
       };

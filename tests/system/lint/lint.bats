@@ -161,3 +161,16 @@ TEXT
   said='' code=0 run "$tree/scripts/lint" tidy
   [ "$status" -eq 0 ] && [[ $output != *warnings* ]]
 }
+
+@test "a cast to a narrow integer is refused unless it is known" {
+  plant lib/train/loop.cpp 'const int kept = static_cast<int>(config.max_checkpoints);  // static_cast<int>(in a remark)'
+  refused 'lib/train/loop.cpp:1: 1 casts to narrow integers, 0 known: use narrow<T>()'
+  mkdir -p "$tree/scripts/lint.d"
+  plant scripts/lint.d/narrowing.txt '1 lib/train/loop.cpp: ranks'
+  lint
+  [ "$status" -eq 0 ]
+  plant lib/train/loop.cpp 'const int rank = 0;'
+  refused 'lib/train/loop.cpp has 0 casts to narrow integers, not 1'
+  rm "$tree/lib/train/loop.cpp"
+  refused 'lib/train/loop.cpp is not there'
+}
