@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/manifest.hpp"
 #include "core/error.hpp"
+#include "model/stored_shape.hpp"
 #include "soup/ingredients.hpp"
 
 namespace argosy::soup {
@@ -41,6 +42,7 @@ CheckedCheckpoint check_one(const comm::Context& context, const std::string& pat
   checked.wrong = complaint(context, [&]() -> std::string {
     if (!context.is_root()) return {};
     reader.emplace(context.files, path);  // looks at the sizes of all files
+    model::require_own_parameters(*reader);
     text = context.files.read_text(Path{path} / checkpoint::manifest_name, checkpoint::manifest_limit_bytes);
     return {};
   });

@@ -7,6 +7,7 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
 #include "core/error.hpp"
+#include "core/narrow.hpp"
 #include "soup/kitchen.hpp"
 
 namespace argosy::soup {
@@ -49,8 +50,7 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
     size_bytes += static_cast<std::uint64_t>(space.used_size()) * size_of(order.dtype);
   const bool complete = order.moments != Moments::drop;
   if (complete) size_bytes *= 3;
-  const auto shards =
-      static_cast<int>(std::max<std::uint64_t>(1, (size_bytes + order.shard_bytes - 1) / order.shard_bytes));
+  const auto shards = narrow<int>(std::max<std::uint64_t>(1, (size_bytes + order.shard_bytes - 1) / order.shard_bytes));
 
   Manifest result;
   result.run_uuid = first.run_uuid();

@@ -8,6 +8,7 @@
 
 #include "checkpoint/manifest.hpp"
 #include "core/error.hpp"
+#include "model/stored_shape.hpp"
 
 namespace argosy::soup {
 namespace {
@@ -80,11 +81,21 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
   }
 }
 
+/// Weights count once, whatever directories they lie in: a step saved both for a while and for good, or by another
+/// number of ranks after a restart. Other steps are other weights.
 void check_once(const std::vector<Reader>& readers) {
-  std::set<std::string> saves;
+  std::multimap<std::int64_t, const Reader*> by_step;
   for (const Reader& reader : readers) {
-    if (!saves.insert(reader.self_digest()).second)
-      refuse(Fault::usage, reader, "each checkpoint once", "this one twice", "name it once");
+    const auto [first, last] = by_step.equal_range(reader.step());
+    for (auto earlier = first; earlier != last; ++earlier) {
+      const Reader& other = *earlier->second;
+      if (other.self_digest() == reader.self_digest())
+        refuse(Fault::usage, reader, "each checkpoint once", "this one twice", "name it once");
+      if (other.has_weights_of(reader))
+        refuse(Fault::usage, reader, "each step's weights once", "those of " + other.directory().string() + " again",
+               "name one of the two");
+    }
+    by_step.emplace(reader.step(), &reader);
   }
 }
 
@@ -113,6 +124,7 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
 
 void check_members(const std::vector<Reader>& readers, const SoupConfig& config) {
   for (const Reader& reader : readers) {
+    model::require_own_parameters(reader);
     if (!reader.finite()) refuse(Fault::data, reader, "finite weights", "NaN or Inf", leave_out);
     if (!reader.sections().soup.empty() && !config.allow_soup)
       refuse(Fault::data, reader, "a checkpoint of a training run", "a soup", "leave it out, or say --allow-soup");
@@ -178,6 +190,8 @@ Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     for (const std::string& input : inputs) found.readers.emplace_back(context.files, input);
+    for (Reader& reader : found.readers)
+      if (config.ema && reader.has_ema()) reader.use_ema();
     check_once(found.readers);
     std::vector<Candidate> candidates;
     for (const Reader& reader : found.readers) {

@@ -61,6 +61,8 @@ Journal::Journal(const comm::Context& context, const Path& target, std::string i
 std::string Journal::key_of(const Ingredients& ingredients, DType dtype) const {
   Hasher hasher;
   hasher.update(identity_).update(std::string_view{"\0", 1}).update(name_of(dtype));
+  // Batches are dealt over the ranks: of another number of them the parts have another order, and there may be others.
+  hasher.update(fmt::format("of {} ranks", context_.world.size()));
   for (const checkpoint::Reader* const reader : ingredients.readers) hasher.update(reader->self_digest());
   const Mixture& mixture = ingredients.mixture;
   hasher.update(std::as_bytes(std::span{mixture.weights})).update(std::as_bytes(std::span{&mixture.divisor, 1}));
