@@ -43,8 +43,7 @@ inline std::string remedy_for(const CLI::App& app, const std::string& tool) {
 }  // namespace detail
 
 /// Parses the command line into the variables bound to `app`. `examples`: two command lines with a word on each, shown
-/// by --help. Returns false when --help or --version was asked for, and what they say in `answer`.
-/// Throws Error{usage} on all ranks alike.
+/// by --help. Returns false when --help or --version was asked for: `answer` then says it. Throws Error{usage}.
 [[nodiscard]] inline bool parse(CLI::App& app, int argc, const char* const* argv, std::string_view examples,
                                 std::string& answer) {
   const std::string tool = argc > 0 ? Path(argv[0]).filename().string() : "argosy";
@@ -68,7 +67,7 @@ inline std::string remedy_for(const CLI::App& app, const std::string& tool) {
   }
 }
 
-/// The same for a tool under run_main: rank 0 prints the answer, and the tool is done when this returns false.
+/// The same under run_main: rank 0 prints the answer. False: the tool is done.
 [[nodiscard]] inline bool parse(CLI::App& app, int argc, const char* const* argv, std::string_view examples,
                                 const comm::Context& context) {
   std::string answer;
@@ -94,9 +93,7 @@ inline void add_config_options(CLI::App& app, config::Options& options) {
 }
 
 /// **Collective.** The configuration as file, --set and defaults make it: rank 0 reads the file, all ranks check it.
-/// nullopt when
-/// --print-config or --print-schema has been answered: the tool is done. Throws Error{usage, config} on all ranks
-/// alike.
+/// nullopt when --print-config or --print-schema has been answered: the tool is done. Throws Error{usage, config}.
 template <class T>
 [[nodiscard]] std::optional<T> load_config(const config::Options& options, const comm::Context& context) {
   std::string text = "{}";

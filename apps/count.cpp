@@ -74,7 +74,11 @@ int main(int argc, char** argv) {
     boost::json::object figures = data::count_figures(files);
     figures["elapsed_s"] = elapsed_s;
     if (task.shards && context.files.exists(data::shard_index_path(*task.shards))) {
-      figures["corpora"] = data::token_figures(data::read_shard_index(context.files, *task.shards), files);
+      try {
+        figures["corpora"] = data::token_figures(data::read_shard_index(context.files, *task.shards), files);
+      } catch (const Error& error) {  // preprocess, which comes after, makes them anew
+        context.log.warn("{}; tokens are not told", error.what());
+      }
     }
     context.print_result("count", std::move(figures));
     return Exit::ok;

@@ -1,4 +1,5 @@
 #include "app.hpp"
+#include "checkpoint/load.hpp"
 #include "config/describe.hpp"
 #include "export/ctranslate2.hpp"
 
@@ -24,7 +25,7 @@ int main(int argc, char** argv) {
         "ranks\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 
-    checkpoint::Reader reader{context.files, checkpoint};
+    checkpoint::Reader reader = checkpoint::open_on_all(context, checkpoint);
     if (ema) reader.use_ema();
     exports::Quantization type{};
     boost::describe::enum_from_string(quantization.c_str(), type);

@@ -40,6 +40,11 @@ int main(int argc, char** argv) {
     CLI::App app{
         "Trains the tokenizer when asked and turns text into token shards; continues what was left unfinished."};
     app::add_config_options(app, options);
+    bool retrain_tokenizer = false;
+    app.add_flag(
+        "--retrain-tokenizer", retrain_tokenizer,
+        "replace a tokenizer that was trained on other text or with other settings; checkpoints that were trained "
+        "with it no longer fit");
     if (!app::parse(app, argc, argv, kExamples, context)) return Exit::ok;
     const auto config = app::load_config<train::RunConfig>(options, context);
     if (!config) return Exit::ok;
@@ -48,7 +53,8 @@ int main(int argc, char** argv) {
     const bool decoder = config->model.type == model::ModelType::decoder;
     const data::PreprocessSettings settings{.data = config->data,
                                             .shape = decoder ? data::ModelShape::llama : data::ModelShape::marian,
-                                            .cache = data::cache_folder(config->data, config->run_dir)};
+                                            .cache = data::cache_folder(config->data, config->run_dir),
+                                            .retrain_tokenizer = retrain_tokenizer};
     const double begin_s = context.clock.monotonic_s();
     const data::PreprocessReport report = data::run_preprocess(context.world, context.files, context.log, settings);
     boost::json::object figures = figures_of(report);

@@ -87,7 +87,9 @@ inline int run_soup(int argc, char** argv, const MakeEvaluator& make_evaluator) 
     app.add_flag("--allow-worse", config.allow_worse, "commit it all the same")->needs(validate);
     app.add_flag("--allow-cross-run", config.allow_cross_run, "take checkpoints of several runs");
     app.add_flag("--allow-soup", config.allow_soup, "take soups as ingredients");
-    app.add_flag("--check", check, "only verify every byte of the checkpoints, and say which are whole")
+    app.add_flag("--check", check,
+                 "only verify every byte of the checkpoints, and say which are whole; model.h5, a view that holds no "
+                 "weights, is left out")
         ->excludes("--out", "--dtype", "--optimizer", "--recipe", "--validate", "--ema");
     if (!parse(app, argc, argv, detail::soup_examples, context)) return Exit::ok;
     if (check) {

@@ -38,12 +38,14 @@ struct Question {
   std::optional<double> node_giga_bytes_per_s, positions_per_s;
 };
 
+constexpr int most_ranks = 1 << 20, most_nodes = most_ranks / 8;
+
 void add_question(CLI::App& app, Question& question) {
   app.add_flag("--dry-run", question.asked, "plan: print what the run will need, and end");
   app.add_flag("--json", question.json, "with --dry-run: the plan as one JSON object on stdout, nothing else");
-  app.add_option("--ranks", question.ranks, "with --dry-run: ranks, one a GPU")->check(CLI::PositiveNumber);
+  app.add_option("--ranks", question.ranks, "with --dry-run: ranks, one a GPU")->check(CLI::Range(1, most_ranks));
   app.add_option("--nodes", question.nodes, "with --dry-run: nodes they are spread over; default: 8 ranks a node")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, most_nodes));
   app.add_option("--gpu", question.gpu, "with --dry-run: what memory and speed are planned for")
       ->check(CLI::IsMember({"h100", "h200", "a100"}))
       ->capture_default_str();

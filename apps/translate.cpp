@@ -1,40 +1,26 @@
-#include "decode/translate.hpp"
-
-#include <iostream>
+#include <algorithm>
 #include <optional>
-#include <sstream>
 
 #include "app.hpp"
-#include "data/text_pairs.hpp"
-#include "data/utf8.hpp"
+#include "checkpoint/load.hpp"
 #include "decode/load.hpp"
+#include "decode/translate_text.hpp"
 #include "kernels/memory.hpp"
-
-namespace {
-
-/// Lines of standard input, which rank 0 alone has, on every rank.
-std::vector<std::string> lines_of_input(const argosy::comm::Context& context) {
-  std::string text;
-  if (context.is_root()) text.assign(std::istreambuf_iterator<char>{std::cin}, {});
-  std::istringstream input{argosy::data::replace_invalid_utf8(context.world.broadcast(std::move(text)))};
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(input, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   using namespace argosy;
   return comm::run_main(argc, argv, [&](comm::Context& context) {
-    std::string directory, reference;
+    std::string directory;
+    decode::TextFiles files;
     decode::SearchOptions search{.beam = 4};
-    bool with_scores = false, ema = false;
-    CLI::App cli{"Translates standard input line by line; a decoder-only model continues each line."};
+    bool ema = false;
+    CLI::App cli{"Translates a text line by line; a decoder-only model continues each line."};
     cli.add_option("MODEL", directory, "committed checkpoint directory or soup")->required();
+    cli.add_option("--input", files.input,
+                   "the text; default: standard input, of which launchers take little with several ranks");
+    cli.add_option(
+        "--output", files.output,
+        "file for the translations, which is there or replaced when all of them are; default: standard output");
     cli.add_flag("--ema", ema, "translate with the running mean of the weights that optimizer.ema keeps");
     cli.add_option("--beam", search.beam, "hypotheses kept; 1: greedy")
         ->check(CLI::Range(1, 64))
@@ -53,50 +39,34 @@ int main(int argc, char** argv) {
     cli.add_option("--min-length", search.min_length, "pieces before EOS")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    cli.add_flag("--scores", with_scores, "write the score and a tab before each translation");
-    cli.add_option("--reference", reference, "translations to compare with: BLEU and chrF in the result line");
+    cli.add_flag("--scores", files.with_scores, "write the score and a tab before each translation");
+    cli.add_option("--reference", files.reference, "translations to compare with: BLEU and chrF in the result line");
     constexpr std::string_view examples =
-        "  apps/translate runs/quickstart/soup < in.en > out.fr\n"
-        "  mpirun -n 2 apps/translate CKPT --beam 1 --reference test.fr < test.en > out.fr   # greedy, with BLEU and "
-        "chrF\n";
+        "  echo \"Click the button.\" | apps/translate runs/quickstart/soup                     a line, to the "
+        "terminal\n"
+        "  mpirun -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr   with BLEU and chrF\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 
     const double begin_s = context.clock.monotonic_s();
     kernels::keep_freed_memory();
-    const std::vector<std::string> lines = lines_of_input(context);
-    std::optional<std::vector<std::string>> references;
-    if (!reference.empty()) {
-      references = data::read_lines(context.files, reference, data::InvalidUtf8::replace);
-      if (references->size() != lines.size()) {
-        throw Error{Fault::data,
-                    {.wanted = fmt::format("{} lines, as many as the input has", lines.size()),
-                     .got = std::to_string(references->size()),
-                     .where = reference}};
-      }
-    }
-    checkpoint::Reader reader{context.files, directory};
+    decode::TextTranslation text{context, files};
+    checkpoint::Reader reader = checkpoint::open_on_all(context, directory);
     if (ema) reader.use_ema();
-    const decode::LoadedModel loaded = decode::load_model(reader, c10::kCPU);
+    std::optional<decode::LoadedModel> loaded;
+    comm::agree(context.world, [&] { loaded = decode::load_model(reader, c10::kCPU); });
     const double loaded_s = context.clock.monotonic_s();
-    const auto translations = decode::translate_lines(context.world, *loaded.model, loaded.tokenizer, lines, search);
-    const double end_s = context.clock.monotonic_s();
+    const decode::TextReport report = text.run([&](const std::vector<std::string>& lines, std::uint64_t first) {
+      return decode::translate_lines(context.world, *loaded->model, loaded->tokenizer, lines, search, first);
+    });
+    const double seconds = context.clock.monotonic_s() - loaded_s;
 
-    boost::json::object figures{{"lines", lines.size()},
-                                {"beam", search.beam},
-                                {"load_s", loaded_s - begin_s},
-                                {"seconds", end_s - loaded_s},
-                                {"lines_per_s", static_cast<double>(lines.size()) / std::max(1e-9, end_s - loaded_s)}};
-    if (references) {
-      const decode::TranslationScores scores = decode::score_translations(translations, *references);
-      figures["bleu"] = scores.bleu;
-      figures["chrf"] = scores.chrf;
-    }
-    if (context.is_root()) {
-      for (const decode::Translation& translation : translations) {
-        if (with_scores) std::cout << fmt::format("{:.6f}\t", translation.score);
-        std::cout << translation.text << '\n';
-      }
-      std::cout.flush();
+    boost::json::object figures{
+        {"step", reader.step()}, {"lines", report.lines},
+        {"beam", search.beam},   {"load_s", loaded_s - begin_s},
+        {"seconds", seconds},    {"lines_per_s", static_cast<double>(report.lines) / std::max(1e-9, seconds)}};
+    if (report.scores) {
+      figures["bleu"] = report.scores->bleu;
+      figures["chrf"] = report.scores->chrf;
     }
     context.print_result("translate", std::move(figures));
     return Exit::ok;

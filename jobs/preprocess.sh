@@ -5,6 +5,8 @@
 #
 # Trains the tokenizer where the configuration asks for one, and writes token shards. From a clone, build tree or install tree:
 #   sbatch jobs/preprocess.sh ARGOSY_CONFIG=configs/mt.json
+# A tokenizer that was trained on other text or with other settings is kept, and the job ends with 2, unless the script is given
+# --retrain-tokenizer.
 # Needs:   apps/preprocess and the texts the configuration names.
 # Stops:   at its limit, and is begun again after the loss of its node: shards appear whole or not at all.
 # Leaves:  tokenizer and shards where the configuration says, exit.<job>.<restart> in the run directory.

@@ -7,7 +7,8 @@
 #   sbatch jobs/translate.sh ARGOSY_CONFIG=configs/mt.json ARGOSY_INPUT=test.en ARGOSY_OUTPUT=test.fr --beam 4
 # Needs:   apps/translate, ARGOSY_INPUT, and <run directory>/soup or the checkpoint ARGOSY_MODEL names.
 # Stops:   at its limit, and is begun again after the loss of its node.
-# Leaves:  ARGOSY_OUTPUT, which appears when all lines are translated, and exit.<job>.<restart> in the run directory.
+# Leaves:  ARGOSY_OUTPUT, which appears (or is replaced) when all lines are translated, and exit.<job>.<restart> in the run
+#          directory. A start that was killed leaves ARGOSY_OUTPUT.tmp-<nonce>, which may be removed.
 set -uo pipefail
 root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
 if [[ ${1:-} == ARGOSY_ROOT=* ]]; then root=${1#*=}; fi
@@ -19,5 +20,4 @@ for name in ARGOSY_INPUT ARGOSY_OUTPUT; do
   [ -n "${!name:-}" ] || argosy_fail 2 "$name is not set: the file to translate, the file to write"
 done
 [ -r "$ARGOSY_INPUT" ] || argosy_fail 3 "cannot read $ARGOSY_INPUT (ARGOSY_INPUT)"
-argosy_done() { mv -- "$ARGOSY_OUTPUT.part" "$ARGOSY_OUTPUT"; }
-argosy_tool translate "${ARGOSY_MODEL:-$run/soup}" "$@" <"$ARGOSY_INPUT" >"$ARGOSY_OUTPUT.part"
+argosy_tool translate "${ARGOSY_MODEL:-$run/soup}" --input "$ARGOSY_INPUT" --output "$ARGOSY_OUTPUT" "$@"

@@ -115,6 +115,10 @@ class Reader {
   /// Every byte of every shard and file against its digests; of `parts` callers each checks its own share of the
   /// blocks. Throws Error{corrupt}.
   Verified verify(int part = 0, int parts = 1) const;
+  /// Whether both hold the same weights, element for element, whatever their kinds and layouts. Of one layout their
+  /// digests are compared; of two, values up to the first that differ, all of them where none does. Throws
+  /// Error{corrupt}.
+  [[nodiscard]] bool has_weights_of(const Reader& other) const;
   /// Of the weights (tensor 0, or their mean), or of the first (1) or second (2) moments. Borrows the reader
   /// (weight_stream.hpp).
   [[nodiscard]] WeightStream stream(std::size_t tensor = 0) const;
@@ -136,8 +140,8 @@ struct LoadOptions {
   /// A named checkpoint beside newer sound ones of the run is refused, or else these are renamed to
   /// .old-<step>-<nonce>.
   bool abandon_newer = false;
-  /// Called on every rank with a checkpoint that is about to be read. What it throws ends the load: another model is no
-  /// damage.
+  /// Called on every rank with a checkpoint that is about to be read. Error{corrupt} is damage like any other; what
+  /// else it throws ends the load: another model is no damage.
   std::function<void(const Reader&)> check{};
 };
 
@@ -152,8 +156,8 @@ enum class Tidy {
 class Store {
  public:
   struct Options {
-    int max_checkpoints = 5;  // newest temporaries kept
-    double heartbeat_s = 15;  // the lease is renewed so often; 0: never, for tests that count calls
+    std::int64_t max_checkpoints = 5;  // newest temporaries kept
+    double heartbeat_s = 15;           // the lease is renewed so often; 0: never, for tests that count calls
   };
   /// **Collective.** Creates the run directory, takes the lock, sweeps dead temporaries. Throws Error{usage},
   /// Error{io}.
@@ -190,6 +194,8 @@ class Store {
   SaveReport save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,
                   std::span<const Attachment> attachments);
   [[nodiscard]] const Path& run_dir() const noexcept;
+  /// Where the checkpoint of a step lies once it is committed.
+  [[nodiscard]] Path place_of(Kind kind, std::int64_t step) const;
   /// Seconds that the longest tidying up after a commit has taken so far, the one at work included: the next save waits
   /// for it. 0 on other ranks than 0.
   [[nodiscard]] double tidying_s() const noexcept;

@@ -1,5 +1,6 @@
 #include "checkpoint/load.hpp"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <string>
@@ -12,23 +13,14 @@
 namespace argosy::checkpoint {
 namespace {
 
-/// Rank 0's choice on all ranks, which do not list folders themselves: network file systems show each its own view.
-std::optional<Reader> share(const comm::Context& context, const std::function<std::optional<Reader>()>& choose) {
-  std::string path, text;
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
-    const std::optional<Reader> chosen = choose();
-    if (!chosen) return;
-    path = chosen->directory().string();
-    text = context.files.read_text(chosen->directory() / manifest_name, manifest_limit_bytes);
+/// The one that rank 0 chooses, if it chooses any.
+std::optional<Reader> share_one(const comm::Context& context, const std::function<std::optional<Reader>()>& choose) {
+  std::vector<Reader> shared = share(context, [&] {
+    std::vector<Reader> chosen;
+    if (std::optional<Reader> one = choose()) chosen.push_back(std::move(*one));
+    return chosen;
   });
-  path = context.world.broadcast(std::move(path));
-  text = context.world.broadcast(std::move(text));
-  std::optional<Reader> shared;
-  comm::agree(context.world, [&] {
-    if (!path.empty()) shared.emplace(context.files, Path{path}, text, &context.clock);
-  });
-  return shared;
+  return shared.empty() ? std::nullopt : std::optional{std::move(shared.front())};
 }
 
 /// What came of reading on all ranks: nothing wrong, or the error to go by, damage before trouble.
@@ -65,16 +57,19 @@ std::optional<Error> read(const comm::Context& context, const Reader& reader, st
   });
 }
 
-void check(const comm::Context& context, const Reader& reader, const LoadOptions& options) {
-  comm::agree(context.world, [&] {
-    if (options.check) options.check(reader);
-  });
+/// What the caller says of a checkpoint, and then its bytes. Collective.
+std::optional<Error> check_and_read(const comm::Context& context, const Reader& reader,
+                                    std::span<const UnitState> units, const LoadOptions& options, bool fell_back) {
+  std::optional<Error> wrong;
+  if (options.check) wrong = outcome_of(context, [&] { options.check(reader); });
+  if (!wrong) wrong = read(context, reader, units, fell_back ? Verify::full : options.verify);
+  return wrong;
 }
 
 /// "That one or exit 4": whatever is wrong with it ends the load, but for what the user has to decide.
 Reader load_named(const comm::Context& context, RunFolder& folder, std::span<const UnitState> units,
                   const LoadOptions& options) {
-  std::optional<Reader> reader = share(context, [&]() -> std::optional<Reader> {
+  std::optional<Reader> reader = share_one(context, [&]() -> std::optional<Reader> {
     try {
       Reader named{context.files, *options.from};
       if (!options.abandon_newer) folder.refuse_newer(named);
@@ -84,8 +79,7 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
       throw Error{Fault::corrupt, error.facts()};
     }
   });
-  check(context, *reader, options);
-  const std::optional<Error> wrong = read(context, *reader, units, options.verify);
+  const std::optional<Error> wrong = check_and_read(context, *reader, units, options, false);
   if (wrong) {
     throw Error{wrong->fault(),
                 {.wanted = "the checkpoint that was named to be sound",
@@ -101,8 +95,48 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
 
 }  // namespace
 
+std::vector<Reader> share(const comm::Context& context, const std::function<std::vector<Reader>()>& choose) {
+  std::vector<Reader> readers;
+  std::vector<std::string> paths, texts;
+  comm::agree(context.world, [&] {
+    if (!context.is_root()) return;
+    readers = choose();
+    for (const Reader& reader : readers) {
+      paths.push_back(reader.directory().string());
+      texts.push_back(context.files.read_text(reader.directory() / manifest_name, manifest_limit_bytes));
+      if (texts.back().find(reader.self_digest()) != std::string::npos) continue;
+      throw Error{Fault::corrupt,
+                  {.wanted = "a checkpoint that stays as it is",
+                   .got = "one that changed while it was read",
+                   .where = paths.back(),
+                   .remedy = "wait until nothing writes into it"}};
+    }
+  });
+  std::array<std::int64_t, 1> count{std::ssize(readers)};
+  context.world.all_reduce(std::span<std::int64_t>{count}, comm::Reduce::max);
+  paths.resize(static_cast<std::size_t>(count[0]));
+  texts.resize(paths.size());
+  for (std::string& path : paths) path = context.world.broadcast(std::move(path));
+  for (std::string& text : texts) text = context.world.broadcast(std::move(text));
+  readers.clear();  // rank 0's, too, waits for files that its host does not see yet
+  comm::agree(context.world, [&] {
+    for (std::size_t i = 0; i < paths.size(); ++i)
+      readers.emplace_back(context.files, Path{paths[i]}, texts[i], context.is_root() ? nullptr : &context.clock);
+  });
+  return readers;
+}
+
+Reader open_on_all(const comm::Context& context, const Path& directory) {
+  std::vector<Reader> shared = share(context, [&] {
+    std::vector<Reader> chosen;
+    chosen.emplace_back(context.files, context.files.follow_links(directory));
+    return chosen;
+  });
+  return std::move(shared.front());
+}
+
 std::optional<Reader> newest(const comm::Context& context, RunFolder& folder) {
-  return share(context, [&] {
+  return share_one(context, [&] {
     folder.begin_walk();
     std::optional<Reader> found = folder.next_candidate();
     folder.put_aside();
@@ -119,16 +153,15 @@ std::optional<Reader> load(const comm::Context& context, RunFolder& folder, std:
     bool begun = false;
     while (true) {
       bool fell_back = false;
-      reader = share(context, [&] {
+      reader = share_one(context, [&] {
         if (!std::exchange(begun, true)) folder.begin_walk();
         std::optional<Reader> candidate = folder.next_candidate();
         fell_back = folder.has_fallen_back();
         return candidate;
       });
       if (!reader) return std::nullopt;
-      check(context, *reader, options);
-      const Verify verify = comm::any_of(context.world, fell_back) ? Verify::full : options.verify;
-      const std::optional<Error> wrong = read(context, *reader, units, verify);
+      const std::optional<Error> wrong =
+          check_and_read(context, *reader, units, options, comm::any_of(context.world, fell_back));
       if (!wrong) break;
       comm::agree(context.world, [&] {
         if (context.is_root()) folder.pass_over(reader->directory(), *wrong);

@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <limits>
 #include <set>
 #include <utility>
 
+#include "checkpoint/fields.hpp"
 #include "checkpoint/float_bits.hpp"
 #include "comm/launcher.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/narrow.hpp"
 #include "core/version.hpp"
 
 namespace argosy::checkpoint {
@@ -107,68 +108,6 @@ json::object document_of(const Manifest& manifest) {
   return document;
 }
 
-/// Reads members of the document; every problem becomes the same kind of error.
-class Fields {
- public:
-  Fields(const json::object& object, std::string pointer, const std::string& where)
-      : object_(object), pointer_(std::move(pointer)), where_(where) {}
-
-  [[noreturn]] void fail(std::string_view key, const std::string& wanted, const std::string& got) const {
-    throw Error{Fault::corrupt,
-                {.wanted = fmt::format("{} at {}/{}", wanted, pointer_, key),
-                 .got = got,
-                 .where = where_,
-                 .remedy = "use another checkpoint"}};
-  }
-  void require(bool good, std::string_view key, const std::string& wanted) const {
-    if (!good) fail(key, wanted, "something else");
-  }
-  const json::value& at(std::string_view key) const {
-    const json::value* const value = object_.if_contains(key);
-    if (value == nullptr) fail(key, "a value", "nothing");
-    return *value;
-  }
-  std::string text(std::string_view key) const {
-    require(at(key).is_string(), key, "a text");
-    return std::string(at(key).get_string());
-  }
-  bool flag(std::string_view key) const {
-    require(at(key).is_bool(), key, "true or false");
-    return at(key).get_bool();
-  }
-  std::int64_t count(std::string_view key, std::int64_t limit = std::numeric_limits<std::int64_t>::max()) const {
-    return count_of(at(key), key, limit);
-  }
-  std::int64_t count_of(const json::value& value, std::string_view key, std::int64_t limit) const {
-    require(value.is_int64() && value.get_int64() >= 0 && value.get_int64() <= limit, key,
-            fmt::format("a whole number of at most {}", limit));
-    return value.get_int64();
-  }
-  const json::array& list(std::string_view key) const {
-    require(at(key).is_array(), key, "a list");
-    return at(key).get_array();
-  }
-  Fields object(std::string_view key) const {
-    require(at(key).is_object(), key, "an object");
-    return {at(key).get_object(), fmt::format("{}/{}", pointer_, key), where_};
-  }
-  Fields element(std::string_view key, std::size_t index) const {
-    const json::value& value = list(key)[index];
-    require(value.is_object(), key, "a list of objects");
-    return {value.get_object(), fmt::format("{}/{}/{}", pointer_, key, index), where_};
-  }
-  Digest digest(std::string_view key) const {
-    const auto value = Digest::from_hex(text(key));
-    if (!value) fail(key, "32 hex digits", "something else");
-    return *value;
-  }
-
- private:
-  const json::object& object_;
-  std::string pointer_;
-  const std::string& where_;
-};
-
 void check_version(const Fields& fields) {
   fields.require(fields.text("format") == format_name, "format", std::string(format_name));
   const std::int64_t major = fields.object("format_version").count("major");
@@ -227,7 +166,7 @@ partition::Layout read_layout(const Fields& fields, std::size_t shards) {
   std::vector<int> nodes;
   std::int64_t ranks = 0;
   for (const json::value& size : parallel.list("nodes")) {
-    nodes.push_back(static_cast<int>(parallel.count_of(size, "nodes", most_ranks)));
+    nodes.push_back(narrow<int>(parallel.count_of(size, "nodes", most_ranks)));
     parallel.require(nodes.back() > 0, "nodes", "at least one rank a node");
     ranks += nodes.back();
   }
@@ -235,6 +174,7 @@ partition::Layout read_layout(const Fields& fields, std::size_t shards) {
                    "as many ranks as its nodes and the list of shards have");
   const auto slots = static_cast<std::size_t>(*std::max_element(nodes.begin(), nodes.end()));
   parallel.require(nodes.size() * slots * fields.list("units").size() <= most_slices, "nodes", "fewer slices");
+  parallel.require(parallel.list("owner").size() == nodes.size() * slots, "owner", "an owner for each slice");
   return partition::Layout{std::move(nodes)};
 }
 
@@ -260,10 +200,10 @@ void read_units(const Fields& fields, const partition::Layout& layout, Manifest&
     next += count;
   }
   fields.require(next == params.size() && !manifest.spaces.empty(), "units", "all parameters in units");
-  const auto& owners = manifest.spaces.front().owners();
-  fields.object("parallel")
-      .require(fields.object("parallel").list("owner") == json::array(owners.begin(), owners.end()), "owner",
-               "the owners that follow from the nodes");
+  const Fields parallel = fields.object("parallel");
+  parallel.require(std::ranges::equal(parallel.list("owner"), manifest.spaces.front().owners(),
+                                      [](const json::value& said, int owner) { return said == owner; }),
+                   "owner", "the owners that follow from the nodes");
 }
 
 void read_files(const Fields& fields, Manifest& manifest) {
@@ -271,7 +211,7 @@ void read_files(const Fields& fields, Manifest& manifest) {
     const Fields shard = fields.element("shards", i);
     manifest.shards.push_back(
         {shard.text("file"), static_cast<std::uint64_t>(shard.count("bytes")), shard.digest("root_digest")});
-    shard.require(manifest.shards.back().file == shard_name(static_cast<int>(i), manifest.world()), "file",
+    shard.require(manifest.shards.back().file == shard_name(narrow<int>(i), manifest.world()), "file",
                   "the name of this rank's shard");
   }
   for (std::size_t i = 0; i < fields.list("files").size(); ++i) {

@@ -355,6 +355,41 @@ void Reader::use_ema() {
   impl_->uses_ema = true;
 }
 
+bool Reader::has_weights_of(const Reader& other) const {
+  Impl &a = *impl_, &b = *other.impl_;
+  const auto same_params = [](const partition::FlatSpace& x, const partition::FlatSpace& y) {
+    return std::ranges::equal(x.params(), y.params(), [](const partition::ParamSpec& p, const partition::ParamSpec& q) {
+      return p.name == q.name && p.shape == q.shape;
+    });
+  };
+  if (!std::ranges::equal(a.manifest().spaces, b.manifest().spaces, same_params)) return false;
+  const partition::Layout& layout = a.manifest().spaces.front().layout();
+  if (layout == b.manifest().spaces.front().layout() && weights() == other.weights()) {
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      const auto &own = a.shards.shard(rank).tables, &others = b.shards.shard(rank).tables;
+      for (std::size_t unit = 0; unit < a.manifest().spaces.size(); ++unit)
+        if (own[a.dataset(unit, 0)] != others[b.dataset(unit, 0)]) return false;
+    }
+    return true;
+  }
+  constexpr std::int64_t piece = 1 << 16;  // elements
+  std::vector<float> own(piece), others(piece);
+  WeightStream mine = stream(), theirs = other.stream();
+  for (std::size_t param = 0; param < a.places.size(); ++param) {
+    const Place place = a.places[param];
+    const std::int64_t size = a.manifest().spaces[place.unit].params()[place.index].numel();
+    for (std::int64_t begin = 0; begin < size; begin += piece) {
+      const auto count = static_cast<std::size_t>(std::min(piece, size - begin));
+      mine.read(param, begin, std::span{own}.first(count));
+      theirs.read(param, begin, std::span{others}.first(count));
+      if (std::memcmp(own.data(), others.data(), count * sizeof(float)) != 0) return false;
+    }
+  }
+  mine.finish();
+  theirs.finish();
+  return true;
+}
+
 WeightStream Reader::stream(std::size_t tensor) const {
   ARGOSY_CHECK(tensor == 0 || (tensor < 3 && has_moments()), "tensor {}", tensor);
   std::vector<std::size_t> datasets;

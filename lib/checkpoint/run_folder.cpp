@@ -1,6 +1,7 @@
 #include "checkpoint/run_folder.hpp"
 
 #include <algorithm>
+#include <array>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <charconv>
@@ -11,20 +12,48 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
 #include "core/error.hpp"
+#include "core/file_name.hpp"
+#include "core/lease.hpp"
+#include "core/random.hpp"
 
 namespace argosy::checkpoint {
 namespace {
 
 constexpr const char* temporaries = "checkpoints";
 constexpr const char* exports = "export";
-constexpr const char* bad_prefix = ".bad-";
+constexpr std::string_view bad_prefix = ".bad-";
+constexpr std::array<std::string_view, 4> flaw_words{"files", "content", "unreadable", "unfit"};  // by Flaw
 
-/// A file, or `latest`, on its way to its name when the process died: <name>.tmp-<hex digits>.
+constexpr std::string_view latest = "latest", latest_partial = "latest.tmp-";
+
+/// `exit.<job>.<restart>`, which the job scripts name.
+bool is_exit_file(std::string_view name) {
+  constexpr std::string_view prefix = "exit.";
+  if (!name.starts_with(prefix)) return false;
+  name.remove_prefix(prefix.size());
+  const std::size_t dot = name.find('.');
+  return dot != std::string_view::npos && is_decimal(name.substr(0, dot)) && is_decimal(name.substr(dot + 1));
+}
+
+/// The temporary name of a file that Argosy keeps in a run directory, or of `latest`, as this library spells them.
 bool is_partial(std::string_view name) {
-  constexpr std::string_view mark = ".tmp-";
-  const std::size_t at = name.rfind(mark);
-  return at != std::string_view::npos && at > 0 && at + mark.size() < name.size() &&
-         name.find_first_not_of("0123456789abcdef", at + mark.size()) == std::string_view::npos;
+  if (name.starts_with(latest_partial)) return is_hex(name.substr(latest_partial.size()), removal_digits);
+  const std::optional<std::string> base = name_of_partial(name);
+  return base && (*base == "run.json" || *base == "status.json" || is_lease_name(*base) || is_exit_file(*base));
+}
+
+/// `.bad-<step>-<reason>`, and `…-2` and so on where that name was taken.
+bool is_quarantined(std::string_view name) {
+  constexpr std::size_t step_digits = 9;
+  if (!name.starts_with(bad_prefix)) return false;
+  name.remove_prefix(bad_prefix.size());
+  const std::size_t dash = name.find('-');
+  if (dash == std::string_view::npos || !is_decimal(name.substr(0, dash), step_digits)) return false;
+  name.remove_prefix(dash + 1);
+  const std::size_t again = name.find('-');
+  const std::string_view word = name.substr(0, again);
+  return std::find(flaw_words.begin(), flaw_words.end(), word) != flaw_words.end() &&
+         (again == std::string_view::npos || is_decimal(name.substr(again + 1)));
 }
 
 /// Steps of the checkpoints that hold the best values of some metrics, as a trainer lists them in best.keep.
@@ -55,7 +84,7 @@ std::optional<std::int64_t> step_in(std::string_view text) {
 
 }  // namespace
 
-RunFolder::RunFolder(const Files& files, const Clock& clock, const Log& log, Path run_dir, int max_checkpoints)
+RunFolder::RunFolder(const Files& files, const Clock& clock, const Log& log, Path run_dir, std::int64_t max_checkpoints)
     : files_(files), clock_(clock), log_(log), run_dir_(std::move(run_dir)), max_checkpoints_(max_checkpoints) {}
 
 Path RunFolder::place_of(Kind kind, std::int64_t step) const {
@@ -67,7 +96,10 @@ void RunFolder::make() const { files_.make_folders(run_dir_ / temporaries); }
 void RunFolder::sweep() const {
   for (const char* folder : {temporaries, exports}) checkpoint::sweep(files_, run_dir_ / folder);
   for (const std::string& name : files_.list(run_dir_)) {
-    if (is_partial(name)) files_.remove(run_dir_ / name);
+    const Path path = run_dir_ / name;
+    if (!is_partial(name)) continue;
+    const std::optional<FileStat> facts = is_link(path) ? std::nullopt : files_.stat(path);
+    if (!facts || !facts->is_directory) files_.remove(path);  // a folder is nothing that we have made
   }
 }
 
@@ -197,7 +229,7 @@ std::string RunFolder::first_quarantined() const {
   for (const char* folder : {temporaries, exports}) {
     if (!files_.exists(run_dir_ / folder)) continue;
     for (const std::string& name : files_.list(run_dir_ / folder)) {
-      if (name.starts_with(bad_prefix)) return (run_dir_ / folder / name).string();
+      if (is_quarantined(name)) return (run_dir_ / folder / name).string();
     }
   }
   return "";
@@ -220,9 +252,8 @@ void RunFolder::refuse_to_start_over(const std::string& quarantined) const {
 void RunFolder::quarantine(const PassedOver& bad) {
   const Path folder = bad.directory.parent_path();
   const auto step = step_in(bad.directory.filename().string());
-  constexpr const char* words[] = {"files", "content", "unreadable", "unfit"};  // by Flaw
-  const std::string name =
-      fmt::format("{}{}-{}", bad_prefix, step_name(step.value_or(0)), words[static_cast<int>(bad.flaw)]);
+  const std::string name = fmt::format("{}{}-{}", bad_prefix, step_name(step.value_or(0)),
+                                       flaw_words.at(static_cast<std::size_t>(bad.flaw)));
   Path aside = folder / name;
   for (int again = 2; !files_.rename_noreplace(bad.directory, aside); ++again)
     aside = folder / fmt::format("{}-{}", name, again);
@@ -236,7 +267,7 @@ void RunFolder::remove_quarantined(const Path& folder) const {
   constexpr std::size_t kept = 2;
   std::vector<std::string> names;
   for (const std::string& name : files_.list(folder)) {
-    if (name.starts_with(bad_prefix)) names.push_back(name);  // sorted: steps have the same number of digits
+    if (is_quarantined(name)) names.push_back(name);  // sorted: steps have the same number of digits
   }
   for (std::size_t i = 0; i + kept < names.size(); ++i) remove(folder / names[i]);
 }
@@ -297,7 +328,7 @@ void RunFolder::make_way(const Path& target) {
 /// Renamed first: a crash leaves no half-removed checkpoint under a name of its own.
 void RunFolder::remove(const Path& directory) const {
   const Path folder = directory.parent_path();
-  const Path doomed = folder / fmt::format(".del-{}-{}", directory.filename().string(), random_hex(8));
+  const Path doomed = folder / fmt::format(".del-{}-{}", directory.filename().string(), random_hex(removal_digits));
   if (!files_.rename_noreplace(directory, doomed)) return;
   files_.sync_folder(folder);
   files_.remove_tree(doomed);
@@ -347,8 +378,8 @@ std::optional<Inspected::Facts> RunFolder::facts_of_sound(const Candidate& candi
 void RunFolder::retain() {
   constexpr int newer_than_loaded = 5;
   const std::set<std::int64_t> named = steps_to_keep();
-  std::optional<std::set<std::int64_t>> best;  // as the newest says
-  int newer = 0;
+  std::set<std::int64_t> best;
+  std::int64_t newer = 0;
   bool finite_kept = false;
   const std::vector<Candidate> candidates = candidates_of(run_dir_ / temporaries);
   if (std::ssize(candidates) <= max_checkpoints_) return;  // whatever they hold
@@ -358,11 +389,13 @@ void RunFolder::retain() {
       const std::optional<Inspected::Facts> facts = facts_of_sound(candidate);
       if (!facts) continue;  // neither counted nor removed
       finite = facts->finite;
-      if (!best) best = facts->best;
+      // As the newest says, and the one that a run goes on from: where that is another, it saves with that one's list.
+      if (newer == 0 || (finite && !finite_kept) || candidate.directory == loaded_)
+        best.insert(facts->best.begin(), facts->best.end());
     } catch (const Error&) {  // of a newer format: neither counted nor removed
       continue;
     }
-    const bool keep = newer < max_checkpoints_ || named.contains(candidate.step) || best->contains(candidate.step) ||
+    const bool keep = newer < max_checkpoints_ || named.contains(candidate.step) || best.contains(candidate.step) ||
                       (finite && !finite_kept) || (candidate.directory == loaded_ && commits_ < newer_than_loaded);
     ++newer;
     finite_kept = finite_kept || finite;
@@ -372,10 +405,10 @@ void RunFolder::retain() {
 
 /// A hint for people; nothing reads it.
 void RunFolder::point_latest(const Path& directory) const {
-  const Path link = run_dir_ / fmt::format("latest.tmp-{}", random_hex(8));
+  const Path link = run_dir_ / fmt::format("{}{}", latest_partial, random_hex(removal_digits));
   files_.link_symbolically(directory.lexically_relative(run_dir_), link);
   try {
-    files_.rename(link, run_dir_ / "latest");
+    files_.rename(link, run_dir_ / latest);
   } catch (const Error&) {
     files_.os().unlink(link.c_str());
     throw;

@@ -22,7 +22,7 @@ namespace argosy::checkpoint {
 class RunFolder {
  public:
   /// Borrows clock and log. Touches nothing yet.
-  RunFolder(const Files& files, const Clock& clock, const Log& log, Path run_dir, int max_checkpoints);
+  RunFolder(const Files& files, const Clock& clock, const Log& log, Path run_dir, std::int64_t max_checkpoints);
 
   [[nodiscard]] const Path& path() const noexcept { return run_dir_; }
   /// checkpoints/<step> or export/<step>.
@@ -98,7 +98,7 @@ class RunFolder {
   const Clock& clock_;
   const Log& log_;
   Path run_dir_;
-  int max_checkpoints_;
+  std::int64_t max_checkpoints_;
   std::string run_uuid_;
   std::vector<Candidate> waiting_;  // of the walk, oldest first
   std::vector<PassedOver> passed_over_;

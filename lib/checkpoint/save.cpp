@@ -42,7 +42,7 @@ std::uint64_t payload_bytes(const Manifest& manifest) {
 
 }  // namespace
 
-Save::Save(const comm::Context& context, RunLock* lock, Input input)
+Save::Save(const comm::Context& context, Lease* lock, Input input)
     : context_(context),
       lock_(lock),
       input_(std::move(input)),

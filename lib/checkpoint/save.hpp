@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/run_lock.hpp"
 #include "checkpoint/shard_file.hpp"
 #include "checkpoint/staging.hpp"
 #include "checkpoint/vote.hpp"
 #include "comm/run_main.hpp"
+#include "core/lease.hpp"
 
 /// One save on its way. HDF5 and MPI are used by the thread that makes and advances it; the payload, and on rank 0 the
 /// commit, are left to a thread that uses neither. Ranks move on together: from writing to committing when all have
@@ -33,7 +33,7 @@ class Save {
   };
   /// Opens the staging folder, makes the shards' skeletons and begins to write. lock: on rank 0. Borrows both.
   /// **Collective.** Throws Error{usage} when another job has taken over the run.
-  Save(const comm::Context& context, RunLock* lock, Input input);
+  Save(const comm::Context& context, Lease* lock, Input input);
   /// Waits for the thread at work.
   ~Save() = default;
   Save(const Save&) = delete;
@@ -54,7 +54,7 @@ class Save {
   void end();
 
   const comm::Context& context_;
-  RunLock* const lock_;
+  Lease* const lock_;
   Input input_;
   const Staging staging_;
   const double begin_s_;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/run_lock.hpp"
+#include "core/staged_folder.hpp"
 
 /// A checkpoint in the making: `.tmp-<name>-<nonce>` beside its final place, until the rename that commits it. What a
 /// crash leaves behind is either a committed directory or one with a dot in front. Rank 0 opens, commits and discards;
@@ -18,8 +18,8 @@ class Staging {
  public:
   Staging(const Files& files, Path target, const std::string& nonce);
 
-  [[nodiscard]] const Path& folder() const noexcept { return folder_; }
-  [[nodiscard]] const Path& target() const noexcept { return target_; }
+  [[nodiscard]] const Path& folder() const noexcept { return staged_.path(); }
+  [[nodiscard]] const Path& target() const noexcept { return staged_.target(); }
   /// Makes the folder (and those of the shards) after a look at the free space. Throws Error{io}.
   void open(std::uint64_t needed_bytes, int world) const;
   /// Writes a file into the folder and syncs it. Throws Error{io}.
@@ -29,25 +29,17 @@ class Staging {
   void commit(Manifest manifest, std::span<const Attachment> attachments,
               const std::function<void()>& last_check) const;
   /// Removes the folder; what cannot be removed is left to the sweep.
-  void discard() const noexcept;
+  void discard() const noexcept { staged_.discard(); }
 
  private:
-  [[nodiscard]] bool is_committed(const std::string& manifest_text) const;
-
   Files files_;
-  Path target_, folder_;
+  StagedFolder staged_;
 };
 
-/// Removes what dead saves have left in a folder of checkpoints: `.tmp-…` and `.del-…`.
+/// Hex digits of the nonces in names of folders: of saves, and of checkpoints that are being removed.
+inline constexpr std::size_t save_nonce_digits = 16, removal_digits = 8;
+
+/// Removes what dead saves and removals have left in a folder of checkpoints, known by their whole names.
 void sweep(const Files& files, const Path& folder);
-
-/// A nonce that tells which process stages, for work in a folder that no run lock guards.
-[[nodiscard]] std::string nonce_of(const LockOwner& owner);
-/// Removes from `folder` what stagings of other processes have left whose nonce names an owner that is surely gone.
-/// Returns what was removed. Throws Error{io}.
-std::vector<Path> sweep_dead(const Files& files, const Path& folder, const LockOwner& self);
-
-/// `digits` hex digits from the system's source of randomness.
-[[nodiscard]] std::string random_hex(int digits);
 
 }  // namespace argosy::checkpoint

@@ -8,9 +8,10 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/model_view.hpp"
 #include "checkpoint/run_folder.hpp"
-#include "checkpoint/run_lock.hpp"
 #include "checkpoint/save.hpp"
 #include "core/error.hpp"
+#include "core/lease.hpp"
+#include "core/random.hpp"
 
 namespace argosy::checkpoint {
 namespace {
@@ -47,8 +48,8 @@ class Tidying {
 
 struct Store::Impl {
   comm::Context& context;
-  RunFolder folder;               // used by rank 0
-  std::unique_ptr<RunLock> lock;  // rank 0
+  RunFolder folder;             // used by rank 0
+  std::unique_ptr<Lease> lock;  // rank 0
   std::string run_uuid;
   std::unique_ptr<Save> save;              // on its way
   std::unique_ptr<Tidying> tidying;        // rank 0, after a commit
@@ -92,7 +93,7 @@ Store::Store(comm::Context& context, Path run_dir, Options options)
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     impl_->folder.make();
-    impl_->lock = std::make_unique<RunLock>(context.files, context.clock, impl_->folder.path());
+    impl_->lock = std::make_unique<Lease>(context.files, context.clock, impl_->folder.path(), "run directory");
     if (options.heartbeat_s > 0)
       impl_->heartbeat = std::make_unique<Heartbeat>(*impl_->lock, std::chrono::duration<double>(options.heartbeat_s));
     impl_->folder.sweep();
@@ -104,6 +105,7 @@ Store::Store(comm::Context& context, Path run_dir, Options options)
 Store::~Store() = default;
 
 const Path& Store::run_dir() const noexcept { return impl_->folder.path(); }
+Path Store::place_of(Kind kind, std::int64_t step) const { return impl_->folder.place_of(kind, step); }
 
 std::optional<Reader> Store::load(std::span<const UnitState> units, const LoadOptions& options) {
   impl_->tidying->wait();
@@ -121,7 +123,7 @@ void Store::begin_save(Kind kind, std::int64_t step, std::span<const UnitState> 
   const comm::Context& context = impl_->context;
   impl_->tidying->wait();
   Manifest manifest{.run_uuid = impl_->run_uuid,
-                    .save_nonce = context.world.broadcast(impl_->root() ? random_hex(16) : ""),
+                    .save_nonce = context.world.broadcast(impl_->root() ? random_hex(save_nonce_digits) : ""),
                     .kind = kind,
                     .ema = !units.empty(),
                     .step = step,

@@ -36,9 +36,9 @@ struct Context {
 
 /// Runs `body` on every rank and returns the process's exit code. Compares the world size with ARGOSY_EXPECT_RANKS and
 /// with launchers' variables (Error{usage} for N copies of a world of one). Errors are logged as one sentence with the
-/// rank; when other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE (exit_file.hpp), which changes
-/// no code when it cannot be written. On Error a `result {"tool":…,"status":"failed","code":…,"error":…}` line is
-/// printed as well. Where the reader of standard output has left, a world of one ends without a word, by SIGPIPE;
+/// rank; when other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE (exit_file.hpp), which
+/// changes no code when it cannot be written. On Error a `result {"tool":…,"status":"failed","code":…,"error":…}` line
+/// is printed as well. Where the reader of standard output has left, a world of one ends without a word, by SIGPIPE;
 /// nobody reading the log hurts no run.
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body);
 

@@ -3,10 +3,12 @@
 #include <boost/describe.hpp>
 #include <boost/json/value.hpp>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "core/file.hpp"
@@ -65,6 +67,7 @@ class Problems {
 
  private:
   std::vector<Problem> problems_;
+  std::unordered_set<std::string> known_;  // pointer, wanted and got of each
   std::string prefix_;
 };
 
@@ -84,10 +87,16 @@ class Document {
   [[nodiscard]] std::string place(std::string_view pointer) const;
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
+  /// Where a key or an element stood; parts by key or index. A tree, since pointers as texts would repeat long keys.
+  struct Place {
+    int line = 0;  // 0: the whole document; -1: from --set
+    std::map<std::string, Place, std::less<>> parts{};
+  };
+
  private:
   boost::json::value root_;
   std::string name_;
-  std::vector<std::pair<std::string, int>> lines_;  // pointer → line; -1: from --set
+  Place places_;
 };
 
 // Implemented as templates in config/describe.hpp (include it in .cpp files only):

@@ -1,11 +1,13 @@
 #include "config/describe.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace argosy::config::detail {
 namespace {
 
 constexpr std::size_t shown_chars = 60;
+constexpr std::size_t listed_problems = 50;  // more are counted
 
 std::string shown(const json::value& value) {
   std::string text = text_of(value, false);
@@ -35,10 +37,23 @@ Facts facts_of(const Problems::Problem& problem, const Document& document) {
           .remedy = problem.remedy};
 }
 
-bool touches(std::string_view a, std::string_view b) {
-  if (a.size() > b.size()) std::swap(a, b);
-  return b.starts_with(a) && (a.size() == b.size() || b[a.size()] == '/');
-}
+/// Pointers, asked whether one of them is at, above or below a place.
+class Pointers {
+ public:
+  void add(std::string pointer) { pointers_.insert(std::move(pointer)); }
+  [[nodiscard]] bool touch(std::string_view place) const {
+    for (std::string_view above = place;; above = above.substr(0, std::min(above.rfind('/'), above.size() - 1))) {
+      if (pointers_.contains(above)) return true;
+      if (above.empty()) break;
+    }
+    const std::string below = fmt::format("{}/", place);
+    const auto next = pointers_.lower_bound(below);
+    return next != pointers_.end() && next->starts_with(below);
+  }
+
+ private:
+  std::set<std::string, std::less<>> pointers_;
+};
 
 }  // namespace
 
@@ -75,19 +90,21 @@ void add_unknown_key(Problems& problems, std::string_view key, std::span<const s
 
 void throw_problems(const Document& document, const Problems& first, const Problems& second) {
   std::vector<Problems::Problem> all = first.all();
+  Pointers known;
+  for (const Problems::Problem& problem : first.all()) {
+    // A misspelt key leaves the key it was meant to be unset.
+    known.add(problem.pointer.substr(0, problem.pointer.rfind('/') + 1) + problem.wanted);
+    known.add(problem.pointer);
+  }
   for (const Problems::Problem& problem : second.all()) {
-    const bool follows = std::any_of(first.all().begin(), first.all().end(), [&](const Problems::Problem& p) {
-      // A misspelt key leaves the key it was meant to be unset.
-      const std::string meant = p.pointer.substr(0, p.pointer.rfind('/') + 1) + p.wanted;
-      return touches(problem.pointer, p.pointer) || touches(problem.pointer, meant);
-    });
-    if (!follows) all.push_back(problem);
+    if (!known.touch(problem.pointer)) all.push_back(problem);
   }
   if (all.empty()) return;
   if (all.size() == 1) throw Error{Fault::config, facts_of(all.front(), document)};
   std::string list;
-  for (const Problems::Problem& problem : all)
+  for (const Problems::Problem& problem : std::span{all}.first(std::min(all.size(), listed_problems)))
     list += fmt::format("\n  {}", Error(Fault::config, facts_of(problem, document)).what());
+  if (all.size() > listed_problems) list += fmt::format("\n  and {} more", all.size() - listed_problems);
   throw Error{Fault::config,
               {.wanted = "a valid configuration",
                .got = fmt::format("{} problems", all.size()),

@@ -11,8 +11,9 @@ namespace {
 
 namespace json = boost::json;
 
+using Place = Document::Place;
 constexpr int from_command_line = -1;
-using Lines = std::vector<std::pair<std::string, int>>;
+constexpr std::size_t deepest = 32;  // as deep as Boost parses
 
 std::string escaped(std::string_view key) {
   std::string text;
@@ -28,8 +29,13 @@ std::string escaped(std::string_view key) {
   return text;
 }
 
-bool is_at_or_below(std::string_view pointer, std::string_view top) {
-  return pointer.starts_with(top) && (pointer.size() == top.size() || pointer[top.size()] == '/');
+std::string unescaped(std::string_view step) {
+  std::string key;
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    const bool escape = step[i] == '~' && i + 1 < step.size();
+    key += escape ? (step[++i] == '1' ? '/' : '~') : step[i];
+  }
+  return key;
 }
 
 /// Events of Boost's parser, which is fed line by line: builds the value and notes the line of each key and element.
@@ -62,17 +68,16 @@ class Builder {
   bool on_key(json::string_view part, std::size_t, json::error_code&) {
     key_ += part;
     stack_.push_key(part);
-    place_at(escaped(std::exchange(key_, {})));
-    const auto earlier =
-        std::find_if(lines.begin(), lines.end(), [this](const auto& l) { return l.first == pointer_; });
-    if (earlier != lines.end()) {
+    const std::string key = std::exchange(key_, {});
+    const auto [place, is_new] = open_.back().place->parts.try_emplace(key, Place{.line = line});
+    if (!is_new) {
       throw Error{Fault::config,
-                  {.wanted = fmt::format("the key {} once (first in line {})", pointer_, earlier->second),
+                  {.wanted = fmt::format("the key {} once (first in line {})", pointer_to(key), place->second.line),
                    .got = "it again",
                    .where = fmt::format("{}:{}", name_, line),
                    .remedy = "remove one of them"}};
     }
-    lines.emplace_back(pointer_, line);
+    member_ = &place->second;
     return true;
   }
   bool on_string_part(json::string_view part, std::size_t, json::error_code&) {
@@ -116,30 +121,38 @@ class Builder {
   json::value release() { return stack_.release(); }
 
   int line = 1;
-  Lines lines;
+  Place places;
 
  private:
   struct Open {
     bool is_array;
-    std::size_t pointer_size, next_index = 0;
+    Place* place;
+    std::size_t next_index = 0;
   };
 
-  void place_at(const std::string& step) {
-    pointer_.resize(open_.back().pointer_size);
-    pointer_ += '/' + step;
+  /// The pointer to `key` of the innermost object: each level asks its parent which part it is.
+  [[nodiscard]] std::string pointer_to(std::string_view key) const {
+    std::string pointer;
+    for (std::size_t i = 1; i < open_.size(); ++i) {
+      const auto& parts = open_[i - 1].place->parts;
+      const auto part =
+          std::find_if(parts.begin(), parts.end(), [&](const auto& p) { return &p.second == open_[i].place; });
+      pointer += '/' + escaped(part->first);
+    }
+    return pointer + '/' + escaped(key);
   }
-  void begin_value() {
-    if (open_.empty() || !open_.back().is_array) return;
-    place_at(std::to_string(open_.back().next_index++));
-    lines.emplace_back(pointer_, line);
+  /// Where the value that begins now belongs.
+  Place* begin_value() {
+    if (open_.empty()) return &places;
+    if (!open_.back().is_array) return member_;
+    const std::string index = std::to_string(open_.back().next_index++);
+    return &open_.back().place->parts.try_emplace(index, Place{.line = line}).first->second;
   }
   bool open(bool is_array) {
-    begin_value();
-    open_.push_back({is_array, pointer_.size()});
+    open_.push_back({is_array, begin_value()});
     return true;
   }
   bool close() {
-    pointer_.resize(open_.back().pointer_size);
     open_.pop_back();
     return true;
   }
@@ -147,7 +160,8 @@ class Builder {
   std::string name_;
   json::value_stack stack_;
   std::vector<Open> open_;
-  std::string pointer_, key_;
+  std::string key_;
+  Place* member_ = nullptr;
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -161,7 +175,8 @@ std::string_view trimmed(std::string_view text) {
 }  // namespace
 
 std::string read_source(const Files& files, const Path& path) {
-  if (files.exists(path)) return files.read_text(path);
+  constexpr std::uint64_t largest_bytes = 16U << 20U;
+  if (files.exists(path)) return files.read_text(path, largest_bytes);
   throw Error{Fault::usage,
               {.wanted = "a configuration file",
                .got = "no such file",
@@ -197,7 +212,7 @@ Document Document::parse(std::string_view text, std::string_view name) {
   Document document;
   document.root_ = parser.handler().release();
   document.name_ = name;
-  document.lines_ = std::move(parser.handler().lines);
+  document.places_ = std::move(parser.handler().places);
   return document;
 }
 
@@ -210,12 +225,15 @@ void Document::set(std::string_view assignment) {
   if (equals == std::string_view::npos || equals == 0) refuse("key.path=value", fmt::format("\"{}\"", assignment));
 
   json::value* at = &root_;
+  Place* place = &places_;
   std::string pointer;
+  std::size_t depth = 0;
   std::string_view path = assignment.substr(0, equals);
   while (true) {
     const std::size_t dot = path.find('.');
     const std::string_view step = path.substr(0, dot);
     if (step.empty()) refuse("a name between dots", "an empty one");
+    if (++depth > deepest) refuse(fmt::format("a path of at most {} names", deepest), "a longer one");
     if (at->is_null()) *at = json::object{};
     if (auto* object = at->if_object()) {
       at = &(*object)[step];
@@ -230,6 +248,7 @@ void Document::set(std::string_view assignment) {
       refuse(fmt::format("{} to hold keys", pointer), text_of(*at, false));
     }
     pointer += '/' + escaped(step);
+    place = &place->parts.try_emplace(std::string{step}, Place{.line = from_command_line}).first->second;
     if (dot == std::string_view::npos) break;
     path.remove_prefix(dot + 1);
   }
@@ -238,18 +257,20 @@ void Document::set(std::string_view assignment) {
   json::error_code error;
   json::value value = json::parse(text, error);
   *at = error ? json::value(text) : std::move(value);
-  std::erase_if(lines_, [&](const auto& l) { return is_at_or_below(l.first, pointer); });
-  lines_.emplace_back(pointer, from_command_line);
+  *place = {.line = from_command_line};
 }
 
 std::string Document::place(std::string_view pointer) const {
-  const std::pair<std::string, int>* best = nullptr;
-  for (const auto& line : lines_) {
-    if (is_at_or_below(pointer, line.first) && (best == nullptr || line.first.size() > best->first.size()))
-      best = &line;
+  const Place* at = &places_;
+  while (pointer.starts_with('/')) {
+    const std::size_t end = std::min(pointer.find('/', 1), pointer.size());
+    const auto part = at->parts.find(unescaped(pointer.substr(1, end - 1)));
+    if (part == at->parts.end()) break;
+    at = &part->second;
+    pointer.remove_prefix(end);
   }
-  if (best == nullptr) return name_;
-  return best->second == from_command_line ? "--set" : fmt::format("{}:{}", name_, best->second);
+  if (at->line == from_command_line) return "--set";
+  return at->line == 0 ? name_ : fmt::format("{}:{}", name_, at->line);
 }
 
 }  // namespace argosy::config

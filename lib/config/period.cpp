@@ -45,6 +45,8 @@ Period Period::parse(std::string_view text) {
     }
     ++at;
   }
+  constexpr double most = 0x1p53;  // above it, not every number of steps or tgt_tokens can be told from the next
+  if (period.count > most) refuse(text);
   const bool countable = period.unit == Unit::epoch || period.count == std::floor(period.count);
   if (at != end || !countable) refuse(text);
   return period;

@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <fmt/format.h>
 
 #include "config/config.hpp"
 
@@ -8,10 +8,8 @@ void Problems::add(std::string_view pointer, std::string_view wanted, std::strin
   std::string whole = prefix_;
   if (!pointer.empty() && pointer.front() != '/') whole += '/';
   whole += pointer;
-  const bool known = std::any_of(problems_.begin(), problems_.end(), [&](const Problem& p) {
-    return p.pointer == whole && p.wanted == wanted && p.got == got;
-  });
-  if (!known) problems_.push_back({std::move(whole), std::string(wanted), std::string(got), std::string(remedy)});
+  if (!known_.insert(fmt::format("{}\n{}\n{}", whole, wanted, got)).second) return;
+  problems_.push_back({std::move(whole), std::string(wanted), std::string(got), std::string(remedy)});
 }
 
 Problems::Scope::Scope(Problems& problems, std::string_view key)

@@ -8,9 +8,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <random>
 #include <system_error>
 #include <utility>
+
+#include "core/file_name.hpp"
 
 namespace argosy {
 namespace {
@@ -31,6 +32,10 @@ std::string remedy_of(int error) {
       return "check the path";
     case ENOTDIR:
       return "a part of the path is a file: correct it";
+    case ENAMETOOLONG:
+      return "choose a shorter name";
+    case ENXIO:
+      return "it is a pipe or a socket: name a file";
     case EEXIST:
     case ENOTEMPTY:
       return "remove it or choose another name";
@@ -97,6 +102,12 @@ FileStat facts_of(const struct stat& s) {
           .ctime_ns = s.st_ctim.tv_sec * giga + s.st_ctim.tv_nsec,
           .is_directory = S_ISDIR(s.st_mode),
           .is_regular = S_ISREG(s.st_mode)};
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
 }
 
 }  // namespace
@@ -259,39 +270,45 @@ void Files::print(std::string_view text) const {
 }
 
 File Files::open_or_fail(const Path& path, int flags, const char* wanted) const {
-  const int how = flags | O_CLOEXEC | (own_ ? O_NOFOLLOW | O_NONBLOCK : 0);
-  const int fd = repeat([&] { return os_->open(path.c_str(), how, file_mode); });
-  if (fd < 0) {
-    const bool missing = (flags & O_CREAT) == 0 && (errno == ENOENT || errno == ENOTDIR);
-    fail(missing ? Fault::data : Fault::io, wanted, "open", errno, path);
-  }
-  File file{*os_, fd, path};
-  if (own_ && !file.stat().is_regular) {
+  const int fd = repeat([&] { return os_->open(path.c_str(), flags | O_CLOEXEC, file_mode); });
+  if (fd >= 0) return {*os_, fd, path};
+  const bool missing = (flags & O_CREAT) == 0 && (errno == ENOENT || errno == ENOTDIR);
+  fail(missing ? Fault::data : Fault::io, wanted, "open", errno, path);
+}
+
+/// A pipe or a device may keep whoever opens or reads it waiting for ever.
+File Files::open_regular(const Path& path, int flags, const char* wanted) const {
+  File file = open_or_fail(path, flags | O_NONBLOCK | (own_ ? O_NOFOLLOW : 0), wanted);
+  struct stat s {};
+  if (repeat([&] { return os_->fstat(file.fd(), &s); }) != 0) fail_io("to ask what kind of file it is", "fstat", path);
+  if (S_ISREG(s.st_mode)) return file;
+  if (own_) {
     throw Error{Fault::io,
                 {.wanted = wanted,
                  .got = "something that is no regular file",
                  .where = path.string(),
                  .remedy = "remove it or choose another place"}};
   }
-  return file;
+  if (S_ISDIR(s.st_mode)) fail(Fault::data, "a regular file", "open", EISDIR, path);
+  throw Error{(flags & O_ACCMODE) == O_RDONLY ? Fault::data : Fault::io,
+              {.wanted = "a regular file", .got = kind_of(s.st_mode), .where = path.string(), .remedy = "name a file"}};
 }
 
-File Files::open(const Path& path) const { return open_or_fail(path, O_RDONLY, "a readable file"); }
+File Files::open(const Path& path) const { return open_regular(path, O_RDONLY, "a readable file"); }
 File Files::create(const Path& path) const {
   return open_or_fail(path, O_WRONLY | O_CREAT | O_EXCL, "to create a new file");
 }
 File Files::replace(const Path& path) const {
-  return open_or_fail(path, O_WRONLY | O_CREAT | O_TRUNC, "a writable file");
+  return open_regular(path, O_WRONLY | O_CREAT | O_TRUNC, "a writable file");
 }
-File Files::update(const Path& path) const { return open_or_fail(path, O_RDWR, "a file to change"); }
+File Files::update(const Path& path) const { return open_regular(path, O_RDWR, "a file to change"); }
 File Files::append(const Path& path) const {
-  return open_or_fail(path, O_WRONLY | O_CREAT | O_APPEND, "a file to append to");
+  return open_regular(path, O_WRONLY | O_CREAT | O_APPEND, "a file to append to");
 }
 
 Mapping Files::map(const Path& path) const {
   const File file = open(path);
   const FileStat facts = file.stat();
-  if (facts.is_directory) fail(Fault::data, "a file", "fstat", EISDIR, path);
   if (facts.size_bytes == 0) return {};
   void* at = os_->mmap(facts.size_bytes, file.fd());
   if (at == MAP_FAILED) fail_io(fmt::format("to map {} bytes", facts.size_bytes), "mmap", path);
@@ -301,7 +318,6 @@ Mapping Files::map(const Path& path) const {
 std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const {
   const File file = open(path);
   const FileStat facts = file.stat();
-  if (facts.is_directory) fail(Fault::data, "a file", "fstat", EISDIR, path);
   if (facts.size_bytes > limit_bytes) {
     throw Error{Fault::data,
                 {.wanted = fmt::format("a text of at most {} bytes", limit_bytes),
@@ -314,14 +330,9 @@ std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const 
   return text;
 }
 
-Path temporary_name(Path path) {
-  std::random_device random;
-  return path += fmt::format(".tmp-{:08x}{:08x}", random(), random());
-}
-
 template <class Rename>
 bool Files::write_and(Rename rename, const Path& path, Bytes content, bool sync) const {
-  const Path partial = temporary_name(path);
+  const Path partial = path.parent_path() / partial_name(path.filename().string());
   bool renamed = false;
   try {
     File file = create(partial);
@@ -354,6 +365,16 @@ std::optional<FileStat> Files::stat(const Path& path) const {
   if (repeat([&] { return os_->stat(path.c_str(), &s); }) == 0) return facts_of(s);
   if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
   fail_io("to ask whether the file exists", "stat", path);
+}
+
+bool Files::is_taken(const Path& path) const {
+  const int fd = repeat([&] { return os_->open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC, 0); });
+  if (fd >= 0) {
+    os_->close(fd);
+    return true;
+  }
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  fail_io("to ask whether the name is free", "open", path);
 }
 
 std::vector<std::string> Files::list(const Path& folder) const {
@@ -434,8 +455,13 @@ bool Files::rename_noreplace(const Path& from, const Path& to) const {
     remove(from);
     return true;
   }
-  if (errno == EEXIST || exists(to)) return false;
-  rename(from, to);
+  if (errno == EEXIST || is_taken(to)) return false;
+  try {
+    rename(from, to);
+  } catch (const Error&) {
+    if (!is_taken(to) || !is_taken(from)) throw;
+    return false;  // it has appeared between the two
+  }
   return true;
 }
 
@@ -447,7 +473,12 @@ void Files::remove(const Path& path) const {
 void Files::remove_tree(const Path& path) const {
   if (repeat([&] { return os_->unlink(path.c_str()); }) == 0 || errno == ENOENT) return;
   if (errno != EISDIR) fail_io("to remove it", "unlink", path);
-  for (const std::string& name : list(path)) remove_tree(path / name);
+  try {
+    for (const std::string& name : list(path)) remove_tree(path / name);
+  } catch (const Error&) {
+    if (!is_taken(path)) return;  // another process removes it, too
+    throw;
+  }
   if (repeat([&] { return os_->rmdir(path.c_str()); }) != 0 && errno != ENOENT)
     fail_io("to remove the folder", "rmdir", path);
 }

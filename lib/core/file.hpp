@@ -117,9 +117,6 @@ class Mapping {
   std::size_t size_bytes_ = 0;
 };
 
-/// <path>.tmp-<16 hexadecimal digits>: where what `path` will be is written first.
-[[nodiscard]] Path temporary_name(Path path);
-
 /// All file operations of the library. Cheap to copy; borrows the Os.
 class Files {
  public:
@@ -137,6 +134,8 @@ class Files {
   /// Writes all of `text` to standard output, down to the disk. Throws Error{io}; ReaderLeft.
   void print(std::string_view text) const;
 
+  // Regular files alone: a pipe, a device or a folder is Error{data} for those who read and Error{io} for those who
+  // write.
   [[nodiscard]] File open(const Path& path) const;     // read only; a missing file is Error{data}
   [[nodiscard]] File create(const Path& path) const;   // write, O_CREAT|O_EXCL
   [[nodiscard]] File replace(const Path& path) const;  // write, O_CREAT|O_TRUNC
@@ -156,6 +155,8 @@ class Files {
 
   [[nodiscard]] std::optional<FileStat> stat(const Path& path) const;  // nullopt when it does not exist
   [[nodiscard]] bool exists(const Path& path) const { return stat(path).has_value(); }
+  /// Whether anything has this name: a link that leads nowhere, too.
+  [[nodiscard]] bool is_taken(const Path& path) const;
   /// Names (not paths) in a folder, sorted bytewise.
   [[nodiscard]] std::vector<std::string> list(const Path& folder) const;
   /// What `path` leads to when its last part is a symbolic link, or a chain of them; else `path`, without a slash at
@@ -175,6 +176,7 @@ class Files {
 
  private:
   [[nodiscard]] File open_or_fail(const Path& path, int flags, const char* wanted) const;
+  [[nodiscard]] File open_regular(const Path& path, int flags, const char* wanted) const;
   /// Writes under a temporary name and gives it the right one by `rename`, which may say no.
   template <class Rename>
   bool write_and(Rename rename, const Path& path, Bytes content, bool sync) const;

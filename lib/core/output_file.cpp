@@ -1,8 +1,13 @@
 #include "core/output_file.hpp"
 
+#include "core/file_name.hpp"
+
 namespace argosy {
+
 OutputFile::OutputFile(const Files& files, Path path)
-    : files_(files), path_(files.follow_links(path)), partial_(temporary_name(path_)) {
+    : files_(files),
+      path_(files.follow_links(path)),
+      partial_(path_.parent_path() / partial_name(path_.filename().string())) {
   const auto facts = files_.stat(path_);
   if (facts && !facts->is_regular) {
     throw Error{Fault::usage,

@@ -1,10 +1,12 @@
 #include "core/random.hpp"
 
 #include <Random123/philox.h>
+#include <fmt/format.h>
 
 #include <bit>
 #include <cmath>
 #include <numbers>
+#include <random>
 #include <utility>
 
 namespace argosy {
@@ -82,6 +84,14 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const noexcept {
     index = left << half_bits_ | right;
   } while (index >= n_);
   return index;
+}
+
+std::string random_hex(std::size_t digits) {
+  std::random_device random;
+  std::string text;
+  while (text.size() < digits) text += fmt::format("{:08x}", random());
+  text.resize(digits);
+  return text;
 }
 
 }  // namespace argosy

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 
 /// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11). A value is a pure function of (key, counter), so
 /// results do not depend on rank count, order of calls or resume. Zero key and counter give 6627e8d5 e169c58d bc57ac4c
@@ -44,5 +45,8 @@ class Permutation {
   std::uint64_t stream_;
   unsigned half_bits_;
 };
+
+/// `digits` hex digits from the system's source of randomness: different each time, for names.
+[[nodiscard]] std::string random_hex(std::size_t digits);
 
 }  // namespace argosy

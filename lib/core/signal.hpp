@@ -18,4 +18,7 @@ class StopSignals {
   [[nodiscard]] std::optional<int> received() const noexcept;
 };
 
+/// The first signal that a StopSignals of this process has seen: for whoever waits without one at hand.
+[[nodiscard]] std::optional<int> stop_signal() noexcept;
+
 }  // namespace argosy

@@ -187,6 +187,13 @@ FileStat stat_of(const Files& files, const Path& path) {
                  .where = path.string(),
                  .remedy = "correct the path"}};
   }
+  if (!stat->is_regular) {  // texts are read in parts, by several ranks and more than once
+    throw Error{Fault::data,
+                {.wanted = "a text file",
+                 .got = "a pipe or a device",
+                 .where = path.string(),
+                 .remedy = "write the text to a file first"}};
+  }
   return *stat;
 }
 

@@ -38,7 +38,7 @@ struct CountSettings {
   bool content_hash = false;  // read the text again even when path, size and times are as recorded
 };
 
-/// Counts every file. Errors: Error{data} for a missing file or a folder; an empty file counts zeros.
+/// Counts every file. Errors: Error{data} for a missing file, a folder or a pipe; an empty file counts zeros.
 /// A file whose size, mtime and ctime are as recorded is not opened. A touched one is hashed and found by its digest.
 /// **Collective** over `world`; the result is the same on all ranks.
 [[nodiscard]] std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files,

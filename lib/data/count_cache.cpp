@@ -2,22 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <numeric>
+
+#include "config/config.hpp"
+#include "core/error.hpp"
 
 namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-constexpr std::int64_t kCacheVersion = 1;
+constexpr std::int64_t kCacheVersion = 2;
+
+/// Text of a file; none where there is none, or none that a record could be.
+std::optional<std::string> read(const Files& files, const Path& path) {
+  if (!files.exists(path)) return std::nullopt;
+  try {
+    return files.read_text(path);
+  } catch (const Error& error) {
+    if (error.fault() == Fault::io) throw;
+    return std::nullopt;
+  }
+}
 
 std::optional<json::object> read_object(const Files& files, const Path& path) {
-  if (!files.exists(path)) return std::nullopt;
+  const std::optional<std::string> text = read(files, path);
+  if (!text) return std::nullopt;
   boost::system::error_code error;
-  json::value value = json::parse(files.read_text(path), error);
+  json::value value = json::parse(*text, error);
   if (error || !value.is_object()) return std::nullopt;
   const json::value* version = value.as_object().if_contains("version");
   if (version == nullptr || *version != kCacheVersion) return std::nullopt;
   return std::move(value.as_object());
+}
+
+/// What guards a record: the digest of its canonical text without this member.
+Digest check_of(json::object object) {
+  object.erase("check");
+  return digest_of(config::text_of(object, false));
 }
 
 json::object object_of(const CountRecord& record) {
@@ -59,18 +82,41 @@ CountRecord record_of(const json::object& object) {
   return record;
 }
 
+/// Whether a text could have such a record: what uses it need not fear for its sums and offsets.
+bool is_possible(const CountRecord& record) {
+  const TextFigures& f = record.figures;
+  const auto size = static_cast<std::int64_t>(record.size_bytes);
+  const std::uint64_t blocks =
+      record.size_bytes / kCountBlockBytes + (record.size_bytes % kCountBlockBytes > 0 ? 1 : 0);
+  const auto within = [](std::int64_t number, std::int64_t most) { return number >= 0 && number <= most; };
+  const auto& newlines = record.block_newlines;
+  return record.size_bytes <= 1ULL << 59 && newlines.size() == blocks &&
+         std::ranges::all_of(newlines, [](std::uint32_t count) { return count <= kCountBlockBytes; }) &&
+         std::accumulate(newlines.begin(), newlines.end(), std::int64_t{0}) == f.newlines && f.newlines <= size &&
+         (f.lines == f.newlines || f.lines == f.newlines + 1) && within(f.empty_lines, f.lines) &&
+         within(f.words, size) && within(f.characters, size) && within(f.longest_line, 8 * size) &&
+         within(f.invalid_bytes, size) && record.first_invalid.has_value() == (f.invalid_bytes > 0) &&
+         (!record.first_invalid ||
+          (within(record.first_invalid->line, f.lines) && within(record.first_invalid->byte_offset, size)));
+}
+
 }  // namespace
 
-std::string text_of(const CountRecord& record) { return json::serialize(object_of(record)); }
+std::string text_of(const CountRecord& record) {
+  json::object object = object_of(record);
+  object["check"] = check_of(object).hex();
+  return json::serialize(object);
+}
 
 std::optional<CountRecord> record_of_text(std::string_view text) {
   boost::system::error_code error;
   const json::value value = json::parse(text, error);
   if (error || !value.is_object()) return std::nullopt;
   try {
+    if (value.at("version") != kCacheVersion) return std::nullopt;
+    if (value.at("check") != json::string{check_of(value.as_object()).hex()}) return std::nullopt;
     CountRecord record = record_of(value.as_object());
-    const std::uint64_t blocks = (record.size_bytes + kCountBlockBytes - 1) / kCountBlockBytes;
-    if (record.block_newlines.size() == blocks && value.at("version") == kCacheVersion) return record;
+    if (is_possible(record)) return record;
   } catch (const std::exception&) {  // a key is missing or of another type: no record of ours
   }
   return std::nullopt;
@@ -91,13 +137,13 @@ std::optional<CountRecord> CountCache::find(const Path& path, const FileStat& st
       {"ctime_ns", stat.ctime_ns}, {"digest", place->contains("digest") ? place->at("digest") : json::value{}}};
   if (*place != now || !now.at("digest").is_string()) return std::nullopt;
   const std::optional<Digest> digest = Digest::from_hex(now.at("digest").as_string());
-  return digest ? find(*digest) : std::nullopt;
+  std::optional<CountRecord> record = digest ? find(*digest) : std::nullopt;
+  return record && record->size_bytes == stat.size_bytes ? record : std::nullopt;
 }
 
 std::optional<CountRecord> CountCache::find(const Digest& digest) const {
-  const Path path = record_path(digest);
-  if (!files_.exists(path)) return std::nullopt;
-  std::optional<CountRecord> record = record_of_text(files_.read_text(path));
+  const std::optional<std::string> text = read(files_, record_path(digest));
+  std::optional<CountRecord> record = text ? record_of_text(*text) : std::nullopt;
   return record && record->digest == digest ? record : std::nullopt;
 }
 

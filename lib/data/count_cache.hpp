@@ -8,7 +8,8 @@
 #include "data/count.hpp"
 
 /// Count records on disk: `<digest>.json` by content, `at-<hash of path>.json` tells which content a path had at which
-/// times. Damaged or foreign files are no records. One process writes; files are replaced atomically.
+/// times. A record carries a digest of itself; damaged or foreign files are no records. One process writes; files are
+/// replaced atomically.
 namespace argosy::data {
 
 /// One JSON object; record_of_text gives nothing for text that is no record of this version.

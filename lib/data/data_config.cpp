@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <set>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/narrow.hpp"
 
 namespace argosy::data {
 
@@ -37,7 +39,7 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
 std::span<const config::KeyText> key_texts(const TokenizerTraining&) {
   static constexpr config::KeyText texts[] = {
       {"type", "SentencePiece model: unigram or bpe"},
-      {"vocab_size", "pieces, special ones included; the model's vocabulary is padded to a multiple of 64"},
+      {"vocab_size", "pieces, special ones included; the model pads its vocabulary to model.vocab_multiple"},
       {"character_coverage", "share of the characters of the text that become pieces"},
       {"sample_lines", "lines drawn from all corpora, both sides, to train on"},
   };
@@ -84,11 +86,14 @@ std::span<const config::KeyText> key_texts(const BatchConfig&) {
 
 namespace {
 
+constexpr std::size_t longest_given_name_bytes = 200;  // more is put behind it: recipe, number, ending
+
 bool is_file_name(const std::string& name) {
-  return !name.empty() && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
-  });
+  return !name.empty() && name.size() <= longest_given_name_bytes && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+                  c == '.';
+         });
 }
 
 template <class Number>
@@ -96,19 +101,34 @@ void require_at_least(config::Problems& problems, std::string_view pointer, Numb
   problems.require(value >= least, pointer, fmt::format("at least {}", least), fmt::format("{}", value));
 }
 
+/// Sizes have an upper bound where they are configured, so that sums and products of them cannot overflow later.
+constexpr std::int64_t most_pieces =
+    std::numeric_limits<std::int32_t>::max();  // of a row, which shards count in 32 bits
+constexpr std::int64_t most_vocabulary = 1 << 24, most_micro_batches = 1 << 30;
+constexpr std::int64_t most_accumulation = 1 << 14;  // a step is planned operation by operation
+constexpr std::int64_t most_examples = std::int64_t{1} << 53, most_step_size = std::int64_t{1} << 40;
+
+void require_between(config::Problems& problems, std::string_view pointer, std::int64_t value, std::int64_t least,
+                     std::int64_t most) {
+  problems.require(value >= least && value <= most, pointer, fmt::format("{} to {}", least, most),
+                   fmt::format("{}", value));
+}
+
 }  // namespace
 
 void validate(const TransformConfig& config, config::Problems& problems) {
-  require_at_least<std::int64_t>(problems, "/source", config.source, 1);
-  require_at_least<std::int64_t>(problems, "/target", config.target, 1);
+  require_between(problems, "/source", config.source, 1, most_pieces);
+  require_between(problems, "/target", config.target, 1, most_pieces);
 }
 
 void validate(const CorpusConfig& config, config::Problems& problems) {
-  problems.require(is_file_name(config.name), "/name", "a name of letters, digits, '-', '_' and '.'", config.name);
+  problems.require(is_file_name(config.name), "/name", "a name of at most 200 letters, digits, '-', '_' and '.'",
+                   config.name);
   problems.require(!config.source.empty(), "/source", "a text file", "none");
   problems.require(!config.target || !config.target->empty(), "/target", "a text file", "an empty name");
-  problems.require(std::isfinite(config.weight) && config.weight > 0, "/weight", "a number above 0",
-                   fmt::format("{}", config.weight));
+  constexpr double least_weight = 1e-9, most_weight = 1e9;  // powers and sums of them stay finite and above 0
+  problems.require(config.weight >= least_weight && config.weight <= most_weight, "/weight",
+                   fmt::format("a number from {} to {}", least_weight, most_weight), fmt::format("{}", config.weight));
   problems.require(config.languages.empty() || config.languages.size() == (config.target ? 2 : 1), "/languages",
                    config.target ? "two codes: source and target" : "one code",
                    fmt::format("{}", config.languages.size()));
@@ -119,7 +139,7 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
 }
 
 void validate(const TokenizerTraining& config, config::Problems& problems) {
-  require_at_least<std::int64_t>(problems, "/vocab_size", config.vocab_size, 8);
+  require_between(problems, "/vocab_size", config.vocab_size, 8, most_vocabulary);
   problems.require(config.character_coverage > 0 && config.character_coverage <= 1, "/character_coverage",
                    "a share above 0, at most 1", fmt::format("{}", config.character_coverage));
   require_at_least<std::int64_t>(problems, "/sample_lines", config.sample_lines, 1);
@@ -134,12 +154,15 @@ void validate(const SplitConfig& config, config::Problems& problems) {
 
 void validate(const DataConfig& config, config::Problems& problems) {
   problems.require(!config.tokenizer.empty(), "/tokenizer", "a SentencePiece model file", "none");
+  problems.require(Path{config.tokenizer}.filename().native().size() <= longest_given_name_bytes, "/tokenizer",
+                   "a file name of at most 200 bytes", Path{config.tokenizer}.filename().string());
   problems.require(!config.shards.empty(), "/shards", "a folder for token shards", "none");
   problems.require(!config.corpora.empty(), "/corpora", "at least one corpus", "none");
   problems.require(config.workers >= 1 && config.workers <= 256, "/workers", "1 to 256",
                    fmt::format("{}", config.workers));
-  problems.require(std::isfinite(config.temperature) && config.temperature > 0, "/temperature", "a number above 0",
-                   fmt::format("{}", config.temperature));
+  constexpr double least_temperature = 0.1;  // the tenth power of 2^53 target tokens is finite
+  problems.require(std::isfinite(config.temperature) && config.temperature >= least_temperature, "/temperature",
+                   fmt::format("a number from {}", least_temperature), fmt::format("{}", config.temperature));
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < config.corpora.size(); ++i) {
     const CorpusConfig& corpus = config.corpora[i];
@@ -151,15 +174,16 @@ void validate(const DataConfig& config, config::Problems& problems) {
 }
 
 void validate(const BatchConfig& config, config::Problems& problems) {
-  const auto positive = [&](const char* pointer, const std::optional<std::int64_t>& value) {
-    if (value) require_at_least<std::int64_t>(problems, pointer, *value, 1);
+  constexpr std::int64_t most_multiple = 1 << 16;
+  const auto positive = [&](const char* pointer, const std::optional<std::int64_t>& value, std::int64_t most) {
+    if (value) require_between(problems, pointer, *value, 1, most);
   };
-  positive("/global_size", config.global_size);
-  positive("/micro_size", config.micro_size);
-  positive("/accumulation", config.accumulation);
-  positive("/width_multiple", config.width_multiple);
-  require_at_least<std::int64_t>(problems, "/pool", config.pool, 1);
-  require_at_least<std::int64_t>(problems, "/sequence_length", config.sequence_length, 2);
+  positive("/global_size", config.global_size, most_step_size);
+  positive("/micro_size", config.micro_size, most_pieces);
+  positive("/accumulation", config.accumulation, most_accumulation);
+  positive("/width_multiple", config.width_multiple, most_multiple);
+  require_between(problems, "/pool", config.pool, 1, most_examples);
+  require_between(problems, "/sequence_length", config.sequence_length, 2, most_pieces);
   if (config.global_size && config.micro_size) {
     const std::int64_t global = *config.global_size, micro = *config.micro_size;
     if (global >= 1 && micro >= 1 && global % micro != 0) {
@@ -191,6 +215,19 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
   const int given = config.global_size.has_value() + config.micro_size.has_value() + config.accumulation.has_value();
   if (given < 2) refuse("two of global_size, micro_size and accumulation", fmt::format("{}", given), "give one more");
 
+  // In fp64, which cannot overflow; everything below stays under these bounds.
+  const auto require_at_most = [&](double size, std::int64_t most, const char* what) {
+    if (size <= static_cast<double>(most)) return;
+    refuse(fmt::format("a step of at most {} {}", most, what), fmt::format("{:.3g}", size), "correct the sizes");
+  };
+  const auto real = [](const std::optional<std::int64_t>& value) { return static_cast<double>(value.value_or(1)); };
+  if (config.accumulation) {
+    require_at_most(real(config.accumulation) * world, most_micro_batches, "micro-batches");
+    if (!config.global_size) {
+      require_at_most(real(config.micro_size) * real(config.accumulation) * world, most_step_size, "positions");
+    }
+  }
+
   StepSizes sizes;
   if (config.global_size && config.micro_size) {
     sizes.global_size = *config.global_size;
@@ -207,7 +244,8 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
     sizes.micro_size = *config.global_size / slots;
   } else {
     sizes.micro_size = *config.micro_size;
-    sizes.global_size = *config.micro_size * *config.accumulation * world;
+    const std::int64_t slots = *config.accumulation * world;
+    sizes.global_size = sizes.micro_size * slots;
   }
   if (sizes.global_size % sizes.micro_size != 0) {
     const std::int64_t below = sizes.global_size / sizes.micro_size * sizes.micro_size;
@@ -215,8 +253,11 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
         fmt::format("global_size a multiple of micro_size {}", sizes.micro_size), fmt::format("{}", sizes.global_size),
         fmt::format("nearest legal values: {} and {}", below > 0 ? below : sizes.micro_size, below + sizes.micro_size));
   }
-  sizes.micro_batches = static_cast<int>(sizes.global_size / sizes.micro_size);
+  const std::int64_t micro_batches = sizes.global_size / sizes.micro_size;
+  require_at_most(static_cast<double>(micro_batches), most_micro_batches, "micro-batches");
+  sizes.micro_batches = narrow<int>(micro_batches);
   sizes.accumulation = (sizes.micro_batches + world - 1) / world;
+  require_at_most(sizes.accumulation, most_accumulation, "micro-batches on a rank");
   sizes.idle_share = 1.0 - static_cast<double>(sizes.micro_batches) / (static_cast<double>(sizes.accumulation) * world);
   if (config.accumulation && *config.accumulation != sizes.accumulation) {
     refuse(fmt::format("global_size {} = micro_size {} x accumulation x {} ranks, so accumulation {}",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/error.hpp"
@@ -113,18 +114,14 @@ class PackedEpoch final : public EpochSource {
     Totals totals;
     for (int j = 0; j < micro_batches_; ++j) {
       const std::span<const LmRow> rows = rows_of(step, j);
-      std::int64_t widest = 0;
-      for (const LmRow& row : rows) {
-        totals.tgt_tokens += row.tgt_tokens;
-        widest = std::max(widest, row.positions);
-      }
-      totals.padded_tokens += widest * static_cast<std::int64_t>(rows.size());
+      for (const LmRow& row : rows) totals.tgt_tokens += row.tgt_tokens;
+      totals.padded_tokens += widest(rows) * static_cast<std::int64_t>(rows.size());
     }
     return totals;
   }
   Batch assemble(std::int64_t step, int j) const override {
     const std::span<const LmRow> rows = rows_of(step, j);
-    LmBatcher batcher{vocabulary_, static_cast<std::int64_t>(rows.size()), width_};
+    LmBatcher batcher{vocabulary_, static_cast<std::int64_t>(rows.size()), widest(rows)};
     for (const LmRow& row : rows) {
       add_row(batcher, row, [&](std::uint64_t place) { return ids_of(shards_, documents_[order_[place]]); });
     }
@@ -141,6 +138,11 @@ class PackedEpoch final : public EpochSource {
   }
 
  private:
+  static std::int64_t widest(std::span<const LmRow> rows) {
+    std::int64_t widest = 0;
+    for (const LmRow& row : rows) widest = std::max(widest, row.positions);
+    return widest;
+  }
   std::span<const LmRow> rows_of(std::int64_t step, int j) const {
     const auto begin = static_cast<std::size_t>((step * micro_batches_ + j) * rows_per_batch_);
     if (j >= micro_batches_ || begin >= rows_.size()) return {};  // beyond: slots of ranks left over
@@ -196,7 +198,9 @@ EpochMaker::EpochMaker(const TokenShards& shards, const Vocabulary& vocabulary, 
     std::vector<std::int64_t> positions;
     for (std::size_t d = first_document; d < documents_.size(); ++d) positions.push_back(documents_[d].positions());
     if (packed_) {
-      for (const std::int64_t size : positions) lengths_.push_back({.target = static_cast<std::uint32_t>(size)});
+      constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
+      for (const std::int64_t size : positions)
+        lengths_.push_back({.target = static_cast<std::uint32_t>(std::min(size, most))});
     } else {
       for (LmRow piece : plan_single_rows(positions, batch.sequence_length)) {
         piece.first += first_document;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <boost/json.hpp>
 
 #include "core/error.hpp"
@@ -12,34 +14,58 @@ namespace json = boost::json;
 /// `<tokenizer>.recipe`: what a trained model file was made from, and its digest.
 struct Recipe {
   std::string training, model;  // digests, hex
-  bool operator==(const Recipe&) const = default;
 };
 
 Path recipe_path(const Path& tokenizer) { return tokenizer.string() + ".recipe"; }
 
+std::string check_of(const Recipe& recipe) { return digest_of(recipe.training + recipe.model).hex(); }
+
+std::string text_of(const Recipe& recipe) {
+  return json::serialize(
+             json::object{{"training", recipe.training}, {"model", recipe.model}, {"check", check_of(recipe)}}) +
+         "\n";
+}
+
 std::optional<Recipe> read_recipe(const Files& files, const Path& tokenizer) {
   if (!files.exists(recipe_path(tokenizer))) return std::nullopt;
-  boost::system::error_code error;
-  const json::value value = json::parse(files.read_text(recipe_path(tokenizer)), error);
-  const json::object* object = error ? nullptr : value.if_object();
-  if (object == nullptr || !object->contains("training") || !object->contains("model")) return std::nullopt;
-  const json::string* training = object->at("training").if_string();
-  const json::string* model = object->at("model").if_string();
-  if (training == nullptr || model == nullptr) return std::nullopt;
-  return Recipe{std::string{*training}, std::string{*model}};
+  try {
+    const json::value value = json::parse(files.read_text(recipe_path(tokenizer)));
+    const auto text = [&](const char* key) { return std::string{std::string_view{value.at(key).as_string()}}; };
+    Recipe recipe{text("training"), text("model")};
+    const bool guarded = value.as_object().size() > 2;  // recipes of the first versions carry no digest
+    if (!guarded || text("check") == check_of(recipe)) return recipe;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {  // no JSON, or a member is missing or of another type
+  }
+  throw Error{Fault::corrupt,
+              {.wanted = "the recipe of a tokenizer, as preprocess wrote it",
+               .got = "a damaged file",
+               .where = recipe_path(tokenizer).string(),
+               .remedy = "restore it, or leave data.tokenizer_training out to use the tokenizer as it is"}};
+}
+
+std::string cached_name(const Digest& training, std::string_view model) {
+  return fmt::format("{}-{}.model", training.hex(), digest_of(model).hex());
 }
 
 /// The model of a training digest, from the cache or trained now.
 std::string cached_model(const Files& files, const Log& log, const PreprocessSettings& settings,
                          std::span<const CountedFile> texts, const Digest& training, bool& trained) {
-  const Path cached = settings.cache / "tokenizers" / (training.hex() + ".model");
-  if (files.exists(cached)) return files.read_text(cached);
+  // The name tells both digests, so that a damaged model is not taken for what was trained.
+  const Path folder = settings.cache / "tokenizers";
+  files.make_folders(folder);
+  for (const std::string& name : files.list(folder)) {
+    if (!name.starts_with(training.hex() + "-")) continue;
+    std::string model = files.read_text(folder / name);
+    if (name == cached_name(training, model)) return model;
+    log.warn("{} is damaged; the tokenizer is trained again", (folder / name).string());
+  }
   const TokenizerTraining& wanted = *settings.data.tokenizer_training;
   const std::vector<std::string> lines = sample_lines(files, texts, wanted.sample_lines, settings.data.invalid_utf8);
   log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
   std::string model = train_tokenizer(wanted, lines, settings.shape);
-  files.make_folders(cached.parent_path());
-  files.write_atomically(cached, model);
+  files.write_atomically(folder / cached_name(training, model), model);
   trained = true;
   return model;
 }
@@ -62,14 +88,20 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
                    .remedy = "leave tokenizer_training out to use it, or name another file"}};
     }
     if (recipe->training == training.hex()) return model;
-    log.warn("{} was trained on other text or settings and is replaced", path.string());
+    if (!settings.retrain_tokenizer) {
+      throw Error{Fault::config,
+                  {.wanted = "a tokenizer trained on these corpora by data.tokenizer_training",
+                   .got = "one trained on other text or with other settings, which checkpoints may depend on",
+                   .where = path.string(),
+                   .remedy = "leave tokenizer_training out to keep it, name another file and data.shards, or replace "
+                             "it with --retrain-tokenizer"}};
+    }
+    log.warn("{} was trained on other text or with other settings and is replaced", path.string());
   }
   std::string model = cached_model(files, log, settings, texts, training, trained);
   files.remove(path);
   if (path.has_parent_path()) files.make_folders(path.parent_path());
-  files.write_atomically(
-      recipe_path(path),
-      json::serialize(json::object{{"training", training.hex()}, {"model", digest_of(model).hex()}}) + "\n");
+  files.write_atomically(recipe_path(path), text_of(Recipe{training.hex(), digest_of(model).hex()}));
   files.write_atomically(path, model);
   return model;
 }

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/file_name.hpp"
+#include "core/lease.hpp"
 #include "data/text_pairs.hpp"
 #include "data/token_shards.hpp"
 #include "data/tokenize.hpp"
@@ -94,18 +97,35 @@ std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const
 struct UnitResult {
   ShardIndex::Shard shard;
   std::int64_t src_tokens = 0, tgt_tokens = 0, unknown = 0;
-  std::map<std::string, std::int64_t> dropped;
+  std::map<std::string, std::int64_t> dropped{};
   bool written = false;
 };
 
-/// A shard that is there, complete and of this recipe.
-std::optional<TokenShard> find_shard(const Files& files, const Path& path, const Digest& recipe, const Log& log) {
+UnitResult result_of(const TokenShard& shard, const Unit& unit) {
+  const TokenShard::Totals ids = shard.check_lengths();
+  UnitResult result{.shard = {unit.file, shard.size(), shard.size_bytes(), shard.body_digest()},
+                    .src_tokens = ids.source,
+                    .tgt_tokens = ids.target};
+  try {
+    const json::value note = json::parse(shard.note());
+    result.unknown = note.at("unknown").to_number<std::int64_t>();
+    result.dropped = json::value_to<std::map<std::string, std::int64_t>>(note.at("dropped"));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error{Fault::corrupt, {.wanted = "a shard's note", .got = error.what(), .where = unit.file}};
+  }
+  return result;
+}
+
+/// What is to be said of a shard that is there, complete and of this recipe.
+std::optional<UnitResult> find_unit(const Files& files, const Path& path, const Unit& unit, const Log& log) {
   if (!files.exists(path)) return std::nullopt;
   try {
-    TokenShard shard = TokenShard::open(files, path);
-    if (shard.recipe_digest() != recipe) return std::nullopt;
+    const TokenShard shard = TokenShard::open(files, path);
+    if (shard.recipe_digest() != unit.task.recipe) return std::nullopt;
     shard.verify();
-    return shard;
+    return result_of(shard, unit);
   } catch (const Error& error) {
     log.warn("{}: written again", error.what());
     return std::nullopt;
@@ -115,22 +135,10 @@ std::optional<TokenShard> find_shard(const Files& files, const Path& path, const
 UnitResult make_unit(const Files& files, const Log& log, const PreprocessSettings& settings, const Tokenizer& tokenizer,
                      const Unit& unit) {
   const Path path = Path{settings.data.shards} / unit.file;
-  UnitResult result;
-  std::optional<TokenShard> shard = find_shard(files, path, unit.task.recipe, log);
-  if (!shard) {
-    files.write_atomically(path, tokenize_shard(files, tokenizer, unit.task, static_cast<int>(settings.data.workers)));
-    shard = TokenShard::open(files, path);
-    result.written = true;
-  }
-  result.shard = {unit.file, shard->size(), files.stat(path).value().size_bytes, shard->body_digest()};
-  for (std::uint64_t i = 0; i < shard->size(); ++i) {
-    const Lengths lengths = shard->lengths(i);
-    result.src_tokens += lengths.source;
-    result.tgt_tokens += lengths.target;
-  }
-  const json::value note = json::parse(shard->note());
-  result.unknown = note.at("unknown").to_number<std::int64_t>();
-  result.dropped = json::value_to<std::map<std::string, std::int64_t>>(note.at("dropped"));
+  if (std::optional<UnitResult> kept = find_unit(files, path, unit, log)) return *std::move(kept);
+  files.write_atomically(path, tokenize_shard(files, tokenizer, unit.task, static_cast<int>(settings.data.workers)));
+  UnitResult result = result_of(TokenShard::open(files, path), unit);
+  result.written = true;
   return result;
 }
 
@@ -204,6 +212,54 @@ ShardIndex index_of(const PreprocessSettings& settings, const Tokenizer& tokeniz
   return index;
 }
 
+/// `<corpus>-<recipe>-<number>.tokens`, as plan_units spells it.
+bool is_shard_name(std::string_view name) {
+  constexpr std::string_view ending = ".tokens";
+  constexpr std::size_t recipe_digits = 8, number_digits = 5;
+  if (!name.ends_with(ending)) return false;
+  name.remove_suffix(ending.size());
+  const auto last_word = [&] {
+    const std::size_t dash = name.rfind('-');
+    const std::string_view word = dash == std::string_view::npos ? "" : name.substr(dash + 1);
+    name = name.substr(0, dash == std::string_view::npos ? 0 : dash);
+    return word;
+  };
+  return is_decimal(last_word(), number_digits) && is_hex(last_word(), recipe_digits) && !name.empty();
+}
+
+/// Removes files that a killed preprocess was writing. The owner of the folder calls it, before anyone writes.
+void sweep_partials(const Files& files, const Path& folder) {
+  const std::string index = shard_index_path(folder).filename();
+  for (const std::string& name : files.list(folder)) {
+    const std::optional<std::string> base = name_of_partial(name);
+    if (!base || (*base != index && !is_shard_name(*base))) continue;
+    const std::optional<FileStat> facts = files.stat(folder / name);
+    if (!facts || !facts->is_directory) files.remove(folder / name);
+  }
+}
+
+/// The folder of shards in the hands of one job: its lease, renewed while the shards are made. Rank 0 holds it.
+class Ownership {
+ public:
+  /// **Collective.** Throws Error{usage} naming another job that is at work there.
+  Ownership(const comm::Communicator& world, const Files& files, const Path& folder) {
+    comm::agree(world, [&] {
+      if (world.rank() != 0) return;
+      files.make_folders(folder);
+      lease_.emplace(files, clock_, folder, "folder of token shards");
+      heartbeat_.emplace(*lease_, Heartbeat::default_interval);
+      sweep_partials(files, folder);
+    });
+  }
+  /// Rank 0. Throws Error{usage} when another job has taken over.
+  void check() const { lease_->check(); }
+
+ private:
+  const Clock clock_;
+  std::optional<Lease> lease_;
+  std::optional<Heartbeat> heartbeat_;
+};
+
 void commit_index(const Files& files, const Path& folder, const ShardIndex& index) {
   files.write_atomically(shard_index_path(folder), text_of(index));
   std::set<std::string> used;
@@ -211,7 +267,7 @@ void commit_index(const Files& files, const Path& folder, const ShardIndex& inde
     for (const ShardIndex::Shard& shard : corpus.shards) used.insert(shard.file);
   }
   for (const std::string& name : files.list(folder)) {
-    if (name.ends_with(".tokens") && !used.contains(name)) files.remove(folder / name);
+    if (is_shard_name(name) && !used.contains(name)) files.remove(folder / name);
   }
 }
 
@@ -250,14 +306,11 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
 
 PreprocessReport run_preprocess(const comm::Communicator& world, const Files& files, const Log& log,
                                 const PreprocessSettings& settings) {
+  const Path folder = settings.data.shards;
+  const Ownership ownership{world, files, folder};
   const std::vector<CountedFile> texts = count_texts(world, files, settings);
   check_texts(settings, texts);
   const PreparedTokenizer prepared = prepare_tokenizer(world, files, log, settings, texts);
-  const Path folder = settings.data.shards;
-  comm::agree(world, [&] {
-    if (world.rank() == 0) files.make_folders(folder);
-  });
-
   const std::vector<Unit> units = plan_units(settings, texts, prepared.tokenizer);
   const std::vector<UnitResult> results = make_units(world, files, log, settings, prepared.tokenizer, units);
   PreprocessReport report{.index = index_of(settings, prepared.tokenizer, units, results),
@@ -274,6 +327,7 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
       }
     }
     if (world.rank() != 0) return;
+    ownership.check();
     commit_index(files, folder, report.index);
     log_examples(files, log, settings, prepared.tokenizer, report.index);
   });

@@ -23,6 +23,7 @@ struct PreprocessSettings {
   ModelShape shape = ModelShape::marian;
   Path cache;
   std::int64_t lines_per_shard = 65536;
+  bool retrain_tokenizer = false;  // replace one that was trained on other text or with other settings
 };
 
 struct PreprocessReport {
@@ -32,9 +33,11 @@ struct PreprocessReport {
 };
 
 /// Leaves tokenizer and token shards as data.tokenizer and data.shards name them, and logs counts and the first three
-/// examples of each corpus. **Collective** over `world`; the report is the same on all ranks. Errors: Error{data} for
-/// missing and empty files, unequal line counts, invalid UTF-8 under `reject`; Error{config} for a vocabulary the text
-/// cannot fill and for a tokenizer file of other origin in the way of training; Error{io}.
+/// examples of each corpus. One job at a time works in a folder of shards. **Collective** over `world`; the report is
+/// the same on all ranks. Errors: Error{data} for missing and empty files, unequal line counts, invalid UTF-8 under
+/// `reject`; Error{usage} when another job is at work in that folder; Error{config} for a vocabulary the text cannot
+/// fill, for a tokenizer file of other origin in the way of training, and for one that was trained on other text or
+/// with other settings unless it may be replaced; Error{io}.
 PreprocessReport run_preprocess(const comm::Communicator& world, const Files& files, const Log& log,
                                 const PreprocessSettings& settings);
 

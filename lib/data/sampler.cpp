@@ -111,6 +111,13 @@ Sampler::Sampler(SamplerSettings settings, std::vector<CorpusLengths> corpora)
                  .where = "data.shards",
                  .remedy = "check the corpora and data.split"}};
   }
+  if (!std::isfinite(sum) || sum <= 0) {
+    throw Error{Fault::config,
+                {.wanted = "weights and a temperature that give each corpus a share",
+                 .got = fmt::format("temperature {} and shares beyond the range of numbers", settings_.temperature),
+                 .where = "data",
+                 .remedy = "correct data.temperature or the corpora's weights"}};
+  }
   for (double& share : shares_) share /= sum;
   const auto fits = [&](const Lengths& l) {
     return settings_.unit == BatchUnit::examples ||

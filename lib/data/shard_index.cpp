@@ -1,7 +1,10 @@
 #include "data/shard_index.hpp"
 
+#include <fmt/format.h>
+
 #include <boost/json.hpp>
 #include <numeric>
+#include <stdexcept>
 
 #include "config/config.hpp"
 #include "core/error.hpp"
@@ -10,9 +13,32 @@ namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-constexpr std::int64_t kIndexVersion = 1;
+constexpr std::int64_t kIndexVersion = 2;
 
 Digest digest_at(const json::value& value) { return Digest::from_hex(std::string_view{value.as_string()}).value(); }
+
+/// A count; those of real corpora, and their sums, stay far below the limit.
+template <class Number>
+Number count_at(const json::value& value, const char* key) {
+  constexpr std::int64_t most = std::int64_t{1} << 48;
+  const auto count = value.at(key).to_number<std::int64_t>();
+  if (count < 0 || count > most) throw std::out_of_range{fmt::format("{} {}", key, count)};
+  return static_cast<Number>(count);
+}
+
+/// The index lies in the folder of its shards.
+std::string file_at(const json::value& shard) {
+  const std::string_view name = shard.at("file").as_string();
+  if (!name.ends_with(".tokens") || name.starts_with('.') || name.find_first_of({"/\0", 2}) != std::string_view::npos)
+    throw std::invalid_argument{fmt::format("the file {}", name)};
+  return std::string{name};
+}
+
+/// What guards an index: the digest of its canonical text without this member.
+Digest digest_of_index(json::object object) {
+  object.erase("digest");
+  return digest_of(config::text_of(object, false));
+}
 
 ShardIndex::Corpus corpus_of(const json::object& object) {
   ShardIndex::Corpus corpus;
@@ -20,16 +46,16 @@ ShardIndex::Corpus corpus_of(const json::object& object) {
   corpus.languages = json::value_to<std::vector<std::string>>(object.at("languages"));
   for (const char* side : {"source", "target"}) {
     if (const json::value* text = object.if_contains(side)) {
-      corpus.texts.push_back({digest_at(text->at("digest")), text->at("lines").to_number<std::int64_t>()});
+      corpus.texts.push_back({digest_at(text->at("digest")), count_at<std::int64_t>(*text, "lines")});
     }
   }
-  corpus.src_tokens = object.at("src_tokens").to_number<std::int64_t>();
-  corpus.tgt_tokens = object.at("tgt_tokens").to_number<std::int64_t>();
-  corpus.unknown = object.at("unknown").to_number<std::int64_t>();
+  corpus.src_tokens = count_at<std::int64_t>(object, "src_tokens");
+  corpus.tgt_tokens = count_at<std::int64_t>(object, "tgt_tokens");
+  corpus.unknown = count_at<std::int64_t>(object, "unknown");
   corpus.dropped = json::value_to<std::map<std::string, std::int64_t>>(object.at("dropped"));
   for (const json::value& shard : object.at("shards").as_array()) {
-    corpus.shards.push_back({std::string{shard.at("file").as_string()}, shard.at("examples").to_number<std::uint64_t>(),
-                             shard.at("bytes").to_number<std::uint64_t>(), digest_at(shard.at("digest"))});
+    corpus.shards.push_back({file_at(shard), count_at<std::uint64_t>(shard, "examples"),
+                             count_at<std::uint64_t>(shard, "bytes"), digest_at(shard.at("digest"))});
   }
   return corpus;
 }
@@ -65,12 +91,21 @@ std::uint64_t ShardIndex::Corpus::examples() const {
 
 Path shard_index_path(const Path& folder) { return folder / "index.json"; }
 
+void throw_old_shards(const Path& path) {
+  throw Error{Fault::data,
+              {.wanted = "token shards of version 2, whose bytes training can check",
+               .got = "version 1",
+               .where = path.string(),
+               .remedy = "run preprocess again with the same configuration"}};
+}
+
 std::string text_of(const ShardIndex& index) {
   json::object object{{"version", kIndexVersion},
                       {"tokenizer", {{"digest", index.tokenizer.hex()}, {"pieces", index.pieces}}},
                       {"recipe", index.recipe.hex()}};
   json::array& corpora = object["corpora"].emplace_array();
   for (const ShardIndex::Corpus& corpus : index.corpora) corpora.push_back(object_of(corpus));
+  object["digest"] = digest_of_index(object).hex();
   return config::text_of(object) + "\n";
 }
 
@@ -85,17 +120,19 @@ ShardIndex read_shard_index(const Files& files, const Path& folder) {
   }
   const auto refuse = [&](std::string got) {
     throw Error{Fault::corrupt,
-                {.wanted = "an index of token shards, version 1",
+                {.wanted = "an index of token shards, version 2",
                  .got = std::move(got),
                  .where = path.string(),
                  .remedy = "remove the folder and run preprocess"}};
   };
   try {
     const json::value value = json::parse(files.read_text(path));
+    if (value.at("version") == 1) throw_old_shards(path);
     if (value.at("version") != kIndexVersion) refuse("version " + json::serialize(value.at("version")));
+    if (value.at("digest") != json::string{digest_of_index(value.as_object()).hex()}) refuse("another digest");
     ShardIndex index;
     index.tokenizer = digest_at(value.at("tokenizer").at("digest"));
-    index.pieces = value.at("tokenizer").at("pieces").to_number<std::int64_t>();
+    index.pieces = count_at<std::int64_t>(value.at("tokenizer"), "pieces");
     index.recipe = digest_at(value.at("recipe"));
     for (const json::value& corpus : value.at("corpora").as_array())
       index.corpora.push_back(corpus_of(corpus.as_object()));

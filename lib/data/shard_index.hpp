@@ -41,9 +41,12 @@ struct ShardIndex {
   bool operator==(const ShardIndex&) const = default;
 };
 
-/// Throws Error{data} when the folder has none, Error{corrupt} when it is damaged.
+/// Throws Error{data} when the folder has none or one of version 1, Error{corrupt} when it is damaged.
 [[nodiscard]] ShardIndex read_shard_index(const Files& files, const Path& folder);
 [[nodiscard]] std::string text_of(const ShardIndex& index);
 [[nodiscard]] Path shard_index_path(const Path& folder);
+/// Refuses token shards or an index of version 1 with Error{data}: their bytes carry no digests that training can
+/// check.
+[[noreturn]] void throw_old_shards(const Path& path);
 
 }  // namespace argosy::data

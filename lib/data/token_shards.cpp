@@ -30,21 +30,30 @@ T load(const std::byte* at, std::uint64_t index) {
 }  // namespace
 
 TokenShard TokenShard::open(const Files& files, const Path& path) {
+  Mapping mapping = files.map(path);
+  TokenShard shard = of_bytes(mapping.bytes(), path);
+  shard.mapping_ = std::move(mapping);
+  return shard;
+}
+
+TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   TokenShard shard;
   shard.path_ = path;
-  shard.mapping_ = files.map(path);
-  const Bytes bytes = shard.mapping_.bytes();
-  if (bytes.size() < sizeof(ShardHeader)) refuse(path, "a token shard", fmt::format("{} bytes", bytes.size()));
+  shard.bytes_ = bytes;
   ShardHeader header;
+  if (bytes.size() < sizeof header) refuse(path, "a token shard", fmt::format("{} bytes", bytes.size()));
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != ShardHeader::kMagic) refuse(path, "a token shard", "another kind of file");
+  if (header.version == 1) throw_old_shards(path);
   if (header.version != ShardHeader::kVersion)
-    refuse(path, "a token shard of version 1", fmt::format("version {}", header.version));
+    refuse(path, "a token shard of version 2", fmt::format("version {}", header.version));
   if (digest_of(bytes.first(kDigestedHeaderBytes)).bytes != header.header)
     refuse(path, "an intact header", "another digest");
   if ((header.id_width != 2 && header.id_width != 4) || (header.sides != 1 && header.sides != 2)) {
     refuse(path, "2 or 4 bytes an id and 1 or 2 sides", fmt::format("{} and {}", header.id_width, header.sides));
   }
+  if (std::ranges::count(header.reserved, 0) != std::ssize(header.reserved))
+    refuse(path, "zeros in the reserved bytes of the header", "others, as a newer Argosy may write");
   // No count can exceed the file, so the sums below cannot overflow.
   if (std::max({header.examples, header.source_ids, header.target_ids}) > bytes.size()) {
     refuse(path, "counts that fit the file", fmt::format("{} examples in {} bytes", header.examples, bytes.size()));
@@ -64,7 +73,13 @@ TokenShard TokenShard::open(const Files& files, const Path& path) {
     side->at = section(side->ids * header.id_width);
   }
   shard.note_ = {reinterpret_cast<const char*>(section(header.note_bytes)), header.note_bytes};
+  shard.body_end_ = at;
+  const std::uint64_t blocks = shard_blocks(shard.body_end_);
+  shard.block_digests_ = section(blocks * sizeof(std::uint64_t));
   if (at != bytes.size()) refuse(path, fmt::format("{} bytes", at), fmt::format("{}", bytes.size()));
+  if (digest_of(bytes.subspan(shard.body_end_)).bytes != header.body)
+    refuse(path, "intact digests of the blocks", "others");
+  shard.intact_ = std::make_unique<std::atomic<std::uint64_t>[]>(blocks / 64 + 1);
   shard.examples_ = header.examples;
   shard.sides_ = header.sides;
   shard.id_width_ = header.id_width;
@@ -74,13 +89,33 @@ TokenShard TokenShard::open(const Files& files, const Path& path) {
   return shard;
 }
 
+/// Compares the blocks that hold these bytes with their digests, unless somebody has. Threads may race: both compare.
+void TokenShard::touch(const std::byte* at, std::uint64_t size_bytes) const {
+  if (size_bytes == 0) return;
+  const auto begin = static_cast<std::uint64_t>(at - bytes_.data());
+  for (std::uint64_t block = begin / kShardBlockBytes; block <= (begin + size_bytes - 1) / kShardBlockBytes; ++block) {
+    if ((intact_[block / 64].load(std::memory_order_relaxed) >> block % 64 & 1U) == 0) check_block(block);
+  }
+}
+
+void TokenShard::check_block(std::uint64_t block) const {
+  const std::uint64_t begin = std::max<std::uint64_t>(block * kShardBlockBytes, sizeof(ShardHeader));
+  const std::uint64_t end = std::min((block + 1) * kShardBlockBytes, body_end_);
+  if (hash64(bytes_.subspan(begin, end - begin)) != load<std::uint64_t>(block_digests_, block))
+    refuse(path_, fmt::format("bytes {} to {} as they were written", begin, end), "others");
+  intact_[block / 64].fetch_or(std::uint64_t{1} << block % 64, std::memory_order_relaxed);
+}
+
 void TokenShard::read(const Side& side, std::uint64_t example, std::vector<std::int32_t>& out) const {
   ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
+  touch(side.offsets + example * sizeof(std::uint64_t), sizeof(std::uint64_t));
+  touch(side.lengths + example * sizeof(std::uint32_t), sizeof(std::uint32_t));
   const auto offset = load<std::uint64_t>(side.offsets, example);
   const auto length = load<std::uint32_t>(side.lengths, example);
   if (offset > side.ids || length > side.ids - offset) {
     refuse(path_, fmt::format("example {} within {} ids", example, side.ids), fmt::format("{} + {}", offset, length));
   }
+  touch(side.at + offset * id_width_, std::uint64_t{length} * id_width_);
   out.resize(length);
   for (std::uint32_t i = 0; i < length; ++i) {
     out[i] = id_width_ == 2 ? static_cast<std::int32_t>(load<std::uint16_t>(side.at, offset + i))
@@ -97,19 +132,42 @@ void TokenShard::target(std::uint64_t example, std::vector<std::int32_t>& out) c
 
 Lengths TokenShard::lengths(std::uint64_t example) const {
   ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
-  return {.source = has_source() ? load<std::uint32_t>(source_.lengths, example) : 0,
-          .target = load<std::uint32_t>(target_.lengths, example)};
+  const auto length = [&](const Side& side) {
+    touch(side.lengths + example * sizeof(std::uint32_t), sizeof(std::uint32_t));
+    return load<std::uint32_t>(side.lengths, example);
+  };
+  return {.source = has_source() ? length(source_) : 0, .target = length(target_)};
+}
+
+std::int64_t TokenShard::check_lengths(const Side& side) const {
+  touch(side.lengths, examples_ * sizeof(std::uint32_t));
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < examples_; ++i) {
+    const auto length = load<std::uint32_t>(side.lengths, i);
+    if (length == 0) refuse(path_, "examples of at least one id", fmt::format("none in example {}", i));
+    sum += length;
+  }
+  if (sum != side.ids) refuse(path_, fmt::format("lengths of {} ids together", side.ids), fmt::format("{}", sum));
+  return static_cast<std::int64_t>(sum);
+}
+
+TokenShard::Totals TokenShard::check_lengths() const {
+  return {.source = has_source() ? check_lengths(source_) : 0, .target = check_lengths(target_)};
 }
 
 bool TokenShard::starts_document(std::uint64_t example) const {
   ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
+  touch(documents_ + example / 8, 1);
   return (static_cast<unsigned>(documents_[example / 8]) >> example % 8 & 1U) != 0;
 }
 
 void TokenShard::verify() const {
-  if (digest_of(mapping_.bytes().subspan(sizeof(ShardHeader))) != body_digest_) {
-    refuse(path_, "an intact body", "another digest");
-  }
+  for (std::uint64_t block = 0; block < shard_blocks(body_end_); ++block) check_block(block);
+}
+
+std::string_view TokenShard::note() const {
+  touch(reinterpret_cast<const std::byte*>(note_.data()), note_.size());
+  return note_;
 }
 
 TokenShards TokenShards::open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer, Part part) {
@@ -139,14 +197,24 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
   for (std::size_t c = 0; c < index.corpora.size(); ++c) {
     const std::size_t first_shard = shards.shards_.size();
     std::vector<std::uint64_t> first{0};
+    TokenShard::Totals totals;
     for (const ShardIndex::Shard& entry : index.corpora[c].shards) {
       TokenShard shard = TokenShard::open(files, folder / entry.file);
-      if (shard.size() != entry.examples || shard.body_digest() != entry.digest ||
-          shard.tokenizer_digest() != index.tokenizer || shard.has_source() != (index.corpora[c].texts.size() == 2)) {
+      if (shard.size() != entry.examples || shard.size_bytes() != entry.size_bytes ||
+          shard.body_digest() != entry.digest || shard.tokenizer_digest() != index.tokenizer ||
+          shard.has_source() != (index.corpora[c].texts.size() == 2)) {
         refuse(folder / entry.file, "the shard that the index names", "another one");
       }
+      const TokenShard::Totals ids = shard.check_lengths();
+      totals.source += ids.source;
+      totals.target += ids.target;
       first.push_back(first.back() + shard.size());
       shards.shards_.push_back(std::move(shard));
+    }
+    if (totals.source != index.corpora[c].src_tokens || totals.target != index.corpora[c].tgt_tokens) {
+      refuse(shard_index_path(folder),
+             fmt::format("{} and {} ids of {}", totals.source, totals.target, index.corpora[c].name),
+             fmt::format("{} and {}", index.corpora[c].src_tokens, index.corpora[c].tgt_tokens));
     }
     const std::size_t shard_count = first.size() - 1;
     const auto locate = [&](std::uint64_t example) {
@@ -213,16 +281,15 @@ bool TokenShards::starts_document(std::uint64_t example) const {
 }
 
 void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const {
-  const auto most = static_cast<std::uint32_t>(positions);
-  const auto found = std::find_if(lengths_.begin(), lengths_.end(), [most](const Lengths& lengths) {
-    return lengths.source > most || lengths.target > most;
+  const auto found = std::find_if(lengths_.begin(), lengths_.end(), [positions](const Lengths& lengths) {
+    return lengths.source > positions || lengths.target > positions;
   });
   if (found == lengths_.end()) return;
   const auto example = static_cast<std::uint64_t>(found - lengths_.begin());
   const Corpus& corpus = *std::find_if(corpora_.begin(), corpora_.end(),
                                        [example](const Corpus& each) { return example < each.first + each.size; });
   std::vector<std::int32_t> ids;
-  const bool is_source = found->source > most;
+  const bool is_source = found->source > positions;
   is_source ? source(example, ids) : target(example, ids);
   const auto count = ids.size();
   ids.resize(std::min<std::size_t>(count, 12));

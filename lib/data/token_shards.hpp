@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,27 +15,38 @@
 #include "data/sampler.hpp"
 #include "data/tokenizer.hpp"
 
-/// Preprocessed text as memory-mapped token shards (FORMAT.md). Readers check header, digests of the header and every
-/// size before they trust a byte. Immutable once committed; any number of threads may read.
+/// Preprocessed text as memory-mapped token shards (FORMAT.md). Readers check the header and every size first, and each
+/// block of 64 KiB against its digest when they first touch it. Immutable once committed; any number of threads may
+/// read.
 namespace argosy::data {
 
 /// One mapped shard file.
 class TokenShard {
  public:
-  /// Throws Error{corrupt} naming the file and what does not fit.
+  /// Throws Error{corrupt} naming the file and what does not fit, Error{data} for a shard of version 1.
   static TokenShard open(const Files& files, const Path& path);
+  /// The same over the bytes of a file, which must outlive the shard; `name` stands in messages.
+  static TokenShard of_bytes(Bytes bytes, const Path& name);
 
   [[nodiscard]] std::uint64_t size() const noexcept { return examples_; }
   [[nodiscard]] bool has_source() const noexcept { return sides_ == 2; }
-  /// Ids with EOS, into `out` (replaced). Throws Error{corrupt} when offsets leave the file.
+  // What follows reads the body and throws Error{corrupt} where a block differs from its digest.
+  /// Ids with EOS, into `out` (replaced). Throws Error{corrupt} when offsets leave the side's ids.
   void source(std::uint64_t example, std::vector<std::int32_t>& out) const;
   void target(std::uint64_t example, std::vector<std::int32_t>& out) const;
   [[nodiscard]] Lengths lengths(std::uint64_t example) const;
   [[nodiscard]] bool starts_document(std::uint64_t example) const;
-  /// Reads the whole body and compares its digest. Throws Error{corrupt}.
+  /// Ids of each side. Reads every length; throws Error{corrupt} unless each is at least 1 and together they are all
+  /// ids.
+  struct Totals {
+    std::int64_t source = 0, target = 0;
+  };
+  [[nodiscard]] Totals check_lengths() const;
+  /// Compares every block with its digest.
   void verify() const;
   /// JSON written with the shard: `dropped` lines by reason, `unknown` ids.
-  [[nodiscard]] std::string_view note() const noexcept { return note_; }
+  [[nodiscard]] std::string_view note() const;
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return bytes_.size(); }
   [[nodiscard]] const Digest& tokenizer_digest() const noexcept { return tokenizer_digest_; }
   [[nodiscard]] const Digest& recipe_digest() const noexcept { return recipe_digest_; }
   [[nodiscard]] const Digest& body_digest() const noexcept { return body_digest_; }
@@ -44,8 +57,15 @@ class TokenShard {
     const std::byte *offsets = nullptr, *lengths = nullptr, *at = nullptr;
   };
   void read(const Side& side, std::uint64_t example, std::vector<std::int32_t>& out) const;
+  std::int64_t check_lengths(const Side& side) const;
+  void touch(const std::byte* at, std::uint64_t size_bytes) const;
+  void check_block(std::uint64_t block) const;
   Path path_;
   Mapping mapping_;
+  Bytes bytes_;  // the mapping's, or borrowed
+  std::uint64_t body_end_ = 0;
+  const std::byte* block_digests_ = nullptr;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> intact_;  // a bit for each block that has been compared
   std::uint64_t examples_ = 0;
   std::uint32_t sides_ = 0, id_width_ = 0;
   const std::byte* documents_ = nullptr;

@@ -26,36 +26,6 @@ std::string_view shape_text(ModelShape shape) {
 
 }  // namespace
 
-Vocabulary vocabulary_of(ModelShape shape, std::int64_t pieces, std::int64_t multiple) {
-  const auto padded = [&](std::int64_t size) { return (size + multiple - 1) / multiple * multiple; };
-  Vocabulary vocabulary{.shape = shape, .live_size = pieces};
-  switch (shape) {
-    case ModelShape::marian:
-    case ModelShape::pegasus:
-      vocabulary.padded_size = padded(pieces + 1);  // pad stands behind the fillers
-      vocabulary.eos = 0;
-      vocabulary.unk = 1;
-      vocabulary.pad = vocabulary.padded_size - 1;
-      vocabulary.start = *vocabulary.pad;
-      break;
-    case ModelShape::t5:
-      vocabulary.padded_size = padded(pieces);
-      vocabulary.pad = 0;
-      vocabulary.eos = 1;
-      vocabulary.unk = 2;
-      vocabulary.start = 0;
-      break;
-    case ModelShape::llama:
-      vocabulary.padded_size = padded(pieces);
-      vocabulary.unk = 0;
-      vocabulary.bos = 1;
-      vocabulary.eos = 2;
-      vocabulary.start = 1;
-      break;
-  }
-  return vocabulary;
-}
-
 struct Tokenizer::Model {
   sentencepiece::SentencePieceProcessor processor;
 };
@@ -69,7 +39,7 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-Tokenizer Tokenizer::load(std::string model_bytes, ModelShape shape, std::string_view name) {
+Tokenizer Tokenizer::load(std::string model_bytes, TokenShape shape, std::string_view name) {
   auto model = std::make_unique<Model>();
   const auto status = model->processor.LoadFromSerializedProto(model_bytes);
   if (!status.ok()) {
@@ -89,7 +59,7 @@ Tokenizer Tokenizer::load(std::string model_bytes, ModelShape shape, std::string
   const std::string got = ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
   if (wanted != got) {
     throw Error{Fault::data,
-                {.wanted = fmt::format("the ids of a {} model ({})", shape_text(shape), wanted),
+                {.wanted = fmt::format("the ids of a {} model ({})", shape_text(shape.family), wanted),
                  .got = got,
                  .where = std::string{name},
                  .remedy = "train the tokenizer for this model type (data.tokenizer_training)"}};
@@ -97,7 +67,7 @@ Tokenizer Tokenizer::load(std::string model_bytes, ModelShape shape, std::string
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }
 
-Tokenizer Tokenizer::read(const Files& files, const Path& path, ModelShape shape) {
+Tokenizer Tokenizer::read(const Files& files, const Path& path, TokenShape shape) {
   if (!files.exists(path)) {
     throw Error{Fault::data,
                 {.wanted = "the tokenizer",

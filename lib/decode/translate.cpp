@@ -24,7 +24,7 @@ Translation unpacked(std::string_view line) {
 
 std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
                                          const data::Tokenizer& tokenizer, const std::vector<std::string>& lines,
-                                         const SearchOptions& options) {
+                                         const SearchOptions& options, std::uint64_t first) {
   const bool encoder_decoder = model.shape().type == model::ModelType::encoder_decoder;
   std::vector<std::vector<std::int32_t>> ids(lines.size());
   std::vector<std::size_t> order;
@@ -41,7 +41,7 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
           Fault::data,
           {.wanted = fmt::format("a line of at most {} pieces (model.max_positions)", model.shape().max_positions),
            .got = std::to_string(ids[i].size()),
-           .where = fmt::format("line {} of the text to translate", i + 1),
+           .where = fmt::format("line {} of the text to translate", first + i + 1),
            .remedy = "split it"}};
     }
   }

@@ -16,12 +16,13 @@ struct Translation {
 };
 
 /// An empty line (or one of white space alone) gives an empty translation. Encoder-decoder: the translation;
-/// decoder-only: the continuation. A line feed in a translation becomes a blank. **Collective** over `world`. Throws
-/// Error{data} naming a line longer than model.max_positions, and what search() throws.
+/// decoder-only: the continuation. A line feed in a translation becomes a blank. first: where in the text the lines
+/// are, from 0. **Collective** over `world`. Throws Error{data} naming a line longer than model.max_positions, and what
+/// search() throws.
 [[nodiscard]] std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
                                                        const data::Tokenizer& tokenizer,
                                                        const std::vector<std::string>& lines,
-                                                       const SearchOptions& options);
+                                                       const SearchOptions& options, std::uint64_t first = 0);
 
 struct TranslationScores {
   double bleu = 0, chrf = 0;  // 0..100

@@ -3,10 +3,13 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <set>
 
 #include "config/config.hpp"
 #include "core/error.hpp"
+#include "core/narrow.hpp"
 #include "export/convert.hpp"
 #include "export/folder.hpp"
 #include "export/model_bin.hpp"
@@ -28,7 +31,7 @@ Variable flag(std::string name, bool value) {
   return scalar(std::move(name), DType::i8, static_cast<std::int8_t>(value));
 }
 Variable number(std::string name, std::int64_t value) {
-  return scalar(std::move(name), DType::i32, static_cast<std::int32_t>(value));
+  return scalar(std::move(name), DType::i32, narrow<std::int32_t>(value));
 }
 
 /// CTranslate2's activation codes.
@@ -53,6 +56,14 @@ class Ct2Model {
     const bool encoder_decoder = shape.type == model::ModelType::encoder_decoder;
     bin_.spec = encoder_decoder ? "TransformerSpec" : "TransformerDecoderSpec";
     bin_.revision = encoder_decoder ? 7 : 8;
+    constexpr std::int64_t most_heads = std::numeric_limits<std::int16_t>::max();
+    if (shape.heads > most_heads) {
+      throw Error{Fault::usage,
+                  {.wanted = fmt::format("a model of at most {} heads", most_heads),
+                   .got = std::to_string(shape.heads),
+                   .where = "model.heads",
+                   .remedy = "CTranslate2 has 16 bits for them"}};
+    }
     if (encoder_decoder) side("encoder", shape.encoder_layers, shape.encoder_position);
     side("decoder", shape.decoder_layers, shape.decoder_position);
     bin_.variables.push_back(flag("decoder/start_from_zero_embedding", encoder_decoder));
@@ -70,7 +81,7 @@ class Ct2Model {
  private:
   void side(const std::string& side, std::int64_t layers, model::Position position) {
     auto& variables = bin_.variables;
-    variables.push_back(scalar(side + "/num_heads", DType::i16, static_cast<std::int16_t>(shape_.heads)));
+    variables.push_back(scalar(side + "/num_heads", DType::i16, narrow<std::int16_t>(shape_.heads)));
     variables.push_back(flag(side + "/pre_norm", shape_.norm_position == model::NormPosition::pre));
     variables.push_back(scalar(side + "/activation", DType::i8, activation_code(shape_.activation)));
     variables.push_back(flag(side + "/scale_embeddings", shape_.type == model::ModelType::encoder_decoder));
@@ -80,7 +91,7 @@ class Ct2Model {
       variables.push_back(
           {side + "/position_encodings/encodings",
            dtype,
-           {static_cast<std::uint32_t>(positions), static_cast<std::uint32_t>(width)},
+           {narrow<std::uint32_t>(positions), narrow<std::uint32_t>(width)},
            [positions, width, dtype] { return as_floats(sinusoids(positions, width), dtype, "positions"); }});
     }
     for (std::int64_t layer = 0; layer < layers; ++layer) {
@@ -151,8 +162,9 @@ class Ct2Model {
   /// Rows [begin, end) of a parameter as variable `name` (and its scales).
   void rows_of(const checkpoint::Reader::Parameter& parameter, const std::string& name, std::int64_t begin,
                std::int64_t end) {
-    std::vector<std::uint32_t> dimensions(parameter.shape.begin(), parameter.shape.end());
-    dimensions.front() = static_cast<std::uint32_t>(end - begin);
+    std::vector<std::uint32_t> dimensions;
+    for (const std::int64_t extent : parameter.shape) dimensions.push_back(narrow<std::uint32_t>(extent));
+    dimensions.front() = narrow<std::uint32_t>(end - begin);
     const std::int64_t columns = parameter.shape.size() == 2 ? parameter.shape[1] : 1;
     parameters_ += (end - begin) * columns;
     const auto values = [this, from = parameter.name, begin, end, columns] {
@@ -229,16 +241,20 @@ boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
 ExportReport export_ctranslate2(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
                                 Quantization quantization) {
   const double begin_s = context.clock.monotonic_s();
-  const model::StoredModel stored = model::stored_model(reader);
-  const data::Tokenizer& tokenizer = stored.tokenizer;
-  const boost::json::array pieces = pieces_of(tokenizer);
-
-  Ct2Model built{reader, stored.shape, quantization};
-  ExportReport report{.folder = folder, .parameters = built.parameters()};
+  std::optional<model::StoredModel> stored;
+  boost::json::array pieces;
+  std::optional<Ct2Model> built;
+  comm::agree(context.world, [&] {
+    stored.emplace(model::stored_model(reader));
+    pieces = pieces_of(stored->tokenizer);
+    built.emplace(reader, stored->shape, quantization);
+  });
+  const data::Tokenizer& tokenizer = stored->tokenizer;
+  ExportReport report{.folder = folder, .parameters = built->parameters()};
   OutputFolder output{context, folder};
-  report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", built.take());
-  const bool encoder_decoder = stored.shape.type == model::ModelType::encoder_decoder;
-  output.write("config.json", pretty(ct2_config(stored.shape, tokenizer)));
+  report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", built->take());
+  const bool encoder_decoder = stored->shape.type == model::ModelType::encoder_decoder;
+  output.write("config.json", pretty(ct2_config(stored->shape, tokenizer)));
   output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));
   if (encoder_decoder) {
     output.write("source.spm", tokenizer.model_bytes());

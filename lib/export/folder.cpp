@@ -2,8 +2,8 @@
 
 #include <openssl/evp.h>
 
-#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -26,38 +26,39 @@ std::string sha256_of(const Files& files, const Path& path) {
 
 }  // namespace
 
-OutputFolder::OutputFolder(comm::Context& context, Path final_path)
-    : context_(context), final_path_(std::move(final_path)) {
-  if (!final_path_.has_filename()) final_path_ = final_path_.parent_path();  // "out/" → "out"
-  path_ = final_path_.parent_path() / (".tmp-" + final_path_.filename().string());
+OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(context) {
+  final_path = final_path.lexically_normal();
+  if (!final_path.has_filename()) final_path = final_path.parent_path();  // "out/" → "out"
+  std::string nonce;
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
-    if (context_.files.exists(final_path_)) {
-      throw Error{Fault::usage,
-                  {.wanted = "a folder that does not exist yet",
-                   .got = "one that does",
-                   .where = final_path_.string(),
-                   .remedy = "choose another --out, or remove it"}};
-    }
-    context_.files.make_folders(final_path_.has_parent_path() ? final_path_.parent_path() : Path{"."});
-    context_.files.remove_tree(path_);
-    context_.files.make_folder(path_);
+    if (context_.files.is_taken(final_path)) refuse(final_path, "one that does");
+    const Owner self = Owner::of_this_process(context_.files, context_.clock);
+    sweep_staged_folders(context_.files, context_.log, final_path.parent_path(), self);
+    nonce = owned_nonce(self);
+  });
+  staged_.emplace(context_.files, final_path, context_.world.broadcast(std::move(nonce)));
+  comm::agree(context_.world, [&] {
+    if (context_.is_root()) staged_->make();
   });
 }
 
+void OutputFolder::refuse(const Path& final_path, std::string got) const {
+  throw Error{Fault::usage,
+              {.wanted = "a folder that does not exist yet",
+               .got = std::move(got),
+               .where = final_path.string(),
+               .remedy = "choose another --out, or remove it"}};
+}
+
 OutputFolder::~OutputFolder() {
-  if (committed_ || !context_.is_root()) return;
-  try {
-    context_.files.remove_tree(path_);
-  } catch (const Error& error) {
-    context_.log.warn("could not remove {}: {}", path_.string(), error.what());
-  }
+  if (!committed_ && context_.is_root()) staged_->discard();
 }
 
 void OutputFolder::write(const std::string& name, std::string_view content) {
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
-    File file = context_.files.create(path_ / name);
+    File file = context_.files.create(path() / name);
     file.write_at(argosy::as_bytes(content), 0);
     file.sync();
     file.close();
@@ -68,22 +69,15 @@ void OutputFolder::commit() {
   std::string sums;
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
-    for (const std::string& name : context_.files.list(path_)) {
-      sums += fmt::format("{}  {}\n", sha256_of(context_.files, path_ / name), name);
+    for (const std::string& name : context_.files.list(path())) {
+      sums += fmt::format("{}  {}\n", sha256_of(context_.files, path() / name), name);
     }
   });
   write("SHA256SUMS", sums);
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
-    context_.files.sync_folder(path_);
-    if (!context_.files.rename_noreplace(path_, final_path_)) {
-      throw Error{Fault::usage,
-                  {.wanted = "a folder that does not exist yet",
-                   .got = "one made meanwhile",
-                   .where = final_path_.string(),
-                   .remedy = "choose another --out"}};
-    }
-    context_.files.sync_folder(final_path_.has_parent_path() ? final_path_.parent_path() : Path{"."});
+    context_.files.sync_folder(path());
+    if (!staged_->commit()) refuse(staged_->target(), "one made meanwhile");
   });
   committed_ = true;
 }

@@ -1,31 +1,36 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "comm/run_main.hpp"
+#include "core/staged_folder.hpp"
 
 /// A result folder that exists under its name only when it is complete: what every export format shares.
 namespace argosy::exports {
 
-/// `.tmp-…` beside the final name, renamed over nothing by commit(); removed by the destructor otherwise.
+/// A staged folder next to the final name, renamed over nothing by commit(); removed by the destructor otherwise.
 class OutputFolder {
  public:
-  /// **Collective.** Throws Error{usage} when `final_path` exists.
+  /// Removes what dead jobs have left there, too. **Collective.** Throws Error{usage} when `final_path` exists.
   OutputFolder(comm::Context& context, Path final_path);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  [[nodiscard]] const Path& path() const noexcept { return path_; }
+  [[nodiscard]] const Path& path() const noexcept { return staged_->path(); }
   /// A small file; rank 0 writes and fsyncs it. **Collective.**
   void write(const std::string& name, std::string_view content);
-  /// SHA256SUMS over all files, fsync, rename, fsync of the parent. **Collective.**
+  /// SHA256SUMS over all files, fsync, rename, fsync of the parent. **Collective.** Throws Error{usage} when
+  /// `final_path` has appeared meanwhile.
   void commit();
 
  private:
+  [[noreturn]] void refuse(const Path& final_path, std::string got) const;
+
   comm::Context& context_;
-  Path final_path_, path_;
+  std::optional<StagedFolder> staged_;
   bool committed_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "core/narrow.hpp"
 
 namespace argosy::exports {
 namespace {
@@ -36,7 +37,7 @@ class ByteString {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
   void text(const std::string& value) {  // u16 length with the NUL, bytes, NUL
-    number(static_cast<std::uint16_t>(value.size() + 1));
+    number(narrow<std::uint16_t>(value.size() + 1));
     bytes_.append(value.c_str(), value.size() + 1);
   }
   [[nodiscard]] Bytes bytes() const { return argosy::as_bytes(std::string_view{bytes_}); }
@@ -48,10 +49,10 @@ class ByteString {
 ByteString header_of(const Variable& variable) {
   ByteString header;
   header.text(variable.name);
-  header.number(static_cast<std::uint8_t>(variable.shape.size()));
+  header.number(narrow<std::uint8_t>(variable.shape.size()));
   for (const std::uint32_t dimension : variable.shape) header.number(dimension);
   header.number(type_code(variable.dtype));
-  header.number(static_cast<std::uint32_t>(variable.size_bytes()));
+  header.number(narrow<std::uint32_t>(variable.size_bytes()));
   return header;
 }
 
@@ -79,8 +80,8 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
   head.number(kFormatVersion);
   head.text(model.spec);
   head.number(model.revision);
-  head.number(static_cast<std::uint32_t>(model.variables.size()));
-  tail.number(static_cast<std::uint32_t>(model.aliases.size()));
+  head.number(narrow<std::uint32_t>(model.variables.size()));
+  tail.number(narrow<std::uint32_t>(model.aliases.size()));
   for (const auto& [alias, target] : model.aliases) {
     tail.text(alias);
     tail.text(target);

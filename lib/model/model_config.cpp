@@ -76,21 +76,25 @@ std::span<const config::KeyText> key_texts(const SideConfig&) { return kSideText
 std::span<const config::KeyText> key_texts(const ModelConfig&) { return kModelTexts; }
 
 void validate(const ModelConfig& config, config::Problems& problems) {
-  const auto positive = [&](const std::optional<std::int64_t>& value, std::string_view pointer) {
-    problems.require(!value || *value > 0, pointer, "a positive integer", text_of(value));
+  const auto positive = [&](const std::optional<std::int64_t>& value, std::string_view pointer,
+                            std::int64_t most = most_size) {
+    problems.require(!value || (*value > 0 && *value <= most), pointer, fmt::format("an integer from 1 to {}", most),
+                     text_of(value));
   };
-  positive(config.vocab_size, "/vocab_size");
+  positive(config.vocab_size, "/vocab_size", 1 << 24);
   positive(config.width, "/width");
   positive(config.ff, "/ff");
   positive(config.heads, "/heads");
   positive(config.kv_heads, "/kv_heads");
   positive(config.head_size, "/head_size");
   positive(config.window, "/window");
-  positive(config.vocab_multiple, "/vocab_multiple");
+  positive(config.vocab_multiple, "/vocab_multiple", 1 << 16);
   positive(config.max_positions, "/max_positions");
-  positive(config.encoder.layers, "/encoder/layers");
-  positive(config.decoder.layers, "/decoder/layers");
-  problems.require(config.rope_theta > 1, "/rope_theta", "a number above 1", std::to_string(config.rope_theta));
+  positive(config.encoder.layers, "/encoder/layers", most_layers);
+  positive(config.decoder.layers, "/decoder/layers", most_layers);
+  constexpr double most_theta = 1e30;  // fp32 holds it
+  problems.require(config.rope_theta > 1 && config.rope_theta <= most_theta, "/rope_theta",
+                   "a number above 1, at most 1e30", fmt::format("{}", config.rope_theta));
   problems.require(!config.dropout || (*config.dropout >= 0 && *config.dropout < 1), "/dropout", "a number in [0, 1)",
                    std::to_string(config.dropout.value_or(0)));
   const auto preset = sizes_of(config.preset);
@@ -113,10 +117,34 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   problems.require(width % 2 == 0, "/width", "an even number", text_of(width));
   problems.require(config.head_size.value_or(width / heads) % 2 == 0, "/head_size", "an even number",
                    text_of(config.head_size.value_or(width / heads)));
+  problems.require(heads * config.head_size.value_or(width / heads) <= most_size, "/head_size",
+                   fmt::format("heads x head_size of at most {}", most_size),
+                   text_of(heads * config.head_size.value_or(width / heads)));
 }
+
+namespace {
+
+/// In fp64, which cannot overflow: matrices alone, the rest is small beside them.
+double parameters_of(const ModelShape& shape) {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double width = real(shape.width), heads = real(shape.heads) * real(shape.head_size),
+               kv_heads = real(shape.kv_heads) * real(shape.head_size), ff = real(shape.ff),
+               layers = real(shape.encoder_layers) + 2 * real(shape.decoder_layers);
+  return width * (3 * real(shape.vocab_padded) + layers * (2 * heads + 2 * kv_heads + 3 * ff));
+}
+
+}  // namespace
 
 double ModelShape::embedding_scale() const {
   return type == ModelType::encoder_decoder ? std::sqrt(static_cast<double>(width)) : 1.0;
+}
+
+data::TokenShape token_shape(const ModelConfig& config) {
+  const bool pre = config.norm_position.value_or(NormPosition::post) == NormPosition::pre;
+  const data::ModelShape family = config.type == ModelType::decoder ? data::ModelShape::llama
+                                  : pre                             ? data::ModelShape::pegasus
+                                                                    : data::ModelShape::marian;
+  return {family, config.vocab_multiple};
 }
 
 ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
@@ -145,12 +173,17 @@ ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
   shape.vocab_live = vocab_live > 0
                          ? vocab_live
                          : need(config.vocab_size, config.preset == Preset::mistral_7b ? 32000 : 0, "vocab_size");
-  const std::int64_t rows =
-      shape.vocab_live + (translation ? 1 : 0);  // Marian shape: <pad> is a row of its own, the last
-  shape.vocab_padded = (rows + config.vocab_multiple - 1) / config.vocab_multiple * config.vocab_multiple;
-  shape.dead_begin = shape.vocab_live;
-  shape.start_id = translation ? shape.vocab_padded - 1 : 1;
-  shape.eos_id = translation ? 0 : 2;
+  if (shape.vocab_live > most_size) {
+    throw Error{Fault::config,
+                {.wanted = fmt::format("a vocabulary of at most {} pieces", most_size),
+                 .got = std::to_string(shape.vocab_live),
+                 .where = "/model/vocab_size"}};
+  }
+  const data::Vocabulary vocabulary = data::vocabulary_of(token_shape(config), shape.vocab_live);
+  shape.vocab_padded = vocabulary.padded_size;
+  shape.dead_begin = vocabulary.live_size;
+  shape.start_id = vocabulary.start;
+  shape.eos_id = vocabulary.eos;
   shape.width = need(config.width, base.width, "width");
   shape.ff = need(config.ff, base.ff, "ff");
   shape.heads = need(config.heads, base.heads, "heads");
@@ -172,6 +205,13 @@ ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
   shape.bias = config.bias.value_or(translation);
   shape.tie_embeddings = config.tie_embeddings.value_or(translation);
   shape.dropout = config.dropout.value_or(translation ? 0.1 : 0.0);
+  if (const double parameters = parameters_of(shape); !(parameters <= most_parameters)) {
+    throw Error{Fault::config,
+                {.wanted = fmt::format("a model of at most {:.1e} parameters", most_parameters),
+                 .got = fmt::format("about {:.1e}", parameters),
+                 .where = "/model",
+                 .remedy = "correct its sizes"}};
+  }
   return shape;
 }
 

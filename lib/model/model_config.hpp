@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/config.hpp"
+#include "data/vocabulary.hpp"
 
 /// The `model` section. Absent sizes come from `preset`; resolve() fills everything in, so that code below sees whole
 /// numbers. Torch-free: planned and validated on a login node.
@@ -27,6 +28,11 @@ enum class Recompute { none, activation, full, block };
 BOOST_DESCRIBE_ENUM(Recompute, none, activation, full, block)
 enum class Preset { none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b };
 BOOST_DESCRIBE_ENUM(Preset, none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b)
+
+/// Largest size, number of layers and of parameters that a configuration may ask for: far above any model there is, and
+/// products of them fit into 64 bits.
+inline constexpr std::int64_t most_size = 1 << 24, most_layers = 1 << 12;
+inline constexpr double most_parameters = 0x1p48;
 
 struct SideConfig {
   std::optional<std::int64_t> layers;
@@ -83,8 +89,11 @@ struct ModelShape {
   std::int64_t start_id = 0, eos_id = 0;
 };
 
+/// Token ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
+[[nodiscard]] data::TokenShape token_shape(const ModelConfig& config);
+
 /// Fills defaults by type and preset. `vocab_live`: the tokenizer's pieces. Throws Error{config} when sizes are
-/// missing.
+/// missing, or when they make more than most_parameters together.
 [[nodiscard]] ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live);
 
 /// "MarianMTModel, CTranslate2" …: what `export` will accept.

@@ -7,15 +7,13 @@
 /// The model a checkpoint or soup holds, as far as it can be known without torch: what export and decode start from.
 namespace argosy::model {
 
-/// Token ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
-[[nodiscard]] data::ModelShape token_shape(const ModelConfig& config);
-
 struct StoredModel {
   ModelShape shape;
   data::Tokenizer tokenizer;
 };
 
-/// Not collective. Throws Error{data} when the checkpoint carries no model configuration or no tokenizer that fits it.
+/// Not collective. Throws Error{data} when the checkpoint carries no model configuration or no tokenizer,
+/// Error{corrupt} when these and the parameters stored do not belong together.
 [[nodiscard]] StoredModel stored_model(const checkpoint::Reader& reader);
 
 }  // namespace argosy::model

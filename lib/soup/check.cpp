@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/manifest.hpp"
 #include "core/error.hpp"
+#include "model/stored_shape.hpp"
 #include "soup/ingredients.hpp"
 
 namespace argosy::soup {
@@ -41,8 +42,9 @@ CheckedCheckpoint check_one(const comm::Context& context, const std::string& pat
   std::string text;
   checked.wrong = complaint(context, [&]() -> std::string {
     if (!context.is_root()) return {};
-    reader.emplace(context.files, path);  // looks at the sizes of all files
-    text = context.files.read_text(Path{path} / checkpoint::manifest_name, checkpoint::manifest_limit_bytes);
+    reader.emplace(context.files, context.files.follow_links(path));  // looks at the sizes of all files
+    model::require_own_parameters(*reader);
+    text = context.files.read_text(reader->directory() / checkpoint::manifest_name, checkpoint::manifest_limit_bytes);
     return {};
   });
   if (!checked.wrong.empty()) return checked;

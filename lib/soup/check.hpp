@@ -6,7 +6,7 @@
 
 #include "comm/run_main.hpp"
 
-/// `soup --check`: is every byte of these checkpoints what was saved?
+/// `soup --check`: is every byte of these checkpoints what was saved? (Of all files but model.h5, which nothing reads.)
 namespace argosy::soup {
 
 struct CheckedCheckpoint {

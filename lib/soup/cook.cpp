@@ -7,6 +7,8 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
 #include "core/error.hpp"
+#include "core/narrow.hpp"
+#include "core/staged_folder.hpp"
 #include "soup/kitchen.hpp"
 
 namespace argosy::soup {
@@ -49,8 +51,7 @@ Manifest plan_result(const comm::Context& context, const Ingredients& ingredient
     size_bytes += static_cast<std::uint64_t>(space.used_size()) * size_of(order.dtype);
   const bool complete = order.moments != Moments::drop;
   if (complete) size_bytes *= 3;
-  const auto shards =
-      static_cast<int>(std::max<std::uint64_t>(1, (size_bytes + order.shard_bytes - 1) / order.shard_bytes));
+  const auto shards = narrow<int>(std::max<std::uint64_t>(1, (size_bytes + order.shard_bytes - 1) / order.shard_bytes));
 
   Manifest result;
   result.run_uuid = first.run_uuid();
@@ -182,16 +183,6 @@ void finish_shards(const Files& files, Manifest& result, std::span<const checkpo
   }
 }
 
-/// Removes what soups that were killed have left beside `target`.
-void clean_up(const comm::Context& context, const Path& target, const checkpoint::LockOwner& self) {
-  try {
-    for (const Path& path : checkpoint::sweep_dead(context.files, target.parent_path(), self))
-      context.log.warn("removed {}, left by a soup that was killed", path.string());
-  } catch (const Error& error) {  // no reason to leave the new soup uncooked
-    context.log.warn("{}", error.what());
-  }
-}
-
 }  // namespace
 
 Cooked cook(const comm::Context& context, const Ingredients& ingredients, const Order& order) {
@@ -202,9 +193,9 @@ Cooked cook(const comm::Context& context, const Ingredients& ingredients, const 
   std::string nonce;
   comm::agree(world, [&] {
     if (!context.is_root()) return;
-    const checkpoint::LockOwner self = checkpoint::LockOwner::of_this_process(context.files, context.clock);
-    clean_up(context, order.target, self);
-    nonce = checkpoint::nonce_of(self);
+    const Owner self = Owner::of_this_process(context.files, context.clock);
+    sweep_staged_folders(context.files, context.log, order.target.parent_path(), self);
+    nonce = owned_nonce(self);
   });
   const checkpoint::Staging staging{context.files, order.target, world.broadcast(nonce)};
   std::uint64_t weight_bytes = 0;
@@ -270,7 +261,14 @@ Cooked cook(const comm::Context& context, const Ingredients& ingredients, const 
     std::vector<checkpoint::Attachment> attachments;
     for (const std::string& name : ingredients.readers.front()->attachments())
       attachments.push_back({name, ingredients.readers.front()->attachment(name)});
-    staging.commit(result, attachments, [] {});
+    staging.commit(result, attachments, [&] {
+      if (!context.files.is_taken(order.target)) return;
+      throw Error{Fault::usage,
+                  {.wanted = "a new directory for the soup",
+                   .got = "one made meanwhile",
+                   .where = order.target.string(),
+                   .remedy = "name another with --out"}};
+    });
   });
   return cooked;
 }

@@ -3,7 +3,6 @@
 #include <boost/json/object.hpp>
 #include <cstdint>
 
-#include "checkpoint/run_lock.hpp"
 #include "soup/ingredients.hpp"
 
 /// From ingredients to a committed directory: ranks share the 4 MiB blocks of the result, the vote of all precedes the

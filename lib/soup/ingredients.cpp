@@ -6,8 +6,9 @@
 #include <map>
 #include <set>
 
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/load.hpp"
 #include "core/error.hpp"
+#include "model/stored_shape.hpp"
 
 namespace argosy::soup {
 namespace {
@@ -80,11 +81,21 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
   }
 }
 
+/// Weights count once, whatever directories they lie in: a step saved both for a while and for good, or by another
+/// number of ranks after a restart. Other steps are other weights.
 void check_once(const std::vector<Reader>& readers) {
-  std::set<std::string> saves;
+  std::multimap<std::int64_t, const Reader*> by_step;
   for (const Reader& reader : readers) {
-    if (!saves.insert(reader.self_digest()).second)
-      refuse(Fault::usage, reader, "each checkpoint once", "this one twice", "name it once");
+    const auto [first, last] = by_step.equal_range(reader.step());
+    for (auto earlier = first; earlier != last; ++earlier) {
+      const Reader& other = *earlier->second;
+      if (other.self_digest() == reader.self_digest())
+        refuse(Fault::usage, reader, "each checkpoint once", "this one twice", "name it once");
+      if (other.has_weights_of(reader))
+        refuse(Fault::usage, reader, "each step's weights once", "those of " + other.directory().string() + " again",
+               "name one of the two");
+    }
+    by_step.emplace(reader.step(), &reader);
   }
 }
 
@@ -113,6 +124,7 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
 
 void check_members(const std::vector<Reader>& readers, const SoupConfig& config) {
   for (const Reader& reader : readers) {
+    model::require_own_parameters(reader);
     if (!reader.finite()) refuse(Fault::data, reader, "finite weights", "NaN or Inf", leave_out);
     if (!reader.sections().soup.empty() && !config.allow_soup)
       refuse(Fault::data, reader, "a checkpoint of a training run", "a soup", "leave it out, or say --allow-soup");
@@ -175,40 +187,28 @@ std::vector<std::string> checkpoints_among(comm::Context& context, const std::ve
 Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
   const std::vector<std::string> inputs = checkpoints_among(context, config.inputs);
   Pantry found;
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
-    for (const std::string& input : inputs) found.readers.emplace_back(context.files, input);
-    check_once(found.readers);
+  // The others take rank 0's word for paths, manifests and weights: no rank can come to another mixture.
+  found.readers = checkpoint::share(context, [&] {
+    std::vector<Reader> readers;
+    for (const std::string& input : inputs) readers.emplace_back(context.files, context.files.follow_links(input));
+    for (Reader& reader : readers)
+      if (config.ema && reader.has_ema()) reader.use_ema();
+    check_once(readers);
     std::vector<Candidate> candidates;
-    for (const Reader& reader : found.readers) {
+    for (const Reader& reader : readers) {
       candidates.push_back({.name = reader.directory().string(), .step = reader.step()});
       collect_metrics(reader.sections().metrics, "", candidates.back().metrics);
     }
     found.mixture = mixture_of(config.recipe, candidates);
     std::vector<Reader> members;
     members.reserve(found.mixture.members.size());
-    for (const std::size_t member : found.mixture.members) members.push_back(std::move(found.readers[member]));
-    found.readers = std::move(members);
-    check_members(found.readers, config);
-    check_moments(found.readers, found.mixture, config);
-    if (config.ema) std::ranges::for_each(found.readers, &Reader::use_ema);
+    for (const std::size_t member : found.mixture.members) members.push_back(std::move(readers[member]));
+    check_members(members, config);
+    check_moments(members, found.mixture, config);
+    return members;
   });
-  // The others take rank 0's word for paths, manifests and weights: no rank can come to another mixture.
-  const auto count =
-      static_cast<std::size_t>(std::stoull(context.world.broadcast(std::to_string(found.readers.size()))));
-  std::vector<std::string> paths(count), texts(count);
-  comm::agree(context.world, [&] {
-    for (std::size_t i = 0; i < found.readers.size(); ++i) {
-      paths[i] = found.readers[i].directory().string();
-      texts[i] = context.files.read_text(found.readers[i].directory() / checkpoint::manifest_name,
-                                         checkpoint::manifest_limit_bytes);
-      if (texts[i].find(found.readers[i].self_digest()) == std::string::npos)
-        refuse(Fault::corrupt, found.readers[i], "a checkpoint that stays as it is",
-               "one that changed while it was read", "wait until nothing writes into it");
-    }
-  });
-  for (std::string& path : paths) path = context.world.broadcast(std::move(path));
-  for (std::string& text : texts) text = context.world.broadcast(std::move(text));
+  if (config.ema) std::ranges::for_each(found.readers, &Reader::use_ema);
+  const std::size_t count = found.readers.size();
   found.mixture.weights.resize(count);
   found.mixture.weights.push_back(found.mixture.divisor);
   std::string bits(found.mixture.weights.size() * sizeof(double), '\0');
@@ -217,13 +217,6 @@ Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
   std::memcpy(found.mixture.weights.data(), bits.data(), bits.size());
   found.mixture.divisor = found.mixture.weights.back();
   found.mixture.weights.pop_back();
-  comm::agree(context.world, [&] {
-    if (context.is_root()) return;
-    for (std::size_t i = 0; i < count; ++i) {
-      found.readers.emplace_back(context.files, paths[i], texts[i]);
-      if (config.ema) found.readers.back().use_ema();
-    }
-  });
   return found;
 }
 

@@ -30,7 +30,8 @@ struct Pantry {
 [[nodiscard]] std::vector<std::string> checkpoints_among(comm::Context& context,
                                                          const std::vector<std::string>& inputs);
 
-/// Opens all inputs, applies the recipe and checks that the members may be averaged. Reads no weights. Rank 0 looks at
+/// Opens all inputs, applies the recipe and checks that the members may be averaged. Reads no weights, but where two of
+/// one step have to be told apart. Rank 0 looks at
 /// the file system, the others get manifests and weights from it. **Collective.** Throws as make_soup.
 [[nodiscard]] Pantry open_ingredients(comm::Context& context, const SoupConfig& config);
 

@@ -7,12 +7,15 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 #include "core/hash.hpp"
 
 namespace argosy::soup {
 namespace {
 
 namespace json = boost::json;
+
+constexpr std::size_t journal_bytes = 9;  // of "." and ".journal"
 
 std::string text_of(double number) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(number)); }
 
@@ -43,7 +46,7 @@ std::map<std::string, Judgement> judgements_in(const std::string& text) {
 
 Journal::Journal(const comm::Context& context, const Path& target, std::string identity)
     : context_(context),
-      path_(target.parent_path() / fmt::format(".{}.journal", target.filename().string())),
+      path_(target.parent_path() / fmt::format(".{}.journal", fitting_name(target.filename().string(), journal_bytes))),
       identity_(std::move(identity)) {
   constexpr std::uint64_t limit_bytes = 16ULL << 20;
   std::string text;
@@ -61,6 +64,8 @@ Journal::Journal(const comm::Context& context, const Path& target, std::string i
 std::string Journal::key_of(const Ingredients& ingredients, DType dtype) const {
   Hasher hasher;
   hasher.update(identity_).update(std::string_view{"\0", 1}).update(name_of(dtype));
+  // Batches are dealt over the ranks: of another number of them the parts have another order, and there may be others.
+  hasher.update(fmt::format("of {} ranks", context_.world.size()));
   for (const checkpoint::Reader* const reader : ingredients.readers) hasher.update(reader->self_digest());
   const Mixture& mixture = ingredients.mixture;
   hasher.update(std::as_bytes(std::span{mixture.weights})).update(std::as_bytes(std::span{&mixture.divisor, 1}));

@@ -9,7 +9,7 @@
 
 /// Judgements of mixtures, made once: kept in a JSON file beside the output (`.<name>.journal`) that is replaced after
 /// each evaluation, so that a tasting that was cut short goes on where it was. An entry counts for exactly those
-/// ingredients, weights and that evaluator. All ranks hold the same entries; rank 0 touches the file.
+/// ingredients, weights, that evaluator and number of ranks. All ranks hold the same entries; rank 0 touches the file.
 namespace argosy::soup {
 
 class Journal {

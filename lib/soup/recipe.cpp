@@ -84,12 +84,12 @@ std::vector<std::size_t> by_step(std::span<const Candidate> candidates) {
   return order;
 }
 
-std::vector<std::size_t> newest(int count, int spacing, std::span<const Candidate> candidates) {
+std::vector<std::size_t> newest(std::int64_t count, std::int64_t spacing, std::span<const Candidate> candidates) {
   std::vector<std::size_t> order = by_step(candidates), members;
-  for (auto at = order.rbegin(); at != order.rend() && static_cast<int>(members.size()) < count; ++at) {
+  for (auto at = order.rbegin(); at != order.rend() && std::ssize(members) < count; ++at) {
     if (members.empty() || candidates[members.back()].step - candidates[*at].step >= spacing) members.push_back(*at);
   }
-  if (static_cast<int>(members.size()) < count)
+  if (std::ssize(members) < count)
     refuse(fmt::format("{} checkpoints at least {} steps apart", count, spacing), std::to_string(members.size()),
            "the checkpoints named", "ask for fewer with --last, or for a smaller --spacing");
   std::ranges::sort(members);
@@ -132,7 +132,7 @@ Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates) 
   Mixture mixture = uniform_mixture(candidates.size());
   if (recipe.type == RecipeType::last_k) {
     if (!recipe.last) refuse("--last K", "none", "the recipe last_k", "say how many of the newest to take");
-    const int spacing = recipe.spacing.value_or(0);
+    const std::int64_t spacing = recipe.spacing.value_or(0);
     if (spacing < 0)
       refuse("a --spacing of 0 or more steps", std::to_string(spacing), "the command line", "correct it");
     std::vector<std::size_t> members = newest(*recipe.last, spacing, candidates);

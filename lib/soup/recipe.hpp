@@ -25,14 +25,14 @@ BOOST_DESCRIBE_ENUM(Moments, drop, zero, first, avg)
 
 struct Recipe {
   RecipeType type = RecipeType::uniform;
-  std::vector<double> weights{};      // weighted: one for each input
-  std::string by{};                   // weighted: a metric of the manifests instead, such as dev.en.loss
-  bool normalize = true;              // weighted: divide by the sum of the weights
-  std::optional<int> last{};          // last_k: so many
-  std::optional<int> spacing{};       // last_k: at least so many steps apart
-  std::optional<Decay> decay{};       // decay; linear unless given
-  std::optional<double> min_delta{};  // greedy: the validation loss must fall by more than this; 0 unless given
-  std::optional<double> bootstrap{};  // greedy: or in this share of resamplings of the validation batches
+  std::vector<double> weights{};          // weighted: one for each input
+  std::string by{};                       // weighted: a metric of the manifests instead, such as dev.en.loss
+  bool normalize = true;                  // weighted: divide by the sum of the weights
+  std::optional<std::int64_t> last{};     // last_k: so many
+  std::optional<std::int64_t> spacing{};  // last_k: at least so many steps apart
+  std::optional<Decay> decay{};           // decay; linear unless given
+  std::optional<double> min_delta{};      // greedy: the validation loss must fall by more than this; 0 unless given
+  std::optional<double> bootstrap{};      // greedy: or in this share of resamplings of the validation batches
 };
 
 /// What a recipe looks at.

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "checkpoint/staging.hpp"
 #include "core/error.hpp"
+#include "core/staged_folder.hpp"
 #include "soup/cook.hpp"
 #include "soup/greedy.hpp"
 #include "soup/ingredients.hpp"
@@ -23,11 +23,9 @@ class Sample {
   Sample(const comm::Context& context, const Path& target) : context_(context) {
     std::string nonce;
     comm::agree(context.world, [&] {
-      if (!context.is_root()) return;
-      nonce = checkpoint::nonce_of(checkpoint::LockOwner::of_this_process(context.files, context.clock));
+      if (context.is_root()) nonce = owned_nonce(Owner::of_this_process(context.files, context.clock));
     });
-    path_ = target.parent_path() /
-            fmt::format(".tmp-{}-{}", target.filename().string(), context.world.broadcast(std::move(nonce)));
+    path_ = StagedFolder{context.files, target, context.world.broadcast(std::move(nonce))}.path();
   }
   Sample(const Sample&) = delete;
   Sample& operator=(const Sample&) = delete;
@@ -183,7 +181,7 @@ SoupReport make_soup(comm::Context& context, const SoupConfig& config, const Eva
                    .where = "the command line",
                    .remedy = "leave --dtype or --optimizer out"}};
     }
-    if (!context.is_root() || !context.files.exists(target)) return;
+    if (!context.is_root() || !context.files.is_taken(target)) return;
     throw Error{Fault::usage,
                 {.wanted = "a new directory for the soup",
                  .got = "one that exists",

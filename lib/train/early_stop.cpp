@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "config/describe.hpp"
@@ -39,7 +40,7 @@ Judge::Judge(const ValidationConfig& config, const json::object& state) : early_
   const json::value* kept = state.if_contains("kept");
   for (const Metric metric : config.keep_best) {
     const json::value* best = kept == nullptr ? nullptr : kept->as_object().if_contains(name_of(metric));
-    kept_[metric] = best == nullptr ? Best{} : best_of(*best);
+    kept_[metric].committed = best == nullptr ? Best{} : best_of(*best);
   }
 }
 
@@ -54,12 +55,21 @@ bool Judge::take(std::int64_t step, const std::map<Metric, double>& values) {
     }
   }
   bool improved = false;
-  for (auto& [metric, best] : kept_) {
-    if (!is_better(metric, values.at(metric), best)) continue;
-    best = {values.at(metric), step};
+  for (auto& [metric, kept] : kept_) {
+    if (!is_better(metric, values.at(metric), kept.mark())) continue;
+    kept.waiting.push_back({values.at(metric), step});
     improved = true;
   }
   return improved;
+}
+
+void Judge::saved(std::int64_t step, bool committed) {
+  for (auto& [metric, kept] : kept_) {
+    const auto found = std::ranges::find(kept.waiting, step, &Best::step);
+    if (found == kept.waiting.end()) continue;
+    if (committed) kept.committed = *found;
+    kept.waiting.erase(committed ? kept.waiting.begin() : found, found + 1);
+  }
 }
 
 bool Judge::ends() const { return early_stop_ && stalled_ >= early_stop_->patience; }
@@ -71,7 +81,7 @@ std::string Judge::reason() const {
                      early_stop_->min_delta > 0 ? fmt::format(" by more than {}", early_stop_->min_delta) : "");
 }
 
-json::object Judge::state() const {
+json::object Judge::state(std::int64_t step) const {
   json::object state;
   if (early_stop_) {
     json::object stop = json_of(waits_for_better_than_);
@@ -81,7 +91,9 @@ json::object Judge::state() const {
   }
   json::object kept;
   json::array keep;
-  for (const auto& [metric, best] : kept_) {
+  for (const auto& [metric, of_metric] : kept_) {
+    const auto own = std::ranges::find(of_metric.waiting, step, &Best::step);
+    const Best& best = own == of_metric.waiting.end() ? of_metric.committed : *own;
     if (best.step == 0) continue;
     kept[name_of(metric)] = json_of(best);
     keep.emplace_back(best.step);

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "train/run_config.hpp"
 
@@ -28,22 +29,31 @@ class Judge {
   /// Goes on from `state`, unless it speaks of another metric.
   explicit Judge(const ValidationConfig& config, const boost::json::object& state = {});
 
-  /// Takes up what a validation of the first set has found at `step`, by metric. True: a metric of keep_best has
-  /// never been better.
+  /// Takes up what a validation of the first set has found at `step`, by metric. True: by a metric of keep_best no step
+  /// whose checkpoint is committed or on its way is as good, and the checkpoint of this one is to be saved.
   bool take(std::int64_t step, const std::map<Metric, double>& values);
+  /// The checkpoint of `step` has been committed, or could not be: only a committed one is kept, and only that one sets
+  /// the mark for those after it.
+  void saved(std::int64_t step, bool committed);
   /// Whether `patience` validations in a row were not better than the best one by more than min_delta.
   [[nodiscard]] bool ends() const;
   /// Why, for people; only where ends().
   [[nodiscard]] std::string reason() const;
-  /// What a checkpoint stores in `best`; `keep` is what retention goes by.
-  [[nodiscard]] boost::json::object state() const;
+  /// What the checkpoint of `step` stores in `best`. `keep`, which retention goes by, names committed checkpoints and
+  /// `step` itself: the list is read only where that one has been committed too.
+  [[nodiscard]] boost::json::object state(std::int64_t step) const;
   static constexpr std::array<const char*, 3> state_keys{"early_stop", "kept", "keep"};
 
  private:
   std::optional<EarlyStopConfig> early_stop_;
   Best waits_for_better_than_;
   std::int64_t stalled_ = 0;
-  std::map<Metric, Best> kept_;
+  struct Kept {
+    Best committed;
+    std::vector<Best> waiting{};  // for their commits, each better than those before it
+    [[nodiscard]] const Best& mark() const { return waiting.empty() ? committed : waiting.back(); }
+  };
+  std::map<Metric, Kept> kept_;
 };
 
 }  // namespace argosy::train

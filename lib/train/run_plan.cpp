@@ -303,15 +303,18 @@ std::int64_t checkpoint_bytes(const RunConfig& config, const model::ModelShape& 
 }
 
 std::optional<std::int64_t> disk_bytes(const RunConfig& config, const RunPlan& plan) {
-  std::int64_t exports = 1;  // at the end
+  double exports = 1;  // at the end
   if (const config::Period& every = config.checkpoint.export_interval; every.count > 0) {
     if (!plan.steps || every.unit != config::Period::Unit::step) return std::nullopt;
-    exports = static_cast<std::int64_t>(std::ceil(*plan.steps / every.count));
+    exports = std::ceil(*plan.steps / every.count);
   }
   const std::int64_t tensors = stored_tensors(config), left_out = 2;  // moments
   const std::int64_t exported = config.checkpoint.export_state == ExportState::weights ? tensors - left_out : tensors;
-  return plan.checkpoint_bytes * (config.checkpoint.max_checkpoints + 1) +
-         plan.checkpoint_bytes / tensors * exported * exports;
+  // In fp64: as many checkpoints as a setting may name are more bytes than 64 bits count.
+  const double bytes = static_cast<double>(plan.checkpoint_bytes) *
+                       (static_cast<double>(config.checkpoint.max_checkpoints) + 1 +
+                        static_cast<double>(exported) / static_cast<double>(tensors) * exports);
+  return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "checkpoint/fields.hpp"
+#include "checkpoint/manifest.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "train/early_stop.hpp"
@@ -10,6 +12,7 @@ namespace argosy::train {
 namespace {
 
 namespace json = boost::json;
+using checkpoint::Fields;
 
 /// What decides which examples form which step.
 json::object data_of(const RunConfig& config, const RunFacts& facts) {
@@ -45,8 +48,32 @@ void add_differences(const json::object& saved, const json::object& wanted, cons
   }
 }
 
-std::int64_t count_at(const json::object& section, std::string_view key) {
-  return section.at(key).to_number<std::int64_t>();
+std::string manifest_of(const checkpoint::Reader& reader) {
+  return (reader.directory() / checkpoint::manifest_name).string();
+}
+
+/// What a Judge goes on from, held against what Judge::state() writes.
+json::object judged_by(const Fields& best) {
+  const auto check_best = [](const Fields& stored) {
+    static_cast<void>(stored.number("value"));
+    static_cast<void>(stored.count("step"));
+  };
+  if (best.has("early_stop")) {
+    const Fields stop = best.object("early_stop");
+    check_best(stop);
+    static_cast<void>(stop.text("metric"));
+    static_cast<void>(stop.count("stalled"));
+  }
+  if (best.has("kept")) {
+    for (const auto& metric : best.members("kept")) check_best(best.object("kept").object(metric.key()));
+  }
+  if (best.has("keep")) {
+    for (const json::value& step : best.list("keep")) static_cast<void>(best.count_of(step, "keep", Fields::most));
+  }
+  json::object judged;
+  for (const char* key : Judge::state_keys)
+    if (best.has(key)) judged[key] = best.at(key);
+  return judged;
 }
 
 }  // namespace
@@ -106,45 +133,38 @@ checkpoint::Sections sections_of(const RunConfig& config, const RunFacts& facts,
 }
 
 RunState state_of(const checkpoint::Reader& reader) {
+  const std::string where = manifest_of(reader);
   const checkpoint::Sections& sections = reader.sections();
-  try {
-    RunState state;
-    state.step = reader.step();
-    state.updates = count_at(sections.optimizer, "step");
-    state.cursor = {count_at(sections.data, "epoch"), count_at(sections.data, "epoch_step")};
-    state.epoch = sections.data.at("epoch_done").to_number<double>();
-    state.src_tokens = count_at(sections.counters, "src_tokens");
-    state.tgt_tokens = count_at(sections.counters, "tgt_tokens");
-    state.padded_tokens = count_at(sections.counters, "padded_tokens");
-    state.n_clips = count_at(sections.counters, "n_clips");
-    state.guard = {.mean_norm = sections.counters.at("mean_norm").to_number<double>(),
-                   .taken = count_at(sections.counters, "mean_norm_steps"),
-                   .skipped = count_at(sections.counters, "skipped"),
-                   .in_a_row = count_at(sections.counters, "skipped_in_a_row")};
-    if (const json::value* window = sections.counters.if_contains("window")) {
-      const json::object& sums = window->as_object();
-      state.window = {.loss = sums.at("loss").to_number<double>(),
-                      .nll = sums.at("nll").to_number<double>(),
-                      .tgt_tokens = sums.at("tgt_tokens").to_number<double>(),
-                      .steps = count_at(sums, "steps"),
-                      .clipped = count_at(sums, "clipped")};
-    }
-    state.best_loss = sections.best.at("loss").to_number<double>();
-    state.best_step = count_at(sections.best, "step");
-    if (const json::value* due = sections.best.if_contains("validation_is_due")) state.owes_validation = due->as_bool();
-    for (const char* key : Judge::state_keys) {
-      if (const json::value* judged = sections.best.if_contains(key)) state.judged[key] = *judged;
-    }
-    state.metrics = sections.metrics;
-    state.history = sections.history;
-    return state;
-  } catch (const boost::system::system_error& error) {
-    throw Error{Fault::corrupt,
-                {.wanted = "the state of a training run", .got = error.what(), .where = reader.directory().string()}};
-  } catch (const std::out_of_range& error) {
-    throw Error{Fault::corrupt,
-                {.wanted = "the state of a training run", .got = error.what(), .where = reader.directory().string()}};
+  const Fields counters{sections.counters, "/counters", where}, data{sections.data, "/data", where},
+      optimizer{sections.optimizer, "/optimizer", where}, best{sections.best, "/best", where};
+  RunState state;
+  state.step = reader.step();
+  state.updates = optimizer.count("step");
+  state.cursor = {data.count("epoch"), data.count("epoch_step")};
+  state.epoch = data.amount("epoch_done");
+  state.src_tokens = counters.count("src_tokens");
+  state.tgt_tokens = counters.count("tgt_tokens");
+  state.padded_tokens = counters.count("padded_tokens");
+  state.n_clips = counters.count("n_clips");
+  state.guard = {.mean_norm = counters.amount("mean_norm"),
+                 .taken = counters.count("mean_norm_steps"),
+                 .skipped = counters.count("skipped"),
+                 .in_a_row = counters.count("skipped_in_a_row")};
+  if (counters.has("window")) {
+    const Fields window = counters.object("window");
+    state.window = {.loss = window.number("loss"),
+                    .nll = window.number("nll"),
+                    .tgt_tokens = window.amount("tgt_tokens"),
+                    .steps = window.count("steps"),
+                    .clipped = window.count("clipped")};
   }
+  state.best_loss = best.number("loss");
+  state.best_step = best.count("step");
+  if (best.has("validation_is_due")) state.owes_validation = best.flag("validation_is_due");
+  state.judged = judged_by(best);
+  state.metrics = sections.metrics;
+  state.history = sections.history;
+  return state;
 }
 
 std::vector<std::string> check_resumable(const checkpoint::Sections& saved, const checkpoint::Sections& wanted,
@@ -178,9 +198,13 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
                  .remedy = part.always ? "undo the change, or begin a run in another run_dir"
                                        : fmt::format("undo the change, or allow it with --allow-change {}", part.key)}};
   }
-  add_differences(saved.optimizer.at("hparams").as_object(), wanted.optimizer.at("hparams").as_object(), "optimizer",
-                  changes);
-  add_differences(saved.schedule.at("args").as_object(), wanted.schedule.at("args").as_object(), "schedule", changes);
+  const auto members = [&](const json::object& section, const char* name, const char* key) {
+    return Fields{section, name, where}.members(key);
+  };
+  add_differences(members(saved.optimizer, "/optimizer", "hparams"), members(wanted.optimizer, "/optimizer", "hparams"),
+                  "optimizer", changes);
+  add_differences(members(saved.schedule, "/schedule", "args"), members(wanted.schedule, "/schedule", "args"),
+                  "schedule", changes);
   return changes;
 }
 

@@ -46,7 +46,7 @@ struct RunFacts {
 /// Sections of a checkpoint: model, optimizer, schedule and data say what was trained how, counters and best how far.
 [[nodiscard]] checkpoint::Sections sections_of(const RunConfig& config, const RunFacts& facts, const RunState& state);
 
-/// The inverse for what resuming needs.
+/// The inverse for what resuming needs. Throws Error{corrupt} for what sections_of() has not written.
 [[nodiscard]] RunState state_of(const checkpoint::Reader& reader);
 
 /// Compares what was saved with what is wanted now. A changed model or tokenizer, and a change in data, batch, seed,

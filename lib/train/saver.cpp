@@ -27,12 +27,13 @@ class Stopwatch {
 }  // namespace
 
 Saver::Saver(const comm::Context& context, checkpoint::Store& store, HostState& state, const CheckpointConfig& config,
-             std::string tokenizer_model)
+             std::string tokenizer_model, std::function<void(std::int64_t, bool)> ended)
     : context_(context),
       store_(store),
       state_(state),
       config_(config),
-      tokenizer_{"tokenizer.model", std::move(tokenizer_model)} {}
+      tokenizer_{"tokenizer.model", std::move(tokenizer_model)},
+      ended_(std::move(ended)) {}
 
 void Saver::poll() {
   std::optional<checkpoint::SaveReport> report;
@@ -43,7 +44,7 @@ void Saver::poll() {
   take(report, config_.max_failed_saves - 1);
 }
 
-void Saver::begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections, bool must) {
+void Saver::begin(checkpoint::Kind kind, std::int64_t step, const Sections& sections, bool must) {
   if (store_.is_saving()) {
     if (config_.on_busy == OnBusy::skip && kind == checkpoint::Kind::temp && !must) {
       ++figures_.left_out;
@@ -62,8 +63,7 @@ void Saver::begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Se
   start(kind, step, sections);
 }
 
-void Saver::save_last(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections,
-                      checkpoint::Tidy tidy) {
+void Saver::save_last(checkpoint::Kind kind, std::int64_t step, const Sections& sections, checkpoint::Tidy tidy) {
   take(store_.finish_save(), kAnyNumber);  // what it holds will be in the one that follows
   start(kind, step, sections);
   std::optional<checkpoint::SaveReport> report;
@@ -79,19 +79,20 @@ void Saver::before_update() {
   store_.wait_for_units();
 }
 
-void Saver::start(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections) {
+void Saver::start(checkpoint::Kind kind, std::int64_t step, const Sections& sections) {
   step_ = step;
   held_up_s_ = 0;
   const Stopwatch stopwatch(context_.clock, held_up_s_);
   state_.begin_copy();
   const bool with_moments = kind == checkpoint::Kind::temp || config_.export_state == ExportState::full;
-  store_.begin_save(kind, step, state_.states(with_moments), sections, {&tokenizer_, 1},
+  store_.begin_save(kind, step, state_.states(with_moments), sections(), {&tokenizer_, 1},
                     [this] { state_.complete_copy(); });
 }
 
 void Saver::take(const std::optional<checkpoint::SaveReport>& report, std::int64_t most_failures) {
   if (!report) return;
   figures_.held_up_s += held_up_s_;
+  ended_(step_, report->committed);
   if (report->committed) {
     failures_in_a_row_ = 0;
     ++figures_.saved;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "train/host_state.hpp"
@@ -11,8 +12,13 @@ namespace argosy::train {
 
 class Saver {
  public:
+  /// What a checkpoint says beside its tensors. Asked for when no other save is on its way any more, so that it can
+  /// tell of those before it.
+  using Sections = std::function<checkpoint::Sections()>;
+
+  /// `ended` is told the step of each save that has come to its end, and whether it was committed, on all ranks alike.
   Saver(const comm::Context& context, checkpoint::Store& store, HostState& state, const CheckpointConfig& config,
-        std::string tokenizer_model);
+        std::string tokenizer_model, std::function<void(std::int64_t step, bool committed)> ended);
   /// On the way out of a run that has failed: the thread at work reads what is about to go.
   ~Saver() { store_.abandon_save(); }
   Saver(const Saver&) = delete;
@@ -23,9 +29,9 @@ class Saver {
   void poll();
   /// Begins to save. While another save is on its way a temporary checkpoint waits for it or is left out, as on_busy
   /// says; an export waits, and so does one that `must` be. **Collective.** Throws as poll().
-  void begin(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections, bool must = false);
+  void begin(checkpoint::Kind kind, std::int64_t step, const Sections& sections, bool must = false);
   /// Saves what nothing comes after. **Collective.** Throws Error{io} when it fails.
-  void save_last(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections,
+  void save_last(checkpoint::Kind kind, std::int64_t step, const Sections& sections,
                  checkpoint::Tidy tidy = checkpoint::Tidy::now);
   /// To be called before weights and moments change.
   void before_update();
@@ -40,7 +46,7 @@ class Saver {
   [[nodiscard]] const Figures& figures() const noexcept { return figures_; }
 
  private:
-  void start(checkpoint::Kind kind, std::int64_t step, const checkpoint::Sections& sections);
+  void start(checkpoint::Kind kind, std::int64_t step, const Sections& sections);
   void take(const std::optional<checkpoint::SaveReport>& report, std::int64_t most_failures);
 
   const comm::Context& context_;
@@ -48,6 +54,7 @@ class Saver {
   HostState& state_;
   const CheckpointConfig config_;
   const checkpoint::Attachment tokenizer_;
+  const std::function<void(std::int64_t, bool)> ended_;
   std::int64_t step_ = 0;  // of the save on its way
   std::int64_t failures_in_a_row_ = 0;
   double held_up_s_ = 0;  // by the save on its way

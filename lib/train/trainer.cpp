@@ -11,6 +11,7 @@
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
+#include "model/stored_shape.hpp"
 #include "train/begin.hpp"
 #include "train/early_stop.hpp"
 #include "train/evaluate.hpp"
@@ -94,7 +95,7 @@ class Trainer {
         options_(options),
         stop_(context, config.stop),
         device_(choose_device(config.device, context)),
-        store_(context, config.run_dir, {.max_checkpoints = static_cast<int>(config.checkpoint.max_checkpoints)}),
+        store_(context, config.run_dir, {.max_checkpoints = config.checkpoint.max_checkpoints}),
         tokenizer_(read_on_all(context,
                                [&] {
                                  return data::Tokenizer::read(context.files, config.data.tokenizer,
@@ -155,13 +156,14 @@ class Trainer {
                                                 .before = place_of(state_, schedule_),
                                                 .window = state_.window},
                       store_.run_dir());
-    Saver saver(context_, store_, host_, config_.checkpoint, tokenizer_.model_bytes());
+    Saver saver(context_, store_, host_, config_.checkpoint, tokenizer_.model_bytes(),
+                [this](std::int64_t step, bool committed) { judge_->saved(step, committed); });
 
     reset_peak(device_);
     const double begin_s = context_.clock.monotonic_s();
     const RunState start = state_;
     bool stopped = false;
-    if (state_.owes_validation) (void)validate(runner, forward);
+    if (state_.owes_validation) settle_best(saver, validate(runner, forward));
     while (!finished() && !stopped) {
       const RunState before = state_;
       const double step_begin_s = context_.clock.monotonic_s();
@@ -203,6 +205,7 @@ class Trainer {
                                   .abandon_newer = options_.abandon_newer && !goes_on};
       if (options_.resume != "auto" && !goes_on) how.from = options_.resume;
       how.check = [&](const checkpoint::Reader& candidate) {
+        model::require_own_parameters(candidate);
         if (goes_on) require_from(candidate, request);
         changes = check_resumable(candidate.sections(), wanted, options_.allow_changes, candidate.directory().string());
         state_ = state_of(candidate);
@@ -320,7 +323,6 @@ class Trainer {
       for (const Metric metric : config_.validation.metrics) values[metric] = evaluation.value_of(metric);
       improved = judge_->take(state_.step, values);
     }
-    state_.judged = judge_->state();
     if (config_.optimizer.ema > 0) {
       buffers_.swap_ema();  // no save reads them now: the update before this waited for its copy
       for (const EvaluationSet& set : sets_) (void)evaluate_on(set, set.name + "/ema", runner, forward);
@@ -345,6 +347,26 @@ class Trainer {
     return evaluation;
   }
 
+  /// What a checkpoint of this step says, judged by what has been committed so far.
+  [[nodiscard]] checkpoint::Sections sections() {
+    state_.judged = judge_->state(state_.step);
+    return sections_of(config_, facts_, state_);
+  }
+
+  /// A validation that the run before owed has found the best so far: its checkpoint lies there already, unless the run
+  /// was begun from a checkpoint of another.
+  void settle_best(Saver& saver, bool improved) {
+    if (!improved) return;
+    const bool lies_there =
+        std::ranges::any_of(std::array{checkpoint::Kind::temp, checkpoint::Kind::export_},
+                            [&](auto kind) { return context_.files.exists(store_.place_of(kind, state_.step)); });
+    if (comm::any_of(context_.world, context_.is_root() && lies_there)) {
+      judge_->saved(state_.step, true);
+    } else {
+      saver.save_last(checkpoint::Kind::temp, state_.step, [this] { return sections(); });
+    }
+  }
+
   void save_if_due(Saver& saver, const RunState& before, bool stopped, bool improved) {
     const bool last = stopped || finished();
     if (!last) saver.poll();
@@ -356,7 +378,7 @@ class Trainer {
     for (const auto& [kind, due] :
          {std::pair{checkpoint::Kind::temp, temporary}, {checkpoint::Kind::export_, exports}}) {
       if (!due) continue;
-      const checkpoint::Sections sections = sections_of(config_, facts_, state_);
+      const auto sections = [this] { return this->sections(); };
       // A job that is told to stop has no time to remove old checkpoints: the next start does.
       const checkpoint::Tidy tidy = stopped ? checkpoint::Tidy::at_next_load : checkpoint::Tidy::now;
       last ? saver.save_last(kind, state_.step, sections, tidy) : saver.begin(kind, state_.step, sections, improved);
@@ -367,9 +389,9 @@ class Trainer {
   /// when it was stopped.
   void export_if_missing(Saver& saver, const RunState& start) {
     if (state_.step != start.step || !finished()) return;
-    const Path place = store_.run_dir() / "export" / fmt::format("{:09}", state_.step);
+    const Path place = store_.place_of(checkpoint::Kind::export_, state_.step);
     if (!comm::any_of(context_.world, context_.is_root() && !context_.files.exists(place))) return;
-    saver.save_last(checkpoint::Kind::export_, state_.step, sections_of(config_, facts_, state_));
+    saver.save_last(checkpoint::Kind::export_, state_.step, [this] { return sections(); });
   }
 
   TrainReport end(bool stopped, const RunState& start, double seconds, const Saver::Figures& saves) {

@@ -16,8 +16,10 @@ TORCH_APPS = {"train", "export", "translate", "soup_validated"}
 HEADERS_MAY_INCLUDE = frozenset({"ATen/core/Tensor.h", "c10/core/Device.h", "c10/core/ScalarType.h"})  # the first has the others
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".ipp", ".h")
 OS_DOOR = re.compile(r"\bstd::(o|i)?fstream\b|\bf(re)?open\s*\(|(?<![\w:])::(open|creat|rename|unlink|mkdir|fsync|pwrite|write|mmap)\s*\(")
+STREAMS = re.compile(r"\bstd::(cout|cin)\b|\bfmt::print\s*\(\s*\"|(?<![\w:])(std::)?(printf|puts|putchar)\s*\(|\b(stdout|stdin)\b")
 ENDS_PROCESS = re.compile(r"(\bstd::|(?<![\w:])::|^\s*)(exit|_exit|_Exit|abort|quick_exit|terminate)\s*\(")
 ENDS_PROCESS_IN = {"lib/comm/environment.cpp"}  # the one place where a rank ends the others
+NARROWING = re.compile(r"\bstatic_cast<\s*(unsigned|unsigned int|int|short|char|(std::)?u?int(8|16|32)_t)\s*>")
 # The words are split so that this file passes its own check.
 LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b|(?i:\bnot imple" r"mented\b|\bfor" r" now\b|\bplace" r"holder\b)")
 PROSE = re.compile(r"LICENSE$|tests/support/text/")  # other people's words
@@ -31,6 +33,7 @@ class Lint:
         self.layer, self.sideways = {}, set()
         self.read_layers()
         self.files = self.list_files()
+        self.narrowing = self.read_narrowing()  # file -> casts that are known to be right
         self.includes = {}  # file -> [(line number, quoted, path)]
         self.reached = {}  # (file, except) -> the LibTorch header it reaches, or None
 
@@ -44,6 +47,16 @@ class Lint:
             else:
                 self.layer.update({name: layer for name in line.split()})
                 layer += 1
+
+    def read_narrowing(self):
+        """Lines `COUNT FILE: REASON`."""
+        known = {}
+        listed = self.root / "scripts/lint.d/narrowing.txt"
+        for line in listed.read_text().splitlines() if listed.is_file() else []:
+            if line and not line.startswith("#"):
+                count, name = line.split(":")[0].split()
+                known[name] = int(count)
+        return known
 
     def list_files(self):
         command = ["git", "-C", str(self.root), "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -109,10 +122,24 @@ class Lint:
     def check_os(self, name):
         for number, line in enumerate(self.text(name).splitlines(), 1):
             code = line.split("//")[0]
+            if STREAMS.search(re.sub(r'"[^"]*"', '""', code)) and "#include" not in code:
+                self.refuse(name, number, "Context::print and Files::standard_input alone use the standard streams: they tell of what was lost")
+            if name.startswith("apps/"):
+                continue
             if OS_DOOR.search(code) and not name.startswith("lib/core/file"):
                 self.refuse(name, number, "only core/file.hpp opens, writes, renames or maps files")
             if ENDS_PROCESS.search(code) and name not in ENDS_PROCESS_IN:
                 self.refuse(name, number, "the library throws argosy::Error; it never ends the process")
+
+    def check_narrowing(self, name):
+        """A cast to a narrow integer says nothing of a number that is too large: 2^32 + 1 checkpoints became 1."""
+        numbers = [n for n, line in enumerate(self.text(name).splitlines(), 1) for _ in NARROWING.findall(line.split("//")[0])]
+        known = self.narrowing.pop(name, 0)
+        if len(numbers) > known:
+            self.refuse(name, numbers[-1], f"{len(numbers)} casts to narrow integers, {known} known: use narrow<T>() (core/narrow.hpp), "
+                        "or say in scripts/lint.d/narrowing.txt why no number can be too large")
+        elif len(numbers) < known:
+            self.refuse("scripts/lint.d/narrowing.txt", 1, f"{name} has {len(numbers)} casts to narrow integers, not {known}: correct its line")
 
     def check_text(self, name):
         lines = self.text(name).splitlines()
@@ -133,10 +160,16 @@ class Lint:
                 self.check_direction(name, parts[1])
                 self.check_torch(name, f"lib/{parts[1]}", parts[1] in TORCH_MODULES)
                 self.check_os(name)
+            if parts[0] == "apps" and name.endswith(SOURCES):
+                self.check_os(name)
+            if parts[0] in ("lib", "apps") and name.endswith((".cpp", ".hpp")) and name != "lib/core/narrow.hpp":
+                self.check_narrowing(name)
             if parts[0] == "apps" and name.endswith(".cpp"):
                 self.check_torch(name, name, pathlib.Path(name).stem in TORCH_APPS)
             if not PROSE.match(name):
                 self.check_text(name)
+        for name in self.narrowing:
+            self.refuse("scripts/lint.d/narrowing.txt", 1, f"{name} is not there: remove its line")
         return 1 if self.breaches else 0
 
 

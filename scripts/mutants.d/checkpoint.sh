@@ -12,7 +12,7 @@ mutant shard_not_synced 'a shard is written and not synced' lib/checkpoint/shard
 mutant attachment_not_synced 'an attached file is written and not synced' lib/checkpoint/staging.cpp $crash 2 "$states" \
   '  file.sync();
 ' ''
-mutant parent_not_synced 'the rename that commits is acknowledged before it lasts' lib/checkpoint/staging.cpp $crash 2 "$states" \
+mutant parent_not_synced 'the rename that commits is acknowledged before it lasts' lib/core/staged_folder.cpp $crash 2 "$states" \
   '  files_.sync_folder(target_.parent_path());
 ' ''
 mutant file_replaced_not_synced 'manifest, lock and run.json are renamed over without a sync' lib/core/file.cpp $crash 2 "$states" \
@@ -22,7 +22,7 @@ mutant folder_replaced_in_not_synced 'the folder with the new manifest is not sy
 mutant new_folder_not_synced 'the run directory and export/ are never synced into their parents' lib/core/file.cpp $crash 2 "$states" \
   'if (make() == 0) return sync_folder(folder.parent_path());' 'if (make() == 0) return;'
 mutant nothing_swept 'what dead saves have left is left' lib/checkpoint/staging.cpp $crash 2 "$states" \
-  'if (name.starts_with(".tmp-") || name.starts_with(".del-")) files' 'if (name.starts_with(".del-")) files'
+  '((mark == ".tmp-" && is_hex(nonce, save_nonce_digits)) || (' '(('
 
 # Errors passed over, by an error at every call.
 mutant fsync_error_ignored 'a file whose sync failed counts as written' lib/core/file.cpp $calls 1 "$save" \
@@ -44,7 +44,7 @@ mutant vote_ignored 'a rank that failed to write does not stop the commit' lib/c
   '  if (!ballot.why_not) return false;' '  if (!ballot.why_not || context_.world.size() > 1) return false;'
 mutant io_error_is_damage 'a checkpoint that could not be read once is put aside' lib/checkpoint/run_folder.cpp $calls 1 '*OfALoad*/Eio' \
   'error.fault() == Fault::io ? Flaw::unreadable : Flaw::files' 'Flaw::files'
-mutant failed_look_is_death 'an owner that cannot be looked up counts as dead' lib/checkpoint/run_lock.cpp $calls 1 '*OfASecond*/Eio' \
+mutant failed_look_is_death 'an owner that cannot be looked up counts as dead' lib/core/owner.cpp $calls 1 '*OfASecond*/Eio' \
   'if (error.fault() == Fault::data) return "";' 'return "";'
 
 # Damage believed.
@@ -61,8 +61,8 @@ mutant nonce_off 'a shard of another save passes' lib/checkpoint/shard_skeleton.
 mutant lease_not_checked 'a job that was taken over commits' lib/checkpoint/save.cpp $life 1 "$random" \
   '      lock_->check();
       input_.make_way();' '      input_.make_way();'
-mutant every_owner_is_gone 'a second job takes the run of a live one' lib/checkpoint/run_lock.cpp $life 1 "$random" \
-  '  return boot_id != self.boot_id || start_time_of(files, pid) != start_time;' '  return true;'
+mutant every_owner_is_gone 'a second job takes the run of a live one' lib/core/owner.cpp $life 1 "$random" \
+  '  return facts && (facts->only_waits_to_be_reaped() || facts->start_time != start_time);' '  return true;'
 mutant retention_counts_bad 'what cannot be loaded counts as kept' lib/checkpoint/run_folder.cpp $life 1 "$random" \
   'if (!finding.reader) continue;  // neither counted nor removed' 'if (!finding.reader && ++newer > 0) continue;'
 mutant copy_not_awaited 'training changes what is still being copied' lib/checkpoint/save.cpp mpi/mpi_checkpoint 1 'BackgroundSave.*' \
@@ -99,9 +99,9 @@ mutant late_file_missing 'a file that one host sees late is missing' lib/checkpo
   'if (error != ENOENT && error != ESTALE) return;' 'return;'
 mutant room_not_checked 'a manifest makes readers allocate what it likes' lib/checkpoint/manifest.cpp $loads 1 'Manifest.*' \
   'fields.require(needed <= room' 'fields.require(needed > 0'
-mutant clocks_believed 'a live owner is dead by a wrong clock' lib/checkpoint/run_lock.cpp $loads 1 'RunLockTest.*' \
+mutant clocks_believed 'a live owner is dead by a wrong clock' lib/core/lease.cpp unit/unit_core 1 'LeaseTest.*' \
   'const bool expired = owner && !renewed &&' 'const bool expired = owner &&'
-mutant nobody_watched 'an owner is dead by a wrong clock at once' lib/checkpoint/run_lock.cpp $loads 1 'RunLockTest.*' \
+mutant nobody_watched 'an owner is dead by a wrong clock at once' lib/core/lease.cpp unit/unit_core 1 'LeaseTest.*' \
   '(expired && now_s - same_since_s > watch_s)' 'expired'
-mutant no_heartbeat 'a lease is not renewed' lib/checkpoint/run_lock.cpp $loads 1 'RunLockTest.*' \
-  '            lock.beat();' '            static_cast<void>(lock);'
+mutant no_heartbeat 'a lease is not renewed' lib/core/lease.cpp unit/unit_core 1 'LeaseTest.*' \
+  '            lease.beat();' '            static_cast<void>(lease);'

@@ -8,13 +8,11 @@ fail() { # fail CODE SENTENCE
   exit "$1"
 }
 
-planned=() number=0 ran=0 interrupted=0 status=0 output='' input=/dev/null removed=''
+planned=() number=0 ran=0 interrupted=0 status=0 removed=''
 
 plan() { planned=("$@"); } # plan "NAME TYPICAL_SECONDS"…: on two cores, for the time left
 
 leaves() { removed=$1; } # the next stage makes this folder: what an interrupted one left goes first
-
-reads_writes() { input=$1 output=$2; } # the next stage reads its input from and writes its output to these files
 
 time_left() { # typical seconds from stage $number on, in words
   local seconds=0 entry
@@ -31,7 +29,6 @@ announce() { # announce NAME PURPOSE COMMAND…
 show_command() {
   printf '$'
   printf ' %q' "$@"
-  if [ -n "$output" ]; then printf ' < %q > %q' "$input" "$output"; fi
   printf '\n'
 }
 
@@ -65,7 +62,9 @@ timed() {
 check() { # check NAME: ends the script unless the stage just run succeeded and nobody asked to stop
   if ((interrupted)); then fail 75 "interrupted in $1; start scripts/quickstart again to continue"; fi
   if ((status == 75)); then fail 75 "$1 stopped on purpose at a checkpoint; start scripts/quickstart again to continue"; fi
-  ((status == 0)) || fail "$status" "$1 failed (code $status); its messages are in $run/logs/$1.log"
+  local hint=''
+  if ((status == 2)); then hint='; where the text or the settings have changed, scripts/quickstart --fresh begins again'; fi
+  ((status == 0)) || fail "$status" "$1 failed (code $status); its messages are in $run/logs/$1.log$hint"
 }
 
 logged() { # logged NAME COMMAND…
@@ -73,11 +72,7 @@ logged() { # logged NAME COMMAND…
   export ARGOSY_EXIT_FILE=$PWD/$run/logs/$1.exit
   shift
   trap : INT TERM HUP # the group is signalled: wait for the command, which ends in its own time
-  if [ -n "$output" ]; then
-    "$@" <"$input" 2>&1 >"$output" | keep "$log"
-  else
-    "$@" </dev/null 2>&1 | keep "$log"
-  fi
+  "$@" </dev/null 2>&1 | keep "$log"
 }
 
 keep() { # … | keep FILE: copies to the terminal and the file, to the last line of a command that is being stopped
@@ -112,7 +107,7 @@ stage() { # stage NAME PURPOSE COMMAND…
     check "$name"
     ran=1
   fi
-  removed='' output='' input=/dev/null
+  removed=''
 }
 
 about() { # about KEY: of the fetched text

@@ -44,6 +44,10 @@ class SmallDisk {
   SmallDisk& operator=(const SmallDisk&) = delete;
   [[nodiscard]] bool mounted() const { return mounted_; }
   [[nodiscard]] Path path() const { return folder_ / "disk"; }
+  /// Gives a tmpfs another size.
+  [[nodiscard]] bool resize(std::uint64_t size_bytes) const {
+    return mount("none", path().c_str(), "tmpfs", MS_REMOUNT, fmt::format("size={}", size_bytes).c_str()) == 0;
+  }
   /// Whether nothing can be written from here on.
   [[nodiscard]] bool set_read_only(bool read_only) const {
     const auto flags = static_cast<unsigned long>(read_only ? MS_REMOUNT | MS_RDONLY : MS_REMOUNT);

@@ -65,10 +65,9 @@ std::vector<Change> record_saves(int max_checkpoints) {
 
 Restart::Restart(int max_checkpoints)
     : max_checkpoints_(max_checkpoints),
-      os_((folder_ / "boot_id").string()),
+      os_(folder_ / "stat"),
       alone_(world().split(world().rank(), 0)),
       context_(os_, alone_, Hierarchy::flat, clock_) {
-  Files::system().write_atomically(folder_ / "boot_id", std::string_view{"another boot\n"});
   constexpr double reboot_s = 60;
   clock_.now_s = Clock{}.wall_s() + reboot_s;
 }

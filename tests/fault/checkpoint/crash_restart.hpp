@@ -7,11 +7,11 @@
 #include "crash_disk.hpp"
 #include "support/checkpoints.hpp"
 #include "support/fixed_clock.hpp"
-#include "support/rebooted_os.hpp"
+#include "support/later_process_os.hpp"
 #include "support/temp_folder.hpp"
 
 /// The run whose crashes are tried, and the restart after one: the real store, opened by one rank on what the crash has
-/// left, after a reboot.
+/// left, by a later process.
 namespace argosy::test {
 
 constexpr int crash_ranks = 2;
@@ -39,7 +39,7 @@ class Restart {
 
   TempFolder folder_;
   int max_checkpoints_;
-  RebootedOs os_;
+  LaterProcessOs os_;
   FixedClock clock_;
   comm::Communicator alone_;
   TestContext context_;

@@ -11,7 +11,7 @@
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
 #include "support/fixed_clock.hpp"
-#include "support/rebooted_os.hpp"
+#include "support/later_process_os.hpp"
 #include "support/shared_folder.hpp"
 
 /// Each call to the OS of a save, a load, a start and an end fails once, on each rank in turn. The run goes on or all
@@ -86,10 +86,7 @@ class HastyClock : public test::FixedClock {
 
 class EveryCall : public testing::TestWithParam<Mishap> {
  protected:
-  EveryCall() {
-    clock_.now_s = Clock{}.wall_s();
-    files_.write_atomically(other_boot_ + std::to_string(rank()), std::string_view{"another boot\n"});
-  }
+  EveryCall() { clock_.now_s = Clock{}.wall_s(); }
 
   [[nodiscard]] static int rank() { return test::world().rank(); }
   [[nodiscard]] static test::Toy toy_of(std::int64_t step) {
@@ -160,9 +157,8 @@ class EveryCall : public testing::TestWithParam<Mishap> {
   test::FaultyOs os_;
   HastyClock clock_;
   test::TestContext context_{os_, test::world(), test::Hierarchy::flat, clock_};
-  std::string other_boot_ = (folder_ / "boot_id").string();
-  test::RebootedOs rebooted_os_{other_boot_ + std::to_string(rank())};
-  test::TestContext rebooted_{rebooted_os_, test::world(), test::Hierarchy::flat, clock_};
+  test::LaterProcessOs later_os_{folder_ / ("stat" + std::to_string(rank()))};
+  test::TestContext later_{later_os_, test::world(), test::Hierarchy::flat, clock_};
 
  private:
   /// From the rank that knows; an empty `where`: the operation had fewer calls.
@@ -271,7 +267,7 @@ TEST_P(EveryCall, OfAStartMayFailAndTheNextOneWorks) {
   std::unique_ptr<Store> store;
   const auto litter = [&] {
     if (rank() != 0) return;
-    for (const char* folder : {"checkpoints/.tmp-000000009-dead", "checkpoints/.del-000000001-dead"}) {
+    for (const char* folder : {"checkpoints/.tmp-000000009-0123456789abcdef", "checkpoints/.del-000000001-0123abcd"}) {
       files_.make_folders(run / folder);
       files_.write_atomically(run / folder / "MANIFEST.json", std::string_view{"half"});
     }
@@ -288,7 +284,7 @@ TEST_P(EveryCall, OfAStartMayFailAndTheNextOneWorks) {
                                         }
                                         store.reset();
                                         EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-                                        EXPECT_EQ(load(*start(rebooted_, run)), 3) << failed.where;
+                                        EXPECT_EQ(load(*start(later_, run)), 3) << failed.where;
                                         if (rank() == 0) {
                                           EXPECT_EQ(files_.list(run / "checkpoints"), names_) << failed.where;
                                           for (const std::string& name : files_.list(run))
@@ -314,7 +310,7 @@ TEST_P(EveryCall, OfTheFirstStartMayFailAndTheNextOneWorks) {
         expect_start(store, failed);
         store.reset();
         EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-        const auto next = start(rebooted_, run);
+        const auto next = start(later_, run);
         EXPECT_EQ(load(*next), 0) << failed.where;
         EXPECT_TRUE(save(*next, 1).committed) << failed.where;
         EXPECT_EQ(load(*next), 1) << failed.where;
@@ -344,7 +340,7 @@ TEST_P(EveryCall, OfTheEndMayFailAndTheNextStartWorks) {
   const std::size_t calls = each_call([&] { store.reset(); },
                                       [&](const Failed& failed) {
                                         EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-                                        EXPECT_EQ(load(*start(rebooted_, run)), 1) << failed.where;
+                                        EXPECT_EQ(load(*start(later_, run)), 1) << failed.where;
                                         test::world().barrier("looked");
                                         store = start(context_, run);
                                       });

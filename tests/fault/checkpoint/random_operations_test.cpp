@@ -14,6 +14,7 @@
 #include "support/checkpoints.hpp"
 #include "support/fault_options.hpp"
 #include "support/faulty_os.hpp"
+#include "support/later_process_os.hpp"
 #include "support/temp_folder.hpp"
 
 /// A long life of one run directory: saves, exports, failures and crashes in the middle of them, damage, restarts,
@@ -27,10 +28,10 @@ constexpr int kept = 3;
 /// The machine of a run: its calls can fail, it can be started again, and another job can take its run away.
 class Machine : public test::FaultyOs {
  public:
-  explicit Machine(Path folder) : folder_(std::move(folder)) { reboot(); }
+  explicit Machine(Path folder) : folder_(std::move(folder)), process_(folder_ / "stat") { reboot(); }
   void reboot() {
     heal();
-    Files::system().write_atomically(folder_ / "boot_id", fmt::format("boot {}\n", ++boots_));
+    process_.start(++boots_);
   }
   /// Another host takes the run over while the next shard is synced.
   void lose_lease() { lose_lease_ = true; }
@@ -38,8 +39,7 @@ class Machine : public test::FaultyOs {
   void stall(bool on) { stalls_ = on; }
   int open(const char* path, int flags, unsigned mode) override {
     keep_waiting();
-    constexpr std::string_view asked = "/proc/sys/kernel/random/boot_id";
-    return FaultyOs::open(path == asked ? (folder_ / "boot_id").c_str() : path, flags, mode);
+    return FaultyOs::open(process_.instead_of(path), flags, mode);
   }
   int fsync(int fd) override {
     if (lose_lease_.exchange(false)) take_over();
@@ -73,6 +73,7 @@ class Machine : public test::FaultyOs {
     Files::system().write_atomically(stolen_, std::string_view{"{\"host\":\"elsewhere\"}\n"});
   }
   Path folder_, stolen_;
+  test::LaterProcess process_;
   int boots_ = 0;
   std::atomic<bool> lose_lease_ = false, stalls_ = false;
   std::atomic<std::uint64_t> calls_ = 0;

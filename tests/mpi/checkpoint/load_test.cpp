@@ -1,3 +1,5 @@
+#include "checkpoint/load.hpp"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -127,6 +129,52 @@ TEST_F(LoadOnRanks, TheNamedOneIsReadByAllOrByNone) {
   EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
   EXPECT_EQ(load({.from = at(1), .abandon_newer = true}), 1);
   EXPECT_EQ(load(), 1);
+}
+
+/// A door behind which `latest` moves on once a manifest has been opened.
+class MovingOs : public Os {
+ public:
+  explicit MovingOs(Path run) : run_(std::move(run)) {}
+  int open(const char* path, int flags, unsigned mode) override {
+    const int fd = Os::open(path, flags, mode);
+    if (fd < 0 || moved_ || std::string_view{path}.find("MANIFEST.json") == std::string_view::npos) return fd;
+    moved_ = true;
+    Os::symlink("checkpoints/000000002", (run_ / "next").c_str());
+    Os::rename((run_ / "next").c_str(), (run_ / "latest").c_str());
+    return fd;
+  }
+
+ private:
+  Path run_;
+  bool moved_ = false;
+};
+
+TEST_F(LoadOnRanks, ALinkThatMovesLeadsAllToOneCheckpoint) {
+  const Path latest = folder / "run/latest";
+  MovingOs moving{folder / "run"};
+  test::TestContext moved{moving, test::world()};
+  for (const char* const name : {"run/latest", "run/latest/"}) {
+    on_root([&] {
+      Files::system().remove(latest);
+      Files::system().link_symbolically("checkpoints/000000003", latest);
+      moving = MovingOs{folder / "run"};
+    });
+    const Reader reader = open_on_all(moved.get(), folder / name);
+    test::world().barrier("opened");
+    EXPECT_EQ(std::filesystem::read_symlink(latest), "checkpoints/000000002") << "it has moved";
+    EXPECT_EQ(reader.step(), 3);
+    EXPECT_EQ(reader.directory(), at(3));
+    for (const std::string& digest : test::world().all_gather(reader.self_digest()))
+      EXPECT_EQ(digest, reader.self_digest());
+    EXPECT_NO_THROW(reader.verify());
+    test::world().barrier("read");
+  }
+}
+
+TEST_F(LoadOnRanks, WhatIsNoCheckpointIsRefusedOnAllRanks) {
+  EXPECT_NE(test::refusal(Fault::data, [&] { (void)open_on_all(context.get(), folder / "run"); })
+                .find("a committed checkpoint"),
+            std::string::npos);
 }
 
 }  // namespace

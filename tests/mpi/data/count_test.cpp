@@ -1,14 +1,17 @@
 #include "data/count.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <boost/json.hpp>
 #include <filesystem>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "data/count_cache.hpp"
 #include "data/count_report.hpp"
 #include "support/faulty_os.hpp"
+#include "support/refusal.hpp"
 #include "support/shared_folder.hpp"
 
 namespace argosy::data {
@@ -144,6 +147,57 @@ TEST_F(Count, TakesADamagedRecordForNone) {
     EXPECT_FALSE(again.from_cache) << damage;
     EXPECT_EQ(again.record, first) << damage;
   }
+}
+
+TEST_F(Count, AFlippedBitOfARecordChangesNoFigure) {
+  const Path path = folder_.write("text", "one two\n\xff\nthree\n");
+  const CountRecord first = count(path).record;
+  const std::vector<std::string> names = Files::system().list(folder_ / "cache");
+  ASSERT_EQ(names.size(), 2U);
+  for (const std::string& name : names) {
+    const std::string whole = Files::system().read_text(folder_ / "cache" / name);
+    world().barrier("read");
+    for (std::size_t at = 0; at < whole.size(); at += 5) {
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(bytes[at] ^ 1 << at % 8);
+      folder_.write("cache/" + name, bytes);
+      EXPECT_EQ(count(path).record, first) << bytes;
+    }
+  }
+}
+
+TEST_F(Count, BelievesNoRecordThatNoTextCouldHave) {
+  const Path path = folder_.write("text", "one two\nthree\n");
+  const CountRecord first = count(path).record;
+  const auto forged = [&](const std::function<void(CountRecord&)>& forge) {
+    CountRecord record = first;
+    forge(record);
+    if (world().rank() == 0)
+      Files::system().write_atomically(folder_ / "cache" / (record.digest.hex() + ".json"), text_of(record));
+    world().barrier("forged");
+    const CountedFile again = count(path);
+    EXPECT_FALSE(again.from_cache);
+    EXPECT_EQ(again.record, first);
+  };
+  for (const std::int64_t number : {std::int64_t{-1}, std::int64_t{1} << 31, INT64_MAX}) {
+    for (std::int64_t TextFigures::*figure :
+         {&TextFigures::lines, &TextFigures::newlines, &TextFigures::empty_lines, &TextFigures::words,
+          &TextFigures::characters, &TextFigures::longest_line, &TextFigures::invalid_bytes})
+      forged([&](CountRecord& record) { record.figures.*figure = number; });
+    forged([&](CountRecord& record) { record.size_bytes = static_cast<std::uint64_t>(number); });
+    forged([&](CountRecord& record) { record.first_invalid = InvalidPlace{number, number}; });
+    forged([&](CountRecord& record) { record.block_newlines.at(0) = static_cast<std::uint32_t>(number); });
+  }
+}
+
+TEST_F(Count, RefusesAPipe) {
+  const Path pipe = folder_ / "pipe";
+  if (world().rank() == 0) {
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  }
+  world().barrier("made");
+  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)count(pipe); }), HasSubstr("got a pipe or a device"));
+  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)count("/dev/null"); }), HasSubstr("got a pipe or a device"));
 }
 
 TEST_F(Count, CountsSmallAndEmptyFilesOfAList) {

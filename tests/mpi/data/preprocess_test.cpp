@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.hpp"
+#include "core/lease.hpp"
 #include "data/token_shards.hpp"
 #include "support/faulty_os.hpp"
 #include "support/shared_folder.hpp"
@@ -46,7 +47,9 @@ class Preprocess : public testing::Test {
   std::map<std::string, std::string> contents(const Path& folder) {
     world().barrier("contents");
     std::map<std::string, std::string> found;
-    for (const std::string& name : Files::system().list(folder)) found[name] = Files::system().read_text(folder / name);
+    for (const std::string& name : Files::system().list(folder)) {
+      if (!is_lease_name(name)) found[name] = Files::system().read_text(folder / name);
+    }
     world().barrier("contents read");
     return found;
   }
@@ -139,6 +142,68 @@ TEST_F(Preprocess, LosesNothingWhenWritingFails) {
   EXPECT_TRUE(contents(folder_ / "shards")["index.json"] == finished.at("index.json"));
 }
 
+TEST_F(Preprocess, RefusesASecondJobInTheFolderAndChangesNothing) {
+  (void)run();
+  const auto finished = contents(folder_ / "shards"), model = contents(folder_ / "model");
+  const Clock clock;
+  std::optional<Lease> other;
+  if (world().rank() == 0) other.emplace(Files::system(), clock, folder_ / "shards", "folder of token shards");
+  settings_.data.corpora[0].transforms.push_back({.source = 30, .target = 30});  // other shards
+  const std::string text = refusal(Fault::usage);
+  EXPECT_THAT(text, HasSubstr("folder of token shards that no other job uses"));
+  EXPECT_THAT(text, HasSubstr("process "));
+  EXPECT_TRUE(contents(folder_ / "shards") == finished);
+  EXPECT_TRUE(contents(folder_ / "model") == model);
+  other.reset();
+  world().barrier("released");
+  EXPECT_EQ(run().shards_written, 5);
+}
+
+TEST_F(Preprocess, AJobThatIsHeldForDeadCommitsNothing) {
+  (void)run();
+  const auto finished = contents(folder_ / "shards");
+  class TakingOver : public Os {  // another job, while shards are written
+   public:
+    explicit TakingOver(Path lock) : lock_(std::move(lock)) {}
+    int fsync(int fd) override {
+      if (taken_ == 0 && ++syncs_ > 4) {
+        taken_ = 1;
+        Files::system().write_atomically(lock_, std::string_view{"{}"});
+      }
+      return Os::fsync(fd);
+    }
+
+   private:
+    Path lock_;
+    int syncs_ = 0, taken_ = 0;
+  } os{folder_ / "shards/run.lock.9"};
+  if (world().rank() == 0) files_ = Files{os};
+  settings_.data.corpora[0].transforms.push_back({.source = 30, .target = 30});
+  EXPECT_THAT(refusal(Fault::usage), HasSubstr("taken over"));
+  const auto left = contents(folder_ / "shards");
+  for (const auto& [name, bytes] : finished) EXPECT_TRUE(left.contains(name) && left.at(name) == bytes) << name;
+}
+
+TEST_F(Preprocess, SweepsWhatKilledOnesLeftAndNothingElse) {
+  (void)run();
+  const std::string hex = ".tmp-0123456789abcdef";
+  const std::vector<std::string> dead{"index.json" + hex, "verses-01234567-00000.tokens" + hex};
+  const std::vector<std::string> others{"index.json.tmp-01", "mine.tokens", "mine.tokens" + hex, "mine-1-00000.tokens",
+                                        "notes" + hex};
+  if (world().rank() == 0) {
+    for (const auto& names : {dead, others}) {
+      for (const std::string& name : names)
+        Files::system().write_atomically(folder_ / "shards" / name, std::string_view{"x"});
+    }
+    Files::system().make_folders(folder_ / "shards" / ("verses-89abcdef-00000.tokens" + hex));
+  }
+  world().barrier("left");
+  EXPECT_EQ(run().shards_kept, 5);
+  world().barrier("swept");
+  for (const std::string& name : dead) EXPECT_FALSE(Files::system().exists(folder_ / "shards" / name)) << name;
+  for (const std::string& name : others) EXPECT_TRUE(Files::system().exists(folder_ / "shards" / name)) << name;
+}
+
 TEST_F(Preprocess, MaxLengthLeavesLongPairsOut) {
   const std::uint64_t all = run().index.corpora.at(0).examples();
   settings_.data.corpora[0].transforms.push_back({.source = 40, .target = 50});
@@ -188,7 +253,63 @@ TEST_F(Preprocess, UsesAGivenTokenizerAndNeverOverwritesAForeignOne) {
   EXPECT_THAT(refusal(Fault::data), HasSubstr("tokenizer_training"));
 }
 
+TEST_F(Preprocess, ReplacesATokenizerOnlyWhenAsked) {
+  (void)run();
+  const auto tokenizer = contents(folder_ / "model"), shards = contents(folder_ / "shards");
+  const auto refused = [&] {
+    EXPECT_THAT(refusal(Fault::config), testing::AllOf(HasSubstr("spm.model"), HasSubstr("--retrain-tokenizer")));
+    EXPECT_TRUE(contents(folder_ / "model") == tokenizer);
+    EXPECT_TRUE(contents(folder_ / "shards") == shards);
+  };
+  settings_.data.tokenizer_training->vocab_size = 310;
+  refused();
+  settings_.data.tokenizer_training->vocab_size = 300;
+  const CorpusConfig corpus = settings_.data.corpora[0];
+  settings_.data.corpora.push_back(corpus);
+  settings_.data.corpora[1].name = "more";
+  settings_.data.corpora[1].source = folder_.write("more.en", test::joined(test::verses(20).english));
+  settings_.data.corpora[1].target = folder_.write("more.es", test::joined(test::verses(20).spanish));
+  refused();
+  settings_.retrain_tokenizer = true;
+  EXPECT_TRUE(run().tokenizer_trained);
+  EXPECT_FALSE(contents(folder_ / "model") == tokenizer);
+  // With the flag once, without it ever after.
+  settings_.retrain_tokenizer = false;
+  EXPECT_EQ(run().shards_written, 0);
+  settings_.data.corpora = {corpus};
+  settings_.data.tokenizer_training.reset();
+  EXPECT_FALSE(run().tokenizer_trained);
+}
+
+TEST_F(Preprocess, BelievesNoDamagedRecipeAndNoDamagedCache) {
+  (void)run();
+  const std::string model = Files::system().read_text(settings_.data.tokenizer);
+  const Path recipe = settings_.data.tokenizer + ".recipe";
+  const std::string whole = Files::system().read_text(recipe);
+  world().barrier("read");
+  for (std::size_t at = 0; at + 1 < whole.size(); at += 7) {  // the last byte is a line feed
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 1 << at % 7);
+    folder_.write("model/spm.model.recipe", bytes);
+    EXPECT_THAT(refusal(Fault::corrupt), HasSubstr("spm.model.recipe")) << bytes;
+  }
+  // A recipe of the first versions, which has no digest of itself.
+  folder_.write("model/spm.model.recipe", whole.substr(0, whole.find(",\"check\"")) + "}\n");
+  EXPECT_FALSE(run().tokenizer_trained);
+  if (world().rank() == 0) {
+    Files::system().remove(settings_.data.tokenizer);
+    const std::string name = Files::system().list(folder_ / "cache/tokenizers").at(0);
+    std::string bytes = model;
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+    Files::system().write_atomically(folder_ / "cache/tokenizers" / name, bytes);
+  }
+  world().barrier("damaged");
+  EXPECT_TRUE(run().tokenizer_trained);
+  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), model);
+}
+
 TEST_F(Preprocess, TrainsAgainForOtherSettingsAndFindsOldOnesInTheCache) {
+  settings_.retrain_tokenizer = true;
   EXPECT_TRUE(run().tokenizer_trained);
   const std::string first = Files::system().read_text(settings_.data.tokenizer);
   world().barrier("read");

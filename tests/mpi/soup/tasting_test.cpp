@@ -177,6 +177,45 @@ TEST_F(Tastings, ATastingThatWasCutShortGoesOn) {
   EXPECT_EQ(left(), (Names{"run", "soup"}));
 }
 
+TEST_F(Tastings, LossesOfOtherRanksAreNotPairedWithThoseOfThese) {
+  config.recipe = {.type = RecipeType::greedy, .bootstrap = 0.9};
+  // Sixteen batches, dealt over the ranks like those of sets: each gains a little from the mean of 10 and 30, and has a
+  // loss of a size of its own, so that losses of two different batches say nothing.
+  const auto dealt = [&](const comm::Communicator& ranks) {
+    return Evaluator{
+        .identity = identity, .judge = [&](const checkpoint::Reader& checkpoint) {
+          comm::agree(ranks, [&] {
+            if (++evaluations > most_evaluations) throw Error{Fault::io, {.wanted = "power", .got = "none"}};
+          });
+          const std::vector<float> weights = checkpoint.read_parameter("head/weight");
+          std::vector<double> batches(16);
+          for (std::size_t i = 0; i < weights.size(); ++i) {
+            const auto at = static_cast<std::int64_t>(i);
+            const double mean =
+                (double{test::element("head/weight", 0, at, 10)} + double{test::element("head/weight", 0, at, 30)}) / 2;
+            batches[i % 16] += std::pow(weights[i] - mean, 2);
+          }
+          Judgement judgement;
+          for (int rank = 0; rank < ranks.size(); ++rank) {
+            for (int batch = rank; batch < 16; batch += ranks.size()) {
+              judgement.parts.push_back(batches[static_cast<std::size_t>(batch)] + 1e6 * batch);
+              judgement.loss += judgement.parts.back();
+            }
+          }
+          return judgement;
+        }};
+  };
+  most_evaluations = 3;  // of each by itself
+  test::refusal(Fault::io, [&] { make(dealt(test::world())); });
+  most_evaluations = 1000;
+  const comm::Communicator own_world = test::world().split(test::world().rank() == 0 ? 0 : 1, 0);
+  if (test::world().rank() == 0) {
+    test::TestContext context{os, own_world};
+    EXPECT_EQ(make_soup(context.get(), config, dealt(own_world)).inputs, 2U);
+  }
+  test::world().barrier("the soup of rank 0 is made");
+}
+
 TEST_F(Tastings, AJournalCountsForItsOwnEvaluationOnly) {
   config.recipe = {.type = RecipeType::greedy};
   most_evaluations = 4;

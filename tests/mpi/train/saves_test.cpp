@@ -113,6 +113,63 @@ TEST_F(Saves, ThatFailAreToldAtTheNextStepAndTrainingGoesOn) {
   EXPECT_EQ(names("export"), (std::vector<std::string>{"000000006"}));
 }
 
+/// Saves every step, judges at 2, 4 and 6, each time the best so far, and keeps one beside the best; the save of step 4
+/// fails on the last rank.
+TrainOptions fail_the_second_best(RunConfig& config, FaultyOs& os) {
+  config.checkpoint.interval.count = 1;
+  config.checkpoint.max_checkpoints = 1;
+  config.validation.interval.count = 2;
+  config.validation.keep_best = {train::Metric::loss};
+  return {.after_step = [&os](const train::RunState& state, const train::StepResult&) {
+    const bool last = world().rank() == world().size() - 1;
+    if (state.step == 4 && last) os.fail(Call::fallocate, os.count(Call::fallocate) + 1, ENOSPC);
+  }};
+}
+
+std::vector<std::int64_t> steps_kept_by(const Path& checkpoint) {
+  const checkpoint::Reader reader{Files::system(), checkpoint};
+  std::vector<std::int64_t> steps;
+  for (const auto& step : reader.sections().best.at("keep").as_array()) steps.push_back(step.as_int64());
+  return steps;
+}
+
+TEST_F(Saves, OfTheBestThatFailLeaveTheBestBeforeThem) {
+  const TrainReport report = train(fail_the_second_best(config_, os_));
+  EXPECT_EQ(report.figures.at("saves").at("failed"), 1);
+  EXPECT_THAT(names("checkpoints"), ElementsAre("000000002", "000000005"));
+  EXPECT_THAT(steps_kept_by(folder_ / "run/checkpoints/000000005"), ElementsAre(2));
+  EXPECT_THAT(steps_kept_by(folder_ / "run/export/000000006"), ElementsAre(6)) << "the export stands for the best";
+}
+
+TEST_F(Saves, OfTheBestThatFailAreForgottenByTheNextStart) {
+  const TrainOptions failing = fail_the_second_best(config_, os_);
+  config_.schedule.length.count = 9;
+  config_.validation.interval.count = 4;  // 4 fails; the next validation is the one at 8, of the next start
+  (void)train({.after_step = [&](const train::RunState& state, const train::StepResult& result) {
+    failing.after_step(state, result);
+    if (state.step == 6 && world().rank() == 0) std::raise(SIGTERM);
+  }});
+  EXPECT_EQ(checkpoint::Reader(Files::system(), folder_ / "run/checkpoints/000000007").sections().best.count("keep"), 0)
+      << "nothing that exists is the best";
+  world().barrier("looked");
+  config_.validation.interval.count = 8;
+  (void)train();
+  EXPECT_THAT(names("checkpoints"), Contains("000000008"));
+}
+
+TEST_F(Saves, OfARunBegunFromAnotherHoldTheBestThatTheOtherOwed) {
+  config_.checkpoint.max_checkpoints = 1;
+  config_.validation.interval.count = 2;
+  config_.validation.keep_best = {train::Metric::loss};
+  (void)train(stop_behind(1, 0));  // the validation of step 2 is due and left to the next start
+  const Path from = folder_ / "run/checkpoints/000000002";
+  config_.run_dir = (folder_ / "other").string();
+  config_.schedule.lr = 3;  // nothing is better than step 2
+  config_.checkpoint.interval.count = 1;
+  (void)train({.resume = from.string()});
+  EXPECT_THAT(Files::system().list(folder_ / "other/checkpoints"), ElementsAre("000000002", "000000005"));
+}
+
 TEST_F(Saves, ThatFailTooOftenInARowEndTheRun) {
   config_.checkpoint.interval.count = 1;
   config_.checkpoint.max_failed_saves = 2;

@@ -88,12 +88,37 @@ PYTHON
 
 @test "translations keep their order and do not depend on the number of ranks" {
   { head -20 runs/tiny/text/test.en && echo && tail -20 runs/tiny/text/test.en; } >in.en
-  for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --beam 2 <in.en >out.$ranks; done
+  for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --beam 2 --input in.en --output out.$ranks; done
   cmp out.1 out.3
   [ "$(wc -l <out.1)" = 41 ]
   [ -z "$(sed -n 21p out.1)" ] # an empty line stays empty
   head -1 in.en | on 1 apps/translate runs/tiny/soup --beam 2 >first
   [ "$(cat first)" = "$(head -1 out.1)" ]
+}
+
+@test "a file is translated on several ranks however long it is, and appears when it is whole" {
+  head -c 300000 /dev/zero | tr '\0' '\n' >many # more than launchers hold for a rank that is busy
+  on 2 apps/translate runs/tiny/soup --input many --output many.out
+  cmp many many.out
+  for _ in $(seq 200); do cat runs/tiny/text/test.en; done >long
+  echo old >kept
+  apps/translate runs/tiny/soup --beam 8 --input long --output kept 3>&- &
+  tool=$!
+  until compgen -G 'kept.tmp-*' >/dev/null; do sleep 0.05; done
+  kill -KILL $tool
+  wait $tool || true
+  [ "$(cat kept)" = old ]
+  [ "$(compgen -G 'kept.tmp-*' | wc -l)" = 1 ]
+}
+
+@test "translations that cannot be printed are an error, and a closed input is no empty one" {
+  head -3 runs/tiny/text/test.en >lines
+  for how in '<lines >/dev/full' '<lines >&-' '<&-'; do
+    ARGOSY_EXIT_FILE=$PWD/exit run -4 --separate-stderr sh -c "exec apps/translate runs/tiny/soup $how"
+    [ "$(cut -d' ' -f1 exit)" = 4 ]
+    [[ $stderr == *"in standard "* ]]
+    rm exit
+  done
 }
 
 @test "each search option changes what it names" {

@@ -70,6 +70,37 @@ refused() { # refused CODE TEXT COMMAND…: ends with the code, in the exit file
   [ "$(result "['files'][0]['cached']")" = True ]
 }
 
+@test "preprocess keeps a tokenizer that other text or settings would replace, unless it is asked to" {
+  "$apps/preprocess" mt.json
+  sums=$(cat run/spm.model* run/shards/* | cksum)
+  refused 2 "replace it with --retrain-tokenizer" on 2 "$apps/preprocess" mt.json --set data.tokenizer_training.vocab_size=410
+  head -300 verses.en >fewer.en
+  head -300 verses.es >fewer.es
+  fewer=(--set data.corpora.0.source=fewer.en --set data.corpora.0.target=fewer.es)
+  refused 2 "replace it with --retrain-tokenizer" "$apps/preprocess" mt.json "${fewer[@]}"
+  [ "$(cat run/spm.model* run/shards/* | cksum)" = "$sums" ]
+  run --separate-stderr on 2 "$apps/preprocess" mt.json "${fewer[@]}" --retrain-tokenizer
+  [ "$status" -eq 0 ]
+  [ "$(result "['tokenizer_trained']")" = True ]
+  run --separate-stderr "$apps/preprocess" mt.json "${fewer[@]}"
+  [ "$(result "['shards_kept']")" = 1 ]
+}
+
+@test "count and preprocess refuse text that comes through a pipe" {
+  refused 3 "got a pipe or a device" "$apps/count" <(cat verses.en)
+  refused 3 "got a pipe or a device" "$apps/preprocess" mt.json --set data.corpora.0.source=<(cat verses.en)
+  mkfifo pipe
+  refused 3 "got a pipe or a device" on 2 "$apps/count" verses.en pipe
+}
+
+@test "count goes without tokens where the shards are of an older version" {
+  "$apps/preprocess" mt.json
+  sed -i 's/"version": 2/"version": 1/' run/shards/index.json
+  run --separate-stderr "$apps/count" mt.json
+  [ "$status" -eq 0 ]
+  [[ $stderr == *"run preprocess again with the same configuration; tokens are not told"* ]]
+}
+
 killed_at() { # killed_at FILE: preprocess from the beginning, killed as soon as there is FILE; again where it was faster
   local tool code
   for _ in {1..20}; do
@@ -119,5 +150,5 @@ killed_at() { # killed_at FILE: preprocess from the beginning, killed as soon as
   printf 'no model' >foreign.model
   refused 2 "of other origin" "$apps/preprocess" mt.json --set data.tokenizer=foreign.model
   refused 3 "a SentencePiece model" "$apps/preprocess" mt.json --set data.tokenizer=foreign.model --set data.tokenizer_training=null
-  refused 4 "in mt.json/shards" "$apps/preprocess" mt.json --set data.shards=mt.json/shards
+  refused 4 "in mt.json/shards" "$apps/preprocess" mt.json --set data.shards=mt.json/shards --retrain-tokenizer
 }

@@ -61,6 +61,16 @@ refused() { # refused TEXT: the lint fails and says so
   refused 'this file reaches kernels/norm.hpp -> ATen/core/Tensor.h'
 }
 
+@test "printing past the context is refused in library and tools" {
+  plant apps/count.cpp 'std::cout << 1;'
+  refused 'apps/count.cpp:1: Context::print'
+  plant apps/count.cpp 'fmt::print("{}", 1);'
+  refused 'apps/count.cpp:1: Context::print'
+  plant apps/count.cpp 'fmt::print(stdout, "x");' '// on stdout' 'context.print("on stdout");'
+  refused 'apps/count.cpp:1: Context::print'
+  [ "${#lines[@]}" = 1 ]
+}
+
 @test "a config header that reaches LibTorch is refused" {
   plant lib/kernels/kernel_config.hpp '#include <ATen/core/Tensor.h>'
   refused 'configs are read on login nodes'
@@ -160,4 +170,17 @@ TEXT
   [ "$status" -eq 1 ] && [[ $output == *'cannot load libclang'*'0 passed, 1 failed' ]]
   said='' code=0 run "$tree/scripts/lint" tidy
   [ "$status" -eq 0 ] && [[ $output != *warnings* ]]
+}
+
+@test "a cast to a narrow integer is refused unless it is known" {
+  plant lib/train/loop.cpp 'const int kept = static_cast<int>(config.max_checkpoints);  // static_cast<int>(in a remark)'
+  refused 'lib/train/loop.cpp:1: 1 casts to narrow integers, 0 known: use narrow<T>()'
+  mkdir -p "$tree/scripts/lint.d"
+  plant scripts/lint.d/narrowing.txt '1 lib/train/loop.cpp: ranks'
+  lint
+  [ "$status" -eq 0 ]
+  plant lib/train/loop.cpp 'const int rank = 0;'
+  refused 'lib/train/loop.cpp has 0 casts to narrow integers, not 1'
+  rm "$tree/lib/train/loop.cpp"
+  refused 'lib/train/loop.cpp is not there'
 }

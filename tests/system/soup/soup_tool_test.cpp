@@ -8,7 +8,7 @@
 #include <set>
 
 #include "checkpoint/checkpoint.hpp"
-#include "checkpoint/staging.hpp"
+#include "core/staged_folder.hpp"
 #include "support/checkpoints.hpp"
 #include "support/temp_folder.hpp"
 
@@ -197,19 +197,18 @@ int stagings(const Path& folder) {
 }
 
 TEST_F(SoupTool, SweepsWhatKilledSoupsHaveLeftAndNothingElse) {
-  checkpoint::LockOwner dead = checkpoint::LockOwner::of_this_process(Files::system(), Clock{});
-  const Path alive = folder / (".tmp-soup-" + checkpoint::nonce_of(dead));
+  Owner dead = Owner::of_this_process(Files::system(), Clock{});
+  const Path alive = folder / (".tmp-soup-" + owned_nonce(dead));
   dead.start_time = "1";  // a process that has this number no more
-  const Path left = folder / (".tmp-soup.v1-" + checkpoint::nonce_of(dead));
+  const Path left = folder / (".tmp-soup.v1-" + owned_nonce(dead));
   dead.host += "-elsewhere";
-  const Path elsewhere = folder / (".tmp-soup-" + checkpoint::nonce_of(dead));
+  const Path elsewhere = folder / (".tmp-soup-" + owned_nonce(dead));
   for (const Path& path : {alive, left, elsewhere, folder / ".tmp-mine"}) {
     Files::system().make_folder(path);
     Files::system().write_atomically(path / "00000-of-00001.h5", std::string_view{"half"});
   }
   EXPECT_EQ(run(2, "ckpts/checkpoints/*"), 0) << output;
-  EXPECT_NE(output.find("removed ./" + left.filename().string() + ", left by a soup that was killed"),
-            std::string::npos)
+  EXPECT_NE(output.find("removed ./" + left.filename().string() + ", left by a job that was killed"), std::string::npos)
       << output;
   EXPECT_FALSE(Files::system().exists(left));
   for (const Path& path : {alive, elsewhere, folder / ".tmp-mine"}) EXPECT_TRUE(Files::system().exists(path)) << path;
@@ -230,7 +229,7 @@ TEST_F(SoupTool, AKilledOneIsSweptByTheNext) {
   }
   Files::system().remove_tree(folder / "soup");
   EXPECT_EQ(run(1, "ckpts/checkpoints/*"), 0) << output;
-  EXPECT_NE(output.find("left by a soup that was killed"), std::string::npos) << output;
+  EXPECT_NE(output.find("left by a job that was killed"), std::string::npos) << output;
   EXPECT_EQ(stagings(folder.path()), 0);
 }
 

@@ -19,7 +19,8 @@ setup() {
   stand_in apps/train 'mkdir -p runs/quickstart/train/{checkpoints/{100,200,1000,300,400},export/1000}'
   # shellcheck disable=SC2016 # expanded by the stand-in
   stand_in apps/soup 'for last; do :; done; mkdir "$last"'
-  stand_in apps/translate 'tr a-z A-Z'
+  # shellcheck disable=SC2016 # expanded by the stand-in
+  stand_in apps/translate 'while [ "$1" != --input ]; do shift; done; [ "$3" = --output ]; tr a-z A-Z <"$2" >"$4"'
   export PATH=$tree/bin:$PATH
 }
 

@@ -16,14 +16,16 @@ namespace argosy::checkpoint {
 
 class LoadTest : public testing::Test {
  protected:
-  Store open(int max_checkpoints = 5) { return Store{context.get(), run, {.max_checkpoints = max_checkpoints}}; }
+  Store open(std::int64_t max_checkpoints = 5) {
+    return Store{context.get(), run, {.max_checkpoints = max_checkpoints}};
+  }
   test::Toy toy() { return {test::tiny_units(), context.topology().layout(), 0}; }
-  void save(Store& store, std::int64_t step, Kind kind = Kind::temp, bool with_moments = true, bool finite = true) {
+  void save(Store& store, std::int64_t step, Kind kind = Kind::temp, bool with_moments = true, bool finite = true,
+            const Sections& sections = test::toy_sections()) {
     test::Toy state = toy();
     state.fill(static_cast<std::uint64_t>(step));
     if (!finite) state.tensor(1, 0)[3] = std::numeric_limits<float>::quiet_NaN();
-    const SaveReport report =
-        store.save(kind, step, state.states(with_moments), test::toy_sections(), test::toy_attachments());
+    const SaveReport report = store.save(kind, step, state.states(with_moments), sections, test::toy_attachments());
     ASSERT_TRUE(report.committed) << report.why_not;
   }
   /// Checkpoints of these steps, saved and closed.

@@ -191,7 +191,7 @@ TEST_F(LoadTest, RemovesNothingBehindALink) {
   prepare({1, 2});
   Files::system().make_folders(folder / "elsewhere");
   Files::system().write_atomically(folder / "elsewhere/precious", "x");
-  std::filesystem::create_directory_symlink(folder / "elsewhere", run / "checkpoints/.del-000000009-0");
+  std::filesystem::create_directory_symlink(folder / "elsewhere", run / "checkpoints/.del-000000009-01234567");
   std::filesystem::create_directory_symlink(folder / "elsewhere", at(1) / "link");
   {
     Store store = open(1);

@@ -183,6 +183,15 @@ TEST(Manifest, RefusesPartsThatContradictEachOther) {
       {"no step", [](auto& o) { o.erase("step"); }},
       {"a bad digest", [](auto& o) { o["shards"].as_array()[0].as_object()["root_digest"] = "no"; }},
       {"other bits of a float", [](auto& o) { o["float_bits"].as_object()["/metrics/loss"] = "3ff0000000000000"; }},
+      {"bits of Inf for a number", [](auto& o) { o["float_bits"].as_object()["/metrics/loss"] = "7ff0000000000000"; }},
+      {"bits of a number for a word",
+       [](auto& o) {
+         o["metrics"].as_object()["loss"] = "inf";
+         o["float_bits"].as_object()["/metrics/loss"] = "7ff8000000000000";
+       }},
+      {"bits of an integer", [](auto& o) { o["float_bits"].as_object()["/model/vocab_size"] = "4042800000000000"; }},
+      {"a step without a name", [](auto& o) { o["step"] = 1'000'000'000'000'000'000; }},
+      {"no owners", [](auto& o) { o["parallel"].as_object()["owner"].as_array().clear(); }},
       {"bits of nothing", [](auto& o) { o["float_bits"].as_object()["/nothing"] = "3ff0000000000000"; }},
       {"a section that is none", [](auto& o) { o["model"] = 1; }}};
   for (const auto& [what, change] : changes) {

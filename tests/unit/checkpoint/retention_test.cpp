@@ -12,7 +12,7 @@ namespace {
 class RetentionTest : public LoadTest {
  protected:
   RetentionTest() { log.open_file(folder / "log"); }
-  RunFolder owner(int max_checkpoints) {
+  RunFolder owner(std::int64_t max_checkpoints) {
     RunFolder owner{Files{os}, clock, log, run, max_checkpoints};
     owner.adopt();
     return owner;
@@ -92,6 +92,29 @@ TEST_F(RetentionTest, KeepsTheOneLoadedUntilFiveNewerAreCommitted) {
   EXPECT_EQ(names(), (Names{"000000001", "000000004", "000000005"}));
   save(store, 6);
   EXPECT_EQ(names(), (Names{"000000005", "000000006"}));
+}
+
+TEST_F(RetentionTest, KeepsAsManyAsASettingOfMoreThan32BitsSays) {
+  prepare({1, 2, 3});
+  owner((std::int64_t{1} << 32) + 1).tidy(at(3));
+  EXPECT_EQ(names().size(), 3U);
+}
+
+TEST_F(RetentionTest, KeepsWhatTheCheckpointLoadedSaysIsTheBest) {
+  const auto with_best = [](std::int64_t step) {
+    Sections sections = test::toy_sections();
+    sections.best = {{"keep", {step}}};
+    return sections;
+  };
+  {
+    Store store = open();
+    save(store, 1, Kind::temp, true, true, with_best(1));
+    save(store, 2, Kind::temp, true, true, with_best(1));
+    save(store, 3, Kind::temp, true, false, with_best(3));  // holds NaN, and whoever says so is passed over
+  }
+  Store store = open(1);
+  EXPECT_EQ(load(store), 2);
+  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
 }
 
 TEST_F(RetentionTest, ACheckpointIsRenamedAndTheParentSyncedBeforeItIsRemoved) {

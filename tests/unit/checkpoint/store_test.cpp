@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "checkpoint/checkpoint.hpp"
-#include "checkpoint/run_lock.hpp"
 #include "checkpoint/shard_file.hpp"
 #include "core/error.hpp"
+#include "core/owner.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
@@ -124,17 +124,43 @@ TEST_F(StoreTest, KeepsWhatTheNewestNamesAsBestUntilItNamesAnother) {
 
 TEST_F(StoreTest, SweepsWhatDeadSavesLeft) {
   { const Store store = open(); }
-  for (const char* name : {".tmp-000000030-0123", ".del-000000010-4567"}) {
+  for (const char* name : {".tmp-000000030-0123456789abcdef", ".del-000000010-01234567"}) {
     Files::system().make_folders(run / "checkpoints" / name / "deep");
     Files::system().write_atomically(run / "checkpoints" / name / "deep" / "x", "x");
   }
   Files::system().link_symbolically("checkpoints/000000001", run / "latest.tmp-0a1b2c3d");
-  for (const char* name : {"status.json.tmp-0123456789abcdef", "notes.tmp-of-mine", ".tmp-12"})
-    Files::system().write_atomically(run / name, "x");
+  for (const char* name : {"status.json", "run.json", "run.lock.1", "exit.4711.0"})
+    Files::system().write_atomically(run / (name + std::string{".tmp-0123456789abcdef"}), "x");
   const Store store = open();
   EXPECT_TRUE(names(run / "checkpoints").empty());
-  EXPECT_EQ(names(run),
-            (std::vector<std::string>{".tmp-12", "checkpoints", "notes.tmp-of-mine", "run.json", "run.lock.2"}));
+  EXPECT_EQ(names(run), (std::vector<std::string>{"checkpoints", "run.json", "run.lock.2"}));
+}
+
+TEST_F(StoreTest, SweepsNothingThatPeopleMayHaveNamed) {
+  { const Store store = open(); }
+  // As Argosy's own names, but for one digit or the name before it.
+  const std::vector<std::string> files{"latest.tmp-0a1b2c3d4e5f6071",       "model.tmp-0a",
+                                       "notes.tmp-0123456789abcdef",        "notes.tmp-of-mine",
+                                       "run.json.tmp-0123456789abcde",      "run.lock.mine.tmp-0123456789abcdef",
+                                       "status.json.tmp-0123456789abcdef0", ".tmp-12"};
+  const std::vector<std::string> folders{".bad-000000001-files.copy", ".bad-000000002-mine", ".bad-000000003-content-x",
+                                         ".del-12-01234567",          ".tmp-000000030-0123", ".tmp-mine"};
+  for (const std::string& name : files) Files::system().write_atomically(run / name, "x");
+  for (const std::string& name : folders) Files::system().make_folders(run / "checkpoints" / name / "deep");
+  Store store = open();
+  for (const std::int64_t step : {1, 2, 3, 4}) EXPECT_TRUE(save(store, step).committed);
+  for (const std::string& name : files) EXPECT_TRUE(Files::system().exists(run / name)) << name;
+  for (const std::string& name : folders)
+    EXPECT_TRUE(Files::system().exists(run / "checkpoints" / name / "deep")) << name;
+}
+
+TEST_F(StoreTest, AFolderNamedAsItsTemporariesBlocksNoStart) {
+  { const Store store = open(); }
+  const Path blocking = run / "status.json.tmp-0123456789abcdef";
+  Files::system().make_folders(blocking / "deep");
+  Store store = open();
+  EXPECT_TRUE(save(store, 1).committed);
+  EXPECT_TRUE(Files::system().exists(blocking / "deep"));
 }
 
 TEST_F(StoreTest, RefusesASecondJob) {
@@ -146,7 +172,7 @@ TEST_F(StoreTest, RefusesASecondJob) {
 TEST_F(StoreTest, NeitherCreatesNorCommitsAfterATakeOver) {
   Store store = open();
   EXPECT_TRUE(save(store, 1).committed);
-  const auto owner = LockOwner::of_this_process(Files::system(), Clock{});
+  const auto owner = Owner::of_this_process(Files::system(), Clock{});
   Files::system().write_atomically(run / "run.lock.2", owner.text());
   EXPECT_EQ(fault_of([&] { save(store, 2); }), Fault::usage);
   EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000001"}));

@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <set>
 
@@ -55,6 +55,30 @@ TEST(Damage, EveryChangedByteIsSurvived) {
     tried += 2;
   }
   EXPECT_GT(refused, tried / 2);
+}
+
+/// What grew with the square of the keys would take hours here, and what repeats long keys some 150 GB.
+TEST(Damage, AsManyKeysAsAFileHoldsAreReadOrRefusedAtOnce) {
+  constexpr int many = 150000;
+  const auto members = [](std::string_view value) {
+    std::string text;
+    for (int i = 0; i < many; ++i) text += fmt::format("\"key{}\": {},\n", i, value);
+    return text;
+  };
+  EXPECT_EQ(verdict("{\"shares\": {" + members("1") + "}}"), "");
+  EXPECT_THAT(verdict("{" + members("1") + "}"), testing::HasSubstr("got 150000 problems"));
+  EXPECT_THAT(verdict("{\"shares\": {" + members("\"x\"") + "}}"), testing::HasSubstr("and 149950 more"));
+  std::string corpora;
+  for (int i = 0; i < many / 3; ++i) corpora += R"({"weigth": 1, "name": ""},)";
+  EXPECT_THAT(verdict("{\"corpora\": [" + corpora + "]}"), testing::HasSubstr("got 100000 problems"));
+  const std::string deep = R"({"run_dir": "x", ")" + std::string(1 << 20, 'k') + "\": {" + members("1") + "}}";
+  EXPECT_THAT(verdict(deep), testing::HasSubstr("in mt.json:1"));
+}
+
+TEST(Damage, AnOverrideAsDeepAsTheCommandLineIsRefused) {
+  std::string path = "shares";
+  for (int i = 0; i < 50000; ++i) path += ".x";
+  EXPECT_THAT(verdict("{}", {.assignments = {path + "=1"}}), testing::HasSubstr("a path of at most 32 names"));
 }
 
 TEST(Damage, SwappedValuesAreNamedOrTaken) {

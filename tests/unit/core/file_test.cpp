@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/refusal.hpp"
@@ -117,6 +118,28 @@ TEST_F(FilesTest, MapsWholeFiles) {
   EXPECT_TRUE(files.map(folder / "empty").bytes().empty());
   EXPECT_THAT(refusal(Fault::data, [&] { (void)files.map(folder.path()); }), HasSubstr("EISDIR"));
   EXPECT_THAT(refusal(Fault::data, [&] { (void)files.map(folder / "none"); }), HasSubstr("ENOENT"));
+}
+
+TEST_F(FilesTest, OpensRegularFilesAloneAndWaitsForNobody) {
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  files.link_symbolically("pipe", folder / "link");
+  for (const Path& path : {folder / "pipe", folder / "link", Path{"/dev/zero"}}) {
+    EXPECT_THAT(refusal(Fault::data, [&] { (void)files.open(path); }), HasSubstr("wanted a regular file, got a "));
+    EXPECT_THAT(refusal(Fault::data, [&] { (void)files.map(path); }), HasSubstr(path.string()));
+    EXPECT_THAT(refusal(Fault::data, [&] { (void)files.read_text(path); }), HasSubstr("name a file"));
+    EXPECT_THAT(refusal(Fault::io, [&] { (void)files.update(path); }), HasSubstr("wanted a regular file, got a "));
+    (void)refusal(Fault::io, [&] { (void)files.append(path); });
+    (void)refusal(Fault::io, [&] { (void)files.replace(path); });
+  }
+  put("link", "a file");  // takes the name, whatever has it
+  EXPECT_EQ(text("link"), "a file");
+}
+
+TEST_F(FilesTest, SeesEverythingThatHasAName) {
+  put("file", "");
+  files.link_symbolically("nowhere", folder / "link");
+  for (const char* name : {"file", "link", "."}) EXPECT_TRUE(files.is_taken(folder / name)) << name;
+  for (const char* name : {"none", "file/below", "none/below"}) EXPECT_FALSE(files.is_taken(folder / name)) << name;
 }
 
 TEST_F(FilesTest, ReadTextHasALimit) {

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cctype>
 #include <cstdlib>
+#include <set>
 
 #include "config/describe.hpp"
 #include "core/error.hpp"
@@ -66,6 +68,32 @@ TEST(DataConfig, RefusesWhatCannotWork) {
   EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].document_end = DocumentEnd::empty_line; }),
               HasSubstr("/document_end"));
   EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].target.reset(); }), HasSubstr("/transforms"));
+}
+
+/// A number far out of range is a problem of the configuration, in whatever key it stands.
+TEST(DataConfig, RefusesExtremeNumbers) {
+  const std::string whole =
+      R"({"tokenizer": "t", "shards": "s", "workers": 2, "temperature": 1.0, "split": {"train": 0.5, "validation": 0.5},
+          "tokenizer_training": {"vocab_size": 300, "character_coverage": 1.0, "sample_lines": 100},
+          "corpora": [{"name": "a", "source": "a", "target": "b", "weight": 1.0,
+                       "transforms": [{"type": "max_length", "source": 9, "target": 9}]}]})";
+  EXPECT_NO_THROW((void)read_data(whole));
+  const std::set<std::string> unbounded{"temperature", "sample_lines"};
+  for (const std::string key : {"workers", "temperature", "train", "validation", "vocab_size", "character_coverage",
+                                "sample_lines", "weight", "source", "target"}) {
+    const std::size_t begin =
+        whole.find("\"" + key + "\": ", key == "source" || key == "target" ? whole.find("max_") : 0) + key.size() + 4;
+    const std::size_t end = whole.find_first_of(",}", begin);
+    for (const char* number : {"-1", "2147483648", "9223372036854775807", "NaN", "1e400", "\"x\""}) {
+      std::string text = whole;
+      text.replace(begin, end - begin, number);
+      if (unbounded.contains(key) && std::isdigit(number[0]) != 0 && std::string_view{number} != "1e400") {
+        EXPECT_NO_THROW((void)read_data(text)) << key << " " << number;
+      } else {
+        EXPECT_THAT(refusal([&] { (void)read_data(text); }), HasSubstr("data.json")) << key << " " << number;
+      }
+    }
+  }
 }
 
 TEST(DataConfig, RefusesSharesAndTrainingOutOfRange) {
@@ -150,6 +178,34 @@ TEST(BatchSizes, ValidationNamesTheNearestLegalValues) {
   EXPECT_EQ(pointers([](BatchConfig& b) { b.width_multiple = 0; }), "/width_multiple");
   EXPECT_EQ(pointers([](BatchConfig& b) { b.pool = 0; }), "/pool");
   EXPECT_EQ(pointers([](BatchConfig& b) { b.sequence_length = 1; }), "/sequence_length");
+}
+
+TEST(Sizes, NoProductOfThemOverflows) {
+  const std::vector<std::optional<std::int64_t>> numbers{std::nullopt, 1, 1000, 1 << 16, 1LL << 31, 1LL << 40};
+  for (const auto& global : numbers) {
+    for (const auto& micro : numbers) {
+      for (const auto& accumulation : numbers) {
+        for (const int world : {1, 4096, 1 << 20}) {
+          BatchConfig config;
+          config.global_size = global;
+          config.micro_size = micro;
+          config.accumulation = accumulation;
+          config::Problems problems;
+          validate(config, problems);
+          if (!problems.all().empty()) continue;
+          try {
+            const StepSizes sizes = resolve_sizes(config, world);
+            EXPECT_EQ(sizes.micro_size * sizes.micro_batches, sizes.global_size);
+            EXPECT_GE(sizes.accumulation, 1);
+            EXPECT_LE(sizes.accumulation, 1 << 16);
+            EXPECT_GE(std::int64_t{sizes.accumulation} * world, sizes.micro_batches);
+          } catch (const Error& error) {
+            EXPECT_EQ(error.fault(), Fault::config) << error.what();
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

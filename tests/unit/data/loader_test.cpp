@@ -54,13 +54,15 @@ class Shards {
                                 target = tokenizer_.encode(text.spanish[i]);
       source.push_back(eos);
       target.push_back(eos);
+      if (pairs_) corpus.src_tokens += static_cast<std::int64_t>(source.size());
       corpus.tgt_tokens += static_cast<std::int64_t>(target.size());
       writer.add(source, target, i % 7 == 0);
     }
     const Files files = Files::system();
     const std::string file = name + ".tokens";
     files.write_atomically(folder_ / file, writer.bytes(tokenizer_.digest(), {}));
-    corpus.shards.push_back({file, writer.examples(), 0, TokenShard::open(files, folder_ / file).body_digest()});
+    const TokenShard shard = TokenShard::open(files, folder_ / file);
+    corpus.shards.push_back({file, shard.size(), shard.size_bytes(), shard.body_digest()});
     return corpus;
   }
 
@@ -169,6 +171,37 @@ TEST_P(EachTask, TrainsOnEveryLabelOnceAnEpoch) {
     for (const std::int32_t id : ids) ++wanted[id];
   }
   EXPECT_EQ(seen, wanted);
+}
+
+/// Every number of the section at its limits: refused, or batches as large as the text and no larger.
+TEST_P(EachTask, ExtremeSizesMakeNoLargeBatches) {
+  using Number = std::optional<std::int64_t>;
+  const std::vector<std::pair<std::string, std::function<void(BatchConfig&, std::int64_t)>>> keys{
+      {"global_size", [](BatchConfig& b, std::int64_t n) { b.global_size = b.micro_size = n; }},
+      {"micro_size",
+       [](BatchConfig& b, std::int64_t n) { b.global_size = Number{}, b.micro_size = n, b.accumulation = 1; }},
+      {"accumulation", [](BatchConfig& b, std::int64_t n) { b.global_size = Number{}, b.accumulation = n; }},
+      {"pool", [](BatchConfig& b, std::int64_t n) { b.pool = n; }},
+      {"width_multiple", [](BatchConfig& b, std::int64_t n) { b.width_multiple = n; }},
+      {"sequence_length",
+       [](BatchConfig& b, std::int64_t n) { b.sequence_length = n, b.global_size = b.micro_size = n; }}};
+  for (const auto& [key, set] : keys) {
+    for (const std::int64_t number : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}, std::int64_t{1} << 16,
+                                      std::int64_t{1} << 24, std::int64_t{1} << 31, std::int64_t{1} << 40, INT64_MAX}) {
+      BatchConfig config = batch(4000, 1000);
+      set(config, number);
+      SCOPED_TRACE(fmt::format("{} {}", key, number));
+      config::Problems problems;
+      validate(config, problems);
+      if (!problems.all().empty()) continue;
+      try {
+        Loader loader = shards_.loader(config);
+        for (const Batch& micro_batch : loader.next().batches) EXPECT_LT(micro_batch.padded_tokens, 1 << 20);
+      } catch (const Error& error) {
+        EXPECT_TRUE(error.fault() == Fault::config || error.fault() == Fault::data) << error.what();
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EachTask,

@@ -11,8 +11,10 @@
 #include "checkpoint/checkpoint.hpp"
 #include "config/describe.hpp"
 #include "model/model_config.hpp"
+#include "model/stored_model.hpp"
 #include "model/units.hpp"
 #include "support/checkpoints.hpp"
+#include "support/forged_numbers.hpp"
 #include "support/refusal.hpp"
 #include "support/small_text.hpp"
 #include "support/temp_folder.hpp"
@@ -109,6 +111,7 @@ class Export : public testing::Test {
     }
     checkpoint::Sections sections = test::toy_sections();
     sections.model["config"] = config::to_json(config);
+    sections.model["vocab_size"] = 300;
     test::Toy toy{units, context.topology().layout(), 0};
     toy.fill(1);
     if (spoil != 0) toy.tensor(0, 1)[3] = spoil;
@@ -142,6 +145,26 @@ class Export : public testing::Test {
   Path out;
   ExportReport report;
 };
+
+TEST_F(Export, TokenizerAndModelHaveTheSameIdsForAnyMultiple) {
+  for (model::ModelConfig config : {translation, language}) {
+    for (const std::int64_t multiple : {16, 64, 256}) {
+      config.vocab_multiple = multiple;
+      const Bin bin = exported(config);
+      const checkpoint::Reader reader{Files::system(), folder / fmt::format("run/checkpoints/{:09}", step)};
+      const model::StoredModel stored = model::stored_model(reader);
+      const data::Vocabulary& vocabulary = stored.tokenizer.vocabulary();
+      const bool pairs = config.type == model::ModelType::encoder_decoder;
+      EXPECT_EQ(vocabulary.padded_size, multiple == 16 ? 304 : multiple == 64 ? 320 : 512);
+      EXPECT_EQ(vocabulary.start, pairs ? vocabulary.padded_size - 1 : 1);
+      EXPECT_EQ(stored.shape.vocab_padded, vocabulary.padded_size);
+      EXPECT_EQ(stored.shape.start_id, vocabulary.start);
+      EXPECT_EQ(stored.shape.dead_begin, vocabulary.live_size);
+      EXPECT_EQ(stored.shape.eos_id, vocabulary.eos);
+      EXPECT_EQ(bin.variables.at("decoder/embeddings/weight").shape[0], 300U);
+    }
+  }
+}
 
 TEST_F(Export, TranslationModelHasCTranslate2sVariables) {
   const Bin bin = exported(translation);
@@ -298,6 +321,53 @@ TEST_F(Export, WeightsThatAreNotFiniteLeaveNoFolder) {
   const auto attempt = [&] { (void)export_ctranslate2(context.get(), reader, folder / "out", Quantization::float32); };
   EXPECT_THAT(test::refusal(Fault::numeric, attempt), testing::HasSubstr("encoder/layer_0/"));
   for (const std::string& name : Files::system().list(folder.path())) EXPECT_EQ(name.find("out"), std::string::npos);
+}
+
+/// What the manifest says of the model is changed, its own digest made right again.
+class ForgedExport : public Export {
+ protected:
+  std::string refused(const std::function<void(boost::json::object& model)>& change) {
+    const Path directory = save(translation);
+    test::edit_manifest(directory, [&](boost::json::object& document) {
+      document["float_bits"].as_object().clear();
+      change(document["model"].as_object()["config"].as_object());
+    });
+    return test::refusal(Fault::corrupt, [&] { try_export(directory); });
+  }
+  void try_export(const Path& directory) {
+    const checkpoint::Reader reader{Files::system(), directory};
+    (void)export_ctranslate2(context.get(), reader, folder / "out", Quantization::float32);
+  }
+};
+
+TEST_F(ForgedExport, OfAnotherModelThanTheParametersAreOfIsDamage) {
+  EXPECT_THAT(refused([](auto& model) { model["width"] = 16; }),
+              testing::HasSubstr("of shape [320, 16], got [320, 8]"));
+  EXPECT_THAT(refused([](auto& model) { model["encoder"].as_object()["layers"] = 2; }),
+              testing::HasSubstr("encoder/layer_1/"));
+  EXPECT_THAT(refused([](auto& model) { model["bias"] = false; }), testing::HasSubstr("also "));
+  EXPECT_THAT(refused([](auto& model) { model["decoder"].as_object()["layers"] = 1 << 12; }),
+              testing::HasSubstr("the parameters of 4097 layers"));
+  EXPECT_THAT(refused([](auto& model) { model["encoder"].as_object()["layers"] = 1'000'000'000; }),
+              testing::HasSubstr("/encoder/layers"));
+  EXPECT_THAT(refused([](auto& model) { model["no_such_key"] = 1; }), testing::HasSubstr("no_such_key"));
+}
+
+TEST_F(ForgedExport, NumbersAreRefusedOrHarmless) {
+  const Path directory = save(language);
+  test::forge_numbers(directory, [&] {
+    try_export(directory);
+    Files::system().remove_tree(folder / "out");
+  });
+}
+
+TEST_F(Export, RefusesMoreHeadsThanTheFormatCounts) {
+  language.heads = 1 << 15;
+  language.kv_heads = 1;
+  language.head_size = 2;
+  const checkpoint::Reader reader{Files::system(), save(language)};
+  const auto attempt = [&] { (void)export_ctranslate2(context.get(), reader, folder / "out", Quantization::float32); };
+  EXPECT_THAT(test::refusal(Fault::usage, attempt), testing::HasSubstr("at most 32767 heads, got 32768"));
 }
 
 }  // namespace

@@ -129,6 +129,20 @@ TEST_F(SoupFaults, EveryByteIsSyncedBeforeTheCommit) {
   EXPECT_THAT(door.lost(), testing::IsEmpty());
 }
 
+TEST_F(SoupFaults, ReplacesNoOutputThatAppearsMeanwhile) {
+  const Path soup = folder / "soup", mine = soup / "mine";
+  ChangingOs door{0, [&] { Files::system().make_folders(mine); }};
+  test::TestContext context{door, test::world()};
+  try {
+    static_cast<void>(make_soup(context.get(), config));
+    ADD_FAILURE() << "replaced";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::usage) << error.what();
+  }
+  EXPECT_EQ(Files::system().list(soup), std::vector<std::string>{"mine"});
+  EXPECT_EQ(Files::system().list(folder.path()), (std::vector<std::string>{"run", "soup", "undisturbed"}));
+}
+
 TEST_F(SoupFaults, AFullDiskAtAnyWriteLeavesNothing) {
   const test::Call writes[] = {test::Call::pwrite, test::Call::fallocate,        test::Call::fsync,  test::Call::mkdir,
                                test::Call::rename, test::Call::rename_noreplace, test::Call::statvfs};

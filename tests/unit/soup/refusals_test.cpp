@@ -5,10 +5,15 @@
 #include <set>
 
 #include "checkpoint/checkpoint.hpp"
+#include "config/describe.hpp"
 #include "core/error.hpp"
+#include "model/model_config.hpp"
+#include "model/units.hpp"
+#include "soup/check.hpp"
 #include "soup/ingredients.hpp"
 #include "soup/soup.hpp"
 #include "support/checkpoints.hpp"
+#include "support/forged_numbers.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
@@ -25,13 +30,15 @@ class Ingredients {
     checkpoint::Sections sections = test::toy_sections();
     std::vector<checkpoint::Attachment> attachments = test::toy_attachments();
     bool spoiled = false;
+    checkpoint::Kind kind = checkpoint::Kind::temp;
+    bool with_moments = true;
   };
   Path save(const Variant& v) {
     checkpoint::Store store{context.get(), folder / v.run, {}};
     test::Toy toy{v.units, context.topology().layout(), 0};
     toy.fill(static_cast<std::uint64_t>(v.step));
     if (v.spoiled) toy.tensor(0, 1)[700] = std::numeric_limits<float>::quiet_NaN();
-    const auto report = store.save(checkpoint::Kind::temp, v.step, toy.states(), v.sections, v.attachments);
+    const auto report = store.save(v.kind, v.step, toy.states(v.with_moments), v.sections, v.attachments);
     EXPECT_TRUE(report.committed) << report.why_not;
     return report.directory;
   }
@@ -147,6 +154,27 @@ const std::vector<Refusal>& refusals() {
          Files::system().link_symbolically(cook.config.inputs[0], cook.folder / "link");
          cook.config.inputs.push_back((cook.folder / "link").string());
        }},
+      {12, "AStepSavedForAWhileAndForGood", Exit::usage, "checkpoints/000000001 again in /",
+       [](Ingredients& cook) {
+         cook.take({.step = 2});
+         cook.config.inputs.push_back(cook.save({.kind = checkpoint::Kind::export_}).string());
+       }},
+      {12, "AStepSavedForGoodWithoutItsMoments", Exit::usage, "checkpoints/000000001 again in /",
+       [](Ingredients& cook) {
+         cook.take({.step = 2});
+         cook.config.inputs.push_back(cook.save({.kind = checkpoint::Kind::export_, .with_moments = false}).string());
+         cook.config.recipe = {.type = RecipeType::last_k, .last = 2};
+       }},
+      {12, "AStepSavedAgainByOtherRanks", Exit::usage, "checkpoints/000000001 again in /",
+       [](Ingredients& cook) {
+         cook.take({.step = 2});
+         const checkpoint::Reader first{Files::system(), cook.config.inputs[0]};
+         const Path again = cook.folder / "run/export/000000001";
+         Files::system().make_folders(again.parent_path());
+         test::write_checkpoint(Files::system(), again, test::tiny_units(), partition::Layout{{2, 1}}, 1,
+                                {.run_uuid = first.run_uuid(), .save_nonce = std::string(16, 'd'), .step = 1});
+         cook.config.inputs.push_back(again.string());
+       }},
       {12, "WeightCount", Exit::usage, "2 weights, one for each checkpoint, got 3",
        with_recipe({.type = RecipeType::weighted, .weights = {1, 2, 3}})},
       {12, "WeightsOfSumZero", Exit::usage, "a finite sum other than zero, got 0",
@@ -256,6 +284,45 @@ TEST_F(SoupRefusals, TableShowsStepsAndMetrics) {
   EXPECT_NE(lines[2].find("1.25"), std::string::npos) << lines[2];
   EXPECT_NE(lines[1].find("0.25  "), std::string::npos) << lines[1];
   EXPECT_NE(lines[2].find("000000002"), std::string::npos) << lines[2];
+}
+
+/// The manifest of one ingredient has numbers that nobody wrote.
+class ForgedSoup : public SoupRefusals {
+ protected:
+  /// Ingredients of a model that the manifest describes.
+  ForgedSoup() {
+    model::ModelConfig model;
+    model.type = model::ModelType::decoder;
+    model.width = 8;
+    model.ff = 12;
+    model.heads = 2;
+    model.decoder.layers = 1;
+    Variant first;
+    first.units.clear();
+    for (const model::UnitSpec& unit : model::unit_specs(model::resolve(model, 37)))
+      first.units.emplace_back(unit.name, unit.params);
+    first.sections.model["config"] = config::to_json(model);
+    Variant second = first;
+    second.step = 2;
+    config.inputs = {save(first).string(), save(second).string()};
+    config.output = (folder / "soup").string();
+  }
+};
+
+TEST_F(ForgedSoup, NumbersAreRefusedOrHarmless) {
+  test::forge_numbers(config.inputs[1], [&] { static_cast<void>(table_of(open_ingredients(context.get(), config))); });
+}
+
+TEST_F(ForgedSoup, OfAnotherModelThanTheParametersAreOfIsDamage) {
+  for (const std::string& input : config.inputs) {
+    test::edit_manifest(input, [](auto& document) {
+      document["float_bits"].as_object().clear();
+      document["model"].as_object()["config"].as_object()["width"] = 16;
+    });
+  }
+  refuse(Exit::io, "of shape [64, 16], got [64, 8]");
+  const auto checked = check_checkpoints(context.get(), {config.inputs[0]});
+  EXPECT_NE(checked[0].wrong.find("of shape"), std::string::npos) << checked[0].wrong;
 }
 
 }  // namespace

@@ -61,10 +61,10 @@ TEST(EarlyStop, SaysWhy) {
 TEST(EarlyStop, APatienceThatIsHalfSpentIsStored) {
   Judge judge{patient(3)};
   for (const double loss : {2.0, 3.0, 3.0}) judge.take(10, {{Metric::loss, loss}});
-  EXPECT_EQ(end_of(Judge{patient(3), judge.state()}, {2.5}), 1);
+  EXPECT_EQ(end_of(Judge{patient(3), judge.state(30)}, {2.5}), 1);
   EXPECT_EQ(end_of(Judge{patient(3)}, {2.5}), 0);
-  EXPECT_EQ(end_of(Judge{patient(4), judge.state()}, {2.5, 2.5}), 2) << "more patience than before";
-  EXPECT_EQ(end_of(Judge{patient(3, 0, Metric::perplexity), judge.state()}, {8}, Metric::perplexity), 0)
+  EXPECT_EQ(end_of(Judge{patient(4), judge.state(30)}, {2.5, 2.5}), 2) << "more patience than before";
+  EXPECT_EQ(end_of(Judge{patient(3, 0, Metric::perplexity), judge.state(30)}, {8}, Metric::perplexity), 0)
       << "another metric has its own patience";
 }
 
@@ -74,23 +74,52 @@ TEST(KeepBest, TakesGainsThatAreTooSmallForEarlyStop) {
   Judge judge{config};
   judge.take(10, {{Metric::loss, 3}});
   EXPECT_TRUE(judge.take(20, {{Metric::loss, 2.9}}));
-  EXPECT_EQ(judge.state().at("keep"), boost::json::array{20});
+  EXPECT_EQ(judge.state(20).at("keep"), boost::json::array{20});
+}
+
+TEST(KeepBest, MovesOnlyToWhatHasBeenCommitted) {
+  ValidationConfig config;
+  config.keep_best = {Metric::loss};
+  const boost::json::array none;
+  const auto keep = [&](const Judge& judge, std::int64_t step) {
+    const auto state = judge.state(step);
+    return state.contains("keep") ? state.at("keep").as_array() : none;
+  };
+  Judge judge{config};
+  EXPECT_TRUE(judge.take(10, {{Metric::loss, 3}}));
+  EXPECT_EQ(keep(judge, 11), none) << "its checkpoint is still on its way";
+  EXPECT_EQ(keep(judge, 10), boost::json::array{10}) << "where this is read, it has been committed";
+  judge.saved(10, true);
+  EXPECT_TRUE(judge.take(20, {{Metric::loss, 2}}));
+  EXPECT_FALSE(judge.take(25, {{Metric::loss, 2.5}})) << "the one on its way is better";
+  judge.saved(20, false);
+  EXPECT_EQ(keep(judge, 30), boost::json::array{10});
+  EXPECT_TRUE(judge.take(30, {{Metric::loss, 2.5}})) << "better than what there is";
+  EXPECT_TRUE(judge.take(40, {{Metric::loss, 2}})) << "while the save of 30 is on its way";
+  judge.saved(30, true);
+  EXPECT_EQ(keep(judge, 40), boost::json::array{40});
+  EXPECT_EQ(keep(judge, 45), boost::json::array{30});
+  judge.saved(40, true);
+  judge.saved(45, true);
+  EXPECT_EQ(keep(judge, 45), boost::json::array{40});
 }
 
 TEST(KeepBest, NamesTheBestStepOfEachMetric) {
   ValidationConfig config;
   config.keep_best = {Metric::loss, Metric::chrf};
   Judge judge{config};
-  EXPECT_TRUE(judge.state().empty());
+  EXPECT_TRUE(judge.state(0).empty());
   EXPECT_TRUE(judge.take(10, {{Metric::loss, 3}, {Metric::chrf, 20}, {Metric::bleu, 1}}));
   EXPECT_TRUE(judge.take(20, {{Metric::loss, 2}, {Metric::chrf, 19}, {Metric::bleu, 2}}));
   EXPECT_FALSE(judge.take(30, {{Metric::loss, 2}, {Metric::chrf, 20}, {Metric::bleu, 3}})) << "ties keep the first";
-  EXPECT_EQ(judge.state().at("keep"), (boost::json::array{20, 10}));
-  Judge resumed{config, judge.state()};
-  EXPECT_EQ(resumed.state(), judge.state());
+  EXPECT_EQ(judge.state(20).at("keep"), (boost::json::array{20})) << "nothing is known of the checkpoint of step 10";
+  for (const std::int64_t step : {10, 20, 30}) judge.saved(step, true);
+  EXPECT_EQ(judge.state(30).at("keep"), (boost::json::array{20, 10}));
+  Judge resumed{config, judge.state(30)};
+  EXPECT_EQ(resumed.state(30), judge.state(30));
   EXPECT_FALSE(resumed.take(40, {{Metric::loss, 2.5}, {Metric::chrf, 18}}));
   config.keep_best = {Metric::chrf};
-  EXPECT_EQ(Judge(config, judge.state()).state().at("keep"), boost::json::array{10});
+  EXPECT_EQ(Judge(config, judge.state(30)).state(30).at("keep"), boost::json::array{10});
 }
 
 }  // namespace

@@ -1,19 +1,23 @@
-#include "checkpoint/run_lock.hpp"
+#include "core/lease.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/signal.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
-namespace argosy::checkpoint {
+namespace argosy {
 namespace {
 
 /// Time that passes only where somebody sleeps.
@@ -25,16 +29,16 @@ class StepClock : public Clock {
   mutable double now_s = 0;
 };
 
-class RunLockTest : public testing::Test {
+class LeaseTest : public testing::Test {
  protected:
   void leave(std::int64_t generation, const std::string& content) {
     files.write_atomically(folder / fmt::format("run.lock.{}", generation), content);
   }
-  LockOwner self() { return LockOwner::of_this_process(files, clock); }
+  Owner self() { return Owner::of_this_process(files, clock); }
   /// Generation taken, or nullopt when refused.
   std::optional<std::int64_t> take() {
     try {
-      const RunLock lock{files, clock, folder.path()};
+      const Lease lock{files, clock, folder.path(), "run directory"};
       return lock.generation();
     } catch (const Error& error) {
       EXPECT_EQ(error.fault(), Fault::usage);
@@ -56,9 +60,9 @@ class RunLockTest : public testing::Test {
   std::string text;
 };
 
-TEST_F(RunLockTest, SaysWhoHoldsIt) {
-  const RunLock lock{files, clock, folder.path()};
-  const auto owner = LockOwner::parse(files.read_text(folder / "run.lock.1"));
+TEST_F(LeaseTest, SaysWhoHoldsIt) {
+  const Lease lock{files, clock, folder.path(), "run directory"};
+  const auto owner = Owner::parse(files.read_text(folder / "run.lock.1"));
   ASSERT_TRUE(owner);
   EXPECT_EQ(owner->pid, getpid());
   EXPECT_EQ(owner->boot_id.size(), 36U);
@@ -67,8 +71,8 @@ TEST_F(RunLockTest, SaysWhoHoldsIt) {
   EXPECT_EQ(owner->heartbeat_s, 1.7e9);
 }
 
-TEST_F(RunLockTest, RefusesASecondJobAndNamesTheFirst) {
-  const RunLock lock{files, clock, folder.path()};
+TEST_F(LeaseTest, RefusesASecondJobAndNamesTheFirst) {
+  const Lease lock{files, clock, folder.path(), "run directory"};
   EXPECT_EQ(take(), std::nullopt);
   EXPECT_NE(text.find(fmt::format("process {}", getpid())), std::string::npos) << text;
   EXPECT_NE(text.find(self().host), std::string::npos) << text;
@@ -76,7 +80,7 @@ TEST_F(RunLockTest, RefusesASecondJobAndNamesTheFirst) {
   EXPECT_LT(clock.now_s, 3);
 }
 
-TEST_F(RunLockTest, FollowsAReleasedOwnerAndRisesEachTime) {
+TEST_F(LeaseTest, FollowsAReleasedOwnerAndRisesEachTime) {
   EXPECT_EQ(take(), 1);
   EXPECT_EQ(take(), 2);
   EXPECT_EQ(take(), 3);
@@ -84,50 +88,119 @@ TEST_F(RunLockTest, FollowsAReleasedOwnerAndRisesEachTime) {
   EXPECT_EQ(clock.now_s, 0) << "at once";
 }
 
-TEST_F(RunLockTest, TakesOverFromADeadProcessAtOnce) {
-  LockOwner owner = self();
+TEST_F(LeaseTest, TakesOverFromADeadProcessAtOnce) {
+  Owner owner = self();
   owner.pid = dead_pid();
   leave(7, owner.text());
   EXPECT_EQ(take(), 8);
   EXPECT_EQ(clock.now_s, 0);
 }
 
-TEST_F(RunLockTest, TakesOverFromAProcessThatOnlyWaitsToBeReaped) {
+TEST_F(LeaseTest, TakesOverFromAProcessThatOnlyWaitsToBeReaped) {
   const pid_t child = fork();
   if (child == 0) _exit(0);
   siginfo_t info{};
   waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
-  LockOwner owner = self();
+  Owner owner = self();
   owner.pid = child;
   leave(1, owner.text());
   EXPECT_EQ(take(), 2);
   waitpid(child, nullptr, 0);
 }
 
-TEST_F(RunLockTest, TakesOverWhenTheNumberBelongsToAnotherProcessNow) {
-  LockOwner owner = self();
+TEST_F(LeaseTest, TakesOverWhenTheNumberBelongsToAnotherProcessNow) {
+  Owner owner = self();
   owner.start_time += "1";
   leave(1, owner.text());
   EXPECT_EQ(take(), 2);
 }
 
-TEST_F(RunLockTest, TakesOverAfterARestartOfTheMachine) {
-  LockOwner owner = self();
+TEST_F(LeaseTest, TakesOverTwoMinutesAfterARestartOfTheMachine) {
+  Owner owner = self();
   owner.boot_id[0] = owner.boot_id[0] == '0' ? '1' : '0';
   leave(1, owner.text());
+  EXPECT_EQ(take(), std::nullopt) << "another machine of that name: it beats since this one was started";
+  double up_s = 0;
+  std::ifstream("/proc/uptime") >> up_s;
+  clock.now_s += up_s + 60;
+  const double begin_s = clock.now_s;
   EXPECT_EQ(take(), 2);
+  EXPECT_GT(clock.now_s - begin_s, 120);
+  EXPECT_LT(clock.now_s - begin_s, 125);
 }
 
-TEST_F(RunLockTest, LeavesOwnersOnOtherHostsAlone) {
-  LockOwner owner = self();
+TEST_F(LeaseTest, WaitsForTheHeartbeatOfAnOwnerInAnotherPidNamespace) {
+  Owner owner = self();
+  owner.pid = dead_pid();
+  ++owner.pid_namespace;
+  leave(1, owner.text());
+  EXPECT_EQ(take(), std::nullopt);
+  clock.now_s = 700;
+  EXPECT_EQ(take(), 2);
+  EXPECT_GT(clock.now_s, 820);
+}
+
+TEST_F(LeaseTest, NamesThatItDoesNotMakeAreNoLocksAndStay) {
+  const std::vector<std::string> others{"run.lock.-5",
+                                        "run.lock.007",
+                                        "run.lock.1000000000000000",
+                                        "run.lock.9223372036854775807",
+                                        "run.lock.99999999999999999999",
+                                        "run.lock.mine",
+                                        "run.lock.mine.tmp-0123456789abcdef"};
+  for (const std::string& name : others) files.write_atomically(folder / name, std::string_view{"mine"});
+  EXPECT_EQ(take(), 1);
+  for (const std::string& name : others) EXPECT_TRUE(files.exists(folder / name)) << name;
+  EXPECT_EQ(clock.now_s, 0);
+}
+
+TEST_F(LeaseTest, RefusesALockAfterWhichThereIsNoNumber) {
+  leave(999'999'999'999'999, "forged");
+  EXPECT_EQ(test::error_of([&] { const Lease lock(files, clock, folder.path(), "run directory"); }).fault(), Fault::io);
+  EXPECT_LT(clock.now_s, 15);
+}
+
+TEST_F(LeaseTest, NeitherHangsOnAPipeNorOnALinkThatLeadsNowhere) {
+  ASSERT_EQ(mkfifo((folder / "run.lock.3").c_str(), 0600), 0);
+  const Error pipe = test::error_of([&] { const Lease lock(files, clock, folder.path(), "run directory"); });
+  EXPECT_EQ(pipe.facts().got, "a pipe");
+  files.remove(folder / "run.lock.3");
+  files.link_symbolically("nowhere", folder / "run.lock.3");
+  const Error link = test::error_of([&] { const Lease lock(files, clock, folder.path(), "run directory"); });
+  EXPECT_EQ(link.fault(), Fault::io);
+  EXPECT_LT(clock.now_s, 400);
+}
+
+TEST_F(LeaseTest, ObeysASignalWhileItWaits) {
+  const StopSignals stop;
+  class Signalled : public StepClock {
+   public:
+    void sleep_s(double seconds) const override {
+      StepClock::sleep_s(seconds);
+      if (now_s > 5) raise(SIGTERM);
+    }
+  } signalled;
+  Owner owner = self();
+  owner.host += "-other";
+  owner.heartbeat_s -= 700;
+  leave(1, owner.text());
+  const Error error = test::error_of([&] { const Lease lock(files, signalled, folder.path(), "run directory"); });
+  EXPECT_EQ(error.fault(), Fault::usage);
+  EXPECT_NE(error.facts().got.find("signal 15"), std::string::npos) << error.what();
+  EXPECT_LT(signalled.now_s, 10);
+  EXPECT_EQ(files.list(folder.path()), std::vector<std::string>{"run.lock.1"});
+}
+
+TEST_F(LeaseTest, LeavesOwnersOnOtherHostsAlone) {
+  Owner owner = self();
   owner.host += "-other";
   owner.pid = dead_pid();
   leave(1, owner.text());
   EXPECT_EQ(take(), std::nullopt);
 }
 
-TEST_F(RunLockTest, PassesToTheNextStartOfTheSameSlurmJob) {
-  LockOwner owner = self();
+TEST_F(LeaseTest, PassesToTheNextStartOfTheSameSlurmJob) {
+  Owner owner = self();
   owner.host += "-other";
   owner.slurm_job = "4711";
   owner.slurm_restart = 0;
@@ -142,7 +215,7 @@ TEST_F(RunLockTest, PassesToTheNextStartOfTheSameSlurmJob) {
   unsetenv("SLURM_RESTART_COUNT");
 }
 
-TEST_F(RunLockTest, WaitsForALineThatCanBeRead) {
+TEST_F(LeaseTest, WaitsForALineThatCanBeRead) {
   for (const char* half : {"", "{\"host\":\"a\",", "[]"}) {
     clock.now_s = 0;
     leave(3, half);
@@ -153,24 +226,24 @@ TEST_F(RunLockTest, WaitsForALineThatCanBeRead) {
   }
 }
 
-TEST_F(RunLockTest, SeesThatAnotherHasTakenOver) {
-  RunLock lock{files, clock, folder.path()};
+TEST_F(LeaseTest, SeesThatAnotherHasTakenOver) {
+  Lease lock{files, clock, folder.path(), "run directory"};
   lock.check();
   leave(2, self().text());
   test::refusal(Fault::usage, [&] { lock.check(); });
 }
 
-TEST_F(RunLockTest, BeatsAreSeenByOthers) {
-  RunLock lock{files, clock, folder.path()};
+TEST_F(LeaseTest, BeatsAreSeenByOthers) {
+  Lease lock{files, clock, folder.path(), "run directory"};
   clock.now_s = 60;
   lock.beat();
-  EXPECT_EQ(LockOwner::parse(files.read_text(folder / "run.lock.1"))->heartbeat_s, 1.7e9 + 60);
+  EXPECT_EQ(Owner::parse(files.read_text(folder / "run.lock.1"))->heartbeat_s, 1.7e9 + 60);
 }
 
 /// An owner on another host, whose heartbeat lies `age_s` back by our clock; it beats every 15 s until `dies_s`.
 class DistantOwner : public StepClock {
  public:
-  DistantOwner(const Files& files_to_use, Path lock_path, LockOwner owner_to_be, double age_s, double dies)
+  DistantOwner(const Files& files_to_use, Path lock_path, Owner owner_to_be, double age_s, double dies)
       : files(files_to_use), path(std::move(lock_path)), owner(std::move(owner_to_be)), dies_s(dies) {
     owner.host += "-other";
     owner.heartbeat_s = wall_s() - age_s;
@@ -187,37 +260,37 @@ class DistantOwner : public StepClock {
   }
   Files files;
   Path path;
-  mutable LockOwner owner;
+  mutable Owner owner;
   double dies_s, drift = 1;
   mutable double beaten_s = 0;
 };
 
 constexpr double year_s = 3.2e7, never = 1e9;
 
-TEST_F(RunLockTest, RefusesALiveOwnerElsewhereAtOnceWhereClocksAgree) {
+TEST_F(LeaseTest, RefusesALiveOwnerElsewhereAtOnceWhereClocksAgree) {
   for (const double age_s : {-500.0, 0.0, 14.0, 500.0}) {
     const DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, never};
-    test::refusal(Fault::usage, [&] { const RunLock lock(files, elsewhere, folder.path()); });
+    test::refusal(Fault::usage, [&] { const Lease lock(files, elsewhere, folder.path(), "run directory"); });
     EXPECT_LT(elsewhere.now_s, 3) << age_s;
   }
 }
 
-TEST_F(RunLockTest, TakesNoLiveOwnerForDeadWhateverTheClocksSay) {
+TEST_F(LeaseTest, TakesNoLiveOwnerForDeadWhateverTheClocksSay) {
   for (const double age_s : {-year_s, -700.0, 700.0, 20 * year_s}) {
     for (const double drift : {1.0, 0.0, -1000.0}) {
       DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, never};
       elsewhere.drift = drift;
-      test::refusal(Fault::usage, [&] { const RunLock lock(files, elsewhere, folder.path()); });
+      test::refusal(Fault::usage, [&] { const Lease lock(files, elsewhere, folder.path(), "run directory"); });
       EXPECT_LT(elsewhere.now_s, 20) << age_s;
     }
   }
 }
 
-TEST_F(RunLockTest, TakesOverWhereTheHeartbeatHasStopped) {
+TEST_F(LeaseTest, TakesOverWhereTheHeartbeatHasStopped) {
   for (const double age_s : {700.0, 20 * year_s, -year_s}) {
     const DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, 0};
     {
-      const RunLock lock(files, elsewhere, folder.path());
+      const Lease lock(files, elsewhere, folder.path(), "run directory");
       EXPECT_EQ(lock.generation(), 2);
     }
     EXPECT_GT(elsewhere.now_s, 120) << age_s;
@@ -226,20 +299,20 @@ TEST_F(RunLockTest, TakesOverWhereTheHeartbeatHasStopped) {
   }
 }
 
-TEST_F(RunLockTest, AClockThatJumpsWhileItWaitsProvesNothing) {
+TEST_F(LeaseTest, AClockThatJumpsWhileItWaitsProvesNothing) {
   class Jumping : public DistantOwner {
    public:
     using DistantOwner::DistantOwner;
     double wall_s() const override { return DistantOwner::wall_s() + (now_s > 0.5 ? year_s : 0); }
   };
   const Jumping elsewhere{files, folder / "run.lock.1", self(), 5, never};
-  test::refusal(Fault::usage, [&] { const RunLock lock(files, elsewhere, folder.path()); });
+  test::refusal(Fault::usage, [&] { const Lease lock(files, elsewhere, folder.path(), "run directory"); });
 }
 
-TEST_F(RunLockTest, BeatsByItselfUntilItEnds) {
+TEST_F(LeaseTest, BeatsByItselfUntilItEnds) {
   const Clock real;
-  RunLock lock{files, real, folder.path()};
-  const auto beats = [&] { return LockOwner::parse(files.read_text(folder / "run.lock.1"))->beats; };
+  Lease lock{files, real, folder.path(), "run directory"};
+  const auto beats = [&] { return Owner::parse(files.read_text(folder / "run.lock.1"))->beats; };
   {
     const Heartbeat heartbeat{lock, std::chrono::milliseconds{5}};
     const double begin_s = real.monotonic_s();
@@ -251,15 +324,15 @@ TEST_F(RunLockTest, BeatsByItselfUntilItEnds) {
   EXPECT_EQ(beats(), last);
 }
 
-TEST_F(RunLockTest, AnOwnerThatWasReplacedBeatsNoMore) {
-  RunLock lock{files, clock, folder.path()};
+TEST_F(LeaseTest, AnOwnerThatWasReplacedBeatsNoMore) {
+  Lease lock{files, clock, folder.path(), "run directory"};
   leave(2, self().text());
   files.remove(folder / "run.lock.1");
   lock.beat();
   EXPECT_FALSE(files.exists(folder / "run.lock.1"));
 }
 
-TEST_F(RunLockTest, GoesOnWhenTheLockIsRemovedWhileItLooks) {
+TEST_F(LeaseTest, GoesOnWhenTheLockIsRemovedWhileItLooks) {
   class Removing : public Os {  // another job has taken over between the listing and the reading
    public:
     int open(const char* path, int flags, unsigned mode) override {
@@ -267,14 +340,14 @@ TEST_F(RunLockTest, GoesOnWhenTheLockIsRemovedWhileItLooks) {
       return Os::open(path, flags, mode);
     }
   } os;
-  LockOwner owner = self();
+  Owner owner = self();
   owner.pid = dead_pid();
   leave(1, owner.text());
   files = Files{os};
   EXPECT_EQ(take(), 1);
 }
 
-TEST_F(RunLockTest, OneOfTwoStartsWinsWhereverTheOtherIsKeptWaiting) {
+TEST_F(LeaseTest, OneOfTwoStartsWinsWhereverTheOtherIsKeptWaiting) {
   class Slow : public Os {  // the other job starts at the n-th call
    public:
     Slow(int n, std::function<void()> other) : left_(n), other_(std::move(other)) {}
@@ -297,18 +370,18 @@ TEST_F(RunLockTest, OneOfTwoStartsWinsWhereverTheOtherIsKeptWaiting) {
   for (bool reached = true; reached; ++n) {
     const Path run = folder / fmt::format("{}", n);
     files.make_folder(run);
-    std::optional<RunLock> other;
+    std::optional<Lease> other;
     bool refused = false;
     Slow os{n, [&] {
               try {
-                other.emplace(Files::system(), clock, run);
+                other.emplace(Files::system(), clock, run, "run directory");
               } catch (const Error& error) {
                 EXPECT_EQ(error.fault(), Fault::usage);
                 refused = true;
               }
             }};
     try {
-      const RunLock lock{Files{os}, clock, run};
+      const Lease lock{Files{os}, clock, run, "run directory"};
       EXPECT_TRUE(refused || !os.reached()) << "two owners, call " << n;
     } catch (const Error& error) {
       EXPECT_EQ(error.fault(), Fault::usage) << error.what();
@@ -321,9 +394,9 @@ TEST_F(RunLockTest, OneOfTwoStartsWinsWhereverTheOtherIsKeptWaiting) {
   EXPECT_GT(n - lost, 2);
 }
 
-TEST_F(RunLockTest, OneOfManyWinsAStaleLock) {
+TEST_F(LeaseTest, OneOfManyWinsAStaleLock) {
   for (int round = 0; round < 5; ++round) {
-    LockOwner owner = self();
+    Owner owner = self();
     owner.pid = dead_pid();
     leave(100 * (round + 1), owner.text());
     std::vector<pid_t> children;
@@ -339,7 +412,7 @@ TEST_F(RunLockTest, OneOfManyWinsAStaleLock) {
         static_cast<void>(read(gate[0], &byte, 1));  // end of file: all start together
         int code = 2;
         try {
-          const RunLock lock{files, clock, folder.path()};
+          const Lease lock{files, clock, folder.path(), "run directory"};
           static_cast<void>(read(held[0], &byte, 1));  // holds it until all others have given up
           code = 0;
         } catch (const Error& error) {
@@ -366,4 +439,4 @@ TEST_F(RunLockTest, OneOfManyWinsAStaleLock) {
 }
 
 }  // namespace
-}  // namespace argosy::checkpoint
+}  // namespace argosy

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "core/hash.hpp"
+
+/// Members of a manifest's JSON, read with their types and bounds. Whatever is missing, of another type or out of
+/// bounds is Error{corrupt} naming its place: nothing in a manifest is believed before it has been read through here.
+/// Borrows all it is made of.
+namespace argosy::checkpoint {
+
+class Fields {
+ public:
+  /// What counters of a run stay below: sums of two cannot overflow, and every step has a name (18 digits).
+  static constexpr std::int64_t most = 999'999'999'999'999'999;
+
+  /// `pointer` leads to the object; `where` names the file.
+  Fields(const boost::json::object& object, std::string pointer, const std::string& where)
+      : object_(object), pointer_(std::move(pointer)), where_(where) {}
+
+  [[noreturn]] void fail(std::string_view key, const std::string& wanted, std::string got) const {
+    constexpr std::size_t longest = 60;
+    if (got.size() > longest) got = got.substr(0, longest) + "…";
+    throw Error{Fault::corrupt,
+                {.wanted = fmt::format("{} at {}/{}", wanted, pointer_, key),
+                 .got = std::move(got),
+                 .where = where_,
+                 .remedy = "use another checkpoint"}};
+  }
+  void require(bool good, std::string_view key, const std::string& wanted) const {
+    const boost::json::value* const value = object_.if_contains(key);
+    if (!good) fail(key, wanted, value == nullptr ? "nothing" : boost::json::serialize(*value));
+  }
+  [[nodiscard]] bool has(std::string_view key) const { return object_.contains(key); }
+  [[nodiscard]] const boost::json::value& at(std::string_view key) const {
+    const boost::json::value* const value = object_.if_contains(key);
+    if (value == nullptr) fail(key, "a value", "nothing");
+    return *value;
+  }
+  [[nodiscard]] std::string text(std::string_view key) const {
+    require(at(key).is_string(), key, "a text");
+    return std::string(at(key).get_string());
+  }
+  [[nodiscard]] bool flag(std::string_view key) const {
+    require(at(key).is_bool(), key, "true or false");
+    return at(key).get_bool();
+  }
+  /// A whole number from 0 to `limit`.
+  [[nodiscard]] std::int64_t count(std::string_view key, std::int64_t limit = most) const {
+    return count_of(at(key), key, limit);
+  }
+  [[nodiscard]] std::int64_t count_of(const boost::json::value& value, std::string_view key, std::int64_t limit) const {
+    if (!value.is_int64() || value.get_int64() < 0 || value.get_int64() > limit)
+      fail(key, fmt::format("a whole number from 0 to {}", limit), boost::json::serialize(value));
+    return value.get_int64();
+  }
+  /// Any number, NaN and infinities too: losses may be that.
+  [[nodiscard]] double number(std::string_view key) const {
+    require(at(key).is_number(), key, "a number");
+    return at(key).to_number<double>();
+  }
+  /// A finite number from 0.
+  [[nodiscard]] double amount(std::string_view key) const {
+    require(at(key).is_number() && std::isfinite(number(key)) && number(key) >= 0, key, "a number from 0");
+    return number(key);
+  }
+  [[nodiscard]] const boost::json::array& list(std::string_view key) const {
+    require(at(key).is_array(), key, "a list");
+    return at(key).get_array();
+  }
+  [[nodiscard]] const boost::json::object& members(std::string_view key) const {
+    require(at(key).is_object(), key, "an object");
+    return at(key).get_object();
+  }
+  [[nodiscard]] Fields object(std::string_view key) const {
+    return {members(key), fmt::format("{}/{}", pointer_, key), where_};
+  }
+  [[nodiscard]] Fields element(std::string_view key, std::size_t index) const {
+    const boost::json::value& value = list(key).at(index);
+    require(value.is_object(), key, "a list of objects");
+    return {value.get_object(), fmt::format("{}/{}/{}", pointer_, key, index), where_};
+  }
+  [[nodiscard]] Digest digest(std::string_view key) const {
+    const auto value = Digest::from_hex(text(key));
+    require(value.has_value(), key, "32 hex digits");
+    return *value;
+  }
+
+ private:
+  const boost::json::object& object_;
+  std::string pointer_;
+  const std::string& where_;
+};
+
+}  // namespace argosy::checkpoint

@@ -1,0 +1,186 @@
+#include "core/lease.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/file_name.hpp"
+#include "core/signal.hpp"
+
+namespace argosy {
+namespace {
+
+constexpr std::string_view prefix = "run.lock.";
+constexpr std::int64_t last_generation = 999'999'999'999'999;  // of fifteen digits: the next one is a number, too
+
+/// nullopt when the file is gone: another job took over and removed it.
+std::optional<std::string> read_unless_gone(const Files& files, const Path& path) {
+  constexpr std::uint64_t limit_bytes = 64 << 10;
+  try {
+    return files.read_text(path, limit_bytes);
+  } catch (const Error&) {
+    if (files.exists(path)) throw;
+    return std::nullopt;
+  }
+}
+
+/// 0: not the name of a lock. Spelled as path_of() spells it, or two names would be one generation.
+std::int64_t generation_in(std::string_view name) {
+  if (!name.starts_with(prefix)) return 0;
+  name.remove_prefix(prefix.size());
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool whole = error == std::errc{} && end == name.data() + name.size();
+  return whole && name.front() != '0' && number > 0 && number <= last_generation ? number : 0;
+}
+
+}  // namespace
+
+bool is_lease_name(std::string_view name) { return generation_in(name) > 0; }
+
+Lease::Lease(const Files& files, const Clock& clock, Path folder, std::string what)
+    : files_(files),
+      clock_(clock),
+      folder_(std::move(folder)),
+      what_(std::move(what)),
+      self_(Owner::of_this_process(files, clock)) {
+  // Ranks outlive a killed mpiexec by milliseconds; a line that cannot be read is damaged, or a network file system
+  // shows it soon. Two minutes are eight heartbeats, and longer than those show an old line.
+  constexpr double patience_for_owner_s = 1, patience_for_text_s = 10, lease_s = 600, watch_s = 120, patience_s = 300;
+  constexpr double short_pause_s = 0.05, long_pause_s = 1;
+  const double begin_s = clock_.monotonic_s();
+  double same_since_s = begin_s;
+  std::optional<std::string> seen;
+  bool renewed = false;  // before our eyes
+  while (true) {
+    const double waited_s = clock_.monotonic_s() - begin_s;
+    const auto pause = [&] { clock_.sleep_s(waited_s > patience_for_owner_s ? long_pause_s : short_pause_s); };
+    if (const auto signal = stop_signal()) {
+      throw Error{Fault::usage,
+                  {.wanted = fmt::format("a {} that no other job uses", what_),
+                   .got = fmt::format("signal {} while waiting for its owner", *signal),
+                   .where = folder_.string(),
+                   .remedy = "start again"}};
+    }
+    const std::int64_t held = highest();
+    if (held == last_generation || waited_s > patience_s) {
+      throw Error{Fault::io,
+                  {.wanted = fmt::format("to become the owner of a {}", what_),
+                   .got = held == last_generation ? "a lock after which there is no number"
+                                                  : "locks that come and go without being read",
+                   .where = held > 0 ? path_of(held).string() : folder_.string(),
+                   .remedy = fmt::format("if no job is at work there, remove {}*", prefix)}};
+    }
+    if (held > 0) {
+      const auto text = read_unless_gone(files_, path_of(held));
+      if (!text) {
+        pause();
+        continue;
+      }
+      const double now_s = clock_.monotonic_s();
+      if (text != seen) {
+        renewed = seen.has_value();
+        seen = text;
+        same_since_s = now_s;
+      }
+      const auto owner = Owner::parse(*text);
+      const bool expired = owner && !renewed &&
+                           (std::abs(clock_.wall_s() - owner->heartbeat_s) > lease_s ||
+                            owner->may_have_ended_with_an_earlier_boot(files_, clock_, self_));
+      const bool gone = owner ? owner->is_gone(files_, self_) || (expired && now_s - same_since_s > watch_s)
+                              : waited_s > patience_for_text_s;
+      if (!gone) {
+        if (owner && !expired && waited_s > patience_for_owner_s)
+          refuse(fmt::format("a job on {} (process {}{}, last heartbeat {})", owner->host, owner->pid,
+                             owner->slurm_job.empty() ? "" : ", Slurm job " + owner->slurm_job,
+                             timestamp_text(owner->heartbeat_s)),
+                 held);
+        pause();
+        continue;
+      }
+    }
+    if (try_take(held + 1)) break;
+    clock_.sleep_s(short_pause_s);
+  }
+}
+
+Lease::~Lease() {
+  try {
+    self_.released = true;
+    beat();
+  } catch (const Error&) {  // the next owner finds this process gone
+  }
+}
+
+Path Lease::path_of(std::int64_t generation) const { return folder_ / fmt::format("{}{}", prefix, generation); }
+
+std::int64_t Lease::highest() const {
+  std::int64_t highest = 0;
+  for (const std::string& name : files_.list(folder_)) highest = std::max(highest, generation_in(name));
+  return highest;
+}
+
+bool Lease::try_take(std::int64_t generation) {
+  // A lock appears with its line: nobody can take its owner for dead because it is slow to write it.
+  try {
+    if (!files_.write_if_absent(path_of(generation), self_.text())) return false;
+  } catch (const Error&) {
+    if (highest() < generation || read_unless_gone(files_, path_of(generation)) == self_.text()) throw;
+    return false;  // another has become the owner and swept the unfinished file away
+  }
+  if (highest() > generation) return false;  // made anew where the owner of a later one has swept it away
+  generation_ = generation;
+  for (const std::string& name : files_.list(folder_)) {
+    const std::optional<std::string> partial_of = name_of_partial(name);
+    const bool half_written = partial_of && is_lease_name(*partial_of);  // of a heartbeat that was cut off
+    const std::int64_t other = generation_in(name);
+    if (half_written || (other > 0 && other < generation)) files_.remove(folder_ / name);
+  }
+  return true;
+}
+
+void Lease::refuse(const std::string& owner, std::int64_t generation) const {
+  throw Error{Fault::usage,
+              {.wanted = fmt::format("a {} that no other job uses", what_),
+               .got = owner,
+               .where = folder_.string(),
+               .remedy = fmt::format("wait for it, or choose another directory; if that job is surely dead, remove {}",
+                                     path_of(generation).string())}};
+}
+
+void Lease::check() const {
+  if (highest() > generation_) refuse("a job that has taken over", highest());
+}
+
+void Lease::beat() {
+  const std::lock_guard lock(mutex_);
+  if (highest() > generation_) return;  // check() says so
+  self_.heartbeat_s = clock_.wall_s();
+  ++self_.beats;
+  files_.write_atomically(path_of(generation_), self_.text());
+}
+
+Heartbeat::Heartbeat(Lease& lease, std::chrono::duration<double> interval)
+    : thread_([this, &lease, interval] {
+        std::unique_lock waiting(mutex_);
+        while (!wake_.wait_for(waiting, interval, [this] { return over_; })) {
+          try {
+            lease.beat();
+          } catch (const Error&) {  // the next one may succeed
+          }
+        }
+      }) {}
+
+Heartbeat::~Heartbeat() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+}  // namespace argosy

@@ -1,0 +1,82 @@
+#include "model/stored_shape.hpp"
+
+#include <boost/json/serialize.hpp>
+#include <map>
+
+#include "checkpoint/fields.hpp"
+#include "checkpoint/manifest.hpp"
+#include "config/describe.hpp"
+#include "core/error.hpp"
+#include "model/units.hpp"
+
+namespace argosy::model {
+namespace {
+
+std::string manifest_of(const checkpoint::Reader& reader) {
+  return (reader.directory() / checkpoint::manifest_name).string();
+}
+
+[[noreturn]] void fail(const checkpoint::Reader& reader, std::string wanted, std::string got) {
+  throw Error{Fault::corrupt,
+              {.wanted = std::move(wanted),
+               .got = std::move(got),
+               .where = manifest_of(reader),
+               .remedy = "the manifest contradicts itself: use another checkpoint"}};
+}
+
+/// What the manifest's own configuration is refused for is damage, not a mistake of the one who reads it.
+template <class F>
+auto by_its_word(const checkpoint::Reader& reader, F&& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (error.fault() != Fault::config && error.fault() != Fault::usage) throw;
+    fail(reader, "a model configuration that Argosy can have written", error.what());
+  }
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+}  // namespace
+
+std::optional<ModelConfig> stored_config(const checkpoint::Reader& reader) {
+  const boost::json::value* const section = reader.sections().model.if_contains("config");
+  if (section == nullptr) return std::nullopt;
+  return by_its_word(reader, [&] {
+    return config::from_document<ModelConfig>(
+        config::Document::parse(boost::json::serialize(*section), manifest_of(reader)));
+  });
+}
+
+ModelShape stored_shape(const checkpoint::Reader& reader, const ModelConfig& config, std::int64_t vocab_live) {
+  const ModelShape shape = by_its_word(reader, [&] { return resolve(config, vocab_live); });
+  std::map<std::string_view, const std::vector<std::int64_t>*> stored;
+  for (const checkpoint::Reader::Parameter& parameter : reader.parameters())
+    stored.emplace(parameter.name, &parameter.shape);
+  // Before anything is made for each layer: a number in a file costs nothing, a layer does.
+  const std::int64_t layers = shape.encoder_layers + shape.decoder_layers;
+  if (layers > static_cast<std::int64_t>(stored.size()))
+    fail(reader, fmt::format("the parameters of {} layers", layers), fmt::format("{} in all", stored.size()));
+  for (const UnitSpec& unit : unit_specs(shape)) {
+    for (const partition::ParamSpec& param : unit.params) {
+      const auto found = stored.find(param.name);
+      if (found == stored.end()) fail(reader, "parameter " + param.name, "a checkpoint without it");
+      if (*found->second != param.shape)
+        fail(reader, fmt::format("{} of shape {}", param.name, text_of(param.shape)), text_of(*found->second));
+      stored.erase(found);
+    }
+  }
+  if (!stored.empty())
+    fail(reader, "the parameters of the model it describes", fmt::format("also {}", stored.begin()->first));
+  return shape;
+}
+
+void require_own_parameters(const checkpoint::Reader& reader) {
+  const std::optional<ModelConfig> config = stored_config(reader);
+  if (!config) return;
+  const std::string where = manifest_of(reader);
+  const checkpoint::Fields model{reader.sections().model, "/model", where};
+  static_cast<void>(stored_shape(reader, *config, model.count("vocab_size", most_size)));
+}
+
+}  // namespace argosy::model

@@ -1,0 +1,113 @@
+// Exporting with every call of every rank failing in turn, or the last one that the system gets.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "checkpoint/load.hpp"
+#include "config/describe.hpp"
+#include "export/ctranslate2.hpp"
+#include "model/model_config.hpp"
+#include "model/units.hpp"
+#include "support/checkpoints.hpp"
+#include "support/faulty_os.hpp"
+#include "support/shared_folder.hpp"
+#include "support/small_text.hpp"
+
+namespace argosy::exports {
+namespace {
+
+using test::world;
+using Contents = std::map<std::string, std::string>;
+
+class ExportFaults : public testing::Test {
+ protected:
+  ExportFaults() {
+    model::ModelConfig config;
+    config.width = config.ff = 8;
+    config.heads = 2;
+    config.max_positions = 5;
+    config.encoder.layers = config.decoder.layers = 1;
+    test::Units units;
+    for (const model::UnitSpec& unit : model::unit_specs(model::resolve(config, 300)))
+      units.emplace_back(unit.name, unit.params);
+    checkpoint::Sections sections = test::toy_sections();
+    sections.model["config"] = config::to_json(config);
+    test::Toy toy{units, sound_.topology().layout(), sound_.topology().canonical_rank()};
+    const std::vector<checkpoint::Attachment> attached{
+        {"tokenizer.model", test::small_tokenizer(data::ModelShape::marian).model_bytes()}};
+    checkpoint::Store store{sound_.get(), folder_ / "run", {}};
+    const auto saved = store.save(checkpoint::Kind::temp, 1, toy.fill(1).states(), sections, attached);
+    EXPECT_TRUE(saved.committed) << saved.why_not;
+    checkpoint_ = saved.directory;
+  }
+
+  /// Whether it was refused, on all ranks alike.
+  bool exports(Os& os) {
+    test::TestContext context{os, world()};
+    bool threw = false;
+    try {
+      const checkpoint::Reader reader = checkpoint::open_on_all(context.get(), checkpoint_);
+      (void)export_ctranslate2(context.get(), reader, folder_ / "made/out", Quantization::int8);
+    } catch (const Error& error) {
+      threw = true;
+      EXPECT_EQ(exit_code(error.fault()), Exit::io) << error.what();
+    }
+    world().barrier("it is over");
+    EXPECT_EQ(comm::any_of(world(), threw), threw) << "a rank goes on where another has failed";
+    return threw;
+  }
+
+  /// What is in the folder under its name; nullopt: there is none.
+  std::optional<Contents> made() {
+    std::optional<Contents> found;
+    const Files files = Files::system();
+    if (files.exists(folder_ / "made/out")) {
+      found.emplace();
+      for (const std::string& name : files.list(folder_ / "made/out"))
+        (*found)[name] = files.read_text(folder_ / "made/out" / name);
+    }
+    world().barrier("looked");
+    return found;
+  }
+
+  void forget() {
+    if (world().rank() == 0) Files::system().remove_tree(folder_ / "made");
+    world().barrier("forgotten");
+  }
+
+  test::SharedFolder folder_;
+  Os system_;
+  test::TestContext sound_{system_, world()};
+  Path checkpoint_;
+};
+
+TEST_F(ExportFaults, OnlyAWholeFolderHasItsNameWhateverCallFails) {
+  test::FaultyOs watched;
+  ASSERT_FALSE(exports(watched));
+  const std::optional<Contents> whole = made();
+  ASSERT_TRUE(whole);
+  ASSERT_EQ(whole->size(), 6U);
+  for (int failing = 0; failing < world().size(); ++failing) {
+    const auto calls = std::stoull(world().broadcast(std::to_string(watched.count()), failing));
+    int refused = 0;
+    for (std::size_t n = 0; n < calls; ++n) {
+      for (const bool crashes : {false, true}) {
+        forget();
+        test::FaultyOs os;
+        if (world().rank() == failing) crashes ? os.crash(n) : os.fail(n, ENOSPC);
+        const bool threw = exports(os);
+        const std::optional<Contents> left = made();
+        const std::string where =
+            fmt::format("call {} of rank {}{}", n, failing, crashes ? ", and all later ones" : "");
+        EXPECT_EQ(os.open_files(), 0U) << where;
+        EXPECT_TRUE(!left || *left == *whole) << where;
+        EXPECT_TRUE(left || threw) << where;
+        refused += threw ? 1 : 0;
+      }
+    }
+    EXPECT_GT(refused, failing == 0 ? 60 : 10);
+  }
+}
+
+}  // namespace
+}  // namespace argosy::exports

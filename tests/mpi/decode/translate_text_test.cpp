@@ -1,0 +1,209 @@
+#include "decode/translate_text.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "support/checkpoints.hpp"
+#include "support/faulty_os.hpp"
+#include "support/refusal.hpp"
+#include "support/shared_folder.hpp"
+
+namespace argosy::decode {
+namespace {
+
+using test::refusal;
+using test::world;
+using testing::HasSubstr;
+
+/// Files translated by a model that turns each line round and scores it with its number.
+class TextTranslationTest : public testing::Test {
+ protected:
+  TextReport run(const TextFiles& files, Os& os) {
+    test::TestContext context{os, world()};
+    TextTranslation text{context.get(), files};
+    return text.run([&](const std::vector<std::string>& lines, std::uint64_t first) {
+      most_ = std::max(most_, lines.size());
+      ++parts_;
+      std::vector<Translation> translations;
+      for (const std::string& line : lines)
+        translations.push_back({std::string(line.rbegin(), line.rend()), static_cast<double>(first++)});
+      return translations;
+    });
+  }
+  TextReport run(const TextFiles& files) {
+    const TextReport report = run(files, os_);
+    world().barrier("translated");
+    return report;
+  }
+  std::string written() {
+    const std::string text = Files::system().read_text(folder_ / "out");
+    world().barrier("read");
+    return text;
+  }
+  std::string of_text(const std::string& text, std::size_t part_bytes = 1 << 20) {
+    folder_.write("in", text);
+    run({.input = folder_ / "in", .output = folder_ / "out", .part_bytes = part_bytes});
+    return written();
+  }
+  std::vector<std::string> names() {
+    const std::vector<std::string> found = Files::system().list(folder_.path());
+    world().barrier("looked");
+    return found;
+  }
+
+  test::SharedFolder folder_;
+  Os os_;
+  std::size_t most_ = 0;
+  int parts_ = 0;
+};
+
+TEST_F(TextTranslationTest, ALineEachHoweverLinesEnd) {
+  EXPECT_EQ(of_text("ab\n\ncd\n"), "ba\n\ndc\n");
+  EXPECT_EQ(of_text("ab\r\n\r\ncd"), "ba\n\ndc\n");
+  EXPECT_EQ(of_text("\n"), "\n");
+  EXPECT_EQ(of_text(""), "");
+  EXPECT_EQ(parts_, 3);
+}
+
+TEST_F(TextTranslationTest, ALongTextIsTakenInPartsWhichChangeNothing) {
+  std::string text, turned;
+  for (int i = 0; i < 500; ++i) {
+    const std::string line = i % 7 == 0 ? "" : fmt::format("line {}", i);
+    text += line + "\n";
+    turned += std::string(line.rbegin(), line.rend()) + "\n";
+  }
+  EXPECT_EQ(of_text(text, 100), turned);
+  EXPECT_LT(most_, 100U);
+  EXPECT_GT(parts_, 20);
+}
+
+TEST_F(TextTranslationTest, ScoresCountOverTheWholeText) {
+  folder_.write("in", "a\nb\nc\n");
+  run({.input = folder_ / "in", .output = folder_ / "out", .with_scores = true, .part_bytes = 2});
+  EXPECT_EQ(written(), "0.000000\ta\n1.000000\tb\n2.000000\tc\n");
+  EXPECT_EQ(parts_, 3);
+  const std::string words = "one two three four five\n", turned = "evif ruof eerht owt eno\n";
+  for (const std::size_t part_bytes : {std::size_t{24}, std::size_t{1} << 20}) {
+    const TextFiles files{.input = folder_.write("in", words + words),
+                          .output = folder_ / "out",
+                          .reference = folder_.write("ref", turned + "evif ruof eerht owt zehn\n"),
+                          .part_bytes = part_bytes};
+    const TextReport report = run(files);
+    EXPECT_EQ(report.lines, 2U);
+    if (world().rank() != 0) continue;
+    ASSERT_TRUE(report.scores);
+    EXPECT_NEAR(report.scores->bleu, 88.34, 0.01);
+  }
+}
+
+TEST_F(TextTranslationTest, WhatIsNotUtf8IsReplaced) {
+  EXPECT_EQ(of_text("ok\nb\xff\n"),
+            "ko\n\xbd\xbf\xef"
+            "b\n");
+}
+
+TEST_F(TextTranslationTest, TakesWhatCanBeReadOnlyOnce) {
+  const Path fifo = folder_ / "fifo";
+  std::jthread writer;
+  if (world().rank() == 0) {
+    ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+    writer = std::jthread([&] { Files::system().append(fifo).append(as_bytes(std::string_view{"ab\ncd\n"})); });
+  }
+  run({.input = fifo, .output = folder_ / "out"});
+  EXPECT_EQ(written(), "ba\ndc\n");
+}
+
+TEST_F(TextTranslationTest, RefusesBadInputBeforeAnythingIsTranslated) {
+  folder_.write("in", "a\nb\nc\n");
+  folder_.write("two", "a\nb\n");
+  folder_.write("four", "a\nb\nc\nd\n");
+  folder_.write("empty", "");
+  folder_.write("long", "short\n" + std::string(100, 'x') + "\n");
+  const Path out = folder_ / "out";
+  const auto refuses = [&](Fault fault, TextFiles files, const char* text) {
+    files.part_bytes = 10;
+    EXPECT_THAT(refusal(fault, [&] { run(files); }), HasSubstr(text));
+    EXPECT_EQ(parts_, 0) << text;
+    world().barrier("refused");
+  };
+  refuses(Fault::data, {.input = folder_ / "missing", .output = out}, "no such file");
+  refuses(Fault::data, {.input = folder_.path(), .output = out}, "wanted a text, got a folder");
+  refuses(Fault::data, {.input = folder_ / "in", .output = out, .reference = folder_ / "two"},
+          "wanted 3 lines, as many as the input has, got 2");
+  refuses(Fault::data, {.input = folder_ / "in", .output = out, .reference = folder_ / "four"},
+          "wanted 3 lines, as many as the input has, got 4");
+  refuses(Fault::data, {.input = folder_ / "empty", .output = out, .reference = folder_ / "empty"},
+          "a text with lines");
+  refuses(Fault::io, {.input = folder_ / "in", .output = folder_ / "missing/out"}, "ENOENT");
+  refuses(Fault::usage, {.input = folder_ / "in", .output = folder_.path()}, "got a folder");
+  refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / "in"}, "got the input");
+  refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / "two", .reference = folder_ / "two"},
+          "got the reference");
+  if (world().rank() == 0) {
+    Files::system().link_symbolically("in", folder_ / "link");
+    std::filesystem::create_hard_link(folder_ / "in", folder_ / "hard");
+  }
+  world().barrier("linked");
+  for (const char* const same : {"link", "hard"})
+    refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / same}, "got the input");
+  EXPECT_THAT(refusal(Fault::data, [&] { run({.input = folder_ / "long", .output = out, .part_bytes = 10}); }),
+              HasSubstr("long line 2"));
+  EXPECT_EQ(names(), (std::vector<std::string>{"empty", "four", "hard", "in", "link", "long", "two"}));
+}
+
+TEST_F(TextTranslationTest, OfTwoAtOnceOneIsWhole) {
+  folder_.write("in", "ab\n");
+  folder_.write("in2", "cdef\n");
+  test::TestContext context{os_, world()};
+  {
+    TextTranslation first{context.get(), {.input = folder_ / "in", .output = folder_ / "out"}};
+    run({.input = folder_ / "in2", .output = folder_ / "out"});
+    EXPECT_EQ(written(), "fedc\n");
+    (void)first.run([](const std::vector<std::string>& lines, std::uint64_t) {
+      return std::vector<Translation>(lines.size(), {.text = "first"});
+    });
+  }
+  world().barrier("over");
+  EXPECT_EQ(written(), "first\n");
+  EXPECT_EQ(names(), (std::vector<std::string>{"in", "in2", "out"}));
+}
+
+TEST_F(TextTranslationTest, LeavesTheOldOutputOrAWholeOneWhateverCallFails) {
+  folder_.write("in", "ab\ncd\nef\n");
+  folder_.write("ref", "ab\ncd\nef\n");
+  const TextFiles files{
+      .input = folder_ / "in", .output = folder_ / "out", .reference = folder_ / "ref", .part_bytes = 4};
+  test::FaultyOs watched;
+  run(files, watched);
+  const auto calls = std::stoull(world().broadcast(std::to_string(watched.count())));
+  for (const bool crashes : {false, true}) {
+    for (std::size_t n = 0; n < calls; ++n) {
+      folder_.write("out", "old");
+      test::FaultyOs os;
+      if (world().rank() == 0) crashes ? os.crash(n) : os.fail(n, ENOSPC);
+      bool threw = false;
+      try {
+        run(files, os);
+      } catch (const Error& error) {
+        threw = true;
+        EXPECT_EQ(exit_code(error.fault()), Exit::io) << error.what();
+      }
+      EXPECT_EQ(comm::any_of(world(), threw), threw) << "a rank goes on where another has failed";
+      EXPECT_EQ(os.open_files(), 0U) << n;
+      const std::string left = written();
+      EXPECT_TRUE(left == "ba\ndc\nfe\n" || (threw && left == "old")) << n << " " << left;
+      for (const std::string& name : names()) {
+        const bool whole_name = name == "in" || name == "ref" || name == "out";
+        EXPECT_TRUE(whole_name || (crashes && name.starts_with("out.tmp-"))) << n << " left " << name;
+        if (!whole_name && world().rank() == 0) Files::system().remove(folder_ / name);
+      }
+      world().barrier("tidied");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace argosy::decode

@@ -1,0 +1,100 @@
+#include "train/run_state.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/checkpoints.hpp"
+#include "support/forged_numbers.hpp"
+#include "support/refusal.hpp"
+#include "support/temp_folder.hpp"
+#include "train/early_stop.hpp"
+
+namespace argosy::train {
+namespace {
+
+/// A checkpoint that says of a run all that there is to say.
+class StoredState : public testing::Test {
+ protected:
+  StoredState() {
+    config.validation.keep_best = {Metric::loss};
+    config.validation.early_stop.emplace();
+    state.step = 12;
+    state.cursor = {1, 3};
+    state.epoch = 1.25;
+    state.best_loss = 2.5;
+    state.best_step = 10;
+    state.guard.mean_norm = 0.5;
+    state.metrics = {{"valid", {{"loss", 2.5}}}};
+    state.judged = {{"early_stop", {{"metric", "loss"}, {"value", 2.5}, {"step", 10}, {"stalled", 1}}},
+                    {"kept", {{"loss", {{"value", 2.5}, {"step", 10}}}}},
+                    {"keep", {10}}};
+    test::write_checkpoint(Files::system(), directory, test::tiny_units(), partition::Layout{{1}}, 1);
+    const checkpoint::Sections s = sections();
+    test::edit_manifest(directory, [&](boost::json::object& document) {
+      document["float_bits"].as_object().clear();
+      document["step"] = 12;
+      document["optimizer"] = s.optimizer;
+      document["schedule"] = s.schedule;
+      document["counters"] = s.counters;
+      document["data"] = s.data;
+      document["metrics"] = s.metrics;
+      document["best"] = s.best;
+    });
+  }
+  [[nodiscard]] checkpoint::Sections sections() const { return sections_of(config, {}, state); }
+  void take_up() const {
+    const checkpoint::Reader reader{Files::system(), directory};
+    const RunState taken = state_of(reader);
+    EXPECT_GE(taken.step, 0);
+    EXPECT_GE(taken.cursor.epoch, 0);
+    EXPECT_GE(taken.cursor.step, 0);
+    EXPECT_GE(taken.epoch, 0);
+    EXPECT_GE(taken.guard.mean_norm, 0);
+    const Judge judge{config.validation, taken.judged};
+    const optim::SkipGuard guard{config.optimizer.skip, taken.guard};
+    static_cast<void>(check_resumable(reader.sections(), reader.sections(), {}, "here"));
+  }
+
+  test::TempFolder folder;
+  Path directory = folder / "000000012";
+  RunConfig config;
+  RunState state;
+};
+
+TEST_F(StoredState, ComesBack) {
+  const RunState taken = state_of(checkpoint::Reader{Files::system(), directory});
+  EXPECT_EQ(taken.step, 12);
+  EXPECT_EQ(taken.cursor, state.cursor);
+  EXPECT_EQ(taken.judged, state.judged);
+  take_up();
+}
+
+TEST_F(StoredState, ForgedNumbersAreRefusedOrHarmless) {
+  test::forge_numbers(directory, [&] { take_up(); });
+}
+
+TEST_F(StoredState, NumbersBelowZeroAreDamageAtTheirPlace) {
+  const std::string text = Files::system().read_text(directory / checkpoint::manifest_name);
+  for (const auto& [section, key] : {std::pair{"data", "epoch"},
+                                     {"data", "epoch_step"},
+                                     {"data", "epoch_done"},
+                                     {"counters", "tgt_tokens"},
+                                     {"optimizer", "step"},
+                                     {"best", "step"}}) {
+    test::edit_manifest(directory, [&](auto& document) { document[section].as_object()[key] = -5; });
+    const std::string said = test::refusal(Fault::corrupt, [&] { take_up(); });
+    EXPECT_NE(said.find(fmt::format("/{}/{}, got -5", section, key)), std::string::npos) << said;
+    Files::system().publish(directory / checkpoint::manifest_name, text);
+  }
+}
+
+TEST_F(StoredState, WithoutAPartIsDamage) {
+  for (const char* section : {"optimizer", "counters", "data", "best", "schedule"}) {
+    const std::string text = Files::system().read_text(directory / checkpoint::manifest_name);
+    test::edit_manifest(directory, [&](auto& document) { document.erase(section); });
+    test::refusal(Fault::corrupt, [&] { take_up(); });
+    Files::system().publish(directory / checkpoint::manifest_name, text);
+  }
+}
+
+}  // namespace
+}  // namespace argosy::train
