@@ -118,7 +118,7 @@ std::vector<Reader> share(const comm::Context& context, const std::function<std:
   texts.resize(paths.size());
   for (std::string& path : paths) path = context.world.broadcast(std::move(path));
   for (std::string& text : texts) text = context.world.broadcast(std::move(text));
-  readers.clear();  // rank 0's, too, waits for files that its host does not see yet
+  readers.clear();  // rank 0 has just seen all files, and waits for none
   comm::agree(context.world, [&] {
     for (std::size_t i = 0; i < paths.size(); ++i)
       readers.emplace_back(context.files, Path{paths[i]}, texts[i], context.is_root() ? nullptr : &context.clock);
