@@ -91,8 +91,8 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   std::size_t best = limit + 1;
   std::optional<std::string> result;
   for (const std::string_view candidate : known) {
-    const auto [shorter, longer] = std::minmax(word.size(), candidate.size());
-    if (longer - shorter >= best) continue;  // so many letters at least must come or go
+    const std::size_t longer = std::max(word.size(), candidate.size());
+    if (longer - std::min(word.size(), candidate.size()) >= best) continue;  // so many letters must come or go at least
     const std::size_t distance = edit_distance(word, candidate);
     if (distance >= best) continue;
     best = distance;

@@ -248,6 +248,8 @@ File Files::standard_input() const {
   return {*os_, fd, name};
 }
 
+File Files::stream(const Path& path) const { return open_or_fail(path, O_RDONLY, "a readable file"); }
+
 void Files::print(std::string_view text) const {
   const Path name{"standard output"};
   const std::string wanted = fmt::format("to print {} bytes", text.size());

@@ -131,6 +131,8 @@ class Files {
   /// is read from or printed to such a one still fails; messages are lost. Before anything is opened.
   static void hold_standard_streams() noexcept;
   [[nodiscard]] File standard_input() const;
+  /// What is read once, from its beginning: a pipe or a device, too. A pipe is waited for until somebody writes.
+  [[nodiscard]] File stream(const Path& path) const;
   /// Writes all of `text` to standard output, down to the disk. Throws Error{io}; ReaderLeft.
   void print(std::string_view text) const;
 

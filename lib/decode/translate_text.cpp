@@ -85,9 +85,9 @@ class LineSource {
 
 /// Lines of a file; nullopt for what can be read only once.
 std::optional<std::uint64_t> lines_in(const Files& files, const std::optional<Path>& path) {
-  if (!path) return std::nullopt;
+  const auto facts = path ? files.stat(*path) : std::nullopt;
+  if (!facts || !facts->is_regular) return std::nullopt;
   File file = files.open(*path);
-  if (!file.stat().is_regular) return std::nullopt;
   std::uint64_t lines = 0;
   char last = '\n';
   std::string part(1 << 20, '\0');
@@ -133,9 +133,9 @@ struct TextTranslation::Impl {
       refuse_same(context.files, *files.output, files.input, "input");
       refuse_same(context.files, *files.output, files.reference, "reference");
     }
-    input.emplace(files.input ? context.files.open(*files.input) : context.files.standard_input(), files.part_bytes);
+    input.emplace(files.input ? context.files.stream(*files.input) : context.files.standard_input(), files.part_bytes);
     if (files.reference) {
-      references.emplace(context.files.open(*files.reference), files.part_bytes);
+      references.emplace(context.files.stream(*files.reference), files.part_bytes);
       const auto wanted = lines_in(context.files, files.input), got = lines_in(context.files, files.reference);
       if (wanted && got && *wanted != *got) throw_unequal(wanted, got, references->name());
     }

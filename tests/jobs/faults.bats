@@ -77,7 +77,7 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   train 3 asked "${length[@]}" --set stop.file=halt
   within 60 ended
   [[ $(verdict 0) == "2 "* ]]
-  log_has 'halt, which is there in stop.file: remove it to train on'
+  log_has 'halt, which is there in stop.file'
 }
 
 @test "preemption without a word: from the last checkpoint" {

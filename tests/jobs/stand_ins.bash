@@ -2,6 +2,7 @@
 # A tree with stand-ins for the tools and Slurm's commands, and the environment Slurm gives to a job.
 
 make_tree() {
+  unset OMP_NUM_THREADS
   source=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
   root=$BATS_TEST_TMPDIR/tree
   bin=$BATS_TEST_TMPDIR/bin

@@ -12,8 +12,8 @@
 /// A start after the process before has died, within one test process.
 namespace argosy::test {
 
-/// Where the process was started at another time, as if its number had come to another one: whatever ran before under
-/// this number is gone.
+/// Where all processes, this one too, were started at another time, as if their numbers had come to others: whatever ran
+/// before under these numbers is gone.
 class LaterProcess {
  public:
   explicit LaterProcess(Path stat_file) : stat_file_(std::move(stat_file)) {}
@@ -26,8 +26,7 @@ class LaterProcess {
   }
   /// What is read when `path` is asked for.
   [[nodiscard]] const char* instead_of(std::string_view path) const {
-    return path == "/proc/self/stat" || path == fmt::format("/proc/{}/stat", getpid()) ? stat_file_.c_str()
-                                                                                       : path.data();
+    return path.starts_with("/proc/") && path.ends_with("/stat") ? stat_file_.c_str() : path.data();
   }
 
  private:

@@ -99,7 +99,7 @@ TEST_F(LoadOnRanks, WhatOneRankCannotReadIsPassedOverByAllAndStays) {
 }
 
 TEST_F(LoadOnRanks, AFileThatOneRankSeesLateIsWaitedFor) {
-  if (test::world().rank() == test::world().size() - 1) os.hidden = 5;
+  if (test::world().rank() > 0 && test::world().rank() == test::world().size() - 1) os.hidden = 5;  // 0 chose it
   EXPECT_EQ(load(), 3);
   EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
 }

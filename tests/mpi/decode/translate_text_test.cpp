@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <fstream>
 #include <thread>
 
 #include "support/checkpoints.hpp"
@@ -110,7 +111,7 @@ TEST_F(TextTranslationTest, TakesWhatCanBeReadOnlyOnce) {
   std::jthread writer;
   if (world().rank() == 0) {
     ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-    writer = std::jthread([&] { Files::system().append(fifo).append(as_bytes(std::string_view{"ab\ncd\n"})); });
+    writer = std::jthread([&] { std::ofstream{fifo} << "ab\ncd\n"; });
   }
   run({.input = fifo, .output = folder_ / "out"});
   EXPECT_EQ(written(), "ba\ndc\n");

@@ -73,10 +73,15 @@ TEST_P(Training, ResumesFromEveryIntervalAlike) {
   (void)train_run(config, stop_behind(4, 0));
   if (world().rank() == 0) {
     EXPECT_EQ(Files::system().list(folder_ / "every/checkpoints"),
-              (std::vector<std::string>{"000000004", "000000005"}));
+              (std::vector<std::string>{"000000003", "000000004", "000000005"}))
+        << "a run that is told to stop leaves removing to the next start";
   }
   world().barrier("looked");
   (void)train_run(config);
+  if (world().rank() == 0) {
+    EXPECT_EQ(Files::system().list(folder_ / "every/checkpoints"),
+              (std::vector<std::string>{"000000004", "000000005"}));
+  }
   (void)train_run(this->config("whole"));
   EXPECT_EQ(bits_of(folder_ / "every/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
 }
@@ -319,10 +324,11 @@ TEST_F(Resume, AStopWhereAnExportIsDueLeavesTheExport) {
 }
 
 TEST_F(Resume, AStopFileStopsTheRun) {
-  config_.stop.file = folder_.write("stop", "").string();
-  const TrainReport report = train_run(config_);
+  config_.stop.file = (folder_ / "stop").string();
+  const TrainReport report = train_run(config_, stop_file_behind(3, *config_.stop.file));
   EXPECT_EQ(report.exit, Exit::stopped);
   EXPECT_EQ(report.figures.at("steps"), 1);
+  EXPECT_THROW((void)train_run(config_), Error) << "it is still there";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 bats_require_minimum_version 1.5.0
 
 setup() {
+  unset ARGOSY_MPIEXEC
   source_dir=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd)
   tree=$BATS_TEST_TMPDIR/tree
   mkdir -p "$tree/scripts" "$tree/apps" "$tree/bin" "$tree/tests/support"

@@ -67,7 +67,7 @@ wait_for() { # wait_for TEXT FILE
   [ -d "asked/checkpoints/$(printf %09d "$step")" ]
   ranks "${args[@]}" || true
   [ "$(cut -d' ' -f1 exit)" = 2 ]
-  grep -q 'stop, which is there in stop.file: remove it' log
+  grep -q 'stop, which is there in stop.file' log
   [ "$(ls asked/checkpoints)" = "$(printf %09d "$step")" ] # no step was taken
   rm stop
   ranks "${args[@]}" --set schedule.length="$((step + 2))"
@@ -321,9 +321,9 @@ PY
   export ARGOSY_STAND_IN_GPUS=1
   LD_PRELOAD="$driver" ranks config.json --set run_dir=shared --set schedule.length=25
   grep -q "warning not every rank has a GPU of its own: all compute on the CPU" log
-  LD_PRELOAD="$driver" ranks config.json --set run_dir=asked --set device=cuda || true
+  LD_PRELOAD="$driver" ranks config.json --set run_dir=refused --set device=cuda || true
   read -r code _ <"$WORK/exit"
   [ "$code" = 5 ]
   grep -q "wanted a GPU for every rank, got 2 ranks on one" log
-  [ ! -e asked/checkpoints ]
+  [ ! -e refused/checkpoints ]
 }

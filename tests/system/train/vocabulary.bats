@@ -11,7 +11,8 @@ setup_file() {
 @test "a model whose rows are a multiple of 16, 64 or 256 trains, translates and exports" {
   cd "$WORK"
   for multiple in 16 64 256; do
-    settings=(--set "run_dir=run$multiple" --set "model.vocab_multiple=$multiple" --set schedule.warmup=1 --set schedule.length=3)
+    settings=(--set "run_dir=run$multiple" --set "model.vocab_multiple=$multiple" --set schedule.warmup=1 --set schedule.length=3
+      --set telemetry.log_interval=1)
     "$APPS/train" config.json "${settings[@]}"
     head -2 train.en | "$APPS/translate" "run$multiple/export/000000003" --max-length 5 >"lines$multiple"
     [ "$(wc -l <"lines$multiple")" -eq 2 ]
