@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
 
     const double begin_s = context.clock.monotonic_s();
     const std::vector<data::CountedFile> files =
-        data::count_files(context.world, context.files, task.texts, task.settings);
+        data::count_files(context.world, context.files, context.log, task.texts, task.settings);
     const double elapsed_s = context.clock.monotonic_s() - begin_s;
     if (!context.is_root()) return Exit::ok;
     context.print(data::count_table(files));

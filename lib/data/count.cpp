@@ -211,9 +211,10 @@ FileStat settled(const Files& files, const Path& path) {
 
 }  // namespace
 
-std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, std::span<const Path> paths,
-                                     const CountSettings& settings) {
+std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, const Log& log,
+                                     std::span<const Path> paths, const CountSettings& settings) {
   const CountCache cache{files, settings.cache};
+  bool keeps = true;
   std::vector<CountedFile> counted;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const Path path = std::filesystem::absolute(paths[i]).lexically_normal();
@@ -245,7 +246,12 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
                      .where = path.string(),
                      .remedy = "run again when it is complete"}};
       }
-      cache.keep(path, stat, record);
+      try {
+        if (keeps) cache.keep(path, stat, record);
+      } catch (const Error& error) {  // only time is lost
+        keeps = false;
+        log.warn("counts are not kept for the next call: {}", error.what());
+      }
     });
     counted.push_back({path, std::move(record), false});
   }

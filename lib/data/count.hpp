@@ -9,6 +9,7 @@
 #include "comm/comm.hpp"
 #include "core/file.hpp"
 #include "core/hash.hpp"
+#include "core/log.hpp"
 #include "data/text_scan.hpp"
 
 /// Counts and digests of text files, in one pass over all ranks, kept by content: a second call reads no text. Ranks
@@ -39,10 +40,12 @@ struct CountSettings {
 };
 
 /// Counts every file. Errors: Error{data} for a missing file, a folder or a pipe; an empty file counts zeros.
-/// A file whose size, mtime and ctime are as recorded is not opened. A touched one is hashed and found by its digest.
+/// A file whose size, mtime and ctime are as recorded is not opened. A touched one is hashed and found by its digest. A
+/// record that cannot be kept costs the next call time: the log says so.
 /// **Collective** over `world`; the result is the same on all ranks.
 [[nodiscard]] std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files,
-                                                   std::span<const Path> paths, const CountSettings& settings);
+                                                   const Log& log, std::span<const Path> paths,
+                                                   const CountSettings& settings);
 
 /// Byte offset of line `line` (from 0) of a counted file; the file's size when it has no more lines. Reads at most one
 /// block.

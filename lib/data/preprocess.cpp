@@ -23,14 +23,14 @@ namespace json = boost::json;
 constexpr double kUnknownWarning = 1e-3;
 
 /// Texts of the configuration, counted: for each corpus its source and, for pairs, its target.
-std::vector<CountedFile> count_texts(const comm::Communicator& world, const Files& files,
+std::vector<CountedFile> count_texts(const comm::Communicator& world, const Files& files, const Log& log,
                                      const PreprocessSettings& settings) {
   std::vector<Path> paths;
   for (const CorpusConfig& corpus : settings.data.corpora) {
     paths.emplace_back(corpus.source);
     if (corpus.target) paths.emplace_back(*corpus.target);
   }
-  return count_files(world, files, paths, {.cache = settings.cache / "count"});
+  return count_files(world, files, log, paths, {.cache = settings.cache / "count"});
 }
 
 /// Every rank has the same records, so every rank throws alike.
@@ -308,7 +308,7 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
                                 const PreprocessSettings& settings) {
   const Path folder = settings.data.shards;
   const Ownership ownership{world, files, folder};
-  const std::vector<CountedFile> texts = count_texts(world, files, settings);
+  const std::vector<CountedFile> texts = count_texts(world, files, log, settings);
   check_texts(settings, texts);
   const PreparedTokenizer prepared = prepare_tokenizer(world, files, log, settings, texts);
   const std::vector<Unit> units = plan_units(settings, texts, prepared.tokenizer);

@@ -44,7 +44,7 @@ TextFigures figures_in_one_piece(const std::string& text) {
 class Count : public testing::Test {
  protected:
   CountedFile count(const Path& path, bool content_hash = false) {
-    return count_files(world(), files_, std::vector<Path>{path},
+    return count_files(world(), files_, log_, std::vector<Path>{path},
                        {.cache = folder_ / "cache", .content_hash = content_hash})
         .at(0);
   }
@@ -61,6 +61,7 @@ class Count : public testing::Test {
   test::SharedFolder folder_;
   test::FaultyOs os_;
   Files files_{os_};
+  Log log_{world().rank(), LogLevel::warn};
 };
 
 TEST_F(Count, GivesTheSameRecordOnAnyNumberOfRanks) {
@@ -204,14 +205,26 @@ TEST_F(Count, CountsSmallAndEmptyFilesOfAList) {
   const std::vector<Path> paths{folder_.write("a", "1\n2\n"), folder_.write("empty", ""), folder_.write("c", "x"),
                                 folder_.write("d", "\n\n")};
   std::vector<std::int64_t> lines;
-  for (const CountedFile& file : count_files(world(), files_, paths, {.cache = folder_ / "cache"}))
+  for (const CountedFile& file : count_files(world(), files_, log_, paths, {.cache = folder_ / "cache"}))
     lines.push_back(file.record.figures.lines);
   EXPECT_EQ(lines, (std::vector<std::int64_t>{2, 0, 1, 2}));
 }
 
+TEST_F(Count, CountsWhereNothingCanBeKept) {
+  const Path text = folder_.write("a", "1\n2\n");
+  (void)folder_.write("cache", "no folder");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(count(text).record.figures.lines, 2);
+  const std::string said = testing::internal::GetCapturedStderr();
+  if (world().rank() == 0) {
+    EXPECT_THAT(said, HasSubstr("counts are not kept for the next call"));
+  }
+  EXPECT_FALSE(count(text).from_cache);
+}
+
 TEST_F(Count, ReportsATableAndFigures) {
   const std::vector<Path> paths{folder_.write("a", "one two\n\nthree\n"), folder_.write("b", "x\xff\n")};
-  const std::vector<CountedFile> files = count_files(world(), files_, paths, {.cache = folder_ / "cache"});
+  const std::vector<CountedFile> files = count_files(world(), files_, log_, paths, {.cache = folder_ / "cache"});
   const std::string table = count_table(files);
   EXPECT_THAT(
       table, testing::MatchesRegex(
