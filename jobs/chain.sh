@@ -10,8 +10,9 @@ set -uo pipefail
 root=${ARGOSY_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 if [[ ${1:-} == ARGOSY_ROOT=* ]]; then root=${1#*=}; fi
 # Called inside a job, this is no part of it: sbatch would hand that job's variables on (SLURM_RESTART_COUNT, SLURM_NTASKS).
+# What says where Slurm is, and who asks, stays.
 for name in "${!SLURM_@}"; do
-  if [ "$name" != SLURM_CONF ]; then unset "$name"; fi
+  if [[ ! $name =~ ^SLURM_(CONF|CONF_SERVER|CLUSTERS|JWT)$ ]]; then unset "$name"; fi
 done
 SLURM_JOB_NAME=chain
 # shellcheck source=jobs/lib.sh
@@ -114,6 +115,7 @@ argosy_run_dir "$config"
 
 if ((!dry)); then # a file system without flock is none to refuse
   mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
+  argosy_own "$run/chain.lock"
   if ! [ -w "$run" ] || ! : >>"$run/chain.lock"; then argosy_fail 4 "cannot write in the run directory $run"; fi
   exec 9>>"$run/chain.lock"
   flock -n -E 9 9
@@ -153,6 +155,7 @@ fi
 
 write_chain() {
   local stage
+  rm -f "$run/chain.json.tmp" || return
   {
     printf '{"config":%s,"stages":[\n' "$(argosy_json_string "$config")"
     for stage in "${argosy_stages[@]}"; do printf '{"stage":"%s","job":"%s"}%s\n' "$stage" "${job[$stage]}" "$([ "$stage" = export ] || echo ,)"; done

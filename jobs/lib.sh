@@ -16,8 +16,13 @@ newest=0 fruitless=0 first='' code='' why=''
 
 argosy_fail() { # argosy_fail CODE SENTENCE: ends the script; in a job the exit file says so as well
   echo "${SLURM_JOB_NAME:-job}: $2" >&2
-  if [ -n "${ARGOSY_EXIT_FILE:-}" ]; then echo "$1 $newest" 2>/dev/null >"$ARGOSY_EXIT_FILE"; fi
+  if [ -n "${ARGOSY_EXIT_FILE:-}" ]; then { rm -f "$ARGOSY_EXIT_FILE" && echo "$1 $newest" >"$ARGOSY_EXIT_FILE"; } 2>/dev/null; fi
   exit "$1"
+}
+
+# argosy_own FILE: refuses what is there as FILE and is no file of ours: a link would be followed, a pipe waited for.
+argosy_own() {
+  if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then argosy_fail 4 "$1 is no regular file: remove it"; fi
 }
 
 # Variables may be words in front of a script's others, NAME=VALUE: so they reach a job also where the site has sbatch export
@@ -28,6 +33,7 @@ while [[ ${1:-} =~ ^(ARGOSY_[A-Z_]*|OMP_NUM_THREADS)= ]]; do
   declare -x "$1"
   shift
 done
+[ "${ARGOSY_ROOT:-$root}" = "$root" ] || argosy_fail 2 "ARGOSY_ROOT=$ARGOSY_ROOT has to be the first word behind the script"
 
 # argosy_number TO NAME DEFAULT: sets TO to the whole number in the variable NAME.
 argosy_number() {
@@ -87,6 +93,7 @@ argosy_start() {
   mkdir -p "$run" || argosy_fail 4 "cannot create the run directory $run"
   # Each start leaves a line in starts.<job>. Without one this is the first, and a count is of the job that submitted this one.
   if [ ! -e "$run/starts.$SLURM_JOB_ID" ]; then restart=0; fi
+  export SLURM_RESTART_COUNT=$restart # leases tell starts apart by it
   # Those of another cluster's job of this number are not ours.
   if ((restart == 0)); then rm -f "$run/exit.$SLURM_JOB_ID."* "$run/starts.$SLURM_JOB_ID"; fi
   export ARGOSY_EXIT_FILE=$run/exit.$SLURM_JOB_ID.$restart
@@ -98,18 +105,18 @@ argosy_made() {
   if [ ! -e "$1" ]; then return; fi
   ((restart)) || argosy_fail 2 "$1 is there, and is never overwritten: rename or remove it to have it made again"
   echo "$1 is there: an earlier start of this job has made it" >&2
-  echo "0 $newest" >"$ARGOSY_EXIT_FILE"
+  rm -f "$ARGOSY_EXIT_FILE" && echo "0 $newest" >"$ARGOSY_EXIT_FILE"
   exit 0
 }
 
 # argosy_checkpoints: sets the array `checkpoints` to those that are committed, one a step, oldest first: the last step of a
 # finished run lies in export alone.
 argosy_checkpoints() {
-  local said
+  local said i
   checkpoints=()
   said=$("$root/apps/status" "$run" --print checkpoints) || argosy_fail 4 "apps/status cannot read the run directory $run (above)"
   if [ -n "$said" ]; then mapfile -t checkpoints <<<"$said"; fi
-  checkpoints=("${checkpoints[@]/#/$run/}")
+  for i in "${!checkpoints[@]}"; do checkpoints[i]=$run/${checkpoints[i]}; done
   ((${#checkpoints[@]} > 1)) || argosy_fail 3 "wanted two checkpoints or more in $run, got ${#checkpoints[@]}"
 }
 
@@ -159,6 +166,7 @@ argosy_count_start() { # argosy_count_start TOOL
   argosy_ask || argosy_fail 4 "apps/status cannot read the run directory $run (above)"
   [ "$1" != train ] || ((fruitless < argosy_most_starts)) ||
     argosy_fail 70 "$argosy_most_starts starts in a row have brought no checkpoint newer than step $newest, so it is not tried again: see how they ended above, and whether a step and a save fit between start and stop"
+  argosy_own "$run/starts.$SLURM_JOB_ID"
   echo "$newest $now" >>"$run/starts.$SLURM_JOB_ID" || argosy_fail 4 "cannot write $run/starts.$SLURM_JOB_ID"
   export ARGOSY_REQUEST=slurm.$SLURM_JOB_ID.${first:-$now}
 }
@@ -183,10 +191,8 @@ argosy_run() {
   if argosy_ask && [ -n "$code" ]; then rc=$code; fi
 }
 
-# Exits with rc; calls argosy_done first, where a script has one and all went well. 75 (stopped, saved) and 5 (rank or
-# device lost) are requeued, unless Slurm is ending the job, a user asked for the stop, or starts bear no fruit.
+# Exits with rc. 75 (stopped, saved) and 5 (rank or device lost) are requeued, unless Slurm is ending the job, a user asked for the stop, or starts bear no fruit.
 argosy_verdict() {
-  if ((rc == 0)) && declare -F argosy_done >/dev/null; then argosy_done || exit 4; fi
   if ((ending)); then exit "$rc"; fi # cancelled, preempted or requeued already: reviving it would be wrong
   if ((rc != 75 && rc != 5)); then exit "$rc"; fi
   if [ "$why" = stop_file ]; then
@@ -230,6 +236,7 @@ queue=() # what Slurm says of them, as words for apps/status
 argosy_read_stages() {
   local said stage number text
   for stage in "${argosy_stages[@]}"; do job[$stage]='' state[$stage]=new; done
+  [ -d "$1" ] || return 0 # nothing has been submitted
   said=$("$root/apps/status" "$1" --print stages "${@:2}") || argosy_fail 4 "apps/status cannot read $1 (above)"
   while read -r stage number text; do
     if [[ $stage =~ ^(count|preprocess|train|soup|export)$ && $number =~ ^[0-9]{1,18}$ ]]; then job[$stage]=$number state[$stage]=$text; fi

@@ -24,6 +24,7 @@ esac
 if [ -d "$1" ]; then run=$1; else argosy_run_dir "$1"; fi
 [ -x "$root/apps/status" ] || argosy_fail 2 "no $root/apps/status: build it, or set ARGOSY_ROOT"
 if [[ $run == -* ]]; then run=./$run; fi
+[ -d "$run" ] || argosy_fail 3 "nothing has been submitted: there is no run directory $run"
 
 argosy_read_chain "$run"
 # The result line comes last, after what is for people. 4: something there is damaged, and the rest is told.

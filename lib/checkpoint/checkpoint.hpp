@@ -140,8 +140,8 @@ struct LoadOptions {
   /// A named checkpoint beside newer sound ones of the run is refused, or else these are renamed to
   /// .old-<step>-<nonce>.
   bool abandon_newer = false;
-  /// Called on every rank with a checkpoint that is about to be read. Error{corrupt} is damage like any other; what
-  /// else it throws ends the load: another model is no damage.
+  /// Called on every rank with a checkpoint that is about to be read. Error{corrupt} and Error{io} are damage like any
+  /// other; what else it throws ends the load: another model is no damage.
   std::function<void(const Reader&)> check{};
 };
 

@@ -37,6 +37,8 @@ class Inspected {
   [[nodiscard]] std::optional<Identity> identity_of(const Path& directory) const;
   /// `reader` is of a checkpoint that was found sound.
   void add(const Reader& reader, Facts facts, const Identity& identity);
+  /// It is to be removed or has got another name.
+  void forget(const Path& directory) { known_.erase(directory); }
 
  private:
   struct Known {

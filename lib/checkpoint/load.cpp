@@ -71,7 +71,7 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
                   const LoadOptions& options) {
   std::optional<Reader> reader = share_one(context, [&]() -> std::optional<Reader> {
     try {
-      Reader named{context.files, *options.from};
+      Reader named{context.files, context.files.follow_links(*options.from)};
       if (!options.abandon_newer) folder.refuse_newer(named);
       return named;
     } catch (const Error& error) {

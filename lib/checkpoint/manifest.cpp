@@ -229,7 +229,7 @@ void read_files(const Fields& fields, Manifest& manifest) {
 
 /// Shards can hold the parameters: whoever reads one asks for no more memory than there are bytes on the disk.
 void check_room(const Fields& fields, const Manifest& manifest) {
-  constexpr std::uint64_t largest = 1ULL << 50;  // of a shard: sums cannot overflow
+  constexpr std::uint64_t largest = 1ULL << 43;  // of a shard: the sum over 2^20 of them cannot overflow
   std::uint64_t room = 0, needed = 0;
   for (const Manifest::Shard& shard : manifest.shards) room += std::min(shard.size_bytes, largest);
   for (const partition::FlatSpace& space : manifest.spaces) {

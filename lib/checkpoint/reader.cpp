@@ -159,10 +159,12 @@ ParsedManifest read_manifest(const Files& files, const Path& directory) {
 
 void check_size(const Files& files, const Path& path, std::uint64_t size_bytes) {
   const auto facts = files.stat(path);
-  if (facts && facts->size_bytes == size_bytes && !facts->is_directory) return;
+  if (facts && facts->size_bytes == size_bytes && facts->is_regular) return;
   throw Error{Fault::corrupt,
               {.wanted = fmt::format("a file of {} bytes", size_bytes),
-               .got = facts ? fmt::format("{} bytes", facts->size_bytes) : "no such file",
+               .got = !facts              ? "no such file"
+                      : facts->is_regular ? fmt::format("{} bytes", facts->size_bytes)
+                                          : "something that is no file",
                .where = path.string(),
                .remedy = "the checkpoint was cut short: use another one, or move this folder away"}};
 }

@@ -4,13 +4,13 @@
 #include <array>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <charconv>
 #include <set>
 #include <sstream>
 #include <utility>
 
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
+#include "core/digits.hpp"
 #include "core/error.hpp"
 #include "core/file_name.hpp"
 #include "core/lease.hpp"
@@ -39,7 +39,8 @@ bool is_exit_file(std::string_view name) {
 bool is_partial(std::string_view name) {
   if (name.starts_with(latest_partial)) return is_hex(name.substr(latest_partial.size()), removal_digits);
   const std::optional<std::string> base = name_of_partial(name);
-  return base && (*base == "run.json" || *base == "status.json" || is_lease_name(*base) || is_exit_file(*base));
+  constexpr std::array<std::string_view, 3> names{"run.json", "status.json", "metrics.jsonl"};
+  return base && (std::ranges::find(names, *base) != names.end() || is_lease_name(*base) || is_exit_file(*base));
 }
 
 /// `.bad-<step>-<reason>`, and `…-2` and so on where that name was taken.
@@ -72,15 +73,6 @@ Inspected::Facts facts_of(const Reader& reader) {
 }
 
 std::string step_name(std::int64_t step) { return fmt::format("{:09}", step); }
-
-/// Of digits alone, at most 18 of them.
-std::optional<std::int64_t> step_in(std::string_view text) {
-  std::int64_t number = 0;
-  const bool digits = !text.empty() && text.size() <= 18 &&
-                      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (digits) std::from_chars(text.data(), text.data() + text.size(), number);
-  return digits ? std::optional{number} : std::nullopt;
-}
 
 }  // namespace
 
@@ -134,7 +126,7 @@ std::vector<RunFolder::Candidate> RunFolder::candidates_of(const Path& folder) c
   std::vector<Candidate> candidates;
   if (!files_.exists(folder)) return candidates;
   for (const std::string& name : files_.list(folder)) {
-    const std::optional<std::int64_t> step = step_in(name);
+    const std::optional<std::int64_t> step = count_in(name);
     if (step && step_name(*step) == name) candidates.push_back({*step, folder / name});
   }
   std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
@@ -251,13 +243,14 @@ void RunFolder::refuse_to_start_over(const std::string& quarantined) const {
 /// Out of the way of later commits of the same step; kept for people to look at.
 void RunFolder::quarantine(const PassedOver& bad) {
   const Path folder = bad.directory.parent_path();
-  const auto step = step_in(bad.directory.filename().string());
+  const auto step = count_in(bad.directory.filename().string());
   const std::string name = fmt::format("{}{}-{}", bad_prefix, step_name(step.value_or(0)),
                                        flaw_words.at(static_cast<std::size_t>(bad.flaw)));
   Path aside = folder / name;
   for (int again = 2; !files_.rename_noreplace(bad.directory, aside); ++again)
     aside = folder / fmt::format("{}-{}", name, again);
   files_.sync_folder(folder);
+  inspected_.forget(bad.directory);
   log_.warn("{} moved to {}", bad.directory.string(), aside.string());
   remove_quarantined(folder);
 }
@@ -325,10 +318,15 @@ void RunFolder::make_way(const Path& target) {
   if (files_.exists(target)) quarantine(blocking);
 }
 
-/// Renamed first: a crash leaves no half-removed checkpoint under a name of its own.
+/// Renamed first: a crash leaves no half-removed checkpoint under a name of its own. The sweep knows the new name by
+/// its step.
 void RunFolder::remove(const Path& directory) const {
   const Path folder = directory.parent_path();
-  const Path doomed = folder / fmt::format(".del-{}-{}", directory.filename().string(), random_hex(removal_digits));
+  std::string step = directory.filename().string();
+  if (is_quarantined(step))
+    step = step.substr(bad_prefix.size(), step.find('-', bad_prefix.size()) - bad_prefix.size());
+  const Path doomed = folder / fmt::format(".del-{}-{}", step, random_hex(removal_digits));
+  inspected_.forget(directory);
   if (!files_.rename_noreplace(directory, doomed)) return;
   files_.sync_folder(folder);
   files_.remove_tree(doomed);
@@ -345,7 +343,7 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
   for (int number = 1; std::getline(lines, line); ++number) {
     const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
     line.erase(std::remove_if(line.begin(), line.end(), is_blank), line.end());
-    const std::optional<std::int64_t> step = step_in(line);
+    const std::optional<std::int64_t> step = count_in(line);
     if (step) {
       steps.insert(*step);
     } else if (!line.empty() && text != keep_text_) {
@@ -425,10 +423,12 @@ void RunFolder::warn_if_fails(const char* warning, const std::function<void()>& 
 }
 
 void RunFolder::settle(const Path& loaded) {
-  loaded_ = loaded;
+  const auto plain = [](const Path& path) { return std::filesystem::absolute(path).lexically_normal(); };
+  const bool is_own = plain(loaded).parent_path().parent_path() == plain(run_dir_ / ".").parent_path();
+  loaded_ = is_own ? run_dir_ / loaded.parent_path().filename() / loaded.filename() : loaded;
   commits_ = 0;
-  if (loaded.parent_path().parent_path() == run_dir_)
-    warn_if_fails("the checkpoint is loaded, but `latest` does not lead to it", [&] { point_latest(loaded); });
+  if (is_own)
+    warn_if_fails("the checkpoint is loaded, but `latest` does not lead to it", [&] { point_latest(loaded_); });
   warn_if_fails("the checkpoint is loaded, but tidying up failed", [&] { retain(); });
 }
 

@@ -30,7 +30,7 @@ Path ShardSet::path(int rank) const { return directory_ / manifest_.shards[stati
 void ShardSet::await(const Path& path) {
   constexpr double patience_s = 60, longest_pause_s = 5;
   for (double pause_s = 0.01; clock_ != nullptr; pause_s = std::min(2 * pause_s, longest_pause_s)) {
-    const int fd = files_.os().open(path.c_str(), O_RDONLY | O_CLOEXEC, 0);
+    const int fd = files_.os().open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
     const int error = fd < 0 ? errno : 0;
     if (fd >= 0) files_.os().close(fd);
     if (error != ENOENT && error != ESTALE) return;  // whoever reads it says what else is wrong

@@ -351,6 +351,7 @@ ShardMap open_shard(const Files& files, const Path& path, const ShardIdentity& i
   const QuietHdf5 quiet;
   const auto facts = files.stat(path);
   if (!facts) fail_content("a shard", "no such file", path);
+  if (!facts->is_regular) fail_content("a regular file", "something else", path);
   const Hdf5Handle access = access_list();
   const Hdf5Handle file{H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose};
   if (file.id() < 0) fail_reading("an HDF5 file", path);

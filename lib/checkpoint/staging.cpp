@@ -50,7 +50,7 @@ void Staging::add(const std::string& name, std::string_view content) const {
 }
 
 void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
-                     const std::function<void()>& last_check) const {
+                     const std::function<void()>& last_check, Fault taken) const {
   for (const Attachment& attachment : attachments) {
     add(attachment.name, attachment.content);
     manifest.files.push_back(
@@ -63,9 +63,9 @@ void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
   files_.write_atomically(folder() / manifest_name, text_of(manifest));  // syncs the folder as well
   last_check();
   if (!staged_.commit()) {
-    throw Error{Fault::io,
+    throw Error{taken,
                 {.wanted = "to commit a new checkpoint",
-                 .got = "one of that name is there already",
+                 .got = "one of that name made meanwhile",
                  .where = target().string(),
                  .remedy = "move it away or choose another folder"}};
   }

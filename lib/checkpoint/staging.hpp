@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
+#include "core/error.hpp"
 #include "core/staged_folder.hpp"
 
 /// A checkpoint in the making: `.tmp-<name>-<nonce>` beside its final place, until the rename that commits it. What a
@@ -25,9 +26,9 @@ class Staging {
   /// Writes a file into the folder and syncs it. Throws Error{io}.
   void add(const std::string& name, std::string_view content) const;
   /// Attached files, manifest, all synced; then `last_check`, rename, sync of the parent = commit. Throws Error{io},
-  /// also when the target exists, and what `last_check` throws.
-  void commit(Manifest manifest, std::span<const Attachment> attachments,
-              const std::function<void()>& last_check) const;
+  /// Error{taken} when the target exists, and what `last_check` throws.
+  void commit(Manifest manifest, std::span<const Attachment> attachments, const std::function<void()>& last_check,
+              Fault taken = Fault::io) const;
   /// Removes the folder; what cannot be removed is left to the sweep.
   void discard() const noexcept { staged_.discard(); }
 

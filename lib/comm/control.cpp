@@ -123,7 +123,7 @@ std::vector<std::string> gather_texts(const Communicator::Impl& impl, const std:
   if (impl.size == 1) return {text};
   const auto ranks = static_cast<std::size_t>(impl.size);
   const std::string operation = root ? "gather of texts" : "all_gather of texts";
-  // The longest text and their sum tell every rank how many calls there are; sizes are for those who receive.
+  // The longest text tells every rank how many calls there are; sizes are for those who receive.
   const auto own_bytes = static_cast<std::int64_t>(text.size());
   std::array<std::int64_t, 1> longest{own_bytes};
   reduce_in_any_order(impl, longest, Reduce::max, operation);

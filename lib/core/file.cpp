@@ -457,7 +457,14 @@ bool Files::rename_noreplace(const Path& from, const Path& to) const {
     remove(from);
     return true;
   }
-  if (errno == EEXIST || is_taken(to)) return false;
+  if (errno == EEXIST || is_taken(to)) {
+    // A server that was asked twice has made the link the first time.
+    const auto old_name = stat(from), new_name = stat(to);
+    if (!old_name || !new_name || old_name->inode != new_name->inode || old_name->device != new_name->device)
+      return false;
+    remove(from);
+    return true;
+  }
   try {
     rename(from, to);
   } catch (const Error&) {

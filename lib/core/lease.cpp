@@ -19,11 +19,14 @@ constexpr std::int64_t last_generation = 999'999'999'999'999;  // of fifteen dig
 /// nullopt when the file is gone: another job took over and removed it.
 std::optional<std::string> read_unless_gone(const Files& files, const Path& path) {
   constexpr std::uint64_t limit_bytes = 64 << 10;
-  try {
-    return files.read_text(path, limit_bytes);
-  } catch (const Error&) {
-    if (files.exists(path)) throw;
-    return std::nullopt;
+  constexpr int tries = 3;  // a network file system may forget a file that is replaced while it is read
+  for (int tried = 1;; ++tried) {
+    try {
+      return files.read_text(path, limit_bytes);
+    } catch (const Error&) {
+      if (!files.exists(path)) return std::nullopt;
+      if (tried == tries) throw;
+    }
   }
 }
 
@@ -91,7 +94,7 @@ Lease::Lease(const Files& files, const Clock& clock, Path folder, std::string wh
                            (std::abs(clock_.wall_s() - owner->heartbeat_s) > lease_s ||
                             owner->may_have_ended_with_an_earlier_boot(files_, clock_, self_));
       const bool gone = owner ? owner->is_gone(files_, self_) || (expired && now_s - same_since_s > watch_s)
-                              : waited_s > patience_for_text_s;
+                              : now_s - same_since_s > patience_for_text_s;
       if (!gone) {
         if (owner && !expired && waited_s > patience_for_owner_s)
           refuse(fmt::format("a job on {} (process {}{}, last heartbeat {})", owner->host, owner->pid,

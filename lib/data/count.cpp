@@ -227,7 +227,11 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
       stat = settled(files, path);
       size_bytes[0] = static_cast<std::int64_t>(stat.size_bytes);
       if (settings.content_hash) return;
-      if (const std::optional<CountRecord> record = cache.find(path, stat)) known = text_of(*record);
+      try {
+        if (const std::optional<CountRecord> record = cache.find(path, stat)) known = text_of(*record);
+      } catch (const Error& error) {  // only time is lost
+        log.warn("what was counted before cannot be read: {}", error.what());
+      }
     });
     known = world.broadcast(std::move(known));
     if (!known.empty()) {

@@ -43,9 +43,8 @@ struct CountSettings {
 /// A file whose size, mtime and ctime are as recorded is not opened. A touched one is hashed and found by its digest. A
 /// record that cannot be kept costs the next call time: the log says so.
 /// **Collective** over `world`; the result is the same on all ranks.
-[[nodiscard]] std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files,
-                                                   const Log& log, std::span<const Path> paths,
-                                                   const CountSettings& settings);
+[[nodiscard]] std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, const Log& log,
+                                                   std::span<const Path> paths, const CountSettings& settings);
 
 /// Byte offset of line `line` (from 0) of a counted file; the file's size when it has no more lines. Reads at most one
 /// block.

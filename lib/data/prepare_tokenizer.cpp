@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 #include "data/preprocess.hpp"
 #include "data/tokenizer_training.hpp"
 
@@ -14,6 +15,7 @@ namespace json = boost::json;
 /// `<tokenizer>.recipe`: what a trained model file was made from, and its digest.
 struct Recipe {
   std::string training, model;  // digests, hex
+  bool operator==(const Recipe&) const = default;
 };
 
 Path recipe_path(const Path& tokenizer) { return tokenizer.string() + ".recipe"; }
@@ -54,24 +56,42 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
                          std::span<const CountedFile> texts, const Digest& training, bool& trained) {
   // The name tells both digests, so that a damaged model is not taken for what was trained.
   const Path folder = settings.cache / "tokenizers";
-  files.make_folders(folder);
-  for (const std::string& name : files.list(folder)) {
-    if (!name.starts_with(training.hex() + "-")) continue;
-    std::string model = files.read_text(folder / name);
-    if (name == cached_name(training, model)) return model;
-    log.warn("{} is damaged; the tokenizer is trained again", (folder / name).string());
+  try {
+    files.make_folders(folder);
+    for (const std::string& name : files.list(folder)) {
+      if (!name.starts_with(training.hex() + "-") || name_of_partial(name)) continue;
+      std::string model = files.read_text(folder / name);
+      if (name == cached_name(training, model)) return model;
+      log.warn("{} is damaged; the tokenizer is trained again", (folder / name).string());
+    }
+  } catch (const Error& error) {  // only time is lost
+    log.warn("no tokenizer is taken from the cache: {}", error.what());
   }
   const TokenizerTraining& wanted = *settings.data.tokenizer_training;
   const std::vector<std::string> lines = sample_lines(files, texts, wanted.sample_lines, settings.data.invalid_utf8);
   log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
   std::string model = train_tokenizer(wanted, lines, settings.shape);
-  files.write_atomically(folder / cached_name(training, model), model);
   trained = true;
+  try {
+    files.write_atomically(folder / cached_name(training, model), model);
+  } catch (const Error& error) {
+    log.warn("the tokenizer is not kept in the cache: {}", error.what());
+  }
   return model;
 }
 
+[[noreturn]] void refuse_other(const Path& tokenizer) {
+  throw Error{Fault::config,
+              {.wanted = "a tokenizer trained on these corpora by data.tokenizer_training",
+               .got = "one trained on other text or with other settings, which checkpoints may depend on",
+               .where = tokenizer.string(),
+               .remedy = "leave tokenizer_training out to keep it, name another file and data.shards, or replace it "
+                         "with --retrain-tokenizer"}};
+}
+
 /// Rank 0's part: the file as the configuration wants it. The recipe is written before the model, and a model that is
-/// replaced goes first, so that a kill at any point leaves a state from which the same command goes on.
+/// replaced goes first, so that a kill at any point leaves a state from which the same command goes on. Of several jobs
+/// that make one tokenizer at once, the first to write its recipe decides what it is.
 std::string train_into_place(const Files& files, const Log& log, const PreprocessSettings& settings,
                              std::span<const CountedFile> texts, bool& trained) {
   const Path path = settings.data.tokenizer;
@@ -88,20 +108,19 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
                    .remedy = "leave tokenizer_training out to use it, or name another file"}};
     }
     if (recipe->training == training.hex()) return model;
-    if (!settings.retrain_tokenizer) {
-      throw Error{Fault::config,
-                  {.wanted = "a tokenizer trained on these corpora by data.tokenizer_training",
-                   .got = "one trained on other text or with other settings, which checkpoints may depend on",
-                   .where = path.string(),
-                   .remedy = "leave tokenizer_training out to keep it, name another file and data.shards, or replace "
-                             "it with --retrain-tokenizer"}};
-    }
-    log.warn("{} was trained on other text or with other settings and is replaced", path.string());
   }
+  const bool replaces = recipe && recipe->training != training.hex();
+  if (replaces && !settings.retrain_tokenizer) refuse_other(path);
+  if (replaces) log.warn("{} was trained on other text or with other settings and is replaced", path.string());
   std::string model = cached_model(files, log, settings, texts, training, trained);
-  files.remove(path);
+  const Recipe own{training.hex(), digest_of(model).hex()};
   if (path.has_parent_path()) files.make_folders(path.parent_path());
-  files.write_atomically(recipe_path(path), text_of(Recipe{training.hex(), digest_of(model).hex()}));
+  if (replaces) {
+    files.remove(path);
+    files.write_atomically(recipe_path(path), text_of(own));
+  } else if (!files.write_if_absent(recipe_path(path), text_of(own)) && read_recipe(files, path) != own) {
+    refuse_other(path);
+  }
   files.write_atomically(path, model);
   return model;
 }

@@ -59,7 +59,9 @@ class LineSource {
   [[nodiscard]] std::string name() const { return file_.path().string(); }
 
  private:
+  /// False at the end, which is met once: a terminal would have to be told again.
   bool fill() {
+    if (ended_) return false;
     text_.erase(0, std::exchange(at_, 0));
     const std::size_t had = text_.size();
     if (had > part_bytes_) {
@@ -70,8 +72,10 @@ class LineSource {
                    .remedy = "check that this is a text, or split the line"}};
     }
     text_.resize(had + std::min<std::size_t>(part_bytes_, 1 << 20));
-    text_.resize(had + file_.read(as_writable_bytes(std::span{text_}.subspan(had))));
-    read_bytes_ += text_.size() - had;
+    const std::size_t got = file_.read(as_writable_bytes(std::span{text_}.subspan(had)));
+    ended_ = got < text_.size() - had;
+    text_.resize(had + got);
+    read_bytes_ += got;
     return text_.size() > had;
   }
 
@@ -81,6 +85,7 @@ class LineSource {
   std::string text_;  // read and not given yet: from at_ on
   std::size_t at_ = 0;
   std::uint64_t count_ = 0, read_bytes_ = 0;
+  bool ended_ = false;
 };
 
 /// Lines of a file; nullopt for what can be read only once.

@@ -212,6 +212,15 @@ ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
                  .where = "/model",
                  .remedy = "correct its sizes"}};
   }
+  constexpr std::int64_t most_angles = std::int64_t{1} << 31;
+  if ((shape.encoder_position == Position::sinusoidal || shape.decoder_position == Position::sinusoidal) &&
+      shape.max_positions > most_angles / shape.width) {
+    throw Error{Fault::config,
+                {.wanted = fmt::format("at most {} sinusoidal positions for this width", most_angles / shape.width),
+                 .got = std::to_string(shape.max_positions),
+                 .where = "/model/max_positions",
+                 .remedy = "lower it"}};
+  }
   return shape;
 }
 

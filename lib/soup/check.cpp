@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "checkpoint/checkpoint.hpp"
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/load.hpp"
 #include "core/error.hpp"
 #include "model/stored_shape.hpp"
 #include "soup/ingredients.hpp"
@@ -39,31 +39,26 @@ std::string complaint(const comm::Context& context, const Body& body) {
 CheckedCheckpoint check_one(const comm::Context& context, const std::string& path) {
   CheckedCheckpoint checked{.path = path};
   std::optional<Reader> reader;
-  std::string text;
-  checked.wrong = complaint(context, [&]() -> std::string {
-    if (!context.is_root()) return {};
-    reader.emplace(context.files, context.files.follow_links(path));  // looks at the sizes of all files
-    model::require_own_parameters(*reader);
-    text = context.files.read_text(reader->directory() / checkpoint::manifest_name, checkpoint::manifest_limit_bytes);
-    return {};
-  });
-  if (!checked.wrong.empty()) return checked;
-  text = context.world.broadcast(std::move(text));
+  try {
+    reader.emplace(checkpoint::open_on_all(context, path));
+  } catch (const Error& error) {  // the same on all ranks
+    if (error.fault() == Fault::comm) throw;
+    checked.wrong = error.what();
+    return checked;
+  }
   std::int64_t bytes[] = {0};
   checked.wrong = complaint(context, [&]() -> std::string {
-    if (!reader) reader.emplace(context.files, path, text);
+    model::require_own_parameters(*reader);
     const Reader::Verified verified = reader->verify(context.world.rank(), context.world.size());
     bytes[0] = static_cast<std::int64_t>(verified.bytes);
     return verified.finite && reader->finite() ? "" : not_finite;
   });
   context.world.all_reduce(bytes);
   checked.bytes = static_cast<std::uint64_t>(bytes[0]);
-  if (reader) {
-    checked.step = reader->step();
-    const bool temp = reader->manifest().at("kind") == "temp";
-    checked.kind = !reader->sections().soup.empty() ? "soup" : temp ? "temp" : "export";
-    checked.shards = static_cast<std::size_t>(reader->spaces().front().layout().world());
-  }
+  checked.step = reader->step();
+  const bool temp = reader->manifest().at("kind") == "temp";
+  checked.kind = !reader->sections().soup.empty() ? "soup" : temp ? "temp" : "export";
+  checked.shards = static_cast<std::size_t>(reader->spaces().front().layout().world());
   return checked;
 }
 

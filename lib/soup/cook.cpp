@@ -261,14 +261,8 @@ Cooked cook(const comm::Context& context, const Ingredients& ingredients, const 
     std::vector<checkpoint::Attachment> attachments;
     for (const std::string& name : ingredients.readers.front()->attachments())
       attachments.push_back({name, ingredients.readers.front()->attachment(name)});
-    staging.commit(result, attachments, [&] {
-      if (!context.files.is_taken(order.target)) return;
-      throw Error{Fault::usage,
-                  {.wanted = "a new directory for the soup",
-                   .got = "one made meanwhile",
-                   .where = order.target.string(),
-                   .remedy = "name another with --out"}};
-    });
+    staging.commit(
+        result, attachments, [] {}, Fault::usage);
   });
   return cooked;
 }

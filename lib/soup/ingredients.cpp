@@ -82,20 +82,17 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
 }
 
 /// Weights count once, whatever directories they lie in: a step saved both for a while and for good, or by another
-/// number of ranks after a restart. Other steps are other weights.
+/// number of ranks after a restart, or before and after steps that were skipped.
 void check_once(const std::vector<Reader>& readers) {
-  std::multimap<std::int64_t, const Reader*> by_step;
-  for (const Reader& reader : readers) {
-    const auto [first, last] = by_step.equal_range(reader.step());
-    for (auto earlier = first; earlier != last; ++earlier) {
-      const Reader& other = *earlier->second;
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    for (std::size_t earlier = 0; earlier < i; ++earlier) {
+      const Reader &reader = readers[i], &other = readers[earlier];
       if (other.self_digest() == reader.self_digest())
         refuse(Fault::usage, reader, "each checkpoint once", "this one twice", "name it once");
       if (other.has_weights_of(reader))
-        refuse(Fault::usage, reader, "each step's weights once", "those of " + other.directory().string() + " again",
+        refuse(Fault::usage, reader, "the same weights once", "those of " + other.directory().string() + " again",
                "name one of the two");
     }
-    by_step.emplace(reader.step(), &reader);
   }
 }
 

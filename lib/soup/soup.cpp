@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "checkpoint/load.hpp"
 #include "core/error.hpp"
 #include "core/staged_folder.hpp"
 #include "soup/cook.hpp"
@@ -43,13 +44,6 @@ class Sample {
   const comm::Context& context_;
   Path path_;
 };
-
-/// **Collective.** A soup just made, opened on every rank or on none.
-Reader open_on_all(const comm::Context& context, const Path& path) {
-  std::optional<Reader> reader;
-  comm::agree(context.world, [&] { reader.emplace(context.files, path); });
-  return *std::move(reader);
-}
 
 /// One making of a soup with an evaluator.
 class Tasting {
@@ -118,7 +112,7 @@ class Tasting {
     order.target = sample.path();
     order.moments = Moments::drop;  // nobody judges them
     static_cast<void>(cook(context_, ingredients, order));
-    auto seen = look(open_on_all(context_, sample.path()));
+    auto seen = look(checkpoint::open_on_all(context_, sample.path()));
     context_.world.barrier("sample judged");  // rank 0 removes it, the others may still be reading
     return seen;
   }

@@ -212,7 +212,8 @@ std::string state_of(const std::string& job, const std::optional<comm::ExitRecor
 }
 
 void RunFiles::add_problem(const std::string& name, const std::string& what) {
-  problems_.push_back(fmt::format("{}: {}", (run_dir_ / name).string(), what));
+  std::string text = fmt::format("{}: {}", (run_dir_ / name).string(), what);
+  if (std::ranges::find(problems_, text) == problems_.end()) problems_.push_back(std::move(text));
 }
 
 std::optional<std::string> RunFiles::text_of(const std::string& name) {
@@ -235,9 +236,13 @@ std::vector<std::string> RunFiles::checkpoints() {
   std::map<std::int64_t, std::string> at_step;
   for (const char* folder : {"checkpoints", "export"}) {
     if (!files_.exists(run_dir_ / folder)) continue;
-    for (const std::string& name : files_.list(run_dir_ / folder)) {
-      const auto step = count_in(name);
-      if (step && name == fmt::format("{:09}", *step)) at_step[*step] = fmt::format("{}/{}", folder, name);
+    try {
+      for (const std::string& name : files_.list(run_dir_ / folder)) {
+        const auto step = count_in(name);
+        if (step && name == fmt::format("{:09}", *step)) at_step[*step] = fmt::format("{}/{}", folder, name);
+      }
+    } catch (const Error& unreadable) {
+      add_problem(folder, unreadable.what());
     }
   }
   std::vector<std::string> names;

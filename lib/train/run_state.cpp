@@ -140,7 +140,8 @@ RunState state_of(const checkpoint::Reader& reader) {
   RunState state;
   state.step = reader.step();
   state.updates = optimizer.count("step");
-  state.cursor = {data.count("epoch"), data.count("epoch_step")};
+  constexpr std::int64_t most_epochs = 1 << 24;  // times the examples of an epoch it fits 64 bits
+  state.cursor = {data.count("epoch", most_epochs), data.count("epoch_step")};
   state.epoch = data.amount("epoch_done");
   state.src_tokens = counters.count("src_tokens");
   state.tgt_tokens = counters.count("tgt_tokens");

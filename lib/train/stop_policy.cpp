@@ -62,7 +62,7 @@ bool StopPolicy::wants_to_stop() {
 bool StopPolicy::is_asked_by_file() {
   if (!context_.is_root() || !config_.file) return false;
   try {
-    return context_.files.exists(*config_.file);
+    return saw_file_ = saw_file_ || context_.files.exists(*config_.file);
   } catch (const Error& error) {  // a network file system that hiccups is no reason to end
     if (!std::exchange(warned_of_file_, true)) context_.log.warn("stop.file: {}", error.what());
     return false;

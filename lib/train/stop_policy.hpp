@@ -27,7 +27,7 @@ class StopPolicy {
   void took(double round_s, double save_s);
   /// Seconds kept before the end: stop.before_end_s, else the notice, else a minute; at least two rounds and saves.
   [[nodiscard]] double kept_s() const;
-  /// Rank 0: whether a user's stop file is there now, whatever else stopped the run. False on the others.
+  /// Rank 0: whether a user's stop file has been there, whatever else stopped the run. False on the others.
   [[nodiscard]] bool is_asked_by_file();
   /// Why, for people.
   [[nodiscard]] std::string reason() const;
@@ -38,7 +38,7 @@ class StopPolicy {
   std::optional<double> deadline_s_, notice_s_;
   double longest_round_s_ = 0, longest_save_s_ = 0;
   double looked_s_ = 0;
-  bool warned_ = false, warned_of_file_ = false;
+  bool warned_ = false, warned_of_file_ = false, saw_file_ = false;
   std::string reason_;
 };
 

@@ -353,14 +353,20 @@ class Trainer {
     return sections_of(config_, facts_, state_);
   }
 
+  /// Whether there is a checkpoint of this step, as rank 0 sees it.
+  [[nodiscard]] bool lies_there(checkpoint::Kind kind) {
+    bool found = false;
+    comm::agree(context_.world, [&] {
+      if (context_.is_root()) found = context_.files.exists(store_.place_of(kind, state_.step));
+    });
+    return comm::any_of(context_.world, found);
+  }
+
   /// A validation that the run before owed has found the best so far: its checkpoint lies there already, unless the run
   /// was begun from a checkpoint of another.
   void settle_best(Saver& saver, bool improved) {
     if (!improved) return;
-    const bool lies_there =
-        std::ranges::any_of(std::array{checkpoint::Kind::temp, checkpoint::Kind::export_},
-                            [&](auto kind) { return context_.files.exists(store_.place_of(kind, state_.step)); });
-    if (comm::any_of(context_.world, context_.is_root() && lies_there)) {
+    if (lies_there(checkpoint::Kind::temp) || lies_there(checkpoint::Kind::export_)) {
       judge_->saved(state_.step, true);
     } else {
       saver.save_last(checkpoint::Kind::temp, state_.step, [this] { return sections(); });
@@ -389,8 +395,7 @@ class Trainer {
   /// when it was stopped.
   void export_if_missing(Saver& saver, const RunState& start) {
     if (state_.step != start.step || !finished()) return;
-    const Path place = store_.place_of(checkpoint::Kind::export_, state_.step);
-    if (!comm::any_of(context_.world, context_.is_root() && !context_.files.exists(place))) return;
+    if (lies_there(checkpoint::Kind::export_)) return;
     saver.save_last(checkpoint::Kind::export_, state_.step, [this] { return sections(); });
   }
 

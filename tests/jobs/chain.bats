@@ -54,11 +54,36 @@ PYTHON
 env >>"$RUN_DIR/environments"
 echo 7
 SBATCH
-  export SLURM_CONF=/etc/slurm.conf
+  export SLURM_CONF=/etc/slurm.conf SLURM_CLUSTERS=both
   SLURM_JOB_ID=42 SLURM_RESTART_COUNT=3 SLURM_NTASKS=9 SLURM_CPUS_PER_TASK=5 ARGOSY_EXPECT_RANKS=128 ARGOSY_DEADLINE=1 chain
   [ "$status" -eq 0 ]
   grep -qx SLURM_CONF=/etc/slurm.conf "$run_dir/environments"
+  grep -qx SLURM_CLUSTERS=both "$run_dir/environments"
   run ! grep -qE '^(SLURM_(RESTART_COUNT|NTASKS|CPUS_PER_TASK)|ARGOSY_(EXPECT_RANKS|DEADLINE))=' "$run_dir/environments"
+}
+
+@test "before anything is submitted it can be planned and asked for" {
+  rm -r "$run_dir"
+  run jobs/status.sh configs/demo.json
+  [ "$status" -eq 3 ]
+  [[ $output == *'nothing has been submitted'* ]]
+  run jobs/chain.sh configs/demo.json --dry-run
+  [ "$status" -eq 0 ]
+  [[ $output == *'to be submitted'* ]]
+  [ ! -e "$run_dir/chain.json" ]
+}
+
+@test "what stands where its own files go is neither followed nor waited for" {
+  touch "$root/theirs"
+  mkfifo "$run_dir/chain.lock"
+  chain
+  [ "$status" -eq 4 ]
+  [[ $output == *'chain.lock is no regular file'* ]]
+  rm "$run_dir/chain.lock"
+  ln -s "$root/theirs" "$run_dir/chain.json.tmp"
+  chain
+  [ "$status" -eq 0 ]
+  [ ! -s "$root/theirs" ]
 }
 
 @test "names with spaces, quotes and commands in them are names" {
@@ -277,7 +302,7 @@ TEXT
   mkdir "$run_dir/chain.lock"
   chain
   [ "$status" -eq 4 ]
-  [[ $output == *'cannot write in the run directory'* ]]
+  [[ $output == *'chain.lock is no regular file'* ]]
 }
 
 @test "a size of training that is no number is refused, and never run" {

@@ -40,6 +40,14 @@ started() { # started COMMAND: srun was called with it, and nothing else was
   started "soup $run_dir/checkpoints/000000030 $run_dir/checkpoints/000000040 $run_dir/export/000000050 $run_dir/export/000000055 --out $run_dir/soup --recipe greedy --validate configs/demo.json"
 }
 
+@test "soup in a run directory of any name" {
+  export RUN_DIR=$root/runs/'R&D \1'
+  mkdir -p "$RUN_DIR/checkpoints/"{000000010,000000020}
+  submitted soup.sh
+  [ "$status" -eq 0 ]
+  grep -qF "apps/soup $RUN_DIR/checkpoints/000000010 $RUN_DIR/checkpoints/000000020 --out $RUN_DIR/soup" "$RUN_DIR/calls"
+}
+
 @test "soup by a recipe takes all steps, each once" {
   mkdir -p "$run_dir/checkpoints/"{000000010,000000020,.tmp-000000030-ab} "$run_dir/export/"{000000020,000000025}
   submitted soup.sh --recipe last_k --last 2

@@ -195,6 +195,9 @@ restarted() { # restarted COUNT SAYS: the job's start of that number
   grep -qx OMP_NUM_THREADS=7 "$run_dir/environment"
   ARGOSY_CONFIG=configs/other.json job ARGOSY_CONFIG='configs/demo.json' # the word counts
   tail -n 1 "$run_dir/calls" | grep -q "apps/train configs/demo.json$"
+  job ARGOSY_CONFIG=configs/demo.json ARGOSY_ROOT=/elsewhere
+  [ "$status" -eq 2 ]
+  [[ $output == *'ARGOSY_ROOT=/elsewhere has to be the first word'* ]]
   job ARGOSY_CONFG=configs/demo.json
   [ "$status" -eq 2 ]
   [[ $output == *'no variable ARGOSY_CONFG'* ]]
@@ -211,6 +214,7 @@ restarted() { # restarted COUNT SAYS: the job's start of that number
   [ "$status" -eq 0 ]
   run ! grep -q ARGOSY_DEADLINE "$run_dir/environment"
   grep -qx "ARGOSY_EXIT_FILE=$run_dir/exit.42.0" "$run_dir/environment"
+  grep -qx SLURM_RESTART_COUNT=0 "$run_dir/environment"
 }
 
 @test "without apps/status one sentence says what to do" {

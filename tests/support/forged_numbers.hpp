@@ -45,7 +45,8 @@ void forge_numbers(const Path& directory, const Use& use) {
   collect_numbers(whole, "", pointers);
   EXPECT_GT(pointers.size(), 20U);
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  const boost::json::value values[] = {-1, 0, 1LL << 31, (1LL << 32) + 1, most, 1e308, -0.5, "nan", "inf"};
+  const boost::json::value values[] = {-1,   0,     1LL << 31, (1LL << 32) + 1, 999'999'999'999'999'999,
+                                       most, 1e308, -0.5,      "nan",           "inf"};
   for (const std::string& pointer : pointers) {
     for (const boost::json::value& value : values) {
       boost::json::value forged = whole;

@@ -12,8 +12,8 @@
 /// A start after the process before has died, within one test process.
 namespace argosy::test {
 
-/// Where all processes, this one too, were started at another time, as if their numbers had come to others: whatever ran
-/// before under these numbers is gone.
+/// Where all processes, this one too, were started at another time, as if their numbers had come to others: whatever
+/// ran before under these numbers is gone.
 class LaterProcess {
  public:
   explicit LaterProcess(Path stat_file) : stat_file_(std::move(stat_file)) {}

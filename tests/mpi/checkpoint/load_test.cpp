@@ -171,6 +171,19 @@ TEST_F(LoadOnRanks, ALinkThatMovesLeadsAllToOneCheckpoint) {
   }
 }
 
+TEST_F(LoadOnRanks, ANamedLinkThatMovesLeadsAllToOneCheckpoint) {
+  MovingOs moving{folder / "run"};
+  test::TestContext moved{moving, test::world()};
+  on_root([&] {
+    Files::system().remove(folder / "run/latest");
+    Files::system().link_symbolically("checkpoints/000000003", folder / "run/latest");
+  });
+  Store store{moved.get(), folder / "run", {}};
+  test::Toy got = own();
+  EXPECT_EQ(store.load(got.fill_all(99).states(), {.from = folder / "run/latest"}).value().step(), 3);
+  EXPECT_TRUE(got == own().fill(3));
+}
+
 TEST_F(LoadOnRanks, WhatIsNoCheckpointIsRefusedOnAllRanks) {
   EXPECT_NE(test::refusal(Fault::data, [&] { (void)open_on_all(context.get(), folder / "run"); })
                 .find("a committed checkpoint"),

@@ -281,6 +281,28 @@ TEST_F(Preprocess, ReplacesATokenizerOnlyWhenAsked) {
   EXPECT_FALSE(run().tokenizer_trained);
 }
 
+TEST_F(Preprocess, OfTwoThatMakeOneTokenizerTheFirstDecides) {
+  (void)run();
+  const std::string model = Files::system().read_text(settings_.data.tokenizer),
+                    recipe = Files::system().read_text(settings_.data.tokenizer + ".recipe");
+  world().barrier("read");
+  if (world().rank() == 0) Files::system().remove(settings_.data.tokenizer);  // the other is about to write it
+  world().barrier("removed");
+  settings_.data.tokenizer_training->vocab_size = 310;
+  EXPECT_THAT(refusal(Fault::config), HasSubstr("--retrain-tokenizer"));
+  EXPECT_FALSE(Files::system().exists(settings_.data.tokenizer));
+  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer + ".recipe"), recipe);
+  world().barrier("looked");
+  settings_.data.tokenizer_training->vocab_size = 300;
+  (void)run();
+  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), model);
+}
+
+TEST_F(Preprocess, WorksWhereNothingCanBeKept) {
+  folder_.write("cache", "no folder");
+  EXPECT_TRUE(run().tokenizer_trained);
+}
+
 TEST_F(Preprocess, BelievesNoDamagedRecipeAndNoDamagedCache) {
   (void)run();
   const std::string model = Files::system().read_text(settings_.data.tokenizer);

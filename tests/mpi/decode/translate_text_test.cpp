@@ -113,7 +113,18 @@ TEST_F(TextTranslationTest, TakesWhatCanBeReadOnlyOnce) {
     ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
     writer = std::jthread([&] { std::ofstream{fifo} << "ab\ncd\n"; });
   }
-  run({.input = fifo, .output = folder_ / "out"});
+  class Ends : public Os {  // a terminal has to be told of each
+   public:
+    std::int64_t read(int fd, void* to, std::size_t size_bytes) override {
+      const std::int64_t got = Os::read(fd, to, size_bytes);
+      seen += got == 0 ? 1 : 0;
+      return got;
+    }
+    int seen = 0;
+  } ends;
+  run({.input = fifo, .output = folder_ / "out"}, ends);
+  world().barrier("translated");
+  EXPECT_EQ(ends.seen, world().rank() == 0 ? 1 : 0);
   EXPECT_EQ(written(), "ba\ndc\n");
 }
 

@@ -92,11 +92,4 @@ inline train::TrainOptions stop_behind(std::int64_t step, int rank) {
   }};
 }
 
-/// The stop file is there behind step `step`.
-inline train::TrainOptions stop_file_behind(std::int64_t step, const Path& file) {
-  return {.after_step = [=](const train::RunState& state, const train::StepResult&) {
-    if (state.step == step && world().rank() == 0) Files::system().write_atomically(file, std::string_view{});
-  }};
-}
-
 }  // namespace argosy::test

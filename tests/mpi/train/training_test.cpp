@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "mpi/train/material.hpp"
 #include "support/refusal.hpp"
@@ -325,9 +326,13 @@ TEST_F(Resume, AStopWhereAnExportIsDueLeavesTheExport) {
 
 TEST_F(Resume, AStopFileStopsTheRun) {
   config_.stop.file = (folder_ / "stop").string();
-  const TrainReport report = train_run(config_, stop_file_behind(3, *config_.stop.file));
+  const TrainReport report = train_run(config_, {.after_step = [&](const train::RunState& state, const auto&) {
+                                         if (state.step != 3 || world().rank() != 0) return;
+                                         Files::system().write_atomically(folder_ / "stop", std::string_view{});
+                                         Clock{}.sleep_s(1.1);  // it is looked for once a second
+                                       }});
   EXPECT_EQ(report.exit, Exit::stopped);
-  EXPECT_EQ(report.figures.at("steps"), 1);
+  EXPECT_EQ(report.figures.at("step"), 4);
   EXPECT_THROW((void)train_run(config_), Error) << "it is still there";
 }
 

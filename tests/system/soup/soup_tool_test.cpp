@@ -111,7 +111,8 @@ TEST_F(SoupTool, TakesWhatAShellPatternGives) {
     EXPECT_EQ(run(2, "--out not " + words), code) << output;
     EXPECT_NE(output.find(said), std::string::npos) << output;
   };
-  refused(2, "ckpts/checkpoints/* ckpts/latest", "each checkpoint once, got this one twice in ckpts/checkpoints/000000030");
+  refused(2, "ckpts/checkpoints/* ckpts/latest",
+          "each checkpoint once, got this one twice in ckpts/checkpoints/000000030");
   refused(2, "ckpts/checkpoints/notes.txt ckpts/checkpoints/000000010", "at least two checkpoints, got 1");
   refused(3, "ckpts/checkpoints", "none in it in ckpts/checkpoints");
   refused(3, "nowhere/*", "nothing there in nowhere/*");

@@ -56,6 +56,32 @@ TEST_F(LoadTest, KeepsTheNewestTwoThatWerePutAside) {
   EXPECT_EQ(names(), (Names{".bad-000000003-content", ".bad-000000004-content", "000000001"}));
 }
 
+TEST_F(LoadTest, ARemovalOfOneThatWasPutAsideIsEndedByTheNextStart) {
+  prepare({1, 2});
+  for (const char* name : {".bad-000000003-content", ".bad-000000004-files-2"})
+    Files::system().make_folders(run / "checkpoints" / name / "deep");
+  flip_payload(at(2));
+  class KilledInRemoval : public Os {
+   public:
+    int unlink(const char* path) override {
+      if (std::string_view{path}.find(".del-") == std::string_view::npos) return Os::unlink(path);
+      errno = EIO;
+      return -1;
+    }
+  } killed;
+  test::TestContext in_killed{killed, test::world()};
+  {
+    Store store{in_killed.get(), run, {}};
+    EXPECT_EQ(load(store), 1);
+  }
+  const auto removals = [&] {
+    return std::ranges::count_if(names(), [](const std::string& name) { return name.starts_with(".del-"); });
+  };
+  EXPECT_EQ(removals(), 1);
+  EXPECT_EQ(load(), 1);
+  EXPECT_EQ(removals(), 0);
+}
+
 TEST_F(LoadTest, PutsASecondOneOfAStepAsideUnderAnotherName) {
   prepare({1, 2});
   Files::system().make_folders(run / "checkpoints/.bad-000000002-content");
@@ -115,9 +141,11 @@ TEST_F(LoadTest, TellsWhatCannotBeOpenedFromDamage) {
     try {
       load();
     } catch (const Error& error) {
-      EXPECT_EQ(error.fault(), Fault::io) << error.what();
+      EXPECT_EQ(error.fault(), Fault::io) << "open " << n << ": " << error.what();
     }
     ASSERT_EQ(names(), (Names{"000000001", "000000002"})) << "open " << n;
+    for (const std::string& name : Files::system().list(run))  // of a start that failed, whose process lives on here
+      if (name.starts_with("run.lock.")) Files::system().remove(run / name);
   }
 }
 

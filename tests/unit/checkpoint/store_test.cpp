@@ -154,6 +154,15 @@ TEST_F(StoreTest, SweepsNothingThatPeopleMayHaveNamed) {
     EXPECT_TRUE(Files::system().exists(run / "checkpoints" / name / "deep")) << name;
 }
 
+TEST_F(StoreTest, SweepsEveryFileThatItsTemporariesCanBe) {
+  { const Store store = open(); }
+  const std::vector<std::string> left{"run.json", "status.json", "metrics.jsonl", "run.lock.7", "exit.42.0"};
+  for (const std::string& name : left) Files::system().write_atomically(run / (name + ".tmp-0123456789abcdef"), "x");
+  const Store store = open();
+  for (const std::string& name : left)
+    EXPECT_FALSE(Files::system().exists(run / (name + ".tmp-0123456789abcdef"))) << name;
+}
+
 TEST_F(StoreTest, AFolderNamedAsItsTemporariesBlocksNoStart) {
   { const Store store = open(); }
   const Path blocking = run / "status.json.tmp-0123456789abcdef";
@@ -183,7 +192,7 @@ TEST_F(StoreTest, ReportsASaveOverAnotherCheckpoint) {
   EXPECT_TRUE(save(store, 1).committed);
   const SaveReport again = save(store, 1);
   EXPECT_FALSE(again.committed);
-  EXPECT_NE(again.why_not.find("there already"), std::string::npos) << again.why_not;
+  EXPECT_NE(again.why_not.find("one of that name made meanwhile"), std::string::npos) << again.why_not;
   EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000001"}));
   expect_state(*store.newest());
 }

@@ -205,6 +205,30 @@ TEST_F(FilesTest, Renames) {
   EXPECT_FALSE(files.rename_noreplace(folder / "d", folder / "e"));
 }
 
+TEST_F(FilesTest, ALinkThatAServerMadeBeforeItWasAskedAgainIsOurs) {
+  class AskedTwice : public Os {
+   public:
+    int rename_noreplace(const char*, const char*) override {
+      errno = EINVAL;
+      return -1;
+    }
+    int link(const char* from, const char* to) override {
+      Os::link(from, to);
+      errno = EEXIST;
+      return -1;
+    }
+  } os;
+  put("a", "1");
+  put("b", "2");
+  const Files twice{os};
+  EXPECT_TRUE(twice.rename_noreplace(folder / "a", folder / "c"));
+  EXPECT_EQ(text("c"), "1");
+  EXPECT_FALSE(files.exists(folder / "a"));
+  EXPECT_FALSE(twice.rename_noreplace(folder / "c", folder / "b"));
+  EXPECT_EQ(text("b"), "2");
+  EXPECT_EQ(text("c"), "1");
+}
+
 TEST_F(FilesTest, RemovesTreesButNotWhatLinksPointAt) {
   files.make_folders(folder / "keep");
   put("keep/a", "1");

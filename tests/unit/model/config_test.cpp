@@ -102,6 +102,15 @@ TEST(ModelConfig, ProblemsAreNamedTogether) {
   EXPECT_THROW((void)resolve(other, 100), Error);
 }
 
+TEST(ModelConfig, RefusesPositionsWhoseTableFitsNoMemory) {
+  ModelConfig config;
+  config.preset = Preset::mt_small;
+  config.max_positions = most_size;
+  EXPECT_THROW((void)resolve(config, 100), Error);
+  config.encoder.position = config.decoder.position = Position::rope;
+  EXPECT_EQ(resolve(config, 100).max_positions, most_size);
+}
+
 TEST(ModelConfig, EveryKeyHasItsText) { EXPECT_THAT(config::keys_without_text<ModelConfig>(), testing::IsEmpty()); }
 
 TEST(InitialValues, AreTheSameHoweverTheyAreCut) {

@@ -81,6 +81,7 @@ class SoupBounds : public testing::Test {
       const std::string name = checkpoint::shard_name(rank, layout.world());
       test::Toy toy{units, layout, rank};
       toy.fill(seed.value_or(static_cast<std::uint64_t>(step)));
+      if (seed) toy.tensor(0, 0)[0] = static_cast<float>(step);  // the same weights twice are refused
       const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, rank);
       std::vector<Bytes> payload;
       for (std::size_t unit = 0; unit < units.size(); ++unit)
@@ -140,7 +141,7 @@ TEST_F(SoupBounds, TheBitsAreThoseOfOneRoundingAfterTheOther) {
   const checkpoint::Reader soup{Files::system(), config.output};
   const std::string name = soup.parameters().front().name;
   const std::vector<float> got = soup.read_parameter(name);
-  for (std::size_t i = 0; i < got.size(); ++i) {
+  for (std::size_t i = 1; i < got.size(); ++i) {  // but for the one that differs
     const auto value = static_cast<double>(test::element(name, 0, static_cast<std::int64_t>(i), seed));
     double sum = 0;
     for (const double weight : weights) {

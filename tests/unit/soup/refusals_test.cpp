@@ -30,13 +30,14 @@ class Ingredients {
     checkpoint::Sections sections = test::toy_sections();
     std::vector<checkpoint::Attachment> attachments = test::toy_attachments();
     bool spoiled = false;
+    std::uint64_t weights = 0;  // those of this step; 0: its own
     checkpoint::Kind kind = checkpoint::Kind::temp;
     bool with_moments = true;
   };
   Path save(const Variant& v) {
     checkpoint::Store store{context.get(), folder / v.run, {}};
     test::Toy toy{v.units, context.topology().layout(), 0};
-    toy.fill(static_cast<std::uint64_t>(v.step));
+    toy.fill(v.weights > 0 ? v.weights : static_cast<std::uint64_t>(v.step));
     if (v.spoiled) toy.tensor(0, 1)[700] = std::numeric_limits<float>::quiet_NaN();
     const auto report = store.save(v.kind, v.step, toy.states(v.with_moments), v.sections, v.attachments);
     EXPECT_TRUE(report.committed) << report.why_not;
@@ -175,6 +176,8 @@ const std::vector<Refusal>& refusals() {
                                 {.run_uuid = first.run_uuid(), .save_nonce = std::string(16, 'd'), .step = 1});
          cook.config.inputs.push_back(again.string());
        }},
+      {12, "WeightsThatStayedTheSameOverSkippedSteps", Exit::usage, "checkpoints/000000001 again in /",
+       [](Ingredients& cook) { cook.take({.step = 2, .weights = 1}); }},
       {12, "WeightCount", Exit::usage, "2 weights, one for each checkpoint, got 3",
        with_recipe({.type = RecipeType::weighted, .weights = {1, 2, 3}})},
       {12, "WeightsOfSumZero", Exit::usage, "a finite sum other than zero, got 0",

@@ -128,6 +128,14 @@ TEST_F(RunFilesTest, WhatCannotBeReadIsNamedAndHidesNothing) {
     EXPECT_THAT(problems, HasSubstr(part));
 }
 
+TEST_F(RunFilesTest, AFileInTheirPlaceHidesNoOtherCheckpoints) {
+  write("status.json", status);
+  write("checkpoints", "a file");
+  files.make_folders(folder / "export/000000030");
+  EXPECT_EQ(RunFiles(files, folder.path()).newest_step(), 30);
+  EXPECT_THAT(report().figures.at("problems").as_array(), testing::SizeIs(1));
+}
+
 TEST_F(RunFilesTest, NumbersThatAreNoneAreDamage) {
   for (const auto& [from, to] : {std::pair{"1200", "-1"},
                                  {"1200", "1e3"},
