@@ -4,11 +4,13 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <optional>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "crash_restart.hpp"
 #include "support/fault_options.hpp"
+#include "support/shared_folder.hpp"
 
 /// Every crash that the model of the disk allows, at every point of real saves. Ranks share the trees; each tree is
 /// loaded once, whichever states lead to it. ARGOSY_FAULT_SCALE multiplies the states, ARGOSY_FAULT_SEED chooses other
@@ -30,11 +32,19 @@ std::string trace(const Journal& journal, std::size_t done) {
 /// Tries crashes of one journal.
 class Campaign {
  public:
-  Campaign(const Journal& journal, Restart& restart, std::size_t limit, bool stop_at_first)
-      : journal_(journal), restart_(restart), limit_(limit), stop_at_first_(stop_at_first) {}
+  /// `found`: a file by which the first rank that finds a violation ends all; none: they go on.
+  Campaign(const Journal& journal, Restart& restart, std::size_t limit, std::optional<Path> found)
+      : journal_(journal), restart_(restart), limit_(limit), found_(std::move(found)) {}
 
   /// All crashes at points with few of them and, at the others, those of each kind; then random ones up to the limit.
+  /// Where one violation is enough, some points come first: most are followed by others of their kind.
   void run() {
+    constexpr std::size_t stride = 7;
+    if (found_) {
+      walk([&](std::size_t point) {
+        if (point % stride == 0) all_of_a_point();
+      });
+    }
     walk([&](std::size_t) { all_of_a_point(); });
     systematic = states;
     if (states >= limit_ || done()) return;
@@ -51,12 +61,13 @@ class Campaign {
   std::string first_wrong, first;  // violation: in a few words, with its trace
 
  private:
-  [[nodiscard]] bool done() const { return states >= limit_ || (stop_at_first_ && violations > 0); }
+  [[nodiscard]] bool done() const { return states >= limit_ || (found_ && violations > 0); }
 
   void walk(const std::function<void(std::size_t)>& at_point) {
     disk_ = CrashDisk{};
     acknowledged_ = 0;
     for (point_ = 0; point_ <= journal_.size() && !done(); ++point_) {
+      if (found_ && Files::system().exists(*found_)) return;
       if (point_ > 0) {
         const Change& change = journal_[point_ - 1];
         disk_.apply(change);
@@ -156,6 +167,7 @@ class Campaign {
       wrong = fmt::format("step {} was acknowledged, step {} is found", acknowledged_, outcome.newest);
     if (wrong.empty()) return;
     ++violations;
+    if (found_) Files::system().publish(*found_, "");
     if (!first.empty()) return;
     first_wrong = wrong;
     first =
@@ -167,7 +179,7 @@ class Campaign {
   const Journal& journal_;
   Restart& restart_;
   std::size_t limit_;
-  bool stop_at_first_;
+  std::optional<Path> found_;
   CrashDisk disk_;
   std::size_t point_ = 0;
   std::int64_t acknowledged_ = 0;
@@ -177,7 +189,8 @@ class Campaign {
 /// **Collective.** Runs the ranks' shares; returns the violations of all ranks.
 std::int64_t violations_of(const Journal& journal, int kept, std::size_t states, bool stop_at_first) {
   Restart restart{kept};
-  Campaign campaign{journal, restart, states, stop_at_first};
+  const SharedFolder shared;
+  Campaign campaign{journal, restart, states, stop_at_first ? std::optional{shared / "found"} : std::nullopt};
   const auto begin = std::chrono::steady_clock::now();
   comm::agree(world(), [&] { campaign.run(); });
   std::array<std::int64_t, 2> sums{static_cast<std::int64_t>(campaign.violations),

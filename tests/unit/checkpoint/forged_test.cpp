@@ -1,4 +1,7 @@
 #include <gtest/gtest.h>
+#include <hdf5.h>
+
+#include <limits>
 
 #include "load_fixture.hpp"
 #include "support/forged_numbers.hpp"
@@ -18,6 +21,31 @@ TEST_F(ForgedTest, NumbersAreRefusedOrHarmless) {
     test::Toy got = toy();
     reader.read_state(got.states(), 0);
   });
+}
+
+TEST_F(ForgedTest, NumbersOfAShardsAttributesAreRefused) {
+  prepare({1});
+  const Path shard = at(1) / shard_name(0, 1);
+  /// Puts `value` there, and gives what was there.
+  const auto exchange = [&](const char* name, std::int64_t value) {
+    std::int64_t before = 0;
+    const hid_t file = H5Fopen(shard.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), number = H5Aopen(file, name, H5P_DEFAULT);
+    EXPECT_GE(H5Aread(number, H5T_NATIVE_INT64, &before), 0) << name;
+    EXPECT_GE(H5Awrite(number, H5T_NATIVE_INT64, &value), 0) << name;
+    H5Aclose(number);
+    H5Fclose(file);
+    return before;
+  };
+  for (const char* name : {"format_major", "step", "rank", "world"}) {  // any format_minor may be read
+    for (const std::int64_t value :
+         {std::int64_t{-1}, std::int64_t{7}, std::int64_t{1} << 31, std::numeric_limits<std::int64_t>::max()}) {
+      const std::int64_t own = exchange(name, value);
+      const std::string said = test::refusal(Fault::corrupt, [&] { Reader(Files::system(), at(1)).verify(); });
+      EXPECT_NE(said.find(name), std::string::npos) << name << " = " << value << ": " << said;
+      EXPECT_EQ(exchange(name, own), value);
+    }
+  }
+  EXPECT_EQ(load(), 1);
 }
 
 TEST_F(ForgedTest, WhatTheCallerFindsDamagedIsPassedOver) {
