@@ -119,7 +119,11 @@ const std::vector<Part>& parts() {
        {"soup", "valid.en"},
        {"soup"},
        {{"$A/export soup --out ct2", "ct2"}, {"$A/translate soup <valid.en >out", "out"}}},
-      {"Export", {"ct2"}, {"ct2"}, {{"cd ct2 && sha256sum --quiet -c SHA256SUMS && cat * >../sums", "sums"}}}};
+      {"Export",
+       {"ct2"},
+       {"ct2"},
+       {{"cd ct2 && sha256sum --strict --quiet -c SHA256SUMS && ls | grep -v SHA256SUMS | xargs cat >../sums",
+         "sums"}}}};
   return all;
 }
 
