@@ -186,7 +186,8 @@ void validate(const BatchConfig& config, config::Problems& problems) {
   require_between(problems, "/sequence_length", config.sequence_length, 2, most_pieces);
   if (config.global_size && config.micro_size) {
     const std::int64_t global = *config.global_size, micro = *config.micro_size;
-    if (global >= 1 && micro >= 1 && global % micro != 0) {
+    const bool possible = global >= 1 && global <= most_step_size && micro >= 1 && micro <= most_pieces;
+    if (possible && global % micro != 0) {
       const std::int64_t below = global / micro * micro;
       problems.add("/global_size", fmt::format("a multiple of micro_size {}", micro), fmt::format("{}", global),
                    below > 0 ? fmt::format("nearest legal values: {} and {}", below, below + micro)
