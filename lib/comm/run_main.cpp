@@ -92,7 +92,7 @@ bool is_first_with(const Communicator& verdicts, const std::string& text) {
 Outcome settle(const Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
                const Outcome& mine) {
   const Communicator& verdicts = environment.verdicts();
-  const Outcome common = common_outcome(verdicts, mine);
+  Outcome common = common_outcome(verdicts, mine);
   const bool speaks = common.failed() && is_first_with(verdicts, encoded(mine));
   if (speaks && mine.failed() && !mine.sentence.empty()) log.error("{}", mine.sentence);
   log.flush();

@@ -28,7 +28,7 @@ constexpr double attend_every_s = 0.01;  // how often a waiting rank looks for q
 constexpr int answer_rounds = 40;  // looks for answers, at least: after a standstill of all, time alone says nothing
 constexpr double attendant_every_s = 0.05;
 constexpr double turn_after_s = 1;  // what a round of askers needs beyond the grace, until all know
-constexpr int question = 1, answer = 2, wait_on = 3, end = 4;
+constexpr int question = 1, answer = 2, wait_on = 3, end_all = 4;
 
 thread_local const Waiting* inside_waiting = nullptr;
 
@@ -74,10 +74,10 @@ std::optional<Error> Session::cut_short() {
 struct Session::Notice {
   int kind = 0;
   std::array<char, 60> operation{};
-  std::array<char, 448> got{};  // of `end`; other kinds are sent without
+  std::array<char, 448> got{};  // of `end_all`; other kinds are sent without
 
   [[nodiscard]] int sent_bytes() const {
-    return static_cast<int>(kind == end ? sizeof(Notice) : sizeof(Notice) - sizeof got);
+    return static_cast<int>(kind == end_all ? sizeof(Notice) : sizeof(Notice) - sizeof got);
   }
 };
 
@@ -196,7 +196,7 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
       go_on();
     } else {
       const std::string got = doings_of(waiting, *asked);
-      tell(waiting, *asked, end, got);
+      tell(waiting, *asked, end_all, got);
       give_up(waiting, got, waited_s);
     }
   }
@@ -242,8 +242,8 @@ void Session::answer_peers() {
       count(0, notice.sent_bytes());
       const auto now = std::chrono::steady_clock::now();
       if (notice.kind == answer) last_told_[status.MPI_SOURCE][notice.operation.data()] = now;
-      if (notice.kind == wait_on || notice.kind == end)
-        judgements_[notice.operation.data()] = {notice.kind == end, notice.got.data(), now};
+      if (notice.kind == wait_on || notice.kind == end_all)
+        judgements_[notice.operation.data()] = {notice.kind == end_all, notice.got.data(), now};
       if (notice.kind != question) continue;
       for (const Waiting* const waiting : waits_) doing.push_back(waiting->operation);
     }

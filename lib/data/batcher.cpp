@@ -23,7 +23,7 @@ std::int64_t checked(std::int32_t id, const Vocabulary& vocabulary) {
 }
 
 /// Keeps the first `to` columns of each row.
-void narrow(std::vector<std::int64_t>& values, std::int64_t rows, std::int64_t from, std::int64_t to) {
+void cut_columns(std::vector<std::int64_t>& values, std::int64_t rows, std::int64_t from, std::int64_t to) {
   for (std::int64_t r = 1; r < rows; ++r) {
     std::copy_n(values.begin() + r * from, to, values.begin() + r * to);
   }
@@ -114,7 +114,7 @@ Batch LmBatcher::take() {
   const std::int64_t widest =
       batch_.rows == 0 ? 0 : *std::max_element(batch_.target_lengths.begin(), batch_.target_lengths.end());
   for (auto* values : {&batch_.target_input, &batch_.target_labels, &batch_.segments, &batch_.positions}) {
-    narrow(*values, batch_.rows, batch_.target_width, widest);
+    cut_columns(*values, batch_.rows, batch_.target_width, widest);
   }
   batch_.target_width = widest;
   batch_.padded_tokens = batch_.rows * widest;

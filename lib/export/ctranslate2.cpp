@@ -163,6 +163,7 @@ class Ct2Model {
   void rows_of(const checkpoint::Reader::Parameter& parameter, const std::string& name, std::int64_t begin,
                std::int64_t end) {
     std::vector<std::uint32_t> dimensions;
+    dimensions.reserve(parameter.shape.size());
     for (const std::int64_t extent : parameter.shape) dimensions.push_back(narrow<std::uint32_t>(extent));
     dimensions.front() = narrow<std::uint32_t>(end - begin);
     const std::int64_t columns = parameter.shape.size() == 2 ? parameter.shape[1] : 1;

@@ -187,6 +187,7 @@ Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
   // The others take rank 0's word for paths, manifests and weights: no rank can come to another mixture.
   found.readers = checkpoint::share(context, [&] {
     std::vector<Reader> readers;
+    readers.reserve(inputs.size());
     for (const std::string& input : inputs) readers.emplace_back(context.files, context.files.follow_links(input));
     for (Reader& reader : readers)
       if (config.ema && reader.has_ema()) reader.use_ema();

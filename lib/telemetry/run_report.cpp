@@ -246,6 +246,7 @@ std::vector<std::string> RunFiles::checkpoints() {
     }
   }
   std::vector<std::string> names;
+  names.reserve(at_step.size());
   for (const auto& [step, name] : at_step) names.push_back(name);
   return names;
 }
