@@ -50,9 +50,8 @@ int main(int argc, char** argv) {
     if (!config) return Exit::ok;
     context.world.configure(config->comm);
 
-    const bool decoder = config->model.type == model::ModelType::decoder;
     const data::PreprocessSettings settings{.data = config->data,
-                                            .shape = decoder ? data::ModelShape::llama : data::ModelShape::marian,
+                                            .vocabulary = spec::vocabulary_rule(config->model),
                                             .cache = data::cache_folder(config->data, config->run_dir),
                                             .retrain_tokenizer = retrain_tokenizer};
     const double begin_s = context.clock.monotonic_s();

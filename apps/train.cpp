@@ -20,9 +20,9 @@ std::int64_t vocabulary_of(const train::RunConfig& config, const comm::Context& 
   comm::agree(context.world, [&] {
     if (pieces > 0) return;
     if (context.files.exists(config.data.tokenizer)) {
-      pieces = data::Tokenizer::read(context.files, config.data.tokenizer, model::token_shape(config.model))
+      pieces = data::Tokenizer::read(context.files, config.data.tokenizer, spec::vocabulary_rule(config.model))
                    .vocabulary()
-                   .live_size;
+                   .pieces;
     } else if (config.data.tokenizer_training) {
       pieces = config.data.tokenizer_training->vocab_size;
     }
@@ -59,7 +59,7 @@ void add_question(CLI::App& app, Question& question) {
 
 void print_plan(const train::RunConfig& config, const Question& question, const comm::Context& context) {
   train::require_trainable(config);
-  const model::ModelShape shape = model::resolve(config.model, vocabulary_of(config, context));
+  const spec::Architecture shape = spec::resolve(config.model, vocabulary_of(config, context));
   train::PlanTarget target{.layout = context.topology.layout(),
                            .gpu = config.device == "cpu" ? nullptr : train::gpu_by_name(question.gpu),
                            .gpu_positions_per_s = question.positions_per_s};

@@ -11,10 +11,10 @@ namespace {
 
 std::size_t cells(std::int64_t rows, std::int64_t width) { return static_cast<std::size_t>(rows * width); }
 
-std::int64_t checked(std::int32_t id, const Vocabulary& vocabulary) {
+std::int64_t checked(std::int32_t id, const spec::Vocabulary& vocabulary) {
   if (id < 0 || vocabulary.is_dead(id)) {
     throw Error{Fault::corrupt,
-                {.wanted = fmt::format("ids below {}", vocabulary.live_size),
+                {.wanted = fmt::format("ids below {}", vocabulary.pieces),
                  .got = fmt::format("{}", id),
                  .where = "data.shards",
                  .remedy = "remove the folder and run preprocess"}};
@@ -32,7 +32,7 @@ void cut_columns(std::vector<std::int64_t>& values, std::int64_t rows, std::int6
 
 }  // namespace
 
-Batch batch_of_pairs(std::span<const Example> examples, const Vocabulary& vocabulary, std::int64_t source_width,
+Batch batch_of_pairs(std::span<const Example> examples, const spec::Vocabulary& vocabulary, std::int64_t source_width,
                      std::int64_t target_width) {
   Batch batch;
   if (examples.empty()) return batch;
@@ -69,7 +69,8 @@ Batch batch_of_pairs(std::span<const Example> examples, const Vocabulary& vocabu
   return batch;
 }
 
-LmBatcher::LmBatcher(const Vocabulary& vocabulary, std::int64_t rows, std::int64_t width) : vocabulary_(vocabulary) {
+LmBatcher::LmBatcher(const spec::Vocabulary& vocabulary, std::int64_t rows, std::int64_t width)
+    : vocabulary_(vocabulary) {
   batch_.rows = rows;
   batch_.target_width = width;
   batch_.target_input.assign(cells(rows, width), vocabulary.filler());

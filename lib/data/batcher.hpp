@@ -18,14 +18,14 @@ struct Example {
 
 /// Rows of pairs, at least `source_width` and `target_width` wide. Throws Error{corrupt} for an id outside the live
 /// ones.
-[[nodiscard]] Batch batch_of_pairs(std::span<const Example> examples, const Vocabulary& vocabulary,
+[[nodiscard]] Batch batch_of_pairs(std::span<const Example> examples, const spec::Vocabulary& vocabulary,
                                    std::int64_t source_width = 0, std::int64_t target_width = 0);
 
 /// Builds rows of language-model text. A document is its beginning (Vocabulary::start) and its ids; input position i
 /// has the following id as label, except where that id begins a document.
 class LmBatcher {
  public:
-  LmBatcher(const Vocabulary& vocabulary, std::int64_t rows, std::int64_t width);
+  LmBatcher(const spec::Vocabulary& vocabulary, std::int64_t rows, std::int64_t width);
 
   void begin_row();
   /// Positions [from, from + count) of a document of `ids.size() + 1` positions: 0 is the start token, i is ids[i - 1].
@@ -34,7 +34,7 @@ class LmBatcher {
   [[nodiscard]] Batch take();
 
  private:
-  const Vocabulary& vocabulary_;
+  const spec::Vocabulary& vocabulary_;
   Batch batch_;
   std::int64_t row_ = -1, at_ = 0, segment_ = 0;
 };

@@ -39,7 +39,7 @@ std::vector<std::int32_t> ids_of(const TokenShards& shards, const LmDocument& do
 
 class PairEpoch final : public EpochSource {
  public:
-  PairEpoch(const TokenShards& shards, const Vocabulary& vocabulary, EpochPlan plan)
+  PairEpoch(const TokenShards& shards, const spec::Vocabulary& vocabulary, EpochPlan plan)
       : shards_(shards), vocabulary_(vocabulary), plan_(std::move(plan)) {}
 
   std::int64_t steps() const override { return plan_.steps(); }
@@ -59,13 +59,13 @@ class PairEpoch final : public EpochSource {
 
  private:
   const TokenShards& shards_;
-  const Vocabulary& vocabulary_;
+  const spec::Vocabulary& vocabulary_;
   EpochPlan plan_;
 };
 
 class SingleRowEpoch final : public EpochSource {
  public:
-  SingleRowEpoch(const TokenShards& shards, const Vocabulary& vocabulary, std::span<const LmDocument> documents,
+  SingleRowEpoch(const TokenShards& shards, const spec::Vocabulary& vocabulary, std::span<const LmDocument> documents,
                  std::span<const LmRow> pieces, EpochPlan plan)
       : shards_(shards), vocabulary_(vocabulary), documents_(documents), pieces_(pieces), plan_(std::move(plan)) {}
 
@@ -83,7 +83,7 @@ class SingleRowEpoch final : public EpochSource {
 
  private:
   const TokenShards& shards_;
-  const Vocabulary& vocabulary_;
+  const spec::Vocabulary& vocabulary_;
   std::span<const LmDocument> documents_;
   std::span<const LmRow> pieces_;
   EpochPlan plan_;
@@ -91,7 +91,7 @@ class SingleRowEpoch final : public EpochSource {
 
 class PackedEpoch final : public EpochSource {
  public:
-  PackedEpoch(const TokenShards& shards, const Vocabulary& vocabulary, std::span<const LmDocument> documents,
+  PackedEpoch(const TokenShards& shards, const spec::Vocabulary& vocabulary, std::span<const LmDocument> documents,
               std::vector<std::uint64_t> order, const BatchConfig& batch, std::int64_t rows, int micro_batches)
       : shards_(shards),
         vocabulary_(vocabulary),
@@ -150,7 +150,7 @@ class PackedEpoch final : public EpochSource {
   }
 
   const TokenShards& shards_;
-  const Vocabulary& vocabulary_;
+  const spec::Vocabulary& vocabulary_;
   std::span<const LmDocument> documents_;
   std::vector<std::uint64_t> order_;  // documents as drawn
   std::vector<LmRow> rows_;
@@ -160,7 +160,7 @@ class PackedEpoch final : public EpochSource {
 
 }  // namespace
 
-EpochMaker::EpochMaker(const TokenShards& shards, const Vocabulary& vocabulary, EpochSettings settings)
+EpochMaker::EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabulary, EpochSettings settings)
     : shards_(shards), vocabulary_(vocabulary), settings_(settings) {
   const BatchConfig& batch = settings_.batch;
   packed_ = batch.packing.value_or(!shards.has_source());

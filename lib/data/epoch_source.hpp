@@ -46,14 +46,14 @@ class EpochMaker {
  public:
   /// Throws Error{config} when packing is asked for pairs or a row does not fit micro_size, Error{data} when nothing
   /// can be trained on.
-  EpochMaker(const TokenShards& shards, const Vocabulary& vocabulary, EpochSettings settings);
+  EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabulary, EpochSettings settings);
   [[nodiscard]] std::unique_ptr<EpochSource> make(std::int64_t epoch) const;
   /// Share of the drawn examples (documents, pieces) that comes from each corpus.
   [[nodiscard]] const std::vector<double>& shares() const { return sampler_->shares(); }
 
  private:
   const TokenShards& shards_;
-  Vocabulary vocabulary_;
+  spec::Vocabulary vocabulary_;
   EpochSettings settings_;
   bool packed_ = false;
   std::int64_t rows_ = 0;              // packed: rows of a micro-batch

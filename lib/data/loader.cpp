@@ -13,7 +13,8 @@
 namespace argosy::data {
 
 struct Loader::State {
-  State(const TokenShards& shards, const Vocabulary& vocabulary, const LoaderSettings& loader_settings, Cursor from)
+  State(const TokenShards& shards, const spec::Vocabulary& vocabulary, const LoaderSettings& loader_settings,
+        Cursor from)
       : settings(loader_settings),
         maker(shards, vocabulary, loader_settings.epoch),
         cursor(from),
@@ -79,7 +80,8 @@ struct Loader::State {
   std::jthread thread;  // last: joined before what it uses goes
 };
 
-Loader::Loader(const TokenShards& shards, const Vocabulary& vocabulary, const LoaderSettings& settings, Cursor from)
+Loader::Loader(const TokenShards& shards, const spec::Vocabulary& vocabulary, const LoaderSettings& settings,
+               Cursor from)
     : state_(std::make_unique<State>(shards, vocabulary, settings, from)) {}
 Loader::~Loader() = default;
 Loader::Loader(Loader&&) noexcept = default;

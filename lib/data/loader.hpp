@@ -41,7 +41,8 @@ class Loader {
  public:
   /// Borrows `shards` for its life and plans the first epoch. Throws Error{config} when packing is asked for pairs or a
   /// row does not fit micro_size, Error{data} when there is nothing to train on.
-  Loader(const TokenShards& shards, const Vocabulary& vocabulary, const LoaderSettings& settings, Cursor from = {});
+  Loader(const TokenShards& shards, const spec::Vocabulary& vocabulary, const LoaderSettings& settings,
+         Cursor from = {});
   ~Loader();
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;

@@ -70,7 +70,7 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
   const TokenizerTraining& wanted = *settings.data.tokenizer_training;
   const std::vector<std::string> lines = sample_lines(files, texts, wanted.sample_lines, settings.data.invalid_utf8);
   log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
-  std::string model = train_tokenizer(wanted, lines, settings.shape);
+  std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout);
   trained = true;
   try {
     files.write_atomically(folder / cached_name(training, model), model);
@@ -95,8 +95,8 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
 std::string train_into_place(const Files& files, const Log& log, const PreprocessSettings& settings,
                              std::span<const CountedFile> texts, bool& trained) {
   const Path path = settings.data.tokenizer;
-  const Digest training =
-      digest_of_training(*settings.data.tokenizer_training, texts, settings.shape, settings.data.invalid_utf8);
+  const Digest training = digest_of_training(*settings.data.tokenizer_training, texts, settings.vocabulary.layout,
+                                             settings.data.invalid_utf8);
   const std::optional<Recipe> recipe = read_recipe(files, path);
   if (files.exists(path)) {
     std::string model = files.read_text(path);
@@ -136,12 +136,12 @@ PreparedTokenizer prepare_tokenizer(const comm::Communicator& world, const Files
     if (settings.data.tokenizer_training) {
       model = train_into_place(files, log, settings, texts, trained);
     } else {
-      model = Tokenizer::read(files, settings.data.tokenizer, settings.shape).model_bytes();
+      model = Tokenizer::read(files, settings.data.tokenizer, settings.vocabulary).model_bytes();
     }
   });
   model = world.broadcast(std::move(model));
   trained = comm::any_of(world, trained);
-  return {Tokenizer::load(std::move(model), settings.shape, settings.data.tokenizer), trained};
+  return {Tokenizer::load(std::move(model), settings.vocabulary, settings.data.tokenizer), trained};
 }
 
 }  // namespace argosy::data

@@ -186,7 +186,7 @@ std::vector<UnitResult> make_units(const comm::Communicator& world, const Files&
 ShardIndex index_of(const PreprocessSettings& settings, const Tokenizer& tokenizer, std::span<const Unit> units,
                     std::span<const UnitResult> results) {
   ShardIndex index{
-      .tokenizer = tokenizer.digest(), .pieces = tokenizer.vocabulary().live_size, .recipe = {}, .corpora = {}};
+      .tokenizer = tokenizer.digest(), .pieces = tokenizer.vocabulary().pieces, .recipe = {}, .corpora = {}};
   for (const CorpusConfig& corpus : settings.data.corpora) {
     ShardIndex::Corpus& entry = index.corpora.emplace_back();
     entry.name = corpus.name;

@@ -20,7 +20,7 @@ namespace argosy::data {
 
 struct PreprocessSettings {
   DataConfig data;
-  ModelShape shape = ModelShape::marian;
+  spec::VocabularyRule vocabulary{};
   Path cache;
   std::int64_t lines_per_shard = 65536;
   bool retrain_tokenizer = false;  // replace one that was trained on other text or with other settings

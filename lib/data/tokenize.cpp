@@ -132,9 +132,9 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
     line.target_ids = tokenizer.encode(line.target);
   });
 
-  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   const auto eos = static_cast<std::int32_t>(vocabulary.eos), unk = static_cast<std::int32_t>(vocabulary.unk);
-  ShardWriter writer{id_width_of(vocabulary.live_size), task.target != nullptr ? 2U : 1U};
+  ShardWriter writer{id_width_of(vocabulary.pieces), task.target != nullptr ? 2U : 1U};
   std::map<std::string, std::int64_t> dropped{{"empty", 0}};
   for (const TransformConfig& transform : task.corpus->transforms) {
     if (transform.type == TransformType::max_length) dropped["max_length"] = 0;

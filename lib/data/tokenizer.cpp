@@ -10,15 +10,15 @@
 namespace argosy::data {
 namespace {
 
-std::string_view shape_text(ModelShape shape) {
-  switch (shape) {
-    case ModelShape::marian:
+std::string_view layout_text(spec::TokenLayout layout) {
+  switch (layout) {
+    case spec::TokenLayout::marian:
       return "Marian";
-    case ModelShape::pegasus:
+    case spec::TokenLayout::pegasus:
       return "Pegasus";
-    case ModelShape::t5:
+    case spec::TokenLayout::t5:
       return "T5";
-    case ModelShape::llama:
+    case spec::TokenLayout::llama:
       return "Llama";
   }
   return "unknown";
@@ -30,7 +30,7 @@ struct Tokenizer::Model {
   sentencepiece::SentencePieceProcessor processor;
 };
 
-Tokenizer::Tokenizer(std::unique_ptr<Model> model, std::string model_bytes, Vocabulary vocabulary)
+Tokenizer::Tokenizer(std::unique_ptr<Model> model, std::string model_bytes, spec::Vocabulary vocabulary)
     : model_(std::move(model)),
       model_bytes_(std::move(model_bytes)),
       digest_(digest_of(model_bytes_)),
@@ -39,7 +39,7 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-Tokenizer Tokenizer::load(std::string model_bytes, TokenShape shape, std::string_view name) {
+Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name) {
   auto model = std::make_unique<Model>();
   const auto status = model->processor.LoadFromSerializedProto(model_bytes);
   if (!status.ok()) {
@@ -49,17 +49,17 @@ Tokenizer Tokenizer::load(std::string model_bytes, TokenShape shape, std::string
                  .where = std::string{name},
                  .remedy = "give the .model file that SentencePiece or preprocess wrote"}};
   }
-  const Vocabulary vocabulary = vocabulary_of(shape, model->processor.GetPieceSize());
+  const spec::Vocabulary vocabulary = spec::vocabulary_of(rule, model->processor.GetPieceSize());
   const auto ids_text = [](std::int64_t bos, std::int64_t eos, std::int64_t unk, std::int64_t pad) {
     return fmt::format("bos {}, eos {}, unk {}, pad {}", bos, eos, unk, pad);
   };
   const auto& processor = model->processor;
-  const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.live_size ? *vocabulary.pad : -1;
+  const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
   const std::string wanted = ids_text(vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk, file_pad);
   const std::string got = ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
   if (wanted != got) {
     throw Error{Fault::data,
-                {.wanted = fmt::format("the ids of a {} model ({})", shape_text(shape.family), wanted),
+                {.wanted = fmt::format("the ids of a {} model ({})", layout_text(rule.layout), wanted),
                  .got = got,
                  .where = std::string{name},
                  .remedy = "train the tokenizer for this model type (data.tokenizer_training)"}};
@@ -67,7 +67,7 @@ Tokenizer Tokenizer::load(std::string model_bytes, TokenShape shape, std::string
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }
 
-Tokenizer Tokenizer::read(const Files& files, const Path& path, TokenShape shape) {
+Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::VocabularyRule rule) {
   if (!files.exists(path)) {
     throw Error{Fault::data,
                 {.wanted = "the tokenizer",
@@ -75,7 +75,7 @@ Tokenizer Tokenizer::read(const Files& files, const Path& path, TokenShape shape
                  .where = path.string(),
                  .remedy = "run preprocess with data.tokenizer_training, or correct data.tokenizer"}};
   }
-  return load(files.read_text(path), shape, path.string());
+  return load(files.read_text(path), rule, path.string());
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
@@ -98,14 +98,14 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
 }
 
 std::string Tokenizer::piece(std::int64_t id) const {
-  ARGOSY_CHECK(id >= 0 && id < vocabulary_.padded_size, "id {} of {}", id, vocabulary_.padded_size);
+  ARGOSY_CHECK(id >= 0 && id < vocabulary_.rows, "id {} of {}", id, vocabulary_.rows);
   if (!vocabulary_.is_dead(id)) return model_->processor.IdToPiece(static_cast<int>(id));
   if (vocabulary_.pad == id) return "<pad>";
-  return fmt::format("<unused_{}>", id - vocabulary_.live_size);
+  return fmt::format("<unused_{}>", id - vocabulary_.pieces);
 }
 
 float Tokenizer::score(std::int64_t id) const {
-  ARGOSY_CHECK(id >= 0 && !vocabulary_.is_dead(id), "id {} of {}", id, vocabulary_.live_size);
+  ARGOSY_CHECK(id >= 0 && !vocabulary_.is_dead(id), "id {} of {}", id, vocabulary_.pieces);
   return model_->processor.GetScore(static_cast<int>(id));
 }
 

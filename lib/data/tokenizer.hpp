@@ -10,7 +10,7 @@
 
 #include "core/file.hpp"
 #include "core/hash.hpp"
-#include "data/vocabulary.hpp"
+#include "spec/vocabulary.hpp"
 
 /// Text ↔ ids through a SentencePiece model, whose pieces are the live ids of a model's vocabulary. Immutable after
 /// load; encode and decode may run on many threads at once.
@@ -19,15 +19,15 @@ namespace argosy::data {
 class Tokenizer {
  public:
   /// From the bytes of a SentencePiece model. Throws Error{data} when they are no model or its ids do not fit the
-  /// shape; `name` stands in the message.
-  static Tokenizer load(std::string model_bytes, TokenShape shape, std::string_view name = "tokenizer");
+  /// layout; `name` stands in the message.
+  static Tokenizer load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name = "tokenizer");
   /// The same from a file; a missing one is Error{data} with the advice to run preprocess.
-  static Tokenizer read(const Files& files, const Path& path, TokenShape shape);
+  static Tokenizer read(const Files& files, const Path& path, spec::VocabularyRule rule);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// Best segmentation, without EOS. Ids < live_size.
+  /// Best segmentation, without EOS. Ids < pieces.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
   /// Text of ids; control and dead ids leave nothing, unknown ones " ⁇ ".
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
@@ -38,18 +38,18 @@ class Tokenizer {
   /// Id of a piece, if it is one.
   [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const;
 
-  [[nodiscard]] const Vocabulary& vocabulary() const noexcept { return vocabulary_; }
+  [[nodiscard]] const spec::Vocabulary& vocabulary() const noexcept { return vocabulary_; }
   /// Bytes of the model file, as stored in checkpoints and exports, and their digest.
   [[nodiscard]] const std::string& model_bytes() const noexcept { return model_bytes_; }
   [[nodiscard]] const Digest& digest() const noexcept { return digest_; }
 
  private:
   struct Model;
-  Tokenizer(std::unique_ptr<Model> model, std::string model_bytes, Vocabulary vocabulary);
+  Tokenizer(std::unique_ptr<Model> model, std::string model_bytes, spec::Vocabulary vocabulary);
   std::unique_ptr<Model> model_;
   std::string model_bytes_;
   Digest digest_;
-  Vocabulary vocabulary_;
+  spec::Vocabulary vocabulary_;
 };
 
 }  // namespace argosy::data

@@ -32,11 +32,13 @@ class Lines final : public sentencepiece::SentenceIterator {
 
 }  // namespace
 
-Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedFile> texts, ModelShape shape,
-                          InvalidUtf8 policy) {
+Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedFile> texts,
+                          spec::TokenLayout layout, InvalidUtf8 policy) {
+  // Pegasus has Marian's ids.
+  if (layout == spec::TokenLayout::pegasus) layout = spec::TokenLayout::marian;
   Hasher hasher;
   hasher.update(fmt::format("tokenizer 1 {} {} {} {} {} {}", static_cast<int>(training.type), training.vocab_size,
-                            training.character_coverage, training.sample_lines, static_cast<int>(shape),
+                            training.character_coverage, training.sample_lines, static_cast<int>(layout),
                             static_cast<int>(policy)));
   for (const CountedFile& text : texts) hasher.update(std::as_bytes(std::span{text.record.digest.bytes}));
   return hasher.digest();
@@ -66,9 +68,10 @@ std::vector<std::string> sample_lines(const Files& files, std::span<const Counte
   return sample;
 }
 
-std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines, ModelShape shape) {
-  const Vocabulary ids = vocabulary_of(shape, training.vocab_size);
-  const bool pad_is_piece = shape == ModelShape::t5;
+std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines,
+                            spec::TokenLayout layout) {
+  const spec::Vocabulary ids = spec::vocabulary_of({layout}, training.vocab_size);
+  const bool pad_is_piece = layout == spec::TokenLayout::t5;
   const std::unordered_map<std::string, std::string> settings{
       {"model_type", training.type == TokenizerType::bpe ? "bpe" : "unigram"},
       {"vocab_size", fmt::format("{}", training.vocab_size)},

@@ -14,9 +14,9 @@
 /// Runs on one rank; the caller broadcasts the model.
 namespace argosy::data {
 
-/// What decides a tokenizer: texts (by content), settings, ids of the shape. Names it in caches.
+/// What decides a tokenizer: texts (by content), settings, ids of the layout. Names it in caches.
 [[nodiscard]] Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedFile> texts,
-                                        ModelShape shape, InvalidUtf8 policy);
+                                        spec::TokenLayout layout, InvalidUtf8 policy);
 
 /// `count` lines of all texts together (each line at most once; all of them when there are fewer), in text order.
 [[nodiscard]] std::vector<std::string> sample_lines(const Files& files, std::span<const CountedFile> texts,
@@ -26,6 +26,6 @@ namespace argosy::data {
 /// largest possible size), Error{data} when nothing can be trained. SentencePiece (arXiv:1808.06226), unigram
 /// (arXiv:1804.10959) or BPE (arXiv:1508.07909).
 [[nodiscard]] std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines,
-                                          ModelShape shape);
+                                          spec::TokenLayout layout);
 
 }  // namespace argosy::data

@@ -11,7 +11,7 @@ namespace argosy::decode {
 
 LoadedModel load_model(const checkpoint::Reader& reader, c10::Device device) {
   model::StoredModel stored = model::stored_model(reader);
-  auto built = std::make_unique<model::Model>(stored.shape, partition::Layout{});
+  auto built = std::make_unique<model::Model>(stored.spec, partition::Layout{});
   std::vector<at::Tensor> weights;
   for (model::Unit& unit : built->units()) {
     at::Tensor flat = at::zeros({unit.space().padded_size()}, at::kFloat);

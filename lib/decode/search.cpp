@@ -99,7 +99,7 @@ class BatchSearch {
     const auto n = static_cast<std::int64_t>(batch.size());
     std::int64_t width = 0;
     for (const std::size_t index : batch) width = std::max(width, static_cast<std::int64_t>(sources[index].size()));
-    at::Tensor source = at::full({n, width}, model_.shape().start_id, at::kLong);
+    at::Tensor source = at::full({n, width}, model_.architecture().vocabulary.start, at::kLong);
     at::Tensor lengths = at::empty({n}, at::kLong);
     for (std::int64_t row = 0; row < n; ++row) {
       const Ids& ids = sources[batch[static_cast<std::size_t>(row)]];
@@ -107,9 +107,10 @@ class BatchSearch {
       lengths.data_ptr<std::int64_t>()[row] = static_cast<std::int64_t>(ids.size());
     }
     const at::Device device = model_.units().front().parameters().front().weight.device();
-    if (model_.shape().type == model::ModelType::encoder_decoder) {
+    if (model_.architecture().type == spec::ModelType::encoder_decoder) {
       model::Cache cache = inference_.start(source.to(device), lengths.to(device), beam_);
-      at::Tensor logits = inference_.step(cache, at::full({n * beam_}, model_.shape().start_id, at::kLong).to(device));
+      at::Tensor logits =
+          inference_.step(cache, at::full({n * beam_}, model_.architecture().vocabulary.start, at::kLong).to(device));
       return {std::move(cache), std::move(logits)};
     }
     model::Cache cache = inference_.start(n * beam_);
@@ -119,17 +120,17 @@ class BatchSearch {
 
   /// Steps the position table has room for: the target has one of its own, or it follows the prompt.
   [[nodiscard]] std::int64_t positions_left(std::int64_t source_length) const {
-    const model::ModelShape& shape = model_.shape();
-    return shape.type == model::ModelType::encoder_decoder ? shape.max_positions
-                                                           : shape.max_positions - source_length + 1;
+    const spec::Architecture& shape = model_.architecture();
+    return shape.type == spec::ModelType::encoder_decoder ? shape.max_positions
+                                                          : shape.max_positions - source_length + 1;
   }
 
   void forbid(at::Tensor& logits, std::int64_t step) const {
     constexpr double never = -std::numeric_limits<double>::infinity();
-    const model::ModelShape& shape = model_.shape();
-    logits.narrow(1, shape.dead_begin, shape.vocab_padded - shape.dead_begin).fill_(never);
-    if (shape.start_id < shape.dead_begin) logits.select(1, shape.start_id).fill_(never);
-    if (step < options_.min_length) logits.select(1, shape.eos_id).fill_(never);
+    const spec::Architecture& shape = model_.architecture();
+    logits.narrow(1, shape.vocabulary.pieces, shape.vocabulary.rows - shape.vocabulary.pieces).fill_(never);
+    if (shape.vocabulary.start < shape.vocabulary.pieces) logits.select(1, shape.vocabulary.start).fill_(never);
+    if (step < options_.min_length) logits.select(1, shape.vocabulary.eos).fill_(never);
   }
 
   /// The 2·beam best continuations of each sentence (1 for greedy), best first. Not topk, which breaks ties as it
@@ -164,7 +165,7 @@ class BatchSearch {
   /// Books finished hypotheses and returns the candidates that go on, one a beam; none when the sentence is done.
   std::vector<Candidate> advance(Sentence& sentence, const std::vector<Candidate>& candidates,
                                  std::int64_t step) const {
-    const std::int64_t eos = model_.shape().eos_id;
+    const std::int64_t eos = model_.architecture().vocabulary.eos;
     const bool last_step = step + 1 >= sentence.max_steps;
     std::vector<Candidate> chosen;
     auto spare = static_cast<std::size_t>(beam_);
@@ -239,7 +240,7 @@ std::vector<Hypothesis> search(model::Model& model, const std::vector<Ids>& sour
 
   std::vector<Hypothesis> out(sources.size());
   BatchSearch batch_search(model, options);
-  const bool equal_lengths = model.shape().type == model::ModelType::decoder;  // prompts are not padded
+  const bool equal_lengths = model.architecture().type == spec::ModelType::decoder;  // prompts are not padded
   for (std::size_t begin = 0; begin < order.size();) {
     const std::size_t width = sources[order[begin]].size();
     std::size_t end = begin + 1;

@@ -25,7 +25,7 @@ Translation unpacked(std::string_view line) {
 std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
                                          const data::Tokenizer& tokenizer, const std::vector<std::string>& lines,
                                          const SearchOptions& options, std::uint64_t first) {
-  const bool encoder_decoder = model.shape().type == model::ModelType::encoder_decoder;
+  const bool encoder_decoder = model.architecture().type == spec::ModelType::encoder_decoder;
   std::vector<std::vector<std::int32_t>> ids(lines.size());
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -36,13 +36,13 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
     } else {
       ids[i].insert(ids[i].begin(), static_cast<std::int32_t>(tokenizer.vocabulary().start));
     }
-    if (static_cast<std::int64_t>(ids[i].size()) > model.shape().max_positions) {
-      throw Error{
-          Fault::data,
-          {.wanted = fmt::format("a line of at most {} pieces (model.max_positions)", model.shape().max_positions),
-           .got = std::to_string(ids[i].size()),
-           .where = fmt::format("line {} of the text to translate", first + i + 1),
-           .remedy = "split it"}};
+    if (static_cast<std::int64_t>(ids[i].size()) > model.architecture().max_positions) {
+      throw Error{Fault::data,
+                  {.wanted = fmt::format("a line of at most {} pieces (model.max_positions)",
+                                         model.architecture().max_positions),
+                   .got = std::to_string(ids[i].size()),
+                   .where = fmt::format("line {} of the text to translate", first + i + 1),
+                   .remedy = "split it"}};
     }
   }
   std::stable_sort(order.begin(), order.end(),

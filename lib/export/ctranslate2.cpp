@@ -18,8 +18,6 @@
 namespace argosy::exports {
 namespace {
 
-using model::ModelShape;
-
 template <class T>
 Variable scalar(std::string name, DType dtype, T value) {
   return {std::move(name), dtype, {}, [value] {
@@ -35,14 +33,14 @@ Variable number(std::string name, std::int64_t value) {
 }
 
 /// CTranslate2's activation codes.
-std::int8_t activation_code(model::Activation activation) {
+std::int8_t activation_code(spec::Activation activation) {
   switch (activation) {
-    case model::Activation::relu:
+    case spec::Activation::relu:
       return 0;
-    case model::Activation::swish:
-    case model::Activation::swiglu:
+    case spec::Activation::swish:
+    case spec::Activation::swiglu:
       return 2;
-    case model::Activation::gelu:
+    case spec::Activation::gelu:
       return 3;
   }
   ARGOSY_CHECK(false, "unknown activation");
@@ -51,9 +49,10 @@ std::int8_t activation_code(model::Activation activation) {
 /// Collects the variables of one model.
 class Ct2Model {
  public:
-  Ct2Model(const checkpoint::Reader& reader, const ModelShape& shape, Quantization quantization)
-      : reader_(reader), shape_(shape), quantization_(quantization) {
-    const bool encoder_decoder = shape.type == model::ModelType::encoder_decoder;
+  Ct2Model(const checkpoint::Reader& reader, const spec::ModelSpec& spec, Quantization quantization)
+      : reader_(reader), shape_(spec.architecture), quantization_(quantization) {
+    const spec::Architecture& shape = shape_;
+    const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
     bin_.spec = encoder_decoder ? "TransformerSpec" : "TransformerDecoderSpec";
     bin_.revision = encoder_decoder ? 7 : 8;
     constexpr std::int64_t most_heads = std::numeric_limits<std::int16_t>::max();
@@ -68,7 +67,8 @@ class Ct2Model {
     side("decoder", shape.decoder_layers, shape.decoder_position);
     bin_.variables.push_back(flag("decoder/start_from_zero_embedding", encoder_decoder));
     if (shape.window) bin_.variables.push_back(number("decoder/sliding_window", *shape.window));
-    for (const checkpoint::Reader::Parameter& parameter : reader.parameters()) weight(parameter);
+    for (const checkpoint::Reader::Parameter& stored : reader.parameters())
+      weight(spec.units[spec.unit(reader.unit_names()[stored.unit])].parameter(stored.name));
     if (shape.tie_embeddings) {
       bin_.aliases.emplace_back("decoder/projection/weight", "decoder/embeddings/weight");
       if (encoder_decoder) bin_.aliases.emplace_back("encoder/embeddings_0/weight", "decoder/embeddings/weight");
@@ -79,13 +79,13 @@ class Ct2Model {
   [[nodiscard]] std::int64_t parameters() const noexcept { return parameters_; }
 
  private:
-  void side(const std::string& side, std::int64_t layers, model::Position position) {
+  void side(const std::string& side, std::int64_t layers, spec::Position position) {
     auto& variables = bin_.variables;
     variables.push_back(scalar(side + "/num_heads", DType::i16, narrow<std::int16_t>(shape_.heads)));
-    variables.push_back(flag(side + "/pre_norm", shape_.norm_position == model::NormPosition::pre));
+    variables.push_back(flag(side + "/pre_norm", shape_.norm_position == spec::NormPosition::pre));
     variables.push_back(scalar(side + "/activation", DType::i8, activation_code(shape_.activation)));
-    variables.push_back(flag(side + "/scale_embeddings", shape_.type == model::ModelType::encoder_decoder));
-    if (position == model::Position::sinusoidal) {
+    variables.push_back(flag(side + "/scale_embeddings", shape_.type == spec::ModelType::encoder_decoder));
+    if (position == spec::Position::sinusoidal) {
       const std::int64_t positions = shape_.max_positions, width = shape_.width;
       const DType dtype = float_type();
       variables.push_back(
@@ -97,20 +97,20 @@ class Ct2Model {
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       const std::string prefix = fmt::format("{}/layer_{}/", side, layer);
       attention(prefix + "self_attention/", position);
-      if (side == "decoder" && shape_.type == model::ModelType::encoder_decoder) {
-        attention(prefix + "attention/", model::Position::sinusoidal);
+      if (side == "decoder" && shape_.type == spec::ModelType::encoder_decoder) {
+        attention(prefix + "attention/", spec::Position::sinusoidal);
       }
       if (shape_.window && side == "decoder")
         variables.push_back(number(prefix + "self_attention/sliding_window", *shape_.window));
     }
   }
 
-  void attention(const std::string& prefix, model::Position position) {
+  void attention(const std::string& prefix, spec::Position position) {
     auto& variables = bin_.variables;
     if (shape_.head_size * shape_.heads != shape_.width)
       variables.push_back(number(prefix + "head_dim", shape_.head_size));
     if (shape_.kv_heads != shape_.heads) variables.push_back(number(prefix + "num_heads_kv", shape_.kv_heads));
-    if (position == model::Position::rope) {
+    if (position == spec::Position::rope) {
       variables.push_back(number(prefix + "rotary_dim", 0));           // all of the head
       variables.push_back(flag(prefix + "rotary_interleave", false));  // half-split
       variables.push_back(scalar(prefix + "rotary_base", DType::f32, static_cast<float>(shape_.rope_theta)));
@@ -145,23 +145,21 @@ class Ct2Model {
 
   /// Our parameters bear CTranslate2's names. Two differ in rows: what has a vocabulary dimension loses its dead ones,
   /// and the fused gate and up projection becomes two variables.
-  void weight(const checkpoint::Reader::Parameter& parameter) {
+  void weight(const spec::Parameter& parameter) {
     const std::int64_t rows = parameter.shape.front();
-    const bool gated =
-        shape_.activation == model::Activation::swiglu && parameter.name.ends_with("/ffn/linear_0/weight");
-    if (gated) {
-      rows_of(parameter, parameter.name, 0, rows / 2);
+    if (!parameter.parts.empty() && parameter.parts.back().name == "up") {
+      const std::int64_t gate = parameter.parts.front().rows;
+      rows_of(parameter, parameter.name, 0, gate);
       std::string up = parameter.name;
-      up.insert(up.rfind("/weight"), "_noact");
-      rows_of(parameter, up, rows / 2, rows);
+      up.insert(up.rfind('/'), "_noact");
+      rows_of(parameter, up, gate, rows);
     } else {
-      rows_of(parameter, parameter.name, 0, is_vocabulary(parameter.name) ? shape_.vocab_live : rows);
+      rows_of(parameter, parameter.name, 0, parameter.is_by_id() ? shape_.vocabulary.pieces : rows);
     }
   }
 
   /// Rows [begin, end) of a parameter as variable `name` (and its scales).
-  void rows_of(const checkpoint::Reader::Parameter& parameter, const std::string& name, std::int64_t begin,
-               std::int64_t end) {
+  void rows_of(const spec::Parameter& parameter, const std::string& name, std::int64_t begin, std::int64_t end) {
     std::vector<std::uint32_t> dimensions;
     dimensions.reserve(parameter.shape.size());
     for (const std::int64_t extent : parameter.shape) dimensions.push_back(narrow<std::uint32_t>(extent));
@@ -191,12 +189,8 @@ class Ct2Model {
     }
   }
 
-  static bool is_vocabulary(std::string_view name) {
-    return name.find("embeddings") != std::string_view::npos || name.find("projection") != std::string_view::npos;
-  }
-
   const checkpoint::Reader& reader_;
-  const ModelShape& shape_;
+  const spec::Architecture shape_;
   Quantization quantization_;
   ModelBin bin_;
   std::int64_t parameters_ = 0;
@@ -204,10 +198,10 @@ class Ct2Model {
 
 std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }
 
-boost::json::object ct2_config(const ModelShape& shape, const data::Tokenizer& tokenizer) {
-  const data::Vocabulary& vocabulary = tokenizer.vocabulary();
+boost::json::object ct2_config(const spec::Architecture& shape, const data::Tokenizer& tokenizer) {
+  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   boost::json::object out;
-  if (shape.type == model::ModelType::encoder_decoder) {
+  if (shape.type == spec::ModelType::encoder_decoder) {
     out["add_source_bos"] = false;
     out["add_source_eos"] = true;
     out["decoder_start_token"] = tokenizer.piece(vocabulary.eos);  // its embedding is replaced by zeros
@@ -223,7 +217,7 @@ boost::json::object ct2_config(const ModelShape& shape, const data::Tokenizer& t
 boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
   boost::json::array pieces;
   std::set<std::string> seen;
-  for (std::int64_t id = 0; id < tokenizer.vocabulary().live_size; ++id) {
+  for (std::int64_t id = 0; id < tokenizer.vocabulary().pieces; ++id) {
     std::string piece = tokenizer.piece(id);
     if (!seen.insert(piece).second) {
       throw Error{Fault::data,
@@ -248,14 +242,14 @@ ExportReport export_ctranslate2(comm::Context& context, const checkpoint::Reader
   comm::agree(context.world, [&] {
     stored.emplace(model::stored_model(reader));
     pieces = pieces_of(stored->tokenizer);
-    built.emplace(reader, stored->shape, quantization);
+    built.emplace(reader, stored->spec, quantization);
   });
   const data::Tokenizer& tokenizer = stored->tokenizer;
   ExportReport report{.folder = folder, .parameters = built->parameters()};
   OutputFolder output{context, folder};
   report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", built->take());
-  const bool encoder_decoder = stored->shape.type == model::ModelType::encoder_decoder;
-  output.write("config.json", pretty(ct2_config(stored->shape, tokenizer)));
+  const bool encoder_decoder = stored->spec.architecture.type == spec::ModelType::encoder_decoder;
+  output.write("config.json", pretty(ct2_config(stored->spec.architecture, tokenizer)));
   output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));
   if (encoder_decoder) {
     output.write("source.spm", tokenizer.model_bytes());

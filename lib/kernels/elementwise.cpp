@@ -46,17 +46,17 @@ namespace {
 
 void activate(const at::Tensor& u, at::Tensor& y, std::int64_t kind) {
   const at::Tensor wide = u.to(at::kFloat);
-  switch (static_cast<ActivationKind>(kind)) {
-    case ActivationKind::relu:
+  switch (static_cast<spec::Activation>(kind)) {
+    case spec::Activation::relu:
       y.copy_(at::relu(wide));
       break;
-    case ActivationKind::swish:
+    case spec::Activation::swish:
       y.copy_(wide * at::sigmoid(wide));
       break;
-    case ActivationKind::gelu:
+    case spec::Activation::gelu:
       y.copy_(wide * 0.5 * (1 + at::erf(wide * std::numbers::sqrt2 / 2)));
       break;
-    case ActivationKind::swiglu: {
+    case spec::Activation::swiglu: {
       const std::int64_t width = wide.size(-1) / 2;
       const at::Tensor gate = wide.narrow(-1, 0, width), up = wide.narrow(-1, width, width);
       y.copy_(gate * at::sigmoid(gate) * up);
@@ -80,19 +80,19 @@ at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, st
   }
   const at::Tensor gradient = dy.to(at::kFloat), wide = saved.to(at::kFloat);
   at::Tensor du;
-  switch (static_cast<ActivationKind>(kind)) {
-    case ActivationKind::relu:
+  switch (static_cast<spec::Activation>(kind)) {
+    case spec::Activation::relu:
       du = gradient * wide.gt(0);
       break;
-    case ActivationKind::swish:
+    case spec::Activation::swish:
       du = gradient * sigmoid_slope(wide);
       break;
-    case ActivationKind::gelu: {
+    case spec::Activation::gelu: {
       const at::Tensor density = at::exp(wide.square() * -0.5) / std::sqrt(2 * std::numbers::pi);
       du = gradient * (0.5 * (1 + at::erf(wide * std::numbers::sqrt2 / 2)) + wide * density);
       break;
     }
-    case ActivationKind::swiglu: {
+    case spec::Activation::swiglu: {
       const std::int64_t width = wide.size(-1) / 2;
       const at::Tensor gate = wide.narrow(-1, 0, width), up = wide.narrow(-1, width, width);
       du = at::cat({gradient * up * sigmoid_slope(gate), gradient * gate * at::sigmoid(gate)}, -1);
@@ -124,12 +124,12 @@ at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, dou
   return op.call(base, branch, p, static_cast<std::int64_t>(key.seed), key.step, key.micro_batch, key.site, bias);
 }
 
-void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, ActivationKind kind) {
+void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, spec::Activation kind) {
   static const auto op = operator_handle<decltype(plain::activation)>("argosy::activation");
   op.call(u, bias, y, static_cast<std::int64_t>(kind));
 }
 
-at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, ActivationKind kind,
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, spec::Activation kind,
                                const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated) {
   static const auto op = operator_handle<decltype(plain::activation_backward)>("argosy::activation_backward");
   return op.call(dy, saved, static_cast<std::int64_t>(kind), dbias, accumulate, activated);

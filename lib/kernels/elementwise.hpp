@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "spec/activation.hpp"
+
 /// Element-wise parts of a block: dropout with residual add, bias with activation, sums over rows. Torch operators
 /// `argosy::dropout_add`, `argosy::activation`, `argosy::activation_backward`, `argosy::column_sum`.
 /// Dropout masks are never stored: element e of a call is kept or dropped by a 16-bit half of Philox4x32-10 with key
@@ -25,19 +27,12 @@ struct DropoutKey {
 [[nodiscard]] at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p,
                                      const DropoutKey& key, const OptionalTensor& bias = std::nullopt);
 
-enum class ActivationKind : std::int64_t {
-  relu,
-  swish,
-  gelu,
-  swiglu
-};  // gelu: erf; swiglu: swish(gate)·up, rows hold gate | up
-
 /// u += bias in place, y = activation(u). u: [n, F] ([n, 2F] for swiglu); y: [n, F], may be u itself for relu.
-void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, ActivationKind kind);
+void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, spec::Activation kind);
 
 /// Gradient of u. saved: y for relu, u otherwise. dbias: fp32, the width of u; written, or added to with `accumulate`.
 /// activated (not for relu): y once more, with the bits of the forward pass, while u is at hand.
-[[nodiscard]] at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, ActivationKind kind,
+[[nodiscard]] at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, spec::Activation kind,
                                              const OptionalTensor& dbias, bool accumulate,
                                              const OptionalTensor& activated = std::nullopt);
 

@@ -13,6 +13,11 @@ namespace argosy::model {
 
 using kernels::AttentionMask;
 using kernels::OptionalTensor;
+using spec::Activation;
+using spec::ModelType;
+using spec::NormPosition;
+using spec::Position;
+using spec::Recompute;
 
 namespace {
 
@@ -64,7 +69,7 @@ struct Block::Tape {
   at::Tensor ffn_input, activation_saved, activated;
 };
 
-Block::Block(const ModelShape& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site)
+Block::Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site)
     : shape_(shape),
       encoder_(encoder),
       rope_((encoder ? shape.encoder_position : shape.decoder_position) == Position::rope),
@@ -160,7 +165,7 @@ at::Tensor Block::cross_attention_backward(const at::Tensor& dy, AttentionSaved&
 }
 
 std::pair<at::Tensor, at::Tensor> Block::activate(at::Tensor u) const {
-  const auto kind = static_cast<kernels::ActivationKind>(shape_.activation);
+  const auto kind = shape_.activation;
   at::Tensor y = shape_.activation == Activation::relu ? u : at::empty({u.size(0), shape_.ff}, u.options());
   kernels::activation(u, ffn_in_.bias != nullptr ? optional(ffn_in_.bias->weight) : std::nullopt, y, kind);
   return {std::move(u), std::move(y)};
@@ -189,8 +194,7 @@ at::Tensor Block::feed_forward_backward(const at::Tensor& dy, Tape& tape) const 
   OptionalTensor again;
   if (!tape.activated.defined()) again = tape.activated = at::empty_like(dactivated);
   const GradientSlot dbias = ffn_in_.bias != nullptr ? claim_gradient(*ffn_in_.bias) : GradientSlot{};
-  const at::Tensor du = kernels::activation_backward(dactivated, tape.activation_saved,
-                                                     static_cast<kernels::ActivationKind>(shape_.activation),
+  const at::Tensor du = kernels::activation_backward(dactivated, tape.activation_saved, shape_.activation,
                                                      optional(dbias.gradient), dbias.accumulate, again);
   dactivated.reset();
   ffn_out_.backward_parameters(dbranch, tape.activated);

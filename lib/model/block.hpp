@@ -39,7 +39,7 @@ struct Branch {
 class Block {
  public:
   /// prefix: "encoder/layer_0" …; site: number of the visit, names its dropout masks.
-  Block(const ModelShape& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site);
+  Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site);
 
   /// x: [rows, T, d]; memory: [rows, S, d] with cross-attention. Records one autograd node.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs,
@@ -68,7 +68,7 @@ class Block {
                                                     at::Tensor& dmemory) const;
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& x, Tape& tape) const;
   /// Lets go of what the backward pass can compute again.
-  void forget(Tape& tape, Recompute recompute) const;
+  void forget(Tape& tape, spec::Recompute recompute) const;
   [[nodiscard]] at::Tensor feed_forward_backward(const at::Tensor& dy, Tape& tape) const;
   /// Query, key and value views [rows, T, heads, D] of packed rows.
   [[nodiscard]] at::Tensor heads_of(const at::Tensor& packed, std::int64_t rows, std::int64_t first,
@@ -77,7 +77,7 @@ class Block {
               std::int64_t offset, bool inverse) const;
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> activate(at::Tensor u) const;
 
-  ModelShape shape_;
+  spec::Architecture shape_;
   bool encoder_, rope_;
   std::int64_t site_;
   double scale_;

@@ -10,16 +10,21 @@
 namespace argosy::model {
 
 struct Model::Impl {
-  Impl(const ModelShape& shape, const partition::Layout& layout);
+  Impl(const spec::ModelSpec& spec, const partition::Layout& layout);
+
+  /// What a visit computes; `site` is its number, which names its dropout masks.
+  [[nodiscard]] std::function<State(const State&, const Inputs&, Pass&)> code_of(const spec::Visit& visit,
+                                                                                 std::int64_t site);
 
   /// Embeds ids [rows, T]; positions start at `offset` unless given.
-  [[nodiscard]] at::Tensor embed(const Parameter& table, Position position, const at::Tensor& ids,
+  [[nodiscard]] at::Tensor embed(const Parameter& table, spec::Position position, const at::Tensor& ids,
                                  const at::Tensor& positions, std::int64_t offset);
   [[nodiscard]] State embed_visit(Parameter& table, bool encoder, std::int64_t site, const State& state,
                                   const Inputs& inputs, const Pass& pass);
   [[nodiscard]] State head_visit(const State& state, const Inputs& inputs, Pass& pass);
 
-  ModelShape shape;
+  const spec::ModelSpec spec;
+  const spec::Architecture& shape;
   std::vector<Unit> units;
   std::vector<Visit> visits;
   std::vector<Block> encoder, decoder;

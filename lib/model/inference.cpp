@@ -100,7 +100,7 @@ Cache Inference::start(const at::Tensor& source, const at::Tensor& lengths, std:
 Cache Inference::start(std::int64_t rows) {
   auto impl = std::make_unique<Cache::Impl>();
   impl->rows = rows;
-  impl->self.resize(static_cast<std::size_t>(model_.shape().decoder_layers));
+  impl->self.resize(static_cast<std::size_t>(model_.architecture().decoder_layers));
   return Cache(std::move(impl));
 }
 
@@ -109,7 +109,7 @@ at::Tensor Inference::step(Cache& cache, const at::Tensor& ids) { return extend(
 at::Tensor Inference::extend(Cache& cache, const at::Tensor& ids) {
   const at::InferenceMode inference;
   Model::Impl& model = model_.impl();
-  const ModelShape& shape = model.shape;
+  const spec::Architecture& shape = model.shape;
   Cache::Impl& impl = cache.impl();
   ARGOSY_CHECK(ids.size(0) == impl.rows, "{} rows of ids, {} in the cache", ids.size(0), impl.rows);
   const std::int64_t count = ids.size(1), needed = impl.length + count;
@@ -132,8 +132,9 @@ at::Tensor Inference::extend(Cache& cache, const at::Tensor& ids) {
   const at::Tensor weight = model.head_weight->weight.t();
   at::Tensor logits =
       (model.head_bias != nullptr ? at::addmm(model.head_bias->weight, h, weight) : at::mm(h, weight)).to(at::kFloat);
-  logits.narrow(1, shape.dead_begin, shape.vocab_padded - shape.dead_begin).fill_(-1e4);
-  return logits.view({impl.rows, count, shape.vocab_padded});
+  const spec::Vocabulary& vocabulary = shape.vocabulary;
+  logits.narrow(1, vocabulary.pieces, vocabulary.rows - vocabulary.pieces).fill_(-1e4);
+  return logits.view({impl.rows, count, vocabulary.rows});
 }
 
 }  // namespace argosy::model

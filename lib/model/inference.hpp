@@ -37,9 +37,9 @@ class Inference {
   [[nodiscard]] Cache start(const at::Tensor& source, const at::Tensor& lengths, std::int64_t copies = 1);
   /// Decoder-only: an empty cache.
   [[nodiscard]] Cache start(std::int64_t rows);
-  /// Feeds ids [rows] int64 and returns logits fp32 [rows, vocab_padded]; dead ids carry -1e4.
+  /// Feeds ids [rows] int64 and returns logits fp32 [rows, rows of the vocabulary]; dead ids carry -1e4.
   [[nodiscard]] at::Tensor step(Cache& cache, const at::Tensor& ids);
-  /// Feeds ids [rows, n] at once (forced prefix, scoring) and returns logits fp32 [rows, n, vocab_padded].
+  /// Feeds ids [rows, n] at once (forced prefix, scoring) and returns logits fp32 [rows, n, rows of the vocabulary].
   [[nodiscard]] at::Tensor extend(Cache& cache, const at::Tensor& ids);
 
  private:

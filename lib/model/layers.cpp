@@ -73,7 +73,7 @@ at::Tensor Linear::backward_input(const at::Tensor& dy, const at::Tensor& add) c
   return at::addmm_out(result, result, dy, weight->weight);
 }
 
-NormLayer::NormLayer(Unit& unit, const std::string& name, const ModelShape& shape)
+NormLayer::NormLayer(Unit& unit, const std::string& name, const spec::Architecture& shape)
     : gamma(&unit.parameter(name + "/gamma")), beta(find(unit, name + "/beta")), epsilon(shape.norm_epsilon) {}
 
 at::Tensor NormLayer::forward(const at::Tensor& x, Saved* saved) const {

@@ -40,7 +40,7 @@ struct NormLayer {
   struct Saved {
     at::Tensor x, mean, rstd;
   };
-  NormLayer(Unit& unit, const std::string& name, const ModelShape& shape);
+  NormLayer(Unit& unit, const std::string& name, const spec::Architecture& shape);
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, Saved* saved = nullptr) const;
   /// Gradient of x (+ `add`); writes those of gamma and beta.
   [[nodiscard]] at::Tensor backward(const at::Tensor& dy, const Saved& saved, const at::Tensor& add = {}) const;

@@ -12,15 +12,21 @@
 #include "kernels/head_loss.hpp"
 #include "model/impl.hpp"
 #include "model/segment.hpp"
-#include "model/units.hpp"
 
 namespace argosy::model {
 
 using kernels::OptionalTensor;
 
-Unit::Unit(std::string name, std::vector<partition::ParamSpec> params, const partition::Layout& layout)
-    : name_(std::move(name)), space_(std::move(params), layout) {
-  for (const partition::ParamSpec& param : space_.params()) parameters_.push_back({param.name, param.shape, {}, {}});
+using spec::ModelType;
+using spec::NormPosition;
+using spec::Position;
+using spec::Role;
+using spec::VisitKind;
+
+Unit::Unit(const spec::Unit& spec, const partition::Layout& layout) : name_(spec.name), space_(spec.flat(), layout) {
+  for (const partition::ParamSpec& param : space_.params()) {
+    parameters_.push_back({param.name, spec.parameter(param.name).role, param.shape, {}, {}});
+  }
 }
 
 void Unit::bind_views(at::Tensor Parameter::*view, const at::Tensor& flat) {
@@ -44,6 +50,12 @@ void Unit::bind(const at::Tensor& weights, const at::Tensor& gradients) {
 
 Parameter& Unit::parameter(const std::string& name) { return parameters_[space_.index_of(name)]; }
 
+Parameter* Unit::parameter(Role role) noexcept {
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(),
+                                  [&](const Parameter& parameter) { return parameter.role == role; });
+  return found == parameters_.end() ? nullptr : &*found;
+}
+
 void Unit::expect_fresh_gradients() noexcept {
   for (Parameter& parameter : parameters_) parameter.gradient_written = false;
 }
@@ -55,75 +67,61 @@ const Parameter* Unit::without_gradient() const noexcept {
   return found == parameters_.end() ? nullptr : &*found;
 }
 
-namespace {
-
-Parameter* find(std::vector<Unit>& units, const std::string& name) {
-  for (Unit& unit : units) {
-    for (Parameter& parameter : unit.parameters()) {
-      if (parameter.name == name) return &parameter;
-    }
-  }
-  return nullptr;
-}
-
-std::size_t unit_index(const std::vector<Unit>& units, const std::string& name) {
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    if (units[i].name() == name) return i;
-  }
-  ARGOSY_CHECK(false, "no unit {}", name);
-  return 0;
-}
-
-}  // namespace
-
-Model::Impl::Impl(const ModelShape& model_shape, const partition::Layout& layout) : shape(model_shape) {
-  for (UnitSpec& spec : unit_specs(shape)) units.emplace_back(spec.name, std::move(spec.params), layout);
+Model::Impl::Impl(const spec::ModelSpec& model_spec, const partition::Layout& layout)
+    : spec(model_spec), shape(spec.architecture) {
+  for (const spec::Unit& unit : spec.units) units.emplace_back(unit, layout);
   const bool translation = shape.type == ModelType::encoder_decoder, pre = shape.norm_position == NormPosition::pre;
-  target_table = find(units, "decoder/embeddings/weight");
-  if (translation) source_table = shape.tie_embeddings ? target_table : find(units, "encoder/embeddings_0/weight");
-  head_weight = shape.tie_embeddings ? target_table : find(units, "decoder/projection/weight");
-  head_bias = find(units, "decoder/projection/bias");
-
-  const std::string target = translation && !shape.tie_embeddings ? "target_embedding" : "embedding";
-  const std::string head = shape.tie_embeddings ? "embedding" : "head";
-  if (translation && pre) encoder_norm.emplace(units[unit_index(units, target)], "encoder/layer_norm", shape);
-  if (pre) decoder_norm.emplace(units[unit_index(units, head)], "decoder/layer_norm", shape);
+  encoder.reserve(static_cast<std::size_t>(shape.encoder_layers));
+  decoder.reserve(static_cast<std::size_t>(shape.decoder_layers));
+  for (const spec::Visit& visit : spec.visits) {
+    Unit& unit = units[visit.units.front()];
+    switch (visit.kind) {
+      case VisitKind::source:
+        source_table = unit.parameter(shape.tie_embeddings ? Role::target_embedding : Role::source_embedding);
+        break;
+      case VisitKind::encoder_block:
+        encoder.emplace_back(shape, unit, fmt::format("encoder/layer_{}", visit.layer), true, std::ssize(visits));
+        break;
+      case VisitKind::target:
+        target_table = unit.parameter(Role::target_embedding);
+        if (translation && pre) encoder_norm.emplace(unit, "encoder/layer_norm", shape);
+        break;
+      case VisitKind::decoder_block:
+        decoder.emplace_back(shape, unit, fmt::format("decoder/layer_{}", visit.layer), false, std::ssize(visits));
+        break;
+      case VisitKind::head:
+        head_weight = unit.parameter(shape.tie_embeddings ? Role::target_embedding : Role::head_weight);
+        head_bias = unit.parameter(Role::head_bias);
+        if (pre) decoder_norm.emplace(unit, "decoder/layer_norm", shape);
+        break;
+    }
+    visits.push_back({visit, code_of(visit, std::ssize(visits))});
+  }
   if (shape.encoder_position == Position::sinusoidal || shape.decoder_position == Position::sinusoidal) {
     sinusoid_table = kernels::sinusoids(shape.max_positions, shape.width);
   }
+}
 
-  std::int64_t site = 0;
-  if (translation) {
-    visits.push_back({"source", unit_index(units, shape.tie_embeddings ? "embedding" : "source_embedding"), false,
-                      false, [this, site](const State& state, const Inputs& inputs, Pass& pass) {
-                        return embed_visit(*source_table, true, site, state, inputs, pass);
-                      }});
-    ++site;
+std::function<State(const State&, const Inputs&, Pass&)> Model::Impl::code_of(const spec::Visit& visit,
+                                                                              std::int64_t site) {
+  const auto layer = static_cast<std::size_t>(visit.layer);
+  switch (visit.kind) {
+    case VisitKind::source:
+    case VisitKind::target:
+      return [this, site, is_encoder = visit.kind == VisitKind::source](const State& state, const Inputs& inputs,
+                                                                        Pass& pass) {
+        return embed_visit(is_encoder ? *source_table : *target_table, is_encoder, site, state, inputs, pass);
+      };
+    case VisitKind::encoder_block:
+    case VisitKind::decoder_block:
+      return [&block = visit.kind == VisitKind::encoder_block ? encoder[layer] : decoder[layer]](
+                 const State& state, const Inputs& inputs, Pass& pass) {
+        return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
+      };
+    case VisitKind::head:
+      break;
   }
-  const auto add_blocks = [&](std::vector<Block>& blocks, const std::string& side, std::int64_t layers,
-                              bool is_encoder) {
-    blocks.reserve(static_cast<std::size_t>(layers));
-    for (std::int64_t i = 0; i < layers; ++i, ++site) {
-      const std::string name = fmt::format("{}.{}", side, i);
-      const std::size_t unit = unit_index(units, name);
-      const Block& block =
-          blocks.emplace_back(shape, units[unit], fmt::format("{}/layer_{}", side, i), is_encoder, site);
-      visits.push_back({name, unit, translation && !is_encoder, false,
-                        [&block](const State& state, const Inputs& inputs, Pass& pass) {
-                          return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
-                        }});
-    }
-  };
-  add_blocks(encoder, "encoder", shape.encoder_layers, true);
-  visits.push_back({"target", unit_index(units, target), false, translation,
-                    [this, site](const State& state, const Inputs& inputs, Pass& pass) {
-                      return embed_visit(*target_table, false, site, state, inputs, pass);
-                    }});
-  ++site;
-  add_blocks(decoder, "decoder", shape.decoder_layers, false);
-  visits.push_back(
-      {"head", unit_index(units, head), false, false,
-       [this](const State& state, const Inputs& inputs, Pass& pass) { return head_visit(state, inputs, pass); }});
+  return [this](const State& state, const Inputs& inputs, Pass& pass) { return head_visit(state, inputs, pass); };
 }
 
 at::Tensor Model::Impl::embed(const Parameter& table, Position position, const at::Tensor& ids,
@@ -151,7 +149,7 @@ State Model::Impl::embed_visit(Parameter& table, bool is_encoder, std::int64_t s
   const kernels::DropoutKey key{pass.seed, pass.step, pass.micro_batch, 4 * site};
   const double dropout = pass.training ? shape.dropout : 0;
   const bool ends_encoder = !is_encoder && shape.type == ModelType::encoder_decoder;
-  const std::int64_t skip_id = shape.type == ModelType::encoder_decoder ? shape.start_id : -1;
+  const std::int64_t skip_id = shape.type == ModelType::encoder_decoder ? shape.vocabulary.start : -1;
   State result;
   NormLayer::Saved saved;
   {
@@ -216,7 +214,7 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
                                                {.label_smoothing = pass.loss.label_smoothing,
                                                 .z = pass.loss.z,
                                                 .loss_scale = pass.loss_scale,
-                                                .live = shape.dead_begin,
+                                                .live = shape.vocabulary.pieces,
                                                 .chunk_bytes = pass.loss.chunk_bytes},
                                                gradients);
     pass.nll_sum = sums.select(0, 0);
@@ -239,17 +237,22 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
   return {loss, {}};
 }
 
-Model::Model(const ModelShape& shape, const partition::Layout& layout) : impl_(std::make_unique<Impl>(shape, layout)) {}
+Model::Model(const spec::ModelSpec& spec, const partition::Layout& layout)
+    : impl_(std::make_unique<Impl>(spec, layout)) {}
 Model::~Model() = default;
-const ModelShape& Model::shape() const noexcept { return impl_->shape; }
+const spec::ModelSpec& Model::spec() const noexcept { return impl_->spec; }
 std::vector<Unit>& Model::units() noexcept { return impl_->units; }
 const std::vector<Unit>& Model::units() const noexcept { return impl_->units; }
 const std::vector<Visit>& Model::visits() const noexcept { return impl_->visits; }
 
 Parameter& Model::parameter(const std::string& name) {
-  Parameter* found = find(impl_->units, name);
-  ARGOSY_CHECK(found != nullptr, "no parameter {}", name);
-  return *found;
+  for (Unit& unit : impl_->units) {
+    for (Parameter& parameter : unit.parameters()) {
+      if (parameter.name == name) return parameter;
+    }
+  }
+  ARGOSY_CHECK(false, "no parameter {}", name);
+  return impl_->units.front().parameters().front();
 }
 
 std::int64_t Model::parameters() const {

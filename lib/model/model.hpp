@@ -8,20 +8,20 @@
 #include <string>
 #include <vector>
 
-#include "model/model_config.hpp"
 #include "partition/flat_space.hpp"
+#include "spec/model_spec.hpp"
 
-/// A model is a list of units and a list of visits to them. A unit is what is gathered, computed and reduced together;
-/// a visit maps State to State. A unit may be visited several times (tied embedding: source, target, head). The runner
-/// (train) walks the visits forward, keeps each one's input, and walks them back one autograd segment at a time.
-/// Parameters are views of the unit's flat buffers, which the caller owns and binds; custom functions write parameter
-/// gradients straight into the flat fp32 buffer (first write with beta 0, later with beta 1), also when an input needs
-/// no gradient. There is no `.grad` of a parameter.
+/// The code behind a specification (spec/model_spec.hpp): units with memory, and a function for each visit, which maps
+/// State to State. The runner (train) walks the visits forward, keeps each one's input, and walks them back one
+/// autograd segment at a time. Parameters are views of the unit's flat buffers, which the caller owns and binds; custom
+/// functions write parameter gradients straight into the flat fp32 buffer (first write with beta 0, later with beta 1),
+/// also when an input needs no gradient. There is no `.grad` of a parameter.
 namespace argosy::model {
 
 /// One parameter, bound to a place in its unit's flat buffers.
 struct Parameter {
   std::string name;
+  spec::Role role;
   std::vector<std::int64_t> shape;
   at::Tensor weight;              // view of the flat weight buffer, compute dtype
   at::Tensor gradient;            // view of the flat fp32 gradient buffer; undefined: frozen, or inference
@@ -31,7 +31,7 @@ struct Parameter {
 /// Names and shapes first (space), memory later (bind).
 class Unit {
  public:
-  Unit(std::string name, std::vector<partition::ParamSpec> params, const partition::Layout& layout);
+  Unit(const spec::Unit& spec, const partition::Layout& layout);
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const partition::FlatSpace& space() const noexcept { return space_; }
   /// Makes the parameters views of `weights` [padded_size] and `gradients` [padded_size] fp32 (undefined: no
@@ -43,6 +43,8 @@ class Unit {
   void bind_gradients(const at::Tensor& flat);
   /// Throws Error{internal} when absent. The reference stays good for the life of the model.
   [[nodiscard]] Parameter& parameter(const std::string& name);
+  /// The one of that role; null when there is none.
+  [[nodiscard]] Parameter* parameter(spec::Role role) noexcept;
   [[nodiscard]] std::vector<Parameter>& parameters() noexcept { return parameters_; }
   /// Before the first backward of a step: the next write of each gradient replaces what is there.
   void expect_fresh_gradients() noexcept;
@@ -88,27 +90,25 @@ struct Pass {
   double loss_scale = 1.0;       // 1 / loss-bearing tgt_tokens of the whole step, multiplied into dlogits
   LossOptions loss;
   // Changes no bit. block is the runner's: it calls a visit without recording, and with it before the backward pass.
-  Recompute recompute = Recompute::none;
+  spec::Recompute recompute = spec::Recompute::none;
   // Left by the head, on the device, fp64: Σ nll (unsmoothed), Σ loss (what is optimised), tokens, tokens predicted
   // right.
   at::Tensor nll_sum, loss_sum, token_count, correct_count;
 };
 
-struct Visit {
-  std::string name;  // "encoder.0", "head" …
-  std::size_t unit = 0;
-  bool reads_memory = false, writes_memory = false;
+struct Visit : spec::Visit {
   std::function<State(const State&, const Inputs&, Pass&)> forward;
 };
 
 class Model {
  public:
-  Model(const ModelShape& shape, const partition::Layout& layout);
+  Model(const spec::ModelSpec& spec, const partition::Layout& layout);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  [[nodiscard]] const ModelShape& shape() const noexcept;
+  [[nodiscard]] const spec::ModelSpec& spec() const noexcept;
+  [[nodiscard]] const spec::Architecture& architecture() const noexcept { return spec().architecture; }
   [[nodiscard]] std::vector<Unit>& units() noexcept;
   [[nodiscard]] const std::vector<Unit>& units() const noexcept;
   /// In forward order; the last one leaves the scaled loss in State::x. It writes the gradients of the output matrix in
@@ -126,9 +126,9 @@ class Model {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Fills `values` [end - begin] with elements [begin, end) of a parameter's initial value: fp32, counter-based, the
-/// same for any layout. Matrices N(0, σ) as the parameter's role asks, norms 1, biases 0, the row of Marian's <pad> 0.
-void initial_values(const ModelShape& shape, const partition::ParamSpec& param, std::uint64_t seed, std::int64_t begin,
-                    std::int64_t end, float* values);
+/// Fills `values` [end - begin] with elements [begin, end) of a parameter's initial value, as it declares it
+/// (spec::Initial): fp32, counter-based, the same for any layout.
+void initial_values(const spec::Parameter& parameter, std::uint64_t seed, std::int64_t begin, std::int64_t end,
+                    float* values);
 
 }  // namespace argosy::model

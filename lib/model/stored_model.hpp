@@ -2,13 +2,13 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "data/tokenizer.hpp"
-#include "model/model_config.hpp"
+#include "spec/model_spec.hpp"
 
 /// The model a checkpoint or soup holds, as far as it can be known without torch: what export and decode start from.
 namespace argosy::model {
 
 struct StoredModel {
-  ModelShape shape;
+  spec::ModelSpec spec;
   data::Tokenizer tokenizer;
 };
 

@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/load.hpp"
 #include "core/error.hpp"
-#include "model/stored_shape.hpp"
+#include "model/stored_spec.hpp"
 #include "soup/ingredients.hpp"
 
 namespace argosy::soup {

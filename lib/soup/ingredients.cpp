@@ -8,7 +8,7 @@
 
 #include "checkpoint/load.hpp"
 #include "core/error.hpp"
-#include "model/stored_shape.hpp"
+#include "model/stored_spec.hpp"
 
 namespace argosy::soup {
 namespace {

@@ -36,7 +36,7 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     : model_(model), canonical_rank_(canonical_rank) {
   const auto fp32 = at::TensorOptions(at::kFloat).device(choices.device);
   const auto weight_type = fp32.dtype(choices.compute_type);
-  const PlanShape shape = plan_shape(model.shape(), model.units().front().space().layout());
+  const PlanShape shape = plan_shape(model.architecture(), model.units().front().space().layout());
   const std::vector<int> turns = turns_of(shape);
   std::int64_t largest = 0;  // of the units that take turns
   for (std::size_t u = 0; u < turns.size(); ++u) {
@@ -101,8 +101,8 @@ void Buffers::initialise(std::uint64_t seed) {
     const partition::FlatSpace& space = model_.units()[u].space();
     values.assign(static_cast<std::size_t>(space.owned_size(canonical_rank_)), 0.0F);
     for (const partition::Interval& interval : partition::intervals_of(space, canonical_rank_)) {
-      model::initial_values(model_.shape(), space.params()[interval.param], seed, interval.begin, interval.end,
-                            values.data() + interval.local_offset);
+      model::initial_values(model_.spec().units[u].parameter(space.params()[interval.param].name), seed, interval.begin,
+                            interval.end, values.data() + interval.local_offset);
     }
     optim::ShardState& shard = units_[u].shard;
     shard.master.copy_(at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat));

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "model/units.hpp"
 #include "partition/flat_space.hpp"
+#include "spec/model_spec.hpp"
 #include "train/step_plan.hpp"
 
 namespace argosy::train {
@@ -21,13 +21,13 @@ struct BlockElements {
   double own = 0, source = 0;
 };
 
-BlockElements block_elements(const model::ModelShape& shape, bool cross, Recompute recompute) {
+BlockElements block_elements(const spec::Architecture& shape, bool cross, Recompute recompute) {
   const auto d = static_cast<double>(shape.width), query = static_cast<double>(shape.heads * shape.head_size),
              kv = static_cast<double>(shape.kv_heads * shape.head_size), ff = static_cast<double>(shape.ff);
   if (recompute == Recompute::block) return {.own = d};
-  const bool gated = shape.activation == model::Activation::swiglu;
+  const bool gated = shape.activation == spec::Activation::swiglu;
   // relu overwrites its input: one tensor to keep, until `full` computes it again.
-  const bool in_place = shape.activation == model::Activation::relu;
+  const bool in_place = shape.activation == spec::Activation::relu;
   const double products = recompute == Recompute::none && !in_place ? ff : 0;
   const double inner = recompute == Recompute::full ? 0 : (gated ? 2 : 1) * ff;
   // Self-attention: block input, norm, query, keys and values, output; feed-forward: input, norm, inner values.
@@ -41,11 +41,11 @@ BlockElements block_elements(const model::ModelShape& shape, bool cross, Recompu
 
 }  // namespace
 
-SpaceSizes space_sizes(const model::ModelShape& shape, const partition::Layout& layout) {
+SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout) {
   SpaceSizes sizes{.layout = layout};
-  const PlanShape plan = plan_shape(shape, layout);
-  for (std::size_t u = 0; const model::UnitSpec& unit : model::unit_specs(shape)) {
-    const partition::FlatSpace space(unit.params, layout);
+  const PlanShape plan = plan_shape(spec, layout);
+  for (std::size_t u = 0; const spec::Unit& unit : spec.units) {
+    const partition::FlatSpace space(unit.flat(), layout);
     const std::int64_t padded = space.padded_size();
     ++sizes.units;
     sizes.parameters += space.parameters();
@@ -139,7 +139,7 @@ std::int64_t elastic_scratch(const partition::Layout& layout, std::int64_t eleme
   return (layout.world() - 1) * (elements / (layout.nodes() * layout.slots())) * most_slots(layout) * 4;
 }
 
-ActivationMemory activation_memory(const model::ModelShape& shape, const MicroBatch& batch,
+ActivationMemory activation_memory(const spec::Architecture& shape, const MicroBatch& batch,
                                    const ActivationChoices& choices) {
   const auto bytes = static_cast<double>(choices.element_bytes);
   const auto encoder = static_cast<double>(shape.encoder_layers), decoder = static_cast<double>(shape.decoder_layers);
@@ -154,15 +154,15 @@ ActivationMemory activation_memory(const model::ModelShape& shape, const MicroBa
   if (choices.recompute == Recompute::block) {
     memory.recomputed = std::max(of_block(true, Recompute::none), translation ? of_block(false, Recompute::none) : 0.0);
   }
-  const double moments = shape.norm == model::Norm::layer_norm ? 2 : 1;  // mean and rstd; rstd
-  const double final_norm = shape.norm_position == model::NormPosition::pre ? 1 : 0;
+  const double moments = shape.norm == spec::Norm::layer_norm ? 2 : 1;  // mean and rstd; rstd
+  const double final_norm = shape.norm_position == spec::NormPosition::pre ? 1 : 0;
   const auto heads = static_cast<double>(shape.heads);
   memory.statistics = 4 * heads * (encoder * source + decoder * target * (translation ? 2 : 1)) +
                       4 * moments *
                           (source * (2 * encoder + (translation ? final_norm : 0)) +
                            target * ((translation ? 3 : 2) * decoder + final_norm));
   memory.embedding = 2 * bytes * static_cast<double>(shape.width) * (source + target);
-  memory.whole_logits = 2 * bytes * target * static_cast<double>(shape.vocab_padded);
+  memory.whole_logits = 2 * bytes * target * static_cast<double>(shape.vocabulary.rows);
   memory.logits = choices.chunk_bytes > 0 ? std::min(static_cast<double>(choices.chunk_bytes), memory.whole_logits)
                                           : memory.whole_logits;
   return memory;

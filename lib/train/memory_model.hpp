@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/model_config.hpp"
 #include "partition/layout.hpp"
+#include "spec/model_spec.hpp"
 #include "train/run_config.hpp"
 
 /// Bytes a rank holds during training, by group, from shapes alone: the state of each sharding scheme (ZeRO,
@@ -29,7 +29,7 @@ struct SpaceSizes {
   std::int64_t resident_owned = 0, resident_held = 0;  // of `owned` and `held`, the part of these units
   bool one_slice = true;  // every rank owns one slice of a unit, so sums and masters can lie in place
 };
-[[nodiscard]] SpaceSizes space_sizes(const model::ModelShape& shape, const partition::Layout& layout);
+[[nodiscard]] SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout);
 
 struct StateChoices {
   Scheme scheme = Scheme::stage_1;
@@ -81,7 +81,7 @@ struct ActivationMemory {
   double whole_logits = 0;
   [[nodiscard]] double total() const { return blocks + recomputed + statistics + embedding + logits; }
 };
-[[nodiscard]] ActivationMemory activation_memory(const model::ModelShape& shape, const MicroBatch& batch,
+[[nodiscard]] ActivationMemory activation_memory(const spec::Architecture& shape, const MicroBatch& batch,
                                                  const ActivationChoices& choices);
 
 }  // namespace argosy::train

@@ -161,12 +161,12 @@ json::object json_of(const RunPlan& plan, const SchemePlan& scheme) {
 
 }  // namespace
 
-std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, const model::ModelShape& shape) {
+std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, const spec::Architecture& shape) {
   std::vector<std::string> lines;
   const data::StepSizes& sizes = plan.sizes;
   const int world = plan.target.layout.world();
   lines.push_back(fmt::format("{} parameters ({} with padding); exportable as {}", grouped(plan.spaces.parameters),
-                              grouped(plan.spaces.padded), model::exportable_as(shape)));
+                              grouped(plan.spaces.padded), spec::exportable_as(shape)));
   const bool examples = config.batch.unit == data::BatchUnit::examples;
   lines.push_back(
       fmt::format("FLOPs of forward and backward: {:.4g} G a position of {} (causal; pairs counted one by one {:.5g} "

@@ -12,7 +12,7 @@ namespace argosy::train {
 
 /// The plan as lines.
 [[nodiscard]] std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config,
-                                                const model::ModelShape& shape);
+                                                const spec::Architecture& shape);
 /// What the run's owner had better know before it starts: ranks without work, memory that is not there.
 [[nodiscard]] std::vector<std::string> warnings_of(const RunPlan& plan);
 /// What the fullest rank has held beside what was planned: state and buffers, and the most that came on top.

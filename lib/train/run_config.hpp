@@ -11,9 +11,9 @@
 #include "comm/reduction.hpp"
 #include "config/config.hpp"
 #include "data/data_config.hpp"
-#include "model/model_config.hpp"
 #include "optim/optim_config.hpp"
 #include "optim/schedule.hpp"
+#include "spec/model_config.hpp"
 #include "telemetry/telemetry_config.hpp"
 
 /// The one configuration of the whole chain: count and preprocess read `data`, train everything. Plain values without
@@ -34,7 +34,7 @@ BOOST_DESCRIBE_ENUM(Metric, loss, perplexity, bleu, chrf)
 
 enum class ShardingScope { world, hybrid };
 BOOST_DESCRIBE_ENUM(ShardingScope, world, hybrid)
-using model::Recompute;
+using spec::Recompute;
 enum class AccumulationOrder { depth_first, breadth_first };
 BOOST_DESCRIBE_ENUM(AccumulationOrder, depth_first, breadth_first)
 enum class WireType { fp32, bf16 };
@@ -130,7 +130,7 @@ struct RunConfig {
   std::uint64_t seed = 1;
   std::string device = "auto";  // cpu, cuda; auto: cuda where a GPU is found
   data::DataConfig data;
-  model::ModelConfig model;
+  spec::ModelConfig model;
   LossConfig loss;
   optim::OptimizerConfig optimizer;
   optim::ScheduleConfig schedule;
@@ -170,7 +170,7 @@ void validate(const RunConfig&, config::Problems&);
 void require_trainable(const RunConfig& config);
 
 [[nodiscard]] inline bool is_language_model(const RunConfig& config) {
-  return config.model.type == model::ModelType::decoder;
+  return config.model.type == spec::ModelType::decoder;
 }
 /// Whether weights have a master in fp32, which they may be themselves.
 [[nodiscard]] inline bool has_wide_master(const RunConfig& config) {

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "core/error.hpp"
-#include "model/units.hpp"
 #include "partition/flat_space.hpp"
+#include "spec/model_spec.hpp"
 #include "train/op_cost.hpp"
 #include "train/simulation.hpp"
 #include "train/step_plan.hpp"
@@ -36,14 +36,14 @@ MicroBatch micro_batch_of(const RunConfig& config, const data::StepSizes& sizes)
   return {.source_positions = side, .target_positions = side, .source_width = width, .target_width = width};
 }
 
-ActivationMemory activations_of(const RunConfig& config, const model::ModelShape& shape, const MicroBatch& batch) {
+ActivationMemory activations_of(const RunConfig& config, const spec::Architecture& shape, const MicroBatch& batch) {
   return activation_memory(shape, batch,
                            {.recompute = config.sharding.recompute,
                             .element_bytes = element_bytes(config),
                             .chunk_bytes = config.loss.chunk_bytes});
 }
 
-StepInputs step_inputs(const RunConfig& config, const model::ModelShape& shape, const SpaceSizes& spaces,
+StepInputs step_inputs(const RunConfig& config, const spec::Architecture& shape, const SpaceSizes& spaces,
                        const data::StepSizes& sizes, const PlanTarget& target) {
   const partition::Layout& layout = target.layout;
   const MicroBatch batch = micro_batch_of(config, sizes);
@@ -81,8 +81,8 @@ double update_time(Scheme scheme, const RunConfig& config, const SpaceSizes& spa
                         config.optimizer.ema > 0, *target.gpu);
 }
 
-SchemePlan plan_scheme(Scheme scheme, const RunConfig& config, const model::ModelShape& shape, const SpaceSizes& spaces,
-                       const data::StepSizes& sizes, const PlanTarget& target) {
+SchemePlan plan_scheme(Scheme scheme, const RunConfig& config, const spec::Architecture& shape,
+                       const SpaceSizes& spaces, const data::StepSizes& sizes, const PlanTarget& target) {
   const auto [weight, inner, outer] = wire_of(config);
   SchemePlan plan{.scheme = scheme};
   plan.state = state_memory(spaces, {.scheme = scheme,
@@ -108,12 +108,12 @@ SchemePlan plan_scheme(Scheme scheme, const RunConfig& config, const model::Mode
 }
 
 /// Replays what training would execute, for each scheme it knows.
-void add_schedules(RunPlan& plan, const RunConfig& config, const model::ModelShape& shape) {
+void add_schedules(RunPlan& plan, const RunConfig& config, const spec::Architecture& shape) {
   const PlanTarget& target = plan.target;
   const bool elastic = config.sharding.reduction == Reduction::elastic;
   const PlanShape units = plan_shape(shape, target.layout);
   std::vector<partition::FlatSpace> spaces;
-  for (model::UnitSpec& unit : model::unit_specs(shape)) spaces.emplace_back(std::move(unit.params), target.layout);
+  for (const spec::Unit& unit : spec::ModelSpec(shape).units) spaces.emplace_back(unit.flat(), target.layout);
   CostInputs costs{.wire = wire_of(config), .reduction = config.sharding.reduction};
   if (target.gpu != nullptr) {
     costs.layout = step_inputs(config, shape, plan.spaces, plan.sizes, target);
@@ -143,7 +143,7 @@ void add_schedules(RunPlan& plan, const RunConfig& config, const model::ModelSha
 }
 
 /// Activations grow with the micro-batch, state and scratch do not.
-std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, const model::ModelShape& shape) {
+std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, const spec::Architecture& shape) {
   const StateMemory& state = plan.chosen().state;
   const auto left = static_cast<double>(capacity_bytes(*plan.target.gpu) - state.state() - state.scratch);
   const auto fits = [&](std::int64_t micro_size) {
@@ -164,7 +164,7 @@ std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, co
 }
 
 /// The configured scheme on some layout.
-SchemePlan plan_chosen(const RunConfig& config, const model::ModelShape& shape, PlanTarget target,
+SchemePlan plan_chosen(const RunConfig& config, const spec::Architecture& shape, PlanTarget target,
                        const partition::Layout& layout) {
   target.layout = layout;
   return plan_scheme(scheme_of(config.sharding), config, shape, space_sizes(shape, layout),
@@ -183,7 +183,7 @@ RunConfig with_sizes(RunConfig config, std::int64_t global_size, std::int64_t mi
 }
 
 /// From one node to as many as leave each rank a micro-batch, doubling.
-std::vector<LayoutPlan> plan_layouts(const RunConfig& config, const model::ModelShape& shape,
+std::vector<LayoutPlan> plan_layouts(const RunConfig& config, const spec::Architecture& shape,
                                      const data::StepSizes& sizes, const PlanTarget& target) {
   std::vector<LayoutPlan> rows;
   for (int nodes = 1; nodes <= kMostNodes; nodes *= 2) {
@@ -210,7 +210,7 @@ std::string scheme_text(Scheme scheme) {
 /// The single change that makes the run fit and costs least time; else the fewest nodes; else several changes.
 class Cure {
  public:
-  Cure(const RunConfig& config, const model::ModelShape& shape, const PlanTarget& target, const data::StepSizes& sizes)
+  Cure(const RunConfig& config, const spec::Architecture& shape, const PlanTarget& target, const data::StepSizes& sizes)
       : config_(config), shape_(shape), target_(target), sizes_(sizes) {}
 
   std::string find() {
@@ -276,7 +276,7 @@ class Cure {
   static constexpr double worth_it = 0.98;  // a later, larger change must save more than 2 % of a step
 
   const RunConfig& config_;
-  const model::ModelShape& shape_;
+  const spec::Architecture& shape_;
   const PlanTarget& target_;
   const data::StepSizes& sizes_;
   std::string best_;
@@ -287,13 +287,13 @@ class Cure {
 std::int64_t stored_tensors(const RunConfig& config) { return config.optimizer.ema > 0 ? 4 : 3; }
 
 /// Of every unit and rank, each dataset up to its alignment.
-std::int64_t checkpoint_bytes(const RunConfig& config, const model::ModelShape& shape,
+std::int64_t checkpoint_bytes(const RunConfig& config, const spec::Architecture& shape,
                               const partition::Layout& layout) {
   std::map<std::size_t, std::int64_t> ranks;  // by slots they own
   for (int rank = 0; rank < layout.world(); ++rank) ++ranks[layout.slots_of(rank).size()];
   std::int64_t bytes = 0;
-  for (const model::UnitSpec& unit : model::unit_specs(shape)) {
-    const std::int64_t slice = partition::FlatSpace(unit.params, layout).slice_size();
+  for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
+    const std::int64_t slice = partition::FlatSpace(unit.flat(), layout).slice_size();
     for (const auto& [slots, count] : ranks) {
       const std::int64_t size = 4 * slice * static_cast<std::int64_t>(slots);
       bytes += count * stored_tensors(config) * ((size + kStoredAlignment - 1) / kStoredAlignment * kStoredAlignment);
@@ -366,7 +366,7 @@ void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
                .remedy = std::move(remedy)}};
 }
 
-RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const PlanTarget& target) {
+RunPlan plan_run(const RunConfig& config, const spec::Architecture& shape, const PlanTarget& target) {
   RunPlan plan{.target = target, .spaces = space_sizes(shape, target.layout)};
   plan.sizes = data::resolve_sizes(config.batch, target.layout.world());
   plan.position_name = is_language_model(config) ? "tgt_tokens" : "padded_tokens";

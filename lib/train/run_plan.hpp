@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "data/data_config.hpp"
-#include "model/model_config.hpp"
 #include "partition/layout.hpp"
+#include "spec/model_config.hpp"
 #include "train/run_config.hpp"
 #include "train/time_model.hpp"
 #include "train/traffic_model.hpp"
@@ -92,6 +92,6 @@ void require_fits(const RunPlan& plan);
 void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes);
 
 /// Throws Error{config} where the sizes of a step contradict each other.
-[[nodiscard]] RunPlan plan_run(const RunConfig& config, const model::ModelShape& shape, const PlanTarget& target);
+[[nodiscard]] RunPlan plan_run(const RunConfig& config, const spec::Architecture& shape, const PlanTarget& target);
 
 }  // namespace argosy::train

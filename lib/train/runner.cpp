@@ -304,7 +304,7 @@ StepResult Runner::run(const StepPlan& plan, const data::StepBatches& batches, c
   StepResult result;
   collectives_.set_step(options.step);
   for (model::Unit& unit : model_.units()) unit.expect_fresh_gradients();
-  for (const data::Batch& batch : batches.batches) add_work(result.work, batch, model_.shape().window);
+  for (const data::Batch& batch : batches.batches) add_work(result.work, batch, model_.architecture().window);
   Step step{.batches = batches.batches, .tgt_tokens = batches.tgt_tokens, .options = options, .result = result};
   execute(plan, step);
   return result;

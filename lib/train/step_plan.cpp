@@ -4,10 +4,8 @@
 #include <array>
 #include <map>
 #include <optional>
-#include <string>
 
 #include "core/error.hpp"
-#include "model/units.hpp"
 #include "partition/flat_space.hpp"
 
 namespace argosy::train {
@@ -30,28 +28,22 @@ std::string_view name_of(OpKind kind) noexcept {
   return "?";
 }
 
-PlanShape plan_shape(const model::ModelShape& shape, const partition::Layout& layout) {
+PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout) {
   PlanShape plan;
-  std::map<std::string, std::size_t> units;
   std::vector<std::int64_t> sizes;
   std::int64_t largest_block = 0;
-  for (const model::UnitSpec& unit : model::unit_specs(shape)) {
-    units[unit.name] = sizes.size();
-    sizes.push_back(partition::FlatSpace(unit.params, layout).padded_size());
-    if (unit.name.find('.') != std::string::npos) largest_block = std::max(largest_block, sizes.back());
+  for (const spec::Unit& unit : spec.units) {
+    sizes.push_back(partition::FlatSpace(unit.flat(), layout).padded_size());
+    if (unit.is_block) largest_block = std::max(largest_block, sizes.back());
   }
-  const auto visit = [&](const std::string& name) {
-    const auto unit = units.find(name);
-    plan.visit_units.push_back(unit != units.end() ? unit->second : units.at("embedding"));
-  };
-  if (shape.encoder_layers > 0) visit("source_embedding");
-  for (std::int64_t i = 0; i < shape.encoder_layers; ++i) visit("encoder." + std::to_string(i));
-  visit("target_embedding");
-  for (std::int64_t i = 0; i < shape.decoder_layers; ++i) visit("decoder." + std::to_string(i));
-  visit("head");
-  for (std::size_t u = 0; u < sizes.size(); ++u) {
-    const auto visits = std::count(plan.visit_units.begin(), plan.visit_units.end(), u);
-    plan.rotates.push_back(visits == 1 && sizes[u] <= largest_block);
+  std::vector<int> readers(sizes.size());
+  for (const spec::Visit& visit : spec.visits) {
+    plan.visit_units.push_back(visit.units);
+    for (const std::size_t unit : visit.units) ++readers[unit];
+  }
+  for (std::size_t u = 0; u < sizes.size(); ++u) plan.rotates.push_back(readers[u] == 1 && sizes[u] <= largest_block);
+  for (const spec::Visit& visit : spec.visits) {  // a visit has one of the rotating buffers
+    for (std::size_t i = 1; i < visit.units.size(); ++i) plan.rotates[visit.units[i]] = false;
   }
   return plan;
 }
@@ -59,7 +51,8 @@ PlanShape plan_shape(const model::ModelShape& shape, const partition::Layout& la
 std::vector<int> turns_of(const PlanShape& shape) {
   std::vector<int> turns(shape.rotates.size(), -1);
   int next = 0;
-  for (const std::size_t unit : shape.visit_units) {
+  for (const std::vector<std::size_t>& units : shape.visit_units) {
+    const std::size_t unit = units.front();
     if (!shape.rotates[unit] || turns[unit] >= 0) continue;
     turns[unit] = next;
     next = 1 - next;
@@ -122,9 +115,10 @@ class Planner {
  private:
   static constexpr int kNone = -1;
 
-  [[nodiscard]] std::size_t unit_of(const Compute& op) const {
+  [[nodiscard]] const std::vector<std::size_t>& units_of(const Compute& op) const {
     return shape_.visit_units[static_cast<std::size_t>(op.visit)];
   }
+  [[nodiscard]] std::size_t own_unit(const Compute& op) const { return units_of(op).front(); }
   [[nodiscard]] int weights_of(std::size_t unit) const {
     return rotates_weights(choices_.scheme) ? turns_[unit] : kNone;
   }
@@ -141,12 +135,12 @@ class Planner {
     if (i > 0 && !rotates_weights(choices_.scheme)) return;  // everything is gathered once, at the beginning
     std::array<bool, 2> taken{};
     for (std::size_t j = i; j < computes.size(); ++j) {
-      const std::size_t unit = unit_of(computes[j]);
-      const int buffer = weights_of(unit);
-      if (buffer == kNone) {
-        if (gathered_[unit] == kNone) gather(unit, Levels::both);
-        continue;
+      for (const std::size_t each : units_of(computes[j])) {
+        if (weights_of(each) == kNone && gathered_[each] == kNone) gather(each, Levels::both);
       }
+      const std::size_t unit = own_unit(computes[j]);
+      const int buffer = weights_of(unit);
+      if (buffer == kNone) continue;
       const auto b = static_cast<std::size_t>(buffer);
       if (taken[b] && holds_[b] != static_cast<int>(unit)) return;
       taken[b] = true;
@@ -165,8 +159,8 @@ class Planner {
   [[nodiscard]] std::optional<std::size_t> next_rotating(const std::vector<Compute>& computes, std::size_t i) const {
     const auto next = std::find_if(
         computes.begin() + static_cast<std::ptrdiff_t>(i), computes.end(),
-        [&](const Compute& op) { return weights_of(unit_of(op)) != kNone && unit_of(op) != unit_of(computes[i]); });
-    return next == computes.end() ? std::nullopt : std::optional(unit_of(*next));
+        [&](const Compute& op) { return weights_of(own_unit(op)) != kNone && own_unit(op) != own_unit(computes[i]); });
+    return next == computes.end() ? std::nullopt : std::optional(own_unit(*next));
   }
   void gather_across_nodes(std::size_t unit) {
     if (across_nodes_[unit] != kNone) return;
@@ -189,7 +183,7 @@ class Planner {
   }
 
   void compute(const Compute& what) {
-    const std::size_t unit = unit_of(what);
+    const std::size_t unit = own_unit(what);
     const bool is_loss = static_cast<std::size_t>(what.visit) + 1 == shape_.visit_units.size();
     const bool writes_gradients = what.kind == OpKind::backward || (is_loss && trains_);
     Op op{.kind = what.kind,
@@ -198,25 +192,31 @@ class Planner {
           .micro_batch = what.micro_batch,
           .weights = weights_of(unit),
           .gradients = writes_gradients ? gradients_of(unit) : kNone};
-    if (!is_waited_for_[unit]) op.waits_for.push_back(gathered_[unit]);
-    is_waited_for_[unit] = true;
-    const std::size_t place = gradient_place(unit);
-    if (const auto reduce = reducing_.find(place); writes_gradients && reduce != reducing_.end()) {
+    for (const std::size_t each : units_of(what)) {
+      if (!is_waited_for_[each]) op.waits_for.push_back(gathered_[each]);
+      is_waited_for_[each] = true;
+    }
+    for (const std::size_t each : units_of(what)) {
+      const auto reduce = reducing_.find(gradient_place(each));
+      if (!writes_gradients || reduce == reducing_.end()) continue;
       op.waits_for.push_back(reduce->second);  // it frees the buffer
       reducing_.erase(reduce);
     }
     const int index = add(std::move(op));
     if (weights_of(unit) != kNone) last_reader_[static_cast<std::size_t>(weights_of(unit))] = index;
-    if (what.kind == OpKind::backward) reduce_if_complete(what, index);
+    if (what.kind != OpKind::backward) return;
+    for (const std::size_t each : units_of(what)) reduce_if_complete(what, each, index);
   }
   [[nodiscard]] std::size_t gradient_place(std::size_t unit) const {
     return gradients_of(unit) == kNone ? 2 + unit : static_cast<std::size_t>(gradients_of(unit));
   }
 
-  void reduce_if_complete(const Compute& what, int behind) {
-    const std::size_t unit = unit_of(what);
-    const auto end = shape_.visit_units.begin() + what.visit;
-    if (std::find(shape_.visit_units.begin(), end, unit) != end) return;  // visited once more on the way back
+  void reduce_if_complete(const Compute& what, std::size_t unit, int after) {
+    const auto reads = [&](const std::vector<std::size_t>& units) {
+      return std::find(units.begin(), units.end(), unit) != units.end();
+    };
+    const auto visits = shape_.visit_units.begin();
+    if (std::any_of(visits, visits + what.visit, reads)) return;  // visited once more on the way back
     const bool rotates = gradients_of(unit) != kNone, last = what.micro_batch + 1 == choices_.micro_batches;
     const bool each = choices_.reduce_every == ReduceEvery::micro_batch ||
                       (rotates && choices_.order == AccumulationOrder::depth_first);
@@ -229,7 +229,7 @@ class Planner {
           .gradients = gradients_of(unit),
           .levels = in_node ? Levels::inner : Levels::both,
           .continues = each && what.micro_batch > 0,
-          .waits_for = {behind}};
+          .waits_for = {after}};
     reducing_[gradient_place(unit)] = add(op);
     if (in_node && last) {
       add({.kind = OpKind::reduce,

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "comm/traffic.hpp"
-#include "model/model_config.hpp"
 #include "partition/layout.hpp"
+#include "spec/model_spec.hpp"
 #include "train/run_config.hpp"
 
 /// The operations of one training step as data: the runner executes this list and nothing else, the simulation replays
@@ -27,7 +27,7 @@ struct Op {
   OpKind kind = OpKind::forward;
   Stream stream = Stream::compute;
   int visit = -1;                            // forward, backward
-  int unit = -1;                             // all but norm
+  int unit = -1;                             // all but norm; of forward and backward the visit's own
   int micro_batch = -1;                      // forward, backward, reduce: slot on this rank
   int weights = -1, gradients = -1;          // rotating buffers read or written; -1: the unit's own, or none
   comm::Levels levels = comm::Levels::both;  // gather, reduce
@@ -47,13 +47,14 @@ struct StepPlan {
 };
 
 struct PlanShape {
-  std::vector<std::size_t> visit_units;  // of each visit, in forward order
-  /// By unit: takes turns where the scheme knows turns. One that is visited several times (tied), or larger than a
-  /// block, keeps buffers of its own: gathered and reduced once a step.
+  /// The units that each visit reads, its own first, in forward order.
+  std::vector<std::vector<std::size_t>> visit_units;
+  /// By unit: takes turns where the scheme knows turns. One that several visits read (tied, or shared by a stack), or
+  /// that is larger than a block, keeps buffers of its own: gathered and reduced once a step.
   std::vector<bool> rotates;
 };
 
-[[nodiscard]] PlanShape plan_shape(const model::ModelShape& shape, const partition::Layout& layout);
+[[nodiscard]] PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout);
 
 struct PlanChoices {
   Scheme scheme = Scheme::stage_1;  // stage_1, stage_2, stage_3 or hybrid

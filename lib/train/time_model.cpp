@@ -42,7 +42,7 @@ std::int64_t capacity_bytes(const Gpu& gpu) {
   return static_cast<std::int64_t>((gpu.memory_gib - kContextGib) * (1LL << 30));
 }
 
-telemetry::FlopShape flop_shape(const model::ModelShape& shape) {
+telemetry::FlopShape flop_shape(const spec::Architecture& shape) {
   return {.encoder_layers = shape.encoder_layers,
           .decoder_layers = shape.decoder_layers,
           .width = shape.width,
@@ -50,12 +50,12 @@ telemetry::FlopShape flop_shape(const model::ModelShape& shape) {
           .heads = shape.heads,
           .kv_heads = shape.kv_heads,
           .head_size = shape.head_size,
-          .vocab = shape.vocab_padded,
-          .ff_matrices = shape.activation == model::Activation::swiglu ? 3 : 2,
+          .vocab = shape.vocabulary.rows,
+          .ff_matrices = shape.activation == spec::Activation::swiglu ? 3 : 2,
           .window = shape.window};
 }
 
-telemetry::Work work_of(const model::ModelShape& shape, const MicroBatch& batch) {
+telemetry::Work work_of(const spec::Architecture& shape, const MicroBatch& batch) {
   telemetry::Work row;
   row.add_row(static_cast<std::int64_t>(batch.source_width), static_cast<std::int64_t>(batch.target_width),
               shape.window);
@@ -68,7 +68,7 @@ telemetry::Work work_of(const model::ModelShape& shape, const MicroBatch& batch)
           .cross_pairs = rows * row.cross_pairs};
 }
 
-ComputeTime compute_time(const model::ModelShape& shape, const MicroBatch& batch, Recompute recompute,
+ComputeTime compute_time(const spec::Architecture& shape, const MicroBatch& batch, Recompute recompute,
                          std::int64_t element_bytes, const Gpu& gpu) {
   const telemetry::FlopShape flops = flop_shape(shape);
   const telemetry::Work work = work_of(shape, batch);
@@ -79,10 +79,10 @@ ComputeTime compute_time(const model::ModelShape& shape, const MicroBatch& batch
   const auto d = static_cast<double>(shape.width), ff = static_cast<double>(shape.ff);
   const auto rotated = static_cast<double>((shape.heads + shape.kv_heads) * shape.head_size);
   const auto encoder = static_cast<double>(shape.encoder_layers), decoder = static_cast<double>(shape.decoder_layers);
-  const bool gated = shape.activation == model::Activation::swiglu;
+  const bool gated = shape.activation == spec::Activation::swiglu;
   const double positions = encoder * batch.source_positions + decoder * batch.target_positions;  // through blocks
   const double norms = 2 * positions + (encoder > 0 ? decoder * batch.target_positions : 0);
-  const auto rotating = [](model::Position position) { return position == model::Position::rope ? 1.0 : 0.0; };
+  const auto rotating = [](spec::Position position) { return position == spec::Position::rope ? 1.0 : 0.0; };
   const double rotations = encoder * batch.source_positions * rotating(shape.encoder_position) +
                            decoder * batch.target_positions * rotating(shape.decoder_position);
   // Elements read and written, forward and backward: residual and norm 4 + 4 (with statistics of its weight), rotary
@@ -101,7 +101,7 @@ ComputeTime compute_time(const model::ModelShape& shape, const MicroBatch& batch
       again_elements = (gated ? 3 : 2) * ff * positions;
       break;
     case Recompute::block:
-      again_linear = linear / 3 - 2 * d * static_cast<double>(shape.vocab_padded) * batch.target_positions;
+      again_linear = linear / 3 - 2 * d * static_cast<double>(shape.vocabulary.rows) * batch.target_positions;
       again_attention = attention;
       again_elements = forward;
       break;
@@ -117,10 +117,10 @@ ComputeTime compute_time(const model::ModelShape& shape, const MicroBatch& batch
                        bytes * forward / gpu.memory_bytes_per_s + kGapPerUnitS * (encoder + decoder + 2) / 3};
 }
 
-std::vector<VisitTime> visit_times(const model::ModelShape& shape, const MicroBatch& batch, Recompute recompute,
+std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroBatch& batch, Recompute recompute,
                                    std::int64_t element_bytes, const Gpu& gpu) {
   const auto time = [&](std::int64_t more_encoder, std::int64_t more_decoder) {
-    model::ModelShape other = shape;
+    spec::Architecture other = shape;
     other.encoder_layers += more_encoder;
     other.decoder_layers += more_decoder;
     const ComputeTime all = compute_time(other, batch, recompute, element_bytes, gpu);

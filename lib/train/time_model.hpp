@@ -30,9 +30,9 @@ inline constexpr double kContextGib = 1.0;
 [[nodiscard]] std::int64_t capacity_bytes(const Gpu& gpu);
 
 /// What telemetry counts FLOPs by.
-[[nodiscard]] telemetry::FlopShape flop_shape(const model::ModelShape& shape);
+[[nodiscard]] telemetry::FlopShape flop_shape(const spec::Architecture& shape);
 /// The same for a micro-batch of whole rows.
-[[nodiscard]] telemetry::Work work_of(const model::ModelShape& shape, const MicroBatch& batch);
+[[nodiscard]] telemetry::Work work_of(const spec::Architecture& shape, const MicroBatch& batch);
 
 /// Seconds of forward and backward of one micro-batch, recompute included. Element-wise bytes are those of the fused
 /// kernels: residual and norm, rotary positions, activation, each way.
@@ -41,14 +41,14 @@ struct ComputeTime {
   double forward_s = 0;  // of these, the forward pass
   [[nodiscard]] double total_s() const { return gemm_s + attention_s + elementwise_s + gaps_s; }
 };
-[[nodiscard]] ComputeTime compute_time(const model::ModelShape& shape, const MicroBatch& batch, Recompute recompute,
+[[nodiscard]] ComputeTime compute_time(const spec::Architecture& shape, const MicroBatch& batch, Recompute recompute,
                                        std::int64_t element_bytes, const Gpu& gpu);
 /// The same shared out to the visits of a model, in forward order; blocks of a kind take the same time. The head
 /// computes its gradients beside the loss: all of its time is forward.
 struct VisitTime {
   double forward_s = 0, backward_s = 0;
 };
-[[nodiscard]] std::vector<VisitTime> visit_times(const model::ModelShape& shape, const MicroBatch& batch,
+[[nodiscard]] std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroBatch& batch,
                                                  Recompute recompute, std::int64_t element_bytes, const Gpu& gpu);
 /// Norm and AdamW over `owned` elements: 34 bytes each.
 [[nodiscard]] double optimizer_time(std::int64_t owned, bool ema, const Gpu& gpu);

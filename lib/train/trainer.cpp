@@ -11,7 +11,7 @@
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
-#include "model/stored_shape.hpp"
+#include "model/stored_spec.hpp"
 #include "train/begin.hpp"
 #include "train/early_stop.hpp"
 #include "train/evaluate.hpp"
@@ -81,7 +81,7 @@ RunPlan affordable_plan(const comm::Context& context, const RunConfig& config, s
                  .where = "sharding.reduction",
                  .remedy = "elastic sums, for tests, are formed on the host: set device to cpu"}};
   }
-  RunPlan plan = plan_run(config, model::resolve(config.model, vocab_live),
+  RunPlan plan = plan_run(config, spec::resolve(config.model, vocab_live),
                           {.layout = context.topology.layout(), .gpu = planned_gpu(device)});
   if (const auto memory = rank_memory_bytes(device, context.topology)) require_state_fits(plan, *memory);
   return plan;
@@ -99,7 +99,7 @@ class Trainer {
         tokenizer_(read_on_all(context,
                                [&] {
                                  return data::Tokenizer::read(context.files, config.data.tokenizer,
-                                                              model::token_shape(config.model));
+                                                              spec::vocabulary_rule(config.model));
                                })),
         shards_(read_on_all(context,
                             [&] {
@@ -111,11 +111,11 @@ class Trainer {
         schedule_(optim::resolve(config.schedule, is_language_model(config))),
         facts_{.tokenizer = same_on_all_ranks(context.world, tokenizer_.digest(), "tokenizer", "data.tokenizer"),
                .data = same_on_all_ranks(context.world, shards_.fingerprint(), "token shards", "data.shards"),
-               .vocab_live = tokenizer_.vocabulary().live_size,
+               .vocab_live = tokenizer_.vocabulary().pieces,
                .sizes = data::resolve_sizes(config.batch, context.topology.world_size()),
                .world = context.topology.world_size()},
         plan_(read_on_all(context, [&] { return affordable_plan(context, config, facts_.vocab_live, device_); })),
-        model_(model::resolve(config.model, facts_.vocab_live), context.topology.layout()),
+        model_(spec::resolve(config.model, facts_.vocab_live), context.topology.layout()),
         choices_{.scheme = scheme_of(config.sharding),
                  .order = config.sharding.accumulation_order,
                  .reduce_every = reduce_every(config),
@@ -145,12 +145,12 @@ class Trainer {
     Runner runner(model_, buffers_, *collectives_, context_.topology.layout(), context_.topology.canonical_rank(),
                   optim::resolve(config_.optimizer, is_language_model(config_), has_wide_master(config_)),
                   config_.optimizer.max_grad_norm, guard, context_.clock, device_);
-    const PlanShape shape = plan_shape(model_.shape(), context_.topology.layout());
+    const PlanShape shape = plan_shape(model_.architecture(), context_.topology.layout());
     const StepPlan plan = plan_step(shape, choices_), forward = plan_forward(shape, choices_.scheme);
     announce_epoch(loader.report());
     progress_.emplace(context_,
                       telemetry::Metrics::Setup{.config = config_.telemetry,
-                                                .shape = flop_shape(model_.shape()),
+                                                .shape = flop_shape(model_.architecture()),
                                                 .ranks = context_.topology.world_size(),
                                                 .peak_flops = peak_flops(device_),
                                                 .before = place_of(state_, schedule_),
@@ -238,7 +238,7 @@ class Trainer {
   }
 
   void announce() {
-    for (const std::string& line : lines_of(plan_, config_, model_.shape())) context_.log.info("{}", line);
+    for (const std::string& line : lines_of(plan_, config_, model_.architecture())) context_.log.info("{}", line);
     if (context_.is_root()) {
       for (const std::string& warning : warnings_of(plan_)) context_.log.warn("{}", warning);
     }

@@ -85,10 +85,10 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   const std::int64_t repeats = argument(1, 40), rows = argument(2, 35), source = argument(3, 13),
                      target = argument(4, 15);
-  model::ModelConfig config;
-  config.preset = model::Preset::mt_small;
-  config.norm_position = model::NormPosition::pre;
-  const model::ModelShape shape = resolve(config, 8000);
+  spec::ModelConfig config;
+  config.preset = spec::Preset::mt_small;
+  config.norm_position = spec::NormPosition::pre;
+  const spec::Architecture shape = resolve(config, 8000);
   model::Model model(shape, partition::Layout());
   std::vector<at::Tensor> memory;
   for (model::Unit& unit : model.units()) {
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
                      gradients = at::zeros({unit.space().padded_size()});
     for (std::size_t i = 0; i < unit.space().params().size(); ++i) {
       const auto& param = unit.space().params()[i];
-      model::initial_values(shape, param, 1, 0, param.numel(),
+      model::initial_values(model.spec().units[memory.size() / 2].parameter(param.name), 1, 0, param.numel(),
                             weights.mutable_data_ptr<float>() + unit.space().offset(i));
     }
     unit.bind(weights, gradients);
@@ -104,7 +104,9 @@ int main(int argc, char** argv) {
   }
   Bench bench{
       model, {}, std::vector<double>(model.visits().size(), 1e9), std::vector<double>(model.visits().size(), 1e9)};
-  const auto ids = [&](std::int64_t width) { return at::randint(0, shape.dead_begin, {rows, width}, at::kLong); };
+  const auto ids = [&](std::int64_t width) {
+    return at::randint(0, shape.vocabulary.pieces, {rows, width}, at::kLong);
+  };
   bench.inputs.source = ids(source);
   bench.inputs.source_lengths = at::full({rows}, source, at::kLong);
   bench.inputs.target_in = ids(target);
@@ -128,7 +130,7 @@ int main(int argc, char** argv) {
   const auto src_tokens = static_cast<double>(rows * source), tgt_tokens = static_cast<double>(rows * target);
   const double layers = static_cast<double>(shape.encoder_layers);
   const double flops = 6 * (layers * (src_tokens * (6 * d * d + 2 * d * ff) + tgt_tokens * (6 * d * d + 2 * d * ff)) +
-                            tgt_tokens * d * static_cast<double>(shape.vocab_live));
+                            tgt_tokens * d * static_cast<double>(shape.vocabulary.pieces));
   fmt::print("step {:.2f} ms, {:.1f} GF/s in GEMMs, {:.0f} tgt_tokens/s, {} page faults\n", best * 1e3,
              flops / best * 1e-9, tgt_tokens / best, faults);
 }

@@ -38,18 +38,18 @@ inline std::string joined(const std::vector<std::string>& lines) {
 }
 
 /// A unigram tokenizer of 300 pieces over both languages, trained at first use (a second).
-inline const data::Tokenizer& small_tokenizer(data::ModelShape shape) {
-  const auto train = [](data::ModelShape of) {
+inline const data::Tokenizer& small_tokenizer(spec::TokenLayout shape) {
+  const auto train = [](spec::TokenLayout of) {
     const Verses text = verses(600);
     std::vector<std::string> lines = text.english;
     lines.insert(lines.end(), text.spanish.begin(), text.spanish.end());
-    return data::Tokenizer::load(data::train_tokenizer({.vocab_size = 300}, lines, of), of);
+    return data::Tokenizer::load(data::train_tokenizer({.vocab_size = 300}, lines, of), {of});
   };
-  if (shape == data::ModelShape::llama) {
-    static const data::Tokenizer llama = train(data::ModelShape::llama);
+  if (shape == spec::TokenLayout::llama) {
+    static const data::Tokenizer llama = train(spec::TokenLayout::llama);
     return llama;
   }
-  static const data::Tokenizer marian = train(data::ModelShape::marian);
+  static const data::Tokenizer marian = train(spec::TokenLayout::marian);
   return marian;
 }
 

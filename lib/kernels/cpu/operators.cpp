@@ -120,7 +120,7 @@ at::Tensor activation_backward(const at::Tensor& dy_in, const at::Tensor& saved,
                                const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated) {
   const at::Tensor dy = dy_in.contiguous();
   ARGOSY_CHECK(!activated || (activated->is_contiguous() && activated->sizes() == dy.sizes() &&
-                              kind != static_cast<std::int64_t>(ActivationKind::relu)),
+                              kind != static_cast<std::int64_t>(spec::Activation::relu)),
                "the activation again wants whole rows; relu's is what was saved");
   ARGOSY_CHECK(saved.is_contiguous(), "activation works on whole rows");
   const std::int64_t rows = saved.size(0), width = saved.size(1), out_width = dy.size(1);

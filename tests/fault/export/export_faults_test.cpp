@@ -6,8 +6,8 @@
 #include "checkpoint/load.hpp"
 #include "config/describe.hpp"
 #include "export/ctranslate2.hpp"
-#include "model/model_config.hpp"
-#include "model/units.hpp"
+#include "spec/model_config.hpp"
+#include "spec/model_spec.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
 #include "support/shared_folder.hpp"
@@ -22,19 +22,19 @@ using Contents = std::map<std::string, std::string>;
 class ExportFaults : public testing::Test {
  protected:
   ExportFaults() {
-    model::ModelConfig config;
+    spec::ModelConfig config;
     config.width = config.ff = 8;
     config.heads = 2;
     config.max_positions = 5;
     config.encoder.layers = config.decoder.layers = 1;
     test::Units units;
-    for (const model::UnitSpec& unit : model::unit_specs(model::resolve(config, 300)))
-      units.emplace_back(unit.name, unit.params);
+    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units)
+      units.emplace_back(unit.name, unit.flat());
     checkpoint::Sections sections = test::toy_sections();
     sections.model["config"] = config::to_json(config);
     test::Toy toy{units, sound_.topology().layout(), sound_.topology().canonical_rank()};
     const std::vector<checkpoint::Attachment> attached{
-        {"tokenizer.model", test::small_tokenizer(data::ModelShape::marian).model_bytes()}};
+        {"tokenizer.model", test::small_tokenizer(spec::TokenLayout::marian).model_bytes()}};
     checkpoint::Store store{sound_.get(), folder_ / "run", {}};
     const auto saved = store.save(checkpoint::Kind::temp, 1, toy.fill(1).states(), sections, attached);
     EXPECT_TRUE(saved.committed) << saved.why_not;

@@ -65,8 +65,8 @@ TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
   EXPECT_TRUE(report.tokenizer_trained);
   EXPECT_EQ(report.shards_written, 5);
   EXPECT_EQ(report.shards_kept, 0);
-  const Tokenizer tokenizer = Tokenizer::read(files_, settings_.data.tokenizer, ModelShape::marian);
-  EXPECT_EQ(tokenizer.vocabulary().live_size, 300);
+  const Tokenizer tokenizer = Tokenizer::read(files_, settings_.data.tokenizer, {spec::TokenLayout::marian});
+  EXPECT_EQ(tokenizer.vocabulary().pieces, 300);
   const TokenShards shards = TokenShards::open(files_, settings_.data, tokenizer);
   const test::Verses text = test::verses(300);
   ASSERT_EQ(shards.size(), 300U);
@@ -211,8 +211,8 @@ TEST_F(Preprocess, MaxLengthLeavesLongPairsOut) {
   const ShardIndex::Corpus& corpus = report.index.corpora.at(0);
   EXPECT_GT(corpus.dropped.at("max_length"), 0);
   EXPECT_EQ(corpus.examples() + static_cast<std::uint64_t>(corpus.dropped.at("max_length")), all);
-  const TokenShards shards =
-      TokenShards::open(files_, settings_.data, Tokenizer::read(files_, settings_.data.tokenizer, ModelShape::marian));
+  const TokenShards shards = TokenShards::open(
+      files_, settings_.data, Tokenizer::read(files_, settings_.data.tokenizer, {spec::TokenLayout::marian}));
   for (const Lengths& lengths : shards.lengths()) {
     EXPECT_LE(lengths.source, 41U);
     EXPECT_LE(lengths.target, 51U);
@@ -245,7 +245,8 @@ TEST_F(Preprocess, RefusesBadTextOnEveryRank) {
 }
 
 TEST_F(Preprocess, UsesAGivenTokenizerAndNeverOverwritesAForeignOne) {
-  settings_.data.tokenizer = folder_.write("given.model", test::small_tokenizer(ModelShape::marian).model_bytes());
+  settings_.data.tokenizer =
+      folder_.write("given.model", test::small_tokenizer(spec::TokenLayout::marian).model_bytes());
   EXPECT_THAT(refusal(Fault::config), HasSubstr("of other origin"));
   settings_.data.tokenizer_training.reset();
   EXPECT_FALSE(run().tokenizer_trained);
@@ -354,7 +355,7 @@ TEST_F(Preprocess, TrainsAgainForOtherSettingsAndFindsOldOnesInTheCache) {
 }
 
 TEST_F(Preprocess, TellsDocumentsOfALanguageModelApart) {
-  settings_.shape = ModelShape::llama;
+  settings_.vocabulary.layout = spec::TokenLayout::llama;
   CorpusConfig corpus{.name = "book"};
   std::string text;
   const test::Verses verses = test::verses(300);
@@ -371,7 +372,7 @@ TEST_F(Preprocess, TellsDocumentsOfALanguageModelApart) {
       EXPECT_EQ(made.src_tokens, 0);
       EXPECT_EQ(made.dropped.at("empty"), 29);
       const TokenShards shards = TokenShards::open(
-          files_, settings_.data, Tokenizer::read(files_, settings_.data.tokenizer, ModelShape::llama));
+          files_, settings_.data, Tokenizer::read(files_, settings_.data.tokenizer, {spec::TokenLayout::llama}));
       ASSERT_EQ(shards.size(), 300U);
       for (std::uint64_t i = 0; i < 300; ++i)
         EXPECT_EQ(shards.starts_document(i), end == DocumentEnd::line || i % 10 == 0) << i;

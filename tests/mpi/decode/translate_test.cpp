@@ -16,17 +16,17 @@
 namespace argosy::decode {
 namespace {
 
-model::ModelShape shape_for(const data::Tokenizer& tokenizer) {
-  model::ModelConfig config;
+spec::Architecture shape_for(const data::Tokenizer& tokenizer) {
+  spec::ModelConfig config;
   config.width = 8;
   config.ff = 8;
   config.heads = 2;
   config.max_positions = 40;
   config.encoder.layers = config.decoder.layers = 1;
-  return resolve(config, tokenizer.vocabulary().live_size);
+  return resolve(config, tokenizer.vocabulary().pieces);
 }
 
-const data::Tokenizer& tokenizer() { return test::small_tokenizer(data::ModelShape::marian); }
+const data::Tokenizer& tokenizer() { return test::small_tokenizer(spec::TokenLayout::marian); }
 
 /// A SentencePiece model with byte pieces, as those of large language models have them.
 data::Tokenizer tokenizer_with_bytes() {
@@ -43,7 +43,7 @@ data::Tokenizer tokenizer_with_bytes() {
       {"unk_id", "1"},       {"bos_id", "-1"},      {"pad_id", "-1"},          {"minloglevel", "2"}};
   std::string bytes;
   EXPECT_TRUE(sentencepiece::SentencePieceTrainer::Train(settings, &lines, &bytes).ok());
-  return data::Tokenizer::load(std::move(bytes), data::ModelShape::marian);
+  return data::Tokenizer::load(std::move(bytes), {spec::TokenLayout::marian});
 }
 
 TEST(TranslateLines, OrderAndTextDoNotDependOnTheRankCount) {

@@ -47,7 +47,7 @@ struct Outcome {
   double loss = 0;                        // of the second
 };
 
-Outcome train(Rank& rank, const model::ModelShape& shape, int micro_batches) {
+Outcome train(Rank& rank, const spec::Architecture& shape, int micro_batches) {
   Outcome outcome;
   outcome.initial = rank.weights();
   rank.poison();
@@ -60,7 +60,7 @@ Outcome train(Rank& rank, const model::ModelShape& shape, int micro_batches) {
 }
 
 TEST(Matrix, EveryChoiceTrainsLikeOneRankAlone) {
-  const model::ModelShape shape = small_shape(0.1, false);
+  const spec::Architecture shape = small_shape(0.1, false);
   const std::vector<int> sizes{static_cast<int>(hierarchies().size()), 4, 3, 2, 2, 2, 2};
   const bool full = std::getenv("ARGOSY_FULL_MATRIX") != nullptr;
   const comm::Topology single = comm::Topology::discover(world().split(world().rank(), 0), "alone");

@@ -17,8 +17,8 @@ namespace argosy::test {
 
 /// Tied: one unit is visited three times. Else the embeddings and the head are units of their own, as large as a block
 /// or smaller.
-inline model::ModelShape small_shape(double dropout = 0, bool tie_embeddings = true) {
-  model::ModelConfig config;
+inline spec::Architecture small_shape(double dropout = 0, bool tie_embeddings = true) {
+  spec::ModelConfig config;
   config.width = 32;
   config.ff = 48;
   config.heads = 2;
@@ -28,11 +28,11 @@ inline model::ModelShape small_shape(double dropout = 0, bool tie_embeddings = t
   config.decoder.layers = 2;
   config.dropout = dropout;
   config.tie_embeddings = tie_embeddings;
-  return model::resolve(config, 23);
+  return spec::resolve(config, 23);
 }
 
 /// Rows to copy: target = source, of lengths that differ between rows and micro-batches.
-inline data::Batch copy_batch(const model::ModelShape& shape, std::uint64_t stream, std::int64_t rows) {
+inline data::Batch copy_batch(const spec::Architecture& shape, std::uint64_t stream, std::int64_t rows) {
   RandomStream random(5, stream);
   data::Batch batch;
   batch.rows = rows;
@@ -43,16 +43,16 @@ inline data::Batch copy_batch(const model::ModelShape& shape, std::uint64_t stre
   batch.target_width = batch.source_width;
   batch.target_lengths = batch.source_lengths;
   for (std::int64_t row = 0; row < rows; ++row) {
-    std::int64_t before = shape.start_id;
+    std::int64_t before = shape.vocabulary.start;
     for (std::int64_t t = 0; t < batch.source_width; ++t) {
       const std::int64_t length = batch.source_lengths[static_cast<std::size_t>(row)];
       const bool real = t < length;
       const std::int64_t id =
           t + 1 == length
-              ? shape.eos_id
-              : 2 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.vocab_live) - 2));
-      batch.source.push_back(real ? id : shape.start_id);
-      batch.target_input.push_back(real ? before : shape.start_id);
+              ? shape.vocabulary.eos
+              : 2 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.vocabulary.pieces) - 2));
+      batch.source.push_back(real ? id : shape.vocabulary.start);
+      batch.target_input.push_back(real ? before : shape.vocabulary.start);
       batch.target_labels.push_back(real ? id : data::kNoLabel);
       before = id;
       batch.tgt_tokens += real ? 1 : 0;
@@ -62,7 +62,7 @@ inline data::Batch copy_batch(const model::ModelShape& shape, std::uint64_t stre
 }
 
 /// Micro-batches of a step, of different sizes; where there are more than one, one has no examples.
-inline std::vector<data::Batch> uneven_batches(const model::ModelShape& shape, int count, std::uint64_t step) {
+inline std::vector<data::Batch> uneven_batches(const spec::Architecture& shape, int count, std::uint64_t step) {
   std::vector<data::Batch> batches;
   for (int j = 0; j < count; ++j) {
     batches.push_back(j == 1 ? data::Batch{}
@@ -90,7 +90,7 @@ inline constexpr std::array all_types{Types{at::kFloat, at::kFloat}, Types{at::k
 
 class Rank {
  public:
-  Rank(const model::ModelShape& shape, const partition::Layout& layout, int canonical_rank,
+  Rank(const spec::Architecture& shape, const partition::Layout& layout, int canonical_rank,
        comm::Collectives& collectives, const Training& training = {})
       : training_(training),
         layout_(layout),

@@ -14,7 +14,7 @@ namespace {
 using train::StepResult;
 
 /// All rows of `batches` in one batch as wide as the widest.
-data::Batch merged(const std::vector<data::Batch>& batches, const model::ModelShape& shape) {
+data::Batch merged(const std::vector<data::Batch>& batches, const spec::Architecture& shape) {
   data::Batch all;
   for (const data::Batch& batch : batches) {
     all.rows += batch.rows;
@@ -31,8 +31,8 @@ data::Batch merged(const std::vector<data::Batch>& batches, const model::ModelSh
         to.insert(to.end(), from.begin() + row * width, from.begin() + (row + 1) * width);
         to.insert(to.end(), static_cast<std::size_t>(new_width - width), filler);
       };
-      append(all.source, batch.source, batch.source_width, all.source_width, shape.start_id);
-      append(all.target_input, batch.target_input, batch.target_width, all.target_width, shape.start_id);
+      append(all.source, batch.source, batch.source_width, all.source_width, shape.vocabulary.start);
+      append(all.target_input, batch.target_input, batch.target_width, all.target_width, shape.vocabulary.start);
       append(all.target_labels, batch.target_labels, batch.target_width, all.target_width, data::kNoLabel);
     }
   }
@@ -81,7 +81,7 @@ class RunnerOnRanks : public testing::TestWithParam<Hierarchy> {
 };
 
 TEST_P(RunnerOnRanks, AStepIsTheSameHoweverItsMicroBatchesAreDealt) {
-  const model::ModelShape shape = small_shape(0.1);
+  const spec::Architecture shape = small_shape(0.1);
   comm::RecordingCollectives nobody{partition::Layout{}, 0};
   // The bias of keys has no gradient but rounding errors, which Adam would blow up to full steps: an epsilon above
   // them.
@@ -106,7 +106,7 @@ TEST_P(RunnerOnRanks, AStepIsTheSameHoweverItsMicroBatchesAreDealt) {
 }
 
 TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
-  const model::ModelShape shape = small_shape(0.1);
+  const spec::Architecture shape = small_shape(0.1);
   const comm::CollectivesOptions elastic{.reduction = comm::Reduction::elastic};
   const comm::Topology single = comm::Topology::discover(world().split(world().rank(), 0), "alone");
   const auto one_rank = comm::make_mpi_collectives(single, elastic),
@@ -138,7 +138,7 @@ TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
 TEST(Runner, WeightsWithoutMasterLearnAndStayNarrow) {
   const comm::Topology& ranks = topology(Hierarchy::flat);
   const auto collectives = comm::make_mpi_collectives(ranks);
-  const model::ModelShape shape = small_shape();
+  const spec::Architecture shape = small_shape();
   Rank rank{
       shape, ranks.layout(), ranks.canonical_rank(), *collectives, {.type = at::kBFloat16, .master = at::kBFloat16}};
   const data::Batch held_out = copy_batch(shape, 999, 8);
@@ -165,7 +165,7 @@ TEST(Runner, WeightsWithoutMasterLearnAndStayNarrow) {
 }
 
 TEST_P(RunnerOnRanks, WhatACheckpointHoldsStandsStillUntilTheUpdate) {
-  const model::ModelShape shape = small_shape();
+  const spec::Architecture shape = small_shape();
   for (const Types& types : all_types) {
     for (const train::Scheme scheme : {train::Scheme::stage_1, train::Scheme::stage_2, train::Scheme::stage_3}) {
       optim::OptimizerConfig optimizer;
@@ -201,7 +201,7 @@ TEST_P(RunnerOnRanks, WhatACheckpointHoldsStandsStillUntilTheUpdate) {
 }
 
 TEST_P(RunnerOnRanks, FourUnevenMicroBatchesAreOneMergedBatch) {
-  const model::ModelShape shape = small_shape();
+  const spec::Architecture shape = small_shape();
   comm::RecordingCollectives nobody{partition::Layout{}, 0};
   Rank alone{shape, partition::Layout{}, 0, nobody};
   Rank shared{shape, layout(), me(), *collectives_};
@@ -224,7 +224,7 @@ TEST_P(RunnerOnRanks, FourUnevenMicroBatchesAreOneMergedBatch) {
 TEST_P(RunnerOnRanks, LossFallsOnACopyTask) {
   if (GetParam() != Hierarchy::flat) return;  // how ranks lie changes no bit of it
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    const model::ModelShape shape = small_shape();
+    const spec::Architecture shape = small_shape();
     Rank rank{shape, layout(), me(), *collectives_, {.type = type}};
     double first = 0, last = 0;
     for (std::uint64_t s = 0; s < 40; ++s) {
@@ -247,7 +247,7 @@ TEST_P(RunnerOnRanks, ANanInTheGradientOfOneRankSkipsTheStepOnAll) {
        {train::Scheme::stage_1, train::Scheme::stage_2, train::Scheme::stage_3, train::Scheme::hybrid}) {
     for (const auto reduce_every : {train::ReduceEvery::step, train::ReduceEvery::micro_batch}) {
       if (scheme == train::Scheme::hybrid && reduce_every == train::ReduceEvery::micro_batch) continue;
-      const model::ModelShape shape = small_shape();
+      const spec::Architecture shape = small_shape();
       PlantedNan planted{*collectives_, me() == layout().world() - 1, 2, 2};
       Rank rank{shape, layout(), me(), planted, {.scheme = scheme, .reduce_every = reduce_every}};
       if (layout().world() == 1 && rank.buffers().units()[0].sums_in_place) continue;  // there is no sum to plant it in
@@ -266,7 +266,7 @@ TEST_P(RunnerOnRanks, ANanInTheGradientOfOneRankSkipsTheStepOnAll) {
 }
 
 TEST_P(RunnerOnRanks, ClippingKeepsTheDirectionOfTheWholeGradient) {
-  const model::ModelShape shape = small_shape();
+  const spec::Architecture shape = small_shape();
   for (const train::Scheme scheme : {train::Scheme::stage_1, train::Scheme::stage_3}) {
     optim::OptimizerConfig optimizer;
     optimizer.max_grad_norm = 0.05;
@@ -284,7 +284,7 @@ TEST_P(RunnerOnRanks, ClippingKeepsTheDirectionOfTheWholeGradient) {
 }
 
 TEST_P(RunnerOnRanks, TooManySkippedStepsInARowEndTheRun) {
-  const model::ModelShape shape = small_shape();
+  const spec::Architecture shape = small_shape();
   PlantedNan planted{*collectives_, me() == 0, 1, 100};
   // One rank that reduces once a step sums in place.
   Rank rank{shape,
@@ -304,7 +304,7 @@ TEST_P(RunnerOnRanks, TooManySkippedStepsInARowEndTheRun) {
 }
 
 TEST_P(RunnerOnRanks, ReducesAndGathersEachUnitOnceAStep) {
-  const model::ModelShape shape = small_shape();
+  const spec::Architecture shape = small_shape();
   comm::RecordingCollectives recording{layout(), me(), collectives_.get()};
   Rank rank{shape, layout(), me(), recording};
   const std::size_t before = recording.calls().size();

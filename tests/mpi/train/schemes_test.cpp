@@ -71,7 +71,7 @@ class SchemesOnRanks : public testing::TestWithParam<Hierarchy> {
   /// Weights after `steps` steps; every buffer is full of NaN before each of them.
   std::vector<double> train(const Training& training, bool tied, int accumulation, std::uint64_t steps,
                             comm::Collectives& collectives) {
-    const model::ModelShape shape = small_shape(0.1, tied);
+    const spec::Architecture shape = small_shape(0.1, tied);
     Rank rank{shape, layout(), me(), collectives, training};
     for (std::uint64_t s = 0; s < steps; ++s) {
       rank.poison();
@@ -128,7 +128,7 @@ TEST_P(SchemesOnRanks, AgreeToRoundingWhereSumsNestDifferently) {
   optim::OptimizerConfig optimizer;
   optimizer.epsilon = 1e-4;  // above the rounding errors of gradients that are zero
   const auto gradient = [&](Scheme scheme) {
-    const model::ModelShape shape = small_shape(0.1, false);
+    const spec::Architecture shape = small_shape(0.1, false);
     Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .optimizer = optimizer}};
     rank.poison();
     (void)rank.step(uneven_batches(shape, layout().world() * 4, 1), 1e-3);
@@ -167,7 +167,7 @@ TEST_P(SchemesOnRanks, ComputingAgainGivesTheSameBits) {
 }
 
 TEST_P(SchemesOnRanks, EvaluateTheSameModel) {
-  const model::ModelShape shape = small_shape(0.1, false);
+  const spec::Architecture shape = small_shape(0.1, false);
   double expected = 0;
   for (const Scheme scheme : schemes) {
     Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme}};
@@ -187,7 +187,7 @@ TEST_P(SchemesOnRanks, EvaluateTheSameModel) {
 TEST_P(SchemesOnRanks, HoldTheSameMemoryInTheHundredthStepAsInTheFifth) {
   if (GetParam() != Hierarchy::two_nodes) return;  // the others allocate alike
   train::count_memory();
-  const model::ModelShape shape = small_shape(0.1);
+  const spec::Architecture shape = small_shape(0.1);
   for (const Scheme scheme : {Scheme::stage_1, Scheme::hybrid}) {
     Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .recompute = train::Recompute::block}};
     const std::vector<data::Batch> batches = uneven_batches(shape, layout().world(), 1);
@@ -210,7 +210,7 @@ TEST_P(SchemesOnRanks, HoldTheSameMemoryInTheHundredthStepAsInTheFifth) {
 
 TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
   for (const bool tied : {true, false}) {
-    const model::ModelShape shape = small_shape(0, tied);
+    const spec::Architecture shape = small_shape(0, tied);
     const train::PlanShape units = train::plan_shape(shape, layout());
     for (const Scheme scheme : schemes) {
       for (const AccumulationOrder order : orders) {
@@ -223,7 +223,8 @@ TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
         comm::Traffic::Bytes reduced, gathered;
         const std::int64_t times = order == AccumulationOrder::breadth_first ? 1 : accumulation;
         std::vector<std::size_t> rotating;
-        for (const std::size_t unit : units.visit_units) {
+        for (const std::vector<std::size_t>& read : units.visit_units) {
+          const std::size_t unit = read.front();
           if (units.rotates[unit]) rotating.push_back(unit);
         }
         for (std::size_t u = 0; u < units.rotates.size(); ++u) {
@@ -260,7 +261,7 @@ TEST(Placement, InTurnsGivesTheBitsOfBlockByBlock) {
   if (world().size() < 2) return;
   const comm::Topology &blocks = topology(Hierarchy::two_nodes), &turns = topology(Hierarchy::cyclic);
   if (!(blocks.layout() == turns.layout())) return;
-  const model::ModelShape shape = small_shape();
+  const spec::Architecture shape = small_shape();
   for (const Scheme scheme : schemes) {
     std::array<std::vector<double>, 2> weights;
     for (std::size_t i = 0; const comm::Topology* each : {&blocks, &turns}) {

@@ -9,38 +9,8 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(Vocabularies, PadToAMultipleWithTheIdsOfTheShape) {
-  const Vocabulary marian = vocabulary_of(ModelShape::marian, 8000);
-  EXPECT_EQ(marian.padded_size, 8064);
-  EXPECT_EQ(marian.pad, 8063);
-  EXPECT_EQ(marian.start, 8063);
-  EXPECT_EQ(marian.eos, 0);
-  EXPECT_EQ(marian.unk, 1);
-  EXPECT_FALSE(marian.bos);
-  EXPECT_TRUE(marian.is_dead(8063));
-  EXPECT_TRUE(marian.is_dead(8000));
-  EXPECT_FALSE(marian.is_dead(7999));
-  // 63 pieces and pad fill 64 rows; 64 pieces need another 64.
-  EXPECT_EQ(vocabulary_of(ModelShape::pegasus, 63).padded_size, 64);
-  EXPECT_EQ(vocabulary_of(ModelShape::pegasus, 64).padded_size, 128);
-
-  const Vocabulary t5 = vocabulary_of(ModelShape::t5, 64);
-  EXPECT_EQ(t5.padded_size, 64);
-  EXPECT_EQ(t5.pad, 0);
-  EXPECT_EQ(t5.start, 0);
-  EXPECT_EQ(t5.eos, 1);
-  EXPECT_FALSE(t5.is_dead(0));
-
-  const Vocabulary llama = vocabulary_of(ModelShape::llama, 65);
-  EXPECT_EQ(llama.padded_size, 128);
-  EXPECT_FALSE(llama.pad);
-  EXPECT_EQ(llama.bos, 1);
-  EXPECT_EQ(llama.start, 1);
-  EXPECT_EQ(llama.filler(), 2);
-}
-
 TEST(PairBatch, ShiftsTheTargetAndPadsOnTheRight) {
-  const Vocabulary vocabulary = vocabulary_of(ModelShape::marian, 60);  // pad 63
+  const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::marian}, 60);  // pad 63
   const std::vector<std::int32_t> s0{5, 6, 0}, t0{7, 0}, s1{8, 0}, t1{9, 10, 11, 0};
   const std::vector<Example> examples{{s0, t0, 40}, {s1, t1, 41}};
   const Batch batch = batch_of_pairs(examples, vocabulary);
@@ -64,14 +34,14 @@ TEST(PairBatch, ShiftsTheTargetAndPadsOnTheRight) {
 }
 
 TEST(PairBatch, RefusesIdsThatAreDead) {
-  const Vocabulary vocabulary = vocabulary_of(ModelShape::marian, 60);
+  const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::marian}, 60);
   const std::vector<std::int32_t> good{5, 0}, dead{60, 0};
   EXPECT_THROW((void)batch_of_pairs(std::vector<Example>{{good, dead, 0}}, vocabulary), Error);
   EXPECT_THROW((void)batch_of_pairs(std::vector<Example>{{dead, good, 0}}, vocabulary), Error);
 }
 
 TEST(LmBatch, MasksTheFirstLabelOfEachDocumentAndRestartsPositions) {
-  const Vocabulary vocabulary = vocabulary_of(ModelShape::llama, 60);
+  const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::llama}, 60);
   const std::vector<std::int32_t> first{5, 6, 2}, second{7, 2};
   LmBatcher batcher{vocabulary, 2, 9};
   batcher.begin_row();

@@ -40,7 +40,7 @@ TEST(AddRow, LaysTheSameLabelsPackedAndSingle) {
   const std::vector<std::vector<std::int32_t>> documents{{11, 12, 2}, {13, 14, 15, 16, 17, 2}, {18, 2}};
   std::vector<std::int64_t> positions;
   for (const auto& document : documents) positions.push_back(static_cast<std::int64_t>(document.size()) + 1);
-  const Vocabulary vocabulary = vocabulary_of(ModelShape::llama, 60);
+  const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::llama}, 60);
   const auto batch_of = [&](const std::vector<LmRow>& rows) {
     LmBatcher batcher{vocabulary, static_cast<std::int64_t>(rows.size()), 5};
     for (const LmRow& row : rows) add_row(batcher, row, [&](std::uint64_t place) { return documents[place]; });

@@ -18,8 +18,8 @@ namespace {
 /// A folder of shards with corpora of verses, each of the first `counts[c]` ones.
 class Shards {
  public:
-  Shards(ModelShape shape, const std::vector<std::size_t>& counts)
-      : tokenizer_(test::small_tokenizer(shape)), pairs_(shape == ModelShape::marian) {
+  Shards(spec::TokenLayout shape, const std::vector<std::size_t>& counts)
+      : tokenizer_(test::small_tokenizer(shape)), pairs_(shape == spec::TokenLayout::marian) {
     ShardIndex index;
     index.tokenizer = tokenizer_.digest();
     DataConfig config;
@@ -39,7 +39,7 @@ class Shards {
     return Loader{shards_, tokenizer_.vocabulary(), settings, from};
   }
   [[nodiscard]] const TokenShards& all() const { return shards_; }
-  [[nodiscard]] const Vocabulary& vocabulary() const { return tokenizer_.vocabulary(); }
+  [[nodiscard]] const spec::Vocabulary& vocabulary() const { return tokenizer_.vocabulary(); }
 
  private:
   ShardIndex::Corpus make_corpus(const std::string& name, std::size_t count) {
@@ -98,7 +98,7 @@ std::vector<std::multiset<std::vector<std::int64_t>>> labels_of(const Shards& sh
   return by_step;
 }
 
-class EachTask : public testing::TestWithParam<std::tuple<ModelShape, std::optional<bool>>> {
+class EachTask : public testing::TestWithParam<std::tuple<spec::TokenLayout, std::optional<bool>>> {
  protected:
   [[nodiscard]] static BatchConfig batch(std::int64_t global_size, std::int64_t micro_size) {
     BatchConfig config = sizes(global_size, micro_size);
@@ -205,12 +205,12 @@ TEST_P(EachTask, ExtremeSizesMakeNoLargeBatches) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EachTask,
-                         testing::Values(std::tuple{ModelShape::marian, std::optional<bool>{}},
-                                         std::tuple{ModelShape::llama, std::optional<bool>{}},
-                                         std::tuple{ModelShape::llama, std::optional<bool>{false}}));
+                         testing::Values(std::tuple{spec::TokenLayout::marian, std::optional<bool>{}},
+                                         std::tuple{spec::TokenLayout::llama, std::optional<bool>{}},
+                                         std::tuple{spec::TokenLayout::llama, std::optional<bool>{false}}));
 
 TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
-  const Shards shards{ModelShape::marian, {100}};
+  const Shards shards{spec::TokenLayout::marian, {100}};
   Loader loader = shards.loader(sizes(1000, 1000));
   const StepBatches step = loader.next();
   const Batch& batch = step.batches.at(0);
@@ -224,7 +224,7 @@ TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
 }
 
 TEST(LoaderOfPackedRows, FillsRowsAndKeepsDocumentsApart) {
-  const Shards shards{ModelShape::llama, {200}};
+  const Shards shards{spec::TokenLayout::llama, {200}};
   for (const DocumentCut cut : {DocumentCut::split, DocumentCut::whole}) {
     BatchConfig config = sizes(512, 128);  // two rows of 64 a micro-batch
     config.documents = cut;
@@ -246,7 +246,7 @@ TEST(LoaderOfPackedRows, FillsRowsAndKeepsDocumentsApart) {
 }
 
 TEST(LoaderOfPairs, TakesPoolAndWidthsFromTheConfiguration) {
-  const Shards shards{ModelShape::marian, {300}};
+  const Shards shards{spec::TokenLayout::marian, {300}};
   BatchConfig config = sizes(400, 400);
   config.width_multiple = 8;
   const Batch batch = shards.loader(config).next().batches.at(0);
@@ -262,7 +262,7 @@ TEST(LoaderOfPairs, TakesPoolAndWidthsFromTheConfiguration) {
 }
 
 TEST(EpochMaker, MixesCorporaByTheTemperature) {
-  for (const ModelShape shape : {ModelShape::marian, ModelShape::llama}) {
+  for (const spec::TokenLayout shape : {spec::TokenLayout::marian, spec::TokenLayout::llama}) {
     const Shards shards{shape, {280, 70}};
     const auto share_of_small = [&](double temperature) {
       const BatchConfig batch = sizes(4000, 1000);
@@ -277,7 +277,7 @@ TEST(EpochMaker, MixesCorporaByTheTemperature) {
 }
 
 TEST(Loader, CountsRowsUnderUnitExamples) {
-  const Shards shards{ModelShape::llama, {200}};
+  const Shards shards{spec::TokenLayout::llama, {200}};
   BatchConfig config = sizes(6, 3);
   config.unit = BatchUnit::examples;
   const StepBatches step = shards.loader(config).next();
@@ -287,7 +287,7 @@ TEST(Loader, CountsRowsUnderUnitExamples) {
 }
 
 TEST(Loader, RefusesPackedPairsAndRowsThatDoNotFit) {
-  const Shards pairs{ModelShape::marian, {20}}, lines{ModelShape::llama, {20}};
+  const Shards pairs{spec::TokenLayout::marian, {20}}, lines{spec::TokenLayout::llama, {20}};
   BatchConfig packed = sizes(1000, 1000);
   packed.packing = true;
   EXPECT_THROW((void)pairs.loader(packed), Error);
@@ -295,8 +295,9 @@ TEST(Loader, RefusesPackedPairsAndRowsThatDoNotFit) {
 }
 
 TEST(Loader, RethrowsWhatTheThreadMet) {
-  const Shards shards{ModelShape::marian, {50}};
-  const Vocabulary tiny = vocabulary_of(ModelShape::marian, 20);  // most ids of the shards are outside
+  const Shards shards{spec::TokenLayout::marian, {50}};
+  const spec::Vocabulary tiny =
+      spec::vocabulary_of({spec::TokenLayout::marian}, 20);  // most ids of the shards are outside
   const BatchConfig batch = sizes(1000, 1000);
   Loader loader{shards.all(), tiny, {.epoch = {.sizes = resolve_sizes(batch, 1), .batch = batch}}};
   EXPECT_THROW(for (int i = 0; i < 100; ++i)(void) loader.next(), Error);

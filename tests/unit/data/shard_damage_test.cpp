@@ -76,7 +76,7 @@ class Damage : public testing::Test {
       corpus.src_tokens += static_cast<std::int64_t>(source.size());
       corpus.tgt_tokens += static_cast<std::int64_t>(target.size());
     }
-    index_.tokenizer = test::small_tokenizer(ModelShape::marian).digest();
+    index_.tokenizer = test::small_tokenizer(spec::TokenLayout::marian).digest();
     index_.pieces = 300;
     index_.recipe = digest_of("recipe");
     shard_ = writer.bytes(index_.tokenizer, index_.recipe, R"({"unknown": 3})");
@@ -94,7 +94,7 @@ class Damage : public testing::Test {
   std::vector<std::int32_t> trained_on(std::string_view file) {
     std::vector<std::int32_t> all, ids;
     try {
-      const TokenShards shards = TokenShards::open(files_, config_, test::small_tokenizer(ModelShape::marian));
+      const TokenShards shards = TokenShards::open(files_, config_, test::small_tokenizer(spec::TokenLayout::marian));
       for (std::uint64_t i = 0; i < shards.size(); ++i) {
         shards.source(i, ids);
         all.insert(all.end(), ids.begin(), ids.end());

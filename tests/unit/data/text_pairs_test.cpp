@@ -84,7 +84,7 @@ ParallelText some_verses(std::size_t count) {
 }
 
 TEST(BatchesOf, HoldsEveryLineOnceWithinTheBudget) {
-  const Tokenizer& tokenizer = test::small_tokenizer(ModelShape::marian);
+  const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::marian);
   const ParallelText text = some_verses(150);
   const std::vector<Batch> batches = batches_of(tokenizer, text, BatchUnit::padded_tokens, 1500);
   std::vector<std::uint64_t> lines;
@@ -109,7 +109,7 @@ TEST(BatchesOf, HoldsEveryLineOnceWithinTheBudget) {
 }
 
 TEST(BatchesOf, DealsTheSameBatchesOverAnyNumberOfRanks) {
-  const Tokenizer& tokenizer = test::small_tokenizer(ModelShape::marian);
+  const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::marian);
   const ParallelText text = some_verses(100);
   const std::vector<Batch> alone = batches_of(tokenizer, text, BatchUnit::examples, 7);
   ASSERT_EQ(alone.size(), 15U);
@@ -125,7 +125,7 @@ TEST(BatchesOf, DealsTheSameBatchesOverAnyNumberOfRanks) {
 
 TEST(BatchesOf, LeavesTheTargetOutForTranslation) {
   const std::vector<Batch> batches =
-      batches_of(test::small_tokenizer(ModelShape::marian), {some_verses(5).source, {}}, BatchUnit::examples, 5);
+      batches_of(test::small_tokenizer(spec::TokenLayout::marian), {some_verses(5).source, {}}, BatchUnit::examples, 5);
   ASSERT_EQ(batches.size(), 1U);
   EXPECT_EQ(batches[0].rows, 5);
   EXPECT_EQ(batches[0].target_width, 0);
@@ -133,7 +133,7 @@ TEST(BatchesOf, LeavesTheTargetOutForTranslation) {
 }
 
 TEST(LmBatchesOf, ScoresEachLineWithItsEnd) {
-  const Tokenizer& tokenizer = test::small_tokenizer(ModelShape::llama);
+  const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::llama);
   const std::vector<std::string> lines{"In the beginning", "and the earth", "", "a new document"};
   std::int64_t ids = 0;
   for (const std::string& line : lines)

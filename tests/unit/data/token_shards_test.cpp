@@ -113,7 +113,7 @@ TEST(TokenShard, RefusesEveryDamagedHeaderAndSize) {
 class ShardFolder : public testing::Test {
  protected:
   ShardFolder() {
-    index_.tokenizer = test::small_tokenizer(ModelShape::llama).digest();
+    index_.tokenizer = test::small_tokenizer(spec::TokenLayout::llama).digest();
     index_.recipe = kRecipe;
     ShardIndex::Corpus corpus;
     corpus.name = "verses";
@@ -136,7 +136,7 @@ class ShardFolder : public testing::Test {
   }
   void write_index() { files_.write_atomically(shard_index_path(folder_.path()), text_of(index_)); }
   TokenShards open(Part part = Part::train) {
-    return TokenShards::open(files_, config_, test::small_tokenizer(ModelShape::llama), part);
+    return TokenShards::open(files_, config_, test::small_tokenizer(spec::TokenLayout::llama), part);
   }
   static std::vector<std::int32_t> first_ids(const TokenShards& shards) {
     std::vector<std::int32_t> found, ids;
@@ -183,7 +183,7 @@ TEST_F(ShardFolder, RefusesAnotherTokenizerOtherCorporaAndNoIndex) {
   index_.tokenizer = digest_of("another");
   write_index();
   EXPECT_THAT(refused(Fault::data), HasSubstr("token shards of tokenizer"));
-  index_.tokenizer = test::small_tokenizer(ModelShape::llama).digest();
+  index_.tokenizer = test::small_tokenizer(spec::TokenLayout::llama).digest();
   index_.corpora[0].name = "other";
   write_index();
   EXPECT_THAT(refused(Fault::data), HasSubstr("verses"));

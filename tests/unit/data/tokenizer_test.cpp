@@ -22,13 +22,13 @@ std::vector<std::string> training_lines() {
   return lines;
 }
 
-class EachShape : public testing::TestWithParam<ModelShape> {};
+class EachShape : public testing::TestWithParam<spec::TokenLayout> {};
 
 TEST_P(EachShape, TrainsWithTheIdsOfTheShapeAndReadsBackTheText) {
   const std::vector<std::string> lines = training_lines();
-  const Tokenizer tokenizer = Tokenizer::load(train_tokenizer({.vocab_size = 300}, lines, GetParam()), GetParam());
-  const Vocabulary& vocabulary = tokenizer.vocabulary();
-  EXPECT_EQ(vocabulary.live_size, 300);
+  const Tokenizer tokenizer = Tokenizer::load(train_tokenizer({.vocab_size = 300}, lines, GetParam()), {GetParam()});
+  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
+  EXPECT_EQ(vocabulary.pieces, 300);
   EXPECT_EQ(tokenizer.piece(vocabulary.eos), "</s>");
   EXPECT_EQ(tokenizer.piece(vocabulary.unk), "<unk>");
   if (vocabulary.bos) {
@@ -48,14 +48,16 @@ TEST_P(EachShape, TrainsWithTheIdsOfTheShapeAndReadsBackTheText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EachShape,
-                         testing::Values(ModelShape::marian, ModelShape::pegasus, ModelShape::t5, ModelShape::llama));
+                         testing::Values(spec::TokenLayout::marian, spec::TokenLayout::pegasus, spec::TokenLayout::t5,
+                                         spec::TokenLayout::llama));
 
 TEST(TokenizerTraining, GivesTheSameBytesTwiceAndOthersForOtherSettings) {
   const std::vector<std::string> lines = training_lines();
-  const std::string unigram = train_tokenizer({.vocab_size = 300}, lines, ModelShape::marian);
-  EXPECT_EQ(unigram, train_tokenizer({.vocab_size = 300}, lines, ModelShape::marian));
-  EXPECT_NE(unigram, train_tokenizer({.type = TokenizerType::bpe, .vocab_size = 300}, lines, ModelShape::marian));
-  EXPECT_NE(unigram, train_tokenizer({.vocab_size = 310}, lines, ModelShape::marian));
+  const std::string unigram = train_tokenizer({.vocab_size = 300}, lines, spec::TokenLayout::marian);
+  EXPECT_EQ(unigram, train_tokenizer({.vocab_size = 300}, lines, spec::TokenLayout::marian));
+  EXPECT_NE(unigram,
+            train_tokenizer({.type = TokenizerType::bpe, .vocab_size = 300}, lines, spec::TokenLayout::marian));
+  EXPECT_NE(unigram, train_tokenizer({.vocab_size = 310}, lines, spec::TokenLayout::marian));
 }
 
 TEST(TokenizerTraining, LeavesRareCharactersOutBelowFullCoverage) {
@@ -63,8 +65,8 @@ TEST(TokenizerTraining, LeavesRareCharactersOutBelowFullCoverage) {
   lines.push_back("a rare \u20ac sign");
   const auto has_euro = [&](double coverage) {
     return Tokenizer::load(
-               train_tokenizer({.vocab_size = 300, .character_coverage = coverage}, lines, ModelShape::marian),
-               ModelShape::marian)
+               train_tokenizer({.vocab_size = 300, .character_coverage = coverage}, lines, spec::TokenLayout::marian),
+               {spec::TokenLayout::marian})
         .id_of("\u20ac")
         .has_value();
   };
@@ -74,7 +76,7 @@ TEST(TokenizerTraining, LeavesRareCharactersOutBelowFullCoverage) {
 
 TEST(TokenizerTraining, SaysThatTheTextIsTooSmall) {
   try {
-    (void)train_tokenizer({.vocab_size = 8000}, training_lines(), ModelShape::marian);
+    (void)train_tokenizer({.vocab_size = 8000}, training_lines(), spec::TokenLayout::marian);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.fault(), Fault::config);
@@ -107,9 +109,9 @@ TEST(TokenizerTraining, SamplesEachLineAtMostOnceAndTheSameEachTime) {
 }
 
 TEST(Tokenizer, SpellsDeadIdsAndSkipsThemInText) {
-  const Tokenizer& tokenizer = test::small_tokenizer(ModelShape::marian);
-  const Vocabulary& vocabulary = tokenizer.vocabulary();
-  EXPECT_EQ(vocabulary.padded_size, 320);
+  const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::marian);
+  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
+  EXPECT_EQ(vocabulary.rows, 320);
   EXPECT_EQ(tokenizer.piece(300), "<unused_0>");
   EXPECT_EQ(tokenizer.piece(319), "<pad>");
   std::vector<std::int32_t> ids = tokenizer.encode("In the beginning");
@@ -132,14 +134,15 @@ TEST(Tokenizer, RefusesAFileThatIsNoneAndIdsOfAnotherShape) {
     }
     return std::string{};
   };
-  EXPECT_THAT(refusal([] { (void)Tokenizer::load("not a model", ModelShape::marian, "x.model"); }),
+  EXPECT_THAT(refusal([] { (void)Tokenizer::load("not a model", {spec::TokenLayout::marian}, "x.model"); }),
               HasSubstr("x.model"));
-  const std::string llama = test::small_tokenizer(ModelShape::llama).model_bytes();
-  EXPECT_THAT(refusal([&] { (void)Tokenizer::load(llama, ModelShape::marian, "x.model"); }),
+  const std::string llama = test::small_tokenizer(spec::TokenLayout::llama).model_bytes();
+  EXPECT_THAT(refusal([&] { (void)Tokenizer::load(llama, {spec::TokenLayout::marian}, "x.model"); }),
               HasSubstr("bos 1, eos 2, unk 0"));
   const test::TempFolder folder;
-  EXPECT_THAT(refusal([&] { (void)Tokenizer::read(Files::system(), folder / "none.model", ModelShape::marian); }),
-              HasSubstr("run preprocess"));
+  EXPECT_THAT(
+      refusal([&] { (void)Tokenizer::read(Files::system(), folder / "none.model", {spec::TokenLayout::marian}); }),
+      HasSubstr("run preprocess"));
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ using decode::Hypothesis;
 using decode::SearchOptions;
 using Ids = std::vector<std::int32_t>;
 
-model::ModelShape shape_of(model::ModelType type, std::int64_t live, std::int64_t max_positions = 32) {
-  model::ModelConfig config;
+spec::Architecture shape_of(spec::ModelType type, std::int64_t live, std::int64_t max_positions = 32) {
+  spec::ModelConfig config;
   config.type = type;
   config.width = 8;
   config.ff = 8;
@@ -30,13 +30,13 @@ model::ModelShape shape_of(model::ModelType type, std::int64_t live, std::int64_
   config.max_positions = max_positions;
   config.bias = true;
   config.decoder.layers = 2;
-  if (type == model::ModelType::encoder_decoder) config.encoder.layers = 1;
+  if (type == spec::ModelType::encoder_decoder) config.encoder.layers = 1;
   return resolve(config, live);
 }
 
 /// Live ids 0 (EOS of translation models), 1, … come with these probabilities, whatever stands before.
 BoundModel constant(const std::vector<double>& probabilities, std::int64_t max_positions = 32,
-                    model::ModelType type = model::ModelType::encoder_decoder) {
+                    spec::ModelType type = spec::ModelType::encoder_decoder) {
   BoundModel bound(shape_of(type, static_cast<std::int64_t>(probabilities.size()), max_positions));
   for (const at::Tensor& flat : bound.weights) flat.zero_();
   float* bias = bound.model->parameter("decoder/projection/bias").weight.data_ptr<float>();
@@ -81,7 +81,7 @@ TEST(Search, LengthIsBoundBySourceOptionAndPositions) {
   EXPECT_EQ(length({.max_length_factor = 1e300}), 24U);
   EXPECT_EQ(length({.beam = 3, .max_length_factor = 0, .min_length = 100}), 24U);
 
-  BoundModel language = constant({0.1, 0.1, 0.1, 0.7}, 24, model::ModelType::decoder);
+  BoundModel language = constant({0.1, 0.1, 0.1, 0.7}, 24, spec::ModelType::decoder);
   EXPECT_EQ(best(language, {.max_length_factor = 0}, {1, 3, 3, 3, 3}).ids.size(), 20U);  // 5 + 19 fed, 20 come out
   EXPECT_EQ(best(language, {.max_length_factor = 0}, Ids(24, 1)).ids.size(), 1U);
 }
@@ -129,8 +129,8 @@ TEST(Search, TiesGoToTheLowerId) {
 /// All there is to choose from, by uncached passes over every sequence of `steps` ids.
 Hypothesis best_of_all(BoundModel& bound, const Ids& source, std::int64_t steps, double alpha) {
   const c10::InferenceMode guard;
-  const model::ModelShape& shape = bound.model->shape();
-  const std::int64_t live = shape.dead_begin, eos = shape.eos_id;
+  const spec::Architecture& shape = bound.model->architecture();
+  const std::int64_t live = shape.vocabulary.pieces, eos = shape.vocabulary.eos;
   model::Inference inference(*bound.model);
   Hypothesis best{{}, -std::numeric_limits<double>::infinity()};
   std::vector<Ids> prefixes{{}};
@@ -139,25 +139,25 @@ Hypothesis best_of_all(BoundModel& bound, const Ids& source, std::int64_t steps,
     for (const Ids& prefix : prefixes) {
       std::vector<std::int64_t> ids, whole(source.begin(), source.end());
       model::Cache cache = [&] {
-        if (shape.type == model::ModelType::decoder) {
+        if (shape.type == spec::ModelType::decoder) {
           ids = whole;
           return inference.start(1);
         }
-        ids = {shape.start_id};
+        ids = {shape.vocabulary.start};
         return inference.start(at::tensor(whole, at::kLong).unsqueeze(0),
                                at::tensor({static_cast<std::int64_t>(whole.size())}, at::kLong));
       }();
       const std::size_t first = ids.size() - 1;
       ids.insert(ids.end(), prefix.begin(), prefix.end());
       at::Tensor logits = inference.extend(cache, at::tensor(ids, at::kLong).unsqueeze(0))[0].narrow(1, 0, live);
-      if (shape.type == model::ModelType::decoder) logits.select(1, shape.start_id).fill_(-1e9);
+      if (shape.type == spec::ModelType::decoder) logits.select(1, shape.vocabulary.start).fill_(-1e9);
       const at::Tensor log_p = at::log_softmax(logits.to(at::kDouble), 1);
       double sum = 0;
       for (std::size_t i = 0; i < prefix.size(); ++i) {
         sum += log_p[static_cast<std::int64_t>(first + i)][prefix[i]].item<double>();
       }
       for (std::int64_t id = 0; id < live; ++id) {
-        if (id == shape.start_id) continue;
+        if (id == shape.vocabulary.start) continue;
         const double score = (sum + log_p[static_cast<std::int64_t>(first + prefix.size())][id].item<double>()) /
                              std::pow(static_cast<double>(step + 1), alpha);
         Ids longer = prefix;
@@ -171,7 +171,7 @@ Hypothesis best_of_all(BoundModel& bound, const Ids& source, std::int64_t steps,
   return best;
 }
 
-class RandomModel : public testing::TestWithParam<model::ModelType> {};
+class RandomModel : public testing::TestWithParam<spec::ModelType> {};
 
 TEST_P(RandomModel, ABeamThatHoldsEverythingFindsTheBestOfAll) {
   BoundModel bound(shape_of(GetParam(), 5), at::kFloat, 3);
@@ -221,9 +221,9 @@ TEST_P(RandomModel, ResultsDoNotDependOnTheBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, RandomModel,
-                         testing::Values(model::ModelType::encoder_decoder, model::ModelType::decoder),
+                         testing::Values(spec::ModelType::encoder_decoder, spec::ModelType::decoder),
                          [](const auto& test) {
-                           return std::string(test.param == model::ModelType::decoder ? "decoder" : "translation");
+                           return std::string(test.param == spec::ModelType::decoder ? "decoder" : "translation");
                          });
 
 TEST(Search, RefusesWhatMakesNoSense) {

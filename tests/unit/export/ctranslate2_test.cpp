@@ -10,9 +10,9 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "config/describe.hpp"
-#include "model/model_config.hpp"
 #include "model/stored_model.hpp"
-#include "model/units.hpp"
+#include "spec/model_config.hpp"
+#include "spec/model_spec.hpp"
 #include "support/checkpoints.hpp"
 #include "support/forged_numbers.hpp"
 #include "support/refusal.hpp"
@@ -93,7 +93,7 @@ class Export : public testing::Test {
     translation.max_positions = 5;
     translation.encoder.layers = translation.decoder.layers = 1;
     language = translation;
-    language.type = model::ModelType::decoder;
+    language.type = spec::ModelType::decoder;
     language.heads = 4;
     language.kv_heads = 2;
     language.head_size = 6;
@@ -102,12 +102,12 @@ class Export : public testing::Test {
     language.encoder.layers.reset();
   }
 
-  Path save(const model::ModelConfig& config, float spoil = 0) {
+  Path save(const spec::ModelConfig& config, float spoil = 0) {
     const data::Tokenizer& tokenizer = test::small_tokenizer(
-        config.type == model::ModelType::decoder ? data::ModelShape::llama : data::ModelShape::marian);
+        config.type == spec::ModelType::decoder ? spec::TokenLayout::llama : spec::TokenLayout::marian);
     test::Units units;
-    for (const model::UnitSpec& unit : model::unit_specs(model::resolve(config, 300))) {
-      units.emplace_back(unit.name, unit.params);
+    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units) {
+      units.emplace_back(unit.name, unit.flat());
     }
     checkpoint::Sections sections = test::toy_sections();
     sections.model["config"] = config::to_json(config);
@@ -122,7 +122,7 @@ class Export : public testing::Test {
     return saved.directory;
   }
 
-  Bin exported(const model::ModelConfig& config, Quantization quantization = Quantization::float32) {
+  Bin exported(const spec::ModelConfig& config, Quantization quantization = Quantization::float32) {
     out = folder / fmt::format("out-{}", step);
     const checkpoint::Reader reader{Files::system(), save(config)};
     report = export_ctranslate2(context.get(), reader, out, quantization);
@@ -140,27 +140,27 @@ class Export : public testing::Test {
   Os os;
   test::TempFolder folder;
   test::TestContext context{os, test::world()};
-  model::ModelConfig translation, language;
+  spec::ModelConfig translation, language;
   std::int64_t step = 0;
   Path out;
   ExportReport report;
 };
 
 TEST_F(Export, TokenizerAndModelHaveTheSameIdsForAnyMultiple) {
-  for (model::ModelConfig config : {translation, language}) {
+  for (spec::ModelConfig config : {translation, language}) {
     for (const std::int64_t multiple : {16, 64, 256}) {
       config.vocab_multiple = multiple;
       const Bin bin = exported(config);
       const checkpoint::Reader reader{Files::system(), folder / fmt::format("run/checkpoints/{:09}", step)};
       const model::StoredModel stored = model::stored_model(reader);
-      const data::Vocabulary& vocabulary = stored.tokenizer.vocabulary();
-      const bool pairs = config.type == model::ModelType::encoder_decoder;
-      EXPECT_EQ(vocabulary.padded_size, multiple == 16 ? 304 : multiple == 64 ? 320 : 512);
-      EXPECT_EQ(vocabulary.start, pairs ? vocabulary.padded_size - 1 : 1);
-      EXPECT_EQ(stored.shape.vocab_padded, vocabulary.padded_size);
-      EXPECT_EQ(stored.shape.start_id, vocabulary.start);
-      EXPECT_EQ(stored.shape.dead_begin, vocabulary.live_size);
-      EXPECT_EQ(stored.shape.eos_id, vocabulary.eos);
+      const spec::Vocabulary& vocabulary = stored.tokenizer.vocabulary();
+      const bool pairs = config.type == spec::ModelType::encoder_decoder;
+      EXPECT_EQ(vocabulary.rows, multiple == 16 ? 304 : multiple == 64 ? 320 : 512);
+      EXPECT_EQ(vocabulary.start, pairs ? vocabulary.rows - 1 : 1);
+      EXPECT_EQ(stored.spec.architecture.vocabulary.rows, vocabulary.rows);
+      EXPECT_EQ(stored.spec.architecture.vocabulary.start, vocabulary.start);
+      EXPECT_EQ(stored.spec.architecture.vocabulary.pieces, vocabulary.pieces);
+      EXPECT_EQ(stored.spec.architecture.vocabulary.eos, vocabulary.eos);
       EXPECT_EQ(bin.variables.at("decoder/embeddings/weight").shape[0], 300U);
     }
   }
@@ -229,7 +229,7 @@ TEST_F(Export, TranslationFolderSpellsTheVocabularyInOrder) {
   EXPECT_THAT(Files::system().list(out),
               testing::UnorderedElementsAre("SHA256SUMS", "config.json", "model.bin", "shared_vocabulary.json",
                                             "source.spm", "target.spm"));
-  const data::Tokenizer& tokenizer = test::small_tokenizer(data::ModelShape::marian);
+  const data::Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::marian);
   const boost::json::value parsed = boost::json::parse(read("shared_vocabulary.json"));
   const boost::json::array& pieces = parsed.as_array();
   ASSERT_EQ(pieces.size(), 300U);
@@ -276,7 +276,7 @@ TEST_F(Export, LanguageModelSplitsGateFromUpAndSaysHowHeadsAndPositionsWork) {
   EXPECT_EQ(bin.variables.at(layer + "ffn/linear_0_noact/weight").as<float>(), rows(fused, 8, 12, 24));
   EXPECT_EQ(bin.variables.at("decoder/projection/weight").as<float>(), rows("decoder/projection/weight", 8, 0, 300));
   EXPECT_EQ(boost::json::parse(read("vocabulary.json")).as_array().at(1), "<s>");
-  EXPECT_EQ(read("tokenizer.model"), test::small_tokenizer(data::ModelShape::llama).model_bytes());
+  EXPECT_EQ(read("tokenizer.model"), test::small_tokenizer(spec::TokenLayout::llama).model_bytes());
   EXPECT_EQ(boost::json::parse(read("config.json")), boost::json::parse(R"({
       "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "layer_norm_epsilon": 1e-5,
       "multi_query_attention": true})"));

@@ -85,21 +85,22 @@ TEST_P(Rows, DropoutKeepsItsShareAndEachPartOfTheKeyCounts) {
 }
 
 TEST_P(Rows, ActivationsEqualPlain) {
-  for (const auto kind : {ActivationKind::relu, ActivationKind::swish, ActivationKind::gelu, ActivationKind::swiglu}) {
-    const std::int64_t in = kind == ActivationKind::swiglu ? 58 : 29;
+  for (const auto kind :
+       {spec::Activation::relu, spec::Activation::swish, spec::Activation::gelu, spec::Activation::swiglu}) {
+    const std::int64_t in = kind == spec::Activation::swiglu ? 58 : 29;
     at::Tensor u = values({70, in}, type) * 4, y = at::empty({70, 29}, u.options());
     at::Tensor u2 = u.clone(), y2 = y.clone();
     const at::Tensor bias = values({in}, type, 2), dy = values({70, 29}, type, 3);
     activation(u, bias, y, kind);
     plain::activation(u2, bias, y2, static_cast<std::int64_t>(kind));
     EXPECT_LT(distance(y, y2), tolerance(type)) << static_cast<int>(kind);
-    const at::Tensor& saved = kind == ActivationKind::relu ? y2 : u2;
+    const at::Tensor& saved = kind == spec::Activation::relu ? y2 : u2;
     const at::Tensor dbias = poisoned({in}), dbias2 = poisoned({in});
     const at::Tensor du = activation_backward(dy, saved, kind, dbias, false);
     const at::Tensor du2 = plain::activation_backward(dy, saved, static_cast<std::int64_t>(kind), dbias2, false, {});
     EXPECT_LT(distance(du, du2), tolerance(type, 3e-4)) << static_cast<int>(kind);
     EXPECT_LT(distance(dbias, dbias2), tolerance(type, 3e-4)) << static_cast<int>(kind);
-    if (kind == ActivationKind::relu) continue;  // what it saves is what it gave
+    if (kind == spec::Activation::relu) continue;  // what it saves is what it gave
     const at::Tensor again = at::empty_like(y), again2 = at::empty_like(y);
     EXPECT_TRUE(at::equal(activation_backward(dy, u, kind, std::nullopt, false, again),
                           activation_backward(dy, u, kind, std::nullopt, false)));
@@ -157,7 +158,7 @@ TEST(Norm, EpsilonStandsUnderTheRoot) {
 TEST(Activation, ValuesAndSlopesByHand) {
   // at 1: Φ(1) = .8413447, φ(1) = .2419707, σ(1) = .7310586; swiglu with up 3
   const double big = 0.8413447460685429, density = 0.24197072451914337, s = 0.7310585786300049;
-  const auto check = [](ActivationKind kind, const std::vector<float>& in, double value, std::vector<double> slope) {
+  const auto check = [](spec::Activation kind, const std::vector<float>& in, double value, std::vector<double> slope) {
     at::Tensor u = at::tensor(in).view({1, -1}), y = at::empty({1, 1});
     activation(u, std::nullopt, y, kind);
     EXPECT_NEAR(y.item<double>(), value, 1e-6) << static_cast<int>(kind);
@@ -166,9 +167,9 @@ TEST(Activation, ValuesAndSlopesByHand) {
       EXPECT_NEAR(du[0][static_cast<std::int64_t>(i)].item<double>(), slope[i], 1e-6) << static_cast<int>(kind);
     }
   };
-  check(ActivationKind::gelu, {1}, big, {big + density});
-  check(ActivationKind::swish, {1}, s, {s * (2 - s)});
-  check(ActivationKind::swiglu, {1, 3}, 3 * s, {3 * s * (2 - s), s});
+  check(spec::Activation::gelu, {1}, big, {big + density});
+  check(spec::Activation::swish, {1}, s, {s * (2 - s)});
+  check(spec::Activation::swiglu, {1, 3}, 3 * s, {3 * s * (2 - s), s});
 }
 
 TEST(Sinusoids, HalfSplitAndExact) {

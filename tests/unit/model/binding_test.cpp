@@ -9,13 +9,13 @@
 namespace argosy::test {
 namespace {
 
-using model::ModelShape;
+using spec::Architecture;
 
 at::Tensor poisoned_like(const at::Tensor& flat) {
   return at::full_like(flat, std::numeric_limits<double>::quiet_NaN());
 }
 
-class Binding : public testing::TestWithParam<ModelShape> {};
+class Binding : public testing::TestWithParam<spec::Architecture> {};
 
 /// Weights move to another buffer after the forward pass, gradients get one only then: as in ZeRO 2 and 3.
 TEST_P(Binding, NothingOfTheForwardPassRefersToItsBuffers) {
@@ -26,7 +26,7 @@ TEST_P(Binding, NothingOfTheForwardPassRefersToItsBuffers) {
   pass.loss_scale = 0.25;
   const double expected = run_micro_batch(*still.model, inputs, pass);
   std::vector<model::Unit>& units = moving.model->units();
-  const std::size_t head = moving.model->visits().back().unit;  // writes gradients in its forward pass
+  const std::size_t head = moving.model->visits().back().units.front();  // writes gradients in its forward pass
   for (std::size_t i = 0; i < units.size(); ++i) {
     if (i != head) units[i].bind_gradients({});
   }
@@ -63,9 +63,9 @@ TEST_P(Binding, EachHalfLeavesTheOther) {
   EXPECT_ANY_THROW(unit.bind_weights(bound.weights.front().narrow(0, 0, 1)));
 }
 
-ModelShape untied(ModelShape shape) {
+spec::Architecture untied(spec::Architecture shape) {
   shape.tie_embeddings = false;
-  shape.norm_position = model::NormPosition::pre;
+  shape.norm_position = spec::NormPosition::pre;
   return shape;
 }
 

@@ -12,12 +12,12 @@
 namespace argosy::test {
 namespace {
 
-using model::Activation;
-using model::ModelShape;
-using model::Norm;
-using model::NormPosition;
 using model::Pass;
-using model::Position;
+using spec::Activation;
+using spec::Architecture;
+using spec::Norm;
+using spec::NormPosition;
+using spec::Position;
 
 Pass training_pass() {
   Pass pass;
@@ -30,21 +30,21 @@ Pass training_pass() {
 
 struct Case {
   const char* name;
-  std::function<ModelShape()> shape;
+  std::function<spec::Architecture()> shape;
   double label_smoothing = 0.1, z = 0;
 };
 
-ModelShape with(ModelShape shape, const std::function<void(ModelShape&)>& change) {
+spec::Architecture with(spec::Architecture shape, const std::function<void(spec::Architecture&)>& change) {
   shape.dropout = 0;
   change(shape);
   return shape;
 }
 
 const Case kCases[] = {
-    {"MarianPostNorm", [] { return with(tiny_translation(), [](ModelShape&) {}); }},
+    {"MarianPostNorm", [] { return with(tiny_translation(), [](spec::Architecture&) {}); }},
     {"PegasusPreNormSwish",
      [] {
-       return with(tiny_translation(), [](ModelShape& s) {
+       return with(tiny_translation(), [](spec::Architecture& s) {
          s.norm_position = NormPosition::pre;
          s.norm_epsilon = 0.05;
          s.activation = Activation::swish;
@@ -53,7 +53,7 @@ const Case kCases[] = {
      0.1, 1e-3},
     {"UntiedGelu",
      [] {
-       return with(tiny_translation(), [](ModelShape& s) {
+       return with(tiny_translation(), [](spec::Architecture& s) {
          s.tie_embeddings = false;
          s.activation = Activation::gelu;
        });
@@ -61,7 +61,7 @@ const Case kCases[] = {
      0},
     {"RotaryEncoderGroupedRmsNorm",
      [] {
-       return with(tiny_translation(), [](ModelShape& s) {
+       return with(tiny_translation(), [](spec::Architecture& s) {
          s.norm = Norm::rms_norm;
          s.norm_position = NormPosition::pre;
          s.bias = false;
@@ -70,10 +70,10 @@ const Case kCases[] = {
          s.encoder_position = s.decoder_position = Position::rope;
        });
      }},
-    {"Llama", [] { return with(tiny_language_model(), [](ModelShape& s) { s.norm_epsilon = 0.05; }); }, 0},
+    {"Llama", [] { return with(tiny_language_model(), [](spec::Architecture& s) { s.norm_epsilon = 0.05; }); }, 0},
     {"MistralTiedWindow",
      [] {
-       return with(tiny_language_model(), [](ModelShape& s) {
+       return with(tiny_language_model(), [](spec::Architecture& s) {
          s.tie_embeddings = true;
          s.window = 3;
        });
@@ -84,7 +84,7 @@ const Case kCases[] = {
 class Gradient : public testing::TestWithParam<Case> {};
 
 TEST_P(Gradient, EqualsTheReferenceInDoublePrecision) {
-  const ModelShape shape = GetParam().shape();
+  const spec::Architecture shape = GetParam().shape();
   BoundModel bound(shape);
   const model::Inputs inputs = ragged_inputs(shape);
   Pass pass = training_pass();
@@ -100,15 +100,15 @@ TEST_P(Gradient, EqualsTheReferenceInDoublePrecision) {
   for (const auto& [name, leaf] : leaves) {
     ASSERT_TRUE(leaf.grad().defined()) << name;
     at::Tensor reference = leaf.grad().clone();
-    if (shape.type == model::ModelType::encoder_decoder && name.ends_with("embeddings/weight")) {
-      reference.select(0, shape.start_id).zero_();  // the row of Marian's <pad> is not trained
+    if (shape.type == spec::ModelType::encoder_decoder && name.ends_with("embeddings/weight")) {
+      reference.select(0, shape.vocabulary.start).zero_();  // the row of Marian's <pad> is not trained
     }
     EXPECT_LT(relative_error(bound.gradient(name), reference), 2e-5) << name;
   }
 }
 
 TEST_P(Gradient, SecondMicroBatchAddsUp) {
-  const ModelShape shape = GetParam().shape();
+  const spec::Architecture shape = GetParam().shape();
   BoundModel bound(shape);
   const model::Inputs inputs = ragged_inputs(shape);
   Pass pass = training_pass();
@@ -127,7 +127,7 @@ TEST_P(Gradient, SecondMicroBatchAddsUp) {
 INSTANTIATE_TEST_SUITE_P(Shapes, Gradient, testing::ValuesIn(kCases), [](const auto& test) { return test.param.name; });
 
 TEST(Model, GradientOfATokenDoesNotDependOnItsBatch) {
-  const ModelShape shape = with(tiny_translation(), [](ModelShape&) {});
+  const spec::Architecture shape = with(tiny_translation(), [](spec::Architecture&) {});
   BoundModel together(shape), apart(shape);
   const model::Inputs inputs = ragged_inputs(shape);
   Pass pass = training_pass();
@@ -143,7 +143,7 @@ TEST(Model, GradientOfATokenDoesNotDependOnItsBatch) {
 }
 
 TEST(Model, DropoutDrawsTheSameMasksAgainAndOthersForAnotherMicroBatch) {
-  ModelShape shape = tiny_translation();
+  spec::Architecture shape = tiny_translation();
   shape.dropout = 0.3;
   BoundModel bound(shape);
   const model::Inputs inputs = ragged_inputs(shape);
@@ -165,7 +165,7 @@ TEST(Model, DropoutDrawsTheSameMasksAgainAndOthersForAnotherMicroBatch) {
 TEST(Model, EachBranchOfEachBlockDrawsItsOwnMask) {
   // All branches give ones, so that an element of the encoder's output counts the masks that keep it: binomial where
   // masks are independent. Two of the four alike: twice the variance.
-  ModelShape shape = tiny_translation();
+  spec::Architecture shape = tiny_translation();
   shape.dropout = 0.5;
   shape.norm_position = NormPosition::pre;
   shape.encoder_position = Position::rope;
@@ -203,7 +203,7 @@ TEST(Model, EachBranchOfEachBlockDrawsItsOwnMask) {
 
 TEST(Model, DropoutGradientIsTheSlopeOfTheLoss) {
   for (const NormPosition position : {NormPosition::pre, NormPosition::post}) {
-    ModelShape shape = tiny_translation();
+    spec::Architecture shape = tiny_translation();
     shape.dropout = 0.3;
     shape.norm_position = position;
     shape.activation = Activation::swish;  // no kinks
@@ -229,7 +229,7 @@ TEST(Model, DropoutGradientIsTheSlopeOfTheLoss) {
 }
 
 TEST(Model, FrozenParametersGetNothingAndTheOthersTheSame) {
-  const ModelShape shape = with(tiny_translation(), [](ModelShape&) {});
+  const spec::Architecture shape = with(tiny_translation(), [](spec::Architecture&) {});
   BoundModel plain(shape), frozen(shape);
   frozen.model->units().front().bind(frozen.weights.front(), {});
   const model::Inputs inputs = ragged_inputs(shape);
@@ -246,7 +246,8 @@ TEST(Model, FrozenParametersGetNothingAndTheOthersTheSame) {
 class Packed : public testing::TestWithParam<Position> {};
 
 TEST_P(Packed, ARowOfDocumentsEqualsTheDocumentsApart) {
-  const ModelShape shape = with(tiny_language_model(), [](ModelShape& s) { s.decoder_position = GetParam(); });
+  const spec::Architecture shape =
+      with(tiny_language_model(), [](spec::Architecture& s) { s.decoder_position = GetParam(); });
   BoundModel packed(shape), apart(shape);
   model::Inputs row;
   row.target_in = at::tensor({1, 4, 7, 1, 9, 12, 3}, at::kLong).view({1, 7});
@@ -275,7 +276,7 @@ TEST_P(Packed, ARowOfDocumentsEqualsTheDocumentsApart) {
 INSTANTIATE_TEST_SUITE_P(Positions, Packed, testing::Values(Position::rope, Position::sinusoidal));
 
 TEST(Model, AnEmptyMicroBatchLeavesZeroGradients) {
-  for (const ModelShape& shape : {tiny_translation(), tiny_language_model()}) {
+  for (const spec::Architecture& shape : {tiny_translation(), tiny_language_model()}) {
     BoundModel bound(shape);
     model::Inputs inputs = ragged_inputs(shape);
     for (at::Tensor* part :
@@ -293,8 +294,8 @@ TEST(Model, AnEmptyMicroBatchLeavesZeroGradients) {
 }
 
 TEST(Model, Bfloat16StaysNearFloat) {
-  for (const ModelShape& base : {tiny_translation(), tiny_language_model()}) {
-    const ModelShape shape = with(base, [](ModelShape& s) {
+  for (const spec::Architecture& base : {tiny_translation(), tiny_language_model()}) {
+    const spec::Architecture shape = with(base, [](spec::Architecture& s) {
       if (s.activation == Activation::relu) s.activation = Activation::swish;  // a flipped unit is not a rounding error
     });
     BoundModel wide(shape), narrow(shape, at::kBFloat16);

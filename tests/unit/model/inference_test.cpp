@@ -13,7 +13,7 @@
 namespace argosy::test {
 namespace {
 
-class CachedInference : public testing::TestWithParam<model::ModelShape> {};
+class CachedInference : public testing::TestWithParam<spec::Architecture> {};
 
 TEST_P(CachedInference, EqualsOnePassOverTheWholeTarget) {
   BoundModel bound(GetParam());
@@ -31,7 +31,7 @@ TEST_P(CachedInference, EqualsOnePassOverTheWholeTarget) {
     EXPECT_LT((logits - expected.select(1, t)).abs().max().item<double>(), 1e-5) << t;
   }
   EXPECT_EQ(stepped.length(), inputs.target_in.size(1));
-  EXPECT_EQ(expected.narrow(2, GetParam().dead_begin, 1).max().item<double>(), -1e4);
+  EXPECT_EQ(expected.narrow(2, GetParam().vocabulary.pieces, 1).max().item<double>(), -1e4);
 
   // and the logits are those that training sees
   model::Pass pass;
@@ -74,12 +74,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CachedInference,
                          testing::Values(
                              tiny_translation(), tiny_language_model(),
                              [] {
-                               model::ModelShape shape = tiny_translation();
-                               shape.norm_position = model::NormPosition::pre;
+                               spec::Architecture shape = tiny_translation();
+                               shape.norm_position = spec::NormPosition::pre;
                                return shape;
                              }(),
                              [] {
-                               model::ModelShape shape = tiny_language_model();
+                               spec::Architecture shape = tiny_language_model();
                                shape.window = 3;
                                return shape;
                              }()));

@@ -11,7 +11,7 @@
 namespace argosy::test {
 namespace {
 
-using model::ModelShape;
+using spec::Architecture;
 
 /// Bounds of the rms difference: of the reference's rms, or as it is, whichever is wider; ten times that for a single
 /// element. A large framework's bounds for bf16 beside fp32, two layers of width 256.
@@ -30,8 +30,8 @@ void expect_near(const at::Tensor& value, const at::Tensor& reference, const Bou
   EXPECT_LE(difference.abs().max().item<double>(), 10 * bound) << what;
 }
 
-ModelShape two_layers(model::ModelType type) {
-  model::ModelConfig config;
+spec::Architecture two_layers(spec::ModelType type) {
+  spec::ModelConfig config;
   config.type = type;
   config.width = 256;
   config.ff = 4 * 256;
@@ -39,23 +39,23 @@ ModelShape two_layers(model::ModelType type) {
   config.decoder.layers = 2;
   config.max_positions = 64;
   config.dropout = 0.0;
-  if (type == model::ModelType::decoder) {
+  if (type == spec::ModelType::decoder) {
     config.kv_heads = 2;
   } else {
     config.encoder.layers = 2;
-    config.activation = model::Activation::swish;  // of relu a unit that flips is no rounding error
+    config.activation = spec::Activation::swish;  // of relu a unit that flips is no rounding error
   }
   return resolve(config, 500);
 }
 
-model::Inputs eight_rows(const ModelShape& shape, std::uint64_t step) {
+model::Inputs eight_rows(const spec::Architecture& shape, std::uint64_t step) {
   constexpr std::int64_t rows = 8, width = 64;
   RandomStream random(3, step);
   const auto ids = [&] {
     const at::Tensor all = at::full({rows, width}, 0, at::kLong);
     for (std::int64_t i = 0; i < rows * width; ++i) {
       all.mutable_data_ptr<std::int64_t>()[i] =
-          static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.dead_begin)));
+          static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.vocabulary.pieces)));
     }
     return all;
   };
@@ -63,7 +63,7 @@ model::Inputs eight_rows(const ModelShape& shape, std::uint64_t step) {
   inputs.target_in = ids();
   inputs.target_labels = ids();
   inputs.target_lengths = at::full({rows}, width, at::kLong);
-  if (shape.type == model::ModelType::encoder_decoder) {
+  if (shape.type == spec::ModelType::encoder_decoder) {
     inputs.source = ids();
     inputs.source_lengths = at::full({rows}, width, at::kLong);
   }
@@ -100,10 +100,10 @@ Trace traced(model::Model& model, const model::Inputs& inputs) {
   return trace;
 }
 
-class Precision : public testing::TestWithParam<model::ModelType> {};
+class Precision : public testing::TestWithParam<spec::ModelType> {};
 
 TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
-  const ModelShape shape = two_layers(GetParam());
+  const spec::Architecture shape = two_layers(GetParam());
   BoundModel wide(shape), narrow(shape, at::kBFloat16);
   for (std::size_t u = 0; u < wide.weights.size(); ++u) {  // norms and biases as a run starts
     for (const model::Parameter& parameter : wide.model->units()[u].parameters()) {
@@ -134,8 +134,7 @@ TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Precision,
-                         testing::Values(model::ModelType::decoder, model::ModelType::encoder_decoder),
+INSTANTIATE_TEST_SUITE_P(Models, Precision, testing::Values(spec::ModelType::decoder, spec::ModelType::encoder_decoder),
                          [](const auto& each) -> std::string {
                            return boost::describe::enum_to_string(each.param, "");
                          });

@@ -12,10 +12,10 @@
 namespace argosy::test {
 namespace {
 
-using model::Activation;
-using model::ModelShape;
-using model::NormPosition;
-using model::Recompute;
+using spec::Activation;
+using spec::Architecture;
+using spec::NormPosition;
+using spec::Recompute;
 
 std::string name_of(auto value) { return boost::describe::enum_to_string(value, "?"); }
 
@@ -89,7 +89,7 @@ std::vector<Choice> choices() {
 
 TEST(Recompute, LeavesAllBits) {
   for (const Choice& choice : choices()) {
-    for (ModelShape shape : {tiny_translation(), tiny_language_model()}) {
+    for (spec::Architecture shape : {tiny_translation(), tiny_language_model()}) {
       shape.activation = choice.activation;
       shape.norm_position = choice.position;
       shape.dropout = choice.dropout;
@@ -113,7 +113,7 @@ TEST(Recompute, LeavesAllBits) {
 
 TEST(Recompute, BlocksBesideFrozenEmbeddingsGetTheirGradients) {
   for (const bool tied : {true, false}) {
-    ModelShape shape = tiny_translation();
+    spec::Architecture shape = tiny_translation();
     shape.tie_embeddings = tied;
     const model::Inputs inputs = ragged_inputs(shape);
     const auto is_frozen = [](const model::Unit& unit) { return unit.name().find("embedding") != std::string::npos; };
@@ -161,7 +161,7 @@ struct LiveBytes : c10::MemoryReportingInfoBase {
 };
 
 /// What the first block's forward pass leaves for its backward pass, its output included, in bytes a position.
-std::int64_t kept_bytes(const ModelShape& shape, at::ScalarType type, Recompute level, bool recording) {
+std::int64_t kept_bytes(const spec::Architecture& shape, at::ScalarType type, Recompute level, bool recording) {
   BoundModel bound(shape, type);
   const model::Inputs inputs = ragged_inputs(shape);
   model::Pass pass = pass_of(level);
@@ -178,7 +178,7 @@ TEST(Recompute, KeepsWhatTheFormulaSays) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const auto size = static_cast<std::int64_t>(c10::elementSize(type));
     for (const Activation activation : {Activation::relu, Activation::gelu, Activation::swiglu}) {
-      ModelShape shape = tiny_language_model();
+      spec::Architecture shape = tiny_language_model();
       shape.activation = activation;
       const auto kept = [&](Recompute level) { return kept_bytes(shape, type, level, true); };
       const bool gated = activation == Activation::swiglu;

@@ -18,16 +18,16 @@
 
 namespace argosy::test {
 
-using model::ModelShape;
+using spec::Architecture;
 
 namespace {
 
 struct Reference {
-  const ModelShape& shape;
+  const spec::Architecture& shape;
   const Weights& weights;
   const model::Inputs& inputs;
 
-  [[nodiscard]] bool pre() const { return shape.norm_position == model::NormPosition::pre; }
+  [[nodiscard]] bool pre() const { return shape.norm_position == spec::NormPosition::pre; }
 
   [[nodiscard]] at::Tensor linear(const at::Tensor& x, const std::string& name) const {
     return shape.bias ? at::linear(x, weights.at(name + "/weight"), weights.at(name + "/bias"))
@@ -36,7 +36,7 @@ struct Reference {
 
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const std::string& name) const {
     const at::Tensor gamma = weights.at(name + "/gamma");
-    if (shape.norm == model::Norm::layer_norm) {
+    if (shape.norm == spec::Norm::layer_norm) {
       return at::layer_norm(x, {shape.width}, gamma, weights.at(name + "/beta"), shape.norm_epsilon);
     }
     return x * at::rsqrt(x.square().mean(-1, true) + shape.norm_epsilon) * gamma;
@@ -79,16 +79,16 @@ struct Reference {
     const at::Tensor u = linear(x, name + "/linear_0");
     at::Tensor y;
     switch (shape.activation) {
-      case model::Activation::relu:
+      case spec::Activation::relu:
         y = at::relu(u);
         break;
-      case model::Activation::swish:
+      case spec::Activation::swish:
         y = at::silu(u);
         break;
-      case model::Activation::gelu:
+      case spec::Activation::gelu:
         y = at::gelu(u);
         break;
-      case model::Activation::swiglu:
+      case spec::Activation::swiglu:
         y = at::silu(u.narrow(-1, 0, shape.ff)) * u.narrow(-1, shape.ff, shape.ff);
         break;
     }
@@ -115,12 +115,12 @@ struct Reference {
     return branch(x, name + "/ffn/layer_norm", [&](const at::Tensor& h) { return feed_forward(h, name + "/ffn"); });
   }
 
-  [[nodiscard]] at::Tensor embed(const at::Tensor& ids, const std::string& table, model::Position position) const {
+  [[nodiscard]] at::Tensor embed(const at::Tensor& ids, const std::string& table, spec::Position position) const {
     const double scale =
-        shape.type == model::ModelType::encoder_decoder ? std::sqrt(static_cast<double>(shape.width)) : 1.0;
+        shape.type == spec::ModelType::encoder_decoder ? std::sqrt(static_cast<double>(shape.width)) : 1.0;
     const at::Tensor x =
         weights.at(table).index_select(0, ids.reshape({-1})).view({ids.size(0), ids.size(1), shape.width}) * scale;
-    if (position != model::Position::sinusoidal) return x;
+    if (position != spec::Position::sinusoidal) return x;
     const at::Tensor rates =
         at::pow(10000.0, at::arange(shape.width / 2, at::kDouble) * (-2.0 / static_cast<double>(shape.width)));
     const at::Tensor angle = at::arange(ids.size(1), at::kDouble).unsqueeze(1) * rates;
@@ -130,11 +130,11 @@ struct Reference {
   [[nodiscard]] at::Tensor loss(const model::Pass& pass) const {
     const std::string target = "decoder/embeddings/weight";
     at::Tensor memory, source_seen;
-    if (shape.type == model::ModelType::encoder_decoder) {
+    if (shape.type == spec::ModelType::encoder_decoder) {
       at::Tensor x =
           embed(inputs.source, shape.tie_embeddings ? target : "encoder/embeddings_0/weight", shape.encoder_position);
       source_seen = at::arange(inputs.source.size(1)).view({1, 1, 1, -1}).lt(inputs.source_lengths.view({-1, 1, 1, 1}));
-      const bool rope = shape.encoder_position == model::Position::rope;
+      const bool rope = shape.encoder_position == spec::Position::rope;
       for (std::int64_t i = 0; i < shape.encoder_layers; ++i) {
         x = block(x, "encoder/layer_" + std::to_string(i), rope, source_seen, {}, {});
       }
@@ -148,14 +148,14 @@ struct Reference {
       seen = seen.logical_and(inputs.segments.view({-1, 1, width, 1}).eq(inputs.segments.view({-1, 1, 1, width})));
     }
     at::Tensor x = embed(inputs.target_in, target, shape.decoder_position);
-    const bool rope = shape.decoder_position == model::Position::rope;
+    const bool rope = shape.decoder_position == spec::Position::rope;
     for (std::int64_t i = 0; i < shape.decoder_layers; ++i) {
       x = block(x, "decoder/layer_" + std::to_string(i), rope, seen, memory, source_seen);
     }
     if (pre()) x = norm(x, "decoder/layer_norm");
     at::Tensor logits = at::linear(x, weights.at(shape.tie_embeddings ? target : "decoder/projection/weight"));
     if (shape.bias) logits = logits + weights.at("decoder/projection/bias");
-    logits = logits.narrow(-1, 0, shape.dead_begin);
+    logits = logits.narrow(-1, 0, shape.vocabulary.pieces);
     const at::Tensor log_p = at::log_softmax(logits, -1), lse = (logits - log_p).select(-1, 0);
     const at::Tensor nll = -log_p.gather(2, inputs.target_labels.clamp_min(0).unsqueeze(2)).squeeze(2);
     const double e = pass.loss.label_smoothing;
@@ -176,7 +176,7 @@ Weights leaves_of(model::Model& model) {
   return weights;
 }
 
-at::Tensor reference_loss(const ModelShape& shape, const Weights& weights, const model::Inputs& inputs,
+at::Tensor reference_loss(const spec::Architecture& shape, const Weights& weights, const model::Inputs& inputs,
                           const model::Pass& pass) {
   return Reference{shape, weights, inputs}.loss(pass);
 }

@@ -16,7 +16,7 @@ using Weights = std::map<std::string, at::Tensor>;
 [[nodiscard]] Weights leaves_of(model::Model& model);
 
 /// Scaled sum of the loss, without dropout.
-[[nodiscard]] at::Tensor reference_loss(const model::ModelShape& shape, const Weights& weights,
+[[nodiscard]] at::Tensor reference_loss(const spec::Architecture& shape, const Weights& weights,
                                         const model::Inputs& inputs, const model::Pass& pass);
 
 }  // namespace argosy::test

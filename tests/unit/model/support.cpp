@@ -12,13 +12,13 @@
 
 namespace argosy::test {
 
-BoundModel::BoundModel(const model::ModelShape& shape, at::ScalarType type, std::uint64_t seed)
+BoundModel::BoundModel(const spec::Architecture& shape, at::ScalarType type, std::uint64_t seed)
     : model(std::make_unique<model::Model>(shape, partition::Layout({2, 1}))) {
   for (model::Unit& unit : model->units()) {
     const at::Tensor flat = at::zeros({unit.space().padded_size()}, at::kFloat);
     for (std::size_t i = 0; i < unit.space().params().size(); ++i) {
       const auto& param = unit.space().params()[i];
-      model::initial_values(shape, param, seed, 0, param.numel(),
+      model::initial_values(model->spec().units[weights.size()].parameter(param.name), seed, 0, param.numel(),
                             flat.mutable_data_ptr<float>() + unit.space().offset(i));
       if (param.shape.size() > 1) continue;
       // Norms and biases start as ones and zeros, which would hide one that is left out.
@@ -79,16 +79,17 @@ void back_up(const model::Visit& visit, const model::State& before, const model:
   }
 }
 
-model::Inputs ragged_inputs(const model::ModelShape& shape) {
-  const bool translation = shape.type == model::ModelType::encoder_decoder;
+model::Inputs ragged_inputs(const spec::Architecture& shape) {
+  const bool translation = shape.type == spec::ModelType::encoder_decoder;
   const std::vector<std::int64_t> source_lengths{5, 2, 4}, target_lengths{6, 4, 1};
   model::Inputs inputs;
   const auto fill = [&](const std::vector<std::int64_t>& lengths, std::int64_t width, std::int64_t first, bool labels) {
-    const at::Tensor ids = at::full({3, width}, labels ? -1 : shape.start_id, at::kLong);
+    const at::Tensor ids = at::full({3, width}, labels ? -1 : shape.vocabulary.start, at::kLong);
     for (std::int64_t row = 0; row < 3; ++row) {
       for (std::int64_t t = 0; t < lengths[static_cast<std::size_t>(row)]; ++t) {
         ids.mutable_data_ptr<std::int64_t>()[row * width + t] =
-            !labels && first == 0 && t == 0 ? shape.start_id : (row * 7 + t * 3 + first) % shape.dead_begin;
+            !labels && first == 0 && t == 0 ? shape.vocabulary.start
+                                            : (row * 7 + t * 3 + first) % shape.vocabulary.pieces;
       }
     }
     return ids;
@@ -120,8 +121,8 @@ model::Inputs single_row(const model::Inputs& inputs, std::int64_t row) {
 
 namespace {
 
-model::ModelShape tiny(model::ModelType type) {
-  model::ModelConfig config;
+spec::Architecture tiny(spec::ModelType type) {
+  spec::ModelConfig config;
   config.type = type;
   config.width = 16;
   config.ff = 24;
@@ -129,15 +130,15 @@ model::ModelShape tiny(model::ModelType type) {
   config.vocab_multiple = 8;
   config.max_positions = 32;
   config.decoder.layers = 2;
-  if (type == model::ModelType::encoder_decoder) config.encoder.layers = 2;
-  if (type == model::ModelType::decoder) config.kv_heads = 2;
+  if (type == spec::ModelType::encoder_decoder) config.encoder.layers = 2;
+  if (type == spec::ModelType::decoder) config.kv_heads = 2;
   return resolve(config, 21);
 }
 
 }  // namespace
 
-model::ModelShape tiny_translation() { return tiny(model::ModelType::encoder_decoder); }
-model::ModelShape tiny_language_model() { return tiny(model::ModelType::decoder); }
+spec::Architecture tiny_translation() { return tiny(spec::ModelType::encoder_decoder); }
+spec::Architecture tiny_language_model() { return tiny(spec::ModelType::decoder); }
 
 double relative_error(const at::Tensor& value, const at::Tensor& reference) {
   const at::Tensor a = value.to(at::kDouble), b = reference.to(at::kDouble);

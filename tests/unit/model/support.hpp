@@ -12,7 +12,7 @@
 namespace argosy::test {
 
 struct BoundModel {
-  explicit BoundModel(const model::ModelShape& shape, at::ScalarType type = at::kFloat, std::uint64_t seed = 1);
+  explicit BoundModel(const spec::Architecture& shape, at::ScalarType type = at::kFloat, std::uint64_t seed = 1);
   std::unique_ptr<model::Model> model;
   std::vector<at::Tensor> weights, gradients;  // flat, one a unit; gradients start as NaN
   [[nodiscard]] at::Tensor gradient(const std::string& name) { return model->parameter(name).gradient; }
@@ -28,13 +28,13 @@ double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::
 void back_up(const model::Visit& visit, const model::State& before, const model::State& after, at::Tensor& dx,
              at::Tensor& dmemory);
 
-/// 3 ragged rows, source up to 5, target up to 6; decoder-only: the target alone. Ids below `shape.dead_begin`.
-[[nodiscard]] model::Inputs ragged_inputs(const model::ModelShape& shape);
+/// 3 ragged rows, source up to 5, target up to 6; decoder-only: the target alone. Ids below `shape.vocabulary.pieces`.
+[[nodiscard]] model::Inputs ragged_inputs(const spec::Architecture& shape);
 /// Row `row` of `inputs`, cut to its own lengths.
 [[nodiscard]] model::Inputs single_row(const model::Inputs& inputs, std::int64_t row);
 
-[[nodiscard]] model::ModelShape tiny_translation();
-[[nodiscard]] model::ModelShape tiny_language_model();
+[[nodiscard]] spec::Architecture tiny_translation();
+[[nodiscard]] spec::Architecture tiny_language_model();
 
 /// rms difference over rms of the reference.
 [[nodiscard]] double relative_error(const at::Tensor& value, const at::Tensor& reference);

@@ -7,11 +7,11 @@
 #include "checkpoint/checkpoint.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
-#include "model/model_config.hpp"
-#include "model/units.hpp"
 #include "soup/check.hpp"
 #include "soup/ingredients.hpp"
 #include "soup/soup.hpp"
+#include "spec/model_config.hpp"
+#include "spec/model_spec.hpp"
 #include "support/checkpoints.hpp"
 #include "support/forged_numbers.hpp"
 #include "support/refusal.hpp"
@@ -294,16 +294,16 @@ class ForgedSoup : public SoupRefusals {
  protected:
   /// Ingredients of a model that the manifest describes.
   ForgedSoup() {
-    model::ModelConfig model;
-    model.type = model::ModelType::decoder;
+    spec::ModelConfig model;
+    model.type = spec::ModelType::decoder;
     model.width = 8;
     model.ff = 12;
     model.heads = 2;
     model.decoder.layers = 1;
     Variant first;
     first.units.clear();
-    for (const model::UnitSpec& unit : model::unit_specs(model::resolve(model, 37)))
-      first.units.emplace_back(unit.name, unit.params);
+    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(model, 37)).units)
+      first.units.emplace_back(unit.name, unit.flat());
     first.sections.model["config"] = config::to_json(model);
     Variant second = first;
     second.step = 2;

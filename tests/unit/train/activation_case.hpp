@@ -24,15 +24,15 @@ struct Activations {
 
 /// Of the second step, bf16 and with whole logits: workspaces are there then.
 inline Activations activations_of(const LanguageModel& sizes, train::Recompute recompute, c10::Device device) {
-  model::ModelConfig config;
-  config.type = model::ModelType::decoder;
+  spec::ModelConfig config;
+  config.type = spec::ModelType::decoder;
   config.width = sizes.width;
   config.ff = sizes.ff;
   config.heads = sizes.heads;
   config.kv_heads = sizes.kv_heads;
   config.max_positions = sizes.length;
   config.decoder.layers = sizes.layers;
-  const model::ModelShape shape = model::resolve(config, sizes.vocab);
+  const spec::Architecture shape = spec::resolve(config, sizes.vocab);
   const partition::Layout alone;
   model::Model model(shape, alone);
   train::Buffers buffers(model, 0, {.compute_type = at::kBFloat16, .device = device});
@@ -46,7 +46,7 @@ inline Activations activations_of(const LanguageModel& sizes, train::Recompute r
   data::Batch& batch = batches.batches.emplace_back();
   batch.rows = sizes.rows;
   batch.target_width = sizes.length;
-  batch.target_input.assign(static_cast<std::size_t>(batches.tgt_tokens), shape.start_id);
+  batch.target_input.assign(static_cast<std::size_t>(batches.tgt_tokens), shape.vocabulary.start);
   batch.target_labels.assign(static_cast<std::size_t>(batches.tgt_tokens), 2);
   batch.target_lengths.assign(static_cast<std::size_t>(sizes.rows), sizes.length);
   const train::StepPlan plan = train::plan_step(train::plan_shape(shape, alone), {});

@@ -32,10 +32,10 @@ TEST(MemoryCount, FollowsTensorsAndTheirPeak) {
 }
 
 /// Tied: the embedding is visited three times. Else the embeddings take turns, or are larger than a block.
-std::vector<model::ModelShape> models() {
-  std::vector<model::ModelShape> all;
+std::vector<spec::Architecture> models() {
+  std::vector<spec::Architecture> all;
   for (const auto& [tied, vocab] : {std::pair{true, 50}, {false, 50}, {false, 3000}}) {
-    model::ModelConfig config;
+    spec::ModelConfig config;
     config.width = 32;
     config.ff = 48;
     config.heads = 2;
@@ -43,13 +43,13 @@ std::vector<model::ModelShape> models() {
     config.encoder.layers = 2;
     config.decoder.layers = 3;
     config.tie_embeddings = tied;
-    all.push_back(model::resolve(config, vocab));
+    all.push_back(spec::resolve(config, vocab));
   }
   return all;
 }
 
 /// Bytes of all that Buffers allocates, of the fullest rank.
-std::int64_t allocated(const model::ModelShape& shape, const partition::Layout& layout,
+std::int64_t allocated(const spec::Architecture& shape, const partition::Layout& layout,
                        const train::BufferChoices& choices) {
   std::int64_t most = 0;
   for (int rank = 0; rank < layout.world(); ++rank) {
@@ -63,7 +63,7 @@ std::int64_t allocated(const model::ModelShape& shape, const partition::Layout& 
 
 TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
   train::count_memory();
-  for (const model::ModelShape& shape : models()) {
+  for (const spec::Architecture& shape : models()) {
     for (const std::vector<int>& nodes : {std::vector{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {1, 1, 2}}) {
       const partition::Layout layout(nodes);
       const train::SpaceSizes sizes = train::space_sizes(shape, layout);

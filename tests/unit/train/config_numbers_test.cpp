@@ -45,8 +45,8 @@ void collect(const boost::json::value& value, const std::string& pointer, std::v
 
 /// All that is made of a configuration before anything is allocated by it.
 void use(const train::RunConfig& config) {
-  const model::ModelShape shape = shape_of(config);
-  EXPECT_GE(shape.vocab_padded, shape.vocab_live);
+  const spec::Architecture shape = shape_of(config);
+  EXPECT_GE(shape.vocabulary.rows, shape.vocabulary.pieces);
   for (const auto& [nodes, ranks] : {std::pair{1, 1}, {3, 4}}) {
     const data::StepSizes sizes = data::resolve_sizes(config.batch, nodes * ranks);
     EXPECT_GT(sizes.micro_batches, 0);

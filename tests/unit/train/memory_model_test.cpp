@@ -1,7 +1,7 @@
 #include "train/memory_model.hpp"
 
-#include "model/units.hpp"
 #include "plan_support.hpp"
+#include "spec/model_spec.hpp"
 
 namespace argosy::test {
 namespace {
@@ -53,27 +53,27 @@ TEST(StateMemory, TwoUnitsRotateAndScratchIsOneUnits) {
 }
 
 // 2 blocks of width 256 and an embedding of 1024 rows larger than a block, or tied to the output.
-model::ModelShape small(bool tied, std::int64_t vocab = 1024) {
-  model::ModelConfig config;
-  config.type = model::ModelType::decoder;
+spec::Architecture small(bool tied, std::int64_t vocab = 1024) {
+  spec::ModelConfig config;
+  config.type = spec::ModelType::decoder;
   config.width = config.ff = 256;
   config.heads = 4;
   config.decoder.layers = 2;
   config.tie_embeddings = tied;
-  return model::resolve(config, vocab);
+  return spec::resolve(config, vocab);
 }
 
-std::int64_t padded_of(const model::ModelShape& shape, const partition::Layout& layout, std::string_view part) {
+std::int64_t padded_of(const spec::Architecture& shape, const partition::Layout& layout, std::string_view part) {
   std::int64_t sum = 0;
-  for (const model::UnitSpec& unit : model::unit_specs(shape)) {
-    if (unit.name.find(part) != std::string::npos) sum += partition::FlatSpace(unit.params, layout).padded_size();
+  for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
+    if (unit.name.find(part) != std::string::npos) sum += partition::FlatSpace(unit.flat(), layout).padded_size();
   }
   return sum;
 }
 
 TEST(SpaceSizes, LargeAndTiedEmbeddingsKeepTheirBuffers) {
   const partition::Layout layout({2, 2});
-  const model::ModelShape tied = small(true, 64), large = small(false, 4096), little = small(false, 64);
+  const spec::Architecture tied = small(true, 64), large = small(false, 4096), little = small(false, 64);
   const std::int64_t block = padded_of(tied, layout, "decoder.0");
   EXPECT_EQ(train::space_sizes(tied, layout).resident, padded_of(tied, layout, "embedding"));
   EXPECT_EQ(train::space_sizes(large, layout).resident,
@@ -91,15 +91,15 @@ TEST(SpaceSizes, LargeAndTiedEmbeddingsKeepTheirBuffers) {
 }
 
 TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
-  const model::ModelShape shape = small(false);
+  const spec::Architecture shape = small(false);
   for (const std::vector<int>& nodes : {std::vector{1, 3}, {2, 3, 3}, {3}, {2, 2}, {1, 1, 2}}) {
     const partition::Layout layout(nodes);
     std::int64_t most = 0, padded = 0;
     for (int rank = 0; rank < layout.world(); ++rank) {
       std::int64_t owned = 0;
       padded = 0;
-      for (const model::UnitSpec& unit : model::unit_specs(shape)) {
-        const partition::FlatSpace space(unit.params, layout);
+      for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
+        const partition::FlatSpace space(unit.flat(), layout);
         owned += space.owned_size(rank);
         padded += space.padded_size();
       }
@@ -192,21 +192,21 @@ TEST(Activations, ReproduceTheGuide) {
 }
 
 TEST(Activations, CountTheStatisticsOfEveryNorm) {
-  const model::ModelShape shape = shape_of(mistral());  // two RMSNorms a block and one behind them all
+  const spec::Architecture shape = shape_of(mistral());  // two RMSNorms a block and one behind them all
   const train::MicroBatch batch{.target_positions = 64, .target_width = 64};
   const auto kept = train::activation_memory(shape, batch, {});
   EXPECT_EQ(kept.statistics, 4 * 32 * 32 * 64 + 4 * 64 * (2 * 32 + 1));
 }
 
 TEST(Activations, CountAnEncoderDecoderByHand) {
-  model::ModelConfig config;  // d = 8, two heads of 4, ff 16, LayerNorm behind the branches
+  spec::ModelConfig config;  // d = 8, two heads of 4, ff 16, LayerNorm behind the branches
   config.width = 8;
   config.ff = 16;
   config.heads = 2;
   config.encoder.layers = 3;
   config.decoder.layers = 2;
-  config.activation = model::Activation::gelu;
-  model::ModelShape shape = model::resolve(config, 63);
+  config.activation = spec::Activation::gelu;
+  spec::Architecture shape = spec::resolve(config, 63);
   const train::MicroBatch batch{.source_positions = 10, .target_positions = 6, .source_width = 5, .target_width = 3};
   const auto kept = [&](Recompute level) {
     return train::activation_memory(shape, batch, {.recompute = level, .element_bytes = 4});
@@ -221,7 +221,7 @@ TEST(Activations, CountAnEncoderDecoderByHand) {
   EXPECT_EQ(none.statistics, 4 * 2 * (3 * 10 + 2 * 2 * 6) + 4 * 2 * (10 * 6 + 6 * 6));
   EXPECT_EQ(none.logits, 2 * 4 * 6 * 64);
   const double products = none.blocks - kept(Recompute::activation).blocks;
-  shape.activation = model::Activation::relu;  // overwrites its input
+  shape.activation = spec::Activation::relu;  // overwrites its input
   EXPECT_EQ(kept(Recompute::none).blocks, none.blocks - products);
   EXPECT_EQ(kept(Recompute::activation).blocks, none.blocks - products);
   EXPECT_EQ(kept(Recompute::full).blocks, none.blocks - 2 * products);

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "model/units.hpp"
 #include "plan_support.hpp"
+#include "spec/model_spec.hpp"
 
 namespace argosy::test {
 namespace {
@@ -14,13 +14,13 @@ using train::OpKind;
 using train::Recompute;
 using train::Scheme;
 
-model::ModelShape translation() {
-  model::ModelConfig config;
+spec::Architecture translation() {
+  spec::ModelConfig config;
   config.width = config.ff = 256;
   config.heads = 4;
   config.encoder.layers = 2;
   config.decoder.layers = 3;
-  return model::resolve(config, 1000);
+  return spec::resolve(config, 1000);
 }
 
 TEST(VisitTimes, RecomputeIsPartOfTheWayBack) {

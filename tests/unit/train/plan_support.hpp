@@ -32,7 +32,7 @@ inline train::RunConfig mistral(const std::vector<std::string>& set = {}) {
   return config::from_document<train::RunConfig>(document);
 }
 
-inline model::ModelShape shape_of(const train::RunConfig& config) { return model::resolve(config.model, 0); }
+inline spec::Architecture shape_of(const train::RunConfig& config) { return spec::resolve(config.model, 0); }
 
 inline train::PlanTarget target(int nodes, int ranks_per_node, const char* gpu = "h100") {
   return {.layout = partition::Layout(std::vector<int>(static_cast<std::size_t>(nodes), ranks_per_node)),

@@ -118,7 +118,7 @@ TEST(RunConfig, CommittedConfigurationsAreSound) {
     ++seen;
     const auto config = config::from_document<RunConfig>(config::Document::read(Files::system(), folder / name));
     EXPECT_NO_THROW(require_trainable(config)) << name;
-    EXPECT_NO_THROW((void)model::resolve(config.model, config.model.vocab_size.value_or(8000))) << name;
+    EXPECT_NO_THROW((void)spec::resolve(config.model, config.model.vocab_size.value_or(8000))) << name;
   }
   EXPECT_GE(seen, 6);
 }

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "model/units.hpp"
 #include "plan_support.hpp"
+#include "spec/model_spec.hpp"
 #include "train/op_cost.hpp"
 
 namespace argosy::test {
@@ -24,7 +24,7 @@ constexpr Scheme schemes[] = {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3,
 constexpr AccumulationOrder orders[] = {AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
 
 /// Four units that take turns, or all have buffers of their own.
-const PlanShape four{{0, 1, 2, 3}, {true, true, true, true}};
+const PlanShape four{{{0}, {1}, {2}, {3}}, {true, true, true, true}};
 
 /// Seconds by kind; a reduction or gather inside a node or between nodes takes `inner_s`, `outer_s` of one of both.
 struct Costs {
@@ -177,19 +177,19 @@ TEST(Replay, SharedLinksTakeTurnsWithTheirBandwidth) {
 }
 
 /// Tied and untied, with and without an encoder, large and small embeddings.
-std::vector<model::ModelShape> models() {
-  std::vector<model::ModelShape> all;
+std::vector<spec::Architecture> models() {
+  std::vector<spec::Architecture> all;
   for (const bool translation : {true, false}) {
     for (const bool tied : {true, false}) {
       for (const std::int64_t vocab : {64, 4096}) {
-        model::ModelConfig config;
-        config.type = translation ? model::ModelType::encoder_decoder : model::ModelType::decoder;
+        spec::ModelConfig config;
+        config.type = translation ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
         config.width = config.ff = 256;
         config.heads = 4;
         config.encoder.layers = 3;
         config.decoder.layers = 5;
         config.tie_embeddings = tied;
-        all.push_back(model::resolve(config, vocab));
+        all.push_back(spec::resolve(config, vocab));
       }
     }
   }
@@ -199,7 +199,7 @@ std::vector<model::ModelShape> models() {
 const std::vector<std::vector<int>> layouts{{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {3, 2, 3}};
 
 TEST(Replay, UsesTheBuffersThatArePlanned) {
-  for (const model::ModelShape& shape : models()) {
+  for (const spec::Architecture& shape : models()) {
     const partition::Layout layout({2, 2});
     const PlanShape units = train::plan_shape(shape, layout);
     const train::SpaceSizes sizes = train::space_sizes(shape, layout);
@@ -238,9 +238,9 @@ TEST(Replay, ABufferIsInUseUntilItsReductionEnds) {
   EXPECT_EQ(use(), 2);
 }
 
-std::vector<partition::FlatSpace> spaces_of(const model::ModelShape& shape, const partition::Layout& layout) {
+std::vector<partition::FlatSpace> spaces_of(const spec::Architecture& shape, const partition::Layout& layout) {
   std::vector<partition::FlatSpace> spaces;
-  for (const model::UnitSpec& unit : model::unit_specs(shape)) spaces.emplace_back(unit.params, layout);
+  for (const spec::Unit& unit : spec::ModelSpec(shape).units) spaces.emplace_back(unit.flat(), layout);
   return spaces;
 }
 
@@ -251,7 +251,8 @@ struct Spared {
 Spared spared(Scheme scheme, const PlanShape& units, std::size_t unit, std::int64_t accumulation, bool breadth) {
   const std::int64_t times = breadth ? 1 : accumulation;
   std::vector<std::size_t> rotating;
-  for (const std::size_t each : units.visit_units) {
+  for (const std::vector<std::size_t>& read : units.visit_units) {
+    const std::size_t each = read.front();
     if (units.rotates[each]) rotating.push_back(each);
   }
   const bool in_hybrid = scheme == Scheme::hybrid;
@@ -271,7 +272,7 @@ Spared spared(Scheme scheme, const PlanShape& units, std::size_t unit, std::int6
 
 TEST(PlannedTraffic, IsTheFormulasLessWhatStaysWhereItIs) {
   const train::WireBytes wire{.weight = 2, .inner_gradient = 4, .outer_gradient = 2};
-  for (const model::ModelShape& shape : models()) {
+  for (const spec::Architecture& shape : models()) {
     for (const std::vector<int>& nodes : layouts) {
       const partition::Layout layout(nodes);
       const PlanShape units = train::plan_shape(shape, layout);
@@ -321,7 +322,7 @@ TEST(PlannedTraffic, IsTheFormulasLessWhatStaysWhereItIs) {
 }
 
 TEST(PlannedTraffic, CountsElasticSumsAsTheyAreSent) {
-  const model::ModelShape shape = models().front();
+  const spec::Architecture shape = models().front();
   for (const std::vector<int>& nodes : layouts) {
     const partition::Layout layout(nodes);
     const std::vector<partition::FlatSpace> spaces = spaces_of(shape, layout);

@@ -22,12 +22,14 @@ using train::StepPlan;
 using train::Stream;
 
 // A translation model with a tied embedding (unit 0: source, target, head), two encoder and two decoder blocks.
-const PlanShape tied{{0, 1, 2, 0, 3, 4, 0}, {false, true, true, true, true}};
+const PlanShape tied{{{0}, {1}, {2}, {0}, {3}, {4}, {0}}, {false, true, true, true, true}};
 // A language model whose embedding and head take turns with three blocks.
-const PlanShape untied{{0, 1, 2, 3, 4}, {true, true, true, true, true}};
+const PlanShape untied{{{0}, {1}, {2}, {3}, {4}}, {true, true, true, true, true}};
 // The same with a large head.
-const PlanShape large_head{{0, 1, 2, 3, 4}, {true, true, true, true, false}};
-const std::vector<PlanShape> shapes{tied, untied, large_head};
+const PlanShape large_head{{{0}, {1}, {2}, {3}, {4}}, {true, true, true, true, false}};
+// Two blocks that share a unit, such as a bias of relative positions (T5).
+const PlanShape shared{{{0}, {1, 4}, {2, 4}, {3}}, {true, true, true, true, false}};
+const std::vector<PlanShape> shapes{tied, untied, large_head, shared};
 
 std::vector<PlanChoices> all_choices() {
   std::vector<PlanChoices> all;
@@ -77,7 +79,8 @@ class Order {
 TEST(StepPlan, WalksMicroBatchesOneByOneOrUnitByUnit) {
   const auto walk = [](AccumulationOrder order) {
     std::string text;
-    for (const Op& op : train::plan_step({{0, 1}, {true, true}}, {Scheme::stage_2, order, ReduceEvery::step, 2}).ops) {
+    for (const Op& op :
+         train::plan_step({{{0}, {1}}, {true, true}}, {Scheme::stage_2, order, ReduceEvery::step, 2}).ops) {
       if (op.visit >= 0) {
         text += std::string(train::name_of(op.kind).substr(0, 1)) + std::to_string(op.visit) +
                 std::to_string(op.micro_batch) + " ";
@@ -128,20 +131,29 @@ TEST(StepPlan, NothingReadsWhatIsNotThereOrWritesWhatIsStillRead) {
             break;
           case OpKind::forward:
           case OpKind::backward: {
-            ASSERT_TRUE(filled.contains(weights));
-            EXPECT_EQ(plan.ops[filled[weights]].unit, op.unit) << "reads another unit's weights";
-            EXPECT_TRUE(order.is_before(filled[weights], i));
-            readers[weights].push_back(i);
+            for (const std::size_t read : shape.visit_units[static_cast<std::size_t>(op.visit)]) {
+              const int unit = static_cast<int>(read);
+              const auto from = unit == op.unit ? weights : place(-1, unit);
+              ASSERT_TRUE(filled.contains(from));
+              EXPECT_EQ(plan.ops[filled[from]].unit, unit) << "reads another unit's weights";
+              EXPECT_TRUE(order.is_before(filled[from], i));
+              readers[from].push_back(i);
+            }
             if (op.kind == OpKind::forward && op.visit + 1 < visits) break;
-            if (const auto reduce = reduces.find(gradients); reduce != reduces.end()) {
-              EXPECT_TRUE(order.is_before(reduce->second, i)) << "writes what is being summed";
+            for (const std::size_t read : shape.visit_units[static_cast<std::size_t>(op.visit)]) {
+              const int unit = static_cast<int>(read);
+              const auto reduce = reduces.find(unit == op.unit ? gradients : place(-1, unit));
+              if (reduce != reduces.end()) {
+                EXPECT_TRUE(order.is_before(reduce->second, i)) << "writes what is being summed";
+              }
             }
             for (const auto& [unit, since] : writers) {
-              const bool shares = op.gradients >= 0 && unit != op.unit && !since.empty() &&
-                                  plan.ops[since.front()].gradients == op.gradients;
+              if (unit == op.unit || since.empty() || plan.ops[since.front()].unit != unit) continue;
+              const bool shares = op.gradients >= 0 && plan.ops[since.front()].gradients == op.gradients;
               EXPECT_FALSE(shares) << "writes over unit " << unit;
             }
-            writers[op.unit].push_back(i);
+            for (const std::size_t read : shape.visit_units[static_cast<std::size_t>(op.visit)])
+              writers[static_cast<int>(read)].push_back(i);
             break;
           }
           case OpKind::reduce:
@@ -258,16 +270,16 @@ TEST(StepPlan, AForwardPlanHasNoGradients) {
   }
 }
 
-model::ModelShape model_shape(bool translation, bool tie, std::int64_t vocab) {
-  model::ModelConfig config;
-  config.type = translation ? model::ModelType::encoder_decoder : model::ModelType::decoder;
+spec::Architecture model_shape(bool translation, bool tie, std::int64_t vocab) {
+  spec::ModelConfig config;
+  config.type = translation ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
   config.width = 32;
   config.ff = 64;
   config.heads = 2;
   config.encoder.layers = 2;
   config.decoder.layers = 2;
   config.tie_embeddings = tie;
-  return model::resolve(config, vocab);
+  return spec::resolve(config, vocab);
 }
 
 TEST(StepPlan, AUnitTakesTurnsWhenItIsVisitedOnceAndNoLargerThanABlock) {
@@ -278,7 +290,7 @@ TEST(StepPlan, AUnitTakesTurnsWhenItIsVisitedOnceAndNoLargerThanABlock) {
   EXPECT_EQ(small.visit_units, tied.visit_units);
   EXPECT_EQ(small.rotates, tied.rotates);
   const PlanShape separate = shape_of(true, false, 20);
-  EXPECT_EQ(separate.visit_units, (std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(separate.visit_units, (std::vector<std::vector<std::size_t>>{{0}, {1}, {2}, {3}, {4}, {5}, {6}}));
   EXPECT_EQ(separate.rotates, std::vector<bool>(7, true));
   EXPECT_EQ(train::turns_of(separate), (std::vector<int>{0, 1, 0, 1, 0, 1, 0}));
   const PlanShape large = shape_of(false, false, 9000);

@@ -161,7 +161,7 @@ TEST(ComputeTime, IsThatOfFusedKernelsAtSustainedClocks) {
 }
 
 TEST(ComputeTime, ABlockComputedAgainIsTheForwardPassButForItsEnds) {
-  const model::ModelShape shape = shape_of(mistral());
+  const spec::Architecture shape = shape_of(mistral());
   const train::MicroBatch batch{.target_positions = 8192, .target_width = 8192};
   const train::Gpu& gpu = *train::gpu_by_name("h100");
   const train::ComputeTime none = train::compute_time(shape, batch, train::Recompute::none, 2, gpu),
@@ -172,7 +172,7 @@ TEST(ComputeTime, ABlockComputedAgainIsTheForwardPassButForItsEnds) {
 }
 
 TEST(ComputeTime, RecomputingGateAndUpCostsWhatFastLlmMeasured) {
-  const model::ModelShape shape = shape_of(mistral({"model.vocab_size=49152"}));
+  const spec::Architecture shape = shape_of(mistral({"model.vocab_size=49152"}));
   const train::MicroBatch batch{.target_positions = 8192, .target_width = 8192};
   const auto time = [&](train::Recompute level) {
     return train::compute_time(shape, batch, level, 2, *train::gpu_by_name("a100"));

@@ -1,8 +1,8 @@
 #include "train/traffic_model.hpp"
 
 #include "comm/traffic.hpp"
-#include "model/units.hpp"
 #include "plan_support.hpp"
+#include "spec/model_spec.hpp"
 
 namespace argosy::test {
 namespace {
@@ -17,7 +17,7 @@ constexpr Scheme schemes[] = {Scheme::replicated, Scheme::stage_1, Scheme::stage
 double f(double parts) { return (parts - 1) / parts; }
 
 TEST(Traffic, EqualsTheFormulasOnEvenNodes) {
-  const model::ModelShape shape = shape_of(mistral({"model.decoder.layers=2"}));
+  const spec::Architecture shape = shape_of(mistral({"model.decoder.layers=2"}));
   for (const auto& [nodes, per_node] : {std::pair{1, 4}, {2, 4}, {3, 2}, {4, 1}, {16, 8}}) {
     const train::SpaceSizes sizes =
         train::space_sizes(shape, partition::Layout(std::vector<int>(static_cast<std::size_t>(nodes), per_node)));
@@ -52,15 +52,15 @@ TEST(Traffic, EqualsTheFormulasOnEvenNodes) {
 }
 
 TEST(Traffic, IsWhatTheCollectivesCount) {
-  const model::ModelShape shape = shape_of(mistral({"model.decoder.layers=2"}));
+  const spec::Architecture shape = shape_of(mistral({"model.decoder.layers=2"}));
   for (const std::vector<int>& nodes : {std::vector{1}, {4}, {1, 3}, {2, 3, 3}, {1, 1, 2}, {5, 2}, {2, 2}}) {
     const partition::Layout layout(nodes);
     comm::Traffic::Bytes most;
     std::vector<std::int64_t> left(nodes.size(), 0);
     for (int rank = 0; rank < layout.world(); ++rank) {
       comm::Traffic::Bytes sent;
-      for (const model::UnitSpec& unit : model::unit_specs(shape)) {
-        const partition::FlatSpace space(unit.params, layout);
+      for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
+        const partition::FlatSpace space(unit.flat(), layout);
         for (const auto& bytes :
              {comm::reduce_scatter_bytes(space, rank, 4, 2), comm::all_gather_bytes(space, rank, 2)}) {
           sent.inner += bytes.inner;

@@ -81,7 +81,7 @@ class VirtualCollectives final : public comm::Collectives {
   comm::Traffic traffic_;
 };
 
-data::Batch rows(const model::ModelShape& shape, std::int64_t count, std::int64_t width) {
+data::Batch rows(const spec::Architecture& shape, std::int64_t count, std::int64_t width) {
   data::Batch batch;
   batch.rows = count;
   batch.target_width = width;
@@ -91,7 +91,7 @@ data::Batch rows(const model::ModelShape& shape, std::int64_t count, std::int64_
     batch.source.assign(ids, 2);
     batch.source_lengths.assign(static_cast<std::size_t>(count), width);
   }
-  batch.target_input.assign(ids, shape.start_id);
+  batch.target_input.assign(ids, shape.vocabulary.start);
   batch.target_labels.assign(ids, 2);
   batch.target_lengths.assign(static_cast<std::size_t>(count), width);
   batch.tgt_tokens = count * width;
@@ -99,8 +99,8 @@ data::Batch rows(const model::ModelShape& shape, std::int64_t count, std::int64_
 }
 
 /// Untied: embeddings and head take turns with the blocks; or tied: one unit keeps its buffers.
-model::ModelShape small_model(model::ModelType type, bool tied) {
-  model::ModelConfig config;
+spec::Architecture small_model(spec::ModelType type, bool tied) {
+  spec::ModelConfig config;
   config.type = type;
   config.width = 32;
   config.ff = 64;
@@ -109,14 +109,14 @@ model::ModelShape small_model(model::ModelType type, bool tied) {
   config.encoder.layers = 2;
   config.decoder.layers = 4;
   config.tie_embeddings = tied;
-  return model::resolve(config, 50);
+  return spec::resolve(config, 50);
 }
 
 /// Lets a visit take its FLOPs in seconds, forward and, twice as many, on the way back.
 void take_time(model::Model& model, FixedClock& host, const std::function<double(std::size_t)>& forward_s) {
   auto& visits = const_cast<std::vector<model::Visit>&>(model.visits());
   for (std::size_t v = 0; v < visits.size(); ++v) {
-    const double seconds = forward_s(visits[v].unit);
+    const double seconds = forward_s(visits[v].units.front());
     visits[v].forward = [real = visits[v].forward, seconds, &host](const model::State& in, const model::Inputs& inputs,
                                                                    model::Pass& pass) {
       model::State out = real(in, inputs, pass);
@@ -129,10 +129,10 @@ void take_time(model::Model& model, FixedClock& host, const std::function<double
 
 TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
   constexpr std::int64_t width = 8;
-  for (const auto& [type, tied] : {std::pair{model::ModelType::decoder, false},
-                                   {model::ModelType::decoder, true},
-                                   {model::ModelType::encoder_decoder, true}}) {
-    const model::ModelShape shape = small_model(type, tied);
+  for (const auto& [type, tied] : {std::pair{spec::ModelType::decoder, false},
+                                   {spec::ModelType::decoder, true},
+                                   {spec::ModelType::encoder_decoder, true}}) {
+    const spec::Architecture shape = small_model(type, tied);
     for (const partition::Layout& layout : {partition::Layout({2, 2}), partition::Layout({1, 3})}) {
       for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
         for (const auto order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first}) {

@@ -1,4 +1,4 @@
-#include "model/stored_shape.hpp"
+#include "model/stored_spec.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <map>
@@ -7,7 +7,6 @@
 #include "checkpoint/manifest.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
-#include "model/units.hpp"
 
 namespace argosy::model {
 namespace {
@@ -39,17 +38,17 @@ std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format
 
 }  // namespace
 
-std::optional<ModelConfig> stored_config(const checkpoint::Reader& reader) {
+std::optional<spec::ModelConfig> stored_config(const checkpoint::Reader& reader) {
   const boost::json::value* const section = reader.sections().model.if_contains("config");
   if (section == nullptr) return std::nullopt;
   return by_its_word(reader, [&] {
-    return config::from_document<ModelConfig>(
+    return config::from_document<spec::ModelConfig>(
         config::Document::parse(boost::json::serialize(*section), manifest_of(reader)));
   });
 }
 
-ModelShape stored_shape(const checkpoint::Reader& reader, const ModelConfig& config, std::int64_t vocab_live) {
-  const ModelShape shape = by_its_word(reader, [&] { return resolve(config, vocab_live); });
+spec::ModelSpec stored_spec(const checkpoint::Reader& reader, const spec::ModelConfig& config, std::int64_t pieces) {
+  const spec::Architecture shape = by_its_word(reader, [&] { return spec::resolve(config, pieces); });
   std::map<std::string_view, const std::vector<std::int64_t>*> stored;
   for (const checkpoint::Reader::Parameter& parameter : reader.parameters())
     stored.emplace(parameter.name, &parameter.shape);
@@ -57,8 +56,9 @@ ModelShape stored_shape(const checkpoint::Reader& reader, const ModelConfig& con
   const std::int64_t layers = shape.encoder_layers + shape.decoder_layers;
   if (layers > static_cast<std::int64_t>(stored.size()))
     fail(reader, fmt::format("the parameters of {} layers", layers), fmt::format("{} in all", stored.size()));
-  for (const UnitSpec& unit : unit_specs(shape)) {
-    for (const partition::ParamSpec& param : unit.params) {
+  spec::ModelSpec spec = shape;
+  for (const spec::Unit& unit : spec.units) {
+    for (const spec::Parameter& param : unit.parameters) {
       const auto found = stored.find(param.name);
       if (found == stored.end()) fail(reader, "parameter " + param.name, "a checkpoint without it");
       if (*found->second != param.shape)
@@ -68,15 +68,15 @@ ModelShape stored_shape(const checkpoint::Reader& reader, const ModelConfig& con
   }
   if (!stored.empty())
     fail(reader, "the parameters of the model it describes", fmt::format("also {}", stored.begin()->first));
-  return shape;
+  return spec;
 }
 
 void require_own_parameters(const checkpoint::Reader& reader) {
-  const std::optional<ModelConfig> config = stored_config(reader);
+  const std::optional<spec::ModelConfig> config = stored_config(reader);
   if (!config) return;
   const std::string where = manifest_of(reader);
   const checkpoint::Fields model{reader.sections().model, "/model", where};
-  static_cast<void>(stored_shape(reader, *config, model.count("vocab_size", most_size)));
+  static_cast<void>(stored_spec(reader, *config, model.count("vocab_size", spec::most_size)));
 }
 
 }  // namespace argosy::model

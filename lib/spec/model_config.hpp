@@ -6,11 +6,12 @@
 #include <string>
 
 #include "config/config.hpp"
-#include "data/vocabulary.hpp"
+#include "spec/activation.hpp"
+#include "spec/vocabulary.hpp"
 
 /// The `model` section. Absent sizes come from `preset`; resolve() fills everything in, so that code below sees whole
 /// numbers. Torch-free: planned and validated on a login node.
-namespace argosy::model {
+namespace argosy::spec {
 
 enum class ModelType { decoder, encoder_decoder };
 BOOST_DESCRIBE_ENUM(ModelType, decoder, encoder_decoder)
@@ -18,8 +19,6 @@ enum class Norm { layer_norm, rms_norm };
 BOOST_DESCRIBE_ENUM(Norm, layer_norm, rms_norm)
 enum class NormPosition { post, pre };
 BOOST_DESCRIBE_ENUM(NormPosition, post, pre)
-enum class Activation { relu, swish, gelu, swiglu };  // gelu: erf; swiglu: gated, two input matrices
-BOOST_DESCRIBE_ENUM(Activation, relu, swish, gelu, swiglu)
 enum class Position { sinusoidal, rope };
 BOOST_DESCRIBE_ENUM(Position, sinusoidal, rope)
 /// What a block's backward pass computes again instead of keeping: activation: the product before the last matrix of
@@ -66,10 +65,10 @@ std::span<const config::KeyText> key_texts(const SideConfig&);
 std::span<const config::KeyText> key_texts(const ModelConfig&);
 void validate(const ModelConfig&, config::Problems&);
 
-/// Every number decided. rows: padded vocabulary.
-struct ModelShape {
+/// A model with every number decided.
+struct Architecture {
   ModelType type = ModelType::encoder_decoder;
-  std::int64_t vocab_live = 0, vocab_padded = 0;
+  Vocabulary vocabulary;
   std::int64_t width = 0, ff = 0, heads = 0, kv_heads = 0, head_size = 0;
   std::int64_t encoder_layers = 0, decoder_layers = 0;
   std::optional<std::int64_t> window;
@@ -83,20 +82,16 @@ struct ModelShape {
   bool bias = true, tie_embeddings = true;
   double dropout = 0.0;
   [[nodiscard]] double embedding_scale() const;  // √width in translation models, 1 in decoder-only ones
-  /// Ids ≥ dead_begin never occur as targets: fillers, and in Marian shape <pad> (= vocab_padded - 1).
-  std::int64_t dead_begin = 0;
-  /// First decoder input; also the padding id of inputs. Marian: <pad>; its embedding row stays zero.
-  std::int64_t start_id = 0, eos_id = 0;
 };
 
-/// Token ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
-[[nodiscard]] data::TokenShape token_shape(const ModelConfig& config);
+/// The ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
+[[nodiscard]] VocabularyRule vocabulary_rule(const ModelConfig& config);
 
-/// Fills defaults by type and preset. `vocab_live`: the tokenizer's pieces. Throws Error{config} when sizes are
-/// missing, or when they make more than most_parameters together.
-[[nodiscard]] ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live);
+/// Fills defaults by type and preset. `pieces`: the tokenizer's. Throws Error{config} when sizes are missing, or when
+/// they make more than most_parameters together.
+[[nodiscard]] Architecture resolve(const ModelConfig& config, std::int64_t pieces);
 
 /// "MarianMTModel, CTranslate2" …: what `export` will accept.
-[[nodiscard]] std::string exportable_as(const ModelShape& shape);
+[[nodiscard]] std::string exportable_as(const Architecture& architecture);
 
-}  // namespace argosy::model
+}  // namespace argosy::spec

@@ -1,4 +1,4 @@
-#include "model/model_config.hpp"
+#include "spec/model_config.hpp"
 
 #include <array>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace argosy::model {
+namespace argosy::spec {
 
 namespace {
 
@@ -125,29 +125,29 @@ void validate(const ModelConfig& config, config::Problems& problems) {
 namespace {
 
 /// In fp64, which cannot overflow: matrices alone, the rest is small beside them.
-double parameters_of(const ModelShape& shape) {
+double parameters_of(const Architecture& shape) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = real(shape.width), heads = real(shape.heads) * real(shape.head_size),
                kv_heads = real(shape.kv_heads) * real(shape.head_size), ff = real(shape.ff),
                layers = real(shape.encoder_layers) + 2 * real(shape.decoder_layers);
-  return width * (3 * real(shape.vocab_padded) + layers * (2 * heads + 2 * kv_heads + 3 * ff));
+  return width * (3 * real(shape.vocabulary.rows) + layers * (2 * heads + 2 * kv_heads + 3 * ff));
 }
 
 }  // namespace
 
-double ModelShape::embedding_scale() const {
+double Architecture::embedding_scale() const {
   return type == ModelType::encoder_decoder ? std::sqrt(static_cast<double>(width)) : 1.0;
 }
 
-data::TokenShape token_shape(const ModelConfig& config) {
+VocabularyRule vocabulary_rule(const ModelConfig& config) {
   const bool pre = config.norm_position.value_or(NormPosition::post) == NormPosition::pre;
-  const data::ModelShape family = config.type == ModelType::decoder ? data::ModelShape::llama
-                                  : pre                             ? data::ModelShape::pegasus
-                                                                    : data::ModelShape::marian;
-  return {family, config.vocab_multiple};
+  const TokenLayout layout = config.type == ModelType::decoder ? TokenLayout::llama
+                             : pre                             ? TokenLayout::pegasus
+                                                               : TokenLayout::marian;
+  return {layout, config.vocab_multiple};
 }
 
-ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
+Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   const bool translation = config.type == ModelType::encoder_decoder;
   const Sizes base = sizes_of(config.preset).value_or(Sizes{config.type, 0, 0, 0, 0, 0, 0});
   const auto need = [](std::optional<std::int64_t> value, std::int64_t preset, const char* key) {
@@ -161,29 +161,23 @@ ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
     }
     return result;
   };
-  if (config.vocab_size && vocab_live > 0 && *config.vocab_size != vocab_live) {
+  if (config.vocab_size && pieces > 0 && *config.vocab_size != pieces) {
     throw Error{Fault::config,
-                {.wanted = std::to_string(vocab_live) + " pieces, as in the tokenizer",
+                {.wanted = std::to_string(pieces) + " pieces, as in the tokenizer",
                  .got = std::to_string(*config.vocab_size),
                  .where = "/model/vocab_size",
                  .remedy = "leave the key out"}};
   }
-  ModelShape shape;
+  Architecture shape;
   shape.type = config.type;
-  shape.vocab_live = vocab_live > 0
-                         ? vocab_live
-                         : need(config.vocab_size, config.preset == Preset::mistral_7b ? 32000 : 0, "vocab_size");
-  if (shape.vocab_live > most_size) {
+  if (pieces <= 0) pieces = need(config.vocab_size, config.preset == Preset::mistral_7b ? 32000 : 0, "vocab_size");
+  if (pieces > most_size) {
     throw Error{Fault::config,
                 {.wanted = fmt::format("a vocabulary of at most {} pieces", most_size),
-                 .got = std::to_string(shape.vocab_live),
+                 .got = std::to_string(pieces),
                  .where = "/model/vocab_size"}};
   }
-  const data::Vocabulary vocabulary = data::vocabulary_of(token_shape(config), shape.vocab_live);
-  shape.vocab_padded = vocabulary.padded_size;
-  shape.dead_begin = vocabulary.live_size;
-  shape.start_id = vocabulary.start;
-  shape.eos_id = vocabulary.eos;
+  shape.vocabulary = vocabulary_of(vocabulary_rule(config), pieces);
   shape.width = need(config.width, base.width, "width");
   shape.ff = need(config.ff, base.ff, "ff");
   shape.heads = need(config.heads, base.heads, "heads");
@@ -224,7 +218,7 @@ ModelShape resolve(const ModelConfig& config, std::int64_t vocab_live) {
   return shape;
 }
 
-std::string exportable_as(const ModelShape& shape) {
+std::string exportable_as(const Architecture& shape) {
   const bool sinusoidal =
       shape.encoder_position == Position::sinusoidal && shape.decoder_position == Position::sinusoidal;
   if (shape.type == ModelType::encoder_decoder) {
@@ -243,4 +237,4 @@ std::string exportable_as(const ModelShape& shape) {
                                                         : "LlamaForCausalLM, CTranslate2";
 }
 
-}  // namespace argosy::model
+}  // namespace argosy::spec

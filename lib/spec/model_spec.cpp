@@ -1,0 +1,149 @@
+#include "spec/model_spec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+
+// Which σ and why. Embeddings d^-½: times √d they enter at variance 1, and a tied output gives logits of variance 1 to
+// a normed state. Linear layers Xavier, √(2/(in + out)), taken for each stacked matrix (q, k, v; gate, up) by itself.
+// In pre-norm models the last matrix of each residual branch is divided by √(branches), so that the sum of all branches
+// starts at the variance of one; post-norm rescales after every branch and needs no such thing.
+namespace argosy::spec {
+namespace {
+
+/// The parameters of one unit as they are listed. Names are CTranslate2's (README.md has the table).
+class Parameters {
+ public:
+  explicit Parameters(const Architecture& architecture) : is_(architecture) {}
+
+  void norm(const std::string& name) {
+    add(name + "/gamma", {is_.width}, Role::norm_scale, {.constant = 1});
+    if (is_.norm == Norm::layer_norm) add(name + "/beta", {is_.width}, Role::norm_shift, {});
+  }
+  void linear(const std::string& name, Role role, std::int64_t out, std::int64_t in, std::vector<Part> parts = {}) {
+    const std::int64_t own = parts.empty() ? out : parts.front().rows;
+    double deviation = std::sqrt(2 / (static_cast<double>(in) + static_cast<double>(own)));
+    if (ends_branch(role)) deviation /= branch_scale_;
+    add(name + "/weight", {out, in}, role, {.deviation = deviation}, parts);
+    if (is_.bias) add(name + "/bias", {out}, Role::linear_bias, {}, std::move(parts));
+  }
+  void by_id(const std::string& name, Role role) {
+    Initial initial{.deviation = 1 / std::sqrt(static_cast<double>(is_.width))};
+    if (is_.type == ModelType::encoder_decoder) initial.zero_row = is_.vocabulary.start;
+    add(name, {is_.vocabulary.rows, is_.width}, role, initial);
+  }
+  void head_bias() {
+    if (!is_.bias) return;
+    add("decoder/projection/bias", {is_.vocabulary.rows}, Role::head_bias, {.dead_from = is_.vocabulary.pieces});
+  }
+  void block(const std::string& layer, bool is_decoder) {
+    const bool cross = is_decoder && is_.type == ModelType::encoder_decoder;
+    const std::int64_t query = is_.heads * is_.head_size, key = is_.kv_heads * is_.head_size;
+    const std::int64_t branches = is_decoder ? is_.decoder_layers * (cross ? 3 : 2) : is_.encoder_layers * 2;
+    branch_scale_ = is_.norm_position == NormPosition::pre ? std::sqrt(static_cast<double>(branches)) : 1;
+    norm(layer + "/self_attention/layer_norm");
+    linear(layer + "/self_attention/linear_0", Role::attention_qkv, query + 2 * key, is_.width,
+           {{"query", query}, {"key", key}, {"value", key}});
+    linear(layer + "/self_attention/linear_1", Role::attention_out, is_.width, query);
+    if (cross) {
+      norm(layer + "/attention/layer_norm");
+      linear(layer + "/attention/linear_0", Role::attention_query, query, is_.width);
+      linear(layer + "/attention/linear_1", Role::attention_key_value, 2 * key, is_.width,
+             {{"key", key}, {"value", key}});
+      linear(layer + "/attention/linear_2", Role::attention_out, is_.width, query);
+    }
+    norm(layer + "/ffn/layer_norm");
+    const bool gated = is_.activation == Activation::swiglu;
+    linear(layer + "/ffn/linear_0", Role::ffn_in, gated ? 2 * is_.ff : is_.ff, is_.width,
+           gated ? std::vector<Part>{{"gate", is_.ff}, {"up", is_.ff}} : std::vector<Part>{});
+    linear(layer + "/ffn/linear_1", Role::ffn_out, is_.width, is_.ff);
+  }
+  /// What has been listed since the last call.
+  std::vector<Parameter> take() { return std::exchange(list_, {}); }
+
+ private:
+  static bool ends_branch(Role role) { return role == Role::attention_out || role == Role::ffn_out; }
+  void add(std::string name, std::vector<std::int64_t> shape, Role role, Initial initial,
+           std::vector<Part> parts = {}) {
+    const bool decays = shape.size() > 1;
+    list_.push_back({{std::move(name), std::move(shape), decays}, role, initial, std::move(parts)});
+  }
+
+  const Architecture& is_;
+  double branch_scale_ = 1;
+  std::vector<Parameter> list_;
+};
+
+}  // namespace
+
+bool Parameter::is_by_id() const noexcept {
+  return role == Role::source_embedding || role == Role::target_embedding || role == Role::head_weight ||
+         role == Role::head_bias;
+}
+
+ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
+  const bool translation = of.type == ModelType::encoder_decoder, pre = of.norm_position == NormPosition::pre;
+  Parameters list(of);
+  const auto head_parameters = [&] {
+    list.head_bias();
+    if (pre) list.norm("decoder/layer_norm");
+  };
+  const auto target_unit = [&] {
+    list.by_id("decoder/embeddings/weight", Role::target_embedding);
+    if (translation && pre) list.norm("encoder/layer_norm");
+    if (of.tie_embeddings) head_parameters();
+    units.push_back({translation && !of.tie_embeddings ? "target_embedding" : "embedding", list.take()});
+  };
+  const auto add_visit = [&](std::string name, VisitKind kind, std::size_t unit, std::int64_t layer = 0) {
+    visits.push_back({.name = std::move(name),
+                      .kind = kind,
+                      .layer = layer,
+                      .units = {unit},
+                      .reads_memory = translation && kind == VisitKind::decoder_block,
+                      .writes_memory = translation && kind == VisitKind::target});
+  };
+  const auto add_blocks = [&](const char* side, VisitKind kind, std::int64_t layers) {
+    for (std::int64_t i = 0; i < layers; ++i) {
+      list.block(fmt::format("{}/layer_{}", side, i), kind == VisitKind::decoder_block);
+      units.push_back({fmt::format("{}.{}", side, i), list.take(), true});
+      add_visit(units.back().name, kind, units.size() - 1, i);
+    }
+  };
+
+  if (of.tie_embeddings) target_unit();
+  if (translation) {
+    if (!of.tie_embeddings) {
+      list.by_id("encoder/embeddings_0/weight", Role::source_embedding);
+      units.push_back({"source_embedding", list.take()});
+    }
+    add_visit("source", VisitKind::source, 0);
+    add_blocks("encoder", VisitKind::encoder_block, of.encoder_layers);
+  }
+  if (!of.tie_embeddings) target_unit();
+  add_visit("target", VisitKind::target, of.tie_embeddings ? 0 : units.size() - 1);
+  add_blocks("decoder", VisitKind::decoder_block, of.decoder_layers);
+  if (!of.tie_embeddings) {
+    list.by_id("decoder/projection/weight", Role::head_weight);
+    head_parameters();
+    units.push_back({"head", list.take()});
+  }
+  add_visit("head", VisitKind::head, of.tie_embeddings ? 0 : units.size() - 1);
+}
+
+const Parameter& Unit::parameter(const std::string& name_of_it) const {
+  const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                  [&](const Parameter& parameter) { return parameter.name == name_of_it; });
+  ARGOSY_CHECK(found != parameters.end(), "no parameter {} in {}", name_of_it, name);
+  return *found;
+}
+
+std::size_t ModelSpec::unit(const std::string& name) const {
+  const auto found = std::find_if(units.begin(), units.end(), [&](const Unit& unit) { return unit.name == name; });
+  ARGOSY_CHECK(found != units.end(), "no unit {}", name);
+  return static_cast<std::size_t>(found - units.begin());
+}
+
+}  // namespace argosy::spec

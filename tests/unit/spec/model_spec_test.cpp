@@ -1,0 +1,124 @@
+#include "spec/model_spec.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "core/error.hpp"
+
+namespace argosy::spec {
+namespace {
+
+using testing::ElementsAre;
+using testing::FieldsAre;
+
+/// Width 16, ff 24, four heads over two of keys and values, two layers a side.
+Architecture small(ModelType type = ModelType::encoder_decoder) {
+  ModelConfig config;
+  config.type = type;
+  config.width = 16;
+  config.ff = 24;
+  config.heads = 4;
+  config.kv_heads = 2;
+  if (type == ModelType::encoder_decoder) config.encoder.layers = 2;
+  config.decoder.layers = 2;
+  return resolve(config, 60);
+}
+
+std::vector<std::string> names_of(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  for (const Unit& unit : spec.units) names.push_back(unit.name);
+  return names;
+}
+
+TEST(Vocabularies, PadToAMultipleWithTheIdsOfTheShape) {
+  const Vocabulary marian = vocabulary_of({TokenLayout::marian}, 8000);
+  EXPECT_EQ(marian.rows, 8064);
+  EXPECT_EQ(marian.pad, 8063);
+  EXPECT_EQ(marian.start, 8063);
+  EXPECT_EQ(marian.eos, 0);
+  EXPECT_EQ(marian.unk, 1);
+  EXPECT_FALSE(marian.bos);
+  EXPECT_TRUE(marian.is_dead(8063));
+  EXPECT_TRUE(marian.is_dead(8000));
+  EXPECT_FALSE(marian.is_dead(7999));
+  // 63 pieces and pad fill 64 rows; 64 pieces need another 64.
+  EXPECT_EQ(vocabulary_of({TokenLayout::pegasus}, 63).rows, 64);
+  EXPECT_EQ(vocabulary_of({TokenLayout::pegasus}, 64).rows, 128);
+
+  const Vocabulary t5 = vocabulary_of({TokenLayout::t5}, 64);
+  EXPECT_EQ(t5.rows, 64);
+  EXPECT_EQ(t5.pad, 0);
+  EXPECT_EQ(t5.start, 0);
+  EXPECT_EQ(t5.eos, 1);
+  EXPECT_FALSE(t5.is_dead(0));
+
+  const Vocabulary llama = vocabulary_of({TokenLayout::llama}, 65);
+  EXPECT_EQ(llama.rows, 128);
+  EXPECT_FALSE(llama.pad);
+  EXPECT_EQ(llama.bos, 1);
+  EXPECT_EQ(llama.start, 1);
+  EXPECT_EQ(llama.filler(), 2);
+}
+
+TEST(ModelSpec, VisitsReadTheUnitsOfTheirMatrices) {
+  const ModelSpec tied = small();
+  EXPECT_THAT(names_of(tied), ElementsAre("embedding", "encoder.0", "encoder.1", "decoder.0", "decoder.1"));
+  const std::vector<std::size_t> one_matrix{0, 1, 2, 0, 3, 4, 0};
+  for (std::size_t v = 0; v < tied.visits.size(); ++v) EXPECT_THAT(tied.visits[v].units, ElementsAre(one_matrix[v]));
+  EXPECT_EQ(tied.visits[3].kind, VisitKind::target);
+  EXPECT_TRUE(tied.visits[3].writes_memory);
+  EXPECT_TRUE(tied.visits[5].reads_memory);
+  EXPECT_EQ(tied.visits[5].layer, 1);
+
+  Architecture separate = small();
+  separate.tie_embeddings = false;
+  EXPECT_THAT(names_of(separate), ElementsAre("source_embedding", "encoder.0", "encoder.1", "target_embedding",
+                                              "decoder.0", "decoder.1", "head"));
+  for (std::size_t v = 0; const Visit& visit : ModelSpec(separate).visits) EXPECT_THAT(visit.units, ElementsAre(v++));
+
+  const ModelSpec language = small(ModelType::decoder);
+  EXPECT_THAT(names_of(language), ElementsAre("embedding", "decoder.0", "decoder.1", "head"));
+  for (const Visit& visit : language.visits) EXPECT_FALSE(visit.reads_memory || visit.writes_memory) << visit.name;
+}
+
+TEST(ModelSpec, StackedMatricesAndBiasesNameTheirParts) {
+  Architecture gated = small();
+  gated.activation = Activation::swiglu;
+  const ModelSpec spec = gated;
+  const Unit& block = spec.units[spec.unit("decoder.1")];
+  for (const char* kind : {"/weight", "/bias"}) {
+    const auto parts = [&](const std::string& name) { return block.parameter("decoder/layer_1/" + name + kind).parts; };
+    EXPECT_THAT(parts("self_attention/linear_0"),
+                ElementsAre(FieldsAre("query", 16), FieldsAre("key", 8), FieldsAre("value", 8)));
+    EXPECT_THAT(parts("attention/linear_1"), ElementsAre(FieldsAre("key", 8), FieldsAre("value", 8)));
+    EXPECT_THAT(parts("ffn/linear_0"), ElementsAre(FieldsAre("gate", 24), FieldsAre("up", 24)));
+    EXPECT_TRUE(parts("ffn/linear_1").empty());
+  }
+  EXPECT_THROW((void)block.parameter("decoder/layer_0/ffn/linear_1/weight"), Error);
+  EXPECT_THROW((void)spec.unit("head"), Error);
+}
+
+TEST(ModelSpec, InitialSpreadFollowsTheRole) {
+  const Architecture post = small();
+  Architecture pre = post;
+  pre.norm_position = NormPosition::pre;
+  pre.activation = Activation::swiglu;
+  const auto deviation = [](const Architecture& architecture, const std::string& unit, const std::string& name) {
+    const ModelSpec spec = architecture;
+    return spec.units[spec.unit(unit)].parameter(name).initial.deviation;
+  };
+  const auto xavier = [](int in, int out) { return std::sqrt(2.0 / (in + out)); };
+  // Each stacked matrix by itself.
+  EXPECT_EQ(deviation(post, "encoder.0", "encoder/layer_0/self_attention/linear_0/weight"), xavier(16, 16));
+  EXPECT_EQ(deviation(post, "decoder.0", "decoder/layer_0/attention/linear_1/weight"), xavier(16, 8));
+  EXPECT_EQ(deviation(pre, "encoder.0", "encoder/layer_0/ffn/linear_0/weight"), xavier(16, 24));
+  EXPECT_EQ(deviation(post, "embedding", "decoder/embeddings/weight"), 0.25);
+  // Ends of branches: in pre-norm models over the root of the number of branches.
+  EXPECT_EQ(deviation(post, "encoder.1", "encoder/layer_1/ffn/linear_1/weight"), xavier(24, 16));
+  EXPECT_EQ(deviation(pre, "encoder.1", "encoder/layer_1/ffn/linear_1/weight"), xavier(24, 16) / std::sqrt(4.0));
+  EXPECT_EQ(deviation(pre, "decoder.1", "decoder/layer_1/attention/linear_2/weight"), xavier(16, 16) / std::sqrt(6.0));
+}
+
+}  // namespace
+}  // namespace argosy::spec
