@@ -1,37 +1,45 @@
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "soup_app.hpp"
 
-/// Averages checkpoints without LibTorch. Only --validate needs it: the process then becomes soup_validated beside it,
-/// before MPI starts, so that all other soups start at once and in little memory.
+/// Averages checkpoints without LibTorch, so that it starts at once and in little memory. Evaluation needs LibTorch: a
+/// command line with --validate runs soup_validated in this process, before MPI starts.
 namespace {
 
-constexpr std::string_view validate_option = "--validate";
+using namespace argosy;
 
+/// A wrong command line is reported by run_soup.
 bool validates(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == validate_option || word.starts_with(std::string(validate_option) + "=")) return true;
+  app::SoupCommand command;
+  try {
+    command.cli.parse(argc, argv);
+  } catch (const CLI::Error&) {
+    return false;
   }
-  return false;
+  return !command.validation.config.empty();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace argosy;
+  Path evaluating;
+  std::string why_not;
   if (validates(argc, argv)) {
     std::error_code none;
-    const Path self = std::filesystem::read_symlink("/proc/self/exe", none);
-    execv((self.parent_path() / "soup_validated").c_str(), argv);  // returns only when it fails
+    evaluating = std::filesystem::read_symlink("/proc/self/exe", none).replace_filename("soup_validated");
+    execv(evaluating.c_str(), argv);  // returns only when it fails
+    why_not = std::strerror(errno);
   }
-  return app::run_soup(argc, argv, [](comm::Context&, const config::Options&, const std::string&) -> soup::Evaluator {
+  return app::run_soup(argc, argv, [&](comm::Context&, const config::Options&, const std::string&) -> soup::Evaluator {
     throw Error{Fault::usage,
-                {.wanted = "the program soup_validated beside soup, for --validate",
-                 .got = "none that runs",
-                 .remedy = "build Argosy with LibTorch, or leave --validate out"}};
+                {.wanted = "the program soup_validated, which --validate runs",
+                 .got = why_not,
+                 .where = evaluating.string(),
+                 .remedy = "build Argosy with LibTorch, or drop --validate"}};
   });
 }

@@ -11,51 +11,49 @@
 #include "train/evaluate.hpp"
 #include "train/runner.hpp"
 
-/// apps/soup --validate: soups judged by the trainer's evaluation, unsmoothed loss over the configuration's validation
-/// sets. Every rank holds a whole model in fp32, and its share of the sets.
+/// apps/soup with LibTorch, for --validate: losses are the trainer's, unsmoothed, over the configuration's validation
+/// sets. Every rank holds a whole model in fp32 and its share of the sets.
 namespace {
 
 using namespace argosy;
 
-/// Judges one checkpoint after another on the same sets; that named `reported`, if any, decides nothing.
-class Judge {
+/// Evaluates one checkpoint after another on the same sets. The set named `reported`, if any, decides nothing.
+class SetEvaluator {
  public:
-  Judge(comm::Context& context, train::RunConfig config, std::string reported)
+  SetEvaluator(comm::Context& context, train::RunConfig config, std::string reported)
       : context_(context), config_(std::move(config)), reported_(std::move(reported)) {}
 
-  [[nodiscard]] soup::Judgement judge(const checkpoint::Reader& checkpoint) { return judge(checkpoint, false); }
-  [[nodiscard]] double report(const checkpoint::Reader& checkpoint) { return judge(checkpoint, true).loss; }
-
- private:
-  soup::Judgement judge(const checkpoint::Reader& checkpoint, bool reported) {
+  /// On the set named `reported`, or on all others.
+  [[nodiscard]] soup::ValidationLoss loss_of(const checkpoint::Reader& checkpoint, bool reported) {
     std::optional<decode::LoadedModel> loaded;
     comm::agree(context_.world, [&] {
       loaded = decode::load_model(checkpoint, c10::kCPU);
-      if (sets_.empty()) open_sets(loaded->tokenizer);  // ingredients share a tokenizer
+      if (sets_.empty()) open_sets(loaded->tokenizer);  // inputs share a tokenizer
     });
     model::Model& model = *loaded->model;
-    std::vector<double> parts;
+    std::vector<double> by_batch;
     const auto nll_of = [&](const data::Batch& batch) {
       const double sum = nll(model, batch);
-      if (!batch.empty()) parts.push_back(sum);
+      if (!batch.empty()) by_batch.push_back(sum);
       return sum;
     };
     double nll_sum = 0, tgt_tokens = 0;
     for (const train::EvaluationSet& set : sets_) {
       if ((set.name == reported_) != reported) continue;
-      const train::Evaluation evaluation =
-          train::evaluate(context_, nll_of, model, loaded->tokenizer, set, {train::Metric::loss});
+      const auto evaluation = train::evaluate(context_, nll_of, model, loaded->tokenizer, set, {train::Metric::loss});
       nll_sum += evaluation.nll_sum;
       tgt_tokens += static_cast<double>(evaluation.tgt_tokens);
     }
-    soup::Judgement judgement{.loss = nll_sum / tgt_tokens};
-    const std::string own(reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof(double));
+    soup::ValidationLoss loss{.loss = nll_sum / tgt_tokens};
+    const std::string own(reinterpret_cast<const char*>(by_batch.data()), by_batch.size() * sizeof(double));
     for (const std::string& of_rank : context_.world.all_gather(own)) {
       const auto* const first = reinterpret_cast<const double*>(of_rank.data());
-      judgement.parts.insert(judgement.parts.end(), first, first + of_rank.size() / sizeof(double));
+      loss.by_batch.insert(loss.by_batch.end(), first, first + of_rank.size() / sizeof(double));
     }
-    return judgement;
+    return loss;
   }
+
+ private:
   void open_sets(const data::Tokenizer& tokenizer) {
     sets_ =
         train::evaluation_sets(context_, config_, tokenizer, data::resolve_sizes(config_.batch, context_.world.size()));
@@ -65,7 +63,7 @@ class Judge {
     if (known && names.size() > (reported_.empty() ? 0U : 1U)) return;
     throw Error{Fault::config,
                 {.wanted = reported_.empty() ? "validation.sets, or a validation part of data.split"
-                           : known           ? "a set beside " + reported_ + " to decide by"
+                           : known           ? "another set than " + reported_ + " to decide by"
                                              : "the validation set " + reported_,
                  .got = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
                  .where = "the configuration given to --validate",
@@ -109,12 +107,14 @@ int main(int argc, char** argv) {
       [](comm::Context& context, const config::Options& options, const std::string& reported) -> soup::Evaluator {
         kernels::keep_freed_memory();
         const train::RunConfig config = *app::load_config<train::RunConfig>(options, context);
-        const auto judge = std::make_shared<Judge>(context, config, reported);
+        const auto sets = std::make_shared<SetEvaluator>(context, config, reported);
         soup::Evaluator evaluator{
             .identity = identity_of(context, config) + reported,
-            .judge = [judge](const checkpoint::Reader& checkpoint) { return judge->judge(checkpoint); }};
+            .evaluate = [sets](const checkpoint::Reader& checkpoint) { return sets->loss_of(checkpoint, false); }};
         if (!reported.empty())
-          evaluator.report = [judge](const checkpoint::Reader& checkpoint) { return judge->report(checkpoint); };
+          evaluator.report = [sets](const checkpoint::Reader& checkpoint) {
+            return sets->loss_of(checkpoint, true).loss;
+          };
         return evaluator;
       });
 }

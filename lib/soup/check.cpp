@@ -1,5 +1,3 @@
-#include "soup/check.hpp"
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -8,7 +6,7 @@
 #include "checkpoint/load.hpp"
 #include "core/error.hpp"
 #include "model/stored_spec.hpp"
-#include "soup/ingredients.hpp"
+#include "soup/inputs.hpp"
 
 namespace argosy::soup {
 namespace {
@@ -17,8 +15,8 @@ using checkpoint::Reader;
 
 constexpr const char* not_finite = "NaN or Inf among its values";
 
-/// **Collective.** Runs `body` on every rank and returns the first rank's complaint, or nothing. However long a rank
-/// works, the others wait.
+/// Runs `body` on every rank and returns the complaint of the lowest rank that has one, or nothing. No deadline applies
+/// while ranks work. **Collective.**
 template <class Body>
 std::string complaint(const comm::Context& context, const Body& body) {
   std::string own;

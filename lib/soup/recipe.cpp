@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "core/random.hpp"
 
 namespace argosy::soup {
 namespace {
@@ -19,7 +20,7 @@ namespace {
       {.wanted = std::move(wanted), .got = std::move(got), .where = std::move(where), .remedy = std::move(remedy)}};
 }
 
-/// No option is silently ignored.
+/// An option that the recipe does not read is an error.
 void require_own_options(const Recipe& recipe) {
   const std::pair<bool, std::pair<const char*, RecipeType>> given[] = {
       {!recipe.weights.empty(), {"--weights", RecipeType::weighted}},
@@ -33,12 +34,12 @@ void require_own_options(const Recipe& recipe) {
   for (const auto& [is_given, option] : given) {
     if (is_given && option.second != recipe.type) {
       refuse(fmt::format("options of the recipe {}", name_of(recipe.type)), option.first, "the command line",
-             fmt::format("say --recipe {}, or leave {} out", name_of(option.second), option.first));
+             fmt::format("give --recipe {}, or drop {}", name_of(option.second), option.first));
     }
   }
 }
 
-/// A metric as a weight: larger is better, and never negative.
+/// A metric as a weight: larger for a better value, never negative.
 double weight_of(const std::string& metric, double value) {
   if (metric.ends_with("loss")) return std::exp(-value);
   if (metric.ends_with("perplexity")) return 1 / value;
@@ -56,9 +57,8 @@ std::vector<double> weights_by_metric(const std::string& by, std::span<const Can
       std::vector<std::string> names;
       names.reserve(candidate.metrics.size());
       for (const auto& [name, value] : candidate.metrics) names.push_back(name);
-      refuse(fmt::format("the metric {}", by),
-             names.empty() ? "none at all" : fmt::format("{}", fmt::join(names, ", ")), candidate.name,
-             "name another with --by, or give --weights");
+      refuse(fmt::format("the metric {}", by), names.empty() ? "no metrics" : fmt::format("{}", fmt::join(names, ", ")),
+             candidate.name, "name another with --by, or give --weights");
     }
     weights.push_back(weight_of(by, found->second));
   }
@@ -91,7 +91,7 @@ std::vector<std::size_t> newest(std::int64_t count, std::int64_t spacing, std::s
   }
   if (std::ssize(members) < count)
     refuse(fmt::format("{} checkpoints at least {} steps apart", count, spacing), std::to_string(members.size()),
-           "the checkpoints named", "ask for fewer with --last, or for a smaller --spacing");
+           "the checkpoints named", "give a smaller --last or --spacing");
   std::ranges::sort(members);
   return members;
 }
@@ -108,7 +108,7 @@ std::vector<double> decay_weights(Decay decay, std::span<const Candidate> candid
   for (std::size_t j = 0; j < order.size(); ++j) {
     if (j > 0 && candidates[order[j]].step == candidates[order[j - 1]].step)
       refuse("checkpoints of different steps", fmt::format("two of step {}", candidates[order[j]].step),
-             candidates[order[j]].name, "leave one out: a decay has an order");
+             candidates[order[j]].name, "leave one out: this recipe orders checkpoints by step");
     const auto at = static_cast<double>(j);
     weights[order[j]] = rate_at(decay, at / count) - rate_at(decay, (at + 1) / count);
   }
@@ -131,7 +131,7 @@ Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates) 
   require_own_options(recipe);
   Mixture mixture = uniform_mixture(candidates.size());
   if (recipe.type == RecipeType::last_k) {
-    if (!recipe.last) refuse("--last K", "none", "the recipe last_k", "say how many of the newest to take");
+    if (!recipe.last) refuse("--last K", "none", "the recipe last_k", "give the number of checkpoints to take");
     const std::int64_t spacing = recipe.spacing.value_or(0);
     if (spacing < 0)
       refuse("a --spacing of 0 or more steps", std::to_string(spacing), "the command line", "correct it");
@@ -141,7 +141,7 @@ Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates) 
   }
   if (mixture.members.size() < 2)
     refuse("at least two checkpoints", std::to_string(mixture.members.size()), "the command line",
-           "name the directories, as in checkpoints/*");
+           "name the checkpoints, as in checkpoints/*");
   if (recipe.type == RecipeType::weighted) mixture.weights = checked_weights(recipe, candidates);
   if (recipe.type == RecipeType::decay)
     mixture.weights = decay_weights(recipe.decay.value_or(Decay::linear), candidates);
@@ -158,6 +158,56 @@ Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates) 
   if (recipe.bootstrap && recipe.min_delta)
     refuse("either --min-delta or --bootstrap", "both", "the command line", "give one of them");
   return mixture;
+}
+
+double bootstrap_wins(const ValidationLoss& now, const ValidationLoss& with) {
+  constexpr int rounds = 1000;
+  constexpr std::uint64_t seed = 1;
+  const std::size_t count = now.by_batch.size();
+  if (count == 0 || with.by_batch.size() != count) {
+    throw Error{Fault::numeric,
+                {.wanted = "losses of the same batches to resample",
+                 .got = fmt::format("{} and {} batches", count, with.by_batch.size()),
+                 .remedy = "give --min-delta in place of --bootstrap"}};
+  }
+  RandomStream random{seed, count};
+  int wins = 0;
+  for (int round = 0; round < rounds; ++round) {
+    double gain = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t drawn = random.below(count);
+      gain += now.by_batch[drawn] - with.by_batch[drawn];
+    }
+    wins += gain > 0 ? 1 : 0;
+  }
+  return static_cast<double>(wins) / rounds;
+}
+
+GreedyChoice choose_greedily(std::span<const ValidationLoss> alone, const Accepts& accepts,
+                             const std::function<ValidationLoss(const std::vector<std::size_t>&)>& loss_of) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    if (!std::isnan(alone[i].loss)) order.push_back(i);
+  if (order.empty()) {
+    throw Error{Fault::numeric,
+                {.wanted = "a checkpoint with a validation loss",
+                 .got = "NaN for each",
+                 .remedy = "check the validation sets"}};
+  }
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return alone[i].loss; });
+  GreedyChoice choice{.members = {order.front()}, .loss = alone[order.front()]};
+  choice.decisions.push_back({order.front(), choice.loss.loss, true});
+  for (std::size_t next = 1; next < order.size(); ++next) {
+    std::vector<std::size_t> members = choice.members;
+    members.insert(std::ranges::upper_bound(members, order[next]), order[next]);
+    ValidationLoss with = loss_of(members);
+    const bool accepted = !std::isnan(with.loss) && accepts(choice.loss, with);
+    choice.decisions.push_back({order[next], with.loss, accepted});
+    if (!accepted) continue;
+    choice.members = std::move(members);
+    choice.loss = std::move(with);
+  }
+  return choice;
 }
 
 }  // namespace argosy::soup

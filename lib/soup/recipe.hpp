@@ -2,40 +2,42 @@
 
 #include <boost/describe/enum.hpp>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-/// How much of each checkpoint goes into a soup: pure arithmetic on steps and metrics, no I/O and no MPI.
+/// Which checkpoints go into a soup, and with which weights. Pure arithmetic on steps, metrics and losses: no I/O, no
+/// MPI.
 namespace argosy::soup {
 
 enum class RecipeType { uniform, weighted, last_k, decay, greedy };
 BOOST_DESCRIBE_ENUM(RecipeType, uniform, weighted, last_k, decay, greedy)
 
-/// The end of a learning-rate schedule that `decay` stands in for.
+/// The learning-rate decay whose effect the recipe `decay` imitates.
 enum class Decay { linear, cosine, one_minus_sqrt };
 BOOST_DESCRIBE_ENUM(Decay, linear, cosine, one_minus_sqrt)
 
-/// What becomes of the optimizer's moments: dropped (weights only), or kept so that training can go on from the soup:
-/// as zeros, as the first ingredient's, or averaged like the weights.
+/// The optimizer's moments in the soup: none (weights only), zeros, those of the first input, or their mean with the
+/// weights of the weights. Training can go on from a soup that has moments.
 enum class Moments { drop, zero, first, avg };
 BOOST_DESCRIBE_ENUM(Moments, drop, zero, first, avg)
 
 struct Recipe {
   RecipeType type = RecipeType::uniform;
   std::vector<double> weights{};          // weighted: one for each input
-  std::string by{};                       // weighted: a metric of the manifests instead, such as dev.en.loss
+  std::string by{};                       // weighted: or by a metric of the manifests, as in dev.en.loss
   bool normalize = true;                  // weighted: divide by the sum of the weights
-  std::optional<std::int64_t> last{};     // last_k: so many
-  std::optional<std::int64_t> spacing{};  // last_k: at least so many steps apart
-  std::optional<Decay> decay{};           // decay; linear unless given
-  std::optional<double> min_delta{};      // greedy: the validation loss must fall by more than this; 0 unless given
-  std::optional<double> bootstrap{};      // greedy: or in this share of resamplings of the validation batches
+  std::optional<std::int64_t> last{};     // last_k: how many
+  std::optional<std::int64_t> spacing{};  // last_k: at least this many steps apart
+  std::optional<Decay> decay{};           // decay: linear unless given
+  std::optional<double> min_delta{};      // greedy: a member must lower the loss by more; 0 unless given
+  std::optional<double> bootstrap{};      // greedy: or lower it in this share of resamplings
 };
 
-/// What a recipe looks at.
+/// What a recipe knows of a checkpoint.
 struct Candidate {
   std::string name{};  // for errors
   std::int64_t step = 0;
@@ -55,12 +57,44 @@ struct Mixture {
 /// The mean of `count` checkpoints.
 [[nodiscard]] Mixture uniform_mixture(std::size_t count);
 
-/// Applies the recipe; greedy begins as uniform. weighted by a metric: in proportion to exp(-loss), 1/perplexity, BLEU
+/// Applies the recipe; greedy starts as uniform. weighted by a metric: in proportion to exp(-loss), 1/perplexity, BLEU
 /// or chrF. last_k: the newest, then each newest that is old enough, after LAWA (Kaddour, arXiv:2209.14981). decay:
 /// member j of K, by step, weighs f(j/K) - f((j+1)/K), so that the sum is where a learning rate falling with f would
 /// have led (Warmup-Stable-Merge, arXiv:2507.17634); linear is the uniform mean. Throws Error{usage}: options of
 /// another recipe, a wrong number of weights, a sum that is zero or not finite, a metric that is missing, fewer than
 /// two members.
 [[nodiscard]] Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates);
+
+/// The loss of some weights on the validation sets.
+struct ValidationLoss {
+  double loss = 0;                 // smaller is better
+  std::vector<double> by_batch{};  // Σ nll of each batch, in an order that does not depend on the weights
+};
+
+/// The share of 1000 resamplings of the batches in which `with` is better than `now`: a paired bootstrap (Koehn 2004,
+/// W04-3250) with a fixed seed. Throws Error{numeric} unless both have the same number of batches, one or more.
+[[nodiscard]] double bootstrap_wins(const ValidationLoss& now, const ValidationLoss& with);
+
+struct Decision {
+  std::size_t candidate;  // index into the losses
+  double loss;            // of the mean of the members so far and this one
+  bool accepted;
+};
+
+struct GreedyChoice {
+  std::vector<std::size_t> members{};  // ascending
+  ValidationLoss loss{};               // of their mean
+  std::vector<Decision> decisions{};   // in the order taken, the best checkpoint first
+};
+
+/// Whether `with` improves enough on `now`.
+using Accepts = std::function<bool(const ValidationLoss& now, const ValidationLoss& with)>;
+
+/// Starts with the checkpoint of the least loss, then takes each next best whose uniform mean with the members so far
+/// `accepts`. alone: the loss of each checkpoint; loss_of: that of the mean of members, ascending. A checkpoint whose
+/// loss is NaN is never taken. Throws Error{numeric} when all are NaN. Recipe 1 of Wortsman et al., arXiv:2203.05482.
+[[nodiscard]] GreedyChoice choose_greedily(
+    std::span<const ValidationLoss> alone, const Accepts& accepts,
+    const std::function<ValidationLoss(const std::vector<std::size_t>&)>& loss_of);
 
 }  // namespace argosy::soup

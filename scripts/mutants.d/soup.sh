@@ -2,38 +2,38 @@
 # Bugs that a soup may have, and the tests that see them; sourced by scripts/mutants.
 # mutant NAME WHAT FILE BINARY RANKS FILTER SEARCH REPLACE
 
-recipes=unit/unit_soup cooking=mpi/mpi_soup
+recipes=unit/unit_soup on_ranks=mpi/mpi_soup
 
 mutant soup_decay_schedule 'cosine weights as linear does' lib/soup/recipe.cpp $recipes 1 'Recipes.*' \
   'return (1 + std::cos(std::numbers::pi * t)) / 2;' 'return 1 - t;'
 mutant soup_spacing_ignored 'last_k takes neighbours' lib/soup/recipe.cpp $recipes 1 'Recipes.*' \
   '.step >= spacing) members' '.step >= 0) members'
-mutant soup_nan_accepted 'an ingredient with NaN is averaged' lib/soup/kitchen.cpp $recipes 1 '*Refusals*' \
+mutant soup_nan_accepted 'an input with NaN is averaged' lib/soup/averager.cpp $recipes 1 '*Refusals*' \
   'if (!checkpoint::all_finite(piece))' 'if (false)'
-mutant soup_of_another_tokenizer 'a checkpoint of another tokenizer is averaged' lib/soup/ingredients.cpp $recipes 1 '*Refusals*' \
+mutant soup_of_another_tokenizer 'a checkpoint of another tokenizer is averaged' lib/soup/inputs.cpp $recipes 1 '*Refusals*' \
   '{"tokenizer_digest", "tokenizer"}' '{"arch", "tokenizer"}'
-mutant soup_not_synced 'a shard of a soup is committed unsynced' lib/soup/cook.cpp $recipes 1 'SoupFaults.Every*' \
+mutant soup_not_synced 'a shard of a soup is committed unsynced' lib/soup/output.cpp $recipes 1 'SoupFaults.Every*' \
   '    file.sync();
     file.close();
   };' '    file.close();
   };'
-mutant soup_greedy_by_the_best 'greedy compares with the best alone, not the members so far' lib/soup/greedy.cpp $recipes 1 'Greedy.*' \
-  '    choice.judgement = std::move(with);
+mutant soup_greedy_by_the_best 'greedy compares with the best alone, not the members so far' lib/soup/recipe.cpp $recipes 1 'Greedy.*' \
+  '    choice.loss = std::move(with);
 ' ''
-mutant soup_divided_first 'weights are divided before the sum' lib/soup/kitchen.cpp $cooking 1 'SoupOnRanks.*' \
-  'ingredients_.mixture.weights[k]);
-  const double divisor = as_it_is ? 1.0 : ingredients_.mixture.divisor;' \
-  'ingredients_.mixture.weights[k] / ingredients_.mixture.divisor);
+mutant soup_divided_first 'weights are divided before the sum' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \
+  'mean_.mixture.weights[k]);
+  const double divisor = as_it_is ? 1.0 : mean_.mixture.divisor;' \
+  'mean_.mixture.weights[k] / mean_.mixture.divisor);
   const double divisor = 1.0;'
-mutant soup_bf16_rounded_twice 'a bf16 mean is rounded to fp32 first' lib/soup/kitchen.cpp $cooking 1 'SoupOnRanks.*' \
+mutant soup_bf16_rounded_twice 'a bf16 mean is rounded to fp32 first' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \
   'bf16_from_f64(sum_[i] / divisor)' 'bf16_from_f32(static_cast<float>(sum_[i] / divisor))'
-mutant soup_moments_mixed_up 'second moments are the mean of the first ones' lib/soup/kitchen.cpp $cooking 1 'SoupOnRanks.*' \
+mutant soup_moments_mixed_up 'second moments are the mean of the first ones' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \
   '->stream(tensor));' '->stream(std::min<std::size_t>(tensor, 1)));'
-mutant soup_equal_loss_accepted 'greedy takes what gains nothing' lib/soup/soup.cpp $cooking 1 'Tastings.*' \
+mutant soup_equal_loss_accepted 'greedy takes what gains nothing' lib/soup/validation.cpp $on_ranks 1 'ValidatedSoups.*' \
   'now.loss - with.loss > recipe' 'now.loss - with.loss >= recipe'
-mutant soup_worse_committed 'a soup without a loss is committed' lib/soup/soup.cpp $cooking 1 'Tastings.*' \
-  'loss <= verdict.best_member_loss ||' '!(loss > verdict.best_member_loss) ||'
-mutant soup_reports_the_first 'the report compares with the first member, not the best' lib/soup/soup.cpp $cooking 1 'Tastings.*' \
-  'report(ingredients, pantry_.readers[best], verdict)' 'report(ingredients, pantry_.readers.front(), verdict)'
-mutant soup_journal_of_another 'losses of another evaluator are believed' lib/soup/journal.cpp $cooking 1 'Tastings.*' \
+mutant soup_worse_committed 'a soup without a loss is committed' lib/soup/validation.cpp $on_ranks 1 'ValidatedSoups.*' \
+  'loss <= best ||' '!(loss > best) ||'
+mutant soup_reports_the_first 'the report compares with the first member, not the best' lib/soup/validation.cpp $on_ranks 1 'ValidatedSoups.*' \
+  'inputs_.readers[static_cast<std::size_t>(best - comparison.losses.begin())]' 'inputs_.readers.front()'
+mutant soup_journal_of_another 'losses of another evaluator are believed' lib/soup/validation.cpp $on_ranks 1 'ValidatedSoups.*' \
   'hasher.update(identity_).update(' 'hasher.update('

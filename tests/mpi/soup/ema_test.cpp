@@ -67,13 +67,13 @@ TEST_F(SoupOfMeans, RefusesACheckpointWithoutOne) {
   EXPECT_FALSE(Files::system().exists(folder / "soup"));
 }
 
-TEST_F(SoupOfMeans, IsJudgedByTheMeansThoughTheWeightsOfItsMembersHaveBeen) {
+TEST_F(SoupOfMeans, IsEvaluatedByTheMeansThoughTheWeightsOfItsMembersHaveBeen) {
   std::vector<double> seen;
-  const Evaluator evaluator{.identity = "first element", .judge = [&](const checkpoint::Reader& reader) {
+  const Evaluator evaluator{.identity = "first element", .evaluate = [&](const checkpoint::Reader& reader) {
                               seen.push_back(reader.read_parameter("head/scale").front());
-                              context.get().world.barrier("judged");
+                              context.get().world.barrier("evaluated");
                               if (seen.size() == 3) throw Error{Fault::data, {.wanted = "more time"}};
-                              return Judgement{.loss = 1};
+                              return ValidationLoss{.loss = 1};
                             }};
   SoupConfig weights = config(2);
   weights.ema = false;

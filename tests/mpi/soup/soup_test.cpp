@@ -61,7 +61,7 @@ TEST_F(SoupOnRanks, BitsDoNotDependOnTheRankCount) {
       soups.emplace_back(config.output);
       if (rank < ranks) {
         test::TestContext context{os, some};
-        const SoupReport report = make_soup(context.get(), config);
+        const SoupResult report = make_soup(context.get(), config);
         EXPECT_EQ(report.shards, shards);
         EXPECT_EQ(report.inputs, 3U);
       }
@@ -98,7 +98,7 @@ TEST_F(SoupOnRanks, Bf16IsTheNearestToTheMeanRoundedOnce) {
   config.dtype = DType::bf16;
   // Sums that fp64 holds exactly and fp32 does not.
   config.recipe = {.type = RecipeType::weighted, .weights = {1, 0x1p-12, 0x1p-13}, .normalize = false};
-  const SoupReport report = make_soup(context.get(), config);
+  const SoupResult report = make_soup(context.get(), config);
   EXPECT_LT(static_cast<double>(report.bytes_written), 2.01 * static_cast<double>(report.parameters));
   const checkpoint::Reader reader{Files::system(), config.output};
   EXPECT_TRUE(reader.verify().finite);
@@ -154,7 +154,7 @@ TEST_F(SoupOnRanks, SoupsOfOneTypeMakeASoup) {
   config.inputs = {inputs[0], soups[0]};
   config.output = (folder / "mixed").string();
   const std::string said = test::refusal(Fault::data, [&] { make_soup(context.get(), config); });
-  EXPECT_NE(said.find("weights of the first ingredient's type (f32), got bf16"), std::string::npos) << said;
+  EXPECT_NE(said.find("weights of the first input's type (f32), got bf16"), std::string::npos) << said;
   test::world().barrier("compared");
 }
 
@@ -242,7 +242,7 @@ TEST_F(SoupOnRanks, MomentsThatCannotBeHadAreRefused) {
   refused(Fault::usage, "second moments are never negative");
   config.recipe = {};
   config.dtype = DType::bf16;
-  refused(Fault::usage, "leave --dtype or --optimizer out");
+  refused(Fault::usage, "drop --dtype or --optimizer");
   config.dtype = DType::f32;
   config.output = (folder / "weights").string();
   config.moments = Moments::drop;
@@ -317,7 +317,7 @@ TEST_F(SoupOnRanks, AMeanThatFp32CannotHoldIsRefused) {
   test::world().barrier("looked");
 }
 
-TEST_F(SoupOnRanks, AnIngredientDamagedAnywhereLeavesNothing) {
+TEST_F(SoupOnRanks, AnInputDamagedAnywhereLeavesNothing) {
   if (test::world().rank() == 0) {
     const Path shard = Path{config.inputs[1]} / checkpoint::shard_name(0, test::world().size());
     // The last byte of the weights that rank 0 holds of the first unit.

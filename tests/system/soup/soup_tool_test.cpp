@@ -33,15 +33,15 @@ class SoupTool : public testing::Test {
   int run(int ranks, const std::string& words) {
     const std::string command = fmt::format(
         "cd '{}' && env -u PMI_FD -u PMI_RANK -u PMI_SIZE -u PMI_PORT -u PMI_ID ARGOSY_EXIT_FILE=exit {} -n {} "
-        "'{}/apps/soup' {} "
-        "> out 2>&1",
-        folder.path().string(), std::getenv("ARGOSY_MPIEXEC"), ranks, std::getenv("ARGOSY_BUILD_DIR"), words);
+        "'{}' {} > out 2>&1",
+        folder.path().string(), std::getenv("ARGOSY_MPIEXEC"), ranks, program.string(), words);
     static_cast<void>(std::system(command.c_str()));
     output = Files::system().read_text(folder / "out");
     return std::atoi(Files::system().read_text(folder / "exit").c_str());  // launchers lose exit codes
   }
   Os os;
   test::TempFolder folder;
+  Path program = Path{std::getenv("ARGOSY_BUILD_DIR")} / "apps/soup";
   std::string output;
 };
 
@@ -55,7 +55,7 @@ TEST_F(SoupTool, AveragesWhatAPatternNames) {
   EXPECT_EQ(reader.step(), 30);
   EXPECT_EQ(run(1, "ckpts/checkpoints/*"), 2) << "never overwritten: " << output;
   EXPECT_EQ(run(1, "--out second ckpts/checkpoints/000000010 ckpts/checkpoints/000000020"), 0) << output;
-  EXPECT_EQ(run(1, "--out third soup second"), 3) << "soups are no ingredients: " << output;
+  EXPECT_EQ(run(1, "--out third soup second"), 3) << "soups are no inputs unless allowed: " << output;
   EXPECT_NE(output.find("--allow-soup"), std::string::npos) << output;
   EXPECT_EQ(run(1, "--out third --allow-soup soup second"), 0) << output;
 }
@@ -70,7 +70,7 @@ TEST_F(SoupTool, EndsWithTheCodeOfTheFault) {
   EXPECT_FALSE(Files::system().exists(folder / "soup"));
 }
 
-TEST_F(SoupTool, CooksByRecipe) {
+TEST_F(SoupTool, AveragesByRecipe) {
   const auto soup_of = [&](const std::string& out) {
     return checkpoint::Reader{Files::system(), folder / out}.sections().soup;
   };
@@ -101,7 +101,7 @@ TEST_F(SoupTool, CooksByRecipe) {
 TEST_F(SoupTool, TakesWhatAShellPatternGives) {
   Files::system().write_atomically(folder / "ckpts/checkpoints/notes.txt", std::string_view{"the good ones"});
   EXPECT_EQ(run(2, "ckpts/checkpoints/*"), 0) << output;
-  EXPECT_NE(output.find("ckpts/checkpoints/notes.txt is a file and no checkpoint: passed over"), std::string::npos)
+  EXPECT_NE(output.find("ckpts/checkpoints/notes.txt is a file, not a checkpoint: skipped"), std::string::npos)
       << output;
   EXPECT_EQ(run(2, "--check ckpts/checkpoints/*"), 0) << output;
   EXPECT_EQ(run(1, "--out slashes ckpts/checkpoints/*/"), 0) << output;
@@ -232,6 +232,31 @@ TEST_F(SoupTool, AKilledOneIsSweptByTheNext) {
   EXPECT_EQ(run(1, "ckpts/checkpoints/*"), 0) << output;
   EXPECT_NE(output.find("left by a job that was killed"), std::string::npos) << output;
   EXPECT_EQ(stagings(folder.path()), 0);
+}
+
+TEST_F(SoupTool, RunsTheProgramThatEvaluatesOnceTheCommandLineIsRight) {
+  const Path alone = folder / "alone/soup", evaluates = folder / "alone/soup_validated";
+  Files::system().make_folder(folder / "alone");
+  std::filesystem::copy_file(program, alone);
+  program = alone;
+  EXPECT_EQ(run(1, "--help"), 0) << output;
+  EXPECT_NE(output.find("soup_validated"), std::string::npos) << output;
+  EXPECT_EQ(run(2, "--validate mt.json ckpts/checkpoints/*"), 2) << output;
+  EXPECT_NE(
+      output.find("soup_validated, which --validate runs, got No such file or directory in " + evaluates.string()),
+      std::string::npos)
+      << output;
+  Files::system().write_atomically(evaluates, std::string_view{"#!/bin/sh\necho \"evaluates: $*\"\n"});
+  std::filesystem::permissions(evaluates, std::filesystem::perms::owner_all);
+  run(1, "--validate mt.json --set a=1 ckpts");
+  EXPECT_EQ(output, "evaluates: --validate mt.json --set a=1 ckpts\n");
+  for (const char* words : {"--validate mt.json --no-such ckpts", "--validate mt.json --recipe best ckpts",
+                            "--validate mt.json --check ckpts", "--validate mt.json", "--weights --validate ckpts"}) {
+    EXPECT_EQ(run(1, words), 2) << output;
+    EXPECT_EQ(output.find("evaluates"), std::string::npos) << output;
+  }
+  EXPECT_EQ(run(1, "--validate mt.json --help"), 0) << output;
+  EXPECT_NE(output.find("runs/mt/checkpoints/*"), std::string::npos) << output;
 }
 
 TEST_F(SoupTool, TeachesByExamples) {

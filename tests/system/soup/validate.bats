@@ -131,22 +131,22 @@ resume() { # resume RANKS SOUP: trains on from it in a new run; as `soup`
 @test "a set that decides nothing is reported, and resampling decides in place of a difference" {
   first_verses 20 held
   local decides='{"source":"runs/tiny/text/valid.en","target":"runs/tiny/text/valid.es"}' held='{"source":"held.en","target":"held.es"}'
-  judged() { soup 2 --validate configs/tiny.json --set "validation.sets=[$1]" "${@:2}"; }
-  judged "$decides,$held" --recipe greedy --bootstrap 0.9 --report held.en --out choice
+  validated() { soup 2 --validate configs/tiny.json --set "validation.sets=[$1]" "${@:2}"; }
+  validated "$decides,$held" --recipe greedy --bootstrap 0.9 --report held.en --out choice
   [ "$code" = 0 ]
-  grep -q "on sets that decided nothing: loss" said
-  judged "$decides,$held" --out reported
+  grep -q "on the set held out of all decisions: loss" said
+  validated "$decides,$held" --out reported
   [ "$code" = 6 ] # and its journal, in which both decided, does not count for what follows
-  judged "$decides,$held" --report held.en --allow-worse --out reported
-  judged "$decides" --allow-worse --out decided
-  judged "$held" --allow-worse --out held
+  validated "$decides,$held" --report held.en --allow-worse --out reported
+  validated "$decides" --allow-worse --out decided
+  validated "$held" --allow-worse --out held
   python3 - <<'PYTHON'
 import json
 reported, decided, held = (json.load(open(f"{name}/MANIFEST.json"))["soup"] for name in ("reported", "decided", "held"))
 assert reported["validation"] == decided["validation"], (reported, decided)
 assert reported["report"]["loss"] == held["validation"]["loss"] != decided["validation"]["loss"], (reported, held)
 PYTHON
-  judged "$decides,$held" --report test.en --out not
+  validated "$decides,$held" --report test.en --out not
   [ "$code" = 2 ]
   grep -q "wanted the validation set test.en, got valid.en, held.en" said
   soup 1 --validate configs/tiny.json --report valid.en --out not

@@ -94,7 +94,7 @@ class SoupBounds : public testing::Test {
     staging.commit(manifest, {}, [] {});
     config.inputs.push_back(staging.target().string());
   }
-  SoupReport make(Os& door, const std::string& name) {
+  SoupResult make(Os& door, const std::string& name) {
     test::TestContext context{door, test::world()};
     config.output = (folder / name).string();
     return make_soup(context.get(), config);

@@ -6,7 +6,6 @@
 #include <numbers>
 #include <numeric>
 
-#include "soup/greedy.hpp"
 #include "support/refusal.hpp"
 
 namespace argosy::soup {
@@ -58,7 +57,7 @@ TEST(Recipes, WeightedNamesTheMetricsThereAre) {
     return test::refusal(Fault::usage, [&] { static_cast<void>(mixture_of(recipe, candidates)); });
   };
   EXPECT_NE(said({.type = RecipeType::weighted, .by = "test.loss"}).find("dev.bleu, dev.loss"), std::string::npos);
-  EXPECT_NE(said({.type = RecipeType::weighted, .by = "dev.loss"}).find("none at all in 2"), std::string::npos);
+  EXPECT_NE(said({.type = RecipeType::weighted, .by = "dev.loss"}).find("no metrics in 2"), std::string::npos);
   EXPECT_NE(said({.type = RecipeType::weighted, .by = "dev.speed"}).find("a loss, perplexity, bleu or chrf"),
             std::string::npos);
   EXPECT_NE(said({.type = RecipeType::weighted}).find("neither"), std::string::npos);
@@ -118,15 +117,17 @@ TEST(Recipes, OptionsOfAnotherRecipeAreRefused) {
 
 class Greedy : public testing::Test {
  protected:
-  /// The mean of points on a line, judged by its distance from zero.
+  /// Points on a line; the loss of a mean is its distance from zero.
   GreedyChoice choose(double min_delta) {
-    std::vector<Judgement> alone;
+    std::vector<ValidationLoss> alone;
     for (const double point : points) alone.push_back({std::abs(point)});
-    const auto accepts = [&](const Judgement& now, const Judgement& with) { return now.loss - with.loss > min_delta; };
+    const auto accepts = [&](const ValidationLoss& now, const ValidationLoss& with) {
+      return now.loss - with.loss > min_delta;
+    };
     return choose_greedily(alone, accepts, [&](const Members& members) {
       double sum = 0;
       for (const std::size_t member : members) sum += points[member];
-      return Judgement{std::abs(sum / static_cast<double>(members.size()))};
+      return ValidationLoss{std::abs(sum / static_cast<double>(members.size()))};
     });
   }
   std::vector<double> points{5, -1.25, 1, 2, -4};
@@ -135,7 +136,7 @@ class Greedy : public testing::Test {
 TEST_F(Greedy, TakesWhatImprovesTheMeanInTheOrderOfLoss) {
   const GreedyChoice choice = choose(0);  // 1; with -1.25: 0.125; with 2: 0.583; with -4: no; with 5: no
   EXPECT_EQ(choice.members, (Members{1, 2}));
-  EXPECT_EQ(choice.judgement.loss, 0.125);
+  EXPECT_EQ(choice.loss.loss, 0.125);
   ASSERT_EQ(choice.decisions.size(), 5U);
   Members order;
   std::vector<bool> accepted;
@@ -160,13 +161,14 @@ TEST_F(Greedy, NeverChoosesWhatHasNoLoss) {
   EXPECT_EQ(choose(0).members, (Members{1, 3}));
   points = {nan, nan};
   test::refusal(Fault::numeric, [&] { static_cast<void>(choose(0)); });
-  const auto anything = [](const Judgement&, const Judgement&) { return true; };
-  const Judgement alone[] = {{1}, {2}};
-  EXPECT_EQ(choose_greedily(alone, anything, [&](const Members&) { return Judgement{nan}; }).members, (Members{0}));
+  const auto anything = [](const ValidationLoss&, const ValidationLoss&) { return true; };
+  const ValidationLoss alone[] = {{1}, {2}};
+  EXPECT_EQ(choose_greedily(alone, anything, [&](const Members&) { return ValidationLoss{nan}; }).members,
+            (Members{0}));
 }
 
 TEST(Bootstrap, TellsGainsFromChance) {
-  const Judgement now{0, {1, 2, 3, 4, 5, 6, 7, 8}};
+  const ValidationLoss now{0, {1, 2, 3, 4, 5, 6, 7, 8}};
   EXPECT_EQ(bootstrap_wins(now, {0, {0.9, 1.9, 2.9, 3.9, 4.9, 5.9, 6.9, 7.9}}), 1) << "better in every batch";
   EXPECT_EQ(bootstrap_wins(now, now), 0) << "no better in any";
   // Better by 0.1 in all, but by one batch alone: drawn at least once in 1 - (7/8)^8 = 0.656 of resamplings.

@@ -7,8 +7,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
-#include "soup/check.hpp"
-#include "soup/ingredients.hpp"
+#include "soup/inputs.hpp"
 #include "soup/soup.hpp"
 #include "spec/model_config.hpp"
 #include "spec/model_spec.hpp"
@@ -21,7 +20,7 @@ namespace argosy::soup {
 namespace {
 
 /// Two checkpoints of one run, the second of which a test spoils, and a soup that must not be made of them.
-class Ingredients {
+class TwoCheckpoints {
  public:
   struct Variant {
     std::string run = "run";
@@ -65,31 +64,31 @@ class Ingredients {
   SoupConfig config;
 };
 
-class SoupRefusals : public testing::Test, public Ingredients {};
+class SoupRefusals : public testing::Test, public TwoCheckpoints {};
 
 struct Refusal {
   int number;  // of the thirteen
   std::string name;
   Exit code;
   std::string words;
-  std::function<void(Ingredients&)> prepare;
+  std::function<void(TwoCheckpoints&)> prepare;
 };
 
 /// A second checkpoint that differs in `change`.
-std::function<void(Ingredients&)> with(const std::function<void(Ingredients::Variant&)>& change) {
-  return [change](Ingredients& cook) {
-    Ingredients::Variant other{.step = 2};
+std::function<void(TwoCheckpoints&)> with(const std::function<void(TwoCheckpoints::Variant&)>& change) {
+  return [change](TwoCheckpoints& two) {
+    TwoCheckpoints::Variant other{.step = 2};
     change(other);
-    cook.take(other);
+    two.take(other);
   };
 }
-std::function<void(Ingredients&)> with_model(const std::string& key, const boost::json::value& value) {
+std::function<void(TwoCheckpoints&)> with_model(const std::string& key, const boost::json::value& value) {
   return with([=](auto& other) { other.sections.model[key] = value; });
 }
-std::function<void(Ingredients&)> with_recipe(const Recipe& recipe) {
-  return [=](Ingredients& cook) {
-    cook.take({.step = 2});
-    cook.config.recipe = recipe;
+std::function<void(TwoCheckpoints&)> with_recipe(const Recipe& recipe) {
+  return [=](TwoCheckpoints& two) {
+    two.take({.step = 2});
+    two.config.recipe = recipe;
   };
 }
 
@@ -106,9 +105,9 @@ const std::vector<Refusal>& refusals() {
          o.units[1].second[1].shape = {53, 19};
        })},
       {3, "ElementTypes", Exit::io, "f32 at /params/0/dtype",
-       [](Ingredients& cook) {
-         cook.take({.step = 2});
-         test::edit_manifest(cook.config.inputs[1],
+       [](TwoCheckpoints& two) {
+         two.take({.step = 2});
+         test::edit_manifest(two.config.inputs[1],
                              [](auto& o) { o["params"].as_array()[0].as_object()["dtype"] = "bf16"; });
        }},
       {4, "ModelConfiguration", Exit::data, "model configuration", with_model("config_digest", "dead")},
@@ -119,65 +118,65 @@ const std::vector<Refusal>& refusals() {
       {6, "VocabularySize", Exit::data, "vocabulary size (37), got 38", with_model("vocab_size", 38)},
       {7, "TiedWeights", Exit::data, "set of tied weights", with_model("tied", boost::json::array{"embedding/weight"})},
       {8, "DamagedManifest", Exit::io, "its own digest",
-       [](Ingredients& cook) {
-         cook.take({.step = 2});
-         test::flip(Path{cook.config.inputs[1]} / checkpoint::manifest_name, 77);
+       [](TwoCheckpoints& two) {
+         two.take({.step = 2});
+         test::flip(Path{two.config.inputs[1]} / checkpoint::manifest_name, 77);
        }},
       {8, "CutShort", Exit::io, "got 1000 bytes",
-       [](Ingredients& cook) {
-         cook.take({.step = 2});
-         Files::system().update(Path{cook.config.inputs[1]} / checkpoint::shard_name(0, 1)).truncate(1000);
+       [](TwoCheckpoints& two) {
+         two.take({.step = 2});
+         Files::system().update(Path{two.config.inputs[1]} / checkpoint::shard_name(0, 1)).truncate(1000);
        }},
       {9, "NotFinite", Exit::data, "finite weights, got NaN or Inf in /", with([](auto& o) { o.spoiled = true; })},
       {9, "NotFiniteWhateverTheManifestSays", Exit::data, "NaN or Inf in block.0/",
-       [](Ingredients& cook) {
-         cook.take({.step = 2, .spoiled = true});
-         test::edit_manifest(cook.config.inputs[1], [](auto& o) { o["finite"] = true; });
+       [](TwoCheckpoints& two) {
+         two.take({.step = 2, .spoiled = true});
+         test::edit_manifest(two.config.inputs[1], [](auto& o) { o["finite"] = true; });
        }},
       {10, "AnotherRun", Exit::data, "--allow-cross-run", with([](auto& o) { o.run = "other"; })},
       // The only integers that belong to a model are those of its vocabulary map.
       {11, "IntegerTables", Exit::data, "the same vocab_map.json",
-       [](Ingredients& cook) {
-         Ingredients::Variant first, second{.step = 2};
+       [](TwoCheckpoints& two) {
+         TwoCheckpoints::Variant first, second{.step = 2};
          first.attachments.push_back({"vocab_map.json", "[0,1,2]"});
          second.attachments.push_back({"vocab_map.json", "[0,2,1]"});
-         cook.config.inputs = {cook.save(first).string(), cook.save(second).string()};
+         two.config.inputs = {two.save(first).string(), two.save(second).string()};
        }},
       {11, "MoreIntegerTables", Exit::data, "the files tokenizer.model, got tokenizer.model, vocab_map.json",
        with([](auto& o) {
          o.attachments.push_back({"vocab_map.json", "[0,1,2]"});
        })},
-      {12, "OneIngredient", Exit::usage, "at least two",
-       [](Ingredients& cook) { cook.config.inputs = {cook.save({}).string()}; }},
-      {12, "AnIngredientTwice", Exit::usage, "this one twice",
-       [](Ingredients& cook) {
-         cook.take({.step = 2});
-         Files::system().link_symbolically(cook.config.inputs[0], cook.folder / "link");
-         cook.config.inputs.push_back((cook.folder / "link").string());
+      {12, "OneInput", Exit::usage, "at least two",
+       [](TwoCheckpoints& two) { two.config.inputs = {two.save({}).string()}; }},
+      {12, "AnInputTwice", Exit::usage, "this one twice",
+       [](TwoCheckpoints& two) {
+         two.take({.step = 2});
+         Files::system().link_symbolically(two.config.inputs[0], two.folder / "link");
+         two.config.inputs.push_back((two.folder / "link").string());
        }},
       {12, "AStepSavedForAWhileAndForGood", Exit::usage, "checkpoints/000000001 again in /",
-       [](Ingredients& cook) {
-         cook.take({.step = 2});
-         cook.config.inputs.push_back(cook.save({.kind = checkpoint::Kind::export_}).string());
+       [](TwoCheckpoints& two) {
+         two.take({.step = 2});
+         two.config.inputs.push_back(two.save({.kind = checkpoint::Kind::export_}).string());
        }},
       {12, "AStepSavedForGoodWithoutItsMoments", Exit::usage, "checkpoints/000000001 again in /",
-       [](Ingredients& cook) {
-         cook.take({.step = 2});
-         cook.config.inputs.push_back(cook.save({.kind = checkpoint::Kind::export_, .with_moments = false}).string());
-         cook.config.recipe = {.type = RecipeType::last_k, .last = 2};
+       [](TwoCheckpoints& two) {
+         two.take({.step = 2});
+         two.config.inputs.push_back(two.save({.kind = checkpoint::Kind::export_, .with_moments = false}).string());
+         two.config.recipe = {.type = RecipeType::last_k, .last = 2};
        }},
       {12, "AStepSavedAgainByOtherRanks", Exit::usage, "checkpoints/000000001 again in /",
-       [](Ingredients& cook) {
-         cook.take({.step = 2});
-         const checkpoint::Reader first{Files::system(), cook.config.inputs[0]};
-         const Path again = cook.folder / "run/export/000000001";
+       [](TwoCheckpoints& two) {
+         two.take({.step = 2});
+         const checkpoint::Reader first{Files::system(), two.config.inputs[0]};
+         const Path again = two.folder / "run/export/000000001";
          Files::system().make_folders(again.parent_path());
          test::write_checkpoint(Files::system(), again, test::tiny_units(), partition::Layout{{2, 1}}, 1,
                                 {.run_uuid = first.run_uuid(), .save_nonce = std::string(16, 'd'), .step = 1});
-         cook.config.inputs.push_back(again.string());
+         two.config.inputs.push_back(again.string());
        }},
       {12, "WeightsThatStayedTheSameOverSkippedSteps", Exit::usage, "checkpoints/000000001 again in /",
-       [](Ingredients& cook) { cook.take({.step = 2, .weights = 1}); }},
+       [](TwoCheckpoints& two) { two.take({.step = 2, .weights = 1}); }},
       {12, "WeightCount", Exit::usage, "2 weights, one for each checkpoint, got 3",
        with_recipe({.type = RecipeType::weighted, .weights = {1, 2, 3}})},
       {12, "WeightsOfSumZero", Exit::usage, "a finite sum other than zero, got 0",
@@ -188,24 +187,24 @@ const std::vector<Refusal>& refusals() {
        with_recipe({.type = RecipeType::last_k, .last = 3})},
       {12, "OptionOfAnotherRecipe", Exit::usage, "options of the recipe uniform, got --weights",
        with_recipe({.weights = {1, 2}})},
-      {12, "GreedyWithoutValidation", Exit::usage, "validation sets to choose by",
+      {12, "GreedyWithoutValidation", Exit::usage, "validation sets for the recipe greedy",
        with_recipe({.type = RecipeType::greedy})},
       {13, "ASoup", Exit::data, "--allow-soup",
-       [](Ingredients& cook) {
-         cook.take({.step = 2});
-         cook.config.output = (cook.folder / "first").string();
-         static_cast<void>(make_soup(cook.context.get(), cook.config));
-         cook.config.inputs.push_back(cook.config.output);
+       [](TwoCheckpoints& two) {
+         two.take({.step = 2});
+         two.config.output = (two.folder / "first").string();
+         static_cast<void>(make_soup(two.context.get(), two.config));
+         two.config.inputs.push_back(two.config.output);
        }},
       {0, "NoCheckpoint", Exit::data, "a committed checkpoint",
-       [](Ingredients& cook) {
-         cook.config.inputs = {cook.save({}).string(), cook.folder.path().string()};
+       [](TwoCheckpoints& two) {
+         two.config.inputs = {two.save({}).string(), two.folder.path().string()};
        }},
   };
   return all;
 }
 
-class ThirteenRefusals : public testing::TestWithParam<Refusal>, public Ingredients {};
+class ThirteenRefusals : public testing::TestWithParam<Refusal>, public TwoCheckpoints {};
 
 TEST_P(ThirteenRefusals, LeavesNothingAndSaysWhatToDo) {
   GetParam().prepare(*this);
@@ -223,7 +222,7 @@ TEST(Refusals, AreThirteen) {
 TEST_F(SoupRefusals, AcceptsWhatFitsTogether) {
   config.inputs = {save({}).string(), save({.step = 2}).string()};
   config.output = (folder / "soup/").string();
-  const SoupReport report = make_soup(context.get(), config);
+  const SoupResult report = make_soup(context.get(), config);
   EXPECT_EQ(report.output, folder / "soup");
   const checkpoint::Reader reader{Files::system(), report.output};
   reader.verify();
@@ -276,10 +275,10 @@ TEST_F(SoupRefusals, AnOutputThatExists) {
 TEST_F(SoupRefusals, TableShowsStepsAndMetrics) {
   Variant second{.step = 2};
   second.sections.metrics = {{"loss", 1.25}, {"dev", {{"bleu", 31.5}}}};
-  Pantry pantry{.mixture = {.weights = {1, 3}, .divisor = 4}};
-  pantry.readers.emplace_back(Files::system(), save({}));
-  pantry.readers.emplace_back(Files::system(), save(second));
-  const std::vector<std::string> lines = table_of(pantry);
+  Inputs inputs{.mixture = {.weights = {1, 3}, .divisor = 4}};
+  inputs.readers.emplace_back(Files::system(), save({}));
+  inputs.readers.emplace_back(Files::system(), save(second));
+  const std::vector<std::string> lines = table_of(inputs);
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_NE(lines[0].find("dev.bleu"), std::string::npos) << lines[0];
   EXPECT_NE(lines[1].find("2.5"), std::string::npos) << lines[1];
@@ -289,10 +288,10 @@ TEST_F(SoupRefusals, TableShowsStepsAndMetrics) {
   EXPECT_NE(lines[2].find("000000002"), std::string::npos) << lines[2];
 }
 
-/// The manifest of one ingredient has numbers that nobody wrote.
+/// The manifest of one input has numbers that nobody wrote.
 class ForgedSoup : public SoupRefusals {
  protected:
-  /// Ingredients of a model that the manifest describes.
+  /// Inputs of a model that the manifest describes.
   ForgedSoup() {
     spec::ModelConfig model;
     model.type = spec::ModelType::decoder;
@@ -313,7 +312,7 @@ class ForgedSoup : public SoupRefusals {
 };
 
 TEST_F(ForgedSoup, NumbersAreRefusedOrHarmless) {
-  test::forge_numbers(config.inputs[1], [&] { static_cast<void>(table_of(open_ingredients(context.get(), config))); });
+  test::forge_numbers(config.inputs[1], [&] { static_cast<void>(table_of(open_inputs(context.get(), config))); });
 }
 
 TEST_F(ForgedSoup, OfAnotherModelThanTheParametersAreOfIsDamage) {

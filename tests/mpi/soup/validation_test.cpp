@@ -16,9 +16,9 @@ namespace argosy::soup {
 namespace {
 
 /// Three checkpoints, and an evaluator that measures how far a checkpoint is from the mean of some of them.
-class Tastings : public testing::Test {
+class ValidatedSoups : public testing::Test {
  protected:
-  Tastings() {
+  ValidatedSoups() {
     test::TestContext here{os, test::world()};
     checkpoint::Store store{here.get(), folder / "run", {}};
     for (const int step : {10, 20, 30}) {
@@ -31,25 +31,25 @@ class Tastings : public testing::Test {
     config.output = (folder / "soup").string();
   }
   Evaluator towards(const std::vector<std::uint64_t>& seeds) {
-    return {.identity = identity, .judge = [this, seeds](const checkpoint::Reader& checkpoint) {
+    return {.identity = identity, .evaluate = [this, seeds](const checkpoint::Reader& checkpoint) {
               comm::agree(test::world(), [&] {
                 if (++evaluations > most_evaluations) throw Error{Fault::io, {.wanted = "power", .got = "none"}};
               });
               const std::vector<float> weights = checkpoint.read_parameter("head/weight");
-              Judgement judgement{.parts = std::vector<double>(16)};
+              ValidationLoss found{.by_batch = std::vector<double>(16)};
               for (std::size_t i = 0; i < weights.size(); ++i) {
                 double mean = 0;
                 for (const std::uint64_t seed : seeds)
                   mean += test::element("head/weight", 0, static_cast<std::int64_t>(i), seed);
-                judgement.parts[i % 16] += std::pow(weights[i] - mean / static_cast<double>(seeds.size()), 2);
+                found.by_batch[i % 16] += std::pow(weights[i] - mean / static_cast<double>(seeds.size()), 2);
               }
-              judgement.loss = std::accumulate(judgement.parts.begin(), judgement.parts.end(), 0.0);
-              return judgement;
+              found.loss = std::accumulate(found.by_batch.begin(), found.by_batch.end(), 0.0);
+              return found;
             }};
   }
-  SoupReport make(const Evaluator& evaluate) {
+  SoupResult make(const Evaluator& evaluate) {
     test::TestContext context{os, test::world()};
-    SoupReport report = make_soup(context.get(), config, evaluate);
+    SoupResult report = make_soup(context.get(), config, evaluate);
     test::world().barrier("soup made");
     return report;
   }
@@ -71,17 +71,17 @@ class Tastings : public testing::Test {
 
 using Names = std::vector<std::string>;
 
-TEST_F(Tastings, GreedyIsBitwiseTheUniformMeanOfItsMembers) {
+TEST_F(ValidatedSoups, GreedyIsBitwiseTheUniformMeanOfItsMembers) {
   config.recipe = {.type = RecipeType::greedy};
-  const SoupReport report = make(towards({10, 30}));
+  const SoupResult report = make(towards({10, 30}));
   EXPECT_EQ(report.inputs, 2U);
   EXPECT_EQ(evaluations, 5) << "three alone, two mixtures; the choice is not evaluated again";
-  ASSERT_TRUE(report.verdict);
-  EXPECT_LT(report.verdict->loss, report.verdict->best_member_loss / 1000);
-  EXPECT_EQ(figures(report).at("loss").as_double(), report.verdict->loss);
-  ASSERT_EQ(figures(report).at("losses").as_array().size(), 3U) << "of all that were judged, in the order given";
+  ASSERT_TRUE(report.comparison);
+  EXPECT_LT(report.comparison->loss, report.comparison->best_member_loss / 1000);
+  EXPECT_EQ(figures(report).at("loss").as_double(), report.comparison->loss);
+  ASSERT_EQ(figures(report).at("losses").as_array().size(), 3U) << "of each evaluated checkpoint, in the order given";
   EXPECT_EQ(figures(report).at("losses").at(1).at("path").as_string(), config.inputs[1]);
-  EXPECT_EQ(figures(report).at("losses").at(0).at("loss").as_double(), report.verdict->best_member_loss);
+  EXPECT_EQ(figures(report).at("losses").at(0).at("loss").as_double(), report.comparison->best_member_loss);
   const checkpoint::Reader greedy{Files::system(), config.output};
   const boost::json::object& said = greedy.sections().soup;
   EXPECT_EQ(said.at("recipe"), "greedy");
@@ -96,14 +96,14 @@ TEST_F(Tastings, GreedyIsBitwiseTheUniformMeanOfItsMembers) {
   config.output = (folder / "uniform").string();
   make({});
   EXPECT_TRUE(shard_of(folder / "soup") == shard_of(folder / "uniform"));
-  EXPECT_EQ(left(), (Names{"run", "soup", "uniform"})) << "neither samples nor a journal";
+  EXPECT_EQ(left(), (Names{"run", "soup", "uniform"})) << "neither temporary soups nor a journal";
 }
 
-TEST_F(Tastings, GreedyTakesTheBestAloneWhenNothingImprovesIt) {
+TEST_F(ValidatedSoups, GreedyTakesTheBestAloneWhenNothingImprovesIt) {
   config.recipe = {.type = RecipeType::greedy};
-  const SoupReport report = make(towards({20}));
+  const SoupResult report = make(towards({20}));
   EXPECT_EQ(report.inputs, 1U);
-  EXPECT_EQ(report.verdict->best_member, config.inputs[1]);
+  EXPECT_EQ(report.comparison->best_member, config.inputs[1]);
   const checkpoint::Reader soup{Files::system(), config.output};
   EXPECT_TRUE(soup.read_parameter("head/weight") ==
               checkpoint::Reader(Files::system(), config.inputs[1]).read_parameter("head/weight"));
@@ -113,11 +113,11 @@ TEST_F(Tastings, GreedyTakesTheBestAloneWhenNothingImprovesIt) {
   test::world().barrier("read");
 }
 
-TEST_F(Tastings, AGainMayBeTooSmallOrDueToChance) {
+TEST_F(ValidatedSoups, AGainMayBeTooSmallOrDueToChance) {
   // A mean of two is better in one batch of eight; a third member changes nothing.
-  const Evaluator evaluate{.identity = "one of eight", .judge = [](const checkpoint::Reader& checkpoint) {
+  const Evaluator evaluate{.identity = "one of eight", .evaluate = [](const checkpoint::Reader& checkpoint) {
                              const double eighth = checkpoint.sections().soup.empty() ? 1 : 0.5;
-                             return Judgement{7 + eighth, {1, 1, 1, 1, 1, 1, 1, eighth}};
+                             return ValidationLoss{7 + eighth, {1, 1, 1, 1, 1, 1, 1, eighth}};
                            }};
   const auto members = [&](std::optional<double> min_delta, std::optional<double> bootstrap) {
     config.recipe = {.type = RecipeType::greedy, .min_delta = min_delta, .bootstrap = bootstrap};
@@ -131,42 +131,42 @@ TEST_F(Tastings, AGainMayBeTooSmallOrDueToChance) {
   EXPECT_EQ(members({}, 0.9), 1U);
 }
 
-TEST_F(Tastings, WhatHasNoLossIsNeitherBestNorCommitted) {
+TEST_F(ValidatedSoups, WhatHasNoLossIsNeitherBestNorCommitted) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   double soup = 1;
-  const Evaluator evaluate{.identity = "the first fails", .judge = [&](const checkpoint::Reader& checkpoint) {
+  const Evaluator evaluate{.identity = "the first fails", .evaluate = [&](const checkpoint::Reader& checkpoint) {
                              const bool fails = checkpoint.directory() == Path{config.inputs[0]};
-                             return Judgement{fails ? nan : checkpoint.sections().soup.empty() ? 2 : soup};
+                             return ValidationLoss{fails ? nan : checkpoint.sections().soup.empty() ? 2 : soup};
                            }};
-  EXPECT_EQ(make(evaluate).verdict->best_member, config.inputs[1]);
+  EXPECT_EQ(make(evaluate).comparison->best_member, config.inputs[1]);
   soup = nan;
   config.output = (folder / "nan").string();
   test::refusal(Fault::numeric, [&] { make(evaluate); });
   EXPECT_EQ(left(), (Names{".nan.journal", "run", "soup"}));
 }
 
-TEST_F(Tastings, ReportsOnWhatDecidedNothing) {
+TEST_F(ValidatedSoups, ReportsOnWhatDecidedNothing) {
   config.recipe = {.type = RecipeType::greedy};
   Evaluator evaluate = towards({20, 30, 30});
   evaluate.report = [other = towards({20})](const checkpoint::Reader& checkpoint) {
-    return other.judge(checkpoint).loss;
+    return other.evaluate(checkpoint).loss;
   };
-  const SoupReport report = make(evaluate);
+  const SoupResult report = make(evaluate);
   EXPECT_EQ(report.inputs, 2U) << "the report decides nothing";
   EXPECT_EQ(evaluations, 7) << "the soup and its best member";
   const boost::json::object said = figures(report);
-  EXPECT_EQ(said.at("reported_loss").as_double(), report.verdict->reported_loss);
-  EXPECT_GT(report.verdict->reported_loss, report.verdict->loss);
-  EXPECT_EQ(report.verdict->best_member, config.inputs[2]);
-  const checkpoint::Reader best{Files::system(), report.verdict->best_member};
-  EXPECT_EQ(towards({20}).judge(best).loss, report.verdict->reported_best_member_loss);
+  EXPECT_EQ(said.at("reported_loss").as_double(), report.comparison->reported_loss);
+  EXPECT_GT(report.comparison->reported_loss, report.comparison->loss);
+  EXPECT_EQ(report.comparison->best_member, config.inputs[2]);
+  const checkpoint::Reader best{Files::system(), report.comparison->best_member};
+  EXPECT_EQ(towards({20}).evaluate(best).loss, report.comparison->reported_best_member_loss);
   const checkpoint::Reader soup{Files::system(), config.output};
-  EXPECT_EQ(towards({20}).judge(soup).loss, report.verdict->reported_loss);
-  EXPECT_EQ(soup.sections().soup.at("report").at("loss").as_double(), report.verdict->reported_loss);
+  EXPECT_EQ(towards({20}).evaluate(soup).loss, report.comparison->reported_loss);
+  EXPECT_EQ(soup.sections().soup.at("report").at("loss").as_double(), report.comparison->reported_loss);
   EXPECT_EQ(left(), (Names{"run", "soup"}));
 }
 
-TEST_F(Tastings, ATastingThatWasCutShortGoesOn) {
+TEST_F(ValidatedSoups, AValidationThatWasCutShortGoesOn) {
   config.recipe = {.type = RecipeType::greedy, .bootstrap = 0.9};
   most_evaluations = 4;
   test::refusal(Fault::io, [&] { make(towards({10, 30})); });
@@ -177,13 +177,13 @@ TEST_F(Tastings, ATastingThatWasCutShortGoesOn) {
   EXPECT_EQ(left(), (Names{"run", "soup"}));
 }
 
-TEST_F(Tastings, LossesOfOtherRanksAreNotPairedWithThoseOfThese) {
+TEST_F(ValidatedSoups, LossesOfOtherRanksAreNotPairedWithThoseOfThese) {
   config.recipe = {.type = RecipeType::greedy, .bootstrap = 0.9};
   // Sixteen batches, dealt over the ranks like those of sets: each gains a little from the mean of 10 and 30, and has a
   // loss of a size of its own, so that losses of two different batches say nothing.
   const auto dealt = [&](const comm::Communicator& ranks) {
     return Evaluator{
-        .identity = identity, .judge = [&](const checkpoint::Reader& checkpoint) {
+        .identity = identity, .evaluate = [&](const checkpoint::Reader& checkpoint) {
           comm::agree(ranks, [&] {
             if (++evaluations > most_evaluations) throw Error{Fault::io, {.wanted = "power", .got = "none"}};
           });
@@ -195,14 +195,14 @@ TEST_F(Tastings, LossesOfOtherRanksAreNotPairedWithThoseOfThese) {
                 (double{test::element("head/weight", 0, at, 10)} + double{test::element("head/weight", 0, at, 30)}) / 2;
             batches[i % 16] += std::pow(weights[i] - mean, 2);
           }
-          Judgement judgement;
+          ValidationLoss found;
           for (int rank = 0; rank < ranks.size(); ++rank) {
             for (int batch = rank; batch < 16; batch += ranks.size()) {
-              judgement.parts.push_back(batches[static_cast<std::size_t>(batch)] + 1e6 * batch);
-              judgement.loss += judgement.parts.back();
+              found.by_batch.push_back(batches[static_cast<std::size_t>(batch)] + 1e6 * batch);
+              found.loss += found.by_batch.back();
             }
           }
-          return judgement;
+          return found;
         }};
   };
   most_evaluations = 3;  // of each by itself
@@ -216,7 +216,7 @@ TEST_F(Tastings, LossesOfOtherRanksAreNotPairedWithThoseOfThese) {
   test::world().barrier("the soup of rank 0 is made");
 }
 
-TEST_F(Tastings, AJournalCountsForItsOwnEvaluationOnly) {
+TEST_F(ValidatedSoups, AJournalCountsForItsOwnEvaluationOnly) {
   config.recipe = {.type = RecipeType::greedy};
   most_evaluations = 4;
   test::refusal(Fault::io, [&] { make(towards({10, 30})); });
@@ -232,7 +232,7 @@ TEST_F(Tastings, AJournalCountsForItsOwnEvaluationOnly) {
   EXPECT_EQ(left(), (Names{"run", "soup", "third"}));
 }
 
-TEST_F(Tastings, AJournalCountsForThoseWeightsAndThatTypeOnly) {
+TEST_F(ValidatedSoups, AJournalCountsForThoseWeightsAndThatTypeOnly) {
   const auto evaluations_of = [&] {
     const int before = evaluations;
     test::refusal(Fault::numeric, [&] { make(towards({10})); });
@@ -251,7 +251,7 @@ TEST_F(Tastings, AJournalCountsForThoseWeightsAndThatTypeOnly) {
   EXPECT_EQ(evaluations_of(), 1);
 }
 
-TEST_F(Tastings, AWorseSoupIsNotCommittedUnlessAllowed) {
+TEST_F(ValidatedSoups, AWorseSoupIsNotCommittedUnlessAllowed) {
   const std::string said = test::refusal(Fault::numeric, [&] { make(towards({10})); });
   EXPECT_NE(said.find("worse by "), std::string::npos) << said;
   EXPECT_NE(said.find("000000010"), std::string::npos) << said;
@@ -259,18 +259,18 @@ TEST_F(Tastings, AWorseSoupIsNotCommittedUnlessAllowed) {
   EXPECT_EQ(left(), (Names{".soup.journal", "run"}));
   EXPECT_EQ(evaluations, 4);
   config.allow_worse = true;
-  const SoupReport report = make(towards({10}));
+  const SoupResult report = make(towards({10}));
   EXPECT_EQ(evaluations, 4) << "all losses are known";
   const checkpoint::Reader second{Files::system(), config.inputs[1]};
-  EXPECT_EQ(report.verdict->losses[1].second, towards({10}).judge(second).loss) << "to the last bit";
-  EXPECT_GT(report.verdict->loss, report.verdict->best_member_loss);
-  EXPECT_EQ(report.verdict->best_member, config.inputs[0]);
+  EXPECT_EQ(report.comparison->losses[1].second, towards({10}).evaluate(second).loss) << "to the last bit";
+  EXPECT_GT(report.comparison->loss, report.comparison->best_member_loss);
+  EXPECT_EQ(report.comparison->best_member, config.inputs[0]);
   EXPECT_EQ(left(), (Names{"run", "soup"}));
 }
 
-TEST_F(Tastings, ABetterSoupIsCommittedAsItWasJudged) {
-  const SoupReport report = make(towards({10, 20, 30}));
-  EXPECT_LT(report.verdict->loss, report.verdict->best_member_loss);
+TEST_F(ValidatedSoups, ABetterSoupIsCommittedAsItWasEvaluated) {
+  const SoupResult report = make(towards({10, 20, 30}));
+  EXPECT_LT(report.comparison->loss, report.comparison->best_member_loss);
   const checkpoint::Reader soup{Files::system(), config.output};
   soup.verify();
   EXPECT_EQ(soup.sections().soup.at("recipe"), "uniform");

@@ -1,4 +1,4 @@
-#include "soup/ingredients.hpp"
+#include "soup/inputs.hpp"
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
@@ -43,7 +43,7 @@ void check_parameters(const Reader& first, const Reader& other) {
   for (const Reader::Parameter& parameter : first.parameters()) {
     const auto found = shapes.find(parameter.name);
     if (found == shapes.end())
-      refuse(Fault::data, other, "parameter " + parameter.name + " as in the first ingredient", "none", leave_out);
+      refuse(Fault::data, other, "the parameter " + parameter.name + ", as in the first input", "none", leave_out);
     if (found->second != parameter.shape) {
       refuse(Fault::data, other, fmt::format("{} of shape [{}]", parameter.name, fmt::join(parameter.shape, ", ")),
              fmt::format("[{}]", fmt::join(found->second, ", ")), leave_out);
@@ -51,17 +51,17 @@ void check_parameters(const Reader& first, const Reader& other) {
     shapes.erase(found);
   }
   if (!shapes.empty())
-    refuse(Fault::data, other, "the parameters of the first ingredient", "also " + shapes.begin()->first, leave_out);
+    refuse(Fault::data, other, "the parameters of the first input", "also " + shapes.begin()->first, leave_out);
 }
 
 void check_pair(const Reader& first, const Reader& other, const SoupConfig& config) {
   if (other.weights() != first.weights()) {
-    refuse(Fault::data, other, fmt::format("weights of the first ingredient's type ({})", name_of(first.weights())),
+    refuse(Fault::data, other, fmt::format("weights of the first input's type ({})", name_of(first.weights())),
            std::string(name_of(other.weights())), leave_out);
   }
   if (other.run_uuid() != first.run_uuid() && !config.allow_cross_run) {
     refuse(Fault::data, other, "checkpoints of one run (" + first.run_uuid() + ")", other.run_uuid(),
-           "leave it out, or say --allow-cross-run");
+           "leave it out, or give --allow-cross-run");
   }
   for (const auto& [key, name] : common_keys) {
     const std::string wanted = text_at(first.sections().model, key), got = text_at(other.sections().model, key);
@@ -77,12 +77,12 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
   }
   for (const std::string& name : names) {
     if (first.attachment(name) != other.attachment(name))
-      refuse(Fault::data, other, "the same " + name + " as in the first ingredient", "another", leave_out);
+      refuse(Fault::data, other, "the same " + name + " as in the first input", "another", leave_out);
   }
 }
 
-/// Weights count once, whatever directories they lie in: a step saved both for a while and for good, or by another
-/// number of ranks after a restart, or before and after steps that were skipped.
+/// The same weights count once, whatever directories hold them: a step saved as a temporary checkpoint and as an
+/// export, again by another number of ranks after a restart, or before and after steps that were skipped.
 void check_once(const std::vector<Reader>& readers) {
   for (std::size_t i = 0; i < readers.size(); ++i) {
     for (std::size_t earlier = 0; earlier < i; ++earlier) {
@@ -96,13 +96,13 @@ void check_once(const std::vector<Reader>& readers) {
   }
 }
 
-/// What the moments of the result are made of.
+/// The optimizer state that --optimizer needs.
 void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, const SoupConfig& config) {
   const std::size_t read = config.moments == Moments::avg ? readers.size() : config.moments == Moments::first ? 1 : 0;
   for (const Reader& reader : std::span{readers}.first(read)) {
     if (!reader.has_moments())
       refuse(Fault::data, reader, "optimizer state for --optimizer", "weights only",
-             "leave it out, or say --optimizer zero");
+             "leave it out, or give --optimizer zero");
   }
   if (config.moments == Moments::drop) return;
   for (const Reader& reader : readers) {
@@ -115,7 +115,7 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
                 {.wanted = "weights of 0 or more for --optimizer avg",
                  .got = "a negative one",
                  .where = "the weights",
-                 .remedy = "say --optimizer zero or first: second moments are never negative"}};
+                 .remedy = "give --optimizer zero or first: second moments are never negative"}};
   }
 }
 
@@ -124,7 +124,7 @@ void check_members(const std::vector<Reader>& readers, const SoupConfig& config)
     model::require_own_parameters(reader);
     if (!reader.finite()) refuse(Fault::data, reader, "finite weights", "NaN or Inf", leave_out);
     if (!reader.sections().soup.empty() && !config.allow_soup)
-      refuse(Fault::data, reader, "a checkpoint of a training run", "a soup", "leave it out, or say --allow-soup");
+      refuse(Fault::data, reader, "a checkpoint of a training run", "a soup", "leave it out, or give --allow-soup");
     check_pair(readers.front(), reader, config);
   }
 }
@@ -140,24 +140,24 @@ void collect_metrics(const json::object& metrics, const std::string& prefix, std
 
 }  // namespace
 
-Ingredients Pantry::ingredients() const {
-  Ingredients all{.mixture = mixture};
+Mean Inputs::mean() const {
+  Mean all{.mixture = mixture};
   for (const Reader& reader : readers) all.readers.push_back(&reader);
   return all;
 }
 
-Ingredients Pantry::mean_of(const std::vector<std::size_t>& members) const {
-  Ingredients some{.mixture = uniform_mixture(members.size())};
+Mean Inputs::mean_of(const std::vector<std::size_t>& members) const {
+  Mean some{.mixture = uniform_mixture(members.size())};
   for (const std::size_t member : members) some.readers.push_back(&readers[member]);
   return some;
 }
 
-std::vector<std::string> checkpoints_among(comm::Context& context, const std::vector<std::string>& inputs) {
-  std::string list;  // each with a NUL behind
+std::vector<std::string> checkpoints_among(comm::Context& context, const std::vector<std::string>& paths) {
+  std::string list;  // a NUL after each
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
-    for (const std::string& input : inputs) {
-      Path path = Path{input}.lexically_normal();
+    for (const std::string& given : paths) {
+      Path path = Path{given}.lexically_normal();
       if (!path.has_filename()) path = path.parent_path();
       const std::string name = path.filename().string();
       if (name.starts_with(".tmp-") || name.starts_with(".del-")) {
@@ -169,7 +169,7 @@ std::vector<std::string> checkpoints_among(comm::Context& context, const std::ve
       }
       const auto facts = context.files.stat(path);
       if (facts && !facts->is_directory) {
-        context.log.warn("{} is a file and no checkpoint: passed over", path.string());
+        context.log.warn("{} is a file, not a checkpoint: skipped", path.string());
       } else {
         list.append(path.string()).push_back('\0');
       }
@@ -181,14 +181,14 @@ std::vector<std::string> checkpoints_among(comm::Context& context, const std::ve
   return checkpoints;
 }
 
-Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
-  const std::vector<std::string> inputs = checkpoints_among(context, config.inputs);
-  Pantry found;
-  // The others take rank 0's word for paths, manifests and weights: no rank can come to another mixture.
+Inputs open_inputs(comm::Context& context, const SoupConfig& config) {
+  const std::vector<std::string> paths = checkpoints_among(context, config.inputs);
+  Inputs found;
+  // The other ranks get paths, manifests and weights from rank 0, so that all have the same mixture.
   found.readers = checkpoint::share(context, [&] {
     std::vector<Reader> readers;
-    readers.reserve(inputs.size());
-    for (const std::string& input : inputs) readers.emplace_back(context.files, context.files.follow_links(input));
+    readers.reserve(paths.size());
+    for (const std::string& path : paths) readers.emplace_back(context.files, context.files.follow_links(path));
     for (Reader& reader : readers)
       if (config.ema && reader.has_ema()) reader.use_ema();
     check_once(readers);
@@ -218,27 +218,27 @@ Pantry open_ingredients(comm::Context& context, const SoupConfig& config) {
   return found;
 }
 
-std::vector<std::string> table_of(const Pantry& found) {
-  const std::vector<Reader>& ingredients = found.readers;
-  std::vector<std::map<std::string, double>> metrics(ingredients.size());
+std::vector<std::string> table_of(const Inputs& inputs) {
+  const std::vector<Reader>& readers = inputs.readers;
+  std::vector<std::map<std::string, double>> metrics(readers.size());
   std::set<std::string> columns;
-  for (std::size_t i = 0; i < ingredients.size(); ++i) {
-    collect_metrics(ingredients[i].sections().metrics, "", metrics[i]);
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    collect_metrics(readers[i].sections().metrics, "", metrics[i]);
     for (const auto& [name, value] : metrics[i]) columns.insert(name);
   }
   std::vector<std::string> lines(1, fmt::format("{:>9}", "step"));
   for (const std::string& column : columns) lines[0] += fmt::format("  {:>12}", column);
   lines[0] += "    weight  checkpoint";
-  for (std::size_t i = 0; i < ingredients.size(); ++i) {
-    std::string line = fmt::format("{:>9}", ingredients[i].step());
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    std::string line = fmt::format("{:>9}", readers[i].step());
     for (const std::string& column : columns) {
       const auto value = metrics[i].find(column);
       const std::size_t width = std::max<std::size_t>(column.size(), 12);
       line += "  " + (value == metrics[i].end() ? fmt::format("{:>{}}", "-", width)
                                                 : fmt::format("{:>{}.6g}", value->second, width));
     }
-    lines.push_back(fmt::format("{}  {:>8.4g}  {}", line, found.mixture.weights[i] / found.mixture.divisor,
-                                ingredients[i].directory().string()));
+    lines.push_back(fmt::format("{}  {:>8.4g}  {}", line, inputs.mixture.weights[i] / inputs.mixture.divisor,
+                                readers[i].directory().string()));
   }
   return lines;
 }

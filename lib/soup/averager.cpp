@@ -1,4 +1,4 @@
-#include "soup/kitchen.hpp"
+#include "soup/averager.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -10,10 +10,9 @@
 #include "core/widest.hpp"
 
 namespace argosy::soup {
-
 namespace {
 
-/// The nearest bf16. By way of an fp32 that is rounded to odd, which keeps what decides about ties: rounding to the
+/// The nearest bf16. Goes through an fp32 rounded to odd, which keeps the bits that decide ties; rounding to the
 /// nearest fp32 first would round twice.
 std::uint16_t bf16_from_f64(double value) {
   const auto near = static_cast<float>(value);
@@ -35,9 +34,8 @@ ARGOSY_WIDEST void divide(const double* sum, double divisor, std::span<std::uint
 
 }  // namespace
 
-Kitchen::Kitchen(const Ingredients& ingredients, std::span<const partition::FlatSpace> spaces, DType dtype,
-                 Moments moments)
-    : ingredients_(ingredients),
+Averager::Averager(const Mean& mean, std::span<const partition::FlatSpace> spaces, DType dtype, Moments moments)
+    : mean_(mean),
       spaces_(spaces),
       dtype_(dtype),
       moments_(moments),
@@ -46,12 +44,12 @@ Kitchen::Kitchen(const Ingredients& ingredients, std::span<const partition::Flat
       out_(slice_elements * size_of(dtype)) {
   for (std::size_t tensor = 0; tensor < 3; ++tensor) {
     std::vector<checkpoint::WeightStream>& streams = streams_.emplace_back();
-    const std::size_t read = tensor == 0 || moments == Moments::avg ? ingredients.readers.size()
+    const std::size_t read = tensor == 0 || moments == Moments::avg ? mean.readers.size()
                              : moments == Moments::first            ? 1
                                                                     : 0;
-    for (std::size_t k = 0; k < read; ++k) streams.push_back(ingredients.readers[k]->stream(tensor));
+    for (std::size_t k = 0; k < read; ++k) streams.push_back(mean.readers[k]->stream(tensor));
   }
-  for (const checkpoint::Reader* const reader : ingredients.readers) {
+  for (const checkpoint::Reader* const reader : mean.readers) {
     std::map<std::string, std::size_t> ids;
     for (std::size_t id = 0; id < reader->parameters().size(); ++id) ids.emplace(reader->parameters()[id].name, id);
     auto& of_unit = ids_.emplace_back();
@@ -62,8 +60,8 @@ Kitchen::Kitchen(const Ingredients& ingredients, std::span<const partition::Flat
   }
 }
 
-void Kitchen::add(std::size_t k, std::size_t unit, std::size_t tensor, std::int64_t begin, std::int64_t end,
-                  double weight) {
+void Averager::add(std::size_t k, std::size_t unit, std::size_t tensor, std::int64_t begin, std::int64_t end,
+                   double weight) {
   const partition::FlatSpace& space = spaces_[unit];
   for (std::size_t p = 0; p < space.params().size() && space.offset(p) < end; ++p) {
     const std::int64_t from = std::max(begin, space.offset(p));
@@ -75,19 +73,19 @@ void Kitchen::add(std::size_t k, std::size_t unit, std::size_t tensor, std::int6
       throw Error{Fault::data,
                   {.wanted = tensor == 0 ? "finite weights" : "finite optimizer state",
                    .got = "NaN or Inf in " + space.params()[p].name,
-                   .where = ingredients_.readers[k]->directory().string(),
+                   .where = mean_.readers[k]->directory().string(),
                    .remedy = "leave it out"}};
     }
     add_scaled(piece, weight, sum_.data() + (from - begin));
   }
 }
 
-Bytes Kitchen::average(std::size_t unit, std::size_t tensor, std::int64_t begin, std::int64_t count) {
+Bytes Averager::average(std::size_t unit, std::size_t tensor, std::int64_t begin, std::int64_t count) {
   std::fill_n(sum_.begin(), count, 0.0);
   const bool as_it_is = tensor > 0 && moments_ == Moments::first;
   for (std::size_t k = 0; k < streams_[tensor].size(); ++k)
-    add(k, unit, tensor, begin, begin + count, as_it_is ? 1.0 : ingredients_.mixture.weights[k]);
-  const double divisor = as_it_is ? 1.0 : ingredients_.mixture.divisor;
+    add(k, unit, tensor, begin, begin + count, as_it_is ? 1.0 : mean_.mixture.weights[k]);
+  const double divisor = as_it_is ? 1.0 : mean_.mixture.divisor;
   const auto elements = static_cast<std::size_t>(count);
   if (dtype_ == DType::f32) {
     divide(sum_.data(), divisor, std::span{reinterpret_cast<float*>(out_.data()), elements});
@@ -97,21 +95,21 @@ Bytes Kitchen::average(std::size_t unit, std::size_t tensor, std::int64_t begin,
   const Bytes result = Bytes{out_}.first(elements * size_of(dtype_));
   if (!checkpoint::all_finite(result, dtype_)) {
     throw Error{Fault::numeric,
-                {.wanted = fmt::format("a mean that {} can hold", name_of(dtype_)),
+                {.wanted = fmt::format("a mean within the range of {}", name_of(dtype_)),
                  .got = "NaN or Inf",
-                 .where = fmt::format("elements {} to {} of unit {}", begin, begin + count,
-                                      ingredients_.readers.front()->unit_names()[unit]),
-                 .remedy = "give smaller weights, or leave --no-normalize out"}};
+                 .where = fmt::format("elements {} to {} of the unit {}", begin, begin + count,
+                                      mean_.readers.front()->unit_names()[unit]),
+                 .remedy = "use smaller weights, or drop --no-normalize"}};
   }
   return result;
 }
 
-void Kitchen::finish() {
+void Averager::finish() {
   for (auto& streams : streams_)
     for (checkpoint::WeightStream& stream : streams) stream.finish();
 }
 
-std::uint64_t Kitchen::bytes_read() const {
+std::uint64_t Averager::bytes_read() const {
   std::uint64_t sum = 0;
   for (const auto& streams : streams_)
     for (const checkpoint::WeightStream& stream : streams) sum += stream.bytes_read();

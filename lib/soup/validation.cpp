@@ -1,0 +1,258 @@
+#include <algorithm>
+#include <bit>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <charconv>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "checkpoint/load.hpp"
+#include "core/error.hpp"
+#include "core/file_name.hpp"
+#include "core/hash.hpp"
+#include "core/staged_folder.hpp"
+#include "soup/output.hpp"
+
+namespace argosy::soup {
+namespace {
+
+namespace json = boost::json;
+using checkpoint::Reader;
+
+std::string text_of(double number) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(number)); }
+
+/// {"KEY": [bits of the loss, bits of that of each batch …], …}; decimals would come back a digit off. Leaves out what
+/// it cannot read.
+std::map<std::string, ValidationLoss> losses_in(const std::string& text) {
+  std::map<std::string, ValidationLoss> known;
+  json::error_code error;
+  const json::value root = json::parse(text, error);
+  if (error || !root.is_object()) return known;
+  for (const auto& member : root.get_object()) {
+    std::vector<double> numbers;
+    if (!member.value().is_array()) continue;
+    for (const json::value& value : member.value().get_array()) {
+      if (!value.is_string()) break;
+      const std::string_view bits = value.get_string();
+      std::uint64_t number = 0;
+      const auto [end, fault] = std::from_chars(bits.data(), bits.data() + bits.size(), number, 16);
+      if (fault != std::errc{} || end != bits.data() + bits.size()) break;
+      numbers.push_back(std::bit_cast<double>(number));
+    }
+    if (numbers.empty() || numbers.size() != member.value().get_array().size()) continue;
+    known.emplace(member.key(), ValidationLoss{numbers.front(), {numbers.begin() + 1, numbers.end()}});
+  }
+  return known;
+}
+
+/// The losses measured so far. All ranks hold the same entries; rank 0 replaces the file after each evaluation.
+class Journal {
+ public:
+  /// Reads what an earlier call left; a file that cannot be read counts as none. **Collective.**
+  Journal(const comm::Context& context, const Path& target, std::string identity)
+      : context_(context),
+        path_(target.parent_path() / fmt::format(".{}.journal", fitting_name(target.filename().string(), added_bytes))),
+        identity_(std::move(identity)) {
+    constexpr std::uint64_t limit_bytes = 16ULL << 20;
+    std::string text;
+    if (context.is_root() && context.files.exists(path_)) {
+      try {
+        text = context.files.read_text(path_, limit_bytes);
+      } catch (const Error& error) {  // costs time, not correctness
+        context.log.warn("{}", error.what());
+      }
+    }
+    known_ = losses_in(context.world.broadcast(std::move(text)));
+    if (!known_.empty()) context.log.info("{} losses are known from {}", known_.size(), path_.string());
+  }
+
+  /// The loss of this mean in weights of type `dtype`: as stored, or as `evaluate` measures and then stored.
+  /// **Collective.**
+  ValidationLoss loss_of(const Mean& mean, DType dtype, const std::function<ValidationLoss()>& evaluate) {
+    const std::string key = key_of(mean, dtype);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    ValidationLoss loss = evaluate();
+    known_.emplace(key, loss);
+    comm::agree(context_.world, [&] {
+      if (context_.is_root()) write();
+    });
+    return loss;
+  }
+  /// Removes the file once the soup is committed. **Collective.**
+  void remove() {
+    comm::agree(context_.world, [&] {
+      if (context_.is_root()) context_.files.remove(path_);
+    });
+  }
+
+ private:
+  static constexpr std::size_t added_bytes = 9;  // "." and ".journal"
+
+  [[nodiscard]] std::string key_of(const Mean& mean, DType dtype) const {
+    Hasher hasher;
+    hasher.update(identity_).update(std::string_view{"\0", 1}).update(name_of(dtype));
+    // Batches are dealt over the ranks: another number of ranks has them in another order, and may have others.
+    hasher.update(fmt::format("of {} ranks", context_.world.size()));
+    for (const Reader* const reader : mean.readers) hasher.update(reader->self_digest());
+    const Mixture& mixture = mean.mixture;
+    hasher.update(std::as_bytes(std::span{mixture.weights})).update(std::as_bytes(std::span{&mixture.divisor, 1}));
+    return hasher.digest().hex();
+  }
+  void write() const {
+    json::object document;
+    for (const auto& [key, loss] : known_) {
+      json::array& numbers = document.emplace(key, json::array{}).first->value().get_array();
+      numbers.push_back(json::string(text_of(loss.loss)));
+      for (const double of_batch : loss.by_batch) numbers.push_back(json::string(text_of(of_batch)));
+    }
+    if (!path_.parent_path().empty()) context_.files.make_folders(path_.parent_path());
+    context_.files.write_atomically(path_, json::serialize(document));
+  }
+
+  const comm::Context& context_;
+  Path path_;
+  std::string identity_;
+  std::map<std::string, ValidationLoss> known_;
+};
+
+/// The folder of a soup that is made for the evaluator alone and removed afterwards. Its name says who owns it, so that
+/// the next soup removes what a killed process leaves.
+class TemporaryFolder {
+ public:
+  TemporaryFolder(const comm::Context& context, const Path& target) : context_(context) {
+    std::string nonce;
+    comm::agree(context.world, [&] {
+      if (context.is_root()) nonce = owned_nonce(Owner::of_this_process(context.files, context.clock));
+    });
+    path_ = StagedFolder{context.files, target, context.world.broadcast(std::move(nonce))}.path();
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    if (!context_.is_root()) return;
+    try {
+      context_.files.remove_tree(path_);
+    } catch (const Error& error) {
+      context_.log.warn("{}", error.what());
+    }
+  }
+  [[nodiscard]] const Path& path() const { return path_; }
+
+ private:
+  const comm::Context& context_;
+  Path path_;
+};
+
+class Validation {
+ public:
+  Validation(comm::Context& context, const SoupConfig& config, const Inputs& inputs, const Evaluator& evaluator,
+             Output output)
+      : context_(context),
+        config_(config),
+        inputs_(inputs),
+        evaluator_(evaluator),
+        output_(std::move(output)),
+        journal_(context, output_.target, evaluator.identity + (config.ema ? " of ema" : "")) {}
+
+  SoupResult run() {
+    std::vector<ValidationLoss> alone;
+    Comparison comparison;
+    for (const Reader& reader : inputs_.readers) {
+      alone.push_back(loss_of_member(alone.size()));
+      comparison.losses.emplace_back(reader.directory().string(), alone.back().loss);
+    }
+    const Mean mean = config_.recipe.type == RecipeType::greedy ? choose(alone) : inputs_.mean();
+    const auto best = std::ranges::min_element(
+        comparison.losses, [](double a, double b) { return a < b || (b != b && a == a); },  // NaN is the worst
+        [](const auto& loss) { return loss.second; });
+    const Reader& best_reader = inputs_.readers[static_cast<std::size_t>(best - comparison.losses.begin())];
+    std::tie(comparison.best_member, comparison.best_member_loss) = *best;
+    comparison.loss = loss_of_mean(mean).loss;
+    require_no_worse(comparison);
+    if (evaluator_.report) report(mean, best_reader, comparison);
+    SoupResult result = write_mean(context_, mean, output_);
+    journal_.remove();
+    result.comparison = std::move(comparison);
+    return result;
+  }
+
+ private:
+  ValidationLoss loss_of_member(std::size_t member) {
+    const Reader& reader = inputs_.readers[member];
+    ValidationLoss loss =
+        journal_.loss_of(inputs_.mean_of({member}), reader.weights(), [&] { return evaluator_.evaluate(reader); });
+    context_.log.info("{}: validation loss {:.6f}", reader.directory().string(), loss.loss);
+    return loss;
+  }
+  /// Writes the mean into a temporary folder next to the output and passes it to `evaluate`.
+  template <class Evaluate>
+  auto with_temporary(const Mean& mean, const Evaluate& evaluate) {
+    const TemporaryFolder folder{context_, output_.target};
+    Output output = output_;
+    output.target = folder.path();
+    output.moments = Moments::drop;  // evaluators read weights only
+    static_cast<void>(write_mean(context_, mean, output));
+    auto evaluated = evaluate(checkpoint::open_on_all(context_, folder.path()));
+    context_.world.barrier("temporary soup evaluated");  // rank 0 removes it; the others may still be reading
+    return evaluated;
+  }
+  ValidationLoss loss_of_mean(const Mean& mean) {
+    return journal_.loss_of(mean, output_.dtype, [&] { return with_temporary(mean, evaluator_.evaluate); });
+  }
+  Mean choose(const std::vector<ValidationLoss>& alone) {
+    const Recipe& recipe = config_.recipe;
+    const auto accepts = [&](const ValidationLoss& now, const ValidationLoss& with) {
+      if (recipe.bootstrap) return bootstrap_wins(now, with) >= *recipe.bootstrap;
+      return now.loss - with.loss > recipe.min_delta.value_or(0);
+    };
+    const GreedyChoice choice = choose_greedily(alone, accepts, [&](const std::vector<std::size_t>& members) {
+      return loss_of_mean(inputs_.mean_of(members));
+    });
+    json::array decisions;
+    for (const Decision& decision : choice.decisions) {
+      const std::string path = inputs_.readers[decision.candidate].directory().string();
+      context_.log.info("{} {}: the loss with it is {:.6f}", decision.accepted ? "took" : "left out", path,
+                        decision.loss);
+      decisions.push_back({{"path", path}, {"loss", decision.loss}, {"accepted", decision.accepted}});
+    }
+    output_.section["decisions"] = std::move(decisions);
+    return inputs_.mean_of(choice.members);
+  }
+  void require_no_worse(const Comparison& comparison) {
+    const double loss = comparison.loss, best = comparison.best_member_loss;
+    output_.section["validation"] = {{"loss", loss}, {"best_member_loss", best}};
+    context_.log.info("validation loss {:.6f}; the best member has {:.6f} ({})", loss, best, comparison.best_member);
+    if (loss <= best || config_.allow_worse) return;
+    throw Error{Fault::numeric,
+                {.wanted = fmt::format("a soup no worse than its best member, {} with the loss {:.6f}",
+                                       comparison.best_member, best),
+                 .got = fmt::format("{:.6f}, worse by {:.6f}", loss, loss - best),
+                 .where = output_.target.string(),
+                 .remedy = "use that member, try --recipe greedy, or give --allow-worse"}};
+  }
+  void report(const Mean& mean, const Reader& best, Comparison& comparison) {
+    comparison.reported_best_member_loss = evaluator_.report(best);
+    comparison.reported_loss = with_temporary(mean, evaluator_.report);
+    output_.section["report"] = {{"loss", *comparison.reported_loss},
+                                 {"best_member_loss", *comparison.reported_best_member_loss}};
+    context_.log.info("on the set held out of all decisions: loss {:.6f}; the best member has {:.6f}",
+                      *comparison.reported_loss, *comparison.reported_best_member_loss);
+  }
+
+  comm::Context& context_;
+  const SoupConfig& config_;
+  const Inputs& inputs_;
+  const Evaluator& evaluator_;
+  Output output_;
+  Journal journal_;
+};
+
+}  // namespace
+
+SoupResult write_validated(comm::Context& context, const SoupConfig& config, const Inputs& inputs,
+                           const Evaluator& evaluator, Output output) {
+  return Validation{context, config, inputs, evaluator, std::move(output)}.run();
+}
+
+}  // namespace argosy::soup
