@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-/// Bytes, element types and borrowed tensors for the torch-free half of the library (comm, checkpoint, soup, export).
+/// Bytes, element types and borrowed tensors for the torch-free half of the library (comm, checkpoint, soup, interchange).
 /// Everything here is a view or a plain value; nothing owns memory except std::vector results.
 namespace argosy {
 

@@ -4,7 +4,7 @@ include(ArgosyLaunch)
 
 # Modules that need LibTorch; -DARGOSY_TORCH=OFF leaves them out (sanitizer builds, login nodes). Side targets such as
 # model_config are judged by what they link.
-set(ARGOSY_TORCH_MODULES kernels model optim train export decode)
+set(ARGOSY_TORCH_MODULES kernels model optim train decode)
 define_property(GLOBAL PROPERTY ARGOSY_LEFT_OUT)
 
 function(_argosy_left_out result)

@@ -86,6 +86,13 @@ PYTHON
   [ -z "$(ls -A taken)" ]
 }
 
+@test "a format that export does not know is refused with the names of those it knows" {
+  ARGOSY_EXIT_FILE=$PWD/exit run --separate-stderr on 2 apps/export runs/tiny/soup --format gguf --out unknown
+  [[ $stderr == *"known format (ct2), got gguf"* ]]
+  [ "$(cut -d' ' -f1 exit)" = 2 ]
+  [ ! -e unknown ]
+}
+
 @test "translations keep their order and do not depend on the number of ranks" {
   { head -20 runs/tiny/text/test.en && echo && tail -20 runs/tiny/text/test.en; } >in.en
   for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --beam 2 --input in.en --output out.$ranks; done

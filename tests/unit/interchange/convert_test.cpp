@@ -1,4 +1,4 @@
-#include "export/convert.hpp"
+#include "interchange/convert.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 
-namespace argosy::exports {
+namespace argosy::interchange {
 namespace {
 
 double value_of_half(std::uint32_t bits) {
@@ -72,4 +72,4 @@ TEST(Int8, RowsScaleByTheirLargestValueAndRoundHalfToEven) {
 }
 
 }  // namespace
-}  // namespace argosy::exports
+}  // namespace argosy::interchange

@@ -1,5 +1,5 @@
-#include "export/ctranslate2.hpp"
-
+/// The format ct2: a CTranslate2 model folder with model.bin, config.json, vocabulary, the SentencePiece model and
+/// SHA256SUMS.
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cmath>
@@ -10,12 +10,13 @@
 #include "config/config.hpp"
 #include "core/error.hpp"
 #include "core/narrow.hpp"
-#include "export/convert.hpp"
-#include "export/folder.hpp"
-#include "export/model_bin.hpp"
+#include "interchange/convert.hpp"
+#include "interchange/folder.hpp"
+#include "interchange/formats.hpp"
+#include "interchange/model_bin.hpp"
 #include "model/stored_model.hpp"
 
-namespace argosy::exports {
+namespace argosy::interchange {
 namespace {
 
 template <class T>
@@ -46,6 +47,15 @@ std::int8_t activation_code(spec::Activation activation) {
   ARGOSY_CHECK(false, "unknown activation");
 }
 
+std::optional<Facts> ct2_limit(const spec::Architecture& shape) {
+  constexpr std::int64_t most_heads = std::numeric_limits<std::int16_t>::max();
+  if (shape.heads <= most_heads) return std::nullopt;
+  return Facts{.wanted = fmt::format("a model of at most {} heads", most_heads),
+               .got = std::to_string(shape.heads),
+               .where = "model.heads",
+               .remedy = "CTranslate2 stores this number in 16 bits"};
+}
+
 /// Collects the variables of one model.
 class Ct2Model {
  public:
@@ -55,14 +65,7 @@ class Ct2Model {
     const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
     bin_.spec = encoder_decoder ? "TransformerSpec" : "TransformerDecoderSpec";
     bin_.revision = encoder_decoder ? 7 : 8;
-    constexpr std::int64_t most_heads = std::numeric_limits<std::int16_t>::max();
-    if (shape.heads > most_heads) {
-      throw Error{Fault::usage,
-                  {.wanted = fmt::format("a model of at most {} heads", most_heads),
-                   .got = std::to_string(shape.heads),
-                   .where = "model.heads",
-                   .remedy = "CTranslate2 has 16 bits for them"}};
-    }
+    if (auto facts = ct2_limit(shape)) throw Error{Fault::usage, std::move(*facts)};
     if (encoder_decoder) side("encoder", shape.encoder_layers, shape.encoder_position);
     side("decoder", shape.decoder_layers, shape.decoder_position);
     bin_.variables.push_back(flag("decoder/start_from_zero_embedding", encoder_decoder));
@@ -143,8 +146,8 @@ class Ct2Model {
     }
   }
 
-  /// Our parameters bear CTranslate2's names. Two differ in rows: what has a vocabulary dimension loses its dead ones,
-  /// and the fused gate and up projection becomes two variables.
+  /// Our parameters have CTranslate2's names. Two kinds differ in rows: those with a vocabulary dimension lose the
+  /// unused rows, and the fused gate and up projection becomes two variables.
   void weight(const spec::Parameter& parameter) {
     const std::int64_t rows = parameter.shape.front();
     if (!parameter.parts.empty() && parameter.parts.back().name == "up") {
@@ -171,7 +174,11 @@ class Ct2Model {
       std::vector<float> part(all.begin() + begin * columns, all.begin() + end * columns);
       for (const float value : part) {
         if (!std::isfinite(value)) {
-          throw Error{Fault::numeric, {.wanted = "finite weights", .got = fmt::format("{}", value), .where = from}};
+          throw Error{Fault::numeric,
+                      {.wanted = "finite weights",
+                       .got = fmt::format("{}", value),
+                       .where = from,
+                       .remedy = "export another checkpoint"}};
         }
       }
       return part;
@@ -221,7 +228,7 @@ boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
     std::string piece = tokenizer.piece(id);
     if (!seen.insert(piece).second) {
       throw Error{Fault::data,
-                  {.wanted = "a vocabulary without repeats",
+                  {.wanted = "a vocabulary in which each piece occurs once",
                    .got = fmt::format("\"{}\" twice", piece),
                    .where = "tokenizer.model",
                    .remedy = "train the tokenizer again"}};
@@ -231,10 +238,8 @@ boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
   return pieces;
 }
 
-}  // namespace
-
-ExportReport export_ctranslate2(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
-                                Quantization quantization) {
+ExportReport write_ct2(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
+                       Quantization quantization) {
   const double begin_s = context.clock.monotonic_s();
   std::optional<model::StoredModel> stored;
   boost::json::array pieces;
@@ -262,4 +267,8 @@ ExportReport export_ctranslate2(comm::Context& context, const checkpoint::Reader
   return report;
 }
 
-}  // namespace argosy::exports
+}  // namespace
+
+Format ctranslate2() { return {"ct2", "a CTranslate2 folder", ct2_limit, write_ct2}; }
+
+}  // namespace argosy::interchange

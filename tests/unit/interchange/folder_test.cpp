@@ -1,4 +1,4 @@
-#include "export/folder.hpp"
+#include "interchange/folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
-namespace argosy::exports {
+namespace argosy::interchange {
 namespace {
 
 class OutputFolderTest : public testing::Test {
@@ -74,4 +74,4 @@ TEST_F(OutputFolderTest, TakesTheLongestNameAndRefusesLongerOnesAtOnce) {
 }
 
 }  // namespace
-}  // namespace argosy::exports
+}  // namespace argosy::interchange

@@ -13,7 +13,7 @@
 /// CTranslate2's binary model format, version 6 (FORMAT.md). All sizes are known before any weight is read, so every
 /// rank writes the variables dealt to it straight to their place. Knows nothing of models; ctranslate2.cpp says which
 /// variables.
-namespace argosy::exports {
+namespace argosy::interchange {
 
 /// One variable. `bytes` is called once, on the rank that writes it, and gives product(shape) · size_of(dtype) bytes.
 struct Variable {
@@ -36,4 +36,4 @@ struct ModelBin {
 /// **Collective** over `world`. Throws Error{usage} for a variable of 4 GiB or more (the format's limit), Error{io}.
 std::uint64_t write_model_bin(const comm::Communicator& world, const Files& files, const Path& path, ModelBin model);
 
-}  // namespace argosy::exports
+}  // namespace argosy::interchange

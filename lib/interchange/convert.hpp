@@ -7,7 +7,7 @@
 #include "core/bytes.hpp"
 
 /// fp32 weights in the element types of exported models.
-namespace argosy::exports {
+namespace argosy::interchange {
 
 /// `values` as `dtype` (f32, bf16, f16), rounded to nearest even. Throws Error{numeric} naming `name` when f16 cannot
 /// hold a value.
@@ -22,4 +22,4 @@ struct Int8Rows {
 
 [[nodiscard]] std::uint16_t f16_from_f32(float value) noexcept;  // IEEE 754 binary16, round to nearest even
 
-}  // namespace argosy::exports
+}  // namespace argosy::interchange

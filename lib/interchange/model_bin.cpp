@@ -1,4 +1,4 @@
-#include "export/model_bin.hpp"
+#include "interchange/model_bin.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/narrow.hpp"
 
-namespace argosy::exports {
+namespace argosy::interchange {
 namespace {
 
 constexpr std::uint32_t kFormatVersion = 6;
@@ -69,10 +69,10 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
   for (const Variable& variable : model.variables) {
     if (variable.size_bytes() >= (1ULL << 32)) {
       throw Error{Fault::usage,
-                  {.wanted = "variables below 4 GiB, the limit of model.bin",
+                  {.wanted = "variables of less than 4 GiB, which is the limit of model.bin",
                    .got = fmt::format("{} of {} bytes", variable.name, variable.size_bytes()),
                    .where = path.string(),
-                   .remedy = "export with a narrower --quantization"}};
+                   .remedy = "use a smaller --quantization, such as int8"}};
     }
   }
 
@@ -123,4 +123,4 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
   return size_bytes;
 }
 
-}  // namespace argosy::exports
+}  // namespace argosy::interchange

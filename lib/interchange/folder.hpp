@@ -7,13 +7,14 @@
 #include "comm/run_main.hpp"
 #include "core/staged_folder.hpp"
 
-/// A result folder that exists under its name only when it is complete: what every export format shares.
-namespace argosy::exports {
+/// An output folder that appears under its name only when it is complete. Every format writes into one.
+namespace argosy::interchange {
 
-/// A staged folder next to the final name, renamed over nothing by commit(); removed by the destructor otherwise.
+/// A staged folder next to the final name. commit() renames it and replaces nothing; without a commit the destructor
+/// removes it.
 class OutputFolder {
  public:
-  /// Removes what dead jobs have left there, too. **Collective.** Throws Error{usage} when `final_path` exists.
+  /// Also removes what killed jobs have left there. **Collective.** Throws Error{usage} when `final_path` exists.
   OutputFolder(comm::Context& context, Path final_path);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
@@ -34,4 +35,4 @@ class OutputFolder {
   bool committed_ = false;
 };
 
-}  // namespace argosy::exports
+}  // namespace argosy::interchange

@@ -1,4 +1,4 @@
-#include "export/folder.hpp"
+#include "interchange/folder.hpp"
 
 #include <openssl/evp.h>
 
@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 
-namespace argosy::exports {
+namespace argosy::interchange {
 namespace {
 
 std::string sha256_of(const Files& files, const Path& path) {
@@ -32,7 +32,7 @@ OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(c
   std::string nonce;
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
-    if (context_.files.is_taken(final_path)) refuse(final_path, "one that does");
+    if (context_.files.is_taken(final_path)) refuse(final_path, "one that exists");
     const Owner self = Owner::of_this_process(context_.files, context_.clock);
     sweep_staged_folders(context_.files, context_.log, final_path.parent_path(), self);
     nonce = owned_nonce(self);
@@ -48,7 +48,7 @@ void OutputFolder::refuse(const Path& final_path, std::string got) const {
               {.wanted = "a folder that does not exist yet",
                .got = std::move(got),
                .where = final_path.string(),
-               .remedy = "choose another --out, or remove it"}};
+               .remedy = "remove it, or name another with --out"}};
 }
 
 OutputFolder::~OutputFolder() {
@@ -77,9 +77,9 @@ void OutputFolder::commit() {
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
     context_.files.sync_folder(path());
-    if (!staged_->commit()) refuse(staged_->target(), "one made meanwhile");
+    if (!staged_->commit()) refuse(staged_->target(), "one that was created during the export");
   });
   committed_ = true;
 }
 
-}  // namespace argosy::exports
+}  // namespace argosy::interchange

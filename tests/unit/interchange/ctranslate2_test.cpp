@@ -1,5 +1,3 @@
-#include "export/ctranslate2.hpp"
-
 #include <gmock/gmock.h>
 
 #include <boost/json/parse.hpp>
@@ -10,6 +8,7 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "config/describe.hpp"
+#include "interchange/formats.hpp"
 #include "model/stored_model.hpp"
 #include "spec/model_config.hpp"
 #include "spec/model_spec.hpp"
@@ -19,12 +18,12 @@
 #include "support/small_text.hpp"
 #include "support/temp_folder.hpp"
 
-namespace argosy::exports {
+namespace argosy::interchange {
 namespace {
 
 using testing::ElementsAre;
 
-/// model.bin as lib/export/FORMAT.md describes it, read once more.
+/// model.bin as lib/interchange/FORMAT.md describes it, read once more.
 struct Bin {
   struct Entry {
     std::vector<std::uint32_t> shape;
@@ -125,7 +124,7 @@ class Export : public testing::Test {
   Bin exported(const spec::ModelConfig& config, Quantization quantization = Quantization::float32) {
     out = folder / fmt::format("out-{}", step);
     const checkpoint::Reader reader{Files::system(), save(config)};
-    report = export_ctranslate2(context.get(), reader, out, quantization);
+    report = format_named("ct2").write(context.get(), reader, out, quantization);
     return Bin{read("model.bin")};
   }
   [[nodiscard]] std::string read(const std::string& name) const { return Files::system().read_text(out / name); }
@@ -318,7 +317,9 @@ TEST_F(Export, HalfPrecisionRoundsEveryFloatAndNothingElse) {
 
 TEST_F(Export, WeightsThatAreNotFiniteLeaveNoFolder) {
   const checkpoint::Reader reader{Files::system(), save(translation, std::numeric_limits<float>::infinity())};
-  const auto attempt = [&] { (void)export_ctranslate2(context.get(), reader, folder / "out", Quantization::float32); };
+  const auto attempt = [&] {
+    (void)format_named("ct2").write(context.get(), reader, folder / "out", Quantization::float32);
+  };
   EXPECT_THAT(test::refusal(Fault::numeric, attempt), testing::HasSubstr("encoder/layer_0/"));
   for (const std::string& name : Files::system().list(folder.path())) EXPECT_EQ(name.find("out"), std::string::npos);
 }
@@ -336,7 +337,7 @@ class ForgedExport : public Export {
   }
   void try_export(const Path& directory) {
     const checkpoint::Reader reader{Files::system(), directory};
-    (void)export_ctranslate2(context.get(), reader, folder / "out", Quantization::float32);
+    (void)format_named("ct2").write(context.get(), reader, folder / "out", Quantization::float32);
   }
 };
 
@@ -366,9 +367,11 @@ TEST_F(Export, RefusesMoreHeadsThanTheFormatCounts) {
   language.kv_heads = 1;
   language.head_size = 2;
   const checkpoint::Reader reader{Files::system(), save(language)};
-  const auto attempt = [&] { (void)export_ctranslate2(context.get(), reader, folder / "out", Quantization::float32); };
+  const auto attempt = [&] {
+    (void)format_named("ct2").write(context.get(), reader, folder / "out", Quantization::float32);
+  };
   EXPECT_THAT(test::refusal(Fault::usage, attempt), testing::HasSubstr("at most 32767 heads, got 32768"));
 }
 
 }  // namespace
-}  // namespace argosy::exports
+}  // namespace argosy::interchange

@@ -1,4 +1,4 @@
-#include "export/convert.hpp"
+#include "interchange/convert.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 
-namespace argosy::exports {
+namespace argosy::interchange {
 namespace {
 
 template <class T>
@@ -48,10 +48,10 @@ std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std
     }
     if (std::abs(value) > 65504.0F) {
       throw Error{Fault::numeric,
-                  {.wanted = "weights of at most 65504, which float16 can hold",
+                  {.wanted = "weights within the range of float16, at most 65504",
                    .got = fmt::format("{}", value),
                    .where = std::string{name},
-                   .remedy = "export with --quantization bfloat16"}};
+                   .remedy = "use --quantization bfloat16"}};
     }
     append(out, f16_from_f32(value));
   }
@@ -75,4 +75,4 @@ Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows) {
   return out;
 }
 
-}  // namespace argosy::exports
+}  // namespace argosy::interchange

@@ -5,7 +5,7 @@
 
 #include "checkpoint/load.hpp"
 #include "config/describe.hpp"
-#include "export/ctranslate2.hpp"
+#include "interchange/formats.hpp"
 #include "spec/model_config.hpp"
 #include "spec/model_spec.hpp"
 #include "support/checkpoints.hpp"
@@ -13,7 +13,7 @@
 #include "support/shared_folder.hpp"
 #include "support/small_text.hpp"
 
-namespace argosy::exports {
+namespace argosy::interchange {
 namespace {
 
 using test::world;
@@ -47,7 +47,7 @@ class ExportFaults : public testing::Test {
     bool threw = false;
     try {
       const checkpoint::Reader reader = checkpoint::open_on_all(context.get(), checkpoint_);
-      (void)export_ctranslate2(context.get(), reader, folder_ / "made/out", Quantization::int8);
+      (void)format_named("ct2").write(context.get(), reader, folder_ / "made/out", Quantization::int8);
     } catch (const Error& error) {
       threw = true;
       EXPECT_EQ(exit_code(error.fault()), Exit::io) << error.what();
@@ -110,4 +110,4 @@ TEST_F(ExportFaults, OnlyAWholeFolderHasItsNameWhateverCallFails) {
 }
 
 }  // namespace
-}  // namespace argosy::exports
+}  // namespace argosy::interchange
