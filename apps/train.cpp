@@ -2,6 +2,7 @@
 
 #include "app.hpp"
 #include "comm/launcher.hpp"
+#include "interchange/formats.hpp"
 #include "model/stored_model.hpp"
 #include "train/plan_lines.hpp"
 #include "train/trainer.hpp"
@@ -71,7 +72,8 @@ void print_plan(const train::RunConfig& config, const Question& question, const 
   if (question.json) {
     context.print(config::text_of(train::json_of(plan)) + "\n");
   } else {
-    for (const std::string& line : train::lines_of(plan, config, shape)) context.log.plain(line);
+    const std::vector<std::string> lines = train::lines_of(plan, config, interchange::formats_for(shape));
+    for (const std::string& line : lines) context.log.plain(line);
     for (const std::string& warning : train::warnings_of(plan)) {
       if (context.is_root()) context.log.warn("{}", warning);
     }
@@ -100,6 +102,7 @@ int main(int argc, char** argv) {
     add_question(app, question);
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");
+    training.formats_for = interchange::formats_for;
     const auto config = app::load_config<train::RunConfig>(options, context);
     if (!config) return Exit::ok;
     if (question.asked) {

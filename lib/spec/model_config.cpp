@@ -218,23 +218,4 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   return shape;
 }
 
-std::string exportable_as(const Architecture& shape) {
-  const bool sinusoidal =
-      shape.encoder_position == Position::sinusoidal && shape.decoder_position == Position::sinusoidal;
-  if (shape.type == ModelType::encoder_decoder) {
-    if (shape.norm != Norm::layer_norm || !shape.bias || shape.activation == Activation::swiglu || !sinusoidal ||
-        shape.kv_heads != shape.heads || shape.width != shape.heads * shape.head_size) {
-      return "CTranslate2";
-    }
-    return shape.norm_position == NormPosition::post ? "MarianMTModel, CTranslate2"
-                                                     : "PegasusForConditionalGeneration, CTranslate2";
-  }
-  if (shape.norm != Norm::rms_norm || shape.norm_position != NormPosition::pre ||
-      shape.activation != Activation::swiglu || shape.decoder_position != Position::rope || shape.bias) {
-    return "CTranslate2";
-  }
-  return shape.window || shape.width % shape.heads != 0 ? "MistralForCausalLM, CTranslate2"
-                                                        : "LlamaForCausalLM, CTranslate2";
-}
-
 }  // namespace argosy::spec

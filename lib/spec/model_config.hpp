@@ -91,7 +91,4 @@ struct Architecture {
 /// they make more than most_parameters together.
 [[nodiscard]] Architecture resolve(const ModelConfig& config, std::int64_t pieces);
 
-/// "MarianMTModel, CTranslate2" …: what `export` will accept.
-[[nodiscard]] std::string exportable_as(const Architecture& architecture);
-
 }  // namespace argosy::spec

@@ -1,6 +1,7 @@
 #include "train/plan_lines.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <boost/json/array.hpp>
 #include <boost/json/value_from.hpp>
@@ -161,12 +162,14 @@ json::object json_of(const RunPlan& plan, const SchemePlan& scheme) {
 
 }  // namespace
 
-std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, const spec::Architecture& shape) {
+std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config,
+                                  const std::vector<std::string>& formats) {
   std::vector<std::string> lines;
   const data::StepSizes& sizes = plan.sizes;
   const int world = plan.target.layout.world();
-  lines.push_back(fmt::format("{} parameters ({} with padding); exportable as {}", grouped(plan.spaces.parameters),
-                              grouped(plan.spaces.padded), spec::exportable_as(shape)));
+  lines.push_back(fmt::format("{} parameters ({} with padding){}{}", grouped(plan.spaces.parameters),
+                              grouped(plan.spaces.padded), formats.empty() ? "" : "; exportable as ",
+                              fmt::join(formats, ", ")));
   const bool examples = config.batch.unit == data::BatchUnit::examples;
   lines.push_back(
       fmt::format("FLOPs of forward and backward: {:.4g} G a position of {} (causal; pairs counted one by one {:.5g} "

@@ -10,9 +10,9 @@
 /// A plan for people and for programs. Pure.
 namespace argosy::train {
 
-/// The plan as lines.
+/// The plan as lines. formats: names of those that the model can be exported in.
 [[nodiscard]] std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config,
-                                                const spec::Architecture& shape);
+                                                const std::vector<std::string>& formats = {});
 /// What the run's owner had better know before it starts: ranks without work, memory that is not there.
 [[nodiscard]] std::vector<std::string> warnings_of(const RunPlan& plan);
 /// What the fullest rank has held beside what was planned: state and buffers, and the most that came on top.

@@ -238,7 +238,9 @@ class Trainer {
   }
 
   void announce() {
-    for (const std::string& line : lines_of(plan_, config_, model_.architecture())) context_.log.info("{}", line);
+    std::vector<std::string> formats;
+    if (options_.formats_for) formats = options_.formats_for(model_.architecture());
+    for (const std::string& line : lines_of(plan_, config_, formats)) context_.log.info("{}", line);
     if (context_.is_root()) {
       for (const std::string& warning : warnings_of(plan_)) context_.log.warn("{}", warning);
     }

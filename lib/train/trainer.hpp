@@ -20,6 +20,8 @@ struct TrainOptions {
   bool abandon_newer = false;   // renames checkpoints that are newer than the one resumed from
   std::string request{};  // a job's name for what it asks for by these: done once, however often it starts (begin.hpp)
   std::vector<std::string> allow_changes{};  // keys whose change on resume is accepted
+  /// Names of the formats that a model can be exported in, for the announcement.
+  std::function<std::vector<std::string>(const spec::Architecture&)> formats_for{};
   /// Called on every rank behind each step, before it is decided whether the run stops.
   std::function<void(const RunState&, const StepResult&)> after_step{};
 };

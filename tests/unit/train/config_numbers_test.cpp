@@ -55,7 +55,7 @@ void use(const train::RunConfig& config) {
     const train::RunPlan plan = train::plan_run(config, shape, target(nodes, ranks));
     EXPECT_GT(plan.checkpoint_bytes, 0);
     static_cast<void>(train::json_of(plan));
-    static_cast<void>(train::lines_of(plan, config, shape));
+    static_cast<void>(train::lines_of(plan, config));
   }
 }
 

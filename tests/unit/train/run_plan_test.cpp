@@ -281,13 +281,15 @@ TEST(PlanLines, ShowEverySchemeAndTheCure) {
   const auto config = mistral();
   const auto shape = shape_of(config);
   std::string all;
-  for (const std::string& line : train::lines_of(train::plan_run(config, shape, target(4, 8)), config, shape))
+  const std::vector<std::string> formats{"ct2", "hf"};
+  for (const std::string& line : train::lines_of(train::plan_run(config, shape, target(4, 8)), config, formats))
     all += line + "\n";
   // What the schedule sends stands first; what the formulas count, in brackets.
   EXPECT_NE(all.find("stage_3     198.491   21.267   170.14 (173.80; 224.49)"), std::string::npos) << all;
-  for (const char* part : {"7,241,732,096 parameters", "accumulation 4", "* stage_1", "  stage_2", "  stage_3",
-                           "  hybrid", "does not fit", "MFU", "the largest batch.micro_size that fits: 0", "16 nodes",
-                           "524,288,000,000 in all", "h100: 78.6, context 1.0 taken off"}) {
+  for (const char* part :
+       {"7,241,732,096 parameters", "; exportable as ct2, hf\n", "accumulation 4", "* stage_1", "  stage_2",
+        "  stage_3", "  hybrid", "does not fit", "MFU", "the largest batch.micro_size that fits: 0", "16 nodes",
+        "524,288,000,000 in all", "h100: 78.6, context 1.0 taken off"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
   }
 }
