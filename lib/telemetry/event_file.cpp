@@ -21,7 +21,7 @@ constexpr std::array<std::uint32_t, 256> crc_table = [] {
   return table;
 }();
 
-/// TFRecord stores checksums rotated and shifted, so that a checksum of data with checksums stays strong.
+/// TFRecord stores checksums rotated and shifted, so that a checksum over data that holds checksums stays strong.
 std::uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(as_bytes(bytes)), 15) + 0xa282ead8U; }
 
 template <class T>
@@ -67,19 +67,42 @@ std::uint32_t crc32c(Bytes bytes) noexcept {
   return ~crc;
 }
 
-EventFile::EventFile(const Files& files, const Path& folder, const Clock& clock, std::int64_t resumed_step)
-    : clock_(&clock) {
-  files.make_folders(folder);
-  const double wall_s = clock.wall_s();
-  const Path path = folder / fmt::format("events.out.tfevents.{:.6f}.{}.{}", wall_s, host_name(), getpid());
-  file_ = files.own().append(path);
+EventFile::EventFile(const SinkSetup& setup) : clock_(&setup.clock) {
+  setup.files.make_folders(setup.path);
+  const double wall_s = clock_->wall_s();
+  const Path path = setup.path / fmt::format("events.out.tfevents.{:.6f}.{}.{}", wall_s, host_name(), getpid());
+  file_ = setup.files.own().append(path);
   try {
     append_record(event(wall_s, 0, file_version, "brain.Event:2"));
-    if (resumed_step > 0) append_record(event(wall_s, resumed_step + 1, session_log, "\x08\x01"));  // status = START
-  } catch (const Error&) {  // the next try makes another file
-    files.os().unlink(path.c_str());
+    if (setup.resumed_step > 0)
+      append_record(event(wall_s, setup.resumed_step + 1, session_log, "\x08\x01"));  // status = START
+  } catch (const Error&) {  // the next attempt creates another file
+    setup.files.os().unlink(path.c_str());
     throw;
   }
+}
+
+void EventFile::step(const StepRecord& record) {
+  const boost::json::object figures = figures_of(record);
+  std::vector<Scalar> scalars;
+  scalars.reserve(figures.size());
+  for (const auto& figure : figures) {
+    if (figure.value().is_number() && figure.key() != "step")
+      scalars.push_back({.tag = figure.key(), .value = figure.value().to_number<double>()});
+  }
+  append(record.last.step, scalars);
+}
+
+void EventFile::validation(const ValidationRecord& record) {
+  std::vector<std::string> tags;
+  std::vector<Scalar> scalars;
+  tags.reserve(record.figures.size());
+  scalars.reserve(record.figures.size());
+  for (const Figure& figure : record.figures) {
+    tags.push_back(fmt::format("validation/{}/{}", record.set, figure.name));
+    scalars.push_back({.tag = tags.back(), .value = figure.value});
+  }
+  append(record.step, scalars);
 }
 
 void EventFile::append(std::int64_t step, std::span<const Scalar> scalars) {

@@ -1,15 +1,7 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
+#include "telemetry/sink.hpp"
 
-#include "core/clock.hpp"
-#include "core/file.hpp"
-
-/// TensorBoard event files: TFRecord framing with masked CRC-32C around protobuf `Event` messages (FORMAT.md). Scalars
-/// only.
 namespace argosy::telemetry {
 
 struct Scalar {
@@ -17,12 +9,16 @@ struct Scalar {
   double value = 0;
 };
 
-class EventFile {
+/// A TensorBoard event file (FORMAT.md): protobuf `Event` messages, each framed as a TFRecord with masked CRC-32C.
+/// Scalars only.
+class EventFile final : public Sink {
  public:
-  /// Creates a new file in `folder`. A resumed run (`resumed_step` > 0) tells TensorBoard to forget later steps of
-  /// older files.
-  EventFile(const Files& files, const Path& folder, const Clock& clock, std::int64_t resumed_step);
+  /// Creates a new file in the folder `setup.path`. In a resumed run (`resumed_step` > 0) its second record tells
+  /// TensorBoard to drop later steps of older files. Throws Error{io}.
+  explicit EventFile(const SinkSetup& setup);
 
+  void step(const StepRecord& record) override;
+  void validation(const ValidationRecord& record) override;
   void append(std::int64_t step, std::span<const Scalar> scalars);
 
  private:

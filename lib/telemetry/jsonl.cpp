@@ -1,16 +1,13 @@
 #include "telemetry/jsonl.hpp"
 
 #include <boost/json/parse.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "config/config.hpp"
 
 namespace argosy::telemetry {
 namespace {
 
-/// nullopt: no object with a step.
+/// nullopt: the line is not an object with a step.
 std::optional<std::int64_t> step_of(std::string_view text) {
   boost::json::error_code error;
   const boost::json::value line = boost::json::parse(text, error);
@@ -21,11 +18,11 @@ std::optional<std::int64_t> step_of(std::string_view text) {
 
 struct Kept {
   std::string text;
-  bool is_front = true;            // of what was there
+  bool is_front = true;            // the text is a prefix of the file
   std::vector<std::size_t> bad{};  // numbers of lines without a step, from 1
 };
 
-/// The whole lines without those of steps behind `last_step`.
+/// The complete lines, without those of steps after `last_step`.
 Kept kept_of(std::string_view text, std::int64_t last_step) {
   Kept kept;
   std::size_t number = 0;
@@ -51,30 +48,36 @@ void warn_of(const std::vector<std::size_t>& bad, const Path& path, const Log& l
   for (std::size_t i = 0; i < bad.size() && i < most_named; ++i)
     numbers += fmt::format("{}{}", i == 0 ? "" : ", ", bad[i]);
   if (bad.size() > most_named) numbers += fmt::format(" and {} more", bad.size() - most_named);
-  log.warn("{} line {}: not an object with a step; kept as it is", path.string(), numbers);
+  log.warn("{} line {}: not an object with a step; left as it is", path.string(), numbers);
 }
 
 }  // namespace
 
-JsonLines::JsonLines(const Files& files, const Path& path, std::int64_t resumed_step, const Log& log) {
-  const Files own = files.own();
-  file_ = own.append(path);
+JsonLines::JsonLines(const SinkSetup& setup) {
+  const Files own = setup.files.own();
+  file_ = own.append(setup.path);
   const std::uint64_t size_bytes = file_.stat().size_bytes;
   if (size_bytes == 0) return;
   Kept kept;
   {
-    const Mapping mapping = own.map(path);
+    const Mapping mapping = own.map(setup.path);
     const Bytes bytes = mapping.bytes();
-    kept = kept_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, resumed_step);
+    kept = kept_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, setup.resumed_step);
   }
-  warn_of(kept.bad, path, log);
+  warn_of(kept.bad, setup.path, setup.log);
   if (kept.text.size() == size_bytes) return;
   if (kept.is_front) {
     file_.truncate(kept.text.size());
   } else {
-    files.write_atomically(path, kept.text);
-    file_ = own.append(path);
+    setup.files.write_atomically(setup.path, kept.text);
+    file_ = own.append(setup.path);
   }
+}
+
+void JsonLines::validation(const ValidationRecord& record) {
+  boost::json::object figures;
+  for (const Figure& figure : record.figures) figures[figure.name] = figure.value;
+  append({{"step", record.step}, {"validation", record.set}, {"figures", std::move(figures)}});
 }
 
 void JsonLines::append(const boost::json::object& line) {

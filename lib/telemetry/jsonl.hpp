@@ -1,21 +1,19 @@
 #pragma once
 
-#include <boost/json/object.hpp>
-#include <cstdint>
+#include "telemetry/sink.hpp"
 
-#include "core/file.hpp"
-#include "core/log.hpp"
-
-/// A file with one JSON object a line, each with a `step`, in ascending order. Owned by one process.
 namespace argosy::telemetry {
 
-class JsonLines {
+/// metrics.jsonl (FORMAT.md): one JSON object a line, in ascending order of `step`. Owned by one process.
+class JsonLines final : public Sink {
  public:
-  /// Opens `path` for appending. Lines of steps behind `resumed_step`, and a last one that was written in part, are
-  /// removed first, so that a resumed run leaves the lines of an uninterrupted one. Lines that say no step stay where
-  /// they are, with a warning. Throws Error{io}, also where `path` is a symbolic link.
-  JsonLines(const Files& files, const Path& path, std::int64_t resumed_step, const Log& log);
+  /// Opens the file for appending. Removes lines of steps after `resumed_step` and a last line that was written in
+  /// part, so that a resumed run leaves the lines of an uninterrupted one. A line without a step stays where it is; the
+  /// log warns of it. Throws Error{io}, also where the path is a symbolic link.
+  explicit JsonLines(const SinkSetup& setup);
 
+  void step(const StepRecord& record) override { append(figures_of(record)); }
+  void validation(const ValidationRecord& record) override;
   void append(const boost::json::object& line);
 
  private:

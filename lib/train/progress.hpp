@@ -9,33 +9,33 @@
 #include "train/run_state.hpp"
 #include "train/runner.hpp"
 
-/// How a run tells of its steps: what ranks know each for themselves is collected over exactly the steps that a log
-/// line is about, rank 0 hands it on to telemetry. Borrows the context. One thread a rank.
+/// Reports the progress of a run. Collects the figures that only single ranks know, over exactly the steps that a log
+/// line covers. Rank 0 hands them to telemetry. Borrows the context. One thread a rank.
 namespace argosy::train {
 
-/// Where a run stands, as telemetry counts: no figures of any step.
+/// The place of a run in its schedule. Holds no figures of any step.
 [[nodiscard]] telemetry::StepMetrics place_of(const RunState& state, const optim::Schedule& schedule);
 
-/// The figures of the step that led to `state`, which all ranks know alike.
+/// The figures of the step that led to `state`. They are equal on all ranks.
 [[nodiscard]] telemetry::StepMetrics metrics_of(const StepResult& result, const data::StepBatches& batches,
                                                 const RunState& state, const optim::Schedule& schedule, double step_s);
 
 class Progress {
  public:
-  /// Opens metrics.jsonl and status.json of `run_dir` on rank 0. **Collective.** Throws on all ranks what rank 0 met.
+  /// Opens the sinks and status.json in `run_dir` on rank 0. **Collective.** An error of rank 0 is thrown on all ranks.
   Progress(const comm::Context& context, const telemetry::Metrics::Setup& setup, const Path& run_dir);
 
-  /// Counts a step for which this rank waited `waited_s` for data. The step that fills a log interval takes along the
-  /// longest wait over it and the fullest memory of any rank. **Collective.**
+  /// Counts a step for which this rank waited `waited_s` for data. The step that ends a log interval also finds the
+  /// longest wait of any rank over the interval and the highest memory peak. **Collective.**
   void add(telemetry::StepMetrics step, const StepTimes& times, double waited_s);
-  /// One validation set's figures, known to rank 0.
-  void add_validation(std::int64_t step, const std::string& set, std::span<const telemetry::Figure> figures);
+  /// Reports the figures of one validation set; only those of rank 0 count.
+  void add_validation(std::int64_t step, const std::string& set, std::vector<telemetry::Figure> figures);
 
-  /// Of the steps since the last log line, alike on all ranks.
+  /// Sums over the steps since the last log line, equal on all ranks.
   [[nodiscard]] const telemetry::WindowSums& window() const noexcept { return window_; }
   void stopped(std::int64_t step, const std::string& reason);
   void done(std::int64_t step);
-  /// Logs what this rank's steps were spent on, on the mean.
+  /// Logs the mean time that this rank's steps spent in each phase.
   void log_times() const;
 
  private:

@@ -30,6 +30,9 @@ class EventFileTest : public testing::Test {
     const auto names = files.list(folder.path());
     return names.size() == 1 ? files.read_text(folder / names[0]) : std::string();
   }
+  SinkSetup setup(std::int64_t resumed_step) {
+    return {.files = files, .path = folder.path(), .resumed_step = resumed_step, .log = log, .clock = clock};
+  }
   /// Payloads of the records, after checking lengths and both checksums.
   static std::vector<std::string> records(std::string_view text) {
     std::vector<std::string> payloads;
@@ -53,11 +56,12 @@ class EventFileTest : public testing::Test {
 
   test::TempFolder folder;
   test::FixedClock clock;
+  Log log;
   Files files = Files::system();
 };
 
 TEST_F(EventFileTest, BeginsAsTensorFlowsOwnDo) {
-  const EventFile file(files, folder.path(), clock, 0);
+  const EventFile file(setup(0));
   const std::string text = written();
   EXPECT_EQ(text.substr(0, 12), std::string("\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12));
   ASSERT_EQ(records(text).size(), 1U);
@@ -67,7 +71,7 @@ TEST_F(EventFileTest, BeginsAsTensorFlowsOwnDo) {
 // Both checksums of both records as a bitwise CRC-32C gives them that answers RFC 3720's vectors, masked by TFRecord's
 // definition.
 TEST_F(EventFileTest, FramesRecordsWithMaskedChecksums) {
-  EventFile file(files, folder.path(), clock, 0);
+  EventFile file(setup(0));
   clock.now_s = 1.0;
   const Scalar scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
   file.append(300, scalars);
@@ -80,7 +84,7 @@ TEST_F(EventFileTest, FramesRecordsWithMaskedChecksums) {
 }
 
 TEST_F(EventFileTest, WritesScalarsOfAStep) {
-  EventFile file(files, folder.path(), clock, 0);
+  EventFile file(setup(0));
   clock.now_s = 1.0;
   const Scalar scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
   file.append(300, scalars);
@@ -93,7 +97,7 @@ TEST_F(EventFileTest, WritesScalarsOfAStep) {
 }
 
 TEST_F(EventFileTest, AResumedRunSaysFromWhere) {
-  const EventFile file(files, folder.path(), clock, 41);
+  const EventFile file(setup(41));
   const auto all = records(written());
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[1], std::string("\x09\0\0\0\0\0\0\0\0\x10\x2a\x3a\x02\x08\x01", 15));

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "support/fixed_clock.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
@@ -14,20 +15,23 @@ namespace {
 class JsonLinesTest : public testing::Test {
  protected:
   void write(std::int64_t resumed_step, std::initializer_list<int> steps) {
-    JsonLines lines(files, folder / "m.jsonl", resumed_step, log);
+    JsonLines lines(setup(resumed_step));
     for (const int step : steps) lines.append({{"step", step}});
+  }
+  SinkSetup setup(std::int64_t resumed_step) {
+    return {.files = files, .path = folder / "m.jsonl", .resumed_step = resumed_step, .log = log, .clock = clock};
   }
   std::string text() { return files.read_text(folder / "m.jsonl"); }
 
   test::TempFolder folder;
   Files files = Files::system();
   Log log;
+  test::FixedClock clock;
 };
 
 TEST_F(JsonLinesTest, AppendsOneObjectALine) {
   write(0, {1, 2});
-  JsonLines(files, folder / "m.jsonl", 2, log)
-      .append({{"step", 3}, {"loss", std::numeric_limits<double>::quiet_NaN()}, {"text", "a\nb"}});
+  JsonLines(setup(2)).append({{"step", 3}, {"loss", std::numeric_limits<double>::quiet_NaN()}, {"text", "a\nb"}});
   EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":2}\n{\"loss\":null,\"step\":3,\"text\":\"a\\nb\"}\n");
 }
 

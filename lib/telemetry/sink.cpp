@@ -1,0 +1,55 @@
+#include "telemetry/sink.hpp"
+
+#include <cmath>
+
+#include "telemetry/event_file.hpp"
+#include "telemetry/jsonl.hpp"
+
+namespace argosy::telemetry {
+namespace {
+
+template <class T>
+std::unique_ptr<Sink> open(const SinkSetup& setup) {
+  return std::make_unique<T>(setup);
+}
+
+}  // namespace
+
+std::span<const SinkKind> sink_kinds() {
+  static constexpr SinkKind kinds[] = {
+      {"metrics.jsonl", [](const TelemetryConfig&) { return true; }, open<JsonLines>},
+      {"tensorboard", [](const TelemetryConfig& config) { return config.tensorboard; }, open<EventFile>},
+  };
+  return kinds;
+}
+
+boost::json::object figures_of(const StepRecord& r) {
+  const auto number = [](std::optional<double> value) {
+    return value ? boost::json::value(*value) : boost::json::value(nullptr);
+  };
+  return {{"step", r.last.step},
+          {"fraction_done", r.last.fraction_done},
+          {"epoch", r.last.epoch},
+          {"loss", r.loss},
+          {"nll", r.nll},
+          {"perplexity", std::exp(r.nll)},
+          {"lr", r.last.lr},
+          {"grad_norm", r.last.grad_norm},
+          {"n_clips", r.last.n_clips},
+          {"clip_frac", r.clip_frac},
+          {"skipped", r.last.n_skipped},
+          {"total_tgt_tokens", r.last.total_tgt_tokens},
+          {"ranks", r.ranks},
+          {"src_tokens_per_s", r.src_tokens_per_s},
+          {"tgt_tokens_per_s", r.tgt_tokens_per_s},
+          {"padded_tokens_per_s", r.padded_tokens_per_s},
+          {"tflops_per_rank", r.tflops_per_rank},
+          {"mfu", number(r.mfu)},
+          {"mfu_full", number(r.mfu_full)},
+          {"memory_bytes", r.last.memory_bytes},
+          {"data_wait_ms", r.data_wait_ms},
+          {"step_ms", r.step_ms},
+          {"eta_s", number(r.eta_s)}};
+}
+
+}  // namespace argosy::telemetry
