@@ -8,19 +8,19 @@ namespace {
 using namespace argosy;
 
 constexpr std::string_view examples =
-    "  apps/status configs/mt.json                       how far the run is: jobs, step, ETA, last validation, disk\n"
-    "  apps/status runs/mt/train --print checkpoints     its committed checkpoints, one a step, oldest first";
+    "  apps/status configs/mt.json                       progress of the run: jobs, step, ETA, last validation, disk\n"
+    "  apps/status runs/mt/train --print checkpoints     its committed checkpoints, one per step, oldest first";
 
-/// The run directory: what was named, or what the configuration of that name says.
+/// RUN itself if it is a directory, else run_dir of the configuration RUN.
 Path run_dir_of(const Files& files, const config::Options& options) {
   if (const auto facts = files.stat(options.config); facts && facts->is_directory) {
     if (options.assignments.empty()) return options.config;
-    throw Error{Fault::usage, {.wanted = "--set with a configuration", .got = "a run directory"}};
+    throw Error{Fault::usage, {.wanted = "a configuration with --set", .got = "a run directory"}};
   }
   const auto config = config::from_document<train::RunConfig>(
       config::Document::parse(config::read_source(files, options.config), options.config.string()), options);
   if (!config.run_dir.empty()) return config.run_dir;
-  throw Error{Fault::config, {.wanted = "run_dir", .got = "none", .where = options.config.string()}};
+  throw Error{Fault::config, {"run_dir", "no value", options.config.string(), "add it, or use --set run_dir=PATH"}};
 }
 
 telemetry::Queue queue_of(const std::vector<std::string>& words) {
@@ -35,7 +35,7 @@ telemetry::Queue queue_of(const std::vector<std::string>& words) {
   return queue;
 }
 
-/// What a script needs to know of its own job: a name and a value a line, those that are unknown left out.
+/// What a job script asks about its own job: one name and value per line. Unknown values are left out.
 std::string job_lines(telemetry::RunFiles& run, const std::string& number, std::optional<std::int64_t> restart) {
   const telemetry::JobReport job = run.job(number, restart);
   const std::int64_t newest = run.newest_step();
@@ -72,17 +72,18 @@ int main(int argc, char** argv) {
     std::vector<std::string> queue_words;
     std::string print, job;
     std::optional<std::int64_t> restart;
-    CLI::App app{"Tells how far a run is, and the jobs that make it. Changes nothing, starts no MPI."};
-    app.add_option("RUN", options.config, "a configuration or a run directory")->required();
-    app.add_option("--set", options.assignments, "override a key of that configuration; repeat as needed")
+    CLI::App app{"Shows the progress of a run and the state of its jobs. Changes nothing; does not start MPI."};
+    app.add_option("RUN", options.config, "configuration file or run directory")->required();
+    app.add_option("--set", options.assignments, "override a key of the configuration; may be repeated")
         ->type_name("KEY=VALUE")
         ->allow_extra_args(false);
-    app.add_option("--queue", queue_words, "what squeue says of a job, as in '17=PENDING Priority'; '17=': it is gone")
+    app.add_option("--queue", queue_words,
+                   "state of a job in squeue, as '17=PENDING Priority'; '17=': no longer queued")
         ->allow_extra_args(false);
-    app.add_option("--print", print, "for scripts: only this, on lines of plain words")
+    app.add_option("--print", print, "for scripts: print only this, as plain lines")
         ->check(CLI::IsMember({"run_dir", "checkpoints", "job", "stages"}));
-    CLI::Option* const number = app.add_option("--job", job, "with --print job: whose starts and end");
-    app.add_option("--restart", restart, "with --job: of its start of this number; default: the last that left a word")
+    CLI::Option* const number = app.add_option("--job", job, "with --print job: the number of the job");
+    app.add_option("--restart", restart, "with --job: the restart to read; default: the last that wrote an exit file")
         ->check(CLI::NonNegativeNumber)
         ->needs(number);
     const Files files = Files::system();
@@ -91,7 +92,7 @@ int main(int argc, char** argv) {
       return Exit::ok;
     }
     if ((print == "job") != count_in(job).has_value())
-      throw Error{Fault::usage, {.wanted = "--print job with --job NUMBER", .got = "one without the other"}};
+      throw Error{Fault::usage, {.wanted = "--print job and --job NUMBER together", .got = "only one of them"}};
 
     const Path run_dir = run_dir_of(files, options);
     const telemetry::Queue queue = queue_of(queue_words);

@@ -36,7 +36,7 @@ Flops flops_of(const FlopShape& shape, const Work& work) {
   const double query_and_output = 2 * d * q, key_and_value = 2 * d * kv;
   const bool cross = shape.encoder_layers > 0;
 
-  // Keys and values of cross-attention are made of source positions, once a decoder block.
+  // Each decoder block computes keys and values of cross-attention from the source positions.
   const double source = encoder * (query_and_output + key_and_value + ff) + (cross ? decoder * key_and_value : 0);
   const double target =
       decoder * (query_and_output * (cross ? 2 : 1) + key_and_value + ff) + d * static_cast<double>(shape.vocab);

@@ -18,10 +18,15 @@ namespace argosy::telemetry {
 namespace {
 
 namespace json = boost::json;
-constexpr std::uint64_t most_bytes = 1U << 20U;         // of a file that is read as a whole
+constexpr std::uint64_t most_bytes = 1U << 20U;         // of any other file
 constexpr std::uint64_t most_tail_bytes = 64ULL << 20;  // of metrics.jsonl
 
-/// For a terminal: no control character of a file moves the cursor, and no line is endless.
+const std::vector<std::string>& stages() {
+  static const std::vector<std::string> all{"count", "preprocess", "train", "soup", "export"};
+  return all;
+}
+
+/// Text of a file made safe for a terminal: control characters are replaced, and the length is limited.
 std::string printable(std::string_view text) {
   constexpr std::size_t most = 400;
   std::string shown(text.substr(0, most));
@@ -80,7 +85,7 @@ std::optional<json::object> object_in(std::string_view text) {
   return std::move(value.get_object());
 }
 
-/// The last of the whole lines that is a validation. `first_is_cut`: the text begins within a line.
+/// The last complete line that is a validation. `first_is_cut`: the text begins within a line.
 std::optional<json::object> last_validation(std::string_view text, bool first_is_cut) {
   std::size_t end = text.rfind('\n');  // a last line without an end is being written
   while (end != std::string_view::npos) {
@@ -96,7 +101,7 @@ std::optional<json::object> last_validation(std::string_view text, bool first_is
   return std::nullopt;
 }
 
-/// Bytes of all files below, links left alone; what goes away meanwhile is not there.
+/// Bytes of all files below `folder`. Links are not followed; files that disappear meanwhile do not count.
 std::uint64_t bytes_below(const Path& folder) {
   std::uint64_t sum = 0;
   std::error_code error;
@@ -119,8 +124,9 @@ std::string lower(std::string text) {
 
 std::string training_line(const json::object& training, double now_s) {
   const std::string reason = printable(string_at(training, "reason"));
-  return fmt::format("training {} at step {}, {:.1f} % done, heard of {:.0f} s ago{}{}", string_at(training, "state"),
-                     *int_at(training, "step"), 100 * *number_at(training, "fraction_done"),
+  return fmt::format("training {} at step {}, {:.1f} % done, last update {:.0f} s ago{}{}",
+                     string_at(training, "state"), *int_at(training, "step"),
+                     100 * *number_at(training, "fraction_done"),
                      std::floor(now_s - *time_in(string_at(training, "time"))), reason.empty() ? "" : ": ", reason);
 }
 
@@ -142,23 +148,18 @@ std::string validation_line(const json::object& validation) {
         figure.value().is_number() ? fmt::format("{:.4f}", figure.value().to_number<double>()) : "unknown";
     figures += fmt::format("{}{} {}", figures.empty() ? "" : ", ", printable(figure.key()), value);
   }
-  return fmt::format("validation of step {}, {}: {}", *int_at(validation, "step"),
+  return fmt::format("validation at step {} on {}: {}", *int_at(validation, "step"),
                      printable(string_at(validation, "validation")), figures);
 }
 
 std::string job_line(const std::string& number, const JobReport& job) {
   std::string line = fmt::format("job {}: {} start{}", number, job.starts.size(), job.starts.size() == 1 ? "" : "s");
   if (!job.exit) return line;
-  line += fmt::format(", ended last with code {} at step {}", job.exit->code, job.exit->step);
-  return job.exit->why == "stop_file" ? line + ", since the stop file is there" : line;
+  line += fmt::format(", last exit code {} at step {}", job.exit->code, job.exit->step);
+  return job.exit->why == "stop_file" ? line + ", because the stop file exists" : line;
 }
 
 }  // namespace
-
-const std::vector<std::string>& stages() {
-  static const std::vector<std::string> all{"count", "preprocess", "train", "soup", "export"};
-  return all;
-}
 
 std::vector<Start> parse_starts(std::string_view text) {
   std::vector<Start> starts;
@@ -180,9 +181,8 @@ std::int64_t fruitless(const std::vector<Start>& starts, std::int64_t newest_ste
 }
 
 std::vector<ChainJob> parse_chain(std::string_view text) {
-  const Error wrong{
-      Fault::corrupt,
-      {.wanted = R"({"config": …, "stages": [{"stage": …, "job": digits}, …]})", .got = "something else"}};
+  const Error wrong{Fault::corrupt,
+                    {.wanted = R"({"config": …, "stages": [{"stage": …, "job": digits}, …]})", .got = "other content"}};
   const auto object = object_in(text);
   const json::value* list = object ? object->if_contains("stages") : nullptr;
   if (list == nullptr || !list->is_array() || list->get_array().size() > stages().size()) throw wrong;
@@ -221,7 +221,7 @@ std::optional<std::string> RunFiles::text_of(const std::string& name) {
   std::error_code error;
   if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found) return std::nullopt;
   if (!is_regular(path)) {
-    add_problem(name, "it is no regular file, and is not read");
+    add_problem(name, "not a regular file; it was not read");
     return std::nullopt;
   }
   try {
@@ -262,7 +262,7 @@ JobReport RunFiles::job(const std::string& number, std::optional<std::int64_t> r
   if (const auto text = text_of(starts)) {
     report.starts = parse_starts(*text);
     const auto bad = std::count_if(report.starts.begin(), report.starts.end(), [](auto& s) { return s.step < 0; });
-    if (bad > 0) add_problem(starts, fmt::format("{} lines are no starts (STEP TIME)", bad));
+    if (bad > 0) add_problem(starts, fmt::format("{} lines are not of the form STEP TIME", bad));
   }
   if (!restart) {
     for (const std::string& name : files_.list(run_dir_)) {
@@ -275,7 +275,7 @@ JobReport RunFiles::job(const std::string& number, std::optional<std::int64_t> r
   const std::string name = fmt::format("{}{}", prefix, *restart);
   if (const auto text = text_of(name)) {
     report.exit = comm::parse_exit(*text);
-    if (!report.exit) add_problem(name, "it is no exit file (CODE STEP)");
+    if (!report.exit) add_problem(name, "not an exit file (CODE STEP)");
   }
   return report;
 }
@@ -296,7 +296,7 @@ std::optional<json::object> RunFiles::training() {
   if (!text) return std::nullopt;
   auto object = object_in(*text);
   if (object && is_status(*object)) return object;
-  add_problem("status.json", "it is not what train writes (state, step, fraction_done, time)");
+  add_problem("status.json", "not a status file of train (state, step, fraction_done, time)");
   return std::nullopt;
 }
 
@@ -313,7 +313,7 @@ std::optional<json::object> RunFiles::validation() {
       auto found = last_validation(text, taken < size_bytes);
       if (found || taken == size_bytes || tail >= most_tail_bytes) return found;
     }
-  } catch (const Error& error) {  // such as a file that a resumed run cuts back just now
+  } catch (const Error& error) {  // such as a file that a resumed run is shortening
     add_problem("metrics.jsonl", error.what());
     return std::nullopt;
   }
@@ -326,9 +326,11 @@ RunReport report_of(const Files& files, const Clock& clock, const Path& run_dir,
   const auto training = run.training();
   const auto validation = run.validation();
   if (chain.empty() && !training && run.problems().empty()) {
-    throw Error{
-        Fault::data,
-        {.wanted = "a run", .got = "a folder where nothing was submitted or trained", .where = run_dir.string()}};
+    throw Error{Fault::data,
+                {.wanted = "a run directory",
+                 .got = "a folder without chain.json and status.json",
+                 .where = run_dir.string(),
+                 .remedy = "check the path, or submit the run first"}};
   }
   json::object states;
   if (!chain.empty()) report.lines.push_back(fmt::format("{:<11} {:<8} {}", "stage", "job", "state"));
@@ -356,13 +358,13 @@ RunReport report_of(const Files& files, const Clock& clock, const Path& run_dir,
   }
   if (validation) report.lines.push_back(validation_line(*validation));
   const std::vector<std::string> checkpoints = run.checkpoints();
-  report.lines.push_back(checkpoints.empty()
-                             ? "no checkpoint"
-                             : fmt::format("{} checkpoints, the newest {}", checkpoints.size(), checkpoints.back()));
+  report.lines.push_back(checkpoints.empty() ? "no checkpoint"
+                                             : fmt::format("{} checkpoint{}, newest {}", checkpoints.size(),
+                                                           checkpoints.size() == 1 ? "" : "s", checkpoints.back()));
   constexpr std::uint64_t kibi = 1024;
   const std::uint64_t used_kib = bytes_below(run_dir) / kibi, free_kib = files.free_bytes(run_dir) / kibi;
   report.lines.push_back(
-      fmt::format("disk {} MiB in {}, {} MiB free", used_kib / kibi, printable(run_dir.string()), free_kib / kibi));
+      fmt::format("disk: {} MiB in {}, {} MiB free", used_kib / kibi, printable(run_dir.string()), free_kib / kibi));
   report.figures = {{"run_dir", run_dir.string()},
                     {"disk_kib", used_kib},
                     {"free_kib", free_kib},

@@ -12,61 +12,61 @@
 #include "core/clock.hpp"
 #include "core/file.hpp"
 
-/// What a run directory says of a run and of the jobs that make it, for people and job scripts (FORMAT.md). Anything
-/// may lie there: each file is read by a strict parser, within bounds, through no link; what cannot be read becomes a
-/// problem in words and hides nothing else. Changes nothing, needs no MPI.
+/// Reads what a run directory says about a run and its jobs, for people and job scripts (FORMAT.md). The directory may
+/// hold anything: each file is read by a strict parser, up to a size limit, and never through a link. A file that
+/// cannot be read becomes a sentence in `problems` and hides no other file. Changes nothing; needs no MPI.
 namespace argosy::telemetry {
 
-/// A start of a job: the newest committed step it found, and when, in seconds since 1970; step -1: its line says
-/// nothing.
+/// A start of a job: the newest committed step that it found, and its time in seconds since 1970. step -1: its line
+/// cannot be read.
 struct Start {
   std::int64_t step = -1;
   std::int64_t time_s = 0;
   bool operator==(const Start&) const = default;
 };
-/// starts.<job>: "STEP" or "STEP TIME" a line, whole lines only.
+/// The lines of starts.<job>, "STEP" or "STEP TIME" each. A last line without an end is ignored.
 [[nodiscard]] std::vector<Start> parse_starts(std::string_view text);
-/// How many of the latest starts found what is the newest step now.
+/// How many of the latest starts in a row found `newest_step`: no checkpoint is newer than they are.
 [[nodiscard]] std::int64_t fruitless(const std::vector<Start>& starts, std::int64_t newest_step);
 
 struct ChainJob {
-  std::string stage, job;  // of `stages`; digits
+  std::string stage;  // count, preprocess, train, soup or export
+  std::string job;    // digits; empty: not submitted
 };
-/// The stages of a chain, in their order.
-[[nodiscard]] const std::vector<std::string>& stages();
-/// chain.json. Throws Error{corrupt}.
+/// The entries of chain.json. Throws Error{corrupt}.
 [[nodiscard]] std::vector<ChainJob> parse_chain(std::string_view text);
 
-/// What Slurm's squeue says of jobs that it was asked for, "STATE REASON"; empty: it knows the job no more.
+/// What Slurm's squeue says about each job that it was asked for: "STATE REASON", or "" if the job has left the queue.
 using Queue = std::map<std::string, std::string>;
 
-/// new, done, "queued …", "failed CODE", stopped (it saved and ended before the end), cancelled (it left the queue
-/// without a word), submitted (nobody has asked Slurm).
+/// The state of a stage, as FORMAT.md lists them. `job` "": the stage was not submitted.
 [[nodiscard]] std::string state_of(const std::string& job, const std::optional<comm::ExitRecord>& exit,
                                    const Queue& queue);
 
-/// Of one job.
+/// The starts of one job and how it ended.
 struct JobReport {
   std::vector<Start> starts;
-  std::optional<comm::ExitRecord> exit;  // of its last restart that left one
+  std::optional<comm::ExitRecord> exit;  // of its last restart that wrote one
 };
 
+/// The files of one run directory. Each function reads them anew.
 class RunFiles {
  public:
   RunFiles(const Files& files, Path run_dir) : files_(files), run_dir_(std::move(run_dir)) {}
 
-  /// Committed checkpoints, one a step, oldest first, such as "export/000000160": the permanent one where there are
-  /// two.
+  /// Committed checkpoints, one per step, oldest first, such as "export/000000160". Where a step has a temporary and a
+  /// permanent one, the permanent one.
   [[nodiscard]] std::vector<std::string> checkpoints();
-  /// The newest step that is committed; 0: none.
+  /// The newest committed step; 0: none.
   [[nodiscard]] std::int64_t newest_step();
-  /// `restart`: whose exit file; nullopt: of the last one that left one.
+  /// `restart`: the restart whose exit file is read; nullopt: the last one that wrote an exit file.
   [[nodiscard]] JobReport job(const std::string& number, std::optional<std::int64_t> restart = std::nullopt);
-  [[nodiscard]] std::vector<ChainJob> chain();  // empty: there is none
-  /// status.json, its keys checked, and the last validation in metrics.jsonl.
+  [[nodiscard]] std::vector<ChainJob> chain();  // empty: no chain.json
+  /// status.json, with its keys checked.
   [[nodiscard]] std::optional<boost::json::object> training();
+  /// The last validation in metrics.jsonl.
   [[nodiscard]] std::optional<boost::json::object> validation();
-  /// What could not be read so far, a sentence each.
+  /// One sentence for each file that could not be read so far.
   [[nodiscard]] const std::vector<std::string>& problems() const noexcept { return problems_; }
 
  private:
@@ -78,12 +78,12 @@ class RunFiles {
   std::vector<std::string> problems_;
 };
 
-/// All of it, for people (a line each) and as the figures of a result line. Throws Error{data} when nothing was ever
-/// submitted or trained there.
+/// Everything about a run: as lines for people, and as the figures of a result line.
 struct RunReport {
   std::vector<std::string> lines;
   boost::json::object figures;
 };
+/// Throws Error{data} if the directory has neither chain.json nor status.json.
 [[nodiscard]] RunReport report_of(const Files& files, const Clock& clock, const Path& run_dir, const Queue& queue);
 
 }  // namespace argosy::telemetry

@@ -21,7 +21,7 @@ Status::Status(const Files& files, const Path& run_dir, const Log& log, const Cl
 }
 
 Status::~Status() {
-  if (!over_) end(State::failed, step_, "an error: see the log");
+  if (!over_) end(State::failed, step_, "an error; see the log");
 }
 
 void Status::running(std::int64_t step, double fraction_done) {

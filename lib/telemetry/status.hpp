@@ -8,9 +8,10 @@
 #include "core/clock.hpp"
 #include "core/file.hpp"
 
-/// run_dir/status.json: what became of the run, for people and job scripts (FORMAT.md). Says `running` from the first
-/// moment, and again every ten seconds while steps are taken; an object that ends without a verdict (an error passes
-/// through) leaves `failed`. A file that cannot be written is warned of and ends nothing. Rank 0 only.
+/// run_dir/status.json: the state of the run, for people and job scripts (FORMAT.md). The constructor writes `running`;
+/// while the run takes steps the file is updated every ten seconds. A Status that is destroyed before `stopped` or
+/// `done` was called, because an error passes through, writes `failed`. A file that cannot be written causes a warning
+/// and does not end the run. Rank 0 only.
 namespace argosy::telemetry {
 
 enum class State { running, stopped, failed, done };
@@ -18,16 +19,16 @@ BOOST_DESCRIBE_ENUM(State, running, stopped, failed, done)
 
 class Status {
  public:
-  /// fraction_done: of the schedule, where the run begins.
+  /// `step` and `fraction_done` (of the schedule) say where the run begins.
   Status(const Files& files, const Path& run_dir, const Log& log, const Clock& clock, std::int64_t step,
          double fraction_done = 0);
   ~Status();
   Status(const Status&) = delete;
   Status& operator=(const Status&) = delete;
 
-  /// Notes how far the run is; cheap, for every step.
+  /// Notes the progress of the run. Cheap: call it at every step.
   void running(std::int64_t step, double fraction_done);
-  /// Ended on purpose before the end, with a checkpoint of `step`; `reason` is a signal, a time limit, a file …
+  /// The run ended early on purpose, with a checkpoint of `step`. `reason` names a signal, a time limit, a file …
   void stopped(std::int64_t step, std::string_view reason);
   void done(std::int64_t step);
 

@@ -6,9 +6,10 @@ namespace argosy::telemetry {
 
 std::span<const config::KeyText> key_texts(const TelemetryConfig&) {
   static constexpr config::KeyText texts[] = {
-      {"log_interval", "period between log lines and objects in metrics.jsonl; their rates are means over it"},
-      {"log_offset", "shifts the log lines by so many steps (tgt_tokens, epochs: the unit of log_interval)"},
-      {"tensorboard", "also write event files to run_dir/tensorboard"}};
+      {"log_interval",
+       "period between log lines, and between lines of metrics.jsonl; rates in them are means over the period"},
+      {"log_offset", "shifts the log lines by this many steps, tgt_tokens or epochs (the unit of log_interval)"},
+      {"tensorboard", "also write TensorBoard event files to run_dir/tensorboard"}};
   return texts;
 }
 

@@ -117,8 +117,8 @@ PYTHON
   run jobs/status.sh configs/demo.json
   [ ! -e hacked ]
   [ "$status" -eq 4 ]
-  [[ $output == *'exit.101.0: it is no exit file'* ]]
-  [[ $output == *'status.json: it is not what train writes'* ]]
+  [[ $output == *'exit.101.0: not an exit file'* ]]
+  [[ $output == *'status.json: not a status file of train'* ]]
   printf '{"config":"x","stages":[{"stage":"train","job":"%s"}]}\n' "$evil" >"$run_dir/chain.json"
   run jobs/status.sh configs/demo.json
   [ "$status" -eq 4 ]
@@ -338,8 +338,8 @@ TEXT
     run jobs/status.sh "$what"
     [ "$status" -eq 0 ]
     for line in 'count +101 +done' 'preprocess +102 +failed 3' 'train +103 +queued running' 'soup +104 +queued pending dependency' \
-      'training running at step 1200, 24.0 % done, heard of [0-5] s ago' "ETA $(date -d '+1 hour' '+%F %H')" \
-      'validation of step 1000, dev: loss 2.1000, chrf 41.2000' 'disk [0-9]+ MiB in .*, [0-9]+ MiB free'; do
+      'training running at step 1200, 24.0 % done, last update [0-5] s ago' "ETA $(date -d '+1 hour' '+%F %H')" \
+      'validation at step 1000 on dev: loss 2.1000, chrf 41.2000' 'disk: [0-9]+ MiB in .*, [0-9]+ MiB free'; do
       grep -qE "^$line" <<<"$output"
     done
     tail -n 1 <<<"$output" | sed 's/^result //' | python3 -c 'import json, sys; r = json.load(sys.stdin); assert r["training"]["step"] == 1200 and r["stages"]["preprocess"]["state"] == "failed 3", r'

@@ -158,7 +158,7 @@ restarted() { # restarted COUNT SAYS: the job's start of that number
   SLURM_RESTART_COUNT=1 TOOL_SAYS="$evil 1" TOOL_CODE=9 job
   [ ! -e "$root/hacked" ]
   [ "$status" -eq 9 ] # the launcher's: an exit file that says nothing is not believed
-  [[ $output == *'exit.42.1: it is no exit file'* ]]
+  [[ $output == *'exit.42.1: not an exit file'* ]]
   for name in SLURM_JOB_ID SLURM_RESTART_COUNT SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_JOB_NUM_NODES; do
     TOOL_SAYS="0 1" run env "$name=$evil" bash "$BATS_TEST_TMPDIR/slurm_script" </dev/null
     [ "$status" -eq 2 ]

@@ -124,7 +124,8 @@ TEST_F(RunFilesTest, WhatCannotBeReadIsNamedAndHidesNothing) {
   EXPECT_THAT(told.lines, Contains(HasSubstr("training running at step 1200")));
   std::string problems;
   for (const auto& problem : told.figures.at("problems").as_array()) problems += problem.as_string().c_str();
-  for (const char* part : {"chain.json", "starts.103: 1 lines are no starts", "exit.103.1: it is no regular file"})
+  for (const char* part :
+       {"chain.json", "starts.103: 1 lines are not of the form STEP TIME", "exit.103.1: not a regular file"})
     EXPECT_THAT(problems, HasSubstr(part));
 }
 
@@ -165,9 +166,9 @@ TEST_F(RunFilesTest, TellsPeopleHowFarTheRunIs) {
   queue = {{"101", ""}, {"103", "RUNNING None"}};
   const std::string told = text();
   for (const char* line : {"count       101      cancelled", "train       103      queued running",
-                           "training running at step 1200, 24.0 % done, heard of 5 s ago: a \"b\"", "ETA 1970-01-0",
-                           "job 103: 1 start, ended last with code 75 at step 1200, since the stop file is there",
-                           "validation of step 1000, dev: loss 2.1000, chrf unknown", "no checkpoint", " MiB free"})
+                           "training running at step 1200, 24.0 % done, last update 5 s ago: a \"b\"", "ETA 1970-01-0",
+                           "job 103: 1 start, last exit code 75 at step 1200, because the stop file exists",
+                           "validation at step 1000 on dev: loss 2.1000, chrf unknown", "no checkpoint", " MiB free"})
     EXPECT_THAT(told, HasSubstr(line));
   EXPECT_EQ(report().figures.at("validation").at("step"), 1000);
 }
