@@ -4,7 +4,7 @@
 
 #include "app.hpp"
 #include "data/count_report.hpp"
-#include "train/run_config.hpp"
+#include "plan/run_config.hpp"
 
 namespace {
 
@@ -21,7 +21,7 @@ struct Task {
   std::optional<Path> shards;
 };
 
-Task task_of(const train::RunConfig& config) {
+Task task_of(const plan::RunConfig& config) {
   Task task;
   for (const data::CorpusConfig& corpus : config.data.corpora) {
     task.texts.emplace_back(corpus.source);
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
 
     Task task;
     if (more.empty() && (options.config.empty() || options.config.extension() == ".json")) {
-      const auto config = app::load_config<train::RunConfig>(options, context);
+      const auto config = app::load_config<plan::RunConfig>(options, context);
       if (!config) return Exit::ok;
       context.world.configure(config->comm);
       task = task_of(*config);

@@ -3,7 +3,7 @@
 #include <boost/json.hpp>
 
 #include "app.hpp"
-#include "train/run_config.hpp"
+#include "plan/run_config.hpp"
 
 namespace {
 
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
         "replace a tokenizer that was trained on other text or with other settings; checkpoints that were trained "
         "with it no longer fit");
     if (!app::parse(app, argc, argv, kExamples, context)) return Exit::ok;
-    const auto config = app::load_config<train::RunConfig>(options, context);
+    const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
     context.world.configure(config->comm);
 

@@ -20,7 +20,7 @@ using namespace argosy;
 /// Evaluates one checkpoint after another on the same sets. The set named `reported`, if any, decides nothing.
 class SetEvaluator {
  public:
-  SetEvaluator(comm::Context& context, train::RunConfig config, std::string reported)
+  SetEvaluator(comm::Context& context, plan::RunConfig config, std::string reported)
       : context_(context), config_(std::move(config)), reported_(std::move(reported)) {}
 
   /// On the set named `reported`, or on all others.
@@ -40,7 +40,7 @@ class SetEvaluator {
     double nll_sum = 0, tgt_tokens = 0;
     for (const train::EvaluationSet& set : sets_) {
       if ((set.name == reported_) != reported) continue;
-      const auto evaluation = train::evaluate(context_, nll_of, model, loaded->tokenizer, set, {train::Metric::loss});
+      const auto evaluation = train::evaluate(context_, nll_of, model, loaded->tokenizer, set, {plan::Metric::loss});
       nll_sum += evaluation.nll_sum;
       tgt_tokens += static_cast<double>(evaluation.tgt_tokens);
     }
@@ -80,18 +80,18 @@ class SetEvaluator {
   }
 
   comm::Context& context_;
-  train::RunConfig config_;
+  plan::RunConfig config_;
   std::string reported_;
   std::vector<train::EvaluationSet> sets_;
 };
 
 /// Losses depend on the configuration and on the text of the sets.
-std::string identity_of(comm::Context& context, const train::RunConfig& config) {
+std::string identity_of(comm::Context& context, const plan::RunConfig& config) {
   Hasher hasher;
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     hasher.update(boost::json::serialize(config::to_json(config)));
-    for (const train::ValidationSet& set : config.validation.sets) {
+    for (const plan::ValidationSet& set : config.validation.sets) {
       hasher.update(context.files.read_text(set.source));
       if (set.target) hasher.update(context.files.read_text(*set.target));
     }
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
       argc, argv,
       [](comm::Context& context, const config::Options& options, const std::string& reported) -> soup::Evaluator {
         kernels::keep_freed_memory();
-        const train::RunConfig config = *app::load_config<train::RunConfig>(options, context);
+        const plan::RunConfig config = *app::load_config<plan::RunConfig>(options, context);
         const auto sets = std::make_shared<SetEvaluator>(context, config, reported);
         soup::Evaluator evaluator{
             .identity = identity_of(context, config) + reported,

@@ -1,7 +1,7 @@
 #include "app.hpp"
 #include "core/digits.hpp"
+#include "plan/run_config.hpp"
 #include "telemetry/run_report.hpp"
-#include "train/run_config.hpp"
 
 namespace {
 
@@ -17,7 +17,7 @@ Path run_dir_of(const Files& files, const config::Options& options) {
     if (options.assignments.empty()) return options.config;
     throw Error{Fault::usage, {.wanted = "a configuration with --set", .got = "a run directory"}};
   }
-  const auto config = config::from_document<train::RunConfig>(
+  const auto config = config::from_document<plan::RunConfig>(
       config::Document::parse(config::read_source(files, options.config), options.config.string()), options);
   if (!config.run_dir.empty()) return config.run_dir;
   throw Error{Fault::config, {"run_dir", "no value", options.config.string(), "add it, or use --set run_dir=PATH"}};

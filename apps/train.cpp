@@ -4,7 +4,7 @@
 #include "comm/launcher.hpp"
 #include "interchange/formats.hpp"
 #include "model/stored_model.hpp"
-#include "train/plan_lines.hpp"
+#include "plan/plan_lines.hpp"
 #include "train/trainer.hpp"
 
 namespace {
@@ -16,7 +16,7 @@ constexpr std::string_view examples =
     "  apps/train configs/mistral_7b.json --dry-run --ranks 128           memory, bytes and time, without training";
 
 /// Pieces of the vocabulary, as far as they are known before a tokenizer exists.
-std::int64_t vocabulary_of(const train::RunConfig& config, const comm::Context& context) {
+std::int64_t vocabulary_of(const plan::RunConfig& config, const comm::Context& context) {
   std::int64_t pieces = config.model.vocab_size.value_or(0);
   comm::agree(context.world, [&] {
     if (pieces > 0) return;
@@ -58,27 +58,27 @@ void add_question(CLI::App& app, Question& question) {
       ->check(CLI::PositiveNumber);
 }
 
-void print_plan(const train::RunConfig& config, const Question& question, const comm::Context& context) {
-  train::require_trainable(config);
+void print_plan(const plan::RunConfig& config, const Question& question, const comm::Context& context) {
+  plan::require_trainable(config);
   const spec::Architecture shape = spec::resolve(config.model, vocabulary_of(config, context));
-  train::PlanTarget target{.layout = context.topology.layout(),
-                           .gpu = config.device == "cpu" ? nullptr : train::gpu_by_name(question.gpu),
-                           .gpu_positions_per_s = question.positions_per_s};
+  plan::PlanTarget target{.layout = context.topology.layout(),
+                          .gpu = config.device == "cpu" ? nullptr : plan::gpu_by_name(question.gpu),
+                          .gpu_positions_per_s = question.positions_per_s};
   if (question.ranks || question.nodes) {
-    target.layout = train::spread(question.ranks.value_or(question.nodes.value_or(1) * 8), question.nodes);
+    target.layout = plan::spread(question.ranks.value_or(question.nodes.value_or(1) * 8), question.nodes);
   }
   if (question.node_giga_bytes_per_s) target.node_bytes_per_s = 1e9 * *question.node_giga_bytes_per_s;
-  const train::RunPlan plan = train::plan_run(config, shape, target);
+  const plan::RunPlan plan = plan::plan_run(config, shape, target);
   if (question.json) {
-    context.print(config::text_of(train::json_of(plan)) + "\n");
+    context.print(config::text_of(plan::json_of(plan)) + "\n");
   } else {
-    const std::vector<std::string> lines = train::lines_of(plan, config, interchange::formats_for(shape));
+    const std::vector<std::string> lines = plan::lines_of(plan, config, interchange::formats_for(shape));
     for (const std::string& line : lines) context.log.plain(line);
-    for (const std::string& warning : train::warnings_of(plan)) {
+    for (const std::string& warning : plan::warnings_of(plan)) {
       if (context.is_root()) context.log.warn("{}", warning);
     }
   }
-  train::require_fits(plan);
+  plan::require_fits(plan);
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");
     training.formats_for = interchange::formats_for;
-    const auto config = app::load_config<train::RunConfig>(options, context);
+    const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
     if (question.asked) {
       print_plan(*config, question, context);

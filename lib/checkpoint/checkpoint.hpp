@@ -12,24 +12,33 @@
 #include "comm/run_main.hpp"
 #include "core/bytes.hpp"
 #include "partition/flat_space.hpp"
+#include "spec/state.hpp"
 
 /// Sharded checkpoints (FORMAT.md): one HDF5 file a rank, a manifest, a directory whose rename is the commit. Stored
 /// state does not depend on the ZeRO stage. Takes and gives host bytes; device copies belong to train. HDF5 is touched
 /// by one thread.
 namespace argosy::checkpoint {
 
-/// This rank's slices of one unit's state, ascending, end to end: [space.owned_size(canonical_rank)] fp32 each.
-/// Used for saving (read) and loading (written). Empty moments: weights only. ema, a running mean of the weights, may
-/// be empty; from a checkpoint without one it gets the weights themselves, where a mean begins.
+/// This rank's slices of one tensor of a unit, ascending, end to end: [space.owned_size(canonical_rank)].
+struct TensorShard {
+  std::string name;
+  std::span<float> values;
+};
+
+/// Some tensors of one unit (spec/state.hpp), in the order in which they are stored, the weights first. Used for saving
+/// (read) and loading (written). From a checkpoint without a running mean that tensor gets the weights, where a mean
+/// begins.
 struct UnitState {
   std::string name;
   const partition::FlatSpace* space = nullptr;
-  std::span<float> master, exp_avg, exp_avg_sq, ema;
+  std::vector<TensorShard> tensors;
+  /// Empty when it is not among them.
+  [[nodiscard]] std::span<float> tensor(std::string_view of_name) const noexcept;
 };
 
 enum class Kind { temp, export_ };  // NOLINT(readability-identifier-naming): `export` is a keyword
 
-/// Everything a manifest says beside shards and layout; sections as checkpoint.md §4 names them.
+/// Everything a manifest says beside shards and layout; sections as FORMAT.md §3 names them.
 struct Sections {
   boost::json::object model;      // arch, config, config_digest, tokenizer_digest, vocab_size, tied[]
   boost::json::object optimizer;  // type, hparams, step
@@ -82,7 +91,9 @@ class Reader {
   /// Digest of the manifest: names this very save.
   [[nodiscard]] const std::string& self_digest() const noexcept;
   /// Holds optimizer state, not weights only.
-  [[nodiscard]] bool has_moments() const noexcept;
+  [[nodiscard]] bool has_optimizer_state() const noexcept;
+  /// Names of the tensors stored of a unit, the weights first.
+  [[nodiscard]] const std::vector<std::string>& tensors(std::size_t unit) const;
   /// Holds a running mean of the weights.
   [[nodiscard]] bool has_ema() const noexcept;
   /// From here on whoever asks for the weights gets their running mean. Throws Error{data} where there is none.
@@ -105,7 +116,7 @@ class Reader {
   /// name, Error{corrupt} on damage.
   [[nodiscard]] std::vector<float> read_parameter(const std::string& name) const;
   /// Fills `units` for `canonical_rank` of their spaces' layout, whatever layout was saved; gaps and pads become zero.
-  /// Not collective. Throws Error{data} when names, shapes or moments are not the stored ones, Error{corrupt} on
+  /// Not collective. Throws Error{data} when names, shapes or tensors are not the stored ones, Error{corrupt} on
   /// damage: of blocks, unless they are not to be hashed.
   void read_state(std::span<const UnitState> units, int canonical_rank, bool hash_blocks = true) const;
   struct Verified {
@@ -119,9 +130,9 @@ class Reader {
   /// digests are compared; of two, values up to the first that differ, all of them where none does. Throws
   /// Error{corrupt}.
   [[nodiscard]] bool has_weights_of(const Reader& other) const;
-  /// Of the weights (tensor 0, or their mean), or of the first (1) or second (2) moments. Borrows the reader
+  /// Of the weights (or their mean), or of a tensor that is stored of every unit. Borrows the reader
   /// (weight_stream.hpp).
-  [[nodiscard]] WeightStream stream(std::size_t tensor = 0) const;
+  [[nodiscard]] WeightStream stream(std::string_view tensor = spec::weights_tensor) const;
 
  private:
   struct Impl;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -30,6 +31,10 @@ constexpr std::pair<const char*, json::object Sections::*> section_members[] = {
     {"model", &Sections::model},       {"optimizer", &Sections::optimizer}, {"schedule", &Sections::schedule},
     {"counters", &Sections::counters}, {"data", &Sections::data},           {"rng", &Sections::rng},
     {"metrics", &Sections::metrics},   {"best", &Sections::best},           {"soup", &Sections::soup}};
+
+bool contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 json::object layout_sections(const Manifest& manifest) {
   json::array params, units;
@@ -63,8 +68,18 @@ json::object layout_sections(const Manifest& manifest) {
             {"owner", json::array(first.owners().begin(), first.owners().end())}}}};
 }
 
+/// Minor version from which on readers understand what is stored.
+int needs_reader(const Manifest& manifest) {
+  std::vector<std::string> known{std::string(spec::weights_tensor)};
+  if (manifest.has_optimizer_state()) known.insert(known.end(), spec::adam_moments.begin(), spec::adam_moments.end());
+  if (manifest.has_mean()) known.emplace_back(spec::mean_tensor);
+  const bool alike = std::all_of(manifest.tensors.begin(), manifest.tensors.end(),
+                                 [&](const std::vector<std::string>& names) { return names == known; });
+  return !alike ? 3 : manifest.has_mean() ? 2 : manifest.weights != DType::f32 ? 1 : 0;
+}
+
 json::object document_of(const Manifest& manifest) {
-  const int for_minor = manifest.ema ? 2 : manifest.weights != DType::f32 ? 1 : 0;
+  const int for_minor = needs_reader(manifest);
   json::object document{{"format", format_name},
                         {"format_version", {{"major", format_major}, {"minor", format_minor}}},
                         {"min_reader", {{"major", format_major}, {"minor", for_minor}}},
@@ -72,8 +87,8 @@ json::object document_of(const Manifest& manifest) {
                         {"run_uuid", manifest.run_uuid},
                         {"save_nonce", manifest.save_nonce},
                         {"kind", manifest.kind == Kind::temp ? "temp" : "export"},
-                        {"complete", manifest.complete},
-                        {"ema", manifest.ema},
+                        {"complete", manifest.has_optimizer_state()},
+                        {"ema", manifest.has_mean()},
                         {"finite", manifest.finite},
                         {"step", manifest.step},
                         {"wall_time", timestamp_text(manifest.wall_time_s)},
@@ -124,13 +139,13 @@ void check_version(const Fields& fields) {
 }
 
 /// All parameters have one element type; without any it is f32.
-DType read_weights_dtype(const Fields& fields, bool only_f32) {
+DType read_weights_dtype(const Fields& fields) {
   const std::size_t count = fields.list("params").size();
   const std::string wanted = count == 0 ? "f32" : fields.element("params", 0).text("dtype");
   for (std::size_t i = 0; i < count; ++i) {
     const Fields entry = fields.element("params", i);
     const std::string dtype = entry.text("dtype");
-    entry.require(dtype == "f32" || (dtype == "bf16" && !only_f32), "dtype", only_f32 ? "f32" : "f32 or bf16");
+    entry.require(dtype == "f32" || dtype == "bf16", "dtype", "f32 or bf16");
     entry.require(dtype == wanted, "dtype", "one type for all parameters");
   }
   return wanted == "bf16" ? DType::bf16 : DType::f32;
@@ -220,6 +235,43 @@ void read_files(const Fields& fields, Manifest& manifest) {
     const std::string& name = manifest.files.back().name;
     file.require(!name.empty() && name[0] != '.' && name.find('/') == std::string::npos, "name", "a plain file name");
   }
+}
+
+/// What is stored of each unit, by the names of the datasets.
+void read_tensors(const Fields& fields, Manifest& manifest) {
+  std::map<std::string_view, std::size_t> units;
+  for (const std::string& name : manifest.unit_names) units.emplace(name, units.size());
+  fields.require(units.size() == manifest.unit_names.size(), "units", "a name for each");
+  constexpr std::string_view prefix = "unit/";
+  constexpr std::size_t most_tensors = 64;  // of a unit
+  manifest.tensors.resize(units.size());
+  for (const auto& dataset : fields.members("datasets")) {
+    const std::string_view key = dataset.key();
+    if (!key.starts_with(prefix)) continue;
+    const std::size_t end = std::max(key.rfind('/'), prefix.size());
+    const auto unit = units.find(key.substr(prefix.size(), end - prefix.size()));
+    const std::string name(key.substr(std::min(end + 1, key.size())));
+    if (unit == units.end() || name.empty())
+      fields.object("datasets").fail(key, "a tensor of a unit", std::string(key));
+    std::vector<std::string>& names = manifest.tensors[unit->second];
+    const bool narrow = manifest.weights == DType::bf16 && name == "param";
+    names.push_back(narrow ? std::string(spec::weights_tensor) : name);
+    fields.require(names.size() <= most_tensors && std::count(names.begin(), names.end(), names.back()) == 1,
+                   "datasets", "each tensor of a unit once");
+  }
+  const std::size_t weight_units = manifest.weight_units();
+  bool in_order = weight_units > 0;
+  for (std::size_t unit = 0; unit < manifest.tensors.size(); ++unit) {
+    const std::vector<std::string>& names = manifest.tensors[unit];
+    in_order = in_order && !names.empty() && (names.front() == spec::weights_tensor) == (unit < weight_units) &&
+               contains(names, spec::mean_tensor) == (unit < weight_units && manifest.has_mean());
+  }
+  fields.require(in_order, "datasets", "weights, and a mean or none, of every unit but an optimizer's");
+  fields.require(fields.flag("complete") == manifest.has_optimizer_state(), "complete", "what the datasets say");
+  const bool says_mean = fields.has("ema") && fields.flag("ema");
+  fields.require(says_mean == manifest.has_mean(), "ema", "what the datasets say");
+  fields.require(manifest.weights == DType::f32 || (!manifest.has_optimizer_state() && !manifest.has_mean()), "params",
+                 "f32 beside other tensors");
   for (const DatasetSpec& spec : manifest.specs(0)) {
     fields.object("datasets")
         .require(fields.object("datasets").object(spec.name).text("dtype") == name_of(spec.dtype), spec.name,
@@ -232,10 +284,11 @@ void check_room(const Fields& fields, const Manifest& manifest) {
   constexpr std::uint64_t largest = 1ULL << 43;  // of a shard: the sum over 2^20 of them cannot overflow
   std::uint64_t room = 0, needed = 0;
   for (const Manifest::Shard& shard : manifest.shards) room += std::min(shard.size_bytes, largest);
-  for (const partition::FlatSpace& space : manifest.spaces) {
-    for (const partition::ParamSpec& param : space.params())
-      needed += static_cast<std::uint64_t>(param.numel()) *
-                (size_of(manifest.weights) + (manifest.tensors().count() - 1) * sizeof(float));
+  for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
+    const std::uint64_t element =
+        size_of(manifest.weights) + (manifest.tensors[unit].size() - 1) * sizeof(float);  // weights alone may be bf16
+    for (const partition::ParamSpec& param : manifest.spaces[unit].params())
+      needed += static_cast<std::uint64_t>(param.numel()) * element;
   }
   fields.require(needed <= room, "shards", fmt::format("files that hold {} bytes of state", needed));
 }
@@ -275,6 +328,22 @@ std::string_view checked_body(std::string_view text, const std::string& where) {
 }
 
 }  // namespace
+
+std::size_t Manifest::weight_units() const noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(tensors.begin(), tensors.end(),
+                    [](const std::vector<std::string>& names) { return contains(names, spec::weights_tensor); }));
+}
+
+bool Manifest::has_mean() const noexcept { return !tensors.empty() && contains(tensors.front(), spec::mean_tensor); }
+
+bool Manifest::has_optimizer_state() const noexcept {
+  return std::any_of(tensors.begin(), tensors.end(), [](const std::vector<std::string>& names) {
+    return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+      return name != spec::weights_tensor && name != spec::mean_tensor;
+    });
+  });
+}
 
 std::string with_self_digest(std::string body) {
   const std::string digest = digest_of(std::string_view{body}).hex();
@@ -322,13 +391,12 @@ ParsedManifest parse_manifest(std::string_view text, const std::string& where) {
   const std::string kind = fields.text("kind");
   fields.require(kind == "temp" || kind == "export", "kind", "temp or export");
   manifest.kind = kind == "temp" ? Kind::temp : Kind::export_;
-  manifest.complete = fields.flag("complete");
   manifest.finite = fields.flag("finite");
   manifest.step = fields.count("step");
-  manifest.ema = parsed.document.contains("ema") && fields.flag("ema");
-  manifest.weights = read_weights_dtype(fields, manifest.complete || manifest.ema);
+  manifest.weights = read_weights_dtype(fields);
   read_units(fields, read_layout(fields, fields.list("shards").size()), manifest);
   read_files(fields, manifest);
+  read_tensors(fields, manifest);
   check_room(fields, manifest);
   read_sections(parsed.document, manifest, fields);
   return parsed;

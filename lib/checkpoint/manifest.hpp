@@ -21,15 +21,16 @@ inline constexpr std::uint64_t manifest_limit_bytes = 256ULL << 20;
 struct Manifest {
   std::string run_uuid{}, save_nonce{};  // 32 and 16 hex digits
   Kind kind = Kind::temp;
-  bool complete = true;        // holds optimizer state
   bool finite = true;          // no NaN or Inf
-  DType weights = DType::f32;  // or bf16, without optimizer state and mean
-  bool ema = false;            // holds a running mean of the weights
+  DType weights = DType::f32;  // or bf16, without any other tensor
   std::int64_t step = 0;
   double wall_time_s = 0;
   Sections sections{};
   std::vector<std::string> unit_names{};
   std::vector<partition::FlatSpace> spaces{};  // by unit; at least one, all of one layout
+  /// Names of what is stored of each unit, the weights first. Units without weights, whose parameters are an
+  /// optimizer's, come last.
+  std::vector<std::vector<std::string>> tensors{};
   struct Shard {
     std::string file;
     std::uint64_t size_bytes = 0;
@@ -46,8 +47,13 @@ struct Manifest {
 
   [[nodiscard]] int world() const noexcept { return spaces.front().layout().world(); }
   [[nodiscard]] ShardIdentity identity(int rank) const { return {run_uuid, save_nonce, step, rank, world()}; }
-  [[nodiscard]] UnitTensors tensors() const noexcept { return {.weights = weights, .moments = complete, .ema = ema}; }
-  [[nodiscard]] std::vector<DatasetSpec> specs(int rank) const { return specs_of(unit_names, spaces, tensors(), rank); }
+  [[nodiscard]] std::vector<DatasetSpec> specs(int rank) const {
+    return specs_of(unit_names, spaces, tensors, weights, rank);
+  }
+  /// Units with weights.
+  [[nodiscard]] std::size_t weight_units() const noexcept;
+  [[nodiscard]] bool has_optimizer_state() const noexcept;
+  [[nodiscard]] bool has_mean() const noexcept;
 };
 
 /// The file's text, self digest included.

@@ -85,7 +85,7 @@ std::string make_view(const Manifest& manifest) {
   H5Pset_fapl_core(access.id(), growth_bytes, false);
   const Hdf5Handle file{H5Fcreate("a view in memory", H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), H5Fclose};
   require(file.id() >= 0, "a file in memory");
-  for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
+  for (std::size_t unit = 0; unit < manifest.weight_units(); ++unit) {
     const partition::FlatSpace& space = manifest.spaces[unit];
     const std::vector<partition::Interval> intervals = partition::intervals_of(space);
     const std::string source = escaped(fmt::format("unit/{}/master", manifest.unit_names[unit]));

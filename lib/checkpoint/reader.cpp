@@ -30,10 +30,6 @@ constexpr bool checks_every_element = true;
 /// In debug builds, what an element holds until it is read: a NaN that arithmetic does not make.
 constexpr float unread = std::bit_cast<float>(0x7fa5f00dU);
 
-std::array<std::span<float>, 4> tensors_of(const UnitState& unit) {
-  return {unit.master, unit.exp_avg, unit.exp_avg_sq, unit.ema};
-}
-
 bool has_unread(std::span<const float> tensor) {
   return std::any_of(tensor.begin(), tensor.end(), [](float value) {
     return std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(unread);
@@ -47,16 +43,18 @@ std::vector<std::uint64_t> block_ends(const Manifest& manifest, std::span<const 
   for (const int owner : manifest.spaces.front().owners()) ++slices[static_cast<std::size_t>(owner)];
   for (const partition::Interval& interval : intervals) ++pieces[static_cast<std::size_t>(interval.rank)];
   std::vector<DatasetSpec> specs = manifest.specs(0);  // of other ranks other sizes alone
-  const std::size_t tensors = manifest.tensors().count();
   for (std::size_t rank = 0; rank < world; ++rank) {
     std::uint64_t blocks = ends.empty() ? 0 : ends.back();
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      const std::size_t unit = i / tensors;
-      const bool state = unit < manifest.spaces.size();
-      specs[i].elements =
-          state ? slices[rank] * static_cast<std::uint64_t>(manifest.spaces[unit].slice_size()) : pieces[rank];
-      blocks += specs[i].blocks();
+    auto spec = specs.begin();
+    const auto add = [&](std::uint64_t elements) {
+      spec->elements = elements;
+      blocks += spec++->blocks();
+    };
+    for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
+      for (std::size_t t = 0; t < manifest.tensors[unit].size(); ++t)
+        add(slices[rank] * static_cast<std::uint64_t>(manifest.spaces[unit].slice_size()));
     }
+    while (spec != specs.end()) add(pieces[rank]);
     ends.push_back(blocks);
   }
   return ends;
@@ -70,34 +68,53 @@ struct Reader::Impl {
         directory(std::move(folder)),
         parsed(std::move(parsed_manifest)),
         shards(files, directory, parsed.manifest, clock) {
+    std::size_t datasets = 0;
     for (std::size_t unit = 0; unit < manifest().spaces.size(); ++unit) {
       const auto& params = manifest().spaces[unit].params();
       for (std::size_t index = 0; index < params.size(); ++index) {
-        ids.emplace(params[index].name, parameters.size());
+        ids.emplace(params[index].name, places.size());
         places.push_back({unit, index});
-        parameters.push_back({params[index].name, params[index].shape, unit});
+        if (unit < manifest().weight_units()) parameters.push_back({params[index].name, params[index].shape, unit});
       }
+      first_datasets.push_back(datasets);
+      datasets += manifest().tensors[unit].size();
     }
   }
 
   [[nodiscard]] const Manifest& manifest() const { return parsed.manifest; }
-  [[nodiscard]] std::size_t ema_index() const { return manifest().tensors().count() - 1; }
-  /// Where a shard has a tensor of tensors_of() of a unit: the weights may be meant to be their mean, and where there
-  /// is no mean the weights are one.
-  [[nodiscard]] std::size_t dataset(std::size_t unit, std::size_t tensor) const {
-    if (tensor == 0 && uses_ema) tensor = ema_index();
-    if (tensor == 3) tensor = manifest().ema ? ema_index() : 0;
-    return unit * manifest().tensors().count() + tensor;
+  /// Where a shard has a tensor of a unit: the weights may be meant to be their mean, and where there is no mean the
+  /// weights are one. nullopt: it is not stored.
+  [[nodiscard]] std::optional<std::size_t> dataset(std::size_t unit, std::string_view tensor) const {
+    if (tensor == spec::weights_tensor && uses_ema) tensor = spec::mean_tensor;
+    if (tensor == spec::mean_tensor && !manifest().has_mean()) tensor = spec::weights_tensor;
+    const std::vector<std::string>& names = manifest().tensors[unit];
+    const auto found = std::find(names.begin(), names.end(), tensor);
+    if (found == names.end()) return std::nullopt;
+    return first_datasets[unit] + static_cast<std::size_t>(found - names.begin());
   }
+  [[nodiscard]] std::size_t weights_of(std::size_t unit) const { return *dataset(unit, spec::weights_tensor); }
 
-  [[nodiscard]] std::size_t id_of(const std::string& name) const {
+  /// Of the first `among` of all parameters. Throws Error{data} for another name.
+  [[nodiscard]] std::size_t id_of(const std::string& name, std::size_t among) const {
     const auto found = ids.find(name);
-    if (found != ids.end()) return found->second;
+    if (found != ids.end() && found->second < among) return found->second;
     throw Error{Fault::data,
                 {.wanted = "parameter " + name,
                  .got = fmt::format("{} other parameters", parameters.size()),
                  .where = directory.string(),
                  .remedy = ask_train}};
+  }
+
+  /// Throws Error{data} unless the tensor is stored of these parameters.
+  void require_tensor(const std::string& name, std::span<const std::size_t> of) const {
+    const auto is_stored = [&](std::size_t id) { return dataset(places[id].unit, name).has_value(); };
+    if (std::all_of(of.begin(), of.end(), is_stored)) return;
+    throw Error{Fault::data,
+                {.wanted = "optimizer state (" + name + ")",
+                 .got = manifest().has_optimizer_state() ? "a checkpoint of another optimizer"
+                                                         : "a checkpoint with weights only",
+                 .where = directory.string(),
+                 .remedy = "resume from a full checkpoint of this optimizer"}};
   }
 
   /// Intervals of all units, params numbered over all units, by (param, begin). Throws Error{corrupt} unless they hold
@@ -129,7 +146,8 @@ struct Reader::Impl {
   ParsedManifest parsed;
   ShardSet shards;
   std::vector<Parameter> parameters;
-  std::vector<Place> places;  // by parameter
+  std::vector<Place> places;                // by parameter, then of those that are an optimizer's
+  std::vector<std::size_t> first_datasets;  // by unit
   std::map<std::string, std::size_t, std::less<>> ids;
   std::vector<partition::Interval> intervals;
   bool uses_ema = false;
@@ -189,8 +207,9 @@ Reader& Reader::operator=(Reader&&) noexcept = default;
 
 const Path& Reader::directory() const noexcept { return impl_->directory; }
 std::int64_t Reader::step() const noexcept { return impl_->manifest().step; }
-bool Reader::has_moments() const noexcept { return impl_->manifest().complete; }
-bool Reader::has_ema() const noexcept { return impl_->manifest().ema; }
+bool Reader::has_optimizer_state() const noexcept { return impl_->manifest().has_optimizer_state(); }
+bool Reader::has_ema() const noexcept { return impl_->manifest().has_mean(); }
+const std::vector<std::string>& Reader::tensors(std::size_t unit) const { return impl_->manifest().tensors[unit]; }
 DType Reader::weights() const noexcept { return impl_->manifest().weights; }
 bool Reader::finite() const noexcept { return impl_->manifest().finite; }
 const std::string& Reader::run_uuid() const noexcept { return impl_->manifest().run_uuid; }
@@ -228,7 +247,7 @@ std::string Reader::attachment(const std::string& name) const {
 }
 
 std::vector<float> Reader::read_parameter(const std::string& name) const {
-  const std::size_t id = impl_->id_of(name);
+  const std::size_t id = impl_->id_of(name, impl_->parameters.size());
   const Place place = impl_->places[id];
   const partition::FlatSpace& space = impl_->manifest().spaces[place.unit];
   std::vector<float> values(static_cast<std::size_t>(space.params()[place.index].numel()));
@@ -239,7 +258,7 @@ std::vector<float> Reader::read_parameter(const std::string& name) const {
   for (; at != intervals.end() && at->param == id; ++at) {
     const std::span piece =
         std::span{values}.subspan(static_cast<std::size_t>(at->begin), static_cast<std::size_t>(at->end - at->begin));
-    impl_->shards.read_floats(at->rank, impl_->dataset(place.unit, 0), static_cast<std::uint64_t>(at->local_offset),
+    impl_->shards.read_floats(at->rank, impl_->weights_of(place.unit), static_cast<std::uint64_t>(at->local_offset),
                               piece);
   }
   return values;
@@ -248,17 +267,19 @@ std::vector<float> Reader::read_parameter(const std::string& name) const {
 void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bool hash_blocks) const {
   // Both sides in the stored numbering of parameters.
   std::vector<partition::Interval> wanted;
-  std::vector<std::size_t> unit_of(impl_->parameters.size(), 0);
+  std::vector<std::size_t> unit_of(impl_->places.size(), 0);
   for (std::size_t u = 0; u < units.size(); ++u) {
     const UnitState& unit = units[u];
     const auto& params = unit.space->params();
     std::vector<std::size_t> ids;
     for (const partition::ParamSpec& param : params) {
-      ids.push_back(impl_->id_of(param.name));
-      if (impl_->parameters[ids.back()].shape != param.shape) {
+      ids.push_back(impl_->id_of(param.name, impl_->places.size()));
+      const Place place = impl_->places[ids.back()];
+      const std::vector<std::int64_t>& shape = impl_->manifest().spaces[place.unit].params()[place.index].shape;
+      if (shape != param.shape) {
         throw Error{Fault::data,
                     {.wanted = fmt::format("{} of shape [{}]", param.name, fmt::join(param.shape, ", ")),
-                     .got = fmt::format("[{}]", fmt::join(impl_->parameters[ids.back()].shape, ", ")),
+                     .got = fmt::format("[{}]", fmt::join(shape, ", ")),
                      .where = impl_->directory.string(),
                      .remedy = ask_train}};
       }
@@ -270,22 +291,9 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
       wanted.push_back(interval);
     }
     const auto owned = static_cast<std::size_t>(unit.space->owned_size(canonical_rank));
-    ARGOSY_CHECK(unit.master.size() == owned, "{}: {} elements, not {}", unit.name, unit.master.size(), owned);
-    for (const std::span<float> tensor : {unit.exp_avg, unit.exp_avg_sq, unit.ema}) {
-      ARGOSY_CHECK(tensor.empty() || tensor.size() == owned, "{}: {} elements, not {}", unit.name, tensor.size(),
-                   owned);
-    }
-    for (const std::span<float> moment : {unit.exp_avg, unit.exp_avg_sq}) {
-      if (!moment.empty() && !has_moments()) {
-        throw Error{Fault::data,
-                    {.wanted = "optimizer state",
-                     .got = "a checkpoint with weights only",
-                     .where = impl_->directory.string(),
-                     .remedy = "resume from a full checkpoint"}};
-      }
-    }
-    for (const std::span<float> tensor : tensors_of(unit)) {
-      if (tensor.empty()) continue;
+    for (const auto& [name, tensor] : unit.tensors) {
+      ARGOSY_CHECK(tensor.size() == owned, "{} of {}: {} elements, not {}", name, unit.name, tensor.size(), owned);
+      impl_->require_tensor(name, ids);
       auto gap = tensor.begin();  // gaps and pads become zero
       for (const partition::Interval& own : own_intervals) {
         const auto begin = tensor.begin() + own.local_offset, end = begin + (own.end - own.begin);
@@ -298,6 +306,11 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
   }
 
   impl_->shards.hash_blocks(hash_blocks);
+  std::vector<std::string> names;  // of all tensors that are wanted
+  for (const UnitState& unit : units) {
+    for (const TensorShard& tensor : unit.tensors)
+      if (std::find(names.begin(), names.end(), tensor.name) == names.end()) names.push_back(tensor.name);
+  }
   // Offsets count inside one unit's datasets: one list of reads for each stored unit, and a move's destination is the
   // number of the wanted one, so that each block is read once whatever it is dealt out to.
   std::map<std::size_t, std::vector<partition::Move>> moves;
@@ -307,22 +320,23 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
   }
   for (const auto& [stored_unit, list] : moves) {
     const std::vector<partition::Read> reads = partition::reads_of(list);
-    for (std::size_t t = 0; t < tensors_of({}).size(); ++t) {
+    for (const std::string& name : names) {
+      const std::optional<std::size_t> dataset = impl_->dataset(stored_unit, name);
+      if (!dataset) continue;  // nobody wants it of this unit
       for (const partition::Read& read : reads) {
-        const std::span<float> tensor = tensors_of(units[static_cast<std::size_t>(read.destination_rank)])[t];
+        const std::span<float> tensor = units[static_cast<std::size_t>(read.destination_rank)].tensor(name);
         if (tensor.empty()) continue;
         const std::span piece =
             tensor.subspan(static_cast<std::size_t>(read.destination_offset), static_cast<std::size_t>(read.length));
-        impl_->shards.read_floats(read.source_rank, impl_->dataset(stored_unit, t),
-                                  static_cast<std::uint64_t>(read.source_offset), piece);
+        impl_->shards.read_floats(read.source_rank, *dataset, static_cast<std::uint64_t>(read.source_offset), piece);
       }
     }
   }
   impl_->shards.hash_blocks(true);
   if (!checks_every_element) return;
   for (const UnitState& unit : units) {
-    for (const std::span<float> tensor : tensors_of(unit))
-      ARGOSY_CHECK(!has_unread(tensor), "{}: an element was not read", unit.name);
+    for (const TensorShard& tensor : unit.tensors)
+      ARGOSY_CHECK(!has_unread(tensor.values), "{} of {}: an element was not read", tensor.name, unit.name);
   }
 }
 
@@ -359,25 +373,28 @@ void Reader::use_ema() {
 
 bool Reader::has_weights_of(const Reader& other) const {
   Impl &a = *impl_, &b = *other.impl_;
+  const auto spaces_of = [](const Impl& impl) {
+    return std::span{impl.manifest().spaces}.first(impl.manifest().weight_units());
+  };
   const auto same_params = [](const partition::FlatSpace& x, const partition::FlatSpace& y) {
     return std::ranges::equal(x.params(), y.params(), [](const partition::ParamSpec& p, const partition::ParamSpec& q) {
       return p.name == q.name && p.shape == q.shape;
     });
   };
-  if (!std::ranges::equal(a.manifest().spaces, b.manifest().spaces, same_params)) return false;
+  if (!std::ranges::equal(spaces_of(a), spaces_of(b), same_params)) return false;
   const partition::Layout& layout = a.manifest().spaces.front().layout();
   if (layout == b.manifest().spaces.front().layout() && weights() == other.weights()) {
     for (int rank = 0; rank < layout.world(); ++rank) {
       const auto &own = a.shards.shard(rank).tables, &others = b.shards.shard(rank).tables;
-      for (std::size_t unit = 0; unit < a.manifest().spaces.size(); ++unit)
-        if (own[a.dataset(unit, 0)] != others[b.dataset(unit, 0)]) return false;
+      for (std::size_t unit = 0; unit < spaces_of(a).size(); ++unit)
+        if (own[a.weights_of(unit)] != others[b.weights_of(unit)]) return false;
     }
     return true;
   }
   constexpr std::int64_t piece = 1 << 16;  // elements
   std::vector<float> own(piece), others(piece);
   WeightStream mine = stream(), theirs = other.stream();
-  for (std::size_t param = 0; param < a.places.size(); ++param) {
+  for (std::size_t param = 0; param < a.parameters.size(); ++param) {
     const Place place = a.places[param];
     const std::int64_t size = a.manifest().spaces[place.unit].params()[place.index].numel();
     for (std::int64_t begin = 0; begin < size; begin += piece) {
@@ -392,11 +409,20 @@ bool Reader::has_weights_of(const Reader& other) const {
   return true;
 }
 
-WeightStream Reader::stream(std::size_t tensor) const {
-  ARGOSY_CHECK(tensor == 0 || (tensor < 3 && has_moments()), "tensor {}", tensor);
+WeightStream Reader::stream(std::string_view tensor) const {
   std::vector<std::size_t> datasets;
-  for (const Place& place : impl_->places) datasets.push_back(impl_->dataset(place.unit, tensor));
+  for (const Parameter& parameter : parameters()) {
+    const std::optional<std::size_t> dataset = impl_->dataset(parameter.unit, tensor);
+    ARGOSY_CHECK(dataset.has_value(), "no {} of {}", tensor, parameter.name);
+    datasets.push_back(*dataset);
+  }
   return {impl_->shards, impl_->stored_intervals(), std::move(datasets)};
+}
+
+std::span<float> UnitState::tensor(std::string_view of_name) const noexcept {
+  const auto found =
+      std::find_if(tensors.begin(), tensors.end(), [&](const TensorShard& tensor) { return tensor.name == of_name; });
+  return found == tensors.end() ? std::span<float>{} : found->values;
 }
 
 }  // namespace argosy::checkpoint

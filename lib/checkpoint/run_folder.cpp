@@ -193,7 +193,7 @@ std::optional<Reader> RunFolder::next_candidate() {
       add(candidate.directory, finding.flaw, std::move(finding.why));
     } else if (!finding.reader->finite()) {
       add(candidate.directory, Flaw::unfit, where + ": it holds NaN or Inf");
-    } else if (!finding.reader->has_moments()) {
+    } else if (!finding.reader->has_optimizer_state()) {
       passed_over_.push_back({candidate.directory, Flaw::unfit, where + ": it holds weights only"});
     } else {
       return std::move(finding.reader);

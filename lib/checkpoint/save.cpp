@@ -35,9 +35,10 @@ struct Record {
 
 std::uint64_t payload_bytes(const Manifest& manifest) {
   std::uint64_t bytes = 0;
-  for (const partition::FlatSpace& space : manifest.spaces)
-    bytes += static_cast<std::uint64_t>(space.padded_size()) * sizeof(float);
-  return manifest.tensors().count() * bytes;
+  for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit)
+    bytes +=
+        static_cast<std::uint64_t>(manifest.spaces[unit].padded_size()) * sizeof(float) * manifest.tensors[unit].size();
+  return bytes;
 }
 
 }  // namespace
@@ -90,12 +91,7 @@ void Save::complete_units() {
 std::string Save::write(const Path& path, const ShardMap& map) const {
   std::vector<Bytes> payload;
   for (const UnitState& unit : input_.units) {
-    payload.push_back(std::as_bytes(unit.master));
-    if (input_.manifest.complete) {
-      payload.push_back(std::as_bytes(unit.exp_avg));
-      payload.push_back(std::as_bytes(unit.exp_avg_sq));
-    }
-    if (input_.manifest.ema) payload.push_back(std::as_bytes(unit.ema));
+    for (const TensorShard& tensor : unit.tensors) payload.push_back(std::as_bytes(tensor.values));
   }
   for (const Bytes column : columns_of(index_)) payload.push_back(column);
   return Record{rank_, map.size_bytes, write_shard(context_.files, path, map, payload)}.text();

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/widest.hpp"
+#include "spec/state.hpp"
 
 namespace argosy::checkpoint {
 
@@ -125,20 +126,16 @@ std::vector<Bytes> columns_of(const ShardIndex& index) {
 }
 
 std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names, std::span<const partition::FlatSpace> spaces,
-                                  const UnitTensors& tensors, int rank) {
+                                  std::span<const std::vector<std::string>> tensors, DType weights, int rank) {
   std::vector<DatasetSpec> specs;
   std::uint64_t intervals = 0;
   for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
     const auto owned = static_cast<std::uint64_t>(spaces[unit].owned_size(rank));
-    const auto add = [&](const char* name, DType dtype = DType::f32) {
-      specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], name), dtype, owned});
-    };
-    add(tensors.weights == DType::f32 ? "master" : "param", tensors.weights);
-    if (tensors.moments) {
-      add("exp_avg");
-      add("exp_avg_sq");
+    for (const std::string& tensor : tensors[unit]) {
+      const bool narrow = weights == DType::bf16 && tensor == spec::weights_tensor;
+      specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], narrow ? "param" : tensor),
+                       narrow ? DType::bf16 : DType::f32, owned});
     }
-    if (tensors.ema) add("ema");
     intervals += partition::intervals_of(spaces[unit], rank).size();
   }
   for (const char* column : {"param_id", "begin", "end", "offset", "unit"}) {

@@ -19,7 +19,7 @@ inline constexpr std::uint64_t block_bytes = 4ULL << 20;
 /// What a core's own cache holds beside other things: blocks are copied and hashed by pieces of this size, so that the
 /// hash does not fetch them from memory again.
 inline constexpr std::uint64_t piece_bytes = 256ULL << 10;
-inline constexpr int format_major = 1, format_minor = 2;
+inline constexpr int format_major = 1, format_minor = 3;
 
 struct DatasetSpec {
   std::string name;  // "unit/encoder.0/master", without a leading slash
@@ -92,17 +92,11 @@ struct ShardIndex {
 /// Its columns in creation order; borrows.
 [[nodiscard]] std::vector<Bytes> columns_of(const ShardIndex& index);
 
-/// What is stored of every unit, in this order: its weights, moments, running mean.
-struct UnitTensors {
-  DType weights = DType::f32;
-  bool moments = true, ema = false;
-  [[nodiscard]] std::size_t count() const noexcept { return (moments ? 3U : 1U) + (ema ? 1U : 0U); }
-};
-
-/// The datasets of one rank's file, in creation order: per unit master or, of bf16 weights, param; exp_avg, exp_avg_sq;
-/// ema; then the index.
+/// The datasets of one rank's file, in creation order: unit by unit its tensors, weights in bf16 under the name param;
+/// then the index. tensors: names, by unit.
 [[nodiscard]] std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names,
                                                 std::span<const partition::FlatSpace> spaces,
-                                                const UnitTensors& tensors, int rank);
+                                                std::span<const std::vector<std::string>> tensors, DType weights,
+                                                int rank);
 
 }  // namespace argosy::checkpoint

@@ -125,15 +125,14 @@ void Store::begin_save(Kind kind, std::int64_t step, std::span<const UnitState> 
   Manifest manifest{.run_uuid = impl_->run_uuid,
                     .save_nonce = context.world.broadcast(impl_->root() ? random_hex(save_nonce_digits) : ""),
                     .kind = kind,
-                    .ema = !units.empty(),
                     .step = step,
                     .wall_time_s = context.clock.wall_s(),
                     .sections = sections};
   for (const UnitState& unit : units) {
     manifest.unit_names.push_back(unit.name);
     manifest.spaces.push_back(*unit.space);
-    manifest.complete = manifest.complete && !unit.exp_avg.empty() && !unit.exp_avg_sq.empty();
-    manifest.ema = manifest.ema && !unit.ema.empty();
+    for (auto& names = manifest.tensors.emplace_back(); const TensorShard& tensor : unit.tensors)
+      names.push_back(tensor.name);
   }
   const std::string view = impl_->view_of(manifest);
   const Path target = impl_->folder.place_of(kind, step);

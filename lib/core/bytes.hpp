@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-/// Bytes, element types and borrowed tensors for the torch-free half of the library (comm, checkpoint, soup, interchange).
-/// Everything here is a view or a plain value; nothing owns memory except std::vector results.
+/// Bytes, element types and borrowed tensors for the torch-free half of the library (comm, checkpoint, soup,
+/// interchange). Everything here is a view or a plain value; nothing owns memory except std::vector results.
 namespace argosy {
 
 using Bytes = std::span<const std::byte>;

@@ -58,6 +58,21 @@ void validate(const OptimizerConfig& config, config::Problems& problems) {
   require(problems, config.max_grad_norm >= 0, "/max_grad_norm", "0 or more", config.max_grad_norm);
 }
 
+std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config) {
+  switch (config.type) {
+    case OptimizerType::adamw:
+      break;
+  }
+  return {{std::string(spec::adam_moments[0])}, {std::string(spec::adam_moments[1])}};
+}
+
+std::vector<spec::StateTensor> state_of(const OptimizerConfig& config) {
+  std::vector<spec::StateTensor> state{{std::string(spec::weights_tensor)}};
+  for (spec::StateTensor& own : own_state_of(config)) state.push_back(std::move(own));
+  if (config.ema > 0) state.push_back({std::string(spec::mean_tensor)});
+  return state;
+}
+
 AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool has_master) {
   return {.beta1 = config.beta1,
           .beta2 = config.beta2.value_or(language_model ? 0.95 : 0.98),

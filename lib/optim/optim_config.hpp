@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "config/config.hpp"
+#include "spec/state.hpp"
 
 /// The `optimizer` section. Torch-free.
 namespace argosy::optim {
@@ -37,6 +39,11 @@ std::span<const config::KeyText> key_texts(const SkipConfig&);
 std::span<const config::KeyText> key_texts(const OptimizerConfig&);
 void validate(const SkipConfig&, config::Problems&);
 void validate(const OptimizerConfig&, config::Problems&);
+
+/// The tensors that the optimizer keeps of each parameter beside its weights.
+[[nodiscard]] std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config);
+/// All that is kept and stored of each parameter, in order: weights, the optimizer's own, a running mean.
+[[nodiscard]] std::vector<spec::StateTensor> state_of(const OptimizerConfig& config);
 
 /// The numbers of AdamW with the defaults of the model's kind, and of weights with or without an fp32 master.
 struct AdamwNumbers {

@@ -10,7 +10,7 @@
 namespace argosy::optim {
 namespace {
 
-constexpr std::int64_t block = 128;     // elements; slices and stretches begin and end between blocks
+constexpr std::int64_t block = 128;     // elements; slices and pieces begin and end between blocks
 constexpr int lowest_exponent = -1074;  // of the smallest double
 
 }  // namespace
@@ -45,9 +45,9 @@ double OrderFreeSum::value() const {
   return sum;
 }
 
-void add_squares(std::span<const Stretch> stretches, OrderFreeSum& sum) {
-  for (const Stretch& stretch : stretches) {
-    const at::Tensor gradient = stretch.gradient.cpu().contiguous();
+void add_squares(std::span<const Piece> pieces, OrderFreeSum& sum) {
+  for (const Piece& piece : pieces) {
+    const at::Tensor gradient = piece.gradient.cpu().contiguous();
     const float* const values = gradient.const_data_ptr<float>();
     for (std::int64_t begin = 0; begin < gradient.numel(); begin += block) {
       double partial = 0;

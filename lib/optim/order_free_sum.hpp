@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "optim/adamw.hpp"
+#include "optim/optimizer.hpp"
 
 /// A sum of non-negative doubles without rounding: the same bits in whatever order, and on however many ranks, terms
 /// are added. Fixed point in 32-bit digits, each with room for 2^31 terms; parts add up over ranks as integers.
@@ -24,6 +24,6 @@ class OrderFreeSum {
 };
 
 /// Adds the squares of the gradient shards: partial sums of 128 elements each, in order, in fp64. Waits for the device.
-void add_squares(std::span<const Stretch> stretches, OrderFreeSum& sum);
+void add_squares(std::span<const Piece> pieces, OrderFreeSum& sum);
 
 }  // namespace argosy::optim

@@ -100,7 +100,7 @@ void check_once(const std::vector<Reader>& readers) {
 void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, const SoupConfig& config) {
   const std::size_t read = config.moments == Moments::avg ? readers.size() : config.moments == Moments::first ? 1 : 0;
   for (const Reader& reader : std::span{readers}.first(read)) {
-    if (!reader.has_moments())
+    if (!reader.has_optimizer_state())
       refuse(Fault::data, reader, "optimizer state for --optimizer", "weights only",
              "leave it out, or give --optimizer zero");
   }

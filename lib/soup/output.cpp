@@ -41,22 +41,36 @@ checkpoint::Sections training_sections(const Mean& mean, const Output& output) {
   return sections;
 }
 
+/// What the mean holds of each unit: the weights, and what an optimizer keeps.
+std::vector<std::string> tensors_of(const Mean& mean, bool complete) {
+  std::vector<std::string> names{std::string(spec::weights_tensor)};
+  if (!complete) return names;
+  for (const Reader* const reader : mean.readers) {
+    if (!reader->has_optimizer_state()) continue;
+    names = reader->tensors(0);
+    std::erase(names, spec::mean_tensor);
+    return names;
+  }
+  // Checkpoints of weights alone do not say what their optimizer kept.
+  names.insert(names.end(), spec::adam_moments.begin(), spec::adam_moments.end());
+  return names;
+}
+
 /// The manifest before the weights are known: layout and sections, but no digests.
 Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Output& output) {
   const Reader& first = *mean.readers.front();
   const Mixture& mixture = mean.mixture;
   std::uint64_t size_bytes = 0;
-  for (const partition::FlatSpace& space : first.spaces())
-    size_bytes += static_cast<std::uint64_t>(space.used_size()) * size_of(output.dtype);
   const bool complete = output.moments != Moments::drop;
-  if (complete) size_bytes *= 3;
+  const std::vector<std::string> tensors = tensors_of(mean, complete);
+  for (const partition::FlatSpace& space : first.spaces())
+    size_bytes += static_cast<std::uint64_t>(space.used_size()) * size_of(output.dtype) * tensors.size();
   const auto shards =
       narrow<int>(std::max<std::uint64_t>(1, (size_bytes + output.shard_bytes - 1) / output.shard_bytes));
 
   Manifest manifest;
   manifest.run_uuid = first.run_uuid();
   manifest.kind = checkpoint::Kind::export_;
-  manifest.complete = complete;
   manifest.weights = output.dtype;
   manifest.wall_time_s = context.clock.wall_s();
   if (complete) manifest.sections = training_sections(mean, output);
@@ -85,6 +99,7 @@ Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Out
   for (std::size_t unit = 0; unit < first.spaces().size(); ++unit) {
     manifest.unit_names.push_back(first.unit_names()[unit]);
     manifest.spaces.emplace_back(first.spaces()[unit].params(), layout);
+    manifest.tensors.push_back(tensors);
   }
   for (int shard = 0; shard < shards; ++shard)
     manifest.shards.push_back({checkpoint::shard_name(shard, shards), 0, {}});
@@ -97,7 +112,7 @@ std::vector<Block> blocks_of(const Manifest& manifest) {
   for (int shard = 0; shard < manifest.world(); ++shard) {
     for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
       const std::int64_t size = manifest.spaces[unit].owned_size(shard);
-      for (std::size_t tensor = 0; tensor < manifest.tensors().count(); ++tensor) {
+      for (std::size_t tensor = 0; tensor < manifest.tensors[unit].size(); ++tensor) {
         for (std::int64_t begin = 0; begin < size; begin += block_elements)
           blocks.push_back({shard, unit, tensor, begin, std::min(size, begin + block_elements)});
       }
@@ -115,7 +130,7 @@ struct Share {
 Share write_share(const comm::Context& context, const Mean& mean, const Manifest& manifest,
                   std::span<const checkpoint::ShardMap> maps, const checkpoint::Staging& staging,
                   std::span<const Block> blocks, Moments moments) {
-  Averager averager{mean, manifest.spaces, manifest.weights, moments};
+  Averager averager{mean, manifest.spaces, manifest.tensors.front(), manifest.weights, moments};
   Share share;
   File file;
   int open_shard = -1;
@@ -132,7 +147,8 @@ Share write_share(const comm::Context& context, const Mean& mean, const Manifest
     }
     const partition::FlatSpace& space = manifest.spaces[block.unit];
     const checkpoint::ShardMap::Dataset& dataset =
-        maps[static_cast<std::size_t>(block.shard)].datasets[block.unit * manifest.tensors().count() + block.tensor];
+        maps[static_cast<std::size_t>(block.shard)]
+            .datasets[block.unit * manifest.tensors.front().size() + block.tensor];
     Hasher hasher;
     for (std::int64_t at = block.begin; at < block.end; at += Averager::slice_elements) {
       const Bytes slice = averager.average(block.unit, block.tensor, space.slice_begin(block.shard) + at,
@@ -152,7 +168,7 @@ Share write_share(const comm::Context& context, const Mean& mean, const Manifest
 /// Rank 0: index and digest tables of every shard, and their root digests into the manifest.
 void finish_shards(const Files& files, Manifest& manifest, std::span<const checkpoint::ShardMap> maps,
                    const checkpoint::Staging& staging, std::span<const Digest> digests) {
-  const std::size_t states = manifest.spaces.size() * manifest.tensors().count();
+  const std::size_t states = manifest.spaces.size() * manifest.tensors.front().size();
   std::size_t next = 0;
   for (int shard = 0; shard < manifest.world(); ++shard) {
     const checkpoint::ShardMap& map = maps[static_cast<std::size_t>(shard)];

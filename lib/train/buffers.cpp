@@ -33,19 +33,19 @@ comm::BufferView view_of(const at::Tensor& tensor) {
 }
 
 Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& choices)
-    : model_(model), canonical_rank_(canonical_rank) {
+    : model_(model), canonical_rank_(canonical_rank), state_(choices.state) {
   const auto fp32 = at::TensorOptions(at::kFloat).device(choices.device);
   const auto weight_type = fp32.dtype(choices.compute_type);
-  const PlanShape shape = plan_shape(model.architecture(), model.units().front().space().layout());
-  const std::vector<int> turns = turns_of(shape);
+  const plan::PlanShape shape = plan::plan_shape(model.architecture(), model.units().front().space().layout());
+  const std::vector<int> turns = plan::turns_of(shape);
   std::int64_t largest = 0;  // of the units that take turns
   for (std::size_t u = 0; u < turns.size(); ++u) {
     if (turns[u] >= 0) largest = std::max(largest, model.units()[u].space().padded_size());
   }
   std::array<at::Tensor, 2> rotating_weights, rotating_gradients;
   for (std::size_t b = 0; b < 2; ++b) {
-    if (rotates_weights(choices.scheme)) rotating_weights[b] = at::zeros({largest}, weight_type);
-    if (rotates_gradients(choices.scheme)) rotating_gradients[b] = at::zeros({largest}, fp32);
+    if (plan::rotates_weights(choices.scheme)) rotating_weights[b] = at::zeros({largest}, weight_type);
+    if (plan::rotates_gradients(choices.scheme)) rotating_gradients[b] = at::zeros({largest}, fp32);
   }
   std::int64_t parameters = 0;
   for (std::size_t u = 0; u < turns.size(); ++u) {
@@ -56,8 +56,8 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     const bool takes_turns = turns[u] >= 0;
     const auto turn = static_cast<std::size_t>(std::max(turns[u], 0));
     UnitBuffers& buffers = units_.emplace_back();
-    buffers.rotates_weights = takes_turns && rotates_weights(choices.scheme);
-    buffers.rotates_gradients = takes_turns && rotates_gradients(choices.scheme);
+    buffers.rotates_weights = takes_turns && plan::rotates_weights(choices.scheme);
+    buffers.rotates_gradients = takes_turns && plan::rotates_gradients(choices.scheme);
     buffers.weights =
         buffers.rotates_weights ? rotating_weights[turn].narrow(0, 0, padded) : at::zeros({padded}, weight_type);
     buffers.gradients =
@@ -65,7 +65,7 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     // What lives as long as the run and has this rank's slices in it, from element `begin` of the unit on.
     at::Tensor weights = buffers.weights, gradients = buffers.gradients;
     std::int64_t begin = 0;
-    if (takes_turns && choices.scheme == Scheme::hybrid) {
+    if (takes_turns && choices.scheme == plan::Scheme::hybrid) {
       const std::int64_t nodes = space.layout().nodes();
       begin = space.layout().slots_of(canonical_rank).front() * nodes * space.slice_size();
       weights = buffers.held_weights = at::zeros({owned * nodes}, weight_type);
@@ -79,7 +79,7 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
       return of.narrow(0, space.slice_begin(slices.front()) - begin, owned);
     };
     optim::ShardState& shard = buffers.shard;
-    buffers.sums_in_place = one_slice && gradients.defined() && choices.reduce_every == ReduceEvery::step;
+    buffers.sums_in_place = one_slice && gradients.defined() && choices.reduce_every == plan::ReduceEvery::step;
     const bool master_in_place = one_slice && weights.defined() && choices.compute_type == choices.master_type;
     shard.gradient = buffers.sums_in_place ? own_slice(gradients) : at::zeros({owned}, fp32);
     shard.master = master_in_place ? own_slice(weights) : at::zeros({owned}, fp32.dtype(choices.master_type));
@@ -87,10 +87,16 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     parameters += static_cast<std::int64_t>(space.params().size());
     if (!master_in_place) shard.weights = weights;
     shard.weights_begin = begin;
-    shard.exp_avg = at::zeros({owned}, fp32);
-    shard.exp_avg_sq = at::zeros({owned}, fp32);
-    if (choices.ema) shard.ema = at::zeros({owned}, fp32);
-    buffers.stretches = optim::stretches_of(space, canonical_rank, shard);
+    for (const spec::StateTensor& tensor : choices.state) {
+      if (tensor.name == spec::weights_tensor) continue;
+      const at::Tensor made = at::zeros({owned}, fp32);
+      if (tensor.name == spec::mean_tensor) {
+        shard.ema = made;
+      } else {
+        shard.states.push_back(made);
+      }
+    }
+    buffers.pieces = optim::pieces_of(space, canonical_rank, shard);
     unit.bind(buffers.weights, buffers.gradients);
   }
 }
@@ -111,6 +117,19 @@ void Buffers::initialise(std::uint64_t seed) {
   cast_masters();
 }
 
+std::vector<std::pair<std::string, at::Tensor>> Buffers::state_of(std::size_t unit) const {
+  const optim::ShardState& shard = units_[unit].shard;
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  auto own = shard.states.begin();
+  for (const spec::StateTensor& tensor : state_) {
+    const at::Tensor& live = tensor.name == spec::weights_tensor ? shard.master
+                             : tensor.name == spec::mean_tensor  ? shard.ema
+                                                                 : *own++;
+    tensors.emplace_back(tensor.name, live);
+  }
+  return tensors;
+}
+
 void Buffers::swap_ema() {
   for (UnitBuffers& unit : units_) {
     const at::Tensor master = unit.shard.master.clone();
@@ -122,8 +141,8 @@ void Buffers::swap_ema() {
 
 void Buffers::cast_masters() {
   for (UnitBuffers& unit : units_) {
-    for (optim::Stretch& stretch : unit.stretches) {
-      if (stretch.weights) stretch.weights->copy_(stretch.master);
+    for (optim::Piece& piece : unit.pieces) {
+      if (piece.weights) piece.weights->copy_(piece.master);
     }
   }
 }

@@ -7,8 +7,8 @@
 
 #include "comm/collectives.hpp"
 #include "model/model.hpp"
-#include "optim/adamw.hpp"
-#include "train/step_plan.hpp"
+#include "optim/optimizer.hpp"
+#include "plan/step_plan.hpp"
 
 /// All flat memory of a run, made before step 1. A unit's weights and gradients lie in buffers of its own or in one of
 /// two that it shares with every second unit, as the scheme and the plan's shape say; bound to the model once. This
@@ -24,16 +24,17 @@ struct UnitBuffers {
       held_gradients;          // hybrid, where they rotate: this rank's slots, complete and summed in the node
   optim::ShardState shard;     // [owned] each
   bool sums_in_place = false;  // shard.gradient is the own slice of gradients
-  std::vector<optim::Stretch> stretches;
+  std::vector<optim::Piece> pieces;
 };
 
 struct BufferChoices {
-  Scheme scheme = Scheme::stage_1;
-  ReduceEvery reduce_every = ReduceEvery::step;
+  plan::Scheme scheme = plan::Scheme::stage_1;
+  plan::ReduceEvery reduce_every = plan::ReduceEvery::step;
   at::ScalarType compute_type = at::kFloat;
   at::ScalarType master_type = at::kFloat;  // bf16: the weights have no fp32 master
   std::uint64_t seed = 1;                   // of their rounding
-  bool ema = false;                         // keeps a running mean of fp32 masters
+  /// All that is kept of each parameter (optim::state_of).
+  std::vector<spec::StateTensor> state{};
   c10::Device device = c10::kCPU;
 };
 
@@ -46,6 +47,8 @@ class Buffers {
   void initialise(std::uint64_t seed);
 
   [[nodiscard]] std::vector<UnitBuffers>& units() noexcept { return units_; }
+  /// This rank's shard of each tensor that is kept of a unit, under its name, in stored order.
+  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> state_of(std::size_t unit) const;
   /// Exchanges the master weights with their running mean, where gathers start from too; a second time undoes it.
   void swap_ema();
   /// Brings the master weights to where gathers start from.
@@ -60,6 +63,7 @@ class Buffers {
  private:
   model::Model& model_;
   int canonical_rank_;
+  std::vector<spec::StateTensor> state_;
   std::vector<UnitBuffers> units_;
 };
 

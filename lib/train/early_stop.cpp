@@ -12,10 +12,10 @@ namespace {
 
 namespace json = boost::json;
 
-std::string name_of(Metric metric) { return boost::describe::enum_to_string(metric, ""); }
+std::string name_of(plan::Metric metric) { return boost::describe::enum_to_string(metric, ""); }
 
 /// A value that is no number is never better; any number is better than none.
-bool is_better(Metric metric, double value, const Best& than, double by = 0) {
+bool is_better(plan::Metric metric, double value, const Best& than, double by = 0) {
   if (std::isnan(value)) return false;
   if (than.step == 0) return true;
   return rises(metric) ? value > than.value + by : value < than.value - by;
@@ -29,22 +29,22 @@ Best best_of(const json::value& stored) {
 
 }  // namespace
 
-bool rises(Metric metric) { return metric == Metric::bleu || metric == Metric::chrf; }
+bool rises(plan::Metric metric) { return metric == plan::Metric::bleu || metric == plan::Metric::chrf; }
 
-Judge::Judge(const ValidationConfig& config, const json::object& state) : early_stop_(config.early_stop) {
+Judge::Judge(const plan::ValidationConfig& config, const json::object& state) : early_stop_(config.early_stop) {
   if (const json::value* stop = state.if_contains("early_stop");
       stop != nullptr && early_stop_ && stop->at("metric") == config::to_json(early_stop_->metric)) {
     waits_for_better_than_ = best_of(*stop);
     stalled_ = stop->at("stalled").to_number<std::int64_t>();
   }
   const json::value* kept = state.if_contains("kept");
-  for (const Metric metric : config.keep_best) {
+  for (const plan::Metric metric : config.keep_best) {
     const json::value* best = kept == nullptr ? nullptr : kept->as_object().if_contains(name_of(metric));
     kept_[metric].committed = best == nullptr ? Best{} : best_of(*best);
   }
 }
 
-bool Judge::take(std::int64_t step, const std::map<Metric, double>& values) {
+bool Judge::take(std::int64_t step, const std::map<plan::Metric, double>& values) {
   if (early_stop_) {
     const double value = values.at(early_stop_->metric);
     if (is_better(early_stop_->metric, value, waits_for_better_than_, early_stop_->min_delta)) {

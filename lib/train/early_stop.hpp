@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "train/run_config.hpp"
+#include "plan/run_config.hpp"
 
 /// What validations decide about a run: that it ends since a metric no longer improves, and which checkpoints are the
 /// best so far and must not be removed. Pure values, alike on all ranks; part of every checkpoint, so a resumed run has
@@ -16,7 +16,7 @@
 namespace argosy::train {
 
 /// Whether higher values of a metric are better.
-[[nodiscard]] bool rises(Metric metric);
+[[nodiscard]] bool rises(plan::Metric metric);
 
 struct Best {
   double value = 0;
@@ -27,11 +27,11 @@ struct Best {
 class Judge {
  public:
   /// Goes on from `state`, unless it speaks of another metric.
-  explicit Judge(const ValidationConfig& config, const boost::json::object& state = {});
+  explicit Judge(const plan::ValidationConfig& config, const boost::json::object& state = {});
 
   /// Takes up what a validation of the first set has found at `step`, by metric. True: by a metric of keep_best no step
   /// whose checkpoint is committed or on its way is as good, and the checkpoint of this one is to be saved.
-  bool take(std::int64_t step, const std::map<Metric, double>& values);
+  bool take(std::int64_t step, const std::map<plan::Metric, double>& values);
   /// The checkpoint of `step` has been committed, or could not be: only a committed one is kept, and only that one sets
   /// the mark for those after it.
   void saved(std::int64_t step, bool committed);
@@ -45,7 +45,7 @@ class Judge {
   static constexpr std::array<const char*, 3> state_keys{"early_stop", "kept", "keep"};
 
  private:
-  std::optional<EarlyStopConfig> early_stop_;
+  std::optional<plan::EarlyStopConfig> early_stop_;
   Best waits_for_better_than_;
   std::int64_t stalled_ = 0;
   struct Kept {
@@ -53,7 +53,7 @@ class Judge {
     std::vector<Best> waiting{};  // for their commits, each better than those before it
     [[nodiscard]] const Best& mark() const { return waiting.empty() ? committed : waiting.back(); }
   };
-  std::map<Metric, Kept> kept_;
+  std::map<plan::Metric, Kept> kept_;
 };
 
 }  // namespace argosy::train

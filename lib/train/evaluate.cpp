@@ -11,7 +11,7 @@ namespace argosy::train {
 namespace {
 
 /// The validation part of the token shards, dealt to the ranks like the micro-batches of steps.
-EvaluationSet split_set(const comm::Context& context, const RunConfig& config, const data::Tokenizer& tokenizer,
+EvaluationSet split_set(const comm::Context& context, const plan::RunConfig& config, const data::Tokenizer& tokenizer,
                         data::StepSizes sizes, std::int64_t steps) {
   const auto shards = data::TokenShards::open(context.files, config.data, tokenizer, data::Part::validation);
   if (shards.has_source()) shards.require_at_most(config.model.max_positions, tokenizer);
@@ -30,7 +30,7 @@ EvaluationSet split_set(const comm::Context& context, const RunConfig& config, c
 }
 
 /// Throws Error{data} naming the first line of the set, on either side, that is longer than the model has positions.
-void require_at_most(std::int64_t positions, const EvaluationSet& set, const ValidationSet& files) {
+void require_at_most(std::int64_t positions, const EvaluationSet& set, const plan::ValidationSet& files) {
   for (const data::Batch& batch : set.batches) {
     for (std::size_t row = 0; row < batch.examples.size(); ++row) {
       const bool is_source = batch.source_lengths[row] > positions;
@@ -46,14 +46,14 @@ void require_at_most(std::int64_t positions, const EvaluationSet& set, const Val
 
 }  // namespace
 
-std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const RunConfig& config,
+std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const plan::RunConfig& config,
                                            const data::Tokenizer& tokenizer, const data::StepSizes& sizes) {
   const int rank = context.topology.canonical_rank(), world = context.topology.world_size();
-  const bool language_model = is_language_model(config);
+  const bool language_model = plan::is_language_model(config);
   const std::int64_t all = std::numeric_limits<std::int64_t>::max();
   const std::int64_t steps = config.validation.steps.value_or(language_model ? 25 : all);
   std::vector<EvaluationSet> sets;
-  for (const ValidationSet& wanted : config.validation.sets) {
+  for (const plan::ValidationSet& wanted : config.validation.sets) {
     EvaluationSet& set = sets.emplace_back();
     set.name = Path(wanted.source).filename().string();
     if (language_model) {
@@ -77,22 +77,23 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const R
 double Evaluation::loss() const { return nll_sum / static_cast<double>(tgt_tokens); }
 double Evaluation::perplexity() const { return std::exp(loss()); }
 
-double Evaluation::value_of(Metric metric) const {
+double Evaluation::value_of(plan::Metric metric) const {
   switch (metric) {
-    case Metric::loss:
+    case plan::Metric::loss:
       return loss();
-    case Metric::perplexity:
+    case plan::Metric::perplexity:
       return perplexity();
-    case Metric::bleu:
+    case plan::Metric::bleu:
       return bleu.value();
-    case Metric::chrf:
+    case plan::Metric::chrf:
       return chrf.value();
   }
   return 0;
 }
 
 Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Model& model,
-                    const data::Tokenizer& tokenizer, const EvaluationSet& set, const std::vector<Metric>& metrics) {
+                    const data::Tokenizer& tokenizer, const EvaluationSet& set,
+                    const std::vector<plan::Metric>& metrics) {
   std::array<double, 2> sums{};
   std::array<std::int64_t, 1> most{std::ssize(set.batches)};
   context.world.all_reduce(std::span<std::int64_t>{most}, comm::Reduce::max);
@@ -109,8 +110,9 @@ Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Mo
     throw Error{Fault::data,
                 {.wanted = "a validation set with text", .got = "nothing that bears loss", .where = set.name}};
   }
-  const bool translates = std::any_of(metrics.begin(), metrics.end(),
-                                      [](Metric metric) { return metric == Metric::bleu || metric == Metric::chrf; });
+  const bool translates = std::any_of(metrics.begin(), metrics.end(), [](plan::Metric metric) {
+    return metric == plan::Metric::bleu || metric == plan::Metric::chrf;
+  });
   if (!translates) return evaluation;
   const auto translations = decode::translate_lines(context.world, model, tokenizer, set.text.source, {});
   const decode::TranslationScores scores = decode::score_translations(translations, set.text.target);

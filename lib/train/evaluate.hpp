@@ -11,7 +11,7 @@
 #include "data/text_pairs.hpp"
 #include "data/tokenizer.hpp"
 #include "model/model.hpp"
-#include "train/run_config.hpp"
+#include "plan/run_config.hpp"
 
 /// The evaluation of a model over held-out sets, apart from the training loop: soups and stored models are judged
 /// alike. Sets are dealt over all ranks; sums are added over ranks before any division.
@@ -27,7 +27,7 @@ struct EvaluationSet {
 /// The sets of `config.validation`; without any, the part `data.split.validation` of the token shards. At most
 /// validation.steps batches a rank and set. Not collective. Throws Error{data} for files that are missing or do not
 /// match, and for a line that is longer than the model has positions.
-[[nodiscard]] std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const RunConfig& config,
+[[nodiscard]] std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const plan::RunConfig& config,
                                                          const data::Tokenizer& tokenizer,
                                                          const data::StepSizes& sizes);
 
@@ -37,7 +37,7 @@ struct Evaluation {
   std::optional<double> bleu, chrf;  // 0..100, of greedy translations
   [[nodiscard]] double loss() const;
   [[nodiscard]] double perplexity() const;
-  [[nodiscard]] double value_of(Metric metric) const;
+  [[nodiscard]] double value_of(plan::Metric metric) const;
 };
 
 /// Σ nll of a batch, unsmoothed. Called equally often on all ranks, with empty batches where one has fewer.
@@ -48,6 +48,6 @@ using NllOf = std::function<double(const data::Batch& batch)>;
 /// loss-bearing tgt_tokens.
 [[nodiscard]] Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Model& model,
                                   const data::Tokenizer& tokenizer, const EvaluationSet& set,
-                                  const std::vector<Metric>& metrics);
+                                  const std::vector<plan::Metric>& metrics);
 
 }  // namespace argosy::train

@@ -18,10 +18,10 @@ at::Tensor view_of_host(std::span<float> values) {
 
 HostState::HostState(const model::Model& model, Buffers& buffers, c10::Device device)
     : model_(model), buffers_(buffers), device_(device) {
-  for (const UnitBuffers& unit : buffers.units()) {
-    for (const at::Tensor& live : {unit.shard.master, unit.shard.exp_avg, unit.shard.exp_avg_sq, unit.shard.ema}) {
-      if (!live.defined()) continue;
-      Pair& pair = pairs_.emplace_back(Pair{.live = live, .host = {}, .pinned = {}, .plain = {}});
+  for (std::size_t unit = 0; unit < buffers.units().size(); ++unit) {
+    for (const auto& [name, live] : buffers.state_of(unit)) {
+      Pair& pair =
+          pairs_.emplace_back(Pair{.unit = unit, .name = name, .live = live, .host = {}, .pinned = {}, .plain = {}});
       if (device.is_cpu()) {
         pair.plain.resize(static_cast<std::size_t>(live.numel()));
         pair.host = pair.plain;
@@ -33,18 +33,13 @@ HostState::HostState(const model::Model& model, Buffers& buffers, c10::Device de
   }
 }
 
-std::vector<checkpoint::UnitState> HostState::states(bool with_moments) {
+std::vector<checkpoint::UnitState> HostState::states(bool with_optimizer) {
   std::vector<checkpoint::UnitState> states;
   states.reserve(model_.units().size());
-  const std::size_t tensors = pairs_.size() / model_.units().size();
-  for (std::size_t u = 0; u < model_.units().size(); ++u) {
-    const Pair* const pair = &pairs_[tensors * u];
-    states.push_back({.name = model_.units()[u].name(),
-                      .space = &model_.units()[u].space(),
-                      .master = pair[0].host,
-                      .exp_avg = with_moments ? pair[1].host : std::span<float>{},
-                      .exp_avg_sq = with_moments ? pair[2].host : std::span<float>{},
-                      .ema = tensors > 3 ? pair[3].host : std::span<float>{}});
+  for (const model::Unit& unit : model_.units()) states.push_back({unit.name(), &unit.space(), {}});
+  for (const Pair& pair : pairs_) {
+    const bool is_optimizers = pair.name != spec::weights_tensor && pair.name != spec::mean_tensor;
+    if (with_optimizer || !is_optimizers) states[pair.unit].tensors.push_back({pair.name, pair.host});
   }
   return states;
 }

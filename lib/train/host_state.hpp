@@ -10,10 +10,10 @@
 #include "model/model.hpp"
 #include "train/buffers.hpp"
 
-/// This rank's master weights, moments and running mean in host memory, made once: checkpoints are read into it and
-/// written from it. A copy is begun between two steps and completed by the thread that writes it, while the next step's
-/// forward and backward passes, which change none of this, run; the next update waits for it. Pinned where the device
-/// is a GPU.
+/// This rank's master weights, optimizer state and running mean in host memory, made once: checkpoints are read into it
+/// and written from it. A copy is begun between two steps and completed by the thread that writes it, while the next
+/// step's forward and backward passes, which change none of this, run; the next update waits for it. Pinned where the
+/// device is a GPU.
 namespace argosy::train {
 
 class HostState {
@@ -21,8 +21,8 @@ class HostState {
   /// Allocates. Borrows both.
   HostState(const model::Model& model, Buffers& buffers, c10::Device device);
 
-  /// The units' host memory, the same at each call; without moments: for checkpoints of weights only.
-  [[nodiscard]] std::vector<checkpoint::UnitState> states(bool with_moments = true);
+  /// The units' host memory, the same at each call; without the optimizer's: for checkpoints of weights only.
+  [[nodiscard]] std::vector<checkpoint::UnitState> states(bool with_optimizer = true);
   /// On a GPU: enqueues the copies behind what the compute stream was given until now.
   void begin_copy();
   /// Returns when the state that was there at begin_copy() lies in host memory. By any one thread.
@@ -32,6 +32,8 @@ class HostState {
 
  private:
   struct Pair {
+    std::size_t unit;
+    std::string name;
     at::Tensor live;           // flat
     std::span<float> host;     // as many
     at::Tensor pinned;         // owner of `host` on a GPU
@@ -40,7 +42,7 @@ class HostState {
   const model::Model& model_;
   Buffers& buffers_;
   const c10::Device device_;
-  std::vector<Pair> pairs_;  // master, exp_avg, exp_avg_sq and, where there is one, ema, by unit
+  std::vector<Pair> pairs_;  // by unit, in stored order
   std::optional<c10::Event> copied_;
 };
 

@@ -48,14 +48,14 @@ std::optional<double> peak_flops(c10::Device device) {
   return telemetry::bf16_peak_flops(kernels::gpu_name(device.index()));
 }
 
-const Gpu* planned_gpu(c10::Device device) {
-  return device.is_cuda() ? gpu_by_driver_name(kernels::gpu_name(device.index())) : nullptr;
+const plan::Gpu* planned_gpu(c10::Device device) {
+  return device.is_cuda() ? plan::gpu_by_driver_name(kernels::gpu_name(device.index())) : nullptr;
 }
 
 std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Topology& topology) {
   if (device.is_cuda()) {
-    const Gpu* const gpu = planned_gpu(device);
-    return gpu == nullptr ? std::nullopt : std::optional(capacity_bytes(*gpu));
+    const plan::Gpu* const gpu = planned_gpu(device);
+    return gpu == nullptr ? std::nullopt : std::optional(plan::capacity_bytes(*gpu));
   }
   const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
   if (pages <= 0 || page_bytes <= 0) return std::nullopt;

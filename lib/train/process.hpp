@@ -7,7 +7,7 @@
 #include <string>
 
 #include "comm/run_main.hpp"
-#include "train/time_model.hpp"
+#include "plan/time_model.hpp"
 
 /// Settings of this process that hold for all of a run: device, threads, allocator.
 namespace argosy::train {
@@ -20,7 +20,7 @@ namespace argosy::train {
 [[nodiscard]] std::optional<double> peak_flops(c10::Device device);
 
 /// The GPU of a plan, where the device is one the planner knows.
-[[nodiscard]] const Gpu* planned_gpu(c10::Device device);
+[[nodiscard]] const plan::Gpu* planned_gpu(c10::Device device);
 
 /// Memory of one rank: of a GPU the planner knows, or this rank's share of its node's; absent when unknown. Bytes.
 [[nodiscard]] std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Topology& topology);

@@ -15,13 +15,13 @@ namespace json = boost::json;
 using checkpoint::Fields;
 
 /// What decides which examples form which step.
-json::object data_of(const RunConfig& config, const RunFacts& facts) {
+json::object data_of(const plan::RunConfig& config, const RunFacts& facts) {
   json::array weights;
   for (const data::CorpusConfig& corpus : config.data.corpora) weights.emplace_back(corpus.weight);
   return {{"fingerprint", facts.data.hex()}, {"weights", std::move(weights)}, {"temperature", config.data.temperature}};
 }
 
-json::object batch_of(const RunConfig& config, const RunFacts& facts) {
+json::object batch_of(const plan::RunConfig& config, const RunFacts& facts) {
   json::object batch = config::to_json(config.batch).as_object();
   batch["global_size"] = facts.sizes.global_size;
   batch["micro_size"] = facts.sizes.micro_size;
@@ -90,9 +90,9 @@ double RunState::position(config::Period::Unit unit) const {
   return 0;
 }
 
-checkpoint::Sections sections_of(const RunConfig& config, const RunFacts& facts, const RunState& state) {
+checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& facts, const RunState& state) {
   checkpoint::Sections sections;
-  const bool tied = config.model.tie_embeddings.value_or(!is_language_model(config));
+  const bool tied = config.model.tie_embeddings.value_or(!plan::is_language_model(config));
   sections.model = {{"arch", config::to_json(config.model.type)},
                     {"config", config::to_json(config.model)},
                     {"config_digest", config::digest_of_config(config.model).hex()},

@@ -8,8 +8,8 @@
 #include "checkpoint/checkpoint.hpp"
 #include "data/loader.hpp"
 #include "optim/clip.hpp"
+#include "plan/run_config.hpp"
 #include "telemetry/metrics.hpp"
-#include "train/run_config.hpp"
 
 /// What a training run knows besides its tensors, and how that becomes the sections of a checkpoint and comes back.
 /// Pure.
@@ -44,7 +44,8 @@ struct RunFacts {
 };
 
 /// Sections of a checkpoint: model, optimizer, schedule and data say what was trained how, counters and best how far.
-[[nodiscard]] checkpoint::Sections sections_of(const RunConfig& config, const RunFacts& facts, const RunState& state);
+[[nodiscard]] checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& facts,
+                                               const RunState& state);
 
 /// The inverse for what resuming needs. Throws Error{corrupt} for what sections_of() has not written.
 [[nodiscard]] RunState state_of(const checkpoint::Reader& reader);

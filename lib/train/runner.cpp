@@ -79,14 +79,14 @@ struct Runner::Step {
 };
 
 Runner::Runner(model::Model& model, Buffers& buffers, comm::Collectives& collectives, const partition::Layout& layout,
-               int canonical_rank, const optim::AdamwNumbers& numbers, double max_grad_norm, optim::SkipGuard& guard,
+               int canonical_rank, const optim::Optimizer& optimizer, double max_grad_norm, optim::SkipGuard& guard,
                const Clock& clock, c10::Device device)
     : model_(model),
       buffers_(buffers),
       collectives_(collectives),
       layout_(layout),
       canonical_rank_(canonical_rank),
-      numbers_(numbers),
+      optimizer_(optimizer),
       max_grad_norm_(max_grad_norm),
       guard_(guard),
       clock_(clock),
@@ -96,7 +96,7 @@ Runner::Runner(model::Model& model, Buffers& buffers, comm::Collectives& collect
 void Runner::begin(Walk& walk, const data::Batch& batch, int slot, const Step& step) const {
   walk.empty = batch.empty();
   if (walk.empty) return;
-  walk.recomputes = step.training && step.options.recompute == Recompute::block;
+  walk.recomputes = step.training && step.options.recompute == plan::Recompute::block;
   walk.in.resize(model_.visits().size());
   walk.out.resize(model_.visits().size());
   walk.pass.training = step.training;
@@ -165,7 +165,7 @@ comm::Event Runner::computed() const {
   return device_.is_cuda() ? comm::record_event(comm::nccl_table(), kComputeStream) : comm::Event{};
 }
 
-comm::Event Runner::gather(const Op& op) {
+comm::Event Runner::gather(const plan::Op& op) {
   const auto unit = static_cast<std::size_t>(op.unit);
   const UnitBuffers& buffers = buffers_.units()[unit];
   const bool across_nodes = op.levels == comm::Levels::outer;
@@ -175,7 +175,7 @@ comm::Event Runner::gather(const Op& op) {
                                  view_of(across_nodes ? buffers.held_weights : buffers.weights), computed(), op.levels);
 }
 
-comm::Event Runner::reduce(const Op& op, bool has_examples) {
+comm::Event Runner::reduce(const plan::Op& op, bool has_examples) {
   const auto index = static_cast<std::size_t>(op.unit);
   model::Unit& unit = model_.units()[index];
   const UnitBuffers& buffers = buffers_.units()[index];
@@ -199,15 +199,15 @@ comm::Event Runner::reduce(const Op& op, bool has_examples) {
 /// The same bits however the blocks are spread over ranks.
 double Runner::sum_of_all_squares() {
   optim::OrderFreeSum sum;
-  for (const UnitBuffers& unit : buffers_.units()) optim::add_squares(unit.stretches, sum);
+  for (const UnitBuffers& unit : buffers_.units()) optim::add_squares(unit.pieces, sum);
   collectives_.all_reduce(sum.parts());
   return sum.value();
 }
 
 /// One norm, one coefficient and the sums of the step in one small collective.
-void Runner::decide(StepResult& result, ReduceEvery reduce_every, const StepOptions& options) {
+void Runner::decide(StepResult& result, plan::ReduceEvery reduce_every, const StepOptions& options) {
   double squares = 0;
-  for (const UnitBuffers& unit : buffers_.units()) squares += optim::sum_of_squares(unit.stretches);
+  for (const UnitBuffers& unit : buffers_.units()) squares += optim::sum_of_squares(unit.pieces);
   telemetry::Work& work = result.work;
   std::array<double*, 9> sums{&squares,
                               &result.nll_sum,
@@ -224,7 +224,7 @@ void Runner::decide(StepResult& result, ReduceEvery reduce_every, const StepOpti
   collectives_.all_reduce(std::span<double>{values});
   for (std::size_t i = 0; i < sums.size(); ++i) *sums[i] = values[i];
   result.stop = values.back() > 0;
-  if (reduce_every == ReduceEvery::micro_batch) squares = sum_of_all_squares();
+  if (reduce_every == plan::ReduceEvery::micro_batch) squares = sum_of_all_squares();
   result.grad_norm = std::sqrt(squares);
   result.skipped = guard_.skips(options.step, result.grad_norm);
   const double coefficient = optim::clip_coefficient(result.grad_norm, max_grad_norm_);
@@ -232,37 +232,37 @@ void Runner::decide(StepResult& result, ReduceEvery reduce_every, const StepOpti
   coefficient_.fill_(result.skipped ? -1.0 : coefficient);
 }
 
-void Runner::execute(const StepPlan& plan, Step& step) {
+void Runner::execute(const plan::StepPlan& plan, Step& step) {
   ARGOSY_CHECK(static_cast<int>(step.batches.size()) == plan.micro_batches, "{} micro-batches, {} planned",
                step.batches.size(), plan.micro_batches);
   step.walks.resize(step.batches.size());
   std::vector<comm::Event> events(plan.ops.size());
   StepTimes& times = step.result.times;
-  const auto spent_on = [&times](OpKind kind) -> double& {
+  const auto spent_on = [&times](plan::OpKind kind) -> double& {
     switch (kind) {
-      case OpKind::gather:
+      case plan::OpKind::gather:
         return times.gather_s;
-      case OpKind::reduce:
+      case plan::OpKind::reduce:
         return times.reduce_s;
-      case OpKind::norm:
+      case plan::OpKind::norm:
         return times.norm_s;
-      case OpKind::update:
+      case plan::OpKind::update:
         return times.update_s;
-      case OpKind::forward:
-      case OpKind::backward:
+      case plan::OpKind::forward:
+      case plan::OpKind::backward:
         break;
     }
     return times.compute_s;
   };
   double before_s = clock_.monotonic_s();
-  const auto book = [&](OpKind kind) {
+  const auto book = [&](plan::OpKind kind) {
     const double now_s = clock_.monotonic_s();
     spent_on(kind) += now_s - before_s;
     before_s = now_s;
   };
   const c10::AutoGradMode recording(step.training);
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-    const Op& op = plan.ops[i];
+    const plan::Op& op = plan.ops[i];
     for (const int waited : op.waits_for) {
       const auto w = static_cast<std::size_t>(waited);
       events[w].wait_on(kComputeStream);
@@ -270,37 +270,37 @@ void Runner::execute(const StepPlan& plan, Step& step) {
     }
     Walk* const walk = op.micro_batch < 0 ? nullptr : &step.walks[static_cast<std::size_t>(op.micro_batch)];
     switch (op.kind) {
-      case OpKind::gather:
+      case plan::OpKind::gather:
         events[i] = gather(op);
         break;
-      case OpKind::forward:
+      case plan::OpKind::forward:
         if (op.visit == 0) begin(*walk, step.batches[static_cast<std::size_t>(op.micro_batch)], op.micro_batch, step);
         if (!walk->empty) forward(*walk, op.visit);
         break;
-      case OpKind::backward:
+      case plan::OpKind::backward:
         if (!walk->empty) backward(*walk, op.visit);
         if (op.visit > 0) break;
         step.result.loss_sum += number_of(walk->pass.loss_sum);
         step.result.nll_sum += number_of(walk->pass.nll_sum);
         *walk = {};
         break;
-      case OpKind::reduce:
+      case plan::OpKind::reduce:
         events[i] = reduce(op, !step.batches[static_cast<std::size_t>(op.micro_batch)].empty());
         break;
-      case OpKind::norm:
+      case plan::OpKind::norm:
         decide(step.result, plan.reduce_every, step.options);
         if (step.options.before_update) step.options.before_update();
         break;
-      case OpKind::update:
-        optim::adamw(buffers_.units()[static_cast<std::size_t>(op.unit)].stretches, numbers_, step.options.lr,
-                     step.options.updates, coefficient_);
+      case plan::OpKind::update:
+        optimizer_.update(buffers_.units()[static_cast<std::size_t>(op.unit)].pieces,
+                          {.lr = step.options.lr, .number = step.options.updates, .coefficient = coefficient_});
         break;
     }
     book(op.kind);
   }
 }
 
-StepResult Runner::run(const StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
+StepResult Runner::run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
   StepResult result;
   collectives_.set_step(options.step);
   for (model::Unit& unit : model_.units()) unit.expect_fresh_gradients();
@@ -310,7 +310,7 @@ StepResult Runner::run(const StepPlan& plan, const data::StepBatches& batches, c
   return result;
 }
 
-double Runner::evaluate(const StepPlan& plan, const data::Batch& batch, const model::LossOptions& loss) {
+double Runner::evaluate(const plan::StepPlan& plan, const data::Batch& batch, const model::LossOptions& loss) {
   StepResult result;
   StepOptions options;
   options.loss = loss;

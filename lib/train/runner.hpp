@@ -10,9 +10,9 @@
 #include "data/loader.hpp"
 #include "model/model.hpp"
 #include "optim/clip.hpp"
+#include "plan/step_plan.hpp"
 #include "telemetry/flops.hpp"
 #include "train/buffers.hpp"
-#include "train/step_plan.hpp"
 
 /// Executes step plans: walks the visits of a model forward, keeping each one's input, and walks them back one autograd
 /// segment at a time, adding up the gradient of the encoder's output over the decoder's blocks. Gathers and reductions
@@ -29,9 +29,9 @@ struct StepOptions {
   std::uint64_t seed = 1;
   model::LossOptions loss;
   /// block: a visit keeps its input alone, and runs again before it is walked back; the others: what a block keeps.
-  Recompute recompute = Recompute::none;
+  plan::Recompute recompute = plan::Recompute::none;
   bool wants_to_stop = false;  // this rank has been asked to
-  /// Called when gradients are summed and weights and moments are about to change.
+  /// Called when gradients are summed and weights and state are about to change.
   std::function<void()> before_update{};
 };
 
@@ -54,38 +54,38 @@ struct StepResult {
 class Runner {
  public:
   Runner(model::Model& model, Buffers& buffers, comm::Collectives& collectives, const partition::Layout& layout,
-         int canonical_rank, const optim::AdamwNumbers& numbers, double max_grad_norm, optim::SkipGuard& guard,
+         int canonical_rank, const optim::Optimizer& optimizer, double max_grad_norm, optim::SkipGuard& guard,
          const Clock& clock, c10::Device device);
 
   /// One step: gradients are sums over all ranks' losses divided by batches.tgt_tokens. A step the guard skips leaves
-  /// weights and moments as they are. A plan that reduces every micro-batch, by elastic collectives, gives the same
+  /// weights and state as they are. A plan that reduces every micro-batch, by elastic collectives, gives the same
   /// bits of weights for any number of ranks that divides the micro-batches. **Collective.** Throws Error{numeric} from
   /// the guard, Error{comm}.
-  StepResult run(const StepPlan& plan, const data::StepBatches& batches, const StepOptions& options);
+  StepResult run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options);
 
   /// Σ nll of a batch, which may be empty, by a plan of the forward pass. Behind it the weights of units that keep
   /// buffers of their own are those of all ranks. **Collective.** Throws Error{comm}.
-  double evaluate(const StepPlan& plan, const data::Batch& batch, const model::LossOptions& loss);
+  double evaluate(const plan::StepPlan& plan, const data::Batch& batch, const model::LossOptions& loss);
 
  private:
   struct Walk;  // a micro-batch in flight
   struct Step;
-  void execute(const StepPlan& plan, Step& step);
+  void execute(const plan::StepPlan& plan, Step& step);
   void begin(Walk& walk, const data::Batch& batch, int slot, const Step& step) const;
   void forward(Walk& walk, int visit);
   void backward(Walk& walk, int visit);
   [[nodiscard]] comm::Event computed() const;
-  [[nodiscard]] comm::Event gather(const Op& op);
-  [[nodiscard]] comm::Event reduce(const Op& op, bool has_examples);
+  [[nodiscard]] comm::Event gather(const plan::Op& op);
+  [[nodiscard]] comm::Event reduce(const plan::Op& op, bool has_examples);
   double sum_of_all_squares();
-  void decide(StepResult& result, ReduceEvery reduce_every, const StepOptions& options);
+  void decide(StepResult& result, plan::ReduceEvery reduce_every, const StepOptions& options);
 
   model::Model& model_;
   Buffers& buffers_;
   comm::Collectives& collectives_;
   const partition::Layout layout_;
   const int canonical_rank_;
-  const optim::AdamwNumbers numbers_;
+  const optim::Optimizer& optimizer_;
   const double max_grad_norm_;
   optim::SkipGuard& guard_;
   const Clock& clock_;

@@ -26,8 +26,9 @@ class Stopwatch {
 
 }  // namespace
 
-Saver::Saver(const comm::Context& context, checkpoint::Store& store, HostState& state, const CheckpointConfig& config,
-             std::string tokenizer_model, std::function<void(std::int64_t, bool)> ended)
+Saver::Saver(const comm::Context& context, checkpoint::Store& store, HostState& state,
+             const plan::CheckpointConfig& config, std::string tokenizer_model,
+             std::function<void(std::int64_t, bool)> ended)
     : context_(context),
       store_(store),
       state_(state),
@@ -46,7 +47,7 @@ void Saver::poll() {
 
 void Saver::begin(checkpoint::Kind kind, std::int64_t step, const Sections& sections, bool must) {
   if (store_.is_saving()) {
-    if (config_.on_busy == OnBusy::skip && kind == checkpoint::Kind::temp && !must) {
+    if (config_.on_busy == plan::OnBusy::skip && kind == checkpoint::Kind::temp && !must) {
       ++figures_.left_out;
       if (context_.is_root()) {
         context_.log.warn("step {} is not saved: the checkpoint of step {} is still being written", step, step_);
@@ -84,8 +85,8 @@ void Saver::start(checkpoint::Kind kind, std::int64_t step, const Sections& sect
   held_up_s_ = 0;
   const Stopwatch stopwatch(context_.clock, held_up_s_);
   state_.begin_copy();
-  const bool with_moments = kind == checkpoint::Kind::temp || config_.export_state == ExportState::full;
-  store_.begin_save(kind, step, state_.states(with_moments), sections(), {&tokenizer_, 1},
+  const bool with_optimizer = kind == checkpoint::Kind::temp || config_.export_state == plan::ExportState::full;
+  store_.begin_save(kind, step, state_.states(with_optimizer), sections(), {&tokenizer_, 1},
                     [this] { state_.complete_copy(); });
 }
 

@@ -17,7 +17,7 @@ class Saver {
   using Sections = std::function<checkpoint::Sections()>;
 
   /// `ended` is told the step of each save that has come to its end, and whether it was committed, on all ranks alike.
-  Saver(const comm::Context& context, checkpoint::Store& store, HostState& state, const CheckpointConfig& config,
+  Saver(const comm::Context& context, checkpoint::Store& store, HostState& state, const plan::CheckpointConfig& config,
         std::string tokenizer_model, std::function<void(std::int64_t step, bool committed)> ended);
   /// On the way out of a run that has failed: the thread at work reads what is about to go.
   ~Saver() { store_.abandon_save(); }
@@ -52,7 +52,7 @@ class Saver {
   const comm::Context& context_;
   checkpoint::Store& store_;
   HostState& state_;
-  const CheckpointConfig config_;
+  const plan::CheckpointConfig config_;
   const checkpoint::Attachment tokenizer_;
   const std::function<void(std::int64_t, bool)> ended_;
   std::int64_t step_ = 0;  // of the save on its way

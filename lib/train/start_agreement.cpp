@@ -59,7 +59,7 @@ std::optional<Difference> difference(const json::value& first, const json::value
 
 std::string code_version() { return fmt::format("argosy {} ({})", version(), revision()); }
 
-void require_same_start(const comm::Communicator& world, const RunConfig& config,
+void require_same_start(const comm::Communicator& world, const plan::RunConfig& config,
                         const boost::json::object& command_line, const std::string& code) {
   if (const auto odd = comm::odd_one(world, code)) {
     throw Error{Fault::config,

@@ -6,7 +6,7 @@
 
 #include "comm/comm.hpp"
 #include "core/hash.hpp"
-#include "train/run_config.hpp"
+#include "plan/run_config.hpp"
 
 /// What all ranks of a run must have in common before any of them allocates: code, configuration, data. Ranks are
 /// compared by digests; only where these differ do texts travel. Refusals are one sentence, the same on all ranks, that
@@ -18,7 +18,7 @@ namespace argosy::train {
 
 /// Ranks of one build and one effective configuration; `command_line`: what else decides what a rank does, by option.
 /// **Collective** over `world`. Throws Error{config}.
-void require_same_start(const comm::Communicator& world, const RunConfig& config,
+void require_same_start(const comm::Communicator& world, const plan::RunConfig& config,
                         const boost::json::object& command_line, const std::string& code = code_version());
 
 /// `digest`, which every rank has computed from its own files; `what` and `key` say of what and where they stand.

@@ -14,7 +14,7 @@ constexpr double default_kept_s = 60;
 
 }  // namespace
 
-StopPolicy::StopPolicy(const comm::Context& context, const StopConfig& config, const comm::Variables& variables)
+StopPolicy::StopPolicy(const comm::Context& context, const plan::StopConfig& config, const comm::Variables& variables)
     : context_(context), config_(config) {
   comm::agree(context.world, [&] {
     deadline_s_ = comm::seconds_in(variables, "ARGOSY_DEADLINE");

@@ -5,7 +5,7 @@
 
 #include "comm/launcher.hpp"
 #include "comm/run_main.hpp"
-#include "train/run_config.hpp"
+#include "plan/run_config.hpp"
 
 /// When a run ends before its schedule does, and why: a signal, the stop file, or the end of its allocation, before
 /// which it keeps time for one more round and its last save. Each rank asks for itself; what one of them wants the
@@ -18,7 +18,7 @@ class StopPolicy {
   /// scheduler signals) from `variables`. **Collective.** Throws Error{usage} when one of them is no number, or when
   /// the end is nearer than the time that is kept, or the stop file is there already: such a run would save and start
   /// for ever.
-  StopPolicy(const comm::Context& context, const StopConfig& config,
+  StopPolicy(const comm::Context& context, const plan::StopConfig& config,
              const comm::Variables& variables = comm::environment_variable);
 
   /// Once a step.
@@ -34,7 +34,7 @@ class StopPolicy {
 
  private:
   const comm::Context& context_;
-  const StopConfig& config_;
+  const plan::StopConfig& config_;
   std::optional<double> deadline_s_, notice_s_;
   double longest_round_s_ = 0, longest_save_s_ = 0;
   double looked_s_ = 0;

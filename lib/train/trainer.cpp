@@ -12,11 +12,11 @@
 #include "core/error.hpp"
 #include "model/stored_model.hpp"
 #include "model/stored_spec.hpp"
+#include "plan/plan_lines.hpp"
 #include "train/begin.hpp"
 #include "train/early_stop.hpp"
 #include "train/evaluate.hpp"
 #include "train/memory_count.hpp"
-#include "train/plan_lines.hpp"
 #include "train/process.hpp"
 #include "train/progress.hpp"
 #include "train/saver.hpp"
@@ -60,36 +60,37 @@ void set_aside(const comm::Context& context, const Path& run_dir) {
 
 constexpr std::int64_t kStepsToPeak = 3;  // later ones hold no more: lazily made workspaces are there
 
-DType wire_type(WireType type) { return type == WireType::bf16 ? DType::bf16 : DType::f32; }
+DType wire_type(plan::WireType type) { return type == plan::WireType::bf16 ? DType::bf16 : DType::f32; }
 
-checkpoint::Verify verify_of(Verify verify) {
-  if (verify == Verify::full) return checkpoint::Verify::full;
-  return verify == Verify::none ? checkpoint::Verify::none : checkpoint::Verify::touched;
+checkpoint::Verify verify_of(plan::Verify verify) {
+  if (verify == plan::Verify::full) return checkpoint::Verify::full;
+  return verify == plan::Verify::none ? checkpoint::Verify::none : checkpoint::Verify::touched;
 }
 
-ReduceEvery reduce_every(const RunConfig& config) {
-  return config.sharding.reduction == Reduction::elastic ? ReduceEvery::micro_batch : ReduceEvery::step;
+plan::ReduceEvery reduce_every(const plan::RunConfig& config) {
+  return config.sharding.reduction == plan::Reduction::elastic ? plan::ReduceEvery::micro_batch
+                                                               : plan::ReduceEvery::step;
 }
 
 /// The run's plan. Throws Error{config} when this rank's device cannot run it, or has no memory for it.
-RunPlan affordable_plan(const comm::Context& context, const RunConfig& config, std::int64_t vocab_live,
-                        c10::Device device) {
-  if (device.is_cuda() && config.sharding.reduction == Reduction::elastic) {
+plan::RunPlan affordable_plan(const comm::Context& context, const plan::RunConfig& config, std::int64_t vocab_live,
+                              c10::Device device) {
+  if (device.is_cuda() && config.sharding.reduction == plan::Reduction::elastic) {
     throw Error{Fault::config,
                 {.wanted = "exact or fast on a GPU",
                  .got = "elastic",
                  .where = "sharding.reduction",
                  .remedy = "elastic sums, for tests, are formed on the host: set device to cpu"}};
   }
-  RunPlan plan = plan_run(config, spec::resolve(config.model, vocab_live),
-                          {.layout = context.topology.layout(), .gpu = planned_gpu(device)});
-  if (const auto memory = rank_memory_bytes(device, context.topology)) require_state_fits(plan, *memory);
+  plan::RunPlan plan = plan::plan_run(config, spec::resolve(config.model, vocab_live),
+                                      {.layout = context.topology.layout(), .gpu = planned_gpu(device)});
+  if (const auto memory = rank_memory_bytes(device, context.topology)) plan::require_state_fits(plan, *memory);
   return plan;
 }
 
 class Trainer {
  public:
-  Trainer(comm::Context& context, const RunConfig& config, const TrainOptions& options)
+  Trainer(comm::Context& context, const plan::RunConfig& config, const TrainOptions& options)
       : context_(context),
         config_(config),
         options_(options),
@@ -108,7 +109,7 @@ class Trainer {
                               if (shards.has_source()) shards.require_at_most(config.model.max_positions, tokenizer_);
                               return shards;
                             })),
-        schedule_(optim::resolve(config.schedule, is_language_model(config))),
+        schedule_(optim::resolve(config.schedule, plan::is_language_model(config))),
         facts_{.tokenizer = same_on_all_ranks(context.world, tokenizer_.digest(), "tokenizer", "data.tokenizer"),
                .data = same_on_all_ranks(context.world, shards_.fingerprint(), "token shards", "data.shards"),
                .vocab_live = tokenizer_.vocabulary().pieces,
@@ -116,7 +117,7 @@ class Trainer {
                .world = context.topology.world_size()},
         plan_(read_on_all(context, [&] { return affordable_plan(context, config, facts_.vocab_live, device_); })),
         model_(spec::resolve(config.model, facts_.vocab_live), context.topology.layout()),
-        choices_{.scheme = scheme_of(config.sharding),
+        choices_{.scheme = plan::scheme_of(config.sharding),
                  .order = config.sharding.accumulation_order,
                  .reduce_every = reduce_every(config),
                  .micro_batches = facts_.sizes.accumulation},
@@ -124,14 +125,14 @@ class Trainer {
         buffers_(model_, context.topology.canonical_rank(),
                  {.scheme = choices_.scheme,
                   .reduce_every = choices_.reduce_every,
-                  .compute_type = config.precision.mode == PrecisionMode::fp32 ? at::kFloat : at::kBFloat16,
-                  .master_type = has_wide_master(config) ? at::kFloat : at::kBFloat16,
+                  .compute_type = config.precision.mode == plan::PrecisionMode::fp32 ? at::kFloat : at::kBFloat16,
+                  .master_type = plan::has_wide_master(config) ? at::kFloat : at::kBFloat16,
                   .seed = config.seed,
-                  .ema = config.optimizer.ema > 0,
+                  .state = optim::state_of(config.optimizer),
                   .device = device_}),
         collectives_(comm::make_collectives(context.topology, collectives_options(config), device_.is_cuda())),
         sets_(read_on_all(context, [&] { return evaluation_sets(context, config, tokenizer_, facts_.sizes); })) {
-    loss_.label_smoothing = label_smoothing_of(config);
+    loss_.label_smoothing = plan::label_smoothing_of(config);
     loss_.z = config.loss.z;
     loss_.chunk_bytes =
         config.loss.chunk_bytes > 0 ? config.loss.chunk_bytes : std::numeric_limits<std::int64_t>::max();
@@ -142,15 +143,16 @@ class Trainer {
     announce();
     data::Loader loader = make_loader();
     optim::SkipGuard guard(config_.optimizer.skip, state_.guard);
+    const std::unique_ptr<optim::Optimizer> optimizer =
+        optim::make_optimizer(config_.optimizer, plan::is_language_model(config_), plan::has_wide_master(config_));
     Runner runner(model_, buffers_, *collectives_, context_.topology.layout(), context_.topology.canonical_rank(),
-                  optim::resolve(config_.optimizer, is_language_model(config_), has_wide_master(config_)),
-                  config_.optimizer.max_grad_norm, guard, context_.clock, device_);
-    const PlanShape shape = plan_shape(model_.architecture(), context_.topology.layout());
-    const StepPlan plan = plan_step(shape, choices_), forward = plan_forward(shape, choices_.scheme);
+                  *optimizer, config_.optimizer.max_grad_norm, guard, context_.clock, device_);
+    const plan::PlanShape shape = plan::plan_shape(model_.architecture(), context_.topology.layout());
+    const plan::StepPlan plan = plan::plan_step(shape, choices_), forward = plan::plan_forward(shape, choices_.scheme);
     announce_epoch(loader.report());
     progress_.emplace(context_,
                       telemetry::Metrics::Setup{.config = config_.telemetry,
-                                                .shape = flop_shape(model_.architecture()),
+                                                .shape = plan::flop_shape(model_.architecture()),
                                                 .ranks = context_.topology.world_size(),
                                                 .peak_flops = peak_flops(device_),
                                                 .before = place_of(state_, schedule_),
@@ -240,9 +242,9 @@ class Trainer {
   void announce() {
     std::vector<std::string> formats;
     if (options_.formats_for) formats = options_.formats_for(model_.architecture());
-    for (const std::string& line : lines_of(plan_, config_, formats)) context_.log.info("{}", line);
+    for (const std::string& line : plan::lines_of(plan_, config_, formats)) context_.log.info("{}", line);
     if (context_.is_root()) {
-      for (const std::string& warning : warnings_of(plan_)) context_.log.warn("{}", warning);
+      for (const std::string& warning : plan::warnings_of(plan_)) context_.log.warn("{}", warning);
     }
     if (device_.is_cuda()) context_.log.info("NCCL {}", comm::nccl_version(comm::nccl_table()));
     if (schedule_.warmup == 0) context_.log.warn("no warm-up: the first steps of Adam are as large as any");
@@ -255,7 +257,7 @@ class Trainer {
   void compare_memory() {
     std::array<std::int64_t, 2> bytes{state_bytes_, memory_of(device_).peak_bytes - other_bytes_ - state_bytes_};
     context_.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);
-    context_.log.info("after step {}: {}", state_.step, memory_line(plan_, bytes[0], bytes[1]));
+    context_.log.info("after step {}: {}", state_.step, plan::memory_line(plan_, bytes[0], bytes[1]));
     memory_ = {{"state_bytes", bytes[0]},
                {"planned_state_bytes", plan_.chosen().state.state()},
                {"activation_bytes", bytes[1]},
@@ -284,7 +286,7 @@ class Trainer {
     }
   }
 
-  StepResult take_step(Runner& runner, const StepPlan& plan, const data::StepBatches& batches,
+  StepResult take_step(Runner& runner, const plan::StepPlan& plan, const data::StepBatches& batches,
                        const optim::SkipGuard& guard, Saver& saver) {
     RunState next = state_;
     ++next.step;
@@ -311,7 +313,7 @@ class Trainer {
   }
 
   /// Whether a metric of keep_best has never been better.
-  [[nodiscard]] bool validate(Runner& runner, const StepPlan& forward) {
+  [[nodiscard]] bool validate(Runner& runner, const plan::StepPlan& forward) {
     state_.owes_validation = false;
     bool improved = false;
     for (const EvaluationSet& set : sets_) {
@@ -321,8 +323,8 @@ class Trainer {
         state_.best_loss = evaluation.loss();
         state_.best_step = state_.step;
       }
-      std::map<Metric, double> values;
-      for (const Metric metric : config_.validation.metrics) values[metric] = evaluation.value_of(metric);
+      std::map<plan::Metric, double> values;
+      for (const plan::Metric metric : config_.validation.metrics) values[metric] = evaluation.value_of(metric);
       improved = judge_->take(state_.step, values);
     }
     if (config_.optimizer.ema > 0) {
@@ -333,13 +335,14 @@ class Trainer {
     return improved;
   }
 
-  Evaluation evaluate_on(const EvaluationSet& set, const std::string& name, Runner& runner, const StepPlan& forward) {
+  Evaluation evaluate_on(const EvaluationSet& set, const std::string& name, Runner& runner,
+                         const plan::StepPlan& forward) {
     Evaluation evaluation = evaluate(
         context_, [&](const data::Batch& batch) { return runner.evaluate(forward, batch, loss_); }, model_, tokenizer_,
         set, config_.validation.metrics);
     json::object figures;
     std::vector<telemetry::Figure> reported;
-    for (const Metric metric : config_.validation.metrics) {
+    for (const plan::Metric metric : config_.validation.metrics) {
       const std::string metric_name(config::to_json(metric).as_string());
       reported.push_back({metric_name, evaluation.value_of(metric)});
       figures[metric_name] = evaluation.value_of(metric);
@@ -379,7 +382,7 @@ class Trainer {
     const bool last = stopped || finished();
     if (!last) saver.poll();
     const bool exports = finished() || is_due(config_.checkpoint.export_interval, before, state_);
-    const bool weights_only = config_.checkpoint.export_state == ExportState::weights;
+    const bool weights_only = config_.checkpoint.export_state == plan::ExportState::weights;
     // An export that holds everything stands for the temporary one of its step.
     const bool temporary =
         (last || improved || is_due(config_.checkpoint.interval, before, state_)) && (!exports || weights_only);
@@ -438,7 +441,7 @@ class Trainer {
   }
 
   comm::Context& context_;
-  const RunConfig& config_;
+  const plan::RunConfig& config_;
   const TrainOptions& options_;
   StopPolicy stop_;
   const c10::Device device_;
@@ -447,9 +450,9 @@ class Trainer {
   const data::TokenShards shards_;
   const optim::Schedule schedule_;
   const RunFacts facts_;
-  const RunPlan plan_;
+  const plan::RunPlan plan_;
   model::Model model_;
-  const PlanChoices choices_;
+  const plan::PlanChoices choices_;
   const std::int64_t other_bytes_;  // of tensors that are there before the buffers
   Buffers buffers_;
   HostState host_{model_, buffers_, device_};
@@ -466,19 +469,19 @@ class Trainer {
 
 }  // namespace
 
-comm::CollectivesOptions collectives_options(const RunConfig& config) {
+comm::CollectivesOptions collectives_options(const plan::RunConfig& config) {
   return {.reduction = config.sharding.reduction,
           .wire_inner = wire_type(config.precision.gradient_wire.inner),
           .wire_outer = wire_type(config.precision.gradient_wire.outer)};
 }
 
-TrainReport run_training(comm::Context& context, const RunConfig& config, const TrainOptions& options) {
+TrainReport run_training(comm::Context& context, const plan::RunConfig& config, const TrainOptions& options) {
   require_same_start(context.world, config,
                      {{"--from-scratch", options.from_scratch},
                       {"--resume", options.resume},
                       {"--abandon-newer", options.abandon_newer},
                       {"--allow-change", json::value_from(options.allow_changes)}});
-  require_trainable(config);
+  plan::require_trainable(config);
   context.world.configure(config.comm);
   const int threads = set_up_threads_and_memory(context.topology);
   context.log.info("{} ranks on {} nodes, {} threads a rank", context.topology.world_size(),

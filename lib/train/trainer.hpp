@@ -7,7 +7,7 @@
 
 #include "comm/collectives.hpp"
 #include "comm/run_main.hpp"
-#include "train/run_config.hpp"
+#include "plan/run_config.hpp"
 #include "train/run_state.hpp"
 #include "train/runner.hpp"
 
@@ -32,7 +32,7 @@ struct TrainReport {
 };
 
 /// How ranks add up gradients: sharding.reduction over precision.gradient_wire.
-[[nodiscard]] comm::CollectivesOptions collectives_options(const RunConfig& config);
+[[nodiscard]] comm::CollectivesOptions collectives_options(const plan::RunConfig& config);
 
 /// Trains until the schedule's length, or until the ranks agree to stop (signal, stop file). The same command resumes:
 /// bits of an uninterrupted run at the same world size. Leaves checkpoints, an export at the end, metrics.jsonl,
@@ -40,6 +40,7 @@ struct TrainReport {
 /// **Collective.** Throws Error{usage} when another job owns run_dir, Error{config} for a configuration that does not
 /// fit the run, Error{data}, Error{io} when saving fails for good, Error{numeric} when too many steps in a row are
 /// skipped.
-[[nodiscard]] TrainReport run_training(comm::Context& context, const RunConfig& config, const TrainOptions& options);
+[[nodiscard]] TrainReport run_training(comm::Context& context, const plan::RunConfig& config,
+                                       const TrainOptions& options);
 
 }  // namespace argosy::train

@@ -63,12 +63,9 @@ class State {
     std::vector<argosy::checkpoint::UnitState> units;
     units.reserve(spaces_.size());
     for (std::size_t u = 0; u < spaces_.size(); ++u)
-      units.push_back({.name = fmt::format("block.{}", u),
-                       .space = &spaces_[u],
-                       .master = tensors_[0][u],
-                       .exp_avg = tensors_[1][u],
-                       .exp_avg_sq = tensors_[2][u],
-                       .ema = {}});
+      units.push_back({fmt::format("block.{}", u),
+                       &spaces_[u],
+                       {{"master", tensors_[0][u]}, {"exp_avg", tensors_[1][u]}, {"exp_avg_sq", tensors_[2][u]}}});
     return units;
   }
   /// In the order in which a shard holds them.

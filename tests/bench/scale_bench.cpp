@@ -110,8 +110,7 @@ boost::json::array calls_of(const Context& context, const Path& run, int world) 
   count("another", "save", [&] {
     std::vector<Bytes> payload;
     for (const checkpoint::UnitState& unit : toy.fill(1).states())
-      for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq})
-        payload.push_back(std::as_bytes(tensor));
+      for (const checkpoint::TensorShard& tensor : unit.tensors) payload.push_back(std::as_bytes(tensor.values));
     const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, any);
     for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);
     const checkpoint::ShardMap map =

@@ -48,12 +48,7 @@ void make(Context& context, const std::string& run, std::uint64_t count, std::ui
       }
     }
     for (std::size_t unit = 0; unit < spaces.size(); ++unit)
-      states.push_back({.name = fmt::format("block.{}", unit),
-                        .space = &spaces[unit],
-                        .master = weights[unit],
-                        .exp_avg = {},
-                        .exp_avg_sq = {},
-                        .ema = {}});
+      states.push_back({fmt::format("block.{}", unit), &spaces[unit], {{"master", weights[unit]}}});
     argosy::checkpoint::Sections sections;
     sections.model = {{"arch", "bench"}};
     const auto report =

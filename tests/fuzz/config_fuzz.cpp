@@ -1,7 +1,7 @@
 #include "config/config.hpp"
 #include "config/describe.hpp"
 #include "fuzz/fuzz.hpp"
-#include "train/run_config.hpp"
+#include "plan/run_config.hpp"
 
 /// A configuration file, with comments and trailing commas, and what the tools make of it; then lines of --set. What is
 /// taken is printed as a configuration that is taken.
@@ -19,10 +19,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       document.set(assignments.substr(0, end));
       assignments.remove_prefix(std::min(end + 1, assignments.size()));
     }
-    const auto run = config::from_document<train::RunConfig>(document);
+    const auto run = config::from_document<plan::RunConfig>(document);
     const std::string printed = config::text_of(config::to_json(run));
     try {
-      static_cast<void>(config::from_document<train::RunConfig>(config::Document::parse(printed, "output")));
+      static_cast<void>(config::from_document<plan::RunConfig>(config::Document::parse(printed, "output")));
     } catch (const Error& error) {
       throw std::runtime_error(printed + "\nis refused: " + error.what());
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <boost/json/serialize.hpp>
 #include <cstdint>
 #include <cstring>
@@ -73,6 +74,18 @@ inline float element(const std::string& name, std::size_t tensor, std::int64_t i
   return static_cast<float>(static_cast<double>(bits >> 40) / (1 << 23) - 1.0);
 }
 
+/// A unit with those of AdamW's tensors and a running mean that are not empty.
+inline checkpoint::UnitState adamw_unit(const std::string& name, const partition::FlatSpace& space,
+                                        std::span<const std::span<float>> tensors) {
+  const std::string_view names[] = {spec::weights_tensor, spec::adam_moments[0], spec::adam_moments[1],
+                                    spec::mean_tensor};
+  checkpoint::UnitState unit{name, &space, {}};
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (!tensors[t].empty()) unit.tensors.push_back({std::string(names[t]), tensors[t]});
+  }
+  return unit;
+}
+
 /// One rank's share of a model's state, with a running mean or without.
 class Toy {
  public:
@@ -109,15 +122,9 @@ class Toy {
   [[nodiscard]] std::vector<checkpoint::UnitState> states(bool with_moments = true) {
     std::vector<checkpoint::UnitState> states;
     for (std::size_t u = 0; u < spaces_.size(); ++u) {
-      states.push_back({.name = names_[u],
-                        .space = &spaces_[u],
-                        .master = tensors_[0][u],
-                        .exp_avg = {},
-                        .exp_avg_sq = {},
-                        .ema = tensors_[3][u]});
-      if (!with_moments) continue;
-      states.back().exp_avg = tensors_[1][u];
-      states.back().exp_avg_sq = tensors_[2][u];
+      std::array<std::span<float>, 4> tensors{tensors_[0][u], {}, {}, tensors_[3][u]};
+      for (std::size_t t = 1; t < 3 && with_moments; ++t) tensors[t] = tensors_[t][u];
+      states.push_back(adamw_unit(names_[u], spaces_[u], tensors));
     }
     return states;
   }
@@ -157,6 +164,14 @@ inline std::vector<checkpoint::Attachment> toy_attachments() {
   return {{"tokenizer.model", std::string("pieces\0!", 8)}};
 }
 
+/// What AdamW stores of so many units; without `complete` their weights alone.
+inline std::vector<std::vector<std::string>> adamw_tensors(std::size_t units, bool ema = false, bool complete = true) {
+  std::vector<std::string> names{std::string(spec::weights_tensor)};
+  if (complete) names.insert(names.end(), spec::adam_moments.begin(), spec::adam_moments.end());
+  if (ema) names.emplace_back(spec::mean_tensor);
+  return {units, names};
+}
+
 /// Commits to `target` what a model trained from `seed` holds; this process writes the shards of all ranks of `layout`.
 /// Of `save` its rank and world do not count.
 inline void write_checkpoint(const Files& files, const Path& target, const Units& units,
@@ -165,20 +180,18 @@ inline void write_checkpoint(const Files& files, const Path& target, const Units
                                                                       .save_nonce = std::string(16, 'b'),
                                                                       .step = 5},
                              bool ema = false) {
-  checkpoint::Manifest manifest{
-      .run_uuid = save.run_uuid, .save_nonce = save.save_nonce, .ema = ema, .step = save.step};
+  checkpoint::Manifest manifest{.run_uuid = save.run_uuid, .save_nonce = save.save_nonce, .step = save.step};
   manifest.sections = toy_sections();
   manifest.spaces = Toy{units, layout, 0}.spaces();
   for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
+  manifest.tensors = adamw_tensors(units.size(), ema);
   const checkpoint::Staging staging{files, target, manifest.save_nonce};
   staging.open(0, layout.world());
   for (int rank = 0; rank < layout.world(); ++rank) {
     Toy toy{units, layout, rank, ema};
     std::vector<Bytes> payload;
     for (const checkpoint::UnitState& unit : toy.fill(seed).states()) {
-      for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq})
-        payload.push_back(std::as_bytes(tensor));
-      if (ema) payload.push_back(std::as_bytes(unit.ema));
+      for (const checkpoint::TensorShard& tensor : unit.tensors) payload.push_back(std::as_bytes(tensor.values));
     }
     const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, rank);
     for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);

@@ -27,6 +27,7 @@ inline checkpoint::Manifest commit_hollow_checkpoint(const Files& files, const P
     manifest.spaces.emplace_back(params, layout_of(world));
     state_bytes += 3 * 4 * manifest.spaces.back().owned_size(0);
   }
+  manifest.tensors = adamw_tensors(manifest.spaces.size());
   const checkpoint::Staging staging{files, target, manifest.save_nonce};
   staging.open(0, world);
   for (int rank = 0; rank < world; ++rank) {

@@ -164,7 +164,7 @@ TEST_F(SoupOnRanks, EqualsTheLongDoubleMean) {
   static_cast<void>(make_soup(context.get(), config));
   const checkpoint::Reader reader{Files::system(), config.output};
   reader.verify();
-  EXPECT_FALSE(reader.has_moments());
+  EXPECT_FALSE(reader.has_optimizer_state());
   EXPECT_EQ(reader.step(), 30);
   EXPECT_EQ(reader.attachment("tokenizer.model"), test::toy_attachments()[0].content);
   for (const checkpoint::Reader::Parameter& parameter : reader.parameters()) {
@@ -201,7 +201,7 @@ TEST_F(SoupOnRanks, MomentsAreDroppedZeroTheFirstOnesOrAveraged) {
     config.output = (folder / name_of(moments)).string();
     EXPECT_EQ(make_soup(context.get(), config).shards, 4) << "weights and moments";
     const checkpoint::Reader reader{Files::system(), config.output};
-    EXPECT_TRUE(reader.has_moments());
+    EXPECT_TRUE(reader.has_optimizer_state());
     reader.verify(test::world().rank(), test::world().size());
     EXPECT_EQ(reader.step(), 30);
     EXPECT_TRUE(reader.sections().metrics.empty());
@@ -324,8 +324,10 @@ TEST_F(SoupOnRanks, AnInputDamagedAnywhereLeavesNothing) {
     const checkpoint::Reader reader{Files::system(), config.inputs[1]};
     const checkpoint::ShardIdentity identity{
         reader.run_uuid(), std::string(reader.manifest().at("save_nonce").as_string()), 20, 0, test::world().size()};
-    const checkpoint::ShardMap map = checkpoint::open_shard(
-        Files::system(), shard, identity, checkpoint::specs_of(reader.unit_names(), reader.spaces(), {}, 0));
+    const checkpoint::ShardMap map =
+        checkpoint::open_shard(Files::system(), shard, identity,
+                               checkpoint::specs_of(reader.unit_names(), reader.spaces(),
+                                                    test::adamw_tensors(reader.spaces().size()), DType::f32, 0));
     test::flip(shard, map.datasets[0].offset + map.datasets[0].spec.size_bytes() / 2);
   }
   test::world().barrier("damaged");

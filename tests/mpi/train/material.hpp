@@ -24,7 +24,7 @@ class Material {
   [[nodiscard]] const Path& folder() const { return folder_; }
 
   /// A configuration of a run in `run_dir`; six steps of four micro-batches.
-  [[nodiscard]] train::RunConfig config(const Path& run_dir) const {
+  [[nodiscard]] plan::RunConfig config(const Path& run_dir) const {
     const std::string text = fmt::format(R"({{
       "run_dir": "{1}", "seed": 11,
       "data": {{"tokenizer": "{0}/tokenizer.model", "shards": "{0}/shards",
@@ -37,7 +37,7 @@ class Material {
       "validation": {{"interval": 3, "sets": [{{"source": "{0}/valid.en", "target": "{0}/valid.es"}}]}},
       "telemetry": {{"log_interval": 1}}}})",
                                          folder_.string(), run_dir.string());
-    return config::from_document<train::RunConfig>(config::Document::parse(text, "test.json"));
+    return config::from_document<plan::RunConfig>(config::Document::parse(text, "test.json"));
   }
 
  private:
@@ -60,14 +60,14 @@ class Material {
       files.write_atomically(folder_ / "train.es", joined(text.spanish));
     }
     world().barrier("texts");
-    const train::RunConfig any = config(folder_ / "none");
+    const plan::RunConfig any = config(folder_ / "none");
     (void)data::run_preprocess(world(), Files::system(), Log{world().rank(), LogLevel::error},
                                {.data = any.data, .cache = folder_ / "cache"});
   }
   Path folder_;
 };
 
-inline train::TrainReport train_run(const train::RunConfig& config, const train::TrainOptions& options = {},
+inline train::TrainReport train_run(const plan::RunConfig& config, const train::TrainOptions& options = {},
                                     Hierarchy hierarchy = Hierarchy::flat) {
   Log log{world().rank(), LogLevel::error};
   const Clock clock;

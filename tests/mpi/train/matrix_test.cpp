@@ -10,8 +10,8 @@
 namespace argosy::test {
 namespace {
 
-using train::AccumulationOrder;
-using train::Scheme;
+using plan::AccumulationOrder;
+using plan::Scheme;
 
 struct Cell {
   Hierarchy hierarchy = Hierarchy::flat;

@@ -73,11 +73,11 @@ inline std::vector<data::Batch> uneven_batches(const spec::Architecture& shape, 
 
 /// How a rank trains.
 struct Training {
-  train::Scheme scheme = train::Scheme::stage_1;
-  train::AccumulationOrder order = train::AccumulationOrder::depth_first;
-  train::ReduceEvery reduce_every = train::ReduceEvery::step;
+  plan::Scheme scheme = plan::Scheme::stage_1;
+  plan::AccumulationOrder order = plan::AccumulationOrder::depth_first;
+  plan::ReduceEvery reduce_every = plan::ReduceEvery::step;
   at::ScalarType type = at::kFloat, master = at::kFloat;
-  train::Recompute recompute = train::Recompute::none;
+  plan::Recompute recompute = plan::Recompute::none;
   optim::OptimizerConfig optimizer{};
 };
 
@@ -95,7 +95,7 @@ class Rank {
       : training_(training),
         layout_(layout),
         canonical_rank_(canonical_rank),
-        plan_shape_(train::plan_shape(shape, layout)),
+        plan_shape_(plan::plan_shape(shape, layout)),
         model_(shape, layout),
         buffers_(model_, canonical_rank,
                  {.scheme = training.scheme,
@@ -103,19 +103,19 @@ class Rank {
                   .compute_type = training.type,
                   .master_type = training.master,
                   .seed = 9,
-                  .ema = training.optimizer.ema > 0}),
+                  .state = optim::state_of(training.optimizer)}),
         guard_(training.optimizer.skip, {}),
-        runner_(model_, buffers_, collectives, layout, canonical_rank,
-                optim::resolve(training.optimizer, false, training.master == at::kFloat),
-                training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
+        optimizer_(optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
+        runner_(model_, buffers_, collectives, layout, canonical_rank, *optimizer_, training.optimizer.max_grad_norm,
+                guard_, clock_, c10::kCPU) {
     buffers_.initialise(3);
   }
 
-  [[nodiscard]] train::StepPlan plan(int micro_batches) const {
-    return train::plan_step(plan_shape_, {.scheme = training_.scheme,
-                                          .order = training_.order,
-                                          .reduce_every = training_.reduce_every,
-                                          .micro_batches = micro_batches});
+  [[nodiscard]] plan::StepPlan plan(int micro_batches) const {
+    return plan::plan_step(plan_shape_, {.scheme = training_.scheme,
+                                         .order = training_.order,
+                                         .reduce_every = training_.reduce_every,
+                                         .micro_batches = micro_batches});
   }
 
   std::function<void()> before_update;  // of the steps
@@ -145,7 +145,7 @@ class Rank {
 
   /// Σ nll over the ranks' batches. **Collective.**
   [[nodiscard]] double evaluate(const data::Batch& batch) {
-    std::vector<double> sum{runner_.evaluate(train::plan_forward(plan_shape_, training_.scheme), batch, {})};
+    std::vector<double> sum{runner_.evaluate(plan::plan_forward(plan_shape_, training_.scheme), batch, {})};
     if (layout_.world() > 1) world().all_reduce(std::span<double>{sum});
     return sum[0];
   }
@@ -173,7 +173,7 @@ class Rank {
     return all_of([](const optim::ShardState& shard) { return shard.gradient; });
   }
   [[nodiscard]] std::vector<double> first_moments() {
-    return all_of([](const optim::ShardState& shard) { return shard.exp_avg; });
+    return all_of([](const optim::ShardState& shard) { return shard.states.front(); });
   }
   /// The master weights likewise; gaps, which differ between layouts, are left out. **Collective.**
   [[nodiscard]] std::vector<double> weights() {
@@ -212,11 +212,12 @@ class Rank {
   const Training training_;
   const partition::Layout layout_;
   const int canonical_rank_;
-  const train::PlanShape plan_shape_;
+  const plan::PlanShape plan_shape_;
   model::Model model_;
   train::Buffers buffers_;
   optim::SkipGuard guard_;
   Clock clock_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   train::Runner runner_;
   std::int64_t steps_ = 0, updates_ = 0;
 };

@@ -5,13 +5,14 @@
 
 #include "core/error.hpp"
 #include "mpi/train/material.hpp"
+#include "support/checkpoints.hpp"
 #include "support/pairwise.hpp"
 
 /// Runs that are broken off and go on, against runs that are not.
 namespace argosy::test {
 namespace {
 
-using train::RunConfig;
+using plan::RunConfig;
 using train::TrainOptions;
 using train::TrainReport;
 
@@ -80,7 +81,8 @@ std::vector<std::string> state_bits(const Path& directory) {
     const partition::FlatSpace space{reader.spaces()[u].params(), {}};
     std::vector<float> tensors[4];
     for (std::vector<float>& tensor : tensors) tensor.resize(static_cast<std::size_t>(space.owned_size(0)));
-    const checkpoint::UnitState unit{reader.unit_names()[u], &space, tensors[0], tensors[1], tensors[2], tensors[3]};
+    const std::array<std::span<float>, 4> views{tensors[0], tensors[1], tensors[2], tensors[3]};
+    const checkpoint::UnitState unit = adamw_unit(reader.unit_names()[u], space, views);
     reader.read_state({&unit, 1}, 0);
     for (const std::vector<float>& tensor : tensors)
       digests.push_back(digest_of(std::as_bytes(std::span{tensor})).hex());
@@ -102,7 +104,7 @@ class ResumedRun : public testing::Test {
 };
 
 struct Case {
-  train::PrecisionMode mode = train::PrecisionMode::fp32;
+  plan::PrecisionMode mode = plan::PrecisionMode::fp32;
   int stage = 1, accumulation = 1;
   double dropout = 0;
 };
@@ -112,7 +114,7 @@ std::vector<Case> cases() {
   const std::vector<int> sizes{2, 3, 2, 2};
   std::vector<Case> all;
   for (const std::vector<int>& at : world().size() == 2 ? product(sizes) : pairwise(sizes)) {
-    all.push_back({.mode = at[0] == 0 ? train::PrecisionMode::fp32 : train::PrecisionMode::bf16,
+    all.push_back({.mode = at[0] == 0 ? plan::PrecisionMode::fp32 : plan::PrecisionMode::bf16,
                    .stage = 1 + at[1],
                    .accumulation = 1 + at[2],
                    .dropout = at[3] == 0 ? 0 : 0.1});
@@ -179,7 +181,7 @@ TEST_F(ResumedRun, ElasticHasTheSameBitsOnAnyNumberOfRanksThatDividesItsMicroBat
       config.batch.micro_size = 250;
       config.model.dropout = 0.1;
       config.sharding.zero_stage = stage;
-      config.sharding.reduction = train::Reduction::elastic;
+      config.sharding.reduction = plan::Reduction::elastic;
       config.schedule.length.count = 12;
       return config;
     };
@@ -241,8 +243,9 @@ void save_changed(const Path& from, const Path& run_dir, const Change& change) {
                    std::vector<float>(static_cast<std::size_t>(space.owned_size(where.canonical_rank()))));
   std::vector<checkpoint::UnitState> units;
   for (std::size_t u = 0; u < reader.spaces().size(); ++u)
-    units.push_back({reader.unit_names()[u], &reader.spaces()[u], tensors[4 * u], tensors[4 * u + 1],
-                     tensors[4 * u + 2], tensors[4 * u + 3]});
+    units.push_back(adamw_unit(
+        reader.unit_names()[u], reader.spaces()[u],
+        std::array<std::span<float>, 4>{tensors[4 * u], tensors[4 * u + 1], tensors[4 * u + 2], tensors[4 * u + 3]}));
   reader.read_state(units, where.canonical_rank());
   checkpoint::Sections sections = reader.sections();
   change(sections, units);
@@ -310,10 +313,10 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
       {"validation that is due", [](Sections& s, Units) { s.best["validation_is_due"] = false; }},
       {"metrics", [](Sections& s, Units) { s.metrics.clear(); }},
       {"history", [](Sections& s, Units) { s.history.clear(); }},
-      {"master weights", [](Sections&, Units units) { set_zero(units.front().master); }},
-      {"first moments", [](Sections&, Units units) { set_zero(units.back().exp_avg); }},
-      {"second moments", [](Sections&, Units units) { set_zero(units.back().exp_avg_sq); }},
-      {"running mean", [](Sections&, Units units) { set_zero(units.back().ema); }},
+      {"master weights", [](Sections&, Units units) { set_zero(units.front().tensor("master")); }},
+      {"first moments", [](Sections&, Units units) { set_zero(units.back().tensor("exp_avg")); }},
+      {"second moments", [](Sections&, Units units) { set_zero(units.back().tensor("exp_avg_sq")); }},
+      {"running mean", [](Sections&, Units units) { set_zero(units.back().tensor("ema")); }},
   };
   for (const auto& [name, change] : dropped) {
     const std::string text = outcome(name, change);
@@ -324,7 +327,7 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
 TEST_F(ResumedRun, ValidatesItsRunningMeanWhichChangesNothingElse) {
   const std::string last = "export/000000006";
   for (const auto& [stage, mode] :
-       {std::pair{1, train::PrecisionMode::fp32}, {1, train::PrecisionMode::bf16}, {3, train::PrecisionMode::fp32}}) {
+       {std::pair{1, plan::PrecisionMode::fp32}, {1, plan::PrecisionMode::bf16}, {3, plan::PrecisionMode::fp32}}) {
     const auto config_of = [&](const std::string& run) {
       RunConfig config = this->config(fmt::format("{} {} {}", run, stage, static_cast<int>(mode)));
       config.sharding.zero_stage = stage;
@@ -350,7 +353,8 @@ TEST_F(ResumedRun, ValidatesItsRunningMeanWhichChangesNothingElse) {
     // The mean as weights of another run, whose last validation is due.
     const RunConfig mean = config_of("mean");
     save_changed(Path(config.run_dir) / last, mean.run_dir, [](checkpoint::Sections& s, Units units) {
-      for (const checkpoint::UnitState& unit : units) std::ranges::copy(unit.ema, unit.master.begin());
+      for (const checkpoint::UnitState& unit : units)
+        std::ranges::copy(unit.tensor("ema"), unit.tensor("master").begin());
       s.best["validation_is_due"] = true;
     });
     EXPECT_EQ(train_run(mean).figures.at("steps"), 0);
@@ -374,7 +378,7 @@ TEST_F(ResumedRun, EndsEarlyWhereAnUndisturbedOneDoes) {
     config.validation.interval.count = 1;
     const auto& other = config.data.corpora[0];  // the first set decides
     config.validation.sets.push_back({.source = other.source, .target = other.target});
-    config.validation.early_stop = {.metric = train::Metric::perplexity, .patience = 3, .min_delta = 1e6};
+    config.validation.early_stop = {.metric = plan::Metric::perplexity, .patience = 3, .min_delta = 1e6};
     return config;
   };
   const std::string last = "export/000000004";
@@ -405,7 +409,7 @@ TEST_F(ResumedRun, KeepsTheBestCheckpointBesideTheNewest) {
   config.schedule.lr = 3;  // the loss soon rises
   config.schedule.warmup = config::Period{.count = 6};
   config.validation.interval.count = 1;
-  config.validation.keep_best = {train::Metric::perplexity};
+  config.validation.keep_best = {plan::Metric::perplexity};
   config.checkpoint.interval.count = 2;
   config.checkpoint.max_checkpoints = 1;
   const auto expect_kept = [&](const std::vector<std::string>& names) {

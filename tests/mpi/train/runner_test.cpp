@@ -116,7 +116,7 @@ TEST_P(RunnerOnRanks, ElasticSumsGiveTheBitsOfOneRank) {
   for (const auto& [type, master] : all_types) {
     optimizer.ema = master == at::kFloat ? 0.9 : 0;
     const Training training{
-        .reduce_every = train::ReduceEvery::micro_batch, .type = type, .master = master, .optimizer = optimizer};
+        .reduce_every = plan::ReduceEvery::micro_batch, .type = type, .master = master, .optimizer = optimizer};
     Rank alone{shape, single.layout(), 0, *one_rank, training};
     Rank shared{shape, layout(), me(), *ranks, training};
     const std::vector<double> initial = alone.weights();
@@ -149,7 +149,7 @@ TEST(Runner, WeightsWithoutMasterLearnAndStayNarrow) {
   std::vector<at::Tensor> masters;
   for (const train::UnitBuffers& unit : rank.buffers().units()) {
     EXPECT_EQ(unit.shard.master.scalar_type(), at::kBFloat16);
-    EXPECT_EQ(unit.shard.exp_avg_sq.scalar_type(), at::kFloat);
+    EXPECT_EQ(unit.shard.states.back().scalar_type(), at::kFloat);
     masters.push_back(unit.shard.master.clone());
   }
   train::HostState host{rank.model(), rank.buffers(), at::kCPU};
@@ -159,7 +159,7 @@ TEST(Runner, WeightsWithoutMasterLearnAndStayNarrow) {
   for (const train::UnitBuffers& unit : rank.buffers().units()) unit.shard.master.zero_();
   host.load();
   for (std::size_t u = 0; u < masters.size(); ++u) {
-    EXPECT_EQ(states[u].master.size(), static_cast<std::size_t>(masters[u].numel()));
+    EXPECT_EQ(states[u].tensor("master").size(), static_cast<std::size_t>(masters[u].numel()));
     EXPECT_TRUE(rank.buffers().units()[u].shard.master.equal(masters[u]));
   }
 }
@@ -167,7 +167,7 @@ TEST(Runner, WeightsWithoutMasterLearnAndStayNarrow) {
 TEST_P(RunnerOnRanks, WhatACheckpointHoldsStandsStillUntilTheUpdate) {
   const spec::Architecture shape = small_shape();
   for (const Types& types : all_types) {
-    for (const train::Scheme scheme : {train::Scheme::stage_1, train::Scheme::stage_2, train::Scheme::stage_3}) {
+    for (const plan::Scheme scheme : {plan::Scheme::stage_1, plan::Scheme::stage_2, plan::Scheme::stage_3}) {
       optim::OptimizerConfig optimizer;
       optimizer.ema = types.master == at::kFloat ? 0.9 : 0;
       Rank rank{shape,
@@ -180,9 +180,8 @@ TEST_P(RunnerOnRanks, WhatACheckpointHoldsStandsStillUntilTheUpdate) {
         host.complete_copy();
         std::vector<float> all;
         for (const checkpoint::UnitState& unit : host.states()) {
-          EXPECT_EQ(unit.ema.empty(), optimizer.ema == 0);
-          for (const std::span<float> tensor : {unit.master, unit.exp_avg, unit.exp_avg_sq, unit.ema})
-            all.insert(all.end(), tensor.begin(), tensor.end());
+          EXPECT_EQ(unit.tensor("ema").empty(), optimizer.ema == 0);
+          for (const auto& [name, tensor] : unit.tensors) all.insert(all.end(), tensor.begin(), tensor.end());
         }
         return all;
       };
@@ -244,9 +243,9 @@ TEST_P(RunnerOnRanks, LossFallsOnACopyTask) {
 
 TEST_P(RunnerOnRanks, ANanInTheGradientOfOneRankSkipsTheStepOnAll) {
   for (const auto scheme :
-       {train::Scheme::stage_1, train::Scheme::stage_2, train::Scheme::stage_3, train::Scheme::hybrid}) {
-    for (const auto reduce_every : {train::ReduceEvery::step, train::ReduceEvery::micro_batch}) {
-      if (scheme == train::Scheme::hybrid && reduce_every == train::ReduceEvery::micro_batch) continue;
+       {plan::Scheme::stage_1, plan::Scheme::stage_2, plan::Scheme::stage_3, plan::Scheme::hybrid}) {
+    for (const auto reduce_every : {plan::ReduceEvery::step, plan::ReduceEvery::micro_batch}) {
+      if (scheme == plan::Scheme::hybrid && reduce_every == plan::ReduceEvery::micro_batch) continue;
       const spec::Architecture shape = small_shape();
       PlantedNan planted{*collectives_, me() == layout().world() - 1, 2, 2};
       Rank rank{shape, layout(), me(), planted, {.scheme = scheme, .reduce_every = reduce_every}};
@@ -267,7 +266,7 @@ TEST_P(RunnerOnRanks, ANanInTheGradientOfOneRankSkipsTheStepOnAll) {
 
 TEST_P(RunnerOnRanks, ClippingKeepsTheDirectionOfTheWholeGradient) {
   const spec::Architecture shape = small_shape();
-  for (const train::Scheme scheme : {train::Scheme::stage_1, train::Scheme::stage_3}) {
+  for (const plan::Scheme scheme : {plan::Scheme::stage_1, plan::Scheme::stage_3}) {
     optim::OptimizerConfig optimizer;
     optimizer.max_grad_norm = 0.05;
     Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .optimizer = optimizer}};
@@ -291,7 +290,7 @@ TEST_P(RunnerOnRanks, TooManySkippedStepsInARowEndTheRun) {
             layout(),
             me(),
             planted,
-            {.reduce_every = train::ReduceEvery::micro_batch, .optimizer = {.skip = {.max_consecutive = 3}}}};
+            {.reduce_every = plan::ReduceEvery::micro_batch, .optimizer = {.skip = {.max_consecutive = 3}}}};
   const std::vector<data::Batch> micro_batches{copy_batch(shape, 1, 3)};
   EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
   EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);

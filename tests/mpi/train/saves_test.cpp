@@ -14,10 +14,10 @@
 namespace argosy::test {
 namespace {
 
+using plan::RunConfig;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using train::RunConfig;
 using train::TrainOptions;
 using train::TrainReport;
 
@@ -72,7 +72,7 @@ TEST_F(Saves, HoldTheStateOfTheirStepThoughTrainingHasGoneOn) {
 
 TEST_F(Saves, ThatAreDueWhileOneIsBeingWrittenWaitOrAreLeftOut) {
   config_.checkpoint.interval.count = 1;
-  config_.checkpoint.on_busy = train::OnBusy::skip;
+  config_.checkpoint.on_busy = plan::OnBusy::skip;
   const TrainReport report = train(hold(os_, 4));
   const auto& saves = report.figures.at("saves");
   EXPECT_EQ(saves.at("left_out").to_number<int>() + saves.at("saved").to_number<int>(), 6);
@@ -82,9 +82,9 @@ TEST_F(Saves, ThatAreDueWhileOneIsBeingWrittenWaitOrAreLeftOut) {
 
 TEST_F(Saves, OfTheBestWaitWhereOthersAreLeftOut) {
   config_.checkpoint.interval.count = 1;
-  config_.checkpoint.on_busy = train::OnBusy::skip;
+  config_.checkpoint.on_busy = plan::OnBusy::skip;
   config_.validation.interval.count = 2;
-  config_.validation.keep_best = {train::Metric::loss};
+  config_.validation.keep_best = {plan::Metric::loss};
   std::jthread release;
   TrainOptions options = hold(os_, 6);
   options.after_step = [&, held = options.after_step](const train::RunState& state, const train::StepResult& result) {
@@ -119,7 +119,7 @@ TrainOptions fail_the_second_best(RunConfig& config, FaultyOs& os) {
   config.checkpoint.interval.count = 1;
   config.checkpoint.max_checkpoints = 1;
   config.validation.interval.count = 2;
-  config.validation.keep_best = {train::Metric::loss};
+  config.validation.keep_best = {plan::Metric::loss};
   return {.after_step = [&os](const train::RunState& state, const train::StepResult&) {
     const bool last = world().rank() == world().size() - 1;
     if (state.step == 4 && last) os.fail(Call::fallocate, os.count(Call::fallocate) + 1, ENOSPC);
@@ -160,7 +160,7 @@ TEST_F(Saves, OfTheBestThatFailAreForgottenByTheNextStart) {
 TEST_F(Saves, OfARunBegunFromAnotherHoldTheBestThatTheOtherOwed) {
   config_.checkpoint.max_checkpoints = 1;
   config_.validation.interval.count = 2;
-  config_.validation.keep_best = {train::Metric::loss};
+  config_.validation.keep_best = {plan::Metric::loss};
   (void)train(stop_behind(1, 0));  // the validation of step 2 is due and left to the next start
   const Path from = folder_ / "run/checkpoints/000000002";
   config_.run_dir = (folder_ / "other").string();
@@ -202,7 +202,7 @@ TEST_F(Saves, OfARunThatEndsByAnErrorLeaveItsCheckpointsWhole) {
 }
 
 TEST_F(Saves, AreLookedAtAsCloselyAsConfigured) {
-  for (const train::Verify verify : {train::Verify::none, train::Verify::touched, train::Verify::full}) {
+  for (const plan::Verify verify : {plan::Verify::none, plan::Verify::touched, plan::Verify::full}) {
     const std::string name = fmt::format("looked{}", static_cast<int>(verify));
     config_ = Material::get().config(folder_ / name);
     config_.checkpoint.interval.count = 2;
@@ -212,20 +212,20 @@ TEST_F(Saves, AreLookedAtAsCloselyAsConfigured) {
     if (world().rank() == 0)
       flip(newest / checkpoint::shard_name(0, world().size()), map_of(newest, 0).datasets[0].offset);
     world().barrier("a bit of the newest is wrong");
-    EXPECT_EQ(train().figures.at("steps"), verify == train::Verify::none ? 2 : 4) << name;
+    EXPECT_EQ(train().figures.at("steps"), verify == plan::Verify::none ? 2 : 4) << name;
   }
 }
 
 TEST_F(Saves, OfWeightsAloneStandBesideWhatTrainingResumesFrom) {
-  config_.checkpoint.export_state = train::ExportState::weights;
+  config_.checkpoint.export_state = plan::ExportState::weights;
   config_.checkpoint.export_interval.count = 3;
   (void)train();
   EXPECT_EQ(names("export"), (std::vector<std::string>{"000000003", "000000006"}));
   EXPECT_EQ(names("checkpoints"), (std::vector<std::string>{"000000006"}));
   const checkpoint::Reader weights{Files::system(), folder_ / "run/export/000000006"},
       whole{Files::system(), folder_ / "run/checkpoints/000000006"};
-  EXPECT_FALSE(weights.has_moments());
-  EXPECT_TRUE(whole.has_moments());
+  EXPECT_FALSE(weights.has_optimizer_state());
+  EXPECT_TRUE(whole.has_optimizer_state());
   for (const auto& parameter : whole.parameters())
     EXPECT_EQ(weights.read_parameter(parameter.name), whole.read_parameter(parameter.name)) << parameter.name;
   world().barrier("read");

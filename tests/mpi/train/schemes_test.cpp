@@ -12,9 +12,9 @@
 namespace argosy::test {
 namespace {
 
-using train::AccumulationOrder;
-using train::OpKind;
-using train::Scheme;
+using plan::AccumulationOrder;
+using plan::OpKind;
+using plan::Scheme;
 
 constexpr std::array schemes{Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
 constexpr std::array orders{AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
@@ -143,7 +143,7 @@ TEST_P(SchemesOnRanks, AgreeToRoundingWhereSumsNestDifferently) {
 TEST_P(SchemesOnRanks, ElasticSumsDoNotShowTheStage) {
   const auto elastic = comm::make_mpi_collectives(topology_, {.reduction = comm::Reduction::elastic});
   const auto weights = [&](Scheme scheme) {
-    return train({.scheme = scheme, .reduce_every = train::ReduceEvery::micro_batch}, true, 3, 3, *elastic);
+    return train({.scheme = scheme, .reduce_every = plan::ReduceEvery::micro_batch}, true, 3, 3, *elastic);
   };
   const std::vector<double> expected = weights(Scheme::stage_1);
   EXPECT_TRUE(weights(Scheme::stage_2) == expected);
@@ -156,7 +156,7 @@ TEST_P(SchemesOnRanks, ComputingAgainGivesTheSameBits) {
     for (const AccumulationOrder order : orders) {
       const Training kept{.scheme = scheme, .order = order};
       const std::vector<double> expected = train(kept, true, 2, 2, *collectives_);
-      for (const auto level : {train::Recompute::activation, train::Recompute::full, train::Recompute::block}) {
+      for (const auto level : {plan::Recompute::activation, plan::Recompute::full, plan::Recompute::block}) {
         Training again = kept;
         again.recompute = level;
         EXPECT_TRUE(train(again, true, 2, 2, *collectives_) == expected)
@@ -189,7 +189,7 @@ TEST_P(SchemesOnRanks, HoldTheSameMemoryInTheHundredthStepAsInTheFifth) {
   train::count_memory();
   const spec::Architecture shape = small_shape(0.1);
   for (const Scheme scheme : {Scheme::stage_1, Scheme::hybrid}) {
-    Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .recompute = train::Recompute::block}};
+    Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .recompute = plan::Recompute::block}};
     const std::vector<data::Batch> batches = uneven_batches(shape, layout().world(), 1);
     std::int64_t bytes = 0, peak_bytes = 0;
     for (int s = 1; s <= 100; ++s) {
@@ -211,7 +211,7 @@ TEST_P(SchemesOnRanks, HoldTheSameMemoryInTheHundredthStepAsInTheFifth) {
 TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
   for (const bool tied : {true, false}) {
     const spec::Architecture shape = small_shape(0, tied);
-    const train::PlanShape units = train::plan_shape(shape, layout());
+    const plan::PlanShape units = plan::plan_shape(shape, layout());
     for (const Scheme scheme : schemes) {
       for (const AccumulationOrder order : orders) {
         constexpr int accumulation = 3;
@@ -234,7 +234,7 @@ TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
           const bool turns = units.rotates[u];
           const std::int64_t reduces = turns && scheme != Scheme::stage_1 ? times : 1;
           std::int64_t gathers = 1;
-          if (turns && train::rotates_weights(scheme)) {
+          if (turns && plan::rotates_weights(scheme)) {
             // Forward and backward of each micro-batch; but the last two stay over the turn, the first two over the
             // border between micro-batches.
             const auto place = std::find(rotating.begin(), rotating.end(), u) - rotating.begin();

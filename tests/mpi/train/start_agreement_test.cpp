@@ -32,15 +32,15 @@ TEST(StartAgreement, RanksOfOneBuildAndOneConfigurationStart) {
 }
 
 TEST(StartAgreement, NamesTheKeyAndBothValuesOfARankWithAnotherConfiguration) {
-  train::RunConfig config;
+  plan::RunConfig config;
   config.seed = is_last() ? 5 : 3;
   expect_refusal(Fault::config, on_both("seed 3", "5"), [&] { train::require_same_start(world(), config, {}); });
-  train::RunConfig nested;
+  plan::RunConfig nested;
   nested.data.corpora.resize(2);
   if (is_last()) nested.data.corpora[1].source = "b";
   expect_refusal(Fault::config, on_both(R"(data.corpora.1.source "")", R"("b")"),
                  [&] { train::require_same_start(world(), nested, {}); });
-  train::RunConfig longer;
+  plan::RunConfig longer;
   if (is_last()) longer.validation.sets.resize(1);
   expect_refusal(Fault::config, "validation.sets [] on rank 0",
                  [&] { train::require_same_start(world(), longer, {}); });
@@ -53,7 +53,7 @@ TEST(StartAgreement, TheCommandLineCountsToo) {
 }
 
 TEST(StartAgreement, RefusesAnotherBuildBeforeItLooksAtKeys) {
-  train::RunConfig config;
+  plan::RunConfig config;
   config.seed = is_last() ? 5 : 3;
   const std::string code = is_last() ? "argosy 0.2.0 (beef)" : "argosy 0.1.0 (cafe)";
   expect_refusal(Fault::config, on_both("code argosy 0.1.0 (cafe)", "argosy 0.2.0 (beef)"),

@@ -34,7 +34,7 @@ class StopPolicyTest : public testing::Test {
   Log log{0, LogLevel::warn};
   comm::Context context{alone, topology, log, Files::system(), clock, signals};
   std::map<std::string, std::string> variables;
-  StopConfig config;
+  plan::StopConfig config;
 };
 
 TEST_F(StopPolicyTest, GoesOnUnlessThereIsAReason) {

@@ -9,8 +9,8 @@
 namespace argosy::test {
 namespace {
 
+using plan::RunConfig;
 using testing::HasSubstr;
-using train::RunConfig;
 using train::TrainOptions;
 using train::TrainReport;
 
@@ -22,13 +22,13 @@ std::string counts_of(const Path& directory) {
          config::text_of(sections.best);
 }
 
-class Training : public testing::TestWithParam<train::PrecisionMode> {
+class Training : public testing::TestWithParam<plan::PrecisionMode> {
  protected:
   void SetUp() override { (void)Material::get(); }
   [[nodiscard]] RunConfig config(const std::string& name) const {
     RunConfig config = Material::get().config(folder_ / name);
     config.precision.mode = GetParam();
-    if (GetParam() != train::PrecisionMode::bf16_pure) config.optimizer.ema = 0.9;
+    if (GetParam() != plan::PrecisionMode::bf16_pure) config.optimizer.ema = 0.9;
     return config;
   }
   SharedFolder folder_;
@@ -88,10 +88,10 @@ TEST_P(Training, ResumesFromEveryIntervalAlike) {
 }
 
 TEST_P(Training, HoldsWhatWasPlannedToTheByte) {
-  for (const auto& [stage, scope] : {std::pair{1, train::ShardingScope::world},
-                                     {2, train::ShardingScope::world},
-                                     {3, train::ShardingScope::world},
-                                     {3, train::ShardingScope::hybrid}}) {
+  for (const auto& [stage, scope] : {std::pair{1, plan::ShardingScope::world},
+                                     {2, plan::ShardingScope::world},
+                                     {3, plan::ShardingScope::world},
+                                     {3, plan::ShardingScope::hybrid}}) {
     for (const Hierarchy hierarchy : {Hierarchy::flat, Hierarchy::uneven}) {
       const std::string name = fmt::format("{} stage {} {}", name_of(hierarchy), stage, static_cast<int>(scope));
       RunConfig config = this->config(name);
@@ -107,8 +107,8 @@ TEST_P(Training, HoldsWhatWasPlannedToTheByte) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Training,
-                         testing::Values(train::PrecisionMode::fp32, train::PrecisionMode::bf16,
-                                         train::PrecisionMode::bf16_pure),
+                         testing::Values(plan::PrecisionMode::fp32, plan::PrecisionMode::bf16,
+                                         plan::PrecisionMode::bf16_pure),
                          [](const auto& each) -> std::string {
                            return boost::describe::enum_to_string(each.param, "?");
                          });
@@ -117,8 +117,8 @@ class Reductions : public testing::Test {
  protected:
   void SetUp() override { (void)Material::get(); }
   /// Bits of a run with one rank a node.
-  [[nodiscard]] std::vector<std::string> bits(const std::string& name, train::Reduction reduction,
-                                              train::GradientWire wire = {}) const {
+  [[nodiscard]] std::vector<std::string> bits(const std::string& name, plan::Reduction reduction,
+                                              plan::GradientWire wire = {}) const {
     RunConfig config = Material::get().config(folder_ / name);
     config.sharding.reduction = reduction;
     config.precision.gradient_wire = wire;
@@ -129,8 +129,8 @@ class Reductions : public testing::Test {
 };
 
 TEST_F(Reductions, AllTrainAndANarrowWireShows) {
-  using train::Reduction;
-  using train::WireType;
+  using plan::Reduction;
+  using plan::WireType;
   const auto exact = bits("exact", Reduction::exact),
              narrow = bits("narrow", Reduction::exact, {.outer = WireType::bf16});
   (void)bits("fast", Reduction::fast);
@@ -158,34 +158,34 @@ TEST(LongLines, AreNamedBeforeTheFirstStep) {
 
 TEST_F(Reductions, KeysBecomeOptionsOfTheCollectives) {
   RunConfig config = Material::get().config("r");
-  EXPECT_EQ(collectives_options(config).reduction, comm::Reduction::exact);
-  EXPECT_EQ(collectives_options(config).wire_inner, DType::f32);
-  config.sharding.reduction = train::Reduction::fast;
-  config.precision.gradient_wire.inner = train::WireType::bf16;
-  EXPECT_EQ(collectives_options(config).reduction, comm::Reduction::fast);
-  EXPECT_EQ(collectives_options(config).wire_inner, DType::bf16);
-  EXPECT_EQ(collectives_options(config).wire_outer, DType::f32);
+  EXPECT_EQ(train::collectives_options(config).reduction, comm::Reduction::exact);
+  EXPECT_EQ(train::collectives_options(config).wire_inner, DType::f32);
+  config.sharding.reduction = plan::Reduction::fast;
+  config.precision.gradient_wire.inner = plan::WireType::bf16;
+  EXPECT_EQ(train::collectives_options(config).reduction, comm::Reduction::fast);
+  EXPECT_EQ(train::collectives_options(config).wire_inner, DType::bf16);
+  EXPECT_EQ(train::collectives_options(config).wire_outer, DType::f32);
 }
 
 TEST(Sharding, ARunChangesItsStageAtEachResumeAndKeepsItsBits) {
   const SharedFolder folder;
   RunConfig config = Material::get().config(folder / "whole");
-  config.sharding.accumulation_order = train::AccumulationOrder::breadth_first;
+  config.sharding.accumulation_order = plan::AccumulationOrder::breadth_first;
   config.model.tie_embeddings = false;
   const TrainReport whole = train_run(config, {}, Hierarchy::two_nodes);
   config.run_dir = (folder / "parts").string();
-  const auto go_on = [&](int stage, train::ShardingScope scope, std::int64_t until) {
+  const auto go_on = [&](int stage, plan::ShardingScope scope, std::int64_t until) {
     config.sharding.zero_stage = stage;
     config.sharding.scope = scope;
-    config.sharding.recompute = stage == 3 ? train::Recompute::block : train::Recompute::none;
+    config.sharding.recompute = stage == 3 ? plan::Recompute::block : plan::Recompute::none;
     return train_run(config, stop_behind(until, 0), Hierarchy::two_nodes);
   };
-  EXPECT_EQ(go_on(3, train::ShardingScope::hybrid, 0).exit, Exit::ok);  // nobody stops it
+  EXPECT_EQ(go_on(3, plan::ShardingScope::hybrid, 0).exit, Exit::ok);  // nobody stops it
   EXPECT_EQ(bits_of(folder / "parts/export/000000006"), bits_of(folder / "whole/export/000000006"));
   config.run_dir = (folder / "more").string();
-  EXPECT_EQ(go_on(2, train::ShardingScope::world, 1).exit, Exit::stopped);
-  EXPECT_EQ(go_on(3, train::ShardingScope::world, 3).exit, Exit::stopped);
-  const TrainReport last = go_on(3, train::ShardingScope::hybrid, 9);
+  EXPECT_EQ(go_on(2, plan::ShardingScope::world, 1).exit, Exit::stopped);
+  EXPECT_EQ(go_on(3, plan::ShardingScope::world, 3).exit, Exit::stopped);
+  const TrainReport last = go_on(3, plan::ShardingScope::hybrid, 9);
   EXPECT_EQ(last.figures.at("steps"), 2);
   EXPECT_EQ(bits_of(folder / "more/export/000000006"), bits_of(folder / "whole/export/000000006"));
   EXPECT_EQ(last.figures.at("validation"), whole.figures.at("validation"));
@@ -221,7 +221,7 @@ TEST_F(Resume, RefusesWhatWouldMakeItAnotherRun) {
   changed.batch.global_size = 1200;
   expect_refusal(changed, "--allow-change batch");
   changed = config_;
-  changed.precision.mode = train::PrecisionMode::bf16;
+  changed.precision.mode = plan::PrecisionMode::bf16;
   expect_refusal(changed, "--allow-change precision");
   changed = config_;
   changed.loss.label_smoothing = 0.2;

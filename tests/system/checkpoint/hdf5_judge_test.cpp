@@ -22,6 +22,7 @@ class Hdf5Judge : public testing::TestWithParam<std::vector<int>> {
     Manifest manifest;
     manifest.spaces = test::Toy{units, layout, 0}.spaces();
     for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
+    manifest.tensors = test::adamw_tensors(units.size(), true);
     files.write_atomically(checkpoint / model_view_name, ModelView{}.of(manifest));
   }
   /// The exit code of a shell command that is run in `folder`; fills `output`.

@@ -26,6 +26,7 @@ Manifest example(const partition::Layout& layout = partition::Layout{{2, 1}}) {
     manifest.unit_names.push_back(name);
     manifest.spaces.emplace_back(params, layout);
   }
+  manifest.tensors = test::adamw_tensors(manifest.spaces.size());
   for (int rank = 0; rank < layout.world(); ++rank)
     manifest.shards.push_back({shard_name(rank, layout.world()), 1 << 17, digest_of(std::to_string(rank))});
   manifest.files.push_back({"tokenizer.model", 8, digest_of("x")});
@@ -58,7 +59,9 @@ TEST(Manifest, WeightsInBf16AreForReadersThatKnowThem) {
     return parse_manifest(text_of(manifest), "").document.at("min_reader").at("minor").as_int64();
   };
   EXPECT_EQ(min_reader(), 0);
-  manifest.complete = false;
+  manifest.tensors.back().push_back("low_rank");
+  EXPECT_EQ(min_reader(), 3);
+  manifest.tensors = test::adamw_tensors(manifest.spaces.size(), false, false);
   manifest.weights = DType::bf16;
   EXPECT_EQ(min_reader(), 1);
   const ParsedManifest parsed = parse_manifest(text_of(manifest), "");
@@ -77,13 +80,12 @@ TEST(Manifest, WeightsInBf16AreForReadersThatKnowThem) {
 
 TEST(Manifest, ARunningMeanIsForReadersThatKnowIt) {
   Manifest manifest = example();
-  manifest.ema = true;
   for (Manifest::Shard& shard : manifest.shards) shard.size_bytes += 1 << 20;
   for (const bool complete : {true, false}) {
-    manifest.complete = complete;
+    manifest.tensors = test::adamw_tensors(manifest.spaces.size(), true, complete);
     const ParsedManifest parsed = parse_manifest(text_of(manifest), "");
     EXPECT_EQ(parsed.document.at("min_reader").at("minor"), 2);
-    EXPECT_TRUE(parsed.manifest.ema);
+    EXPECT_TRUE(parsed.manifest.has_mean());
     EXPECT_EQ(parsed.manifest.specs(0)[complete ? 3 : 1].name, "unit/embedding/ema");
   }
   manifest.weights = DType::bf16;  // which nobody trains

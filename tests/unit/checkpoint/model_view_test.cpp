@@ -26,6 +26,7 @@ Manifest manifest_of(const test::Units& units, const Layout& layout) {
   Manifest manifest;
   manifest.spaces = test::Toy{units, layout, 0}.spaces();
   for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
+  manifest.tensors = test::adamw_tensors(units.size());
   return manifest;
 }
 

@@ -42,7 +42,7 @@ class ReaderTest : public testing::Test {
 TEST_F(ReaderTest, TellsWhatWasSaved) {
   const Reader reader{Files::system(), save(test::tiny_units())};
   EXPECT_EQ(reader.step(), 5);
-  EXPECT_TRUE(reader.has_moments());
+  EXPECT_TRUE(reader.has_optimizer_state());
   EXPECT_TRUE(reader.finite());
   EXPECT_EQ(reader.unit_names(), (std::vector<std::string>{"embedding", "block.0", "head"}));
   EXPECT_EQ(reader.sections().metrics.at("loss").as_double(), 2.5);
@@ -56,12 +56,13 @@ TEST_F(ReaderTest, TellsWhatWasSaved) {
 Path save_bf16(const Path& directory, bool spoiled) {
   const Files files = Files::system();
   const partition::Layout layout{{2, 1}};
-  Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .complete = false};
+  Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b')};
   manifest.weights = DType::bf16;
   for (const auto& [name, params] : test::tiny_units()) {
     manifest.unit_names.push_back(name);
     manifest.spaces.emplace_back(params, layout);
   }
+  manifest.tensors = test::adamw_tensors(manifest.spaces.size(), false, false);
   const Staging staging{files, directory, "hand"};
   staging.open(0, layout.world());
   for (int rank = 0; rank < layout.world(); ++rank) {
@@ -185,7 +186,7 @@ TEST_F(ReaderTest, RefusesAnotherModel) {
 
 TEST_F(ReaderTest, WeightsAloneCannotBeResumedFrom) {
   const Reader reader{Files::system(), save(test::tiny_units(), false)};
-  EXPECT_FALSE(reader.has_moments());
+  EXPECT_FALSE(reader.has_optimizer_state());
   test::Toy wanted{test::tiny_units(), partition::Layout{}, 0}, got{test::tiny_units(), partition::Layout{}, 0};
   EXPECT_EQ(fault_of([&] { reader.read_state(got.states(), 0); }), Fault::data);
   reader.read_state(got.states(false), 0);
@@ -226,7 +227,7 @@ TEST_F(ReaderTest, HoldsARunningMeanBesideTheWeights) {
 
 TEST_F(ReaderTest, WeightsAloneMayHaveTheirRunningMean) {
   Reader reader{Files::system(), save(test::tiny_units(), false, true)};
-  EXPECT_FALSE(reader.has_moments());
+  EXPECT_FALSE(reader.has_optimizer_state());
   reader.use_ema();
   EXPECT_EQ(reader.read_parameter("head/scale").front(), test::element("head/scale", 3, 0, 1));
 }
@@ -240,12 +241,88 @@ TEST_F(ReaderTest, ARunningMeanBeginsWithTheWeightsAndIsNotMadeUpForOthers) {
   EXPECT_NE(text.find("optimizer.ema"), std::string::npos) << text;
 }
 
+TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
+  // A matrix whose second moments are kept as means of rows, and its vector, which has the usual ones.
+  const auto spaces_of = [](const partition::Layout& layout) {
+    return std::vector<partition::FlatSpace>{{{{"block/matrix", {37, 41}}}, layout},
+                                             {{{"block/norm", {41}, false}}, layout},
+                                             {{{"block/matrix/row_mean", {37}}}, layout}};
+  };
+  const std::vector<std::vector<std::string>> tensors{{"master"}, {"master", "second_moment"}, {"row_mean"}};
+  const partition::Layout saved{{2, 1}};
+  Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = 5};
+  manifest.unit_names = {"matrix", "norm", "matrix.row_mean"};
+  manifest.spaces = spaces_of(saved);
+  manifest.tensors = tensors;
+  /// Element by element what its unit, tensor and place say; for `rank` of a layout.
+  struct Own {
+    std::vector<std::vector<float>> values;
+    std::vector<UnitState> units;
+  };
+  const auto own_of = [&](const std::vector<partition::FlatSpace>& spaces, int rank) {
+    Own own;
+    for (std::size_t u = 0; u < spaces.size(); ++u) {
+      for (std::size_t t = 0; t < tensors[u].size(); ++t) {
+        auto& values = own.values.emplace_back(static_cast<std::size_t>(spaces[u].owned_size(rank)));
+        for (const partition::Interval& i : partition::intervals_of(spaces[u], rank)) {
+          for (std::int64_t e = i.begin; e < i.end; ++e)
+            values[static_cast<std::size_t>(i.local_offset + e - i.begin)] = test::element(tensors[u][t], u, e, 7);
+        }
+      }
+    }
+    auto next = own.values.begin();
+    for (std::size_t u = 0; u < spaces.size(); ++u) {
+      UnitState& unit = own.units.emplace_back(UnitState{manifest.unit_names[u], &spaces[u], {}});
+      for (const std::string& name : tensors[u]) unit.tensors.push_back({name, *next++});
+    }
+    return own;
+  };
+  const Files files = Files::system();
+  const Path directory = folder / "factored";
+  const Staging staging{files, directory, manifest.save_nonce};
+  staging.open(0, saved.world());
+  for (int rank = 0; rank < saved.world(); ++rank) {
+    const Own own = own_of(manifest.spaces, rank);
+    const ShardIndex index = index_of(manifest.spaces, rank);
+    std::vector<Bytes> payload;
+    for (const std::vector<float>& values : own.values) payload.push_back(std::as_bytes(std::span{values}));
+    for (const Bytes column : columns_of(index)) payload.push_back(column);
+    const std::string name = shard_name(rank, saved.world());
+    const ShardMap map = create_shard(files, staging.folder() / name, manifest.identity(rank), manifest.specs(rank));
+    manifest.shards.push_back({name, map.size_bytes, write_shard(files, staging.folder() / name, map, payload).root});
+  }
+  staging.commit(manifest, {}, [] {});
+
+  const Reader reader{files, directory};
+  EXPECT_EQ(reader.verify().finite, true);
+  EXPECT_TRUE(reader.has_optimizer_state());
+  EXPECT_EQ(reader.manifest().at("min_reader").at("minor"), 3);
+  ASSERT_EQ(reader.parameters().size(), 2U) << "the model's";
+  EXPECT_THROW((void)reader.read_parameter("block/matrix/row_mean"), Error);
+  for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 2}}) {
+    const std::vector<partition::FlatSpace> spaces = spaces_of(partition::Layout{nodes});
+    for (int rank = 0; rank < spaces.front().layout().world(); ++rank) {
+      const Own wanted = own_of(spaces, rank);
+      Own got = own_of(spaces, rank);
+      for (const UnitState& unit : got.units)
+        for (const TensorShard& tensor : unit.tensors) std::fill(tensor.values.begin(), tensor.values.end(), 99.0F);
+      reader.read_state(got.units, rank);
+      EXPECT_EQ(got.values, wanted.values) << "rank " << rank;
+    }
+  }
+  const std::vector<partition::FlatSpace> alone = spaces_of(partition::Layout{});
+  Own other = own_of(alone, 0);
+  other.units.front().tensors.push_back({"exp_avg", other.values.front()});
+  EXPECT_THROW(reader.read_state(other.units, 0), Error);
+}
+
 TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {
   const Path directory = save(test::large_units(), true, true);
   const Reader whole{Files::system(), directory};
   const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
-  const ShardMap map = open_shard(Files::system(), shard_of(directory), identity,
-                                  specs_of(whole.unit_names(), whole.spaces(), {.ema = true}, 0));
+  const ShardMap map = open_shard(
+      Files::system(), shard_of(directory), identity,
+      specs_of(whole.unit_names(), whole.spaces(), test::adamw_tensors(whole.spaces().size(), true), DType::f32, 0));
   RandomStream random{3, 3};
   for (const ShardMap::Dataset& dataset : map.datasets) {
     const std::pair<std::uint64_t, std::uint64_t> places[] = {{dataset.offset, dataset.spec.size_bytes()},
@@ -271,8 +348,9 @@ TEST_F(ReaderTest, NoticesPayloadAndDigestChangedTogether) {
   const Path directory = save(test::tiny_units());
   const Reader whole{Files::system(), directory};
   const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
-  const ShardMap map =
-      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), {}, 0));
+  const ShardMap map = open_shard(
+      Files::system(), shard_of(directory), identity,
+      specs_of(whole.unit_names(), whole.spaces(), test::adamw_tensors(whole.spaces().size()), DType::f32, 0));
   test::flip(shard_of(directory), map.datasets[0].offset + 4);
   File file = Files::system().update(shard_of(directory));
   std::vector<std::byte> block(map.datasets[0].spec.size_bytes());
@@ -371,8 +449,9 @@ TEST_F(ReaderTest, StreamsNoticeDamageAnywhereInATouchedBlock) {
   const Path directory = save(test::large_units());
   const Reader whole{Files::system(), directory};
   const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
-  const ShardMap map =
-      open_shard(Files::system(), shard_of(directory), identity, specs_of(whole.unit_names(), whole.spaces(), {}, 0));
+  const ShardMap map = open_shard(
+      Files::system(), shard_of(directory), identity,
+      specs_of(whole.unit_names(), whole.spaces(), test::adamw_tensors(whole.spaces().size()), DType::f32, 0));
   test::flip(shard_of(directory), map.datasets[0].offset + block_bytes - 1);
   const Reader reader{Files::system(), directory};
   std::vector<float> piece(10);

@@ -112,7 +112,7 @@ Cost least_cost(const Units& stored, const Layout& from, const Units& wanted, co
     cost.bytes += tensors * std::min(block_bytes, size_bytes - block * block_bytes);
   }
   for (const int shard : cost.shards) {
-    for (const DatasetSpec& spec : specs_of(names, spaces, {}, shard))
+    for (const DatasetSpec& spec : specs_of(names, spaces, test::adamw_tensors(spaces.size()), DType::f32, shard))
       cost.bytes += spec.blocks() * 16 + (spec.name.starts_with("index/") ? spec.size_bytes() : 0);
   }
   return cost;

@@ -1,5 +1,3 @@
-#include "optim/adamw.hpp"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
@@ -9,6 +7,7 @@
 #include <cmath>
 
 #include "core/random.hpp"
+#include "optim/optimizer.hpp"
 #include "partition/reshard.hpp"
 
 namespace argosy::test {
@@ -46,23 +45,27 @@ at::Tensor tensor_of(const std::vector<float>& values) { return at::tensor(value
 const std::vector<partition::ParamSpec> params{{"weight", {37, 41}, true}, {"bias", {300}, false}};
 const optim::AdamwNumbers numbers{.beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-3, .weight_decay = 0.1};
 
+void update(const std::vector<optim::Piece>& pieces, const optim::AdamwNumbers& with, double lr, std::int64_t t,
+            const at::Tensor& coefficient) {
+  optim::make_adamw(with)->update(pieces, {.lr = lr, .number = t, .coefficient = coefficient});
+}
+
 TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {
   const FlatSpace space(params, Layout{});
   const auto n = static_cast<std::size_t>(space.padded_size());
   optim::ShardState shard;
   const std::vector<float> start = normal(n, 0);
   shard.master = tensor_of(start);
-  shard.exp_avg = at::zeros({space.padded_size()}, at::kFloat);
-  shard.exp_avg_sq = at::zeros({space.padded_size()}, at::kFloat);
+  shard.states = {at::zeros({space.padded_size()}, at::kFloat), at::zeros({space.padded_size()}, at::kFloat)};
   shard.gradient = at::zeros({space.padded_size()}, at::kFloat);
-  const auto stretches = optim::stretches_of(space, 0, shard);
-  ASSERT_EQ(stretches.size(), 2U);
+  const auto pieces = optim::pieces_of(space, 0, shard);
+  ASSERT_EQ(pieces.size(), 2U);
   Reference reference{{start.begin(), start.end()}, std::vector<double>(n), std::vector<double>(n)};
   for (int t = 1; t <= 100; ++t) {
     const std::vector<float> gradient = normal(n, static_cast<std::uint64_t>(t));
     shard.gradient.copy_(tensor_of(gradient));
     const float coefficient = t % 3 == 0 ? 0.25F : 1.0F;
-    optim::adamw(stretches, numbers, 1e-3, t, at::tensor({coefficient}));
+    update(pieces, numbers, 1e-3, t, at::tensor({coefficient}));
     reference.update(gradient, coefficient, numbers, 1e-3, t, static_cast<std::size_t>(space.decay_begin()));
   }
   double error = 0, size = 0;
@@ -76,9 +79,10 @@ TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {
 TEST(Ema, FollowsTheWeightsAndForgetsTheFirstOnesSoon) {
   const FlatSpace space(params, Layout{});
   optim::ShardState shard;
-  for (at::Tensor* tensor : {&shard.master, &shard.exp_avg, &shard.exp_avg_sq, &shard.gradient, &shard.ema})
+  shard.states.resize(2);
+  for (at::Tensor* tensor : {&shard.master, &shard.states[0], &shard.states[1], &shard.gradient, &shard.ema})
     *tensor = at::zeros({space.padded_size()}, at::kFloat);
-  const auto stretches = optim::stretches_of(space, 0, shard);
+  const auto pieces = optim::pieces_of(space, 0, shard);
   optim::AdamwNumbers with = numbers;
   with.ema = 0.6;
   std::vector<double> mean(static_cast<std::size_t>(space.padded_size()));
@@ -86,11 +90,11 @@ TEST(Ema, FollowsTheWeightsAndForgetsTheFirstOnesSoon) {
     const at::Tensor before = shard.ema.clone();
     shard.gradient.copy_(tensor_of(normal(mean.size(), static_cast<std::uint64_t>(t))));
     if (t % 7 == 0) {
-      optim::adamw(stretches, with, 1e-2, t, at::tensor({-1.0F}));  // skipped
+      update(pieces, with, 1e-2, t, at::tensor({-1.0F}));  // skipped
       EXPECT_TRUE(shard.ema.equal(before));
       continue;
     }
-    optim::adamw(stretches, with, 1e-2, t, at::tensor({1.0F}));
+    update(pieces, with, 1e-2, t, at::tensor({1.0F}));
     const double decay = t < 13 ? (t + 1.0) / (t + 10.0) : 0.6;  // they meet at 12.5
     for (std::size_t i = 0; i < mean.size(); ++i) {
       mean[i] = decay * mean[i] + (1 - decay) * shard.master.data_ptr<float>()[i];
@@ -125,12 +129,11 @@ at::Tensor updated(const Layout& layout, at::ScalarType master, bool separate, c
     shard.master =
         in_place ? flat.narrow(0, space.slice_begin(space.owned_slices(rank)[0]), space.slice_size()) : gather(flat);
     shard.rounding = names;
-    shard.exp_avg = at::zeros({space.owned_size(rank)}, at::kFloat);
-    shard.exp_avg_sq = at::zeros({space.owned_size(rank)}, at::kFloat);
+    shard.states = {at::zeros({space.owned_size(rank)}, at::kFloat), at::zeros({space.owned_size(rank)}, at::kFloat)};
     shard.gradient = gather(slope);
     if (!in_place) shard.weights = flat;
     if (ema) shard.ema = gather(means);
-    optim::adamw(optim::stretches_of(space, rank, shard), with, 1e-2, 1, at::tensor({1.0F}));
+    update(optim::pieces_of(space, rank, shard), with, 1e-2, 1, at::tensor({1.0F}));
     if (!ema) continue;
     for (std::int64_t local = 0; const int slice : space.owned_slices(rank)) {
       means.narrow(0, space.slice_begin(slice), space.slice_size())
@@ -180,10 +183,9 @@ TEST(AdamW, MatricesDecayAndNothingElseDoes) {
     for (int rank = 0; rank < 2; ++rank) {
       optim::ShardState shard;
       shard.master = at::full({space.owned_size(rank)}, 1.0, type);
-      shard.exp_avg = at::zeros({space.owned_size(rank)}, at::kFloat);
-      shard.exp_avg_sq = shard.exp_avg.clone();
-      shard.gradient = shard.exp_avg.clone();
-      optim::adamw(optim::stretches_of(space, rank, shard), numbers, 5.0, 1, at::tensor({1.0F}));  // decays by a half
+      shard.states = {at::zeros({space.owned_size(rank)}, at::kFloat), at::zeros({space.owned_size(rank)}, at::kFloat)};
+      shard.gradient = at::zeros({space.owned_size(rank)}, at::kFloat);
+      update(optim::pieces_of(space, rank, shard), numbers, 5.0, 1, at::tensor({1.0F}));  // decays by a half
       for (const partition::Interval& own : partition::intervals_of(space, rank)) {
         const at::Tensor part = shard.master.narrow(0, own.local_offset, own.end - own.begin);
         EXPECT_TRUE(part.eq(space.params()[own.param].decay ? 0.5 : 1.0).all().item<bool>())
@@ -196,11 +198,11 @@ TEST(AdamW, MatricesDecayAndNothingElseDoes) {
 TEST(AdamW, NormOfShardsAddsUp) {
   const FlatSpace space(params, Layout{});
   optim::ShardState shard;
-  shard.master = shard.exp_avg = shard.exp_avg_sq = at::zeros({space.padded_size()}, at::kFloat);
+  shard.master = at::zeros({space.padded_size()}, at::kFloat);
   shard.gradient = tensor_of(normal(static_cast<std::size_t>(space.padded_size()), 3));
   double expected = 0;
   for (std::int64_t i = 0; i < space.padded_size(); ++i) expected += std::pow(shard.gradient.data_ptr<float>()[i], 2);
-  EXPECT_NEAR(optim::sum_of_squares(optim::stretches_of(space, 0, shard)), expected, 1e-9 * expected);
+  EXPECT_NEAR(optim::sum_of_squares(optim::pieces_of(space, 0, shard)), expected, 1e-9 * expected);
 }
 
 }  // namespace

@@ -58,12 +58,12 @@ TEST(OrderFreeSum, IsNoNumberWhereATermIsNone) {
   EXPECT_TRUE(std::isnan(sum_of({std::numeric_limits<double>::infinity(), 1.0})));
 }
 
-TEST(OrderFreeSum, AddsSquaresOfStretches) {
-  Stretch stretch;
-  stretch.gradient = at::arange(300, at::kFloat);
+TEST(OrderFreeSum, AddsSquaresOfPieces) {
+  Piece piece;
+  piece.gradient = at::arange(300, at::kFloat);
   OrderFreeSum sum;
-  const std::vector<Stretch> stretches{stretch, stretch};
-  add_squares(stretches, sum);
+  const std::vector<Piece> pieces{piece, piece};
+  add_squares(pieces, sum);
   EXPECT_EQ(sum.value(), 2.0 * 299 * 300 * 599 / 6);
 }
 

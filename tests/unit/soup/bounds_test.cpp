@@ -68,13 +68,14 @@ class SoupBounds : public testing::Test {
   void save(const test::Units& units, const partition::Layout& layout, std::int64_t step,
             std::optional<std::uint64_t> seed = {}) {
     const Files files = Files::system();
-    checkpoint::Manifest manifest{.run_uuid = std::string(32, 'a'), .complete = false, .step = step};
+    checkpoint::Manifest manifest{.run_uuid = std::string(32, 'a'), .step = step};
     manifest.save_nonce = fmt::format("{:016}", step);
     manifest.sections = test::toy_sections();
     for (const auto& [name, params] : units) {
       manifest.unit_names.push_back(name);
       manifest.spaces.emplace_back(params, layout);
     }
+    manifest.tensors = test::adamw_tensors(units.size(), false, false);
     const checkpoint::Staging staging{files, folder / fmt::format("{:09}", step), "hand"};
     staging.open(0, layout.world());
     for (int rank = 0; rank < layout.world(); ++rank) {

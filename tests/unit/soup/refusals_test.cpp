@@ -104,7 +104,7 @@ const std::vector<Refusal>& refusals() {
       {2, "Shapes", Exit::data, "block.0/up of shape [19, 53], got [53, 19]", with([](auto& o) {
          o.units[1].second[1].shape = {53, 19};
        })},
-      {3, "ElementTypes", Exit::io, "f32 at /params/0/dtype",
+      {3, "ElementTypes", Exit::io, "one type for all parameters at /params/1/dtype",
        [](TwoCheckpoints& two) {
          two.take({.step = 2});
          test::edit_manifest(two.config.inputs[1],

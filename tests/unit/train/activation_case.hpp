@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "comm/recording.hpp"
+#include "plan/memory_model.hpp"
 #include "train/memory_count.hpp"
-#include "train/memory_model.hpp"
 #include "train/runner.hpp"
 
 /// What a language model's micro-batch keeps, as planned and as the allocator counts it.
@@ -23,7 +23,7 @@ struct Activations {
 };
 
 /// Of the second step, bf16 and with whole logits: workspaces are there then.
-inline Activations activations_of(const LanguageModel& sizes, train::Recompute recompute, c10::Device device) {
+inline Activations activations_of(const LanguageModel& sizes, plan::Recompute recompute, c10::Device device) {
   spec::ModelConfig config;
   config.type = spec::ModelType::decoder;
   config.width = sizes.width;
@@ -35,12 +35,13 @@ inline Activations activations_of(const LanguageModel& sizes, train::Recompute r
   const spec::Architecture shape = spec::resolve(config, sizes.vocab);
   const partition::Layout alone;
   model::Model model(shape, alone);
-  train::Buffers buffers(model, 0, {.compute_type = at::kBFloat16, .device = device});
+  train::Buffers buffers(model, 0, {.compute_type = at::kBFloat16, .state = optim::state_of({}), .device = device});
   buffers.initialise(3);
   comm::RecordingCollectives collectives(alone, 0);
   optim::SkipGuard guard({}, {});
   const Clock clock;
-  train::Runner runner(model, buffers, collectives, alone, 0, {}, 1.0, guard, clock, device);
+  const auto optimizer = optim::make_optimizer({}, true, true);
+  train::Runner runner(model, buffers, collectives, alone, 0, *optimizer, 1.0, guard, clock, device);
   data::StepBatches batches;
   batches.tgt_tokens = sizes.rows * sizes.length;
   data::Batch& batch = batches.batches.emplace_back();
@@ -49,7 +50,7 @@ inline Activations activations_of(const LanguageModel& sizes, train::Recompute r
   batch.target_input.assign(static_cast<std::size_t>(batches.tgt_tokens), shape.vocabulary.start);
   batch.target_labels.assign(static_cast<std::size_t>(batches.tgt_tokens), 2);
   batch.target_lengths.assign(static_cast<std::size_t>(sizes.rows), sizes.length);
-  const train::StepPlan plan = train::plan_step(train::plan_shape(shape, alone), {});
+  const plan::StepPlan plan = plan::plan_step(plan::plan_shape(shape, alone), {});
   const train::StepOptions options{
       .lr = 1e-3, .loss = {.chunk_bytes = std::numeric_limits<std::int64_t>::max()}, .recompute = recompute};
   (void)runner.run(plan, batches, options);
@@ -57,15 +58,15 @@ inline Activations activations_of(const LanguageModel& sizes, train::Recompute r
   train::reset_peak(device);
   (void)runner.run(plan, batches, options);
   const auto positions = static_cast<double>(batches.tgt_tokens);
-  const train::ActivationMemory planned = train::activation_memory(
-      shape, {.target_positions = positions, .target_width = static_cast<double>(sizes.length)},
-      {.recompute = recompute});
+  const plan::ActivationMemory planned =
+      plan::activation_memory(shape, {.target_positions = positions, .target_width = static_cast<double>(sizes.length)},
+                              {.recompute = recompute});
   return {planned.total(), static_cast<double>(train::memory_of(device).peak_bytes - before)};
 }
 
 /// Prints both for every level, and expects them alike.
 inline void expect_activations(const LanguageModel& sizes, c10::Device device, double tolerance) {
-  using train::Recompute;
+  using plan::Recompute;
   for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
     const Activations kept = activations_of(sizes, level, device);
     const std::string name = boost::describe::enum_to_string(level, "");

@@ -3,14 +3,14 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include "plan/memory_model.hpp"
 #include "train/memory_count.hpp"
-#include "train/memory_model.hpp"
 
 namespace argosy::test {
 namespace {
 
-using train::ReduceEvery;
-using train::Scheme;
+using plan::ReduceEvery;
+using plan::Scheme;
 
 const c10::Device cpu{c10::kCPU};
 
@@ -66,24 +66,28 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
   for (const spec::Architecture& shape : models()) {
     for (const std::vector<int>& nodes : {std::vector{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {1, 1, 2}}) {
       const partition::Layout layout(nodes);
-      const train::SpaceSizes sizes = train::space_sizes(shape, layout);
+      const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
       for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
         for (const auto& [type, master] :
              {std::pair{at::kFloat, at::kFloat}, {at::kBFloat16, at::kFloat}, {at::kBFloat16, at::kBFloat16}}) {
           for (const ReduceEvery every : {ReduceEvery::step, ReduceEvery::micro_batch}) {
             const bool elastic = every == ReduceEvery::micro_batch, ema = master == at::kFloat && nodes.size() > 1;
             if (elastic && scheme == Scheme::hybrid) continue;
-            const train::StateMemory planned =
-                train::state_memory(sizes, {.scheme = scheme,
-                                            .weight_bytes = type == at::kFloat ? 4 : 2,
-                                            .master_bytes = master == at::kFloat ? 4 : 2,
-                                            .ema_bytes = ema ? 4 : 0,
-                                            .reduction = elastic ? comm::Reduction::elastic : comm::Reduction::exact});
-            EXPECT_EQ(
-                allocated(
-                    shape, layout,
-                    {.scheme = scheme, .reduce_every = every, .compute_type = type, .master_type = master, .ema = ema}),
-                planned.state())
+            optim::OptimizerConfig optimizer;
+            optimizer.ema = ema ? 0.9 : 0;
+            const plan::StateMemory planned =
+                plan::state_memory(sizes, {.scheme = scheme,
+                                           .weight_bytes = type == at::kFloat ? 4 : 2,
+                                           .master_bytes = master == at::kFloat ? 4 : 2,
+                                           .state_bytes = ema ? 12 : 8,
+                                           .reduction = elastic ? comm::Reduction::elastic : comm::Reduction::exact});
+            EXPECT_EQ(allocated(shape, layout,
+                                {.scheme = scheme,
+                                 .reduce_every = every,
+                                 .compute_type = type,
+                                 .master_type = master,
+                                 .state = optim::state_of(optimizer)}),
+                      planned.state())
                 << "scheme " << static_cast<int>(scheme) << ", " << layout.world() << " ranks on " << nodes.size()
                 << " nodes, " << (type == at::kFloat ? "fp32" : "bf16") << (master == type ? " as master" : "")
                 << (elastic ? ", elastic" : "") << ", resident " << sizes.resident;

@@ -10,14 +10,14 @@ namespace {
 
 using testing::HasSubstr;
 
-ValidationConfig patient(std::int64_t patience, double min_delta = 0, Metric metric = Metric::loss) {
-  ValidationConfig config;
-  config.early_stop = EarlyStopConfig{.metric = metric, .patience = patience, .min_delta = min_delta};
+plan::ValidationConfig patient(std::int64_t patience, double min_delta = 0, plan::Metric metric = plan::Metric::loss) {
+  plan::ValidationConfig config;
+  config.early_stop = plan::EarlyStopConfig{.metric = metric, .patience = patience, .min_delta = min_delta};
   return config;
 }
 
 /// Number of the validation after which the run ends; 0: none of them.
-int end_of(Judge judge, const std::vector<double>& values, Metric metric = Metric::loss) {
+int end_of(Judge judge, const std::vector<double>& values, plan::Metric metric = plan::Metric::loss) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     judge.take(static_cast<std::int64_t>(10 * (i + 1)), {{metric, values[i]}});
     if (judge.ends()) return static_cast<int>(i) + 1;
@@ -29,7 +29,7 @@ TEST(EarlyStop, EndsAfterSoManyValidationsInARowThatAreNoBetter) {
   EXPECT_EQ(end_of(Judge{patient(2)}, {3, 2, 2.5, 2}), 4);
   EXPECT_EQ(end_of(Judge{patient(2)}, {3, 2, 2.5, 1.9, 2, 1.95}), 6);
   EXPECT_EQ(end_of(Judge{patient(3)}, {3, 2, 2.5, 2, 1.5}), 0);
-  EXPECT_EQ(end_of(Judge{ValidationConfig{}}, {3, 4, 5, 6, 7}), 0) << "none was asked for";
+  EXPECT_EQ(end_of(Judge{plan::ValidationConfig{}}, {3, 4, 5, 6, 7}), 0) << "none was asked for";
 }
 
 TEST(EarlyStop, ASmallGainCountsAsNone) {
@@ -38,10 +38,10 @@ TEST(EarlyStop, ASmallGainCountsAsNone) {
 }
 
 TEST(EarlyStop, ScoresRiseAndLossesFall) {
-  EXPECT_EQ(end_of(Judge{patient(2, 0, Metric::chrf)}, {10, 20, 30, 40}, Metric::chrf), 0);
-  EXPECT_EQ(end_of(Judge{patient(2, 0, Metric::bleu)}, {10, 9, 8}, Metric::bleu), 3);
-  EXPECT_EQ(end_of(Judge{patient(2, 0, Metric::perplexity)}, {10, 20, 30}, Metric::perplexity), 3);
-  EXPECT_EQ(end_of(Judge{patient(2, 1, Metric::chrf)}, {10, 10.5, 11, 12}, Metric::chrf), 3);
+  EXPECT_EQ(end_of(Judge{patient(2, 0, plan::Metric::chrf)}, {10, 20, 30, 40}, plan::Metric::chrf), 0);
+  EXPECT_EQ(end_of(Judge{patient(2, 0, plan::Metric::bleu)}, {10, 9, 8}, plan::Metric::bleu), 3);
+  EXPECT_EQ(end_of(Judge{patient(2, 0, plan::Metric::perplexity)}, {10, 20, 30}, plan::Metric::perplexity), 3);
+  EXPECT_EQ(end_of(Judge{patient(2, 1, plan::Metric::chrf)}, {10, 10.5, 11, 12}, plan::Metric::chrf), 3);
 }
 
 TEST(EarlyStop, WhatIsNoNumberIsNoGain) {
@@ -52,50 +52,50 @@ TEST(EarlyStop, WhatIsNoNumberIsNoGain) {
 
 TEST(EarlyStop, SaysWhy) {
   Judge judge{patient(1, 0.5)};
-  judge.take(10, {{Metric::loss, 2.25}});
-  judge.take(20, {{Metric::loss, 2.0}});
+  judge.take(10, {{plan::Metric::loss, 2.25}});
+  judge.take(20, {{plan::Metric::loss, 2.0}});
   EXPECT_THAT(judge.reason(),
               HasSubstr("loss has not been better than 2.25, of step 10, in 1 validations by more than 0.5"));
 }
 
 TEST(EarlyStop, APatienceThatIsHalfSpentIsStored) {
   Judge judge{patient(3)};
-  for (const double loss : {2.0, 3.0, 3.0}) judge.take(10, {{Metric::loss, loss}});
+  for (const double loss : {2.0, 3.0, 3.0}) judge.take(10, {{plan::Metric::loss, loss}});
   EXPECT_EQ(end_of(Judge{patient(3), judge.state(30)}, {2.5}), 1);
   EXPECT_EQ(end_of(Judge{patient(3)}, {2.5}), 0);
   EXPECT_EQ(end_of(Judge{patient(4), judge.state(30)}, {2.5, 2.5}), 2) << "more patience than before";
-  EXPECT_EQ(end_of(Judge{patient(3, 0, Metric::perplexity), judge.state(30)}, {8}, Metric::perplexity), 0)
+  EXPECT_EQ(end_of(Judge{patient(3, 0, plan::Metric::perplexity), judge.state(30)}, {8}, plan::Metric::perplexity), 0)
       << "another metric has its own patience";
 }
 
 TEST(KeepBest, TakesGainsThatAreTooSmallForEarlyStop) {
-  ValidationConfig config = patient(9, 1);
-  config.keep_best = {Metric::loss};
+  plan::ValidationConfig config = patient(9, 1);
+  config.keep_best = {plan::Metric::loss};
   Judge judge{config};
-  judge.take(10, {{Metric::loss, 3}});
-  EXPECT_TRUE(judge.take(20, {{Metric::loss, 2.9}}));
+  judge.take(10, {{plan::Metric::loss, 3}});
+  EXPECT_TRUE(judge.take(20, {{plan::Metric::loss, 2.9}}));
   EXPECT_EQ(judge.state(20).at("keep"), boost::json::array{20});
 }
 
 TEST(KeepBest, MovesOnlyToWhatHasBeenCommitted) {
-  ValidationConfig config;
-  config.keep_best = {Metric::loss};
+  plan::ValidationConfig config;
+  config.keep_best = {plan::Metric::loss};
   const boost::json::array none;
   const auto keep = [&](const Judge& judge, std::int64_t step) {
     const auto state = judge.state(step);
     return state.contains("keep") ? state.at("keep").as_array() : none;
   };
   Judge judge{config};
-  EXPECT_TRUE(judge.take(10, {{Metric::loss, 3}}));
+  EXPECT_TRUE(judge.take(10, {{plan::Metric::loss, 3}}));
   EXPECT_EQ(keep(judge, 11), none) << "its checkpoint is still on its way";
   EXPECT_EQ(keep(judge, 10), boost::json::array{10}) << "where this is read, it has been committed";
   judge.saved(10, true);
-  EXPECT_TRUE(judge.take(20, {{Metric::loss, 2}}));
-  EXPECT_FALSE(judge.take(25, {{Metric::loss, 2.5}})) << "the one on its way is better";
+  EXPECT_TRUE(judge.take(20, {{plan::Metric::loss, 2}}));
+  EXPECT_FALSE(judge.take(25, {{plan::Metric::loss, 2.5}})) << "the one on its way is better";
   judge.saved(20, false);
   EXPECT_EQ(keep(judge, 30), boost::json::array{10});
-  EXPECT_TRUE(judge.take(30, {{Metric::loss, 2.5}})) << "better than what there is";
-  EXPECT_TRUE(judge.take(40, {{Metric::loss, 2}})) << "while the save of 30 is on its way";
+  EXPECT_TRUE(judge.take(30, {{plan::Metric::loss, 2.5}})) << "better than what there is";
+  EXPECT_TRUE(judge.take(40, {{plan::Metric::loss, 2}})) << "while the save of 30 is on its way";
   judge.saved(30, true);
   EXPECT_EQ(keep(judge, 40), boost::json::array{40});
   EXPECT_EQ(keep(judge, 45), boost::json::array{30});
@@ -105,20 +105,21 @@ TEST(KeepBest, MovesOnlyToWhatHasBeenCommitted) {
 }
 
 TEST(KeepBest, NamesTheBestStepOfEachMetric) {
-  ValidationConfig config;
-  config.keep_best = {Metric::loss, Metric::chrf};
+  plan::ValidationConfig config;
+  config.keep_best = {plan::Metric::loss, plan::Metric::chrf};
   Judge judge{config};
   EXPECT_TRUE(judge.state(0).empty());
-  EXPECT_TRUE(judge.take(10, {{Metric::loss, 3}, {Metric::chrf, 20}, {Metric::bleu, 1}}));
-  EXPECT_TRUE(judge.take(20, {{Metric::loss, 2}, {Metric::chrf, 19}, {Metric::bleu, 2}}));
-  EXPECT_FALSE(judge.take(30, {{Metric::loss, 2}, {Metric::chrf, 20}, {Metric::bleu, 3}})) << "ties keep the first";
+  EXPECT_TRUE(judge.take(10, {{plan::Metric::loss, 3}, {plan::Metric::chrf, 20}, {plan::Metric::bleu, 1}}));
+  EXPECT_TRUE(judge.take(20, {{plan::Metric::loss, 2}, {plan::Metric::chrf, 19}, {plan::Metric::bleu, 2}}));
+  EXPECT_FALSE(judge.take(30, {{plan::Metric::loss, 2}, {plan::Metric::chrf, 20}, {plan::Metric::bleu, 3}}))
+      << "ties keep the first";
   EXPECT_EQ(judge.state(20).at("keep"), (boost::json::array{20})) << "nothing is known of the checkpoint of step 10";
   for (const std::int64_t step : {10, 20, 30}) judge.saved(step, true);
   EXPECT_EQ(judge.state(30).at("keep"), (boost::json::array{20, 10}));
   Judge resumed{config, judge.state(30)};
   EXPECT_EQ(resumed.state(30), judge.state(30));
-  EXPECT_FALSE(resumed.take(40, {{Metric::loss, 2.5}, {Metric::chrf, 18}}));
-  config.keep_best = {Metric::chrf};
+  EXPECT_FALSE(resumed.take(40, {{plan::Metric::loss, 2.5}, {plan::Metric::chrf, 18}}));
+  config.keep_best = {plan::Metric::chrf};
   EXPECT_EQ(Judge(config, judge.state(30)).state(30).at("keep"), boost::json::array{10});
 }
 

@@ -15,7 +15,7 @@ namespace {
 class StoredState : public testing::Test {
  protected:
   StoredState() {
-    config.validation.keep_best = {Metric::loss};
+    config.validation.keep_best = {plan::Metric::loss};
     config.validation.early_stop.emplace();
     state.step = 12;
     state.cursor = {1, 3};
@@ -56,7 +56,7 @@ class StoredState : public testing::Test {
 
   test::TempFolder folder;
   Path directory = folder / "000000012";
-  RunConfig config;
+  plan::RunConfig config;
   RunState state;
 };
 

@@ -4,19 +4,19 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "plan/simulation.hpp"
 #include "support/fixed_clock.hpp"
 #include "train/runner.hpp"
-#include "train/simulation.hpp"
 
 namespace argosy::test {
 namespace {
 
-using train::AccumulationOrder;
-using train::Op;
-using train::OpKind;
-using train::Replay;
-using train::Scheme;
-using train::Stream;
+using plan::AccumulationOrder;
+using plan::Op;
+using plan::OpKind;
+using plan::Replay;
+using plan::Scheme;
+using plan::Stream;
 
 constexpr double kNormS = 1000;
 
@@ -143,25 +143,27 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
                                        layout.nodes(), layout.slots(), micro_batches, seconds_per_byte));
               model::Model model(shape, layout);
               const int rank = layout.world() - 1;
-              train::Buffers buffers(model, rank, {.scheme = scheme});
+              train::Buffers buffers(model, rank, {.scheme = scheme, .state = optim::state_of({})});
               buffers.initialise(3);
               VirtualTime time;
               VirtualCollectives collectives(time, rank, seconds_per_byte);
               optim::SkipGuard guard({}, {});
-              train::Runner runner(model, buffers, collectives, layout, rank, {}, 1.0, guard, time.host, c10::kCPU);
+              const auto optimizer = optim::make_optimizer({}, true, true);
+              train::Runner runner(model, buffers, collectives, layout, rank, *optimizer, 1.0, guard, time.host,
+                                   c10::kCPU);
               const auto forward_s = [&](std::size_t unit) {
                 return static_cast<double>(2 * width * model.units()[unit].space().parameters());
               };
               take_time(model, time.host, forward_s);
-              const train::StepPlan plan = train::plan_step(
-                  train::plan_shape(shape, layout), {.scheme = scheme, .order = order, .micro_batches = micro_batches});
+              const plan::StepPlan plan = plan::plan_step(
+                  plan::plan_shape(shape, layout), {.scheme = scheme, .order = order, .micro_batches = micro_batches});
               data::StepBatches batches;
               batches.batches.assign(static_cast<std::size_t>(micro_batches), rows(shape, 1, width));
               batches.tgt_tokens = layout.world() * micro_batches * width;
 
               const train::StepResult result = runner.run(plan, batches, {.lr = 1e-3, .loss = {}});
 
-              const Replay expected = train::replay(
+              const Replay expected = plan::replay(
                   plan,
                   [&](const Op& op) {
                     const auto unit = static_cast<std::size_t>(op.unit);
@@ -181,7 +183,7 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
                     }
                     return 0.0;
                   },
-                  train::Computes::host);
+                  plan::Computes::host);
               EXPECT_EQ(time.host.now_s, expected.step_s);
               EXPECT_EQ(result.times.gather_s + result.times.reduce_s, expected.exposed_s()) << "what it waited";
               EXPECT_EQ(result.times.compute_s + result.times.norm_s, expected.compute_s);

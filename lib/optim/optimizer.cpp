@@ -1,0 +1,87 @@
+#include "optim/optimizer.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace argosy::optim {
+
+namespace {
+
+/// Elements of a unit that take one launch where they lie in one slice.
+struct Run {
+  std::int64_t begin, end;
+  bool decays;
+  kernels::Rounding rounding{};
+};
+
+std::vector<Run> runs_of(const partition::FlatSpace& space, const ShardState& shard) {
+  const std::int64_t decay_begin = space.decay_begin(), padded = space.padded_size();
+  if (shard.master.scalar_type() == at::kFloat) return {{0, decay_begin, false}, {decay_begin, padded, true}};
+  std::vector<Run> runs;
+  for (std::size_t p = 0; p < space.params().size(); ++p) {
+    const bool is_last = p + 1 == space.params().size();
+    runs.push_back({.begin = space.offset(p),
+                    .end = is_last ? padded : space.offset(p + 1),
+                    .decays = space.offset(p) >= decay_begin,
+                    .rounding = {.seed = shard.rounding.seed,
+                                 .parameter = shard.rounding.first_parameter + static_cast<std::int64_t>(p)}});
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<Piece> pieces_of(const partition::FlatSpace& space, int canonical_rank, const ShardState& shard) {
+  ARGOSY_CHECK(shard.master.numel() == space.owned_size(canonical_rank), "a shard of {} elements, {} owned",
+               shard.master.numel(), space.owned_size(canonical_rank));
+  const std::vector<Run> runs = runs_of(space, shard);
+  std::vector<Piece> pieces;
+  for (std::int64_t local = 0; const int slice : space.owned_slices(canonical_rank)) {
+    const std::int64_t begin = space.slice_begin(slice), end = begin + space.slice_size();
+    for (const Run& run : runs) {
+      const std::int64_t from = std::max(begin, run.begin), to = std::min(end, run.end);
+      if (from >= to) continue;
+      const auto part = [&](const at::Tensor& of) { return of.narrow(0, local + from - begin, to - from); };
+      Piece& piece = pieces.emplace_back();
+      piece.master = part(shard.master);
+      piece.gradient = part(shard.gradient);
+      for (const at::Tensor& state : shard.states) piece.states.push_back(part(state));
+      if (shard.ema.defined()) piece.ema = part(shard.ema);
+      if (shard.weights.defined()) piece.weights = shard.weights.narrow(0, from - shard.weights_begin, to - from);
+      piece.decays = run.decays;
+      piece.rounding = run.rounding;
+      piece.rounding.begin = from - run.begin;
+    }
+    local += space.slice_size();
+  }
+  return pieces;
+}
+
+double sum_of_squares(std::span<const Piece> pieces) {
+  double sum = 0;
+  for (const Piece& piece : pieces) sum += kernels::sum_of_squares(piece.gradient).item<double>();
+  return sum;
+}
+
+double ema_decay(double ema, std::int64_t t) {
+  const auto updates = static_cast<double>(t);
+  return std::min(ema, (updates + 1) / (updates + 10));
+}
+
+void Optimizer::update(std::span<const Piece> pieces, const Update& update) const {
+  for (const Piece& piece : pieces) {
+    update_weights(piece, update);
+    if (piece.ema) kernels::ema_(*piece.ema, piece.master, update.coefficient, ema_decay(ema_, update.number));
+  }
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, bool language_model, bool has_master) {
+  switch (config.type) {
+    case OptimizerType::adamw:
+      break;
+  }
+  return make_adamw(resolve(config, language_model, has_master));
+}
+
+}  // namespace argosy::optim

@@ -1,0 +1,171 @@
+#include "plan/memory_model.hpp"
+
+#include <algorithm>
+
+#include "partition/flat_space.hpp"
+#include "plan/step_plan.hpp"
+#include "spec/model_spec.hpp"
+
+namespace argosy::plan {
+
+namespace {
+
+/// Slots of the rank that owns most.
+std::int64_t most_slots(const partition::Layout& layout) {
+  const int smallest = *std::min_element(layout.node_sizes().begin(), layout.node_sizes().end());
+  return (layout.slots() + smallest - 1) / smallest;
+}
+
+/// Matrix inputs of one block for a position of its own side, elements; `source` for each source position.
+struct BlockElements {
+  double own = 0, source = 0;
+};
+
+BlockElements block_elements(const spec::Architecture& shape, bool cross, Recompute recompute) {
+  const auto d = static_cast<double>(shape.width), query = static_cast<double>(shape.heads * shape.head_size),
+             kv = static_cast<double>(shape.kv_heads * shape.head_size), ff = static_cast<double>(shape.ff);
+  if (recompute == Recompute::block) return {.own = d};
+  const bool gated = shape.activation == spec::Activation::swiglu;
+  // relu overwrites its input: one tensor to keep, until `full` computes it again.
+  const bool in_place = shape.activation == spec::Activation::relu;
+  const double products = recompute == Recompute::none && !in_place ? ff : 0;
+  const double inner = recompute == Recompute::full ? 0 : (gated ? 2 : 1) * ff;
+  // Self-attention: block input, norm, query, keys and values, output; feed-forward: input, norm, inner values.
+  BlockElements elements{.own = 4 * d + 2 * query + 2 * kv + inner + products};
+  if (cross) {
+    elements.own += 2 * d + 2 * query;  // input, norm, query, output
+    elements.source = 2 * kv;           // keys and values of the encoder's output
+  }
+  return elements;
+}
+
+}  // namespace
+
+SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout) {
+  SpaceSizes sizes{.layout = layout};
+  const PlanShape plan = plan_shape(spec, layout);
+  for (std::size_t u = 0; const spec::Unit& unit : spec.units) {
+    const partition::FlatSpace space(unit.flat(), layout);
+    const std::int64_t padded = space.padded_size();
+    ++sizes.units;
+    sizes.parameters += space.parameters();
+    sizes.padded += padded;
+    sizes.largest = std::max(sizes.largest, padded);
+    if (plan.rotates[u++]) {
+      sizes.rotating = std::max(sizes.rotating, padded);
+    } else {
+      sizes.resident += padded;
+    }
+  }
+  const std::int64_t slots = most_slots(layout);
+  sizes.one_slice = layout.nodes() * layout.slots() == layout.world();
+  const std::int64_t slices = static_cast<std::int64_t>(layout.nodes()) * layout.slots();
+  sizes.owned = sizes.padded / slices * slots;
+  sizes.resident_owned = sizes.resident / slices * slots;
+  sizes.held = sizes.padded / layout.slots() * slots;
+  sizes.resident_held = sizes.resident / layout.slots() * slots;
+  return sizes;
+}
+
+namespace {
+
+/// Units of one kind, elements with padding: in all, owned and held by the fullest rank.
+struct Part {
+  std::int64_t padded = 0, owned = 0, held = 0;
+};
+
+/// Bytes of `part` under choices.scheme; units that keep buffers of their own are as under stage 1.
+StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_slice) {
+  const std::int64_t w = choices.weight_bytes, g = choices.gradient_bytes;
+  const bool is_master = choices.master_bytes == w;  // the weights themselves
+  // Where a buffer lives as long as the run and the rank's slices lie together in it, they serve as sums, and as such a
+  // master.
+  const std::int64_t sums = one_slice && choices.reduction != comm::Reduction::elastic ? 0 : part.owned * 4;
+  const std::int64_t beside = choices.state_bytes;
+  const std::int64_t apart = beside + choices.master_bytes, copied = is_master ? beside : apart;
+  const std::int64_t optimizer = part.owned * (one_slice ? copied : apart);
+  switch (choices.scheme) {
+    case Scheme::replicated:
+      return {.weights = part.padded * w, .gradients = part.padded * g, .optimizer = part.padded * copied};
+    case Scheme::stage_1:
+      return {.weights = part.padded * w, .gradients = part.padded * g + sums, .optimizer = optimizer};
+    case Scheme::stage_2:
+      return {.weights = part.padded * w, .gradients = part.owned * 4, .optimizer = optimizer};
+    case Scheme::stage_3:  // what is gathered is cast from the master
+      return {.gradients = part.owned * 4, .optimizer = part.owned * apart};
+    case Scheme::hybrid:
+      return {.weights = part.held * w, .gradients = part.held * g + sums, .optimizer = optimizer};
+    case Scheme::hsdp:
+      return {.weights = part.held * w, .gradients = part.held * g, .optimizer = part.held * copied};
+  }
+  return {};
+}
+
+}  // namespace
+
+StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
+  const Scheme scheme = choices.scheme;
+  const bool takes_turns = scheme != Scheme::replicated && scheme != Scheme::stage_1;
+  const Part resident{sizes.resident, sizes.resident_owned, sizes.resident_held};
+  const Part others{sizes.padded - resident.padded, sizes.owned - resident.owned, sizes.held - resident.held};
+  StateChoices own = choices;
+  if (takes_turns) own.scheme = Scheme::stage_1;
+  const StateMemory kept = part_memory(resident, own, sizes.one_slice);
+  StateMemory memory = part_memory(others, choices, sizes.one_slice);
+  memory.weights += kept.weights;
+  memory.gradients += kept.gradients;
+  memory.optimizer += scheme == Scheme::hsdp ? part_memory(resident, choices, true).optimizer : kept.optimizer;
+  if (takes_turns) memory.rotating_gradients = 2 * sizes.rotating * choices.gradient_bytes;
+  if (takes_turns && scheme != Scheme::stage_2) memory.rotating_weights = 2 * sizes.rotating * choices.weight_bytes;
+  memory.scratch = choices.reduction == comm::Reduction::elastic
+                       ? elastic_scratch(sizes.layout, sizes.largest)
+                       : exact_scratch(sizes.layout, sizes.largest, choices.inner_wire_bytes, choices.outer_wire_bytes);
+  return memory;
+}
+
+std::int64_t exact_scratch(const partition::Layout& layout, std::int64_t elements, std::int64_t inner_wire_bytes,
+                           std::int64_t outer_wire_bytes) {
+  std::int64_t most = 0;
+  const std::int64_t slice = elements / (static_cast<std::int64_t>(layout.nodes()) * layout.slots());
+  for (const int size : layout.node_sizes()) {
+    const std::int64_t slots = (layout.slots() + size - 1) / size;
+    const std::int64_t inner = (size - 1) * slots * slice * layout.nodes() * inner_wire_bytes;
+    most = std::max(most, inner + (layout.nodes() - 1) * slots * slice * outer_wire_bytes);
+  }
+  return most;
+}
+
+std::int64_t elastic_scratch(const partition::Layout& layout, std::int64_t elements) {
+  return (layout.world() - 1) * (elements / (layout.nodes() * layout.slots())) * most_slots(layout) * 4;
+}
+
+ActivationMemory activation_memory(const spec::Architecture& shape, const MicroBatch& batch,
+                                   const ActivationChoices& choices) {
+  const auto bytes = static_cast<double>(choices.element_bytes);
+  const auto encoder = static_cast<double>(shape.encoder_layers), decoder = static_cast<double>(shape.decoder_layers);
+  const double source = batch.source_positions, target = batch.target_positions;
+  const bool translation = shape.encoder_layers > 0;
+  const auto of_block = [&](bool is_decoder, Recompute recompute) {
+    const BlockElements elements = block_elements(shape, is_decoder && translation, recompute);
+    return bytes * (is_decoder ? elements.own * target + elements.source * source : elements.own * source);
+  };
+  ActivationMemory memory;
+  memory.blocks = encoder * of_block(false, choices.recompute) + decoder * of_block(true, choices.recompute);
+  if (choices.recompute == Recompute::block) {
+    memory.recomputed = std::max(of_block(true, Recompute::none), translation ? of_block(false, Recompute::none) : 0.0);
+  }
+  const double moments = shape.norm == spec::Norm::layer_norm ? 2 : 1;  // mean and rstd; rstd
+  const double final_norm = shape.norm_position == spec::NormPosition::pre ? 1 : 0;
+  const auto heads = static_cast<double>(shape.heads);
+  memory.statistics = 4 * heads * (encoder * source + decoder * target * (translation ? 2 : 1)) +
+                      4 * moments *
+                          (source * (2 * encoder + (translation ? final_norm : 0)) +
+                           target * ((translation ? 3 : 2) * decoder + final_norm));
+  memory.embedding = 2 * bytes * static_cast<double>(shape.width) * (source + target);
+  memory.whole_logits = 2 * bytes * target * static_cast<double>(shape.vocabulary.rows);
+  memory.logits = choices.chunk_bytes > 0 ? std::min(static_cast<double>(choices.chunk_bytes), memory.whole_logits)
+                                          : memory.whole_logits;
+  return memory;
+}
+
+}  // namespace argosy::plan

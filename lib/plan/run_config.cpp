@@ -1,0 +1,300 @@
+#include "plan/run_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json/parse.hpp>
+
+#include "core/error.hpp"
+
+namespace argosy::comm {
+std::span<const config::KeyText> key_texts(const CommConfig&) {
+  static constexpr std::array<config::KeyText, 1> texts{
+      {{"timeout_s", "seconds a rank waits for the others in one operation before the run ends with exit code 5"}}};
+  return texts;
+}
+void validate(const CommConfig& config, config::Problems& problems) {
+  problems.require(config.timeout_s > 0, "/timeout_s", "a number above 0", fmt::format("{}", config.timeout_s));
+}
+}  // namespace argosy::comm
+
+namespace argosy::plan {
+
+using config::KeyText;
+
+std::span<const KeyText> key_texts(const LossConfig&) {
+  static constexpr std::array<KeyText, 3> texts{{
+      {"label_smoothing",
+       "share of the target probability spread over live ids; absent: 0 for language models, 0.1 for translation"},
+      {"z", "weight of the squared log of the softmax denominator; 0: off"},
+      {"chunk_bytes", "bound of the logits that exist at one time, in bytes; 0: all at once"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const PrecisionConfig&) {
+  static constexpr std::array<KeyText, 2> texts{{
+      {"mode",
+       "fp32; bf16: weights and activations in bf16, fp32 master weights, gradients and moments; bf16_pure: no master "
+       "weights, updates are rounded stochastically"},
+      {"gradient_wire", "fp32 or bf16: gradients on their way between ranks; {inner, outer}: inside and between nodes"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const ShardingConfig&) {
+  static constexpr std::array<KeyText, 5> texts{{
+      {"zero_stage",
+       "1: master weights and moments are sharded over all ranks; 2: gradients as well; 3: weights as well"},
+      {"scope", "world; hybrid (stage 3): weights and gradients are sharded inside a node, the rest over all ranks"},
+      {"reduction",
+       "exact: fp32 sums in a fixed order, the same bits whatever the timing; fast: the backend's own order; elastic: "
+       "the same bits for any number of ranks, at the cost of a reduction every micro-batch (for tests)"},
+      {"recompute",
+       "what is computed again instead of kept: none, activation (products of the feed-forward part), full (all of its "
+       "inner values), block"},
+      {"accumulation_order", "depth_first: a micro-batch after the other; breadth_first: a unit after the other"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const CheckpointConfig&) {
+  static constexpr std::array<KeyText, 7> texts{{
+      {"interval", "period between temporary checkpoints under run_dir/checkpoints"},
+      {"max_checkpoints", "newest temporary checkpoints kept"},
+      {"export_interval", "period between permanent checkpoints under run_dir/export; 0: one at the end"},
+      {"export_state", "full; weights: permanent checkpoints without moments, which training cannot resume from"},
+      {"on_busy",
+       "when a temporary checkpoint is due and the last one is still being written: wait, or skip the one that is due"},
+      {"max_failed_saves", "so many failed saves in a row end the run (exit 4)"},
+      {"verify",
+       "bytes hashed when a checkpoint is loaded: touched (blocks that are read), full (all; always so behind a "
+       "damaged newer one), none (manifest and tables alone)"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const ValidationSet&) {
+  static constexpr std::array<KeyText, 2> texts{{
+      {"source", "text file"},
+      {"target", "its translation, line by line; absent: text of a language model"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const EarlyStopConfig&) {
+  static constexpr std::array<KeyText, 3> texts{{
+      {"metric", "one of validation.metrics, of the first set"},
+      {"patience", "so many validations in a row without a gain end the run (exit 0, with its export)"},
+      {"min_delta", "a smaller gain over the best value counts as none"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const ValidationConfig&) {
+  static constexpr std::array<KeyText, 6> texts{{
+      {"interval", "period between validations; also at the end"},
+      {"steps", "micro-batches of a set a rank looks at; absent: 25 for a decoder, all for an encoder_decoder"},
+      {"sets", "texts held out from training"},
+      {"metrics", "loss, perplexity; bleu, chrf of greedy translations"},
+      {"early_stop", "when a run that no longer improves ends; absent: at the schedule's length"},
+      {"keep_best",
+       "metrics of the first set; where one is better than ever, a checkpoint is saved and kept until the next such "
+       "one"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const StopConfig&) {
+  static constexpr std::array<KeyText, 2> texts{{
+      {"before_end_s",
+       "seconds before the end of the allocation (ARGOSY_DEADLINE, set by the job scripts) at which training commits a "
+       "checkpoint and ends with exit code 75; default: ARGOSY_STOP_NOTICE_S, else 60; earlier where two steps and "
+       "saves "
+       "take longer"},
+      {"file",
+       "training commits a checkpoint and ends with exit code 75 when this file appears, and does not start while it "
+       "is "
+       "there; job scripts do not requeue it then"},
+  }};
+  return texts;
+}
+std::span<const KeyText> key_texts(const RunConfig&) {
+  static constexpr std::array<KeyText, 16> texts{{
+      {"run_dir", "folder of the run: lock, checkpoints, exports, metrics"},
+      {"seed", "of initial weights, order of examples and dropout"},
+      {"device", "auto, cpu or cuda"},
+      {"data", "texts, tokenizer, token shards"},
+      {"model", "shape of the model"},
+      {"loss", "what is minimised"},
+      {"optimizer", "update rule and clipping"},
+      {"schedule", "learning rate and length of training"},
+      {"batch", "what a step is made of"},
+      {"precision", "element types"},
+      {"sharding", "what ranks share"},
+      {"checkpoint", "when state is saved and what is kept"},
+      {"validation", "when and on what the model is judged"},
+      {"telemetry", "log lines and metrics"},
+      {"comm", "communication between ranks"},
+      {"stop", "how a run is asked to stop"},
+  }};
+  return texts;
+}
+
+GradientWire GradientWire::parse(std::string_view text) {
+  const auto refuse = [&] {
+    throw Error{Fault::config,
+                {.wanted = R"(fp32, bf16, or {"inner": …, "outer": …} of these)", .got = std::string(text)}};
+  };
+  const auto type_of = [&](std::string_view name) {
+    WireType type{};
+    if (!boost::describe::enum_from_string(std::string(name).c_str(), type)) refuse();
+    return type;
+  };
+  if (!text.starts_with('{')) return {type_of(text), type_of(text)};
+  boost::system::error_code bad;
+  const boost::json::value value = boost::json::parse(text, bad);
+  GradientWire wire;
+  if (bad || !value.is_object()) refuse();
+  for (const auto& [key, type] : value.get_object()) {
+    if (!type.is_string() || (key != "inner" && key != "outer")) refuse();
+    (key == "inner" ? wire.inner : wire.outer) = type_of(type.get_string());
+  }
+  return wire;
+}
+
+std::string GradientWire::text() const {
+  const auto name = [](WireType type) { return boost::describe::enum_to_string(type, ""); };
+  if (inner == outer) return name(inner);
+  return fmt::format(R"({{"inner":"{}","outer":"{}"}})", name(inner), name(outer));
+}
+
+boost::json::value GradientWire::schema() {
+  const boost::json::value types{{"enum", {"fp32", "bf16"}}};
+  const boost::json::value levels{
+      {"type", "object"}, {"properties", {{"inner", types}, {"outer", types}}}, {"additionalProperties", false}};
+  return {{"anyOf", boost::json::array{types, levels}}};
+}
+
+namespace {
+
+void require(config::Problems& problems, bool condition, std::string_view pointer, std::string_view wanted,
+             double got) {
+  problems.require(condition, pointer, wanted, fmt::format("{}", got));
+}
+
+}  // namespace
+
+void validate(const LossConfig& config, config::Problems& problems) {
+  const double smoothing = config.label_smoothing.value_or(0);
+  require(problems, smoothing >= 0 && smoothing < 1, "/label_smoothing", "a number in [0, 1)", smoothing);
+  require(problems, config.z >= 0, "/z", "0 or more", config.z);
+  require(problems, config.chunk_bytes == 0 || config.chunk_bytes >= 1 << 20, "/chunk_bytes",
+          "1048576 (1 MiB) or more, or 0", static_cast<double>(config.chunk_bytes));
+}
+
+void validate(const ShardingConfig& config, config::Problems& problems) {
+  require(problems, config.zero_stage >= 1 && config.zero_stage <= 3, "/zero_stage", "1, 2 or 3",
+          static_cast<double>(config.zero_stage));
+  if (config.scope == ShardingScope::hybrid && config.zero_stage != 3) {
+    problems.add("/scope", "world, or zero_stage 3: hybrid shards weights inside a node",
+                 fmt::format("hybrid with zero_stage {}", config.zero_stage), "set sharding.zero_stage=3");
+  }
+}
+
+void validate(const CheckpointConfig& config, config::Problems& problems) {
+  problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
+  require(problems, config.max_checkpoints > 0, "/max_checkpoints", "1 or more",
+          static_cast<double>(config.max_checkpoints));
+  require(problems, config.max_failed_saves > 0, "/max_failed_saves", "1 or more",
+          static_cast<double>(config.max_failed_saves));
+}
+
+void validate(const ValidationSet& config, config::Problems& problems) {
+  problems.require(!config.source.empty(), "/source", "a file", "none");
+}
+
+void validate(const EarlyStopConfig& config, config::Problems& problems) {
+  require(problems, config.patience > 0, "/patience", "1 or more", static_cast<double>(config.patience));
+  require(problems, config.min_delta >= 0, "/min_delta", "0 or more", config.min_delta);
+}
+
+void validate(const StopConfig& config, config::Problems& problems) {
+  require(problems, config.before_end_s.value_or(0) >= 0, "/before_end_s", "0 or more",
+          config.before_end_s.value_or(0));
+}
+
+void validate(const ValidationConfig& config, config::Problems& problems) {
+  problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
+  require(problems, config.steps.value_or(1) > 0, "/steps", "1 or more", static_cast<double>(config.steps.value_or(1)));
+  problems.require(!config.metrics.empty(), "/metrics", "one of loss, perplexity, bleu, chrf", "none");
+  const auto require_measured = [&](Metric metric, const std::string& pointer) {
+    const bool measured = std::find(config.metrics.begin(), config.metrics.end(), metric) != config.metrics.end();
+    problems.require(measured, pointer, "one of validation.metrics", boost::describe::enum_to_string(metric, ""));
+  };
+  if (config.early_stop) require_measured(config.early_stop->metric, "/early_stop/metric");
+  for (std::size_t i = 0; i < config.keep_best.size(); ++i)
+    require_measured(config.keep_best[i], fmt::format("/keep_best/{}", i));
+}
+
+void validate(const RunConfig& config, config::Problems& problems) {
+  const GradientWire& wire = config.precision.gradient_wire;
+  const bool elastic = config.sharding.reduction == Reduction::elastic;
+  problems.require(!elastic || (wire.inner == WireType::fp32 && wire.outer == WireType::fp32),
+                   "/precision/gradient_wire", "fp32: sharding.reduction is elastic", "bf16");
+  problems.require(config.optimizer.ema == 0 || has_wide_master(config), "/optimizer/ema",
+                   "0: under precision.mode bf16_pure there is no fp32 master to take a mean of",
+                   fmt::format("{}", config.optimizer.ema));
+  problems.require(!elastic || config.sharding.scope == ShardingScope::world, "/sharding/scope",
+                   "world: sharding.reduction is elastic, which knows no levels", "hybrid");
+  problems.require(
+      !elastic || config.sharding.accumulation_order == AccumulationOrder::depth_first, "/sharding/accumulation_order",
+      "depth_first: sharding.reduction is elastic, which adds up micro-batches in their order", "breadth_first");
+  problems.require(config.run_dir.find('\0') == std::string::npos, "/run_dir", "the name of a folder",
+                   "one with a zero byte");
+  problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
+                   "auto, cpu or cuda", config.device);
+  problems.require(!is_language_model(config) || config.batch.sequence_length <= config.model.max_positions,
+                   "/batch/sequence_length",
+                   fmt::format("at most {} (model.max_positions)", config.model.max_positions),
+                   std::to_string(config.batch.sequence_length));
+  problems.require(!(config.validation.early_stop || !config.validation.keep_best.empty()) ||
+                       !config.validation.sets.empty() || config.data.split,
+                   "/validation/sets", "a set, or data.split: early_stop and keep_best go by validations", "none");
+  for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {
+    const bool has_target = config.validation.sets[i].target.has_value();
+    problems.require(has_target != is_language_model(config), fmt::format("/validation/sets/{}", i),
+                     is_language_model(config) ? "no target: the model is a decoder" : "source and target",
+                     has_target ? "a target" : "no target");
+  }
+  for (std::size_t i = 0; i < config.validation.metrics.size(); ++i) {
+    const Metric metric = config.validation.metrics[i];
+    problems.require(!is_language_model(config) || metric == Metric::loss || metric == Metric::perplexity,
+                     fmt::format("/validation/metrics/{}", i), "loss or perplexity: the model is a decoder",
+                     "a metric of translations");
+    problems.require(config.sharding.zero_stage < 3 || metric == Metric::loss || metric == Metric::perplexity,
+                     fmt::format("/validation/metrics/{}", i),
+                     "loss or perplexity: under sharding.zero_stage 3 no rank has the whole model to translate with",
+                     "a metric of translations");
+  }
+}
+
+void require_trainable(const RunConfig& config) {
+  std::string missing;
+  const auto need = [&](bool given, const char* key) {
+    if (!given) missing += missing.empty() ? key : std::string(", ") + key;
+  };
+  need(!config.run_dir.empty(), "run_dir");
+  need(config.schedule.lr > 0, "schedule.lr");
+  need(config.schedule.length.count > 0, "schedule.length");
+  if (missing.empty()) return;
+  throw Error{Fault::config,
+              {.wanted = "a configuration to train by",
+               .got = fmt::format("none of {}", missing),
+               .remedy = "add what is missing, or give it with --set KEY=VALUE"}};
+}
+
+Scheme scheme_of(const ShardingConfig& sharding) {
+  if (sharding.scope == ShardingScope::hybrid) return Scheme::hybrid;
+  return sharding.zero_stage == 1 ? Scheme::stage_1 : sharding.zero_stage == 2 ? Scheme::stage_2 : Scheme::stage_3;
+}
+
+double label_smoothing_of(const RunConfig& config) {
+  return config.loss.label_smoothing.value_or(is_language_model(config) ? 0.0 : 0.1);
+}
+
+}  // namespace argosy::plan

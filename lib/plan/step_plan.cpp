@@ -1,0 +1,282 @@
+#include "plan/step_plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "core/error.hpp"
+#include "partition/flat_space.hpp"
+
+namespace argosy::plan {
+
+std::string_view name_of(OpKind kind) noexcept {
+  switch (kind) {
+    case OpKind::gather:
+      return "gather";
+    case OpKind::forward:
+      return "forward";
+    case OpKind::backward:
+      return "backward";
+    case OpKind::reduce:
+      return "reduce";
+    case OpKind::norm:
+      return "norm";
+    case OpKind::update:
+      return "update";
+  }
+  return "?";
+}
+
+PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout) {
+  PlanShape plan;
+  std::vector<std::int64_t> sizes;
+  std::int64_t largest_block = 0;
+  for (const spec::Unit& unit : spec.units) {
+    sizes.push_back(partition::FlatSpace(unit.flat(), layout).padded_size());
+    if (unit.is_block) largest_block = std::max(largest_block, sizes.back());
+  }
+  std::vector<int> readers(sizes.size());
+  for (const spec::Visit& visit : spec.visits) {
+    plan.visit_units.push_back(visit.units);
+    for (const std::size_t unit : visit.units) ++readers[unit];
+  }
+  for (std::size_t u = 0; u < sizes.size(); ++u) plan.rotates.push_back(readers[u] == 1 && sizes[u] <= largest_block);
+  for (const spec::Visit& visit : spec.visits) {  // a visit has one of the rotating buffers
+    for (std::size_t i = 1; i < visit.units.size(); ++i) plan.rotates[visit.units[i]] = false;
+  }
+  return plan;
+}
+
+std::vector<int> turns_of(const PlanShape& shape) {
+  std::vector<int> turns(shape.rotates.size(), -1);
+  int next = 0;
+  for (const std::vector<std::size_t>& units : shape.visit_units) {
+    const std::size_t unit = units.front();
+    if (!shape.rotates[unit] || turns[unit] >= 0) continue;
+    turns[unit] = next;
+    next = 1 - next;
+  }
+  return turns;
+}
+
+namespace {
+
+using comm::Levels;
+
+struct Compute {
+  OpKind kind = OpKind::forward;
+  int visit = 0, micro_batch = 0;
+};
+
+/// Forward and backward of all visits and micro-batches, in the order of accumulation.
+std::vector<Compute> walk(int visits, const PlanChoices& choices) {
+  std::vector<Compute> ops;
+  const auto forward = [&](int v, int m) { ops.push_back({OpKind::forward, v, m}); };
+  const auto backward = [&](int v, int m) { ops.push_back({OpKind::backward, v, m}); };
+  if (choices.order == AccumulationOrder::breadth_first) {
+    for (int v = 0; v < visits; ++v) {
+      for (int m = 0; m < choices.micro_batches; ++m) forward(v, m);
+    }
+    for (int v = visits - 1; v >= 0; --v) {
+      for (int m = 0; m < choices.micro_batches; ++m) backward(v, m);
+    }
+    return ops;
+  }
+  for (int m = 0; m < choices.micro_batches; ++m) {
+    for (int v = 0; v < visits; ++v) forward(v, m);
+    for (int v = visits - 1; v >= 0; --v) backward(v, m);
+  }
+  return ops;
+}
+
+class Planner {
+ public:
+  Planner(const PlanShape& shape, const PlanChoices& choices, bool trains)
+      : shape_(shape),
+        choices_(choices),
+        trains_(trains),
+        turns_(turns_of(shape)),
+        gathered_(turns_.size(), kNone),
+        across_nodes_(turns_.size(), kNone),
+        is_waited_for_(turns_.size()) {}
+
+  StepPlan run(const std::vector<Compute>& computes) {
+    for (std::size_t i = 0; i < computes.size(); ++i) {
+      fetch(computes, i);
+      compute(computes[i]);
+    }
+    if (trains_) update();
+    plan_.micro_batches = choices_.micro_batches;
+    plan_.reduce_every = choices_.reduce_every;
+    return std::move(plan_);
+  }
+
+ private:
+  static constexpr int kNone = -1;
+
+  [[nodiscard]] const std::vector<std::size_t>& units_of(const Compute& op) const {
+    return shape_.visit_units[static_cast<std::size_t>(op.visit)];
+  }
+  [[nodiscard]] std::size_t own_unit(const Compute& op) const { return units_of(op).front(); }
+  [[nodiscard]] int weights_of(std::size_t unit) const {
+    return rotates_weights(choices_.scheme) ? turns_[unit] : kNone;
+  }
+  [[nodiscard]] int gradients_of(std::size_t unit) const {
+    return rotates_gradients(choices_.scheme) ? turns_[unit] : kNone;
+  }
+  int add(Op op) {
+    plan_.ops.push_back(std::move(op));
+    return static_cast<int>(plan_.ops.size()) - 1;
+  }
+
+  /// Gathers what op `i` needs, and ahead of it what comes next and has a buffer that is not needed before.
+  void fetch(const std::vector<Compute>& computes, std::size_t i) {
+    if (i > 0 && !rotates_weights(choices_.scheme)) return;  // everything is gathered once, at the beginning
+    std::array<bool, 2> taken{};
+    for (std::size_t j = i; j < computes.size(); ++j) {
+      for (const std::size_t each : units_of(computes[j])) {
+        if (weights_of(each) == kNone && gathered_[each] == kNone) gather(each, Levels::both);
+      }
+      const std::size_t unit = own_unit(computes[j]);
+      const int buffer = weights_of(unit);
+      if (buffer == kNone) continue;
+      const auto b = static_cast<std::size_t>(buffer);
+      if (taken[b] && holds_[b] != static_cast<int>(unit)) return;
+      taken[b] = true;
+      if (holds_[b] == static_cast<int>(unit)) continue;
+      holds_[b] = static_cast<int>(unit);
+      if (choices_.scheme == Scheme::hybrid) {
+        // Across nodes a unit ahead: only the step inside the node needs the buffer.
+        gather_across_nodes(unit);
+        gather(unit, Levels::inner);
+        if (const auto next = next_rotating(computes, j)) gather_across_nodes(*next);
+      } else {
+        gather(unit, Levels::both);
+      }
+    }
+  }
+  [[nodiscard]] std::optional<std::size_t> next_rotating(const std::vector<Compute>& computes, std::size_t i) const {
+    const auto next = std::find_if(
+        computes.begin() + static_cast<std::ptrdiff_t>(i), computes.end(),
+        [&](const Compute& op) { return weights_of(own_unit(op)) != kNone && own_unit(op) != own_unit(computes[i]); });
+    return next == computes.end() ? std::nullopt : std::optional(own_unit(*next));
+  }
+  void gather_across_nodes(std::size_t unit) {
+    if (across_nodes_[unit] != kNone) return;
+    across_nodes_[unit] = add(
+        {.kind = OpKind::gather, .stream = Stream::gather, .unit = static_cast<int>(unit), .levels = Levels::outer});
+  }
+  void gather(std::size_t unit, Levels levels) {
+    const int buffer = weights_of(unit);
+    Op op{.kind = OpKind::gather,
+          .stream = Stream::gather,
+          .unit = static_cast<int>(unit),
+          .weights = buffer,
+          .levels = levels};
+    if (buffer != kNone && last_reader_[static_cast<std::size_t>(buffer)] != kNone) {
+      op.waits_for.push_back(last_reader_[static_cast<std::size_t>(buffer)]);
+    }
+    if (levels == Levels::inner) op.waits_for.push_back(across_nodes_[unit]);  // its result is copied, then gathered
+    gathered_[unit] = add(std::move(op));
+    is_waited_for_[unit] = false;
+  }
+
+  void compute(const Compute& what) {
+    const std::size_t unit = own_unit(what);
+    const bool is_loss = static_cast<std::size_t>(what.visit) + 1 == shape_.visit_units.size();
+    const bool writes_gradients = what.kind == OpKind::backward || (is_loss && trains_);
+    Op op{.kind = what.kind,
+          .visit = what.visit,
+          .unit = static_cast<int>(unit),
+          .micro_batch = what.micro_batch,
+          .weights = weights_of(unit),
+          .gradients = writes_gradients ? gradients_of(unit) : kNone};
+    for (const std::size_t each : units_of(what)) {
+      if (!is_waited_for_[each]) op.waits_for.push_back(gathered_[each]);
+      is_waited_for_[each] = true;
+    }
+    for (const std::size_t each : units_of(what)) {
+      const auto reduce = reducing_.find(gradient_place(each));
+      if (!writes_gradients || reduce == reducing_.end()) continue;
+      op.waits_for.push_back(reduce->second);  // it frees the buffer
+      reducing_.erase(reduce);
+    }
+    const int index = add(std::move(op));
+    if (weights_of(unit) != kNone) last_reader_[static_cast<std::size_t>(weights_of(unit))] = index;
+    if (what.kind != OpKind::backward) return;
+    for (const std::size_t each : units_of(what)) reduce_if_complete(what, each, index);
+  }
+  [[nodiscard]] std::size_t gradient_place(std::size_t unit) const {
+    return gradients_of(unit) == kNone ? 2 + unit : static_cast<std::size_t>(gradients_of(unit));
+  }
+
+  void reduce_if_complete(const Compute& what, std::size_t unit, int after) {
+    const auto reads = [&](const std::vector<std::size_t>& units) {
+      return std::find(units.begin(), units.end(), unit) != units.end();
+    };
+    const auto visits = shape_.visit_units.begin();
+    if (std::any_of(visits, visits + what.visit, reads)) return;  // visited once more on the way back
+    const bool rotates = gradients_of(unit) != kNone, last = what.micro_batch + 1 == choices_.micro_batches;
+    const bool each = choices_.reduce_every == ReduceEvery::micro_batch ||
+                      (rotates && choices_.order == AccumulationOrder::depth_first);
+    if (!each && !last) return;
+    const bool in_node = rotates && choices_.scheme == Scheme::hybrid;
+    Op op{.kind = OpKind::reduce,
+          .stream = Stream::reduce,
+          .unit = static_cast<int>(unit),
+          .micro_batch = what.micro_batch,
+          .gradients = gradients_of(unit),
+          .levels = in_node ? Levels::inner : Levels::both,
+          .continues = each && what.micro_batch > 0,
+          .waits_for = {after}};
+    reducing_[gradient_place(unit)] = add(op);
+    if (in_node && last) {
+      add({.kind = OpKind::reduce,
+           .stream = Stream::reduce,
+           .unit = op.unit,
+           .micro_batch = what.micro_batch,
+           .levels = Levels::outer});
+    }
+  }
+
+  /// Behind the last reduce: its stream runs in order.
+  void update() {
+    const auto last =
+        std::find_if(plan_.ops.rbegin(), plan_.ops.rend(), [](const Op& op) { return op.kind == OpKind::reduce; });
+    const auto last_reduce = static_cast<int>(plan_.ops.rend() - last) - 1;
+    add({.kind = OpKind::norm, .waits_for = {last_reduce}});
+    for (std::size_t u = 0; u < turns_.size(); ++u) add({.kind = OpKind::update, .unit = static_cast<int>(u)});
+  }
+
+  const PlanShape& shape_;
+  const PlanChoices& choices_;
+  const bool trains_;
+  const std::vector<int> turns_;
+  StepPlan plan_;
+  std::vector<int> gathered_;      // by unit: the gather that filled its buffer
+  std::vector<int> across_nodes_;  // by unit: the gather across nodes
+  std::vector<bool> is_waited_for_;
+  std::array<int, 2> holds_{kNone, kNone}, last_reader_{kNone, kNone};  // by rotating weight buffer: unit, op
+  std::map<std::size_t, int> reducing_;  // by gradient buffer: the reduce that nobody has waited for
+};
+
+}  // namespace
+
+StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices) {
+  const bool sums_each = choices.reduce_every == ReduceEvery::micro_batch;
+  ARGOSY_CHECK(choices.scheme != Scheme::replicated && choices.scheme != Scheme::hsdp, "a scheme to plan by only");
+  ARGOSY_CHECK(!sums_each || (choices.order == AccumulationOrder::depth_first && choices.scheme != Scheme::hybrid),
+               "a reduction of each micro-batch, breadth first or by level");
+  return Planner(shape, choices, true).run(walk(static_cast<int>(shape.visit_units.size()), choices));
+}
+
+StepPlan plan_forward(const PlanShape& shape, Scheme scheme) {
+  std::vector<Compute> forward;
+  forward.reserve(shape.visit_units.size());
+  for (int v = 0; v < static_cast<int>(shape.visit_units.size()); ++v) forward.push_back({OpKind::forward, v, 0});
+  const PlanChoices choices{.scheme = scheme};
+  return Planner(shape, choices, false).run(forward);
+}
+
+}  // namespace argosy::plan

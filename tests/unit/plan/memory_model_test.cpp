@@ -1,0 +1,231 @@
+#include "plan/memory_model.hpp"
+
+#include "plan_support.hpp"
+#include "spec/model_spec.hpp"
+
+namespace argosy::test {
+namespace {
+
+using plan::Recompute;
+using plan::Scheme;
+
+/// Printed with so many GiB; padding of the flat spaces adds at most 2e-4 of it here.
+void expect_printed(double gib, double printed, const std::string& what) {
+  EXPECT_NEAR(gib, printed, 0.005 + 2e-4 * printed) << what;
+}
+
+double state_gib(const boost::json::value& plan, const std::string& scheme) {
+  return number(plan, "/schemes/" + scheme + "/state_bytes") / kGib;
+}
+
+TEST(StateMemory, ReproducesTheTableOfMistral) {
+  const struct {
+    int nodes;
+    double stage_1, stage_2, stage_3;
+  } rows[] = {{1, 50.58, 28.60, 15.93},
+              {2, 45.52, 21.86, 9.18},
+              {4, 43.00, 18.49, 5.81},
+              {8, 41.73, 16.80, 4.12},
+              {16, 41.10, 15.96, 3.28}};
+  for (const auto& row : rows) {
+    const auto plan = plan_json(mistral(), target(row.nodes, 8));
+    const std::string what = fmt::format("{} nodes", row.nodes);
+    expect_printed(state_gib(plan, "stage_1"), row.stage_1, what);
+    expect_printed(state_gib(plan, "stage_2"), row.stage_2, what);
+    expect_printed(state_gib(plan, "stage_3"), row.stage_3, what);
+    EXPECT_NEAR(state_gib(plan, "hsdp"), 17.6, 0.05) << what;
+    EXPECT_NEAR(state_gib(plan, "replicated"), 121.4, 0.05) << what;
+  }
+  EXPECT_NEAR(state_gib(plan_json(mistral(), target(1, 8)), "hybrid"), 17.6, 0.05);
+  expect_printed(state_gib(plan_json(mistral(), target(16, 8)), "hybrid"), 8.13, "16 nodes");
+  const plan::SpaceSizes sizes = plan::space_sizes(shape_of(mistral()), partition::Layout({8}));
+  const auto bf16_gradients = plan::state_memory(sizes, {.scheme = Scheme::replicated, .gradient_bytes = 2});
+  EXPECT_NEAR(static_cast<double>(bf16_gradients.state()) / kGib, 107.9, 0.05);
+}
+
+TEST(StateMemory, TwoUnitsRotateAndScratchIsOneUnits) {
+  const auto plan = plan_json(mistral(), target(16, 8));
+  expect_printed(number(plan, "/schemes/stage_3/rotating_gradients_bytes") / kGib, 1.62, "gradients");
+  expect_printed(number(plan, "/schemes/stage_3/rotating_weights_bytes") / kGib, 0.81, "weights");
+  EXPECT_EQ(number(plan, "/schemes/stage_2/rotating_weights_bytes"), 0);
+  expect_printed(number(plan, "/schemes/stage_1/scratch_bytes") / kGib, 0.81, "scratch");
+  EXPECT_EQ(number(plan_json(mistral(), target(1, 1)), "/schemes/stage_1/scratch_bytes"), 0);
+}
+
+// 2 blocks of width 256 and an embedding of 1024 rows larger than a block, or tied to the output.
+spec::Architecture small(bool tied, std::int64_t vocab = 1024) {
+  spec::ModelConfig config;
+  config.type = spec::ModelType::decoder;
+  config.width = config.ff = 256;
+  config.heads = 4;
+  config.decoder.layers = 2;
+  config.tie_embeddings = tied;
+  return spec::resolve(config, vocab);
+}
+
+std::int64_t padded_of(const spec::Architecture& shape, const partition::Layout& layout, std::string_view part) {
+  std::int64_t sum = 0;
+  for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
+    if (unit.name.find(part) != std::string::npos) sum += partition::FlatSpace(unit.flat(), layout).padded_size();
+  }
+  return sum;
+}
+
+TEST(SpaceSizes, LargeAndTiedEmbeddingsKeepTheirBuffers) {
+  const partition::Layout layout({2, 2});
+  const spec::Architecture tied = small(true, 64), large = small(false, 4096), little = small(false, 64);
+  const std::int64_t block = padded_of(tied, layout, "decoder.0");
+  EXPECT_EQ(plan::space_sizes(tied, layout).resident, padded_of(tied, layout, "embedding"));
+  EXPECT_EQ(plan::space_sizes(large, layout).resident,
+            padded_of(large, layout, "embedding") + padded_of(large, layout, "head"));
+  EXPECT_EQ(plan::space_sizes(little, layout).resident, 0);
+  for (const auto& shape : {tied, large, little}) EXPECT_EQ(plan::space_sizes(shape, layout).rotating, block);
+  EXPECT_EQ(plan::space_sizes(large, layout).largest, padded_of(large, layout, "head"));
+  const plan::SpaceSizes sizes = plan::space_sizes(large, layout);
+  const auto state = plan::state_memory(sizes, {.scheme = Scheme::stage_3});
+  EXPECT_EQ(state.state(), 16 * sizes.padded / 4 - 4 * sizes.resident / 4 + 6 * (sizes.resident + 2 * block))
+      << "16/p; where a unit keeps its buffers, 6 more and sums in place";
+  const auto hybrid = plan::state_memory(sizes, {.scheme = Scheme::hybrid});
+  EXPECT_EQ(hybrid.state(),
+            6 * ((sizes.padded - sizes.resident) / 2 + sizes.resident) + 12 * sizes.padded / 4 + 2 * block * 6);
+}
+
+TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
+  const spec::Architecture shape = small(false);
+  for (const std::vector<int>& nodes : {std::vector{1, 3}, {2, 3, 3}, {3}, {2, 2}, {1, 1, 2}}) {
+    const partition::Layout layout(nodes);
+    std::int64_t most = 0, padded = 0;
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      std::int64_t owned = 0;
+      padded = 0;
+      for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
+        const partition::FlatSpace space(unit.flat(), layout);
+        owned += space.owned_size(rank);
+        padded += space.padded_size();
+      }
+      most = std::max(most, owned);
+    }
+    const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
+    EXPECT_EQ(sizes.owned, most) << layout.world();
+    EXPECT_EQ(sizes.padded, padded);
+    EXPECT_EQ(sizes.held, most * layout.nodes());
+    // A rank of several slices sums and keeps them apart from the flat buffers.
+    const bool uneven = layout.world() != layout.nodes() * layout.slots();
+    EXPECT_EQ(sizes.one_slice, !uneven);
+    const auto state = plan::state_memory(sizes, {.scheme = Scheme::stage_1});
+    EXPECT_EQ(state.state(), 6 * padded + 12 * most + (uneven ? 4 * most : 0));
+    const auto fp32 = plan::state_memory(sizes, {.scheme = Scheme::stage_1, .weight_bytes = 4});
+    EXPECT_EQ(fp32.state(), 8 * padded + 8 * most + (uneven ? 8 * most : 0)) << "master weights likewise";
+  }
+}
+
+TEST(StateMemory, Fp32WeightsAreTheMaster) {
+  const plan::SpaceSizes sizes = plan::space_sizes(small(false), partition::Layout({4}));
+  const auto of = [&](Scheme scheme) { return plan::state_memory(sizes, {.scheme = scheme, .weight_bytes = 4}); };
+  EXPECT_EQ(of(Scheme::replicated).state(), 16 * sizes.padded);
+  EXPECT_EQ(of(Scheme::stage_1).state(), 8 * sizes.padded + 8 * sizes.padded / 4);
+  EXPECT_EQ(of(Scheme::stage_3).optimizer, 12 * sizes.padded / 4) << "gathered from the master";
+}
+
+TEST(StateMemory, ARunningMeanIsFourBytesOfWhatARankOwns) {
+  const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), partition::Layout({4}));
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+    EXPECT_EQ(plan::state_memory(sizes, {.scheme = scheme, .state_bytes = 12}).state(),
+              plan::state_memory(sizes, {.scheme = scheme}).state() + 4 * sizes.owned);
+  }
+}
+
+TEST(StateMemory, PureBf16HasNoMaster) {
+  const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), partition::Layout({4}));
+  ASSERT_EQ(sizes.resident, 0);
+  const auto of = [&](Scheme scheme) { return plan::state_memory(sizes, {.scheme = scheme, .master_bytes = 2}); };
+  EXPECT_EQ(of(Scheme::replicated).state(), 14 * sizes.padded) << "2 + 4 + 8";
+  EXPECT_EQ(of(Scheme::stage_1).state(), 6 * sizes.padded + 8 * sizes.padded / 4);
+  EXPECT_EQ(of(Scheme::stage_2).state() - of(Scheme::stage_2).rotating_gradients,
+            2 * sizes.padded + (4 + 8) * sizes.padded / 4);
+  const plan::StateMemory stage_3 = of(Scheme::stage_3);
+  EXPECT_EQ(stage_3.state() - stage_3.rotating_weights - stage_3.rotating_gradients, 14 * sizes.padded / 4)
+      << "the bf16 slice is the master";
+  const plan::SpaceSizes uneven = plan::space_sizes(small(false, 64), partition::Layout({1, 2}));
+  EXPECT_EQ(plan::state_memory(uneven, {.scheme = Scheme::stage_1, .master_bytes = 2}).state(),
+            6 * uneven.padded + (4 + 2 + 8) * uneven.owned)
+      << "slices apart are summed and updated together";
+  const auto optimizer_bytes = [](const std::string& mode) {
+    return number(plan_json(mistral({"precision.mode=" + mode}), target(1, 8)), "/schemes/stage_1/optimizer_bytes");
+  };
+  EXPECT_EQ(optimizer_bytes("bf16_pure") * 3, optimizer_bytes("bf16") * 2);
+}
+
+TEST(StateMemory, ElasticSumsLieApartFromGradients) {
+  for (const bool large : {false, true}) {
+    const plan::SpaceSizes sizes = plan::space_sizes(small(false, large ? 4096 : 64), partition::Layout({2, 2}));
+    const auto of = [&](Scheme scheme, comm::Reduction reduction) {
+      return plan::state_memory(sizes, {.scheme = scheme, .weight_bytes = 4, .reduction = reduction});
+    };
+    const auto more = [&](Scheme scheme) {
+      return of(scheme, comm::Reduction::elastic).state() - of(scheme, comm::Reduction::exact).state();
+    };
+    EXPECT_EQ(more(Scheme::stage_1), 4 * sizes.owned);
+    EXPECT_EQ(more(Scheme::stage_3), 4 * sizes.resident_owned) << "the others have none to lie in";
+    EXPECT_EQ(of(Scheme::stage_1, comm::Reduction::elastic).scratch, 3 * sizes.largest / 4 * 4);
+  }
+}
+
+TEST(Activations, ReproduceTheGuide) {
+  const auto mib = [](const std::vector<std::string>& set, const std::string& part) {
+    return number(plan_json(mistral(set), target(16, 8)), "/activations/" + part + "_bytes") / kMib;
+  };
+  const std::string large = "model.vocab_size=49152";
+  EXPECT_NEAR(mib({large}, "total"), 36514, 0.5);
+  EXPECT_EQ(mib({large}, "blocks"), 34816);
+  EXPECT_NEAR(mib({}, "total"), 35978, 0.5);
+  const auto level = [](const char* name) { return std::string("sharding.recompute=") + name; };
+  EXPECT_EQ(mib({large}, "total") - mib({large, level("activation")}, "total"), 7168);
+  EXPECT_EQ(mib({large}, "total") - mib({large, level("full")}, "total"), 21504);
+  EXPECT_EQ(mib({level("block")}, "blocks"), 2048);
+  EXPECT_EQ(mib({level("block")}, "recomputed"), 1088);
+  EXPECT_EQ(mib({}, "recomputed"), 0);
+  EXPECT_EQ(mib({}, "logits"), 1000);
+  EXPECT_EQ(mib({"loss.chunk_bytes=268435456"}, "logits"), 256);
+  EXPECT_EQ(mib({"loss.chunk_bytes=268435456"}, "whole_logits"), 1000);
+  EXPECT_EQ(mib({"precision.mode=fp32"}, "blocks"), 2 * 34816);
+}
+
+TEST(Activations, CountTheStatisticsOfEveryNorm) {
+  const spec::Architecture shape = shape_of(mistral());  // two RMSNorms a block and one behind them all
+  const plan::MicroBatch batch{.target_positions = 64, .target_width = 64};
+  const auto kept = plan::activation_memory(shape, batch, {});
+  EXPECT_EQ(kept.statistics, 4 * 32 * 32 * 64 + 4 * 64 * (2 * 32 + 1));
+}
+
+TEST(Activations, CountAnEncoderDecoderByHand) {
+  spec::ModelConfig config;  // d = 8, two heads of 4, ff 16, LayerNorm behind the branches
+  config.width = 8;
+  config.ff = 16;
+  config.heads = 2;
+  config.encoder.layers = 3;
+  config.decoder.layers = 2;
+  config.activation = spec::Activation::gelu;
+  spec::Architecture shape = spec::resolve(config, 63);
+  const plan::MicroBatch batch{.source_positions = 10, .target_positions = 6, .source_width = 5, .target_width = 3};
+  const auto kept = [&](Recompute level) {
+    return plan::activation_memory(shape, batch, {.recompute = level, .element_bytes = 4});
+  };
+  const double encoder = 6 * 8 + 2 * 8 + 2 * 16, decoder = encoder + 4 * 8, cross = 2 * 8;
+  const auto none = kept(Recompute::none);
+  EXPECT_EQ(none.blocks, 4 * (3 * 10 * encoder + 2 * (6 * decoder + 10 * cross)));
+  EXPECT_EQ(none.blocks - kept(Recompute::activation).blocks, 4 * 16 * (3 * 10 + 2 * 6));
+  EXPECT_EQ(none.blocks - kept(Recompute::full).blocks, 4 * 2 * 16 * (3 * 10 + 2 * 6));
+  EXPECT_EQ(kept(Recompute::block).blocks, 4 * 8 * (3 * 10 + 2 * 6));
+  EXPECT_EQ(kept(Recompute::block).recomputed, std::max(4 * 10 * encoder, 4 * (6 * decoder + 10 * cross)));
+  EXPECT_EQ(none.statistics, 4 * 2 * (3 * 10 + 2 * 2 * 6) + 4 * 2 * (10 * 6 + 6 * 6));
+  EXPECT_EQ(none.logits, 2 * 4 * 6 * 64);
+  const double products = none.blocks - kept(Recompute::activation).blocks;
+  shape.activation = spec::Activation::relu;  // overwrites its input
+  EXPECT_EQ(kept(Recompute::none).blocks, none.blocks - products);
+  EXPECT_EQ(kept(Recompute::activation).blocks, none.blocks - products);
+  EXPECT_EQ(kept(Recompute::full).blocks, none.blocks - 2 * products);
+}
+
+}  // namespace
+}  // namespace argosy::test

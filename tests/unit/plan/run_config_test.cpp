@@ -1,0 +1,127 @@
+#include "plan/run_config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "config/describe.hpp"
+#include "support/refusal.hpp"
+
+namespace argosy::test {
+namespace {
+
+using plan::RunConfig;
+
+/// `members`: what stands beside a sound `data` section.
+RunConfig read(const std::string& members) {
+  const std::string text =
+      R"({"data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b"}]},)";
+  return config::from_document<RunConfig>(config::Document::parse(text + members + "}", "test.json"));
+}
+
+TEST(RunConfig, EveryKeyIsExplained) { EXPECT_EQ(config::keys_without_text<RunConfig>(), std::vector<std::string>{}); }
+
+TEST(RunConfig, CountAndPreprocessNeedNoSchedule) {
+  EXPECT_NO_THROW((void)read(""));
+  try {
+    require_trainable(read(""));
+    FAIL() << "trains without anything";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::config);
+    EXPECT_NE(std::string(error.what()).find("run_dir, schedule.lr, schedule.length"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_NO_THROW(require_trainable(read(R"("run_dir": "r", "schedule": {"lr": 1e-3, "length": 9000})")));
+}
+
+TEST(RunConfig, RefusesWhatDoesNotFit) {
+  for (const char* text :
+       {R"("sharding": {"zero_stage": 4})",
+        R"("sharding": {"zero_stage": 0})",
+        R"("sharding": {"zero_stage": 2, "scope": "hybrid"})",
+        R"("sharding": {"recompute": "some"})",
+        R"("precision": {"gradient_wire": "fp16"})",
+        R"("precision": {"gradient_wire": {"inner": "bf8"}})",
+        R"("precision": {"gradient_wire": {"middle": "bf16"}})",
+        R"("device": "gpu")",
+        R"("run_dir": "run\u0000dir")",
+        R"("loss": {"label_smoothing": 1})",
+        R"("loss": {"z": -1})",
+        R"("loss": {"chunk_bytes": 10})",
+        R"("checkpoint": {"interval": 0})",
+        R"("checkpoint": {"max_checkpoints": 0})",
+        R"("checkpoint": {"max_failed_saves": 0})",
+        R"("validation": {"interval": 0})",
+        R"("validation": {"steps": 0})",
+        R"("validation": {"metrics": []})",
+        R"("validation": {"sets": [{"source": "a"}]})",
+        R"("validation": {"early_stop": {"patience": 3}})",
+        R"("validation": {"keep_best": ["loss"]})",
+        R"("validation": {"sets": [{"source": "a", "target": "b"}], "early_stop": {"patience": 0}})",
+        R"("validation": {"sets": [{"source": "a", "target": "b"}], "early_stop": {"min_delta": -1}})",
+        R"("validation": {"sets": [{"source": "a", "target": "b"}], "early_stop": {"metric": "chrf"}})",
+        R"("validation": {"sets": [{"source": "a", "target": "b"}], "keep_best": ["loss", "bleu"]})",
+        R"("validation": {"sets": [{"source": "", "target": "b"}]})",
+        R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a", "target": "b"}]})",
+        R"("model": {"type": "decoder"}, "validation": {"metrics": ["bleu"]})",
+        R"("comm": {"timeout_s": 0})",
+        R"("precision": {"mode": "fp16"})",
+        R"("sharding": {"reduction": "slow"})",
+        R"("sharding": {"reduction": "elastic"}, "precision": {"gradient_wire": {"outer": "bf16"}})",
+        R"("run_dri": "x")"}) {
+    SCOPED_TRACE(text);
+    const std::string said = test::refusal(Fault::config, [&] { (void)read(text); });
+    EXPECT_EQ(said.find("/data/"), std::string::npos) << said;
+  }
+}
+
+TEST(RunConfig, ReadsTheWireOfGradientsByLevel) {
+  const auto wire = [](const char* json) {
+    return read(std::string(R"("precision": {"gradient_wire": )") + json + "}").precision.gradient_wire;
+  };
+  using enum plan::WireType;
+  EXPECT_EQ(read("").precision.gradient_wire, (plan::GradientWire{fp32, fp32}));
+  EXPECT_EQ(wire(R"("bf16")"), (plan::GradientWire{bf16, bf16}));
+  EXPECT_EQ(wire(R"({"outer": "bf16"})"), (plan::GradientWire{fp32, bf16}));
+  EXPECT_EQ(wire(R"({"inner": "bf16", "outer": "fp32"})"), (plan::GradientWire{bf16, fp32}));
+  EXPECT_EQ(plan::GradientWire::parse(wire(R"({"outer": "bf16"})").text()), (plan::GradientWire{fp32, bf16}));
+}
+
+TEST(RunConfig, RefusesChoicesThatCannotWorkTogether) {
+  const auto refused = [](const char* text, const char* key) {
+    SCOPED_TRACE(text);
+    const std::string said = test::refusal(Fault::config, [&] { (void)read(text); });
+    EXPECT_NE(said.find(key), std::string::npos) << said;
+  };
+  refused(R"("sharding": {"zero_stage": 3, "scope": "hybrid", "reduction": "elastic"})", "/sharding/scope");
+  refused(R"("precision": {"mode": "bf16_pure"}, "optimizer": {"ema": 0.999})", "/optimizer/ema");
+  refused(R"("optimizer": {"ema": 1})", "/optimizer/ema");
+  refused(R"("sharding": {"accumulation_order": "breadth_first", "reduction": "elastic"})",
+          "/sharding/accumulation_order");
+  refused(R"("sharding": {"zero_stage": 3}, "validation": {"metrics": ["loss", "bleu"]})", "/validation/metrics/1");
+  refused(R"("model": {"type": "decoder", "max_positions": 64}, "batch": {"sequence_length": 65})",
+          "/batch/sequence_length");
+  EXPECT_NO_THROW((void)read(R"("sharding": {"zero_stage": 2}, "validation": {"metrics": ["loss", "bleu"]})"));
+}
+
+TEST(RunConfig, SmoothingFollowsTheKindOfModel) {
+  EXPECT_EQ(label_smoothing_of(read("")), 0.1);
+  EXPECT_EQ(label_smoothing_of(read(R"("model": {"type": "decoder"})")), 0);
+  EXPECT_EQ(label_smoothing_of(read(R"("loss": {"label_smoothing": 0.2})")), 0.2);
+}
+
+TEST(RunConfig, CommittedConfigurationsAreSound) {
+  const Path folder = Path(std::getenv("ARGOSY_SOURCE_DIR")) / "configs";
+  int seen = 0;
+  for (const std::string& name : Files::system().list(folder)) {
+    if (!name.ends_with(".json")) continue;
+    ++seen;
+    const auto config = config::from_document<RunConfig>(config::Document::read(Files::system(), folder / name));
+    EXPECT_NO_THROW(require_trainable(config)) << name;
+    EXPECT_NO_THROW((void)spec::resolve(config.model, config.model.vocab_size.value_or(8000))) << name;
+  }
+  EXPECT_GE(seen, 6);
+}
+
+}  // namespace
+}  // namespace argosy::test

@@ -1,0 +1,298 @@
+#include "plan/run_plan.hpp"
+
+#include "plan_support.hpp"
+#include "support/refusal.hpp"
+
+namespace argosy::test {
+namespace {
+
+using plan::Scheme;
+
+std::string text(const boost::json::value& json, const std::string& pointer) {
+  const boost::json::value& value = json.at_pointer(pointer);
+  return value.is_null() ? "" : std::string(value.as_string());
+}
+
+TEST(RunPlan, CountsParametersAndFlopsAsPublished) {
+  const auto giga = [](const std::vector<std::string>& set, const char* figure) {
+    return number(plan_json(mistral(set), target(16, 8)), std::string("/flops_per_position/") + figure) / 1e9;
+  };
+  EXPECT_EQ(number(plan_json(mistral(), target(1, 8)), "/parameters"), 7'241'732'096);
+  EXPECT_EQ(number(plan_json(mistral({"model.vocab_size=49152"}), target(1, 8)), "/parameters"), 7'382'241'280);
+  EXPECT_NEAR(giga({"model.vocab_size=49152"}, "causal"), 47.9157, 5e-5);
+  EXPECT_NEAR(giga({}, "causal"), 47.4942, 5e-5);
+  EXPECT_NEAR(giga({}, "exact"), 47.495, 5e-4);
+  for (const auto& [width, vocab, printed] : {std::tuple{8192, 32000, 49.106},
+                                              {4096, 32000, 45.884},
+                                              {2048, 32000, 44.274},
+                                              {8192, 128256, 51.471},
+                                              {4096, 128256, 48.250}}) {
+    const std::vector<std::string> set{"model.window=8192", fmt::format("batch.sequence_length={}", width),
+                                       fmt::format("model.vocab_size={}", vocab)};
+    EXPECT_NEAR(giga(set, "exact"), printed, 5e-4) << width << " " << vocab;
+  }
+  for (const auto& [width, printed] : {std::pair{1024, 40.449}, {4096, 42.864}}) {
+    EXPECT_NEAR(giga({"model.preset=none", "model.width=4096", "model.ff=11008", "model.heads=32",
+                      "model.decoder.layers=32", fmt::format("batch.sequence_length={}", width)},
+                     "exact"),
+                printed, 5e-4);
+  }
+}
+
+TEST(RunPlan, GivesTheRatesOfFastLlmAsItDoes) {
+  const struct {
+    const char* level;
+    double rate, tflops, mfu;
+  } rows[] = {{"none", 4234.09, 202.88, 65.0}, {"activation", 4218.63, 202.14, 64.8}, {"full", 3804.49, 182.29, 58.4}};
+  for (const auto& row : rows) {
+    plan::PlanTarget where = target(1, 4, "a100");
+    where.gpu_positions_per_s = row.rate;
+    const auto plan =
+        plan_json(mistral({"model.vocab_size=49152", std::string("sharding.recompute=") + row.level}), where);
+    EXPECT_NEAR(number(plan, "/schemes/stage_1/positions_per_s_per_gpu"), row.rate, 1e-6 * row.rate);
+    EXPECT_NEAR(number(plan, "/schemes/stage_1/causal_flops_per_s_per_gpu") / 1e12, row.tflops, 5e-3);
+    EXPECT_NEAR(100 * number(plan, "/schemes/stage_1/mfu"), row.mfu, 0.05);
+  }
+}
+
+TEST(RunPlan, ReproducesTheRunOfTheGuide) {
+  plan::PlanTarget where = target(16, 8);
+  where.gpu_positions_per_s = 9000;
+  const auto plan = plan_json(mistral(), where);
+  EXPECT_EQ(number(plan, "/positions_per_step"), 1'048'576);
+  EXPECT_EQ(number(plan, "/positions_in_all"), 524'288'000'000);
+  EXPECT_NEAR(number(plan, "/schemes/stage_1/step_s"), 0.91, 0.005);
+  EXPECT_NEAR(number(plan, "/run_s") / 3600, 126.4, 0.05);
+  // "440 TFLOP/s" is 48.9 GFLOP a token: attention without the window, 0.5 % below every pair.
+  const auto no_window = plan_json(mistral({"model.window=8192"}), where);
+  EXPECT_NEAR(number(no_window, "/flops_per_position/exact") * 9000, 440e12, 0.005 * 440e12);
+}
+
+TEST(RunPlan, NeedsExactlySixteenNodes) {
+  const struct {
+    int nodes, accumulation;
+    double gib;  // state and activations
+    bool fits;   // with context and scratch
+  } rows[] = {{1, 16, 85.7, false}, {2, 8, 80.7, false}, {4, 4, 78.1, false}, {8, 2, 76.9, true}, {16, 1, 76.2, true}};
+  const auto together = [](const boost::json::value& plan) {
+    return (number(plan, "/schemes/stage_1/state_bytes") + number(plan, "/activations/total_bytes")) / kGib;
+  };
+  const auto table = plan_json(mistral(), target(16, 8));
+  ASSERT_EQ(table.at_pointer("/layouts").as_array().size(), std::size(rows));
+  for (std::size_t i = 0; i < std::size(rows); ++i) {
+    const auto plan = plan_json(mistral(), target(rows[i].nodes, 8));
+    const std::string row = fmt::format("/layouts/{}", i);
+    EXPECT_NEAR(together(plan), rows[i].gib, 0.05 + 0.01) << rows[i].nodes;
+    EXPECT_EQ(plan.at_pointer("/fits").as_bool(), rows[i].fits) << rows[i].nodes;
+    EXPECT_EQ(number(plan, "/accumulation"), rows[i].accumulation);
+    EXPECT_EQ(number(table, row + "/nodes"), rows[i].nodes);
+    EXPECT_EQ(number(table, row + "/accumulation"), rows[i].accumulation);
+    EXPECT_EQ(table.at_pointer(row + "/fits").as_bool(), rows[i].fits);
+    EXPECT_EQ(number(table, row + "/total_bytes"), number(plan, "/schemes/stage_1/total_bytes"));
+  }
+  EXPECT_NEAR(number(table, "/schemes/stage_1/state_bytes") / kGib, 41.1, 0.05);
+  EXPECT_NEAR(number(table, "/activations/total_bytes") / kGib, 35.1, 0.05);
+  EXPECT_NEAR(together(plan_json(mistral({"model.vocab_size=49152"}), target(16, 8))), 77.6, 0.05);
+  EXPECT_NEAR(number(table, "/capacity_bytes") / kGib, 78.6, 1e-6);
+}
+
+TEST(RunPlan, OneH200NeedsRecompute) {
+  const auto plan = [](const char* level) {
+    return plan_json(mistral({std::string("sharding.recompute=") + level}), target(1, 1, "h200"));
+  };
+  const auto none = plan("none");
+  EXPECT_NEAR(140 - number(none, "/schemes/stage_1/state_bytes") / kGib, 19, 0.5);
+  EXPECT_NEAR(number(none, "/capacity_bytes") / kGib, 138.8, 1e-6);
+  EXPECT_FALSE(none.at_pointer("/fits").as_bool());
+  EXPECT_FALSE(plan("activation").at_pointer("/fits").as_bool());
+  EXPECT_TRUE(plan("full").at_pointer("/fits").as_bool());
+  EXPECT_TRUE(plan("block").at_pointer("/fits").as_bool());
+  EXPECT_NEAR(number(plan("full"), "/activations/total_bytes") / kGib, 14.1, 0.05);
+  EXPECT_EQ(text(none, "/cure"), "--set sharding.recompute=full") << "cheaper than block";
+  const auto sizes = plan::space_sizes(shape_of(mistral()), partition::Layout({1}));
+  const auto bf16_gradients = plan::state_memory(sizes, {.gradient_bytes = 2});
+  EXPECT_NEAR(
+      (static_cast<double>(bf16_gradients.state()) + number(plan("activation"), "/activations/total_bytes")) / kGib,
+      136.0, 0.05);
+}
+
+TEST(RunPlan, NamesTheLargestMicroBatchThatFits) {
+  const auto largest = [](const std::vector<std::string>& set, const plan::PlanTarget& where) {
+    return static_cast<int>(number(plan_json(mistral(set), where), "/largest_micro_size"));
+  };
+  const auto fits = [](int micro_size, const char* level) {
+    return plan_json(mistral({fmt::format("batch.micro_size={}", micro_size),
+                              fmt::format("batch.global_size={}", 64 * micro_size),
+                              std::string("sharding.recompute=") + level}),
+                     target(8, 8, "h200"))
+        .at_pointer("/fits")
+        .as_bool();
+  };
+  EXPECT_EQ(largest({}, target(16, 8)), 1);
+  EXPECT_EQ(largest({}, target(1, 8)), 0);
+  for (const char* level : {"none", "full", "block"}) {
+    const int size = largest({std::string("sharding.recompute=") + level}, target(8, 8, "h200"));
+    EXPECT_TRUE(fits(size, level)) << size;
+    EXPECT_FALSE(fits(size + 1, level)) << size;
+  }
+  EXPECT_TRUE(plan_json(mistral(), {.layout = partition::Layout({4})}).at_pointer("/largest_micro_size").is_null());
+}
+
+TEST(RunPlan, NamesTheShortestCure) {
+  const auto cure = [](const std::vector<std::string>& set, const plan::PlanTarget& where) {
+    return text(plan_json(mistral(set), where), "/cure");
+  };
+  EXPECT_EQ(cure({}, target(16, 8)), "") << "fits";
+  EXPECT_EQ(cure({}, target(4, 8)), "--set sharding.recompute=activation") << "costs less than a stage";
+  EXPECT_EQ(cure({"batch.micro_size=2"}, target(8, 8)), "--set batch.micro_size=1");
+  EXPECT_EQ(cure({"sharding.recompute=block"}, target(1, 1, "a100")), "take 4 nodes");
+  EXPECT_NE(cure({"batch.global_size=1"}, target(1, 1, "a100")).find("no choice"), std::string::npos);
+  const std::string both = cure({"batch.global_size=16", "batch.micro_size=8"}, target(1, 2, "a100"));
+  EXPECT_NE(both.find(" and "), std::string::npos) << both;
+}
+
+TEST(RunPlan, CompletesOrRefusesTheArithmeticOfAStep) {
+  const auto sizes = [](const std::vector<std::string>& set, int ranks) {
+    return plan_json(mistral(set), {.layout = plan::spread(ranks, std::nullopt)});
+  };
+  EXPECT_EQ(number(sizes({}, 4), "/accumulation"), 32);
+  EXPECT_EQ(number(sizes({}, 64), "/accumulation"), 2);
+  const auto uneven = sizes({}, 48);
+  EXPECT_EQ(number(uneven, "/accumulation"), 3);
+  EXPECT_NEAR(number(uneven, "/idle_share"), 1 - 128 / 144.0, 1e-12);
+  EXPECT_EQ(number(sizes({"batch.global_size=null", "batch.accumulation=3"}, 8), "/global_size"), 24);
+  EXPECT_EQ(number(sizes({"batch.micro_size=null", "batch.accumulation=4"}, 8), "/micro_size"), 4);
+  const std::string third = refusal(Fault::config, [&] { (void)sizes({"batch.accumulation=3"}, 8); });
+  EXPECT_NE(third.find("nearest legal values: accumulation 16, or global_size 24"), std::string::npos) << third;
+  const std::string multiple = refusal(Fault::config, [&] {
+    (void)sizes({"batch.micro_size=null", "batch.accumulation=3"}, 8);
+  });
+  EXPECT_NE(multiple.find("120 and 144"), std::string::npos) << multiple;
+  const std::string global = refusal(Fault::config, [&] { (void)sizes({"batch.micro_size=3"}, 8); });
+  EXPECT_NE(global.find("126 and 129"), std::string::npos) << global;
+}
+
+TEST(RunPlan, SpreadsRanksOverNodes) {
+  EXPECT_EQ(plan::spread(128, std::nullopt), partition::Layout(std::vector<int>(16, 8)));
+  EXPECT_EQ(plan::spread(4, std::nullopt), partition::Layout({4}));
+  EXPECT_EQ(plan::spread(8, 3), partition::Layout({3, 3, 2}));
+  EXPECT_NE(refusal(Fault::usage, [] { (void)plan::spread(2, 3); }).find("1 to 2 nodes"), std::string::npos);
+}
+
+TEST(RunPlan, CountsTheDiskOfCheckpoints) {
+  const auto plan = plan_json(mistral({"checkpoint.export_interval=25000", "schedule.length=51000"}), target(1, 8));
+  const double bytes = number(plan, "/checkpoint_bytes");
+  EXPECT_GE(bytes, 12.0 * 7'241'732'096);
+  EXPECT_LT(bytes, 12.0 * 7'241'732'096 + 8 * 34 * 3 * kMib + 12e6) << "a MiB for each dataset at most";
+  EXPECT_EQ(number(plan, "/disk_bytes"), bytes * (5 + 1 + 3)) << "two exports on the way, one at the end";
+  EXPECT_NEAR(number(plan, "/copy_bytes"), bytes / 8, 0.01 * bytes / 8) << "of 8 ranks";
+  const auto weights = plan_json(
+      mistral({"checkpoint.export_interval=25000", "schedule.length=51000", "checkpoint.export_state=weights"}),
+      target(1, 8));
+  EXPECT_NEAR(number(weights, "/disk_bytes"), bytes * (5 + 1 + 1), 3.0);
+  const auto mean = plan_json(mistral({"checkpoint.export_interval=25000", "schedule.length=51000",
+                                       "checkpoint.export_state=weights", "optimizer.ema=0.999"}),
+                              target(1, 8));
+  EXPECT_EQ(number(mean, "/checkpoint_bytes") * 3, bytes * 4);
+  EXPECT_NEAR(number(mean, "/disk_bytes"), bytes * 4 / 3 * (5 + 1) + bytes * 2 / 3 * 3, 8.0) << "and of its exports";
+  EXPECT_EQ(number(mean, "/copy_bytes") * 3, number(plan, "/copy_bytes") * 4);
+  EXPECT_TRUE(plan_json(mistral({"checkpoint.export_interval=1e"}), target(1, 8)).at_pointer("/disk_bytes").is_null());
+}
+
+TEST(RunPlan, PlansTranslationWithoutData) {
+  config::Document document = config::Document::parse(
+      R"({"run_dir": "r", "data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b"}]},
+          "model": {"preset": "mt_base", "vocab_size": 32000}, "schedule": {"lr": 1e-4, "length": "10e"},
+          "batch": {"global_size": 400000, "micro_size": 25000}})",
+      "mt.json");
+  const auto config = config::from_document<plan::RunConfig>(document);
+  const auto plan = plan_json(config, target(1, 8));
+  EXPECT_EQ(text(plan, "/position"), "padded_tokens");
+  EXPECT_EQ(number(plan, "/positions_per_step"), 400000);
+  EXPECT_TRUE(plan.at_pointer("/steps").is_null()) << "epochs depend on the data";
+  EXPECT_TRUE(plan.at_pointer("/fits").as_bool());
+  EXPECT_GT(number(plan, "/schemes/stage_1/positions_per_s_per_gpu"), 0);
+}
+
+TEST(RunPlan, SaysNothingOfFittingWithoutAGpu) {
+  const auto plan = plan_json(mistral(), {.layout = partition::Layout({4})});
+  EXPECT_TRUE(plan.at_pointer("/fits").is_null());
+  EXPECT_TRUE(plan.at_pointer("/run_s").is_null());
+  EXPECT_TRUE(plan.at_pointer("/layouts").as_array().empty());
+  EXPECT_GT(number(plan, "/schemes/stage_1/total_bytes"), 0);
+}
+
+TEST(RunPlan, IsRefusedWhereStateAloneIsTooLarge) {
+  const auto config = mistral();
+  const plan::RunPlan plan = plan::plan_run(config, shape_of(config), target(4, 8));
+  const std::int64_t state = plan.chosen().state.state() + plan.chosen().state.scratch;
+  EXPECT_NO_THROW(plan::require_state_fits(plan, state));
+  const std::string said = refusal(Fault::config, [&] { plan::require_state_fits(plan, state - 1); });
+  EXPECT_NE(said.find("stage_1 on 32 ranks of 4 nodes"), std::string::npos) << said;
+  EXPECT_NE(said.find("--set sharding.recompute=activation"), std::string::npos) << said;
+}
+
+TEST(RunPlan, NamesAStageWhoseStateFitsWhereNothingElseIsKnown) {
+  const auto config = mistral();
+  const plan::RunPlan plan = plan::plan_run(config, shape_of(config), {.layout = partition::Layout({8})});
+  const auto remedy = [&](Scheme largest) {
+    const plan::StateMemory& state = plan.schemes[static_cast<std::size_t>(largest)].state;
+    const std::int64_t capacity = state.state() + state.scratch + plan.copy_bytes;
+    return error_of([&] { plan::require_state_fits(plan, capacity); }).facts().remedy;
+  };
+  EXPECT_TRUE(remedy(Scheme::stage_2).starts_with("--set sharding.zero_stage=2 (")) << remedy(Scheme::stage_2);
+  EXPECT_TRUE(remedy(Scheme::stage_3).starts_with("--set sharding.zero_stage=3 (")) << remedy(Scheme::stage_3);
+  const std::string none = refusal(Fault::config, [&] { plan::require_state_fits(plan, 1 << 20); });
+  EXPECT_NE(none.find("no stage fits"), std::string::npos) << none;
+}
+
+TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
+  const auto warnings = [](const std::vector<std::string>& set, const plan::PlanTarget& where) {
+    const auto config = mistral(set);
+    return plan::warnings_of(plan::plan_run(config, shape_of(config), where));
+  };
+  EXPECT_TRUE(warnings({}, target(16, 8)).empty());
+  EXPECT_EQ(warnings({}, target(6, 8, "h200")),
+            std::vector<std::string>{"11.1 % of the ranks' time is idle: 128 micro-batches for 144 places (global_size "
+                                     "96 or 144 leaves none)"});
+  EXPECT_EQ(warnings({}, target(32, 8)),
+            std::vector<std::string>{"50.0 % of the ranks' time is idle: 128 micro-batches for 256 places (global_size "
+                                     "256 leaves none)"});
+  EXPECT_EQ(warnings({}, target(4, 8)),
+            std::vector<std::string>{"does not fit; the shortest cure: --set sharding.recompute=activation"});
+  const auto config = mistral();
+  EXPECT_NO_THROW(plan::require_fits(plan::plan_run(config, shape_of(config), target(16, 8))));
+  const plan::RunPlan small = plan::plan_run(config, shape_of(config), target(4, 8));
+  const std::string sentence = test::refusal(Fault::config, [&] { plan::require_fits(small); });
+  EXPECT_NE(sentence.find("GiB of a h100 in memory: --set sharding.recompute=activation"), std::string::npos)
+      << sentence;
+  EXPECT_EQ(plan_json(mistral(), target(4, 8)).at_pointer("/warnings").as_array().size(), 1U);
+}
+
+TEST(PlanLines, SetWhatWasMeasuredBesideThePlan) {
+  const auto config = mistral();
+  const plan::RunPlan plan = plan::plan_run(config, shape_of(config), target(16, 8));
+  const std::string line = plan::memory_line(plan, 3LL << 30, 5LL << 29);
+  EXPECT_NE(line.find("GiB: 3.00 state and buffers, planned 41.1"), std::string::npos) << line;
+  EXPECT_NE(line.find("2.50 at most on top, planned 35.1"), std::string::npos) << line;
+}
+
+TEST(PlanLines, ShowEverySchemeAndTheCure) {
+  const auto config = mistral();
+  const auto shape = shape_of(config);
+  std::string all;
+  const std::vector<std::string> formats{"ct2", "hf"};
+  for (const std::string& line : plan::lines_of(plan::plan_run(config, shape, target(4, 8)), config, formats))
+    all += line + "\n";
+  // What the schedule sends stands first; what the formulas count, in brackets.
+  EXPECT_NE(all.find("stage_3     198.491   21.267   170.14 (173.80; 224.49)"), std::string::npos) << all;
+  for (const char* part :
+       {"7,241,732,096 parameters", "; exportable as ct2, hf\n", "accumulation 4", "* stage_1", "  stage_2",
+        "  stage_3", "  hybrid", "does not fit", "MFU", "the largest batch.micro_size that fits: 0", "16 nodes",
+        "524,288,000,000 in all", "h100: 78.6, context 1.0 taken off"}) {
+    EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
+  }
+}
+
+}  // namespace
+}  // namespace argosy::test

@@ -1,0 +1,360 @@
+#include "plan/simulation.hpp"
+
+#include <numeric>
+
+#include "plan/op_cost.hpp"
+#include "plan_support.hpp"
+#include "spec/model_spec.hpp"
+
+namespace argosy::test {
+namespace {
+
+using comm::Levels;
+using plan::AccumulationOrder;
+using plan::Computes;
+using plan::Op;
+using plan::OpKind;
+using plan::PlanShape;
+using plan::Replay;
+using plan::Scheme;
+using plan::StepPlan;
+using plan::Stream;
+
+constexpr Scheme schemes[] = {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
+constexpr AccumulationOrder orders[] = {AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
+
+/// Four units that take turns, or all have buffers of their own.
+const PlanShape four{{{0}, {1}, {2}, {3}}, {true, true, true, true}};
+
+/// Seconds by kind; a reduction or gather inside a node or between nodes takes `inner_s`, `outer_s` of one of both.
+struct Costs {
+  double forward_s = 1, backward_s = 2, gather_s = 0, reduce_s = 0, norm_s = 0, update_s = 0;
+  double inner = 0.5, outer = 0.5;
+};
+
+plan::OpCost cost(const Costs& costs) {
+  return [costs](const Op& op) {
+    const double share = op.levels == Levels::both ? 1 : op.levels == Levels::inner ? costs.inner : costs.outer;
+    switch (op.kind) {
+      case OpKind::gather:
+        return share * costs.gather_s;
+      case OpKind::forward:
+        return costs.forward_s;
+      case OpKind::backward:
+        return costs.backward_s;
+      case OpKind::reduce:
+        return share * costs.reduce_s;
+      case OpKind::norm:
+        return costs.norm_s;
+      case OpKind::update:
+        return costs.update_s;
+    }
+    return 0.0;
+  };
+}
+
+StepPlan plan_of(Scheme scheme, int micro_batches = 1, AccumulationOrder order = AccumulationOrder::depth_first,
+                 const PlanShape& shape = four) {
+  return plan::plan_step(shape, {.scheme = scheme, .order = order, .micro_batches = micro_batches});
+}
+
+double exposed(Scheme scheme, const Costs& costs, int micro_batches = 1,
+               AccumulationOrder order = AccumulationOrder::depth_first) {
+  return plan::replay(plan_of(scheme, micro_batches, order), cost(costs)).exposed_s();
+}
+
+TEST(Replay, FollowsStreamsAndWaits) {
+  const StepPlan plan{.ops = {{.kind = OpKind::gather, .stream = Stream::gather, .unit = 0},
+                              {.kind = OpKind::gather, .stream = Stream::gather, .unit = 1},
+                              {.kind = OpKind::forward, .visit = 0, .unit = 0, .waits_for = {0}},
+                              {.kind = OpKind::forward, .visit = 1, .unit = 1, .waits_for = {1}},
+                              {.kind = OpKind::backward, .visit = 1, .unit = 1},
+                              {.kind = OpKind::reduce, .stream = Stream::reduce, .unit = 1, .waits_for = {4}},
+                              {.kind = OpKind::backward, .visit = 0, .unit = 0},
+                              {.kind = OpKind::reduce, .stream = Stream::reduce, .unit = 0, .waits_for = {6}},
+                              {.kind = OpKind::norm, .waits_for = {7}}},
+                      .micro_batches = 1};
+  const Replay replay =
+      plan::replay(plan, cost({.forward_s = 2, .backward_s = 5, .gather_s = 3, .reduce_s = 7, .norm_s = 1}));
+  const std::vector<std::pair<double, double>> expected{{0, 3},   {3, 6},   {3, 5},   {6, 8},  {8, 13},
+                                                        {13, 20}, {13, 18}, {20, 27}, {27, 28}};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(replay.ops[i].begin_s, expected[i].first) << i;
+    EXPECT_EQ(replay.ops[i].end_s, expected[i].second) << i;
+  }
+  EXPECT_EQ(replay.step_s, 28);
+  EXPECT_EQ(replay.compute_s, 2 * 2 + 2 * 5 + 1);
+  EXPECT_EQ(replay.exposed_s(), 28 - 15);
+}
+
+TEST(Replay, OnlyTheEndsOfStageOneShow) {
+  const Costs costs{.gather_s = 0.75, .reduce_s = 1.5, .norm_s = 10, .update_s = 20};
+  // The first gather and the last reduction; everything else runs beside forward and backward.
+  EXPECT_EQ(exposed(Scheme::stage_1, costs), 0.75 + 1.5);
+  EXPECT_EQ(exposed(Scheme::stage_1, costs, 4), 0.75 + 1.5) << "once a step";
+  EXPECT_EQ(plan::replay(plan_of(Scheme::stage_1, 4), cost(costs)).compute_s, 4 * 4 * (1 + 2) + 10 + 4 * 20);
+}
+
+TEST(Replay, StageOneWaitsForALinkSlowerThanComputing) {
+  // Forward of the last unit behind four gathers; four reductions behind the first backward.
+  EXPECT_EQ(exposed(Scheme::stage_1, {.gather_s = 10, .reduce_s = 20}), (4 * 10 + 1 - 4) + (2 + 4 * 20 - 4 * 2));
+}
+
+TEST(Replay, StageTwoWaitsForItsGradientBuffers) {
+  // Backward 3 and 2 at once; 1 behind the reduction of 3, 0 behind that of 2, two more reductions behind it.
+  EXPECT_EQ(exposed(Scheme::stage_2, {.reduce_s = 10}), 2 + 4 * 10 - 4 * 2);
+  // The next micro-batch's backward finds the reductions of the one before.
+  EXPECT_EQ(exposed(Scheme::stage_2, {.reduce_s = 1}, 3), 1);
+  EXPECT_EQ(exposed(Scheme::stage_2, {.reduce_s = 10}, 2), (1 * 4 + 2 + 8 * 10) - 2 * 4 * (1 + 2));
+  EXPECT_EQ(exposed(Scheme::stage_2, {.reduce_s = 10}, 2, AccumulationOrder::breadth_first),
+            2 * 2 + 4 * 10 - 4 * 2 * 2);
+}
+
+TEST(Replay, StageThreeGathersTheNextUnitBesideThisOne) {
+  // Hidden but for the first: a gather is as long as a forward, half a backward.
+  EXPECT_EQ(exposed(Scheme::stage_3, {.gather_s = 1}), 1);
+  // Four gathers forward, the last two units stay; on the way back the gather of 1 begins behind backward 3, and 0's
+  // behind it: backward 2 runs meanwhile, backward 1 beside the gather of 0.
+  const double forward_s = 4 * 10 + 1, backward_s = 2 + 2 * 10 + 2;
+  EXPECT_EQ(exposed(Scheme::stage_3, {.gather_s = 10}), forward_s + backward_s - 4 * (1 + 2));
+  EXPECT_EQ(exposed(Scheme::stage_3, {.gather_s = 10, .reduce_s = 1}), forward_s + backward_s + 1 - 4 * (1 + 2));
+  // Breadth first a gather has all micro-batches to hide under.
+  EXPECT_EQ(exposed(Scheme::stage_3, {.gather_s = 4}, 4, AccumulationOrder::breadth_first), 4);
+  EXPECT_GT(exposed(Scheme::stage_3, {.gather_s = 4}, 4), 4);
+}
+
+TEST(Replay, HybridSendsAcrossNodesBesideWhatItSendsInside) {
+  const Costs inside{.gather_s = 0.5, .reduce_s = 0.5, .inner = 1, .outer = 0};
+  EXPECT_EQ(exposed(Scheme::hybrid, inside), exposed(Scheme::stage_3, {.gather_s = 0.5, .reduce_s = 0.5}));
+  // Across nodes once a step: one unit's gather before the first forward, one unit's reduction behind the last
+  // backward.
+  const Costs across{.gather_s = 0.5, .reduce_s = 1, .inner = 0, .outer = 1};
+  EXPECT_EQ(exposed(Scheme::hybrid, across, 1), 0.5 + 1);
+  EXPECT_EQ(exposed(Scheme::hybrid, across, 4), 0.5 + 1);
+}
+
+TEST(Replay, AHostThatComputesStartsNothingAhead) {
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3}) {
+    const Costs costs{.gather_s = 5, .reduce_s = 3, .norm_s = 1, .update_s = 1};
+    const StepPlan plan = plan_of(scheme, 2);
+    EXPECT_EQ(plan::replay(plan, cost(costs), Computes::host).step_s, plan::replay(plan, cost(costs)).step_s);
+  }
+  // gather 0, 1; forward 0; gather 2 is issued when forward 0 has ended, though its stream and its buffer are free.
+  const StepPlan plan{.ops = {{.kind = OpKind::gather, .stream = Stream::gather, .unit = 0},
+                              {.kind = OpKind::forward, .visit = 0, .unit = 0, .waits_for = {0}},
+                              {.kind = OpKind::gather, .stream = Stream::gather, .unit = 1}}};
+  const Costs costs{.gather_s = 1, .norm_s = 0};
+  EXPECT_EQ(plan::replay(plan, cost(costs)).step_s, 2);
+  EXPECT_EQ(plan::replay(plan, cost(costs), Computes::host).step_s, 3);
+}
+
+TEST(Replay, SharedLinksTakeTurnsWithTheirBandwidth) {
+  const auto two = [](Levels gather, Levels reduce) {
+    return StepPlan{.ops = {{.kind = OpKind::gather, .stream = Stream::gather, .unit = 0, .levels = gather},
+                            {.kind = OpKind::reduce, .stream = Stream::reduce, .unit = 1, .levels = reduce},
+                            {.kind = OpKind::forward, .visit = 0, .unit = 0, .waits_for = {0}}}};
+  };
+  const Costs costs{.gather_s = 2, .reduce_s = 6, .inner = 1, .outer = 1};
+  const auto ends = [&](Levels gather, Levels reduce) {
+    const Replay replay = plan::replay_on_shared_links(two(gather, reduce), cost(costs));
+    EXPECT_EQ(replay.compute_s, 1);
+    EXPECT_EQ(replay.step_s, replay.ops[1].end_s);
+    return std::array{replay.ops[0].end_s, replay.ops[1].end_s, replay.ops[2].end_s};
+  };
+  // Both at half speed until the gather is through after 4 s; 4 of the reduction's 6 s are left then.
+  EXPECT_EQ(ends(Levels::both, Levels::both), (std::array{4.0, 8.0, 5.0}));
+  EXPECT_EQ(ends(Levels::inner, Levels::both), (std::array{4.0, 8.0, 5.0}));
+  EXPECT_EQ(ends(Levels::inner, Levels::inner), (std::array{4.0, 8.0, 5.0}));
+  EXPECT_EQ(ends(Levels::inner, Levels::outer), (std::array{2.0, 6.0, 3.0}));
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2}) {  // never both at one time
+    const StepPlan plan = plan_of(scheme, 3);
+    const Costs slow{.gather_s = 5, .reduce_s = 3, .norm_s = 1, .update_s = 2};
+    EXPECT_EQ(plan::replay_on_shared_links(plan, cost(slow)).step_s, plan::replay(plan, cost(slow)).step_s);
+  }
+  const Costs both{.gather_s = 5, .reduce_s = 5};
+  EXPECT_GT(plan::replay_on_shared_links(plan_of(Scheme::stage_3), cost(both)).step_s,
+            plan::replay(plan_of(Scheme::stage_3), cost(both)).step_s);
+}
+
+/// Tied and untied, with and without an encoder, large and small embeddings.
+std::vector<spec::Architecture> models() {
+  std::vector<spec::Architecture> all;
+  for (const bool translation : {true, false}) {
+    for (const bool tied : {true, false}) {
+      for (const std::int64_t vocab : {64, 4096}) {
+        spec::ModelConfig config;
+        config.type = translation ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
+        config.width = config.ff = 256;
+        config.heads = 4;
+        config.encoder.layers = 3;
+        config.decoder.layers = 5;
+        config.tie_embeddings = tied;
+        all.push_back(spec::resolve(config, vocab));
+      }
+    }
+  }
+  return all;
+}
+
+const std::vector<std::vector<int>> layouts{{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {3, 2, 3}};
+
+TEST(Replay, UsesTheBuffersThatArePlanned) {
+  for (const spec::Architecture& shape : models()) {
+    const partition::Layout layout({2, 2});
+    const PlanShape units = plan::plan_shape(shape, layout);
+    const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
+    for (const Scheme scheme : schemes) {
+      for (const int micro_batches : {1, 2, 4}) {
+        for (const AccumulationOrder order : orders) {
+          const StepPlan plan = plan_of(scheme, micro_batches, order, units);
+          for (const double link_s : {0.25, 8.0}) {
+            const Replay replay = plan::replay(plan, cost({.gather_s = link_s, .reduce_s = link_s}));
+            const plan::RotatingUse use = plan::rotating_use(plan, replay);
+            const plan::StateMemory state = plan::state_memory(sizes, {.scheme = scheme});
+            EXPECT_EQ(use.weights * sizes.rotating * 2, state.rotating_weights);
+            EXPECT_EQ(use.gradients * sizes.rotating * 4, state.rotating_gradients);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Replay, ABufferIsInUseUntilItsReductionEnds) {
+  const auto backward = [](int buffer) {
+    return Op{.kind = OpKind::backward, .visit = 0, .unit = buffer, .gradients = buffer};
+  };
+  const auto reduce = [](int buffer, int behind) {
+    return Op{
+        .kind = OpKind::reduce, .stream = Stream::reduce, .unit = buffer, .gradients = buffer, .waits_for = {behind}};
+  };
+  // Buffer 0 is free again while buffer 1 is in use: each backward waits for the reduction before it.
+  StepPlan plan{.ops = {backward(0), reduce(0, 0), backward(1), reduce(1, 2), backward(0), reduce(0, 4)}};
+  plan.ops[2].waits_for = {1};
+  plan.ops[4].waits_for = {3};
+  const auto use = [&] { return plan::rotating_use(plan, plan::replay(plan, cost({.reduce_s = 1}))).gradients; };
+  EXPECT_EQ(use(), 1);
+  plan.ops[4].waits_for = {};
+  EXPECT_EQ(use(), 2);
+}
+
+std::vector<partition::FlatSpace> spaces_of(const spec::Architecture& shape, const partition::Layout& layout) {
+  std::vector<partition::FlatSpace> spaces;
+  for (const spec::Unit& unit : spec::ModelSpec(shape).units) spaces.emplace_back(unit.flat(), layout);
+  return spaces;
+}
+
+/// Passes over the units that the formulas count and the schedule does without.
+struct Spared {
+  std::int64_t gathers = 0, reduces = 0;
+};
+Spared spared(Scheme scheme, const PlanShape& units, std::size_t unit, std::int64_t accumulation, bool breadth) {
+  const std::int64_t times = breadth ? 1 : accumulation;
+  std::vector<std::size_t> rotating;
+  for (const std::vector<std::size_t>& read : units.visit_units) {
+    const std::size_t each = read.front();
+    if (units.rotates[each]) rotating.push_back(each);
+  }
+  const bool in_hybrid = scheme == Scheme::hybrid;
+  Spared less;
+  if (!units.rotates[unit]) {  // gathered and reduced once a step
+    if (plan::rotates_weights(scheme)) less.gathers = 2 * times - (in_hybrid ? 0 : 1);
+    if (plan::rotates_gradients(scheme)) less.reduces = times - 1;
+    return less;
+  }
+  if (!plan::rotates_weights(scheme)) return less;
+  // Over each turn the last two stay, from one micro-batch to the next the first two.
+  if (std::find(rotating.end() - 2, rotating.end(), unit) != rotating.end()) less.gathers += times;
+  if (std::find(rotating.begin(), rotating.begin() + 2, unit) != rotating.begin() + 2) less.gathers += times - 1;
+  if (in_hybrid) ++less.gathers;  // the first forward's is the one behind the step between nodes
+  return less;
+}
+
+TEST(PlannedTraffic, IsTheFormulasLessWhatStaysWhereItIs) {
+  const plan::WireBytes wire{.weight = 2, .inner_gradient = 4, .outer_gradient = 2};
+  for (const spec::Architecture& shape : models()) {
+    for (const std::vector<int>& nodes : layouts) {
+      const partition::Layout layout(nodes);
+      const PlanShape units = plan::plan_shape(shape, layout);
+      const std::vector<partition::FlatSpace> spaces = spaces_of(shape, layout);
+      for (const Scheme scheme : schemes) {
+        for (const int accumulation : {1, 3}) {
+          for (const AccumulationOrder order : orders) {
+            SCOPED_TRACE(
+                fmt::format("scheme {}, {} nodes, A {}", static_cast<int>(scheme), nodes.size(), accumulation));
+            const bool breadth = order == AccumulationOrder::breadth_first;
+            const plan::Passes passes = plan::passes_of(scheme, accumulation, order);
+            plan::StepTraffic expected;
+            for (int node = 0; node < layout.nodes(); ++node) {
+              std::int64_t left = 0;
+              for (int local = 0; local < layout.node_size(node); ++local) {
+                const int rank = layout.canonical_rank(node, local);
+                std::int64_t inner = 0, outer = 0;
+                for (std::size_t u = 0; u < spaces.size(); ++u) {
+                  const Spared less = spared(scheme, units, u, accumulation, breadth);
+                  const auto gather = comm::all_gather_bytes(spaces[u], rank, wire.weight);
+                  const auto reduce =
+                      comm::reduce_scatter_bytes(spaces[u], rank, wire.inner_gradient, wire.outer_gradient);
+                  const bool once_across = scheme == Scheme::hybrid;
+                  inner += (passes.inner_gathers - less.gathers) * gather.inner +
+                           (passes.inner_reduces - less.reduces) * reduce.inner;
+                  outer += (passes.outer_gathers - (once_across ? 0 : less.gathers)) * gather.outer +
+                           (passes.outer_reduces - (once_across ? 0 : less.reduces)) * reduce.outer;
+                }
+                left += outer;
+                if (inner + outer > expected.rank()) {
+                  expected.rank_inner = inner;
+                  expected.rank_outer = outer;
+                }
+              }
+              expected.node = std::max(expected.node, left);
+            }
+            const auto planned = plan::planned_traffic(plan_of(scheme, accumulation, order, units), spaces, wire,
+                                                       comm::Reduction::exact);
+            EXPECT_EQ(planned.rank(), expected.rank());
+            EXPECT_EQ(planned.rank_inner, expected.rank_inner);
+            EXPECT_EQ(planned.node, expected.node);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PlannedTraffic, CountsElasticSumsAsTheyAreSent) {
+  const spec::Architecture shape = models().front();
+  for (const std::vector<int>& nodes : layouts) {
+    const partition::Layout layout(nodes);
+    const std::vector<partition::FlatSpace> spaces = spaces_of(shape, layout);
+    const int accumulation = 3;
+    const StepPlan plan =
+        plan::plan_step(plan::plan_shape(shape, layout),
+                        {.reduce_every = plan::ReduceEvery::micro_batch, .micro_batches = accumulation});
+    comm::Traffic::Bytes most;
+    std::vector<std::int64_t> left(nodes.size());
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      comm::Traffic::Bytes sent;
+      for (const partition::FlatSpace& space : spaces) {
+        for (int a = 0; a < accumulation; ++a) sent += comm::elastic_bytes(space, rank);
+        sent += comm::all_gather_bytes(space, rank, 4);
+      }
+      left[static_cast<std::size_t>(layout.node_of(rank))] += sent.outer;
+      if (sent.inner + sent.outer > most.inner + most.outer) most = sent;
+    }
+    const plan::WireBytes wire{4, 4, 4};
+    const auto planned = plan::planned_traffic(plan, spaces, wire, comm::Reduction::elastic);
+    const auto formula = plan::step_traffic(
+        plan::space_sizes(shape, layout),
+        plan::passes_of(Scheme::stage_1, accumulation, AccumulationOrder::depth_first, comm::Reduction::elastic), wire,
+        comm::Reduction::elastic);
+    EXPECT_EQ(planned.rank(), most.inner + most.outer) << layout.world();
+    EXPECT_EQ(planned.rank_outer, most.outer);
+    EXPECT_EQ(planned.node, *std::max_element(left.begin(), left.end()));
+    EXPECT_EQ(formula.rank(), planned.rank());
+    EXPECT_EQ(formula.node, planned.node);
+    EXPECT_EQ(formula.node_flat, planned.node) << "no ring carries these";
+  }
+}
+
+}  // namespace
+}  // namespace argosy::test
