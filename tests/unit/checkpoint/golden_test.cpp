@@ -41,7 +41,7 @@ TEST_P(Golden, IsReadBitForBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, Golden, testing::Values("1.0", "1.1", "1.2"),
+INSTANTIATE_TEST_SUITE_P(Formats, Golden, testing::Values("1.0", "1.1", "1.2", "1.3"),
                          [](const auto& test) { return fmt::format("V1_{}", test.param[2]); });
 
 }  // namespace
