@@ -11,8 +11,8 @@ namespace {
 using namespace argosy;
 
 constexpr const char* kExamples =
-    "  count corpus.en corpus.fr             lines, words, characters and bytes of two files\n"
-    "  mpirun -n 8 count configs/mt.json     the texts of a configuration, shared by 8 ranks\n";
+    "  apps/count corpus.en corpus.fr                    lines, words, characters and bytes of two files\n"
+    "  mpiexec -n 8 apps/count configs/mt_base.json      the texts of a configuration, shared by 8 ranks\n";
 
 /// What to count, where to keep it, and the shards that may know the texts' tokens.
 struct Task {

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     constexpr std::string_view examples =
         "  apps/export runs/quickstart/soup --format ct2 --out model      # ctranslate2.Translator(\"model\") loads "
         "it\n"
-        "  mpirun -n 4 apps/export CKPT --quantization int8 --out model8  # a quarter of the size, written by four "
+        "  mpiexec -n 4 apps/export CKPT --quantization int8 --out model8  # a quarter of the size, written by four "
         "ranks\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 

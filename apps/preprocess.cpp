@@ -10,9 +10,8 @@ namespace {
 using namespace argosy;
 
 constexpr const char* kExamples =
-    "  preprocess configs/quickstart.json                                 tokenizer and token shards on one process\n"
-    "  mpirun -n 8 preprocess configs/mt.json --set data.workers=4        8 ranks with 4 threads each, the same "
-    "bytes\n";
+    "  apps/preprocess configs/quickstart.json                                   tokenizer and token shards, one rank\n"
+    "  mpiexec -n 8 apps/preprocess configs/mt_base.json --set data.workers=4    8 ranks, 4 threads each: same bytes\n";
 
 boost::json::object figures_of(const data::PreprocessReport& report) {
   boost::json::array corpora;

@@ -36,13 +36,14 @@ std::map<std::string, E> names_of() {
 }
 
 inline constexpr std::string_view soup_examples =
-    "  mpirun apps/soup runs/mt/checkpoints/*                 the mean of all checkpoints of a run, as ./soup\n"
-    "  mpirun -n 4 apps/soup --out best a/000009000 a/000010000   the mean of two, computed by 4 ranks\n"
-    "  apps/soup --recipe last_k --last 5 --spacing 1000 runs/mt/checkpoints/*   five of them, 1000 steps apart\n"
-    "  apps/soup --recipe weighted --weights 1,2 a/000009000 a/000010000         one third and two thirds\n"
-    "  apps/soup --recipe greedy --validate configs/mt.json runs/mt/checkpoints/*   those that lower the loss\n"
-    "  mpirun apps/soup --check runs/mt/checkpoints/*         verifies every byte, changes nothing; exit code 4: "
-    "damage";
+    "  mpiexec -n 4 apps/soup CKPT…                                      the mean of these checkpoints, as ./soup\n"
+    "  mpiexec -n 4 apps/soup --out best CKPT CKPT                       the mean of two, as ./best\n"
+    "  apps/soup --recipe last_k --last 5 --spacing 1000 CKPT…           five of them, 1000 steps apart\n"
+    "  apps/soup --recipe weighted --weights 1,2 CKPT CKPT               one third and two thirds\n"
+    "  apps/soup --recipe greedy --validate configs/mt_base.json CKPT…   those that lower the validation loss\n"
+    "  mpiexec -n 4 apps/soup --check CKPT…                              verifies every byte, changes nothing; exit "
+    "code 4: damage\n"
+    "CKPT is a checkpoint's folder; CKPT… is, for example, runs/mt_base/train/checkpoints/*";
 
 }  // namespace detail
 

@@ -12,7 +12,7 @@ namespace {
 using namespace argosy;
 
 constexpr std::string_view examples =
-    "  mpiexec.mpich -n 2 apps/train configs/tiny.json                    train; the same command again resumes\n"
+    "  mpiexec -n 2 apps/train configs/tiny.json                          train; the same command again resumes\n"
     "  apps/train configs/mistral_7b.json --dry-run --ranks 128           memory, bytes and time, without training";
 
 /// Pieces of the vocabulary, as far as they are known before a tokenizer exists.

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     constexpr std::string_view examples =
         "  echo \"Click the button.\" | apps/translate runs/quickstart/soup                     a line, to the "
         "terminal\n"
-        "  mpirun -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr   with BLEU and chrF\n";
+        "  mpiexec -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr  with BLEU and chrF\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 
     const double begin_s = context.clock.monotonic_s();

@@ -1,7 +1,7 @@
 #!/bin/bash
 #
 # Submits a configuration's whole chain, each stage behind the one before: count → preprocess → train → soup → export.
-#   jobs/chain.sh configs/mt.json
+#   jobs/chain.sh configs/mt_base.json
 # Run it where sbatch is, not under it. The same command again submits only what is not done.
 # Needs:   apps/, texts and site file; configuration and memory plan are checked here, before anything is queued.
 # Stops:   a stage that fails takes its dependants out of the queue; stages requeue as their own scripts say.
@@ -30,7 +30,7 @@ Submits count → preprocess → train → soup → export for a configuration; 
   --on STAGE WORDS  sbatch options of one stage, as one word
   --to STAGE WORDS  words for the tool of one stage, as one word
 
-  jobs/chain.sh configs/mt.json --train train_1node.sh --to soup '--recipe last_k --last 5'
+  jobs/chain.sh configs/mt_base.json --train train_1node.sh --to soup '--recipe last_k --last 5'
   jobs/chain.sh configs/tiny.json --on train '--nodes=3 --ntasks-per-node=1' -- --gpus-per-node=0 --time=30
 
 Exit codes: 0 all is done or queued · 2 configuration, site or plan, or Slurm refuses: nothing is queued · 4 run directory.
@@ -104,7 +104,7 @@ submit() {
 }
 
 command -v sbatch >/dev/null ||
-  argosy_fail 2 "no sbatch here; without Slurm: mpirun -n 2 apps/count $config, and so on with preprocess, train, soup and export (README)"
+  argosy_fail 2 "no sbatch here; without Slurm: mpiexec -n 2 apps/count $config, and so on with preprocess, train, soup and export (README)"
 argosy_site >/dev/null || exit
 for stage in "${argosy_stages[@]}"; do
   [ -r "$root/jobs/${script[$stage]}" ] || argosy_fail 2 "no $root/jobs/${script[$stage]}"

@@ -4,7 +4,7 @@
 #SBATCH --time=04:00:00 --requeue
 #
 # Counts lines, words, bytes and characters of a configuration's texts. From a clone, build tree or install tree:
-#   sbatch jobs/count.sh ARGOSY_CONFIG=configs/mt.json
+#   sbatch jobs/count.sh ARGOSY_CONFIG=configs/mt_base.json
 # Needs:   apps/count and the texts the configuration names.
 # Stops:   at its limit, and is begun again after the loss of its node; what was counted is remembered by content.
 # Leaves:  the counts in its log count.<job>.out, exit.<job>.<restart> in the run directory.

@@ -4,8 +4,8 @@
 #SBATCH --time=01:00:00 --requeue
 #
 # Turns the soup of a run into a CTranslate2 folder. From a clone, build tree or install tree:
-#   sbatch jobs/export.sh ARGOSY_CONFIG=configs/mt.json
-#   sbatch jobs/export.sh ARGOSY_MODEL=CKPT ARGOSY_CONFIG=configs/mt.json --quantization int8
+#   sbatch jobs/export.sh ARGOSY_CONFIG=configs/mt_base.json
+#   sbatch jobs/export.sh ARGOSY_MODEL=CKPT ARGOSY_CONFIG=configs/mt_base.json --quantization int8
 # Needs:   apps/export and <run directory>/soup, or the checkpoint ARGOSY_MODEL names.
 # Stops:   at its limit, and is begun again after the loss of its node; nothing half made stays.
 # Leaves:  <run directory>/ct2, which it never overwrites, and exit.<job>.<restart> beside it.

@@ -65,11 +65,11 @@ argosy_run_dir() {
 }
 
 # argosy_start DEFAULT WORD…: checks where we are and reads the site: sets the array `launch`; `config`, ARGOSY_CONFIG or
-# configs/DEFAULT.json; `run`, its run directory, made where it is missing; `restart`. The words are apps/train's.
+# the file DEFAULT.json of configs/; `run`, its run directory, made where it is missing; `restart`. The words are apps/train's.
 argosy_start() {
   local site nodes ranks
   [[ ${SLURM_JOB_ID:-} =~ ^[0-9]{1,18}$ ]] ||
-    argosy_fail 2 "this script runs under Slurm (sbatch $0); without Slurm: mpirun -n 2 apps/train CONFIG"
+    argosy_fail 2 "this script runs under Slurm (sbatch $0); without Slurm: mpiexec -n 2 apps/train CONFIG"
   if [ "${SLURM_EXPORT_ENV:-}" = NONE ] && [ -z "${ARGOSY_CONFIG:-}" ]; then
     argosy_fail 2 "sbatch exports no variables here (SBATCH_EXPORT=NONE, --export=NONE), and no configuration is named as a word: sbatch SCRIPT ARGOSY_CONFIG=$root/configs/$1.json"
   fi

@@ -4,7 +4,7 @@
 #SBATCH --time=12:00:00 --requeue
 #
 # Trains the tokenizer where the configuration asks for one, and writes token shards. From a clone, build tree or install tree:
-#   sbatch jobs/preprocess.sh ARGOSY_CONFIG=configs/mt.json
+#   sbatch jobs/preprocess.sh ARGOSY_CONFIG=configs/mt_base.json
 # A tokenizer that was trained on other text or with other settings is kept, and the job ends with 2, unless the script is given
 # --retrain-tokenizer.
 # Needs:   apps/preprocess and the texts the configuration names.

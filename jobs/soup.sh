@@ -4,8 +4,8 @@
 #SBATCH --time=02:00:00 --requeue
 #
 # Averages the checkpoints of a run. From a clone, build tree or install tree:
-#   sbatch jobs/soup.sh ARGOSY_CONFIG=configs/mt.json
-#   sbatch jobs/soup.sh ARGOSY_CONFIG=configs/mt.json --recipe last_k --last 5
+#   sbatch jobs/soup.sh ARGOSY_CONFIG=configs/mt_base.json
+#   sbatch jobs/soup.sh ARGOSY_CONFIG=configs/mt_base.json --recipe last_k --last 5
 # Without --recipe: those of the last four steps that lower the loss of the configuration's validation sets, as
 # scripts/quickstart does. With it: all committed steps, and --validate where it is wanted. A step that lies in checkpoints
 # and in export is taken once.

@@ -1,7 +1,7 @@
 #!/bin/bash
 #
 # Tells how far a chain is: each stage's job, state and why it waits; step, ETA and last validation of training; disk.
-#   jobs/status.sh configs/mt.json
+#   jobs/status.sh configs/mt_base.json
 # Needs:   squeue, apps/status, and apps/train to find the run directory, or that directory itself instead of a
 #          configuration. Without Slurm: apps/status, which knows all but the queue.
 # Stops:   at once; changes nothing.

@@ -4,7 +4,7 @@
 #SBATCH --time=04:00:00 --requeue
 #
 # Translates a file line by line with the soup of a run. From a clone, build tree or install tree:
-#   sbatch jobs/translate.sh ARGOSY_CONFIG=configs/mt.json ARGOSY_INPUT=test.en ARGOSY_OUTPUT=test.fr --beam 4
+#   sbatch jobs/translate.sh ARGOSY_CONFIG=configs/mt_base.json ARGOSY_INPUT=test.en ARGOSY_OUTPUT=test.fr --beam 4
 # Needs:   apps/translate, ARGOSY_INPUT, and <run directory>/soup or the checkpoint ARGOSY_MODEL names.
 # Stops:   at its limit, and is begun again after the loss of its node.
 # Leaves:  ARGOSY_OUTPUT, which appears (or is replaced) when all lines are translated, and exit.<job>.<restart> in the run

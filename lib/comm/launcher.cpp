@@ -42,9 +42,8 @@ const Launcher* unknown_launcher(int world_size, const Variables& variables) {
 
 void check_world_size(int world_size, const Variables& variables) {
   const std::string remedy =
-      "start it with MPICH's mpiexec.mpich (its mpirun has to come first on PATH) or with srun --mpi=pmi2; another "
-      "MPI's mpirun "
-      "and srun --mpi=none run separate copies";
+      "start it with MPICH's mpiexec (mpiexec.mpich where another MPI's comes first on PATH) or with srun --mpi=pmi2; "
+      "another MPI's mpiexec and srun --mpi=none run separate copies";
   if (const auto expected = variables("ARGOSY_EXPECT_RANKS"); expected && number(expected) != world_size) {
     throw Error{Fault::usage,
                 {.wanted = fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected),

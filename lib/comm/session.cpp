@@ -98,7 +98,7 @@ Session::Session(int& argc, char**& argv) {
                 {.wanted = "MPI with thread level SERIALIZED",
                  .got = result != MPI_SUCCESS ? "an error of MPI_Init_thread" : fmt::format("level {}", provided),
                  .where = "the start of MPI",
-                 .remedy = "build against MPICH, and start with its mpiexec.mpich or with srun --mpi=pmi2"}};
+                 .remedy = "build against MPICH, and start with its mpiexec or with srun --mpi=pmi2"}};
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);

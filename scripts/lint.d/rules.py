@@ -22,6 +22,7 @@ ENDS_PROCESS_IN = {"lib/comm/environment.cpp"}  # the one place where a rank end
 NARROWING = re.compile(r"\bstatic_cast<\s*(unsigned|unsigned int|int|short|char|(std::)?u?int(8|16|32)_t)\s*>")
 # The words are split so that this file passes its own check.
 LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b|(?i:\bnot imple" r"mented\b|\bfor" r" now\b|\bplace" r"holder\b)")
+CONFIG_NAME = re.compile(r"\bconfigs/[\w-]+\.json\b")
 PROSE = re.compile(r"LICENSE$|tests/support/text/")  # other people's words
 LONGEST_FILE, LONGEST_MAIN = 600, 120
 
@@ -153,6 +154,13 @@ class Lint:
             if name.endswith(".hpp") and not any(line == "#pragma once" for line in lines):
                 self.refuse(name, 1, "header without #pragma once")
 
+    def check_config_names(self, name):
+        """What --help, README, job scripts and documents tell people to type must be there."""
+        for number, line in enumerate(self.text(name).splitlines(), 1):
+            for config in CONFIG_NAME.findall(line):
+                if not (self.root / config).is_file():
+                    self.refuse(name, number, f"there is no {config}")
+
     def run(self):
         for name in self.files:
             parts = name.split("/")
@@ -168,6 +176,8 @@ class Lint:
                 self.check_torch(name, name, pathlib.Path(name).stem in TORCH_APPS)
             if not PROSE.match(name):
                 self.check_text(name)
+            if parts[0] != "tests":  # which make configurations of their own
+                self.check_config_names(name)
         for name in self.narrowing:
             self.refuse("scripts/lint.d/narrowing.txt", 1, f"{name} is not there: remove its line")
         return 1 if self.breaches else 0

@@ -1,4 +1,4 @@
-// usage: mpiexec.mpich -n P bench_collectives [MEGABYTES] [ROUNDS] [CHUNK_KIB]
+// usage: mpiexec -n P bench_collectives [MEGABYTES] [ROUNDS] [CHUNK_KIB]
 // Times reduce-scatter (exact with both types on the wire, fast, elastic) and all-gather of one unit over all ranks.
 // The result line gives milliseconds, bus bandwidth, (p-1)/p of the unit over the time, and the time over that of the
 // raw work, in turn with it: copying as many bytes as a rank sends, and adding up as many terms from memory, on each

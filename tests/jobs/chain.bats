@@ -291,7 +291,7 @@ TEXT
   for program in bash sed tr cat dirname; do ln -s "$(command -v $program)" "$bin/"; done # a PATH without Slurm
   PATH=$bin chain
   [ "$status" -eq 2 ]
-  [[ $output == *'mpirun -n 2 apps/count configs/demo.json'* ]]
+  [[ $output == *'mpiexec -n 2 apps/count configs/demo.json'* ]]
 }
 
 @test "a run directory that cannot be made or written ends with 4" {

@@ -311,7 +311,7 @@ wait_until() { # wait_until COMMAND…
   unset SLURM_JOB_ID
   job
   [ "$status" -eq 2 ]
-  [[ $output == *'mpirun -n 2 apps/train'* ]]
+  [[ $output == *'mpiexec -n 2 apps/train'* ]]
   export SLURM_JOB_ID=42
 
   ARGOSY_SITE=nowhere job

@@ -107,6 +107,17 @@ refused() { # refused TEXT: the lint fails and says so
   refused '121 lines; files here have at most 120'
 }
 
+@test "a configuration that is named where people read it must be there" {
+  mkdir "$tree/configs" "$tree/jobs" "$tree/tests"
+  plant configs/tiny.json '{}'
+  plant README.md 'apps/train configs/tiny.json'
+  plant tests/own.bats 'apps/train configs/own.json'
+  lint
+  [ "$status" -eq 0 ]
+  plant jobs/count.sh '#' '# sbatch jobs/count.sh ARGOSY_CONFIG=configs/mt.json'
+  refused 'jobs/count.sh:2: there is no configs/mt.json'
+}
+
 commands() { # commands FILE…: the compile_commands.json of a build of them
   local file
   mkdir -p "$tree/build"

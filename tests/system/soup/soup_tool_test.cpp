@@ -261,7 +261,7 @@ TEST_F(SoupTool, RunsTheProgramThatEvaluatesOnceTheCommandLineIsRight) {
 
 TEST_F(SoupTool, TeachesByExamples) {
   EXPECT_EQ(run(1, "--help"), 0) << output;
-  EXPECT_NE(output.find("runs/mt/checkpoints/*"), std::string::npos) << output;
+  EXPECT_NE(output.find("runs/mt_base/train/checkpoints/*"), std::string::npos) << output;
 }
 
 }  // namespace
