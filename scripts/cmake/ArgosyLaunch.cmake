@@ -1,3 +1,12 @@
+# argosy_is_mpich(<result> <program>): for find_program(); another MPI's mpiexec starts every rank as a world of its own.
+function(argosy_is_mpich result program)
+  execute_process(COMMAND ${program} --version OUTPUT_VARIABLE said ERROR_QUIET)
+  if(NOT said MATCHES "HYDRA|MPICH")
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+find_program(ARGOSY_MPIEXEC NAMES mpiexec mpiexec.hydra mpiexec.mpich NAMES_PER_DIR VALIDATOR argosy_is_mpich)
+
 # Every test runs through tests/support/launch, which finds the cases that it skips; ctest lists them at its end, whoever calls
 # it. add_test() itself is redefined, so that no test can leave the launcher out.
 function(add_test)

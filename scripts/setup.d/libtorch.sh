@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # deps and cuda come from scripts/setup
+# shellcheck shell=bash disable=SC2154 # deps, cuda and libtorch come from scripts/setup
 # LibTorch from the PyPI wheel: C++ libraries and headers only, under $deps/libtorch-<version>/{torch,nvidia}.
 # Every Python's wheel holds the same C++ libraries, so the host's is taken and serves `--peer` as well.
 # Sourced by scripts/setup.
@@ -56,7 +56,23 @@ fetch_wheel() {
 libtorch_flavor() { ((cuda)) && echo cuda || echo cpu; }
 
 has_libtorch() {
-  [ -n "${LIBTORCH_ROOT:-}" ] || grep -qsx -e "$(libtorch_flavor)" -e cuda "$deps/libtorch-$libtorch_version/.argosy-setup"
+  local root=$deps/libtorch-$libtorch_version
+  [ -n "${LIBTORCH_ROOT:-}$libtorch" ] || { [ -L "$root" ] && [ -d "$root" ]; } || grep -qsx -e "$(libtorch_flavor)" -e cuda "$root/.argosy-setup"
+}
+
+# use_libtorch DIR: a site's own LibTorch, by a link in the place of the one that would be fetched.
+use_libtorch() {
+  local root=$deps/libtorch-$libtorch_version build
+  if [ -e "$root" ] && [ ! -L "$root" ]; then fail 2 "$root holds a LibTorch that was fetched: remove it to use $1"; fi
+  build=$(mktemp -d)
+  if ! cmake -S scripts/setup.d/libraries -B "$build" -DARGOSY_MISSING_FILE="$build/missing" -DARGOSY_TORCH=ON -DLIBTORCH_ROOT="$1" \
+    >"$build/log" 2>&1; then
+    tail -n 15 "$build/log" >&2
+    rm -rf "$build"
+    fail 2 "$1 is not a LibTorch $libtorch_version or newer: the folder has to hold torch/, or include/ and lib/"
+  fi
+  rm -rf "$build"
+  ln -sfn "$1" "$root" || fail 4 "cannot write to $deps: set ARGOSY_DEPS to a folder you may write to"
 }
 
 install_libtorch() {
@@ -68,7 +84,8 @@ install_libtorch() {
   flavor=$(libtorch_flavor)
   # The stamp is the last thing put into the staging folder, which then takes its place by one rename.
   if has_libtorch; then return 0; fi
-  [ "$(uname -m)" = x86_64 ] || fail 2 "no LibTorch wheel is pinned for $(uname -m): set LIBTORCH_ROOT to a LibTorch $libtorch_version"
+  if [ -L "$root" ]; then rm "$root"; fi # to what is no longer there
+  [ "$(uname -m)" = x86_64 ] || fail 2 "no LibTorch wheel is pinned for $(uname -m): name one with --libtorch DIR"
 
   echo "setup: fetching LibTorch $libtorch_version"
   tag=$(host_python)

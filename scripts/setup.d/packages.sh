@@ -9,7 +9,7 @@ cmake                   cmd:cmake                    cmake@3.25:
 ninja-build             cmd:ninja                    ninja
 g++                     cmd:g++                      gcc@12:
 pkg-config              cmd:pkg-config               pkgconf
-mpich                   cmd:mpiexec.mpich,mpiexec.hydra mpich@4:
+mpich                   runs:scripts/launcher        mpich@4:
 libmpich-dev            pc:mpich                     mpich@4:
 libhdf5-dev             pc:hdf5-serial,hdf5          hdf5~mpi
 libboost1.81-dev        header:boost/describe.hpp    boost@1.81:+json
@@ -67,6 +67,7 @@ present() { # present KIND:NAME[,NAME…]: any of the names will do
       header) has_header "$name" && return 0 ;;
       lib) has_library "$name" && return 0 ;;
       fuzzer) has_fuzzer "$name" && return 0 ;;
+      runs) "$name" >/dev/null 2>&1 && return 0 ;;
     esac
   done
   return 1
@@ -78,6 +79,27 @@ missing_packages() {
   while read -r package probe site; do
     [ -z "$package" ] || present "$probe" || echo "$package $site"
   done <<<"$1"
+}
+
+# not_found_by_cmake TABLE_LINES: those of them that a build would not find either. A site's libraries lie where
+# CMAKE_PREFIX_PATH and PKG_CONFIG_PATH say, which the probes above do not search.
+not_found_by_cmake() {
+  local folder package site
+  folder=$(mktemp -d)
+  if ! cmake -S scripts/setup.d/libraries -B "$folder" -DARGOSY_MISSING_FILE="$folder/missing" >/dev/null 2>&1; then
+    echo "$1" # no compiler, or no pkg-config
+  else
+    while read -r package site; do
+      case $package in
+        *-dev) # Boost and GoogleTest are two packages each on Debian, and one to CMake
+          local known=${package/#libboost1.81-dev/libboost-json1.81-dev}
+          if ! grep -qx "${known/#libgtest-dev/libgmock-dev}" "$folder/missing"; then continue; fi
+          ;;
+      esac
+      echo "$package $site"
+    done <<<"$1"
+  fi
+  rm -rf "$folder"
 }
 
 names_of() { awk '{ print $1 }' <<<"$1" | tr '\n' ' '; }
@@ -93,6 +115,7 @@ install_packages() {
   if ((fuzz)); then wanted+=$packages_fuzz; fi
   missing=$(missing_packages "$wanted")
   extra=$(missing_packages "$optional")
+  if [ -n "$missing" ] && command -v cmake >/dev/null; then missing=$(not_found_by_cmake "$missing"); fi
   [ -n "$missing$extra" ] || return 0
 
   if ! may_install; then
@@ -101,6 +124,7 @@ install_packages() {
       echo "setup: packages are missing, and installing them needs root and apt-get (Debian 12)"
       echo "  ask for:      apt-get install $(names_of "$missing")"
       echo "  or load/build (modules, Spack): $(awk '{ print $2 }' <<<"$missing" | sort -u | tr '\n' ' ')"
+      echo "  libraries elsewhere:            export CMAKE_PREFIX_PATH and PKG_CONFIG_PATH (README: Set-up without root)"
     } >&2
     exit 2
   fi
