@@ -127,6 +127,7 @@ argosy_tool() {
   shift
   export ARGOSY_EXPECT_RANKS=$expected_ranks
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
+  export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # waiting threads leave their cores to others
   argosy_deadline
   argosy_count_start "$tool"
   argosy_run "$program" "$@"

@@ -199,9 +199,9 @@ function(argosy_script_test name)
   _argosy_test_properties(${kind}.${name} 1)
 endfunction()
 
-# Environment every test runs in: one thread a rank, shared-memory transports only, no colour.
+# Environment every test runs in: one thread a rank, waiting threads do not spin, shared-memory transports only, no colour.
 set(ARGOSY_TEST_ENVIRONMENT
-    "OMP_NUM_THREADS=1;UCX_TLS=self,sm;UCX_LOG_LEVEL=error;ARGOSY_SOURCE_DIR=${PROJECT_SOURCE_DIR};ARGOSY_BUILD_DIR=${PROJECT_BINARY_DIR};ARGOSY_MPIEXEC=${ARGOSY_MPIEXEC}"
+    "OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive;UCX_TLS=self,sm;UCX_LOG_LEVEL=error;ARGOSY_SOURCE_DIR=${PROJECT_SOURCE_DIR};ARGOSY_BUILD_DIR=${PROJECT_BINARY_DIR};ARGOSY_MPIEXEC=${ARGOSY_MPIEXEC}"
 )
 if(ARGOSY_SANITIZE)
   set(ARGOSY_TEST_LAUNCHER ${PROJECT_SOURCE_DIR}/tests/support/sanitized)
