@@ -10,7 +10,7 @@ namespace {
 
 using namespace argosy;
 
-constexpr const char* kExamples =
+constexpr const char* examples =
     "  apps/count corpus.en corpus.fr                    lines, words, characters and bytes of two files\n"
     "  mpiexec -n 8 apps/count configs/mt_base.json      the texts of a configuration, shared by 8 ranks\n";
 
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     app.get_option("CONFIG")->description("one configuration (.json) whose texts are counted, or the first text");
     app.add_option("FILE", more, "further texts");
     app.add_flag("--content-hash", content_hash, "read the texts again even if path, size and times are as recorded");
-    if (!app::parse(app, argc, argv, kExamples, context)) return Exit::ok;
+    if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
 
     Task task;
     if (more.empty() && (options.config.empty() || options.config.extension() == ".json")) {

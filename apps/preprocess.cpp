@@ -9,7 +9,7 @@ namespace {
 
 using namespace argosy;
 
-constexpr const char* kExamples =
+constexpr const char* examples =
     "  apps/preprocess configs/quickstart.json                                   tokenizer and token shards, one rank\n"
     "  mpiexec -n 8 apps/preprocess configs/mt_base.json --set data.workers=4    8 ranks, 4 threads each: same bytes\n";
 
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
         "--retrain-tokenizer", retrain_tokenizer,
         "replace a tokenizer that was trained on other text or with other settings; checkpoints that were trained "
         "with it no longer fit");
-    if (!app::parse(app, argc, argv, kExamples, context)) return Exit::ok;
+    if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
     context.world.configure(config->comm);

@@ -14,7 +14,7 @@
 namespace argosy::data {
 namespace {
 
-constexpr std::size_t kCarryBytes = 4;  // room for a character cut at a block's end
+constexpr std::size_t carry_bytes = 4;  // room for a character cut at a block's end
 
 /// What one rank found in its range of blocks; sent as raw bytes, all ranks run the same binary.
 struct RangeFigures {
@@ -45,16 +45,16 @@ T take(std::string_view& from) {
 /// A buffer of one block with room in front for the tail of the block before.
 class BlockBuffer {
  public:
-  BlockBuffer() : bytes_(kCarryBytes + kCountBlockBytes) {}
+  BlockBuffer() : bytes_(carry_bytes + count_block_bytes) {}
   std::span<char> read(const File& file, std::uint64_t begin, std::uint64_t end) {
-    const std::span<char> block = std::span{bytes_}.subspan(kCarryBytes, end - begin);
+    const std::span<char> block = std::span{bytes_}.subspan(carry_bytes, end - begin);
     file.read_at(as_writable_bytes(block), begin);
     return block;
   }
   /// The block with `carry` (≤ 3 bytes) in front of it.
   std::span<const char> with(std::string_view carry, std::size_t block_bytes) {
-    std::copy(carry.begin(), carry.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(kCarryBytes - carry.size()));
-    return std::span{bytes_}.subspan(kCarryBytes - carry.size(), carry.size() + block_bytes);
+    std::copy(carry.begin(), carry.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(carry_bytes - carry.size()));
+    return std::span{bytes_}.subspan(carry_bytes - carry.size(), carry.size() + block_bytes);
   }
 
  private:
@@ -71,21 +71,21 @@ std::string count_range(const File& file, std::uint64_t size_bytes, Range range)
   RangeFigures found;
   BlockBuffer buffer;
   TextScanner scanner;
-  const std::uint64_t range_end = std::min(range.end * kCountBlockBytes, size_bytes);
+  const std::uint64_t range_end = std::min(range.end * count_block_bytes, size_bytes);
   std::uint64_t scan_begin = 0;  // offset of the first line that begins in the range
   bool in_line = false;          // the scanner is inside a line of ours
   bool first_seen = range.begin == 0;
   if (!first_seen && range.begin < range.end) {
     std::array<char, 1> before{};
-    file.read_at(as_writable_bytes(std::span{before}), range.begin * kCountBlockBytes - 1);
+    file.read_at(as_writable_bytes(std::span{before}), range.begin * count_block_bytes - 1);
     first_seen = before[0] == '\n';
-    scan_begin = range.begin * kCountBlockBytes;
+    scan_begin = range.begin * count_block_bytes;
   }
   std::string carry;
-  for (std::uint64_t at = range.begin * kCountBlockBytes; at < size_bytes; at += kCountBlockBytes) {
+  for (std::uint64_t at = range.begin * count_block_bytes; at < size_bytes; at += count_block_bytes) {
     const bool ours = at < range_end;
     if (!ours && !in_line) break;
-    const std::uint64_t end = std::min(at + kCountBlockBytes, size_bytes);
+    const std::uint64_t end = std::min(at + count_block_bytes, size_bytes);
     const std::span<char> block = buffer.read(file, at, end);
     if (ours) {
       put(blocks, BlockFigures{digest_of(as_bytes(std::span<const char>{block})).bytes,
@@ -158,7 +158,7 @@ CountRecord join(const std::vector<std::string_view>& parts, std::uint64_t size_
 CountRecord count_file(const comm::Communicator& world, const Files& files, const Path& path, std::uint64_t size_bytes,
                        std::size_t turn) {
   const auto ranks = static_cast<std::size_t>(world.size());
-  const std::uint64_t blocks = (size_bytes + kCountBlockBytes - 1) / kCountBlockBytes;
+  const std::uint64_t blocks = (size_bytes + count_block_bytes - 1) / count_block_bytes;
   const auto range_of = [&](std::size_t r) {
     return Range{(blocks * r + ranks - 1) / ranks, (blocks * (r + 1) + ranks - 1) / ranks};
   };
@@ -270,8 +270,8 @@ std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRe
       newlines += record.block_newlines[b];
       continue;
     }
-    const std::uint64_t begin = b * kCountBlockBytes;
-    std::vector<char> block(std::min(kCountBlockBytes, record.size_bytes - begin));
+    const std::uint64_t begin = b * count_block_bytes;
+    std::vector<char> block(std::min(count_block_bytes, record.size_bytes - begin));
     files.open(path).read_at(as_writable_bytes(std::span{block}), begin);
     auto at = block.begin();
     for (; newlines < line; ++newlines) {

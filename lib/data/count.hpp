@@ -17,7 +17,7 @@
 /// any rank count.
 namespace argosy::data {
 
-inline constexpr std::uint64_t kCountBlockBytes = 4ULL << 20;
+inline constexpr std::uint64_t count_block_bytes = 4ULL << 20;
 
 struct CountRecord {
   Digest digest;  // XXH3-128 over the XXH3-128 of each block: independent of the rank count

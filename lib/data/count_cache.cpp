@@ -13,7 +13,7 @@ namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-constexpr std::int64_t kCacheVersion = 2;
+constexpr std::int64_t cache_version = 2;
 
 /// Text of a file; none where there is none, or none that a record could be.
 std::optional<std::string> read(const Files& files, const Path& path) {
@@ -33,7 +33,7 @@ std::optional<json::object> read_object(const Files& files, const Path& path) {
   json::value value = json::parse(*text, error);
   if (error || !value.is_object()) return std::nullopt;
   const json::value* version = value.as_object().if_contains("version");
-  if (version == nullptr || *version != kCacheVersion) return std::nullopt;
+  if (version == nullptr || *version != cache_version) return std::nullopt;
   return std::move(value.as_object());
 }
 
@@ -45,7 +45,7 @@ Digest check_of(json::object object) {
 
 json::object object_of(const CountRecord& record) {
   const TextFigures& f = record.figures;
-  json::object object{{"version", kCacheVersion},
+  json::object object{{"version", cache_version},
                       {"digest", record.digest.hex()},
                       {"bytes", record.size_bytes},
                       {"lines", f.lines},
@@ -87,11 +87,11 @@ bool is_possible(const CountRecord& record) {
   const TextFigures& f = record.figures;
   const auto size = static_cast<std::int64_t>(record.size_bytes);
   const std::uint64_t blocks =
-      record.size_bytes / kCountBlockBytes + (record.size_bytes % kCountBlockBytes > 0 ? 1 : 0);
+      record.size_bytes / count_block_bytes + (record.size_bytes % count_block_bytes > 0 ? 1 : 0);
   const auto within = [](std::int64_t number, std::int64_t most) { return number >= 0 && number <= most; };
   const auto& newlines = record.block_newlines;
   return record.size_bytes <= 1ULL << 59 && newlines.size() == blocks &&
-         std::ranges::all_of(newlines, [](std::uint32_t count) { return count <= kCountBlockBytes; }) &&
+         std::ranges::all_of(newlines, [](std::uint32_t count) { return count <= count_block_bytes; }) &&
          std::accumulate(newlines.begin(), newlines.end(), std::int64_t{0}) == f.newlines && f.newlines <= size &&
          (f.lines == f.newlines || f.lines == f.newlines + 1) && within(f.empty_lines, f.lines) &&
          within(f.words, size) && within(f.characters, size) && within(f.longest_line, 8 * size) &&
@@ -113,7 +113,7 @@ std::optional<CountRecord> record_of_text(std::string_view text) {
   const json::value value = json::parse(text, error);
   if (error || !value.is_object()) return std::nullopt;
   try {
-    if (value.at("version") != kCacheVersion) return std::nullopt;
+    if (value.at("version") != cache_version) return std::nullopt;
     if (value.at("check") != json::string{check_of(value.as_object()).hex()}) return std::nullopt;
     CountRecord record = record_of(value.as_object());
     if (is_possible(record)) return record;
@@ -132,7 +132,7 @@ std::optional<CountRecord> CountCache::find(const Path& path, const FileStat& st
   const std::optional<json::object> place = read_object(files_, place_of(path));
   if (!place) return std::nullopt;
   const json::object now{
-      {"version", kCacheVersion},  {"path", path.string()},
+      {"version", cache_version},  {"path", path.string()},
       {"bytes", stat.size_bytes},  {"mtime_ns", stat.mtime_ns},
       {"ctime_ns", stat.ctime_ns}, {"digest", place->contains("digest") ? place->at("digest") : json::value{}}};
   if (*place != now || !now.at("digest").is_string()) return std::nullopt;
@@ -150,7 +150,7 @@ std::optional<CountRecord> CountCache::find(const Digest& digest) const {
 void CountCache::keep(const Path& path, const FileStat& stat, const CountRecord& record) const {
   files_.make_folders(folder_);
   files_.write_atomically(record_path(record.digest), text_of(record));
-  const json::object place{{"version", kCacheVersion},  {"path", path.string()},     {"bytes", stat.size_bytes},
+  const json::object place{{"version", cache_version},  {"path", path.string()},     {"bytes", stat.size_bytes},
                            {"mtime_ns", stat.mtime_ns}, {"ctime_ns", stat.ctime_ns}, {"digest", record.digest.hex()}};
   files_.write_atomically(place_of(path), json::serialize(place));
 }

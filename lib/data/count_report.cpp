@@ -8,7 +8,7 @@
 namespace argosy::data {
 namespace {
 
-constexpr const char* kRow = "{:>12} {:>10} {:>12} {:>13} {:>14} {:>9} {:>9}  {}\n";
+constexpr const char* row_format = "{:>12} {:>10} {:>12} {:>13} {:>14} {:>9} {:>9}  {}\n";
 
 CountRecord sum_of(std::span<const CountedFile> files) {
   CountRecord sum;
@@ -27,15 +27,15 @@ CountRecord sum_of(std::span<const CountedFile> files) {
 
 std::string row_of(const CountRecord& record, const std::string& name) {
   const TextFigures& figures = record.figures;
-  return fmt::format(fmt::runtime(kRow), figures.lines, figures.empty_lines, figures.words, figures.characters,
+  return fmt::format(fmt::runtime(row_format), figures.lines, figures.empty_lines, figures.words, figures.characters,
                      record.size_bytes, figures.longest_line, figures.invalid_bytes, name);
 }
 
 }  // namespace
 
 std::string count_table(std::span<const CountedFile> files) {
-  std::string table =
-      fmt::format(fmt::runtime(kRow), "lines", "empty", "words", "characters", "bytes", "longest", "invalid", "file");
+  std::string table = fmt::format(fmt::runtime(row_format), "lines", "empty", "words", "characters", "bytes", "longest",
+                                  "invalid", "file");
   for (const CountedFile& file : files) table += row_of(file.record, file.path.string());
   if (files.size() > 1) table += row_of(sum_of(files), "total");
   return table;

@@ -11,7 +11,7 @@
 
 namespace argosy::data {
 namespace {
-constexpr std::size_t kBufferBytes = 1U << 20;
+constexpr std::size_t buffer_bytes = 1U << 20;
 }
 
 LineReader::LineReader(File file, std::uint64_t offset, std::uint64_t line, InvalidUtf8 policy)
@@ -20,7 +20,7 @@ LineReader::LineReader(File file, std::uint64_t offset, std::uint64_t line, Inva
       offset_(offset),
       line_(line),
       policy_(policy),
-      buffer_(std::min<std::uint64_t>(kBufferBytes, size_bytes_ + 1)) {}
+      buffer_(std::min<std::uint64_t>(buffer_bytes, size_bytes_ + 1)) {}
 
 bool LineReader::fill() {
   if (offset_ >= size_bytes_) return false;

@@ -20,7 +20,7 @@ namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-constexpr double kUnknownWarning = 1e-3;
+constexpr double unknown_share_to_warn_of = 1e-3;
 
 /// Texts of the configuration, counted: for each corpus its source and, for pairs, its target.
 std::vector<CountedFile> count_texts(const comm::Communicator& world, const Files& files, const Log& log,
@@ -281,7 +281,7 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
     for (const auto& [reason, count] : corpus.dropped) {
       if (count > 0) log.info("{}: {} lines left out: {}", corpus.name, count, reason);
     }
-    if (unknown > kUnknownWarning) {
+    if (unknown > unknown_share_to_warn_of) {
       log.warn(
           "{}: {:.2f} % of the ids are the unknown piece; raise character_coverage or train the tokenizer on this text",
           corpus.name, 100 * unknown);

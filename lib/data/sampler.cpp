@@ -13,8 +13,8 @@
 namespace argosy::data {
 namespace {
 
-constexpr std::uint64_t kStepShuffle = 0x53544550;  // names the stream of random numbers
-constexpr std::int64_t kPoolSteps = 64;             // a pool holds at least the examples of so many steps
+constexpr std::uint64_t step_shuffle = 0x53544550;  // names the stream of random numbers
+constexpr std::int64_t pool_steps = 64;             // a pool holds at least the examples of so many steps
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -207,12 +207,12 @@ EpochPlan Sampler::plan(std::int64_t epoch) const {
   order.clear();
   order.shrink_to_fit();
 
-  // Pools of equal size, each of at least `pool` examples and kPoolSteps steps, at most the epoch.
+  // Pools of equal size, each of at least `pool` examples and pool_steps steps, at most the epoch.
   const std::size_t count = sorted.size();
   if (count == 0) return plan;
   const double step_size = static_cast<double>(settings_.micro_size) * settings_.micro_batches;
   const double step_examples = by_rows ? step_size : step_size * static_cast<double>(count) / padded_tokens;
-  const double pool = std::max(static_cast<double>(settings_.pool), std::ceil(kPoolSteps * step_examples));
+  const double pool = std::max(static_cast<double>(settings_.pool), std::ceil(pool_steps * step_examples));
   const std::size_t pools = std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(count) / pool));
 
   plan.examples_.reserve(count);
@@ -251,7 +251,7 @@ EpochPlan Sampler::plan(std::int64_t epoch) const {
       const std::size_t pieces = std::min(plan.pieces_.size() - i, static_cast<std::size_t>(settings_.micro_batches));
       plan.steps_.push_back({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(pieces)});
     }
-    RandomStream random{settings_.seed, kStepShuffle, static_cast<std::uint64_t>(epoch), p};
+    RandomStream random{settings_.seed, step_shuffle, static_cast<std::uint64_t>(epoch), p};
     for (std::size_t i = plan.steps_.size() - 1; i > first_step; --i) {
       std::swap(plan.steps_[i], plan.steps_[first_step + random.below(i - first_step + 1)]);
     }

@@ -13,7 +13,7 @@ namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-constexpr std::int64_t kIndexVersion = 2;
+constexpr std::int64_t index_version = 2;
 
 Digest digest_at(const json::value& value) { return Digest::from_hex(std::string_view{value.as_string()}).value(); }
 
@@ -100,7 +100,7 @@ void throw_old_shards(const Path& path) {
 }
 
 std::string text_of(const ShardIndex& index) {
-  json::object object{{"version", kIndexVersion},
+  json::object object{{"version", index_version},
                       {"tokenizer", {{"digest", index.tokenizer.hex()}, {"pieces", index.pieces}}},
                       {"recipe", index.recipe.hex()}};
   json::array& corpora = object["corpora"].emplace_array();
@@ -128,7 +128,7 @@ ShardIndex read_shard_index(const Files& files, const Path& folder) {
   try {
     const json::value value = json::parse(files.read_text(path));
     if (value.at("version") == 1) throw_old_shards(path);
-    if (value.at("version") != kIndexVersion) refuse("version " + json::serialize(value.at("version")));
+    if (value.at("version") != index_version) refuse("version " + json::serialize(value.at("version")));
     if (value.at("digest") != json::string{digest_of_index(value.as_object()).hex()}) refuse("another digest");
     ShardIndex index;
     index.tokenizer = digest_at(value.at("tokenizer").at("digest"));

@@ -54,8 +54,8 @@ std::string ShardWriter::bytes(const Digest& tokenizer, const Digest& recipe, st
   append_padded(file, as_bytes(note));
   const std::size_t body_end = file.size();
   for (std::uint64_t block = 0; block < shard_blocks(body_end); ++block) {
-    const std::size_t begin = std::max<std::size_t>(block * kShardBlockBytes, sizeof(ShardHeader));
-    const std::size_t end = std::min<std::size_t>((block + 1) * kShardBlockBytes, body_end);
+    const std::size_t begin = std::max<std::size_t>(block * shard_block_bytes, sizeof(ShardHeader));
+    const std::size_t end = std::min<std::size_t>((block + 1) * shard_block_bytes, body_end);
     const std::uint64_t digest = hash64(std::string_view{file}.substr(begin, end - begin));
     file.append(reinterpret_cast<const char*>(&digest), sizeof digest);
   }
@@ -69,7 +69,7 @@ std::string ShardWriter::bytes(const Digest& tokenizer, const Digest& recipe, st
   header.tokenizer = tokenizer.bytes;
   header.recipe = recipe.bytes;
   header.body = digest_of(std::string_view{file}.substr(body_end)).bytes;
-  header.header = digest_of(std::as_bytes(std::span{&header, 1}).first(kDigestedHeaderBytes)).bytes;
+  header.header = digest_of(std::as_bytes(std::span{&header, 1}).first(digested_header_bytes)).bytes;
   std::memcpy(file.data(), &header, sizeof header);
   return file;
 }

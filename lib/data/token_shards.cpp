@@ -43,11 +43,11 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   ShardHeader header;
   if (bytes.size() < sizeof header) refuse(path, "a token shard", fmt::format("{} bytes", bytes.size()));
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != ShardHeader::kMagic) refuse(path, "a token shard", "another kind of file");
+  if (header.magic != ShardHeader::own_magic) refuse(path, "a token shard", "another kind of file");
   if (header.version == 1) throw_old_shards(path);
-  if (header.version != ShardHeader::kVersion)
+  if (header.version != ShardHeader::own_version)
     refuse(path, "a token shard of version 2", fmt::format("version {}", header.version));
-  if (digest_of(bytes.first(kDigestedHeaderBytes)).bytes != header.header)
+  if (digest_of(bytes.first(digested_header_bytes)).bytes != header.header)
     refuse(path, "an intact header", "another digest");
   if ((header.id_width != 2 && header.id_width != 4) || (header.sides != 1 && header.sides != 2)) {
     refuse(path, "2 or 4 bytes an id and 1 or 2 sides", fmt::format("{} and {}", header.id_width, header.sides));
@@ -93,14 +93,15 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
 void TokenShard::touch(const std::byte* at, std::uint64_t size_bytes) const {
   if (size_bytes == 0) return;
   const auto begin = static_cast<std::uint64_t>(at - bytes_.data());
-  for (std::uint64_t block = begin / kShardBlockBytes; block <= (begin + size_bytes - 1) / kShardBlockBytes; ++block) {
+  for (std::uint64_t block = begin / shard_block_bytes; block <= (begin + size_bytes - 1) / shard_block_bytes;
+       ++block) {
     if ((intact_[block / 64].load(std::memory_order_relaxed) >> block % 64 & 1U) == 0) check_block(block);
   }
 }
 
 void TokenShard::check_block(std::uint64_t block) const {
-  const std::uint64_t begin = std::max<std::uint64_t>(block * kShardBlockBytes, sizeof(ShardHeader));
-  const std::uint64_t end = std::min((block + 1) * kShardBlockBytes, body_end_);
+  const std::uint64_t begin = std::max<std::uint64_t>(block * shard_block_bytes, sizeof(ShardHeader));
+  const std::uint64_t end = std::min((block + 1) * shard_block_bytes, body_end_);
   if (hash64(bytes_.subspan(begin, end - begin)) != load<std::uint64_t>(block_digests_, block))
     refuse(path_, fmt::format("bytes {} to {} as they were written", begin, end), "others");
   intact_[block / 64].fetch_or(std::uint64_t{1} << block % 64, std::memory_order_relaxed);

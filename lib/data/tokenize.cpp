@@ -20,7 +20,7 @@
 namespace argosy::data {
 namespace {
 
-constexpr std::size_t kChunkLines = 256;  // a thread's unit of work
+constexpr std::size_t chunk_lines = 256;  // a thread's unit of work
 
 struct Line {
   std::string source, target;
@@ -35,8 +35,8 @@ void parallel_for(std::size_t count, int threads, const std::function<void(std::
   std::mutex mutex;
   const auto work = [&] {
     try {
-      for (std::size_t begin = next.fetch_add(kChunkLines); begin < count; begin = next.fetch_add(kChunkLines)) {
-        for (std::size_t i = begin; i < std::min(begin + kChunkLines, count); ++i) body(i);
+      for (std::size_t begin = next.fetch_add(chunk_lines); begin < count; begin = next.fetch_add(chunk_lines)) {
+        for (std::size_t i = begin; i < std::min(begin + chunk_lines, count); ++i) body(i);
       }
     } catch (...) {
       const std::lock_guard lock{mutex};

@@ -13,8 +13,8 @@
 namespace argosy::data {
 namespace {
 
-constexpr std::uint64_t kSampleSeed = 20240901;  // fixed: the tokenizer does not depend on the run's seed
-constexpr int kThreads = 4;                      // fixed: sums over threads decide bits of the scores
+constexpr std::uint64_t sample_seed = 20240901;  // fixed: the tokenizer does not depend on the run's seed
+constexpr int training_threads = 4;              // fixed: sums over threads decide bits of the scores
 
 /// Hands lines that somebody else owns to the library.
 class Lines final : public sentencepiece::SentenceIterator {
@@ -49,7 +49,7 @@ std::vector<std::string> sample_lines(const Files& files, std::span<const Counte
   std::uint64_t total = 0;
   for (const CountedFile& text : texts) total += static_cast<std::uint64_t>(text.record.figures.lines);
   std::vector<std::uint64_t> wanted(std::min(total, static_cast<std::uint64_t>(count)));
-  const Permutation order{std::max<std::uint64_t>(total, 1), kSampleSeed, 0};
+  const Permutation order{std::max<std::uint64_t>(total, 1), sample_seed, 0};
   for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = order(i);
   std::sort(wanted.begin(), wanted.end());
 
@@ -76,7 +76,7 @@ std::string train_tokenizer(const TokenizerTraining& training, std::span<const s
       {"model_type", training.type == TokenizerType::bpe ? "bpe" : "unigram"},
       {"vocab_size", fmt::format("{}", training.vocab_size)},
       {"character_coverage", fmt::format("{}", training.character_coverage)},
-      {"num_threads", fmt::format("{}", kThreads)},
+      {"num_threads", fmt::format("{}", training_threads)},
       {"max_sentence_length", "65536"},
       {"unk_id", fmt::format("{}", ids.unk)},
       {"eos_id", fmt::format("{}", ids.eos)},

@@ -28,15 +28,15 @@ std::vector<std::byte> fitting(Bytes bytes) {
   std::vector<std::byte> file(bytes.begin(), bytes.end());
   file.resize(body_end);
   for (std::uint64_t block = 0; block < shard_blocks(body_end); ++block) {
-    const std::uint64_t begin = std::max<std::uint64_t>(block * kShardBlockBytes, sizeof header);
+    const std::uint64_t begin = std::max<std::uint64_t>(block * shard_block_bytes, sizeof header);
     const std::uint64_t hash =
-        hash64(Bytes{file}.subspan(begin, std::min((block + 1) * kShardBlockBytes, body_end) - begin));
+        hash64(Bytes{file}.subspan(begin, std::min((block + 1) * shard_block_bytes, body_end) - begin));
     const auto* const at = reinterpret_cast<const std::byte*>(&hash);
     file.insert(file.end(), at, at + sizeof hash);
   }
   header.body = digest_of(Bytes{file}.subspan(body_end)).bytes;
   std::memcpy(file.data(), &header, sizeof header);
-  header.header = digest_of(Bytes{file}.first(kDigestedHeaderBytes)).bytes;
+  header.header = digest_of(Bytes{file}.first(digested_header_bytes)).bytes;
   std::memcpy(file.data(), &header, sizeof header);
   return file;
 }

@@ -72,8 +72,8 @@ TEST_F(Count, GivesTheSameRecordOnAnyNumberOfRanks) {
   EXPECT_GE(record.block_newlines.size(), 4U);
   // XXH3-128 over the digests of 4 MiB blocks.
   Hasher hasher;
-  for (std::size_t at = 0; at < text.size(); at += kCountBlockBytes) {
-    const Digest block = digest_of(std::string_view{text}.substr(at, kCountBlockBytes));
+  for (std::size_t at = 0; at < text.size(); at += count_block_bytes) {
+    const Digest block = digest_of(std::string_view{text}.substr(at, count_block_bytes));
     hasher.update(std::as_bytes(std::span{block.bytes}));
   }
   EXPECT_EQ(record.digest, hasher.digest());

@@ -28,12 +28,12 @@ std::string refusal(const std::function<void()>& body) {
   return "nothing thrown";
 }
 
-constexpr const char* kPairs =
+constexpr const char* pairs_text =
     R"({"tokenizer": "t.model", "shards": "s", "corpora": [{"name": "ep", "languages": ["fi", "en"],
   "source": "ep.fi", "target": "ep.en", "weight": 2.0, "transforms": [{"type": "max_length", "source": 100}]}]})";
 
 TEST(DataConfig, ReadsAndHasATextForEachKey) {
-  const DataConfig data = read_data(kPairs);
+  const DataConfig data = read_data(pairs_text);
   EXPECT_EQ(data.corpora.at(0).target, "ep.en");
   EXPECT_EQ(data.corpora.at(0).transforms.at(0).source, 100);
   EXPECT_EQ(data.corpora.at(0).transforms.at(0).target, 200);
@@ -43,7 +43,7 @@ TEST(DataConfig, ReadsAndHasATextForEachKey) {
 
 TEST(DataConfig, RefusesWhatCannotWork) {
   const auto data_with = [](const std::function<void(DataConfig&)>& change) {
-    DataConfig data = read_data(kPairs);
+    DataConfig data = read_data(pairs_text);
     change(data);
     config::Problems problems;
     validate(data, problems);

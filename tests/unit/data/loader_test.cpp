@@ -114,9 +114,9 @@ TEST_P(EachTask, ComputesTheSameMicroBatchesOnAnyNumberOfRanks) {
 }
 
 TEST_P(EachTask, TellsEveryRankTheCountsOfTheWholeStep) {
-  constexpr int kWorld = 3;
+  constexpr int world = 3;
   std::vector<Loader> loaders;
-  for (int rank = 0; rank < kWorld; ++rank) loaders.push_back(shards_.loader(batch(4000, 1000), rank, kWorld));
+  for (int rank = 0; rank < world; ++rank) loaders.push_back(shards_.loader(batch(4000, 1000), rank, world));
   for (int s = 0; s < 12; ++s) {
     std::int64_t src = 0, tgt = 0, padded = 0;
     std::vector<StepBatches> steps;

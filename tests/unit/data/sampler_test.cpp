@@ -30,11 +30,11 @@ Sampler make_sampler(const std::vector<Lengths>& lengths, SamplerSettings settin
   return Sampler{settings, {{lengths, 1.0}}};
 }
 
-constexpr SamplerSettings kSettings{.seed = 1, .micro_size = 4096, .micro_batches = 4};
+constexpr SamplerSettings default_settings{.seed = 1, .micro_size = 4096, .micro_batches = 4};
 
 TEST(Sampler, FillsBatchesAndBalancesSteps) {
   const std::vector<Lengths> lengths = lognormal_lengths(100000);
-  const EpochPlan plan = make_sampler(lengths, kSettings).plan(0);
+  const EpochPlan plan = make_sampler(lengths, default_settings).plan(0);
   EXPECT_GE(plan.fill(), 0.99);
   EXPECT_LE(plan.fill(), 1.0);
   EXPECT_GE(plan.target_efficiency(), 0.94);
@@ -56,7 +56,7 @@ TEST(Sampler, FillsBatchesAndBalancesSteps) {
 
 TEST(Sampler, RoundsWidthsUpToTheMultiple) {
   const std::vector<Lengths> lengths = lognormal_lengths(20000);
-  SamplerSettings settings = kSettings;
+  SamplerSettings settings = default_settings;
   settings.width_multiple = 8;
   const EpochPlan plan = make_sampler(lengths, settings).plan(0);
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
@@ -67,12 +67,12 @@ TEST(Sampler, RoundsWidthsUpToTheMultiple) {
       EXPECT_LE(micro_batch.padded_tokens(), 4096);
     }
   }
-  EXPECT_LT(plan.target_efficiency(), make_sampler(lengths, kSettings).plan(0).target_efficiency());
+  EXPECT_LT(plan.target_efficiency(), make_sampler(lengths, default_settings).plan(0).target_efficiency());
 }
 
 TEST(Sampler, DrawsEachExampleOnceAnEpochAndCountsRealLengths) {
   const std::vector<Lengths> lengths = lognormal_lengths(5000);
-  const Sampler sampler = make_sampler(lengths, kSettings);
+  const Sampler sampler = make_sampler(lengths, default_settings);
   for (const std::int64_t epoch : {0, 1, 7}) {
     const EpochPlan plan = sampler.plan(epoch);
     std::vector<std::uint64_t> seen;
@@ -111,7 +111,7 @@ std::vector<std::uint64_t> first_examples(const EpochPlan& plan) {
 
 TEST(Sampler, IsAPureFunctionOfSeedAndEpoch) {
   const std::vector<Lengths> lengths = lognormal_lengths(5000);
-  SamplerSettings settings = kSettings;
+  SamplerSettings settings = default_settings;
   settings.pool = 1000;
   const auto steps = [&](std::uint64_t seed, std::int64_t epoch) {
     SamplerSettings seeded = settings;
@@ -155,7 +155,7 @@ TEST(Sampler, HoldsAtLeastTheExamplesOf64StepsInAPool) {
 TEST(Sampler, DropsAndCountsWhatExceedsAMicroBatchAlone) {
   std::vector<Lengths> lengths = lognormal_lengths(1000);
   lengths[17] = {4000, 97};
-  const EpochPlan plan = make_sampler(lengths, kSettings).plan(0);
+  const EpochPlan plan = make_sampler(lengths, default_settings).plan(0);
   EXPECT_EQ(plan.dropped_oversized(), 1);
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
     for (int j = 0; j < plan.micro_batches(step); ++j) {
@@ -164,8 +164,8 @@ TEST(Sampler, DropsAndCountsWhatExceedsAMicroBatchAlone) {
     }
   }
   const std::vector<Lengths> oversized(3, Lengths{4000, 97});
-  EXPECT_THROW(make_sampler(oversized, kSettings), Error);
-  EXPECT_THROW(make_sampler({}, kSettings), Error);
+  EXPECT_THROW(make_sampler(oversized, default_settings), Error);
+  EXPECT_THROW(make_sampler({}, default_settings), Error);
 }
 
 TEST(Sampler, GivesEmptyMicroBatchesBehindAPoolsEnd) {
@@ -192,7 +192,7 @@ TEST(Sampler, CountsRowsUnderUnitExamples) {
 TEST(Sampler, MixesCorporaByWeightAndTemperature) {
   const std::vector<Lengths> big(8000, Lengths{10, 10}), small(1000, Lengths{10, 20});
   const auto shares = [&](double temperature, double weight) {
-    SamplerSettings settings = kSettings;
+    SamplerSettings settings = default_settings;
     settings.temperature = temperature;
     return Sampler{settings, {{big, 1.0}, {small, weight}}}.shares();
   };
@@ -207,7 +207,7 @@ TEST(Sampler, MixesCorporaByWeightAndTemperature) {
 
 TEST(Sampler, KeepsToTheSharesAndPassesThroughACorpusEvenly) {
   const std::vector<Lengths> big(800, Lengths{10, 10}), small(100, Lengths{10, 10});
-  SamplerSettings settings = kSettings;
+  SamplerSettings settings = default_settings;
   settings.temperature = 1e9;
   const Sampler sampler{settings, {{big, 1.0}, {small, 1.0}}};
   std::map<std::uint64_t, int> times;

@@ -44,20 +44,20 @@ void put(std::string& bytes, std::size_t at, T value) {
 /// Makes all digests of a forged shard right, as a malicious or mistaken writer would.
 void seal(std::string& bytes, std::size_t body_end) {
   for (std::size_t block = 0; block < shard_blocks(body_end); ++block) {
-    const std::size_t begin = std::max<std::size_t>(block * kShardBlockBytes, sizeof(ShardHeader));
-    const std::size_t end = std::min<std::size_t>((block + 1) * kShardBlockBytes, body_end);
+    const std::size_t begin = std::max<std::size_t>(block * shard_block_bytes, sizeof(ShardHeader));
+    const std::size_t end = std::min<std::size_t>((block + 1) * shard_block_bytes, body_end);
     put(bytes, body_end + 8 * block, hash64(std::string_view{bytes}.substr(begin, end - begin)));
   }
   put(bytes, offsetof(ShardHeader, body), digest_of(std::string_view{bytes}.substr(body_end)).bytes);
-  put(bytes, kDigestedHeaderBytes, digest_of(std::string_view{bytes}.substr(0, kDigestedHeaderBytes)).bytes);
+  put(bytes, digested_header_bytes, digest_of(std::string_view{bytes}.substr(0, digested_header_bytes)).bytes);
 }
 
-constexpr std::uint64_t kExtremes[] = {0,
-                                       1ULL << 31,
-                                       (1ULL << 32) - 1,
-                                       std::numeric_limits<std::int64_t>::max(),
-                                       1ULL << 63,
-                                       std::numeric_limits<std::uint64_t>::max()};
+constexpr std::uint64_t extremes[] = {0,
+                                      1ULL << 31,
+                                      (1ULL << 32) - 1,
+                                      std::numeric_limits<std::int64_t>::max(),
+                                      1ULL << 63,
+                                      std::numeric_limits<std::uint64_t>::max()};
 
 /// A folder with one shard of pairs.
 class Damage : public testing::Test {
@@ -156,7 +156,7 @@ TEST_F(Damage, ExtremeNumbersOfAHeaderAreRefused) {
   const std::size_t body_end = shard_.size() - 8;
   for (const std::size_t field :
        {offsetof(ShardHeader, examples), offsetof(ShardHeader, source_ids), offsetof(ShardHeader, target_ids)}) {
-    for (const std::uint64_t value : kExtremes) {
+    for (const std::uint64_t value : extremes) {
       std::string bytes = shard_;
       put(bytes, field, value);
       seal(bytes, body_end);
@@ -178,7 +178,7 @@ TEST_F(Damage, ExtremeNumbersOfAHeaderAreRefused) {
 
 TEST_F(Damage, ExtremeOffsetsAndLengthsAreRefused) {
   const std::size_t body_end = shard_.size() - 8, offsets = sizeof(ShardHeader) + 8, lengths = offsets + 21 * 8;
-  for (const std::uint64_t value : kExtremes) {
+  for (const std::uint64_t value : extremes) {
     std::string bytes = shard_;
     put(bytes, offsets + 8, value == 0 ? 1000 : value);
     seal(bytes, body_end);
@@ -201,7 +201,7 @@ TEST_F(Damage, ExtremeNumbersAndForeignNamesInAnIndexAreRefused) {
     write_index(text_of(index));
     EXPECT_TRUE(trained_on("").empty());
   };
-  for (const std::uint64_t value : kExtremes) {
+  for (const std::uint64_t value : extremes) {
     forged([&](ShardIndex::Corpus& corpus) { corpus.shards[0].examples = value; });
     forged([&](ShardIndex::Corpus& corpus) { corpus.shards[0].size_bytes = value; });
     forged([&](ShardIndex::Corpus& corpus) { corpus.src_tokens = static_cast<std::int64_t>(value); });

@@ -14,12 +14,12 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const Digest kTokenizer = digest_of("tokenizer"), kRecipe = digest_of("recipe");
+const Digest tokenizer_digest = digest_of("tokenizer"), recipe_digest = digest_of("recipe");
 
 std::string one_pair() {
   ShardWriter writer{2, 2};
   writer.add(std::vector<std::int32_t>{5, 0}, std::vector<std::int32_t>{7, 8, 0}, true);
-  return writer.bytes(kTokenizer, kRecipe);
+  return writer.bytes(tokenizer_digest, recipe_digest);
 }
 
 /// The bytes of FORMAT.md's example, digests left out.
@@ -40,7 +40,7 @@ TEST(TokenShard, HasTheBytesOfTheFormatPage) {
   EXPECT_EQ(bytes(0x140, 8), (std::string{reinterpret_cast<const char*>(&block), 8}));
   EXPECT_EQ(file.size(), 0x148U);
   EXPECT_EQ(bytes(96, 144), std::string(144, '\0'));
-  EXPECT_EQ(bytes(48, 16), std::string(reinterpret_cast<const char*>(kTokenizer.bytes.data()), 16));
+  EXPECT_EQ(bytes(48, 16), std::string(reinterpret_cast<const char*>(tokenizer_digest.bytes.data()), 16));
 }
 
 class WidthAndSides : public testing::TestWithParam<std::tuple<std::uint32_t, std::uint32_t>> {};
@@ -56,13 +56,13 @@ TEST_P(WidthAndSides, ReadsBackWhatWasWritten) {
   }
   const test::TempFolder folder;
   const Files files = Files::system();
-  files.write_atomically(folder / "x.tokens", writer.bytes(kTokenizer, kRecipe, R"({"unknown": 3})"));
+  files.write_atomically(folder / "x.tokens", writer.bytes(tokenizer_digest, recipe_digest, R"({"unknown": 3})"));
   const TokenShard shard = TokenShard::open(files, folder / "x.tokens");
   shard.verify();
   EXPECT_EQ(shard.size(), 21U);
   EXPECT_EQ(shard.has_source(), sides == 2);
-  EXPECT_EQ(shard.tokenizer_digest(), kTokenizer);
-  EXPECT_EQ(shard.recipe_digest(), kRecipe);
+  EXPECT_EQ(shard.tokenizer_digest(), tokenizer_digest);
+  EXPECT_EQ(shard.recipe_digest(), recipe_digest);
   EXPECT_EQ(shard.note(), R"({"unknown": 3})");
   std::vector<std::int32_t> ids;
   for (std::uint64_t i = 0; i < 21; ++i) {
@@ -114,7 +114,7 @@ class ShardFolder : public testing::Test {
  protected:
   ShardFolder() {
     index_.tokenizer = test::small_tokenizer(spec::TokenLayout::llama).digest();
-    index_.recipe = kRecipe;
+    index_.recipe = recipe_digest;
     ShardIndex::Corpus corpus;
     corpus.name = "verses";
     corpus.texts.resize(1);
@@ -124,7 +124,7 @@ class ShardFolder : public testing::Test {
       for (int i = 0; i < size; ++i, ++id)
         writer.add({}, std::vector<std::int32_t>{id + 10, 2}, id == 0 || id == 3 || id == 6 || id == 8);
       const std::string name = std::to_string(size) + ".tokens";
-      files_.write_atomically(folder_ / name, writer.bytes(index_.tokenizer, kRecipe));
+      files_.write_atomically(folder_ / name, writer.bytes(index_.tokenizer, recipe_digest));
       const TokenShard shard = TokenShard::open(files_, folder_ / name);
       corpus.shards.push_back({name, shard.size(), shard.size_bytes(), shard.body_digest()});
     }
@@ -160,7 +160,7 @@ TEST_F(ShardFolder, NumbersExamplesThroughAllShards) {
   EXPECT_TRUE(shards.starts_document(6));
   EXPECT_FALSE(shards.starts_document(7));
   EXPECT_FALSE(shards.has_source());
-  EXPECT_EQ(shards.fingerprint(), kRecipe);
+  EXPECT_EQ(shards.fingerprint(), recipe_digest);
   EXPECT_EQ(shards.corpora().at(0).weight, 3.0);
 }
 
