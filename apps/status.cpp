@@ -8,7 +8,8 @@ namespace {
 using namespace argosy;
 
 constexpr std::string_view examples =
-    "  apps/status configs/mt_base.json                       progress of the run: jobs, step, ETA, last validation, disk\n"
+    "  apps/status configs/mt_base.json                       progress of the run: jobs, step, ETA, last validation, "
+    "disk\n"
     "  apps/status runs/mt_base/train --print checkpoints     its committed checkpoints, one per step, oldest first";
 
 /// RUN itself if it is a directory, else run_dir of the configuration RUN.
