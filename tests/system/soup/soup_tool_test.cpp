@@ -256,7 +256,7 @@ TEST_F(SoupTool, RunsTheProgramThatEvaluatesOnceTheCommandLineIsRight) {
     EXPECT_EQ(output.find("evaluates"), std::string::npos) << output;
   }
   EXPECT_EQ(run(1, "--validate mt.json --help"), 0) << output;
-  EXPECT_NE(output.find("runs/mt/checkpoints/*"), std::string::npos) << output;
+  EXPECT_NE(output.find("runs/mt_base/train/checkpoints/*"), std::string::npos) << output;
 }
 
 TEST_F(SoupTool, TeachesByExamples) {
