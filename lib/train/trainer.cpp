@@ -219,7 +219,7 @@ class Trainer {
     } else {
       host_.load();
       for (const std::string& change : changes) {
-        context_.log.warn("changed since step {}: {}", state_.step, change);
+        if (context_.is_root()) context_.log.warn("changed since step {}: {}", state_.step, change);
         state_.history.push_back(json::object{{"step", state_.step}, {"change", change}});
       }
       context_.log.info("resumed from {}", reader->directory().string());
