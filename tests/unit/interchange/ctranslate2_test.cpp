@@ -281,6 +281,14 @@ TEST_F(Export, LanguageModelSplitsGateFromUpAndSaysHowHeadsAndPositionsWork) {
       "multi_query_attention": true})"));
 }
 
+TEST_F(Export, AGatedLayersBiasIsSplitLikeItsMatrix) {
+  language.bias = true;
+  const Bin bin = exported(language);
+  const std::string layer = "decoder/layer_0/ffn/", fused = layer + "linear_0/bias";
+  EXPECT_EQ(bin.variables.at(fused).as<float>(), rows(fused, 1, 0, 12));
+  EXPECT_EQ(bin.variables.at(layer + "linear_0_noact/bias").as<float>(), rows(fused, 1, 12, 24));
+}
+
 TEST_F(Export, Int8HasAScaleForEachRowOfEachMatrix) {
   const Bin bin = exported(translation, Quantization::int8);
   const std::string name = "decoder/layer_0/ffn/linear_1/weight";  // [8, 12]
