@@ -12,9 +12,9 @@ using namespace argosy;
 
 constexpr const char* examples =
     "  apps/count corpus.en corpus.fr                    lines, words, characters and bytes of two files\n"
-    "  mpiexec -n 8 apps/count configs/mt_base.json      the texts of a configuration, shared by 8 ranks\n";
+    "  mpiexec -n 8 apps/count configs/mt_base.json      the texts of a configuration, counted by 8 ranks\n";
 
-/// What to count, where to keep it, and the shards that may know the texts' tokens.
+/// What to count, where to keep the counts, and the token shards that may have been made of the texts.
 struct Task {
   std::vector<Path> texts;
   data::CountSettings settings;
@@ -39,11 +39,11 @@ int main(int argc, char** argv) {
     config::Options options;
     std::vector<std::string> more;
     bool content_hash = false;
-    CLI::App app{"Counts texts once: lines, words, characters, bytes; remembered by content."};
+    CLI::App app{"Counts lines, words, characters and bytes of texts, and keeps the counts for later calls."};
     app::add_config_options(app, options);
-    app.get_option("CONFIG")->description("one configuration (.json) whose texts are counted, or the first text");
+    app.get_option("CONFIG")->description("configuration (.json) whose texts are counted, or the first text");
     app.add_option("FILE", more, "further texts");
-    app.add_flag("--content-hash", content_hash, "read the texts again even if path, size and times are as recorded");
+    app.add_flag("--content-hash", content_hash, "read the texts again even if path, size and times are unchanged");
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
 
     Task task;
@@ -67,8 +67,8 @@ int main(int argc, char** argv) {
     context.print(data::count_table(files));
     for (const data::CountedFile& file : files) {
       if (const auto& place = file.record.first_invalid) {
-        context.log.warn("{} is not all UTF-8: first at line {}, byte {}", file.path.string(), place->line + 1,
-                         place->byte_offset);
+        context.log.warn("{} is not valid UTF-8 at line {}, byte {} (the first such place)", file.path.string(),
+                         place->line + 1, place->byte_offset);
       }
     }
     boost::json::object figures = data::count_figures(files);
@@ -76,8 +76,8 @@ int main(int argc, char** argv) {
     if (task.shards && context.files.exists(data::shard_index_path(*task.shards))) {
       try {
         figures["corpora"] = data::token_figures(data::read_shard_index(context.files, *task.shards), files);
-      } catch (const Error& error) {  // preprocess, which comes after, makes them anew
-        context.log.warn("{}; tokens are not told", error.what());
+      } catch (const Error& error) {  // preprocess, which runs next, writes them again
+        context.log.warn("tokens are not counted: {}", error.what());
       }
     }
     context.print_result("count", std::move(figures));

@@ -13,18 +13,18 @@ int main(int argc, char** argv) {
     std::vector<std::string> descriptions;
     for (const interchange::Format& known : interchange::formats())
       descriptions.push_back(fmt::format("{}: {}", known.name, known.description));
-    CLI::App cli{"Turns a checkpoint or soup into a model that other programs load."};
+    CLI::App cli{"Converts a checkpoint or soup to a format that other programs load."};
     cli.add_option("CKPT", checkpoint, "committed checkpoint directory or soup")->required();
     cli.add_option("--format", format, fmt::format("{}", fmt::join(descriptions, "; ")))->capture_default_str();
     cli.add_option("--out", out, "folder to create; never overwritten")->required();
     cli.add_option("--quantization", quantization, "element type of the weights")
         ->check(CLI::IsMember({"float32", "float16", "bfloat16", "int8"}))
         ->capture_default_str();
-    cli.add_flag("--ema", ema, "export the running means that optimizer.ema keeps, not the weights");
+    cli.add_flag("--ema", ema, "export the running means (optimizer.ema) instead of the weights");
     constexpr std::string_view examples =
         "  apps/export runs/quickstart/soup --format ct2 --out model      # ctranslate2.Translator(\"model\") loads "
         "it\n"
-        "  mpiexec -n 4 apps/export CKPT --quantization int8 --out model8  # a quarter of the size, written by four "
+        "  mpiexec -n 4 apps/export CKPT --quantization int8 --out model8  # a quarter of the size, written by 4 "
         "ranks\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 

@@ -37,13 +37,13 @@ int main(int argc, char** argv) {
   return comm::run_main(argc, argv, [&](comm::Context& context) {
     config::Options options;
     CLI::App app{
-        "Trains the tokenizer when asked and turns text into token shards; continues what was left unfinished."};
+        "Trains the tokenizer if the configuration asks for it, and turns text into token shards. A rerun resumes."};
     app::add_config_options(app, options);
     bool retrain_tokenizer = false;
     app.add_flag(
         "--retrain-tokenizer", retrain_tokenizer,
         "replace a tokenizer that was trained on other text or with other settings; checkpoints that were trained "
-        "with it no longer fit");
+        "with it can then no longer be used");
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;

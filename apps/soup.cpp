@@ -7,7 +7,7 @@
 
 #include "soup_app.hpp"
 
-/// Averages checkpoints without LibTorch, so that it starts at once and in little memory. Evaluation needs LibTorch: a
+/// Averages checkpoints without LibTorch, so that it starts fast and in little memory. Evaluation needs LibTorch: a
 /// command line with --validate runs soup_validated in this process, before MPI starts.
 namespace {
 
@@ -36,10 +36,14 @@ int main(int argc, char** argv) {
     why_not = std::strerror(errno);
   }
   return app::run_soup(argc, argv, [&](comm::Context&, const config::Options&, const std::string&) -> soup::Evaluator {
-    throw Error{Fault::usage,
-                {.wanted = "the program soup_validated, which --validate runs",
-                 .got = why_not,
-                 .where = evaluating.string(),
-                 .remedy = "build Argosy with LibTorch, or drop --validate"}};
+    throw Error{
+        Fault::usage,
+        {.sentence = fmt::format("{}, which --validate runs, cannot be started: {}; build Argosy with LibTorch, or "
+                                 "omit --validate",
+                                 evaluating.string(), why_not),
+         .wanted = "the program soup_validated",
+         .got = why_not,
+         .where = evaluating.string(),
+         .remedy = "build Argosy with LibTorch, or omit --validate"}};
   });
 }

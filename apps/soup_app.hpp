@@ -27,7 +27,7 @@ using MakeEvaluator = std::function<soup::Evaluator(comm::Context&, const config
 
 namespace detail {
 
-/// Enumerators by name, as CLI11 takes them.
+/// Enumerators by name, for CLI11.
 template <class E>
 std::map<std::string, E> names_of() {
   std::map<std::string, E> names;
@@ -41,8 +41,8 @@ inline constexpr std::string_view soup_examples =
     "  apps/soup --recipe last_k --last 5 --spacing 1000 CKPT…           five of them, 1000 steps apart\n"
     "  apps/soup --recipe weighted --weights 1,2 CKPT CKPT               one third and two thirds\n"
     "  apps/soup --recipe greedy --validate configs/mt_base.json CKPT…   those that lower the validation loss\n"
-    "  mpiexec -n 4 apps/soup --check CKPT…                              verifies every byte, changes nothing; exit "
-    "code 4: damage\n"
+    "  mpiexec -n 4 apps/soup --check CKPT…                              verify every byte, change nothing; exit code "
+    "4: damaged\n"
     "CKPT is a checkpoint's folder; CKPT… is, for example, runs/mt_base/train/checkpoints/*";
 
 }  // namespace detail
@@ -55,7 +55,7 @@ inline SoupCommand::SoupCommand() {
       ->transform(CLI::Transformer(std::map<std::string, DType>{{"f32", DType::f32}, {"bf16", DType::bf16}}))
       ->default_str("f32");
   cli.add_option("--optimizer", config.moments,
-                 "drop | zero | first | avg: the optimizer's moments in the soup; with moments, training can go on "
+                 "drop | zero | first | avg: the optimizer's moments in the soup; with moments, training can resume "
                  "from it")
       ->transform(CLI::Transformer(detail::names_of<soup::Moments>()))
       ->default_str("drop");
@@ -75,25 +75,25 @@ inline SoupCommand::SoupCommand() {
   cli.add_option("--min-delta", recipe.min_delta,
                  "greedy: take a checkpoint that lowers the validation loss by more than this; default: 0");
   cli.add_option("--bootstrap", recipe.bootstrap,
-                 "greedy: or one that lowers it in this share of resamplings of the validation batches, as in 0.95");
+                 "greedy: or one that lowers it in this share of resamplings of the validation batches, such as 0.95");
   CLI::Option* const validate =
       cli.add_option("--validate", validation.config,
                      "the run's configuration: evaluate members and soup on its validation sets. Every rank holds a "
                      "whole model. A soup worse than its best member is not committed: exit code 6. Runs the program "
                      "soup_validated next to soup, which needs LibTorch");
-  cli.add_option("--set", validation.assignments, "override a key of that configuration; repeat as needed")
+  cli.add_option("--set", validation.assignments, "set a key of that configuration; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)
       ->needs(validate);
   cli.add_option("--report", reported,
-                 "keep one validation set, as in test.en, out of all decisions and report the losses on it")
+                 "exclude one validation set, such as test.en, from all decisions and report the losses on it")
       ->needs(validate);
-  cli.add_flag("--ema", config.ema, "average the running means that optimizer.ema keeps, not the weights");
+  cli.add_flag("--ema", config.ema, "average the running means (optimizer.ema) instead of the weights");
   cli.add_flag("--allow-worse", config.allow_worse, "commit a soup worse than its best member")->needs(validate);
   cli.add_flag("--allow-cross-run", config.allow_cross_run, "accept checkpoints of several runs");
   cli.add_flag("--allow-soup", config.allow_soup, "accept soups as inputs");
   cli.add_flag("--check", check,
-               "only verify every byte of the checkpoints and list which are whole; model.h5, a view without "
+               "only verify every byte of the checkpoints and list which are intact; model.h5, a view without "
                "weights, is not read")
       ->excludes("--out", "--dtype", "--optimizer", "--recipe", "--validate", "--ema");
 }

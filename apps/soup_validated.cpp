@@ -45,11 +45,8 @@ class SetEvaluator {
       tgt_tokens += static_cast<double>(evaluation.tgt_tokens);
     }
     soup::ValidationLoss loss{.loss = nll_sum / tgt_tokens};
-    const std::string own(reinterpret_cast<const char*>(by_batch.data()), by_batch.size() * sizeof(double));
-    for (const std::string& of_rank : context_.world.all_gather(own)) {
-      const auto* const first = reinterpret_cast<const double*>(of_rank.data());
-      loss.by_batch.insert(loss.by_batch.end(), first, first + of_rank.size() / sizeof(double));
-    }
+    for (const std::vector<double>& of_rank : context_.world.all_gather(by_batch))
+      loss.by_batch.insert(loss.by_batch.end(), of_rank.begin(), of_rank.end());
     return loss;
   }
 
@@ -63,11 +60,11 @@ class SetEvaluator {
     if (known && names.size() > (reported_.empty() ? 0U : 1U)) return;
     throw Error{Fault::config,
                 {.wanted = reported_.empty() ? "validation.sets, or a validation part of data.split"
-                           : known           ? "another set than " + reported_ + " to decide by"
+                           : known           ? "a validation set besides " + reported_ + " to decide by"
                                              : "the validation set " + reported_,
                  .got = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
                  .where = "the configuration given to --validate",
-                 .remedy = known ? "name some held-out text in validation.sets" : "name one of those with --report"}};
+                 .remedy = known ? "add held-out text to validation.sets" : "name one of these with --report"}};
   }
   static double nll(const model::Model& model, const data::Batch& batch) {
     if (batch.empty()) return 0;

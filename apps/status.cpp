@@ -1,5 +1,5 @@
 #include "app.hpp"
-#include "core/digits.hpp"
+#include "core/file_name.hpp"
 #include "plan/run_config.hpp"
 #include "telemetry/run_report.hpp"
 
@@ -16,12 +16,12 @@ constexpr std::string_view examples =
 Path run_dir_of(const Files& files, const config::Options& options) {
   if (const auto facts = files.stat(options.config); facts && facts->is_directory) {
     if (options.assignments.empty()) return options.config;
-    throw Error{Fault::usage, {.wanted = "a configuration with --set", .got = "a run directory"}};
+    throw Error{Fault::usage, {.sentence = "--set needs a configuration, but RUN is a run directory"}};
   }
   const auto config = config::from_document<plan::RunConfig>(
       config::Document::parse(config::read_source(files, options.config), options.config.string()), options);
   if (!config.run_dir.empty()) return config.run_dir;
-  throw Error{Fault::config, {"run_dir", "no value", options.config.string(), "add it, or use --set run_dir=PATH"}};
+  throw Error{Fault::config, {"", "run_dir", "no value", options.config.string(), "add it, or use --set run_dir=PATH"}};
 }
 
 telemetry::Queue queue_of(const std::vector<std::string>& words) {
@@ -30,7 +30,7 @@ telemetry::Queue queue_of(const std::vector<std::string>& words) {
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string job = word.substr(0, equals);
     if (!count_in(job) || equals == word.size())
-      throw Error{Fault::usage, {.wanted = "JOB=STATE REASON", .got = word, .where = "--queue"}};
+      throw Error{Fault::usage, {.wanted = "JOB=STATE REASON", .got = fmt::format("\"{}\"", word), .where = "--queue"}};
     queue[job] = word.substr(equals + 1);
   }
   return queue;
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
     std::optional<std::int64_t> restart;
     CLI::App app{"Shows the progress of a run and the state of its jobs. Changes nothing; does not start MPI."};
     app.add_option("RUN", options.config, "configuration file or run directory")->required();
-    app.add_option("--set", options.assignments, "override a key of the configuration; may be repeated")
+    app.add_option("--set", options.assignments, "set a key of the configuration; may be repeated")
         ->type_name("KEY=VALUE")
         ->allow_extra_args(false);
     app.add_option("--queue", queue_words,
@@ -84,7 +84,8 @@ int main(int argc, char** argv) {
     app.add_option("--print", print, "for scripts: print only this, as plain lines")
         ->check(CLI::IsMember({"run_dir", "checkpoints", "job", "stages"}));
     CLI::Option* const number = app.add_option("--job", job, "with --print job: the number of the job");
-    app.add_option("--restart", restart, "with --job: the restart to read; default: the last that wrote an exit file")
+    app.add_option("--restart", restart,
+                   "with --job: which restart to read; default: the last one that wrote an exit file")
         ->check(CLI::NonNegativeNumber)
         ->needs(number);
     const Files files = Files::system();
@@ -93,7 +94,7 @@ int main(int argc, char** argv) {
       return Exit::ok;
     }
     if ((print == "job") != count_in(job).has_value())
-      throw Error{Fault::usage, {.wanted = "--print job and --job NUMBER together", .got = "only one of them"}};
+      throw Error{Fault::usage, {.sentence = "--print job and --job NUMBER need each other"}};
 
     const Path run_dir = run_dir_of(files, options);
     const telemetry::Queue queue = queue_of(queue_words);

@@ -15,7 +15,7 @@ constexpr std::string_view examples =
     "  mpiexec -n 2 apps/train configs/tiny.json                          train; the same command again resumes\n"
     "  apps/train configs/mistral_7b.json --dry-run --ranks 128           memory, bytes and time, without training";
 
-/// Pieces of the vocabulary, as far as they are known before a tokenizer exists.
+/// Pieces of the vocabulary, 0 if they are not known before a tokenizer exists.
 std::int64_t vocabulary_of(const plan::RunConfig& config, const comm::Context& context) {
   std::int64_t pieces = config.model.vocab_size.value_or(0);
   comm::agree(context.world, [&] {
@@ -31,7 +31,7 @@ std::int64_t vocabulary_of(const plan::RunConfig& config, const comm::Context& c
   return pieces;
 }
 
-/// What --dry-run is asked about.
+/// The options of --dry-run.
 struct Question {
   bool asked = false, json = false;
   std::optional<int> ranks, nodes;
@@ -42,19 +42,20 @@ struct Question {
 constexpr int most_ranks = 1 << 20, most_nodes = most_ranks / 8;
 
 void add_question(CLI::App& app, Question& question) {
-  app.add_flag("--dry-run", question.asked, "plan: print what the run will need, and end");
-  app.add_flag("--json", question.json, "with --dry-run: the plan as one JSON object on stdout, nothing else");
-  app.add_option("--ranks", question.ranks, "with --dry-run: ranks, one a GPU")->check(CLI::Range(1, most_ranks));
-  app.add_option("--nodes", question.nodes, "with --dry-run: nodes they are spread over; default: 8 ranks a node")
+  app.add_flag("--dry-run", question.asked, "print the plan (memory, traffic, time, disk) and exit");
+  app.add_flag("--json", question.json, "with --dry-run: print the plan as one JSON object on stdout and nothing else");
+  app.add_option("--ranks", question.ranks, "with --dry-run: number of ranks, one per GPU")
+      ->check(CLI::Range(1, most_ranks));
+  app.add_option("--nodes", question.nodes, "with --dry-run: number of nodes; default: 8 ranks per node")
       ->check(CLI::Range(1, most_nodes));
-  app.add_option("--gpu", question.gpu, "with --dry-run: what memory and speed are planned for")
+  app.add_option("--gpu", question.gpu, "with --dry-run: the GPU whose memory and speed are assumed")
       ->check(CLI::IsMember({"h100", "h200", "a100"}))
       ->capture_default_str();
   app.add_option("--node-gbs", question.node_giga_bytes_per_s,
-                 "with --dry-run: GB/s out of a node; default: a NIC for each GPU, 45 (a100: 22.5)")
+                 "with --dry-run: GB/s out of a node; default: a NIC per GPU with 45 GB/s (a100: 22.5)")
       ->check(CLI::PositiveNumber);
   app.add_option("--gpu-rate", question.positions_per_s,
-                 "with --dry-run: measured tgt_tokens (translation: padded_tokens) a second of one GPU by itself")
+                 "with --dry-run: measured tgt_tokens/s (translation: padded_tokens/s) of a single GPU")
       ->check(CLI::PositiveNumber);
 }
 
@@ -72,7 +73,8 @@ void print_plan(const plan::RunConfig& config, const Question& question, const c
   if (question.json) {
     context.print(config::text_of(plan::json_of(plan)) + "\n");
   } else {
-    const std::vector<std::string> lines = plan::lines_of(plan, config, interchange::formats_for(shape));
+    const std::vector<std::string> lines =
+        plan::lines_of(plan, config, plan::Schemes::all, interchange::formats_for(shape));
     for (const std::string& line : lines) context.log.plain(line);
     for (const std::string& warning : plan::warnings_of(plan)) {
       if (context.is_root()) context.log.warn("{}", warning);
@@ -88,15 +90,17 @@ int main(int argc, char** argv) {
     config::Options options;
     train::TrainOptions training;
     Question question;
-    CLI::App app{"Trains a model on token shards and leaves checkpoints. The same command resumes."};
+    CLI::App app{"Trains a model on token shards and saves checkpoints. The same command resumes."};
     app::add_config_options(app, options);
-    app.add_option("--resume", training.resume, "auto (newest checkpoint of run_dir) or a checkpoint's directory")
+    app.add_option("--resume", training.resume,
+                   "auto (the newest checkpoint of run_dir) or the directory of a checkpoint")
         ->capture_default_str();
-    app.add_flag("--from-scratch", training.from_scratch, "begin again; old checkpoints are set aside");
+    app.add_flag("--from-scratch", training.from_scratch, "start over; old checkpoints are moved aside");
     app.add_flag("--abandon-newer", training.abandon_newer,
-                 "with --resume DIR: rename newer checkpoints to .old-…, which are refused otherwise");
-    app.add_option("--allow-change", training.allow_changes,
-                   "accept a change on resume: data, batch, seed, precision, loss or optimizer.type; repeat as needed")
+                 "with --resume DIR: rename newer checkpoints to .old-…; without it they are an error");
+    app.add_option(
+           "--allow-change", training.allow_changes,
+           "accept a changed key on resume: data, batch, seed, precision, loss or optimizer.type; may be repeated")
         ->type_name("KEY")
         ->allow_extra_args(false);
     add_question(app, question);

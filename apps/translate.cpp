@@ -14,35 +14,34 @@ int main(int argc, char** argv) {
     decode::TextFiles files;
     decode::SearchOptions search{.beam = 4};
     bool ema = false;
-    CLI::App cli{"Translates a text line by line; a decoder-only model continues each line."};
+    CLI::App cli{"Translates a text line by line. A decoder-only model continues each line."};
     cli.add_option("MODEL", directory, "committed checkpoint directory or soup")->required();
     cli.add_option("--input", files.input,
-                   "the text; default: standard input, of which launchers take little with several ranks");
-    cli.add_option(
-        "--output", files.output,
-        "file for the translations, which is there or replaced when all of them are; default: standard output");
-    cli.add_flag("--ema", ema, "translate with the running mean of the weights that optimizer.ema keeps");
-    cli.add_option("--beam", search.beam, "hypotheses kept; 1: greedy")
+                   "text file; default: standard input, which with several ranks should be small");
+    cli.add_option("--output", files.output,
+                   "file for the translations, created or replaced when all are done; default: standard output");
+    cli.add_flag("--ema", ema, "translate with the running means (optimizer.ema) instead of the weights");
+    cli.add_option("--beam", search.beam, "number of hypotheses; 1: greedy")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
     cli.add_option("--length-penalty", search.length_penalty, "score = log p / length^α")->capture_default_str();
-    cli.add_option("--patience", search.patience, "stop at beam · patience finished hypotheses")
+    cli.add_option("--patience", search.patience, "stop when beam · patience hypotheses are finished")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    cli.add_option("--max-length", search.max_length, "pieces of a translation, EOS counted")
+    cli.add_option("--max-length", search.max_length, "most pieces in a translation, EOS included")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     cli.add_option("--max-length-factor", search.max_length_factor,
-                   "at most this × source pieces + 10; 0: no such bound")
+                   "at most this × source pieces + 10 pieces; 0: no such limit")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    cli.add_option("--min-length", search.min_length, "pieces before EOS")
+    cli.add_option("--min-length", search.min_length, "fewest pieces before EOS")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     cli.add_flag("--scores", files.with_scores, "write the score and a tab before each translation");
-    cli.add_option("--reference", files.reference, "translations to compare with: BLEU and chrF in the result line");
+    cli.add_option("--reference", files.reference, "reference translations: adds BLEU and chrF to the result line");
     constexpr std::string_view examples =
-        "  echo \"Click the button.\" | apps/translate runs/quickstart/soup                     a line, to the "
+        "  echo \"Click the button.\" | apps/translate runs/quickstart/soup                     one line, to the "
         "terminal\n"
         "  mpiexec -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr  with BLEU and chrF\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;

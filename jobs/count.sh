@@ -5,9 +5,9 @@
 #
 # Counts lines, words, bytes and characters of a configuration's texts. From a clone, build tree or install tree:
 #   sbatch jobs/count.sh ARGOSY_CONFIG=configs/mt_base.json
-# Needs:   apps/count and the texts the configuration names.
-# Stops:   at its limit, and is begun again after the loss of its node; what was counted is remembered by content.
-# Leaves:  the counts in its log count.<job>.out, exit.<job>.<restart> in the run directory.
+# Needs:   apps/count, and the texts that the configuration names.
+# Stops:   at its time limit. Slurm restarts it after the loss of its node; counts that are done are cached.
+# Leaves:  the counts in its log count.<job>.out, and exit.<job>.<restart> in the run directory.
 set -uo pipefail
 root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
 if [[ ${1:-} == ARGOSY_ROOT=* ]]; then root=${1#*=}; fi

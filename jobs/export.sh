@@ -3,12 +3,12 @@
 #SBATCH --nodes=1 --ntasks-per-node=4 --mem-per-cpu=8G
 #SBATCH --time=01:00:00 --requeue
 #
-# Turns the soup of a run into a CTranslate2 folder. From a clone, build tree or install tree:
+# Writes the soup of a run as a CTranslate2 folder. From a clone, build tree or install tree:
 #   sbatch jobs/export.sh ARGOSY_CONFIG=configs/mt_base.json
 #   sbatch jobs/export.sh ARGOSY_MODEL=CKPT ARGOSY_CONFIG=configs/mt_base.json --quantization int8
-# Needs:   apps/export and <run directory>/soup, or the checkpoint ARGOSY_MODEL names.
-# Stops:   at its limit, and is begun again after the loss of its node; nothing half made stays.
-# Leaves:  <run directory>/ct2, which it never overwrites, and exit.<job>.<restart> beside it.
+# Needs:   apps/export, and <run directory>/soup or the checkpoint that ARGOSY_MODEL names.
+# Stops:   at its time limit. Slurm restarts it after the loss of its node; the result appears only when it is complete.
+# Leaves:  <run directory>/ct2, which it never overwrites, and exit.<job>.<restart> next to it.
 set -uo pipefail
 root=${ARGOSY_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
 if [[ ${1:-} == ARGOSY_ROOT=* ]]; then root=${1#*=}; fi

@@ -10,14 +10,14 @@
 #include "core/error.hpp"
 #include "core/hash.hpp"
 
-/// Members of a manifest's JSON, read with their types and bounds. Whatever is missing, of another type or out of
-/// bounds is Error{corrupt} naming its place: nothing in a manifest is believed before it has been read through here.
-/// Borrows all it is made of.
+/// Reads the members of a manifest's JSON and checks their types and bounds. A member that is missing, has another type
+/// or is out of bounds is Error{corrupt}, which names its place. Every use of a manifest's values goes through here.
+/// Borrows everything that it is constructed from.
 namespace argosy::checkpoint {
 
 class Fields {
  public:
-  /// What counters of a run stay below: sums of two cannot overflow, and every step has a name (18 digits).
+  /// The largest counter of a run: 18 digits. The sum of two cannot overflow.
   static constexpr std::int64_t most = 999'999'999'999'999'999;
 
   /// `pointer` leads to the object; `where` names the file.
@@ -28,9 +28,9 @@ class Fields {
     constexpr std::size_t longest = 60;
     if (got.size() > longest) got = got.substr(0, longest) + "…";
     throw Error{Fault::corrupt,
-                {.wanted = fmt::format("{} at {}/{}", wanted, pointer_, key),
+                {.wanted = wanted,
                  .got = std::move(got),
-                 .where = where_,
+                 .where = fmt::format("{} at {}/{}", where_, pointer_, key),
                  .remedy = "use another checkpoint"}};
   }
   void require(bool good, std::string_view key, const std::string& wanted) const {
@@ -44,7 +44,7 @@ class Fields {
     return *value;
   }
   [[nodiscard]] std::string text(std::string_view key) const {
-    require(at(key).is_string(), key, "a text");
+    require(at(key).is_string(), key, "a string");
     return std::string(at(key).get_string());
   }
   [[nodiscard]] bool flag(std::string_view key) const {
@@ -60,14 +60,14 @@ class Fields {
       fail(key, fmt::format("a whole number from 0 to {}", limit), boost::json::serialize(value));
     return value.get_int64();
   }
-  /// Any number, NaN and infinities too: losses may be that.
+  /// Any number. A loss may be NaN or Inf.
   [[nodiscard]] double number(std::string_view key) const {
     require(at(key).is_number(), key, "a number");
     return at(key).to_number<double>();
   }
-  /// A finite number from 0.
+  /// A finite number of 0 or more.
   [[nodiscard]] double amount(std::string_view key) const {
-    require(at(key).is_number() && std::isfinite(number(key)) && number(key) >= 0, key, "a number from 0");
+    require(at(key).is_number() && std::isfinite(number(key)) && number(key) >= 0, key, "a finite number of 0 or more");
     return number(key);
   }
   [[nodiscard]] const boost::json::array& list(std::string_view key) const {

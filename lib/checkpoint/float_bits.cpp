@@ -18,7 +18,7 @@ std::string escaped(std::string_view key) {
   return text;
 }
 
-/// What JSON gets in the place of a number it has not; empty for one it has.
+/// What stands for a number that JSON does not have; empty for one that it has.
 const char* word_for(double number) {
   if (std::isnan(number)) return "nan";
   return std::isinf(number) ? number > 0 ? "inf" : "-inf" : "";
@@ -38,11 +38,11 @@ void collect(boost::json::value& value, const std::string& pointer, boost::json:
   }
 }
 
-[[noreturn]] void fail(std::string_view pointer) {
+[[noreturn]] void fail(std::string_view pointer, const std::string& where) {
   throw Error{Fault::corrupt,
-              {.wanted = "bits that match the number at " + std::string(pointer),
-               .got = "others",
-               .where = "/float_bits",
+              {.wanted = fmt::format("bits that match the number at {}", pointer),
+               .got = "other bits",
+               .where = where + " at /float_bits",
                .remedy = "use another checkpoint"}};
 }
 
@@ -54,21 +54,21 @@ boost::json::object take_float_bits(boost::json::object& document) {
   return bits;
 }
 
-void restore_float_bits(boost::json::object& document, const boost::json::object& bits) {
+void restore_float_bits(boost::json::object& document, const boost::json::object& bits, const std::string& where) {
   boost::json::value root(std::move(document));  // braces would make a list of one
   for (const auto& [pointer, hex] : bits) {
     boost::json::error_code error;
     boost::json::value* const place = root.find_pointer(pointer, error);
-    if (place == nullptr || !hex.is_string() || hex.get_string().size() != 16) fail(pointer);
+    if (place == nullptr || !hex.is_string() || hex.get_string().size() != 16) fail(pointer, where);
     std::uint64_t raw = 0;
     const char* const end = hex.get_string().data() + 16;
-    if (std::from_chars(hex.get_string().data(), end, raw, 16).ptr != end) fail(pointer);
+    if (std::from_chars(hex.get_string().data(), end, raw, 16).ptr != end) fail(pointer, where);
     const auto number = std::bit_cast<double>(raw);
     // A double has bits like its own, a word the bits it stands for; everything else is exact as it is.
     const bool right = place->is_double()
                            ? std::isfinite(number) && std::abs(place->get_double() - number) <= 1e-12 * std::abs(number)
                            : place->is_string() && !std::isfinite(number) && place->get_string() == word_for(number);
-    if (!right) fail(pointer);
+    if (!right) fail(pointer, where);
     *place = number;
   }
   document = std::move(root.get_object());

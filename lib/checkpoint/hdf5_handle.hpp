@@ -7,15 +7,16 @@
 
 #include "core/error.hpp"
 
-/// RAII over HDF5's C interface, for the shard files alone. HDF5 here is not thread-safe: one thread of the process
-/// uses it. Errors are read from HDF5's stack and thrown; nothing is printed.
+/// RAII for HDF5's C interface, used by the shard files and the view only. This HDF5 is not thread-safe: one thread of
+/// the process calls it. Errors are read from HDF5's error stack and thrown.
 namespace argosy::checkpoint {
 
-/// Keeps HDF5 from printing its error stack while it lives.
+/// Keeps HDF5 from printing its error stack during the lifetime of this object.
 class QuietHdf5 {
  public:
   QuietHdf5() {
-    // After it has met a damaged file HDF5 1.10 can loop in its exit handler; every file here is closed by its handle.
+    // After reading a damaged file HDF5 1.10 can loop in its exit handler. It has nothing to do here: handles close all
+    // files.
     [[maybe_unused]] static const herr_t once = H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
@@ -29,10 +30,10 @@ class QuietHdf5 {
   void* data_ = nullptr;
 };
 
-/// What HDF5 says about its last failure, in one line.
+/// HDF5's message about its last failure, in one line.
 [[nodiscard]] std::string hdf5_error_text();
 
-/// An identifier and the call that gives it back.
+/// An identifier and the function that releases it.
 class Hdf5Handle {
  public:
   using Close = herr_t (*)(hid_t);
@@ -45,7 +46,7 @@ class Hdf5Handle {
     id_ = id;
   }
   [[nodiscard]] hid_t id() const noexcept { return id_; }
-  /// False when HDF5 reports a failure. The second call does nothing.
+  /// Releases the identifier. False when HDF5 reports a failure. A second call does nothing.
   bool close() noexcept { return id_ < 0 || close_(std::exchange(id_, H5I_INVALID_HID)) >= 0; }
 
  private:

@@ -9,10 +9,10 @@
 #include "checkpoint/checkpoint.hpp"
 #include "core/file.hpp"
 
-/// What a run directory's owner remembers of the committed checkpoints in it, so that a commit costs as many calls with
-/// 16,384 shards as with one. Committed directories are never written again: one that was sound once is taken for sound
-/// while it and its manifest are the same files, unchanged, and a few of its shards, others each time, have their
-/// sizes. Not thread-safe.
+/// Remembers which committed checkpoints of a run directory were found sound, so that a commit costs as many system
+/// calls with 16,384 shards as with one. Nothing is written into a committed directory. A checkpoint that was sound
+/// counts as sound while its directory and manifest are unchanged and a few of its shards, others at each call, have
+/// their sizes. Not thread-safe.
 namespace argosy::checkpoint {
 
 [[nodiscard]] bool is_link(const Files& files, const Path& path);
@@ -21,23 +21,23 @@ class Inspected {
  public:
   struct Facts {
     bool finite = false;
-    std::set<std::int64_t> best;  // steps that its best.keep lists
+    std::set<std::int64_t> best;  // the steps in its best.keep
   };
-  /// Which file a name stands for, and in which state.
+  /// The inodes, sizes and times of a checkpoint's directory and manifest.
   struct Identity {
     FileStat directory, manifest;
   };
-  static constexpr std::size_t shards_looked_at = 8;  // of each checkpoint at each call
+  static constexpr std::size_t shards_looked_at = 8;  // per checkpoint and call
 
   explicit Inspected(const Files& files) : files_(files) {}
 
-  /// nullopt: it has to be inspected. Throws Error{io}.
+  /// nullopt: the checkpoint must be inspected. Throws Error{io}.
   [[nodiscard]] std::optional<Facts> find(const Path& directory);
-  /// To be asked for before an inspection. nullopt: there is no manifest.
+  /// Call it before an inspection. nullopt: there is no manifest.
   [[nodiscard]] std::optional<Identity> identity_of(const Path& directory) const;
-  /// `reader` is of a checkpoint that was found sound.
+  /// Remembers a checkpoint that was found sound.
   void add(const Reader& reader, Facts facts, const Identity& identity);
-  /// It is to be removed or has got another name.
+  /// Call it before a checkpoint is removed or renamed.
   void forget(const Path& directory) { known_.erase(directory); }
 
  private:
@@ -45,7 +45,7 @@ class Inspected {
     Facts facts;
     Identity identity;
     std::vector<std::uint64_t> shard_bytes;
-    std::size_t next = 0;  // to look at
+    std::size_t next = 0;  // the shard to look at next
   };
   [[nodiscard]] bool is_unchanged(const Path& directory, Known& known) const;
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
+#include "comm/message.hpp"
 #include "core/error.hpp"
 
 namespace argosy::checkpoint {
@@ -23,7 +24,8 @@ std::optional<Reader> share_one(const comm::Context& context, const std::functio
   return shared.empty() ? std::nullopt : std::optional{std::move(shared.front())};
 }
 
-/// What came of reading on all ranks: nothing wrong, or the error to go by, damage before trouble.
+/// Reads on all ranks. nullopt: nothing is wrong. Else the error that all ranks report; damage comes before trouble
+/// with reading.
 std::optional<Error> outcome_of(const comm::Context& context, const std::function<void()>& read) {
   std::optional<Error> own;
   comm::agree(context.world, [&] {
@@ -34,7 +36,7 @@ std::optional<Error> outcome_of(const comm::Context& context, const std::functio
       own = error;
     }
   });
-  // The lowest rank that found damage has the word, else the lowest that had trouble with reading.
+  // The error of the lowest rank that found damage, else of the lowest that could not read.
   const comm::Communicator& world = context.world;
   const auto if_own = [&](Fault fault) -> std::int64_t {
     return own && own->fault() == fault ? world.rank() : world.size();
@@ -57,7 +59,7 @@ std::optional<Error> read(const comm::Context& context, const Reader& reader, st
   });
 }
 
-/// What the caller says of a checkpoint, and then its bytes. Collective.
+/// Calls options.check, then reads. Collective.
 std::optional<Error> check_and_read(const comm::Context& context, const Reader& reader,
                                     std::span<const UnitState> units, const LoadOptions& options, bool fell_back) {
   std::optional<Error> wrong;
@@ -66,7 +68,7 @@ std::optional<Error> check_and_read(const comm::Context& context, const Reader& 
   return wrong;
 }
 
-/// "That one or exit 4": whatever is wrong with it ends the load, but for what the user has to decide.
+/// Loads options.from or throws; never falls back to another checkpoint.
 Reader load_named(const comm::Context& context, RunFolder& folder, std::span<const UnitState> units,
                   const LoadOptions& options) {
   std::optional<Reader> reader = share_one(context, [&]() -> std::optional<Reader> {
@@ -82,7 +84,8 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
   const std::optional<Error> wrong = check_and_read(context, *reader, units, options, false);
   if (wrong) {
     throw Error{wrong->fault(),
-                {.wanted = "the checkpoint that was named to be sound",
+                {.sentence = fmt::format("cannot load {}: {}", reader->directory().string(), wrong->facts().got),
+                 .wanted = "the named checkpoint to be intact",
                  .got = wrong->facts().got,
                  .where = reader->directory().string(),
                  .remedy = "name another one, or resume from the newest"}};
@@ -97,31 +100,28 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
 
 std::vector<Reader> share(const comm::Context& context, const std::function<std::vector<Reader>()>& choose) {
   std::vector<Reader> readers;
-  std::vector<std::string> paths, texts;
+  std::vector<std::pair<std::string, std::string>> manifests;  // their folders and texts
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     readers = choose();
     for (const Reader& reader : readers) {
-      paths.push_back(reader.directory().string());
-      texts.push_back(context.files.read_text(reader.directory() / manifest_name, manifest_limit_bytes));
-      if (texts.back().find(reader.self_digest()) != std::string::npos) continue;
+      const auto& [path, text] =
+          manifests.emplace_back(reader.directory().string(),
+                                 context.files.read_text(reader.directory() / manifest_name, manifest_limit_bytes));
+      if (text.find(reader.self_digest()) != std::string::npos) continue;
       throw Error{Fault::corrupt,
-                  {.wanted = "a checkpoint that stays as it is",
-                   .got = "one that changed while it was read",
-                   .where = paths.back(),
-                   .remedy = "wait until nothing writes into it"}};
+                  {.sentence = path + " changed while it was being read; wait until no process writes to it",
+                   .wanted = "a checkpoint that does not change",
+                   .got = "one that changed while it was being read",
+                   .where = path,
+                   .remedy = "wait until no process writes to it"}};
     }
   });
-  std::array<std::int64_t, 1> count{std::ssize(readers)};
-  context.world.all_reduce(std::span<std::int64_t>{count}, comm::Reduce::max);
-  paths.resize(static_cast<std::size_t>(count[0]));
-  texts.resize(paths.size());
-  for (std::string& path : paths) path = context.world.broadcast(std::move(path));
-  for (std::string& text : texts) text = context.world.broadcast(std::move(text));
+  manifests = comm::from_message<decltype(manifests)>(context.world.broadcast(comm::to_message(manifests)));
   readers.clear();  // rank 0 has just seen all files, and waits for none
   comm::agree(context.world, [&] {
-    for (std::size_t i = 0; i < paths.size(); ++i)
-      readers.emplace_back(context.files, Path{paths[i]}, texts[i], context.is_root() ? nullptr : &context.clock);
+    for (const auto& [path, text] : manifests)
+      readers.emplace_back(context.files, Path{path}, text, context.is_root() ? nullptr : &context.clock);
   });
   return readers;
 }

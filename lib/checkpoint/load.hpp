@@ -8,17 +8,18 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/run_folder.hpp"
 
-/// Loading as all ranks do it together: rank 0 chooses, every rank reads its part, all agree on whether it was sound.
+/// Loads a checkpoint on all ranks: rank 0 chooses one, each rank reads its part, and all agree on whether it was
+/// sound.
 namespace argosy::checkpoint {
 
-/// The checkpoints that rank 0 opens, on all ranks, which get paths and manifests from it: network file systems show
-/// each its own view of a folder, and links move. **Collective.** Throws what `choose` throws, Error{corrupt} when one
-/// is not the one that was opened any more.
+/// Opens the checkpoints that rank 0 chooses, on all ranks. The other ranks get paths and manifests from rank 0,
+/// because network file systems may show them another state of a folder, and links may change. **Collective.** Throws
+/// what `choose` throws, Error{corrupt} when a checkpoint was replaced after `choose` opened it.
 [[nodiscard]] std::vector<Reader> share(const comm::Context& context,
                                         const std::function<std::vector<Reader>()>& choose);
 
-/// The checkpoint at `directory`, which may be a link to it that moves meanwhile, such as a run's `latest`: the same
-/// one on all ranks. **Collective.** Throws as Reader's constructor and share().
+/// Opens the checkpoint at `directory`, the same one on all ranks even if `directory` is a link that changes meanwhile,
+/// such as a run's `latest`. **Collective.** Throws as Reader's constructor and share().
 [[nodiscard]] Reader open_on_all(const comm::Context& context, const Path& directory);
 
 /// Store::load(). `folder` is rank 0's.

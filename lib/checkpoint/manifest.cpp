@@ -14,7 +14,6 @@
 #include "comm/launcher.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
-#include "core/narrow.hpp"
 #include "core/version.hpp"
 
 namespace argosy::checkpoint {
@@ -55,7 +54,7 @@ json::object layout_sections(const Manifest& manifest) {
                                  {"slice", space.slice_size()},
                                  {"slices", space.slices()},
                                  {"pad", space.padded_size() - space.used_size()},
-                                 {"align", partition::kAlignment},
+                                 {"align", partition::unit_alignment},
                                  {"params", std::move(places)}});
   }
   const partition::FlatSpace& first = manifest.spaces.front();
@@ -123,19 +122,24 @@ json::object document_of(const Manifest& manifest) {
   return document;
 }
 
-void check_version(const Fields& fields) {
+void check_version(const Fields& fields, const std::string& where) {
   fields.require(fields.text("format") == format_name, "format", std::string(format_name));
   const std::int64_t major = fields.object("format_version").count("major");
   const std::int64_t minor = fields.object("format_version").count("minor");
   const std::int64_t wanted_major = fields.object("min_reader").count("major");
   const std::int64_t wanted_minor = fields.object("min_reader").count("minor");
   if (major == format_major && wanted_major <= format_major && wanted_minor <= format_minor) return;
-  throw Error{Fault::usage,
-              {.wanted = fmt::format("a checkpoint of format {}.{} or one that this version may read", format_major,
-                                     format_minor),
-               .got = fmt::format("format {}.{}, for readers of {}.{}", major, minor, wanted_major, wanted_minor),
-               .where = "MANIFEST.json",
-               .remedy = "read it with a newer Argosy"}};
+  const std::string needs =
+      major == format_major ? fmt::format(" and needs a reader of format {}.{}", wanted_major, wanted_minor) : "";
+  throw Error{
+      Fault::usage,
+      {.sentence = fmt::format("{}: the checkpoint has format {}.{}{}; this version reads formats {}.0 to {}.{}: use "
+                               "a newer Argosy",
+                               where, major, minor, needs, format_major, format_major, format_minor),
+       .wanted = fmt::format("a checkpoint for readers of format {}.{} or older", format_major, format_minor),
+       .got = fmt::format("format {}.{}, for readers of {}.{}", major, minor, wanted_major, wanted_minor),
+       .where = where,
+       .remedy = "use a newer Argosy"}};
 }
 
 /// All parameters have one element type; without any it is f32.
@@ -146,7 +150,7 @@ DType read_weights_dtype(const Fields& fields) {
     const Fields entry = fields.element("params", i);
     const std::string dtype = entry.text("dtype");
     entry.require(dtype == "f32" || dtype == "bf16", "dtype", "f32 or bf16");
-    entry.require(dtype == wanted, "dtype", "one type for all parameters");
+    entry.require(dtype == wanted, "dtype", fmt::format("{}, the type of the first parameter", wanted));
   }
   return wanted == "bf16" ? DType::bf16 : DType::f32;
 }
@@ -159,8 +163,8 @@ std::vector<partition::ParamSpec> read_params(const Fields& fields) {
   for (std::size_t i = 0; i < fields.list("params").size(); ++i) {
     const Fields entry = fields.element("params", i);
     partition::ParamSpec param{.name = entry.text("name"), .shape = {}, .decay = entry.flag("decay")};
-    entry.require(names.insert(param.name).second, "name", "a name used once");
-    entry.require(entry.count("id") == static_cast<std::int64_t>(i), "id", "ascending numbers");
+    entry.require(names.insert(param.name).second, "name", "a name that no other parameter has");
+    entry.require(entry.count("id") == static_cast<std::int64_t>(i), "id", std::to_string(i));
     entry.require(entry.list("shape").size() <= most_dimensions, "shape", "at most 16 dimensions");
     std::int64_t room = total_room;
     for (const json::value& extent : entry.list("shape")) {
@@ -182,14 +186,15 @@ partition::Layout read_layout(const Fields& fields, std::size_t shards) {
   std::int64_t ranks = 0;
   for (const json::value& size : parallel.list("nodes")) {
     nodes.push_back(narrow<int>(parallel.count_of(size, "nodes", most_ranks)));
-    parallel.require(nodes.back() > 0, "nodes", "at least one rank a node");
+    parallel.require(nodes.back() > 0, "nodes", "at least one rank per node");
     ranks += nodes.back();
   }
   parallel.require(!nodes.empty() && ranks == world && static_cast<std::size_t>(world) == shards, "world",
-                   "as many ranks as its nodes and the list of shards have");
+                   "the number of ranks in /parallel/nodes and of entries in /shards");
   const auto slots = static_cast<std::size_t>(*std::max_element(nodes.begin(), nodes.end()));
-  parallel.require(nodes.size() * slots * fields.list("units").size() <= most_slices, "nodes", "fewer slices");
-  parallel.require(parallel.list("owner").size() == nodes.size() * slots, "owner", "an owner for each slice");
+  parallel.require(nodes.size() * slots * fields.list("units").size() <= most_slices, "nodes",
+                   fmt::format("at most {} slices", most_slices));
+  parallel.require(parallel.list("owner").size() == nodes.size() * slots, "owner", "one owner per slice");
   return partition::Layout{std::move(nodes)};
 }
 
@@ -199,26 +204,26 @@ void read_units(const Fields& fields, const partition::Layout& layout, Manifest&
   for (std::size_t u = 0; u < fields.list("units").size(); ++u) {
     const Fields unit = fields.element("units", u);
     const std::size_t count = unit.list("params").size();
-    unit.require(count <= params.size() - next, "params", "parameters of the list");
+    unit.require(count <= params.size() - next, "params", fmt::format("at most {} parameters", params.size() - next));
     const auto first = params.begin() + static_cast<std::ptrdiff_t>(next);
     partition::FlatSpace space{{first, first + static_cast<std::ptrdiff_t>(count)}, layout};
     for (std::size_t p = 0; p < count; ++p) {
       const json::array place{next + p, space.offset(p)};
-      unit.require(unit.list("params")[p] == place, "params", fmt::format("{}", json::serialize(place)));
+      unit.require(unit.list("params")[p] == place, "params", "the entry " + json::serialize(place));
     }
     unit.require(unit.count("slice") == space.slice_size() && unit.count("slices") == space.slices() &&
-                     unit.count("align") == partition::kAlignment &&
+                     unit.count("align") == partition::unit_alignment &&
                      unit.count("pad") == space.padded_size() - space.used_size(),
-                 "slice", "the layout that follows from parameters and ranks");
+                 "slice", "slice, slices, align and pad that follow from /params and /parallel");
     manifest.unit_names.push_back(unit.text("name"));
     manifest.spaces.push_back(std::move(space));
     next += count;
   }
-  fields.require(next == params.size() && !manifest.spaces.empty(), "units", "all parameters in units");
+  fields.require(next == params.size() && !manifest.spaces.empty(), "units", "each parameter in a unit");
   const Fields parallel = fields.object("parallel");
   parallel.require(std::ranges::equal(parallel.list("owner"), manifest.spaces.front().owners(),
                                       [](const json::value& said, int owner) { return said == owner; }),
-                   "owner", "the owners that follow from the nodes");
+                   "owner", "the owners that follow from /parallel/nodes");
 }
 
 void read_files(const Fields& fields, Manifest& manifest) {
@@ -226,8 +231,8 @@ void read_files(const Fields& fields, Manifest& manifest) {
     const Fields shard = fields.element("shards", i);
     manifest.shards.push_back(
         {shard.text("file"), static_cast<std::uint64_t>(shard.count("bytes")), shard.digest("root_digest")});
-    shard.require(manifest.shards.back().file == shard_name(narrow<int>(i), manifest.world()), "file",
-                  "the name of this rank's shard");
+    const std::string name = shard_name(narrow<int>(i), manifest.world());
+    shard.require(manifest.shards.back().file == name, "file", fmt::format("\"{}\"", name));
   }
   for (std::size_t i = 0; i < fields.list("files").size(); ++i) {
     const Fields file = fields.element("files", i);
@@ -241,7 +246,7 @@ void read_files(const Fields& fields, Manifest& manifest) {
 void read_tensors(const Fields& fields, Manifest& manifest) {
   std::map<std::string_view, std::size_t> units;
   for (const std::string& name : manifest.unit_names) units.emplace(name, units.size());
-  fields.require(units.size() == manifest.unit_names.size(), "units", "a name for each");
+  fields.require(units.size() == manifest.unit_names.size(), "units", "a different name for each");
   constexpr std::string_view prefix = "unit/";
   constexpr std::size_t most_tensors = 64;  // of a unit
   manifest.tensors.resize(units.size());
@@ -252,12 +257,12 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
     const auto unit = units.find(key.substr(prefix.size(), end - prefix.size()));
     const std::string name(key.substr(std::min(end + 1, key.size())));
     if (unit == units.end() || name.empty())
-      fields.object("datasets").fail(key, "a tensor of a unit", std::string(key));
+      fields.object("datasets").fail(key, "a name of the form unit/UNIT/TENSOR", std::string(key));
     std::vector<std::string>& names = manifest.tensors[unit->second];
     const bool narrow = manifest.weights == DType::bf16 && name == "param";
     names.push_back(narrow ? std::string(spec::weights_tensor) : name);
     fields.require(names.size() <= most_tensors && std::count(names.begin(), names.end(), names.back()) == 1,
-                   "datasets", "each tensor of a unit once");
+                   "datasets", fmt::format("at most {} tensors per unit, each once", most_tensors));
   }
   const std::size_t weight_units = manifest.weight_units();
   bool in_order = weight_units > 0;
@@ -266,20 +271,25 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
     in_order = in_order && !names.empty() && (names.front() == spec::weights_tensor) == (unit < weight_units) &&
                contains(names, spec::mean_tensor) == (unit < weight_units && manifest.has_mean());
   }
-  fields.require(in_order, "datasets", "weights, and a mean or none, of every unit but an optimizer's");
-  fields.require(fields.flag("complete") == manifest.has_optimizer_state(), "complete", "what the datasets say");
-  const bool says_mean = fields.has("ema") && fields.flag("ema");
-  fields.require(says_mean == manifest.has_mean(), "ema", "what the datasets say");
-  fields.require(manifest.weights == DType::f32 || (!manifest.has_optimizer_state() && !manifest.has_mean()), "params",
-                 "f32 beside other tensors");
+  fields.require(in_order, "datasets",
+                 "weights first in each unit, a running mean in all units or none, and units without weights last");
+  const auto require_flag = [&](bool said, const char* key, bool stored, const char* what) {
+    fields.require(said == stored, key,
+                   stored ? fmt::format("true, since /datasets has {}", what)
+                          : fmt::format("false, since /datasets has no {}", what));
+  };
+  require_flag(fields.flag("complete"), "complete", manifest.has_optimizer_state(), "optimizer state");
+  require_flag(fields.has("ema") && fields.flag("ema"), "ema", manifest.has_mean(), "running mean");
+  if (manifest.weights != DType::f32 && (manifest.has_optimizer_state() || manifest.has_mean()))
+    fields.fail("params", "weights in f32, since other tensors are stored too", std::string(name_of(manifest.weights)));
   for (const DatasetSpec& spec : manifest.specs(0)) {
     fields.object("datasets")
         .require(fields.object("datasets").object(spec.name).text("dtype") == name_of(spec.dtype), spec.name,
-                 "its element type");
+                 fmt::format("the dtype {}", name_of(spec.dtype)));
   }
 }
 
-/// Shards can hold the parameters: whoever reads one asks for no more memory than there are bytes on the disk.
+/// Shards are large enough for the parameters, so that no reader allocates more memory than there are bytes on disk.
 void check_room(const Fields& fields, const Manifest& manifest) {
   constexpr std::uint64_t largest = 1ULL << 43;  // of a shard: the sum over 2^20 of them cannot overflow
   std::uint64_t room = 0, needed = 0;
@@ -290,13 +300,13 @@ void check_room(const Fields& fields, const Manifest& manifest) {
     for (const partition::ParamSpec& param : manifest.spaces[unit].params())
       needed += static_cast<std::uint64_t>(param.numel()) * element;
   }
-  fields.require(needed <= room, "shards", fmt::format("files that hold {} bytes of state", needed));
+  fields.require(needed <= room, "shards", fmt::format("files of at least {} bytes in all", needed));
 }
 
-void read_sections(json::object document, Manifest& manifest, const Fields& fields) {
+void read_sections(json::object document, Manifest& manifest, const Fields& fields, const std::string& where) {
   if (const json::value* const bits = document.if_contains("float_bits")) {
     fields.require(bits->is_object(), "float_bits", "an object");
-    restore_float_bits(document, json::object(bits->get_object()));
+    restore_float_bits(document, json::object(bits->get_object()), where);
   }
   for (const auto& [name, member] : section_members) {
     if (json::value* const value = document.if_contains(name)) {
@@ -310,20 +320,23 @@ void read_sections(json::object document, Manifest& manifest, const Fields& fiel
   }
 }
 
-/// The text before the digest line, once that line is right.
+/// The text before the digest line. Throws Error{corrupt} unless that line is right.
 std::string_view checked_body(std::string_view text, const std::string& where) {
   const auto fail = [&](const std::string& got) {
-    throw Error{Fault::corrupt,
-                {.wanted = "a manifest whose last line holds its own digest",
-                 .got = got,
-                 .where = where,
-                 .remedy = "it was cut short or damaged: use another checkpoint"}};
+    throw Error{
+        Fault::corrupt,
+        {.sentence = where + " does not end with its own digest; it was edited, cut short or damaged: use another "
+                             "checkpoint",
+         .wanted = "a manifest that ends with its own digest",
+         .got = got,
+         .where = where,
+         .remedy = "use another checkpoint"}};
   };
   if (text.size() < self_line_bytes) fail(fmt::format("{} bytes", text.size()));
   const std::string_view body = text.substr(0, text.size() - self_line_bytes);
   const std::string_view line = text.substr(body.size());
   const std::string wanted = std::string(self_key) + digest_of(body).hex() + std::string(self_end);
-  if (line != wanted) fail("another digest");
+  if (line != wanted) fail("another last line");
   return body;
 }
 
@@ -383,7 +396,7 @@ ParsedManifest parse_manifest(std::string_view text, const std::string& where) {
   ParsedManifest parsed{.manifest = {}, .document = std::move(root.get_object()), .self = {}};
   parsed.self = std::string(text.substr(body.size() + self_key.size(), 32));
   const Fields fields{parsed.document, "", where};
-  check_version(fields);
+  check_version(fields, where);
 
   Manifest& manifest = parsed.manifest;
   manifest.run_uuid = fields.text("run_uuid");
@@ -398,7 +411,7 @@ ParsedManifest parse_manifest(std::string_view text, const std::string& where) {
   read_files(fields, manifest);
   read_tensors(fields, manifest);
   check_room(fields, manifest);
-  read_sections(parsed.document, manifest, fields);
+  read_sections(parsed.document, manifest, fields, where);
   return parsed;
 }
 

@@ -17,7 +17,7 @@ using Shape = std::vector<hsize_t>;
     Shape start(shape.size()), count(shape.size(), 1);
     hsize_t rest = begin;
     for (std::size_t d = shape.size(); d-- > 0; rest /= shape[d]) start[d] = rest % shape[d];
-    // Outwards from single elements, as long as what lies inside begins at its edge and is wanted whole.
+    // Adds dimensions from the innermost outwards, as long as the inner ones are selected completely.
     hsize_t volume = 1;
     std::size_t d = shape.size() - 1;
     for (; d > 0 && start[d] == 0 && end - begin >= volume * shape[d]; --d) {
@@ -39,9 +39,15 @@ std::string escaped(const std::string& name) {
   return text;
 }
 
-/// HDF5's own words; what is asked of it is the same for every run of a model and fails at its first save or never.
+/// Throws HDF5's message. The calls are the same at every save of a model: they fail at the first save or never.
 void require(bool done, const std::string& wanted) {
-  if (!done) throw Error{Fault::io, {.wanted = wanted, .got = "HDF5: " + hdf5_error_text(), .where = model_view_name}};
+  if (done) return;
+  const std::string got = "HDF5: " + hdf5_error_text();
+  throw Error{Fault::io,
+              {.sentence = fmt::format("{}: {} cannot be made; {}", model_view_name, wanted, got),
+               .wanted = wanted,
+               .got = got,
+               .where = model_view_name}};
 }
 
 Hdf5Handle list_of(hid_t list_class) { return {H5Pcreate(list_class), H5Pclose}; }
@@ -52,7 +58,7 @@ Hdf5Handle space_of(const Shape& shape) {
 /// One parameter, from the shards that hold a piece of it.
 void create_parameter(hid_t file, const partition::ParamSpec& param, std::span<const partition::Interval> intervals,
                       const std::string& source, const partition::FlatSpace& space) {
-  const std::string wanted = "a view of " + param.name;
+  const std::string wanted = "the view of " + param.name;
   const Hdf5Handle creation = list_of(H5P_DATASET_CREATE), links = list_of(H5P_LINK_CREATE);
   H5Pset_create_intermediate_group(links.id(), 1);
   const float missing = std::numeric_limits<float>::quiet_NaN();
@@ -84,8 +90,9 @@ std::string make_view(const Manifest& manifest) {
   H5Pset_libver_bounds(access.id(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110);
   H5Pset_fapl_core(access.id(), growth_bytes, false);
   const Hdf5Handle file{H5Fcreate("a view in memory", H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), H5Fclose};
-  require(file.id() >= 0, "a file in memory");
-  for (std::size_t unit = 0; unit < manifest.weight_units(); ++unit) {
+  require(file.id() >= 0, "the file in memory");
+  const std::size_t units = manifest.weight_units();
+  for (std::size_t unit = 0; unit < units; ++unit) {
     const partition::FlatSpace& space = manifest.spaces[unit];
     const std::vector<partition::Interval> intervals = partition::intervals_of(space);
     const std::string source = escaped(fmt::format("unit/{}/master", manifest.unit_names[unit]));

@@ -4,20 +4,20 @@
 
 #include "checkpoint/manifest.hpp"
 
-/// model.h5: every parameter of a checkpoint in its own shape, as HDF5 virtual datasets over the shards beside it, for
-/// people with h5ls, h5dump or h5py. It holds no weights, the manifest does not vouch for it and nothing here reads it.
-/// Shards that are missing read as NaN. HDF5 makes it in memory; it is written like any other file.
+/// model.h5 shows every parameter of a checkpoint in its own shape to people with h5ls, h5dump or h5py. Its virtual
+/// datasets refer to the shards next to it; it holds no weights. The manifest has no digest of it, and Argosy never
+/// reads it. Missing shards read as NaN. HDF5 makes the file in memory; it is written like any other file.
 namespace argosy::checkpoint {
 
 inline constexpr const char* model_view_name = "model.h5";
-/// HDF5 opens the shards one by one to read a parameter, and the view grows with them: above this there is none.
+/// No view is made above this number of ranks: it grows with the shards, and HDF5 opens them one by one.
 inline constexpr int model_view_most_ranks = 512;
 
 class ModelView {
  public:
-  /// The file's bytes; empty above `model_view_most_ranks`. They follow from names, shapes and layout alone: made anew
-  /// where those differ from the last manifest's. Calls HDF5, one thread. Throws Error{io} when HDF5 fails, then gives
-  /// nothing for the same manifest.
+  /// The bytes of the file; empty above `model_view_most_ranks`. They depend on names, shapes and layout only, and are
+  /// kept until those change. Calls HDF5. Throws Error{io} when HDF5 fails; further calls with the same manifest return
+  /// no bytes.
   [[nodiscard]] const std::string& of(const Manifest& manifest);
 
  private:

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,7 +22,7 @@ struct Place {
   std::size_t unit = 0, index = 0;  // in that unit's space
 };
 
-constexpr const char* ask_train = "give the checkpoint that the model was trained into";
+constexpr const char* name_another = "name a checkpoint of this model";
 
 #ifdef NDEBUG
 constexpr bool checks_every_element = false;
@@ -68,13 +70,14 @@ struct Reader::Impl {
         directory(std::move(folder)),
         parsed(std::move(parsed_manifest)),
         shards(files, directory, parsed.manifest, clock) {
+    const std::size_t weight_units = manifest().weight_units();
     std::size_t datasets = 0;
     for (std::size_t unit = 0; unit < manifest().spaces.size(); ++unit) {
       const auto& params = manifest().spaces[unit].params();
       for (std::size_t index = 0; index < params.size(); ++index) {
         ids.emplace(params[index].name, places.size());
         places.push_back({unit, index});
-        if (unit < manifest().weight_units()) parameters.push_back({params[index].name, params[index].shape, unit});
+        if (unit < weight_units) parameters.push_back({params[index].name, params[index].shape, unit});
       }
       first_datasets.push_back(datasets);
       datasets += manifest().tensors[unit].size();
@@ -98,23 +101,28 @@ struct Reader::Impl {
   [[nodiscard]] std::size_t id_of(const std::string& name, std::size_t among) const {
     const auto found = ids.find(name);
     if (found != ids.end() && found->second < among) return found->second;
-    throw Error{Fault::data,
-                {.wanted = "parameter " + name,
-                 .got = fmt::format("{} other parameters", parameters.size()),
-                 .where = directory.string(),
-                 .remedy = ask_train}};
+    throw Error{
+        Fault::data,
+        {.sentence = fmt::format("{}: the checkpoint has no parameter {}; {}", directory.string(), name, name_another),
+         .wanted = "parameter " + name,
+         .got = fmt::format("{} other parameters", parameters.size()),
+         .where = directory.string(),
+         .remedy = name_another}};
   }
 
   /// Throws Error{data} unless the tensor is stored of these parameters.
   void require_tensor(const std::string& name, std::span<const std::size_t> of) const {
     const auto is_stored = [&](std::size_t id) { return dataset(places[id].unit, name).has_value(); };
     if (std::all_of(of.begin(), of.end(), is_stored)) return;
+    const std::string got = manifest().has_optimizer_state() ? "the state of another optimizer" : "weights only";
     throw Error{Fault::data,
-                {.wanted = "optimizer state (" + name + ")",
-                 .got = manifest().has_optimizer_state() ? "a checkpoint of another optimizer"
-                                                         : "a checkpoint with weights only",
+                {.sentence = fmt::format("{}: the checkpoint holds {}: it has no {}; resume from a checkpoint that was "
+                                         "saved with this optimizer",
+                                         directory.string(), got, name),
+                 .wanted = "optimizer state (" + name + ")",
+                 .got = got,
                  .where = directory.string(),
-                 .remedy = "resume from a full checkpoint of this optimizer"}};
+                 .remedy = "resume from a checkpoint that was saved with this optimizer"}};
   }
 
   /// Intervals of all units, params numbered over all units, by (param, begin). Throws Error{corrupt} unless they hold
@@ -159,9 +167,13 @@ ParsedManifest read_manifest(const Files& files, const Path& directory) {
   const Path path = directory / manifest_name;
   const auto facts = files.stat(path);
   if (!facts) {
+    const bool exists = files.exists(directory);
     throw Error{Fault::data,
-                {.wanted = "a committed checkpoint (a folder with a MANIFEST.json)",
-                 .got = files.exists(directory) ? "none in it" : "nothing there",
+                {.sentence = fmt::format("{} {}; name a committed checkpoint, such as checkpoints/000001000 of a run",
+                                         directory.string(),
+                                         exists ? "is not a checkpoint: it has no MANIFEST.json" : "does not exist"),
+                 .wanted = "a committed checkpoint",
+                 .got = exists ? "a folder without a MANIFEST.json" : "no such folder",
                  .where = directory.string(),
                  .remedy = "name a folder such as checkpoints/000001000 of a run"}};
   }
@@ -182,9 +194,9 @@ void check_size(const Files& files, const Path& path, std::uint64_t size_bytes) 
               {.wanted = fmt::format("a file of {} bytes", size_bytes),
                .got = !facts              ? "no such file"
                       : facts->is_regular ? fmt::format("{} bytes", facts->size_bytes)
-                                          : "something that is no file",
+                                          : "something other than a regular file",
                .where = path.string(),
-               .remedy = "the checkpoint was cut short: use another one, or move this folder away"}};
+               .remedy = "the checkpoint is incomplete: use another one, or move this folder away"}};
 }
 
 }  // namespace
@@ -209,6 +221,7 @@ const Path& Reader::directory() const noexcept { return impl_->directory; }
 std::int64_t Reader::step() const noexcept { return impl_->manifest().step; }
 bool Reader::has_optimizer_state() const noexcept { return impl_->manifest().has_optimizer_state(); }
 bool Reader::has_ema() const noexcept { return impl_->manifest().has_mean(); }
+std::size_t Reader::weight_units() const noexcept { return impl_->manifest().weight_units(); }
 const std::vector<std::string>& Reader::tensors(std::size_t unit) const { return impl_->manifest().tensors[unit]; }
 DType Reader::weights() const noexcept { return impl_->manifest().weights; }
 bool Reader::finite() const noexcept { return impl_->manifest().finite; }
@@ -232,15 +245,19 @@ std::string Reader::attachment(const std::string& name) const {
   const Path path = impl_->directory / name;
   if (found == files.end()) {
     throw Error{Fault::data,
-                {.wanted = "the file " + name,
+                {.sentence = fmt::format("{}: the checkpoint has no {}; use one that was saved with its tokenizer",
+                                         impl_->directory.string(), name),
+                 .wanted = "the file " + name,
                  .got = "a checkpoint without it",
                  .where = impl_->directory.string(),
-                 .remedy = "use a checkpoint that was saved with its tokenizer"}};
+                 .remedy = "use one that was saved with its tokenizer"}};
   }
   std::string content = impl_->files.read_text(path);
   if (content.size() == found->size_bytes && digest_of(std::string_view{content}) == found->digest) return content;
   throw Error{Fault::corrupt,
-              {.wanted = "the digest " + found->digest.hex(),
+              {.sentence = path.string() +
+                           " does not match its digest in MANIFEST.json; it was changed: use another checkpoint",
+               .wanted = "content with the digest " + found->digest.hex(),
                .got = digest_of(std::string_view{content}).hex(),
                .where = path.string(),
                .remedy = "the file was changed: use another checkpoint"}};
@@ -281,7 +298,7 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
                     {.wanted = fmt::format("{} of shape [{}]", param.name, fmt::join(param.shape, ", ")),
                      .got = fmt::format("[{}]", fmt::join(shape, ", ")),
                      .where = impl_->directory.string(),
-                     .remedy = ask_train}};
+                     .remedy = name_another}};
       }
       unit_of[ids.back()] = u;
     }
@@ -311,8 +328,8 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
     for (const TensorShard& tensor : unit.tensors)
       if (std::find(names.begin(), names.end(), tensor.name) == names.end()) names.push_back(tensor.name);
   }
-  // Offsets count inside one unit's datasets: one list of reads for each stored unit, and a move's destination is the
-  // number of the wanted one, so that each block is read once whatever it is dealt out to.
+  // Offsets count within the datasets of one unit, so there is one list of reads for each stored unit. The destination
+  // of a move is the index of the wanted unit, so that each block is read once even if several units need it.
   std::map<std::size_t, std::vector<partition::Move>> moves;
   for (partition::Move& move : partition::plan_reshard(impl_->stored_intervals(), std::move(wanted))) {
     move.destination_rank = static_cast<int>(unit_of[move.param]);
@@ -322,7 +339,7 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
     const std::vector<partition::Read> reads = partition::reads_of(list);
     for (const std::string& name : names) {
       const std::optional<std::size_t> dataset = impl_->dataset(stored_unit, name);
-      if (!dataset) continue;  // nobody wants it of this unit
+      if (!dataset) continue;  // not stored of this unit
       for (const partition::Read& read : reads) {
         const std::span<float> tensor = units[static_cast<std::size_t>(read.destination_rank)].tensor(name);
         if (tensor.empty()) continue;
@@ -351,7 +368,7 @@ Reader::Verified Reader::verify(int part, int parts) const {
     const auto at = static_cast<std::size_t>(rank);
     const std::uint64_t first = rank == 0 ? 0 : ends[at - 1];
     const std::uint64_t from = std::max(begin, first), to = std::min(end, ends[at]);
-    // Tables and index of each shard, an empty one too, are checked by somebody.
+    // One of the parts checks the tables and the index of each shard, also of an empty one.
     if (rank % parts == part) static_cast<void>(impl_->shards.shard(rank));
     if (from < to) impl_->shards.verify(rank, from - first, to - first, verified);
   }
@@ -363,7 +380,9 @@ Reader::Verified Reader::verify(int part, int parts) const {
 void Reader::use_ema() {
   if (!has_ema()) {
     throw Error{Fault::data,
-                {.wanted = "a checkpoint with a running mean of its weights",
+                {.sentence = impl_->directory.string() + ": the checkpoint has no running mean of the weights; leave "
+                                                         "--ema out, or train with optimizer.ema",
+                 .wanted = "a checkpoint with a running mean of its weights",
                  .got = "one without",
                  .where = impl_->directory.string(),
                  .remedy = "leave --ema out, or train with optimizer.ema"}};
@@ -376,17 +395,18 @@ bool Reader::has_weights_of(const Reader& other) const {
   const auto spaces_of = [](const Impl& impl) {
     return std::span{impl.manifest().spaces}.first(impl.manifest().weight_units());
   };
+  const std::span<const partition::FlatSpace> spaces = spaces_of(a);
   const auto same_params = [](const partition::FlatSpace& x, const partition::FlatSpace& y) {
     return std::ranges::equal(x.params(), y.params(), [](const partition::ParamSpec& p, const partition::ParamSpec& q) {
       return p.name == q.name && p.shape == q.shape;
     });
   };
-  if (!std::ranges::equal(spaces_of(a), spaces_of(b), same_params)) return false;
+  if (!std::ranges::equal(spaces, spaces_of(b), same_params)) return false;
   const partition::Layout& layout = a.manifest().spaces.front().layout();
   if (layout == b.manifest().spaces.front().layout() && weights() == other.weights()) {
     for (int rank = 0; rank < layout.world(); ++rank) {
       const auto &own = a.shards.shard(rank).tables, &others = b.shards.shard(rank).tables;
-      for (std::size_t unit = 0; unit < spaces_of(a).size(); ++unit)
+      for (std::size_t unit = 0; unit < spaces.size(); ++unit)
         if (own[a.weights_of(unit)] != others[b.weights_of(unit)]) return false;
     }
     return true;

@@ -1,5 +1,7 @@
 #include "checkpoint/run_folder.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/json/parse.hpp>
@@ -10,7 +12,6 @@
 
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
-#include "core/digits.hpp"
 #include "core/error.hpp"
 #include "core/file_name.hpp"
 #include "core/lease.hpp"
@@ -35,7 +36,7 @@ bool is_exit_file(std::string_view name) {
   return dot != std::string_view::npos && is_decimal(name.substr(0, dot)) && is_decimal(name.substr(dot + 1));
 }
 
-/// The temporary name of a file that Argosy keeps in a run directory, or of `latest`, as this library spells them.
+/// Whether this is the temporary name of a file that Argosy keeps in a run directory, or of `latest`.
 bool is_partial(std::string_view name) {
   if (name.starts_with(latest_partial)) return is_hex(name.substr(latest_partial.size()), removal_digits);
   const std::optional<std::string> base = name_of_partial(name);
@@ -43,7 +44,7 @@ bool is_partial(std::string_view name) {
   return base && (std::ranges::find(names, *base) != names.end() || is_lease_name(*base) || is_exit_file(*base));
 }
 
-/// `.bad-<step>-<reason>`, and `…-2` and so on where that name was taken.
+/// `.bad-<step>-<reason>`, with `-2` and so on appended where that name was taken.
 bool is_quarantined(std::string_view name) {
   constexpr std::size_t step_digits = 9;
   if (!name.starts_with(bad_prefix)) return false;
@@ -91,7 +92,7 @@ void RunFolder::sweep() const {
     const Path path = run_dir_ / name;
     if (!is_partial(name)) continue;
     const std::optional<FileStat> facts = is_link(path) ? std::nullopt : files_.stat(path);
-    if (!facts || !facts->is_directory) files_.remove(path);  // a folder is nothing that we have made
+    if (!facts || !facts->is_directory) files_.remove(path);  // Argosy makes no folder of this name
   }
 }
 
@@ -103,10 +104,12 @@ const std::string& RunFolder::adopt() {
     const auto* uuid = !error && value.is_object() ? value.get_object().if_contains("run_uuid") : nullptr;
     if (uuid != nullptr && uuid->is_string()) return run_uuid_ = std::string(uuid->get_string());
     throw Error{Fault::corrupt,
-                {.wanted = "an object with run_uuid",
-                 .got = "something else",
+                {.sentence = path.string() + " is damaged: it has no run_uuid; remove it, and the next start makes it "
+                                             "again from the newest checkpoint",
+                 .wanted = "an object with run_uuid",
+                 .got = "other content",
                  .where = path.string(),
-                 .remedy = "remove the file; it is made again from the newest checkpoint"}};
+                 .remedy = "remove it"}};
   }
   run_uuid_ = random_hex(32);
   for (const Candidate& candidate : all_candidates()) {
@@ -133,7 +136,7 @@ std::vector<RunFolder::Candidate> RunFolder::candidates_of(const Path& folder) c
   return candidates;
 }
 
-/// Newest first; whether they are sound is another question.
+/// Newest first. Not inspected.
 std::vector<RunFolder::Candidate> RunFolder::all_candidates() const {
   std::vector<Candidate> candidates = candidates_of(run_dir_ / temporaries);
   const std::vector<Candidate> permanent = candidates_of(run_dir_ / exports);
@@ -162,13 +165,13 @@ RunFolder::Finding RunFolder::inspect(const Candidate& candidate) const {
     return Finding{.reader = {}, .flaw = Flaw::unfit, .why = fmt::format("{}: {}", candidate.directory.string(), why)};
   };
   try {
-    if (is_link(candidate.directory)) return unfit("a symbolic link, which is not followed");
+    if (is_link(candidate.directory)) return unfit("it is a symbolic link; links are not followed");
     const std::optional<Inspected::Identity> identity = inspected_.identity_of(candidate.directory);
     Reader reader{files_, candidate.directory};
     if (reader.run_uuid() != run_uuid_) return unfit("it belongs to another run");
     if (reader.step() != candidate.step) return unfit(fmt::format("it holds step {}", reader.step()));
     if (const auto link = link_in(reader))
-      return unfit(fmt::format("{} is a symbolic link, which is not followed", link->filename().string()));
+      return unfit(fmt::format("its {} is a symbolic link; links are not followed", link->filename().string()));
     if (identity) inspected_.add(reader, facts_of(reader), *identity);
     return {.reader = std::move(reader)};
   } catch (const Error& error) {
@@ -205,7 +208,7 @@ std::optional<Reader> RunFolder::next_candidate() {
 }
 
 void RunFolder::add(const Path& directory, Flaw flaw, std::string why) {
-  log_.warn("checkpoint passed over: {}", why);
+  log_.warn("checkpoint skipped: {}", why);
   passed_over_.push_back({directory, flaw, std::move(why)});
 }
 
@@ -228,19 +231,21 @@ std::string RunFolder::first_quarantined() const {
 }
 
 void RunFolder::refuse_to_start_over(const std::string& quarantined) const {
-  std::vector<std::string> reasons;
-  reasons.reserve(passed_over_.size() + 1);
-  for (const PassedOver& bad : passed_over_) reasons.push_back(bad.why);
-  if (reasons.empty()) reasons.push_back(quarantined + " was put aside as damaged");
+  std::string reasons;
+  for (std::size_t i = 0; i < passed_over_.size(); ++i)
+    reasons += fmt::format("{}({}) {}", i == 0 ? "" : "; ", i + 1, passed_over_[i].why);
+  if (reasons.empty()) reasons = quarantined + " was set aside as damaged";
+  const char* const remedy = "put an intact one into checkpoints/, or start over with --from-scratch";
   throw Error{Fault::corrupt,
-              {.wanted = "a sound checkpoint to go on from",
-               .got = fmt::format("{} and none is ({})", reasons.size() == 1 ? "one" : std::to_string(reasons.size()),
-                                  fmt::join(reasons, "; ")),
+              {.sentence = fmt::format("{} has no checkpoint to resume from: {}. To continue, {}", run_dir_.string(),
+                                       reasons, remedy),
+               .wanted = "an intact checkpoint to resume from",
+               .got = std::move(reasons),
                .where = run_dir_.string(),
-               .remedy = "put a good one back into checkpoints/, or begin anew with --from-scratch"}};
+               .remedy = remedy}};
 }
 
-/// Out of the way of later commits of the same step; kept for people to look at.
+/// Renames it, so that a later commit of the same step finds its name free, and people can look at it.
 void RunFolder::quarantine(const PassedOver& bad) {
   const Path folder = bad.directory.parent_path();
   const auto step = count_in(bad.directory.filename().string());
@@ -272,7 +277,7 @@ void RunFolder::put_aside() {
       quarantine(bad);
       return true;
     } catch (const Error& error) {
-      log_.warn("{} is damaged and could not be put aside: {}", bad.directory.string(), error.what());
+      log_.warn("{} is damaged and could not be renamed: {}", bad.directory.string(), error.what());
       return false;
     }
   });
@@ -284,12 +289,16 @@ void RunFolder::refuse_newer(const Reader& named) const {
     if (candidate.step > named.step() && inspect(candidate).reader) newer.push_back(candidate.directory.string());
   }
   if (newer.empty()) return;
-  throw Error{
-      Fault::usage,
-      {.wanted = "the newest checkpoint of the run",
-       .got = fmt::format("step {}, and newer ones are {}", named.step(), fmt::join(newer, ", ")),
-       .where = named.directory().string(),
-       .remedy = "resume from the newest, give another run_dir, or rename the newer ones with --abandon-newer"}};
+  const std::string list = fmt::format("{}", fmt::join(newer, ", "));
+  const char* const remedy =
+      "resume from the newest, give another run_dir, or set the newer ones aside with --abandon-newer";
+  throw Error{Fault::usage,
+              {.sentence = fmt::format("{} is not the newest checkpoint of the run (newer: {}); {}",
+                                       named.directory().string(), list, remedy),
+               .wanted = "the newest checkpoint of the run",
+               .got = fmt::format("step {}, older than {}", named.step(), list),
+               .where = named.directory().string(),
+               .remedy = remedy}};
 }
 
 void RunFolder::abandon_newer(const Reader& named) {
@@ -305,7 +314,7 @@ void RunFolder::abandon_newer(const Reader& named) {
     const Path aside = folder / fmt::format(".old-{}-{}", step_name(candidate.step), random_hex(8));
     files_.rename(candidate.directory, aside);
     files_.sync_folder(folder);
-    log_.warn("{} abandoned, moved to {}", candidate.directory.string(), aside.string());
+    log_.warn("{} is abandoned: it was renamed to {}", candidate.directory.string(), aside.string());
   }
 }
 
@@ -318,8 +327,8 @@ void RunFolder::make_way(const Path& target) {
   if (files_.exists(target)) quarantine(blocking);
 }
 
-/// Renamed first: a crash leaves no half-removed checkpoint under a name of its own. The sweep knows the new name by
-/// its step.
+/// Renames the directory first, so that a crash leaves no half-removed checkpoint under a committed name. The sweep
+/// knows the new name by its step.
 void RunFolder::remove(const Path& directory) const {
   const Path folder = directory.parent_path();
   std::string step = directory.filename().string();
@@ -347,15 +356,15 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
     if (step) {
       steps.insert(*step);
     } else if (!line.empty() && text != keep_text_) {
-      log_.warn("{}:{}: not a step, ignored: {}", path.string(), number, line);
+      log_.warn("{}:{}: \"{}\" is not a step; the line is ignored", path.string(), number, line);
     }
   }
   keep_text_ = text;
   return steps;
 }
 
-/// Of a sound checkpoint of this run. Of the one that was just committed the manifest alone is read: its save has
-/// written and synced the rest.
+/// nullopt: not a sound checkpoint of this run. Of the one that was just committed only the manifest is read: its save
+/// has written and synced the rest.
 std::optional<Inspected::Facts> RunFolder::facts_of_sound(const Candidate& candidate) {
   const Path& directory = candidate.directory;
   if (auto known = inspected_.find(directory)) return known;
@@ -371,8 +380,8 @@ std::optional<Inspected::Facts> RunFolder::facts_of_sound(const Candidate& candi
   return finding.reader ? std::optional{facts_of(*finding.reader)} : std::nullopt;
 }
 
-/// Removes temporaries beyond the newest `max_checkpoints` sound ones, never one that is named in keep.txt, the newest
-/// finite one, or, for five commits, the one that was loaded.
+/// Removes temporaries beyond the newest `max_checkpoints` sound ones. Keeps those named in keep.txt, the best ones,
+/// the newest finite one, and, for five commits, the one that was loaded.
 void RunFolder::retain() {
   constexpr int newer_than_loaded = 5;
   const std::set<std::int64_t> named = steps_to_keep();
@@ -387,10 +396,10 @@ void RunFolder::retain() {
       const std::optional<Inspected::Facts> facts = facts_of_sound(candidate);
       if (!facts) continue;  // neither counted nor removed
       finite = facts->finite;
-      // As the newest says, and the one that a run goes on from: where that is another, it saves with that one's list.
+      // The lists of the newest one, of the newest finite one and of the loaded one: a run resumes with one of them.
       if (newer == 0 || (finite && !finite_kept) || candidate.directory == loaded_)
         best.insert(facts->best.begin(), facts->best.end());
-    } catch (const Error&) {  // of a newer format: neither counted nor removed
+    } catch (const Error&) {  // a newer format: neither counted nor removed
       continue;
     }
     const bool keep = newer < max_checkpoints_ || named.contains(candidate.step) || best.contains(candidate.step) ||
@@ -401,7 +410,7 @@ void RunFolder::retain() {
   }
 }
 
-/// A hint for people; nothing reads it.
+/// For people; no program reads the link.
 void RunFolder::point_latest(const Path& directory) const {
   const Path link = run_dir_ / fmt::format("{}{}", latest_partial, random_hex(removal_digits));
   files_.link_symbolically(directory.lexically_relative(run_dir_), link);
@@ -413,7 +422,7 @@ void RunFolder::point_latest(const Path& directory) const {
   }
 }
 
-/// What comes after a commit or a load and fails neither.
+/// Runs what follows a commit or a load. Its failure does not undo them.
 void RunFolder::warn_if_fails(const char* warning, const std::function<void()>& body) const {
   try {
     body();
@@ -428,15 +437,16 @@ void RunFolder::settle(const Path& loaded) {
   loaded_ = is_own ? run_dir_ / loaded.parent_path().filename() / loaded.filename() : loaded;
   commits_ = 0;
   if (is_own)
-    warn_if_fails("the checkpoint is loaded, but `latest` does not lead to it", [&] { point_latest(loaded_); });
-  warn_if_fails("the checkpoint is loaded, but tidying up failed", [&] { retain(); });
+    warn_if_fails("the checkpoint is loaded, but `latest` could not be updated", [&] { point_latest(loaded_); });
+  warn_if_fails("the checkpoint is loaded, but old checkpoints could not be removed", [&] { retain(); });
 }
 
 void RunFolder::tidy(const Path& committed, Tidy when) {
   ++commits_;
   committed_ = committed;
-  warn_if_fails("the checkpoint is saved, but `latest` does not lead to it", [&] { point_latest(committed); });
-  if (when == Tidy::now) warn_if_fails("the checkpoint is saved, but tidying up failed", [&] { retain(); });
+  warn_if_fails("the checkpoint is saved, but `latest` could not be updated", [&] { point_latest(committed); });
+  if (when == Tidy::now)
+    warn_if_fails("the checkpoint is saved, but old checkpoints could not be removed", [&] { retain(); });
 }
 
 }  // namespace argosy::checkpoint

@@ -14,14 +14,14 @@
 #include "core/file.hpp"
 #include "core/log.hpp"
 
-/// A run directory as its owner, rank 0 of the job that holds the lock, keeps it: which checkpoints there are, which of
-/// them is to be loaded, what is put aside, kept or removed (FORMAT.md §1, README.md). Knows nothing of other ranks.
-/// Not thread-safe: a tidy() in another thread is waited for before the next call.
+/// Manages a run directory (FORMAT.md §1, README.md): finds its checkpoints, chooses the one to load, and sets aside,
+/// keeps or removes the others. Used by its owner, rank 0 of the job that holds the lock. Not thread-safe: a tidy() in
+/// another thread must end before the next call.
 namespace argosy::checkpoint {
 
 class RunFolder {
  public:
-  /// Borrows clock and log. Touches nothing yet.
+  /// Borrows the clock and the log. Does not access the directory.
   RunFolder(const Files& files, const Clock& clock, const Log& log, Path run_dir, std::int64_t max_checkpoints);
 
   [[nodiscard]] const Path& path() const noexcept { return run_dir_; }
@@ -30,34 +30,35 @@ class RunFolder {
 
   /// Creates the directory. Throws Error{io}.
   void make() const;
-  /// Removes what dead saves have left. Throws Error{io}.
+  /// Removes what dead saves and removals have left. Throws Error{io}.
   void sweep() const;
-  /// The run's identity from run.json, which is made with the directory; one that got its checkpoints from elsewhere
-  /// takes over their run. Throws Error{corrupt}, Error{io}.
+  /// The run's identity from run.json. Where that file is missing, it is made: with the identity of the newest
+  /// checkpoint, or a new one. Throws Error{corrupt}, Error{io}.
   const std::string& adopt();
 
-  /// Starts to look for a checkpoint to load.
+  /// Starts the search for a checkpoint to load.
   void begin_walk();
-  /// The next one, newest first, that is full, finite, of this run, and whole as far as its manifest and the sizes of
-  /// its files say; others are passed over. nullopt: there never was one. Throws Error{corrupt} when there is none
-  /// left, with the reasons; Error{usage} for a format that is too new.
+  /// The next checkpoint, newest first, that belongs to this run, has optimizer state, is finite, and is complete by
+  /// its manifest and the sizes of its files. Skips others. nullopt: no checkpoint was ever committed. Throws
+  /// Error{corrupt} with all reasons when none is left; Error{usage} for a format that is too new.
   [[nodiscard]] std::optional<Reader> next_candidate();
-  /// Takes note that a candidate proved to be damaged (Error{corrupt}) or could not be read.
+  /// Notes that a candidate is damaged (Error{corrupt}) or could not be read.
   void pass_over(const Path& directory, const Error& why);
-  /// Whether a newer one was damaged or could not be read.
+  /// Whether a newer checkpoint was damaged or could not be read.
   [[nodiscard]] bool has_fallen_back() const noexcept;
-  /// Renames those found damaged to .bad-<step>-<reason>, of which the newest two are kept. What fails is logged.
+  /// Renames damaged checkpoints to .bad-<step>-<reason>, of which the newest two are kept. Logs failures.
   void put_aside();
-  /// Error{usage} with the list of sound checkpoints of the run that are newer than `named`, if there are any.
+  /// Throws Error{usage}, which lists them, when the run has sound checkpoints newer than `named`.
   void refuse_newer(const Reader& named) const;
   /// Renames them to .old-<step>-<nonce>. Throws Error{io}.
   void abandon_newer(const Reader& named);
-  /// After a load: protects what was loaded until five newer ones have been committed, and tidies as after a commit.
+  /// Call it after a load. Keeps the loaded checkpoint until five newer ones have been committed, and tidies as after a
+  /// commit.
   void settle(const Path& loaded);
-  /// Before a commit to `target`: what was passed over at loading and lies there makes room. Throws Error{io}.
+  /// Call it before a commit to `target`. Renames a checkpoint of that name that the load skipped. Throws Error{io}.
   void make_way(const Path& target);
-  /// After a commit: points `latest` at it and, now or at the next load, removes what need not be kept. What fails is
-  /// logged: it does no harm.
+  /// Call it after a commit. Points `latest` at the checkpoint and removes old ones, now or at the next load. Logs
+  /// failures.
   void tidy(const Path& committed, Tidy when = Tidy::now);
 
  private:
@@ -72,8 +73,8 @@ class RunFolder {
     std::string why;
   };
   struct Finding {
-    std::optional<Reader> reader;  // of a committed, whole checkpoint of this run
-    Flaw flaw = Flaw::unfit;       // else
+    std::optional<Reader> reader;  // of a committed, complete checkpoint of this run
+    Flaw flaw = Flaw::unfit;       // otherwise
     std::string why{};
   };
 
@@ -100,12 +101,12 @@ class RunFolder {
   Path run_dir_;
   std::int64_t max_checkpoints_;
   std::string run_uuid_;
-  std::vector<Candidate> waiting_;  // of the walk, oldest first
+  std::vector<Candidate> waiting_;  // of the search, oldest first
   std::vector<PassedOver> passed_over_;
   mutable Inspected inspected_{files_};
   Path loaded_, committed_;
-  int commits_ = 0;        // since then
-  std::string keep_text_;  // whose bad lines were warned of
+  int commits_ = 0;        // since the load
+  std::string keep_text_;  // the content of keep.txt whose bad lines were logged
 };
 
 }  // namespace argosy::checkpoint

@@ -1,37 +1,25 @@
 #include "checkpoint/save.hpp"
 
 #include <array>
+#include <boost/describe.hpp>
 #include <chrono>
 #include <utility>
 
 #include "checkpoint/model_view.hpp"
+#include "comm/message.hpp"
 #include "core/error.hpp"
 
 namespace argosy::checkpoint {
 namespace {
 
-/// A shard's line in the vote on the payload.
+/// What a rank reports of its shard once the payload is written.
 struct Record {
   int canonical_rank = 0;
   std::uint64_t size_bytes = 0;
-  Written written;
-
-  [[nodiscard]] std::string text() const {
-    return fmt::format("{} {} {} {}", canonical_rank, size_bytes, written.root.hex(), written.finite ? 1 : 0);
-  }
-  static Record parse(const std::string& text) {
-    Record record;
-    char root[33] = {};
-    int finite = 0;
-    unsigned long long size_bytes = 0;
-    const int fields = std::sscanf(text.c_str(), "%d %llu %32s %d", &record.canonical_rank, &size_bytes, root, &finite);
-    const auto digest = Digest::from_hex(root);
-    ARGOSY_CHECK(fields == 4 && digest.has_value(), "a vote reads {}", text);
-    record.size_bytes = size_bytes;
-    record.written = {*digest, finite != 0};
-    return record;
-  }
+  std::string root;  // hex
+  bool finite = true;
 };
+BOOST_DESCRIBE_STRUCT(Record, (), (canonical_rank, size_bytes, root, finite))
 
 std::uint64_t payload_bytes(const Manifest& manifest) {
   std::uint64_t bytes = 0;
@@ -39,6 +27,33 @@ std::uint64_t payload_bytes(const Manifest& manifest) {
     bytes +=
         static_cast<std::uint64_t>(manifest.spaces[unit].padded_size()) * sizeof(float) * manifest.tensors[unit].size();
   return bytes;
+}
+
+/// Runs `body`, which may take any time, and tells all ranks whether it succeeded everywhere. With Results::gathered
+/// rank 0 gets what `body` returned on every rank. Errors of kind io, corrupt and data become `why_not`; any other is
+/// thrown on every rank. **Collective.** Throws Error{comm}.
+Ballot vote(const comm::Communicator& world, Results wanted, const std::function<std::string()>& body) {
+  std::string result;
+  std::optional<std::string> own;  // failure that the run survives
+  comm::agree(world, [&] {
+    try {
+      result = body();
+    } catch (const Error& error) {
+      const Fault fault = error.fault();
+      if (fault != Fault::io && fault != Fault::corrupt && fault != Fault::data) throw;
+      own = error.what();
+    }
+  });
+  Ballot ballot;
+  std::array<std::int64_t, 1> first{own ? world.rank() : world.size()};
+  world.all_reduce(std::span<std::int64_t>{first}, comm::Reduce::min);
+  if (first[0] < world.size()) {
+    const std::string why_not = world.broadcast(own.value_or(""), static_cast<int>(first[0]));
+    ballot.why_not = world.size() == 1 ? why_not : fmt::format("rank {}: {}", first[0], why_not);
+  } else if (wanted == Results::gathered) {
+    ballot.results = world.gather(result);
+  }
+  return ballot;
 }
 
 }  // namespace
@@ -77,7 +92,7 @@ void Save::enter_writing() {
   });
 }
 
-/// Whatever comes of it, nobody has to wait for the units any longer.
+/// Ends every wait for the units, also when it fails.
 void Save::complete_units() {
   try {
     if (input_.complete_units) input_.complete_units();
@@ -94,7 +109,8 @@ std::string Save::write(const Path& path, const ShardMap& map) const {
     for (const TensorShard& tensor : unit.tensors) payload.push_back(std::as_bytes(tensor.values));
   }
   for (const Bytes column : columns_of(index_)) payload.push_back(column);
-  return Record{rank_, map.size_bytes, write_shard(context_.files, path, map, payload)}.text();
+  const Written written = write_shard(context_.files, path, map, payload);
+  return comm::to_message(Record{rank_, map.size_bytes, written.root.hex(), written.finite});
 }
 
 void Save::enter_committing(const Ballot& written) {
@@ -103,10 +119,10 @@ void Save::enter_committing(const Ballot& written) {
   manifest.shards.resize(static_cast<std::size_t>(world));
   std::array<std::int64_t, 1> bytes{};
   for (const std::string& text : written.results) {  // rank 0 has them
-    const Record record = Record::parse(text);
-    manifest.shards[static_cast<std::size_t>(record.canonical_rank)] = {shard_name(record.canonical_rank, world),
-                                                                        record.size_bytes, record.written.root};
-    manifest.finite = manifest.finite && record.written.finite;
+    const auto record = comm::from_message<Record>(text);
+    manifest.shards[static_cast<std::size_t>(record.canonical_rank)] = {
+        shard_name(record.canonical_rank, world), record.size_bytes, Digest::from_hex(record.root).value()};
+    manifest.finite = manifest.finite && record.finite;
     bytes[0] += static_cast<std::int64_t>(record.size_bytes);
   }
   context_.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);
@@ -128,7 +144,7 @@ bool Save::failed(const Ballot& ballot) {
   if (!ballot.why_not) return false;
   if (context_.is_root()) {
     staging_.discard();
-    context_.log.error("checkpoint of step {} not saved: {}", input_.manifest.step, *ballot.why_not);
+    context_.log.error("the checkpoint of step {} was not saved: {}", input_.manifest.step, *ballot.why_not);
   }
   report_.why_not = *ballot.why_not;
   end();

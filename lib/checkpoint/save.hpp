@@ -10,38 +10,44 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/shard_file.hpp"
 #include "checkpoint/staging.hpp"
-#include "checkpoint/vote.hpp"
 #include "comm/run_main.hpp"
 #include "core/lease.hpp"
 
-/// One save on its way. HDF5 and MPI are used by the thread that makes and advances it; the payload, and on rank 0 the
-/// commit, are left to a thread that uses neither. Ranks move on together: from writing to committing when all have
-/// written, from committing to the report when rank 0 has committed. On a failure anywhere nothing is committed.
+/// One save in progress. The thread that constructs and advances it calls HDF5 and MPI. Another thread, which calls
+/// neither, writes the payload and, on rank 0, commits. All ranks change phase together: they commit when every rank
+/// has written, and report when rank 0 has committed. If any rank fails, nothing is committed.
 namespace argosy::checkpoint {
+
+/// Whether a step of a save went well on all ranks.
+struct Ballot {
+  std::optional<std::string> why_not;  // the first failing rank and its error; the same on all ranks
+  std::vector<std::string> results;    // on rank 0, where they were asked for and no rank failed: by world rank
+};
+enum class Results { dropped, gathered };
 
 class Save {
  public:
   struct Input {
     Manifest manifest;  // without shards and files
     Path target;
-    std::vector<UnitState> units;  // their memory stays where it is until the save is over
+    std::vector<UnitState> units;  // their memory must stay valid until the save is over
     std::vector<Attachment> attachments;
-    std::string model_view;  // rank 0: bytes of model.h5; empty: none
-    /// Called first by the writing thread: brings the state into `units`.
-    std::function<void()> complete_units;
-    std::function<void()> make_way;  // last thing before the commit, on rank 0
+    std::string model_view;                // rank 0: bytes of model.h5; empty: none
+    std::function<void()> complete_units;  // called first, by the writing thread: copies the state into `units`
+    std::function<void()> make_way;        // called last before the commit, on rank 0
   };
-  /// Opens the staging folder, makes the shards' skeletons and begins to write. lock: on rank 0. Borrows both.
-  /// **Collective.** Throws Error{usage} when another job has taken over the run.
+  /// Creates the staging folder and the shards' skeletons, and begins to write. lock: rank 0's, else nullptr. Borrows
+  /// the context and the lock. **Collective.** Throws Error{usage} when another job has taken over the run.
   Save(const comm::Context& context, Lease* lock, Input input);
-  /// Waits for the thread at work.
+  /// Waits for the writing thread.
   ~Save() = default;
   Save(const Save&) = delete;
   Save& operator=(const Save&) = delete;
 
-  /// Waits until the units' state has been brought into them. Not collective.
+  /// Waits until `complete_units` has returned. Not collective.
   void wait_for_units() const;
-  /// The report once the save is over; `wait`: it is then. **Collective.** Throws Error{usage} as above.
+  /// The report, once the save is over; nullopt before. `wait`: waits until it is over. **Collective.** Throws as the
+  /// constructor.
   [[nodiscard]] std::optional<SaveReport> advance(bool wait);
 
  private:
@@ -64,7 +70,7 @@ class Save {
   Phase phase_ = Phase::writing;
   std::promise<void> units_promise_;
   std::future<void> units_complete_;
-  std::future<std::string> job_;  // last: it uses what is above
+  std::future<std::string> job_;  // last: its thread uses the members above
 };
 
 }  // namespace argosy::checkpoint

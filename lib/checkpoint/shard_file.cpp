@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
-#include "core/widest.hpp"
 #include "spec/state.hpp"
 
 namespace argosy::checkpoint {

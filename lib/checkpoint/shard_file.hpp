@@ -10,14 +10,13 @@
 #include "core/hash.hpp"
 #include "partition/flat_space.hpp"
 
-/// One shard: an HDF5 file of contiguous datasets whose metadata HDF5 writes (the skeleton) and whose payload plain
-/// pwrite fills in, with an XXH3-128 digest of every 4 MiB block (FORMAT.md §2). Functions named create_ and open_ call
-/// HDF5 and belong to one thread; writing and reading payload calls neither HDF5 nor MPI.
+/// One shard is an HDF5 file of contiguous datasets with an XXH3-128 digest of every 4 MiB block (FORMAT.md §2). HDF5
+/// writes the metadata (the skeleton); pwrite fills in the payload. The functions create_… and open_… call HDF5: one
+/// thread calls them. Writing and reading payload calls neither HDF5 nor MPI.
 namespace argosy::checkpoint {
 
 inline constexpr std::uint64_t block_bytes = 4ULL << 20;
-/// What a core's own cache holds beside other things: blocks are copied and hashed by pieces of this size, so that the
-/// hash does not fetch them from memory again.
+/// Blocks are copied and hashed in pieces of this size, which stay in a core's own cache between the copy and the hash.
 inline constexpr std::uint64_t piece_bytes = 256ULL << 10;
 inline constexpr int format_major = 1, format_minor = 3;
 
@@ -30,14 +29,14 @@ struct DatasetSpec {
   bool operator==(const DatasetSpec&) const = default;
 };
 
-/// Root attributes that tie a file to its save.
+/// The root attributes. They identify the save that a file belongs to.
 struct ShardIdentity {
   std::string run_uuid, save_nonce;
   std::int64_t step = 0;
   int rank = 0, world = 1;  // canonical
 };
 
-/// Where HDF5 has put the payload of each dataset and of its digests.
+/// Where HDF5 has placed each dataset and its digest table in the file.
 struct ShardMap {
   struct Dataset {
     DatasetSpec spec;
@@ -50,14 +49,13 @@ struct ShardMap {
 /// "shard-00003-of-00016.h5"; above 4096 ranks in folders of 512 ("s00/…").
 [[nodiscard]] std::string shard_name(int rank, int world);
 
-/// Creates `path` with all datasets and their digest tables, and closes it again; no payload is written. A ballast file
-/// beside it keeps 1 MiB free meanwhile, so that HDF5 can always close the file cleanly on a full disk. Throws
-/// Error{io}.
+/// Creates `path` with all datasets and digest tables, without payload, and closes it. A temporary file next to it
+/// reserves 1 MiB meanwhile, so that HDF5 can close the file on a full disk. Throws Error{io}.
 [[nodiscard]] ShardMap create_shard(const Files& files, const Path& path, const ShardIdentity& identity,
                                     std::span<const DatasetSpec> specs);
 
-/// Opens `path` and checks attributes, types, shapes, layout and offsets against what it should hold; closes it.
-/// Throws Error{corrupt} naming file and dataset.
+/// Opens `path`, compares attributes, types, shapes, layout and offsets with the given ones, and closes it. Throws
+/// Error{corrupt}, which names the file and the dataset.
 [[nodiscard]] ShardMap open_shard(const Files& files, const Path& path, const ShardIdentity& identity,
                                   std::span<const DatasetSpec> specs);
 
@@ -66,34 +64,34 @@ struct Written {
   bool finite = true;  // no NaN or Inf in any f32 dataset
 };
 
-/// Fills a skeleton: reserves the space where it can, writes payload[i] (size of specs[i]) block by block with its
-/// digests, syncs and closes. Throws Error{io}.
+/// Fills a skeleton: reserves disk space where the file system can, writes payload[i] (of the size of dataset i) block
+/// by block with its digests, syncs and closes. Throws Error{io}.
 [[nodiscard]] Written write_shard(const Files& files, const Path& path, const ShardMap& map,
                                   std::span<const Bytes> payload);
 
-/// Writes `bytes` at `offset` block by block and returns the blocks' digests; clears `*finite` (for f32) where a value
-/// is NaN or Inf. Throws Error{io}.
+/// Writes `bytes` at `offset` block by block and returns the digests of the blocks. finite: for f32; set to false when
+/// a value is NaN or Inf. Throws Error{io}.
 [[nodiscard]] std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset, bool* finite = nullptr);
 
-/// XXH3-128 over, per dataset: name, NUL, byte count (u64 little-endian), block digests. tables: by dataset.
+/// XXH3-128 over, for each dataset: name, NUL, byte count (u64 little-endian), block digests. tables: by dataset.
 [[nodiscard]] Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vector<Digest>> tables);
 [[nodiscard]] bool all_finite(std::span<const float> values) noexcept;
-/// No NaN or Inf among stored values; types other than f32 and bf16 have none.
+/// Whether stored values contain no NaN or Inf; always true for types other than f32 and bf16.
 [[nodiscard]] bool all_finite(Bytes values, DType dtype) noexcept;
-/// The second half of `values` holds as many bf16; makes them floats in their place.
+/// Converts in place: the second half of `values` holds values.size() bf16, which become the floats of `values`.
 void widen_bf16(std::span<float> values) noexcept;
 
-/// Payload of /index: this rank's intervals of all units.
+/// The payload of /index: a rank's intervals of all units.
 struct ShardIndex {
   std::vector<std::uint32_t> param_id, unit;
   std::vector<std::uint64_t> begin, end, offset;
 };
 [[nodiscard]] ShardIndex index_of(std::span<const partition::FlatSpace> spaces, int rank);
-/// Its columns in creation order; borrows.
+/// Its columns in creation order. Borrows the index.
 [[nodiscard]] std::vector<Bytes> columns_of(const ShardIndex& index);
 
-/// The datasets of one rank's file, in creation order: unit by unit its tensors, weights in bf16 under the name param;
-/// then the index. tensors: names, by unit.
+/// The datasets of one rank's file in creation order: the tensors of each unit, then the index. Weights in bf16 have
+/// the name param. tensors: names, by unit.
 [[nodiscard]] std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names,
                                                 std::span<const partition::FlatSpace> spaces,
                                                 std::span<const std::vector<std::string>> tensors, DType weights,

@@ -11,9 +11,8 @@
 namespace argosy::checkpoint {
 namespace {
 
-constexpr std::size_t most_open_files = 2;  // of each checkpoint, and a soup has many
-constexpr const char* other_checkpoint =
-    "the data on disk is damaged: move this checkpoint away and go on from an older one";
+constexpr std::size_t most_open_files = 2;  // of each checkpoint; a soup reads many
+constexpr const char* damaged = "the data on disk is damaged: move this checkpoint away and resume from an older one";
 
 }  // namespace
 
@@ -26,20 +25,24 @@ ShardSet::ShardSet(const Files& files, Path directory, const Manifest& manifest,
 
 Path ShardSet::path(int rank) const { return directory_ / manifest_.shards[static_cast<std::size_t>(rank)].file; }
 
-/// Network file systems show another client's new file late; 60 s in all are enough for any of them.
+/// Network file systems may show a file that another client has just created some time later; 60 s in all suffice.
 void ShardSet::await(const Path& path) {
   constexpr double patience_s = 60, longest_pause_s = 5;
   for (double pause_s = 0.01; clock_ != nullptr; pause_s = std::min(2 * pause_s, longest_pause_s)) {
     const int fd = files_.os().open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
     const int error = fd < 0 ? errno : 0;
     if (fd >= 0) files_.os().close(fd);
-    if (error != ENOENT && error != ESTALE) return;  // whoever reads it says what else is wrong
+    if (error != ENOENT && error != ESTALE) return;  // the reader reports any other error
     if (waited_s_ >= patience_s) {
-      throw Error{Fault::io,
-                  {.wanted = "a file that rank 0 sees",
-                   .got = fmt::format("{} after {:.0f} s", strerrorname_np(error), waited_s_),
-                   .where = path.string(),
-                   .remedy = "check that this host mounts the run directory like the others"}};
+      throw Error{
+          Fault::io,
+          {.sentence = fmt::format("{} is visible to rank 0, but not to this host after {:.0f} s ({}); check that "
+                                   "this host mounts the run directory like the others",
+                                   path.string(), waited_s_, strerrorname_np(error)),
+           .wanted = "a file that rank 0 sees",
+           .got = fmt::format("{} after {:.0f} s", strerrorname_np(error), waited_s_),
+           .where = path.string(),
+           .remedy = "check that this host mounts the run directory like the others"}};
     }
     clock_->sleep_s(pause_s);
     waited_s_ += pause_s;
@@ -55,7 +58,7 @@ const File& ShardSet::file(int rank) {
     await(path(rank));
     try {
       open_.push_front({rank, files_.open(path(rank))});
-    } catch (const Error& error) {  // of a checkpoint a file that is gone is damage
+    } catch (const Error& error) {  // a missing file of a checkpoint is damage
       if (error.fault() != Fault::data) throw;
       throw Error{Fault::corrupt, error.facts()};
     }
@@ -77,10 +80,12 @@ const ShardSet::Shard& ShardSet::shard(int rank) {
   const Digest root = root_digest(specs, shard->tables), wanted = manifest_.shards[static_cast<std::size_t>(rank)].root;
   if (root != wanted) {
     throw Error{Fault::corrupt,
-                {.wanted = "digest tables with the root digest " + wanted.hex(),
+                {.sentence = fmt::format("{}: the digest tables do not match the root digest in MANIFEST.json; {}",
+                                         path(rank).string(), damaged),
+                 .wanted = "digest tables with the root digest " + wanted.hex(),
                  .got = root.hex(),
                  .where = path(rank).string(),
-                 .remedy = other_checkpoint}};
+                 .remedy = damaged}};
   }
   place = std::move(shard);
   try {
@@ -105,18 +110,20 @@ void ShardSet::check_index(int rank, const Shard& shard) {
     return;
   throw Error{Fault::corrupt,
               {.wanted = "the index that follows from the manifest's layout",
-               .got = "another one",
+               .got = "another index",
                .where = path(rank).string(),
-               .remedy = other_checkpoint}};
+               .remedy = damaged}};
 }
 
 void ShardSet::fail_block(int rank, std::size_t dataset, std::uint64_t block) const {
   const DatasetSpec& spec = shards_[static_cast<std::size_t>(rank)]->map.datasets[dataset].spec;
   throw Error{Fault::corrupt,
-              {.wanted = fmt::format("the stored digest of block {} of {}", block, spec.name),
-               .got = "another one",
+              {.sentence = fmt::format("{}: block {} of {} does not match its stored digest; {}", path(rank).string(),
+                                       block, spec.name, damaged),
+               .wanted = fmt::format("the stored digest of block {} of {}", block, spec.name),
+               .got = "another digest",
                .where = path(rank).string(),
-               .remedy = other_checkpoint}};
+               .remedy = damaged}};
 }
 
 void ShardSet::read_block(int rank, std::size_t dataset, std::uint64_t block, MutableBytes to) {
@@ -143,7 +150,7 @@ void ShardSet::read(int rank, std::size_t dataset, std::uint64_t offset, Mutable
       read_block(rank, dataset, block, to.first(take));
     } else {
       if (held_.rank != rank || held_.dataset != dataset || held_.block != block) {
-        held_.rank = -1;  // until the block has proved right
+        held_.rank = -1;  // until the block is verified
         held_.bytes.resize(length);
         read_block(rank, dataset, block, held_.bytes);
         held_ = {rank, dataset, block, std::move(held_.bytes)};

@@ -8,36 +8,35 @@
 #include "checkpoint/manifest.hpp"
 #include "core/clock.hpp"
 
-/// The shards of one committed checkpoint, opened when first touched: HDF5 tells where the datasets lie and is closed
-/// again, the digest tables must give the manifest's root digest, the index must be the arithmetic's; payload is then
-/// read with pread. Every byte handed out comes from a 4 MiB block whose digest was right. Keeps at most a few files
-/// open. One thread.
+/// Reads the shards of one committed checkpoint. The first access to a shard asks HDF5 where its datasets lie, and
+/// checks the digest tables against the manifest's root digest and the index against the layout. pread reads the
+/// payload; each 4 MiB block is verified before its bytes are returned. Keeps at most two files open. One thread.
 namespace argosy::checkpoint {
 
 class ShardSet {
  public:
-  /// Borrows `manifest` and `clock`, by which a file that is not there is waited for.
+  /// Borrows `manifest` and `clock`. clock: waits up to 60 s in all for files that this host does not see yet.
   ShardSet(const Files& files, Path directory, const Manifest& manifest, const Clock* clock = nullptr);
 
   struct Shard {
     ShardMap map;
     std::vector<std::vector<Digest>> tables;  // by dataset
   };
-  /// Throws Error{corrupt} naming the file and what is wrong with it.
+  /// Throws Error{corrupt}, which names the file and the flaw.
   const Shard& shard(int rank);
-  /// An open file of the rank's shard; valid until the next call for another rank.
+  /// The open file of a rank's shard. Valid until the next call for another rank.
   const File& file(int rank);
   [[nodiscard]] Path path(int rank) const;
 
-  /// Bytes [offset, offset + to.size()) of a dataset. Throws Error{corrupt} naming file, dataset and block.
+  /// Reads bytes [offset, offset + to.size()) of a dataset. Throws Error{corrupt}, which names file, dataset and block.
   void read(int rank, std::size_t dataset, std::uint64_t offset, MutableBytes to);
-  /// Elements [begin, begin + to.size()) of an f32 or bf16 dataset. Throws as read.
+  /// Reads elements [begin, begin + to.size()) of an f32 or bf16 dataset. Throws as read.
   void read_floats(int rank, std::size_t dataset, std::uint64_t begin, std::span<float> to);
-  /// Whether payload is compared with its digests from here on.
+  /// Sets whether reads compare payload with its digests.
   void hash_blocks(bool hash) noexcept { hashes_blocks_ = hash; }
-  /// Blocks [begin, end) of a shard, numbered over its datasets; adds to `verified`.
+  /// Verifies blocks [begin, end) of a shard, numbered over all its datasets, and adds to `verified`. Throws as read.
   void verify(int rank, std::uint64_t begin, std::uint64_t end, Reader::Verified& verified);
-  /// Error{corrupt} for a block with a wrong digest.
+  /// Throws Error{corrupt} for a block that does not match its digest.
   [[noreturn]] void fail_block(int rank, std::size_t dataset, std::uint64_t block) const;
 
  private:
@@ -56,14 +55,14 @@ class ShardSet {
     int rank;
     File file;
   };
-  std::deque<Open> open_;  // latest used in front
+  std::deque<Open> open_;  // the latest used first
   struct Held {
     int rank = -1;
     std::size_t dataset = 0;
     std::uint64_t block = 0;
     std::vector<std::byte> bytes;
   };
-  Held held_;  // the block read last when only a part was wanted
+  Held held_;  // the last block of which only a part was wanted
 };
 
 }  // namespace argosy::checkpoint

@@ -45,12 +45,15 @@ LastError last_error() {
           .number = number};
 }
 
-[[noreturn]] void fail_hdf5(const std::string& wanted, const Path& path) {
+[[noreturn]] void fail_hdf5(const std::string& action, const Path& path) {
+  const std::string got = "HDF5: " + hdf5_error_text();
+  const char* const remedy = "check the free space and the permissions of the folder";
   throw Error{Fault::io,
-              {.wanted = wanted,
-               .got = "HDF5: " + hdf5_error_text(),
+              {.sentence = fmt::format("{}: cannot {}: {}; {}", path.string(), action, got, remedy),
+               .wanted = "to " + action,
+               .got = got,
                .where = path.string(),
-               .remedy = "check the free space and the permissions of the folder"}};
+               .remedy = remedy}};
 }
 
 [[noreturn]] void fail_content(const std::string& wanted, const std::string& got, const Path& path) {
@@ -58,20 +61,20 @@ LastError last_error() {
               {.wanted = wanted,
                .got = got,
                .where = path.string(),
-               .remedy = "this shard is damaged or of another save: use another checkpoint"}};
+               .remedy = "this shard is damaged or belongs to another save: use another checkpoint"}};
 }
 
-/// What HDF5 could not read is damaged, unless the system has said that it cannot be read.
+/// HDF5 could not read something. It is damaged, unless a system call failed.
 [[noreturn]] void fail_reading(const std::string& wanted, const Path& path) {
   const LastError error = last_error();
-  // A damaged address may lead HDF5 to a place where nothing can be.
+  // With these HDF5 has followed a damaged address to a place outside any file.
   if (error.number == 0 || error.number == EINVAL || error.number == EFBIG || error.number == EOVERFLOW)
-    fail_content(wanted, error.text, path);
+    fail_content(wanted, "HDF5: " + error.text, path);
   throw Error{Fault::io,
               {.wanted = wanted,
                .got = "HDF5: " + error.text,
                .where = path.string(),
-               .remedy = "check the disk, its mount and the permissions, then run again"}};
+               .remedy = "check the disk, its mount and the permissions, then rerun"}};
 }
 
 constexpr std::string_view bf16_attribute = "dtype", bf16_name = "bfloat16";
@@ -152,10 +155,10 @@ bool write_attribute(hid_t file, const std::string& name, hid_t type, const void
 void write_attributes(hid_t file, const ShardIdentity& identity, const Path& path) {
   const Attributes attributes = attributes_of(identity);
   for (const auto& [name, text] : attributes.texts) {
-    if (!write_attribute(file, name, text_type(text.size()).id(), text.data())) fail_hdf5("to write attributes", path);
+    if (!write_attribute(file, name, text_type(text.size()).id(), text.data())) fail_hdf5("write attributes", path);
   }
   for (const auto& [name, number] : attributes.numbers) {
-    if (!write_attribute(file, name, H5T_STD_I64LE, &number)) fail_hdf5("to write attributes", path);
+    if (!write_attribute(file, name, H5T_STD_I64LE, &number)) fail_hdf5("write attributes", path);
   }
 }
 
@@ -189,13 +192,15 @@ void check_attributes(hid_t file, const ShardIdentity& identity, const Path& pat
   const Attributes wanted = attributes_of(identity);
   for (const auto& [name, text] : wanted.texts) {
     const auto got = read_text_attribute(file, name);
-    if (got != text) fail_content(fmt::format("{} = {}", name, text), got.value_or("no such attribute"), path);
+    if (got != text)
+      fail_content(fmt::format("attribute {} = {}", name, text), got.value_or("no such attribute"), path);
   }
   for (const auto& [name, number] : wanted.numbers) {
     const auto got = read_number_attribute(file, name);
     // A newer minor version adds things; the manifest says whether we may read it.
     if (!got || (name != "format_minor" && *got != number))
-      fail_content(fmt::format("{} = {}", name, number), got ? std::to_string(*got) : "no such attribute", path);
+      fail_content(fmt::format("attribute {} = {}", name, number), got ? std::to_string(*got) : "no such attribute",
+                   path);
   }
 }
 
@@ -215,7 +220,7 @@ void create_groups(hid_t file, const std::string& dataset, const Path& path) {
     if (H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0) continue;
     const Hdf5Handle creation = timeless(H5P_GROUP_CREATE);
     const Hdf5Handle group{H5Gcreate2(file, name.c_str(), H5P_DEFAULT, creation.id(), H5P_DEFAULT), H5Gclose};
-    if (group.id() < 0) fail_hdf5("to create group " + name, path);
+    if (group.id() < 0) fail_hdf5("create group " + name, path);
   }
 }
 
@@ -231,14 +236,14 @@ std::uint64_t create_dataset(hid_t file, const std::string& name, DType dtype, s
   const Hdf5Handle space{H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose};
   const Hdf5Handle dataset{
       H5Dcreate2(file, name.c_str(), type.id(), space.id(), H5P_DEFAULT, creation.id(), H5P_DEFAULT), H5Dclose};
-  if (dataset.id() < 0) fail_hdf5("to create dataset " + name, path);
+  if (dataset.id() < 0) fail_hdf5("create dataset " + name, path);
   if (dtype == DType::bf16 &&
       !write_attribute(dataset.id(), std::string(bf16_attribute), text_type(bf16_name.size()).id(), bf16_name.data()))
-    fail_hdf5("to write attributes", path);
+    fail_hdf5("write attributes", path);
   const bool empty = std::find(shape.begin(), shape.end(), hsize_t{0}) != shape.end();
   if (empty) return 0;
   const haddr_t offset = H5Dget_offset(dataset.id());
-  if (offset == HADDR_UNDEF) fail_hdf5("a place for dataset " + name, path);
+  if (offset == HADDR_UNDEF) fail_hdf5("allocate dataset " + name, path);
   return offset;
 }
 
@@ -247,14 +252,15 @@ std::uint64_t open_dataset(hid_t file, const std::string& name, DType dtype, std
                            std::uint64_t file_bytes, const Path& path) {
   const Hdf5Handle type = file_type_of(dtype);
   const Hdf5Handle dataset{H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose};
-  if (dataset.id() < 0) fail_reading("dataset " + name, path);
+  if (dataset.id() < 0) fail_reading("a readable dataset " + name, path);
   const Hdf5Handle got_type{H5Dget_type(dataset.id()), H5Tclose};
   const Hdf5Handle got_space{H5Dget_space(dataset.id()), H5Sclose};
   const Hdf5Handle creation{H5Dget_create_plist(dataset.id()), H5Pclose};
   if (H5Tequal(got_type.id(), type.id()) <= 0)
-    fail_content("the manifest's type of dataset " + name, "another type", path);
+    fail_content(fmt::format("dataset {} of type {}", name, name_of(dtype)), "another type", path);
   if (dtype == DType::bf16 && read_text_attribute(dataset.id(), std::string(bf16_attribute)) != bf16_name)
-    fail_content(fmt::format("{} = {} of dataset {}", bf16_attribute, bf16_name, name), "none or another", path);
+    fail_content(fmt::format("attribute {} = {} of dataset {}", bf16_attribute, bf16_name, name),
+                 "none or another value", path);
   std::array<hsize_t, 2> got{};
   if (H5Sget_simple_extent_ndims(got_space.id()) != static_cast<int>(shape.size()) ||
       H5Sget_simple_extent_dims(got_space.id(), got.data(), nullptr) < 0 ||
@@ -286,7 +292,7 @@ ShardMap map_of(std::span<const DatasetSpec> specs,
   return map;
 }
 
-/// Bytes of which a file system that compresses, as behind NFS, has to keep all.
+/// Bytes that take their full size also on a file system that compresses, such as an NFS server's.
 std::vector<std::byte> incompressible(std::size_t size_bytes) {
   std::vector<std::byte> bytes(size_bytes);
   std::mt19937 random;  // NOLINT(*-msc51-cpp): the same ones each time will do
@@ -332,14 +338,14 @@ ShardMap create_shard(const Files& files, const Path& path, const ShardIdentity&
     // succeeds.
     const Ballast ballast{files, path.parent_path() / fmt::format("ballast-{:05}", identity.rank)};
     file.reset(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.id(), access.id()));
-    if (file.id() < 0) fail_hdf5("to create a shard", path);
+    if (file.id() < 0) fail_hdf5("create a shard", path);
     write_attributes(file.id(), identity, path);
     map = map_of(specs, [&](const std::string& name, DType dtype, std::span<const hsize_t> shape) {
       return create_dataset(file.id(), name, dtype, shape, path);
     });
-    if (H5Fflush(file.id(), H5F_SCOPE_GLOBAL) < 0) fail_hdf5("to write the shard's metadata", path);
+    if (H5Fflush(file.id(), H5F_SCOPE_GLOBAL) < 0) fail_hdf5("write the shard's metadata", path);
   }
-  if (!file.close()) fail_hdf5("to close the shard", path);
+  if (!file.close()) fail_hdf5("close the shard", path);
   const auto facts = files.stat(path);
   ARGOSY_CHECK(facts.has_value(), "{} vanished", path.string());
   map.size_bytes = facts->size_bytes;
@@ -354,7 +360,7 @@ ShardMap open_shard(const Files& files, const Path& path, const ShardIdentity& i
   if (!facts->is_regular) fail_content("a regular file", "something else", path);
   const Hdf5Handle access = access_list();
   const Hdf5Handle file{H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose};
-  if (file.id() < 0) fail_reading("an HDF5 file", path);
+  if (file.id() < 0) fail_reading("a readable HDF5 file", path);
   check_attributes(file.id(), identity, path);
   ShardMap map = map_of(specs, [&](const std::string& name, DType dtype, std::span<const hsize_t> shape) {
     return open_dataset(file.id(), name, dtype, shape, facts->size_bytes, path);

@@ -9,7 +9,7 @@
 namespace argosy::checkpoint {
 namespace {
 
-/// `.tmp-<step>-<nonce>` of a save or `.del-<step>-<nonce>` of a removal, as this library spells them.
+/// Whether a name is `.tmp-<step>-<nonce>` of a save or `.del-<step>-<nonce>` of a removal.
 bool is_left_over(std::string_view name) {
   constexpr std::size_t mark_bytes = 5, step_digits = 9;
   const std::size_t dash = name.rfind('-');
@@ -30,7 +30,7 @@ void Staging::open(std::uint64_t needed_bytes, int world) const {
   const std::uint64_t wanted = needed_bytes + needed_bytes / 20, free = files_.free_bytes(parent);
   if (free < wanted) {
     throw Error{Fault::io,
-                {.wanted = fmt::format("{} bytes of free space", wanted),
+                {.wanted = fmt::format("at least {} bytes of free space", wanted),
                  .got = fmt::format("{}", free),
                  .where = parent.string(),
                  .remedy = "free some space, keep fewer checkpoints, or choose another folder"}};
@@ -63,11 +63,14 @@ void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
   files_.write_atomically(folder() / manifest_name, text_of(manifest));  // syncs the folder as well
   last_check();
   if (!staged_.commit()) {
-    throw Error{taken,
-                {.wanted = "to commit a new checkpoint",
-                 .got = "one of that name made meanwhile",
-                 .where = target().string(),
-                 .remedy = "move it away or choose another folder"}};
+    throw Error{
+        taken,
+        {.sentence = target().string() + " was created by another process during the save; move it away, or choose "
+                                         "another folder",
+         .wanted = "a name that is free",
+         .got = "one that was taken during the save",
+         .where = target().string(),
+         .remedy = "move it away, or choose another folder"}};
   }
 }
 

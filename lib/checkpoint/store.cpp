@@ -16,7 +16,7 @@
 namespace argosy::checkpoint {
 namespace {
 
-/// Work after a commit, in a thread of its own, and how long it takes.
+/// Runs the work after a commit in a thread of its own and measures how long it takes.
 class Tidying {
  public:
   explicit Tidying(const Clock& clock) : clock_(clock) {}
@@ -51,7 +51,7 @@ struct Store::Impl {
   RunFolder folder;             // used by rank 0
   std::unique_ptr<Lease> lock;  // rank 0
   std::string run_uuid;
-  std::unique_ptr<Save> save;              // on its way
+  std::unique_ptr<Save> save;              // in progress
   std::unique_ptr<Tidying> tidying;        // rank 0, after a commit
   ModelView model_view{};                  // rank 0
   std::unique_ptr<Heartbeat> heartbeat{};  // rank 0
@@ -59,12 +59,12 @@ struct Store::Impl {
   [[nodiscard]] bool root() const { return context.is_root(); }
   [[nodiscard]] const Files& files() const { return context.files; }
 
-  /// Rank 0: bytes of model.h5. That it cannot be made is no reason to save nothing.
+  /// Rank 0: bytes of model.h5. Empty where it cannot be made: the checkpoint is saved without it.
   [[nodiscard]] std::string view_of(const Manifest& manifest) {
     try {
       return root() ? model_view.of(manifest) : "";
     } catch (const Error& error) {
-      context.log.warn("checkpoints get no {}: {}", model_view_name, error.what());
+      context.log.warn("checkpoints are saved without {}: {}", model_view_name, error.what());
       return "";
     }
   }
@@ -119,7 +119,7 @@ std::optional<Reader> Store::newest() const {
 
 void Store::begin_save(Kind kind, std::int64_t step, std::span<const UnitState> units, const Sections& sections,
                        std::span<const Attachment> attachments, std::function<void()> complete_units) {
-  ARGOSY_CHECK(impl_->save == nullptr, "step {}: a save is on its way", step);
+  ARGOSY_CHECK(impl_->save == nullptr, "step {}: another save is in progress", step);
   const comm::Context& context = impl_->context;
   impl_->tidying->wait();
   Manifest manifest{.run_uuid = impl_->run_uuid,

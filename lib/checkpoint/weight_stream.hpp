@@ -8,24 +8,23 @@
 #include "core/hash.hpp"
 #include "partition/flat_space.hpp"
 
-/// A checkpoint's weights in small pieces and in bounded memory: blocks are hashed as they pass by and never held. Each
-/// byte is read once when pieces ascend in their shards; other orders are right too, only slower. Values are handed out
-/// before their block is complete: whoever uses them commits nothing before finish() has returned. One thread; borrows
-/// the Reader.
+/// Reads a checkpoint's weights in small pieces and bounded memory: blocks are hashed while they are read and not kept.
+/// Each byte is read once if pieces are read in ascending order; other orders are slower. A value is returned before
+/// its block is verified: callers must not commit results before finish() has returned. One thread. Borrows the Reader.
 namespace argosy::checkpoint {
 
 class WeightStream {
  public:
-  /// intervals: of all parameters, by (param, begin); datasets: number of the weights' dataset in a shard, by
-  /// parameter.
+  /// intervals: of all parameters, by (param, begin). datasets: for each parameter, the index of its dataset in a
+  /// shard.
   WeightStream(ShardSet& shards, std::span<const partition::Interval> intervals, std::vector<std::size_t> datasets);
 
-  /// Elements [begin, begin + to.size()) of parameter `param` (index in Reader::parameters()).
-  /// Throws Error{corrupt} for the block it completes.
+  /// Reads elements [begin, begin + to.size()) of parameter `param` (index in Reader::parameters()).
+  /// Throws Error{corrupt} for a block that it completes.
   void read(std::size_t param, std::int64_t begin, std::span<float> to);
-  /// Reads and checks the rest of the block in progress. Throws Error{corrupt}.
+  /// Reads and verifies the rest of the block in progress. Throws Error{corrupt}.
   void finish();
-  /// From disk, whole blocks.
+  /// The number of bytes read from disk, in whole blocks.
   [[nodiscard]] std::uint64_t bytes_read() const noexcept { return bytes_read_; }
 
  private:

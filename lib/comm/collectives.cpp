@@ -1,31 +1,8 @@
 #include "comm/collectives.hpp"
 
-#include <algorithm>
-#include <utility>
-#include <vector>
-
-#include "comm/ordered_sum.hpp"
+#include "core/error.hpp"
 
 namespace argosy::comm {
-
-void all_reduce_flat(Collectives& collectives, const partition::FlatSpace& space, int canonical_rank, BufferView flat,
-                     Event ready) {
-  std::vector<float> shard(static_cast<std::size_t>(space.owned_size(canonical_rank)));
-  const BufferView sums{reinterpret_cast<std::byte*>(shard.data()), std::ssize(shard), DType::f32};
-  const Event reduced = collectives.reduce_scatter(space, flat, sums, std::move(ready));
-  reduced.wait();
-  const std::int64_t size = space.slice_size();
-  const float* from = shard.data();
-  for (const int slice : space.owned_slices(canonical_rank)) {
-    if (flat.dtype == DType::bf16) {
-      round_to_bf16(from, reinterpret_cast<std::uint16_t*>(flat.at) + space.slice_begin(slice), size);
-    } else {
-      std::copy_n(from, size, reinterpret_cast<float*>(flat.at) + space.slice_begin(slice));
-    }
-    from += size;
-  }
-  collectives.all_gather(space, flat, reduced).wait();
-}
 
 Traffic::Bytes reduce_scatter_bytes(const partition::FlatSpace& space, int canonical_rank, DType flat,
                                     const CollectivesOptions& options, Levels levels) {
@@ -33,6 +10,31 @@ Traffic::Bytes reduce_scatter_bytes(const partition::FlatSpace& space, int canon
   const auto inner = static_cast<std::int64_t>(size_of(flat == DType::bf16 ? flat : options.wire_inner));
   const auto outer = static_cast<std::int64_t>(size_of(options.wire_outer));
   return reduce_scatter_bytes(space, canonical_rank, inner, outer).of(levels);
+}
+
+void check_options(const CollectivesOptions& options) {
+  for (const DType wire : {options.wire_inner, options.wire_outer})
+    ARGOSY_CHECK(wire == DType::f32 || wire == DType::bf16, "{} on the wire", name_of(wire));
+}
+
+void check_reduce_scatter(const partition::FlatSpace& space, const partition::Layout& layout, int canonical_rank,
+                          BufferView flat, BufferView shard, ReduceCall call) {
+  const std::int64_t slices = space.owned_size(canonical_rank), slots = slices * layout.nodes();
+  ARGOSY_CHECK(space.layout() == layout, "a flat space of another layout");
+  ARGOSY_CHECK(flat.elements == (call.levels == Levels::outer ? slots : space.padded_size()) &&
+                   shard.elements == (call.levels == Levels::inner ? slots : slices),
+               "{} elements into {}", flat.elements, shard.elements);
+  ARGOSY_CHECK((flat.dtype == DType::f32 || (flat.dtype == DType::bf16 && call.levels != Levels::outer)) &&
+                   shard.dtype == DType::f32,
+               "{} into {}", name_of(flat.dtype), name_of(shard.dtype));
+}
+
+void check_all_gather(const partition::FlatSpace& space, const partition::Layout& layout, int canonical_rank,
+                      BufferView flat, Levels levels) {
+  const std::int64_t slots = space.owned_size(canonical_rank) * layout.nodes();
+  const std::int64_t elements = levels == Levels::outer ? slots : space.padded_size();
+  ARGOSY_CHECK(space.layout() == layout, "a flat space of another layout");
+  ARGOSY_CHECK(flat.elements == elements, "{} elements of {}", flat.elements, elements);
 }
 
 }  // namespace argosy::comm

@@ -3,41 +3,30 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <boost/describe.hpp>
 #include <cstdlib>
 #include <utility>
 
 #include "comm/control.hpp"
+#include "comm/message.hpp"
 #include "comm/session.hpp"
 #include "core/hash.hpp"
+
+namespace argosy {
+
+BOOST_DESCRIBE_STRUCT(Facts, (), (sentence, wanted, got, where, remedy))
+
+}  // namespace argosy
 
 namespace argosy::comm {
 namespace {
 
-struct Verdict {
-  Fault fault = Fault::internal;
+/// One rank's error, as the others are told.
+struct RankError {
+  int fault = static_cast<int>(Fault::internal);
   Facts facts;
 };
-
-std::string encoded(const Verdict& verdict) {
-  std::string text(1, static_cast<char>('a' + static_cast<int>(verdict.fault)));
-  for (const std::string* part :
-       {&verdict.facts.wanted, &verdict.facts.got, &verdict.facts.where, &verdict.facts.remedy}) {
-    text += *part;
-    text += '\0';
-  }
-  return text;
-}
-
-Verdict verdict_of(const std::string& text) {
-  Verdict verdict{.fault = static_cast<Fault>(text.at(0) - 'a'), .facts = {}};
-  std::size_t at = 1;
-  for (std::string* part : {&verdict.facts.wanted, &verdict.facts.got, &verdict.facts.where, &verdict.facts.remedy}) {
-    const std::size_t end = text.find('\0', at);
-    *part = text.substr(at, end - at);
-    at = end + 1;
-  }
-  return verdict;
-}
+BOOST_DESCRIBE_STRUCT(RankError, (), (fault, facts))
 
 }  // namespace
 
@@ -68,30 +57,28 @@ std::vector<std::string> Communicator::gather(const std::string& text, int root)
   return gather_texts(*impl_, text, root);
 }
 
-std::vector<std::int64_t> Communicator::all_gather(std::int64_t value) const {
-  const Bytes mine = std::as_bytes(std::span{&value, 1});
-  const std::vector<std::byte> all = gather_equal(*impl_, {mine.begin(), mine.end()}, std::nullopt, "all_gather");
-  std::vector<std::int64_t> values(static_cast<std::size_t>(size()));
-  std::copy(all.begin(), all.end(), std::as_writable_bytes(std::span{values}).begin());
-  return values;
+std::vector<std::byte> Communicator::all_gather_bytes(Bytes mine) const {
+  return gather_equal(*impl_, {mine.begin(), mine.end()}, std::nullopt, "all_gather");
 }
 
 void Communicator::barrier(std::string_view name) const {
   if (size() == 1) return;
-  // A hash and its complement: where the largest of both are a rank's own, all ranks have that one.
+  // A hash and its complement: if the largest of both belong to one hash, all ranks have that hash.
   const auto hash = std::bit_cast<std::int64_t>(hash64(name));
   std::array<std::int64_t, 2> largest{hash, ~hash};
   reduce_in_any_order(*impl_, largest, Reduce::max, fmt::format("barrier \"{}\"", name), sizeof hash);
   if (largest[0] == ~largest[1]) return;
-  // Not common is known to all ranks, so all of them come here.
+  // All ranks know that the names differ, so all of them come here.
   const Odd odd = odd_one(*this, std::string(name)).value();
+  const std::string got =
+      fmt::format("rank {} in \"{}\", rank {} in \"{}\"", impl_->world_ranks[static_cast<std::size_t>(odd.rank) - 1],
+                  odd.first, impl_->world_ranks[static_cast<std::size_t>(odd.rank)], odd.other);
+  const std::string remedy = "this is a defect of Argosy, please report it";
   throw Error{Fault::comm,
-              {.wanted = "all ranks in one barrier",
-               .got = fmt::format("rank {} in \"{}\", rank {} in \"{}\"",
-                                  impl_->world_ranks[static_cast<std::size_t>(odd.rank) - 1], odd.first,
-                                  impl_->world_ranks[static_cast<std::size_t>(odd.rank)], odd.other),
-               .where = "",
-               .remedy = "ranks have taken different ways; this is a defect of Argosy, please report it"}};
+              {.sentence = fmt::format("ranks wait in different barriers: {}; {}", got, remedy),
+               .wanted = "all ranks in one barrier",
+               .got = got,
+               .remedy = remedy}};
 }
 
 Communicator Communicator::split(int color, int key) const {
@@ -117,26 +104,27 @@ std::optional<Odd> odd_one(const Communicator& world, const std::string& text) {
 }
 
 void agree(const Communicator& world, const std::function<void()>& body) {
-  std::optional<Verdict> mine;
+  std::optional<RankError> mine;
   try {
     std::optional<Session::Attendant> attendant;
     if (world.size() > 1) attendant.emplace(world.impl().session);
     body();
   } catch (const Error& error) {
     if (error.fault() == Fault::comm || world.size() == 1) throw;
-    mine = {error.fault(), error.facts()};
+    mine = {static_cast<int>(error.fault()), error.facts()};
   } catch (const std::exception& error) {
-    mine = {Fault::internal, {.wanted = "", .got = error.what(), .where = "", .remedy = ""}};
+    mine = {.facts = {.sentence = fmt::format("unexpected internal error: {}", error.what()), .got = error.what()}};
   }
   std::array<std::int64_t, 1> first{mine ? world.rank() : world.size()};
   world.all_reduce(std::span<std::int64_t>{first}, Reduce::min);
   if (first[0] == world.size()) return;
   const int failing = static_cast<int>(first[0]);
-  Verdict common = verdict_of(world.broadcast(mine ? encoded(*mine) : "", failing));
+  auto [fault, facts] = from_message<RankError>(world.broadcast(mine ? to_message(*mine) : "", failing));
   if (world.size() > 1) {
-    common.facts.where += fmt::format("{}rank {}", common.facts.where.empty() ? "" : ", ", failing);
+    facts.where += fmt::format("{}rank {}", facts.where.empty() ? "" : ", ", failing);
+    if (!facts.sentence.empty()) facts.sentence += fmt::format(" (rank {})", failing);
   }
-  throw Error{common.fault, common.facts};
+  throw Error{static_cast<Fault>(fault), std::move(facts)};
 }
 
 bool any_of(const Communicator& world, bool value) {

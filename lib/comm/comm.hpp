@@ -1,26 +1,30 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "comm/comm_config.hpp"
+#include "core/bytes.hpp"
 
-/// A communicator over MPI with deadlines. MPI runs SERIALIZED: one mutex covers every MPI call, and every operation is
-/// the non-blocking call tested in a yielding loop, so no rank waits for ever: past `timeout_s` the waiting thread
-/// throws Error{comm} naming operation, bytes, step and silent ranks. Owns its MPI_Comm; move-only; small control
-/// traffic only (Collectives moves the model). A program without mpirun is a world of one.
+/// A communicator over MPI with deadlines, for small control traffic; Collectives moves the model. MPI runs SERIALIZED:
+/// one mutex covers every MPI call. Every operation is a non-blocking call that a loop tests, so no rank waits forever:
+/// after `timeout_s` the waiting thread throws Error{comm}, which names operation, bytes, step and silent ranks. Owns
+/// its MPI_Comm; move-only. A program started without mpiexec is a world of one rank.
 namespace argosy::comm {
 
 enum class Reduce { sum, min, max };
 
-/// What a process has handed to MPI and got from it for control traffic, over all communicators; envelopes, and what
-/// MPI forwards for others on the way, are not in it.
+/// Control traffic of this process over all communicators: what it has passed to MPI and received. Message envelopes,
+/// and what MPI forwards for other ranks, are not counted.
 struct ControlTraffic {
   std::int64_t calls = 0, sent_bytes = 0, received_bytes = 0;
   auto operator<=>(const ControlTraffic&) const = default;
@@ -28,6 +32,11 @@ struct ControlTraffic {
     return {calls - before.calls, sent_bytes - before.sent_bytes, received_bytes - before.received_bytes};
   }
 };
+
+/// A type whose bytes are its value. Ranks exchange it as it lies in memory, since all run the same program; structs
+/// with texts or lists are sent as JSON (comm/message.hpp).
+template <class T>
+concept Plain = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::ranges::range<T>;
 
 class Communicator {
  public:
@@ -40,40 +49,74 @@ class Communicator {
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
 
-  /// **Collective.** Element-wise over ranks, in place; order of sums is rank order, so results are the same on all
-  /// ranks. Of doubles, the smallest and the largest are NaN where any rank has one.
+  /// **Collective.** Element-wise over ranks, in place. Sums are in rank order. All ranks get the same bits. The
+  /// smallest and the largest of doubles are NaN if any rank has a NaN.
   void all_reduce(std::span<double> values, Reduce op = Reduce::sum) const;
   void all_reduce(std::span<std::int64_t> values, Reduce op = Reduce::sum) const;
-  /// **Collective.** Rank `root`'s text on all ranks.
+  /// **Collective.** Rank `root`'s text, or its list of values, on all ranks.
   [[nodiscard]] std::string broadcast(std::string text, int root = 0) const;
-  /// **Collective.** All ranks' texts, by rank, on all ranks (sizes may differ): each gets as many bytes as all have.
-  /// Where one rank is to know, gather; where a verdict is wanted, reduce (agree, odd_one).
+  template <Plain T>
+  [[nodiscard]] std::vector<T> broadcast(const std::vector<T>& values, int root = 0) const {
+    return values_of<T>(as_bytes(std::string_view{broadcast(text_of(values), root)}));
+  }
+  /// **Collective.** All ranks' texts, by rank, on all ranks. Sizes may differ. Every rank receives every text: use
+  /// gather() where one rank needs them, and a reduction (agree, odd_one) where only a verdict is needed.
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& text) const;
-  [[nodiscard]] std::vector<std::int64_t> all_gather(std::int64_t value) const;
-  /// **Collective.** All ranks' texts, by rank, on rank `root`; nothing elsewhere.
+  /// **Collective.** All ranks' values, by rank, on all ranks.
+  template <Plain T>
+  [[nodiscard]] std::vector<T> all_gather(const T& value) const {
+    return values_of<T>(all_gather_bytes(std::as_bytes(std::span{&value, 1})));
+  }
+  /// **Collective.** All ranks' lists, by rank, on all ranks. Lengths may differ.
+  template <Plain T>
+  [[nodiscard]] std::vector<std::vector<T>> all_gather(const std::vector<T>& values) const {
+    return lists_of<T>(all_gather(text_of(values)));
+  }
+  /// **Collective.** All ranks' texts, or their lists of values, by rank, on rank `root`; nothing elsewhere.
   [[nodiscard]] std::vector<std::string> gather(const std::string& text, int root = 0) const;
-  /// **Collective.** Waits for all; `name` is checked: ranks in differently named barriers throw Error{comm} naming
-  /// both.
+  template <Plain T>
+  [[nodiscard]] std::vector<std::vector<T>> gather(const std::vector<T>& values, int root = 0) const {
+    return lists_of<T>(gather(text_of(values), root));
+  }
+  /// **Collective.** Waits for all ranks. Throws Error{comm} if two ranks give different names; it names both.
   void barrier(std::string_view name) const;
   /// **Collective.** Ranks of equal `color`, ordered by `key`.
   [[nodiscard]] Communicator split(int color, int key) const;
-  /// **Collective.** The same ranks in a communicator of its own, for another thread or another kind of traffic.
+  /// **Collective.** A new communicator of the same ranks, for another thread or another kind of traffic.
   [[nodiscard]] Communicator duplicate() const;
   [[nodiscard]] ControlTraffic control_traffic() const;
-  /// Sets the deadline of every communicator of the process from here on; ARGOSY_COMM_TIMEOUT_S in the environment
-  /// wins.
+  /// Sets the deadline of every communicator of the process from now on. ARGOSY_COMM_TIMEOUT_S in the environment takes
+  /// precedence.
   void configure(const CommConfig& config) const;
   /// The raw MPI_Comm, for comm/ itself.
   [[nodiscard]] Impl& impl() const noexcept { return *impl_; }
 
  private:
+  [[nodiscard]] std::vector<std::byte> all_gather_bytes(Bytes mine) const;
+  template <Plain T>
+  static std::string text_of(const std::vector<T>& values) {
+    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+  }
+  template <Plain T>
+  static std::vector<T> values_of(Bytes bytes) {
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::ranges::copy(bytes, std::as_writable_bytes(std::span{values}).begin());
+    return values;
+  }
+  template <Plain T>
+  static std::vector<std::vector<T>> lists_of(const std::vector<std::string>& texts) {
+    std::vector<std::vector<T>> lists;
+    for (const std::string& text : texts) lists.push_back(values_of<T>(as_bytes(std::string_view{text})));
+    return lists;
+  }
+
   std::unique_ptr<Impl> impl_;
 };
 
-/// **Collective.** Makes a local verdict common: if `body` throws Error on any rank, every rank throws the same Error
-/// (that of the lowest failing rank, with the rank named); other exceptions become Fault::internal. An Error{comm} is
-/// rethrown at once: the others cannot be told. `body` may take as long as it likes: past the deadline the others wait
-/// on for a rank that is at work in it, not for one that is silent.
+/// **Collective.** Makes a local verdict common: if `body` throws Error on any rank, every rank throws the Error of the
+/// lowest failing rank, which names that rank. Other exceptions become Fault::internal. An Error{comm} is rethrown at
+/// once, because the other ranks cannot be told. `body` may take any time: after the deadline, ranks keep waiting for a
+/// rank that is still in `body`, but not for a rank that does not answer.
 void agree(const Communicator& world, const std::function<void()>& body);
 /// **Collective.** True on all ranks if `value` is true on any.
 [[nodiscard]] bool any_of(const Communicator& world, bool value);

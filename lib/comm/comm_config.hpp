@@ -2,8 +2,8 @@
 
 #include <boost/describe.hpp>
 
-/// The key `comm` of a configuration. Its text and range stand with the configuration it is part of, since comm may not
-/// see config.
+/// The key `comm` of a configuration. Its help text and range are defined with the run's configuration, because comm
+/// does not include config.
 namespace argosy::comm {
 
 struct CommConfig {

@@ -22,7 +22,7 @@ Buffer bytes_of(std::span<T> values) {
   return bytes_of(Bytes{std::as_bytes(values)});
 }
 
-/// Starts an operation, waits for it and counts it; `memory` is what MPI may use until it is over.
+/// Starts an operation, waits for it and counts it. MPI may use `memory` until the operation has ended.
 template <class Start>
 void run(const Communicator::Impl& impl, const Waiting& waiting, std::initializer_list<Buffer*> memory,
          std::int64_t sent_bytes, std::int64_t received_bytes, Start start) {
@@ -53,7 +53,7 @@ MPI_Op mpi_op(Reduce op) { return op == Reduce::sum ? MPI_SUM : op == Reduce::mi
 
 constexpr std::int64_t magnitude = std::numeric_limits<std::int64_t>::max();
 
-/// Whole numbers in the order of the values; NaN beyond all of them on the side that wins.
+/// Whole numbers in the order of the values; NaN comes first for the smallest and last for the largest.
 std::int64_t key_of(double value, Reduce op) {
   if (std::isnan(value)) return op == Reduce::min ? std::numeric_limits<std::int64_t>::min() : magnitude;
   const auto bits = std::bit_cast<std::int64_t>(value);
@@ -123,7 +123,7 @@ std::vector<std::string> gather_texts(const Communicator::Impl& impl, const std:
   if (impl.size == 1) return {text};
   const auto ranks = static_cast<std::size_t>(impl.size);
   const std::string operation = root ? "gather of texts" : "all_gather of texts";
-  // The longest text tells every rank how many calls there are; sizes are for those who receive.
+  // The longest text tells every rank the number of calls; only receivers need the sizes.
   const auto own_bytes = static_cast<std::int64_t>(text.size());
   std::array<std::int64_t, 1> longest{own_bytes};
   reduce_in_any_order(impl, longest, Reduce::max, operation);
@@ -165,7 +165,7 @@ std::vector<std::string> gather_texts(const Communicator::Impl& impl, const std:
 
 std::string broadcast_text(const Communicator::Impl& impl, std::string text, int root, std::int64_t call_bytes) {
   if (impl.size == 1) return text;
-  // A reduction, not a broadcast: nobody leaves before all have come.
+  // A reduction, not a broadcast: no rank returns before all ranks have called.
   std::array<std::int64_t, 1> size_bytes{impl.rank == root ? static_cast<std::int64_t>(text.size()) : 0};
   reduce_in_any_order(impl, size_bytes, Reduce::max, "broadcast");
   Buffer buffer = impl.rank == root ? bytes_of(as_bytes(std::string_view{text})) : Buffer();

@@ -1,6 +1,6 @@
-// Elastic sums: every rank sends every owner its slices, and the owner goes on with its running sum in the order of
-// canonical ranks. Called for each micro-batch in turn, that is the order of the step's micro-batches, however many
-// ranks share them.
+// Elastic sums. Every rank sends every owner its slices, and the owner continues its running sum in the order of
+// canonical ranks. One call follows each micro-batch, so this is the order of the step's micro-batches, for any number
+// of ranks.
 #include <algorithm>
 #include <vector>
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "comm/session.hpp"
-#include "core/host.hpp"
+#include "core/owner.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -46,7 +46,7 @@ void Environment::finish(int code) {
   verdicts_->barrier("leaving");
   world_.reset();
   verdicts_.reset();
-  // The code is decided and everything is written: a hanging library may not hold the job.
+  // The code is decided and everything is written, so a library that hangs must not hold the job.
   const std::jthread timer([code](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any changed;
@@ -58,9 +58,9 @@ void Environment::finish(int code) {
 }
 
 void Environment::abort(int code) noexcept {
-  // Launchers kill their proxies with what these have not passed on yet: the sentence that says why must get out first.
+  // Launchers kill their proxies together with output that these have not passed on: let the error get out first.
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
-  // No lock: a thread stuck inside MPI may hold it, and nothing comes after.
+  // Without the lock: a thread that hangs inside MPI may hold it.
   MPI_Abort(MPI_COMM_WORLD, code);
   _exit(code);
 }

@@ -4,8 +4,8 @@
 
 #include "comm/comm.hpp"
 
-/// MPI for the life of a process: started once, ended in order or for all ranks at once. run_main owns the one of a
-/// tool, the test main the one of a test; nobody else makes one. Use from the main thread.
+/// MPI for the life of a process: started once, and ended in order or for all ranks at once. run_main makes the one of
+/// a tool, the test main the one of a test. Use it from the main thread.
 namespace argosy::comm {
 
 class Session;
@@ -20,10 +20,10 @@ class Environment {
 
   /// All ranks, for control traffic.
   [[nodiscard]] const Communicator& world() const noexcept { return *world_; }
-  /// All ranks, for nothing but the verdict at the end: usable while operations on `world` are stuck.
+  /// All ranks, for the verdict at the end only. It works while operations on `world` are stuck.
   [[nodiscard]] const Communicator& verdicts() const noexcept { return *verdicts_; }
 
-  /// **Collective.** From here on errors name the nodes of ranks that are silent.
+  /// **Collective.** From now on errors name the nodes of ranks that do not answer.
   void exchange_hosts();
   /// Runs `body`, in which no operation waits longer than `limit_s` seconds or a third of the common deadline.
   template <class Body>

@@ -5,20 +5,19 @@
 #include <stop_token>
 #include <utility>
 
-/// Completion of an operation on some stream, handed from the operation that produces data to the one that waits for
-/// it. Host work that runs on a thread of its own completes a HostEvent; device backends bring their own State.
-/// Thread-safe.
+/// The completion of an operation, passed from the operation that produces data to the one that waits for the data.
+/// Work on a host thread completes a HostEvent; device backends define their own State. Thread-safe.
 namespace argosy::comm {
 
 class Event {
  public:
-  /// What a stream's events have in common.
+  /// What the events of a kind of stream share.
   struct State {
     virtual ~State() = default;
     /// Blocks the host until done or `stop` is asked for; rethrows the operation's Error.
     virtual void wait(const std::stop_token& stop) = 0;
     [[nodiscard]] virtual bool done() const noexcept = 0;
-    /// Makes a device's stream wait for it; one of the host holds the host instead.
+    /// Makes a stream of the device wait for it. An event of the host blocks the host instead.
     virtual void wait_on(void* /*stream*/) { wait({}); }
   };
 
@@ -29,7 +28,7 @@ class Event {
   void wait(const std::stop_token& stop = {}) const {
     if (state_) state_->wait(stop);
   }
-  /// Holds what the device's `stream` is given from here on until done; only an event of the host blocks the host.
+  /// Makes later work on the device's `stream` wait until done. Only an event of the host blocks the host.
   void wait_on(void* stream) const {
     if (state_) state_->wait_on(stream);
   }

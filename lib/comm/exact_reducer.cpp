@@ -1,5 +1,5 @@
-// Exact sums: both levels as non-blocking messages in rotating order, summed in canonical order, in pieces that bound
-// the scratch.
+// Exact sums. On both levels ranks exchange non-blocking messages in rotating order and sum in canonical order. Pieces
+// bound the scratch memory.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -23,7 +23,7 @@ class ExactReducer final : public Reducer {
       const std::byte* const only = flat.at;
       sum_into(flat.dtype, {&only, 1}, shard, flat.elements, call.continues);
     } else if (space.slice_size() > 0) {
-      Pass{*this, space, flat, shard, call, sent}.run();
+      ReduceScatter{*this, space, flat, shard, call, sent}.run();
     }
     return sent;
   }
@@ -40,12 +40,12 @@ class ExactReducer final : public Reducer {
     ordered_sum(DType::f32, both, out, elements);
   }
 
-  /// One reduce-scatter, in pieces: the same range of every slice at a time, the next range on its way while one is
+  /// One reduce-scatter in pieces. A piece is the same range of every slice. The next piece is sent while one is
   /// summed.
-  class Pass {
+  class ReduceScatter {
    public:
-    Pass(ExactReducer& of, const partition::FlatSpace& space, BufferView flat, float* shard, ReduceCall call,
-         Traffic::Bytes& sent)
+    ReduceScatter(ExactReducer& of, const partition::FlatSpace& space, BufferView flat, float* shard, ReduceCall call,
+                  Traffic::Bytes& sent)
         : of_(of),
           links_(of.links_),
           flat_(flat),
@@ -86,7 +86,7 @@ class ExactReducer final : public Reducer {
     [[nodiscard]] const std::byte* in_flat(int slot, int sub, std::int64_t begin) const {
       return flat_.at + ((slot * nodes_ + sub) * slice_size_ + begin) * static_cast<std::int64_t>(size_of(flat_.dtype));
     }
-    /// What goes over the wire for a piece of the flat buffer: itself, or its rounded copy, which is made in `rounded`.
+    /// What is sent for a piece of the flat buffer: the piece itself, or its rounded copy, which is made in `rounded`.
     const std::byte* wired(int slot, int sub, std::int64_t begin, std::byte*& rounded) {
       const std::byte* const at = in_flat(slot, sub, begin);
       if (!rounds()) return at;
@@ -203,7 +203,7 @@ class ExactReducer final : public Reducer {
 
   Links& links_;
   const CollectivesOptions options_;
-  // Contributions received in the node and rounded ones sent, each for the range summed and the one under way.
+  // Contributions received in the node and rounded ones sent, each for the piece summed and the piece being sent.
   std::array<Scratch, 2> received_, rounded_;
   Scratch own_rounded_, partial_, outer_rounded_, from_nodes_, sum_;
 };

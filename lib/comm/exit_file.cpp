@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <exception>
 
-#include "core/digits.hpp"
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -29,7 +29,7 @@ bool holds_a_word(const Files& files, const Path& path) {
   try {
     const auto facts = files.stat(path);
     return facts && facts->is_regular && facts->size_bytes > 0;
-  } catch (const Error&) {  // nor can a script read it
+  } catch (const Error&) {  // a script cannot read it either
     return false;
   }
 }
@@ -52,11 +52,14 @@ void ExitFile::clear() const {
     files_.remove(path_);
   } catch (const Error& error) {
     if (!holds_a_word(files_, path_)) return;
+    const std::string &got = error.facts().got, remedy = "remove it, or name another file in ARGOSY_EXIT_FILE";
     throw Error{Fault::io,
-                {.wanted = "to remove the exit file of an earlier run",
-                 .got = error.facts().got,
+                {.sentence = fmt::format("{}: cannot remove the exit file of an earlier run: {}; {}", path_.string(),
+                                         got, remedy),
+                 .wanted = "to remove the exit file of an earlier run",
+                 .got = got,
                  .where = path_.string(),
-                 .remedy = "remove it, or name another file in ARGOSY_EXIT_FILE"}};
+                 .remedy = remedy}};
   }
 }
 
@@ -68,7 +71,7 @@ void ExitFile::write_agreed(int code, std::int64_t step, std::string_view why) c
 void ExitFile::write_first(int code, std::int64_t step) const noexcept {
   if (path_.empty()) return;
   try {
-    static_cast<void>(files_.write_if_absent(path_, fmt::format("{} {}\n", code, step)));  // or another was first
+    static_cast<void>(files_.write_if_absent(path_, fmt::format("{} {}\n", code, step)));  // keeps another rank's
   } catch (const std::exception&) {
     // The rank is failing already; its own error is the one to report.
   }

@@ -9,7 +9,7 @@
 namespace argosy::comm {
 namespace {
 
-/// MPI has no bf16: its 16-bit integers travel, and this adds what they mean.
+/// MPI has no bf16. It sends 16-bit integers, and this adds the values they stand for.
 void add_bf16(void* in, void* inout, MPI_Count* elements, MPI_Datatype* /*type*/) {
   const auto* const from = static_cast<const std::uint16_t*>(in);
   auto* const to = static_cast<std::uint16_t*>(inout);
@@ -62,7 +62,7 @@ class FastReducer final : public Reducer {
                                      : static_cast<const float*>(from)[i];
     }
   }
-  /// `from` as it travels: itself, or its rounded copy.
+  /// What is sent for `from`: itself, or its rounded copy.
   const std::byte* wired(const void* from, DType dtype, DType wire, std::int64_t elements, Scratch& rounded) {
     if (dtype == wire) return static_cast<const std::byte*>(from);
     std::byte* const copy = rounded.at_least(elements * 2);

@@ -41,13 +41,16 @@ void HostStream::serve(const std::stop_token& stop) {
     try {
       if (!failure) piece.ready.wait(stop);
       if (!failure && stop.stop_requested()) {
-        throw Error{Fault::comm, {.wanted = "an operation to begin", .got = "the end of its collectives"}};
+        throw Error{Fault::comm,
+                    {.sentence = "an operation was not started, because its collectives were destroyed",
+                     .wanted = "an operation to begin",
+                     .got = "the end of its collectives"}};
       }
       if (!failure) piece.work();
     } catch (...) {
       failure = std::current_exception();
     }
-    piece.work = nullptr;  // before anyone who waits goes on
+    piece.work = nullptr;  // before a waiting thread continues
     piece.done.complete(failure);
   }
   const std::lock_guard lock(mutex_);

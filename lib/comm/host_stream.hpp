@@ -9,19 +9,18 @@
 
 #include "comm/event.hpp"
 
-/// A thread that does pieces of work in the order in which they were asked for: the host's counterpart of a device's
-/// stream. What a piece throws reaches everyone who waits for its event; pieces after it are not done, and fail with
-/// the same exception. Thread-safe.
+/// A thread that does pieces of work in the order of the calls, as a stream does on a device. If a piece throws, every
+/// wait for its event throws the same; later pieces are not run and fail with the same exception. Thread-safe.
 namespace argosy::comm {
 
 class HostStream {
  public:
   using Work = std::function<void()>;
 
-  /// `abandon` makes a piece of work that is being done throw soon; called on destruction at most, from another thread.
+  /// `abandon` makes the running piece of work throw soon. Only the destructor calls it, from another thread.
   explicit HostStream(Work abandon);
-  /// Begins nothing more; ends what is being done, by abandoning it where that takes more than two seconds. The events
-  /// of what is left undone fail.
+  /// Starts nothing more and waits for the running piece, which it abandons after two seconds. The events of pieces
+  /// that have not run fail.
   ~HostStream();
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;

@@ -16,7 +16,7 @@ struct Launcher {
 constexpr std::array launchers{
     Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun"},
     Launcher{"PMI_SIZE", "PMI_RANK", "a PMI launcher"},
-    Launcher{"MPI_LOCALNRANKS", "MPI_LOCALRANKID", "another hydra"},
+    Launcher{"MPI_LOCALNRANKS", "MPI_LOCALRANKID", "another MPI's mpiexec.hydra"},
     Launcher{"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MVAPICH's mpirun"},
     Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"},
 };
@@ -31,7 +31,7 @@ std::optional<int> number(const std::optional<std::string>& text) {
 const Launcher* unknown_launcher(int world_size, const Variables& variables) {
   if (world_size != 1) return nullptr;
   for (const Launcher& launcher : launchers) {
-    // hydra inside a job starts its proxies by srun: then Slurm's step counts proxies, and PMI_SIZE is the truth.
+    // Inside a Slurm job, hydra starts its proxies by srun. Slurm's step then counts proxies, and PMI_SIZE is right.
     if (launcher.size == std::string_view{"SLURM_STEP_NUM_TASKS"} && variables("PMI_SIZE")) continue;
     if (number(variables(launcher.size)).value_or(1) > 1) return &launcher;
   }
@@ -42,21 +42,23 @@ const Launcher* unknown_launcher(int world_size, const Variables& variables) {
 
 void check_world_size(int world_size, const Variables& variables) {
   const std::string remedy =
-      "start it with MPICH's mpiexec (mpiexec.mpich where another MPI's comes first on PATH) or with srun --mpi=pmi2; "
-      "another MPI's mpiexec and srun --mpi=none run separate copies";
+      "start the tool with MPICH's mpiexec (mpiexec.mpich if another MPI comes first on PATH) or with srun --mpi=pmi2 "
+      "(another MPI's mpiexec and srun --mpi=none start separate copies)";
   if (const auto expected = variables("ARGOSY_EXPECT_RANKS"); expected && number(expected) != world_size) {
     throw Error{Fault::usage,
-                {.wanted = fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected),
-                 .got = fmt::format("a world of {}", world_size),
-                 .where = "",
+                {.sentence = fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}; {}", *expected,
+                                         world_size, remedy),
+                 .wanted = fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected),
+                 .got = std::to_string(world_size),
                  .remedy = remedy}};
   }
   if (const Launcher* launcher = unknown_launcher(world_size, variables)) {
+    const std::string size = variables(launcher->size).value_or("");
     throw Error{Fault::usage,
-                {.wanted = fmt::format("{} ranks in one MPI world ({})", variables(launcher->size).value_or(""),
-                                       launcher->size),
-                 .got = fmt::format("a world of 1 in each copy started by {}", launcher->name),
-                 .where = "",
+                {.sentence = fmt::format("{} started {} copies of the tool ({}), and each copy is a run of 1 rank; {}",
+                                         launcher->name, size, launcher->size, remedy),
+                 .wanted = fmt::format("{} ranks in one MPI world ({})", size, launcher->size),
+                 .got = fmt::format("1 rank in each copy started by {}", launcher->name),
                  .remedy = remedy}};
   }
 }
@@ -73,11 +75,14 @@ std::optional<double> seconds_in(const Variables& variables, const char* name, d
   const char* const end = text->data() + text->size();
   const auto [parsed, error] = std::from_chars(text->data(), end, seconds);
   if (error == std::errc{} && parsed == end && std::isfinite(seconds) && seconds >= least_s) return seconds;
+  const std::string wanted = fmt::format("a number of seconds, at least {}", least_s);
   throw Error{Fault::usage,
-              {.wanted = fmt::format("a number of seconds from {} on", least_s),
+              {.sentence = fmt::format("environment variable {} must be {}, but is \"{}\"; fix or unset it", name,
+                                       wanted, *text),
+               .wanted = wanted,
                .got = *text,
-               .where = fmt::format("the environment variable {}", name),
-               .remedy = "unset it or mend it"}};
+               .where = fmt::format("environment variable {}", name),
+               .remedy = "fix or unset it"}};
 }
 
 std::optional<std::string> environment_variable(const std::string& name) {

@@ -6,20 +6,20 @@
 
 #include "core/error.hpp"
 
-/// What the variables of launchers say about the world this process should be in. Pure: the environment is passed in.
+/// What launchers' environment variables say about the number of ranks. Pure functions: the variables are passed in.
 namespace argosy::comm {
 
 /// Value of an environment variable, if it is set and not empty.
 using Variables = std::function<std::optional<std::string>(const std::string& name)>;
 
-/// Throws Error{usage} when `world_size` is not ARGOSY_EXPECT_RANKS, or is 1 although a launcher MPI does not know
-/// (another MPI's mpirun, srun --mpi=none) started several copies.
+/// Throws Error{usage} if `world_size` is not ARGOSY_EXPECT_RANKS, or if it is 1 and a launcher that our MPI does not
+/// know (another MPI's mpirun, srun --mpi=none) started several copies.
 void check_world_size(int world_size, const Variables& variables);
 
-/// Whether this is a copy, other than the first, that such a launcher started: it leaves speaking to the first.
+/// Whether such a launcher started this copy and it is not the first. Only the first copy logs the error.
 [[nodiscard]] bool is_later_copy(int world_size, const Variables& variables);
 
-/// Seconds in a variable, if it is set. Throws Error{usage} when it is no number, or one below `least_s`.
+/// Seconds in a variable, if it is set. Throws Error{usage} if it is not a number of at least `least_s`.
 [[nodiscard]] std::optional<double> seconds_in(const Variables& variables, const char* name, double least_s = 0);
 
 /// The variables of this process.

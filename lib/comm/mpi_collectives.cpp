@@ -1,10 +1,9 @@
-// The MPI backend of Collectives: checks, queues, gathers, counts; reductions are in the files of the three reducers.
+// The MPI backend of Collectives: it checks, queues, gathers and counts. The three reducers have files of their own.
 #include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "comm/call_checks.hpp"
 #include "comm/host_stream.hpp"
 #include "comm/mpi_links.hpp"
 
@@ -61,7 +60,8 @@ class MpiCollectives final : public Collectives {
   }
 
  private:
-  /// Does `work` after what was asked for before; a lone rank, which waits for nobody, does it here and now if it may.
+  /// Does `work` after all earlier work. A single rank does it at once if it is ready, since it waits for no other
+  /// rank.
   Event run(Event ready, std::function<void()> work) {
     if (!stream_ && links_.layout.world() == 1 && ready.done()) {
       ready.wait();
@@ -121,7 +121,7 @@ class MpiCollectives final : public Collectives {
   Links links_;
   const std::unique_ptr<Reducer> reducer_;
   Traffic traffic_;
-  std::optional<HostStream> stream_;  // the last: its thread uses all of the above
+  std::optional<HostStream> stream_;  // last, because its thread uses all of the above
 };
 
 }  // namespace

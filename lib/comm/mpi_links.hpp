@@ -10,17 +10,17 @@
 #include "comm/collectives.hpp"
 #include "comm/session.hpp"
 
-/// What the parts of the MPI backend share, for comm/ itself: its communicators, messages under a deadline, memory that
-/// is kept, and the three ways to reduce.
+/// What the parts of the MPI backend share, for comm/ itself: its communicators, messages with a deadline, scratch
+/// memory and the three ways to reduce.
 namespace argosy::comm {
 
-/// The place of a rank, and communicators that nobody else uses. Made collectively.
+/// The place of a rank, and communicators that only this backend uses. **Collective.**
 struct Links {
   explicit Links(const Topology& topology);
 
-  /// The step named in errors of operations on them from here on.
+  /// The step that errors of operations on them name from now on.
   void set_step(std::int64_t step) const;
-  /// Makes waits for operations on them throw, from any thread.
+  /// Makes every wait for an operation on them throw. Call from any thread.
   void abandon() const;
 
   partition::Layout layout;
@@ -33,8 +33,8 @@ struct Links {
   [[nodiscard]] std::vector<const Communicator*> all() const;
 };
 
-/// Messages of one phase over one communicator, all started before any is waited for. Where the wait fails, what has
-/// not come yet is refused, so that nothing writes to memory that is gone.
+/// Messages of one phase, all started before the wait. If the wait fails, receives that are not complete are canceled,
+/// so that nothing writes to memory that no longer exists.
 class Messages {
  public:
   /// Over `comm`, or over communicators whose ranks are all in `comm`.
@@ -43,13 +43,13 @@ class Messages {
 
   void receive(const Communicator& from, int rank, std::byte* to, std::int64_t size_bytes);
   void send(const Communicator& to, int rank, const std::byte* from, std::int64_t size_bytes);
-  /// Starts a non-blocking operation of MPI's own: call(MPI_Comm, MPI_Request*) returns MPI's result.
+  /// Starts a non-blocking MPI operation: call(MPI_Comm, MPI_Request*) returns MPI's result.
   template <class Call>
   void start(const Communicator& over, Call call) {
     impl_.session.run(waiting_, [&] { return call(over.impl().comm, &requests_.emplace_back(MPI_REQUEST_NULL)); });
   }
   void wait();
-  /// Payload handed to the network by send() since the last call.
+  /// Payload that send() has passed to the network since the last call.
   [[nodiscard]] std::int64_t take_sent_bytes();
 
  private:
@@ -60,7 +60,7 @@ class Messages {
   std::int64_t sent_bytes_ = 0;
 };
 
-/// Memory that grows to the largest need and stays.
+/// Memory that grows to the largest size asked for and is kept.
 class Scratch {
  public:
   std::byte* at_least(std::int64_t size_bytes) {
@@ -77,7 +77,7 @@ class Scratch {
   std::int64_t size_bytes_ = 0;
 };
 
-/// One way to form the sums of a reduce-scatter; sizes are checked by the caller.
+/// One way to form the sums of a reduce-scatter. The caller checks sizes.
 class Reducer {
  public:
   virtual ~Reducer() = default;

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/call_checks.hpp"
 #include "comm/nccl_watch.hpp"
 #include "comm/session.hpp"
 #include "core/error.hpp"
@@ -20,10 +19,11 @@ std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dt
 
 void check_nccl(const NcclTable& table, int result, const char* what) {
   if (result == 0) return;
-  throw Error{Fault::comm, {.wanted = what, .got = fmt::format("NCCL's \"{}\"", table.nccl_error_text(result))}};
+  const std::string got = fmt::format("NCCL reports \"{}\"", table.nccl_error_text(result));
+  throw Error{Fault::comm, {.sentence = fmt::format("{} failed: {}", what, got), .wanted = what, .got = got}};
 }
 
-/// Elements as NCCL counts them; what it has no type for goes as bytes.
+/// Elements as NCCL counts them. Types that NCCL does not have are sent as bytes.
 struct Counted {
   std::size_t count;
   int type;
@@ -34,7 +34,7 @@ Counted counted(std::int64_t elements, DType dtype) {
   return {static_cast<std::size_t>(elements * bytes_of(dtype)), nccl_u8};
 }
 
-/// Memory of the device that grows to the largest need and stays.
+/// Memory of the device that grows to the largest size asked for and is kept.
 class DeviceScratch {
  public:
   explicit DeviceScratch(const NcclTable& table) : table_(table) {}
@@ -47,7 +47,7 @@ class DeviceScratch {
       table_.free(std::exchange(memory_, nullptr));  // waits for the device
       size_bytes_ = 0;
       check_cuda(table_, table_.allocate(&memory_, static_cast<std::size_t>(size_bytes)),
-                 fmt::format("{} bytes of the GPU for sums", size_bytes));
+                 fmt::format("allocate {} bytes for sums", size_bytes));
       size_bytes_ = size_bytes;
     }
     return static_cast<std::byte*>(memory_);
@@ -59,9 +59,9 @@ class DeviceScratch {
   std::int64_t size_bytes_ = 0;
 };
 
-/// A stream, and the communicators of what runs on it. Made collectively.
+/// A stream, and the communicators of the operations on it. **Collective.**
 struct Lane {
-  explicit Lane(const NcclTable& of) : table(of) { check_cuda(table, table.stream_create(&stream), "a stream"); }
+  explicit Lane(const NcclTable& of) : table(of) { check_cuda(table, table.stream_create(&stream), "create a stream"); }
   ~Lane() { table.stream_destroy(stream); }
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -95,10 +95,9 @@ class NcclCollectives final : public Collectives {
     });
     watch_.emplace(table_, control_.impl().session.timeout_s.load());
     NcclId id;
-    if (me_ == 0) check_nccl(table_, table_.get_unique_id(&id), "an identity of NCCL's");
-    const std::string common = control_.broadcast({std::begin(id.bytes), std::end(id.bytes)});
-    std::copy(common.begin(), common.end(), std::begin(id.bytes));
-    check_nccl(table_, table_.comm_init_rank(&world_, layout_.world(), id, me_), "communicators of NCCL's");
+    if (me_ == 0) check_nccl(table_, table_.get_unique_id(&id), "making an NCCL identity");
+    id = control_.broadcast(std::vector<NcclId>{id}).front();
+    check_nccl(table_, table_.comm_init_rank(&world_, layout_.world(), id, me_), "making the NCCL communicator");
     watch_->add(world_);
     for (Lane* const lane : {&*reduces_, &*gathers_}) connect(*lane);
   }
@@ -159,14 +158,14 @@ class NcclCollectives final : public Collectives {
   [[nodiscard]] std::vector<int> slots_of(int local_rank) const {
     return layout_.slots_of(layout_.canonical_rank(node_, local_rank));
   }
-  /// Whether all ranks of this node own equally many slots, as NCCL's own collectives take for granted.
+  /// Whether all ranks of this node own the same number of slots, as NCCL's own collectives require.
   [[nodiscard]] bool is_even() const { return layout_.slots() % here_ == 0; }
 
   /// **Collective.** As Topology does with MPI's communicators.
   void connect(Lane& lane) {
     const auto split = [&](int color, int key) {
       NcclComm made = nullptr;
-      checked(table_.comm_split(world_, color, key, &made, nullptr), "a communicator of NCCL's");
+      checked(table_.comm_split(world_, color, key, &made, nullptr), "splitting the NCCL communicator");
       if (made != nullptr) watch_->add(made);
       return made;
     };
@@ -182,7 +181,7 @@ class NcclCollectives final : public Collectives {
     }
   }
 
-  /// `from` as it travels: itself, or its rounded copy.
+  /// What is sent for `from`: itself, or its rounded copy.
   const std::byte* wired(const void* from, DType dtype, DType wire, std::int64_t elements) {
     if (dtype == wire) return static_cast<const std::byte*>(from);
     std::byte* const copy = rounded_.at_least(elements * 2);
@@ -193,17 +192,17 @@ class NcclCollectives final : public Collectives {
     return copy;
   }
   void sum(const DeviceTerms& terms, float* out, std::int64_t elements, bool continues) {
-    check_cuda(table_, table_.ordered_sum(terms, out, elements, continues, reduces_->stream), "sums on the GPU");
+    check_cuda(table_, table_.ordered_sum(terms, out, elements, continues, reduces_->stream), "sum");
   }
   void send(const std::byte* from, std::int64_t elements, DType dtype, int peer, NcclComm comm, const Lane& lane,
             std::int64_t& sent_bytes) {
     const Counted sized = counted(elements, dtype);
-    checked(table_.send(from, sized.count, sized.type, peer, comm, lane.stream), "a message sent");
+    checked(table_.send(from, sized.count, sized.type, peer, comm, lane.stream), "sending a message");
     sent_bytes += elements * bytes_of(dtype);
   }
   void receive(std::byte* to, std::int64_t elements, DType dtype, int peer, NcclComm comm, const Lane& lane) {
     const Counted sized = counted(elements, dtype);
-    checked(table_.recv(to, sized.count, sized.type, peer, comm, lane.stream), "a message received");
+    checked(table_.recv(to, sized.count, sized.type, peer, comm, lane.stream), "receiving a message");
   }
   template <class Body>
   void group(Body body) {
@@ -367,7 +366,7 @@ class NcclCollectives final : public Collectives {
   DeviceScratch received_, partial_, rounded_;
   std::optional<Lane> reduces_, gathers_;
   NcclComm world_ = nullptr;
-  std::optional<NcclWatch> watch_;  // the last: what is under way uses all of the above
+  std::optional<NcclWatch> watch_;  // last, because running operations use all of the above
 };
 
 }  // namespace
@@ -383,7 +382,7 @@ std::unique_ptr<Collectives> make_collectives(const Topology& topology, Collecti
 
 std::string nccl_version(const NcclTable& table) {
   int version = 0;
-  check_nccl(table, table.get_version(&version), "the version of NCCL");
+  check_nccl(table, table.get_version(&version), "asking for the NCCL version");
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 

@@ -16,7 +16,12 @@ const NcclTable& nccl_table() {
     auto* const fill = plugin == nullptr ? nullptr : reinterpret_cast<FillNcclTable>(dlsym(plugin, nccl_table_name));
     if (fill == nullptr || fill(&filled, problem, sizeof problem) != 0) {
       throw Error{Fault::device,
-                  {.wanted = "NCCL by way of libargosy_cuda.so", .got = problem, .remedy = "or set device to cpu"}};
+                  {.sentence = fmt::format("NCCL is not available through libargosy_cuda.so: {}; set device to cpu to "
+                                           "train without a GPU",
+                                           problem),
+                   .wanted = "NCCL through libargosy_cuda.so",
+                   .got = problem,
+                   .remedy = "set device to cpu"}};
     }
     return filled;
   }();

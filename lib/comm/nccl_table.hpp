@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What the NCCL backend asks of a device: NCCL's functions, CUDA's streams and events, and two kernels, as a table of
-/// functions, so that the backend knows no header of theirs and a test can stand in for a GPU. libargosy_cuda.so fills
-/// it (comm/cuda/nccl_table.cu). Results are those of NCCL and CUDA, 0 for success; handles are theirs, too. Compiles
-/// as C++17, for nvcc.
+/// What the NCCL backend needs from a device, as a table of functions: NCCL's functions, CUDA's streams and events, and
+/// two kernels. With the table the backend includes no header of NCCL or CUDA, and a test can replace the GPU.
+/// libargosy_cuda.so fills it (comm/cuda/nccl_table.cu). Results and handles are NCCL's and CUDA's; 0 is success.
+/// Compiles as C++17, for nvcc.
 namespace argosy::comm {
 
 using NcclComm = void*;
@@ -23,8 +23,8 @@ inline constexpr int nccl_sum = 0;
 inline constexpr int nccl_no_color = -1;
 inline constexpr int cuda_not_ready = 600;
 
-/// `count` contributions of one length, in the order in which they are added: the own one stands at `own_index`, the
-/// others lie `stride` elements apart.
+/// `count` contributions of equal length, in the order in which they are added. The rank's own is at `own_index` of
+/// that order; the others lie `stride` elements apart.
 struct DeviceTerms {
   const void* own = nullptr;
   const void* others = nullptr;
@@ -65,7 +65,8 @@ struct NcclTable {
   int (*mark_record)(DeviceMark mark, DeviceStream stream) = nullptr;
   int (*mark_query)(DeviceMark mark) = nullptr;
 
-  /// The sum in fp32, one term after the other, to out or, where it `continues`, added to out. `out` may be a term.
+  /// Sums the terms in fp32, one after the other, into `out`, or adds the sum to `out` if `continues`. `out` may be a
+  /// term.
   int (*ordered_sum)(DeviceTerms terms, float* out, std::int64_t elements, bool continues,
                      DeviceStream stream) = nullptr;
   int (*round_to_bf16)(const float* from, std::uint16_t* to, std::int64_t elements, DeviceStream stream) = nullptr;

@@ -9,7 +9,7 @@
 namespace argosy::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds look_every{20};
 constexpr std::chrono::microseconds poll_every{20};
@@ -17,33 +17,42 @@ constexpr std::chrono::seconds drain_limit{2}, abort_limit{1};
 constexpr int nccl_in_progress = 7;
 
 Error error_of(const NcclWatch::Operation& operation, const std::string& wanted, const std::string& got) {
+  const std::string place = operation.step >= 0 ? fmt::format("step {}", operation.step) : "";
+  const std::string said = fmt::format("{} of {} bytes", operation.name, operation.size_bytes);
+  const std::string remedy = "look for the rank that failed first (comm.timeout_s sets the limit)";
   return Error{Fault::comm,
-               {.wanted = fmt::format("{} of {} bytes to {}", operation.name, operation.size_bytes, wanted),
+               {.sentence = fmt::format("{}{}{} did not {}: {}; {}", place, place.empty() ? "" : ": ", said, wanted,
+                                        got, remedy),
+                .wanted = fmt::format("{} to {}", said, wanted),
                 .got = got,
-                .where = operation.step >= 0 ? fmt::format("step {}", operation.step) : "",
-                .remedy = "look for the rank that failed first (comm.timeout_s sets the limit)"}};
+                .where = place,
+                .remedy = remedy}};
 }
 
 }  // namespace
 
-void check_cuda(const NcclTable& table, int result, const std::string& wanted) {
+void check_cuda(const NcclTable& table, int result, const std::string& action) {
   if (result == 0) return;
+  const std::string got = table.cuda_error_text(result), remedy = "check the GPU of this rank";
   throw Error{Fault::device,
-              {.wanted = wanted, .got = table.cuda_error_text(result), .remedy = "look at the GPU of this rank"}};
+              {.sentence = fmt::format("cannot {} on the GPU: {}; {}", action, got, remedy),
+               .wanted = "to " + action,
+               .got = got,
+               .remedy = remedy}};
 }
 
 Mark::Mark(const NcclTable& table, DeviceStream stream) : table_(table) {
-  check_cuda(table_, table_.mark_create(&mark_), "an event of the GPU");
+  check_cuda(table_, table_.mark_create(&mark_), "create an event");
   if (const int result = table_.mark_record(mark_, stream); result != 0) {
     table_.mark_destroy(mark_);
-    check_cuda(table_, result, "an event recorded on the GPU");
+    check_cuda(table_, result, "record an event");
   }
 }
 
 Mark::~Mark() { table_.mark_destroy(mark_); }
 
 void Mark::hold(DeviceStream other) const {
-  check_cuda(table_, table_.stream_wait(other, mark_), "a stream of the GPU that waits");
+  check_cuda(table_, table_.stream_wait(other, mark_), "make a stream wait");
 }
 
 struct NcclWatch::Failure {
@@ -66,7 +75,7 @@ struct NcclWatch::Ended final : Event::State {
   void wait(const std::stop_token& stop) override {
     while (!done() && !stop.stop_requested()) std::this_thread::sleep_for(poll_every);
     if (const auto error = failure->get()) std::rethrow_exception(error);
-    if (done()) check_cuda(table, end->state(), "work of the GPU to end");
+    if (done()) check_cuda(table, end->state(), "finish the work");
   }
   [[nodiscard]] bool done() const noexcept override { return failure->get() || end->state() != cuda_not_ready; }
   void wait_on(void* stream) override { end->hold(stream); }
@@ -91,10 +100,10 @@ NcclWatch::NcclWatch(const NcclTable& table, double timeout_s)
 NcclWatch::~NcclWatch() {
   thread_.request_stop();
   thread_.join();
-  for (const auto limit = Clock::now() + drain_limit; !under_way_.empty() && !failure_->get();) {
+  for (const auto limit = SteadyClock::now() + drain_limit; !under_way_.empty() && !failure_->get();) {
     std::exception_ptr error = look();
-    if (!error && !under_way_.empty() && Clock::now() > limit) {
-      error = std::make_exception_ptr(error_of(under_way_.front().operation, "end", "the end of its collectives"));
+    if (!error && !under_way_.empty() && SteadyClock::now() > limit) {
+      error = std::make_exception_ptr(error_of(under_way_.front().operation, "end", "its collectives were destroyed"));
     }
     if (error) fail(std::move(error));
     std::this_thread::sleep_for(poll_every);
@@ -109,7 +118,7 @@ void NcclWatch::add(NcclComm comm) {
 
 NcclWatch::Entry NcclWatch::announce(const Operation& operation) {
   const std::lock_guard lock(lists_);
-  return under_way_.insert(under_way_.end(), {operation, nullptr, nullptr, Clock::now()});
+  return under_way_.insert(under_way_.end(), {operation, nullptr, nullptr, SteadyClock::now()});
 }
 
 Event NcclWatch::follow(Entry entry, std::shared_ptr<Mark> begin, std::shared_ptr<Mark> end) {
@@ -139,12 +148,12 @@ std::exception_ptr NcclWatch::problem_of(UnderWay& one) const {
   if (state != 0 && state != cuda_not_ready) {
     return std::make_exception_ptr(error_of(one.operation, "end", table_.cuda_error_text(state)));
   }
-  const auto now = Clock::now();
+  const auto now = SteadyClock::now();
   if (!one.begun && one.begin->state() == 0) one.begun = now;
   const double waited_s = one.begun ? std::chrono::duration<double>(now - *one.begun).count() : 0;
   if (waited_s <= timeout_s_) return nullptr;
   return std::make_exception_ptr(
-      error_of(one.operation, fmt::format("end within {:.3g} s", waited_s), "nothing from the GPU"));
+      error_of(one.operation, fmt::format("end within {:.3g} s", waited_s), "the GPU has not finished it"));
 }
 
 std::exception_ptr NcclWatch::look() {
@@ -160,7 +169,7 @@ std::exception_ptr NcclWatch::look() {
     if (problem == 0 || problem == nccl_in_progress) continue;
     const Operation unknown{.name = "a collective"};
     return std::make_exception_ptr(error_of(under_way_.empty() ? unknown : under_way_.front().operation, "succeed",
-                                            fmt::format("NCCL's \"{}\"", table_.nccl_error_text(problem))));
+                                            fmt::format("NCCL reports \"{}\"", table_.nccl_error_text(problem))));
   }
   return nullptr;
 }

@@ -14,14 +14,14 @@
 #include "comm/event.hpp"
 #include "comm/nccl_table.hpp"
 
-/// Watches over operations that a device has been given, from a thread of its own. Where NCCL reports an error, or an
-/// operation has not ended within the deadline from when it could begin, the communicators are aborted, which frees the
-/// device and whoever waits for it, and an Error{comm} names operation, bytes and step: thrown in every wait for an
-/// event, and on every later call. Call from one thread; events may outlive it, the table outlives all.
+/// Watches the operations on a device from a thread of its own. If NCCL reports an error, or an operation has not ended
+/// within the deadline after it could start, the watch aborts the communicators, which frees the device and every
+/// thread that waits for it. Every wait for an event and every later call then throws an Error{comm} that names
+/// operation, bytes and step. Call from one thread. Events may outlive the watch; the table outlives both.
 namespace argosy::comm {
 
-/// Throws Error{device}, saying what was wanted, unless CUDA's `result` is success.
-void check_cuda(const NcclTable& table, int result, const std::string& wanted);
+/// Throws Error{device} unless CUDA's `result` is success; `action` follows "cannot" in the error: "create a stream".
+void check_cuda(const NcclTable& table, int result, const std::string& action);
 
 /// A point on a device's stream.
 class Mark {
@@ -31,7 +31,7 @@ class Mark {
   ~Mark();
   Mark(const Mark&) = delete;
   Mark& operator=(const Mark&) = delete;
-  /// CUDA's word: 0 where the device has come here, cuda_not_ready, or what has become of the device.
+  /// CUDA's result: 0 if the device has come here, cuda_not_ready, or the error of the device.
   [[nodiscard]] int state() const noexcept { return table_.mark_query(mark_); }
   void hold(DeviceStream other) const;  // until the device has come here
 
@@ -40,7 +40,7 @@ class Mark {
   DeviceMark mark_ = nullptr;
 };
 
-/// What `stream` has been given until now, as an event: of computation that an operation is to wait for.
+/// An event that completes when the work given to `stream` so far has ended: computation that an operation waits for.
 [[nodiscard]] Event record_event(const NcclTable& table, DeviceStream stream);
 
 class NcclWatch {
@@ -51,7 +51,7 @@ class NcclWatch {
   };
 
   NcclWatch(const NcclTable& table, double timeout_s);
-  /// Waits two seconds for what is under way and aborts it then. Destroys the communicators.
+  /// Waits two seconds for running operations, then aborts them. Destroys the communicators.
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
@@ -62,8 +62,8 @@ class NcclWatch {
   /// Takes over a communicator.
   void add(NcclComm comm);
 
-  /// Gives `stream` an operation, by `enqueue`, that begins after `ready`; returns the event of its end. After a
-  /// failure, of `enqueue` or found by the watch, every call throws the same.
+  /// Gives `stream` an operation, by `enqueue`, that starts after `ready`. Returns the event of its end. After a
+  /// failure, in `enqueue` or found by the watch, every call throws the same error.
   template <class Enqueue>
   [[nodiscard]] Event run(const Operation& operation, DeviceStream stream, const Event& ready, Enqueue enqueue) {
     const std::lock_guard lock(calls_);
@@ -80,7 +80,7 @@ class NcclWatch {
     throw_failure();
     return {};
   }
-  /// Throws the failure, if there is one.
+  /// Throws the failure if there is one.
   void throw_failure() const;
 
  private:
@@ -88,7 +88,7 @@ class NcclWatch {
   struct Ended;
   struct UnderWay {
     Operation operation;
-    std::shared_ptr<Mark> begin, end;  // none while it is being given to the device
+    std::shared_ptr<Mark> begin, end;  // none until the device has been given all of it
     std::optional<std::chrono::steady_clock::time_point> begun;
   };
   using Entry = std::list<UnderWay>::iterator;
@@ -97,14 +97,14 @@ class NcclWatch {
   Event follow(Entry entry, std::shared_ptr<Mark> begin, std::shared_ptr<Mark> end);
   void fail(std::exception_ptr error);
   void watch(const std::stop_token& stop);
-  /// Forgets what has ended. Returns what is wrong with the rest, if anything.
+  /// Forgets operations that have ended. Returns the error of the others, if there is one.
   [[nodiscard]] std::exception_ptr look();
   [[nodiscard]] std::exception_ptr problem_of(UnderWay& one) const;
 
   const NcclTable& table_;
   const double timeout_s_;
   const std::shared_ptr<Failure> failure_;
-  std::timed_mutex calls_;  // held round NCCL's calls; an abort waits for them a second at most
+  std::timed_mutex calls_;  // held during calls to NCCL; an abort waits for it one second at most
   std::mutex lists_;
   std::vector<NcclComm> comms_;
   std::list<UnderWay> under_way_;

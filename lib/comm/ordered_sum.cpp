@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
-#include "core/widest.hpp"
 
 namespace argosy::comm {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <boost/describe.hpp>
 
-/// How ranks may add up gradients, as configurations spell it. Torch- and MPI-free.
+/// How ranks add up gradients, as configurations spell it. Free of LibTorch and MPI.
 namespace argosy::comm {
 
-/// exact: fp32 sums over the local ranks 0, 1, … of a node, then over nodes 0, 1, …: placement and timing change no
-/// bit, nodes × ranks do · fast: the backend's own reduce-scatter on both levels, in an order of its own · elastic: one
-/// running fp32 sum in the order of micro-batches, the same bits for any number of ranks; for tests, as it sends every
-/// micro-batch's contributions to all nodes.
+/// exact: fp32 sums over the local ranks 0, 1, … of a node, then over nodes 0, 1, …. Placement and timing change no
+/// bit; the numbers of nodes and ranks do. fast: the backend's own reduce-scatter on both levels, in an order that the
+/// backend chooses. elastic: one running fp32 sum in the order of micro-batches. The number of ranks changes no bit.
+/// For tests, because the contributions of every micro-batch go to all nodes.
 enum class Reduction { exact, fast, elastic };
 BOOST_DESCRIBE_ENUM(Reduction, exact, fast, elastic)
 

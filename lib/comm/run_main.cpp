@@ -6,25 +6,25 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <boost/describe.hpp>
 #include <boost/json/serialize.hpp>
-#include <charconv>
 #include <csignal>
 #include <optional>
 
 #include "comm/environment.hpp"
 #include "comm/exit_file.hpp"
 #include "comm/launcher.hpp"
+#include "comm/message.hpp"
 #include "comm/session.hpp"
 #include "core/hash.hpp"
 
 namespace argosy::comm {
 namespace {
 
-// How long a rank that has failed waits for the others to fail as well (a wrong option fails everywhere) before it ends
-// the job.
+// How long a failed rank waits for the others to fail as well, as they do with a wrong option, before it ends the job.
 constexpr double lone_failure_s = 2;
 
-// The step has to reach the exit file from wherever a run fails, past all unwinding.
+// Global, because the step must reach the exit file from any point of failure.
 std::atomic<std::int64_t> exit_step{0};
 std::string exit_why;  // of a stop
 
@@ -32,13 +32,14 @@ std::string exit_why;  // of a stop
 struct Outcome {
   int code = 0;
   std::string sentence;          // of the error, if any
-  bool others_may_hang = false;  // a communication failed: MPI is not to be trusted any more
+  bool others_may_hang = false;  // a communication failed, so MPI can no longer be trusted
   bool reader_left = false;      // of standard output
 
   [[nodiscard]] bool failed() const {
     return code != static_cast<int>(Exit::ok) && code != static_cast<int>(Exit::stopped);
   }
 };
+BOOST_DESCRIBE_STRUCT(Outcome, (), (code, sentence))  // what the other ranks are told
 
 Outcome outcome_of(const std::function<Exit()>& body) {
   try {
@@ -48,18 +49,8 @@ Outcome outcome_of(const std::function<Exit()>& body) {
   } catch (const Error& error) {
     return {static_cast<int>(exit_code(error.fault())), error.what(), error.fault() == Fault::comm};
   } catch (const std::exception& error) {
-    return {static_cast<int>(Exit::internal), fmt::format("an exception nobody expected: {}", error.what()), false};
+    return {static_cast<int>(Exit::internal), fmt::format("unexpected internal error: {}", error.what()), false};
   }
-}
-
-std::string encoded(const Outcome& outcome) { return fmt::format("{} {}", outcome.code, outcome.sentence); }
-
-Outcome decoded(const std::string& text) {
-  Outcome outcome;
-  const char* const end = text.data() + text.size();
-  const char* const after_code = std::from_chars(text.data(), end, outcome.code).ptr;
-  outcome.sentence.assign(after_code + 1, end);
-  return outcome;
 }
 
 std::string result_line(std::string_view tool, std::string_view status, const boost::json::object& figures) {
@@ -77,7 +68,8 @@ Outcome common_outcome(const Communicator& verdicts, const Outcome& mine) {
   std::array<std::int64_t, 2> largest{mine.failed() ? verdicts.size() - verdicts.rank() : 0, mine.code};
   verdicts.all_reduce(std::span<std::int64_t>{largest}, Reduce::max);
   if (largest[0] == 0) return {.code = static_cast<int>(largest[1]), .sentence = ""};
-  return decoded(verdicts.broadcast(encoded(mine), verdicts.size() - static_cast<int>(largest[0])));
+  const int failing = verdicts.size() - static_cast<int>(largest[0]);
+  return from_message<Outcome>(verdicts.broadcast(to_message(mine), failing));
 }
 
 /// **Collective.** Whether this is the lowest rank with that text.
@@ -87,13 +79,13 @@ bool is_first_with(const Communicator& verdicts, const std::string& text) {
   return std::find(hashes.begin(), hashes.end(), own) - hashes.begin() == verdicts.rank();
 }
 
-/// Says once what went wrong (each different sentence from the lowest rank that has it), and leaves the common code
-/// behind. **Collective.** The common outcome.
+/// Logs each different error once, on the lowest rank that has it, and writes the common code to the exit file. Returns
+/// the common outcome. **Collective.**
 Outcome settle(const Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
                const Outcome& mine) {
   const Communicator& verdicts = environment.verdicts();
   Outcome common = common_outcome(verdicts, mine);
-  const bool speaks = common.failed() && is_first_with(verdicts, encoded(mine));
+  const bool speaks = common.failed() && is_first_with(verdicts, to_message(mine));
   if (speaks && mine.failed() && !mine.sentence.empty()) log.error("{}", mine.sentence);
   log.flush();
   verdicts.barrier("sentences");
@@ -102,7 +94,7 @@ Outcome settle(const Environment& environment, const Log& log, const ExitFile& e
     try {
       exit_file.write_agreed(common.code, exit_step, common.code == static_cast<int>(Exit::stopped) ? exit_why : "");
     } catch (const Error& error) {
-      log.warn("the exit file does not say {}, with which this process ends: {}", common.code, error.what());
+      log.warn("exit code {} cannot be written to the exit file: {}", common.code, error.what());
     }
   }
   return common;
@@ -117,8 +109,8 @@ Outcome settle(const Environment& environment, const Log& log, const ExitFile& e
   environment.abort(mine.code);
 }
 
-/// An MPI library may abort the process where another rank has died. While this object lives, that is said in our own
-/// words as well, with code 5; any other abort takes its course.
+/// An MPI library may abort the process when another rank has died. While this object lives, such an abort logs an
+/// error and ends with code 5. Any other abort is left alone.
 class LastWords {
  public:
   LastWords(Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool)
@@ -134,12 +126,12 @@ class LastWords {
   LastWords& operator=(const LastWords&) = delete;
 
  private:
-  /// On the thread that aborts. It holds the mutex round MPI calls, which nothing here takes.
+  /// Runs on the thread that aborts. That thread holds the mutex around MPI calls, which nothing here takes.
   static void say(int) {
     std::signal(SIGABRT, SIG_DFL);
     const std::optional<Error> error = Session::cut_short();
     if (!error || current == nullptr) return;
-    constexpr unsigned limit_s = 10;  // should the state MPI is in keep us from leaving
+    constexpr unsigned limit_s = 10;  // if the state of MPI keeps the process from ending
     alarm(limit_s);
     fail_alone(current->environment_, current->log_, current->exit_file_, current->tool_,
                {static_cast<int>(exit_code(error->fault())), error->what(), true});
@@ -192,8 +184,8 @@ void set_exit_why(std::string_view word) { exit_why = word; }
 
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
   Files::hold_standard_streams();
-  const StopSignals stop;  // before anything that takes time: an early signal would kill the rank
-  const bool dies_of_pipes = std::signal(SIGPIPE, SIG_IGN) == SIG_DFL;  // a write fails then; that to the log may
+  const StopSignals stop;  // first, because an early signal would kill the rank
+  const bool dies_of_pipes = std::signal(SIGPIPE, SIG_IGN) == SIG_DFL;  // a write to a closed pipe then fails instead
   const std::string tool = argc > 0 ? Path(argv[0]).filename().string() : "argosy";
   const ExitFile exit_file{Files::system(), environment_variable("ARGOSY_EXIT_FILE").value_or("")};
 
@@ -224,7 +216,7 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
     Context context{world, topology, log, Files::system(), clock, stop};
     return body(context);
   });
-  if (is_later_copy(world.size(), environment_variable)) return mine.code;  // the first copy says it for all
+  if (is_later_copy(world.size(), environment_variable)) return mine.code;  // the first copy logs the error
   const bool dies = mine.reader_left && dies_of_pipes && world.size() == 1;
   if (dies) mine.sentence.clear();
   const int code = end(*environment, log, exit_file, tool, mine);

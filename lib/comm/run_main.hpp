@@ -11,10 +11,10 @@
 #include "core/log.hpp"
 #include "core/signal.hpp"
 
-/// The frame of every tool: signal handlers, MPI, the one catch, the exit file, the result line, an orderly end.
+/// What every tool runs in: signal handlers, MPI, the one catch of errors, the exit file, the result line, the end.
 namespace argosy::comm {
 
-/// What a program may reach, passed down, never global; tests build their own.
+/// What a tool may use of its process, passed down instead of global. Tests make their own.
 struct Context {
   const Communicator& world;  // control traffic
   const Topology& topology;
@@ -24,34 +24,34 @@ struct Context {
   const StopSignals& stop;
 
   [[nodiscard]] bool is_root() const noexcept { return world.rank() == 0; }
-  /// Rank 0 writes `text` to standard output, where nothing else writes. Throws Error{io} on that rank alone; run_main
-  /// makes it the verdict of all.
+  /// Rank 0 writes `text` to standard output. Nothing else writes there. Throws Error{io} on rank 0 alone; run_main
+  /// makes it the verdict of all ranks.
   void print(std::string_view text) const {
     if (is_root()) files.print(text);
   }
-  /// Rank 0 prints `result {…}` as the last line on stderr, with `tool` and `status` ("ok" unless figures say
-  /// otherwise) in front.
+  /// Rank 0 prints `result {…}` as the last line on stderr. `tool` and `status` come first; `status` is "ok" unless
+  /// `figures` holds another.
   void print_result(std::string_view tool, boost::json::object figures) const;
 };
 
-/// Runs `body` on every rank and returns the process's exit code. Compares the world size with ARGOSY_EXPECT_RANKS and
-/// with launchers' variables (Error{usage} for N copies of a world of one). Errors are logged as one sentence with the
-/// rank; when other ranks may wait, the job is ended by MPI_Abort. Writes ARGOSY_EXIT_FILE (exit_file.hpp), which
-/// changes no code when it cannot be written. On Error a `result {"tool":…,"status":"failed","code":…,"error":…}` line
-/// is printed as well. Where the reader of standard output has left, a world of one ends without a word, by SIGPIPE;
-/// nobody reading the log hurts no run.
+/// Runs `body` on every rank and returns the exit code of the process.
+/// Before that it compares the number of ranks with ARGOSY_EXPECT_RANKS and with the launchers' variables; a launcher
+/// that started N separate copies is an Error{usage}. An error is logged as one sentence, and a line
+/// `result {"tool":…,"status":"failed","code":…,"error":…}` follows. If other ranks may be waiting, MPI_Abort ends the
+/// job. The exit file (exit_file.hpp) is written; if that fails, the exit code stays the same. If the reader of
+/// standard output has closed it, a single rank ends silently by SIGPIPE. A log that nobody reads does not harm a run.
 int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body);
 
-/// The frame of a tool without MPI, which only looks: the one catch and the result line. Leaves the exit file alone,
-/// since scripts call it while theirs is another tool's.
+/// The same for a tool without MPI that only reads: the one catch and the result line. It writes no exit file, because
+/// scripts call such a tool while ARGOSY_EXIT_FILE names the file of another tool.
 int run_alone(int argc, char** argv, const std::function<Exit(const Log&)>& body);
 
-/// `result {"tool":…,"status":…,…}`; "ok" unless `figures` say otherwise.
+/// `result {"tool":…,"status":…,…}`; `status` is "ok" unless `figures` holds another.
 void print_result(const Log& log, std::string_view tool, boost::json::object figures);
 
-/// Step to be written into the exit file.
+/// The step that the exit file will name.
 void set_exit_step(std::int64_t step) noexcept;
-/// Rank 0, main thread: the word behind it, for scripts, should the run end with Exit::stopped (exit_file.hpp).
+/// The word after it, for scripts, if the run ends with Exit::stopped (exit_file.hpp). Rank 0, main thread.
 void set_exit_why(std::string_view word);
 
 }  // namespace argosy::comm

@@ -1,5 +1,6 @@
 #include "comm/session.hpp"
 
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -25,14 +26,26 @@ constexpr int spins = 64;               // tests in a row before the core is off
 constexpr double sleep_after_s = 0.05;  // a wait this long is no longer about latency
 constexpr double sleep_s = 50e-6;
 constexpr double attend_every_s = 0.01;  // how often a waiting rank looks for questions
-constexpr int answer_rounds = 40;  // looks for answers, at least: after a standstill of all, time alone says nothing
+constexpr int answer_rounds = 40;  // looks for answers, at least: after a pause of all processes, time says nothing
 constexpr double attendant_every_s = 0.05;
-constexpr double turn_after_s = 1;  // what a round of askers needs beyond the grace, until all know
+constexpr double turn_after_s = 1;  // what a round needs beyond the grace until all members know the result
 constexpr int question = 1, answer = 2, wait_on = 3, end_all = 4;
 
 thread_local const Waiting* inside_waiting = nullptr;
 
 std::string where(const Waiting& waiting) { return waiting.step >= 0 ? fmt::format("step {}", waiting.step) : ""; }
+
+/// "step 7: barrier of 8 bytes did not end: …".
+Error failure(const Waiting& waiting, const std::string& wanted, const std::string& got, const std::string& remedy) {
+  const std::string operation = fmt::format("{} of {} bytes", waiting.operation, waiting.size_bytes);
+  const std::string place = where(waiting), separator = place.empty() ? "" : ": ";
+  return Error{Fault::comm,
+               {.sentence = fmt::format("{}{}{} did not {}: {}; {}", place, separator, operation, wanted, got, remedy),
+                .wanted = fmt::format("{} to {}", operation, wanted),
+                .got = got,
+                .where = place,
+                .remedy = remedy}};
+}
 
 std::string text_of(std::span<const int> ranks) {
   std::string text;
@@ -63,14 +76,11 @@ bool Session::any_waits() {
 
 std::optional<Error> Session::cut_short() {
   if (inside_waiting == nullptr) return std::nullopt;
-  return Error{Fault::comm,
-               {.wanted = fmt::format("{} of {} bytes to end", inside_waiting->operation, inside_waiting->size_bytes),
-                .got = "the MPI library giving up, as it does where another rank has died",
-                .where = where(*inside_waiting),
-                .remedy = "look for the rank that ended first; a killed one leaves no word"}};
+  return failure(*inside_waiting, "end", "the MPI library aborted, as it does when another rank has died",
+                 "look for the rank that ended first (a killed rank logs nothing)");
 }
 
-/// Few enough bytes to travel with the envelope: a receive never waits.
+/// Small enough to be sent with the message envelope, so a receive never waits.
 struct Session::Notice {
   int kind = 0;
   std::array<char, 60> operation{};
@@ -94,11 +104,14 @@ Session::Session(int& argc, char**& argv) {
   int provided = MPI_THREAD_SINGLE;
   const int result = MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   if (result != MPI_SUCCESS || provided < MPI_THREAD_SERIALIZED) {
+    const std::string got = result != MPI_SUCCESS ? "an error" : fmt::format("level {}", provided);
+    const std::string remedy = "build against MPICH, and start with its mpiexec or with srun --mpi=pmi2";
     throw Error{Fault::comm,
-                {.wanted = "MPI with thread level SERIALIZED",
-                 .got = result != MPI_SUCCESS ? "an error of MPI_Init_thread" : fmt::format("level {}", provided),
-                 .where = "the start of MPI",
-                 .remedy = "build against MPICH, and start with its mpiexec or with srun --mpi=pmi2"}};
+                {.sentence = fmt::format("MPI_Init_thread returned {}, not thread level SERIALIZED; {}", got, remedy),
+                 .wanted = "MPI with thread level SERIALIZED",
+                 .got = got,
+                 .where = "MPI_Init_thread",
+                 .remedy = remedy}};
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
@@ -110,7 +123,7 @@ Session::Session(int& argc, char**& argv) {
 }
 
 Session::~Session() {
-  answer_peers();  // takes in answers that came after all, which MPI would warn of
+  answer_peers();  // receives late answers, of which MPI would warn
   MPI_Finalize();
 }
 
@@ -119,11 +132,8 @@ void Session::check(int mpi_result, const Waiting& waiting) const {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(mpi_result, text.data(), &length);
-  throw Error{Fault::comm,
-              {.wanted = fmt::format("{} of {} bytes to succeed", waiting.operation, waiting.size_bytes),
-               .got = std::string(text.data(), static_cast<std::size_t>(length)),
-               .where = where(waiting),
-               .remedy = "look for the rank that failed first"}};
+  throw failure(waiting, "succeed", {text.data(), static_cast<std::size_t>(length)},
+                "look for the rank that failed first");
 }
 
 void Session::abandon(std::vector<std::byte> memory) {
@@ -148,7 +158,7 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
   const auto start = std::chrono::steady_clock::now();
   const double grace_s = std::min(2.0, limit_s / 4), attend_after_s = std::min(0.25, limit_s / 8);
   double attended_s = 0;
-  std::optional<double> turn_s;  // how much later than the first ones this rank asks
+  std::optional<double> turn_s;  // how much later than the first round this rank asks
   std::optional<TimePoint> asked;
   int looked = 0;
   for (std::int64_t tests = 0;; ++tests) {
@@ -160,7 +170,10 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
     if (complete != 0) return;
     if (tests < spins) continue;
     if (waiting.abandoned != nullptr && *waiting.abandoned) {
-      throw Error{Fault::comm, {.wanted = waiting.operation + " to end", .got = "the end of its collectives"}};
+      throw Error{Fault::comm,
+                  {.sentence = waiting.operation + " was abandoned, because its collectives were destroyed",
+                   .wanted = waiting.operation + " to end",
+                   .got = "the end of its collectives"}};
     }
     sched_yield();
     const auto now = std::chrono::steady_clock::now();
@@ -324,19 +337,15 @@ std::string Session::doings_of(const Waiting& waiting, TimePoint asked) {
   for (const int rank : silent) {
     if (!hosts.empty()) nodes.insert(hosts[static_cast<std::size_t>(rank)]);
   }
-  std::string got = silent.empty() ? "" : fmt::format("no word from {}", text_of(silent));
+  std::string got = silent.empty() ? "" : fmt::format("no answer from {}", text_of(silent));
   if (!nodes.empty()) got += fmt::format(" on {}", fmt::join(nodes, ", "));
   if (!elsewhere.empty()) got += (got.empty() ? "" : "; ") + elsewhere;
-  return got.empty() ? "every rank waiting in it" : got;
+  return got.empty() ? "every rank waits in it" : got;
 }
 
 void Session::give_up(const Waiting& waiting, const std::string& got, double waited_s) {
-  throw Error{
-      Fault::comm,
-      {.wanted = fmt::format("{} of {} bytes to end within {:.3g} s", waiting.operation, waiting.size_bytes, waited_s),
-       .got = got,
-       .where = where(waiting),
-       .remedy = "look for the cause at the ranks named (comm.timeout_s sets the limit)"}};
+  throw failure(waiting, fmt::format("end within {:.3g} s", waited_s), got,
+                "look for the cause on these ranks (comm.timeout_s sets the limit)");
 }
 
 Communicator::Impl::Impl(Session& of, MPI_Comm owned, std::string purpose)

@@ -18,15 +18,22 @@
 #include "comm/comm.hpp"
 #include "core/error.hpp"
 
-/// MPI in this process, for comm/ itself: the mutex around every MPI call, and the one loop in which ranks wait. One
-/// object a process, owned by Environment; communicators borrow it. Past the deadline the waiting rank asks its peers
-/// what they are doing, over a communicator of its own. A rank answers from inside this loop, for all of its threads,
-/// or by its Attendant while it is at work that others know to wait for; one that does not answer computes where it
-/// should not, is stopped or dead. Of many ranks the first few ask, and tell the others what came of it; only where
-/// these are silent do more ask, twice as many each time: questions never grow with the square of the ranks.
+/// MPI in this process, for comm/ itself: the mutex around every MPI call, and the one loop in which a rank waits for
+/// an operation. Environment owns the one object of a process; communicators borrow it.
+///
+/// Near the deadline, a waiting rank asks the members of its operation what they are doing. Questions and answers use a
+/// communicator of their own.
+/// - A rank that waits answers from its loop, for all of its threads, with the operations it waits in.
+/// - A rank that runs the body of agree() answers from its Attendant that it is at work.
+/// - A rank that computes elsewhere, is stopped or is dead does not answer.
+/// If every member waits in this operation or is at work, and at least one is at work, the rank keeps waiting.
+/// Otherwise the operation ends with an error.
+///
+/// In a large job only the first few members ask, and they tell the others the result. If these do not tell it in time,
+/// the next members ask, twice as many in each round. So questions grow less than the square of the ranks.
 namespace argosy::comm {
 
-/// What a rank waits for, as told to people and to peers.
+/// What a rank waits for, as errors and other ranks are told.
 struct Waiting {
   std::string operation;                         // "barrier \"start\"", "reduce_scatter"
   std::int64_t size_bytes = 0;                   // of this rank's buffer
@@ -37,49 +44,49 @@ struct Waiting {
 
 class Session {
  public:
-  /// Initialises MPI. Throws Error{comm} when MPI gives less than SERIALIZED.
+  /// Initializes MPI. Throws Error{comm} if MPI provides a lower thread level than SERIALIZED.
   Session(int& argc, char**& argv);
   ~Session();
   class Attendant;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Tests until all requests are complete. Throws Error{comm}: operation, bytes, step, silent ranks.
+  /// Tests `requests` until all are complete. Throws Error{comm}: operation, bytes, step, silent ranks.
   void wait(std::span<MPI_Request> requests, const Waiting& waiting);
-  /// Runs `call` (an MPI function that does not wait) under the mutex. Throws Error{comm} on an MPI error.
+  /// Runs `call`, an MPI function that does not block, under the mutex. Throws Error{comm} on an MPI error.
   template <class Call>
   void run(const Waiting& waiting, Call call) {
     const std::lock_guard lock(mutex);
     const Inside inside(waiting);
     check(call(), waiting);
   }
-  /// The error of the operation this thread is in, for a handler of SIGABRT: UCX ends the process where it finds a peer
-  /// in shared memory dead. Empty outside of MPI.
+  /// The error of the operation that this thread is in, for a handler of SIGABRT: UCX aborts a process if a peer in
+  /// shared memory has died. Empty if the thread is not in MPI.
   [[nodiscard]] static std::optional<Error> cut_short();
-  /// Keeps memory alive that an operation given up on may still write to.
+  /// Keeps `memory` alive, because an operation that has been given up may still write to it.
   void abandon(std::vector<std::byte> memory);
   void count(std::int64_t sent_bytes, std::int64_t received_bytes) noexcept;
   [[nodiscard]] ControlTraffic control_traffic() const noexcept;
 
-  std::mutex mutex;  // held round every MPI call
+  std::mutex mutex;  // held during every MPI call
   static constexpr const char* timeout_variable = "ARGOSY_COMM_TIMEOUT_S";
   static constexpr double least_timeout_s = 0.1;
   std::atomic<double> timeout_s = 600;  // of one operation
-  std::atomic<std::int64_t> step = -1;  // of operations whose communicator knows none of its own
+  std::atomic<std::int64_t> step = -1;  // of operations whose communicator has none of its own
   std::vector<std::string> hosts;       // by world rank; empty before they are known
-  int first_askers = 32;                // of an operation's members, at a deadline
+  int first_askers = 32;                // members that ask in the first round
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
   struct Notice;
   struct Outgoing;
-  /// What a rank that has asked all others makes of an operation.
+  /// The result of asking all members of an operation.
   struct Judgement {
-    bool ends = false;  // it is given up, for the reason in `got`
+    bool ends = false;  // the operation is given up, for the reason in `got`
     std::string got;
     TimePoint when;
   };
-  /// This thread is inside MPI for `waiting`.
+  /// While it lives, this thread is inside MPI for `waiting`.
   class Inside {
    public:
     explicit Inside(const Waiting& waiting) noexcept;
@@ -87,7 +94,7 @@ class Session {
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
   };
-  /// A thread of this rank waits for `waiting`.
+  /// While it lives, a thread of this rank waits for `waiting`.
   class Listed {
    public:
     Listed(Session& session, const Waiting& waiting);
@@ -102,41 +109,43 @@ class Session {
 
   void check(int mpi_result, const Waiting& waiting) const;
   [[nodiscard]] bool any_waits();
-  /// How many rounds of askers come before this rank's.
+  /// The number of rounds in which others ask before this rank does.
   [[nodiscard]] int turn_of(const Waiting& waiting) const;
   void post(int world_rank, int kind, const std::string& operation, const std::string& got = "");
-  /// Forgets notices that have gone.
+  /// Forgets notices that have been sent.
   void drop_sent();
-  /// Tells those who wait in the same operation and were not among the first to ask.
+  /// Tells the result to members that wait in the same operation and do not ask in the first round.
   void tell(const Waiting& waiting, TimePoint asked, int kind, const std::string& got = "");
-  /// What another member has told since then.
+  /// The result that another member has told since then.
   [[nodiscard]] std::optional<Judgement> take_judgement(const Waiting& waiting, TimePoint since);
-  /// Tells asking peers what this rank's threads wait for (nothing: it is at work), and books what they answered.
+  /// Receives all notices: answers questions with what this rank's threads wait for, or that it is at work, and keeps
+  /// answers and results.
   void answer_peers();
-  /// Operations a world rank has told since then that it waits in; an empty one: it is at work.
+  /// The operations that a world rank has answered since then. An empty name: it is at work.
   [[nodiscard]] std::vector<std::string> told(int world_rank, TimePoint since);
-  /// Whether the operation a peer told, cut to a notice's room, is this one.
+  /// Whether `operation`, cut to the length a notice holds, is the one of `waiting`.
   [[nodiscard]] static bool is_same(const std::string& operation, const Waiting& waiting);
-  /// Whether all ranks it waits for have told since then that they wait in the same operation or are at work on the way
-  /// to it, at least one of them.
+  /// Whether every member has answered since then that it waits in the same operation or is at work, and at least one
+  /// is at work.
   [[nodiscard]] bool is_worth_waiting(const Waiting& waiting, TimePoint asked);
-  /// What the ranks it waits for are doing, for people.
+  /// What the members are doing, for the error.
   [[nodiscard]] std::string doings_of(const Waiting& waiting, TimePoint asked);
   [[noreturn]] static void give_up(const Waiting& waiting, const std::string& got, double waited_s);
 
   std::atomic<std::int64_t> calls_ = 0, sent_bytes_ = 0, received_bytes_ = 0;
   int self_ = 0;                    // world rank
   MPI_Comm watch_ = MPI_COMM_NULL;  // questions and answers between waiting ranks
-  // Guarded by the mutex, too.
-  std::vector<const Waiting*> waits_;                          // of threads inside wait(), which answer for this rank
+  // Guarded by the mutex as well.
+  std::vector<const Waiting*> waits_;                          // of threads inside wait()
   std::map<int, std::map<std::string, TimePoint>> last_told_;  // by world rank and operation
   std::list<Outgoing> outgoing_;
   std::map<std::string, Judgement> judgements_;  // by operation, as told by others
   std::list<std::vector<std::byte>> abandoned_;
 };
 
-/// While it lives, a thread tells asking peers that this rank is at work, so that they wait on past their deadline. For
-/// work of any length that the others wait for; while the rank waits for them, it answers with that instead.
+/// While it lives, a thread of its own answers other ranks that this rank is at work, so they keep waiting past their
+/// deadline. For work of any length that the others wait for. While a thread of this rank waits for an operation, that
+/// thread answers instead.
 class Session::Attendant {
  public:
   explicit Attendant(Session& session);
@@ -146,7 +155,7 @@ class Session::Attendant {
 };
 
 struct Communicator::Impl {
-  /// Takes over `owned`; `purpose` follows operations' names in sentences (" at the end of the run").
+  /// Takes over `owned`. `purpose` follows the names of operations in errors: " at the end of the run".
   Impl(Session& of, MPI_Comm owned, std::string purpose = "");
   ~Impl();
   Impl(const Impl&) = delete;
@@ -155,24 +164,24 @@ struct Communicator::Impl {
   [[nodiscard]] Waiting waiting(const std::string& operation, std::int64_t size_bytes) const {
     return {operation + purpose_, size_bytes, world_ranks, step >= 0 ? step : session.step.load(), &abandoned_};
   }
-  /// **Collective** over this communicator. Ranks of equal color by key; nothing for a negative color. Making a
-  /// communicator blocks inside MPI, so all ranks meet under the deadline first.
+  /// **Collective** over this communicator. Ranks of equal color, ordered by key; nothing for a negative color. MPI
+  /// blocks while it makes a communicator, so all ranks first meet in an operation with a deadline.
   [[nodiscard]] std::unique_ptr<Impl> split(int color, int key) const;
   /// **Collective.** Ranks that share memory, by rank.
   [[nodiscard]] std::unique_ptr<Impl> split_by_memory() const;
-  /// **Collective.** The same ranks in a communicator of its own.
+  /// **Collective.** A new communicator of the same ranks.
   [[nodiscard]] std::unique_ptr<Impl> duplicate() const;
-  /// Session::wait for operations on this communicator. One that gives up leaves messages under way, so the
-  /// communicator then stays until MPI ends: another with its identity would receive them.
+  /// Session::wait for operations on this communicator. An operation that is given up leaves messages in the network.
+  /// The communicator then stays until MPI ends, because a new one with its identity would receive them.
   void wait(std::span<MPI_Request> requests, const Waiting& waiting) const;
-  /// Makes waits for operations on this communicator throw, from any thread.
+  /// Makes every wait for an operation on this communicator throw. Call from any thread.
   void abandon() const { abandoned_ = true; }
 
   Session& session;
   MPI_Comm comm;
   int rank = 0, size = 1;
   std::vector<int> world_ranks;
-  std::int64_t step = -1;  // of the operations on it, where they run on a thread of their own; -1: the session's
+  std::int64_t step = -1;  // of operations on it, if they run on a thread of their own; -1: the session's
 
  private:
   void meet(const std::string& operation) const;

@@ -8,15 +8,15 @@
 #include "comm/comm.hpp"
 #include "partition/layout.hpp"
 
-/// Which ranks share memory, and the communicators that follow from it, made once. Node index = order of the node's
-/// lowest world rank; canonical rank = ranks of earlier nodes + local rank, so block and cyclic placement give the same
-/// order of sums and the same owners. Uneven nodes are allowed.
+/// Which ranks share memory, and the communicators that follow from it, made once. Nodes are numbered by their lowest
+/// world rank. The canonical rank counts the ranks of earlier nodes, then the local rank, so block and cyclic placement
+/// give the same order of sums and the same owners. Nodes may be uneven. `world` below may be a part of all ranks.
 namespace argosy::comm {
 
 class Topology {
  public:
-  /// **Collective.** Discovers nodes by shared memory; `node_name` (or ARGOSY_NODE_NAME in the environment, on any
-  /// rank: the others then have the empty name) overrides for tests.
+  /// **Collective.** Finds nodes by shared memory. Tests override that by `node_name`, or by ARGOSY_NODE_NAME in the
+  /// environment: if any rank has a name, ranks of equal names are a node, and ranks without have the empty name.
   static Topology discover(const Communicator& world, std::optional<std::string> node_name = std::nullopt);
 
   [[nodiscard]] const partition::Layout& layout() const noexcept { return layout_; }

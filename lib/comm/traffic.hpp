@@ -6,11 +6,11 @@
 
 #include "partition/flat_space.hpp"
 
-/// Counted payload: what one rank sends, and what it must be. Backends count what they hand to the network; planner and
-/// tests use the formulas. Bytes of messages' envelopes and of control traffic are not payload.
+/// Payload that one rank sends: as backends count it, and by formula. Backends count what they pass to the network; the
+/// planner and tests use the formulas. Message envelopes and control traffic are not payload.
 namespace argosy::comm {
 
-/// Which of the two levels an operation covers: slots are exchanged inside a node, the sub-slices of a slot across
+/// Which of the two levels an operation covers. Ranks exchange slots inside a node and sub-slices of a slot across
 /// nodes.
 enum class Levels { both, inner, outer };
 
@@ -27,8 +27,8 @@ struct Traffic {
   std::map<std::string, Bytes> by_operation;
 };
 
-/// What one two-level reduce-scatter makes a canonical rank send; element sizes on the wire in bytes.
-/// Over all ranks of an even layout: (p-1)/p of the unit a rank, (N-1)/N of it out of each node.
+/// What a canonical rank sends in one two-level reduce-scatter; element sizes are those sent, in bytes.
+/// In an even layout each of p ranks sends (p-1)/p of the unit, and (N-1)/N of it leaves each of N nodes.
 [[nodiscard]] Traffic::Bytes reduce_scatter_bytes(const partition::FlatSpace& space, int canonical_rank,
                                                   std::int64_t inner_element_bytes, std::int64_t outer_element_bytes);
 /// The same for one two-level all-gather.
@@ -36,8 +36,8 @@ struct Traffic {
                                               std::int64_t element_bytes);
 /// The same for one elastic reduce-scatter, where every rank sends every owner its slices in fp32.
 [[nodiscard]] Traffic::Bytes elastic_bytes(const partition::FlatSpace& space, int canonical_rank);
-/// The same for a sum of `size_bytes` over all ranks: rank 0 gets every rank's values and gives all the sums; whoever
-/// forwards them on the way is not counted.
+/// The same for a sum of `size_bytes` over all ranks: rank 0 receives every rank's values and sends the sums to all.
+/// Bytes that another rank forwards are not counted.
 [[nodiscard]] Traffic::Bytes scalar_bytes(const partition::Layout& layout, int canonical_rank, std::int64_t size_bytes);
 
 }  // namespace argosy::comm

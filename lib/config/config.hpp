@@ -9,26 +9,29 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <variant>
 #include <vector>
 
 #include "core/file.hpp"
 #include "core/hash.hpp"
 
 /// Strict JSON ↔ described structs. A configuration is a plain struct with defaults, described by
-/// BOOST_DESCRIBE_STRUCT; nested structs, vectors, optionals, enums (spelled as the identifier) and Period are
-/// understood. Each struct may bring, found by ADL:
-///   std::span<const config::KeyText> key_texts(const T&);   one text a key, for --help, schema and docs (a test
-///   demands it) void validate(const T&, config::Problems&);             ranges and combinations, all problems at once
-/// Both are called for every struct of the tree, each with pointers relative to itself ("/beta1"): members are not
-/// validated by hand. Unknown keys are refused with file:line and the nearest known name; // and /* */ comments and
-/// trailing commas are allowed. No torch, no MPI: a configuration is validated on a login node.
+/// BOOST_DESCRIBE_STRUCT; its members may be nested structs, vectors, optionals, enums (spelled as the identifier) and
+/// Period. A struct may define two functions, found by argument-dependent lookup:
+/// - std::span<const config::KeyText> key_texts(const T&): one text per key, for the schema and documentation; a test
+///   requires it;
+/// - void validate(const T&, config::Problems&): checks ranges and combinations, and adds all problems.
+/// Both are called for every struct of the tree, with pointers relative to that struct ("/beta1"). An unknown key is an
+/// error that gives file, line and the closest known key. // and /* */ comments and trailing commas are allowed. Uses
+/// neither LibTorch nor MPI, so that a configuration can be validated on a login node.
 namespace argosy::config {
 
 struct KeyText {
   std::string_view key, text;
 };
 
-/// A count of steps, or with a suffix: k/M/G multiply, u steps, t tgt_tokens, e epochs ("300ku", "2M t", 500).
+/// A count of steps, tgt_tokens or epochs. As text, k, M and G multiply; u means steps, t tgt_tokens and e epochs: 500,
+/// "300ku", "2M t", "1.5e".
 struct Period {
   enum class Unit { step, tgt_token, epoch };
   double count = 0;
@@ -39,16 +42,27 @@ struct Period {
   [[nodiscard]] std::string text() const;
 };
 
-/// Collects everything that is wrong before anybody throws. A problem's place is a JSON pointer ("/optimizer/beta1").
+/// One of several described structs, selected by the key "type"; without it, the first. Each struct names itself by
+/// `static constexpr const char* type`. Its keys are next to "type".
+template <class... Ts>
+struct Tagged {
+  std::variant<Ts...> value{};
+};
+
+/// Collects all problems of a configuration before an error is thrown. A problem's place is a JSON pointer
+/// ("/optimizer/beta1").
 class Problems {
  public:
-  /// A second problem at the same place is kept only if its text differs.
+  /// Adds a problem, unless the same one is already known at that place.
+  /// wanted: what follows "must be".
   void add(std::string_view pointer, std::string_view wanted, std::string_view got, std::string_view remedy = {});
+  /// A key that its object does not have. meant: the key of the same object it may be a misspelling of, or empty.
+  void add_unknown_key(std::string_view key, std::string_view meant, std::string_view remedy);
   /// Adds a problem unless the condition holds.
   void require(bool condition, std::string_view pointer, std::string_view wanted, std::string_view got) {
     if (!condition) add(pointer, wanted, got);
   }
-  /// Nested validation: problems added while it lives get `key` in front of their pointer.
+  /// While it lives, problems that are added get `key` in front of their pointer.
   class Scope {
    public:
     Scope(Problems& problems, std::string_view key);
@@ -62,6 +76,7 @@ class Problems {
   };
   struct Problem {
     std::string pointer, wanted, got, remedy;
+    bool is_unknown_key = false;
   };
   [[nodiscard]] const std::vector<Problem>& all() const noexcept { return problems_; }
 
@@ -71,23 +86,23 @@ class Problems {
   std::string prefix_;
 };
 
-/// Text of a configuration file. Throws Error{usage} when it is missing.
+/// Text of a configuration file. Throws Error{usage} if the file does not exist.
 [[nodiscard]] std::string read_source(const Files& files, const Path& path);
 
-/// A parsed document that still knows in which file and line each key stood.
+/// A parsed document that knows the file and line of each key.
 class Document {
  public:
-  /// Throws Error{usage} when the file is missing, Error{config} with file:line on a syntax error.
-  static Document read(const Files& files, const Path& path);
+  /// name: of the file. Throws Error{config} with file and line on a syntax error or a repeated key.
   static Document parse(std::string_view text, std::string_view name);
-  /// `--set a.b=c`: c is JSON if it parses as JSON, else a string; array elements as a.0.b. Applied in order.
+  /// Applies `--set a.b=c`: c is JSON if it parses as JSON, else a string. Elements of lists are a.0.b; the index after
+  /// the last appends one. Throws Error{usage}.
   void set(std::string_view assignment);
   [[nodiscard]] const boost::json::value& root() const noexcept { return root_; }
-  /// "mt.json:12" for a JSON pointer, or the command line.
+  /// "mt.json:12" for the value at a JSON pointer, or "--set".
   [[nodiscard]] std::string place(std::string_view pointer) const;
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  /// Where a key or an element stood; parts by key or index. A tree, since pointers as texts would repeat long keys.
+  /// Where a key or an element is; parts by key or index. A tree, since pointers as texts would repeat long keys.
   struct Place {
     int line = 0;  // 0: the whole document; -1: from --set
     std::map<std::string, Place, std::less<>> parts{};
@@ -99,27 +114,44 @@ class Document {
   Place places_;
 };
 
-// Implemented as templates in config/describe.hpp (include it in .cpp files only):
-//   template <class T> T from_document(const Document&);          defaults + document, unknown keys refused, validate()
-//   called;
-//                                                                  throws Error{config} that lists all problems
-//   template <class T> boost::json::value to_json(const T&);      the effective configuration, every key
-//   template <class T> boost::json::value schema_of();            JSON Schema 2020-12 with the key texts
-//   template <class T> std::vector<std::string> keys_of();        dotted paths of all keys ("optimizer.beta1")
-//   template <class T> std::vector<std::string> keys_without_text();
-//   template <class T> Digest digest_of_config(const T&);         of the canonical JSON
-// and of any sub-struct. Members may be bool, integers, floating point, std::string, Path, described enums and structs,
-// std::optional (null or "auto": absent), std::vector, std::map<std::string, …>, and any type spelled as text like
-// Period
+// For any described struct. Defined in config/describe.hpp, for the one .cpp file that instantiates them for a struct.
+// Members may be bool, integers, floating point, std::string, Path, described enums and structs, std::optional (null or
+// "auto": absent), std::vector, std::map<std::string, …>, and any type that is spelled as text like Period
 // (`static T parse(std::string_view)` throwing Error, `std::string text() const`).
+
+/// The defaults of T overlaid with the document. Throws Error{config} listing every unknown key, wrong type and failed
+/// validate() with file and line.
+template <class T>
+[[nodiscard]] T from_document(const Document& document);
+
+/// The effective configuration with all keys; absent optionals are null.
+template <class T>
+[[nodiscard]] boost::json::value to_json(const T& value);
+
+/// JSON Schema 2020-12 of T, with key texts and defaults.
+template <class T>
+[[nodiscard]] boost::json::value schema_of();
+
+/// Dotted paths of all keys ("optimizer.beta1"), without the indices of lists and the names in maps.
+template <class T>
+[[nodiscard]] std::vector<std::string> keys_of();
+
+/// Keys without a text in key_texts(); tests require that there are none.
+template <class T>
+[[nodiscard]] std::vector<std::string> keys_without_text();
+
+/// Digest of the canonical JSON: equal for files with the same meaning.
+template <class T>
+[[nodiscard]] Digest digest_of_config(const T& value);
 
 /// Canonical text: sorted keys, shortest round-trip numbers, two-space indent when `pretty`.
 [[nodiscard]] std::string text_of(const boost::json::value& value, bool pretty = true);
 
-/// The spelling in `known` nearest to `word` (edit distance ≤ 1/3 of its length, peers' names known), if any.
+/// The closest name in `known` to a misspelled `word`, at an edit distance of at most a third of its length; or the key
+/// for a name that other trainers use.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word, std::span<const std::string_view> known);
 
-/// Our key for a name that Fast-LLM or MAMMOTH uses ("clip_grad" → "optimizer.max_grad_norm"), if it is one.
+/// Argosy's key for a name that Fast-LLM or MAMMOTH uses: "clip_grad" → "optimizer.max_grad_norm".
 [[nodiscard]] std::optional<std::string_view> key_of_peer(std::string_view name);
 
 }  // namespace argosy::config

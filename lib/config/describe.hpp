@@ -8,12 +8,13 @@
 #include <map>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "config/config.hpp"
 #include "core/error.hpp"
 
-/// Templates over described structs: reading, dumping and describing a configuration. One recursion over the members of
-/// a type each; whatever needs no type is in describe.cpp. For .cpp files only: instantiate once a struct.
+/// Templates over described structs: reading, dumping and describing a configuration, each as one recursion over the
+/// members of a type. What needs no type is in describe.cpp. For .cpp files only: instantiate once per struct.
 namespace argosy::config {
 
 namespace detail {
@@ -54,6 +55,13 @@ template <class T>
 concept Map = IsMap<T>::value;
 
 template <class T>
+struct IsTagged : std::false_type {};
+template <class... Ts>
+struct IsTagged<Tagged<Ts...>> : std::true_type {};
+template <class T>
+concept OneOf = IsTagged<T>::value;
+
+template <class T>
 using Members = boost::describe::describe_members<T, boost::describe::mod_public | boost::describe::mod_inherited>;
 
 /// Calls f(name, reference to the member) for each described member of `value`.
@@ -83,11 +91,11 @@ std::span<const KeyText> texts_of() {
 std::string_view text_for(std::span<const KeyText> texts, std::string_view key);
 void add_mismatch(Problems& problems, std::string_view wanted, const json::value& got);
 void add_bad_name(Problems& problems, std::span<const std::string_view> known, const json::value& got);
-/// `key` is not among `known`, the keys of the object the problems' scope is at; `everywhere` are the dotted paths of
-/// the whole.
+/// `key` is not among `known`, the keys of the object in the scope of `problems`. everywhere: the dotted paths of all
+/// keys.
 void add_unknown_key(Problems& problems, std::string_view key, std::span<const std::string_view> known,
                      std::span<const std::string> everywhere);
-/// Leaves out problems of `second` at, above or below places of `first`; throws Error{config} if any problem is left.
+/// Drops problems of `second` at, above or below places of `first`. Throws Error{config} if any problem remains.
 void throw_problems(const Document& document, const Problems& first, const Problems& second);
 
 struct Reader {
@@ -119,7 +127,7 @@ struct Reader {
     using Limits = std::numeric_limits<T>;
     const std::string wanted = sizeof(T) == 8 && std::is_signed_v<T> ? "an integer"
                                : sizeof(T) == 8
-                                   ? "an integer from 0"
+                                   ? "an integer of at least 0"
                                    : fmt::format("an integer from {} to {}", +Limits::min(), +Limits::max());
     add_mismatch(problems, wanted, from);
   }
@@ -134,11 +142,11 @@ struct Reader {
   }
 
   void read(const json::value& from, std::string& to) {
-    if (!from.is_string()) return add_mismatch(problems, "a text in quotes", from);
+    if (!from.is_string()) return add_mismatch(problems, "a string", from);
     to = from.get_string();
   }
   void read(const json::value& from, Path& to) {
-    if (!from.is_string()) return add_mismatch(problems, "a path in quotes", from);
+    if (!from.is_string()) return add_mismatch(problems, "a path (a string)", from);
     to = std::string(from.get_string());
   }
 
@@ -188,11 +196,28 @@ struct Reader {
     }
   }
 
+  template <class... Ts>
+  void read(const json::value& from, Tagged<Ts...>& to) {
+    if (!from.is_object()) return add_mismatch(problems, "an object", from);
+    if (const json::value* named = from.get_object().if_contains("type")) {
+      const auto choose = [&]<class T>(const T& other) {
+        if (!named->is_string() || named->get_string() != T::type) return false;
+        to.value = other;
+        return true;
+      };
+      if (!(choose(Ts{}) || ...)) {
+        const std::string_view names[] = {Ts::type...};
+        const Problems::Scope scope(problems, "type");
+        return add_bad_name(problems, names, *named);
+      }
+    }
+    std::visit([&](auto& chosen) { read(from, chosen, {"type"}); }, to.value);
+  }
+
   template <Struct T>
-  void read(const json::value& from, T& to) {
+  void read(const json::value& from, T& to, std::vector<std::string_view> known = {}) {
     if (!from.is_object()) return add_mismatch(problems, "an object", from);
     const json::object& object = from.get_object();
-    std::vector<std::string_view> known;
     for_each_member(to, [&](std::string_view key, auto& member) {
       known.push_back(key);
       const json::value* value = object.if_contains(key);
@@ -216,6 +241,8 @@ void validate_tree(const T& value, Problems& problems) {
       const Problems::Scope scope(problems, key);
       validate_tree(member, problems);
     });
+  } else if constexpr (OneOf<T>) {
+    std::visit([&](const auto& chosen) { validate_tree(chosen, problems); }, value.value);
   } else if constexpr (Optional<T>) {
     if (value) validate_tree(*value, problems);
   } else if constexpr (Vector<T>) {
@@ -237,6 +264,14 @@ json::value dump(const T& value) {
     json::object object;
     for_each_member(value, [&](std::string_view key, const auto& member) { object[key] = dump(member); });
     return object;
+  } else if constexpr (OneOf<T>) {
+    return std::visit(
+        [](const auto& chosen) {
+          json::object object{{"type", chosen.type}};
+          for_each_member(chosen, [&](std::string_view key, const auto& member) { object[key] = dump(member); });
+          return object;
+        },
+        value.value);
   } else if constexpr (Enum<T>) {
     const char* const name = boost::describe::enum_to_string(value, nullptr);
     ARGOSY_CHECK(name != nullptr, "an enumerator without a description");
@@ -264,6 +299,21 @@ json::value dump(const T& value) {
 }
 
 template <class T>
+json::value schema();
+
+template <class... Ts>
+json::value tagged_schema(const Tagged<Ts...>&) {
+  json::array any;
+  const auto add = [&]<class T>(const T&) {
+    json::object one = schema<T>().as_object();
+    one["properties"].as_object()["type"] = json::object{{"const", T::type}};
+    any.push_back(std::move(one));
+  };
+  (add(Ts{}), ...);
+  return {{"anyOf", std::move(any)}};
+}
+
+template <class T>
 json::value schema() {
   if constexpr (Struct<T>) {
     json::object properties;
@@ -277,6 +327,8 @@ json::value schema() {
       properties[key] = std::move(property);
     });
     return {{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
+  } else if constexpr (OneOf<T>) {
+    return tagged_schema(T{});
   } else if constexpr (Enum<T>) {
     json::array names;
     for (const std::string_view name : names_of<T>()) names.emplace_back(name);
@@ -308,6 +360,15 @@ json::value schema() {
   }
 }
 
+template <class T, class F>
+void for_each_key(const std::string& prefix, F&& f);
+
+template <class... Ts, class F>
+void for_each_tagged_key(const Tagged<Ts...>&, const std::string& prefix, F&& f) {
+  f(prefix + ".type", std::string_view("what it is"));
+  (for_each_key<Ts>(prefix, f), ...);
+}
+
 /// Calls f(dotted path, text) for each key of T, structs in structs, lists and maps included ("corpora.weight").
 template <class T, class F>
 void for_each_key(const std::string& prefix, F&& f) {
@@ -318,6 +379,8 @@ void for_each_key(const std::string& prefix, F&& f) {
       f(path, text_for(texts, member.name));
       for_each_key<std::remove_cvref_t<decltype(std::declval<T&>().*member.pointer)>>(path, f);
     });
+  } else if constexpr (OneOf<T>) {
+    for_each_tagged_key(T{}, prefix, f);
   } else if constexpr (Optional<T> || Vector<T>) {
     for_each_key<typename T::value_type>(prefix, f);
   } else if constexpr (Map<T>) {
@@ -327,17 +390,15 @@ void for_each_key(const std::string& prefix, F&& f) {
 
 }  // namespace detail
 
-/// Dotted paths of all keys ("optimizer.beta1"); elements of lists and maps go without their index or name.
 template <class T>
-[[nodiscard]] std::vector<std::string> keys_of() {
+std::vector<std::string> keys_of() {
   std::vector<std::string> keys;
   detail::for_each_key<T>("", [&](const std::string& path, std::string_view) { keys.push_back(path); });
   return keys;
 }
 
-/// Keys that no key_texts() explains; tests demand that there are none.
 template <class T>
-[[nodiscard]] std::vector<std::string> keys_without_text() {
+std::vector<std::string> keys_without_text() {
   std::vector<std::string> keys;
   detail::for_each_key<T>("", [&](const std::string& path, std::string_view text) {
     if (text.empty()) keys.push_back(path);
@@ -345,10 +406,8 @@ template <class T>
   return keys;
 }
 
-/// The defaults of T overlaid with the document. Throws Error{config} listing every unknown key, wrong type and failed
-/// validate() with file and line.
 template <class T>
-[[nodiscard]] T from_document(const Document& document) {
+T from_document(const Document& document) {
   T value{};
   Problems unreadable, invalid;
   const std::vector<std::string> everywhere = keys_of<T>();
@@ -358,23 +417,20 @@ template <class T>
   return value;
 }
 
-/// The effective configuration with every key; absent optionals are null.
 template <class T>
-[[nodiscard]] boost::json::value to_json(const T& value) {
+boost::json::value to_json(const T& value) {
   return detail::dump(value);
 }
 
-/// JSON Schema 2020-12 of T, with key texts and defaults.
 template <class T>
-[[nodiscard]] boost::json::value schema_of() {
+boost::json::value schema_of() {
   boost::json::value schema = detail::schema<T>();
   schema.as_object()["$schema"] = "https://json-schema.org/draft/2020-12/schema";
   return schema;
 }
 
-/// Digest of the canonical JSON: equal for files that mean the same.
 template <class T>
-[[nodiscard]] Digest digest_of_config(const T& value) {
+Digest digest_of_config(const T& value) {
   return digest_of(text_of(to_json(value), false));
 }
 

@@ -15,20 +15,6 @@ using Place = Document::Place;
 constexpr int from_command_line = -1;
 constexpr std::size_t deepest = 32;  // as deep as Boost parses
 
-std::string escaped(std::string_view key) {
-  std::string text;
-  for (const char c : key) {
-    if (c == '~') {
-      text += "~0";
-    } else if (c == '/') {
-      text += "~1";
-    } else {
-      text += c;
-    }
-  }
-  return text;
-}
-
 std::string unescaped(std::string_view step) {
   std::string key;
   for (std::size_t i = 0; i < step.size(); ++i) {
@@ -71,9 +57,12 @@ class Builder {
     const std::string key = std::exchange(key_, {});
     const auto [place, is_new] = open_.back().place->parts.try_emplace(key, Place{.line = line});
     if (!is_new) {
+      const std::string path = path_to(key);
       throw Error{Fault::config,
-                  {.wanted = fmt::format("the key {} once (first in line {})", pointer_to(key), place->second.line),
-                   .got = "it again",
+                  {.sentence = fmt::format("{}:{}: the key {} is already in line {}; remove one of them", name_, line,
+                                           path, place->second.line),
+                   .wanted = fmt::format("the key {} once", path),
+                   .got = fmt::format("the key again, after line {}", place->second.line),
                    .where = fmt::format("{}:{}", name_, line),
                    .remedy = "remove one of them"}};
     }
@@ -130,16 +119,16 @@ class Builder {
     std::size_t next_index = 0;
   };
 
-  /// The pointer to `key` of the innermost object: each level asks its parent which part it is.
-  [[nodiscard]] std::string pointer_to(std::string_view key) const {
-    std::string pointer;
+  /// The dotted path to `key` of the innermost object: each level asks its parent which part it is.
+  [[nodiscard]] std::string path_to(std::string_view key) const {
+    std::string path;
     for (std::size_t i = 1; i < open_.size(); ++i) {
       const auto& parts = open_[i - 1].place->parts;
       const auto part =
           std::find_if(parts.begin(), parts.end(), [&](const auto& p) { return &p.second == open_[i].place; });
-      pointer += '/' + escaped(part->first);
+      path += part->first + '.';
     }
-    return pointer + '/' + escaped(key);
+    return path + std::string(key);
   }
   /// Where the value that begins now belongs.
   Place* begin_value() {
@@ -178,23 +167,26 @@ std::string read_source(const Files& files, const Path& path) {
   constexpr std::uint64_t largest_bytes = 16U << 20U;
   if (files.exists(path)) return files.read_text(path, largest_bytes);
   throw Error{Fault::usage,
-              {.wanted = "a configuration file",
+              {.sentence = fmt::format("{} does not exist; see configs/ for examples", path.string()),
+               .wanted = "a configuration file",
                .got = "no such file",
                .where = path.string(),
-               .remedy = "check the path; configs/ holds examples"}};
+               .remedy = "see configs/ for examples"}};
 }
-
-Document Document::read(const Files& files, const Path& path) { return parse(read_source(files, path), path.string()); }
 
 Document Document::parse(std::string_view text, std::string_view name) {
   json::parse_options options;
   options.allow_comments = options.allow_trailing_commas = true;
   json::basic_parser<Builder> parser(options, name);
-  const auto refuse = [&](std::string_view got, std::string_view line) {
-    throw Error{Fault::config,
-                {.wanted = "JSON (comments and trailing commas are allowed)",
-                 .got = fmt::format("{} near `{}`", got, trimmed(line)),
-                 .where = fmt::format("{}:{}", name, parser.handler().line)}};
+  const auto refuse = [&](std::string_view why, std::string_view line) {
+    const std::string got = fmt::format("{} near `{}`", why, trimmed(line));
+    const std::string place = fmt::format("{}:{}", name, parser.handler().line);
+    throw Error{
+        Fault::config,
+        {.sentence = fmt::format("{}: not valid JSON (comments and trailing commas are allowed): {}", place, got),
+         .wanted = "JSON",
+         .got = got,
+         .where = place}};
   };
   json::error_code error;
   std::string line;
@@ -203,7 +195,7 @@ Document Document::parse(std::string_view text, std::string_view name) {
     line.assign(text.substr(at, end - at)).push_back('\n');
     const std::size_t used = parser.write_some(true, line.data(), line.size(), error);
     if (error) refuse(error.message(), line);
-    if (used < line.size()) refuse("more after the end of the document", std::string_view{line}.substr(used));
+    if (used < line.size()) refuse("text after the end of the document", std::string_view{line}.substr(used));
     at = end + 1;
   }
   parser.write_some(false, "", 0, error);
@@ -222,18 +214,18 @@ void Document::set(std::string_view assignment) {
     throw Error{Fault::usage,
                 {.wanted = std::move(wanted), .got = std::move(got), .where = fmt::format("--set {}", assignment)}};
   };
-  if (equals == std::string_view::npos || equals == 0) refuse("key.path=value", fmt::format("\"{}\"", assignment));
+  if (equals == std::string_view::npos || equals == 0) refuse("KEY=VALUE", fmt::format("\"{}\"", assignment));
 
   json::value* at = &root_;
   Place* place = &places_;
-  std::string pointer;
+  std::string above;  // the keys so far
   std::size_t depth = 0;
   std::string_view path = assignment.substr(0, equals);
   while (true) {
     const std::size_t dot = path.find('.');
     const std::string_view step = path.substr(0, dot);
-    if (step.empty()) refuse("a name between dots", "an empty one");
-    if (++depth > deepest) refuse(fmt::format("a path of at most {} names", deepest), "a longer one");
+    if (step.empty()) refuse("keys separated by single dots", "an empty key");
+    if (++depth > deepest) refuse(fmt::format("a path of at most {} keys", deepest), "a longer one");
     if (at->is_null()) *at = json::object{};
     if (auto* object = at->if_object()) {
       at = &(*object)[step];
@@ -241,13 +233,13 @@ void Document::set(std::string_view assignment) {
       const bool digits = step.find_first_not_of("0123456789") == std::string_view::npos && step.size() < 10;
       const std::size_t index = digits ? std::stoul(std::string(step)) : array->size() + 1;
       if (index > array->size())
-        refuse(fmt::format("an element from 0 to {} of {}", array->size(), pointer), std::string(step));
+        refuse(fmt::format("an index of {} from 0 to {}", above, array->size()), std::string(step));
       if (index == array->size()) array->emplace_back(nullptr);
       at = &(*array)[index];
     } else {
-      refuse(fmt::format("{} to hold keys", pointer), text_of(*at, false));
+      refuse(fmt::format("an object at {}", above), text_of(*at, false));
     }
-    pointer += '/' + escaped(step);
+    above += (above.empty() ? "" : ".") + std::string(step);
     place = &place->parts.try_emplace(std::string{step}, Place{.line = from_command_line}).first->second;
     if (dot == std::string_view::npos) break;
     path.remove_prefix(dot + 1);

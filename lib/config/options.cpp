@@ -18,11 +18,14 @@ const boost::json::value& part_of(const boost::json::value& whole, std::string_v
       if (digits && !step.empty()) next = array->if_contains(std::stoul(std::string(step)));
     }
     if (next == nullptr) {
+      const std::string where = fmt::format("--print-config {}", path);
+      const std::string remedy = "name a key, or put CONFIG before --print-config";
       throw Error{Fault::usage,
-                  {.wanted = "a key of the configuration",
+                  {.sentence = fmt::format("{}: the configuration has no key \"{}\" there; {}", where, step, remedy),
+                   .wanted = "a key of the configuration",
                    .got = fmt::format("\"{}\"", step),
-                   .where = fmt::format("--print-config {}", path),
-                   .remedy = "name a key, or put CONFIG before a bare --print-config"}};
+                   .where = where,
+                   .remedy = remedy}};
     }
     at = next;
   }
@@ -33,10 +36,7 @@ std::string printed(const boost::json::value& part, bool raw) {
   if (!raw) return text_of(part);
   if (part.is_string()) return std::string(part.get_string());
   throw Error{Fault::usage,
-              {.wanted = "a text to print without quotes",
-               .got = text_of(part, false),
-               .where = "--print-config --raw",
-               .remedy = "leave --raw out"}};
+              {.wanted = "a string", .got = text_of(part, false), .where = "--raw", .remedy = "omit --raw"}};
 }
 
 }  // namespace argosy::config

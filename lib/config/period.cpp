@@ -14,11 +14,9 @@ struct Suffix {
 constexpr Suffix suffixes[] = {{'G', 1e9}, {'M', 1e6}, {'k', 1e3}};
 
 [[noreturn]] void refuse(std::string_view text) {
-  throw Error{
-      Fault::config,
-      {.wanted = "a period: a count of steps, or a count with k, M or G and u (steps), t (tgt_tokens) or e (epochs), "
-                 "as in 500, \"300ku\", \"2Mt\", \"1.5e\"",
-       .got = fmt::format("\"{}\"", text)}};
+  throw Error{Fault::config,
+              {.wanted = "a period such as 500 or \"300ku\" (steps), \"2Mt\" (tgt_tokens) or \"1.5e\" (epochs)",
+               .got = fmt::format("\"{}\"", text)}};
 }
 
 }  // namespace

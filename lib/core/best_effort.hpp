@@ -7,7 +7,8 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 
-/// For what only informs, such as a status file or metrics: that it fails is said and fails nothing else. One thread.
+/// For output that only informs, such as a status file or metrics: a failure is logged, and the run continues. One
+/// thread.
 namespace argosy {
 
 class BestEffort {
@@ -15,8 +16,8 @@ class BestEffort {
   /// what: what is written, such as a path. Borrows the log.
   BestEffort(const Log& log, std::string what) : log_(&log), what_(std::move(what)) {}
 
-  /// Runs `body` at `step`, and warns of its Error unless the last call has failed as well. Returns whether it
-  /// succeeded.
+  /// Runs `body` at `step` and returns whether it succeeded. Logs its Error as a warning, unless the previous call
+  /// failed as well.
   template <class Body>
   bool attempt(std::int64_t step, Body&& body) {
     try {

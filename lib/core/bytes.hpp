@@ -4,12 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
-/// Bytes, element types and borrowed tensors for the torch-free half of the library (comm, checkpoint, soup,
-/// interchange). Everything here is a view or a plain value; nothing owns memory except std::vector results.
+/// Bytes and element types for the torch-free half of the library (comm, checkpoint, soup, interchange). Everything
+/// here is a view or a plain value; nothing owns memory.
 namespace argosy {
 
 using Bytes = std::span<const std::byte>;
@@ -21,18 +19,8 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, i8, i16, i32, i64, u8, u1
 
 [[nodiscard]] std::size_t size_of(DType dtype) noexcept;
 [[nodiscard]] std::string_view name_of(DType dtype) noexcept;  // "f32", "bf16", …
-/// Throws Error{data} for an unknown name.
-[[nodiscard]] DType dtype_of(std::string_view name);
 
-/// A tensor somebody else owns: row-major, contiguous.
-struct TensorView {
-  std::string name;
-  DType dtype = DType::f32;
-  std::vector<std::int64_t> shape;
-  Bytes bytes;
-};
-
-/// bf16 is the upper half of an fp32, rounded to nearest even; NaN stays NaN.
+/// bf16 is the upper half of an fp32. Rounds to nearest even; NaN stays NaN.
 [[nodiscard]] inline std::uint16_t bf16_from_f32(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
@@ -55,3 +43,13 @@ template <class T>
 }
 
 }  // namespace argosy
+
+/// Marks a function that loops over elements: it is compiled for several instruction sets, and the loader takes the
+/// widest that the processor has. Each lane must be an element, and code that adds products needs -ffp-contract=off:
+/// then the result has the same bits in every version.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define ARGOSY_WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define ARGOSY_WIDEST
+#endif

@@ -3,20 +3,20 @@
 #include <cstdint>
 #include <string>
 
-/// Time as a value that is passed in, so that tests bring their own.
+/// Time, passed in as an object so that tests can replace it.
 namespace argosy {
 
 class Clock {
  public:
   virtual ~Clock() = default;
-  /// Seconds on a clock that never jumps.
+  /// Seconds on a clock that is never set back or forward.
   [[nodiscard]] virtual double monotonic_s() const;
   /// Seconds since 1970 (UTC).
   [[nodiscard]] virtual double wall_s() const;
   virtual void sleep_s(double seconds) const;
 };
 
-/// "2h 05m", "41 s": for ETA texts.
+/// "2h 05m", "41 s", for times left; "unknown" for what is negative or no number.
 [[nodiscard]] std::string duration_text(double seconds);
 /// ISO 8601, UTC, whole seconds.
 [[nodiscard]] std::string timestamp_text(double wall_s);

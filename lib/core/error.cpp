@@ -5,18 +5,18 @@
 namespace argosy {
 namespace {
 
-std::string sentence(const Facts& facts) {
-  std::string text;
+std::string sentence_of(const Facts& facts) {
+  if (!facts.sentence.empty()) return facts.sentence;
+  std::string text = facts.where;
   const auto add = [&text](std::string_view separator, std::string_view word, const std::string& part) {
     if (part.empty()) return;
     if (!text.empty()) text += separator;
     text += word;
     text += part;
   };
-  add("", "wanted ", facts.wanted);
-  add(", ", "got ", facts.got);
-  add(" ", "in ", facts.where);
-  add(": ", "", facts.remedy);
+  add(": ", "expected ", facts.wanted);
+  add(facts.wanted.empty() ? ": " : ", ", "got ", facts.got);
+  add("; ", "", facts.remedy);
   return text;
 }
 
@@ -44,7 +44,7 @@ Exit exit_code(Fault fault) noexcept {
 }
 
 Error::Error(Fault fault, Facts facts, std::source_location at)
-    : std::runtime_error(sentence(facts)), fault_(fault), facts_(std::move(facts)), at_(at) {}
+    : std::runtime_error(sentence_of(facts)), fault_(fault), facts_(std::move(facts)), at_(at) {}
 
 void throw_broken_invariant(const char* condition, const std::string& text, std::source_location at) {
   throw Error{Fault::internal,

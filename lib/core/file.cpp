@@ -31,45 +31,48 @@ std::string remedy_of(int error) {
     case ENOENT:
       return "check the path";
     case ENOTDIR:
-      return "a part of the path is a file: correct it";
+      return "a folder in the path is a file; correct the path";
     case ENAMETOOLONG:
       return "choose a shorter name";
     case ENXIO:
-      return "it is a pipe or a socket: name a file";
+      return "it is a pipe or a socket; name a file";
     case EEXIST:
     case ENOTEMPTY:
       return "remove it or choose another name";
     case ELOOP:
-      return "put the file itself where the symbolic link is";
+      return "replace the symbolic link with the file itself";
     case EBADF:
-      return "it is closed, or open the other way round";
+      return "it is closed; redirect it to a file or a pipe";
     case EMFILE:
     case ENFILE:
       return "raise the limit on open files (ulimit -n)";
     case EIO:
     case ESTALE:
-      return "check the disk and its mount, then run again";
+      return "check the disk and its mount, then rerun";
     default:
       return "";
   }
 }
 
-[[noreturn]] void fail(Fault fault, std::string wanted, const char* call, int error, const Path& path) {
+/// done: what was tried, as in "renamed to b".
+[[noreturn]] void fail(Fault fault, std::string_view done, int error, const Path& path) {
   const char* name = strerrorname_np(error);
   const char* description = strerrordesc_np(error);
   std::string text = description != nullptr ? description : "unknown error";
   if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0)
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  text += fmt::format(" ({})", name != nullptr ? name : std::to_string(error));
+  const std::string remedy = remedy_of(error);
   throw Error{fault,
-              {.wanted = std::move(wanted),
-               .got = fmt::format("{} ({}: {})", text, call, name != nullptr ? name : std::to_string(error)),
+              {.sentence = fmt::format("{} cannot be {}: {}{}{}", path.string(), done, text, remedy.empty() ? "" : "; ",
+                                       remedy),
+               .wanted = fmt::format("it to be {}", done),
+               .got = text,
                .where = path.string(),
-               .remedy = remedy_of(error)}};
+               .remedy = remedy}};
 }
 
-[[noreturn]] void fail_io(std::string wanted, const char* call, const Path& path) {
-  fail(Fault::io, std::move(wanted), call, errno, path);
-}
+[[noreturn]] void fail_io(std::string_view done, const Path& path) { fail(Fault::io, done, errno, path); }
 
 /// Repeats a system call that a signal has interrupted.
 template <class Call>
@@ -79,18 +82,17 @@ auto repeat(Call&& call) {
   return result;
 }
 
-/// Calls `transfer(done, rest)` until `size_bytes` are through; returns how many were (fewer: a call returned 0).
+/// Calls `transfer(at, rest)` until `size_bytes` are through; returns how many were (fewer: a call returned 0).
 template <class Transfer>
-std::size_t transfer_all(std::size_t size_bytes, const std::string& wanted, const char* call, const Path& path,
-                         Transfer&& transfer) {
-  std::size_t done = 0;
-  while (done < size_bytes) {
-    const auto moved = repeat([&] { return transfer(done, std::min(size_bytes - done, largest_transfer_bytes)); });
-    if (moved < 0) fail_io(wanted, call, path);
+std::size_t transfer_all(std::size_t size_bytes, std::string_view done, const Path& path, Transfer&& transfer) {
+  std::size_t at = 0;
+  while (at < size_bytes) {
+    const auto moved = repeat([&] { return transfer(at, std::min(size_bytes - at, largest_transfer_bytes)); });
+    if (moved < 0) fail_io(done, path);
     if (moved == 0) break;
-    done += static_cast<std::size_t>(moved);
+    at += static_cast<std::size_t>(moved);
   }
-  return done;
+  return at;
 }
 
 FileStat facts_of(const struct stat& s) {
@@ -105,6 +107,7 @@ FileStat facts_of(const struct stat& s) {
 }
 
 const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a pipe";
   if (S_ISSOCK(mode)) return "a socket";
   return "a device";
@@ -126,44 +129,42 @@ File::~File() {
 }
 
 void File::read_at(MutableBytes to, std::uint64_t offset) const {
-  const std::string wanted = fmt::format("to read {} bytes at offset {}", to.size(), offset);
-  const std::size_t done = transfer_all(to.size(), wanted, "pread", path_, [&](std::size_t at, std::size_t size_bytes) {
+  const std::string done = fmt::format("read ({} bytes at offset {})", to.size(), offset);
+  const std::size_t read = transfer_all(to.size(), done, path_, [&](std::size_t at, std::size_t size_bytes) {
     return os_->pread(fd_, to.data() + at, size_bytes, static_cast<std::int64_t>(offset + at));
   });
-  if (done < to.size()) {
+  if (read < to.size()) {
     throw Error{Fault::corrupt,
-                {.wanted = wanted,
-                 .got = fmt::format("the end of the file after {} of them", done),
+                {.wanted = fmt::format("at least {} bytes", offset + to.size()),
+                 .got = fmt::format("{} bytes", offset + read),
                  .where = path_.string(),
-                 .remedy = "the file was cut short: make it again"}};
+                 .remedy = "the file was cut short; create it again"}};
   }
 }
 
 std::size_t File::read(MutableBytes to) {
-  return transfer_all(to.size(), "to read on", "read", path_, [&](std::size_t at, std::size_t size_bytes) {
+  return transfer_all(to.size(), "read", path_, [&](std::size_t at, std::size_t size_bytes) {
     return os_->read(fd_, to.data() + at, size_bytes);
   });
 }
 
 void File::write_at(Bytes from, std::uint64_t offset) {
-  const std::string wanted = fmt::format("to write {} bytes at offset {}", from.size(), offset);
-  const std::size_t done =
-      transfer_all(from.size(), wanted, "pwrite", path_, [&](std::size_t at, std::size_t size_bytes) {
-        return os_->pwrite(fd_, from.data() + at, size_bytes, static_cast<std::int64_t>(offset + at));
-      });
-  if (done < from.size()) fail(Fault::io, wanted, "pwrite", EIO, path_);
+  const std::string done = fmt::format("written ({} bytes at offset {})", from.size(), offset);
+  const std::size_t written = transfer_all(from.size(), done, path_, [&](std::size_t at, std::size_t size_bytes) {
+    return os_->pwrite(fd_, from.data() + at, size_bytes, static_cast<std::int64_t>(offset + at));
+  });
+  if (written < from.size()) fail(Fault::io, done, EIO, path_);
 }
 
 void File::append(Bytes from) {
-  const std::string wanted = fmt::format("to append {} bytes", from.size());
+  const std::string done = fmt::format("written ({} bytes at its end)", from.size());
   std::size_t written = 0;
   try {
-    const std::size_t done =
-        transfer_all(from.size(), wanted, "write", path_, [&](std::size_t at, std::size_t size_bytes) {
-          written = at;
-          return os_->write(fd_, from.data() + at, size_bytes);
-        });
-    if (done < from.size()) fail(Fault::io, wanted, "write", EIO, path_);
+    const std::size_t all = transfer_all(from.size(), done, path_, [&](std::size_t at, std::size_t size_bytes) {
+      written = at;
+      return os_->write(fd_, from.data() + at, size_bytes);
+    });
+    if (all < from.size()) fail(Fault::io, done, EIO, path_);
   } catch (const Error&) {
     struct stat s {};
     if (written > 0 && os_->fstat(fd_, &s) == 0) os_->ftruncate(fd_, s.st_size - static_cast<std::int64_t>(written));
@@ -174,13 +175,13 @@ void File::append(Bytes from) {
 bool File::reserve(std::uint64_t size_bytes) {
   if (size_bytes == 0) return true;
   const int result = repeat([&] { return os_->fallocate(fd_, 0, static_cast<std::int64_t>(size_bytes)); });
-  if (result != 0 && errno != EOPNOTSUPP) fail_io(fmt::format("to reserve {} bytes", size_bytes), "fallocate", path_);
+  if (result != 0 && errno != EOPNOTSUPP) fail_io(fmt::format("extended to {} bytes", size_bytes), path_);
   return result == 0;
 }
 
 void File::truncate(std::uint64_t size_bytes) {
   if (repeat([&] { return os_->ftruncate(fd_, static_cast<std::int64_t>(size_bytes)); }) != 0)
-    fail_io(fmt::format("to set the size to {} bytes", size_bytes), "ftruncate", path_);
+    fail_io(fmt::format("resized to {} bytes", size_bytes), path_);
 }
 
 void File::start_writeback(std::uint64_t offset, std::uint64_t size_bytes) {
@@ -189,22 +190,22 @@ void File::start_writeback(std::uint64_t offset, std::uint64_t size_bytes) {
     return os_->sync_file_range(fd_, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(size_bytes));
   });
   if (result != 0 && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != ESPIPE)
-    fail_io(fmt::format("to write back {} bytes at offset {}", size_bytes, offset), "sync_file_range", path_);
+    fail_io(fmt::format("flushed to disk ({} bytes at offset {})", size_bytes, offset), path_);
 }
 
 void File::sync() {
-  if (repeat([&] { return os_->fsync(fd_); }) != 0) fail_io("the file on stable storage", "fsync", path_);
+  if (repeat([&] { return os_->fsync(fd_); }) != 0) fail_io("flushed to disk", path_);
 }
 
 void File::close() {
   if (fd_ < 0) return;
   // Linux releases the descriptor even when close() is interrupted: it must not be repeated.
-  if (os_->close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_io("to close the file", "close", path_);
+  if (os_->close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_io("closed", path_);
 }
 
 FileStat File::stat() const {
   struct stat s {};
-  if (repeat([&] { return os_->fstat(fd_, &s); }) != 0) fail_io("to ask for the file's size", "fstat", path_);
+  if (repeat([&] { return os_->fstat(fd_, &s); }) != 0) fail_io("examined", path_);
   return facts_of(s);
 }
 
@@ -244,68 +245,66 @@ void Files::hold_standard_streams() noexcept {
 File Files::standard_input() const {
   const Path name{"standard input"};
   const int fd = repeat([&] { return os_->dup(STDIN_FILENO); });
-  if (fd < 0) fail_io("a readable standard input", "dup", name);
+  if (fd < 0) fail_io("opened", name);
   return {*os_, fd, name};
 }
 
-File Files::stream(const Path& path) const { return open_or_fail(path, O_RDONLY, "a readable file"); }
+File Files::stream(const Path& path) const { return open_or_fail(path, O_RDONLY, "opened"); }
 
 void Files::print(std::string_view text) const {
   const Path name{"standard output"};
-  const std::string wanted = fmt::format("to print {} bytes", text.size());
+  const std::string done = fmt::format("written ({} bytes)", text.size());
   const int fd = repeat([&] { return os_->dup(STDOUT_FILENO); });
-  if (fd < 0) fail_io(wanted, "dup", name);
+  if (fd < 0) fail_io(done, name);
   File out{*os_, fd, name};  // closing a copy is what some file systems need to tell of a full disk
-  const std::size_t done =
-      transfer_all(text.size(), wanted, "write", name, [&](std::size_t at, std::size_t size_bytes) {
-        const std::int64_t written = os_->write(fd, text.data() + at, size_bytes);
-        if (written < 0 && errno == EPIPE)
-          throw ReaderLeft{Fault::io,
-                           {.wanted = wanted, .got = "nobody who reads it any more (write: EPIPE)", .where = name}};
-        return written;
-      });
-  if (done < text.size()) fail(Fault::io, wanted, "write", EIO, name);
+  const std::size_t all = transfer_all(text.size(), done, name, [&](std::size_t at, std::size_t size_bytes) {
+    const std::int64_t written = os_->write(fd, text.data() + at, size_bytes);
+    if (written < 0 && errno == EPIPE) {
+      throw ReaderLeft{
+          Fault::io,
+          {.sentence = fmt::format("{} cannot be {}: its reader has closed it (EPIPE)", name.string(), done),
+           .wanted = "it to be " + done,
+           .got = "a pipe that its reader has closed (EPIPE)",
+           .where = name}};
+    }
+    return written;
+  });
+  if (all < text.size()) fail(Fault::io, done, EIO, name);
   // Pipes and terminals have nothing to sync.
   if (repeat([&] { return os_->fsync(fd); }) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
-    fail_io(wanted, "fsync", name);
+    fail_io(done, name);
   out.close();
 }
 
-File Files::open_or_fail(const Path& path, int flags, const char* wanted) const {
+File Files::open_or_fail(const Path& path, int flags, const char* done) const {
   const int fd = repeat([&] { return os_->open(path.c_str(), flags | O_CLOEXEC, file_mode); });
   if (fd >= 0) return {*os_, fd, path};
   const bool missing = (flags & O_CREAT) == 0 && (errno == ENOENT || errno == ENOTDIR);
-  fail(missing ? Fault::data : Fault::io, wanted, "open", errno, path);
+  fail(missing ? Fault::data : Fault::io, done, errno, path);
 }
 
-/// A pipe or a device may keep whoever opens or reads it waiting for ever.
-File Files::open_regular(const Path& path, int flags, const char* wanted) const {
-  File file = open_or_fail(path, flags | O_NONBLOCK | (own_ ? O_NOFOLLOW : 0), wanted);
+/// Opening or reading a pipe or a device may block forever.
+File Files::open_regular(const Path& path, int flags, const char* done) const {
+  File file = open_or_fail(path, flags | O_NONBLOCK | (own_ ? O_NOFOLLOW : 0), done);
   struct stat s {};
-  if (repeat([&] { return os_->fstat(file.fd(), &s); }) != 0) fail_io("to ask what kind of file it is", "fstat", path);
+  if (repeat([&] { return os_->fstat(file.fd(), &s); }) != 0) fail_io("examined", path);
   if (S_ISREG(s.st_mode)) return file;
-  if (own_) {
-    throw Error{Fault::io,
-                {.wanted = wanted,
-                 .got = "something that is no regular file",
-                 .where = path.string(),
-                 .remedy = "remove it or choose another place"}};
-  }
-  if (S_ISDIR(s.st_mode)) fail(Fault::data, "a regular file", "open", EISDIR, path);
-  throw Error{(flags & O_ACCMODE) == O_RDONLY ? Fault::data : Fault::io,
-              {.wanted = "a regular file", .got = kind_of(s.st_mode), .where = path.string(), .remedy = "name a file"}};
+  const bool is_input = S_ISDIR(s.st_mode) || (flags & O_ACCMODE) == O_RDONLY;
+  throw Error{is_input && !own_ ? Fault::data : Fault::io,
+              {.wanted = "a regular file",
+               .got = kind_of(s.st_mode),
+               .where = path.string(),
+               .remedy = own_ ? "remove it or choose another place" : "name a file"}};
 }
 
-File Files::open(const Path& path) const { return open_regular(path, O_RDONLY, "a readable file"); }
-File Files::create(const Path& path) const {
-  return open_or_fail(path, O_WRONLY | O_CREAT | O_EXCL, "to create a new file");
-}
+File Files::open(const Path& path) const { return open_regular(path, O_RDONLY, "opened"); }
+File Files::create(const Path& path) const { return open_or_fail(path, O_WRONLY | O_CREAT | O_EXCL, "created"); }
 File Files::replace(const Path& path) const {
-  return open_regular(path, O_WRONLY | O_CREAT | O_TRUNC, "a writable file");
+  return open_regular(path, O_WRONLY | O_CREAT | O_TRUNC, "opened for writing");
 }
-File Files::update(const Path& path) const { return open_regular(path, O_RDWR, "a file to change"); }
+File Files::update(const Path& path) const { return open_regular(path, O_RDWR, "opened for writing"); }
 File Files::append(const Path& path) const {
-  return open_regular(path, O_WRONLY | O_CREAT | O_APPEND, "a file to append to");
+  return open_regular(path, O_WRONLY | O_CREAT | O_APPEND, "opened for writing");
 }
 
 Mapping Files::map(const Path& path) const {
@@ -313,7 +312,7 @@ Mapping Files::map(const Path& path) const {
   const FileStat facts = file.stat();
   if (facts.size_bytes == 0) return {};
   void* at = os_->mmap(facts.size_bytes, file.fd());
-  if (at == MAP_FAILED) fail_io(fmt::format("to map {} bytes", facts.size_bytes), "mmap", path);
+  if (at == MAP_FAILED) fail_io(fmt::format("mapped into memory ({} bytes)", facts.size_bytes), path);
   return {*os_, at, facts.size_bytes};
 }
 
@@ -322,10 +321,10 @@ std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const 
   const FileStat facts = file.stat();
   if (facts.size_bytes > limit_bytes) {
     throw Error{Fault::data,
-                {.wanted = fmt::format("a text of at most {} bytes", limit_bytes),
+                {.wanted = fmt::format("a file of at most {} bytes", limit_bytes),
                  .got = fmt::format("{} bytes", facts.size_bytes),
                  .where = path.string(),
-                 .remedy = "check that this is the file you meant"}};
+                 .remedy = "check that this is the right file"}};
   }
   std::string text(facts.size_bytes, '\0');
   file.read_at(as_writable_bytes(std::span<char>{text}), 0);
@@ -366,7 +365,7 @@ std::optional<FileStat> Files::stat(const Path& path) const {
   struct stat s {};
   if (repeat([&] { return os_->stat(path.c_str(), &s); }) == 0) return facts_of(s);
   if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-  fail_io("to ask whether the file exists", "stat", path);
+  fail_io("examined", path);
 }
 
 bool Files::is_taken(const Path& path) const {
@@ -376,7 +375,7 @@ bool Files::is_taken(const Path& path) const {
     return true;
   }
   if (errno == ENOENT || errno == ENOTDIR) return false;
-  fail_io("to ask whether the name is free", "open", path);
+  fail_io("examined", path);
 }
 
 std::vector<std::string> Files::list(const Path& folder) const {
@@ -386,7 +385,7 @@ std::vector<std::string> Files::list(const Path& folder) const {
     names.push_back(at->path().filename().string());
   if (error) {
     const bool missing = error.value() == ENOENT || error.value() == ENOTDIR;
-    fail(missing ? Fault::data : Fault::io, "a readable folder", "opendir", error.value(), folder);
+    fail(missing ? Fault::data : Fault::io, "listed", error.value(), folder);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -406,14 +405,12 @@ Path Files::follow_links(const Path& path) const {
 
 std::uint64_t Files::free_bytes(const Path& folder) const {
   struct statvfs s {};
-  if (repeat([&] { return os_->statvfs(folder.c_str(), &s); }) != 0)
-    fail_io("to ask for the free space", "statvfs", folder);
+  if (repeat([&] { return os_->statvfs(folder.c_str(), &s); }) != 0) fail_io("checked for free space", folder);
   return static_cast<std::uint64_t>(s.f_bavail) * s.f_frsize;
 }
 
 void Files::make_folder(const Path& folder) const {
-  if (repeat([&] { return os_->mkdir(folder.c_str(), folder_mode); }) != 0)
-    fail_io("to make a new folder", "mkdir", folder);
+  if (repeat([&] { return os_->mkdir(folder.c_str(), folder_mode); }) != 0) fail_io("created as a folder", folder);
 }
 
 void Files::make_folders(const Path& folder) const {
@@ -425,32 +422,30 @@ void Files::make_folders(const Path& folder) const {
     if (facts && facts->is_directory) return;
   }
   const Path parent = folder.parent_path();
-  if (error != ENOENT || parent.empty() || parent == folder)
-    fail(Fault::io, "to make a folder", "mkdir", error, folder);
+  if (error != ENOENT || parent.empty() || parent == folder) fail(Fault::io, "created as a folder", error, folder);
   make_folders(parent);
   if (!folder.has_filename()) return;  // "a/b/": the parent was the folder itself
-  if (make() != 0 && errno != EEXIST) fail_io("to make a folder", "mkdir", folder);
+  if (make() != 0 && errno != EEXIST) fail_io("created as a folder", folder);
   sync_folder(parent);
 }
 
 void Files::sync_folder(const Path& folder) const {
   const Path here = folder.empty() ? Path{"."} : folder;
-  File file = open_or_fail(here, O_RDONLY | O_DIRECTORY, "a folder to sync");
+  File file = open_or_fail(here, O_RDONLY | O_DIRECTORY, "flushed to disk");
   // File systems without a notion of syncing folders answer EINVAL.
-  if (repeat([&] { return os_->fsync(file.fd()); }) != 0 && errno != EINVAL)
-    fail_io("the folder on stable storage", "fsync", here);
+  if (repeat([&] { return os_->fsync(file.fd()); }) != 0 && errno != EINVAL) fail_io("flushed to disk", here);
   file.close();
 }
 
 void Files::rename(const Path& from, const Path& to) const {
   if (repeat([&] { return os_->rename(from.c_str(), to.c_str()); }) != 0)
-    fail_io(fmt::format("to rename it to {}", to.string()), "rename", from);
+    fail_io(fmt::format("renamed to {}", to.string()), from);
 }
 
 bool Files::rename_noreplace(const Path& from, const Path& to) const {
   if (repeat([&] { return os_->rename_noreplace(from.c_str(), to.c_str()); }) == 0) return true;
   if (errno == EEXIST || errno == ENOTEMPTY) return false;
-  if (errno != EINVAL && errno != ENOSYS) fail_io(fmt::format("to rename it to {}", to.string()), "renameat2", from);
+  if (errno != EINVAL && errno != ENOSYS) fail_io(fmt::format("renamed to {}", to.string()), from);
   // The file system has no such call. A file can get a second name instead; of a folder the check and the rename are
   // two steps.
   if (repeat([&] { return os_->link(from.c_str(), to.c_str()); }) == 0) {
@@ -475,26 +470,24 @@ bool Files::rename_noreplace(const Path& from, const Path& to) const {
 }
 
 void Files::remove(const Path& path) const {
-  if (repeat([&] { return os_->unlink(path.c_str()); }) != 0 && errno != ENOENT)
-    fail_io("to remove the file", "unlink", path);
+  if (repeat([&] { return os_->unlink(path.c_str()); }) != 0 && errno != ENOENT) fail_io("removed", path);
 }
 
 void Files::remove_tree(const Path& path) const {
   if (repeat([&] { return os_->unlink(path.c_str()); }) == 0 || errno == ENOENT) return;
-  if (errno != EISDIR) fail_io("to remove it", "unlink", path);
+  if (errno != EISDIR) fail_io("removed", path);
   try {
     for (const std::string& name : list(path)) remove_tree(path / name);
   } catch (const Error&) {
     if (!is_taken(path)) return;  // another process removes it, too
     throw;
   }
-  if (repeat([&] { return os_->rmdir(path.c_str()); }) != 0 && errno != ENOENT)
-    fail_io("to remove the folder", "rmdir", path);
+  if (repeat([&] { return os_->rmdir(path.c_str()); }) != 0 && errno != ENOENT) fail_io("removed", path);
 }
 
 void Files::link_symbolically(const Path& target, const Path& link) const {
   if (repeat([&] { return os_->symlink(target.c_str(), link.c_str()); }) != 0)
-    fail_io(fmt::format("a link to {}", target.string()), "symlink", link);
+    fail_io(fmt::format("created as a link to {}", target.string()), link);
 }
 
 }  // namespace argosy

@@ -12,31 +12,31 @@
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 
-/// The only door to the operating system's files. `Os` has one method a system call, so that a test can record, fail,
-/// shorten or forget the n-th one; `Files` and `File` add the rules every caller needs (EINTR repeated, short transfers
-/// continued, every result checked) and throw Error{io} naming call, path, errno and remedy. Thread-compatible:
-/// distinct objects may be used from distinct threads; Os implementations are thread-safe.
+/// All access to the operating system's files. `Os` has one method per system call, so that a test can record, fail,
+/// shorten or drop the n-th one. `Files` and `File` add the rules that every caller needs: they repeat calls after
+/// EINTR, continue short transfers, check every result, and throw Error{io} naming path, operation, errno and remedy.
+/// Thread-compatible: distinct objects may be used from distinct threads; Os implementations are thread-safe.
 namespace argosy {
 
 using Path = std::filesystem::path;
 
-/// One method a system call, with its return value and errno. The base class is the real one.
+/// One method per system call, with its return value and errno. The base class makes the real calls.
 class Os {
  public:
   virtual ~Os() = default;
   virtual int open(const char* path, int flags, unsigned mode);
   virtual int close(int fd);
-  /// A copy above standard error, closed in programs that this one becomes.
+  /// A copy of the descriptor, above standard error and close-on-exec.
   virtual int dup(int fd);
   virtual std::int64_t read(int fd, void* to, std::size_t size_bytes);
   virtual std::int64_t pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset);
   virtual std::int64_t pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset);
   virtual std::int64_t write(int fd, const void* from, std::size_t size_bytes);
   virtual int fsync(int fd);
-  /// sync_file_range(SYNC_FILE_RANGE_WRITE): begins to write dirty pages back, waits for nothing.
+  /// sync_file_range(SYNC_FILE_RANGE_WRITE): starts to write dirty pages back and does not wait.
   virtual int sync_file_range(int fd, std::int64_t offset, std::int64_t size_bytes);
   virtual int ftruncate(int fd, std::int64_t size_bytes);
-  /// EOPNOTSUPP in memory (tmpfs) too, where it would write every page once more.
+  /// Fails with EOPNOTSUPP in memory (tmpfs) too, where it would write every page twice.
   virtual int fallocate(int fd, std::int64_t offset, std::int64_t size_bytes);
   virtual int fstat(int fd, struct stat* out);
   virtual int stat(const char* path, struct stat* out);
@@ -55,17 +55,17 @@ class Os {
 
 struct FileStat {
   std::uint64_t size_bytes = 0;
-  std::uint64_t device = 0, inode = 0;  // together they name the file
+  std::uint64_t device = 0, inode = 0;  // together they identify the file
   std::int64_t mtime_ns = 0, ctime_ns = 0;
   bool is_directory = false, is_regular = false;
 };
 
-/// Nobody reads standard output any more (`| head`).
+/// The reader of standard output has closed it (`| head`).
 class ReaderLeft : public Error {
   using Error::Error;
 };
 
-/// An open file. Move-only; closing in the destructor ignores errors, so writers call close().
+/// An open file. Move-only. The destructor ignores errors of closing, so writers call close().
 class File {
  public:
   File() = default;
@@ -74,20 +74,20 @@ class File {
   File& operator=(File&& other) noexcept;
   ~File();
 
-  /// Fills `to` from `offset`. Throws Error{corrupt} when the file ends before, Error{io} otherwise.
+  /// Fills `to` with the bytes from `offset` on. Throws Error{corrupt} if the file is too short, else Error{io}.
   void read_at(MutableBytes to, std::uint64_t offset) const;
-  /// Fills `to` with what comes next; returns how much there was, less only at the end of the file.
+  /// Fills `to` with the next bytes and returns their number, which is smaller than `to` only at the end of the file.
   [[nodiscard]] std::size_t read(MutableBytes to);
   /// Writes all of `from` at `offset`.
   void write_at(Bytes from, std::uint64_t offset);
-  /// Appends all of `from` (file opened with append()); where that fails, takes back what it has appended.
+  /// Appends all of `from` (file opened with append()). On failure, cuts off what it has appended.
   void append(Bytes from);
-  /// Reserves blocks so that a full disk shows before any payload. False where that cannot be done (EOPNOTSUPP: NFSv3,
-  /// memory); the file is as before then.
+  /// Reserves disk blocks, so that a full disk is noticed before any payload is written. Returns false, and leaves the
+  /// file as it is, if the file system cannot reserve (EOPNOTSUPP: NFSv3, memory).
   bool reserve(std::uint64_t size_bytes);
   void truncate(std::uint64_t size_bytes);
-  /// A hint that these bytes will not change again: the disk begins with them while the program goes on. Promises
-  /// nothing; file systems that do not know it are accepted.
+  /// A hint that these bytes will not change again: the system starts to write them while the program continues. Gives
+  /// no guarantee; file systems without this call are accepted.
   void start_writeback(std::uint64_t offset, std::uint64_t size_bytes);
   void sync();
   void close();
@@ -117,69 +117,67 @@ class Mapping {
   std::size_t size_bytes_ = 0;
 };
 
-/// All file operations of the library. Cheap to copy; borrows the Os.
+/// All file operations of the library. Cheap to copy. Borrows the Os.
 class Files {
  public:
   explicit Files(Os& os) : os_(&os) {}
   /// Files over the real operating system.
   static Files system();
-  /// For files that the program makes itself, in folders where others may write: Error{io} where a path's last part is
-  /// a symbolic link or anything else than a regular file. A FIFO is not waited for.
+  /// For files that the program makes itself, in folders where others may write: throws Error{io} if the last part of a
+  /// path is anything but a regular file, such as a symbolic link. Never waits for a FIFO.
   [[nodiscard]] Files own() const;
 
-  /// Opens /dev/null where standard input, output or error are closed, so that no file of ours takes their place. What
-  /// is read from or printed to such a one still fails; messages are lost. Before anything is opened.
+  /// Opens /dev/null in place of closed standard streams, so that no later file gets their descriptors. Reading such an
+  /// input and printing to such an output still fail; log lines are lost. Call it before anything is opened.
   static void hold_standard_streams() noexcept;
   [[nodiscard]] File standard_input() const;
-  /// What is read once, from its beginning: a pipe or a device, too. A pipe is waited for until somebody writes.
+  /// Opens what is read once, from its beginning, which may be a pipe or a device. Waits for the writer of a pipe.
   [[nodiscard]] File stream(const Path& path) const;
-  /// Writes all of `text` to standard output, down to the disk. Throws Error{io}; ReaderLeft.
+  /// Writes all of `text` to standard output and flushes it to disk. Throws Error{io}; ReaderLeft.
   void print(std::string_view text) const;
 
-  // Regular files alone: a pipe, a device or a folder is Error{data} for those who read and Error{io} for those who
-  // write.
-  [[nodiscard]] File open(const Path& path) const;     // read only; a missing file is Error{data}
+  // These open regular files alone: a pipe, a device or a folder is Error{data} when reading, Error{io} when writing.
+  [[nodiscard]] File open(const Path& path) const;     // read only; if it is missing: Error{data}
   [[nodiscard]] File create(const Path& path) const;   // write, O_CREAT|O_EXCL
   [[nodiscard]] File replace(const Path& path) const;  // write, O_CREAT|O_TRUNC
   [[nodiscard]] File update(const Path& path) const;   // read and write an existing file
   [[nodiscard]] File append(const Path& path) const;   // O_CREAT|O_APPEND
   [[nodiscard]] Mapping map(const Path& path) const;
   [[nodiscard]] std::string read_text(const Path& path, std::uint64_t limit_bytes = 256ULL << 20) const;
-  /// Readers see the old or the new content, never a part: temporary name, fsync, rename, fsync of the folder.
+  /// Readers see the old or the new content, never a part of it: temporary name, fsync, rename, fsync of the folder.
   void write_atomically(const Path& path, Bytes content) const;
   void write_atomically(const Path& path, std::string_view text) const { write_atomically(path, as_bytes(text)); }
 
-  /// The same for what is written again soon: not on the disk yet when this returns.
+  /// The same without fsync, for files that are rewritten often: the content may not be on disk when this returns.
   void publish(const Path& path, std::string_view text) const;
-  /// As write_atomically, for a file that must not be there: false when it is, and of several writers exactly one gets
-  /// true.
+  /// As write_atomically, unless the file exists: returns false then. Of several writers exactly one gets true.
   [[nodiscard]] bool write_if_absent(const Path& path, std::string_view text) const;
 
-  [[nodiscard]] std::optional<FileStat> stat(const Path& path) const;  // nullopt when it does not exist
+  [[nodiscard]] std::optional<FileStat> stat(const Path& path) const;  // nullopt if it does not exist
   [[nodiscard]] bool exists(const Path& path) const { return stat(path).has_value(); }
-  /// Whether anything has this name: a link that leads nowhere, too.
+  /// Whether the name is in use, be it by a dangling link.
   [[nodiscard]] bool is_taken(const Path& path) const;
   /// Names (not paths) in a folder, sorted bytewise.
   [[nodiscard]] std::vector<std::string> list(const Path& folder) const;
-  /// What `path` leads to when its last part is a symbolic link, or a chain of them; else `path`, without a slash at
-  /// its end.
+  /// The target of `path` if its last part is a symbolic link, or a chain of them; else `path` without a trailing
+  /// slash.
   [[nodiscard]] Path follow_links(const Path& path) const;
   [[nodiscard]] std::uint64_t free_bytes(const Path& folder) const;
-  void make_folder(const Path& folder) const;   // exactly this one; must not exist
-  void make_folders(const Path& folder) const;  // with parents, each synced into its own; may exist
+  void make_folder(const Path& folder) const;   // this one alone; must not exist
+  void make_folders(const Path& folder) const;  // and its missing parents, each synced; may exist
   void sync_folder(const Path& folder) const;
   void rename(const Path& from, const Path& to) const;
-  /// Returns false when `to` exists (then nothing has changed).
+  /// Returns false, and changes nothing, if `to` exists.
   [[nodiscard]] bool rename_noreplace(const Path& from, const Path& to) const;
-  void remove(const Path& path) const;       // a file; absence is fine
-  void remove_tree(const Path& path) const;  // a folder with its content, links not followed; absence is fine
+  void remove(const Path& path) const;       // a file; no error if it is absent
+  void remove_tree(const Path& path) const;  // a folder and its content; links are not followed; no error if absent
   void link_symbolically(const Path& target, const Path& link) const;
   [[nodiscard]] Os& os() const noexcept { return *os_; }
 
  private:
-  [[nodiscard]] File open_or_fail(const Path& path, int flags, const char* wanted) const;
-  [[nodiscard]] File open_regular(const Path& path, int flags, const char* wanted) const;
-  /// Writes under a temporary name and gives it the right one by `rename`, which may say no.
+  [[nodiscard]] File open_or_fail(const Path& path, int flags, const char* done) const;
+  [[nodiscard]] File open_regular(const Path& path, int flags, const char* done) const;
+  /// Writes under a temporary name, which `rename` then replaces by `path`; returns what `rename` returns.
   template <class Rename>
   bool write_and(Rename rename, const Path& path, Bytes content, bool sync) const;
   void replace_with(const Path& path, Bytes content, bool sync) const;

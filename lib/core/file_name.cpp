@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/hash.hpp"
 #include "core/random.hpp"
@@ -14,6 +15,14 @@ constexpr std::string_view partial_mark = ".tmp-";
 constexpr std::size_t partial_digits = 16;
 
 }  // namespace
+
+std::optional<std::int64_t> count_in(std::string_view digits) {
+  constexpr std::size_t most = 18;
+  if (digits.size() > most || !is_decimal(digits)) return std::nullopt;
+  std::int64_t number = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return number;
+}
 
 bool is_hex(std::string_view text, std::size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;

@@ -10,7 +10,7 @@
 #include "core/bytes.hpp"
 
 /// XXH3: 128-bit digests for content, 64-bit hashes for keys. Digests are the canonical (big-endian) bytes, so hex and
-/// file formats agree on every machine. Not cryptographic: it guards against accidents, not against forgers.
+/// file formats agree on every machine. Not cryptographic: detects accidents, not forgery.
 namespace argosy {
 
 struct Digest {
@@ -27,7 +27,7 @@ struct Digest {
   return hash64(as_bytes(text), seed);
 }
 
-/// Digest of a stream of pieces: equals digest_of of their concatenation.
+/// Digest of a stream of pieces; equals digest_of() of their concatenation.
 class Hasher {
  public:
   Hasher();

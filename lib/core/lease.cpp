@@ -14,12 +14,12 @@ namespace argosy {
 namespace {
 
 constexpr std::string_view prefix = "run.lock.";
-constexpr std::int64_t last_generation = 999'999'999'999'999;  // of fifteen digits: the next one is a number, too
+constexpr std::int64_t last_generation = 999'999'999'999'999;  // of fifteen digits; the next one still fits 64 bits
 
-/// nullopt when the file is gone: another job took over and removed it.
+/// nullopt if the file is gone: another job took over and removed it.
 std::optional<std::string> read_unless_gone(const Files& files, const Path& path) {
   constexpr std::uint64_t limit_bytes = 64 << 10;
-  constexpr int tries = 3;  // a network file system may forget a file that is replaced while it is read
+  constexpr int tries = 3;  // a network file system may lose a file that is replaced while it is read
   for (int tried = 1;; ++tried) {
     try {
       return files.read_text(path, limit_bytes);
@@ -30,7 +30,7 @@ std::optional<std::string> read_unless_gone(const Files& files, const Path& path
   }
 }
 
-/// 0: not the name of a lock. Spelled as path_of() spells it, or two names would be one generation.
+/// 0: not the name of a lock. Accepts only the spelling of path_of(), so that no two names mean one generation.
 std::int64_t generation_in(std::string_view name) {
   if (!name.starts_with(prefix)) return 0;
   name.remove_prefix(prefix.size());
@@ -50,8 +50,8 @@ Lease::Lease(const Files& files, const Clock& clock, Path folder, std::string wh
       folder_(std::move(folder)),
       what_(std::move(what)),
       self_(Owner::of_this_process(files, clock)) {
-  // Ranks outlive a killed mpiexec by milliseconds; a line that cannot be read is damaged, or a network file system
-  // shows it soon. Two minutes are eight heartbeats, and longer than those show an old line.
+  // Ranks outlive a killed mpiexec by milliseconds. A line that cannot be read is damaged, or readable again soon on a
+  // network file system. Two minutes are eight heartbeats, and longer than a network file system shows an old line.
   constexpr double patience_for_owner_s = 1, patience_for_text_s = 10, lease_s = 600, watch_s = 120, patience_s = 300;
   constexpr double short_pause_s = 0.05, long_pause_s = 1;
   const double begin_s = clock_.monotonic_s();
@@ -62,20 +62,28 @@ Lease::Lease(const Files& files, const Clock& clock, Path folder, std::string wh
     const double waited_s = clock_.monotonic_s() - begin_s;
     const auto pause = [&] { clock_.sleep_s(waited_s > patience_for_owner_s ? long_pause_s : short_pause_s); };
     if (const auto signal = stop_signal()) {
-      throw Error{Fault::usage,
-                  {.wanted = fmt::format("a {} that no other job uses", what_),
-                   .got = fmt::format("signal {} while waiting for its owner", *signal),
-                   .where = folder_.string(),
-                   .remedy = "start again"}};
+      throw Error{
+          Fault::usage,
+          {.sentence = fmt::format("signal {} arrived while this job waited for the {} {}, which another job uses; "
+                                   "rerun",
+                                   *signal, what_, folder_.string()),
+           .wanted = fmt::format("a {} that no other job uses", what_),
+           .got = fmt::format("signal {}", *signal),
+           .where = folder_.string(),
+           .remedy = "rerun"}};
     }
     const std::int64_t held = highest();
     if (held == last_generation || waited_s > patience_s) {
+      const std::string why = held == last_generation
+                                  ? fmt::format("{}{} has the largest number that a lock can have", prefix, held)
+                                  : "its lock files disappear before they can be read";
+      const std::string remedy = fmt::format("if no job uses it, remove {}/{}*", folder_.string(), prefix);
       throw Error{Fault::io,
-                  {.wanted = fmt::format("to become the owner of a {}", what_),
-                   .got = held == last_generation ? "a lock after which there is no number"
-                                                  : "locks that come and go without being read",
-                   .where = held > 0 ? path_of(held).string() : folder_.string(),
-                   .remedy = fmt::format("if no job is at work there, remove {}*", prefix)}};
+                  {.sentence = fmt::format("the {} {} cannot be locked: {}; {}", what_, folder_.string(), why, remedy),
+                   .wanted = fmt::format("a lock of the {}", what_),
+                   .got = why,
+                   .where = folder_.string(),
+                   .remedy = remedy}};
     }
     if (held > 0) {
       const auto text = read_unless_gone(files_, path_of(held));
@@ -127,14 +135,14 @@ std::int64_t Lease::highest() const {
 }
 
 bool Lease::try_take(std::int64_t generation) {
-  // A lock appears with its line: nobody can take its owner for dead because it is slow to write it.
+  // A lock appears complete: its owner is never taken for dead because it is slow to write its line.
   try {
     if (!files_.write_if_absent(path_of(generation), self_.text())) return false;
   } catch (const Error&) {
     if (highest() < generation || read_unless_gone(files_, path_of(generation)) == self_.text()) throw;
-    return false;  // another has become the owner and swept the unfinished file away
+    return false;  // another job has become the owner and removed the unfinished file
   }
-  if (highest() > generation) return false;  // made anew where the owner of a later one has swept it away
+  if (highest() > generation) return false;  // the owner of a later one has removed it, and this created it again
   generation_ = generation;
   for (const std::string& name : files_.list(folder_)) {
     const std::optional<std::string> partial_of = name_of_partial(name);
@@ -146,16 +154,19 @@ bool Lease::try_take(std::int64_t generation) {
 }
 
 void Lease::refuse(const std::string& owner, std::int64_t generation) const {
+  const std::string remedy =
+      fmt::format("wait for that job or choose another directory; if it has certainly ended, remove {}",
+                  path_of(generation).string());
   throw Error{Fault::usage,
-              {.wanted = fmt::format("a {} that no other job uses", what_),
+              {.sentence = fmt::format("the {} {} is in use by {}; {}", what_, folder_.string(), owner, remedy),
+               .wanted = fmt::format("a {} that no other job uses", what_),
                .got = owner,
                .where = folder_.string(),
-               .remedy = fmt::format("wait for it, or choose another directory; if that job is surely dead, remove {}",
-                                     path_of(generation).string())}};
+               .remedy = remedy}};
 }
 
 void Lease::check() const {
-  if (highest() > generation_) refuse("a job that has taken over", highest());
+  if (highest() > generation_) refuse("a job that has taken it over", highest());
 }
 
 void Lease::beat() {

@@ -12,26 +12,26 @@
 #include "core/file.hpp"
 #include "core/owner.hpp"
 
-/// The lease on a folder that one job may change at a time: `run.lock.<generation>`, made whole or not at all; the
-/// highest generation owns the folder, and generations only rise. A released or dead owner is followed by the next
-/// generation, of which exactly one job becomes the owner. Held by rank 0 for all ranks of the job. An owner renews its
-/// line every 15 s; whether one that cannot be seen from here is alive is told by that, not by clocks, which may be
+/// The lease on a folder that one job may change at a time: the file `run.lock.<generation>`, created atomically. The
+/// highest generation owns the folder, and generations only rise. When an owner has released its lease or is dead,
+/// exactly one job becomes the owner of the next generation. Rank 0 holds the lease for all ranks of the job. An owner
+/// renews its line every 15 s; a process on another machine counts as alive while its line changes, since clocks may be
 /// wrong. Thread-safe.
 namespace argosy {
 
 class Lease {
  public:
-  /// Takes the lease of `folder`, which errors call `what`; waits a second for an owner on the way out. One that cannot
-  /// be seen, and whose last heartbeat is ten minutes away, in the past or in the future, or lies before this machine
-  /// was started, is watched for two minutes, and is dead when its line does not change. Throws Error{usage} naming a
-  /// live owner, or on a stop signal while it waits, Error{data}, Error{io}.
+  /// Takes the lease of `folder`, which errors call `what`. Waits one second for an owner that is ending. An owner
+  /// whose process cannot be seen from here is watched for two minutes if its last heartbeat is ten minutes away (past
+  /// or future) or is older than this machine's boot; it counts as dead if its line does not change. Throws
+  /// Error{usage} naming a live owner, or on a stop signal during the wait; Error{data}; Error{io}.
   Lease(const Files& files, const Clock& clock, Path folder, std::string what);
   /// Releases it.
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  /// Throws Error{usage} when another job has taken over.
+  /// Throws Error{usage} if another job has taken over.
   void check() const;
   /// Renews the heartbeat, unless another job has taken over. Throws Error{io}.
   void beat();
@@ -55,8 +55,8 @@ class Lease {
 /// Whether a file of this name belongs to a lease: `run.lock.<generation>`.
 [[nodiscard]] bool is_lease_name(std::string_view name);
 
-/// Beats for an owner in a thread of its own: a step, a validation or a load may take longer than a lease. A beat that
-/// fails is made good by the next.
+/// Renews a lease from its own thread, since a step, a validation or a load may take longer than a lease lasts. The
+/// next beat makes up for one that fails.
 class Heartbeat {
  public:
   static constexpr std::chrono::seconds default_interval{15};

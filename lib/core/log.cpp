@@ -1,7 +1,6 @@
 #include "core/log.hpp"
 
 #include <spdlog/logger.h>
-#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
@@ -19,8 +18,6 @@ constexpr double progress_interval_s = 10, terminal_interval_s = 0.1;
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
-    case LogLevel::debug:
-      return spdlog::level::debug;
     case LogLevel::info:
       return spdlog::level::info;
     case LogLevel::warn:
@@ -32,22 +29,6 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   }
   return spdlog::level::err;
 }
-
-/// spdlog's own file sink would open the file past the door to the OS.
-class FileSink : public spdlog::sinks::base_sink<std::mutex> {
- public:
-  explicit FileSink(File file) : file_(std::move(file)) {}
-
- private:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
-    file_.append(as_bytes(std::string_view{line.data(), line.size()}));
-  }
-  void flush_() override {}
-
-  File file_;
-};
 
 void put(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -82,14 +63,6 @@ Log::Log(int rank, LogLevel level) : state_(std::make_unique<State>(rank)) {
 Log::~Log() = default;
 Log::Log(Log&&) noexcept = default;
 Log& Log::operator=(Log&&) noexcept = default;
-
-void Log::open_file(const Path& path) {
-  if (state_->rank != 0) return;
-  auto sink = std::make_shared<FileSink>(Files::system().append(path));
-  sink->set_pattern("%Y-%m-%d %H:%M:%S %-7l %v");
-  const std::lock_guard lock(state_->mutex);
-  state_->logger.sinks().push_back(std::move(sink));
-}
 
 void Log::write(LogLevel level, std::string_view text) const {
   const std::lock_guard lock(state_->mutex);
@@ -136,7 +109,5 @@ void Log::plain(std::string_view line) const {
 }
 
 void Log::flush() const { state_->logger.flush(); }
-
-int Log::rank() const noexcept { return state_->rank; }
 
 }  // namespace argosy

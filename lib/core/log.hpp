@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "core/file.hpp"
-
-/// Log lines for people, on stderr (and, on rank 0, in a file when asked). Rank 0 speaks from `info`, the others from
-/// `warn` with their rank in front ("[r0042]"). Metrics are not logged here (telemetry). Thread-safe.
+/// Log lines for people, on stderr. Rank 0 logs from level `info`, the others from `warn`, with their rank in front
+/// ("[r0042]"). Metrics are not logged here (telemetry). Thread-safe.
 namespace argosy {
 
-enum class LogLevel { debug, info, warn, error, off };
+enum class LogLevel { info, warn, error, off };
 
 class Log {
  public:
@@ -22,13 +19,7 @@ class Log {
   Log(Log&&) noexcept;
   Log& operator=(Log&&) noexcept;
 
-  /// Also appends rank 0's lines to `path`.
-  void open_file(const Path& path);
   void write(LogLevel level, std::string_view text) const;
-  template <class... Args>
-  void debug(fmt::format_string<Args...> format, Args&&... args) const {
-    write(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
-  }
   template <class... Args>
   void info(fmt::format_string<Args...> format, Args&&... args) const {
     write(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
@@ -41,13 +32,12 @@ class Log {
   void error(fmt::format_string<Args...> format, Args&&... args) const {
     write(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
   }
-  /// One progress line: rewritten in place on a terminal, else printed at most once every `interval_s` seconds; rank 0
-  /// only.
+  /// One progress line, with share, time left and `figures`: rewritten in place on a terminal, else printed at most
+  /// once every 10 seconds. Rank 0 only.
   void progress(std::string_view what, double done, double total, std::string_view figures = {}) const;
-  /// Writes a line to stderr without time or level (the `result {…}` line, tables); rank 0 only.
+  /// Writes a line to stderr without time or level (the `result {…}` line, tables). Rank 0 only.
   void plain(std::string_view line) const;
   void flush() const;
-  [[nodiscard]] int rank() const noexcept;
 
  private:
   struct State;

@@ -11,10 +11,10 @@ OutputFile::OutputFile(const Files& files, Path path)
   const auto facts = files_.stat(path_);
   if (facts && !facts->is_regular) {
     throw Error{Fault::usage,
-                {.wanted = "a file to write",
-                 .got = facts->is_directory ? "a folder" : "something that is no regular file",
+                {.wanted = "a regular file",
+                 .got = facts->is_directory ? "a folder" : "a pipe, a socket or a device",
                  .where = path.string(),
-                 .remedy = "name a file that is there, or one that is not there yet"}};
+                 .remedy = "name a regular file or a new one"}};
   }
   file_ = files_.create(partial_);
 }

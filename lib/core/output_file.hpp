@@ -2,23 +2,23 @@
 
 #include "core/file.hpp"
 
-/// A file that is written piece by piece and appears under its name only when it is complete. One thread.
+/// A file that is written piece by piece and gets its name only when it is complete. One thread.
 namespace argosy {
 
 class OutputFile {
  public:
-  /// Begins <path>.tmp-<nonce> beside `path`; where `path` is a symbolic link, beside what it leads to. A killed
-  /// process leaves it there. Throws Error{usage} when `path` is there and no regular file, Error{io} when nothing can
-  /// be written there.
+  /// Creates <path>.tmp-<nonce> next to `path` or, if `path` is a symbolic link, next to its target. A killed process
+  /// leaves that file. Throws Error{usage} if `path` exists and is not a regular file, Error{io} if the file cannot be
+  /// created.
   OutputFile(const Files& files, Path path);
-  /// Removes what was not committed.
+  /// Removes a file that was not committed.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   void append(std::string_view text) { file_.append(as_bytes(text)); }
-  /// Down to the disk and under its name, in the place of a file that is there: the last of several writers wins.
-  /// Throws Error{io}.
+  /// Flushes the file to disk and renames it to `path`, replacing a file of that name: the last of several writers
+  /// wins. Throws Error{io}.
   void commit();
 
  private:

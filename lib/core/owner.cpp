@@ -16,7 +16,6 @@
 #include <sstream>
 
 #include "core/error.hpp"
-#include "core/host.hpp"
 #include "core/random.hpp"
 
 namespace argosy {
@@ -31,7 +30,7 @@ std::string read_proc(const Files& files, const std::string& path) {
     do size = files.os().pread(file.fd(), buffer.data(), buffer.size(), 0);
     while (size < 0 && errno == EINTR);
     if (size < 0 && errno != ESRCH)  // which says that the process has ended meanwhile
-      throw Error{Fault::io, {.wanted = "to read it", .got = strerrordesc_np(errno), .where = path}};
+      throw Error{Fault::io, {.wanted = "a readable file", .got = strerrordesc_np(errno), .where = path}};
     return {buffer.data(), static_cast<std::size_t>(std::max<std::int64_t>(size, 0))};
   } catch (const Error& error) {
     if (error.fault() == Fault::data) return "";  // there is no such process
@@ -72,16 +71,25 @@ Number number_of(std::string_view text) {
 
 }  // namespace
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
 Owner Owner::of_this_process(const Files& files, const Clock& clock) {
   Owner owner{.host = host_name(), .pid = ::getpid()};
   const std::optional<ProcessFacts> self = process_facts(files, "self");
   if (self) owner.start_time = self->start_time;
   owner.boot_id = read_proc(files, "/proc/sys/kernel/random/boot_id");
   owner.boot_id.resize(std::min(owner.boot_id.size(), owner.boot_id.find('\n')));
-  // Without them nobody could tell that this process is alive.
+  // Without them no other process could tell that this one is alive.
   if (owner.start_time.empty() || owner.boot_id.empty())
-    throw Error{Fault::io, {.wanted = "this process's start time and boot id", .got = "nothing", .where = "/proc"}};
-  // A /proc of another namespace, as a container may have, shows other processes under our numbers.
+    throw Error{Fault::io,
+                {.wanted = "this process's start time and boot id",
+                 .got = "neither",
+                 .where = "/proc",
+                 .remedy = "mount /proc"}};
+  // A /proc of another namespace, as in some containers, shows other processes under the same numbers.
   if (self->pid == std::to_string(owner.pid)) {
     if (const auto space = files.stat("/proc/self/ns/pid")) owner.pid_namespace = space->inode;
   }

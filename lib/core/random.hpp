@@ -5,15 +5,15 @@
 #include <string>
 
 /// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11). A value is a pure function of (key, counter), so
-/// results do not depend on rank count, order of calls or resume. Zero key and counter give 6627e8d5 e169c58d bc57ac4c
-/// 9b00dbd8.
+/// results do not depend on the number of ranks, the order of calls or resuming. A zero key and counter give 6627e8d5
+/// e169c58d bc57ac4c 9b00dbd8.
 namespace argosy {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
 [[nodiscard]] PhiloxBlock philox(std::array<std::uint32_t, 2> key, PhiloxBlock counter) noexcept;
 
-/// A stream of numbers named by a seed and up to three coordinates (corpus, example, epoch …).
+/// A stream of numbers identified by a seed and up to three coordinates (corpus, example, epoch …).
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0);
@@ -32,7 +32,7 @@ class RandomStream {
   unsigned used_ = 4;
 };
 
-/// A keyed permutation of 0..n-1 without storage: Feistel network over Philox with cycle walking.
+/// A keyed permutation of 0..n-1 that stores no table: a Feistel network over Philox with cycle walking.
 class Permutation {
  public:
   Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t stream);
@@ -46,7 +46,7 @@ class Permutation {
   unsigned half_bits_;
 };
 
-/// `digits` hex digits from the system's source of randomness: different each time, for names.
+/// `digits` hex digits from the system's source of randomness, different at each call; for names.
 [[nodiscard]] std::string random_hex(std::size_t digits);
 
 }  // namespace argosy

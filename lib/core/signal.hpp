@@ -2,11 +2,11 @@
 
 #include <optional>
 
-/// Wishes to stop that come as signals. Handlers only set a flag; the training loop agrees on it at the end of a step.
+/// Signals that ask the process to stop. Handlers only set a flag; ranks agree on it at the end of a training step.
 namespace argosy {
 
-/// Installs handlers for SIGTERM, SIGINT and SIGUSR1 (unblocking them) for the life of the object. One object a
-/// process.
+/// Installs handlers for SIGTERM, SIGINT and SIGUSR1, and unblocks these signals, for the life of the object. At most
+/// one object per process.
 class StopSignals {
  public:
   StopSignals();
@@ -18,7 +18,7 @@ class StopSignals {
   [[nodiscard]] std::optional<int> received() const noexcept;
 };
 
-/// The first signal that a StopSignals of this process has seen: for whoever waits without one at hand.
+/// The first signal that the StopSignals of this process has seen; for code that has no access to that object.
 [[nodiscard]] std::optional<int> stop_signal() noexcept;
 
 }  // namespace argosy

@@ -7,24 +7,24 @@
 #include "core/log.hpp"
 #include "core/owner.hpp"
 
-/// A folder in the making: `.tmp-<name>-<nonce>` next to its final place, until the rename that commits it. A result
-/// exists under its name only when it is complete, and nothing that is there already is ever replaced. One process
-/// makes, commits and discards; all ranks may write into it.
+/// An unfinished folder, named `.tmp-<name>-<nonce>` next to its final place until a rename commits it. A result has
+/// its name only when it is complete, and an existing file or folder is never replaced. One process makes, commits and
+/// discards the folder; all ranks may write into it.
 namespace argosy {
 
 class StagedFolder {
  public:
-  /// Touches nothing. nonce: the same on all ranks; owned_nonce() where no lease guards the place.
+  /// Creates nothing. nonce: the same on all ranks; owned_nonce() if no lease guards the place.
   StagedFolder(const Files& files, Path target, std::string_view nonce);
 
   [[nodiscard]] const Path& path() const noexcept { return path_; }
   [[nodiscard]] const Path& target() const noexcept { return target_; }
-  /// Makes it, and the folders above it where they are missing. Throws Error{io}.
+  /// Makes the folder and its missing parents. Throws Error{io}.
   void make() const;
-  /// Renames it and syncs the folder above. False when something else has appeared under that name; nothing has changed
-  /// then. What is in it has to be on the disk already. Throws Error{io}.
+  /// Renames the folder and syncs its parent. The content must be on disk already. Returns false, and changes nothing,
+  /// if the name is in use. Throws Error{io}.
   [[nodiscard]] bool commit() const;
-  /// Removes it; what cannot be removed is left to a sweep.
+  /// Removes the folder. What cannot be removed is left to sweep_staged_folders().
   void discard() const noexcept;
 
  private:
@@ -32,13 +32,13 @@ class StagedFolder {
   Path target_, path_;
 };
 
-/// The folder a file lies in, "." for a bare name.
+/// The folder that contains `path`; "." for a bare name.
 [[nodiscard]] Path folder_of(const Path& path);
 
-/// A nonce that tells whose the folder is.
+/// A nonce that names the owner of the folder.
 [[nodiscard]] std::string owned_nonce(const Owner& owner);
-/// Removes from `folder` the staged folders whose nonce names an owner that is surely gone, whatever tool made them,
-/// and warns of each. One that cannot be removed is warned of, too: it is no reason to do nothing.
+/// Removes from `folder` the staged folders, of any tool, whose nonce names an owner that has certainly ended, and logs
+/// a warning for each. A folder that cannot be removed is a warning as well, not an error.
 void sweep_staged_folders(const Files& files, const Log& log, const Path& folder, const Owner& self);
 
 }  // namespace argosy

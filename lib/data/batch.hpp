@@ -9,7 +9,7 @@
 namespace argosy::data {
 
 /// Label of a position that bears no loss.
-inline constexpr std::int64_t kNoLabel = -1;
+inline constexpr std::int64_t no_label = -1;
 
 struct Batch {
   std::int64_t rows = 0, source_width = 0, target_width = 0;  // R, S, T
@@ -17,7 +17,7 @@ struct Batch {
   std::vector<std::int64_t> source;          // [R, S] EOS at the end of each row, Vocabulary::filler() behind it
   std::vector<std::int64_t> source_lengths;  // [R] EOS included
   std::vector<std::int64_t> target_input;    // [R, T] translation: start token first; filler() behind the end
-  std::vector<std::int64_t> target_labels;   // [R, T] next id; kNoLabel behind the end and where a document begins
+  std::vector<std::int64_t> target_labels;   // [R, T] next id; no_label behind the end and where a document begins
   std::vector<std::int64_t> target_lengths;  // [R] filled positions of target_input
   std::vector<std::int64_t> segments;   // [R, T] language model: document within the row, from 0; -1 behind the end
   std::vector<std::int64_t> positions;  // [R, T] language model: position within the document, from 0

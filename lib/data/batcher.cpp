@@ -46,7 +46,7 @@ Batch batch_of_pairs(std::span<const Example> examples, const spec::Vocabulary& 
   batch.padded_tokens = batch.rows * (source_width + target_width);
   batch.source.assign(cells(batch.rows, source_width), vocabulary.filler());
   batch.target_input.assign(cells(batch.rows, target_width), vocabulary.filler());
-  batch.target_labels.assign(cells(batch.rows, target_width), kNoLabel);
+  batch.target_labels.assign(cells(batch.rows, target_width), no_label);
   for (std::size_t r = 0; r < examples.size(); ++r) {
     const Example& example = examples[r];
     const auto row = static_cast<std::int64_t>(r);
@@ -74,7 +74,7 @@ LmBatcher::LmBatcher(const spec::Vocabulary& vocabulary, std::int64_t rows, std:
   batch_.rows = rows;
   batch_.target_width = width;
   batch_.target_input.assign(cells(rows, width), vocabulary.filler());
-  batch_.target_labels.assign(cells(rows, width), kNoLabel);
+  batch_.target_labels.assign(cells(rows, width), no_label);
   batch_.segments.assign(cells(rows, width), -1);
   batch_.positions.assign(cells(rows, width), 0);
   batch_.source_lengths.assign(static_cast<std::size_t>(rows), 0);

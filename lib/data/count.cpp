@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <type_traits>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -16,31 +14,20 @@ namespace {
 
 constexpr std::size_t carry_bytes = 4;  // room for a character cut at a block's end
 
-/// What one rank found in its range of blocks; sent as raw bytes, all ranks run the same binary.
+/// What one rank found in its range of blocks.
 struct RangeFigures {
   TextFigures figures;
   InvalidPlace first_invalid;
   bool has_invalid = false;
 };
-static_assert(std::is_trivially_copyable_v<RangeFigures>);
 struct BlockFigures {
-  std::array<std::uint8_t, 16> digest{};
+  Digest digest;
   std::uint32_t newlines = 0;
 };
-static_assert(std::is_trivially_copyable_v<BlockFigures>);
-
-template <class T>
-void put(std::string& to, const T& value) {
-  to.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-template <class T>
-T take(std::string_view& from) {
-  ARGOSY_CHECK(from.size() >= sizeof(T), "{} bytes", from.size());
-  T value;
-  std::memcpy(&value, from.data(), sizeof value);
-  from.remove_prefix(sizeof value);
-  return value;
-}
+struct RangeCount {
+  RangeFigures found;
+  std::vector<BlockFigures> blocks;
+};
 
 /// A buffer of one block with room in front for the tail of the block before.
 class BlockBuffer {
@@ -66,9 +53,8 @@ struct Range {
 };
 
 /// Hashes the blocks of a range and counts the lines that begin in it, reading on to the end of the last one.
-std::string count_range(const File& file, std::uint64_t size_bytes, Range range) {
-  std::string blocks;
-  RangeFigures found;
+RangeCount count_range(const File& file, std::uint64_t size_bytes, Range range) {
+  RangeCount count;
   BlockBuffer buffer;
   TextScanner scanner;
   const std::uint64_t range_end = std::min(range.end * count_block_bytes, size_bytes);
@@ -88,8 +74,8 @@ std::string count_range(const File& file, std::uint64_t size_bytes, Range range)
     const std::uint64_t end = std::min(at + count_block_bytes, size_bytes);
     const std::span<char> block = buffer.read(file, at, end);
     if (ours) {
-      put(blocks, BlockFigures{digest_of(as_bytes(std::span<const char>{block})).bytes,
-                               static_cast<std::uint32_t>(std::count(block.begin(), block.end(), '\n'))});
+      count.blocks.push_back({digest_of(as_bytes(std::span<const char>{block})),
+                              static_cast<std::uint32_t>(std::count(block.begin(), block.end(), '\n'))});
     }
     std::size_t skip = 0, use = block.size();
     if (!first_seen) {
@@ -114,24 +100,24 @@ std::string count_range(const File& file, std::uint64_t size_bytes, Range range)
     if (!ours && !in_line) break;
   }
   scanner.finish();
-  found.figures = scanner.figures();
+  count.found.figures = scanner.figures();
   if (scanner.first_invalid()) {
-    found.has_invalid = true;
-    found.first_invalid = *scanner.first_invalid();
-    found.first_invalid.byte_offset += static_cast<std::int64_t>(scan_begin);
+    count.found.has_invalid = true;
+    count.found.first_invalid = *scanner.first_invalid();
+    count.found.first_invalid.byte_offset += static_cast<std::int64_t>(scan_begin);
   }
-  std::string packed;
-  put(packed, found);
-  return packed + blocks;
+  return count;
 }
 
-/// Joins what the ranks found, in the order of their ranges.
-CountRecord join(const std::vector<std::string_view>& parts, std::uint64_t size_bytes) {
+/// Joins what the ranks found. Range r is rank (r + turn) mod W's.
+CountRecord join(std::span<const RangeFigures> by_rank, std::span<const std::vector<BlockFigures>> blocks_by_rank,
+                 std::size_t turn, std::uint64_t size_bytes) {
   CountRecord record;
   record.size_bytes = size_bytes;
   Hasher hasher;
-  for (std::string_view part : parts) {
-    const auto found = take<RangeFigures>(part);
+  for (std::size_t r = 0; r < by_rank.size(); ++r) {
+    const std::size_t rank = (r + turn) % by_rank.size();
+    const RangeFigures& found = by_rank[rank];
     TextFigures& sum = record.figures;
     if (found.has_invalid && !record.first_invalid) {
       record.first_invalid = found.first_invalid;
@@ -144,9 +130,8 @@ CountRecord join(const std::vector<std::string_view>& parts, std::uint64_t size_
     sum.characters += found.figures.characters;
     sum.longest_line = std::max(sum.longest_line, found.figures.longest_line);
     sum.invalid_bytes += found.figures.invalid_bytes;
-    while (!part.empty()) {
-      const auto block = take<BlockFigures>(part);
-      hasher.update(std::as_bytes(std::span{block.digest}));
+    for (const BlockFigures& block : blocks_by_rank[rank]) {
+      hasher.update(std::as_bytes(std::span{block.digest.bytes}));
       record.block_newlines.push_back(block.newlines);
     }
   }
@@ -162,20 +147,15 @@ CountRecord count_file(const comm::Communicator& world, const Files& files, cons
   const auto range_of = [&](std::size_t r) {
     return Range{(blocks * r + ranks - 1) / ranks, (blocks * (r + 1) + ranks - 1) / ranks};
   };
-  std::string mine;
+  RangeCount mine;
   comm::agree(world, [&] {
     const std::size_t r = (static_cast<std::size_t>(world.rank()) + ranks - turn % ranks) % ranks;
     const Range range = range_of(r);
-    if (range.begin < range.end) {
-      mine = count_range(files.open(path), size_bytes, range);
-    } else {
-      put(mine, RangeFigures{});
-    }
+    if (range.begin < range.end) mine = count_range(files.open(path), size_bytes, range);
   });
-  const std::vector<std::string> all = world.all_gather(mine);
-  std::vector<std::string_view> parts;
-  for (std::size_t r = 0; r < ranks; ++r) parts.push_back(all[(r + turn) % ranks]);
-  return join(parts, size_bytes);
+  const std::vector<RangeFigures> found = world.all_gather(mine.found);
+  const std::vector<std::vector<BlockFigures>> blocks_found = world.all_gather(mine.blocks);
+  return join(found, blocks_found, turn, size_bytes);
 }
 
 FileStat stat_of(const Files& files, const Path& path) {

@@ -10,17 +10,14 @@
 #include <string_view>
 
 #include "core/error.hpp"
-#include "core/narrow.hpp"
 
 namespace argosy::data {
 
-std::span<const config::KeyText> key_texts(const TransformConfig&) {
-  static constexpr config::KeyText texts[] = {
-      {"type", "max_length: drop pairs with a side longer than this"},
-      {"source", "max_length: most pieces of a source line, EOS not counted"},
-      {"target", "max_length: most pieces of a target line, EOS not counted"},
-  };
-  return texts;
+Transforms make_transforms(std::span<const TransformConfig> configs) {
+  Transforms transforms;
+  for (const TransformConfig& config : configs)
+    transforms.push_back(std::visit([](const auto& chosen) { return chosen.make(); }, config.value));
+  return transforms;
 }
 
 std::span<const config::KeyText> key_texts(const CorpusConfig&) {
@@ -31,7 +28,7 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
       {"target", "text file whose line i translates line i of the source; absent for a language model"},
       {"weight", "multiplies the corpus's share of tgt_tokens"},
       {"document_end", "language model: a document ends with each line, or at an empty line"},
-      {"transforms", "applied in order to each example"},
+      {"transforms", "applied in order to each example. max_length: leave out pairs with a longer side"},
   };
   return texts;
 }
@@ -115,11 +112,6 @@ void require_between(config::Problems& problems, std::string_view pointer, std::
 }
 
 }  // namespace
-
-void validate(const TransformConfig& config, config::Problems& problems) {
-  require_between(problems, "/source", config.source, 1, most_pieces);
-  require_between(problems, "/target", config.target, 1, most_pieces);
-}
 
 void validate(const CorpusConfig& config, config::Problems& problems) {
   problems.require(is_file_name(config.name), "/name", "a name of at most 200 letters, digits, '-', '_' and '.'",

@@ -9,6 +9,7 @@
 
 #include "config/config.hpp"
 #include "core/file.hpp"
+#include "data/transforms/max_length.hpp"
 
 /// Sections `data` and `batch` of the configuration, which count, preprocess and train read alike. Plain values, no
 /// torch, no MPI. Paths are as typed (relative to the working directory).
@@ -18,8 +19,6 @@ enum class InvalidUtf8 { reject, replace };
 BOOST_DESCRIBE_ENUM(InvalidUtf8, reject, replace)
 enum class TokenizerType { unigram, bpe };
 BOOST_DESCRIBE_ENUM(TokenizerType, unigram, bpe)
-enum class TransformType { max_length };
-BOOST_DESCRIBE_ENUM(TransformType, max_length)
 enum class DocumentEnd { line, empty_line };
 BOOST_DESCRIBE_ENUM(DocumentEnd, line, empty_line)
 enum class BatchUnit { padded_tokens, examples };
@@ -27,11 +26,9 @@ BOOST_DESCRIBE_ENUM(BatchUnit, padded_tokens, examples)
 enum class DocumentCut { split, whole };
 BOOST_DESCRIBE_ENUM(DocumentCut, split, whole)
 
-struct TransformConfig {
-  TransformType type = TransformType::max_length;
-  std::int64_t source = 200, target = 200;  // pieces, without EOS
-};
-BOOST_DESCRIBE_STRUCT(TransformConfig, (), (type, source, target))
+/// All that can be configured, each by its name and with keys of its own.
+using TransformConfig = config::Tagged<MaxLength>;
+[[nodiscard]] Transforms make_transforms(std::span<const TransformConfig> configs);
 
 struct CorpusConfig {
   std::string name{};
@@ -85,13 +82,11 @@ BOOST_DESCRIBE_STRUCT(BatchConfig, (),
                       (unit, global_size, micro_size, accumulation, pool, width_multiple, sequence_length, packing,
                        documents))
 
-std::span<const config::KeyText> key_texts(const TransformConfig&);
 std::span<const config::KeyText> key_texts(const CorpusConfig&);
 std::span<const config::KeyText> key_texts(const TokenizerTraining&);
 std::span<const config::KeyText> key_texts(const SplitConfig&);
 std::span<const config::KeyText> key_texts(const DataConfig&);
 std::span<const config::KeyText> key_texts(const BatchConfig&);
-void validate(const TransformConfig&, config::Problems&);
 void validate(const CorpusConfig&, config::Problems&);
 void validate(const TokenizerTraining&, config::Problems&);
 void validate(const SplitConfig&, config::Problems&);

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/describe.hpp>
 #include <boost/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "comm/message.hpp"
 #include "core/error.hpp"
 #include "core/file_name.hpp"
 #include "core/lease.hpp"
@@ -16,7 +18,16 @@
 #include "data/token_shards.hpp"
 #include "data/tokenize.hpp"
 
+namespace argosy {
+
+BOOST_DESCRIBE_STRUCT(Digest, (), (bytes))
+
+}  // namespace argosy
+
 namespace argosy::data {
+
+BOOST_DESCRIBE_STRUCT(ShardIndex::Shard, (), (file, examples, size_bytes, digest))
+
 namespace {
 
 namespace json = boost::json;
@@ -93,13 +104,14 @@ std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const
   return units;
 }
 
-/// What a finished shard says of itself; sent between ranks as JSON.
+/// What a finished shard says of itself.
 struct UnitResult {
   ShardIndex::Shard shard;
   std::int64_t src_tokens = 0, tgt_tokens = 0, unknown = 0;
   std::map<std::string, std::int64_t> dropped{};
   bool written = false;
 };
+BOOST_DESCRIBE_STRUCT(UnitResult, (), (shard, src_tokens, tgt_tokens, unknown, dropped, written))
 
 UnitResult result_of(const TokenShard& shard, const Unit& unit) {
   const TokenShard::Totals ids = shard.check_lengths();
@@ -142,44 +154,24 @@ UnitResult make_unit(const Files& files, const Log& log, const PreprocessSetting
   return result;
 }
 
-json::object object_of(const UnitResult& result) {
-  return {{"file", result.shard.file},        {"examples", result.shard.examples},
-          {"bytes", result.shard.size_bytes}, {"digest", result.shard.digest.hex()},
-          {"src_tokens", result.src_tokens},  {"tgt_tokens", result.tgt_tokens},
-          {"unknown", result.unknown},        {"dropped", json::value_from(result.dropped)},
-          {"written", result.written}};
-}
-
-UnitResult result_of(const json::value& value) {
-  const auto number = [&](const char* key) { return value.at(key).to_number<std::int64_t>(); };
-  return {.shard = {std::string{value.at("file").as_string()}, static_cast<std::uint64_t>(number("examples")),
-                    static_cast<std::uint64_t>(number("bytes")),
-                    Digest::from_hex(std::string_view{value.at("digest").as_string()}).value()},
-          .src_tokens = number("src_tokens"),
-          .tgt_tokens = number("tgt_tokens"),
-          .unknown = number("unknown"),
-          .dropped = json::value_to<std::map<std::string, std::int64_t>>(value.at("dropped")),
-          .written = value.at("written").as_bool()};
-}
-
 /// **Collective.** Rank r makes units r, r + W, …; the results of all come back in unit order.
 std::vector<UnitResult> make_units(const comm::Communicator& world, const Files& files, const Log& log,
                                    const PreprocessSettings& settings, const Tokenizer& tokenizer,
                                    std::span<const Unit> units) {
   const auto ranks = static_cast<std::size_t>(world.size());
-  json::array mine;
+  std::vector<UnitResult> mine;
   comm::agree(world, [&] {
     for (std::size_t u = static_cast<std::size_t>(world.rank()); u < units.size(); u += ranks) {
-      mine.push_back(object_of(make_unit(files, log, settings, tokenizer, units[u])));
+      mine.push_back(make_unit(files, log, settings, tokenizer, units[u]));
       log.progress("tokenize", static_cast<double>(std::min(u + ranks, units.size())),
                    static_cast<double>(units.size()), "shards");
     }
   });
-  std::vector<json::array> by_rank;
-  for (const std::string& text : world.all_gather(json::serialize(mine)))
-    by_rank.push_back(json::parse(text).as_array());
+  std::vector<std::vector<UnitResult>> by_rank;
+  for (const std::string& text : world.all_gather(comm::to_message(mine)))
+    by_rank.push_back(comm::from_message<std::vector<UnitResult>>(text));
   std::vector<UnitResult> results;
-  for (std::size_t u = 0; u < units.size(); ++u) results.push_back(result_of(by_rank[u % ranks][u / ranks]));
+  for (std::size_t u = 0; u < units.size(); ++u) results.push_back(std::move(by_rank[u % ranks].at(u / ranks)));
   return results;
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,7 +25,7 @@ constexpr std::size_t chunk_lines = 256;  // a thread's unit of work
 
 struct Line {
   std::string source, target;
-  std::vector<std::int32_t> source_ids, target_ids;
+  Pieces pieces{};
   bool starts_document = true;
 };
 
@@ -93,19 +94,14 @@ std::vector<Line> read_task(const Files& files, const ShardTask& task) {
   return lines;
 }
 
-/// The reason why a line is left out, if any.
-const char* refusal(const Line& line, const ShardTask& task) {
-  if (line.target_ids.empty() || (task.target != nullptr && line.source_ids.empty())) return "empty";
-  for (const TransformConfig& transform : task.corpus->transforms) {
-    switch (transform.type) {
-      case TransformType::max_length:
-        if (static_cast<std::int64_t>(line.source_ids.size()) > transform.source ||
-            static_cast<std::int64_t>(line.target_ids.size()) > transform.target)
-          return "max_length";
-        break;
-    }
-  }
-  return nullptr;
+/// Transforms its pieces. The reason why it is left out, if it is; `number` counts the lines of the corpus.
+std::optional<std::string_view> refusal(Pieces& pieces, bool has_source, const Transforms& transforms,
+                                        std::uint64_t number) {
+  const auto is_empty = [&] { return pieces.target.empty() || (has_source && pieces.source.empty()); };
+  if (is_empty()) return "empty";
+  const Transform* const refused = apply(transforms, pieces, {.example = number});
+  if (refused != nullptr) return refused->type();
+  return is_empty() ? std::optional<std::string_view>("empty") : std::nullopt;
 }
 
 }  // namespace
@@ -114,9 +110,7 @@ Digest digest_of_task(const ShardTask& task, const Digest& tokenizer, std::int64
   Hasher hasher;
   hasher.update(fmt::format("shard 1 {} {} {} {} {}", task.first_line, task.lines, lines_per_shard,
                             static_cast<int>(task.policy), static_cast<int>(task.corpus->document_end)));
-  for (const TransformConfig& transform : task.corpus->transforms) {
-    hasher.update(fmt::format(" {} {} {}", static_cast<int>(transform.type), transform.source, transform.target));
-  }
+  for (const auto& transform : make_transforms(task.corpus->transforms)) hasher.update(" " + transform->recipe());
   hasher.update(std::as_bytes(std::span{tokenizer.bytes}));
   for (const CountedFile* text : {task.source, task.target}) {
     if (text != nullptr) hasher.update(std::as_bytes(std::span{text->record.digest.bytes}));
@@ -128,31 +122,31 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
   std::vector<Line> lines = read_task(files, task);
   parallel_for(lines.size(), threads, [&](std::size_t i) {
     Line& line = lines[i];
-    if (task.target != nullptr) line.source_ids = tokenizer.encode(line.source);
-    line.target_ids = tokenizer.encode(line.target);
+    if (task.target != nullptr) line.pieces.source = tokenizer.encode(line.source);
+    line.pieces.target = tokenizer.encode(line.target);
   });
 
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   const auto eos = static_cast<std::int32_t>(vocabulary.eos), unk = static_cast<std::int32_t>(vocabulary.unk);
   ShardWriter writer{id_width_of(vocabulary.pieces), task.target != nullptr ? 2U : 1U};
   std::map<std::string, std::int64_t> dropped{{"empty", 0}};
-  for (const TransformConfig& transform : task.corpus->transforms) {
-    if (transform.type == TransformType::max_length) dropped["max_length"] = 0;
-  }
+  const Transforms transforms = make_transforms(task.corpus->transforms);
+  for (const auto& transform : transforms) dropped[std::string(transform->type())] = 0;
   std::int64_t unknown = 0;
   bool carried = false;  // a document's first line was left out: the next one begins it
+  auto number = static_cast<std::uint64_t>(task.first_line);
   for (Line& line : lines) {
     const bool starts_document = std::exchange(carried, false) || line.starts_document;
-    if (const char* reason = refusal(line, task)) {
-      ++dropped[reason];
+    auto& [source, target] = line.pieces;
+    if (const auto reason = refusal(line.pieces, task.target != nullptr, transforms, number++)) {
+      ++dropped[std::string(*reason)];
       carried = starts_document;
       continue;
     }
-    unknown += std::count(line.source_ids.begin(), line.source_ids.end(), unk) +
-               std::count(line.target_ids.begin(), line.target_ids.end(), unk);
-    if (task.target != nullptr) line.source_ids.push_back(eos);
-    line.target_ids.push_back(eos);
-    writer.add(line.source_ids, line.target_ids, starts_document);
+    unknown += std::count(source.begin(), source.end(), unk) + std::count(target.begin(), target.end(), unk);
+    if (task.target != nullptr) source.push_back(eos);
+    target.push_back(eos);
+    writer.add(source, target, starts_document);
   }
   const boost::json::object note{{"dropped", boost::json::value_from(dropped)}, {"unknown", unknown}};
   return writer.bytes(tokenizer.digest(), task.recipe, boost::json::serialize(note));

@@ -20,9 +20,10 @@ LoadedModel load_model(const checkpoint::Reader& reader, c10::Device device) {
       const std::vector<float> values = reader.read_parameter(parameter.name);
       if (static_cast<std::int64_t>(values.size()) != parameter.weight.numel()) {
         throw Error{Fault::data,
-                    {.wanted = fmt::format("{} elements of {}", parameter.weight.numel(), parameter.name),
+                    {.wanted = fmt::format("{} with {} elements", parameter.name, parameter.weight.numel()),
                      .got = std::to_string(values.size()),
-                     .where = reader.directory().string()}};
+                     .where = reader.directory().string(),
+                     .remedy = "use another checkpoint"}};
       }
       std::copy(values.begin(), values.end(), parameter.weight.data_ptr<float>());
     }

@@ -9,17 +9,17 @@
 #include "data/tokenizer.hpp"
 #include "model/model.hpp"
 
-/// A model ready for inference out of a committed checkpoint or soup, whatever layout saved it.
+/// Loads a model for inference from a committed checkpoint or soup of any layout.
 namespace argosy::decode {
 
-/// Owns the weights its model is bound to; move-only.
+/// Owns the weights that its model uses. Move-only.
 struct LoadedModel {
   std::unique_ptr<model::Model> model;
   data::Tokenizer tokenizer;
   std::vector<at::Tensor> weights;  // flat buffers by unit, fp32
 };
 
-/// Not collective. Throws Error{data} when the checkpoint carries no tokenizer or no parameters of its own model,
+/// Not collective. Throws Error{data} when the checkpoint has no tokenizer or lacks parameters of its model,
 /// Error{corrupt} on damage.
 [[nodiscard]] LoadedModel load_model(const checkpoint::Reader& reader, c10::Device device);
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <string_view>
 
-/// Corpus scores of translations, equal to sacreBLEU's defaults: BLEU over 13a tokens with exponential smoothing, chrF2
-/// over characters without white space. Counts are integers, so ranks add them up (all-reduce over counts()) before the
-/// one division.
+/// Corpus scores of translations, equal to sacreBLEU's defaults: BLEU over 13a tokens with exponential smoothing, and
+/// chrF2 over characters without white space. Counts are integers: ranks add them with an all-reduce over counts()
+/// before score() divides.
 namespace argosy::decode {
 
 /// BLEU (Papineni et al. 2002; Post 2018 for the tokens and signature

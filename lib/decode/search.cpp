@@ -50,7 +50,7 @@ class BatchSearch {
     }
     const auto rows = static_cast<std::int64_t>(alive.size()) * beam_;
     auto [cache, logits] = begin(sources, batch);
-    // In the first step all beams of a sentence are equal: only the first may speak.
+    // In the first step all beams of a sentence are equal: only the first one is used.
     at::Tensor scores =
         at::full({static_cast<std::int64_t>(alive.size()), beam_}, -std::numeric_limits<float>::infinity());
     scores.select(1, 0).zero_();
@@ -147,10 +147,11 @@ class BatchSearch {
         if (top.size() == wanted && value <= top.back().score) continue;
         if (std::isnan(value)) {
           throw Error{Fault::numeric,
-                      {.wanted = "finite scores of the next piece",
+                      {.sentence = "the model gives NaN as the score of a piece; use another checkpoint",
+                       .wanted = "finite scores",
                        .got = "NaN",
-                       .where = "the search",
-                       .remedy = "look for weights that are not finite, and take another checkpoint"}};
+                       .where = "the model",
+                       .remedy = "use another checkpoint"}};
         }
         const auto behind =
             std::upper_bound(top.begin(), top.end(), value, [](float a, const Candidate& b) { return a > b.score; });
@@ -162,7 +163,7 @@ class BatchSearch {
     return result;
   }
 
-  /// Books finished hypotheses and returns the candidates that go on, one a beam; none when the sentence is done.
+  /// Stores finished hypotheses and returns the candidates that continue, one per beam; none when the sentence is done.
   std::vector<Candidate> advance(Sentence& sentence, const std::vector<Candidate>& candidates,
                                  std::int64_t step) const {
     const std::int64_t eos = model_.architecture().vocabulary.eos;
@@ -206,20 +207,19 @@ class BatchSearch {
 void check(const SearchOptions& options) {
   const auto require = [](bool good, std::string_view key, std::string_view wanted, double got) {
     if (good) return;
-    throw Error{
-        Fault::usage,
-        {.wanted = fmt::format("{} {}", key, wanted), .got = fmt::format("{}", got), .where = "search options"}};
+    throw Error{Fault::usage,
+                {.wanted = std::string(wanted), .got = fmt::format("{}", got), .where = std::string(key)}};
   };
   const auto least = [&](std::int64_t value, std::string_view key, std::int64_t limit) {
-    require(value >= limit, key, fmt::format("of at least {}", limit), static_cast<double>(value));
+    require(value >= limit, key, fmt::format("at least {}", limit), static_cast<double>(value));
   };
   least(options.beam, "beam", 1);
   least(options.max_length, "max_length", 1);
   least(options.min_length, "min_length", 0);
   least(options.batch_elements, "batch_elements", 1);
-  require(std::isfinite(options.length_penalty), "length_penalty", "that is finite", options.length_penalty);
-  require(options.patience > 0, "patience", "above 0", options.patience);
-  require(options.max_length_factor >= 0, "max_length_factor", "of at least 0", options.max_length_factor);
+  require(std::isfinite(options.length_penalty), "length_penalty", "a finite number", options.length_penalty);
+  require(options.patience > 0, "patience", "a number above 0", options.patience);
+  require(options.max_length_factor >= 0, "max_length_factor", "at least 0", options.max_length_factor);
 }
 
 }  // namespace

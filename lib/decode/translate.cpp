@@ -1,27 +1,13 @@
 #include "decode/translate.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
+#include "comm/message.hpp"
 #include "core/error.hpp"
 #include "decode/scores.hpp"
 
 namespace argosy::decode {
-namespace {
-
-// One line of the exchange between ranks: the score's bits, a blank, the text (which holds no line feed).
-std::string packed(const Translation& translation) {
-  return fmt::format("{:016x} {}\n", std::bit_cast<std::uint64_t>(translation.score), translation.text);
-}
-
-Translation unpacked(std::string_view line) {
-  return {std::string{line.substr(17)},
-          std::bit_cast<double>(std::stoull(std::string{line.substr(0, 16)}, nullptr, 16))};
-}
-
-}  // namespace
-
 std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
                                          const data::Tokenizer& tokenizer, const std::vector<std::string>& lines,
                                          const SearchOptions& options, std::uint64_t first) {
@@ -38,11 +24,10 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
     }
     if (static_cast<std::int64_t>(ids[i].size()) > model.architecture().max_positions) {
       throw Error{Fault::data,
-                  {.wanted = fmt::format("a line of at most {} pieces (model.max_positions)",
-                                         model.architecture().max_positions),
+                  {.wanted = fmt::format("at most {} pieces (model.max_positions)", model.architecture().max_positions),
                    .got = std::to_string(ids[i].size()),
                    .where = fmt::format("line {} of the text to translate", first + i + 1),
-                   .remedy = "split it"}};
+                   .remedy = "split the line"}};
     }
   }
   std::stable_sort(order.begin(), order.end(),
@@ -52,24 +37,22 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
   const auto size = static_cast<std::size_t>(world.size());
   std::vector<std::vector<std::int32_t>> mine;
   for (auto k = static_cast<std::size_t>(world.rank()); k < order.size(); k += size) mine.push_back(ids[order[k]]);
-  std::string sent;
+  std::vector<std::string> texts;
+  std::vector<double> scores;
   comm::agree(world, [&] {
     for (const Hypothesis& hypothesis : search(model, mine, options)) {
-      std::string text = tokenizer.decode(hypothesis.ids);
+      std::string& text = texts.emplace_back(tokenizer.decode(hypothesis.ids));
       std::replace(text.begin(), text.end(), '\n', ' ');  // a byte piece may spell one; a translation is one line
-      sent += packed({std::move(text), hypothesis.score});
+      scores.push_back(hypothesis.score);
     }
   });
+  const std::vector<std::string> messages = world.all_gather(comm::to_message(texts));
+  const std::vector<std::vector<double>> all_scores = world.all_gather(scores);
   std::vector<Translation> out(lines.size());
-  const std::vector<std::string> received = world.all_gather(sent);
-  for (std::size_t rank = 0; rank < received.size(); ++rank) {
-    std::string_view rest = received[rank];
-    for (std::size_t k = rank; k < order.size(); k += size) {
-      const std::size_t end = rest.find('\n');
-      ARGOSY_CHECK(end != std::string_view::npos, "rank {} sent too few translations", rank);
-      out[order[k]] = unpacked(rest.substr(0, end));
-      rest.remove_prefix(end + 1);
-    }
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    auto of_rank = comm::from_message<std::vector<std::string>>(messages[rank]);
+    for (std::size_t i = 0, k = rank; k < order.size(); ++i, k += size)
+      out[order[k]] = {std::move(of_rank.at(i)), all_scores[rank].at(i)};
   }
   return out;
 }

@@ -7,7 +7,7 @@
 #include "data/tokenizer.hpp"
 #include "decode/decode.hpp"
 
-/// Text in, text out: lines are dealt over the ranks by length and come back in their order, the same on every rank.
+/// Translates lines of text. Lines are distributed over the ranks by length; every rank gets all results in order.
 namespace argosy::decode {
 
 struct Translation {
@@ -15,10 +15,10 @@ struct Translation {
   double score = 0;  // length-normalised log-probability; 0 for an empty line
 };
 
-/// An empty line (or one of white space alone) gives an empty translation. Encoder-decoder: the translation;
-/// decoder-only: the continuation. A line feed in a translation becomes a blank. first: where in the text the lines
-/// are, from 0. **Collective** over `world`. Throws Error{data} naming a line longer than model.max_positions, and what
-/// search() throws.
+/// Translates each line with an encoder-decoder; continues it with a decoder-only model. A line that is empty or white
+/// space gives an empty translation. A line feed in a translation becomes a space. first: number of the first line in
+/// the text, from 0, for errors. **Collective** over `world`. Throws Error{data}, which names the line, for one longer
+/// than model.max_positions, and what search() throws.
 [[nodiscard]] std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
                                                        const data::Tokenizer& tokenizer,
                                                        const std::vector<std::string>& lines,
@@ -27,7 +27,7 @@ struct Translation {
 struct TranslationScores {
   double bleu = 0, chrf = 0;  // 0..100
 };
-/// Corpus scores of translations against references of the same number. Not collective.
+/// Corpus scores of translations, with one reference each. Not collective.
 [[nodiscard]] TranslationScores score_translations(const std::vector<Translation>& translations,
                                                    const std::vector<std::string>& references);
 

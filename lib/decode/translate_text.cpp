@@ -20,7 +20,7 @@ class LineSource {
   LineSource(File file, std::size_t part_bytes) : file_(std::move(file)), part_bytes_(part_bytes) {
     const FileStat facts = file_.stat();
     if (facts.is_directory)
-      throw Error{Fault::data, {.wanted = "a text", .got = "a folder", .where = file_.path().string()}};
+      throw Error{Fault::data, {.wanted = "a text file", .got = "a folder", .where = file_.path().string()}};
     if (facts.is_regular) size_bytes_ = facts.size_bytes;
   }
 
@@ -59,7 +59,7 @@ class LineSource {
   [[nodiscard]] std::string name() const { return file_.path().string(); }
 
  private:
-  /// False at the end, which is met once: a terminal would have to be told again.
+  /// False at the end. The end is noted: a terminal would report it only once.
   bool fill() {
     if (ended_) return false;
     text_.erase(0, std::exchange(at_, 0));
@@ -69,7 +69,7 @@ class LineSource {
                   {.wanted = fmt::format("a line of at most {} bytes", part_bytes_),
                    .got = "a longer one",
                    .where = fmt::format("{} line {}", name(), count_ + 1),
-                   .remedy = "check that this is a text, or split the line"}};
+                   .remedy = "check that this is a text file, or split the line"}};
     }
     text_.resize(had + std::min<std::size_t>(part_bytes_, 1 << 20));
     const std::size_t got = file_.read(as_writable_bytes(std::span{text_}.subspan(had)));
@@ -88,7 +88,7 @@ class LineSource {
   bool ended_ = false;
 };
 
-/// Lines of a file; nullopt for what can be read only once.
+/// The number of lines of a file; nullopt for an input that can be read only once.
 std::optional<std::uint64_t> lines_in(const Files& files, const std::optional<Path>& path) {
   const auto facts = path ? files.stat(*path) : std::nullopt;
   if (!facts || !facts->is_regular) return std::nullopt;
@@ -102,7 +102,7 @@ std::optional<std::uint64_t> lines_in(const Files& files, const std::optional<Pa
   return lines + (last == '\n' ? 0 : 1);
 }
 
-/// nullopt: not known yet how many more.
+/// nullopt: the number is not known yet.
 [[noreturn]] void throw_unequal(std::optional<std::uint64_t> lines, std::optional<std::uint64_t> references,
                                 const std::string& where) {
   throw Error{
@@ -116,11 +116,13 @@ void refuse_same(const Files& files, const Path& output, const std::optional<Pat
   const auto there = other ? files.stat(*other) : std::nullopt;
   const auto facts = files.stat(output);
   if (!there || !facts || facts->device != there->device || facts->inode != there->inode) return;
-  throw Error{Fault::usage,
-              {.wanted = "an output that is not read as well",
-               .got = fmt::format("the {}", what),
-               .where = output.string(),
-               .remedy = "name another --output"}};
+  throw Error{
+      Fault::usage,
+      {.sentence = fmt::format("{} is both the {} and the output; name another --output", output.string(), what),
+       .wanted = "an output that is not also read",
+       .got = fmt::format("the {}", what),
+       .where = output.string(),
+       .remedy = "name another --output"}};
 }
 
 }  // namespace
@@ -157,8 +159,8 @@ struct TextTranslation::Impl {
       for (std::size_t i = 0; i < part.size(); ++i) {
         if (!data::first_invalid_utf8(part[i])) continue;
         if (!std::exchange(warned, true))
-          context.log.warn("{} is not all UTF-8: first in line {}; U+FFFD stands for each such byte", input->name(),
-                           before + i + 1);
+          context.log.warn("{}, line {}: not UTF-8; each byte that is not UTF-8 here or later becomes U+FFFD",
+                           input->name(), before + i + 1);
         part[i] = data::replace_invalid_utf8(part[i]);
       }
       if (references) compare_lines();
@@ -182,7 +184,8 @@ struct TextTranslation::Impl {
     }
     if (input->is_at_end() && !references->is_at_end()) throw_unequal(input->count(), std::nullopt, references->name());
     if (input->count() == 0)
-      throw Error{Fault::data, {.wanted = "a text with lines", .got = "an empty one", .where = input->name()}};
+      throw Error{Fault::data,
+                  {.wanted = "a text with at least one line", .got = "an empty one", .where = input->name()}};
   }
 
   void write(const std::vector<Translation>& translations) {

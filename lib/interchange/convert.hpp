@@ -6,14 +6,14 @@
 
 #include "core/bytes.hpp"
 
-/// fp32 weights in the element types of exported models.
+/// Converts fp32 weights to the element types of exported models.
 namespace argosy::interchange {
 
-/// `values` as `dtype` (f32, bf16, f16), rounded to nearest even. Throws Error{numeric} naming `name` when f16 cannot
-/// hold a value.
+/// `values` as `dtype` (f32, bf16, f16), rounded to nearest even. Throws Error{numeric}, which names `name`, when f16
+/// cannot hold a value.
 [[nodiscard]] std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name);
 
-/// Rows as int8 with one scale a row: scale = 127/max|w| (1 for a zero row), q = round-half-even(w·scale).
+/// Rows as int8 with one scale per row: scale = 127/max|w| (1 for a zero row), q = round-half-even(w·scale).
 struct Int8Rows {
   std::vector<std::byte> codes;   // [rows, columns]
   std::vector<std::byte> scales;  // f32 [rows]

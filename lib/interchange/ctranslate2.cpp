@@ -9,7 +9,6 @@
 
 #include "config/config.hpp"
 #include "core/error.hpp"
-#include "core/narrow.hpp"
 #include "interchange/convert.hpp"
 #include "interchange/folder.hpp"
 #include "interchange/formats.hpp"
@@ -50,10 +49,13 @@ std::int8_t activation_code(spec::Activation activation) {
 std::optional<Facts> ct2_limit(const spec::Architecture& shape) {
   constexpr std::int64_t most_heads = std::numeric_limits<std::int16_t>::max();
   if (shape.heads <= most_heads) return std::nullopt;
-  return Facts{.wanted = fmt::format("a model of at most {} heads", most_heads),
-               .got = std::to_string(shape.heads),
-               .where = "model.heads",
-               .remedy = "CTranslate2 stores this number in 16 bits"};
+  return Facts{
+      .sentence = fmt::format("model.heads is {}, and CTranslate2 stores at most {}; export a model with fewer heads",
+                              shape.heads, most_heads),
+      .wanted = fmt::format("at most {} heads", most_heads),
+      .got = std::to_string(shape.heads),
+      .where = "model.heads",
+      .remedy = "export a model with fewer heads"};
 }
 
 /// Collects the variables of one model.
@@ -70,8 +72,9 @@ class Ct2Model {
     side("decoder", shape.decoder_layers, shape.decoder_position);
     bin_.variables.push_back(flag("decoder/start_from_zero_embedding", encoder_decoder));
     if (shape.window) bin_.variables.push_back(number("decoder/sliding_window", *shape.window));
-    for (const checkpoint::Reader::Parameter& stored : reader.parameters())
-      weight(spec.units[spec.unit(reader.unit_names()[stored.unit])].parameter(stored.name));
+    for (const spec::Unit& unit : spec.units) {
+      for (const spec::Parameter& parameter : unit.parameters) weight(parameter);
+    }
     if (shape.tie_embeddings) {
       bin_.aliases.emplace_back("decoder/projection/weight", "decoder/embeddings/weight");
       if (encoder_decoder) bin_.aliases.emplace_back("encoder/embeddings_0/weight", "decoder/embeddings/weight");
@@ -227,11 +230,13 @@ boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
   for (std::int64_t id = 0; id < tokenizer.vocabulary().pieces; ++id) {
     std::string piece = tokenizer.piece(id);
     if (!seen.insert(piece).second) {
-      throw Error{Fault::data,
-                  {.wanted = "a vocabulary in which each piece occurs once",
-                   .got = fmt::format("\"{}\" twice", piece),
-                   .where = "tokenizer.model",
-                   .remedy = "train the tokenizer again"}};
+      throw Error{
+          Fault::data,
+          {.sentence = fmt::format("tokenizer.model has the piece \"{}\" twice; train the tokenizer again", piece),
+           .wanted = "a vocabulary in which each piece occurs once",
+           .got = fmt::format("\"{}\" twice", piece),
+           .where = "tokenizer.model",
+           .remedy = "train the tokenizer again"}};
     }
     pieces.emplace_back(std::move(piece));
   }

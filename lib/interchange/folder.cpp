@@ -32,7 +32,7 @@ OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(c
   std::string nonce;
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
-    if (context_.files.is_taken(final_path)) refuse(final_path, "one that exists");
+    if (context_.files.is_taken(final_path)) refuse(final_path, "exists already");
     const Owner self = Owner::of_this_process(context_.files, context_.clock);
     sweep_staged_folders(context_.files, context_.log, final_path.parent_path(), self);
     nonce = owned_nonce(self);
@@ -43,10 +43,11 @@ OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(c
   });
 }
 
-void OutputFolder::refuse(const Path& final_path, std::string got) const {
+void OutputFolder::refuse(const Path& final_path, const char* claim) const {
   throw Error{Fault::usage,
-              {.wanted = "a folder that does not exist yet",
-               .got = std::move(got),
+              {.sentence = fmt::format("{} {}; remove it, or name another with --out", final_path.string(), claim),
+               .wanted = "a folder that does not exist yet",
+               .got = claim,
                .where = final_path.string(),
                .remedy = "remove it, or name another with --out"}};
 }
@@ -77,7 +78,7 @@ void OutputFolder::commit() {
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
     context_.files.sync_folder(path());
-    if (!staged_->commit()) refuse(staged_->target(), "one that was created during the export");
+    if (!staged_->commit()) refuse(staged_->target(), "was created during the export");
   });
   committed_ = true;
 }

@@ -19,7 +19,8 @@ const Format& format_named(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Format& format : formats()) names.push_back(format.name);
   throw Error{Fault::usage,
-              {.wanted = fmt::format("a known format ({})", fmt::join(names, ", ")),
+              {.sentence = fmt::format("--format {} is unknown; the formats are {}", name, fmt::join(names, ", ")),
+               .wanted = fmt::format("a known format ({})", fmt::join(names, ", ")),
                .got = std::string(name),
                .where = "--format",
                .remedy = "name one of these"}};

@@ -12,8 +12,8 @@
 #include "core/error.hpp"
 #include "spec/model_config.hpp"
 
-/// The foreign formats that a committed checkpoint or soup can be written in, as one table. A format is a source file
-/// of its own that defines its entry, and an entry in formats.cpp. FORMAT.md describes what is written. Torch-free.
+/// The table of foreign formats that a committed checkpoint or soup can be exported to. Each format has its own source
+/// file, which defines its entry, and a line in formats.cpp. FORMAT.md describes the output. Torch-free.
 namespace argosy::interchange {
 
 enum class Quantization { float32, float16, bfloat16, int8 };
@@ -29,10 +29,10 @@ struct ExportReport {
 struct Format {
   std::string_view name;         // as --format takes it
   std::string_view description;  // for --help
-  /// What the format cannot represent of a model; nullopt: it can represent the whole.
+  /// Why the format cannot represent a model; nullopt: it can.
   std::optional<Facts> (*limit)(const spec::Architecture& architecture);
-  /// Writes a checkpoint as `folder`, which appears under its name only when it is complete. The bytes do not depend on
-  /// the number of ranks. **Collective.** Throws Error{usage} when `folder` exists or the format has a limit for this
+  /// Exports a checkpoint to `folder`, which gets its name only when it is complete. The bytes do not depend on the
+  /// number of ranks. **Collective.** Throws Error{usage} when `folder` exists or the format has a limit for this
   /// model, Error{data} when the vocabulary holds a piece twice, Error{numeric} for weights that the quantization
   /// cannot hold, Error{corrupt}, Error{io}.
   ExportReport (*write)(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
@@ -41,7 +41,7 @@ struct Format {
 
 [[nodiscard]] std::span<const Format> formats();
 
-/// Throws Error{usage} with all names for any other.
+/// The format of that name. Throws Error{usage}, which lists all names, for an unknown one.
 [[nodiscard]] const Format& format_named(std::string_view name);
 
 /// The names of the formats that can represent the model.

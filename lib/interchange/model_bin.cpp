@@ -4,12 +4,11 @@
 #include <numeric>
 
 #include "core/error.hpp"
-#include "core/narrow.hpp"
 
 namespace argosy::interchange {
 namespace {
 
-constexpr std::uint32_t kFormatVersion = 6;
+constexpr std::uint32_t format_version = 6;
 
 std::uint8_t type_code(DType dtype) {
   switch (dtype) {
@@ -69,7 +68,10 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
   for (const Variable& variable : model.variables) {
     if (variable.size_bytes() >= (1ULL << 32)) {
       throw Error{Fault::usage,
-                  {.wanted = "variables of less than 4 GiB, which is the limit of model.bin",
+                  {.sentence = fmt::format("{} has {} bytes, and a variable in {} must be smaller than 4 GiB; use a "
+                                           "smaller --quantization, such as int8",
+                                           variable.name, variable.size_bytes(), path.string()),
+                   .wanted = "variables of less than 4 GiB",
                    .got = fmt::format("{} of {} bytes", variable.name, variable.size_bytes()),
                    .where = path.string(),
                    .remedy = "use a smaller --quantization, such as int8"}};
@@ -77,7 +79,7 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
   }
 
   ByteString head, tail;
-  head.number(kFormatVersion);
+  head.number(format_version);
   head.text(model.spec);
   head.number(model.revision);
   head.number(narrow<std::uint32_t>(model.variables.size()));

@@ -6,18 +6,18 @@
 #include <optional>
 #include <tuple>
 
-/// Softmax attention with grouped queries, key lengths, causal mask, window and packed documents, and rotary positions
+/// Softmax attention with grouped queries, key lengths, causal mask, window and packed documents; and rotary positions,
 /// in place. Torch operators `argosy::attention`, `argosy::attention_backward`, `argosy::rope_`. No T×S mask or
-/// probability matrix is kept: the backward pass recomputes probabilities from the log-sum-exp, block of queries by
-/// block (arXiv:2205.14135).
+/// probability matrix is kept: the backward pass recomputes probabilities from the log-sum-exp, for one block of
+/// queries at a time (arXiv:2205.14135).
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// Who sees whom. Query i of T stands at position S - T + i when causal.
+/// Which keys a query attends to (sees). If causal, query i of T is at position S - T + i.
 struct AttentionMask {
-  OptionalTensor key_lengths;  // int64 [rows]: keys beyond are unseen
-  OptionalTensor segments;     // int64 [rows, S]: only keys of the query's document are seen (T = S)
+  OptionalTensor key_lengths;  // int64 [rows]: later keys are not seen
+  OptionalTensor segments;     // int64 [rows, S]: a query sees only keys of its own document (T = S)
   bool causal = false;
   std::int64_t window = 0;  // > 0: key j is seen iff 0 <= i - j < window
 };
@@ -33,8 +33,9 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
                         const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale,
                         at::Tensor dq, at::Tensor dk, at::Tensor dv);
 
-/// Rotates pairs (i, i + D/2) of each head by position·theta^(-2i/D), in place; `inverse` turns back (the gradient).
-/// x: [rows, T, heads, D] view; positions: int64 [rows, T], absent: offset, offset + 1, … (arXiv:2104.09864).
+/// Rotates pairs (i, i + D/2) of each head by position·theta^(-2i/D), in place; `inverse` rotates back (for the
+/// gradient). x: [rows, T, heads, D] view; positions: int64 [rows, T], absent: offset, offset + 1, …
+/// (arXiv:2104.09864).
 void rope_(at::Tensor x, const OptionalTensor& positions, std::int64_t offset, double theta, bool inverse);
 
 namespace plain {

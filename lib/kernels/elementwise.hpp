@@ -7,7 +7,7 @@
 
 #include "spec/activation.hpp"
 
-/// Element-wise parts of a block: dropout with residual add, bias with activation, sums over rows. Torch operators
+/// Element-wise operations of a block: dropout with residual add, bias with activation, sums over rows. Torch operators
 /// `argosy::dropout_add`, `argosy::activation`, `argosy::activation_backward`, `argosy::column_sum`.
 /// Dropout masks are never stored: element e of a call is kept or dropped by a 16-bit half of Philox4x32-10 with key
 /// `seed` and counter (block, site, step, micro_batch), so the backward pass and a recomputed forward pass draw the
@@ -16,27 +16,28 @@ namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// Names one mask. site: visit and place within it, unique in a micro-batch.
+/// Identifies a mask. site: the visit and the place in it, unique in a micro-batch.
 struct DropoutKey {
   std::uint64_t seed = 0;
   std::int64_t step = 0, micro_batch = 0, site = 0;
 };
 
-/// base + mask·(branch + bias)/(1-p); without `base` the second term alone (without bias also its own gradient). p is
-/// rounded to 1/65536. base, branch: one shape and type; bias: the last dimension, or absent.
+/// base + mask·(branch + bias)/(1-p). Without `base`, only the second term; without bias as well, this function is its
+/// own gradient. p is rounded to 1/65536. base and branch have the same shape and type; bias has the size of the last
+/// dimension, or is absent.
 [[nodiscard]] at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p,
                                      const DropoutKey& key, const OptionalTensor& bias = std::nullopt);
 
 /// u += bias in place, y = activation(u). u: [n, F] ([n, 2F] for swiglu); y: [n, F], may be u itself for relu.
 void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, spec::Activation kind);
 
-/// Gradient of u. saved: y for relu, u otherwise. dbias: fp32, the width of u; written, or added to with `accumulate`.
-/// activated (not for relu): y once more, with the bits of the forward pass, while u is at hand.
+/// Gradient of u. saved: y for relu, u otherwise. dbias: fp32, of the width of u; overwritten, or added to with
+/// `accumulate`. activated (not for relu): receives y again, with the bits of the forward pass.
 [[nodiscard]] at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, spec::Activation kind,
                                              const OptionalTensor& dbias, bool accumulate,
                                              const OptionalTensor& activated = std::nullopt);
 
-/// Sum over the rows of x [n, d] into out [d] fp32 (+= with `accumulate`).
+/// Writes the sum over the rows of x [n, d] to out [d] fp32, or adds it with `accumulate`.
 void column_sum(const at::Tensor& x, at::Tensor out, bool accumulate);
 
 namespace plain {

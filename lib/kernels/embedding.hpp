@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 
-/// Embedding lookup with scale and absolute positions, and its backward pass straight into the gradient of the table.
-/// Torch operators `argosy::embedding`, `argosy::embedding_backward`. Deterministic: occurrences of an id are added in
-/// their order.
+/// Embedding lookup with scale and absolute positions. Its backward pass writes directly into the gradient of the
+/// table. Torch operators `argosy::embedding`, `argosy::embedding_backward`. Deterministic: occurrences of an id are
+/// added in their order.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -18,8 +18,8 @@ using OptionalTensor = std::optional<at::Tensor>;
                                    const OptionalTensor& position_table, const OptionalTensor& positions,
                                    std::int64_t offset);
 
-/// dtable[ids] += dx·scale. Without `accumulate` dtable [V, d] fp32 is replaced, rows that no id names become zero. The
-/// row `skip_id` (-1: none) gets nothing.
+/// dtable[ids] += dx·scale. Without `accumulate`, dtable [V, d] fp32 is overwritten, and rows without an id become
+/// zero. Nothing is added to the row `skip_id` (-1: none).
 void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scale, at::Tensor dtable, bool accumulate,
                         std::int64_t skip_id);
 

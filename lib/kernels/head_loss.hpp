@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 
-/// Output projection and label-smoothed cross-entropy as one operator, `argosy::head_loss`: rows that bear no loss are
-/// left out before the GEMM, logits exist for one chunk of rows at a time and become their own gradient in place, and
-/// the gradients of input, weight and bias are written in the same pass (arXiv:2410.10989). Dead ids (>= live) get no
-/// column at all, which equals a logit of -1e4.
+/// Output projection and label-smoothed cross-entropy as one operator, `argosy::head_loss`. Rows that bear no loss are
+/// left out before the GEMM. Logits exist for one chunk of rows at a time, and their gradient replaces them in place.
+/// The gradients of input, weight and bias are written in the same pass (arXiv:2410.10989). Dead ids (>= live) have no
+/// column, which equals a logit of -1e4.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -20,7 +20,7 @@ struct HeadLossOptions {
   std::int64_t chunk_bytes = 256LL << 20;
 };
 
-/// Where gradients go; absent: not wanted.
+/// Where gradients are written. An absent one is not computed.
 struct HeadLossGradients {
   OptionalTensor dh;              // [n, d], type of h; rows without loss become 0
   OptionalTensor dweight, dbias;  // [V, d], [V] fp32
@@ -29,7 +29,7 @@ struct HeadLossGradients {
 
 /// Per loss-bearing row: nll = lse - z_y; loss = (1-ε)·nll + ε·(lse - mean over live ids of z) + z·lse².
 /// h: [n, d]; weight: [V, d]; bias: [V] or absent; labels: int64 [n], -1 bears no loss.
-/// Returns fp64 [4]: Σ nll, Σ loss, rows that bear loss, rows predicted right (ties to the lower id).
+/// Returns fp64 [4]: Σ nll, Σ loss, rows that bear loss, rows predicted correctly (ties go to the lower id).
 [[nodiscard]] at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
                                    const at::Tensor& labels, const HeadLossOptions& options,
                                    const HeadLossGradients& gradients);

@@ -17,8 +17,8 @@ using OptionalTensor = std::optional<at::Tensor>;
 [[nodiscard]] std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight,
                                                                   const OptionalTensor& bias, double epsilon, bool rms);
 
-/// Gradient of x (+ `add`, the gradient that flows round the norm). dweight, dbias: [d] fp32, absent when frozen;
-/// written, or added to with `accumulate`.
+/// Gradient of x, plus `add`, the gradient of the residual path. dweight, dbias: [d] fp32, absent if frozen;
+/// overwritten, or added to with `accumulate`.
 [[nodiscard]] at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                                        const at::Tensor& mean, const at::Tensor& rstd, const OptionalTensor& add,
                                        const OptionalTensor& dweight, const OptionalTensor& dbias, bool accumulate,

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
-/// How a wrapper finds its torch operator: looked up once, dispatched by the tensor's device. For .cpp files of this
+/// Looks up the torch operator of a wrapper; a call of it is dispatched by the tensor's device. For .cpp files of this
 /// module.
 namespace argosy::kernels {
 

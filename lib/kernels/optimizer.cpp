@@ -51,7 +51,7 @@ void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const 
                        std::int64_t begin) {
   const at::Tensor value =
       updated(weights.to(at::kFloat), m, v, gradient, coefficient, lr, beta1, beta2, epsilon, weight_decay, step);
-  const at::Tensor r = random_halves(begin, weights.numel(), seed, parameter, step, kRoundingDomain, weights.device());
+  const at::Tensor r = random_halves(begin, weights.numel(), seed, parameter, step, rounding_domain, weights.device());
   const at::Tensor bits = value.view(at::kInt).to(at::kLong).bitwise_and(0xffffffffLL);
   const auto infinite = [](const at::Tensor& of) { return of.bitwise_and(0x7f800000LL).eq(0x7f800000LL); };
   const at::Tensor up = (bits + r).bitwise_and(0xffff0000LL), down = bits.bitwise_and(0xffff0000LL);

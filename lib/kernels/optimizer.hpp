@@ -13,30 +13,32 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 struct AdamwOptions {
   double lr = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
-  std::int64_t step = 1;  // updates done, this one included: bias correction
+  std::int64_t step = 1;  // number of updates, this one included; for bias correction
 };
 
-/// One AdamW update (arXiv:1711.05101) of a flat slice: g = gradient·coefficient; the new master also goes to
-/// `weights`, rounded to its type. master, m, v, gradient: [n] fp32; weights: [n] bf16, absent when the master is the
-/// weight; coefficient: [1] fp32, read on the device: the clip coefficient; negative: the step is skipped and nothing
-/// changes.
+/// One AdamW update (arXiv:1711.05101) of a flat slice, with g = gradient·coefficient. The new master weights are also
+/// written to `weights`, rounded to its type. master, m, v, gradient: [n] fp32. weights: [n] bf16, absent if the master
+/// is the weight. coefficient: [1] fp32, the clip coefficient, read on the device; if it is negative, the step is
+/// skipped and nothing changes.
 void adamw_(at::Tensor master, at::Tensor m, at::Tensor v, const at::Tensor& gradient, const OptionalTensor& weights,
             const at::Tensor& coefficient, const AdamwOptions& options);
 
-/// Which random numbers round an update: those of (seed, parameter, options.step, element), whoever owns the element.
+/// Selects the random numbers that round an update. They depend only on seed, parameter, options.step and element, not
+/// on the rank that owns the element.
 struct Rounding {
   std::uint64_t seed = 0;
   std::int64_t parameter = 0;  // number of the parameter in the model
   std::int64_t begin = 0;      // first element of the slice within it, a multiple of 128
 };
 
-/// One AdamW update of bf16 weights [n] that have no fp32 master: computed in fp32, rounded up or down at random
-/// (kernels/stochastic.hpp), so that updates below half a step of bf16 are not lost. Else as adamw_.
+/// One AdamW update of bf16 weights [n] without an fp32 master. It is computed in fp32 and rounded up or down at random
+/// (kernels/stochastic.hpp), so that updates smaller than half the spacing of bf16 numbers are not lost. Otherwise as
+/// adamw_.
 void adamw_stochastic_(at::Tensor weights, at::Tensor m, at::Tensor v, const at::Tensor& gradient,
                        const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding);
 
-/// mean += (1 - decay) · (values - mean): a running mean of weights. mean, values: [n] fp32; coefficient as adamw_:
-/// where it is negative nothing changes.
+/// mean += (1 - decay) · (values - mean): a running mean of weights. mean, values: [n] fp32. coefficient: as in adamw_;
+/// if it is negative, nothing changes.
 void ema_(at::Tensor mean, const at::Tensor& values, const at::Tensor& coefficient, double decay);
 
 /// Σ x² as fp64 [1]: x [n] fp32 is squared and summed in fp64 within blocks of 128 elements, blocks added in order.

@@ -18,7 +18,7 @@ std::string last_dl_error() {
   return text == nullptr ? "unknown" : text;
 }
 
-/// Asks the driver itself. `problem` says why there is none; count stays 0.
+/// The number of GPUs, from the driver. If it is 0, `problem` says why.
 int ask_driver(std::string& problem) {
   void* driver = dlopen(driver_library, RTLD_NOW | RTLD_GLOBAL);
   if (driver == nullptr) {
@@ -37,16 +37,21 @@ int ask_driver(std::string& problem) {
   } else if (const int failed = get_count(&count); failed != 0) {
     problem = "cuDeviceGetCount gives CUDA error " + std::to_string(failed);
   } else if (count == 0) {
-    problem = "the driver offers no GPU to this process";
+    problem = "the driver finds no GPU for this process";
   }
   return problem.empty() ? count : 0;
 }
 
-/// Found by the runpath of the program: beside LibTorch and in lib/ of the build or install tree.
+/// Libraries are found by the runpath of the program: next to LibTorch, and in lib/ of the build or install tree.
 void* open_library(const char* name, int flags, const char* remedy) {
   void* library = dlopen(name, RTLD_NOW | flags);
   if (library == nullptr) {
-    throw Error{Fault::device, {.wanted = name, .got = last_dl_error(), .remedy = remedy}};
+    const std::string got = last_dl_error();
+    throw Error{Fault::device,
+                {.sentence = fmt::format("cannot open {}: {}; {}", name, got, remedy),
+                 .wanted = name,
+                 .got = got,
+                 .remedy = remedy}};
   }
   return library;
 }
@@ -93,12 +98,13 @@ std::string gpu_identity(int device_index) {
 
 void* plugin_entry(const char* name) {
   void* plugin =
-      open_library("libargosy_cuda.so", RTLD_LOCAL, "build Argosy where nvcc is found; or set device to cpu");
+      open_library("libargosy_cuda.so", RTLD_LOCAL, "build Argosy on a machine with nvcc, or set device to cpu");
   void* entry = dlsym(plugin, name);
   if (entry == nullptr) {
-    throw Error{
-        Fault::device,
-        {.wanted = "libargosy_cuda.so of this build", .got = last_dl_error(), .remedy = "build and install it anew"}};
+    throw Error{Fault::device,
+                {.wanted = "libargosy_cuda.so of this build",
+                 .got = last_dl_error(),
+                 .remedy = "build and install Argosy again"}};
   }
   return entry;
 }
@@ -110,24 +116,28 @@ void open_cuda_plugin(int device_index) {
   if (start == nullptr) {
     std::string problem;
     if (ask_driver(problem) == 0) {
-      throw Error{Fault::device,
-                  {.wanted = "an NVIDIA GPU and its driver",
-                   .got = problem,
-                   .remedy = "run on a GPU node, or set device to cpu"}};
+      throw Error{
+          Fault::device,
+          {.sentence = fmt::format("there is no usable GPU: {}; run on a GPU node, or set device to cpu", problem),
+           .wanted = "an NVIDIA GPU and its driver",
+           .got = problem,
+           .remedy = "run on a GPU node, or set device to cpu"}};
     }
-    // Global, for the plug-in to find its symbols; by hand, since a link would tie every CPU node to the CUDA
+    // Opened globally, so that the plug-in finds its symbols. It is not linked, because CPU nodes have no CUDA
     // libraries.
-    open_library("libtorch_cuda.so", RTLD_GLOBAL, "scripts/setup --cuda installs it; or set device to cpu");
+    open_library("libtorch_cuda.so", RTLD_GLOBAL, "install it with scripts/setup --cuda, or set device to cpu");
     start = reinterpret_cast<CudaStart>(plugin_entry(cuda_start_name));
   }
   char problem[256] = "";
   if (start(device_index, problem, sizeof problem) != 0) {
-    throw Error{
-        Fault::device,
-        {.wanted = "a GPU that runs our code",
-         .got = problem,
-         .where = "device " + std::to_string(device_index),
-         .remedy = "update the driver or rebuild for this GPU (CMAKE_CUDA_ARCHITECTURES), or set device to cpu"}};
+    const char* const remedy =
+        "update the driver, rebuild for this GPU (CMAKE_CUDA_ARCHITECTURES), or set device to cpu";
+    throw Error{Fault::device,
+                {.sentence = fmt::format("GPU {} does not run Argosy's code: {}; {}", device_index, problem, remedy),
+                 .wanted = "a GPU that runs Argosy's code",
+                 .got = problem,
+                 .where = "GPU " + std::to_string(device_index),
+                 .remedy = remedy}};
   }
 }
 

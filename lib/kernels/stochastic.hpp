@@ -8,15 +8,16 @@
 #define ARGOSY_EVERYWHERE [[gnu::always_inline]]
 #endif
 
-/// Stochastic rounding from fp32 to bf16, for all backends of the optimizer: up with the probability that the bits cut
-/// off say, so that the mean of many roundings is the number itself (arXiv:2010.06192). Torch-free.
+/// Stochastic rounding from fp32 to bf16, for all backends of the optimizer. The probability of rounding up is given by
+/// the bits that are cut off, so that the mean of many roundings is the number itself (arXiv:2010.06192). Torch-free.
 namespace argosy::kernels {
 
-/// The last counter word of rounding's random numbers; dropout has the micro-batch there, which is never negative.
-inline constexpr std::uint32_t kRoundingDomain = 0xffffffffU;
+/// The last counter word of the random numbers for rounding. For dropout, that word is the micro-batch, which is never
+/// negative, so the two never use the same numbers.
+inline constexpr std::uint32_t rounding_domain = 0xffffffffU;
 
-/// Bits of an fp32 number → of the bf16 number above or below, low half zero; `r`'s low 16 bits decide. Infinities and
-/// NaN stay what they are; a finite number never becomes infinite.
+/// Takes the bits of an fp32 number and returns those of the bf16 number above or below it, with a zero low half. The
+/// low 16 bits of `r` decide. Infinities and NaN stay unchanged; a finite number never becomes infinite.
 ARGOSY_EVERYWHERE constexpr std::uint32_t round_stochastically(std::uint32_t bits, std::uint32_t r) {
   constexpr std::uint32_t exponent = 0x7f800000U, kept = 0xffff0000U, quiet = 0x00400000U;
   const std::uint32_t down = bits & kept, rounded = (bits + (r & 0xffffU)) & kept;

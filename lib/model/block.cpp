@@ -21,8 +21,6 @@ using spec::Recompute;
 
 namespace {
 
-OptionalTensor optional(const at::Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor) : std::nullopt; }
-
 at::Tensor flat(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 /// [rows, T, H, D] → [rows·T, H·D]

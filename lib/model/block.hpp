@@ -9,11 +9,12 @@
 #include "model/layers.hpp"
 #include "model/model.hpp"
 
-/// One encoder or decoder block: self-attention, cross-attention (decoder of a translation model), feed-forward, each a
-/// residual branch with its norm before (pre) or after (post). The backward pass is written by hand, branch by branch.
+/// One encoder or decoder block: self-attention, cross-attention (in the decoder of a translation model) and
+/// feed-forward. Each is a residual branch with its norm before (pre) or after (post) it. The backward pass is written
+/// by hand, branch by branch.
 namespace argosy::model {
 
-/// Residual branch around some computation f: pre: x + dropout(f(norm(x))); post: norm(x + dropout(f(x))).
+/// A residual branch around a computation f. Pre-norm: x + dropout(f(norm(x))). Post-norm: norm(x + dropout(f(x))).
 struct Branch {
   NormLayer norm;
   bool pre;
@@ -24,32 +25,33 @@ struct Branch {
     double dropout = 0;
   };
   [[nodiscard]] at::Tensor enter(const at::Tensor& x, Saved& saved) const;
-  /// branch: without the bias of `last`, the linear layer it comes from.
+  /// branch: the output of the linear layer `last`, without its bias.
   [[nodiscard]] at::Tensor leave(const at::Tensor& x, const at::Tensor& branch, const Linear& last, Saved& saved) const;
-  /// Gradient of what `leave` got: of the branch, and of the residual path.
+  /// The gradients of the inputs of `leave`: of the branch, and of the residual path.
   struct Gradients {
     at::Tensor branch, residual;
   };
   [[nodiscard]] Gradients leave_backward(const at::Tensor& dy, const Saved& saved) const;
-  /// The pre-norm case needs the gradient at f's input; the post-norm case adds it to the residual by itself.
+  /// Pre-norm takes the gradient of f's input back through the norm; post-norm adds it to the residual gradient.
   [[nodiscard]] at::Tensor enter_backward(const Linear& first, const at::Tensor& du, const at::Tensor& residual,
                                           const Saved& saved) const;
 };
 
 class Block {
  public:
-  /// prefix: "encoder/layer_0" …; site: number of the visit, names its dropout masks.
+  /// prefix: such as "encoder/layer_0"; site: the number of the visit, which selects its dropout masks.
   Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site);
 
   /// x: [rows, T, d]; memory: [rows, S, d] with cross-attention. Records one autograd node.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs,
                                    const Pass& pass) const;
 
-  /// Inference with a cache. keys_values: [rows, capacity, 2K, D], filled up to `length`, written at `length`; cross:
-  /// keys and values of the sources [sources, S, 2K, D], each serving rows/sources consecutive rows.
+  /// Inference with a cache. keys_values: [rows, capacity, 2K, D], filled up to `length`; new positions are written
+  /// from there. cross: keys and values of the sources [sources, S, 2K, D]; each is used by rows/sources consecutive
+  /// rows.
   [[nodiscard]] at::Tensor extend(const at::Tensor& x, const at::Tensor& keys_values, std::int64_t length,
                                   const at::Tensor& cross, const kernels::OptionalTensor& source_lengths) const;
-  /// Keys and values of the memory [sources, S, d] for `extend`.
+  /// Keys and values of the encoder output `memory` [sources, S, d], for `extend`.
   [[nodiscard]] at::Tensor cross_keys_values(const at::Tensor& memory) const;
 
  private:
@@ -67,7 +69,7 @@ class Block {
   [[nodiscard]] at::Tensor cross_attention_backward(const at::Tensor& dy, AttentionSaved& saved,
                                                     at::Tensor& dmemory) const;
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& x, Tape& tape) const;
-  /// Lets go of what the backward pass can compute again.
+  /// Frees what the backward pass can compute again.
   void forget(Tape& tape, spec::Recompute recompute) const;
   [[nodiscard]] at::Tensor feed_forward_backward(const at::Tensor& dy, Tape& tape) const;
   /// Query, key and value views [rows, T, heads, D] of packed rows.

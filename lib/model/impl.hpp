@@ -6,13 +6,13 @@
 #include "model/block.hpp"
 #include "model/model.hpp"
 
-/// What training visits and cached inference share: units and layers of a model. For .cpp files of this module.
+/// Units and layers of a model, which training and inference share. For .cpp files of this module.
 namespace argosy::model {
 
 struct Model::Impl {
   Impl(const spec::ModelSpec& spec, const partition::Layout& layout);
 
-  /// What a visit computes; `site` is its number, which names its dropout masks.
+  /// The function of a visit. `site` is its number, which selects its dropout masks.
   [[nodiscard]] std::function<State(const State&, const Inputs&, Pass&)> code_of(const spec::Visit& visit,
                                                                                  std::int64_t site);
 
@@ -31,9 +31,9 @@ struct Model::Impl {
   Parameter* source_table = nullptr;  // encoder-decoder only
   Parameter* target_table = nullptr;
   Parameter* head_weight = nullptr;
-  Parameter* head_bias = nullptr;                       // none without biases
+  Parameter* head_bias = nullptr;                       // null without biases
   std::optional<NormLayer> encoder_norm, decoder_norm;  // pre-norm models
-  at::Tensor sinusoid_table;                            // [max_positions, width] fp32; undefined: rope only
+  at::Tensor sinusoid_table;  // [max_positions, width] fp32; undefined if all positions are rotary
 };
 
 }  // namespace argosy::model

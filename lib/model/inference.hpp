@@ -7,11 +7,11 @@
 
 #include "model/model.hpp"
 
-/// Forward passes without gradients, with a key/value cache: what decoding needs. Each call uses the weights bound
-/// to `model`'s units by then; a cache holds activations only.
+/// Forward passes without gradients and with a cache of keys and values, for decoding. Each call uses the weights that
+/// are then bound to the units of `model`; a cache holds only activations.
 namespace argosy::model {
 
-/// Keys and values of all decoder layers, for `rows` hypotheses. Grows by one position a step.
+/// Keys and values of all decoder layers, for `rows` hypotheses. Grows by one position per step.
 class Cache {
  public:
   struct Impl;
@@ -32,14 +32,15 @@ class Cache {
 class Inference {
  public:
   explicit Inference(Model& model) : model_(model) {}
-  /// Encoder-decoder: runs the encoder and prepares the cross-attention keys and values; each source row serves
+  /// Encoder-decoder: runs the encoder and computes the keys and values of cross-attention. Each source row is used by
   /// `copies` hypotheses. source: int64 [rows, S]; lengths: int64 [rows].
   [[nodiscard]] Cache start(const at::Tensor& source, const at::Tensor& lengths, std::int64_t copies = 1);
   /// Decoder-only: an empty cache.
   [[nodiscard]] Cache start(std::int64_t rows);
-  /// Feeds ids [rows] int64 and returns logits fp32 [rows, rows of the vocabulary]; dead ids carry -1e4.
+  /// Feeds ids [rows] int64 and returns logits fp32 [rows, rows of the vocabulary]; dead ids get -1e4.
   [[nodiscard]] at::Tensor step(Cache& cache, const at::Tensor& ids);
-  /// Feeds ids [rows, n] at once (forced prefix, scoring) and returns logits fp32 [rows, n, rows of the vocabulary].
+  /// Feeds ids [rows, n] at once (for a forced prefix, or scoring) and returns logits fp32 [rows, n, rows of the
+  /// vocabulary].
   [[nodiscard]] at::Tensor extend(Cache& cache, const at::Tensor& ids);
 
  private:

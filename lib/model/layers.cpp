@@ -10,10 +10,6 @@ namespace argosy::model {
 
 namespace {
 
-using kernels::OptionalTensor;
-
-OptionalTensor optional(const at::Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor) : std::nullopt; }
-
 Parameter* find(Unit& unit, const std::string& name) {
   for (Parameter& parameter : unit.parameters()) {
     if (parameter.name == name) return &parameter;

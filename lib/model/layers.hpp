@@ -2,17 +2,22 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <tuple>
 
 #include "model/model.hpp"
 
-/// Linear layer and norm over bound parameters, without autograd: forward, and backward halves that write parameter
-/// gradients straight into the unit's fp32 buffer (the first write of a step replaces, later ones add). Values are [n,
-/// features].
+/// Linear layer and norm over bound parameters, without autograd. Their backward functions write parameter gradients
+/// directly into the unit's fp32 buffer: the first write of a step replaces, later ones add. Values are [n, features].
 namespace argosy::model {
 
-/// Where and how the next gradient of a parameter goes; claiming it marks it written.
+/// The tensor as kernels take it: absent if undefined.
+[[nodiscard]] inline std::optional<at::Tensor> optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+/// Where the next gradient of a parameter is written. claim_gradient() marks it as written.
 struct GradientSlot {
   at::Tensor gradient;  // undefined: frozen
   bool accumulate = false;
@@ -21,10 +26,10 @@ struct GradientSlot {
 
 struct Linear {
   Parameter* weight = nullptr;  // [out, in]
-  Parameter* bias = nullptr;    // [out] or none
+  Parameter* bias = nullptr;    // [out], or null
 
   Linear(Unit& unit, const std::string& name);
-  /// x·Wᵀ + b; `with_bias` false leaves the bias to the caller's fused kernel.
+  /// x·Wᵀ + b; without `with_bias`, the caller's fused kernel adds the bias.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, bool with_bias = true) const;
   /// Gradients of weight and, with `and_bias`, of the bias.
   void backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias = true) const;
@@ -34,7 +39,7 @@ struct Linear {
 
 struct NormLayer {
   Parameter* gamma = nullptr;
-  Parameter* beta = nullptr;  // none in RMSNorm
+  Parameter* beta = nullptr;  // null in RMSNorm
   double epsilon = 1e-5;
 
   struct Saved {

@@ -131,7 +131,7 @@ at::Tensor Model::Impl::embed(const Parameter& table, Position position, const a
                 {.wanted = fmt::format("at most {} positions", shape.max_positions),
                  .got = std::to_string(offset + ids.size(1)),
                  .where = "an input of the model",
-                 .remedy = "raise model.max_positions or shorten the text"}};
+                 .remedy = "raise model.max_positions, or shorten the text"}};
   }
   OptionalTensor position_table;
   if (position == Position::sinusoidal) {
@@ -229,7 +229,7 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
              const at::AutoDispatchBelowADInplaceOrView below_autograd;
              if (gradients[0].is_cpu()) {
                ARGOSY_CHECK(gradients[0].item<float>() == 1.0F,
-                            "the loss is walked back with gradient 1, see Model::visits");
+                            "the backward pass must start with gradient 1, see Model::visits");
              }
              return {(decoder_norm ? decoder_norm->backward(dh, saved) : dh).view(sizes)};
            });

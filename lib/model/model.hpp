@@ -11,11 +11,11 @@
 #include "partition/flat_space.hpp"
 #include "spec/model_spec.hpp"
 
-/// The code behind a specification (spec/model_spec.hpp): units with memory, and a function for each visit, which maps
-/// State to State. The runner (train) walks the visits forward, keeps each one's input, and walks them back one
-/// autograd segment at a time. Parameters are views of the unit's flat buffers, which the caller owns and binds; custom
-/// functions write parameter gradients straight into the flat fp32 buffer (first write with beta 0, later with beta 1),
-/// also when an input needs no gradient. There is no `.grad` of a parameter.
+/// The code of a model that a specification describes (spec/model_spec.hpp): units with memory, and a function for each
+/// visit, which maps State to State. The runner (train) calls the visits in order, keeps the input of each, and runs
+/// their backward passes one at a time. Parameters are views of the unit's flat buffers, which the caller owns and
+/// binds. A backward pass writes parameter gradients directly into the flat fp32 buffer: the first write of a step
+/// replaces, later ones add. A parameter has no `.grad`.
 namespace argosy::model {
 
 /// One parameter, bound to a place in its unit's flat buffers.
@@ -24,11 +24,11 @@ struct Parameter {
   spec::Role role;
   std::vector<std::int64_t> shape;
   at::Tensor weight;              // view of the flat weight buffer, compute dtype
-  at::Tensor gradient;            // view of the flat fp32 gradient buffer; undefined: frozen, or inference
-  bool gradient_written = false;  // set by the first write of a step; decides beta
+  at::Tensor gradient;            // view of the flat fp32 gradient buffer; undefined if frozen or in inference
+  bool gradient_written = false;  // in this step; the next write then adds
 };
 
-/// Names and shapes first (space), memory later (bind).
+/// Parameters that are gathered and reduced together. Has names and shapes from the start, and memory after bind().
 class Unit {
  public:
   Unit(const spec::Unit& spec, const partition::Layout& layout);
@@ -37,18 +37,19 @@ class Unit {
   /// Makes the parameters views of `weights` [padded_size] and `gradients` [padded_size] fp32 (undefined: no
   /// gradients).
   void bind(const at::Tensor& weights, const at::Tensor& gradients);
-  /// Each binds one of the two and leaves the other. Allowed at any time, between the forward and the backward pass of
-  /// a visit as well: what a visit keeps refers to its parameters, never to their memory.
+  /// Each binds one of the two buffers and leaves the other. Allowed at any time, also between the forward and the
+  /// backward pass of a visit: a visit keeps references to its parameters, never to their memory.
   void bind_weights(const at::Tensor& flat);
   void bind_gradients(const at::Tensor& flat);
-  /// Throws Error{internal} when absent. The reference stays good for the life of the model.
+  /// Throws Error{internal} if there is none. The reference is valid as long as the model.
   [[nodiscard]] Parameter& parameter(const std::string& name);
-  /// The one of that role; null when there is none.
+  /// The parameter with that role; null if there is none.
   [[nodiscard]] Parameter* parameter(spec::Role role) noexcept;
   [[nodiscard]] std::vector<Parameter>& parameters() noexcept { return parameters_; }
-  /// Before the first backward of a step: the next write of each gradient replaces what is there.
+  /// To be called before the first backward pass of a step: the next write of each gradient replaces its value.
   void expect_fresh_gradients() noexcept;
-  /// The first parameter that has a gradient bound to which nothing has been written since; null when there is none.
+  /// The first parameter whose bound gradient has not been written since expect_fresh_gradients(); null if there is
+  /// none.
   [[nodiscard]] const Parameter* without_gradient() const noexcept;
 
  private:
@@ -59,7 +60,7 @@ class Unit {
   std::vector<Parameter> parameters_;  // in flat order
 };
 
-/// What flows between visits. x: [rows, width_of_batch, d] or, after the head, the loss (scalar). memory: encoder
+/// The input and output of a visit. x: [rows, positions, d]; after the head, the loss (a scalar). memory: the encoder's
 /// output.
 struct State {
   at::Tensor x, memory;
@@ -68,31 +69,33 @@ struct State {
 /// One micro-batch on the model's device. Ids int64 [rows, S] / [rows, T], right-padded; lengths int64 [rows].
 struct Inputs {
   at::Tensor source, source_lengths;    // encoder-decoder only
-  at::Tensor target_in, target_labels;  // labels: -1 bears no loss
+  at::Tensor target_in, target_labels;  // label -1: no loss
   at::Tensor target_lengths;
   at::Tensor positions,
-      segments;  // packed LM rows: position in document, document number; undefined: 0..T-1, one document
+      segments;  // of packed rows: position in its document, number of the document; undefined: 0..T-1, one document
 };
 
 struct LossOptions {
   double label_smoothing = 0.0;
   double z = 0.0;
-  std::int64_t chunk_bytes = 256LL << 20;  // bound of a chunk of logits
+  std::int64_t chunk_bytes = 256LL << 20;  // upper bound for a chunk of logits
 };
 
-/// What a pass over one micro-batch needs and leaves. Dropout masks are counter-based: (seed, step, micro_batch, visit,
-/// element).
+/// Settings and results of a pass over one micro-batch. Dropout masks are counter-based: they depend only on seed,
+/// step, micro_batch, visit and element.
 struct Pass {
   bool training = false;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  std::int64_t micro_batch = 0;  // global index in the step: independent of the rank count
-  double loss_scale = 1.0;       // 1 / loss-bearing tgt_tokens of the whole step, multiplied into dlogits
+  std::int64_t micro_batch = 0;  // index among those of all ranks in the step
+  double loss_scale = 1.0;       // 1 / loss-bearing tgt_tokens of the whole step; multiplies every gradient
   LossOptions loss;
-  // Changes no bit. block is the runner's: it calls a visit without recording, and with it before the backward pass.
+  // What a block drops in the forward pass and computes again in the backward pass. Every level gives the same bits.
+  // For the level `block`, the runner calls the visit without recording, and again with recording before its backward
+  // pass.
   spec::Recompute recompute = spec::Recompute::none;
-  // Left by the head, on the device, fp64: Σ nll (unsmoothed), Σ loss (what is optimised), tokens, tokens predicted
-  // right.
+  // Set by the head, on the device, in fp64: Σ nll (unsmoothed), Σ loss (what is optimized), the number of tokens, and
+  // the number of tokens that are predicted correctly.
   at::Tensor nll_sum, loss_sum, token_count, correct_count;
 };
 
@@ -111,13 +114,13 @@ class Model {
   [[nodiscard]] const spec::Architecture& architecture() const noexcept { return spec().architecture; }
   [[nodiscard]] std::vector<Unit>& units() noexcept;
   [[nodiscard]] const std::vector<Unit>& units() const noexcept;
-  /// In forward order; the last one leaves the scaled loss in State::x. It writes the gradients of the output matrix in
-  /// its forward pass already (while gradients are recorded), so its unit's gradients must be bound by then and its
-  /// loss be walked back with gradient 1: scale by Pass::loss_scale. A visit called twice with the same state, inputs
-  /// and pass gives the same bits twice; without recording it writes no gradients and keeps nothing.
+  /// In forward order. The last visit, the head, returns the loss times Pass::loss_scale in State::x. While gradients
+  /// are recorded, the head writes the gradient of the output matrix in its forward pass. So the gradients of its unit
+  /// must be bound before that, and the backward pass must start with gradient 1. A visit that is called twice with the
+  /// same state, inputs and pass gives the same bits. Without recording, a visit writes no gradients and keeps nothing.
   [[nodiscard]] const std::vector<Visit>& visits() const noexcept;
   [[nodiscard]] Parameter& parameter(const std::string& name);
-  [[nodiscard]] std::int64_t parameters() const;  // count of elements, tied once
+  [[nodiscard]] std::int64_t parameters() const;  // number of elements; tied parameters count once
 
   struct Impl;  // for Inference
   [[nodiscard]] Impl& impl() noexcept { return *impl_; }
@@ -126,8 +129,8 @@ class Model {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Fills `values` [end - begin] with elements [begin, end) of a parameter's initial value, as it declares it
-/// (spec::Initial): fp32, counter-based, the same for any layout.
+/// Fills `values` [end - begin] with elements [begin, end) of a parameter's initial value, which the specification
+/// declares (spec::Initial): fp32, counter-based, the same for any number of ranks.
 void initial_values(const spec::Parameter& parameter, std::uint64_t seed, std::int64_t begin, std::int64_t end,
                     float* values);
 

@@ -14,7 +14,7 @@ struct Segment : torch::autograd::Node {
   std::function<Tensors(const Tensors&)> backward;
 
   Tensors apply(Tensors&& gradients) override {
-    ARGOSY_CHECK(backward != nullptr, "a segment is walked back once");
+    ARGOSY_CHECK(backward != nullptr, "the backward pass of a segment runs only once");
     const auto run = std::exchange(backward, nullptr);
     return run(gradients);
   }

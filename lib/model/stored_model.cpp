@@ -9,7 +9,11 @@ StoredModel stored_model(const checkpoint::Reader& reader) {
   const std::string where = (reader.directory() / "MANIFEST.json").string();
   const std::optional<spec::ModelConfig> config = stored_config(reader);
   if (!config) {
-    throw Error{Fault::data, {.wanted = "a model configuration", .got = "none", .where = where}};
+    throw Error{Fault::data,
+                {.wanted = "a model configuration",
+                 .got = "none",
+                 .where = where,
+                 .remedy = "use a checkpoint of apps/train, or a soup of them"}};
   }
   data::Tokenizer tokenizer =
       data::Tokenizer::load(reader.attachment("tokenizer.model"), spec::vocabulary_rule(*config), where);

@@ -4,7 +4,7 @@
 #include "data/tokenizer.hpp"
 #include "spec/model_spec.hpp"
 
-/// The model a checkpoint or soup holds, as far as it can be known without torch: what export and decode start from.
+/// The model of a checkpoint or soup, as far as it can be known without torch. Export and decode start from it.
 namespace argosy::model {
 
 struct StoredModel {
@@ -12,8 +12,8 @@ struct StoredModel {
   data::Tokenizer tokenizer;
 };
 
-/// Not collective. Throws Error{data} when the checkpoint carries no model configuration or no tokenizer,
-/// Error{corrupt} when these and the parameters stored do not belong together.
+/// Not collective. Throws Error{data} if the checkpoint has no model configuration or no tokenizer, and Error{corrupt}
+/// if these do not fit the stored parameters.
 [[nodiscard]] StoredModel stored_model(const checkpoint::Reader& reader);
 
 }  // namespace argosy::model

@@ -1,5 +1,7 @@
 #include "model/stored_spec.hpp"
 
+#include <fmt/ranges.h>
+
 #include <boost/json/serialize.hpp>
 #include <map>
 
@@ -20,17 +22,17 @@ std::string manifest_of(const checkpoint::Reader& reader) {
               {.wanted = std::move(wanted),
                .got = std::move(got),
                .where = manifest_of(reader),
-               .remedy = "the manifest contradicts itself: use another checkpoint"}};
+               .remedy = "use another checkpoint; this one's manifest contradicts itself"}};
 }
 
-/// What the manifest's own configuration is refused for is damage, not a mistake of the one who reads it.
+/// An invalid configuration in a manifest is damage of the checkpoint, not a mistake of the user.
 template <class F>
 auto by_its_word(const checkpoint::Reader& reader, F&& read) {
   try {
     return read();
   } catch (const Error& error) {
     if (error.fault() != Fault::config && error.fault() != Fault::usage) throw;
-    fail(reader, "a model configuration that Argosy can have written", error.what());
+    fail(reader, "a model configuration as Argosy writes it", error.what());
   }
 }
 
@@ -60,7 +62,7 @@ spec::ModelSpec stored_spec(const checkpoint::Reader& reader, const spec::ModelC
   for (const spec::Unit& unit : spec.units) {
     for (const spec::Parameter& param : unit.parameters) {
       const auto found = stored.find(param.name);
-      if (found == stored.end()) fail(reader, "parameter " + param.name, "a checkpoint without it");
+      if (found == stored.end()) fail(reader, "the parameter " + param.name, "none in the shards");
       if (*found->second != param.shape)
         fail(reader, fmt::format("{} of shape {}", param.name, text_of(param.shape)), text_of(*found->second));
       stored.erase(found);

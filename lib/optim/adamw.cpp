@@ -1,3 +1,4 @@
+#include "core/error.hpp"
 #include "optim/optimizer.hpp"
 
 namespace argosy::optim {
@@ -16,6 +17,7 @@ class Adamw final : public Optimizer {
                                         .epsilon = numbers_.epsilon,
                                         .weight_decay = piece.decays ? numbers_.weight_decay : 0.0,
                                         .step = update.number};
+    ARGOSY_CHECK(piece.states.size() == 2, "{} states for AdamW", piece.states.size());
     const at::Tensor &first = piece.states[0], &second = piece.states[1];
     const bool has_wide_master = piece.master.scalar_type() == at::kFloat;
     const bool rounds = has_wide_master && piece.weights && piece.weights->scalar_type() == at::kBFloat16;

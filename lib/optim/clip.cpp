@@ -23,13 +23,18 @@ bool SkipGuard::skips(std::int64_t step, double norm) {
   }
   ++state_.skipped;
   if (++state_.in_a_row < config_.max_consecutive) return true;
-  throw Error{
-      Fault::numeric,
-      {.wanted = finite ? "a gradient norm below the limits of optimizer.skip" : "finite gradients",
-       .got = fmt::format("{} steps in a row without, the last with norm {}", state_.in_a_row, norm),
-       .where = fmt::format("step {}", step),
-       .remedy = finite ? "raise the limits, or lower schedule.lr"
-                        : "lower schedule.lr, or look at the data of these steps; the newest checkpoint is sound"}};
+  const std::string got =
+      fmt::format("{} steps in a row were skipped because the gradient norm was {} (last: {})", state_.in_a_row,
+                  finite ? "above the limits of optimizer.skip" : "not finite", norm);
+  const std::string remedy =
+      finite ? "raise the limits or lower schedule.lr"
+             : "lower schedule.lr or inspect the data of these steps; the newest checkpoint is intact";
+  throw Error{Fault::numeric,
+              {.sentence = fmt::format("step {}: {}; {}", step, got, remedy),
+               .wanted = finite ? "a gradient norm below the limits of optimizer.skip" : "finite gradients",
+               .got = got,
+               .where = fmt::format("step {}", step),
+               .remedy = remedy}};
 }
 
 }  // namespace argosy::optim

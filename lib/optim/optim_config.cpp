@@ -17,25 +17,25 @@ std::span<const config::KeyText> key_texts(const SkipConfig&) {
       {"abs", "skip a step whose gradient norm is above this; 0: off"},
       {"factor", "skip a step whose gradient norm is above this times its running mean; 0: off"},
       {"after", "first step from which `factor` counts"},
-      {"max_consecutive", "so many skipped steps in a row end the run (exit 6)"}};
+      {"max_consecutive", "number of skipped steps in a row that ends the run (exit 6)"}};
   return texts;
 }
 
 std::span<const config::KeyText> key_texts(const OptimizerConfig&) {
   static constexpr config::KeyText texts[] = {
       {"type", "adamw: decoupled weight decay (arXiv:1711.05101)"},
-      {"weight_decay", "of matrices, not of norms and biases; absent: 0.1 for a decoder, 0 for an encoder_decoder"},
+      {"weight_decay",
+       "applies to matrices, not to norms and biases; default: 0.1 for a decoder, 0 for an encoder_decoder"},
       {"beta1", "decay of the first moment"},
-      {"beta2", "decay of the second moment; absent: 0.95 for a decoder, 0.98 for an encoder_decoder"},
+      {"beta2", "decay of the second moment; default: 0.95 for a decoder, 0.98 for an encoder_decoder"},
       {"epsilon",
-       "added to the root of the second moment; gradients are means over tgt_tokens; absent: 1e-8, under precision "
+       "added to the root of the second moment; gradients are means over tgt_tokens; default: 1e-8, with precision "
        "bf16_pure 1e-4"},
       {"max_grad_norm", "gradients are scaled down to this norm over all parameters; 0: off"},
       {"ema",
-       "decay of a running mean of the weights, such as 0.9999, kept beside them in fp32: validated, and stored for "
-       "soup, "
-       "export and translate --ema; update t counts with at most (t+1)/(t+10); 0: none"},
-      {"skip", "when a step is dropped instead of taken; a norm that is not finite always is"}};
+       "decay of a running mean of the weights, such as 0.9999, kept in fp32 next to them; it is validated, and stored "
+       "for soup, export and translate --ema; at update t the decay is at most (t+1)/(t+10); 0: none"},
+      {"skip", "when a step is skipped; one whose gradient norm is not finite always is"}};
   return texts;
 }
 

@@ -9,7 +9,7 @@
 #include "config/config.hpp"
 #include "spec/state.hpp"
 
-/// The `optimizer` section. Torch-free.
+/// The `optimizer` section of the configuration. Torch-free.
 namespace argosy::optim {
 
 enum class OptimizerType { adamw };
@@ -40,15 +40,15 @@ std::span<const config::KeyText> key_texts(const OptimizerConfig&);
 void validate(const SkipConfig&, config::Problems&);
 void validate(const OptimizerConfig&, config::Problems&);
 
-/// The tensors that the optimizer keeps of each parameter beside its weights.
+/// The tensors that the optimizer keeps for each parameter besides its weights.
 [[nodiscard]] std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config);
-/// All that is kept and stored of each parameter, in order: weights, the optimizer's own, a running mean.
+/// All tensors kept and stored for each parameter, in order: weights, the optimizer's own, a running mean.
 [[nodiscard]] std::vector<spec::StateTensor> state_of(const OptimizerConfig& config);
 
-/// The numbers of AdamW with the defaults of the model's kind, and of weights with or without an fp32 master.
+/// The numbers of AdamW. Defaults depend on the kind of model and on whether the weights have an fp32 master.
 struct AdamwNumbers {
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  double ema = 0;  // decay of the weights' running mean; 0: none
+  double ema = 0;  // decay of the running mean of the weights; 0: none
 };
 [[nodiscard]] AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool has_master);
 

@@ -11,14 +11,14 @@ namespace argosy::optim {
 std::span<const config::KeyText> key_texts(const ScheduleConfig&) {
   static constexpr config::KeyText texts[] = {
       {"style",
-       "linear_warmup (absent: for an encoder_decoder), cosine (absent: for a decoder), constant, inv_sqrt or wsd; all "
-       "rise linearly during the warm-up"},
-      {"lr", "learning rate at its peak; must be given"},
-      {"min_lr", "learning rate at decay_end and after"},
-      {"warmup", "period of the linear rise; absent: 1000 steps for a decoder, 4000 for an encoder_decoder"},
-      {"length", "when training ends: steps, or a text with t (tgt_tokens) or e (epochs); must be given"},
-      {"decay_end", "where the decay arrives at min_lr, counted from the start; absent: length"},
-      {"cooldown", "wsd: share of the schedule that decays, as 1 - √"}};
+       "linear_warmup (default of encoder_decoder), cosine (default of decoder), constant, inv_sqrt or wsd; all rise "
+       "linearly during the warm-up"},
+      {"lr", "peak learning rate; required"},
+      {"min_lr", "learning rate from decay_end on"},
+      {"warmup", "period of the linear rise; default: 1000 steps for a decoder, 4000 for an encoder_decoder"},
+      {"length", "when training ends: steps, or a period in tgt_tokens (\"2Gt\") or epochs (\"3e\"); required"},
+      {"decay_end", "when the decay reaches min_lr, counted from the start; default: length"},
+      {"cooldown", "wsd: share of the schedule in which the rate decays, as 1 - √"}};
   return texts;
 }
 
@@ -27,19 +27,20 @@ void validate(const ScheduleConfig& config, config::Problems& problems) {
   const config::Period warmup = config.warmup.value_or(config::Period{.count = 0, .unit = config.length.unit});
   const config::Period decay_end = config.decay_end.value_or(config.length);
   problems.require(config.lr >= 0, "/lr", "a number above 0", number(config.lr));
-  problems.require(config.min_lr >= 0 && (config.min_lr <= config.lr || config.lr == 0), "/min_lr", "0 to lr",
-                   number(config.min_lr));
-  problems.require(warmup.unit == config.length.unit || warmup.count == 0, "/warmup", "the unit of length",
+  problems.require(config.min_lr >= 0 && (config.min_lr <= config.lr || config.lr == 0), "/min_lr",
+                   "a number from 0 to schedule.lr", number(config.min_lr));
+  problems.require(warmup.unit == config.length.unit || warmup.count == 0, "/warmup", "in the unit of schedule.length",
                    warmup.text());
-  problems.require(decay_end.unit == config.length.unit, "/decay_end", "the unit of length", decay_end.text());
+  problems.require(decay_end.unit == config.length.unit, "/decay_end", "in the unit of schedule.length",
+                   decay_end.text());
   problems.require(config.style == ScheduleStyle::constant || config.style == ScheduleStyle::inv_sqrt ||
                        decay_end.count > warmup.count || config.length.count == 0,
-                   config.decay_end ? "/decay_end" : "/length", fmt::format("more than the warm-up, {}", warmup.text()),
-                   decay_end.text());
+                   config.decay_end ? "/decay_end" : "/length",
+                   fmt::format("greater than schedule.warmup ({})", warmup.text()), decay_end.text());
   const bool has_warmup = config.warmup ? warmup.count > 0 : config.length.unit == config::Period::Unit::step;
   problems.require(config.style != ScheduleStyle::inv_sqrt || has_warmup, "/warmup",
-                   "a warm-up above 0: inv_sqrt falls from it", warmup.text());
-  problems.require(config.cooldown > 0 && config.cooldown <= 1, "/cooldown", "a share in (0, 1]",
+                   "above 0: with inv_sqrt the rate falls from the end of the warm-up", warmup.text());
+  problems.require(config.cooldown > 0 && config.cooldown <= 1, "/cooldown", "a share above 0, at most 1",
                    number(config.cooldown));
 }
 

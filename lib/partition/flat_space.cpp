@@ -28,13 +28,13 @@ FlatSpace::FlatSpace(std::vector<ParamSpec> params, const Layout& layout)
   for (const ParamSpec& param : params_) {
     const std::int64_t numel = param.numel();
     ARGOSY_CHECK(numel >= 0, "{} has a negative extent", param.name);
-    const std::int64_t begin = round_up(end, kAlignment);
+    const std::int64_t begin = round_up(end, unit_alignment);
     if (param.decay && decay_begin_ < 0) decay_begin_ = begin;
     offsets_.push_back(begin);
     end = begin + numel;
   }
   used_size_ = end;
-  padded_size_ = round_up(end, slices_ * kAlignment);
+  padded_size_ = round_up(end, slices_ * unit_alignment);
   if (decay_begin_ < 0) decay_begin_ = padded_size_;
 
   owner_.reserve(static_cast<std::size_t>(slices_));

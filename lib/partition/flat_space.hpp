@@ -6,13 +6,13 @@
 
 #include "partition/layout.hpp"
 
-/// A unit's parameters laid end to end and padded, and who owns which slice of it. Pure index arithmetic (parallel
-/// layout: slot-major: S slots, each of N sub-slices; slice index k·N + n belongs to node n, local rank
-/// floor(k·G_n/S)). Each parameter starts at a multiple of 256 elements (the largest quantisation block), no-decay
-/// parameters first; the tail is padded to a multiple of N·S·256. Gaps stay zero.
+/// A unit's parameters laid end to end and padded, and which rank owns which slice. Pure index arithmetic. The layout
+/// is slot-major: S slots, each of N sub-slices; slice k·N + n belongs to node n, local rank floor(k·G_n/S). Each
+/// parameter starts at a multiple of 256 elements (the largest quantization block), parameters without decay first. The
+/// end is padded to a multiple of N·S·256. Gaps stay zero.
 namespace argosy::partition {
 
-inline constexpr std::int64_t kAlignment = 256;
+inline constexpr std::int64_t unit_alignment = 256;
 
 struct ParamSpec {
   std::string name;  // "decoder/layer_0/self_attention/linear_0/weight"
@@ -23,13 +23,13 @@ struct ParamSpec {
 
 class FlatSpace {
  public:
-  /// Lays out `params` in the order no-decay first, else as given.
+  /// Lays out `params`: those without decay first, otherwise in the given order.
   FlatSpace(std::vector<ParamSpec> params, const Layout& layout);
 
   /// In flat order.
   [[nodiscard]] const std::vector<ParamSpec>& params() const noexcept { return params_; }
   [[nodiscard]] std::int64_t offset(std::size_t param) const { return offsets_[param]; }  // elements
-  /// Index of a parameter by name; throws Error{internal} when absent.
+  /// Index of the parameter of that name. Throws Error{internal} if there is none.
   [[nodiscard]] std::size_t index_of(const std::string& name) const;
   /// Elements before the first parameter that decays.
   [[nodiscard]] std::int64_t decay_begin() const noexcept { return decay_begin_; }
@@ -67,7 +67,7 @@ struct Interval {
   auto operator<=>(const Interval&) const = default;
 };
 
-/// All intervals of a space, sorted by (param, begin), neighbours joined; of one rank when `rank` ≥ 0.
+/// All intervals of a space, or of one rank if `rank` ≥ 0, sorted by (param, begin), neighbors joined.
 [[nodiscard]] std::vector<Interval> intervals_of(const FlatSpace& space, int rank = -1);
 
 }  // namespace argosy::partition

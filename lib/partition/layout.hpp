@@ -2,8 +2,8 @@
 
 #include <vector>
 
-/// How many ranks each node holds: the pure part of a topology. Everything that decides who owns what takes a Layout,
-/// never MPI.
+/// How many ranks each node has: the part of a topology that needs no MPI. All code that decides which rank owns what
+/// takes a Layout.
 namespace argosy::partition {
 
 class Layout {

@@ -7,6 +7,18 @@
 
 namespace argosy::partition {
 
+namespace {
+
+[[noreturn]] void refuse(std::string wanted, std::string got) {
+  throw Error{Fault::corrupt,
+              {.wanted = std::move(wanted),
+               .got = std::move(got),
+               .where = "the checkpoint's list of shards",
+               .remedy = "use another checkpoint"}};
+}
+
+}  // namespace
+
 void check_cover(std::vector<Interval> intervals, std::span<const std::int64_t> numels,
                  std::span<const std::string> names) {
   std::sort(intervals.begin(), intervals.end());
@@ -16,19 +28,12 @@ void check_cover(std::vector<Interval> intervals, std::span<const std::int64_t> 
     for (; next != intervals.end() && next->param == param && next->begin == covered; ++next) covered = next->end;
     const bool another = next != intervals.end() && next->param == param;
     if (covered == numels[param] && !another) continue;
-    throw Error{Fault::corrupt,
-                {.wanted = fmt::format("every element of {} exactly once ({} elements)", names[param], numels[param]),
-                 .got = another && next->begin < covered ? fmt::format("element {} twice", next->begin)
-                                                         : fmt::format("a gap or an end at element {}", covered),
-                 .where = "the stored shards",
-                 .remedy = "use another checkpoint; this one's list of shards contradicts itself"}};
+    refuse(fmt::format("each of the {} elements of {} once", numels[param], names[param]),
+           another && next->begin < covered ? fmt::format("element {} twice", next->begin)
+                                            : fmt::format("no element {}", covered));
   }
   if (next != intervals.end()) {
-    throw Error{Fault::corrupt,
-                {.wanted = fmt::format("{} parameters", numels.size()),
-                 .got = fmt::format("a piece of parameter {}", next->param),
-                 .where = "the stored shards",
-                 .remedy = "use another checkpoint; this one's list of shards contradicts itself"}};
+    refuse(fmt::format("{} parameters", numels.size()), fmt::format("a piece of parameter {}", next->param));
   }
 }
 

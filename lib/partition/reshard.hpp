@@ -8,8 +8,8 @@
 #include "partition/flat_space.hpp"
 
 /// Where each element goes when stored shards of one layout are read into shards of another: the intersection of two
-/// interval lists, pure and linear in their lengths. The lists use one numbering of parameters, chosen by the caller (a
-/// model's parameters over all its units), since two layouts may cut a model into different units.
+/// interval lists, pure and linear in their lengths. Both lists use the caller's numbering of parameters (over all
+/// units of a model), since two layouts may cut a model into different units.
 namespace argosy::partition {
 
 /// Elements [source_offset, source_offset + length) of `source_rank`'s shard are elements [begin, begin + length) of
@@ -33,8 +33,8 @@ struct Read {
   auto operator<=>(const Read&) const = default;
 };
 
-/// Checks that `intervals` (in any order) cover each parameter without gap or overlap; numels: elements by parameter.
-/// Throws Error{corrupt} naming the parameter and the first wrong element; `names` is by parameter.
+/// Checks that `intervals` (in any order) cover each parameter without gap or overlap. numels, names: by parameter.
+/// Throws Error{corrupt} naming the parameter and the first wrong element.
 void check_cover(std::vector<Interval> intervals, std::span<const std::int64_t> numels,
                  std::span<const std::string> names);
 
@@ -43,7 +43,7 @@ void check_cover(std::vector<Interval> intervals, std::span<const std::int64_t> 
 /// check_cover).
 [[nodiscard]] std::vector<Move> plan_reshard(std::vector<Interval> source, std::vector<Interval> destination);
 
-/// The moves as reads, grouped by source rank and sorted by offset there, neighbours in shard and memory joined.
+/// The moves as reads, grouped by source rank and sorted by offset there; neighbors in shard and memory are joined.
 [[nodiscard]] std::vector<Read> reads_of(const std::vector<Move>& moves);
 
 }  // namespace argosy::partition

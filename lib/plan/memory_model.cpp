@@ -85,8 +85,6 @@ StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_
   const std::int64_t apart = beside + choices.master_bytes, copied = is_master ? beside : apart;
   const std::int64_t optimizer = part.owned * (one_slice ? copied : apart);
   switch (choices.scheme) {
-    case Scheme::replicated:
-      return {.weights = part.padded * w, .gradients = part.padded * g, .optimizer = part.padded * copied};
     case Scheme::stage_1:
       return {.weights = part.padded * w, .gradients = part.padded * g + sums, .optimizer = optimizer};
     case Scheme::stage_2:
@@ -95,8 +93,6 @@ StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_
       return {.gradients = part.owned * 4, .optimizer = part.owned * apart};
     case Scheme::hybrid:
       return {.weights = part.held * w, .gradients = part.held * g + sums, .optimizer = optimizer};
-    case Scheme::hsdp:
-      return {.weights = part.held * w, .gradients = part.held * g, .optimizer = part.held * copied};
   }
   return {};
 }
@@ -105,7 +101,7 @@ StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_
 
 StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
   const Scheme scheme = choices.scheme;
-  const bool takes_turns = scheme != Scheme::replicated && scheme != Scheme::stage_1;
+  const bool takes_turns = scheme != Scheme::stage_1;
   const Part resident{sizes.resident, sizes.resident_owned, sizes.resident_held};
   const Part others{sizes.padded - resident.padded, sizes.owned - resident.owned, sizes.held - resident.held};
   StateChoices own = choices;
@@ -114,12 +110,24 @@ StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
   StateMemory memory = part_memory(others, choices, sizes.one_slice);
   memory.weights += kept.weights;
   memory.gradients += kept.gradients;
-  memory.optimizer += scheme == Scheme::hsdp ? part_memory(resident, choices, true).optimizer : kept.optimizer;
+  memory.optimizer += kept.optimizer;
   if (takes_turns) memory.rotating_gradients = 2 * sizes.rotating * choices.gradient_bytes;
   if (takes_turns && scheme != Scheme::stage_2) memory.rotating_weights = 2 * sizes.rotating * choices.weight_bytes;
   memory.scratch = choices.reduction == comm::Reduction::elastic
                        ? elastic_scratch(sizes.layout, sizes.largest)
                        : exact_scratch(sizes.layout, sizes.largest, choices.inner_wire_bytes, choices.outer_wire_bytes);
+  return memory;
+}
+
+StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices choices) {
+  choices.scheme = like(other);
+  StateMemory memory = state_memory(sizes, choices);
+  // Weights that are their own master are stored once.
+  const bool is_master = choices.master_bytes == choices.weight_bytes;
+  const std::int64_t kept = choices.state_bytes + (is_master ? 0 : choices.master_bytes);
+  memory.optimizer = kept * (other == Comparison::ddp ? sizes.padded : sizes.held);
+  memory.gradients = choices.gradient_bytes *
+                     (other == Comparison::ddp ? sizes.padded : sizes.resident + sizes.held - sizes.resident_held);
   return memory;
 }
 

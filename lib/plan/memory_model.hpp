@@ -8,9 +8,9 @@
 #include "plan/run_config.hpp"
 #include "spec/model_spec.hpp"
 
-/// Bytes a rank holds during training, by group, from shapes alone: the state of each sharding scheme (ZeRO,
-/// arXiv:1910.02054) over padded flat spaces, the rotating buffers, scratch of exact sums, and what a micro-batch keeps
-/// for its backward pass. Pure; whoever allocates asks the same functions.
+/// Bytes that a rank holds during training, by group, from shapes alone: the state of each sharding scheme (ZeRO,
+/// arXiv:1910.02054) over padded flat spaces, the rotating buffers, scratch space of exact sums, and what a micro-batch
+/// keeps for its backward pass. Pure. Code that allocates these buffers uses the same functions.
 namespace argosy::plan {
 
 /// Sizes of the flat spaces of all units, elements with padding.
@@ -19,44 +19,57 @@ struct SpaceSizes {
   int units = 0;
   std::int64_t parameters = 0;  // tied once, no padding
   std::int64_t padded = 0;      // sum over units
-  std::int64_t owned = 0;       // of the rank that owns most: its slices of all units
-  std::int64_t held = 0;        // of the same rank: its slots, what it holds under sharding inside the node
+  std::int64_t owned = 0;       // by the rank that owns most: its slices of all units
+  std::int64_t held = 0;        // by the same rank: its slots, which it holds when sharding is inside the node
   std::int64_t largest = 0;     // unit
-  /// A buffer that units take in turns; as large as the largest block.
+  /// Elements of a buffer that units use in turns: as large as the largest block.
   std::int64_t rotating = 0;
-  /// Units that keep buffers of their own in every scheme: larger than a block, or visited several times (tied).
+  /// Elements of units that have their own buffers in every scheme: larger than a block, or visited several times
+  /// (tied).
   std::int64_t resident = 0;
-  std::int64_t resident_owned = 0, resident_held = 0;  // of `owned` and `held`, the part of these units
-  bool one_slice = true;  // every rank owns one slice of a unit, so sums and masters can lie in place
+  std::int64_t resident_owned = 0, resident_held = 0;  // the part of `owned` and `held` in these units
+  bool one_slice = true;  // every rank owns one slice of a unit, so that sums and masters can be in place
 };
 [[nodiscard]] SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout);
+
+/// Schemes of other programs, planned for comparison and never run. ddp: every rank holds everything, and gradients are
+/// all-reduced (DistributedDataParallel). hsdp: everything is sharded inside a node and replicated across nodes, over
+/// which gradients are all-reduced (FSDP's hybrid sharding).
+enum class Comparison { ddp, hsdp };
+BOOST_DESCRIBE_ENUM(Comparison, ddp, hsdp)
+/// The scheme of Argosy that computes and sends in the same order.
+[[nodiscard]] constexpr Scheme like(Comparison other) {
+  return other == Comparison::ddp ? Scheme::stage_1 : Scheme::hybrid;
+}
 
 struct StateChoices {
   Scheme scheme = Scheme::stage_1;
   std::int64_t weight_bytes = 2, gradient_bytes = 4;  // of an element
   std::int64_t master_bytes = 4;                      // as weight_bytes: the weights are the master
-  std::int64_t state_bytes = 8;  // what is kept beside the weights: the optimizer's own, a running mean
-  std::int64_t inner_wire_bytes = 4, outer_wire_bytes = 4;  // of a gradient on its way
-  comm::Reduction reduction = comm::Reduction::exact;       // elastic: sums of micro-batches lie apart from gradients
+  std::int64_t state_bytes = 8;                       // kept besides the weights: the optimizer's own, a running mean
+  std::int64_t inner_wire_bytes = 4, outer_wire_bytes = 4;  // of a gradient when it is sent
+  comm::Reduction reduction = comm::Reduction::exact;       // elastic: sums of micro-batches are apart from gradients
 };
 
 /// Bytes of the fullest rank.
 struct StateMemory {
   std::int64_t weights = 0, gradients = 0, optimizer = 0;
   std::int64_t rotating_weights = 0, rotating_gradients = 0;
-  std::int64_t scratch = 0;  // of sums, at most; less where a backend cuts a unit into pieces
+  std::int64_t scratch = 0;  // of sums, at most; less if a backend cuts a unit into pieces
   /// All but scratch.
   [[nodiscard]] std::int64_t state() const {
     return weights + gradients + optimizer + rotating_weights + rotating_gradients;
   }
 };
 [[nodiscard]] StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices);
+/// For `other` instead of choices.scheme. Rotating buffers and scratch space are counted as Argosy's.
+[[nodiscard]] StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices choices);
 
-/// What a rank receives before it can sum a unit of `elements` in order: from the other ranks of its node their parts
-/// of its slots, then from the other nodes their parts of its slices. Bytes.
+/// Bytes that a rank receives before it can sum a unit of `elements` in order: from the other ranks of its node their
+/// parts of its slots, then from the other nodes their parts of its slices.
 [[nodiscard]] std::int64_t exact_scratch(const partition::Layout& layout, std::int64_t elements,
                                          std::int64_t inner_wire_bytes, std::int64_t outer_wire_bytes);
-/// The same for elastic sums: from every other rank its parts of the own slices, fp32.
+/// The same for elastic sums: from every other rank its parts of this rank's slices, in fp32.
 [[nodiscard]] std::int64_t elastic_scratch(const partition::Layout& layout, std::int64_t elements);
 
 /// A micro-batch of one rank. A language model has no source.
@@ -68,16 +81,16 @@ struct MicroBatch {
 struct ActivationChoices {
   Recompute recompute = Recompute::none;
   std::int64_t element_bytes = 2;
-  std::int64_t chunk_bytes = 0;  // bound of the logits; 0: all at once
+  std::int64_t chunk_bytes = 0;  // most bytes of logits at one time; 0: no limit
 };
 
 /// Bytes kept until the backward pass.
 struct ActivationMemory {
   double blocks = 0;      // matrix inputs and the like, over all blocks
-  double recomputed = 0;  // one block's worth that exists while it is computed again
+  double recomputed = 0;  // of one block, while it is recomputed
   double statistics = 0;  // of attention (log-sum-exp) and norms, fp32
   double embedding = 0;   // embedding and final norm
-  double logits = 0;      // and their gradient, as far as they exist at one time
+  double logits = 0;      // and their gradient, those that exist at one time
   double whole_logits = 0;
   [[nodiscard]] double total() const { return blocks + recomputed + statistics + embedding + logits; }
 };

@@ -7,17 +7,19 @@
 
 #include "plan/run_plan.hpp"
 
-/// A plan for people and for programs. Pure.
+/// A plan as text for people and as JSON for programs. Pure.
 namespace argosy::plan {
 
-/// The plan as lines. formats: names of those that the model can be exported in.
-[[nodiscard]] std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config,
+/// Which sharding schemes the lines describe.
+enum class Schemes { configured, all };
+/// The plan as lines. formats: names of the formats that the model can be exported to.
+[[nodiscard]] std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, Schemes which,
                                                 const std::vector<std::string>& formats = {});
-/// What the run's owner had better know before it starts: ranks without work, memory that is not there.
+/// What the user should know before the run starts: idle ranks, too little memory.
 [[nodiscard]] std::vector<std::string> warnings_of(const RunPlan& plan);
-/// What the fullest rank has held beside what was planned: state and buffers, and the most that came on top.
+/// Measured next to planned memory of the fullest rank: state and buffers, and the most that was used in addition.
 [[nodiscard]] std::string memory_line(const RunPlan& plan, std::int64_t state_bytes, std::int64_t rest_bytes);
-/// Every figure, bytes and seconds; what is not known is null.
+/// All numbers, in bytes and seconds; unknown ones are null.
 [[nodiscard]] boost::json::object json_of(const RunPlan& plan);
 
 }  // namespace argosy::plan

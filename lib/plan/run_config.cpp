@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/json/parse.hpp>
 
+#include "config/describe.hpp"
 #include "core/error.hpp"
 
 namespace argosy::comm {
@@ -26,9 +27,9 @@ using config::KeyText;
 std::span<const KeyText> key_texts(const LossConfig&) {
   static constexpr std::array<KeyText, 3> texts{{
       {"label_smoothing",
-       "share of the target probability spread over live ids; absent: 0 for language models, 0.1 for translation"},
+       "share of the target probability spread over live ids; default: 0 for language models, 0.1 for translation"},
       {"z", "weight of the squared log of the softmax denominator; 0: off"},
-      {"chunk_bytes", "bound of the logits that exist at one time, in bytes; 0: all at once"},
+      {"chunk_bytes", "most bytes of logits that exist at one time; 0: no limit"},
   }};
   return texts;
 }
@@ -37,7 +38,8 @@ std::span<const KeyText> key_texts(const PrecisionConfig&) {
       {"mode",
        "fp32; bf16: weights and activations in bf16, fp32 master weights, gradients and moments; bf16_pure: no master "
        "weights, updates are rounded stochastically"},
-      {"gradient_wire", "fp32 or bf16: gradients on their way between ranks; {inner, outer}: inside and between nodes"},
+      {"gradient_wire",
+       "type in which gradients are sent, fp32 or bf16; or {\"inner\", \"outer\"}: inside and between nodes"},
   }};
   return texts;
 }
@@ -47,55 +49,58 @@ std::span<const KeyText> key_texts(const ShardingConfig&) {
        "1: master weights and moments are sharded over all ranks; 2: gradients as well; 3: weights as well"},
       {"scope", "world; hybrid (stage 3): weights and gradients are sharded inside a node, the rest over all ranks"},
       {"reduction",
-       "exact: fp32 sums in a fixed order, the same bits whatever the timing; fast: the backend's own order; elastic: "
+       "exact: fp32 sums in a fixed order, so that bits do not depend on timing; fast: the backend's own order; "
+       "elastic: "
        "the same bits for any number of ranks, at the cost of a reduction every micro-batch (for tests)"},
       {"recompute",
-       "what is computed again instead of kept: none, activation (products of the feed-forward part), full (all of its "
+       "what the backward pass recomputes instead of keeping it: none, activation (products of the feed-forward part), "
+       "full (all of its "
        "inner values), block"},
-      {"accumulation_order", "depth_first: a micro-batch after the other; breadth_first: a unit after the other"},
+      {"accumulation_order",
+       "depth_first: one micro-batch after the other; breadth_first: all micro-batches of a unit, then the next unit"},
   }};
   return texts;
 }
 std::span<const KeyText> key_texts(const CheckpointConfig&) {
   static constexpr std::array<KeyText, 7> texts{{
       {"interval", "period between temporary checkpoints under run_dir/checkpoints"},
-      {"max_checkpoints", "newest temporary checkpoints kept"},
+      {"max_checkpoints", "number of newest temporary checkpoints that are kept"},
       {"export_interval", "period between permanent checkpoints under run_dir/export; 0: one at the end"},
       {"export_state", "full; weights: permanent checkpoints without moments, which training cannot resume from"},
       {"on_busy",
-       "when a temporary checkpoint is due and the last one is still being written: wait, or skip the one that is due"},
-      {"max_failed_saves", "so many failed saves in a row end the run (exit 4)"},
+       "what to do if a temporary checkpoint is due while the last one is still being written: wait, or skip it"},
+      {"max_failed_saves", "number of failed saves in a row that ends the run (exit 4)"},
       {"verify",
-       "bytes hashed when a checkpoint is loaded: touched (blocks that are read), full (all; always so behind a "
-       "damaged newer one), none (manifest and tables alone)"},
+       "which bytes are checked when a checkpoint is loaded: touched (blocks that are read), full (all; always so if a "
+       "newer checkpoint is damaged), none (manifest and tables alone)"},
   }};
   return texts;
 }
 std::span<const KeyText> key_texts(const ValidationSet&) {
   static constexpr std::array<KeyText, 2> texts{{
       {"source", "text file"},
-      {"target", "its translation, line by line; absent: text of a language model"},
+      {"target", "its translation, line by line; absent for a language model"},
   }};
   return texts;
 }
 std::span<const KeyText> key_texts(const EarlyStopConfig&) {
   static constexpr std::array<KeyText, 3> texts{{
-      {"metric", "one of validation.metrics, of the first set"},
-      {"patience", "so many validations in a row without a gain end the run (exit 0, with its export)"},
-      {"min_delta", "a smaller gain over the best value counts as none"},
+      {"metric", "one of validation.metrics, measured on the first set"},
+      {"patience", "number of validations in a row without improvement that ends the run (exit 0, with its export)"},
+      {"min_delta", "smallest improvement over the best value that counts"},
   }};
   return texts;
 }
 std::span<const KeyText> key_texts(const ValidationConfig&) {
   static constexpr std::array<KeyText, 6> texts{{
       {"interval", "period between validations; also at the end"},
-      {"steps", "micro-batches of a set a rank looks at; absent: 25 for a decoder, all for an encoder_decoder"},
+      {"steps",
+       "micro-batches of a set that each rank evaluates; default: 25 for a decoder, all for an encoder_decoder"},
       {"sets", "texts held out from training"},
       {"metrics", "loss, perplexity; bleu, chrf of greedy translations"},
-      {"early_stop", "when a run that no longer improves ends; absent: at the schedule's length"},
+      {"early_stop", "when a run that no longer improves ends; absent: it runs for schedule.length"},
       {"keep_best",
-       "metrics of the first set; where one is better than ever, a checkpoint is saved and kept until the next such "
-       "one"},
+       "metrics of the first set; each time one improves, a checkpoint is saved and kept until the next improvement"},
   }};
   return texts;
 }
@@ -103,31 +108,29 @@ std::span<const KeyText> key_texts(const StopConfig&) {
   static constexpr std::array<KeyText, 2> texts{{
       {"before_end_s",
        "seconds before the end of the allocation (ARGOSY_DEADLINE, set by the job scripts) at which training commits a "
-       "checkpoint and ends with exit code 75; default: ARGOSY_STOP_NOTICE_S, else 60; earlier where two steps and "
-       "saves "
+       "checkpoint and ends with exit code 75; default: ARGOSY_STOP_NOTICE_S, else 60; earlier if two steps and saves "
        "take longer"},
       {"file",
        "training commits a checkpoint and ends with exit code 75 when this file appears, and does not start while it "
-       "is "
-       "there; job scripts do not requeue it then"},
+       "exists; job scripts then do not requeue it"},
   }};
   return texts;
 }
 std::span<const KeyText> key_texts(const RunConfig&) {
   static constexpr std::array<KeyText, 16> texts{{
       {"run_dir", "folder of the run: lock, checkpoints, exports, metrics"},
-      {"seed", "of initial weights, order of examples and dropout"},
-      {"device", "auto, cpu or cuda"},
+      {"seed", "seed of initial weights, order of examples and dropout"},
+      {"device", "cpu, cuda, or auto: cuda if a GPU is found"},
       {"data", "texts, tokenizer, token shards"},
       {"model", "shape of the model"},
-      {"loss", "what is minimised"},
+      {"loss", "the loss that training minimizes"},
       {"optimizer", "update rule and clipping"},
       {"schedule", "learning rate and length of training"},
-      {"batch", "what a step is made of"},
+      {"batch", "size of a step and of its micro-batches"},
       {"precision", "element types"},
-      {"sharding", "what ranks share"},
+      {"sharding", "what is sharded over ranks, and how gradients are reduced"},
       {"checkpoint", "when state is saved and what is kept"},
-      {"validation", "when and on what the model is judged"},
+      {"validation", "when and on what the model is evaluated"},
       {"telemetry", "log lines and metrics"},
       {"comm", "communication between ranks"},
       {"stop", "how a run is asked to stop"},
@@ -138,7 +141,7 @@ std::span<const KeyText> key_texts(const RunConfig&) {
 GradientWire GradientWire::parse(std::string_view text) {
   const auto refuse = [&] {
     throw Error{Fault::config,
-                {.wanted = R"(fp32, bf16, or {"inner": …, "outer": …} of these)", .got = std::string(text)}};
+                {.wanted = R"(fp32, bf16, or {"inner": TYPE, "outer": TYPE})", .got = std::string(text)}};
   };
   const auto type_of = [&](std::string_view name) {
     WireType type{};
@@ -184,15 +187,15 @@ void validate(const LossConfig& config, config::Problems& problems) {
   require(problems, smoothing >= 0 && smoothing < 1, "/label_smoothing", "a number in [0, 1)", smoothing);
   require(problems, config.z >= 0, "/z", "0 or more", config.z);
   require(problems, config.chunk_bytes == 0 || config.chunk_bytes >= 1 << 20, "/chunk_bytes",
-          "1048576 (1 MiB) or more, or 0", static_cast<double>(config.chunk_bytes));
+          "0, or at least 1048576 (1 MiB)", static_cast<double>(config.chunk_bytes));
 }
 
 void validate(const ShardingConfig& config, config::Problems& problems) {
   require(problems, config.zero_stage >= 1 && config.zero_stage <= 3, "/zero_stage", "1, 2 or 3",
           static_cast<double>(config.zero_stage));
   if (config.scope == ShardingScope::hybrid && config.zero_stage != 3) {
-    problems.add("/scope", "world, or zero_stage 3: hybrid shards weights inside a node",
-                 fmt::format("hybrid with zero_stage {}", config.zero_stage), "set sharding.zero_stage=3");
+    problems.add("/scope", "world unless sharding.zero_stage is 3",
+                 fmt::format("hybrid with zero_stage {}", config.zero_stage), "use --set sharding.zero_stage=3");
   }
 }
 
@@ -205,7 +208,7 @@ void validate(const CheckpointConfig& config, config::Problems& problems) {
 }
 
 void validate(const ValidationSet& config, config::Problems& problems) {
-  problems.require(!config.source.empty(), "/source", "a file", "none");
+  problems.require(!config.source.empty(), "/source", "the path of a text file", "none");
 }
 
 void validate(const EarlyStopConfig& config, config::Problems& problems) {
@@ -221,10 +224,11 @@ void validate(const StopConfig& config, config::Problems& problems) {
 void validate(const ValidationConfig& config, config::Problems& problems) {
   problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
   require(problems, config.steps.value_or(1) > 0, "/steps", "1 or more", static_cast<double>(config.steps.value_or(1)));
-  problems.require(!config.metrics.empty(), "/metrics", "one of loss, perplexity, bleu, chrf", "none");
+  problems.require(!config.metrics.empty(), "/metrics", "a list of loss, perplexity, bleu or chrf", "an empty one");
   const auto require_measured = [&](Metric metric, const std::string& pointer) {
     const bool measured = std::find(config.metrics.begin(), config.metrics.end(), metric) != config.metrics.end();
-    problems.require(measured, pointer, "one of validation.metrics", boost::describe::enum_to_string(metric, ""));
+    problems.require(measured, pointer, "one of the metrics in validation.metrics",
+                     boost::describe::enum_to_string(metric, ""));
   };
   if (config.early_stop) require_measured(config.early_stop->metric, "/early_stop/metric");
   for (std::size_t i = 0; i < config.keep_best.size(); ++i)
@@ -235,40 +239,40 @@ void validate(const RunConfig& config, config::Problems& problems) {
   const GradientWire& wire = config.precision.gradient_wire;
   const bool elastic = config.sharding.reduction == Reduction::elastic;
   problems.require(!elastic || (wire.inner == WireType::fp32 && wire.outer == WireType::fp32),
-                   "/precision/gradient_wire", "fp32: sharding.reduction is elastic", "bf16");
+                   "/precision/gradient_wire", "fp32 when sharding.reduction is elastic", "bf16");
   problems.require(config.optimizer.ema == 0 || has_wide_master(config), "/optimizer/ema",
-                   "0: under precision.mode bf16_pure there is no fp32 master to take a mean of",
+                   "0 with precision.mode bf16_pure, which keeps no fp32 master weights to average",
                    fmt::format("{}", config.optimizer.ema));
   problems.require(!elastic || config.sharding.scope == ShardingScope::world, "/sharding/scope",
-                   "world: sharding.reduction is elastic, which knows no levels", "hybrid");
-  problems.require(
-      !elastic || config.sharding.accumulation_order == AccumulationOrder::depth_first, "/sharding/accumulation_order",
-      "depth_first: sharding.reduction is elastic, which adds up micro-batches in their order", "breadth_first");
-  problems.require(config.run_dir.find('\0') == std::string::npos, "/run_dir", "the name of a folder",
+                   "world when sharding.reduction is elastic", "hybrid");
+  problems.require(!elastic || config.sharding.accumulation_order == AccumulationOrder::depth_first,
+                   "/sharding/accumulation_order", "depth_first when sharding.reduction is elastic", "breadth_first");
+  problems.require(config.run_dir.find('\0') == std::string::npos, "/run_dir", "the path of a folder",
                    "one with a zero byte");
   problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
-                   "auto, cpu or cuda", config.device);
+                   "one of auto, cpu, cuda", config.device);
   problems.require(!is_language_model(config) || config.batch.sequence_length <= config.model.max_positions,
                    "/batch/sequence_length",
-                   fmt::format("at most {} (model.max_positions)", config.model.max_positions),
+                   fmt::format("at most model.max_positions ({})", config.model.max_positions),
                    std::to_string(config.batch.sequence_length));
   problems.require(!(config.validation.early_stop || !config.validation.keep_best.empty()) ||
                        !config.validation.sets.empty() || config.data.split,
-                   "/validation/sets", "a set, or data.split: early_stop and keep_best go by validations", "none");
+                   "/validation/sets", "set (or data.split), since early_stop and keep_best need validations", "none");
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {
     const bool has_target = config.validation.sets[i].target.has_value();
-    problems.require(has_target != is_language_model(config), fmt::format("/validation/sets/{}", i),
-                     is_language_model(config) ? "no target: the model is a decoder" : "source and target",
-                     has_target ? "a target" : "no target");
+    problems.require(
+        has_target != is_language_model(config), fmt::format("/validation/sets/{}", i),
+        is_language_model(config) ? "without a target, since model.type is decoder" : "a source with a target",
+        has_target ? "a target" : "no target");
   }
   for (std::size_t i = 0; i < config.validation.metrics.size(); ++i) {
     const Metric metric = config.validation.metrics[i];
     problems.require(!is_language_model(config) || metric == Metric::loss || metric == Metric::perplexity,
-                     fmt::format("/validation/metrics/{}", i), "loss or perplexity: the model is a decoder",
+                     fmt::format("/validation/metrics/{}", i), "loss or perplexity, since model.type is decoder",
                      "a metric of translations");
     problems.require(config.sharding.zero_stage < 3 || metric == Metric::loss || metric == Metric::perplexity,
                      fmt::format("/validation/metrics/{}", i),
-                     "loss or perplexity: under sharding.zero_stage 3 no rank has the whole model to translate with",
+                     "loss or perplexity with sharding.zero_stage 3: no rank holds the whole model to translate with",
                      "a metric of translations");
   }
 }
@@ -283,9 +287,10 @@ void require_trainable(const RunConfig& config) {
   need(config.schedule.length.count > 0, "schedule.length");
   if (missing.empty()) return;
   throw Error{Fault::config,
-              {.wanted = "a configuration to train by",
+              {.sentence = fmt::format("missing keys: {} (add them to the file, or --set KEY=VALUE)", missing),
+               .wanted = "a configuration to train with",
                .got = fmt::format("none of {}", missing),
-               .remedy = "add what is missing, or give it with --set KEY=VALUE"}};
+               .remedy = "add them to the file, or --set KEY=VALUE"}};
 }
 
 Scheme scheme_of(const ShardingConfig& sharding) {
@@ -298,3 +303,9 @@ double label_smoothing_of(const RunConfig& config) {
 }
 
 }  // namespace argosy::plan
+
+namespace argosy {
+template plan::RunConfig config::from_document<plan::RunConfig>(const config::Document&);
+template boost::json::value config::to_json<plan::RunConfig>(const plan::RunConfig&);
+template boost::json::value config::schema_of<plan::RunConfig>();
+}  // namespace argosy

@@ -16,10 +16,10 @@
 #include "spec/model_config.hpp"
 #include "telemetry/telemetry_config.hpp"
 
-/// The one configuration of the whole chain: count and preprocess read `data`, train everything. Plain values without
-/// torch or MPI, so that a login node can check and plan it.
+/// The configuration of the whole chain: count and preprocess read `data`, train reads everything. Plain values that
+/// need neither LibTorch nor MPI, so that a login node can check and plan a run.
 namespace argosy::comm {
-// comm stands beside config and cannot describe its keys itself.
+// comm and config are on one level, so that comm cannot describe its keys itself.
 std::span<const config::KeyText> key_texts(const CommConfig&);
 void validate(const CommConfig&, config::Problems&);
 }  // namespace argosy::comm
@@ -47,10 +47,10 @@ struct LossConfig {
 };
 BOOST_DESCRIBE_STRUCT(LossConfig, (), (label_smoothing, z, chunk_bytes))
 
-/// Element type of gradients on their way: one, "bf16", or one a level, {"inner": "fp32", "outer": "bf16"}.
+/// Element type in which gradients are sent: one, "bf16", or one per level, {"inner": "fp32", "outer": "bf16"}.
 struct GradientWire {
   WireType inner = WireType::fp32, outer = WireType::fp32;
-  /// A type's name or the JSON of both. Throws Error{config} on anything else.
+  /// The name of a type, or the JSON of both levels. Throws Error{config} on anything else.
   [[nodiscard]] static GradientWire parse(std::string_view text);
   [[nodiscard]] std::string text() const;
   [[nodiscard]] static boost::json::value schema();
@@ -72,9 +72,9 @@ struct ShardingConfig {
 };
 BOOST_DESCRIBE_STRUCT(ShardingConfig, (), (zero_stage, scope, reduction, recompute, accumulation_order))
 
-/// Who holds what. replicated and hsdp (all state sharded inside a node, copied across nodes) are what others do.
-enum class Scheme { replicated, stage_1, stage_2, stage_3, hybrid, hsdp };
-BOOST_DESCRIBE_ENUM(Scheme, replicated, stage_1, stage_2, stage_3, hybrid, hsdp)
+/// Which rank holds what: the stages of ZeRO over all ranks, or weights and gradients sharded inside a node.
+enum class Scheme { stage_1, stage_2, stage_3, hybrid };
+BOOST_DESCRIBE_ENUM(Scheme, stage_1, stage_2, stage_3, hybrid)
 [[nodiscard]] Scheme scheme_of(const ShardingConfig& sharding);
 
 enum class OnBusy { wait, skip };
@@ -165,18 +165,25 @@ void validate(const StopConfig&, config::Problems&);
 void validate(const ValidationConfig&, config::Problems&);
 void validate(const RunConfig&, config::Problems&);
 
-/// What training needs beyond what count and preprocess read: run_dir, schedule.lr, schedule.length.
-/// Throws Error{config} naming all that is missing.
+/// Checks for the keys that training needs besides those of count and preprocess: run_dir, schedule.lr,
+/// schedule.length. Throws Error{config} naming all that are missing.
 void require_trainable(const RunConfig& config);
 
 [[nodiscard]] inline bool is_language_model(const RunConfig& config) {
   return config.model.type == spec::ModelType::decoder;
 }
-/// Whether weights have a master in fp32, which they may be themselves.
+/// Whether the weights have an fp32 master, or are fp32 themselves.
 [[nodiscard]] inline bool has_wide_master(const RunConfig& config) {
   return config.precision.mode != PrecisionMode::bf16_pure;
 }
-/// Default by the kind of model.
+/// The configured value, or the default for the kind of model.
 [[nodiscard]] double label_smoothing_of(const RunConfig& config);
 
 }  // namespace argosy::plan
+
+namespace argosy {
+/// Instantiated in run_config.cpp, once for all.
+extern template plan::RunConfig config::from_document<plan::RunConfig>(const config::Document&);
+extern template boost::json::value config::to_json<plan::RunConfig>(const plan::RunConfig&);
+extern template boost::json::value config::schema_of<plan::RunConfig>();
+}  // namespace argosy

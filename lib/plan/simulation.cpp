@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <tuple>
-
-#include "comm/traffic.hpp"
+#include <utility>
+#include <vector>
 
 namespace argosy::plan {
 
 namespace {
-constexpr std::size_t kStreams = 3;
+constexpr std::size_t streams = 3;
 }  // namespace
 
 Replay replay(const StepPlan& plan, const OpCost& cost, Computes computes) {
   Replay result;
-  std::array<double, kStreams> free_at{};  // by stream
+  std::array<double, streams> free_at{};  // by stream
   double host_s = 0;
   for (const Op& op : plan.ops) {
     double& stream = free_at[static_cast<std::size_t>(op.stream)];
@@ -55,7 +54,7 @@ struct Lane {
 Replay replay_on_shared_links(const StepPlan& plan, const OpCost& cost) {
   Replay result;
   result.ops.resize(plan.ops.size());
-  std::array<Lane, kStreams> lanes;
+  std::array<Lane, streams> lanes;
   std::vector<bool> done(plan.ops.size());
   for (std::size_t i = 0; i < plan.ops.size(); ++i)
     lanes[static_cast<std::size_t>(plan.ops[i].stream)].ops.push_back(i);
@@ -150,57 +149,6 @@ RotatingUse rotating_use(const StepPlan& plan, const Replay& replay) {
     if (op.gradients >= 0 && op.kind == OpKind::reduce) gradients.close(op.gradients);
   }
   return {weights.most(), gradients.most()};
-}
-
-namespace {
-
-comm::Traffic::Bytes bytes_of(const Op& op, const partition::FlatSpace& space, int rank, const WireBytes& wire,
-                              comm::Reduction reduction) {
-  if (op.kind == OpKind::gather) return comm::all_gather_bytes(space, rank, wire.weight).of(op.levels);
-  if (reduction == comm::Reduction::elastic) {  // comm::elastic_bytes asks every rank; a node's share is 1/N
-    const std::int64_t padded = space.padded_size(), share = padded / space.layout().nodes();
-    return {.inner = (share - space.owned_size(rank)) * 4, .outer = (padded - share) * 4};
-  }
-  return comm::reduce_scatter_bytes(space, rank, wire.inner_gradient, wire.outer_gradient).of(op.levels);
-}
-
-}  // namespace
-
-StepTraffic planned_traffic(const StepPlan& plan, std::span<const partition::FlatSpace> spaces, const WireBytes& wire,
-                            comm::Reduction reduction) {
-  // Operations that send alike, and how many of them there are.
-  std::map<std::tuple<int, OpKind, comm::Levels>, std::int64_t> times;
-  for (const Op& op : plan.ops) {
-    if (op.kind == OpKind::gather || op.kind == OpKind::reduce) ++times[{op.unit, op.kind, op.levels}];
-  }
-  const auto sent_by = [&](int rank) {
-    comm::Traffic::Bytes sent;
-    for (const auto& [what, count] : times) {
-      const auto& [unit, kind, levels] = what;
-      const comm::Traffic::Bytes once =
-          bytes_of({.kind = kind, .levels = levels}, spaces[static_cast<std::size_t>(unit)], rank, wire, reduction);
-      sent.inner += count * once.inner;
-      sent.outer += count * once.outer;
-    }
-    return sent;
-  };
-  StepTraffic traffic;
-  const partition::Layout& layout = spaces.front().layout();
-  std::map<int, bool> seen;  // sizes of nodes: those of one size send alike
-  for (int node = 0; node < layout.nodes(); ++node) {
-    if (!seen.emplace(layout.node_size(node), true).second) continue;
-    std::int64_t left = 0;
-    for (int local = 0; local < layout.node_size(node); ++local) {
-      const comm::Traffic::Bytes sent = sent_by(layout.canonical_rank(node, local));
-      left += sent.outer;
-      if (sent.inner + sent.outer > traffic.rank()) {
-        traffic.rank_inner = sent.inner;
-        traffic.rank_outer = sent.outer;
-      }
-    }
-    traffic.node = std::max(traffic.node, left);
-  }
-  return traffic;
 }
 
 }  // namespace argosy::plan

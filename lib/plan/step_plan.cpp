@@ -97,8 +97,8 @@ class Planner {
         choices_(choices),
         trains_(trains),
         turns_(turns_of(shape)),
-        gathered_(turns_.size(), kNone),
-        across_nodes_(turns_.size(), kNone),
+        gathered_(turns_.size(), none),
+        across_nodes_(turns_.size(), none),
         is_waited_for_(turns_.size()) {}
 
   StepPlan run(const std::vector<Compute>& computes) {
@@ -113,17 +113,17 @@ class Planner {
   }
 
  private:
-  static constexpr int kNone = -1;
+  static constexpr int none = -1;
 
   [[nodiscard]] const std::vector<std::size_t>& units_of(const Compute& op) const {
     return shape_.visit_units[static_cast<std::size_t>(op.visit)];
   }
   [[nodiscard]] std::size_t own_unit(const Compute& op) const { return units_of(op).front(); }
   [[nodiscard]] int weights_of(std::size_t unit) const {
-    return rotates_weights(choices_.scheme) ? turns_[unit] : kNone;
+    return rotates_weights(choices_.scheme) ? turns_[unit] : none;
   }
   [[nodiscard]] int gradients_of(std::size_t unit) const {
-    return rotates_gradients(choices_.scheme) ? turns_[unit] : kNone;
+    return rotates_gradients(choices_.scheme) ? turns_[unit] : none;
   }
   int add(Op op) {
     plan_.ops.push_back(std::move(op));
@@ -136,11 +136,11 @@ class Planner {
     std::array<bool, 2> taken{};
     for (std::size_t j = i; j < computes.size(); ++j) {
       for (const std::size_t each : units_of(computes[j])) {
-        if (weights_of(each) == kNone && gathered_[each] == kNone) gather(each, Levels::both);
+        if (weights_of(each) == none && gathered_[each] == none) gather(each, Levels::both);
       }
       const std::size_t unit = own_unit(computes[j]);
       const int buffer = weights_of(unit);
-      if (buffer == kNone) continue;
+      if (buffer == none) continue;
       const auto b = static_cast<std::size_t>(buffer);
       if (taken[b] && holds_[b] != static_cast<int>(unit)) return;
       taken[b] = true;
@@ -159,11 +159,11 @@ class Planner {
   [[nodiscard]] std::optional<std::size_t> next_rotating(const std::vector<Compute>& computes, std::size_t i) const {
     const auto next = std::find_if(
         computes.begin() + static_cast<std::ptrdiff_t>(i), computes.end(),
-        [&](const Compute& op) { return weights_of(own_unit(op)) != kNone && own_unit(op) != own_unit(computes[i]); });
+        [&](const Compute& op) { return weights_of(own_unit(op)) != none && own_unit(op) != own_unit(computes[i]); });
     return next == computes.end() ? std::nullopt : std::optional(own_unit(*next));
   }
   void gather_across_nodes(std::size_t unit) {
-    if (across_nodes_[unit] != kNone) return;
+    if (across_nodes_[unit] != none) return;
     across_nodes_[unit] = add(
         {.kind = OpKind::gather, .stream = Stream::gather, .unit = static_cast<int>(unit), .levels = Levels::outer});
   }
@@ -174,7 +174,7 @@ class Planner {
           .unit = static_cast<int>(unit),
           .weights = buffer,
           .levels = levels};
-    if (buffer != kNone && last_reader_[static_cast<std::size_t>(buffer)] != kNone) {
+    if (buffer != none && last_reader_[static_cast<std::size_t>(buffer)] != none) {
       op.waits_for.push_back(last_reader_[static_cast<std::size_t>(buffer)]);
     }
     if (levels == Levels::inner) op.waits_for.push_back(across_nodes_[unit]);  // its result is copied, then gathered
@@ -191,7 +191,7 @@ class Planner {
           .unit = static_cast<int>(unit),
           .micro_batch = what.micro_batch,
           .weights = weights_of(unit),
-          .gradients = writes_gradients ? gradients_of(unit) : kNone};
+          .gradients = writes_gradients ? gradients_of(unit) : none};
     for (const std::size_t each : units_of(what)) {
       if (!is_waited_for_[each]) op.waits_for.push_back(gathered_[each]);
       is_waited_for_[each] = true;
@@ -203,12 +203,12 @@ class Planner {
       reducing_.erase(reduce);
     }
     const int index = add(std::move(op));
-    if (weights_of(unit) != kNone) last_reader_[static_cast<std::size_t>(weights_of(unit))] = index;
+    if (weights_of(unit) != none) last_reader_[static_cast<std::size_t>(weights_of(unit))] = index;
     if (what.kind != OpKind::backward) return;
     for (const std::size_t each : units_of(what)) reduce_if_complete(what, each, index);
   }
   [[nodiscard]] std::size_t gradient_place(std::size_t unit) const {
-    return gradients_of(unit) == kNone ? 2 + unit : static_cast<std::size_t>(gradients_of(unit));
+    return gradients_of(unit) == none ? 2 + unit : static_cast<std::size_t>(gradients_of(unit));
   }
 
   void reduce_if_complete(const Compute& what, std::size_t unit, int after) {
@@ -217,7 +217,7 @@ class Planner {
     };
     const auto visits = shape_.visit_units.begin();
     if (std::any_of(visits, visits + what.visit, reads)) return;  // visited once more on the way back
-    const bool rotates = gradients_of(unit) != kNone, last = what.micro_batch + 1 == choices_.micro_batches;
+    const bool rotates = gradients_of(unit) != none, last = what.micro_batch + 1 == choices_.micro_batches;
     const bool each = choices_.reduce_every == ReduceEvery::micro_batch ||
                       (rotates && choices_.order == AccumulationOrder::depth_first);
     if (!each && !last) return;
@@ -257,7 +257,7 @@ class Planner {
   std::vector<int> gathered_;      // by unit: the gather that filled its buffer
   std::vector<int> across_nodes_;  // by unit: the gather across nodes
   std::vector<bool> is_waited_for_;
-  std::array<int, 2> holds_{kNone, kNone}, last_reader_{kNone, kNone};  // by rotating weight buffer: unit, op
+  std::array<int, 2> holds_{none, none}, last_reader_{none, none};  // by rotating weight buffer: unit, op
   std::map<std::size_t, int> reducing_;  // by gradient buffer: the reduce that nobody has waited for
 };
 
@@ -265,7 +265,6 @@ class Planner {
 
 StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices) {
   const bool sums_each = choices.reduce_every == ReduceEvery::micro_batch;
-  ARGOSY_CHECK(choices.scheme != Scheme::replicated && choices.scheme != Scheme::hsdp, "a scheme to plan by only");
   ARGOSY_CHECK(!sums_each || (choices.order == AccumulationOrder::depth_first && choices.scheme != Scheme::hybrid),
                "a reduction of each micro-batch, breadth first or by level");
   return Planner(shape, choices, true).run(walk(static_cast<int>(shape.visit_units.size()), choices));

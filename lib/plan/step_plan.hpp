@@ -9,14 +9,14 @@
 #include "plan/run_config.hpp"
 #include "spec/model_spec.hpp"
 
-/// The operations of one training step as data: the runner executes this list and nothing else, the simulation replays
-/// it, tests check it. Pure, and the same list on every rank. The sharding scheme is nothing but which buffers exist:
-/// a unit either keeps buffers of its own, or takes turns with the others in two rotating ones (ZeRO, arXiv:1910.02054;
-/// hybrid shards weights and gradient sums inside a node and the optimizer's state over all ranks).
+/// The operations of one training step as data. The runner executes exactly this list, the simulation replays it, and
+/// tests check it. Pure; the list is the same on every rank. A sharding scheme only decides which buffers exist: a unit
+/// either has its own buffers or takes turns with the others in two rotating ones (ZeRO, arXiv:1910.02054; hybrid
+/// shards weights and gradient sums inside a node, and the optimizer's state over all ranks).
 ///
-/// Weights are gathered where a step first needs them: the next unit's while one computes. What a rotating buffer holds
-/// stays for as long as nobody else needs the buffer, so the last two units are not gathered again where forward turns
-/// into backward, nor the first two where the next micro-batch begins.
+/// Weights are gathered just before they are first needed: those of the next unit while one computes. A rotating buffer
+/// keeps its content until another unit needs it. The last two units are therefore not gathered again between forward
+/// and backward pass, nor are the first two when the next micro-batch begins.
 namespace argosy::plan {
 
 enum class OpKind { gather, forward, backward, reduce, norm, update };
@@ -27,17 +27,17 @@ struct Op {
   OpKind kind = OpKind::forward;
   Stream stream = Stream::compute;
   int visit = -1;                            // forward, backward
-  int unit = -1;                             // all but norm; of forward and backward the visit's own
+  int unit = -1;                             // all but norm; for forward and backward the visit's own
   int micro_batch = -1;                      // forward, backward, reduce: slot on this rank
-  int weights = -1, gradients = -1;          // rotating buffers read or written; -1: the unit's own, or none
+  int weights = -1, gradients = -1;          // rotating buffer that is read or written; -1: the unit's own, or none
   comm::Levels levels = comm::Levels::both;  // gather, reduce
   bool continues = false;                    // reduce: adds to the sums of earlier micro-batches
-  std::vector<int> waits_for{};              // ops on other streams whose events this one takes
+  std::vector<int> waits_for{};              // operations on other streams that end before this one starts
   bool operator==(const Op&) const = default;
 };
 
-/// step: gradients of all micro-batches are added up where they are computed, and reduced once; micro_batch: reduced
-/// after each, in their order, as elastic sums need it.
+/// step: the gradients of all micro-batches are added on the rank that computes them, and reduced once. micro_batch:
+/// they are reduced after each micro-batch, in order, which elastic sums need.
 enum class ReduceEvery { step, micro_batch };
 
 struct StepPlan {
@@ -47,17 +47,17 @@ struct StepPlan {
 };
 
 struct PlanShape {
-  /// The units that each visit reads, its own first, in forward order.
+  /// By visit, in forward order: the units that it reads, its own first.
   std::vector<std::vector<std::size_t>> visit_units;
-  /// By unit: takes turns where the scheme knows turns. One that several visits read (tied, or shared by a stack), or
-  /// that is larger than a block, keeps buffers of its own: gathered and reduced once a step.
+  /// By unit: whether it uses rotating buffers if the scheme has them. A unit that several visits read (tied, or shared
+  /// by a stack), or that is larger than a block, has its own buffers: it is gathered and reduced once a step.
   std::vector<bool> rotates;
 };
 
 [[nodiscard]] PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout);
 
 struct PlanChoices {
-  Scheme scheme = Scheme::stage_1;  // stage_1, stage_2, stage_3 or hybrid
+  Scheme scheme = Scheme::stage_1;
   AccumulationOrder order = AccumulationOrder::depth_first;
   ReduceEvery reduce_every = ReduceEvery::step;
   int micro_batches = 1;
@@ -69,7 +69,7 @@ struct PlanChoices {
 [[nodiscard]] constexpr bool rotates_gradients(Scheme scheme) {
   return scheme == Scheme::stage_2 || rotates_weights(scheme);
 }
-/// Which of the two rotating buffers each unit uses: in turns, in the order of their visits; -1: none.
+/// Which of the two rotating buffers each unit uses, alternating in the order of visits; -1: none.
 [[nodiscard]] std::vector<int> turns_of(const PlanShape& shape);
 
 [[nodiscard]] StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices);

@@ -9,37 +9,38 @@ namespace {
 
 /// GPU, data sheet: memory, peak. Rates: H100 GEMM at sustained clocks and cuDNN attention at head size 128, T = 8192;
 /// A100 GEMM from Fast-LLM's recompute table, FlashAttention-2. Links: NVLink rings, one NIC a GPU (400, 200 Gbit/s).
-constexpr std::array<Gpu, 3> kGpus{{
+constexpr std::array<Gpu, 3> gpus{{
     {"h100", "H100", 79.6, 989.4e12, 640e12, 560e12, 440e12, 2.7e12, 370e9, 45e9},
     {"h200", "H200", 139.8, 989.4e12, 640e12, 560e12, 440e12, 3.9e12, 370e9, 45e9},
     {"a100", "A100", 79.6, 312e12, 282e12, 190e12, 155e12, 1.65e12, 230e9, 22.5e9},
 }};
 
-constexpr double kGapPerUnitS = 150e-6;  // between kernels: 5 ms of a 32-block model's 0.7 s
-constexpr double kUpdateBytes = 34;      // an element: norm reads 4; AdamW reads g, master, m, v, writes them and bf16
-constexpr double kEmaBytes = 12;         // reads master and mean, writes the mean
+constexpr double gap_per_unit_s = 150e-6;  // between kernels: 5 ms of a 32-block model's 0.7 s
+constexpr double update_bytes = 34;  // an element: norm reads 4; AdamW reads g, master, m, v, writes them and bf16
+constexpr double norm_share = 4.0 / update_bytes;
+constexpr double ema_bytes = 12;  // reads master and mean, writes the mean
 
 double fraction(double parts) { return (parts - 1) / parts; }
 
 }  // namespace
 
 const Gpu* gpu_by_name(std::string_view name) {
-  const auto found = std::find_if(kGpus.begin(), kGpus.end(), [&](const Gpu& gpu) { return gpu.name == name; });
-  return found == kGpus.end() ? nullptr : &*found;
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& gpu) { return gpu.name == name; });
+  return found == gpus.end() ? nullptr : &*found;
 }
 
 const Gpu* gpu_by_driver_name(std::string_view driver_name) {
   for (const std::string_view other : {"PCIe", "NVL", "40GB", "GH200"}) {  // less memory or other rates
     if (driver_name.find(other) != std::string_view::npos) return nullptr;
   }
-  const auto found = std::find_if(kGpus.begin(), kGpus.end(), [&](const Gpu& gpu) {
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& gpu) {
     return driver_name.find(gpu.driver_name) != std::string_view::npos;
   });
-  return found == kGpus.end() ? nullptr : &*found;
+  return found == gpus.end() ? nullptr : &*found;
 }
 
 std::int64_t capacity_bytes(const Gpu& gpu) {
-  return static_cast<std::int64_t>((gpu.memory_gib - kContextGib) * (1LL << 30));
+  return static_cast<std::int64_t>((gpu.memory_gib - context_gib) * (1LL << 30));
 }
 
 telemetry::FlopShape flop_shape(const spec::Architecture& shape) {
@@ -112,9 +113,9 @@ ComputeTime compute_time(const spec::Architecture& shape, const MicroBatch& batc
           .attention_s = (attention + again_attention) / gpu.attention_forward_flops +
                          2.5 * attention / gpu.attention_backward_flops,
           .elementwise_s = bytes * (forward + backward + again_elements) / gpu.memory_bytes_per_s,
-          .gaps_s = kGapPerUnitS * (encoder + decoder + 2),
+          .gaps_s = gap_per_unit_s * (encoder + decoder + 2),
           .forward_s = linear / 3 / gpu.gemm_flops + attention / gpu.attention_forward_flops +
-                       bytes * forward / gpu.memory_bytes_per_s + kGapPerUnitS * (encoder + decoder + 2) / 3};
+                       bytes * forward / gpu.memory_bytes_per_s + gap_per_unit_s * (encoder + decoder + 2) / 3};
 }
 
 std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroBatch& batch, Recompute recompute,
@@ -134,7 +135,7 @@ std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroB
   const VisitTime encoder = translation ? one_more(time(1, 0)) : VisitTime{}, decoder = one_more(time(0, 1));
   const auto e = static_cast<double>(shape.encoder_layers), d = static_cast<double>(shape.decoder_layers);
   const double embeddings = translation ? 2 : 1;
-  const VisitTime embedding{kGapPerUnitS / 3 / embeddings, 2 * kGapPerUnitS / 3 / embeddings};
+  const VisitTime embedding{gap_per_unit_s / 3 / embeddings, 2 * gap_per_unit_s / 3 / embeddings};
   const auto rest = [&](double whole, double encoder_s, double decoder_s, double embedding_s) {
     return whole - e * encoder_s - d * decoder_s - embeddings * embedding_s;
   };
@@ -153,65 +154,62 @@ std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroB
 }
 
 double optimizer_time(std::int64_t owned, bool ema, const Gpu& gpu) {
-  return (kUpdateBytes + (ema ? kEmaBytes : 0)) * static_cast<double>(owned) / gpu.memory_bytes_per_s;
+  return (update_bytes + (ema ? ema_bytes : 0)) * static_cast<double>(owned) / gpu.memory_bytes_per_s;
 }
 
-double flat_time(const StepInputs& in, double size_bytes) {
-  const double n = in.nodes, g = in.ranks_per_node, p = n * g;
-  const Links& links = in.links;
-  const double latency =
-      in.nodes > 1 ? n * links.outer_latency_s + (p - n) * links.inner_latency_s : (p - 1) * links.inner_latency_s;
-  return in.units * latency + std::max(in.nodes > 1 ? fraction(p) * size_bytes / links.outer_bytes_per_s : 0.0,
-                                       fraction(p) * size_bytes / links.inner_bytes_per_s);
-}
+namespace {
 
-double hierarchical_time(const StepInputs& in, double inner_bytes, double outer_bytes) {
+/// Seconds of `bytes` of a unit on a ring inside each node and a ring between nodes, which run at the same time.
+double ring_time(const CostInputs& in, comm::Levels levels, double inner_bytes, double outer_bytes) {
   const double n = in.nodes, g = in.ranks_per_node;
-  return in.units * ((n - 1) * in.links.outer_latency_s + (g - 1) * in.links.inner_latency_s) +
-         std::max(fraction(n) * outer_bytes / in.links.outer_bytes_per_s,
-                  fraction(g) * inner_bytes / in.links.inner_bytes_per_s);
+  const bool inside = levels != comm::Levels::outer, across = levels != comm::Levels::inner;
+  return (across ? (n - 1) * in.links.outer_latency_s : 0) + (inside ? (g - 1) * in.links.inner_latency_s : 0) +
+         std::max(across ? fraction(n) * outer_bytes / in.links.outer_bytes_per_s : 0,
+                  inside ? fraction(g) * inner_bytes / in.links.inner_bytes_per_s : 0);
 }
 
-double inner_time(const StepInputs& in, double size_bytes) {
-  const double g = in.ranks_per_node;
-  return in.units * (g - 1) * in.links.inner_latency_s + fraction(g) * size_bytes / in.links.inner_bytes_per_s;
+/// Every rank sends every owner its slices: as many bytes out of a node as it has ranks times the other nodes' share.
+double elastic_time(const CostInputs& in, double elements) {
+  const double n = in.nodes, g = in.ranks_per_node, bytes = 4 * elements;
+  return (n - 1) * g * in.links.outer_latency_s + (g - 1) * in.links.inner_latency_s +
+         std::max(g * fraction(n) * bytes / in.links.outer_bytes_per_s,
+                  fraction(g) / n * bytes / in.links.inner_bytes_per_s);
 }
 
-double outer_time(const StepInputs& in, double size_bytes) {
-  if (in.nodes == 1) return 0;
-  const double n = in.nodes;
-  return in.units * (n - 1) * in.links.outer_latency_s + fraction(n) * size_bytes / in.links.outer_bytes_per_s;
-}
+}  // namespace
 
-double step_time(Scheme scheme, const StepInputs& in, bool flat) {
-  const auto inside = [&](double size_bytes) { return inner_time(in, size_bytes); };
-  const double weights =
-      flat ? flat_time(in, in.weight_bytes) : hierarchical_time(in, in.weight_bytes, in.weight_bytes);
-  const double gradients = flat ? flat_time(in, std::max(in.inner_gradient_bytes, in.outer_gradient_bytes))
-                                : hierarchical_time(in, in.inner_gradient_bytes, in.outer_gradient_bytes);
-  // Breadth-first runs all micro-batches through a unit as if they were one.
-  const bool breadth = in.order == AccumulationOrder::breadth_first;
-  const double times = breadth ? 1 : in.accumulation;
-  const double forward = in.micro_batch_s / 3 * (breadth ? in.accumulation : 1), backward = 2 * forward;
-  const auto exposed = [](double communication, double beside) { return std::max(0.0, communication - beside); };
-  switch (scheme) {
-    case Scheme::replicated:
-      return times * (forward + backward) + exposed(2 * gradients, backward);
-    case Scheme::stage_1:
-      return times * (forward + backward) + exposed(gradients, backward) + exposed(weights, forward);
-    case Scheme::stage_2:
-      return times * (forward + std::max(backward, gradients)) + exposed(weights, forward);
-    case Scheme::stage_3:
-      return times * (std::max(forward, weights) + std::max(backward, weights + gradients));
-    case Scheme::hybrid:
-    case Scheme::hsdp: {
-      const double within = times * (std::max(forward, inside(in.weight_bytes)) +
-                                     std::max(backward, inside(in.weight_bytes) + inside(in.inner_gradient_bytes)));
-      if (scheme == Scheme::hsdp) return within + exposed(2 * outer_time(in, in.outer_gradient_bytes), backward);
-      return within + exposed(gradients, backward) + exposed(weights, forward);
-    }
+OpCost op_cost(const CostInputs& in, std::span<const partition::FlatSpace> spaces) {
+  std::vector<double> elements;
+  double all = 0;
+  for (const partition::FlatSpace& space : spaces) {
+    elements.push_back(static_cast<double>(space.padded_size()));
+    all += elements.back();
   }
-  return 0;
+  return [in, elements, all](const Op& op) {
+    const double size = op.unit < 0 ? 0 : elements[static_cast<std::size_t>(op.unit)];
+    const auto bytes = [&](std::int64_t of_element) { return size * static_cast<double>(of_element); };
+    switch (op.kind) {
+      case OpKind::forward:
+        return in.visits[static_cast<std::size_t>(op.visit)].forward_s;
+      case OpKind::backward:
+        return in.visits[static_cast<std::size_t>(op.visit)].backward_s;
+      case OpKind::norm:
+        return norm_share * in.update_s;
+      case OpKind::update:
+        return (1 - norm_share) * in.update_s * size / all;
+      case OpKind::reduce:
+        if (in.reduction == comm::Reduction::elastic) return elastic_time(in, size);
+        break;
+      case OpKind::gather:
+        break;
+    }
+    double seconds = 0;
+    for (const Collective& what : collectives_of(op, in.other)) {
+      seconds += ring_time(in, what.levels, bytes(what.of_gradients ? in.wire.inner_gradient : in.wire.weight),
+                           bytes(what.of_gradients ? in.wire.outer_gradient : in.wire.weight));
+    }
+    return seconds;
+  };
 }
 
 }  // namespace argosy::plan

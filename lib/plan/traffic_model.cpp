@@ -1,66 +1,77 @@
 #include "plan/traffic_model.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 namespace argosy::plan {
 
-Passes passes_of(Scheme scheme, std::int64_t accumulation, AccumulationOrder order, comm::Reduction reduction) {
-  const std::int64_t visits = order == AccumulationOrder::breadth_first ? 1 : accumulation;
-  switch (scheme) {
-    case Scheme::replicated:
-      return {.inner_reduces = 1, .outer_reduces = 1, .inner_gradient_gathers = 1, .outer_gradient_gathers = 1};
-    case Scheme::stage_1:
-      if (reduction == comm::Reduction::elastic) return passes_of(Scheme::stage_2, accumulation, order);
-      return {.inner_reduces = 1, .outer_reduces = 1, .inner_gathers = 1, .outer_gathers = 1};
-    case Scheme::stage_2:
-      return {.inner_reduces = visits, .outer_reduces = visits, .inner_gathers = 1, .outer_gathers = 1};
-    case Scheme::stage_3:
-      return {
-          .inner_reduces = visits, .outer_reduces = visits, .inner_gathers = 2 * visits, .outer_gathers = 2 * visits};
-    case Scheme::hybrid:
-      return {.inner_reduces = visits, .outer_reduces = 1, .inner_gathers = 2 * visits + 1, .outer_gathers = 1};
-    case Scheme::hsdp:
-      return {.inner_reduces = visits, .outer_reduces = 1, .inner_gathers = 2 * visits, .outer_gradient_gathers = 1};
+std::vector<Collective> collectives_of(const Op& op, std::optional<Comparison> other) {
+  using comm::Levels;
+  if (op.kind != OpKind::gather && op.kind != OpKind::reduce) return {};
+  const bool reduces = op.kind == OpKind::reduce;
+  const Collective own{op.kind, op.levels, reduces};
+  if (!other) return {own};
+  const bool sharded_inside = *other == Comparison::hsdp;
+  if (reduces) {  // an all-reduce is a reduce-scatter and a gather
+    if (sharded_inside && op.levels == Levels::inner) return {own};
+    return {own, {OpKind::gather, sharded_inside ? Levels::outer : Levels::both, true}};
   }
-  return {};
+  if (!sharded_inside || op.levels == Levels::outer) return {};
+  return {{OpKind::gather, Levels::inner, false}};
 }
 
-StepTraffic step_traffic(const SpaceSizes& sizes, const Passes& passes, const WireBytes& wire,
-                         comm::Reduction reduction) {
-  const bool elastic = reduction == comm::Reduction::elastic;
-  const partition::Layout& layout = sizes.layout;
-  const std::int64_t nodes = layout.nodes(), slot = sizes.padded / layout.slots(), slice = slot / nodes;
-  const std::int64_t inner_gathered =
-      passes.inner_gathers * wire.weight + passes.inner_gradient_gathers * wire.inner_gradient;
-  // Of sums and gathers of slots; elastic sums are counted apart.
-  const std::int64_t outer = (elastic ? 0 : passes.outer_reduces * wire.outer_gradient) +
-                             passes.outer_gathers * wire.weight + passes.outer_gradient_gathers * wire.outer_gradient;
-  const std::int64_t inner_reduced = elastic ? 0 : passes.inner_reduces * wire.inner_gradient;
-  const std::int64_t inner_elastic = elastic ? passes.inner_reduces * 4 : 0,
-                     outer_elastic = elastic ? passes.outer_reduces * 4 * (nodes - 1) * (sizes.padded / nodes) : 0;
+namespace {
+
+comm::Traffic::Bytes bytes_of(const Collective& what, const partition::FlatSpace& space, int rank,
+                              const WireBytes& wire, comm::Reduction reduction) {
+  if (what.kind == OpKind::gather) {
+    if (!what.of_gradients) return comm::all_gather_bytes(space, rank, wire.weight).of(what.levels);
+    comm::Traffic::Bytes sent = comm::all_gather_bytes(space, rank, wire.inner_gradient);
+    sent.outer = comm::all_gather_bytes(space, rank, wire.outer_gradient).outer;
+    return sent.of(what.levels);
+  }
+  if (reduction == comm::Reduction::elastic) {  // comm::elastic_bytes asks every rank; a node's share is 1/N
+    const std::int64_t padded = space.padded_size(), share = padded / space.layout().nodes();
+    return {.inner = (share - space.owned_size(rank)) * 4, .outer = (padded - share) * 4};
+  }
+  return comm::reduce_scatter_bytes(space, rank, wire.inner_gradient, wire.outer_gradient).of(what.levels);
+}
+
+}  // namespace
+
+StepTraffic planned_traffic(const StepPlan& plan, std::span<const partition::FlatSpace> spaces, const WireBytes& wire,
+                            comm::Reduction reduction, std::optional<Comparison> other) {
+  std::map<std::pair<int, Collective>, std::int64_t> times;  // by unit and what is done with it
+  for (const Op& op : plan.ops) {
+    for (const Collective& what : collectives_of(op, other)) ++times[{op.unit, what}];
+  }
+  const auto sent_by = [&](int rank) {
+    comm::Traffic::Bytes sent;
+    for (const auto& [what, count] : times) {
+      const comm::Traffic::Bytes once =
+          bytes_of(what.second, spaces[static_cast<std::size_t>(what.first)], rank, wire, reduction);
+      sent.inner += count * once.inner;
+      sent.outer += count * once.outer;
+    }
+    return sent;
+  };
   StepTraffic traffic;
-  for (const int size : std::set<int>(layout.node_sizes().begin(), layout.node_sizes().end())) {
-    // The rank of such a node that owns most slots sends most: whoever owns more passes on more.
-    const std::int64_t owned = (layout.slots() + size - 1) / size;
-    for (const std::int64_t slots : {owned, layout.slots() / static_cast<std::int64_t>(size)}) {
-      const std::int64_t inside = (layout.slots() - slots) * (slot * inner_reduced + slice * inner_elastic) +
-                                  slots * slot * (size - 1) * inner_gathered;
-      const std::int64_t across = slots * (nodes - 1) * slice * outer + outer_elastic;
-      if (inside + across > traffic.rank()) {
-        traffic.rank_inner = inside;
-        traffic.rank_outer = across;
+  const partition::Layout& layout = spaces.front().layout();
+  std::set<int> seen;  // sizes of nodes: those of one size send alike
+  for (int node = 0; node < layout.nodes(); ++node) {
+    if (!seen.insert(layout.node_size(node)).second) continue;
+    std::int64_t left = 0;
+    for (int local = 0; local < layout.node_size(node); ++local) {
+      const comm::Traffic::Bytes sent = sent_by(layout.canonical_rank(node, local));
+      left += sent.outer;
+      if (sent.inner + sent.outer > traffic.rank()) {
+        traffic.rank_inner = sent.inner;
+        traffic.rank_outer = sent.outer;
       }
     }
-    traffic.node = std::max(traffic.node, layout.slots() * (nodes - 1) * slice * outer + size * outer_elastic);
-  }
-  traffic.node_flat = traffic.node;
-  const bool over_the_world =
-      passes.inner_reduces == passes.outer_reduces && passes.inner_gathers == passes.outer_gathers;
-  if (nodes > 1 && over_the_world && !elastic) {  // a ring crosses each border once: (p-1)/p of the units
-    const std::int64_t world = layout.world();
-    traffic.node_flat = static_cast<std::int64_t>(static_cast<double>(sizes.padded) * static_cast<double>(outer) *
-                                                  static_cast<double>(world - 1) / static_cast<double>(world));
+    traffic.node = std::max(traffic.node, left);
   }
   return traffic;
 }

@@ -1,40 +1,45 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
 
+#include "comm/reduction.hpp"
+#include "comm/traffic.hpp"
+#include "partition/flat_space.hpp"
 #include "plan/memory_model.hpp"
+#include "plan/step_plan.hpp"
 
-/// Payload of one optimizer step by sharding scheme: how often each half of the two-level collectives runs, times what
-/// one pass over all units sends (comm/traffic.hpp counts the same). Bytes of gradients and weights only: counts, norms
-/// and messages' envelopes are apart. Pure.
+/// Bytes that the collectives of a step plan send in one optimizer step (comm/traffic.hpp counts the same). Covers
+/// gradients and weights only, without counts, norms and message headers. Pure.
 namespace argosy::plan {
-
-/// Passes over all units in a step, by operation and level.
-struct Passes {
-  std::int64_t inner_reduces = 0, outer_reduces = 0;  // of gradients
-  std::int64_t inner_gathers = 0, outer_gathers = 0;  // of weights
-  std::int64_t inner_gradient_gathers = 0, outer_gradient_gathers = 0;
-};
-/// accumulation: micro-batches of a rank. Breadth-first runs all of them through a unit before the next, so stages 2,
-/// 3, hybrid and hsdp move as much as with one. hybrid gathers once inside the node behind the update, and for each
-/// forward and backward. Elastic sums reduce every micro-batch.
-[[nodiscard]] Passes passes_of(Scheme scheme, std::int64_t accumulation, AccumulationOrder order,
-                               comm::Reduction reduction = comm::Reduction::exact);
 
 struct WireBytes {
   std::int64_t weight = 2, inner_gradient = 4, outer_gradient = 4;  // of an element
 };
 
 struct StepTraffic {
-  std::int64_t rank_inner = 0, rank_outer = 0;  // of the rank that sends most in all: inside its node, out of it
-  std::int64_t node = 0;                        // leaves the node that sends most
-  /// The same where one flat ring of contiguous ranks carries what runs over the whole world.
-  std::int64_t node_flat = 0;
+  std::int64_t rank_inner = 0, rank_outer = 0;  // of the rank that sends most in total: inside its node, out of it
+  std::int64_t node = 0;                        // out of the node that sends most
   [[nodiscard]] std::int64_t rank() const { return rank_inner + rank_outer; }
 };
-/// Elastic reductions send every rank's whole gradient: as many bytes out of a node as it has ranks times the others'
-/// share, in fp32.
-[[nodiscard]] StepTraffic step_traffic(const SpaceSizes& sizes, const Passes& passes, const WireBytes& wire,
-                                       comm::Reduction reduction = comm::Reduction::exact);
+
+/// A collective operation that an operation of a step plan performs.
+struct Collective {
+  OpKind kind = OpKind::gather;  // gather or reduce
+  comm::Levels levels = comm::Levels::both;
+  bool of_gradients = false;
+  auto operator<=>(const Collective&) const = default;
+};
+/// The collectives of an operation. With `other`: those of that scheme in a plan of like(other), which gathers summed
+/// gradients where Argosy gathers updated weights. Empty for operations that send nothing.
+[[nodiscard]] std::vector<Collective> collectives_of(const Op& op, std::optional<Comparison> other = {});
+
+/// What all collectives of a step send. spaces: by unit. Elastic sums send every rank's whole gradient in fp32: out of
+/// a node as many bytes as it has ranks times the share of the other nodes. A single rank sends nothing.
+[[nodiscard]] StepTraffic planned_traffic(const StepPlan& plan, std::span<const partition::FlatSpace> spaces,
+                                          const WireBytes& wire, comm::Reduction reduction,
+                                          std::optional<Comparison> other = {});
 
 }  // namespace argosy::plan

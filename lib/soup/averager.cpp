@@ -6,8 +6,8 @@
 #include <map>
 
 #include "checkpoint/shard_file.hpp"
+#include "core/bytes.hpp"
 #include "core/error.hpp"
-#include "core/widest.hpp"
 
 namespace argosy::soup {
 namespace {
@@ -75,7 +75,7 @@ void Averager::add(std::size_t k, std::size_t unit, std::size_t tensor, std::int
                   {.wanted = tensor == 0 ? "finite weights" : "finite optimizer state",
                    .got = "NaN or Inf in " + space.params()[p].name,
                    .where = mean_.readers[k]->directory().string(),
-                   .remedy = "leave it out"}};
+                   .remedy = "leave this checkpoint out"}};
     }
     add_scaled(piece, weight, sum_.data() + (from - begin));
   }

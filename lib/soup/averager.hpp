@@ -16,14 +16,14 @@ class Averager {
  public:
   static constexpr std::int64_t slice_elements = 1 << 16;
 
-  /// spaces: the units of the output; tensors: names of what it holds of each, the weights first; dtype: of its
-  /// elements, f32 or bf16.
+  /// spaces: of the units of the output. tensors: names of the tensors of each unit, the weights first. dtype: the type
+  /// of its elements, f32 or bf16.
   Averager(const Mean& mean, std::span<const partition::FlatSpace> spaces, std::span<const std::string> tensors,
            DType dtype, Moments moments);
 
-  /// Elements [begin, begin + count) of the mean of a unit's flat space; gaps are zero. tensor: its number
-  /// among those of the output. count: at most slice_elements. The bytes are valid until the next call.
-  /// Throws Error{corrupt}; Error{data} for NaN or Inf in a checkpoint; Error{numeric} for a mean too large for dtype.
+  /// Elements [begin, begin + count) of the mean of a unit's flat space; gaps are zero. tensor: index of a tensor of
+  /// the output. count: at most slice_elements. The bytes are valid until the next call. Throws Error{corrupt};
+  /// Error{data} for NaN or Inf in a checkpoint; Error{numeric} for a mean too large for dtype.
   [[nodiscard]] Bytes average(std::size_t unit, std::size_t tensor, std::int64_t begin, std::int64_t count);
   /// Verifies the rest of the blocks that were read in part. Throws Error{corrupt}.
   void finish();

@@ -13,9 +13,9 @@ namespace {
 
 using checkpoint::Reader;
 
-constexpr const char* not_finite = "NaN or Inf among its values";
+constexpr const char* not_finite = "it contains NaN or Inf";
 
-/// Runs `body` on every rank and returns the complaint of the lowest rank that has one, or nothing. No deadline applies
+/// Runs `body` on every rank and returns the complaint of the lowest rank that has one, or "". No deadline applies
 /// while ranks work. **Collective.**
 template <class Body>
 std::string complaint(const comm::Context& context, const Body& body) {

@@ -1,12 +1,14 @@
 #include "soup/inputs.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <boost/json/serialize.hpp>
-#include <cstring>
 #include <map>
 #include <set>
 
 #include "checkpoint/load.hpp"
+#include "comm/message.hpp"
 #include "core/error.hpp"
 #include "model/stored_spec.hpp"
 
@@ -24,9 +26,20 @@ using checkpoint::Reader;
                .remedy = std::move(remedy)}};
 }
 
-constexpr const char* leave_out = "leave it out";
+/// claim: "has no …", of the checkpoint.
+[[noreturn]] void refuse_as(Fault fault, const Reader& reader, const std::string& claim, std::string wanted,
+                            std::string got, std::string remedy) {
+  throw Error{fault,
+              {.sentence = fmt::format("{} {}; {}", reader.directory().string(), claim, remedy),
+               .wanted = std::move(wanted),
+               .got = std::move(got),
+               .where = reader.directory().string(),
+               .remedy = std::move(remedy)}};
+}
 
-/// What the section `model` must have in common: key, and what people call it.
+constexpr const char* leave_out = "leave this checkpoint out";
+
+/// Keys of the section `model` that must be equal, and what they mean.
 constexpr std::pair<const char*, const char*> common_keys[] = {{"config_digest", "model configuration"},
                                                                {"tokenizer_digest", "tokenizer"},
                                                                {"vocab_size", "vocabulary size"},
@@ -43,7 +56,8 @@ void check_parameters(const Reader& first, const Reader& other) {
   for (const Reader::Parameter& parameter : first.parameters()) {
     const auto found = shapes.find(parameter.name);
     if (found == shapes.end())
-      refuse(Fault::data, other, "the parameter " + parameter.name + ", as in the first input", "none", leave_out);
+      refuse_as(Fault::data, other, fmt::format("has no parameter {}, unlike the first input", parameter.name),
+                "parameter " + parameter.name, "none", leave_out);
     if (found->second != parameter.shape) {
       refuse(Fault::data, other, fmt::format("{} of shape [{}]", parameter.name, fmt::join(parameter.shape, ", ")),
              fmt::format("[{}]", fmt::join(found->second, ", ")), leave_out);
@@ -51,21 +65,25 @@ void check_parameters(const Reader& first, const Reader& other) {
     shapes.erase(found);
   }
   if (!shapes.empty())
-    refuse(Fault::data, other, "the parameters of the first input", "also " + shapes.begin()->first, leave_out);
+    refuse_as(Fault::data, other,
+              fmt::format("has a parameter that the first input does not have, {}", shapes.begin()->first),
+              "the parameters of the first input", "also " + shapes.begin()->first, leave_out);
 }
 
 void check_pair(const Reader& first, const Reader& other, const SoupConfig& config) {
   if (other.weights() != first.weights()) {
-    refuse(Fault::data, other, fmt::format("weights of the first input's type ({})", name_of(first.weights())),
+    refuse(Fault::data, other, fmt::format("weights of type {}, like the first input", name_of(first.weights())),
            std::string(name_of(other.weights())), leave_out);
   }
   if (other.run_uuid() != first.run_uuid() && !config.allow_cross_run) {
-    refuse(Fault::data, other, "checkpoints of one run (" + first.run_uuid() + ")", other.run_uuid(),
-           "leave it out, or give --allow-cross-run");
+    refuse_as(Fault::data, other,
+              fmt::format("belongs to another run ({}) than the first input ({})", other.run_uuid(), first.run_uuid()),
+              "checkpoints of one run", other.run_uuid(), "leave this checkpoint out, or give --allow-cross-run");
   }
   for (const auto& [key, name] : common_keys) {
     const std::string wanted = text_at(first.sections().model, key), got = text_at(other.sections().model, key);
-    if (got != wanted) refuse(Fault::data, other, fmt::format("the same {} ({})", name, wanted), got, leave_out);
+    if (got != wanted)
+      refuse(Fault::data, other, fmt::format("the {} of the first input ({})", name, wanted), got, leave_out);
   }
   check_parameters(first, other);
   std::vector<std::string> names = first.attachments(), others = other.attachments();
@@ -73,49 +91,64 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
   std::sort(others.begin(), others.end());
   if (names != others) {
     const auto text = [](const auto& list) { return list.empty() ? "none" : fmt::format("{}", fmt::join(list, ", ")); };
-    refuse(Fault::data, other, "the files " + text(names), text(others), leave_out);
+    refuse(Fault::data, other, "the attached files of the first input: " + text(names), text(others), leave_out);
   }
   for (const std::string& name : names) {
     if (first.attachment(name) != other.attachment(name))
-      refuse(Fault::data, other, "the same " + name + " as in the first input", "another", leave_out);
+      refuse_as(Fault::data, other, fmt::format("has another {} than the first input", name), "the same " + name,
+                "another", leave_out);
   }
 }
 
-/// The same weights count once, whatever directories hold them: a step saved as a temporary checkpoint and as an
-/// export, again by another number of ranks after a restart, or before and after steps that were skipped.
+/// Refuses inputs with equal weights. Different directories may hold them: a step saved as a temporary checkpoint and
+/// as an export, again by another number of ranks after a restart, or before and after steps that were skipped.
 void check_once(const std::vector<Reader>& readers) {
   for (std::size_t i = 0; i < readers.size(); ++i) {
     for (std::size_t earlier = 0; earlier < i; ++earlier) {
       const Reader &reader = readers[i], &other = readers[earlier];
       if (other.self_digest() == reader.self_digest())
-        refuse(Fault::usage, reader, "each checkpoint once", "this one twice", "name it once");
+        refuse_as(Fault::usage, reader, "is given twice", "each checkpoint once", "this one twice", "name it once");
       if (other.has_weights_of(reader))
-        refuse(Fault::usage, reader, "the same weights once", "those of " + other.directory().string() + " again",
-               "name one of the two");
+        refuse_as(Fault::usage, reader, fmt::format("has the same weights as {}", other.directory().string()),
+                  "different weights in each input", "those of " + other.directory().string(),
+                  "name only one of the two");
     }
   }
 }
 
-/// The optimizer state that --optimizer needs.
+/// Checks that the inputs have the optimizer state that --optimizer needs.
 void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, const SoupConfig& config) {
   const std::size_t read = config.moments == Moments::avg ? readers.size() : config.moments == Moments::first ? 1 : 0;
   for (const Reader& reader : std::span{readers}.first(read)) {
     if (!reader.has_optimizer_state())
-      refuse(Fault::data, reader, "optimizer state for --optimizer", "weights only",
-             "leave it out, or give --optimizer zero");
+      refuse_as(Fault::data, reader, "has no optimizer state for --optimizer", "optimizer state", "weights only",
+                "leave this checkpoint out, or give --optimizer zero");
   }
   if (config.moments == Moments::drop) return;
   for (const Reader& reader : readers) {
+    if (const std::size_t units = reader.weight_units(); units < reader.unit_names().size()) {
+      const std::string& name = reader.unit_names()[units];
+      refuse_as(
+          Fault::data, reader,
+          fmt::format("has optimizer state of other shapes than the weights ({}), which --optimizer cannot average",
+                      name),
+          "optimizer state with one element for each weight", "tensors of other shapes (" + name + ")",
+          "leave --optimizer out");
+    }
     if (reader.sections().optimizer.empty())
-      refuse(Fault::data, reader, "a checkpoint of a training run for --optimizer", "none", leave_out);
+      refuse_as(Fault::data, reader, "is not of a training run, as --optimizer needs", "a checkpoint of a training run",
+                "another", leave_out);
   }
   const bool negative = std::ranges::any_of(mixture.weights, [&](double w) { return w / mixture.divisor < 0; });
   if (config.moments == Moments::avg && negative) {
-    throw Error{Fault::usage,
-                {.wanted = "weights of 0 or more for --optimizer avg",
-                 .got = "a negative one",
-                 .where = "the weights",
-                 .remedy = "give --optimizer zero or first: second moments are never negative"}};
+    throw Error{
+        Fault::usage,
+        {.sentence = "--optimizer avg needs weights of 0 or more, since second moments are never negative; give "
+                     "--optimizer zero or first",
+         .wanted = "weights of 0 or more for --optimizer avg",
+         .got = "a negative one",
+         .where = "--weights",
+         .remedy = "give --optimizer zero or first"}};
   }
 }
 
@@ -124,7 +157,8 @@ void check_members(const std::vector<Reader>& readers, const SoupConfig& config)
     model::require_own_parameters(reader);
     if (!reader.finite()) refuse(Fault::data, reader, "finite weights", "NaN or Inf", leave_out);
     if (!reader.sections().soup.empty() && !config.allow_soup)
-      refuse(Fault::data, reader, "a checkpoint of a training run", "a soup", "leave it out, or give --allow-soup");
+      refuse_as(Fault::data, reader, "is a soup", "a checkpoint of a training run", "a soup",
+                "leave it out, or give --allow-soup");
     check_pair(readers.front(), reader, config);
   }
 }
@@ -153,7 +187,7 @@ Mean Inputs::mean_of(const std::vector<std::size_t>& members) const {
 }
 
 std::vector<std::string> checkpoints_among(comm::Context& context, const std::vector<std::string>& paths) {
-  std::string list;  // a NUL after each
+  std::vector<std::string> checkpoints;
   comm::agree(context.world, [&] {
     if (!context.is_root()) return;
     for (const std::string& given : paths) {
@@ -163,7 +197,7 @@ std::vector<std::string> checkpoints_among(comm::Context& context, const std::ve
       if (name.starts_with(".tmp-") || name.starts_with(".del-")) {
         throw Error{Fault::data,
                     {.wanted = "a committed checkpoint",
-                     .got = name.starts_with(".tmp-") ? "one that was never committed" : "one that is being deleted",
+                     .got = name.starts_with(".tmp-") ? "one that was never committed" : "one that is being removed",
                      .where = path.string(),
                      .remedy = leave_out}};
       }
@@ -171,14 +205,11 @@ std::vector<std::string> checkpoints_among(comm::Context& context, const std::ve
       if (facts && !facts->is_directory) {
         context.log.warn("{} is a file, not a checkpoint: skipped", path.string());
       } else {
-        list.append(path.string()).push_back('\0');
+        checkpoints.push_back(path.string());
       }
     }
   });
-  list = context.world.broadcast(std::move(list));
-  std::vector<std::string> checkpoints;
-  for (std::size_t at = 0; at < list.size(); at = list.find('\0', at) + 1) checkpoints.emplace_back(list.c_str() + at);
-  return checkpoints;
+  return comm::from_message<std::vector<std::string>>(context.world.broadcast(comm::to_message(checkpoints)));
 }
 
 Inputs open_inputs(comm::Context& context, const SoupConfig& config) {
@@ -206,13 +237,8 @@ Inputs open_inputs(comm::Context& context, const SoupConfig& config) {
     return members;
   });
   if (config.ema) std::ranges::for_each(found.readers, &Reader::use_ema);
-  const std::size_t count = found.readers.size();
-  found.mixture.weights.resize(count);
   found.mixture.weights.push_back(found.mixture.divisor);
-  std::string bits(found.mixture.weights.size() * sizeof(double), '\0');
-  std::memcpy(bits.data(), found.mixture.weights.data(), bits.size());
-  bits = context.world.broadcast(std::move(bits));
-  std::memcpy(found.mixture.weights.data(), bits.data(), bits.size());
+  found.mixture.weights = context.world.broadcast(found.mixture.weights);
   found.mixture.divisor = found.mixture.weights.back();
   found.mixture.weights.pop_back();
   return found;

@@ -7,7 +7,7 @@
 #include "soup/recipe.hpp"
 #include "soup/soup.hpp"
 
-/// The checkpoints that go into a soup: opened, and refused unless they are snapshots of one model.
+/// Opens the checkpoints of a soup and refuses those that are not of the same model.
 namespace argosy::soup {
 
 /// A mean to compute: borrowed checkpoints and the weight of each.
@@ -21,17 +21,18 @@ struct Inputs {
   std::vector<checkpoint::Reader> readers{};
   Mixture mixture{};
   [[nodiscard]] Mean mean() const;
-  /// The uniform mean of some of them; members: ascending.
+  /// The uniform mean of some members, given by ascending index.
   [[nodiscard]] Mean mean_of(const std::vector<std::size_t>& members) const;
 };
 
-/// Keeps the checkpoints of `paths`, which a shell pattern has given, and drops their trailing slashes. Rank 0 looks:
-/// it skips files with a warning and refuses folders that were never committed. **Collective.** Throws Error{data}.
+/// The checkpoints among `paths`, which may come from a shell pattern, without trailing slashes. Skips files with a
+/// warning and refuses folders that were never committed. Only rank 0 accesses the file system. **Collective.** Throws
+/// Error{data}.
 [[nodiscard]] std::vector<std::string> checkpoints_among(comm::Context& context, const std::vector<std::string>& paths);
 
-/// Opens all inputs, applies the recipe and checks that the members may be averaged. Reads weights only where two
-/// checkpoints of one step have to be told apart. Rank 0 looks at the file system; the others get manifests and
-/// weights from it. **Collective.** Throws as make_soup.
+/// Opens all inputs, applies the recipe and checks that the members may be averaged. Refuses two inputs with equal
+/// weights, by their digests or, for different layouts, by the weights. The other ranks get manifests and factors from
+/// rank 0. **Collective.** Throws as make_soup.
 [[nodiscard]] Inputs open_inputs(comm::Context& context, const SoupConfig& config);
 
 /// A table for people: the members, their steps, the metrics they were saved with and their weights in the soup.

@@ -7,7 +7,6 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
 #include "core/error.hpp"
-#include "core/narrow.hpp"
 #include "core/staged_folder.hpp"
 #include "soup/averager.hpp"
 
@@ -25,14 +24,14 @@ struct Block {
   std::int64_t begin, end;   // elements of the shard's dataset
 };
 
-/// What training goes on from: all sections of the newest member but its metrics, which are not the soup's.
+/// The sections with which training continues: those of the newest member, without its metrics.
 checkpoint::Sections training_sections(const Mean& mean, const Output& output) {
   const Reader* newest = mean.readers.front();
   for (const Reader* const reader : mean.readers)
     if (reader->step() >= newest->step()) newest = reader;
   checkpoint::Sections sections = newest->sections();
   sections.metrics = {};
-  // The optimizer's own steps go with its moments: they correct the bias of moments that began at zero.
+  // The optimizer's step belongs to its moments: it corrects the bias of moments that began at zero.
   if (output.moments == Moments::zero) sections.optimizer["step"] = 0;
   if (output.moments == Moments::first)
     sections.optimizer["step"] = mean.readers.front()->sections().optimizer.at("step");
@@ -41,7 +40,7 @@ checkpoint::Sections training_sections(const Mean& mean, const Output& output) {
   return sections;
 }
 
-/// What the mean holds of each unit: the weights, and what an optimizer keeps.
+/// The tensors of each unit in the mean: the weights and, if complete, those of the optimizer.
 std::vector<std::string> tensors_of(const Mean& mean, bool complete) {
   std::vector<std::string> names{std::string(spec::weights_tensor)};
   if (!complete) return names;
@@ -51,7 +50,7 @@ std::vector<std::string> tensors_of(const Mean& mean, bool complete) {
     std::erase(names, spec::mean_tensor);
     return names;
   }
-  // Checkpoints of weights alone do not say what their optimizer kept.
+  // Checkpoints without optimizer state do not name its tensors.
   names.insert(names.end(), spec::adam_moments.begin(), spec::adam_moments.end());
   return names;
 }
@@ -63,7 +62,8 @@ Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Out
   std::uint64_t size_bytes = 0;
   const bool complete = output.moments != Moments::drop;
   const std::vector<std::string> tensors = tensors_of(mean, complete);
-  for (const partition::FlatSpace& space : first.spaces())
+  const std::size_t units = first.weight_units();
+  for (const partition::FlatSpace& space : std::span{first.spaces()}.first(units))
     size_bytes += static_cast<std::uint64_t>(space.used_size()) * size_of(output.dtype) * tensors.size();
   const auto shards =
       narrow<int>(std::max<std::uint64_t>(1, (size_bytes + output.shard_bytes - 1) / output.shard_bytes));
@@ -90,13 +90,13 @@ Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Out
   if (output.dtype != DType::f32) recipe.update(name_of(output.dtype));
   if (complete) recipe.update(name_of(output.moments));
   if (const auto* const of = output.section.if_contains("of")) recipe.update(std::string_view{of->as_string()});
-  // Follows from inputs and weights alone: the same soup has the same shard files whenever and wherever it is made.
+  // Depends on inputs and weights only: the same soup always has the same shard files.
   manifest.save_nonce = recipe.digest().hex().substr(0, 16);
   manifest.sections.soup = output.section;
   manifest.sections.soup["inputs"] = std::move(inputs);
   manifest.sections.soup["weights"] = std::move(weights);
   const partition::Layout layout{{shards}};
-  for (std::size_t unit = 0; unit < first.spaces().size(); ++unit) {
+  for (std::size_t unit = 0; unit < units; ++unit) {
     manifest.unit_names.push_back(first.unit_names()[unit]);
     manifest.spaces.emplace_back(first.spaces()[unit].params(), layout);
     manifest.tensors.push_back(tensors);
@@ -126,7 +126,7 @@ struct Share {
   std::uint64_t bytes_read = 0;
 };
 
-/// Computes, writes and syncs `blocks`, this rank's share.
+/// Computes, writes and syncs this rank's blocks.
 Share write_share(const comm::Context& context, const Mean& mean, const Manifest& manifest,
                   std::span<const checkpoint::ShardMap> maps, const checkpoint::Staging& staging,
                   std::span<const Block> blocks, Moments moments) {
@@ -165,7 +165,7 @@ Share write_share(const comm::Context& context, const Mean& mean, const Manifest
   return share;
 }
 
-/// Rank 0: index and digest tables of every shard, and their root digests into the manifest.
+/// Rank 0: writes the index and the digest tables of every shard, and puts the root digests into the manifest.
 void finish_shards(const Files& files, Manifest& manifest, std::span<const checkpoint::ShardMap> maps,
                    const checkpoint::Staging& staging, std::span<const Digest> digests) {
   const std::size_t states = manifest.spaces.size() * manifest.tensors.front().size();
@@ -226,7 +226,7 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
                     .bytes_written = weight_bytes};
   for (const partition::FlatSpace& space : manifest.spaces) result.parameters += space.parameters();
 
-  // A soup that fails leaves nothing behind.
+  // A soup that fails leaves no files.
   const auto guarded = [&](const std::function<void()>& body) {
     try {
       comm::agree(world, body);
@@ -263,14 +263,9 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
     share = write_share(context, mean, manifest, maps, staging, std::span{blocks}.subspan(first, last - first),
                         output.moments);
   });
-  std::string own(share.digests.size() * sizeof(Digest), '\0');
-  if (!own.empty()) std::memcpy(own.data(), share.digests.data(), own.size());
   std::vector<Digest> digests;  // on rank 0
-  for (const std::string& part : world.gather(own)) {
-    digests.resize(digests.size() + part.size() / sizeof(Digest));
-    if (!part.empty())
-      std::memcpy(digests.data() + digests.size() - part.size() / sizeof(Digest), part.data(), part.size());
-  }
+  for (const std::vector<Digest>& part : world.gather(share.digests))
+    digests.insert(digests.end(), part.begin(), part.end());
   std::int64_t bytes_read[] = {static_cast<std::int64_t>(share.bytes_read)};
   world.all_reduce(bytes_read);
   result.bytes_read = static_cast<std::uint64_t>(bytes_read[0]);

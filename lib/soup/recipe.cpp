@@ -14,13 +14,17 @@
 namespace argosy::soup {
 namespace {
 
-[[noreturn]] void refuse(std::string wanted, std::string got, std::string where, std::string remedy) {
-  throw Error{
-      Fault::usage,
-      {.wanted = std::move(wanted), .got = std::move(got), .where = std::move(where), .remedy = std::move(remedy)}};
+[[noreturn]] void refuse(std::string wanted, std::string got, std::string where, std::string remedy,
+                         const std::string& claim = "") {
+  throw Error{Fault::usage,
+              {.sentence = claim.empty() ? "" : fmt::format("{}; {}", claim, remedy),
+               .wanted = std::move(wanted),
+               .got = std::move(got),
+               .where = std::move(where),
+               .remedy = std::move(remedy)}};
 }
 
-/// An option that the recipe does not read is an error.
+/// Refuses an option that the recipe does not use.
 void require_own_options(const Recipe& recipe) {
   const std::pair<bool, std::pair<const char*, RecipeType>> given[] = {
       {!recipe.weights.empty(), {"--weights", RecipeType::weighted}},
@@ -33,13 +37,15 @@ void require_own_options(const Recipe& recipe) {
       {recipe.bootstrap.has_value(), {"--bootstrap", RecipeType::greedy}}};
   for (const auto& [is_given, option] : given) {
     if (is_given && option.second != recipe.type) {
-      refuse(fmt::format("options of the recipe {}", name_of(recipe.type)), option.first, "the command line",
-             fmt::format("give --recipe {}, or drop {}", name_of(option.second), option.first));
+      refuse(fmt::format("options of the recipe {}", name_of(recipe.type)), option.first, option.first,
+             fmt::format("give --recipe {}, or leave {} out", name_of(option.second), option.first),
+             fmt::format("{} is an option of the recipe {}, not of {}", option.first, name_of(option.second),
+                         name_of(recipe.type)));
     }
   }
 }
 
-/// A metric as a weight: larger for a better value, never negative.
+/// Turns a metric into a weight: larger for a better value, never negative.
 double weight_of(const std::string& metric, double value) {
   if (metric.ends_with("loss")) return std::exp(-value);
   if (metric.ends_with("perplexity")) return 1 / value;
@@ -49,7 +55,7 @@ double weight_of(const std::string& metric, double value) {
 std::vector<double> weights_by_metric(const std::string& by, std::span<const Candidate> candidates) {
   const bool known = std::ranges::any_of(std::array{"loss", "perplexity", "bleu", "chrf"},
                                          [&](const char* name) { return by.ends_with(name); });
-  if (!known) refuse("a metric that is a loss, perplexity, bleu or chrf", by, "--by", "name one of those");
+  if (!known) refuse("a metric whose name ends with loss, perplexity, bleu or chrf", by, "--by", "name such a metric");
   std::vector<double> weights;
   for (const Candidate& candidate : candidates) {
     const auto found = candidate.metrics.find(by);
@@ -57,8 +63,9 @@ std::vector<double> weights_by_metric(const std::string& by, std::span<const Can
       std::vector<std::string> names;
       names.reserve(candidate.metrics.size());
       for (const auto& [name, value] : candidate.metrics) names.push_back(name);
-      refuse(fmt::format("the metric {}", by), names.empty() ? "no metrics" : fmt::format("{}", fmt::join(names, ", ")),
-             candidate.name, "name another with --by, or give --weights");
+      const std::string got = names.empty() ? "no metrics" : fmt::format("{}", fmt::join(names, ", "));
+      refuse("the metric " + by, got, candidate.name, "name another one with --by, or give --weights",
+             fmt::format("{} has no metric {} (it has {})", candidate.name, by, got));
     }
     weights.push_back(weight_of(by, found->second));
   }
@@ -91,7 +98,9 @@ std::vector<std::size_t> newest(std::int64_t count, std::int64_t spacing, std::s
   }
   if (std::ssize(members) < count)
     refuse(fmt::format("{} checkpoints at least {} steps apart", count, spacing), std::to_string(members.size()),
-           "the checkpoints named", "give a smaller --last or --spacing");
+           "--last", "give a smaller --last or --spacing",
+           fmt::format("--last {} needs {} checkpoints at least {} steps apart, and only {} of those named are", count,
+                       count, spacing, members.size()));
   std::ranges::sort(members);
   return members;
 }
@@ -108,7 +117,9 @@ std::vector<double> decay_weights(Decay decay, std::span<const Candidate> candid
   for (std::size_t j = 0; j < order.size(); ++j) {
     if (j > 0 && candidates[order[j]].step == candidates[order[j - 1]].step)
       refuse("checkpoints of different steps", fmt::format("two of step {}", candidates[order[j]].step),
-             candidates[order[j]].name, "leave one out: this recipe orders checkpoints by step");
+             candidates[order[j]].name, "leave one of them out: the recipe decay orders checkpoints by step",
+             fmt::format("{} and {} are both of step {}", candidates[order[j - 1]].name, candidates[order[j]].name,
+                         candidates[order[j]].step));
     const auto at = static_cast<double>(j);
     weights[order[j]] = rate_at(decay, at / count) - rate_at(decay, (at + 1) / count);
   }
@@ -131,32 +142,36 @@ Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates) 
   require_own_options(recipe);
   Mixture mixture = uniform_mixture(candidates.size());
   if (recipe.type == RecipeType::last_k) {
-    if (!recipe.last) refuse("--last K", "none", "the recipe last_k", "give the number of checkpoints to take");
+    if (!recipe.last)
+      refuse("--last K", "none", "the recipe last_k", "give the number of checkpoints with --last",
+             "the recipe last_k needs a number of checkpoints");
     const std::int64_t spacing = recipe.spacing.value_or(0);
-    if (spacing < 0)
-      refuse("a --spacing of 0 or more steps", std::to_string(spacing), "the command line", "correct it");
+    if (spacing < 0) refuse("0 or more steps", std::to_string(spacing), "--spacing", "correct it");
     std::vector<std::size_t> members = newest(*recipe.last, spacing, candidates);
     mixture = uniform_mixture(members.size());
     mixture.members = std::move(members);
   }
   if (mixture.members.size() < 2)
-    refuse("at least two checkpoints", std::to_string(mixture.members.size()), "the command line",
-           "name the checkpoints, as in checkpoints/*");
+    refuse("at least two checkpoints", std::to_string(mixture.members.size()), "CKPT",
+           "name several, as in checkpoints/*",
+           fmt::format("a soup needs at least two checkpoints, got {}", mixture.members.size()));
   if (recipe.type == RecipeType::weighted) mixture.weights = checked_weights(recipe, candidates);
   if (recipe.type == RecipeType::decay)
     mixture.weights = decay_weights(recipe.decay.value_or(Decay::linear), candidates);
   if (recipe.type == RecipeType::weighted || recipe.type == RecipeType::decay) {
     const double sum = std::accumulate(mixture.weights.begin(), mixture.weights.end(), 0.0);
     if (sum == 0 || !std::isfinite(sum))
-      refuse("weights with a finite sum other than zero", fmt::format("{}", sum), "the weights", "correct them");
+      refuse("weights with a finite sum other than zero", fmt::format("{}", sum),
+             recipe.by.empty() ? "--weights" : "--by", "give other weights");
     mixture.divisor = recipe.normalize ? sum : 1;
   }
   if (recipe.min_delta && !(*recipe.min_delta >= 0))
-    refuse("a --min-delta of 0 or more", fmt::format("{}", *recipe.min_delta), "the command line", "correct it");
+    refuse("0 or more", fmt::format("{}", *recipe.min_delta), "--min-delta", "correct it");
   if (recipe.bootstrap && !(*recipe.bootstrap >= 0.5 && *recipe.bootstrap < 1))
-    refuse("a --bootstrap from 0.5 to below 1", fmt::format("{}", *recipe.bootstrap), "the command line", "correct it");
+    refuse("a share of at least 0.5 and less than 1", fmt::format("{}", *recipe.bootstrap), "--bootstrap",
+           "correct it");
   if (recipe.bootstrap && recipe.min_delta)
-    refuse("either --min-delta or --bootstrap", "both", "the command line", "give one of them");
+    refuse("either --min-delta or --bootstrap", "both", "the recipe greedy", "give one of them");
   return mixture;
 }
 
@@ -165,10 +180,15 @@ double bootstrap_wins(const ValidationLoss& now, const ValidationLoss& with) {
   constexpr std::uint64_t seed = 1;
   const std::size_t count = now.by_batch.size();
   if (count == 0 || with.by_batch.size() != count) {
-    throw Error{Fault::numeric,
-                {.wanted = "losses of the same batches to resample",
-                 .got = fmt::format("{} and {} batches", count, with.by_batch.size()),
-                 .remedy = "give --min-delta in place of --bootstrap"}};
+    throw Error{
+        Fault::numeric,
+        {.sentence = fmt::format("--bootstrap needs two models' losses of the same batches, got {} and {} batches; "
+                                 "give --min-delta instead",
+                                 count, with.by_batch.size()),
+         .wanted = "losses of the same batches",
+         .got = fmt::format("{} and {} batches", count, with.by_batch.size()),
+         .where = "--bootstrap",
+         .remedy = "give --min-delta instead"}};
   }
   RandomStream random{seed, count};
   int wins = 0;
@@ -190,8 +210,10 @@ GreedyChoice choose_greedily(std::span<const ValidationLoss> alone, const Accept
     if (!std::isnan(alone[i].loss)) order.push_back(i);
   if (order.empty()) {
     throw Error{Fault::numeric,
-                {.wanted = "a checkpoint with a validation loss",
+                {.sentence = "the validation loss of every checkpoint is NaN; check the validation sets",
+                 .wanted = "a checkpoint with a validation loss",
                  .got = "NaN for each",
+                 .where = "--validate",
                  .remedy = "check the validation sets"}};
   }
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return alone[i].loss; });

@@ -21,7 +21,7 @@ enum class Decay { linear, cosine, one_minus_sqrt };
 BOOST_DESCRIBE_ENUM(Decay, linear, cosine, one_minus_sqrt)
 
 /// The optimizer's moments in the soup: none (weights only), zeros, those of the first input, or their mean with the
-/// weights of the weights. Training can go on from a soup that has moments.
+/// same factors as the weights. Training can resume from a soup that has moments.
 enum class Moments { drop, zero, first, avg };
 BOOST_DESCRIBE_ENUM(Moments, drop, zero, first, avg)
 
@@ -37,7 +37,7 @@ struct Recipe {
   std::optional<double> bootstrap{};      // greedy: or lower it in this share of resamplings
 };
 
-/// What a recipe knows of a checkpoint.
+/// What a recipe uses of a checkpoint.
 struct Candidate {
   std::string name{};  // for errors
   std::int64_t step = 0;
@@ -58,11 +58,11 @@ struct Mixture {
 [[nodiscard]] Mixture uniform_mixture(std::size_t count);
 
 /// Applies the recipe; greedy starts as uniform. weighted by a metric: in proportion to exp(-loss), 1/perplexity, BLEU
-/// or chrF. last_k: the newest, then each newest that is old enough, after LAWA (Kaddour, arXiv:2209.14981). decay:
-/// member j of K, by step, weighs f(j/K) - f((j+1)/K), so that the sum is where a learning rate falling with f would
-/// have led (Warmup-Stable-Merge, arXiv:2507.17634); linear is the uniform mean. Throws Error{usage}: options of
-/// another recipe, a wrong number of weights, a sum that is zero or not finite, a metric that is missing, fewer than
-/// two members.
+/// or chrF. last_k: the newest, then repeatedly the newest that is at least `spacing` steps older, after LAWA (Kaddour,
+/// arXiv:2209.14981). decay: member j of K, by step, has the weight f(j/K) - f((j+1)/K), which imitates a learning rate
+/// that decays with f (Warmup-Stable-Merge, arXiv:2507.17634); linear is the uniform mean. Throws Error{usage} for
+/// options of another recipe, a wrong number of weights, a sum that is zero or not finite, a missing metric, and fewer
+/// than two members.
 [[nodiscard]] Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates);
 
 /// The loss of some weights on the validation sets.
@@ -84,15 +84,16 @@ struct Decision {
 struct GreedyChoice {
   std::vector<std::size_t> members{};  // ascending
   ValidationLoss loss{};               // of their mean
-  std::vector<Decision> decisions{};   // in the order taken, the best checkpoint first
+  std::vector<Decision> decisions{};   // in the order in which they were made, the best checkpoint first
 };
 
 /// Whether `with` improves enough on `now`.
 using Accepts = std::function<bool(const ValidationLoss& now, const ValidationLoss& with)>;
 
-/// Starts with the checkpoint of the least loss, then takes each next best whose uniform mean with the members so far
-/// `accepts`. alone: the loss of each checkpoint; loss_of: that of the mean of members, ascending. A checkpoint whose
-/// loss is NaN is never taken. Throws Error{numeric} when all are NaN. Recipe 1 of Wortsman et al., arXiv:2203.05482.
+/// Starts with the checkpoint of the smallest loss. Then tries the others in the order of their losses: one becomes a
+/// member if `accepts` the loss of the uniform mean of the members and it. alone: the loss of each checkpoint. loss_of:
+/// the loss of the mean of some checkpoints, given by ascending index. Never takes a checkpoint whose loss is NaN.
+/// Throws Error{numeric} when all are NaN. Recipe 1 of Wortsman et al., arXiv:2203.05482.
 [[nodiscard]] GreedyChoice choose_greedily(
     std::span<const ValidationLoss> alone, const Accepts& accepts,
     const std::function<ValidationLoss(const std::vector<std::size_t>&)>& loss_of);

@@ -14,24 +14,28 @@ SoupResult make_soup(comm::Context& context, const SoupConfig& config, const Eva
   comm::agree(context.world, [&] {
     if (config.recipe.type == RecipeType::greedy && !evaluator) {
       throw Error{Fault::usage,
-                  {.wanted = "validation sets for the recipe greedy",
+                  {.sentence = "the recipe greedy needs validation sets; name the run's configuration with --validate",
+                   .wanted = "validation sets",
                    .got = "none",
-                   .where = "the command line",
+                   .where = "the recipe greedy",
                    .remedy = "name the run's configuration with --validate"}};
     }
     if (config.moments != Moments::drop && config.dtype != DType::f32) {
       throw Error{Fault::usage,
-                  {.wanted = "weights in f32 together with optimizer state",
+                  {.sentence = fmt::format("--optimizer needs weights in f32, not {}; leave --dtype or --optimizer out",
+                                           name_of(config.dtype)),
+                   .wanted = "weights in f32",
                    .got = std::string(name_of(config.dtype)),
-                   .where = "the command line",
-                   .remedy = "drop --dtype or --optimizer"}};
+                   .where = "--optimizer",
+                   .remedy = "leave --dtype or --optimizer out"}};
     }
     if (!context.is_root() || !context.files.is_taken(target)) return;
     throw Error{Fault::usage,
-                {.wanted = "a new directory for the soup",
+                {.sentence = target.string() + " exists already; remove it, or name another directory with --out",
+                 .wanted = "a new directory for the soup",
                  .got = "one that exists",
                  .where = target.string(),
-                 .remedy = "remove it, or name another with --out"}};
+                 .remedy = "remove it, or name another directory with --out"}};
   });
   const Inputs inputs = open_inputs(context, config);
   for (const std::string& line : table_of(inputs)) context.log.plain(line);

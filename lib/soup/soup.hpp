@@ -13,8 +13,8 @@
 
 /// The mean of checkpoints, in bounded memory and without LibTorch (model soups: Wortsman et al., arXiv:2203.05482;
 /// averaged checkpoints: Vaswani et al., arXiv:1706.03762). The weights of all inputs are read slice by slice, summed
-/// in fp64 in the order given and divided once. The soup is a checkpoint of kind export that every reader of
-/// checkpoints takes. Its bits do not depend on the number of ranks.
+/// in fp64 in the order given and divided once. The soup is a checkpoint of kind export. Its bits do not depend on the
+/// number of ranks.
 namespace argosy::soup {
 
 struct SoupConfig {
@@ -64,28 +64,27 @@ struct SoupResult {
 /// For the result line.
 [[nodiscard]] boost::json::object figures(const SoupResult& result);
 
-/// Averages config.inputs and commits config.output; ranks share the 4 MiB blocks of the output. Every byte read is
-/// verified before the commit; a bad input leaves nothing behind. With an evaluator, members and soup are evaluated
-/// first, and a soup worse than its best member is not committed unless config.allow_worse; the recipe greedy needs
-/// one.
-/// **Collective.** Throws Error{usage} for a recipe that makes no sense or an output that exists, Error{data} for
-/// inputs that do not fit together, Error{numeric} for a worse soup, Error{corrupt}, Error{io}.
+/// Averages config.inputs and commits config.output. Each rank writes a share of the output's 4 MiB blocks. Every byte
+/// read is verified before the commit; after an error no files remain. With an evaluator, the members and the soup are
+/// evaluated first, and a soup worse than its best member is committed only with config.allow_worse. The recipe greedy
+/// requires an evaluator. **Collective.** Throws Error{usage} for an invalid recipe or an output that exists,
+/// Error{data} for inputs that do not match, Error{numeric} for a worse soup, Error{corrupt}, Error{io}.
 SoupResult make_soup(comm::Context& context, const SoupConfig& config, const Evaluator& evaluator = {});
 
 /// What `soup --check` found.
 struct CheckedCheckpoint {
   std::string path{};
-  std::string wrong{};      // empty: nothing
+  std::string wrong{};      // empty: no flaw
   std::int64_t step = -1;   // -1: unknown, as are the rest
   std::string kind{};       // temp, export, soup
   std::size_t shards = 0;   // ranks that wrote it
   std::uint64_t bytes = 0;  // verified
 };
 
-/// Verifies every byte of checkpoints, model.h5 aside, which nothing reads: manifests by their own digests, sizes, root
-/// digests, every block of every dataset, copied files; and that all values are finite. Ranks share the blocks of each
-/// checkpoint. Continues after a damaged one and prints a line for each. **Collective.** Throws Error{comm}, and
-/// Error{data} for a folder that was never committed.
+/// Verifies every byte of checkpoints except model.h5: manifests, sizes, root digests, every block of every dataset,
+/// and copied files. Also checks that all values are finite. Each rank verifies a share of the blocks. Prints a line
+/// for each checkpoint and continues after a damaged one. **Collective.** Throws Error{comm}, and Error{data} for a
+/// folder that was never committed.
 [[nodiscard]] std::vector<CheckedCheckpoint> check_checkpoints(comm::Context& context,
                                                                const std::vector<std::string>& paths);
 

@@ -22,8 +22,8 @@ using checkpoint::Reader;
 
 std::string text_of(double number) { return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(number)); }
 
-/// {"KEY": [bits of the loss, bits of that of each batch …], …}; decimals would come back a digit off. Leaves out what
-/// it cannot read.
+/// Reads {"KEY": [bits of the loss, bits of each batch's loss …], …}; decimals would not keep the bits. Skips entries
+/// that it cannot read.
 std::map<std::string, ValidationLoss> losses_in(const std::string& text) {
   std::map<std::string, ValidationLoss> known;
   json::error_code error;
@@ -49,7 +49,7 @@ std::map<std::string, ValidationLoss> losses_in(const std::string& text) {
 /// The losses measured so far. All ranks hold the same entries; rank 0 replaces the file after each evaluation.
 class Journal {
  public:
-  /// Reads what an earlier call left; a file that cannot be read counts as none. **Collective.**
+  /// Reads the file of an earlier call. A file that cannot be read is ignored. **Collective.**
   Journal(const comm::Context& context, const Path& target, std::string identity)
       : context_(context),
         path_(target.parent_path() / fmt::format(".{}.journal", fitting_name(target.filename().string(), added_bytes))),
@@ -60,15 +60,15 @@ class Journal {
       try {
         text = context.files.read_text(path_, limit_bytes);
       } catch (const Error& error) {  // costs time, not correctness
-        context.log.warn("{}", error.what());
+        context.log.warn("losses of an earlier call are not used: {}", error.what());
       }
     }
     known_ = losses_in(context.world.broadcast(std::move(text)));
-    if (!known_.empty()) context.log.info("{} losses are known from {}", known_.size(), path_.string());
+    if (!known_.empty()) context.log.info("{} holds {} losses of an earlier call", path_.string(), known_.size());
   }
 
-  /// The loss of this mean in weights of type `dtype`: as stored, or as `evaluate` measures and then stored.
-  /// **Collective.**
+  /// The loss of this mean with weights of type `dtype`: the stored one, or else what `evaluate` measures, which is
+  /// then stored. **Collective.**
   ValidationLoss loss_of(const Mean& mean, DType dtype, const std::function<ValidationLoss()>& evaluate) {
     const std::string key = key_of(mean, dtype);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
@@ -92,7 +92,8 @@ class Journal {
   [[nodiscard]] std::string key_of(const Mean& mean, DType dtype) const {
     Hasher hasher;
     hasher.update(identity_).update(std::string_view{"\0", 1}).update(name_of(dtype));
-    // Batches are dealt over the ranks: another number of ranks has them in another order, and may have others.
+    // Batches are distributed over the ranks: with another number of ranks their order, and they themselves, may
+    // differ.
     hasher.update(fmt::format("of {} ranks", context_.world.size()));
     for (const Reader* const reader : mean.readers) hasher.update(reader->self_digest());
     const Mixture& mixture = mean.mixture;
@@ -116,8 +117,8 @@ class Journal {
   std::map<std::string, ValidationLoss> known_;
 };
 
-/// The folder of a soup that is made for the evaluator alone and removed afterwards. Its name says who owns it, so that
-/// the next soup removes what a killed process leaves.
+/// The folder of a temporary soup for the evaluator. Its name says who owns it, so that the next soup removes what a
+/// killed process leaves.
 class TemporaryFolder {
  public:
   TemporaryFolder(const comm::Context& context, const Path& target) : context_(context) {
@@ -134,7 +135,7 @@ class TemporaryFolder {
     try {
       context_.files.remove_tree(path_);
     } catch (const Error& error) {
-      context_.log.warn("{}", error.what());
+      context_.log.warn("a temporary soup could not be removed: {}", error.what());
     }
   }
   [[nodiscard]] const Path& path() const { return path_; }
@@ -185,7 +186,7 @@ class Validation {
     context_.log.info("{}: validation loss {:.6f}", reader.directory().string(), loss.loss);
     return loss;
   }
-  /// Writes the mean into a temporary folder next to the output and passes it to `evaluate`.
+  /// Writes the mean into a temporary folder next to the output and calls `evaluate` with it.
   template <class Evaluate>
   auto with_temporary(const Mean& mean, const Evaluate& evaluate) {
     const TemporaryFolder folder{context_, output_.target};
@@ -212,8 +213,7 @@ class Validation {
     json::array decisions;
     for (const Decision& decision : choice.decisions) {
       const std::string path = inputs_.readers[decision.candidate].directory().string();
-      context_.log.info("{} {}: the loss with it is {:.6f}", decision.accepted ? "took" : "left out", path,
-                        decision.loss);
+      context_.log.info("{} {}: loss {:.6f} with it", decision.accepted ? "took" : "left out", path, decision.loss);
       decisions.push_back({{"path", path}, {"loss", decision.loss}, {"accepted", decision.accepted}});
     }
     output_.section["decisions"] = std::move(decisions);
@@ -224,12 +224,15 @@ class Validation {
     output_.section["validation"] = {{"loss", loss}, {"best_member_loss", best}};
     context_.log.info("validation loss {:.6f}; the best member has {:.6f} ({})", loss, best, comparison.best_member);
     if (loss <= best || config_.allow_worse) return;
-    throw Error{Fault::numeric,
-                {.wanted = fmt::format("a soup no worse than its best member, {} with the loss {:.6f}",
-                                       comparison.best_member, best),
-                 .got = fmt::format("{:.6f}, worse by {:.6f}", loss, loss - best),
-                 .where = output_.target.string(),
-                 .remedy = "use that member, try --recipe greedy, or give --allow-worse"}};
+    throw Error{
+        Fault::numeric,
+        {.sentence = fmt::format("the soup has the validation loss {:.6f}, {:.6f} more than its best member ({}); use "
+                                 "that member, try --recipe greedy, or give --allow-worse",
+                                 loss, loss - best, comparison.best_member),
+         .wanted = "a soup no worse than its best member",
+         .got = fmt::format("{:.6f}, worse by {:.6f}", loss, loss - best),
+         .where = output_.target.string(),
+         .remedy = "use that member, try --recipe greedy, or give --allow-worse"}};
   }
   void report(const Mean& mean, const Reader& best, Comparison& comparison) {
     comparison.reported_best_member_loss = evaluator_.report(best);

@@ -4,8 +4,8 @@
 
 namespace argosy::spec {
 
-/// Of the feed-forward part, from the configuration to the kernel. gelu: erf; swiglu: swish(gate)·up, rows hold gate |
-/// up.
+/// The activation of the feed-forward part, from the configuration to the kernel. gelu uses erf. swiglu is
+/// swish(gate)·up; its rows are those of gate, then those of up.
 enum class Activation { relu, swish, gelu, swiglu };
 BOOST_DESCRIBE_ENUM(Activation, relu, swish, gelu, swiglu)
 

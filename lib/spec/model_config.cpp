@@ -36,22 +36,22 @@ std::optional<Sizes> sizes_of(Preset preset) {
   return std::nullopt;
 }
 
-constexpr std::array kSideTexts{
+constexpr std::array side_texts{
     config::KeyText{"layers", "number of blocks"},
     config::KeyText{"position", "sinusoidal (absolute, added to the embeddings) or rope (rotates queries and keys)"},
 };
 
-constexpr std::array kModelTexts{
+constexpr std::array model_texts{
     config::KeyText{"type", "encoder_decoder (translation) or decoder (language model)"},
     config::KeyText{
         "preset", "sizes by name: mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b; single keys override it"},
-    config::KeyText{"vocab_size", "pieces of the tokenizer; taken from it, needed only to plan without one"},
-    config::KeyText{"width", "size of a position's vector (d_model)"},
+    config::KeyText{"vocab_size", "number of pieces; taken from the tokenizer, needed only to plan without one"},
+    config::KeyText{"width", "size of the vector at each position (d_model)"},
     config::KeyText{"ff", "inner size of the feed-forward part"},
     config::KeyText{"heads", "attention heads"},
     config::KeyText{"kv_heads", "key and value heads, shared by heads/kv_heads query heads; default heads"},
     config::KeyText{"head_size", "size of one head; default width/heads"},
-    config::KeyText{"window", "attention window of a decoder: position i sees i-window+1 … i"},
+    config::KeyText{"window", "attention window of a decoder: position i attends to i-window+1 … i"},
     config::KeyText{"vocab_multiple", "the model's vocabulary is padded to a multiple of this; the tokenizer's is not"},
     config::KeyText{"rope_theta", "base of rotary positions"},
     config::KeyText{"max_positions", "longest input"},
@@ -64,16 +64,16 @@ constexpr std::array kModelTexts{
     config::KeyText{"tie_embeddings",
                     "one matrix for embeddings and output; default true for encoder_decoder, false for decoder"},
     config::KeyText{"dropout", "on residual branches and embeddings; default 0.1 for encoder_decoder, 0 for decoder"},
-    config::KeyText{"encoder", "the encoder's own keys"},
-    config::KeyText{"decoder", "the decoder's own keys"},
+    config::KeyText{"encoder", "keys of the encoder alone"},
+    config::KeyText{"decoder", "keys of the decoder alone"},
 };
 
 std::string text_of(const std::optional<std::int64_t>& value) { return value ? std::to_string(*value) : "nothing"; }
 
 }  // namespace
 
-std::span<const config::KeyText> key_texts(const SideConfig&) { return kSideTexts; }
-std::span<const config::KeyText> key_texts(const ModelConfig&) { return kModelTexts; }
+std::span<const config::KeyText> key_texts(const SideConfig&) { return side_texts; }
+std::span<const config::KeyText> key_texts(const ModelConfig&) { return model_texts; }
 
 void validate(const ModelConfig& config, config::Problems& problems) {
   const auto positive = [&](const std::optional<std::int64_t>& value, std::string_view pointer,
@@ -99,32 +99,34 @@ void validate(const ModelConfig& config, config::Problems& problems) {
                    std::to_string(config.dropout.value_or(0)));
   const auto preset = sizes_of(config.preset);
   problems.require(!preset || preset->type == config.type, "/preset",
-                   "a preset of the same type (mt_* with encoder_decoder)", "one of the other type");
+                   "a preset of the same model.type (mt_* are encoder_decoder, lm_* and mistral_7b decoder)",
+                   "one of the other type");
   if (config.type == ModelType::decoder) {
-    problems.require(!config.encoder.layers && !config.encoder.position, "/encoder",
-                     "no encoder in a decoder-only model", "an encoder");
+    problems.require(!config.encoder.layers && !config.encoder.position, "/encoder", "absent: model.type is decoder",
+                     "an encoder");
   } else {
-    problems.require(!config.window, "/window", "a window in decoder-only models only", text_of(config.window));
+    problems.require(!config.window, "/window", "absent: model.type is encoder_decoder", text_of(config.window));
   }
   if (!problems.all().empty()) return;
   const Sizes base = preset.value_or(Sizes{config.type, 0, 0, 0, 0, 0, 0});
   const std::int64_t width = config.width.value_or(base.width), heads = config.heads.value_or(base.heads);
   const std::int64_t kv_heads = config.kv_heads.value_or(config.heads ? heads : base.kv_heads);
   if (width == 0 || heads == 0) return;  // resolve() names what is missing
-  problems.require(config.head_size || width % heads == 0, "/heads", "a divisor of width, or head_size",
-                   text_of(heads));
-  problems.require(kv_heads == 0 || heads % kv_heads == 0, "/kv_heads", "a divisor of heads", text_of(kv_heads));
+  problems.require(config.head_size || width % heads == 0, "/heads",
+                   fmt::format("a divisor of model.width ({}), unless model.head_size is set", width), text_of(heads));
+  problems.require(kv_heads == 0 || heads % kv_heads == 0, "/kv_heads",
+                   fmt::format("a divisor of model.heads ({})", heads), text_of(kv_heads));
   problems.require(width % 2 == 0, "/width", "an even number", text_of(width));
   problems.require(config.head_size.value_or(width / heads) % 2 == 0, "/head_size", "an even number",
                    text_of(config.head_size.value_or(width / heads)));
   problems.require(heads * config.head_size.value_or(width / heads) <= most_size, "/head_size",
-                   fmt::format("heads x head_size of at most {}", most_size),
+                   fmt::format("at most {} when multiplied by model.heads", most_size),
                    text_of(heads * config.head_size.value_or(width / heads)));
 }
 
 namespace {
 
-/// In fp64, which cannot overflow: matrices alone, the rest is small beside them.
+/// In fp64, which cannot overflow. Counts matrices alone, since all else is small.
 double parameters_of(const Architecture& shape) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = real(shape.width), heads = real(shape.heads) * real(shape.head_size),
@@ -153,20 +155,26 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   const auto need = [](std::optional<std::int64_t> value, std::int64_t preset, const char* key) {
     const std::int64_t result = value.value_or(preset);
     if (result <= 0) {
-      throw Error{Fault::config,
-                  {.wanted = "a positive size",
-                   .got = "none",
-                   .where = std::string("/model/") + key,
-                   .remedy = "give it, or a preset that has it"}};
+      throw Error{
+          Fault::config,
+          {.sentence = fmt::format("model.{} is missing; set it, or choose a model.preset that defines it", key),
+           .wanted = "a positive size",
+           .got = "none",
+           .where = fmt::format("model.{}", key),
+           .remedy = "set it, or choose a model.preset that defines it"}};
     }
     return result;
   };
   if (config.vocab_size && pieces > 0 && *config.vocab_size != pieces) {
-    throw Error{Fault::config,
-                {.wanted = std::to_string(pieces) + " pieces, as in the tokenizer",
-                 .got = std::to_string(*config.vocab_size),
-                 .where = "/model/vocab_size",
-                 .remedy = "leave the key out"}};
+    throw Error{
+        Fault::config,
+        {.sentence = fmt::format("model.vocab_size ({}) must equal the tokenizer's number of pieces ({}); remove the "
+                                 "key",
+                                 *config.vocab_size, pieces),
+         .wanted = fmt::format("{} pieces, as in the tokenizer", pieces),
+         .got = std::to_string(*config.vocab_size),
+         .where = "model.vocab_size",
+         .remedy = "remove the key"}};
   }
   Architecture shape;
   shape.type = config.type;
@@ -175,7 +183,7 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
     throw Error{Fault::config,
                 {.wanted = fmt::format("a vocabulary of at most {} pieces", most_size),
                  .got = std::to_string(pieces),
-                 .where = "/model/vocab_size"}};
+                 .where = "model.vocab_size"}};
   }
   shape.vocabulary = vocabulary_of(vocabulary_rule(config), pieces);
   shape.width = need(config.width, base.width, "width");
@@ -183,8 +191,8 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   shape.heads = need(config.heads, base.heads, "heads");
   shape.kv_heads = config.kv_heads.value_or(config.heads || base.kv_heads == 0 ? shape.heads : base.kv_heads);
   shape.head_size = config.head_size.value_or(shape.width / shape.heads);
-  shape.encoder_layers = translation ? need(config.encoder.layers, base.encoder_layers, "encoder/layers") : 0;
-  shape.decoder_layers = need(config.decoder.layers, base.decoder_layers, "decoder/layers");
+  shape.encoder_layers = translation ? need(config.encoder.layers, base.encoder_layers, "encoder.layers") : 0;
+  shape.decoder_layers = need(config.decoder.layers, base.decoder_layers, "decoder.layers");
   shape.window = config.window;
   if (config.preset == Preset::mistral_7b && !shape.window) shape.window = 4096;
   shape.rope_theta = config.rope_theta;
@@ -203,16 +211,17 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
     throw Error{Fault::config,
                 {.wanted = fmt::format("a model of at most {:.1e} parameters", most_parameters),
                  .got = fmt::format("about {:.1e}", parameters),
-                 .where = "/model",
-                 .remedy = "correct its sizes"}};
+                 .where = "model",
+                 .remedy = "choose smaller sizes"}};
   }
   constexpr std::int64_t most_angles = std::int64_t{1} << 31;
   if ((shape.encoder_position == Position::sinusoidal || shape.decoder_position == Position::sinusoidal) &&
       shape.max_positions > most_angles / shape.width) {
     throw Error{Fault::config,
-                {.wanted = fmt::format("at most {} sinusoidal positions for this width", most_angles / shape.width),
+                {.wanted = fmt::format("at most {} for sinusoidal positions at model.width {}",
+                                       most_angles / shape.width, shape.width),
                  .got = std::to_string(shape.max_positions),
-                 .where = "/model/max_positions",
+                 .where = "model.max_positions",
                  .remedy = "lower it"}};
   }
   return shape;

@@ -9,8 +9,8 @@
 #include "spec/activation.hpp"
 #include "spec/vocabulary.hpp"
 
-/// The `model` section. Absent sizes come from `preset`; resolve() fills everything in, so that code below sees whole
-/// numbers. Torch-free: planned and validated on a login node.
+/// The `model` section of the configuration. Absent sizes come from `preset`; resolve() fills in every number for the
+/// rest of the code. Torch-free: it is planned and validated on a login node.
 namespace argosy::spec {
 
 enum class ModelType { decoder, encoder_decoder };
@@ -21,15 +21,15 @@ enum class NormPosition { post, pre };
 BOOST_DESCRIBE_ENUM(NormPosition, post, pre)
 enum class Position { sinusoidal, rope };
 BOOST_DESCRIBE_ENUM(Position, sinusoidal, rope)
-/// What a block's backward pass computes again instead of keeping: activation: the product before the last matrix of
-/// the feed-forward part; full: what its first matrix gives as well; block: everything but the block's input.
+/// What the backward pass of a block recomputes instead of keeping it. activation: the product before the last matrix
+/// of the feed-forward part; full: the output of the first matrix as well; block: everything but the block's input.
 enum class Recompute { none, activation, full, block };
 BOOST_DESCRIBE_ENUM(Recompute, none, activation, full, block)
 enum class Preset { none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b };
 BOOST_DESCRIBE_ENUM(Preset, none, mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b)
 
-/// Largest size, number of layers and of parameters that a configuration may ask for: far above any model there is, and
-/// products of them fit into 64 bits.
+/// Largest size, number of layers and number of parameters that a configuration may set: far above any existing model,
+/// and their products fit 64 bits.
 inline constexpr std::int64_t most_size = 1 << 24, most_layers = 1 << 12;
 inline constexpr double most_parameters = 0x1p48;
 
@@ -42,7 +42,8 @@ BOOST_DESCRIBE_STRUCT(SideConfig, (), (layers, position))
 struct ModelConfig {
   ModelType type = ModelType::encoder_decoder;
   Preset preset = Preset::none;
-  std::optional<std::int64_t> vocab_size;  // live pieces; must equal the tokenizer's; needed only to plan without one
+  std::optional<std::int64_t>
+      vocab_size;  // number of pieces; must equal the tokenizer's; needed only to plan without one
   std::optional<std::int64_t> width, ff, heads, kv_heads, head_size;
   std::optional<std::int64_t> window;  // attention window, decoder only
   std::int64_t vocab_multiple = 64;
@@ -65,7 +66,7 @@ std::span<const config::KeyText> key_texts(const SideConfig&);
 std::span<const config::KeyText> key_texts(const ModelConfig&);
 void validate(const ModelConfig&, config::Problems&);
 
-/// A model with every number decided.
+/// A model whose numbers are all decided.
 struct Architecture {
   ModelType type = ModelType::encoder_decoder;
   Vocabulary vocabulary;
@@ -84,11 +85,11 @@ struct Architecture {
   [[nodiscard]] double embedding_scale() const;  // √width in translation models, 1 in decoder-only ones
 };
 
-/// The ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
+/// The rule for the ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
 [[nodiscard]] VocabularyRule vocabulary_rule(const ModelConfig& config);
 
-/// Fills defaults by type and preset. `pieces`: the tokenizer's. Throws Error{config} when sizes are missing, or when
-/// they make more than most_parameters together.
+/// Fills in defaults by type and preset. pieces: of the tokenizer. Throws Error{config} if sizes are missing, or if the
+/// model would have more than most_parameters.
 [[nodiscard]] Architecture resolve(const ModelConfig& config, std::int64_t pieces);
 
 }  // namespace argosy::spec

@@ -140,10 +140,4 @@ const Parameter& Unit::parameter(const std::string& name_of_it) const {
   return *found;
 }
 
-std::size_t ModelSpec::unit(const std::string& name) const {
-  const auto found = std::find_if(units.begin(), units.end(), [&](const Unit& unit) { return unit.name == name; });
-  ARGOSY_CHECK(found != units.end(), "no unit {}", name);
-  return static_cast<std::size_t>(found - units.begin());
-}
-
 }  // namespace argosy::spec

@@ -3,14 +3,14 @@
 #include <cstdint>
 #include <optional>
 
-/// The ids of a model's vocabulary, decided here alone for data, model, search and export. The pieces of a tokenizer
-/// are ids [0, pieces); rows of the embedding are padded to a multiple. Marian and Pegasus: eos 0, unk 1, pieces,
+/// The ids of a model's vocabulary, decided here for data, model, search and export. The pieces of a tokenizer are ids
+/// [0, pieces); the rows of the embedding are padded to a multiple. Marian and Pegasus: eos 0, unk 1, pieces,
 /// fillers, pad last. T5: pad 0, eos 1, unk 2, pieces, fillers. Llama: unk 0, bos 1, eos 2, pieces, fillers, no pad.
 namespace argosy::spec {
 
 enum class TokenLayout { marian, pegasus, t5, llama };
 
-/// What of a model decides its ids, apart from the number of pieces.
+/// What decides the ids of a model, apart from the number of pieces.
 struct VocabularyRule {
   TokenLayout layout = TokenLayout::marian;
   std::int64_t multiple = 64;  // the embedding's rows are padded to it
@@ -25,9 +25,9 @@ struct Vocabulary {
   std::optional<std::int64_t> bos = std::nullopt, pad = std::nullopt;
   std::int64_t start = 0;  // first decoder input: pad in Marian, Pegasus and T5 layout, bos in Llama layout
 
-  /// Dead ids never are a target and never come out of decoding: fillers, and pad in Marian and Pegasus layout.
+  /// Dead ids are never a target and never decoded: fillers, and pad in Marian and Pegasus layout.
   [[nodiscard]] bool is_dead(std::int64_t id) const noexcept { return id >= pieces; }
-  /// Id that fills rows after their end: pad, or eos where there is none. Masked everywhere.
+  /// Id that fills rows after their end: pad, or eos if there is no pad. Masked everywhere.
   [[nodiscard]] std::int64_t filler() const noexcept { return pad.value_or(eos); }
   bool operator==(const Vocabulary&) const = default;
 };

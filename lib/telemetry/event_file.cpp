@@ -6,7 +6,7 @@
 #include <array>
 #include <bit>
 
-#include "core/host.hpp"
+#include "core/owner.hpp"
 
 namespace argosy::telemetry {
 namespace {

@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "core/digits.hpp"
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 
 namespace argosy::telemetry {
 namespace {
@@ -182,7 +182,9 @@ std::int64_t fruitless(const std::vector<Start>& starts, std::int64_t newest_ste
 
 std::vector<ChainJob> parse_chain(std::string_view text) {
   const Error wrong{Fault::corrupt,
-                    {.wanted = R"({"config": …, "stages": [{"stage": …, "job": digits}, …]})", .got = "other content"}};
+                    {.sentence = R"(not of the form {"config": …, "stages": [{"stage": …, "job": digits}, …]})",
+                     .wanted = "the chain of a run",
+                     .got = "other content"}};
   const auto object = object_in(text);
   const json::value* list = object ? object->if_contains("stages") : nullptr;
   if (list == nullptr || !list->is_array() || list->get_array().size() > stages().size()) throw wrong;
@@ -326,11 +328,14 @@ RunReport report_of(const Files& files, const Clock& clock, const Path& run_dir,
   const auto training = run.training();
   const auto validation = run.validation();
   if (chain.empty() && !training && run.problems().empty()) {
-    throw Error{Fault::data,
-                {.wanted = "a run directory",
-                 .got = "a folder without chain.json and status.json",
-                 .where = run_dir.string(),
-                 .remedy = "check the path, or submit the run first"}};
+    throw Error{
+        Fault::data,
+        {.sentence = run_dir.string() + " is not a run directory: it has neither chain.json nor status.json; check "
+                                        "the path, or submit the run first",
+         .wanted = "a run directory",
+         .got = "a folder without chain.json and status.json",
+         .where = run_dir.string(),
+         .remedy = "check the path, or submit the run first"}};
   }
   json::object states;
   if (!chain.empty()) report.lines.push_back(fmt::format("{:<11} {:<8} {}", "stage", "job", "state"));

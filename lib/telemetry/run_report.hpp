@@ -49,7 +49,7 @@ struct JobReport {
   std::optional<comm::ExitRecord> exit;  // of its last restart that wrote one
 };
 
-/// The files of one run directory. Each function reads them anew.
+/// The files of one run directory. Each function reads them again.
 class RunFiles {
  public:
   RunFiles(const Files& files, Path run_dir) : files_(files), run_dir_(std::move(run_dir)) {}

@@ -1,11 +1,12 @@
 #include "train/begin.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/json/object.hpp>
 
-#include "checkpoint/checkpoint.hpp"
-#include "core/digits.hpp"
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 
 namespace argosy::train {
 namespace {
@@ -45,6 +46,32 @@ bool is_carried_out(const comm::Context& context, const Path& run_dir, const std
     }
   });
   return comm::any_of(context.world, found);
+}
+
+void require_from(const checkpoint::Reader& candidate, const std::string& request) {
+  if (names_request(candidate.sections().history, request)) return;
+  throw Error{
+      Fault::corrupt,
+      {.sentence = fmt::format("{} is older than {}, and the checkpoints that {} has made are damaged; submit again, "
+                               "and name the checkpoint to resume from with --resume",
+                               candidate.directory().string(), request, request),
+       .wanted = fmt::format("a sound checkpoint that {} has made", request),
+       .got = "an older one",
+       .where = candidate.directory().string(),
+       .remedy = "submit again, and name the checkpoint to resume from with --resume"}};
+}
+
+void set_aside(const comm::Context& context, const Path& run_dir) {
+  comm::agree(context.world, [&] {
+    if (!context.is_root()) return;
+    for (const char* folder : {"checkpoints", "export"}) {
+      if (!context.files.exists(run_dir / folder) || context.files.list(run_dir / folder).empty()) continue;
+      const Path aside = run_dir / fmt::format("{}.old-{:.0f}", folder, context.clock.wall_s() * 1000);
+      context.files.rename(run_dir / folder, aside);
+      context.log.warn("starting from scratch: {} is renamed to {}", (run_dir / folder).string(), aside.string());
+    }
+    context.files.sync_folder(run_dir);
+  });
 }
 
 }  // namespace argosy::train

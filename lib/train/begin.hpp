@@ -5,20 +5,30 @@
 #include <string>
 #include <string_view>
 
+#include "checkpoint/checkpoint.hpp"
 #include "comm/run_main.hpp"
 
-/// What a job asks for at its start (--from-scratch, --resume DIR) is done once, although the scheduler starts it again
-/// and again with the same words. The job has a name for it, the request. Each checkpoint of the run that then begins
-/// has it in its history: the commit itself is the record, so that a job that dies at any moment either has such a
-/// checkpoint to go on from, or does once more what it was asked for.
+/// Carries out --from-scratch and --resume DIR once per job, although the scheduler may restart the job with the same
+/// command line. The job names its request (ARGOSY_REQUEST). Each checkpoint that results has this name in its history.
+/// The commit of a checkpoint is the record: a job that dies at any moment either has such a checkpoint to resume from,
+/// or carries out the request again.
 namespace argosy::train {
 
-/// Notes in a run's history that it began anew at `step` on this request.
+/// Adds to a run's history that this request began it at `step`.
 void add_request(boost::json::array& history, std::int64_t step, std::string_view request);
+/// Whether the history contains this request.
 [[nodiscard]] bool names_request(const boost::json::array& history, std::string_view request);
 
-/// Whether a checkpoint of the run directory, as far as its manifest can be read, comes from this request.
+/// Whether the run directory has a checkpoint from this request. Ignores checkpoints whose manifest cannot be read.
 /// **Collective.** Throws Error{io}.
 [[nodiscard]] bool is_carried_out(const comm::Context& context, const Path& run_dir, const std::string& request);
+
+/// Throws Error{corrupt} for a checkpoint that does not come from `request`. If the checkpoints of this job are
+/// damaged, loading would otherwise fall back to the older run, which the job was told to leave.
+void require_from(const checkpoint::Reader& candidate, const std::string& request);
+
+/// Renames the folders of an earlier run: `checkpoints` to `checkpoints.old-<time>`, `export` likewise.
+/// **Collective.** Throws Error{io}.
+void set_aside(const comm::Context& context, const Path& run_dir);
 
 }  // namespace argosy::train

@@ -33,10 +33,10 @@ comm::BufferView view_of(const at::Tensor& tensor) {
 }
 
 Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& choices)
-    : model_(model), canonical_rank_(canonical_rank), state_(choices.state) {
+    : model_(model), canonical_rank_(canonical_rank) {
   const auto fp32 = at::TensorOptions(at::kFloat).device(choices.device);
   const auto weight_type = fp32.dtype(choices.compute_type);
-  const plan::PlanShape shape = plan::plan_shape(model.architecture(), model.units().front().space().layout());
+  const plan::PlanShape shape = plan::plan_shape(model.spec(), model.units().front().space().layout());
   const std::vector<int> turns = plan::turns_of(shape);
   std::int64_t largest = 0;  // of the units that take turns
   for (std::size_t u = 0; u < turns.size(); ++u) {
@@ -88,13 +88,14 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     if (!master_in_place) shard.weights = weights;
     shard.weights_begin = begin;
     for (const spec::StateTensor& tensor : choices.state) {
-      if (tensor.name == spec::weights_tensor) continue;
-      const at::Tensor made = at::zeros({owned}, fp32);
+      const bool is_master = tensor.name == spec::weights_tensor;
+      const at::Tensor made = is_master ? shard.master : at::zeros({owned}, fp32);
       if (tensor.name == spec::mean_tensor) {
         shard.ema = made;
-      } else {
+      } else if (!is_master) {
         shard.states.push_back(made);
       }
+      buffers.state.emplace_back(tensor.name, made);
     }
     buffers.pieces = optim::pieces_of(space, canonical_rank, shard);
     unit.bind(buffers.weights, buffers.gradients);
@@ -115,19 +116,6 @@ void Buffers::initialise(std::uint64_t seed) {
     if (shard.ema.defined()) shard.ema.copy_(shard.master);
   }
   cast_masters();
-}
-
-std::vector<std::pair<std::string, at::Tensor>> Buffers::state_of(std::size_t unit) const {
-  const optim::ShardState& shard = units_[unit].shard;
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
-  auto own = shard.states.begin();
-  for (const spec::StateTensor& tensor : state_) {
-    const at::Tensor& live = tensor.name == spec::weights_tensor ? shard.master
-                             : tensor.name == spec::mean_tensor  ? shard.ema
-                                                                 : *own++;
-    tensors.emplace_back(tensor.name, live);
-  }
-  return tensors;
 }
 
 void Buffers::swap_ema() {

@@ -31,7 +31,8 @@ Best best_of(const json::value& stored) {
 
 bool rises(plan::Metric metric) { return metric == plan::Metric::bleu || metric == plan::Metric::chrf; }
 
-Judge::Judge(const plan::ValidationConfig& config, const json::object& state) : early_stop_(config.early_stop) {
+ValidationHistory::ValidationHistory(const plan::ValidationConfig& config, const json::object& state)
+    : early_stop_(config.early_stop) {
   if (const json::value* stop = state.if_contains("early_stop");
       stop != nullptr && early_stop_ && stop->at("metric") == config::to_json(early_stop_->metric)) {
     waits_for_better_than_ = best_of(*stop);
@@ -44,7 +45,7 @@ Judge::Judge(const plan::ValidationConfig& config, const json::object& state) : 
   }
 }
 
-bool Judge::take(std::int64_t step, const std::map<plan::Metric, double>& values) {
+bool ValidationHistory::take(std::int64_t step, const std::map<plan::Metric, double>& values) {
   if (early_stop_) {
     const double value = values.at(early_stop_->metric);
     if (is_better(early_stop_->metric, value, waits_for_better_than_, early_stop_->min_delta)) {
@@ -63,7 +64,7 @@ bool Judge::take(std::int64_t step, const std::map<plan::Metric, double>& values
   return improved;
 }
 
-void Judge::saved(std::int64_t step, bool committed) {
+void ValidationHistory::saved(std::int64_t step, bool committed) {
   for (auto& [metric, kept] : kept_) {
     const auto found = std::ranges::find(kept.waiting, step, &Best::step);
     if (found == kept.waiting.end()) continue;
@@ -72,16 +73,16 @@ void Judge::saved(std::int64_t step, bool committed) {
   }
 }
 
-bool Judge::ends() const { return early_stop_ && stalled_ >= early_stop_->patience; }
+bool ValidationHistory::ends() const { return early_stop_ && stalled_ >= early_stop_->patience; }
 
-std::string Judge::reason() const {
+std::string ValidationHistory::reason() const {
   const auto& [value, step] = waits_for_better_than_;
-  return fmt::format("{} has not been better than {} in {} validations{}", name_of(early_stop_->metric),
-                     step == 0 ? std::string("no number") : fmt::format("{:.6g}, of step {},", value, step), stalled_,
-                     early_stop_->min_delta > 0 ? fmt::format(" by more than {}", early_stop_->min_delta) : "");
+  const std::string by = early_stop_->min_delta > 0 ? fmt::format(" by more than {}", early_stop_->min_delta) : "";
+  const std::string best = step == 0 ? "been a number" : fmt::format("improved on {:.6g} (step {}){}", value, step, by);
+  return fmt::format("{} has not {} in the last {} validations", name_of(early_stop_->metric), best, stalled_);
 }
 
-json::object Judge::state(std::int64_t step) const {
+json::object ValidationHistory::state(std::int64_t step) const {
   json::object state;
   if (early_stop_) {
     json::object stop = json_of(waits_for_better_than_);

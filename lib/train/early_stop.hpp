@@ -10,9 +10,9 @@
 
 #include "plan/run_config.hpp"
 
-/// What validations decide about a run: that it ends since a metric no longer improves, and which checkpoints are the
-/// best so far and must not be removed. Pure values, alike on all ranks; part of every checkpoint, so a resumed run has
-/// the patience that is left.
+/// Decides from validations whether a run ends because a metric no longer improves, and which checkpoints are the best
+/// so far and must be kept. It holds only values, the same on all ranks. Every checkpoint stores them, so a resumed run
+/// continues with the patience that is left.
 namespace argosy::train {
 
 /// Whether higher values of a metric are better.
@@ -24,23 +24,24 @@ struct Best {
   bool operator==(const Best&) const = default;
 };
 
-class Judge {
+class ValidationHistory {
  public:
-  /// Goes on from `state`, unless it speaks of another metric.
-  explicit Judge(const plan::ValidationConfig& config, const boost::json::object& state = {});
+  /// Starts from a stored `state`, unless that is about another metric.
+  explicit ValidationHistory(const plan::ValidationConfig& config, const boost::json::object& state = {});
 
-  /// Takes up what a validation of the first set has found at `step`, by metric. True: by a metric of keep_best no step
-  /// whose checkpoint is committed or on its way is as good, and the checkpoint of this one is to be saved.
+  /// Adds the results of a validation of the first set at `step`, by metric. Returns true if the checkpoint of `step`
+  /// should be saved: by a metric of keep_best, it is better than each step whose checkpoint is committed or being
+  /// saved.
   bool take(std::int64_t step, const std::map<plan::Metric, double>& values);
-  /// The checkpoint of `step` has been committed, or could not be: only a committed one is kept, and only that one sets
-  /// the mark for those after it.
+  /// To be called when the save of `step` has ended. Only a committed checkpoint is kept, and only such a checkpoint is
+  /// what later ones must improve on.
   void saved(std::int64_t step, bool committed);
-  /// Whether `patience` validations in a row were not better than the best one by more than min_delta.
+  /// Whether the last `patience` validations did not improve on the best one by more than min_delta.
   [[nodiscard]] bool ends() const;
-  /// Why, for people; only where ends().
+  /// The reason as text. Requires ends().
   [[nodiscard]] std::string reason() const;
-  /// What the checkpoint of `step` stores in `best`. `keep`, which retention goes by, names committed checkpoints and
-  /// `step` itself: the list is read only where that one has been committed too.
+  /// What the checkpoint of `step` stores in its section `best`. Its list `keep`, which retention reads, may contain
+  /// `step` itself: it is read only once that checkpoint is committed.
   [[nodiscard]] boost::json::object state(std::int64_t step) const;
   static constexpr std::array<const char*, 3> state_keys{"early_stop", "kept", "keep"};
 
@@ -50,7 +51,7 @@ class Judge {
   std::int64_t stalled_ = 0;
   struct Kept {
     Best committed;
-    std::vector<Best> waiting{};  // for their commits, each better than those before it
+    std::vector<Best> waiting{};  // not committed yet; each is better than those before it
     [[nodiscard]] const Best& mark() const { return waiting.empty() ? committed : waiting.back(); }
   };
   std::map<plan::Metric, Kept> kept_;

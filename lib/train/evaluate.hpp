@@ -13,8 +13,8 @@
 #include "model/model.hpp"
 #include "plan/run_config.hpp"
 
-/// The evaluation of a model over held-out sets, apart from the training loop: soups and stored models are judged
-/// alike. Sets are dealt over all ranks; sums are added over ranks before any division.
+/// Evaluates a model on held-out sets, independently of the training loop: soups and stored models are evaluated in the
+/// same way. Each rank evaluates a share of a set; sums are added over the ranks before any division.
 namespace argosy::train {
 
 /// A set and this rank's share of it.
@@ -24,9 +24,9 @@ struct EvaluationSet {
   std::vector<data::Batch> batches;  // of this rank
 };
 
-/// The sets of `config.validation`; without any, the part `data.split.validation` of the token shards. At most
-/// validation.steps batches a rank and set. Not collective. Throws Error{data} for files that are missing or do not
-/// match, and for a line that is longer than the model has positions.
+/// The sets of `config.validation`; if it names none, the part `data.split.validation` of the token shards. A rank has
+/// at most validation.steps batches of a set. Not collective. Throws Error{data} if a file is missing, if two files do
+/// not match, or if a line is longer than model.max_positions.
 [[nodiscard]] std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const plan::RunConfig& config,
                                                          const data::Tokenizer& tokenizer,
                                                          const data::StepSizes& sizes);
@@ -40,12 +40,12 @@ struct Evaluation {
   [[nodiscard]] double value_of(plan::Metric metric) const;
 };
 
-/// Σ nll of a batch, unsmoothed. Called equally often on all ranks, with empty batches where one has fewer.
+/// Σ nll of a batch, unsmoothed. All ranks call it equally often; a rank that has fewer batches passes empty ones.
 using NllOf = std::function<double(const data::Batch& batch)>;
 
-/// Judges a model by `nll_of`, and by what `model` translates when a metric asks for it: the weights bound to it are
-/// whole once all batches have been seen. **Collective** over context.world. Throws Error{data} for a set without
-/// loss-bearing tgt_tokens.
+/// Evaluates a model by `nll_of`, and by the translations of `model` if a metric needs them. `nll_of` must have
+/// gathered all weights of `model` after the last batch. **Collective** over context.world. Throws Error{data} for a
+/// set without loss-bearing tgt_tokens.
 [[nodiscard]] Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Model& model,
                                   const data::Tokenizer& tokenizer, const EvaluationSet& set,
                                   const std::vector<plan::Metric>& metrics);

@@ -19,7 +19,7 @@ at::Tensor view_of_host(std::span<float> values) {
 HostState::HostState(const model::Model& model, Buffers& buffers, c10::Device device)
     : model_(model), buffers_(buffers), device_(device) {
   for (std::size_t unit = 0; unit < buffers.units().size(); ++unit) {
-    for (const auto& [name, live] : buffers.state_of(unit)) {
+    for (const auto& [name, live] : buffers.units()[unit].state) {
       Pair& pair =
           pairs_.emplace_back(Pair{.unit = unit, .name = name, .live = live, .host = {}, .pinned = {}, .plain = {}});
       if (device.is_cpu()) {
@@ -58,8 +58,8 @@ void HostState::begin_copy() {
 
 void HostState::complete_copy() {
   if (!device_.is_cpu()) return copied_->synchronize();
-  for (Pair& pair :
-       pairs_) {  // by this thread alone: LibTorch's own copy would start a team of threads beside training's
+  // LibTorch's copy would start a team of threads next to that of training.
+  for (Pair& pair : pairs_) {
     if (pair.live.scalar_type() == at::kFloat) {
       std::copy_n(pair.live.const_data_ptr<float>(), pair.host.size(), pair.host.data());
     } else {

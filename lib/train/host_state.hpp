@@ -10,10 +10,10 @@
 #include "model/model.hpp"
 #include "train/buffers.hpp"
 
-/// This rank's master weights, optimizer state and running mean in host memory, made once: checkpoints are read into it
-/// and written from it. A copy is begun between two steps and completed by the thread that writes it, while the next
-/// step's forward and backward passes, which change none of this, run; the next update waits for it. Pinned where the
-/// device is a GPU.
+/// This rank's master weights, optimizer state and running mean in host memory, allocated once. Checkpoints are read
+/// into it and written from it. A copy begins between two steps. The writing thread completes it during the forward and
+/// backward passes of the next step, which do not change the state; the next update waits for it. The memory is pinned
+/// if the device is a GPU.
 namespace argosy::train {
 
 class HostState {
@@ -21,13 +21,13 @@ class HostState {
   /// Allocates. Borrows both.
   HostState(const model::Model& model, Buffers& buffers, c10::Device device);
 
-  /// The units' host memory, the same at each call; without the optimizer's: for checkpoints of weights only.
+  /// The host memory of the units, the same at each call. Without the optimizer, for checkpoints of weights only.
   [[nodiscard]] std::vector<checkpoint::UnitState> states(bool with_optimizer = true);
-  /// On a GPU: enqueues the copies behind what the compute stream was given until now.
+  /// On a GPU: enqueues the copies after the work that the compute stream has so far.
   void begin_copy();
-  /// Returns when the state that was there at begin_copy() lies in host memory. By any one thread.
+  /// Returns when the state as of begin_copy() is in host memory. Any one thread may call it.
   void complete_copy();
-  /// Puts what has been filled in where training takes it from. By the training thread.
+  /// Copies the host memory to the buffers of training. The training thread calls it.
   void load();
 
  private:
@@ -36,8 +36,8 @@ class HostState {
     std::string name;
     at::Tensor live;           // flat
     std::span<float> host;     // as many
-    at::Tensor pinned;         // owner of `host` on a GPU
-    std::vector<float> plain;  // and on the CPU, where it is not LibTorch's to count
+    at::Tensor pinned;         // owns `host` on a GPU
+    std::vector<float> plain;  // owns it on the CPU, where memory_count must not count it
   };
   const model::Model& model_;
   Buffers& buffers_;

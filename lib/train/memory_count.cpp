@@ -29,7 +29,7 @@ Counter& counter() {
   return only;
 }
 
-/// In front of each block, as wide as the alignment that LibTorch expects, stands its size.
+/// The size of a block is stored before it, in a field as wide as the alignment that LibTorch expects.
 constexpr std::size_t header_bytes = c10::gAlignment;
 
 void release(void* data) {

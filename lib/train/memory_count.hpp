@@ -4,20 +4,20 @@
 
 #include <cstdint>
 
-/// Bytes that LibTorch's tensors hold on a device, as their allocator hands them out: what a run uses beside what the
-/// planner said. On the CPU a counter around LibTorch's own allocator (two atomic additions an allocation), on a GPU
-/// what the caching allocator has been asked for. Safe from any thread.
+/// Counts the bytes that LibTorch's tensors hold on a device, to compare them with the plan. On the CPU, a counter
+/// wraps LibTorch's allocator (two atomic additions per allocation). On a GPU, the count is what the caching allocator
+/// has been asked for. Safe from any thread.
 namespace argosy::train {
 
 struct MemoryCount {
-  std::int64_t bytes = 0, peak_bytes = 0;  // now; the most since reset_peak
+  std::int64_t bytes = 0, peak_bytes = 0;  // now; the maximum since reset_peak
 };
 
-/// Counts tensors on the CPU from here on; call before the first one. The second call does nothing.
+/// Starts to count tensors on the CPU. Call it before the first one is made. A second call does nothing.
 void count_memory();
 
 [[nodiscard]] MemoryCount memory_of(c10::Device device);
-/// Lets the peak begin again from what is held now.
+/// Sets the peak to the bytes that are held now.
 void reset_peak(c10::Device device);
 
 }  // namespace argosy::train

@@ -1,13 +1,10 @@
 #include "train/process.hpp"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -31,15 +28,15 @@ c10::Device choose_device(const std::string& wish, const comm::Context& context)
   comm::agree(context.world, [&] {
     if (wish == "cuda" && !mine.empty() && !is_own) {
       throw Error{Fault::device,
-                  {.wanted = "a GPU for every rank",
-                   .got = fmt::format("{} ranks on one", sharing),
+                  {.wanted = "one GPU for every rank",
+                   .got = fmt::format("{} ranks on one GPU", sharing),
                    .where = "device",
-                   .remedy = "start as many ranks a node as it has GPUs, or set device to cpu"}};
+                   .remedy = "start at most as many ranks per node as it has GPUs, or set device to cpu"}};
     }
     on_gpu = wish == "cuda" ? kernels::use_gpu(wish, index) : all_own && kernels::use_gpu(wish, index);
   });
   if (any && !on_gpu && context.is_root())
-    context.log.warn("not every rank has a GPU of its own: all compute on the CPU");
+    context.log.warn("not every rank has its own GPU, so all ranks compute on the CPU");
   return on_gpu ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)) : c10::Device(c10::kCPU);
 }
 
@@ -62,19 +59,9 @@ std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::To
   return static_cast<std::int64_t>(pages) * page_bytes / topology.layout().node_size(topology.node());
 }
 
-int set_up_threads_and_memory(const comm::Topology& topology) {
+void set_up_memory() {
   kernels::keep_freed_memory();
   count_memory();
-  const char* asked = std::getenv("OMP_NUM_THREADS");
-  int threads = asked == nullptr ? 0 : std::atoi(asked);
-  if (threads < 1) {
-    cpu_set_t usable;
-    CPU_ZERO(&usable);
-    const int processors = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
-    threads = std::max(1, processors / topology.layout().node_size(topology.node()));
-  }
-  at::set_num_threads(threads);
-  return threads;
 }
 
 std::uint64_t peak_memory_bytes() {

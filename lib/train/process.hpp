@@ -9,27 +9,28 @@
 #include "comm/run_main.hpp"
 #include "plan/time_model.hpp"
 
-/// Settings of this process that hold for all of a run: device, threads, allocator.
+/// Settings of this process that hold for all of a run: device, allocator.
 namespace argosy::train {
 
-/// The device of `wish` (auto, cpu, cuda): the rank's own GPU of its node. **Collective.** Throws Error{device} when
-/// cuda is asked for and there is none, or when some ranks have a GPU and others none.
+/// The device for `wish` (auto, cpu, cuda). With cuda, every rank gets its own GPU; with auto, only if each rank can.
+/// **Collective.** Throws Error{device} if cuda is asked for and a rank has no GPU of its own, or if a GPU cannot be
+/// used.
 [[nodiscard]] c10::Device choose_device(const std::string& wish, const comm::Context& context);
 
-/// Dense bf16 FLOP/s of a device at its best; absent for the CPU and for a GPU our table does not know.
+/// The peak of a device in dense bf16 FLOP/s. Absent for the CPU and for a GPU that is not in the table.
 [[nodiscard]] std::optional<double> peak_flops(c10::Device device);
 
-/// The GPU of a plan, where the device is one the planner knows.
+/// The planner's data about the device; null if it does not know it.
 [[nodiscard]] const plan::Gpu* planned_gpu(c10::Device device);
 
-/// Memory of one rank: of a GPU the planner knows, or this rank's share of its node's; absent when unknown. Bytes.
+/// Memory of one rank in bytes: that of its GPU if the planner knows it, or its share of the node's memory. Absent if
+/// unknown.
 [[nodiscard]] std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Topology& topology);
 
-/// Threads of a rank: OMP_NUM_THREADS if set, else its share of the processors this process may use. Call before the
-/// first tensor. Returns the number.
-int set_up_threads_and_memory(const comm::Topology& topology);
+/// Sets up the allocator and starts to count tensors. Call it before the first tensor is made.
+void set_up_memory();
 
-/// Most memory this process has had, bytes.
+/// The peak memory of this process, in bytes.
 [[nodiscard]] std::uint64_t peak_memory_bytes();
 
 }  // namespace argosy::train

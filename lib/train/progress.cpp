@@ -78,9 +78,10 @@ void Progress::done(std::int64_t step) {
 void Progress::log_times() const {
   if (steps_ == 0) return;
   const auto ms = [&](double spent_s) { return 1e3 * spent_s / static_cast<double>(steps_); };
-  context_.log.info("a step of this rank, ms: compute {:.2f}, reduce {:.2f}, norm {:.2f}, update {:.2f}, gather {:.2f}",
-                    ms(times_.compute_s), ms(times_.reduce_s), ms(times_.norm_s), ms(times_.update_s),
-                    ms(times_.gather_s));
+  context_.log.info(
+      "mean time of a step on this rank, in ms: compute {:.2f}, reduce {:.2f}, norm {:.2f}, update {:.2f}, gather "
+      "{:.2f}",
+      ms(times_.compute_s), ms(times_.reduce_s), ms(times_.norm_s), ms(times_.update_s), ms(times_.gather_s));
 }
 
 }  // namespace argosy::train

@@ -1,6 +1,7 @@
 #include "train/run_state.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "checkpoint/fields.hpp"
 #include "checkpoint/manifest.hpp"
@@ -52,8 +53,8 @@ std::string manifest_of(const checkpoint::Reader& reader) {
   return (reader.directory() / checkpoint::manifest_name).string();
 }
 
-/// What a Judge goes on from, held against what Judge::state() writes.
-json::object judged_by(const Fields& best) {
+/// The stored state of a ValidationHistory, checked against what ValidationHistory::state() writes.
+json::object validations_of(const Fields& best) {
   const auto check_best = [](const Fields& stored) {
     static_cast<void>(stored.number("value"));
     static_cast<void>(stored.count("step"));
@@ -70,10 +71,10 @@ json::object judged_by(const Fields& best) {
   if (best.has("keep")) {
     for (const json::value& step : best.list("keep")) static_cast<void>(best.count_of(step, "keep", Fields::most));
   }
-  json::object judged;
-  for (const char* key : Judge::state_keys)
-    if (best.has(key)) judged[key] = best.at(key);
-  return judged;
+  json::object validations;
+  for (const char* key : ValidationHistory::state_keys)
+    if (best.has(key)) validations[key] = best.at(key);
+  return validations;
 }
 
 }  // namespace
@@ -124,10 +125,11 @@ checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& 
                          {"clipped", state.window.clipped}}}};
   sections.data = {{"seed", config.seed},         {"order", data_of(config, facts)}, {"batch", batch_of(config, facts)},
                    {"epoch", state.cursor.epoch}, {"epoch_step", state.cursor.step}, {"epoch_done", state.epoch}};
-  sections.rng = {{"kind", "philox"}, {"seed", config.seed}};
+  sections.rng = {
+      {"kind", "philox"}, {"seed", config.seed}, {"threads", state.threads.count}, {"ranks", state.threads.ranks}};
   sections.metrics = state.metrics;
   sections.best = {{"loss", state.best_loss}, {"step", state.best_step}, {"validation_is_due", state.owes_validation}};
-  for (const auto& [key, value] : state.judged) sections.best[key] = value;
+  for (const auto& [key, value] : state.validations) sections.best[key] = value;
   sections.history = state.history;
   return sections;
 }
@@ -151,6 +153,10 @@ RunState state_of(const checkpoint::Reader& reader) {
                  .taken = counters.count("mean_norm_steps"),
                  .skipped = counters.count("skipped"),
                  .in_a_row = counters.count("skipped_in_a_row")};
+  if (const Fields rng{sections.rng, "/rng", where}; rng.has("threads")) {
+    constexpr std::int64_t most = std::numeric_limits<int>::max();
+    state.threads = {.count = narrow<int>(rng.count("threads", most)), .ranks = narrow<int>(rng.count("ranks", most))};
+  }
   if (counters.has("window")) {
     const Fields window = counters.object("window");
     state.window = {.loss = window.number("loss"),
@@ -162,7 +168,7 @@ RunState state_of(const checkpoint::Reader& reader) {
   state.best_loss = best.number("loss");
   state.best_step = best.count("step");
   if (best.has("validation_is_due")) state.owes_validation = best.flag("validation_is_due");
-  state.judged = judged_by(best);
+  state.validations = validations_of(best);
   state.metrics = sections.metrics;
   state.history = sections.history;
   return state;
@@ -192,12 +198,15 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
       changes.push_back(fmt::format("{}: {}, was {}", part.key, now, was));
       continue;
     }
+    const std::string remedy = part.always
+                                   ? "undo the change, or start a new run in another run_dir"
+                                   : fmt::format("undo the change, or allow it with --allow-change {}", part.key);
     throw Error{Fault::config,
-                {.wanted = fmt::format("the {} this run was begun with, {}", part.key, was),
+                {.sentence = fmt::format("{}: {} was {} and is now {}; {}", where, part.key, was, now, remedy),
+                 .wanted = fmt::format("the {} that this run began with, {}", part.key, was),
                  .got = now,
                  .where = where,
-                 .remedy = part.always ? "undo the change, or begin a run in another run_dir"
-                                       : fmt::format("undo the change, or allow it with --allow-change {}", part.key)}};
+                 .remedy = remedy}};
   }
   const auto members = [&](const json::object& section, const char* name, const char* key) {
     return Fields{section, name, where}.members(key);

@@ -11,30 +11,34 @@
 #include "plan/run_config.hpp"
 #include "telemetry/metrics.hpp"
 
-/// What a training run knows besides its tensors, and how that becomes the sections of a checkpoint and comes back.
-/// Pure.
+/// The state of a training run besides its tensors. Writes it into the sections of a checkpoint and reads it back. Has
+/// no side effects.
 namespace argosy::train {
 
 struct RunState {
-  std::int64_t step = 0, updates = 0;  // done; a skipped step is no update
+  std::int64_t step = 0, updates = 0;  // done; a skipped step is not an update
   data::Cursor cursor;                 // of the next step
-  double epoch = 0;                    // finished, with the fraction
+  double epoch = 0;                    // epochs done, with the fraction
   std::int64_t src_tokens = 0, tgt_tokens = 0, padded_tokens = 0;
   std::int64_t n_clips = 0;
   optim::SkipGuard::State guard;
-  double best_loss = 0;  // of validation; best_step 0: none yet
+  double best_loss = 0;  // of validations; best_step 0: none yet
   std::int64_t best_step = 0;
-  bool owes_validation = false;  // due at this step, but the run was stopped first
+  bool owes_validation = false;  // a validation is due at this step, but the run stopped first
   boost::json::object metrics;   // of the latest validation
-  boost::json::object judged;    // Judge's
-  telemetry::WindowSums window;  // steps that no log line has told of
-  boost::json::array history;    // changes of configuration over the run's life
+  /// Threads per rank, and ranks: the last bits of a step depend on them. count 0: not recorded.
+  struct {
+    int count = 0, ranks = 0;
+  } threads;
+  boost::json::object validations;  // the state of ValidationHistory
+  telemetry::WindowSums window;     // of steps after the last log line
+  boost::json::array history;       // changes of the configuration since the run began
 
-  /// How far the run is in a unit of periods.
+  /// How far the run is, in this unit of periods.
   [[nodiscard]] double position(config::Period::Unit unit) const;
 };
 
-/// What a run is made of besides its configuration.
+/// Facts about a run that its configuration does not contain.
 struct RunFacts {
   Digest tokenizer;
   Digest data;  // tokenizer, texts and transforms
@@ -43,16 +47,16 @@ struct RunFacts {
   int world = 1;
 };
 
-/// Sections of a checkpoint: model, optimizer, schedule and data say what was trained how, counters and best how far.
+/// The sections of a checkpoint. model, optimizer, schedule and data describe the run; counters and best, its progress.
 [[nodiscard]] checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& facts,
                                                const RunState& state);
 
-/// The inverse for what resuming needs. Throws Error{corrupt} for what sections_of() has not written.
+/// Reads back what resuming needs. Throws Error{corrupt} for sections that sections_of() cannot have written.
 [[nodiscard]] RunState state_of(const checkpoint::Reader& reader);
 
-/// Compares what was saved with what is wanted now. A changed model or tokenizer, and a change in data, batch, seed,
-/// precision, loss or optimizer.type that `allowed` does not name, is Error{config}. Other numbers of optimizer and
-/// schedule are reported as texts, to be logged and kept in the history.
+/// Compares the saved settings with those of the present run. Throws Error{config} if the model or tokenizer has
+/// changed, or if data, batch, seed, precision, loss or optimizer.type has changed and `allowed` does not name the key.
+/// Returns all other changes of optimizer and schedule, and the allowed ones, as texts for the log and the history.
 [[nodiscard]] std::vector<std::string> check_resumable(const checkpoint::Sections& saved,
                                                        const checkpoint::Sections& wanted,
                                                        std::span<const std::string> allowed, const std::string& where);

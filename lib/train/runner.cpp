@@ -78,14 +78,11 @@ struct Runner::Step {
   std::vector<Walk> walks{};  // by micro-batch
 };
 
-Runner::Runner(model::Model& model, Buffers& buffers, comm::Collectives& collectives, const partition::Layout& layout,
-               int canonical_rank, const optim::Optimizer& optimizer, double max_grad_norm, optim::SkipGuard& guard,
-               const Clock& clock, c10::Device device)
+Runner::Runner(model::Model& model, Buffers& buffers, const comm::Group& group, const optim::Optimizer& optimizer,
+               double max_grad_norm, optim::SkipGuard& guard, const Clock& clock, c10::Device device)
     : model_(model),
       buffers_(buffers),
-      collectives_(collectives),
-      layout_(layout),
-      canonical_rank_(canonical_rank),
+      group_(group),
       optimizer_(optimizer),
       max_grad_norm_(max_grad_norm),
       guard_(guard),
@@ -103,7 +100,7 @@ void Runner::begin(Walk& walk, const data::Batch& batch, int slot, const Step& s
   walk.pass.seed = step.options.seed;
   walk.pass.step = step.options.step;
   walk.pass.recompute = step.options.recompute;
-  walk.pass.micro_batch = static_cast<std::int64_t>(slot) * layout_.world() + canonical_rank_;
+  walk.pass.micro_batch = static_cast<std::int64_t>(slot) * group_.layout.world() + group_.canonical_rank;
   walk.pass.loss_scale = step.tgt_tokens > 0 ? 1.0 / static_cast<double>(step.tgt_tokens) : 0.0;
   walk.pass.loss = step.options.loss;
   walk.inputs = inputs_of(batch, device_);
@@ -170,9 +167,10 @@ comm::Event Runner::gather(const plan::Op& op) {
   const UnitBuffers& buffers = buffers_.units()[unit];
   const bool across_nodes = op.levels == comm::Levels::outer;
   if (!across_nodes) buffers_.place_own_weights(unit);
-  if (layout_.world() == 1) return {};
-  return collectives_.all_gather(model_.units()[unit].space(),
-                                 view_of(across_nodes ? buffers.held_weights : buffers.weights), computed(), op.levels);
+  if (group_.layout.world() == 1) return {};
+  return group_.collectives.all_gather(model_.units()[unit].space(),
+                                       view_of(across_nodes ? buffers.held_weights : buffers.weights), computed(),
+                                       op.levels);
 }
 
 comm::Event Runner::reduce(const plan::Op& op, bool has_examples) {
@@ -189,18 +187,19 @@ comm::Event Runner::reduce(const plan::Op& op, bool has_examples) {
     }
     buffers_.clear_gaps(index);
     unit.expect_fresh_gradients();
-    if (layout_.world() == 1 && buffers.sums_in_place && !in_node) return {};  // the shard is the buffer
+    if (group_.layout.world() == 1 && buffers.sums_in_place && !in_node) return {};  // the shard is the buffer
   }
-  return collectives_.reduce_scatter(unit.space(), view_of(across_nodes ? buffers.held_gradients : buffers.gradients),
-                                     view_of(in_node ? buffers.held_gradients : buffers.shard.gradient), computed(),
-                                     {.levels = op.levels, .continues = op.continues});
+  return group_.collectives.reduce_scatter(unit.space(),
+                                           view_of(across_nodes ? buffers.held_gradients : buffers.gradients),
+                                           view_of(in_node ? buffers.held_gradients : buffers.shard.gradient),
+                                           computed(), {.levels = op.levels, .continues = op.continues});
 }
 
 /// The same bits however the blocks are spread over ranks.
 double Runner::sum_of_all_squares() {
   optim::OrderFreeSum sum;
   for (const UnitBuffers& unit : buffers_.units()) optim::add_squares(unit.pieces, sum);
-  collectives_.all_reduce(sum.parts());
+  group_.collectives.all_reduce(sum.parts());
   return sum.value();
 }
 
@@ -221,7 +220,7 @@ void Runner::decide(StepResult& result, plan::ReduceEvery reduce_every, const St
   std::array<double, 10> values{};
   for (std::size_t i = 0; i < sums.size(); ++i) values[i] = *sums[i];
   values.back() = options.wants_to_stop ? 1.0 : 0.0;
-  collectives_.all_reduce(std::span<double>{values});
+  group_.collectives.all_reduce(std::span<double>{values});
   for (std::size_t i = 0; i < sums.size(); ++i) *sums[i] = values[i];
   result.stop = values.back() > 0;
   if (reduce_every == plan::ReduceEvery::micro_batch) squares = sum_of_all_squares();
@@ -302,7 +301,7 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
 
 StepResult Runner::run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
   StepResult result;
-  collectives_.set_step(options.step);
+  group_.collectives.set_step(options.step);
   for (model::Unit& unit : model_.units()) unit.expect_fresh_gradients();
   for (const data::Batch& batch : batches.batches) add_work(result.work, batch, model_.architecture().window);
   Step step{.batches = batches.batches, .tgt_tokens = batches.tgt_tokens, .options = options, .result = result};

@@ -14,36 +14,37 @@
 #include "telemetry/flops.hpp"
 #include "train/buffers.hpp"
 
-/// Executes step plans: walks the visits of a model forward, keeping each one's input, and walks them back one autograd
-/// segment at a time, adding up the gradient of the encoder's output over the decoder's blocks. Gathers and reductions
-/// run beside it; an operation waits for those the plan names. Borrows everything. Call from one thread.
+/// Executes step plans. In the forward pass it calls the visits of a model in order and keeps the input of each. In the
+/// backward pass it runs autograd on one visit at a time, and adds up the gradient of the encoder's output over the
+/// decoder's blocks. Gathers and reductions run at the same time; an operation waits for those that the plan names.
+/// Borrows everything. Call from one thread.
 namespace argosy::train {
 
-/// A micro-batch as the model takes it: views of the batch's memory on the CPU, copies elsewhere.
+/// A micro-batch as the model takes it: views of the batch's memory on the CPU, copies on a GPU.
 [[nodiscard]] model::Inputs inputs_of(const data::Batch& batch, c10::Device device);
 
 struct StepOptions {
   std::int64_t step = 1;     // of the run, from 1
-  std::int64_t updates = 1;  // optimizer updates done when this one is
+  std::int64_t updates = 1;  // optimizer updates, this one included
   double lr = 0;
   std::uint64_t seed = 1;
   model::LossOptions loss;
-  /// block: a visit keeps its input alone, and runs again before it is walked back; the others: what a block keeps.
+  /// block: a visit keeps only its input and runs again before its backward pass. The other levels: what a block keeps.
   plan::Recompute recompute = plan::Recompute::none;
   bool wants_to_stop = false;  // this rank has been asked to
-  /// Called when gradients are summed and weights and state are about to change.
+  /// Called after gradients are summed, and before weights and state change.
   std::function<void()> before_update{};
 };
 
-/// Seconds this rank has spent, by what it did.
+/// Seconds that this rank has spent in each phase.
 struct StepTimes {
   double compute_s = 0, reduce_s = 0, norm_s = 0, update_s = 0, gather_s = 0;
   StepTimes& operator+=(const StepTimes& other);
 };
 
-/// The same on all ranks, but for the times.
+/// The same on all ranks, except for the times.
 struct StepResult {
-  double nll_sum = 0, loss_sum = 0;  // over tgt_tokens: unsmoothed, and as optimised
+  double nll_sum = 0, loss_sum = 0;  // over tgt_tokens: unsmoothed, and as optimized
   double grad_norm = 0;
   bool clipped = false, skipped = false;
   bool stop = false;  // some rank has been asked to
@@ -53,18 +54,17 @@ struct StepResult {
 
 class Runner {
  public:
-  Runner(model::Model& model, Buffers& buffers, comm::Collectives& collectives, const partition::Layout& layout,
-         int canonical_rank, const optim::Optimizer& optimizer, double max_grad_norm, optim::SkipGuard& guard,
-         const Clock& clock, c10::Device device);
+  Runner(model::Model& model, Buffers& buffers, const comm::Group& group, const optim::Optimizer& optimizer,
+         double max_grad_norm, optim::SkipGuard& guard, const Clock& clock, c10::Device device);
 
-  /// One step: gradients are sums over all ranks' losses divided by batches.tgt_tokens. A step the guard skips leaves
-  /// weights and state as they are. A plan that reduces every micro-batch, by elastic collectives, gives the same
-  /// bits of weights for any number of ranks that divides the micro-batches. **Collective.** Throws Error{numeric} from
-  /// the guard, Error{comm}.
+  /// Runs one step. Its gradient is that of the sum of all ranks' losses, divided by batches.tgt_tokens. A step that
+  /// the guard skips leaves weights and state unchanged. A plan that reduces every micro-batch with elastic collectives
+  /// gives the same bits of weights for any number of ranks that divides the number of micro-batches. **Collective.**
+  /// Throws Error{numeric} from the guard, Error{comm}.
   StepResult run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options);
 
-  /// Σ nll of a batch, which may be empty, by a plan of the forward pass. Behind it the weights of units that keep
-  /// buffers of their own are those of all ranks. **Collective.** Throws Error{comm}.
+  /// Σ nll of a batch, which may be empty, by a plan of the forward pass. Afterwards, units with their own buffers hold
+  /// the weights of all ranks. **Collective.** Throws Error{comm}.
   double evaluate(const plan::StepPlan& plan, const data::Batch& batch, const model::LossOptions& loss);
 
  private:
@@ -82,9 +82,7 @@ class Runner {
 
   model::Model& model_;
   Buffers& buffers_;
-  comm::Collectives& collectives_;
-  const partition::Layout layout_;
-  const int canonical_rank_;
+  const comm::Group group_;
   const optim::Optimizer& optimizer_;
   const double max_grad_norm_;
   optim::SkipGuard& guard_;

@@ -8,7 +8,7 @@
 namespace argosy::train {
 namespace {
 
-constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
 
 /// Adds the time of a scope.
 class Stopwatch {
@@ -50,7 +50,8 @@ void Saver::begin(checkpoint::Kind kind, std::int64_t step, const Sections& sect
     if (config_.on_busy == plan::OnBusy::skip && kind == checkpoint::Kind::temp && !must) {
       ++figures_.left_out;
       if (context_.is_root()) {
-        context_.log.warn("step {} is not saved: the checkpoint of step {} is still being written", step, step_);
+        context_.log.warn("step {} is not saved, because the checkpoint of step {} is still being written", step,
+                          step_);
       }
       return;
     }
@@ -65,7 +66,7 @@ void Saver::begin(checkpoint::Kind kind, std::int64_t step, const Sections& sect
 }
 
 void Saver::save_last(checkpoint::Kind kind, std::int64_t step, const Sections& sections, checkpoint::Tidy tidy) {
-  take(store_.finish_save(), kAnyNumber);  // what it holds will be in the one that follows
+  take(store_.finish_save(), any_number);  // what it holds will be in the one that follows
   start(kind, step, sections);
   std::optional<checkpoint::SaveReport> report;
   {
@@ -100,7 +101,7 @@ void Saver::take(const std::optional<checkpoint::SaveReport>& report, std::int64
     figures_.seconds += report->seconds;
     figures_.longest_s = std::max(figures_.longest_s, report->seconds + store_.tidying_s());
     figures_.newest = report->directory;
-    context_.log.info("saved {} ({:.1f} MiB, {:.2f} s, training held up for {:.3f} s)", report->directory.string(),
+    context_.log.info("saved {} ({:.1f} MiB in {:.2f} s; training waited for {:.3f} s)", report->directory.string(),
                       static_cast<double>(report->bytes) / (1 << 20), report->seconds, held_up_s_);
     return;
   }
@@ -108,15 +109,20 @@ void Saver::take(const std::optional<checkpoint::SaveReport>& report, std::int64
   ++figures_.failed;
   if (failures_in_a_row_ <= most_failures) {
     if (context_.is_root()) {
-      context_.log.warn("step {} was not saved, training goes on: {}", step_, report->why_not);
+      context_.log.warn("step {} was not saved, and training continues: {}", step_, report->why_not);
     }
     return;
   }
+  const std::string got =
+      failures_in_a_row_ == 1 ? "a failed save" : fmt::format("{} failed saves in a row", failures_in_a_row_);
+  const std::string remedy = "free space or repair the file system, then run the same command to resume";
   throw Error{Fault::io,
-              {.wanted = "a checkpoint committed",
-               .got = fmt::format("{} failed saves in a row, the last: {}", failures_in_a_row_, report->why_not),
+              {.sentence = fmt::format("{}: training stops after {}; {}; the last error is: {}",
+                                       store_.run_dir().string(), got, remedy, report->why_not),
+               .wanted = "a saved checkpoint",
+               .got = fmt::format("{}: {}", got, report->why_not),
                .where = store_.run_dir().string(),
-               .remedy = "make room or mend the file system; the same command resumes from the newest checkpoint"}};
+               .remedy = remedy}};
 }
 
 }  // namespace argosy::train

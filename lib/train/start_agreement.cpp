@@ -17,7 +17,7 @@ namespace {
 namespace json = boost::json;
 
 std::string both(std::string_view what, std::string_view first, int rank, std::string_view other) {
-  return fmt::format("{} {} on rank 0 and {} on rank {}", what, first, other, rank);
+  return fmt::format("{} is {} on rank 0 and {} on rank {}", what, first, other, rank);
 }
 
 struct Difference {
@@ -63,8 +63,9 @@ void require_same_start(const comm::Communicator& world, const plan::RunConfig& 
                         const boost::json::object& command_line, const std::string& code) {
   if (const auto odd = comm::odd_one(world, code)) {
     throw Error{Fault::config,
-                {.wanted = "the same code on all ranks",
-                 .got = both("code", odd->first, odd->rank, odd->other),
+                {.sentence = both("the build", odd->first, odd->rank, odd->other) + "; start all ranks from one build",
+                 .wanted = "the same build on all ranks",
+                 .got = both("the build", odd->first, odd->rank, odd->other),
                  .remedy = "start all ranks from one build"}};
   }
   json::object all = config::to_json(config).as_object();
@@ -74,20 +75,24 @@ void require_same_start(const comm::Communicator& world, const plan::RunConfig& 
   if (!odd) return;
   const auto found = difference(json::parse(odd->first), json::parse(odd->other), "");
   ARGOSY_CHECK(found, "the same configuration has other texts on ranks 0 and {}", odd->rank);
-  throw Error{Fault::config,
-              {.wanted = "the same configuration on all ranks",
-               .got = both(found->key, found->first, odd->rank, found->other),
-               .remedy = "start all ranks with the same configuration file and options"}};
+  const std::string got = both(found->key, found->first, odd->rank, found->other);
+  const std::string remedy = "start all ranks with the same configuration file and options";
+  throw Error{
+      Fault::config,
+      {.sentence = got + "; " + remedy, .wanted = "the same configuration on all ranks", .got = got, .remedy = remedy}};
 }
 
 Digest same_on_all_ranks(const comm::Communicator& world, const Digest& digest, std::string_view what,
                          std::string_view key) {
   if (const auto odd = comm::odd_one(world, digest.hex())) {
+    const std::string got = both("their digest", odd->first, odd->rank, odd->other);
+    const std::string remedy = "give all nodes the same files, preferably in one shared folder";
     throw Error{Fault::data,
-                {.wanted = fmt::format("the same {} on all ranks", what),
-                 .got = both("digest", odd->first, odd->rank, odd->other),
+                {.sentence = fmt::format("{}: the ranks read different {}: {}; {}", key, what, got, remedy),
+                 .wanted = fmt::format("the same {} on all ranks", what),
+                 .got = got,
                  .where = std::string(key),
-                 .remedy = "give all nodes the same files, best in one shared folder"}};
+                 .remedy = remedy}};
   }
   return digest;
 }

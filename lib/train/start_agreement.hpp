@@ -8,21 +8,23 @@
 #include "core/hash.hpp"
 #include "plan/run_config.hpp"
 
-/// What all ranks of a run must have in common before any of them allocates: code, configuration, data. Ranks are
-/// compared by digests; only where these differ do texts travel. Refusals are one sentence, the same on all ranks, that
-/// names rank 0, the lowest rank that differs from it, and what each of them has. Torch-free.
+/// Checks that all ranks of a run have the same build, configuration and data, before any of them allocates memory.
+/// Ranks compare digests; they exchange texts only if the digests differ. An error is the same sentence on all ranks.
+/// It names rank 0, the lowest rank that differs from it, and the value of each. Torch-free.
 namespace argosy::train {
 
-/// This build, as ranks compare it: release and revision.
+/// Release and revision of this build.
 [[nodiscard]] std::string code_version();
 
-/// Ranks of one build and one effective configuration; `command_line`: what else decides what a rank does, by option.
+/// Requires the same build and the same effective configuration on all ranks. `command_line` holds the other options
+/// that decide what a rank does.
 /// **Collective** over `world`. Throws Error{config}.
 void require_same_start(const comm::Communicator& world, const plan::RunConfig& config,
                         const boost::json::object& command_line, const std::string& code = code_version());
 
-/// `digest`, which every rank has computed from its own files; `what` and `key` say of what and where they stand.
-/// **Collective** over `world`. Throws Error{data}.
+/// Returns `digest`, which every rank has computed from its own files, if it is the same on all ranks. For the error,
+/// `what` says what the files are, and `key` which key of the configuration names them. **Collective** over `world`.
+/// Throws Error{data}.
 [[nodiscard]] Digest same_on_all_ranks(const comm::Communicator& world, const Digest& digest, std::string_view what,
                                        std::string_view key);
 

@@ -20,23 +20,32 @@ StopPolicy::StopPolicy(const comm::Context& context, const plan::StopConfig& con
     deadline_s_ = comm::seconds_in(variables, "ARGOSY_DEADLINE");
     notice_s_ = comm::seconds_in(variables, "ARGOSY_STOP_NOTICE_S");
     if (is_asked_by_file()) {
-      throw Error{Fault::usage,
-                  {.wanted = "no stop file at the start, since it would end the run after a step",
-                   .got = fmt::format("{}, which is there", *config_.file),
-                   .where = "stop.file",
-                   .remedy = "remove it to train on"}};
+      throw Error{
+          Fault::usage,
+          {.sentence = fmt::format("stop.file: the stop file {} exists, so the run would stop after one step; remove "
+                                   "it to train",
+                                   *config_.file),
+           .wanted = "no stop file at the start",
+           .got = *config_.file,
+           .where = "stop.file",
+           .remedy = "remove it to train"}};
     }
     if (!deadline_s_ || !context.is_root()) return;
     const double left_s = *deadline_s_ - context.clock.wall_s();
     if (left_s <= kept_s()) {
-      throw Error{Fault::usage,
-                  {.wanted = fmt::format("more than the {:.0f} s that are kept for the last step and save", kept_s()),
-                   .got = fmt::format("{:.0f} s until the allocation ends", left_s),
-                   .where = "ARGOSY_DEADLINE",
-                   .remedy = "ask for a longer allocation, or lower stop.before_end_s"}};
+      throw Error{
+          Fault::usage,
+          {.sentence = fmt::format("ARGOSY_DEADLINE: the allocation ends in {:.0f} s, but the run needs {:.0f} s for "
+                                   "its last step and save; ask for a longer allocation, or lower stop.before_end_s",
+                                   left_s, kept_s()),
+           .wanted = fmt::format("more than the {:.0f} s for the last step and save", kept_s()),
+           .got = fmt::format("{:.0f} s until the allocation ends", left_s),
+           .where = "ARGOSY_DEADLINE",
+           .remedy = "ask for a longer allocation, or lower stop.before_end_s"}};
     }
     context.log.info(
-        "the allocation ends in {}; the run saves and stops {:.0f} s before, or earlier as steps and saves take longer",
+        "the allocation ends in {}; the run saves and stops {:.0f} s before that, or earlier if steps and saves take "
+        "longer",
         duration_text(left_s), kept_s());
   });
 }
@@ -52,10 +61,10 @@ bool StopPolicy::wants_to_stop() {
     return true;
   }
   const double now_s = context_.clock.monotonic_s();
-  if (now_s - looked_s_ < 1) return false;  // a network file system need not be asked each step
+  if (now_s - looked_s_ < 1) return false;  // asking a network file system at each step would slow it down
   looked_s_ = now_s;
   if (!is_asked_by_file()) return false;
-  reason_ = fmt::format("{} is there", *config_.file);
+  reason_ = fmt::format("the stop file {} exists", *config_.file);
   return true;
 }
 
@@ -63,7 +72,7 @@ bool StopPolicy::is_asked_by_file() {
   if (!context_.is_root() || !config_.file) return false;
   try {
     return saw_file_ = saw_file_ || context_.files.exists(*config_.file);
-  } catch (const Error& error) {  // a network file system that hiccups is no reason to end
+  } catch (const Error& error) {  // a temporary error of a network file system must not end the run
     if (!std::exchange(warned_of_file_, true)) context_.log.warn("stop.file: {}", error.what());
     return false;
   }
@@ -76,9 +85,9 @@ void StopPolicy::took(double round_s, double save_s) {
   warned_ = true;
   if (context_.is_root()) {
     context_.log.warn(
-        "a step of {:.0f} s and a save of {:.0f} s, twice, do not fit the {:.0f} s between signal and end: signal "
-        "earlier "
-        "(--signal=B:USR1@{:.0f}, ARGOSY_STOP_NOTICE_S)",
+        "two steps of {:.0f} s and two saves of {:.0f} s do not fit into the {:.0f} s between the signal and the end "
+        "of the "
+        "job; ask for an earlier signal: --signal=B:USR1@{:.0f}, and ARGOSY_STOP_NOTICE_S",
         longest_round_s_, longest_save_s_, *notice_s_, kept_s());
   }
 }
@@ -88,6 +97,6 @@ double StopPolicy::kept_s() const {
                   2 * (longest_round_s_ + longest_save_s_));
 }
 
-std::string StopPolicy::reason() const { return reason_.empty() ? "another rank was asked to" : reason_; }
+std::string StopPolicy::reason() const { return reason_.empty() ? "another rank was asked to stop" : reason_; }
 
 }  // namespace argosy::train

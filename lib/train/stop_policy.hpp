@@ -7,29 +7,31 @@
 #include "comm/run_main.hpp"
 #include "plan/run_config.hpp"
 
-/// When a run ends before its schedule does, and why: a signal, the stop file, or the end of its allocation, before
-/// which it keeps time for one more round and its last save. Each rank asks for itself; what one of them wants the
-/// runner lets all know. Borrows everything. One thread.
+/// Decides whether a run stops before the end of its schedule: on a signal, if the stop file exists, or before the end
+/// of its allocation. There it keeps time for one more step and the last save. Each rank decides for itself; the runner
+/// tells all ranks if one of them wants to stop. Borrows everything. Call from one thread.
 namespace argosy::train {
 
 class StopPolicy {
  public:
-  /// Takes ARGOSY_DEADLINE (the allocation's end, seconds since 1970) and ARGOSY_STOP_NOTICE_S (how long before it the
-  /// scheduler signals) from `variables`. **Collective.** Throws Error{usage} when one of them is no number, or when
-  /// the end is nearer than the time that is kept, or the stop file is there already: such a run would save and start
-  /// for ever.
+  /// Reads ARGOSY_DEADLINE (the end of the allocation, in seconds since 1970) and ARGOSY_STOP_NOTICE_S (how long before
+  /// it the scheduler signals) from `variables`. **Collective.** Throws Error{usage} if one of them is not a number.
+  /// Also throws it if the end is nearer than the time that is kept, or if the stop file exists: such a run would save
+  /// and restart forever.
   StopPolicy(const comm::Context& context, const plan::StopConfig& config,
              const comm::Variables& variables = comm::environment_variable);
 
-  /// Once a step.
+  /// To be called once a step.
   [[nodiscard]] bool wants_to_stop();
-  /// Counts the time from one look to the next, and the longest save so far. The time that is kept grows with them.
+  /// Reports the duration of a round (step, validation and save together) and the longest save so far. The time that is
+  /// kept grows with them.
   void took(double round_s, double save_s);
-  /// Seconds kept before the end: stop.before_end_s, else the notice, else a minute; at least two rounds and saves.
+  /// Seconds kept before the end: stop.before_end_s, else the notice, else 60; at least the time of two rounds and
+  /// saves.
   [[nodiscard]] double kept_s() const;
-  /// Rank 0: whether a user's stop file has been there, whatever else stopped the run. False on the others.
+  /// Rank 0: whether the stop file has been seen, even if something else stopped the run. False on other ranks.
   [[nodiscard]] bool is_asked_by_file();
-  /// Why, for people.
+  /// Why the run stops, as text.
   [[nodiscard]] std::string reason() const;
 
  private:

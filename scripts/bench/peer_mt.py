@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The PyTorch peer of the quickstart: the same text, split, tokenizer and cores, as fast as PyTorch goes on a CPU.
+"""Does the quickstart with PyTorch: the same text, split, tokenizer and cores, as fast as PyTorch can on a CPU.
 
-Trains a pre-norm Transformer (3+3 layers; 4.7 M parameters at the default width) for --seconds of wall clock, decodes the test part
-greedily and prints BLEU and chrF2 of sacreBLEU (13a). Start-up, tokenizing, a trial of fp32 against bf16, and decoding are
-not counted; validation is not run during training. Run it alone on the machine. torch.compile is left out: after 105 s of
-compiling, a step took 1.5 times as long as without (fp32, AVX-512; the matrix products are two thirds of a step).
+It trains a pre-norm Transformer (3+3 layers; 4.7 M parameters at the default width) for --seconds of wall clock, translates the test
+part greedily and prints BLEU and chrF2 of sacreBLEU (13a). Start-up, tokenizing, a comparison of fp32 with bf16, and decoding are not
+counted; training runs no validation. Use nothing else on the machine. torch.compile is not used: after 105 s of compiling, a step
+took 1.5 times as long as without it (fp32, AVX-512; the matrix products are two thirds of a step).
 
-Needs: torch, sentencepiece, sacrebleu, numpy (scripts/setup --peer makes an environment).
+It needs torch, sentencepiece, sacrebleu and numpy; scripts/setup --peer makes an environment with them.
 example: python scripts/bench/peer_mt.py --text runs/quickstart/text --tokenizer runs/quickstart/tokenizer.model --seconds 360 --json
 """
 

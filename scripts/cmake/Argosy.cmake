@@ -112,8 +112,9 @@ function(argosy_app tool)
   set(target argosy_app_${tool}) # `export`, `train` and `count` are too common as target names
   add_executable(${target} ${PROJECT_SOURCE_DIR}/apps/${tool}.cpp)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${tool} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/apps)
-  target_link_libraries(${target} PRIVATE argosy_warnings ${ARG_USES} ${ARG_LIBS} argosy::config argosy::built_with
-                                          argosy::version CLI11::CLI11)
+  target_compile_options(${target} PRIVATE ${ARGOSY_QUICKLY_COMPILED}) # command lines, not loops
+  target_link_libraries(${target} PRIVATE argosy_warnings ${ARG_USES} ${ARG_LIBS} argosy::config argosy::version
+                                          CLI11::CLI11)
   if(ARGOSY_LINK_APPS)
     add_custom_command(
       TARGET ${target}
@@ -153,6 +154,10 @@ function(argosy_test module)
   endif()
   target_link_libraries(${target} PRIVATE argosy_warnings ${ARG_USES} ${ARG_LIBS} GTest::gmock GTest::gtest)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(${target} PRIVATE ${ARGOSY_QUICKLY_COMPILED}) # assertions, not loops
+  if(kind STREQUAL "unit" AND TARGET argosy_test_messages)
+    target_link_libraries(${target} PRIVATE argosy_test_messages)
+  endif()
   if(kind STREQUAL "mpi" OR ARG_RANKS)
     target_link_libraries(${target} PRIVATE argosy_test_mpi_main)
   else()
@@ -213,6 +218,10 @@ macro(_argosy_test_properties name ranks)
                TIMEOUT ${ARG_TIMEOUT}
                PROCESSORS ${ranks}
                ENVIRONMENT "${ARGOSY_TEST_ENVIRONMENT}")
+  if(kind STREQUAL "unit")
+    get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ARGOSY_TESTED_MODULE=${folder})
+  endif()
   if("gpu" IN_LIST ARG_LABELS) # all that may be skipped where nothing else may
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "${ARGOSY_TEST_ENVIRONMENT};ARGOSY_MAY_SKIP=1")
   endif()

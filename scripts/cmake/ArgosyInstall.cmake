@@ -3,7 +3,7 @@
 # LibTorch's libraries go along under lib/libtorch in the wheel's layout, which their own rpaths expect (0.5 GB). With
 # -DARGOSY_INSTALL_TORCH=OFF the tools keep the absolute path of the LibTorch they were built with.
 include(CMakePackageConfigHelpers)
-option(ARGOSY_INSTALL_TORCH "Install LibTorch's libraries beside the tools, so that the tree can be moved" ON)
+option(ARGOSY_INSTALL_TORCH "Install LibTorch's libraries with the tools, so that the tree can be moved" ON)
 set(package_dir lib/cmake/argosy)
 
 get_property(apps GLOBAL PROPERTY ARGOSY_APPS)

@@ -1,7 +1,7 @@
-"""Debian packages as plain data: downloaded and unpacked into a folder of ours, never installed.
+"""Downloads Debian packages and unpacks them into a folder, without installing them.
 
-Works as root and as any user. Where the system's package lists are empty, private lists are fetched beside the download,
-so nothing of the system changes.
+Works as root and as any user. If the system's package lists are empty, private lists are fetched into the same folder, so
+the system does not change.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class NoPackageSource(Exception):
-    """No Debian package source answers here; the text says why in a few words."""
+    """No Debian package source can be used; the text says why."""
 
 
 def _apt_get(arguments, folder, options=()):

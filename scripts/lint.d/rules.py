@@ -20,6 +20,7 @@ STREAMS = re.compile(r"\bstd::(cout|cin)\b|\bfmt::print\s*\(\s*\"|(?<![\w:])(std
 ENDS_PROCESS = re.compile(r"(\bstd::|(?<![\w:])::|^\s*)(exit|_exit|_Exit|abort|quick_exit|terminate)\s*\(")
 ENDS_PROCESS_IN = {"lib/comm/environment.cpp"}  # the one place where a rank ends the others
 NARROWING = re.compile(r"\bstatic_cast<\s*(unsigned|unsigned int|int|short|char|(std::)?u?int(8|16|32)_t)\s*>")
+TYPE = re.compile(r"^(?:class|struct|enum class|enum) ([A-Z]\w*)\b(?!;|::)|^using ([A-Z]\w*) =", re.M)  # of a namespace
 # The words are split so that this file passes its own check.
 LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b|(?i:\bnot imple" r"mented\b|\bfor" r" now\b|\bplace" r"holder\b)")
 CONFIG_NAME = re.compile(r"\bconfigs/[\w-]+\.json\b")
@@ -35,6 +36,7 @@ class Lint:
         self.read_layers()
         self.files = self.list_files()
         self.narrowing = self.read_narrowing()  # file -> casts that are known to be right
+        self.names = {}  # module -> name -> header of it, or of core, that declares it
         self.includes = {}  # file -> [(line number, quoted, path)]
         self.reached = {}  # (file, except) -> the LibTorch header it reaches, or None
 
@@ -137,10 +139,26 @@ class Lint:
         numbers = [n for n, line in enumerate(self.text(name).splitlines(), 1) for _ in NARROWING.findall(line.split("//")[0])]
         known = self.narrowing.pop(name, 0)
         if len(numbers) > known:
-            self.refuse(name, numbers[-1], f"{len(numbers)} casts to narrow integers, {known} known: use narrow<T>() (core/narrow.hpp), "
+            self.refuse(name, numbers[-1], f"{len(numbers)} casts to narrow integers, {known} known: use narrow<T>() (core/error.hpp), "
                         "or say in scripts/lint.d/narrowing.txt why no number can be too large")
         elif len(numbers) < known:
             self.refuse("scripts/lint.d/narrowing.txt", 1, f"{name} has {len(numbers)} casts to narrow integers, not {known}: correct its line")
+
+    def check_unity(self, name, module):
+        """Sources of a module are compiled together: a header read after a file must not find that file's types for its own."""
+        text = self.text(name)
+        begin, end = text.find("\nnamespace {\n"), text.rfind("\n}  // namespace\n")
+        if begin < 0:
+            return
+        if module not in self.names:
+            headers = [f for f in self.files if f.endswith(".hpp") and f.startswith(("lib/core/", f"lib/{module}/"))]
+            self.names[module] = {m[1] or m[2]: header for header in headers for m in TYPE.finditer(self.text(header))}
+        for match in TYPE.finditer(text, begin, end):
+            found = match[1] or match[2]
+            other = self.names[module].get(found)
+            if other:
+                line = text.count("\n", 0, match.start()) + 1
+                self.refuse(name, line, f"{other} declares {found} too; the module's sources are compiled together: rename this one")
 
     def check_text(self, name):
         lines = self.text(name).splitlines()
@@ -168,9 +186,11 @@ class Lint:
                 self.check_direction(name, parts[1])
                 self.check_torch(name, f"lib/{parts[1]}", parts[1] in TORCH_MODULES)
                 self.check_os(name)
+                if name.endswith(".cpp"):
+                    self.check_unity(name, parts[1])
             if parts[0] == "apps" and name.endswith(SOURCES):
                 self.check_os(name)
-            if parts[0] in ("lib", "apps") and name.endswith((".cpp", ".hpp")) and name != "lib/core/narrow.hpp":
+            if parts[0] in ("lib", "apps") and name.endswith((".cpp", ".hpp")) and name != "lib/core/error.hpp":
                 self.check_narrowing(name)
             if parts[0] == "apps" and name.endswith(".cpp"):
                 self.check_torch(name, name, pathlib.Path(name).stem in TORCH_APPS)

@@ -85,9 +85,9 @@ mutant shard_link_followed 'a link in the place of a shard is loaded' lib/checkp
   'if (const auto link = link_in(reader))' 'if (const auto link = std::optional<Path>{})'
 mutant name_trusted 'a copy under the name of another step is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
   'if (reader.step() != candidate.step) return' 'if (false) return'
-mutant newer_left_behind 'a run goes on below newer checkpoints' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
+mutant newer_left_behind 'a run resumes below newer checkpoints' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
   '  if (newer.empty()) return;' '  if (!newer.empty()) return;'
-mutant started_over 'a run with damaged checkpoints begins anew' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
+mutant started_over 'a run with damaged checkpoints starts over' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
   'if (passed_over_.empty() && quarantined.empty()) return' 'if (quarantined.empty()) return'
 mutant no_way_made 'what was passed over blocks the commits of its step' lib/checkpoint/save.cpp $loads 1 'LoadTest.*' \
   '      input_.make_way();' ''

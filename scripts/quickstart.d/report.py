@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ends the quickstart: five translations beside source and reference, scores, seconds, and runs/quickstart/result.json."""
+"""Ends the quickstart: shows five translations next to source and reference, scores and seconds; writes runs/quickstart/result.json."""
 
 import json
 import os
@@ -34,9 +34,9 @@ def table(rows, titles, width):
 
 
 def losses(soup):
-    """What the soup has gained over the last checkpoint, in a sentence."""
+    """One line that compares the soup with the last checkpoint."""
     last, mean = soup["losses"][-1]["loss"], soup["loss"]
-    kept = f"the mean of {soup['inputs']} of the last {len(soup['losses'])}" if soup["inputs"] > 1 else "the best one alone, which no mean betters:"
+    kept = f"the mean of {soup['inputs']} of the last {len(soup['losses'])}" if soup["inputs"] > 1 else "the best one, because no mean is better:"
     return f"validation loss: last checkpoint {last:.4f}, {kept} {mean:.4f}"
 
 

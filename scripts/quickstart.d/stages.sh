@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154 # run comes from scripts/quickstart
-# Stages of scripts/quickstart: each is announced with its command, timed, logged, and stamped when it is done.
-# A stamp in $run/stages holds the seconds spent and the command; a stage runs again when the command differs, when its
-# config is newer than the stamp, or when a stage before it ran.
+# The stages of scripts/quickstart. Each is announced with its command, timed and logged; when it is done, it gets a stamp.
+# The stamps in $run/stages hold the seconds and the command. A stage reruns if its command has changed, if the configuration is newer
+# than the stamp, or if an earlier stage was rerun.
 
 fail() { # fail CODE SENTENCE
   echo "quickstart: $2" >&2
@@ -10,9 +10,9 @@ fail() { # fail CODE SENTENCE
 
 planned=() number=0 ran=0 interrupted=0 status=0 removed=''
 
-plan() { planned=("$@"); } # plan "NAME TYPICAL_SECONDS"…: on two cores, for the time left
+plan() { planned=("$@"); } # plan "NAME TYPICAL_SECONDS"…: on two cores; the time left is estimated from it
 
-leaves() { removed=$1; } # the next stage makes this folder: what an interrupted one left goes first
+leaves() { removed=$1; } # the next stage makes this folder; remains of an interrupted attempt are removed first
 
 time_left() { # typical seconds from stage $number on, in words
   local seconds=0 entry
@@ -32,9 +32,9 @@ show_command() {
   printf '\n'
 }
 
-# timed NAME SECONDS_BEFORE COMMAND…: runs the command, its messages on the terminal and in the log; leaves its exit code in
-# `status` and the seconds, those of interrupted tries included, in $run/stages/NAME.spent. The command has a process group
-# of its own, so that whatever ends this script ends it as well, in its own orderly way (train commits a checkpoint).
+# timed NAME SECONDS_BEFORE COMMAND…: runs the command, with its messages on the terminal and in the log. Leaves its exit code in
+# `status`, and the seconds, interrupted attempts included, in $run/stages/NAME.spent. The command has its own process group: a
+# signal that ends this script is passed to the whole group, so that the command can stop in order (train saves a checkpoint).
 timed() {
   local name=$1 before=$2 begin=$EPOCHREALTIME child
   shift 2
@@ -54,16 +54,16 @@ timed() {
   trap - INT TERM HUP
   local code=''
   if [ -s "$run/logs/$name.exit" ]; then read -r code _ <"$run/logs/$name.exit"; fi # launchers lose exit codes
-  if [[ $code =~ ^[0-9]{1,3}$ ]]; then status=$code; fi                             # bash would run what stands in another word
+  if [[ $code =~ ^[0-9]{1,3}$ ]]; then status=$code; fi                             # in arithmetic, bash would run commands in any other text
   LC_ALL=C awk -v before="$before" -v begin="${begin/,/.}" -v now="${EPOCHREALTIME/,/.}" \
     'BEGIN { printf "%.1f\n", before + now - begin }' >"$run/stages/$name.spent"
 }
 
 check() { # check NAME: ends the script unless the stage just run succeeded and nobody asked to stop
-  if ((interrupted)); then fail 75 "interrupted in $1; start scripts/quickstart again to continue"; fi
-  if ((status == 75)); then fail 75 "$1 stopped on purpose at a checkpoint; start scripts/quickstart again to continue"; fi
+  if ((interrupted)); then fail 75 "interrupted in $1; run scripts/quickstart again to resume"; fi
+  if ((status == 75)); then fail 75 "$1 saved a checkpoint and stopped; run scripts/quickstart again to resume"; fi
   local hint=''
-  if ((status == 2)); then hint='; where the text or the settings have changed, scripts/quickstart --fresh begins again'; fi
+  if ((status == 2)); then hint='; if the text or the settings have changed, scripts/quickstart --fresh starts over'; fi
   ((status == 0)) || fail "$status" "$1 failed (code $status); its messages are in $run/logs/$1.log$hint"
 }
 
@@ -71,16 +71,16 @@ logged() { # logged NAME COMMAND…
   local log=$run/logs/$1.log
   export ARGOSY_EXIT_FILE=$PWD/$run/logs/$1.exit
   shift
-  trap : INT TERM HUP # the group is signalled: wait for the command, which ends in its own time
+  trap : INT TERM HUP # the whole group gets the signal: wait until the command has ended
   "$@" </dev/null 2>&1 | keep "$log"
 }
 
-keep() { # … | keep FILE: copies to the terminal and the file, to the last line of a command that is being stopped
+keep() { # … | keep FILE: copies to the terminal and the file, up to the last line of a command that is being stopped
   trap '' INT TERM HUP
   exec tee "$1"
 }
 
-always() { # always NAME PURPOSE COMMAND…: a step that is quick when there is nothing to do
+always() { # always NAME PURPOSE COMMAND…: a step that runs each time; it is quick if there is nothing to do
   announce "$1" "$2"
   local name=$1 before=0
   shift 2
@@ -96,7 +96,7 @@ stage() { # stage NAME PURPOSE COMMAND…
   shift 2
   command=$(show_command "$@")
   if ! ((ran)) && [ -e "$stamp" ] && [ "$(<"$stamp")" = "$command" ] && ! [ "$config" -nt "$stamp" ]; then
-    echo "done before, in $(<"$run/stages/$name.spent") s"
+    echo "already done, in $(<"$run/stages/$name.spent") s"
   else
     if [ -s "$run/stages/$name.spent" ] && ! [ -e "$stamp" ]; then before=$(<"$run/stages/$name.spent"); fi
     rm -f "$stamp"
@@ -118,7 +118,7 @@ language() { # language 0|1: of the fetched text
   python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["languages"][int(sys.argv[2])])' "$run/text/counts.json" "$1"
 }
 
-newest_checkpoints() { # newest_checkpoints RUN_DIR COUNT: committed ones, oldest first, one a step
+newest_checkpoints() { # newest_checkpoints RUN_DIR COUNT: committed ones, oldest first, one per step
   local folder
   for folder in "$1"/export/[0-9]* "$1"/checkpoints/[0-9]*; do
     if [ -d "$folder" ]; then echo "${folder##*/} $folder"; fi

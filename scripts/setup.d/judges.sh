@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # deps and peer come from scripts/setup
-# The Python programs that tests compare ours with, in a virtual environment of their own: $deps/judges.
+# The judges: Python programs that tests compare Argosy with, in their own virtual environment, $deps/judges.
 # Sourced by scripts/setup, after libtorch.sh.
 
 judges_packages='ctranslate2==4.8.5 sacrebleu==2.6.0 sentencepiece==0.2.3 safetensors==0.8.0 h5py>=3.10 numpy>=1.26'
@@ -9,7 +9,7 @@ judges_pip() {
     fail 4 "pip could not install the judges; check the network and pip's index"
 }
 
-judges_wanted() { # the requirements, unless they are installed; with PyTorch or without
+judges_wanted() { # prints the requirements, unless they are installed; with PyTorch or without
   local stamp=$deps/judges/.argosy-setup wanted=$judges_packages
   if ((peer)); then wanted+=" torch==$libtorch_version"; fi
   if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return; fi
@@ -43,7 +43,7 @@ install_peer() {
   local tag wheels=() entry
   echo "setup: installing PyTorch and the NVIDIA libraries it loads"
   tag=$("$deps/judges/bin/python" -c 'import sys; print("%d%d" % sys.version_info[:2])')
-  [ -n "${libtorch_sha256[$tag]:-}" ] || fail 2 "no PyTorch $libtorch_version wheel is pinned for this Python; use 3.10 to 3.14"
+  [ -n "${libtorch_sha256[$tag]:-}" ] || fail 2 "Argosy knows no PyTorch $libtorch_version wheel for this Python; use Python 3.10 to 3.14"
   wheels+=("$(fetch_wheel "torch==$libtorch_version" "${libtorch_sha256[$tag]}" "$tag")") || exit
   for entry in "${cuda_runtime_wheels[@]}"; do
     wheels+=("$(fetch_wheel "${entry%=*}" "${entry##*=}" "$tag")") || exit

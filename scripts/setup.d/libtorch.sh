@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154 # deps, cuda and libtorch come from scripts/setup
 # LibTorch from the PyPI wheel: C++ libraries and headers only, under $deps/libtorch-<version>/{torch,nvidia}.
-# Every Python's wheel holds the same C++ libraries, so the host's is taken and serves `--peer` as well.
+# The wheels for all Pythons hold the same C++ libraries. The wheel for this machine's Python is used, which `--peer` needs, too.
 # Sourced by scripts/setup.
 
 libtorch_version=2.11.0
@@ -16,14 +16,14 @@ cuda_runtime_wheels=(
   nvidia-cuda-cupti==13.0.85=4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8
 )
 
-host_python() { # the wheel tag: the host's Python, or 311 where no wheel is made for it
+host_python() { # prints the wheel tag: this machine's Python, or 311 if there is no wheel for it
   local tag
   tag=$(python3 -c 'import sys; print("%d%d" % sys.version_info[:2])')
   [ -n "${libtorch_sha256[$tag]:-}" ] || tag=311
   echo "$tag"
 }
 
-# fetch_wheel REQUIREMENT SHA256 PYTHON_TAG: prints the path of the checked wheel, downloaded unless it is here.
+# fetch_wheel REQUIREMENT SHA256 PYTHON_TAG: downloads the wheel unless it is already here, checks it, and prints its path.
 fetch_wheel() {
   local requirement=$1 sha256=$2 tag=$3 wheels=$deps/wheels wheel partial
   local platforms=(--platform=manylinux{_2_28,_2_27,_2_25,_2_17,2014}_x86_64)
@@ -63,31 +63,31 @@ has_libtorch() {
 # use_libtorch DIR: a site's own LibTorch, by a link in the place of the one that would be fetched.
 use_libtorch() {
   local root=$deps/libtorch-$libtorch_version build
-  if [ -e "$root" ] && [ ! -L "$root" ]; then fail 2 "$root holds a LibTorch that was fetched: remove it to use $1"; fi
+  if [ -e "$root" ] && [ ! -L "$root" ]; then fail 2 "$root holds a downloaded LibTorch; remove it to use $1"; fi
   build=$(mktemp -d)
   if ! cmake -S scripts/setup.d/libraries -B "$build" -DARGOSY_MISSING_FILE="$build/missing" -DARGOSY_TORCH=ON -DLIBTORCH_ROOT="$1" \
     >"$build/log" 2>&1; then
     tail -n 15 "$build/log" >&2
     rm -rf "$build"
-    fail 2 "$1 is not a LibTorch $libtorch_version or newer: the folder has to hold torch/, or include/ and lib/"
+    fail 2 "$1 is not a LibTorch $libtorch_version or newer; the folder must hold torch/, or include/ and lib/"
   fi
   rm -rf "$build"
-  ln -sfn "$1" "$root" || fail 4 "cannot write to $deps: set ARGOSY_DEPS to a folder you may write to"
+  ln -sfn "$1" "$root" || fail 4 "cannot write to $deps; set ARGOSY_DEPS to a folder that you may write to"
 }
 
 install_libtorch() {
   if [ -n "${LIBTORCH_ROOT:-}" ]; then
-    echo "setup: LibTorch is the site's, $LIBTORCH_ROOT"
+    echo "setup: using the LibTorch in $LIBTORCH_ROOT"
     return 0
   fi
   local root=$deps/libtorch-$libtorch_version flavor wheels=() entry tag staging
   flavor=$(libtorch_flavor)
   # The stamp is the last thing put into the staging folder, which then takes its place by one rename.
   if has_libtorch; then return 0; fi
-  if [ -L "$root" ]; then rm "$root"; fi # to what is no longer there
-  [ "$(uname -m)" = x86_64 ] || fail 2 "no LibTorch wheel is pinned for $(uname -m): name one with --libtorch DIR"
+  if [ -L "$root" ]; then rm "$root"; fi # a link whose target is gone
+  [ "$(uname -m)" = x86_64 ] || fail 2 "Argosy knows no LibTorch wheel for $(uname -m); name an installed LibTorch with --libtorch DIR"
 
-  echo "setup: fetching LibTorch $libtorch_version"
+  echo "setup: downloading LibTorch $libtorch_version"
   tag=$(host_python)
   wheels+=("$(fetch_wheel "torch==$libtorch_version" "${libtorch_sha256[$tag]}" "$tag")") || exit
   for entry in "${cuda_runtime_wheels[@]}"; do
@@ -97,7 +97,7 @@ install_libtorch() {
   staging=$(mktemp -d "$deps/.libtorch-$libtorch_version.XXXXXX")
   python3 scripts/setup.d/unpack_wheels.py "$staging" "$flavor" "${wheels[@]}" || fail 4 "could not unpack LibTorch into $staging"
   if ((cuda)); then
-    echo "setup: fetching the NVIDIA libraries"
+    echo "setup: downloading the NVIDIA libraries"
     # shellcheck disable=SC2046 # one word a requirement
     python3 -m pip install --quiet --disable-pip-version-check --only-binary=:all: --target "$staging/pip" \
       $(python3 scripts/setup.d/unpack_wheels.py --nvidia-requirements "${wheels[0]}") </dev/null ||

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # judges, lint and fuzz come from scripts/setup
-# Debian packages, each with how to see that it is there and its name as an environment module or Spack package.
+# Debian packages, each with a probe that tells whether it is installed, and its name as an environment module or Spack package.
 # Sourced by scripts/setup.
 
 # package               probe                        module/Spack name
@@ -73,7 +73,7 @@ present() { # present KIND:NAME[,NAME…]: any of the names will do
   return 1
 }
 
-# missing_packages TABLE: the lines whose probe finds nothing.
+# missing_packages TABLE: prints the lines whose probe finds nothing.
 missing_packages() {
   local package probe site
   while read -r package probe site; do
@@ -81,8 +81,8 @@ missing_packages() {
   done <<<"$1"
 }
 
-# not_found_by_cmake TABLE_LINES: those of them that a build would not find either. A site's libraries lie where
-# CMAKE_PREFIX_PATH and PKG_CONFIG_PATH say, which the probes above do not search.
+# not_found_by_cmake TABLE_LINES: prints the lines that CMake does not find either. The probes above do not search CMAKE_PREFIX_PATH and
+# PKG_CONFIG_PATH, which name the libraries of a site.
 not_found_by_cmake() {
   local folder package site
   folder=$(mktemp -d)
@@ -107,24 +107,26 @@ names_of() { awk '{ print $1 }' <<<"$1" | tr '\n' ' '; }
 may_install() { command -v apt-get >/dev/null && [ "$(id -u)" -eq 0 ]; }
 
 install_packages() {
-  local wanted=$packages_build optional=$packages_speed missing extra
-  # pip fetches LibTorch and the judges, nothing else.
+  local wanted='' optional=$packages_speed missing extra
+  # pip downloads only LibTorch and the judges.
   if ((judges)) || ! has_libtorch; then wanted+=$packages_pip; fi
   if ((judges)); then wanted+=$packages_judges; fi
   if ((lint)); then wanted+=$packages_lint; fi
   if ((fuzz)); then wanted+=$packages_fuzz; fi
-  missing=$(missing_packages "$wanted")
-  extra=$(missing_packages "$optional")
+  missing=$(missing_packages "$packages_build")
   if [ -n "$missing" ] && command -v cmake >/dev/null; then missing=$(not_found_by_cmake "$missing"); fi
+  # CMake looks only for libraries of the build. For all other packages, the probe decides.
+  missing=$(grep . <<<"$missing"$'\n'"$(missing_packages "$wanted")" || true)
+  extra=$(missing_packages "$optional")
   [ -n "$missing$extra" ] || return 0
 
   if ! may_install; then
-    [ -n "$missing" ] || return 0 # compiler cache and linker only save time
+    [ -n "$missing" ] || return 0 # the compiler cache and the linker only save time
     {
-      echo "setup: packages are missing, and installing them needs root and apt-get (Debian 12)"
-      echo "  ask for:      apt-get install $(names_of "$missing")"
-      echo "  or load/build (modules, Spack): $(awk '{ print $2 }' <<<"$missing" | sort -u | tr '\n' ' ')"
-      echo "  libraries elsewhere:            export CMAKE_PREFIX_PATH and PKG_CONFIG_PATH (README: Set-up without root)"
+      echo "setup: packages are missing; installing them needs root and apt-get (Debian 12)"
+      echo "  ask an administrator for: apt-get install $(names_of "$missing")"
+      echo "  or load or build (modules, Spack): $(awk '{ print $2 }' <<<"$missing" | sort -u | tr '\n' ' ')"
+      echo "  or name their folders: export CMAKE_PREFIX_PATH and PKG_CONFIG_PATH (README.md, Set-up without root)"
     } >&2
     exit 2
   fi
@@ -132,8 +134,8 @@ install_packages() {
   apt_get -q update
   # shellcheck disable=SC2046 # one word a package
   apt_get -q install --yes --no-install-recommends --no-remove $(names_of "$missing"$'\n'"$extra")
-  missing=$(missing_packages "$wanted")
-  [ -z "$missing" ] || fail 2 "installed, but still not usable: $(names_of "$missing")(is this Debian 12?)"
+  missing=$(missing_packages "$packages_build$wanted" | grep -Fxf <(echo "$missing") || true)
+  [ -z "$missing" ] || fail 2 "installed but not found: $(names_of "$missing")(is this Debian 12?)"
 }
 
 apt_get() {

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # deps and judges come from scripts/setup
-# What only tests need: installed where that is possible, and otherwise said. Sourced by scripts/setup, after judges.sh.
+# Installs what only tests need, or says what will be skipped. Sourced by scripts/setup, after judges.sh.
 
 # probe               what is skipped without it
 test_needs='
@@ -17,7 +17,7 @@ root:                 jobs under a real Slurm
 root:                 full disks of ext4
 namespaces:           full disks, emulated nodes'
 
-# tests_that_skip: "WHY: TESTS" for each thing that tests need and do not find here.
+# tests_that_skip: prints "WHY: TESTS" for each thing that tests need and that this machine lacks.
 tests_that_skip() {
   local probe what
   while read -r probe what; do
@@ -26,7 +26,7 @@ tests_that_skip() {
       judges:) [ -x "$deps/judges/bin/python" ] || echo "no judges in $deps: $what" ;;
       root:) [ "$(id -u)" -eq 0 ] || echo "not root: $what" ;;
       namespaces:) [ "$(id -u)" -eq 0 ] || unshare --user --map-root-user --mount true 2>/dev/null ||
-        echo "no name spaces for users: $what" ;;
+        echo "no user name spaces: $what" ;;
       *) PATH=$PATH:/usr/sbin:/sbin present "$probe" || echo "no ${probe#*:}: $what" ;;
     esac
   done <<<"$test_needs"
@@ -36,11 +36,11 @@ install_for_tests() {
   local skipped
   if may_install && [ -n "$(missing_packages "$packages_judges")$(judges_wanted)" ]; then
     # In a shell of its own: without network the other tests still run.
-    (judges=1 install_packages && install_judges) || echo "setup: not all that tests need could be installed (above is why)" >&2
+    (judges=1 install_packages && install_judges) || echo "setup: some packages that tests need could not be installed (the reason is above)" >&2
   fi
   skipped=$(tests_that_skip | awk -F ': ' '{ if ($2 in why) why[$2] = why[$2] ", " $1; else { why[$2] = $1; what[++n] = $2 } }
     END { for (i = 1; i <= n; ++i) print why[what[i]] ": " what[i] }')
   [ -n "$skipped" ] || return 0
-  echo "setup: tests will be skipped, and the rest runs; as root on Debian 12, scripts/setup --tests installs what they need"
+  echo "setup: tests will be skipped; as root on Debian 12, scripts/setup --tests installs what they need"
   echo "  ${skipped//$'\n'/$'\n'  }"
 }

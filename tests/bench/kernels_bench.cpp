@@ -20,7 +20,7 @@ namespace {
 
 using namespace argosy;
 
-constexpr std::int64_t kTokens = 500, kWidth = 192, kInner = 768, kPieces = 8000;
+constexpr std::int64_t tokens = 500, width = 192, inner = 768, pieces = 8000;
 
 void gemm(benchmark::State& state) {
   const std::int64_t m = state.range(0), k = state.range(1), n = state.range(2);
@@ -31,13 +31,13 @@ void gemm(benchmark::State& state) {
       2.0 * static_cast<double>(m * k * n), benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
 }
 BENCHMARK(gemm)
-    ->Args({kTokens, kWidth, kWidth})
-    ->Args({kTokens, kWidth, kInner})
-    ->Args({kTokens, kInner, kWidth})
-    ->Args({kTokens, kWidth, kPieces});
+    ->Args({tokens, width, width})
+    ->Args({tokens, width, inner})
+    ->Args({tokens, inner, width})
+    ->Args({tokens, width, pieces});
 
 void norm(benchmark::State& state) {
-  const at::Tensor x = at::rand({kTokens, kWidth}), w = at::rand({kWidth});
+  const at::Tensor x = at::rand({tokens, width}), w = at::rand({width});
   for (auto _ : state) {
     benchmark::DoNotOptimize(state.range(0) == 1 ? kernels::norm(x, w, w, 1e-5, false)
                                                  : kernels::plain::norm(x, w, w, 1e-5, false));
@@ -46,7 +46,7 @@ void norm(benchmark::State& state) {
 BENCHMARK(norm)->Arg(0)->Arg(1);
 
 void dropout_add(benchmark::State& state) {
-  const at::Tensor x = at::rand({kTokens, kWidth});
+  const at::Tensor x = at::rand({tokens, width});
   for (auto _ : state) {
     benchmark::DoNotOptimize(state.range(0) == 1 ? kernels::dropout_add(x, x, 0.1, {1, 2, 3, 4})
                                                  : kernels::plain::dropout_add(x, x, 0.1, 1, 2, 3, 4, {}));
@@ -55,7 +55,7 @@ void dropout_add(benchmark::State& state) {
 BENCHMARK(dropout_add)->Arg(0)->Arg(1);
 
 void attention(benchmark::State& state) {
-  const std::int64_t length = state.range(1), rows = kTokens / length;
+  const std::int64_t length = state.range(1), rows = tokens / length;
   const at::Tensor packed = at::rand({rows, length, 12, 48});
   const at::Tensor q = packed.narrow(2, 0, 4), k = packed.narrow(2, 4, 4), v = packed.narrow(2, 8, 4),
                    d = at::rand_like(packed);
@@ -74,15 +74,15 @@ void attention(benchmark::State& state) {
 BENCHMARK(attention)->ArgsProduct({{0, 1}, {10, 20, 50, 100}});
 
 void head_loss(benchmark::State& state) {
-  const at::Tensor h = at::rand({kTokens, kWidth}), weight = at::rand({kPieces, kWidth}), bias = at::rand({kPieces});
-  const at::Tensor labels = at::randint(0, kPieces, {kTokens}, at::kLong);
-  const at::Tensor dh = at::rand({kTokens, kWidth}), dweight = at::rand({kPieces, kWidth}), dbias = at::rand({kPieces});
+  const at::Tensor h = at::rand({tokens, width}), weight = at::rand({pieces, width}), bias = at::rand({pieces});
+  const at::Tensor labels = at::randint(0, pieces, {tokens}, at::kLong);
+  const at::Tensor dh = at::rand({tokens, width}), dweight = at::rand({pieces, width}), dbias = at::rand({pieces});
   for (auto _ : state) {
     if (state.range(0) == 1) {
       benchmark::DoNotOptimize(
-          kernels::head_loss(h, weight, bias, labels, {.label_smoothing = 0.1, .live = kPieces}, {dh, dweight, dbias}));
+          kernels::head_loss(h, weight, bias, labels, {.label_smoothing = 0.1, .live = pieces}, {dh, dweight, dbias}));
     } else {
-      kernels::plain::head_loss(h, weight, bias, labels, 0.1, 0, 1, kPieces, 256 << 20, dh, dweight, false, dbias,
+      kernels::plain::head_loss(h, weight, bias, labels, 0.1, 0, 1, pieces, 256 << 20, dh, dweight, false, dbias,
                                 false);
     }
   }
@@ -90,9 +90,9 @@ void head_loss(benchmark::State& state) {
 BENCHMARK(head_loss)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
 void adamw(benchmark::State& state) {
-  constexpr std::int64_t kElements = 2'350'000;  // half of the quickstart's model
-  at::Tensor master = at::rand({kElements}), m = at::rand({kElements}), v = at::rand({kElements});
-  const at::Tensor gradient = at::rand({kElements}), clip = at::full({1}, 0.5);
+  constexpr std::int64_t elements = 2'350'000;  // half of the quickstart's model
+  at::Tensor master = at::rand({elements}), m = at::rand({elements}), v = at::rand({elements});
+  const at::Tensor gradient = at::rand({elements}), clip = at::full({1}, 0.5);
   for (auto _ : state) {
     if (state.range(0) == 1) {
       kernels::adamw_(master, m, v, gradient, {}, clip, {.lr = 1e-4});
@@ -100,7 +100,7 @@ void adamw(benchmark::State& state) {
       kernels::plain::adamw_(master, m, v, gradient, {}, clip, 1e-4, 0.9, 0.95, 1e-8, 0, 1);
     }
   }
-  state.SetBytesProcessed(state.iterations() * kElements * 28);
+  state.SetBytesProcessed(state.iterations() * elements * 28);
 }
 BENCHMARK(adamw)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 

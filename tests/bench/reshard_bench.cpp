@@ -9,10 +9,10 @@ namespace {
 
 using namespace argosy::partition;
 
-constexpr int kRanksANode = 8;
+constexpr int ranks_a_node = 8;
 
 Layout layout_of(std::int64_t ranks) {
-  return Layout{std::vector<int>(static_cast<std::size_t>(ranks / kRanksANode), kRanksANode)};
+  return Layout{std::vector<int>(static_cast<std::size_t>(ranks / ranks_a_node), ranks_a_node)};
 }
 
 /// The units of Mistral-7B: 7,241,732,096 parameters.

@@ -15,6 +15,7 @@
 
 #include "comm/collectives.hpp"
 #include "comm/run_main.hpp"
+#include "support/all_reduce_flat.hpp"
 
 namespace {
 
@@ -122,7 +123,7 @@ class ByCollectives final : public Method {
     return values_;
   }
   void sum(std::vector<float>& values) override {
-    argosy::comm::all_reduce_flat(*collectives_, space_, topology_.canonical_rank(),
+    argosy::test::all_reduce_flat(*collectives_, space_, topology_.canonical_rank(),
                                   {reinterpret_cast<std::byte*>(values.data()), std::ssize(values), DType::f32});
   }
   [[nodiscard]] double counted_bytes() const override {

@@ -78,7 +78,7 @@ SBATCH
   mkfifo "$run_dir/chain.lock"
   chain
   [ "$status" -eq 4 ]
-  [[ $output == *'chain.lock is no regular file'* ]]
+  [[ $output == *'chain.lock is not a regular file'* ]]
   rm "$run_dir/chain.lock"
   ln -s "$root/theirs" "$run_dir/chain.json.tmp"
   chain
@@ -197,7 +197,7 @@ TEXT
   again
   SILENT=1 chain
   [ "$status" -eq 2 ]
-  [[ $output == *'what became of job 101'*'Unable to contact'* ]]
+  [[ $output == *'the state of job 101'*'Unable to contact'* ]]
   [ -z "$(submissions)" ]
 }
 
@@ -251,13 +251,13 @@ TEXT
 @test "nothing is queued when anything is refused" {
   BAD_CONFIG=1 chain
   [ "$status" -eq 2 ]
-  [[ $output == *'does not validate'* ]]
-  BAD_PLAN='wanted 41.1 GiB, got 39.4' chain
+  [[ $output == *'is not valid'* ]]
+  BAD_PLAN='expected 41.1 GiB, got 39.4' chain
   [ "$status" -eq 2 ]
   [[ $output == *'got 39.4'* ]]
   REFUSED=export.sh chain
   [ "$status" -eq 2 ]
-  [[ $output == *'refuses export'*'not available'* ]]
+  [[ $output == *'refuses the job of export'*'not available'* ]]
   ARGOSY_SITE=nowhere chain
   [ "$status" -eq 2 ]
   [[ $output == *'default example'* ]]
@@ -271,7 +271,7 @@ TEXT
 @test "a soup that would have nothing to decide by is refused before days of training" {
   SETS='[]' chain
   [ "$status" -eq 2 ]
-  [[ $output == *'no text to validate on'*'--recipe uniform'* ]]
+  [[ $output == *'no validation text'*'--recipe uniform'* ]]
   [ -z "$(submissions)" ]
   SETS='[]' chain --to soup '--recipe uniform'
   [ "$status" -eq 0 ]
@@ -302,7 +302,7 @@ TEXT
   mkdir "$run_dir/chain.lock"
   chain
   [ "$status" -eq 4 ]
-  [[ $output == *'chain.lock is no regular file'* ]]
+  [[ $output == *'chain.lock is not a regular file'* ]]
 }
 
 @test "a size of training that is no number is refused, and never run" {
@@ -310,7 +310,7 @@ TEXT
   for nodes in 2-4 'PATH[$(touch${IFS}hacked)]' 0; do
     chain --on train "--nodes=$nodes"
     [ "$status" -eq 2 ]
-    [[ $output == *'one number in --nodes'* ]]
+    [[ $output == *'--nodes of training must be one number'* ]]
   done
   [ -z "$(submissions)" ]
   [ ! -e hacked ]

@@ -72,12 +72,12 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   touch halt
   within 60 ended
   [[ $(verdict 0) =~ ^75\ [0-9]+\ stop_file$ ]]
-  log_has 'it is not requeued: remove the file'
+  log_has 'the job is not requeued; to resume, remove the file'
   [ -e "runs/asked/checkpoints/$(printf %09d "$(verdict 0 | cut -d' ' -f2)")/MANIFEST.json" ]
   train 3 asked "${length[@]}" --set stop.file=halt
   within 60 ended
   [[ $(verdict 0) == "2 "* ]]
-  log_has 'halt, which is there in stop.file'
+  log_has 'stop.file: the stop file halt exists'
 }
 
 @test "preemption without a word: from the last checkpoint" {
@@ -155,7 +155,7 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   "$SANDBOX" exec kill -STOP "$(rank 1)"
   within 60 pending
   [[ $(verdict 0) == "5 "* ]]
-  log_has 'no word from rank 1 on node[1-4]'
+  log_has 'no answer from rank 1 on node[1-4]'
   start_again
   same_bits
 }
@@ -174,7 +174,7 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   train 2 used "${length[@]}"
   within 60 ended
   [ "$(verdict 0 | cut -d' ' -f1)" = 2 ]
-  log_has "wanted a run directory that no other job uses, got a job on node[1-4] .*Slurm job $first"
+  log_has "the run directory .* is in use by a job on node[1-4] .*Slurm job $first"
   job=$first
   within 100 ended
   [ "$(verdict 0)" = "0 60" ]
@@ -182,7 +182,7 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
 
 @test "GPUs that no node has: a chain is refused as a whole" {
   run -2 jobs/chain.sh configs/tiny.json
-  [[ $output == *'Slurm refuses train, nothing was submitted'* ]]
+  [[ $output == *'Slurm refuses the job of train; nothing is queued'* ]]
   [ -z "$(squeue -h)" ]
 }
 
@@ -226,5 +226,5 @@ TOOL
   ARGOSY_ROOT=$PWD/other ARGOSY_SITE=none train 3 none
   within 60 ended
   [ "$(verdict 0 | cut -d' ' -f1)" = 2 ]
-  log_has 'wanted 3 ranks .*got a world of 1'
+  log_has 'asks for 3 ranks, but MPI started 1;'
 }

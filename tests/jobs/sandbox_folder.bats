@@ -51,7 +51,7 @@ refused() { # refused FOLDER: by every command, and nothing in it is touched
 @test "the usual folder is one where root alone writes" {
   unset ARGOSY_SANDBOX
   run -0 "$sandbox" --help
-  folder=$(grep -oE '\(/[^,]*,' <<<"$output" | tr -d '(,')
+  folder=$(sed -nE 's#.* default (/[^,]*),.*#\1#p' <<<"$output")
   [ -n "$folder" ]
   [ "$(stat -c '%u %a' "$(dirname "$folder")")" = '0 755' ]
 }

@@ -58,7 +58,7 @@ started() { # started COMMAND: srun was called with it, and nothing else was
   mkdir -p "$run_dir/export/000000020"
   submitted soup.sh
   [ "$status" -eq 3 ]
-  [[ $output == *'two checkpoints or more'*'got 1'* ]]
+  [[ $output == *'at least two checkpoints, got 1'* ]]
 }
 
 @test "a job started again after its result was made is done" {
@@ -81,7 +81,7 @@ started() { # started COMMAND: srun was called with it, and nothing else was
     for count in 0 2; do # by the job that called sbatch; and after a refusal
       SLURM_RESTART_COUNT=$count submitted $script
       [ "$status" -eq 2 ]
-      [[ $output == *'is there, and is never overwritten'* ]]
+      [[ $output == *'exists and is never overwritten'* ]]
     done
   done
   [ ! -e "$run_dir/calls" ]

@@ -198,10 +198,10 @@ restarted() { # restarted COUNT SAYS: the job's start of that number
   tail -n 1 "$run_dir/calls" | grep -q "apps/train configs/demo.json$"
   job ARGOSY_CONFIG=configs/demo.json ARGOSY_ROOT=/elsewhere
   [ "$status" -eq 2 ]
-  [[ $output == *'ARGOSY_ROOT=/elsewhere has to be the first word'* ]]
+  [[ $output == *'ARGOSY_ROOT=/elsewhere must be the first argument'* ]]
   job ARGOSY_CONFG=configs/demo.json
   [ "$status" -eq 2 ]
-  [[ $output == *'no variable ARGOSY_CONFG'* ]]
+  [[ $output == *'unknown variable ARGOSY_CONFG'* ]]
 }
 
 @test "srun is told of the processors a rank has" {
@@ -222,7 +222,7 @@ restarted() { # restarted COUNT SAYS: the job's start of that number
   rm "$root/apps/status"
   job
   [ "$status" -eq 2 ]
-  [[ $output == *"no $root/apps/status"* ]]
+  [[ $output == *"$root/apps/status does not exist"* ]]
   [ ! -e "$run_dir/calls" ]
 }
 
@@ -261,7 +261,7 @@ SCONTROL
   echo 'launch=(apptainer exec --nv argosy.sif)' >"$root/jobs/sites/contained.sh"
   ARGOSY_SITE=contained job
   [ "$status" -eq 2 ]
-  [[ $output == *'no apptainer here'* ]]
+  [[ $output == *'apptainer, which '*' is not on PATH'* ]]
   [ ! -e "$run_dir/calls" ]
 }
 
@@ -321,11 +321,11 @@ wait_until() { # wait_until COMMAND…
 
   BAD_CONFIG=1 job
   [ "$status" -eq 2 ]
-  [[ $output == *'does not validate'* ]]
+  [[ $output == *'is not valid'* ]]
 
   rm "$root/apps/train"
   job
   [ "$status" -eq 2 ]
-  [[ $output == *"no $root/apps/train"* ]]
+  [[ $output == *"$root/apps/train does not exist"* ]]
   [ ! -e "$run_dir/calls" ]
 }

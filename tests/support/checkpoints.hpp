@@ -5,6 +5,8 @@
 #include <boost/json/serialize.hpp>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -172,6 +174,35 @@ inline std::vector<std::vector<std::string>> adamw_tensors(std::size_t units, bo
   return {units, names};
 }
 
+/// Commits a checkpoint to `target`: this process writes the shards of all ranks, of which `values_of(rank)` gives the
+/// bytes of every tensor of every unit, in stored order.
+template <class ValuesOf>
+void commit_shards(const Files& files, const Path& target, checkpoint::Manifest manifest,
+                   std::span<const checkpoint::Attachment> attachments, const ValuesOf& values_of) {
+  const checkpoint::Staging staging{files, target, manifest.save_nonce};
+  const int world = manifest.spaces.front().layout().world();
+  staging.open(0, world);
+  for (int rank = 0; rank < world; ++rank) {
+    std::vector<Bytes> payload = values_of(rank);
+    const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, rank);
+    for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);
+    const std::string name = checkpoint::shard_name(rank, world);
+    const Path shard = staging.folder() / name;
+    const checkpoint::ShardMap map = create_shard(files, shard, manifest.identity(rank), manifest.specs(rank));
+    manifest.shards.push_back({name, map.size_bytes, write_shard(files, shard, map, payload).root});
+  }
+  staging.commit(std::move(manifest), attachments, [] {});
+}
+
+/// The bytes of units' tensors, in stored order.
+inline std::vector<Bytes> bytes_of(std::span<const checkpoint::UnitState> units) {
+  std::vector<Bytes> bytes;
+  for (const checkpoint::UnitState& unit : units) {
+    for (const checkpoint::TensorShard& tensor : unit.tensors) bytes.push_back(std::as_bytes(tensor.values));
+  }
+  return bytes;
+}
+
 /// Commits to `target` what a model trained from `seed` holds; this process writes the shards of all ranks of `layout`.
 /// Of `save` its rank and world do not count.
 inline void write_checkpoint(const Files& files, const Path& target, const Units& units,
@@ -185,23 +216,11 @@ inline void write_checkpoint(const Files& files, const Path& target, const Units
   manifest.spaces = Toy{units, layout, 0}.spaces();
   for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
   manifest.tensors = adamw_tensors(units.size(), ema);
-  const checkpoint::Staging staging{files, target, manifest.save_nonce};
-  staging.open(0, layout.world());
-  for (int rank = 0; rank < layout.world(); ++rank) {
-    Toy toy{units, layout, rank, ema};
-    std::vector<Bytes> payload;
-    for (const checkpoint::UnitState& unit : toy.fill(seed).states()) {
-      for (const checkpoint::TensorShard& tensor : unit.tensors) payload.push_back(std::as_bytes(tensor.values));
-    }
-    const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, rank);
-    for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);
-    const std::string name = checkpoint::shard_name(rank, layout.world());
-    const checkpoint::ShardMap map =
-        checkpoint::create_shard(files, staging.folder() / name, manifest.identity(rank), manifest.specs(rank));
-    const checkpoint::Written written = checkpoint::write_shard(files, staging.folder() / name, map, payload);
-    manifest.shards.push_back({name, map.size_bytes, written.root});
-  }
-  staging.commit(std::move(manifest), toy_attachments(), [] {});
+  std::optional<Toy> toy;
+  commit_shards(files, target, std::move(manifest), toy_attachments(), [&](int rank) {
+    toy.emplace(units, layout, rank, ema);
+    return bytes_of(toy->fill(seed).states());
+  });
 }
 
 /// A manifest's text with a right digest, whatever it says.

@@ -37,7 +37,7 @@ T* pointer(const std::optional<at::Tensor>& tensor) {
 }
 
 /// Sums over rows go in two stages: blocks of this many rows, then the blocks in order; whatever the number of threads.
-constexpr std::int64_t kRowBlock = 64;
+constexpr std::int64_t row_block = 64;
 
 /// Rows of work so small that a second thread does not pay.
 inline std::int64_t grain(std::int64_t elements_per_item) {

@@ -1,54 +1,54 @@
 // Attention of one (row, key head) at a time, all in fp32 scratch: keys and values are packed once, queries go in
 // blocks. Included by table.ipp inside its namespace.
 
-constexpr std::int64_t kQueryBlock = 32;
+constexpr std::int64_t query_block = 32;
 
-inline std::int64_t padded(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+inline std::int64_t padded(std::int64_t n) { return (n + lanes - 1) / lanes * lanes; }
 
 /// C[rows, vectors·lanes] (+)= A·B. a(i, k) = a[i·ai + k·ak]; B, C row-major with padded rows.
-template <int kRows, int kVectors, bool kAdd>
+template <int tile_rows, int tile_vectors, bool adds>
 inline void tile(std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak, const float* b, std::int64_t ldb,
                  float* c, std::int64_t ldc) {
-  Vec sum[kRows][kVectors];
+  Vec sum[tile_rows][tile_vectors];
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
+  for (int i = 0; i < tile_rows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) sum[i][j] = kAdd ? load(c + i * ldc + j * kLanes) : Vec{};
+    for (int j = 0; j < tile_vectors; ++j) sum[i][j] = adds ? load(c + i * ldc + j * lanes) : Vec{};
   }
   for (std::int64_t k = 0; k < depth; ++k, b += ldb) {
-    Vec right[kVectors];
+    Vec right[tile_vectors];
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) right[j] = load(b + j * kLanes);
+    for (int j = 0; j < tile_vectors; ++j) right[j] = load(b + j * lanes);
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < tile_rows; ++i) {
       const float left = a[i * ai + k * ak];
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) sum[i][j] += left * right[j];
+      for (int j = 0; j < tile_vectors; ++j) sum[i][j] += left * right[j];
     }
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
+  for (int i = 0; i < tile_rows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) store(c + i * ldc + j * kLanes, sum[i][j]);
+    for (int j = 0; j < tile_vectors; ++j) store(c + i * ldc + j * lanes, sum[i][j]);
   }
 }
 
-template <int kVectors, bool kAdd>
+template <int tile_vectors, bool adds>
 inline void panel(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak,
                   const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   std::int64_t i = 0;
-  for (; i + 6 <= rows; i += 6) tile<6, kVectors, kAdd>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
-  for (; i + 3 <= rows; i += 3) tile<3, kVectors, kAdd>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
-  for (; i < rows; ++i) tile<1, kVectors, kAdd>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
+  for (; i + 6 <= rows; i += 6) tile<6, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
+  for (; i + 3 <= rows; i += 3) tile<3, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
+  for (; i < rows; ++i) tile<1, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
 }
 
-template <bool kAdd>
+template <bool adds>
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a, std::int64_t ai,
               std::int64_t ak, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   std::int64_t j = 0;
-  for (; j + 3 * kLanes <= columns; j += 3 * kLanes) panel<3, kAdd>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
-  for (; j + 2 * kLanes <= columns; j += 2 * kLanes) panel<2, kAdd>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
-  for (; j < columns; j += kLanes) panel<1, kAdd>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
+  for (; j + 3 * lanes <= columns; j += 3 * lanes) panel<3, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
+  for (; j + 2 * lanes <= columns; j += 2 * lanes) panel<2, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
+  for (; j < columns; j += lanes) panel<1, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
 }
 
 template <class T>
@@ -184,9 +184,9 @@ template <class T>
 void attention(const AttentionForward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end) {
   const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys),
                      group = shape.heads / shape.kv_heads;
-  float* memory = scratch(2 * shape.keys * width + size * keys + kQueryBlock * (2 * width + keys));
+  float* memory = scratch(2 * shape.keys * width + size * keys + query_block * (2 * width + keys));
   float *k = memory, *v = k + shape.keys * width, *kt = v + shape.keys * width, *q = kt + size * keys,
-        *o = q + kQueryBlock * width, *scores = o + kQueryBlock * width;
+        *o = q + query_block * width, *scores = o + query_block * width;
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t row = task / shape.kv_heads, kv_head = task % shape.kv_heads;
     if (shape.queries == 1 && group <= 2) {
@@ -200,8 +200,8 @@ void attention(const AttentionForward& io, const AttentionShape& shape, std::int
     pack<T>(io.v, row, kv_head, 0, used, size, 1, v, width);
     transpose(k, used, width, size, kt, keys);
     for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      for (std::int64_t first = 0; first < shape.queries; first += kQueryBlock) {
-        const std::int64_t count = std::min(kQueryBlock, shape.queries - first);
+      for (std::int64_t first = 0; first < shape.queries; first += query_block) {
+        const std::int64_t count = std::min(query_block, shape.queries - first);
         const std::int64_t last = seen(shape, row, first + count - 1).last;
         pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
         multiply<false>(count, padded(last), size, q, width, 1, kt, keys, scores, keys);
@@ -223,11 +223,11 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
                         std::int64_t end) {
   const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys),
                      group = shape.heads / shape.kv_heads;
-  float* memory = scratch(4 * shape.keys * width + 2 * size * keys + kQueryBlock * (4 * width + 2 * keys));
+  float* memory = scratch(4 * shape.keys * width + 2 * size * keys + query_block * (4 * width + 2 * keys));
   float *k = memory, *v = k + shape.keys * width, *dk = v + shape.keys * width, *dv = dk + shape.keys * width,
-        *kt = dv + shape.keys * width, *vt = kt + size * keys, *q = vt + size * keys, *o = q + kQueryBlock * width,
-        *go = o + kQueryBlock * width, *dq = go + kQueryBlock * width, *p = dq + kQueryBlock * width,
-        *dp = p + kQueryBlock * keys;
+        *kt = dv + shape.keys * width, *vt = kt + size * keys, *q = vt + size * keys, *o = q + query_block * width,
+        *go = o + query_block * width, *dq = go + query_block * width, *p = dq + query_block * width,
+        *dp = p + query_block * keys;
   for (std::int64_t task = begin; task < end; ++task) {
     const std::int64_t row = task / shape.kv_heads, kv_head = task % shape.kv_heads;
     const std::int64_t used = shape.key_lengths != nullptr ? std::min(shape.key_lengths[row], shape.keys) : shape.keys;
@@ -238,8 +238,8 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
     std::fill(dk, dk + shape.keys * width, 0.0F);
     std::fill(dv, dv + shape.keys * width, 0.0F);
     for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      for (std::int64_t first = 0; first < shape.queries; first += kQueryBlock) {
-        const std::int64_t count = std::min(kQueryBlock, shape.queries - first);
+      for (std::int64_t first = 0; first < shape.queries; first += query_block) {
+        const std::int64_t count = std::min(query_block, shape.queries - first);
         const std::int64_t last = seen(shape, row, first + count - 1).last;
         pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
         pack<T>(io.out, row, head, first, count, size, 1, o, width);

@@ -14,8 +14,8 @@ namespace argosy::kernels::cpu {
 
 namespace {
 
-constexpr std::int64_t kCacheBytes = 8LL << 20;  // logits of a chunk stay in the outer cache between GEMMs
-constexpr std::int64_t kLossRows = 16;           // and those of a block of rows in the inner one, sums included
+constexpr std::int64_t cache_bytes = 8LL << 20;  // logits of a chunk stay in the outer cache between GEMMs
+constexpr std::int64_t loss_rows = 16;           // and those of a block of rows in the inner one, sums included
 
 }  // namespace
 
@@ -53,12 +53,12 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
     return sums;
   }
 
-  const std::int64_t most = std::clamp<std::int64_t>(std::min(chunk_bytes, kCacheBytes) / (4 * live), 1, rows);
+  const std::int64_t most = std::clamp<std::int64_t>(std::min(chunk_bytes, cache_bytes) / (4 * live), 1, rows);
   const std::int64_t chunks = (rows + most - 1) / most,
                      chunk = (rows + chunks - 1) / chunks;  // none much smaller than the others
   const at::Tensor buffer = at::empty({chunk, live}, at::kFloat);
   std::vector<CrossEntropyRow> results(static_cast<std::size_t>(rows));
-  at::Tensor partials = dbias ? at::empty({(chunk + kLossRows - 1) / kLossRows, live}, at::kFloat) : at::Tensor();
+  at::Tensor partials = dbias ? at::empty({(chunk + loss_rows - 1) / loss_rows, live}, at::kFloat) : at::Tensor();
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
     const std::int64_t count = std::min(chunk, rows - begin);
     at::Tensor logits = buffer.narrow(0, 0, count);
@@ -67,12 +67,12 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
     float* const logit = pointer<float>(logits);
     float* const partial = dbias ? pointer<float>(partials) : nullptr;
     const float* const added = pointer<float>(shift);
-    const std::int64_t blocks = (count + kLossRows - 1) / kLossRows;
+    const std::int64_t blocks = (count + loss_rows - 1) / loss_rows;
     at::parallel_for(0, blocks, 1, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t block = first; block < last; ++block) {
         float* const block_sum = partial != nullptr ? partial + block * live : nullptr;
         if (block_sum != nullptr) std::fill(block_sum, block_sum + live, 0.0F);
-        for (std::int64_t row = block * kLossRows; row < std::min(count, (block + 1) * kLossRows); ++row) {
+        for (std::int64_t row = block * loss_rows; row < std::min(count, (block + 1) * loss_rows); ++row) {
           results[static_cast<std::size_t>(begin + row)] =
               table().cross_entropy(logit + row * live, added, block_sum, live, label[kept[begin + row]],
                                     label_smoothing, z, loss_scale, gradient);

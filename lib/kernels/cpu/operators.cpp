@@ -24,12 +24,12 @@ struct Target {
 template <class Block>
 void two_stage(std::int64_t rows, std::int64_t stride, bool accumulate, std::initializer_list<Target> targets,
                Block&& block) {
-  const std::int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
+  const std::int64_t blocks = (rows + row_block - 1) / row_block;
   const at::Tensor partials = at::empty({blocks, stride}, at::kFloat);
   float* const partial = partials.mutable_data_ptr<float>();
-  at::parallel_for(0, blocks, grain(kRowBlock * stride), [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, blocks, grain(row_block * stride), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
-      block(b * kRowBlock, std::min(kRowBlock, rows - b * kRowBlock), partial + b * stride);
+      block(b * row_block, std::min(row_block, rows - b * row_block), partial + b * stride);
     }
   });
   for (const Target& target : targets) {
@@ -121,7 +121,7 @@ at::Tensor activation_backward(const at::Tensor& dy_in, const at::Tensor& saved,
   const at::Tensor dy = dy_in.contiguous();
   ARGOSY_CHECK(!activated || (activated->is_contiguous() && activated->sizes() == dy.sizes() &&
                               kind != static_cast<std::int64_t>(spec::Activation::relu)),
-               "the activation again wants whole rows; relu's is what was saved");
+               "recomputing the activation needs whole rows; relu has saved it");
   ARGOSY_CHECK(saved.is_contiguous(), "activation works on whole rows");
   const std::int64_t rows = saved.size(0), width = saved.size(1), out_width = dy.size(1);
   at::Tensor du = at::empty_like(saved);
@@ -219,7 +219,7 @@ AdamwTerms adamw_terms(float coefficient, double lr, double beta1, double beta2,
           .correction2 = 1 - std::pow(beta2, t)};
 }
 
-constexpr std::int64_t kUpdateGrain = 16384;
+constexpr std::int64_t update_grain = 16384;
 
 }  // namespace
 
@@ -234,7 +234,7 @@ void adamw_(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& 
   float *value = pointer<float>(master), *first = pointer<float>(m), *second = pointer<float>(v);
   const float* slope = pointer<float>(gradient);
   Bf16* rounded = pointer<Bf16>(weights);
-  at::parallel_for(0, master.numel(), kUpdateGrain, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, master.numel(), update_grain, [&](std::int64_t begin, std::int64_t end) {
     table().adamw(value + begin, first + begin, second + begin, slope + begin,
                   rounded != nullptr ? rounded + begin : nullptr, end - begin, terms);
   });
@@ -250,12 +250,12 @@ void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const 
     ARGOSY_CHECK(tensor.is_contiguous(), "adamw_stochastic_ works on flat slices");
   ARGOSY_CHECK(begin % 128 == 0, "an update from element {} of a parameter", begin);
   const AdamwTerms terms = adamw_terms(clip, lr, beta1, beta2, epsilon, weight_decay, step);
-  const RandomName name = random_name(seed, parameter, step, kRoundingDomain);
+  const RandomName name = random_name(seed, parameter, step, rounding_domain);
   Bf16* value = pointer<Bf16>(weights);
   float *first = pointer<float>(m), *second = pointer<float>(v);
   const float* slope = pointer<float>(gradient);
   const std::int64_t n = weights.numel();
-  at::parallel_for(0, (n + 127) / 128, kUpdateGrain / 128, [&](std::int64_t from, std::int64_t to) {
+  at::parallel_for(0, (n + 127) / 128, update_grain / 128, [&](std::int64_t from, std::int64_t to) {
     const std::int64_t at = from * 128, count = std::min(n, to * 128) - at;
     table().adamw_stochastic(value + at, first + at, second + at, slope + at, begin + at, count, terms, name);
   });
@@ -268,7 +268,7 @@ void ema_(at::Tensor& mean, const at::Tensor& values, const at::Tensor& coeffici
   const float* const from = pointer<float>(values);
   const auto share = static_cast<float>(1 - decay);
   const std::int64_t n = mean.numel();
-  at::parallel_for(0, (n + 127) / 128, kUpdateGrain / 128, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, (n + 127) / 128, update_grain / 128, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t at = begin * 128;
     table().ema(to + at, from + at, std::min(n, end * 128) - at, share);
   });

@@ -7,7 +7,7 @@
 #include "kernels/norm.hpp"
 #include "kernels/optimizer.hpp"
 
-/// The CPU versions of the operators, of the same types as their plain references. Registered beside them.
+/// The CPU versions of the operators, with the same types as their plain references.
 namespace argosy::kernels::cpu {
 
 decltype(plain::norm) norm;

@@ -70,10 +70,10 @@ void norm_backward(const T* dy, const T* x, const T* weight, const float* mean, 
   }
 }
 
-typedef std::uint64_t Wide __attribute__((vector_size(kLanes * 4), may_alias));
-typedef std::uint32_t Narrow __attribute__((vector_size(kLanes * 2), aligned(4), may_alias));
+typedef std::uint64_t Wide __attribute__((vector_size(lanes * 4), may_alias));
+typedef std::uint32_t Narrow __attribute__((vector_size(lanes * 2), aligned(4), may_alias));
 
-/// Product of the low halves of each 64-bit lane; what stands in the high halves does not matter.
+/// Product of the low halves of each 64-bit lane; the high halves do not matter.
 inline Wide multiply_low(Wide a, Wide b) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Wide>(
@@ -89,7 +89,7 @@ inline Wide multiply_low(Wide a, Wide b) {
 
 /// 16 Philox4x32-10 blocks `first` + lane: words[16·w + lane] is word w.
 inline void philox_words(std::uint32_t first, const RandomName& name, std::uint32_t* words) {
-  constexpr int wide = kLanes / 2;
+  constexpr int wide = lanes / 2;
   Wide lane{};
   for (int i = 0; i < wide; ++i) lane[i] = static_cast<std::uint64_t>(i);
   for (int part = 0; part < 16; part += wide) {
@@ -157,7 +157,7 @@ void dropout_add(const T* base, const T* branch, const T* bias, T* out, std::int
   }
 }
 
-constexpr std::int64_t kRelu = 0, kSwish = 1, kGelu = 2, kSwiglu = 3;
+constexpr std::int64_t relu_code = 0, swish_code = 1, gelu_code = 2, swiglu_code = 3;
 
 inline float gelu(float u) { return 0.5F * u * (1 + std::erf(u * 0.70710678118654752F)); }
 inline float gelu_slope(float u) {
@@ -171,10 +171,10 @@ inline float swish_slope(float u) {
 /// One row of anything but relu. Never inlined: what the backward pass computes again has the same bits.
 template <class T>
 [[gnu::noinline]] void activate_row(const T* u, T* y, std::int64_t out_width, std::int64_t kind) {
-  if (kind == kSwish) {
+  if (kind == swish_code) {
 #pragma omp simd
     for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(widen(u[i]) * sigmoid(widen(u[i])));
-  } else if (kind == kGelu) {
+  } else if (kind == gelu_code) {
     for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(gelu(widen(u[i])));
   } else {
     const T* up = u + out_width;
@@ -185,9 +185,9 @@ template <class T>
 
 template <class T>
 void activation(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width, std::int64_t kind) {
-  const std::int64_t out_width = kind == kSwiglu ? width / 2 : width;
+  const std::int64_t out_width = kind == swiglu_code ? width / 2 : width;
   for (std::int64_t row = 0; row < rows; ++row, u += width, y += out_width) {
-    if (kind == kRelu && bias != nullptr) {
+    if (kind == relu_code && bias != nullptr) {
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) {
         const float v = widen(u[i]) + widen(bias[i]);
@@ -199,7 +199,7 @@ void activation(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) u[i] = narrow<T>(widen(u[i]) + widen(bias[i]));
     }
-    if (kind == kRelu) {
+    if (kind == relu_code) {
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>(widen(u[i]) > 0 ? widen(u[i]) : 0);
     } else {
@@ -211,11 +211,11 @@ void activation(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width
 template <class T>
 void activation_backward(const T* dy, const T* saved, T* du, T* again, float* partial, std::int64_t rows,
                          std::int64_t width, std::int64_t kind) {
-  const std::int64_t out_width = kind == kSwiglu ? width / 2 : width;
+  const std::int64_t out_width = kind == swiglu_code ? width / 2 : width;
   if (partial != nullptr) std::fill(partial, partial + width, 0.0F);
   for (std::int64_t row = 0; row < rows; ++row, dy += out_width, saved += width, du += width) {
     if (again != nullptr) activate_row(saved, again + row * out_width, out_width, kind);
-    if (kind == kRelu && partial != nullptr) {
+    if (kind == relu_code && partial != nullptr) {
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) {
         const float g = widen(saved[i]) > 0 ? widen(dy[i]) : 0;
@@ -224,13 +224,13 @@ void activation_backward(const T* dy, const T* saved, T* du, T* again, float* pa
       }
       continue;
     }
-    if (kind == kRelu) {
+    if (kind == relu_code) {
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(saved[i]) > 0 ? widen(dy[i]) : 0);
-    } else if (kind == kSwish) {
+    } else if (kind == swish_code) {
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(dy[i]) * swish_slope(widen(saved[i])));
-    } else if (kind == kGelu) {
+    } else if (kind == gelu_code) {
       for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(dy[i]) * gelu_slope(widen(saved[i])));
     } else {
       const T* up = saved + out_width;

@@ -7,14 +7,14 @@
 namespace argosy::kernels::cpu {
 
 namespace baseline {
-extern const Table kTable;
+extern const Table loop_table;
 }
 #if defined(__x86_64__)
 namespace avx2 {
-extern const Table kTable;
+extern const Table loop_table;
 }
 namespace avx512 {
-extern const Table kTable;
+extern const Table loop_table;
 }
 #endif
 
@@ -25,10 +25,10 @@ const Table* table_named(const char* name) {
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512cd");
-  if (std::strcmp(name, "avx512") == 0) return v4 ? &avx512::kTable : nullptr;
-  if (std::strcmp(name, "avx2") == 0) return v3 ? &avx2::kTable : nullptr;
+  if (std::strcmp(name, "avx512") == 0) return v4 ? &avx512::loop_table : nullptr;
+  if (std::strcmp(name, "avx2") == 0) return v3 ? &avx2::loop_table : nullptr;
 #endif
-  return std::strcmp(name, "baseline") == 0 ? &baseline::kTable : nullptr;
+  return std::strcmp(name, "baseline") == 0 ? &baseline::loop_table : nullptr;
 }
 
 const Table& table() {

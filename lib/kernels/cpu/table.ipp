@@ -39,9 +39,9 @@ constexpr Loops<T> loops() {
 
 }  // namespace
 
-extern const Table kTable;
-const Table kTable{loops<float>(),   loops<Bf16>(), cross_entropy,  sum_partials,           adamw,
-                   adamw_stochastic, ema,           sum_of_squares, ARGOSY_TEXT(ARGOSY_ISA)};
+extern const Table loop_table;
+const Table loop_table{loops<float>(),   loops<Bf16>(), cross_entropy,  sum_partials,           adamw,
+                       adamw_stochastic, ema,           sum_of_squares, ARGOSY_TEXT(ARGOSY_ISA)};
 
 }  // namespace ARGOSY_ISA
 

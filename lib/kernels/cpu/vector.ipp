@@ -1,14 +1,14 @@
 // Vector types and functions of one instruction set. Included by table.ipp inside its namespace.
 
 #if defined(__AVX512F__)
-constexpr int kLanes = 16;
+constexpr int lanes = 16;
 #elif defined(__AVX2__)
-constexpr int kLanes = 8;
+constexpr int lanes = 8;
 #else
-constexpr int kLanes = 4;
+constexpr int lanes = 4;
 #endif
 
-typedef float Vec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
+typedef float Vec __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
 
 inline Vec load(const float* p) { return *reinterpret_cast<const Vec*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<Vec*>(p) = v; }

@@ -6,10 +6,10 @@ namespace {
 
 using argosy::kernels::AdamwStochasticCall;
 
-constexpr unsigned kThreads = 256;
+constexpr unsigned block_threads = 256;
 
 __global__ void update(const AdamwStochasticCall call, std::int64_t blocks) {
-  const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x;
   if (block < blocks) argosy::kernels::update_block(call, block);
 }
 
@@ -18,7 +18,7 @@ __global__ void update(const AdamwStochasticCall call, std::int64_t blocks) {
 extern "C" int argosy_cuda_adamw_stochastic(const AdamwStochasticCall* call, void* stream) {
   const std::int64_t blocks = (call->n + 127) / 128 * 16;
   if (blocks == 0) return 0;
-  const auto grid = static_cast<unsigned>((blocks + kThreads - 1) / kThreads);
-  update<<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(*call, blocks);
+  const auto grid = static_cast<unsigned>((blocks + block_threads - 1) / block_threads);
+  update<<<grid, block_threads, 0, static_cast<cudaStream_t>(stream)>>>(*call, blocks);
   return static_cast<int>(cudaGetLastError());
 }

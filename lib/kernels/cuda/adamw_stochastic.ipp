@@ -16,7 +16,7 @@ ARGOSY_EVERYWHERE inline void update_block(const AdamwStochasticCall& call, std:
   if (clip < 0) return;
   const auto low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
   const r123::Philox4x32::ctr_type counter{
-      {low(static_cast<std::uint64_t>(call.begin / 8 + block)), call.parameter, call.step, kRoundingDomain}};
+      {low(static_cast<std::uint64_t>(call.begin / 8 + block)), call.parameter, call.step, rounding_domain}};
   const r123::Philox4x32::key_type key{{low(call.seed), low(call.seed >> 32)}};
   const r123::Philox4x32::ctr_type words = r123::Philox4x32{}(counter, key);
   for (int k = 0; k < 8; ++k) {

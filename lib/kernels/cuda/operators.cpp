@@ -1,5 +1,5 @@
-// The host's half of operators that run on a GPU by kernels of ours: checks, factors, the stream; then into the
-// plug-in.
+// The host part of operators that have a kernel in the CUDA plug-in: checks, factors and the stream, then the call of
+// the plug-in.
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
@@ -45,9 +45,10 @@ void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const 
   const c10::DeviceGuard on(weights.device());
   const c10::Stream stream = c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(weights.device());
   if (const int code = entry(&call, stream.native_handle()); code != 0) {
-    throw Error{
-        Fault::device,
-        {.wanted = "a kernel to start", .got = "CUDA error " + std::to_string(code), .where = "adamw_stochastic_"}};
+    throw Error{Fault::device,
+                {.wanted = "the CUDA kernel to start",
+                 .got = "CUDA error " + std::to_string(code),
+                 .where = "adamw_stochastic_"}};
   }
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/describe.hpp>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -23,6 +24,8 @@ namespace argosy::test {
 
 struct Change {
   enum class Kind { mkdir, create, write, extend, truncate, fsync, rename, unlink, rmdir, symlink, acknowledge };
+  BOOST_DESCRIBE_NESTED_ENUM(Kind, mkdir, create, write, extend, truncate, fsync, rename, unlink, rmdir, symlink,
+                             acknowledge)
   Kind kind{};
   std::int64_t time_ns = 0;     // of its end, on the clock that the ranks of a machine share
   std::int64_t handle = -1;     // of an opened file, unique over ranks; create opens one
@@ -32,12 +35,11 @@ struct Change {
   bool only_if_absent = false;  // a file that another rank may have told of already
 
   [[nodiscard]] std::string text() const {
-    constexpr const char* names[] = {"mkdir",  "create", "write", "extend",  "truncate",   "fsync",
-                                     "rename", "unlink", "rmdir", "symlink", "acknowledge"};
-    return fmt::format("{} {}{}{} {} ({} bytes)", names[static_cast<int>(kind)], path, to.empty() ? "" : " -> ", to,
-                       number, content.size());
+    return fmt::format("{} {}{}{} {} ({} bytes)", boost::describe::enum_to_string(kind, ""), path,
+                       to.empty() ? "" : " -> ", to, number, content.size());
   }
 };
+BOOST_DESCRIBE_STRUCT(Change, (), (kind, time_ns, handle, number, path, to, content, only_if_absent))
 
 class JournalOs : public Os {
  public:

@@ -8,7 +8,7 @@
 namespace argosy::test {
 namespace {
 
-constexpr std::uint64_t stream = 12;
+constexpr std::uint64_t damage_stream = 12;
 
 class DamagedFiles : public testing::TestWithParam<int> {
  protected:
@@ -20,7 +20,7 @@ class DamagedFiles : public testing::TestWithParam<int> {
   int some_rank() { return static_cast<int>(random.below(static_cast<std::uint64_t>(run.ranks()))); }
 
   std::uint64_t seed = fault_seed(4);
-  RandomStream random{seed, stream + static_cast<std::uint64_t>(GetParam())};
+  RandomStream random{seed, damage_stream + static_cast<std::uint64_t>(GetParam())};
   DamagedRun run{GetParam()};
 };
 

@@ -9,7 +9,7 @@
 namespace argosy::test {
 namespace {
 
-constexpr std::uint64_t stream = 11;
+constexpr std::uint64_t flips_stream = 11;
 constexpr int in_ci = is_sanitized ? 200 : 1000;
 
 /// The file offsets of a shard that hold payload or digests, by first byte: end.
@@ -56,7 +56,7 @@ TEST(Flips, OfPayloadAndDigestsAreSeen) {
   int seen = 0;
   for (int ranks = 1; ranks <= 4; ++ranks) {
     DamagedRun run{ranks};
-    RandomStream random{seed, stream + static_cast<std::uint64_t>(ranks)};
+    RandomStream random{seed, flips_stream + static_cast<std::uint64_t>(ranks)};
     for (int i = 0; i < count / 4; ++i) {
       const Bit bit = any_bit(run, random, true);
       bit.flip();
@@ -76,7 +76,7 @@ TEST(Flips, OfHdf5MetadataAreSeenOrHarmless) {
   int seen = 0;
   for (int ranks = 1; ranks <= 4; ++ranks) {
     const DamagedRun run{ranks};
-    RandomStream random{seed, stream + static_cast<std::uint64_t>(ranks)};
+    RandomStream random{seed, flips_stream + static_cast<std::uint64_t>(ranks)};
     for (int i = 0; i < count / 4; ++i) {
       const Bit bit = any_bit(run, random, false);
       bit.flip();
@@ -95,7 +95,7 @@ TEST(Flips, OfEveryByteOfTheManifestAreSeen) {
   DamagedRun run{2};
   const Path path = run.newer() / checkpoint::manifest_name;
   const std::uint64_t size_bytes = Files::system().stat(path)->size_bytes;
-  RandomStream random{fault_seed(3), stream};
+  RandomStream random{fault_seed(3), flips_stream};
   for (std::uint64_t at = 0; at < size_bytes; at += is_sanitized ? 5 : 1) {
     const int bit = static_cast<int>(random.below(8));
     flip(path, at, bit);

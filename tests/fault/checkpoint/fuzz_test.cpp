@@ -10,7 +10,7 @@
 namespace argosy::test {
 namespace {
 
-constexpr std::uint64_t stream = 14;
+constexpr std::uint64_t fuzz_stream = 14;
 
 /// A few edits such as damage and forgers make.
 std::string mutated(std::string text, RandomStream& random, const std::vector<std::string>& words) {
@@ -66,7 +66,7 @@ TEST(Fuzz, OfManifestsWithARightDigestEndsInAnErrorOrAResult) {
                                        "281474976710656"};
   const std::uint64_t seed = fault_seed(5);
   const int count = scaled(20'000);
-  RandomStream random{seed, stream};
+  RandomStream random{seed, fuzz_stream};
   int refused = 0, read = 0;
   for (int i = 0; i < count; ++i) {
     const std::string text = checkpoint::with_self_digest(mutated(body, random, words));
@@ -97,7 +97,7 @@ TEST(Fuzz, OfShardsEndsInAnErrorOrAResult) {
                                        std::string("\0\0\0\0\0\0\0\x7f", 8)};
   const std::uint64_t seed = fault_seed(6);
   const int count = scaled(600);
-  RandomStream random{seed, stream};
+  RandomStream random{seed, fuzz_stream};
   int seen = 0;
   for (int i = 0; i < count; ++i) {
     std::string content = mutated(whole, random, words);

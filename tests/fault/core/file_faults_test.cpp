@@ -111,7 +111,7 @@ TEST(FileFaults, AnErrorAtAnyCallIsReportedOnce) {
       } catch (const Error& caught) {
         EXPECT_EQ(caught.fault(), Fault::io) << caught.what();
         EXPECT_THAT(caught.what(), HasSubstr(strerrorname_np(error)));
-        EXPECT_THAT(caught.what(), AnyOf(HasSubstr("argosy-test-"), HasSubstr("in standard "))) << "the path is named";
+        EXPECT_THAT(caught.what(), AnyOf(HasSubstr("argosy-test-"), HasSubstr("standard "))) << "the path is named";
       }
       EXPECT_EQ(os.open_files(), 0U) << "descriptor lost after call " << n;
     }
@@ -130,7 +130,7 @@ TEST(FileFaults, ALinkThatMayNotBeRemovedIsNotFollowed) {
     files.remove_tree(folder / "link");
     ADD_FAILURE() << "removed";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("unlink: EPERM"));
+    EXPECT_THAT(error.what(), HasSubstr("cannot be removed: operation not permitted (EPERM)"));
   }
   EXPECT_EQ(files.read_text(folder / "elsewhere/kept"), new_text);
 }
@@ -285,7 +285,7 @@ TEST(FileFaults, ARealLimitIsReported) {
     message = error.what();
   }
   setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_THAT(message, HasSubstr("file too large (write: EFBIG)"));
+  EXPECT_THAT(message, HasSubstr("file too large (EFBIG)"));
   EXPECT_THAT(Files::system().list(folder.path()), ElementsAre());
 }
 

@@ -99,9 +99,9 @@ TEST_F(OutputFileTest, AFullDiskLeavesNothing) {
 TEST_F(OutputFileTest, IsAsPlacedAsItsNameSays) {
   EXPECT_THAT(refusal(Fault::io, [&] { OutputFile(files, folder / "missing/out"); }), HasSubstr("ENOENT"));
   EXPECT_THAT(refusal(Fault::usage, [&] { OutputFile(files, folder.path()); }), HasSubstr("got a folder"));
-  EXPECT_THAT(refusal(Fault::usage, [&] { OutputFile(files, "/dev/null"); }), HasSubstr("no regular file"));
+  EXPECT_THAT(refusal(Fault::usage, [&] { OutputFile(files, "/dev/null"); }), HasSubstr("expected a regular file"));
   ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
-  EXPECT_THAT(refusal(Fault::usage, [&] { OutputFile(files, folder / "fifo"); }), HasSubstr("no regular file"));
+  EXPECT_THAT(refusal(Fault::usage, [&] { OutputFile(files, folder / "fifo"); }), HasSubstr("expected a regular file"));
 
   files.make_folder(folder / "elsewhere");
   files.write_atomically(folder / "elsewhere/target", "old");

@@ -34,9 +34,26 @@ TEST(Agree, OneRanksErrorIsThrownOnAll) {
     if (test::world().rank() == last)
       throw Error{Fault::data, {.wanted = "7 lines", .got = "6", .where = "a.en", .remedy = "add one"}};
   });
-  EXPECT_THAT(sentence, AllOf(HasSubstr("wanted 7 lines, got 6 in a.en"), HasSubstr(": add one")));
+  EXPECT_THAT(sentence, AllOf(HasSubstr("expected 7 lines, got 6; add one"), HasSubstr("a.en")));
   if (last > 0) {
     EXPECT_THAT(sentence, HasSubstr(fmt::format("rank {}", last)));
+  }
+}
+
+TEST(Agree, ASentenceReachesAllRanksWithItsFacts) {
+  const int last = test::world().size() - 1;
+  const auto body = [&] {
+    if (test::world().rank() != last) return;
+    throw Error{Fault::io, {.sentence = "a\xff.en cannot be read", .wanted = "a file", .got = "EIO"}};
+  };
+  try {
+    agree(test::world(), body);
+    FAIL() << "no rank throws";
+  } catch (const Error& error) {
+    const std::string of_rank = last == 0 ? "" : fmt::format(" (rank {})", last);
+    EXPECT_EQ(error.what(), "a\xff.en cannot be read" + of_rank);
+    EXPECT_EQ(error.facts().wanted, "a file");
+    EXPECT_EQ(error.facts().got, "EIO");
   }
 }
 
@@ -53,7 +70,7 @@ TEST(Agree, OtherExceptionsBecomeInternalErrors) {
   const std::string sentence = agreed(Fault::internal, [] {
     if (test::world().rank() == 0) throw std::runtime_error("vector too long");
   });
-  EXPECT_THAT(sentence, HasSubstr("vector too long"));
+  EXPECT_THAT(sentence, HasSubstr("unexpected internal error: vector too long"));
 }
 
 TEST(AnyOf, IsTrueEverywhereIfTrueAnywhere) {

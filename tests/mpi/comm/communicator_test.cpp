@@ -75,6 +75,30 @@ TEST(Communicator, GathersTextsAtOneRank) {
   }
 }
 
+struct Place {
+  std::int64_t rank = 0;
+  double half = 0;
+  bool operator==(const Place&) const = default;
+};
+
+TEST(Communicator, GathersPlainValuesByRank) {
+  const Communicator& world = test::world();
+  const auto place = [](int rank) { return Place{rank, rank / 2.0}; };
+  const std::vector<Place> places = world.all_gather(place(world.rank()));
+  ASSERT_EQ(static_cast<int>(places.size()), world.size());
+  for (int rank = 0; rank < world.size(); ++rank) EXPECT_EQ(places[static_cast<std::size_t>(rank)], place(rank));
+}
+
+TEST(Communicator, GathersAndBroadcastsPlainListsOfAnyLength) {
+  const Communicator& world = test::world();
+  std::vector<std::vector<double>> lists;
+  for (int rank = 0; rank < world.size(); ++rank) lists.emplace_back(static_cast<std::size_t>(rank), 1.0 / (rank + 3));
+  const std::vector<double>& own = lists[static_cast<std::size_t>(world.rank())];
+  EXPECT_EQ(world.all_gather(own), lists);
+  EXPECT_EQ(world.gather(own), world.rank() == 0 ? lists : std::vector<std::vector<double>>{});
+  EXPECT_EQ(world.broadcast(own, world.size() - 1), lists.back());
+}
+
 /// As where all texts have more than two gigabytes together.
 TEST(Communicator, MovesTextsInPiecesThatMpiCanCount) {
   const Communicator& world = test::world();
@@ -179,7 +203,7 @@ TEST(Deadline, TheSilentRankIsNamedWithOperationAndBytes) {
   } else {
     const std::string sentence = under_short_deadline(world, [&] { used.all_reduce(std::span<std::int64_t>{values}); });
     EXPECT_THAT(sentence,
-                AllOf(HasSubstr("all_reduce of 16 bytes"), HasSubstr(fmt::format("no word from rank {}", silent))));
+                AllOf(HasSubstr("all_reduce of 16 bytes"), HasSubstr(fmt::format("no answer from rank {}", silent))));
   }
   world.barrier("after the deadline");
 }
@@ -209,7 +233,7 @@ TEST(Deadline, OfManyRanksTheFirstAskAndTellTheOthers) {
   }
   if (world.rank() != silent) {
     EXPECT_THAT(sentence,
-                AllOf(HasSubstr("all_reduce of 16 bytes"), HasSubstr(fmt::format("no word from rank {}", silent))));
+                AllOf(HasSubstr("all_reduce of 16 bytes"), HasSubstr(fmt::format("no answer from rank {}", silent))));
   }
   world.barrier("told");
   session.first_askers = before;
@@ -224,12 +248,12 @@ TEST(Deadline, ARankThatWaitsElsewhereIsNotCalledSilent) {
   const auto until_all_gave_up = [] { std::this_thread::sleep_for(deadline); };
   if (world.rank() == 1) {
     EXPECT_THAT(under_short_deadline(world, save),
-                AllOf(HasSubstr("rank 0 waits in barrier \"step\""), Not(HasSubstr("no word"))));
+                AllOf(HasSubstr("rank 0 waits in barrier \"step\""), Not(HasSubstr("no answer"))));
     until_all_gave_up();
     step();
   } else {
     EXPECT_THAT(under_short_deadline(world, step),
-                AllOf(HasSubstr("rank 1 waits in barrier \"save\""), Not(HasSubstr("no word"))));
+                AllOf(HasSubstr("rank 1 waits in barrier \"save\""), Not(HasSubstr("no answer"))));
     until_all_gave_up();
     save();
   }

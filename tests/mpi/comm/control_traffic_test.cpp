@@ -12,7 +12,7 @@
 namespace argosy::comm {
 namespace {
 
-class Traffic : public testing::Test {
+class SentByControl : public testing::Test {
  protected:
   [[nodiscard]] ControlTraffic of(const std::function<void()>& operation) const {
     const ControlTraffic before = world.control_traffic();
@@ -24,12 +24,12 @@ class Traffic : public testing::Test {
     return moved.sent_bytes + moved.received_bytes;
   }
 
-  const Communicator& world = test::world();
+  const Communicator& world = argosy::test::world();
   const std::int64_t ranks = world.size();
   const bool alone = world.size() == 1;
 };
 
-TEST_F(Traffic, OfAVerdictDoesNotGrowWithTheRanks) {
+TEST_F(SentByControl, OfAVerdictDoesNotGrowWithTheRanks) {
   std::array<std::int64_t, 3> counts{};
   std::array<double, 3> times{};
   const ControlTraffic eight{.calls = 1, .sent_bytes = 8, .received_bytes = 8};
@@ -42,23 +42,27 @@ TEST_F(Traffic, OfAVerdictDoesNotGrowWithTheRanks) {
   EXPECT_EQ(both([&] { (void)world.broadcast(std::string(100, 'x')); }), alone ? 0 : 16 + 100);
 }
 
-TEST_F(Traffic, OfASumInRankOrderIsInTheRanksAtOneRankAlone) {
+TEST_F(SentByControl, OfASumInRankOrderIsInTheRanksAtOneRankAlone) {
   std::array<double, 10> sums{};
   const std::int64_t at_root = world.rank() == 0 ? 80 * ranks : 0;
   EXPECT_EQ(both([&] { world.all_reduce(std::span<double>{sums}); }), alone ? 0 : 80 + at_root + 80);
 }
 
-TEST_F(Traffic, OfTextsIsOnceTheirSizeAndEightBytesARank) {
+TEST_F(SentByControl, OfTextsIsOnceTheirSizeAndEightBytesARank) {
   const std::int64_t texts = 100 * ranks;
   EXPECT_EQ(both([&] { (void)world.all_gather(std::string(100, 'x')); }), alone ? 0 : 16 + 8 + 8 * ranks + 100 + texts);
 }
 
-TEST_F(Traffic, OfTextsForOneRankIsNothingElsewhere) {
+TEST_F(SentByControl, OfPlainValuesIsOnceTheirSize) {
+  EXPECT_EQ(both([&] { (void)world.all_gather(std::int64_t{7}); }), alone ? 0 : 8 + 8 * ranks);
+}
+
+TEST_F(SentByControl, OfTextsForOneRankIsNothingElsewhere) {
   const std::int64_t at_root = world.rank() == 0 ? (8 + 100) * ranks : 0;
   EXPECT_EQ(both([&] { (void)world.gather(std::string(100, 'x')); }), alone ? 0 : 16 + 8 + 100 + at_root);
 }
 
-TEST_F(Traffic, OfATopologyIsLinearInTheRanks) {
+TEST_F(SentByControl, OfATopologyIsLinearInTheRanks) {
   EXPECT_LE(both([&] { (void)Topology::discover(world); }), 16 + 8 + 8 * ranks);
 }
 

@@ -3,21 +3,20 @@
 
 #include <algorithm>
 
-#include "comm/recording.hpp"
 #include "mpi/comm/reduction_case.hpp"
+#include "support/all_reduce_flat.hpp"
+#include "support/recording.hpp"
 
 namespace argosy::comm {
 namespace {
 
 using argosy::test::Hierarchy;
+using argosy::test::RecordingCollectives;
 using argosy::test::world;
 using test::Case;
 using test::nested_sum;
+using test::view_of;
 using test::Wire;
-
-BufferView view_of(std::vector<float>& values) {
-  return {reinterpret_cast<std::byte*>(values.data()), std::ssize(values), DType::f32};
-}
 
 /// The backend behind a recorder that must count the same.
 struct Counted {
@@ -84,7 +83,7 @@ TEST_P(LevelsTest, AWholeBufferIsSummedOnEveryRankAtTheBoundOfEveryNode) {
   Case c{hierarchy, wire, 1601};
   Counted counted{c};
   const std::vector<float> sum = nested_sum(c.space, c.rounds_inner(), c.rounds_outer());
-  all_reduce_flat(counted.recorder, c.space, c.topology.canonical_rank(), c.flat_view());
+  argosy::test::all_reduce_flat(counted.recorder, c.space, c.topology.canonical_rank(), c.flat_view());
   for (std::size_t i = 0; i < sum.size(); ++i) {
     if (c.flat_dtype == DType::bf16) {
       ASSERT_EQ(reinterpret_cast<const std::uint16_t*>(c.flat.data())[i], bf16_from_f32(sum[i])) << i;

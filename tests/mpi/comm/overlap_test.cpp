@@ -97,11 +97,11 @@ TEST(Overlap, AfterOneHasFailedAllFailAlike) {
     }
     return "passed";
   };
-  EXPECT_EQ(sentence([&] { first.wait(); }), "wanted a gradient");
+  EXPECT_EQ(sentence([&] { first.wait(); }), "expected a gradient");
   EXPECT_EQ(sentence([&] { collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait(); }),
-            "wanted a gradient");
+            "expected a gradient");
   std::array values{1.0};
-  EXPECT_EQ(sentence([&] { collectives->all_reduce(std::span<double>{values}); }), "wanted a gradient");
+  EXPECT_EQ(sentence([&] { collectives->all_reduce(std::span<double>{values}); }), "expected a gradient");
 }
 
 TEST(Overlap, WhatNobodyWaitsForIsAbandoned) {

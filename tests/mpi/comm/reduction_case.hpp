@@ -19,6 +19,10 @@ inline std::string name_of(Wire wire) {
   return names[static_cast<std::size_t>(wire)];
 }
 
+inline BufferView view_of(std::vector<float>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), std::ssize(values), DType::f32};
+}
+
 /// A reduction of one unit on one topology: what goes in, what must come out.
 struct Case {
   Case(argosy::test::Hierarchy hierarchy, Wire of_wire, std::int64_t width)

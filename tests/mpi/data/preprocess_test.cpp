@@ -136,7 +136,7 @@ TEST_F(Preprocess, KeepsWhatIsThereAndMakesWhatIsMissing) {
 TEST_F(Preprocess, LosesNothingWhenWritingFails) {
   (void)run();
   const auto finished = contents(folder_ / "shards");
-  settings_.data.corpora[0].transforms.push_back({.source = 30, .target = 30});  // other shards
+  settings_.data.corpora[0].transforms.push_back({MaxLength{.source = 30, .target = 30}});  // other shards
   os_.fail(test::Call::fsync, os_.count(test::Call::fsync), ENOSPC, true);
   EXPECT_THAT(refusal(Fault::io), HasSubstr("shards"));
   EXPECT_TRUE(contents(folder_ / "shards")["index.json"] == finished.at("index.json"));
@@ -148,9 +148,9 @@ TEST_F(Preprocess, RefusesASecondJobInTheFolderAndChangesNothing) {
   const Clock clock;
   std::optional<Lease> other;
   if (world().rank() == 0) other.emplace(Files::system(), clock, folder_ / "shards", "folder of token shards");
-  settings_.data.corpora[0].transforms.push_back({.source = 30, .target = 30});  // other shards
+  settings_.data.corpora[0].transforms.push_back({MaxLength{.source = 30, .target = 30}});  // other shards
   const std::string text = refusal(Fault::usage);
-  EXPECT_THAT(text, HasSubstr("folder of token shards that no other job uses"));
+  EXPECT_THAT(text, HasSubstr("is in use by a job on "));
   EXPECT_THAT(text, HasSubstr("process "));
   EXPECT_TRUE(contents(folder_ / "shards") == finished);
   EXPECT_TRUE(contents(folder_ / "model") == model);
@@ -178,8 +178,8 @@ TEST_F(Preprocess, AJobThatIsHeldForDeadCommitsNothing) {
     int syncs_ = 0, taken_ = 0;
   } os{folder_ / "shards/run.lock.9"};
   if (world().rank() == 0) files_ = Files{os};
-  settings_.data.corpora[0].transforms.push_back({.source = 30, .target = 30});
-  EXPECT_THAT(refusal(Fault::usage), HasSubstr("taken over"));
+  settings_.data.corpora[0].transforms.push_back({MaxLength{.source = 30, .target = 30}});
+  EXPECT_THAT(refusal(Fault::usage), HasSubstr("taken it over"));
   const auto left = contents(folder_ / "shards");
   for (const auto& [name, bytes] : finished) EXPECT_TRUE(left.contains(name) && left.at(name) == bytes) << name;
 }
@@ -206,7 +206,7 @@ TEST_F(Preprocess, SweepsWhatKilledOnesLeftAndNothingElse) {
 
 TEST_F(Preprocess, MaxLengthLeavesLongPairsOut) {
   const std::uint64_t all = run().index.corpora.at(0).examples();
-  settings_.data.corpora[0].transforms.push_back({.source = 40, .target = 50});
+  settings_.data.corpora[0].transforms.push_back({MaxLength{.source = 40, .target = 50}});
   const PreprocessReport report = run();
   const ShardIndex::Corpus& corpus = report.index.corpora.at(0);
   EXPECT_GT(corpus.dropped.at("max_length"), 0);

@@ -142,25 +142,25 @@ TEST_F(TextTranslationTest, RefusesBadInputBeforeAnythingIsTranslated) {
     world().barrier("refused");
   };
   refuses(Fault::data, {.input = folder_ / "missing", .output = out}, "no such file");
-  refuses(Fault::data, {.input = folder_.path(), .output = out}, "wanted a text, got a folder");
+  refuses(Fault::data, {.input = folder_.path(), .output = out}, "expected a text file, got a folder");
   refuses(Fault::data, {.input = folder_ / "in", .output = out, .reference = folder_ / "two"},
-          "wanted 3 lines, as many as the input has, got 2");
+          "expected 3 lines, as many as the input has, got 2");
   refuses(Fault::data, {.input = folder_ / "in", .output = out, .reference = folder_ / "four"},
-          "wanted 3 lines, as many as the input has, got 4");
+          "expected 3 lines, as many as the input has, got 4");
   refuses(Fault::data, {.input = folder_ / "empty", .output = out, .reference = folder_ / "empty"},
-          "a text with lines");
+          "a text with at least one line");
   refuses(Fault::io, {.input = folder_ / "in", .output = folder_ / "missing/out"}, "ENOENT");
   refuses(Fault::usage, {.input = folder_ / "in", .output = folder_.path()}, "got a folder");
-  refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / "in"}, "got the input");
+  refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / "in"}, "is both the input and the output");
   refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / "two", .reference = folder_ / "two"},
-          "got the reference");
+          "is both the reference and the output");
   if (world().rank() == 0) {
     Files::system().link_symbolically("in", folder_ / "link");
     std::filesystem::create_hard_link(folder_ / "in", folder_ / "hard");
   }
   world().barrier("linked");
   for (const char* const same : {"link", "hard"})
-    refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / same}, "got the input");
+    refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / same}, "is both the input and the output");
   EXPECT_THAT(refusal(Fault::data, [&] { run({.input = folder_ / "long", .output = out, .part_bytes = 10}); }),
               HasSubstr("long line 2"));
   EXPECT_EQ(names(), (std::vector<std::string>{"empty", "four", "hard", "in", "link", "long", "two"}));

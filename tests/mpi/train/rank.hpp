@@ -53,7 +53,7 @@ inline data::Batch copy_batch(const spec::Architecture& shape, std::uint64_t str
               : 2 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.vocabulary.pieces) - 2));
       batch.source.push_back(real ? id : shape.vocabulary.start);
       batch.target_input.push_back(real ? before : shape.vocabulary.start);
-      batch.target_labels.push_back(real ? id : data::kNoLabel);
+      batch.target_labels.push_back(real ? id : data::no_label);
       before = id;
       batch.tgt_tokens += real ? 1 : 0;
     }
@@ -106,8 +106,8 @@ class Rank {
                   .state = optim::state_of(training.optimizer)}),
         guard_(training.optimizer.skip, {}),
         optimizer_(optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
-        runner_(model_, buffers_, collectives, layout, canonical_rank, *optimizer_, training.optimizer.max_grad_norm,
-                guard_, clock_, c10::kCPU) {
+        runner_(model_, buffers_, {layout_, canonical_rank_, collectives}, *optimizer_,
+                training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
     buffers_.initialise(3);
   }
 

@@ -103,16 +103,16 @@ class ResumedRun : public testing::Test {
   SharedFolder folder_;
 };
 
-struct Case {
+struct Resumption {
   plan::PrecisionMode mode = plan::PrecisionMode::fp32;
   int stage = 1, accumulation = 1;
   double dropout = 0;
 };
 
 /// On two ranks all 24, elsewhere every pair of choices.
-std::vector<Case> cases() {
+std::vector<Resumption> resumptions() {
   const std::vector<int> sizes{2, 3, 2, 2};
-  std::vector<Case> all;
+  std::vector<Resumption> all;
   for (const std::vector<int>& at : world().size() == 2 ? product(sizes) : pairwise(sizes)) {
     all.push_back({.mode = at[0] == 0 ? plan::PrecisionMode::fp32 : plan::PrecisionMode::bf16,
                    .stage = 1 + at[1],
@@ -123,7 +123,7 @@ std::vector<Case> cases() {
 }
 
 TEST_F(ResumedRun, StoppedOrKilledItHasTheBitsOfAnUndisturbedOne) {
-  for (const Case& each : cases()) {
+  for (const Resumption& each : resumptions()) {
     const std::string name = fmt::format("{} stage {} A{} dropout {}", boost::describe::enum_to_string(each.mode, "?"),
                                          each.stage, each.accumulation, each.dropout);
     SCOPED_TRACE(name);
@@ -257,10 +257,11 @@ void save_changed(const Path& from, const Path& run_dir, const Change& change) {
 void set_zero(std::span<float> tensor) { std::fill(tensor.begin(), tensor.end(), 0.0F); }
 
 TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
-  // A member more is a case more below.
+  // A member more is a case more below; threads have a test of their own.
   const train::RunState state;
   [[maybe_unused]] const auto& [step, updates, cursor, epoch, src_tokens, tgt_tokens, padded_tokens, n_clips, guard,
-                                best_loss, best_step, owes_validation, metrics, judged, window, history] = state;
+                                best_loss, best_step, owes_validation, metrics, threads, judged, window, history] =
+      state;
   [[maybe_unused]] const auto& [mean_norm, taken, skipped, in_a_row] = guard;
 
   (void)train_run(config("run"), stop_behind(2, 0));

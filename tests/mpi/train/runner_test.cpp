@@ -3,9 +3,9 @@
 
 #include <limits>
 
-#include "comm/recording.hpp"
 #include "core/error.hpp"
 #include "mpi/train/rank.hpp"
+#include "support/recording.hpp"
 #include "train/host_state.hpp"
 
 namespace argosy::test {
@@ -33,7 +33,7 @@ data::Batch merged(const std::vector<data::Batch>& batches, const spec::Architec
       };
       append(all.source, batch.source, batch.source_width, all.source_width, shape.vocabulary.start);
       append(all.target_input, batch.target_input, batch.target_width, all.target_width, shape.vocabulary.start);
-      append(all.target_labels, batch.target_labels, batch.target_width, all.target_width, data::kNoLabel);
+      append(all.target_labels, batch.target_labels, batch.target_width, all.target_width, data::no_label);
     }
   }
   return all;
@@ -82,7 +82,7 @@ class RunnerOnRanks : public testing::TestWithParam<Hierarchy> {
 
 TEST_P(RunnerOnRanks, AStepIsTheSameHoweverItsMicroBatchesAreDealt) {
   const spec::Architecture shape = small_shape(0.1);
-  comm::RecordingCollectives nobody{partition::Layout{}, 0};
+  test::RecordingCollectives nobody{partition::Layout{}, 0};
   // The bias of keys has no gradient but rounding errors, which Adam would blow up to full steps: an epsilon above
   // them.
   optim::OptimizerConfig optimizer;
@@ -201,7 +201,7 @@ TEST_P(RunnerOnRanks, WhatACheckpointHoldsStandsStillUntilTheUpdate) {
 
 TEST_P(RunnerOnRanks, FourUnevenMicroBatchesAreOneMergedBatch) {
   const spec::Architecture shape = small_shape();
-  comm::RecordingCollectives nobody{partition::Layout{}, 0};
+  test::RecordingCollectives nobody{partition::Layout{}, 0};
   Rank alone{shape, partition::Layout{}, 0, nobody};
   Rank shared{shape, layout(), me(), *collectives_};
   std::vector<data::Batch> micro_batches;  // 1, 2, 5 and 10 rows: no mean of means is the mean
@@ -304,7 +304,7 @@ TEST_P(RunnerOnRanks, TooManySkippedStepsInARowEndTheRun) {
 
 TEST_P(RunnerOnRanks, ReducesAndGathersEachUnitOnceAStep) {
   const spec::Architecture shape = small_shape();
-  comm::RecordingCollectives recording{layout(), me(), collectives_.get()};
+  test::RecordingCollectives recording{layout(), me(), collectives_.get()};
   Rank rank{shape, layout(), me(), recording};
   const std::size_t before = recording.calls().size();
   (void)rank.step({copy_batch(shape, 1, 3), copy_batch(shape, 2, 3), copy_batch(shape, 3, 3), copy_batch(shape, 4, 3)},

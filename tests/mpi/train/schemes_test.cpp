@@ -5,7 +5,6 @@
 #include <memory>
 #include <thread>
 
-#include "comm/recording.hpp"
 #include "mpi/train/rank.hpp"
 #include "train/memory_count.hpp"
 

@@ -34,20 +34,20 @@ TEST(StartAgreement, RanksOfOneBuildAndOneConfigurationStart) {
 TEST(StartAgreement, NamesTheKeyAndBothValuesOfARankWithAnotherConfiguration) {
   plan::RunConfig config;
   config.seed = is_last() ? 5 : 3;
-  expect_refusal(Fault::config, on_both("seed 3", "5"), [&] { train::require_same_start(world(), config, {}); });
+  expect_refusal(Fault::config, on_both("seed is 3", "5"), [&] { train::require_same_start(world(), config, {}); });
   plan::RunConfig nested;
   nested.data.corpora.resize(2);
   if (is_last()) nested.data.corpora[1].source = "b";
-  expect_refusal(Fault::config, on_both(R"(data.corpora.1.source "")", R"("b")"),
+  expect_refusal(Fault::config, on_both(R"(data.corpora.1.source is "")", R"("b")"),
                  [&] { train::require_same_start(world(), nested, {}); });
   plan::RunConfig longer;
   if (is_last()) longer.validation.sets.resize(1);
-  expect_refusal(Fault::config, "validation.sets [] on rank 0",
+  expect_refusal(Fault::config, "validation.sets is [] on rank 0",
                  [&] { train::require_same_start(world(), longer, {}); });
 }
 
 TEST(StartAgreement, TheCommandLineCountsToo) {
-  expect_refusal(Fault::config, on_both("--from-scratch false", "true"), [] {
+  expect_refusal(Fault::config, on_both("--from-scratch is false", "true"), [] {
     train::require_same_start(world(), {}, {{"--from-scratch", is_last()}});
   });
 }
@@ -56,14 +56,14 @@ TEST(StartAgreement, RefusesAnotherBuildBeforeItLooksAtKeys) {
   plan::RunConfig config;
   config.seed = is_last() ? 5 : 3;
   const std::string code = is_last() ? "argosy 0.2.0 (beef)" : "argosy 0.1.0 (cafe)";
-  expect_refusal(Fault::config, on_both("code argosy 0.1.0 (cafe)", "argosy 0.2.0 (beef)"),
+  expect_refusal(Fault::config, on_both("the build is argosy 0.1.0 (cafe)", "argosy 0.2.0 (beef)"),
                  [&] { train::require_same_start(world(), config, {}, code); });
   EXPECT_THAT(train::code_version(), testing::MatchesRegex("argosy [0-9.]+ \\([0-9a-z-]+\\)"));
 }
 
 TEST(StartAgreement, NamesBothDigestsOfOtherData) {
   const Digest one = digest_of("one"), other = digest_of("other");
-  expect_refusal(Fault::data, on_both("digest " + one.hex(), other.hex()), [&] {
+  expect_refusal(Fault::data, on_both("digest is " + one.hex(), other.hex()), [&] {
     (void)train::same_on_all_ranks(world(), is_last() ? other : one, "token shards", "data.shards");
   });
   EXPECT_EQ(train::same_on_all_ranks(world(), one, "token shards", "data.shards"), one);

@@ -42,7 +42,7 @@ TEST_F(StopPolicyTest, GoesOnUnlessThereIsAReason) {
   EXPECT_FALSE(stop.wants_to_stop());
   stop.took(1e6, 1e6);
   EXPECT_FALSE(stop.wants_to_stop()) << "an allocation without an end";
-  EXPECT_EQ(stop.reason(), "another rank was asked to");
+  EXPECT_EQ(stop.reason(), "another rank was asked to stop");
 }
 
 TEST_F(StopPolicyTest, StopsForASignal) {
@@ -62,7 +62,7 @@ TEST_F(StopPolicyTest, StopsForItsFileAndAsksOnceASecond) {
   EXPECT_FALSE(stop.wants_to_stop());
   clock.now_s += 0.2;
   EXPECT_TRUE(stop.wants_to_stop());
-  EXPECT_THAT(stop.reason(), HasSubstr("/stop is there"));
+  EXPECT_THAT(stop.reason(), HasSubstr("/stop exists"));
 }
 
 TEST_F(StopPolicyTest, RefusesToStartWhileItsFileIsThere) {
@@ -70,7 +70,7 @@ TEST_F(StopPolicyTest, RefusesToStartWhileItsFileIsThere) {
   config.file = (folder / "stop").string();
   context.files.write_atomically(folder / "stop", std::string_view{});
   EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)policy(); }),
-              testing::AllOf(HasSubstr("/stop, which is there"), HasSubstr("stop.file"), HasSubstr("remove it")));
+              testing::AllOf(HasSubstr("/stop exists"), HasSubstr("stop.file"), HasSubstr("remove it")));
 }
 
 TEST_F(StopPolicyTest, AStopForAnotherReasonIsAUsersTooWhileTheFileIsThere) {
@@ -129,7 +129,7 @@ TEST_F(StopPolicyTest, KeepsTimeForTwoOfItsLongestStepsAndSaves) {
   stop.took(30, 30);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(stop.kept_s(), 120);
-  EXPECT_THAT(said, HasSubstr("do not fit the 100 s"));
+  EXPECT_THAT(said, HasSubstr("do not fit into the 100 s"));
   EXPECT_THAT(said, HasSubstr("USR1@110"));
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "once";
   clock.now_s = 1879;
@@ -141,7 +141,7 @@ TEST_F(StopPolicyTest, KeepsTimeForTwoOfItsLongestStepsAndSaves) {
 TEST_F(StopPolicyTest, RefusesAnAllocationThatEndsTooSoon) {
   variables["ARGOSY_DEADLINE"] = "1050";
   EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)policy(); }),
-              testing::AllOf(HasSubstr("the 60 s that are kept"), HasSubstr("50 s until the allocation ends"),
+              testing::AllOf(HasSubstr("needs 60 s for its last step"), HasSubstr("the allocation ends in 50 s"),
                              HasSubstr("ask for a longer allocation")));
   config.before_end_s = 10;
   EXPECT_NO_THROW((void)policy());

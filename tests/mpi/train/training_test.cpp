@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "mpi/train/material.hpp"
 #include "support/refusal.hpp"
+#include "train/run_parts.hpp"
 
 namespace argosy::test {
 namespace {

@@ -20,7 +20,7 @@ lost() { # lost COMMAND…: what it prints cannot be written
     if [ $to = closed ]; then "$@" 2>log >&- || rc=$?; else "$@" 2>log >/dev/full || rc=$?; fi
     [ $rc = 4 ] || { echo "$*: $rc where standard output is $to" && cat log && return 1; }
     [ "$(cut -d' ' -f1 exit)" = 4 ]
-    [ "$(grep -c 'error *wanted to print .* in standard output' log)" = 1 ]
+    [ "$(grep -c 'error *standard output cannot be written ' log)" = 1 ]
   done
 }
 
@@ -45,5 +45,5 @@ lost() { # lost COMMAND…: what it prints cannot be written
   on 2 sh -c "exec $apps/count verses.en >/dev/full" 2>log || rc=$?
   [ $rc != 0 ]
   [ "$(cut -d' ' -f1 exit)" = 4 ]
-  grep -q 'ENOSPC.* in standard output' log
+  grep -q 'standard output cannot be written .*ENOSPC' log
 }

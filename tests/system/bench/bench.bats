@@ -36,7 +36,7 @@ PY
 @test "layouts, rates and times that nothing can be made of are refused" {
   refused "layout '0+2'" "$bench/nodes" 0+2 -- true
   refused "layout ''" "$bench/nodes" -- true
-  refused "equally many" "$bench/nodes" 2+3:cyclic -- true
+  refused "the same number of ranks" "$bench/nodes" 2+3:cyclic -- true
   refused "--rate fast" "$bench/nodes" 1+1 --rate fast -- true
   refused "--rate needs a value" "$bench/nodes" 1+1 --rate
   refused "--timeout soon" "$bench/nodes" 1+1 --timeout soon -- true
@@ -44,9 +44,9 @@ PY
   refused "unknown option --fast" "$bench/nodes" --fast 1+1 -- true
   refused "--rate fast" "$bench/wire" --times --rate fast
   refused "two nodes" "$bench/wire" --nodes 4
-  refused "--rate goes with --nodes" "$bench/schemes" --rate 1mbit
+  refused "--rate needs --nodes" "$bench/schemes" --rate 1mbit
   refused "more than 3" "$bench/schemes" --steps 3
-  refused "begin at 1" "$bench/checkpoint" --rounds -1
+  refused "must be at least 1" "$bench/checkpoint" --rounds -1
   refused "multiples of 8" "$bench/scale" --ranks 12
 }
 

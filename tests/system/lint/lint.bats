@@ -37,6 +37,15 @@ refused() { # refused TEXT: the lint fails and says so
   refused 'lib/core/error.cpp:2: core may not include comm'
 }
 
+@test "a type of a file's own is not named as one of its headers or of core" {
+  plant lib/core/clock.hpp 'class Clock {' '};'
+  plant lib/comm/watch.cpp '' 'namespace {' 'using Steady = int;' '}  // namespace'
+  lint
+  [ "$status" -eq 0 ]
+  plant lib/comm/watch.cpp '' 'namespace {' 'using Clock = int;' '}  // namespace'
+  refused 'lib/comm/watch.cpp:3: lib/core/clock.hpp declares Clock too'
+}
+
 @test "a neighbour is refused unless it is listed" {
   plant lib/comm/comm.hpp
   plant lib/config/config.cpp '#include "comm/comm.hpp"'

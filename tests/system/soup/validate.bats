@@ -39,7 +39,7 @@ PYTHON
 @test "a soup worse than its best member is not committed, exit code 6, unless allowed" {
   soup 2 --validate configs/tiny.json --out worse
   [ "$code" = 6 ]
-  grep -q "worse by [0-9.]*.*--allow-worse" said
+  grep -q "[0-9.]* more than its best member .*--allow-worse" said
   [ ! -e worse ]
   run ! compgen -G ".tmp-*"
   soup 2 --validate configs/tiny.json --out worse --allow-worse
@@ -148,7 +148,7 @@ assert reported["report"]["loss"] == held["validation"]["loss"] != decided["vali
 PYTHON
   validated "$decides,$held" --report test.en --out not
   [ "$code" = 2 ]
-  grep -q "wanted the validation set test.en, got valid.en, held.en" said
+  grep -q "expected the validation set test.en, got valid.en, held.en" said
   soup 1 --validate configs/tiny.json --report valid.en --out not
   [ "$code" = 2 ]
 }

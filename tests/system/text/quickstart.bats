@@ -64,7 +64,7 @@ assert result["validation_loss"] == {"last_checkpoint": 1.6, "soup": 1.5}, resul
   : >calls
   run scripts/quickstart --offline-text
   [ "$status" -eq 0 ]
-  [[ "$output" == *"done before, in "* ]]
+  [[ "$output" == *"already done, in "* ]]
   run ! grep -qE '^(count|preprocess|train|soup|export|translate) ' calls
   touch -d '+1 minute' configs/quickstart.json
   run scripts/quickstart --offline-text
@@ -115,7 +115,7 @@ assert result["validation_loss"] == {"last_checkpoint": 1.6, "soup": 1.5}, resul
   flock -n 7
   run scripts/quickstart --offline-text --fresh
   [ "$status" -eq 2 ]
-  [[ "$output" == *"at work in runs/quickstart"* ]]
+  [[ "$output" == *"is using runs/quickstart"* ]]
   [ -d runs/quickstart/precious ]
   exec 7>&-
   scripts/quickstart --offline-text

@@ -63,27 +63,20 @@ Path save_bf16(const Path& directory, bool spoiled) {
     manifest.spaces.emplace_back(params, layout);
   }
   manifest.tensors = test::adamw_tensors(manifest.spaces.size(), false, false);
-  const Staging staging{files, directory, "hand"};
-  staging.open(0, layout.world());
-  for (int rank = 0; rank < layout.world(); ++rank) {
+  std::vector<std::vector<std::uint16_t>> halves;
+  test::commit_shards(files, directory, manifest, {}, [&](int rank) {
     test::Toy toy{test::tiny_units(), layout, rank};
     toy.fill(1);
-    std::vector<std::vector<std::uint16_t>> halves;
+    halves.clear();
     for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
       auto& unit_halves = halves.emplace_back();
       for (const float value : toy.tensor(0, unit)) unit_halves.push_back(bf16_from_f32(value));
     }
     if (spoiled && rank == 2) halves[2].at(7) = 0x7fc0;
-    const ShardIndex index = index_of(manifest.spaces, rank);
-    std::vector<Bytes> payload;
-    for (const auto& unit : halves) payload.push_back(std::as_bytes(std::span{unit}));
-    for (const Bytes column : columns_of(index)) payload.push_back(column);
-    const Path shard = staging.folder() / shard_name(rank, layout.world());
-    const ShardMap map = create_shard(files, shard, manifest.identity(rank), manifest.specs(rank));
-    const Written written = write_shard(files, shard, map, payload);
-    manifest.shards.push_back({shard_name(rank, layout.world()), map.size_bytes, written.root});
-  }
-  staging.commit(manifest, {}, [] {});
+    std::vector<Bytes> bytes;
+    for (const auto& unit : halves) bytes.push_back(std::as_bytes(std::span{unit}));
+    return bytes;
+  });
   return directory;
 }
 
@@ -279,19 +272,11 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
   };
   const Files files = Files::system();
   const Path directory = folder / "factored";
-  const Staging staging{files, directory, manifest.save_nonce};
-  staging.open(0, saved.world());
-  for (int rank = 0; rank < saved.world(); ++rank) {
-    const Own own = own_of(manifest.spaces, rank);
-    const ShardIndex index = index_of(manifest.spaces, rank);
-    std::vector<Bytes> payload;
-    for (const std::vector<float>& values : own.values) payload.push_back(std::as_bytes(std::span{values}));
-    for (const Bytes column : columns_of(index)) payload.push_back(column);
-    const std::string name = shard_name(rank, saved.world());
-    const ShardMap map = create_shard(files, staging.folder() / name, manifest.identity(rank), manifest.specs(rank));
-    manifest.shards.push_back({name, map.size_bytes, write_shard(files, staging.folder() / name, map, payload).root});
-  }
-  staging.commit(manifest, {}, [] {});
+  Own own;
+  test::commit_shards(files, directory, manifest, {}, [&](int rank) {
+    own = own_of(manifest.spaces, rank);
+    return test::bytes_of(own.units);
+  });
 
   const Reader reader{files, directory};
   EXPECT_EQ(reader.verify().finite, true);

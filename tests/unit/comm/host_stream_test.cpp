@@ -42,10 +42,10 @@ TEST(HostStream, AFailureReachesAllThatFollows) {
   HostStream stream{no_need};
   const Event failing = stream.run({}, [] { throw Error{Fault::comm, {.wanted = "a peer"}}; });
   const Event next = stream.run(HostEvent{}.event(), [&] { went_on = true; });  // does not even wait
-  EXPECT_EQ(sentence_of(next), "wanted a peer");
-  EXPECT_EQ(sentence_of(failing), "wanted a peer");
-  EXPECT_EQ(sentence_of(failing), "wanted a peer");
-  EXPECT_EQ(sentence_of(stream.run({}, [&] { went_on = true; })), "wanted a peer");
+  EXPECT_EQ(sentence_of(next), "expected a peer");
+  EXPECT_EQ(sentence_of(failing), "expected a peer");
+  EXPECT_EQ(sentence_of(failing), "expected a peer");
+  EXPECT_EQ(sentence_of(stream.run({}, [&] { went_on = true; })), "expected a peer");
   EXPECT_FALSE(went_on);
 }
 
@@ -54,7 +54,7 @@ TEST(HostStream, FailsWithWhatItWaitsFor) {
   HostStream stream{no_need};
   const Event next = stream.run(computed.event(), [] {});
   computed.complete(std::make_exception_ptr(Error{Fault::numeric, {.wanted = "numbers"}}));
-  EXPECT_EQ(sentence_of(next), "wanted numbers");
+  EXPECT_EQ(sentence_of(next), "expected numbers");
 }
 
 TEST(HostStream, ItsEndFinishesWhatIsBeingDoneAndFailsTheRest) {
@@ -88,7 +88,7 @@ TEST(HostStream, ItsEndAbandonsWhatDoesNotEnd) {
   });
   begun.event().wait();
   stream.reset();
-  EXPECT_EQ(sentence_of(stuck), "wanted an end");
+  EXPECT_EQ(sentence_of(stuck), "expected an end");
 }
 
 }  // namespace

@@ -5,13 +5,14 @@
 #include <functional>
 #include <vector>
 
-#include "comm/recording.hpp"
+#include "support/recording.hpp"
 
 namespace argosy::comm {
 namespace {
 
 using partition::FlatSpace;
 using partition::Layout;
+using test::RecordingCollectives;
 
 /// One step of a rank under some scheme: `accumulation` micro-batches through one unit.
 using Scheme = std::function<void(RecordingCollectives&, const FlatSpace&, int canonical_rank, int accumulation)>;

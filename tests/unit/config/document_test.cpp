@@ -40,10 +40,10 @@ TEST(Document, RemembersTheLineOfEachKeyAndElement) {
 }
 
 TEST(Document, NamesFileAndLineOfASyntaxError) {
-  EXPECT_THAT(refused_text("{\n\"a\": 1\n\"b\": 2}"), AllOf(HasSubstr("in a.json:3"), HasSubstr("near `\"b\": 2}`")));
+  EXPECT_THAT(refused_text("{\n\"a\": 1\n\"b\": 2}"), AllOf(HasSubstr("a.json:3: "), HasSubstr("near `\"b\": 2}`")));
   EXPECT_THAT(refused_text("{\"a\": 1,\n"), HasSubstr("incomplete"));
   EXPECT_THAT(refused_text(""), HasSubstr("incomplete"));
-  EXPECT_THAT(refused_text("{}\n{}"), AllOf(HasSubstr("a.json:2"), HasSubstr("more after the end")));
+  EXPECT_THAT(refused_text("{}\n{}"), AllOf(HasSubstr("a.json:2"), HasSubstr("text after the end")));
   EXPECT_THAT(refused_text("{\"a\": \"open\n\"}"), HasSubstr("a.json:1"));
   EXPECT_THAT(refused_text("{\"a\": \"\xff\"}"), HasSubstr("a.json:1"));
   EXPECT_THAT(refused_text("{'a': 1}"), HasSubstr("a.json:1"));
@@ -52,7 +52,7 @@ TEST(Document, NamesFileAndLineOfASyntaxError) {
 
 TEST(Document, RefusesADuplicateKey) {
   EXPECT_EQ(refused_text("{\"a\": {\"b\": 1,\n\"c\": 2,\n\"b\": 3}}"),
-            "wanted the key /a/b once (first in line 1), got it again in a.json:3: remove one of them");
+            "a.json:3: the key a.b is already in line 1; remove one of them");
   EXPECT_NO_THROW((void)Document::parse(R"({"a": {"b": 1}, "c": {"b": 1}, "l": [{"b": 1}, {"b": 2}]})", "a.json"));
 }
 
@@ -62,8 +62,8 @@ TEST(Document, AllowsCommentsAndTrailingCommas) {
 }
 
 TEST(Document, MissingFileIsAUsageError) {
-  EXPECT_THAT(refusal(Fault::usage, [] { (void)Document::read(Files::system(), "/nowhere/a.json"); }),
-              HasSubstr("in /nowhere/a.json"));
+  EXPECT_THAT(refusal(Fault::usage, [] { (void)read_source(Files::system(), "/nowhere/a.json"); }),
+              HasSubstr("/nowhere/a.json does not exist; see configs/"));
 }
 
 TEST(DocumentSet, OverridesInOrder) {
@@ -83,12 +83,12 @@ TEST(DocumentSet, IsThePlaceOfWhatItChanged) {
 }
 
 TEST(DocumentSet, RefusesBadPaths) {
-  EXPECT_THAT(refused_set("a.b"), HasSubstr("wanted key.path=value"));
-  EXPECT_THAT(refused_set("=1"), HasSubstr("wanted key.path=value"));
-  EXPECT_THAT(refused_set("a..b=1"), HasSubstr("wanted a name between dots"));
-  EXPECT_THAT(refused_set("a.b.5=1"), HasSubstr("wanted an element from 0 to 2 of /a/b, got 5"));
-  EXPECT_THAT(refused_set("a.b.x=1"), HasSubstr("wanted an element from 0 to 2 of /a/b, got x"));
-  EXPECT_THAT(refused_set("s.x=1"), HasSubstr("wanted /s to hold keys, got \"t\""));
+  EXPECT_THAT(refused_set("a.b"), HasSubstr("expected KEY=VALUE"));
+  EXPECT_THAT(refused_set("=1"), HasSubstr("expected KEY=VALUE"));
+  EXPECT_THAT(refused_set("a..b=1"), HasSubstr("expected keys separated by single dots"));
+  EXPECT_THAT(refused_set("a.b.5=1"), HasSubstr("expected an index of a.b from 0 to 2, got 5"));
+  EXPECT_THAT(refused_set("a.b.x=1"), HasSubstr("expected an index of a.b from 0 to 2, got x"));
+  EXPECT_THAT(refused_set("s.x=1"), HasSubstr("expected an object at s, got \"t\""));
 }
 
 TEST(TextOf, IsCanonical) {

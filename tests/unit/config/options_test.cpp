@@ -27,7 +27,7 @@ TEST(Options, ABadAssignmentIsNamedAsThePlace) {
     (void)config::from_document<SampleConfig>(document("{}"), options);
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "wanted a learning rate above 0, got -2 in --set /schedule/lr");
+    EXPECT_STREQ(error.what(), "--set: schedule.lr must be a learning rate above 0, got -2");
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "config/config.hpp"
+#include "config/describe.hpp"
 
 /// A small configuration that uses every kind of member a described struct may have.
 namespace argosy::test {

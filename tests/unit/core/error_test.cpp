@@ -10,8 +10,8 @@ TEST(Error, IsOneSentence) {
                     {.wanted = "max_grad_norm",
                      .got = "max_grad_nrom",
                      .where = "mt.json:7 /optimizer",
-                     .remedy = "correct the spelling"}};
-  EXPECT_STREQ(error.what(), "wanted max_grad_norm, got max_grad_nrom in mt.json:7 /optimizer: correct the spelling");
+                     .remedy = "fix the spelling"}};
+  EXPECT_STREQ(error.what(), "mt.json:7 /optimizer: expected max_grad_norm, got max_grad_nrom; fix the spelling");
   EXPECT_EQ(error.fault(), Fault::config);
   EXPECT_EQ(error.facts().where, "mt.json:7 /optimizer");
   EXPECT_STREQ(error.at().file_name(), __FILE__);
@@ -19,9 +19,9 @@ TEST(Error, IsOneSentence) {
 
 TEST(Error, LeavesOutEmptyParts) {
   const auto text = [](Facts facts) { return std::string(Error(Fault::io, std::move(facts)).what()); };
-  EXPECT_EQ(text({.wanted = "a", .got = "b"}), "wanted a, got b");
-  EXPECT_EQ(text({.got = "b", .where = "c"}), "got b in c");
-  EXPECT_EQ(text({.wanted = "a", .remedy = "d"}), "wanted a: d");
+  EXPECT_EQ(text({.wanted = "a", .got = "b"}), "expected a, got b");
+  EXPECT_EQ(text({.got = "b", .where = "c"}), "c: got b");
+  EXPECT_EQ(text({.wanted = "a", .remedy = "d"}), "expected a; d");
   EXPECT_EQ(text({.remedy = "d"}), "d");
   EXPECT_EQ(text({}), "");
 }
@@ -41,7 +41,7 @@ TEST(Check, ThrowsInternalWithTheValues) {
     FAIL() << "passed";
   } catch (const Error& error) {
     EXPECT_EQ(error.fault(), Fault::internal);
-    EXPECT_THAT(error.what(), testing::HasSubstr("wanted a > b, got 3 of 4 in "));
+    EXPECT_THAT(error.what(), testing::HasSubstr("expected a > b, got 3 of 4; this is a defect"));
     EXPECT_THAT(error.what(), testing::HasSubstr("error_test.cpp:"));
   }
   EXPECT_THROW(ARGOSY_CHECK(a > b), Error) << "also without a text";

@@ -26,7 +26,6 @@ std::string stderr_of(const std::function<void()>& body) {
 TEST(Log, RankZeroSpeaksFromInfo) {
   const std::string text = stderr_of([] {
     const Log log;
-    log.debug("d{}", 1);
     log.info("i{}", 2);
     log.warn("w{}", 3);
     log.error("e{}", 4);
@@ -34,7 +33,7 @@ TEST(Log, RankZeroSpeaksFromInfo) {
   EXPECT_THAT(
       text,
       MatchesRegex("....-..-.. ..:..:.. info +i2\n....-..-.. ..:..:.. warning +w3\n....-..-.. ..:..:.. error +e4\n"));
-  EXPECT_THAT(stderr_of([] { Log(0, LogLevel::debug).debug("x"); }), HasSubstr("debug   x"));
+  EXPECT_THAT(stderr_of([] { Log(0, LogLevel::warn).info("x"); }), "");
 }
 
 TEST(Log, OtherRanksSpeakFromWarnWithTheirRank) {
@@ -46,30 +45,12 @@ TEST(Log, OtherRanksSpeakFromWarnWithTheirRank) {
     log.progress("quiet", 1, 2);
   });
   EXPECT_THAT(text, MatchesRegex("\\[r0042\\] .* warning loud\n"));
-  EXPECT_THAT(stderr_of([] { Log(42, LogLevel::debug).info("x"); }), "");
   EXPECT_THAT(stderr_of([] { Log(42, LogLevel::error).warn("x"); }), "");
 }
 
 TEST(Log, BracesInATextAreNoFormat) {
   EXPECT_THAT(stderr_of([] { Log{}.write(LogLevel::info, "result {\"a\": {}} %v"); }),
               HasSubstr("result {\"a\": {}} %v\n"));
-}
-
-TEST(Log, RankZeroAlsoWritesToItsFile) {
-  const test::TempFolder folder;
-  stderr_of([&] {
-    Log log, other(1);
-    log.info("before");
-    log.open_file(folder / "log.txt");
-    other.open_file(folder / "other.txt");
-    log.info("after");
-    other.warn("elsewhere");
-    log.plain("result {}");
-    log.flush();
-  });
-  const std::string text = Files::system().read_text(folder / "log.txt");
-  EXPECT_THAT(text, AllOf(HasSubstr("info    after\n"), Not(HasSubstr("before"))));
-  EXPECT_FALSE(Files::system().exists(folder / "other.txt"));
 }
 
 TEST(Log, PlainLinesHaveNothingInFront) {

@@ -35,8 +35,9 @@ constexpr const char* pairs_text =
 TEST(DataConfig, ReadsAndHasATextForEachKey) {
   const DataConfig data = read_data(pairs_text);
   EXPECT_EQ(data.corpora.at(0).target, "ep.en");
-  EXPECT_EQ(data.corpora.at(0).transforms.at(0).source, 100);
-  EXPECT_EQ(data.corpora.at(0).transforms.at(0).target, 200);
+  const auto& most = std::get<MaxLength>(data.corpora.at(0).transforms.at(0).value);
+  EXPECT_EQ(most.source, 100);
+  EXPECT_EQ(most.target, 200);
   EXPECT_THAT(config::keys_without_text<DataConfig>(), testing::IsEmpty());
   EXPECT_THAT(config::keys_without_text<BatchConfig>(), testing::IsEmpty());
 }
@@ -68,6 +69,25 @@ TEST(DataConfig, RefusesWhatCannotWork) {
   EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].document_end = DocumentEnd::empty_line; }),
               HasSubstr("/document_end"));
   EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].target.reset(); }), HasSubstr("/transforms"));
+}
+
+TEST(DataConfig, ATransformHasTheKeysOfItsType) {
+  const auto read = [](const std::string& transform) {
+    return read_data(R"({"tokenizer": "t", "shards": "s", "corpora": [{"name": "a", "source": "a", "target": "b",
+                         "transforms": [)" +
+                     transform + "]}]}");
+  };
+  const std::string text = R"({"source":9,"target":200,"type":"max_length"})";
+  EXPECT_EQ(config::text_of(config::to_json(read(R"({"source": 9})").corpora[0].transforms[0]), false), text);
+  EXPECT_EQ(config::text_of(config::to_json(read(text).corpora[0].transforms[0]), false), text);
+  EXPECT_THAT(refusal([&] { (void)read(R"({"type": "max_lenght"})"); }),
+              HasSubstr("transforms.0.type must be one of max_length, got \"max_lenght\"; did you mean max_length?"));
+  EXPECT_THAT(refusal([&] { (void)read(R"({"type": "max_length", "sauce": 3})"); }),
+              HasSubstr("transforms.0.sauce; the keys here are type, source, target"));
+  EXPECT_THAT(refusal([&] { (void)read("3"); }), HasSubstr("an object"));
+  const std::string schema = config::text_of(config::schema_of<DataConfig>(), false);
+  EXPECT_THAT(schema, HasSubstr(R"("type":{"const":"max_length"})"));
+  EXPECT_THAT(config::keys_of<DataConfig>(), testing::Contains("corpora.transforms.target"));
 }
 
 /// A number far out of range is a problem of the configuration, in whatever key it stands.

@@ -49,7 +49,7 @@ TEST(AddRow, LaysTheSameLabelsPackedAndSingle) {
   const auto labels = [](const Batch& batch) {
     std::vector<std::int64_t> found;
     for (const std::int64_t label : batch.target_labels) {
-      if (label != kNoLabel) found.push_back(label);
+      if (label != no_label) found.push_back(label);
     }
     return found;
   };

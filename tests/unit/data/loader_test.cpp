@@ -164,7 +164,7 @@ TEST_P(EachTask, TrainsOnEveryLabelOnceAnEpoch) {
       for (const std::int64_t label : micro_batch.target_labels) ++seen[label];
     }
   }
-  seen.erase(kNoLabel);
+  seen.erase(no_label);
   std::vector<std::int32_t> ids;
   for (std::uint64_t i = 0; i < shards_.all().size(); ++i) {
     shards_.all().target(i, ids);
@@ -239,7 +239,7 @@ TEST(LoaderOfPackedRows, FillsRowsAndKeepsDocumentsApart) {
         EXPECT_TRUE(batch.segments[i] == -1 || batch.positions[i] == batch.positions[i - 1] + 1);
       } else {
         EXPECT_EQ(batch.positions[i], 0);
-        EXPECT_EQ(batch.target_labels[i - 1], kNoLabel);
+        EXPECT_EQ(batch.target_labels[i - 1], no_label);
       }
     }
   }

@@ -232,11 +232,11 @@ TEST(Search, RefusesWhatMakesNoSense) {
   const auto refuse = [&](Fault fault, const SearchOptions& options, const Ids& source, const char* words) {
     EXPECT_THAT(refusal(fault, [&] { (void)best(bound, options, source); }), testing::HasSubstr(words));
   };
-  refuse(Fault::usage, {.beam = 0}, {1, 0}, "beam of at least 1");
+  refuse(Fault::usage, {.beam = 0}, {1, 0}, "beam: expected at least 1");
   refuse(Fault::usage, {.length_penalty = nan}, {1, 0}, "length_penalty");
   refuse(Fault::usage, {.patience = 0}, {1, 0}, "patience");
   refuse(Fault::usage, {.patience = nan}, {1, 0}, "patience");
-  refuse(Fault::usage, {.max_length = 0}, {1, 0}, "max_length of at least 1");
+  refuse(Fault::usage, {.max_length = 0}, {1, 0}, "max_length: expected at least 1");
   refuse(Fault::usage, {.max_length_factor = -1}, {1, 0}, "max_length_factor");
   refuse(Fault::usage, {.min_length = -1}, {1, 0}, "min_length");
   refuse(Fault::usage, {.batch_elements = 0}, {1, 0}, "batch_elements");

@@ -106,7 +106,7 @@ class Export : public testing::Test {
         config.type == spec::ModelType::decoder ? spec::TokenLayout::llama : spec::TokenLayout::marian);
     test::Units units;
     for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units) {
-      units.emplace_back(unit.name, unit.flat());
+      units.emplace_back(unit_prefix + unit.name, unit.flat());
     }
     checkpoint::Sections sections = test::toy_sections();
     sections.model["config"] = config::to_json(config);
@@ -141,9 +141,18 @@ class Export : public testing::Test {
   test::TestContext context{os, test::world()};
   spec::ModelConfig translation, language;
   std::int64_t step = 0;
+  std::string unit_prefix;
   Path out;
   ExportReport report;
 };
+
+TEST_F(Export, ReadsAParameterWhateverUnitHoldsIt) {
+  static_cast<void>(exported(translation));
+  const std::string bin = read("model.bin");
+  unit_prefix = "other/";
+  static_cast<void>(exported(translation));
+  EXPECT_EQ(read("model.bin"), bin);
+}
 
 TEST_F(Export, TokenizerAndModelHaveTheSameIdsForAnyMultiple) {
   for (spec::ModelConfig config : {translation, language}) {
@@ -358,7 +367,7 @@ TEST_F(ForgedExport, OfAnotherModelThanTheParametersAreOfIsDamage) {
   EXPECT_THAT(refused([](auto& model) { model["decoder"].as_object()["layers"] = 1 << 12; }),
               testing::HasSubstr("the parameters of 4097 layers"));
   EXPECT_THAT(refused([](auto& model) { model["encoder"].as_object()["layers"] = 1'000'000'000; }),
-              testing::HasSubstr("/encoder/layers"));
+              testing::HasSubstr("encoder.layers"));
   EXPECT_THAT(refused([](auto& model) { model["no_such_key"] = 1; }), testing::HasSubstr("no_such_key"));
 }
 
@@ -378,7 +387,8 @@ TEST_F(Export, RefusesMoreHeadsThanTheFormatCounts) {
   const auto attempt = [&] {
     (void)format_named("ct2").write(context.get(), reader, folder / "out", Quantization::float32);
   };
-  EXPECT_THAT(test::refusal(Fault::usage, attempt), testing::HasSubstr("at most 32767 heads, got 32768"));
+  EXPECT_THAT(test::refusal(Fault::usage, attempt),
+              testing::HasSubstr("model.heads is 32768, and CTranslate2 stores at most 32767"));
 }
 
 }  // namespace

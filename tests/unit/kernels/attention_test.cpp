@@ -17,7 +17,7 @@ struct Case {
   std::int64_t window;
 };
 
-const Case kCases[] = {
+const Case gradient_cases[] = {
     {"ShortCross", 7, 5, 4, 4, 12, false, true, false, 0},
     {"CausalSquare", 15, 15, 4, 4, 48, true, false, false, 0},
     {"GroupedWindow", 40, 40, 6, 2, 16, true, false, false, 9},
@@ -62,7 +62,8 @@ TEST_P(Attention, EqualsPlainBothWays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Attention,
-                         testing::Combine(testing::ValuesIn(kCases), testing::Values(at::kFloat, at::kBFloat16)),
+                         testing::Combine(testing::ValuesIn(gradient_cases),
+                                          testing::Values(at::kFloat, at::kBFloat16)),
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param).name) + c10::toString(std::get<1>(test.param));
                          });

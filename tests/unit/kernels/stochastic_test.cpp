@@ -15,7 +15,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr std::uint32_t kAll = 1U << 16;
+constexpr std::uint32_t all_remainders = 1U << 16;
 
 TEST(RoundStochastically, GoesUpAsOftenAsTheBitsCutOffSay) {
   const float greatest = std::numeric_limits<float>::max();
@@ -23,23 +23,23 @@ TEST(RoundStochastically, GoesUpAsOftenAsTheBitsCutOffSay) {
        {1.0F, 1.0F + 0x1p-23F, 1.0F + 0x1p-8F, -3.14159274F, 1e-40F, -0.1F, 65535.99F, 0.0F, 0x1.fffffep0F, 1e30F}) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     std::uint32_t ups = 0;
-    for (std::uint32_t r = 0; r < kAll; ++r) {
+    for (std::uint32_t r = 0; r < all_remainders; ++r) {
       const std::uint32_t rounded = round_stochastically(bits, r | 0xabcd0000U);
       ASSERT_EQ(rounded & 0xffffU, 0U);
       const std::uint32_t step = rounded - (bits & 0xffff0000U);
-      ASSERT_TRUE(step == 0 || step == kAll) << value << " with " << r;
+      ASSERT_TRUE(step == 0 || step == all_remainders) << value << " with " << r;
       ups += step != 0 ? 1 : 0;
     }
     EXPECT_EQ(ups, bits & 0xffffU) << value;
   }
   for (const float odd : {greatest, -greatest, HUGE_VALF, -HUGE_VALF}) {
     const auto bits = std::bit_cast<std::uint32_t>(odd);
-    for (std::uint32_t r = 0; r < kAll; ++r) {
+    for (std::uint32_t r = 0; r < all_remainders; ++r) {
       ASSERT_EQ(round_stochastically(bits, r), bits & 0xffff0000U) << odd << " with " << r;
     }
   }
   for (const std::uint32_t nan : {0x7fc00000U, 0xffc00000U, 0x7f800001U, 0x7fffffffU}) {
-    for (std::uint32_t r = 0; r < kAll; ++r) {
+    for (std::uint32_t r = 0; r < all_remainders; ++r) {
       const float rounded = std::bit_cast<float>(round_stochastically(nan, r));
       ASSERT_TRUE(std::isnan(rounded)) << nan << " with " << r;
     }

@@ -40,7 +40,7 @@ spec::Architecture with(spec::Architecture shape, const std::function<void(spec:
   return shape;
 }
 
-const Case kCases[] = {
+const Case gradient_cases[] = {
     {"MarianPostNorm", [] { return with(tiny_translation(), [](spec::Architecture&) {}); }},
     {"PegasusPreNormSwish",
      [] {
@@ -124,7 +124,8 @@ TEST_P(Gradient, SecondMicroBatchAddsUp) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Gradient, testing::ValuesIn(kCases), [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Shapes, Gradient, testing::ValuesIn(gradient_cases),
+                         [](const auto& test) { return test.param.name; });
 
 TEST(Model, GradientOfATokenDoesNotDependOnItsBatch) {
   const spec::Architecture shape = with(tiny_translation(), [](spec::Architecture&) {});

@@ -18,8 +18,8 @@ using spec::Architecture;
 struct Bounds {
   double relative, absolute;
 };
-constexpr Bounds kForward{1.5e-2, 1.5e-3}, kBackward{1.5e-2, 1e-5}, kEmbedding{5e-2, 1e-4}, kBias{2e-2, 1e-3},
-    kGradient{2e-2, 5e-5};
+constexpr Bounds forward_bounds{1.5e-2, 1.5e-3}, backward_bounds{1.5e-2, 1e-5}, embedding_bounds{5e-2, 1e-4},
+    bias_bounds{2e-2, 1e-3}, gradient_bounds{2e-2, 5e-5};
 
 void expect_near(const at::Tensor& value, const at::Tensor& reference, const Bounds& bounds, const std::string& what) {
   const at::Tensor difference = value.to(at::kDouble) - reference.to(at::kDouble);
@@ -115,14 +115,14 @@ TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
     const model::Inputs inputs = eight_rows(shape, step);
     const Trace expected = traced(*wide.model, inputs), found = traced(*narrow.model, inputs);
     const std::string where = " in step " + std::to_string(step);
-    for (const auto& [name, x] : expected.forward) expect_near(found.forward.at(name), x, kForward, name + where);
+    for (const auto& [name, x] : expected.forward) expect_near(found.forward.at(name), x, forward_bounds, name + where);
     for (const auto& [name, dx] : expected.backward) {
-      expect_near(found.backward.at(name), dx, kBackward, "behind " + name + where);
+      expect_near(found.backward.at(name), dx, backward_bounds, "behind " + name + where);
     }
     for (std::size_t u = 0; u < wide.gradients.size(); ++u) {
       for (const model::Parameter& parameter : wide.model->units()[u].parameters()) {
         const bool embeds = parameter.name.find("embeddings") != std::string::npos;
-        const Bounds& bounds = embeds ? kEmbedding : parameter.shape.size() == 1 ? kBias : kGradient;
+        const Bounds& bounds = embeds ? embedding_bounds : parameter.shape.size() == 1 ? bias_bounds : gradient_bounds;
         expect_near(narrow.gradient(parameter.name), parameter.gradient, bounds, parameter.name + where);
         // Both go on from the same weights.
         parameter.weight.sub_(parameter.gradient, 0.05);

@@ -7,24 +7,26 @@
 namespace argosy::test {
 namespace {
 
-optim::OptimizerConfig read(std::string_view text) {
+optim::OptimizerConfig read_optimizer(std::string_view text) {
   return config::from_document<optim::OptimizerConfig>(config::Document::parse(text, "test.json"));
 }
 
 TEST(OptimizerConfig, DefaultsFollowTheKindOfModelAndOfWeights) {
-  const optim::AdamwNumbers translation = resolve(read("{}"), false, true), language = resolve(read("{}"), true, true);
+  const optim::AdamwNumbers translation = resolve(read_optimizer("{}"), false, true),
+                            language = resolve(read_optimizer("{}"), true, true);
   EXPECT_EQ(translation.beta2, 0.98);
   EXPECT_EQ(translation.weight_decay, 0.0);
   EXPECT_EQ(language.beta2, 0.95);
   EXPECT_EQ(language.weight_decay, 0.1);
   EXPECT_EQ(language.beta1, 0.9);
   EXPECT_EQ(language.epsilon, 1e-8);
-  EXPECT_EQ(resolve(read("{}"), true, false).epsilon, 1e-4);
+  EXPECT_EQ(resolve(read_optimizer("{}"), true, false).epsilon, 1e-4);
 }
 
 TEST(OptimizerConfig, GivenNumbersWin) {
-  const optim::AdamwNumbers numbers = resolve(
-      read(R"({"type": "adamw", "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-9, "weight_decay": 0.3})"), true, false);
+  const optim::AdamwNumbers numbers =
+      resolve(read_optimizer(R"({"type": "adamw", "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-9, "weight_decay": 0.3})"),
+              true, false);
   EXPECT_EQ(numbers.beta1, 0.8);
   EXPECT_EQ(numbers.beta2, 0.9);
   EXPECT_EQ(numbers.epsilon, 1e-9);
@@ -35,7 +37,7 @@ TEST(OptimizerConfig, RefusesNumbersOutOfRange) {
   for (const char* text : {R"({"beta1": 1.0})", R"({"beta2": -0.1})", R"({"epsilon": 0})", R"({"weight_decay": -1})",
                            R"({"max_grad_norm": -1})", R"({"skip": {"abs": -1}})", R"({"skip": {"factor": 0.5}})",
                            R"({"skip": {"after": -1}})", R"({"skip": {"max_consecutive": 0}})", R"({"type": "sgd"})"}) {
-    EXPECT_THROW((void)read(text), Error) << text;
+    EXPECT_THROW((void)read_optimizer(text), Error) << text;
   }
   EXPECT_TRUE(config::keys_without_text<optim::OptimizerConfig>().empty());
 }

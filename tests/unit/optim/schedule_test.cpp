@@ -18,7 +18,7 @@ Schedule schedule(ScheduleStyle style, double lr, double min_lr, double warmup, 
   return {.style = style, .lr = lr, .min_lr = min_lr, .warmup = warmup, .decay_end = end, .length = end};
 }
 
-optim::ScheduleConfig read(std::string_view text) {
+optim::ScheduleConfig read_schedule(std::string_view text) {
   return config::from_document<optim::ScheduleConfig>(config::Document::parse(text, "test.json"));
 }
 
@@ -78,15 +78,16 @@ TEST(Schedule, NoWarmupStartsAtThePeak) {
 }
 
 TEST(Schedule, DefaultsFollowTheKindOfModel) {
-  const auto config = read(R"({"lr": 1e-3, "length": 100000})");
+  const auto config = read_schedule(R"({"lr": 1e-3, "length": 100000})");
   EXPECT_EQ(resolve(config, false).style, ScheduleStyle::linear_warmup);
   EXPECT_EQ(resolve(config, false).warmup, 4000);
   EXPECT_EQ(resolve(config, false).decay_end, 100000);
   EXPECT_EQ(resolve(config, true).style, ScheduleStyle::cosine);
   EXPECT_EQ(resolve(config, true).warmup, 1000);
-  EXPECT_EQ(resolve(read(R"({"lr": 1e-3, "length": 100})"), false).warmup, 50) << "half of a short run";
-  EXPECT_EQ(resolve(read(R"({"lr": 1e-3, "length": "2Mt"})"), false).warmup, 0) << "4000 are steps";
-  const auto given = read(R"({"lr": 1e-3, "length": "2Mt", "warmup": "100kt", "decay_end": "1Mt", "style": "wsd",
+  EXPECT_EQ(resolve(read_schedule(R"({"lr": 1e-3, "length": 100})"), false).warmup, 50) << "half of a short run";
+  EXPECT_EQ(resolve(read_schedule(R"({"lr": 1e-3, "length": "2Mt"})"), false).warmup, 0) << "4000 are steps";
+  const auto given =
+      read_schedule(R"({"lr": 1e-3, "length": "2Mt", "warmup": "100kt", "decay_end": "1Mt", "style": "wsd",
                               "cooldown": 0.3, "min_lr": 1e-6})");
   const Schedule s = resolve(given, true);
   EXPECT_EQ(s.unit, config::Period::Unit::tgt_token);
@@ -107,10 +108,10 @@ TEST(Schedule, RefusesWhatDoesNotFitTogether) {
         R"({"lr": 1e-3, "length": "2Mt", "style": "inv_sqrt"})",
         R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 1.5})",
         R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 0})"}) {
-    EXPECT_THROW((void)read(text), Error) << text;
+    EXPECT_THROW((void)read_schedule(text), Error) << text;
   }
-  EXPECT_NO_THROW((void)read(R"({"lr": 1e-3, "length": 10, "warmup": 0})"));
-  EXPECT_NO_THROW((void)read(R"({"lr": 1e-3, "length": 10, "style": "inv_sqrt"})"));
+  EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "warmup": 0})"));
+  EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "style": "inv_sqrt"})"));
   EXPECT_TRUE(config::keys_without_text<optim::ScheduleConfig>().empty());
 }
 

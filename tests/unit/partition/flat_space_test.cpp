@@ -30,7 +30,7 @@ TEST(FlatSpace, EvenNodesOwnTheSliceLocalRankTimesNodesPlusNode) {
 TEST(FlatSpace, EverySliceHasOneOwnerAndWholeBlocks) {
   for_each_space([](const FlatSpace& space) {
     EXPECT_EQ(space.slices(), space.layout().nodes() * space.layout().slots());
-    EXPECT_EQ(space.slice_size() % kAlignment, 0);
+    EXPECT_EQ(space.slice_size() % unit_alignment, 0);
     EXPECT_EQ(space.slice_size() * space.slices(), space.padded_size());
     std::int64_t owned = 0;
     for (int rank = 0; rank < space.layout().world(); ++rank) {
@@ -83,16 +83,16 @@ TEST(FlatSpace, ParametersAreAlignedDoNotOverlapAndPaddingIsLessThanOneRound) {
   for_each_space([](const FlatSpace& space) {
     std::int64_t end = 0, parameters = 0;
     for (std::size_t i = 0; i < space.params().size(); ++i) {
-      EXPECT_EQ(space.offset(i) % kAlignment, 0);
+      EXPECT_EQ(space.offset(i) % unit_alignment, 0);
       EXPECT_GE(space.offset(i), end);
-      EXPECT_LT(space.offset(i) - end, kAlignment);
+      EXPECT_LT(space.offset(i) - end, unit_alignment);
       end = space.offset(i) + space.params()[i].numel();
       parameters += space.params()[i].numel();
     }
     EXPECT_EQ(space.used_size(), end);
     EXPECT_EQ(space.parameters(), parameters);
     EXPECT_GE(space.padded_size(), end);
-    EXPECT_LT(space.padded_size() - end, space.slices() * kAlignment);
+    EXPECT_LT(space.padded_size() - end, space.slices() * unit_alignment);
   });
 }
 

@@ -61,7 +61,7 @@ TEST(Reshard, FillsEveryElementOfAnotherLayoutsShards) {
   }
 }
 
-/// Where a block of kAlignment elements of a parameter lies: slices end between blocks only.
+/// Where a block of unit_alignment elements of a parameter lies: slices end between blocks only.
 struct Place {
   int rank = 0;
   std::int64_t offset = 0;
@@ -73,7 +73,7 @@ std::vector<std::vector<Place>> places_of(const FlatSpace& space) {
   std::vector<std::vector<Place>> places;
   for (std::size_t param = 0; param < space.params().size(); ++param) {
     places.emplace_back();
-    for (std::int64_t i = 0; i < space.params()[param].numel(); i += kAlignment) {
+    for (std::int64_t i = 0; i < space.params()[param].numel(); i += unit_alignment) {
       const std::int64_t at = space.offset(param) + i;
       const int slice = static_cast<int>(at / space.slice_size()), owner = space.owner(slice);
       const auto earlier = std::count(space.owners().begin(), space.owners().begin() + slice, owner);
@@ -104,9 +104,9 @@ TEST(Reshard, BetweenAnyTwoLayoutsMovesEveryBlockFromItsPlaceToItsPlace) {
         for (std::size_t param = 0; param < to.places.size(); ++param) {
           const std::int64_t numel = to.space.params()[param].numel();
           for (std::int64_t at = 0; at < numel; at = move->begin + move->length, ++move) {
-            ASSERT_TRUE(move != moves.end() && move->param == param && move->begin == at && at % kAlignment == 0);
-            for (std::int64_t i = at; i < at + move->length; i += kAlignment) {
-              const auto block = static_cast<std::size_t>(i / kAlignment);
+            ASSERT_TRUE(move != moves.end() && move->param == param && move->begin == at && at % unit_alignment == 0);
+            for (std::int64_t i = at; i < at + move->length; i += unit_alignment) {
+              const auto block = static_cast<std::size_t>(i / unit_alignment);
               const Place source{move->source_rank, move->source_offset + i - at};
               const Place destination{move->destination_rank, move->destination_offset + i - at};
               ASSERT_EQ(source, from.places[param][block]);
@@ -117,7 +117,7 @@ TEST(Reshard, BetweenAnyTwoLayoutsMovesEveryBlockFromItsPlaceToItsPlace) {
         }
         ASSERT_EQ(move, moves.end());
         for (const Read& piece : reads_of(moves)) {
-          for (std::int64_t i = 0; i < piece.length; i += kAlignment) {
+          for (std::int64_t i = 0; i < piece.length; i += unit_alignment) {
             read.push_back(
                 {{piece.source_rank, piece.source_offset + i}, {piece.destination_rank, piece.destination_offset + i}});
           }
@@ -217,7 +217,7 @@ TEST(Reshard, CoverIsChecked) {
   EXPECT_THAT(verdict({first, last}), HasSubstr("element 100"));
   EXPECT_THAT(verdict({second, last}), HasSubstr("element 0"));
   EXPECT_THAT(verdict({first, {0, 90, 300, 1, 0}, last}), HasSubstr("element 90 twice"));
-  EXPECT_THAT(verdict({first, second}), HasSubstr("b exactly once"));
+  EXPECT_THAT(verdict({first, second}), HasSubstr("elements of b once"));
   EXPECT_THAT(verdict({first, second, last, {3, 0, 1, 0, 0}}), HasSubstr("parameter 3"));
   EXPECT_THAT(verdict({first, {0, 100, 310, 1, 0}, last}), HasSubstr("element 310"));
 }

@@ -55,7 +55,7 @@ void use(const plan::RunConfig& config) {
     const plan::RunPlan plan = plan::plan_run(config, shape, target(nodes, ranks));
     EXPECT_GT(plan.checkpoint_bytes, 0);
     static_cast<void>(plan::json_of(plan));
-    static_cast<void>(plan::lines_of(plan, config));
+    static_cast<void>(plan::lines_of(plan, config, plan::Schemes::all));
   }
 }
 

@@ -14,8 +14,8 @@ void expect_printed(double gib, double printed, const std::string& what) {
   EXPECT_NEAR(gib, printed, 0.005 + 2e-4 * printed) << what;
 }
 
-double state_gib(const boost::json::value& plan, const std::string& scheme) {
-  return number(plan, "/schemes/" + scheme + "/state_bytes") / kGib;
+double state_gib(const boost::json::value& plan, const std::string& scheme, const std::string& of = "/schemes/") {
+  return number(plan, of + scheme + "/state_bytes") / gib;
 }
 
 TEST(StateMemory, ReproducesTheTableOfMistral) {
@@ -33,22 +33,22 @@ TEST(StateMemory, ReproducesTheTableOfMistral) {
     expect_printed(state_gib(plan, "stage_1"), row.stage_1, what);
     expect_printed(state_gib(plan, "stage_2"), row.stage_2, what);
     expect_printed(state_gib(plan, "stage_3"), row.stage_3, what);
-    EXPECT_NEAR(state_gib(plan, "hsdp"), 17.6, 0.05) << what;
-    EXPECT_NEAR(state_gib(plan, "replicated"), 121.4, 0.05) << what;
+    EXPECT_NEAR(state_gib(plan, "hsdp", "/comparisons/"), 17.6, 0.05) << what;
+    EXPECT_NEAR(state_gib(plan, "ddp", "/comparisons/"), 121.4, 0.05) << what;
   }
   EXPECT_NEAR(state_gib(plan_json(mistral(), target(1, 8)), "hybrid"), 17.6, 0.05);
   expect_printed(state_gib(plan_json(mistral(), target(16, 8)), "hybrid"), 8.13, "16 nodes");
   const plan::SpaceSizes sizes = plan::space_sizes(shape_of(mistral()), partition::Layout({8}));
-  const auto bf16_gradients = plan::state_memory(sizes, {.scheme = Scheme::replicated, .gradient_bytes = 2});
-  EXPECT_NEAR(static_cast<double>(bf16_gradients.state()) / kGib, 107.9, 0.05);
+  const auto bf16_gradients = plan::state_memory(sizes, plan::Comparison::ddp, {.gradient_bytes = 2});
+  EXPECT_NEAR(static_cast<double>(bf16_gradients.state()) / gib, 107.9, 0.05);
 }
 
 TEST(StateMemory, TwoUnitsRotateAndScratchIsOneUnits) {
   const auto plan = plan_json(mistral(), target(16, 8));
-  expect_printed(number(plan, "/schemes/stage_3/rotating_gradients_bytes") / kGib, 1.62, "gradients");
-  expect_printed(number(plan, "/schemes/stage_3/rotating_weights_bytes") / kGib, 0.81, "weights");
+  expect_printed(number(plan, "/schemes/stage_3/rotating_gradients_bytes") / gib, 1.62, "gradients");
+  expect_printed(number(plan, "/schemes/stage_3/rotating_weights_bytes") / gib, 0.81, "weights");
   EXPECT_EQ(number(plan, "/schemes/stage_2/rotating_weights_bytes"), 0);
-  expect_printed(number(plan, "/schemes/stage_1/scratch_bytes") / kGib, 0.81, "scratch");
+  expect_printed(number(plan, "/schemes/stage_1/scratch_bytes") / gib, 0.81, "scratch");
   EXPECT_EQ(number(plan_json(mistral(), target(1, 1)), "/schemes/stage_1/scratch_bytes"), 0);
 }
 
@@ -122,7 +122,7 @@ TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
 TEST(StateMemory, Fp32WeightsAreTheMaster) {
   const plan::SpaceSizes sizes = plan::space_sizes(small(false), partition::Layout({4}));
   const auto of = [&](Scheme scheme) { return plan::state_memory(sizes, {.scheme = scheme, .weight_bytes = 4}); };
-  EXPECT_EQ(of(Scheme::replicated).state(), 16 * sizes.padded);
+  EXPECT_EQ(plan::state_memory(sizes, plan::Comparison::ddp, {.weight_bytes = 4}).state(), 16 * sizes.padded);
   EXPECT_EQ(of(Scheme::stage_1).state(), 8 * sizes.padded + 8 * sizes.padded / 4);
   EXPECT_EQ(of(Scheme::stage_3).optimizer, 12 * sizes.padded / 4) << "gathered from the master";
 }
@@ -139,7 +139,8 @@ TEST(StateMemory, PureBf16HasNoMaster) {
   const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), partition::Layout({4}));
   ASSERT_EQ(sizes.resident, 0);
   const auto of = [&](Scheme scheme) { return plan::state_memory(sizes, {.scheme = scheme, .master_bytes = 2}); };
-  EXPECT_EQ(of(Scheme::replicated).state(), 14 * sizes.padded) << "2 + 4 + 8";
+  EXPECT_EQ(plan::state_memory(sizes, plan::Comparison::ddp, {.master_bytes = 2}).state(), 14 * sizes.padded)
+      << "2 + 4 + 8";
   EXPECT_EQ(of(Scheme::stage_1).state(), 6 * sizes.padded + 8 * sizes.padded / 4);
   EXPECT_EQ(of(Scheme::stage_2).state() - of(Scheme::stage_2).rotating_gradients,
             2 * sizes.padded + (4 + 8) * sizes.padded / 4);
@@ -172,23 +173,23 @@ TEST(StateMemory, ElasticSumsLieApartFromGradients) {
 }
 
 TEST(Activations, ReproduceTheGuide) {
-  const auto mib = [](const std::vector<std::string>& set, const std::string& part) {
-    return number(plan_json(mistral(set), target(16, 8)), "/activations/" + part + "_bytes") / kMib;
+  const auto in_mib = [](const std::vector<std::string>& set, const std::string& part) {
+    return number(plan_json(mistral(set), target(16, 8)), "/activations/" + part + "_bytes") / mib;
   };
   const std::string large = "model.vocab_size=49152";
-  EXPECT_NEAR(mib({large}, "total"), 36514, 0.5);
-  EXPECT_EQ(mib({large}, "blocks"), 34816);
-  EXPECT_NEAR(mib({}, "total"), 35978, 0.5);
+  EXPECT_NEAR(in_mib({large}, "total"), 36514, 0.5);
+  EXPECT_EQ(in_mib({large}, "blocks"), 34816);
+  EXPECT_NEAR(in_mib({}, "total"), 35978, 0.5);
   const auto level = [](const char* name) { return std::string("sharding.recompute=") + name; };
-  EXPECT_EQ(mib({large}, "total") - mib({large, level("activation")}, "total"), 7168);
-  EXPECT_EQ(mib({large}, "total") - mib({large, level("full")}, "total"), 21504);
-  EXPECT_EQ(mib({level("block")}, "blocks"), 2048);
-  EXPECT_EQ(mib({level("block")}, "recomputed"), 1088);
-  EXPECT_EQ(mib({}, "recomputed"), 0);
-  EXPECT_EQ(mib({}, "logits"), 1000);
-  EXPECT_EQ(mib({"loss.chunk_bytes=268435456"}, "logits"), 256);
-  EXPECT_EQ(mib({"loss.chunk_bytes=268435456"}, "whole_logits"), 1000);
-  EXPECT_EQ(mib({"precision.mode=fp32"}, "blocks"), 2 * 34816);
+  EXPECT_EQ(in_mib({large}, "total") - in_mib({large, level("activation")}, "total"), 7168);
+  EXPECT_EQ(in_mib({large}, "total") - in_mib({large, level("full")}, "total"), 21504);
+  EXPECT_EQ(in_mib({level("block")}, "blocks"), 2048);
+  EXPECT_EQ(in_mib({level("block")}, "recomputed"), 1088);
+  EXPECT_EQ(in_mib({}, "recomputed"), 0);
+  EXPECT_EQ(in_mib({}, "logits"), 1000);
+  EXPECT_EQ(in_mib({"loss.chunk_bytes=268435456"}, "logits"), 256);
+  EXPECT_EQ(in_mib({"loss.chunk_bytes=268435456"}, "whole_logits"), 1000);
+  EXPECT_EQ(in_mib({"precision.mode=fp32"}, "blocks"), 2 * 34816);
 }
 
 TEST(Activations, CountTheStatisticsOfEveryNorm) {

@@ -11,7 +11,7 @@
 /// Plans as `train --dry-run --json` prints them, for configurations given as JSON text.
 namespace argosy::test {
 
-inline constexpr double kGib = 1 << 30, kMib = 1 << 20;
+inline constexpr double gib = 1 << 30, mib = 1 << 20;
 
 inline plan::RunConfig config_of(const std::string& members) {
   const std::string text = R"({"run_dir": "r", "data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c",

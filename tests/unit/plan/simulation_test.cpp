@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "plan/op_cost.hpp"
+#include "formulas.hpp"
 #include "plan_support.hpp"
 #include "spec/model_spec.hpp"
 
@@ -179,11 +179,11 @@ TEST(Replay, SharedLinksTakeTurnsWithTheirBandwidth) {
 /// Tied and untied, with and without an encoder, large and small embeddings.
 std::vector<spec::Architecture> models() {
   std::vector<spec::Architecture> all;
-  for (const bool translation : {true, false}) {
+  for (const bool has_encoder : {true, false}) {
     for (const bool tied : {true, false}) {
       for (const std::int64_t vocab : {64, 4096}) {
         spec::ModelConfig config;
-        config.type = translation ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
+        config.type = has_encoder ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
         config.width = config.ff = 256;
         config.heads = 4;
         config.encoder.layers = 3;
@@ -244,6 +244,10 @@ std::vector<partition::FlatSpace> spaces_of(const spec::Architecture& shape, con
   return spaces;
 }
 
+formulas::Scheme formula_of(Scheme scheme) {
+  return static_cast<formulas::Scheme>(static_cast<int>(scheme) + 1);  // they know ddp as well
+}
+
 /// Passes over the units that the formulas count and the schedule does without.
 struct Spared {
   std::int64_t gathers = 0, reduces = 0;
@@ -283,7 +287,7 @@ TEST(PlannedTraffic, IsTheFormulasLessWhatStaysWhereItIs) {
             SCOPED_TRACE(
                 fmt::format("scheme {}, {} nodes, A {}", static_cast<int>(scheme), nodes.size(), accumulation));
             const bool breadth = order == AccumulationOrder::breadth_first;
-            const plan::Passes passes = plan::passes_of(scheme, accumulation, order);
+            const formulas::Passes passes = formulas::passes_of(formula_of(scheme), accumulation, order);
             plan::StepTraffic expected;
             for (int node = 0; node < layout.nodes(); ++node) {
               std::int64_t left = 0;
@@ -321,6 +325,34 @@ TEST(PlannedTraffic, IsTheFormulasLessWhatStaysWhereItIs) {
   }
 }
 
+TEST(PlannedTraffic, OfOthersIsTheirFormulasLessWhatStaysInsideANode) {
+  const plan::WireBytes wire{.weight = 2, .inner_gradient = 4, .outer_gradient = 4};
+  const spec::Architecture shape = models().front();
+  for (const std::vector<int>& nodes : {std::vector{1}, {4}, {2, 2}, {4, 4, 4}}) {
+    const partition::Layout layout(nodes);
+    const std::vector<partition::FlatSpace> spaces = spaces_of(shape, layout);
+    const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
+    for (const plan::Comparison other : {plan::Comparison::ddp, plan::Comparison::hsdp}) {
+      const bool is_ddp = other == plan::Comparison::ddp;
+      const int accumulation = 3;
+      const auto formula = formulas::step_traffic(
+          sizes, formulas::passes_of(is_ddp ? formulas::Scheme::ddp : formulas::Scheme::hsdp, accumulation, orders[0]),
+          wire);
+      const auto planned =
+          plan::planned_traffic(plan_of(plan::like(other), accumulation, orders[0], plan::plan_shape(shape, layout)),
+                                spaces, wire, comm::Reduction::exact, other);
+      SCOPED_TRACE(layout.world());
+      EXPECT_EQ(planned.node, formula.node);
+      EXPECT_EQ(planned.rank_outer, formula.rank_outer);
+      if (is_ddp) {
+        EXPECT_EQ(planned.rank_inner, formula.rank_inner);
+      }
+      EXPECT_LE(planned.rank_inner, formula.rank_inner);
+      EXPECT_GE(2 * planned.rank_inner, formula.rank_inner);
+    }
+  }
+}
+
 TEST(PlannedTraffic, CountsElasticSumsAsTheyAreSent) {
   const spec::Architecture shape = models().front();
   for (const std::vector<int>& nodes : layouts) {
@@ -343,10 +375,11 @@ TEST(PlannedTraffic, CountsElasticSumsAsTheyAreSent) {
     }
     const plan::WireBytes wire{4, 4, 4};
     const auto planned = plan::planned_traffic(plan, spaces, wire, comm::Reduction::elastic);
-    const auto formula = plan::step_traffic(
-        plan::space_sizes(shape, layout),
-        plan::passes_of(Scheme::stage_1, accumulation, AccumulationOrder::depth_first, comm::Reduction::elastic), wire,
-        comm::Reduction::elastic);
+    const auto formula =
+        formulas::step_traffic(plan::space_sizes(shape, layout),
+                               formulas::passes_of(formulas::Scheme::stage_1, accumulation,
+                                                   AccumulationOrder::depth_first, comm::Reduction::elastic),
+                               wire, comm::Reduction::elastic);
     EXPECT_EQ(planned.rank(), most.inner + most.outer) << layout.world();
     EXPECT_EQ(planned.rank_outer, most.outer);
     EXPECT_EQ(planned.node, *std::max_element(left.begin(), left.end()));

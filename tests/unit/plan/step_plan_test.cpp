@@ -270,9 +270,9 @@ TEST(StepPlan, AForwardPlanHasNoGradients) {
   }
 }
 
-spec::Architecture model_shape(bool translation, bool tie, std::int64_t vocab) {
+spec::Architecture model_shape(bool has_encoder, bool tie, std::int64_t vocab) {
   spec::ModelConfig config;
-  config.type = translation ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
+  config.type = has_encoder ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
   config.width = 32;
   config.ff = 64;
   config.heads = 2;
@@ -283,8 +283,8 @@ spec::Architecture model_shape(bool translation, bool tie, std::int64_t vocab) {
 }
 
 TEST(StepPlan, AUnitTakesTurnsWhenItIsVisitedOnceAndNoLargerThanABlock) {
-  const auto shape_of = [](bool translation, bool tie, std::int64_t vocab) {
-    return plan::plan_shape(model_shape(translation, tie, vocab), partition::Layout{});
+  const auto shape_of = [](bool has_encoder, bool tie, std::int64_t vocab) {
+    return plan::plan_shape(model_shape(has_encoder, tie, vocab), partition::Layout{});
   };
   const PlanShape small = shape_of(true, true, 20);
   EXPECT_EQ(small.visit_units, tied.visit_units);

@@ -1,141 +1,17 @@
 #include "plan/time_model.hpp"
 
+#include <numeric>
+
 #include "plan_support.hpp"
+#include "spec/model_spec.hpp"
 
 namespace argosy::test {
 namespace {
 
-using plan::Scheme;
-
-struct Row {
-  double node_gbs;
-  int accumulation, gpus;
-  double stage_1_flat, stage_1, stage_3_flat, stage_3, hsdp;  // tokens/s of a GPU
-};
-constexpr Row rows[] = {{360, 1, 4096, 5561, 11625, 3707, 10940, 11302},
-                        {45, 1, 128, 10289, 10724, 8005, 8843, 9715},
-                        {5.6, 1, 16, 1687, 3164, 1125, 2109, 2910},
-                        {5.6, 16, 16, 8683, 10217, 1125, 2109, 10040},
-                        {5.6, 16, 1024, 8319, 8468, 990, 1043, 8347}};
-
-TEST(StepTime, ReproducesTheTable) {
-  const double psi = 7.2417e9;
-  for (const Row& row : rows) {
-    plan::StepInputs in{.nodes = row.gpus / 8, .ranks_per_node = 8, .units = 34, .accumulation = row.accumulation};
-    in.micro_batch_s = 8192.0 / 12000;
-    in.weight_bytes = in.inner_gradient_bytes = in.outer_gradient_bytes = 2 * psi;
-    in.links = {.outer_bytes_per_s = row.node_gbs * 1e9, .inner_bytes_per_s = 370e9};
-    const auto rate = [&](Scheme scheme, bool flat = false) {
-      return std::round(8192 * row.accumulation / plan::step_time(scheme, in, flat));
-    };
-    SCOPED_TRACE(fmt::format("{} GB/s, A {}, {} GPUs", row.node_gbs, row.accumulation, row.gpus));
-    EXPECT_EQ(rate(Scheme::stage_1, true), row.stage_1_flat);
-    EXPECT_EQ(rate(Scheme::stage_1), row.stage_1);
-    EXPECT_EQ(rate(Scheme::stage_3, true), row.stage_3_flat);
-    EXPECT_EQ(rate(Scheme::stage_3), row.stage_3);
-    EXPECT_EQ(rate(Scheme::hsdp), row.hsdp);
-  }
-}
-
-// The same rows as --dry-run --json prints them: the flat spaces are padded, for 4096 ranks by half a percent.
-TEST(StepTime, ReproducesTheTableFromAConfiguration) {
-  for (const Row& row : rows) {
-    const auto config =
-        mistral({fmt::format("batch.global_size={}", row.gpus * row.accumulation), "precision.gradient_wire=bf16"});
-    plan::PlanTarget where = target(row.gpus / 8, 8);
-    where.node_bytes_per_s = row.node_gbs * 1e9;
-    where.gpu_positions_per_s = 12000;
-    const auto plan = plan_json(config, where);
-    SCOPED_TRACE(fmt::format("{} GB/s, A {}, {} GPUs", row.node_gbs, row.accumulation, row.gpus));
-    const auto expect = [&](const char* figure, double printed) {
-      EXPECT_NEAR(number(plan, std::string("/schemes/") + figure), printed, 6e-3 * printed) << figure;
-    };
-    expect("stage_1/flat_positions_per_s_per_gpu", row.stage_1_flat);
-    expect("stage_1/positions_per_s_per_gpu", row.stage_1);
-    expect("stage_3/flat_positions_per_s_per_gpu", row.stage_3_flat);
-    expect("stage_3/positions_per_s_per_gpu", row.stage_3);
-    expect("hsdp/positions_per_s_per_gpu", row.hsdp);
-  }
-}
-
-/// vectorlm: Llama-2-7B, 2 nodes of 4 A100, 50 Gbit/s, rows of 1024.
-boost::json::value vectorlm(int rows_a_gpu, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> set{"model.preset=none",
-                               "model.width=4096",
-                               "model.ff=11008",
-                               "model.heads=32",
-                               "model.decoder.layers=32",
-                               "batch.sequence_length=1024",
-                               fmt::format("batch.micro_size={}", rows_a_gpu),
-                               fmt::format("batch.global_size={}", 8 * rows_a_gpu),
-                               "precision.gradient_wire=bf16"};
-  set.insert(set.end(), more.begin(), more.end());
-  plan::PlanTarget where = target(2, 4, "a100");
-  where.node_bytes_per_s = 6.25e9;
-  where.gpu_positions_per_s = 4000;
-  return plan_json(mistral(set), where);
-}
-
-constexpr double published_tolerance = 0.05;
-
-TEST(StepTime, ReproducesVectorlm) {
-  const auto one = vectorlm(1);
-  EXPECT_EQ(number(one, "/parameters"), 6'738'415'616);
-  EXPECT_NEAR(number(one, "/schemes/stage_3/node_flat_bytes") / 1e9, 35.37, 0.01);
-  EXPECT_NEAR(number(one, "/schemes/stage_3/flat_step_s"), 5.660, 0.01);
-  EXPECT_NEAR(8 * number(one, "/schemes/stage_3/flat_positions_per_s_per_gpu"), 1447, 3);
-  EXPECT_NEAR(1447, 1500, published_tolerance * 1500);
-  EXPECT_NEAR(number(one, "/schemes/hsdp/node_bytes") / 1e9, 13.48, 0.01);
-  EXPECT_NEAR(number(one, "/schemes/hybrid/node_bytes") / 1e9, 13.48, 0.01);
-  EXPECT_NEAR(8 * number(vectorlm(8), "/schemes/hsdp/positions_per_s_per_gpu"), 23086, 30);
-  EXPECT_NEAR(23086, 24000, published_tolerance * 24000);
-  EXPECT_EQ(std::round(8 * number(vectorlm(16), "/schemes/hsdp/positions_per_s_per_gpu")), 32000) << "all hidden";
-  // Without overlap: what 16 rows compute, and the sum over nodes behind it.
-  plan::StepInputs in{.nodes = 2, .ranks_per_node = 4, .units = 34};
-  in.outer_gradient_bytes = 2 * 6.738e9;
-  in.links = {.outer_bytes_per_s = 6.25e9, .inner_bytes_per_s = 370e9, .outer_latency_s = 0, .inner_latency_s = 0};
-  const double across_s = plan::step_time(Scheme::hsdp, in);
-  EXPECT_NEAR(across_s, 2.156, 5e-4);
-  EXPECT_NEAR(16 * 1024 * 8 / (16 * 1024 / 4000.0 + across_s), 20965, 1);
-  const double hybrid = 8 * number(vectorlm(8), "/schemes/hybrid/positions_per_s_per_gpu");
-  EXPECT_GT(hybrid, 23086) << "half of the bytes can hide under the forward pass";
-  EXPECT_LE(hybrid, 32000);
-}
-
-TEST(StepTime, ScalesAsOthersHavePublished) {
-  // Tokens/s of a GPU: NeMo, Llama-3.1-8B, rows of 8192, from 8 to 128 H100; llm-foundry, MPT-7B under FSDP, rows of
-  // 2048, from 8 to 512. They lose 2 to 5 % to multiprocessors that move data, which the model leaves out.
-  const struct {
-    double one_node, many;
-    int nodes;
-    const char *length, *vocab, *scheme;
-  } published[] = {{10682, 10630, 16, "8192", "128256", "stage_1"}, {10643, 9670, 64, "2048", "50432", "stage_3"}};
-  for (const auto& row : published) {
-    plan::PlanTarget where = target(row.nodes, 8);
-    where.gpu_positions_per_s = row.one_node;
-    const auto plan = plan_json(
-        mistral({std::string("batch.sequence_length=") + row.length, std::string("model.vocab_size=") + row.vocab,
-                 "model.window=8192", fmt::format("batch.global_size={}", 32 * row.nodes), "batch.micro_size=4"}),
-        where);
-    const double rate = number(plan, fmt::format("/schemes/{}/scheduled/step_s", row.scheme)),
-                 predicted = number(plan, "/positions_per_step") / rate / (8 * row.nodes);
-    EXPECT_LT(predicted, row.one_node);
-    const double contention = row.nodes > 16 ? 0.05 : 0.02;
-    EXPECT_NEAR(predicted * (1 - contention), row.many, published_tolerance * row.many) << row.scheme;
-  }
-}
-
-TEST(StepTime, BreadthFirstHidesUnderAllMicroBatches) {
-  plan::StepInputs in{.nodes = 2, .ranks_per_node = 1, .units = 1, .accumulation = 4, .micro_batch_s = 3};
-  in.weight_bytes = in.inner_gradient_bytes = in.outer_gradient_bytes = 20;
-  in.links = {.outer_bytes_per_s = 1, .inner_bytes_per_s = 1, .outer_latency_s = 0, .inner_latency_s = 0};
-  // A pass takes 10 s, forward 1 s and backward 2 s a micro-batch.
-  EXPECT_EQ(plan::step_time(Scheme::stage_2, in), 4 * (1 + 10) + 9);
-  EXPECT_EQ(plan::step_time(Scheme::stage_3, in), 4 * (10 + 20));
-  in.order = plan::AccumulationOrder::breadth_first;
-  EXPECT_EQ(plan::step_time(Scheme::stage_2, in), 4 + 10 + 6);
-  EXPECT_EQ(plan::step_time(Scheme::stage_3, in), 10 + 20);
-}
+using comm::Levels;
+using plan::Op;
+using plan::OpKind;
+using plan::Recompute;
 
 TEST(Gpus, AreKnownByTheirNames) {
   EXPECT_EQ(plan::gpu_by_name("h200")->name, "h200");
@@ -184,6 +60,106 @@ TEST(ComputeTime, RecomputingGateAndUpCostsWhatFastLlmMeasured) {
   EXPECT_GT(activation, 0);
   EXPECT_LT(activation, 0.01);
   EXPECT_NEAR(block.total_s() / none.total_s(), 1.33, 0.03);
+}
+
+spec::Architecture translation() {
+  spec::ModelConfig config;
+  config.width = config.ff = 256;
+  config.heads = 4;
+  config.encoder.layers = 2;
+  config.decoder.layers = 3;
+  return spec::resolve(config, 1000);
+}
+
+TEST(VisitTimes, RecomputeIsPartOfTheWayBack) {
+  const auto ratio = [](Recompute level) {
+    const plan::MicroBatch row{.target_positions = 8192, .target_width = 8192};
+    const plan::VisitTime block = plan::visit_times(shape_of(mistral()), row, level, 2, *plan::gpu_by_name("h100"))[1];
+    return block.backward_s / block.forward_s;
+  };
+  const double none = ratio(Recompute::none);
+  EXPECT_NEAR(none, 2.2, 0.2) << "attention goes back in 3.2 times its way forward";
+  EXPECT_NEAR(ratio(Recompute::block), none + 1, 0.05);
+  EXPECT_NEAR(ratio(Recompute::full), none + 2 * 4096 * 14336 * 2 / 2 / 218.1e6 * 0.85, 0.15) << "gate and up again";
+}
+
+TEST(VisitTimes, ShareOutWhatTheModelTakes) {
+  const plan::Gpu& gpu = *plan::gpu_by_name("h100");
+  const plan::MicroBatch row{.target_positions = 8192, .target_width = 8192};
+  const plan::MicroBatch pairs{
+      .source_positions = 900, .target_positions = 700, .source_width = 30, .target_width = 35};
+  for (const auto& [shape, batch] : {std::pair{shape_of(mistral()), row}, {translation(), pairs}}) {
+    for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
+      const plan::ComputeTime all = plan::compute_time(shape, batch, level, 2, gpu);
+      const std::vector<plan::VisitTime> visits = plan::visit_times(shape, batch, level, 2, gpu);
+      const bool encoder = shape.encoder_layers > 0;
+      EXPECT_EQ(std::ssize(visits), shape.encoder_layers + shape.decoder_layers + (encoder ? 3 : 2));
+      double together_s = 0;
+      for (const plan::VisitTime& visit : visits) together_s += visit.forward_s + visit.backward_s;
+      EXPECT_NEAR(together_s, all.total_s(), 1e-12 * all.total_s());
+      EXPECT_EQ(visits.back().backward_s, 0) << "the loss computes its gradients at once";
+      EXPECT_GT(visits.back().forward_s, 0);
+    }
+  }
+  const auto visits = plan::visit_times(translation(), pairs, Recompute::none, 2, gpu);
+  EXPECT_EQ(visits[1].forward_s, visits[2].forward_s);
+  EXPECT_GT(visits[4].forward_s, visits[1].forward_s * 700 / 900) << "a decoder's block looks at the source too";
+}
+
+/// 2 nodes of 4, 100 bytes a second out of a node, 1000 inside; no latency.
+plan::CostInputs inputs() {
+  plan::CostInputs in{.visits = {{1, 2}, {3, 4}}, .update_s = 34};
+  in.nodes = 2;
+  in.ranks_per_node = 4;
+  in.links = {.outer_bytes_per_s = 100, .inner_bytes_per_s = 1000, .outer_latency_s = 0, .inner_latency_s = 0};
+  in.wire = {.weight = 2, .inner_gradient = 4, .outer_gradient = 8};
+  return in;
+}
+
+std::vector<partition::FlatSpace> two_units() {
+  const partition::Layout layout({4, 4});
+  std::vector<partition::FlatSpace> spaces;
+  for (const std::int64_t rows : {4096, 3 * 4096}) {
+    spaces.emplace_back(std::vector<partition::ParamSpec>{{.name = "w", .shape = {rows}}}, layout);
+  }
+  return spaces;
+}
+
+TEST(OpCost, GivesEachOperationItsShare) {
+  plan::CostInputs in = inputs();
+  const plan::OpCost cost = plan::op_cost(in, two_units());
+  EXPECT_EQ(cost({.kind = OpKind::forward, .visit = 1, .unit = 1}), 3);
+  EXPECT_EQ(cost({.kind = OpKind::backward, .visit = 0, .unit = 0}), 2);
+  EXPECT_EQ(cost({.kind = OpKind::norm}), 4);
+  EXPECT_EQ(cost({.kind = OpKind::update, .unit = 1}), 30 * 3 / 4.0);
+  const auto moved = [&](OpKind kind, Levels levels) { return cost({.kind = kind, .unit = 0, .levels = levels}); };
+  EXPECT_EQ(moved(OpKind::gather, Levels::both), 4096 * 2 / 2 / 100.0);
+  EXPECT_EQ(moved(OpKind::gather, Levels::outer), 4096 * 2 / 2 / 100.0);
+  EXPECT_EQ(moved(OpKind::gather, Levels::inner), 4096 * 2 * 3 / 4 / 1000.0);
+  EXPECT_EQ(moved(OpKind::reduce, Levels::both), 4096 * 8 / 2 / 100.0);
+  EXPECT_EQ(moved(OpKind::reduce, Levels::outer), 4096 * 8 / 2 / 100.0);
+  EXPECT_EQ(moved(OpKind::reduce, Levels::inner), 4096 * 4 * 3 / 4 / 1000.0);
+  in.other = plan::Comparison::ddp;
+  const plan::OpCost ddp = plan::op_cost(in, two_units());
+  EXPECT_EQ(ddp({.kind = OpKind::gather, .unit = 0}), 0);
+  EXPECT_EQ(ddp({.kind = OpKind::reduce, .unit = 0}), 2 * 4096 * 8 / 2 / 100.0) << "an all-reduce";
+  in.other.reset();
+  in.reduction = comm::Reduction::elastic;
+  EXPECT_EQ(plan::op_cost(in, two_units())({.kind = OpKind::reduce, .unit = 0}), 4.0 * 4096 * 4 / 2 / 100);
+}
+
+TEST(OpCost, StartsAMessageForEachPeer) {
+  plan::CostInputs in = inputs();
+  in.links.outer_latency_s = 1000;
+  in.links.inner_latency_s = 1;
+  const plan::OpCost cost = plan::op_cost(in, two_units()), without = plan::op_cost(inputs(), two_units());
+  const auto latency = [&](Levels levels) {
+    const Op op{.kind = OpKind::gather, .unit = 0, .levels = levels};
+    return std::round(cost(op) - without(op));
+  };
+  EXPECT_EQ(latency(Levels::both), 1000 + 3);
+  EXPECT_EQ(latency(Levels::inner), 3);
+  EXPECT_EQ(latency(Levels::outer), 1000);
 }
 
 }  // namespace

@@ -67,7 +67,6 @@ class SoupBounds : public testing::Test {
   /// Weights alone, written by all ranks of a layout, one after the other.
   void save(const test::Units& units, const partition::Layout& layout, std::int64_t step,
             std::optional<std::uint64_t> seed = {}) {
-    const Files files = Files::system();
     checkpoint::Manifest manifest{.run_uuid = std::string(32, 'a'), .step = step};
     manifest.save_nonce = fmt::format("{:016}", step);
     manifest.sections = test::toy_sections();
@@ -76,24 +75,15 @@ class SoupBounds : public testing::Test {
       manifest.spaces.emplace_back(params, layout);
     }
     manifest.tensors = test::adamw_tensors(units.size(), false, false);
-    const checkpoint::Staging staging{files, folder / fmt::format("{:09}", step), "hand"};
-    staging.open(0, layout.world());
-    for (int rank = 0; rank < layout.world(); ++rank) {
-      const std::string name = checkpoint::shard_name(rank, layout.world());
-      test::Toy toy{units, layout, rank};
-      toy.fill(seed.value_or(static_cast<std::uint64_t>(step)));
-      if (seed) toy.tensor(0, 0)[0] = static_cast<float>(step);  // the same weights twice are refused
-      const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, rank);
-      std::vector<Bytes> payload;
-      for (std::size_t unit = 0; unit < units.size(); ++unit)
-        payload.push_back(std::as_bytes(std::span{toy.tensor(0, unit)}));
-      for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);
-      const Path shard = staging.folder() / name;
-      const auto map = checkpoint::create_shard(files, shard, manifest.identity(rank), manifest.specs(rank));
-      manifest.shards.push_back({name, map.size_bytes, checkpoint::write_shard(files, shard, map, payload).root});
-    }
-    staging.commit(manifest, {}, [] {});
-    config.inputs.push_back(staging.target().string());
+    const Path target = folder / fmt::format("{:09}", step);
+    std::optional<test::Toy> toy;
+    test::commit_shards(Files::system(), target, manifest, {}, [&](int rank) {
+      toy.emplace(units, layout, rank);
+      toy->fill(seed.value_or(static_cast<std::uint64_t>(step)));
+      if (seed) toy->tensor(0, 0)[0] = static_cast<float>(step);  // the same weights twice are refused
+      return test::bytes_of(toy->states(false));
+    });
+    config.inputs.push_back(target.string());
   }
   SoupResult make(Os& door, const std::string& name) {
     test::TestContext context{door, test::world()};

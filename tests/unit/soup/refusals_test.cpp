@@ -98,13 +98,13 @@ const std::vector<Refusal>& refusals() {
   static const std::vector<Refusal> all{
       {1, "ParameterNames", Exit::data, "block.0/up",
        with([](auto& o) { o.units[1].second[1].name = "block.0/side"; })},
-      {1, "MoreParameters", Exit::data, "also head/more", with([](auto& o) {
+      {1, "MoreParameters", Exit::data, "does not have, head/more", with([](auto& o) {
          o.units[2].second.push_back({"head/more", {3}});
        })},
       {2, "Shapes", Exit::data, "block.0/up of shape [19, 53], got [53, 19]", with([](auto& o) {
          o.units[1].second[1].shape = {53, 19};
        })},
-      {3, "ElementTypes", Exit::io, "one type for all parameters at /params/1/dtype",
+      {3, "ElementTypes", Exit::io, "at /params/1/dtype: expected bf16",
        [](TwoCheckpoints& two) {
          two.take({.step = 2});
          test::edit_manifest(two.config.inputs[1],
@@ -112,12 +112,14 @@ const std::vector<Refusal>& refusals() {
        }},
       {4, "ModelConfiguration", Exit::data, "model configuration", with_model("config_digest", "dead")},
       {5, "Tokenizer", Exit::data, "tokenizer", with_model("tokenizer_digest", "dead")},
-      {5, "TokenizerFile", Exit::data, "the same tokenizer.model",
+      {5, "TokenizerFile", Exit::data, "has another tokenizer.model than the first input",
        with([](auto& o) { o.attachments[0].content = "others"; })},
-      {5, "NoTokenizerFile", Exit::data, "the files tokenizer.model", with([](auto& o) { o.attachments.clear(); })},
-      {6, "VocabularySize", Exit::data, "vocabulary size (37), got 38", with_model("vocab_size", 38)},
+      {5, "NoTokenizerFile", Exit::data, "files of the first input: tokenizer.model, got none",
+       with([](auto& o) { o.attachments.clear(); })},
+      {6, "VocabularySize", Exit::data, "vocabulary size of the first input (37), got 38",
+       with_model("vocab_size", 38)},
       {7, "TiedWeights", Exit::data, "set of tied weights", with_model("tied", boost::json::array{"embedding/weight"})},
-      {8, "DamagedManifest", Exit::io, "its own digest",
+      {8, "DamagedManifest", Exit::io, "does not end with its own digest",
        [](TwoCheckpoints& two) {
          two.take({.step = 2});
          test::flip(Path{two.config.inputs[1]} / checkpoint::manifest_name, 77);
@@ -127,7 +129,7 @@ const std::vector<Refusal>& refusals() {
          two.take({.step = 2});
          Files::system().update(Path{two.config.inputs[1]} / checkpoint::shard_name(0, 1)).truncate(1000);
        }},
-      {9, "NotFinite", Exit::data, "finite weights, got NaN or Inf in /", with([](auto& o) { o.spoiled = true; })},
+      {9, "NotFinite", Exit::data, "finite weights, got NaN or Inf; leave", with([](auto& o) { o.spoiled = true; })},
       {9, "NotFiniteWhateverTheManifestSays", Exit::data, "NaN or Inf in block.0/",
        [](TwoCheckpoints& two) {
          two.take({.step = 2, .spoiled = true});
@@ -135,37 +137,37 @@ const std::vector<Refusal>& refusals() {
        }},
       {10, "AnotherRun", Exit::data, "--allow-cross-run", with([](auto& o) { o.run = "other"; })},
       // The only integers that belong to a model are those of its vocabulary map.
-      {11, "IntegerTables", Exit::data, "the same vocab_map.json",
+      {11, "IntegerTables", Exit::data, "has another vocab_map.json than the first input",
        [](TwoCheckpoints& two) {
          TwoCheckpoints::Variant first, second{.step = 2};
          first.attachments.push_back({"vocab_map.json", "[0,1,2]"});
          second.attachments.push_back({"vocab_map.json", "[0,2,1]"});
          two.config.inputs = {two.save(first).string(), two.save(second).string()};
        }},
-      {11, "MoreIntegerTables", Exit::data, "the files tokenizer.model, got tokenizer.model, vocab_map.json",
-       with([](auto& o) {
+      {11, "MoreIntegerTables", Exit::data,
+       "files of the first input: tokenizer.model, got tokenizer.model, vocab_map.json", with([](auto& o) {
          o.attachments.push_back({"vocab_map.json", "[0,1,2]"});
        })},
       {12, "OneInput", Exit::usage, "at least two",
        [](TwoCheckpoints& two) { two.config.inputs = {two.save({}).string()}; }},
-      {12, "AnInputTwice", Exit::usage, "this one twice",
+      {12, "AnInputTwice", Exit::usage, "is given twice",
        [](TwoCheckpoints& two) {
          two.take({.step = 2});
          Files::system().link_symbolically(two.config.inputs[0], two.folder / "link");
          two.config.inputs.push_back((two.folder / "link").string());
        }},
-      {12, "AStepSavedForAWhileAndForGood", Exit::usage, "checkpoints/000000001 again in /",
+      {12, "AStepSavedForAWhileAndForGood", Exit::usage, "checkpoints/000000001; ",
        [](TwoCheckpoints& two) {
          two.take({.step = 2});
          two.config.inputs.push_back(two.save({.kind = checkpoint::Kind::export_}).string());
        }},
-      {12, "AStepSavedForGoodWithoutItsMoments", Exit::usage, "checkpoints/000000001 again in /",
+      {12, "AStepSavedForGoodWithoutItsMoments", Exit::usage, "checkpoints/000000001; ",
        [](TwoCheckpoints& two) {
          two.take({.step = 2});
          two.config.inputs.push_back(two.save({.kind = checkpoint::Kind::export_, .with_moments = false}).string());
          two.config.recipe = {.type = RecipeType::last_k, .last = 2};
        }},
-      {12, "AStepSavedAgainByOtherRanks", Exit::usage, "checkpoints/000000001 again in /",
+      {12, "AStepSavedAgainByOtherRanks", Exit::usage, "checkpoints/000000001; ",
        [](TwoCheckpoints& two) {
          two.take({.step = 2});
          const checkpoint::Reader first{Files::system(), two.config.inputs[0]};
@@ -175,7 +177,7 @@ const std::vector<Refusal>& refusals() {
                                 {.run_uuid = first.run_uuid(), .save_nonce = std::string(16, 'd'), .step = 1});
          two.config.inputs.push_back(again.string());
        }},
-      {12, "WeightsThatStayedTheSameOverSkippedSteps", Exit::usage, "checkpoints/000000001 again in /",
+      {12, "WeightsThatStayedTheSameOverSkippedSteps", Exit::usage, "checkpoints/000000001; ",
        [](TwoCheckpoints& two) { two.take({.step = 2, .weights = 1}); }},
       {12, "WeightCount", Exit::usage, "2 weights, one for each checkpoint, got 3",
        with_recipe({.type = RecipeType::weighted, .weights = {1, 2, 3}})},
@@ -183,11 +185,11 @@ const std::vector<Refusal>& refusals() {
        with_recipe({.type = RecipeType::weighted, .weights = {1, -1}})},
       {12, "WeightsThatAreNotFinite", Exit::usage, "a finite sum other than zero, got inf",
        with_recipe({.type = RecipeType::weighted, .weights = {1, infinity}})},
-      {12, "FewerThanLastK", Exit::usage, "3 checkpoints at least 0 steps apart, got 2",
+      {12, "FewerThanLastK", Exit::usage, "3 checkpoints at least 0 steps apart, and only 2 of",
        with_recipe({.type = RecipeType::last_k, .last = 3})},
-      {12, "OptionOfAnotherRecipe", Exit::usage, "options of the recipe uniform, got --weights",
+      {12, "OptionOfAnotherRecipe", Exit::usage, "--weights is an option of the recipe weighted, not of uniform",
        with_recipe({.weights = {1, 2}})},
-      {12, "GreedyWithoutValidation", Exit::usage, "validation sets for the recipe greedy",
+      {12, "GreedyWithoutValidation", Exit::usage, "the recipe greedy needs validation sets",
        with_recipe({.type = RecipeType::greedy})},
       {13, "ASoup", Exit::data, "--allow-soup",
        [](TwoCheckpoints& two) {
@@ -264,6 +266,25 @@ TEST_F(SoupRefusals, ASoupIsTakenWhenAllowed) {
   config.output = (folder / "soup").string();
   config.allow_soup = true;
   EXPECT_EQ(make_soup(context.get(), config).inputs, 3U);
+}
+TEST_F(SoupRefusals, AnOptimizersTensorsOfOtherShapesAreLeftOut) {
+  const partition::FlatSpace rows{{{"block.0/up/row_mean", {19}}}, context.topology().layout()};
+  std::vector<float> means(static_cast<std::size_t>(rows.owned_size(0)), 0.5F);
+  for (const std::int64_t step : {1, 2}) {
+    test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
+    auto units = toy.fill(static_cast<std::uint64_t>(step)).states(false);
+    units.push_back({"block.0.row_mean", &rows, {{"row_mean", means}}});
+    checkpoint::Store store{context.get(), folder / "run", {}};
+    const auto report = store.save(checkpoint::Kind::temp, step, units, test::toy_sections(), test::toy_attachments());
+    ASSERT_TRUE(report.committed) << report.why_not;
+    config.inputs.push_back(report.directory.string());
+  }
+  config.output = (folder / "result").string();
+  const checkpoint::Reader soup{Files::system(), make_soup(context.get(), config).output};
+  EXPECT_EQ(soup.unit_names(), (std::vector<std::string>{"embedding", "block.0", "head"}));
+  EXPECT_FALSE(soup.has_optimizer_state());
+  config.moments = Moments::zero;
+  refuse(Exit::data, "other shapes than the weights (block.0.row_mean)");
 }
 TEST_F(SoupRefusals, AnOutputThatExists) {
   config.inputs = {save({}).string(), save({.step = 2}).string()};

@@ -6,8 +6,8 @@
 #include <boost/describe/enum_to_string.hpp>
 #include <limits>
 
-#include "comm/recording.hpp"
 #include "plan/memory_model.hpp"
+#include "support/recording.hpp"
 #include "train/memory_count.hpp"
 #include "train/runner.hpp"
 
@@ -37,11 +37,11 @@ inline Activations activations_of(const LanguageModel& sizes, plan::Recompute re
   model::Model model(shape, alone);
   train::Buffers buffers(model, 0, {.compute_type = at::kBFloat16, .state = optim::state_of({}), .device = device});
   buffers.initialise(3);
-  comm::RecordingCollectives collectives(alone, 0);
+  test::RecordingCollectives collectives(alone, 0);
   optim::SkipGuard guard({}, {});
   const Clock clock;
   const auto optimizer = optim::make_optimizer({}, true, true);
-  train::Runner runner(model, buffers, collectives, alone, 0, *optimizer, 1.0, guard, clock, device);
+  train::Runner runner(model, buffers, {alone, 0, collectives}, *optimizer, 1.0, guard, clock, device);
   data::StepBatches batches;
   batches.tgt_tokens = sizes.rows * sizes.length;
   data::Batch& batch = batches.batches.emplace_back();

@@ -24,9 +24,9 @@ class StoredState : public testing::Test {
     state.best_step = 10;
     state.guard.mean_norm = 0.5;
     state.metrics = {{"valid", {{"loss", 2.5}}}};
-    state.judged = {{"early_stop", {{"metric", "loss"}, {"value", 2.5}, {"step", 10}, {"stalled", 1}}},
-                    {"kept", {{"loss", {{"value", 2.5}, {"step", 10}}}}},
-                    {"keep", {10}}};
+    state.validations = {{"early_stop", {{"metric", "loss"}, {"value", 2.5}, {"step", 10}, {"stalled", 1}}},
+                         {"kept", {{"loss", {{"value", 2.5}, {"step", 10}}}}},
+                         {"keep", {10}}};
     test::write_checkpoint(Files::system(), directory, test::tiny_units(), partition::Layout{{1}}, 1);
     const checkpoint::Sections s = sections();
     test::edit_manifest(directory, [&](boost::json::object& document) {
@@ -49,7 +49,7 @@ class StoredState : public testing::Test {
     EXPECT_GE(taken.cursor.step, 0);
     EXPECT_GE(taken.epoch, 0);
     EXPECT_GE(taken.guard.mean_norm, 0);
-    const Judge judge{config.validation, taken.judged};
+    const ValidationHistory validations{config.validation, taken.validations};
     const optim::SkipGuard guard{config.optimizer.skip, taken.guard};
     static_cast<void>(check_resumable(reader.sections(), reader.sections(), {}, "here"));
   }
@@ -64,7 +64,7 @@ TEST_F(StoredState, ComesBack) {
   const RunState taken = state_of(checkpoint::Reader{Files::system(), directory});
   EXPECT_EQ(taken.step, 12);
   EXPECT_EQ(taken.cursor, state.cursor);
-  EXPECT_EQ(taken.judged, state.judged);
+  EXPECT_EQ(taken.validations, state.validations);
   take_up();
 }
 
@@ -82,7 +82,8 @@ TEST_F(StoredState, NumbersBelowZeroAreDamageAtTheirPlace) {
                                      {"best", "step"}}) {
     test::edit_manifest(directory, [&](auto& document) { document[section].as_object()[key] = -5; });
     const std::string said = test::refusal(Fault::corrupt, [&] { take_up(); });
-    EXPECT_NE(said.find(fmt::format("/{}/{}, got -5", section, key)), std::string::npos) << said;
+    EXPECT_NE(said.find(fmt::format(" at /{}/{}: expected ", section, key)), std::string::npos) << said;
+    EXPECT_NE(said.find(", got -5;"), std::string::npos) << said;
     Files::system().publish(directory / checkpoint::manifest_name, text);
   }
 }

@@ -18,7 +18,7 @@ using plan::Replay;
 using plan::Scheme;
 using plan::Stream;
 
-constexpr double kNormS = 1000;
+constexpr double norm_s = 1000;
 
 /// A host that computes, and two streams beside it.
 struct VirtualTime {
@@ -61,7 +61,7 @@ class VirtualCollectives final : public comm::Collectives {
                          comm::Levels levels) override {
     return run(time_.gather_s, gather_s(space, levels), ready);
   }
-  void all_reduce(std::span<double>) override { time_.host.now_s += kNormS; }
+  void all_reduce(std::span<double>) override { time_.host.now_s += norm_s; }
   void all_reduce(std::span<std::int64_t>) override {}
   [[nodiscard]] const comm::Traffic& traffic() const noexcept override { return traffic_; }
   void set_step(std::int64_t) override {}
@@ -149,7 +149,7 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
               VirtualCollectives collectives(time, rank, seconds_per_byte);
               optim::SkipGuard guard({}, {});
               const auto optimizer = optim::make_optimizer({}, true, true);
-              train::Runner runner(model, buffers, collectives, layout, rank, *optimizer, 1.0, guard, time.host,
+              train::Runner runner(model, buffers, {layout, rank, collectives}, *optimizer, 1.0, guard, time.host,
                                    c10::kCPU);
               const auto forward_s = [&](std::size_t unit) {
                 return static_cast<double>(2 * width * model.units()[unit].space().parameters());
@@ -177,7 +177,7 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
                       case OpKind::backward:
                         return 2 * forward_s(unit);
                       case OpKind::norm:
-                        return kNormS;
+                        return norm_s;
                       case OpKind::update:
                         break;
                     }

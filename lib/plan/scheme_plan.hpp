@@ -1,0 +1,74 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/data_config.hpp"
+#include "partition/layout.hpp"
+#include "plan/run_config.hpp"
+#include "plan/time_model.hpp"
+#include "plan/traffic_model.hpp"
+
+/// What one configuration needs on one layout, by sharding scheme: memory, traffic, seconds of a step. Traffic and
+/// seconds come from the step plan that training would execute, replayed on a virtual clock. Pure.
+namespace argosy::plan {
+
+/// Positions per sentence, on each side, with which translation is planned, since the data are not read.
+inline constexpr std::int64_t assumed_sentence = 32;
+
+struct PlanTarget {
+  partition::Layout layout;
+  const Gpu* gpu = nullptr;                     // absent: fit and time are unknown
+  std::optional<double> node_bytes_per_s{};     // out of a node; absent: as many NICs as GPUs
+  std::optional<double> gpu_positions_per_s{};  // measured on a single GPU, update included; absent: estimated
+};
+
+struct SchemePlan {
+  std::string name{};  // stage_1, …, ddp
+  StateMemory state{};
+  std::int64_t total_bytes = 0;  // state, scratch and activations of the fullest rank; activations are an estimate
+  std::optional<bool> fits{};    // with a GPU
+  StepTraffic traffic{};
+  std::optional<double> step_s{}, exposed_s{};  // with a GPU, estimates; exposed: beyond the time of computing alone
+};
+
+/// A micro-batch of a rank under `config`.
+[[nodiscard]] MicroBatch micro_batch_of(const RunConfig& config, std::int64_t micro_size);
+[[nodiscard]] ActivationMemory activations_of(const RunConfig& config, const spec::Architecture& shape,
+                                              const MicroBatch& batch);
+
+/// Plans one configuration on one layout. Keeps references to `config` and `spec`.
+class SchemePlanner {
+ public:
+  /// Throws Error{config} if the sizes of a step contradict each other.
+  SchemePlanner(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target);
+
+  [[nodiscard]] const SpaceSizes& spaces() const noexcept { return sizes_of_spaces_; }
+  [[nodiscard]] const data::StepSizes& sizes() const noexcept { return sizes_; }
+  [[nodiscard]] const MicroBatch& micro_batch() const noexcept { return batch_; }
+  [[nodiscard]] const ActivationMemory& activations() const noexcept { return activations_; }
+
+  /// Plans memory alone.
+  [[nodiscard]] SchemePlan memory(Scheme scheme) const;
+  /// Plans everything. There is no plan for hybrid with elastic sums, which have no levels.
+  [[nodiscard]] SchemePlan plan(Scheme scheme) const;
+  [[nodiscard]] SchemePlan plan(Comparison other) const;
+
+ private:
+  [[nodiscard]] SchemePlan with_memory(std::string name, const StateMemory& state) const;
+  void forecast(SchemePlan& plan, Scheme scheme, std::optional<Comparison> other) const;
+
+  const RunConfig& config_;
+  PlanTarget target_;
+  data::StepSizes sizes_;
+  MicroBatch batch_;
+  PlanShape units_;
+  std::vector<partition::FlatSpace> spaces_;
+  SpaceSizes sizes_of_spaces_;
+  ActivationMemory activations_;
+  StateChoices state_;
+  CostInputs costs_;
+};
+
+}  // namespace argosy::plan

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/checkpoint.hpp"
+#include "comm/collectives.hpp"
+#include "comm/run_main.hpp"
+#include "data/token_shards.hpp"
+#include "data/tokenizer.hpp"
+#include "model/model.hpp"
+#include "optim/schedule.hpp"
+#include "plan/run_plan.hpp"
+#include "plan/step_plan.hpp"
+#include "train/buffers.hpp"
+#include "train/evaluate.hpp"
+#include "train/host_state.hpp"
+#include "train/run_state.hpp"
+#include "train/stop_policy.hpp"
+
+/// The parts of a training run. They are made in stages, because each stage needs the earlier ones, and all ranks must
+/// enter a stage together.
+namespace argosy::train {
+
+struct RunParts {
+  /// Not collective.
+  RunParts(comm::Context& of_context, const plan::RunConfig& of_config);
+  /// Runs all stages. **Collective**, as is each stage. Throws Error{usage} if another job owns run_dir, Error{config},
+  /// Error{data}, Error{io}.
+  void set_up();
+
+  comm::Context& context;
+  const plan::RunConfig& config;
+  const optim::Schedule schedule;
+  plan::PlanChoices choices;
+  const model::LossOptions loss;
+
+  // Made by set_up(), in this order.
+  std::optional<StopPolicy> stop;
+  c10::Device device = c10::kCPU;
+  std::optional<checkpoint::Store> store;
+  std::optional<data::Tokenizer> tokenizer;
+  std::optional<data::TokenShards> shards;
+  std::vector<EvaluationSet> sets;
+  RunFacts facts;
+  std::optional<plan::RunPlan> plan;
+  std::optional<model::Model> model;
+  std::optional<Buffers> buffers;
+  std::optional<HostState> host;
+  std::int64_t other_bytes = 0, state_bytes = 0;  // of tensors: made before the buffers; the buffers
+  std::unique_ptr<comm::Collectives> collectives;
+
+ private:
+  /// **Collective.**
+  void take_device_and_folder();
+  /// Opens the tokenizer, token shards and validation sets, which must be the same on all ranks; finds the sizes of a
+  /// step. **Collective.**
+  void open_data();
+  /// Makes the plan. Throws if this machine cannot run it. **Collective.**
+  void plan_run();
+  /// Makes the model, the buffers, the copy in host memory, and the collectives. **Collective.**
+  void make_model();
+};
+
+/// Calls `read` on every rank and returns its value. If it throws on one rank, every rank throws that error, so that no
+/// rank waits for another. **Collective.**
+template <class F>
+auto read_on_all(const comm::Context& context, F&& read) {
+  std::optional<decltype(read())> value;
+  comm::agree(context.world, [&] { value.emplace(read()); });
+  return std::move(*value);
+}
+
+/// How ranks add up gradients, from sharding.reduction and precision.gradient_wire.
+[[nodiscard]] comm::CollectivesOptions collectives_options(const plan::RunConfig& config);
+
+}  // namespace argosy::train

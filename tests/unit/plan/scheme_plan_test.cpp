@@ -1,0 +1,83 @@
+#include "plan/scheme_plan.hpp"
+
+#include "formulas.hpp"
+#include "plan_support.hpp"
+
+namespace argosy::test {
+namespace {
+
+constexpr std::pair<const char*, formulas::Scheme> compared[] = {{"stage_1", formulas::Scheme::stage_1},
+                                                                 {"stage_2", formulas::Scheme::stage_2},
+                                                                 {"stage_3", formulas::Scheme::stage_3},
+                                                                 {"hybrid", formulas::Scheme::hybrid}};
+
+TEST(SchemePlan, SendsWhatItMustAndHidesWhatItCan) {
+  plan::PlanTarget where = target(2, 8);
+  where.node_bytes_per_s = 5.6e9;
+  where.gpu_positions_per_s = 12000;
+  const auto config = mistral({"batch.global_size=32", "precision.gradient_wire=bf16"});
+  const auto plan = plan_json(config, where);
+  const double computed_s = 2 * 8192 / 12000.0;
+  for (const auto& [scheme, formula] : compared) {
+    SCOPED_TRACE(scheme);
+    const auto figure = [&](const char* name) { return number(plan, fmt::format("/schemes/{}/{}", scheme, name)); };
+    EXPECT_NEAR(figure("step_s") - figure("exposed_s"), computed_s, 1e-9) << "the rate that is given";
+    const double sent_s = figure("node_bytes") / 5.6e9;
+    EXPECT_GE(figure("step_s"), sent_s) << "a link carries no more than it can";
+    EXPECT_LE(figure("step_s"), sent_s + computed_s + 0.01);
+    const auto every_time = static_cast<double>(formulas::traffic_of(config, where, formula).node);
+    if (formula == formulas::Scheme::stage_3) {  // which keeps what it will need again
+      EXPECT_LT(figure("node_bytes"), every_time);
+    } else {
+      EXPECT_EQ(figure("node_bytes"), every_time);
+    }
+  }
+}
+
+TEST(SchemePlan, AgreesWithTheFormulasWhereLinksAreFast) {
+  const auto config = mistral();
+  const plan::PlanTarget where = target(16, 8);
+  const auto plan = plan_json(config, where);
+  const auto sizes = plan::space_sizes(shape_of(config), where.layout);
+  for (const auto& [scheme, formula] : compared) {
+    const double expected = formulas::step_time(formula, formulas::inputs_of(config, where)) +
+                            plan::optimizer_time(sizes.owned, false, *where.gpu);
+    const double step_s = number(plan, fmt::format("/schemes/{}/step_s", scheme));
+    EXPECT_NEAR(step_s, expected, 0.02 * expected) << scheme;
+    EXPECT_GT(step_s, expected) << "the first gather and the last reduction show";
+  }
+}
+
+TEST(SchemePlan, FollowsTheOrderOfAccumulation) {
+  const auto node_bytes = [](const char* order, int global) {
+    return number(plan_json(mistral({std::string("sharding.accumulation_order=") + order,
+                                     fmt::format("batch.global_size={}", global)}),
+                            target(2, 8)),
+                  "/schemes/stage_3/node_bytes");
+  };
+  EXPECT_EQ(node_bytes("breadth_first", 64), node_bytes("breadth_first", 16));
+  EXPECT_GT(node_bytes("depth_first", 64), 3 * node_bytes("depth_first", 16));
+}
+
+TEST(SchemePlan, OfElasticSumsCostsTheRanksOfANodeAsOften) {
+  const auto node_bytes = [](const char* reduction, const char* scheme) {
+    const auto plan = plan_json(
+        mistral({"batch.global_size=32", std::string("sharding.reduction=") + reduction, "precision.mode=fp32"}),
+        target(2, 8));
+    return number(plan, std::string("/schemes/") + scheme + "/node_bytes");
+  };
+  const double psi = 7'241'732'096;
+  EXPECT_NEAR(node_bytes("exact", "stage_1"), psi / 2 * (4 + 4), 1e-4 * psi);
+  EXPECT_NEAR(node_bytes("elastic", "stage_1"), psi / 2 * (2 * 8 * 4 + 4), 1e-3 * psi) << "A x G x the bytes";
+  const auto elastic = plan_json(mistral({"sharding.reduction=elastic", "precision.mode=fp32"}), target(2, 8));
+  EXPECT_FALSE(elastic.at_pointer("/schemes").as_object().contains("hybrid")) << "elastic sums know no levels";
+  EXPECT_TRUE(elastic.at_pointer("/comparisons").as_object().empty());
+  const auto scratch = [](const char* reduction) {
+    return number(plan_json(mistral({std::string("sharding.reduction=") + reduction}), target(2, 8)),
+                  "/schemes/stage_1/scratch_bytes");
+  };
+  EXPECT_NEAR(scratch("elastic"), 15 / 16.0 * 4 * 218'112'000, 1e-3 * 4 * 218'112'000);
+}
+
+}  // namespace
+}  // namespace argosy::test
