@@ -7,7 +7,7 @@
 #include <tuple>
 
 /// Softmax attention with grouped queries, key lengths, causal mask, window and packed documents; and rotary positions,
-/// in place. Torch operators `argosy::attention`, `argosy::attention_backward`, `argosy::rope_`. No T×S mask or
+/// in place. No T×S mask or
 /// probability matrix is kept: the backward pass recomputes probabilities from the log-sum-exp, for one block of
 /// queries at a time (arXiv:2205.14135).
 namespace argosy::kernels {
@@ -31,22 +31,17 @@ struct AttentionMask {
 /// Writes the gradients of q, k and v into dq, dk, dv (views shaped as q, k, v).
 void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale,
-                        at::Tensor dq, at::Tensor dk, at::Tensor dv);
+                        const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv);
 
 /// Rotates pairs (i, i + D/2) of each head by position·theta^(-2i/D), in place; `inverse` rotates back (for the
 /// gradient). x: [rows, T, heads, D] view; positions: int64 [rows, T], absent: offset, offset + 1, …
 /// (arXiv:2104.09864).
-void rope_(at::Tensor x, const OptionalTensor& positions, std::int64_t offset, double theta, bool inverse);
+void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, double theta, bool inverse);
 
 namespace plain {
-std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                             const OptionalTensor& key_lengths, const OptionalTensor& segments,
-                                             bool causal, std::int64_t window, double scale);
-void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const at::Tensor& out, const at::Tensor& lse, const OptionalTensor& key_lengths,
-                        const OptionalTensor& segments, bool causal, std::int64_t window, double scale, at::Tensor& dq,
-                        at::Tensor& dk, at::Tensor& dv);
-void rope_(at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, double theta, bool inverse);
+decltype(kernels::attention) attention;
+decltype(kernels::attention_backward) attention_backward;
+decltype(kernels::rope_) rope_;
 }  // namespace plain
 
 }  // namespace argosy::kernels

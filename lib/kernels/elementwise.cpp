@@ -7,13 +7,10 @@
 #include <ATen/ops/exp.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
-#include <torch/library.h>
 
 #include <cmath>
 #include <numbers>
 
-#include "kernels/cpu/operators.hpp"
-#include "kernels/operator.hpp"
 #include "kernels/plain_random.hpp"
 
 namespace argosy::kernels {
@@ -28,14 +25,14 @@ at::Tensor sigmoid_slope(const at::Tensor& u) {  // of swish
 
 }  // namespace
 
-at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, std::int64_t seed,
-                       std::int64_t step, std::int64_t micro_batch, std::int64_t site, const OptionalTensor& bias) {
+at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key,
+                       const OptionalTensor& bias) {
   const std::int64_t threshold = std::lround(p * 65536);
   at::Tensor value = branch.to(at::kFloat);
   if (bias) value = value + bias->to(at::kFloat);
   if (threshold > 0) {
     const at::Tensor keep =
-        random_halves(0, branch.numel(), seed, site, step, micro_batch, branch.device()).ge(threshold);
+        random_halves(0, branch.numel(), key.seed, key.site, key.step, key.micro_batch, branch.device()).ge(threshold);
     value = value * keep.view(branch.sizes()) * static_cast<float>(65536.0 / static_cast<double>(65536 - threshold));
   }
   if (base) value = value + base->to(at::kFloat);
@@ -44,9 +41,9 @@ at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, dou
 
 namespace {
 
-void activate(const at::Tensor& u, at::Tensor& y, std::int64_t kind) {
+void activate(const at::Tensor& u, const at::Tensor& y, spec::Activation kind) {
   const at::Tensor wide = u.to(at::kFloat);
-  switch (static_cast<spec::Activation>(kind)) {
+  switch (kind) {
     case spec::Activation::relu:
       y.copy_(at::relu(wide));
       break;
@@ -67,20 +64,17 @@ void activate(const at::Tensor& u, at::Tensor& y, std::int64_t kind) {
 
 }  // namespace
 
-void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::int64_t kind) {
+void activation(const at::Tensor& u, const OptionalTensor& bias, const at::Tensor& y, spec::Activation kind) {
   if (bias) u.add_(*bias);
   activate(u, y, kind);
 }
 
-at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind,
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, spec::Activation kind,
                                const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated) {
-  if (activated) {
-    at::Tensor y = *activated;
-    activate(saved, y, kind);
-  }
+  if (activated) activate(saved, *activated, kind);
   const at::Tensor gradient = dy.to(at::kFloat), wide = saved.to(at::kFloat);
   at::Tensor du;
-  switch (static_cast<spec::Activation>(kind)) {
+  switch (kind) {
     case spec::Activation::relu:
       du = gradient * wide.gt(0);
       break;
@@ -100,14 +94,11 @@ at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, st
     }
   }
   du = du.to(dy.scalar_type());
-  if (dbias) {
-    at::Tensor out = *dbias;
-    plain::column_sum(du, out, accumulate);
-  }
+  if (dbias) plain::column_sum(du, *dbias, accumulate);
   return du;
 }
 
-void column_sum(const at::Tensor& x, at::Tensor& out, bool accumulate) {
+void column_sum(const at::Tensor& x, const at::Tensor& out, bool accumulate) {
   const at::Tensor sum = x.to(at::kFloat).sum(0);
   if (accumulate) {
     out.add_(sum);
@@ -117,50 +108,5 @@ void column_sum(const at::Tensor& x, at::Tensor& out, bool accumulate) {
 }
 
 }  // namespace plain
-
-at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key,
-                       const OptionalTensor& bias) {
-  static const auto op = operator_handle<decltype(plain::dropout_add)>("argosy::dropout_add");
-  return op.call(base, branch, p, static_cast<std::int64_t>(key.seed), key.step, key.micro_batch, key.site, bias);
-}
-
-void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, spec::Activation kind) {
-  static const auto op = operator_handle<decltype(plain::activation)>("argosy::activation");
-  op.call(u, bias, y, static_cast<std::int64_t>(kind));
-}
-
-at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, spec::Activation kind,
-                               const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated) {
-  static const auto op = operator_handle<decltype(plain::activation_backward)>("argosy::activation_backward");
-  return op.call(dy, saved, static_cast<std::int64_t>(kind), dbias, accumulate, activated);
-}
-
-void column_sum(const at::Tensor& x, at::Tensor out, bool accumulate) {
-  static const auto op = operator_handle<decltype(plain::column_sum)>("argosy::column_sum");
-  op.call(x, out, accumulate);
-}
-
-TORCH_LIBRARY_FRAGMENT(argosy, library) {
-  library.def(
-      "dropout_add(Tensor? base, Tensor branch, float p, int seed, int step, int micro_batch, int site, Tensor? bias) "
-      "-> Tensor");
-  library.def("activation(Tensor(a!) u, Tensor? bias, Tensor(b!) y, int kind) -> ()");
-  library.def(
-      "activation_backward(Tensor dy, Tensor saved, int kind, Tensor(a!)? dbias, bool accumulate, "
-      "Tensor(b!)? activated) -> Tensor");
-  library.def("column_sum(Tensor x, Tensor(a!) out, bool accumulate) -> ()");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
-  library.impl("dropout_add", plain::dropout_add);
-  library.impl("activation", plain::activation);
-  library.impl("activation_backward", plain::activation_backward);
-  library.impl("column_sum", plain::column_sum);
-}
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("dropout_add", cpu::dropout_add);
-  library.impl("activation", cpu::activation);
-  library.impl("activation_backward", cpu::activation_backward);
-  library.impl("column_sum", cpu::column_sum);
-}
 
 }  // namespace argosy::kernels

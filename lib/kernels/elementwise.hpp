@@ -7,8 +7,7 @@
 
 #include "spec/activation.hpp"
 
-/// Element-wise operations of a block: dropout with residual add, bias with activation, sums over rows. Torch operators
-/// `argosy::dropout_add`, `argosy::activation`, `argosy::activation_backward`, `argosy::column_sum`.
+/// Element-wise operations of a block: dropout with residual add, bias with activation, sums over rows.
 /// Dropout masks are never stored: element e of a call is kept or dropped by a 16-bit half of Philox4x32-10 with key
 /// `seed` and counter (block, site, step, micro_batch), so the backward pass and a recomputed forward pass draw the
 /// same mask.
@@ -29,7 +28,7 @@ struct DropoutKey {
                                      const DropoutKey& key, const OptionalTensor& bias = std::nullopt);
 
 /// u += bias in place, y = activation(u). u: [n, F] ([n, 2F] for swiglu); y: [n, F], may be u itself for relu.
-void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, spec::Activation kind);
+void activation(const at::Tensor& u, const OptionalTensor& bias, const at::Tensor& y, spec::Activation kind);
 
 /// Gradient of u. saved: y for relu, u otherwise. dbias: fp32, of the width of u; overwritten, or added to with
 /// `accumulate`. activated (not for relu): receives y again, with the bits of the forward pass.
@@ -38,15 +37,13 @@ void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, spec::
                                              const OptionalTensor& activated = std::nullopt);
 
 /// Writes the sum over the rows of x [n, d] to out [d] fp32, or adds it with `accumulate`.
-void column_sum(const at::Tensor& x, at::Tensor out, bool accumulate);
+void column_sum(const at::Tensor& x, const at::Tensor& out, bool accumulate);
 
 namespace plain {
-at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, std::int64_t seed,
-                       std::int64_t step, std::int64_t micro_batch, std::int64_t site, const OptionalTensor& bias);
-void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::int64_t kind);
-at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, std::int64_t kind,
-                               const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated);
-void column_sum(const at::Tensor& x, at::Tensor& out, bool accumulate);
+decltype(kernels::dropout_add) dropout_add;
+decltype(kernels::activation) activation;
+decltype(kernels::activation_backward) activation_backward;
+decltype(kernels::column_sum) column_sum;
 }  // namespace plain
 
 }  // namespace argosy::kernels

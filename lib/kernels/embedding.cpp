@@ -4,10 +4,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/pow.h>
-#include <torch/library.h>
-
-#include "kernels/cpu/operators.hpp"
-#include "kernels/operator.hpp"
 
 namespace argosy::kernels {
 
@@ -25,8 +21,8 @@ at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, double scal
   return x.to(table.scalar_type());
 }
 
-void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scale, at::Tensor& dtable, bool accumulate,
-                        std::int64_t skip_id) {
+void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scale, const at::Tensor& dtable,
+                        bool accumulate, std::int64_t skip_id) {
   if (!accumulate) dtable.zero_();
   const at::Tensor flat = ids.reshape({-1});
   at::Tensor gradient = dx.reshape({flat.size(0), -1}).to(at::kFloat) * scale;
@@ -36,40 +32,12 @@ void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scal
 
 }  // namespace plain
 
-at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, double scale, const OptionalTensor& position_table,
-                     const OptionalTensor& positions, std::int64_t offset) {
-  static const auto op = operator_handle<decltype(plain::embedding)>("argosy::embedding");
-  return op.call(ids, table, scale, position_table, positions, offset);
-}
-
-void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scale, at::Tensor dtable, bool accumulate,
-                        std::int64_t skip_id) {
-  static const auto op = operator_handle<decltype(plain::embedding_backward)>("argosy::embedding_backward");
-  op.call(dx, ids, scale, dtable, accumulate, skip_id);
-}
-
 at::Tensor sinusoids(std::int64_t positions, std::int64_t width) {
   const auto options = at::TensorOptions().dtype(at::kDouble);
   const std::int64_t half = width / 2;
   const at::Tensor divisor = at::pow(10000.0, at::arange(half, options) * 2.0 / static_cast<double>(width));
   const at::Tensor angle = at::arange(positions, options).unsqueeze(1) / divisor;
   return at::cat({angle.sin(), angle.cos()}, 1).to(at::kFloat);
-}
-
-TORCH_LIBRARY_FRAGMENT(argosy, library) {
-  library.def(
-      "embedding(Tensor ids, Tensor table, float scale, Tensor? position_table, Tensor? positions, int offset) -> "
-      "Tensor");
-  library.def(
-      "embedding_backward(Tensor dx, Tensor ids, float scale, Tensor(a!) dtable, bool accumulate, int skip_id) -> ()");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
-  library.impl("embedding", plain::embedding);
-  library.impl("embedding_backward", plain::embedding_backward);
-}
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("embedding", cpu::embedding);
-  library.impl("embedding_backward", cpu::embedding_backward);
 }
 
 }  // namespace argosy::kernels

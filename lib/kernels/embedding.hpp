@@ -6,7 +6,7 @@
 #include <optional>
 
 /// Embedding lookup with scale and absolute positions. Its backward pass writes directly into the gradient of the
-/// table. Torch operators `argosy::embedding`, `argosy::embedding_backward`. Deterministic: occurrences of an id are
+/// table. Deterministic: occurrences of an id are
 /// added in their order.
 namespace argosy::kernels {
 
@@ -20,18 +20,16 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 /// dtable[ids] += dx·scale. Without `accumulate`, dtable [V, d] fp32 is overwritten, and rows without an id become
 /// zero. Nothing is added to the row `skip_id` (-1: none).
-void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scale, at::Tensor dtable, bool accumulate,
-                        std::int64_t skip_id);
+void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scale, const at::Tensor& dtable,
+                        bool accumulate, std::int64_t skip_id);
 
 /// Sinusoids [positions, width] fp32: sin(p·10000^(-2i/width)) in the first half of the columns, cos in the second;
 /// computed in fp64, cast once (the table of HF's Marian).
 [[nodiscard]] at::Tensor sinusoids(std::int64_t positions, std::int64_t width);
 
 namespace plain {
-at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, double scale, const OptionalTensor& position_table,
-                     const OptionalTensor& positions, std::int64_t offset);
-void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scale, at::Tensor& dtable, bool accumulate,
-                        std::int64_t skip_id);
+decltype(kernels::embedding) embedding;
+decltype(kernels::embedding_backward) embedding_backward;
 }  // namespace plain
 
 }  // namespace argosy::kernels

@@ -8,21 +8,17 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
 
 #include <algorithm>
-
-#include "kernels/cpu/operators.hpp"
-#include "kernels/operator.hpp"
 
 namespace argosy::kernels {
 
 namespace plain {
 
 at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
-                     const at::Tensor& labels, double label_smoothing, double z, double loss_scale, std::int64_t live,
-                     std::int64_t chunk_bytes, const OptionalTensor& dh, const OptionalTensor& dweight,
-                     bool accumulate_weight, const OptionalTensor& dbias, bool accumulate_bias) {
+                     const at::Tensor& labels, const HeadLossOptions& options, const HeadLossGradients& gradients) {
+  const auto& [label_smoothing, z, loss_scale, live, chunk_bytes] = options;
+  const auto& [dh, dweight, dbias, accumulate_weight, accumulate_bias] = gradients;
   const at::Tensor wide_weight = weight.narrow(0, 0, live).to(at::kFloat);
   const std::int64_t rows = h.size(0),
                      chunk = std::clamp<std::int64_t>(chunk_bytes / (4 * live), 1, std::max<std::int64_t>(rows, 1));
@@ -59,23 +55,5 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
 }
 
 }  // namespace plain
-
-at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
-                     const at::Tensor& labels, const HeadLossOptions& options, const HeadLossGradients& gradients) {
-  static const auto op = operator_handle<decltype(plain::head_loss)>("argosy::head_loss");
-  return op.call(h, weight, bias, labels, options.label_smoothing, options.z, options.loss_scale, options.live,
-                 options.chunk_bytes, gradients.dh, gradients.dweight, gradients.accumulate_weight, gradients.dbias,
-                 gradients.accumulate_bias);
-}
-
-TORCH_LIBRARY_FRAGMENT(argosy, library) {
-  library.def(
-      "head_loss(Tensor h, Tensor weight, Tensor? bias, Tensor labels, float label_smoothing, float z, float "
-      "loss_scale, "
-      "int live, int chunk_bytes, Tensor(a!)? dh, Tensor(b!)? dweight, bool accumulate_weight, Tensor(c!)? dbias, "
-      "bool accumulate_bias) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) { library.impl("head_loss", plain::head_loss); }
-TORCH_LIBRARY_IMPL(argosy, CPU, library) { library.impl("head_loss", cpu::head_loss); }
 
 }  // namespace argosy::kernels

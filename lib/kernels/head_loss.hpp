@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-/// Output projection and label-smoothed cross-entropy as one operator, `argosy::head_loss`. Rows that bear no loss are
+/// Output projection and label-smoothed cross-entropy as one operation. Rows that bear no loss are
 /// left out before the GEMM. Logits exist for one chunk of rows at a time, and their gradient replaces them in place.
 /// The gradients of input, weight and bias are written in the same pass (arXiv:2410.10989). Dead ids (>= live) have no
 /// column, which equals a logit of -1e4.
@@ -35,10 +35,7 @@ struct HeadLossGradients {
                                    const HeadLossGradients& gradients);
 
 namespace plain {
-at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
-                     const at::Tensor& labels, double label_smoothing, double z, double loss_scale, std::int64_t live,
-                     std::int64_t chunk_bytes, const OptionalTensor& dh, const OptionalTensor& dweight,
-                     bool accumulate_weight, const OptionalTensor& dbias, bool accumulate_bias);
+decltype(kernels::head_loss) head_loss;
 }  // namespace plain
 
 }  // namespace argosy::kernels

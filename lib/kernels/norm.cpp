@@ -3,10 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/rsqrt.h>
-#include <torch/library.h>
-
-#include "kernels/cpu/operators.hpp"
-#include "kernels/operator.hpp"
 
 namespace argosy::kernels {
 
@@ -47,33 +43,5 @@ at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
 }
 
 }  // namespace plain
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight,
-                                                    const OptionalTensor& bias, double epsilon, bool rms) {
-  static const auto op = operator_handle<decltype(plain::norm)>("argosy::norm");
-  return op.call(x, weight, bias, epsilon, rms);
-}
-
-at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& mean,
-                         const at::Tensor& rstd, const OptionalTensor& add, const OptionalTensor& dweight,
-                         const OptionalTensor& dbias, bool accumulate, bool rms) {
-  static const auto op = operator_handle<decltype(plain::norm_backward)>("argosy::norm_backward");
-  return op.call(dy, x, weight, mean, rstd, add, dweight, dbias, accumulate, rms);
-}
-
-TORCH_LIBRARY_FRAGMENT(argosy, library) {
-  library.def("norm(Tensor x, Tensor weight, Tensor? bias, float epsilon, bool rms) -> (Tensor, Tensor, Tensor)");
-  library.def(
-      "norm_backward(Tensor dy, Tensor x, Tensor weight, Tensor mean, Tensor rstd, Tensor? add, Tensor(a!)? dweight, "
-      "Tensor(b!)? dbias, bool accumulate, bool rms) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
-  library.impl("norm", plain::norm);
-  library.impl("norm_backward", plain::norm_backward);
-}
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("norm", cpu::norm);
-  library.impl("norm_backward", cpu::norm_backward);
-}
 
 }  // namespace argosy::kernels

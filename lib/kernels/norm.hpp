@@ -5,9 +5,9 @@
 #include <optional>
 #include <tuple>
 
-/// LayerNorm and RMSNorm over the last dimension, forward and backward: torch operators `argosy::norm`,
-/// `argosy::norm_backward`. fp32 or bf16 values, statistics and sums in fp32. Deterministic: the gradient of the
-/// weights is summed in two stages whose order depends on the shape alone (arXiv:1607.06450, arXiv:1910.07467).
+/// LayerNorm and RMSNorm over the last dimension, forward and backward. fp32 or bf16 values, statistics and sums in
+/// fp32. Deterministic: the gradient of the weights is summed in two stages whose order depends on the shape alone
+/// (arXiv:1607.06450, arXiv:1910.07467).
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -25,11 +25,8 @@ using OptionalTensor = std::optional<at::Tensor>;
                                        bool rms);
 
 namespace plain {
-std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight,
-                                                    const OptionalTensor& bias, double epsilon, bool rms);
-at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& mean,
-                         const at::Tensor& rstd, const OptionalTensor& add, const OptionalTensor& dweight,
-                         const OptionalTensor& dbias, bool accumulate, bool rms);
+decltype(kernels::norm) norm;
+decltype(kernels::norm_backward) norm_backward;
 }  // namespace plain
 
 }  // namespace argosy::kernels

@@ -3,12 +3,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/where.h>
-#include <torch/library.h>
 
 #include <cmath>
 
-#include "kernels/cpu/operators.hpp"
-#include "kernels/operator.hpp"
 #include "kernels/plain_random.hpp"
 #include "kernels/stochastic.hpp"
 
@@ -19,9 +16,9 @@ namespace plain {
 namespace {
 
 /// The new values in fp32; m and v change in place, all but for what `skip` says.
-at::Tensor updated(const at::Tensor& value, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient,
-                   const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon,
-                   double weight_decay, std::int64_t step) {
+at::Tensor updated(const at::Tensor& value, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
+                   const at::Tensor& coefficient, const AdamwOptions& options) {
+  const auto& [lr, beta1, beta2, epsilon, weight_decay, step] = options;
   const double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
   const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
   const at::Tensor skip = coefficient.lt(0);
@@ -35,23 +32,17 @@ at::Tensor updated(const at::Tensor& value, at::Tensor& m, at::Tensor& v, const 
 
 }  // namespace
 
-void adamw_(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient, const OptionalTensor& weights,
-            const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon, double weight_decay,
-            std::int64_t step) {
-  master.copy_(updated(master, m, v, gradient, coefficient, lr, beta1, beta2, epsilon, weight_decay, step));
-  if (weights) {
-    at::Tensor out = *weights;
-    out.copy_(at::where(coefficient.lt(0), out, master.to(out.scalar_type())));
-  }
+void adamw_(const at::Tensor& master, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
+            const OptionalTensor& weights, const at::Tensor& coefficient, const AdamwOptions& options) {
+  master.copy_(updated(master, m, v, gradient, coefficient, options));
+  if (weights) weights->copy_(at::where(coefficient.lt(0), *weights, master.to(weights->scalar_type())));
 }
 
-void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient,
-                       const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon,
-                       double weight_decay, std::int64_t step, std::int64_t seed, std::int64_t parameter,
-                       std::int64_t begin) {
-  const at::Tensor value =
-      updated(weights.to(at::kFloat), m, v, gradient, coefficient, lr, beta1, beta2, epsilon, weight_decay, step);
-  const at::Tensor r = random_halves(begin, weights.numel(), seed, parameter, step, rounding_domain, weights.device());
+void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
+                       const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding) {
+  const at::Tensor value = updated(weights.to(at::kFloat), m, v, gradient, coefficient, options);
+  const at::Tensor r = random_halves(rounding.begin, weights.numel(), rounding.seed, rounding.parameter, options.step,
+                                     rounding_domain, weights.device());
   const at::Tensor bits = value.view(at::kInt).to(at::kLong).bitwise_and(0xffffffffLL);
   const auto infinite = [](const at::Tensor& of) { return of.bitwise_and(0x7f800000LL).eq(0x7f800000LL); };
   const at::Tensor up = (bits + r).bitwise_and(0xffff0000LL), down = bits.bitwise_and(0xffff0000LL);
@@ -59,7 +50,7 @@ void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const 
   weights.copy_(at::where(infinite(bits), value.to(at::kBFloat16), rounded));
 }
 
-void ema_(at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {
+void ema_(const at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {
   mean.lerp_(values, coefficient.lt(0).logical_not().to(at::kFloat) * (1 - decay));
 }
 
@@ -72,56 +63,5 @@ at::Tensor sum_of_squares(const at::Tensor& x) {
 }
 
 }  // namespace plain
-
-void adamw_(at::Tensor master, at::Tensor m, at::Tensor v, const at::Tensor& gradient, const OptionalTensor& weights,
-            const at::Tensor& coefficient, const AdamwOptions& options) {
-  static const auto op = operator_handle<decltype(plain::adamw_)>("argosy::adamw_");
-  op.call(master, m, v, gradient, weights, coefficient, options.lr, options.beta1, options.beta2, options.epsilon,
-          options.weight_decay, options.step);
-}
-
-void adamw_stochastic_(at::Tensor weights, at::Tensor m, at::Tensor v, const at::Tensor& gradient,
-                       const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding) {
-  static const auto op = operator_handle<decltype(plain::adamw_stochastic_)>("argosy::adamw_stochastic_");
-  op.call(weights, m, v, gradient, coefficient, options.lr, options.beta1, options.beta2, options.epsilon,
-          options.weight_decay, options.step, static_cast<std::int64_t>(rounding.seed), rounding.parameter,
-          rounding.begin);
-}
-
-void ema_(at::Tensor mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {
-  static const auto op = operator_handle<decltype(plain::ema_)>("argosy::ema_");
-  op.call(mean, values, coefficient, decay);
-}
-
-at::Tensor sum_of_squares(const at::Tensor& x) {
-  static const auto op = operator_handle<decltype(plain::sum_of_squares)>("argosy::sum_of_squares");
-  return op.call(x);
-}
-
-TORCH_LIBRARY_FRAGMENT(argosy, library) {
-  library.def(
-      "adamw_(Tensor(a!) master, Tensor(b!) m, Tensor(c!) v, Tensor gradient, Tensor(d!)? weights, Tensor coefficient, "
-      "float lr, "
-      "float beta1, float beta2, float epsilon, float weight_decay, int step) -> ()");
-  library.def(
-      "adamw_stochastic_(Tensor(a!) weights, Tensor(b!) m, Tensor(c!) v, Tensor gradient, Tensor coefficient, float "
-      "lr, "
-      "float beta1, float beta2, float epsilon, float weight_decay, int step, int seed, int parameter, int begin) -> "
-      "()");
-  library.def("ema_(Tensor(a!) mean, Tensor values, Tensor coefficient, float decay) -> ()");
-  library.def("sum_of_squares(Tensor x) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
-  library.impl("adamw_", plain::adamw_);
-  library.impl("adamw_stochastic_", plain::adamw_stochastic_);
-  library.impl("ema_", plain::ema_);
-  library.impl("sum_of_squares", plain::sum_of_squares);
-}
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("adamw_", cpu::adamw_);
-  library.impl("adamw_stochastic_", cpu::adamw_stochastic_);
-  library.impl("ema_", cpu::ema_);
-  library.impl("sum_of_squares", cpu::sum_of_squares);
-}
 
 }  // namespace argosy::kernels

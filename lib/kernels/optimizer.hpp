@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-/// Flat kernels of the optimizer step: torch operators `argosy::adamw_`, `argosy::adamw_stochastic_`, `argosy::ema_`
-/// and `argosy::sum_of_squares`.
+/// Flat kernels of the optimizer step.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -20,8 +19,8 @@ struct AdamwOptions {
 /// written to `weights`, rounded to its type. master, m, v, gradient: [n] fp32. weights: [n] bf16, absent if the master
 /// is the weight. coefficient: [1] fp32, the clip coefficient, read on the device; if it is negative, the step is
 /// skipped and nothing changes.
-void adamw_(at::Tensor master, at::Tensor m, at::Tensor v, const at::Tensor& gradient, const OptionalTensor& weights,
-            const at::Tensor& coefficient, const AdamwOptions& options);
+void adamw_(const at::Tensor& master, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
+            const OptionalTensor& weights, const at::Tensor& coefficient, const AdamwOptions& options);
 
 /// Selects the random numbers that round an update. They depend only on seed, parameter, options.step and element, not
 /// on the rank that owns the element.
@@ -34,26 +33,21 @@ struct Rounding {
 /// One AdamW update of bf16 weights [n] without an fp32 master. It is computed in fp32 and rounded up or down at random
 /// (kernels/stochastic.hpp), so that updates smaller than half the spacing of bf16 numbers are not lost. Otherwise as
 /// adamw_.
-void adamw_stochastic_(at::Tensor weights, at::Tensor m, at::Tensor v, const at::Tensor& gradient,
+void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
                        const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding);
 
 /// mean += (1 - decay) · (values - mean): a running mean of weights. mean, values: [n] fp32. coefficient: as in adamw_;
 /// if it is negative, nothing changes.
-void ema_(at::Tensor mean, const at::Tensor& values, const at::Tensor& coefficient, double decay);
+void ema_(const at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay);
 
 /// Σ x² as fp64 [1]: x [n] fp32 is squared and summed in fp64 within blocks of 128 elements, blocks added in order.
 [[nodiscard]] at::Tensor sum_of_squares(const at::Tensor& x);
 
 namespace plain {
-void adamw_(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient, const OptionalTensor& weights,
-            const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon, double weight_decay,
-            std::int64_t step);
-void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient,
-                       const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon,
-                       double weight_decay, std::int64_t step, std::int64_t seed, std::int64_t parameter,
-                       std::int64_t begin);
-void ema_(at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay);
-at::Tensor sum_of_squares(const at::Tensor& x);
+decltype(kernels::adamw_) adamw_;
+decltype(kernels::adamw_stochastic_) adamw_stochastic_;
+decltype(kernels::ema_) ema_;
+decltype(kernels::sum_of_squares) sum_of_squares;
 }  // namespace plain
 
 }  // namespace argosy::kernels

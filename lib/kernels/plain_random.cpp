@@ -30,14 +30,14 @@ std::array<at::Tensor, 4> philox(std::array<at::Tensor, 4> counter, std::int64_t
 
 }  // namespace
 
-at::Tensor random_halves(std::int64_t begin, std::int64_t n, std::int64_t seed, std::int64_t second, std::int64_t third,
-                         std::int64_t fourth, const at::Device& device) {
+at::Tensor random_halves(std::int64_t begin, std::int64_t n, std::uint64_t seed, std::int64_t second,
+                         std::int64_t third, std::int64_t fourth, const at::Device& device) {
   ARGOSY_CHECK(begin % 128 == 0, "random halves from element {}", begin);
   const std::int64_t groups = (n + 127) / 128, first = begin / 8;
   const at::Tensor block = at::arange(first, first + groups * 16, at::TensorOptions().dtype(at::kLong).device(device));
   const auto constant = [&](std::int64_t value) { return at::full_like(block, value & word_mask); };
-  const auto words =
-      philox({block, constant(second), constant(third), constant(fourth)}, seed & word_mask, (seed >> 32) & word_mask);
+  const auto words = philox({block, constant(second), constant(third), constant(fourth)},
+                            static_cast<std::int64_t>(seed) & word_mask, static_cast<std::int64_t>(seed >> 32));
   std::vector<at::Tensor> parts;
   for (const at::Tensor& word : words) {
     parts.push_back(word.bitwise_and(0xffff));

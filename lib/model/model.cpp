@@ -243,6 +243,7 @@ Model::~Model() = default;
 const spec::ModelSpec& Model::spec() const noexcept { return impl_->spec; }
 std::vector<Unit>& Model::units() noexcept { return impl_->units; }
 const std::vector<Unit>& Model::units() const noexcept { return impl_->units; }
+std::vector<Visit>& Model::visits() noexcept { return impl_->visits; }
 const std::vector<Visit>& Model::visits() const noexcept { return impl_->visits; }
 
 Parameter& Model::parameter(const std::string& name) {

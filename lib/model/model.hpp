@@ -119,6 +119,8 @@ class Model {
   /// must be bound before that, and the backward pass must start with gradient 1. A visit that is called twice with the
   /// same state, inputs and pass gives the same bits. Without recording, a visit writes no gradients and keeps nothing.
   [[nodiscard]] const std::vector<Visit>& visits() const noexcept;
+  /// For families that add to the code of a visit.
+  [[nodiscard]] std::vector<Visit>& visits() noexcept;
   [[nodiscard]] Parameter& parameter(const std::string& name);
   [[nodiscard]] std::int64_t parameters() const;  // number of elements; tied parameters count once
 

@@ -10,7 +10,11 @@ class Adamw final : public Optimizer {
   explicit Adamw(const AdamwNumbers& numbers) : Optimizer(numbers.ema), numbers_(numbers) {}
 
  private:
-  void update_weights(const Piece& piece, const Update& update) const override {
+  void update_weights(std::span<const Piece> pieces, const Statistics& /*none*/, const Update& update) const override {
+    for (const Piece& piece : pieces) update_piece(piece, update);
+  }
+
+  void update_piece(const Piece& piece, const Update& update) const {
     const kernels::AdamwOptions options{.lr = update.lr,
                                         .beta1 = numbers_.beta1,
                                         .beta2 = numbers_.beta2,

@@ -1,5 +1,7 @@
 #include "optim/optimizer.hpp"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 
 #include "core/error.hpp"
@@ -44,6 +46,7 @@ std::vector<Piece> pieces_of(const partition::FlatSpace& space, int canonical_ra
       if (from >= to) continue;
       const auto part = [&](const at::Tensor& of) { return of.narrow(0, local + from - begin, to - from); };
       Piece& piece = pieces.emplace_back();
+      piece.begin = from;
       piece.master = part(shard.master);
       piece.gradient = part(shard.gradient);
       for (const at::Tensor& state : shard.states) piece.states.push_back(part(state));
@@ -69,9 +72,26 @@ double ema_decay(double ema, std::int64_t t) {
   return std::min(ema, (updates + 1) / (updates + 10));
 }
 
-void Optimizer::update(std::span<const Piece> pieces, const Update& update) const {
+Statistics statistics_of(const spec::Unit& unit, const partition::FlatSpace& space, int canonical_rank,
+                         std::span<const spec::StateTensor> state, at::TensorOptions options) {
+  Statistics statistics{.canonical_rank = canonical_rank, .matrices = {}, .tensors = {}};
+  for (const spec::StateTensor& tensor : state) {
+    if (tensor.extent == spec::Extent::element) continue;
+    partition::FlatSpace own(unit.flat(tensor), space.layout());
+    const std::int64_t size = own.owned_size(canonical_rank);
+    statistics.tensors.push_back({tensor.name, std::move(own), at::zeros({size}, options)});
+  }
+  if (statistics.tensors.empty()) return statistics;
+  for (const spec::Matrix& matrix : unit.matrices()) {
+    const std::int64_t begin = space.offset(space.index_of(matrix.parameter->name)) + matrix.begin;
+    statistics.matrices.push_back({begin, matrix.rows, matrix.columns});
+  }
+  return statistics;
+}
+
+void Optimizer::update(std::span<const Piece> pieces, const Statistics& statistics, const Update& update) const {
+  update_weights(pieces, statistics, update);
   for (const Piece& piece : pieces) {
-    update_weights(piece, update);
     if (piece.ema) kernels::ema_(*piece.ema, piece.master, update.coefficient, ema_decay(ema_, update.number));
   }
 }

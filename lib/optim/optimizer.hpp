@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include "kernels/optimizer.hpp"
 #include "optim/optim_config.hpp"
 #include "partition/flat_space.hpp"
+#include "spec/model_spec.hpp"
 
 /// How an optimizer updates the part of a unit's flat space that one rank owns. It holds only its numbers: the tensors
 /// that state_of() declares are in the runner's buffers and are passed as views.
@@ -22,11 +24,31 @@ struct RoundingNames {
   std::int64_t first_parameter = 0;  // of the unit
 };
 
+/// State with one element per row or column of a unit's matrices (spec::Extent), such as the second moments of
+/// Adafactor (arXiv:1804.04235). Each tensor has a flat space of its own, sharded like any other.
+struct Statistics {
+  struct Matrix {
+    std::int64_t begin = 0, rows = 0, columns = 0;  // begin: in the unit's flat space
+  };
+  struct Tensor {
+    std::string name;
+    partition::FlatSpace space;  // parameter i: of matrices[i]
+    at::Tensor shard;            // [space.owned_size(rank)] fp32, slices ascending
+  };
+  int canonical_rank = 0;
+  std::vector<Matrix> matrices;
+  std::vector<Tensor> tensors;  // in the order of own_state_of()
+};
+
+/// Makes the tensors of `state` that are not by element, zero. space: the unit's.
+[[nodiscard]] Statistics statistics_of(const spec::Unit& unit, const partition::FlatSpace& space, int canonical_rank,
+                                       std::span<const spec::StateTensor> state, at::TensorOptions options);
+
 /// One rank's flat state of a unit. Tensors: [space.owned_size(rank)] fp32, slices ascending. The master is bf16 if the
 /// weights have no fp32 master; it is then rounded stochastically.
 struct ShardState {
   at::Tensor master, gradient;
-  std::vector<at::Tensor> states;  // the optimizer's own, as own_state_of() lists them
+  std::vector<at::Tensor> states;  // the optimizer's own by element, as own_state_of() lists them
   RoundingNames rounding;          // of a bf16 master
   at::Tensor ema;                  // running mean of an fp32 master; undefined: none
   /// Flat buffer, from element `weights_begin` of the unit on, that also receives the new values; undefined: none.
@@ -37,6 +59,7 @@ struct ShardState {
 /// A part of a shard that is updated by one launch: it lies within one slice, and either all or none of it decays. With
 /// a bf16 master it lies within one parameter and the gap after it.
 struct Piece {
+  std::int64_t begin = 0;  // in the unit's flat space
   at::Tensor master, gradient;
   std::vector<at::Tensor> states;
   std::optional<at::Tensor> weights, ema;
@@ -62,6 +85,8 @@ struct Update {
   double lr = 0;
   std::int64_t number = 1;  // of updates, including this one
   at::Tensor coefficient;
+  /// Adds up an array over the ranks that share the unit, in a fixed order. **Collective.**
+  std::function<void(std::span<double>)> sum{};
 };
 
 class Optimizer {
@@ -72,12 +97,13 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates weights, state and, if there is one, the running mean. The bits of an element do not depend on how the
-  /// unit is sharded.
-  void update(std::span<const Piece> pieces, const Update& update) const;
+  /// Updates the weights and the state of a unit and, if there is one, the running mean. Without statistics, the bits
+  /// of an element do not depend on how the unit is sharded; with statistics, the update is **collective**.
+  void update(std::span<const Piece> pieces, const Statistics& statistics, const Update& update) const;
 
  private:
-  virtual void update_weights(const Piece& piece, const Update& update) const = 0;
+  virtual void update_weights(std::span<const Piece> pieces, const Statistics& statistics,
+                              const Update& update) const = 0;
   double ema_;
 };
 

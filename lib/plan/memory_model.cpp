@@ -41,7 +41,8 @@ BlockElements block_elements(const spec::Architecture& shape, bool cross, Recomp
 
 }  // namespace
 
-SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout) {
+SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout,
+                       std::span<const spec::StateTensor> state) {
   SpaceSizes sizes{.layout = layout};
   const PlanShape plan = plan_shape(spec, layout);
   for (std::size_t u = 0; const spec::Unit& unit : spec.units) {
@@ -56,11 +57,16 @@ SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& lay
     } else {
       sizes.resident += padded;
     }
+    for (const spec::StateTensor& tensor : state) {
+      if (tensor.extent != spec::Extent::element)
+        sizes.statistics += partition::FlatSpace(unit.flat(tensor), layout).padded_size();
+    }
   }
   const std::int64_t slots = most_slots(layout);
   sizes.one_slice = layout.nodes() * layout.slots() == layout.world();
   const std::int64_t slices = static_cast<std::int64_t>(layout.nodes()) * layout.slots();
   sizes.owned = sizes.padded / slices * slots;
+  sizes.statistics_owned = sizes.statistics / slices * slots;
   sizes.resident_owned = sizes.resident / slices * slots;
   sizes.held = sizes.padded / layout.slots() * slots;
   sizes.resident_held = sizes.resident / layout.slots() * slots;
@@ -110,7 +116,7 @@ StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
   StateMemory memory = part_memory(others, choices, sizes.one_slice);
   memory.weights += kept.weights;
   memory.gradients += kept.gradients;
-  memory.optimizer += kept.optimizer;
+  memory.optimizer += kept.optimizer + 4 * sizes.statistics_owned;
   if (takes_turns) memory.rotating_gradients = 2 * sizes.rotating * choices.gradient_bytes;
   if (takes_turns && scheme != Scheme::stage_2) memory.rotating_weights = 2 * sizes.rotating * choices.weight_bytes;
   memory.scratch = choices.reduction == comm::Reduction::elastic
@@ -125,7 +131,7 @@ StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices
   // Weights that are their own master are stored once.
   const bool is_master = choices.master_bytes == choices.weight_bytes;
   const std::int64_t kept = choices.state_bytes + (is_master ? 0 : choices.master_bytes);
-  memory.optimizer = kept * (other == Comparison::ddp ? sizes.padded : sizes.held);
+  memory.optimizer = kept * (other == Comparison::ddp ? sizes.padded : sizes.held) + 4 * sizes.statistics;
   memory.gradients = choices.gradient_bytes *
                      (other == Comparison::ddp ? sizes.padded : sizes.resident + sizes.held - sizes.resident_held);
   return memory;

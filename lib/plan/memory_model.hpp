@@ -2,6 +2,7 @@
 
 #include <boost/describe.hpp>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "partition/layout.hpp"
@@ -28,9 +29,13 @@ struct SpaceSizes {
   /// (tied).
   std::int64_t resident = 0;
   std::int64_t resident_owned = 0, resident_held = 0;  // the part of `owned` and `held` in these units
+  /// Statistics over rows and columns, in all, and of the rank that owns most.
+  std::int64_t statistics = 0, statistics_owned = 0;
   bool one_slice = true;  // every rank owns one slice of a unit, so that sums and masters can be in place
 };
-[[nodiscard]] SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout);
+/// state: what is kept for each unit; only tensors that are not by element count here.
+[[nodiscard]] SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout,
+                                     std::span<const spec::StateTensor> state = {});
 
 /// Schemes of other programs, planned for comparison and never run. ddp: every rank holds everything, and gradients are
 /// all-reduced (DistributedDataParallel). hsdp: everything is sharded inside a node and replicated across nodes, over
@@ -46,7 +51,7 @@ struct StateChoices {
   Scheme scheme = Scheme::stage_1;
   std::int64_t weight_bytes = 2, gradient_bytes = 4;  // of an element
   std::int64_t master_bytes = 4;                      // as weight_bytes: the weights are the master
-  std::int64_t state_bytes = 8;                       // kept besides the weights: the optimizer's own, a running mean
+  std::int64_t state_bytes = 8;  // by element, kept besides the weights: the optimizer's own, a running mean
   std::int64_t inner_wire_bytes = 4, outer_wire_bytes = 4;  // of a gradient when it is sent
   comm::Reduction reduction = comm::Reduction::exact;       // elastic: sums of micro-batches are apart from gradients
 };

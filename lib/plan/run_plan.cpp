@@ -58,35 +58,40 @@ std::vector<LayoutPlan> plan_layouts(const RunConfig& config, const spec::ModelS
   return rows;
 }
 
-/// Of every unit and rank, each dataset up to its alignment.
-std::int64_t checkpoint_bytes(const RunConfig& config, const spec::ModelSpec& spec, const partition::Layout& layout) {
-  const std::int64_t tensors = std::ssize(optim::state_of(config.optimizer));
+/// Of the tensors of every unit and rank, each dataset up to its alignment.
+std::int64_t checkpoint_bytes(std::span<const spec::StateTensor> state, const spec::ModelSpec& spec,
+                              const partition::Layout& layout) {
   std::map<std::size_t, std::int64_t> ranks;  // by slots they own
   for (int rank = 0; rank < layout.world(); ++rank) ++ranks[layout.slots_of(rank).size()];
   std::int64_t bytes = 0;
   for (const spec::Unit& unit : spec.units) {
-    const std::int64_t slice = partition::FlatSpace(unit.flat(), layout).slice_size();
-    for (const auto& [slots, count] : ranks) {
-      const std::int64_t size = 4 * slice * static_cast<std::int64_t>(slots);
-      bytes += count * tensors * ((size + stored_alignment - 1) / stored_alignment * stored_alignment);
+    for (const spec::StateTensor& tensor : state) {
+      const std::int64_t slice = partition::FlatSpace(unit.flat(tensor), layout).slice_size();
+      for (const auto& [slots, count] : ranks) {
+        const std::int64_t size = 4 * slice * static_cast<std::int64_t>(slots);
+        bytes += count * ((size + stored_alignment - 1) / stored_alignment * stored_alignment);
+      }
     }
   }
   return bytes;
 }
 
-std::optional<std::int64_t> disk_bytes(const RunConfig& config, const RunPlan& plan) {
+std::optional<std::int64_t> disk_bytes(const RunConfig& config, const RunPlan& plan, const spec::ModelSpec& spec) {
   double exports = 1;  // at the end
   if (const config::Period& every = config.checkpoint.export_interval; every.count > 0) {
     if (!plan.steps || every.unit != config::Period::Unit::step) return std::nullopt;
     exports = std::ceil(*plan.steps / every.count);
   }
-  const std::int64_t tensors = std::ssize(optim::state_of(config.optimizer)),
-                     left_out = std::ssize(optim::own_state_of(config.optimizer));
-  const std::int64_t exported = config.checkpoint.export_state == ExportState::weights ? tensors - left_out : tensors;
+  std::vector<spec::StateTensor> exported = optim::state_of(config.optimizer);
+  if (config.checkpoint.export_state == ExportState::weights) {
+    std::erase_if(exported, [](const spec::StateTensor& tensor) {
+      return tensor.name != spec::weights_tensor && tensor.name != spec::mean_tensor;
+    });
+  }
   // In fp64: as many checkpoints as a setting may name are more bytes than 64 bits count.
-  const double bytes = static_cast<double>(plan.checkpoint_bytes) *
-                       (static_cast<double>(config.checkpoint.max_checkpoints) + 1 +
-                        static_cast<double>(exported) / static_cast<double>(tensors) * exports);
+  const double bytes =
+      static_cast<double>(plan.checkpoint_bytes) * (static_cast<double>(config.checkpoint.max_checkpoints) + 1) +
+      static_cast<double>(checkpoint_bytes(exported, spec, plan.target.layout)) * exports;
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 
@@ -186,9 +191,13 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   for (const double at : {1.0, schedule.warmup, schedule.decay_end / 2, schedule.decay_end}) {
     if (at > 0) plan.learning_rates.emplace_back(at, optim::learning_rate(schedule, at));
   }
-  plan.checkpoint_bytes = checkpoint_bytes(config, spec, target.layout);
-  plan.copy_bytes = std::ssize(optim::state_of(config.optimizer)) * 4 * plan.spaces.owned;
-  plan.disk_bytes = disk_bytes(config, plan);
+  const std::vector<spec::StateTensor> state = optim::state_of(config.optimizer);
+  plan.checkpoint_bytes = checkpoint_bytes(state, spec, target.layout);
+  const std::int64_t by_element = std::count_if(state.begin(), state.end(), [](const spec::StateTensor& tensor) {
+    return tensor.extent == spec::Extent::element;
+  });
+  plan.copy_bytes = 4 * (by_element * plan.spaces.owned + plan.spaces.statistics_owned);
+  plan.disk_bytes = disk_bytes(config, plan, spec);
   return plan;
 }
 

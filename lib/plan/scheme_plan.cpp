@@ -25,7 +25,8 @@ StateChoices state_choices(const RunConfig& config) {
                        .outer_wire_bytes = outer,
                        .reduction = config.sharding.reduction};
   for (const spec::StateTensor& tensor : optim::state_of(config.optimizer)) {
-    if (tensor.name != spec::weights_tensor) choices.state_bytes += static_cast<std::int64_t>(size_of(tensor.dtype));
+    if (tensor.name != spec::weights_tensor && tensor.extent == spec::Extent::element)
+      choices.state_bytes += static_cast<std::int64_t>(size_of(tensor.dtype));
   }
   return choices;
 }
@@ -79,7 +80,7 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
       sizes_(data::resolve_sizes(config.batch, target.layout.world())),
       batch_(micro_batch_of(config, sizes_.micro_size)),
       units_(plan_shape(spec, target.layout)),
-      sizes_of_spaces_(space_sizes(spec, target.layout)),
+      sizes_of_spaces_(space_sizes(spec, target.layout, optim::state_of(config.optimizer))),
       activations_(activations_of(config, spec.architecture, batch_)),
       state_(state_choices(config)) {
   for (const spec::Unit& unit : spec.units) spaces_.emplace_back(unit.flat(), target.layout);

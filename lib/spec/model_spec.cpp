@@ -133,6 +133,31 @@ ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
   add_visit("head", VisitKind::head, of.tie_embeddings ? 0 : units.size() - 1);
 }
 
+std::vector<Matrix> Unit::matrices() const {
+  std::vector<Matrix> all;
+  for (const Parameter& parameter : parameters) {
+    const std::int64_t columns = parameter.numel() / parameter.shape.front();
+    if (parameter.parts.empty())
+      all.push_back(
+          {.name = parameter.name, .parameter = &parameter, .rows = parameter.shape.front(), .columns = columns});
+    for (std::int64_t begin = 0; const Part& part : parameter.parts) {
+      all.push_back({parameter.name + "/" + part.name, &parameter, begin, part.rows, columns});
+      begin += part.rows * columns;
+    }
+  }
+  return all;
+}
+
+std::vector<partition::ParamSpec> Unit::flat(const StateTensor& tensor) const {
+  if (tensor.extent == Extent::element) return flat();
+  std::vector<partition::ParamSpec> vectors;
+  for (const Matrix& matrix : matrices())
+    vectors.push_back({matrix.name + "/" + tensor.name,
+                       {tensor.extent == Extent::row ? matrix.rows : matrix.columns},
+                       /*decay=*/false});
+  return vectors;
+}
+
 const Parameter& Unit::parameter(const std::string& name_of_it) const {
   const auto found = std::find_if(parameters.begin(), parameters.end(),
                                   [&](const Parameter& parameter) { return parameter.name == name_of_it; });

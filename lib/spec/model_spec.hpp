@@ -7,6 +7,7 @@
 
 #include "partition/flat_space.hpp"
 #include "spec/model_config.hpp"
+#include "spec/state.hpp"
 
 /// What a model is, as data: its parameters with their roles, the units they are grouped into, and the visits of a
 /// forward pass. The model maps a visit's kind to code. Planner, buffers, initial values and export read the same
@@ -51,6 +52,14 @@ struct Parameter : partition::ParamSpec {
   [[nodiscard]] bool is_by_id() const noexcept;
 };
 
+/// A parameter, or one of the parts that it stacks. A vector is a matrix with one column.
+struct Matrix {
+  std::string name;            // the parameter's, or "<parameter>/<part>"
+  const Parameter* parameter;  // of the unit that was asked
+  std::int64_t begin = 0;      // of its first element within the parameter
+  std::int64_t rows = 0, columns = 1;
+};
+
 /// What is gathered, computed and reduced together.
 struct Unit {
   std::string name;  // "embedding", "encoder.0", "decoder.0", "head" …
@@ -59,7 +68,11 @@ struct Unit {
 
   /// The parameter of that name. Throws Error{internal} if there is none.
   [[nodiscard]] const Parameter& parameter(const std::string& name_of_it) const;
+  [[nodiscard]] std::vector<Matrix> matrices() const;
   [[nodiscard]] std::vector<partition::ParamSpec> flat() const { return {parameters.begin(), parameters.end()}; }
+  /// What the flat space of a state tensor contains: the parameters, or for each matrix a vector with one element per
+  /// row or column, "<matrix>/<tensor>", in the order of matrices().
+  [[nodiscard]] std::vector<partition::ParamSpec> flat(const StateTensor& tensor) const;
 };
 
 enum class VisitKind { source, encoder_block, target, decoder_block, head };

@@ -16,10 +16,13 @@ inline constexpr std::string_view weights_tensor = "master", mean_tensor = "ema"
 /// Of Adam; the only ones in checkpoints before format 1.3.
 inline constexpr std::array<std::string_view, 2> adam_moments{"exp_avg", "exp_avg_sq"};
 
-/// A tensor with one element per element of the parameter.
+/// What a tensor has one element for: an element of a parameter, or a row or a column of a matrix (spec::Matrix).
+enum class Extent { element, row, column };
+
 struct StateTensor {
   std::string name;
   DType dtype = DType::f32;
+  Extent extent = Extent::element;
 };
 
 }  // namespace argosy::spec

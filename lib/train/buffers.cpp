@@ -88,6 +88,7 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     if (!master_in_place) shard.weights = weights;
     shard.weights_begin = begin;
     for (const spec::StateTensor& tensor : choices.state) {
+      if (tensor.extent != spec::Extent::element) continue;
       const bool is_master = tensor.name == spec::weights_tensor;
       const at::Tensor made = is_master ? shard.master : at::zeros({owned}, fp32);
       if (tensor.name == spec::mean_tensor) {
@@ -97,6 +98,7 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
       }
       buffers.state.emplace_back(tensor.name, made);
     }
+    buffers.statistics = optim::statistics_of(model.spec().units[u], space, canonical_rank, choices.state, fp32);
     buffers.pieces = optim::pieces_of(space, canonical_rank, shard);
     unit.bind(buffers.weights, buffers.gradients);
   }

@@ -26,7 +26,8 @@ struct UnitBuffers {
   optim::ShardState shard;                  // [owned] each
   /// The tensors of `shard` that are kept from step to step: name and tensor, in the order of checkpoints.
   std::vector<std::pair<std::string, at::Tensor>> state;
-  bool sums_in_place = false;  // shard.gradient is a view of this rank's slice of `gradients`
+  optim::Statistics statistics;  // kept likewise
+  bool sums_in_place = false;    // shard.gradient is a view of this rank's slice of `gradients`
   std::vector<optim::Piece> pieces;
 };
 

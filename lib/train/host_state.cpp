@@ -17,30 +17,38 @@ at::Tensor view_of_host(std::span<float> values) {
 }  // namespace
 
 HostState::HostState(const model::Model& model, Buffers& buffers, c10::Device device)
-    : model_(model), buffers_(buffers), device_(device) {
-  for (std::size_t unit = 0; unit < buffers.units().size(); ++unit) {
-    for (const auto& [name, live] : buffers.units()[unit].state) {
-      Pair& pair =
-          pairs_.emplace_back(Pair{.unit = unit, .name = name, .live = live, .host = {}, .pinned = {}, .plain = {}});
-      if (device.is_cpu()) {
-        pair.plain.resize(static_cast<std::size_t>(live.numel()));
-        pair.host = pair.plain;
-      } else {
-        pair.pinned = at::empty(live.sizes(), at::TensorOptions(at::kFloat).pinned_memory(true));
-        pair.host = {pair.pinned.mutable_data_ptr<float>(), static_cast<std::size_t>(live.numel())};
-      }
+    : buffers_(buffers), device_(device) {
+  for (std::size_t u = 0; u < buffers.units().size(); ++u) {
+    units_.push_back({model.units()[u].name(), &model.units()[u].space(), {}});
+    for (const auto& [name, live] : buffers.units()[u].state) add(u, name, live);
+  }
+  for (std::size_t u = 0; u < buffers.units().size(); ++u) {
+    for (const optim::Statistics::Tensor& tensor : buffers.units()[u].statistics.tensors) {
+      units_.push_back({model.units()[u].name() + "." + tensor.name, &tensor.space, {}});
+      add(units_.size() - 1, tensor.name, tensor.shard);
     }
   }
 }
 
+void HostState::add(std::size_t unit, const std::string& name, const at::Tensor& live) {
+  Pair& pair =
+      pairs_.emplace_back(Pair{.unit = unit, .name = name, .live = live, .host = {}, .pinned = {}, .plain = {}});
+  if (device_.is_cpu()) {
+    pair.plain.resize(static_cast<std::size_t>(live.numel()));
+    pair.host = pair.plain;
+  } else {
+    pair.pinned = at::empty(live.sizes(), at::TensorOptions(at::kFloat).pinned_memory(true));
+    pair.host = {pair.pinned.mutable_data_ptr<float>(), static_cast<std::size_t>(live.numel())};
+  }
+}
+
 std::vector<checkpoint::UnitState> HostState::states(bool with_optimizer) {
-  std::vector<checkpoint::UnitState> states;
-  states.reserve(model_.units().size());
-  for (const model::Unit& unit : model_.units()) states.push_back({unit.name(), &unit.space(), {}});
+  std::vector<checkpoint::UnitState> states = units_;
   for (const Pair& pair : pairs_) {
     const bool is_optimizers = pair.name != spec::weights_tensor && pair.name != spec::mean_tensor;
     if (with_optimizer || !is_optimizers) states[pair.unit].tensors.push_back({pair.name, pair.host});
   }
+  std::erase_if(states, [](const checkpoint::UnitState& unit) { return unit.tensors.empty(); });
   return states;
 }
 

@@ -32,17 +32,19 @@ class HostState {
 
  private:
   struct Pair {
-    std::size_t unit;
+    std::size_t unit;  // in stored order
     std::string name;
     at::Tensor live;           // flat
     std::span<float> host;     // as many
     at::Tensor pinned;         // owns `host` on a GPU
     std::vector<float> plain;  // owns it on the CPU, where memory_count must not count it
   };
-  const model::Model& model_;
+  void add(std::size_t unit, const std::string& name, const at::Tensor& live);
+
   Buffers& buffers_;
   const c10::Device device_;
-  std::vector<Pair> pairs_;  // by unit, in stored order
+  std::vector<checkpoint::UnitState> units_;  // without their tensors: the model's, then those of statistics
+  std::vector<Pair> pairs_;                   // by unit, in stored order
   std::optional<c10::Event> copied_;
 };
 

@@ -290,10 +290,15 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
         decide(step.result, plan.reduce_every, step.options);
         if (step.options.before_update) step.options.before_update();
         break;
-      case plan::OpKind::update:
-        optimizer_.update(buffers_.units()[static_cast<std::size_t>(op.unit)].pieces,
-                          {.lr = step.options.lr, .number = step.options.updates, .coefficient = coefficient_});
+      case plan::OpKind::update: {
+        const UnitBuffers& unit = buffers_.units()[static_cast<std::size_t>(op.unit)];
+        optimizer_.update(unit.pieces, unit.statistics,
+                          {.lr = step.options.lr,
+                           .number = step.options.updates,
+                           .coefficient = coefficient_,
+                           .sum = [this](std::span<double> values) { group_.collectives.all_reduce(values); }});
         break;
+      }
     }
     book(op.kind);
   }

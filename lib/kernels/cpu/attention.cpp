@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu/access.hpp"
-#include "kernels/cpu/operators.hpp"
+#include "kernels/device_table.hpp"
 
 namespace argosy::kernels::cpu {
 
@@ -19,17 +19,16 @@ struct Mask {
   OptionalTensor key_lengths, segments;
   AttentionShape shape;
 
-  Mask(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& lengths, const OptionalTensor& documents,
-       bool causal, std::int64_t window, double scale)
-      : key_lengths(lengths ? OptionalTensor(lengths->contiguous()) : std::nullopt),
-        segments(documents ? OptionalTensor(documents->contiguous()) : std::nullopt),
+  Mask(const at::Tensor& q, const at::Tensor& k, const AttentionMask& mask, double scale)
+      : key_lengths(mask.key_lengths ? OptionalTensor(mask.key_lengths->contiguous()) : std::nullopt),
+        segments(mask.segments ? OptionalTensor(mask.segments->contiguous()) : std::nullopt),
         shape{q.size(1),
               k.size(1),
               q.size(2),
               k.size(2),
               q.size(3),
-              causal,
-              window,
+              mask.causal,
+              mask.window,
               pointer<std::int64_t>(key_lengths),
               pointer<std::int64_t>(segments),
               static_cast<float>(scale)} {
@@ -40,34 +39,32 @@ struct Mask {
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                             const OptionalTensor& key_lengths, const OptionalTensor& segments,
-                                             bool causal, std::int64_t window, double scale) {
-  const Mask mask(q, k, key_lengths, segments, causal, window, scale);
+                                             const AttentionMask& mask, double scale) {
+  const Mask seen(q, k, mask, scale);
   at::Tensor out = at::empty(q.sizes(), q.options()), lse = at::empty({q.size(0), q.size(2), q.size(1)}, at::kFloat);
   const AttentionForward io{view(q), view(k), view(v), view(out), pointer<float>(lse)};
   with_type(q, [&]<class T>(T*) {
     at::parallel_for(0, q.size(0) * k.size(2), 4, [&](std::int64_t begin, std::int64_t end) {
-      table().loops<T>().attention(io, mask.shape, begin, end);
+      table().loops<T>().attention(io, seen.shape, begin, end);
     });
   });
   return {out, lse};
 }
 
 void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const at::Tensor& out, const at::Tensor& lse, const OptionalTensor& key_lengths,
-                        const OptionalTensor& segments, bool causal, std::int64_t window, double scale, at::Tensor& dq,
-                        at::Tensor& dk, at::Tensor& dv) {
-  const Mask mask(q, k, key_lengths, segments, causal, window, scale);
+                        const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale,
+                        const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv) {
+  const Mask seen(q, k, mask, scale);
   const AttentionBackward io{view(dout),         view(q), view(k), view(v), view(out), view(dq), view(dk), view(dv),
                              pointer<float>(lse)};
   with_type(q, [&]<class T>(T*) {
     at::parallel_for(0, q.size(0) * k.size(2), 4, [&](std::int64_t begin, std::int64_t end) {
-      table().loops<T>().attention_backward(io, mask.shape, begin, end);
+      table().loops<T>().attention_backward(io, seen.shape, begin, end);
     });
   });
 }
 
-void rope_(at::Tensor& x, const OptionalTensor& positions_in, std::int64_t offset, double theta, bool inverse) {
+void rope_(const at::Tensor& x, const OptionalTensor& positions_in, std::int64_t offset, double theta, bool inverse) {
   const OptionalTensor positions = positions_in ? OptionalTensor(positions_in->contiguous()) : std::nullopt;
   const std::int64_t rows = x.size(0), length = x.size(1), half = x.size(3) / 2;
   std::vector<double> frequency(static_cast<std::size_t>(half));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/access.hpp"
-#include "kernels/cpu/operators.hpp"
+#include "kernels/device_table.hpp"
 
 namespace argosy::kernels::cpu {
 
@@ -20,10 +20,9 @@ constexpr std::int64_t loss_rows = 16;           // and those of a block of rows
 }  // namespace
 
 at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
-                     const at::Tensor& labels_in, double label_smoothing, double z, double loss_scale,
-                     std::int64_t live, std::int64_t chunk_bytes, const OptionalTensor& dh,
-                     const OptionalTensor& dweight, bool accumulate_weight, const OptionalTensor& dbias,
-                     bool accumulate_bias) {
+                     const at::Tensor& labels_in, const HeadLossOptions& options, const HeadLossGradients& gradients) {
+  const std::int64_t live = options.live;
+  const auto& [dh, dweight, dbias, accumulate_weight, accumulate_bias] = gradients;
   const at::Tensor labels = labels_in.contiguous(), index = at::empty(labels.sizes(), labels.options());
   const std::int64_t* label = pointer<std::int64_t>(labels);
   std::int64_t* kept = pointer<std::int64_t>(index);
@@ -53,7 +52,7 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
     return sums;
   }
 
-  const std::int64_t most = std::clamp<std::int64_t>(std::min(chunk_bytes, cache_bytes) / (4 * live), 1, rows);
+  const std::int64_t most = std::clamp<std::int64_t>(std::min(options.chunk_bytes, cache_bytes) / (4 * live), 1, rows);
   const std::int64_t chunks = (rows + most - 1) / most,
                      chunk = (rows + chunks - 1) / chunks;  // none much smaller than the others
   const at::Tensor buffer = at::empty({chunk, live}, at::kFloat);
@@ -75,7 +74,7 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
         for (std::int64_t row = block * loss_rows; row < std::min(count, (block + 1) * loss_rows); ++row) {
           results[static_cast<std::size_t>(begin + row)] =
               table().cross_entropy(logit + row * live, added, block_sum, live, label[kept[begin + row]],
-                                    label_smoothing, z, loss_scale, gradient);
+                                    options.label_smoothing, options.z, options.loss_scale, gradient);
         }
       }
     });

@@ -1,5 +1,3 @@
-#include "kernels/cpu/operators.hpp"
-
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/access.hpp"
+#include "kernels/device_table.hpp"
 #include "kernels/stochastic.hpp"
 
 namespace argosy::kernels::cpu {
@@ -38,8 +37,8 @@ void two_stage(std::int64_t rows, std::int64_t stride, bool accumulate, std::ini
   }
 }
 
-RandomName random_name(std::int64_t seed, std::int64_t second, std::int64_t third, std::int64_t fourth) {
-  return {static_cast<std::uint64_t>(seed), static_cast<std::uint32_t>(second), static_cast<std::uint32_t>(third),
+RandomName random_name(std::uint64_t seed, std::int64_t second, std::int64_t third, std::int64_t fourth) {
+  return {seed, static_cast<std::uint32_t>(second), static_cast<std::uint32_t>(third),
           static_cast<std::uint32_t>(fourth)};
 }
 
@@ -86,14 +85,14 @@ at::Tensor norm_backward(const at::Tensor& dy_in, const at::Tensor& x_in, const 
   return dx;
 }
 
-at::Tensor dropout_add(const OptionalTensor& base_in, const at::Tensor& branch_in, double p, std::int64_t seed,
-                       std::int64_t step, std::int64_t micro_batch, std::int64_t site, const OptionalTensor& bias) {
+at::Tensor dropout_add(const OptionalTensor& base_in, const at::Tensor& branch_in, double p, const DropoutKey& key,
+                       const OptionalTensor& bias) {
   const at::Tensor branch = branch_in.contiguous();
   const OptionalTensor base = base_in ? OptionalTensor(base_in->contiguous()) : std::nullopt;
   at::Tensor out = at::empty_like(branch);
   const std::int64_t n = branch.numel(), width = branch.size(-1);
   const auto threshold = static_cast<std::uint32_t>(std::lround(p * 65536));
-  const DropoutMask mask{threshold, random_name(seed, site, step, micro_batch)};
+  const DropoutMask mask{threshold, random_name(key.seed, key.site, key.step, key.micro_batch)};
   with_type(branch, [&]<class T>(T*) {
     const T *under = pointer<T>(base), *from = pointer<T>(branch), *shift = pointer<T>(bias);
     T* to = pointer<T>(out);
@@ -104,24 +103,25 @@ at::Tensor dropout_add(const OptionalTensor& base_in, const at::Tensor& branch_i
   return out;
 }
 
-void activation(at::Tensor& u, const OptionalTensor& bias, at::Tensor& y, std::int64_t kind) {
+void activation(const at::Tensor& u, const OptionalTensor& bias, const at::Tensor& y, spec::Activation kind) {
   ARGOSY_CHECK(u.is_contiguous() && y.is_contiguous(), "activation works on whole rows");
   const std::int64_t rows = u.size(0), width = u.size(1), out_width = y.size(1);
   with_type(u, [&]<class T>(T*) {
     T *in = pointer<T>(u), *out = pointer<T>(y);
     const T* shift = pointer<T>(bias);
     at::parallel_for(0, rows, grain(width), [&](std::int64_t begin, std::int64_t end) {
-      table().loops<T>().activation(in + begin * width, shift, out + begin * out_width, end - begin, width, kind);
+      table().loops<T>().activation(in + begin * width, shift, out + begin * out_width, end - begin, width,
+                                    static_cast<std::int64_t>(kind));
     });
   });
 }
 
-at::Tensor activation_backward(const at::Tensor& dy_in, const at::Tensor& saved, std::int64_t kind,
+at::Tensor activation_backward(const at::Tensor& dy_in, const at::Tensor& saved, spec::Activation kind,
                                const OptionalTensor& dbias, bool accumulate, const OptionalTensor& activated) {
   const at::Tensor dy = dy_in.contiguous();
-  ARGOSY_CHECK(!activated || (activated->is_contiguous() && activated->sizes() == dy.sizes() &&
-                              kind != static_cast<std::int64_t>(spec::Activation::relu)),
-               "recomputing the activation needs whole rows; relu has saved it");
+  ARGOSY_CHECK(
+      !activated || (activated->is_contiguous() && activated->sizes() == dy.sizes() && kind != spec::Activation::relu),
+      "recomputing the activation needs whole rows; relu has saved it");
   ARGOSY_CHECK(saved.is_contiguous(), "activation works on whole rows");
   const std::int64_t rows = saved.size(0), width = saved.size(1), out_width = dy.size(1);
   at::Tensor du = at::empty_like(saved);
@@ -130,16 +130,16 @@ at::Tensor activation_backward(const at::Tensor& dy_in, const at::Tensor& saved,
     T *out = pointer<T>(du), *again = pointer<T>(activated);
     two_stage(rows, width, accumulate, {{pointer<float>(dbias), 0, width}},
               [&](std::int64_t first, std::int64_t count, float* partial) {
-                table().loops<T>().activation_backward(gradient + first * out_width, kept + first * width,
-                                                       out + first * width,
-                                                       again != nullptr ? again + first * out_width : nullptr,
-                                                       dbias ? partial : nullptr, count, width, kind);
+                table().loops<T>().activation_backward(
+                    gradient + first * out_width, kept + first * width, out + first * width,
+                    again != nullptr ? again + first * out_width : nullptr, dbias ? partial : nullptr, count, width,
+                    static_cast<std::int64_t>(kind));
               });
   });
   return du;
 }
 
-void column_sum(const at::Tensor& x_in, at::Tensor& out, bool accumulate) {
+void column_sum(const at::Tensor& x_in, const at::Tensor& out, bool accumulate) {
   const at::Tensor x = x_in.contiguous();
   const std::int64_t width = x.size(1);
   with_type(x, [&]<class T>(T*) {
@@ -174,7 +174,7 @@ at::Tensor embedding(const at::Tensor& ids_in, const at::Tensor& matrix, double 
   return x;
 }
 
-void embedding_backward(const at::Tensor& dx_in, const at::Tensor& ids_in, double scale, at::Tensor& dtable,
+void embedding_backward(const at::Tensor& dx_in, const at::Tensor& ids_in, double scale, const at::Tensor& dtable,
                         bool accumulate, std::int64_t skip_id) {
   const at::Tensor dx = dx_in.contiguous(), ids = ids_in.contiguous();
   const std::int64_t n = ids.numel(), width = dtable.size(1);
@@ -206,8 +206,8 @@ void embedding_backward(const at::Tensor& dx_in, const at::Tensor& ids_in, doubl
 
 namespace {
 
-AdamwTerms adamw_terms(float coefficient, double lr, double beta1, double beta2, double epsilon, double weight_decay,
-                       std::int64_t step) {
+AdamwTerms adamw_terms(float coefficient, const AdamwOptions& options) {
+  const auto& [lr, beta1, beta2, epsilon, weight_decay, step] = options;
   const auto t = static_cast<double>(step);
   return {.coefficient = coefficient,
           .lr = lr,
@@ -223,14 +223,13 @@ constexpr std::int64_t update_grain = 16384;
 
 }  // namespace
 
-void adamw_(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient, const OptionalTensor& weights,
-            const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon, double weight_decay,
-            std::int64_t step) {
+void adamw_(const at::Tensor& master, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
+            const OptionalTensor& weights, const at::Tensor& coefficient, const AdamwOptions& options) {
   const float clip = *pointer<float>(coefficient);
   if (clip < 0) return;
   for (const at::Tensor& tensor : {master, m, v, gradient})
     ARGOSY_CHECK(tensor.is_contiguous(), "adamw_ works on flat slices");
-  const AdamwTerms terms = adamw_terms(clip, lr, beta1, beta2, epsilon, weight_decay, step);
+  const AdamwTerms terms = adamw_terms(clip, options);
   float *value = pointer<float>(master), *first = pointer<float>(m), *second = pointer<float>(v);
   const float* slope = pointer<float>(gradient);
   Bf16* rounded = pointer<Bf16>(weights);
@@ -240,28 +239,26 @@ void adamw_(at::Tensor& master, at::Tensor& m, at::Tensor& v, const at::Tensor& 
   });
 }
 
-void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const at::Tensor& gradient,
-                       const at::Tensor& coefficient, double lr, double beta1, double beta2, double epsilon,
-                       double weight_decay, std::int64_t step, std::int64_t seed, std::int64_t parameter,
-                       std::int64_t begin) {
+void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
+                       const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding) {
   const float clip = *pointer<float>(coefficient);
   if (clip < 0) return;
   for (const at::Tensor& tensor : {weights, m, v, gradient})
     ARGOSY_CHECK(tensor.is_contiguous(), "adamw_stochastic_ works on flat slices");
-  ARGOSY_CHECK(begin % 128 == 0, "an update from element {} of a parameter", begin);
-  const AdamwTerms terms = adamw_terms(clip, lr, beta1, beta2, epsilon, weight_decay, step);
-  const RandomName name = random_name(seed, parameter, step, rounding_domain);
+  ARGOSY_CHECK(rounding.begin % 128 == 0, "an update from element {} of a parameter", rounding.begin);
+  const AdamwTerms terms = adamw_terms(clip, options);
+  const RandomName name = random_name(rounding.seed, rounding.parameter, options.step, rounding_domain);
   Bf16* value = pointer<Bf16>(weights);
   float *first = pointer<float>(m), *second = pointer<float>(v);
   const float* slope = pointer<float>(gradient);
   const std::int64_t n = weights.numel();
   at::parallel_for(0, (n + 127) / 128, update_grain / 128, [&](std::int64_t from, std::int64_t to) {
     const std::int64_t at = from * 128, count = std::min(n, to * 128) - at;
-    table().adamw_stochastic(value + at, first + at, second + at, slope + at, begin + at, count, terms, name);
+    table().adamw_stochastic(value + at, first + at, second + at, slope + at, rounding.begin + at, count, terms, name);
   });
 }
 
-void ema_(at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {
+void ema_(const at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {
   if (*pointer<float>(coefficient) < 0) return;
   ARGOSY_CHECK(mean.is_contiguous() && values.is_contiguous(), "ema_ works on flat slices");
   float* const to = pointer<float>(mean);

@@ -9,7 +9,9 @@
 
 #include "comm/collectives.hpp"
 #include "core/random.hpp"
+#include "support/factored.hpp"
 #include "support/mpi_test.hpp"
+#include "support/shared_bias.hpp"
 #include "train/runner.hpp"
 
 /// A rank of a layout with a small model and all it needs for steps, for tests of training.
@@ -79,6 +81,7 @@ struct Training {
   at::ScalarType type = at::kFloat, master = at::kFloat;
   plan::Recompute recompute = plan::Recompute::none;
   optim::OptimizerConfig optimizer{};
+  bool factored = false;  // test::Factored instead of optimizer.type
 };
 
 /// fp32; bf16 with an fp32 master; bf16 without.
@@ -90,25 +93,28 @@ inline constexpr std::array all_types{Types{at::kFloat, at::kFloat}, Types{at::k
 
 class Rank {
  public:
-  Rank(const spec::Architecture& shape, const partition::Layout& layout, int canonical_rank,
-       comm::Collectives& collectives, const Training& training = {})
+  /// spec: may be test::with_shared_bias().
+  Rank(const spec::ModelSpec& spec, const partition::Layout& layout, int canonical_rank, comm::Collectives& collectives,
+       const Training& training = {})
       : training_(training),
         layout_(layout),
         canonical_rank_(canonical_rank),
-        plan_shape_(plan::plan_shape(shape, layout)),
-        model_(shape, layout),
+        plan_shape_(plan::plan_shape(spec, layout)),
+        model_(spec, layout),
         buffers_(model_, canonical_rank,
                  {.scheme = training.scheme,
                   .reduce_every = training.reduce_every,
                   .compute_type = training.type,
                   .master_type = training.master,
                   .seed = 9,
-                  .state = optim::state_of(training.optimizer)}),
+                  .state = training.factored ? Factored::state() : optim::state_of(training.optimizer)}),
         guard_(training.optimizer.skip, {}),
-        optimizer_(optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
+        optimizer_(training.factored ? std::make_unique<Factored>()
+                                     : optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
         runner_(model_, buffers_, {layout_, canonical_rank_, collectives}, *optimizer_,
                 training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
     buffers_.initialise(3);
+    use_shared_bias(model_);
   }
 
   [[nodiscard]] plan::StepPlan plan(int micro_batches) const {

@@ -44,7 +44,7 @@ TEST_P(Attention, EqualsPlainBothWays) {
   if (c.segments) mask.segments = (at::arange(c.keys) / 10).to(at::kLong).repeat({rows, 1});
   const double scale = 1 / std::sqrt(static_cast<double>(c.size));
   const auto [out, lse] = attention(q, k, v, mask, scale);
-  const auto [out2, lse2] = plain::attention(q, k, v, mask.key_lengths, mask.segments, mask.causal, mask.window, scale);
+  const auto [out2, lse2] = plain::attention(q, k, v, mask, scale);
   EXPECT_LT(distance(out, out2), type == at::kFloat ? 1e-5 : 5e-3);
   EXPECT_LT(distance(lse, lse2), 1e-5);
 
@@ -56,8 +56,7 @@ TEST_P(Attention, EqualsPlainBothWays) {
   };
   auto got = gradients(), expected = gradients();
   attention_backward(dout, q, k, v, out2, lse2, mask, scale, got[0], got[1], got[2]);
-  plain::attention_backward(dout, q, k, v, out2, lse2, mask.key_lengths, mask.segments, mask.causal, mask.window, scale,
-                            expected[0], expected[1], expected[2]);
+  plain::attention_backward(dout, q, k, v, out2, lse2, mask, scale, expected[0], expected[1], expected[2]);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_LT(distance(got[i], expected[i]), type == at::kFloat ? 2e-5 : 1.5e-2) << i;
 }
 

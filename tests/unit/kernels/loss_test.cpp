@@ -28,16 +28,14 @@ TEST_P(HeadLoss, EqualsPlain) {
               accumulate ? values({vocabulary}) : poisoned({vocabulary})};
     const OptionalTensor dbias = with_bias ? OptionalTensor(r.dbias) : std::nullopt;
     const std::int64_t bytes = chunk_rows * live * 4;
-    r.sums = fast
-                 ? head_loss(h, weight, bias, labels,
-                             {.label_smoothing = 0.1, .z = 1e-3, .loss_scale = 0.2, .live = live, .chunk_bytes = bytes},
-                             {.dh = r.dh,
-                              .dweight = r.dweight,
-                              .dbias = dbias,
-                              .accumulate_weight = accumulate,
-                              .accumulate_bias = accumulate})
-                 : plain::head_loss(h, weight, bias, labels, 0.1, 1e-3, 0.2, live, bytes, r.dh, r.dweight, accumulate,
-                                    dbias, accumulate);
+    r.sums = (fast ? head_loss : plain::head_loss)(
+        h, weight, bias, labels,
+        {.label_smoothing = 0.1, .z = 1e-3, .loss_scale = 0.2, .live = live, .chunk_bytes = bytes},
+        {.dh = r.dh,
+         .dweight = r.dweight,
+         .dbias = dbias,
+         .accumulate_weight = accumulate,
+         .accumulate_bias = accumulate});
     return r;
   };
   for (const bool accumulate : {false, true}) {

@@ -51,12 +51,9 @@ TEST_P(Rows, DropoutDrawsTheMaskOfTheReference) {
   const DropoutKey key{0x123456789abcdefULL, 7, 3, 21};
   for (const std::int64_t n : {1, 127, 128, 5003, 1 << 18}) {  // in the last, some draws equal the threshold
     const at::Tensor branch = values({n}, type), base = values({n}, type, 2);
-    const auto seed = static_cast<std::int64_t>(key.seed);
     EXPECT_TRUE(
-        at::equal(dropout_add(std::nullopt, branch, 0.1, key),
-                  plain::dropout_add(std::nullopt, branch, 0.1, seed, key.step, key.micro_batch, key.site, {})));
-    EXPECT_LT(distance(dropout_add(base, branch, 0.1, key),
-                       plain::dropout_add(base, branch, 0.1, seed, key.step, key.micro_batch, key.site, {})),
+        at::equal(dropout_add(std::nullopt, branch, 0.1, key), plain::dropout_add(std::nullopt, branch, 0.1, key, {})));
+    EXPECT_LT(distance(dropout_add(base, branch, 0.1, key), plain::dropout_add(base, branch, 0.1, key, {})),
               tolerance(type, 1e-6));
     EXPECT_TRUE(at::equal(dropout_add(base, branch, 0, key), base + branch));
   }
@@ -64,8 +61,7 @@ TEST_P(Rows, DropoutDrawsTheMaskOfTheReference) {
     const at::Tensor branch = values({31, width}, type), base = values({31, width}, type, 2),
                      bias = values({width}, type, 3);
     for (const double p : {0.0, 0.1}) {
-      EXPECT_LT(distance(dropout_add(base, branch, p, key, bias),
-                         plain::dropout_add(base, branch, p, static_cast<std::int64_t>(key.seed), 7, 3, 21, bias)),
+      EXPECT_LT(distance(dropout_add(base, branch, p, key, bias), plain::dropout_add(base, branch, p, key, bias)),
                 tolerance(type, 1e-6))
           << width;
     }
@@ -92,12 +88,12 @@ TEST_P(Rows, ActivationsEqualPlain) {
     at::Tensor u2 = u.clone(), y2 = y.clone();
     const at::Tensor bias = values({in}, type, 2), dy = values({70, 29}, type, 3);
     activation(u, bias, y, kind);
-    plain::activation(u2, bias, y2, static_cast<std::int64_t>(kind));
+    plain::activation(u2, bias, y2, kind);
     EXPECT_LT(distance(y, y2), tolerance(type)) << static_cast<int>(kind);
     const at::Tensor& saved = kind == spec::Activation::relu ? y2 : u2;
     const at::Tensor dbias = poisoned({in}), dbias2 = poisoned({in});
     const at::Tensor du = activation_backward(dy, saved, kind, dbias, false);
-    const at::Tensor du2 = plain::activation_backward(dy, saved, static_cast<std::int64_t>(kind), dbias2, false, {});
+    const at::Tensor du2 = plain::activation_backward(dy, saved, kind, dbias2, false, {});
     EXPECT_LT(distance(du, du2), tolerance(type, 3e-4)) << static_cast<int>(kind);
     EXPECT_LT(distance(dbias, dbias2), tolerance(type, 3e-4)) << static_cast<int>(kind);
     if (kind == spec::Activation::relu) continue;  // what it saves is what it gave
@@ -105,7 +101,7 @@ TEST_P(Rows, ActivationsEqualPlain) {
     EXPECT_TRUE(at::equal(activation_backward(dy, u, kind, std::nullopt, false, again),
                           activation_backward(dy, u, kind, std::nullopt, false)));
     EXPECT_TRUE(at::equal(again, y)) << static_cast<int>(kind);
-    (void)plain::activation_backward(dy, u2, static_cast<std::int64_t>(kind), std::nullopt, false, again2);
+    (void)plain::activation_backward(dy, u2, kind, std::nullopt, false, again2);
     EXPECT_TRUE(at::equal(again2, y2)) << static_cast<int>(kind);
   }
 }
@@ -186,7 +182,7 @@ TEST(Adamw, EqualsPlainOverSteps) {
     const at::Tensor gradient = values({1037}, at::kFloat, static_cast<double>(step)), clip = at::tensor({0.3F});
     const AdamwOptions o{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-3, .weight_decay = 0.1, .step = step};
     adamw_(master, m, v, gradient, weights, clip, o);
-    plain::adamw_(master2, m2, v2, gradient, weights2, clip, o.lr, o.beta1, o.beta2, o.epsilon, o.weight_decay, o.step);
+    plain::adamw_(master2, m2, v2, gradient, weights2, clip, o);
   }
   EXPECT_LT(distance(master, master2), 1e-6);
   EXPECT_LT(distance(v, v2), 1e-6);

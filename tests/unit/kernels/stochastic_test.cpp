@@ -71,10 +71,10 @@ TEST(AdamwStochastic, EqualsPlain) {
   for (const auto& [options, scale] : {std::pair{decay, 0.0}, std::pair{slope, 1.0}}) {
     for (const std::int64_t begin : {0, 1280}) {
       Piece fused(5003, scale), reference(5003, scale);
-      fused.update(options, {.seed = 1ULL << 40 | 5, .parameter = 3, .begin = begin});
+      const Rounding rounding{.seed = 1ULL << 40 | 5, .parameter = 3, .begin = begin};
+      fused.update(options, rounding);
       plain::adamw_stochastic_(reference.weights, reference.m, reference.v, reference.gradient, at::tensor({0.5F}),
-                               options.lr, options.beta1, options.beta2, options.epsilon, options.weight_decay,
-                               options.step, 1LL << 40 | 5, 3, begin);
+                               options, rounding);
       if (scale == 0) {
         EXPECT_TRUE(at::equal(fused.weights, reference.weights));
       } else {  // rounding of the fp32 value may move it over the edge

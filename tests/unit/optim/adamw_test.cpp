@@ -47,7 +47,7 @@ const optim::AdamwNumbers numbers{.beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-3, 
 
 void update(const std::vector<optim::Piece>& pieces, const optim::AdamwNumbers& with, double lr, std::int64_t t,
             const at::Tensor& coefficient) {
-  optim::make_adamw(with)->update(pieces, {.lr = lr, .number = t, .coefficient = coefficient});
+  optim::make_adamw(with)->update(pieces, {}, {.lr = lr, .number = t, .coefficient = coefficient});
 }
 
 TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {

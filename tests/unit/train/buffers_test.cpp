@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/memory_model.hpp"
+#include "support/factored.hpp"
 #include "train/memory_count.hpp"
 
 namespace argosy::test {
@@ -67,6 +68,10 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
     for (const std::vector<int>& nodes : {std::vector{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {1, 1, 2}}) {
       const partition::Layout layout(nodes);
       const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
+      const std::vector<spec::StateTensor> factored = Factored::state();
+      EXPECT_EQ(allocated(shape, layout, {.state = factored}),
+                plan::state_memory(plan::space_sizes(shape, layout, factored), {.weight_bytes = 4, .state_bytes = 0})
+                    .state());
       for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
         for (const auto& [type, master] :
              {std::pair{at::kFloat, at::kFloat}, {at::kBFloat16, at::kFloat}, {at::kBFloat16, at::kBFloat16}}) {

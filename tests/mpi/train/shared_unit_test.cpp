@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+
+#include "mpi/train/rank.hpp"
+#include "support/recording.hpp"
+
+/// A unit that several visits read is gathered once, and its gradient is reduced after the last of them.
+namespace argosy::test {
+namespace {
+
+class SharedUnitOnRanks : public testing::TestWithParam<Hierarchy> {};
+
+TEST(SharedUnit, GradientIsTheSlopeOfTheLoss) {
+  RecordingCollectives nobody{partition::Layout{}, 0};
+  const spec::ModelSpec spec = with_shared_bias(small_shape());
+  Training training;
+  training.optimizer.max_grad_norm = 0;
+  const auto batches = uneven_batches(spec.architecture, 1, 1);
+  const auto loss_with = [&](std::int64_t element, float shift, at::Tensor* gradient = nullptr) {
+    Rank rank{spec, partition::Layout{}, 0, nobody, training};
+    const train::UnitBuffers& unit = rank.buffers().units().back();
+    unit.shard.master[element] += shift;
+    const double loss = rank.step(batches, 0).loss_sum;
+    if (gradient != nullptr) *gradient = unit.shard.gradient.clone();
+    return loss / static_cast<double>(batches.front().tgt_tokens);
+  };
+  at::Tensor gradient;
+  (void)loss_with(0, 0, &gradient);
+  for (const std::int64_t element : {0, 7, 31}) {
+    constexpr float shift = 0.01F;
+    const double slope = (loss_with(element, shift) - loss_with(element, -shift)) / (2 * shift);
+    EXPECT_NEAR(gradient[element].item<double>(), slope, 0.02 * std::abs(slope) + 1e-4) << element;
+    EXPECT_GT(std::abs(slope), 1e-3);
+  }
+}
+
+TEST_P(SharedUnitOnRanks, TrainsAsOnOneRankInEveryScheme) {
+  const comm::Topology& ranks = topology(GetParam());
+  const auto collectives = comm::make_mpi_collectives(ranks);
+  RecordingCollectives nobody{partition::Layout{}, 0};
+  const spec::ModelSpec spec = with_shared_bias(small_shape());
+  const auto batches = uneven_batches(spec.architecture, 4, 1);
+  for (const plan::Scheme scheme :
+       {plan::Scheme::stage_1, plan::Scheme::stage_2, plan::Scheme::stage_3, plan::Scheme::hybrid}) {
+    for (const plan::Recompute recompute : {plan::Recompute::none, plan::Recompute::block}) {
+      const Training training{.scheme = scheme, .recompute = recompute};
+      Rank alone{spec, partition::Layout{}, 0, nobody, {}};
+      Rank shared{spec, ranks.layout(), ranks.canonical_rank(), *collectives, training};
+      for (int step = 0; step < 2; ++step) {
+        if (step > 0) shared.poison();
+        const train::StepResult one = alone.step(batches, 1e-3), many = shared.step(batches, 1e-3);
+        EXPECT_NEAR(one.loss_sum, many.loss_sum, 1e-5 * one.loss_sum);
+      }
+      EXPECT_LT(distance(shared.gradient(), alone.gradient()), 1e-3);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Hierarchies, SharedUnitOnRanks, testing::ValuesIn(hierarchies()),
+                         [](const auto& info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace argosy::test
