@@ -52,15 +52,19 @@ inline SoupCommand::SoupCommand() {
   cli.add_option("CKPT", config.inputs, "committed checkpoint directories, at least two")->required();
   cli.add_option("--out", config.output, "directory to create; never overwritten")->capture_default_str();
   cli.add_option("--dtype", config.dtype, "f32 | bf16: element type of the soup's weights, rounded once")
-      ->transform(CLI::Transformer(std::map<std::string, DType>{{"f32", DType::f32}, {"bf16", DType::bf16}}))
+      ->transform(
+          CLI::Transformer(std::map<std::string, DType>{{"f32", DType::f32}, {"bf16", DType::bf16}}).description(""))
+      ->type_name("NAME")
       ->default_str("f32");
   cli.add_option("--optimizer", config.moments,
                  "drop | zero | first | avg: the optimizer's moments in the soup; with moments, training can resume "
                  "from it")
-      ->transform(CLI::Transformer(detail::names_of<soup::Moments>()))
+      ->transform(CLI::Transformer(detail::names_of<soup::Moments>()).description(""))
+      ->type_name("NAME")
       ->default_str("drop");
   cli.add_option("--recipe", recipe.type, "uniform | weighted | last_k | decay | greedy")
-      ->transform(CLI::Transformer(detail::names_of<soup::RecipeType>()))
+      ->transform(CLI::Transformer(detail::names_of<soup::RecipeType>()).description(""))
+      ->type_name("NAME")
       ->default_str("uniform");
   cli.add_option("--weights", recipe.weights, "weighted: one number for each checkpoint, as in 1,2,1")
       ->delimiter(',')
@@ -71,16 +75,18 @@ inline SoupCommand::SoupCommand() {
   cli.add_option("--spacing", recipe.spacing, "last_k: least number of steps between two; default: 0");
   cli.add_option("--decay", recipe.decay,
                  "decay: linear | cosine | one_minus_sqrt, the learning-rate decay to imitate; default: linear")
-      ->transform(CLI::Transformer(detail::names_of<soup::Decay>()));
+      ->transform(CLI::Transformer(detail::names_of<soup::Decay>()).description(""))
+      ->type_name("NAME");
   cli.add_option("--min-delta", recipe.min_delta,
                  "greedy: take a checkpoint that lowers the validation loss by more than this; default: 0");
   cli.add_option("--bootstrap", recipe.bootstrap,
-                 "greedy: or one that lowers it in this share of resamplings of the validation batches, such as 0.95");
-  CLI::Option* const validate =
-      cli.add_option("--validate", validation.config,
-                     "the run's configuration: evaluate members and soup on its validation sets. Every rank holds a "
-                     "whole model. A soup worse than its best member is not committed: exit code 6. Runs the program "
-                     "soup_validated next to soup, which needs LibTorch");
+                 "greedy: also take one that lowers it in at least this share (0 to 1) of bootstrap resamplings of the "
+                 "validation batches, such as 0.95");
+  CLI::Option* const validate = cli.add_option(
+      "--validate", validation.config,
+      "the run's configuration: evaluate the checkpoints and the soup on its validation sets, with a whole "
+      "model on every rank. A soup worse than its best checkpoint is not saved (exit code 6). Needs "
+      "LibTorch and the program soup_validated in the same folder");
   cli.add_option("--set", validation.assignments, "set a key of that configuration; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)

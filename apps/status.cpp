@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
         ->check(CLI::IsMember({"run_dir", "checkpoints", "job", "stages"}));
     CLI::Option* const number = app.add_option("--job", job, "with --print job: the number of the job");
     app.add_option("--restart", restart,
-                   "with --job: which restart to read; default: the last one that wrote an exit file")
+                   "with --job: which restart to read; default: the last one that recorded its exit code")
         ->check(CLI::NonNegativeNumber)
         ->needs(number);
     const Files files = Files::system();

@@ -44,7 +44,7 @@ constexpr int most_ranks = 1 << 20, most_nodes = most_ranks / 8;
 void add_question(CLI::App& app, Question& question) {
   app.add_flag("--dry-run", question.asked, "print the plan (memory, traffic, time, disk) and exit");
   app.add_flag("--json", question.json, "with --dry-run: print the plan as one JSON object on stdout and nothing else");
-  app.add_option("--ranks", question.ranks, "with --dry-run: number of ranks, one per GPU")
+  app.add_option("--ranks", question.ranks, "with --dry-run: number of ranks, one per GPU; default: 8 for each node")
       ->check(CLI::Range(1, most_ranks));
   app.add_option("--nodes", question.nodes, "with --dry-run: number of nodes; default: 8 ranks per node")
       ->check(CLI::Range(1, most_nodes));
@@ -52,7 +52,7 @@ void add_question(CLI::App& app, Question& question) {
       ->check(CLI::IsMember({"h100", "h200", "a100"}))
       ->capture_default_str();
   app.add_option("--node-gbs", question.node_giga_bytes_per_s,
-                 "with --dry-run: GB/s out of a node; default: a NIC per GPU with 45 GB/s (a100: 22.5)")
+                 "with --dry-run: GB/s that a node can send; default: 45 for each GPU of the node (a100: 22.5)")
       ->check(CLI::PositiveNumber);
   app.add_option("--gpu-rate", question.positions_per_s,
                  "with --dry-run: measured tgt_tokens/s (translation: padded_tokens/s) of a single GPU")
@@ -96,8 +96,9 @@ int main(int argc, char** argv) {
                    "auto (the newest checkpoint of run_dir) or the directory of a checkpoint")
         ->capture_default_str();
     app.add_flag("--from-scratch", training.from_scratch, "start over; old checkpoints are moved aside");
-    app.add_flag("--abandon-newer", training.abandon_newer,
-                 "with --resume DIR: rename newer checkpoints to .old-…; without it they are an error");
+    app.add_flag(
+        "--abandon-newer", training.abandon_newer,
+        "with --resume DIR: rename checkpoints newer than DIR to .old-…; without it, newer ones make the start fail");
     app.add_option(
            "--allow-change", training.allow_changes,
            "accept a changed key on resume: data, batch, seed, precision, loss or optimizer.type; may be repeated")

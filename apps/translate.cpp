@@ -16,15 +16,16 @@ int main(int argc, char** argv) {
     bool ema = false;
     CLI::App cli{"Translates a text line by line. A decoder-only model continues each line."};
     cli.add_option("MODEL", directory, "committed checkpoint directory or soup")->required();
-    cli.add_option("--input", files.input,
-                   "text file; default: standard input, which with several ranks should be small");
+    cli.add_option("--input", files.input, "text file; default: standard input, which rank 0 reads whole");
     cli.add_option("--output", files.output,
                    "file for the translations, created or replaced when all are done; default: standard output");
     cli.add_flag("--ema", ema, "translate with the running means (optimizer.ema) instead of the weights");
     cli.add_option("--beam", search.beam, "number of hypotheses; 1: greedy")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
-    cli.add_option("--length-penalty", search.length_penalty, "score = log p / length^α")->capture_default_str();
+    cli.add_option("--length-penalty", search.length_penalty,
+                   "divide the log-probability of a translation by its length to this power")
+        ->capture_default_str();
     cli.add_option("--patience", search.patience, "stop when beam · patience hypotheses are finished")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
@@ -32,7 +33,7 @@ int main(int argc, char** argv) {
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     cli.add_option("--max-length-factor", search.max_length_factor,
-                   "at most this × source pieces + 10 pieces; 0: no such limit")
+                   "at most this number times the source's pieces, plus 10; 0: no such limit")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     cli.add_option("--min-length", search.min_length, "fewest pieces before EOS")

@@ -40,7 +40,7 @@ void collect(boost::json::value& value, const std::string& pointer, boost::json:
 
 [[noreturn]] void fail(std::string_view pointer, const std::string& where) {
   throw Error{Fault::corrupt,
-              {.wanted = fmt::format("bits that match the number at {}", pointer),
+              {.wanted = fmt::format("the bits of the number at {}", pointer),
                .got = "other bits",
                .where = where + " at /float_bits",
                .remedy = "use another checkpoint"}};

@@ -46,7 +46,7 @@ std::optional<Error> outcome_of(const comm::Context& context, const std::functio
   const bool damaged = lowest[0] < world.size();
   const std::int64_t first = damaged ? lowest[0] : lowest[1];
   if (first == world.size()) return std::nullopt;
-  std::string sentence = world.broadcast(own ? own->what() : "", static_cast<int>(first));
+  std::string sentence = world.broadcast(own ? own->problem() : "", static_cast<int>(first));
   if (world.size() > 1) sentence = fmt::format("rank {}: {}", first, sentence);
   return Error{damaged ? Fault::corrupt : Fault::io, {.got = std::move(sentence)}};
 }

@@ -130,12 +130,13 @@ void check_version(const Fields& fields, const std::string& where) {
   const std::int64_t wanted_minor = fields.object("min_reader").count("minor");
   if (major == format_major && wanted_major <= format_major && wanted_minor <= format_minor) return;
   const std::string needs =
-      major == format_major ? fmt::format(" and needs a reader of format {}.{}", wanted_major, wanted_minor) : "";
+      major == format_major ? fmt::format(", which needs a reader of format {}.{} or newer", wanted_major, wanted_minor)
+                            : "";
   throw Error{
       Fault::usage,
-      {.sentence = fmt::format("{}: the checkpoint has format {}.{}{}; this version reads formats {}.0 to {}.{}: use "
-                               "a newer Argosy",
-                               where, major, minor, needs, format_major, format_major, format_minor),
+      {.sentence = fmt::format("{}: the checkpoint has format {}.{}{}; this version is a reader of format {}.{}; "
+                               "use a newer Argosy",
+                               where, major, minor, needs, format_major, format_minor),
        .wanted = fmt::format("a checkpoint for readers of format {}.{} or older", format_major, format_minor),
        .got = fmt::format("format {}.{}, for readers of {}.{}", major, minor, wanted_major, wanted_minor),
        .where = where,
@@ -274,14 +275,15 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
   fields.require(in_order, "datasets",
                  "weights first in each unit, a running mean in all units or none, and units without weights last");
   const auto require_flag = [&](bool said, const char* key, bool stored, const char* what) {
-    fields.require(said == stored, key,
-                   stored ? fmt::format("true, since /datasets has {}", what)
-                          : fmt::format("false, since /datasets has no {}", what));
+    fields.require(
+        said == stored, key,
+        stored ? fmt::format("true (/datasets lists {})", what) : fmt::format("false (/datasets lists no {})", what));
   };
   require_flag(fields.flag("complete"), "complete", manifest.has_optimizer_state(), "optimizer state");
   require_flag(fields.has("ema") && fields.flag("ema"), "ema", manifest.has_mean(), "running mean");
   if (manifest.weights != DType::f32 && (manifest.has_optimizer_state() || manifest.has_mean()))
-    fields.fail("params", "weights in f32, since other tensors are stored too", std::string(name_of(manifest.weights)));
+    fields.fail("params", "weights in f32 (other tensors are stored with them)",
+                std::string(name_of(manifest.weights)));
   for (const DatasetSpec& spec : manifest.specs(0)) {
     fields.object("datasets")
         .require(fields.object("datasets").object(spec.name).text("dtype") == name_of(spec.dtype), spec.name,
@@ -325,7 +327,7 @@ std::string_view checked_body(std::string_view text, const std::string& where) {
   const auto fail = [&](const std::string& got) {
     throw Error{
         Fault::corrupt,
-        {.sentence = where + " does not end with its own digest; it was edited, cut short or damaged: use another "
+        {.sentence = where + " does not end with its own digest: it was edited, cut short or damaged; use another "
                              "checkpoint",
          .wanted = "a manifest that ends with its own digest",
          .got = got,

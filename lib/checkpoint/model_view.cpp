@@ -44,7 +44,7 @@ void require(bool done, const std::string& wanted) {
   if (done) return;
   const std::string got = "HDF5: " + hdf5_error_text();
   throw Error{Fault::io,
-              {.sentence = fmt::format("{}: {} cannot be made; {}", model_view_name, wanted, got),
+              {.sentence = fmt::format("{}: {} cannot be made ({})", model_view_name, wanted, got),
                .wanted = wanted,
                .got = got,
                .where = model_view_name}};

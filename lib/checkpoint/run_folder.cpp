@@ -176,7 +176,7 @@ RunFolder::Finding RunFolder::inspect(const Candidate& candidate) const {
     return {.reader = std::move(reader)};
   } catch (const Error& error) {
     if (error.fault() == Fault::usage) throw;  // a newer format is no damage
-    return {.reader = {}, .flaw = error.fault() == Fault::io ? Flaw::unreadable : Flaw::files, .why = error.what()};
+    return {.reader = {}, .flaw = error.fault() == Fault::io ? Flaw::unreadable : Flaw::files, .why = error.problem()};
   }
 }
 
@@ -234,8 +234,8 @@ void RunFolder::refuse_to_start_over(const std::string& quarantined) const {
   std::string reasons;
   for (std::size_t i = 0; i < passed_over_.size(); ++i)
     reasons += fmt::format("{}({}) {}", i == 0 ? "" : "; ", i + 1, passed_over_[i].why);
-  if (reasons.empty()) reasons = quarantined + " was set aside as damaged";
-  const char* const remedy = "put an intact one into checkpoints/, or start over with --from-scratch";
+  if (reasons.empty()) reasons = quarantined + " was moved away as damaged";
+  const char* const remedy = "copy an intact checkpoint into checkpoints/, or start over with --from-scratch";
   throw Error{Fault::corrupt,
               {.sentence = fmt::format("{} has no checkpoint to resume from: {}. To continue, {}", run_dir_.string(),
                                        reasons, remedy),

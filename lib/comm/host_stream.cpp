@@ -42,7 +42,8 @@ void HostStream::serve(const std::stop_token& stop) {
       if (!failure) piece.ready.wait(stop);
       if (!failure && stop.stop_requested()) {
         throw Error{Fault::comm,
-                    {.sentence = "an operation was not started, because its collectives were destroyed",
+                    {.sentence = "an operation was not started, because communication was shut down; look for the "
+                                 "first error in the log",
                      .wanted = "an operation to begin",
                      .got = "the end of its collectives"}};
       }

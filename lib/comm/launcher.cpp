@@ -42,9 +42,16 @@ const Launcher* unknown_launcher(int world_size, const Variables& variables) {
 
 void check_world_size(int world_size, const Variables& variables) {
   const std::string remedy =
-      "start the tool with MPICH's mpiexec (mpiexec.mpich if another MPI comes first on PATH) or with srun --mpi=pmi2 "
-      "(another MPI's mpiexec and srun --mpi=none start separate copies)";
-  if (const auto expected = variables("ARGOSY_EXPECT_RANKS"); expected && number(expected) != world_size) {
+      "start the tool with srun --mpi=pmi2, or with MPICH's mpiexec (mpiexec.mpich if another MPI comes first on PATH)";
+  const auto expected = variables("ARGOSY_EXPECT_RANKS");
+  if (expected && !number(expected)) {
+    throw Error{Fault::usage,
+                {.wanted = "a number of ranks",
+                 .got = fmt::format("\"{}\"", *expected),
+                 .where = "environment variable ARGOSY_EXPECT_RANKS",
+                 .remedy = "fix or unset it"}};
+  }
+  if (expected && number(expected) != world_size) {
     throw Error{Fault::usage,
                 {.sentence = fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}; {}", *expected,
                                          world_size, remedy),
@@ -55,7 +62,7 @@ void check_world_size(int world_size, const Variables& variables) {
   if (const Launcher* launcher = unknown_launcher(world_size, variables)) {
     const std::string size = variables(launcher->size).value_or("");
     throw Error{Fault::usage,
-                {.sentence = fmt::format("{} started {} copies of the tool ({}), and each copy is a run of 1 rank; {}",
+                {.sentence = fmt::format("{} started {} copies of the tool ({}), and each copy has only 1 rank; {}",
                                          launcher->name, size, launcher->size, remedy),
                  .wanted = fmt::format("{} ranks in one MPI world ({})", size, launcher->size),
                  .got = fmt::format("1 rank in each copy started by {}", launcher->name),

@@ -103,7 +103,7 @@ NcclWatch::~NcclWatch() {
   for (const auto limit = SteadyClock::now() + drain_limit; !under_way_.empty() && !failure_->get();) {
     std::exception_ptr error = look();
     if (!error && !under_way_.empty() && SteadyClock::now() > limit) {
-      error = std::make_exception_ptr(error_of(under_way_.front().operation, "end", "its collectives were destroyed"));
+      error = std::make_exception_ptr(error_of(under_way_.front().operation, "end", "communication was shut down"));
     }
     if (error) fail(std::move(error));
     std::this_thread::sleep_for(poll_every);

@@ -170,10 +170,12 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
     if (complete != 0) return;
     if (tests < spins) continue;
     if (waiting.abandoned != nullptr && *waiting.abandoned) {
-      throw Error{Fault::comm,
-                  {.sentence = waiting.operation + " was abandoned, because its collectives were destroyed",
-                   .wanted = waiting.operation + " to end",
-                   .got = "the end of its collectives"}};
+      throw Error{
+          Fault::comm,
+          {.sentence = waiting.operation +
+                       " was abandoned, because communication was shut down; look for the first error in the log",
+           .wanted = waiting.operation + " to end",
+           .got = "the end of its collectives"}};
     }
     sched_yield();
     const auto now = std::chrono::steady_clock::now();

@@ -59,8 +59,9 @@ class Problems {
   /// A key that its object does not have. meant: the key of the same object it may be a misspelling of, or empty.
   void add_unknown_key(std::string_view key, std::string_view meant, std::string_view remedy);
   /// Adds a problem unless the condition holds.
-  void require(bool condition, std::string_view pointer, std::string_view wanted, std::string_view got) {
-    if (!condition) add(pointer, wanted, got);
+  void require(bool condition, std::string_view pointer, std::string_view wanted, std::string_view got,
+               std::string_view remedy = "") {
+    if (!condition) add(pointer, wanted, got, remedy);
   }
   /// While it lives, problems that are added get `key` in front of their pointer.
   class Scope {

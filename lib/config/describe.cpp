@@ -122,7 +122,7 @@ void add_unknown_key(Problems& problems, std::string_view key, std::span<const s
   });
   if (elsewhere != everywhere.end())
     return problems.add_unknown_key(key, "", fmt::format("did you mean {}?", *elsewhere));
-  problems.add_unknown_key(key, "", "the keys here are " + joined(known));
+  problems.add_unknown_key(key, "", "the keys at this place are " + joined(known));
 }
 
 void throw_problems(const Document& document, const Problems& first, const Problems& second) {

@@ -178,8 +178,8 @@ Document Document::parse(std::string_view text, std::string_view name) {
   json::parse_options options;
   options.allow_comments = options.allow_trailing_commas = true;
   json::basic_parser<Builder> parser(options, name);
-  const auto refuse = [&](std::string_view why, std::string_view line) {
-    const std::string got = fmt::format("{} near `{}`", why, trimmed(line));
+  const auto refuse = [&](std::string_view why, std::string_view near) {
+    const std::string got = fmt::format("{} {}", why, near);
     const std::string place = fmt::format("{}:{}", name, parser.handler().line);
     throw Error{
         Fault::config,
@@ -194,12 +194,18 @@ Document Document::parse(std::string_view text, std::string_view name) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     line.assign(text.substr(at, end - at)).push_back('\n');
     const std::size_t used = parser.write_some(true, line.data(), line.size(), error);
-    if (error) refuse(error.message(), line);
-    if (used < line.size()) refuse("text after the end of the document", std::string_view{line}.substr(used));
+    if (error) {
+      const bool deep = error == json::error::too_deep;
+      refuse(deep ? "nested too deeply" : error.message(), fmt::format("near `{}`", trimmed(line)));
+    }
+    if (used < line.size()) {
+      refuse("text after the end of the document",
+             fmt::format("near `{}`", trimmed(std::string_view{line}.substr(used))));
+    }
     at = end + 1;
   }
   parser.write_some(false, "", 0, error);
-  if (error) refuse(error.message(), "the end of the file");
+  if (error) refuse(error.message(), "at the end of the file");
 
   Document document;
   document.root_ = parser.handler().release();

@@ -19,13 +19,14 @@ const boost::json::value& part_of(const boost::json::value& whole, std::string_v
     }
     if (next == nullptr) {
       const std::string where = fmt::format("--print-config {}", path);
-      const std::string remedy = "name a key, or put CONFIG before --print-config";
-      throw Error{Fault::usage,
-                  {.sentence = fmt::format("{}: the configuration has no key \"{}\" there; {}", where, step, remedy),
-                   .wanted = "a key of the configuration",
-                   .got = fmt::format("\"{}\"", step),
-                   .where = where,
-                   .remedy = remedy}};
+      const std::string remedy = "correct the key, or put the configuration file before --print-config";
+      throw Error{
+          Fault::usage,
+          {.sentence = fmt::format("{}: the configuration has no key \"{}\" at this place; {}", where, step, remedy),
+           .wanted = "a key of the configuration",
+           .got = fmt::format("\"{}\"", step),
+           .where = where,
+           .remedy = remedy}};
     }
     at = next;
   }

@@ -46,6 +46,14 @@ Exit exit_code(Fault fault) noexcept {
 Error::Error(Fault fault, Facts facts, std::source_location at)
     : std::runtime_error(sentence_of(facts)), fault_(fault), facts_(std::move(facts)), at_(at) {}
 
+std::string Error::problem() const {
+  std::string text = what();
+  if (facts_.remedy.empty() || !text.ends_with(facts_.remedy)) return text;
+  text.resize(text.size() - facts_.remedy.size());
+  while (!text.empty() && std::string_view(" ;:").find(text.back()) != std::string_view::npos) text.pop_back();
+  return text;
+}
+
 void throw_broken_invariant(const char* condition, const std::string& text, std::source_location at) {
   throw Error{Fault::internal,
               {.wanted = condition,

@@ -34,6 +34,8 @@ class Error : public std::runtime_error {
 
   [[nodiscard]] Fault fault() const noexcept { return fault_; }
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
+  /// what() up to the remedy, for a sentence that gives another one.
+  [[nodiscard]] std::string problem() const;
   [[nodiscard]] const std::source_location& at() const noexcept { return at_; }
 
  private:

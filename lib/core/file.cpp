@@ -294,7 +294,7 @@ File Files::open_regular(const Path& path, int flags, const char* done) const {
               {.wanted = "a regular file",
                .got = kind_of(s.st_mode),
                .where = path.string(),
-               .remedy = own_ ? "remove it or choose another place" : "name a file"}};
+               .remedy = own_ ? "choose another file" : "name a file"}};
 }
 
 File Files::open(const Path& path) const { return open_regular(path, O_RDONLY, "opened"); }

@@ -65,19 +65,19 @@ Lease::Lease(const Files& files, const Clock& clock, Path folder, std::string wh
       throw Error{
           Fault::usage,
           {.sentence = fmt::format("signal {} arrived while this job waited for the {} {}, which another job uses; "
-                                   "rerun",
+                                   "rerun after that job has ended",
                                    *signal, what_, folder_.string()),
            .wanted = fmt::format("a {} that no other job uses", what_),
            .got = fmt::format("signal {}", *signal),
            .where = folder_.string(),
-           .remedy = "rerun"}};
+           .remedy = "rerun after that job has ended"}};
     }
     const std::int64_t held = highest();
     if (held == last_generation || waited_s > patience_s) {
       const std::string why = held == last_generation
                                   ? fmt::format("{}{} has the largest number that a lock can have", prefix, held)
                                   : "its lock files disappear before they can be read";
-      const std::string remedy = fmt::format("if no job uses it, remove {}/{}*", folder_.string(), prefix);
+      const std::string remedy = fmt::format("check that no job uses it, then remove {}/{}*", folder_.string(), prefix);
       throw Error{Fault::io,
                   {.sentence = fmt::format("the {} {} cannot be locked: {}; {}", what_, folder_.string(), why, remedy),
                    .wanted = fmt::format("a lock of the {}", what_),
@@ -166,7 +166,7 @@ void Lease::refuse(const std::string& owner, std::int64_t generation) const {
 }
 
 void Lease::check() const {
-  if (highest() > generation_) refuse("a job that has taken it over", highest());
+  if (highest() > generation_) refuse("another job, which has taken it over from this one", highest());
 }
 
 void Lease::beat() {

@@ -140,8 +140,10 @@ void validate(const TokenizerTraining& config, config::Problems& problems) {
 void validate(const SplitConfig& config, config::Problems& problems) {
   problems.require(config.train > 0 && config.train <= 1, "/train", "a share above 0, at most 1",
                    fmt::format("{}", config.train));
-  problems.require(config.validation >= 0 && config.train + config.validation <= 1 + 1e-9, "/validation",
-                   "a share that with train makes at most 1", fmt::format("{}", config.validation));
+  const double most = config.train > 0 && config.train <= 1 ? 1 - config.train : 1;
+  problems.require(config.validation >= 0 && config.validation <= most + 1e-9, "/validation",
+                   fmt::format("a share from 0 to {:.6g}, what train leaves", most),
+                   fmt::format("{}", config.validation));
 }
 
 void validate(const DataConfig& config, config::Problems& problems) {
@@ -181,9 +183,8 @@ void validate(const BatchConfig& config, config::Problems& problems) {
     const bool possible = global >= 1 && global <= most_step_size && micro >= 1 && micro <= most_pieces;
     if (possible && global % micro != 0) {
       const std::int64_t below = global / micro * micro;
-      problems.add("/global_size", fmt::format("a multiple of micro_size {}", micro), fmt::format("{}", global),
-                   below > 0 ? fmt::format("nearest legal values: {} and {}", below, below + micro)
-                             : fmt::format("nearest legal value: {}", micro));
+      problems.add("/global_size", fmt::format("a multiple of batch.micro_size ({})", micro), fmt::format("{}", global),
+                   below > 0 ? fmt::format("try {} or {}", below, below + micro) : fmt::format("try {}", micro));
     }
   }
 }
@@ -211,7 +212,8 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
   // In fp64, which cannot overflow; everything below stays under these bounds.
   const auto require_at_most = [&](double size, std::int64_t most, const char* what) {
     if (size <= static_cast<double>(most)) return;
-    refuse(fmt::format("a step of at most {} {}", most, what), fmt::format("{:.3g}", size), "correct the sizes");
+    refuse(fmt::format("a step of at most {} {}", most, what), fmt::format("{:.0f}", size),
+           "correct batch.global_size, batch.micro_size and batch.accumulation");
   };
   const auto real = [](const std::optional<std::int64_t>& value) { return static_cast<double>(value.value_or(1)); };
   if (config.accumulation) {
@@ -231,7 +233,7 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
       const std::int64_t below = *config.global_size / slots * slots;
       refuse(fmt::format("global_size a multiple of accumulation {} x {} ranks", *config.accumulation, world),
              fmt::format("{}", *config.global_size),
-             fmt::format("nearest legal values: {} and {}", below > 0 ? below : slots, below + slots));
+             fmt::format("try {} or {}", below > 0 ? below : slots, below + slots));
     }
     sizes.global_size = *config.global_size;
     sizes.micro_size = *config.global_size / slots;
@@ -242,9 +244,9 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
   }
   if (sizes.global_size % sizes.micro_size != 0) {
     const std::int64_t below = sizes.global_size / sizes.micro_size * sizes.micro_size;
-    refuse(
-        fmt::format("global_size a multiple of micro_size {}", sizes.micro_size), fmt::format("{}", sizes.global_size),
-        fmt::format("nearest legal values: {} and {}", below > 0 ? below : sizes.micro_size, below + sizes.micro_size));
+    refuse(fmt::format("global_size a multiple of micro_size {}", sizes.micro_size),
+           fmt::format("{}", sizes.global_size),
+           fmt::format("try {} or {}", below > 0 ? below : sizes.micro_size, below + sizes.micro_size));
   }
   const std::int64_t micro_batches = sizes.global_size / sizes.micro_size;
   require_at_most(static_cast<double>(micro_batches), most_micro_batches, "micro-batches");
@@ -256,8 +258,8 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
     refuse(fmt::format("global_size {} = micro_size {} x accumulation x {} ranks, so accumulation {}",
                        sizes.global_size, sizes.micro_size, world, sizes.accumulation),
            fmt::format("accumulation {}", *config.accumulation),
-           fmt::format("nearest legal values: accumulation {}, or global_size {}; or leave one of the three out",
-                       sizes.accumulation, sizes.micro_size * *config.accumulation * world));
+           fmt::format("try accumulation {} or global_size {}, or leave one of the three out", sizes.accumulation,
+                       sizes.micro_size * *config.accumulation * world));
   }
   return sizes;
 }

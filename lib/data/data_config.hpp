@@ -107,7 +107,8 @@ struct StepSizes {
 };
 
 /// Completes global_size = micro_size · accumulation · world. Throws Error{config} when fewer than two of the three are
-/// given, when the three disagree, or when global_size is no multiple of micro_size (naming the nearest legal values).
+/// given, when the three disagree, or when global_size is no multiple of micro_size (naming the nearest values that
+/// are).
 [[nodiscard]] StepSizes resolve_sizes(const BatchConfig& config, int world);
 
 }  // namespace argosy::data

@@ -166,10 +166,10 @@ EpochMaker::EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabu
   packed_ = batch.packing.value_or(!shards.has_source());
   if (packed_ && shards.has_source()) {
     throw Error{Fault::config,
-                {.wanted = "packing only for language models",
-                 .got = "true for pairs",
+                {.wanted = "false for pairs, since only language models pack examples",
+                 .got = "true",
                  .where = "batch.packing",
-                 .remedy = "leave it out"}};
+                 .remedy = "remove batch.packing"}};
   }
   rows_ = batch.unit == BatchUnit::examples ? settings_.sizes.micro_size
                                             : settings_.sizes.micro_size / batch.sequence_length;

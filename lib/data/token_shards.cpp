@@ -48,7 +48,7 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   if (header.version != ShardHeader::own_version)
     refuse(path, "a token shard of version 2", fmt::format("version {}", header.version));
   if (digest_of(bytes.first(digested_header_bytes)).bytes != header.header)
-    refuse(path, "an intact header", "another digest");
+    refuse(path, "a header with its stored digest", "another digest");
   if ((header.id_width != 2 && header.id_width != 4) || (header.sides != 1 && header.sides != 2)) {
     refuse(path, "2 or 4 bytes an id and 1 or 2 sides", fmt::format("{} and {}", header.id_width, header.sides));
   }
@@ -78,7 +78,7 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   shard.block_digests_ = section(blocks * sizeof(std::uint64_t));
   if (at != bytes.size()) refuse(path, fmt::format("{} bytes", at), fmt::format("{}", bytes.size()));
   if (digest_of(bytes.subspan(shard.body_end_)).bytes != header.body)
-    refuse(path, "intact digests of the blocks", "others");
+    refuse(path, "a table of digests with its stored digest", "another digest");
   shard.intact_ = std::make_unique<std::atomic<std::uint64_t>[]>(blocks / 64 + 1);
   shard.examples_ = header.examples;
   shard.sides_ = header.sides;
@@ -103,7 +103,7 @@ void TokenShard::check_block(std::uint64_t block) const {
   const std::uint64_t begin = std::max<std::uint64_t>(block * shard_block_bytes, sizeof(ShardHeader));
   const std::uint64_t end = std::min((block + 1) * shard_block_bytes, body_end_);
   if (hash64(bytes_.subspan(begin, end - begin)) != load<std::uint64_t>(block_digests_, block))
-    refuse(path_, fmt::format("bytes {} to {} as they were written", begin, end), "others");
+    refuse(path_, fmt::format("bytes {} to {} with their stored digest", begin, end), "another digest");
   intact_[block / 64].fetch_or(std::uint64_t{1} << block % 64, std::memory_order_relaxed);
 }
 

@@ -62,7 +62,7 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
                 {.wanted = fmt::format("the ids of a {} model ({})", layout_text(rule.layout), wanted),
                  .got = got,
                  .where = std::string{name},
-                 .remedy = "train the tokenizer for this model type (data.tokenizer_training)"}};
+                 .remedy = "train a tokenizer for this model type (data.tokenizer_training)"}};
   }
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }
@@ -70,10 +70,13 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
 Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::VocabularyRule rule) {
   if (!files.exists(path)) {
     throw Error{Fault::data,
-                {.wanted = "the tokenizer",
+                {.sentence = path.string() +
+                             ": the tokenizer does not exist; set data.tokenizer_training and run preprocess, or "
+                             "correct data.tokenizer",
+                 .wanted = "the tokenizer",
                  .got = "no such file",
                  .where = path.string(),
-                 .remedy = "run preprocess with data.tokenizer_training, or correct data.tokenizer"}};
+                 .remedy = "set data.tokenizer_training and run preprocess, or correct data.tokenizer"}};
   }
   return load(files.read_text(path), rule, path.string());
 }

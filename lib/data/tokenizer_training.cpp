@@ -93,7 +93,7 @@ std::string train_tokenizer(const TokenizerTraining& training, std::span<const s
         text.find("ocabulary size") != std::string::npos || text.find("vocab_size") != std::string::npos;
     throw Error{too_small ? Fault::config : Fault::data,
                 {.wanted = fmt::format("a tokenizer of {} pieces", training.vocab_size),
-                 .got = fmt::format("from {} lines: {}", lines.size(), text),
+                 .got = fmt::format("none from {} lines (SentencePiece: {})", lines.size(), text),
                  .where = "data.tokenizer_training",
                  .remedy = too_small ? "lower vocab_size, or give more text" : "check the corpora"}};
   }

@@ -50,12 +50,12 @@ std::optional<Facts> ct2_limit(const spec::Architecture& shape) {
   constexpr std::int64_t most_heads = std::numeric_limits<std::int16_t>::max();
   if (shape.heads <= most_heads) return std::nullopt;
   return Facts{
-      .sentence = fmt::format("model.heads is {}, and CTranslate2 stores at most {}; export a model with fewer heads",
+      .sentence = fmt::format("model.heads is {}, and CTranslate2 stores at most {}; train a model with fewer heads",
                               shape.heads, most_heads),
       .wanted = fmt::format("at most {} heads", most_heads),
       .got = std::to_string(shape.heads),
       .where = "model.heads",
-      .remedy = "export a model with fewer heads"};
+      .remedy = "train a model with fewer heads"};
 }
 
 /// Collects the variables of one model.

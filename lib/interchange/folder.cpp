@@ -78,7 +78,7 @@ void OutputFolder::commit() {
   comm::agree(context_.world, [&] {
     if (!context_.is_root()) return;
     context_.files.sync_folder(path());
-    if (!staged_->commit()) refuse(staged_->target(), "was created during the export");
+    if (!staged_->commit()) refuse(staged_->target(), "was created by another process during the export");
   });
   committed_ = true;
 }

@@ -130,8 +130,8 @@ at::Tensor Model::Impl::embed(const Parameter& table, Position position, const a
     throw Error{Fault::data,
                 {.wanted = fmt::format("at most {} positions", shape.max_positions),
                  .got = std::to_string(offset + ids.size(1)),
-                 .where = "an input of the model",
-                 .remedy = "raise model.max_positions, or shorten the text"}};
+                 .where = "an input text",
+                 .remedy = "shorten it, or train a model with larger model.max_positions"}};
   }
   OptionalTensor position_table;
   if (position == Position::sinusoidal) {

@@ -27,14 +27,15 @@ void validate(const ScheduleConfig& config, config::Problems& problems) {
   const config::Period warmup = config.warmup.value_or(config::Period{.count = 0, .unit = config.length.unit});
   const config::Period decay_end = config.decay_end.value_or(config.length);
   problems.require(config.lr >= 0, "/lr", "a number above 0", number(config.lr));
-  problems.require(config.min_lr >= 0 && (config.min_lr <= config.lr || config.lr == 0), "/min_lr",
+  problems.require(config.min_lr >= 0 && (config.min_lr <= config.lr || config.lr <= 0), "/min_lr",
                    "a number from 0 to schedule.lr", number(config.min_lr));
-  problems.require(warmup.unit == config.length.unit || warmup.count == 0, "/warmup", "in the unit of schedule.length",
-                   warmup.text());
-  problems.require(decay_end.unit == config.length.unit, "/decay_end", "in the unit of schedule.length",
-                   decay_end.text());
-  problems.require(config.style == ScheduleStyle::constant || config.style == ScheduleStyle::inv_sqrt ||
-                       decay_end.count > warmup.count || config.length.count == 0,
+  const bool same_unit = warmup.unit == config.length.unit || warmup.count == 0;
+  const std::string unit = fmt::format("in the unit of schedule.length ({})", config.length.text());
+  problems.require(same_unit, "/warmup", unit, warmup.text());
+  problems.require(decay_end.unit == config.length.unit, "/decay_end", unit, decay_end.text());
+  problems.require(!same_unit || decay_end.unit != config.length.unit || config.style == ScheduleStyle::constant ||
+                       config.style == ScheduleStyle::inv_sqrt || decay_end.count > warmup.count ||
+                       config.length.count == 0,
                    config.decay_end ? "/decay_end" : "/length",
                    fmt::format("greater than schedule.warmup ({})", warmup.text()), decay_end.text());
   const bool has_warmup = config.warmup ? warmup.count > 0 : config.length.unit == config::Period::Unit::step;

@@ -30,10 +30,11 @@ void check_cover(std::vector<Interval> intervals, std::span<const std::int64_t> 
     if (covered == numels[param] && !another) continue;
     refuse(fmt::format("each of the {} elements of {} once", numels[param], names[param]),
            another && next->begin < covered ? fmt::format("element {} twice", next->begin)
-                                            : fmt::format("no element {}", covered));
+                                            : fmt::format("a list without element {}", covered));
   }
   if (next != intervals.end()) {
-    refuse(fmt::format("{} parameters", numels.size()), fmt::format("a piece of parameter {}", next->param));
+    refuse(fmt::format("{} parameters", numels.size()),
+           fmt::format("a piece of one more, number {} from 0", next->param));
   }
 }
 

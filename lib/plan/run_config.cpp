@@ -257,7 +257,8 @@ void validate(const RunConfig& config, config::Problems& problems) {
                    std::to_string(config.batch.sequence_length));
   problems.require(!(config.validation.early_stop || !config.validation.keep_best.empty()) ||
                        !config.validation.sets.empty() || config.data.split,
-                   "/validation/sets", "set (or data.split), since early_stop and keep_best need validations", "none");
+                   "/validation/sets", "a list with at least one set, since early_stop and keep_best need validations",
+                   "none", "set validation.sets or data.split");
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {
     const bool has_target = config.validation.sets[i].target.has_value();
     problems.require(
@@ -267,13 +268,12 @@ void validate(const RunConfig& config, config::Problems& problems) {
   }
   for (std::size_t i = 0; i < config.validation.metrics.size(); ++i) {
     const Metric metric = config.validation.metrics[i];
+    const std::string name(boost::describe::enum_to_string(metric, ""));
     problems.require(!is_language_model(config) || metric == Metric::loss || metric == Metric::perplexity,
-                     fmt::format("/validation/metrics/{}", i), "loss or perplexity, since model.type is decoder",
-                     "a metric of translations");
+                     fmt::format("/validation/metrics/{}", i), "loss or perplexity, since model.type is decoder", name);
     problems.require(config.sharding.zero_stage < 3 || metric == Metric::loss || metric == Metric::perplexity,
                      fmt::format("/validation/metrics/{}", i),
-                     "loss or perplexity with sharding.zero_stage 3: no rank holds the whole model to translate with",
-                     "a metric of translations");
+                     "loss or perplexity with sharding.zero_stage 3, in which no rank holds the whole model", name);
   }
 }
 

@@ -95,6 +95,9 @@ std::optional<std::int64_t> disk_bytes(const RunConfig& config, const RunPlan& p
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 
+/// Options become a sentence.
+std::string advice(const std::string& cure) { return cure.starts_with("--") ? "try " + cure : cure; }
+
 }  // namespace
 
 partition::Layout spread(int ranks, std::optional<int> nodes) {
@@ -114,15 +117,14 @@ void require_fits(const RunPlan& plan) {
   if (plan.cure.empty()) return;
   constexpr double gibi = 1 << 30;
   const std::string wanted = fmt::format("{:.1f} GiB per rank", static_cast<double>(plan.chosen().total_bytes) / gibi);
-  const std::string got =
-      fmt::format("{:.1f} GiB on the GPU ({})", static_cast<double>(capacity_bytes(*plan.target.gpu)) / gibi,
-                  plan.target.gpu->name);
+  const std::string got = fmt::format("{:.1f} GiB", static_cast<double>(capacity_bytes(*plan.target.gpu)) / gibi);
   throw Error{Fault::config,
-              {.sentence = fmt::format("the run needs {}, but has {}; {}", wanted, got, plan.cure),
+              {.sentence = fmt::format("the run needs {}, but the GPU ({}) has {}; {}", wanted, plan.target.gpu->name,
+                                       got, advice(plan.cure)),
                .wanted = wanted,
                .got = got,
                .where = "memory",
-               .remedy = plan.cure}};
+               .remedy = advice(plan.cure)}};
 }
 
 void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
@@ -136,16 +138,18 @@ void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
   for (std::size_t scheme = 1; scheme < plan.schemes.size() && remedy.empty(); ++scheme) {
     const std::int64_t then = bytes_of(plan.schemes[scheme].state);
     if (then <= capacity_bytes)
-      remedy = fmt::format("{} ({:.0f} MiB)", setting_of(static_cast<Scheme>(scheme)), mib(then));
+      remedy = fmt::format("{}, which needs {:.0f} MiB", setting_of(static_cast<Scheme>(scheme)), mib(then));
   }
-  if (remedy.empty()) remedy = "use more nodes or fewer ranks per node; no stage fits these";
+  const bool some_fit = !remedy.empty();
+  remedy = some_fit ? advice(remedy) : "use more nodes, or fewer ranks per node";
   const std::string wanted = fmt::format("{:.0f} MiB per rank", mib(needed));
   const std::string got = fmt::format("{:.0f} MiB", mib(capacity_bytes));
   const int nodes = plan.target.layout.nodes();
   throw Error{Fault::config,
-              {.sentence = fmt::format("{} on {} ranks ({} {}) needs {}, but a rank has {}; {}",
+              {.sentence = fmt::format("{} on {} ranks ({} {}) needs {}, but a rank has {}{}; {}",
                                        boost::describe::enum_to_string(plan.scheme, ""), plan.target.layout.world(),
-                                       nodes, nodes == 1 ? "node" : "nodes", wanted, got, remedy),
+                                       nodes, nodes == 1 ? "node" : "nodes", wanted, got,
+                                       some_fit ? "" : ", and no scheme fits on these nodes", remedy),
                .wanted = wanted,
                .got = got,
                .where = "memory",

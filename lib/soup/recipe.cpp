@@ -143,8 +143,8 @@ Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates) 
   Mixture mixture = uniform_mixture(candidates.size());
   if (recipe.type == RecipeType::last_k) {
     if (!recipe.last)
-      refuse("--last K", "none", "the recipe last_k", "give the number of checkpoints with --last",
-             "the recipe last_k needs a number of checkpoints");
+      refuse("--last K", "none", "the recipe last_k", "set it with --last",
+             "the recipe last_k needs the number of checkpoints");
     const std::int64_t spacing = recipe.spacing.value_or(0);
     if (spacing < 0) refuse("0 or more steps", std::to_string(spacing), "--spacing", "correct it");
     std::vector<std::size_t> members = newest(*recipe.last, spacing, candidates);
@@ -180,15 +180,15 @@ double bootstrap_wins(const ValidationLoss& now, const ValidationLoss& with) {
   constexpr std::uint64_t seed = 1;
   const std::size_t count = now.by_batch.size();
   if (count == 0 || with.by_batch.size() != count) {
-    throw Error{
-        Fault::numeric,
-        {.sentence = fmt::format("--bootstrap needs two models' losses of the same batches, got {} and {} batches; "
-                                 "give --min-delta instead",
-                                 count, with.by_batch.size()),
-         .wanted = "losses of the same batches",
-         .got = fmt::format("{} and {} batches", count, with.by_batch.size()),
-         .where = "--bootstrap",
-         .remedy = "give --min-delta instead"}};
+    throw Error{Fault::numeric,
+                {.sentence = fmt::format(
+                     "--bootstrap compares losses of the same batches, but the two models have losses of {} and of {} "
+                     "batches; give --min-delta instead",
+                     count, with.by_batch.size()),
+                 .wanted = "losses of the same batches",
+                 .got = fmt::format("{} and {} batches", count, with.by_batch.size()),
+                 .where = "--bootstrap",
+                 .remedy = "give --min-delta instead"}};
   }
   RandomStream random{seed, count};
   int wins = 0;
@@ -209,12 +209,14 @@ GreedyChoice choose_greedily(std::span<const ValidationLoss> alone, const Accept
   for (std::size_t i = 0; i < alone.size(); ++i)
     if (!std::isnan(alone[i].loss)) order.push_back(i);
   if (order.empty()) {
-    throw Error{Fault::numeric,
-                {.sentence = "the validation loss of every checkpoint is NaN; check the validation sets",
-                 .wanted = "a checkpoint with a validation loss",
-                 .got = "NaN for each",
-                 .where = "--validate",
-                 .remedy = "check the validation sets"}};
+    throw Error{
+        Fault::numeric,
+        {.sentence =
+             "the validation loss of every checkpoint is NaN; check the validation sets, and whether training diverged",
+         .wanted = "a checkpoint with a validation loss",
+         .got = "NaN for each",
+         .where = "--validate",
+         .remedy = "check the validation sets, and whether training diverged"}};
   }
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return alone[i].loss; });
   GreedyChoice choice{.members = {order.front()}, .loss = alone[order.front()]};

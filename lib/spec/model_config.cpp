@@ -168,13 +168,13 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   if (config.vocab_size && pieces > 0 && *config.vocab_size != pieces) {
     throw Error{
         Fault::config,
-        {.sentence = fmt::format("model.vocab_size ({}) must equal the tokenizer's number of pieces ({}); remove the "
-                                 "key",
+        {.sentence = fmt::format("model.vocab_size ({}) must equal the tokenizer's number of pieces ({}); remove "
+                                 "model.vocab_size",
                                  *config.vocab_size, pieces),
          .wanted = fmt::format("{} pieces, as in the tokenizer", pieces),
          .got = std::to_string(*config.vocab_size),
          .where = "model.vocab_size",
-         .remedy = "remove the key"}};
+         .remedy = "remove model.vocab_size"}};
   }
   Architecture shape;
   shape.type = config.type;
@@ -222,7 +222,7 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
                                        most_angles / shape.width, shape.width),
                  .got = std::to_string(shape.max_positions),
                  .where = "model.max_positions",
-                 .remedy = "lower it"}};
+                 .remedy = "lower model.max_positions"}};
   }
   return shape;
 }

@@ -47,7 +47,7 @@ TEST(Document, NamesFileAndLineOfASyntaxError) {
   EXPECT_THAT(refused_text("{\"a\": \"open\n\"}"), HasSubstr("a.json:1"));
   EXPECT_THAT(refused_text("{\"a\": \"\xff\"}"), HasSubstr("a.json:1"));
   EXPECT_THAT(refused_text("{'a': 1}"), HasSubstr("a.json:1"));
-  EXPECT_THAT(refused_text(std::string(10000, '[')), HasSubstr("too deep"));
+  EXPECT_THAT(refused_text(std::string(10000, '[')), HasSubstr("nested too deeply"));
 }
 
 TEST(Document, RefusesADuplicateKey) {

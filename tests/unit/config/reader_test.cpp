@@ -76,7 +76,7 @@ TEST(Reader, NamesThePlaceOfAKeyInTheWrongSection) {
 
 TEST(Reader, ListsTheKeysWhenNoneIsNear) {
   EXPECT_EQ(refusal(R"({"optimizer": {"zzzzzz": 1}})"),
-            "mt.json:1: unknown key optimizer.zzzzzz; the keys here are max_grad_norm, beta1");
+            "mt.json:1: unknown key optimizer.zzzzzz; the keys at this place are max_grad_norm, beta1");
 }
 
 TEST(Reader, ListsGoodEnumerators) {

@@ -83,7 +83,7 @@ TEST(DataConfig, ATransformHasTheKeysOfItsType) {
   EXPECT_THAT(refusal([&] { (void)read(R"({"type": "max_lenght"})"); }),
               HasSubstr("transforms.0.type must be one of max_length, got \"max_lenght\"; did you mean max_length?"));
   EXPECT_THAT(refusal([&] { (void)read(R"({"type": "max_length", "sauce": 3})"); }),
-              HasSubstr("transforms.0.sauce; the keys here are type, source, target"));
+              HasSubstr("transforms.0.sauce; the keys at this place are type, source, target"));
   EXPECT_THAT(refusal([&] { (void)read("3"); }), HasSubstr("an object"));
   const std::string schema = config::text_of(config::schema_of<DataConfig>(), false);
   EXPECT_THAT(schema, HasSubstr(R"("type":{"const":"max_length"})"));

@@ -168,7 +168,7 @@ TEST(RunPlan, CompletesOrRefusesTheArithmeticOfAStep) {
   EXPECT_EQ(number(sizes({"batch.global_size=null", "batch.accumulation=3"}, 8), "/global_size"), 24);
   EXPECT_EQ(number(sizes({"batch.micro_size=null", "batch.accumulation=4"}, 8), "/micro_size"), 4);
   const std::string third = refusal(Fault::config, [&] { (void)sizes({"batch.accumulation=3"}, 8); });
-  EXPECT_NE(third.find("nearest legal values: accumulation 16, or global_size 24"), std::string::npos) << third;
+  EXPECT_NE(third.find("try accumulation 16 or global_size 24"), std::string::npos) << third;
   const std::string multiple = refusal(Fault::config, [&] {
     (void)sizes({"batch.micro_size=null", "batch.accumulation=3"}, 8);
   });
@@ -245,10 +245,10 @@ TEST(RunPlan, NamesAStageWhoseStateFitsWhereNothingElseIsKnown) {
     const std::int64_t capacity = state.state() + state.scratch + plan.copy_bytes;
     return error_of([&] { plan::require_state_fits(plan, capacity); }).facts().remedy;
   };
-  EXPECT_TRUE(remedy(Scheme::stage_2).starts_with("--set sharding.zero_stage=2 (")) << remedy(Scheme::stage_2);
-  EXPECT_TRUE(remedy(Scheme::stage_3).starts_with("--set sharding.zero_stage=3 (")) << remedy(Scheme::stage_3);
+  EXPECT_TRUE(remedy(Scheme::stage_2).starts_with("try --set sharding.zero_stage=2, which needs ")) << remedy(Scheme::stage_2);
+  EXPECT_TRUE(remedy(Scheme::stage_3).starts_with("try --set sharding.zero_stage=3, which needs ")) << remedy(Scheme::stage_3);
   const std::string none = refusal(Fault::config, [&] { plan::require_state_fits(plan, 1 << 20); });
-  EXPECT_NE(none.find("no stage fits"), std::string::npos) << none;
+  EXPECT_NE(none.find("no scheme fits"), std::string::npos) << none;
 }
 
 TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
