@@ -1,7 +1,6 @@
 #include "core/lease.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -34,10 +33,8 @@ std::optional<std::string> read_unless_gone(const Files& files, const Path& path
 std::int64_t generation_in(std::string_view name) {
   if (!name.starts_with(prefix)) return 0;
   name.remove_prefix(prefix.size());
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool whole = error == std::errc{} && end == name.data() + name.size();
-  return whole && name.front() != '0' && number > 0 && number <= last_generation ? number : 0;
+  const std::int64_t number = number_in<std::int64_t>(name).value_or(0);
+  return number > 0 && number <= last_generation && name.front() != '0' ? number : 0;
 }
 
 }  // namespace

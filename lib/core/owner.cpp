@@ -9,13 +9,13 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <sstream>
 
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 #include "core/random.hpp"
 
 namespace argosy {
@@ -62,13 +62,6 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-template <class Number>
-Number number_of(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size() ? number : Number{};
-}
-
 }  // namespace
 
 std::string host_name() {
@@ -94,7 +87,7 @@ Owner Owner::of_this_process(const Files& files, const Clock& clock) {
     if (const auto space = files.stat("/proc/self/ns/pid")) owner.pid_namespace = space->inode;
   }
   owner.slurm_job = variable("SLURM_JOB_ID");
-  owner.slurm_restart = number_of<std::int64_t>(variable("SLURM_RESTART_COUNT"));
+  owner.slurm_restart = number_in<std::int64_t>(variable("SLURM_RESTART_COUNT")).value_or(0);
   owner.heartbeat_s = clock.wall_s();
   owner.nonce = random_hex(16);
   return owner;

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/output_file.hpp"
+#include "core/staged.hpp"
 #include "data/utf8.hpp"
 #include "decode/scores.hpp"
 

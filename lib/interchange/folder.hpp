@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "comm/run_main.hpp"
-#include "core/staged_folder.hpp"
+#include "core/staged.hpp"
 
 /// An output folder that appears under its name only when it is complete. Every format writes into one.
 namespace argosy::interchange {

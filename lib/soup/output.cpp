@@ -7,7 +7,7 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
 #include "core/error.hpp"
-#include "core/staged_folder.hpp"
+#include "core/staged.hpp"
 #include "soup/averager.hpp"
 
 namespace argosy::soup {

@@ -11,7 +11,7 @@
 #include "core/error.hpp"
 #include "core/file_name.hpp"
 #include "core/hash.hpp"
-#include "core/staged_folder.hpp"
+#include "core/staged.hpp"
 #include "soup/output.hpp"
 
 namespace argosy::soup {

@@ -12,7 +12,7 @@ mutant shard_not_synced 'a shard is written and not synced' lib/checkpoint/shard
 mutant attachment_not_synced 'an attached file is written and not synced' lib/checkpoint/staging.cpp $crash 2 "$states" \
   '  file.sync();
 ' ''
-mutant parent_not_synced 'the rename that commits is acknowledged before it lasts' lib/core/staged_folder.cpp $crash 2 "$states" \
+mutant parent_not_synced 'the rename that commits is acknowledged before it lasts' lib/core/staged.cpp $crash 2 "$states" \
   '  files_.sync_folder(target_.parent_path());
 ' ''
 mutant file_replaced_not_synced 'manifest, lock and run.json are renamed over without a sync' lib/core/file.cpp $crash 2 "$states" \
