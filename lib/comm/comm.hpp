@@ -121,6 +121,9 @@ void agree(const Communicator& world, const std::function<void()>& body);
 /// **Collective.** True on all ranks if `value` is true on any.
 [[nodiscard]] bool any_of(const Communicator& world, bool value);
 
+/// **Collective.** The lowest rank where `value` is true, on all ranks; nullopt: none.
+[[nodiscard]] std::optional<int> lowest_rank(const Communicator& world, bool value);
+
 /// The lowest rank whose text is not rank 0's, and both texts.
 struct Odd {
   int rank = 0;

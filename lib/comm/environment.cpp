@@ -37,10 +37,16 @@ Environment::~Environment() = default;
 
 void Environment::exchange_hosts() { session_->hosts = world_->all_gather(host_name()); }
 
-Environment::Limit::Limit(Session& of, double limit_s) : session(of), before_s(of.timeout_s) {
-  session.timeout_s = std::min(limit_s, before_s / 3);
+void Environment::within(double limit_s, const std::function<void()>& body) const {
+  const double before_s = session_->timeout_s.exchange(std::min(limit_s, session_->timeout_s / 3));
+  try {
+    body();
+  } catch (...) {
+    session_->timeout_s = before_s;
+    throw;
+  }
+  session_->timeout_s = before_s;
 }
-Environment::Limit::~Limit() { session.timeout_s = before_s; }
 
 void Environment::finish(int code) {
   verdicts_->barrier("leaving");

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/file_name.hpp"
+
 namespace argosy::comm {
 namespace {
 
@@ -71,10 +73,8 @@ bool is_later_copy(int world_size, const Variables& variables) {
 std::optional<double> seconds_in(const Variables& variables, const char* name, double least_s) {
   const std::optional<std::string> text = variables(name);
   if (!text) return std::nullopt;
-  double seconds = 0;
-  const char* const end = text->data() + text->size();
-  const auto [parsed, error] = std::from_chars(text->data(), end, seconds);
-  if (error == std::errc{} && parsed == end && std::isfinite(seconds) && seconds >= least_s) return seconds;
+  const auto seconds = number_in<double>(*text);
+  if (seconds && std::isfinite(*seconds) && *seconds >= least_s) return seconds;
   const std::string wanted = fmt::format("a number of seconds, at least {}", least_s);
   throw Error{Fault::usage,
               {.sentence = fmt::format("environment variable {} must be {}, but is \"{}\"; fix or unset it", name,

@@ -47,12 +47,6 @@ Error failure(const Waiting& waiting, const std::string& wanted, const std::stri
                 .remedy = remedy}};
 }
 
-std::string text_of(std::span<const int> ranks) {
-  std::string text;
-  for (const int rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
-  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
-}
-
 }  // namespace
 
 Session::Inside::Inside(const Waiting& waiting) noexcept { inside_waiting = &waiting; }
@@ -93,6 +87,10 @@ struct Session::Notice {
 
 bool Session::is_same(const std::string& operation, const Waiting& waiting) {
   return operation == waiting.operation.substr(0, Notice{}.operation.size() - 1);
+}
+
+bool Session::waits_in(const std::vector<std::string>& doing, const Waiting& waiting) {
+  return std::ranges::any_of(doing, [&](const std::string& operation) { return is_same(operation, waiting); });
 }
 
 struct Session::Outgoing {
@@ -267,9 +265,7 @@ void Session::answer_peers() {
 
 void Session::tell(const Waiting& waiting, TimePoint asked, int kind, const std::string& got) {
   for (std::size_t i = static_cast<std::size_t>(first_askers); i < waiting.members.size(); ++i) {
-    const std::vector<std::string> doing = told(waiting.members[i], asked);
-    if (waiting.members[i] != self_ &&
-        std::any_of(doing.begin(), doing.end(), [&](const auto& operation) { return is_same(operation, waiting); }))
+    if (waiting.members[i] != self_ && waits_in(told(waiting.members[i], asked), waiting))
       post(waiting.members[i], kind, waiting.operation, got);
   }
 }
@@ -298,12 +294,8 @@ bool Session::is_worth_waiting(const Waiting& waiting, TimePoint asked) {
   bool any_at_work = false;
   for (const int rank : waiting.members) {
     const std::vector<std::string> doing = told(rank, asked);
-    const bool at_work =
-        std::any_of(doing.begin(), doing.end(), [](const auto& operation) { return operation.empty(); });
-    if (!at_work &&
-        std::none_of(doing.begin(), doing.end(), [&](const auto& operation) { return is_same(operation, waiting); })) {
-      return false;
-    }
+    const bool at_work = std::ranges::count(doing, "") > 0;
+    if (!at_work && !waits_in(doing, waiting)) return false;
     any_at_work = any_at_work || at_work;
   }
   return any_at_work;
@@ -325,9 +317,7 @@ std::string Session::doings_of(const Waiting& waiting, TimePoint asked) {
   for (const int rank : waiting.members) {
     const std::vector<std::string> doing = told(rank, asked);
     if (doing.empty()) silent.push_back(rank);
-    if (std::any_of(doing.begin(), doing.end(), [&](const auto& operation) { return is_same(operation, waiting); })) {
-      continue;
-    }
+    if (waits_in(doing, waiting)) continue;
     for (const std::string& operation : doing) {
       elsewhere += fmt::format("{}rank {} {}{}", elsewhere.empty() ? "" : ", ", rank,
                                operation.empty() ? "is at work" : "waits in ", operation);
@@ -337,7 +327,9 @@ std::string Session::doings_of(const Waiting& waiting, TimePoint asked) {
   for (const int rank : silent) {
     if (!hosts.empty()) nodes.insert(hosts[static_cast<std::size_t>(rank)]);
   }
-  std::string got = silent.empty() ? "" : fmt::format("no answer from {}", text_of(silent));
+  std::string got =
+      silent.empty() ? ""
+                     : fmt::format("no answer from rank{} {}", silent.size() == 1 ? "" : "s", fmt::join(silent, ", "));
   if (!nodes.empty()) got += fmt::format(" on {}", fmt::join(nodes, ", "));
   if (!elsewhere.empty()) got += (got.empty() ? "" : "; ") + elsewhere;
   return got.empty() ? "every rank waits in it" : got;

@@ -128,10 +128,9 @@ void File::read_at(MutableBytes to, std::uint64_t offset) const {
   const std::size_t read = transfer_all(to.size(), done, path_, [&](std::size_t at, std::size_t size_bytes) {
     return os_->pread(fd_, to.data() + at, size_bytes, static_cast<std::int64_t>(offset + at));
   });
-  if (read < to.size()) {
+  if (read < to.size())
     refuse(Fault::corrupt, fmt::format("at least {} bytes", offset + to.size()), fmt::format("{} bytes", offset + read),
            path_, "the file was cut short; create it again");
-  }
 }
 
 std::size_t File::read(MutableBytes to) {
@@ -286,10 +285,9 @@ Mapping Files::map(const Path& path) const {
 std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const {
   const File file = open(path);
   const FileStat facts = file.stat();
-  if (facts.size_bytes > limit_bytes) {
+  if (facts.size_bytes > limit_bytes)
     refuse(Fault::data, fmt::format("a file of at most {} bytes", limit_bytes),
            fmt::format("{} bytes", facts.size_bytes), path, "check that this is the right file");
-  }
   std::string text(facts.size_bytes, '\0');
   file.read_at(as_writable_bytes(std::span<char>{text}), 0);
   return text;
