@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/run_main.hpp"
-#include "config/options.hpp"
+#include "config/config.hpp"
 #include "core/version.hpp"
 
 /// What the mains share: the command line, --version, and the options of every tool with a configuration. All ranks

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "checkpoint/fields.hpp"
-#include "checkpoint/float_bits.hpp"
 #include "comm/launcher.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"

@@ -10,7 +10,6 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/shard_set.hpp"
-#include "checkpoint/weight_stream.hpp"
 #include "core/error.hpp"
 #include "partition/reshard.hpp"
 
@@ -241,7 +240,7 @@ std::vector<std::string> Reader::attachments() const {
 
 std::string Reader::attachment(const std::string& name) const {
   const auto& files = impl_->manifest().files;
-  const auto found = std::find_if(files.begin(), files.end(), [&](const auto& file) { return file.name == name; });
+  const auto found = std::ranges::find(files, name, &Manifest::Attached::name);
   const Path path = impl_->directory / name;
   if (found == files.end()) {
     throw Error{Fault::data,
@@ -269,9 +268,7 @@ std::vector<float> Reader::read_parameter(const std::string& name) const {
   const partition::FlatSpace& space = impl_->manifest().spaces[place.unit];
   std::vector<float> values(static_cast<std::size_t>(space.params()[place.index].numel()));
   const auto& intervals = impl_->stored_intervals();
-  auto at =
-      std::lower_bound(intervals.begin(), intervals.end(), id,
-                       [](const partition::Interval& interval, std::size_t param) { return interval.param < param; });
+  auto at = std::ranges::lower_bound(intervals, id, {}, &partition::Interval::param);
   for (; at != intervals.end() && at->param == id; ++at) {
     const std::span piece =
         std::span{values}.subspan(static_cast<std::size_t>(at->begin), static_cast<std::size_t>(at->end - at->begin));
@@ -396,12 +393,7 @@ bool Reader::has_weights_of(const Reader& other) const {
     return std::span{impl.manifest().spaces}.first(impl.manifest().weight_units());
   };
   const std::span<const partition::FlatSpace> spaces = spaces_of(a);
-  const auto same_params = [](const partition::FlatSpace& x, const partition::FlatSpace& y) {
-    return std::ranges::equal(x.params(), y.params(), [](const partition::ParamSpec& p, const partition::ParamSpec& q) {
-      return p.name == q.name && p.shape == q.shape;
-    });
-  };
-  if (!std::ranges::equal(spaces, spaces_of(b), same_params)) return false;
+  if (!std::ranges::equal(spaces, spaces_of(b), partition::have_equal_params)) return false;
   const partition::Layout& layout = a.manifest().spaces.front().layout();
   if (layout == b.manifest().spaces.front().layout() && weights() == other.weights()) {
     for (int rank = 0; rank < layout.world(); ++rank) {
@@ -440,8 +432,7 @@ WeightStream Reader::stream(std::string_view tensor) const {
 }
 
 std::span<float> UnitState::tensor(std::string_view of_name) const noexcept {
-  const auto found =
-      std::find_if(tensors.begin(), tensors.end(), [&](const TensorShard& tensor) { return tensor.name == of_name; });
+  const auto found = std::ranges::find(tensors, of_name, &TensorShard::name);
   return found == tensors.end() ? std::span<float>{} : found->values;
 }
 

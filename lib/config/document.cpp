@@ -5,6 +5,7 @@
 
 #include "config/config.hpp"
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 
 namespace argosy::config {
 namespace {
@@ -230,8 +231,7 @@ void Document::set(std::string_view assignment) {
     if (auto* object = at->if_object()) {
       at = &(*object)[step];
     } else if (auto* array = at->if_array()) {
-      const bool digits = step.find_first_not_of("0123456789") == std::string_view::npos && step.size() < 10;
-      const std::size_t index = digits ? std::stoul(std::string(step)) : array->size() + 1;
+      const auto index = static_cast<std::size_t>(count_in(step).value_or(std::ssize(*array) + 1));
       if (index > array->size())
         refuse(fmt::format("an index of {} from 0 to {}", above, array->size()), std::string(step));
       if (index == array->size()) array->emplace_back(nullptr);
@@ -263,6 +263,42 @@ std::string Document::place(std::string_view pointer) const {
   }
   if (at->line == from_command_line) return "--set";
   return at->line == 0 ? name_ : fmt::format("{}:{}", name_, at->line);
+}
+
+const boost::json::value& part_of(const boost::json::value& whole, std::string_view path) {
+  const boost::json::value* at = &whole;
+  std::string_view rest = path.starts_with('/') ? path.substr(1) : path;
+  const char separator = path.starts_with('/') ? '/' : '.';
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(separator), rest.size());
+    const std::string_view step = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const boost::json::value* next = nullptr;
+    if (const auto* object = at->if_object()) {
+      next = object->if_contains(step);
+    } else if (const auto* array = at->if_array()) {
+      if (const auto index = count_in(step)) next = array->if_contains(static_cast<std::size_t>(*index));
+    }
+    if (next == nullptr) {
+      const std::string where = fmt::format("--print-config {}", path);
+      const std::string remedy = "name a key, or put CONFIG before --print-config";
+      throw Error{Fault::usage,
+                  {.sentence = fmt::format("{}: the configuration has no key \"{}\" there; {}", where, step, remedy),
+                   .wanted = "a key of the configuration",
+                   .got = fmt::format("\"{}\"", step),
+                   .where = where,
+                   .remedy = remedy}};
+    }
+    at = next;
+  }
+  return *at;
+}
+
+std::string printed(const boost::json::value& part, bool raw) {
+  if (!raw) return text_of(part);
+  if (part.is_string()) return std::string(part.get_string());
+  throw Error{Fault::usage,
+              {.wanted = "a string", .got = text_of(part, false), .where = "--raw", .remedy = "omit --raw"}};
 }
 
 }  // namespace argosy::config

@@ -80,7 +80,7 @@ mutant quarantine_not_synced 'a damaged checkpoint is back after a power cut' li
   '  files_.sync_folder(folder);
   log_.warn("{} moved' '  log_.warn("{} moved'
 mutant folder_link_followed 'a link in the place of a checkpoint is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
-  'if (is_link(candidate.directory)) return' 'if (false) return'
+  'if (is_link(files_, candidate.directory)) return' 'if (false) return'
 mutant shard_link_followed 'a link in the place of a shard is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
   'if (const auto link = link_in(reader))' 'if (const auto link = std::optional<Path>{})'
 mutant name_trusted 'a copy under the name of another step is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
