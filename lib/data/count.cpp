@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json.hpp>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -118,18 +119,11 @@ CountRecord join(std::span<const RangeFigures> by_rank, std::span<const std::vec
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
     const std::size_t rank = (r + turn) % by_rank.size();
     const RangeFigures& found = by_rank[rank];
-    TextFigures& sum = record.figures;
     if (found.has_invalid && !record.first_invalid) {
       record.first_invalid = found.first_invalid;
-      record.first_invalid->line += sum.newlines;
+      record.first_invalid->line += record.figures.newlines;
     }
-    sum.lines += found.figures.lines;
-    sum.newlines += found.figures.newlines;
-    sum.empty_lines += found.figures.empty_lines;
-    sum.words += found.figures.words;
-    sum.characters += found.figures.characters;
-    sum.longest_line = std::max(sum.longest_line, found.figures.longest_line);
-    sum.invalid_bytes += found.figures.invalid_bytes;
+    record.figures += found.figures;
     for (const BlockFigures& block : blocks_by_rank[rank]) {
       hasher.update(std::as_bytes(std::span{block.digest.bytes}));
       record.block_newlines.push_back(block.newlines);
@@ -187,6 +181,23 @@ FileStat settled(const Files& files, const Path& path) {
   if (age_s < 0 || age_s > tick_s) return stat;
   clock.sleep_s(tick_s - age_s);
   return stat_of(files, path);
+}
+
+constexpr const char* row_format = "{:>12} {:>10} {:>12} {:>13} {:>14} {:>9} {:>9}  {}\n";
+
+CountRecord sum_of(std::span<const CountedFile> files) {
+  CountRecord sum;
+  for (const CountedFile& file : files) {
+    sum.size_bytes += file.record.size_bytes;
+    sum.figures += file.record.figures;
+  }
+  return sum;
+}
+
+std::string row_of(const CountRecord& record, const std::string& name) {
+  const TextFigures& figures = record.figures;
+  return fmt::format(fmt::runtime(row_format), figures.lines, figures.empty_lines, figures.words, figures.characters,
+                     record.size_bytes, figures.longest_line, figures.invalid_bytes, name);
 }
 
 }  // namespace
@@ -268,6 +279,51 @@ std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRe
     return begin + static_cast<std::uint64_t>(at - block.begin());
   }
   return record.size_bytes;
+}
+
+std::string count_table(std::span<const CountedFile> files) {
+  std::string table = fmt::format(fmt::runtime(row_format), "lines", "empty", "words", "characters", "bytes", "longest",
+                                  "invalid", "file");
+  for (const CountedFile& file : files) table += row_of(file.record, file.path.string());
+  if (files.size() > 1) table += row_of(sum_of(files), "total");
+  return table;
+}
+
+boost::json::object count_figures(std::span<const CountedFile> files) {
+  boost::json::array list;
+  for (const CountedFile& file : files) {
+    const TextFigures& figures = file.record.figures;
+    list.push_back({{"path", file.path.string()},
+                    {"lines", figures.lines},
+                    {"empty_lines", figures.empty_lines},
+                    {"words", figures.words},
+                    {"characters", figures.characters},
+                    {"bytes", file.record.size_bytes},
+                    {"longest_line", figures.longest_line},
+                    {"invalid_bytes", figures.invalid_bytes},
+                    {"digest", file.record.digest.hex()},
+                    {"cached", file.from_cache}});
+  }
+  const CountRecord sum = sum_of(files);
+  return {{"lines", sum.figures.lines},
+          {"words", sum.figures.words},
+          {"bytes", sum.size_bytes},
+          {"files", std::move(list)}};
+}
+
+boost::json::object token_figures(const ShardIndex& index, std::span<const CountedFile> files) {
+  boost::json::object figures;
+  std::size_t at = 0;
+  for (const ShardIndex::Corpus& corpus : index.corpora) {
+    for (const ShardIndex::Text& text : corpus.texts) {
+      if (at >= files.size() || files[at++].record.digest != text.digest) return {};
+    }
+    figures[corpus.name] = {{"examples", corpus.examples()},
+                            {"src_tokens", corpus.src_tokens},
+                            {"tgt_tokens", corpus.tgt_tokens},
+                            {"unknown", corpus.unknown}};
+  }
+  return figures;
 }
 
 }  // namespace argosy::data

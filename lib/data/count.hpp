@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include "core/file.hpp"
 #include "core/hash.hpp"
 #include "core/log.hpp"
+#include "data/shard_index.hpp"
 #include "data/text_scan.hpp"
 
 /// Counts and digests of text files, in one pass over all ranks, kept by content: a second call reads no text. Ranks
@@ -50,5 +52,16 @@ struct CountSettings {
 /// block.
 [[nodiscard]] std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRecord& record,
                                            std::uint64_t line);
+
+/// A table with a line for each file, and a total below several: lines, empty ones, words, characters, bytes, columns
+/// of the longest line, invalid bytes. Ends with a line feed.
+[[nodiscard]] std::string count_table(std::span<const CountedFile> files);
+
+/// The figures of the result line: `files`, one object each, and `lines`, `words`, `bytes` of all.
+[[nodiscard]] boost::json::object count_figures(std::span<const CountedFile> files);
+
+/// Tokens of the corpora, by name, as preprocess counted them; empty when the shards were made from other texts than
+/// `files` (the corpora's sources and targets, in order).
+[[nodiscard]] boost::json::object token_figures(const ShardIndex& index, std::span<const CountedFile> files);
 
 }  // namespace argosy::data

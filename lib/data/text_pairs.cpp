@@ -8,7 +8,6 @@
 #include "core/error.hpp"
 #include "data/batcher.hpp"
 #include "data/line_reader.hpp"
-#include "data/lm_rows.hpp"
 
 namespace argosy::data {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "core/error.hpp"
-#include "data/shard_header.hpp"
 #include "data/shard_index.hpp"
+#include "data/shard_writer.hpp"
 
 namespace argosy::data {
 namespace {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
+#include <array>
 #include <utility>
 
 #include "core/error.hpp"
@@ -10,19 +11,7 @@
 namespace argosy::data {
 namespace {
 
-std::string_view layout_text(spec::TokenLayout layout) {
-  switch (layout) {
-    case spec::TokenLayout::marian:
-      return "Marian";
-    case spec::TokenLayout::pegasus:
-      return "Pegasus";
-    case spec::TokenLayout::t5:
-      return "T5";
-    case spec::TokenLayout::llama:
-      return "Llama";
-  }
-  return "unknown";
-}
+constexpr std::array layout_names{"Marian", "Pegasus", "T5", "Llama"};  // by spec::TokenLayout
 
 }  // namespace
 
@@ -59,7 +48,8 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
   const std::string got = ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
   if (wanted != got) {
     throw Error{Fault::data,
-                {.wanted = fmt::format("the ids of a {} model ({})", layout_text(rule.layout), wanted),
+                {.wanted = fmt::format("the ids of a {} model ({})",
+                                       layout_names.at(static_cast<std::size_t>(rule.layout)), wanted),
                  .got = got,
                  .where = std::string{name},
                  .remedy = "train the tokenizer for this model type (data.tokenizer_training)"}};
