@@ -10,7 +10,6 @@
 #include "config/config.hpp"
 #include "core/error.hpp"
 #include "interchange/convert.hpp"
-#include "interchange/folder.hpp"
 #include "interchange/formats.hpp"
 #include "interchange/model_bin.hpp"
 #include "model/stored_model.hpp"
@@ -139,14 +138,8 @@ class Ct2Model {
   }
 
   [[nodiscard]] DType float_type() const {
-    switch (quantization_) {
-      case Quantization::float16:
-        return DType::f16;
-      case Quantization::bfloat16:
-        return DType::bf16;
-      default:
-        return DType::f32;
-    }
+    if (quantization_ == Quantization::bfloat16) return DType::bf16;
+    return quantization_ == Quantization::float16 ? DType::f16 : DType::f32;
   }
 
   /// Our parameters have CTranslate2's names. Two kinds differ in rows: those with a vocabulary dimension lose the

@@ -1,6 +1,7 @@
 #include "interchange/model_bin.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -11,22 +12,10 @@ namespace {
 constexpr std::uint32_t format_version = 6;
 
 std::uint8_t type_code(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return 0;
-    case DType::i8:
-      return 1;
-    case DType::i16:
-      return 2;
-    case DType::i32:
-      return 3;
-    case DType::f16:
-      return 4;
-    case DType::bf16:
-      return 5;
-    default:
-      ARGOSY_CHECK(false, "model.bin has no type for {}", name_of(dtype));
-  }
+  constexpr std::array by_code{DType::f32, DType::i8, DType::i16, DType::i32, DType::f16, DType::bf16};
+  const auto found = std::ranges::find(by_code, dtype);
+  ARGOSY_CHECK(found != by_code.end(), "model.bin has no type for {}", name_of(dtype));
+  return narrow<std::uint8_t>(found - by_code.begin());
 }
 
 class ByteString {

@@ -2,7 +2,6 @@
 #include <bit>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <charconv>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -34,11 +33,9 @@ std::map<std::string, ValidationLoss> losses_in(const std::string& text) {
     if (!member.value().is_array()) continue;
     for (const json::value& value : member.value().get_array()) {
       if (!value.is_string()) break;
-      const std::string_view bits = value.get_string();
-      std::uint64_t number = 0;
-      const auto [end, fault] = std::from_chars(bits.data(), bits.data() + bits.size(), number, 16);
-      if (fault != std::errc{} || end != bits.data() + bits.size()) break;
-      numbers.push_back(std::bit_cast<double>(number));
+      const auto bits = number_in<std::uint64_t>(value.get_string(), 16);
+      if (!bits) break;
+      numbers.push_back(std::bit_cast<double>(*bits));
     }
     if (numbers.empty() || numbers.size() != member.value().get_array().size()) continue;
     known.emplace(member.key(), ValidationLoss{numbers.front(), {numbers.begin() + 1, numbers.end()}});

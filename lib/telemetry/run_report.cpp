@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "core/file_name.hpp"
+#include "telemetry/status.hpp"
 
 namespace argosy::telemetry {
 namespace {
@@ -66,9 +67,8 @@ std::optional<double> time_in(const std::string& text) {
 }
 
 bool is_status(const json::object& object) {
-  const std::string state = string_at(object, "state");
-  const std::vector<std::string> states{"running", "stopped", "failed", "done"};
-  return std::count(states.begin(), states.end(), state) == 1 && int_at(object, "step") &&
+  State state{};
+  return boost::describe::enum_from_string(string_at(object, "state").c_str(), state) && int_at(object, "step") &&
          number_at(object, "fraction_done") && time_in(string_at(object, "time"));
 }
 
