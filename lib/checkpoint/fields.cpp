@@ -34,11 +34,8 @@ void collect(boost::json::value& value, const std::string& pointer, boost::json:
 }
 
 [[noreturn]] void fail(std::string_view pointer, const std::string& where) {
-  throw Error{Fault::corrupt,
-              {.wanted = fmt::format("bits that match the number at {}", pointer),
-               .got = "other bits",
-               .where = where + " at /float_bits",
-               .remedy = "use another checkpoint"}};
+  throw_error(Fault::corrupt, where + " at /float_bits", fmt::format("bits that match the number at {}", pointer),
+              "other bits", "use another checkpoint");
 }
 
 }  // namespace

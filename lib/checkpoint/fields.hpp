@@ -27,11 +27,8 @@ class Fields {
   [[noreturn]] void fail(std::string_view key, const std::string& wanted, std::string got) const {
     constexpr std::size_t longest = 60;
     if (got.size() > longest) got = got.substr(0, longest) + "…";
-    throw Error{Fault::corrupt,
-                {.wanted = wanted,
-                 .got = std::move(got),
-                 .where = fmt::format("{} at {}/{}", where_, pointer_, key),
-                 .remedy = "use another checkpoint"}};
+    throw_error(Fault::corrupt, fmt::format("{} at {}/{}", where_, pointer_, key), wanted, std::move(got),
+                "use another checkpoint");
   }
   void require(bool good, std::string_view key, const std::string& wanted) const {
     const boost::json::value* const value = object_.if_contains(key);

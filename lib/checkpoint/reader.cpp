@@ -176,26 +176,20 @@ ParsedManifest read_manifest(const Files& files, const Path& directory) {
                  .where = directory.string(),
                  .remedy = "name a folder such as checkpoints/000001000 of a run"}};
   }
-  if (facts->size_bytes > manifest_limit_bytes) {
-    throw Error{Fault::corrupt,
-                {.wanted = fmt::format("a manifest of at most {} bytes", manifest_limit_bytes),
-                 .got = fmt::format("{} bytes", facts->size_bytes),
-                 .where = path.string(),
-                 .remedy = "use another checkpoint"}};
-  }
+  if (facts->size_bytes > manifest_limit_bytes)
+    throw_error(Fault::corrupt, path.string(), fmt::format("a manifest of at most {} bytes", manifest_limit_bytes),
+                fmt::format("{} bytes", facts->size_bytes), "use another checkpoint");
   return parse_manifest(files.read_text(path, manifest_limit_bytes), path.string());
 }
 
 void check_size(const Files& files, const Path& path, std::uint64_t size_bytes) {
   const auto facts = files.stat(path);
   if (facts && facts->size_bytes == size_bytes && facts->is_regular) return;
-  throw Error{Fault::corrupt,
-              {.wanted = fmt::format("a file of {} bytes", size_bytes),
-               .got = !facts              ? "no such file"
-                      : facts->is_regular ? fmt::format("{} bytes", facts->size_bytes)
-                                          : "something other than a regular file",
-               .where = path.string(),
-               .remedy = "the checkpoint is incomplete: use another one, or move this folder away"}};
+  throw_error(Fault::corrupt, path.string(), fmt::format("a file of {} bytes", size_bytes),
+              !facts              ? "no such file"
+              : facts->is_regular ? fmt::format("{} bytes", facts->size_bytes)
+                                  : "something other than a regular file",
+              "the checkpoint is incomplete: use another one, or move this folder away");
 }
 
 }  // namespace
@@ -291,11 +285,9 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
       const Place place = impl_->places[ids.back()];
       const std::vector<std::int64_t>& shape = impl_->manifest().spaces[place.unit].params()[place.index].shape;
       if (shape != param.shape) {
-        throw Error{Fault::data,
-                    {.wanted = fmt::format("{} of shape [{}]", param.name, fmt::join(param.shape, ", ")),
-                     .got = fmt::format("[{}]", fmt::join(shape, ", ")),
-                     .where = impl_->directory.string(),
-                     .remedy = name_another}};
+        throw_error(Fault::data, impl_->directory.string(),
+                    fmt::format("{} of shape [{}]", param.name, fmt::join(param.shape, ", ")),
+                    fmt::format("[{}]", fmt::join(shape, ", ")), name_another);
       }
       unit_of[ids.back()] = u;
     }

@@ -109,11 +109,8 @@ void ShardSet::check_index(int rank, const Shard& shard) {
   if (same(first, wanted.param_id) && same(first + 1, wanted.begin) && same(first + 2, wanted.end) &&
       same(first + 3, wanted.offset) && same(first + 4, wanted.unit))
     return;
-  throw Error{Fault::corrupt,
-              {.wanted = "the index that follows from the manifest's layout",
-               .got = "another index",
-               .where = path(rank).string(),
-               .remedy = damaged}};
+  throw_error(Fault::corrupt, path(rank).string(), "the index that follows from the manifest's layout", "another index",
+              damaged);
 }
 
 void ShardSet::fail_block(int rank, std::size_t dataset, std::uint64_t block) const {

@@ -28,13 +28,9 @@ void Staging::open(std::uint64_t needed_bytes, int world) const {
   const Path parent = folder_of(target());
   files_.make_folders(parent);
   const std::uint64_t wanted = needed_bytes + needed_bytes / 20, free = files_.free_bytes(parent);
-  if (free < wanted) {
-    throw Error{Fault::io,
-                {.wanted = fmt::format("at least {} bytes of free space", wanted),
-                 .got = fmt::format("{}", free),
-                 .where = parent.string(),
-                 .remedy = "free some space, keep fewer checkpoints, or choose another folder"}};
-  }
+  if (free < wanted)
+    throw_error(Fault::io, parent.string(), fmt::format("at least {} bytes of free space", wanted),
+                fmt::format("{}", free), "free some space, keep fewer checkpoints, or choose another folder");
   staged_.make();
   std::set<Path> folders;
   for (int rank = 0; rank < world; ++rank) folders.insert((folder() / shard_name(rank, world)).parent_path());

@@ -212,8 +212,7 @@ Document Document::parse(std::string_view text, std::string_view name) {
 void Document::set(std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
   const auto refuse = [&](std::string wanted, std::string got) {
-    throw Error{Fault::usage,
-                {.wanted = std::move(wanted), .got = std::move(got), .where = fmt::format("--set {}", assignment)}};
+    throw_error(Fault::usage, fmt::format("--set {}", assignment), std::move(wanted), std::move(got));
   };
   if (equals == std::string_view::npos || equals == 0) refuse("KEY=VALUE", fmt::format("\"{}\"", assignment));
 
@@ -297,8 +296,7 @@ const boost::json::value& part_of(const boost::json::value& whole, std::string_v
 std::string printed(const boost::json::value& part, bool raw) {
   if (!raw) return text_of(part);
   if (part.is_string()) return std::string(part.get_string());
-  throw Error{Fault::usage,
-              {.wanted = "a string", .got = text_of(part, false), .where = "--raw", .remedy = "omit --raw"}};
+  throw_error(Fault::usage, "--raw", "a string", text_of(part, false), "omit --raw");
 }
 
 }  // namespace argosy::config

@@ -33,6 +33,11 @@ Exit exit_code(Fault fault) noexcept {
 Error::Error(Fault fault, Facts facts, std::source_location at)
     : std::runtime_error(sentence_of(facts)), fault_(fault), facts_(std::move(facts)), at_(at) {}
 
+void throw_error(Fault fault, std::string where, std::string wanted, std::string got, std::string remedy,
+                 std::source_location at) {
+  throw Error{fault, {"", std::move(wanted), std::move(got), std::move(where), std::move(remedy)}, at};
+}
+
 void throw_broken_invariant(const char* condition, const std::string& text, std::source_location at) {
   throw Error{Fault::internal,
               {.wanted = condition,

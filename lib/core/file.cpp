@@ -64,11 +64,6 @@ std::string remedy_of(int error) {
 
 [[noreturn]] void fail_io(std::string_view done, const Path& path) { fail(Fault::io, done, errno, path); }
 
-[[noreturn]] void refuse(Fault fault, std::string wanted, std::string got, const Path& path, std::string remedy) {
-  throw Error{
-      fault, {.wanted = std::move(wanted), .got = std::move(got), .where = path.string(), .remedy = std::move(remedy)}};
-}
-
 /// Repeats a system call that a signal has interrupted.
 template <class Call>
 auto repeat(Call&& call) {
@@ -129,8 +124,8 @@ void File::read_at(MutableBytes to, std::uint64_t offset) const {
     return os_->pread(fd_, to.data() + at, size_bytes, static_cast<std::int64_t>(offset + at));
   });
   if (read < to.size())
-    refuse(Fault::corrupt, fmt::format("at least {} bytes", offset + to.size()), fmt::format("{} bytes", offset + read),
-           path_, "the file was cut short; create it again");
+    throw_error(Fault::corrupt, path_.string(), fmt::format("at least {} bytes", offset + to.size()),
+                fmt::format("{} bytes", offset + read), "the file was cut short; create it again");
 }
 
 std::size_t File::read(MutableBytes to) {
@@ -259,8 +254,8 @@ File Files::open_regular(const Path& path, int flags, const char* done) const {
   if (repeat([&] { return os_->fstat(file.fd(), &s); }) != 0) fail_io("examined", path);
   if (S_ISREG(s.st_mode)) return file;
   const bool is_input = S_ISDIR(s.st_mode) || (flags & O_ACCMODE) == O_RDONLY;
-  refuse(is_input && !own_ ? Fault::data : Fault::io, "a regular file", kind_of(s.st_mode), path,
-         own_ ? "remove it or choose another place" : "name a file");
+  throw_error(is_input && !own_ ? Fault::data : Fault::io, path.string(), "a regular file", kind_of(s.st_mode),
+              own_ ? "remove it or choose another place" : "name a file");
 }
 
 File Files::open(const Path& path) const { return open_regular(path, O_RDONLY, "opened"); }
@@ -286,8 +281,8 @@ std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const 
   const File file = open(path);
   const FileStat facts = file.stat();
   if (facts.size_bytes > limit_bytes)
-    refuse(Fault::data, fmt::format("a file of at most {} bytes", limit_bytes),
-           fmt::format("{} bytes", facts.size_bytes), path, "check that this is the right file");
+    throw_error(Fault::data, path.string(), fmt::format("a file of at most {} bytes", limit_bytes),
+                fmt::format("{} bytes", facts.size_bytes), "check that this is the right file");
   std::string text(facts.size_bytes, '\0');
   file.read_at(as_writable_bytes(std::span<char>{text}), 0);
   return text;

@@ -30,7 +30,7 @@ std::string read_proc(const Files& files, const std::string& path) {
     do size = files.os().pread(file.fd(), buffer.data(), buffer.size(), 0);
     while (size < 0 && errno == EINTR);
     if (size < 0 && errno != ESRCH)  // which says that the process has ended meanwhile
-      throw Error{Fault::io, {.wanted = "a readable file", .got = strerrordesc_np(errno), .where = path}};
+      throw_error(Fault::io, path, "a readable file", strerrordesc_np(errno));
     return {buffer.data(), static_cast<std::size_t>(std::max<std::int64_t>(size, 0))};
   } catch (const Error& error) {
     if (error.fault() == Fault::data) return "";  // there is no such process
@@ -77,11 +77,7 @@ Owner Owner::of_this_process(const Files& files, const Clock& clock) {
   owner.boot_id.resize(std::min(owner.boot_id.size(), owner.boot_id.find('\n')));
   // Without them no other process could tell that this one is alive.
   if (owner.start_time.empty() || owner.boot_id.empty())
-    throw Error{Fault::io,
-                {.wanted = "this process's start time and boot id",
-                 .got = "neither",
-                 .where = "/proc",
-                 .remedy = "mount /proc"}};
+    throw_error(Fault::io, "/proc", "this process's start time and boot id", "neither", "mount /proc");
   // A /proc of another namespace, as in some containers, shows other processes under the same numbers.
   if (self->pid == std::to_string(owner.pid)) {
     if (const auto space = files.stat("/proc/self/ns/pid")) owner.pid_namespace = space->inode;

@@ -125,13 +125,9 @@ OutputFile::OutputFile(const Files& files, Path path)
       path_(files.follow_links(path)),
       partial_(path_.parent_path() / partial_name(path_.filename().string())) {
   const auto facts = files_.stat(path_);
-  if (facts && !facts->is_regular) {
-    throw Error{Fault::usage,
-                {.wanted = "a regular file",
-                 .got = facts->is_directory ? "a folder" : "a pipe, a socket or a device",
-                 .where = path.string(),
-                 .remedy = "name a regular file or a new one"}};
-  }
+  if (facts && !facts->is_regular)
+    throw_error(Fault::usage, path.string(), "a regular file",
+                facts->is_directory ? "a folder" : "a pipe, a socket or a device", "name a regular file or a new one");
   file_ = files_.create(partial_);
 }
 

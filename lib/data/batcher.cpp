@@ -12,13 +12,9 @@ namespace {
 std::size_t cells(std::int64_t rows, std::int64_t width) { return static_cast<std::size_t>(rows * width); }
 
 std::int64_t checked(std::int32_t id, const spec::Vocabulary& vocabulary) {
-  if (id < 0 || vocabulary.is_dead(id)) {
-    throw Error{Fault::corrupt,
-                {.wanted = fmt::format("ids below {}", vocabulary.pieces),
-                 .got = fmt::format("{}", id),
-                 .where = "data.shards",
-                 .remedy = "remove the folder and run preprocess"}};
-  }
+  if (id < 0 || vocabulary.is_dead(id))
+    throw_error(Fault::corrupt, "data.shards", fmt::format("ids below {}", vocabulary.pieces), fmt::format("{}", id),
+                "remove the folder and run preprocess");
   return id;
 }
 

@@ -154,19 +154,10 @@ CountRecord count_file(const comm::Communicator& world, const Files& files, cons
 
 FileStat stat_of(const Files& files, const Path& path) {
   const std::optional<FileStat> stat = files.stat(path);
-  if (!stat || stat->is_directory) {
-    throw Error{Fault::data,
-                {.wanted = "a text file",
-                 .got = stat ? "a folder" : "no such file",
-                 .where = path.string(),
-                 .remedy = "correct the path"}};
-  }
+  if (!stat || stat->is_directory)
+    throw_error(Fault::data, path.string(), "a text file", stat ? "a folder" : "no such file", "correct the path");
   if (!stat->is_regular) {  // texts are read in parts, by several ranks and more than once
-    throw Error{Fault::data,
-                {.wanted = "a text file",
-                 .got = "a pipe or a device",
-                 .where = path.string(),
-                 .remedy = "write the text to a file first"}};
+    throw_error(Fault::data, path.string(), "a text file", "a pipe or a device", "write the text to a file first");
   }
   return *stat;
 }
@@ -235,11 +226,8 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
       if (world.rank() != 0) return;
       const FileStat after = stat_of(files, path);
       if (after.size_bytes != stat.size_bytes || after.mtime_ns != stat.mtime_ns) {
-        throw Error{Fault::data,
-                    {.wanted = "a file at rest",
-                     .got = "one that changed while it was read",
-                     .where = path.string(),
-                     .remedy = "run again when it is complete"}};
+        throw_error(Fault::data, path.string(), "a file at rest", "one that changed while it was read",
+                    "run again when it is complete");
       }
       try {
         if (keeps) cache.keep(path, stat, record);
@@ -268,11 +256,7 @@ std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRe
     for (; newlines < line; ++newlines) {
       at = std::find(at, block.end(), '\n');
       if (at == block.end()) {
-        throw Error{Fault::data,
-                    {.wanted = "the text as it was counted",
-                     .got = "other lines",
-                     .where = path.string(),
-                     .remedy = "run again"}};
+        throw_error(Fault::data, path.string(), "the text as it was counted", "other lines", "run again");
       }
       ++at;
     }

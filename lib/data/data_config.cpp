@@ -202,8 +202,7 @@ Path user_cache_folder() {
 
 StepSizes resolve_sizes(const BatchConfig& config, int world) {
   const auto refuse = [&](std::string wanted, std::string got, std::string remedy) {
-    throw Error{Fault::config,
-                {.wanted = std::move(wanted), .got = std::move(got), .where = "batch", .remedy = std::move(remedy)}};
+    throw_error(Fault::config, "batch", std::move(wanted), std::move(got), std::move(remedy));
   };
   const int given = config.global_size.has_value() + config.micro_size.has_value() + config.accumulation.has_value();
   if (given < 2) refuse("two of global_size, micro_size and accumulation", fmt::format("{}", given), "give one more");

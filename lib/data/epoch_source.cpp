@@ -164,22 +164,15 @@ EpochMaker::EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabu
     : shards_(shards), vocabulary_(vocabulary), settings_(settings) {
   const BatchConfig& batch = settings_.batch;
   packed_ = batch.packing.value_or(!shards.has_source());
-  if (packed_ && shards.has_source()) {
-    throw Error{Fault::config,
-                {.wanted = "packing only for language models",
-                 .got = "true for pairs",
-                 .where = "batch.packing",
-                 .remedy = "leave it out"}};
-  }
+  if (packed_ && shards.has_source())
+    throw_error(Fault::config, "batch.packing", "packing only for language models", "true for pairs", "leave it out");
   rows_ = batch.unit == BatchUnit::examples ? settings_.sizes.micro_size
                                             : settings_.sizes.micro_size / batch.sequence_length;
-  if (packed_ && rows_ < 1) {
-    throw Error{Fault::config,
-                {.wanted = fmt::format("room for a row of batch.sequence_length {}", batch.sequence_length),
-                 .got = fmt::format("micro_size {} padded_tokens", settings_.sizes.micro_size),
-                 .where = "batch",
-                 .remedy = "raise micro_size or lower sequence_length"}};
-  }
+  if (packed_ && rows_ < 1)
+    throw_error(Fault::config, "batch",
+                fmt::format("room for a row of batch.sequence_length {}", batch.sequence_length),
+                fmt::format("micro_size {} padded_tokens", settings_.sizes.micro_size),
+                "raise micro_size or lower sequence_length");
 
   // What is drawn: pairs, documents (packed) or document pieces.
   std::vector<CorpusLengths> corpora;

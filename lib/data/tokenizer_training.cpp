@@ -63,11 +63,8 @@ std::optional<Recipe> read_recipe(const Files& files, const Path& tokenizer) {
     throw;
   } catch (const std::exception&) {  // no JSON, or a member is missing or of another type
   }
-  throw Error{Fault::corrupt,
-              {.wanted = "the recipe of a tokenizer, as preprocess wrote it",
-               .got = "a damaged file",
-               .where = recipe_path(tokenizer).string(),
-               .remedy = "restore it, or leave data.tokenizer_training out to use the tokenizer as it is"}};
+  throw_error(Fault::corrupt, recipe_path(tokenizer).string(), "the recipe of a tokenizer, as preprocess wrote it",
+              "a damaged file", "restore it, or leave data.tokenizer_training out to use the tokenizer as it is");
 }
 
 std::string cached_name(const Digest& training, std::string_view model) {
@@ -104,12 +101,10 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
 }
 
 [[noreturn]] void refuse_other(const Path& tokenizer) {
-  throw Error{Fault::config,
-              {.wanted = "a tokenizer trained on these corpora by data.tokenizer_training",
-               .got = "one trained on other text or with other settings, which checkpoints may depend on",
-               .where = tokenizer.string(),
-               .remedy = "leave tokenizer_training out to keep it, name another file and data.shards, or replace it "
-                         "with --retrain-tokenizer"}};
+  throw_error(Fault::config, tokenizer.string(), "a tokenizer trained on these corpora by data.tokenizer_training",
+              "one trained on other text or with other settings, which checkpoints may depend on",
+              "leave tokenizer_training out to keep it, name another file and data.shards, or replace it "
+              "with --retrain-tokenizer");
 }
 
 /// Rank 0's part: the file as the configuration wants it. The recipe is written before the model, and a model that is
@@ -124,11 +119,8 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
   if (files.exists(path)) {
     std::string model = files.read_text(path);
     if (!recipe || recipe->model != digest_of(model).hex()) {
-      throw Error{Fault::config,
-                  {.wanted = "a tokenizer trained by data.tokenizer_training, or none yet",
-                   .got = "a file of other origin",
-                   .where = path.string(),
-                   .remedy = "leave tokenizer_training out to use it, or name another file"}};
+      throw_error(Fault::config, path.string(), "a tokenizer trained by data.tokenizer_training, or none yet",
+                  "a file of other origin", "leave tokenizer_training out to use it, or name another file");
     }
     if (recipe->training == training.hex()) return model;
   }
@@ -209,11 +201,10 @@ std::string train_tokenizer(const TokenizerTraining& training, std::span<const s
     const std::string text = status.ToString();
     const bool too_small =
         text.find("ocabulary size") != std::string::npos || text.find("vocab_size") != std::string::npos;
-    throw Error{too_small ? Fault::config : Fault::data,
-                {.wanted = fmt::format("a tokenizer of {} pieces", training.vocab_size),
-                 .got = fmt::format("from {} lines: {}", lines.size(), text),
-                 .where = "data.tokenizer_training",
-                 .remedy = too_small ? "lower vocab_size, or give more text" : "check the corpora"}};
+    throw_error(too_small ? Fault::config : Fault::data, "data.tokenizer_training",
+                fmt::format("a tokenizer of {} pieces", training.vocab_size),
+                fmt::format("from {} lines: {}", lines.size(), text),
+                too_small ? "lower vocab_size, or give more text" : "check the corpora");
   }
   return model;
 }

@@ -19,8 +19,7 @@ class LineSource {
  public:
   LineSource(File file, std::size_t part_bytes) : file_(std::move(file)), part_bytes_(part_bytes) {
     const FileStat facts = file_.stat();
-    if (facts.is_directory)
-      throw Error{Fault::data, {.wanted = "a text file", .got = "a folder", .where = file_.path().string()}};
+    if (facts.is_directory) throw_error(Fault::data, file_.path().string(), "a text file", "a folder");
     if (facts.is_regular) size_bytes_ = facts.size_bytes;
   }
 
@@ -64,13 +63,10 @@ class LineSource {
     if (ended_) return false;
     text_.erase(0, std::exchange(at_, 0));
     const std::size_t had = text_.size();
-    if (had > part_bytes_) {
-      throw Error{Fault::data,
-                  {.wanted = fmt::format("a line of at most {} bytes", part_bytes_),
-                   .got = "a longer one",
-                   .where = fmt::format("{} line {}", name(), count_ + 1),
-                   .remedy = "check that this is a text file, or split the line"}};
-    }
+    if (had > part_bytes_)
+      throw_error(Fault::data, fmt::format("{} line {}", name(), count_ + 1),
+                  fmt::format("a line of at most {} bytes", part_bytes_), "a longer one",
+                  "check that this is a text file, or split the line");
     text_.resize(had + std::min<std::size_t>(part_bytes_, 1 << 20));
     const std::size_t got = file_.read(as_writable_bytes(std::span{text_}.subspan(had)));
     ended_ = got < text_.size() - had;
@@ -105,11 +101,9 @@ std::optional<std::uint64_t> lines_in(const Files& files, const std::optional<Pa
 /// nullopt: the number is not known yet.
 [[noreturn]] void throw_unequal(std::optional<std::uint64_t> lines, std::optional<std::uint64_t> references,
                                 const std::string& where) {
-  throw Error{
-      Fault::data,
-      {.wanted = lines ? fmt::format("{} lines, as many as the input has", *lines) : "as many lines as the input has",
-       .got = references ? std::to_string(*references) : "more",
-       .where = where}};
+  throw_error(Fault::data, where,
+              lines ? fmt::format("{} lines, as many as the input has", *lines) : "as many lines as the input has",
+              references ? std::to_string(*references) : "more");
 }
 
 void refuse_same(const Files& files, const Path& output, const std::optional<Path>& other, const char* what) {
@@ -142,11 +136,9 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
       ids[i].insert(ids[i].begin(), static_cast<std::int32_t>(tokenizer.vocabulary().start));
     }
     if (static_cast<std::int64_t>(ids[i].size()) > model.architecture().max_positions) {
-      throw Error{Fault::data,
-                  {.wanted = fmt::format("at most {} pieces (model.max_positions)", model.architecture().max_positions),
-                   .got = std::to_string(ids[i].size()),
-                   .where = fmt::format("line {} of the text to translate", first + i + 1),
-                   .remedy = "split the line"}};
+      throw_error(Fault::data, fmt::format("line {} of the text to translate", first + i + 1),
+                  fmt::format("at most {} pieces (model.max_positions)", model.architecture().max_positions),
+                  std::to_string(ids[i].size()), "split the line");
     }
   }
   std::stable_sort(order.begin(), order.end(),
@@ -244,9 +236,7 @@ struct TextTranslation::Impl {
       for (std::string& line : more) reference_part.push_back(data::replace_invalid_utf8(line));
     }
     if (input->is_at_end() && !references->is_at_end()) throw_unequal(input->count(), std::nullopt, references->name());
-    if (input->count() == 0)
-      throw Error{Fault::data,
-                  {.wanted = "a text with at least one line", .got = "an empty one", .where = input->name()}};
+    if (input->count() == 0) throw_error(Fault::data, input->name(), "a text with at least one line", "an empty one");
   }
 
   void write(const std::vector<Translation>& translations) {

@@ -170,11 +170,7 @@ class Ct2Model {
       std::vector<float> part(all.begin() + begin * columns, all.begin() + end * columns);
       for (const float value : part) {
         if (!std::isfinite(value)) {
-          throw Error{Fault::numeric,
-                      {.wanted = "finite weights",
-                       .got = fmt::format("{}", value),
-                       .where = from,
-                       .remedy = "export another checkpoint"}};
+          throw_error(Fault::numeric, from, "finite weights", fmt::format("{}", value), "export another checkpoint");
         }
       }
       return part;

@@ -19,11 +19,7 @@ namespace json = boost::json;
 using checkpoint::Reader;
 
 [[noreturn]] void refuse(Fault fault, const Reader& reader, std::string wanted, std::string got, std::string remedy) {
-  throw Error{fault,
-              {.wanted = std::move(wanted),
-               .got = std::move(got),
-               .where = reader.directory().string(),
-               .remedy = std::move(remedy)}};
+  throw_error(fault, reader.directory().string(), std::move(wanted), std::move(got), std::move(remedy));
 }
 
 /// claim: "has no …", of the checkpoint.
@@ -195,11 +191,9 @@ std::vector<std::string> checkpoints_among(comm::Context& context, const std::ve
       if (!path.has_filename()) path = path.parent_path();
       const std::string name = path.filename().string();
       if (name.starts_with(".tmp-") || name.starts_with(".del-")) {
-        throw Error{Fault::data,
-                    {.wanted = "a committed checkpoint",
-                     .got = name.starts_with(".tmp-") ? "one that was never committed" : "one that is being removed",
-                     .where = path.string(),
-                     .remedy = leave_out}};
+        throw_error(Fault::data, path.string(), "a committed checkpoint",
+                    name.starts_with(".tmp-") ? "one that was never committed" : "one that is being removed",
+                    leave_out);
       }
       const auto facts = context.files.stat(path);
       if (facts && !facts->is_directory) {

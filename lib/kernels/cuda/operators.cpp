@@ -44,12 +44,8 @@ void adamw_stochastic_(at::Tensor& weights, at::Tensor& m, at::Tensor& v, const 
   ARGOSY_CHECK(weights.scalar_type() == at::kBFloat16, "adamw_stochastic_ rounds to bf16");
   const c10::DeviceGuard on(weights.device());
   const c10::Stream stream = c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(weights.device());
-  if (const int code = entry(&call, stream.native_handle()); code != 0) {
-    throw Error{Fault::device,
-                {.wanted = "the CUDA kernel to start",
-                 .got = "CUDA error " + std::to_string(code),
-                 .where = "adamw_stochastic_"}};
-  }
+  if (const int code = entry(&call, stream.native_handle()); code != 0)
+    throw_error(Fault::device, "adamw_stochastic_", "the CUDA kernel to start", "CUDA error " + std::to_string(code));
 }
 
 }  // namespace
