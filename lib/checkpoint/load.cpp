@@ -109,12 +109,8 @@ std::vector<Reader> share(const comm::Context& context, const std::function<std:
           manifests.emplace_back(reader.directory().string(),
                                  context.files.read_text(reader.directory() / manifest_name, manifest_limit_bytes));
       if (text.find(reader.self_digest()) != std::string::npos) continue;
-      throw Error{Fault::corrupt,
-                  {.sentence = path + " changed while it was being read; wait until no process writes to it",
-                   .wanted = "a checkpoint that does not change",
-                   .got = "one that changed while it was being read",
-                   .where = path,
-                   .remedy = "wait until no process writes to it"}};
+      throw_claim(Fault::corrupt, path + " changed while it was being read", path, "a checkpoint that does not change",
+                  "one that changed while it was being read", "wait until no process writes to it");
     }
   });
   manifests = comm::from_message<decltype(manifests)>(context.world.broadcast(comm::to_message(manifests)));

@@ -100,13 +100,9 @@ struct Reader::Impl {
   [[nodiscard]] std::size_t id_of(const std::string& name, std::size_t among) const {
     const auto found = ids.find(name);
     if (found != ids.end() && found->second < among) return found->second;
-    throw Error{
-        Fault::data,
-        {.sentence = fmt::format("{}: the checkpoint has no parameter {}; {}", directory.string(), name, name_another),
-         .wanted = "parameter " + name,
-         .got = fmt::format("{} other parameters", parameters.size()),
-         .where = directory.string(),
-         .remedy = name_another}};
+    throw_claim(Fault::data, fmt::format("{}: the checkpoint has no parameter {}", directory.string(), name),
+                directory.string(), "parameter " + name, fmt::format("{} other parameters", parameters.size()),
+                name_another);
   }
 
   /// Throws Error{data} unless the tensor is stored of these parameters.
@@ -114,14 +110,9 @@ struct Reader::Impl {
     const auto is_stored = [&](std::size_t id) { return dataset(places[id].unit, name).has_value(); };
     if (std::all_of(of.begin(), of.end(), is_stored)) return;
     const std::string got = manifest().has_optimizer_state() ? "the state of another optimizer" : "weights only";
-    throw Error{Fault::data,
-                {.sentence = fmt::format("{}: the checkpoint holds {}: it has no {}; resume from a checkpoint that was "
-                                         "saved with this optimizer",
-                                         directory.string(), got, name),
-                 .wanted = "optimizer state (" + name + ")",
-                 .got = got,
-                 .where = directory.string(),
-                 .remedy = "resume from a checkpoint that was saved with this optimizer"}};
+    throw_claim(Fault::data, fmt::format("{}: the checkpoint holds {}: it has no {}", directory.string(), got, name),
+                directory.string(), "optimizer state (" + name + ")", got,
+                "resume from a checkpoint that was saved with this optimizer");
   }
 
   /// Intervals of all units, params numbered over all units, by (param, begin). Throws Error{corrupt} unless they hold
@@ -236,15 +227,10 @@ std::string Reader::attachment(const std::string& name) const {
   const auto& files = impl_->manifest().files;
   const auto found = std::ranges::find(files, name, &Manifest::Attached::name);
   const Path path = impl_->directory / name;
-  if (found == files.end()) {
-    throw Error{Fault::data,
-                {.sentence = fmt::format("{}: the checkpoint has no {}; use one that was saved with its tokenizer",
-                                         impl_->directory.string(), name),
-                 .wanted = "the file " + name,
-                 .got = "a checkpoint without it",
-                 .where = impl_->directory.string(),
-                 .remedy = "use one that was saved with its tokenizer"}};
-  }
+  if (found == files.end())
+    throw_claim(Fault::data, fmt::format("{}: the checkpoint has no {}", impl_->directory.string(), name),
+                impl_->directory.string(), "the file " + name, "a checkpoint without it",
+                "use one that was saved with its tokenizer");
   std::string content = impl_->files.read_text(path);
   if (content.size() == found->size_bytes && digest_of(std::string_view{content}) == found->digest) return content;
   throw Error{Fault::corrupt,
@@ -367,15 +353,10 @@ Reader::Verified Reader::verify(int part, int parts) const {
 }
 
 void Reader::use_ema() {
-  if (!has_ema()) {
-    throw Error{Fault::data,
-                {.sentence = impl_->directory.string() + ": the checkpoint has no running mean of the weights; leave "
-                                                         "--ema out, or train with optimizer.ema",
-                 .wanted = "a checkpoint with a running mean of its weights",
-                 .got = "one without",
-                 .where = impl_->directory.string(),
-                 .remedy = "leave --ema out, or train with optimizer.ema"}};
-  }
+  if (!has_ema())
+    throw_claim(Fault::data, impl_->directory.string() + ": the checkpoint has no running mean of the weights",
+                impl_->directory.string(), "a checkpoint with a running mean of its weights", "one without",
+                "leave --ema out, or train with optimizer.ema");
   impl_->uses_ema = true;
 }
 

@@ -277,15 +277,11 @@ void RunFolder::refuse_newer(const Reader& named) const {
   }
   if (newer.empty()) return;
   const std::string list = fmt::format("{}", fmt::join(newer, ", "));
-  const char* const remedy =
-      "resume from the newest, give another run_dir, or set the newer ones aside with --abandon-newer";
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("{} is not the newest checkpoint of the run (newer: {}); {}",
-                                       named.directory().string(), list, remedy),
-               .wanted = "the newest checkpoint of the run",
-               .got = fmt::format("step {}, older than {}", named.step(), list),
-               .where = named.directory().string(),
-               .remedy = remedy}};
+  throw_claim(Fault::usage,
+              fmt::format("{} is not the newest checkpoint of the run (newer: {})", named.directory().string(), list),
+              named.directory().string(), "the newest checkpoint of the run",
+              fmt::format("step {}, older than {}", named.step(), list),
+              "resume from the newest, give another run_dir, or set the newer ones aside with --abandon-newer");
 }
 
 void RunFolder::abandon_newer(const Reader& named) {

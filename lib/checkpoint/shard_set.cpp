@@ -35,15 +35,12 @@ void ShardSet::await(const Path& path) {
     if (fd >= 0) files_.os().close(fd);
     if (error != ENOENT && error != ESTALE) return;  // the reader reports any other error
     if (waited_s_ >= patience_s) {
-      throw Error{
-          Fault::io,
-          {.sentence = fmt::format("{} is visible to rank 0, but not to this host after {:.0f} s ({}); check that "
-                                   "this host mounts the run directory like the others",
-                                   path.string(), waited_s_, strerrorname_np(error)),
-           .wanted = "a file that rank 0 sees",
-           .got = fmt::format("{} after {:.0f} s", strerrorname_np(error), waited_s_),
-           .where = path.string(),
-           .remedy = "check that this host mounts the run directory like the others"}};
+      throw_claim(Fault::io,
+                  fmt::format("{} is visible to rank 0, but not to this host after {:.0f} s ({})", path.string(),
+                              waited_s_, strerrorname_np(error)),
+                  path.string(), "a file that rank 0 sees",
+                  fmt::format("{} after {:.0f} s", strerrorname_np(error), waited_s_),
+                  "check that this host mounts the run directory like the others");
     }
     clock_->sleep_s(pause_s);
     waited_s_ += pause_s;
@@ -79,15 +76,10 @@ const ShardSet::Shard& ShardSet::shard(int rank) {
     if (!table.empty()) file(rank).read_at(std::as_writable_bytes(std::span{table}), dataset.digest_offset);
   }
   const Digest root = root_digest(specs, shard->tables), wanted = manifest_.shards[static_cast<std::size_t>(rank)].root;
-  if (root != wanted) {
-    throw Error{Fault::corrupt,
-                {.sentence = fmt::format("{}: the digest tables do not match the root digest in MANIFEST.json; {}",
-                                         path(rank).string(), damaged),
-                 .wanted = "digest tables with the root digest " + wanted.hex(),
-                 .got = root.hex(),
-                 .where = path(rank).string(),
-                 .remedy = damaged}};
-  }
+  if (root != wanted)
+    throw_claim(Fault::corrupt,
+                fmt::format("{}: the digest tables do not match the root digest in MANIFEST.json", path(rank).string()),
+                path(rank).string(), "digest tables with the root digest " + wanted.hex(), root.hex(), damaged);
   place = std::move(shard);
   try {
     check_index(rank, *place);
@@ -115,13 +107,10 @@ void ShardSet::check_index(int rank, const Shard& shard) {
 
 void ShardSet::fail_block(int rank, std::size_t dataset, std::uint64_t block) const {
   const DatasetSpec& spec = shards_[static_cast<std::size_t>(rank)]->map.datasets[dataset].spec;
-  throw Error{Fault::corrupt,
-              {.sentence = fmt::format("{}: block {} of {} does not match its stored digest; {}", path(rank).string(),
-                                       block, spec.name, damaged),
-               .wanted = fmt::format("the stored digest of block {} of {}", block, spec.name),
-               .got = "another digest",
-               .where = path(rank).string(),
-               .remedy = damaged}};
+  throw_claim(Fault::corrupt,
+              fmt::format("{}: block {} of {} does not match its stored digest", path(rank).string(), block, spec.name),
+              path(rank).string(), fmt::format("the stored digest of block {} of {}", block, spec.name),
+              "another digest", damaged);
 }
 
 void ShardSet::read_block(int rank, std::size_t dataset, std::uint64_t block, MutableBytes to) {

@@ -47,13 +47,8 @@ LastError last_error() {
 
 [[noreturn]] void fail_hdf5(const std::string& action, const Path& path) {
   const std::string got = "HDF5: " + hdf5_error_text();
-  const char* const remedy = "check the free space and the permissions of the folder";
-  throw Error{Fault::io,
-              {.sentence = fmt::format("{}: cannot {}: {}; {}", path.string(), action, got, remedy),
-               .wanted = "to " + action,
-               .got = got,
-               .where = path.string(),
-               .remedy = remedy}};
+  throw_claim(Fault::io, fmt::format("{}: cannot {}: {}", path.string(), action, got), path.string(), "to " + action,
+              got, "check the free space and the permissions of the folder");
 }
 
 [[noreturn]] void fail_content(const std::string& wanted, const std::string& got, const Path& path) {

@@ -58,16 +58,9 @@ void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
   for (const Path& folder : folders) files_.sync_folder(folder);
   files_.write_atomically(folder() / manifest_name, text_of(manifest));  // syncs the folder as well
   last_check();
-  if (!staged_.commit()) {
-    throw Error{
-        taken,
-        {.sentence = target().string() + " was created by another process during the save; move it away, or choose "
-                                         "another folder",
-         .wanted = "a name that is free",
-         .got = "one that was taken during the save",
-         .where = target().string(),
-         .remedy = "move it away, or choose another folder"}};
-  }
+  if (!staged_.commit())
+    throw_claim(taken, target().string() + " was created by another process during the save", target().string(),
+                "a name that is free", "one that was taken during the save", "move it away, or choose another folder");
 }
 
 void sweep(const Files& files, const Path& folder) {

@@ -73,12 +73,8 @@ void Communicator::barrier(std::string_view name) const {
   const std::string got =
       fmt::format("rank {} in \"{}\", rank {} in \"{}\"", impl_->world_ranks[static_cast<std::size_t>(odd.rank) - 1],
                   odd.first, impl_->world_ranks[static_cast<std::size_t>(odd.rank)], odd.other);
-  const std::string remedy = "this is a defect of Argosy, please report it";
-  throw Error{Fault::comm,
-              {.sentence = fmt::format("ranks wait in different barriers: {}; {}", got, remedy),
-               .wanted = "all ranks in one barrier",
-               .got = got,
-               .remedy = remedy}};
+  throw_claim(Fault::comm, fmt::format("ranks wait in different barriers: {}", got), "", "all ranks in one barrier",
+              got, "this is a defect of Argosy, please report it");
 }
 
 Communicator Communicator::split(int color, int key) const {

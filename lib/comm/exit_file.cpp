@@ -53,13 +53,8 @@ void ExitFile::clear() const {
   } catch (const Error& error) {
     if (!holds_a_word(files_, path_)) return;
     const std::string &got = error.facts().got, remedy = "remove it, or name another file in ARGOSY_EXIT_FILE";
-    throw Error{Fault::io,
-                {.sentence = fmt::format("{}: cannot remove the exit file of an earlier run: {}; {}", path_.string(),
-                                         got, remedy),
-                 .wanted = "to remove the exit file of an earlier run",
-                 .got = got,
-                 .where = path_.string(),
-                 .remedy = remedy}};
+    throw_claim(Fault::io, fmt::format("{}: cannot remove the exit file of an earlier run: {}", path_.string(), got),
+                path_.string(), "to remove the exit file of an earlier run", got, remedy);
   }
 }
 

@@ -43,25 +43,20 @@ const Launcher* unknown_launcher(int world_size, const Variables& variables) {
 }  // namespace
 
 void check_world_size(int world_size, const Variables& variables) {
-  const std::string remedy =
-      "start the tool with MPICH's mpiexec (mpiexec.mpich if another MPI comes first on PATH) or with srun --mpi=pmi2 "
-      "(another MPI's mpiexec and srun --mpi=none start separate copies)";
-  if (const auto expected = variables("ARGOSY_EXPECT_RANKS"); expected && number(expected) != world_size) {
-    throw Error{Fault::usage,
-                {.sentence = fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}; {}", *expected,
-                                         world_size, remedy),
-                 .wanted = fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected),
-                 .got = std::to_string(world_size),
-                 .remedy = remedy}};
-  }
+  if (const auto expected = variables("ARGOSY_EXPECT_RANKS"); expected && number(expected) != world_size)
+    throw_claim(Fault::usage,
+                fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}", *expected, world_size), "",
+                fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected), std::to_string(world_size),
+                "start the tool with MPICH's mpiexec (mpiexec.mpich if another MPI comes first on PATH) or with srun "
+                "--mpi=pmi2 "
+                "(another MPI's mpiexec and srun --mpi=none start separate copies)");
   if (const Launcher* launcher = unknown_launcher(world_size, variables)) {
     const std::string size = variables(launcher->size).value_or("");
-    throw Error{Fault::usage,
-                {.sentence = fmt::format("{} started {} copies of the tool ({}), and each copy is a run of 1 rank; {}",
-                                         launcher->name, size, launcher->size, remedy),
-                 .wanted = fmt::format("{} ranks in one MPI world ({})", size, launcher->size),
-                 .got = fmt::format("1 rank in each copy started by {}", launcher->name),
-                 .remedy = remedy}};
+    throw_claim(Fault::usage,
+                fmt::format("{} started {} copies of the tool ({}), and each copy is a run of 1 rank", launcher->name,
+                            size, launcher->size),
+                "", fmt::format("{} ranks in one MPI world ({})", size, launcher->size),
+                fmt::format("1 rank in each copy started by {}", launcher->name), remedy);
   }
 }
 
@@ -76,13 +71,8 @@ std::optional<double> seconds_in(const Variables& variables, const char* name, d
   const auto seconds = number_in<double>(*text);
   if (seconds && std::isfinite(*seconds) && *seconds >= least_s) return seconds;
   const std::string wanted = fmt::format("a number of seconds, at least {}", least_s);
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("environment variable {} must be {}, but is \"{}\"; fix or unset it", name,
-                                       wanted, *text),
-               .wanted = wanted,
-               .got = *text,
-               .where = fmt::format("environment variable {}", name),
-               .remedy = "fix or unset it"}};
+  throw_claim(Fault::usage, fmt::format("environment variable {} must be {}, but is \"{}\"", name, wanted, *text),
+              fmt::format("environment variable {}", name), wanted, *text, "fix or unset it");
 }
 
 std::optional<std::string> environment_variable(const std::string& name) {

@@ -34,11 +34,7 @@ Error error_of(const NcclWatch::Operation& operation, const std::string& wanted,
 void check_cuda(const NcclTable& table, int result, const std::string& action) {
   if (result == 0) return;
   const std::string got = table.cuda_error_text(result), remedy = "check the GPU of this rank";
-  throw Error{Fault::device,
-              {.sentence = fmt::format("cannot {} on the GPU: {}; {}", action, got, remedy),
-               .wanted = "to " + action,
-               .got = got,
-               .remedy = remedy}};
+  throw_claim(Fault::device, fmt::format("cannot {} on the GPU: {}", action, got), "", "to " + action, got, remedy);
 }
 
 Mark::Mark(const NcclTable& table, DeviceStream stream) : table_(table) {

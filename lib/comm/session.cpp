@@ -103,13 +103,9 @@ Session::Session(int& argc, char**& argv) {
   const int result = MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   if (result != MPI_SUCCESS || provided < MPI_THREAD_SERIALIZED) {
     const std::string got = result != MPI_SUCCESS ? "an error" : fmt::format("level {}", provided);
-    const std::string remedy = "build against MPICH, and start with its mpiexec or with srun --mpi=pmi2";
-    throw Error{Fault::comm,
-                {.sentence = fmt::format("MPI_Init_thread returned {}, not thread level SERIALIZED; {}", got, remedy),
-                 .wanted = "MPI with thread level SERIALIZED",
-                 .got = got,
-                 .where = "MPI_Init_thread",
-                 .remedy = remedy}};
+    throw_claim(Fault::comm, fmt::format("MPI_Init_thread returned {}, not thread level SERIALIZED", got),
+                "MPI_Init_thread", "MPI with thread level SERIALIZED", got,
+                "build against MPICH, and start with its mpiexec or with srun --mpi=pmi2");
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);

@@ -59,13 +59,10 @@ class Builder {
     const auto [place, is_new] = open_.back().place->parts.try_emplace(key, Place{.line = line});
     if (!is_new) {
       const std::string path = path_to(key);
-      throw Error{Fault::config,
-                  {.sentence = fmt::format("{}:{}: the key {} is already in line {}; remove one of them", name_, line,
-                                           path, place->second.line),
-                   .wanted = fmt::format("the key {} once", path),
-                   .got = fmt::format("the key again, after line {}", place->second.line),
-                   .where = fmt::format("{}:{}", name_, line),
-                   .remedy = "remove one of them"}};
+      throw_claim(Fault::config,
+                  fmt::format("{}:{}: the key {} is already in line {}", name_, line, path, place->second.line),
+                  fmt::format("{}:{}", name_, line), fmt::format("the key {} once", path),
+                  fmt::format("the key again, after line {}", place->second.line), "remove one of them");
     }
     member_ = &place->second;
     return true;
@@ -167,12 +164,8 @@ std::string_view trimmed(std::string_view text) {
 std::string read_source(const Files& files, const Path& path) {
   constexpr std::uint64_t largest_bytes = 16U << 20U;
   if (files.exists(path)) return files.read_text(path, largest_bytes);
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("{} does not exist; see configs/ for examples", path.string()),
-               .wanted = "a configuration file",
-               .got = "no such file",
-               .where = path.string(),
-               .remedy = "see configs/ for examples"}};
+  throw_claim(Fault::usage, fmt::format("{} does not exist", path.string()), path.string(), "a configuration file",
+              "no such file", "see configs/ for examples");
 }
 
 Document Document::parse(std::string_view text, std::string_view name) {
@@ -280,13 +273,9 @@ const boost::json::value& part_of(const boost::json::value& whole, std::string_v
     }
     if (next == nullptr) {
       const std::string where = fmt::format("--print-config {}", path);
-      const std::string remedy = "name a key, or put CONFIG before --print-config";
-      throw Error{Fault::usage,
-                  {.sentence = fmt::format("{}: the configuration has no key \"{}\" there; {}", where, step, remedy),
-                   .wanted = "a key of the configuration",
-                   .got = fmt::format("\"{}\"", step),
-                   .where = where,
-                   .remedy = remedy}};
+      throw_claim(Fault::usage, fmt::format("{}: the configuration has no key \"{}\" there", where, step), where,
+                  "a key of the configuration", fmt::format("\"{}\"", step),
+                  "name a key, or put CONFIG before --print-config");
     }
     at = next;
   }

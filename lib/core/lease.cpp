@@ -58,29 +58,20 @@ Lease::Lease(const Files& files, const Clock& clock, Path folder, std::string wh
   while (true) {
     const double waited_s = clock_.monotonic_s() - begin_s;
     const auto pause = [&] { clock_.sleep_s(waited_s > patience_for_owner_s ? long_pause_s : short_pause_s); };
-    if (const auto signal = stop_signal()) {
-      throw Error{
-          Fault::usage,
-          {.sentence = fmt::format("signal {} arrived while this job waited for the {} {}, which another job uses; "
-                                   "rerun",
-                                   *signal, what_, folder_.string()),
-           .wanted = fmt::format("a {} that no other job uses", what_),
-           .got = fmt::format("signal {}", *signal),
-           .where = folder_.string(),
-           .remedy = "rerun"}};
-    }
+    if (const auto signal = stop_signal())
+      throw_claim(Fault::usage,
+                  fmt::format("signal {} arrived while this job waited for the {} {}, which another job uses", *signal,
+                              what_, folder_.string()),
+                  folder_.string(), fmt::format("a {} that no other job uses", what_),
+                  fmt::format("signal {}", *signal), "rerun");
     const std::int64_t held = highest();
     if (held == last_generation || waited_s > patience_s) {
       const std::string why = held == last_generation
                                   ? fmt::format("{}{} has the largest number that a lock can have", prefix, held)
                                   : "its lock files disappear before they can be read";
-      const std::string remedy = fmt::format("if no job uses it, remove {}/{}*", folder_.string(), prefix);
-      throw Error{Fault::io,
-                  {.sentence = fmt::format("the {} {} cannot be locked: {}; {}", what_, folder_.string(), why, remedy),
-                   .wanted = fmt::format("a lock of the {}", what_),
-                   .got = why,
-                   .where = folder_.string(),
-                   .remedy = remedy}};
+      throw_claim(Fault::io, fmt::format("the {} {} cannot be locked: {}", what_, folder_.string(), why),
+                  folder_.string(), fmt::format("a lock of the {}", what_), why,
+                  fmt::format("if no job uses it, remove {}/{}*", folder_.string(), prefix));
     }
     if (held > 0) {
       const auto text = read_unless_gone(files_, path_of(held));
@@ -154,12 +145,8 @@ void Lease::refuse(const std::string& owner, std::int64_t generation) const {
   const std::string remedy =
       fmt::format("wait for that job or choose another directory; if it has certainly ended, remove {}",
                   path_of(generation).string());
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("the {} {} is in use by {}; {}", what_, folder_.string(), owner, remedy),
-               .wanted = fmt::format("a {} that no other job uses", what_),
-               .got = owner,
-               .where = folder_.string(),
-               .remedy = remedy}};
+  throw_claim(Fault::usage, fmt::format("the {} {} is in use by {}", what_, folder_.string(), owner), folder_.string(),
+              fmt::format("a {} that no other job uses", what_), owner, remedy);
 }
 
 void Lease::check() const {

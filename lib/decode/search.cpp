@@ -146,12 +146,8 @@ class BatchSearch {
         const float value = score[i];
         if (top.size() == wanted && value <= top.back().score) continue;
         if (std::isnan(value)) {
-          throw Error{Fault::numeric,
-                      {.sentence = "the model gives NaN as the score of a piece; use another checkpoint",
-                       .wanted = "finite scores",
-                       .got = "NaN",
-                       .where = "the model",
-                       .remedy = "use another checkpoint"}};
+          throw_claim(Fault::numeric, "the model gives NaN as the score of a piece", "the model", "finite scores",
+                      "NaN", "use another checkpoint");
         }
         const auto behind =
             std::upper_bound(top.begin(), top.end(), value, [](float a, const Candidate& b) { return a > b.score; });

@@ -110,13 +110,8 @@ void refuse_same(const Files& files, const Path& output, const std::optional<Pat
   const auto there = other ? files.stat(*other) : std::nullopt;
   const auto facts = files.stat(output);
   if (!there || !facts || facts->device != there->device || facts->inode != there->inode) return;
-  throw Error{
-      Fault::usage,
-      {.sentence = fmt::format("{} is both the {} and the output; name another --output", output.string(), what),
-       .wanted = "an output that is not also read",
-       .got = fmt::format("the {}", what),
-       .where = output.string(),
-       .remedy = "name another --output"}};
+  throw_claim(Fault::usage, fmt::format("{} is both the {} and the output", output.string(), what), output.string(),
+              "an output that is not also read", fmt::format("the {}", what), "name another --output");
 }
 
 }  // namespace

@@ -47,13 +47,9 @@ std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std
       continue;
     }
     if (std::abs(value) > 65504.0F) {
-      throw Error{
-          Fault::numeric,
-          {.sentence = fmt::format("{}: float16 cannot hold the weight {}; use --quantization bfloat16", name, value),
-           .wanted = "weights of at most 65504 in magnitude, the range of float16",
-           .got = fmt::format("{}", value),
-           .where = std::string{name},
-           .remedy = "use --quantization bfloat16"}};
+      throw_claim(Fault::numeric, fmt::format("{}: float16 cannot hold the weight {}", name, value), std::string{name},
+                  "weights of at most 65504 in magnitude, the range of float16", fmt::format("{}", value),
+                  "use --quantization bfloat16");
     }
     append(out, f16_from_f32(value));
   }

@@ -219,13 +219,9 @@ boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
   for (std::int64_t id = 0; id < tokenizer.vocabulary().pieces; ++id) {
     std::string piece = tokenizer.piece(id);
     if (!seen.insert(piece).second) {
-      throw Error{
-          Fault::data,
-          {.sentence = fmt::format("tokenizer.model has the piece \"{}\" twice; train the tokenizer again", piece),
-           .wanted = "a vocabulary in which each piece occurs once",
-           .got = fmt::format("\"{}\" twice", piece),
-           .where = "tokenizer.model",
-           .remedy = "train the tokenizer again"}};
+      throw_claim(Fault::data, fmt::format("tokenizer.model has the piece \"{}\" twice", piece), "tokenizer.model",
+                  "a vocabulary in which each piece occurs once", fmt::format("\"{}\" twice", piece),
+                  "train the tokenizer again");
     }
     pieces.emplace_back(std::move(piece));
   }

@@ -72,12 +72,8 @@ OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(c
 }
 
 void OutputFolder::refuse(const Path& final_path, const char* claim) const {
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("{} {}; remove it, or name another with --out", final_path.string(), claim),
-               .wanted = "a folder that does not exist yet",
-               .got = claim,
-               .where = final_path.string(),
-               .remedy = "remove it, or name another with --out"}};
+  throw_claim(Fault::usage, fmt::format("{} {}", final_path.string(), claim), final_path.string(),
+              "a folder that does not exist yet", claim, "remove it, or name another with --out");
 }
 
 OutputFolder::~OutputFolder() {

@@ -56,14 +56,12 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
   std::sort(model.aliases.begin(), model.aliases.end());
   for (const Variable& variable : model.variables) {
     if (variable.size_bytes() >= (1ULL << 32)) {
-      throw Error{Fault::usage,
-                  {.sentence = fmt::format("{} has {} bytes, and a variable in {} must be smaller than 4 GiB; use a "
-                                           "smaller --quantization, such as int8",
-                                           variable.name, variable.size_bytes(), path.string()),
-                   .wanted = "variables of less than 4 GiB",
-                   .got = fmt::format("{} of {} bytes", variable.name, variable.size_bytes()),
-                   .where = path.string(),
-                   .remedy = "use a smaller --quantization, such as int8"}};
+      throw_claim(Fault::usage,
+                  fmt::format("{} has {} bytes, and a variable in {} must be smaller than 4 GiB", variable.name,
+                              variable.size_bytes(), path.string()),
+                  path.string(), "variables of less than 4 GiB",
+                  fmt::format("{} of {} bytes", variable.name, variable.size_bytes()),
+                  "use a smaller --quantization, such as int8");
     }
   }
 

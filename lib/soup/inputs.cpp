@@ -136,16 +136,10 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
                 "another", leave_out);
   }
   const bool negative = std::ranges::any_of(mixture.weights, [&](double w) { return w / mixture.divisor < 0; });
-  if (config.moments == Moments::avg && negative) {
-    throw Error{
-        Fault::usage,
-        {.sentence = "--optimizer avg needs weights of 0 or more, since second moments are never negative; give "
-                     "--optimizer zero or first",
-         .wanted = "weights of 0 or more for --optimizer avg",
-         .got = "a negative one",
-         .where = "--weights",
-         .remedy = "give --optimizer zero or first"}};
-  }
+  if (config.moments == Moments::avg && negative)
+    throw_claim(Fault::usage, "--optimizer avg needs weights of 0 or more, since second moments are never negative",
+                "--weights", "weights of 0 or more for --optimizer avg", "a negative one",
+                "give --optimizer zero or first");
 }
 
 void check_members(const std::vector<Reader>& readers, const SoupConfig& config) {

@@ -179,17 +179,12 @@ double bootstrap_wins(const ValidationLoss& now, const ValidationLoss& with) {
   constexpr int rounds = 1000;
   constexpr std::uint64_t seed = 1;
   const std::size_t count = now.by_batch.size();
-  if (count == 0 || with.by_batch.size() != count) {
-    throw Error{
-        Fault::numeric,
-        {.sentence = fmt::format("--bootstrap needs two models' losses of the same batches, got {} and {} batches; "
-                                 "give --min-delta instead",
-                                 count, with.by_batch.size()),
-         .wanted = "losses of the same batches",
-         .got = fmt::format("{} and {} batches", count, with.by_batch.size()),
-         .where = "--bootstrap",
-         .remedy = "give --min-delta instead"}};
-  }
+  if (count == 0 || with.by_batch.size() != count)
+    throw_claim(Fault::numeric,
+                fmt::format("--bootstrap needs two models' losses of the same batches, got {} and {} batches", count,
+                            with.by_batch.size()),
+                "--bootstrap", "losses of the same batches",
+                fmt::format("{} and {} batches", count, with.by_batch.size()), "give --min-delta instead");
   RandomStream random{seed, count};
   int wins = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -208,14 +203,9 @@ GreedyChoice choose_greedily(std::span<const ValidationLoss> alone, const Accept
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < alone.size(); ++i)
     if (!std::isnan(alone[i].loss)) order.push_back(i);
-  if (order.empty()) {
-    throw Error{Fault::numeric,
-                {.sentence = "the validation loss of every checkpoint is NaN; check the validation sets",
-                 .wanted = "a checkpoint with a validation loss",
-                 .got = "NaN for each",
-                 .where = "--validate",
-                 .remedy = "check the validation sets"}};
-  }
+  if (order.empty())
+    throw_claim(Fault::numeric, "the validation loss of every checkpoint is NaN", "--validate",
+                "a checkpoint with a validation loss", "NaN for each", "check the validation sets");
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return alone[i].loss; });
   GreedyChoice choice{.members = {order.front()}, .loss = alone[order.front()]};
   choice.decisions.push_back({order.front(), choice.loss.loss, true});

@@ -221,15 +221,12 @@ class Validation {
     output_.section["validation"] = {{"loss", loss}, {"best_member_loss", best}};
     context_.log.info("validation loss {:.6f}; the best member has {:.6f} ({})", loss, best, comparison.best_member);
     if (loss <= best || config_.allow_worse) return;
-    throw Error{
-        Fault::numeric,
-        {.sentence = fmt::format("the soup has the validation loss {:.6f}, {:.6f} more than its best member ({}); use "
-                                 "that member, try --recipe greedy, or give --allow-worse",
-                                 loss, loss - best, comparison.best_member),
-         .wanted = "a soup no worse than its best member",
-         .got = fmt::format("{:.6f}, worse by {:.6f}", loss, loss - best),
-         .where = output_.target.string(),
-         .remedy = "use that member, try --recipe greedy, or give --allow-worse"}};
+    throw_claim(Fault::numeric,
+                fmt::format("the soup has the validation loss {:.6f}, {:.6f} more than its best member ({})", loss,
+                            loss - best, comparison.best_member),
+                output_.target.string(), "a soup no worse than its best member",
+                fmt::format("{:.6f}, worse by {:.6f}", loss, loss - best),
+                "use that member, try --recipe greedy, or give --allow-worse");
   }
   void report(const Mean& mean, const Reader& best, Comparison& comparison) {
     comparison.reported_best_member_loss = evaluator_.report(best);

@@ -327,16 +327,10 @@ RunReport report_of(const Files& files, const Clock& clock, const Path& run_dir,
   const std::vector<ChainJob> chain = run.chain();
   const auto training = run.training();
   const auto validation = run.validation();
-  if (chain.empty() && !training && run.problems().empty()) {
-    throw Error{
-        Fault::data,
-        {.sentence = run_dir.string() + " is not a run directory: it has neither chain.json nor status.json; check "
-                                        "the path, or submit the run first",
-         .wanted = "a run directory",
-         .got = "a folder without chain.json and status.json",
-         .where = run_dir.string(),
-         .remedy = "check the path, or submit the run first"}};
-  }
+  if (chain.empty() && !training && run.problems().empty())
+    throw_claim(Fault::data, run_dir.string() + " is not a run directory: it has neither chain.json nor status.json",
+                run_dir.string(), "a run directory", "a folder without chain.json and status.json",
+                "check the path, or submit the run first");
   json::object states;
   if (!chain.empty()) report.lines.push_back(fmt::format("{:<11} {:<8} {}", "stage", "job", "state"));
   for (const std::string& stage : stages()) {
