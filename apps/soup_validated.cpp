@@ -84,8 +84,7 @@ class SetEvaluator {
 /// Losses depend on the configuration and on the text of the sets.
 std::string identity_of(comm::Context& context, const plan::RunConfig& config) {
   Hasher hasher;
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(context.world, [&] {
     hasher.update(boost::json::serialize(config::to_json(config)));
     for (const plan::ValidationSet& set : config.validation.sets) {
       hasher.update(context.files.read_text(set.source));

@@ -90,9 +90,7 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
                  .where = reader->directory().string(),
                  .remedy = "name another one, or resume from the newest"}};
   }
-  comm::agree(context.world, [&] {
-    if (context.is_root()) folder.abandon_newer(*reader);
-  });
+  comm::at_root(context.world, [&] { folder.abandon_newer(*reader); });
   return std::move(*reader);
 }
 
@@ -101,8 +99,7 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
 std::vector<Reader> share(const comm::Context& context, const std::function<std::vector<Reader>()>& choose) {
   std::vector<Reader> readers;
   std::vector<std::pair<std::string, std::string>> manifests;  // their folders and texts
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(context.world, [&] {
     readers = choose();
     for (const Reader& reader : readers) {
       const auto& [path, text] =
@@ -159,13 +156,10 @@ std::optional<Reader> load(const comm::Context& context, RunFolder& folder, std:
       const std::optional<Error> wrong =
           check_and_read(context, *reader, units, options, comm::any_of(context.world, fell_back));
       if (!wrong) break;
-      comm::agree(context.world, [&] {
-        if (context.is_root()) folder.pass_over(reader->directory(), *wrong);
-      });
+      comm::at_root(context.world, [&] { folder.pass_over(reader->directory(), *wrong); });
     }
   }
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(context.world, [&] {
     folder.put_aside();
     folder.settle(reader->directory());
   });

@@ -119,6 +119,11 @@ void agree(const Communicator& world, const std::function<void()>& body) {
   throw Error{static_cast<Fault>(fault), std::move(facts)};
 }
 
+void at_root(const Communicator& world, const std::function<void()>& body) {
+  agree(
+      world, world.rank() == 0 ? body : [] {});
+}
+
 bool any_of(const Communicator& world, bool value) {
   std::array<std::int64_t, 1> any{value ? 1 : 0};
   world.all_reduce(std::span<std::int64_t>{any}, Reduce::max);

@@ -52,9 +52,10 @@ void ExitFile::clear() const {
     files_.remove(path_);
   } catch (const Error& error) {
     if (!holds_a_word(files_, path_)) return;
-    const std::string &got = error.facts().got, remedy = "remove it, or name another file in ARGOSY_EXIT_FILE";
+    const std::string& got = error.facts().got;
     throw_claim(Fault::io, fmt::format("{}: cannot remove the exit file of an earlier run: {}", path_.string(), got),
-                path_.string(), "to remove the exit file of an earlier run", got, remedy);
+                path_.string(), "to remove the exit file of an earlier run", got,
+                "remove it, or name another file in ARGOSY_EXIT_FILE");
   }
 }
 

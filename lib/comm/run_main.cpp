@@ -207,9 +207,7 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
   Outcome mine = outcome_of([&] {
     check_world_size(world.size(), environment_variable);
     static_cast<void>(seconds_in(environment_variable, Session::timeout_variable, Session::least_timeout_s));
-    agree(world, [&] {
-      if (world.rank() == 0) exit_file.clear();
-    });
+    at_root(world, [&] { exit_file.clear(); });
     environment->exchange_hosts();
     const Topology topology = Topology::discover(world);
     Context context{world, topology, log, Files::system(), clock, stop};

@@ -33,14 +33,13 @@ constexpr int question = 1, answer = 2, wait_on = 3, end_all = 4;
 
 thread_local const Waiting* inside_waiting = nullptr;
 
-std::string where(const Waiting& waiting) { return waiting.step >= 0 ? fmt::format("step {}", waiting.step) : ""; }
-
 /// "step 7: barrier of 8 bytes did not end: …".
 Error failure(const Waiting& waiting, const std::string& wanted, const std::string& got, const std::string& remedy) {
   const std::string operation = fmt::format("{} of {} bytes", waiting.operation, waiting.size_bytes);
-  const std::string place = where(waiting), separator = place.empty() ? "" : ": ";
+  const std::string place = waiting.step >= 0 ? fmt::format("step {}", waiting.step) : "";
   return Error{Fault::comm,
-               {.sentence = fmt::format("{}{}{} did not {}: {}; {}", place, separator, operation, wanted, got, remedy),
+               {.sentence = fmt::format("{}{}{} did not {}: {}; {}", place, place.empty() ? "" : ": ", operation,
+                                        wanted, got, remedy),
                 .wanted = fmt::format("{} to {}", operation, wanted),
                 .got = got,
                 .where = place,

@@ -18,8 +18,7 @@ constexpr std::size_t carry_bytes = 4;  // room for a character cut at a block's
 /// What one rank found in its range of blocks.
 struct RangeFigures {
   TextFigures figures;
-  InvalidPlace first_invalid;
-  bool has_invalid = false;
+  std::optional<InvalidPlace> first_invalid;
 };
 struct BlockFigures {
   Digest digest;
@@ -102,11 +101,8 @@ RangeCount count_range(const File& file, std::uint64_t size_bytes, Range range) 
   }
   scanner.finish();
   count.found.figures = scanner.figures();
-  if (scanner.first_invalid()) {
-    count.found.has_invalid = true;
-    count.found.first_invalid = *scanner.first_invalid();
-    count.found.first_invalid.byte_offset += static_cast<std::int64_t>(scan_begin);
-  }
+  count.found.first_invalid = scanner.first_invalid();
+  if (auto& place = count.found.first_invalid) place->byte_offset += static_cast<std::int64_t>(scan_begin);
   return count;
 }
 
@@ -119,7 +115,7 @@ CountRecord join(std::span<const RangeFigures> by_rank, std::span<const std::vec
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
     const std::size_t rank = (r + turn) % by_rank.size();
     const RangeFigures& found = by_rank[rank];
-    if (found.has_invalid && !record.first_invalid) {
+    if (found.first_invalid && !record.first_invalid) {
       record.first_invalid = found.first_invalid;
       record.first_invalid->line += record.figures.newlines;
     }
@@ -204,8 +200,7 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
     FileStat stat;
     std::string known;
     std::array<std::int64_t, 1> size_bytes{};
-    comm::agree(world, [&] {
-      if (world.rank() != 0) return;
+    comm::at_root(world, [&] {
       stat = settled(files, path);
       size_bytes[0] = static_cast<std::int64_t>(stat.size_bytes);
       if (settings.content_hash) return;
@@ -222,8 +217,7 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
     }
     world.all_reduce(size_bytes);  // zero on the other ranks
     CountRecord record = count_file(world, files, path, static_cast<std::uint64_t>(size_bytes[0]), i);
-    comm::agree(world, [&] {
-      if (world.rank() != 0) return;
+    comm::at_root(world, [&] {
       const FileStat after = stat_of(files, path);
       if (after.size_bytes != stat.size_bytes || after.mtime_ns != stat.mtime_ns) {
         throw_error(Fault::data, path.string(), "a file at rest", "one that changed while it was read",

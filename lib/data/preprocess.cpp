@@ -231,8 +231,7 @@ class Ownership {
  public:
   /// **Collective.** Throws Error{usage} naming another job that is at work there.
   Ownership(const comm::Communicator& world, const Files& files, const Path& folder) {
-    comm::agree(world, [&] {
-      if (world.rank() != 0) return;
+    comm::at_root(world, [&] {
       files.make_folders(folder);
       lease_.emplace(files, clock_, folder, "folder of token shards");
       heartbeat_.emplace(*lease_, Heartbeat::default_interval);

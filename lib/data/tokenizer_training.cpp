@@ -213,8 +213,7 @@ PreparedTokenizer prepare_tokenizer(const comm::Communicator& world, const Files
                                     const PreprocessSettings& settings, std::span<const CountedFile> texts) {
   std::string model;
   bool trained = false;
-  comm::agree(world, [&] {
-    if (world.rank() != 0) return;
+  comm::at_root(world, [&] {
     if (settings.data.tokenizer_training) {
       model = train_into_place(files, log, settings, texts, trained);
     } else {

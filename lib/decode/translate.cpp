@@ -177,9 +177,7 @@ TranslationScores score_translations(const std::vector<Translation>& translation
 
 struct TextTranslation::Impl {
   Impl(comm::Context& of, TextFiles named) : context(of), files(std::move(named)) {
-    comm::agree(context.world, [&] {
-      if (context.is_root()) open();
-    });
+    comm::at_root(context.world, [&] { open(); });
     share();
   }
 
@@ -200,8 +198,7 @@ struct TextTranslation::Impl {
   /// Reads the next part on rank 0, and hands it to all.
   void share() {
     std::string text;
-    comm::agree(context.world, [&] {
-      if (!context.is_root()) return;
+    comm::at_root(context.world, [&] {
       const std::uint64_t before = input->count();
       part = input->next(std::string::npos);
       for (std::size_t i = 0; i < part.size(); ++i) {
@@ -235,8 +232,7 @@ struct TextTranslation::Impl {
   }
 
   void write(const std::vector<Translation>& translations) {
-    comm::agree(context.world, [&] {
-      if (!context.is_root()) return;
+    comm::at_root(context.world, [&] {
       std::string text;
       for (std::size_t i = 0; i < translations.size(); ++i) {
         const Translation& translation = translations[i];

@@ -9,7 +9,6 @@
 
 #include "config/config.hpp"
 #include "core/error.hpp"
-#include "interchange/convert.hpp"
 #include "interchange/formats.hpp"
 #include "interchange/model_bin.hpp"
 #include "model/stored_model.hpp"

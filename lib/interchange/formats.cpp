@@ -58,17 +58,14 @@ OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(c
   final_path = final_path.lexically_normal();
   if (!final_path.has_filename()) final_path = final_path.parent_path();  // "out/" → "out"
   std::string nonce;
-  comm::agree(context_.world, [&] {
-    if (!context_.is_root()) return;
+  comm::at_root(context_.world, [&] {
     if (context_.files.is_taken(final_path)) refuse(final_path, "exists already");
     const Owner self = Owner::of_this_process(context_.files, context_.clock);
     sweep_staged_folders(context_.files, context_.log, final_path.parent_path(), self);
     nonce = owned_nonce(self);
   });
   staged_.emplace(context_.files, final_path, context_.world.broadcast(std::move(nonce)));
-  comm::agree(context_.world, [&] {
-    if (context_.is_root()) staged_->make();
-  });
+  comm::at_root(context_.world, [&] { staged_->make(); });
 }
 
 void OutputFolder::refuse(const Path& final_path, const char* claim) const {
@@ -81,8 +78,7 @@ OutputFolder::~OutputFolder() {
 }
 
 void OutputFolder::write(const std::string& name, std::string_view content) {
-  comm::agree(context_.world, [&] {
-    if (!context_.is_root()) return;
+  comm::at_root(context_.world, [&] {
     File file = context_.files.create(path() / name);
     file.write_at(argosy::as_bytes(content), 0);
     file.sync();
@@ -92,15 +88,13 @@ void OutputFolder::write(const std::string& name, std::string_view content) {
 
 void OutputFolder::commit() {
   std::string sums;
-  comm::agree(context_.world, [&] {
-    if (!context_.is_root()) return;
+  comm::at_root(context_.world, [&] {
     for (const std::string& name : context_.files.list(path())) {
       sums += fmt::format("{}  {}\n", sha256_of(context_.files, path() / name), name);
     }
   });
   write("SHA256SUMS", sums);
-  comm::agree(context_.world, [&] {
-    if (!context_.is_root()) return;
+  comm::at_root(context_.world, [&] {
     context_.files.sync_folder(path());
     if (!staged_->commit()) refuse(staged_->target(), "was created during the export");
   });

@@ -9,7 +9,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/library.h>
 
 #include <limits>
 
@@ -126,16 +125,9 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
       "attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? key_lengths, "
       "Tensor? segments, bool causal, int window, float scale, Tensor(a!) dq, Tensor(b!) dk, Tensor(c!) dv) -> ()");
   library.def("rope_(Tensor(a!) x, Tensor? positions, int offset, float theta, bool inverse) -> ()");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
-  library.impl("attention", plain::attention);
-  library.impl("attention_backward", plain::attention_backward);
-  library.impl("rope_", plain::rope_);
-}
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("attention", cpu::attention);
-  library.impl("attention_backward", cpu::attention_backward);
-  library.impl("rope_", cpu::rope_);
+  register_versions(library, "attention", plain::attention, cpu::attention);
+  register_versions(library, "attention_backward", plain::attention_backward, cpu::attention_backward);
+  register_versions(library, "rope_", plain::rope_, cpu::rope_);
 }
 
 }  // namespace argosy::kernels

@@ -7,7 +7,6 @@
 #include <ATen/ops/exp.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
-#include <torch/library.h>
 
 #include <cmath>
 #include <numbers>
@@ -149,18 +148,10 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
       "activation_backward(Tensor dy, Tensor saved, int kind, Tensor(a!)? dbias, bool accumulate, "
       "Tensor(b!)? activated) -> Tensor");
   library.def("column_sum(Tensor x, Tensor(a!) out, bool accumulate) -> ()");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
-  library.impl("dropout_add", plain::dropout_add);
-  library.impl("activation", plain::activation);
-  library.impl("activation_backward", plain::activation_backward);
-  library.impl("column_sum", plain::column_sum);
-}
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("dropout_add", cpu::dropout_add);
-  library.impl("activation", cpu::activation);
-  library.impl("activation_backward", cpu::activation_backward);
-  library.impl("column_sum", cpu::column_sum);
+  register_versions(library, "dropout_add", plain::dropout_add, cpu::dropout_add);
+  register_versions(library, "activation", plain::activation, cpu::activation);
+  register_versions(library, "activation_backward", plain::activation_backward, cpu::activation_backward);
+  register_versions(library, "column_sum", plain::column_sum, cpu::column_sum);
 }
 
 }  // namespace argosy::kernels

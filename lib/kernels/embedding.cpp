@@ -4,7 +4,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/pow.h>
-#include <torch/library.h>
 
 #include "kernels/cpu/operators.hpp"
 #include "kernels/operator.hpp"
@@ -62,14 +61,8 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
       "Tensor");
   library.def(
       "embedding_backward(Tensor dx, Tensor ids, float scale, Tensor(a!) dtable, bool accumulate, int skip_id) -> ()");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
-  library.impl("embedding", plain::embedding);
-  library.impl("embedding_backward", plain::embedding_backward);
-}
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("embedding", cpu::embedding);
-  library.impl("embedding_backward", cpu::embedding_backward);
+  register_versions(library, "embedding", plain::embedding, cpu::embedding);
+  register_versions(library, "embedding_backward", plain::embedding_backward, cpu::embedding_backward);
 }
 
 }  // namespace argosy::kernels

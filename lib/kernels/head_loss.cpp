@@ -8,7 +8,6 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
 
 #include <algorithm>
 
@@ -74,8 +73,7 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
       "loss_scale, "
       "int live, int chunk_bytes, Tensor(a!)? dh, Tensor(b!)? dweight, bool accumulate_weight, Tensor(c!)? dbias, "
       "bool accumulate_bias) -> Tensor");
+  register_versions(library, "head_loss", plain::head_loss, cpu::head_loss);
 }
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) { library.impl("head_loss", plain::head_loss); }
-TORCH_LIBRARY_IMPL(argosy, CPU, library) { library.impl("head_loss", cpu::head_loss); }
 
 }  // namespace argosy::kernels

@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/rsqrt.h>
-#include <torch/library.h>
 
 #include "kernels/cpu/operators.hpp"
 #include "kernels/operator.hpp"
@@ -66,14 +65,8 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
   library.def(
       "norm_backward(Tensor dy, Tensor x, Tensor weight, Tensor mean, Tensor rstd, Tensor? add, Tensor(a!)? dweight, "
       "Tensor(b!)? dbias, bool accumulate, bool rms) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
-  library.impl("norm", plain::norm);
-  library.impl("norm_backward", plain::norm_backward);
-}
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("norm", cpu::norm);
-  library.impl("norm_backward", cpu::norm_backward);
+  register_versions(library, "norm", plain::norm, cpu::norm);
+  register_versions(library, "norm_backward", plain::norm_backward, cpu::norm_backward);
 }
 
 }  // namespace argosy::kernels

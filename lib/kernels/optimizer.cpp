@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/where.h>
-#include <torch/library.h>
 
 #include <cmath>
 
@@ -110,18 +109,10 @@ TORCH_LIBRARY_FRAGMENT(argosy, library) {
       "()");
   library.def("ema_(Tensor(a!) mean, Tensor values, Tensor coefficient, float decay) -> ()");
   library.def("sum_of_squares(Tensor x) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(argosy, CompositeExplicitAutograd, library) {
-  library.impl("adamw_", plain::adamw_);
-  library.impl("adamw_stochastic_", plain::adamw_stochastic_);
-  library.impl("ema_", plain::ema_);
-  library.impl("sum_of_squares", plain::sum_of_squares);
-}
-TORCH_LIBRARY_IMPL(argosy, CPU, library) {
-  library.impl("adamw_", cpu::adamw_);
-  library.impl("adamw_stochastic_", cpu::adamw_stochastic_);
-  library.impl("ema_", cpu::ema_);
-  library.impl("sum_of_squares", cpu::sum_of_squares);
+  register_versions(library, "adamw_", plain::adamw_, cpu::adamw_);
+  register_versions(library, "adamw_stochastic_", plain::adamw_stochastic_, cpu::adamw_stochastic_);
+  register_versions(library, "ema_", plain::ema_, cpu::ema_);
+  register_versions(library, "sum_of_squares", plain::sum_of_squares, cpu::sum_of_squares);
 }
 
 }  // namespace argosy::kernels

@@ -25,12 +25,8 @@ using checkpoint::Reader;
 /// claim: "has no …", of the checkpoint.
 [[noreturn]] void refuse_as(Fault fault, const Reader& reader, const std::string& claim, std::string wanted,
                             std::string got, std::string remedy) {
-  throw Error{fault,
-              {.sentence = fmt::format("{} {}; {}", reader.directory().string(), claim, remedy),
-               .wanted = std::move(wanted),
-               .got = std::move(got),
-               .where = reader.directory().string(),
-               .remedy = std::move(remedy)}};
+  const std::string where = reader.directory().string();
+  throw_claim(fault, fmt::format("{} {}", where, claim), where, std::move(wanted), std::move(got), std::move(remedy));
 }
 
 constexpr const char* leave_out = "leave this checkpoint out";
@@ -178,8 +174,7 @@ Mean Inputs::mean_of(const std::vector<std::size_t>& members) const {
 
 std::vector<std::string> checkpoints_among(comm::Context& context, const std::vector<std::string>& paths) {
   std::vector<std::string> checkpoints;
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(context.world, [&] {
     for (const std::string& given : paths) {
       Path path = Path{given}.lexically_normal();
       if (!path.has_filename()) path = path.parent_path();

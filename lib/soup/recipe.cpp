@@ -16,12 +16,8 @@ namespace {
 
 [[noreturn]] void refuse(std::string wanted, std::string got, std::string where, std::string remedy,
                          const std::string& claim = "") {
-  throw Error{Fault::usage,
-              {.sentence = claim.empty() ? "" : fmt::format("{}; {}", claim, remedy),
-               .wanted = std::move(wanted),
-               .got = std::move(got),
-               .where = std::move(where),
-               .remedy = std::move(remedy)}};
+  if (claim.empty()) throw_error(Fault::usage, std::move(where), std::move(wanted), std::move(got), std::move(remedy));
+  throw_claim(Fault::usage, claim, std::move(where), std::move(wanted), std::move(got), std::move(remedy));
 }
 
 /// Refuses an option that the recipe does not use.

@@ -71,16 +71,12 @@ class Journal {
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
     ValidationLoss loss = evaluate();
     known_.emplace(key, loss);
-    comm::agree(context_.world, [&] {
-      if (context_.is_root()) write();
-    });
+    comm::at_root(context_.world, [&] { write(); });
     return loss;
   }
   /// Removes the file once the soup is committed. **Collective.**
   void remove() {
-    comm::agree(context_.world, [&] {
-      if (context_.is_root()) context_.files.remove(path_);
-    });
+    comm::at_root(context_.world, [&] { context_.files.remove(path_); });
   }
 
  private:
@@ -120,9 +116,7 @@ class TemporaryFolder {
  public:
   TemporaryFolder(const comm::Context& context, const Path& target) : context_(context) {
     std::string nonce;
-    comm::agree(context.world, [&] {
-      if (context.is_root()) nonce = owned_nonce(Owner::of_this_process(context.files, context.clock));
-    });
+    comm::at_root(context.world, [&] { nonce = owned_nonce(Owner::of_this_process(context.files, context.clock)); });
     path_ = StagedFolder{context.files, target, context.world.broadcast(std::move(nonce))}.path();
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
