@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "comm/session.hpp"
+#include "core/clock.hpp"
 #include "core/owner.hpp"
 
 namespace argosy::comm {
@@ -54,11 +52,7 @@ void Environment::finish(int code) {
   verdicts_.reset();
   // The code is decided and everything is written, so a library that hangs must not hold the job.
   const std::jthread timer([code](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any changed;
-    std::unique_lock lock(mutex);
-    changed.wait_for(lock, stop, finalize_limit, [] { return false; });
-    if (!stop.stop_requested()) _exit(code);
+    if (!stopped_within(stop, finalize_limit)) _exit(code);
   });
   session_.reset();
 }

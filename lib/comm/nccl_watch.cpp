@@ -1,9 +1,9 @@
 #include "comm/nccl_watch.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <utility>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 
 namespace argosy::comm {
@@ -175,10 +175,7 @@ std::exception_ptr NcclWatch::look() {
 }
 
 void NcclWatch::watch(const std::stop_token& stop) {
-  std::mutex alone;
-  std::condition_variable_any stopped;
-  std::unique_lock lock(alone);
-  while (!stopped.wait_for(lock, stop, look_every, [&stop] { return stop.stop_requested(); })) {
+  while (!stopped_within(stop, look_every)) {
     std::exception_ptr error = look();
     if (!error) continue;
     const std::unique_lock calls(calls_, abort_limit);  // a call that hangs is freed by the abort alone

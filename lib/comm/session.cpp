@@ -9,13 +9,14 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <numeric>
 #include <set>
 #include <thread>
+
+#include "core/clock.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -298,10 +299,7 @@ bool Session::is_worth_waiting(const Waiting& waiting, TimePoint asked) {
 
 Session::Attendant::Attendant(Session& session)
     : thread_([&session](const std::stop_token& stop) {
-        std::mutex alone;
-        std::condition_variable_any stopped;
-        std::unique_lock lock(alone);
-        while (!stopped.wait_for(lock, stop, Seconds{attendant_every_s}, [&stop] { return stop.stop_requested(); })) {
+        while (!stopped_within(stop, Seconds{attendant_every_s})) {
           if (!session.any_waits()) session.answer_peers();
         }
       }) {}

@@ -162,23 +162,13 @@ void Lease::beat() {
 }
 
 Heartbeat::Heartbeat(Lease& lease, std::chrono::duration<double> interval)
-    : thread_([this, &lease, interval] {
-        std::unique_lock waiting(mutex_);
-        while (!wake_.wait_for(waiting, interval, [this] { return over_; })) {
+    : thread_([&lease, interval](const std::stop_token& stop) {
+        while (!stopped_within(stop, interval)) {
           try {
             lease.beat();
           } catch (const Error&) {  // the next one may succeed
           }
         }
       }) {}
-
-Heartbeat::~Heartbeat() {
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
-}
 
 }  // namespace argosy

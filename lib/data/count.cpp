@@ -8,7 +8,6 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
-#include "data/count_cache.hpp"
 
 namespace argosy::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/error.hpp"
-#include "kernels/cuda/start.hpp"
+#include "kernels/cuda/entries.hpp"
 
 namespace argosy::kernels {
 namespace {

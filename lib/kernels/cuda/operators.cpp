@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "kernels/cuda/adamw_stochastic.hpp"
+#include "kernels/cuda/entries.hpp"
 #include "kernels/optimizer.hpp"
 #include "kernels/plugin.hpp"
 
