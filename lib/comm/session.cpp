@@ -290,7 +290,7 @@ bool Session::is_worth_waiting(const Waiting& waiting, TimePoint asked) {
   bool any_at_work = false;
   for (const int rank : waiting.members) {
     const std::vector<std::string> doing = told(rank, asked);
-    const bool at_work = std::ranges::count(doing, "") > 0;
+    const bool at_work = std::ranges::count(doing, std::string()) > 0;
     if (!at_work && !waits_in(doing, waiting)) return false;
     any_at_work = any_at_work || at_work;
   }

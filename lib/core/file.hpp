@@ -106,7 +106,7 @@ class File {
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(Os& os, void* at, std::size_t size_bytes) : at_(at, {&os, size_bytes}) {}
+  Mapping(Os& os, void* at, std::size_t size_bytes) : at_(at, Unmap{&os, size_bytes}) {}
   [[nodiscard]] Bytes bytes() const noexcept {
     return {static_cast<const std::byte*>(at_.get()), at_ ? at_.get_deleter().size_bytes : 0};
   }
