@@ -43,13 +43,13 @@ const Launcher* unknown_launcher(int world_size, const Variables& variables) {
 }  // namespace
 
 void check_world_size(int world_size, const Variables& variables) {
+  const std::string remedy =
+      "start the tool with MPICH's mpiexec (mpiexec.mpich if another MPI comes first on PATH) or with srun --mpi=pmi2 "
+      "(another MPI's mpiexec and srun --mpi=none start separate copies)";
   if (const auto expected = variables("ARGOSY_EXPECT_RANKS"); expected && number(expected) != world_size)
     throw_claim(Fault::usage,
                 fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}", *expected, world_size), "",
-                fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected), std::to_string(world_size),
-                "start the tool with MPICH's mpiexec (mpiexec.mpich if another MPI comes first on PATH) or with srun "
-                "--mpi=pmi2 "
-                "(another MPI's mpiexec and srun --mpi=none start separate copies)");
+                fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected), std::to_string(world_size), remedy);
   if (const Launcher* launcher = unknown_launcher(world_size, variables)) {
     const std::string size = variables(launcher->size).value_or("");
     throw_claim(Fault::usage,

@@ -113,8 +113,8 @@ class Mapping {
 
  private:
   struct Unmap {
-    Os* os = nullptr;
-    std::size_t size_bytes = 0;
+    Os* os;
+    std::size_t size_bytes;
     void operator()(void* at) const { os->munmap(at, size_bytes); }
   };
   std::unique_ptr<void, Unmap> at_;
