@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/run_main.hpp"
-#include "config/options.hpp"
+#include "config/config.hpp"
 #include "core/version.hpp"
 
 /// What the mains share: the command line, --version, and the options of every tool with a configuration. All ranks
@@ -100,9 +100,7 @@ template <class T>
   std::string name = "the defaults";
   if (!options.config.empty()) {
     name = options.config.string();
-    comm::agree(context.world, [&] {
-      if (context.is_root()) text = config::read_source(context.files, options.config);
-    });
+    comm::at_root(context.world, [&] { text = config::read_source(context.files, options.config); });
     text = context.world.broadcast(std::move(text));
   } else if (!options.print_schema && !options.print_config) {
     throw Error{Fault::usage, {.sentence = "CONFIG is missing: name a configuration file; see configs/ for examples"}};

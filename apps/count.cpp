@@ -3,7 +3,6 @@
 #include <boost/json.hpp>
 
 #include "app.hpp"
-#include "data/count_report.hpp"
 #include "plan/run_config.hpp"
 
 namespace {

@@ -36,14 +36,8 @@ int main(int argc, char** argv) {
     why_not = std::strerror(errno);
   }
   return app::run_soup(argc, argv, [&](comm::Context&, const config::Options&, const std::string&) -> soup::Evaluator {
-    throw Error{
-        Fault::usage,
-        {.sentence = fmt::format("{}, which --validate runs, cannot be started: {}; build Argosy with LibTorch, or "
-                                 "omit --validate",
-                                 evaluating.string(), why_not),
-         .wanted = "the program soup_validated",
-         .got = why_not,
-         .where = evaluating.string(),
-         .remedy = "build Argosy with LibTorch, or omit --validate"}};
+    throw_claim(
+        Fault::usage, fmt::format("{}, which --validate runs, cannot be started: {}", evaluating.string(), why_not),
+        evaluating.string(), "the program soup_validated", why_not, "build Argosy with LibTorch, or omit --validate");
   });
 }

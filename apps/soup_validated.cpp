@@ -58,13 +58,12 @@ class SetEvaluator {
     for (const train::EvaluationSet& set : sets_) names.push_back(set.name);
     const bool known = reported_.empty() || std::ranges::count(names, reported_) > 0;
     if (known && names.size() > (reported_.empty() ? 0U : 1U)) return;
-    throw Error{Fault::config,
-                {.wanted = reported_.empty() ? "validation.sets, or a validation part of data.split"
-                           : known           ? "a validation set besides " + reported_ + " to decide by"
-                                             : "the validation set " + reported_,
-                 .got = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
-                 .where = "the configuration given to --validate",
-                 .remedy = known ? "add held-out text to validation.sets" : "name one of these with --report"}};
+    throw_error(Fault::config, "the configuration given to --validate",
+                reported_.empty() ? "validation.sets, or a validation part of data.split"
+                : known           ? "a validation set besides " + reported_ + " to decide by"
+                                  : "the validation set " + reported_,
+                names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
+                known ? "add held-out text to validation.sets" : "name one of these with --report");
   }
   static double nll(const model::Model& model, const data::Batch& batch) {
     if (batch.empty()) return 0;
@@ -85,8 +84,7 @@ class SetEvaluator {
 /// Losses depend on the configuration and on the text of the sets.
 std::string identity_of(comm::Context& context, const plan::RunConfig& config) {
   Hasher hasher;
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(context.world, [&] {
     hasher.update(boost::json::serialize(config::to_json(config)));
     for (const plan::ValidationSet& set : config.validation.sets) {
       hasher.update(context.files.read_text(set.source));

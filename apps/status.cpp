@@ -30,7 +30,7 @@ telemetry::Queue queue_of(const std::vector<std::string>& words) {
     const std::size_t equals = std::min(word.find('='), word.size());
     const std::string job = word.substr(0, equals);
     if (!count_in(job) || equals == word.size())
-      throw Error{Fault::usage, {.wanted = "JOB=STATE REASON", .got = fmt::format("\"{}\"", word), .where = "--queue"}};
+      throw_error(Fault::usage, "--queue", "JOB=STATE REASON", fmt::format("\"{}\"", word));
     queue[job] = word.substr(equals + 1);
   }
   return queue;

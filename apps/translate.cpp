@@ -1,10 +1,11 @@
+#include "decode/translate.hpp"
+
 #include <algorithm>
 #include <optional>
 
 #include "app.hpp"
 #include "checkpoint/load.hpp"
 #include "decode/load.hpp"
-#include "decode/translate_text.hpp"
 #include "kernels/memory.hpp"
 
 int main(int argc, char** argv) {

@@ -27,11 +27,8 @@ class Fields {
   [[noreturn]] void fail(std::string_view key, const std::string& wanted, std::string got) const {
     constexpr std::size_t longest = 60;
     if (got.size() > longest) got = got.substr(0, longest) + "…";
-    throw Error{Fault::corrupt,
-                {.wanted = wanted,
-                 .got = std::move(got),
-                 .where = fmt::format("{} at {}/{}", where_, pointer_, key),
-                 .remedy = "use another checkpoint"}};
+    throw_error(Fault::corrupt, fmt::format("{} at {}/{}", where_, pointer_, key), wanted, std::move(got),
+                "use another checkpoint");
   }
   void require(bool good, std::string_view key, const std::string& wanted) const {
     const boost::json::value* const value = object_.if_contains(key);
@@ -97,5 +94,14 @@ class Fields {
   std::string pointer_;
   const std::string& where_;
 };
+
+/// Keeps the bits of floats in JSON: Boost.JSON 1.81 reads some decimals one unit in the last place off, and JSON has
+/// no NaN. Maps the JSON pointer of each double in `document` to its bits in 16 hex digits. NaN and Inf in `document`
+/// become the strings "nan", "inf" and "-inf".
+[[nodiscard]] boost::json::object take_float_bits(boost::json::object& document);
+
+/// Puts the doubles back. `where` names the file in errors. Throws Error{corrupt} when a pointer leads nowhere or the
+/// bits contradict the decimal.
+void restore_float_bits(boost::json::object& document, const boost::json::object& bits, const std::string& where);
 
 }  // namespace argosy::checkpoint

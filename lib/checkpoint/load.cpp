@@ -90,9 +90,7 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
                  .where = reader->directory().string(),
                  .remedy = "name another one, or resume from the newest"}};
   }
-  comm::agree(context.world, [&] {
-    if (context.is_root()) folder.abandon_newer(*reader);
-  });
+  comm::at_root(context.world, [&] { folder.abandon_newer(*reader); });
   return std::move(*reader);
 }
 
@@ -101,20 +99,15 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
 std::vector<Reader> share(const comm::Context& context, const std::function<std::vector<Reader>()>& choose) {
   std::vector<Reader> readers;
   std::vector<std::pair<std::string, std::string>> manifests;  // their folders and texts
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(context.world, [&] {
     readers = choose();
     for (const Reader& reader : readers) {
       const auto& [path, text] =
           manifests.emplace_back(reader.directory().string(),
                                  context.files.read_text(reader.directory() / manifest_name, manifest_limit_bytes));
       if (text.find(reader.self_digest()) != std::string::npos) continue;
-      throw Error{Fault::corrupt,
-                  {.sentence = path + " changed while it was being read; wait until no process writes to it",
-                   .wanted = "a checkpoint that does not change",
-                   .got = "one that changed while it was being read",
-                   .where = path,
-                   .remedy = "wait until no process writes to it"}};
+      throw_claim(Fault::corrupt, path + " changed while it was being read", path, "a checkpoint that does not change",
+                  "one that changed while it was being read", "wait until no process writes to it");
     }
   });
   manifests = comm::from_message<decltype(manifests)>(context.world.broadcast(comm::to_message(manifests)));
@@ -163,13 +156,10 @@ std::optional<Reader> load(const comm::Context& context, RunFolder& folder, std:
       const std::optional<Error> wrong =
           check_and_read(context, *reader, units, options, comm::any_of(context.world, fell_back));
       if (!wrong) break;
-      comm::agree(context.world, [&] {
-        if (context.is_root()) folder.pass_over(reader->directory(), *wrong);
-      });
+      comm::at_root(context.world, [&] { folder.pass_over(reader->directory(), *wrong); });
     }
   }
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(context.world, [&] {
     folder.put_aside();
     folder.settle(reader->directory());
   });

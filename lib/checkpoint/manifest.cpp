@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "checkpoint/fields.hpp"
-#include "checkpoint/float_bits.hpp"
 #include "comm/launcher.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -390,11 +389,8 @@ ParsedManifest parse_manifest(std::string_view text, const std::string& where) {
   const std::string_view body = checked_body(text, where);
   json::error_code error;
   json::value root = json::parse({text.data(), text.size()}, error);
-  if (error || !root.is_object()) {
-    throw Error{
-        Fault::corrupt,
-        {.wanted = "a JSON object", .got = error.message(), .where = where, .remedy = "use another checkpoint"}};
-  }
+  if (error || !root.is_object())
+    throw_error(Fault::corrupt, where, "a JSON object", error.message(), "use another checkpoint");
   ParsedManifest parsed{.manifest = {}, .document = std::move(root.get_object()), .self = {}};
   parsed.self = std::string(text.substr(body.size() + self_key.size(), 32));
   const Fields fields{parsed.document, "", where};

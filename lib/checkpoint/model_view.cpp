@@ -111,9 +111,7 @@ std::string make_view(const Manifest& manifest) {
 }
 
 bool alike(const partition::FlatSpace& a, const partition::FlatSpace& b) {
-  return a.layout() == b.layout() && std::ranges::equal(a.params(), b.params(), [](const auto& p, const auto& q) {
-           return p.name == q.name && p.shape == q.shape;
-         });
+  return a.layout() == b.layout() && partition::have_equal_params(a, b);
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/shard_set.hpp"
-#include "checkpoint/weight_stream.hpp"
 #include "core/error.hpp"
 #include "partition/reshard.hpp"
 
@@ -101,13 +100,9 @@ struct Reader::Impl {
   [[nodiscard]] std::size_t id_of(const std::string& name, std::size_t among) const {
     const auto found = ids.find(name);
     if (found != ids.end() && found->second < among) return found->second;
-    throw Error{
-        Fault::data,
-        {.sentence = fmt::format("{}: the checkpoint has no parameter {}; {}", directory.string(), name, name_another),
-         .wanted = "parameter " + name,
-         .got = fmt::format("{} other parameters", parameters.size()),
-         .where = directory.string(),
-         .remedy = name_another}};
+    throw_claim(Fault::data, fmt::format("{}: the checkpoint has no parameter {}", directory.string(), name),
+                directory.string(), "parameter " + name, fmt::format("{} other parameters", parameters.size()),
+                name_another);
   }
 
   /// Throws Error{data} unless the tensor is stored of these parameters.
@@ -115,14 +110,9 @@ struct Reader::Impl {
     const auto is_stored = [&](std::size_t id) { return dataset(places[id].unit, name).has_value(); };
     if (std::all_of(of.begin(), of.end(), is_stored)) return;
     const std::string got = manifest().has_optimizer_state() ? "the state of another optimizer" : "weights only";
-    throw Error{Fault::data,
-                {.sentence = fmt::format("{}: the checkpoint holds {}: it has no {}; resume from a checkpoint that was "
-                                         "saved with this optimizer",
-                                         directory.string(), got, name),
-                 .wanted = "optimizer state (" + name + ")",
-                 .got = got,
-                 .where = directory.string(),
-                 .remedy = "resume from a checkpoint that was saved with this optimizer"}};
+    throw_claim(Fault::data, fmt::format("{}: the checkpoint holds {}: it has no {}", directory.string(), got, name),
+                directory.string(), "optimizer state (" + name + ")", got,
+                "resume from a checkpoint that was saved with this optimizer");
   }
 
   /// Intervals of all units, params numbered over all units, by (param, begin). Throws Error{corrupt} unless they hold
@@ -177,26 +167,20 @@ ParsedManifest read_manifest(const Files& files, const Path& directory) {
                  .where = directory.string(),
                  .remedy = "name a folder such as checkpoints/000001000 of a run"}};
   }
-  if (facts->size_bytes > manifest_limit_bytes) {
-    throw Error{Fault::corrupt,
-                {.wanted = fmt::format("a manifest of at most {} bytes", manifest_limit_bytes),
-                 .got = fmt::format("{} bytes", facts->size_bytes),
-                 .where = path.string(),
-                 .remedy = "use another checkpoint"}};
-  }
+  if (facts->size_bytes > manifest_limit_bytes)
+    throw_error(Fault::corrupt, path.string(), fmt::format("a manifest of at most {} bytes", manifest_limit_bytes),
+                fmt::format("{} bytes", facts->size_bytes), "use another checkpoint");
   return parse_manifest(files.read_text(path, manifest_limit_bytes), path.string());
 }
 
 void check_size(const Files& files, const Path& path, std::uint64_t size_bytes) {
   const auto facts = files.stat(path);
   if (facts && facts->size_bytes == size_bytes && facts->is_regular) return;
-  throw Error{Fault::corrupt,
-              {.wanted = fmt::format("a file of {} bytes", size_bytes),
-               .got = !facts              ? "no such file"
-                      : facts->is_regular ? fmt::format("{} bytes", facts->size_bytes)
-                                          : "something other than a regular file",
-               .where = path.string(),
-               .remedy = "the checkpoint is incomplete: use another one, or move this folder away"}};
+  throw_error(Fault::corrupt, path.string(), fmt::format("a file of {} bytes", size_bytes),
+              !facts              ? "no such file"
+              : facts->is_regular ? fmt::format("{} bytes", facts->size_bytes)
+                                  : "something other than a regular file",
+              "the checkpoint is incomplete: use another one, or move this folder away");
 }
 
 }  // namespace
@@ -241,17 +225,12 @@ std::vector<std::string> Reader::attachments() const {
 
 std::string Reader::attachment(const std::string& name) const {
   const auto& files = impl_->manifest().files;
-  const auto found = std::find_if(files.begin(), files.end(), [&](const auto& file) { return file.name == name; });
+  const auto found = std::ranges::find(files, name, &Manifest::Attached::name);
   const Path path = impl_->directory / name;
-  if (found == files.end()) {
-    throw Error{Fault::data,
-                {.sentence = fmt::format("{}: the checkpoint has no {}; use one that was saved with its tokenizer",
-                                         impl_->directory.string(), name),
-                 .wanted = "the file " + name,
-                 .got = "a checkpoint without it",
-                 .where = impl_->directory.string(),
-                 .remedy = "use one that was saved with its tokenizer"}};
-  }
+  if (found == files.end())
+    throw_claim(Fault::data, fmt::format("{}: the checkpoint has no {}", impl_->directory.string(), name),
+                impl_->directory.string(), "the file " + name, "a checkpoint without it",
+                "use one that was saved with its tokenizer");
   std::string content = impl_->files.read_text(path);
   if (content.size() == found->size_bytes && digest_of(std::string_view{content}) == found->digest) return content;
   throw Error{Fault::corrupt,
@@ -269,9 +248,7 @@ std::vector<float> Reader::read_parameter(const std::string& name) const {
   const partition::FlatSpace& space = impl_->manifest().spaces[place.unit];
   std::vector<float> values(static_cast<std::size_t>(space.params()[place.index].numel()));
   const auto& intervals = impl_->stored_intervals();
-  auto at =
-      std::lower_bound(intervals.begin(), intervals.end(), id,
-                       [](const partition::Interval& interval, std::size_t param) { return interval.param < param; });
+  auto at = std::ranges::lower_bound(intervals, id, {}, &partition::Interval::param);
   for (; at != intervals.end() && at->param == id; ++at) {
     const std::span piece =
         std::span{values}.subspan(static_cast<std::size_t>(at->begin), static_cast<std::size_t>(at->end - at->begin));
@@ -294,11 +271,9 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
       const Place place = impl_->places[ids.back()];
       const std::vector<std::int64_t>& shape = impl_->manifest().spaces[place.unit].params()[place.index].shape;
       if (shape != param.shape) {
-        throw Error{Fault::data,
-                    {.wanted = fmt::format("{} of shape [{}]", param.name, fmt::join(param.shape, ", ")),
-                     .got = fmt::format("[{}]", fmt::join(shape, ", ")),
-                     .where = impl_->directory.string(),
-                     .remedy = name_another}};
+        throw_error(Fault::data, impl_->directory.string(),
+                    fmt::format("{} of shape [{}]", param.name, fmt::join(param.shape, ", ")),
+                    fmt::format("[{}]", fmt::join(shape, ", ")), name_another);
       }
       unit_of[ids.back()] = u;
     }
@@ -378,15 +353,10 @@ Reader::Verified Reader::verify(int part, int parts) const {
 }
 
 void Reader::use_ema() {
-  if (!has_ema()) {
-    throw Error{Fault::data,
-                {.sentence = impl_->directory.string() + ": the checkpoint has no running mean of the weights; leave "
-                                                         "--ema out, or train with optimizer.ema",
-                 .wanted = "a checkpoint with a running mean of its weights",
-                 .got = "one without",
-                 .where = impl_->directory.string(),
-                 .remedy = "leave --ema out, or train with optimizer.ema"}};
-  }
+  if (!has_ema())
+    throw_claim(Fault::data, impl_->directory.string() + ": the checkpoint has no running mean of the weights",
+                impl_->directory.string(), "a checkpoint with a running mean of its weights", "one without",
+                "leave --ema out, or train with optimizer.ema");
   impl_->uses_ema = true;
 }
 
@@ -396,12 +366,7 @@ bool Reader::has_weights_of(const Reader& other) const {
     return std::span{impl.manifest().spaces}.first(impl.manifest().weight_units());
   };
   const std::span<const partition::FlatSpace> spaces = spaces_of(a);
-  const auto same_params = [](const partition::FlatSpace& x, const partition::FlatSpace& y) {
-    return std::ranges::equal(x.params(), y.params(), [](const partition::ParamSpec& p, const partition::ParamSpec& q) {
-      return p.name == q.name && p.shape == q.shape;
-    });
-  };
-  if (!std::ranges::equal(spaces, spaces_of(b), same_params)) return false;
+  if (!std::ranges::equal(spaces, spaces_of(b), partition::have_equal_params)) return false;
   const partition::Layout& layout = a.manifest().spaces.front().layout();
   if (layout == b.manifest().spaces.front().layout() && weights() == other.weights()) {
     for (int rank = 0; rank < layout.world(); ++rank) {
@@ -440,8 +405,7 @@ WeightStream Reader::stream(std::string_view tensor) const {
 }
 
 std::span<float> UnitState::tensor(std::string_view of_name) const noexcept {
-  const auto found =
-      std::find_if(tensors.begin(), tensors.end(), [&](const TensorShard& tensor) { return tensor.name == of_name; });
+  const auto found = std::ranges::find(tensors, of_name, &TensorShard::name);
   return found == tensors.end() ? std::span<float>{} : found->values;
 }
 

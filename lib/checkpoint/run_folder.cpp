@@ -58,19 +58,14 @@ bool is_quarantined(std::string_view name) {
          (again == std::string_view::npos || is_decimal(name.substr(again + 1)));
 }
 
-/// Steps of the checkpoints that hold the best values of some metrics, as a trainer lists them in best.keep.
-std::set<std::int64_t> best_steps(const Sections& sections) {
-  std::set<std::int64_t> steps;
-  const boost::json::value* const keep = sections.best.if_contains("keep");
-  if (keep == nullptr || !keep->is_array()) return steps;
-  for (const boost::json::value& step : keep->get_array()) {
-    if (step.is_int64()) steps.insert(step.get_int64());
-  }
-  return steps;
-}
-
 Inspected::Facts facts_of(const Reader& reader) {
-  return {.finite = reader.finite(), .best = best_steps(reader.sections())};
+  Inspected::Facts facts{.finite = reader.finite(), .best = {}};
+  const boost::json::value* const keep = reader.sections().best.if_contains("keep");
+  if (keep == nullptr || !keep->is_array()) return facts;
+  for (const boost::json::value& step : keep->get_array()) {
+    if (step.is_int64()) facts.best.insert(step.get_int64());
+  }
+  return facts;
 }
 
 std::string step_name(std::int64_t step) { return fmt::format("{:09}", step); }
@@ -91,7 +86,7 @@ void RunFolder::sweep() const {
   for (const std::string& name : files_.list(run_dir_)) {
     const Path path = run_dir_ / name;
     if (!is_partial(name)) continue;
-    const std::optional<FileStat> facts = is_link(path) ? std::nullopt : files_.stat(path);
+    const std::optional<FileStat> facts = is_link(files_, path) ? std::nullopt : files_.stat(path);
     if (!facts || !facts->is_directory) files_.remove(path);  // Argosy makes no folder of this name
   }
 }
@@ -112,7 +107,7 @@ const std::string& RunFolder::adopt() {
                  .remedy = "remove it"}};
   }
   run_uuid_ = random_hex(32);
-  for (const Candidate& candidate : all_candidates()) {
+  for (const Candidate& candidate : candidates_in({temporaries, exports})) {
     try {
       run_uuid_ = Reader{files_, candidate.directory}.run_uuid();
       break;
@@ -125,27 +120,19 @@ const std::string& RunFolder::adopt() {
   return run_uuid_;
 }
 
-std::vector<RunFolder::Candidate> RunFolder::candidates_of(const Path& folder) const {
-  std::vector<Candidate> candidates;
-  if (!files_.exists(folder)) return candidates;
-  for (const std::string& name : files_.list(folder)) {
-    const std::optional<std::int64_t> step = count_in(name);
-    if (step && step_name(*step) == name) candidates.push_back({*step, folder / name});
-  }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
-  return candidates;
-}
-
 /// Newest first. Not inspected.
-std::vector<RunFolder::Candidate> RunFolder::all_candidates() const {
-  std::vector<Candidate> candidates = candidates_of(run_dir_ / temporaries);
-  const std::vector<Candidate> permanent = candidates_of(run_dir_ / exports);
-  candidates.insert(candidates.end(), permanent.begin(), permanent.end());
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+std::vector<RunFolder::Candidate> RunFolder::candidates_in(std::initializer_list<const char*> folders) const {
+  std::vector<Candidate> candidates;
+  for (const char* folder : folders) {
+    if (!files_.exists(run_dir_ / folder)) continue;
+    for (const std::string& name : files_.list(run_dir_ / folder)) {
+      const std::optional<std::int64_t> step = count_in(name);
+      if (step && step_name(*step) == name) candidates.push_back({*step, run_dir_ / folder / name});
+    }
+  }
+  std::ranges::stable_sort(candidates, std::greater{}, &Candidate::step);
   return candidates;
 }
-
-bool RunFolder::is_link(const Path& path) const { return checkpoint::is_link(files_, path); }
 
 /// A symbolic link where a checkpoint should hold a file or folder of its own.
 std::optional<Path> RunFolder::link_in(const Reader& reader) const {
@@ -156,7 +143,7 @@ std::optional<Path> RunFolder::link_in(const Reader& reader) const {
     paths.insert({file, file.parent_path()});
   }
   for (const std::string& name : reader.attachments()) paths.insert(directory / name);
-  const auto found = std::find_if(paths.begin(), paths.end(), [&](const Path& path) { return is_link(path); });
+  const auto found = std::find_if(paths.begin(), paths.end(), [&](const Path& path) { return is_link(files_, path); });
   return found == paths.end() ? std::nullopt : std::optional{*found};
 }
 
@@ -165,7 +152,7 @@ RunFolder::Finding RunFolder::inspect(const Candidate& candidate) const {
     return Finding{.reader = {}, .flaw = Flaw::unfit, .why = fmt::format("{}: {}", candidate.directory.string(), why)};
   };
   try {
-    if (is_link(candidate.directory)) return unfit("it is a symbolic link; links are not followed");
+    if (is_link(files_, candidate.directory)) return unfit("it is a symbolic link; links are not followed");
     const std::optional<Inspected::Identity> identity = inspected_.identity_of(candidate.directory);
     Reader reader{files_, candidate.directory};
     if (reader.run_uuid() != run_uuid_) return unfit("it belongs to another run");
@@ -181,7 +168,7 @@ RunFolder::Finding RunFolder::inspect(const Candidate& candidate) const {
 }
 
 void RunFolder::begin_walk() {
-  waiting_ = all_candidates();
+  waiting_ = candidates_in({temporaries, exports});
   std::reverse(waiting_.begin(), waiting_.end());
   passed_over_.clear();
 }
@@ -285,20 +272,16 @@ void RunFolder::put_aside() {
 
 void RunFolder::refuse_newer(const Reader& named) const {
   std::vector<std::string> newer;
-  for (const Candidate& candidate : all_candidates()) {
+  for (const Candidate& candidate : candidates_in({temporaries, exports})) {
     if (candidate.step > named.step() && inspect(candidate).reader) newer.push_back(candidate.directory.string());
   }
   if (newer.empty()) return;
   const std::string list = fmt::format("{}", fmt::join(newer, ", "));
-  const char* const remedy =
-      "resume from the newest, give another run_dir, or set the newer ones aside with --abandon-newer";
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("{} is not the newest checkpoint of the run (newer: {}); {}",
-                                       named.directory().string(), list, remedy),
-               .wanted = "the newest checkpoint of the run",
-               .got = fmt::format("step {}, older than {}", named.step(), list),
-               .where = named.directory().string(),
-               .remedy = remedy}};
+  throw_claim(Fault::usage,
+              fmt::format("{} is not the newest checkpoint of the run (newer: {})", named.directory().string(), list),
+              named.directory().string(), "the newest checkpoint of the run",
+              fmt::format("step {}, older than {}", named.step(), list),
+              "resume from the newest, give another run_dir, or set the newer ones aside with --abandon-newer");
 }
 
 void RunFolder::abandon_newer(const Reader& named) {
@@ -369,7 +352,7 @@ std::optional<Inspected::Facts> RunFolder::facts_of_sound(const Candidate& candi
   const Path& directory = candidate.directory;
   if (auto known = inspected_.find(directory)) return known;
   const std::optional<Inspected::Identity> identity = inspected_.identity_of(directory);
-  if (directory == committed_ && identity && !is_link(directory)) {
+  if (directory == committed_ && identity && !is_link(files_, directory)) {
     const Reader reader{files_, directory, files_.read_text(directory / manifest_name, manifest_limit_bytes)};
     if (reader.run_uuid() == run_uuid_ && reader.step() == candidate.step) {
       inspected_.add(reader, facts_of(reader), *identity);
@@ -388,7 +371,7 @@ void RunFolder::retain() {
   std::set<std::int64_t> best;
   std::int64_t newer = 0;
   bool finite_kept = false;
-  const std::vector<Candidate> candidates = candidates_of(run_dir_ / temporaries);
+  const std::vector<Candidate> candidates = candidates_in({temporaries});
   if (std::ssize(candidates) <= max_checkpoints_) return;  // whatever they hold
   for (const Candidate& candidate : candidates) {
     bool finite = false;

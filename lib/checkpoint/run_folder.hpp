@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <string>
@@ -78,9 +79,7 @@ class RunFolder {
     std::string why{};
   };
 
-  [[nodiscard]] std::vector<Candidate> candidates_of(const Path& folder) const;
-  [[nodiscard]] std::vector<Candidate> all_candidates() const;
-  [[nodiscard]] bool is_link(const Path& path) const;
+  [[nodiscard]] std::vector<Candidate> candidates_in(std::initializer_list<const char*> folders) const;
   [[nodiscard]] std::optional<Path> link_in(const Reader& reader) const;
   [[nodiscard]] Finding inspect(const Candidate& candidate) const;
   void add(const Path& directory, Flaw flaw, std::string why);

@@ -45,11 +45,9 @@ Ballot vote(const comm::Communicator& world, Results wanted, const std::function
     }
   });
   Ballot ballot;
-  std::array<std::int64_t, 1> first{own ? world.rank() : world.size()};
-  world.all_reduce(std::span<std::int64_t>{first}, comm::Reduce::min);
-  if (first[0] < world.size()) {
-    const std::string why_not = world.broadcast(own.value_or(""), static_cast<int>(first[0]));
-    ballot.why_not = world.size() == 1 ? why_not : fmt::format("rank {}: {}", first[0], why_not);
+  if (const std::optional<int> failing = comm::lowest_rank(world, own.has_value())) {
+    const std::string why_not = world.broadcast(own.value_or(""), *failing);
+    ballot.why_not = world.size() == 1 ? why_not : fmt::format("rank {}: {}", *failing, why_not);
   } else if (wanted == Results::gathered) {
     ballot.results = world.gather(result);
   }

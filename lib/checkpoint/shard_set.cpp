@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -34,15 +35,12 @@ void ShardSet::await(const Path& path) {
     if (fd >= 0) files_.os().close(fd);
     if (error != ENOENT && error != ESTALE) return;  // the reader reports any other error
     if (waited_s_ >= patience_s) {
-      throw Error{
-          Fault::io,
-          {.sentence = fmt::format("{} is visible to rank 0, but not to this host after {:.0f} s ({}); check that "
-                                   "this host mounts the run directory like the others",
-                                   path.string(), waited_s_, strerrorname_np(error)),
-           .wanted = "a file that rank 0 sees",
-           .got = fmt::format("{} after {:.0f} s", strerrorname_np(error), waited_s_),
-           .where = path.string(),
-           .remedy = "check that this host mounts the run directory like the others"}};
+      throw_claim(Fault::io,
+                  fmt::format("{} is visible to rank 0, but not to this host after {:.0f} s ({})", path.string(),
+                              waited_s_, strerrorname_np(error)),
+                  path.string(), "a file that rank 0 sees",
+                  fmt::format("{} after {:.0f} s", strerrorname_np(error), waited_s_),
+                  "check that this host mounts the run directory like the others");
     }
     clock_->sleep_s(pause_s);
     waited_s_ += pause_s;
@@ -78,15 +76,10 @@ const ShardSet::Shard& ShardSet::shard(int rank) {
     if (!table.empty()) file(rank).read_at(std::as_writable_bytes(std::span{table}), dataset.digest_offset);
   }
   const Digest root = root_digest(specs, shard->tables), wanted = manifest_.shards[static_cast<std::size_t>(rank)].root;
-  if (root != wanted) {
-    throw Error{Fault::corrupt,
-                {.sentence = fmt::format("{}: the digest tables do not match the root digest in MANIFEST.json; {}",
-                                         path(rank).string(), damaged),
-                 .wanted = "digest tables with the root digest " + wanted.hex(),
-                 .got = root.hex(),
-                 .where = path(rank).string(),
-                 .remedy = damaged}};
-  }
+  if (root != wanted)
+    throw_claim(Fault::corrupt,
+                fmt::format("{}: the digest tables do not match the root digest in MANIFEST.json", path(rank).string()),
+                path(rank).string(), "digest tables with the root digest " + wanted.hex(), root.hex(), damaged);
   place = std::move(shard);
   try {
     check_index(rank, *place);
@@ -108,22 +101,16 @@ void ShardSet::check_index(int rank, const Shard& shard) {
   if (same(first, wanted.param_id) && same(first + 1, wanted.begin) && same(first + 2, wanted.end) &&
       same(first + 3, wanted.offset) && same(first + 4, wanted.unit))
     return;
-  throw Error{Fault::corrupt,
-              {.wanted = "the index that follows from the manifest's layout",
-               .got = "another index",
-               .where = path(rank).string(),
-               .remedy = damaged}};
+  throw_error(Fault::corrupt, path(rank).string(), "the index that follows from the manifest's layout", "another index",
+              damaged);
 }
 
 void ShardSet::fail_block(int rank, std::size_t dataset, std::uint64_t block) const {
   const DatasetSpec& spec = shards_[static_cast<std::size_t>(rank)]->map.datasets[dataset].spec;
-  throw Error{Fault::corrupt,
-              {.sentence = fmt::format("{}: block {} of {} does not match its stored digest; {}", path(rank).string(),
-                                       block, spec.name, damaged),
-               .wanted = fmt::format("the stored digest of block {} of {}", block, spec.name),
-               .got = "another digest",
-               .where = path(rank).string(),
-               .remedy = damaged}};
+  throw_claim(Fault::corrupt,
+              fmt::format("{}: block {} of {} does not match its stored digest", path(rank).string(), block, spec.name),
+              path(rank).string(), fmt::format("the stored digest of block {} of {}", block, spec.name),
+              "another digest", damaged);
 }
 
 void ShardSet::read_block(int rank, std::size_t dataset, std::uint64_t block, MutableBytes to) {
@@ -186,6 +173,72 @@ void ShardSet::verify(int rank, std::uint64_t begin, std::uint64_t end, Reader::
     }
     first += spec.blocks();
   }
+}
+
+WeightStream::WeightStream(ShardSet& shards, std::span<const partition::Interval> intervals,
+                           std::vector<std::size_t> datasets)
+    : shards_(shards), intervals_(intervals), datasets_(std::move(datasets)) {}
+
+void WeightStream::read(std::size_t param, std::int64_t begin, std::span<float> to) {
+  const auto end = begin + static_cast<std::int64_t>(to.size());
+  auto at = std::partition_point(intervals_.begin(), intervals_.end(), [&](const partition::Interval& interval) {
+    return std::pair(interval.param, interval.end) <= std::pair(param, begin);
+  });
+  for (std::int64_t next = begin; next < end; ++at) {
+    ARGOSY_CHECK(at != intervals_.end() && at->param == param && at->begin <= next, "parameter {} has a gap at {}",
+                 param, next);
+    const std::int64_t stop = std::min(end, at->end);
+    const std::span piece = to.subspan(static_cast<std::size_t>(next - begin), static_cast<std::size_t>(stop - next));
+    const DType dtype = shards_.shard(at->rank).map.datasets[datasets_[param]].spec.dtype;
+    read_bytes(at->rank, datasets_[param],
+               static_cast<std::uint64_t>(at->local_offset + next - at->begin) * size_of(dtype),
+               std::as_writable_bytes(piece).last(piece.size() * size_of(dtype)));
+    if (dtype == DType::bf16) widen_bf16(piece);
+    next = stop;
+  }
+}
+
+void WeightStream::read_bytes(int rank, std::size_t dataset, std::uint64_t offset, MutableBytes to) {
+  while (!to.empty()) {
+    const std::uint64_t number = offset / block_bytes, within = offset % block_bytes;
+    const bool same = block_.rank == rank && block_.dataset == dataset && block_.number == number;
+    if (!same || block_.done > within) {
+      finish();
+      const ShardMap::Dataset& place = shards_.shard(rank).map.datasets[dataset];
+      const std::uint64_t begin = number * block_bytes;
+      block_ =
+          Block{rank, dataset, number, place.offset + begin, std::min(block_bytes, place.spec.size_bytes() - begin),
+                0,    Hasher{}};
+    }
+    skip_to(within);
+    const std::uint64_t take = std::min<std::uint64_t>(block_.size_bytes - within, to.size());
+    advance(to.first(take));
+    if (block_.done == block_.size_bytes) finish();
+    to = to.subspan(take);
+    offset += take;
+  }
+}
+
+void WeightStream::advance(MutableBytes to) {
+  shards_.file(block_.rank).read_at(to, block_.offset + block_.done);
+  block_.hasher.update(to);
+  block_.done += to.size();
+  bytes_read_ += to.size();
+}
+
+void WeightStream::skip_to(std::uint64_t target) {
+  if (block_.done >= target) return;
+  // Held no longer than this takes: a soup has a stream for each of many checkpoints.
+  std::vector<std::byte> skipped(std::min(piece_bytes, target - block_.done));
+  while (block_.done < target) advance(MutableBytes{skipped}.first(std::min(skipped.size(), target - block_.done)));
+}
+
+void WeightStream::finish() {
+  if (block_.rank < 0) return;
+  skip_to(block_.size_bytes);
+  const Block done = std::exchange(block_, Block{});
+  if (done.hasher.digest() != shards_.shard(done.rank).tables[done.dataset][done.number])
+    shards_.fail_block(done.rank, done.dataset, done.number);
 }
 
 }  // namespace argosy::checkpoint

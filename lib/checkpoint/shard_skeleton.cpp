@@ -47,21 +47,13 @@ LastError last_error() {
 
 [[noreturn]] void fail_hdf5(const std::string& action, const Path& path) {
   const std::string got = "HDF5: " + hdf5_error_text();
-  const char* const remedy = "check the free space and the permissions of the folder";
-  throw Error{Fault::io,
-              {.sentence = fmt::format("{}: cannot {}: {}; {}", path.string(), action, got, remedy),
-               .wanted = "to " + action,
-               .got = got,
-               .where = path.string(),
-               .remedy = remedy}};
+  throw_claim(Fault::io, fmt::format("{}: cannot {}: {}", path.string(), action, got), path.string(), "to " + action,
+              got, "check the free space and the permissions of the folder");
 }
 
 [[noreturn]] void fail_content(const std::string& wanted, const std::string& got, const Path& path) {
-  throw Error{Fault::corrupt,
-              {.wanted = wanted,
-               .got = got,
-               .where = path.string(),
-               .remedy = "this shard is damaged or belongs to another save: use another checkpoint"}};
+  throw_error(Fault::corrupt, path.string(), wanted, got,
+              "this shard is damaged or belongs to another save: use another checkpoint");
 }
 
 /// HDF5 could not read something. It is damaged, unless a system call failed.
@@ -70,11 +62,8 @@ LastError last_error() {
   // With these HDF5 has followed a damaged address to a place outside any file.
   if (error.number == 0 || error.number == EINVAL || error.number == EFBIG || error.number == EOVERFLOW)
     fail_content(wanted, "HDF5: " + error.text, path);
-  throw Error{Fault::io,
-              {.wanted = wanted,
-               .got = "HDF5: " + error.text,
-               .where = path.string(),
-               .remedy = "check the disk, its mount and the permissions, then rerun"}};
+  throw_error(Fault::io, path.string(), wanted, "HDF5: " + error.text,
+              "check the disk, its mount and the permissions, then rerun");
 }
 
 constexpr std::string_view bf16_attribute = "dtype", bf16_name = "bfloat16";

@@ -28,13 +28,9 @@ void Staging::open(std::uint64_t needed_bytes, int world) const {
   const Path parent = folder_of(target());
   files_.make_folders(parent);
   const std::uint64_t wanted = needed_bytes + needed_bytes / 20, free = files_.free_bytes(parent);
-  if (free < wanted) {
-    throw Error{Fault::io,
-                {.wanted = fmt::format("at least {} bytes of free space", wanted),
-                 .got = fmt::format("{}", free),
-                 .where = parent.string(),
-                 .remedy = "free some space, keep fewer checkpoints, or choose another folder"}};
-  }
+  if (free < wanted)
+    throw_error(Fault::io, parent.string(), fmt::format("at least {} bytes of free space", wanted),
+                fmt::format("{}", free), "free some space, keep fewer checkpoints, or choose another folder");
   staged_.make();
   std::set<Path> folders;
   for (int rank = 0; rank < world; ++rank) folders.insert((folder() / shard_name(rank, world)).parent_path());
@@ -62,16 +58,9 @@ void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
   for (const Path& folder : folders) files_.sync_folder(folder);
   files_.write_atomically(folder() / manifest_name, text_of(manifest));  // syncs the folder as well
   last_check();
-  if (!staged_.commit()) {
-    throw Error{
-        taken,
-        {.sentence = target().string() + " was created by another process during the save; move it away, or choose "
-                                         "another folder",
-         .wanted = "a name that is free",
-         .got = "one that was taken during the save",
-         .where = target().string(),
-         .remedy = "move it away, or choose another folder"}};
-  }
+  if (!staged_.commit())
+    throw_claim(taken, target().string() + " was created by another process during the save", target().string(),
+                "a name that is free", "one that was taken during the save", "move it away, or choose another folder");
 }
 
 void sweep(const Files& files, const Path& folder) {

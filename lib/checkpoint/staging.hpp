@@ -8,7 +8,7 @@
 
 #include "checkpoint/manifest.hpp"
 #include "core/error.hpp"
-#include "core/staged_folder.hpp"
+#include "core/staged.hpp"
 
 /// The folder of a checkpoint before its commit: `.tmp-<name>-<nonce>` next to its final place. A crash leaves either a
 /// committed directory or one whose name begins with a dot. Rank 0 opens, commits and discards the folder; all ranks

@@ -90,8 +90,7 @@ Store::Store(comm::Context& context, Path run_dir, Options options)
                {},
                nullptr,
                std::make_unique<Tidying>(context.clock)})) {
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(context.world, [&] {
     impl_->folder.make();
     impl_->lock = std::make_unique<Lease>(context.files, context.clock, impl_->folder.path(), "run directory");
     if (options.heartbeat_s > 0)

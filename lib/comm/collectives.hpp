@@ -4,8 +4,8 @@
 #include <memory>
 #include <span>
 
+#include "comm/comm_config.hpp"
 #include "comm/event.hpp"
-#include "comm/reduction.hpp"
 #include "comm/topology.hpp"
 #include "comm/traffic.hpp"
 #include "core/bytes.hpp"

@@ -73,12 +73,8 @@ void Communicator::barrier(std::string_view name) const {
   const std::string got =
       fmt::format("rank {} in \"{}\", rank {} in \"{}\"", impl_->world_ranks[static_cast<std::size_t>(odd.rank) - 1],
                   odd.first, impl_->world_ranks[static_cast<std::size_t>(odd.rank)], odd.other);
-  const std::string remedy = "this is a defect of Argosy, please report it";
-  throw Error{Fault::comm,
-              {.sentence = fmt::format("ranks wait in different barriers: {}; {}", got, remedy),
-               .wanted = "all ranks in one barrier",
-               .got = got,
-               .remedy = remedy}};
+  throw_claim(Fault::comm, fmt::format("ranks wait in different barriers: {}", got), "", "all ranks in one barrier",
+              got, "this is a defect of Argosy, please report it");
 }
 
 Communicator Communicator::split(int color, int key) const {
@@ -96,11 +92,9 @@ void Communicator::configure(const CommConfig& config) const {
 
 std::optional<Odd> odd_one(const Communicator& world, const std::string& text) {
   const std::string first = world.broadcast(text);
-  std::array<std::int64_t, 1> lowest{text == first ? world.size() : world.rank()};
-  world.all_reduce(std::span<std::int64_t>{lowest}, Reduce::min);
-  if (lowest[0] == world.size()) return std::nullopt;
-  const int rank = static_cast<int>(lowest[0]);
-  return Odd{.rank = rank, .first = first, .other = world.broadcast(text, rank)};
+  const std::optional<int> rank = lowest_rank(world, text != first);
+  if (!rank) return std::nullopt;
+  return Odd{.rank = *rank, .first = first, .other = world.broadcast(text, *rank)};
 }
 
 void agree(const Communicator& world, const std::function<void()>& body) {
@@ -115,22 +109,31 @@ void agree(const Communicator& world, const std::function<void()>& body) {
   } catch (const std::exception& error) {
     mine = {.facts = {.sentence = fmt::format("unexpected internal error: {}", error.what()), .got = error.what()}};
   }
-  std::array<std::int64_t, 1> first{mine ? world.rank() : world.size()};
-  world.all_reduce(std::span<std::int64_t>{first}, Reduce::min);
-  if (first[0] == world.size()) return;
-  const int failing = static_cast<int>(first[0]);
-  auto [fault, facts] = from_message<RankError>(world.broadcast(mine ? to_message(*mine) : "", failing));
+  const std::optional<int> failing = lowest_rank(world, mine.has_value());
+  if (!failing) return;
+  auto [fault, facts] = from_message<RankError>(world.broadcast(mine ? to_message(*mine) : "", *failing));
   if (world.size() > 1) {
-    facts.where += fmt::format("{}rank {}", facts.where.empty() ? "" : ", ", failing);
-    if (!facts.sentence.empty()) facts.sentence += fmt::format(" (rank {})", failing);
+    facts.where += fmt::format("{}rank {}", facts.where.empty() ? "" : ", ", *failing);
+    if (!facts.sentence.empty()) facts.sentence += fmt::format(" (rank {})", *failing);
   }
   throw Error{static_cast<Fault>(fault), std::move(facts)};
+}
+
+void at_root(const Communicator& world, const std::function<void()>& body) {
+  agree(
+      world, world.rank() == 0 ? body : [] {});
 }
 
 bool any_of(const Communicator& world, bool value) {
   std::array<std::int64_t, 1> any{value ? 1 : 0};
   world.all_reduce(std::span<std::int64_t>{any}, Reduce::max);
   return any[0] != 0;
+}
+
+std::optional<int> lowest_rank(const Communicator& world, bool value) {
+  std::array<std::int64_t, 1> lowest{value ? world.rank() : world.size()};
+  world.all_reduce(std::span<std::int64_t>{lowest}, Reduce::min);
+  return lowest[0] == world.size() ? std::nullopt : std::optional{static_cast<int>(lowest[0])};
 }
 
 }  // namespace argosy::comm

@@ -118,8 +118,13 @@ class Communicator {
 /// once, because the other ranks cannot be told. `body` may take any time: after the deadline, ranks keep waiting for a
 /// rank that is still in `body`, but not for a rank that does not answer.
 void agree(const Communicator& world, const std::function<void()>& body);
+/// **Collective.** agree() on what rank 0 alone does.
+void at_root(const Communicator& world, const std::function<void()>& body);
 /// **Collective.** True on all ranks if `value` is true on any.
 [[nodiscard]] bool any_of(const Communicator& world, bool value);
+
+/// **Collective.** The lowest rank where `value` is true, on all ranks; nullopt: none.
+[[nodiscard]] std::optional<int> lowest_rank(const Communicator& world, bool value);
 
 /// The lowest rank whose text is not rank 0's, and both texts.
 struct Odd {

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "comm/session.hpp"
+#include "core/clock.hpp"
 #include "core/owner.hpp"
 
 namespace argosy::comm {
@@ -37,10 +35,16 @@ Environment::~Environment() = default;
 
 void Environment::exchange_hosts() { session_->hosts = world_->all_gather(host_name()); }
 
-Environment::Limit::Limit(Session& of, double limit_s) : session(of), before_s(of.timeout_s) {
-  session.timeout_s = std::min(limit_s, before_s / 3);
+void Environment::within(double limit_s, const std::function<void()>& body) const {
+  const double before_s = session_->timeout_s.exchange(std::min(limit_s, session_->timeout_s / 3));
+  try {
+    body();
+  } catch (...) {
+    session_->timeout_s = before_s;
+    throw;
+  }
+  session_->timeout_s = before_s;
 }
-Environment::Limit::~Limit() { session.timeout_s = before_s; }
 
 void Environment::finish(int code) {
   verdicts_->barrier("leaving");
@@ -48,11 +52,7 @@ void Environment::finish(int code) {
   verdicts_.reset();
   // The code is decided and everything is written, so a library that hangs must not hold the job.
   const std::jthread timer([code](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any changed;
-    std::unique_lock lock(mutex);
-    changed.wait_for(lock, stop, finalize_limit, [] { return false; });
-    if (!stop.stop_requested()) _exit(code);
+    if (!stopped_within(stop, finalize_limit)) _exit(code);
   });
   session_.reset();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "comm/comm.hpp"
@@ -26,11 +27,7 @@ class Environment {
   /// **Collective.** From now on errors name the nodes of ranks that do not answer.
   void exchange_hosts();
   /// Runs `body`, in which no operation waits longer than `limit_s` seconds or a third of the common deadline.
-  template <class Body>
-  void within(double limit_s, Body body) const {
-    const Limit limit{*session_, limit_s};
-    body();
-  }
+  void within(double limit_s, const std::function<void()>& body) const;
   /// **Collective.** Leaves MPI; the process exits with `code` even if MPI_Finalize hangs (it does over TCP with
   /// UCX 1.13). All communicators must be gone.
   void finish(int code);
@@ -38,13 +35,6 @@ class Environment {
   [[noreturn]] void abort(int code) noexcept;
 
  private:
-  struct Limit {
-    Limit(Session& of, double limit_s);
-    ~Limit();
-    Session& session;
-    double before_s;
-  };
-
   std::unique_ptr<Session> session_;
   std::unique_ptr<Communicator> world_, verdicts_;
 };

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <exception>
 #include <memory>
 #include <stop_token>
 #include <utility>
@@ -36,19 +35,6 @@ class Event {
   [[nodiscard]] const std::shared_ptr<State>& state() const noexcept { return state_; }
 
  private:
-  std::shared_ptr<State> state_;
-};
-
-/// The producing end of an event that a host thread completes.
-class HostEvent {
- public:
-  HostEvent();
-  [[nodiscard]] Event event() const;
-  /// Wakes all waiters; `error` is rethrown in each of them. Called once.
-  void complete(std::exception_ptr error = nullptr);
-
- private:
-  struct State;
   std::shared_ptr<State> state_;
 };
 

@@ -52,14 +52,10 @@ void ExitFile::clear() const {
     files_.remove(path_);
   } catch (const Error& error) {
     if (!holds_a_word(files_, path_)) return;
-    const std::string &got = error.facts().got, remedy = "remove it, or name another file in ARGOSY_EXIT_FILE";
-    throw Error{Fault::io,
-                {.sentence = fmt::format("{}: cannot remove the exit file of an earlier run: {}; {}", path_.string(),
-                                         got, remedy),
-                 .wanted = "to remove the exit file of an earlier run",
-                 .got = got,
-                 .where = path_.string(),
-                 .remedy = remedy}};
+    const std::string& got = error.facts().got;
+    throw_claim(Fault::io, fmt::format("{}: cannot remove the exit file of an earlier run: {}", path_.string(), got),
+                path_.string(), "to remove the exit file of an earlier run", got,
+                "remove it, or name another file in ARGOSY_EXIT_FILE");
   }
 }
 

@@ -4,15 +4,30 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
 #include "comm/event.hpp"
 
-/// A thread that does pieces of work in the order of the calls, as a stream does on a device. If a piece throws, every
-/// wait for its event throws the same; later pieces are not run and fail with the same exception. Thread-safe.
+/// Work on host threads, with events like those of a device.
 namespace argosy::comm {
 
+/// The producing end of an event that a host thread completes.
+class HostEvent {
+ public:
+  HostEvent();
+  [[nodiscard]] Event event() const;
+  /// Wakes all waiters; `error` is rethrown in each of them. Called once.
+  void complete(std::exception_ptr error = nullptr);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// A thread that does pieces of work in the order of the calls, as a stream does on a device. If a piece throws, every
+/// wait for its event throws the same; later pieces are not run and fail with the same exception. Thread-safe.
 class HostStream {
  public:
   using Work = std::function<void()>;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/file_name.hpp"
+
 namespace argosy::comm {
 namespace {
 
@@ -44,29 +46,20 @@ void check_world_size(int world_size, const Variables& variables) {
   const std::string remedy =
       "start the tool with srun --mpi=pmi2, or with MPICH's mpiexec (mpiexec.mpich if another MPI comes first on PATH)";
   const auto expected = variables("ARGOSY_EXPECT_RANKS");
-  if (expected && !number(expected)) {
-    throw Error{Fault::usage,
-                {.wanted = "a number of ranks",
-                 .got = fmt::format("\"{}\"", *expected),
-                 .where = "environment variable ARGOSY_EXPECT_RANKS",
-                 .remedy = "fix or unset it"}};
-  }
-  if (expected && number(expected) != world_size) {
-    throw Error{Fault::usage,
-                {.sentence = fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}; {}", *expected,
-                                         world_size, remedy),
-                 .wanted = fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected),
-                 .got = std::to_string(world_size),
-                 .remedy = remedy}};
-  }
+  if (expected && !number(expected))
+    throw_error(Fault::usage, "environment variable ARGOSY_EXPECT_RANKS", "a number of ranks",
+                fmt::format("\"{}\"", *expected), "fix or unset it");
+  if (expected && number(expected) != world_size)
+    throw_claim(Fault::usage,
+                fmt::format("ARGOSY_EXPECT_RANKS asks for {} ranks, but MPI started {}", *expected, world_size), "",
+                fmt::format("{} ranks (ARGOSY_EXPECT_RANKS)", *expected), std::to_string(world_size), remedy);
   if (const Launcher* launcher = unknown_launcher(world_size, variables)) {
     const std::string size = variables(launcher->size).value_or("");
-    throw Error{Fault::usage,
-                {.sentence = fmt::format("{} started {} copies of the tool ({}), and each copy has only 1 rank; {}",
-                                         launcher->name, size, launcher->size, remedy),
-                 .wanted = fmt::format("{} ranks in one MPI world ({})", size, launcher->size),
-                 .got = fmt::format("1 rank in each copy started by {}", launcher->name),
-                 .remedy = remedy}};
+    throw_claim(Fault::usage,
+                fmt::format("{} started {} copies of the tool ({}), and each copy has only 1 rank", launcher->name,
+                            size, launcher->size),
+                "", fmt::format("{} ranks in one MPI world ({})", size, launcher->size),
+                fmt::format("1 rank in each copy started by {}", launcher->name), remedy);
   }
 }
 
@@ -78,18 +71,11 @@ bool is_later_copy(int world_size, const Variables& variables) {
 std::optional<double> seconds_in(const Variables& variables, const char* name, double least_s) {
   const std::optional<std::string> text = variables(name);
   if (!text) return std::nullopt;
-  double seconds = 0;
-  const char* const end = text->data() + text->size();
-  const auto [parsed, error] = std::from_chars(text->data(), end, seconds);
-  if (error == std::errc{} && parsed == end && std::isfinite(seconds) && seconds >= least_s) return seconds;
+  const auto seconds = number_in<double>(*text);
+  if (seconds && std::isfinite(*seconds) && *seconds >= least_s) return seconds;
   const std::string wanted = fmt::format("a number of seconds, at least {}", least_s);
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("environment variable {} must be {}, but is \"{}\"; fix or unset it", name,
-                                       wanted, *text),
-               .wanted = wanted,
-               .got = *text,
-               .where = fmt::format("environment variable {}", name),
-               .remedy = "fix or unset it"}};
+  throw_claim(Fault::usage, fmt::format("environment variable {} must be {}, but is \"{}\"", name, wanted, *text),
+              fmt::format("environment variable {}", name), wanted, *text, "fix or unset it");
 }
 
 std::optional<std::string> environment_variable(const std::string& name) {

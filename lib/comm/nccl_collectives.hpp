@@ -31,9 +31,4 @@ namespace argosy::comm {
 /// "2.28.9". Throws Error{comm}.
 [[nodiscard]] std::string nccl_version(const NcclTable& table);
 
-/// Bytes of device memory that exact sums of `space` take on a rank: contributions received at both levels, the node's
-/// sums for other nodes, and rounded copies where the type sent is narrower than the buffer's.
-[[nodiscard]] std::int64_t nccl_scratch_bytes(const partition::FlatSpace& space, int canonical_rank, DType flat,
-                                              const CollectivesOptions& options);
-
 }  // namespace argosy::comm

@@ -1,9 +1,9 @@
 #include "comm/nccl_watch.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <utility>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 
 namespace argosy::comm {
@@ -34,11 +34,7 @@ Error error_of(const NcclWatch::Operation& operation, const std::string& wanted,
 void check_cuda(const NcclTable& table, int result, const std::string& action) {
   if (result == 0) return;
   const std::string got = table.cuda_error_text(result), remedy = "check the GPU of this rank";
-  throw Error{Fault::device,
-              {.sentence = fmt::format("cannot {} on the GPU: {}; {}", action, got, remedy),
-               .wanted = "to " + action,
-               .got = got,
-               .remedy = remedy}};
+  throw_claim(Fault::device, fmt::format("cannot {} on the GPU: {}", action, got), "", "to " + action, got, remedy);
 }
 
 Mark::Mark(const NcclTable& table, DeviceStream stream) : table_(table) {
@@ -55,7 +51,8 @@ void Mark::hold(DeviceStream other) const {
   check_cuda(table_, table_.stream_wait(other, mark_), "make a stream wait");
 }
 
-struct NcclWatch::Failure {
+/// The first error of a watch, shared with its events.
+struct WatchFailure {
   void set(std::exception_ptr found) {
     const std::lock_guard lock(mutex);
     if (!error) error = std::move(found);
@@ -69,8 +66,11 @@ struct NcclWatch::Failure {
   std::exception_ptr error;
 };
 
-struct NcclWatch::Ended final : Event::State {
-  Ended(const NcclTable& of_table, std::shared_ptr<Mark> of, std::shared_ptr<Failure> or_of)
+namespace {
+
+/// The completion of an operation or of other work on a stream.
+struct Ended final : Event::State {
+  Ended(const NcclTable& of_table, std::shared_ptr<Mark> of, std::shared_ptr<WatchFailure> or_of)
       : table(of_table), end(std::move(of)), failure(std::move(or_of)) {}
   void wait(const std::stop_token& stop) override {
     while (!done() && !stop.stop_requested()) std::this_thread::sleep_for(poll_every);
@@ -82,19 +82,19 @@ struct NcclWatch::Ended final : Event::State {
 
   const NcclTable& table;
   const std::shared_ptr<Mark> end;
-  const std::shared_ptr<Failure> failure;
+  const std::shared_ptr<WatchFailure> failure;
 };
 
-Event record_event(const NcclTable& table, DeviceStream stream) { return NcclWatch::recorded(table, stream); }
+}  // namespace
 
-Event NcclWatch::recorded(const NcclTable& table, DeviceStream stream) {
-  return Event{std::make_shared<Ended>(table, std::make_shared<Mark>(table, stream), std::make_shared<Failure>())};
+Event record_event(const NcclTable& table, DeviceStream stream) {
+  return Event{std::make_shared<Ended>(table, std::make_shared<Mark>(table, stream), std::make_shared<WatchFailure>())};
 }
 
 NcclWatch::NcclWatch(const NcclTable& table, double timeout_s)
     : table_(table),
       timeout_s_(timeout_s),
-      failure_(std::make_shared<Failure>()),
+      failure_(std::make_shared<WatchFailure>()),
       thread_([this](const std::stop_token& stop) { watch(stop); }) {}
 
 NcclWatch::~NcclWatch() {
@@ -175,10 +175,7 @@ std::exception_ptr NcclWatch::look() {
 }
 
 void NcclWatch::watch(const std::stop_token& stop) {
-  std::mutex alone;
-  std::condition_variable_any stopped;
-  std::unique_lock lock(alone);
-  while (!stopped.wait_for(lock, stop, look_every, [&stop] { return stop.stop_requested(); })) {
+  while (!stopped_within(stop, look_every)) {
     std::exception_ptr error = look();
     if (!error) continue;
     const std::unique_lock calls(calls_, abort_limit);  // a call that hangs is freed by the abort alone

@@ -43,6 +43,8 @@ class Mark {
 /// An event that completes when the work given to `stream` so far has ended: computation that an operation waits for.
 [[nodiscard]] Event record_event(const NcclTable& table, DeviceStream stream);
 
+struct WatchFailure;
+
 class NcclWatch {
  public:
   struct Operation {
@@ -55,9 +57,6 @@ class NcclWatch {
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
-
-  /// See record_event.
-  [[nodiscard]] static Event recorded(const NcclTable& table, DeviceStream stream);
 
   /// Takes over a communicator.
   void add(NcclComm comm);
@@ -84,8 +83,6 @@ class NcclWatch {
   void throw_failure() const;
 
  private:
-  struct Failure;
-  struct Ended;
   struct UnderWay {
     Operation operation;
     std::shared_ptr<Mark> begin, end;  // none until the device has been given all of it
@@ -103,7 +100,7 @@ class NcclWatch {
 
   const NcclTable& table_;
   const double timeout_s_;
-  const std::shared_ptr<Failure> failure_;
+  const std::shared_ptr<WatchFailure> failure_;
   std::timed_mutex calls_;  // held during calls to NCCL; an abort waits for it one second at most
   std::mutex lists_;
   std::vector<NcclComm> comms_;

@@ -77,17 +77,6 @@ void ordered_sum(DType dtype, std::span<const std::byte* const> terms, float* ou
   }
 }
 
-void ordered_sum_reference(DType dtype, std::span<const std::byte* const> terms, float* out, std::int64_t elements) {
-  const auto value = [&](std::size_t term, std::int64_t i) {
-    return dtype == DType::bf16 ? f32_from_bf16(at<std::uint16_t>(terms[term], 0)[i]) : at<float>(terms[term], 0)[i];
-  };
-  for (std::int64_t i = 0; i < elements; ++i) {
-    float sum = value(0, i);
-    for (std::size_t term = 1; term < terms.size(); ++term) sum += value(term, i);
-    out[i] = sum;
-  }
-}
-
 void round_to_bf16(const float* from, std::uint16_t* to, std::int64_t elements) { round_all(from, to, elements); }
 
 }  // namespace argosy::comm

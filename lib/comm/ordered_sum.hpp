@@ -13,9 +13,6 @@ namespace argosy::comm {
 /// bf16); out: [elements] fp32, may be one of the terms when they are fp32.
 void ordered_sum(DType dtype, std::span<const std::byte* const> terms, float* out, std::int64_t elements);
 
-/// The same in one plain loop; what ordered_sum is tested against.
-void ordered_sum_reference(DType dtype, std::span<const std::byte* const> terms, float* out, std::int64_t elements);
-
 /// Rounds to the nearest bf16 (ties to even).
 void round_to_bf16(const float* from, std::uint16_t* to, std::int64_t elements);
 

@@ -79,43 +79,65 @@ bool is_first_with(const Communicator& verdicts, const std::string& text) {
   return std::find(hashes.begin(), hashes.end(), own) - hashes.begin() == verdicts.rank();
 }
 
-/// Logs each different error once, on the lowest rank that has it, and writes the common code to the exit file. Returns
-/// the common outcome. **Collective.**
-Outcome settle(const Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
-               const Outcome& mine) {
-  const Communicator& verdicts = environment.verdicts();
-  Outcome common = common_outcome(verdicts, mine);
-  const bool speaks = common.failed() && is_first_with(verdicts, to_message(mine));
-  if (speaks && mine.failed() && !mine.sentence.empty()) log.error("{}", mine.sentence);
-  log.flush();
-  verdicts.barrier("sentences");
-  if (verdicts.rank() == 0) {
-    if (!common.sentence.empty()) log.plain(failure_line(tool, common));
-    try {
-      exit_file.write_agreed(common.code, exit_step, common.code == static_cast<int>(Exit::stopped) ? exit_why : "");
-    } catch (const Error& error) {
-      log.warn("exit code {} cannot be written to the exit file: {}", common.code, error.what());
-    }
-  }
-  return common;
-}
+/// How this rank ends: the log, the exit file and the result line for scripts.
+struct Ending {
+  Environment& environment;
+  const Log& log;
+  const ExitFile& exit_file;
+  std::string_view tool;
 
-[[noreturn]] void fail_alone(Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
-                             const Outcome& mine) {
-  log.error("{}", mine.sentence);
-  exit_file.write_first(mine.code, exit_step);
-  Log{0}.plain(failure_line(tool, mine));
-  log.flush();
-  environment.abort(mine.code);
-}
+  /// Logs each different error once, on the lowest rank that has it, and writes the common code to the exit file.
+  /// Returns the common outcome. **Collective.**
+  [[nodiscard]] Outcome settle(const Outcome& mine) const {
+    const Communicator& verdicts = environment.verdicts();
+    Outcome common = common_outcome(verdicts, mine);
+    const bool speaks = common.failed() && is_first_with(verdicts, to_message(mine));
+    if (speaks && mine.failed() && !mine.sentence.empty()) log.error("{}", mine.sentence);
+    log.flush();
+    verdicts.barrier("sentences");
+    if (verdicts.rank() == 0) {
+      if (!common.sentence.empty()) log.plain(failure_line(tool, common));
+      try {
+        exit_file.write_agreed(common.code, exit_step, common.code == static_cast<int>(Exit::stopped) ? exit_why : "");
+      } catch (const Error& error) {
+        log.warn("exit code {} cannot be written to the exit file: {}", common.code, error.what());
+      }
+    }
+    return common;
+  }
+
+  [[noreturn]] void fail_alone(const Outcome& mine) const {
+    log.error("{}", mine.sentence);
+    exit_file.write_first(mine.code, exit_step);
+    Log{0}.plain(failure_line(tool, mine));
+    log.flush();
+    environment.abort(mine.code);
+  }
+
+  [[nodiscard]] int end(const Outcome& mine) const {
+    if (mine.others_may_hang && environment.world().size() > 1) fail_alone(mine);
+    Outcome common;
+    try {
+      if (mine.failed()) {
+        environment.within(lone_failure_s, [&] { common = settle(mine); });
+      } else {
+        common = settle(mine);
+      }
+      environment.finish(common.code);
+    } catch (const Error& error) {
+      if (mine.failed()) fail_alone(mine);
+      fail_alone({static_cast<int>(exit_code(error.fault())), error.what(), true});
+    }
+    return common.code;
+  }
+};
 
 /// An MPI library may abort the process when another rank has died. While this object lives, such an abort logs an
 /// error and ends with code 5. Any other abort is left alone.
 class LastWords {
  public:
-  LastWords(Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool)
-      : environment_(environment), log_(log), exit_file_(exit_file), tool_(tool) {
-    current = this;
+  explicit LastWords(const Ending& ending) {
+    current = &ending;
     std::signal(SIGABRT, &say);
   }
   ~LastWords() {
@@ -133,35 +155,11 @@ class LastWords {
     if (!error || current == nullptr) return;
     constexpr unsigned limit_s = 10;  // if the state of MPI keeps the process from ending
     alarm(limit_s);
-    fail_alone(current->environment_, current->log_, current->exit_file_, current->tool_,
-               {static_cast<int>(exit_code(error->fault())), error->what(), true});
+    current->fail_alone({static_cast<int>(exit_code(error->fault())), error->what(), true});
   }
 
-  static inline LastWords* current = nullptr;
-  Environment& environment_;
-  const Log& log_;
-  const ExitFile& exit_file_;
-  std::string_view tool_;
+  static inline const Ending* current = nullptr;
 };
-
-int end(Environment& environment, const Log& log, const ExitFile& exit_file, std::string_view tool,
-        const Outcome& mine) {
-  const bool alone = environment.world().size() == 1;
-  if (mine.others_may_hang && !alone) fail_alone(environment, log, exit_file, tool, mine);
-  Outcome common;
-  try {
-    if (mine.failed()) {
-      environment.within(lone_failure_s, [&] { common = settle(environment, log, exit_file, tool, mine); });
-    } else {
-      common = settle(environment, log, exit_file, tool, mine);
-    }
-    environment.finish(common.code);
-  } catch (const Error& error) {
-    if (mine.failed()) fail_alone(environment, log, exit_file, tool, mine);
-    fail_alone(environment, log, exit_file, tool, {static_cast<int>(exit_code(error.fault())), error.what(), true});
-  }
-  return common.code;
-}
 
 }  // namespace
 
@@ -203,14 +201,13 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
 
   const Communicator& world = environment->world();
   Log log{world.rank()};
-  const LastWords last_words{*environment, log, exit_file, tool};
+  const Ending ending{*environment, log, exit_file, tool};
+  const LastWords last_words{ending};
   const Clock clock;
   Outcome mine = outcome_of([&] {
     check_world_size(world.size(), environment_variable);
     static_cast<void>(seconds_in(environment_variable, Session::timeout_variable, Session::least_timeout_s));
-    agree(world, [&] {
-      if (world.rank() == 0) exit_file.clear();
-    });
+    at_root(world, [&] { exit_file.clear(); });
     environment->exchange_hosts();
     const Topology topology = Topology::discover(world);
     Context context{world, topology, log, Files::system(), clock, stop};
@@ -219,7 +216,7 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body) {
   if (is_later_copy(world.size(), environment_variable)) return mine.code;  // the first copy logs the error
   const bool dies = mine.reader_left && dies_of_pipes && world.size() == 1;
   if (dies) mine.sentence.clear();
-  const int code = end(*environment, log, exit_file, tool, mine);
+  const int code = ending.end(mine);
   if (dies) {
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);

@@ -9,13 +9,14 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <numeric>
 #include <set>
 #include <thread>
+
+#include "core/clock.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -33,24 +34,17 @@ constexpr int question = 1, answer = 2, wait_on = 3, end_all = 4;
 
 thread_local const Waiting* inside_waiting = nullptr;
 
-std::string where(const Waiting& waiting) { return waiting.step >= 0 ? fmt::format("step {}", waiting.step) : ""; }
-
 /// "step 7: barrier of 8 bytes did not end: …".
 Error failure(const Waiting& waiting, const std::string& wanted, const std::string& got, const std::string& remedy) {
   const std::string operation = fmt::format("{} of {} bytes", waiting.operation, waiting.size_bytes);
-  const std::string place = where(waiting), separator = place.empty() ? "" : ": ";
+  const std::string place = waiting.step >= 0 ? fmt::format("step {}", waiting.step) : "";
   return Error{Fault::comm,
-               {.sentence = fmt::format("{}{}{} did not {}: {}; {}", place, separator, operation, wanted, got, remedy),
+               {.sentence = fmt::format("{}{}{} did not {}: {}; {}", place, place.empty() ? "" : ": ", operation,
+                                        wanted, got, remedy),
                 .wanted = fmt::format("{} to {}", operation, wanted),
                 .got = got,
                 .where = place,
                 .remedy = remedy}};
-}
-
-std::string text_of(std::span<const int> ranks) {
-  std::string text;
-  for (const int rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
-  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
 }
 
 }  // namespace
@@ -95,6 +89,10 @@ bool Session::is_same(const std::string& operation, const Waiting& waiting) {
   return operation == waiting.operation.substr(0, Notice{}.operation.size() - 1);
 }
 
+bool Session::waits_in(const std::vector<std::string>& doing, const Waiting& waiting) {
+  return std::ranges::any_of(doing, [&](const std::string& operation) { return is_same(operation, waiting); });
+}
+
 struct Session::Outgoing {
   Notice notice;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -105,13 +103,9 @@ Session::Session(int& argc, char**& argv) {
   const int result = MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   if (result != MPI_SUCCESS || provided < MPI_THREAD_SERIALIZED) {
     const std::string got = result != MPI_SUCCESS ? "an error" : fmt::format("level {}", provided);
-    const std::string remedy = "build against MPICH, and start with its mpiexec or with srun --mpi=pmi2";
-    throw Error{Fault::comm,
-                {.sentence = fmt::format("MPI_Init_thread returned {}, not thread level SERIALIZED; {}", got, remedy),
-                 .wanted = "MPI with thread level SERIALIZED",
-                 .got = got,
-                 .where = "MPI_Init_thread",
-                 .remedy = remedy}};
+    throw_claim(Fault::comm, fmt::format("MPI_Init_thread returned {}, not thread level SERIALIZED", got),
+                "MPI_Init_thread", "MPI with thread level SERIALIZED", got,
+                "build against MPICH, and start with its mpiexec or with srun --mpi=pmi2");
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
@@ -269,9 +263,7 @@ void Session::answer_peers() {
 
 void Session::tell(const Waiting& waiting, TimePoint asked, int kind, const std::string& got) {
   for (std::size_t i = static_cast<std::size_t>(first_askers); i < waiting.members.size(); ++i) {
-    const std::vector<std::string> doing = told(waiting.members[i], asked);
-    if (waiting.members[i] != self_ &&
-        std::any_of(doing.begin(), doing.end(), [&](const auto& operation) { return is_same(operation, waiting); }))
+    if (waiting.members[i] != self_ && waits_in(told(waiting.members[i], asked), waiting))
       post(waiting.members[i], kind, waiting.operation, got);
   }
 }
@@ -300,12 +292,8 @@ bool Session::is_worth_waiting(const Waiting& waiting, TimePoint asked) {
   bool any_at_work = false;
   for (const int rank : waiting.members) {
     const std::vector<std::string> doing = told(rank, asked);
-    const bool at_work =
-        std::any_of(doing.begin(), doing.end(), [](const auto& operation) { return operation.empty(); });
-    if (!at_work &&
-        std::none_of(doing.begin(), doing.end(), [&](const auto& operation) { return is_same(operation, waiting); })) {
-      return false;
-    }
+    const bool at_work = std::ranges::count(doing, std::string()) > 0;
+    if (!at_work && !waits_in(doing, waiting)) return false;
     any_at_work = any_at_work || at_work;
   }
   return any_at_work;
@@ -313,10 +301,7 @@ bool Session::is_worth_waiting(const Waiting& waiting, TimePoint asked) {
 
 Session::Attendant::Attendant(Session& session)
     : thread_([&session](const std::stop_token& stop) {
-        std::mutex alone;
-        std::condition_variable_any stopped;
-        std::unique_lock lock(alone);
-        while (!stopped.wait_for(lock, stop, Seconds{attendant_every_s}, [&stop] { return stop.stop_requested(); })) {
+        while (!stopped_within(stop, Seconds{attendant_every_s})) {
           if (!session.any_waits()) session.answer_peers();
         }
       }) {}
@@ -327,9 +312,7 @@ std::string Session::doings_of(const Waiting& waiting, TimePoint asked) {
   for (const int rank : waiting.members) {
     const std::vector<std::string> doing = told(rank, asked);
     if (doing.empty()) silent.push_back(rank);
-    if (std::any_of(doing.begin(), doing.end(), [&](const auto& operation) { return is_same(operation, waiting); })) {
-      continue;
-    }
+    if (waits_in(doing, waiting)) continue;
     for (const std::string& operation : doing) {
       elsewhere += fmt::format("{}rank {} {}{}", elsewhere.empty() ? "" : ", ", rank,
                                operation.empty() ? "is at work" : "waits in ", operation);
@@ -339,7 +322,9 @@ std::string Session::doings_of(const Waiting& waiting, TimePoint asked) {
   for (const int rank : silent) {
     if (!hosts.empty()) nodes.insert(hosts[static_cast<std::size_t>(rank)]);
   }
-  std::string got = silent.empty() ? "" : fmt::format("no answer from {}", text_of(silent));
+  std::string got =
+      silent.empty() ? ""
+                     : fmt::format("no answer from rank{} {}", silent.size() == 1 ? "" : "s", fmt::join(silent, ", "));
   if (!nodes.empty()) got += fmt::format(" on {}", fmt::join(nodes, ", "));
   if (!elsewhere.empty()) got += (got.empty() ? "" : "; ") + elsewhere;
   return got.empty() ? "every rank waits in it" : got;

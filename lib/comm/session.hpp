@@ -125,6 +125,7 @@ class Session {
   [[nodiscard]] std::vector<std::string> told(int world_rank, TimePoint since);
   /// Whether `operation`, cut to the length a notice holds, is the one of `waiting`.
   [[nodiscard]] static bool is_same(const std::string& operation, const Waiting& waiting);
+  [[nodiscard]] static bool waits_in(const std::vector<std::string>& doing, const Waiting& waiting);
   /// Whether every member has answered since then that it waits in the same operation or is at work, and at least one
   /// is at work.
   [[nodiscard]] bool is_worth_waiting(const Waiting& waiting, TimePoint asked);

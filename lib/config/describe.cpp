@@ -1,5 +1,7 @@
 #include "config/describe.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -38,16 +40,6 @@ std::string shown(const json::value& value) {
   if (value.is_double() && !std::isfinite(value.get_double())) return "a number that is too large";
   std::string text = text_of(value, false);
   if (text.size() > shown_chars) text = text.substr(0, shown_chars - 3) + "...";
-  return text;
-}
-
-template <class Names>
-std::string joined(const Names& names) {
-  std::string text;
-  for (const auto& name : names) {
-    if (!text.empty()) text += ", ";
-    text += name;
-  }
   return text;
 }
 
@@ -102,7 +94,8 @@ void add_mismatch(Problems& problems, std::string_view wanted, const json::value
 
 void add_bad_name(Problems& problems, std::span<const std::string_view> known, const json::value& got) {
   const auto hint = got.is_string() ? nearest(std::string_view{got.get_string()}, known) : std::nullopt;
-  problems.add("", "one of " + joined(known), shown(got), hint ? fmt::format("did you mean {}?", *hint) : "");
+  problems.add("", fmt::format("one of {}", fmt::join(known, ", ")), shown(got),
+               hint ? fmt::format("did you mean {}?", *hint) : "");
 }
 
 void add_unknown_key(Problems& problems, std::string_view key, std::span<const std::string_view> known,
@@ -122,7 +115,7 @@ void add_unknown_key(Problems& problems, std::string_view key, std::span<const s
   });
   if (elsewhere != everywhere.end())
     return problems.add_unknown_key(key, "", fmt::format("did you mean {}?", *elsewhere));
-  problems.add_unknown_key(key, "", "the keys at this place are " + joined(known));
+  problems.add_unknown_key(key, "", fmt::format("the keys at this place are {}", fmt::join(known, ", ")));
 }
 
 void throw_problems(const Document& document, const Problems& first, const Problems& second) {

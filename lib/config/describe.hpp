@@ -33,33 +33,18 @@ concept Text = requires(const T& value) {
 template <class T>
 concept Integer = std::integral<T> && !std::same_as<T, bool>;
 
+template <class T, template <class...> class Of>
+inline constexpr bool is_a = false;
+template <class... Ts, template <class...> class Of>
+inline constexpr bool is_a<Of<Ts...>, Of> = true;
 template <class T>
-struct IsOptional : std::false_type {};
+concept Optional = is_a<T, std::optional>;
 template <class T>
-struct IsOptional<std::optional<T>> : std::true_type {};
+concept Vector = is_a<T, std::vector>;
 template <class T>
-concept Optional = IsOptional<T>::value;
-
+concept Map = is_a<T, std::map>;
 template <class T>
-struct IsVector : std::false_type {};
-template <class T>
-struct IsVector<std::vector<T>> : std::true_type {};
-template <class T>
-concept Vector = IsVector<T>::value;
-
-template <class T>
-struct IsMap : std::false_type {};
-template <class T>
-struct IsMap<std::map<std::string, T>> : std::true_type {};
-template <class T>
-concept Map = IsMap<T>::value;
-
-template <class T>
-struct IsTagged : std::false_type {};
-template <class... Ts>
-struct IsTagged<Tagged<Ts...>> : std::true_type {};
-template <class T>
-concept OneOf = IsTagged<T>::value;
+concept OneOf = is_a<T, Tagged>;
 
 template <class T>
 using Members = boost::describe::describe_members<T, boost::describe::mod_public | boost::describe::mod_inherited>;
@@ -299,21 +284,6 @@ json::value dump(const T& value) {
 }
 
 template <class T>
-json::value schema();
-
-template <class... Ts>
-json::value tagged_schema(const Tagged<Ts...>&) {
-  json::array any;
-  const auto add = [&]<class T>(const T&) {
-    json::object one = schema<T>().as_object();
-    one["properties"].as_object()["type"] = json::object{{"const", T::type}};
-    any.push_back(std::move(one));
-  };
-  (add(Ts{}), ...);
-  return {{"anyOf", std::move(any)}};
-}
-
-template <class T>
 json::value schema() {
   if constexpr (Struct<T>) {
     json::object properties;
@@ -328,7 +298,14 @@ json::value schema() {
     });
     return {{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
   } else if constexpr (OneOf<T>) {
-    return tagged_schema(T{});
+    json::array any;
+    const auto add = [&]<class One>(const One&) {
+      json::object one = schema<One>().as_object();
+      one["properties"].as_object()["type"] = json::object{{"const", One::type}};
+      any.push_back(std::move(one));
+    };
+    [&]<class... Ts>(const Tagged<Ts...>&) { (add(Ts{}), ...); }(T{});
+    return {{"anyOf", std::move(any)}};
   } else if constexpr (Enum<T>) {
     json::array names;
     for (const std::string_view name : names_of<T>()) names.emplace_back(name);
@@ -360,15 +337,6 @@ json::value schema() {
   }
 }
 
-template <class T, class F>
-void for_each_key(const std::string& prefix, F&& f);
-
-template <class... Ts, class F>
-void for_each_tagged_key(const Tagged<Ts...>&, const std::string& prefix, F&& f) {
-  f(prefix + ".type", std::string_view("what it is"));
-  (for_each_key<Ts>(prefix, f), ...);
-}
-
 /// Calls f(dotted path, text) for each key of T, structs in structs, lists and maps included ("corpora.weight").
 template <class T, class F>
 void for_each_key(const std::string& prefix, F&& f) {
@@ -380,7 +348,8 @@ void for_each_key(const std::string& prefix, F&& f) {
       for_each_key<std::remove_cvref_t<decltype(std::declval<T&>().*member.pointer)>>(path, f);
     });
   } else if constexpr (OneOf<T>) {
-    for_each_tagged_key(T{}, prefix, f);
+    f(prefix + ".type", std::string_view("what it is"));
+    [&]<class... Ts>(const Tagged<Ts...>&) { (for_each_key<Ts>(prefix, f), ...); }(T{});
   } else if constexpr (Optional<T> || Vector<T>) {
     for_each_key<typename T::value_type>(prefix, f);
   } else if constexpr (Map<T>) {

@@ -5,6 +5,7 @@
 
 #include "config/config.hpp"
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 
 namespace argosy::config {
 namespace {
@@ -58,13 +59,10 @@ class Builder {
     const auto [place, is_new] = open_.back().place->parts.try_emplace(key, Place{.line = line});
     if (!is_new) {
       const std::string path = path_to(key);
-      throw Error{Fault::config,
-                  {.sentence = fmt::format("{}:{}: the key {} is already in line {}; remove one of them", name_, line,
-                                           path, place->second.line),
-                   .wanted = fmt::format("the key {} once", path),
-                   .got = fmt::format("the key again, after line {}", place->second.line),
-                   .where = fmt::format("{}:{}", name_, line),
-                   .remedy = "remove one of them"}};
+      throw_claim(Fault::config,
+                  fmt::format("{}:{}: the key {} is already in line {}", name_, line, path, place->second.line),
+                  fmt::format("{}:{}", name_, line), fmt::format("the key {} once", path),
+                  fmt::format("the key again, after line {}", place->second.line), "remove one of them");
     }
     member_ = &place->second;
     return true;
@@ -166,12 +164,8 @@ std::string_view trimmed(std::string_view text) {
 std::string read_source(const Files& files, const Path& path) {
   constexpr std::uint64_t largest_bytes = 16U << 20U;
   if (files.exists(path)) return files.read_text(path, largest_bytes);
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("{} does not exist; see configs/ for examples", path.string()),
-               .wanted = "a configuration file",
-               .got = "no such file",
-               .where = path.string(),
-               .remedy = "see configs/ for examples"}};
+  throw_claim(Fault::usage, fmt::format("{} does not exist", path.string()), path.string(), "a configuration file",
+              "no such file", "see configs/ for examples");
 }
 
 Document Document::parse(std::string_view text, std::string_view name) {
@@ -217,8 +211,7 @@ Document Document::parse(std::string_view text, std::string_view name) {
 void Document::set(std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
   const auto refuse = [&](std::string wanted, std::string got) {
-    throw Error{Fault::usage,
-                {.wanted = std::move(wanted), .got = std::move(got), .where = fmt::format("--set {}", assignment)}};
+    throw_error(Fault::usage, fmt::format("--set {}", assignment), std::move(wanted), std::move(got));
   };
   if (equals == std::string_view::npos || equals == 0) refuse("KEY=VALUE", fmt::format("\"{}\"", assignment));
 
@@ -236,8 +229,7 @@ void Document::set(std::string_view assignment) {
     if (auto* object = at->if_object()) {
       at = &(*object)[step];
     } else if (auto* array = at->if_array()) {
-      const bool digits = step.find_first_not_of("0123456789") == std::string_view::npos && step.size() < 10;
-      const std::size_t index = digits ? std::stoul(std::string(step)) : array->size() + 1;
+      const auto index = static_cast<std::size_t>(count_in(step).value_or(std::ssize(*array) + 1));
       if (index > array->size())
         refuse(fmt::format("an index of {} from 0 to {}", above, array->size()), std::string(step));
       if (index == array->size()) array->emplace_back(nullptr);
@@ -269,6 +261,37 @@ std::string Document::place(std::string_view pointer) const {
   }
   if (at->line == from_command_line) return "--set";
   return at->line == 0 ? name_ : fmt::format("{}:{}", name_, at->line);
+}
+
+const boost::json::value& part_of(const boost::json::value& whole, std::string_view path) {
+  const boost::json::value* at = &whole;
+  std::string_view rest = path.starts_with('/') ? path.substr(1) : path;
+  const char separator = path.starts_with('/') ? '/' : '.';
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(separator), rest.size());
+    const std::string_view step = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const boost::json::value* next = nullptr;
+    if (const auto* object = at->if_object()) {
+      next = object->if_contains(step);
+    } else if (const auto* array = at->if_array()) {
+      if (const auto index = count_in(step)) next = array->if_contains(static_cast<std::size_t>(*index));
+    }
+    if (next == nullptr) {
+      const std::string where = fmt::format("--print-config {}", path);
+      throw_claim(Fault::usage, fmt::format("{}: the configuration has no key \"{}\" at this place", where, step),
+                  where, "a key of the configuration", fmt::format("\"{}\"", step),
+                  "correct the key, or put the configuration file before --print-config");
+    }
+    at = next;
+  }
+  return *at;
+}
+
+std::string printed(const boost::json::value& part, bool raw) {
+  if (!raw) return text_of(part);
+  if (part.is_string()) return std::string(part.get_string());
+  throw_error(Fault::usage, "--raw", "a string", text_of(part, false), "omit --raw");
 }
 
 }  // namespace argosy::config

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <ctime>
+#include <mutex>
 #include <thread>
 
 namespace argosy {
@@ -18,6 +19,13 @@ double Clock::wall_s() const {
 }
 
 void Clock::sleep_s(double seconds) const { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+bool stopped_within(const std::stop_token& stop, std::chrono::duration<double> interval) {
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  return changed.wait_for(lock, stop, interval, [&stop] { return stop.stop_requested(); });
+}
 
 std::string duration_text(double seconds) {
   constexpr double longest_s = 1e9;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <stop_token>
 #include <string>
 
 /// Time, passed in as an object so that tests can replace it.
@@ -15,6 +17,9 @@ class Clock {
   [[nodiscard]] virtual double wall_s() const;
   virtual void sleep_s(double seconds) const;
 };
+
+/// Waits for `interval`, or until a stop is requested. Returns whether one is.
+[[nodiscard]] bool stopped_within(const std::stop_token& stop, std::chrono::duration<double> interval);
 
 /// "2h 05m", "41 s", for times left; "unknown" for what is negative or no number.
 [[nodiscard]] std::string duration_text(double seconds);

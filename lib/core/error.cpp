@@ -1,5 +1,6 @@
 #include "core/error.hpp"
 
+#include <array>
 #include <string_view>
 
 namespace argosy {
@@ -23,24 +24,10 @@ std::string sentence_of(const Facts& facts) {
 }  // namespace
 
 Exit exit_code(Fault fault) noexcept {
-  switch (fault) {
-    case Fault::usage:
-    case Fault::config:
-      return Exit::usage;
-    case Fault::data:
-      return Exit::data;
-    case Fault::io:
-    case Fault::corrupt:
-      return Exit::io;
-    case Fault::comm:
-    case Fault::device:
-      return Exit::comm;
-    case Fault::numeric:
-      return Exit::numeric;
-    case Fault::internal:
-      break;
-  }
-  return Exit::internal;
+  constexpr std::array codes{Exit::usage, Exit::usage, Exit::data,    Exit::io,      Exit::io,
+                             Exit::comm,  Exit::comm,  Exit::numeric, Exit::internal};  // by Fault
+  static_assert(codes.size() == static_cast<std::size_t>(Fault::internal) + 1);
+  return codes[static_cast<std::size_t>(fault)];
 }
 
 Error::Error(Fault fault, Facts facts, std::source_location at)
@@ -52,6 +39,17 @@ std::string Error::problem() const {
   text.resize(text.size() - facts_.remedy.size());
   while (!text.empty() && std::string_view(" ;:").find(text.back()) != std::string_view::npos) text.pop_back();
   return text;
+}
+
+void throw_error(Fault fault, std::string where, std::string wanted, std::string got, std::string remedy,
+                 std::source_location at) {
+  throw Error{fault, {"", std::move(wanted), std::move(got), std::move(where), std::move(remedy)}, at};
+}
+
+void throw_claim(Fault fault, const std::string& claim, std::string where, std::string wanted, std::string got,
+                 std::string remedy, std::source_location at) {
+  throw Error{
+      fault, {claim + "; " + remedy, std::move(wanted), std::move(got), std::move(where), std::move(remedy)}, at};
 }
 
 void throw_broken_invariant(const char* condition, const std::string& text, std::source_location at) {

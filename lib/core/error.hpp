@@ -44,6 +44,15 @@ class Error : public std::runtime_error {
   std::source_location at_;
 };
 
+/// Throws an Error that follows the pattern. The arguments have its order; an empty remedy is left out.
+[[noreturn]] void throw_error(Fault fault, std::string where, std::string wanted, std::string got,
+                              std::string remedy = "", std::source_location at = std::source_location::current());
+
+/// The same for a case that the pattern does not suit: the sentence is "claim; remedy".
+[[noreturn]] void throw_claim(Fault fault, const std::string& claim, std::string where, std::string wanted,
+                              std::string got, std::string remedy,
+                              std::source_location at = std::source_location::current());
+
 [[noreturn]] void throw_broken_invariant(const char* condition, const std::string& text, std::source_location at);
 
 /// `value` as a To. Throws Error{internal} if a To cannot hold it. An explicit cast would keep the low bits and report

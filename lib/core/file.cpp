@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <system_error>
@@ -19,39 +20,28 @@ namespace {
 constexpr unsigned file_mode = 0666, folder_mode = 0777;  // the umask decides
 constexpr std::size_t largest_transfer_bytes = std::size_t{1} << 30;
 
+struct Remedy {
+  std::array<int, 3> errors;
+  const char* text;
+};
+constexpr Remedy remedies[] = {
+    {{ENOSPC, EDQUOT}, "free some space or choose another folder"},
+    {{EACCES, EPERM, EROFS}, "check the permissions or choose another place"},
+    {{ENOENT}, "check the path"},
+    {{ENOTDIR}, "a folder in the path is a file; correct the path"},
+    {{ENAMETOOLONG}, "choose a shorter name"},
+    {{ENXIO}, "it is a pipe or a socket; name a file"},
+    {{EEXIST, ENOTEMPTY}, "remove it or choose another name"},
+    {{ELOOP}, "replace the symbolic link with the file itself"},
+    {{EBADF}, "it is closed; redirect it to a file or a pipe"},
+    {{EMFILE, ENFILE}, "raise the limit on open files (ulimit -n)"},
+    {{EIO, ESTALE}, "check the disk and its mount, then rerun"},
+};
+
 std::string remedy_of(int error) {
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-      return "free some space or choose another folder";
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return "check the permissions or choose another place";
-    case ENOENT:
-      return "check the path";
-    case ENOTDIR:
-      return "a folder in the path is a file; correct the path";
-    case ENAMETOOLONG:
-      return "choose a shorter name";
-    case ENXIO:
-      return "it is a pipe or a socket; name a file";
-    case EEXIST:
-    case ENOTEMPTY:
-      return "remove it or choose another name";
-    case ELOOP:
-      return "replace the symbolic link with the file itself";
-    case EBADF:
-      return "it is closed; redirect it to a file or a pipe";
-    case EMFILE:
-    case ENFILE:
-      return "raise the limit on open files (ulimit -n)";
-    case EIO:
-    case ESTALE:
-      return "check the disk and its mount, then rerun";
-    default:
-      return "";
-  }
+  for (const Remedy& remedy : remedies)
+    if (error != 0 && std::ranges::count(remedy.errors, error) > 0) return remedy.text;
+  return "";
 }
 
 /// done: what was tried, as in "renamed to b".
@@ -133,13 +123,9 @@ void File::read_at(MutableBytes to, std::uint64_t offset) const {
   const std::size_t read = transfer_all(to.size(), done, path_, [&](std::size_t at, std::size_t size_bytes) {
     return os_->pread(fd_, to.data() + at, size_bytes, static_cast<std::int64_t>(offset + at));
   });
-  if (read < to.size()) {
-    throw Error{Fault::corrupt,
-                {.wanted = fmt::format("at least {} bytes", offset + to.size()),
-                 .got = fmt::format("{} bytes", offset + read),
-                 .where = path_.string(),
-                 .remedy = "the file was cut short; create it again"}};
-  }
+  if (read < to.size())
+    throw_error(Fault::corrupt, path_.string(), fmt::format("at least {} bytes", offset + to.size()),
+                fmt::format("{} bytes", offset + read), "the file was cut short; create it again");
 }
 
 std::size_t File::read(MutableBytes to) {
@@ -209,20 +195,6 @@ FileStat File::stat() const {
   return facts_of(s);
 }
 
-Mapping::Mapping(Mapping&& other) noexcept
-    : os_(other.os_), at_(std::exchange(other.at_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-
-Mapping& Mapping::operator=(Mapping&& other) noexcept {
-  std::swap(os_, other.os_);
-  std::swap(at_, other.at_);
-  std::swap(size_bytes_, other.size_bytes_);
-  return *this;
-}
-
-Mapping::~Mapping() {
-  if (at_ != nullptr) os_->munmap(at_, size_bytes_);
-}
-
 Files Files::system() {
   static Os os;
   return Files{os};
@@ -232,14 +204,6 @@ Files Files::own() const {
   Files files = *this;
   files.own_ = true;
   return files;
-}
-
-void Files::hold_standard_streams() noexcept {
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free descriptor is this one. Input that cannot be read and output that cannot be written fail.
-    if (::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY) != fd) return;
-  }
 }
 
 File Files::standard_input() const {
@@ -290,11 +254,8 @@ File Files::open_regular(const Path& path, int flags, const char* done) const {
   if (repeat([&] { return os_->fstat(file.fd(), &s); }) != 0) fail_io("examined", path);
   if (S_ISREG(s.st_mode)) return file;
   const bool is_input = S_ISDIR(s.st_mode) || (flags & O_ACCMODE) == O_RDONLY;
-  throw Error{is_input && !own_ ? Fault::data : Fault::io,
-              {.wanted = "a regular file",
-               .got = kind_of(s.st_mode),
-               .where = path.string(),
-               .remedy = own_ ? "choose another file" : "name a file"}};
+  throw_error(is_input && !own_ ? Fault::data : Fault::io, path.string(), "a regular file", kind_of(s.st_mode),
+              own_ ? "choose another file" : "name a file");
 }
 
 File Files::open(const Path& path) const { return open_regular(path, O_RDONLY, "opened"); }
@@ -319,13 +280,9 @@ Mapping Files::map(const Path& path) const {
 std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const {
   const File file = open(path);
   const FileStat facts = file.stat();
-  if (facts.size_bytes > limit_bytes) {
-    throw Error{Fault::data,
-                {.wanted = fmt::format("a file of at most {} bytes", limit_bytes),
-                 .got = fmt::format("{} bytes", facts.size_bytes),
-                 .where = path.string(),
-                 .remedy = "check that this is the right file"}};
-  }
+  if (facts.size_bytes > limit_bytes)
+    throw_error(Fault::data, path.string(), fmt::format("a file of at most {} bytes", limit_bytes),
+                fmt::format("{} bytes", facts.size_bytes), "check that this is the right file");
   std::string text(facts.size_bytes, '\0');
   file.read_at(as_writable_bytes(std::span<char>{text}), 0);
   return text;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -101,20 +102,22 @@ class File {
   Path path_;
 };
 
-/// A read-only mapping of a whole file; an empty file maps to an empty span.
+/// A read-only mapping of a whole file; an empty file maps to an empty span. Move-only.
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(Os& os, void* at, std::size_t size_bytes) : os_(&os), at_(at), size_bytes_(size_bytes) {}
-  Mapping(Mapping&& other) noexcept;
-  Mapping& operator=(Mapping&& other) noexcept;
-  ~Mapping();
-  [[nodiscard]] Bytes bytes() const noexcept { return {static_cast<const std::byte*>(at_), size_bytes_}; }
+  Mapping(Os& os, void* at, std::size_t size_bytes) : at_(at, Unmap{&os, size_bytes}) {}
+  [[nodiscard]] Bytes bytes() const noexcept {
+    return {static_cast<const std::byte*>(at_.get()), at_ ? at_.get_deleter().size_bytes : 0};
+  }
 
  private:
-  Os* os_ = nullptr;
-  void* at_ = nullptr;
-  std::size_t size_bytes_ = 0;
+  struct Unmap {
+    Os* os;
+    std::size_t size_bytes;
+    void operator()(void* at) const { os->munmap(at, size_bytes); }
+  };
+  std::unique_ptr<void, Unmap> at_;
 };
 
 /// All file operations of the library. Cheap to copy. Borrows the Os.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/hash.hpp"
 #include "core/random.hpp"
@@ -19,9 +18,7 @@ constexpr std::size_t partial_digits = 16;
 std::optional<std::int64_t> count_in(std::string_view digits) {
   constexpr std::size_t most = 18;
   if (digits.size() > most || !is_decimal(digits)) return std::nullopt;
-  std::int64_t number = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  return number;
+  return number_in<std::int64_t>(digits);
 }
 
 bool is_hex(std::string_view text, std::size_t digits) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,13 @@ inline constexpr std::size_t longest_name_bytes = 255;
 
 /// The value of 1 to 18 decimal digits, so that the sum of two fits 64 bits; nullopt for any other text.
 [[nodiscard]] std::optional<std::int64_t> count_in(std::string_view digits);
+/// The number that the whole text spells, to a base if one is given; nullopt for any other text.
+template <class Number, class... Base>
+[[nodiscard]] std::optional<Number> number_in(std::string_view text, Base... base) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base...);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional{number} : std::nullopt;
+}
 /// Exactly `digits` lower-case hex digits.
 [[nodiscard]] bool is_hex(std::string_view text, std::size_t digits);
 /// Decimal digits alone, at least `least` of them.

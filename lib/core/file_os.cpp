@@ -52,4 +52,12 @@ int Os::symlink(const char* target, const char* link) { return ::symlink(target,
 void* Os::mmap(std::size_t size_bytes, int fd) { return ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd, 0); }
 int Os::munmap(void* at, std::size_t size_bytes) { return ::munmap(at, size_bytes); }
 
+void Files::hold_standard_streams() noexcept {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free descriptor is this one. Input that cannot be read and output that cannot be written fail.
+    if (::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY) != fd) return;
+  }
+}
+
 }  // namespace argosy

@@ -1,13 +1,18 @@
 #include "core/hash.hpp"
 
+#include <fmt/ranges.h>
+
 #ifdef ARGOSY_XXH_DISPATCH
 #include <xxh_x86dispatch.h>  // the same functions, by the processor's widest vectors
 #else
 #include <xxhash.h>
 #endif
 
+#include <charconv>
 #include <cstring>
 #include <new>
+
+#include "core/file_name.hpp"
 
 namespace argosy {
 namespace {
@@ -21,32 +26,17 @@ Digest canonical(XXH128_hash_t hash) {
   return digest;
 }
 
-std::optional<std::uint8_t> nibble(char c) {
-  if (c >= '0' && c <= '9') return static_cast<std::uint8_t>(c - '0');
-  if (c >= 'a' && c <= 'f') return static_cast<std::uint8_t>(c - 'a' + 10);
-  return std::nullopt;
-}
-
 }  // namespace
 
-std::string Digest::hex() const {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * bytes.size());
-  for (const std::uint8_t byte : bytes) {
-    text += digits[byte >> 4];
-    text += digits[byte & 15];
-  }
-  return text;
-}
+std::string Digest::hex() const { return fmt::format("{:02x}", fmt::join(bytes, "")); }
 
 std::optional<Digest> Digest::from_hex(std::string_view hex) {
   Digest digest;
-  if (hex.size() != 2 * digest.bytes.size()) return std::nullopt;
-  for (std::size_t i = 0; i < digest.bytes.size(); ++i) {
-    const auto high = nibble(hex[2 * i]), low = nibble(hex[2 * i + 1]);
-    if (!high || !low) return std::nullopt;
-    digest.bytes[i] = static_cast<std::uint8_t>(*high << 4 | *low);
+  if (!is_hex(hex, 2 * digest.bytes.size())) return std::nullopt;
+  const char* digits = hex.data();
+  for (std::uint8_t& byte : digest.bytes) {
+    std::from_chars(digits, digits + 2, byte, 16);
+    digits += 2;
   }
   return digest;
 }

@@ -1,7 +1,6 @@
 #include "core/lease.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -34,10 +33,8 @@ std::optional<std::string> read_unless_gone(const Files& files, const Path& path
 std::int64_t generation_in(std::string_view name) {
   if (!name.starts_with(prefix)) return 0;
   name.remove_prefix(prefix.size());
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool whole = error == std::errc{} && end == name.data() + name.size();
-  return whole && name.front() != '0' && number > 0 && number <= last_generation ? number : 0;
+  const std::int64_t number = number_in<std::int64_t>(name).value_or(0);
+  return number > 0 && number <= last_generation && name.front() != '0' ? number : 0;
 }
 
 }  // namespace
@@ -61,29 +58,20 @@ Lease::Lease(const Files& files, const Clock& clock, Path folder, std::string wh
   while (true) {
     const double waited_s = clock_.monotonic_s() - begin_s;
     const auto pause = [&] { clock_.sleep_s(waited_s > patience_for_owner_s ? long_pause_s : short_pause_s); };
-    if (const auto signal = stop_signal()) {
-      throw Error{
-          Fault::usage,
-          {.sentence = fmt::format("signal {} arrived while this job waited for the {} {}, which another job uses; "
-                                   "rerun after that job has ended",
-                                   *signal, what_, folder_.string()),
-           .wanted = fmt::format("a {} that no other job uses", what_),
-           .got = fmt::format("signal {}", *signal),
-           .where = folder_.string(),
-           .remedy = "rerun after that job has ended"}};
-    }
+    if (const auto signal = stop_signal())
+      throw_claim(Fault::usage,
+                  fmt::format("signal {} arrived while this job waited for the {} {}, which another job uses", *signal,
+                              what_, folder_.string()),
+                  folder_.string(), fmt::format("a {} that no other job uses", what_),
+                  fmt::format("signal {}", *signal), "rerun after that job has ended");
     const std::int64_t held = highest();
     if (held == last_generation || waited_s > patience_s) {
       const std::string why = held == last_generation
                                   ? fmt::format("{}{} has the largest number that a lock can have", prefix, held)
                                   : "its lock files disappear before they can be read";
-      const std::string remedy = fmt::format("check that no job uses it, then remove {}/{}*", folder_.string(), prefix);
-      throw Error{Fault::io,
-                  {.sentence = fmt::format("the {} {} cannot be locked: {}; {}", what_, folder_.string(), why, remedy),
-                   .wanted = fmt::format("a lock of the {}", what_),
-                   .got = why,
-                   .where = folder_.string(),
-                   .remedy = remedy}};
+      throw_claim(Fault::io, fmt::format("the {} {} cannot be locked: {}", what_, folder_.string(), why),
+                  folder_.string(), fmt::format("a lock of the {}", what_), why,
+                  fmt::format("check that no job uses it, then remove {}/{}*", folder_.string(), prefix));
     }
     if (held > 0) {
       const auto text = read_unless_gone(files_, path_of(held));
@@ -157,12 +145,8 @@ void Lease::refuse(const std::string& owner, std::int64_t generation) const {
   const std::string remedy =
       fmt::format("wait for that job or choose another directory; if it has certainly ended, remove {}",
                   path_of(generation).string());
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("the {} {} is in use by {}; {}", what_, folder_.string(), owner, remedy),
-               .wanted = fmt::format("a {} that no other job uses", what_),
-               .got = owner,
-               .where = folder_.string(),
-               .remedy = remedy}};
+  throw_claim(Fault::usage, fmt::format("the {} {} is in use by {}", what_, folder_.string(), owner), folder_.string(),
+              fmt::format("a {} that no other job uses", what_), owner, remedy);
 }
 
 void Lease::check() const {
@@ -178,23 +162,13 @@ void Lease::beat() {
 }
 
 Heartbeat::Heartbeat(Lease& lease, std::chrono::duration<double> interval)
-    : thread_([this, &lease, interval] {
-        std::unique_lock waiting(mutex_);
-        while (!wake_.wait_for(waiting, interval, [this] { return over_; })) {
+    : thread_([&lease, interval](const std::stop_token& stop) {
+        while (!stopped_within(stop, interval)) {
           try {
             lease.beat();
           } catch (const Error&) {  // the next one may succeed
           }
         }
       }) {}
-
-Heartbeat::~Heartbeat() {
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
-}
 
 }  // namespace argosy

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -61,15 +60,9 @@ class Heartbeat {
  public:
   static constexpr std::chrono::seconds default_interval{15};
   Heartbeat(Lease& lease, std::chrono::duration<double> interval);
-  ~Heartbeat();
-  Heartbeat(const Heartbeat&) = delete;
-  Heartbeat& operator=(const Heartbeat&) = delete;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool over_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::jthread thread_;
 };
 
 }  // namespace argosy

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <mutex>
 #include <utility>
@@ -17,17 +18,8 @@ namespace {
 constexpr double progress_interval_s = 10, terminal_interval_s = 0.1;
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::info:
-      return spdlog::level::info;
-    case LogLevel::warn:
-      return spdlog::level::warn;
-    case LogLevel::off:
-      return spdlog::level::off;
-    case LogLevel::error:
-      break;
-  }
-  return spdlog::level::err;
+  constexpr std::array levels{spdlog::level::info, spdlog::level::warn, spdlog::level::err, spdlog::level::off};
+  return levels[static_cast<std::size_t>(level)];
 }
 
 void put(const std::string& text) {

@@ -9,13 +9,13 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <sstream>
 
 #include "core/error.hpp"
+#include "core/file_name.hpp"
 #include "core/random.hpp"
 
 namespace argosy {
@@ -30,7 +30,7 @@ std::string read_proc(const Files& files, const std::string& path) {
     do size = files.os().pread(file.fd(), buffer.data(), buffer.size(), 0);
     while (size < 0 && errno == EINTR);
     if (size < 0 && errno != ESRCH)  // which says that the process has ended meanwhile
-      throw Error{Fault::io, {.wanted = "a readable file", .got = strerrordesc_np(errno), .where = path}};
+      throw_error(Fault::io, path, "a readable file", strerrordesc_np(errno));
     return {buffer.data(), static_cast<std::size_t>(std::max<std::int64_t>(size, 0))};
   } catch (const Error& error) {
     if (error.fault() == Fault::data) return "";  // there is no such process
@@ -62,13 +62,6 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-template <class Number>
-Number number_of(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size() ? number : Number{};
-}
-
 }  // namespace
 
 std::string host_name() {
@@ -84,17 +77,13 @@ Owner Owner::of_this_process(const Files& files, const Clock& clock) {
   owner.boot_id.resize(std::min(owner.boot_id.size(), owner.boot_id.find('\n')));
   // Without them no other process could tell that this one is alive.
   if (owner.start_time.empty() || owner.boot_id.empty())
-    throw Error{Fault::io,
-                {.wanted = "this process's start time and boot id",
-                 .got = "neither",
-                 .where = "/proc",
-                 .remedy = "mount /proc"}};
+    throw_error(Fault::io, "/proc", "this process's start time and boot id", "neither", "mount /proc");
   // A /proc of another namespace, as in some containers, shows other processes under the same numbers.
   if (self->pid == std::to_string(owner.pid)) {
     if (const auto space = files.stat("/proc/self/ns/pid")) owner.pid_namespace = space->inode;
   }
   owner.slurm_job = variable("SLURM_JOB_ID");
-  owner.slurm_restart = number_of<std::int64_t>(variable("SLURM_RESTART_COUNT"));
+  owner.slurm_restart = number_in<std::int64_t>(variable("SLURM_RESTART_COUNT")).value_or(0);
   owner.heartbeat_s = clock.wall_s();
   owner.nonce = random_hex(16);
   return owner;

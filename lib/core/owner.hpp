@@ -8,7 +8,7 @@
 #include "core/file.hpp"
 
 /// Identifies the process that made something on a shared disk. It is written into leases (core/lease.hpp) and into the
-/// names of unfinished folders (core/staged_folder.hpp), so that other jobs can tell whether that process has ended.
+/// names of unfinished folders (core/staged.hpp), so that other jobs can tell whether that process has ended.
 namespace argosy {
 
 /// This machine's name, as gethostname gives it.

@@ -1,13 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "data/batch.hpp"
+#include "data/data_config.hpp"
 #include "data/tokenizer.hpp"
 
-/// Lays ids out as batches. Pure; shapes and masks are defined in batch.hpp.
+/// Lays ids out as batches, and documents of a language model as rows. Pure; shapes and masks are defined in batch.hpp.
 namespace argosy::data {
 
 /// One translation example: ids with EOS at the end on both sides; an empty target leaves the target side out.
@@ -38,5 +40,37 @@ class LmBatcher {
   Batch batch_;
   std::int64_t row_ = -1, at_ = 0, segment_ = 0;
 };
+
+// How documents become rows. A document of n ids has n + 1 positions, the start token first; the last position (EOS)
+// has no label.
+
+/// A document as consecutive examples (lines).
+struct LmDocument {
+  std::uint64_t first = 0, examples = 0;
+  std::int64_t ids = 0;
+  [[nodiscard]] std::int64_t positions() const { return ids + 1; }
+};
+
+/// A row: from position `offset` of the document at place `first` of the order, over following documents, `positions`
+/// long.
+struct LmRow {
+  std::uint64_t first = 0;
+  std::int64_t offset = 0, positions = 0, tgt_tokens = 0;
+  bool operator==(const LmRow&) const = default;
+};
+
+/// Lays documents (by their positions, in order) end to end into rows of at most `width`. split: every row but the last
+/// is full; whole: a document that fits in one row is not cut.
+[[nodiscard]] std::vector<LmRow> plan_packed_rows(std::span<const std::int64_t> positions, std::int64_t width,
+                                                  DocumentCut cut);
+
+/// One document piece a row; the last position of a document is left out, as it has no label.
+[[nodiscard]] std::vector<LmRow> plan_single_rows(std::span<const std::int64_t> positions, std::int64_t width);
+
+/// Ids of the document at a place of the order.
+using DocumentIds = std::function<std::vector<std::int32_t>(std::uint64_t place)>;
+
+/// Fills the batcher's next row.
+void add_row(LmBatcher& batcher, const LmRow& row, const DocumentIds& ids_of);
 
 }  // namespace argosy::data

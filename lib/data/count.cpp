@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json.hpp>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
-#include "data/count_cache.hpp"
 
 namespace argosy::data {
 namespace {
@@ -17,8 +17,7 @@ constexpr std::size_t carry_bytes = 4;  // room for a character cut at a block's
 /// What one rank found in its range of blocks.
 struct RangeFigures {
   TextFigures figures;
-  InvalidPlace first_invalid;
-  bool has_invalid = false;
+  std::optional<InvalidPlace> first_invalid;
 };
 struct BlockFigures {
   Digest digest;
@@ -101,11 +100,8 @@ RangeCount count_range(const File& file, std::uint64_t size_bytes, Range range) 
   }
   scanner.finish();
   count.found.figures = scanner.figures();
-  if (scanner.first_invalid()) {
-    count.found.has_invalid = true;
-    count.found.first_invalid = *scanner.first_invalid();
-    count.found.first_invalid.byte_offset += static_cast<std::int64_t>(scan_begin);
-  }
+  count.found.first_invalid = scanner.first_invalid();
+  if (auto& place = count.found.first_invalid) place->byte_offset += static_cast<std::int64_t>(scan_begin);
   return count;
 }
 
@@ -118,18 +114,11 @@ CountRecord join(std::span<const RangeFigures> by_rank, std::span<const std::vec
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
     const std::size_t rank = (r + turn) % by_rank.size();
     const RangeFigures& found = by_rank[rank];
-    TextFigures& sum = record.figures;
-    if (found.has_invalid && !record.first_invalid) {
+    if (found.first_invalid && !record.first_invalid) {
       record.first_invalid = found.first_invalid;
-      record.first_invalid->line += sum.newlines;
+      record.first_invalid->line += record.figures.newlines;
     }
-    sum.lines += found.figures.lines;
-    sum.newlines += found.figures.newlines;
-    sum.empty_lines += found.figures.empty_lines;
-    sum.words += found.figures.words;
-    sum.characters += found.figures.characters;
-    sum.longest_line = std::max(sum.longest_line, found.figures.longest_line);
-    sum.invalid_bytes += found.figures.invalid_bytes;
+    record.figures += found.figures;
     for (const BlockFigures& block : blocks_by_rank[rank]) {
       hasher.update(std::as_bytes(std::span{block.digest.bytes}));
       record.block_newlines.push_back(block.newlines);
@@ -160,19 +149,10 @@ CountRecord count_file(const comm::Communicator& world, const Files& files, cons
 
 FileStat stat_of(const Files& files, const Path& path) {
   const std::optional<FileStat> stat = files.stat(path);
-  if (!stat || stat->is_directory) {
-    throw Error{Fault::data,
-                {.wanted = "a text file",
-                 .got = stat ? "a folder" : "no such file",
-                 .where = path.string(),
-                 .remedy = "correct the path"}};
-  }
+  if (!stat || stat->is_directory)
+    throw_error(Fault::data, path.string(), "a text file", stat ? "a folder" : "no such file", "correct the path");
   if (!stat->is_regular) {  // texts are read in parts, by several ranks and more than once
-    throw Error{Fault::data,
-                {.wanted = "a text file",
-                 .got = "a pipe or a device",
-                 .where = path.string(),
-                 .remedy = "write the text to a file first"}};
+    throw_error(Fault::data, path.string(), "a text file", "a pipe or a device", "write the text to a file first");
   }
   return *stat;
 }
@@ -189,6 +169,23 @@ FileStat settled(const Files& files, const Path& path) {
   return stat_of(files, path);
 }
 
+constexpr const char* row_format = "{:>12} {:>10} {:>12} {:>13} {:>14} {:>9} {:>9}  {}\n";
+
+CountRecord sum_of(std::span<const CountedFile> files) {
+  CountRecord sum;
+  for (const CountedFile& file : files) {
+    sum.size_bytes += file.record.size_bytes;
+    sum.figures += file.record.figures;
+  }
+  return sum;
+}
+
+std::string row_of(const CountRecord& record, const std::string& name) {
+  const TextFigures& figures = record.figures;
+  return fmt::format(fmt::runtime(row_format), figures.lines, figures.empty_lines, figures.words, figures.characters,
+                     record.size_bytes, figures.longest_line, figures.invalid_bytes, name);
+}
+
 }  // namespace
 
 std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, const Log& log,
@@ -202,8 +199,7 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
     FileStat stat;
     std::string known;
     std::array<std::int64_t, 1> size_bytes{};
-    comm::agree(world, [&] {
-      if (world.rank() != 0) return;
+    comm::at_root(world, [&] {
       stat = settled(files, path);
       size_bytes[0] = static_cast<std::int64_t>(stat.size_bytes);
       if (settings.content_hash) return;
@@ -220,15 +216,11 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
     }
     world.all_reduce(size_bytes);  // zero on the other ranks
     CountRecord record = count_file(world, files, path, static_cast<std::uint64_t>(size_bytes[0]), i);
-    comm::agree(world, [&] {
-      if (world.rank() != 0) return;
+    comm::at_root(world, [&] {
       const FileStat after = stat_of(files, path);
       if (after.size_bytes != stat.size_bytes || after.mtime_ns != stat.mtime_ns) {
-        throw Error{Fault::data,
-                    {.wanted = "a file at rest",
-                     .got = "one that changed while it was read",
-                     .where = path.string(),
-                     .remedy = "run again when it is complete"}};
+        throw_error(Fault::data, path.string(), "a file at rest", "one that changed while it was read",
+                    "run again when it is complete");
       }
       try {
         if (keeps) cache.keep(path, stat, record);
@@ -257,17 +249,58 @@ std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRe
     for (; newlines < line; ++newlines) {
       at = std::find(at, block.end(), '\n');
       if (at == block.end()) {
-        throw Error{Fault::data,
-                    {.wanted = "the text as it was counted",
-                     .got = "other lines",
-                     .where = path.string(),
-                     .remedy = "run again"}};
+        throw_error(Fault::data, path.string(), "the text as it was counted", "other lines", "run again");
       }
       ++at;
     }
     return begin + static_cast<std::uint64_t>(at - block.begin());
   }
   return record.size_bytes;
+}
+
+std::string count_table(std::span<const CountedFile> files) {
+  std::string table = fmt::format(fmt::runtime(row_format), "lines", "empty", "words", "characters", "bytes", "longest",
+                                  "invalid", "file");
+  for (const CountedFile& file : files) table += row_of(file.record, file.path.string());
+  if (files.size() > 1) table += row_of(sum_of(files), "total");
+  return table;
+}
+
+boost::json::object count_figures(std::span<const CountedFile> files) {
+  boost::json::array list;
+  for (const CountedFile& file : files) {
+    const TextFigures& figures = file.record.figures;
+    list.push_back({{"path", file.path.string()},
+                    {"lines", figures.lines},
+                    {"empty_lines", figures.empty_lines},
+                    {"words", figures.words},
+                    {"characters", figures.characters},
+                    {"bytes", file.record.size_bytes},
+                    {"longest_line", figures.longest_line},
+                    {"invalid_bytes", figures.invalid_bytes},
+                    {"digest", file.record.digest.hex()},
+                    {"cached", file.from_cache}});
+  }
+  const CountRecord sum = sum_of(files);
+  return {{"lines", sum.figures.lines},
+          {"words", sum.figures.words},
+          {"bytes", sum.size_bytes},
+          {"files", std::move(list)}};
+}
+
+boost::json::object token_figures(const ShardIndex& index, std::span<const CountedFile> files) {
+  boost::json::object figures;
+  std::size_t at = 0;
+  for (const ShardIndex::Corpus& corpus : index.corpora) {
+    for (const ShardIndex::Text& text : corpus.texts) {
+      if (at >= files.size() || files[at++].record.digest != text.digest) return {};
+    }
+    figures[corpus.name] = {{"examples", corpus.examples()},
+                            {"src_tokens", corpus.src_tokens},
+                            {"tgt_tokens", corpus.tgt_tokens},
+                            {"unknown", corpus.unknown}};
+  }
+  return figures;
 }
 
 }  // namespace argosy::data

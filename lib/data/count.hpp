@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include "core/file.hpp"
 #include "core/hash.hpp"
 #include "core/log.hpp"
+#include "data/shard_index.hpp"
 #include "data/text_scan.hpp"
 
 /// Counts and digests of text files, in one pass over all ranks, kept by content: a second call reads no text. Ranks
@@ -50,5 +52,41 @@ struct CountSettings {
 /// block.
 [[nodiscard]] std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRecord& record,
                                            std::uint64_t line);
+
+/// One JSON object; record_of_text gives nothing for text that is no record of this version.
+[[nodiscard]] std::string text_of(const CountRecord& record);
+[[nodiscard]] std::optional<CountRecord> record_of_text(std::string_view text);
+
+/// Count records on disk: `<digest>.json` by content, `at-<hash of path>.json` tells which content a path had at which
+/// times. A record carries a digest of itself; damaged or foreign files are no records. One process writes; files are
+/// replaced atomically.
+class CountCache {
+ public:
+  CountCache(Files files, Path folder) : files_(files), folder_(std::move(folder)) {}
+
+  /// The record of a path whose size, mtime and ctime are as they were when it was kept.
+  [[nodiscard]] std::optional<CountRecord> find(const Path& path, const FileStat& stat) const;
+  /// The record of a content, wherever it stood.
+  [[nodiscard]] std::optional<CountRecord> find(const Digest& digest) const;
+  /// Keeps a record and the place where it was found.
+  void keep(const Path& path, const FileStat& stat, const CountRecord& record) const;
+
+ private:
+  [[nodiscard]] Path place_of(const Path& path) const;
+  [[nodiscard]] Path record_path(const Digest& digest) const;
+  Files files_;
+  Path folder_;
+};
+
+/// A table with a line for each file, and a total below several: lines, empty ones, words, characters, bytes, columns
+/// of the longest line, invalid bytes. Ends with a line feed.
+[[nodiscard]] std::string count_table(std::span<const CountedFile> files);
+
+/// The figures of the result line: `files`, one object each, and `lines`, `words`, `bytes` of all.
+[[nodiscard]] boost::json::object count_figures(std::span<const CountedFile> files);
+
+/// Tokens of the corpora, by name, as preprocess counted them; empty when the shards were made from other texts than
+/// `files` (the corpora's sources and targets, in order).
+[[nodiscard]] boost::json::object token_figures(const ShardIndex& index, std::span<const CountedFile> files);
 
 }  // namespace argosy::data

@@ -1,5 +1,3 @@
-#include "data/count_cache.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "config/config.hpp"
 #include "core/error.hpp"
+#include "data/count.hpp"
 
 namespace argosy::data {
 namespace {

@@ -203,8 +203,7 @@ Path user_cache_folder() {
 
 StepSizes resolve_sizes(const BatchConfig& config, int world) {
   const auto refuse = [&](std::string wanted, std::string got, std::string remedy) {
-    throw Error{Fault::config,
-                {.wanted = std::move(wanted), .got = std::move(got), .where = "batch", .remedy = std::move(remedy)}};
+    throw_error(Fault::config, "batch", std::move(wanted), std::move(got), std::move(remedy));
   };
   const int given = config.global_size.has_value() + config.micro_size.has_value() + config.accumulation.has_value();
   if (given < 2) refuse("two of global_size, micro_size and accumulation", fmt::format("{}", given), "give one more");
@@ -223,30 +222,27 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
     }
   }
 
+  const auto require_multiple = [&](std::int64_t of, const std::string& name) {
+    const std::int64_t global = *config.global_size, below = global / of * of;
+    if (global == below) return;
+    refuse("global_size a multiple of " + name, fmt::format("{}", global),
+           fmt::format("try {} or {}", below > 0 ? below : of, below + of));
+  };
+
   StepSizes sizes;
   if (config.global_size && config.micro_size) {
+    require_multiple(*config.micro_size, fmt::format("micro_size {}", *config.micro_size));
     sizes.global_size = *config.global_size;
     sizes.micro_size = *config.micro_size;
   } else if (config.global_size) {
     const std::int64_t slots = *config.accumulation * world;
-    if (*config.global_size % slots != 0) {
-      const std::int64_t below = *config.global_size / slots * slots;
-      refuse(fmt::format("global_size a multiple of accumulation {} x {} ranks", *config.accumulation, world),
-             fmt::format("{}", *config.global_size),
-             fmt::format("try {} or {}", below > 0 ? below : slots, below + slots));
-    }
+    require_multiple(slots, fmt::format("accumulation {} x {} ranks", *config.accumulation, world));
     sizes.global_size = *config.global_size;
     sizes.micro_size = *config.global_size / slots;
   } else {
     sizes.micro_size = *config.micro_size;
     const std::int64_t slots = *config.accumulation * world;
     sizes.global_size = sizes.micro_size * slots;
-  }
-  if (sizes.global_size % sizes.micro_size != 0) {
-    const std::int64_t below = sizes.global_size / sizes.micro_size * sizes.micro_size;
-    refuse(fmt::format("global_size a multiple of micro_size {}", sizes.micro_size),
-           fmt::format("{}", sizes.global_size),
-           fmt::format("try {} or {}", below > 0 ? below : sizes.micro_size, below + sizes.micro_size));
   }
   const std::int64_t micro_batches = sizes.global_size / sizes.micro_size;
   require_at_most(static_cast<double>(micro_batches), most_micro_batches, "micro-batches");

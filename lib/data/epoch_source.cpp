@@ -12,21 +12,6 @@
 namespace argosy::data {
 namespace {
 
-EpochSource::Totals totals_of(const EpochPlan& plan, std::int64_t step) {
-  EpochSource::Totals totals;
-  for (int j = 0; j < plan.micro_batches(step); ++j) {
-    const MicroBatch micro_batch = plan.micro_batch(step, j);
-    totals.src_tokens += micro_batch.src_tokens;
-    totals.tgt_tokens += micro_batch.tgt_tokens;
-    totals.padded_tokens += micro_batch.padded_tokens();
-  }
-  return totals;
-}
-
-EpochSource::Report report_of(const EpochPlan& plan) {
-  return {plan.steps(), plan.drawn(), plan.dropped_oversized(), plan.fill(), plan.target_efficiency()};
-}
-
 std::vector<std::int32_t> ids_of(const TokenShards& shards, const LmDocument& document) {
   std::vector<std::int32_t> ids, line;
   ids.reserve(static_cast<std::size_t>(document.ids));
@@ -37,14 +22,35 @@ std::vector<std::int32_t> ids_of(const TokenShards& shards, const LmDocument& do
   return ids;
 }
 
-class PairEpoch final : public EpochSource {
+/// An epoch whose steps the sampler has planned.
+class PlannedEpoch : public EpochSource {
  public:
-  PairEpoch(const TokenShards& shards, const spec::Vocabulary& vocabulary, EpochPlan plan)
-      : shards_(shards), vocabulary_(vocabulary), plan_(std::move(plan)) {}
+  explicit PlannedEpoch(EpochPlan plan) : plan_(std::move(plan)) {}
 
   std::int64_t steps() const override { return plan_.steps(); }
-  Totals totals(std::int64_t step) const override { return totals_of(plan_, step); }
-  Report report() const override { return report_of(plan_); }
+  Totals totals(std::int64_t step) const override {
+    Totals totals;
+    for (int j = 0; j < plan_.micro_batches(step); ++j) {
+      const MicroBatch micro_batch = plan_.micro_batch(step, j);
+      totals.src_tokens += micro_batch.src_tokens;
+      totals.tgt_tokens += micro_batch.tgt_tokens;
+      totals.padded_tokens += micro_batch.padded_tokens();
+    }
+    return totals;
+  }
+  Report report() const override {
+    return {plan_.steps(), plan_.drawn(), plan_.dropped_oversized(), plan_.fill(), plan_.target_efficiency()};
+  }
+
+ protected:
+  EpochPlan plan_;
+};
+
+class PairEpoch final : public PlannedEpoch {
+ public:
+  PairEpoch(const TokenShards& shards, const spec::Vocabulary& vocabulary, EpochPlan plan)
+      : PlannedEpoch(std::move(plan)), shards_(shards), vocabulary_(vocabulary) {}
+
   Batch assemble(std::int64_t step, int j) const override {
     const MicroBatch micro_batch = plan_.micro_batch(step, j);
     std::vector<std::vector<std::int32_t>> ids(2 * micro_batch.examples.size());
@@ -60,18 +66,18 @@ class PairEpoch final : public EpochSource {
  private:
   const TokenShards& shards_;
   const spec::Vocabulary& vocabulary_;
-  EpochPlan plan_;
 };
 
-class SingleRowEpoch final : public EpochSource {
+class SingleRowEpoch final : public PlannedEpoch {
  public:
   SingleRowEpoch(const TokenShards& shards, const spec::Vocabulary& vocabulary, std::span<const LmDocument> documents,
                  std::span<const LmRow> pieces, EpochPlan plan)
-      : shards_(shards), vocabulary_(vocabulary), documents_(documents), pieces_(pieces), plan_(std::move(plan)) {}
+      : PlannedEpoch(std::move(plan)),
+        shards_(shards),
+        vocabulary_(vocabulary),
+        documents_(documents),
+        pieces_(pieces) {}
 
-  std::int64_t steps() const override { return plan_.steps(); }
-  Totals totals(std::int64_t step) const override { return totals_of(plan_, step); }
-  Report report() const override { return report_of(plan_); }
   Batch assemble(std::int64_t step, int j) const override {
     const MicroBatch micro_batch = plan_.micro_batch(step, j);
     LmBatcher batcher{vocabulary_, static_cast<std::int64_t>(micro_batch.examples.size()), micro_batch.target_width};
@@ -86,7 +92,6 @@ class SingleRowEpoch final : public EpochSource {
   const spec::Vocabulary& vocabulary_;
   std::span<const LmDocument> documents_;
   std::span<const LmRow> pieces_;
-  EpochPlan plan_;
 };
 
 class PackedEpoch final : public EpochSource {
@@ -164,22 +169,16 @@ EpochMaker::EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabu
     : shards_(shards), vocabulary_(vocabulary), settings_(settings) {
   const BatchConfig& batch = settings_.batch;
   packed_ = batch.packing.value_or(!shards.has_source());
-  if (packed_ && shards.has_source()) {
-    throw Error{Fault::config,
-                {.wanted = "false for pairs, since only language models pack examples",
-                 .got = "true",
-                 .where = "batch.packing",
-                 .remedy = "remove batch.packing"}};
-  }
+  if (packed_ && shards.has_source())
+    throw_error(Fault::config, "batch.packing", "false for pairs, since only language models pack examples", "true",
+                "remove batch.packing");
   rows_ = batch.unit == BatchUnit::examples ? settings_.sizes.micro_size
                                             : settings_.sizes.micro_size / batch.sequence_length;
-  if (packed_ && rows_ < 1) {
-    throw Error{Fault::config,
-                {.wanted = fmt::format("room for a row of batch.sequence_length {}", batch.sequence_length),
-                 .got = fmt::format("micro_size {} padded_tokens", settings_.sizes.micro_size),
-                 .where = "batch",
-                 .remedy = "raise micro_size or lower sequence_length"}};
-  }
+  if (packed_ && rows_ < 1)
+    throw_error(Fault::config, "batch",
+                fmt::format("room for a row of batch.sequence_length {}", batch.sequence_length),
+                fmt::format("micro_size {} padded_tokens", settings_.sizes.micro_size),
+                "raise micro_size or lower sequence_length");
 
   // What is drawn: pairs, documents (packed) or document pieces.
   std::vector<CorpusLengths> corpora;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "data/batch.hpp"
+#include "data/batcher.hpp"
 #include "data/data_config.hpp"
-#include "data/lm_rows.hpp"
 #include "data/sampler.hpp"
 #include "data/token_shards.hpp"
 #include "data/tokenizer.hpp"

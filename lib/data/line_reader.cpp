@@ -54,13 +54,10 @@ bool LineReader::next(std::string& line) {
   if (newline != nullptr && text.ends_with('\r')) text.remove_suffix(1);
   ++line_;
   if (const auto invalid = first_invalid_utf8(text)) {
-    if (policy_ == InvalidUtf8::reject) {
-      throw Error{Fault::data,
-                  {.wanted = "UTF-8",
-                   .got = fmt::format("byte 0x{:02x}", static_cast<unsigned char>(text[*invalid])),
-                   .where = fmt::format("{} line {}, byte {}", file_.path().string(), line_, line_offset + *invalid),
-                   .remedy = "correct the text, or set data.invalid_utf8 to replace"}};
-    }
+    if (policy_ == InvalidUtf8::reject)
+      throw_error(Fault::data, fmt::format("{} line {}, byte {}", file_.path().string(), line_, line_offset + *invalid),
+                  "UTF-8", fmt::format("byte 0x{:02x}", static_cast<unsigned char>(text[*invalid])),
+                  "correct the text, or set data.invalid_utf8 to replace");
     line = replace_invalid_utf8(text);
   } else {
     line.assign(text);

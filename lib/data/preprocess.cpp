@@ -48,19 +48,15 @@ std::vector<CountedFile> count_texts(const comm::Communicator& world, const File
 void check_texts(const PreprocessSettings& settings, std::span<const CountedFile> texts) {
   for (const CountedFile& text : texts) {
     if (text.record.figures.lines == 0) {
-      throw Error{Fault::data,
-                  {.wanted = "a text with lines",
-                   .got = "an empty file",
-                   .where = text.path.string(),
-                   .remedy = "correct data.corpora or the file"}};
+      throw_error(Fault::data, text.path.string(), "a text with lines", "an empty file",
+                  "correct data.corpora or the file");
     }
     if (text.record.first_invalid && settings.data.invalid_utf8 == InvalidUtf8::reject) {
-      throw Error{Fault::data,
-                  {.wanted = "UTF-8",
-                   .got = fmt::format("{} invalid bytes", text.record.figures.invalid_bytes),
-                   .where = fmt::format("{} line {}, byte {}", text.path.string(), text.record.first_invalid->line + 1,
-                                        text.record.first_invalid->byte_offset),
-                   .remedy = "correct the text, or set data.invalid_utf8 to replace"}};
+      throw_error(Fault::data,
+                  fmt::format("{} line {}, byte {}", text.path.string(), text.record.first_invalid->line + 1,
+                              text.record.first_invalid->byte_offset),
+                  "UTF-8", fmt::format("{} invalid bytes", text.record.figures.invalid_bytes),
+                  "correct the text, or set data.invalid_utf8 to replace");
     }
   }
   std::size_t at = 0;
@@ -125,7 +121,7 @@ UnitResult result_of(const TokenShard& shard, const Unit& unit) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error{Fault::corrupt, {.wanted = "a shard's note", .got = error.what(), .where = unit.file}};
+    throw_error(Fault::corrupt, unit.file, "a shard's note", error.what());
   }
   return result;
 }
@@ -235,8 +231,7 @@ class Ownership {
  public:
   /// **Collective.** Throws Error{usage} naming another job that is at work there.
   Ownership(const comm::Communicator& world, const Files& files, const Path& folder) {
-    comm::agree(world, [&] {
-      if (world.rank() != 0) return;
+    comm::at_root(world, [&] {
       files.make_folders(folder);
       lease_.emplace(files, clock_, folder, "folder of token shards");
       heartbeat_.emplace(*lease_, Heartbeat::default_interval);
@@ -311,11 +306,8 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
   comm::agree(world, [&] {
     for (const ShardIndex::Corpus& corpus : report.index.corpora) {
       if (corpus.examples() == 0) {
-        throw Error{Fault::data,
-                    {.wanted = "examples",
-                     .got = "only dropped lines",
-                     .where = "corpus " + corpus.name,
-                     .remedy = "check its files and transforms"}};
+        throw_error(Fault::data, "corpus " + corpus.name, "examples", "only dropped lines",
+                    "check its files and transforms");
       }
     }
     if (world.rank() != 0) return;

@@ -104,20 +104,12 @@ Sampler::Sampler(SamplerSettings settings, std::vector<CorpusLengths> corpora)
     shares_.push_back(share);
     sum += share;
   }
-  if (first_.back() == 0) {
-    throw Error{Fault::data,
-                {.wanted = "examples to train on",
-                 .got = "none",
-                 .where = "data.shards",
-                 .remedy = "check the corpora and data.split"}};
-  }
-  if (!std::isfinite(sum) || sum <= 0) {
-    throw Error{Fault::config,
-                {.wanted = "weights and a temperature that give each corpus a share",
-                 .got = fmt::format("temperature {} and shares beyond the range of numbers", settings_.temperature),
-                 .where = "data",
-                 .remedy = "correct data.temperature or the corpora's weights"}};
-  }
+  if (first_.back() == 0)
+    throw_error(Fault::data, "data.shards", "examples to train on", "none", "check the corpora and data.split");
+  if (!std::isfinite(sum) || sum <= 0)
+    throw_error(Fault::config, "data", "weights and a temperature that give each corpus a share",
+                fmt::format("temperature {} and shares beyond the range of numbers", settings_.temperature),
+                "correct data.temperature or the corpora's weights");
   for (double& share : shares_) share /= sum;
   const auto fits = [&](const Lengths& l) {
     return settings_.unit == BatchUnit::examples ||
@@ -127,13 +119,10 @@ Sampler::Sampler(SamplerSettings settings, std::vector<CorpusLengths> corpora)
   const bool any_fits = std::any_of(corpora_.begin(), corpora_.end(), [&](const CorpusLengths& corpus) {
     return std::any_of(corpus.lengths.begin(), corpus.lengths.end(), fits);
   });
-  if (!any_fits) {
-    throw Error{Fault::data,
-                {.wanted = fmt::format("examples of at most micro_size {} padded_tokens", settings_.micro_size),
-                 .got = "only longer ones",
-                 .where = "batch.micro_size",
-                 .remedy = "raise batch.micro_size"}};
-  }
+  if (!any_fits)
+    throw_error(Fault::data, "batch.micro_size",
+                fmt::format("examples of at most micro_size {} padded_tokens", settings_.micro_size),
+                "only longer ones", "raise batch.micro_size");
 }
 
 const Lengths& Sampler::lengths_of(std::uint64_t example) const {

@@ -92,11 +92,8 @@ std::uint64_t ShardIndex::Corpus::examples() const {
 Path shard_index_path(const Path& folder) { return folder / "index.json"; }
 
 void throw_old_shards(const Path& path) {
-  throw Error{Fault::data,
-              {.wanted = "token shards of version 2, whose bytes training can check",
-               .got = "version 1",
-               .where = path.string(),
-               .remedy = "run preprocess again with the same configuration"}};
+  throw_error(Fault::data, path.string(), "token shards of version 2, whose bytes training can check", "version 1",
+              "run preprocess again with the same configuration");
 }
 
 std::string text_of(const ShardIndex& index) {
@@ -111,19 +108,12 @@ std::string text_of(const ShardIndex& index) {
 
 ShardIndex read_shard_index(const Files& files, const Path& folder) {
   const Path path = shard_index_path(folder);
-  if (!files.exists(path)) {
-    throw Error{Fault::data,
-                {.wanted = "token shards",
-                 .got = "none, or an unfinished folder",
-                 .where = folder.string(),
-                 .remedy = "run preprocess with the same configuration"}};
-  }
+  if (!files.exists(path))
+    throw_error(Fault::data, folder.string(), "token shards", "none, or an unfinished folder",
+                "run preprocess with the same configuration");
   const auto refuse = [&](std::string got) {
-    throw Error{Fault::corrupt,
-                {.wanted = "an index of token shards, version 2",
-                 .got = std::move(got),
-                 .where = path.string(),
-                 .remedy = "remove the folder and run preprocess"}};
+    throw_error(Fault::corrupt, path.string(), "an index of token shards, version 2", std::move(got),
+                "remove the folder and run preprocess");
   };
   try {
     const json::value value = json::parse(files.read_text(path));

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "data/shard_header.hpp"
 
 namespace argosy::data {
 namespace {

@@ -8,7 +8,6 @@
 #include "core/error.hpp"
 #include "data/batcher.hpp"
 #include "data/line_reader.hpp"
-#include "data/lm_rows.hpp"
 
 namespace argosy::data {
 namespace {
@@ -25,13 +24,8 @@ std::vector<std::string> read_lines(const Files& files, const Path& path, Invali
   LineReader reader{files.open(path), 0, 0, policy};
   std::vector<std::string> lines;
   for (std::string line; reader.next(line);) lines.push_back(std::move(line));
-  if (lines.empty()) {
-    throw Error{Fault::data,
-                {.wanted = "a text with lines",
-                 .got = "an empty file",
-                 .where = path.string(),
-                 .remedy = "correct the path or the file"}};
-  }
+  if (lines.empty())
+    throw_error(Fault::data, path.string(), "a text with lines", "an empty file", "correct the path or the file");
   return lines;
 }
 
@@ -44,11 +38,9 @@ ParallelText read_parallel_text(const Files& files, const Path& source, const Pa
 
 void throw_unequal_lines(const Path& source, std::uint64_t source_lines, const Path& target,
                          std::uint64_t target_lines) {
-  throw Error{Fault::data,
-              {.wanted = "equally many lines on both sides",
-               .got = fmt::format("{} and {}", source_lines, target_lines),
-               .where = fmt::format("{} and {}", source.string(), target.string()),
-               .remedy = "pair the texts line by line"}};
+  throw_error(Fault::data, fmt::format("{} and {}", source.string(), target.string()),
+              "equally many lines on both sides", fmt::format("{} and {}", source_lines, target_lines),
+              "pair the texts line by line");
 }
 
 std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& text, BatchUnit unit,

@@ -61,6 +61,17 @@ bool is_no_break_space(char32_t code) { return code == 0x00A0 || code == 0x2007 
 
 }  // namespace
 
+TextFigures& TextFigures::operator+=(const TextFigures& other) {
+  lines += other.lines;
+  newlines += other.newlines;
+  empty_lines += other.empty_lines;
+  words += other.words;
+  characters += other.characters;
+  longest_line = std::max(longest_line, other.longest_line);
+  invalid_bytes += other.invalid_bytes;
+  return *this;
+}
+
 /// The C library's view of characters in C.UTF-8, by pages of 256 code points filled at first use.
 class TextScanner::CharacterTable {
  public:

@@ -18,6 +18,8 @@ struct TextFigures {
   std::int64_t characters = 0;    // wc -m
   std::int64_t longest_line = 0;  // columns: wc -L (tabs to multiples of 8, wide characters 2)
   std::int64_t invalid_bytes = 0;
+  /// The figures of both texts.
+  TextFigures& operator+=(const TextFigures& other);
   bool operator==(const TextFigures&) const = default;
 };
 

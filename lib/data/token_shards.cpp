@@ -6,18 +6,14 @@
 #include <cstring>
 
 #include "core/error.hpp"
-#include "data/shard_header.hpp"
 #include "data/shard_index.hpp"
+#include "data/shard_writer.hpp"
 
 namespace argosy::data {
 namespace {
 
 [[noreturn]] void refuse(const Path& path, std::string wanted, std::string got) {
-  throw Error{Fault::corrupt,
-              {.wanted = std::move(wanted),
-               .got = std::move(got),
-               .where = path.string(),
-               .remedy = "remove the file and run preprocess"}};
+  throw_error(Fault::corrupt, path.string(), std::move(wanted), std::move(got), "remove the file and run preprocess");
 }
 
 template <class T>
@@ -175,11 +171,8 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
   const Path folder = config.shards;
   const ShardIndex index = read_shard_index(files, folder);
   const auto refuse_index = [&](std::string wanted, std::string got) {
-    throw Error{Fault::data,
-                {.wanted = std::move(wanted),
-                 .got = std::move(got),
-                 .where = shard_index_path(folder).string(),
-                 .remedy = "run preprocess with this configuration, or correct data.shards"}};
+    throw_error(Fault::data, shard_index_path(folder).string(), std::move(wanted), std::move(got),
+                "run preprocess with this configuration, or correct data.shards");
   };
   if (index.tokenizer != tokenizer.digest()) {
     refuse_index(fmt::format("token shards of tokenizer {}", tokenizer.digest().hex()), index.tokenizer.hex());
@@ -294,12 +287,10 @@ void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& token
   is_source ? source(example, ids) : target(example, ids);
   const auto count = ids.size();
   ids.resize(std::min<std::size_t>(count, 12));
-  throw Error{
-      Fault::data,
-      {.wanted = fmt::format("pairs of at most {} pieces a side, which the model has positions for", positions),
-       .got = fmt::format("a {} of {} pieces, \"{}…\"", is_source ? "source" : "target", count, tokenizer.decode(ids)),
-       .where = fmt::format("corpus {}, pair {}", corpus.name, example - corpus.first + 1),
-       .remedy = "raise model.max_positions, or let preprocess drop such pairs: data.transforms, max_length"}};
+  throw_error(Fault::data, fmt::format("corpus {}, pair {}", corpus.name, example - corpus.first + 1),
+              fmt::format("pairs of at most {} pieces a side, which the model has positions for", positions),
+              fmt::format("a {} of {} pieces, \"{}…\"", is_source ? "source" : "target", count, tokenizer.decode(ids)),
+              "raise model.max_positions, or let preprocess drop such pairs: data.transforms, max_length");
 }
 
 }  // namespace argosy::data

@@ -60,13 +60,8 @@ std::vector<Line> read_task(const Files& files, const ShardTask& task) {
   };
   std::vector<Line> lines(static_cast<std::size_t>(task.lines));
   const auto must_read = [&](LineReader& reader, std::string& line, const CountedFile& text) {
-    if (!reader.next(line)) {
-      throw Error{Fault::data,
-                  {.wanted = "the text as it was counted",
-                   .got = "fewer lines",
-                   .where = text.path.string(),
-                   .remedy = "run again"}};
-    }
+    if (!reader.next(line))
+      throw_error(Fault::data, text.path.string(), "the text as it was counted", "fewer lines", "run again");
   };
   if (task.target != nullptr) {
     LineReader source = reader_at(*task.source, task.first_line), target = reader_at(*task.target, task.first_line);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
+#include <array>
 #include <utility>
 
 #include "core/error.hpp"
@@ -10,19 +11,7 @@
 namespace argosy::data {
 namespace {
 
-std::string_view layout_text(spec::TokenLayout layout) {
-  switch (layout) {
-    case spec::TokenLayout::marian:
-      return "Marian";
-    case spec::TokenLayout::pegasus:
-      return "Pegasus";
-    case spec::TokenLayout::t5:
-      return "T5";
-    case spec::TokenLayout::llama:
-      return "Llama";
-  }
-  return "unknown";
-}
+constexpr std::array layout_names{"Marian", "Pegasus", "T5", "Llama"};  // by spec::TokenLayout
 
 }  // namespace
 
@@ -42,13 +31,10 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name) {
   auto model = std::make_unique<Model>();
   const auto status = model->processor.LoadFromSerializedProto(model_bytes);
-  if (!status.ok()) {
-    throw Error{Fault::data,
-                {.wanted = "a SentencePiece model",
-                 .got = fmt::format("{} bytes that are none", model_bytes.size()),
-                 .where = std::string{name},
-                 .remedy = "give the .model file that SentencePiece or preprocess wrote"}};
-  }
+  if (!status.ok())
+    throw_error(Fault::data, std::string{name}, "a SentencePiece model",
+                fmt::format("{} bytes that are none", model_bytes.size()),
+                "give the .model file that SentencePiece or preprocess wrote");
   const spec::Vocabulary vocabulary = spec::vocabulary_of(rule, model->processor.GetPieceSize());
   const auto ids_text = [](std::int64_t bos, std::int64_t eos, std::int64_t unk, std::int64_t pad) {
     return fmt::format("bos {}, eos {}, unk {}, pad {}", bos, eos, unk, pad);
@@ -57,27 +43,18 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
   const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
   const std::string wanted = ids_text(vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk, file_pad);
   const std::string got = ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
-  if (wanted != got) {
-    throw Error{Fault::data,
-                {.wanted = fmt::format("the ids of a {} model ({})", layout_text(rule.layout), wanted),
-                 .got = got,
-                 .where = std::string{name},
-                 .remedy = "train a tokenizer for this model type (data.tokenizer_training)"}};
-  }
+  if (wanted != got)
+    throw_error(
+        Fault::data, std::string{name},
+        fmt::format("the ids of a {} model ({})", layout_names.at(static_cast<std::size_t>(rule.layout)), wanted), got,
+        "train a tokenizer for this model type (data.tokenizer_training)");
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }
 
 Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::VocabularyRule rule) {
-  if (!files.exists(path)) {
-    throw Error{Fault::data,
-                {.sentence = path.string() +
-                             ": the tokenizer does not exist; set data.tokenizer_training and run preprocess, or "
-                             "correct data.tokenizer",
-                 .wanted = "the tokenizer",
-                 .got = "no such file",
-                 .where = path.string(),
-                 .remedy = "set data.tokenizer_training and run preprocess, or correct data.tokenizer"}};
-  }
+  if (!files.exists(path))
+    throw_claim(Fault::data, path.string() + ": the tokenizer does not exist", path.string(), "the tokenizer",
+                "no such file", "set data.tokenizer_training and run preprocess, or correct data.tokenizer");
   return load(files.read_text(path), rule, path.string());
 }
 

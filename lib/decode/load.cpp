@@ -19,11 +19,9 @@ LoadedModel load_model(const checkpoint::Reader& reader, c10::Device device) {
     for (model::Parameter& parameter : unit.parameters()) {
       const std::vector<float> values = reader.read_parameter(parameter.name);
       if (static_cast<std::int64_t>(values.size()) != parameter.weight.numel()) {
-        throw Error{Fault::data,
-                    {.wanted = fmt::format("{} with {} elements", parameter.name, parameter.weight.numel()),
-                     .got = std::to_string(values.size()),
-                     .where = reader.directory().string(),
-                     .remedy = "use another checkpoint"}};
+        throw_error(Fault::data, reader.directory().string(),
+                    fmt::format("{} with {} elements", parameter.name, parameter.weight.numel()),
+                    std::to_string(values.size()), "use another checkpoint");
       }
       std::copy(values.begin(), values.end(), parameter.weight.data_ptr<float>());
     }

@@ -146,12 +146,8 @@ class BatchSearch {
         const float value = score[i];
         if (top.size() == wanted && value <= top.back().score) continue;
         if (std::isnan(value)) {
-          throw Error{Fault::numeric,
-                      {.sentence = "the model gives NaN as the score of a piece; use another checkpoint",
-                       .wanted = "finite scores",
-                       .got = "NaN",
-                       .where = "the model",
-                       .remedy = "use another checkpoint"}};
+          throw_claim(Fault::numeric, "the model gives NaN as the score of a piece", "the model", "finite scores",
+                      "NaN", "use another checkpoint");
         }
         const auto behind =
             std::upper_bound(top.begin(), top.end(), value, [](float a, const Candidate& b) { return a > b.score; });
@@ -207,8 +203,7 @@ class BatchSearch {
 void check(const SearchOptions& options) {
   const auto require = [](bool good, std::string_view key, std::string_view wanted, double got) {
     if (good) return;
-    throw Error{Fault::usage,
-                {.wanted = std::string(wanted), .got = fmt::format("{}", got), .where = std::string(key)}};
+    throw_error(Fault::usage, std::string(key), std::string(wanted), fmt::format("{}", got));
   };
   const auto least = [&](std::int64_t value, std::string_view key, std::int64_t limit) {
     require(value >= limit, key, fmt::format("at least {}", limit), static_cast<double>(value));
@@ -229,8 +224,7 @@ std::vector<Hypothesis> search(model::Model& model, const std::vector<Ids>& sour
   check(options);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].empty()) {
-      throw Error{Fault::data,
-                  {.wanted = "a source of at least one id", .got = "none", .where = fmt::format("sentence {}", i + 1)}};
+      throw_error(Fault::data, fmt::format("sentence {}", i + 1), "a source of at least one id", "none");
     }
   }
   std::vector<std::size_t> order(sources.size());

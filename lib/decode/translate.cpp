@@ -1,13 +1,121 @@
 #include "decode/translate.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "comm/message.hpp"
-#include "core/error.hpp"
+#include "core/staged.hpp"
+#include "data/utf8.hpp"
 #include "decode/scores.hpp"
 
 namespace argosy::decode {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+/// Reads a text from its beginning to its end. LF ends a line, a CR before it is dropped, a last line without LF is a
+/// line.
+class LineSource {
+ public:
+  LineSource(File file, std::size_t part_bytes) : file_(std::move(file)), part_bytes_(part_bytes) {
+    const FileStat facts = file_.stat();
+    if (facts.is_directory) throw_error(Fault::data, file_.path().string(), "a text file", "a folder");
+    if (facts.is_regular) size_bytes_ = facts.size_bytes;
+  }
+
+  /// The next lines, at most `most` of them and about a part; none at the end.
+  Lines next(std::size_t most) {
+    Lines lines;
+    for (std::size_t size_bytes = 0; lines.size() < most && size_bytes < part_bytes_;) {
+      const auto end = text_.find('\n', at_);
+      if (end != std::string::npos) {
+        lines.push_back(text_.substr(at_, end - at_));
+      } else if (fill()) {
+        continue;
+      } else if (at_ < text_.size()) {
+        lines.push_back(text_.substr(at_));
+      } else {
+        break;
+      }
+      at_ = end != std::string::npos ? end + 1 : text_.size();
+      size_bytes += lines.back().size() + 1;
+      ++count_;
+      if (lines.back().ends_with('\r')) lines.back().pop_back();
+    }
+    return lines;
+  }
+
+  /// Whether there are no more lines.
+  [[nodiscard]] bool is_at_end() {
+    while (at_ == text_.size()) {
+      if (!fill()) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] std::uint64_t count() const { return count_; }                           // of lines given
+  [[nodiscard]] std::optional<std::uint64_t> size_bytes() const { return size_bytes_; }  // of a file
+  [[nodiscard]] std::uint64_t done_bytes() const { return read_bytes_ - (text_.size() - at_); }
+  [[nodiscard]] std::string name() const { return file_.path().string(); }
+
+ private:
+  /// False at the end. The end is noted: a terminal would report it only once.
+  bool fill() {
+    if (ended_) return false;
+    text_.erase(0, std::exchange(at_, 0));
+    const std::size_t had = text_.size();
+    if (had > part_bytes_)
+      throw_error(Fault::data, fmt::format("{} line {}", name(), count_ + 1),
+                  fmt::format("a line of at most {} bytes", part_bytes_), "a longer one",
+                  "check that this is a text file, or split the line");
+    text_.resize(had + std::min<std::size_t>(part_bytes_, 1 << 20));
+    const std::size_t got = file_.read(as_writable_bytes(std::span{text_}.subspan(had)));
+    ended_ = got < text_.size() - had;
+    text_.resize(had + got);
+    read_bytes_ += got;
+    return text_.size() > had;
+  }
+
+  File file_;
+  std::size_t part_bytes_;
+  std::optional<std::uint64_t> size_bytes_;
+  std::string text_;  // read and not given yet: from at_ on
+  std::size_t at_ = 0;
+  std::uint64_t count_ = 0, read_bytes_ = 0;
+  bool ended_ = false;
+};
+
+/// The number of lines of a file; nullopt for an input that can be read only once.
+std::optional<std::uint64_t> lines_in(const Files& files, const std::optional<Path>& path) {
+  const auto facts = path ? files.stat(*path) : std::nullopt;
+  if (!facts || !facts->is_regular) return std::nullopt;
+  File file = files.open(*path);
+  std::uint64_t lines = 0;
+  char last = '\n';
+  std::string part(1 << 20, '\0');
+  for (std::size_t size = 0; (size = file.read(as_writable_bytes(std::span{part}))) > 0; last = part[size - 1])
+    lines +=
+        static_cast<std::uint64_t>(std::count(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(size), '\n'));
+  return lines + (last == '\n' ? 0 : 1);
+}
+
+/// nullopt: the number is not known yet.
+[[noreturn]] void throw_unequal(std::optional<std::uint64_t> lines, std::optional<std::uint64_t> references,
+                                const std::string& where) {
+  throw_error(Fault::data, where,
+              lines ? fmt::format("{} lines, as many as the input has", *lines) : "as many lines as the input has",
+              references ? std::to_string(*references) : "more");
+}
+
+void refuse_same(const Files& files, const Path& output, const std::optional<Path>& other, const char* what) {
+  const auto there = other ? files.stat(*other) : std::nullopt;
+  const auto facts = files.stat(output);
+  if (!there || !facts || facts->device != there->device || facts->inode != there->inode) return;
+  throw_claim(Fault::usage, fmt::format("{} is both the {} and the output", output.string(), what), output.string(),
+              "an output that is not also read", fmt::format("the {}", what), "name another --output");
+}
+
+}  // namespace
+
 std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
                                          const data::Tokenizer& tokenizer, const std::vector<std::string>& lines,
                                          const SearchOptions& options, std::uint64_t first) {
@@ -23,11 +131,9 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
       ids[i].insert(ids[i].begin(), static_cast<std::int32_t>(tokenizer.vocabulary().start));
     }
     if (static_cast<std::int64_t>(ids[i].size()) > model.architecture().max_positions) {
-      throw Error{Fault::data,
-                  {.wanted = fmt::format("at most {} pieces (model.max_positions)", model.architecture().max_positions),
-                   .got = std::to_string(ids[i].size()),
-                   .where = fmt::format("line {} of the text to translate", first + i + 1),
-                   .remedy = "split the line"}};
+      throw_error(Fault::data, fmt::format("line {} of the text to translate", first + i + 1),
+                  fmt::format("at most {} pieces (model.max_positions)", model.architecture().max_positions),
+                  std::to_string(ids[i].size()), "split the line");
     }
   }
   std::stable_sort(order.begin(), order.end(),
@@ -67,6 +173,113 @@ TranslationScores score_translations(const std::vector<Translation>& translation
     chrf.add(translations[i].text, references[i]);
   }
   return {bleu.score(), chrf.score()};
+}
+
+struct TextTranslation::Impl {
+  Impl(comm::Context& of, TextFiles named) : context(of), files(std::move(named)) {
+    comm::at_root(context.world, [&] { open(); });
+    share();
+  }
+
+  void open() {
+    if (files.output) {
+      refuse_same(context.files, *files.output, files.input, "input");
+      refuse_same(context.files, *files.output, files.reference, "reference");
+    }
+    input.emplace(files.input ? context.files.stream(*files.input) : context.files.standard_input(), files.part_bytes);
+    if (files.reference) {
+      references.emplace(context.files.stream(*files.reference), files.part_bytes);
+      const auto wanted = lines_in(context.files, files.input), got = lines_in(context.files, files.reference);
+      if (wanted && got && *wanted != *got) throw_unequal(wanted, got, references->name());
+    }
+    if (files.output) output.emplace(context.files, *files.output);
+  }
+
+  /// Reads the next part on rank 0, and hands it to all.
+  void share() {
+    std::string text;
+    comm::at_root(context.world, [&] {
+      const std::uint64_t before = input->count();
+      part = input->next(std::string::npos);
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        if (!data::first_invalid_utf8(part[i])) continue;
+        if (!std::exchange(warned, true))
+          context.log.warn("{}, line {}: not UTF-8; each byte that is not UTF-8 here or later becomes U+FFFD",
+                           input->name(), before + i + 1);
+        part[i] = data::replace_invalid_utf8(part[i]);
+      }
+      if (references) compare_lines();
+      for (const std::string& line : part) (text += line) += '\n';
+    });
+    text = context.world.broadcast(std::move(text));
+    if (context.is_root()) return;
+    part.clear();
+    for (std::size_t at = 0; at < text.size(); at += part.back().size() + 1)
+      part.push_back(text.substr(at, text.find('\n', at) - at));
+  }
+
+  void compare_lines() {
+    reference_part.clear();
+    while (reference_part.size() < part.size()) {
+      Lines more = references->next(part.size() - reference_part.size());
+      if (more.empty())
+        throw_unequal(input->is_at_end() ? std::optional{input->count()} : std::nullopt, references->count(),
+                      references->name());
+      for (std::string& line : more) reference_part.push_back(data::replace_invalid_utf8(line));
+    }
+    if (input->is_at_end() && !references->is_at_end()) throw_unequal(input->count(), std::nullopt, references->name());
+    if (input->count() == 0) throw_error(Fault::data, input->name(), "a text with at least one line", "an empty one");
+  }
+
+  void write(const std::vector<Translation>& translations) {
+    comm::at_root(context.world, [&] {
+      std::string text;
+      for (std::size_t i = 0; i < translations.size(); ++i) {
+        const Translation& translation = translations[i];
+        if (files.with_scores) text += fmt::format("{:.6f}\t", translation.score);
+        (text += translation.text) += '\n';
+        if (!references) continue;
+        bleu.add(translation.text, reference_part[i]);
+        chrf.add(translation.text, reference_part[i]);
+      }
+      output ? output->append(text) : context.print(text);
+      const auto size_bytes = input->size_bytes();
+      if (size_bytes && *size_bytes > files.part_bytes)
+        context.log.progress("translating", static_cast<double>(input->done_bytes()), static_cast<double>(*size_bytes));
+    });
+  }
+
+  comm::Context& context;
+  const TextFiles files;
+  Lines part;
+  // Rank 0:
+  std::optional<LineSource> input, references;
+  std::optional<OutputFile> output;
+  Lines reference_part;
+  BleuCounts bleu;
+  ChrfCounts chrf;
+  bool warned = false;
+};
+
+TextTranslation::TextTranslation(comm::Context& context, TextFiles files)
+    : impl_(std::make_unique<Impl>(context, std::move(files))) {}
+
+TextTranslation::~TextTranslation() = default;
+
+TextReport TextTranslation::run(const TranslateLines& translate) {
+  Impl& text = *impl_;
+  TextReport report;
+  for (; !text.part.empty(); text.share()) {
+    const std::vector<Translation> translations = translate(text.part, report.lines);
+    ARGOSY_CHECK(translations.size() == text.part.size(), "{} and {}", translations.size(), text.part.size());
+    text.write(translations);
+    report.lines += text.part.size();
+  }
+  comm::agree(text.context.world, [&] {
+    if (text.output) text.output->commit();
+  });
+  if (text.references) report.scores = {text.bleu.score(), text.chrf.score()};
+  return report;
 }
 
 }  // namespace argosy::decode

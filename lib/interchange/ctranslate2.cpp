@@ -9,8 +9,6 @@
 
 #include "config/config.hpp"
 #include "core/error.hpp"
-#include "interchange/convert.hpp"
-#include "interchange/folder.hpp"
 #include "interchange/formats.hpp"
 #include "interchange/model_bin.hpp"
 #include "model/stored_model.hpp"
@@ -139,14 +137,8 @@ class Ct2Model {
   }
 
   [[nodiscard]] DType float_type() const {
-    switch (quantization_) {
-      case Quantization::float16:
-        return DType::f16;
-      case Quantization::bfloat16:
-        return DType::bf16;
-      default:
-        return DType::f32;
-    }
+    if (quantization_ == Quantization::bfloat16) return DType::bf16;
+    return quantization_ == Quantization::float16 ? DType::f16 : DType::f32;
   }
 
   /// Our parameters have CTranslate2's names. Two kinds differ in rows: those with a vocabulary dimension lose the
@@ -177,11 +169,7 @@ class Ct2Model {
       std::vector<float> part(all.begin() + begin * columns, all.begin() + end * columns);
       for (const float value : part) {
         if (!std::isfinite(value)) {
-          throw Error{Fault::numeric,
-                      {.wanted = "finite weights",
-                       .got = fmt::format("{}", value),
-                       .where = from,
-                       .remedy = "export another checkpoint"}};
+          throw_error(Fault::numeric, from, "finite weights", fmt::format("{}", value), "export another checkpoint");
         }
       }
       return part;
@@ -230,13 +218,9 @@ boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
   for (std::int64_t id = 0; id < tokenizer.vocabulary().pieces; ++id) {
     std::string piece = tokenizer.piece(id);
     if (!seen.insert(piece).second) {
-      throw Error{
-          Fault::data,
-          {.sentence = fmt::format("tokenizer.model has the piece \"{}\" twice; train the tokenizer again", piece),
-           .wanted = "a vocabulary in which each piece occurs once",
-           .got = fmt::format("\"{}\" twice", piece),
-           .where = "tokenizer.model",
-           .remedy = "train the tokenizer again"}};
+      throw_claim(Fault::data, fmt::format("tokenizer.model has the piece \"{}\" twice", piece), "tokenizer.model",
+                  "a vocabulary in which each piece occurs once", fmt::format("\"{}\" twice", piece),
+                  "train the tokenizer again");
     }
     pieces.emplace_back(std::move(piece));
   }

@@ -1,12 +1,33 @@
 #include "interchange/formats.hpp"
 
 #include <fmt/ranges.h>
+#include <openssl/evp.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 namespace argosy::interchange {
 
 Format ctranslate2();
+
+namespace {
+
+std::string sha256_of(const Files& files, const Path& path) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash{EVP_MD_CTX_new(), &EVP_MD_CTX_free};
+  const Mapping mapping = files.map(path);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  const bool good = hash && EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) == 1 &&
+                    EVP_DigestUpdate(hash.get(), mapping.bytes().data(), mapping.bytes().size()) == 1 &&
+                    EVP_DigestFinal_ex(hash.get(), digest.data(), &size) == 1;
+  ARGOSY_CHECK(good, "SHA-256 of {}", path.string());
+  std::string hex;
+  for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
+  return hex;
+}
+
+}  // namespace
 
 std::span<const Format> formats() {
   static const Format table[] = {ctranslate2()};
@@ -31,6 +52,53 @@ std::vector<std::string> formats_for(const spec::Architecture& architecture) {
   for (const Format& format : formats())
     if (!format.limit(architecture)) names.emplace_back(format.name);
   return names;
+}
+
+OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(context) {
+  final_path = final_path.lexically_normal();
+  if (!final_path.has_filename()) final_path = final_path.parent_path();  // "out/" → "out"
+  std::string nonce;
+  comm::at_root(context_.world, [&] {
+    if (context_.files.is_taken(final_path)) refuse(final_path, "exists already");
+    const Owner self = Owner::of_this_process(context_.files, context_.clock);
+    sweep_staged_folders(context_.files, context_.log, final_path.parent_path(), self);
+    nonce = owned_nonce(self);
+  });
+  staged_.emplace(context_.files, final_path, context_.world.broadcast(std::move(nonce)));
+  comm::at_root(context_.world, [&] { staged_->make(); });
+}
+
+void OutputFolder::refuse(const Path& final_path, const char* claim) const {
+  throw_claim(Fault::usage, fmt::format("{} {}", final_path.string(), claim), final_path.string(),
+              "a folder that does not exist yet", claim, "remove it, or name another with --out");
+}
+
+OutputFolder::~OutputFolder() {
+  if (!committed_ && context_.is_root()) staged_->discard();
+}
+
+void OutputFolder::write(const std::string& name, std::string_view content) {
+  comm::at_root(context_.world, [&] {
+    File file = context_.files.create(path() / name);
+    file.write_at(argosy::as_bytes(content), 0);
+    file.sync();
+    file.close();
+  });
+}
+
+void OutputFolder::commit() {
+  std::string sums;
+  comm::at_root(context_.world, [&] {
+    for (const std::string& name : context_.files.list(path())) {
+      sums += fmt::format("{}  {}\n", sha256_of(context_.files, path() / name), name);
+    }
+  });
+  write("SHA256SUMS", sums);
+  comm::at_root(context_.world, [&] {
+    context_.files.sync_folder(path());
+    if (!staged_->commit()) refuse(staged_->target(), "was created by another process during the export");
+  });
+  committed_ = true;
 }
 
 }  // namespace argosy::interchange

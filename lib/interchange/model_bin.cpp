@@ -1,6 +1,10 @@
 #include "interchange/model_bin.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cfloat>
+#include <cmath>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -11,22 +15,10 @@ namespace {
 constexpr std::uint32_t format_version = 6;
 
 std::uint8_t type_code(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return 0;
-    case DType::i8:
-      return 1;
-    case DType::i16:
-      return 2;
-    case DType::i32:
-      return 3;
-    case DType::f16:
-      return 4;
-    case DType::bf16:
-      return 5;
-    default:
-      ARGOSY_CHECK(false, "model.bin has no type for {}", name_of(dtype));
-  }
+  constexpr std::array by_code{DType::f32, DType::i8, DType::i16, DType::i32, DType::f16, DType::bf16};
+  const auto found = std::ranges::find(by_code, dtype);
+  ARGOSY_CHECK(found != by_code.end(), "model.bin has no type for {}", name_of(dtype));
+  return narrow<std::uint8_t>(found - by_code.begin());
 }
 
 class ByteString {
@@ -55,6 +47,12 @@ ByteString header_of(const Variable& variable) {
   return header;
 }
 
+template <class T>
+void append(std::vector<std::byte>& to, T value) {
+  const auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
 }  // namespace
 
 std::uint64_t Variable::size_bytes() const {
@@ -67,14 +65,12 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
   std::sort(model.aliases.begin(), model.aliases.end());
   for (const Variable& variable : model.variables) {
     if (variable.size_bytes() >= (1ULL << 32)) {
-      throw Error{Fault::usage,
-                  {.sentence = fmt::format("{} has {} bytes, and a variable in {} must be smaller than 4 GiB; use a "
-                                           "smaller --quantization, such as int8",
-                                           variable.name, variable.size_bytes(), path.string()),
-                   .wanted = "variables of less than 4 GiB",
-                   .got = fmt::format("{} of {} bytes", variable.name, variable.size_bytes()),
-                   .where = path.string(),
-                   .remedy = "use a smaller --quantization, such as int8"}};
+      throw_claim(Fault::usage,
+                  fmt::format("{} has {} bytes, and a variable in {} must be smaller than 4 GiB", variable.name,
+                              variable.size_bytes(), path.string()),
+                  path.string(), "variables of less than 4 GiB",
+                  fmt::format("{} of {} bytes", variable.name, variable.size_bytes()),
+                  "use a smaller --quantization, such as int8");
     }
   }
 
@@ -96,8 +92,7 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
   }
   const std::uint64_t size_bytes = end + tail.bytes().size();
 
-  comm::agree(world, [&] {
-    if (world.rank() != 0) return;
+  comm::at_root(world, [&] {
     File file = files.create(path);
     file.reserve(size_bytes);
     file.write_at(head.bytes(), 0);
@@ -123,6 +118,60 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
     file.close();
   });
   return size_bytes;
+}
+
+std::uint16_t f16_from_f32(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);
+  if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // 65520 and above round to infinity
+  if (magnitude < 0x38800000U) {  // subnormal: adding 0.5 leaves round(value · 2^24) in the low mantissa bits
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U));
+  }
+  const std::uint32_t rounded = magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U);
+  return static_cast<std::uint16_t>(sign | (rounded >> 13));
+}
+
+std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name) {
+  std::vector<std::byte> out;
+  if (dtype == DType::f32) {
+    const Bytes bytes = argosy::as_bytes(values);
+    out.assign(bytes.begin(), bytes.end());
+    return out;
+  }
+  out.reserve(values.size() * 2);
+  for (const float value : values) {
+    if (dtype == DType::bf16) {
+      append(out, bf16_from_f32(value));
+      continue;
+    }
+    if (std::abs(value) > 65504.0F) {
+      throw_claim(Fault::numeric, fmt::format("{}: float16 cannot hold the weight {}", name, value), std::string{name},
+                  "weights of at most 65504 in magnitude, the range of float16", fmt::format("{}", value),
+                  "use --quantization bfloat16");
+    }
+    append(out, f16_from_f32(value));
+  }
+  return out;
+}
+
+Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows) {
+  const std::size_t columns = values.size() / rows;
+  Int8Rows out;
+  out.codes.resize(values.size());
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::span<const float> row = values.subspan(r * columns, columns);
+    float largest = 0.0F;
+    for (const float value : row) largest = std::max(largest, std::abs(value));
+    const float scale = largest == 0.0F ? 1.0F : 127.0F / std::max(largest, 127.0F / FLT_MAX);
+    for (std::size_t c = 0; c < columns; ++c) {
+      out.codes[r * columns + c] = static_cast<std::byte>(static_cast<std::int8_t>(std::nearbyint(row[c] * scale)));
+    }
+    append(out.scales, scale);
+  }
+  return out;
 }
 
 }  // namespace argosy::interchange

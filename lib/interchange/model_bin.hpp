@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,5 +37,20 @@ struct ModelBin {
 /// the size of the file.
 /// **Collective** over `world`. Throws Error{usage} for a variable of 4 GiB or more (the format's limit), Error{io}.
 std::uint64_t write_model_bin(const comm::Communicator& world, const Files& files, const Path& path, ModelBin model);
+
+// Converts fp32 weights to the element types of variables.
+
+/// `values` as `dtype` (f32, bf16, f16), rounded to nearest even. Throws Error{numeric}, which names `name`, when f16
+/// cannot hold a value.
+[[nodiscard]] std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name);
+
+/// Rows as int8 with one scale per row: scale = 127/max|w| (1 for a zero row), q = round-half-even(w·scale).
+struct Int8Rows {
+  std::vector<std::byte> codes;   // [rows, columns]
+  std::vector<std::byte> scales;  // f32 [rows]
+};
+[[nodiscard]] Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows);
+
+[[nodiscard]] std::uint16_t f16_from_f32(float value) noexcept;  // IEEE 754 binary16, round to nearest even
 
 }  // namespace argosy::interchange

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/error.hpp"
-#include "kernels/cuda/start.hpp"
+#include "kernels/cuda/entries.hpp"
 
 namespace argosy::kernels {
 namespace {
@@ -47,11 +47,7 @@ void* open_library(const char* name, int flags, const char* remedy) {
   void* library = dlopen(name, RTLD_NOW | flags);
   if (library == nullptr) {
     const std::string got = last_dl_error();
-    throw Error{Fault::device,
-                {.sentence = fmt::format("cannot open {}: {}; {}", name, got, remedy),
-                 .wanted = name,
-                 .got = got,
-                 .remedy = remedy}};
+    throw_claim(Fault::device, fmt::format("cannot open {}: {}", name, got), "", name, got, remedy);
   }
   return library;
 }
@@ -116,12 +112,8 @@ void open_cuda_plugin(int device_index) {
   if (start == nullptr) {
     std::string problem;
     if (ask_driver(problem) == 0) {
-      throw Error{
-          Fault::device,
-          {.sentence = fmt::format("there is no usable GPU: {}; run on a GPU node, or set device to cpu", problem),
-           .wanted = "an NVIDIA GPU and its driver",
-           .got = problem,
-           .remedy = "run on a GPU node, or set device to cpu"}};
+      throw_claim(Fault::device, fmt::format("there is no usable GPU: {}", problem), "", "an NVIDIA GPU and its driver",
+                  problem, "run on a GPU node, or set device to cpu");
     }
     // Opened globally, so that the plug-in finds its symbols. It is not linked, because CPU nodes have no CUDA
     // libraries.
@@ -129,16 +121,10 @@ void open_cuda_plugin(int device_index) {
     start = reinterpret_cast<CudaStart>(plugin_entry(cuda_start_name));
   }
   char problem[256] = "";
-  if (start(device_index, problem, sizeof problem) != 0) {
-    const char* const remedy =
-        "update the driver, rebuild for this GPU (CMAKE_CUDA_ARCHITECTURES), or set device to cpu";
-    throw Error{Fault::device,
-                {.sentence = fmt::format("GPU {} does not run Argosy's code: {}; {}", device_index, problem, remedy),
-                 .wanted = "a GPU that runs Argosy's code",
-                 .got = problem,
-                 .where = "GPU " + std::to_string(device_index),
-                 .remedy = remedy}};
-  }
+  if (start(device_index, problem, sizeof problem) != 0)
+    throw_claim(Fault::device, fmt::format("GPU {} does not run Argosy's code: {}", device_index, problem),
+                "GPU " + std::to_string(device_index), "a GPU that runs Argosy's code", problem,
+                "update the driver, rebuild for this GPU (CMAKE_CUDA_ARCHITECTURES), or set device to cpu");
 }
 
 bool use_gpu(std::string_view device, int device_index) {

@@ -46,7 +46,7 @@ FlatSpace::FlatSpace(std::vector<ParamSpec> params, const Layout& layout)
 }
 
 std::size_t FlatSpace::index_of(const std::string& name) const {
-  const auto found = std::find_if(params_.begin(), params_.end(), [&](const ParamSpec& p) { return p.name == name; });
+  const auto found = std::ranges::find(params_, name, &ParamSpec::name);
   ARGOSY_CHECK(found != params_.end(), "no parameter {} in this flat space", name);
   return static_cast<std::size_t>(found - params_.begin());
 }
@@ -67,6 +67,12 @@ std::vector<int> FlatSpace::owned_slices(int canonical_rank) const {
 
 std::int64_t FlatSpace::owned_size(int canonical_rank) const {
   return std::count(owner_.begin(), owner_.end(), canonical_rank) * slice_size();
+}
+
+bool have_equal_params(const FlatSpace& a, const FlatSpace& b) {
+  return std::ranges::equal(a.params(), b.params(), [](const ParamSpec& p, const ParamSpec& q) {
+    return p.name == q.name && p.shape == q.shape;
+  });
 }
 
 std::vector<Interval> intervals_of(const FlatSpace& space, int rank) {

@@ -57,6 +57,9 @@ class FlatSpace {
   std::int64_t decay_begin_ = 0, used_size_ = 0, padded_size_ = 0;
 };
 
+/// Whether both lay out parameters of the same names and shapes, in the same order; the layouts may differ.
+[[nodiscard]] bool have_equal_params(const FlatSpace& a, const FlatSpace& b);
+
 /// One piece of a parameter on one rank: elements [begin, end) of parameter `param` (index in the FlatSpace) lie at
 /// [local_offset, local_offset + end - begin) of the rank's shard (its slices, ascending, end to end).
 struct Interval {

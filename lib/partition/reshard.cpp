@@ -10,11 +10,8 @@ namespace argosy::partition {
 namespace {
 
 [[noreturn]] void refuse(std::string wanted, std::string got) {
-  throw Error{Fault::corrupt,
-              {.wanted = std::move(wanted),
-               .got = std::move(got),
-               .where = "the checkpoint's list of shards",
-               .remedy = "use another checkpoint"}};
+  throw_error(Fault::corrupt, "the checkpoint's list of shards", std::move(wanted), std::move(got),
+              "use another checkpoint");
 }
 
 }  // namespace

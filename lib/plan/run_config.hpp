@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "comm/comm_config.hpp"
-#include "comm/reduction.hpp"
 #include "config/config.hpp"
 #include "data/data_config.hpp"
 #include "optim/optim_config.hpp"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/reduction.hpp"
+#include "comm/comm_config.hpp"
 #include "comm/traffic.hpp"
 #include "partition/flat_space.hpp"
 #include "plan/memory_model.hpp"

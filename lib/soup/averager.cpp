@@ -71,11 +71,9 @@ void Averager::add(std::size_t k, std::size_t unit, std::size_t tensor, std::int
     const std::span<float> piece = std::span{input_}.first(static_cast<std::size_t>(to - from));
     streams_[tensor][k].read(ids_[k][unit][p], from - space.offset(p), piece);
     if (!checkpoint::all_finite(piece)) {
-      throw Error{Fault::data,
-                  {.wanted = tensor == 0 ? "finite weights" : "finite optimizer state",
-                   .got = "NaN or Inf in " + space.params()[p].name,
-                   .where = mean_.readers[k]->directory().string(),
-                   .remedy = "leave this checkpoint out"}};
+      throw_error(Fault::data, mean_.readers[k]->directory().string(),
+                  tensor == 0 ? "finite weights" : "finite optimizer state", "NaN or Inf in " + space.params()[p].name,
+                  "leave this checkpoint out");
     }
     add_scaled(piece, weight, sum_.data() + (from - begin));
   }
@@ -94,14 +92,12 @@ Bytes Averager::average(std::size_t unit, std::size_t tensor, std::int64_t begin
     divide(sum_.data(), divisor, std::span{reinterpret_cast<std::uint16_t*>(out_.data()), elements});
   }
   const Bytes result = Bytes{out_}.first(elements * size_of(dtype_));
-  if (!checkpoint::all_finite(result, dtype_)) {
-    throw Error{Fault::numeric,
-                {.wanted = fmt::format("a mean within the range of {}", name_of(dtype_)),
-                 .got = "NaN or Inf",
-                 .where = fmt::format("elements {} to {} of the unit {}", begin, begin + count,
-                                      mean_.readers.front()->unit_names()[unit]),
-                 .remedy = "use smaller weights, or drop --no-normalize"}};
-  }
+  if (!checkpoint::all_finite(result, dtype_))
+    throw_error(Fault::numeric,
+                fmt::format("elements {} to {} of the unit {}", begin, begin + count,
+                            mean_.readers.front()->unit_names()[unit]),
+                fmt::format("a mean within the range of {}", name_of(dtype_)), "NaN or Inf",
+                "use smaller weights, or drop --no-normalize");
   return result;
 }
 

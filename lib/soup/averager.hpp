@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
-#include "checkpoint/weight_stream.hpp"
+#include "checkpoint/shard_set.hpp"
 #include "soup/inputs.hpp"
 
 /// Computes a mean slice by slice in bounded memory. Each slice of each checkpoint is read, multiplied by its weight

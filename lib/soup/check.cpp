@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "checkpoint/checkpoint.hpp"
@@ -28,10 +27,8 @@ std::string complaint(const comm::Context& context, const Body& body) {
       own = error.what();
     }
   });
-  std::array<std::int64_t, 1> first{own.empty() ? context.world.size() : context.world.rank()};
-  context.world.all_reduce(std::span<std::int64_t>{first}, comm::Reduce::min);
-  if (first[0] == context.world.size()) return {};
-  return context.world.broadcast(std::move(own), static_cast<int>(first[0]));
+  const std::optional<int> first = comm::lowest_rank(context.world, !own.empty());
+  return first ? context.world.broadcast(std::move(own), *first) : "";
 }
 
 CheckedCheckpoint check_one(const comm::Context& context, const std::string& path) {

@@ -19,22 +19,14 @@ namespace json = boost::json;
 using checkpoint::Reader;
 
 [[noreturn]] void refuse(Fault fault, const Reader& reader, std::string wanted, std::string got, std::string remedy) {
-  throw Error{fault,
-              {.wanted = std::move(wanted),
-               .got = std::move(got),
-               .where = reader.directory().string(),
-               .remedy = std::move(remedy)}};
+  throw_error(fault, reader.directory().string(), std::move(wanted), std::move(got), std::move(remedy));
 }
 
 /// claim: "has no …", of the checkpoint.
 [[noreturn]] void refuse_as(Fault fault, const Reader& reader, const std::string& claim, std::string wanted,
                             std::string got, std::string remedy) {
-  throw Error{fault,
-              {.sentence = fmt::format("{} {}; {}", reader.directory().string(), claim, remedy),
-               .wanted = std::move(wanted),
-               .got = std::move(got),
-               .where = reader.directory().string(),
-               .remedy = std::move(remedy)}};
+  const std::string where = reader.directory().string();
+  throw_claim(fault, fmt::format("{} {}", where, claim), where, std::move(wanted), std::move(got), std::move(remedy));
 }
 
 constexpr const char* leave_out = "leave this checkpoint out";
@@ -140,16 +132,10 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
                 "another", leave_out);
   }
   const bool negative = std::ranges::any_of(mixture.weights, [&](double w) { return w / mixture.divisor < 0; });
-  if (config.moments == Moments::avg && negative) {
-    throw Error{
-        Fault::usage,
-        {.sentence = "--optimizer avg needs weights of 0 or more, since second moments are never negative; give "
-                     "--optimizer zero or first",
-         .wanted = "weights of 0 or more for --optimizer avg",
-         .got = "a negative one",
-         .where = "--weights",
-         .remedy = "give --optimizer zero or first"}};
-  }
+  if (config.moments == Moments::avg && negative)
+    throw_claim(Fault::usage, "--optimizer avg needs weights of 0 or more, since second moments are never negative",
+                "--weights", "weights of 0 or more for --optimizer avg", "a negative one",
+                "give --optimizer zero or first");
 }
 
 void check_members(const std::vector<Reader>& readers, const SoupConfig& config) {
@@ -188,18 +174,15 @@ Mean Inputs::mean_of(const std::vector<std::size_t>& members) const {
 
 std::vector<std::string> checkpoints_among(comm::Context& context, const std::vector<std::string>& paths) {
   std::vector<std::string> checkpoints;
-  comm::agree(context.world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(context.world, [&] {
     for (const std::string& given : paths) {
       Path path = Path{given}.lexically_normal();
       if (!path.has_filename()) path = path.parent_path();
       const std::string name = path.filename().string();
       if (name.starts_with(".tmp-") || name.starts_with(".del-")) {
-        throw Error{Fault::data,
-                    {.wanted = "a committed checkpoint",
-                     .got = name.starts_with(".tmp-") ? "one that was never committed" : "one that is being removed",
-                     .where = path.string(),
-                     .remedy = leave_out}};
+        throw_error(Fault::data, path.string(), "a committed checkpoint",
+                    name.starts_with(".tmp-") ? "one that was never committed" : "one that is being removed",
+                    leave_out);
       }
       const auto facts = context.files.stat(path);
       if (facts && !facts->is_directory) {

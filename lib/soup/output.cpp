@@ -7,7 +7,7 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/staging.hpp"
 #include "core/error.hpp"
-#include "core/staged_folder.hpp"
+#include "core/staged.hpp"
 #include "soup/averager.hpp"
 
 namespace argosy::soup {
@@ -208,8 +208,7 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
   Manifest manifest = plan_manifest(context, mean, output);
   const std::vector<Block> blocks = blocks_of(manifest);
   std::string nonce;
-  comm::agree(world, [&] {
-    if (!context.is_root()) return;
+  comm::at_root(world, [&] {
     const Owner self = Owner::of_this_process(context.files, context.clock);
     sweep_staged_folders(context.files, context.log, output.target.parent_path(), self);
     nonce = owned_nonce(self);

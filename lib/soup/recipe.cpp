@@ -16,12 +16,8 @@ namespace {
 
 [[noreturn]] void refuse(std::string wanted, std::string got, std::string where, std::string remedy,
                          const std::string& claim = "") {
-  throw Error{Fault::usage,
-              {.sentence = claim.empty() ? "" : fmt::format("{}; {}", claim, remedy),
-               .wanted = std::move(wanted),
-               .got = std::move(got),
-               .where = std::move(where),
-               .remedy = std::move(remedy)}};
+  if (claim.empty()) throw_error(Fault::usage, std::move(where), std::move(wanted), std::move(got), std::move(remedy));
+  throw_claim(Fault::usage, claim, std::move(where), std::move(wanted), std::move(got), std::move(remedy));
 }
 
 /// Refuses an option that the recipe does not use.
@@ -179,17 +175,14 @@ double bootstrap_wins(const ValidationLoss& now, const ValidationLoss& with) {
   constexpr int rounds = 1000;
   constexpr std::uint64_t seed = 1;
   const std::size_t count = now.by_batch.size();
-  if (count == 0 || with.by_batch.size() != count) {
-    throw Error{Fault::numeric,
-                {.sentence = fmt::format(
-                     "--bootstrap compares losses of the same batches, but the two models have losses of {} and of {} "
-                     "batches; give --min-delta instead",
-                     count, with.by_batch.size()),
-                 .wanted = "losses of the same batches",
-                 .got = fmt::format("{} and {} batches", count, with.by_batch.size()),
-                 .where = "--bootstrap",
-                 .remedy = "give --min-delta instead"}};
-  }
+  if (count == 0 || with.by_batch.size() != count)
+    throw_claim(
+        Fault::numeric,
+        fmt::format("--bootstrap compares losses of the same batches, but the two models have losses of {} and of "
+                    "{} batches",
+                    count, with.by_batch.size()),
+        "--bootstrap", "losses of the same batches", fmt::format("{} and {} batches", count, with.by_batch.size()),
+        "give --min-delta instead");
   RandomStream random{seed, count};
   int wins = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -208,16 +201,10 @@ GreedyChoice choose_greedily(std::span<const ValidationLoss> alone, const Accept
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < alone.size(); ++i)
     if (!std::isnan(alone[i].loss)) order.push_back(i);
-  if (order.empty()) {
-    throw Error{
-        Fault::numeric,
-        {.sentence =
-             "the validation loss of every checkpoint is NaN; check the validation sets, and whether training diverged",
-         .wanted = "a checkpoint with a validation loss",
-         .got = "NaN for each",
-         .where = "--validate",
-         .remedy = "check the validation sets, and whether training diverged"}};
-  }
+  if (order.empty())
+    throw_claim(Fault::numeric, "the validation loss of every checkpoint is NaN", "--validate",
+                "a checkpoint with a validation loss", "NaN for each",
+                "check the validation sets, and whether training diverged");
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return alone[i].loss; });
   GreedyChoice choice{.members = {order.front()}, .loss = alone[order.front()]};
   choice.decisions.push_back({order.front(), choice.loss.loss, true});

@@ -12,30 +12,16 @@ SoupResult make_soup(comm::Context& context, const SoupConfig& config, const Eva
   Path target = Path{config.output}.lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
   comm::agree(context.world, [&] {
-    if (config.recipe.type == RecipeType::greedy && !evaluator) {
-      throw Error{Fault::usage,
-                  {.sentence = "the recipe greedy needs validation sets; name the run's configuration with --validate",
-                   .wanted = "validation sets",
-                   .got = "none",
-                   .where = "the recipe greedy",
-                   .remedy = "name the run's configuration with --validate"}};
-    }
-    if (config.moments != Moments::drop && config.dtype != DType::f32) {
-      throw Error{Fault::usage,
-                  {.sentence = fmt::format("--optimizer needs weights in f32, not {}; leave --dtype or --optimizer out",
-                                           name_of(config.dtype)),
-                   .wanted = "weights in f32",
-                   .got = std::string(name_of(config.dtype)),
-                   .where = "--optimizer",
-                   .remedy = "leave --dtype or --optimizer out"}};
-    }
+    if (config.recipe.type == RecipeType::greedy && !evaluator)
+      throw_claim(Fault::usage, "the recipe greedy needs validation sets", "the recipe greedy", "validation sets",
+                  "none", "name the run's configuration with --validate");
+    if (config.moments != Moments::drop && config.dtype != DType::f32)
+      throw_claim(Fault::usage, fmt::format("--optimizer needs weights in f32, not {}", name_of(config.dtype)),
+                  "--optimizer", "weights in f32", std::string(name_of(config.dtype)),
+                  "leave --dtype or --optimizer out");
     if (!context.is_root() || !context.files.is_taken(target)) return;
-    throw Error{Fault::usage,
-                {.sentence = target.string() + " exists already; remove it, or name another directory with --out",
-                 .wanted = "a new directory for the soup",
-                 .got = "one that exists",
-                 .where = target.string(),
-                 .remedy = "remove it, or name another directory with --out"}};
+    throw_claim(Fault::usage, target.string() + " exists already", target.string(), "a new directory for the soup",
+                "one that exists", "remove it, or name another directory with --out");
   });
   const Inputs inputs = open_inputs(context, config);
   for (const std::string& line : table_of(inputs)) context.log.plain(line);

@@ -2,7 +2,6 @@
 #include <bit>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <charconv>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -11,7 +10,7 @@
 #include "core/error.hpp"
 #include "core/file_name.hpp"
 #include "core/hash.hpp"
-#include "core/staged_folder.hpp"
+#include "core/staged.hpp"
 #include "soup/output.hpp"
 
 namespace argosy::soup {
@@ -34,11 +33,9 @@ std::map<std::string, ValidationLoss> losses_in(const std::string& text) {
     if (!member.value().is_array()) continue;
     for (const json::value& value : member.value().get_array()) {
       if (!value.is_string()) break;
-      const std::string_view bits = value.get_string();
-      std::uint64_t number = 0;
-      const auto [end, fault] = std::from_chars(bits.data(), bits.data() + bits.size(), number, 16);
-      if (fault != std::errc{} || end != bits.data() + bits.size()) break;
-      numbers.push_back(std::bit_cast<double>(number));
+      const auto bits = number_in<std::uint64_t>(value.get_string(), 16);
+      if (!bits) break;
+      numbers.push_back(std::bit_cast<double>(*bits));
     }
     if (numbers.empty() || numbers.size() != member.value().get_array().size()) continue;
     known.emplace(member.key(), ValidationLoss{numbers.front(), {numbers.begin() + 1, numbers.end()}});
@@ -74,16 +71,12 @@ class Journal {
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
     ValidationLoss loss = evaluate();
     known_.emplace(key, loss);
-    comm::agree(context_.world, [&] {
-      if (context_.is_root()) write();
-    });
+    comm::at_root(context_.world, [&] { write(); });
     return loss;
   }
   /// Removes the file once the soup is committed. **Collective.**
   void remove() {
-    comm::agree(context_.world, [&] {
-      if (context_.is_root()) context_.files.remove(path_);
-    });
+    comm::at_root(context_.world, [&] { context_.files.remove(path_); });
   }
 
  private:
@@ -123,9 +116,7 @@ class TemporaryFolder {
  public:
   TemporaryFolder(const comm::Context& context, const Path& target) : context_(context) {
     std::string nonce;
-    comm::agree(context.world, [&] {
-      if (context.is_root()) nonce = owned_nonce(Owner::of_this_process(context.files, context.clock));
-    });
+    comm::at_root(context.world, [&] { nonce = owned_nonce(Owner::of_this_process(context.files, context.clock)); });
     path_ = StagedFolder{context.files, target, context.world.broadcast(std::move(nonce))}.path();
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -224,15 +215,12 @@ class Validation {
     output_.section["validation"] = {{"loss", loss}, {"best_member_loss", best}};
     context_.log.info("validation loss {:.6f}; the best member has {:.6f} ({})", loss, best, comparison.best_member);
     if (loss <= best || config_.allow_worse) return;
-    throw Error{
-        Fault::numeric,
-        {.sentence = fmt::format("the soup has the validation loss {:.6f}, {:.6f} more than its best member ({}); use "
-                                 "that member, try --recipe greedy, or give --allow-worse",
-                                 loss, loss - best, comparison.best_member),
-         .wanted = "a soup no worse than its best member",
-         .got = fmt::format("{:.6f}, worse by {:.6f}", loss, loss - best),
-         .where = output_.target.string(),
-         .remedy = "use that member, try --recipe greedy, or give --allow-worse"}};
+    throw_claim(Fault::numeric,
+                fmt::format("the soup has the validation loss {:.6f}, {:.6f} more than its best member ({})", loss,
+                            loss - best, comparison.best_member),
+                output_.target.string(), "a soup no worse than its best member",
+                fmt::format("{:.6f}, worse by {:.6f}", loss, loss - best),
+                "use that member, try --recipe greedy, or give --allow-worse");
   }
   void report(const Mean& mean, const Reader& best, Comparison& comparison) {
     comparison.reported_best_member_loss = evaluator_.report(best);

@@ -1,5 +1,3 @@
-#include "telemetry/event_file.hpp"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,6 +5,7 @@
 #include <bit>
 
 #include "core/owner.hpp"
+#include "telemetry/sinks.hpp"
 
 namespace argosy::telemetry {
 namespace {

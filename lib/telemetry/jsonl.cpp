@@ -1,8 +1,7 @@
-#include "telemetry/jsonl.hpp"
-
 #include <boost/json/parse.hpp>
 
 #include "config/config.hpp"
+#include "telemetry/sinks.hpp"
 
 namespace argosy::telemetry {
 namespace {

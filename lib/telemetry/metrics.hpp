@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/best_effort.hpp"
+#include "core/log.hpp"
 #include "telemetry/sink.hpp"
 
 /// Collects the figures of steps. At the end of each log interval it writes a log line and hands a record to every

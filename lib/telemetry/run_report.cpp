@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "core/file_name.hpp"
+#include "telemetry/status.hpp"
 
 namespace argosy::telemetry {
 namespace {
@@ -66,9 +67,8 @@ std::optional<double> time_in(const std::string& text) {
 }
 
 bool is_status(const json::object& object) {
-  const std::string state = string_at(object, "state");
-  const std::vector<std::string> states{"running", "stopped", "failed", "done"};
-  return std::count(states.begin(), states.end(), state) == 1 && int_at(object, "step") &&
+  State state{};
+  return boost::describe::enum_from_string(string_at(object, "state").c_str(), state) && int_at(object, "step") &&
          number_at(object, "fraction_done") && time_in(string_at(object, "time"));
 }
 
@@ -327,16 +327,10 @@ RunReport report_of(const Files& files, const Clock& clock, const Path& run_dir,
   const std::vector<ChainJob> chain = run.chain();
   const auto training = run.training();
   const auto validation = run.validation();
-  if (chain.empty() && !training && run.problems().empty()) {
-    throw Error{
-        Fault::data,
-        {.sentence = run_dir.string() + " is not a run directory: it has neither chain.json nor status.json; check "
-                                        "the path, or submit the run first",
-         .wanted = "a run directory",
-         .got = "a folder without chain.json and status.json",
-         .where = run_dir.string(),
-         .remedy = "check the path, or submit the run first"}};
-  }
+  if (chain.empty() && !training && run.problems().empty())
+    throw_claim(Fault::data, run_dir.string() + " is not a run directory: it has neither chain.json nor status.json",
+                run_dir.string(), "a run directory", "a folder without chain.json and status.json",
+                "check the path, or submit the run first");
   json::object states;
   if (!chain.empty()) report.lines.push_back(fmt::format("{:<11} {:<8} {}", "stage", "job", "state"));
   for (const std::string& stage : stages()) {

@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "telemetry/event_file.hpp"
-#include "telemetry/jsonl.hpp"
+#include "telemetry/sinks.hpp"
 
 namespace argosy::telemetry {
 namespace {

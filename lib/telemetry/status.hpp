@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/best_effort.hpp"
 #include "core/clock.hpp"
 #include "core/file.hpp"
+#include "core/log.hpp"
 
 /// run_dir/status.json: the state of the run, for people and job scripts (FORMAT.md). The constructor writes `running`;
 /// while the run takes steps the file is updated every ten seconds. A Status that is destroyed before `stopped` or

@@ -12,7 +12,7 @@ mutant shard_not_synced 'a shard is written and not synced' lib/checkpoint/shard
 mutant attachment_not_synced 'an attached file is written and not synced' lib/checkpoint/staging.cpp $crash 2 "$states" \
   '  file.sync();
 ' ''
-mutant parent_not_synced 'the rename that commits is acknowledged before it lasts' lib/core/staged_folder.cpp $crash 2 "$states" \
+mutant parent_not_synced 'the rename that commits is acknowledged before it lasts' lib/core/staged.cpp $crash 2 "$states" \
   '  files_.sync_folder(target_.parent_path());
 ' ''
 mutant file_replaced_not_synced 'manifest, lock and run.json are renamed over without a sync' lib/core/file.cpp $crash 2 "$states" \
@@ -51,7 +51,9 @@ mutant failed_look_is_death 'an owner that cannot be looked up counts as dead' l
 mutant block_digests_off 'the digest of a block is not compared' lib/checkpoint/shard_set.cpp unit/unit_checkpoint 1 'ReaderTest.*' \
   'hasher.digest() != from.tables[dataset][block]) fail_block' 'false) fail_block'
 mutant root_digest_off 'payload and digests changed together pass' lib/checkpoint/shard_set.cpp unit/unit_checkpoint 1 'ReaderTest.*' \
-  '  if (root != wanted) {' '  if (false) {'
+  '  if (root != wanted)
+' '  if (false)
+'
 mutant self_digest_off 'a changed manifest passes' lib/checkpoint/manifest.cpp unit/unit_checkpoint 1 'Manifest.*' \
   'if (line != wanted) fail' 'if (line.size() != wanted.size()) fail'
 mutant nonce_off 'a shard of another save passes' lib/checkpoint/shard_skeleton.cpp unit/unit_checkpoint 1 'ShardFile.*' \
@@ -80,7 +82,7 @@ mutant quarantine_not_synced 'a damaged checkpoint is back after a power cut' li
   '  files_.sync_folder(folder);
   log_.warn("{} moved' '  log_.warn("{} moved'
 mutant folder_link_followed 'a link in the place of a checkpoint is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
-  'if (is_link(candidate.directory)) return' 'if (false) return'
+  'if (is_link(files_, candidate.directory)) return' 'if (false) return'
 mutant shard_link_followed 'a link in the place of a shard is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
   'if (const auto link = link_in(reader))' 'if (const auto link = std::optional<Path>{})'
 mutant name_trusted 'a copy under the name of another step is loaded' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \

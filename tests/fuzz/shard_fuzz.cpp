@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "core/hash.hpp"
-#include "data/shard_header.hpp"
+#include "data/shard_writer.hpp"
 #include "data/token_shards.hpp"
 #include "fuzz/fuzz.hpp"
 

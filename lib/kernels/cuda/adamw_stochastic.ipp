@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cuda/adamw_stochastic.hpp"
+#include "kernels/cuda/entries.hpp"
 #include "kernels/stochastic.hpp"
 
 namespace argosy::kernels {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "kernels/cuda/adamw_stochastic.hpp"
+#include "kernels/cuda/entries.hpp"
 #include "kernels/device_table.hpp"
 #include "kernels/plugin.hpp"
 
@@ -41,12 +41,8 @@ void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at:
   ARGOSY_CHECK(weights.scalar_type() == at::kBFloat16, "adamw_stochastic_ rounds to bf16");
   const c10::DeviceGuard on(weights.device());
   const c10::Stream stream = c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(weights.device());
-  if (const int code = entry(&call, stream.native_handle()); code != 0) {
-    throw Error{Fault::device,
-                {.wanted = "the CUDA kernel to start",
-                 .got = "CUDA error " + std::to_string(code),
-                 .where = "adamw_stochastic_"}};
-  }
+  if (const int code = entry(&call, stream.native_handle()); code != 0)
+    throw_error(Fault::device, "adamw_stochastic_", "the CUDA kernel to start", "CUDA error " + std::to_string(code));
 }
 
 }  // namespace argosy::kernels::cuda

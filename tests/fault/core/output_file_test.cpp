@@ -1,5 +1,3 @@
-#include "core/output_file.hpp"
-
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -7,6 +5,7 @@
 
 #include <csignal>
 
+#include "core/staged.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
 #include "support/small_disk.hpp"

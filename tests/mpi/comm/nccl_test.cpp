@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "mpi/comm/reduction_case.hpp"
 #include "mpi/comm/stand_in_nccl.hpp"
+#include "support/nccl_scratch.hpp"
 
 namespace argosy::comm {
 namespace {

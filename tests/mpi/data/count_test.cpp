@@ -8,8 +8,6 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "data/count_cache.hpp"
-#include "data/count_report.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
 #include "support/shared_folder.hpp"

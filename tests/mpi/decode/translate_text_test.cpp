@@ -1,5 +1,3 @@
-#include "decode/translate_text.hpp"
-
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -7,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "decode/translate.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"

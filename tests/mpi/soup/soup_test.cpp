@@ -8,7 +8,7 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/shard_file.hpp"
-#include "checkpoint/weight_stream.hpp"
+#include "checkpoint/shard_set.hpp"
 #include "core/error.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"

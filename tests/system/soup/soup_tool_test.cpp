@@ -8,7 +8,7 @@
 #include <set>
 
 #include "checkpoint/checkpoint.hpp"
-#include "core/staged_folder.hpp"
+#include "core/staged.hpp"
 #include "support/checkpoints.hpp"
 #include "support/temp_folder.hpp"
 

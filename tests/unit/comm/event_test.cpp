@@ -1,9 +1,9 @@
-#include "comm/event.hpp"
-
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 #include <thread>
+
+#include "comm/host_stream.hpp"
 
 namespace argosy::comm {
 namespace {

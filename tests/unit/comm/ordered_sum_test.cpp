@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "support/ordered_sum_reference.hpp"
+
 namespace argosy::comm {
 namespace {
 

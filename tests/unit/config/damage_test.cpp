@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "config/options.hpp"
+#include "config/config.hpp"
 #include "core/random.hpp"
 #include "sample_config.hpp"
 

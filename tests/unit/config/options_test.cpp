@@ -1,9 +1,8 @@
-#include "config/options.hpp"
-
 #include <gmock/gmock.h>
 
 #include <boost/json/parse.hpp>
 
+#include "config/config.hpp"
 #include "sample_config.hpp"
 
 namespace argosy::test {

@@ -1,11 +1,10 @@
-#include "core/staged_folder.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/error.hpp"
 #include "core/file_name.hpp"
+#include "core/staged.hpp"
 #include "support/faulty_os.hpp"
 #include "support/temp_folder.hpp"
 

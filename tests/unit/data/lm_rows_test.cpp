@@ -1,8 +1,8 @@
-#include "data/lm_rows.hpp"
-
 #include <gmock/gmock.h>
 
 #include <numeric>
+
+#include "data/batcher.hpp"
 
 namespace argosy::data {
 namespace {

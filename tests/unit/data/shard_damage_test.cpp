@@ -7,7 +7,6 @@
 
 #include "config/config.hpp"
 #include "core/random.hpp"
-#include "data/shard_header.hpp"
 #include "data/shard_index.hpp"
 #include "data/shard_writer.hpp"
 #include "data/token_shards.hpp"

@@ -1,5 +1,3 @@
-#include "interchange/convert.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "interchange/model_bin.hpp"
 
 namespace argosy::interchange {
 namespace {

@@ -1,7 +1,6 @@
-#include "interchange/folder.hpp"
-
 #include <gtest/gtest.h>
 
+#include "interchange/formats.hpp"
 #include "support/checkpoints.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"

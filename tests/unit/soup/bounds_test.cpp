@@ -10,8 +10,8 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/shard_set.hpp"
 #include "checkpoint/staging.hpp"
-#include "checkpoint/weight_stream.hpp"
 #include "soup/soup.hpp"
 #include "support/checkpoints.hpp"
 #include "support/own_process.hpp"

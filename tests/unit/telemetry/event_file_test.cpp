@@ -1,5 +1,3 @@
-#include "telemetry/event_file.hpp"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -7,6 +5,7 @@
 
 #include "support/fixed_clock.hpp"
 #include "support/temp_folder.hpp"
+#include "telemetry/sinks.hpp"
 
 namespace argosy::telemetry {
 namespace {

@@ -1,5 +1,3 @@
-#include "telemetry/jsonl.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -8,6 +6,7 @@
 #include "support/fixed_clock.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
+#include "telemetry/sinks.hpp"
 
 namespace argosy::telemetry {
 namespace {

@@ -1,10 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-/// AdamW of bf16 weights without a master on a GPU: how kernels/cuda/operators.cpp calls the plug-in. Torch-free.
+/// The functions of libargosy_cuda.so that kernels/ calls by name: the .cu files of this folder define them.
+/// Torch-free.
 namespace argosy::kernels {
 
+inline constexpr const char* cuda_start_name = "argosy_cuda_start";
+
+/// Makes `device` current and runs a kernel on it. Returns 0, or leaves one line in `problem` [capacity].
+using CudaStart = int (*)(int device, char* problem, std::size_t capacity);
+
+/// AdamW of bf16 weights without a master.
 inline constexpr const char* cuda_adamw_stochastic_name = "argosy_cuda_adamw_stochastic";
 
 /// Pointers of the device; coefficient: one number, negative: nothing changes. The factors are those of the formula,

@@ -7,11 +7,12 @@
 #include "core/log.hpp"
 #include "core/owner.hpp"
 
-/// An unfinished folder, named `.tmp-<name>-<nonce>` next to its final place until a rename commits it. A result has
-/// its name only when it is complete, and an existing file or folder is never replaced. One process makes, commits and
-/// discards the folder; all ranks may write into it.
+/// Results that get their names only when they are complete: until a rename commits them, they have a temporary name
+/// next to their final place.
 namespace argosy {
 
+/// An unfinished folder, named `.tmp-<name>-<nonce>` until it is committed. An existing file or folder is never
+/// replaced. One process makes, commits and discards the folder; all ranks may write into it.
 class StagedFolder {
  public:
   /// Creates nothing. nonce: the same on all ranks; owned_nonce() if no lease guards the place.
@@ -40,5 +41,29 @@ class StagedFolder {
 /// Removes from `folder` the staged folders, of any tool, whose nonce names an owner that has certainly ended, and logs
 /// a warning for each. A folder that cannot be removed is a warning as well, not an error.
 void sweep_staged_folders(const Files& files, const Log& log, const Path& folder, const Owner& self);
+
+/// A file that is written piece by piece. One thread.
+class OutputFile {
+ public:
+  /// Creates <path>.tmp-<nonce> next to `path` or, if `path` is a symbolic link, next to its target. A killed process
+  /// leaves that file. Throws Error{usage} if `path` exists and is not a regular file, Error{io} if the file cannot be
+  /// created.
+  OutputFile(const Files& files, Path path);
+  /// Removes a file that was not committed.
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void append(std::string_view text) { file_.append(as_bytes(text)); }
+  /// Flushes the file to disk and renames it to `path`, replacing a file of that name: the last of several writers
+  /// wins. Throws Error{io}.
+  void commit();
+
+ private:
+  Files files_;
+  Path path_, partial_;
+  File file_;
+  bool committed_ = false;
+};
 
 }  // namespace argosy

@@ -1,13 +1,8 @@
-#include "checkpoint/float_bits.hpp"
+#include "checkpoint/fields.hpp"
 
 #include <bit>
-#include <boost/json/value.hpp>
-#include <charconv>
-#include <cmath>
-#include <cstdint>
-#include <string>
 
-#include "core/error.hpp"
+#include "core/file_name.hpp"
 
 namespace argosy::checkpoint {
 namespace {
@@ -39,11 +34,8 @@ void collect(boost::json::value& value, const std::string& pointer, boost::json:
 }
 
 [[noreturn]] void fail(std::string_view pointer, const std::string& where) {
-  throw Error{Fault::corrupt,
-              {.wanted = fmt::format("the bits of the number at {}", pointer),
-               .got = "other bits",
-               .where = where + " at /float_bits",
-               .remedy = "use another checkpoint"}};
+  throw_error(Fault::corrupt, where + " at /float_bits", fmt::format("the bits of the number at {}", pointer),
+              "other bits", "use another checkpoint");
 }
 
 }  // namespace
@@ -59,11 +51,10 @@ void restore_float_bits(boost::json::object& document, const boost::json::object
   for (const auto& [pointer, hex] : bits) {
     boost::json::error_code error;
     boost::json::value* const place = root.find_pointer(pointer, error);
-    if (place == nullptr || !hex.is_string() || hex.get_string().size() != 16) fail(pointer, where);
-    std::uint64_t raw = 0;
-    const char* const end = hex.get_string().data() + 16;
-    if (std::from_chars(hex.get_string().data(), end, raw, 16).ptr != end) fail(pointer, where);
-    const auto number = std::bit_cast<double>(raw);
+    const bool whole = hex.is_string() && hex.get_string().size() == 16;
+    const auto raw = whole ? number_in<std::uint64_t>(hex.get_string(), 16) : std::nullopt;
+    if (place == nullptr || !raw) fail(pointer, where);
+    const auto number = std::bit_cast<double>(*raw);
     // A double has bits like its own, a word the bits it stands for; everything else is exact as it is.
     const bool right = place->is_double()
                            ? std::isfinite(number) && std::abs(place->get_double() - number) <= 1e-12 * std::abs(number)

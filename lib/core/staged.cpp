@@ -1,7 +1,6 @@
-#include "core/staged_folder.hpp"
+#include "core/staged.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <optional>
 
@@ -42,10 +41,9 @@ std::optional<Owner> owner_in(std::string_view name) {
     return word.has_value();
   };
   const auto number = [&](auto& out) {
-    const auto word = last_word();
-    if (!word) return false;
-    const auto [end, error] = std::from_chars(word->data(), word->data() + word->size(), out);
-    return error == std::errc{} && end == word->data() + word->size();
+    const auto value = number_in<std::remove_reference_t<decltype(out)>>(last_word().value_or(""));
+    out = value.value_or(0);
+    return value.has_value();
   };
   constexpr std::size_t nonce_digits = 8;
   const bool whole = text(owner.host) && text(owner.boot_id) && number(owner.slurm_restart) && text(owner.slurm_job) &&
@@ -120,6 +118,29 @@ void sweep_staged_folders(const Files& files, const Log& log, const Path& folder
   } catch (const Error& error) {
     log.warn("{}", error.what());
   }
+}
+
+OutputFile::OutputFile(const Files& files, Path path)
+    : files_(files),
+      path_(files.follow_links(path)),
+      partial_(path_.parent_path() / partial_name(path_.filename().string())) {
+  const auto facts = files_.stat(path_);
+  if (facts && !facts->is_regular)
+    throw_error(Fault::usage, path.string(), "a regular file",
+                facts->is_directory ? "a folder" : "a pipe, a socket or a device", "name a regular file or a new one");
+  file_ = files_.create(partial_);
+}
+
+OutputFile::~OutputFile() {
+  if (!committed_) files_.os().unlink(partial_.c_str());
+}
+
+void OutputFile::commit() {
+  file_.sync();
+  file_.close();
+  files_.rename(partial_, path_);
+  committed_ = true;
+  files_.sync_folder(path_.parent_path());
 }
 
 }  // namespace argosy
