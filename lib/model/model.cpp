@@ -126,13 +126,9 @@ std::function<State(const State&, const Inputs&, Pass&)> Model::Impl::code_of(co
 
 at::Tensor Model::Impl::embed(const Parameter& table, Position position, const at::Tensor& ids,
                               const at::Tensor& positions, std::int64_t offset) {
-  if (offset + ids.size(1) > shape.max_positions) {
-    throw Error{Fault::data,
-                {.wanted = fmt::format("at most {} positions", shape.max_positions),
-                 .got = std::to_string(offset + ids.size(1)),
-                 .where = "an input text",
-                 .remedy = "shorten it, or train a model with larger model.max_positions"}};
-  }
+  if (offset + ids.size(1) > shape.max_positions)
+    throw_error(Fault::data, "an input text", fmt::format("at most {} positions", shape.max_positions),
+                std::to_string(offset + ids.size(1)), "shorten it, or train a model with larger model.max_positions");
   OptionalTensor position_table;
   if (position == Position::sinusoidal) {
     if (sinusoid_table.device() != ids.device()) sinusoid_table = sinusoid_table.to(ids.device());

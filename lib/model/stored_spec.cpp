@@ -18,11 +18,8 @@ std::string manifest_of(const checkpoint::Reader& reader) {
 }
 
 [[noreturn]] void fail(const checkpoint::Reader& reader, std::string wanted, std::string got) {
-  throw Error{Fault::corrupt,
-              {.wanted = std::move(wanted),
-               .got = std::move(got),
-               .where = manifest_of(reader),
-               .remedy = "use another checkpoint; this one's manifest contradicts itself"}};
+  throw_error(Fault::corrupt, manifest_of(reader), std::move(wanted), std::move(got),
+              "use another checkpoint; this one's manifest contradicts itself");
 }
 
 /// An invalid configuration in a manifest is damage of the checkpoint, not a mistake of the user.

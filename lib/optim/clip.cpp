@@ -29,12 +29,8 @@ bool SkipGuard::skips(std::int64_t step, double norm) {
   const std::string remedy =
       finite ? "raise the limits or lower schedule.lr"
              : "lower schedule.lr or inspect the data of these steps; the newest checkpoint is intact";
-  throw Error{Fault::numeric,
-              {.sentence = fmt::format("step {}: {}; {}", step, got, remedy),
-               .wanted = finite ? "a gradient norm below the limits of optimizer.skip" : "finite gradients",
-               .got = got,
-               .where = fmt::format("step {}", step),
-               .remedy = remedy}};
+  throw_claim(Fault::numeric, fmt::format("step {}: {}", step, got), fmt::format("step {}", step),
+              finite ? "a gradient norm below the limits of optimizer.skip" : "finite gradients", got, remedy);
 }
 
 }  // namespace argosy::optim

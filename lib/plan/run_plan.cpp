@@ -102,12 +102,9 @@ std::string advice(const std::string& cure) { return cure.starts_with("--") ? "t
 
 partition::Layout spread(int ranks, std::optional<int> nodes) {
   const int count = nodes.value_or((ranks + 7) / 8);
-  if (count < 1 || count > ranks) {
-    throw Error{Fault::usage,
-                {.wanted = fmt::format("1 to {} nodes for {} ranks", ranks, ranks),
-                 .got = std::to_string(count),
-                 .where = "--nodes"}};
-  }
+  if (count < 1 || count > ranks)
+    throw_error(Fault::usage, "--nodes", fmt::format("1 to {} nodes for {} ranks", ranks, ranks),
+                std::to_string(count));
   std::vector<int> sizes(static_cast<std::size_t>(count), ranks / count);
   for (int node = 0; node < ranks % count; ++node) ++sizes[static_cast<std::size_t>(node)];
   return partition::Layout(std::move(sizes));
@@ -118,13 +115,9 @@ void require_fits(const RunPlan& plan) {
   constexpr double gibi = 1 << 30;
   const std::string wanted = fmt::format("{:.1f} GiB per rank", static_cast<double>(plan.chosen().total_bytes) / gibi);
   const std::string got = fmt::format("{:.1f} GiB", static_cast<double>(capacity_bytes(*plan.target.gpu)) / gibi);
-  throw Error{Fault::config,
-              {.sentence = fmt::format("the run needs {}, but the GPU ({}) has {}; {}", wanted, plan.target.gpu->name,
-                                       got, advice(plan.cure)),
-               .wanted = wanted,
-               .got = got,
-               .where = "memory",
-               .remedy = advice(plan.cure)}};
+  throw_claim(Fault::config,
+              fmt::format("the run needs {}, but the GPU ({}) has {}", wanted, plan.target.gpu->name, got), "memory",
+              wanted, got, advice(plan.cure));
 }
 
 void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
@@ -145,15 +138,12 @@ void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
   const std::string wanted = fmt::format("{:.0f} MiB per rank", mib(needed));
   const std::string got = fmt::format("{:.0f} MiB", mib(capacity_bytes));
   const int nodes = plan.target.layout.nodes();
-  throw Error{Fault::config,
-              {.sentence = fmt::format("{} on {} ranks ({} {}) needs {}, but a rank has {}{}; {}",
-                                       boost::describe::enum_to_string(plan.scheme, ""), plan.target.layout.world(),
-                                       nodes, nodes == 1 ? "node" : "nodes", wanted, got,
-                                       some_fit ? "" : ", and no scheme fits on these nodes", remedy),
-               .wanted = wanted,
-               .got = got,
-               .where = "memory",
-               .remedy = remedy}};
+  throw_claim(
+      Fault::config,
+      fmt::format("{} on {} ranks ({} {}) needs {}, but a rank has {}{}",
+                  boost::describe::enum_to_string(plan.scheme, ""), plan.target.layout.world(), nodes,
+                  nodes == 1 ? "node" : "nodes", wanted, got, some_fit ? "" : ", and no scheme fits on these nodes"),
+      "memory", wanted, got, remedy);
 }
 
 RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target) {

@@ -154,37 +154,23 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   const Sizes base = sizes_of(config.preset).value_or(Sizes{config.type, 0, 0, 0, 0, 0, 0});
   const auto need = [](std::optional<std::int64_t> value, std::int64_t preset, const char* key) {
     const std::int64_t result = value.value_or(preset);
-    if (result <= 0) {
-      throw Error{
-          Fault::config,
-          {.sentence = fmt::format("model.{} is missing; set it, or choose a model.preset that defines it", key),
-           .wanted = "a positive size",
-           .got = "none",
-           .where = fmt::format("model.{}", key),
-           .remedy = "set it, or choose a model.preset that defines it"}};
-    }
+    if (result <= 0)
+      throw_claim(Fault::config, fmt::format("model.{} is missing", key), fmt::format("model.{}", key),
+                  "a positive size", "none", "set it, or choose a model.preset that defines it");
     return result;
   };
-  if (config.vocab_size && pieces > 0 && *config.vocab_size != pieces) {
-    throw Error{
-        Fault::config,
-        {.sentence = fmt::format("model.vocab_size ({}) must equal the tokenizer's number of pieces ({}); remove "
-                                 "model.vocab_size",
-                                 *config.vocab_size, pieces),
-         .wanted = fmt::format("{} pieces, as in the tokenizer", pieces),
-         .got = std::to_string(*config.vocab_size),
-         .where = "model.vocab_size",
-         .remedy = "remove model.vocab_size"}};
-  }
+  if (config.vocab_size && pieces > 0 && *config.vocab_size != pieces)
+    throw_claim(Fault::config,
+                fmt::format("model.vocab_size ({}) must equal the tokenizer's number of pieces ({})",
+                            *config.vocab_size, pieces),
+                "model.vocab_size", fmt::format("{} pieces, as in the tokenizer", pieces),
+                std::to_string(*config.vocab_size), "remove model.vocab_size");
   Architecture shape;
   shape.type = config.type;
   if (pieces <= 0) pieces = need(config.vocab_size, config.preset == Preset::mistral_7b ? 32000 : 0, "vocab_size");
-  if (pieces > most_size) {
-    throw Error{Fault::config,
-                {.wanted = fmt::format("a vocabulary of at most {} pieces", most_size),
-                 .got = std::to_string(pieces),
-                 .where = "model.vocab_size"}};
-  }
+  if (pieces > most_size)
+    throw_error(Fault::config, "model.vocab_size", fmt::format("a vocabulary of at most {} pieces", most_size),
+                std::to_string(pieces));
   shape.vocabulary = vocabulary_of(vocabulary_rule(config), pieces);
   shape.width = need(config.width, base.width, "width");
   shape.ff = need(config.ff, base.ff, "ff");
@@ -207,22 +193,16 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   shape.bias = config.bias.value_or(translation);
   shape.tie_embeddings = config.tie_embeddings.value_or(translation);
   shape.dropout = config.dropout.value_or(translation ? 0.1 : 0.0);
-  if (const double parameters = parameters_of(shape); !(parameters <= most_parameters)) {
-    throw Error{Fault::config,
-                {.wanted = fmt::format("a model of at most {:.1e} parameters", most_parameters),
-                 .got = fmt::format("about {:.1e}", parameters),
-                 .where = "model",
-                 .remedy = "choose smaller sizes"}};
-  }
+  if (const double parameters = parameters_of(shape); !(parameters <= most_parameters))
+    throw_error(Fault::config, "model", fmt::format("a model of at most {:.1e} parameters", most_parameters),
+                fmt::format("about {:.1e}", parameters), "choose smaller sizes");
   constexpr std::int64_t most_angles = std::int64_t{1} << 31;
   if ((shape.encoder_position == Position::sinusoidal || shape.decoder_position == Position::sinusoidal) &&
       shape.max_positions > most_angles / shape.width) {
-    throw Error{Fault::config,
-                {.wanted = fmt::format("at most {} for sinusoidal positions at model.width {}",
-                                       most_angles / shape.width, shape.width),
-                 .got = std::to_string(shape.max_positions),
-                 .where = "model.max_positions",
-                 .remedy = "lower model.max_positions"}};
+    throw_error(
+        Fault::config, "model.max_positions",
+        fmt::format("at most {} for sinusoidal positions at model.width {}", most_angles / shape.width, shape.width),
+        std::to_string(shape.max_positions), "lower model.max_positions");
   }
   return shape;
 }

@@ -50,15 +50,11 @@ bool is_carried_out(const comm::Context& context, const Path& run_dir, const std
 
 void require_from(const checkpoint::Reader& candidate, const std::string& request) {
   if (names_request(candidate.sections().history, request)) return;
-  throw Error{
-      Fault::corrupt,
-      {.sentence = fmt::format("{} is older than {}, and the checkpoints that {} has made are damaged; submit again, "
-                               "and name the checkpoint to resume from with --resume",
-                               candidate.directory().string(), request, request),
-       .wanted = fmt::format("a sound checkpoint that {} has made", request),
-       .got = "an older one",
-       .where = candidate.directory().string(),
-       .remedy = "submit again, and name the checkpoint to resume from with --resume"}};
+  throw_claim(Fault::corrupt,
+              fmt::format("{} is older than {}, and the checkpoints that {} has made are damaged",
+                          candidate.directory().string(), request, request),
+              candidate.directory().string(), fmt::format("a sound checkpoint that {} has made", request),
+              "an older one", "submit again, and name the checkpoint to resume from with --resume");
 }
 
 void set_aside(const comm::Context& context, const Path& run_dir) {

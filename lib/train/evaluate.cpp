@@ -35,11 +35,10 @@ void require_at_most(std::int64_t positions, const EvaluationSet& set, const pla
     for (std::size_t row = 0; row < batch.examples.size(); ++row) {
       const bool is_source = batch.source_lengths[row] > positions;
       if (!is_source && batch.target_lengths[row] <= positions) continue;
-      throw Error{Fault::data,
-                  {.wanted = fmt::format("at most {} pieces (model.max_positions)", positions),
-                   .got = std::to_string(is_source ? batch.source_lengths[row] : batch.target_lengths[row]),
-                   .where = fmt::format("{}:{}", is_source ? files.source : *files.target, batch.examples[row] + 1),
-                   .remedy = "raise model.max_positions, or shorten the line"}};
+      throw_error(Fault::data, fmt::format("{}:{}", is_source ? files.source : *files.target, batch.examples[row] + 1),
+                  fmt::format("at most {} pieces (model.max_positions)", positions),
+                  std::to_string(is_source ? batch.source_lengths[row] : batch.target_lengths[row]),
+                  "raise model.max_positions, or shorten the line");
     }
   }
 }
@@ -106,13 +105,9 @@ Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Mo
   }
   context.world.all_reduce(std::span<double>{sums});
   Evaluation evaluation{.nll_sum = sums[0], .tgt_tokens = static_cast<std::int64_t>(sums[1]), .bleu = {}, .chrf = {}};
-  if (evaluation.tgt_tokens == 0) {
-    throw Error{Fault::data,
-                {.wanted = "a validation set with tokens to predict",
-                 .got = "none",
-                 .where = set.name,
-                 .remedy = "name another file in validation.sets"}};
-  }
+  if (evaluation.tgt_tokens == 0)
+    throw_error(Fault::data, set.name, "a validation set with tokens to predict", "none",
+                "name another file in validation.sets");
   const bool translates = std::any_of(metrics.begin(), metrics.end(), [](plan::Metric metric) {
     return metric == plan::Metric::bleu || metric == plan::Metric::chrf;
   });

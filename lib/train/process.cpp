@@ -26,13 +26,9 @@ c10::Device choose_device(const std::string& wish, const comm::Context& context)
   const bool all_own = !comm::any_of(context.world, !is_own), any = comm::any_of(context.world, !mine.empty());
   bool on_gpu = false;
   comm::agree(context.world, [&] {
-    if (wish == "cuda" && !mine.empty() && !is_own) {
-      throw Error{Fault::device,
-                  {.wanted = "one GPU for every rank",
-                   .got = fmt::format("{} ranks on one GPU", sharing),
-                   .where = "device",
-                   .remedy = "start at most as many ranks per node as it has GPUs, or set device to cpu"}};
-    }
+    if (wish == "cuda" && !mine.empty() && !is_own)
+      throw_error(Fault::device, "device", "one GPU for every rank", fmt::format("{} ranks on one GPU", sharing),
+                  "start at most as many ranks per node as it has GPUs, or set device to cpu");
     on_gpu = wish == "cuda" ? kernels::use_gpu(wish, index) : all_own && kernels::use_gpu(wish, index);
   });
   if (any && !on_gpu && context.is_root())

@@ -21,13 +21,9 @@ plan::ReduceEvery reduce_every(const plan::RunConfig& config) {
 /// The run's plan. Throws Error{config} if this rank's device cannot run it or has too little memory for it.
 plan::RunPlan affordable_plan(const comm::Context& context, const plan::RunConfig& config, std::int64_t vocab_live,
                               c10::Device device) {
-  if (device.is_cuda() && config.sharding.reduction == plan::Reduction::elastic) {
-    throw Error{Fault::config,
-                {.wanted = "exact or fast on a GPU",
-                 .got = "elastic, which needs device: cpu",
-                 .where = "sharding.reduction",
-                 .remedy = "choose another reduction, or set device to cpu"}};
-  }
+  if (device.is_cuda() && config.sharding.reduction == plan::Reduction::elastic)
+    throw_error(Fault::config, "sharding.reduction", "exact or fast on a GPU", "elastic, which needs device: cpu",
+                "choose another reduction, or set device to cpu");
   plan::RunPlan plan = plan::plan_run(config, spec::resolve(config.model, vocab_live),
                                       {.layout = context.topology.layout(), .gpu = planned_gpu(device)});
   if (const auto memory = rank_memory_bytes(device, context.topology)) plan::require_state_fits(plan, *memory);

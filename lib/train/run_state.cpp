@@ -201,12 +201,8 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
     const std::string remedy = part.always
                                    ? "undo the change, or start a new run in another run_dir"
                                    : fmt::format("undo the change, or allow it with --allow-change {}", part.key);
-    throw Error{Fault::config,
-                {.sentence = fmt::format("{}: {} was {} and is now {}; {}", where, part.key, was, now, remedy),
-                 .wanted = fmt::format("the {} that this run began with, {}", part.key, was),
-                 .got = now,
-                 .where = where,
-                 .remedy = remedy}};
+    throw_claim(Fault::config, fmt::format("{}: {} was {} and is now {}", where, part.key, was, now), where,
+                fmt::format("the {} that this run began with, {}", part.key, was), now, remedy);
   }
   const auto members = [&](const json::object& section, const char* name, const char* key) {
     return Fields{section, name, where}.members(key);

@@ -61,13 +61,9 @@ std::string code_version() { return fmt::format("argosy {} ({})", version(), rev
 
 void require_same_start(const comm::Communicator& world, const plan::RunConfig& config,
                         const boost::json::object& command_line, const std::string& code) {
-  if (const auto odd = comm::odd_one(world, code)) {
-    throw Error{Fault::config,
-                {.sentence = both("the build", odd->first, odd->rank, odd->other) + "; start all ranks from one build",
-                 .wanted = "the same build on all ranks",
-                 .got = both("the build", odd->first, odd->rank, odd->other),
-                 .remedy = "start all ranks from one build"}};
-  }
+  if (const auto odd = comm::odd_one(world, code))
+    throw_claim(Fault::config, both("the build", odd->first, odd->rank, odd->other), "", "the same build on all ranks",
+                both("the build", odd->first, odd->rank, odd->other), "start all ranks from one build");
   json::object all = config::to_json(config).as_object();
   for (const auto& [option, value] : command_line) all[option] = value;
   const std::string text = config::text_of(all, false);
@@ -77,9 +73,7 @@ void require_same_start(const comm::Communicator& world, const plan::RunConfig& 
   ARGOSY_CHECK(found, "the same configuration has other texts on ranks 0 and {}", odd->rank);
   const std::string got = both(found->key, found->first, odd->rank, found->other);
   const std::string remedy = "start all ranks with the same configuration file and options";
-  throw Error{
-      Fault::config,
-      {.sentence = got + "; " + remedy, .wanted = "the same configuration on all ranks", .got = got, .remedy = remedy}};
+  throw_claim(Fault::config, got, "", "the same configuration on all ranks", got, remedy);
 }
 
 Digest same_on_all_ranks(const comm::Communicator& world, const Digest& digest, std::string_view what,
@@ -87,12 +81,8 @@ Digest same_on_all_ranks(const comm::Communicator& world, const Digest& digest, 
   if (const auto odd = comm::odd_one(world, digest.hex())) {
     const std::string got = both("their digest", odd->first, odd->rank, odd->other);
     const std::string remedy = "give all nodes the same files, preferably in one shared folder";
-    throw Error{Fault::data,
-                {.sentence = fmt::format("{}: the ranks read different {}: {}; {}", key, what, got, remedy),
-                 .wanted = fmt::format("the same {} on all ranks", what),
-                 .got = got,
-                 .where = std::string(key),
-                 .remedy = remedy}};
+    throw_claim(Fault::data, fmt::format("{}: the ranks read different {}: {}", key, what, got), std::string(key),
+                fmt::format("the same {} on all ranks", what), got, remedy);
   }
   return digest;
 }

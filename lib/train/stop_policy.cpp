@@ -19,30 +19,22 @@ StopPolicy::StopPolicy(const comm::Context& context, const plan::StopConfig& con
   comm::agree(context.world, [&] {
     deadline_s_ = comm::seconds_in(variables, "ARGOSY_DEADLINE");
     notice_s_ = comm::seconds_in(variables, "ARGOSY_STOP_NOTICE_S");
-    if (is_asked_by_file()) {
-      throw Error{
+    if (is_asked_by_file())
+      throw_claim(
           Fault::usage,
-          {.sentence = fmt::format("stop.file: the stop file {} exists, so the run would stop after one step; remove "
-                                   "it to train",
-                                   *config_.file),
-           .wanted = "no stop file at the start",
-           .got = *config_.file,
-           .where = "stop.file",
-           .remedy = "remove it to train"}};
-    }
+          fmt::format("stop.file: the stop file {} exists, so the run would stop after one step", *config_.file),
+          "stop.file", "no stop file at the start", *config_.file, "remove it to train");
     if (!deadline_s_ || !context.is_root()) return;
     const double left_s = *deadline_s_ - context.clock.wall_s();
-    if (left_s <= kept_s()) {
-      throw Error{
+    if (left_s <= kept_s())
+      throw_claim(
           Fault::usage,
-          {.sentence = fmt::format("ARGOSY_DEADLINE: the allocation ends in {:.0f} s, but the run needs {:.0f} s for "
-                                   "its last step and save; ask for a longer allocation, or lower stop.before_end_s",
-                                   left_s, kept_s()),
-           .wanted = fmt::format("more than the {:.0f} s for the last step and save", kept_s()),
-           .got = fmt::format("{:.0f} s until the allocation ends", left_s),
-           .where = "ARGOSY_DEADLINE",
-           .remedy = "ask for a longer allocation, or lower stop.before_end_s"}};
-    }
+          fmt::format(
+              "ARGOSY_DEADLINE: the allocation ends in {:.0f} s, but the run needs {:.0f} s for its last step and save",
+              left_s, kept_s()),
+          "ARGOSY_DEADLINE", fmt::format("more than the {:.0f} s for the last step and save", kept_s()),
+          fmt::format("{:.0f} s until the allocation ends", left_s),
+          "ask for a longer allocation, or lower stop.before_end_s");
     context.log.info(
         "the allocation ends in {}; the run saves and stops {:.0f} s before that, or earlier if steps and saves take "
         "longer",
