@@ -225,7 +225,7 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
   const auto require_multiple = [&](std::int64_t of, const std::string& name) {
     const std::int64_t global = *config.global_size, below = global / of * of;
     if (global == below) return;
-    refuse("global_size a multiple of " + name, fmt::format("{}", global),
+    refuse(fmt::format("global_size a multiple of {}", name), fmt::format("{}", global),
            fmt::format("try {} or {}", below > 0 ? below : of, below + of));
   };
 
