@@ -58,7 +58,7 @@ struct Case {
       std::memcpy(flat.data() + i * size_of(flat_dtype), value, size_of(flat_dtype));
     }
   }
-  /// Makes all ranks contribute small integers: every order of adding gives the same sum, in bf16 as well. Returns it.
+  /// Makes all ranks contribute small integers, whose sum is the same in every order, in bf16 as well. Returns the sum.
   std::vector<float> fill_with_integers() {
     const auto term = [](int rank, std::int64_t i) { return static_cast<float>((i * 7 + rank * 13) % 61 - 30); };
     std::vector<float> mine, sum(static_cast<std::size_t>(space.padded_size()));
@@ -80,7 +80,7 @@ struct Case {
   [[nodiscard]] std::vector<float> exact_sum(Variant variant = Variant::right) const {
     return nested_sum(space, rounds_inner(), rounds_outer(), variant);
   }
-  /// What a reduction in the node leaves: the sums of all slices of the own slots.
+  /// Room for what a reduction inside the node leaves: the sums of all slices of the own slots.
   [[nodiscard]] std::vector<float> empty_slots() const {
     return std::vector<float>(shard.size() * static_cast<std::size_t>(topology.layout().nodes()));
   }
