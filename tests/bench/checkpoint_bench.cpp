@@ -6,14 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <charconv>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint.hpp"
+#include "synthetic_state.hpp"
 
 /// What scripts/bench/checkpoint runs: our saves and loads beside plain writing and reading of as many bytes by the
 /// same ranks, in turns in one process.
@@ -27,70 +25,11 @@ namespace {
 using argosy::Bytes;
 using argosy::MutableBytes;
 using argosy::Path;
+using argosy::bench::number_of;
+using argosy::bench::State;
 using argosy::comm::Context;
 
 constexpr std::uint64_t piece_bytes = 4 << 20;
-
-/// A model's state, as large as asked for over all ranks.
-class State {
- public:
-  State(std::uint64_t megabytes, const argosy::partition::Layout& layout, int rank) {
-    constexpr std::int64_t units = 8, width = 1000;
-    const auto elements = static_cast<std::int64_t>(megabytes * 1'000'000 / sizeof(float) / 3);
-    spaces_.reserve(units);
-    for (std::int64_t unit = 0; unit < units; ++unit) {
-      spaces_.emplace_back(
-          std::vector<argosy::partition::ParamSpec>{
-              {fmt::format("block.{}/weight", unit), {elements / units / width, width}},
-              {fmt::format("block.{}/norm", unit), {width}, false}},
-          layout);
-      for (auto& tensor : tensors_)
-        tensor.emplace_back(static_cast<std::size_t>(spaces_.back().owned_size(rank)), 0.0F);
-    }
-  }
-  void fill(std::uint64_t seed) {
-    std::uint64_t state = (seed + 1) * 0x9E3779B97F4A7C15U;
-    for (auto& tensor : tensors_) {
-      for (std::vector<float>& values : tensor) {
-        for (float& value : values) {  // in [1, 2): xorshift in the mantissa
-          state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-          value = std::bit_cast<float>(0x3F800000U | static_cast<std::uint32_t>(state >> 41));
-        }
-      }
-    }
-  }
-  [[nodiscard]] std::vector<argosy::checkpoint::UnitState> units() {
-    std::vector<argosy::checkpoint::UnitState> units;
-    units.reserve(spaces_.size());
-    for (std::size_t u = 0; u < spaces_.size(); ++u)
-      units.push_back({fmt::format("block.{}", u),
-                       &spaces_[u],
-                       {{"master", tensors_[0][u]}, {"exp_avg", tensors_[1][u]}, {"exp_avg_sq", tensors_[2][u]}}});
-    return units;
-  }
-  /// In the order in which a shard holds them.
-  [[nodiscard]] std::vector<Bytes> payload() const {
-    std::vector<Bytes> payload;
-    payload.reserve(spaces_.size() * tensors_.size());
-    for (std::size_t u = 0; u < spaces_.size(); ++u)
-      for (const auto& tensor : tensors_) payload.push_back(std::as_bytes(std::span{tensor[u]}));
-    return payload;
-  }
-  /// Takes over what `other` holds, as training's state is copied for a writer.
-  void copy(const State& other) {
-    for (std::size_t t = 0; t < tensors_.size(); ++t)
-      for (std::size_t u = 0; u < spaces_.size(); ++u) std::ranges::copy(other.tensors_[t][u], tensors_[t][u].begin());
-  }
-  [[nodiscard]] std::int64_t size_bytes() const {
-    std::int64_t bytes = 0;
-    for (const Bytes piece : payload()) bytes += static_cast<std::int64_t>(piece.size());
-    return bytes;
-  }
-
- private:
-  std::vector<argosy::partition::FlatSpace> spaces_;
-  std::array<std::vector<std::vector<float>>, 3> tensors_;
-};
 
 double cpu_s() {
   rusage usage{};
@@ -290,13 +229,6 @@ void measure_reading(Context& context, const Path& folder, std::uint64_t megabyt
                                 {"load_warm", series[1].json()},
                                 {"plain_cold", series[2].json()},
                                 {"load_cold", series[3].json()}});
-}
-
-std::uint64_t number_of(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc{} && end == text.data() + text.size() && value > 0) return value;
-  throw argosy::Error{argosy::Fault::usage, {.wanted = "a number above 0", .got = text, .where = "the command line"}};
 }
 
 }  // namespace

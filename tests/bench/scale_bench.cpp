@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <atomic>
 #include <boost/json/array.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
@@ -88,17 +87,12 @@ boost::json::array calls_of(const Context& context, const Path& run, int world) 
   });
   const int any = world / 2;
   const Manifest stored = checkpoint::parse_manifest(text, "manifest").manifest;  // of step `kept`
-  for (int step = kept + 1; step <= kept + 3; ++step) {
-    count("rank 0",
-          step == kept + 1   ? "first commit"
-          : step == kept + 2 ? "commit"
-                             : "later commit",
-          [&] { test::commit_hollow_checkpoint(files, place(step), world, step); });
-    count("rank 0",
-          step == kept + 1   ? "tidying after it"
-          : step == kept + 2 ? "tidying"
-                             : "later tidying",
-          [&] { owner.tidy(place(step)); });
+  int step = kept;
+  for (const auto& [commit, tidying] : {std::pair{"first commit", "tidying after it"}, std::pair{"commit", "tidying"},
+                                        std::pair{"later commit", "later tidying"}}) {
+    ++step;
+    count("rank 0", commit, [&] { test::commit_hollow_checkpoint(files, place(step), world, step); });
+    count("rank 0", tidying, [&] { owner.tidy(place(step)); });
   }
 
   // Another rank's shard of the newest, this time with what belongs in it, and its part of a load.
@@ -108,9 +102,7 @@ boost::json::array calls_of(const Context& context, const Path& run, int world) 
   plain.remove(shard);
   test::Toy toy{test::tiny_units(), test::layout_of(world), any};
   count("another", "save", [&] {
-    std::vector<Bytes> payload;
-    for (const checkpoint::UnitState& unit : toy.fill(1).states())
-      for (const checkpoint::TensorShard& tensor : unit.tensors) payload.push_back(std::as_bytes(tensor.values));
+    std::vector<Bytes> payload = test::bytes_of(toy.fill(1).states());
     const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, any);
     for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);
     const checkpoint::ShardMap map =

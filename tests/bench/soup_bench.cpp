@@ -1,58 +1,28 @@
-#include <fmt/format.h>
-
-#include <bit>
-#include <charconv>
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint.hpp"
-#include "core/hash.hpp"
+#include "synthetic_state.hpp"
 
 /// What scripts/bench/soup compares with: checkpoints of any size out of our own writer, and plain reading.
 ///   soup make RUN COUNT MEGABYTES    commits COUNT weights-only checkpoints of that size under RUN/export
 ///   soup read FILE…                  reads the files with pread, each rank its share of each
 namespace {
 
+using argosy::bench::number_of;
 using argosy::comm::Context;
 
-std::uint64_t number_of(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc{} && end == text.data() + text.size() && value > 0) return value;
-  throw argosy::Error{argosy::Fault::usage, {.wanted = "a number above 0", .got = text, .where = "the command line"}};
-}
-
 void make(Context& context, const std::string& run, std::uint64_t count, std::uint64_t megabytes) {
-  constexpr std::int64_t width = 1000;
-  const auto elements = static_cast<std::int64_t>(megabytes * 1'000'000 / sizeof(float));
-  const argosy::partition::Layout layout = context.topology.layout();
-  std::vector<argosy::partition::FlatSpace> spaces;
   constexpr std::int64_t units = 10;
-  for (std::int64_t unit = 0; unit < units; ++unit) {
-    const std::vector<argosy::partition::ParamSpec> params{
-        {fmt::format("block.{}/weight", unit), {elements / units / width, width}},
-        {fmt::format("block.{}/norm", unit), {width}, false}};
-    spaces.emplace_back(params, layout);
-  }
+  constexpr std::size_t weights_alone = 1;
+  argosy::bench::State state{megabytes, context.topology.layout(), context.topology.canonical_rank(), units,
+                             weights_alone};
   argosy::checkpoint::Store store{context, run, {}};
   for (std::uint64_t step = 1; step <= count; ++step) {
-    std::vector<std::vector<float>> weights;
-    std::vector<argosy::checkpoint::UnitState> states;
-    for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
-      auto& values =
-          weights.emplace_back(static_cast<std::size_t>(spaces[unit].owned_size(context.topology.canonical_rank())));
-      std::uint64_t state = step * 0x9E3779B97F4A7C15U + unit;
-      for (float& value : values) {  // in [1, 2): xorshift in the mantissa
-        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-        value = std::bit_cast<float>(0x3F800000U | static_cast<std::uint32_t>(state >> 41));
-      }
-    }
-    for (std::size_t unit = 0; unit < spaces.size(); ++unit)
-      states.push_back({fmt::format("block.{}", unit), &spaces[unit], {{"master", weights[unit]}}});
+    state.fill(step);
     argosy::checkpoint::Sections sections;
     sections.model = {{"arch", "bench"}};
     const auto report =
-        store.save(argosy::checkpoint::Kind::export_, static_cast<std::int64_t>(step), states, sections, {});
+        store.save(argosy::checkpoint::Kind::export_, static_cast<std::int64_t>(step), state.units(), sections, {});
     if (!report.committed) throw argosy::Error{argosy::Fault::io, {.wanted = "a checkpoint", .got = report.why_not}};
   }
 }

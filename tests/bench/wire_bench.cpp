@@ -60,18 +60,18 @@ class Method {
 
   /// One timed and counted sum of what ranks hold: their world rank and one, everywhere. **Collective.**
   void round(bool counts) {
-    std::vector<float>& values = filled();
+    values_.assign(static_cast<std::size_t>(elements()), static_cast<float>(context_.world.rank() + 1));
     const bool speaks = context_.topology.local_rank() == 0;
     const double counted_before = counted_bytes();
     const double sent_before = sent_bytes();  // the first rank out of the barrier begins to send
     context_.world.barrier("round");
     const double start_s = context_.clock.monotonic_s();
-    sum(values);
+    sum(values_);
     std::array<double, 1> took{context_.clock.monotonic_s() - start_s};
     context_.world.barrier("end of round");
     const double sent = sent_bytes() - sent_before;
-    const double p = context_.world.size(), size_bytes = 4.0 * static_cast<double>(values.size());
-    for (const float value : values) ARGOSY_CHECK(value == p * (p + 1) / 2, "{} sums to {}", name_, value);
+    const double p = context_.world.size(), size_bytes = 4.0 * static_cast<double>(values_.size());
+    for (const float value : values_) ARGOSY_CHECK(value == p * (p + 1) / 2, "{} sums to {}", name_, value);
     context_.world.all_reduce(std::span<double>{took}, argosy::comm::Reduce::max);
     const std::vector<double> wire = by_node(context_, speaks ? sent / size_bytes : 0);
     const std::vector<double> counted = by_node(context_, (counted_bytes() - counted_before) / size_bytes);
@@ -89,20 +89,15 @@ class Method {
   }
   [[nodiscard]] const char* name() const { return name_; }
 
- protected:
-  [[nodiscard]] const Context& context() const { return context_; }
-  void fill(std::vector<float>& values, std::int64_t elements) const {
-    values.assign(static_cast<std::size_t>(elements), static_cast<float>(context_.world.rank() + 1));
-  }
-
  private:
-  virtual std::vector<float>& filled() = 0;
+  [[nodiscard]] virtual std::int64_t elements() const = 0;  // of the buffer, with what pads it
   virtual void sum(std::vector<float>& values) = 0;
   /// Payload that this rank has sent to other nodes so far, as Collectives count it; 0 where they do not know nodes.
   [[nodiscard]] virtual double counted_bytes() const { return 0; }
 
   const char* const name_;
   const Context& context_;
+  std::vector<float> values_;
   std::vector<double> times_s_, counted_;
   std::vector<std::vector<double>> wire_;
 };
@@ -118,10 +113,7 @@ class ByCollectives final : public Method {
         collectives_(argosy::comm::make_mpi_collectives(topology, {.reduction = reduction})) {}
 
  private:
-  std::vector<float>& filled() override {
-    fill(values_, space_.padded_size());
-    return values_;
-  }
+  [[nodiscard]] std::int64_t elements() const override { return space_.padded_size(); }
   void sum(std::vector<float>& values) override {
     argosy::test::all_reduce_flat(*collectives_, space_, topology_.canonical_rank(),
                                   {reinterpret_cast<std::byte*>(values.data()), std::ssize(values), DType::f32});
@@ -135,7 +127,6 @@ class ByCollectives final : public Method {
   const Topology& topology_;
   const FlatSpace space_;
   const std::unique_ptr<Collectives> collectives_;
-  std::vector<float> values_;
 };
 
 class ByMpi final : public Method {
@@ -143,16 +134,12 @@ class ByMpi final : public Method {
   ByMpi(const Context& context, std::int64_t elements) : Method("mpi_allreduce", context), elements_(elements) {}
 
  private:
-  std::vector<float>& filled() override {
-    fill(values_, elements_);
-    return values_;
-  }
+  [[nodiscard]] std::int64_t elements() const override { return elements_; }
   void sum(std::vector<float>& values) override {
     MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   }
 
   const std::int64_t elements_;
-  std::vector<float> values_;
 };
 
 void bench(const Context& context, double megabytes, int rounds) {

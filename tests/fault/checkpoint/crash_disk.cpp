@@ -12,6 +12,15 @@ std::shared_ptr<const Content> content_of(std::string bytes) {
   return std::make_shared<const Content>(Content{std::move(bytes), digest});
 }
 
+/// `name` in a folder becomes `inode`; below 0 it is removed.
+void enter(std::map<std::string, int>& entries, const std::string& name, int inode) {
+  if (inode < 0) {
+    entries.erase(name);
+  } else {
+    entries[name] = inode;
+  }
+}
+
 /// `change` done to `bytes`, `share` of it only, or as zeros.
 void write(std::string& bytes, const Change& change, std::size_t size, bool zeros) {
   const auto grow = [&](std::size_t wanted) {
@@ -61,11 +70,7 @@ int CrashDisk::make(Inode inode) {
 void CrashDisk::change_entries(std::vector<Entry> entries) {
   Loose loose{.entries = std::move(entries), .folders_left = {}};
   for (const Entry& entry : loose.entries) {
-    if (entry.inode < 0) {
-      at(entry.folder).entries.erase(entry.name);
-    } else {
-      at(entry.folder).entries[entry.name] = entry.inode;
-    }
+    enter(at(entry.folder).entries, entry.name, entry.inode);
     loose.folders_left.insert(entry.folder);
   }
   loose_.push_back(std::move(loose));
@@ -87,13 +92,7 @@ void CrashDisk::sync(int inode) {
       left.push_back(std::move(loose));
       continue;
     }
-    for (const Entry& entry : loose.entries) {
-      if (entry.inode < 0) {
-        at(entry.folder).lasting.erase(entry.name);
-      } else {
-        at(entry.folder).lasting[entry.name] = entry.inode;
-      }
-    }
+    for (const Entry& entry : loose.entries) enter(at(entry.folder).lasting, entry.name, entry.inode);
   }
   loose_ = std::move(left);
 }
@@ -170,18 +169,14 @@ CrashDisk::Names CrashDisk::names(const std::vector<bool>& survives) const {
     if (!survives[i]) continue;
     for (const Entry& entry : loose_[i].entries) {
       auto& entries = changed.try_emplace(entry.folder, at(entry.folder).lasting).first->second;
-      if (entry.inode < 0) {
-        entries.erase(entry.name);
-      } else {
-        entries[entry.name] = entry.inode;
-      }
+      enter(entries, entry.name, entry.inode);
     }
   }
   Names names;
   const auto walk = [&](const auto& self, int folder, const std::string& prefix) -> void {
     const auto found = changed.find(folder);
     for (const auto& [name, inode] : found == changed.end() ? at(folder).lasting : found->second) {
-      names.inodes[prefix + name] = inode;
+      names[prefix + name] = inode;
       if (is_folder(inode)) self(self, inode, prefix + name + "/");
     }
   };

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -42,9 +41,7 @@ class CrashDisk {
   /// Number of entry changes that a crash may undo, oldest first.
   [[nodiscard]] std::size_t loose_entries() const { return loose_.size(); }
   /// The folders and files there if only the chosen of the loose changes survive; files by inode.
-  struct Names {
-    std::map<std::string, int> inodes;
-  };
+  using Names = std::map<std::string, int>;
   [[nodiscard]] Names names(const std::vector<bool>& survives) const;
   /// The contents that file `inode` may have: one if it is synced.
   [[nodiscard]] const std::vector<std::shared_ptr<const Content>>& contents(int inode);

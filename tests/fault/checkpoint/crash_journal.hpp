@@ -139,24 +139,21 @@ class JournalOs : public Os {
          .path = relative(path),
          .content = Files::system().read_text(path)});
   }
-  std::int64_t written(int fd, const void* from, std::int64_t result, std::int64_t offset) {
+  void changed(int fd, Change::Kind kind, std::int64_t number, std::string content = {}) {
     const std::lock_guard lock(mutex_);
     const auto found = handles_.find(fd);
-    if (result <= 0 || found == handles_.end()) return result;
-    tell(found->second, 0);
-    add({.kind = Change::Kind::write,
-         .handle = found->second.number,
-         .number = offset,
-         .path = found->second.path,
-         .content = std::string(static_cast<const char*>(from), static_cast<std::size_t>(result))});
+    if (found == handles_.end()) return;
+    Handle& handle = found->second;
+    tell(handle, 0);
+    add({.kind = kind, .handle = handle.number, .number = number, .path = handle.path, .content = std::move(content)});
+  }
+  std::int64_t written(int fd, const void* from, std::int64_t result, std::int64_t offset) {
+    if (result > 0)
+      changed(fd, Change::Kind::write, offset, {static_cast<const char*>(from), static_cast<std::size_t>(result)});
     return result;
   }
   int on(int fd, Change::Kind kind, std::int64_t number, int result) {
-    const std::lock_guard lock(mutex_);
-    const auto found = handles_.find(fd);
-    if (result != 0 || found == handles_.end()) return result;
-    tell(found->second, 0);
-    add({.kind = kind, .handle = found->second.number, .number = number, .path = found->second.path});
+    if (result == 0) changed(fd, kind, number);
     return result;
   }
   int named(Change::Kind kind, const std::string& path, const std::string& to, int result) {

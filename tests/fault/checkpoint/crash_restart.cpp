@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "support/caught.hpp"
+#include "support/saved_toys.hpp"
 #include "support/shared_folder.hpp"
 
 namespace argosy::test {
@@ -49,9 +51,8 @@ std::vector<Change> record_saves(int max_checkpoints) {
     const auto newest = store.newest();
     ARGOSY_CHECK((newest ? newest->step() : 0) == step, "the second start found {}", newest ? newest->step() : 0);
     for (++step; step <= last; ++step) {
-      Toy toy = toy_of(context.topology().layout(), context.topology().canonical_rank(), step);
       const auto kind = step == crash_export ? checkpoint::Kind::export_ : checkpoint::Kind::temp;
-      const auto report = store.save(kind, step, toy.states(), crash_sections(step), toy_attachments());
+      const auto report = save_toy(store, own_toy(context, crash_units()), step, kind, crash_sections(step));
       ARGOSY_CHECK(report.committed, "step {} was not saved: {}", step, report.why_not);
       os.acknowledge(step);
     }
@@ -78,11 +79,8 @@ Restart::Outcome Restart::after(const CrashDisk::Tree& tree) {
   files.make_folder(root);
   tree.materialise(root);
   Outcome outcome;
-  try {
-    outcome.wrong = check(root / run_name, outcome.newest);
-  } catch (const Error& error) {
-    outcome.wrong = fmt::format("the restart needs a person: {}", error.what());
-  }
+  const auto error = caught([&] { outcome.wrong = check(root / run_name, outcome.newest); });
+  if (error) outcome.wrong = fmt::format("the restart needs a person: {}", error->what());
   files.remove_tree(root);
   return outcome;
 }
@@ -100,18 +98,17 @@ std::string Restart::check(const Path& run, std::int64_t& newest_step) {
   };
   {
     checkpoint::Store store{context_.get(), run, {.max_checkpoints = max_checkpoints_, .heartbeat_s = 0}};
-    const partition::Layout& layout = context_.topology().layout();
-    Toy loaded{crash_units(), layout, 0};
+    Toy loaded = own_toy(context_, crash_units());
     if (const auto found = store.load(loaded.states())) {
       newest_step = found->step();
       found->verify();
-      if (!(loaded == toy_of(layout, 0, newest_step)) || states_differ(*found, newest_step))
+      if (!(loaded == toy_of(context_.topology().layout(), 0, newest_step)) || states_differ(*found, newest_step))
         return fmt::format("step {} has other bytes", newest_step);
     }
     if (temporaries_in(run) > max_checkpoints_ + 1) return fmt::format("{} temporaries", temporaries_in(run));
     const std::int64_t step = newest_step + 1;
-    Toy toy = toy_of(layout, 0, step);
-    const auto report = store.save(checkpoint::Kind::temp, step, toy.states(), crash_sections(step), toy_attachments());
+    const auto report =
+        save_toy(store, own_toy(context_, crash_units()), step, checkpoint::Kind::temp, crash_sections(step));
     if (!report.committed) return fmt::format("the next save failed: {}", report.why_not);
     const auto again = store.newest();
     if (!again || again->step() != step || states_differ(*again, step)) return "the next save cannot be loaded";

@@ -106,9 +106,11 @@ class Campaign {
     for (const std::vector<bool>& survives : choices_of_entries(disk_.loose_entries())) {
       const CrashDisk::Names names = disk_.names(survives);
       std::size_t product = 1, most = 1;
-      for (const int inode : unsynced(names)) {
-        product *= disk_.contents(inode).size();
-        most = std::max(most, disk_.contents(inode).size());
+      for (const auto& [path, inode] : names) {
+        if (!disk_.is_file(inode)) continue;
+        const std::size_t contents = disk_.contents(inode).size();  // one where it is synced
+        product *= contents;
+        most = std::max(most, contents);
       }
       const bool all = product <= few;
       for (std::size_t choice = 0; choice < (all ? product : most) && !done(); ++choice) {
@@ -133,18 +135,10 @@ class Campaign {
     examine(disk_.names(survives), [&](std::size_t contents) { return random.below(contents); });
   }
 
-  [[nodiscard]] std::vector<int> unsynced(const CrashDisk::Names& names) {
-    std::vector<int> inodes;
-    for (const auto& [path, inode] : names.inodes) {
-      if (disk_.is_file(inode) && disk_.contents(inode).size() > 1) inodes.push_back(inode);
-    }
-    return inodes;
-  }
-
   void examine(const CrashDisk::Names& names, const std::function<std::size_t(std::size_t)>& choose) {
     ++states;
     CrashDisk::Tree tree;
-    for (const auto& [path, inode] : names.inodes) {
+    for (const auto& [path, inode] : names) {
       if (disk_.is_folder(inode)) {
         tree.folders.insert(path);
       } else if (!disk_.is_file(inode)) {
@@ -229,17 +223,12 @@ bool is_sync_of(const Change& change, std::string_view part) {
   return change.kind == Change::Kind::fsync && change.path.find(part) != std::string::npos;
 }
 
-/// Without the syncs of which `forgotten` is true; some there must be.
-template <class Predicate>
-void forget_syncs(Journal& journal, Predicate forgotten) {
-  const std::size_t dropped = std::erase_if(journal, forgotten);
+/// Drops the syncs of what has `part` in its path, and `slashes` slashes if that is given; some there must be.
+void forget_syncs(Journal& journal, std::string_view part, std::optional<std::ptrdiff_t> slashes = std::nullopt) {
+  const std::size_t dropped = std::erase_if(journal, [&](const Change& change) {
+    return is_sync_of(change, part) && (!slashes || std::ranges::count(change.path, '/') == *slashes);
+  });
   ARGOSY_CHECK(dropped > 0, "the journal of {} changes has no such sync", journal.size());
-}
-
-template <int depth>
-bool is_sync_of_folder(const Change& change, std::string_view name) {
-  return change.kind == Change::Kind::fsync && std::count(change.path.begin(), change.path.end(), '/') == depth &&
-         change.path.ends_with(name);
 }
 
 bool is_commit(const Change& change) {
@@ -286,22 +275,14 @@ void sync_too_early(Journal& journal) {
 }
 
 const Mutant mutants[] = {
-    {"ShardNotSynced", 2, [](Journal& j) { forget_syncs(j, [](const Change& c) { return is_sync_of(c, ".h5"); }); }},
+    {"ShardNotSynced", 2, [](Journal& j) { forget_syncs(j, ".h5"); }},
     {"ShardSyncedBeforeItsLastWrite", 2, sync_too_early},
-    {"AttachmentNotSynced", 2,
-     [](Journal& j) { forget_syncs(j, [](const Change& c) { return is_sync_of(c, "/tokenizer.model"); }); }},
-    {"ManifestNotSynced", 2,
-     [](Journal& j) { forget_syncs(j, [](const Change& c) { return is_sync_of(c, "/MANIFEST.json"); }); }},
-    {"StagingFolderNotSynced", 2,
-     [](Journal& j) {
-       forget_syncs(j, [](const Change& c) { return is_sync_of(c, "/.tmp-") && is_sync_of_folder<3>(c, ""); });
-     }},
-    {"ParentNotSynced", 2,
-     [](Journal& j) { forget_syncs(j, [](const Change& c) { return is_sync_of_folder<2>(c, "/checkpoints"); }); }},
-    {"ParentOfExportsNotSynced", 2,
-     [](Journal& j) { forget_syncs(j, [](const Change& c) { return is_sync_of_folder<2>(c, "/export"); }); }},
-    {"RunFolderNotSyncedIntoItsParent", 2,
-     [](Journal& j) { forget_syncs(j, [](const Change& c) { return is_sync_of_folder<0>(c, "runs"); }); }},
+    {"AttachmentNotSynced", 2, [](Journal& j) { forget_syncs(j, "/tokenizer.model"); }},
+    {"ManifestNotSynced", 2, [](Journal& j) { forget_syncs(j, "/MANIFEST.json"); }},
+    {"StagingFolderNotSynced", 2, [](Journal& j) { forget_syncs(j, "/.tmp-", 3); }},
+    {"ParentNotSynced", 2, [](Journal& j) { forget_syncs(j, "/checkpoints", 2); }},
+    {"ParentOfExportsNotSynced", 2, [](Journal& j) { forget_syncs(j, "/export", 2); }},
+    {"RunFolderNotSyncedIntoItsParent", 2, [](Journal& j) { forget_syncs(j, "runs", 0); }},
     {"AcknowledgedBeforeTheCommit", 2, [](Journal& j) { acknowledge_at(j, 0); }},
     {"AcknowledgedBeforeTheParentIsSynced", 2, [](Journal& j) { acknowledge_at(j, 1); }},
     {"RemovedBeforeTheCommit", 1, remove_before_commit},

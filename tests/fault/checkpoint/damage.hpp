@@ -60,6 +60,11 @@ class DamagedRun {
   std::optional<checkpoint::Store> store_;
 };
 
+/// Nothing wrong was taken for right.
+[[nodiscard]] inline bool is_safe(DamagedRun::Verdict verdict) {
+  return verdict == DamagedRun::Verdict::sound || verdict == DamagedRun::Verdict::detected;
+}
+
 [[nodiscard]] std::string content_of(const Path& path);
 
 }  // namespace argosy::test

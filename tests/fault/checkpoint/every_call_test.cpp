@@ -7,11 +7,12 @@
 #include <set>
 
 #include "checkpoint/checkpoint.hpp"
-#include "core/error.hpp"
-#include "support/checkpoints.hpp"
+#include "support/caught.hpp"
 #include "support/faulty_os.hpp"
 #include "support/fixed_clock.hpp"
 #include "support/later_process_os.hpp"
+#include "support/on_root.hpp"
+#include "support/saved_toys.hpp"
 #include "support/shared_folder.hpp"
 
 /// Each call to the OS of a save, a load, a start and an end fails once, on each rank in turn. The run goes on or all
@@ -22,22 +23,20 @@ namespace {
 using test::Call;
 using Record = test::FaultyOs::Record;
 
-enum class Mishap { enospc, edquot, eio, estale, eintr, shortened };
-
-struct MishapFacts {
+struct Mishap {
   const char* name;
-  int error;  // 0: none
+  int error;  // 0: the call moves only a part of its bytes
+  [[nodiscard]] bool is_short() const { return error == 0; }
+  [[nodiscard]] bool is_hard() const { return error != EINTR && !is_short(); }
 };
-constexpr MishapFacts mishaps[] = {{"Enospc", ENOSPC}, {"Edquot", EDQUOT}, {"Eio", EIO},
-                                   {"Estale", ESTALE}, {"Eintr", EINTR},   {"Short", 0}};
-const MishapFacts& facts_of(Mishap mishap) { return mishaps[static_cast<int>(mishap)]; }
-bool is_hard(Mishap mishap) { return mishap != Mishap::eintr && mishap != Mishap::shortened; }
+constexpr Mishap mishaps[] = {{"Enospc", ENOSPC}, {"Edquot", EDQUOT}, {"Eio", EIO},
+                              {"Estale", ESTALE}, {"Eintr", EINTR},   {"Short", 0}};
 
 /// Calls that Linux may interrupt and that have to be repeated; a close must not be.
 bool is_repeated(Call call) {
-  const Call calls[] = {Call::open,  Call::close, Call::pread,     Call::pwrite,
-                        Call::write, Call::fsync, Call::fallocate, Call::statvfs};
-  return std::find(std::begin(calls), std::end(calls), call) != std::end(calls);
+  const std::set calls{Call::open,  Call::close, Call::pread,     Call::pwrite,
+                       Call::write, Call::fsync, Call::fallocate, Call::statvfs};
+  return calls.contains(call);
 }
 
 /// What all ranks know of the call that failed.
@@ -60,22 +59,13 @@ bool commit_needs(const std::vector<Record>& calls) {
   const bool staged = last.path.find("/.tmp-0") != std::string::npos && last.path.find("ballast") == std::string::npos;
   const bool parent = last.path.ends_with("/checkpoints") && renamed != nullptr && !after_commit;
   if (!staged && !parent) return false;
-  switch (last.call) {
-    case Call::pwrite:
-    case Call::write:
-    case Call::fsync:
-    case Call::mkdir:
-    case Call::rename:
-    case Call::rename_noreplace:
-    case Call::open:
-      return true;
-    case Call::close: {
-      const Record* const opened = before([&](const Record& r) { return r.call == Call::open && r.path == last.path; });
-      return opened != nullptr && (opened->flags & (O_WRONLY | O_RDWR)) != 0;
-    }
-    default:
-      return false;
+  if (last.call == Call::close) {
+    const Record* const opened = before([&](const Record& r) { return r.call == Call::open && r.path == last.path; });
+    return opened != nullptr && (opened->flags & (O_WRONLY | O_RDWR)) != 0;
   }
+  const std::set needed{Call::pwrite,           Call::write, Call::fsync, Call::mkdir, Call::rename,
+                        Call::rename_noreplace, Call::open};
+  return needed.contains(last.call);
 }
 
 /// Waiting for another job is one look.
@@ -98,15 +88,14 @@ class EveryCall : public testing::TestWithParam<Mishap> {
   }
   /// The store of a start that may fail, on all ranks alike; else nullptr.
   [[nodiscard]] std::unique_ptr<Store> try_start(const Path& run) {
-    try {
-      return start(context_, run);
-    } catch (const Error&) {
-      return nullptr;
-    }
+    std::unique_ptr<Store> store;
+    (void)test::caught([&] { store = start(context_, run); });
+    return store;
   }
-  static SaveReport save(Store& store, std::int64_t step) {
-    test::Toy toy = toy_of(step);
-    return store.save(Kind::temp, step, toy.states(), test::toy_sections(), test::toy_attachments());
+  static SaveReport save(Store& store, std::int64_t step) { return test::save_toy(store, toy_of(step), step); }
+  /// So that retention has work to do: two of them are kept.
+  static void save_three_steps(Store& store) {
+    for (std::int64_t step = 1; step <= 3; ++step) ASSERT_TRUE(save(store, step).committed);
   }
   /// The step loaded on all ranks, 0 for none. Throws Error on all ranks.
   static std::int64_t load(Store& store) {
@@ -126,8 +115,7 @@ class EveryCall : public testing::TestWithParam<Mishap> {
     for (int victim = 0; victim < test::world().size(); ++victim) {
       for (std::size_t n = 0;; ++n) {
         const std::size_t begin = os_.count();
-        if (rank() == victim && GetParam() == Mishap::shortened) os_.shorten(begin + n);
-        if (rank() == victim && GetParam() != Mishap::shortened) os_.fail(begin + n, facts_of(GetParam()).error);
+        if (rank() == victim) GetParam().is_short() ? os_.shorten(begin + n) : os_.fail(begin + n, GetParam().error);
         body();
         os_.heal();
         const Failed failed = told(victim, begin, n);
@@ -169,11 +157,11 @@ class EveryCall : public testing::TestWithParam<Mishap> {
       if (calls.size() > n) {
         calls.resize(n + 1);
         const Record& last = calls.back();
-        const Mishap mishap = GetParam();
-        const bool soft = mishap == Mishap::shortened || (mishap == Mishap::eintr && is_repeated(last.call));
+        const Mishap& mishap = GetParam();
+        const bool soft = mishap.is_short() || (mishap.error == EINTR && is_repeated(last.call));
         text = fmt::format("{}{}{}{} at call {} of rank {}, kind {} on {}",
                            last.call == Call::unlink || last.call == Call::rmdir ? 'r' : '-', soft ? 's' : '-',
-                           is_hard(mishap) && commit_needs(calls) ? 'f' : '-', facts_of(mishap).name, n, victim,
+                           mishap.is_hard() && commit_needs(calls) ? 'f' : '-', mishap.name, n, victim,
                            static_cast<int>(last.call), last.path);
       }
     }
@@ -188,15 +176,13 @@ class EveryCall : public testing::TestWithParam<Mishap> {
 
 TEST_P(EveryCall, OfASaveMayFailAndTheRunGoesOn) {
   const auto store = start(context_, folder_ / "run");
-  std::int64_t step = 0, acknowledged = 0;
+  ASSERT_NO_FATAL_FAILURE(save_three_steps(*store));
+  std::int64_t step = 3, acknowledged = 3;
   SaveReport report;
   const auto next = [&] {
     report = save(*store, ++step);
     if (report.committed) acknowledged = step;
   };
-  for (int i = 0; i < 3; ++i) next();  // so that retention has work to do
-  ASSERT_EQ(acknowledged, 3);
-
   int lost = 0, needed = 0;
   std::set<std::string> left;  // what could not be removed waits for the next start
   const std::size_t calls = each_call(next, [&](const Failed& failed) {
@@ -209,7 +195,7 @@ TEST_P(EveryCall, OfASaveMayFailAndTheRunGoesOn) {
     }
     if (failed.must_fail_save) {
       EXPECT_FALSE(report.committed) << failed.where;
-      EXPECT_NE(report.why_not.find(strerrorname_np(facts_of(GetParam()).error)), std::string::npos) << report.why_not;
+      EXPECT_NE(report.why_not.find(strerrorname_np(GetParam().error)), std::string::npos) << report.why_not;
     }
     const std::int64_t newest = load(*store);
     // A save whose last sync failed is there although it was not acknowledged.
@@ -223,10 +209,10 @@ TEST_P(EveryCall, OfASaveMayFailAndTheRunGoesOn) {
     test::world().barrier("looked");
   });
   EXPECT_GT(calls, 80U);
-  if (GetParam() == Mishap::shortened) {
+  if (GetParam().is_short()) {
     EXPECT_EQ(lost, 0);
   }
-  if (is_hard(GetParam())) {
+  if (GetParam().is_hard()) {
     EXPECT_GT(needed, 40);
     EXPECT_GT(lost, needed);
   }
@@ -234,66 +220,55 @@ TEST_P(EveryCall, OfASaveMayFailAndTheRunGoesOn) {
 
 TEST_P(EveryCall, OfALoadMayFailAndNothingIsTakenForDamage) {
   const auto store = start(context_, folder_ / "run");
-  for (std::int64_t step = 1; step <= 3; ++step) ASSERT_TRUE(save(*store, step).committed);
+  ASSERT_NO_FATAL_FAILURE(save_three_steps(*store));
   std::string outcome;
-  const std::size_t calls = each_call(
-      [&] {
-        try {
-          outcome = std::to_string(load(*store));
-        } catch (const Error& error) {
-          outcome = error.fault() == Fault::internal ? "wrong" : "refused";
-        }
-      },
-      [&](const Failed& failed) {
-        expect_common(outcome, failed.where);
-        EXPECT_TRUE(outcome == "3" || outcome == "2" || outcome == "refused") << failed.where << ": " << outcome;
-        if (failed.must_succeed || failed.where.empty()) {
-          EXPECT_EQ(outcome, "3") << failed.where;
-        }
-        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-        EXPECT_EQ(load(*store), 3) << failed.where;
-        EXPECT_EQ(files_.list(folder_ / "run/checkpoints"), names_) << failed.where;
-        test::world().barrier("looked");
-      });
+  const auto load_once = [&] {
+    const auto error = test::caught([&] { outcome = std::to_string(load(*store)); });
+    if (error) outcome = error->fault() == Fault::internal ? "wrong" : "refused";
+  };
+  const std::size_t calls = each_call(load_once, [&](const Failed& failed) {
+    expect_common(outcome, failed.where);
+    EXPECT_TRUE(outcome == "3" || outcome == "2" || outcome == "refused") << failed.where << ": " << outcome;
+    if (failed.must_succeed || failed.where.empty()) {
+      EXPECT_EQ(outcome, "3") << failed.where;
+    }
+    EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+    EXPECT_EQ(load(*store), 3) << failed.where;
+    EXPECT_EQ(files_.list(folder_ / "run/checkpoints"), names_) << failed.where;
+    test::world().barrier("looked");
+  });
   EXPECT_GT(calls, 20U);
 }
 
 TEST_P(EveryCall, OfAStartMayFailAndTheNextOneWorks) {
   const Path run = folder_ / "run";
-  {
-    const auto store = start(context_, run);
-    for (std::int64_t step = 1; step <= 3; ++step) ASSERT_TRUE(save(*store, step).committed);
-  }
+  ASSERT_NO_FATAL_FAILURE(save_three_steps(*start(context_, run)));
   std::unique_ptr<Store> store;
   const auto litter = [&] {
-    if (rank() != 0) return;
     for (const char* folder : {"checkpoints/.tmp-000000009-0123456789abcdef", "checkpoints/.del-000000001-0123abcd"}) {
       files_.make_folders(run / folder);
       files_.write_atomically(run / folder / "MANIFEST.json", std::string_view{"half"});
     }
     files_.write_atomically(run / "run.json.tmp-0123456789abcdef", std::string_view{"half"});
   };
-  litter();
-  const std::size_t calls = each_call([&] { store = try_start(run); },
-                                      [&](const Failed& failed) {
-                                        expect_start(store, failed);
-                                        if (store != nullptr) {
-                                          EXPECT_EQ(load(*store), 3) << failed.where;
-                                          EXPECT_THROW(start(context_, run), Error)
-                                              << failed.where << ": two jobs in one run directory";
-                                        }
-                                        store.reset();
-                                        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-                                        EXPECT_EQ(load(*start(later_, run)), 3) << failed.where;
-                                        if (rank() == 0) {
-                                          EXPECT_EQ(files_.list(run / "checkpoints"), names_) << failed.where;
-                                          for (const std::string& name : files_.list(run))
-                                            EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
-                                        }
-                                        test::world().barrier("looked");
-                                        litter();
-                                        test::world().barrier("littered");
-                                      });
+  test::on_root(litter);
+  const auto start_once = [&] { store = try_start(run); };
+  const std::size_t calls = each_call(start_once, [&](const Failed& failed) {
+    expect_start(store, failed);
+    if (store != nullptr) {
+      EXPECT_EQ(load(*store), 3) << failed.where;
+      EXPECT_THROW(start(context_, run), Error) << failed.where << ": two jobs in one run directory";
+    }
+    store.reset();
+    EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+    EXPECT_EQ(load(*start(later_, run)), 3) << failed.where;
+    test::world().barrier("loaded");
+    test::on_root([&] {
+      EXPECT_EQ(files_.list(run / "checkpoints"), names_) << failed.where;
+      for (const std::string& name : files_.list(run)) EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
+      litter();
+    });
+  });
   EXPECT_GT(calls, 15U);
 }
 
@@ -301,20 +276,19 @@ TEST_P(EveryCall, OfTheFirstStartMayFailAndTheNextOneWorks) {
   int n = 0;
   Path run;
   std::unique_ptr<Store> store;
-  const std::size_t calls = each_call(
-      [&] {
-        run = folder_ / fmt::format("{}/run", ++n);
-        store = try_start(run);
-      },
-      [&](const Failed& failed) {
-        expect_start(store, failed);
-        store.reset();
-        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-        const auto next = start(later_, run);
-        EXPECT_EQ(load(*next), 0) << failed.where;
-        EXPECT_TRUE(save(*next, 1).committed) << failed.where;
-        EXPECT_EQ(load(*next), 1) << failed.where;
-      });
+  const auto start_once = [&] {
+    run = folder_ / fmt::format("{}/run", ++n);
+    store = try_start(run);
+  };
+  const std::size_t calls = each_call(start_once, [&](const Failed& failed) {
+    expect_start(store, failed);
+    store.reset();
+    EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+    const auto next = start(later_, run);
+    EXPECT_EQ(load(*next), 0) << failed.where;
+    EXPECT_TRUE(save(*next, 1).committed) << failed.where;
+    EXPECT_EQ(load(*next), 1) << failed.where;
+  });
   EXPECT_GT(calls, 15U);
 }
 
@@ -324,12 +298,12 @@ TEST_P(EveryCall, OfASecondJobsStartMayFailAndTheFirstOneStaysAlone) {
   const auto store = start(first, folder_ / "run");
   bool started = false;
   std::int64_t step = 0;
-  const std::size_t calls = each_call([&] { started = try_start(folder_ / "run") != nullptr; },
-                                      [&](const Failed& failed) {
-                                        EXPECT_FALSE(started) << failed.where;
-                                        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-                                        EXPECT_TRUE(save(*store, ++step).committed) << failed.where;
-                                      });
+  const auto start_once = [&] { started = try_start(folder_ / "run") != nullptr; };
+  const std::size_t calls = each_call(start_once, [&](const Failed& failed) {
+    EXPECT_FALSE(started) << failed.where;
+    EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+    EXPECT_TRUE(save(*store, ++step).committed) << failed.where;
+  });
   EXPECT_GT(calls, 10U);
 }
 
@@ -337,20 +311,17 @@ TEST_P(EveryCall, OfTheEndMayFailAndTheNextStartWorks) {
   const Path run = folder_ / "run";
   auto store = start(context_, run);
   ASSERT_TRUE(save(*store, 1).committed);
-  const std::size_t calls = each_call([&] { store.reset(); },
-                                      [&](const Failed& failed) {
-                                        EXPECT_EQ(os_.open_files(), 0U) << failed.where;
-                                        EXPECT_EQ(load(*start(later_, run)), 1) << failed.where;
-                                        test::world().barrier("looked");
-                                        store = start(context_, run);
-                                      });
+  const auto end = [&] { store.reset(); };
+  const std::size_t calls = each_call(end, [&](const Failed& failed) {
+    EXPECT_EQ(os_.open_files(), 0U) << failed.where;
+    EXPECT_EQ(load(*start(later_, run)), 1) << failed.where;
+    test::world().barrier("looked");
+    store = start(context_, run);
+  });
   EXPECT_GT(calls, 5U);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryCall,
-                         testing::Values(Mishap::enospc, Mishap::edquot, Mishap::eio, Mishap::estale, Mishap::eintr,
-                                         Mishap::shortened),
-                         [](const auto& test) { return facts_of(test.param).name; });
+INSTANTIATE_TEST_SUITE_P(All, EveryCall, testing::ValuesIn(mishaps), [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace argosy::checkpoint

@@ -1,18 +1,23 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "checkpoint/checkpoint.hpp"
-#include "core/error.hpp"
-#include "support/checkpoints.hpp"
 #include "support/fault_options.hpp"
 #include "support/own_process.hpp"
+#include "support/refusal.hpp"
+#include "support/saved_toys.hpp"
 #include "support/small_disk.hpp"
 
 namespace argosy::checkpoint {
 namespace {
+
+using testing::HasSubstr;
+
+void expect_nothing_half_done(const Path& run) {
+  for (const std::string& name : Files::system().list(run / "checkpoints")) EXPECT_NE(name[0], '.') << name;
+}
 
 /// Every way to run out of space: by the ballast, inside HDF5, in fallocate, in a payload write. HDF5 1.10 crashes at
 /// exit when a file could not be closed; then this test program fails as a whole.
@@ -25,23 +30,19 @@ TEST(FullDisk, FailsTheSaveAndNothingElse) {
     test::Optimist os;
     test::TestContext context{os, test::world()};
     Store store{context.get(), disk.path() / "run", {}};
-    test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
     std::int64_t newest = 0;
     for (std::int64_t step = 1; step <= 12; ++step) {
-      const SaveReport report =
-          store.save(checkpoint::Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(),
-                     test::toy_sections(), test::toy_attachments());
+      const SaveReport report = test::save_toy(store, test::own_toy(context), step);
       (report.committed ? committed : failed) += 1;
       if (report.committed) newest = step;
       if (!report.committed) {
-        EXPECT_NE(report.why_not.find("ENOSPC"), std::string::npos) << report.why_not;
+        EXPECT_THAT(report.why_not, HasSubstr("ENOSPC"));
       }
       const auto found = store.newest();
       EXPECT_EQ(found ? found->step() : 0, newest);
       if (found) found->verify();
     }
-    for (const std::string& name : Files::system().list(disk.path() / "run/checkpoints"))
-      EXPECT_NE(name[0], '.') << name;
+    expect_nothing_half_done(disk.path() / "run");
   }
   EXPECT_GT(committed, 20);
   EXPECT_GT(failed, 20);
@@ -57,8 +58,7 @@ TEST(FullDisk, DISABLED_RunOfItsOwn) {
   test::Optimist os;
   test::TestContext context{os, test::world()};
   Store store{context.get(), Path{disk} / "run", {}};
-  test::Toy toy{test::large_units(), context.topology().layout(), 0},
-      got{test::large_units(), context.topology().layout(), 0};
+  test::Toy toy = test::own_toy(context, test::large_units()), got = toy;
   std::int64_t newest = 0, failed = 0;
   for (std::int64_t step = 1; step <= 6; ++step) {
     const SaveReport report = store.save(Kind::temp, step, toy.fill_all(static_cast<float>(step)).states(),
@@ -73,7 +73,7 @@ TEST(FullDisk, DISABLED_RunOfItsOwn) {
   EXPECT_EQ(found->step(), newest);
   found->read_state(got.states(), 0);
   EXPECT_EQ(got.tensor(2, 0)[0], static_cast<float>(newest));
-  for (const std::string& name : Files::system().list(Path{disk} / "run/checkpoints")) EXPECT_NE(name[0], '.') << name;
+  expect_nothing_half_done(Path{disk} / "run");
 }
 
 class DiskOfKind : public testing::TestWithParam<test::DiskKind> {};
@@ -102,12 +102,8 @@ template <class Forbid, class Allow>
 void expect_to_go_on(const Path& run, const std::string& error, Forbid forbid, Allow allow) {
   Os os;
   test::TestContext context{os, test::world()};
-  test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
   Store store{context.get(), run, {}};
-  const auto save = [&](std::int64_t step) {
-    return store.save(Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(), test::toy_sections(),
-                      test::toy_attachments());
-  };
+  const auto save = [&](std::int64_t step) { return test::save_toy(store, test::own_toy(context), step); };
   ASSERT_TRUE(save(1).committed);
   forbid();
   const SaveReport refused = save(2);
@@ -115,8 +111,7 @@ void expect_to_go_on(const Path& run, const std::string& error, Forbid forbid, A
   const int readable = static_cast<int>(Reader{context.get().files, run / "checkpoints/000000001"}.verify().finite);
   allow();
   EXPECT_FALSE(refused.committed);
-  EXPECT_NE(refused.why_not.find(error), std::string::npos) << refused.why_not;
-  EXPECT_NE(refused.why_not.find("check the permissions"), std::string::npos) << refused.why_not;
+  EXPECT_THAT(refused.why_not, AllOf(HasSubstr(error), HasSubstr("check the permissions")));
   ASSERT_TRUE(kept);
   EXPECT_EQ(kept->step(), 1);
   EXPECT_EQ(readable, 1);
@@ -127,14 +122,8 @@ void expect_to_go_on(const Path& run, const std::string& error, Forbid forbid, A
 void expect_refusal(const Path& run, const std::string& error) {
   Os os;
   test::TestContext context{os, test::world()};
-  try {
-    const Store store{context.get(), run, {}};
-    ADD_FAILURE() << "the run started";
-  } catch (const Error& refusal) {
-    EXPECT_EQ(refusal.fault(), Fault::io);
-    EXPECT_NE(std::string{refusal.what()}.find(error), std::string::npos) << refusal.what();
-    EXPECT_NE(std::string{refusal.what()}.find(run.string()), std::string::npos) << refusal.what();
-  }
+  EXPECT_THAT(test::refusal(Fault::io, [&] { const Store store(context.get(), run, {}); }),
+              AllOf(HasSubstr(error), HasSubstr(run.string())));
 }
 
 TEST(ReadOnlyDisk, FailsTheSaveAndRefusesTheStart) {

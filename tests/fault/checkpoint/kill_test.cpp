@@ -15,11 +15,9 @@
 #include <sstream>
 #include <thread>
 
-#include "checkpoint/checkpoint.hpp"
-#include "core/error.hpp"
 #include "core/random.hpp"
-#include "support/checkpoints.hpp"
 #include "support/fault_options.hpp"
+#include "support/saved_toys.hpp"
 #include "support/temp_folder.hpp"
 
 /// kill -9 at random times of jobs that save one checkpoint after the other, of their launcher, all their ranks or one,
@@ -61,7 +59,6 @@ TEST(Killed, DISABLED_SavesForEver) {
   Os os;
   test::TestContext context{os, test::world()};
   const int rank = context.topology().canonical_rank();
-  const partition::Layout& layout = context.topology().layout();
   std::optional<Store> opened;
   try {
     opened.emplace(context.get(), run, Store::Options{.max_checkpoints = max_checkpoints});
@@ -71,8 +68,7 @@ TEST(Killed, DISABLED_SavesForEver) {
     return;
   }
   Store& store = *opened;
-  test::Toy live{test::tiny_units(), layout, rank}, kept{test::tiny_units(), layout, rank},
-      found{test::tiny_units(), layout, rank};
+  test::Toy live = test::own_toy(context), kept = live, found = live;
   std::int64_t step = 0;
   if (rank == 0) {
     for (const std::string& name : left_in(run)) say("left " + name);
@@ -146,14 +142,14 @@ class Job {
 
   /// The next line; nullopt after its end or `limit_ms` of silence.
   std::optional<std::string> line(int limit_ms = 60'000) {
-    for (std::size_t end = text_.find('\n'); end == std::string::npos; end = text_.find('\n')) {
+    std::size_t end = 0;
+    while ((end = text_.find('\n')) == std::string::npos) {
       pollfd waiting{from_, POLLIN, 0};
       char buffer[4096];
       const ssize_t got = poll(&waiting, 1, limit_ms) > 0 ? read(from_, buffer, sizeof(buffer)) : 0;
       if (got <= 0) return std::nullopt;
       text_.append(buffer, static_cast<std::size_t>(got));
     }
-    const std::size_t end = text_.find('\n');
     std::string line = text_.substr(0, end);
     text_.erase(0, end + 1);
     return line;

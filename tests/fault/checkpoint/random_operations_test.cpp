@@ -8,13 +8,14 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.hpp"
-#include "core/error.hpp"
 #include "core/hash.hpp"
 #include "core/random.hpp"
-#include "support/checkpoints.hpp"
+#include "support/caught.hpp"
 #include "support/fault_options.hpp"
 #include "support/faulty_os.hpp"
 #include "support/later_process_os.hpp"
+#include "support/refusal.hpp"
+#include "support/saved_toys.hpp"
 #include "support/temp_folder.hpp"
 
 /// A long life of one run directory: saves, exports, failures and crashes in the middle of them, damage, restarts,
@@ -129,11 +130,8 @@ class Life {
 
  private:
   void attempt(void (Life::*operation)()) {
-    try {
-      (this->*operation)();
-    } catch (const Error& error) {
-      ADD_FAILURE() << error.what() << trace();
-    }
+    const auto error = test::caught([&] { (this->*operation)(); });
+    EXPECT_FALSE(error) << error->what() << trace();
   }
 
   enum class Health {
@@ -159,17 +157,14 @@ class Life {
     return fmt::format("{}/{:09}", kind == Kind::temp ? "checkpoints" : "export", step);
   }
   [[nodiscard]] test::Toy toy(std::int64_t step) {
-    return test::Toy{test::tiny_units(), context_.topology().layout(), 0}.fill(static_cast<std::uint64_t>(step));
+    return test::own_toy(context_).fill(static_cast<std::uint64_t>(step));
   }
 
   /// A start after whatever was: nothing is left behind, nothing lost, nobody asked.
   void start() {
-    try {
-      store_ = std::make_unique<Store>(context_.get(), run_, Store::Options{.max_checkpoints = kept});
-    } catch (const Error& error) {
-      ADD_FAILURE() << "the start needs a person: " << error.what() << trace();
-      return;
-    }
+    const auto error = test::caught(
+        [&] { store_ = std::make_unique<Store>(context_.get(), run_, Store::Options{.max_checkpoints = kept}); });
+    ASSERT_FALSE(error) << "the start needs a person: " << error->what() << trace();
     load();
     for (const auto& entry : std::filesystem::recursive_directory_iterator(run_)) {
       const std::string name = entry.path().filename().string();
@@ -220,8 +215,7 @@ class Life {
   }
   bool save(Kind kind) {
     ++step_;
-    test::Toy mine = toy(step_);
-    const SaveReport report = store_->save(kind, step_, mine.states(), test::toy_sections(), test::toy_attachments());
+    const SaveReport report = test::save_toy(*store_, toy(step_), step_, kind);
     saved_[step_] = {kind, report.committed ? Health::sound : Health::unsure};
     (report.committed ? committed_ : failed_) += 1;
     did(fmt::format("save of {}: {}", place_of(step_, kind).string(), report.committed ? "saved" : report.why_not));
@@ -298,12 +292,11 @@ class Life {
     std::atomic<int> wins = 0, usage = 0;
     std::unique_ptr<Store> winners[2];
     const auto run = [&](int job) {
-      try {
+      const auto error = test::caught([&] {
         winners[job] = std::make_unique<Store>((job == 0 ? context_ : other_).get(), run_, Store::Options{});
-        ++wins;
-      } catch (const Error& error) {
-        usage += error.fault() == Fault::usage ? 1 : 0;
-      }
+      });
+      if (!error) ++wins;
+      if (error && error->fault() == Fault::usage) ++usage;
     };
     os_.stall(true);
     { const std::jthread first{run, 0}, second{run, 1}; }
@@ -320,14 +313,8 @@ class Life {
     ++step_;
     ++lost_;
     os_.lose_lease();
-    test::Toy mine = toy(step_);
-    try {
-      const SaveReport report =
-          store_->save(Kind::temp, step_, mine.states(), test::toy_sections(), test::toy_attachments());
-      ADD_FAILURE() << "saved: " << report.committed << " " << report.why_not << trace();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.fault(), Fault::usage) << error.what();
-    }
+    SCOPED_TRACE(trace());
+    test::refusal(Fault::usage, [&] { (void)test::save_toy(*store_, toy(step_), step_); });
     EXPECT_FALSE(Files::system().exists(run_ / place_of(step_, Kind::temp))) << trace();
     store_ = nullptr;
     os_.end_other_host();

@@ -1,16 +1,13 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <optional>
 
-#include "checkpoint/checkpoint.hpp"
-#include "core/error.hpp"
 #include "core/random.hpp"
-#include "support/checkpoints.hpp"
 #include "support/fault_options.hpp"
 #include "support/faulty_os.hpp"
+#include "support/saved_toys.hpp"
 #include "support/temp_folder.hpp"
 
 /// A long run whose disk fails now and then: what saves borrow, they give back.
@@ -79,7 +76,7 @@ class Soak : public testing::Test {
     const auto newest = store->newest();
     ASSERT_TRUE(newest) << trace;
     EXPECT_GE(newest->step(), acknowledged) << trace;
-    test::Toy got{units_, context.topology().layout(), 0};
+    test::Toy got = test::own_toy(context, units_);
     newest->read_state(got.states(), 0);
     EXPECT_TRUE(got == toy.fill(static_cast<std::uint64_t>(newest->step()))) << trace;
   }
@@ -91,7 +88,7 @@ class Soak : public testing::Test {
   test::TempFolder folder;
   test::FaultyOs os;
   test::TestContext context{os, test::world()};
-  test::Toy toy{units_, context.topology().layout(), 0};
+  test::Toy toy = test::own_toy(context, units_);
   std::optional<Store> store;
   std::int64_t step = 0, acknowledged = 0;
   int committed = 0, failed = 0;

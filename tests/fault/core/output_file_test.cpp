@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "core/staged.hpp"
+#include "support/caught.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
 #include "support/small_disk.hpp"
@@ -39,25 +40,22 @@ class OutputFileTest : public testing::Test {
 TEST_F(OutputFileTest, IsTheOldOrTheWholeNewContentWhateverCallFails) {
   FaultyOs sound;
   write(Files{sound}, out, "new, all of it");
-  for (const int error : {ENOSPC, EIO, EDQUOT}) {
+  for (const int code : {ENOSPC, EIO, EDQUOT}) {
     for (std::size_t n = 0; n < sound.count(); ++n) {
       files.write_atomically(out, "old");
       FaultyOs os;
-      os.fail(n, error);
-      bool failed = false;
-      try {
-        write(Files{os}, out, "new, all of it");
-      } catch (const Error& caught) {
-        failed = true;
-        EXPECT_EQ(exit_code(caught.fault()), Exit::io) << caught.what();
-        EXPECT_THAT(caught.what(), HasSubstr(strerrorname_np(error)));
+      os.fail(n, code);
+      const std::optional<Error> error = caught([&] { write(Files{os}, out, "new, all of it"); });
+      if (error) {
+        EXPECT_EQ(exit_code(error->fault()), Exit::io) << error->what();
+        EXPECT_THAT(error->what(), HasSubstr(strerrorname_np(code)));
       }
       EXPECT_EQ(os.open_files(), 0U) << n;
       EXPECT_THAT(files.list(folder.path()), ElementsAre("out")) << n;
-      EXPECT_THAT(text("out"), failed ? AnyOf("old", "new, all of it") : AnyOf("new, all of it", "")) << n;
+      EXPECT_THAT(text("out"), error ? AnyOf("old", "new, all of it") : AnyOf("new, all of it", "")) << n;
       const Call call = sound.records()[n].call;
       if (call == Call::write || call == Call::rename) {
-        EXPECT_TRUE(failed && text("out") == "old") << n;
+        EXPECT_TRUE(error && text("out") == "old") << n;
       }
     }
   }

@@ -8,8 +8,10 @@
 #include "interchange/formats.hpp"
 #include "spec/model_config.hpp"
 #include "spec/model_spec.hpp"
-#include "support/checkpoints.hpp"
+#include "support/caught.hpp"
 #include "support/faulty_os.hpp"
+#include "support/on_root.hpp"
+#include "support/saved_toys.hpp"
 #include "support/shared_folder.hpp"
 #include "support/small_text.hpp"
 
@@ -32,7 +34,7 @@ class ExportFaults : public testing::Test {
       units.emplace_back(unit.name, unit.flat());
     checkpoint::Sections sections = test::toy_sections();
     sections.model["config"] = config::to_json(config);
-    test::Toy toy{units, sound_.topology().layout(), sound_.topology().canonical_rank()};
+    test::Toy toy = test::own_toy(sound_, units);
     const std::vector<checkpoint::Attachment> attached{
         {"tokenizer.model", test::small_tokenizer(spec::TokenLayout::marian).model_bytes()}};
     checkpoint::Store store{sound_.get(), folder_ / "run", {}};
@@ -44,17 +46,16 @@ class ExportFaults : public testing::Test {
   /// Whether it was refused, on all ranks alike.
   bool exports(Os& os) {
     test::TestContext context{os, world()};
-    bool threw = false;
-    try {
+    const std::optional<Error> error = test::caught([&] {
       const checkpoint::Reader reader = checkpoint::open_on_all(context.get(), checkpoint_);
       (void)format_named("ct2").write(context.get(), reader, folder_ / "made/out", Quantization::int8);
-    } catch (const Error& error) {
-      threw = true;
-      EXPECT_EQ(exit_code(error.fault()), Exit::io) << error.what();
+    });
+    if (error) {
+      EXPECT_EQ(exit_code(error->fault()), Exit::io) << error->what();
     }
     world().barrier("it is over");
-    EXPECT_EQ(comm::any_of(world(), threw), threw) << "a rank goes on where another has failed";
-    return threw;
+    EXPECT_EQ(comm::any_of(world(), error.has_value()), error.has_value()) << "a rank goes on where another has failed";
+    return error.has_value();
   }
 
   /// What is in the folder under its name; nullopt: there is none.
@@ -68,11 +69,6 @@ class ExportFaults : public testing::Test {
     }
     world().barrier("looked");
     return found;
-  }
-
-  void forget() {
-    if (world().rank() == 0) Files::system().remove_tree(folder_ / "made");
-    world().barrier("forgotten");
   }
 
   test::SharedFolder folder_;
@@ -92,7 +88,7 @@ TEST_F(ExportFaults, OnlyAWholeFolderHasItsNameWhateverCallFails) {
     int refused = 0;
     for (std::size_t n = 0; n < calls; ++n) {
       for (const bool crashes : {false, true}) {
-        forget();
+        test::on_root([&] { Files::system().remove_tree(folder_ / "made"); });
         test::FaultyOs os;
         if (world().rank() == failing) crashes ? os.crash(n) : os.fail(n, ENOSPC);
         const bool threw = exports(os);

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "support/mpi_test.hpp"
 #include "support/refusal.hpp"
 #include "support/shared_folder.hpp"
 #include "unit/config/sample_config.hpp"
@@ -72,8 +71,7 @@ TEST_F(AppTest, WrongWordsAreUsageErrorsOnAllRanks) {
 
 TEST_F(AppTest, AllRanksGetTheConfigurationThatRankZeroReads) {
   const SharedFolder folder;
-  const std::string path = (folder.path() / "a.json").string();
-  if (world().rank() == 0) Files::system().write_atomically(path, R"({"seed": 7, "workers": 3})");
+  const std::string path = folder.write("a.json", R"({"seed": 7, "workers": 3})").string();
   const auto value = run({path.c_str(), "--set", "workers=5", "--set", "schedule.lr=0.5", "--dry-run"});
   ASSERT_TRUE(value.has_value());
   EXPECT_EQ(value->seed, 7);
@@ -90,8 +88,7 @@ TEST_F(AppTest, AMissingFileIsAUsageErrorOnAllRanks) {
 
 TEST_F(AppTest, ABadFileIsAConfigErrorOnAllRanks) {
   const SharedFolder folder;
-  const std::string path = (folder.path() / "a.json").string();
-  if (world().rank() == 0) Files::system().write_atomically(path, "{\n\"sead\": 7}");
+  const std::string path = folder.write("a.json", "{\n\"sead\": 7}").string();
   const Error error = refusal({path.c_str()});
   EXPECT_EQ(error.fault(), Fault::config);
   EXPECT_THAT(error.what(), HasSubstr("a.json:2: unknown key sead; did you mean seed?"));

@@ -5,9 +5,8 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.hpp"
-#include "core/error.hpp"
-#include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
+#include "support/saved_toys.hpp"
 #include "support/shared_folder.hpp"
 
 /// Saves on their way while their caller goes on.
@@ -16,9 +15,8 @@ namespace {
 
 class BackgroundSave : public testing::Test {
  protected:
-  [[nodiscard]] int me() const { return context.topology().canonical_rank(); }
   [[nodiscard]] bool is_last() { return context.get().world.rank() == context.get().world.size() - 1; }
-  [[nodiscard]] test::Toy toy() const { return {test::tiny_units(), context.topology().layout(), me()}; }
+  [[nodiscard]] test::Toy toy() const { return test::own_toy(context); }
 
   /// Begins to save `live`, whose state is taken when `may_copy` is ready.
   void begin(Store& store, std::int64_t step, test::Toy& live, const std::shared_future<void>& may_copy) {
@@ -43,7 +41,7 @@ class BackgroundSave : public testing::Test {
     ASSERT_TRUE(newest);
     EXPECT_EQ(newest->step(), step);
     test::Toy wanted = toy(), got = toy();
-    newest->read_state(got.states(), me());
+    newest->read_state(got.states(), context.topology().canonical_rank());
     EXPECT_TRUE(got == wanted.fill(static_cast<std::uint64_t>(step)));
     context.get().world.barrier("state read");
   }
@@ -111,7 +109,7 @@ TEST_F(BackgroundSave, WhoseStateCannotBeTakenFailsAndNobodyWaitsForIt) {
   test::Toy live = toy();
   copy.emplace(toy());
   store.begin_save(Kind::temp, 1, copy->states(), test::toy_sections(), {}, [this] {
-    if (is_last()) throw Error{Fault::io, {.wanted = "a copy", .got = "the device is lost", .where = "", .remedy = ""}};
+    if (is_last()) throw Error{Fault::io, {.wanted = "a copy", .got = "the device is lost"}};
   });
   store.wait_for_units();
   const SaveReport report = poll(store);

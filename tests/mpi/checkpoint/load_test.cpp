@@ -1,21 +1,23 @@
 #include "checkpoint/load.hpp"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/shard_file.hpp"
-#include "core/error.hpp"
-#include "support/checkpoints.hpp"
-#include "support/faulty_os.hpp"
+#include "support/on_root.hpp"
 #include "support/refusal.hpp"
+#include "support/saved_toys.hpp"
 #include "support/shared_folder.hpp"
 
 namespace argosy::checkpoint {
 namespace {
 
+using test::on_root;
+using testing::HasSubstr;
 using Names = std::vector<std::string>;
 
 /// A door behind which the shards of one step are as a test wants them to be.
@@ -38,17 +40,18 @@ class LoadOnRanks : public testing::Test {
   LoadOnRanks() {
     Store store{context.get(), folder / "run", {}};
     for (std::int64_t step = 1; step <= 3; ++step) {
-      test::Toy toy = own();
-      const SaveReport report = store.save(Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(),
-                                           test::toy_sections(), test::toy_attachments());
+      const SaveReport report = test::save_toy(store, own(), step);
       EXPECT_TRUE(report.committed) << report.why_not;
     }
   }
-  test::Toy own() { return {test::tiny_units(), context.topology().layout(), context.topology().canonical_rank()}; }
+  test::Toy own() { return test::own_toy(context); }
   Path at(std::int64_t step) { return folder / "run/checkpoints" / fmt::format("{:09}", step); }
-  void on_root(const std::function<void()>& body) {
-    if (test::world().rank() == 0) body();
-    test::world().barrier("rank 0 has done it");
+  [[nodiscard]] Path latest() const { return folder / "run/latest"; }
+  void point_latest_at_the_newest() {
+    on_root([&] {
+      Files::system().remove(latest());
+      Files::system().link_symbolically("checkpoints/000000003", latest());
+    });
   }
   /// Step that all ranks load, with its very bytes.
   std::int64_t load(const LoadOptions& options = {}) {
@@ -109,7 +112,7 @@ TEST_F(LoadOnRanks, ARefusalOfOneRankIsTheRefusalOfAll) {
     if (test::world().rank() == test::world().size() - 1) throw Error{Fault::config, {.got = "another model"}};
   }};
   Store store{context.get(), folder / "run", {}};
-  EXPECT_NE(test::refusal(Fault::config, [&] { store.load({}, options); }).find("another model"), std::string::npos);
+  EXPECT_THAT(test::refusal(Fault::config, [&] { store.load({}, options); }), HasSubstr("another model"));
 }
 
 TEST_F(LoadOnRanks, EachRankReadsItsShareBehindADamagedOne) {
@@ -122,8 +125,7 @@ TEST_F(LoadOnRanks, EachRankReadsItsShareBehindADamagedOne) {
 
 TEST_F(LoadOnRanks, TheNamedOneIsReadByAllOrByNone) {
   EXPECT_EQ(load({.from = at(3)}), 3);
-  const std::string said = test::refusal(Fault::usage, [&] { load({.from = at(1)}); });
-  EXPECT_NE(said.find("000000002"), std::string::npos) << said;
+  EXPECT_THAT(test::refusal(Fault::usage, [&] { load({.from = at(1)}); }), HasSubstr("000000002"));
   on_root([&] { flip_payload(at(3), test::world().size() - 1); });
   test::refusal(Fault::corrupt, [&] { load({.from = at(3)}); });
   EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
@@ -150,18 +152,14 @@ class MovingOs : public Os {
 };
 
 TEST_F(LoadOnRanks, ALinkThatMovesLeadsAllToOneCheckpoint) {
-  const Path latest = folder / "run/latest";
   MovingOs moving{folder / "run"};
   test::TestContext moved{moving, test::world()};
   for (const char* const name : {"run/latest", "run/latest/"}) {
-    on_root([&] {
-      Files::system().remove(latest);
-      Files::system().link_symbolically("checkpoints/000000003", latest);
-      moving = MovingOs{folder / "run"};
-    });
+    point_latest_at_the_newest();
+    moving = MovingOs{folder / "run"};
     const Reader reader = open_on_all(moved.get(), folder / name);
     test::world().barrier("opened");
-    EXPECT_EQ(std::filesystem::read_symlink(latest), "checkpoints/000000002") << "it has moved";
+    EXPECT_EQ(std::filesystem::read_symlink(latest()), "checkpoints/000000002") << "it has moved";
     EXPECT_EQ(reader.step(), 3);
     EXPECT_EQ(reader.directory(), at(3));
     for (const std::string& digest : test::world().all_gather(reader.self_digest()))
@@ -174,20 +172,16 @@ TEST_F(LoadOnRanks, ALinkThatMovesLeadsAllToOneCheckpoint) {
 TEST_F(LoadOnRanks, ANamedLinkThatMovesLeadsAllToOneCheckpoint) {
   MovingOs moving{folder / "run"};
   test::TestContext moved{moving, test::world()};
-  on_root([&] {
-    Files::system().remove(folder / "run/latest");
-    Files::system().link_symbolically("checkpoints/000000003", folder / "run/latest");
-  });
+  point_latest_at_the_newest();
   Store store{moved.get(), folder / "run", {}};
   test::Toy got = own();
-  EXPECT_EQ(store.load(got.fill_all(99).states(), {.from = folder / "run/latest"}).value().step(), 3);
+  EXPECT_EQ(store.load(got.fill_all(99).states(), {.from = latest()}).value().step(), 3);
   EXPECT_TRUE(got == own().fill(3));
 }
 
 TEST_F(LoadOnRanks, WhatIsNoCheckpointIsRefusedOnAllRanks) {
-  EXPECT_NE(test::refusal(Fault::data, [&] { (void)open_on_all(context.get(), folder / "run"); })
-                .find("a committed checkpoint"),
-            std::string::npos);
+  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)open_on_all(context.get(), folder / "run"); }),
+              HasSubstr("a committed checkpoint"));
 }
 
 }  // namespace

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint.hpp"
-#include "core/error.hpp"
-#include "support/checkpoints.hpp"
 #include "support/hdf5_array.hpp"
+#include "support/saved_toys.hpp"
 #include "support/shared_folder.hpp"
 
 namespace argosy::checkpoint {
@@ -13,20 +12,15 @@ namespace {
 
 class ViewOfASave : public testing::TestWithParam<test::Hierarchy> {
  protected:
-  SaveReport save(Store& store, const test::Units& units, std::int64_t step) {
-    test::Toy toy{units, context.topology().layout(), context.topology().canonical_rank()};
-    return store.save(Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(), test::toy_sections(),
-                      test::toy_attachments());
-  }
   Os os;
   test::TestContext context{os, test::world(), GetParam()};
   test::SharedFolder folder;
+  Store store{context.get(), folder / "run", {}};
 };
 
 TEST_P(ViewOfASave, ShowsWhatTheReaderReads) {
-  Store store{context.get(), folder / "run", {}};
   for (const std::int64_t step : {1, 2}) {  // the second view has the first one's bytes
-    const SaveReport report = save(store, test::tiny_units(), step);
+    const SaveReport report = test::save_toy(store, test::own_toy(context), step);
     ASSERT_TRUE(report.committed) << report.why_not;
     const Reader reader{context.get().files, report.directory};
     int turn = 0;
@@ -44,8 +38,8 @@ TEST_P(ViewOfASave, ShowsWhatTheReaderReads) {
 }
 
 TEST_P(ViewOfASave, IsLeftOutWhereItCannotBe) {
-  Store store{context.get(), folder / "run", {}};
-  const SaveReport report = save(store, {{"a", {{"a/b", {300}}, {"a/b/c", {300}}}}}, 1);  // a dataset is no group
+  const test::Units units{{"a", {{"a/b", {300}}, {"a/b/c", {300}}}}};  // a dataset is no group
+  const SaveReport report = test::save_toy(store, test::own_toy(context, units), 1);
   EXPECT_TRUE(report.committed) << report.why_not;
   EXPECT_FALSE(Files::system().exists(report.directory / model_view_name));
   context.get().world.barrier("looked");

@@ -1,10 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint.hpp"
-#include "core/error.hpp"
-#include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
+#include "support/saved_toys.hpp"
 #include "support/shared_folder.hpp"
 
 namespace argosy::checkpoint {
@@ -12,19 +11,16 @@ namespace {
 
 class StoreOnRanks : public testing::TestWithParam<test::Hierarchy> {
  protected:
-  SaveReport save(Store& store, std::int64_t step) {
-    test::Toy toy{test::tiny_units(), context.topology().layout(), context.topology().canonical_rank()};
-    return store.save(Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(), test::toy_sections(),
-                      test::toy_attachments());
-  }
+  SaveReport save(std::int64_t step) { return test::save_toy(store, test::own_toy(context), step); }
+
   test::FaultyOs os;
   test::TestContext context{os, test::world(), GetParam()};
   test::SharedFolder folder;
+  Store store{context.get(), folder / "run", {}};
 };
 
 TEST_P(StoreOnRanks, EveryLayoutReadsBackInEveryOther) {
-  Store store{context.get(), folder / "run", {}};
-  const SaveReport report = save(store, 3);
+  const SaveReport report = save(3);
   ASSERT_TRUE(report.committed) << report.why_not;
   const auto newest = store.newest();
   ASSERT_TRUE(newest);
@@ -51,11 +47,10 @@ TEST_P(StoreOnRanks, EveryLayoutReadsBackInEveryOther) {
 class FailingStore : public StoreOnRanks {};
 
 TEST_P(FailingStore, AFailureOfOneRankIsTheFailureOfAll) {
-  Store store{context.get(), folder / "run", {}};
-  EXPECT_TRUE(save(store, 1).committed);
+  EXPECT_TRUE(save(1).committed);
   const int last = context.get().world.size() - 1;
   if (context.get().world.rank() == last) os.fail(test::Call::fallocate, os.count(test::Call::fallocate) + 1, ENOSPC);
-  const SaveReport failed = save(store, 2);
+  const SaveReport failed = save(2);
   EXPECT_FALSE(failed.committed);
   EXPECT_NE(failed.why_not.find("ENOSPC"), std::string::npos) << failed.why_not;
   if (last > 0) {
@@ -65,13 +60,12 @@ TEST_P(FailingStore, AFailureOfOneRankIsTheFailureOfAll) {
   EXPECT_EQ(Files::system().list(folder / "run/checkpoints"), (std::vector<std::string>{"000000001"}));
   EXPECT_EQ(os.open_files(), 0U);
   context.get().world.barrier("looked");
-  EXPECT_TRUE(save(store, 3).committed);
+  EXPECT_TRUE(save(3).committed);
   EXPECT_EQ(store.newest()->step(), 3);
 }
 
 TEST_P(FailingStore, DamageIsTheSameErrorOnAllRanks) {
-  Store store{context.get(), folder / "run", {}};
-  EXPECT_TRUE(save(store, 1).committed);
+  EXPECT_TRUE(save(1).committed);
   if (context.get().is_root()) test::flip(folder / "run/checkpoints/000000001/MANIFEST.json", 50);
   const std::string said = test::refusal(Fault::corrupt, [&] { static_cast<void>(store.newest()); });
   EXPECT_NE(said.find("000000001"), std::string::npos) << said;

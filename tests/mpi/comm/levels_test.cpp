@@ -12,9 +12,7 @@ namespace {
 
 using argosy::test::Hierarchy;
 using argosy::test::RecordingCollectives;
-using argosy::test::world;
 using test::Case;
-using test::nested_sum;
 using test::view_of;
 using test::Wire;
 
@@ -29,30 +27,29 @@ struct Counted {
   RecordingCollectives recorder;
 };
 
-class LevelsTest : public testing::TestWithParam<std::tuple<Hierarchy, Wire>> {};
+class LevelsTest : public testing::TestWithParam<test::HierarchyAndWire> {
+ protected:
+  Case c{std::get<0>(GetParam()), std::get<1>(GetParam()), 30011};
+  Counted counted{c};
+  std::vector<float> slots = c.empty_slots();
+  const std::vector<float> sum = c.exact_sum();
+  std::vector<float> expected = sum;
+};
 
 TEST_P(LevelsTest, TheNodeThenTheNodesGiveTheBitsAndTheBytesOfBoth) {
-  const auto [hierarchy, wire] = GetParam();
-  Case c{hierarchy, wire, 30011};
-  std::vector<float> slots(c.shard.size() * static_cast<std::size_t>(c.topology.layout().nodes()));
-  Counted in_two{c}, in_one{c};
-  in_two.recorder.reduce_scatter(c.space, c.flat_view(), view_of(slots), {}, {.levels = Levels::inner}).wait();
-  in_two.recorder.reduce_scatter(c.space, view_of(slots), c.shard_view(), {}, {.levels = Levels::outer}).wait();
-  EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, c.rounds_inner(), c.rounds_outer())));
+  counted.recorder.reduce_scatter(c.space, c.flat_view(), view_of(slots), {}, {.levels = Levels::inner}).wait();
+  counted.recorder.reduce_scatter(c.space, view_of(slots), c.shard_view(), {}, {.levels = Levels::outer}).wait();
+  EXPECT_EQ(c.shard_bits(), c.owned_bits(sum));
 
+  Counted in_one{c};
   in_one.recorder.reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
-  const Traffic::Bytes two = in_two.backend->traffic().by_operation.at("reduce_scatter");
+  const Traffic::Bytes two = counted.backend->traffic().by_operation.at("reduce_scatter");
   const Traffic::Bytes one = in_one.backend->traffic().by_operation.at("reduce_scatter");
   EXPECT_EQ(two.inner, one.inner);
   EXPECT_EQ(two.outer, one.outer);
 }
 
 TEST_P(LevelsTest, ContinuedSumsAddTheWholeSumToWhatIsThere) {
-  const auto [hierarchy, wire] = GetParam();
-  Case c{hierarchy, wire, 1601};
-  Counted counted{c};
-  const std::vector<float> sum = nested_sum(c.space, c.rounds_inner(), c.rounds_outer());
-  std::vector<float> expected = sum;
   counted.recorder.reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
   for (int i = 0; i < 2; ++i) {
     counted.recorder.reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}, {.continues = true}).wait();
@@ -62,27 +59,15 @@ TEST_P(LevelsTest, ContinuedSumsAddTheWholeSumToWhatIsThere) {
 }
 
 TEST_P(LevelsTest, SlotsMayContinueOverMicroBatchesAndCrossNodesOnce) {
-  const auto [hierarchy, wire] = GetParam();
-  Case c{hierarchy, wire, 1601};
-  Counted counted{c};
-  std::vector<float> slots(c.shard.size() * static_cast<std::size_t>(c.topology.layout().nodes()));
-  for (const bool continues : {false, true}) {
-    counted.recorder
-        .reduce_scatter(c.space, c.flat_view(), view_of(slots), {}, {.levels = Levels::inner, .continues = continues})
-        .wait();
-  }
+  for (const bool continues : {false, true})
+    counted.recorder.reduce_scatter(c.space, c.flat_view(), view_of(slots), {}, {Levels::inner, continues}).wait();
   counted.recorder.reduce_scatter(c.space, view_of(slots), c.shard_view(), {}, {.levels = Levels::outer}).wait();
   // Twice a node's sum rounds as it does: all is twice the sum of one micro-batch.
-  std::vector<float> expected = nested_sum(c.space, c.rounds_inner(), c.rounds_outer());
   for (float& value : expected) value *= 2;
   EXPECT_EQ(c.shard_bits(), c.owned_bits(expected));
 }
 
 TEST_P(LevelsTest, AWholeBufferIsSummedOnEveryRankAtTheBoundOfEveryNode) {
-  const auto [hierarchy, wire] = GetParam();
-  Case c{hierarchy, wire, 1601};
-  Counted counted{c};
-  const std::vector<float> sum = nested_sum(c.space, c.rounds_inner(), c.rounds_outer());
   argosy::test::all_reduce_flat(counted.recorder, c.space, c.topology.canonical_rank(), c.flat_view());
   for (std::size_t i = 0; i < sum.size(); ++i) {
     if (c.flat_dtype == DType::bf16) {
@@ -101,12 +86,8 @@ TEST_P(LevelsTest, AWholeBufferIsSummedOnEveryRankAtTheBoundOfEveryNode) {
   EXPECT_EQ(left_node[0], (nodes - 1) * c.space.padded_size() / nodes * (reduced + gathered));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LevelsTest,
-                         testing::Combine(testing::ValuesIn(argosy::test::hierarchies()),
-                                          testing::Values(Wire::fp32, Wire::bf16_flat, Wire::bf16_both)),
-                         [](const auto& c) {
-                           return argosy::test::name_of(std::get<0>(c.param)) + "_" + name_of(std::get<1>(c.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(All, LevelsTest, test::every_hierarchy_with({Wire::fp32, Wire::bf16_flat, Wire::bf16_both}),
+                         test::text_of);
 
 class GatherLevels : public testing::TestWithParam<Hierarchy> {};
 

@@ -14,40 +14,37 @@ namespace {
 using argosy::test::Hierarchy;
 using argosy::test::world;
 using test::Case;
-using test::nested_sum;
 using test::Variant;
 using test::Wire;
 
-class ReduceScatter : public testing::TestWithParam<std::tuple<Hierarchy, Wire>> {};
+class ReduceScatter : public testing::TestWithParam<test::HierarchyAndWire> {};
 
 TEST_P(ReduceScatter, EqualsTheNestedSumBitForBitAndCountsThePayloadOfTheFormula) {
   const auto [hierarchy, wire] = GetParam();
   Case c{hierarchy, wire, 70001};  // indivisible: padding is tested; several pieces a slice
   const auto collectives = make_mpi_collectives(c.topology, c.options());
-  const auto expected = c.owned_bits(nested_sum(c.space, c.rounds_inner(), c.rounds_outer()));
+  const auto expected = c.owned_bits(c.exact_sum());
   for (int i = 0; i < 2; ++i) {
     collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
     ASSERT_EQ(c.shard_bits(), expected);
   }
-  const std::int64_t inner_bytes = c.rounds_inner() ? 2 : 4, outer_bytes = c.rounds_outer() ? 2 : 4;
-  const Traffic::Bytes once = reduce_scatter_bytes(c.space, c.topology.canonical_rank(), inner_bytes, outer_bytes);
+  const Traffic::Bytes once = c.bytes_sent();
   EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter"),
             (Traffic::Bytes{.inner = 2 * once.inner, .outer = 2 * once.outer, .calls = 2}));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, ReduceScatter,
-    testing::Combine(testing::ValuesIn(argosy::test::hierarchies()),
-                     testing::Values(Wire::fp32, Wire::bf16_flat, Wire::bf16_inner, Wire::bf16_outer, Wire::bf16_both)),
-    [](const auto& c) { return argosy::test::name_of(std::get<0>(c.param)) + "_" + name_of(std::get<1>(c.param)); });
+INSTANTIATE_TEST_SUITE_P(All, ReduceScatter,
+                         test::every_hierarchy_with({Wire::fp32, Wire::bf16_flat, Wire::bf16_inner, Wire::bf16_outer,
+                                                     Wire::bf16_both}),
+                         test::text_of);
 
 TEST(ReduceScatterOrder, SummingNodesBeforeLocalRanksWouldShow) {
   Case c{Hierarchy::two_nodes, Wire::fp32, 1601};
   make_mpi_collectives(c.topology)->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
   if (world().size() > 2) {
-    EXPECT_TRUE(c.differs_somewhere(nested_sum(c.space, false, false, Variant::nodes_first)));
+    EXPECT_TRUE(c.differs_somewhere(c.exact_sum(Variant::nodes_first)));
   }
-  EXPECT_FALSE(c.differs_somewhere(nested_sum(c.space, false, false)));
+  EXPECT_FALSE(c.differs_somewhere(c.exact_sum()));
 }
 
 TEST(ReduceScatterOrder, AnOwnContributionLeftUnroundedWouldShow) {
@@ -55,10 +52,9 @@ TEST(ReduceScatterOrder, AnOwnContributionLeftUnroundedWouldShow) {
     Case c{wire == Wire::bf16_inner ? Hierarchy::flat : Hierarchy::one_rank_a_node, wire, 1601};
     make_mpi_collectives(c.topology, c.options())->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
     if (world().size() > 1) {
-      EXPECT_TRUE(
-          c.differs_somewhere(nested_sum(c.space, c.rounds_inner(), c.rounds_outer(), Variant::own_not_rounded)));
+      EXPECT_TRUE(c.differs_somewhere(c.exact_sum(Variant::own_not_rounded)));
     }
-    EXPECT_FALSE(c.differs_somewhere(nested_sum(c.space, c.rounds_inner(), c.rounds_outer())));
+    EXPECT_FALSE(c.differs_somewhere(c.exact_sum()));
   }
 }
 
@@ -81,8 +77,7 @@ TEST_P(ReduceScatterPlacement, BlockAndCyclicGiveTheSameBitsAndBytes) {
       std::vector<std::vector<std::string>> bits;
       for (const Topology* const topology : {&block, &cyclic}) {
         Case c{*topology, wire, 1601};
-        CollectivesOptions options = c.options();
-        options.reduction = mode;
+        const CollectivesOptions options = c.options(mode);
         const auto collectives = make_mpi_collectives(*topology, options);
         const Event reduced = collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {});
         collectives->all_gather(c.space, c.flat_view(), reduced).wait();
@@ -113,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(All, ReduceScatterPlacement,
 TEST(ReduceScatterTiming, RandomDelaysOfRanksChangeNoBit) {
   Case c{Hierarchy::two_nodes, Wire::fp32, 70001};
   const auto collectives = make_mpi_collectives(c.topology, c.options());
-  const auto expected = c.owned_bits(nested_sum(c.space, false, false));
+  const auto expected = c.owned_bits(c.exact_sum());
   std::minstd_rand random{static_cast<unsigned>(1 + world().rank())};
   for (int i = 0; i < 6; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 10));
@@ -130,11 +125,10 @@ TEST(ReduceScatterInPlace, TheShardMayBeTheOwnSliceOfTheBuffer) {
     const std::vector<int> slices = c.space.owned_slices(c.topology.canonical_rank());
     if (any_of(world(), slices.size() != 1)) continue;
     float* const own = reinterpret_cast<float*>(c.flat.data()) + c.space.slice_begin(slices[0]);
-    BufferView in_place = c.shard_view();
-    in_place.at = reinterpret_cast<std::byte*>(own);
+    const BufferView in_place{reinterpret_cast<std::byte*>(own), c.space.slice_size(), DType::f32};
     make_mpi_collectives(c.topology, c.options())->reduce_scatter(c.space, c.flat_view(), in_place, {}).wait();
     c.shard.assign(own, own + c.space.slice_size());
-    EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, false, false)));
+    EXPECT_EQ(c.shard_bits(), c.owned_bits(c.exact_sum()));
   }
 }
 
@@ -144,7 +138,7 @@ TEST(ReduceScatterChunks, TheirSizeChangesNoBit) {
     CollectivesOptions options = c.options();
     options.chunk_bytes = chunk_bytes;
     make_mpi_collectives(c.topology, options)->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
-    EXPECT_EQ(c.shard_bits(), c.owned_bits(nested_sum(c.space, c.rounds_inner(), c.rounds_outer())));
+    EXPECT_EQ(c.shard_bits(), c.owned_bits(c.exact_sum()));
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <bit>
 #include <cstring>
@@ -19,6 +21,17 @@ inline std::string name_of(Wire wire) {
   return names[static_cast<std::size_t>(wire)];
 }
 
+using HierarchyAndWire = std::tuple<argosy::test::Hierarchy, Wire>;
+
+/// Ranks spread in every way, with each of the wires.
+inline auto every_hierarchy_with(const std::vector<Wire>& wires) {
+  return testing::Combine(testing::ValuesIn(argosy::test::hierarchies()), testing::ValuesIn(wires));
+}
+inline std::string text_of(const testing::TestParamInfo<HierarchyAndWire>& info) {
+  const auto [hierarchy, wire] = info.param;
+  return argosy::test::name_of(hierarchy) + "_" + name_of(wire);
+}
+
 inline BufferView view_of(std::vector<float>& values) {
   return {reinterpret_cast<std::byte*>(values.data()), std::ssize(values), DType::f32};
 }
@@ -34,20 +47,46 @@ struct Case {
         flat_dtype(wire == Wire::bf16_flat ? DType::bf16 : DType::f32),
         flat(static_cast<std::size_t>(space.padded_size()) * size_of(flat_dtype)),
         shard(static_cast<std::size_t>(space.owned_size(topology.canonical_rank())), -1.0F) {
-    const std::vector<float> mine = test::contribution(topology.canonical_rank(), space.padded_size());
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      const std::uint16_t narrow = bf16_from_f32(mine[i]);
-      const void* const value = flat_dtype == DType::bf16 ? static_cast<const void*>(&narrow) : &mine[i];
+    fill(test::contribution(topology.canonical_rank(), space.padded_size()));
+  }
+
+  /// Makes `values` what this rank contributes.
+  void fill(const std::vector<float>& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint16_t narrow = bf16_from_f32(values[i]);
+      const void* const value = flat_dtype == DType::bf16 ? static_cast<const void*>(&narrow) : &values[i];
       std::memcpy(flat.data() + i * size_of(flat_dtype), value, size_of(flat_dtype));
     }
   }
-
-  [[nodiscard]] CollectivesOptions options() const {
-    CollectivesOptions chosen;
+  /// Makes all ranks contribute small integers, whose sum is the same in every order, in bf16 as well. Returns the sum.
+  std::vector<float> fill_with_integers() {
+    const auto term = [](int rank, std::int64_t i) { return static_cast<float>((i * 7 + rank * 13) % 61 - 30); };
+    std::vector<float> mine, sum(static_cast<std::size_t>(space.padded_size()));
+    for (std::int64_t i = 0; i < space.padded_size(); ++i) {
+      mine.push_back(term(topology.canonical_rank(), i));
+      for (int rank = 0; rank < topology.world_size(); ++rank) sum[static_cast<std::size_t>(i)] += term(rank, i);
+    }
+    fill(mine);
+    return sum;
+  }
+  [[nodiscard]] CollectivesOptions options(Reduction reduction = Reduction::exact) const {
+    CollectivesOptions chosen{.reduction = reduction};
     chosen.chunk_bytes = 1;  // the smallest pieces: several a slice
     if (wire == Wire::bf16_inner || wire == Wire::bf16_both) chosen.wire_inner = DType::bf16;
     if (wire == Wire::bf16_outer || wire == Wire::bf16_both) chosen.wire_outer = DType::bf16;
     return chosen;
+  }
+  /// The sum of all contributions as an exact reduction forms it.
+  [[nodiscard]] std::vector<float> exact_sum(Variant variant = Variant::right) const {
+    return nested_sum(space, rounds_inner(), rounds_outer(), variant);
+  }
+  /// Room for what a reduction inside the node leaves: the sums of all slices of the own slots.
+  [[nodiscard]] std::vector<float> empty_slots() const {
+    return std::vector<float>(shard.size() * static_cast<std::size_t>(topology.layout().nodes()));
+  }
+  /// What this rank sends for one reduction of the whole buffer.
+  [[nodiscard]] Traffic::Bytes bytes_sent() const {
+    return reduce_scatter_bytes(space, topology.canonical_rank(), rounds_inner() ? 2 : 4, rounds_outer() ? 2 : 4);
   }
   [[nodiscard]] bool rounds_inner() const {
     return wire == Wire::bf16_flat ||
@@ -57,9 +96,7 @@ struct Case {
     return (wire == Wire::bf16_outer || wire == Wire::bf16_both) && space.layout().nodes() > 1;
   }
   [[nodiscard]] BufferView flat_view() { return {flat.data(), space.padded_size(), flat_dtype}; }
-  [[nodiscard]] BufferView shard_view() {
-    return {reinterpret_cast<std::byte*>(shard.data()), static_cast<std::int64_t>(shard.size()), DType::f32};
-  }
+  [[nodiscard]] BufferView shard_view() { return view_of(shard); }
   /// The owned slices of a whole sum, end to end, as bits.
   [[nodiscard]] std::vector<std::uint32_t> owned_bits(const std::vector<float>& sum) const {
     std::vector<std::uint32_t> bits;

@@ -10,8 +10,6 @@
 namespace argosy::comm::test {
 namespace {
 
-std::int64_t bytes_of(int type) { return type == nccl_f32 ? 4 : type == nccl_bf16 ? 2 : 1; }
-
 float value(const std::byte* from, std::int64_t i, int type) {
   return type == nccl_bf16 ? f32_from_bf16(reinterpret_cast<const std::uint16_t*>(from)[i])
                            : reinterpret_cast<const float*>(from)[i];

@@ -14,6 +14,8 @@
 /// messages travel by MPI. Writes down every call. One object at a time.
 namespace argosy::comm::test {
 
+inline std::int64_t bytes_of(int type) { return type == nccl_f32 ? 4 : type == nccl_bf16 ? 2 : 1; }
+
 class StandInNccl {
  public:
   /// Messages travel over `world`, whose ranks are the ranks of NCCL.

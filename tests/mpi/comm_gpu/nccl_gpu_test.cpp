@@ -16,7 +16,6 @@ namespace {
 using argosy::test::Hierarchy;
 using argosy::test::world;
 using test::Case;
-using test::nested_sum;
 using test::Wire;
 
 constexpr int shares_a_gpu = 23003;  // the first version of NCCL whose ranks may
@@ -62,7 +61,7 @@ TEST_P(NcclOnGpu, ExactSumsHaveTheBitsOfTheMpiBackend) {
   reduce(false);
   EXPECT_EQ(c.shard_bits(), expected);
   reduce(true);
-  std::vector<float> twice = nested_sum(c.space, c.rounds_inner(), c.rounds_outer());
+  std::vector<float> twice = c.exact_sum();
   for (float& value : twice) value *= 2;
   EXPECT_EQ(c.shard_bits(), c.owned_bits(twice));
 }

@@ -6,9 +6,9 @@
 #include <boost/json.hpp>
 #include <filesystem>
 
-#include "core/error.hpp"
 #include "core/random.hpp"
 #include "support/faulty_os.hpp"
+#include "support/on_root.hpp"
 #include "support/refusal.hpp"
 #include "support/shared_folder.hpp"
 
@@ -41,11 +41,10 @@ TextFigures figures_in_one_piece(const std::string& text) {
 
 class Count : public testing::Test {
  protected:
-  CountedFile count(const Path& path, bool content_hash = false) {
-    return count_files(world(), files_, log_, std::vector<Path>{path},
-                       {.cache = folder_ / "cache", .content_hash = content_hash})
-        .at(0);
+  std::vector<CountedFile> count_all(const std::vector<Path>& paths, bool content_hash = false) {
+    return count_files(world(), files_, log_, paths, {.cache = folder_ / "cache", .content_hash = content_hash});
   }
+  CountedFile count(const Path& path, bool content_hash = false) { return count_all({path}, content_hash).at(0); }
   std::size_t bytes_read() {  // from files that are no records
     std::size_t sum = 0;
     for (const auto& record : os_.records()) {
@@ -125,9 +124,9 @@ TEST_F(Count, ReadsAgainWhenTheFileChanged) {
   EXPECT_FALSE(changed.from_cache);
   EXPECT_NE(changed.record.digest, first.digest);
   // Touched only: read again, and the same record.
-  if (world().rank() == 0)
+  test::on_root([&] {
     std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() + std::chrono::hours{1});
-  world().barrier("touched");
+  });
   const CountedFile touched = count(path);
   EXPECT_FALSE(touched.from_cache);
   EXPECT_EQ(touched.record, changed.record);
@@ -137,11 +136,10 @@ TEST_F(Count, TakesADamagedRecordForNone) {
   const Path path = folder_.write("text", "one\n");
   const CountRecord first = count(path).record;
   for (const char* damage : {"", "{", "[]", "{\"version\": 1}", "{\"version\": 9}"}) {
-    if (world().rank() == 0) {
+    test::on_root([&] {
       for (const std::string& name : Files::system().list(folder_ / "cache"))
         Files::system().write_atomically(folder_ / "cache" / name, std::string_view{damage});
-    }
-    world().barrier("damaged");
+    });
     const CountedFile again = count(path);
     EXPECT_FALSE(again.from_cache) << damage;
     EXPECT_EQ(again.record, first) << damage;
@@ -171,9 +169,7 @@ TEST_F(Count, BelievesNoRecordThatNoTextCouldHave) {
   const auto forged = [&](const std::function<void(CountRecord&)>& forge) {
     CountRecord record = first;
     forge(record);
-    if (world().rank() == 0)
-      Files::system().write_atomically(folder_ / "cache" / (record.digest.hex() + ".json"), text_of(record));
-    world().barrier("forged");
+    folder_.write("cache/" + record.digest.hex() + ".json", text_of(record));
     const CountedFile again = count(path);
     EXPECT_FALSE(again.from_cache);
     EXPECT_EQ(again.record, first);
@@ -191,19 +187,15 @@ TEST_F(Count, BelievesNoRecordThatNoTextCouldHave) {
 
 TEST_F(Count, RefusesAPipe) {
   const Path pipe = folder_ / "pipe";
-  if (world().rank() == 0) {
-    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  }
-  world().barrier("made");
-  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)count(pipe); }), HasSubstr("got a pipe or a device"));
-  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)count("/dev/null"); }), HasSubstr("got a pipe or a device"));
+  test::on_root([&] { EXPECT_EQ(::mkfifo(pipe.c_str(), 0600), 0); });
+  for (const Path& path : {pipe, Path{"/dev/null"}})
+    EXPECT_THAT(test::refusal(Fault::data, [&] { (void)count(path); }), HasSubstr("got a pipe or a device"));
 }
 
 TEST_F(Count, CountsSmallAndEmptyFilesOfAList) {
-  const std::vector<Path> paths{folder_.write("a", "1\n2\n"), folder_.write("empty", ""), folder_.write("c", "x"),
-                                folder_.write("d", "\n\n")};
   std::vector<std::int64_t> lines;
-  for (const CountedFile& file : count_files(world(), files_, log_, paths, {.cache = folder_ / "cache"}))
+  for (const CountedFile& file : count_all({folder_.write("a", "1\n2\n"), folder_.write("empty", ""),
+                                            folder_.write("c", "x"), folder_.write("d", "\n\n")}))
     lines.push_back(file.record.figures.lines);
   EXPECT_EQ(lines, (std::vector<std::int64_t>{2, 0, 1, 2}));
 }
@@ -221,8 +213,8 @@ TEST_F(Count, CountsWhereNothingCanBeKept) {
 }
 
 TEST_F(Count, ReportsATableAndFigures) {
-  const std::vector<Path> paths{folder_.write("a", "one two\n\nthree\n"), folder_.write("b", "x\xff\n")};
-  const std::vector<CountedFile> files = count_files(world(), files_, log_, paths, {.cache = folder_ / "cache"});
+  const std::vector<CountedFile> files =
+      count_all({folder_.write("a", "one two\n\nthree\n"), folder_.write("b", "x\xff\n")});
   const std::string table = count_table(files);
   EXPECT_THAT(
       table, testing::MatchesRegex(
@@ -244,15 +236,8 @@ TEST_F(Count, ReportsATableAndFigures) {
 }
 
 TEST_F(Count, RefusesMissingFilesAndFoldersOnEveryRank) {
-  for (const Path& path : {folder_ / "none", folder_.path()}) {
-    try {
-      (void)count(path);
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.fault(), Fault::data);
-      EXPECT_THAT(error.what(), HasSubstr(path.filename().string()));
-    }
-  }
+  for (const Path& path : {folder_ / "none", folder_.path()})
+    EXPECT_THAT(test::refusal(Fault::data, [&] { (void)count(path); }), HasSubstr(path.filename().string()));
 }
 
 TEST_F(Count, FailsOnEveryRankWhenOneCannotRead) {

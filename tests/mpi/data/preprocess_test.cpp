@@ -2,45 +2,34 @@
 
 #include <gmock/gmock.h>
 
-#include "core/error.hpp"
 #include "core/lease.hpp"
 #include "data/token_shards.hpp"
 #include "support/faulty_os.hpp"
-#include "support/shared_folder.hpp"
-#include "support/small_text.hpp"
+#include "support/on_root.hpp"
+#include "support/refusal.hpp"
+#include "support/verses_to_preprocess.hpp"
 
 namespace argosy::data {
 namespace {
 
 using test::world;
+using testing::AllOf;
 using testing::HasSubstr;
 
 class Preprocess : public testing::Test {
  protected:
-  Preprocess() {
-    const test::Verses text = test::verses(300);
-    CorpusConfig corpus{.name = "verses", .languages = {"en", "es"}};
-    corpus.source = folder_.write("verses.en", test::joined(text.english));
-    corpus.target = folder_.write("verses.es", test::joined(text.spanish));
-    settings_.data.corpora.push_back(corpus);
-    settings_.data.tokenizer = folder_ / "model/spm.model";
-    settings_.data.shards = folder_ / "shards";
-    settings_.data.tokenizer_training = TokenizerTraining{.vocab_size = 300};
-    settings_.cache = folder_ / "cache";
-    settings_.lines_per_shard = 64;
-  }
-
   PreprocessReport run() { return run_preprocess(world(), files_, Log{world().rank(), LogLevel::error}, settings_); }
 
   /// What every rank must throw alike.
   std::string refusal(Fault fault) {
-    try {
-      (void)run();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.fault(), fault) << error.what();
-      return error.what();
-    }
-    return "nothing thrown";
+    return test::refusal(fault, [&] { (void)run(); });
+  }
+  Tokenizer read_tokenizer(spec::TokenLayout layout = spec::TokenLayout::marian) {
+    return Tokenizer::read(files_, settings_.data.tokenizer, {layout});
+  }
+  std::string model_bytes() { return Files::system().read_text(settings_.data.tokenizer); }
+  void leave_out_long_lines() {  // which makes other shards
+    settings_.data.corpora[0].transforms.push_back({MaxLength{.source = 30, .target = 30}});
   }
 
   /// Names and contents of a folder as rank 0 sees them.
@@ -57,7 +46,7 @@ class Preprocess : public testing::Test {
   test::SharedFolder folder_;
   test::FaultyOs os_;
   Files files_{os_};
-  PreprocessSettings settings_;
+  PreprocessSettings settings_ = test::verses_to_preprocess(folder_, 300, 300, 64);
 };
 
 TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
@@ -65,9 +54,9 @@ TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
   EXPECT_TRUE(report.tokenizer_trained);
   EXPECT_EQ(report.shards_written, 5);
   EXPECT_EQ(report.shards_kept, 0);
-  const Tokenizer tokenizer = Tokenizer::read(files_, settings_.data.tokenizer, {spec::TokenLayout::marian});
-  EXPECT_EQ(tokenizer.vocabulary().pieces, 300);
-  const TokenShards shards = TokenShards::open(files_, settings_.data, tokenizer);
+  const Tokenizer pieces = read_tokenizer();
+  EXPECT_EQ(pieces.vocabulary().pieces, 300);
+  const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
   const test::Verses text = test::verses(300);
   ASSERT_EQ(shards.size(), 300U);
   std::vector<std::int32_t> ids;
@@ -75,17 +64,18 @@ TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
   for (std::uint64_t i = 0; i < 300; ++i) {
     shards.source(i, ids);
     EXPECT_EQ(ids.back(), 0);
-    EXPECT_EQ(tokenizer.decode(ids), text.english[i]);
+    EXPECT_EQ(pieces.decode(ids), text.english[i]);
     src_tokens += static_cast<std::int64_t>(ids.size());
     shards.target(i, ids);
     EXPECT_EQ(ids.back(), 0);
-    EXPECT_EQ(tokenizer.decode(ids), text.spanish[i]);
+    EXPECT_EQ(pieces.decode(ids), text.spanish[i]);
     tgt_tokens += static_cast<std::int64_t>(ids.size());
   }
-  EXPECT_EQ(report.index.corpora.at(0).src_tokens, src_tokens);
-  EXPECT_EQ(report.index.corpora.at(0).tgt_tokens, tgt_tokens);
-  EXPECT_EQ(report.index.corpora.at(0).unknown, 0);
-  EXPECT_EQ(report.index.corpora.at(0).languages, (std::vector<std::string>{"en", "es"}));
+  const ShardIndex::Corpus& corpus = report.index.corpora.at(0);
+  EXPECT_EQ(corpus.src_tokens, src_tokens);
+  EXPECT_EQ(corpus.tgt_tokens, tgt_tokens);
+  EXPECT_EQ(corpus.unknown, 0);
+  EXPECT_EQ(corpus.languages, (std::vector<std::string>{"en", "es"}));
 }
 
 TEST_F(Preprocess, WritesTheSameBytesOnAnyNumberOfRanks) {
@@ -101,7 +91,7 @@ TEST_F(Preprocess, WritesTheSameBytesOnAnyNumberOfRanks) {
   mine.data.tokenizer = folder_ / ("model" + suffix + "/spm.model");
   (void)run_preprocess(alone, files_, Log{1, LogLevel::error}, mine);
   EXPECT_TRUE(contents(mine.data.shards) == together);
-  EXPECT_EQ(Files::system().read_text(mine.data.tokenizer), Files::system().read_text(settings_.data.tokenizer));
+  EXPECT_EQ(Files::system().read_text(mine.data.tokenizer), model_bytes());
 }
 
 TEST_F(Preprocess, KeepsWhatIsThereAndMakesWhatIsMissing) {
@@ -111,7 +101,7 @@ TEST_F(Preprocess, KeepsWhatIsThereAndMakesWhatIsMissing) {
   EXPECT_EQ(again.shards_kept, 5);
   EXPECT_FALSE(again.tokenizer_trained);
   // As if killed: no index, one shard missing, one cut, one with a wrong byte.
-  if (world().rank() == 0) {
+  test::on_root([&] {
     int number = 0;
     for (const auto& [name, bytes] : finished) {
       const Path path = folder_ / "shards" / name;
@@ -125,8 +115,7 @@ TEST_F(Preprocess, KeepsWhatIsThereAndMakesWhatIsMissing) {
     }
     Files::system().write_atomically(folder_ / "shards/verses-00000000-00000.tokens",
                                      std::string_view{"of another time"});
-  }
-  world().barrier("damaged");
+  });
   again = run();
   EXPECT_EQ(again.shards_written, 3);
   EXPECT_EQ(again.shards_kept, 2);
@@ -136,7 +125,7 @@ TEST_F(Preprocess, KeepsWhatIsThereAndMakesWhatIsMissing) {
 TEST_F(Preprocess, LosesNothingWhenWritingFails) {
   (void)run();
   const auto finished = contents(folder_ / "shards");
-  settings_.data.corpora[0].transforms.push_back({MaxLength{.source = 30, .target = 30}});  // other shards
+  leave_out_long_lines();
   os_.fail(test::Call::fsync, os_.count(test::Call::fsync), ENOSPC, true);
   EXPECT_THAT(refusal(Fault::io), HasSubstr("shards"));
   EXPECT_TRUE(contents(folder_ / "shards")["index.json"] == finished.at("index.json"));
@@ -148,10 +137,8 @@ TEST_F(Preprocess, RefusesASecondJobInTheFolderAndChangesNothing) {
   const Clock clock;
   std::optional<Lease> other;
   if (world().rank() == 0) other.emplace(Files::system(), clock, folder_ / "shards", "folder of token shards");
-  settings_.data.corpora[0].transforms.push_back({MaxLength{.source = 30, .target = 30}});  // other shards
-  const std::string text = refusal(Fault::usage);
-  EXPECT_THAT(text, HasSubstr("is in use by a job on "));
-  EXPECT_THAT(text, HasSubstr("process "));
+  leave_out_long_lines();
+  EXPECT_THAT(refusal(Fault::usage), AllOf(HasSubstr("is in use by a job on "), HasSubstr("process ")));
   EXPECT_TRUE(contents(folder_ / "shards") == finished);
   EXPECT_TRUE(contents(folder_ / "model") == model);
   other.reset();
@@ -178,7 +165,7 @@ TEST_F(Preprocess, AJobThatIsHeldForDeadCommitsNothing) {
     int syncs_ = 0, taken_ = 0;
   } os{folder_ / "shards/run.lock.9"};
   if (world().rank() == 0) files_ = Files{os};
-  settings_.data.corpora[0].transforms.push_back({MaxLength{.source = 30, .target = 30}});
+  leave_out_long_lines();
   EXPECT_THAT(refusal(Fault::usage), HasSubstr("taken it over"));
   const auto left = contents(folder_ / "shards");
   for (const auto& [name, bytes] : finished) EXPECT_TRUE(left.contains(name) && left.at(name) == bytes) << name;
@@ -190,14 +177,13 @@ TEST_F(Preprocess, SweepsWhatKilledOnesLeftAndNothingElse) {
   const std::vector<std::string> dead{"index.json" + hex, "verses-01234567-00000.tokens" + hex};
   const std::vector<std::string> others{"index.json.tmp-01", "mine.tokens", "mine.tokens" + hex, "mine-1-00000.tokens",
                                         "notes" + hex};
-  if (world().rank() == 0) {
+  test::on_root([&] {
     for (const auto& names : {dead, others}) {
       for (const std::string& name : names)
         Files::system().write_atomically(folder_ / "shards" / name, std::string_view{"x"});
     }
     Files::system().make_folders(folder_ / "shards" / ("verses-89abcdef-00000.tokens" + hex));
-  }
-  world().barrier("left");
+  });
   EXPECT_EQ(run().shards_kept, 5);
   world().barrier("swept");
   for (const std::string& name : dead) EXPECT_FALSE(Files::system().exists(folder_ / "shards" / name)) << name;
@@ -211,8 +197,7 @@ TEST_F(Preprocess, MaxLengthLeavesLongPairsOut) {
   const ShardIndex::Corpus& corpus = report.index.corpora.at(0);
   EXPECT_GT(corpus.dropped.at("max_length"), 0);
   EXPECT_EQ(corpus.examples() + static_cast<std::uint64_t>(corpus.dropped.at("max_length")), all);
-  const TokenShards shards = TokenShards::open(
-      files_, settings_.data, Tokenizer::read(files_, settings_.data.tokenizer, {spec::TokenLayout::marian}));
+  const TokenShards shards = TokenShards::open(files_, settings_.data, read_tokenizer());
   for (const Lengths& lengths : shards.lengths()) {
     EXPECT_LE(lengths.source, 41U);
     EXPECT_LE(lengths.target, 51U);
@@ -258,7 +243,7 @@ TEST_F(Preprocess, ReplacesATokenizerOnlyWhenAsked) {
   (void)run();
   const auto tokenizer = contents(folder_ / "model"), shards = contents(folder_ / "shards");
   const auto refused = [&] {
-    EXPECT_THAT(refusal(Fault::config), testing::AllOf(HasSubstr("spm.model"), HasSubstr("--retrain-tokenizer")));
+    EXPECT_THAT(refusal(Fault::config), AllOf(HasSubstr("spm.model"), HasSubstr("--retrain-tokenizer")));
     EXPECT_TRUE(contents(folder_ / "model") == tokenizer);
     EXPECT_TRUE(contents(folder_ / "shards") == shards);
   };
@@ -284,11 +269,9 @@ TEST_F(Preprocess, ReplacesATokenizerOnlyWhenAsked) {
 
 TEST_F(Preprocess, OfTwoThatMakeOneTokenizerTheFirstDecides) {
   (void)run();
-  const std::string model = Files::system().read_text(settings_.data.tokenizer),
-                    recipe = Files::system().read_text(settings_.data.tokenizer + ".recipe");
+  const std::string first = model_bytes(), recipe = Files::system().read_text(settings_.data.tokenizer + ".recipe");
   world().barrier("read");
-  if (world().rank() == 0) Files::system().remove(settings_.data.tokenizer);  // the other is about to write it
-  world().barrier("removed");
+  test::on_root([&] { Files::system().remove(settings_.data.tokenizer); });  // the other is about to write it
   settings_.data.tokenizer_training->vocab_size = 310;
   EXPECT_THAT(refusal(Fault::config), HasSubstr("--retrain-tokenizer"));
   EXPECT_FALSE(Files::system().exists(settings_.data.tokenizer));
@@ -296,7 +279,7 @@ TEST_F(Preprocess, OfTwoThatMakeOneTokenizerTheFirstDecides) {
   world().barrier("looked");
   settings_.data.tokenizer_training->vocab_size = 300;
   (void)run();
-  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), model);
+  EXPECT_EQ(model_bytes(), first);
 }
 
 TEST_F(Preprocess, WorksWhereNothingCanBeKept) {
@@ -306,7 +289,7 @@ TEST_F(Preprocess, WorksWhereNothingCanBeKept) {
 
 TEST_F(Preprocess, BelievesNoDamagedRecipeAndNoDamagedCache) {
   (void)run();
-  const std::string model = Files::system().read_text(settings_.data.tokenizer);
+  const std::string first = model_bytes();
   const Path recipe = settings_.data.tokenizer + ".recipe";
   const std::string whole = Files::system().read_text(recipe);
   world().barrier("read");
@@ -319,39 +302,37 @@ TEST_F(Preprocess, BelievesNoDamagedRecipeAndNoDamagedCache) {
   // A recipe of the first versions, which has no digest of itself.
   folder_.write("model/spm.model.recipe", whole.substr(0, whole.find(",\"check\"")) + "}\n");
   EXPECT_FALSE(run().tokenizer_trained);
-  if (world().rank() == 0) {
+  test::on_root([&] {
     Files::system().remove(settings_.data.tokenizer);
     const std::string name = Files::system().list(folder_ / "cache/tokenizers").at(0);
-    std::string bytes = model;
+    std::string bytes = first;
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
     Files::system().write_atomically(folder_ / "cache/tokenizers" / name, bytes);
-  }
-  world().barrier("damaged");
+  });
   EXPECT_TRUE(run().tokenizer_trained);
-  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), model);
+  EXPECT_EQ(model_bytes(), first);
 }
 
 TEST_F(Preprocess, TrainsAgainForOtherSettingsAndFindsOldOnesInTheCache) {
   settings_.retrain_tokenizer = true;
   EXPECT_TRUE(run().tokenizer_trained);
-  const std::string first = Files::system().read_text(settings_.data.tokenizer);
+  const std::string first = model_bytes();
   world().barrier("read");
   settings_.data.tokenizer_training->vocab_size = 310;
   EXPECT_TRUE(run().tokenizer_trained);
   settings_.data.tokenizer_training->vocab_size = 300;
   EXPECT_FALSE(run().tokenizer_trained);
-  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), first);
+  EXPECT_EQ(model_bytes(), first);
   world().barrier("read");
   settings_.data.tokenizer_training->sample_lines = 200;
   EXPECT_TRUE(run().tokenizer_trained);
-  EXPECT_NE(Files::system().read_text(settings_.data.tokenizer), first);
+  EXPECT_NE(model_bytes(), first);
   settings_.data.tokenizer_training->sample_lines = 60000;
   EXPECT_FALSE(run().tokenizer_trained);
   // The model is gone, its recipe is not: as after a kill between the two.
-  if (world().rank() == 0) Files::system().remove(settings_.data.tokenizer);
-  world().barrier("removed");
+  test::on_root([&] { Files::system().remove(settings_.data.tokenizer); });
   EXPECT_FALSE(run().tokenizer_trained);
-  EXPECT_EQ(Files::system().read_text(settings_.data.tokenizer), first);
+  EXPECT_EQ(model_bytes(), first);
 }
 
 TEST_F(Preprocess, TellsDocumentsOfALanguageModelApart) {
@@ -371,8 +352,7 @@ TEST_F(Preprocess, TellsDocumentsOfALanguageModelApart) {
       const ShardIndex::Corpus made = run().index.corpora.at(0);
       EXPECT_EQ(made.src_tokens, 0);
       EXPECT_EQ(made.dropped.at("empty"), 29);
-      const TokenShards shards = TokenShards::open(
-          files_, settings_.data, Tokenizer::read(files_, settings_.data.tokenizer, {spec::TokenLayout::llama}));
+      const TokenShards shards = TokenShards::open(files_, settings_.data, read_tokenizer(spec::TokenLayout::llama));
       ASSERT_EQ(shards.size(), 300U);
       for (std::uint64_t i = 0; i < 300; ++i)
         EXPECT_EQ(shards.starts_document(i), end == DocumentEnd::line || i % 10 == 0) << i;

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <sentencepiece_trainer.h>
 
-#include <cmath>
 #include <limits>
 #include <set>
 #include <unordered_map>

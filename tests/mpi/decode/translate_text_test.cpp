@@ -6,8 +6,10 @@
 #include <thread>
 
 #include "decode/translate.hpp"
+#include "support/caught.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
+#include "support/on_root.hpp"
 #include "support/refusal.hpp"
 #include "support/shared_folder.hpp"
 
@@ -153,11 +155,10 @@ TEST_F(TextTranslationTest, RefusesBadInputBeforeAnythingIsTranslated) {
   refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / "in"}, "is both the input and the output");
   refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / "two", .reference = folder_ / "two"},
           "is both the reference and the output");
-  if (world().rank() == 0) {
+  test::on_root([&] {
     Files::system().link_symbolically("in", folder_ / "link");
     std::filesystem::create_hard_link(folder_ / "in", folder_ / "hard");
-  }
-  world().barrier("linked");
+  });
   for (const char* const same : {"link", "hard"})
     refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / same}, "is both the input and the output");
   EXPECT_THAT(refusal(Fault::data, [&] { run({.input = folder_ / "long", .output = out, .part_bytes = 10}); }),
@@ -195,12 +196,10 @@ TEST_F(TextTranslationTest, LeavesTheOldOutputOrAWholeOneWhateverCallFails) {
       folder_.write("out", "old");
       test::FaultyOs os;
       if (world().rank() == 0) crashes ? os.crash(n) : os.fail(n, ENOSPC);
-      bool threw = false;
-      try {
-        run(files, os);
-      } catch (const Error& error) {
-        threw = true;
-        EXPECT_EQ(exit_code(error.fault()), Exit::io) << error.what();
+      const std::optional<Error> error = test::caught([&] { run(files, os); });
+      const bool threw = error.has_value();
+      if (threw) {
+        EXPECT_EQ(exit_code(error->fault()), Exit::io) << error->what();
       }
       EXPECT_EQ(comm::any_of(world(), threw), threw) << "a rank goes on where another has failed";
       EXPECT_EQ(os.open_files(), 0U) << n;

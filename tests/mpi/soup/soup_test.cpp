@@ -1,22 +1,23 @@
 #include "soup/soup.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "checkpoint/checkpoint.hpp"
-#include "checkpoint/shard_file.hpp"
 #include "checkpoint/shard_set.hpp"
-#include "core/error.hpp"
-#include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
+#include "support/on_root.hpp"
 #include "support/refusal.hpp"
-#include "support/temp_folder.hpp"
+#include "support/saved_toys.hpp"
+#include "support/shared_folder.hpp"
 
 namespace argosy::soup {
 namespace {
+
+using testing::HasSubstr;
 
 /// Ranks share the elements to compare.
 std::size_t rank() { return static_cast<std::size_t>(test::world().rank()); }
@@ -32,21 +33,26 @@ checkpoint::Sections sections_at(int step) {
 class SoupOnRanks : public testing::Test {
  protected:
   SoupOnRanks() {
-    test::TestContext context{os, test::world(), test::Hierarchy::two_nodes};
-    checkpoint::Store store{context.get(), run, {}};
-    for (const int step : {10, 20, 30}) {
-      test::Toy toy{test::large_units(), context.topology().layout(), context.topology().canonical_rank()};
-      const auto report = store.save(checkpoint::Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(),
-                                     sections_at(step), test::toy_attachments());
-      EXPECT_TRUE(report.committed) << report.why_not;
-      config.inputs.push_back(report.directory.string());
-    }
+    test::TestContext two_nodes{os, test::world(), test::Hierarchy::two_nodes};
+    config.inputs = test::save_three(two_nodes, folder / "run", test::large_units(), sections_at);
     config.shard_bytes = 2'300'000;  // several files even of a small model
   }
+  /// Makes the soup of `config` under that name.
+  SoupResult make(const std::string& name = "soup") {
+    config.output = (folder / name).string();
+    return make_soup(context.get(), config);
+  }
+  std::string refusal(Fault fault) {
+    return test::refusal(fault, [&] { make(); });
+  }
+  void expect_nothing_left() {
+    test::world().barrier("rank 0 has tidied up");
+    EXPECT_EQ(Files::system().list(folder.path()), (std::vector<std::string>{"run"}));
+  }
+
   test::FaultyOs os;
-  test::TempFolder own;
-  Path folder = test::world().broadcast(own.path().string());
-  Path run = folder / "run";
+  test::TestContext context{os, test::world()};
+  test::SharedFolder folder;
   SoupConfig config;
 };
 
@@ -60,14 +66,14 @@ TEST_F(SoupOnRanks, BitsDoNotDependOnTheRankCount) {
       config.output = (folder / fmt::format("{}-{}", name_of(dtype), ranks)).string();
       soups.emplace_back(config.output);
       if (rank < ranks) {
-        test::TestContext context{os, some};
-        const SoupResult report = make_soup(context.get(), config);
+        test::TestContext on_some{os, some};
+        const SoupResult report = make_soup(on_some.get(), config);
         EXPECT_EQ(report.shards, shards);
         EXPECT_EQ(report.inputs, 3U);
       }
       test::world().barrier("soup done");
     }
-    if (rank == 0) {
+    test::on_root([&] {
       for (const Path& soup : soups) {
         for (int shard = 0; shard < shards; ++shard) {
           const std::string name = checkpoint::shard_name(shard, shards);
@@ -75,8 +81,7 @@ TEST_F(SoupOnRanks, BitsDoNotDependOnTheRankCount) {
               << soup << " " << name;
         }
       }
-    }
-    test::world().barrier("compared");
+    });
   }
 }
 
@@ -93,12 +98,10 @@ float nearest_bf16(long double value) {
 }
 
 TEST_F(SoupOnRanks, Bf16IsTheNearestToTheMeanRoundedOnce) {
-  test::TestContext context{os, test::world()};
-  config.output = (folder / "soup").string();
   config.dtype = DType::bf16;
   // Sums that fp64 holds exactly and fp32 does not.
   config.recipe = {.type = RecipeType::weighted, .weights = {1, 0x1p-12, 0x1p-13}, .normalize = false};
-  const SoupResult report = make_soup(context.get(), config);
+  const SoupResult report = make();
   EXPECT_LT(static_cast<double>(report.bytes_written), 2.01 * static_cast<double>(report.parameters));
   const checkpoint::Reader reader{Files::system(), config.output};
   EXPECT_TRUE(reader.verify().finite);
@@ -130,21 +133,19 @@ TEST_F(SoupOnRanks, Bf16IsTheNearestToTheMeanRoundedOnce) {
 }
 
 TEST_F(SoupOnRanks, SoupsOfOneTypeMakeASoup) {
-  test::TestContext context{os, test::world()};
   const std::vector<std::string> inputs = config.inputs;
   std::vector<std::string> soups;
   config.dtype = DType::bf16;
   for (const int left_out : {0, 1}) {
     config.inputs = inputs;
     config.inputs.erase(config.inputs.begin() + left_out);
-    config.output = soups.emplace_back((folder / fmt::format("without-{}", left_out)).string());
-    static_cast<void>(make_soup(context.get(), config));
+    make(fmt::format("without-{}", left_out));
+    soups.push_back(config.output);
   }
   config.allow_soup = true;
   config.inputs = soups;
   config.dtype = DType::f32;
-  config.output = (folder / "soup").string();
-  static_cast<void>(make_soup(context.get(), config));
+  make();
   const checkpoint::Reader one{Files::system(), soups[0]}, two{Files::system(), soups[1]};
   EXPECT_NE(one.manifest().at("save_nonce"), two.manifest().at("save_nonce")) << "no shard passes for the other's";
   const std::vector<float> a = one.read_parameter("head/weight"), b = two.read_parameter("head/weight");
@@ -152,16 +153,12 @@ TEST_F(SoupOnRanks, SoupsOfOneTypeMakeASoup) {
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], (a[i] + b[i]) / 2) << i;
 
   config.inputs = {inputs[0], soups[0]};
-  config.output = (folder / "mixed").string();
-  const std::string said = test::refusal(Fault::data, [&] { make_soup(context.get(), config); });
-  EXPECT_NE(said.find("expected weights of type f32, like the first input, got bf16"), std::string::npos) << said;
-  test::world().barrier("compared");
+  EXPECT_THAT(test::refusal(Fault::data, [&] { make("mixed"); }),
+              HasSubstr("expected weights of type f32, like the first input, got bf16"));
 }
 
 TEST_F(SoupOnRanks, EqualsTheLongDoubleMean) {
-  test::TestContext context{os, test::world()};
-  config.output = (folder / "soup").string();
-  static_cast<void>(make_soup(context.get(), config));
+  make();
   const checkpoint::Reader reader{Files::system(), config.output};
   reader.verify();
   EXPECT_FALSE(reader.has_optimizer_state());
@@ -180,7 +177,6 @@ TEST_F(SoupOnRanks, EqualsTheLongDoubleMean) {
       ASSERT_LE(std::abs(static_cast<long double>(got[i]) - mean), 0.5L * ulp) << parameter.name << " " << i;
     }
   }
-  test::world().barrier("compared");
 }
 
 /// Moment `tensor` of an element in a soup of steps 10, 20 and 30.
@@ -193,13 +189,11 @@ float moment_of(Moments moments, const std::string& name, int tensor, std::int64
 }
 
 TEST_F(SoupOnRanks, MomentsAreDroppedZeroTheFirstOnesOrAveraged) {
-  test::TestContext context{os, test::world()};
   config.shard_bytes = 5'000'000;
   std::swap(config.inputs[1], config.inputs[2]);  // the newest is the newest wherever it stands
   for (const Moments moments : {Moments::zero, Moments::first, Moments::avg}) {
     config.moments = moments;
-    config.output = (folder / name_of(moments)).string();
-    EXPECT_EQ(make_soup(context.get(), config).shards, 4) << "weights and moments";
+    EXPECT_EQ(make(name_of(moments)).shards, 4) << "weights and moments";
     const checkpoint::Reader reader{Files::system(), config.output};
     EXPECT_TRUE(reader.has_optimizer_state());
     reader.verify(test::world().rank(), test::world().size());
@@ -210,12 +204,11 @@ TEST_F(SoupOnRanks, MomentsAreDroppedZeroTheFirstOnesOrAveraged) {
                                                                                   : 29);
     EXPECT_EQ(reader.sections().counters.at("tgt_tokens"), 3000) << "the newest one's";
     EXPECT_EQ(reader.sections().history.back().at("change"), "weights: the mean of 3 checkpoints");
-    test::Toy got{test::large_units(), context.topology().layout(), context.topology().canonical_rank()};
-    got.fill_all(9);
-    reader.read_state(got.states(), context.topology().canonical_rank());
+    test::Toy got = test::own_toy(context, test::large_units()).fill_all(9);
+    const int canonical_rank = context.topology().canonical_rank();
+    reader.read_state(got.states(), canonical_rank);
     for (std::size_t u = 0; u < got.spaces().size(); ++u) {
-      for (const partition::Interval& mine :
-           partition::intervals_of(got.spaces()[u], context.topology().canonical_rank())) {
+      for (const partition::Interval& mine : partition::intervals_of(got.spaces()[u], canonical_rank)) {
         const std::string& name = got.spaces()[u].params()[mine.param].name;
         for (std::int64_t i = mine.begin; i < mine.end; i += 3) {
           const auto at = static_cast<std::size_t>(mine.local_offset + i - mine.begin);
@@ -227,41 +220,31 @@ TEST_F(SoupOnRanks, MomentsAreDroppedZeroTheFirstOnesOrAveraged) {
       }
     }
   }
-  test::world().barrier("compared");
 }
 
 TEST_F(SoupOnRanks, MomentsThatCannotBeHadAreRefused) {
-  test::TestContext context{os, test::world()};
-  const auto refused = [&](Fault fault, const std::string& words) {
-    config.output = (folder / "not").string();
-    const std::string said = test::refusal(fault, [&] { make_soup(context.get(), config); });
-    EXPECT_NE(said.find(words), std::string::npos) << said;
-  };
   config.moments = Moments::avg;
   config.recipe = {.type = RecipeType::weighted, .weights = {2, -0.5, 1}};
-  refused(Fault::usage, "second moments are never negative");
+  EXPECT_THAT(refusal(Fault::usage), HasSubstr("second moments are never negative"));
   config.recipe = {};
   config.dtype = DType::bf16;
-  refused(Fault::usage, "leave --dtype or --optimizer out");
+  EXPECT_THAT(refusal(Fault::usage), HasSubstr("leave --dtype or --optimizer out"));
   config.dtype = DType::f32;
-  config.output = (folder / "weights").string();
   config.moments = Moments::drop;
-  static_cast<void>(make_soup(context.get(), config));
+  make("weights");
   config.inputs.insert(config.inputs.begin(), config.output);
   config.allow_soup = true;
   for (const Moments moments : {Moments::first, Moments::avg}) {
     config.moments = moments;
-    refused(Fault::data, "has no optimizer state for --optimizer");
+    EXPECT_THAT(refusal(Fault::data), HasSubstr("has no optimizer state for --optimizer"));
   }
   config.moments = Moments::zero;
-  refused(Fault::data, "is not of a training run");
+  EXPECT_THAT(refusal(Fault::data), HasSubstr("is not of a training run"));
 }
 
 TEST_F(SoupOnRanks, WeightsMultiplyInDoubleAndAreDividedByOnce) {
-  test::TestContext context{os, test::world()};
-  config.output = (folder / "soup").string();
   config.recipe = {.type = RecipeType::weighted, .weights = {0.1, 0.7, -0.3}};
-  static_cast<void>(make_soup(context.get(), config));
+  make();
   const checkpoint::Reader reader{Files::system(), config.output};
   const std::vector<float> got = reader.read_parameter("head/weight");
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -272,15 +255,14 @@ TEST_F(SoupOnRanks, WeightsMultiplyInDoubleAndAreDividedByOnce) {
     const auto wanted = static_cast<float>(sum / (0.1 + 0.7 - 0.3));
     ASSERT_NEAR(got[i], wanted, std::abs(wanted) * std::numeric_limits<float>::epsilon() + 1e-15) << i;
   }
-  test::world().barrier("compared");
 }
 
 TEST_F(SoupOnRanks, AMeanHalfwayBetweenTwoFloatsIsTheEvenOne) {
-  test::TestContext context{os, test::world(), test::Hierarchy::two_nodes};
-  checkpoint::Store store{context.get(), folder / "halves", {}};
+  test::TestContext two_nodes{os, test::world(), test::Hierarchy::two_nodes};
+  checkpoint::Store store{two_nodes.get(), folder / "halves", {}};
   config.inputs.clear();
   for (const int step : {1, 2}) {
-    test::Toy toy{test::tiny_units(), context.topology().layout(), context.topology().canonical_rank()};
+    test::Toy toy = test::own_toy(two_nodes);
     for (std::size_t unit = 0; unit < toy.spaces().size(); ++unit) {
       std::vector<float>& weights = toy.tensor(0, unit);
       for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -295,8 +277,7 @@ TEST_F(SoupOnRanks, AMeanHalfwayBetweenTwoFloatsIsTheEvenOne) {
     config.inputs.push_back(report.directory.string());
   }
   config.recipe = {.type = RecipeType::weighted, .weights = {48, 1}};
-  config.output = (folder / "soup").string();
-  static_cast<void>(make_soup(context.get(), config));
+  make();
   const checkpoint::Reader reader{Files::system(), config.output};
   for (const checkpoint::Reader::Parameter& parameter : reader.parameters()) {
     for (const float got : reader.read_parameter(parameter.name)) {
@@ -308,48 +289,28 @@ TEST_F(SoupOnRanks, AMeanHalfwayBetweenTwoFloatsIsTheEvenOne) {
 }
 
 TEST_F(SoupOnRanks, AMeanThatFp32CannotHoldIsRefused) {
-  test::TestContext context{os, test::world()};
-  config.output = (folder / "soup").string();
   config.recipe = {.type = RecipeType::weighted, .weights = {1e39, 1e39, 1e39}, .normalize = false};
-  test::refusal(Fault::numeric, [&] { make_soup(context.get(), config); });
-  test::world().barrier("rank 0 has tidied up");
-  EXPECT_EQ(Files::system().list(folder), (std::vector<std::string>{"run"}));
-  test::world().barrier("looked");
+  refusal(Fault::numeric);
+  expect_nothing_left();
 }
 
 TEST_F(SoupOnRanks, AnInputDamagedAnywhereLeavesNothing) {
-  if (test::world().rank() == 0) {
+  test::on_root([&] {
     const Path shard = Path{config.inputs[1]} / checkpoint::shard_name(0, test::world().size());
-    // The last byte of the weights that rank 0 holds of the first unit.
-    const checkpoint::Reader reader{Files::system(), config.inputs[1]};
-    const checkpoint::ShardIdentity identity{
-        reader.run_uuid(), std::string(reader.manifest().at("save_nonce").as_string()), 20, 0, test::world().size()};
-    const checkpoint::ShardMap map =
-        checkpoint::open_shard(Files::system(), shard, identity,
-                               checkpoint::specs_of(reader.unit_names(), reader.spaces(),
-                                                    test::adamw_tensors(reader.spaces().size()), DType::f32, 0));
+    // A byte of the weights that rank 0 holds of the first unit.
+    const checkpoint::ShardMap map = test::map_of(config.inputs[1], 0);
     test::flip(shard, map.datasets[0].offset + map.datasets[0].spec.size_bytes() / 2);
-  }
-  test::world().barrier("damaged");
-  test::TestContext context{os, test::world()};
-  config.output = (folder / "soup").string();
-  const std::string said = test::refusal(Fault::corrupt, [&] { make_soup(context.get(), config); });
-  EXPECT_NE(said.find("000000020"), std::string::npos) << said;
-  test::world().barrier("rank 0 has tidied up");
-  EXPECT_EQ(Files::system().list(folder), (std::vector<std::string>{"run"}));
+  });
+  EXPECT_THAT(refusal(Fault::corrupt), HasSubstr("000000020"));
+  expect_nothing_left();
   EXPECT_EQ(os.open_files(), 0U);
-  test::world().barrier("looked");
 }
 
 TEST_F(SoupOnRanks, AFailedWriteOfOneRankLeavesNothing) {
   if (test::world().rank() == test::world().size() - 1)
     os.fail(test::Call::pwrite, os.count(test::Call::pwrite), ENOSPC, true);
-  test::TestContext context{os, test::world()};
-  config.output = (folder / "soup").string();
-  test::refusal(Fault::io, [&] { make_soup(context.get(), config); });
-  test::world().barrier("rank 0 has tidied up");
-  EXPECT_EQ(Files::system().list(folder), (std::vector<std::string>{"run"}));
-  test::world().barrier("looked");
+  refusal(Fault::io);
+  expect_nothing_left();
 }
 
 }  // namespace

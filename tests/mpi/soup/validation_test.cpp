@@ -1,69 +1,68 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "checkpoint/checkpoint.hpp"
 #include "checkpoint/shard_file.hpp"
-#include "core/error.hpp"
 #include "soup/soup.hpp"
-#include "support/checkpoints.hpp"
 #include "support/refusal.hpp"
-#include "support/temp_folder.hpp"
+#include "support/saved_toys.hpp"
+#include "support/shared_folder.hpp"
 
 namespace argosy::soup {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 /// Three checkpoints, and an evaluator that measures how far a checkpoint is from the mean of some of them.
 class ValidatedSoups : public testing::Test {
  protected:
   ValidatedSoups() {
-    test::TestContext here{os, test::world()};
-    checkpoint::Store store{here.get(), folder / "run", {}};
-    for (const int step : {10, 20, 30}) {
-      test::Toy toy{test::tiny_units(), here.topology().layout(), here.topology().canonical_rank()};
-      const auto report = store.save(checkpoint::Kind::temp, step, toy.fill(static_cast<std::uint64_t>(step)).states(),
-                                     test::toy_sections(), test::toy_attachments());
-      EXPECT_TRUE(report.committed) << report.why_not;
-      config.inputs.push_back(report.directory.string());
-    }
+    config.inputs =
+        test::save_three(context, folder / "run", test::tiny_units(), [](int) { return test::toy_sections(); });
     config.output = (folder / "soup").string();
+  }
+  /// Squared distances from the mean of `seeds`, of sixteen batches; fails when there were too many evaluations.
+  std::vector<double> distances(const comm::Communicator& ranks, const checkpoint::Reader& checkpoint,
+                                const std::vector<std::uint64_t>& seeds) {
+    comm::agree(ranks, [&] {
+      if (++evaluations > most_evaluations) throw Error{Fault::io, {.wanted = "power", .got = "none"}};
+    });
+    const std::vector<float> weights = checkpoint.read_parameter("head/weight");
+    std::vector<double> by_batch(16);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      double mean = 0;
+      for (const std::uint64_t seed : seeds)
+        mean += test::element("head/weight", 0, static_cast<std::int64_t>(i), seed);
+      by_batch[i % 16] += std::pow(weights[i] - mean / static_cast<double>(seeds.size()), 2);
+    }
+    return by_batch;
   }
   Evaluator towards(const std::vector<std::uint64_t>& seeds) {
     return {.identity = identity, .evaluate = [this, seeds](const checkpoint::Reader& checkpoint) {
-              comm::agree(test::world(), [&] {
-                if (++evaluations > most_evaluations) throw Error{Fault::io, {.wanted = "power", .got = "none"}};
-              });
-              const std::vector<float> weights = checkpoint.read_parameter("head/weight");
-              ValidationLoss found{.by_batch = std::vector<double>(16)};
-              for (std::size_t i = 0; i < weights.size(); ++i) {
-                double mean = 0;
-                for (const std::uint64_t seed : seeds)
-                  mean += test::element("head/weight", 0, static_cast<std::int64_t>(i), seed);
-                found.by_batch[i % 16] += std::pow(weights[i] - mean / static_cast<double>(seeds.size()), 2);
-              }
+              ValidationLoss found{.by_batch = distances(test::world(), checkpoint, seeds)};
               found.loss = std::accumulate(found.by_batch.begin(), found.by_batch.end(), 0.0);
               return found;
             }};
   }
   SoupResult make(const Evaluator& evaluate) {
-    test::TestContext context{os, test::world()};
     SoupResult report = make_soup(context.get(), config, evaluate);
     test::world().barrier("soup made");
     return report;
   }
   std::vector<std::string> left() {
     test::world().barrier("rank 0 has tidied up");
-    std::vector<std::string> names = Files::system().list(folder);
+    std::vector<std::string> names = Files::system().list(folder.path());
     test::world().barrier("looked");
     return names;
   }
   std::string shard_of(const Path& soup) { return Files::system().read_text(soup / checkpoint::shard_name(0, 1)); }
 
   Os os;
-  test::TempFolder own;
-  Path folder = test::world().broadcast(own.path().string());
+  test::TestContext context{os, test::world()};
+  test::SharedFolder folder;
   SoupConfig config;
   std::string identity = "distance";
   int evaluations = 0, most_evaluations = 1000;
@@ -110,7 +109,6 @@ TEST_F(ValidatedSoups, GreedyTakesTheBestAloneWhenNothingImprovesIt) {
   config.output = (folder / "strict").string();
   config.recipe.min_delta = 1e9;
   EXPECT_EQ(make(towards({10, 30})).inputs, 1U) << "no gain is large enough";
-  test::world().barrier("read");
 }
 
 TEST_F(ValidatedSoups, AGainMayBeTooSmallOrDueToChance) {
@@ -182,38 +180,26 @@ TEST_F(ValidatedSoups, LossesOfOtherRanksAreNotPairedWithThoseOfThese) {
   // Sixteen batches, dealt over the ranks like those of sets: each gains a little from the mean of 10 and 30, and has a
   // loss of a size of its own, so that losses of two different batches say nothing.
   const auto dealt = [&](const comm::Communicator& ranks) {
-    return Evaluator{
-        .identity = identity, .evaluate = [&](const checkpoint::Reader& checkpoint) {
-          comm::agree(ranks, [&] {
-            if (++evaluations > most_evaluations) throw Error{Fault::io, {.wanted = "power", .got = "none"}};
-          });
-          const std::vector<float> weights = checkpoint.read_parameter("head/weight");
-          std::vector<double> batches(16);
-          for (std::size_t i = 0; i < weights.size(); ++i) {
-            const auto at = static_cast<std::int64_t>(i);
-            const double mean =
-                (double{test::element("head/weight", 0, at, 10)} + double{test::element("head/weight", 0, at, 30)}) / 2;
-            batches[i % 16] += std::pow(weights[i] - mean, 2);
-          }
-          ValidationLoss found;
-          for (int rank = 0; rank < ranks.size(); ++rank) {
-            for (int batch = rank; batch < 16; batch += ranks.size()) {
-              found.by_batch.push_back(batches[static_cast<std::size_t>(batch)] + 1e6 * batch);
-              found.loss += found.by_batch.back();
-            }
-          }
-          return found;
-        }};
+    return Evaluator{.identity = identity, .evaluate = [&](const checkpoint::Reader& checkpoint) {
+                       const std::vector<double> batches = distances(ranks, checkpoint, {10, 30});
+                       ValidationLoss found;
+                       for (int rank = 0; rank < ranks.size(); ++rank) {
+                         for (int batch = rank; batch < 16; batch += ranks.size()) {
+                           found.by_batch.push_back(batches[static_cast<std::size_t>(batch)] + 1e6 * batch);
+                           found.loss += found.by_batch.back();
+                         }
+                       }
+                       return found;
+                     }};
   };
   most_evaluations = 3;  // of each by itself
   test::refusal(Fault::io, [&] { make(dealt(test::world())); });
   most_evaluations = 1000;
   const comm::Communicator own_world = test::world().split(test::world().rank() == 0 ? 0 : 1, 0);
   if (test::world().rank() == 0) {
-    test::TestContext context{os, own_world};
-    EXPECT_EQ(make_soup(context.get(), config, dealt(own_world)).inputs, 2U);
+    test::TestContext alone{os, own_world};
+    EXPECT_EQ(make_soup(alone.get(), config, dealt(own_world)).inputs, 2U);
   }
-  test::world().barrier("the soup of rank 0 is made");
 }
 
 TEST_F(ValidatedSoups, AJournalCountsForItsOwnEvaluationOnly) {
@@ -252,10 +238,8 @@ TEST_F(ValidatedSoups, AJournalCountsForThoseWeightsAndThatTypeOnly) {
 }
 
 TEST_F(ValidatedSoups, AWorseSoupIsNotCommittedUnlessAllowed) {
-  const std::string said = test::refusal(Fault::numeric, [&] { make(towards({10})); });
-  EXPECT_NE(said.find(" more than its best member"), std::string::npos) << said;
-  EXPECT_NE(said.find("000000010"), std::string::npos) << said;
-  EXPECT_NE(said.find("--allow-worse"), std::string::npos) << said;
+  EXPECT_THAT(test::refusal(Fault::numeric, [&] { make(towards({10})); }),
+              AllOf(HasSubstr(" more than its best member"), HasSubstr("000000010"), HasSubstr("--allow-worse")));
   EXPECT_EQ(left(), (Names{".soup.journal", "run"}));
   EXPECT_EQ(evaluations, 4);
   config.allow_worse = true;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <boost/json/parse.hpp>
 #include <csignal>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -67,13 +69,29 @@ class Material {
   Path folder_;
 };
 
-inline train::TrainReport train_run(const plan::RunConfig& config, const train::TrainOptions& options = {},
-                                    Hierarchy hierarchy = Hierarchy::flat) {
+/// Gives `body` a context of its own: no signal that an earlier one has seen counts.
+template <class Body>
+auto in_context(const comm::Communicator& ranks, const comm::Topology& where, const Files& files, const Body& body) {
   Log log{world().rank(), LogLevel::error};
   const Clock clock;
   const StopSignals stop;
-  comm::Context context{world(), topology(hierarchy), log, Files::system(), clock, stop};
-  return run_training(context, config, options);
+  comm::Context context{ranks, where, log, files, clock, stop};
+  return body(context);
+}
+
+inline train::TrainReport train_run(const plan::RunConfig& config, const train::TrainOptions& options = {},
+                                    Hierarchy hierarchy = Hierarchy::flat, const Files& files = Files::system()) {
+  return in_context(world(), topology(hierarchy), files,
+                    [&](comm::Context& context) { return run_training(context, config, options); });
+}
+
+/// The lines of metrics.jsonl. Empty but on rank 0.
+inline std::vector<boost::json::object> metrics_lines(const Path& run_dir) {
+  std::vector<boost::json::object> lines;
+  if (world().rank() != 0) return lines;
+  std::istringstream text{Files::system().read_text(run_dir / "metrics.jsonl")};
+  for (std::string line; std::getline(text, line);) lines.push_back(boost::json::parse(line).as_object());
+  return lines;
 }
 
 /// Digests of everything a checkpoint's shards hold.
@@ -85,11 +103,21 @@ inline std::vector<std::string> bits_of(const Path& directory) {
   return digests;
 }
 
+/// Every rank calls `body` behind step `step`, before it is saved.
+template <class Body>
+train::TrainOptions behind(std::int64_t step, Body body, train::TrainOptions options = {}) {
+  options.after_step = [=](const train::RunState& state, const train::StepResult&) {
+    if (state.step == step) body();
+  };
+  return options;
+}
+
 /// Rank `rank` gets a signal behind step `step`.
-inline train::TrainOptions stop_behind(std::int64_t step, int rank) {
-  return {.after_step = [=](const train::RunState& state, const train::StepResult&) {
-    if (state.step == step && world().rank() == rank) std::raise(SIGTERM);
-  }};
+inline train::TrainOptions stop_behind(std::int64_t step, int rank, const train::TrainOptions& options = {}) {
+  const auto stop = [=] {
+    if (world().rank() == rank) std::raise(SIGTERM);
+  };
+  return behind(step, stop, options);
 }
 
 }  // namespace argosy::test

@@ -79,11 +79,8 @@ TEST(Matrix, EveryChoiceTrainsLikeOneRankAlone) {
     const auto outcome_of = [&](Scheme scheme, comm::Reduction reduction) {
       const auto collectives =
           comm::make_mpi_collectives(where, {.reduction = reduction, .wire_inner = cell.wire, .wire_outer = cell.wire});
-      Rank rank{shape,
-                where.layout(),
-                where.canonical_rank(),
-                *collectives,
-                {.scheme = scheme, .order = cell.order, .type = cell.type}};
+      const Training training{.scheme = scheme, .order = cell.order, .type = cell.type};
+      Rank rank{shape, where.layout(), where.canonical_rank(), *collectives, training};
       return train(rank, shape, micro_batches);
     };
     const Outcome outcome = outcome_of(cell.scheme, cell.reduction);

@@ -2,25 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/json/parse.hpp>
-
-#include "support/shared_folder.hpp"
+#include "mpi/train/material.hpp"
 
 namespace argosy::test {
 namespace {
 
 /// What metrics.jsonl says after `steps` steps; in step s rank r waited 2^s (r + 1) ms for data. Empty but on rank 0.
-std::vector<boost::json::value> lines_after(std::int64_t steps, const telemetry::TelemetryConfig& config,
-                                            std::int64_t begin = 0) {
+std::vector<boost::json::object> lines_after(std::int64_t steps, const telemetry::TelemetryConfig& config,
+                                             std::int64_t begin = 0) {
   const SharedFolder folder;
-  Log log{world().rank(), LogLevel::error};
-  const Clock clock;
-  const StopSignals stop;
-  const comm::Context context{world(), topology(Hierarchy::flat), log, Files::system(), clock, stop};
   telemetry::Metrics::Setup setup;
   setup.config = config;
   setup.before.step = begin;
-  {
+  in_context(world(), topology(Hierarchy::flat), Files::system(), [&](const comm::Context& context) {
     train::Progress progress{context, setup, folder.path()};
     for (std::int64_t s = begin + 1; s <= begin + steps; ++s) {
       telemetry::StepMetrics step;
@@ -29,21 +23,15 @@ std::vector<boost::json::value> lines_after(std::int64_t steps, const telemetry:
       step.step_s = 1;
       progress.add(step, {}, 1e-3 * static_cast<double>(1 << s) * (world().rank() + 1));
     }
-  }
-  std::vector<boost::json::value> lines;
-  if (world().rank() != 0) return lines;
-  std::string_view text;
-  const std::string all = Files::system().read_text(folder / "metrics.jsonl");
-  for (text = all; !text.empty(); text.remove_prefix(text.find('\n') + 1))
-    lines.push_back(boost::json::parse(text.substr(0, text.find('\n'))));
-  return lines;
+  });
+  return metrics_lines(folder.path());
 }
 
 /// Step of a line and the wait it must tell: the steps it is about, of the slowest rank, on the mean.
 struct Expected {
   std::int64_t step = 0, first = 0;
 };
-void expect_lines(const std::vector<boost::json::value>& lines, const std::vector<Expected>& expected) {
+void expect_lines(const std::vector<boost::json::object>& lines, const std::vector<Expected>& expected) {
   if (world().rank() != 0) return;
   ASSERT_EQ(lines.size(), expected.size());
   for (std::size_t i = 0; i < lines.size(); ++i) {

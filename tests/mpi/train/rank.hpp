@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
 
 #include <array>
 #include <functional>
@@ -226,6 +227,18 @@ class Rank {
   std::unique_ptr<optim::Optimizer> optimizer_;
   train::Runner runner_;
   std::int64_t steps_ = 0, updates_ = 0;
+};
+
+/// Tests of ranks that are spread over nodes.
+class OnRanks : public testing::TestWithParam<Hierarchy> {
+ protected:
+  const comm::Topology& topology_ = topology(GetParam());
+  const std::unique_ptr<comm::Collectives> collectives_ = comm::make_mpi_collectives(topology_);
+  [[nodiscard]] int me() const { return topology_.canonical_rank(); }
+  [[nodiscard]] const partition::Layout& layout() const { return topology_.layout(); }
+  [[nodiscard]] Rank rank_of(const spec::Architecture& shape, const Training& training = {}) const {
+    return {shape, layout(), me(), *collectives_, training};
+  }
 };
 
 /// |a - b| / |b|, of all elements.

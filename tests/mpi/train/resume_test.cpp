@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
-#include <boost/json/parse.hpp>
 #include <map>
 
 #include "core/error.hpp"
 #include "mpi/train/material.hpp"
 #include "support/checkpoints.hpp"
+#include "support/on_root.hpp"
 #include "support/pairwise.hpp"
 
 /// Runs that are broken off and go on, against runs that are not.
@@ -39,21 +39,12 @@ class Steps {
 };
 
 struct Killed {};
-
-/// All ranks are gone behind a step, whatever was being written.
-TrainOptions killed_behind(std::int64_t step) {
-  return {.after_step = [=](const train::RunState& state, const train::StepResult&) {
-    if (state.step == step) throw Killed{};
-  }};
-}
+void be_killed() { throw Killed{}; }  // whatever was being written
 
 /// The lines of metrics.jsonl, without what a clock has measured. Empty but on rank 0.
 std::vector<std::string> metrics_of(const Path& run_dir) {
   std::vector<std::string> lines;
-  if (world().rank() != 0) return lines;
-  const std::string text = Files::system().read_text(run_dir / "metrics.jsonl");
-  for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
-    boost::json::object line = boost::json::parse(text.substr(begin, text.find('\n', begin) - begin)).as_object();
+  for (boost::json::object& line : metrics_lines(run_dir)) {
     for (const char* measured : {"src_tokens_per_s", "tgt_tokens_per_s", "padded_tokens_per_s", "tflops_per_rank",
                                  "mfu", "mfu_full", "memory_bytes", "data_wait_ms", "step_ms", "eta_s"})
       line.erase(measured);
@@ -73,32 +64,40 @@ std::string sections_text(const Path& directory) {
   return text + config::text_of(s.history);
 }
 
-/// Digests of weights and moments, whatever the number of ranks that stored them.
+/// What a checkpoint holds for one rank of `layout`: weights, moments and running means.
+Toy state_of(const checkpoint::Reader& reader, const partition::Layout& layout, int canonical_rank) {
+  test::Units units;
+  for (std::size_t u = 0; u < reader.spaces().size(); ++u)
+    units.emplace_back(reader.unit_names()[u], reader.spaces()[u].params());
+  Toy state{units, layout, canonical_rank, true};
+  reader.read_state(state.states(), canonical_rank);
+  return state;
+}
+
+/// Digests of that, whatever the number of ranks that stored it.
 std::vector<std::string> state_bits(const Path& directory) {
-  const checkpoint::Reader reader{Files::system(), directory};
+  Toy state = state_of({Files::system(), directory}, {}, 0);
   std::vector<std::string> digests;
-  for (std::size_t u = 0; u < reader.spaces().size(); ++u) {
-    const partition::FlatSpace space{reader.spaces()[u].params(), {}};
-    std::vector<float> tensors[4];
-    for (std::vector<float>& tensor : tensors) tensor.resize(static_cast<std::size_t>(space.owned_size(0)));
-    const std::array<std::span<float>, 4> views{tensors[0], tensors[1], tensors[2], tensors[3]};
-    const checkpoint::UnitState unit = adamw_unit(reader.unit_names()[u], space, views);
-    reader.read_state({&unit, 1}, 0);
-    for (const std::vector<float>& tensor : tensors)
-      digests.push_back(digest_of(std::as_bytes(std::span{tensor})).hex());
+  for (const checkpoint::UnitState& unit : state.states()) {
+    for (const auto& [name, values] : unit.tensors) digests.push_back(digest_of(std::as_bytes(values)).hex());
   }
   return digests;
 }
 
 class ResumedRun : public testing::Test {
  protected:
-  void SetUp() override { (void)Material::get(); }
   /// Log lines fall between checkpoints.
   [[nodiscard]] RunConfig config(const std::string& name) const {
     RunConfig config = Material::get().config(folder_ / name);
     config.telemetry.log_interval.count = 4;
     config.optimizer.ema = 0.9;
     return config;
+  }
+  /// Two runs have left the same in the checkpoint `last` and in their metrics.
+  void expect_same_end(const std::string& run, const std::string& other, const Path& last) const {
+    EXPECT_EQ(bits_of(folder_ / run / last), bits_of(folder_ / other / last));
+    EXPECT_EQ(sections_text(folder_ / run / last), sections_text(folder_ / other / last));
+    EXPECT_EQ(metrics_of(folder_ / run), metrics_of(folder_ / other));
   }
   SharedFolder folder_;
 };
@@ -137,12 +136,9 @@ TEST_F(ResumedRun, StoppedOrKilledItHasTheBitsOfAnUndisturbedOne) {
       return config;
     };
     const auto expect_same = [&](const std::string& run, const Steps& steps, const Steps& whole) {
-      const std::string last = "export/000000006";
       EXPECT_EQ(steps.losses(), whole.losses());
       EXPECT_EQ(steps.norms(), whole.norms());
-      EXPECT_EQ(bits_of(folder_ / (name + run) / last), bits_of(folder_ / (name + "whole") / last));
-      EXPECT_EQ(sections_text(folder_ / (name + run) / last), sections_text(folder_ / (name + "whole") / last));
-      EXPECT_EQ(metrics_of(folder_ / (name + run)), metrics_of(folder_ / (name + "whole")));
+      expect_same_end(name + run, name + "whole", "export/000000006");
     };
     Steps whole, parts, killed;
     EXPECT_EQ(train_run(config_of("whole"), whole.recorded()).figures.at("steps"), 6);
@@ -151,7 +147,7 @@ TEST_F(ResumedRun, StoppedOrKilledItHasTheBitsOfAnUndisturbedOne) {
     EXPECT_EQ(train_run(config_of("parts"), parts.recorded()).figures.at("steps"), 3);
     expect_same("parts", parts, whole);
 
-    EXPECT_THROW((void)train_run(config_of("killed"), killed.recorded(killed_behind(5))), Killed);
+    EXPECT_THROW((void)train_run(config_of("killed"), killed.recorded(behind(5, be_killed))), Killed);
     EXPECT_GE(train_run(config_of("killed"), killed.recorded()).figures.at("steps").as_int64(), 2);
     expect_same("killed", killed, whole);
   }
@@ -163,11 +159,9 @@ void train_on(int ranks, const RunConfig& config, const TrainOptions& options = 
     const bool takes_part = world().rank() < ranks;
     const comm::Communicator part = world().split(takes_part ? 0 : 1, world().rank());
     const comm::Topology topology = comm::Topology::discover(part, takes_part ? "node" : "spectators");
-    Log log{world().rank(), LogLevel::error};
-    const Clock clock;
-    const StopSignals stop;
-    comm::Context context{part, topology, log, Files::system(), clock, stop};
-    if (takes_part) (void)run_training(context, config, options);
+    in_context(part, topology, Files::system(), [&](comm::Context& context) {
+      if (takes_part) (void)run_training(context, config, options);
+    });
   }
   world().barrier("the run of some ranks");
 }
@@ -231,27 +225,17 @@ using Change = std::function<void(checkpoint::Sections&, Units)>;
 
 /// Commits in `run_dir` the checkpoint in `from` as `change` leaves it. **Collective.**
 void save_changed(const Path& from, const Path& run_dir, const Change& change) {
-  Log log{world().rank(), LogLevel::error};
-  const Clock clock;
-  const StopSignals stop;
   const comm::Topology& where = topology(Hierarchy::flat);
-  comm::Context context{world(), where, log, Files::system(), clock, stop};
-  const checkpoint::Reader reader{context.files, from};
-  std::vector<std::vector<float>> tensors;
-  for (const partition::FlatSpace& space : reader.spaces())
-    tensors.insert(tensors.end(), 4,
-                   std::vector<float>(static_cast<std::size_t>(space.owned_size(where.canonical_rank()))));
-  std::vector<checkpoint::UnitState> units;
-  for (std::size_t u = 0; u < reader.spaces().size(); ++u)
-    units.push_back(adamw_unit(
-        reader.unit_names()[u], reader.spaces()[u],
-        std::array<std::span<float>, 4>{tensors[4 * u], tensors[4 * u + 1], tensors[4 * u + 2], tensors[4 * u + 3]}));
-  reader.read_state(units, where.canonical_rank());
-  checkpoint::Sections sections = reader.sections();
-  change(sections, units);
-  checkpoint::Store store{context, run_dir, {}};
-  const checkpoint::Attachment tokenizer{"tokenizer.model", reader.attachment("tokenizer.model")};
-  EXPECT_TRUE(store.save(checkpoint::Kind::temp, reader.step(), units, sections, {&tokenizer, 1}).committed);
+  in_context(world(), where, Files::system(), [&](comm::Context& context) {
+    const checkpoint::Reader reader{context.files, from};
+    Toy state = state_of(reader, where.layout(), where.canonical_rank());
+    const std::vector<checkpoint::UnitState> units = state.states();
+    checkpoint::Sections sections = reader.sections();
+    change(sections, units);
+    checkpoint::Store store{context, run_dir, {}};
+    const checkpoint::Attachment tokenizer{"tokenizer.model", reader.attachment("tokenizer.model")};
+    EXPECT_TRUE(store.save(checkpoint::Kind::temp, reader.step(), units, sections, {&tokenizer, 1}).committed);
+  });
 }
 
 void set_zero(std::span<float> tensor) { std::fill(tensor.begin(), tensor.end(), 0.0F); }
@@ -297,17 +281,10 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
   const std::string expected = outcome("marked", [](checkpoint::Sections&, Units) {});
   EXPECT_EQ(outcome("again", [](checkpoint::Sections&, Units) {}), expected);
   using checkpoint::Sections;
-  const std::vector<std::pair<std::string, Change>> dropped{
+  std::vector<std::pair<std::string, Change>> dropped{
       {"updates", without(&Sections::optimizer, "step")},
       {"epoch", without(&Sections::data, "epoch")},
       {"step in the epoch", without(&Sections::data, "epoch_step")},
-      {"src_tokens", without(&Sections::counters, "src_tokens")},
-      {"tgt_tokens", without(&Sections::counters, "tgt_tokens")},
-      {"padded_tokens", without(&Sections::counters, "padded_tokens")},
-      {"n_clips", without(&Sections::counters, "n_clips")},
-      {"skipped", without(&Sections::counters, "skipped")},
-      {"mean_norm", without(&Sections::counters, "mean_norm")},
-      {"mean_norm_steps", without(&Sections::counters, "mean_norm_steps")},
       {"window of the log", [](Sections& s, Units) { s.counters.erase("window"); }},
       {"best loss", without(&Sections::best, "loss")},
       {"best step", without(&Sections::best, "step")},
@@ -319,6 +296,9 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
       {"second moments", [](Sections&, Units units) { set_zero(units.back().tensor("exp_avg_sq")); }},
       {"running mean", [](Sections&, Units units) { set_zero(units.back().tensor("ema")); }},
   };
+  for (const char* count :
+       {"src_tokens", "tgt_tokens", "padded_tokens", "n_clips", "skipped", "mean_norm", "mean_norm_steps"})
+    dropped.emplace_back(count, without(&Sections::counters, count));
   for (const auto& [name, change] : dropped) {
     const std::string text = outcome(name, change);
     EXPECT_TRUE(world().rank() != 0 || text != expected) << name;
@@ -335,8 +315,8 @@ TEST_F(ResumedRun, ValidatesItsRunningMeanWhichChangesNothingElse) {
       config.precision.mode = mode;
       return config;
     };
-    const auto metrics = [](const RunConfig& config) {
-      return checkpoint::Reader{Files::system(), Path(config.run_dir) / "export/000000006"}.sections().metrics;
+    const auto metrics = [&](const RunConfig& config) {
+      return checkpoint::Reader{Files::system(), Path(config.run_dir) / last}.sections().metrics;
     };
     const RunConfig config = config_of("with");
     (void)train_run(config);
@@ -382,7 +362,6 @@ TEST_F(ResumedRun, EndsEarlyWhereAnUndisturbedOneDoes) {
     config.validation.early_stop = {.metric = plan::Metric::perplexity, .patience = 3, .min_delta = 1e6};
     return config;
   };
-  const std::string last = "export/000000004";
   const TrainReport whole = train_run(config_of("whole"));
   EXPECT_EQ(whole.exit, Exit::ok);
   EXPECT_EQ(whole.figures.at("step"), 4) << "the first is the best, three are no better";
@@ -395,9 +374,7 @@ TEST_F(ResumedRun, EndsEarlyWhereAnUndisturbedOneDoes) {
     EXPECT_EQ(rest.exit, Exit::ok);
     EXPECT_EQ(rest.figures.at("steps"), 4 - stop);
     EXPECT_EQ(rest.figures.at("early_stop"), whole.figures.at("early_stop"));
-    EXPECT_EQ(bits_of(folder_ / name / last), bits_of(folder_ / "whole" / last));
-    EXPECT_EQ(sections_text(folder_ / name / last), sections_text(folder_ / "whole" / last));
-    EXPECT_EQ(metrics_of(folder_ / name), metrics_of(folder_ / "whole"));
+    expect_same_end(name, "whole", "export/000000004");
   }
   EXPECT_EQ(train_run(config_of("whole")).figures.at("steps"), 0) << "it has ended";
   RunConfig patient = config_of("whole");
@@ -413,12 +390,10 @@ TEST_F(ResumedRun, KeepsTheBestCheckpointBesideTheNewest) {
   config.validation.keep_best = {plan::Metric::perplexity};
   config.checkpoint.interval.count = 2;
   config.checkpoint.max_checkpoints = 1;
-  const auto expect_kept = [&](const std::vector<std::string>& names) {
-    // By rank 0, which has waited for what was to go.
-    if (world().rank() == 0) {
-      EXPECT_EQ(Files::system().list(folder_ / "run/checkpoints"), names);
-    }
-  };
+  const auto expect_kept =
+      [&](const std::vector<std::string>& names) {  // by rank 0, which has waited for what was to go
+        on_root([&] { EXPECT_EQ(Files::system().list(folder_ / "run/checkpoints"), names); });
+      };
   const auto best_of = [&](const std::string& checkpoint) {
     const checkpoint::Reader reader{Files::system(), folder_ / "run" / checkpoint};
     return reader.sections().best.at("kept").at("perplexity").at("step").as_int64();
@@ -428,7 +403,6 @@ TEST_F(ResumedRun, KeepsTheBestCheckpointBesideTheNewest) {
   EXPECT_LT(best, 4);
   const std::string name = fmt::format("{:09}", best);
   expect_kept({name, "000000004", "000000005"});  // a run that is told to stop leaves removing to the next start
-  world().barrier("looked");
   config.schedule.length.count = 9;
   (void)train_run(config);
   EXPECT_EQ(best_of("export/000000009"), best);

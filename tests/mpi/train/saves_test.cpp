@@ -1,13 +1,12 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
-#include "core/error.hpp"
 #include "mpi/train/material.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
+#include "support/on_root.hpp"
 #include "support/refusal.hpp"
 
 /// Checkpoints written while training goes on.
@@ -33,18 +32,22 @@ class SlowOs : public FaultyOs {
   std::atomic<bool> held = false;
 };
 
+bool is_last_rank() { return world().rank() == world().size() - 1; }
+
 class Saves : public testing::Test {
  protected:
   void SetUp() override { config_ = Material::get().config(folder_ / "run"); }
   TrainReport train(const TrainOptions& options = {}) {
-    Log log{world().rank(), LogLevel::error};
-    const Clock clock;
-    const StopSignals stop;
-    comm::Context context{world(), topology(Hierarchy::flat), log, Files{os_}, clock, stop};
-    return run_training(context, config_, options);
+    return train_run(config_, options, Hierarchy::flat, Files{os_});
   }
   [[nodiscard]] std::vector<std::string> names(const char* folder) const {
     return Files::system().list(folder_ / "run" / folder);
+  }
+  /// The save behind step `step` fails on the last rank.
+  TrainOptions fail_the_save_of(std::int64_t step) {
+    return behind(step, [this] {
+      if (is_last_rank()) os_.fail(Call::fallocate, os_.count(Call::fallocate) + 1, ENOSPC);
+    });
   }
   SharedFolder folder_;
   SlowOs os_;
@@ -54,7 +57,7 @@ class Saves : public testing::Test {
 /// From behind step 1 on the last rank holds its shards back, until `release` steps are done.
 TrainOptions hold(SlowOs& os, std::int64_t release) {
   return {.after_step = [&os, release](const train::RunState& state, const train::StepResult&) {
-    if (state.step == 1) os.held = world().rank() == world().size() - 1;
+    if (state.step == 1) os.held = is_last_rank();
     if (state.step == release) os.held = false;
   }};
 }
@@ -101,29 +104,19 @@ TEST_F(Saves, OfTheBestWaitWhereOthersAreLeftOut) {
 
 TEST_F(Saves, ThatFailAreToldAtTheNextStepAndTrainingGoesOn) {
   config_.checkpoint.interval.count = 2;
-  TrainOptions options;
-  options.after_step = [&](const train::RunState& state, const train::StepResult&) {
-    const bool last = world().rank() == world().size() - 1;
-    if (state.step == 2 && last) os_.fail(Call::fallocate, os_.count(Call::fallocate) + 1, ENOSPC);
-  };
-  const TrainReport report = train(options);
+  const TrainReport report = train(fail_the_save_of(2));
   EXPECT_EQ(report.exit, Exit::ok);
   EXPECT_EQ(report.figures.at("saves").at("failed"), 1);
   EXPECT_EQ(names("checkpoints"), (std::vector<std::string>{"000000004"}));
   EXPECT_EQ(names("export"), (std::vector<std::string>{"000000006"}));
 }
 
-/// Saves every step, judges at 2, 4 and 6, each time the best so far, and keeps one beside the best; the save of step 4
-/// fails on the last rank.
-TrainOptions fail_the_second_best(RunConfig& config, FaultyOs& os) {
+/// Saves every step, judges at 2, 4 and 6, each time the best so far, and keeps one beside the best.
+void keep_the_best(RunConfig& config) {
   config.checkpoint.interval.count = 1;
   config.checkpoint.max_checkpoints = 1;
   config.validation.interval.count = 2;
   config.validation.keep_best = {plan::Metric::loss};
-  return {.after_step = [&os](const train::RunState& state, const train::StepResult&) {
-    const bool last = world().rank() == world().size() - 1;
-    if (state.step == 4 && last) os.fail(Call::fallocate, os.count(Call::fallocate) + 1, ENOSPC);
-  }};
 }
 
 std::vector<std::int64_t> steps_kept_by(const Path& checkpoint) {
@@ -134,7 +127,8 @@ std::vector<std::int64_t> steps_kept_by(const Path& checkpoint) {
 }
 
 TEST_F(Saves, OfTheBestThatFailLeaveTheBestBeforeThem) {
-  const TrainReport report = train(fail_the_second_best(config_, os_));
+  keep_the_best(config_);
+  const TrainReport report = train(fail_the_save_of(4));
   EXPECT_EQ(report.figures.at("saves").at("failed"), 1);
   EXPECT_THAT(names("checkpoints"), ElementsAre("000000002", "000000005"));
   EXPECT_THAT(steps_kept_by(folder_ / "run/checkpoints/000000005"), ElementsAre(2));
@@ -142,7 +136,8 @@ TEST_F(Saves, OfTheBestThatFailLeaveTheBestBeforeThem) {
 }
 
 TEST_F(Saves, OfTheBestThatFailAreForgottenByTheNextStart) {
-  const TrainOptions failing = fail_the_second_best(config_, os_);
+  keep_the_best(config_);
+  const TrainOptions failing = fail_the_save_of(4);
   config_.schedule.length.count = 9;
   config_.validation.interval.count = 4;  // 4 fails; the next validation is the one at 8, of the next start
   (void)train({.after_step = [&](const train::RunState& state, const train::StepResult& result) {
@@ -173,21 +168,15 @@ TEST_F(Saves, OfARunBegunFromAnotherHoldTheBestThatTheOtherOwed) {
 TEST_F(Saves, ThatFailTooOftenInARowEndTheRun) {
   config_.checkpoint.interval.count = 1;
   config_.checkpoint.max_failed_saves = 2;
-  if (world().rank() == world().size() - 1) os_.fail(Call::fallocate, 1, ENOSPC, true);
-  try {
-    (void)train();
-    ADD_FAILURE() << "nothing was ever saved";
-  } catch (const Error& error) {
-    EXPECT_EQ(exit_code(error.fault()), Exit::io);
-    EXPECT_THAT(error.what(), HasSubstr("2 failed saves in a row"));
-    EXPECT_THAT(error.what(), HasSubstr("ENOSPC"));
-  }
+  if (is_last_rank()) os_.fail(Call::fallocate, 1, ENOSPC, true);
+  const Error error = error_of([&] { (void)train(); });
+  EXPECT_EQ(exit_code(error.fault()), Exit::io);
+  EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("2 failed saves in a row"), HasSubstr("ENOSPC")));
 }
 
 TEST_F(Saves, OfARunThatIsToldToStopMustNotFail) {
-  TrainOptions options = stop_behind(1, 0);
-  if (world().rank() == world().size() - 1) os_.fail(Call::fallocate, 1, ENOSPC, true);
-  EXPECT_EQ(exit_code(error_of([&] { (void)train(options); }).fault()), Exit::io);
+  if (is_last_rank()) os_.fail(Call::fallocate, 1, ENOSPC, true);
+  EXPECT_EQ(exit_code(error_of([&] { (void)train(stop_behind(1, 0)); }).fault()), Exit::io);
 }
 
 TEST_F(Saves, OfARunThatEndsByAnErrorLeaveItsCheckpointsWhole) {
@@ -209,9 +198,7 @@ TEST_F(Saves, AreLookedAtAsCloselyAsConfigured) {
     config_.checkpoint.verify = verify;
     (void)train(stop_behind(3, 0));
     const Path newest = folder_ / name / "checkpoints/000000004";
-    if (world().rank() == 0)
-      flip(newest / checkpoint::shard_name(0, world().size()), map_of(newest, 0).datasets[0].offset);
-    world().barrier("a bit of the newest is wrong");
+    on_root([&] { flip(newest / checkpoint::shard_name(0, world().size()), map_of(newest, 0).datasets[0].offset); });
     EXPECT_EQ(train().figures.at("steps"), verify == plan::Verify::none ? 2 : 4) << name;
   }
 }
@@ -230,8 +217,7 @@ TEST_F(Saves, OfWeightsAloneStandBesideWhatTrainingResumesFrom) {
     EXPECT_EQ(weights.read_parameter(parameter.name), whole.read_parameter(parameter.name)) << parameter.name;
   world().barrier("read");
   // Killed before the export: the next start makes it.
-  if (world().rank() == 0) Files::system().remove_tree(folder_ / "run/export/000000006");
-  world().barrier("removed");
+  on_root([&] { Files::system().remove_tree(folder_ / "run/export/000000006"); });
   EXPECT_EQ(train().figures.at("steps"), 0);
   EXPECT_EQ(names("export"), (std::vector<std::string>{"000000003", "000000006"}));
   checkpoint::Reader(Files::system(), folder_ / "run/export/000000006").verify();

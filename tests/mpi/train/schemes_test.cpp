@@ -60,13 +60,8 @@ class Late final : public comm::Collectives {
   std::vector<std::jthread> threads_;
 };
 
-class SchemesOnRanks : public testing::TestWithParam<Hierarchy> {
+class SchemesOnRanks : public OnRanks {
  protected:
-  const comm::Topology& topology_ = topology(GetParam());
-  const std::unique_ptr<comm::Collectives> collectives_ = comm::make_mpi_collectives(topology_);
-  [[nodiscard]] int me() const { return topology_.canonical_rank(); }
-  [[nodiscard]] const partition::Layout& layout() const { return topology_.layout(); }
-
   /// Weights after `steps` steps; every buffer is full of NaN before each of them.
   std::vector<double> train(const Training& training, bool tied, int accumulation, std::uint64_t steps,
                             comm::Collectives& collectives) {
@@ -86,7 +81,7 @@ TEST_P(SchemesOnRanks, GiveTheSameBitsWhereSumsNestAlike) {
   struct Case {
     bool tied;
     AccumulationOrder order;
-    std::pair<at::ScalarType, at::ScalarType> types;  // of weights and of masters
+    Types types;
     std::uint64_t steps;
     comm::CollectivesOptions options;
   };
@@ -97,7 +92,7 @@ TEST_P(SchemesOnRanks, GiveTheSameBitsWhereSumsNestAlike) {
       Case{false, AccumulationOrder::depth_first, {at::kBFloat16, at::kBFloat16}, 3, {}}};
   for (const Case& each : cases) {
     const auto collectives = comm::make_mpi_collectives(topology_, each.options);
-    Training training{.order = each.order, .type = each.types.first, .master = each.types.second};
+    Training training{.order = each.order, .type = each.types.weights, .master = each.types.master};
     training.optimizer.max_grad_norm = 0.1;  // clips: the schemes have to agree on the norm
     const int accumulation = each.order == AccumulationOrder::breadth_first ? 2 : 1;
     std::vector<double> expected;
@@ -128,7 +123,7 @@ TEST_P(SchemesOnRanks, AgreeToRoundingWhereSumsNestDifferently) {
   optimizer.epsilon = 1e-4;  // above the rounding errors of gradients that are zero
   const auto gradient = [&](Scheme scheme) {
     const spec::Architecture shape = small_shape(0.1, false);
-    Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .optimizer = optimizer}};
+    Rank rank = rank_of(shape, {.scheme = scheme, .optimizer = optimizer});
     rank.poison();
     (void)rank.step(uneven_batches(shape, layout().world() * 4, 1), 1e-3);
     return rank.gradient();
@@ -169,7 +164,7 @@ TEST_P(SchemesOnRanks, EvaluateTheSameModel) {
   const spec::Architecture shape = small_shape(0.1, false);
   double expected = 0;
   for (const Scheme scheme : schemes) {
-    Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme}};
+    Rank rank = rank_of(shape, {.scheme = scheme});
     (void)rank.step(uneven_batches(shape, layout().world(), 1), 1e-2);
     rank.poison();
     // The last rank has one batch fewer and joins with an empty one.
@@ -188,22 +183,19 @@ TEST_P(SchemesOnRanks, HoldTheSameMemoryInTheHundredthStepAsInTheFifth) {
   train::count_memory();
   const spec::Architecture shape = small_shape(0.1);
   for (const Scheme scheme : {Scheme::stage_1, Scheme::hybrid}) {
-    Rank rank{shape, layout(), me(), *collectives_, {.scheme = scheme, .recompute = plan::Recompute::block}};
+    Rank rank = rank_of(shape, {.scheme = scheme, .recompute = plan::Recompute::block});
     const std::vector<data::Batch> batches = uneven_batches(shape, layout().world(), 1);
-    std::int64_t bytes = 0, peak_bytes = 0;
+    train::MemoryCount of_fifth;
     for (int s = 1; s <= 100; ++s) {
       train::reset_peak(c10::kCPU);
       (void)rank.step(batches, 1e-3);
       const train::MemoryCount memory = train::memory_of(c10::kCPU);
-      if (s == 5) {
-        bytes = memory.bytes;
-        peak_bytes = memory.peak_bytes;
-      }
+      if (s == 5) of_fifth = memory;
       if (s < 5) continue;
-      ASSERT_EQ(memory.bytes, bytes) << "step " << s;
-      ASSERT_EQ(memory.peak_bytes, peak_bytes) << "step " << s;
+      ASSERT_EQ(memory.bytes, of_fifth.bytes) << "step " << s;
+      ASSERT_EQ(memory.peak_bytes, of_fifth.peak_bytes) << "step " << s;
     }
-    EXPECT_GT(peak_bytes, bytes);
+    EXPECT_GT(of_fifth.peak_bytes, of_fifth.bytes);
   }
 }
 

@@ -27,6 +27,9 @@ class StopPolicyTest : public testing::Test {
             }};
   }
 
+  void stop_by_file() { Files::system().write_atomically(folder / "stop", std::string_view{}); }
+
+  const test::TempFolder folder;
   test::FixedClock clock;
   StopSignals signals;
   comm::Communicator alone = test::world().split(test::world().rank(), 0);  // each rank the first of its own world
@@ -53,11 +56,10 @@ TEST_F(StopPolicyTest, StopsForASignal) {
 }
 
 TEST_F(StopPolicyTest, StopsForItsFileAndAsksOnceASecond) {
-  const test::TempFolder folder;
   config.file = (folder / "stop").string();
   StopPolicy stop = policy();
   EXPECT_FALSE(stop.wants_to_stop());
-  context.files.write_atomically(folder / "stop", std::string_view{});
+  stop_by_file();
   clock.now_s += 0.9;
   EXPECT_FALSE(stop.wants_to_stop());
   clock.now_s += 0.2;
@@ -66,31 +68,28 @@ TEST_F(StopPolicyTest, StopsForItsFileAndAsksOnceASecond) {
 }
 
 TEST_F(StopPolicyTest, RefusesToStartWhileItsFileIsThere) {
-  const test::TempFolder folder;
   config.file = (folder / "stop").string();
-  context.files.write_atomically(folder / "stop", std::string_view{});
+  stop_by_file();
   EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)policy(); }),
               testing::AllOf(HasSubstr("/stop exists"), HasSubstr("stop.file"), HasSubstr("remove it")));
 }
 
 TEST_F(StopPolicyTest, AStopForAnotherReasonIsAUsersTooWhileTheFileIsThere) {
-  const test::TempFolder folder;
   config.file = (folder / "stop").string();
   StopPolicy stop = policy();
   std::raise(SIGUSR1);
   EXPECT_TRUE(stop.wants_to_stop());
   EXPECT_FALSE(stop.is_asked_by_file());
-  context.files.write_atomically(folder / "stop", std::string_view{});
+  stop_by_file();
   EXPECT_TRUE(stop.is_asked_by_file());
 }
 
 TEST_F(StopPolicyTest, AFileThatCannotBeLookedUpIsAskedForAgain) {
-  const test::TempFolder folder;
   config.file = (folder / "stop").string();
   test::FaultyOs os;
   context.files = Files{os};
   StopPolicy stop = policy();
-  Files::system().write_atomically(folder / "stop", std::string_view{});
+  stop_by_file();
   os.fail(test::Call::stat, os.count(test::Call::stat), ESTALE);
   testing::internal::CaptureStderr();
   EXPECT_FALSE(stop.wants_to_stop());

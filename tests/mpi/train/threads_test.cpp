@@ -41,17 +41,14 @@ TEST(Threads, OfARunAreKeptUnlessItIsAskedToTakeOthers) {
     EXPECT_EQ(report.exit, Exit::stopped);
     return threads;
   };
-  {
-    const AskedThreads asked{"3"};
-    EXPECT_EQ(threads_of_step(1), 3);
-  }
-  {
-    const AskedThreads none{nullptr};
-    EXPECT_EQ(threads_of_step(3), 3);
-  }
-  {
-    const AskedThreads asked{"2"};
-    EXPECT_EQ(threads_of_step(5), 2);
+  struct Case {
+    const char* asked;
+    std::int64_t step;
+    int taken;
+  };
+  for (const Case& each : {Case{"3", 1, 3}, {nullptr, 3, 3}, {"2", 5, 2}}) {
+    const AskedThreads asked{each.asked};
+    EXPECT_EQ(threads_of_step(each.step), each.taken) << each.step;
   }
   const checkpoint::Reader reader{Files::system(), Path(of_run.run_dir) / "checkpoints/000000006"};
   EXPECT_EQ(reader.sections().rng.at("threads"), 2);

@@ -1,9 +1,7 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "core/clock.hpp"
-#include "core/error.hpp"
 #include "mpi/train/material.hpp"
+#include "support/on_root.hpp"
 #include "support/refusal.hpp"
 #include "train/run_parts.hpp"
 
@@ -25,7 +23,6 @@ std::string counts_of(const Path& directory) {
 
 class Training : public testing::TestWithParam<plan::PrecisionMode> {
  protected:
-  void SetUp() override { (void)Material::get(); }
   [[nodiscard]] RunConfig config(const std::string& name) const {
     RunConfig config = Material::get().config(folder_ / name);
     config.precision.mode = GetParam();
@@ -73,17 +70,12 @@ TEST_P(Training, ResumesFromEveryIntervalAlike) {
   config.checkpoint.interval.count = 1;
   config.checkpoint.max_checkpoints = 2;
   (void)train_run(config, stop_behind(4, 0));
-  if (world().rank() == 0) {
-    EXPECT_EQ(Files::system().list(folder_ / "every/checkpoints"),
-              (std::vector<std::string>{"000000003", "000000004", "000000005"}))
-        << "a run that is told to stop leaves removing to the next start";
-  }
-  world().barrier("looked");
+  const auto expect_kept = [&](const std::vector<std::string>& names) {
+    on_root([&] { EXPECT_EQ(Files::system().list(folder_ / "every/checkpoints"), names); });
+  };
+  expect_kept({"000000003", "000000004", "000000005"});  // a run that is told to stop leaves removing to the next start
   (void)train_run(config);
-  if (world().rank() == 0) {
-    EXPECT_EQ(Files::system().list(folder_ / "every/checkpoints"),
-              (std::vector<std::string>{"000000004", "000000005"}));
-  }
+  expect_kept({"000000004", "000000005"});
   (void)train_run(this->config("whole"));
   EXPECT_EQ(bits_of(folder_ / "every/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
 }
@@ -116,7 +108,6 @@ INSTANTIATE_TEST_SUITE_P(All, Training,
 
 class Reductions : public testing::Test {
  protected:
-  void SetUp() override { (void)Material::get(); }
   /// Bits of a run with one rank a node.
   [[nodiscard]] std::vector<std::string> bits(const std::string& name, plan::Reduction reduction,
                                               plan::GradientWire wire = {}) const {
@@ -199,37 +190,33 @@ class Resume : public testing::Test {
     (void)train_run(config_, stop_behind(1, 0));
   }
   void expect_refusal(const RunConfig& config, const std::string& text, const TrainOptions& options = {}) const {
-    try {
-      (void)train_run(config, options);
-      ADD_FAILURE() << "goes on in spite of another " << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(exit_code(error.fault()), Exit::usage) << error.what();
-      EXPECT_THAT(error.what(), HasSubstr(text));
-    }
+    const Error error = error_of([&] { (void)train_run(config, options); });
+    EXPECT_EQ(exit_code(error.fault()), Exit::usage) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(text));
+  }
+  /// How often older checkpoints of the run have been set aside.
+  [[nodiscard]] auto times_set_aside() const {
+    const std::vector<std::string> names = Files::system().list(folder_ / "run");
+    return std::ranges::count_if(names, [](auto& name) { return name.starts_with("checkpoints.old-"); });
   }
   SharedFolder folder_;
   RunConfig config_;
 };
 
 TEST_F(Resume, RefusesWhatWouldMakeItAnotherRun) {
-  RunConfig changed = config_;
-  changed.model.ff = 64;
-  expect_refusal(changed, "model");
-  changed = config_;
-  changed.seed = 5;
-  expect_refusal(changed, "--allow-change seed");
-  changed = config_;
-  changed.batch.global_size = 1200;
-  expect_refusal(changed, "--allow-change batch");
-  changed = config_;
-  changed.precision.mode = plan::PrecisionMode::bf16;
-  expect_refusal(changed, "--allow-change precision");
-  changed = config_;
-  changed.loss.label_smoothing = 0.2;
-  expect_refusal(changed, "--allow-change loss");
-  changed = config_;
-  changed.data.temperature = 2;
-  expect_refusal(changed, "--allow-change data");
+  const std::pair<const char*, void (*)(RunConfig&)> changes[] = {
+      {"model", [](RunConfig& c) { c.model.ff = 64; }},
+      {"--allow-change seed", [](RunConfig& c) { c.seed = 5; }},
+      {"--allow-change batch", [](RunConfig& c) { c.batch.global_size = 1200; }},
+      {"--allow-change precision", [](RunConfig& c) { c.precision.mode = plan::PrecisionMode::bf16; }},
+      {"--allow-change loss", [](RunConfig& c) { c.loss.label_smoothing = 0.2; }},
+      {"--allow-change data", [](RunConfig& c) { c.data.temperature = 2; }}};
+  for (const auto& [said, change] : changes) {
+    SCOPED_TRACE(said);
+    RunConfig changed = config_;
+    change(changed);
+    expect_refusal(changed, said);
+  }
 }
 
 TEST_F(Resume, AllowsWhatIsNamedAndRemembersWhatChanged) {
@@ -257,40 +244,25 @@ TEST_F(Resume, FromScratchSetsOldCheckpointsAside) {
   EXPECT_EQ(train_run(config_, {.from_scratch = true}).figures.at("steps"), 6);
   (void)train_run(Material::get().config(folder_ / "fresh"));
   EXPECT_EQ(bits_of(folder_ / "run/export/000000006"), bits_of(folder_ / "fresh/export/000000006"));
-  int aside = 0;
-  for (const std::string& name : Files::system().list(folder_ / "run"))
-    aside += name.starts_with("checkpoints.old-") ? 1 : 0;
-  EXPECT_EQ(aside, 1);
+  EXPECT_EQ(times_set_aside(), 1);
 }
 
-/// All ranks end behind a step, before it is saved.
-TrainOptions dying_behind(std::int64_t step, TrainOptions options) {
-  options.after_step = [=](const train::RunState& state, const train::StepResult&) {
-    if (state.step == step) throw Error{Fault::numeric, {.got = "the death that this test wants"}};
-  };
-  return options;
-}
+void die() { throw Error{Fault::numeric, {.got = "the death that this test wants"}}; }
 
 TEST_F(Resume, AJobThatBeginsAgainDoesSoOnceHoweverOftenItStarts) {
   const TrainOptions asked{.from_scratch = true, .request = "slurm.42.1700"};
-  const auto aside = [&] {
-    const std::vector<std::string> names = Files::system().list(folder_ / "run");
-    return std::count_if(names.begin(), names.end(), [](auto& name) { return name.starts_with("checkpoints.old-"); });
-  };
-  EXPECT_THROW((void)train_run(config_, dying_behind(3, asked)), Error);
-  EXPECT_EQ(aside(), 1);
-  TrainOptions stopped = stop_behind(2, 0);
-  stopped.from_scratch = true;
-  stopped.request = asked.request;
-  EXPECT_EQ(train_run(config_, stopped).figures.at("steps"), 3) << "nothing was saved: once more from the beginning";
-  EXPECT_EQ(aside(), 1) << "there was nothing to set aside";
+  EXPECT_THROW((void)train_run(config_, behind(3, die, asked)), Error);
+  EXPECT_EQ(times_set_aside(), 1);
+  EXPECT_EQ(train_run(config_, stop_behind(2, 0, asked)).figures.at("steps"), 3)
+      << "nothing was saved: once more from the beginning";
+  EXPECT_EQ(times_set_aside(), 1) << "there was nothing to set aside";
   EXPECT_EQ(train_run(config_, asked).figures.at("steps"), 3) << "from the checkpoint it has made";
-  EXPECT_EQ(aside(), 1);
+  EXPECT_EQ(times_set_aside(), 1);
   (void)train_run(Material::get().config(folder_ / "fresh"));
   EXPECT_EQ(bits_of(folder_ / "run/export/000000006"), bits_of(folder_ / "fresh/export/000000006"));
   EXPECT_EQ(train_run(config_, {.from_scratch = true, .request = "slurm.42.1800"}).figures.at("steps"), 6)
       << "another job";
-  EXPECT_EQ(aside(), 2);
+  EXPECT_EQ(times_set_aside(), 2);
 }
 
 TEST_F(Resume, AJobThatBeginsFromACheckpointGoesOnFromNoOther) {
@@ -299,12 +271,9 @@ TEST_F(Resume, AJobThatBeginsFromACheckpointGoesOnFromNoOther) {
   (void)train_run(other, stop_behind(3, 0));
   const TrainOptions asked{
       .resume = (folder_ / "run/checkpoints/000000002").string(), .abandon_newer = true, .request = "slurm.42.1700"};
-  EXPECT_THROW((void)train_run(other, dying_behind(3, asked)), Error);
-  TrainOptions stopped = stop_behind(4, 0);
-  stopped.resume = asked.resume;
-  stopped.abandon_newer = true;
-  stopped.request = asked.request;
-  EXPECT_EQ(train_run(other, stopped).figures.at("steps"), 3) << "from step 2 again, not from its own step 4";
+  EXPECT_THROW((void)train_run(other, behind(3, die, asked)), Error);
+  EXPECT_EQ(train_run(other, stop_behind(4, 0, asked)).figures.at("steps"), 3)
+      << "from step 2 again, not from its own step 4";
   EXPECT_EQ(train_run(other, asked).figures.at("steps"), 1);
 }
 

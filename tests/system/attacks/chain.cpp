@@ -1,6 +1,5 @@
 #include "chain.hpp"
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -9,11 +8,11 @@
 #include <boost/json/serialize.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <thread>
 
 #include "core/error.hpp"
 #include "core/hash.hpp"
+#include "support/small_text.hpp"
 
 namespace argosy::test {
 namespace {
@@ -129,18 +128,14 @@ const std::vector<Part>& parts() {
 
 Chain::Chain() {
   const Files files = Files::system();
-  std::map<std::string, std::string> texts;
-  const std::string verses = files.read_text(Path{environment("ARGOSY_SOURCE_DIR")} / "tests/support/text/kjv_rv.tsv");
-  std::size_t at = 0;
   constexpr int training = 100, all = 110;
-  for (int line = 0; line < all; ++line) {
-    const std::size_t end = verses.find('\n', at), first = verses.find('\t', at), second = verses.find('\t', first + 1);
-    const std::string part = line < training ? "train" : "valid";
-    texts[part + ".en"] += verses.substr(first + 1, second - first - 1) + "\n";
-    texts[part + ".es"] += verses.substr(second + 1, end - second - 1) + "\n";
-    at = end + 1;
+  const Verses text = verses(all);
+  for (const auto& [language, lines] : {std::pair{"en", &text.english}, std::pair{"es", &text.spanish}}) {
+    files.write_atomically(folder() / fmt::format("train.{}", language),
+                           joined({lines->begin(), lines->begin() + training}));
+    files.write_atomically(folder() / fmt::format("valid.{}", language),
+                           joined({lines->begin() + training, lines->end()}));
   }
-  for (const auto& [name, text] : texts) files.write_atomically(folder() / name, text);
   files.write_atomically(folder() / "config.json", std::string_view{config});
   for (const char* command :
        {"$A/count config.json", "$A/preprocess config.json", "$A/train config.json && rm -r run/export/*",

@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
@@ -13,16 +13,15 @@
 namespace argosy::checkpoint {
 namespace {
 
+using testing::HasSubstr;
+
 class Hdf5Judge : public testing::TestWithParam<std::vector<int>> {
  protected:
   Hdf5Judge() {
     test::write_checkpoint(files, checkpoint, units, layout, 3,
                            {.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = 5},
                            /*ema=*/true);
-    Manifest manifest;
-    manifest.spaces = test::Toy{units, layout, 0}.spaces();
-    for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
-    manifest.tensors = test::adamw_tensors(units.size(), true);
+    const Manifest manifest = parse_manifest(files.read_text(checkpoint / manifest_name), "MANIFEST.json").manifest;
     files.write_atomically(checkpoint / model_view_name, ModelView{}.of(manifest));
   }
   /// The exit code of a shell command that is run in `folder`; fills `output`.
@@ -66,7 +65,7 @@ TEST_P(Hdf5Judge, H5pyReadsShardsAndViewAsOurReaderDoes) {
                        R"("$python" "$ARGOSY_SOURCE_DIR/tests/system/judges/hdf5_judge.py" checkpoint ours)");
   if (code == 77) GTEST_SKIP() << "scripts/setup --judges has not run";
   EXPECT_EQ(code, 0) << output;
-  EXPECT_NE(output.find("7 parameters"), std::string::npos) << output;
+  EXPECT_THAT(output, HasSubstr("7 parameters"));
 }
 
 TEST_P(Hdf5Judge, H5lsAndH5dumpShowWholeParameters) {
@@ -76,10 +75,8 @@ TEST_P(Hdf5Judge, H5lsAndH5dumpShowWholeParameters) {
   const std::string listing = output;
   for (const Reader::Parameter& parameter : reader.parameters()) {
     const std::string shape = parameter.shape.empty() ? "1" : fmt::format("{}", fmt::join(parameter.shape, ", "));
-    EXPECT_TRUE(listing.find(fmt::format("/{} ", parameter.name)) != std::string::npos &&
-                listing.find(fmt::format("Dataset {{{}}}", shape)) != std::string::npos)
-        << parameter.name << "\n"
-        << listing;
+    EXPECT_THAT(listing,
+                AllOf(HasSubstr(fmt::format("/{} ", parameter.name)), HasSubstr(fmt::format("Dataset {{{}}}", shape))));
     ASSERT_EQ(run(fmt::format("h5dump -d /{} -b LE -o values checkpoint/model.h5", parameter.name)), 0) << output;
     const std::vector<float> wanted = reader.read_parameter(parameter.name);
     const std::string values = files.read_text(folder / "values");
@@ -87,7 +84,7 @@ TEST_P(Hdf5Judge, H5lsAndH5dumpShowWholeParameters) {
     EXPECT_EQ(std::memcmp(values.data(), wanted.data(), values.size()), 0) << parameter.name;
   }
   ASSERT_EQ(run(fmt::format("h5dump -a /step -a /world checkpoint/{}", shard_name(0, layout.world()))), 0) << output;
-  EXPECT_NE(output.find(fmt::format("(0): {}", layout.world())), std::string::npos) << output;
+  EXPECT_THAT(output, HasSubstr(fmt::format("(0): {}", layout.world())));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Hdf5Judge,
