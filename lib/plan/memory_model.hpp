@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "partition/layout.hpp"
+#include "partition/flat_space.hpp"
 #include "plan/run_config.hpp"
 #include "spec/model_spec.hpp"
 
