@@ -158,14 +158,12 @@ ParsedManifest read_manifest(const Files& files, const Path& directory) {
   const auto facts = files.stat(path);
   if (!facts) {
     const bool exists = files.exists(directory);
-    throw Error{Fault::data,
-                {.sentence = fmt::format("{} {}; name a committed checkpoint, such as checkpoints/000001000 of a run",
-                                         directory.string(),
-                                         exists ? "is not a checkpoint: it has no MANIFEST.json" : "does not exist"),
-                 .wanted = "a committed checkpoint",
-                 .got = exists ? "a folder without a MANIFEST.json" : "no such folder",
-                 .where = directory.string(),
-                 .remedy = "name a folder such as checkpoints/000001000 of a run"}};
+    throw_claim(Fault::data,
+                fmt::format("{} {}", directory.string(),
+                            exists ? "is not a checkpoint: it has no MANIFEST.json" : "does not exist"),
+                directory.string(), "a committed checkpoint",
+                exists ? "a folder without a MANIFEST.json" : "no such folder",
+                "name a committed checkpoint, such as checkpoints/000001000 of a run");
   }
   if (facts->size_bytes > manifest_limit_bytes)
     throw_error(Fault::corrupt, path.string(), fmt::format("a manifest of at most {} bytes", manifest_limit_bytes),

@@ -98,13 +98,9 @@ const std::string& RunFolder::adopt() {
     const boost::json::value value = boost::json::parse(files_.own().read_text(path), error);
     const auto* uuid = !error && value.is_object() ? value.get_object().if_contains("run_uuid") : nullptr;
     if (uuid != nullptr && uuid->is_string()) return run_uuid_ = std::string(uuid->get_string());
-    throw Error{Fault::corrupt,
-                {.sentence = path.string() + " is damaged: it has no run_uuid; remove it, and the next start makes it "
-                                             "again from the newest checkpoint",
-                 .wanted = "an object with run_uuid",
-                 .got = "other content",
-                 .where = path.string(),
-                 .remedy = "remove it"}};
+    throw_claim(Fault::corrupt, path.string() + " is damaged: it has no run_uuid", path.string(),
+                "an object with run_uuid", "other content",
+                "remove it, and the next start makes it again from the newest checkpoint");
   }
   run_uuid_ = random_hex(32);
   for (const Candidate& candidate : candidates_in({temporaries, exports})) {

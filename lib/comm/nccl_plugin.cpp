@@ -15,13 +15,8 @@ const NcclTable& nccl_table() {
     void* const plugin = dlopen("libargosy_cuda.so", RTLD_NOW | RTLD_NOLOAD);
     auto* const fill = plugin == nullptr ? nullptr : reinterpret_cast<FillNcclTable>(dlsym(plugin, nccl_table_name));
     if (fill == nullptr || fill(&filled, problem, sizeof problem) != 0) {
-      throw Error{Fault::device,
-                  {.sentence = fmt::format("NCCL is not available through libargosy_cuda.so: {}; set device to cpu to "
-                                           "train without a GPU",
-                                           problem),
-                   .wanted = "NCCL through libargosy_cuda.so",
-                   .got = problem,
-                   .remedy = "set device to cpu"}};
+      throw_claim(Fault::device, fmt::format("NCCL is not available through libargosy_cuda.so: {}", problem), "",
+                  "NCCL through libargosy_cuda.so", problem, "set device to cpu to train without a GPU");
     }
     return filled;
   }();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/comm.hpp"
-#include "partition/layout.hpp"
+#include "partition/flat_space.hpp"
 
 /// Which ranks share memory, and the communicators that follow from it, made once. Nodes are numbered by their lowest
 /// world rank. The canonical rank counts the ranks of earlier nodes, then the local rank, so block and cyclic placement

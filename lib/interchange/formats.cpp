@@ -39,12 +39,9 @@ const Format& format_named(std::string_view name) {
   if (found != formats().end()) return *found;
   std::vector<std::string_view> names;
   for (const Format& format : formats()) names.push_back(format.name);
-  throw Error{Fault::usage,
-              {.sentence = fmt::format("--format {} is unknown; the formats are {}", name, fmt::join(names, ", ")),
-               .wanted = fmt::format("a known format ({})", fmt::join(names, ", ")),
-               .got = std::string(name),
-               .where = "--format",
-               .remedy = "name one of these"}};
+  const std::string known = fmt::format("{}", fmt::join(names, ", "));
+  throw_claim(Fault::usage, fmt::format("--format {} is unknown", name), "--format",
+              fmt::format("a known format ({})", known), std::string(name), "the formats are " + known);
 }
 
 std::vector<std::string> formats_for(const spec::Architecture& architecture) {

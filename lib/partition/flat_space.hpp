@@ -4,13 +4,36 @@
 #include <string>
 #include <vector>
 
-#include "partition/layout.hpp"
-
-/// A unit's parameters laid end to end and padded, and which rank owns which slice. Pure index arithmetic. The layout
-/// is slot-major: S slots, each of N sub-slices; slice k·N + n belongs to node n, local rank floor(k·G_n/S). Each
-/// parameter starts at a multiple of 256 elements (the largest quantization block), parameters without decay first. The
-/// end is padded to a multiple of N·S·256. Gaps stay zero.
+/// Which rank owns what: the layout of ranks over nodes, and the flat space of a unit's parameters. Pure index
+/// arithmetic.
 namespace argosy::partition {
+
+/// How many ranks each node has: the part of a topology that needs no MPI. All code that decides which rank owns what
+/// takes a Layout.
+class Layout {
+ public:
+  Layout() : Layout(std::vector<int>{1}) {}
+  /// Ranks per node, by node index; all ≥ 1.
+  explicit Layout(std::vector<int> node_sizes);
+  [[nodiscard]] int nodes() const noexcept { return static_cast<int>(node_sizes_.size()); }
+  [[nodiscard]] int node_size(int node) const { return node_sizes_[static_cast<std::size_t>(node)]; }
+  [[nodiscard]] const std::vector<int>& node_sizes() const noexcept { return node_sizes_; }
+  [[nodiscard]] int world() const noexcept { return world_; }
+  /// S: ranks of the largest node.
+  [[nodiscard]] int slots() const noexcept { return slots_; }
+  [[nodiscard]] int canonical_rank(int node, int local_rank) const;
+  [[nodiscard]] int node_of(int canonical_rank) const;
+  [[nodiscard]] int local_rank_of(int canonical_rank) const;
+  /// The local rank in `node` that owns `slot`: floor(slot·G_n/S).
+  [[nodiscard]] int slot_owner(int node, int slot) const;
+  /// Slots owned by a canonical rank, ascending.
+  [[nodiscard]] std::vector<int> slots_of(int canonical_rank) const;
+  bool operator==(const Layout&) const = default;
+
+ private:
+  std::vector<int> node_sizes_, first_rank_;
+  int world_ = 0, slots_ = 0;
+};
 
 inline constexpr std::int64_t unit_alignment = 256;
 
@@ -21,6 +44,10 @@ struct ParamSpec {
   [[nodiscard]] std::int64_t numel() const;
 };
 
+/// A unit's parameters laid end to end and padded, and which rank owns which slice. The layout is slot-major: S slots,
+/// each of N sub-slices; slice k·N + n belongs to node n, local rank floor(k·G_n/S). Each parameter starts at a
+/// multiple of 256 elements (the largest quantization block), parameters without decay first. The end is padded to a
+/// multiple of N·S·256. Gaps stay zero.
 class FlatSpace {
  public:
   /// Lays out `params`: those without decay first, otherwise in the given order.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/data_config.hpp"
-#include "partition/layout.hpp"
+#include "partition/flat_space.hpp"
 #include "plan/run_config.hpp"
 #include "plan/time_model.hpp"
 #include "plan/traffic_model.hpp"

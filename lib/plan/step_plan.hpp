@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/traffic.hpp"
-#include "partition/layout.hpp"
+#include "partition/flat_space.hpp"
 #include "plan/run_config.hpp"
 #include "spec/model_spec.hpp"
 

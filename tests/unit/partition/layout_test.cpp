@@ -1,10 +1,9 @@
-#include "partition/layout.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "partition/flat_space.hpp"
 #include "unit/partition/small_layouts.hpp"
 
 namespace argosy::partition {
