@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "comm/host_stream.hpp"
 #include "comm/nccl_collectives.hpp"
 #include "comm/nccl_watch.hpp"
 #include "comm/session.hpp"

@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "comm/host_stream.hpp"
 #include "mpi/train/rank.hpp"
 #include "train/memory_count.hpp"
 
