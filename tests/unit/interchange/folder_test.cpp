@@ -1,7 +1,5 @@
 #include "interchange/folder.hpp"
 
-#include <gtest/gtest.h>
-
 #include "support/checkpoints.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
@@ -57,8 +55,7 @@ TEST_F(OutputFolderTest, SweepsWhatAKilledExportHasLeft) {
 
 TEST_F(OutputFolderTest, RefusesALinkThatLeadsNowhereBeforeTheWork) {
   files.link_symbolically("nowhere", folder / "model");
-  const Error error = test::error_of([&] { const OutputFolder output(context.get(), folder / "model"); });
-  EXPECT_EQ(error.fault(), Fault::usage);
+  test::refusal(Fault::usage, [&] { const OutputFolder output(context.get(), folder / "model"); });
   EXPECT_EQ(names(), std::vector<std::string>{"model"});
 }
 
