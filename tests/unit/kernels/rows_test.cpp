@@ -49,23 +49,22 @@ TEST_P(Rows, NormEqualsPlain) {
 
 TEST_P(Rows, DropoutDrawsTheMaskOfTheReference) {
   const DropoutKey key{0x123456789abcdefULL, 7, 3, 21};
+  const auto reference = [&](const OptionalTensor& base, const at::Tensor& branch, double p,
+                             const OptionalTensor& bias) {
+    return plain::dropout_add(base, branch, p, static_cast<std::int64_t>(key.seed), key.step, key.micro_batch, key.site,
+                              bias);
+  };
   for (const std::int64_t n : {1, 127, 128, 5003, 1 << 18}) {  // in the last, some draws equal the threshold
     const at::Tensor branch = values({n}, type), base = values({n}, type, 2);
-    const auto seed = static_cast<std::int64_t>(key.seed);
-    EXPECT_TRUE(
-        at::equal(dropout_add(std::nullopt, branch, 0.1, key),
-                  plain::dropout_add(std::nullopt, branch, 0.1, seed, key.step, key.micro_batch, key.site, {})));
-    EXPECT_LT(distance(dropout_add(base, branch, 0.1, key),
-                       plain::dropout_add(base, branch, 0.1, seed, key.step, key.micro_batch, key.site, {})),
-              tolerance(type, 1e-6));
+    EXPECT_TRUE(at::equal(dropout_add(std::nullopt, branch, 0.1, key), reference(std::nullopt, branch, 0.1, {})));
+    EXPECT_LT(distance(dropout_add(base, branch, 0.1, key), reference(base, branch, 0.1, {})), tolerance(type, 1e-6));
     EXPECT_TRUE(at::equal(dropout_add(base, branch, 0, key), base + branch));
   }
   for (const std::int64_t width : {5, 32, 50, 192}) {
     const at::Tensor branch = values({31, width}, type), base = values({31, width}, type, 2),
                      bias = values({width}, type, 3);
     for (const double p : {0.0, 0.1}) {
-      EXPECT_LT(distance(dropout_add(base, branch, p, key, bias),
-                         plain::dropout_add(base, branch, p, static_cast<std::int64_t>(key.seed), 7, 3, 21, bias)),
+      EXPECT_LT(distance(dropout_add(base, branch, p, key, bias), reference(base, branch, p, bias)),
                 tolerance(type, 1e-6))
           << width;
     }
