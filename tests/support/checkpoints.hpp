@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -174,6 +175,18 @@ inline std::vector<std::vector<std::string>> adamw_tensors(std::size_t units, bo
   return {units, names};
 }
 
+/// A manifest of step 5 of a model in a layout, complete but for what is stored.
+inline checkpoint::Manifest manifest_of(const Units& units, const partition::Layout& layout) {
+  checkpoint::Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = 5};
+  manifest.sections = toy_sections();
+  for (const auto& [name, params] : units) {
+    manifest.unit_names.push_back(name);
+    manifest.spaces.emplace_back(params, layout);
+  }
+  manifest.tensors = adamw_tensors(units.size());
+  return manifest;
+}
+
 /// Commits a checkpoint to `target`: this process writes the shards of all ranks, of which `values_of(rank)` gives the
 /// bytes of every tensor of every unit, in stored order.
 template <class ValuesOf>
@@ -211,16 +224,28 @@ inline void write_checkpoint(const Files& files, const Path& target, const Units
                                                                       .save_nonce = std::string(16, 'b'),
                                                                       .step = 5},
                              bool ema = false) {
-  checkpoint::Manifest manifest{.run_uuid = save.run_uuid, .save_nonce = save.save_nonce, .step = save.step};
-  manifest.sections = toy_sections();
-  manifest.spaces = Toy{units, layout, 0}.spaces();
-  for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
+  checkpoint::Manifest manifest = manifest_of(units, layout);
+  manifest.run_uuid = save.run_uuid;
+  manifest.save_nonce = save.save_nonce;
+  manifest.step = save.step;
   manifest.tensors = adamw_tensors(units.size(), ema);
   std::optional<Toy> toy;
   commit_shards(files, target, std::move(manifest), toy_attachments(), [&](int rank) {
     toy.emplace(units, layout, rank, ema);
     return bytes_of(toy->fill(seed).states());
   });
+}
+
+/// Saves a state as a step of the run in the folder `run`, on one rank. Returns the checkpoint's folder.
+inline Path save_step(TestContext& context, const Path& run, std::int64_t step,
+                      std::span<const checkpoint::UnitState> units,
+                      const checkpoint::Sections& sections = toy_sections(),
+                      const std::vector<checkpoint::Attachment>& attachments = toy_attachments(),
+                      checkpoint::Kind kind = checkpoint::Kind::temp) {
+  checkpoint::Store store{context.get(), run, {}};
+  const checkpoint::SaveReport report = store.save(kind, step, units, sections, attachments);
+  if (!report.committed) throw std::runtime_error(report.why_not);
+  return report.directory;
 }
 
 /// A manifest's text with a right digest, whatever it says.

@@ -11,27 +11,11 @@
 
 #include "core/error.hpp"
 #include "support/checkpoints.hpp"
+#include "support/json_numbers.hpp"
 
 /// Manifests with one number replaced and the digests made right again: what no accident does, and what a reader must
 /// not believe all the same.
 namespace argosy::test {
-
-/// Pointers of all numbers under `value`.
-inline void collect_numbers(const boost::json::value& value, const std::string& pointer,
-                            std::vector<std::string>& found) {
-  if (value.is_number()) found.push_back(pointer);
-  if (value.is_object()) {
-    for (const auto& member : value.get_object()) {
-      std::string key;  // as JSON pointers spell it
-      for (const char c : std::string_view{member.key()}) key += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-      collect_numbers(member.value(), pointer + "/" + key, found);
-    }
-  }
-  if (value.is_array()) {
-    for (std::size_t i = 0; i < value.get_array().size(); ++i)
-      collect_numbers(value.get_array()[i], pointer + "/" + std::to_string(i), found);
-  }
-}
 
 /// Puts a manifest with each number of its own set to each of some values in its place, one after the other, and calls
 /// `use`, which may refuse it with an error of the right kind or take it. Leaves the manifest as it was.
@@ -41,8 +25,7 @@ void forge_numbers(const Path& directory, const Use& use) {
   const Path path = directory / checkpoint::manifest_name;
   const std::string text = files.read_text(path);
   const boost::json::value whole(checkpoint::parse_manifest(text, path.string()).document);
-  std::vector<std::string> pointers;
-  collect_numbers(whole, "", pointers);
+  const std::vector<std::string> pointers = numbers_of(whole);
   EXPECT_GT(pointers.size(), 20U);
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   const boost::json::value values[] = {-1,   0,     1LL << 31, (1LL << 32) + 1, 999'999'999'999'999'999,

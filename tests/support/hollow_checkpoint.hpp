@@ -19,15 +19,10 @@ inline partition::Layout layout_of(int world) {
 inline checkpoint::Manifest commit_hollow_checkpoint(const Files& files, const Path& target, int world,
                                                      std::int64_t step) {
   constexpr std::uint64_t metadata_bytes = 1 << 16;
-  checkpoint::Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = step};
-  manifest.sections = toy_sections();
+  checkpoint::Manifest manifest = manifest_of(tiny_units(), layout_of(world));
+  manifest.step = step;
   std::int64_t state_bytes = 0;
-  for (const auto& [name, params] : tiny_units()) {
-    manifest.unit_names.push_back(name);
-    manifest.spaces.emplace_back(params, layout_of(world));
-    state_bytes += 3 * 4 * manifest.spaces.back().owned_size(0);
-  }
-  manifest.tensors = adamw_tensors(manifest.spaces.size());
+  for (const partition::FlatSpace& space : manifest.spaces) state_bytes += 3 * 4 * space.owned_size(0);
   const checkpoint::Staging staging{files, target, manifest.save_nonce};
   staging.open(0, world);
   for (int rank = 0; rank < world; ++rank) {

@@ -12,6 +12,24 @@
 
 namespace argosy::test {
 
+/// The number of a process that was there and is gone.
+inline pid_t dead_pid() {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  return child;
+}
+
+/// The exit code that `body` gives to a child process, in which it runs; a code of its own where a signal ends that.
+template <class Body>
+int exit_code_in_child(const Body& body) {
+  constexpr int killed = 255;
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : killed;
+}
+
 using Variables = std::initializer_list<std::pair<const char*, const char*>>;
 
 /// Runs `words`, the last of which is this program, on its test `name` alone, disabled or not, in a process of its own,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 #include "core/error.hpp"
 
@@ -27,6 +28,15 @@ std::string refusal(Fault fault, const Body& body) {
   const Error error = error_of(body);
   EXPECT_EQ(error.fault(), fault) << error.what();
   return error.what();
+}
+
+/// Whether `text` has all `parts`.
+template <class... Parts>
+testing::AssertionResult says(const std::string& text, const Parts&... parts) {
+  for (const std::string_view part : {std::string_view(parts)...}) {
+    if (text.find(part) == std::string::npos) return testing::AssertionFailure() << "no `" << part << "` in: " << text;
+  }
+  return testing::AssertionSuccess();
 }
 
 }  // namespace argosy::test

@@ -14,6 +14,11 @@ namespace argosy::test {
 
 struct Verses {
   std::vector<std::string> english, spanish;
+  [[nodiscard]] std::vector<std::string> of_both() const {
+    std::vector<std::string> lines = english;
+    lines.insert(lines.end(), spanish.begin(), spanish.end());
+    return lines;
+  }
 };
 
 /// The first `count` pairs. ARGOSY_SOURCE_DIR is set by ctest.
@@ -40,10 +45,7 @@ inline std::string joined(const std::vector<std::string>& lines) {
 /// A unigram tokenizer of 300 pieces over both languages, trained at first use (a second).
 inline const data::Tokenizer& small_tokenizer(spec::TokenLayout shape) {
   const auto train = [](spec::TokenLayout of) {
-    const Verses text = verses(600);
-    std::vector<std::string> lines = text.english;
-    lines.insert(lines.end(), text.spanish.begin(), text.spanish.end());
-    return data::Tokenizer::load(data::train_tokenizer({.vocab_size = 300}, lines, of), {of});
+    return data::Tokenizer::load(data::train_tokenizer({.vocab_size = 300}, verses(600).of_both(), of), {of});
   };
   if (shape == spec::TokenLayout::llama) {
     static const data::Tokenizer llama = train(spec::TokenLayout::llama);

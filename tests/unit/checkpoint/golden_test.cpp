@@ -1,8 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 
-#include "support/checkpoints.hpp"
+#include "load_fixture.hpp"
 
 /// Checkpoints that earlier writers have left: every minor format is read, bit for bit.
 namespace argosy::checkpoint {
@@ -30,15 +28,7 @@ TEST_P(Golden, IsReadBitForBit) {
   EXPECT_EQ(reader.run_uuid(), std::string(32, 'a'));
   EXPECT_EQ(reader.sections().schedule.at("args").at("peak").as_double(), 1.0 / 3.0);
   EXPECT_EQ(reader.attachment("tokenizer.model"), test::toy_attachments()[0].content);
-  for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 2}}) {
-    const partition::Layout layout{nodes};
-    for (int rank = 0; rank < layout.world(); ++rank) {
-      const bool ema = reader.has_ema();
-      test::Toy got{golden_units(), layout, rank, ema}, wanted{golden_units(), layout, rank, ema};
-      reader.read_state(got.fill_all(99).states(), rank);
-      EXPECT_TRUE(got == wanted.fill(seed)) << "rank " << rank << " of " << layout.world();
-    }
-  }
+  expect_state(reader, golden_units(), {{1}, {2}, {1, 2}}, seed, reader.has_ema());
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Golden, testing::Values("1.0", "1.1", "1.2", "1.3"),

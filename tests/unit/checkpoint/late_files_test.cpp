@@ -1,10 +1,5 @@
-#include <gtest/gtest.h>
-
-#include "checkpoint/checkpoint.hpp"
-#include "support/checkpoints.hpp"
+#include "load_fixture.hpp"
 #include "support/fixed_clock.hpp"
-#include "support/refusal.hpp"
-#include "support/temp_folder.hpp"
 
 namespace argosy::checkpoint {
 namespace {
@@ -35,16 +30,15 @@ TEST_P(LateFiles, AreWaitedForAMinute) {
   for (const double late_s : {0.0, 0.5, 50.0, 100.0}) {
     const test::FixedClock clock;
     LateOs os{GetParam(), clock, late_s};
-    test::Toy got{test::tiny_units(), partition::Layout{{1}}, 0}, wanted{test::tiny_units(), partition::Layout{{1}}, 0};
     const Reader reader{Files{os}, folder / "c", text, &clock};
     if (late_s > 60) {
+      test::Toy got{test::tiny_units(), partition::Layout{{1}}, 0};
       const std::string said = test::refusal(Fault::io, [&] { reader.read_state(got.states(), 0); });
-      EXPECT_NE(said.find(strerrorname_np(GetParam())), std::string::npos) << said;
+      EXPECT_TRUE(test::says(said, strerrorname_np(GetParam())));
       EXPECT_GE(clock.now_s, 60);
       EXPECT_LT(clock.now_s, 70);
     } else {
-      reader.read_state(got.states(), 0);
-      EXPECT_TRUE(got == wanted.fill(4));
+      expect_state(reader, test::tiny_units(), {{1}}, 4);
       EXPECT_LT(clock.now_s, late_s * 2 + 0.1) << "no longer than needed";
     }
   }

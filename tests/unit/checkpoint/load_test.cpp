@@ -1,8 +1,5 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
-#include "core/error.hpp"
 #include "load_fixture.hpp"
 
 namespace argosy::checkpoint {
@@ -26,9 +23,9 @@ TEST_F(LoadTest, FallsBackFromAFlippedBitInThePayload) {
   const std::size_t begin = os.count();
   EXPECT_EQ(load(), 2);
   EXPECT_EQ(names(), (Names{".bad-000000003-content", "000000001", "000000002"}));
-  const auto records = os.records();
-  const auto moved = std::find_if(records.begin() + static_cast<std::ptrdiff_t>(begin), records.end(),
-                                  [](const auto& r) { return r.to.ends_with(".bad-000000003-content"); });
+  const auto records = os.records_from(begin);
+  const auto moved =
+      std::ranges::find_if(records, [](const auto& r) { return r.to.ends_with(".bad-000000003-content"); });
   ASSERT_NE(moved, records.end());
   const auto next = std::find_if(moved, records.end(), [](const auto& r) { return r.call == test::Call::fsync; });
   ASSERT_NE(next, records.end());
@@ -130,10 +127,7 @@ TEST_F(LoadTest, PassesOverWhatCannotBeReadWithoutMovingIt) {
 TEST_F(LoadTest, TellsWhatCannotBeOpenedFromDamage) {
   prepare({1, 2});
   const std::size_t opened = os.count(test::Call::open);
-  {
-    Store store = open();
-    EXPECT_EQ(load(store), 2);
-  }
+  EXPECT_EQ(load(), 2);
   // Every open of a load in turn: nothing is ever taken for damage.
   const std::size_t opens = os.count(test::Call::open) - opened;
   for (std::size_t n = 0; n < opens; ++n) {
@@ -158,11 +152,8 @@ TEST_F(LoadTest, GoesOnWhenADamagedOneCannotBeMoved) {
 }
 
 TEST_F(LoadTest, PassesOverWhatIsNotFinite) {
-  {
-    Store store = open();
-    save(store, 1);
-    save(store, 2, Kind::temp, true, false);
-  }
+  prepare({1});
+  save_alone(2, Kind::temp, true, false);
   EXPECT_EQ(load(), 1);
   EXPECT_EQ(names(), (Names{"000000001", "000000002"}));
 }
@@ -179,15 +170,12 @@ TEST_F(LoadTest, WhatWasPassedOverMakesRoomForTheNextOneOfItsStep) {
 }
 
 TEST_F(LoadTest, PassesOverWeightsOnlyAndReadsNoMoreForIt) {
-  {
-    Store store = open();
-    save(store, 1);
-    save(store, 2, Kind::export_, false);
-  }
+  prepare({1});
+  save_alone(2, Kind::export_, false);
   test::flip(at(1) / "tokenizer.model", 2);
   EXPECT_EQ(load(), 1) << "it is no damage: blocks that are not needed are not read";
   std::filesystem::remove_all(at(1));
-  EXPECT_NE(refusal(Fault::corrupt).find("weights only"), std::string::npos) << "never over again from nothing";
+  EXPECT_TRUE(test::says(refusal(Fault::corrupt), "weights only")) << "never over again from nothing";
 }
 
 TEST_F(LoadTest, PassesOverAnotherRunAndAnotherStepUnderThisName) {
@@ -212,7 +200,7 @@ TEST_F(LoadTest, FollowsNoSymbolicLink) {
   EXPECT_EQ(names(), (Names{"000000002", "000000003", "000000004", "000000005"})) << "neither counted nor removed";
   EXPECT_TRUE(Files::system().exists(folder / "elsewhere" / "MANIFEST.json"));
   std::filesystem::remove_all(at(2));
-  EXPECT_NE(test::refusal(Fault::corrupt, [&] { load(store); }).find("symbolic link"), std::string::npos);
+  EXPECT_TRUE(test::says(test::refusal(Fault::corrupt, [&] { load(store); }), "symbolic link"));
 }
 
 TEST_F(LoadTest, RemovesNothingBehindALink) {
@@ -245,7 +233,7 @@ TEST_F(LoadTest, ARefusalByTheCallerEndsTheLoad) {
     EXPECT_EQ(reader.step(), 2);
     throw Error{Fault::config, {.got = "another model"}};
   }};
-  EXPECT_NE(refusal(Fault::config, options).find("another model"), std::string::npos);
+  EXPECT_TRUE(test::says(refusal(Fault::config, options), "another model"));
   EXPECT_EQ(asked, 1) << "and no older one is tried";
   EXPECT_EQ(names(), (Names{"000000001", "000000002"}));
 }
@@ -264,20 +252,19 @@ TEST_F(LoadTest, NeverStartsOverSilently) {
   prepare({1, 2});
   flip_payload(at(1));
   test::flip(at(2) / "MANIFEST.json", 100);
-  const std::string said = refusal(Fault::corrupt);
-  for (const char* part : {"(2) ", "000000001", "000000002", "unit/embedding/exp_avg", "--from-scratch"})
-    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
+  EXPECT_TRUE(test::says(refusal(Fault::corrupt), "(2) ", "000000001", "000000002", "unit/embedding/exp_avg",
+                         "--from-scratch"));
   EXPECT_EQ(names(), (Names{"000000001", "000000002"})) << "nothing was touched";
   for (const std::int64_t step : {1, 2}) std::filesystem::remove_all(at(step));
   Files::system().make_folders(run / "checkpoints/.bad-000000002-content");
-  EXPECT_NE(refusal(Fault::corrupt).find(".bad-000000002-content"), std::string::npos);
+  EXPECT_TRUE(test::says(refusal(Fault::corrupt), ".bad-000000002-content"));
 }
 
 TEST_F(LoadTest, TakesTheNamedOneOrNone) {
   prepare({1, 2});
   EXPECT_EQ(load({.from = at(2)}), 2);
   flip_payload(at(2));
-  EXPECT_NE(refusal(Fault::corrupt, {.from = at(2)}).find("000000002"), std::string::npos);
+  EXPECT_TRUE(test::says(refusal(Fault::corrupt, {.from = at(2)}), "000000002"));
   EXPECT_EQ(names(), (Names{"000000001", "000000002"})) << "it stays where the user has named it";
   EXPECT_EQ(exit_code(test::error_of([&] { load({.from = at(9)}); }).fault()), Exit{4});
 }
@@ -292,14 +279,9 @@ TEST_F(LoadTest, TakesWhatIsNotFiniteWhenNamed) {
 
 TEST_F(LoadTest, RefusesToLeaveNewerOnesBehind) {
   prepare({1, 2, 3});
-  {
-    Store store = open();
-    save(store, 4, Kind::export_, false);
-  }
-  const std::string said = refusal(Fault::usage, {.from = at(1)});
-  for (const char* part : {"000000001 is not the newest", "checkpoints/000000002", "checkpoints/000000003",
-                           "export/000000004", "--abandon-newer"})
-    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
+  save_alone(4, Kind::export_, false);
+  EXPECT_TRUE(test::says(refusal(Fault::usage, {.from = at(1)}), "000000001 is not the newest", "checkpoints/000000002",
+                         "checkpoints/000000003", "export/000000004", "--abandon-newer"));
   EXPECT_EQ(names().size(), 3U);
 }
 

@@ -1,10 +1,7 @@
 #include "checkpoint/model_view.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 
-#include "core/error.hpp"
 #include "support/checkpoints.hpp"
 #include "support/hdf5_array.hpp"
 #include "support/temp_folder.hpp"
@@ -22,20 +19,12 @@ test::Units units_of_all_shapes() {
       {"b 100%b", {{"b/50%/matrix", {67, 19}}, {"b/one", {1}, false}, {"b/thin", {401, 1}}, {"b/4d", {3, 5, 7, 9}}}}};
 }
 
-Manifest manifest_of(const test::Units& units, const Layout& layout) {
-  Manifest manifest;
-  manifest.spaces = test::Toy{units, layout, 0}.spaces();
-  for (const auto& unit : units) manifest.unit_names.push_back(unit.first);
-  manifest.tensors = test::adamw_tensors(units.size());
-  return manifest;
-}
-
 class ViewOfAModel : public testing::TestWithParam<std::vector<int>> {
  protected:
   /// Commits a checkpoint whose shards of all ranks are written here, with the view beside them.
   void save(const test::Units& units, std::uint64_t seed) {
     test::write_checkpoint(Files::system(), checkpoint, units, layout, seed);
-    Files::system().write_atomically(checkpoint / model_view_name, ModelView{}.of(manifest_of(units, layout)));
+    Files::system().write_atomically(checkpoint / model_view_name, ModelView{}.of(test::manifest_of(units, layout)));
   }
   const Layout layout{GetParam()};
   test::TempFolder folder;
@@ -93,34 +82,32 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ViewOfAModel,
 TEST(ModelViewBytes, AreMadeAnewWhereNamesShapesOrRanksDiffer) {
   ModelView view;
   const test::Units units = units_of_all_shapes();
-  const std::string two = view.of(manifest_of(units, Layout{{2}}));
-  const char* const where = view.of(manifest_of(units, Layout{{2}})).data();
-  EXPECT_EQ(view.of(manifest_of(units, Layout{{2}})).data(), where) << "the same ones again";
-  EXPECT_NE(view.of(manifest_of(units, Layout{{3}})), two);
-  test::Units other = units;
-  other[0].second[1].shape = {300};
-  EXPECT_NE(view.of(manifest_of(other, Layout{{2}})), two);
-  other = units;
-  other[0].second[1].name = "a/array";
-  EXPECT_NE(view.of(manifest_of(other, Layout{{2}})), two);
-  other = units;
-  other[0].first = "c";
-  EXPECT_NE(view.of(manifest_of(other, Layout{{2}})), two);
-  EXPECT_EQ(view.of(manifest_of(units, Layout{{2}})).size(), two.size());
+  const Manifest of_two = test::manifest_of(units, Layout{{2}});
+  const std::string two = view.of(of_two);
+  const char* const where = view.of(of_two).data();
+  EXPECT_EQ(view.of(of_two).data(), where) << "the same ones again";
+  EXPECT_NE(view.of(test::manifest_of(units, Layout{{3}})), two);
+  test::Units reshaped = units, renamed = units, in_another_unit = units;
+  reshaped[0].second[1].shape = {300};
+  renamed[0].second[1].name = "a/array";
+  in_another_unit[0].first = "c";
+  for (const test::Units& other : {reshaped, renamed, in_another_unit})
+    EXPECT_NE(view.of(test::manifest_of(other, Layout{{2}})), two);
+  EXPECT_EQ(view.of(of_two).size(), two.size());
 }
 
 TEST(ModelViewBytes, AreNoneAboveTheLimit) {
   ModelView view;
   const test::Units units{{"a", {{"a/vector", {30'000}, false}}}};
-  EXPECT_FALSE(view.of(manifest_of(units, Layout{{model_view_most_ranks}})).empty());
-  EXPECT_TRUE(view.of(manifest_of(units, Layout{{model_view_most_ranks + 1}})).empty());
+  EXPECT_FALSE(view.of(test::manifest_of(units, Layout{{model_view_most_ranks}})).empty());
+  EXPECT_TRUE(view.of(test::manifest_of(units, Layout{{model_view_most_ranks + 1}})).empty());
 }
 
 TEST(ModelViewBytes, OfNamesThatCannotBeAreOneErrorAndThenNone) {
   ModelView view;
   const test::Units units{{"a", {{"a/b", {3}}, {"a/b/c", {3}}}}};  // a dataset is no group
-  EXPECT_THROW(static_cast<void>(view.of(manifest_of(units, Layout{{1}}))), Error);
-  EXPECT_TRUE(view.of(manifest_of(units, Layout{{1}})).empty());
+  EXPECT_THROW(static_cast<void>(view.of(test::manifest_of(units, Layout{{1}}))), Error);
+  EXPECT_TRUE(view.of(test::manifest_of(units, Layout{{1}})).empty());
 }
 
 }  // namespace

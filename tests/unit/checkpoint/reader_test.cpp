@@ -1,42 +1,29 @@
-#include <gtest/gtest.h>
-
-#include "checkpoint/checkpoint.hpp"
-#include "checkpoint/manifest.hpp"
-#include "checkpoint/shard_file.hpp"
 #include "checkpoint/shard_set.hpp"
-#include "checkpoint/staging.hpp"
-#include "core/error.hpp"
 #include "core/random.hpp"
-#include "support/checkpoints.hpp"
-#include "support/refusal.hpp"
-#include "support/temp_folder.hpp"
+#include "load_fixture.hpp"
 
 namespace argosy::checkpoint {
 namespace {
 
+using test::refusal;
+using test::says;
+
 /// One committed checkpoint of step 5.
 class ReaderTest : public testing::Test {
  protected:
-  Path save(const test::Units& units, bool with_moments = true, bool ema = false) {
+  Path save(const test::Units& units, bool with_moments = true, bool ema = false, std::int64_t step = 5) {
     test::TestContext context{os, test::world()};
-    Store store{context.get(), folder / "run", {}};
     test::Toy toy{units, context.topology().layout(), 0, ema};
-    const SaveReport report =
-        store.save(Kind::temp, 5, toy.fill(1).states(with_moments), test::toy_sections(), test::toy_attachments());
-    EXPECT_TRUE(report.committed) << report.why_not;
-    return report.directory;
+    return test::save_step(context, folder / "run", step, toy.fill(1).states(with_moments));
   }
   static Path shard_of(const Path& directory) { return directory / shard_name(0, 1); }
-  template <class Body>
-  Fault fault_of(const Body& body) {
-    const Error error = test::error_of(body);
-    text = error.what();
-    return error.fault();
+  static void expect_damage(const Path& directory, const std::string& what) {
+    SCOPED_TRACE(what);
+    refusal(Fault::corrupt, [&] { Reader{Files::system(), directory}.verify(); });
   }
 
   Os os;
   test::TempFolder folder;
-  std::string text;
 };
 
 TEST_F(ReaderTest, TellsWhatWasSaved) {
@@ -44,7 +31,7 @@ TEST_F(ReaderTest, TellsWhatWasSaved) {
   EXPECT_EQ(reader.step(), 5);
   EXPECT_TRUE(reader.has_optimizer_state());
   EXPECT_TRUE(reader.finite());
-  EXPECT_EQ(reader.unit_names(), (std::vector<std::string>{"embedding", "block.0", "head"}));
+  EXPECT_EQ(reader.unit_names(), (Names{"embedding", "block.0", "head"}));
   EXPECT_EQ(reader.sections().metrics.at("loss").as_double(), 2.5);
   EXPECT_EQ(reader.sections().schedule.at("args").at("peak").as_double(), 1.0 / 3);
   EXPECT_EQ(reader.attachment("tokenizer.model"), test::toy_attachments()[0].content);
@@ -52,19 +39,33 @@ TEST_F(ReaderTest, TellsWhatWasSaved) {
   reader.verify();
 }
 
+/// Expects that parameters, whole and streamed in pieces, have the elements `wanted(name, index)`.
+template <class Wanted>
+void expect_weights(const Reader& reader, const Wanted& wanted) {
+  WeightStream stream = reader.stream();
+  for (std::size_t id = 0; id < reader.parameters().size(); ++id) {
+    const std::string& name = reader.parameters()[id].name;
+    const std::vector<float> whole = reader.read_parameter(name);
+    std::vector<float> streamed(whole.size());
+    for (std::size_t at = 0; at < whole.size(); at += 77) {
+      stream.read(id, static_cast<std::int64_t>(at),
+                  std::span{streamed}.subspan(at, std::min<std::size_t>(77, whole.size() - at)));
+    }
+    EXPECT_EQ(streamed, whole) << name;
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      ASSERT_EQ(whole[i], wanted(name, static_cast<std::int64_t>(i))) << name << " " << i;
+  }
+  stream.finish();
+}
+
 /// Three ranks' weights in bf16, committed by hand; one NaN in the last shard if `spoiled`.
 Path save_bf16(const Path& directory, bool spoiled) {
-  const Files files = Files::system();
   const partition::Layout layout{{2, 1}};
-  Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b')};
+  Manifest manifest = test::manifest_of(test::tiny_units(), layout);
   manifest.weights = DType::bf16;
-  for (const auto& [name, params] : test::tiny_units()) {
-    manifest.unit_names.push_back(name);
-    manifest.spaces.emplace_back(params, layout);
-  }
   manifest.tensors = test::adamw_tensors(manifest.spaces.size(), false, false);
   std::vector<std::vector<std::uint16_t>> halves;
-  test::commit_shards(files, directory, manifest, {}, [&](int rank) {
+  test::commit_shards(Files::system(), directory, manifest, {}, [&](int rank) {
     test::Toy toy{test::tiny_units(), layout, rank};
     toy.fill(1);
     halves.clear();
@@ -86,20 +87,7 @@ TEST_F(ReaderTest, GivesWeightsInBf16AsFloats) {
   const auto wanted = [](const std::string& name, std::int64_t i) {
     return f32_from_bf16(bf16_from_f32(test::element(name, 0, i, 1)));
   };
-  WeightStream stream = reader.stream();
-  for (std::size_t id = 0; id < reader.parameters().size(); ++id) {
-    const std::string& name = reader.parameters()[id].name;
-    const std::vector<float> whole = reader.read_parameter(name);
-    std::vector<float> streamed(whole.size());
-    for (std::size_t at = 0; at < whole.size(); at += 77) {
-      stream.read(id, static_cast<std::int64_t>(at),
-                  std::span{streamed}.subspan(at, std::min<std::size_t>(77, whole.size() - at)));
-    }
-    EXPECT_EQ(streamed, whole) << name;
-    for (std::size_t i = 0; i < whole.size(); ++i)
-      ASSERT_EQ(whole[i], wanted(name, static_cast<std::int64_t>(i))) << name << " " << i;
-  }
-  stream.finish();
+  expect_weights(reader, wanted);
   for (const int rank : {0, 1}) {  // of two ranks
     test::Toy got{test::tiny_units(), partition::Layout{{2}}, rank},
         same{test::tiny_units(), partition::Layout{{2}}, rank};
@@ -119,27 +107,14 @@ TEST_F(ReaderTest, GivesWeightsInBf16AsFloats) {
 TEST_F(ReaderTest, ReadsWholeParameters) {
   const Reader reader{Files::system(), save(test::tiny_units())};
   EXPECT_EQ(reader.parameters().size(), 7U);
-  for (const Reader::Parameter& parameter : reader.parameters()) {
-    const std::vector<float> values = reader.read_parameter(parameter.name);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      ASSERT_EQ(values[i], test::element(parameter.name, 0, static_cast<std::int64_t>(i), 1))
-          << parameter.name << " " << i;
-  }
+  expect_weights(reader, [](const std::string& name, std::int64_t i) { return test::element(name, 0, i, 1); });
   EXPECT_EQ(reader.read_parameter("head/scale").size(), 1U);
-  EXPECT_EQ(fault_of([&] { static_cast<void>(reader.read_parameter("nobody")); }), Fault::data);
+  refusal(Fault::data, [&] { static_cast<void>(reader.read_parameter("nobody")); });
 }
 
 TEST_F(ReaderTest, FillsTheShardsOfAnyLayout) {
   const Reader reader{Files::system(), save(test::tiny_units())};
-  for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 2}, {3, 1, 2}, {2, 2, 2, 2}}) {
-    const partition::Layout layout{nodes};
-    for (int rank = 0; rank < layout.world(); ++rank) {
-      test::Toy wanted{test::tiny_units(), layout, rank}, got{test::tiny_units(), layout, rank};
-      got.fill_all(99);  // also in gaps and pads
-      reader.read_state(got.states(), rank);
-      EXPECT_TRUE(got == wanted.fill(1)) << layout.world() << " ranks, rank " << rank;
-    }
-  }
+  expect_state(reader, test::tiny_units(), {{1}, {2}, {1, 2}, {3, 1, 2}, {2, 2, 2, 2}}, 1);
 }
 
 TEST_F(ReaderTest, FillsOtherUnitsThanWereSaved) {
@@ -147,22 +122,12 @@ TEST_F(ReaderTest, FillsOtherUnitsThanWereSaved) {
   test::Units merged{{"all", {}}};
   for (const auto& [name, params] : test::tiny_units())
     merged[0].second.insert(merged[0].second.begin(), params.begin(), params.end());
-  const partition::Layout layout{{3}};
-  for (int rank = 0; rank < 3; ++rank) {
-    test::Toy wanted{merged, layout, rank}, got{merged, layout, rank};
-    reader.read_state(got.states(), rank);
-    EXPECT_TRUE(got == wanted.fill(1));
-  }
+  expect_state(reader, merged, {{3}}, 1);
 }
 
 TEST_F(ReaderTest, ReadsLargeUnitsBlockByBlock) {
   const Reader reader{Files::system(), save(test::large_units())};
-  const partition::Layout layout{{3}};
-  for (int rank = 0; rank < 3; ++rank) {
-    test::Toy wanted{test::large_units(), layout, rank}, got{test::large_units(), layout, rank};
-    reader.read_state(got.states(), rank);
-    EXPECT_TRUE(got == wanted.fill(1));
-  }
+  expect_state(reader, test::large_units(), {{3}}, 1);
 }
 
 TEST_F(ReaderTest, RefusesAnotherModel) {
@@ -170,18 +135,18 @@ TEST_F(ReaderTest, RefusesAnotherModel) {
   test::Units units = test::tiny_units();
   units[1].second[1].shape = {53, 19};
   test::Toy other{units, partition::Layout{}, 0};
-  EXPECT_EQ(fault_of([&] { reader.read_state(other.states(), 0); }), Fault::data);
-  EXPECT_NE(text.find("block.0/up of shape [53, 19], got [19, 53]"), std::string::npos) << text;
+  const std::string said = refusal(Fault::data, [&] { reader.read_state(other.states(), 0); });
+  EXPECT_TRUE(says(said, "block.0/up of shape [53, 19], got [19, 53]"));
   units[1].second[1].name = "block.0/side";
   test::Toy unknown{units, partition::Layout{}, 0};
-  EXPECT_EQ(fault_of([&] { reader.read_state(unknown.states(), 0); }), Fault::data);
+  refusal(Fault::data, [&] { reader.read_state(unknown.states(), 0); });
 }
 
 TEST_F(ReaderTest, WeightsAloneCannotBeResumedFrom) {
   const Reader reader{Files::system(), save(test::tiny_units(), false)};
   EXPECT_FALSE(reader.has_optimizer_state());
   test::Toy wanted{test::tiny_units(), partition::Layout{}, 0}, got{test::tiny_units(), partition::Layout{}, 0};
-  EXPECT_EQ(fault_of([&] { reader.read_state(got.states(), 0); }), Fault::data);
+  refusal(Fault::data, [&] { reader.read_state(got.states(), 0); });
   reader.read_state(got.states(false), 0);
   EXPECT_EQ(got.tensor(0, 0), wanted.fill(1).tensor(0, 0));
   reader.verify();
@@ -190,14 +155,7 @@ TEST_F(ReaderTest, WeightsAloneCannotBeResumedFrom) {
 TEST_F(ReaderTest, HoldsARunningMeanBesideTheWeights) {
   Reader reader{Files::system(), save(test::tiny_units(), true, true)};
   ASSERT_TRUE(reader.has_ema());
-  for (const std::vector<int>& nodes : {std::vector{1}, {1, 2}}) {
-    const partition::Layout layout{nodes};
-    for (int rank = 0; rank < layout.world(); ++rank) {
-      test::Toy wanted{test::tiny_units(), layout, rank, true}, got{test::tiny_units(), layout, rank, true};
-      reader.read_state(got.fill_all(99).states(), rank);
-      EXPECT_TRUE(got == wanted.fill(1)) << layout.world() << " ranks, rank " << rank;
-    }
-  }
+  expect_state(reader, test::tiny_units(), {{1}, {1, 2}}, 1, true);
   reader.use_ema();
   test::Toy got{test::tiny_units(), partition::Layout{}, 0}, wanted{test::tiny_units(), partition::Layout{}, 0, true};
   reader.read_state(got.states(), 0);
@@ -206,16 +164,7 @@ TEST_F(ReaderTest, HoldsARunningMeanBesideTheWeights) {
     EXPECT_EQ(got.tensor(0, unit), wanted.tensor(3, unit));
     EXPECT_EQ(got.tensor(2, unit), wanted.tensor(2, unit));
   }
-  WeightStream stream = reader.stream();
-  for (std::size_t id = 0; id < reader.parameters().size(); ++id) {
-    const std::string& name = reader.parameters()[id].name;
-    const std::vector<float> whole = reader.read_parameter(name);
-    std::vector<float> streamed(whole.size());
-    stream.read(id, 0, streamed);
-    EXPECT_EQ(streamed, whole);
-    for (std::size_t i = 0; i < whole.size(); ++i)
-      ASSERT_EQ(whole[i], test::element(name, 3, static_cast<std::int64_t>(i), 1)) << name << " " << i;
-  }
+  expect_weights(reader, [](const std::string& name, std::int64_t i) { return test::element(name, 3, i, 1); });
 }
 
 TEST_F(ReaderTest, WeightsAloneMayHaveTheirRunningMean) {
@@ -230,8 +179,7 @@ TEST_F(ReaderTest, ARunningMeanBeginsWithTheWeightsAndIsNotMadeUpForOthers) {
   test::Toy got{test::tiny_units(), partition::Layout{}, 0, true};
   reader.read_state(got.fill_all(99).states(), 0);
   for (std::size_t unit = 0; unit < got.spaces().size(); ++unit) EXPECT_EQ(got.tensor(3, unit), got.tensor(0, unit));
-  EXPECT_EQ(fault_of([&] { reader.use_ema(); }), Fault::data);
-  EXPECT_NE(text.find("optimizer.ema"), std::string::npos) << text;
+  EXPECT_TRUE(says(refusal(Fault::data, [&] { reader.use_ema(); }), "optimizer.ema"));
 }
 
 TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
@@ -243,7 +191,7 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
   };
   const std::vector<std::vector<std::string>> tensors{{"master"}, {"master", "second_moment"}, {"row_mean"}};
   const partition::Layout saved{{2, 1}};
-  Manifest manifest{.run_uuid = std::string(32, 'a'), .save_nonce = std::string(16, 'b'), .step = 5};
+  Manifest manifest = test::manifest_of({}, saved);
   manifest.unit_names = {"matrix", "norm", "matrix.row_mean"};
   manifest.spaces = spaces_of(saved);
   manifest.tensors = tensors;
@@ -257,10 +205,9 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
     for (std::size_t u = 0; u < spaces.size(); ++u) {
       for (std::size_t t = 0; t < tensors[u].size(); ++t) {
         auto& values = own.values.emplace_back(static_cast<std::size_t>(spaces[u].owned_size(rank)));
-        for (const partition::Interval& i : partition::intervals_of(spaces[u], rank)) {
+        for (const partition::Interval& i : partition::intervals_of(spaces[u], rank))
           for (std::int64_t e = i.begin; e < i.end; ++e)
             values[static_cast<std::size_t>(i.local_offset + e - i.begin)] = test::element(tensors[u][t], u, e, 7);
-        }
       }
     }
     auto next = own.values.begin();
@@ -270,15 +217,14 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
     }
     return own;
   };
-  const Files files = Files::system();
   const Path directory = folder / "factored";
   Own own;
-  test::commit_shards(files, directory, manifest, {}, [&](int rank) {
+  test::commit_shards(Files::system(), directory, manifest, {}, [&](int rank) {
     own = own_of(manifest.spaces, rank);
     return test::bytes_of(own.units);
   });
 
-  const Reader reader{files, directory};
+  const Reader reader{Files::system(), directory};
   EXPECT_EQ(reader.verify().finite, true);
   EXPECT_TRUE(reader.has_optimizer_state());
   EXPECT_EQ(reader.manifest().at("min_reader").at("minor"), 3);
@@ -303,11 +249,7 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
 
 TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {
   const Path directory = save(test::large_units(), true, true);
-  const Reader whole{Files::system(), directory};
-  const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
-  const ShardMap map = open_shard(
-      Files::system(), shard_of(directory), identity,
-      specs_of(whole.unit_names(), whole.spaces(), test::adamw_tensors(whole.spaces().size(), true), DType::f32, 0));
+  const ShardMap map = test::map_of(directory, 0);
   RandomStream random{3, 3};
   for (const ShardMap::Dataset& dataset : map.datasets) {
     const std::pair<std::uint64_t, std::uint64_t> places[] = {{dataset.offset, dataset.spec.size_bytes()},
@@ -316,13 +258,10 @@ TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {
       const std::uint64_t at = offset + random.below(size_bytes);
       const int bit = static_cast<int>(random.below(8));
       test::flip(shard_of(directory), at, bit);
-      EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.verify(); }), Fault::corrupt) << dataset.spec.name;
+      expect_damage(directory, dataset.spec.name);
       test::Toy toy{test::large_units(), partition::Layout{}, 0, true};
-      EXPECT_EQ(fault_of([&] {
-                  Reader{Files::system(), directory}.read_state(toy.states(), 0);
-                }),
-                Fault::corrupt)
-          << dataset.spec.name;
+      SCOPED_TRACE(dataset.spec.name);
+      refusal(Fault::corrupt, [&] { Reader(Files::system(), directory).read_state(toy.states(), 0); });
       test::flip(shard_of(directory), at, bit);
     }
   }
@@ -331,35 +270,28 @@ TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {
 
 TEST_F(ReaderTest, NoticesPayloadAndDigestChangedTogether) {
   const Path directory = save(test::tiny_units());
-  const Reader whole{Files::system(), directory};
-  const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
-  const ShardMap map = open_shard(
-      Files::system(), shard_of(directory), identity,
-      specs_of(whole.unit_names(), whole.spaces(), test::adamw_tensors(whole.spaces().size()), DType::f32, 0));
-  test::flip(shard_of(directory), map.datasets[0].offset + 4);
+  const ShardMap::Dataset weight = test::map_of(directory, 0).datasets[0];
+  test::flip(shard_of(directory), weight.offset + 4);
   File file = Files::system().update(shard_of(directory));
-  std::vector<std::byte> block(map.datasets[0].spec.size_bytes());
-  file.read_at(block, map.datasets[0].offset);
+  std::vector<std::byte> block(weight.spec.size_bytes());
+  file.read_at(block, weight.offset);
   const Digest digest = digest_of(block);
-  file.write_at(std::as_bytes(std::span{&digest, 1}), map.datasets[0].digest_offset);
-  EXPECT_EQ(fault_of([&] {
-              static_cast<void>(Reader{Files::system(), directory}.read_parameter("embedding/weight"));
-            }),
-            Fault::corrupt);
-  EXPECT_NE(text.find("root digest"), std::string::npos) << text;
+  file.write_at(std::as_bytes(std::span{&digest, 1}), weight.digest_offset);
+  const Reader reader{Files::system(), directory};
+  const auto read = [&] { static_cast<void>(reader.read_parameter("embedding/weight")); };
+  EXPECT_TRUE(says(refusal(Fault::corrupt, read), "root digest"));
 }
 
 TEST_F(ReaderTest, NamesTheShardThatWasCutShortOrIsMissing) {
   const Path directory = save(test::tiny_units());
   const std::uint64_t size_bytes = Files::system().stat(shard_of(directory))->size_bytes;
   Files::system().update(shard_of(directory)).truncate(size_bytes - 1);
-  EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}; }), Fault::corrupt);
-  EXPECT_NE(text.find(fmt::format("a file of {} bytes, got {} bytes", size_bytes, size_bytes - 1)), std::string::npos)
-      << text;
-  EXPECT_NE(text.find("shard-00000-of-00001.h5"), std::string::npos) << text;
+  const auto open = [&] { Reader{Files::system(), directory}; };
+  EXPECT_TRUE(says(refusal(Fault::corrupt, open),
+                   fmt::format("a file of {} bytes, got {} bytes", size_bytes, size_bytes - 1),
+                   "shard-00000-of-00001.h5"));
   Files::system().remove(shard_of(directory));
-  EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}; }), Fault::corrupt);
-  EXPECT_NE(text.find("no such file"), std::string::npos) << text;
+  EXPECT_TRUE(says(refusal(Fault::corrupt, open), "no such file"));
 }
 
 TEST_F(ReaderTest, NoticesAZeroedPage) {
@@ -369,37 +301,29 @@ TEST_F(ReaderTest, NoticesAZeroedPage) {
   for (std::size_t at = 0; at + page.size() <= content.size(); at += page.size()) {
     if (content.compare(at, page.size(), page) == 0) continue;
     Files::system().update(shard_of(directory)).write_at(as_bytes(std::string_view{page}), at);
-    EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.verify(); }), Fault::corrupt) << "page at " << at;
-    Files::system()
-        .update(shard_of(directory))
-        .write_at(as_bytes(std::string_view{content}).subspan(at, page.size()), at);
+    expect_damage(directory, fmt::format("page at {}", at));
+    Files::system().update(shard_of(directory)).write_at(as_bytes(content.substr(at, page.size())), at);
   }
 }
 
 TEST_F(ReaderTest, NoticesAShardOfAnotherStep) {
-  const Path directory = save(test::tiny_units());
-  test::TestContext context{os, test::world()};
-  Store store{context.get(), folder / "run", {}};
-  test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
-  const SaveReport later =
-      store.save(Kind::temp, 6, toy.fill(2).states(), test::toy_sections(), test::toy_attachments());
-  std::filesystem::copy_file(shard_of(later.directory), shard_of(directory),
-                             std::filesystem::copy_options::overwrite_existing);
-  EXPECT_EQ(fault_of([&] { Reader{Files::system(), directory}.verify(); }), Fault::corrupt);
+  const Path directory = save(test::tiny_units()), later = save(test::tiny_units(), true, false, 6);
+  std::filesystem::copy_file(shard_of(later), shard_of(directory), std::filesystem::copy_options::overwrite_existing);
+  expect_damage(directory, "the same weights of step 6");
 }
 
 TEST_F(ReaderTest, NoticesAChangedTokenizer) {
   const Path directory = save(test::tiny_units());
   test::flip(directory / "tokenizer.model", 2);
   const Reader reader{Files::system(), directory};
-  EXPECT_EQ(fault_of([&] { static_cast<void>(reader.attachment("tokenizer.model")); }), Fault::corrupt);
-  EXPECT_EQ(fault_of([&] { static_cast<void>(reader.attachment("vocab_map.json")); }), Fault::data);
-  EXPECT_EQ(fault_of([&] { reader.verify(); }), Fault::corrupt);
+  refusal(Fault::corrupt, [&] { static_cast<void>(reader.attachment("tokenizer.model")); });
+  refusal(Fault::data, [&] { static_cast<void>(reader.attachment("vocab_map.json")); });
+  refusal(Fault::corrupt, [&] { reader.verify(); });
 }
 
 TEST_F(ReaderTest, RefusesWhatIsNoCheckpoint) {
-  EXPECT_EQ(fault_of([&] { Reader{Files::system(), folder.path()}; }), Fault::data);
-  EXPECT_EQ(fault_of([&] { Reader{Files::system(), folder / "nowhere"}; }), Fault::data);
+  refusal(Fault::data, [&] { Reader{Files::system(), folder.path()}; });
+  refusal(Fault::data, [&] { Reader{Files::system(), folder / "nowhere"}; });
 }
 
 TEST_F(ReaderTest, StreamsInAnyOrder) {
@@ -432,17 +356,12 @@ TEST_F(ReaderTest, StreamsInAnyOrder) {
 
 TEST_F(ReaderTest, StreamsNoticeDamageAnywhereInATouchedBlock) {
   const Path directory = save(test::large_units());
-  const Reader whole{Files::system(), directory};
-  const ShardIdentity identity{whole.run_uuid(), std::string(whole.manifest().at("save_nonce").as_string()), 5, 0, 1};
-  const ShardMap map = open_shard(
-      Files::system(), shard_of(directory), identity,
-      specs_of(whole.unit_names(), whole.spaces(), test::adamw_tensors(whole.spaces().size()), DType::f32, 0));
-  test::flip(shard_of(directory), map.datasets[0].offset + block_bytes - 1);
+  test::flip(shard_of(directory), test::map_of(directory, 0).datasets[0].offset + block_bytes - 1);
   const Reader reader{Files::system(), directory};
   std::vector<float> piece(10);
   WeightStream stream = reader.stream();
   stream.read(1, 5000, piece);  // same block, far from the damage: seen at the end of the block at the latest
-  EXPECT_EQ(fault_of([&] { stream.finish(); }), Fault::corrupt);
+  refusal(Fault::corrupt, [&] { stream.finish(); });
 }
 
 }  // namespace

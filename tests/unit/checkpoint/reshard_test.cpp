@@ -4,9 +4,6 @@
 
 #include <set>
 
-#include "checkpoint/checkpoint.hpp"
-#include "checkpoint/shard_file.hpp"
-#include "core/error.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
 #include "support/temp_folder.hpp"
@@ -85,17 +82,13 @@ struct Cost {
 Cost least_cost(const Units& stored, const Layout& from, const Units& wanted, const Layout& to, int rank,
                 std::uint64_t tensors) {
   Cost cost;
-  std::vector<std::string> names;
-  std::vector<partition::FlatSpace> spaces;
+  const Manifest manifest = test::manifest_of(stored, from);
+  const std::vector<partition::FlatSpace>& spaces = manifest.spaces;
   std::set<std::tuple<int, std::size_t, std::uint64_t>> blocks;  // shard, unit, block
-  for (const auto& [name, params] : stored) {
-    names.push_back(name);
-    spaces.emplace_back(params, from);
-  }
   for (const auto& unit : wanted) {
     const partition::FlatSpace want{unit.second, to};
-    for (const partition::Interval& own : partition::intervals_of(want, rank)) {
-      for (std::size_t u = 0; u < spaces.size(); ++u) {
+    for (const partition::Interval& own : partition::intervals_of(want, rank))
+      for (std::size_t u = 0; u < spaces.size(); ++u)
         for (const partition::Interval& source : partition::intervals_of(spaces[u])) {
           const std::int64_t begin = std::max(own.begin, source.begin), end = std::min(own.end, source.end);
           if (spaces[u].params()[source.param].name != want.params()[own.param].name || begin >= end) continue;
@@ -104,17 +97,14 @@ Cost least_cost(const Units& stored, const Layout& from, const Units& wanted, co
           const std::uint64_t last = first + static_cast<std::uint64_t>(end - begin) * sizeof(float) - 1;
           for (std::uint64_t b = first / block_bytes; b <= last / block_bytes; ++b) blocks.insert({source.rank, u, b});
         }
-      }
-    }
   }
   for (const auto& [shard, unit, block] : blocks) {
     const auto size_bytes = static_cast<std::uint64_t>(spaces[unit].owned_size(shard)) * sizeof(float);
     cost.bytes += tensors * std::min(block_bytes, size_bytes - block * block_bytes);
   }
-  for (const int shard : cost.shards) {
-    for (const DatasetSpec& spec : specs_of(names, spaces, test::adamw_tensors(spaces.size()), DType::f32, shard))
+  for (const int shard : cost.shards)
+    for (const DatasetSpec& spec : manifest.specs(shard))
       cost.bytes += spec.blocks() * 16 + (spec.name.starts_with("index/") ? spec.size_bytes() : 0);
-  }
   return cost;
 }
 
@@ -124,9 +114,9 @@ TEST(ReshardOnRead, OnlyBlocksThatHoldWantedElementsAreReadAndOnce) {
   for (const Layout& from : {Layout{{3}}, Layout{{1, 4}}, Layout{}}) {
     const Path directory = folder / text_of(from);
     test::write_checkpoint(Files::system(), directory, all_splits[0], from, 3);
-    for (const Layout& to : {Layout{{2}}, Layout{{3, 5}}, from}) {
-      for (const Units& wanted : all_splits) {
-        for (const int rank : {0, to.world() - 1}) {
+    for (const Layout& to : {Layout{{2}}, Layout{{3, 5}}, from})
+      for (const Units& wanted : all_splits)
+        for (const int rank : {0, to.world() - 1})
           for (const bool with_moments : {true, false}) {
             test::FaultyOs os;
             const Reader reader{Files{os}, directory};
@@ -136,19 +126,15 @@ TEST(ReshardOnRead, OnlyBlocksThatHoldWantedElementsAreReadAndOnce) {
             const Cost cost = least_cost(all_splits[0], from, wanted, to, rank, with_moments ? 3 : 1);
             std::set<std::string> opened, shards;
             std::uint64_t bytes = 0;
-            const auto records = os.records();
-            for (std::size_t i = before; i < records.size(); ++i) {
-              if (records[i].call == test::Call::open) opened.insert(records[i].path);
-              if (records[i].call == test::Call::pread) bytes += records[i].size_bytes;
+            for (const auto& record : os.records_from(before)) {
+              if (record.call == test::Call::open) opened.insert(record.path);
+              if (record.call == test::Call::pread) bytes += record.size_bytes;
             }
             for (const int shard : cost.shards) shards.insert(directory / shard_name(shard, from.world()));
             ASSERT_EQ(opened, shards) << text_of(from) << " to rank " << rank << " of " << text_of(to);
             ASSERT_EQ(bytes, cost.bytes) << text_of(from) << " to rank " << rank << " of " << text_of(to) << ", "
                                          << wanted.size() << " units";
           }
-        }
-      }
-    }
   }
 }
 

@@ -1,8 +1,5 @@
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "checkpoint/run_folder.hpp"
-#include "core/error.hpp"
 #include "load_fixture.hpp"
 
 namespace argosy::checkpoint {
@@ -13,19 +10,13 @@ class RetentionTest : public LoadTest {
  protected:
   RetentionTest() { testing::internal::CaptureStderr(); }
   ~RetentionTest() override { testing::internal::GetCapturedStderr(); }
-  RunFolder owner(std::int64_t max_checkpoints) {
-    RunFolder owner{Files{os}, clock, log, run, max_checkpoints};
-    owner.adopt();
-    return owner;
-  }
+  RunFolder owner(std::int64_t max_checkpoints) { return LoadTest::owner(max_checkpoints, run); }
   std::string logged() {
     log.flush();
     text_ += testing::internal::GetCapturedStderr();
     testing::internal::CaptureStderr();
     return text_;
   }
-  Log log{0, LogLevel::warn};
-  Clock clock;
 
  private:
   std::string text_;
@@ -37,8 +28,7 @@ TEST_F(RetentionTest, KeepsTheStepsOfKeepTxt) {
   RunFolder folder_of_run = owner(1);
   folder_of_run.tidy(at(4));
   EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000004"}));
-  for (const char* part : {"keep.txt:4: \"newest\" is not a step", ":5: ", ":6: "})
-    EXPECT_NE(logged().find(part), std::string::npos) << part << " in " << logged();
+  EXPECT_TRUE(test::says(logged(), "keep.txt:4: \"newest\" is not a step", ":5: ", ":6: "));
   const std::size_t length = logged().size();
   folder_of_run.tidy(at(4));
   EXPECT_EQ(logged().size(), length) << "warned of once";
@@ -51,7 +41,7 @@ TEST_F(RetentionTest, RemovesNothingWhileKeepTxtCannotBeRead) {
   os.fail(test::Call::pread, os.count(test::Call::pread), EIO);
   folder_of_run.tidy(at(3));
   EXPECT_EQ(names().size(), 3U);
-  EXPECT_NE(logged().find("old checkpoints could not be removed"), std::string::npos);
+  EXPECT_TRUE(test::says(logged(), "old checkpoints could not be removed"));
 }
 
 TEST_F(RetentionTest, RemovesNothingWhileKeepTxtIsALinkOrAFifo) {
@@ -60,7 +50,7 @@ TEST_F(RetentionTest, RemovesNothingWhileKeepTxtIsALinkOrAFifo) {
   Files::system().link_symbolically(folder / "theirs", run / "keep.txt");
   owner(1).tidy(at(3));
   EXPECT_EQ(names().size(), 3U);
-  EXPECT_NE(logged().find("old checkpoints could not be removed"), std::string::npos);
+  EXPECT_TRUE(test::says(logged(), "old checkpoints could not be removed"));
   Files::system().remove(run / "keep.txt");
   ASSERT_EQ(mkfifo((run / "keep.txt").c_str(), 0600), 0);
   owner(1).tidy(at(3));
@@ -76,7 +66,7 @@ TEST_F(RetentionTest, ALatestThatCannotBeMadeKeepsNothingFromBeingTidied) {
   Files::system().make_folder(run / "latest");
   owner(2).tidy(at(3));
   EXPECT_EQ(names(), (Names{"000000002", "000000003"}));
-  EXPECT_NE(logged().find("`latest` could not be updated"), std::string::npos);
+  EXPECT_TRUE(test::says(logged(), "`latest` could not be updated"));
   for (const std::string& name : Files::system().list(run)) EXPECT_FALSE(name.starts_with("latest.tmp-")) << name;
 }
 
@@ -129,24 +119,19 @@ TEST_F(RetentionTest, ACheckpointIsRenamedAndTheParentSyncedBeforeItIsRemoved) {
   const std::size_t begin = os.count();
   folder_of_run.tidy(at(2));
   std::vector<std::string> steps;
-  const auto records = os.records();
-  for (std::size_t i = begin; i < records.size(); ++i) {
-    const auto& r = records[i];
+  for (const auto& r : os.records_from(begin)) {
     if (r.call == test::Call::rename_noreplace)
       steps.push_back(r.to.find("/.del-000000001-") == std::string::npos ? "?" : "rename");
     if (r.call == test::Call::fsync) steps.push_back(r.path == (run / "checkpoints").string() ? "sync" : "?");
     if (r.call == test::Call::unlink && r.path.find("MANIFEST") != std::string::npos) steps.push_back("unlink");
   }
-  EXPECT_EQ(steps, (std::vector<std::string>{"rename", "sync", "unlink"}));
+  EXPECT_EQ(steps, (Names{"rename", "sync", "unlink"}));
 }
 
 TEST_F(RetentionTest, MakesWayForACommitWherePassedOverOnesLie) {
-  {
-    Store store = open();
-    save(store, 1);
-    save(store, 2, Kind::temp, true, false);
-    save(store, 3);
-  }
+  prepare({1});
+  save_alone(2, Kind::temp, true, false);
+  prepare({3});
   RunFolder folder_of_run = owner(5);
   folder_of_run.begin_walk();
   folder_of_run.pass_over(at(3), Error{Fault::io, {.got = "EIO"}});

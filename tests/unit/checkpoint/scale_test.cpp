@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include "checkpoint/run_folder.hpp"
-#include "core/error.hpp"
 #include "load_fixture.hpp"
 #include "support/hollow_checkpoint.hpp"
 
@@ -15,20 +11,18 @@ class Scale : public LoadTest {
   std::vector<std::size_t> calls_of_commits(int world) {
     const Path here = run / std::to_string(world);
     const auto commit = [&](std::int64_t step) {
-      test::commit_hollow_checkpoint(Files::system(), here / fmt::format("checkpoints/{:09}", step), world, step);
-      return here / fmt::format("checkpoints/{:09}", step);
+      const Path target = here / fmt::format("checkpoints/{:09}", step);
+      test::commit_hollow_checkpoint(Files::system(), target, world, step);
+      return target;
     };
     Files::system().make_folders(here / "checkpoints");
     for (int step = 1; step <= 3; ++step) commit(step);
-    const Log log{0, LogLevel::warn};
-    const Clock clock;
-    RunFolder owner{Files{os}, clock, log, here, 3};
-    owner.adopt();
+    RunFolder folder_of_run = owner(3, here);
     std::vector<std::size_t> calls;
     for (int step = 4; step <= 6; ++step) {
       const Path committed = commit(step);
       const std::size_t before = os.count() - os.count(test::Call::unlink);
-      owner.tidy(committed);
+      folder_of_run.tidy(committed);
       calls.push_back(os.count() - os.count(test::Call::unlink) - before);
       EXPECT_EQ(Files::system().list(here / "checkpoints").size(), 3U) << world;
     }
@@ -46,28 +40,22 @@ TEST_F(Scale, ACommitsCallsDoNotGrowWithTheShards) {
 TEST_F(Scale, AStartLooksAtNoMoreThanItLoads) {
   test::commit_hollow_checkpoint(Files::system(), at(1), 64, 1);
   test::commit_hollow_checkpoint(Files::system(), at(2), 64, 2);
-  const Log log{0, LogLevel::warn};
-  const Clock clock;
-  RunFolder owner{Files{os}, clock, log, run, 2};
-  owner.adopt();
-  owner.begin_walk();
-  ASSERT_TRUE(owner.next_candidate());
+  RunFolder folder_of_run = owner(2, run);
+  folder_of_run.begin_walk();
+  ASSERT_TRUE(folder_of_run.next_candidate());
   const std::size_t before = os.count();
-  owner.settle(at(2));
+  folder_of_run.settle(at(2));
   EXPECT_LT(os.count() - before, 10U) << "nothing has to be removed";
 }
 
 TEST_F(Scale, WhatChangesUnderARunIsLookedAtAgain) {
   for (int step = 1; step <= 4; ++step) test::commit_hollow_checkpoint(Files::system(), at(step), 4, step);
-  const Log log{0, LogLevel::warn};
-  const Clock clock;
-  RunFolder owner{Files{os}, clock, log, run, 3};
-  owner.adopt();
-  owner.tidy(at(4));
+  RunFolder folder_of_run = owner(3, run);
+  folder_of_run.tidy(at(4));
   ASSERT_EQ(names().size(), 3U);
   Files::system().update(at(3) / shard_name(2, 4)).truncate(1000);
   test::commit_hollow_checkpoint(Files::system(), at(5), 4, 5);
-  owner.tidy(at(5));
+  folder_of_run.tidy(at(5));
   EXPECT_EQ(names(), (Names{"000000002", "000000003", "000000004", "000000005"})) << "a damaged one is not counted";
 }
 

@@ -1,16 +1,15 @@
 #include "checkpoint/shard_file.hpp"
 
-#include <gtest/gtest.h>
 #include <hdf5.h>
 
 #include <bit>
 #include <cstring>
 #include <limits>
 
-#include "core/error.hpp"
 #include "core/random.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
+#include "support/hdf5_array.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
@@ -26,13 +25,28 @@ const std::vector<DatasetSpec> specs{{"unit/a/master", DType::f32, 1'200'000},
 class ShardFile : public testing::Test {
  protected:
   ShardMap create() { return create_shard(Files::system(), path, identity, specs); }
+  ShardMap open(const ShardIdentity& of = identity, std::span<const DatasetSpec> datasets = specs) {
+    return open_shard(Files::system(), path, of, datasets);
+  }
+  /// The shard with these values of its first dataset and others of no interest.
+  Written write(const ShardMap& map, Bytes values, Os& os) {
+    const std::vector<std::byte> begin(40), unit(20);
+    const Bytes payload[] = {values, {}, begin, unit};
+    return write_shard(Files{os}, path, map, payload);
+  }
+  void expect_refusal(const ShardIdentity& of = identity, std::span<const DatasetSpec> datasets = specs) {
+    test::refusal(Fault::corrupt, [&] { static_cast<void>(open(of, datasets)); });
+  }
+  void expect_nothing_left() {
+    EXPECT_FALSE(Files::system().exists(path)) << "HDF5 was not asked";
+    EXPECT_FALSE(Files::system().exists(folder / "ballast-00001"));
+  }
   test::TempFolder folder;
   Path path = folder / "shard.h5";
 };
 
 TEST_F(ShardFile, SkeletonSaysWhereItsPayloadLies) {
-  const ShardMap map = create();
-  const ShardMap again = open_shard(Files::system(), path, identity, specs);
+  const ShardMap map = create(), again = open();
   ASSERT_EQ(map.datasets.size(), specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     EXPECT_EQ(map.datasets[i].offset, again.datasets[i].offset);
@@ -57,16 +71,12 @@ TEST_F(ShardFile, PayloadReadsBackThroughHdf5) {
   EXPECT_EQ(Files::system().stat(path)->size_bytes, map.size_bytes);
 
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
-  const hid_t dataset = H5Dopen2(file, "unit/a/master", H5P_DEFAULT);
   const hid_t table = H5Dopen2(file, "digest/unit/a/master", H5P_DEFAULT);
-  std::vector<float> got(a.size());
   std::vector<Digest> digests(2);
-  H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, got.data());
   H5Dread(table, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, digests.data());
   H5Dclose(table);
-  H5Dclose(dataset);
   H5Fclose(file);
-  EXPECT_EQ(got, a);
+  EXPECT_EQ(test::read_array(path, "unit/a/master").values, a);
   const Bytes all = payload[0];
   EXPECT_EQ(digests[0], digest_of(all.first(block_bytes)));
   EXPECT_EQ(digests[1], digest_of(all.subspan(block_bytes)));
@@ -76,10 +86,8 @@ TEST_F(ShardFile, PayloadReadsBackThroughHdf5) {
 
 TEST_F(ShardFile, BeginsToWriteWholeBlocksBackWhileTheRestIsStillToCome) {
   const ShardMap map = create();
-  const std::vector<std::byte> a(specs[0].size_bytes()), begin(40), unit(20);
-  const Bytes payload[] = {a, {}, begin, unit};
   test::FaultyOs os;
-  static_cast<void>(write_shard(Files{os}, path, map, payload));
+  static_cast<void>(write(map, std::vector<std::byte>(specs[0].size_bytes()), os));
   std::uint64_t written = 0, begun_at = 0;
   int begun = 0;
   for (const auto& record : os.records()) {
@@ -97,11 +105,10 @@ TEST_F(ShardFile, BeginsToWriteWholeBlocksBackWhileTheRestIsStillToCome) {
 TEST_F(ShardFile, ABadValueInAnyPieceOfABlockIsSeen) {
   const ShardMap map = create();
   std::vector<float> a(specs[0].elements, 1.0F);
-  const std::vector<std::byte> begin(40), unit(20);
+  Os os;
   for (const std::size_t at : {std::size_t{0}, std::size_t{65'535}, std::size_t{65'536}, a.size() - 1}) {
     a[at] = std::numeric_limits<float>::quiet_NaN();
-    const Bytes payload[] = {std::as_bytes(std::span{a}), {}, begin, unit};
-    EXPECT_FALSE(write_shard(Files::system(), path, map, payload).finite) << "element " << at;
+    EXPECT_FALSE(write(map, std::as_bytes(std::span{a}), os).finite) << "element " << at;
     a[at] = 1.0F;
   }
 }
@@ -133,17 +140,17 @@ TEST_F(ShardFile, Bf16IsAFloatThatHdf5Understands) {
   for (const float value : values) stored.push_back(bf16_from_f32(value));
   const Bytes payload[] = {std::as_bytes(std::span{stored})};
   static_cast<void>(write_shard(Files::system(), path, map, payload));
-  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
-  const hid_t dataset = H5Dopen2(file, "unit/a/param", H5P_DEFAULT);
-  std::vector<float> got(values.size());
-  H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, got.data());
+  const std::vector<float> got = test::read_array(path, "unit/a/param").values;
+  ASSERT_EQ(got.size(), values.size());
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], f32_from_bf16(stored[i])) << i;
   EXPECT_EQ(got[2], 3.140625F);
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(file, "unit/a/param", H5P_DEFAULT);
   EXPECT_EQ(H5Adelete(dataset, "dtype"), 0) << "says bfloat16, for other tools";
   H5Dclose(dataset);
   H5Fclose(file);
-  const auto open = [&] { static_cast<void>(open_shard(Files::system(), path, identity, std::span{&spec, 1})); };
-  EXPECT_NE(test::refusal(Fault::corrupt, open).find("dtype = bfloat16"), std::string::npos);
+  const auto reopen = [&] { static_cast<void>(open(identity, std::span{&spec, 1})); };
+  EXPECT_TRUE(test::says(test::refusal(Fault::corrupt, reopen), "dtype = bfloat16"));
 }
 
 TEST_F(ShardFile, WidensBf16InTheirPlace) {
@@ -162,7 +169,7 @@ TEST_F(ShardFile, RefusesShardsOfAnotherSave) {
   const auto refuse = [&](auto change) {
     ShardIdentity other = identity;
     change(other);
-    test::refusal(Fault::corrupt, [&] { static_cast<void>(open_shard(Files::system(), path, other, specs)); });
+    expect_refusal(other);
   };
   refuse([](ShardIdentity& other) { other.run_uuid[0] = 'f'; });
   refuse([](ShardIdentity& other) { other.save_nonce[15] = '0'; });
@@ -177,8 +184,7 @@ TEST_F(ShardFile, RefusesOtherDatasetsThanTheManifestNames) {
                                 {"unit/a/master", DType::u32, 1'200'000},
                                 {"unit/a/master", DType::bf16, 1'200'000},
                                 {"unit/c/master", DType::f32, 1'200'000}};
-  for (const DatasetSpec& other : others)
-    EXPECT_THROW(static_cast<void>(open_shard(Files::system(), path, identity, std::span{&other, 1})), Error);
+  for (const DatasetSpec& other : others) expect_refusal(identity, std::span{&other, 1});
 }
 
 TEST_F(ShardFile, FlippedMetadataIsNoticedOrHarmless) {
@@ -196,7 +202,7 @@ TEST_F(ShardFile, FlippedMetadataIsNoticedOrHarmless) {
     const int bit = static_cast<int>(random.below(8));
     test::flip(path, at, bit);
     try {
-      const ShardMap got = open_shard(Files::system(), path, identity, specs);
+      const ShardMap got = open();
       for (std::size_t d = 0; d < specs.size(); ++d) {
         EXPECT_EQ(got.datasets[d].offset, map.datasets[d].offset) << "byte " << at;
         EXPECT_EQ(got.datasets[d].digest_offset, map.datasets[d].digest_offset) << "byte " << at;
@@ -213,7 +219,7 @@ TEST_F(ShardFile, FlippedMetadataIsNoticedOrHarmless) {
 TEST_F(ShardFile, RefusesTextsAndEmptyFiles) {
   for (const std::string_view content : {"", "hello, this is not HDF5"}) {
     Files::system().write_atomically(path, content);
-    test::refusal(Fault::corrupt, [&] { static_cast<void>(open_shard(Files::system(), path, identity, specs)); });
+    expect_refusal();
   }
 }
 
@@ -221,8 +227,7 @@ TEST_F(ShardFile, NoRoomForTheBallastIsOneClearError) {
   test::FaultyOs os;
   os.fail(test::Call::fallocate, 0, ENOSPC);
   EXPECT_THROW(static_cast<void>(create_shard(Files{os}, path, identity, specs)), Error);
-  EXPECT_FALSE(Files::system().exists(path)) << "HDF5 was not asked";
-  EXPECT_FALSE(Files::system().exists(folder / "ballast-00001"));
+  expect_nothing_left();
 }
 
 TEST_F(ShardFile, WritesTheBallastWhereNothingCanBeReserved) {
@@ -236,8 +241,7 @@ TEST_F(ShardFile, WritesTheBallastWhereNothingCanBeReserved) {
   full.fail(test::Call::fallocate, 0, EOPNOTSUPP);
   full.fail(test::Call::pwrite, 0, ENOSPC);
   EXPECT_THROW(static_cast<void>(create_shard(Files{full}, path, identity, specs)), Error);
-  EXPECT_FALSE(Files::system().exists(path)) << "HDF5 was not asked";
-  EXPECT_FALSE(Files::system().exists(folder / "ballast-00001"));
+  expect_nothing_left();
 }
 
 }  // namespace

@@ -1,49 +1,15 @@
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <limits>
-
-#include "checkpoint/checkpoint.hpp"
-#include "checkpoint/shard_file.hpp"
-#include "core/error.hpp"
 #include "core/owner.hpp"
-#include "support/checkpoints.hpp"
-#include "support/faulty_os.hpp"
-#include "support/refusal.hpp"
-#include "support/temp_folder.hpp"
+#include "load_fixture.hpp"
 
 namespace argosy::checkpoint {
 namespace {
 
-class StoreTest : public testing::Test {
+/// Of a run in a folder that is not there yet.
+class StoreTest : public LoadTest {
  protected:
-  Store open(int max_checkpoints = 5) { return Store{context.get(), run, {.max_checkpoints = max_checkpoints}}; }
-  SaveReport save(Store& store, std::int64_t step, Kind kind = Kind::temp, bool with_moments = true) {
-    test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
-    return store.save(kind, step, toy.fill(static_cast<std::uint64_t>(step)).states(with_moments), test::toy_sections(),
-                      test::toy_attachments());
-  }
-  void expect_state(const Reader& reader) {
-    test::Toy wanted{test::tiny_units(), context.topology().layout(), 0},
-        got{test::tiny_units(), context.topology().layout(), 0};
-    reader.read_state(got.states(), 0);
-    EXPECT_TRUE(got == wanted.fill(static_cast<std::uint64_t>(reader.step())));
-  }
-  template <class Body>
-  Fault fault_of(const Body& body) {
-    const Error error = test::error_of(body);
-    text = error.what();
-    return error.fault();
-  }
-  std::vector<std::string> names(const Path& of) { return Files::system().list(of); }
-  Path step_folder(std::int64_t step) { return run / "checkpoints" / fmt::format("{:09}", step); }
-
-  test::FaultyOs os;
-  test::TempFolder folder;
-  Path run = folder / "runs" / "mt";
-  test::TestContext context{os, test::world()};
-  std::string text;
+  StoreTest() { run = folder / "runs" / "mt"; }
 };
 
 TEST_F(StoreTest, HasNothingAtFirst) {
@@ -55,10 +21,10 @@ TEST_F(StoreTest, HasNothingAtFirst) {
 TEST_F(StoreTest, FindsTheNewestAfterARestart) {
   {
     Store store = open();
-    EXPECT_TRUE(save(store, 10).committed);
-    const SaveReport report = save(store, 20);
+    save(store, 10);
+    const SaveReport report = try_save(store, 20);
     EXPECT_TRUE(report.committed) << report.why_not;
-    EXPECT_EQ(report.directory, step_folder(20));
+    EXPECT_EQ(report.directory, at(20));
     EXPECT_GT(report.bytes, 12'000U);
     EXPECT_EQ(os.open_files(), 0U);
   }
@@ -66,41 +32,35 @@ TEST_F(StoreTest, FindsTheNewestAfterARestart) {
   const auto newest = store.newest();
   ASSERT_TRUE(newest);
   EXPECT_EQ(newest->step(), 20);
-  expect_state(*newest);
+  expect_state(*newest, test::tiny_units(), {{1}}, 20);
   EXPECT_EQ(std::filesystem::read_symlink(run / "latest"), "checkpoints/000000020");
 }
 
 TEST_F(StoreTest, ExportsAreCandidatesWhenTheyHoldEverything) {
   Store store = open();
-  EXPECT_TRUE(save(store, 10).committed);
-  EXPECT_TRUE(save(store, 20, Kind::export_).committed);
-  EXPECT_TRUE(save(store, 30, Kind::export_, false).committed);
+  save(store, 10);
+  save(store, 20, Kind::export_);
+  save(store, 30, Kind::export_, false);
   const auto newest = store.newest();
   ASSERT_TRUE(newest);
-  EXPECT_EQ(newest->directory(), run / "export" / "000000020");
+  EXPECT_EQ(newest->directory(), at(20, "export"));
   EXPECT_EQ(newest->manifest().at("kind"), "export");
 }
 
 TEST_F(StoreTest, KeepsTheNewestTemporariesAndAllExports) {
   Store store = open(2);
   for (int step = 1; step <= 4; ++step) {
-    EXPECT_TRUE(save(store, step).committed);
-    EXPECT_TRUE(save(store, step, Kind::export_).committed);
+    save(store, step);
+    save(store, step, Kind::export_);
   }
-  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000003", "000000004"}));
-  EXPECT_EQ(names(run / "export").size(), 4U);
+  EXPECT_EQ(names(), (Names{"000000003", "000000004"}));
+  EXPECT_EQ(names("export").size(), 4U);
 }
 
 TEST_F(StoreTest, NeverRemovesTheNewestFiniteOne) {
   Store store = open(2);
-  EXPECT_TRUE(save(store, 1).committed);
-  EXPECT_TRUE(save(store, 2).committed);
-  for (int step = 3; step <= 5; ++step) {
-    test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
-    toy.fill(1).tensor(1, 0)[3] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_TRUE(store.save(Kind::temp, step, toy.states(), test::toy_sections(), {}).committed);
-  }
-  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000002", "000000004", "000000005"}));
+  for (int step = 1; step <= 5; ++step) save(store, step, Kind::temp, true, step < 3);
+  EXPECT_EQ(names(), (Names{"000000002", "000000004", "000000005"}));
   const auto newest = store.newest();
   ASSERT_TRUE(newest);
   EXPECT_EQ(newest->step(), 2) << "what is not finite is not resumed from";
@@ -108,18 +68,17 @@ TEST_F(StoreTest, NeverRemovesTheNewestFiniteOne) {
 
 TEST_F(StoreTest, KeepsWhatTheNewestNamesAsBestUntilItNamesAnother) {
   Store store = open(2);
-  test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
   const auto save_with_best = [&](std::int64_t step, std::int64_t best) {
-    checkpoint::Sections sections = test::toy_sections();
+    Sections sections = test::toy_sections();
     sections.best = {{"keep", boost::json::array{best, "no step", -1}}};
-    EXPECT_TRUE(store.save(Kind::temp, step, toy.fill(1).states(), sections, {}).committed);
+    save(store, step, Kind::temp, true, true, sections);
   };
   for (const std::int64_t step : {1, 2, 3, 4, 5}) save_with_best(step, 2);
-  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000002", "000000004", "000000005"}));
+  EXPECT_EQ(names(), (Names{"000000002", "000000004", "000000005"}));
   save_with_best(6, 4);
-  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000004", "000000005", "000000006"}));
+  EXPECT_EQ(names(), (Names{"000000004", "000000005", "000000006"}));
   save_with_best(7, 7);
-  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000006", "000000007"}));
+  EXPECT_EQ(names(), (Names{"000000006", "000000007"}));
 }
 
 TEST_F(StoreTest, SweepsWhatDeadSavesLeft) {
@@ -132,8 +91,8 @@ TEST_F(StoreTest, SweepsWhatDeadSavesLeft) {
   for (const char* name : {"status.json", "run.json", "run.lock.1", "exit.4711.0"})
     Files::system().write_atomically(run / (name + std::string{".tmp-0123456789abcdef"}), "x");
   const Store store = open();
-  EXPECT_TRUE(names(run / "checkpoints").empty());
-  EXPECT_EQ(names(run), (std::vector<std::string>{"checkpoints", "run.json", "run.lock.2"}));
+  EXPECT_TRUE(names().empty());
+  EXPECT_EQ(Files::system().list(run), (Names{"checkpoints", "run.json", "run.lock.2"}));
 }
 
 TEST_F(StoreTest, SweepsNothingThatPeopleMayHaveNamed) {
@@ -148,7 +107,7 @@ TEST_F(StoreTest, SweepsNothingThatPeopleMayHaveNamed) {
   for (const std::string& name : files) Files::system().write_atomically(run / name, "x");
   for (const std::string& name : folders) Files::system().make_folders(run / "checkpoints" / name / "deep");
   Store store = open();
-  for (const std::int64_t step : {1, 2, 3, 4}) EXPECT_TRUE(save(store, step).committed);
+  for (const std::int64_t step : {1, 2, 3, 4}) save(store, step);
   for (const std::string& name : files) EXPECT_TRUE(Files::system().exists(run / name)) << name;
   for (const std::string& name : folders)
     EXPECT_TRUE(Files::system().exists(run / "checkpoints" / name / "deep")) << name;
@@ -168,33 +127,32 @@ TEST_F(StoreTest, AFolderNamedAsItsTemporariesBlocksNoStart) {
   const Path blocking = run / "status.json.tmp-0123456789abcdef";
   Files::system().make_folders(blocking / "deep");
   Store store = open();
-  EXPECT_TRUE(save(store, 1).committed);
+  save(store, 1);
   EXPECT_TRUE(Files::system().exists(blocking / "deep"));
 }
 
 TEST_F(StoreTest, RefusesASecondJob) {
   const Store first = open();
-  EXPECT_EQ(fault_of([&] { open(); }), Fault::usage);
-  EXPECT_NE(text.find(fmt::format("process {}", getpid())), std::string::npos) << text;
+  EXPECT_TRUE(test::says(test::refusal(Fault::usage, [&] { open(); }), fmt::format("process {}", getpid())));
 }
 
 TEST_F(StoreTest, NeitherCreatesNorCommitsAfterATakeOver) {
   Store store = open();
-  EXPECT_TRUE(save(store, 1).committed);
+  save(store, 1);
   const auto owner = Owner::of_this_process(Files::system(), Clock{});
   Files::system().write_atomically(run / "run.lock.2", owner.text());
-  EXPECT_EQ(fault_of([&] { save(store, 2); }), Fault::usage);
-  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000001"}));
+  test::refusal(Fault::usage, [&] { save(store, 2); });
+  EXPECT_EQ(names(), Names{"000000001"});
 }
 
 TEST_F(StoreTest, ReportsASaveOverAnotherCheckpoint) {
   Store store = open();
-  EXPECT_TRUE(save(store, 1).committed);
-  const SaveReport again = save(store, 1);
+  save(store, 1);
+  const SaveReport again = try_save(store, 1);
   EXPECT_FALSE(again.committed);
-  EXPECT_NE(again.why_not.find("was created by another process during the save"), std::string::npos) << again.why_not;
-  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000001"}));
-  expect_state(*store.newest());
+  EXPECT_TRUE(test::says(again.why_not, "was created by another process during the save"));
+  EXPECT_EQ(names(), Names{"000000001"});
+  expect_state(*store.newest(), test::tiny_units(), {{1}}, 1);
 }
 
 TEST_F(StoreTest, ReportsAFullDiskBeforeWritingAnything) {
@@ -208,76 +166,65 @@ TEST_F(StoreTest, ReportsAFullDiskBeforeWritingAnything) {
   } small;
   test::TestContext here{small, test::world()};
   Store store{here.get(), run, {}};
-  const SaveReport report = save(store, 1);
+  const SaveReport report = try_save(store, 1);
   EXPECT_FALSE(report.committed);
-  EXPECT_NE(report.why_not.find("bytes of free space"), std::string::npos) << report.why_not;
-  EXPECT_TRUE(names(run / "checkpoints").empty());
+  EXPECT_TRUE(test::says(report.why_not, "bytes of free space"));
+  EXPECT_TRUE(names().empty());
   EXPECT_EQ(small.count(test::Call::fallocate), 0U) << "no shard was begun";
 }
 
 TEST_F(StoreTest, AFailedSaveLeavesTheEarlierOneAndNothingElse) {
   Store store = open();
-  EXPECT_TRUE(save(store, 1).committed);
+  save(store, 1);
   os.fail(test::Call::fsync, os.count(test::Call::fsync) + 2, EIO);
-  const SaveReport failed = save(store, 2);
+  const SaveReport failed = try_save(store, 2);
   EXPECT_FALSE(failed.committed);
-  EXPECT_NE(failed.why_not.find("EIO"), std::string::npos) << failed.why_not;
-  EXPECT_EQ(names(run / "checkpoints"), (std::vector<std::string>{"000000001"}));
-  EXPECT_TRUE(save(store, 3).committed) << "and the run goes on";
+  EXPECT_TRUE(test::says(failed.why_not, "EIO"));
+  EXPECT_EQ(names(), Names{"000000001"});
+  EXPECT_TRUE(try_save(store, 3).committed) << "and the run goes on";
   EXPECT_EQ(store.newest()->step(), 3);
 }
 
 TEST_F(StoreTest, AnUnwritableDirectoryIsOneClearError) {
   Files::system().write_atomically(folder / "file", "x");
-  EXPECT_EQ(fault_of([&] { Store{context.get(), folder / "file" / "run", {}}; }), Fault::io);
-  EXPECT_NE(text.find("a folder in the path is a file"), std::string::npos) << text;
+  const auto below_a_file = [&] { Store{context.get(), folder / "file" / "run", {}}; };
+  EXPECT_TRUE(test::says(test::refusal(Fault::io, below_a_file), "a folder in the path is a file"));
   os.fail(test::Call::mkdir, os.count(test::Call::mkdir), EACCES);
-  EXPECT_EQ(fault_of([&] { open(); }), Fault::io);
-  EXPECT_NE(text.find("check the permissions"), std::string::npos) << text;
+  EXPECT_TRUE(test::says(test::refusal(Fault::io, [&] { open(); }), "check the permissions"));
 }
 
 TEST_F(StoreTest, FallsBackFromADamagedCheckpointAndPutsItAside) {
-  {
-    Store store = open();
-    for (int step = 1; step <= 3; ++step) EXPECT_TRUE(save(store, step).committed);
-  }
-  Files::system().update(step_folder(3) / shard_name(0, 1)).truncate(1000);
-  test::flip(step_folder(2) / "MANIFEST.json", 100);
+  prepare({1, 2, 3});
+  Files::system().update(at(3) / shard_name(0, 1)).truncate(1000);
+  test::flip(at(2) / "MANIFEST.json", 100);
   Store store = open();
   const auto newest = store.newest();
   ASSERT_TRUE(newest);
   EXPECT_EQ(newest->step(), 1);
-  const auto left = names(run / "checkpoints");
+  const auto left = names();
   ASSERT_EQ(left.size(), 3U);
   EXPECT_TRUE(left[0].starts_with(".bad-000000002-")) << left[0];
   EXPECT_TRUE(left[1].starts_with(".bad-000000003-")) << left[1];
-  EXPECT_TRUE(save(store, 2).committed) << "the name is free again";
+  EXPECT_TRUE(try_save(store, 2).committed) << "the name is free again";
 }
 
 TEST_F(StoreTest, NeverStartsOverSilently) {
-  {
-    Store store = open();
-    for (int step = 1; step <= 2; ++step) EXPECT_TRUE(save(store, step).committed);
-  }
-  Files::system().update(step_folder(1) / shard_name(0, 1)).truncate(1000);
-  test::flip(step_folder(2) / "MANIFEST.json", 100);
+  prepare({1, 2});
+  Files::system().update(at(1) / shard_name(0, 1)).truncate(1000);
+  test::flip(at(2) / "MANIFEST.json", 100);
   const Store store = open();
-  EXPECT_EQ(fault_of([&] { static_cast<void>(store.newest()); }), Fault::corrupt);
-  EXPECT_NE(text.find("000000001"), std::string::npos) << text;
-  EXPECT_NE(text.find("000000002"), std::string::npos) << text;
-  EXPECT_EQ(names(run / "checkpoints").size(), 2U) << "nothing was touched";
+  const std::string said = test::refusal(Fault::corrupt, [&] { static_cast<void>(store.newest()); });
+  EXPECT_TRUE(test::says(said, "000000001", "000000002"));
+  EXPECT_EQ(names().size(), 2U) << "nothing was touched";
 }
 
 TEST_F(StoreTest, RefusesCheckpointsOfAnotherRun) {
-  {
-    Store store = open();
-    EXPECT_TRUE(save(store, 1).committed);
-  }
+  prepare({1});
   Files::system().write_atomically(run / "run.json", "{\"run_uuid\":\"00000000000000000000000000000000\"}");
   {
     const Store store = open();
-    EXPECT_EQ(fault_of([&] { static_cast<void>(store.newest()); }), Fault::corrupt);
-    EXPECT_NE(text.find("another run"), std::string::npos) << text;
+    const std::string said = test::refusal(Fault::corrupt, [&] { static_cast<void>(store.newest()); });
+    EXPECT_TRUE(test::says(said, "another run"));
   }
   Files::system().remove(run / "run.json");
   const Store store = open();
@@ -287,19 +234,15 @@ TEST_F(StoreTest, RefusesCheckpointsOfAnotherRun) {
 TEST_F(StoreTest, ADamagedRunFileIsOneClearError) {
   { const Store store = open(); }
   Files::system().write_atomically(run / "run.json", "{}");
-  EXPECT_EQ(fault_of([&] { open(); }), Fault::corrupt);
+  test::refusal(Fault::corrupt, [&] { open(); });
 }
 
 TEST_F(StoreTest, ACheckpointOfANewerFormatIsNoDamage) {
-  {
-    Store store = open();
-    EXPECT_TRUE(save(store, 1).committed);
-    EXPECT_TRUE(save(store, 2).committed);
-  }
-  test::edit_manifest(step_folder(2), [](auto& o) { o["format_version"] = {{"major", 9}, {"minor", 0}}; });
+  prepare({1, 2});
+  test::edit_manifest(at(2), [](auto& o) { o["format_version"] = {{"major", 9}, {"minor", 0}}; });
   const Store store = open();
-  EXPECT_EQ(fault_of([&] { static_cast<void>(store.newest()); }), Fault::usage);
-  EXPECT_TRUE(Files::system().exists(step_folder(2)));
+  test::refusal(Fault::usage, [&] { static_cast<void>(store.newest()); });
+  EXPECT_TRUE(Files::system().exists(at(2)));
 }
 
 }  // namespace

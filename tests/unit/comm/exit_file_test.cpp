@@ -1,25 +1,17 @@
 #include "comm/exit_file.hpp"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
+#include "support/temp_folder.hpp"
 
 namespace argosy::comm {
 namespace {
 
 class ExitFileTest : public testing::Test {
  protected:
-  void TearDown() override { files_.remove_tree(folder_); }
-
+  const test::TempFolder temporary_;
   const Files files_ = Files::system();
-  const Path folder_ = [] {
-    const Path folder = Path(testing::TempDir()) / ("exit_file." + std::to_string(getpid()));
-    Files::system().make_folders(folder);
-    return folder;
-  }();
-  const Path path_ = folder_ / "exit.1.0";
+  const Path folder_ = temporary_.path(), path_ = folder_ / "exit.1.0";
   const ExitFile exit_file_{files_, path_};
 };
 
@@ -36,29 +28,13 @@ TEST(ExitRecords, AreACodeAStepAndPerhapsAWord) {
 }
 
 TEST(ExitRecords, AreNothingElse) {
-  for (const std::string text : {"",
-                                 "\n",
-                                 "75",
-                                 "75\n",
-                                 "75 ",
-                                 "75  12",
-                                 " 75 12",
-                                 "75 12 ",
-                                 "75 12 \n",
-                                 "75 12\n\n",
-                                 "256 1",
-                                 "-1 1",
-                                 "1 -1",
-                                 "a[$(x)] 1",
-                                 "1 a[$(x)]",
-                                 "75 12 Stop",
-                                 "75 12 a b",
-                                 "75 12 x1",
-                                 "1 1234567890123456789",
-                                 "0x4 1",
-                                 "75\t12",
-                                 "75 12\r\n"})
+  for (const std::string text :
+       {"", "75", "75 ", "75  12", " 75 12", "75 12 ", "256 1", "-1 1", "1 -1", "a[$(x)] 1", "1 a[$(x)]", "75 12 Stop",
+        "75 12 a b", "75 12 x1", "0x4 1", "75\t12", "1 1234567890123456789"}) {
     EXPECT_EQ(parse_exit(text), std::nullopt) << text;
+    EXPECT_EQ(parse_exit(text + "\n"), std::nullopt) << text;
+  }
+  for (const char* text : {"75 12\n\n", "75 12\r\n"}) EXPECT_EQ(parse_exit(text), std::nullopt) << text;
   EXPECT_EQ(parse_exit(std::string("75 12\0", 6)), std::nullopt);
   EXPECT_EQ(parse_exit("75 12 " + std::string(33, 'a')), std::nullopt);
 }
@@ -87,8 +63,7 @@ TEST_F(ExitFileTest, AWordOfAnEarlierRunThatStaysIsRefusedBeforeAnyWork) {
   test::FaultyOs os;
   os.fail(test::Call::unlink, 0, EPERM, true);
   const ExitFile locked{Files{os}, path_};
-  EXPECT_NE(test::refusal(Fault::io, [&] { locked.clear(); }).find("the exit file of an earlier run"),
-            std::string::npos);
+  EXPECT_TRUE(test::says(test::refusal(Fault::io, [&] { locked.clear(); }), "the exit file of an earlier run"));
   files_.remove(path_);
   locked.clear();  // the file is not there, or holds no word: no script can be misled
   files_.write_atomically(path_, "");

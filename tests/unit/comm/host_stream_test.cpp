@@ -60,8 +60,7 @@ TEST(HostStream, FailsWithWhatItWaitsFor) {
 TEST(HostStream, ItsEndFinishesWhatIsBeingDoneAndFailsTheRest) {
   HostEvent begun;
   std::atomic<bool> finished = false, went_on = false;
-  std::optional<HostStream> stream;
-  stream.emplace(no_need);
+  std::optional<HostStream> stream{std::in_place, no_need};
   const Event first = stream->run({}, [&] {
     begun.complete();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -79,8 +78,7 @@ TEST(HostStream, ItsEndFinishesWhatIsBeingDoneAndFailsTheRest) {
 TEST(HostStream, ItsEndAbandonsWhatDoesNotEnd) {
   HostEvent begun;
   std::stop_source stop;
-  std::optional<HostStream> stream;
-  stream.emplace([&] { stop.request_stop(); });
+  std::optional<HostStream> stream{std::in_place, [&] { stop.request_stop(); }};
   const Event stuck = stream->run({}, [&] {
     begun.complete();
     HostEvent{}.event().wait(stop.get_token());

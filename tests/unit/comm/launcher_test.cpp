@@ -1,7 +1,6 @@
 #include "comm/launcher.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <map>
 

@@ -106,9 +106,9 @@ TEST(SchemeBytes, EqualTheTableOnEvenNodes) {
     for (const int per_node : {1, 2, 3, 4, 8}) {
       const Layout layout{std::vector<int>(static_cast<std::size_t>(nodes), per_node)};
       const FlatSpace space{{{"w", {100001}}}, layout};
-      for (const int accumulation : {1, 2, 16}) {
-        for (const DType type : {DType::f32, DType::bf16}) {
-          for (const Reduction reduction : {Reduction::exact, Reduction::fast}) {
+      for (const int accumulation : {1, 2, 16})
+        for (const DType type : {DType::f32, DType::bf16})
+          for (const Reduction reduction : {Reduction::exact, Reduction::fast})
             for (const Row& row : rows()) {
               const auto g = static_cast<std::int64_t>(size_of(type)), psi = space.padded_size();
               std::int64_t left_node = 0;
@@ -120,9 +120,6 @@ TEST(SchemeBytes, EqualTheTableOnEvenNodes) {
               }
               ASSERT_EQ(left_node, row.of_node(nodes, per_node, accumulation, g, psi));
             }
-          }
-        }
-      }
     }
   }
 }

@@ -28,12 +28,10 @@ std::string refused_set(std::string_view assignment) {
 TEST(Document, RemembersTheLineOfEachKeyAndElement) {
   const Document d =
       Document::parse("{\n\"a\": 1, // one\n/* two\nlines */ \"b\": {\"c\":\n [5,\n6, {\"x/y\": 1}]}}", "a.json");
-  EXPECT_EQ(d.place("/a"), "a.json:2");
-  EXPECT_EQ(d.place("/b"), "a.json:4");
-  EXPECT_EQ(d.place("/b/c"), "a.json:4");
-  EXPECT_EQ(d.place("/b/c/0"), "a.json:5");
-  EXPECT_EQ(d.place("/b/c/1"), "a.json:6");
-  EXPECT_EQ(d.place("/b/c/2/x~1y"), "a.json:6");
+  const std::pair<const char*, const char*> places[] = {{"/a", "a.json:2"},     {"/b", "a.json:4"},
+                                                        {"/b/c", "a.json:4"},   {"/b/c/0", "a.json:5"},
+                                                        {"/b/c/1", "a.json:6"}, {"/b/c/2/x~1y", "a.json:6"}};
+  for (const auto& [pointer, place] : places) EXPECT_EQ(d.place(pointer), place) << pointer;
   EXPECT_EQ(d.place("/b/absent"), "a.json:4") << "an absent key is where its object is";
   EXPECT_EQ(d.place("/absent"), "a.json");
   EXPECT_EQ(d.root().at("b").at("c").at(1).to_number<int>(), 6);
@@ -101,13 +99,11 @@ TEST(TextOf, IsCanonical) {
 
 TEST(Period, ReadsCountsSuffixesAndUnits) {
   using Unit = Period::Unit;
-  EXPECT_EQ(Period::parse("500"), (Period{500, Unit::step}));
-  EXPECT_EQ(Period::parse("300ku"), (Period{300000, Unit::step}));
-  EXPECT_EQ(Period::parse("2M t"), (Period{2e6, Unit::tgt_token}));
-  EXPECT_EQ(Period::parse("1Gt"), (Period{1e9, Unit::tgt_token}));
-  EXPECT_EQ(Period::parse("1.5e"), (Period{1.5, Unit::epoch}));
-  EXPECT_EQ(Period::parse("0"), (Period{0, Unit::step}));
-  EXPECT_EQ(Period::parse("1.5k"), (Period{1500, Unit::step}));
+  const std::pair<const char*, Period> periods[] = {{"500", {500, Unit::step}},       {"300ku", {300000, Unit::step}},
+                                                    {"2M t", {2e6, Unit::tgt_token}}, {"1Gt", {1e9, Unit::tgt_token}},
+                                                    {"1.5e", {1.5, Unit::epoch}},     {"0", {0, Unit::step}},
+                                                    {"1.5k", {1500, Unit::step}}};
+  for (const auto& [text, period] : periods) EXPECT_EQ(Period::parse(text), period) << text;
 }
 
 TEST(Period, RefusesEverythingElse) {

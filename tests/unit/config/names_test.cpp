@@ -10,9 +10,7 @@ namespace {
 constexpr std::array<std::string_view, 4> known{"lr", "warmup", "max_grad_norm", "style"};
 
 TEST(Nearest, FindsInsertionsDeletionsReplacementsAndSwaps) {
-  EXPECT_EQ(nearest("warmupp", known), "warmup");
-  EXPECT_EQ(nearest("warmp", known), "warmup");
-  EXPECT_EQ(nearest("wormup", known), "warmup");
+  for (const char* near : {"warmupp", "warmp", "wormup"}) EXPECT_EQ(nearest(near, known), "warmup") << near;
   EXPECT_EQ(nearest("max_grad_nrom", known), "max_grad_norm");
   EXPECT_EQ(nearest("rl", known), "lr");
   EXPECT_EQ(nearest("max_grad", known), std::nullopt) << "five letters are too far";

@@ -4,6 +4,7 @@
 
 #include "config/config.hpp"
 #include "sample_config.hpp"
+#include "support/refusal.hpp"
 
 namespace argosy::test {
 namespace {
@@ -22,12 +23,8 @@ TEST(Options, AssignmentsOverrideTheFile) {
 
 TEST(Options, ABadAssignmentIsNamedAsThePlace) {
   const config::Options options{.assignments = {"schedule.lr=-2"}};
-  try {
-    (void)config::from_document<SampleConfig>(document("{}"), options);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "--set: schedule.lr must be a learning rate above 0, got -2");
-  }
+  const Error error = error_of([&] { (void)config::from_document<SampleConfig>(document("{}"), options); });
+  EXPECT_STREQ(error.what(), "--set: schedule.lr must be a learning rate above 0, got -2");
 }
 
 TEST(Options, PrintOnlyWhatWasAsked) {

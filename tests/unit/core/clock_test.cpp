@@ -16,15 +16,11 @@ TEST(Clock, Runs) {
 }
 
 TEST(Clock, DurationsReadWell) {
-  EXPECT_EQ(duration_text(0), "0 s");
-  EXPECT_EQ(duration_text(41.4), "41 s");
-  EXPECT_EQ(duration_text(59.6), "1m 00s");
-  EXPECT_EQ(duration_text(185), "3m 05s");
-  EXPECT_EQ(duration_text(7500), "2h 05m");
-  EXPECT_EQ(duration_text(86400 * 5 + 3600 * 6), "5d 06h");
-  EXPECT_EQ(duration_text(-1), "unknown");
-  EXPECT_EQ(duration_text(std::nan("")), "unknown");
-  EXPECT_EQ(duration_text(INFINITY), "unknown");
+  const std::pair<double, const char*> durations[] = {
+      {0, "0 s"},           {41.4, "41 s"},           {59.6, "1m 00s"}, {185, "3m 05s"},
+      {7500, "2h 05m"},     {5.25 * 86400, "5d 06h"}, {-1, "unknown"},  {std::nan(""), "unknown"},
+      {INFINITY, "unknown"}};
+  for (const auto& [seconds, text] : durations) EXPECT_EQ(duration_text(seconds), text) << seconds;
 }
 
 TEST(Clock, TimestampsAreIso8601) {

@@ -75,12 +75,13 @@ TEST_F(FilesTest, FilesOfOurOwnAreNoLinksAndNothingButFiles) {
   const Files own = files.own();
   put("theirs", "theirs");
   files.link_symbolically("theirs", folder / "link");
-  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.open(folder / "link"); }), HasSubstr("ELOOP"));
-  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.map(folder / "link"); }), HasSubstr("ELOOP"));
-  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.read_text(folder / "link"); }), HasSubstr("ELOOP"));
-  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.update(folder / "link"); }), HasSubstr("ELOOP"));
-  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.append(folder / "link"); }), HasSubstr("ELOOP"));
-  EXPECT_THAT(refusal(Fault::io, [&] { (void)own.replace(folder / "link"); }), HasSubstr("ELOOP"));
+  const auto expect_no_link = [](const auto& use) { EXPECT_THAT(refusal(Fault::io, use), HasSubstr("ELOOP")); };
+  expect_no_link([&] { (void)own.open(folder / "link"); });
+  expect_no_link([&] { (void)own.map(folder / "link"); });
+  expect_no_link([&] { (void)own.read_text(folder / "link"); });
+  expect_no_link([&] { (void)own.update(folder / "link"); });
+  expect_no_link([&] { (void)own.append(folder / "link"); });
+  expect_no_link([&] { (void)own.replace(folder / "link"); });
   EXPECT_EQ(files.read_text(folder / "link"), "theirs");
   ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);  // opening it would wait
   EXPECT_THAT(refusal(Fault::io, [&] { (void)own.read_text(folder / "fifo"); }), HasSubstr("expected a regular file"));

@@ -1,32 +1,26 @@
 #include "core/lease.hpp"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
 #include <functional>
-#include <optional>
-#include <utility>
 
-#include "core/error.hpp"
 #include "core/signal.hpp"
+#include "support/fixed_clock.hpp"
+#include "support/own_process.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy {
 namespace {
 
-/// Time that passes only where somebody sleeps.
-class StepClock : public Clock {
+constexpr double wall_begin_s = 1.7e9;
+
+class StepClock : public test::FixedClock {
  public:
-  double monotonic_s() const override { return now_s; }
-  double wall_s() const override { return 1.7e9 + now_s; }
-  void sleep_s(double seconds) const override { now_s += seconds; }
-  mutable double now_s = 0;
+  double wall_s() const override { return wall_begin_s + now_s; }
 };
 
 class LeaseTest : public testing::Test {
@@ -35,23 +29,24 @@ class LeaseTest : public testing::Test {
     files.write_atomically(folder / fmt::format("run.lock.{}", generation), content);
   }
   Owner self() { return Owner::of_this_process(files, clock); }
+  /// An owner like this process but for what `change` does.
+  template <class Change>
+  void leave_owner(std::int64_t generation, const Change& change) {
+    Owner owner = self();
+    change(owner);
+    leave(generation, owner.text());
+  }
+  Lease lease(const Clock& by) { return {files, by, folder.path(), "run directory"}; }
+  Lease lease() { return lease(clock); }
   /// Generation taken, or nullopt when refused.
   std::optional<std::int64_t> take() {
     try {
-      const Lease lock{files, clock, folder.path(), "run directory"};
-      return lock.generation();
+      return lease().generation();
     } catch (const Error& error) {
       EXPECT_EQ(error.fault(), Fault::usage);
       text = error.what();
       return std::nullopt;
     }
-  }
-  /// A process that was there and is gone.
-  static std::int64_t dead_pid() {
-    const pid_t child = fork();
-    if (child == 0) _exit(0);
-    waitpid(child, nullptr, 0);
-    return child;
   }
 
   Files files = Files::system();
@@ -61,22 +56,20 @@ class LeaseTest : public testing::Test {
 };
 
 TEST_F(LeaseTest, SaysWhoHoldsIt) {
-  const Lease lock{files, clock, folder.path(), "run directory"};
+  const Lease lock = lease();
   const auto owner = Owner::parse(files.read_text(folder / "run.lock.1"));
   ASSERT_TRUE(owner);
   EXPECT_EQ(owner->pid, getpid());
   EXPECT_EQ(owner->boot_id.size(), 36U);
   EXPECT_FALSE(owner->start_time.empty());
   EXPECT_FALSE(owner->host.empty());
-  EXPECT_EQ(owner->heartbeat_s, 1.7e9);
+  EXPECT_EQ(owner->heartbeat_s, wall_begin_s);
 }
 
 TEST_F(LeaseTest, RefusesASecondJobAndNamesTheFirst) {
-  const Lease lock{files, clock, folder.path(), "run directory"};
+  const Lease lock = lease();
   EXPECT_EQ(take(), std::nullopt);
-  EXPECT_NE(text.find(fmt::format("process {}", getpid())), std::string::npos) << text;
-  EXPECT_NE(text.find(self().host), std::string::npos) << text;
-  EXPECT_NE(text.find("run.lock.1"), std::string::npos) << text;
+  EXPECT_TRUE(test::says(text, fmt::format("process {}", getpid()), self().host, "run.lock.1"));
   EXPECT_LT(clock.now_s, 3);
 }
 
@@ -89,9 +82,7 @@ TEST_F(LeaseTest, FollowsAReleasedOwnerAndRisesEachTime) {
 }
 
 TEST_F(LeaseTest, TakesOverFromADeadProcessAtOnce) {
-  Owner owner = self();
-  owner.pid = dead_pid();
-  leave(7, owner.text());
+  leave_owner(7, [](Owner& owner) { owner.pid = test::dead_pid(); });
   EXPECT_EQ(take(), 8);
   EXPECT_EQ(clock.now_s, 0);
 }
@@ -101,24 +92,18 @@ TEST_F(LeaseTest, TakesOverFromAProcessThatOnlyWaitsToBeReaped) {
   if (child == 0) _exit(0);
   siginfo_t info{};
   waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
-  Owner owner = self();
-  owner.pid = child;
-  leave(1, owner.text());
+  leave_owner(1, [&](Owner& owner) { owner.pid = child; });
   EXPECT_EQ(take(), 2);
   waitpid(child, nullptr, 0);
 }
 
 TEST_F(LeaseTest, TakesOverWhenTheNumberBelongsToAnotherProcessNow) {
-  Owner owner = self();
-  owner.start_time += "1";
-  leave(1, owner.text());
+  leave_owner(1, [](Owner& owner) { owner.start_time += "1"; });
   EXPECT_EQ(take(), 2);
 }
 
 TEST_F(LeaseTest, TakesOverTwoMinutesAfterARestartOfTheMachine) {
-  Owner owner = self();
-  owner.boot_id[0] = owner.boot_id[0] == '0' ? '1' : '0';
-  leave(1, owner.text());
+  leave_owner(1, [](Owner& owner) { owner.boot_id[0] = owner.boot_id[0] == '0' ? '1' : '0'; });
   EXPECT_EQ(take(), std::nullopt) << "another machine of that name: it beats since this one was started";
   double up_s = 0;
   std::ifstream("/proc/uptime") >> up_s;
@@ -130,10 +115,10 @@ TEST_F(LeaseTest, TakesOverTwoMinutesAfterARestartOfTheMachine) {
 }
 
 TEST_F(LeaseTest, WaitsForTheHeartbeatOfAnOwnerInAnotherPidNamespace) {
-  Owner owner = self();
-  owner.pid = dead_pid();
-  ++owner.pid_namespace;
-  leave(1, owner.text());
+  leave_owner(1, [](Owner& owner) {
+    owner.pid = test::dead_pid();
+    ++owner.pid_namespace;
+  });
   EXPECT_EQ(take(), std::nullopt);
   clock.now_s = 700;
   EXPECT_EQ(take(), 2);
@@ -141,33 +126,26 @@ TEST_F(LeaseTest, WaitsForTheHeartbeatOfAnOwnerInAnotherPidNamespace) {
 }
 
 TEST_F(LeaseTest, NamesThatItDoesNotMakeAreNoLocksAndStay) {
-  const std::vector<std::string> others{"run.lock.-5",
-                                        "run.lock.007",
-                                        "run.lock.1000000000000000",
-                                        "run.lock.9223372036854775807",
-                                        "run.lock.99999999999999999999",
-                                        "run.lock.mine",
-                                        "run.lock.mine.tmp-0123456789abcdef"};
-  for (const std::string& name : others) files.write_atomically(folder / name, std::string_view{"mine"});
+  const std::vector<std::string> others({"-5", "007", "1000000000000000", "9223372036854775807", "99999999999999999999",
+                                         "mine", "mine.tmp-0123456789abcdef"});
+  for (const std::string& end : others) files.write_atomically(folder / ("run.lock." + end), "mine");
   EXPECT_EQ(take(), 1);
-  for (const std::string& name : others) EXPECT_TRUE(files.exists(folder / name)) << name;
+  for (const std::string& end : others) EXPECT_TRUE(files.exists(folder / ("run.lock." + end))) << end;
   EXPECT_EQ(clock.now_s, 0);
 }
 
 TEST_F(LeaseTest, RefusesALockAfterWhichThereIsNoNumber) {
   leave(999'999'999'999'999, "forged");
-  EXPECT_EQ(test::error_of([&] { const Lease lock(files, clock, folder.path(), "run directory"); }).fault(), Fault::io);
+  test::refusal(Fault::io, [&] { lease(); });
   EXPECT_LT(clock.now_s, 15);
 }
 
 TEST_F(LeaseTest, NeitherHangsOnAPipeNorOnALinkThatLeadsNowhere) {
   ASSERT_EQ(mkfifo((folder / "run.lock.3").c_str(), 0600), 0);
-  const Error pipe = test::error_of([&] { const Lease lock(files, clock, folder.path(), "run directory"); });
-  EXPECT_EQ(pipe.facts().got, "a pipe");
+  EXPECT_EQ(test::error_of([&] { lease(); }).facts().got, "a pipe");
   files.remove(folder / "run.lock.3");
   files.link_symbolically("nowhere", folder / "run.lock.3");
-  const Error link = test::error_of([&] { const Lease lock(files, clock, folder.path(), "run directory"); });
-  EXPECT_EQ(link.fault(), Fault::io);
+  test::refusal(Fault::io, [&] { lease(); });
   EXPECT_LT(clock.now_s, 400);
 }
 
@@ -180,35 +158,36 @@ TEST_F(LeaseTest, ObeysASignalWhileItWaits) {
       if (now_s > 5) raise(SIGTERM);
     }
   } signalled;
-  Owner owner = self();
-  owner.host += "-other";
-  owner.heartbeat_s -= 700;
-  leave(1, owner.text());
-  const Error error = test::error_of([&] { const Lease lock(files, signalled, folder.path(), "run directory"); });
+  leave_owner(1, [](Owner& owner) {
+    owner.host += "-other";
+    owner.heartbeat_s -= 700;
+  });
+  const Error error = test::error_of([&] { lease(signalled); });
   EXPECT_EQ(error.fault(), Fault::usage);
-  EXPECT_NE(error.facts().got.find("signal 15"), std::string::npos) << error.what();
+  EXPECT_TRUE(test::says(error.facts().got, "signal 15"));
   EXPECT_LT(signalled.now_s, 10);
   EXPECT_EQ(files.list(folder.path()), std::vector<std::string>{"run.lock.1"});
 }
 
 TEST_F(LeaseTest, LeavesOwnersOnOtherHostsAlone) {
-  Owner owner = self();
-  owner.host += "-other";
-  owner.pid = dead_pid();
-  leave(1, owner.text());
+  leave_owner(1, [](Owner& owner) {
+    owner.host += "-other";
+    owner.pid = test::dead_pid();
+  });
   EXPECT_EQ(take(), std::nullopt);
 }
 
 TEST_F(LeaseTest, PassesToTheNextStartOfTheSameSlurmJob) {
-  Owner owner = self();
-  owner.host += "-other";
-  owner.slurm_job = "4711";
-  owner.slurm_restart = 0;
-  leave(1, owner.text());
+  const auto of_job = [](Owner& owner) {
+    owner.host += "-other";
+    owner.slurm_job = "4711";
+    owner.slurm_restart = 0;
+  };
+  leave_owner(1, of_job);
   setenv("SLURM_JOB_ID", "4711", 1);
   setenv("SLURM_RESTART_COUNT", "1", 1);
   EXPECT_EQ(take(), 2);
-  leave(5, owner.text());
+  leave_owner(5, of_job);
   setenv("SLURM_RESTART_COUNT", "0", 1);
   EXPECT_EQ(take(), std::nullopt) << "the same start, not a later one";
   unsetenv("SLURM_JOB_ID");
@@ -227,17 +206,17 @@ TEST_F(LeaseTest, WaitsForALineThatCanBeRead) {
 }
 
 TEST_F(LeaseTest, SeesThatAnotherHasTakenOver) {
-  Lease lock{files, clock, folder.path(), "run directory"};
+  Lease lock = lease();
   lock.check();
   leave(2, self().text());
   test::refusal(Fault::usage, [&] { lock.check(); });
 }
 
 TEST_F(LeaseTest, BeatsAreSeenByOthers) {
-  Lease lock{files, clock, folder.path(), "run directory"};
+  Lease lock = lease();
   clock.now_s = 60;
   lock.beat();
-  EXPECT_EQ(Owner::parse(files.read_text(folder / "run.lock.1"))->heartbeat_s, 1.7e9 + 60);
+  EXPECT_EQ(Owner::parse(files.read_text(folder / "run.lock.1"))->heartbeat_s, wall_begin_s + 60);
 }
 
 /// An owner on another host, whose heartbeat lies `age_s` back by our clock; it beats every 15 s until `dies_s`.
@@ -270,7 +249,7 @@ constexpr double year_s = 3.2e7, never = 1e9;
 TEST_F(LeaseTest, RefusesALiveOwnerElsewhereAtOnceWhereClocksAgree) {
   for (const double age_s : {-500.0, 0.0, 14.0, 500.0}) {
     const DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, never};
-    test::refusal(Fault::usage, [&] { const Lease lock(files, elsewhere, folder.path(), "run directory"); });
+    test::refusal(Fault::usage, [&] { lease(elsewhere); });
     EXPECT_LT(elsewhere.now_s, 3) << age_s;
   }
 }
@@ -280,7 +259,7 @@ TEST_F(LeaseTest, TakesNoLiveOwnerForDeadWhateverTheClocksSay) {
     for (const double drift : {1.0, 0.0, -1000.0}) {
       DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, never};
       elsewhere.drift = drift;
-      test::refusal(Fault::usage, [&] { const Lease lock(files, elsewhere, folder.path(), "run directory"); });
+      test::refusal(Fault::usage, [&] { lease(elsewhere); });
       EXPECT_LT(elsewhere.now_s, 20) << age_s;
     }
   }
@@ -289,10 +268,7 @@ TEST_F(LeaseTest, TakesNoLiveOwnerForDeadWhateverTheClocksSay) {
 TEST_F(LeaseTest, TakesOverWhereTheHeartbeatHasStopped) {
   for (const double age_s : {700.0, 20 * year_s, -year_s}) {
     const DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, 0};
-    {
-      const Lease lock(files, elsewhere, folder.path(), "run directory");
-      EXPECT_EQ(lock.generation(), 2);
-    }
+    EXPECT_EQ(lease(elsewhere).generation(), 2);
     EXPECT_GT(elsewhere.now_s, 120) << age_s;
     EXPECT_LT(elsewhere.now_s, 125) << age_s;
     files.remove(folder / "run.lock.2");
@@ -306,12 +282,12 @@ TEST_F(LeaseTest, AClockThatJumpsWhileItWaitsProvesNothing) {
     double wall_s() const override { return DistantOwner::wall_s() + (now_s > 0.5 ? year_s : 0); }
   };
   const Jumping elsewhere{files, folder / "run.lock.1", self(), 5, never};
-  test::refusal(Fault::usage, [&] { const Lease lock(files, elsewhere, folder.path(), "run directory"); });
+  test::refusal(Fault::usage, [&] { lease(elsewhere); });
 }
 
 TEST_F(LeaseTest, BeatsByItselfUntilItEnds) {
   const Clock real;
-  Lease lock{files, real, folder.path(), "run directory"};
+  Lease lock = lease(real);
   const auto beats = [&] { return Owner::parse(files.read_text(folder / "run.lock.1"))->beats; };
   {
     const Heartbeat heartbeat{lock, std::chrono::milliseconds{5}};
@@ -325,7 +301,7 @@ TEST_F(LeaseTest, BeatsByItselfUntilItEnds) {
 }
 
 TEST_F(LeaseTest, AnOwnerThatWasReplacedBeatsNoMore) {
-  Lease lock{files, clock, folder.path(), "run directory"};
+  Lease lock = lease();
   leave(2, self().text());
   files.remove(folder / "run.lock.1");
   lock.beat();
@@ -340,9 +316,7 @@ TEST_F(LeaseTest, GoesOnWhenTheLockIsRemovedWhileItLooks) {
       return Os::open(path, flags, mode);
     }
   } os;
-  Owner owner = self();
-  owner.pid = dead_pid();
-  leave(1, owner.text());
+  leave_owner(1, [](Owner& owner) { owner.pid = test::dead_pid(); });
   files = Files{os};
   EXPECT_EQ(take(), 1);
 }
@@ -396,9 +370,7 @@ TEST_F(LeaseTest, OneOfTwoStartsWinsWhereverTheOtherIsKeptWaiting) {
 
 TEST_F(LeaseTest, OneOfManyWinsAStaleLock) {
   for (int round = 0; round < 5; ++round) {
-    Owner owner = self();
-    owner.pid = dead_pid();
-    leave(100 * (round + 1), owner.text());
+    leave_owner(100 * (round + 1), [](Owner& owner) { owner.pid = test::dead_pid(); });
     std::vector<pid_t> children;
     int gate[2], held[2];
     ASSERT_EQ(pipe(gate), 0);
@@ -412,7 +384,7 @@ TEST_F(LeaseTest, OneOfManyWinsAStaleLock) {
         static_cast<void>(read(gate[0], &byte, 1));  // end of file: all start together
         int code = 2;
         try {
-          const Lease lock{files, clock, folder.path(), "run directory"};
+          const Lease lock = lease();
           static_cast<void>(read(held[0], &byte, 1));  // holds it until all others have given up
           code = 0;
         } catch (const Error& error) {

@@ -7,21 +7,14 @@
 #include <array>
 
 #include "core/clock.hpp"
-#include "support/temp_folder.hpp"
+#include "support/captured.hpp"
 
 namespace argosy {
 namespace {
 
-using testing::AllOf;
+using test::stderr_of;
 using testing::HasSubstr;
 using testing::MatchesRegex;
-using testing::Not;
-
-std::string stderr_of(const std::function<void()>& body) {
-  testing::internal::CaptureStderr();
-  body();
-  return testing::internal::GetCapturedStderr();
-}
 
 TEST(Log, RankZeroSpeaksFromInfo) {
   const std::string text = stderr_of([] {
@@ -79,9 +72,8 @@ std::string terminal_output_of(const std::function<void()>& body) {
   close(inner);
   std::string text;
   std::array<char, 256> piece{};
-  for (ssize_t size = 0; (size = read(terminal, piece.data(), piece.size())) > 0;) {
+  for (ssize_t size = 0; (size = read(terminal, piece.data(), piece.size())) > 0;)
     text.append(piece.data(), static_cast<std::size_t>(size));
-  }
   close(terminal);
   return text;
 }

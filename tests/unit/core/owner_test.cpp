@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <functional>
 
-#include "core/error.hpp"
+#include "support/own_process.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy {
@@ -18,12 +16,6 @@ class OwnerTest : public testing::Test {
  protected:
   [[nodiscard]] static Owner of_this_process() { return Owner::of_this_process(Files::system(), Clock{}); }
   [[nodiscard]] static bool is_gone(const Owner& owner) { return owner.is_gone(Files::system(), of_this_process()); }
-  static std::int64_t dead_pid() {
-    const pid_t child = fork();
-    if (child == 0) _exit(0);
-    waitpid(child, nullptr, 0);
-    return child;
-  }
 };
 
 TEST_F(OwnerTest, SurvivesAsText) {
@@ -31,9 +23,8 @@ TEST_F(OwnerTest, SurvivesAsText) {
   EXPECT_NE(owner.pid_namespace, 0U);
   const auto back = Owner::parse(owner.text());
   ASSERT_TRUE(back);
-  EXPECT_EQ(back->pid, owner.pid);
-  EXPECT_EQ(back->pid_namespace, owner.pid_namespace);
-  EXPECT_EQ(back->start_time, owner.start_time);
+  EXPECT_EQ(std::tuple(back->pid, back->pid_namespace, back->start_time),
+            std::tuple(owner.pid, owner.pid_namespace, owner.start_time));
 }
 
 TEST_F(OwnerTest, ReadsTextsOfEarlierVersionsAndHoldsTheirOwnersForAlive) {
@@ -43,7 +34,7 @@ TEST_F(OwnerTest, ReadsTextsOfEarlierVersionsAndHoldsTheirOwnersForAlive) {
   ASSERT_TRUE(old);
   EXPECT_EQ(old->pid_namespace, 0U);
   Owner here = of_this_process();
-  here.pid = dead_pid();
+  here.pid = test::dead_pid();
   EXPECT_TRUE(is_gone(here));
   here.pid_namespace = 0;
   EXPECT_FALSE(is_gone(here)) << "nobody knows where its number meant something";
@@ -65,7 +56,7 @@ TEST_F(OwnerTest, RefusesNumbersThatNoProcessHas) {
 
 TEST_F(OwnerTest, AProcessOfAnotherPidNamespaceIsNotGoneBecauseItCannotBeSeen) {
   Owner owner = of_this_process();
-  owner.pid = dead_pid();
+  owner.pid = test::dead_pid();
   EXPECT_TRUE(is_gone(owner));
   ++owner.pid_namespace;
   EXPECT_FALSE(is_gone(owner));
@@ -88,25 +79,17 @@ TEST_F(OwnerTest, AnotherBootOfTheSameHostNameMayBeAnotherMachine) {
 /// machine does not allow that.
 std::optional<bool> in_new_pid_namespace(bool own_proc, const std::function<bool()>& look) {
   constexpr int yes = 10, no = 11, not_allowed = 12;
-  const pid_t outer = fork();
-  if (outer == 0) {
-    if (unshare(CLONE_NEWPID | CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER)) != 0) _exit(not_allowed);
-    const pid_t inner = fork();
-    if (inner == 0) {
+  const int answer = test::exit_code_in_child([&] {
+    if (unshare(CLONE_NEWPID | CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER)) != 0) return not_allowed;
+    return test::exit_code_in_child([&] {
       const bool made = !own_proc || (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                                       mount("proc", "/proc", "proc", 0, nullptr) == 0);
-      _exit(!made ? not_allowed : look() ? yes : no);
-    }
-    int status = 0;
-    waitpid(inner, &status, 0);
-    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-  }
-  int status = 0;
-  waitpid(outer, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == not_allowed) return std::nullopt;
-  EXPECT_TRUE(WEXITSTATUS(status) == yes || WEXITSTATUS(status) == no);
-  return WEXITSTATUS(status) == yes;
+      return !made ? not_allowed : look() ? yes : no;
+    });
+  });
+  if (answer == not_allowed) return std::nullopt;
+  EXPECT_TRUE(answer == yes || answer == no) << answer;
+  return answer == yes;
 }
 
 TEST_F(OwnerTest, ContainersDoNotTakeEachOtherForDead) {

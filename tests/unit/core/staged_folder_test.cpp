@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "core/error.hpp"
 #include "core/file_name.hpp"
 #include "core/staged.hpp"
 #include "support/faulty_os.hpp"
+#include "support/own_process.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy {
@@ -93,10 +91,7 @@ TEST_F(StagedFolderTest, SweepsThoseOfTheDeadAndNothingElse) {
     return StagedFolder{files, folder / "out", owned_nonce(owner)}.path().filename().string();
   };
   const std::string alive = leave(staged_name(dead));
-  const pid_t child = fork();
-  if (child == 0) _exit(0);
-  waitpid(child, nullptr, 0);
-  dead.pid = child;
+  dead.pid = test::dead_pid();
   leave(staged_name(dead));
   Owner unseen = dead;
   ++unseen.pid_namespace;

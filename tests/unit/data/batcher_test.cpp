@@ -14,22 +14,17 @@ TEST(PairBatch, ShiftsTheTargetAndPadsOnTheRight) {
   const std::vector<std::int32_t> s0{5, 6, 0}, t0{7, 0}, s1{8, 0}, t1{9, 10, 11, 0};
   const std::vector<Example> examples{{s0, t0, 40}, {s1, t1, 41}};
   const Batch batch = batch_of_pairs(examples, vocabulary);
-  EXPECT_EQ(batch.rows, 2);
-  EXPECT_EQ(batch.source_width, 3);
-  EXPECT_EQ(batch.target_width, 4);
+  EXPECT_EQ(std::tuple(batch.rows, batch.source_width, batch.target_width), std::tuple(2, 3, 4));
   EXPECT_THAT(batch.source, ElementsAre(5, 6, 0, 8, 0, 63));
   EXPECT_THAT(batch.target_input, ElementsAre(63, 7, 63, 63, 63, 9, 10, 11));
   EXPECT_THAT(batch.target_labels, ElementsAre(7, 0, -1, -1, 9, 10, 11, 0));
   EXPECT_THAT(batch.source_lengths, ElementsAre(3, 2));
   EXPECT_THAT(batch.target_lengths, ElementsAre(2, 4));
   EXPECT_THAT(batch.examples, ElementsAre(40, 41));
-  EXPECT_EQ(batch.src_tokens, 5);
-  EXPECT_EQ(batch.tgt_tokens, 6);
-  EXPECT_EQ(batch.padded_tokens, 14);
+  EXPECT_EQ(std::tuple(batch.src_tokens, batch.tgt_tokens, batch.padded_tokens), std::tuple(5, 6, 14));
 
   const Batch wider = batch_of_pairs(examples, vocabulary, 8, 8);
-  EXPECT_EQ(wider.source_width, 8);
-  EXPECT_EQ(wider.padded_tokens, 32);
+  EXPECT_EQ(std::tuple(wider.source_width, wider.padded_tokens), std::tuple(8, 32));
   EXPECT_TRUE(batch_of_pairs({}, vocabulary).empty());
 }
 
@@ -56,9 +51,7 @@ TEST(LmBatch, MasksTheFirstLabelOfEachDocumentAndRestartsPositions) {
   EXPECT_THAT(batch.segments, ElementsAre(0, 0, 0, 0, 1, 1, 1, /**/ 0, 0, -1, -1, -1, -1, -1));
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, /**/ 0, 1, 0, 0, 0, 0, 0));
   EXPECT_THAT(batch.target_lengths, ElementsAre(7, 2));
-  EXPECT_EQ(batch.tgt_tokens, 7);
-  EXPECT_EQ(batch.padded_tokens, 14);
-  EXPECT_EQ(batch.source_width, 0);
+  EXPECT_EQ(std::tuple(batch.tgt_tokens, batch.padded_tokens, batch.source_width), std::tuple(7, 14, 0));
 }
 
 }  // namespace

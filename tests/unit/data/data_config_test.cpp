@@ -7,7 +7,7 @@
 #include <set>
 
 #include "config/describe.hpp"
-#include "core/error.hpp"
+#include "support/refusal.hpp"
 
 namespace argosy::data {
 namespace {
@@ -18,14 +18,9 @@ DataConfig read_data(const std::string& text) {
   return config::from_document<DataConfig>(config::Document::parse(text, "data.json"));
 }
 
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::config);
-    return error.what();
-  }
-  return "nothing thrown";
+template <class Body>
+std::string refused_config(const Body& body) {
+  return test::refusal(Fault::config, body);
 }
 
 constexpr const char* pairs_text =
@@ -55,20 +50,20 @@ TEST(DataConfig, RefusesWhatCannotWork) {
     return all;
   };
   EXPECT_EQ(data_with([](DataConfig&) {}), "");
-  EXPECT_THAT(data_with([](DataConfig& d) { d.tokenizer.clear(); }), HasSubstr("/tokenizer"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.shards.clear(); }), HasSubstr("/shards"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora.clear(); }), HasSubstr("/corpora"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.workers = 0; }), HasSubstr("/workers"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.temperature = 0; }), HasSubstr("/temperature"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora.push_back(d.corpora[0]); }), HasSubstr("a name of its own"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora.push_back({.name = "lm", .source = "x"}); }),
-              HasSubstr("a mixture"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].name = "../ep"; }), HasSubstr("/name"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].languages = {"fi"}; }), HasSubstr("two codes"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].weight = -1; }), HasSubstr("/weight"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].document_end = DocumentEnd::empty_line; }),
-              HasSubstr("/document_end"));
-  EXPECT_THAT(data_with([](DataConfig& d) { d.corpora[0].target.reset(); }), HasSubstr("/transforms"));
+  const std::pair<const char*, std::function<void(DataConfig&)>> changes[] = {
+      {"/tokenizer", [](DataConfig& d) { d.tokenizer.clear(); }},
+      {"/shards", [](DataConfig& d) { d.shards.clear(); }},
+      {"/corpora", [](DataConfig& d) { d.corpora.clear(); }},
+      {"/workers", [](DataConfig& d) { d.workers = 0; }},
+      {"/temperature", [](DataConfig& d) { d.temperature = 0; }},
+      {"a name of its own", [](DataConfig& d) { d.corpora.push_back(d.corpora[0]); }},
+      {"a mixture", [](DataConfig& d) { d.corpora.push_back({.name = "lm", .source = "x"}); }},
+      {"/name", [](DataConfig& d) { d.corpora[0].name = "../ep"; }},
+      {"two codes", [](DataConfig& d) { d.corpora[0].languages = {"fi"}; }},
+      {"/weight", [](DataConfig& d) { d.corpora[0].weight = -1; }},
+      {"/document_end", [](DataConfig& d) { d.corpora[0].document_end = DocumentEnd::empty_line; }},
+      {"/transforms", [](DataConfig& d) { d.corpora[0].target.reset(); }}};
+  for (const auto& [words, change] : changes) EXPECT_THAT(data_with(change), HasSubstr(words));
 }
 
 TEST(DataConfig, ATransformHasTheKeysOfItsType) {
@@ -80,11 +75,12 @@ TEST(DataConfig, ATransformHasTheKeysOfItsType) {
   const std::string text = R"({"source":9,"target":200,"type":"max_length"})";
   EXPECT_EQ(config::text_of(config::to_json(read(R"({"source": 9})").corpora[0].transforms[0]), false), text);
   EXPECT_EQ(config::text_of(config::to_json(read(text).corpora[0].transforms[0]), false), text);
-  EXPECT_THAT(refusal([&] { (void)read(R"({"type": "max_lenght"})"); }),
+  const auto refused = [&](const char* transform) { return refused_config([&] { (void)read(transform); }); };
+  EXPECT_THAT(refused(R"({"type": "max_lenght"})"),
               HasSubstr("transforms.0.type must be one of max_length, got \"max_lenght\"; did you mean max_length?"));
-  EXPECT_THAT(refusal([&] { (void)read(R"({"type": "max_length", "sauce": 3})"); }),
+  EXPECT_THAT(refused(R"({"type": "max_length", "sauce": 3})"),
               HasSubstr("transforms.0.sauce; the keys at this place are type, source, target"));
-  EXPECT_THAT(refusal([&] { (void)read("3"); }), HasSubstr("an object"));
+  EXPECT_THAT(refused("3"), HasSubstr("an object"));
   const std::string schema = config::text_of(config::schema_of<DataConfig>(), false);
   EXPECT_THAT(schema, HasSubstr(R"("type":{"const":"max_length"})"));
   EXPECT_THAT(config::keys_of<DataConfig>(), testing::Contains("corpora.transforms.target"));
@@ -110,25 +106,23 @@ TEST(DataConfig, RefusesExtremeNumbers) {
       if (unbounded.contains(key) && std::isdigit(number[0]) != 0 && std::string_view{number} != "1e400") {
         EXPECT_NO_THROW((void)read_data(text)) << key << " " << number;
       } else {
-        EXPECT_THAT(refusal([&] { (void)read_data(text); }), HasSubstr("data.json")) << key << " " << number;
+        EXPECT_THAT(refused_config([&] { (void)read_data(text); }), HasSubstr("data.json")) << key << " " << number;
       }
     }
   }
 }
 
 TEST(DataConfig, RefusesSharesAndTrainingOutOfRange) {
-  const auto with = [](const std::string& tail) {
-    return std::string{R"({"tokenizer": "t", "shards": "s", "corpora": [{"name": "a", "source": "a"}], )"} + tail + "}";
-  };
-  EXPECT_THAT(refusal([&] { read_data(with(R"("split": {"train": 0.9, "validation": 0.2})")); }),
-              HasSubstr("validation"));
-  EXPECT_THAT(refusal([&] { read_data(with(R"("split": {"train": 0})")); }), HasSubstr("train"));
-  EXPECT_THAT(refusal([&] { read_data(with(R"("tokenizer_training": {"vocab_size": 2})")); }), HasSubstr("vocab_size"));
-  EXPECT_THAT(refusal([&] { read_data(with(R"("tokenizer_training": {"character_coverage": 1.5})")); }),
-              HasSubstr("character_coverage"));
-  EXPECT_THAT(refusal([&] { read_data(with(R"("tokenizer_training": {"sample_lines": 0})")); }),
-              HasSubstr("sample_lines"));
-  EXPECT_THAT(refusal([&] { read_data(with(R"("invalid_utf8": "ignore")")); }), HasSubstr("replace"));
+  const std::string head = R"({"tokenizer": "t", "shards": "s", "corpora": [{"name": "a", "source": "a"}], )";
+  for (const auto& [words, tail] : {std::pair{"validation", R"("split": {"train": 0.9, "validation": 0.2})"},
+                                    {"train", R"("split": {"train": 0})"},
+                                    {"vocab_size", R"("tokenizer_training": {"vocab_size": 2})"},
+                                    {"character_coverage", R"("tokenizer_training": {"character_coverage": 1.5})"},
+                                    {"sample_lines", R"("tokenizer_training": {"sample_lines": 0})"},
+                                    {"replace", R"("invalid_utf8": "ignore")"}}) {
+    const std::string text = head + tail + "}";
+    EXPECT_THAT(refused_config([&] { read_data(text); }), HasSubstr(words));
+  }
 }
 
 TEST(CacheFolder, FollowsConfigurationRunAndEnvironment) {
@@ -146,42 +140,41 @@ TEST(CacheFolder, FollowsConfigurationRunAndEnvironment) {
   if (!saved.empty()) setenv("XDG_CACHE_HOME", saved.c_str(), 1);
 }
 
+using OptionalSize = std::optional<std::int64_t>;
+
+BatchConfig batch_of_sizes(OptionalSize global, OptionalSize micro, OptionalSize accumulation) {
+  BatchConfig batch;
+  batch.global_size = global;
+  batch.micro_size = micro;
+  batch.accumulation = accumulation;
+  return batch;
+}
+
 TEST(BatchSizes, TwoOfThreeSuffice) {
-  const auto resolve = [](std::optional<std::int64_t> global, std::optional<std::int64_t> micro,
-                          std::optional<std::int64_t> accumulation, int world) {
-    BatchConfig batch;
-    batch.global_size = global;
-    batch.micro_size = micro;
-    batch.accumulation = accumulation;
-    return resolve_sizes(batch, world);
+  const auto resolve = [](OptionalSize global, OptionalSize micro, OptionalSize accumulation, int world) {
+    return resolve_sizes(batch_of_sizes(global, micro, accumulation), world);
   };
-  const std::optional<std::int64_t> none;
-  const StepSizes a = resolve(400000, 25000, none, 4);
-  EXPECT_EQ(a.micro_batches, 16);
-  EXPECT_EQ(a.accumulation, 4);
-  EXPECT_EQ(a.idle_share, 0);
-  const StepSizes b = resolve(none, 25000, 4, 4);
-  EXPECT_EQ(b.global_size, 400000);
-  const StepSizes c = resolve(400000, none, 4, 4);
-  EXPECT_EQ(c.micro_size, 25000);
-  const StepSizes d = resolve(400000, 25000, 4, 4);
-  EXPECT_EQ(d.accumulation, 4);
+  const OptionalSize none;
+  const StepSizes even = resolve(400000, 25000, none, 4);
+  EXPECT_EQ(even.micro_batches, 16);
+  EXPECT_EQ(even.accumulation, 4);
+  EXPECT_EQ(even.idle_share, 0);
+  EXPECT_EQ(resolve(none, 25000, 4, 4).global_size, 400000);
+  EXPECT_EQ(resolve(400000, none, 4, 4).micro_size, 25000);
+  EXPECT_EQ(resolve(400000, 25000, 4, 4).accumulation, 4);
   const StepSizes uneven = resolve(400, 100, none, 3);
   EXPECT_EQ(uneven.accumulation, 2);
   EXPECT_NEAR(uneven.idle_share, 2.0 / 6, 1e-12);
 
-  EXPECT_THAT(refusal([&] { resolve(400, none, none, 1); }), HasSubstr("two of"));
-  EXPECT_THAT(refusal([&] { resolve(410, 100, none, 1); }), HasSubstr("400 and 500"));
-  EXPECT_THAT(refusal([&] { resolve(410, none, 4, 1); }), HasSubstr("408 and 412"));
-  EXPECT_THAT(refusal([&] { resolve(400, 100, 3, 1); }), HasSubstr("accumulation 4"));
+  EXPECT_THAT(refused_config([&] { resolve(400, none, none, 1); }), HasSubstr("two of"));
+  EXPECT_THAT(refused_config([&] { resolve(410, 100, none, 1); }), HasSubstr("400 and 500"));
+  EXPECT_THAT(refused_config([&] { resolve(410, none, 4, 1); }), HasSubstr("408 and 412"));
+  EXPECT_THAT(refused_config([&] { resolve(400, 100, 3, 1); }), HasSubstr("accumulation 4"));
 }
 
 TEST(BatchSizes, ValidationNamesTheNearestLegalValues) {
-  BatchConfig batch;
-  batch.global_size = 410;
-  batch.micro_size = 100;
   config::Problems problems;
-  validate(batch, problems);
+  validate(batch_of_sizes(410, 100, {}), problems);
   ASSERT_EQ(problems.all().size(), 1U);
   EXPECT_THAT(problems.all()[0].remedy, HasSubstr("400 and 500"));
   EXPECT_EQ(problems.all()[0].pointer, "/global_size");
@@ -201,15 +194,12 @@ TEST(BatchSizes, ValidationNamesTheNearestLegalValues) {
 }
 
 TEST(Sizes, NoProductOfThemOverflows) {
-  const std::vector<std::optional<std::int64_t>> numbers{std::nullopt, 1, 1000, 1 << 16, 1LL << 31, 1LL << 40};
-  for (const auto& global : numbers) {
-    for (const auto& micro : numbers) {
-      for (const auto& accumulation : numbers) {
+  const std::vector<OptionalSize> numbers{std::nullopt, 1, 1000, 1 << 16, 1LL << 31, 1LL << 40};
+  for (const auto& global : numbers)
+    for (const auto& micro : numbers)
+      for (const auto& accumulation : numbers)
         for (const int world : {1, 4096, 1 << 20}) {
-          BatchConfig config;
-          config.global_size = global;
-          config.micro_size = micro;
-          config.accumulation = accumulation;
+          const BatchConfig config = batch_of_sizes(global, micro, accumulation);
           config::Problems problems;
           validate(config, problems);
           if (!problems.all().empty()) continue;
@@ -223,9 +213,6 @@ TEST(Sizes, NoProductOfThemOverflows) {
             EXPECT_EQ(error.fault(), Fault::config) << error.what();
           }
         }
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -6,11 +6,9 @@
 #include <map>
 #include <set>
 
-#include "core/error.hpp"
-#include "data/shard_index.hpp"
 #include "data/shard_writer.hpp"
 #include "support/small_text.hpp"
-#include "support/temp_folder.hpp"
+#include "support/token_shards.hpp"
 
 namespace argosy::data {
 namespace {
@@ -58,11 +56,7 @@ class Shards {
       corpus.tgt_tokens += static_cast<std::int64_t>(target.size());
       writer.add(source, target, i % 7 == 0);
     }
-    const Files files = Files::system();
-    const std::string file = name + ".tokens";
-    files.write_atomically(folder_ / file, writer.bytes(tokenizer_.digest(), {}));
-    const TokenShard shard = TokenShard::open(files, folder_ / file);
-    corpus.shards.push_back({file, shard.size(), shard.size_bytes(), shard.body_digest()});
+    corpus.shards.push_back(test::write_token_shard(folder_, name + ".tokens", writer.bytes(tokenizer_.digest(), {})));
     return corpus;
   }
 
@@ -129,9 +123,7 @@ TEST_P(EachTask, TellsEveryRankTheCountsOfTheWholeStep) {
       }
     }
     for (const StepBatches& step : steps) {
-      EXPECT_EQ(step.tgt_tokens, tgt);
-      EXPECT_EQ(step.src_tokens, src);
-      EXPECT_EQ(step.padded_tokens, padded);
+      EXPECT_EQ(std::tuple(step.tgt_tokens, step.src_tokens, step.padded_tokens), std::tuple(tgt, src, padded));
       EXPECT_EQ(step.at, steps[0].at);
     }
   }
@@ -160,9 +152,8 @@ TEST_P(EachTask, TrainsOnEveryLabelOnceAnEpoch) {
   Loader loader = shards_.loader(batch(4000, 1000));
   std::map<std::int64_t, std::int64_t> seen, wanted;
   for (std::int64_t s = 0; s < loader.report().steps; ++s) {
-    for (const Batch& micro_batch : loader.next().batches) {
+    for (const Batch& micro_batch : loader.next().batches)
       for (const std::int64_t label : micro_batch.target_labels) ++seen[label];
-    }
   }
   seen.erase(no_label);
   std::vector<std::int32_t> ids;

@@ -88,10 +88,9 @@ TEST(Sampler, DrawsEachExampleOnceAnEpochAndCountsRealLengths) {
           widest_target = std::max<std::int64_t>(widest_target, lengths[example].target);
           seen.push_back(example);
         }
-        EXPECT_EQ(micro_batch.src_tokens, src);
-        EXPECT_EQ(micro_batch.tgt_tokens, tgt);
-        EXPECT_EQ(micro_batch.source_width, widest_source);
-        EXPECT_EQ(micro_batch.target_width, widest_target);
+        EXPECT_EQ(std::tuple(micro_batch.src_tokens, micro_batch.tgt_tokens), std::tuple(src, tgt));
+        EXPECT_EQ(std::tuple(micro_batch.source_width, micro_batch.target_width),
+                  std::tuple(widest_source, widest_target));
         tgt_tokens += tgt;
       }
       EXPECT_EQ(plan.tgt_tokens(step), tgt_tokens);

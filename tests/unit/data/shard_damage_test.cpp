@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
-#include <limits>
 #include <thread>
 
 #include "config/config.hpp"
@@ -12,7 +11,7 @@
 #include "data/token_shards.hpp"
 #include "support/refusal.hpp"
 #include "support/small_text.hpp"
-#include "support/temp_folder.hpp"
+#include "support/token_shards.hpp"
 
 namespace argosy::data {
 namespace {
@@ -51,12 +50,7 @@ void seal(std::string& bytes, std::size_t body_end) {
   put(bytes, digested_header_bytes, digest_of(std::string_view{bytes}.substr(0, digested_header_bytes)).bytes);
 }
 
-constexpr std::uint64_t extremes[] = {0,
-                                      1ULL << 31,
-                                      (1ULL << 32) - 1,
-                                      std::numeric_limits<std::int64_t>::max(),
-                                      1ULL << 63,
-                                      std::numeric_limits<std::uint64_t>::max()};
+constexpr std::uint64_t extremes[] = {0, 1ULL << 31, (1ULL << 32) - 1, INT64_MAX, 1ULL << 63, UINT64_MAX};
 
 /// A folder with one shard of pairs.
 class Damage : public testing::Test {
@@ -79,9 +73,7 @@ class Damage : public testing::Test {
     index_.pieces = 300;
     index_.recipe = digest_of("recipe");
     shard_ = writer.bytes(index_.tokenizer, index_.recipe, R"({"unknown": 3})");
-    files_.write_atomically(folder_ / "x.tokens", shard_);
-    corpus.shards.push_back(
-        {"x.tokens", 21, shard_.size(), TokenShard::open(files_, folder_ / "x.tokens").body_digest()});
+    corpus.shards.push_back(test::write_token_shard(folder_, "x.tokens", shard_));
     index_.corpora.push_back(corpus);
     config_.shards = folder_.path();
     config_.corpora.push_back({.name = "verses"});
@@ -152,26 +144,20 @@ TEST_F(Damage, AFlippedBitOfTheIndexIsRefusedOrChangesNothing) {
 }
 
 TEST_F(Damage, ExtremeNumbersOfAHeaderAreRefused) {
-  const std::size_t body_end = shard_.size() - 8;
+  const auto expect_refused = [&](std::size_t field, auto value) {
+    std::string bytes = shard_;
+    put(bytes, field, value);
+    seal(bytes, shard_.size() - 8);
+    files_.publish(folder_ / "x.tokens", bytes);
+    EXPECT_TRUE(trained_on("x.tokens").empty()) << field << " " << value;
+  };
   for (const std::size_t field :
        {offsetof(ShardHeader, examples), offsetof(ShardHeader, source_ids), offsetof(ShardHeader, target_ids)}) {
-    for (const std::uint64_t value : extremes) {
-      std::string bytes = shard_;
-      put(bytes, field, value);
-      seal(bytes, body_end);
-      files_.publish(folder_ / "x.tokens", bytes);
-      EXPECT_TRUE(trained_on("x.tokens").empty()) << field << " " << value;
-    }
+    for (const std::uint64_t value : extremes) expect_refused(field, value);
   }
   for (const std::size_t field : {offsetof(ShardHeader, id_width), offsetof(ShardHeader, sides),
                                   offsetof(ShardHeader, note_bytes), offsetof(ShardHeader, reserved)}) {
-    for (const std::uint32_t value : {1U, 3U, 4U, 1U << 31, ~0U}) {
-      std::string bytes = shard_;
-      put(bytes, field, value);
-      seal(bytes, body_end);
-      files_.publish(folder_ / "x.tokens", bytes);
-      EXPECT_TRUE(trained_on("x.tokens").empty()) << field << " " << value;
-    }
+    for (const std::uint32_t value : {1U, 3U, 4U, 1U << 31, ~0U}) expect_refused(field, value);
   }
 }
 
@@ -211,13 +197,9 @@ TEST_F(Damage, ExtremeNumbersAndForeignNamesInAnIndexAreRefused) {
   }
   files_.make_folders(folder_ / "below");
   files_.publish(folder_ / "below/x.tokens", shard_);
-  const std::vector<std::string> foreign{"below/x.tokens",
-                                         "../" + folder_.path().filename().string() + "/x.tokens",
-                                         (folder_ / "x.tokens").string(),
-                                         "..",
-                                         "",
-                                         {"x.tokens\0.tokens", 17},
-                                         "index.json"};
+  const std::string outside = "../" + folder_.path().filename().string() + "/x.tokens", whole = folder_ / "x.tokens";
+  const std::string cut("x.tokens\0.tokens", 17);
+  const std::vector<std::string> foreign({"below/x.tokens", outside, whole, "..", "", cut, "index.json"});
   for (const std::string& name : foreign) forged([&](ShardIndex::Corpus& corpus) { corpus.shards[0].file = name; });
   // Numbers that are none: JSON has no NaN, and a fraction is no count.
   for (const char* number : {"NaN", "-1", "0.5", "1e300", "\"21\"", "null", "{}", "99999999999999999999"}) {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/error.hpp"
 #include "data/line_reader.hpp"
+#include "support/refusal.hpp"
 #include "support/small_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -22,14 +22,9 @@ class TextFiles : public testing::Test {
     files_.write_atomically(folder_ / name, text);
     return folder_ / name;
   }
-  static std::string refusal(const std::function<void()>& body) {
-    try {
-      body();
-    } catch (const Error& error) {
-      EXPECT_EQ(exit_code(error.fault()), Exit::data);
-      return error.what();
-    }
-    return "nothing thrown";
+  template <class Body>
+  static std::string refused_text(const Body& body) {
+    return test::refusal(Fault::data, body);
   }
   test::TempFolder folder_;
   Files files_ = Files::system();
@@ -52,20 +47,19 @@ TEST_F(TextFiles, NamesFileLineAndByteOfInvalidText) {
   const Path path = write("bad",
                           "good\nb\xff"
                           "d\n");
-  const std::string text = refusal([&] { (void)read_lines(files_, path, InvalidUtf8::reject); });
-  EXPECT_THAT(text, HasSubstr("bad line 2, byte 6"));
-  EXPECT_THAT(text, HasSubstr("0xff"));
+  const std::string text = refused_text([&] { (void)read_lines(files_, path, InvalidUtf8::reject); });
+  EXPECT_TRUE(test::says(text, "bad line 2, byte 6", "0xff"));
   EXPECT_THAT(read_lines(files_, path, InvalidUtf8::replace), ElementsAre("good", "b\uFFFDd"));
 }
 
 TEST_F(TextFiles, RefusesMissingEmptyAndUnequalFiles) {
-  EXPECT_THAT(refusal([&] { (void)read_lines(files_, folder_ / "none", InvalidUtf8::reject); }), HasSubstr("none"));
-  EXPECT_THAT(refusal([&] { (void)read_lines(files_, write("empty", ""), InvalidUtf8::reject); }), HasSubstr("empty"));
+  write("empty", "");
+  for (const char* name : {"none", "empty"}) {
+    EXPECT_THAT(refused_text([&] { (void)read_lines(files_, folder_ / name, InvalidUtf8::reject); }), HasSubstr(name));
+  }
   const Path two = write("two", "1\n2\n"), three = write("three", "1\n2\n3");
-  const std::string text = refusal([&] { (void)read_parallel_text(files_, two, three, InvalidUtf8::reject); });
-  EXPECT_THAT(text, HasSubstr("2 and 3"));
-  EXPECT_THAT(text, HasSubstr(two.string()));
-  EXPECT_THAT(text, HasSubstr(three.string()));
+  const std::string text = refused_text([&] { (void)read_parallel_text(files_, two, three, InvalidUtf8::reject); });
+  EXPECT_TRUE(test::says(text, "2 and 3", two.string(), three.string()));
   EXPECT_EQ(read_parallel_text(files_, two, two, InvalidUtf8::reject).target, (std::vector<std::string>{"1", "2"}));
 }
 
@@ -75,7 +69,7 @@ TEST_F(TextFiles, ReaderStartsAtAnyLine) {
   std::string line;
   EXPECT_TRUE(reader.next(line));
   EXPECT_EQ(line, "one");
-  EXPECT_THAT(refusal([&] { (void)reader.next(line); }), HasSubstr("line 3, byte 12"));
+  EXPECT_THAT(refused_text([&] { (void)reader.next(line); }), HasSubstr("line 3, byte 12"));
 }
 
 ParallelText some_verses(std::size_t count) {

@@ -2,11 +2,10 @@
 
 #include <gmock/gmock.h>
 
-#include "core/error.hpp"
-#include "data/shard_index.hpp"
 #include "data/shard_writer.hpp"
+#include "support/refusal.hpp"
 #include "support/small_text.hpp"
-#include "support/temp_folder.hpp"
+#include "support/token_shards.hpp"
 
 namespace argosy::data {
 namespace {
@@ -80,23 +79,13 @@ TEST_P(WidthAndSides, ReadsBackWhatWasWritten) {
 
 INSTANTIATE_TEST_SUITE_P(All, WidthAndSides, testing::Combine(testing::Values(2U, 4U), testing::Values(1U, 2U)));
 
-std::string refusal(const std::function<void()>& body, Fault fault) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), fault) << error.what();
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
 TEST(TokenShard, RefusesEveryDamagedHeaderAndSize) {
   const test::TempFolder folder;
   const Files files = Files::system();
   const std::string good = one_pair();
   const auto refused = [&](const std::string& bytes) {
     files.write_atomically(folder / "x.tokens", bytes);
-    return refusal([&] { TokenShard::open(files, folder / "x.tokens").verify(); }, Fault::corrupt);
+    return test::refusal(Fault::corrupt, [&] { TokenShard::open(files, folder / "x.tokens").verify(); });
   };
   for (std::size_t at = 0; at < good.size(); ++at) {  // every byte counts
     std::string bytes = good;
@@ -123,10 +112,8 @@ class ShardFolder : public testing::Test {
       ShardWriter writer{2, 1};
       for (int i = 0; i < size; ++i, ++id)
         writer.add({}, std::vector<std::int32_t>{id + 10, 2}, id == 0 || id == 3 || id == 6 || id == 8);
-      const std::string name = std::to_string(size) + ".tokens";
-      files_.write_atomically(folder_ / name, writer.bytes(index_.tokenizer, recipe_digest));
-      const TokenShard shard = TokenShard::open(files_, folder_ / name);
-      corpus.shards.push_back({name, shard.size(), shard.size_bytes(), shard.body_digest()});
+      corpus.shards.push_back(test::write_token_shard(folder_, std::to_string(size) + ".tokens",
+                                                      writer.bytes(index_.tokenizer, recipe_digest)));
     }
     corpus.tgt_tokens = 20;
     index_.corpora.push_back(corpus);
@@ -179,7 +166,7 @@ TEST_F(ShardFolder, SplitsAtDocumentsByTokens) {
 }
 
 TEST_F(ShardFolder, RefusesAnotherTokenizerOtherCorporaAndNoIndex) {
-  const auto refused = [&](Fault fault) { return refusal([&] { (void)open(); }, fault); };
+  const auto refused = [&](Fault fault) { return test::refusal(fault, [&] { (void)open(); }); };
   index_.tokenizer = digest_of("another");
   write_index();
   EXPECT_THAT(refused(Fault::data), HasSubstr("token shards of tokenizer"));
@@ -191,13 +178,14 @@ TEST_F(ShardFolder, RefusesAnotherTokenizerOtherCorporaAndNoIndex) {
   index_.corpora[0].shards[1].examples = 5;
   write_index();
   EXPECT_THAT(refused(Fault::corrupt), HasSubstr("4.tokens"));
-  files_.write_atomically(shard_index_path(folder_.path()), R"({"version": 2})");
+  const Path index = shard_index_path(folder_.path());
+  files_.write_atomically(index, R"({"version": 2})");
   EXPECT_THAT(refused(Fault::corrupt), HasSubstr("index.json"));
-  files_.write_atomically(shard_index_path(folder_.path()), R"({"version": 3})");
+  files_.write_atomically(index, R"({"version": 3})");
   EXPECT_THAT(refused(Fault::corrupt), HasSubstr("version 3"));
-  files_.write_atomically(shard_index_path(folder_.path()), R"({"version": 1})");
+  files_.write_atomically(index, R"({"version": 1})");
   EXPECT_THAT(refused(Fault::data), HasSubstr("got version 1"));
-  files_.remove(shard_index_path(folder_.path()));
+  files_.remove(index);
   EXPECT_THAT(refused(Fault::data), HasSubstr("run preprocess"));
 }
 

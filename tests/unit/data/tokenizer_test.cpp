@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.hpp"
 #include "data/tokenizer_training.hpp"
+#include "support/refusal.hpp"
 #include "support/small_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -15,12 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<std::string> training_lines() {
-  const test::Verses text = test::verses(400);
-  std::vector<std::string> lines = text.english;
-  lines.insert(lines.end(), text.spanish.begin(), text.spanish.end());
-  return lines;
-}
+std::vector<std::string> training_lines() { return test::verses(400).of_both(); }
 
 class EachShape : public testing::TestWithParam<spec::TokenLayout> {};
 
@@ -31,12 +26,8 @@ TEST_P(EachShape, TrainsWithTheIdsOfTheShapeAndReadsBackTheText) {
   EXPECT_EQ(vocabulary.pieces, 300);
   EXPECT_EQ(tokenizer.piece(vocabulary.eos), "</s>");
   EXPECT_EQ(tokenizer.piece(vocabulary.unk), "<unk>");
-  if (vocabulary.bos) {
-    EXPECT_EQ(tokenizer.piece(*vocabulary.bos), "<s>");
-  }
-  if (vocabulary.pad) {
-    EXPECT_EQ(tokenizer.piece(*vocabulary.pad), "<pad>");
-  }
+  EXPECT_EQ(vocabulary.bos ? tokenizer.piece(*vocabulary.bos) : "<s>", "<s>");
+  EXPECT_EQ(vocabulary.pad ? tokenizer.piece(*vocabulary.pad) : "<pad>", "<pad>");
   std::int64_t pieces = 0;
   for (const std::string& line : lines) {
     const std::vector<std::int32_t> ids = tokenizer.encode(line);
@@ -75,14 +66,9 @@ TEST(TokenizerTraining, LeavesRareCharactersOutBelowFullCoverage) {
 }
 
 TEST(TokenizerTraining, SaysThatTheTextIsTooSmall) {
-  try {
-    (void)train_tokenizer({.vocab_size = 8000}, training_lines(), spec::TokenLayout::marian);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::config);
-    EXPECT_THAT(error.what(), HasSubstr("8000"));
-    EXPECT_THAT(error.what(), HasSubstr("lower vocab_size"));
-  }
+  const std::string said = test::refusal(
+      Fault::config, [] { (void)train_tokenizer({.vocab_size = 8000}, training_lines(), spec::TokenLayout::marian); });
+  EXPECT_TRUE(test::says(said, "8000", "lower vocab_size"));
 }
 
 TEST(TokenizerTraining, SamplesEachLineAtMostOnceAndTheSameEachTime) {
@@ -125,24 +111,15 @@ TEST(Tokenizer, SpellsDeadIdsAndSkipsThemInText) {
 }
 
 TEST(Tokenizer, RefusesAFileThatIsNoneAndIdsOfAnotherShape) {
-  const auto refusal = [](const std::function<void()>& body) {
-    try {
-      body();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.fault(), Fault::data);
-      return std::string{error.what()};
-    }
-    return std::string{};
+  const spec::VocabularyRule marian{spec::TokenLayout::marian};
+  const auto refused = [&](const std::string& model) {
+    return test::refusal(Fault::data, [&] { (void)Tokenizer::load(model, marian, "x.model"); });
   };
-  EXPECT_THAT(refusal([] { (void)Tokenizer::load("not a model", {spec::TokenLayout::marian}, "x.model"); }),
-              HasSubstr("x.model"));
-  const std::string llama = test::small_tokenizer(spec::TokenLayout::llama).model_bytes();
-  EXPECT_THAT(refusal([&] { (void)Tokenizer::load(llama, {spec::TokenLayout::marian}, "x.model"); }),
-              HasSubstr("bos 1, eos 2, unk 0"));
+  EXPECT_THAT(refused("not a model"), HasSubstr("x.model"));
+  EXPECT_THAT(refused(test::small_tokenizer(spec::TokenLayout::llama).model_bytes()), HasSubstr("bos 1, eos 2, unk 0"));
   const test::TempFolder folder;
-  EXPECT_THAT(
-      refusal([&] { (void)Tokenizer::read(Files::system(), folder / "none.model", {spec::TokenLayout::marian}); }),
-      HasSubstr("run preprocess"));
+  const auto read = [&] { (void)Tokenizer::read(Files::system(), folder / "none.model", marian); };
+  EXPECT_THAT(test::refusal(Fault::data, read), HasSubstr("run preprocess"));
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 #include <gmock/gmock.h>
 
 #include "data/data_config.hpp"
-#include "support/refusal.hpp"
 
 namespace argosy::data {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::SizeIs;
 
 /// Replaces each piece of the source by a random one, with some probability; what stays untouched is left out.

@@ -28,12 +28,9 @@ TEST(Utf8, RefusesWhatRfc3629Refuses) {
 }
 
 TEST(Utf8, TellsACutCharacterFromAWrongOne) {
-  EXPECT_TRUE(is_cut_utf8("\xf0\x9f\x98"));
-  EXPECT_TRUE(is_cut_utf8("\xc3"));
-  EXPECT_FALSE(is_cut_utf8("\xc3("));
-  EXPECT_FALSE(is_cut_utf8("\xed\xa0"));
-  EXPECT_FALSE(is_cut_utf8("\xc3\xa9"));
-  EXPECT_FALSE(is_cut_utf8("a"));
+  for (const char* cut : {"\xf0\x9f\x98", "\xc3"}) EXPECT_TRUE(is_cut_utf8(cut)) << cut;
+  for (const char* whole_or_wrong : {"\xc3(", "\xed\xa0", "\xc3\xa9", "a"})
+    EXPECT_FALSE(is_cut_utf8(whole_or_wrong)) << whole_or_wrong;
 }
 
 TEST(Utf8, FindsAndReplacesEachInvalidByte) {

@@ -6,15 +6,13 @@
 #include <limits>
 #include <map>
 
-#include "checkpoint/checkpoint.hpp"
 #include "config/describe.hpp"
 #include "interchange/formats.hpp"
 #include "model/stored_model.hpp"
-#include "spec/model_config.hpp"
 #include "spec/model_spec.hpp"
-#include "support/checkpoints.hpp"
 #include "support/forged_numbers.hpp"
 #include "support/refusal.hpp"
+#include "support/small_model.hpp"
 #include "support/small_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -22,6 +20,7 @@ namespace argosy::interchange {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 /// model.bin as lib/interchange/FORMAT.md describes it, read once more.
 struct Bin {
@@ -48,6 +47,12 @@ struct Bin {
   std::vector<std::string> names;
   std::map<std::string, Entry> variables;
   std::map<std::string, std::string> aliases;
+
+  template <class T>
+  [[nodiscard]] T scalar(const std::string& name) const {
+    return variables.at(name).template scalar<T>();
+  }
+  [[nodiscard]] std::vector<float> floats(const std::string& name) const { return variables.at(name).as<float>(); }
 
   explicit Bin(std::string_view rest) {
     const auto take = [&]<class T>(T value) {
@@ -86,11 +91,7 @@ struct Bin {
 class Export : public testing::Test {
  protected:
   Export() {
-    translation.width = 8;
-    translation.ff = 12;
-    translation.heads = 2;
     translation.max_positions = 5;
-    translation.encoder.layers = translation.decoder.layers = 1;
     language = translation;
     language.type = spec::ModelType::decoder;
     language.heads = 4;
@@ -114,11 +115,8 @@ class Export : public testing::Test {
     test::Toy toy{units, context.topology().layout(), 0};
     toy.fill(1);
     if (spoil != 0) toy.tensor(0, 1)[3] = spoil;
-    checkpoint::Store store{context.get(), folder / "run", {}};
-    const auto saved = store.save(checkpoint::Kind::temp, ++step, toy.states(), sections,
-                                  std::vector<checkpoint::Attachment>{{"tokenizer.model", tokenizer.model_bytes()}});
-    EXPECT_TRUE(saved.committed) << saved.why_not;
-    return saved.directory;
+    return test::save_step(context, folder / "run", ++step, toy.states(), sections,
+                           {{"tokenizer.model", tokenizer.model_bytes()}});
   }
 
   Bin exported(const spec::ModelConfig& config, Quantization quantization = Quantization::float32) {
@@ -126,6 +124,10 @@ class Export : public testing::Test {
     const checkpoint::Reader reader{Files::system(), save(config)};
     report = format_named("ct2").write(context.get(), reader, out, quantization);
     return Bin{read("model.bin")};
+  }
+  void try_export(const Path& directory) {
+    const checkpoint::Reader reader{Files::system(), directory};
+    (void)format_named("ct2").write(context.get(), reader, folder / "out", Quantization::float32);
   }
   [[nodiscard]] std::string read(const std::string& name) const { return Files::system().read_text(out / name); }
 
@@ -139,7 +141,9 @@ class Export : public testing::Test {
   Os os;
   test::TempFolder folder;
   test::TestContext context{os, test::world()};
-  spec::ModelConfig translation, language;
+  spec::ModelConfig translation =
+      test::model_config({.width = 8, .ff = 12, .heads = 2, .encoder_layers = 1, .decoder_layers = 1});
+  spec::ModelConfig language;
   std::int64_t step = 0;
   std::string unit_prefix;
   Path out;
@@ -165,10 +169,7 @@ TEST_F(Export, TokenizerAndModelHaveTheSameIdsForAnyMultiple) {
       const bool pairs = config.type == spec::ModelType::encoder_decoder;
       EXPECT_EQ(vocabulary.rows, multiple == 16 ? 304 : multiple == 64 ? 320 : 512);
       EXPECT_EQ(vocabulary.start, pairs ? vocabulary.rows - 1 : 1);
-      EXPECT_EQ(stored.spec.architecture.vocabulary.rows, vocabulary.rows);
-      EXPECT_EQ(stored.spec.architecture.vocabulary.start, vocabulary.start);
-      EXPECT_EQ(stored.spec.architecture.vocabulary.pieces, vocabulary.pieces);
-      EXPECT_EQ(stored.spec.architecture.vocabulary.eos, vocabulary.eos);
+      EXPECT_EQ(stored.spec.architecture.vocabulary, vocabulary);
       EXPECT_EQ(bin.variables.at("decoder/embeddings/weight").shape[0], 300U);
     }
   }
@@ -178,55 +179,54 @@ TEST_F(Export, TranslationModelHasCTranslate2sVariables) {
   const Bin bin = exported(translation);
   EXPECT_EQ(bin.spec, "TransformerSpec");
   EXPECT_EQ(bin.revision, 7U);
+  const std::string decoder = "decoder/layer_0/", encoder = "encoder/layer_0/";
   EXPECT_THAT(
       bin.names,
-      ElementsAre("decoder/activation", "decoder/embeddings/weight", "decoder/layer_0/attention/layer_norm/beta",
-                  "decoder/layer_0/attention/layer_norm/gamma", "decoder/layer_0/attention/linear_0/bias",
-                  "decoder/layer_0/attention/linear_0/weight", "decoder/layer_0/attention/linear_1/bias",
-                  "decoder/layer_0/attention/linear_1/weight", "decoder/layer_0/attention/linear_2/bias",
-                  "decoder/layer_0/attention/linear_2/weight", "decoder/layer_0/ffn/layer_norm/beta",
-                  "decoder/layer_0/ffn/layer_norm/gamma", "decoder/layer_0/ffn/linear_0/bias",
-                  "decoder/layer_0/ffn/linear_0/weight", "decoder/layer_0/ffn/linear_1/bias",
-                  "decoder/layer_0/ffn/linear_1/weight", "decoder/layer_0/self_attention/layer_norm/beta",
-                  "decoder/layer_0/self_attention/layer_norm/gamma", "decoder/layer_0/self_attention/linear_0/bias",
-                  "decoder/layer_0/self_attention/linear_0/weight", "decoder/layer_0/self_attention/linear_1/bias",
-                  "decoder/layer_0/self_attention/linear_1/weight", "decoder/num_heads",
-                  "decoder/position_encodings/encodings", "decoder/pre_norm", "decoder/projection/bias",
-                  "decoder/scale_embeddings", "decoder/start_from_zero_embedding", "encoder/activation",
-                  "encoder/layer_0/ffn/layer_norm/beta", "encoder/layer_0/ffn/layer_norm/gamma",
-                  "encoder/layer_0/ffn/linear_0/bias", "encoder/layer_0/ffn/linear_0/weight",
-                  "encoder/layer_0/ffn/linear_1/bias", "encoder/layer_0/ffn/linear_1/weight",
-                  "encoder/layer_0/self_attention/layer_norm/beta", "encoder/layer_0/self_attention/layer_norm/gamma",
-                  "encoder/layer_0/self_attention/linear_0/bias", "encoder/layer_0/self_attention/linear_0/weight",
-                  "encoder/layer_0/self_attention/linear_1/bias", "encoder/layer_0/self_attention/linear_1/weight",
-                  "encoder/num_heads", "encoder/position_encodings/encodings", "encoder/pre_norm",
-                  "encoder/scale_embeddings"));
+      ElementsAre("decoder/activation", "decoder/embeddings/weight", decoder + "attention/layer_norm/beta",
+                  decoder + "attention/layer_norm/gamma", decoder + "attention/linear_0/bias",
+                  decoder + "attention/linear_0/weight", decoder + "attention/linear_1/bias",
+                  decoder + "attention/linear_1/weight", decoder + "attention/linear_2/bias",
+                  decoder + "attention/linear_2/weight", decoder + "ffn/layer_norm/beta",
+                  decoder + "ffn/layer_norm/gamma", decoder + "ffn/linear_0/bias", decoder + "ffn/linear_0/weight",
+                  decoder + "ffn/linear_1/bias", decoder + "ffn/linear_1/weight",
+                  decoder + "self_attention/layer_norm/beta", decoder + "self_attention/layer_norm/gamma",
+                  decoder + "self_attention/linear_0/bias", decoder + "self_attention/linear_0/weight",
+                  decoder + "self_attention/linear_1/bias", decoder + "self_attention/linear_1/weight",
+                  "decoder/num_heads", "decoder/position_encodings/encodings", "decoder/pre_norm",
+                  "decoder/projection/bias", "decoder/scale_embeddings", "decoder/start_from_zero_embedding",
+                  "encoder/activation", encoder + "ffn/layer_norm/beta", encoder + "ffn/layer_norm/gamma",
+                  encoder + "ffn/linear_0/bias", encoder + "ffn/linear_0/weight", encoder + "ffn/linear_1/bias",
+                  encoder + "ffn/linear_1/weight", encoder + "self_attention/layer_norm/beta",
+                  encoder + "self_attention/layer_norm/gamma", encoder + "self_attention/linear_0/bias",
+                  encoder + "self_attention/linear_0/weight", encoder + "self_attention/linear_1/bias",
+                  encoder + "self_attention/linear_1/weight", "encoder/num_heads",
+                  "encoder/position_encodings/encodings", "encoder/pre_norm", "encoder/scale_embeddings"));
   EXPECT_EQ(bin.aliases,
             (std::map<std::string, std::string>{{"decoder/projection/weight", "decoder/embeddings/weight"},
                                                 {"encoder/embeddings_0/weight", "decoder/embeddings/weight"}}));
   for (const std::string side : {"encoder", "decoder"}) {
     EXPECT_EQ(bin.variables.at(side + "/num_heads").type, 2);
-    EXPECT_EQ(bin.variables.at(side + "/num_heads").scalar<std::int16_t>(), 2);
-    EXPECT_EQ(bin.variables.at(side + "/pre_norm").scalar<std::int8_t>(), 0);
-    EXPECT_EQ(bin.variables.at(side + "/activation").scalar<std::int8_t>(), 0);
-    EXPECT_EQ(bin.variables.at(side + "/scale_embeddings").scalar<std::int8_t>(), 1);
+    EXPECT_EQ(bin.scalar<std::int16_t>(side + "/num_heads"), 2);
+    EXPECT_EQ(bin.scalar<std::int8_t>(side + "/pre_norm"), 0);
+    EXPECT_EQ(bin.scalar<std::int8_t>(side + "/activation"), 0);
+    EXPECT_EQ(bin.scalar<std::int8_t>(side + "/scale_embeddings"), 1);
     const Bin::Entry& positions = bin.variables.at(side + "/position_encodings/encodings");
     EXPECT_THAT(positions.shape, ElementsAre(5, 8));
     EXPECT_FLOAT_EQ(positions.as<float>()[4 * 8 + 1], static_cast<float>(std::sin(0.4)));  // 10000^(-2/8) = 1/10
     EXPECT_FLOAT_EQ(positions.as<float>()[4 * 8 + 5], static_cast<float>(std::cos(0.4)));
     EXPECT_EQ(positions.as<float>()[4], 1.0F);
   }
-  EXPECT_EQ(bin.variables.at("decoder/start_from_zero_embedding").scalar<std::int8_t>(), 1);
+  EXPECT_EQ(bin.scalar<std::int8_t>("decoder/start_from_zero_embedding"), 1);
 
   // 320 rows in the model; fillers and <pad> are cut
   EXPECT_THAT(bin.variables.at("decoder/embeddings/weight").shape, ElementsAre(300, 8));
-  EXPECT_EQ(bin.variables.at("decoder/embeddings/weight").as<float>(), rows("decoder/embeddings/weight", 8, 0, 300));
+  EXPECT_EQ(bin.floats("decoder/embeddings/weight"), rows("decoder/embeddings/weight", 8, 0, 300));
   EXPECT_THAT(bin.variables.at("decoder/projection/bias").shape, ElementsAre(300));
-  EXPECT_EQ(bin.variables.at("decoder/projection/bias").as<float>(), rows("decoder/projection/bias", 1, 0, 300));
-  const std::string cross = "decoder/layer_0/attention/linear_1/weight";
+  EXPECT_EQ(bin.floats("decoder/projection/bias"), rows("decoder/projection/bias", 1, 0, 300));
+  const std::string cross = decoder + "attention/linear_1/weight";
   EXPECT_EQ(bin.variables.at(cross).type, 0);
   EXPECT_THAT(bin.variables.at(cross).shape, ElementsAre(16, 8));
-  EXPECT_EQ(bin.variables.at(cross).as<float>(), rows(cross, 8, 0, 16));
+  EXPECT_EQ(bin.floats(cross), rows(cross, 8, 0, 16));
   // embeddings and bias; encoder: qkv 24, out 8, ff 12 and 8 rows; decoder: cross q 8, kv 16, out 8 as well; 2 + 3
   // norms
   EXPECT_EQ(report.parameters, 300 * 9 + 2 * (24 * 9 + 8 * 9 + 12 * 9 + 8 * 13) + (8 + 16 + 8) * 9 + 5 * 16);
@@ -243,9 +243,8 @@ TEST_F(Export, TranslationFolderSpellsTheVocabularyInOrder) {
   ASSERT_EQ(pieces.size(), 300U);
   EXPECT_EQ(pieces[0], "</s>");
   EXPECT_EQ(pieces[1], "<unk>");
-  for (std::size_t id = 0; id < 300; ++id) {
+  for (std::size_t id = 0; id < 300; ++id)
     EXPECT_EQ(std::string(pieces[id].as_string()), tokenizer.piece(static_cast<std::int64_t>(id)));
-  }
   EXPECT_EQ(read("source.spm"), tokenizer.model_bytes());
   EXPECT_EQ(read("target.spm"), tokenizer.model_bytes());
   EXPECT_EQ(boost::json::parse(read("config.json")), boost::json::parse(R"({
@@ -267,22 +266,24 @@ TEST_F(Export, LanguageModelSplitsGateFromUpAndSaysHowHeadsAndPositionsWork) {
                                      "decoder/pre_norm", "decoder/projection/weight", "decoder/scale_embeddings",
                                      "decoder/sliding_window", "decoder/start_from_zero_embedding"));
   EXPECT_TRUE(bin.aliases.empty());
-  EXPECT_EQ(bin.variables.at("decoder/activation").scalar<std::int8_t>(), 2);
-  EXPECT_EQ(bin.variables.at("decoder/pre_norm").scalar<std::int8_t>(), 1);
-  EXPECT_EQ(bin.variables.at("decoder/scale_embeddings").scalar<std::int8_t>(), 0);
-  EXPECT_EQ(bin.variables.at("decoder/start_from_zero_embedding").scalar<std::int8_t>(), 0);
-  EXPECT_EQ(bin.variables.at("decoder/sliding_window").scalar<std::int32_t>(), 3);
-  EXPECT_EQ(bin.variables.at(self + "sliding_window").scalar<std::int32_t>(), 3);
-  EXPECT_EQ(bin.variables.at(self + "head_dim").scalar<std::int32_t>(), 6);
-  EXPECT_EQ(bin.variables.at(self + "num_heads_kv").scalar<std::int32_t>(), 2);
+  const std::pair<std::string, int> bytes[] = {{"decoder/activation", 2},
+                                               {"decoder/pre_norm", 1},
+                                               {"decoder/scale_embeddings", 0},
+                                               {"decoder/start_from_zero_embedding", 0},
+                                               {self + "rotary_interleave", 0}};
+  for (const auto& [name, value] : bytes) EXPECT_EQ(bin.scalar<std::int8_t>(name), value) << name;
+  const std::pair<std::string, int> numbers[] = {{"decoder/sliding_window", 3},
+                                                 {self + "sliding_window", 3},
+                                                 {self + "head_dim", 6},
+                                                 {self + "num_heads_kv", 2},
+                                                 {self + "rotary_dim", 0}};
+  for (const auto& [name, value] : numbers) EXPECT_EQ(bin.scalar<std::int32_t>(name), value) << name;
   EXPECT_EQ(bin.variables.at(self + "num_heads_kv").type, 3);
-  EXPECT_EQ(bin.variables.at(self + "rotary_dim").scalar<std::int32_t>(), 0);
-  EXPECT_EQ(bin.variables.at(self + "rotary_interleave").scalar<std::int8_t>(), 0);
-  EXPECT_EQ(bin.variables.at(self + "rotary_base").scalar<float>(), 500.0F);
+  EXPECT_EQ(bin.scalar<float>(self + "rotary_base"), 500.0F);
   const std::string fused = layer + "ffn/linear_0/weight";
-  EXPECT_EQ(bin.variables.at(fused).as<float>(), rows(fused, 8, 0, 12));
-  EXPECT_EQ(bin.variables.at(layer + "ffn/linear_0_noact/weight").as<float>(), rows(fused, 8, 12, 24));
-  EXPECT_EQ(bin.variables.at("decoder/projection/weight").as<float>(), rows("decoder/projection/weight", 8, 0, 300));
+  EXPECT_EQ(bin.floats(fused), rows(fused, 8, 0, 12));
+  EXPECT_EQ(bin.floats(layer + "ffn/linear_0_noact/weight"), rows(fused, 8, 12, 24));
+  EXPECT_EQ(bin.floats("decoder/projection/weight"), rows("decoder/projection/weight", 8, 0, 300));
   EXPECT_EQ(boost::json::parse(read("vocabulary.json")).as_array().at(1), "<s>");
   EXPECT_EQ(read("tokenizer.model"), test::small_tokenizer(spec::TokenLayout::llama).model_bytes());
   EXPECT_EQ(boost::json::parse(read("config.json")), boost::json::parse(R"({
@@ -294,8 +295,8 @@ TEST_F(Export, AGatedLayersBiasIsSplitLikeItsMatrix) {
   language.bias = true;
   const Bin bin = exported(language);
   const std::string layer = "decoder/layer_0/ffn/", fused = layer + "linear_0/bias";
-  EXPECT_EQ(bin.variables.at(fused).as<float>(), rows(fused, 1, 0, 12));
-  EXPECT_EQ(bin.variables.at(layer + "linear_0_noact/bias").as<float>(), rows(fused, 1, 12, 24));
+  EXPECT_EQ(bin.floats(fused), rows(fused, 1, 0, 12));
+  EXPECT_EQ(bin.floats(layer + "linear_0_noact/bias"), rows(fused, 1, 12, 24));
 }
 
 TEST_F(Export, Int8HasAScaleForEachRowOfEachMatrix) {
@@ -312,9 +313,8 @@ TEST_F(Export, Int8HasAScaleForEachRowOfEachMatrix) {
     double largest = 0;
     for (std::size_t i = row * 12; i < row * 12 + 12; ++i) largest = std::max(largest, std::abs(double{weights[i]}));
     EXPECT_NEAR(scale[row], 127 / largest, 1e-4 * scale[row]);
-    for (std::size_t i = row * 12; i < row * 12 + 12; ++i) {
+    for (std::size_t i = row * 12; i < row * 12 + 12; ++i)
       EXPECT_LE(std::abs(code[i] * largest / 127 - weights[i]), largest / 127 * 0.5001);
-    }
   }
   EXPECT_FALSE(bin.variables.contains("decoder/projection/bias_scale"));
   EXPECT_EQ(bin.variables.at("decoder/projection/bias").type, 0);
@@ -324,20 +324,14 @@ TEST_F(Export, Int8HasAScaleForEachRowOfEachMatrix) {
 TEST_F(Export, HalfPrecisionRoundsEveryFloatAndNothingElse) {
   for (const auto& [quantization, type] : {std::pair{Quantization::bfloat16, 5}, std::pair{Quantization::float16, 4}}) {
     const Bin bin = exported(translation, quantization);
-    for (const auto& [name, entry] : bin.variables) {
-      if (entry.shape.empty()) continue;
-      EXPECT_EQ(entry.type, type) << name;
-    }
+    for (const auto& [name, entry] : bin.variables) EXPECT_TRUE(entry.shape.empty() || entry.type == type) << name;
     EXPECT_EQ(bin.variables.at("decoder/num_heads").type, 2);
   }
 }
 
 TEST_F(Export, WeightsThatAreNotFiniteLeaveNoFolder) {
-  const checkpoint::Reader reader{Files::system(), save(translation, std::numeric_limits<float>::infinity())};
-  const auto attempt = [&] {
-    (void)format_named("ct2").write(context.get(), reader, folder / "out", Quantization::float32);
-  };
-  EXPECT_THAT(test::refusal(Fault::numeric, attempt), testing::HasSubstr("encoder/layer_0/"));
+  const Path directory = save(translation, std::numeric_limits<float>::infinity());
+  EXPECT_THAT(test::refusal(Fault::numeric, [&] { try_export(directory); }), HasSubstr("encoder/layer_0/"));
   for (const std::string& name : Files::system().list(folder.path())) EXPECT_EQ(name.find("out"), std::string::npos);
 }
 
@@ -352,23 +346,18 @@ class ForgedExport : public Export {
     });
     return test::refusal(Fault::corrupt, [&] { try_export(directory); });
   }
-  void try_export(const Path& directory) {
-    const checkpoint::Reader reader{Files::system(), directory};
-    (void)format_named("ct2").write(context.get(), reader, folder / "out", Quantization::float32);
-  }
 };
 
 TEST_F(ForgedExport, OfAnotherModelThanTheParametersAreOfIsDamage) {
-  EXPECT_THAT(refused([](auto& model) { model["width"] = 16; }),
-              testing::HasSubstr("of shape [320, 16], got [320, 8]"));
-  EXPECT_THAT(refused([](auto& model) { model["encoder"].as_object()["layers"] = 2; }),
-              testing::HasSubstr("encoder/layer_1/"));
-  EXPECT_THAT(refused([](auto& model) { model["bias"] = false; }), testing::HasSubstr("also "));
-  EXPECT_THAT(refused([](auto& model) { model["decoder"].as_object()["layers"] = 1 << 12; }),
-              testing::HasSubstr("the parameters of 4097 layers"));
-  EXPECT_THAT(refused([](auto& model) { model["encoder"].as_object()["layers"] = 1'000'000'000; }),
-              testing::HasSubstr("encoder.layers"));
-  EXPECT_THAT(refused([](auto& model) { model["no_such_key"] = 1; }), testing::HasSubstr("no_such_key"));
+  EXPECT_THAT(refused([](auto& model) { model["width"] = 16; }), HasSubstr("of shape [320, 16], got [320, 8]"));
+  EXPECT_THAT(refused([](auto& model) { model["bias"] = false; }), HasSubstr("also "));
+  EXPECT_THAT(refused([](auto& model) { model["no_such_key"] = 1; }), HasSubstr("no_such_key"));
+  const auto refused_layers = [&](const char* side, int layers) {
+    return refused([&](auto& model) { model[side].as_object()["layers"] = layers; });
+  };
+  EXPECT_THAT(refused_layers("encoder", 2), HasSubstr("encoder/layer_1/"));
+  EXPECT_THAT(refused_layers("decoder", 1 << 12), HasSubstr("the parameters of 4097 layers"));
+  EXPECT_THAT(refused_layers("encoder", 1'000'000'000), HasSubstr("encoder.layers"));
 }
 
 TEST_F(ForgedExport, NumbersAreRefusedOrHarmless) {
@@ -383,12 +372,9 @@ TEST_F(Export, RefusesMoreHeadsThanTheFormatCounts) {
   language.heads = 1 << 15;
   language.kv_heads = 1;
   language.head_size = 2;
-  const checkpoint::Reader reader{Files::system(), save(language)};
-  const auto attempt = [&] {
-    (void)format_named("ct2").write(context.get(), reader, folder / "out", Quantization::float32);
-  };
-  EXPECT_THAT(test::refusal(Fault::usage, attempt),
-              testing::HasSubstr("model.heads is 32768, and CTranslate2 stores at most 32767"));
+  const Path directory = save(language);
+  EXPECT_THAT(test::refusal(Fault::usage, [&] { try_export(directory); }),
+              HasSubstr("model.heads is 32768, and CTranslate2 stores at most 32767"));
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "interchange/formats.hpp"
 #include "support/checkpoints.hpp"
 #include "support/refusal.hpp"
@@ -56,8 +54,7 @@ TEST_F(OutputFolderTest, SweepsWhatAKilledExportHasLeft) {
 
 TEST_F(OutputFolderTest, RefusesALinkThatLeadsNowhereBeforeTheWork) {
   files.link_symbolically("nowhere", folder / "model");
-  const Error error = test::error_of([&] { const OutputFolder output(context.get(), folder / "model"); });
-  EXPECT_EQ(error.fault(), Fault::usage);
+  test::refusal(Fault::usage, [&] { const OutputFolder output(context.get(), folder / "model"); });
   EXPECT_EQ(names(), std::vector<std::string>{"model"});
 }
 

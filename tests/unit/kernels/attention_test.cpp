@@ -1,7 +1,6 @@
 #include "kernels/attention.hpp"
 
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "unit/kernels/compare.hpp"
 

@@ -4,8 +4,6 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "unit/model/reference.hpp"
 #include "unit/model/support.hpp"
 
@@ -14,77 +12,56 @@ namespace {
 
 using model::Pass;
 using spec::Activation;
-using spec::Architecture;
 using spec::Norm;
 using spec::NormPosition;
 using spec::Position;
 
-Pass training_pass() {
-  Pass pass;
-  pass.training = true;
-  pass.seed = 5;
-  pass.step = 3;
-  pass.loss_scale = 0.25;
-  return pass;
-}
-
 struct Case {
   const char* name;
-  std::function<spec::Architecture()> shape;
+  spec::Architecture shape;
   double label_smoothing = 0.1, z = 0;
 };
 
-spec::Architecture with(spec::Architecture shape, const std::function<void(spec::Architecture&)>& change) {
-  shape.dropout = 0;
-  change(shape);
-  return shape;
-}
-
 const Case gradient_cases[] = {
-    {"MarianPostNorm", [] { return with(tiny_translation(), [](spec::Architecture&) {}); }},
+    {"MarianPostNorm", with(tiny_translation(), [](auto&) {})},
     {"PegasusPreNormSwish",
-     [] {
-       return with(tiny_translation(), [](spec::Architecture& s) {
-         s.norm_position = NormPosition::pre;
-         s.norm_epsilon = 0.05;
-         s.activation = Activation::swish;
-       });
-     },
+     with(tiny_translation(),
+          [](auto& s) {
+            s.norm_position = NormPosition::pre;
+            s.norm_epsilon = 0.05;
+            s.activation = Activation::swish;
+          }),
      0.1, 1e-3},
     {"UntiedGelu",
-     [] {
-       return with(tiny_translation(), [](spec::Architecture& s) {
-         s.tie_embeddings = false;
-         s.activation = Activation::gelu;
-       });
-     },
+     with(tiny_translation(),
+          [](auto& s) {
+            s.tie_embeddings = false;
+            s.activation = Activation::gelu;
+          }),
      0},
-    {"RotaryEncoderGroupedRmsNorm",
-     [] {
-       return with(tiny_translation(), [](spec::Architecture& s) {
-         s.norm = Norm::rms_norm;
-         s.norm_position = NormPosition::pre;
-         s.bias = false;
-         s.activation = Activation::swiglu;
-         s.kv_heads = 2;
-         s.encoder_position = s.decoder_position = Position::rope;
-       });
-     }},
-    {"Llama", [] { return with(tiny_language_model(), [](spec::Architecture& s) { s.norm_epsilon = 0.05; }); }, 0},
+    {"RotaryEncoderGroupedRmsNorm", with(tiny_translation(),
+                                         [](auto& s) {
+                                           s.norm = Norm::rms_norm;
+                                           s.norm_position = NormPosition::pre;
+                                           s.bias = false;
+                                           s.activation = Activation::swiglu;
+                                           s.kv_heads = 2;
+                                           s.encoder_position = s.decoder_position = Position::rope;
+                                         })},
+    {"Llama", with(tiny_language_model(), [](auto& s) { s.norm_epsilon = 0.05; }), 0},
     {"MistralTiedWindow",
-     [] {
-       return with(tiny_language_model(), [](spec::Architecture& s) {
-         s.tie_embeddings = true;
-         s.window = 3;
-       });
-     },
+     with(tiny_language_model(),
+          [](auto& s) {
+            s.tie_embeddings = true;
+            s.window = 3;
+          }),
      0.1},
 };
 
 class Gradient : public testing::TestWithParam<Case> {};
 
 TEST_P(Gradient, EqualsTheReferenceInDoublePrecision) {
-  const spec::Architecture shape = GetParam().shape();
+  const spec::Architecture& shape = GetParam().shape;
   BoundModel bound(shape);
   const model::Inputs inputs = ragged_inputs(shape);
   Pass pass = training_pass();
@@ -108,14 +85,13 @@ TEST_P(Gradient, EqualsTheReferenceInDoublePrecision) {
 }
 
 TEST_P(Gradient, SecondMicroBatchAddsUp) {
-  const spec::Architecture shape = GetParam().shape();
+  const spec::Architecture& shape = GetParam().shape;
   BoundModel bound(shape);
   const model::Inputs inputs = ragged_inputs(shape);
-  Pass pass = training_pass();
-  run_micro_batch(*bound.model, inputs, pass);
+  train_micro_batch(bound, inputs);
   std::vector<at::Tensor> once;
   for (const at::Tensor& flat : bound.gradients) once.push_back(flat.clone());
-  run_micro_batch(*bound.model, inputs, pass);
+  train_micro_batch(bound, inputs);
   for (std::size_t unit = 0; unit < once.size(); ++unit) {
     for (const model::Parameter& parameter : bound.model->units()[unit].parameters()) {
       const at::Tensor before = once[unit].narrow(0, parameter.gradient.storage_offset(), parameter.gradient.numel());
@@ -131,16 +107,11 @@ TEST(Model, GradientOfATokenDoesNotDependOnItsBatch) {
   const spec::Architecture shape = with(tiny_translation(), [](spec::Architecture&) {});
   BoundModel together(shape), apart(shape);
   const model::Inputs inputs = ragged_inputs(shape);
-  Pass pass = training_pass();
-  const double loss = run_micro_batch(*together.model, inputs, pass);
+  const double loss = train_micro_batch(together, inputs);
   double sum = 0;
-  for (std::int64_t row = 0; row < 3; ++row) sum += run_micro_batch(*apart.model, single_row(inputs, row), pass);
+  for (std::int64_t row = 0; row < 3; ++row) sum += train_micro_batch(apart, single_row(inputs, row));
   EXPECT_NEAR(sum, loss, 1e-6 * loss);
-  for (model::Unit& unit : together.model->units()) {
-    for (const model::Parameter& parameter : unit.parameters()) {
-      EXPECT_LT(relative_error(apart.gradient(parameter.name), parameter.gradient), 3e-6) << parameter.name;
-    }
-  }
+  expect_gradients_near(apart, together, 3e-6);
 }
 
 TEST(Model, DropoutDrawsTheSameMasksAgainAndOthersForAnotherMicroBatch) {
@@ -172,15 +143,12 @@ TEST(Model, EachBranchOfEachBlockDrawsItsOwnMask) {
   shape.encoder_position = Position::rope;
   BoundModel bound(shape);
   for (const at::Tensor& flat : bound.weights) flat.zero_();
-  for (const char* branch : {"encoder/layer_0/self_attention", "encoder/layer_0/ffn", "encoder/layer_1/self_attention",
-                             "encoder/layer_1/ffn"}) {
-    bound.model->parameter(std::string(branch) + "/linear_1/bias").weight.fill_(1);
-  }
+  for (const std::string branch : {"layer_0/self_attention", "layer_0/ffn", "layer_1/self_attention", "layer_1/ffn"})
+    bound.model->parameter("encoder/" + branch + "/linear_1/bias").weight.fill_(1);
   const at::NoGradGuard no_grad;
   const model::Inputs inputs = ragged_inputs(shape);
   const auto kept = [&](std::uint64_t seed, std::int64_t step, std::int64_t micro_batch) {
-    Pass pass;
-    pass.training = true;
+    Pass pass = training_pass();
     pass.seed = seed;
     pass.step = step;
     pass.micro_batch = micro_batch;
@@ -210,8 +178,7 @@ TEST(Model, DropoutGradientIsTheSlopeOfTheLoss) {
     shape.activation = Activation::swish;  // no kinks
     BoundModel bound(shape);
     const model::Inputs inputs = ragged_inputs(shape);
-    Pass pass = training_pass();
-    run_micro_batch(*bound.model, inputs, pass);
+    train_micro_batch(bound, inputs);
     for (const char* name : {"decoder/embeddings/weight", "encoder/layer_0/self_attention/linear_0/weight",
                              "decoder/layer_1/attention/linear_1/weight", "decoder/layer_0/ffn/linear_0/weight"}) {
       model::Parameter& parameter = bound.model->parameter(name);
@@ -220,7 +187,7 @@ TEST(Model, DropoutGradientIsTheSlopeOfTheLoss) {
       const auto loss_at = [&](double distance) {
         parameter.weight.copy_(weight + gradient * (distance * step));
         bound.expect_fresh_gradients();
-        return run_micro_batch(*bound.model, inputs, pass);
+        return train_micro_batch(bound, inputs);
       };
       const double measured = (8 * (loss_at(0.5) - loss_at(-0.5)) - (loss_at(1) - loss_at(-1))) / (6 * step);
       parameter.weight.copy_(weight);
@@ -234,14 +201,11 @@ TEST(Model, FrozenParametersGetNothingAndTheOthersTheSame) {
   BoundModel plain(shape), frozen(shape);
   frozen.model->units().front().bind(frozen.weights.front(), {});
   const model::Inputs inputs = ragged_inputs(shape);
-  Pass pass = training_pass();
-  run_micro_batch(*plain.model, inputs, pass);
-  run_micro_batch(*frozen.model, inputs, pass);
-  for (std::size_t unit = 1; unit < plain.gradients.size(); ++unit) {
-    for (const model::Parameter& parameter : plain.model->units()[unit].parameters()) {
+  train_micro_batch(plain, inputs);
+  train_micro_batch(frozen, inputs);
+  for (std::size_t unit = 1; unit < plain.gradients.size(); ++unit)
+    for (const model::Parameter& parameter : plain.model->units()[unit].parameters())
       EXPECT_TRUE(at::equal(frozen.gradient(parameter.name), parameter.gradient)) << parameter.name;
-    }
-  }
 }
 
 class Packed : public testing::TestWithParam<Position> {};
@@ -256,22 +220,17 @@ TEST_P(Packed, ARowOfDocumentsEqualsTheDocumentsApart) {
   row.target_lengths = at::tensor({7}, at::kLong);
   row.positions = at::tensor({0, 1, 2, 0, 1, 2, 3}, at::kLong).view({1, 7});
   row.segments = at::tensor({0, 0, 0, 1, 1, 1, 1}, at::kLong).view({1, 7});
-  Pass pass = training_pass();
-  const double together = run_micro_batch(*packed.model, row, pass);
+  const double together = train_micro_batch(packed, row);
   double sum = 0;
   for (const auto& [begin, count] : {std::pair{0, 3}, std::pair{3, 4}}) {
     model::Inputs one;
     one.target_in = row.target_in.narrow(1, begin, count).contiguous();
     one.target_labels = row.target_labels.narrow(1, begin, count).contiguous();
     one.target_lengths = at::tensor({count}, at::kLong);
-    sum += run_micro_batch(*apart.model, one, pass);
+    sum += train_micro_batch(apart, one);
   }
   EXPECT_NEAR(together, sum, 1e-6 * sum);
-  for (model::Unit& unit : packed.model->units()) {
-    for (const model::Parameter& parameter : unit.parameters()) {
-      EXPECT_LT(relative_error(parameter.gradient, apart.gradient(parameter.name)), 3e-6) << parameter.name;
-    }
-  }
+  expect_gradients_near(packed, apart, 3e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Positions, Packed, testing::Values(Position::rope, Position::sinusoidal));
@@ -284,13 +243,9 @@ TEST(Model, AnEmptyMicroBatchLeavesZeroGradients) {
          {&inputs.source, &inputs.source_lengths, &inputs.target_in, &inputs.target_labels, &inputs.target_lengths}) {
       if (part->defined()) *part = part->narrow(0, 0, 0);
     }
-    Pass pass = training_pass();
-    EXPECT_EQ(run_micro_batch(*bound.model, inputs, pass), 0);
-    for (model::Unit& unit : bound.model->units()) {
-      for (const model::Parameter& parameter : unit.parameters()) {
-        EXPECT_EQ(parameter.gradient.abs().sum().item<double>(), 0) << parameter.name;
-      }
-    }
+    EXPECT_EQ(train_micro_batch(bound, inputs), 0);
+    for (const model::Parameter* parameter : parameters_of(*bound.model))
+      EXPECT_EQ(parameter->gradient.abs().sum().item<double>(), 0) << parameter->name;
   }
 }
 
@@ -301,16 +256,14 @@ TEST(Model, Bfloat16StaysNearFloat) {
     });
     BoundModel wide(shape), narrow(shape, at::kBFloat16);
     const model::Inputs inputs = ragged_inputs(shape);
-    Pass pass = training_pass();
-    const double loss = run_micro_batch(*wide.model, inputs, pass);
-    EXPECT_NEAR(run_micro_batch(*narrow.model, inputs, pass), loss, 1e-2 * loss);
-    for (model::Unit& unit : wide.model->units()) {
-      for (const model::Parameter& parameter : unit.parameters()) {
-        EXPECT_EQ(narrow.gradient(parameter.name).scalar_type(), at::kFloat);
-        if (parameter.gradient.abs().max().item<double>() < 1e-5) continue;  // biases of keys: zero but for rounding
-        // 16 wide and 11 tokens: little averages out, so the ceilings of the large model (5e-2) are doubled
-        EXPECT_LT(relative_error(narrow.gradient(parameter.name), parameter.gradient), 1e-1) << parameter.name;
-      }
+    const double loss = train_micro_batch(wide, inputs);
+    EXPECT_NEAR(train_micro_batch(narrow, inputs), loss, 1e-2 * loss);
+    for (const model::Parameter* parameter : parameters_of(*wide.model)) {
+      const at::Tensor gradient = narrow.gradient(parameter->name);
+      EXPECT_EQ(gradient.scalar_type(), at::kFloat);
+      if (parameter->gradient.abs().max().item<double>() < 1e-5) continue;  // biases of keys: zero but for rounding
+      // 16 wide and 11 tokens: little averages out, so the ceilings of the large model (5e-2) are doubled
+      EXPECT_LT(relative_error(gradient, parameter->gradient), 1e-1) << parameter->name;
     }
   }
 }

@@ -13,17 +13,19 @@
 namespace argosy::test {
 namespace {
 
-class CachedInference : public testing::TestWithParam<spec::Architecture> {};
+class CachedInference : public testing::TestWithParam<spec::Architecture> {
+ protected:
+  model::Cache start(std::int64_t copies = 1) {
+    return inputs.source.defined() ? inference.start(inputs.source, inputs.source_lengths, copies)
+                                   : inference.start(inputs.target_in.size(0) * copies);
+  }
+
+  BoundModel bound{GetParam()};
+  model::Inference inference{*bound.model};
+  const model::Inputs inputs = ragged_inputs(GetParam());
+};
 
 TEST_P(CachedInference, EqualsOnePassOverTheWholeTarget) {
-  BoundModel bound(GetParam());
-  model::Inference inference(*bound.model);
-  const model::Inputs inputs = ragged_inputs(GetParam());
-  const bool translation = inputs.source.defined();
-  const auto start = [&] {
-    return translation ? inference.start(inputs.source, inputs.source_lengths)
-                       : inference.start(inputs.target_in.size(0));
-  };
   model::Cache whole = start(), stepped = start();
   const at::Tensor expected = inference.extend(whole, inputs.target_in);
   for (std::int64_t t = 0; t < inputs.target_in.size(1); ++t) {
@@ -44,13 +46,6 @@ TEST_P(CachedInference, EqualsOnePassOverTheWholeTarget) {
 }
 
 TEST_P(CachedInference, RowsMayBeReorderedAndDropped) {
-  BoundModel bound(GetParam());
-  model::Inference inference(*bound.model);
-  const model::Inputs inputs = ragged_inputs(GetParam());
-  const bool translation = inputs.source.defined();
-  const auto start = [&](std::int64_t copies) {
-    return translation ? inference.start(inputs.source, inputs.source_lengths, copies) : inference.start(3 * copies);
-  };
   const auto ids = [&](std::int64_t t, const at::Tensor& rows) {
     return inputs.target_in.select(1, t).index_select(0, rows);
   };
@@ -71,18 +66,10 @@ TEST_P(CachedInference, RowsMayBeReorderedAndDropped) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CachedInference,
-                         testing::Values(
-                             tiny_translation(), tiny_language_model(),
-                             [] {
-                               spec::Architecture shape = tiny_translation();
-                               shape.norm_position = spec::NormPosition::pre;
-                               return shape;
-                             }(),
-                             [] {
-                               spec::Architecture shape = tiny_language_model();
-                               shape.window = 3;
-                               return shape;
-                             }()));
+                         testing::Values(tiny_translation(), tiny_language_model(),
+                                         with(tiny_translation(),
+                                              [](auto& s) { s.norm_position = spec::NormPosition::pre; }),
+                                         with(tiny_language_model(), [](auto& s) { s.window = 3; })));
 
 TEST(Inference, StepsThroughAllPositionsAndNoFurther) {
   BoundModel bound(tiny_language_model());  // 32 positions: the cache grows on the way

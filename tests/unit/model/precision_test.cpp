@@ -1,17 +1,15 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "core/random.hpp"
+#include "support/small_model.hpp"
 #include "unit/model/support.hpp"
 
 namespace argosy::test {
 namespace {
-
-using spec::Architecture;
 
 /// Bounds of the rms difference: of the reference's rms, or as it is, whichever is wider; ten times that for a single
 /// element. A large framework's bounds for bf16 beside fp32, two layers of width 256.
@@ -31,20 +29,17 @@ void expect_near(const at::Tensor& value, const at::Tensor& reference, const Bou
 }
 
 spec::Architecture two_layers(spec::ModelType type) {
-  spec::ModelConfig config;
-  config.type = type;
-  config.width = 256;
-  config.ff = 4 * 256;
-  config.heads = 8;
-  config.decoder.layers = 2;
+  const bool translation = type == spec::ModelType::encoder_decoder;
+  spec::ModelConfig config = model_config({.type = type,
+                                           .width = 256,
+                                           .ff = 4 * 256,
+                                           .heads = 8,
+                                           .encoder_layers = translation ? 2 : 0,
+                                           .decoder_layers = 2});
   config.max_positions = 64;
   config.dropout = 0.0;
-  if (type == spec::ModelType::decoder) {
-    config.kv_heads = 2;
-  } else {
-    config.encoder.layers = 2;
-    config.activation = spec::Activation::swish;  // of relu a unit that flips is no rounding error
-  }
+  if (translation) config.activation = spec::Activation::swish;  // of relu a unit that flips is no rounding error
+  if (!translation) config.kv_heads = 2;
   return resolve(config, 500);
 }
 
@@ -83,12 +78,9 @@ Trace traced(model::Model& model, const model::Inputs& inputs) {
   std::vector<model::State> before, after;
   model::State state;
   for (const model::Visit& visit : model.visits()) {
-    model::State in;
-    if (state.x.defined()) in.x = state.x.detach().requires_grad_();
-    if (state.memory.defined()) in.memory = state.memory.detach().requires_grad_();
-    state = visit.forward(in, inputs, pass);
+    before.push_back(detached(state));
+    state = visit.forward(before.back(), inputs, pass);
     trace.forward[visit.name] = state.x.detach();
-    before.push_back(in);
     after.push_back(state);
   }
   at::Tensor dx, dmemory;

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <boost/describe/enum_to_string.hpp>
-#include <map>
 
 #include "unit/model/support.hpp"
 
@@ -13,26 +12,15 @@ namespace argosy::test {
 namespace {
 
 using spec::Activation;
-using spec::Architecture;
 using spec::NormPosition;
 using spec::Recompute;
 
 std::string name_of(auto value) { return boost::describe::enum_to_string(value, "?"); }
 
-model::Pass pass_of(Recompute recompute) {
-  model::Pass pass;
-  pass.training = true;
-  pass.seed = 5;
-  pass.step = 3;
-  pass.loss_scale = 0.25;
-  pass.recompute = recompute;
-  return pass;
-}
-
 /// Each visit but the head without recording first, and once more from its input before its backward pass.
 double run_micro_batch_by_block(model::Model& model, const model::Inputs& inputs) {
   const std::vector<model::Visit>& visits = model.visits();
-  model::Pass pass = pass_of(Recompute::block);
+  model::Pass pass = training_pass(Recompute::block);
   std::vector<model::State> before;
   model::State state;
   {
@@ -46,9 +34,7 @@ double run_micro_batch_by_block(model::Model& model, const model::Inputs& inputs
   double loss = 0;
   at::Tensor dx, dmemory;
   for (std::size_t i = visits.size(); i-- > 0;) {
-    model::State in;
-    if (before[i].x.defined()) in.x = before[i].x.detach().requires_grad_();
-    if (before[i].memory.defined()) in.memory = before[i].memory.detach().requires_grad_();
+    const model::State in = detached(before[i]);
     const model::State out = visits[i].forward(in, inputs, pass);
     if (i + 1 == visits.size()) loss = out.x.item<double>();
     back_up(visits[i], in, out, dx, dmemory);
@@ -56,13 +42,18 @@ double run_micro_batch_by_block(model::Model& model, const model::Inputs& inputs
   return loss;
 }
 
+/// At this level.
+double run_micro_batch_at(Recompute level, model::Model& model, const model::Inputs& inputs) {
+  if (level == Recompute::block) return run_micro_batch_by_block(model, inputs);
+  model::Pass pass = training_pass(level);
+  return run_micro_batch(model, inputs, pass);
+}
+
 void expect_equal_gradients(BoundModel& some, BoundModel& reference, const std::string& note) {
-  for (model::Unit& unit : reference.model->units()) {
-    for (const model::Parameter& parameter : unit.parameters()) {
-      if (!parameter.gradient.defined()) continue;
-      EXPECT_TRUE(at::equal(some.gradient(parameter.name), parameter.gradient)) << note << " " << parameter.name;
-      EXPECT_GT(parameter.gradient.abs().max().item<double>(), 0) << parameter.name;
-    }
+  for (const model::Parameter* parameter : parameters_of(*reference.model)) {
+    if (!parameter->gradient.defined()) continue;
+    EXPECT_TRUE(at::equal(some.gradient(parameter->name), parameter->gradient)) << note << " " << parameter->name;
+    EXPECT_GT(parameter->gradient.abs().max().item<double>(), 0) << parameter->name;
   }
 }
 
@@ -75,15 +66,11 @@ struct Choice {
 
 std::vector<Choice> choices() {
   std::vector<Choice> all;
-  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::swish, Activation::swiglu}) {
-    for (const NormPosition position : {NormPosition::pre, NormPosition::post}) {
-      for (const double dropout : {0.0, 0.3}) {
-        for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::swish, Activation::swiglu})
+    for (const NormPosition position : {NormPosition::pre, NormPosition::post})
+      for (const double dropout : {0.0, 0.3})
+        for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
           all.push_back({activation, position, dropout, type});
-        }
-      }
-    }
-  }
   return all;
 }
 
@@ -95,16 +82,11 @@ TEST(Recompute, LeavesAllBits) {
       shape.dropout = choice.dropout;
       const model::Inputs inputs = ragged_inputs(shape);
       BoundModel reference(shape, choice.type);
-      model::Pass pass = pass_of(Recompute::none);
-      const double loss = run_micro_batch(*reference.model, inputs, pass);
+      const double loss = run_micro_batch_at(Recompute::none, *reference.model, inputs);
       for (const Recompute level : {Recompute::activation, Recompute::full, Recompute::block}) {
         const std::string note = name_of(choice.activation) + " " + name_of(choice.position) + " " + name_of(level);
         BoundModel bound(shape, choice.type);
-        pass = pass_of(level);
-        EXPECT_EQ(level == Recompute::block ? run_micro_batch_by_block(*bound.model, inputs)
-                                            : run_micro_batch(*bound.model, inputs, pass),
-                  loss)
-            << note;
+        EXPECT_EQ(run_micro_batch_at(level, *bound.model, inputs), loss) << note;
         expect_equal_gradients(bound, reference, note);
       }
     }
@@ -116,24 +98,14 @@ TEST(Recompute, BlocksBesideFrozenEmbeddingsGetTheirGradients) {
     spec::Architecture shape = tiny_translation();
     shape.tie_embeddings = tied;
     const model::Inputs inputs = ragged_inputs(shape);
-    const auto is_frozen = [](const model::Unit& unit) { return unit.name().find("embedding") != std::string::npos; };
-    const auto freeze = [&](BoundModel& bound) {
-      for (model::Unit& unit : bound.model->units()) {
-        if (is_frozen(unit)) unit.bind_gradients({});
-      }
-    };
     BoundModel free(shape);
-    model::Pass pass = pass_of(Recompute::none);
-    run_micro_batch(*free.model, inputs, pass);
+    run_micro_batch_at(Recompute::none, *free.model, inputs);
     for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
       BoundModel frozen(shape);
-      freeze(frozen);
-      pass = pass_of(level);
-      if (level == Recompute::block) {
-        run_micro_batch_by_block(*frozen.model, inputs);
-      } else {
-        run_micro_batch(*frozen.model, inputs, pass);
+      for (model::Unit& unit : frozen.model->units()) {
+        if (unit.name().find("embedding") != std::string::npos) unit.bind_gradients({});
       }
+      run_micro_batch_at(level, *frozen.model, inputs);
       for (model::Unit& unit : frozen.model->units()) EXPECT_EQ(unit.without_gradient(), nullptr);
       expect_equal_gradients(free, frozen, name_of(level));
     }
@@ -164,7 +136,7 @@ struct LiveBytes : c10::MemoryReportingInfoBase {
 std::int64_t kept_bytes(const spec::Architecture& shape, at::ScalarType type, Recompute level, bool recording) {
   BoundModel bound(shape, type);
   const model::Inputs inputs = ragged_inputs(shape);
-  model::Pass pass = pass_of(level);
+  model::Pass pass = training_pass(level);
   const c10::AutoGradMode mode(recording);
   const model::State state = bound.model->visits()[0].forward({}, inputs, pass);
   const auto bytes = std::make_shared<LiveBytes>();

@@ -18,8 +18,6 @@
 
 namespace argosy::test {
 
-using spec::Architecture;
-
 namespace {
 
 struct Reference {
@@ -135,9 +133,8 @@ struct Reference {
           embed(inputs.source, shape.tie_embeddings ? target : "encoder/embeddings_0/weight", shape.encoder_position);
       source_seen = at::arange(inputs.source.size(1)).view({1, 1, 1, -1}).lt(inputs.source_lengths.view({-1, 1, 1, 1}));
       const bool rope = shape.encoder_position == spec::Position::rope;
-      for (std::int64_t i = 0; i < shape.encoder_layers; ++i) {
+      for (std::int64_t i = 0; i < shape.encoder_layers; ++i)
         x = block(x, "encoder/layer_" + std::to_string(i), rope, source_seen, {}, {});
-      }
       memory = pre() ? norm(x, "encoder/layer_norm") : x;
     }
     const std::int64_t width = inputs.target_in.size(1);
@@ -149,9 +146,8 @@ struct Reference {
     }
     at::Tensor x = embed(inputs.target_in, target, shape.decoder_position);
     const bool rope = shape.decoder_position == spec::Position::rope;
-    for (std::int64_t i = 0; i < shape.decoder_layers; ++i) {
+    for (std::int64_t i = 0; i < shape.decoder_layers; ++i)
       x = block(x, "decoder/layer_" + std::to_string(i), rope, seen, memory, source_seen);
-    }
     if (pre()) x = norm(x, "decoder/layer_norm");
     at::Tensor logits = at::linear(x, weights.at(shape.tie_embeddings ? target : "decoder/projection/weight"));
     if (shape.bias) logits = logits + weights.at("decoder/projection/bias");
@@ -168,11 +164,9 @@ struct Reference {
 
 Weights leaves_of(model::Model& model) {
   Weights weights;
-  for (model::Unit& unit : model.units()) {
-    for (model::Parameter& parameter : unit.parameters()) {
+  for (model::Unit& unit : model.units())
+    for (model::Parameter& parameter : unit.parameters())
       weights[parameter.name] = parameter.weight.to(at::kDouble).detach().clone().set_requires_grad(true);
-    }
-  }
   return weights;
 }
 

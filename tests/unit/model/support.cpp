@@ -1,14 +1,18 @@
 #include "unit/model/support.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <limits>
+
+#include "support/small_model.hpp"
 
 namespace argosy::test {
 
@@ -37,25 +41,60 @@ void BoundModel::expect_fresh_gradients() {
   for (model::Unit& unit : model->units()) unit.expect_fresh_gradients();
 }
 
+std::vector<model::Parameter*> parameters_of(model::Model& model) {
+  std::vector<model::Parameter*> all;
+  for (model::Unit& unit : model.units())
+    for (model::Parameter& parameter : unit.parameters()) all.push_back(&parameter);
+  return all;
+}
+
+void expect_gradients_near(BoundModel& some, BoundModel& reference, double tolerance) {
+  for (const model::Parameter* parameter : parameters_of(*reference.model)) {
+    const at::Tensor gradient = some.gradient(parameter->name);
+    if (tolerance == 0) {
+      EXPECT_TRUE(at::equal(gradient, parameter->gradient)) << parameter->name;
+    } else {
+      EXPECT_LT(relative_error(gradient, parameter->gradient), tolerance) << parameter->name;
+    }
+  }
+}
+
+model::Pass training_pass(spec::Recompute recompute) {
+  model::Pass pass;
+  pass.training = true;
+  pass.seed = 5;
+  pass.step = 3;
+  pass.loss_scale = 0.25;
+  pass.recompute = recompute;
+  return pass;
+}
+
+model::State detached(const model::State& state) {
+  model::State in;
+  if (state.x.defined()) in.x = state.x.detach().set_requires_grad(true);
+  if (state.memory.defined()) in.memory = state.memory.detach().set_requires_grad(true);
+  return in;
+}
+
 double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass,
                        const std::function<void()>& between) {
   std::vector<model::State> before, after;
   model::State state;
   for (const model::Visit& visit : model.visits()) {
-    model::State in;
-    if (state.x.defined()) in.x = state.x.detach().set_requires_grad(true);
-    if (state.memory.defined()) in.memory = state.memory.detach().set_requires_grad(true);
-    state = visit.forward(in, inputs, pass);
-    before.push_back(in);
+    before.push_back(detached(state));
+    state = visit.forward(before.back(), inputs, pass);
     after.push_back(state);
   }
   const double loss = state.x.item<double>();
   if (between) between();
   at::Tensor dx, dmemory;
-  for (std::size_t i = model.visits().size(); i-- > 0;) {
-    back_up(model.visits()[i], before[i], after[i], dx, dmemory);
-  }
+  for (std::size_t i = model.visits().size(); i-- > 0;) back_up(model.visits()[i], before[i], after[i], dx, dmemory);
   return loss;
+}
+
+double train_micro_batch(BoundModel& bound, const model::Inputs& inputs) {
+  model::Pass pass = training_pass();
+  return run_micro_batch(*bound.model, inputs, pass);
 }
 
 void back_up(const model::Visit& visit, const model::State& before, const model::State& after, at::Tensor& dx,
@@ -122,16 +161,12 @@ model::Inputs single_row(const model::Inputs& inputs, std::int64_t row) {
 namespace {
 
 spec::Architecture tiny(spec::ModelType type) {
-  spec::ModelConfig config;
-  config.type = type;
-  config.width = 16;
-  config.ff = 24;
-  config.heads = 4;
+  const bool translation = type == spec::ModelType::encoder_decoder;
+  spec::ModelConfig config = model_config(
+      {.type = type, .width = 16, .ff = 24, .heads = 4, .encoder_layers = translation ? 2 : 0, .decoder_layers = 2});
   config.vocab_multiple = 8;
   config.max_positions = 32;
-  config.decoder.layers = 2;
-  if (type == spec::ModelType::encoder_decoder) config.encoder.layers = 2;
-  if (type == spec::ModelType::decoder) config.kv_heads = 2;
+  if (!translation) config.kv_heads = 2;
   return resolve(config, 21);
 }
 
@@ -139,6 +174,12 @@ spec::Architecture tiny(spec::ModelType type) {
 
 spec::Architecture tiny_translation() { return tiny(spec::ModelType::encoder_decoder); }
 spec::Architecture tiny_language_model() { return tiny(spec::ModelType::decoder); }
+
+spec::Architecture with(spec::Architecture shape, const std::function<void(spec::Architecture&)>& change) {
+  shape.dropout = 0;
+  change(shape);
+  return shape;
+}
 
 double relative_error(const at::Tensor& value, const at::Tensor& reference) {
   const at::Tensor a = value.to(at::kDouble), b = reference.to(at::kDouble);

@@ -19,9 +19,24 @@ struct BoundModel {
   void expect_fresh_gradients();
 };
 
+/// All parameters of a model, unit by unit.
+[[nodiscard]] std::vector<model::Parameter*> parameters_of(model::Model& model);
+
+/// Expects gradients that differ from those of `reference` by no more than this relative error; 0: not by a bit.
+void expect_gradients_near(BoundModel& some, BoundModel& reference, double tolerance);
+
+/// A pass of training with some seed, step and scale of the loss.
+[[nodiscard]] model::Pass training_pass(spec::Recompute recompute = spec::Recompute::none);
+
+/// The inputs of a visit in the backward walk: what the visit before it has left, cut off from it.
+[[nodiscard]] model::State detached(const model::State& state);
+
 /// Forward and backward of one micro-batch, `between` in between; returns the scaled loss.
 double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass,
                        const std::function<void()>& between = {});
+
+/// The same by the usual training pass.
+double train_micro_batch(BoundModel& bound, const model::Inputs& inputs);
 
 /// One visit's part of the backward walk: dx, dmemory from gradients of `after` to those of `before`; both undefined at
 /// the loss.
@@ -32,6 +47,9 @@ void back_up(const model::Visit& visit, const model::State& before, const model:
 [[nodiscard]] model::Inputs ragged_inputs(const spec::Architecture& shape);
 /// Row `row` of `inputs`, cut to its own lengths.
 [[nodiscard]] model::Inputs single_row(const model::Inputs& inputs, std::int64_t row);
+
+/// A shape without dropout and with what `change` does to it.
+[[nodiscard]] spec::Architecture with(spec::Architecture shape, const std::function<void(spec::Architecture&)>& change);
 
 [[nodiscard]] spec::Architecture tiny_translation();
 [[nodiscard]] spec::Architecture tiny_language_model();

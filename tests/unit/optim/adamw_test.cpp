@@ -41,6 +41,7 @@ std::vector<float> normal(std::size_t n, std::uint64_t stream) {
 }
 
 at::Tensor tensor_of(const std::vector<float>& values) { return at::tensor(values, at::kFloat); }
+at::Tensor zeros(std::int64_t n, at::ScalarType type = at::kFloat) { return at::zeros({n}, type); }
 
 const std::vector<partition::ParamSpec> params{{"weight", {37, 41}, true}, {"bias", {300}, false}};
 const optim::AdamwNumbers numbers{.beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-3, .weight_decay = 0.1};
@@ -56,8 +57,8 @@ TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {
   optim::ShardState shard;
   const std::vector<float> start = normal(n, 0);
   shard.master = tensor_of(start);
-  shard.states = {at::zeros({space.padded_size()}, at::kFloat), at::zeros({space.padded_size()}, at::kFloat)};
-  shard.gradient = at::zeros({space.padded_size()}, at::kFloat);
+  shard.states = {zeros(space.padded_size()), zeros(space.padded_size())};
+  shard.gradient = zeros(space.padded_size());
   const auto pieces = optim::pieces_of(space, 0, shard);
   ASSERT_EQ(pieces.size(), 2U);
   Reference reference{{start.begin(), start.end()}, std::vector<double>(n), std::vector<double>(n)};
@@ -81,7 +82,7 @@ TEST(Ema, FollowsTheWeightsAndForgetsTheFirstOnesSoon) {
   optim::ShardState shard;
   shard.states.resize(2);
   for (at::Tensor* tensor : {&shard.master, &shard.states[0], &shard.states[1], &shard.gradient, &shard.ema})
-    *tensor = at::zeros({space.padded_size()}, at::kFloat);
+    *tensor = zeros(space.padded_size());
   const auto pieces = optim::pieces_of(space, 0, shard);
   optim::AdamwNumbers with = numbers;
   with.ema = 0.6;
@@ -109,7 +110,7 @@ at::Tensor updated(const Layout& layout, at::ScalarType master, bool separate, c
                    bool ema = false) {
   const FlatSpace space(params, layout);
   const std::vector<float> start = normal(2304, 0), gradient = normal(2304, 1);
-  at::Tensor flat = at::zeros({space.padded_size()}, master), slope = at::zeros({space.padded_size()}, at::kFloat);
+  at::Tensor flat = zeros(space.padded_size(), master), slope = zeros(space.padded_size());
   flat.narrow(0, 0, 2048).copy_(tensor_of(start).narrow(0, 0, 2048));
   slope.narrow(0, 0, 2048).copy_(tensor_of(gradient).narrow(0, 0, 2048));
   at::Tensor means = slope.clone();  // any
@@ -129,7 +130,7 @@ at::Tensor updated(const Layout& layout, at::ScalarType master, bool separate, c
     shard.master =
         in_place ? flat.narrow(0, space.slice_begin(space.owned_slices(rank)[0]), space.slice_size()) : gather(flat);
     shard.rounding = names;
-    shard.states = {at::zeros({space.owned_size(rank)}, at::kFloat), at::zeros({space.owned_size(rank)}, at::kFloat)};
+    shard.states = {zeros(space.owned_size(rank)), zeros(space.owned_size(rank))};
     shard.gradient = gather(slope);
     if (!in_place) shard.weights = flat;
     if (ema) shard.ema = gather(means);
@@ -183,8 +184,8 @@ TEST(AdamW, MatricesDecayAndNothingElseDoes) {
     for (int rank = 0; rank < 2; ++rank) {
       optim::ShardState shard;
       shard.master = at::full({space.owned_size(rank)}, 1.0, type);
-      shard.states = {at::zeros({space.owned_size(rank)}, at::kFloat), at::zeros({space.owned_size(rank)}, at::kFloat)};
-      shard.gradient = at::zeros({space.owned_size(rank)}, at::kFloat);
+      shard.states = {zeros(space.owned_size(rank)), zeros(space.owned_size(rank))};
+      shard.gradient = zeros(space.owned_size(rank));
       update(optim::pieces_of(space, rank, shard), numbers, 5.0, 1, at::tensor({1.0F}));  // decays by a half
       for (const partition::Interval& own : partition::intervals_of(space, rank)) {
         const at::Tensor part = shard.master.narrow(0, own.local_offset, own.end - own.begin);
@@ -198,7 +199,7 @@ TEST(AdamW, MatricesDecayAndNothingElseDoes) {
 TEST(AdamW, NormOfShardsAddsUp) {
   const FlatSpace space(params, Layout{});
   optim::ShardState shard;
-  shard.master = at::zeros({space.padded_size()}, at::kFloat);
+  shard.master = zeros(space.padded_size());
   shard.gradient = tensor_of(normal(static_cast<std::size_t>(space.padded_size()), 3));
   double expected = 0;
   for (std::int64_t i = 0; i < space.padded_size(); ++i) expected += std::pow(shard.gradient.data_ptr<float>()[i], 2);

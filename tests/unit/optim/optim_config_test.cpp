@@ -14,12 +14,9 @@ optim::OptimizerConfig read_optimizer(std::string_view text) {
 TEST(OptimizerConfig, DefaultsFollowTheKindOfModelAndOfWeights) {
   const optim::AdamwNumbers translation = resolve(read_optimizer("{}"), false, true),
                             language = resolve(read_optimizer("{}"), true, true);
-  EXPECT_EQ(translation.beta2, 0.98);
-  EXPECT_EQ(translation.weight_decay, 0.0);
-  EXPECT_EQ(language.beta2, 0.95);
-  EXPECT_EQ(language.weight_decay, 0.1);
-  EXPECT_EQ(language.beta1, 0.9);
-  EXPECT_EQ(language.epsilon, 1e-8);
+  EXPECT_EQ(std::tuple(translation.beta2, translation.weight_decay), std::tuple(0.98, 0.0));
+  EXPECT_EQ(std::tuple(language.beta1, language.beta2, language.epsilon, language.weight_decay),
+            std::tuple(0.9, 0.95, 1e-8, 0.1));
   EXPECT_EQ(resolve(read_optimizer("{}"), true, false).epsilon, 1e-4);
 }
 
@@ -27,10 +24,8 @@ TEST(OptimizerConfig, GivenNumbersWin) {
   const optim::AdamwNumbers numbers =
       resolve(read_optimizer(R"({"type": "adamw", "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-9, "weight_decay": 0.3})"),
               true, false);
-  EXPECT_EQ(numbers.beta1, 0.8);
-  EXPECT_EQ(numbers.beta2, 0.9);
-  EXPECT_EQ(numbers.epsilon, 1e-9);
-  EXPECT_EQ(numbers.weight_decay, 0.3);
+  EXPECT_EQ(std::tuple(numbers.beta1, numbers.beta2, numbers.epsilon, numbers.weight_decay),
+            std::tuple(0.8, 0.9, 1e-9, 0.3));
 }
 
 TEST(OptimizerConfig, RefusesNumbersOutOfRange) {

@@ -13,18 +13,15 @@ namespace {
 /// Runs `check(space)` for every small unit on every small layout.
 template <class Check>
 void for_each_space(Check check) {
-  for (const Layout& layout : test::small_layouts()) {
+  for (const Layout& layout : test::small_layouts())
     for (const std::vector<ParamSpec>& unit : test::small_units()) check(FlatSpace{unit, layout});
-  }
 }
 
 TEST(FlatSpace, EvenNodesOwnTheSliceLocalRankTimesNodesPlusNode) {
   const FlatSpace space{{{"w", {4096}}}, Layout{{2, 2, 2}}};
-  for (int node = 0; node < 3; ++node) {
-    for (int local = 0; local < 2; ++local) {
+  for (int node = 0; node < 3; ++node)
+    for (int local = 0; local < 2; ++local)
       EXPECT_EQ(space.owned_slices(node * 2 + local), (std::vector<int>{local * 3 + node}));
-    }
-  }
 }
 
 TEST(FlatSpace, EverySliceHasOneOwnerAndWholeBlocks) {

@@ -1,7 +1,6 @@
 #include "partition/reshard.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
@@ -18,9 +17,8 @@ using testing::HasSubstr;
 /// Shards of a space whose element (param, i) holds 1000000·param + i + 1; padding holds 0.
 std::vector<std::vector<std::int64_t>> filled_shards(const FlatSpace& space) {
   std::vector<std::vector<std::int64_t>> shards;
-  for (int rank = 0; rank < space.layout().world(); ++rank) {
+  for (int rank = 0; rank < space.layout().world(); ++rank)
     shards.emplace_back(static_cast<std::size_t>(space.owned_size(rank)), 0);
-  }
   for (std::size_t param = 0; param < space.params().size(); ++param) {
     for (std::int64_t i = 0; i < space.params()[param].numel(); ++i) {
       const std::int64_t at = space.offset(param) + i;
@@ -68,6 +66,20 @@ struct Place {
   auto operator<=>(const Place&) const = default;
 };
 
+using Places = std::vector<std::pair<Place, Place>>;
+
+/// Where every `step`-th element that is read comes from and goes to.
+Places sorted_places(const std::vector<Read>& reads, std::int64_t step) {
+  Places places;
+  for (const Read& piece : reads) {
+    for (std::int64_t i = 0; i < piece.length; i += step)
+      places.push_back(
+          {{piece.source_rank, piece.source_offset + i}, {piece.destination_rank, piece.destination_offset + i}});
+  }
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
 /// Places by parameter and block, straight from the definition of ownership.
 std::vector<std::vector<Place>> places_of(const FlatSpace& space) {
   std::vector<std::vector<Place>> places;
@@ -99,7 +111,7 @@ TEST(Reshard, BetweenAnyTwoLayoutsMovesEveryBlockFromItsPlaceToItsPlace) {
       for (const Stored& to : all) {
         const std::vector<Move> moves = plan_reshard(from.intervals, to.intervals);
         ASSERT_LE(moves.size(), from.intervals.size() + to.intervals.size());
-        std::vector<std::pair<Place, Place>> moved, read;
+        Places moved;
         auto move = moves.begin();
         for (std::size_t param = 0; param < to.places.size(); ++param) {
           const std::int64_t numel = to.space.params()[param].numel();
@@ -116,15 +128,8 @@ TEST(Reshard, BetweenAnyTwoLayoutsMovesEveryBlockFromItsPlaceToItsPlace) {
           }
         }
         ASSERT_EQ(move, moves.end());
-        for (const Read& piece : reads_of(moves)) {
-          for (std::int64_t i = 0; i < piece.length; i += unit_alignment) {
-            read.push_back(
-                {{piece.source_rank, piece.source_offset + i}, {piece.destination_rank, piece.destination_offset + i}});
-          }
-        }
         std::sort(moved.begin(), moved.end());
-        std::sort(read.begin(), read.end());
-        ASSERT_EQ(moved, read);
+        ASSERT_EQ(moved, sorted_places(reads_of(moves), unit_alignment));
       }
     }
   }
@@ -159,7 +164,7 @@ TEST(Reshard, RandomPlansMoveEveryElementLikeBruteForce) {
     for (std::int64_t& numel : numels) numel = static_cast<std::int64_t>(random() % 60);
     const RandomCut from{numels, random}, to{numels, random};
     const int only = random() % 2 == 0 ? -1 : static_cast<int>(random() % 9);  // one rank's plan, or all of it
-    std::vector<std::pair<Place, Place>> expected, read;
+    Places expected;
     for (std::size_t param = 0; param < numels.size(); ++param) {
       for (std::size_t i = 0; i < to.places[param].size(); ++i) {
         if (only < 0 || to.places[param][i].rank == only)
@@ -175,15 +180,8 @@ TEST(Reshard, RandomPlansMoveEveryElementLikeBruteForce) {
     const std::vector<Read> reads = reads_of(moves);
     ASSERT_LE(moves.size(), bound) << "seed " << seed;
     ASSERT_LE(reads.size(), moves.size()) << "seed " << seed;
-    for (const Read& piece : reads) {
-      for (std::int64_t i = 0; i < piece.length; ++i) {
-        read.push_back(
-            {{piece.source_rank, piece.source_offset + i}, {piece.destination_rank, piece.destination_offset + i}});
-      }
-    }
     std::sort(expected.begin(), expected.end());
-    std::sort(read.begin(), read.end());
-    ASSERT_EQ(read, expected) << "seed " << seed;
+    ASSERT_EQ(sorted_places(reads, 1), expected) << "seed " << seed;
   }
 }
 

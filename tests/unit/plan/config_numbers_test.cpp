@@ -1,9 +1,8 @@
-#include <gtest/gtest.h>
-
 #include <boost/json/serialize.hpp>
 
 #include "data/data_config.hpp"
 #include "plan_support.hpp"
+#include "support/json_numbers.hpp"
 
 /// Every number of a configuration, set to what nobody should set it to: taken as it stands, or refused in a sentence.
 namespace argosy::test {
@@ -33,16 +32,6 @@ constexpr const char* language = R"({
   "schedule": {"lr": 0.001, "warmup": 10, "length": 100},
   "batch": {"micro_size": 2048, "accumulation": 2}})";
 
-void collect(const boost::json::value& value, const std::string& pointer, std::vector<std::string>& found) {
-  if (value.is_number()) found.push_back(pointer);
-  if (value.is_object())
-    for (const auto& member : value.get_object())
-      collect(member.value(), pointer + "/" + std::string(member.key()), found);
-  if (value.is_array())
-    for (std::size_t i = 0; i < value.get_array().size(); ++i)
-      collect(value.get_array()[i], fmt::format("{}/{}", pointer, i), found);
-}
-
 /// All that is made of a configuration before anything is allocated by it.
 void use(const plan::RunConfig& config) {
   const spec::Architecture shape = shape_of(config);
@@ -64,8 +53,7 @@ class ConfigNumbers : public testing::TestWithParam<const char*> {};
 TEST_P(ConfigNumbers, AreTakenAsTheyAreOrRefused) {
   const boost::json::value whole =
       config::to_json(config::from_document<plan::RunConfig>(config::Document::parse(GetParam(), "whole.json")));
-  std::vector<std::string> pointers;
-  collect(whole, "", pointers);
+  const std::vector<std::string> pointers = numbers_of(whole);
   EXPECT_GT(pointers.size(), 30U);
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   const boost::json::value values[] = {0, -1, 1LL << 31, (1LL << 32) + 1, most, 1e308, -1e308, 1e-300};

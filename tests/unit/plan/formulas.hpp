@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "comm/traffic.hpp"
 #include "plan/scheme_plan.hpp"
 #include "plan_support.hpp"
+#include "spec/model_spec.hpp"
 
 /// Closed formulas of a step's traffic and seconds, which move every unit every time: the independent check of what the
 /// planner reads off a replayed step plan, and where published figures are compared.
@@ -88,6 +90,27 @@ inline Traffic step_traffic(const plan::SpaceSizes& sizes, const Passes& passes,
   return traffic;
 }
 
+/// What the ranks of a layout send, by `sent_by(rank)`: that of the rank that sends most, and out of each node.
+struct Sent {
+  template <class SentBy>
+  Sent(const partition::Layout& layout, const SentBy& sent_by) : left(static_cast<std::size_t>(layout.nodes())) {
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      const comm::Traffic::Bytes sent = sent_by(rank);
+      left[static_cast<std::size_t>(layout.node_of(rank))] += sent.outer;
+      if (sent.inner + sent.outer > most.inner + most.outer) most = sent;
+    }
+  }
+  comm::Traffic::Bytes most;
+  std::vector<std::int64_t> left;
+};
+
+/// The flat spaces of a model's units.
+inline std::vector<partition::FlatSpace> spaces_of(const spec::Architecture& shape, const partition::Layout& layout) {
+  std::vector<partition::FlatSpace> spaces;
+  for (const spec::Unit& unit : spec::ModelSpec(shape).units) spaces.emplace_back(unit.flat(), layout);
+  return spaces;
+}
+
 struct StepInputs {
   int nodes = 1, ranks_per_node = 1, units = 1;
   int accumulation = 1;
@@ -159,12 +182,13 @@ inline double step_time(Scheme scheme, const StepInputs& in, bool flat = false) 
   return 0;
 }
 
+inline int bytes_of(plan::WireType type) { return type == plan::WireType::bf16 ? 2 : 4; }
+
 /// Of a configuration.
 inline StepInputs inputs_of(const plan::RunConfig& config, const plan::PlanTarget& where) {
   const spec::ModelSpec spec = shape_of(config);
   const plan::SchemePlanner planner{config, spec, where};
   const auto padded = static_cast<double>(planner.spaces().padded);
-  const auto wire = [](plan::WireType type) { return type == plan::WireType::bf16 ? 2.0 : 4.0; };
   const plan::MicroBatch& batch = planner.micro_batch();
   const double micro_batch_s =
       where.gpu_positions_per_s
@@ -178,17 +202,17 @@ inline StepInputs inputs_of(const plan::RunConfig& config, const plan::PlanTarge
           .order = config.sharding.accumulation_order,
           .micro_batch_s = micro_batch_s,
           .weight_bytes = 2 * padded,
-          .inner_gradient_bytes = wire(config.precision.gradient_wire.inner) * padded,
-          .outer_gradient_bytes = wire(config.precision.gradient_wire.outer) * padded,
+          .inner_gradient_bytes = bytes_of(config.precision.gradient_wire.inner) * padded,
+          .outer_gradient_bytes = bytes_of(config.precision.gradient_wire.outer) * padded,
           .links = {.outer_bytes_per_s = node_bytes_per_s, .inner_bytes_per_s = where.gpu->inner_bytes_per_s}};
 }
 inline Traffic traffic_of(const plan::RunConfig& config, const plan::PlanTarget& where, Scheme scheme) {
   const spec::ModelSpec spec = shape_of(config);
   const plan::SchemePlanner planner{config, spec, where};
-  const auto wire = [](plan::WireType type) { return type == plan::WireType::bf16 ? 2 : 4; };
+  const plan::GradientWire& wire = config.precision.gradient_wire;
   return step_traffic(planner.spaces(),
                       passes_of(scheme, planner.sizes().accumulation, config.sharding.accumulation_order),
-                      {2, wire(config.precision.gradient_wire.inner), wire(config.precision.gradient_wire.outer)});
+                      {2, bytes_of(wire.inner), bytes_of(wire.outer)});
 }
 
 }  // namespace argosy::test::formulas

@@ -1,13 +1,10 @@
 // The closed formulas against published figures, and the replay next to them.
 #include "formulas.hpp"
 
-#include "comm/traffic.hpp"
-#include "plan_support.hpp"
-#include "spec/model_spec.hpp"
-
 namespace argosy::test {
 namespace {
 
+using Formula = formulas::Scheme;
 using plan::AccumulationOrder;
 
 struct Row {
@@ -28,21 +25,20 @@ TEST(StepTime, ReproducesTheTable) {
     in.micro_batch_s = 8192.0 / 12000;
     in.weight_bytes = in.inner_gradient_bytes = in.outer_gradient_bytes = 2 * psi;
     in.links = {.outer_bytes_per_s = row.node_gbs * 1e9, .inner_bytes_per_s = 370e9};
-    const auto rate = [&](formulas::Scheme scheme, bool flat = false) {
+    const auto rate = [&](Formula scheme, bool flat = false) {
       return std::round(8192 * row.accumulation / formulas::step_time(scheme, in, flat));
     };
     SCOPED_TRACE(fmt::format("{} GB/s, A {}, {} GPUs", row.node_gbs, row.accumulation, row.gpus));
-    EXPECT_EQ(rate(formulas::Scheme::stage_1, true), row.stage_1_flat);
-    EXPECT_EQ(rate(formulas::Scheme::stage_1), row.stage_1);
-    EXPECT_EQ(rate(formulas::Scheme::stage_3, true), row.stage_3_flat);
-    EXPECT_EQ(rate(formulas::Scheme::stage_3), row.stage_3);
-    EXPECT_EQ(rate(formulas::Scheme::hsdp), row.hsdp);
+    EXPECT_EQ(rate(Formula::stage_1, true), row.stage_1_flat);
+    EXPECT_EQ(rate(Formula::stage_1), row.stage_1);
+    EXPECT_EQ(rate(Formula::stage_3, true), row.stage_3_flat);
+    EXPECT_EQ(rate(Formula::stage_3), row.stage_3);
+    EXPECT_EQ(rate(Formula::hsdp), row.hsdp);
   }
 }
 
 /// Tokens/s of a GPU by the formulas.
-double rate_of(const plan::RunConfig& config, const plan::PlanTarget& where, formulas::Scheme scheme,
-               bool flat = false) {
+double rate_of(const plan::RunConfig& config, const plan::PlanTarget& where, Formula scheme, bool flat = false) {
   const formulas::StepInputs in = formulas::inputs_of(config, where);
   const double positions = static_cast<double>(config.batch.sequence_length * *config.batch.micro_size);
   return positions * in.accumulation / formulas::step_time(scheme, in, flat);
@@ -59,17 +55,17 @@ TEST(StepTime, ReproducesTheTableFromAConfiguration) {
     where.gpu_positions_per_s = 12000;
     const auto plan = plan_json(config, where);
     SCOPED_TRACE(fmt::format("{} GB/s, A {}, {} GPUs", row.node_gbs, row.accumulation, row.gpus));
-    const auto expect = [&](formulas::Scheme scheme, double printed, const char* replayed) {
+    const auto expect = [&](Formula scheme, double printed, const char* replayed) {
       EXPECT_NEAR(rate_of(config, where, scheme), printed, 6e-3 * printed) << replayed;
       const double rate = number(plan, std::string(replayed) + "/positions_per_s_per_gpu");
       EXPECT_GT(rate, 0.9 * printed) << replayed;
       EXPECT_LT(rate, 1.1 * printed) << replayed;
     };
-    EXPECT_NEAR(rate_of(config, where, formulas::Scheme::stage_1, true), row.stage_1_flat, 6e-3 * row.stage_1_flat);
-    EXPECT_NEAR(rate_of(config, where, formulas::Scheme::stage_3, true), row.stage_3_flat, 6e-3 * row.stage_3_flat);
-    expect(formulas::Scheme::stage_1, row.stage_1, "/schemes/stage_1");
-    expect(formulas::Scheme::stage_3, row.stage_3, "/schemes/stage_3");
-    expect(formulas::Scheme::hsdp, row.hsdp, "/comparisons/hsdp");
+    EXPECT_NEAR(rate_of(config, where, Formula::stage_1, true), row.stage_1_flat, 6e-3 * row.stage_1_flat);
+    EXPECT_NEAR(rate_of(config, where, Formula::stage_3, true), row.stage_3_flat, 6e-3 * row.stage_3_flat);
+    expect(Formula::stage_1, row.stage_1, "/schemes/stage_1");
+    expect(Formula::stage_3, row.stage_3, "/schemes/stage_3");
+    expect(Formula::hsdp, row.hsdp, "/comparisons/hsdp");
   }
 }
 
@@ -86,7 +82,7 @@ struct Vectorlm {
     where.node_bytes_per_s = 6.25e9;
     where.gpu_positions_per_s = 4000;
   }
-  [[nodiscard]] double rate(formulas::Scheme scheme, bool flat = false) const {
+  [[nodiscard]] double rate(Formula scheme, bool flat = false) const {
     return 8 * rate_of(config, where, scheme, flat);
   }
 };
@@ -97,29 +93,27 @@ TEST(StepTime, ReproducesVectorlm) {
   const Vectorlm one{1}, eight{8}, sixteen{16};
   const auto plan = plan_json(one.config, one.where);
   EXPECT_EQ(number(plan, "/parameters"), 6'738'415'616);
-  EXPECT_NEAR(
-      static_cast<double>(formulas::traffic_of(one.config, one.where, formulas::Scheme::stage_3).node_flat) / 1e9,
-      35.37, 0.01);
-  EXPECT_NEAR(formulas::step_time(formulas::Scheme::stage_3, formulas::inputs_of(one.config, one.where), true), 5.660,
+  EXPECT_NEAR(static_cast<double>(formulas::traffic_of(one.config, one.where, Formula::stage_3).node_flat) / 1e9, 35.37,
               0.01);
-  EXPECT_NEAR(one.rate(formulas::Scheme::stage_3, true), 1447, 3);
+  EXPECT_NEAR(formulas::step_time(Formula::stage_3, formulas::inputs_of(one.config, one.where), true), 5.660, 0.01);
+  EXPECT_NEAR(one.rate(Formula::stage_3, true), 1447, 3);
   EXPECT_NEAR(1447, 1500, published_tolerance * 1500);
   EXPECT_NEAR(number(plan, "/comparisons/hsdp/node_bytes") / 1e9, 13.48, 0.01);
   EXPECT_NEAR(number(plan, "/schemes/hybrid/node_bytes") / 1e9, 13.48, 0.01);
-  EXPECT_NEAR(eight.rate(formulas::Scheme::hsdp), 23086, 30);
+  EXPECT_NEAR(eight.rate(Formula::hsdp), 23086, 30);
   EXPECT_NEAR(23086, 24000, published_tolerance * 24000);
-  EXPECT_EQ(std::round(sixteen.rate(formulas::Scheme::hsdp)), 32000) << "all hidden";
+  EXPECT_EQ(std::round(sixteen.rate(Formula::hsdp)), 32000) << "all hidden";
   const double replayed = 8 * number(plan_json(eight.config, eight.where), "/comparisons/hsdp/positions_per_s_per_gpu");
   EXPECT_NEAR(replayed, 23086, 0.05 * 23086);
   // Without overlap: what 16 rows compute, and after it the sum over nodes.
   formulas::StepInputs in{.nodes = 2, .ranks_per_node = 4, .units = 34};
   in.outer_gradient_bytes = 2 * 6.738e9;
   in.links = {.outer_bytes_per_s = 6.25e9, .inner_bytes_per_s = 370e9, .outer_latency_s = 0, .inner_latency_s = 0};
-  const double across_s = formulas::step_time(formulas::Scheme::hsdp, in);
+  const double across_s = formulas::step_time(Formula::hsdp, in);
   EXPECT_NEAR(across_s, 2.156, 5e-4);
   EXPECT_NEAR(16 * 1024 * 8 / (16 * 1024 / 4000.0 + across_s), 20965, 1);
-  EXPECT_GT(eight.rate(formulas::Scheme::hybrid), 23086) << "half of the bytes can hide under the forward pass";
-  EXPECT_LE(eight.rate(formulas::Scheme::hybrid), 32000);
+  EXPECT_GT(eight.rate(Formula::hybrid), 23086) << "half of the bytes can hide under the forward pass";
+  EXPECT_LE(eight.rate(Formula::hybrid), 32000);
 }
 
 TEST(StepTime, ScalesAsOthersHavePublished) {
@@ -150,16 +144,15 @@ TEST(StepTime, BreadthFirstHidesUnderAllMicroBatches) {
   in.weight_bytes = in.inner_gradient_bytes = in.outer_gradient_bytes = 20;
   in.links = {.outer_bytes_per_s = 1, .inner_bytes_per_s = 1, .outer_latency_s = 0, .inner_latency_s = 0};
   // A pass takes 10 s, forward 1 s and backward 2 s a micro-batch.
-  EXPECT_EQ(formulas::step_time(formulas::Scheme::stage_2, in), 4 * (1 + 10) + 9);
-  EXPECT_EQ(formulas::step_time(formulas::Scheme::stage_3, in), 4 * (10 + 20));
+  EXPECT_EQ(formulas::step_time(Formula::stage_2, in), 4 * (1 + 10) + 9);
+  EXPECT_EQ(formulas::step_time(Formula::stage_3, in), 4 * (10 + 20));
   in.order = plan::AccumulationOrder::breadth_first;
-  EXPECT_EQ(formulas::step_time(formulas::Scheme::stage_2, in), 4 + 10 + 6);
-  EXPECT_EQ(formulas::step_time(formulas::Scheme::stage_3, in), 10 + 20);
+  EXPECT_EQ(formulas::step_time(Formula::stage_2, in), 4 + 10 + 6);
+  EXPECT_EQ(formulas::step_time(Formula::stage_3, in), 10 + 20);
 }
 
-constexpr formulas::Scheme all_formulas[] = {formulas::Scheme::ddp,     formulas::Scheme::stage_1,
-                                             formulas::Scheme::stage_2, formulas::Scheme::stage_3,
-                                             formulas::Scheme::hybrid,  formulas::Scheme::hsdp};
+constexpr Formula all_formulas[] = {Formula::ddp,     Formula::stage_1, Formula::stage_2,
+                                    Formula::stage_3, Formula::hybrid,  Formula::hsdp};
 
 double f(double parts) { return (parts - 1) / parts; }
 
@@ -171,25 +164,24 @@ TEST(Traffic, EqualsTheFormulasOnEvenNodes) {
     const double psi = static_cast<double>(sizes.padded), N = nodes, G = per_node, p = N * G;
     for (const std::int64_t g : {2, 4}) {
       for (const int A : {1, 3, 16}) {
-        const auto sent = [&](formulas::Scheme scheme, AccumulationOrder order = AccumulationOrder::depth_first) {
+        const auto sent = [&](Formula scheme, AccumulationOrder order = AccumulationOrder::depth_first) {
           return formulas::step_traffic(sizes, formulas::passes_of(scheme, A, order), {2, g, g});
         };
         const auto wire = static_cast<double>(g);
-        const auto expect = [&](formulas::Scheme scheme, double rank, double node, double flat) {
+        const auto expect = [&](Formula scheme, double rank, double node, double flat) {
           SCOPED_TRACE(fmt::format("{} of {} x {}, g {}, A {}", static_cast<int>(scheme), nodes, per_node, g, A));
           EXPECT_NEAR(static_cast<double>(sent(scheme).rank()), rank, 1e-9 * rank);
           EXPECT_NEAR(static_cast<double>(sent(scheme).node), node, 1e-9 * node);
           EXPECT_NEAR(static_cast<double>(sent(scheme).node_flat), nodes > 1 ? flat : 0, 1 + 1e-9 * flat);
         };
-        expect(formulas::Scheme::stage_1, f(p) * (wire + 2) * psi, f(N) * (wire + 2) * psi, f(p) * (wire + 2) * psi);
-        expect(formulas::Scheme::stage_2, (A * f(p) * wire + 2 * f(p)) * psi, (A * f(N) * wire + 2 * f(N)) * psi,
+        expect(Formula::stage_1, f(p) * (wire + 2) * psi, f(N) * (wire + 2) * psi, f(p) * (wire + 2) * psi);
+        expect(Formula::stage_2, (A * f(p) * wire + 2 * f(p)) * psi, (A * f(N) * wire + 2 * f(N)) * psi,
                f(p) * (A * wire + 2) * psi);
-        expect(formulas::Scheme::stage_3, A * f(p) * (4 + wire) * psi, A * f(N) * (4 + wire) * psi,
-               A * f(p) * (4 + wire) * psi);
+        expect(Formula::stage_3, A * f(p) * (4 + wire) * psi, A * f(N) * (4 + wire) * psi, A * f(p) * (4 + wire) * psi);
         const double inner = A * f(G) * (4 + wire) * psi, hsdp = 2 * f(N) * wire * psi, ours = f(N) * (wire + 2) * psi;
-        expect(formulas::Scheme::hsdp, inner + hsdp / G, hsdp, hsdp);
-        expect(formulas::Scheme::hybrid, inner + f(G) * 2 * psi + ours / G, ours, ours);
-        for (const formulas::Scheme scheme : all_formulas) {
+        expect(Formula::hsdp, inner + hsdp / G, hsdp, hsdp);
+        expect(Formula::hybrid, inner + f(G) * 2 * psi + ours / G, ours, ours);
+        for (const Formula scheme : all_formulas) {
           const auto once =
               formulas::step_traffic(sizes, formulas::passes_of(scheme, 1, AccumulationOrder::depth_first), {2, g, g});
           EXPECT_EQ(sent(scheme, AccumulationOrder::breadth_first).rank(), once.rank())
@@ -205,27 +197,20 @@ TEST(Traffic, IsWhatTheCollectivesCount) {
   const spec::Architecture shape = shape_of(mistral({"model.decoder.layers=2"}));
   for (const std::vector<int>& nodes : {std::vector{1}, {4}, {1, 3}, {2, 3, 3}, {1, 1, 2}, {5, 2}, {2, 2}}) {
     const partition::Layout layout(nodes);
-    comm::Traffic::Bytes most;
-    std::vector<std::int64_t> left(nodes.size(), 0);
-    for (int rank = 0; rank < layout.world(); ++rank) {
-      comm::Traffic::Bytes sent;
-      for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
-        const partition::FlatSpace space(unit.flat(), layout);
-        for (const auto& bytes :
-             {comm::reduce_scatter_bytes(space, rank, 4, 2), comm::all_gather_bytes(space, rank, 2)}) {
-          sent.inner += bytes.inner;
-          sent.outer += bytes.outer;
-        }
+    const std::vector<partition::FlatSpace> spaces = formulas::spaces_of(shape, layout);
+    const formulas::Sent sent(layout, [&](int rank) {
+      comm::Traffic::Bytes bytes;
+      for (const partition::FlatSpace& space : spaces) {
+        bytes += comm::reduce_scatter_bytes(space, rank, 4, 2);
+        bytes += comm::all_gather_bytes(space, rank, 2);
       }
-      left[static_cast<std::size_t>(layout.node_of(rank))] += sent.outer;
-      if (sent.inner + sent.outer > most.inner + most.outer) most = sent;
-    }
-    const auto planned =
-        formulas::step_traffic(plan::space_sizes(shape, layout),
-                               formulas::passes_of(formulas::Scheme::stage_1, 1, AccumulationOrder::depth_first),
-                               {.weight = 2, .inner_gradient = 4, .outer_gradient = 2});
-    EXPECT_EQ(planned.rank(), most.inner + most.outer) << layout.world();
-    for (const std::int64_t bytes : left) EXPECT_EQ(planned.node, bytes) << layout.world();
+      return bytes;
+    });
+    const auto planned = formulas::step_traffic(
+        plan::space_sizes(shape, layout), formulas::passes_of(Formula::stage_1, 1, AccumulationOrder::depth_first),
+        {.weight = 2, .inner_gradient = 4, .outer_gradient = 2});
+    EXPECT_EQ(planned.rank(), sent.most.inner + sent.most.outer) << layout.world();
+    for (const std::int64_t bytes : sent.left) EXPECT_EQ(planned.node, bytes) << layout.world();
   }
 }
 
@@ -236,7 +221,7 @@ TEST(Traffic, ReproducesTheFiguresOfMistral) {
         target(nodes, per_node)};
   };
   const auto flat = [](const auto& of) {
-    return static_cast<double>(formulas::traffic_of(of.first, of.second, formulas::Scheme::stage_3).node_flat) / 1e9;
+    return static_cast<double>(formulas::traffic_of(of.first, of.second, Formula::stage_3).node_flat) / 1e9;
   };
   const auto giga = [](const auto& of, const char* figure) {
     return number(plan_json(of.first, of.second), std::string(figure) + "/node_bytes") / 1e9;

@@ -1,7 +1,7 @@
 #include "plan/memory_model.hpp"
 
-#include "plan_support.hpp"
-#include "spec/model_spec.hpp"
+#include "formulas.hpp"
+#include "support/small_model.hpp"
 
 namespace argosy::test {
 namespace {
@@ -54,11 +54,8 @@ TEST(StateMemory, TwoUnitsRotateAndScratchIsOneUnits) {
 
 // 2 blocks of width 256 and an embedding of 1024 rows larger than a block, or tied to the output.
 spec::Architecture small(bool tied, std::int64_t vocab = 1024) {
-  spec::ModelConfig config;
-  config.type = spec::ModelType::decoder;
-  config.width = config.ff = 256;
-  config.heads = 4;
-  config.decoder.layers = 2;
+  spec::ModelConfig config =
+      model_config({.type = spec::ModelType::decoder, .width = 256, .ff = 256, .heads = 4, .decoder_layers = 2});
   config.tie_embeddings = tied;
   return spec::resolve(config, vocab);
 }
@@ -95,14 +92,11 @@ TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
   for (const std::vector<int>& nodes : {std::vector{1, 3}, {2, 3, 3}, {3}, {2, 2}, {1, 1, 2}}) {
     const partition::Layout layout(nodes);
     std::int64_t most = 0, padded = 0;
+    const std::vector<partition::FlatSpace> spaces = formulas::spaces_of(shape, layout);
+    for (const partition::FlatSpace& space : spaces) padded += space.padded_size();
     for (int rank = 0; rank < layout.world(); ++rank) {
       std::int64_t owned = 0;
-      padded = 0;
-      for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
-        const partition::FlatSpace space(unit.flat(), layout);
-        owned += space.owned_size(rank);
-        padded += space.padded_size();
-      }
+      for (const partition::FlatSpace& space : spaces) owned += space.owned_size(rank);
       most = std::max(most, owned);
     }
     const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
@@ -200,12 +194,8 @@ TEST(Activations, CountTheStatisticsOfEveryNorm) {
 }
 
 TEST(Activations, CountAnEncoderDecoderByHand) {
-  spec::ModelConfig config;  // d = 8, two heads of 4, ff 16, LayerNorm behind the branches
-  config.width = 8;
-  config.ff = 16;
-  config.heads = 2;
-  config.encoder.layers = 3;
-  config.decoder.layers = 2;
+  // LayerNorm behind the branches, two heads of 4
+  spec::ModelConfig config = model_config({.width = 8, .ff = 16, .heads = 2, .encoder_layers = 3, .decoder_layers = 2});
   config.activation = spec::Activation::gelu;
   spec::Architecture shape = spec::resolve(config, 63);
   const plan::MicroBatch batch{.source_positions = 10, .target_positions = 6, .source_width = 5, .target_width = 3};

@@ -13,14 +13,7 @@ namespace argosy::test {
 
 inline constexpr double gib = 1 << 30, mib = 1 << 20;
 
-inline plan::RunConfig config_of(const std::string& members) {
-  const std::string text = R"({"run_dir": "r", "data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c",
-    "source": "a"}]}, )" + members +
-                           "}";
-  return config::from_document<plan::RunConfig>(config::Document::parse(text, "test.json"));
-}
-
-/// Mistral 7B, rows of 8192, bf16, whole logits; `members` beside or `set` instead.
+/// Mistral 7B, rows of 8192, bf16, whole logits; `set`: what is set instead.
 inline plan::RunConfig mistral(const std::vector<std::string>& set = {}) {
   config::Document document = config::Document::parse(
       R"({"run_dir": "r", "data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a"}]},
@@ -39,8 +32,11 @@ inline plan::PlanTarget target(int nodes, int ranks_per_node, const char* gpu = 
           .gpu = plan::gpu_by_name(gpu)};
 }
 
+inline plan::RunPlan run_plan_of(const plan::RunConfig& config, const plan::PlanTarget& target) {
+  return plan::plan_run(config, shape_of(config), target);
+}
 inline boost::json::value plan_json(const plan::RunConfig& config, const plan::PlanTarget& target) {
-  return plan::json_of(plan::plan_run(config, shape_of(config), target));
+  return plan::json_of(run_plan_of(config, target));
 }
 
 inline double number(const boost::json::value& json, const std::string& pointer) {

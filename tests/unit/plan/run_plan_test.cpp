@@ -1,7 +1,6 @@
 #include "plan/run_plan.hpp"
 
 #include "formulas.hpp"
-#include "plan_support.hpp"
 #include "support/refusal.hpp"
 
 namespace argosy::test {
@@ -23,11 +22,12 @@ TEST(RunPlan, CountsParametersAndFlopsAsPublished) {
   EXPECT_NEAR(giga({"model.vocab_size=49152"}, "causal"), 47.9157, 5e-5);
   EXPECT_NEAR(giga({}, "causal"), 47.4942, 5e-5);
   EXPECT_NEAR(giga({}, "exact"), 47.495, 5e-4);
-  for (const auto& [width, vocab, printed] : {std::tuple{8192, 32000, 49.106},
-                                              {4096, 32000, 45.884},
-                                              {2048, 32000, 44.274},
-                                              {8192, 128256, 51.471},
-                                              {4096, 128256, 48.250}}) {
+  const std::tuple<int, int, double> figures[] = {{8192, 32000, 49.106},
+                                                  {4096, 32000, 45.884},
+                                                  {2048, 32000, 44.274},
+                                                  {8192, 128256, 51.471},
+                                                  {4096, 128256, 48.250}};
+  for (const auto& [width, vocab, printed] : figures) {
     const std::vector<std::string> set{"model.window=8192", fmt::format("batch.sequence_length={}", width),
                                        fmt::format("model.vocab_size={}", vocab)};
     EXPECT_NEAR(giga(set, "exact"), printed, 5e-4) << width << " " << vocab;
@@ -151,9 +151,8 @@ TEST(RunPlan, NamesTheShortestCure) {
   EXPECT_EQ(cure({}, target(4, 8)), "--set sharding.recompute=activation") << "costs less than a stage";
   EXPECT_EQ(cure({"batch.micro_size=2"}, target(8, 8)), "--set batch.micro_size=1");
   EXPECT_EQ(cure({"sharding.recompute=block"}, target(1, 1, "a100")), "take 4 nodes");
-  EXPECT_NE(cure({"batch.global_size=1"}, target(1, 1, "a100")).find("no micro-batch"), std::string::npos);
-  const std::string both = cure({"batch.global_size=16", "batch.micro_size=8"}, target(1, 2, "a100"));
-  EXPECT_NE(both.find(" and "), std::string::npos) << both;
+  EXPECT_TRUE(says(cure({"batch.global_size=1"}, target(1, 1, "a100")), "no micro-batch"));
+  EXPECT_TRUE(says(cure({"batch.global_size=16", "batch.micro_size=8"}, target(1, 2, "a100")), " and "));
 }
 
 TEST(RunPlan, CompletesOrRefusesTheArithmeticOfAStep) {
@@ -167,37 +166,35 @@ TEST(RunPlan, CompletesOrRefusesTheArithmeticOfAStep) {
   EXPECT_NEAR(number(uneven, "/idle_share"), 1 - 128 / 144.0, 1e-12);
   EXPECT_EQ(number(sizes({"batch.global_size=null", "batch.accumulation=3"}, 8), "/global_size"), 24);
   EXPECT_EQ(number(sizes({"batch.micro_size=null", "batch.accumulation=4"}, 8), "/micro_size"), 4);
-  const std::string third = refusal(Fault::config, [&] { (void)sizes({"batch.accumulation=3"}, 8); });
-  EXPECT_NE(third.find("try accumulation 16 or global_size 24"), std::string::npos) << third;
-  const std::string multiple = refusal(Fault::config, [&] {
-    (void)sizes({"batch.micro_size=null", "batch.accumulation=3"}, 8);
-  });
-  EXPECT_NE(multiple.find("120 and 144"), std::string::npos) << multiple;
-  const std::string global = refusal(Fault::config, [&] { (void)sizes({"batch.micro_size=3"}, 8); });
-  EXPECT_NE(global.find("126 and 129"), std::string::npos) << global;
+  const auto refused = [&](const std::vector<std::string>& set) {
+    return refusal(Fault::config, [&] { (void)sizes(set, 8); });
+  };
+  EXPECT_TRUE(says(refused({"batch.accumulation=3"}), "try accumulation 16 or global_size 24"));
+  EXPECT_TRUE(says(refused({"batch.micro_size=null", "batch.accumulation=3"}), "120 or 144"));
+  EXPECT_TRUE(says(refused({"batch.micro_size=3"}), "126 or 129"));
 }
 
 TEST(RunPlan, SpreadsRanksOverNodes) {
   EXPECT_EQ(plan::spread(128, std::nullopt), partition::Layout(std::vector<int>(16, 8)));
   EXPECT_EQ(plan::spread(4, std::nullopt), partition::Layout({4}));
   EXPECT_EQ(plan::spread(8, 3), partition::Layout({3, 3, 2}));
-  EXPECT_NE(refusal(Fault::usage, [] { (void)plan::spread(2, 3); }).find("1 to 2 nodes"), std::string::npos);
+  EXPECT_TRUE(says(refusal(Fault::usage, [] { (void)plan::spread(2, 3); }), "1 to 2 nodes"));
 }
 
 TEST(RunPlan, CountsTheDiskOfCheckpoints) {
-  const auto plan = plan_json(mistral({"checkpoint.export_interval=25000", "schedule.length=51000"}), target(1, 8));
+  const auto plan_with = [](std::vector<std::string> set) {
+    set.insert(set.end(), {"checkpoint.export_interval=25000", "schedule.length=51000"});
+    return plan_json(mistral(set), target(1, 8));
+  };
+  const auto plan = plan_with({});
   const double bytes = number(plan, "/checkpoint_bytes");
   EXPECT_GE(bytes, 12.0 * 7'241'732'096);
   EXPECT_LT(bytes, 12.0 * 7'241'732'096 + 8 * 34 * 3 * mib + 12e6) << "a MiB for each dataset at most";
   EXPECT_EQ(number(plan, "/disk_bytes"), bytes * (5 + 1 + 3)) << "two exports on the way, one at the end";
   EXPECT_NEAR(number(plan, "/copy_bytes"), bytes / 8, 0.01 * bytes / 8) << "of 8 ranks";
-  const auto weights = plan_json(
-      mistral({"checkpoint.export_interval=25000", "schedule.length=51000", "checkpoint.export_state=weights"}),
-      target(1, 8));
+  const auto weights = plan_with({"checkpoint.export_state=weights"});
   EXPECT_NEAR(number(weights, "/disk_bytes"), bytes * (5 + 1 + 1), 3.0);
-  const auto mean = plan_json(mistral({"checkpoint.export_interval=25000", "schedule.length=51000",
-                                       "checkpoint.export_state=weights", "optimizer.ema=0.999"}),
-                              target(1, 8));
+  const auto mean = plan_with({"checkpoint.export_state=weights", "optimizer.ema=0.999"});
   EXPECT_EQ(number(mean, "/checkpoint_bytes") * 3, bytes * 4);
   EXPECT_NEAR(number(mean, "/disk_bytes"), bytes * 4 / 3 * (5 + 1) + bytes * 2 / 3 * 3, 8.0) << "and of its exports";
   EXPECT_EQ(number(mean, "/copy_bytes") * 3, number(plan, "/copy_bytes") * 4);
@@ -205,12 +202,11 @@ TEST(RunPlan, CountsTheDiskOfCheckpoints) {
 }
 
 TEST(RunPlan, PlansTranslationWithoutData) {
-  config::Document document = config::Document::parse(
+  const auto config = config::from_document<plan::RunConfig>(config::Document::parse(
       R"({"run_dir": "r", "data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b"}]},
           "model": {"preset": "mt_base", "vocab_size": 32000}, "schedule": {"lr": 1e-4, "length": "10e"},
           "batch": {"global_size": 400000, "micro_size": 25000}})",
-      "mt.json");
-  const auto config = config::from_document<plan::RunConfig>(document);
+      "mt.json"));
   const auto plan = plan_json(config, target(1, 8));
   EXPECT_EQ(text(plan, "/position"), "padded_tokens");
   EXPECT_EQ(number(plan, "/positions_per_step"), 400000);
@@ -228,33 +224,30 @@ TEST(RunPlan, SaysNothingOfFittingWithoutAGpu) {
 }
 
 TEST(RunPlan, IsRefusedWhereStateAloneIsTooLarge) {
-  const auto config = mistral();
-  const plan::RunPlan plan = plan::plan_run(config, shape_of(config), target(4, 8));
+  const plan::RunPlan plan = run_plan_of(mistral(), target(4, 8));
   const std::int64_t state = plan.chosen().state.state() + plan.chosen().state.scratch;
   EXPECT_NO_THROW(plan::require_state_fits(plan, state));
   const std::string said = refusal(Fault::config, [&] { plan::require_state_fits(plan, state - 1); });
-  EXPECT_NE(said.find("stage_1 on 32 ranks (4 nodes) needs "), std::string::npos) << said;
-  EXPECT_NE(said.find("--set sharding.recompute=activation"), std::string::npos) << said;
+  EXPECT_TRUE(says(said, "stage_1 on 32 ranks (4 nodes) needs ", "--set sharding.recompute=activation"));
 }
 
 TEST(RunPlan, NamesAStageWhoseStateFitsWhereNothingElseIsKnown) {
-  const auto config = mistral();
-  const plan::RunPlan plan = plan::plan_run(config, shape_of(config), {.layout = partition::Layout({8})});
+  const plan::RunPlan plan = run_plan_of(mistral(), {.layout = partition::Layout({8})});
   const auto remedy = [&](Scheme largest) {
     const plan::StateMemory& state = plan.schemes[static_cast<std::size_t>(largest)].state;
     const std::int64_t capacity = state.state() + state.scratch + plan.copy_bytes;
     return error_of([&] { plan::require_state_fits(plan, capacity); }).facts().remedy;
   };
-  EXPECT_TRUE(remedy(Scheme::stage_2).starts_with("try --set sharding.zero_stage=2, which needs ")) << remedy(Scheme::stage_2);
-  EXPECT_TRUE(remedy(Scheme::stage_3).starts_with("try --set sharding.zero_stage=3, which needs ")) << remedy(Scheme::stage_3);
-  const std::string none = refusal(Fault::config, [&] { plan::require_state_fits(plan, 1 << 20); });
-  EXPECT_NE(none.find("no scheme fits"), std::string::npos) << none;
+  EXPECT_TRUE(remedy(Scheme::stage_2).starts_with("try --set sharding.zero_stage=2, which needs "))
+      << remedy(Scheme::stage_2);
+  EXPECT_TRUE(remedy(Scheme::stage_3).starts_with("try --set sharding.zero_stage=3, which needs "))
+      << remedy(Scheme::stage_3);
+  EXPECT_TRUE(says(refusal(Fault::config, [&] { plan::require_state_fits(plan, 1 << 20); }), "no scheme fits"));
 }
 
 TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
   const auto warnings = [](const std::vector<std::string>& set, const plan::PlanTarget& where) {
-    const auto config = mistral(set);
-    return plan::warnings_of(plan::plan_run(config, shape_of(config), where));
+    return plan::warnings_of(run_plan_of(mistral(set), where));
   };
   EXPECT_TRUE(warnings({}, target(16, 8)).empty());
   EXPECT_EQ(warnings({}, target(6, 8, "h200")),
@@ -266,40 +259,31 @@ TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
   EXPECT_EQ(warnings({}, target(4, 8)),
             std::vector<std::string>{
                 "the run does not fit in memory; the cheapest change: --set sharding.recompute=activation"});
-  const auto config = mistral();
-  EXPECT_NO_THROW(plan::require_fits(plan::plan_run(config, shape_of(config), target(16, 8))));
-  const plan::RunPlan small = plan::plan_run(config, shape_of(config), target(4, 8));
-  const std::string sentence = test::refusal(Fault::config, [&] { plan::require_fits(small); });
-  EXPECT_NE(sentence.find("GiB on the GPU (h100); --set sharding.recompute=activation"), std::string::npos) << sentence;
+  EXPECT_NO_THROW(plan::require_fits(run_plan_of(mistral(), target(16, 8))));
+  const plan::RunPlan small = run_plan_of(mistral(), target(4, 8));
+  EXPECT_TRUE(says(refusal(Fault::config, [&] { plan::require_fits(small); }),
+                   "GiB on the GPU (h100); --set sharding.recompute=activation"));
   EXPECT_EQ(plan_json(mistral(), target(4, 8)).at_pointer("/warnings").as_array().size(), 1U);
 }
 
 TEST(PlanLines, SetWhatWasMeasuredBesideThePlan) {
-  const auto config = mistral();
-  const plan::RunPlan plan = plan::plan_run(config, shape_of(config), target(16, 8));
-  const std::string line = plan::memory_line(plan, 3LL << 30, 5LL << 29);
-  EXPECT_NE(line.find("GiB: 3.00 of state and buffers (41.1"), std::string::npos) << line;
-  EXPECT_NE(line.find("at most 2.50 more (35.1"), std::string::npos) << line;
+  EXPECT_TRUE(says(plan::memory_line(run_plan_of(mistral(), target(16, 8)), 3LL << 30, 5LL << 29),
+                   "GiB: 3.00 of state and buffers (41.1", "at most 2.50 more (35.1"));
 }
 
 TEST(PlanLines, ShowEverySchemeAndTheCure) {
   const auto config = mistral();
-  const auto shape = shape_of(config);
+  const plan::RunPlan plan = run_plan_of(config, target(4, 8));
   std::string all;
   const std::vector<std::string> formats{"ct2", "hf"};
-  for (const std::string& line :
-       plan::lines_of(plan::plan_run(config, shape, target(4, 8)), config, plan::Schemes::all, formats))
-    all += line + "\n";
-  for (const char* part :
-       {"7,241,732,096 parameters", "; exportable as ct2, hf\n", "accumulation 4",
-        "stage_1, as configured: does not fit\n",
-        "\nstage_2: ", "\nstage_3: ", "\nhybrid: ", "\nddp, for comparison (Argosy does not run it): ", "\nhsdp, for ",
-        "by a rank 198.491 GB inside its node, 21.267 GB out of it; by a node 170.14 GB", " s (estimate), ", "MFU",
-        "activations 35.13 (estimate)", "the largest batch.micro_size that fits is 0", "16 nodes", "of the run ",
-        "524,288,000,000 in all", "h100 has 78.6 GiB"}) {
-    EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
-  }
-  const auto own = plan::lines_of(plan::plan_run(config, shape, target(4, 8)), config, plan::Schemes::configured);
+  for (const std::string& line : plan::lines_of(plan, config, plan::Schemes::all, formats)) all += line + "\n";
+  EXPECT_TRUE(says(all, "7,241,732,096 parameters", "; exportable as ct2, hf\n", "accumulation 4",
+                   "stage_1, as configured: does not fit\n", "\nstage_2: ", "\nstage_3: ", "\nhybrid: ",
+                   "\nddp, for comparison (Argosy does not run it): ", "\nhsdp, for ",
+                   "by a rank 198.491 GB inside its node, 21.267 GB out of it; by a node 170.14 GB", " s (estimate), ",
+                   "MFU", "activations 35.13 (estimate)", "the largest batch.micro_size that fits is 0", "16 nodes",
+                   "of the run ", "524,288,000,000 in all", "h100 has 78.6 GiB"));
+  const auto own = plan::lines_of(plan, config, plan::Schemes::configured);
   for (const std::string& line : own) EXPECT_EQ(line.find("stage_2"), std::string::npos) << line;
 }
 

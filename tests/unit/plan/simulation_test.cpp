@@ -1,15 +1,15 @@
 #include "plan/simulation.hpp"
 
-#include <numeric>
+#include <map>
 
 #include "formulas.hpp"
-#include "plan_support.hpp"
-#include "spec/model_spec.hpp"
+#include "support/small_model.hpp"
 
 namespace argosy::test {
 namespace {
 
 using comm::Levels;
+using formulas::spaces_of;
 using plan::AccumulationOrder;
 using plan::Computes;
 using plan::Op;
@@ -33,23 +33,13 @@ struct Costs {
 };
 
 plan::OpCost cost(const Costs& costs) {
-  return [costs](const Op& op) {
+  const std::map<OpKind, double> seconds{{OpKind::gather, costs.gather_s},     {OpKind::forward, costs.forward_s},
+                                         {OpKind::backward, costs.backward_s}, {OpKind::reduce, costs.reduce_s},
+                                         {OpKind::norm, costs.norm_s},         {OpKind::update, costs.update_s}};
+  return [costs, seconds](const Op& op) {
+    const bool moves = op.kind == OpKind::gather || op.kind == OpKind::reduce;
     const double share = op.levels == Levels::both ? 1 : op.levels == Levels::inner ? costs.inner : costs.outer;
-    switch (op.kind) {
-      case OpKind::gather:
-        return share * costs.gather_s;
-      case OpKind::forward:
-        return costs.forward_s;
-      case OpKind::backward:
-        return costs.backward_s;
-      case OpKind::reduce:
-        return share * costs.reduce_s;
-      case OpKind::norm:
-        return costs.norm_s;
-      case OpKind::update:
-        return costs.update_s;
-    }
-    return 0.0;
+    return seconds.at(op.kind) * (moves ? share : 1);
   };
 }
 
@@ -179,20 +169,15 @@ TEST(Replay, SharedLinksTakeTurnsWithTheirBandwidth) {
 /// Tied and untied, with and without an encoder, large and small embeddings.
 std::vector<spec::Architecture> models() {
   std::vector<spec::Architecture> all;
-  for (const bool has_encoder : {true, false}) {
-    for (const bool tied : {true, false}) {
+  for (const bool has_encoder : {true, false})
+    for (const bool tied : {true, false})
       for (const std::int64_t vocab : {64, 4096}) {
-        spec::ModelConfig config;
-        config.type = has_encoder ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
-        config.width = config.ff = 256;
-        config.heads = 4;
-        config.encoder.layers = 3;
-        config.decoder.layers = 5;
+        const auto type = has_encoder ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
+        spec::ModelConfig config =
+            model_config({.type = type, .width = 256, .ff = 256, .heads = 4, .encoder_layers = 3, .decoder_layers = 5});
         config.tie_embeddings = tied;
         all.push_back(spec::resolve(config, vocab));
       }
-    }
-  }
   return all;
 }
 
@@ -204,13 +189,13 @@ TEST(Replay, UsesTheBuffersThatArePlanned) {
     const PlanShape units = plan::plan_shape(shape, layout);
     const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
     for (const Scheme scheme : schemes) {
+      const plan::StateMemory state = plan::state_memory(sizes, {.scheme = scheme});
       for (const int micro_batches : {1, 2, 4}) {
         for (const AccumulationOrder order : orders) {
           const StepPlan plan = plan_of(scheme, micro_batches, order, units);
           for (const double link_s : {0.25, 8.0}) {
             const Replay replay = plan::replay(plan, cost({.gather_s = link_s, .reduce_s = link_s}));
             const plan::RotatingUse use = plan::rotating_use(plan, replay);
-            const plan::StateMemory state = plan::state_memory(sizes, {.scheme = scheme});
             EXPECT_EQ(use.weights * sizes.rotating * 2, state.rotating_weights);
             EXPECT_EQ(use.gradients * sizes.rotating * 4, state.rotating_gradients);
           }
@@ -236,12 +221,6 @@ TEST(Replay, ABufferIsInUseUntilItsReductionEnds) {
   EXPECT_EQ(use(), 1);
   plan.ops[4].waits_for = {};
   EXPECT_EQ(use(), 2);
-}
-
-std::vector<partition::FlatSpace> spaces_of(const spec::Architecture& shape, const partition::Layout& layout) {
-  std::vector<partition::FlatSpace> spaces;
-  for (const spec::Unit& unit : spec::ModelSpec(shape).units) spaces.emplace_back(unit.flat(), layout);
-  return spaces;
 }
 
 formulas::Scheme formula_of(Scheme scheme) {
@@ -281,46 +260,34 @@ TEST(PlannedTraffic, IsTheFormulasLessWhatStaysWhereItIs) {
       const partition::Layout layout(nodes);
       const PlanShape units = plan::plan_shape(shape, layout);
       const std::vector<partition::FlatSpace> spaces = spaces_of(shape, layout);
-      for (const Scheme scheme : schemes) {
-        for (const int accumulation : {1, 3}) {
+      for (const Scheme scheme : schemes)
+        for (const int accumulation : {1, 3})
           for (const AccumulationOrder order : orders) {
             SCOPED_TRACE(
                 fmt::format("scheme {}, {} nodes, A {}", static_cast<int>(scheme), nodes.size(), accumulation));
             const bool breadth = order == AccumulationOrder::breadth_first;
             const formulas::Passes passes = formulas::passes_of(formula_of(scheme), accumulation, order);
-            plan::StepTraffic expected;
-            for (int node = 0; node < layout.nodes(); ++node) {
-              std::int64_t left = 0;
-              for (int local = 0; local < layout.node_size(node); ++local) {
-                const int rank = layout.canonical_rank(node, local);
-                std::int64_t inner = 0, outer = 0;
-                for (std::size_t u = 0; u < spaces.size(); ++u) {
-                  const Spared less = spared(scheme, units, u, accumulation, breadth);
-                  const auto gather = comm::all_gather_bytes(spaces[u], rank, wire.weight);
-                  const auto reduce =
-                      comm::reduce_scatter_bytes(spaces[u], rank, wire.inner_gradient, wire.outer_gradient);
-                  const bool once_across = scheme == Scheme::hybrid;
-                  inner += (passes.inner_gathers - less.gathers) * gather.inner +
-                           (passes.inner_reduces - less.reduces) * reduce.inner;
-                  outer += (passes.outer_gathers - (once_across ? 0 : less.gathers)) * gather.outer +
-                           (passes.outer_reduces - (once_across ? 0 : less.reduces)) * reduce.outer;
-                }
-                left += outer;
-                if (inner + outer > expected.rank()) {
-                  expected.rank_inner = inner;
-                  expected.rank_outer = outer;
-                }
+            const bool once_across = scheme == Scheme::hybrid;
+            const formulas::Sent expected(layout, [&](int rank) {
+              comm::Traffic::Bytes sent;
+              for (std::size_t u = 0; u < spaces.size(); ++u) {
+                const Spared less = spared(scheme, units, u, accumulation, breadth);
+                const auto gather = comm::all_gather_bytes(spaces[u], rank, wire.weight);
+                const auto reduce =
+                    comm::reduce_scatter_bytes(spaces[u], rank, wire.inner_gradient, wire.outer_gradient);
+                sent.inner += (passes.inner_gathers - less.gathers) * gather.inner +
+                              (passes.inner_reduces - less.reduces) * reduce.inner;
+                sent.outer += (passes.outer_gathers - (once_across ? 0 : less.gathers)) * gather.outer +
+                              (passes.outer_reduces - (once_across ? 0 : less.reduces)) * reduce.outer;
               }
-              expected.node = std::max(expected.node, left);
-            }
+              return sent;
+            });
             const auto planned = plan::planned_traffic(plan_of(scheme, accumulation, order, units), spaces, wire,
                                                        comm::Reduction::exact);
-            EXPECT_EQ(planned.rank(), expected.rank());
-            EXPECT_EQ(planned.rank_inner, expected.rank_inner);
-            EXPECT_EQ(planned.node, expected.node);
+            EXPECT_EQ(planned.rank(), expected.most.inner + expected.most.outer);
+            EXPECT_EQ(planned.rank_inner, expected.most.inner);
+            EXPECT_EQ(planned.node, std::ranges::max(expected.left));
           }
-        }
-      }
     }
   }
 }
@@ -362,17 +329,14 @@ TEST(PlannedTraffic, CountsElasticSumsAsTheyAreSent) {
     const StepPlan plan =
         plan::plan_step(plan::plan_shape(shape, layout),
                         {.reduce_every = plan::ReduceEvery::micro_batch, .micro_batches = accumulation});
-    comm::Traffic::Bytes most;
-    std::vector<std::int64_t> left(nodes.size());
-    for (int rank = 0; rank < layout.world(); ++rank) {
-      comm::Traffic::Bytes sent;
+    const formulas::Sent sent(layout, [&](int rank) {
+      comm::Traffic::Bytes bytes;
       for (const partition::FlatSpace& space : spaces) {
-        for (int a = 0; a < accumulation; ++a) sent += comm::elastic_bytes(space, rank);
-        sent += comm::all_gather_bytes(space, rank, 4);
+        for (int a = 0; a < accumulation; ++a) bytes += comm::elastic_bytes(space, rank);
+        bytes += comm::all_gather_bytes(space, rank, 4);
       }
-      left[static_cast<std::size_t>(layout.node_of(rank))] += sent.outer;
-      if (sent.inner + sent.outer > most.inner + most.outer) most = sent;
-    }
+      return bytes;
+    });
     const plan::WireBytes wire{4, 4, 4};
     const auto planned = plan::planned_traffic(plan, spaces, wire, comm::Reduction::elastic);
     const auto formula =
@@ -380,9 +344,9 @@ TEST(PlannedTraffic, CountsElasticSumsAsTheyAreSent) {
                                formulas::passes_of(formulas::Scheme::stage_1, accumulation,
                                                    AccumulationOrder::depth_first, comm::Reduction::elastic),
                                wire, comm::Reduction::elastic);
-    EXPECT_EQ(planned.rank(), most.inner + most.outer) << layout.world();
-    EXPECT_EQ(planned.rank_outer, most.outer);
-    EXPECT_EQ(planned.node, *std::max_element(left.begin(), left.end()));
+    EXPECT_EQ(planned.rank(), sent.most.inner + sent.most.outer) << layout.world();
+    EXPECT_EQ(planned.rank_outer, sent.most.outer);
+    EXPECT_EQ(planned.node, std::ranges::max(sent.left));
     EXPECT_EQ(formula.rank(), planned.rank());
     EXPECT_EQ(formula.node, planned.node);
     EXPECT_EQ(formula.node_flat, planned.node) << "no ring carries these";

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <vector>
+
+#include "support/small_model.hpp"
 
 namespace argosy::test {
 namespace {
@@ -31,26 +32,35 @@ const PlanShape large_head{{{0}, {1}, {2}, {3}, {4}}, {true, true, true, true, f
 const PlanShape shared{{{0}, {1, 4}, {2, 4}, {3}}, {true, true, true, true, false}};
 const std::vector<PlanShape> shapes{tied, untied, large_head, shared};
 
-std::vector<PlanChoices> all_choices() {
-  std::vector<PlanChoices> all;
-  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
-    for (const int micro_batches : {1, 2, 4}) {
-      for (const auto order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first}) {
-        all.push_back({scheme, order, ReduceEvery::step, micro_batches});
-      }
-      if (scheme != Scheme::hybrid) {
-        all.push_back({scheme, AccumulationOrder::depth_first, ReduceEvery::micro_batch, micro_batches});
-      }
-    }
-  }
-  return all;
-}
-
 std::string text_of(const PlanChoices& choices) {
   return "scheme " + std::to_string(static_cast<int>(choices.scheme)) +
          (choices.order == AccumulationOrder::breadth_first ? " breadth first" : " depth first") +
          (choices.reduce_every == ReduceEvery::micro_batch ? " each" : "") + " A " +
          std::to_string(choices.micro_batches);
+}
+
+std::vector<PlanChoices> all_choices() {
+  std::vector<PlanChoices> all;
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+    for (const int micro_batches : {1, 2, 4}) {
+      for (const auto order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first})
+        all.push_back({scheme, order, ReduceEvery::step, micro_batches});
+      if (scheme == Scheme::hybrid) continue;
+      all.push_back({scheme, AccumulationOrder::depth_first, ReduceEvery::micro_batch, micro_batches});
+    }
+  }
+  return all;
+}
+
+/// Runs `check(shape, choices, plan)` for every shape and all choices.
+template <class Check>
+void for_each_plan(const Check& check) {
+  for (const PlanShape& shape : shapes) {
+    for (const PlanChoices& choices : all_choices()) {
+      SCOPED_TRACE(text_of(choices));
+      check(shape, choices, plan::plan_step(shape, choices));
+    }
+  }
 }
 
 /// Who is over before whom: streams run in order, and ops wait for those they name.
@@ -93,90 +103,86 @@ TEST(StepPlan, WalksMicroBatchesOneByOneOrUnitByUnit) {
 }
 
 TEST(StepPlan, NothingReadsWhatIsNotThereOrWritesWhatIsStillRead) {
-  for (const PlanShape& shape : shapes) {
-    for (const PlanChoices& choices : all_choices()) {
-      SCOPED_TRACE(text_of(choices));
-      const StepPlan plan = plan::plan_step(shape, choices);
-      const Order order(plan);
-      const int visits = static_cast<int>(shape.visit_units.size());
-      std::map<std::pair<int, int>, std::size_t> filled;                // weight buffer: its gather
-      std::map<std::pair<int, int>, std::vector<std::size_t>> readers;  // of a weight buffer since
-      std::map<std::pair<int, int>, std::size_t> reduces;               // of a gradient buffer, the last
-      std::map<int, std::vector<std::size_t>> writers;                  // of a unit's gradients since its last reduce
-      std::map<int, std::size_t> across;
-      std::vector<std::size_t> all_reduces;
-      const auto place = [](int buffer, int unit) { return buffer >= 0 ? std::pair{buffer, -1} : std::pair{-1, unit}; };
-      for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-        const Op& op = plan.ops[i];
-        for (const int waited : op.waits_for) {
-          ASSERT_LT(waited, static_cast<int>(i)) << "waits for the future";
-          const bool copies = op.kind == OpKind::gather && op.levels == Levels::inner;  // what it waits for
-          EXPECT_TRUE(copies || plan.ops[static_cast<std::size_t>(waited)].stream != op.stream)
-              << "the stream is in order anyway";
-        }
-        const auto weights = place(op.weights, op.unit), gradients = place(op.gradients, op.unit);
-        switch (op.kind) {
-          case OpKind::gather:
-            EXPECT_EQ(op.stream, Stream::gather);
-            if (op.levels == Levels::outer) {
-              EXPECT_TRUE(across.emplace(op.unit, i).second) << "across nodes once a step";
-              break;
-            }
-            if (op.levels == Levels::inner) {
-              EXPECT_TRUE(order.is_before(across.at(op.unit), i));
-            }
-            for (const std::size_t reader : readers[weights]) EXPECT_TRUE(order.is_before(reader, i)) << i;
-            readers[weights].clear();
-            filled[weights] = i;
-            break;
-          case OpKind::forward:
-          case OpKind::backward: {
-            for (const std::size_t read : shape.visit_units[static_cast<std::size_t>(op.visit)]) {
-              const int unit = static_cast<int>(read);
-              const auto from = unit == op.unit ? weights : place(-1, unit);
-              ASSERT_TRUE(filled.contains(from));
-              EXPECT_EQ(plan.ops[filled[from]].unit, unit) << "reads another unit's weights";
-              EXPECT_TRUE(order.is_before(filled[from], i));
-              readers[from].push_back(i);
-            }
-            if (op.kind == OpKind::forward && op.visit + 1 < visits) break;
-            for (const std::size_t read : shape.visit_units[static_cast<std::size_t>(op.visit)]) {
-              const int unit = static_cast<int>(read);
-              const auto reduce = reduces.find(unit == op.unit ? gradients : place(-1, unit));
-              if (reduce != reduces.end()) {
-                EXPECT_TRUE(order.is_before(reduce->second, i)) << "writes what is being summed";
-              }
-            }
-            for (const auto& [unit, since] : writers) {
-              if (unit == op.unit || since.empty() || plan.ops[since.front()].unit != unit) continue;
-              const bool shares = op.gradients >= 0 && plan.ops[since.front()].gradients == op.gradients;
-              EXPECT_FALSE(shares) << "writes over unit " << unit;
-            }
-            for (const std::size_t read : shape.visit_units[static_cast<std::size_t>(op.visit)])
-              writers[static_cast<int>(read)].push_back(i);
+  for_each_plan([](const PlanShape& shape, const PlanChoices&, const StepPlan& plan) {
+    const Order order(plan);
+    const int visits = static_cast<int>(shape.visit_units.size());
+    std::map<std::pair<int, int>, std::size_t> filled;                // weight buffer: its gather
+    std::map<std::pair<int, int>, std::vector<std::size_t>> readers;  // of a weight buffer since
+    std::map<std::pair<int, int>, std::size_t> reduces;               // of a gradient buffer, the last
+    std::map<int, std::vector<std::size_t>> writers;                  // of a unit's gradients since its last reduce
+    std::map<int, std::size_t> across;
+    std::vector<std::size_t> all_reduces;
+    const auto place = [](int buffer, int unit) { return buffer >= 0 ? std::pair{buffer, -1} : std::pair{-1, unit}; };
+    for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+      const Op& op = plan.ops[i];
+      for (const int waited : op.waits_for) {
+        ASSERT_LT(waited, static_cast<int>(i)) << "waits for the future";
+        const bool copies = op.kind == OpKind::gather && op.levels == Levels::inner;  // what it waits for
+        EXPECT_TRUE(copies || plan.ops[static_cast<std::size_t>(waited)].stream != op.stream)
+            << "the stream is in order anyway";
+      }
+      const auto weights = place(op.weights, op.unit), gradients = place(op.gradients, op.unit);
+      switch (op.kind) {
+        case OpKind::gather:
+          EXPECT_EQ(op.stream, Stream::gather);
+          if (op.levels == Levels::outer) {
+            EXPECT_TRUE(across.emplace(op.unit, i).second) << "across nodes once a step";
             break;
           }
-          case OpKind::reduce:
-            EXPECT_EQ(op.stream, Stream::reduce);
-            all_reduces.push_back(i);
-            if (op.levels == Levels::outer) break;
-            EXPECT_FALSE(writers[op.unit].empty());
-            for (const std::size_t writer : writers[op.unit]) EXPECT_TRUE(order.is_before(writer, i));
-            writers[op.unit].clear();
-            reduces[gradients] = i;
-            break;
-          case OpKind::norm:
-            for (const std::size_t reduce : all_reduces) EXPECT_TRUE(order.is_before(reduce, i));
-            break;
-          case OpKind::update:
-            EXPECT_EQ(plan.ops[i - static_cast<std::size_t>(op.unit) - 1].kind, OpKind::norm);
-            break;
+          if (op.levels == Levels::inner) {
+            EXPECT_TRUE(order.is_before(across.at(op.unit), i));
+          }
+          for (const std::size_t reader : readers[weights]) EXPECT_TRUE(order.is_before(reader, i)) << i;
+          readers[weights].clear();
+          filled[weights] = i;
+          break;
+        case OpKind::forward:
+        case OpKind::backward: {
+          for (const std::size_t read : shape.visit_units[static_cast<std::size_t>(op.visit)]) {
+            const int unit = static_cast<int>(read);
+            const auto from = unit == op.unit ? weights : place(-1, unit);
+            ASSERT_TRUE(filled.contains(from));
+            EXPECT_EQ(plan.ops[filled[from]].unit, unit) << "reads another unit's weights";
+            EXPECT_TRUE(order.is_before(filled[from], i));
+            readers[from].push_back(i);
+          }
+          if (op.kind == OpKind::forward && op.visit + 1 < visits) break;
+          for (const std::size_t read : shape.visit_units[static_cast<std::size_t>(op.visit)]) {
+            const int unit = static_cast<int>(read);
+            const auto reduce = reduces.find(unit == op.unit ? gradients : place(-1, unit));
+            if (reduce != reduces.end()) {
+              EXPECT_TRUE(order.is_before(reduce->second, i)) << "writes what is being summed";
+            }
+          }
+          for (const auto& [unit, since] : writers) {
+            if (unit == op.unit || since.empty() || plan.ops[since.front()].unit != unit) continue;
+            const bool shares = op.gradients >= 0 && plan.ops[since.front()].gradients == op.gradients;
+            EXPECT_FALSE(shares) << "writes over unit " << unit;
+          }
+          for (const std::size_t read : shape.visit_units[static_cast<std::size_t>(op.visit)])
+            writers[static_cast<int>(read)].push_back(i);
+          break;
         }
+        case OpKind::reduce:
+          EXPECT_EQ(op.stream, Stream::reduce);
+          all_reduces.push_back(i);
+          if (op.levels == Levels::outer) break;
+          EXPECT_FALSE(writers[op.unit].empty());
+          for (const std::size_t writer : writers[op.unit]) EXPECT_TRUE(order.is_before(writer, i));
+          writers[op.unit].clear();
+          reduces[gradients] = i;
+          break;
+        case OpKind::norm:
+          for (const std::size_t reduce : all_reduces) EXPECT_TRUE(order.is_before(reduce, i));
+          break;
+        case OpKind::update:
+          EXPECT_EQ(plan.ops[i - static_cast<std::size_t>(op.unit) - 1].kind, OpKind::norm);
+          break;
       }
-      for (const auto& [unit, since] : writers) EXPECT_TRUE(since.empty()) << "unit " << unit << " is not reduced";
-      EXPECT_EQ(plan.ops.back().kind, OpKind::update);
     }
-  }
+    for (const auto& [unit, since] : writers) EXPECT_TRUE(since.empty()) << "unit " << unit << " is not reduced";
+    EXPECT_EQ(plan.ops.back().kind, OpKind::update);
+  });
 }
 
 /// How often a unit is gathered or reduced at these levels.
@@ -187,28 +193,24 @@ int count_of(const StepPlan& plan, OpKind kind, int unit, Levels levels) {
 }
 
 TEST(StepPlan, ReducesAsOftenAsTheSchemeAsks) {
-  for (const PlanShape& shape : shapes) {
-    for (const PlanChoices& choices : all_choices()) {
-      SCOPED_TRACE(text_of(choices));
-      const StepPlan plan = plan::plan_step(shape, choices);
-      for (int unit = 0; unit < 5; ++unit) {
-        const bool rotates = shape.rotates[static_cast<std::size_t>(unit)] && choices.scheme != Scheme::stage_1;
-        const bool each = choices.reduce_every == ReduceEvery::micro_batch ||
-                          (rotates && choices.order == AccumulationOrder::depth_first);
-        const bool by_level = rotates && choices.scheme == Scheme::hybrid;
-        const int times = each ? choices.micro_batches : 1;
-        EXPECT_EQ(count_of(plan, OpKind::reduce, unit, Levels::both), by_level ? 0 : times);
-        EXPECT_EQ(count_of(plan, OpKind::reduce, unit, Levels::inner), by_level ? times : 0);
-        EXPECT_EQ(count_of(plan, OpKind::reduce, unit, Levels::outer), by_level ? 1 : 0);
-        bool first = true;
-        for (const Op& op : plan.ops) {
-          if (op.kind != OpKind::reduce || op.unit != unit || op.levels == Levels::outer) continue;
-          EXPECT_EQ(op.continues, !first);
-          first = false;
-        }
+  for_each_plan([](const PlanShape& shape, const PlanChoices& choices, const StepPlan& plan) {
+    for (int unit = 0; unit < 5; ++unit) {
+      const bool rotates = shape.rotates[static_cast<std::size_t>(unit)] && choices.scheme != Scheme::stage_1;
+      const bool each = choices.reduce_every == ReduceEvery::micro_batch ||
+                        (rotates && choices.order == AccumulationOrder::depth_first);
+      const bool by_level = rotates && choices.scheme == Scheme::hybrid;
+      const int times = each ? choices.micro_batches : 1;
+      EXPECT_EQ(count_of(plan, OpKind::reduce, unit, Levels::both), by_level ? 0 : times);
+      EXPECT_EQ(count_of(plan, OpKind::reduce, unit, Levels::inner), by_level ? times : 0);
+      EXPECT_EQ(count_of(plan, OpKind::reduce, unit, Levels::outer), by_level ? 1 : 0);
+      bool first = true;
+      for (const Op& op : plan.ops) {
+        if (op.kind != OpKind::reduce || op.unit != unit || op.levels == Levels::outer) continue;
+        EXPECT_EQ(op.continues, !first);
+        first = false;
       }
     }
-  }
+  });
 }
 
 TEST(StepPlan, GathersAUnitAgainOnlyWhereAnotherTookItsBuffer) {
@@ -270,30 +272,22 @@ TEST(StepPlan, AForwardPlanHasNoGradients) {
   }
 }
 
-spec::Architecture model_shape(bool has_encoder, bool tie, std::int64_t vocab) {
-  spec::ModelConfig config;
-  config.type = has_encoder ? spec::ModelType::encoder_decoder : spec::ModelType::decoder;
-  config.width = 32;
-  config.ff = 64;
-  config.heads = 2;
-  config.encoder.layers = 2;
-  config.decoder.layers = 2;
-  config.tie_embeddings = tie;
-  return spec::resolve(config, vocab);
-}
-
 TEST(StepPlan, AUnitTakesTurnsWhenItIsVisitedOnceAndNoLargerThanABlock) {
-  const auto shape_of = [](bool has_encoder, bool tie, std::int64_t vocab) {
-    return plan::plan_shape(model_shape(has_encoder, tie, vocab), partition::Layout{});
+  using enum spec::ModelType;
+  const auto shape_of = [](spec::ModelType type, bool tie, std::int64_t vocab) {
+    spec::ModelConfig config =
+        model_config({.type = type, .width = 32, .ff = 64, .heads = 2, .encoder_layers = 2, .decoder_layers = 2});
+    config.tie_embeddings = tie;
+    return plan::plan_shape(spec::resolve(config, vocab), partition::Layout{});
   };
-  const PlanShape small = shape_of(true, true, 20);
+  const PlanShape small = shape_of(encoder_decoder, true, 20);
   EXPECT_EQ(small.visit_units, tied.visit_units);
   EXPECT_EQ(small.rotates, tied.rotates);
-  const PlanShape separate = shape_of(true, false, 20);
+  const PlanShape separate = shape_of(encoder_decoder, false, 20);
   EXPECT_EQ(separate.visit_units, (std::vector<std::vector<std::size_t>>{{0}, {1}, {2}, {3}, {4}, {5}, {6}}));
   EXPECT_EQ(separate.rotates, std::vector<bool>(7, true));
   EXPECT_EQ(plan::turns_of(separate), (std::vector<int>{0, 1, 0, 1, 0, 1, 0}));
-  const PlanShape large = shape_of(false, false, 9000);
+  const PlanShape large = shape_of(decoder, false, 9000);
   EXPECT_EQ(large.rotates, (std::vector<bool>{false, true, true, false}));
   EXPECT_EQ(plan::turns_of(large), (std::vector<int>{-1, 0, 1, -1}));
 }

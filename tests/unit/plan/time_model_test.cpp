@@ -1,9 +1,7 @@
 #include "plan/time_model.hpp"
 
-#include <numeric>
-
 #include "plan_support.hpp"
-#include "spec/model_spec.hpp"
+#include "support/small_model.hpp"
 
 namespace argosy::test {
 namespace {
@@ -12,6 +10,8 @@ using comm::Levels;
 using plan::Op;
 using plan::OpKind;
 using plan::Recompute;
+
+const plan::MicroBatch long_row{.target_positions = 8192, .target_width = 8192};
 
 TEST(Gpus, AreKnownByTheirNames) {
   EXPECT_EQ(plan::gpu_by_name("h200")->name, "h200");
@@ -24,9 +24,8 @@ TEST(Gpus, AreKnownByTheirNames) {
 
 TEST(ComputeTime, IsThatOfFusedKernelsAtSustainedClocks) {
   const auto config = mistral({"model.window=8192"});
-  const plan::MicroBatch batch{.target_positions = 8192, .target_width = 8192};
   const plan::ComputeTime time =
-      plan::compute_time(shape_of(config), batch, plan::Recompute::none, 2, *plan::gpu_by_name("h200"));
+      plan::compute_time(shape_of(config), long_row, Recompute::none, 2, *plan::gpu_by_name("h200"));
   EXPECT_NEAR(time.gemm_s, 0.546, 0.001);
   EXPECT_NEAR(time.attention_s, 0.131, 0.001);
   EXPECT_NEAR(time.elementwise_s, 0.027, 0.001);  // 105 GB at 3.9 TB/s
@@ -38,10 +37,9 @@ TEST(ComputeTime, IsThatOfFusedKernelsAtSustainedClocks) {
 
 TEST(ComputeTime, ABlockComputedAgainIsTheForwardPassButForItsEnds) {
   const spec::Architecture shape = shape_of(mistral());
-  const plan::MicroBatch batch{.target_positions = 8192, .target_width = 8192};
   const plan::Gpu& gpu = *plan::gpu_by_name("h100");
-  const plan::ComputeTime none = plan::compute_time(shape, batch, plan::Recompute::none, 2, gpu),
-                          block = plan::compute_time(shape, batch, plan::Recompute::block, 2, gpu);
+  const plan::ComputeTime none = plan::compute_time(shape, long_row, Recompute::none, 2, gpu),
+                          block = plan::compute_time(shape, long_row, Recompute::block, 2, gpu);
   const double head_s = 2.0 * 4096 * 32000 * 8192 / gpu.gemm_flops;
   EXPECT_NEAR(none.forward_s, block.total_s() - none.total_s() + head_s + none.gaps_s / 3, 1e-12);
   EXPECT_EQ(block.forward_s, none.forward_s);
@@ -49,32 +47,26 @@ TEST(ComputeTime, ABlockComputedAgainIsTheForwardPassButForItsEnds) {
 
 TEST(ComputeTime, RecomputingGateAndUpCostsWhatFastLlmMeasured) {
   const spec::Architecture shape = shape_of(mistral({"model.vocab_size=49152"}));
-  const plan::MicroBatch batch{.target_positions = 8192, .target_width = 8192};
-  const auto time = [&](plan::Recompute level) {
-    return plan::compute_time(shape, batch, level, 2, *plan::gpu_by_name("a100"));
+  const auto time = [&](Recompute level) {
+    return plan::compute_time(shape, long_row, level, 2, *plan::gpu_by_name("a100"));
   };
-  const plan::ComputeTime none = time(plan::Recompute::none), full = time(plan::Recompute::full),
-                          block = time(plan::Recompute::block);
+  const plan::ComputeTime none = time(Recompute::none), full = time(Recompute::full), block = time(Recompute::block);
   EXPECT_NEAR(full.gemm_s - none.gemm_s, 8192 / 3804.49 - 8192 / 4234.09, 0.001);
-  const double activation = time(plan::Recompute::activation).total_s() / none.total_s() - 1;
+  const double activation = time(Recompute::activation).total_s() / none.total_s() - 1;
   EXPECT_GT(activation, 0);
   EXPECT_LT(activation, 0.01);
   EXPECT_NEAR(block.total_s() / none.total_s(), 1.33, 0.03);
 }
 
 spec::Architecture translation() {
-  spec::ModelConfig config;
-  config.width = config.ff = 256;
-  config.heads = 4;
-  config.encoder.layers = 2;
-  config.decoder.layers = 3;
-  return spec::resolve(config, 1000);
+  return spec::resolve(model_config({.width = 256, .ff = 256, .heads = 4, .encoder_layers = 2, .decoder_layers = 3}),
+                       1000);
 }
 
 TEST(VisitTimes, RecomputeIsPartOfTheWayBack) {
   const auto ratio = [](Recompute level) {
-    const plan::MicroBatch row{.target_positions = 8192, .target_width = 8192};
-    const plan::VisitTime block = plan::visit_times(shape_of(mistral()), row, level, 2, *plan::gpu_by_name("h100"))[1];
+    const plan::VisitTime block =
+        plan::visit_times(shape_of(mistral()), long_row, level, 2, *plan::gpu_by_name("h100"))[1];
     return block.backward_s / block.forward_s;
   };
   const double none = ratio(Recompute::none);
@@ -85,10 +77,9 @@ TEST(VisitTimes, RecomputeIsPartOfTheWayBack) {
 
 TEST(VisitTimes, ShareOutWhatTheModelTakes) {
   const plan::Gpu& gpu = *plan::gpu_by_name("h100");
-  const plan::MicroBatch row{.target_positions = 8192, .target_width = 8192};
   const plan::MicroBatch pairs{
       .source_positions = 900, .target_positions = 700, .source_width = 30, .target_width = 35};
-  for (const auto& [shape, batch] : {std::pair{shape_of(mistral()), row}, {translation(), pairs}}) {
+  for (const auto& [shape, batch] : {std::pair{shape_of(mistral()), long_row}, {translation(), pairs}}) {
     for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
       const plan::ComputeTime all = plan::compute_time(shape, batch, level, 2, gpu);
       const std::vector<plan::VisitTime> visits = plan::visit_times(shape, batch, level, 2, gpu);

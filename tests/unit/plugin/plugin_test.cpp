@@ -2,13 +2,9 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <string>
 
 #include "core/error.hpp"
+#include "support/own_process.hpp"
 #include "train/process.hpp"
 
 namespace argosy::kernels {
@@ -20,46 +16,38 @@ TEST(UseGpu, RefusesAnotherWord) { EXPECT_THROW((void)use_gpu("gpu"), Error); }
 
 // In a child process: what the driver offers is fixed at its first start.
 TEST(WithoutAGpu, AutoIsTheCpuAndCudaIsOneSentence) {
-  const pid_t child = fork();
-  if (child == 0) {
+  const int code = test::exit_code_in_child([] {
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    if (gpu_count() != 0 || use_gpu("auto")) _exit(1);
+    if (gpu_count() != 0 || use_gpu("auto")) return 1;
     try {
       (void)use_gpu("cuda");
     } catch (const Error& error) {
       const std::string text = error.what();
       const bool clear = text.find("there is no usable GPU: ") != std::string::npos &&
                          text.find("set device to cpu") != std::string::npos && text.find('\n') == std::string::npos;
-      _exit(error.fault() == Fault::device && exit_code(error.fault()) == Exit::comm && clear ? 0 : 2);
+      return error.fault() == Fault::device && exit_code(error.fault()) == Exit::comm && clear ? 0 : 2;
     }
-    _exit(3);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+    return 3;
+  });
+  EXPECT_EQ(code, 0);
 }
 
 // In a child process, whose libcuda.so.1 is our stand-in: a driver with an H200 and a GPU of our invention.
 TEST(WithAStandInDriver, TheNameOfAGpuLeadsToItsPeak) {
-  const pid_t child = fork();
-  if (child == 0) {
-    if (train::peak_flops(c10::kCPU)) _exit(1);
-    if (dlopen(STAND_IN_DRIVER, RTLD_NOW | RTLD_GLOBAL) == nullptr) _exit(2);
-    if (gpu_count() != 2) _exit(3);
+  const int code = test::exit_code_in_child([] {
+    if (train::peak_flops(c10::kCPU)) return 1;
+    if (dlopen(STAND_IN_DRIVER, RTLD_NOW | RTLD_GLOBAL) == nullptr) return 2;
+    if (gpu_count() != 2) return 3;
     if (gpu_name(0) != "NVIDIA H200" || gpu_name(1) != "Abacus 1" || !gpu_name(2).empty() || !gpu_name(-1).empty())
-      _exit(4);
+      return 4;
     if (gpu_identity(0).size() != 16 || gpu_identity(0) == gpu_identity(1) || gpu_identity(0) != gpu_identity(0))
-      _exit(7);
-    if (!gpu_identity(2).empty()) _exit(8);
-    if (train::peak_flops({c10::kCUDA, 0}) != 989.4e12) _exit(5);
-    if (train::peak_flops({c10::kCUDA, 1})) _exit(6);
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+      return 7;
+    if (!gpu_identity(2).empty()) return 8;
+    if (train::peak_flops({c10::kCUDA, 0}) != 989.4e12) return 5;
+    if (train::peak_flops({c10::kCUDA, 1})) return 6;
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
 }
 
 }  // namespace

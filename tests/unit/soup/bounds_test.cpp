@@ -8,10 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "checkpoint/checkpoint.hpp"
-#include "checkpoint/manifest.hpp"
 #include "checkpoint/shard_set.hpp"
-#include "checkpoint/staging.hpp"
 #include "soup/soup.hpp"
 #include "support/checkpoints.hpp"
 #include "support/own_process.hpp"
@@ -67,13 +64,9 @@ class SoupBounds : public testing::Test {
   /// Weights alone, written by all ranks of a layout, one after the other.
   void save(const test::Units& units, const partition::Layout& layout, std::int64_t step,
             std::optional<std::uint64_t> seed = {}) {
-    checkpoint::Manifest manifest{.run_uuid = std::string(32, 'a'), .step = step};
+    checkpoint::Manifest manifest = test::manifest_of(units, layout);
+    manifest.step = step;
     manifest.save_nonce = fmt::format("{:016}", step);
-    manifest.sections = test::toy_sections();
-    for (const auto& [name, params] : units) {
-      manifest.unit_names.push_back(name);
-      manifest.spaces.emplace_back(params, layout);
-    }
     manifest.tensors = test::adamw_tensors(units.size(), false, false);
     const Path target = folder / fmt::format("{:09}", step);
     std::optional<test::Toy> toy;

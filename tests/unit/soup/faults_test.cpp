@@ -1,15 +1,12 @@
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <map>
 #include <set>
-#include <string>
 
-#include "checkpoint/checkpoint.hpp"
-#include "core/error.hpp"
 #include "soup/soup.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
+#include "support/refusal.hpp"
 #include "support/small_disk.hpp"
 #include "support/temp_folder.hpp"
 
@@ -81,12 +78,8 @@ class SoupFaults : public testing::Test {
   }
   void save(int step, std::uint64_t seed) {
     test::TestContext context{os, test::world()};
-    checkpoint::Store store{context.get(), folder / "run", {}};
     test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
-    const auto report = store.save(checkpoint::Kind::temp, step, toy.fill(seed).states(), test::toy_sections(),
-                                   test::toy_attachments());
-    EXPECT_TRUE(report.committed) << report.why_not;
-    config.inputs.push_back(report.directory.string());
+    config.inputs.push_back(test::save_step(context, folder / "run", step, toy.fill(seed).states()).string());
     config.output = (folder / "soup").string();
   }
   /// Makes the soup through a door to the OS and looks at what is left: nothing, or the undisturbed soup. True: made.
@@ -117,6 +110,17 @@ class SoupFaults : public testing::Test {
     return made;
   }
 
+  /// Makes the soup as often as it makes such calls, and lets each of them fail. Their number.
+  std::size_t fail_each(test::Call call, int error) {
+    for (std::size_t n = 0;; ++n) {
+      test::FaultyOs door;
+      door.fail(call, n, error);
+      make_or_leave_nothing(door, fmt::format("call {} of kind {}", n, static_cast<int>(call)));
+      EXPECT_EQ(door.open_files(), 0U);
+      if (door.count(call) <= n) return n;  // there is no n-th one
+    }
+  }
+
   Os os;
   test::TempFolder folder;
   SoupConfig config;
@@ -133,12 +137,7 @@ TEST_F(SoupFaults, ReplacesNoOutputThatAppearsMeanwhile) {
   const Path soup = folder / "soup", mine = soup / "mine";
   ChangingOs door{0, [&] { Files::system().make_folders(mine); }};
   test::TestContext context{door, test::world()};
-  try {
-    static_cast<void>(make_soup(context.get(), config));
-    ADD_FAILURE() << "replaced";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::usage) << error.what();
-  }
+  test::refusal(Fault::usage, [&] { make_soup(context.get(), config); });
   EXPECT_EQ(Files::system().list(soup), std::vector<std::string>{"mine"});
   EXPECT_EQ(Files::system().list(folder.path()), (std::vector<std::string>{"run", "soup", "undisturbed"}));
 }
@@ -146,18 +145,8 @@ TEST_F(SoupFaults, ReplacesNoOutputThatAppearsMeanwhile) {
 TEST_F(SoupFaults, AFullDiskAtAnyWriteLeavesNothing) {
   const test::Call writes[] = {test::Call::pwrite, test::Call::fallocate,        test::Call::fsync,  test::Call::mkdir,
                                test::Call::rename, test::Call::rename_noreplace, test::Call::statvfs};
-  for (const test::Call call : writes) {
-    std::size_t failed = 0;
-    for (std::size_t n = 0;; ++n) {
-      test::FaultyOs door;
-      door.fail(call, n, ENOSPC);
-      make_or_leave_nothing(door, fmt::format("call {} of kind {}", n, static_cast<int>(call)));
-      EXPECT_EQ(door.open_files(), 0U);
-      if (door.count(call) <= n) break;  // there is no n-th one
-      ++failed;
-    }
-    EXPECT_GT(failed, 0U) << "no call of kind " << static_cast<int>(call);
-  }
+  for (const test::Call call : writes)
+    EXPECT_GT(fail_each(call, ENOSPC), 0U) << "no call of kind " << static_cast<int>(call);
 }
 
 TEST_F(SoupFaults, ADiskThatReallyFillsLeavesNothing) {
@@ -184,14 +173,8 @@ TEST_F(SoupFaults, ADiskThatReallyFillsLeavesNothing) {
 }
 
 TEST_F(SoupFaults, AnErrorAtAnyReadLeavesNothing) {
-  for (const test::Call call : {test::Call::open, test::Call::pread, test::Call::stat, test::Call::fstat}) {
-    for (std::size_t n = 0;; ++n) {
-      test::FaultyOs door;
-      door.fail(call, n, EIO);
-      make_or_leave_nothing(door, fmt::format("call {} of kind {}", n, static_cast<int>(call)));
-      if (door.count(call) <= n) break;
-    }
-  }
+  for (const test::Call call : {test::Call::open, test::Call::pread, test::Call::stat, test::Call::fstat})
+    fail_each(call, EIO);
 }
 
 TEST_F(SoupFaults, ShortTransfersChangeNothing) {

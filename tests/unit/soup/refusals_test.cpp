@@ -1,19 +1,14 @@
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <limits>
 #include <set>
 
-#include "checkpoint/checkpoint.hpp"
 #include "config/describe.hpp"
-#include "core/error.hpp"
 #include "soup/inputs.hpp"
 #include "soup/soup.hpp"
-#include "spec/model_config.hpp"
 #include "spec/model_spec.hpp"
-#include "support/checkpoints.hpp"
 #include "support/forged_numbers.hpp"
 #include "support/refusal.hpp"
+#include "support/small_model.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::soup {
@@ -34,22 +29,26 @@ class TwoCheckpoints {
     bool with_moments = true;
   };
   Path save(const Variant& v) {
-    checkpoint::Store store{context.get(), folder / v.run, {}};
     test::Toy toy{v.units, context.topology().layout(), 0};
     toy.fill(v.weights > 0 ? v.weights : static_cast<std::uint64_t>(v.step));
     if (v.spoiled) toy.tensor(0, 1)[700] = std::numeric_limits<float>::quiet_NaN();
-    const auto report = store.save(v.kind, v.step, toy.states(v.with_moments), v.sections, v.attachments);
-    EXPECT_TRUE(report.committed) << report.why_not;
-    return report.directory;
+    return test::save_step(context, folder / v.run, v.step, toy.states(v.with_moments), v.sections, v.attachments,
+                           v.kind);
   }
   void take(const Variant& second) { config.inputs = {save({}).string(), save(second).string()}; }
+  /// A soup of the inputs as one more input.
+  void take_a_soup() {
+    config.output = (folder / "first").string();
+    static_cast<void>(make_soup(context.get(), config));
+    config.inputs.push_back(config.output);
+  }
   /// Expects a refusal with all its parts that says `words`, and nothing written.
   void refuse(Exit code, const std::string& words) {
     config.output = (folder / "soup").string();
     const Error error = test::error_of([&] { make_soup(context.get(), config); });
     const std::string said = error.what();
     EXPECT_EQ(exit_code(error.fault()), code) << said;
-    EXPECT_NE(said.find(words), std::string::npos) << said;
+    EXPECT_TRUE(test::says(said, words));
     const Facts& facts = error.facts();
     for (const std::string& part : {facts.wanted, facts.got, facts.where, facts.remedy})
       EXPECT_FALSE(part.empty()) << said;
@@ -85,11 +84,15 @@ std::function<void(TwoCheckpoints&)> with(const std::function<void(TwoCheckpoint
 std::function<void(TwoCheckpoints&)> with_model(const std::string& key, const boost::json::value& value) {
   return with([=](auto& other) { other.sections.model[key] = value; });
 }
-std::function<void(TwoCheckpoints&)> with_recipe(const Recipe& recipe) {
+/// Two that go together, and then `change`.
+std::function<void(TwoCheckpoints&)> sound_but(const std::function<void(TwoCheckpoints&)>& change) {
   return [=](TwoCheckpoints& two) {
     two.take({.step = 2});
-    two.config.recipe = recipe;
+    change(two);
   };
+}
+std::function<void(TwoCheckpoints&)> with_recipe(const Recipe& recipe) {
+  return sound_but([=](TwoCheckpoints& two) { two.config.recipe = recipe; });
 }
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -104,12 +107,10 @@ const std::vector<Refusal>& refusals() {
       {2, "Shapes", Exit::data, "block.0/up of shape [19, 53], got [53, 19]", with([](auto& o) {
          o.units[1].second[1].shape = {53, 19};
        })},
-      {3, "ElementTypes", Exit::io, "at /params/1/dtype: expected bf16",
-       [](TwoCheckpoints& two) {
-         two.take({.step = 2});
+      {3, "ElementTypes", Exit::io, "at /params/1/dtype: expected bf16", sound_but([](TwoCheckpoints& two) {
          test::edit_manifest(two.config.inputs[1],
                              [](auto& o) { o["params"].as_array()[0].as_object()["dtype"] = "bf16"; });
-       }},
+       })},
       {4, "ModelConfiguration", Exit::data, "model configuration", with_model("config_digest", "dead")},
       {5, "Tokenizer", Exit::data, "tokenizer", with_model("tokenizer_digest", "dead")},
       {5, "TokenizerFile", Exit::data, "has another tokenizer.model than the first input",
@@ -120,15 +121,10 @@ const std::vector<Refusal>& refusals() {
        with_model("vocab_size", 38)},
       {7, "TiedWeights", Exit::data, "set of tied weights", with_model("tied", boost::json::array{"embedding/weight"})},
       {8, "DamagedManifest", Exit::io, "does not end with its own digest",
-       [](TwoCheckpoints& two) {
-         two.take({.step = 2});
-         test::flip(Path{two.config.inputs[1]} / checkpoint::manifest_name, 77);
-       }},
-      {8, "CutShort", Exit::io, "got 1000 bytes",
-       [](TwoCheckpoints& two) {
-         two.take({.step = 2});
+       sound_but([](TwoCheckpoints& two) { test::flip(Path{two.config.inputs[1]} / checkpoint::manifest_name, 77); })},
+      {8, "CutShort", Exit::io, "got 1000 bytes", sound_but([](TwoCheckpoints& two) {
          Files::system().update(Path{two.config.inputs[1]} / checkpoint::shard_name(0, 1)).truncate(1000);
-       }},
+       })},
       {9, "NotFinite", Exit::data, "finite weights, got NaN or Inf; leave", with([](auto& o) { o.spoiled = true; })},
       {9, "NotFiniteWhateverTheManifestSays", Exit::data, "NaN or Inf in block.0/",
        [](TwoCheckpoints& two) {
@@ -150,33 +146,26 @@ const std::vector<Refusal>& refusals() {
        })},
       {12, "OneInput", Exit::usage, "at least two",
        [](TwoCheckpoints& two) { two.config.inputs = {two.save({}).string()}; }},
-      {12, "AnInputTwice", Exit::usage, "is given twice",
-       [](TwoCheckpoints& two) {
-         two.take({.step = 2});
+      {12, "AnInputTwice", Exit::usage, "is given twice", sound_but([](TwoCheckpoints& two) {
          Files::system().link_symbolically(two.config.inputs[0], two.folder / "link");
          two.config.inputs.push_back((two.folder / "link").string());
-       }},
-      {12, "AStepSavedForAWhileAndForGood", Exit::usage, "checkpoints/000000001; ",
-       [](TwoCheckpoints& two) {
-         two.take({.step = 2});
+       })},
+      {12, "AStepSavedForAWhileAndForGood", Exit::usage, "checkpoints/000000001; ", sound_but([](TwoCheckpoints& two) {
          two.config.inputs.push_back(two.save({.kind = checkpoint::Kind::export_}).string());
-       }},
+       })},
       {12, "AStepSavedForGoodWithoutItsMoments", Exit::usage, "checkpoints/000000001; ",
-       [](TwoCheckpoints& two) {
-         two.take({.step = 2});
+       sound_but([](TwoCheckpoints& two) {
          two.config.inputs.push_back(two.save({.kind = checkpoint::Kind::export_, .with_moments = false}).string());
          two.config.recipe = {.type = RecipeType::last_k, .last = 2};
-       }},
-      {12, "AStepSavedAgainByOtherRanks", Exit::usage, "checkpoints/000000001; ",
-       [](TwoCheckpoints& two) {
-         two.take({.step = 2});
+       })},
+      {12, "AStepSavedAgainByOtherRanks", Exit::usage, "checkpoints/000000001; ", sound_but([](TwoCheckpoints& two) {
          const checkpoint::Reader first{Files::system(), two.config.inputs[0]};
          const Path again = two.folder / "run/export/000000001";
          Files::system().make_folders(again.parent_path());
          test::write_checkpoint(Files::system(), again, test::tiny_units(), partition::Layout{{2, 1}}, 1,
                                 {.run_uuid = first.run_uuid(), .save_nonce = std::string(16, 'd'), .step = 1});
          two.config.inputs.push_back(again.string());
-       }},
+       })},
       {12, "WeightsThatStayedTheSameOverSkippedSteps", Exit::usage, "checkpoints/000000001; ",
        [](TwoCheckpoints& two) { two.take({.step = 2, .weights = 1}); }},
       {12, "WeightCount", Exit::usage, "2 weights, one for each checkpoint, got 3",
@@ -191,13 +180,7 @@ const std::vector<Refusal>& refusals() {
        with_recipe({.weights = {1, 2}})},
       {12, "GreedyWithoutValidation", Exit::usage, "the recipe greedy needs validation sets",
        with_recipe({.type = RecipeType::greedy})},
-      {13, "ASoup", Exit::data, "--allow-soup",
-       [](TwoCheckpoints& two) {
-         two.take({.step = 2});
-         two.config.output = (two.folder / "first").string();
-         static_cast<void>(make_soup(two.context.get(), two.config));
-         two.config.inputs.push_back(two.config.output);
-       }},
+      {13, "ASoup", Exit::data, "--allow-soup", sound_but([](TwoCheckpoints& two) { two.take_a_soup(); })},
       {0, "NoCheckpoint", Exit::data, "a committed checkpoint",
        [](TwoCheckpoints& two) {
          two.config.inputs = {two.save({}).string(), two.folder.path().string()};
@@ -222,7 +205,7 @@ TEST(Refusals, AreThirteen) {
 }
 
 TEST_F(SoupRefusals, AcceptsWhatFitsTogether) {
-  config.inputs = {save({}).string(), save({.step = 2}).string()};
+  take({.step = 2});
   config.output = (folder / "soup/").string();
   const SoupResult report = make_soup(context.get(), config);
   EXPECT_EQ(report.output, folder / "soup");
@@ -237,19 +220,18 @@ TEST_F(SoupRefusals, AcceptsWhatFitsTogether) {
 }
 
 TEST_F(SoupRefusals, DamagedWeights) {
-  const Path second = save({.step = 2});
-  config.inputs = {save({}).string(), second.string()};
-  const Path shard = second / checkpoint::shard_name(0, 1);
-  const std::uint64_t size_bytes = Files::system().stat(shard)->size_bytes;
+  take({.step = 2});
+  const Path shard = Path{config.inputs[1]} / checkpoint::shard_name(0, 1);
+  // Somewhere in the weights of `head`: found by their first value.
+  const float first = test::element("head/scale", 0, 0, 2);
+  const std::string text = Files::system().read_text(shard);
+  const std::size_t begin = text.find(std::string(reinterpret_cast<const char*>(&first), sizeof(first)));
+  ASSERT_LT(begin, text.size());
   for (int i = 0; i < 3; ++i) {
-    // Somewhere in the weights of `head`: found by their first value.
-    const float first = test::element("head/scale", 0, 0, 2);
-    const std::string text = Files::system().read_text(shard);
-    const std::size_t at = text.find(std::string(reinterpret_cast<const char*>(&first), sizeof(first)));
-    ASSERT_LT(at, size_bytes);
-    test::flip(shard, at + 1030 + static_cast<std::uint64_t>(i) * 5000, i);
+    const std::uint64_t at = begin + 1030 + static_cast<std::uint64_t>(i) * 5000;
+    test::flip(shard, at, i);
     refuse(Exit::io, "unit/head/master");
-    test::flip(shard, at + 1030 + static_cast<std::uint64_t>(i) * 5000, i);
+    test::flip(shard, at, i);
   }
 }
 TEST_F(SoupRefusals, AnotherRunIsTakenWhenAllowed) {
@@ -260,9 +242,7 @@ TEST_F(SoupRefusals, AnotherRunIsTakenWhenAllowed) {
 }
 TEST_F(SoupRefusals, ASoupIsTakenWhenAllowed) {
   take({.step = 2});
-  config.output = (folder / "first").string();
-  static_cast<void>(make_soup(context.get(), config));
-  config.inputs.push_back(config.output);
+  take_a_soup();
   config.output = (folder / "soup").string();
   config.allow_soup = true;
   EXPECT_EQ(make_soup(context.get(), config).inputs, 3U);
@@ -274,10 +254,7 @@ TEST_F(SoupRefusals, AnOptimizersTensorsOfOtherShapesAreLeftOut) {
     test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
     auto units = toy.fill(static_cast<std::uint64_t>(step)).states(false);
     units.push_back({"block.0.row_mean", &rows, {{"row_mean", means}}});
-    checkpoint::Store store{context.get(), folder / "run", {}};
-    const auto report = store.save(checkpoint::Kind::temp, step, units, test::toy_sections(), test::toy_attachments());
-    ASSERT_TRUE(report.committed) << report.why_not;
-    config.inputs.push_back(report.directory.string());
+    config.inputs.push_back(test::save_step(context, folder / "run", step, units).string());
   }
   config.output = (folder / "result").string();
   const checkpoint::Reader soup{Files::system(), make_soup(context.get(), config).output};
@@ -287,7 +264,7 @@ TEST_F(SoupRefusals, AnOptimizersTensorsOfOtherShapesAreLeftOut) {
   refuse(Exit::data, "other shapes than the weights (block.0.row_mean)");
 }
 TEST_F(SoupRefusals, AnOutputThatExists) {
-  config.inputs = {save({}).string(), save({.step = 2}).string()};
+  take({.step = 2});
   config.output = (folder / "kept").string();
   Files::system().make_folders(folder / "kept");
   test::refusal(Fault::usage, [&] { make_soup(context.get(), config); });
@@ -301,12 +278,9 @@ TEST_F(SoupRefusals, TableShowsStepsAndMetrics) {
   inputs.readers.emplace_back(Files::system(), save(second));
   const std::vector<std::string> lines = table_of(inputs);
   ASSERT_EQ(lines.size(), 3U);
-  EXPECT_NE(lines[0].find("dev.bleu"), std::string::npos) << lines[0];
-  EXPECT_NE(lines[1].find("2.5"), std::string::npos) << lines[1];
-  EXPECT_NE(lines[2].find("31.5"), std::string::npos) << lines[2];
-  EXPECT_NE(lines[2].find("1.25"), std::string::npos) << lines[2];
-  EXPECT_NE(lines[1].find("0.25  "), std::string::npos) << lines[1];
-  EXPECT_NE(lines[2].find("000000002"), std::string::npos) << lines[2];
+  EXPECT_TRUE(test::says(lines[0], "dev.bleu"));
+  EXPECT_TRUE(test::says(lines[1], "2.5", "0.25  "));
+  EXPECT_TRUE(test::says(lines[2], "31.5", "1.25", "000000002"));
 }
 
 /// The manifest of one input has numbers that nobody wrote.
@@ -314,12 +288,8 @@ class ForgedSoup : public SoupRefusals {
  protected:
   /// Inputs of a model that the manifest describes.
   ForgedSoup() {
-    spec::ModelConfig model;
-    model.type = spec::ModelType::decoder;
-    model.width = 8;
-    model.ff = 12;
-    model.heads = 2;
-    model.decoder.layers = 1;
+    const spec::ModelConfig model =
+        test::model_config({.type = spec::ModelType::decoder, .width = 8, .ff = 12, .heads = 2, .decoder_layers = 1});
     Variant first;
     first.units.clear();
     for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(model, 37)).units)
@@ -345,7 +315,7 @@ TEST_F(ForgedSoup, OfAnotherModelThanTheParametersAreOfIsDamage) {
   }
   refuse(Exit::io, "of shape [64, 16], got [64, 8]");
   const auto checked = check_checkpoints(context.get(), {config.inputs[0]});
-  EXPECT_NE(checked[0].wrong.find("of shape"), std::string::npos) << checked[0].wrong;
+  EXPECT_TRUE(test::says(checked[0].wrong, "of shape"));
 }
 
 }  // namespace

@@ -1,13 +1,8 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <set>
 
 #include "config/describe.hpp"
-#include "core/error.hpp"
 #include "spec/model_spec.hpp"
 
 namespace argosy::spec {
@@ -18,9 +13,8 @@ TEST(ModelConfig, PresetsHaveTheirPublishedSizes) {
   config.type = ModelType::decoder;
   config.preset = Preset::mistral_7b;
   std::int64_t parameters = 0;
-  for (const Unit& unit : ModelSpec(resolve(config, 0)).units) {
+  for (const Unit& unit : ModelSpec(resolve(config, 0)).units)
     for (const Parameter& parameter : unit.parameters) parameters += parameter.numel();
-  }
   EXPECT_EQ(parameters, 7'241'732'096);
   const spec::Architecture language = resolve(config, 32000);
   EXPECT_EQ(std::tuple(language.vocabulary.start, language.vocabulary.eos, language.vocabulary.pieces),

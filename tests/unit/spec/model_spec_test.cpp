@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.hpp"
+#include "support/small_model.hpp"
 
 namespace argosy::spec {
 namespace {
@@ -15,14 +15,13 @@ using testing::FieldsAre;
 
 /// Width 16, ff 24, four heads over two of keys and values, two layers a side.
 Architecture small(ModelType type = ModelType::encoder_decoder) {
-  ModelConfig config;
-  config.type = type;
-  config.width = 16;
-  config.ff = 24;
-  config.heads = 4;
+  ModelConfig config = argosy::test::model_config({.type = type,
+                                                   .width = 16,
+                                                   .ff = 24,
+                                                   .heads = 4,
+                                                   .encoder_layers = type == ModelType::encoder_decoder ? 2 : 0,
+                                                   .decoder_layers = 2});
   config.kv_heads = 2;
-  if (type == ModelType::encoder_decoder) config.encoder.layers = 2;
-  config.decoder.layers = 2;
   return resolve(config, 60);
 }
 
@@ -38,12 +37,8 @@ std::vector<std::string> names_of(const ModelSpec& spec) {
 
 TEST(Vocabularies, PadToAMultipleWithTheIdsOfTheShape) {
   const Vocabulary marian = vocabulary_of({TokenLayout::marian}, 8000);
-  EXPECT_EQ(marian.rows, 8064);
-  EXPECT_EQ(marian.pad, 8063);
-  EXPECT_EQ(marian.start, 8063);
-  EXPECT_EQ(marian.eos, 0);
-  EXPECT_EQ(marian.unk, 1);
-  EXPECT_FALSE(marian.bos);
+  EXPECT_EQ(std::tuple(marian.rows, marian.pad, marian.start), std::tuple(8064, 8063, 8063));
+  EXPECT_EQ(std::tuple(marian.eos, marian.unk, marian.bos), std::tuple(0, 1, std::nullopt));
   EXPECT_TRUE(marian.is_dead(8063));
   EXPECT_TRUE(marian.is_dead(8000));
   EXPECT_FALSE(marian.is_dead(7999));
@@ -52,17 +47,11 @@ TEST(Vocabularies, PadToAMultipleWithTheIdsOfTheShape) {
   EXPECT_EQ(vocabulary_of({TokenLayout::pegasus}, 64).rows, 128);
 
   const Vocabulary t5 = vocabulary_of({TokenLayout::t5}, 64);
-  EXPECT_EQ(t5.rows, 64);
-  EXPECT_EQ(t5.pad, 0);
-  EXPECT_EQ(t5.start, 0);
-  EXPECT_EQ(t5.eos, 1);
+  EXPECT_EQ(std::tuple(t5.rows, t5.pad, t5.start, t5.eos), std::tuple(64, 0, 0, 1));
   EXPECT_FALSE(t5.is_dead(0));
 
   const Vocabulary llama = vocabulary_of({TokenLayout::llama}, 65);
-  EXPECT_EQ(llama.rows, 128);
-  EXPECT_FALSE(llama.pad);
-  EXPECT_EQ(llama.bos, 1);
-  EXPECT_EQ(llama.start, 1);
+  EXPECT_EQ(std::tuple(llama.rows, llama.pad, llama.bos, llama.start), std::tuple(128, std::nullopt, 1, 1));
   EXPECT_EQ(llama.filler(), 2);
 }
 

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "support/captured.hpp"
 #include "support/fixed_clock.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
@@ -44,8 +45,8 @@ TEST_F(JsonLinesTest, CutsBackToTheResumedStep) {
 
 TEST_F(JsonLinesTest, RemovesAnUnfinishedEnd) {
   const std::string huge(1 << 20, '[');
-  for (const std::string& tail :
-       {std::string{"{\"step\":2"}, std::string{"{\"step\":2}"}, std::string(4096, '\0'), huge}) {
+  const std::vector<std::string> tails({"{\"step\":2", "{\"step\":2}", std::string(4096, '\0'), huge});
+  for (const std::string& tail : tails) {
     write(0, {1});
     files.append(folder / "m.jsonl").append(as_bytes(std::string_view{tail}));
     write(5, {6});
@@ -56,33 +57,29 @@ TEST_F(JsonLinesTest, RemovesAnUnfinishedEnd) {
 
 TEST_F(JsonLinesTest, KeepsAndNamesALineThatIsNoneOfOurs) {
   const std::string huge(1 << 20, '[');
-  for (const std::string& bad : {std::string{""}, std::string{"nonsense"}, std::string{"[1]"}, std::string{"{\"x\":1}"},
-                                 std::string{"{\"step\":1.5}"}, std::string{"{\"step\":\"2\"}"},
-                                 std::string{"{\"step\":9223372036854775808}"}, std::string("\0\xff\x01", 3), huge}) {
+  const std::vector<std::string> lines({"", "nonsense", "[1]", "{\"x\":1}", "{\"step\":1.5}", "{\"step\":\"2\"}",
+                                        "{\"step\":9223372036854775808}", std::string("\0\xff\x01", 3), huge});
+  for (const std::string& bad : lines) {
     files.write_atomically(folder / "m.jsonl",
                            "{\"step\":1}\n" + bad + "\n{\"step\":2}\n{\"step\":9}\n" + bad + "\n{\"step\":9}\n");
-    testing::internal::CaptureStderr();
-    write(5, {6});
-    const std::string said = testing::internal::GetCapturedStderr();
+    const std::string said = test::stderr_of([&] { write(5, {6}); });
     EXPECT_EQ(text(), "{\"step\":1}\n" + bad + "\n{\"step\":2}\n" + bad + "\n{\"step\":6}\n") << bad.substr(0, 20);
-    EXPECT_NE(said.find("m.jsonl line 2, 5: not an object with a step"), std::string::npos) << said;
+    EXPECT_TRUE(test::says(said, "m.jsonl line 2, 5: not an object with a step"));
     EXPECT_EQ(files.list(folder.path()), std::vector<std::string>{"m.jsonl"});
   }
   files.write_atomically(folder / "m.jsonl", std::string(100, '\n'));
-  testing::internal::CaptureStderr();
-  write(5, {});
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("line 1, 2, 3, 4, 5 and 95 more:"), std::string::npos);
+  EXPECT_TRUE(test::says(test::stderr_of([&] { write(5, {}); }), "line 1, 2, 3, 4, 5 and 95 more:"));
 }
 
 TEST_F(JsonLinesTest, IsNeverFollowedThroughALinkNorWaitedFor) {
   const std::string theirs = "{\"step\":1}\n{\"step\":100}\n";
   files.write_atomically(folder / "theirs", theirs);
   files.link_symbolically("theirs", folder / "m.jsonl");
-  EXPECT_NE(test::refusal(Fault::io, [&] { write(5, {6}); }).find("ELOOP"), std::string::npos);
+  EXPECT_TRUE(test::says(test::refusal(Fault::io, [&] { write(5, {6}); }), "ELOOP"));
   EXPECT_EQ(files.read_text(folder / "theirs"), theirs);
   files.remove(folder / "m.jsonl");
   ASSERT_EQ(mkfifo((folder / "m.jsonl").c_str(), 0600), 0);
-  EXPECT_NE(test::refusal(Fault::io, [&] { write(5, {6}); }).find("ENXIO"), std::string::npos);
+  EXPECT_TRUE(test::says(test::refusal(Fault::io, [&] { write(5, {6}); }), "ENXIO"));
   files.remove(folder / "m.jsonl");
   files.make_folder(folder / "m.jsonl");
   (void)test::refusal(Fault::io, [&] { write(5, {6}); });

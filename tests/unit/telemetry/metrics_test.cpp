@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "config/describe.hpp"
+#include "support/captured.hpp"
 #include "support/faulty_os.hpp"
 #include "support/fixed_clock.hpp"
 #include "support/temp_folder.hpp"
@@ -14,6 +15,7 @@
 namespace argosy::telemetry {
 namespace {
 
+using test::stderr_of;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -42,17 +44,22 @@ StepMetrics step_of(std::int64_t step) {
   return m;
 }
 
+/// The steps from `first` to `last`.
+std::vector<StepMetrics> steps_of(std::int64_t first, std::int64_t last) {
+  std::vector<StepMetrics> steps;
+  for (std::int64_t step = first; step <= last; ++step) steps.push_back(step_of(step));
+  return steps;
+}
+
 class MetricsTest : public testing::Test {
  protected:
-  std::string run(Metrics::Setup setup, std::initializer_list<StepMetrics> steps) {
-    testing::internal::CaptureStderr();
+  std::string run(Metrics::Setup setup, const std::vector<StepMetrics>& steps) {
     setup.shape = shape;
-    {
+    return stderr_of([&] {
       const Log log;
       Metrics metrics(setup, files, folder.path(), log, clock);
       for (const StepMetrics& step : steps) metrics.add(step);
-    }
-    return testing::internal::GetCapturedStderr();
+    });
   }
   std::vector<boost::json::value> lines() {
     std::vector<boost::json::value> all;
@@ -70,6 +77,11 @@ class MetricsTest : public testing::Test {
     Metrics::Setup s;
     s.config.log_interval = interval;
     s.config.log_offset = offset;
+    return s;
+  }
+  static Metrics::Setup setup_with_tensorboard() {
+    Metrics::Setup s = setup({.count = 1});
+    s.config.tensorboard = true;
     return s;
   }
 
@@ -97,15 +109,16 @@ TEST_F(MetricsTest, ReportsMeansOverTheInterval) {
   const boost::json::value line = lines()[0];
   const auto number = [&](const char* key) { return line.at(key).to_number<double>(); };
   EXPECT_EQ(line.at("step"), 2);
-  EXPECT_DOUBLE_EQ(number("loss"), (3.0 * 100 + 5.0 * 300) / 400);
-  EXPECT_DOUBLE_EQ(number("nll"), 3.5);
-  EXPECT_DOUBLE_EQ(number("perplexity"), std::exp(3.5));
-  EXPECT_DOUBLE_EQ(number("src_tokens_per_s"), 180 / 2.0);
-  EXPECT_DOUBLE_EQ(number("tgt_tokens_per_s"), 400 / 2.0);
-  EXPECT_DOUBLE_EQ(number("padded_tokens_per_s"), 400 / 2.0);
-  EXPECT_DOUBLE_EQ(number("step_ms"), 1000);
-  EXPECT_DOUBLE_EQ(number("data_wait_ms"), 20);
-  EXPECT_DOUBLE_EQ(number("clip_frac"), 0.5);
+  const std::pair<const char*, double> figures[] = {{"loss", (3.0 * 100 + 5.0 * 300) / 400},
+                                                    {"nll", 3.5},
+                                                    {"perplexity", std::exp(3.5)},
+                                                    {"src_tokens_per_s", 180 / 2.0},
+                                                    {"tgt_tokens_per_s", 400 / 2.0},
+                                                    {"padded_tokens_per_s", 400 / 2.0},
+                                                    {"step_ms", 1000},
+                                                    {"data_wait_ms", 20},
+                                                    {"clip_frac", 0.5}};
+  for (const auto& [key, figure] : figures) EXPECT_DOUBLE_EQ(number(key), figure) << key;
   EXPECT_DOUBLE_EQ(number("eta_s"), 98.0) << "2 of 100 steps took 2 s";
   Work work;
   work.add_row(0, 10);
@@ -150,45 +163,41 @@ TEST_F(MetricsTest, SkippedStepsLeaveTheMeans) {
 }
 
 TEST_F(MetricsTest, LogsAtMultiplesOfTheInterval) {
-  run(setup({.count = 3}), {step_of(1), step_of(2), step_of(3), step_of(4), step_of(5), step_of(6), step_of(7)});
+  run(setup({.count = 3}), steps_of(1, 7));
   EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{3, 6}));
 }
 
 TEST_F(MetricsTest, LogOffsetShiftsThem) {
-  run(setup({.count = 3}, 1), {step_of(1), step_of(2), step_of(3), step_of(4), step_of(5)});
+  run(setup({.count = 3}, 1), steps_of(1, 5));
   EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{1, 4}));
 }
 
 TEST_F(MetricsTest, IntervalsMayCountTgtTokensOrEpochs) {
   using Unit = config::Period::Unit;
-  run(setup({.count = 250, .unit = Unit::tgt_token}), {step_of(1), step_of(2), step_of(3), step_of(4), step_of(5)});
+  run(setup({.count = 250, .unit = Unit::tgt_token}), steps_of(1, 5));
   EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{3, 5}));
-  run(setup({.count = 0.5, .unit = Unit::epoch}), {step_of(1), step_of(2), step_of(3), step_of(4)});
+  run(setup({.count = 0.5, .unit = Unit::epoch}), steps_of(1, 4));
   EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{2, 4}));
 }
 
 TEST_F(MetricsTest, AResumedRunContinuesTheFile) {
-  run(setup({.count = 2}), {step_of(1), step_of(2), step_of(3), step_of(4), step_of(5), step_of(6)});
+  run(setup({.count = 2}), steps_of(1, 6));
   const auto uninterrupted = lines();
   Metrics::Setup resumed = setup({.count = 2});
   resumed.before = step_of(3);
-  run(resumed, {step_of(4), step_of(5), step_of(6)});
+  run(resumed, steps_of(4, 6));
   EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{2, 4, 6}));
   EXPECT_EQ(lines().back(), uninterrupted.back()) << "the interval after the resume is whole again";
   EXPECT_DOUBLE_EQ(lines()[1].at("eta_s").to_number<double>(), 0.5 * 96) << "the pace is that since the resume";
 }
 
 TEST_F(MetricsTest, ValidationFiguresAreLinesOfTheirOwn) {
-  testing::internal::CaptureStderr();
-  {
+  const std::string said = stderr_of([&] {
     const Log log;
-    Metrics::Setup s = setup({.count = 1});
-    s.config.tensorboard = true;
-    Metrics metrics(s, files, folder.path(), log, clock);
+    Metrics metrics(setup_with_tensorboard(), files, folder.path(), log, clock);
     metrics.add_validation({.step = 20, .set = "dev", .figures = {{"loss", 2.5}, {"chrf", 41.25}}});
-  }
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("step 20 · validation dev · loss 2.5000 · chrf 41.2500"));
+  });
+  EXPECT_THAT(said, HasSubstr("step 20 · validation dev · loss 2.5000 · chrf 41.2500"));
   EXPECT_EQ(lines()[0],
             boost::json::parse(R"({"step": 20, "validation": "dev", "figures": {"loss": 2.5, "chrf": 41.25}})"));
   const auto names = files.list(folder / "tensorboard");
@@ -197,11 +206,9 @@ TEST_F(MetricsTest, ValidationFiguresAreLinesOfTheirOwn) {
 }
 
 TEST_F(MetricsTest, TensorboardIsWrittenOnlyWhenWanted) {
-  Metrics::Setup s = setup({.count = 1});
-  run(s, {step_of(1)});
+  run(setup({.count = 1}), {step_of(1)});
   EXPECT_FALSE(files.exists(folder / "tensorboard"));
-  s.config.tensorboard = true;
-  run(s, {step_of(1)});
+  run(setup_with_tensorboard(), {step_of(1)});
   const auto names = files.list(folder / "tensorboard");
   ASSERT_EQ(names.size(), 1U);
   const std::string events = files.read_text(folder / "tensorboard" / names[0]);
@@ -211,27 +218,21 @@ TEST_F(MetricsTest, TensorboardIsWrittenOnlyWhenWanted) {
 TEST_F(MetricsTest, AFullDiskEndsNothingAndTearsNoRecord) {
   test::FaultyOs os;
   const Log log;
-  Metrics::Setup s = setup({.count = 1});
-  s.config.tensorboard = true;
-  Metrics metrics(s, Files{os}, folder.path(), log, clock);
+  Metrics metrics(setup_with_tensorboard(), Files{os}, folder.path(), log, clock);
   const Path events = folder / "tensorboard" / files.list(folder / "tensorboard").front();
   const std::size_t head_bytes = files.read_text(events).size();
   metrics.add(step_of(1));
   const auto step_with_full_disk = [&](std::int64_t step, std::size_t record) {  // record: 0 the line, 1 the event
     os.shorten(os.count() + record);
     os.fail(test::Call::write, os.count(test::Call::write) + record + 1, ENOSPC);
-    testing::internal::CaptureStderr();
-    metrics.add(step_of(step));
-    return testing::internal::GetCapturedStderr();
+    return stderr_of([&] { metrics.add(step_of(step)); });
   };
   const std::string before = files.read_text(events);
   EXPECT_THAT(step_with_full_disk(2, 0), HasSubstr("metrics.jsonl is not written from step 2 on: "));
   EXPECT_THAT(step_with_full_disk(3, 0), testing::Not(HasSubstr("not written"))) << "said once";
   EXPECT_EQ(steps_logged(), std::vector<std::int64_t>{1});
   EXPECT_EQ(files.read_text(events).size(), 3 * before.size() - 2 * head_bytes) << "two whole records more";
-  testing::internal::CaptureStderr();
-  metrics.add(step_of(4));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("metrics.jsonl is written again from step 4 on"));
+  EXPECT_THAT(stderr_of([&] { metrics.add(step_of(4)); }), HasSubstr("metrics.jsonl is written again from step 4 on"));
   const std::string with_step_4 = files.read_text(events);
   EXPECT_THAT(step_with_full_disk(5, 1), HasSubstr("tensorboard is not written from step 5 on"));
   EXPECT_EQ(files.read_text(events), with_step_4);
@@ -239,20 +240,20 @@ TEST_F(MetricsTest, AFullDiskEndsNothingAndTearsNoRecord) {
 }
 
 TEST_F(MetricsTest, FilesThatCannotBeOpenedEndNothingAndAreOpenedWhenTheyCan) {
-  Metrics::Setup s = setup({.count = 1});
-  s.config.tensorboard = true;
   files.write_atomically(folder / "theirs", "{\"step\":9}\n");
   files.link_symbolically("theirs", folder / "metrics.jsonl");
   files.write_atomically(folder / "tensorboard", "a file");
   const Log log;
-  testing::internal::CaptureStderr();
-  Metrics metrics(s, files, folder.path(), log, clock);
-  metrics.add(step_of(1));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), AllOf(HasSubstr("metrics.jsonl is not written from step 0 on"),
-                                                            HasSubstr("tensorboard is not written from step 0 on")));
+  std::optional<Metrics> metrics;
+  const std::string said = stderr_of([&] {
+    metrics.emplace(setup_with_tensorboard(), files, folder.path(), log, clock);
+    metrics->add(step_of(1));
+  });
+  EXPECT_THAT(said, AllOf(HasSubstr("metrics.jsonl is not written from step 0 on"),
+                          HasSubstr("tensorboard is not written from step 0 on")));
   files.remove(folder / "metrics.jsonl");
   files.remove(folder / "tensorboard");
-  metrics.add(step_of(2));
+  metrics->add(step_of(2));
   EXPECT_EQ(steps_logged(), std::vector<std::int64_t>{2});
   EXPECT_EQ(files.list(folder / "tensorboard").size(), 1U);
   EXPECT_EQ(files.read_text(folder / "theirs"), "{\"step\":9}\n");
@@ -263,8 +264,7 @@ TEST_F(MetricsTest, NoFailingCallEndsTheRun) {
   const auto run = [&](Os& os) {
     files.remove_tree(folder / "tensorboard");
     files.write_atomically(folder / "metrics.jsonl", "{\"step\":1}\n{\"step\":9}\nnonsense\n{\"step\":9}\n");
-    Metrics::Setup s = setup({.count = 1});
-    s.config.tensorboard = true;
+    Metrics::Setup s = setup_with_tensorboard();
     s.before.step = 1;
     Metrics metrics(s, Files{os}, folder.path(), log, clock);
     metrics.add(step_of(2));
@@ -289,28 +289,16 @@ TEST_F(MetricsTest, NoFailingCallEndsTheRun) {
 }
 
 TEST_F(MetricsTest, WarnsOnceOfManyClippedSteps) {
-  const auto steps = [](int clipped_of_ten) {
-    std::vector<StepMetrics> all;
-    for (int i = 1; i <= 30; ++i) {
-      all.push_back(step_of(i));
-      all.back().clipped = i % 10 < clipped_of_ten;
-    }
-    return all;
-  };
-  const auto warnings = [&](const std::vector<StepMetrics>& all) {
-    testing::internal::CaptureStderr();
-    {
-      const Log log;
-      Metrics metrics(setup({.count = 10}), files, folder.path(), log, clock);
-      for (const StepMetrics& step : all) metrics.add(step);
-    }
-    const std::string log = testing::internal::GetCapturedStderr();
+  const auto warnings = [&](int clipped_of_ten) {
+    std::vector<StepMetrics> steps = steps_of(1, 30);
+    for (StepMetrics& step : steps) step.clipped = step.step % 10 < clipped_of_ten;
+    const std::string log = run(setup({.count = 10}), steps);
     std::size_t count = 0;
     for (std::size_t at = log.find("clipped"); at != std::string::npos; at = log.find("clipped", at + 1)) ++count;
     return count;
   };
-  EXPECT_EQ(warnings(steps(2)), 0U);
-  EXPECT_EQ(warnings(steps(3)), 1U);
+  EXPECT_EQ(warnings(2), 0U);
+  EXPECT_EQ(warnings(3), 1U);
 }
 
 TEST(TelemetryConfig, EveryKeyHasATextAndARange) {
@@ -325,13 +313,12 @@ TEST(TelemetryConfig, EveryKeyHasATextAndARange) {
 }
 
 TEST_F(MetricsTest, AReportTellsOfStepsThatAnEarlierProcessTook) {
-  std::vector<StepMetrics> steps;
+  std::vector<StepMetrics> steps = steps_of(1, 4);
   WindowSums begun;
-  for (std::int64_t i = 1; i <= 4; ++i) {
-    steps.push_back(step_of(i));
-    steps.back().loss = static_cast<double>(i);
-    steps.back().clipped = i == 1;
-    if (i < 3) begun.add(steps.back());
+  for (StepMetrics& step : steps) {
+    step.loss = static_cast<double>(step.step);
+    step.clipped = step.step == 1;
+    if (step.step < 3) begun.add(step);
   }
   Metrics::Setup resumed = setup({.count = 4});
   resumed.before = steps[1];

@@ -1,13 +1,10 @@
 #include "telemetry/run_report.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <initializer_list>
-
-#include "core/error.hpp"
 #include "support/fixed_clock.hpp"
+#include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::telemetry {
@@ -25,12 +22,9 @@ TEST(Starts, AreWholeLinesOfAStepAndATime) {
 }
 
 TEST(Starts, ALineThatSaysNothingEndsARowOfFruitlessOnes) {
-  const Start none{};
-  for (const std::string& line :
-       std::initializer_list<std::string>{"", "a[$(touch x)]", "-1 2", "12 ", " 12", "12 x", "1234567890123456789 1",
-                                          "12 1 1", std::string("1\0", 2)}) {
-    EXPECT_THAT(parse_starts(line + "\n"), ElementsAre(none)) << line;
-  }
+  const std::vector<std::string> lines(
+      {"", "a[$(touch x)]", "-1 2", "12 ", " 12", "12 x", "1234567890123456789 1", "12 1 1", std::string("1\0", 2)});
+  for (const std::string& line : lines) EXPECT_THAT(parse_starts(line + "\n"), ElementsAre(Start{})) << line;
   EXPECT_EQ(fruitless(parse_starts("12 1\nx\n12 2\n12 3\n"), 12), 2);
   EXPECT_EQ(fruitless(parse_starts("12 1\n12 2\n"), 13), 0);
   EXPECT_EQ(fruitless({}, 0), 0);
@@ -124,9 +118,8 @@ TEST_F(RunFilesTest, WhatCannotBeReadIsNamedAndHidesNothing) {
   EXPECT_THAT(told.lines, Contains(HasSubstr("training running at step 1200")));
   std::string problems;
   for (const auto& problem : told.figures.at("problems").as_array()) problems += problem.as_string().c_str();
-  for (const char* part :
-       {"chain.json", "starts.103: 1 lines are not of the form STEP TIME", "exit.103.1: not a regular file"})
-    EXPECT_THAT(problems, HasSubstr(part));
+  EXPECT_TRUE(test::says(problems, "chain.json", "starts.103: 1 lines are not of the form STEP TIME",
+                         "exit.103.1: not a regular file"));
 }
 
 TEST_F(RunFilesTest, AFileInTheirPlaceHidesNoOtherCheckpoints) {
@@ -138,13 +131,10 @@ TEST_F(RunFilesTest, AFileInTheirPlaceHidesNoOtherCheckpoints) {
 }
 
 TEST_F(RunFilesTest, NumbersThatAreNoneAreDamage) {
-  for (const auto& [from, to] : {std::pair{"1200", "-1"},
-                                 {"1200", "1e3"},
-                                 {"1200", "9223372036854775808"},
-                                 {"2.4E-1", "1e999"},
-                                 {"2.4E-1", "null"},
-                                 {"running", "asleep"},
-                                 {"T00", "X00"}}) {
+  const std::pair<const char*, const char*> changes[] = {
+      {"1200", "-1"},        {"1200", "1e3"}, {"1200", "9223372036854775808"}, {"2.4E-1", "1e999"}, {"2.4E-1", "null"},
+      {"running", "asleep"}, {"T00", "X00"}};
+  for (const auto& [from, to] : changes) {
     std::string text = status;
     text.replace(text.find(from), std::string_view(from).size(), to);
     write("status.json", text);
@@ -164,12 +154,10 @@ TEST_F(RunFilesTest, TellsPeopleHowFarTheRunIs) {
         "{\"step\":1000,\"validation\":\"dev\",\"figures\":{\"loss\":2.1E0,\"chrf\":null}}\n"
         "{\"step\":1100,\"loss\":2.0}\n{\"step\":1200,\"validation\":\"dev\",\"fig");
   queue = {{"101", ""}, {"103", "RUNNING None"}};
-  const std::string told = text();
-  for (const char* line : {"count       101      cancelled", "train       103      queued running",
-                           "training running at step 1200, 24.0 % done, last update 5 s ago: a \"b\"", "ETA 1970-01-0",
-                           "job 103: 1 start, last exit code 75 at step 1200, because the stop file exists",
-                           "validation at step 1000 on dev: loss 2.1000, chrf unknown", "no checkpoint", " MiB free"})
-    EXPECT_THAT(told, HasSubstr(line));
+  EXPECT_TRUE(test::says(text(), "count       101      cancelled", "train       103      queued running",
+                         "training running at step 1200, 24.0 % done, last update 5 s ago: a \"b\"", "ETA 1970-01-0",
+                         "job 103: 1 start, last exit code 75 at step 1200, because the stop file exists",
+                         "validation at step 1000 on dev: loss 2.1000, chrf unknown", "no checkpoint", " MiB free"));
   EXPECT_EQ(report().figures.at("validation").at("step"), 1000);
 }
 

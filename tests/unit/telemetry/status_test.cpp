@@ -1,13 +1,12 @@
 #include "telemetry/status.hpp"
 
-#include <gtest/gtest.h>
-
 #include <boost/json/parse.hpp>
 #include <optional>
 
-#include "core/error.hpp"
+#include "support/captured.hpp"
 #include "support/faulty_os.hpp"
 #include "support/fixed_clock.hpp"
+#include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::telemetry {
@@ -73,14 +72,12 @@ TEST_F(StatusTest, NoFailingCallEndsTheTrainingOrLeavesHalfAFile) {
       files.remove(folder / "status.json");
       test::FaultyOs os;
       os.fail(n, EACCES);
-      testing::internal::CaptureStderr();
-      EXPECT_NO_THROW(run(os, end)) << n;
-      const std::string said = testing::internal::GetCapturedStderr();
+      const std::string said = test::stderr_of([&] { EXPECT_NO_THROW(run(os, end)) << n; });
       EXPECT_EQ(os.open_files(), 0U) << n;
       EXPECT_EQ(files.list(folder.path()), std::vector<std::string>{"status.json"}) << n;
       EXPECT_NO_THROW((void)now()) << n;
       if (sound.records()[n].call == test::Call::unlink) continue;
-      EXPECT_NE(said.find("status.json is not written from step "), std::string::npos) << n << said;
+      EXPECT_TRUE(test::says(said, "status.json is not written from step ")) << n;
     }
   }
 }
@@ -88,22 +85,18 @@ TEST_F(StatusTest, NoFailingCallEndsTheTrainingOrLeavesHalfAFile) {
 TEST_F(StatusTest, SaysOnceThatItCannotBeWrittenAndThatItCanAgain) {
   test::FaultyOs os;
   os.fail(test::Call::open, 0, EROFS, true);
-  const auto said = [&](auto&& body) {
-    testing::internal::CaptureStderr();
-    body();
-    return testing::internal::GetCapturedStderr();
-  };
   std::optional<Status> status;
-  EXPECT_NE(said([&] { status.emplace(Files{os}, folder.path(), log, clock, 3); }).find("not written from step 3 on: "),
-            std::string::npos);
+  std::string said = test::stderr_of([&] { status.emplace(Files{os}, folder.path(), log, clock, 3); });
+  EXPECT_TRUE(test::says(said, "not written from step 3 on: "));
   clock.now_s += 20;
-  EXPECT_EQ(said([&] { status->running(4, 0.1); }), "");
+  EXPECT_EQ(test::stderr_of([&] { status->running(4, 0.1); }), "");
   os.heal();
   clock.now_s += 20;
-  EXPECT_NE(said([&] { status->running(5, 0.1); }).find("status.json is written again from step 5 on"),
-            std::string::npos);
+  said = test::stderr_of([&] { status->running(5, 0.1); });
+  EXPECT_TRUE(test::says(said, "status.json is written again from step 5 on"));
   os.fail(test::Call::open, 0, EROFS, true);
-  EXPECT_NE(said([&] { status->stopped(6, "SIGTERM"); }).find("not written from step 6 on: "), std::string::npos);
+  said = test::stderr_of([&] { status->stopped(6, "SIGTERM"); });
+  EXPECT_TRUE(test::says(said, "not written from step 6 on: "));
   EXPECT_EQ(now().at("step"), 5) << "what could be written stays whole";
 }
 

@@ -8,6 +8,7 @@
 
 #include "plan/memory_model.hpp"
 #include "support/recording.hpp"
+#include "support/small_model.hpp"
 #include "train/memory_count.hpp"
 #include "train/runner.hpp"
 
@@ -24,14 +25,13 @@ struct Activations {
 
 /// Of the second step, bf16 and with whole logits: workspaces are there then.
 inline Activations activations_of(const LanguageModel& sizes, plan::Recompute recompute, c10::Device device) {
-  spec::ModelConfig config;
-  config.type = spec::ModelType::decoder;
-  config.width = sizes.width;
-  config.ff = sizes.ff;
-  config.heads = sizes.heads;
+  spec::ModelConfig config = model_config({.type = spec::ModelType::decoder,
+                                           .width = sizes.width,
+                                           .ff = sizes.ff,
+                                           .heads = sizes.heads,
+                                           .decoder_layers = sizes.layers});
   config.kv_heads = sizes.kv_heads;
   config.max_positions = sizes.length;
-  config.decoder.layers = sizes.layers;
   const spec::Architecture shape = spec::resolve(config, sizes.vocab);
   const partition::Layout alone;
   model::Model model(shape, alone);

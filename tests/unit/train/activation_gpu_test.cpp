@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "activation_case.hpp"
 #include "kernels/plugin.hpp"
 

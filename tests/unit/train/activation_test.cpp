@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include "activation_case.hpp"
 
 namespace argosy::test {

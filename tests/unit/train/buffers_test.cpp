@@ -5,6 +5,7 @@
 
 #include "plan/memory_model.hpp"
 #include "support/factored.hpp"
+#include "support/small_model.hpp"
 #include "train/memory_count.hpp"
 
 namespace argosy::test {
@@ -36,13 +37,9 @@ TEST(MemoryCount, FollowsTensorsAndTheirPeak) {
 std::vector<spec::Architecture> models() {
   std::vector<spec::Architecture> all;
   for (const auto& [tied, vocab] : {std::pair{true, 50}, {false, 50}, {false, 3000}}) {
-    spec::ModelConfig config;
-    config.width = 32;
-    config.ff = 48;
-    config.heads = 2;
+    spec::ModelConfig config =
+        model_config({.width = 32, .ff = 48, .heads = 2, .encoder_layers = 2, .decoder_layers = 3});
     config.max_positions = 32;
-    config.encoder.layers = 2;
-    config.decoder.layers = 3;
     config.tie_embeddings = tied;
     all.push_back(spec::resolve(config, vocab));
   }

@@ -6,6 +6,7 @@
 
 #include "plan/simulation.hpp"
 #include "support/fixed_clock.hpp"
+#include "support/small_model.hpp"
 #include "train/runner.hpp"
 
 namespace argosy::test {
@@ -100,14 +101,9 @@ data::Batch rows(const spec::Architecture& shape, std::int64_t count, std::int64
 
 /// Untied: embeddings and head take turns with the blocks; or tied: one unit keeps its buffers.
 spec::Architecture small_model(spec::ModelType type, bool tied) {
-  spec::ModelConfig config;
-  config.type = type;
-  config.width = 32;
-  config.ff = 64;
-  config.heads = 2;
+  spec::ModelConfig config =
+      model_config({.type = type, .width = 32, .ff = 64, .heads = 2, .encoder_layers = 2, .decoder_layers = 4});
   config.max_positions = 16;
-  config.encoder.layers = 2;
-  config.decoder.layers = 4;
   config.tie_embeddings = tied;
   return spec::resolve(config, 50);
 }
@@ -133,9 +129,9 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
                                    {spec::ModelType::decoder, true},
                                    {spec::ModelType::encoder_decoder, true}}) {
     const spec::Architecture shape = small_model(type, tied);
-    for (const partition::Layout& layout : {partition::Layout({2, 2}), partition::Layout({1, 3})}) {
-      for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
-        for (const auto order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first}) {
+    for (const partition::Layout& layout : {partition::Layout({2, 2}), partition::Layout({1, 3})})
+      for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
+        for (const auto order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first})
           for (const int micro_batches : {1, 3}) {
             for (const double seconds_per_byte : {0.5, 64.0}) {  // most is hidden; nearly nothing is
               SCOPED_TRACE(fmt::format("{}, scheme {}, {}, tied {}, {} nodes of up to {}, A {}, {} s a byte",
@@ -195,9 +191,6 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
               EXPECT_EQ(time.moved, moved);
             }
           }
-        }
-      }
-    }
   }
 }
 
