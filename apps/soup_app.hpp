@@ -27,12 +27,12 @@ using MakeEvaluator = std::function<soup::Evaluator(comm::Context&, const config
 
 namespace detail {
 
-/// Enumerators by name, for CLI11.
+/// Takes an enumerator by its name. Without the description CLI11 would print its number in --help.
 template <class E>
-std::map<std::string, E> names_of() {
+void take_names(CLI::Option* option) {
   std::map<std::string, E> names;
   boost::mp11::mp_for_each<boost::describe::describe_enumerators<E>>([&](auto e) { names.emplace(e.name, e.value); });
-  return names;
+  option->transform(CLI::Transformer(names).description(""))->type_name("NAME");
 }
 
 inline constexpr std::string_view soup_examples =
@@ -51,21 +51,18 @@ inline SoupCommand::SoupCommand() {
   soup::Recipe& recipe = config.recipe;
   cli.add_option("CKPT", config.inputs, "committed checkpoint directories, at least two")->required();
   cli.add_option("--out", config.output, "directory to create; never overwritten")->capture_default_str();
+  const std::map<std::string, DType> dtypes{{"f32", DType::f32}, {"bf16", DType::bf16}};
   cli.add_option("--dtype", config.dtype, "f32 | bf16: element type of the soup's weights, rounded once")
-      ->transform(
-          CLI::Transformer(std::map<std::string, DType>{{"f32", DType::f32}, {"bf16", DType::bf16}}).description(""))
+      ->transform(CLI::Transformer(dtypes).description(""))
       ->type_name("NAME")
       ->default_str("f32");
-  cli.add_option("--optimizer", config.moments,
-                 "drop | zero | first | avg: the optimizer's moments in the soup; with moments, training can resume "
-                 "from it")
-      ->transform(CLI::Transformer(detail::names_of<soup::Moments>()).description(""))
-      ->type_name("NAME")
-      ->default_str("drop");
-  cli.add_option("--recipe", recipe.type, "uniform | weighted | last_k | decay | greedy")
-      ->transform(CLI::Transformer(detail::names_of<soup::RecipeType>()).description(""))
-      ->type_name("NAME")
-      ->default_str("uniform");
+  detail::take_names<soup::Moments>(
+      cli.add_option(
+             "--optimizer", config.moments,
+             "drop | zero | first | avg: the optimizer's moments; with moments, training can resume from the soup")
+          ->default_str("drop"));
+  detail::take_names<soup::RecipeType>(
+      cli.add_option("--recipe", recipe.type, "uniform | weighted | last_k | decay | greedy")->default_str("uniform"));
   cli.add_option("--weights", recipe.weights, "weighted: one number for each checkpoint, as in 1,2,1")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -73,10 +70,9 @@ inline SoupCommand::SoupCommand() {
   cli.add_flag("!--no-normalize", recipe.normalize, "weighted: do not divide by the sum of the weights");
   cli.add_option("--last", recipe.last, "last_k: number of checkpoints, newest first");
   cli.add_option("--spacing", recipe.spacing, "last_k: least number of steps between two; default: 0");
-  cli.add_option("--decay", recipe.decay,
-                 "decay: linear | cosine | one_minus_sqrt, the learning-rate decay to imitate; default: linear")
-      ->transform(CLI::Transformer(detail::names_of<soup::Decay>()).description(""))
-      ->type_name("NAME");
+  detail::take_names<soup::Decay>(
+      cli.add_option("--decay", recipe.decay,
+                     "decay: linear | cosine | one_minus_sqrt, the learning-rate decay to imitate; default: linear"));
   cli.add_option("--min-delta", recipe.min_delta,
                  "greedy: take a checkpoint that lowers the validation loss by more than this; default: 0");
   cli.add_option("--bootstrap", recipe.bootstrap,
@@ -84,9 +80,8 @@ inline SoupCommand::SoupCommand() {
                  "validation batches, such as 0.95");
   CLI::Option* const validate = cli.add_option(
       "--validate", validation.config,
-      "the run's configuration: evaluate the checkpoints and the soup on its validation sets, with a whole "
-      "model on every rank. A soup worse than its best checkpoint is not saved (exit code 6). Needs "
-      "LibTorch and the program soup_validated in the same folder");
+      "the run's configuration: evaluate the checkpoints and the soup on its validation sets, with a whole model per "
+      "rank. A soup worse than its best checkpoint is not saved (exit code 6). Needs the program soup_validated");
   cli.add_option("--set", validation.assignments, "set a key of that configuration; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)
@@ -99,8 +94,7 @@ inline SoupCommand::SoupCommand() {
   cli.add_flag("--allow-cross-run", config.allow_cross_run, "accept checkpoints of several runs");
   cli.add_flag("--allow-soup", config.allow_soup, "accept soups as inputs");
   cli.add_flag("--check", check,
-               "only verify every byte of the checkpoints and list which are intact; model.h5, a view without "
-               "weights, is not read")
+               "only verify every byte of the checkpoints (but for the view model.h5) and list which are intact")
       ->excludes("--out", "--dtype", "--optimizer", "--recipe", "--validate", "--ema");
 }
 

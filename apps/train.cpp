@@ -96,9 +96,8 @@ int main(int argc, char** argv) {
                    "auto (the newest checkpoint of run_dir) or the directory of a checkpoint")
         ->capture_default_str();
     app.add_flag("--from-scratch", training.from_scratch, "start over; old checkpoints are moved aside");
-    app.add_flag(
-        "--abandon-newer", training.abandon_newer,
-        "with --resume DIR: rename checkpoints newer than DIR to .old-…; without it, newer ones make the start fail");
+    app.add_flag("--abandon-newer", training.abandon_newer,
+                 "with --resume DIR: rename newer checkpoints to .old-…; without it, they make the start fail");
     app.add_option(
            "--allow-change", training.allow_changes,
            "accept a changed key on resume: data, batch, seed, precision, loss or optimizer.type; may be repeated")
