@@ -82,14 +82,10 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
     }
   });
   const std::optional<Error> wrong = check_and_read(context, *reader, units, options, false);
-  if (wrong) {
-    throw Error{wrong->fault(),
-                {.sentence = fmt::format("cannot load {}: {}", reader->directory().string(), wrong->facts().got),
-                 .wanted = "the named checkpoint to be intact",
-                 .got = wrong->facts().got,
-                 .where = reader->directory().string(),
-                 .remedy = "name another one, or resume from the newest"}};
-  }
+  if (wrong)
+    throw_claim(wrong->fault(), fmt::format("cannot load {}: {}", reader->directory().string(), wrong->facts().got),
+                reader->directory().string(), "the named checkpoint to be intact", wrong->facts().got,
+                "name another checkpoint, or resume from the newest");
   comm::at_root(context.world, [&] { folder.abandon_newer(*reader); });
   return std::move(*reader);
 }

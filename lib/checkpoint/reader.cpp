@@ -231,13 +231,9 @@ std::string Reader::attachment(const std::string& name) const {
                 "use one that was saved with its tokenizer");
   std::string content = impl_->files.read_text(path);
   if (content.size() == found->size_bytes && digest_of(std::string_view{content}) == found->digest) return content;
-  throw Error{Fault::corrupt,
-              {.sentence = path.string() +
-                           " does not match its digest in MANIFEST.json; it was changed: use another checkpoint",
-               .wanted = "content with the digest " + found->digest.hex(),
-               .got = digest_of(std::string_view{content}).hex(),
-               .where = path.string(),
-               .remedy = "the file was changed: use another checkpoint"}};
+  throw_claim(Fault::corrupt, path.string() + " does not match its digest in MANIFEST.json", path.string(),
+              "content with the digest " + found->digest.hex(), digest_of(std::string_view{content}).hex(),
+              "it was changed: use another checkpoint");
 }
 
 std::vector<float> Reader::read_parameter(const std::string& name) const {

@@ -31,7 +31,7 @@ void check_cover(std::vector<Interval> intervals, std::span<const std::int64_t> 
   }
   if (next != intervals.end()) {
     refuse(fmt::format("{} parameters", numels.size()),
-           fmt::format("a piece of one more, number {} from 0", next->param));
+           fmt::format("a piece of parameter {}, counted from 0", next->param));
   }
 }
 

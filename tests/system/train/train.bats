@@ -274,7 +274,7 @@ PY
   [[ "$output" == *"activations then 35.1"* ]]
   run "$TRAIN" "$ROOT/configs/mistral_7b.json" --dry-run --ranks 4
   [ "$status" -eq 2 ]
-  [[ "$output" == *"accumulation 32"*"GiB on the GPU (h100); "* ]]
+  [[ "$output" == *"accumulation 32"*"the GPU (h100) has "* ]]
 
   plan mistral_7b.json --ranks 128 --gpu-rate 9000 --set loss.chunk_bytes=0
   close_to schemes.stage_1.state_bytes $((411 * 2 ** 30 / 10)) 0.001

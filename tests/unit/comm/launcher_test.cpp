@@ -39,7 +39,7 @@ TEST(Launcher, AnotherWorldThanExpectedNamesBothSizesAndTheCause) {
   EXPECT_THAT(verdict(1, {{"ARGOSY_EXPECT_RANKS", "16"}, {"SLURM_STEP_NUM_TASKS", "16"}}),
               AllOf(HasSubstr("16 ranks"), HasSubstr("MPI started 1;"), HasSubstr("--mpi=pmi2")));
   EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_RANKS", "4"}}), HasSubstr("MPI started 3;"));
-  EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_RANKS", "three"}}), HasSubstr("three ranks"));
+  EXPECT_THAT(verdict(3, {{"ARGOSY_EXPECT_RANKS", "three"}}), HasSubstr("expected a number of ranks, got \"three\""));
 }
 
 TEST(Launcher, CopiesOfAWorldOfOneAreRefused) {

@@ -167,8 +167,8 @@ TEST(BatchSizes, TwoOfThreeSuffice) {
   EXPECT_NEAR(uneven.idle_share, 2.0 / 6, 1e-12);
 
   EXPECT_THAT(refused_config([&] { resolve(400, none, none, 1); }), HasSubstr("two of"));
-  EXPECT_THAT(refused_config([&] { resolve(410, 100, none, 1); }), HasSubstr("400 and 500"));
-  EXPECT_THAT(refused_config([&] { resolve(410, none, 4, 1); }), HasSubstr("408 and 412"));
+  EXPECT_THAT(refused_config([&] { resolve(410, 100, none, 1); }), HasSubstr("400 or 500"));
+  EXPECT_THAT(refused_config([&] { resolve(410, none, 4, 1); }), HasSubstr("408 or 412"));
   EXPECT_THAT(refused_config([&] { resolve(400, 100, 3, 1); }), HasSubstr("accumulation 4"));
 }
 
@@ -176,7 +176,7 @@ TEST(BatchSizes, ValidationNamesTheNearestLegalValues) {
   config::Problems problems;
   validate(batch_of_sizes(410, 100, {}), problems);
   ASSERT_EQ(problems.all().size(), 1U);
-  EXPECT_THAT(problems.all()[0].remedy, HasSubstr("400 and 500"));
+  EXPECT_THAT(problems.all()[0].remedy, HasSubstr("400 or 500"));
   EXPECT_EQ(problems.all()[0].pointer, "/global_size");
 
   const auto pointers = [](const std::function<void(BatchConfig&)>& change) {

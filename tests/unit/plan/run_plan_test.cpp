@@ -262,7 +262,7 @@ TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
   EXPECT_NO_THROW(plan::require_fits(run_plan_of(mistral(), target(16, 8))));
   const plan::RunPlan small = run_plan_of(mistral(), target(4, 8));
   EXPECT_TRUE(says(refusal(Fault::config, [&] { plan::require_fits(small); }),
-                   "GiB on the GPU (h100); --set sharding.recompute=activation"));
+                   "but the GPU (h100) has 78.6 GiB; try --set sharding.recompute=activation"));
   EXPECT_EQ(plan_json(mistral(), target(4, 8)).at_pointer("/warnings").as_array().size(), 1U);
 }
 
