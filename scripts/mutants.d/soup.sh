@@ -26,7 +26,7 @@ mutant soup_divided_first 'weights are divided before the sum' lib/soup/averager
   'mean_.mixture.weights[k] / mean_.mixture.divisor);
   const double divisor = 1.0;'
 mutant soup_bf16_rounded_twice 'a bf16 mean is rounded to fp32 first' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \
-  'bf16_from_f64(sum_[i] / divisor)' 'bf16_from_f32(static_cast<float>(sum_[i] / divisor))'
+  'bf16_from_f64(sum[i] / divisor)' 'bf16_from_f32(static_cast<float>(sum[i] / divisor))'
 mutant soup_moments_mixed_up 'second moments are the mean of the first ones' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \
   '->stream(tensor));' '->stream(std::min<std::size_t>(tensor, 1)));'
 mutant soup_equal_loss_accepted 'greedy takes what gains nothing' lib/soup/validation.cpp $on_ranks 1 'ValidatedSoups.*' \

@@ -31,7 +31,8 @@ cudaError_t run_squares(int device, bool& right) {
 
 }  // namespace
 
-/// See entries.hpp. A toolkit newer than the driver, or a device without our architecture, shows here and not in step 1.
+/// See entries.hpp. A toolkit newer than the driver, or a device without our architecture, shows here and not in
+/// step 1.
 extern "C" int argosy_cuda_start(int device, char* problem, std::size_t capacity) {
   bool right = false;
   const cudaError_t status = run_squares(device, right);
