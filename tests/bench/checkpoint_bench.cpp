@@ -22,11 +22,8 @@
 ///   checkpoint read-cold FOLDER MEGABYTES ROUNDS   and dropped from the page cache before, too
 namespace {
 
-using argosy::Bytes;
-using argosy::MutableBytes;
-using argosy::Path;
-using argosy::bench::number_of;
-using argosy::bench::State;
+using argosy::Bytes, argosy::MutableBytes, argosy::Path;
+using argosy::bench::number_of, argosy::bench::State;
 using argosy::comm::Context;
 
 constexpr std::uint64_t piece_bytes = 4 << 20;

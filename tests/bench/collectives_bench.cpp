@@ -18,8 +18,7 @@
 
 namespace {
 
-using argosy::DType;
-using argosy::Exit;
+using argosy::DType, argosy::Exit;
 using argosy::comm::BufferView;
 using argosy::partition::FlatSpace;
 

@@ -20,10 +20,7 @@
 namespace {
 
 using argosy::DType;
-using argosy::comm::BufferView;
-using argosy::comm::Collectives;
-using argosy::comm::Context;
-using argosy::comm::Topology;
+using argosy::comm::Collectives, argosy::comm::Context, argosy::comm::Topology;
 using argosy::partition::FlatSpace;
 
 /// Bytes that interfaces of this network name space other than the loopback have sent.

@@ -1,7 +1,6 @@
 // How runs end, seen from outside: exit file, sentences, and that nobody hangs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,11 +18,7 @@
 namespace argosy {
 namespace {
 
-using testing::AllOf;
-using testing::AnyOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
+using testing::AllOf, testing::AnyOf, testing::ContainsRegex, testing::HasSubstr, testing::Not;
 
 struct Ended {
   int code = 0;           // of the launcher; -1 when it had to be killed

@@ -15,8 +15,7 @@
 namespace argosy::data {
 namespace {
 
-using test::Call;
-using test::world;
+using test::Call, test::world;
 
 /// Calls for which a full disk may show; a file system that allocates late tells of it in fsync or close.
 bool may_lack_space(const test::FaultyOs::Record& record) {

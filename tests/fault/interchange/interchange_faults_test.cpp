@@ -1,5 +1,4 @@
 // Exporting with every call of every rank failing in turn, or the last one that the system gets.
-#include <gtest/gtest.h>
 
 #include <map>
 

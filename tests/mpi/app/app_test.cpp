@@ -9,8 +9,7 @@
 namespace argosy::test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 class AppTest : public testing::Test {
  protected:

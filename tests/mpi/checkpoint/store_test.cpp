@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "checkpoint/checkpoint.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"

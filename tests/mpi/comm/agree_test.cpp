@@ -9,8 +9,7 @@
 namespace argosy::comm {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 /// What every rank gets out of agree(); the fault is checked on the way.
 std::string agreed(Fault fault, const std::function<void()>& body) {

@@ -21,10 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using test::world;
-using testing::AllOf;
-using testing::ElementsAreArray;
-using testing::HasSubstr;
-using testing::Not;
+using testing::AllOf, testing::ElementsAreArray, testing::HasSubstr, testing::Not;
 
 std::size_t me() { return static_cast<std::size_t>(world().rank()); }
 

@@ -1,5 +1,4 @@
 // Levels one by one, sums that go on, sums of whole buffers, and that the recorder counts what the backend counts.
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
@@ -10,11 +9,8 @@
 namespace argosy::comm {
 namespace {
 
-using argosy::test::Hierarchy;
-using argosy::test::RecordingCollectives;
-using test::Case;
-using test::view_of;
-using test::Wire;
+using argosy::test::Hierarchy, argosy::test::RecordingCollectives;
+using test::Case, test::view_of, test::Wire;
 
 /// The backend behind a recorder that must count the same.
 struct Counted {

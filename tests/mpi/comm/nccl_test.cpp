@@ -17,14 +17,9 @@
 namespace argosy::comm {
 namespace {
 
-using argosy::test::Hierarchy;
-using argosy::test::world;
-using test::Case;
-using test::StandInNccl;
-using test::view_of;
-using test::Wire;
-using testing::AllOf;
-using testing::HasSubstr;
+using argosy::test::Hierarchy, argosy::test::world;
+using test::Case, test::StandInNccl, test::view_of, test::Wire;
+using testing::AllOf, testing::HasSubstr;
 
 class Nccl : public testing::TestWithParam<test::HierarchyAndWire> {
  protected:

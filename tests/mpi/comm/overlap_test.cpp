@@ -1,5 +1,4 @@
 // Operations beside the caller: begun when their data is ready, in order, and failing together.
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <optional>
@@ -11,11 +10,8 @@
 namespace argosy::comm {
 namespace {
 
-using argosy::test::Hierarchy;
-using argosy::test::world;
-using test::Case;
-using test::view_of;
-using test::Wire;
+using argosy::test::Hierarchy, argosy::test::world;
+using test::Case, test::view_of, test::Wire;
 
 TEST(Overlap, AReductionReturnsAtOnceAndBeginsWhenItsBufferIsReady) {
   Case c{Hierarchy::two_nodes, Wire::fp32, 70001};

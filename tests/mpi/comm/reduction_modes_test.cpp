@@ -1,5 +1,4 @@
 // The two modes beside exact: fast, which promises a sum and its bytes, and elastic, which promises bits.
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
@@ -10,9 +9,7 @@ namespace argosy::comm {
 namespace {
 
 using argosy::test::Hierarchy;
-using test::Case;
-using test::view_of;
-using test::Wire;
+using test::Case, test::view_of, test::Wire;
 
 class Fast : public testing::TestWithParam<test::HierarchyAndWire> {
  protected:

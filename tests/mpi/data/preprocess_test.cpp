@@ -13,8 +13,7 @@ namespace argosy::data {
 namespace {
 
 using test::world;
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 class Preprocess : public testing::Test {
  protected:

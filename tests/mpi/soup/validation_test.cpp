@@ -13,8 +13,7 @@
 namespace argosy::soup {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 /// Three checkpoints, and an evaluator that measures how far a checkpoint is from the mean of some of them.
 class ValidatedSoups : public testing::Test {

@@ -1,5 +1,4 @@
 // Choices of training against each other: every pair of values here, all of them where ARGOSY_FULL_MATRIX is set.
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <map>
@@ -10,8 +9,7 @@
 namespace argosy::test {
 namespace {
 
-using plan::AccumulationOrder;
-using plan::Scheme;
+using plan::AccumulationOrder, plan::Scheme;
 
 struct Cell {
   Hierarchy hierarchy = Hierarchy::flat;

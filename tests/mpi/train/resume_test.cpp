@@ -13,8 +13,7 @@ namespace argosy::test {
 namespace {
 
 using plan::RunConfig;
-using train::TrainOptions;
-using train::TrainReport;
+using train::TrainOptions, train::TrainReport;
 
 /// What each step said of itself; a step that is taken again takes the place of the first.
 class Steps {

@@ -14,11 +14,8 @@ namespace argosy::test {
 namespace {
 
 using plan::RunConfig;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using train::TrainOptions;
-using train::TrainReport;
+using testing::Contains, testing::ElementsAre, testing::HasSubstr;
+using train::TrainOptions, train::TrainReport;
 
 /// A disk that takes its time: shards reach it only when they are not held.
 class SlowOs : public FaultyOs {

@@ -1,5 +1,4 @@
 // Every sharding scheme trains alike: the bits where sums nest alike, what it sends, what it leaves unread.
-#include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
@@ -12,9 +11,7 @@
 namespace argosy::test {
 namespace {
 
-using plan::AccumulationOrder;
-using plan::OpKind;
-using plan::Scheme;
+using plan::AccumulationOrder, plan::Scheme;
 
 constexpr std::array schemes{Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
 constexpr std::array orders{AccumulationOrder::depth_first, AccumulationOrder::breadth_first};

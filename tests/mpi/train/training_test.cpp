@@ -10,8 +10,7 @@ namespace {
 
 using plan::RunConfig;
 using testing::HasSubstr;
-using train::TrainOptions;
-using train::TrainReport;
+using train::TrainOptions, train::TrainReport;
 
 /// What the sections say that must not depend on interruptions.
 std::string counts_of(const Path& directory) {
@@ -121,8 +120,7 @@ class Reductions : public testing::Test {
 };
 
 TEST_F(Reductions, AllTrainAndANarrowWireShows) {
-  using plan::Reduction;
-  using plan::WireType;
+  using plan::Reduction, plan::WireType;
   const auto exact = bits("exact", Reduction::exact),
              narrow = bits("narrow", Reduction::exact, {.outer = WireType::bf16});
   (void)bits("fast", Reduction::fast);

@@ -5,8 +5,7 @@
 namespace argosy::checkpoint {
 namespace {
 
-using test::refusal;
-using test::says;
+using test::refusal, test::says;
 
 /// One committed checkpoint of step 5.
 class ReaderTest : public testing::Test {

@@ -9,8 +9,7 @@
 namespace argosy::comm {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 Variables variables(std::map<std::string, std::string> set) {
   return [set = std::move(set)](const std::string& name) -> std::optional<std::string> {

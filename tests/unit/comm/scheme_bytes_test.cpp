@@ -10,8 +10,7 @@
 namespace argosy::comm {
 namespace {
 
-using partition::FlatSpace;
-using partition::Layout;
+using partition::FlatSpace, partition::Layout;
 using test::RecordingCollectives;
 
 /// One step of a rank under some scheme: `accumulation` micro-batches through one unit.

@@ -7,9 +7,7 @@
 namespace argosy::test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using testing::AllOf, testing::HasSubstr, testing::Not;
 
 SampleConfig read(std::string_view text) {
   return config::from_document<SampleConfig>(config::Document::parse(text, "mt.json"));

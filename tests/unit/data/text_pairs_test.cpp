@@ -13,8 +13,7 @@
 namespace argosy::data {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::ElementsAre, testing::HasSubstr;
 
 class TextFiles : public testing::Test {
  protected:

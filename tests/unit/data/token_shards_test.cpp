@@ -10,8 +10,7 @@
 namespace argosy::data {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::ElementsAre, testing::HasSubstr;
 
 const Digest tokenizer_digest = digest_of("tokenizer"), recipe_digest = digest_of("recipe");
 

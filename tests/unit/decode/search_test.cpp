@@ -16,8 +16,7 @@
 namespace argosy::test {
 namespace {
 
-using decode::Hypothesis;
-using decode::SearchOptions;
+using decode::Hypothesis, decode::SearchOptions;
 using Ids = std::vector<std::int32_t>;
 
 spec::Architecture shape_of(spec::ModelType type, std::int64_t live, std::int64_t max_positions = 32) {

@@ -19,8 +19,7 @@
 namespace argosy::interchange {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::ElementsAre, testing::HasSubstr;
 
 /// model.bin as lib/interchange/FORMAT.md describes it, read once more.
 struct Bin {

@@ -11,10 +11,7 @@ namespace argosy::test {
 namespace {
 
 using model::Pass;
-using spec::Activation;
-using spec::Norm;
-using spec::NormPosition;
-using spec::Position;
+using spec::Activation, spec::Norm, spec::NormPosition, spec::Position;
 
 struct Case {
   const char* name;

@@ -11,9 +11,7 @@
 namespace argosy::test {
 namespace {
 
-using spec::Activation;
-using spec::NormPosition;
-using spec::Recompute;
+using spec::Activation, spec::NormPosition, spec::Recompute;
 
 std::string name_of(auto value) { return boost::describe::enum_to_string(value, "?"); }
 

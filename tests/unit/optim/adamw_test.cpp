@@ -13,8 +13,7 @@
 namespace argosy::test {
 namespace {
 
-using partition::FlatSpace;
-using partition::Layout;
+using partition::FlatSpace, partition::Layout;
 
 /// The update as the paper writes it, one element at a time, in fp64, but for the factor of the decay: PyTorch and we
 /// multiply by it in fp32, and its rounding would add up over the steps.

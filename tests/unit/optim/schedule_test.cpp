@@ -10,9 +10,7 @@
 namespace argosy::test {
 namespace {
 
-using optim::learning_rate;
-using optim::Schedule;
-using optim::ScheduleStyle;
+using optim::learning_rate, optim::Schedule, optim::ScheduleStyle;
 
 Schedule schedule(ScheduleStyle style, double lr, double min_lr, double warmup, double end) {
   return {.style = style, .lr = lr, .min_lr = min_lr, .warmup = warmup, .decay_end = end, .length = end};

@@ -6,8 +6,7 @@
 namespace argosy::test {
 namespace {
 
-using plan::Recompute;
-using plan::Scheme;
+using plan::Recompute, plan::Scheme;
 
 /// Printed with so many GiB; padding of the flat spaces adds at most 2e-4 of it here.
 void expect_printed(double gib, double printed, const std::string& what) {

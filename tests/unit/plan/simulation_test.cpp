@@ -10,15 +10,8 @@ namespace {
 
 using comm::Levels;
 using formulas::spaces_of;
-using plan::AccumulationOrder;
-using plan::Computes;
-using plan::Op;
-using plan::OpKind;
-using plan::PlanShape;
-using plan::Replay;
-using plan::Scheme;
-using plan::StepPlan;
-using plan::Stream;
+using plan::AccumulationOrder, plan::Computes, plan::Op, plan::OpKind, plan::PlanShape, plan::Replay, plan::Scheme;
+using plan::StepPlan, plan::Stream;
 
 constexpr Scheme schemes[] = {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
 constexpr AccumulationOrder orders[] = {AccumulationOrder::depth_first, AccumulationOrder::breadth_first};

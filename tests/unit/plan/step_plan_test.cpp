@@ -12,15 +12,8 @@ namespace argosy::test {
 namespace {
 
 using comm::Levels;
-using plan::AccumulationOrder;
-using plan::Op;
-using plan::OpKind;
-using plan::PlanChoices;
-using plan::PlanShape;
-using plan::ReduceEvery;
-using plan::Scheme;
-using plan::StepPlan;
-using plan::Stream;
+using plan::AccumulationOrder, plan::Op, plan::OpKind, plan::PlanChoices, plan::PlanShape, plan::ReduceEvery;
+using plan::Scheme, plan::StepPlan, plan::Stream;
 
 // A translation model with a tied embedding (unit 0: source, target, head), two encoder and two decoder blocks.
 const PlanShape tied{{{0}, {1}, {2}, {0}, {3}, {4}, {0}}, {false, true, true, true, true}};

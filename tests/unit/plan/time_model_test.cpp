@@ -7,9 +7,7 @@ namespace argosy::test {
 namespace {
 
 using comm::Levels;
-using plan::Op;
-using plan::OpKind;
-using plan::Recompute;
+using plan::Op, plan::OpKind, plan::Recompute;
 
 const plan::MicroBatch long_row{.target_positions = 8192, .target_width = 8192};
 
