@@ -152,9 +152,8 @@ void bench(const Context& context, double megabytes, int rounds) {
   add("fast", context.topology, Reduction::fast);
   methods.push_back(std::make_unique<ByMpi>(context, elements));
   constexpr int warm_up = 1;
-  for (int i = -warm_up; i < rounds; ++i) {
+  for (int i = -warm_up; i < rounds; ++i)
     for (const auto& method : methods) method->round(i >= 0);
-  }
   boost::json::object by_method;
   for (const auto& method : methods) by_method[method->name()] = method->figures();
   context.print_result("wire", {{"nodes", boost::json::value_from(context.topology.layout().node_sizes())},

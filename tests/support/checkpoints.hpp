@@ -83,9 +83,8 @@ inline checkpoint::UnitState adamw_unit(const std::string& name, const partition
   const std::string_view names[] = {spec::weights_tensor, spec::adam_moments[0], spec::adam_moments[1],
                                     spec::mean_tensor};
   checkpoint::UnitState unit{name, &space, {}};
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
+  for (std::size_t t = 0; t < tensors.size(); ++t)
     if (!tensors[t].empty()) unit.tensors.push_back({std::string(names[t]), tensors[t]});
-  }
   return unit;
 }
 
@@ -210,9 +209,8 @@ void commit_shards(const Files& files, const Path& target, checkpoint::Manifest 
 /// The bytes of units' tensors, in stored order.
 inline std::vector<Bytes> bytes_of(std::span<const checkpoint::UnitState> units) {
   std::vector<Bytes> bytes;
-  for (const checkpoint::UnitState& unit : units) {
+  for (const checkpoint::UnitState& unit : units)
     for (const checkpoint::TensorShard& tensor : unit.tensors) bytes.push_back(std::as_bytes(tensor.values));
-  }
   return bytes;
 }
 

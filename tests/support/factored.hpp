@@ -71,9 +71,8 @@ class Factored final : public optim::Optimizer {
                    const double g = piece.gradient.const_data_ptr<float>()[i] * coefficient;
                    piece.master.data_ptr<float>()[i] -= static_cast<float>(update.lr * g / std::sqrt(second + epsilon));
                  });
-    for (const optim::Piece& piece : pieces) {
+    for (const optim::Piece& piece : pieces)
       if (piece.weights) piece.weights->copy_(piece.master);
-    }
   }
 
   template <class F>

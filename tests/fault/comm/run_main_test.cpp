@@ -143,9 +143,8 @@ TEST_P(RunInOperation, ARankThatThrowsExitsStallsOrStraysEndsAllInTime) {
     EXPECT_LT(ended[how].seconds, 50) << how;
   }
   EXPECT_THAT(ended["throws"].output, HasSubstr("expected text, got noise"));
-  for (const char* const how : {"exits", "stalls"}) {
+  for (const char* const how : {"exits", "stalls"})
     EXPECT_THAT(ended[how].output, AllOf(ContainsRegex(operation.said), HasSubstr("step 7: "), names_the_last_of(4)));
-  }
   if (operation.name == std::string("agree")) return;  // its messages are as long as a barrier's
   EXPECT_THAT(ended["strays"].output, AnyOf(HasSubstr("waits in barrier \"elsewhere\""),
                                             ContainsRegex("waits in (all_reduce|all_gather|reduce_scatter)"),

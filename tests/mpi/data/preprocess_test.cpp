@@ -35,9 +35,8 @@ class Preprocess : public testing::Test {
   std::map<std::string, std::string> contents(const Path& folder) {
     world().barrier("contents");
     std::map<std::string, std::string> found;
-    for (const std::string& name : Files::system().list(folder)) {
+    for (const std::string& name : Files::system().list(folder))
       if (!is_lease_name(name)) found[name] = Files::system().read_text(folder / name);
-    }
     world().barrier("contents read");
     return found;
   }

@@ -116,10 +116,9 @@ TEST_F(SoupOnRanks, Bf16IsTheNearestToTheMeanRoundedOnce) {
     EXPECT_EQ(got, streamed) << name;
     for (std::size_t i = rank(); i < got.size(); i += ranks()) {
       long double mean = 0;
-      for (const auto& [seed, weight] : {std::pair{10, 1.0}, {20, 0x1p-12}, {30, 0x1p-13}}) {
+      for (const auto& [seed, weight] : {std::pair{10, 1.0}, {20, 0x1p-12}, {30, 0x1p-13}})
         mean += weight * static_cast<long double>(
                              test::element(name, 0, static_cast<std::int64_t>(i), static_cast<std::uint64_t>(seed)));
-      }
       ASSERT_EQ(got[i], nearest_bf16(mean)) << name << " " << i;
       narrow += got[i] == static_cast<float>(mean) ? 0 : 1;
       at_tie_in_fp32 += bf16_from_f32(static_cast<float>(mean)) == bf16_from_f32(got[i]) ? 0 : 1;

@@ -182,9 +182,8 @@ TEST_F(Saves, OfARunThatEndsByAnErrorLeaveItsCheckpointsWhole) {
   config_.optimizer.skip.max_consecutive = 3;
   EXPECT_EQ(error_of([&] { (void)train(); }).fault(), Fault::numeric);
   world().barrier("all have ended");
-  for (const std::string& name : names("checkpoints")) {
+  for (const std::string& name : names("checkpoints"))
     if (name[0] != '.') checkpoint::Reader(Files::system(), folder_ / "run/checkpoints" / name).verify();
-  }
 }
 
 TEST_F(Saves, AreLookedAtAsCloselyAsConfigured) {

@@ -256,9 +256,7 @@ TEST(Placement, InTurnsGivesTheBitsOfBlockByBlock) {
     for (std::size_t i = 0; const comm::Topology* each : {&blocks, &turns}) {
       const auto collectives = comm::make_mpi_collectives(*each);
       Rank rank{shape, each->layout(), each->canonical_rank(), *collectives, {.scheme = scheme}};
-      for (std::uint64_t s = 0; s < 5; ++s) {
-        (void)rank.step(uneven_batches(shape, each->world_size(), s), 1e-3);
-      }
+      for (std::uint64_t s = 0; s < 5; ++s) (void)rank.step(uneven_batches(shape, each->world_size(), s), 1e-3);
       weights[i++] = rank.weights();
     }
     EXPECT_TRUE(weights[0] == weights[1]) << boost::describe::enum_to_string(scheme, "");

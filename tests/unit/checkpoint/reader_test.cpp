@@ -46,10 +46,9 @@ void expect_weights(const Reader& reader, const Wanted& wanted) {
     const std::string& name = reader.parameters()[id].name;
     const std::vector<float> whole = reader.read_parameter(name);
     std::vector<float> streamed(whole.size());
-    for (std::size_t at = 0; at < whole.size(); at += 77) {
+    for (std::size_t at = 0; at < whole.size(); at += 77)
       stream.read(id, static_cast<std::int64_t>(at),
                   std::span{streamed}.subspan(at, std::min<std::size_t>(77, whole.size() - at)));
-    }
     EXPECT_EQ(streamed, whole) << name;
     for (std::size_t i = 0; i < whole.size(); ++i)
       ASSERT_EQ(whole[i], wanted(name, static_cast<std::int64_t>(i))) << name << " " << i;

@@ -84,9 +84,8 @@ std::vector<std::multiset<std::vector<std::int64_t>>> labels_of(const Shards& sh
     for (auto& found : by_step) {
       const StepBatches step = loader.next();
       EXPECT_EQ(static_cast<int>(step.batches.size()), resolve_sizes(batch, world).accumulation);
-      for (const Batch& micro_batch : step.batches) {
+      for (const Batch& micro_batch : step.batches)
         if (!micro_batch.empty()) found.insert(micro_batch.target_labels);
-      }
     }
   }
   return by_step;

@@ -53,9 +53,8 @@ TEST_F(TextFiles, NamesFileLineAndByteOfInvalidText) {
 
 TEST_F(TextFiles, RefusesMissingEmptyAndUnequalFiles) {
   write("empty", "");
-  for (const char* name : {"none", "empty"}) {
+  for (const char* name : {"none", "empty"})
     EXPECT_THAT(refused_text([&] { (void)read_lines(files_, folder_ / name, InvalidUtf8::reject); }), HasSubstr(name));
-  }
   const Path two = write("two", "1\n2\n"), three = write("three", "1\n2\n3");
   const std::string text = refused_text([&] { (void)read_parallel_text(files_, two, three, InvalidUtf8::reject); });
   EXPECT_TRUE(test::says(text, "2 and 3", two.string(), three.string()));
@@ -87,10 +86,9 @@ TEST(BatchesOf, HoldsEveryLineOnceWithinTheBudget) {
     for (std::int64_t r = 0; r < batch.rows; ++r) {
       const auto row = static_cast<std::size_t>(r);
       std::vector<std::int32_t> ids;
-      for (std::int64_t i = 0; i < batch.target_lengths[row]; ++i) {
+      for (std::int64_t i = 0; i < batch.target_lengths[row]; ++i)
         ids.push_back(
             static_cast<std::int32_t>(batch.target_labels[static_cast<std::size_t>(r * batch.target_width + i)]));
-      }
       EXPECT_EQ(ids.back(), 0);
       EXPECT_EQ(tokenizer.decode(ids), text.target[batch.examples[row]]);
     }

@@ -116,9 +116,8 @@ TEST(Beam, WiderThanTheVocabularyFindsTheBest) {
 
 TEST(Search, TiesGoToTheLowerId) {
   BoundModel bound = constant(std::vector<double>(50, 0.02));
-  for (const std::int64_t beam : {1, 2, 3, 5}) {
+  for (const std::int64_t beam : {1, 2, 3, 5})
     EXPECT_EQ(best(bound, {.beam = beam, .max_length = 1, .min_length = 1}).ids, Ids{1}) << beam;
-  }
 }
 
 /// All there is to choose from, by uncached passes over every sequence of `steps` ids.

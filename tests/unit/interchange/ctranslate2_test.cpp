@@ -105,9 +105,8 @@ class Export : public testing::Test {
     const data::Tokenizer& tokenizer = test::small_tokenizer(
         config.type == spec::ModelType::decoder ? spec::TokenLayout::llama : spec::TokenLayout::marian);
     test::Units units;
-    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units) {
+    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units)
       units.emplace_back(unit_prefix + unit.name, unit.flat());
-    }
     checkpoint::Sections sections = test::toy_sections();
     sections.model["config"] = config::to_json(config);
     sections.model["vocab_size"] = 300;

@@ -25,9 +25,8 @@ TEST_P(Binding, NothingOfTheForwardPassRefersToItsBuffers) {
   const double expected = run_micro_batch(*still.model, inputs, pass);
   std::vector<model::Unit>& units = moving.model->units();
   const std::size_t head = moving.model->visits().back().units.front();  // writes gradients in its forward pass
-  for (std::size_t i = 0; i < units.size(); ++i) {
+  for (std::size_t i = 0; i < units.size(); ++i)
     if (i != head) units[i].bind_gradients({});
-  }
   const double loss = run_micro_batch(*moving.model, inputs, pass, [&] {
     for (std::size_t i = 0; i < units.size(); ++i) {
       const at::Tensor weights = moving.weights[i].clone();

@@ -136,16 +136,14 @@ TEST(FlatSpace, GatheringBothLevelsInPlaceReconstructsTheUnit) {
     for (int slot = 0; slot < layout.slots(); ++slot) {  // outer: the slot's sub-slices are neighbours
       for (int node = 0; node < layout.nodes(); ++node) {
         const int to = layout.canonical_rank(node, layout.slot_owner(node, slot));
-        for (int other = 0; other < layout.nodes(); ++other) {
+        for (int other = 0; other < layout.nodes(); ++other)
           move(layout.canonical_rank(other, layout.slot_owner(other, slot)), to, slot * layout.nodes() + other, 1);
-        }
       }
     }
     for (int rank = 0; rank < layout.world(); ++rank) {  // inner: whole slots
       const int node = layout.node_of(rank);
-      for (int slot = 0; slot < layout.slots(); ++slot) {
+      for (int slot = 0; slot < layout.slots(); ++slot)
         move(layout.canonical_rank(node, layout.slot_owner(node, slot)), rank, slot * layout.nodes(), layout.nodes());
-      }
     }
     for (const std::vector<int>& unit : flat) EXPECT_EQ(std::count(unit.begin(), unit.end(), -1), 0);
   });

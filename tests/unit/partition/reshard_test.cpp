@@ -172,9 +172,8 @@ TEST(Reshard, RandomPlansMoveEveryElementLikeBruteForce) {
       }
     }
     std::vector<Interval> wanted;
-    for (const Interval& interval : to.intervals) {
+    for (const Interval& interval : to.intervals)
       if (only < 0 || interval.rank == only) wanted.push_back(interval);
-    }
     const std::size_t bound = from.intervals.size() + wanted.size();
     const std::vector<Move> moves = plan_reshard(from.intervals, std::move(wanted));
     const std::vector<Read> reads = reads_of(moves);

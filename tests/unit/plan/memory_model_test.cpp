@@ -61,9 +61,8 @@ spec::Architecture small(bool tied, std::int64_t vocab = 1024) {
 
 std::int64_t padded_of(const spec::Architecture& shape, const partition::Layout& layout, std::string_view part) {
   std::int64_t sum = 0;
-  for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
+  for (const spec::Unit& unit : spec::ModelSpec(shape).units)
     if (unit.name.find(part) != std::string::npos) sum += partition::FlatSpace(unit.flat(), layout).padded_size();
-  }
   return sum;
 }
 
@@ -122,10 +121,9 @@ TEST(StateMemory, Fp32WeightsAreTheMaster) {
 
 TEST(StateMemory, ARunningMeanIsFourBytesOfWhatARankOwns) {
   const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), partition::Layout({4}));
-  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
     EXPECT_EQ(plan::state_memory(sizes, {.scheme = scheme, .state_bytes = 12}).state(),
               plan::state_memory(sizes, {.scheme = scheme}).state() + 4 * sizes.owned);
-  }
 }
 
 TEST(StateMemory, PureBf16HasNoMaster) {

@@ -63,9 +63,8 @@ class Order {
     std::map<Stream, std::size_t> last;
     for (std::size_t i = 0; i < plan.ops.size(); ++i) {
       const auto after = [&](std::size_t j) {
-        for (std::size_t k = 0; k < j; ++k) {
+        for (std::size_t k = 0; k < j; ++k)
           if (before_[j][k]) before_[i][k] = true;
-        }
         before_[i][j] = true;
       };
       if (const auto it = last.find(plan.ops[i].stream); it != last.end()) after(it->second);
@@ -231,9 +230,8 @@ TEST(StepPlan, GathersAUnitAgainOnlyWhereAnotherTookItsBuffer) {
       const StepPlan plan =
           plan::plan_step(tied, {scheme, AccumulationOrder::depth_first, ReduceEvery::step, micro_batches});
       std::vector<int> gathered;
-      for (const Op& op : plan.ops) {
+      for (const Op& op : plan.ops)
         if (op.kind == OpKind::gather) gathered.push_back(op.unit);
-      }
       EXPECT_EQ(gathered, (std::vector<int>{0, 1, 2, 3, 4})) << "once a step, in forward order";
     }
   }
@@ -244,9 +242,8 @@ TEST(StepPlan, FetchesTheNextUnitWhileOneComputes) {
   // Before a unit's forward or backward the gather of the next one is on its way, and nothing waits for both.
   std::string text;
   for (const Op& op : plan.ops) {
-    if (op.kind == OpKind::gather || op.visit >= 0) {
+    if (op.kind == OpKind::gather || op.visit >= 0)
       text += std::string(plan::name_of(op.kind).substr(0, 1)) + std::to_string(op.unit) + " ";
-    }
   }
   EXPECT_EQ(text, "g0 g1 f0 g2 f1 g3 f2 g4 f3 f4 b4 g2 b3 g1 b2 g0 b1 b0 ");
 }

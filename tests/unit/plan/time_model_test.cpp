@@ -108,9 +108,8 @@ plan::CostInputs inputs() {
 std::vector<partition::FlatSpace> two_units() {
   const partition::Layout layout({4, 4});
   std::vector<partition::FlatSpace> spaces;
-  for (const std::int64_t rows : {4096, 3 * 4096}) {
+  for (const std::int64_t rows : {4096, 3 * 4096})
     spaces.emplace_back(std::vector<partition::ParamSpec>{{.name = "w", .shape = {rows}}}, layout);
-  }
   return spaces;
 }
 
