@@ -8,9 +8,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <iterator>
-#include <vector>
 
 #include "comm/collectives.hpp"
 #include "comm/ordered_sum.hpp"

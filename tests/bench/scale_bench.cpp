@@ -5,8 +5,6 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdlib>
-#include <functional>
-#include <string>
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/run_folder.hpp"

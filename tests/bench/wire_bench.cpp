@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <vector>
 
 #include "comm/collectives.hpp"
 #include "comm/run_main.hpp"

@@ -12,10 +12,9 @@ inline std::vector<std::vector<int>> pairwise(const std::vector<int>& sizes) {
   using Pair = std::tuple<std::size_t, int, std::size_t, int>;
   std::set<Pair> missing;
   for (std::size_t a = 0; a < sizes.size(); ++a) {
-    for (std::size_t b = a + 1; b < sizes.size(); ++b) {
+    for (std::size_t b = a + 1; b < sizes.size(); ++b)
       for (int i = 0; i < sizes[a]; ++i)
         for (int j = 0; j < sizes[b]; ++j) missing.insert({a, i, b, j});
-    }
   }
   std::vector<std::vector<int>> cells;
   while (!missing.empty()) {

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include "checkpoint/checkpoint.hpp"

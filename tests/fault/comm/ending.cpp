@@ -10,11 +10,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "comm/collectives.hpp"
 #include "comm/run_main.hpp"

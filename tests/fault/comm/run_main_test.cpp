@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <future>
 #include <map>
-#include <string>
 
 #include "core/file.hpp"
 

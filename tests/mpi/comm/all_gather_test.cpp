@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <vector>
 
 #include "comm/collectives.hpp"
 #include "support/mpi_test.hpp"

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <limits>
 #include <thread>
-#include <utility>
 
 #include "comm/comm.hpp"
 #include "comm/control.hpp"

@@ -159,10 +159,9 @@ struct Case {
   /// The owned slices of a whole sum, end to end, as bits.
   [[nodiscard]] std::vector<std::uint32_t> owned_bits(const std::vector<float>& sum) const {
     std::vector<std::uint32_t> bits;
-    for (const int slice : space.owned_slices(topology.canonical_rank())) {
+    for (const int slice : space.owned_slices(topology.canonical_rank()))
       for (std::int64_t i = 0; i < space.slice_size(); ++i)
         bits.push_back(std::bit_cast<std::uint32_t>(sum[static_cast<std::size_t>(space.slice_begin(slice) + i)]));
-    }
     return bits;
   }
   [[nodiscard]] std::vector<std::uint32_t> shard_bits() const {

@@ -25,10 +25,9 @@ TEST_P(TopologyTest, NodesAreInTheOrderOfTheirLowestRank) {
     if (is_new) sizes.push_back(0);
     ++sizes[static_cast<std::size_t>(at->second)];
   }
-  for (int node = 0; node < static_cast<int>(sizes.size()); ++node) {
+  for (int node = 0; node < static_cast<int>(sizes.size()); ++node)
     for (int rank = 0; rank < world.size(); ++rank)
       if (index.at(argosy::test::node_of(GetParam(), rank, world.size())) == node) canonical.push_back(rank);
-  }
   EXPECT_EQ(topology.layout(), partition::Layout{sizes});
   EXPECT_EQ(topology.world_rank(), world.rank());
   for (int rank = 0; rank < world.size(); ++rank)

@@ -176,10 +176,9 @@ TEST_F(Preprocess, SweepsWhatKilledOnesLeftAndNothingElse) {
   const std::vector<std::string> others{"index.json.tmp-01", "mine.tokens", "mine.tokens" + hex, "mine-1-00000.tokens",
                                         "notes" + hex};
   test::on_root([&] {
-    for (const auto& names : {dead, others}) {
+    for (const auto& names : {dead, others})
       for (const std::string& name : names)
         Files::system().write_atomically(folder_ / "shards" / name, std::string_view{"x"});
-    }
     Files::system().make_folders(folder_ / "shards" / ("verses-89abcdef-00000.tokens" + hex));
   });
   EXPECT_EQ(run().shards_kept, 5);

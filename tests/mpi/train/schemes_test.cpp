@@ -1,7 +1,6 @@
 // Every sharding scheme trains alike: the bits where sums nest alike, what it sends, what it leaves unread.
 
 #include <chrono>
-#include <memory>
 #include <thread>
 
 #include "comm/host_stream.hpp"

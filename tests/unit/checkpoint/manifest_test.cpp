@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "core/random.hpp"

@@ -150,10 +150,9 @@ TEST_P(EachTask, GoesOnAtACursorAsIfNothingHadHappened) {
 TEST_P(EachTask, TrainsOnEveryLabelOnceAnEpoch) {
   Loader loader = shards_.loader(batch(4000, 1000));
   std::map<std::int64_t, std::int64_t> seen, wanted;
-  for (std::int64_t s = 0; s < loader.report().steps; ++s) {
+  for (std::int64_t s = 0; s < loader.report().steps; ++s)
     for (const Batch& micro_batch : loader.next().batches)
       for (const std::int64_t label : micro_batch.target_labels) ++seen[label];
-  }
   seen.erase(no_label);
   std::vector<std::int32_t> ids;
   for (std::uint64_t i = 0; i < shards_.all().size(); ++i) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <random>
-#include <utility>
 
 #include "core/error.hpp"
 #include "unit/partition/small_layouts.hpp"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <vector>
 
 #include "support/small_model.hpp"
 

@@ -1,7 +1,6 @@
 #include "telemetry/status.hpp"
 
 #include <boost/json/parse.hpp>
-#include <optional>
 
 #include "support/captured.hpp"
 #include "support/faulty_os.hpp"
