@@ -151,8 +151,7 @@ TEST_F(ValidatedSoups, ReportsOnWhatDecidedNothing) {
   const SoupResult report = make(evaluate);
   EXPECT_EQ(report.inputs, 2U) << "the report decides nothing";
   EXPECT_EQ(evaluations, 7) << "the soup and its best member";
-  const boost::json::object said = figures(report);
-  EXPECT_EQ(said.at("reported_loss").as_double(), report.comparison->reported_loss);
+  EXPECT_EQ(figures(report).at("reported_loss").as_double(), report.comparison->reported_loss);
   EXPECT_GT(report.comparison->reported_loss, report.comparison->loss);
   EXPECT_EQ(report.comparison->best_member, config.inputs[2]);
   const checkpoint::Reader best{Files::system(), report.comparison->best_member};

@@ -125,8 +125,7 @@ std::vector<std::int64_t> steps_kept_by(const Path& checkpoint) {
 
 TEST_F(Saves, OfTheBestThatFailLeaveTheBestBeforeThem) {
   keep_the_best(config_);
-  const TrainReport report = train(fail_the_save_of(4));
-  EXPECT_EQ(report.figures.at("saves").at("failed"), 1);
+  EXPECT_EQ(train(fail_the_save_of(4)).figures.at("saves").at("failed"), 1);
   EXPECT_THAT(names("checkpoints"), ElementsAre("000000002", "000000005"));
   EXPECT_THAT(steps_kept_by(folder_ / "run/checkpoints/000000005"), ElementsAre(2));
   EXPECT_THAT(steps_kept_by(folder_ / "run/export/000000006"), ElementsAre(6)) << "the export stands for the best";

@@ -118,9 +118,7 @@ TEST(BatchesOf, LeavesTheTargetOutForTranslation) {
   const std::vector<Batch> batches =
       batches_of(test::small_tokenizer(spec::TokenLayout::marian), {some_verses(5).source, {}}, BatchUnit::examples, 5);
   ASSERT_EQ(batches.size(), 1U);
-  EXPECT_EQ(batches[0].rows, 5);
-  EXPECT_EQ(batches[0].target_width, 0);
-  EXPECT_EQ(batches[0].tgt_tokens, 0);
+  EXPECT_EQ(std::tuple(batches[0].rows, batches[0].target_width, batches[0].tgt_tokens), std::tuple(5, 0, 0));
 }
 
 TEST(LmBatchesOf, ScoresEachLineWithItsEnd) {

@@ -175,8 +175,7 @@ TEST_F(Export, TokenizerAndModelHaveTheSameIdsForAnyMultiple) {
 
 TEST_F(Export, TranslationModelHasCTranslate2sVariables) {
   const Bin bin = exported(translation);
-  EXPECT_EQ(bin.spec, "TransformerSpec");
-  EXPECT_EQ(bin.revision, 7U);
+  EXPECT_EQ(std::tuple(bin.spec, bin.revision), std::tuple("TransformerSpec", 7U));
   const std::string decoder = "decoder/layer_0/", encoder = "encoder/layer_0/";
   EXPECT_THAT(
       bin.names,
@@ -252,8 +251,7 @@ TEST_F(Export, TranslationFolderSpellsTheVocabularyInOrder) {
 
 TEST_F(Export, LanguageModelSplitsGateFromUpAndSaysHowHeadsAndPositionsWork) {
   const Bin bin = exported(language);
-  EXPECT_EQ(bin.spec, "TransformerDecoderSpec");
-  EXPECT_EQ(bin.revision, 8U);
+  EXPECT_EQ(std::tuple(bin.spec, bin.revision), std::tuple("TransformerDecoderSpec", 8U));
   const std::string layer = "decoder/layer_0/", self = layer + "self_attention/";
   EXPECT_THAT(bin.names, ElementsAre("decoder/activation", "decoder/embeddings/weight", layer + "ffn/layer_norm/gamma",
                                      layer + "ffn/linear_0/weight", layer + "ffn/linear_0_noact/weight",

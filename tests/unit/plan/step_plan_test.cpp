@@ -270,8 +270,7 @@ TEST(StepPlan, AUnitTakesTurnsWhenItIsVisitedOnceAndNoLargerThanABlock) {
     return plan::plan_shape(spec::resolve(config, vocab), partition::Layout{});
   };
   const PlanShape small = shape_of(encoder_decoder, true, 20);
-  EXPECT_EQ(small.visit_units, tied.visit_units);
-  EXPECT_EQ(small.rotates, tied.rotates);
+  EXPECT_EQ(std::tuple(small.visit_units, small.rotates), std::tuple(tied.visit_units, tied.rotates));
   const PlanShape separate = shape_of(encoder_decoder, false, 20);
   EXPECT_EQ(separate.visit_units, (std::vector<std::vector<std::size_t>>{{0}, {1}, {2}, {3}, {4}, {5}, {6}}));
   EXPECT_EQ(separate.rotates, std::vector<bool>(7, true));

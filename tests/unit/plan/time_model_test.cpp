@@ -81,8 +81,7 @@ TEST(VisitTimes, ShareOutWhatTheModelTakes) {
     for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
       const plan::ComputeTime all = plan::compute_time(shape, batch, level, 2, gpu);
       const std::vector<plan::VisitTime> visits = plan::visit_times(shape, batch, level, 2, gpu);
-      const bool encoder = shape.encoder_layers > 0;
-      EXPECT_EQ(std::ssize(visits), shape.encoder_layers + shape.decoder_layers + (encoder ? 3 : 2));
+      EXPECT_EQ(std::ssize(visits), shape.encoder_layers + shape.decoder_layers + (shape.encoder_layers > 0 ? 3 : 2));
       double together_s = 0;
       for (const plan::VisitTime& visit : visits) together_s += visit.forward_s + visit.backward_s;
       EXPECT_NEAR(together_s, all.total_s(), 1e-12 * all.total_s());
