@@ -105,13 +105,12 @@ class Toy {
   /// What a model trained from `seed` holds.
   Toy& fill(std::uint64_t seed) {
     for (std::size_t u = 0; u < spaces_.size(); ++u) {
-      for (const partition::Interval& i : partition::intervals_of(spaces_[u], rank_)) {
+      for (const partition::Interval& i : partition::intervals_of(spaces_[u], rank_))
         for (std::int64_t at = i.begin; at < i.end; ++at) {
           for (std::size_t t = 0; t < std::size(tensors_) && !tensors_[t][u].empty(); ++t)
             tensors_[t][u][static_cast<std::size_t>(i.local_offset + at - i.begin)] =
                 element(spaces_[u].params()[i.param].name, t, at, seed);
         }
-      }
     }
     return *this;
   }
@@ -131,13 +130,12 @@ class Toy {
     return states;
   }
   [[nodiscard]] bool operator==(const Toy& other) const {
-    for (std::size_t t = 0; t < std::size(tensors_); ++t) {
+    for (std::size_t t = 0; t < std::size(tensors_); ++t)
       for (std::size_t u = 0; u < spaces_.size(); ++u) {
         const auto &a = tensors_[t][u], &b = other.tensors_[t][u];
         if (a.size() != b.size() || (!a.empty() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0))
           return false;
       }
-    }
     return true;
   }
   [[nodiscard]] std::vector<float>& tensor(std::size_t t, std::size_t unit) { return tensors_[t][unit]; }

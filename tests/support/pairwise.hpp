@@ -50,12 +50,11 @@ inline std::vector<std::vector<int>> product(const std::vector<int>& sizes) {
   std::vector<std::vector<int>> cells{{}};
   for (const int size : sizes) {
     std::vector<std::vector<int>> longer;
-    for (const std::vector<int>& cell : cells) {
+    for (const std::vector<int>& cell : cells)
       for (int value = 0; value < size; ++value) {
         longer.push_back(cell);
         longer.back().push_back(value);
       }
-    }
     cells = std::move(longer);
   }
   return cells;

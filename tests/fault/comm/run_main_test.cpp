@@ -250,14 +250,13 @@ TEST_F(Run, NothingTakesThePlaceOfAClosedStream) {
 }
 
 TEST_F(Run, AnExitFileThatCannotBeWrittenChangesNoCode) {
-  for (const char* const path : {"/nowhere/exit", "/dev/full/exit", "/proc/exit", "/"}) {
+  for (const char* const path : {"/nowhere/exit", "/dev/full/exit", "/proc/exit", "/"})
     for (const int ranks : {1, 3}) {
       const Ended ended =
           run(fmt::format("{} -n {} env ARGOSY_EXIT_FILE={} {} stops_alone", mpiexec(), ranks, path, ENDING));
       EXPECT_EQ(ended.code, 75) << path << ended.output;
       EXPECT_EQ(count(ended.output, "exit code 75 cannot be written to the exit file"), 1) << ended.output;
     }
-  }
 }
 
 TEST_F(Run, ForgetsTheExitFileOfAnEarlierRunOfTheName) {

@@ -53,13 +53,12 @@ inline std::vector<float> nested_sum(const partition::FlatSpace& space, bool rou
     };
     if (variant == Variant::nodes_first) {  // local ranks outside, nodes inside
       bool first = true;
-      for (int local = 0; local < layout.slots(); ++local) {
+      for (int local = 0; local < layout.slots(); ++local)
         for (int node = 0; node < layout.nodes(); ++node) {
           if (local >= layout.node_size(node)) continue;
           sum[at] = first ? term(node, local) : sum[at] + term(node, local);
           first = false;
         }
-      }
       continue;
     }
     for (int node = 0; node < layout.nodes(); ++node) {

@@ -73,13 +73,12 @@ TEST_F(SoupOnRanks, BitsDoNotDependOnTheRankCount) {
       test::world().barrier("soup done");
     }
     test::on_root([&] {
-      for (const Path& soup : soups) {
+      for (const Path& soup : soups)
         for (int shard = 0; shard < shards; ++shard) {
           const std::string name = checkpoint::shard_name(shard, shards);
           EXPECT_TRUE(Files::system().read_text(soup / name) == Files::system().read_text(soups[0] / name))
               << soup << " " << name;
         }
-      }
     });
   }
 }
@@ -277,12 +276,11 @@ TEST_F(SoupOnRanks, AMeanHalfwayBetweenTwoFloatsIsTheEvenOne) {
   config.recipe = {.type = RecipeType::weighted, .weights = {48, 1}};
   make();
   const checkpoint::Reader reader{Files::system(), config.output};
-  for (const checkpoint::Reader::Parameter& parameter : reader.parameters()) {
+  for (const checkpoint::Reader::Parameter& parameter : reader.parameters())
     for (const float got : reader.read_parameter(parameter.name)) {
       ASSERT_NEAR(got, 0x1.e66666p0, 202 * 0x1p-23) << parameter.name;
       ASSERT_EQ(std::bit_cast<std::uint32_t>(got) % 2, 0U) << parameter.name << " " << got;
     }
-  }
   test::world().barrier("compared");
 }
 

@@ -181,12 +181,11 @@ TEST_F(ValidatedSoups, LossesOfOtherRanksAreNotPairedWithThoseOfThese) {
     return Evaluator{.identity = identity, .evaluate = [&](const checkpoint::Reader& checkpoint) {
                        const std::vector<double> batches = distances(ranks, checkpoint, {10, 30});
                        ValidationLoss found;
-                       for (int rank = 0; rank < ranks.size(); ++rank) {
+                       for (int rank = 0; rank < ranks.size(); ++rank)
                          for (int batch = rank; batch < 16; batch += ranks.size()) {
                            found.by_batch.push_back(batches[static_cast<std::size_t>(batch)] + 1e6 * batch);
                            found.loss += found.by_batch.back();
                          }
-                       }
                        return found;
                      }};
   };

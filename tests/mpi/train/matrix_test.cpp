@@ -97,13 +97,12 @@ TEST(Matrix, PairwiseCellsHoldEveryPair) {
   const std::vector<int> sizes{7, 4, 3, 2, 2};
   const std::vector<std::vector<int>> cells = pairwise(sizes);
   EXPECT_LT(cells.size(), 40U);
-  for (std::size_t a = 0; a < sizes.size(); ++a) {
+  for (std::size_t a = 0; a < sizes.size(); ++a)
     for (std::size_t b = a + 1; b < sizes.size(); ++b) {
       std::set<std::pair<int, int>> pairs;
       for (const std::vector<int>& cell : cells) pairs.emplace(cell[a], cell[b]);
       EXPECT_EQ(std::ssize(pairs), sizes[a] * sizes[b]);
     }
-  }
 }
 
 }  // namespace

@@ -200,14 +200,13 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
   };
   const auto own_of = [&](const std::vector<partition::FlatSpace>& spaces, int rank) {
     Own own;
-    for (std::size_t u = 0; u < spaces.size(); ++u) {
+    for (std::size_t u = 0; u < spaces.size(); ++u)
       for (std::size_t t = 0; t < tensors[u].size(); ++t) {
         auto& values = own.values.emplace_back(static_cast<std::size_t>(spaces[u].owned_size(rank)));
         for (const partition::Interval& i : partition::intervals_of(spaces[u], rank))
           for (std::int64_t e = i.begin; e < i.end; ++e)
             values[static_cast<std::size_t>(i.local_offset + e - i.begin)] = test::element(tensors[u][t], u, e, 7);
       }
-    }
     auto next = own.values.begin();
     for (std::size_t u = 0; u < spaces.size(); ++u) {
       UnitState& unit = own.units.emplace_back(UnitState{manifest.unit_names[u], &spaces[u], {}});

@@ -129,12 +129,11 @@ TEST(LmBatchesOf, ScoresEachLineWithItsEnd) {
     ids += line.empty() ? 0 : static_cast<std::int64_t>(tokenizer.encode(line).size()) + 1;
   for (const DocumentEnd end : {DocumentEnd::line, DocumentEnd::empty_line}) {
     std::int64_t tgt_tokens = 0, starts = 0;
-    for (const int rank : {0, 1}) {
+    for (const int rank : {0, 1})
       for (const Batch& batch : lm_batches_of(tokenizer, lines, end, 8, 2, rank, 2)) {
         tgt_tokens += batch.tgt_tokens;
         starts += std::count(batch.target_input.begin(), batch.target_input.end(), tokenizer.vocabulary().start);
       }
-    }
     EXPECT_EQ(tgt_tokens, ids);
     EXPECT_EQ(starts, end == DocumentEnd::line ? 3 : 2);
   }

@@ -38,10 +38,8 @@ TEST(RoundStochastically, GoesUpAsOftenAsTheBitsCutOffSay) {
       ASSERT_EQ(round_stochastically(bits, r), bits & 0xffff0000U) << odd << " with " << r;
   }
   for (const std::uint32_t nan : {0x7fc00000U, 0xffc00000U, 0x7f800001U, 0x7fffffffU}) {
-    for (std::uint32_t r = 0; r < all_remainders; ++r) {
-      const float rounded = std::bit_cast<float>(round_stochastically(nan, r));
-      ASSERT_TRUE(std::isnan(rounded)) << nan << " with " << r;
-    }
+    for (std::uint32_t r = 0; r < all_remainders; ++r)
+      ASSERT_TRUE(std::isnan(std::bit_cast<float>(round_stochastically(nan, r)))) << nan << " with " << r;
   }
 }
 

@@ -33,26 +33,24 @@ std::string text_of(const PlanChoices& choices) {
 
 std::vector<PlanChoices> all_choices() {
   std::vector<PlanChoices> all;
-  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
     for (const int micro_batches : {1, 2, 4}) {
       for (const auto order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first})
         all.push_back({scheme, order, ReduceEvery::step, micro_batches});
       if (scheme == Scheme::hybrid) continue;
       all.push_back({scheme, AccumulationOrder::depth_first, ReduceEvery::micro_batch, micro_batches});
     }
-  }
   return all;
 }
 
 /// Runs `check(shape, choices, plan)` for every shape and all choices.
 template <class Check>
 void for_each_plan(const Check& check) {
-  for (const PlanShape& shape : shapes) {
+  for (const PlanShape& shape : shapes)
     for (const PlanChoices& choices : all_choices()) {
       SCOPED_TRACE(text_of(choices));
       check(shape, choices, plan::plan_step(shape, choices));
     }
-  }
 }
 
 /// Who is over before whom: streams run in order, and ops wait for those they name.
@@ -82,10 +80,9 @@ TEST(StepPlan, WalksMicroBatchesOneByOneOrUnitByUnit) {
     std::string text;
     for (const Op& op :
          plan::plan_step({{{0}, {1}}, {true, true}}, {Scheme::stage_2, order, ReduceEvery::step, 2}).ops) {
-      if (op.visit >= 0) {
+      if (op.visit >= 0)
         text += std::string(plan::name_of(op.kind).substr(0, 1)) + std::to_string(op.visit) +
                 std::to_string(op.micro_batch) + " ";
-      }
     }
     return text;
   };

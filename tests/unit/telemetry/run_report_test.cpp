@@ -37,9 +37,8 @@ TEST(Chain, RefusesAnythingElse) {
   for (const char* text :
        {"", "[]", "{}", R"({"stages":{}})", R"({"stages":[1]})", R"({"stages":[{"stage":"cook","job":"1"}]})",
         R"({"stages":[{"stage":"train","job":"a[$(x)]"}]})", R"({"stages":[{"stage":"train","job":17}, 2]})",
-        R"({"stages":[{"stage":"soup","job":"1"},{"stage":"soup","job":"2"}]})", R"({"stages":[{"stage":"train")"}) {
+        R"({"stages":[{"stage":"soup","job":"1"},{"stage":"soup","job":"2"}]})", R"({"stages":[{"stage":"train")"})
     EXPECT_THROW((void)parse_chain(text), Error) << text;
-  }
 }
 
 TEST(State, IsWhatTheExitFileAndSlurmSayTogether) {
