@@ -15,6 +15,7 @@
 #include "model/segment.hpp"
 #include "support/factored.hpp"
 #include "support/mpi_test.hpp"
+#include "support/small_model.hpp"
 #include "train/runner.hpp"
 
 /// A rank of a layout with a small model and all it needs for steps, for tests of training.
@@ -23,14 +24,10 @@ namespace argosy::test {
 /// Tied: one unit is visited three times. Else the embeddings and the head are units of their own, as large as a block
 /// or smaller.
 inline spec::Architecture small_shape(double dropout = 0, bool tie_embeddings = true) {
-  spec::ModelConfig config;
-  config.width = 32;
-  config.ff = 48;
-  config.heads = 2;
+  spec::ModelConfig config =
+      model_config({.width = 32, .ff = 48, .heads = 2, .encoder_layers = 1, .decoder_layers = 2});
   config.vocab_multiple = 8;
   config.max_positions = 32;
-  config.encoder.layers = 1;
-  config.decoder.layers = 2;
   config.dropout = dropout;
   config.tie_embeddings = tie_embeddings;
   return spec::resolve(config, 23);

@@ -19,9 +19,7 @@ class Binding : public testing::TestWithParam<spec::Architecture> {};
 TEST_P(Binding, NothingOfTheForwardPassRefersToItsBuffers) {
   BoundModel still(GetParam()), moving(GetParam());
   const model::Inputs inputs = ragged_inputs(GetParam());
-  model::Pass pass;
-  pass.training = true;
-  pass.loss_scale = 0.25;
+  model::Pass pass = training_pass();
   const double expected = run_micro_batch(*still.model, inputs, pass);
   std::vector<model::Unit>& units = moving.model->units();
   const std::size_t head = moving.model->visits().back().units.front();  // writes gradients in its forward pass

@@ -86,8 +86,7 @@ TEST(FlatSpace, ParametersAreAlignedDoNotOverlapAndPaddingIsLessThanOneRound) {
       end = space.offset(i) + space.params()[i].numel();
       parameters += space.params()[i].numel();
     }
-    EXPECT_EQ(space.used_size(), end);
-    EXPECT_EQ(space.parameters(), parameters);
+    EXPECT_EQ(std::tuple(space.used_size(), space.parameters()), std::tuple(end, parameters));
     EXPECT_GE(space.padded_size(), end);
     EXPECT_LT(space.padded_size() - end, space.slices() * unit_alignment);
   });
@@ -112,8 +111,7 @@ TEST(FlatSpace, DecayBeginsAtTheEndWithoutAParameterThatDecays) {
 
 TEST(FlatSpace, ABiasOf1600OnThreeRanksIsPaddedNotCutUnevenly) {
   const FlatSpace space{{{"bias", {1600}, false}}, Layout{{3}}};
-  EXPECT_EQ(space.padded_size(), 2304);
-  EXPECT_EQ(space.owned_size(2), 768);
+  EXPECT_EQ(std::tuple(space.padded_size(), space.owned_size(2)), std::tuple(2304, 768));
 }
 
 TEST(FlatSpace, GatheringBothLevelsInPlaceReconstructsTheUnit) {
