@@ -22,11 +22,8 @@
 ///   checkpoint read-cold FOLDER MEGABYTES ROUNDS   and dropped from the page cache before, too
 namespace {
 
-using argosy::Bytes;
-using argosy::MutableBytes;
-using argosy::Path;
-using argosy::bench::number_of;
-using argosy::bench::State;
+using argosy::Bytes, argosy::MutableBytes, argosy::Path;
+using argosy::bench::number_of, argosy::bench::State;
 using argosy::comm::Context;
 
 constexpr std::uint64_t piece_bytes = 4 << 20;
@@ -108,13 +105,12 @@ void write_plainly(const argosy::Files& files, const Path& path, std::span<const
   argosy::File file = files.create(path);
   file.reserve(reserved);
   std::uint64_t offset = 0;
-  for (const Bytes bytes : payload) {
+  for (const Bytes bytes : payload)
     for (std::uint64_t at = 0; at < bytes.size(); at += piece_bytes) {
       const Bytes piece = bytes.subspan(at, std::min(piece_bytes, bytes.size() - at));
       file.write_at(piece, offset);
       offset += piece.size();
     }
-  }
   file.sync();
   file.close();
 }
@@ -218,12 +214,11 @@ void measure_reading(Context& context, const Path& folder, std::uint64_t megabyt
     series[way].measure(context, [&] { way % 2 == 0 ? read_plainly(context, paths, memory) : load(); });
   };
   read_plainly(context, paths, memory);  // the memory is there from here on
-  for (std::uint64_t round = 0; round < rounds; ++round) {
+  for (std::uint64_t round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < (cold ? series.size() : 2U); ++i) {
       if (i == 2) warm_free_memory(context, state.size_bytes());
       run(i ^ (round & 1U));  // who is first alternates
     }
-  }
   context.print_result("read", {{"bytes", sum_over_ranks(context, state.size_bytes())},
                                 {"plain_warm", series[0].json()},
                                 {"load_warm", series[1].json()},

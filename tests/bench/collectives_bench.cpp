@@ -8,9 +8,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <iterator>
-#include <vector>
 
 #include "comm/collectives.hpp"
 #include "comm/ordered_sum.hpp"
@@ -18,8 +16,7 @@
 
 namespace {
 
-using argosy::DType;
-using argosy::Exit;
+using argosy::DType, argosy::Exit;
 using argosy::comm::BufferView;
 using argosy::partition::FlatSpace;
 

@@ -38,18 +38,16 @@ BENCHMARK(gemm)
 
 void norm(benchmark::State& state) {
   const at::Tensor x = at::rand({tokens, width}), w = at::rand({width});
-  for (auto _ : state) {
+  for (auto _ : state)
     benchmark::DoNotOptimize((state.range(0) == 1 ? kernels::norm : kernels::plain::norm)(x, w, w, 1e-5, false));
-  }
 }
 BENCHMARK(norm)->Arg(0)->Arg(1);
 
 void dropout_add(benchmark::State& state) {
   const at::Tensor x = at::rand({tokens, width});
-  for (auto _ : state) {
+  for (auto _ : state)
     benchmark::DoNotOptimize(
         (state.range(0) == 1 ? kernels::dropout_add : kernels::plain::dropout_add)(x, x, 0.1, {1, 2, 3, 4}, {}));
-  }
 }
 BENCHMARK(dropout_add)->Arg(0)->Arg(1);
 
@@ -73,10 +71,9 @@ void head_loss(benchmark::State& state) {
   const at::Tensor h = at::rand({tokens, width}), weight = at::rand({pieces, width}), bias = at::rand({pieces});
   const at::Tensor labels = at::randint(0, pieces, {tokens}, at::kLong);
   const at::Tensor dh = at::rand({tokens, width}), dweight = at::rand({pieces, width}), dbias = at::rand({pieces});
-  for (auto _ : state) {
+  for (auto _ : state)
     benchmark::DoNotOptimize((state.range(0) == 1 ? kernels::head_loss : kernels::plain::head_loss)(
         h, weight, bias, labels, {.label_smoothing = 0.1, .live = pieces}, {dh, dweight, dbias}));
-  }
 }
 BENCHMARK(head_loss)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
@@ -84,9 +81,8 @@ void adamw(benchmark::State& state) {
   constexpr std::int64_t elements = 2'350'000;  // half of the quickstart's model
   at::Tensor master = at::rand({elements}), m = at::rand({elements}), v = at::rand({elements});
   const at::Tensor gradient = at::rand({elements}), clip = at::full({1}, 0.5);
-  for (auto _ : state) {
+  for (auto _ : state)
     (state.range(0) == 1 ? kernels::adamw_ : kernels::plain::adamw_)(master, m, v, gradient, {}, clip, {.lr = 1e-4});
-  }
   state.SetBytesProcessed(state.iterations() * elements * 28);
 }
 BENCHMARK(adamw)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);

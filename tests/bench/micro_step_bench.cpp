@@ -121,10 +121,9 @@ int main(int argc, char** argv) {
     best = std::min(best, seconds_since(begin));
     faults = page_faults() - before;
   }
-  for (std::size_t i = 0; i < model.visits().size(); ++i) {
+  for (std::size_t i = 0; i < model.visits().size(); ++i)
     fmt::print("{:<10} forward {:7.2f} ms  backward {:7.2f} ms\n", model.visits()[i].name, bench.forward[i] * 1e3,
                bench.backward[i] * 1e3);
-  }
   const auto d = static_cast<double>(shape.width), ff = static_cast<double>(shape.ff);
   const auto src_tokens = static_cast<double>(rows * source), tgt_tokens = static_cast<double>(rows * target);
   const double layers = static_cast<double>(shape.encoder_layers);

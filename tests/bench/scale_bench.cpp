@@ -5,8 +5,6 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdlib>
-#include <functional>
-#include <string>
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/run_folder.hpp"
@@ -165,11 +163,10 @@ Exit run(Context& context, int argc, char** argv) {
   if (mode != "traffic") throw Error{Fault::usage, {.wanted = "calls FOLDER RANKS…, or traffic FOLDER", .got = mode}};
   const std::string own = boost::json::serialize(traffic_of(context, Path{argv[2]} / "run"));
   const std::vector<std::string> all = context.world.gather(own);
-  if (context.is_root()) {
+  if (context.is_root())
     context.print_result("scale", {{"ranks", context.world.size()},
                                    {"rank 0", boost::json::parse(all.front())},
                                    {"another", boost::json::parse(all.back())}});
-  }
   return Exit::ok;
 }
 

@@ -40,14 +40,12 @@ class State {
   }
   void fill(std::uint64_t seed) {
     std::uint64_t state = (seed + 1) * 0x9E3779B97F4A7C15U;
-    for (auto& tensor : tensors_) {
-      for (std::vector<float>& values : tensor) {
+    for (auto& tensor : tensors_)
+      for (std::vector<float>& values : tensor)
         for (float& value : values) {  // in [1, 2): xorshift in the mantissa
           state ^= state << 13, state ^= state >> 7, state ^= state << 17;
           value = std::bit_cast<float>(0x3F800000U | static_cast<std::uint32_t>(state >> 41));
         }
-      }
-    }
   }
   [[nodiscard]] std::vector<checkpoint::UnitState> units() {
     std::vector<checkpoint::UnitState> units;

@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <vector>
 
 #include "comm/collectives.hpp"
 #include "comm/run_main.hpp"
@@ -20,10 +19,7 @@
 namespace {
 
 using argosy::DType;
-using argosy::comm::BufferView;
-using argosy::comm::Collectives;
-using argosy::comm::Context;
-using argosy::comm::Topology;
+using argosy::comm::Collectives, argosy::comm::Context, argosy::comm::Topology;
 using argosy::partition::FlatSpace;
 
 /// Bytes that interfaces of this network name space other than the loopback have sent.
@@ -155,9 +151,8 @@ void bench(const Context& context, double megabytes, int rounds) {
   add("fast", context.topology, Reduction::fast);
   methods.push_back(std::make_unique<ByMpi>(context, elements));
   constexpr int warm_up = 1;
-  for (int i = -warm_up; i < rounds; ++i) {
+  for (int i = -warm_up; i < rounds; ++i)
     for (const auto& method : methods) method->round(i >= 0);
-  }
   boost::json::object by_method;
   for (const auto& method : methods) by_method[method->name()] = method->figures();
   context.print_result("wire", {{"nodes", boost::json::value_from(context.topology.layout().node_sizes())},

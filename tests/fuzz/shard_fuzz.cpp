@@ -1,5 +1,4 @@
 #include <cstring>
-#include <vector>
 
 #include "core/hash.hpp"
 #include "data/shard_writer.hpp"

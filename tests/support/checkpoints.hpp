@@ -83,9 +83,8 @@ inline checkpoint::UnitState adamw_unit(const std::string& name, const partition
   const std::string_view names[] = {spec::weights_tensor, spec::adam_moments[0], spec::adam_moments[1],
                                     spec::mean_tensor};
   checkpoint::UnitState unit{name, &space, {}};
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
+  for (std::size_t t = 0; t < tensors.size(); ++t)
     if (!tensors[t].empty()) unit.tensors.push_back({std::string(names[t]), tensors[t]});
-  }
   return unit;
 }
 
@@ -106,13 +105,12 @@ class Toy {
   /// What a model trained from `seed` holds.
   Toy& fill(std::uint64_t seed) {
     for (std::size_t u = 0; u < spaces_.size(); ++u) {
-      for (const partition::Interval& i : partition::intervals_of(spaces_[u], rank_)) {
+      for (const partition::Interval& i : partition::intervals_of(spaces_[u], rank_))
         for (std::int64_t at = i.begin; at < i.end; ++at) {
           for (std::size_t t = 0; t < std::size(tensors_) && !tensors_[t][u].empty(); ++t)
             tensors_[t][u][static_cast<std::size_t>(i.local_offset + at - i.begin)] =
                 element(spaces_[u].params()[i.param].name, t, at, seed);
         }
-      }
     }
     return *this;
   }
@@ -132,13 +130,12 @@ class Toy {
     return states;
   }
   [[nodiscard]] bool operator==(const Toy& other) const {
-    for (std::size_t t = 0; t < std::size(tensors_); ++t) {
+    for (std::size_t t = 0; t < std::size(tensors_); ++t)
       for (std::size_t u = 0; u < spaces_.size(); ++u) {
         const auto &a = tensors_[t][u], &b = other.tensors_[t][u];
         if (a.size() != b.size() || (!a.empty() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) != 0))
           return false;
       }
-    }
     return true;
   }
   [[nodiscard]] std::vector<float>& tensor(std::size_t t, std::size_t unit) { return tensors_[t][unit]; }
@@ -210,9 +207,8 @@ void commit_shards(const Files& files, const Path& target, checkpoint::Manifest 
 /// The bytes of units' tensors, in stored order.
 inline std::vector<Bytes> bytes_of(std::span<const checkpoint::UnitState> units) {
   std::vector<Bytes> bytes;
-  for (const checkpoint::UnitState& unit : units) {
+  for (const checkpoint::UnitState& unit : units)
     for (const checkpoint::TensorShard& tensor : unit.tensors) bytes.push_back(std::as_bytes(tensor.values));
-  }
   return bytes;
 }
 

@@ -42,10 +42,9 @@ class Factored final : public optim::Optimizer {
       std::int64_t before = 0;
       for (const Statistics::Tensor* const tensor : {&rows, &columns}) {
         auto* local = tensor->shard.data_ptr<float>();
-        for (const int slice : tensor->space.owned_slices(statistics.canonical_rank)) {
+        for (const int slice : tensor->space.owned_slices(statistics.canonical_rank))
           for (std::int64_t i = 0; i < tensor->space.slice_size(); ++i)
             use(*local++, means[static_cast<std::size_t>(before + tensor->space.slice_begin(slice) + i)]);
-        }
         before = rows.space.padded_size();
       }
     };
@@ -71,9 +70,8 @@ class Factored final : public optim::Optimizer {
                    const double g = piece.gradient.const_data_ptr<float>()[i] * coefficient;
                    piece.master.data_ptr<float>()[i] -= static_cast<float>(update.lr * g / std::sqrt(second + epsilon));
                  });
-    for (const optim::Piece& piece : pieces) {
+    for (const optim::Piece& piece : pieces)
       if (piece.weights) piece.weights->copy_(piece.master);
-    }
   }
 
   template <class F>

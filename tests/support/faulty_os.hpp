@@ -71,11 +71,10 @@ class FaultyOs : public Os {
   }
   /// Drops plans, records and counts; keeps what it knows of open files.
   void forget_all() {
+    heal();
     const std::lock_guard lock(mutex_);
-    plan_.clear();
     records_ = {};
     counts_.clear();
-    crash_at_.reset();
   }
   void keep_content() { keep_content_ = true; }
   /// Nothing fails any more.
@@ -85,10 +84,7 @@ class FaultyOs : public Os {
     crash_at_.reset();
   }
 
-  [[nodiscard]] std::vector<Record> records() const {
-    const std::lock_guard lock(mutex_);
-    return records_;
-  }
+  [[nodiscard]] std::vector<Record> records() const { return records_from(0); }
   /// The calls from the n-th on.
   [[nodiscard]] std::vector<Record> records_from(std::size_t n) const {
     const std::lock_guard lock(mutex_);
@@ -100,8 +96,7 @@ class FaultyOs : public Os {
   }
   [[nodiscard]] std::size_t count(Call call) const {
     const std::lock_guard lock(mutex_);
-    const auto found = counts_.find(call);
-    return found == counts_.end() ? 0 : found->second;
+    return counts_.contains(call) ? counts_.at(call) : 0;
   }
   /// Descriptors opened and not closed.
   [[nodiscard]] std::size_t open_files() const {
@@ -136,13 +131,11 @@ class FaultyOs : public Os {
   }
   std::int64_t read(int fd, void* to, std::size_t size_bytes) override {
     const Verdict verdict = enter(at(Call::read, fd, size_bytes));
-    if (verdict.stop) return verdict.error == 0 ? 0 : answer(verdict);
-    return Os::read(fd, to, verdict.cut(size_bytes));
+    return verdict.stop ? answer(verdict) : Os::read(fd, to, verdict.cut(size_bytes));
   }
   std::int64_t pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset) override {
     const Verdict verdict = enter(at(Call::pread, fd, size_bytes, offset));
-    if (verdict.stop) return verdict.error == 0 ? 0 : answer(verdict);
-    return Os::pread(fd, to, verdict.cut(size_bytes), offset);
+    return verdict.stop ? answer(verdict) : Os::pread(fd, to, verdict.cut(size_bytes), offset);
   }
   std::int64_t pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset) override {
     const Verdict verdict = enter(at(Call::pwrite, fd, size_bytes, offset, from));
@@ -155,60 +148,49 @@ class FaultyOs : public Os {
     return Os::write(fd, from, verdict.cut(size_bytes));
   }
   int fsync(int fd) override {
-    const Verdict verdict = enter(at(Call::fsync, fd));
-    return verdict.stop ? answer(verdict) : Os::fsync(fd);
+    return pass(at(Call::fsync, fd), [&] { return Os::fsync(fd); });
   }
   int sync_file_range(int fd, std::int64_t offset, std::int64_t size_bytes) override {
-    const Verdict verdict = enter(at(Call::sync_file_range, fd, static_cast<std::size_t>(size_bytes), offset));
-    return verdict.stop ? answer(verdict) : Os::sync_file_range(fd, offset, size_bytes);
+    return pass(at(Call::sync_file_range, fd, static_cast<std::size_t>(size_bytes), offset),
+                [&] { return Os::sync_file_range(fd, offset, size_bytes); });
   }
   int ftruncate(int fd, std::int64_t size_bytes) override {
-    const Verdict verdict = enter(at(Call::ftruncate, fd, static_cast<std::size_t>(size_bytes)));
-    return verdict.stop ? answer(verdict) : Os::ftruncate(fd, size_bytes);
+    return pass(at(Call::ftruncate, fd, static_cast<std::size_t>(size_bytes)),
+                [&] { return Os::ftruncate(fd, size_bytes); });
   }
   int fallocate(int fd, std::int64_t offset, std::int64_t size_bytes) override {
-    const Verdict verdict = enter(at(Call::fallocate, fd, static_cast<std::size_t>(size_bytes), offset));
-    return verdict.stop ? answer(verdict) : Os::fallocate(fd, offset, size_bytes);
+    return pass(at(Call::fallocate, fd, static_cast<std::size_t>(size_bytes), offset),
+                [&] { return Os::fallocate(fd, offset, size_bytes); });
   }
   int fstat(int fd, struct stat* out) override {
-    const Verdict verdict = enter(at(Call::fstat, fd));
-    return verdict.stop ? answer(verdict) : Os::fstat(fd, out);
+    return pass(at(Call::fstat, fd), [&] { return Os::fstat(fd, out); });
   }
   int stat(const char* path, struct stat* out) override {
-    const Verdict verdict = enter(named(Call::stat, path));
-    return verdict.stop ? answer(verdict) : Os::stat(path, out);
+    return pass(named(Call::stat, path), [&] { return Os::stat(path, out); });
   }
   int statvfs(const char* path, struct statvfs* out) override {
-    const Verdict verdict = enter(named(Call::statvfs, path));
-    return verdict.stop ? answer(verdict) : Os::statvfs(path, out);
+    return pass(named(Call::statvfs, path), [&] { return Os::statvfs(path, out); });
   }
   int mkdir(const char* path, unsigned mode) override {
-    const Verdict verdict = enter(named(Call::mkdir, path));
-    return verdict.stop ? answer(verdict) : Os::mkdir(path, mode);
+    return pass(named(Call::mkdir, path), [&] { return Os::mkdir(path, mode); });
   }
   int rmdir(const char* path) override {
-    const Verdict verdict = enter(named(Call::rmdir, path));
-    return verdict.stop ? answer(verdict) : Os::rmdir(path);
+    return pass(named(Call::rmdir, path), [&] { return Os::rmdir(path); });
   }
   int unlink(const char* path) override {
-    const Verdict verdict = enter(named(Call::unlink, path));
-    return verdict.stop ? answer(verdict) : Os::unlink(path);
+    return pass(named(Call::unlink, path), [&] { return Os::unlink(path); });
   }
   int rename(const char* from, const char* to) override {
-    const Verdict verdict = enter(named(Call::rename, from, to));
-    return verdict.stop ? answer(verdict) : Os::rename(from, to);
+    return pass(named(Call::rename, from, to), [&] { return Os::rename(from, to); });
   }
   int rename_noreplace(const char* from, const char* to) override {
-    const Verdict verdict = enter(named(Call::rename_noreplace, from, to));
-    return verdict.stop ? answer(verdict) : Os::rename_noreplace(from, to);
+    return pass(named(Call::rename_noreplace, from, to), [&] { return Os::rename_noreplace(from, to); });
   }
   int link(const char* target, const char* link) override {
-    const Verdict verdict = enter(named(Call::link, target, link));
-    return verdict.stop ? answer(verdict) : Os::link(target, link);
+    return pass(named(Call::link, target, link), [&] { return Os::link(target, link); });
   }
   int symlink(const char* target, const char* link) override {
-    const Verdict verdict = enter(named(Call::symlink, target, link));
-    return verdict.stop ? answer(verdict) : Os::symlink(target, link);
+    return pass(named(Call::symlink, target, link), [&] { return Os::symlink(target, link); });
   }
   void* mmap(std::size_t size_bytes, int fd) override {
     const Verdict verdict = enter(at(Call::mmap, fd, size_bytes));
@@ -241,6 +223,12 @@ class FaultyOs : public Os {
   void add(const Planned& planned) {
     const std::lock_guard lock(mutex_);
     plan_.push_back(planned);
+  }
+  /// What the system answers to a call, unless the call is to fail.
+  template <class Real>
+  int pass(Record record, const Real& real) {
+    const Verdict verdict = enter(std::move(record));
+    return verdict.stop ? answer(verdict) : real();
   }
   static int answer(const Verdict& verdict) {
     if (verdict.error == 0) return 0;

@@ -10,7 +10,6 @@
 #include <regex>
 #include <set>
 #include <sstream>
-#include <string>
 #include <typeinfo>
 
 #include "core/error.hpp"
@@ -72,9 +71,8 @@ class Messages : public testing::Environment {
     if (setting("ARGOSY_TESTED_MODULE").empty()) return;
     if (testing::GTEST_FLAG(filter) != "*" || testing::UnitTest::GetInstance()->Failed()) return;
     std::set<std::string> lines;
-    for (const auto& [place, texts] : met) {
+    for (const auto& [place, texts] : met)
       for (const auto& [kind, line] : texts) lines.insert(line);
-    }
     const Path path =
         Path(setting("ARGOSY_SOURCE_DIR")) / "tests/unit" / setting("ARGOSY_TESTED_MODULE") / "messages.golden";
     const Files files = Files::system();
@@ -90,10 +88,9 @@ class Messages : public testing::Environment {
       if (!lines.empty()) files.write_atomically(path, text);
       return;
     }
-    for (const std::string& line : lines) {
+    for (const std::string& line : lines)
       EXPECT_TRUE(listed.contains(line))
           << path << " lacks: " << line << "\nRemove the file and run the module's tests with ARGOSY_WRITE_MESSAGES=1.";
-    }
   }
 };
 

@@ -14,28 +14,14 @@ std::map<Hierarchy, comm::Topology> topologies;  // making communicators is the 
 }  // namespace
 
 std::vector<Hierarchy> hierarchies() {
-  return {Hierarchy::flat,        Hierarchy::one_rank_a_node, Hierarchy::two_nodes,       Hierarchy::uneven,
-          Hierarchy::three_nodes, Hierarchy::cyclic,          Hierarchy::cyclic_backwards};
+  using enum Hierarchy;
+  return {flat, one_rank_a_node, two_nodes, uneven, three_nodes, cyclic, cyclic_backwards};
 }
 
 std::string name_of(Hierarchy hierarchy) {
-  switch (hierarchy) {
-    case Hierarchy::flat:
-      return "flat";
-    case Hierarchy::one_rank_a_node:
-      return "one_rank_a_node";
-    case Hierarchy::two_nodes:
-      return "two_nodes";
-    case Hierarchy::uneven:
-      return "uneven";
-    case Hierarchy::three_nodes:
-      return "three_nodes";
-    case Hierarchy::cyclic:
-      return "cyclic";
-    case Hierarchy::cyclic_backwards:
-      return "cyclic_backwards";
-  }
-  throw std::logic_error("no such hierarchy");
+  constexpr const char* names[] = {"flat",        "one_rank_a_node", "two_nodes",       "uneven",
+                                   "three_nodes", "cyclic",          "cyclic_backwards"};
+  return names[static_cast<std::size_t>(hierarchy)];
 }
 
 int node_of(Hierarchy hierarchy, int world_rank, int ranks) {

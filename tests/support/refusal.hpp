@@ -33,9 +33,8 @@ std::string refusal(Fault fault, const Body& body) {
 /// Whether `text` has all `parts`.
 template <class... Parts>
 testing::AssertionResult says(const std::string& text, const Parts&... parts) {
-  for (const std::string_view part : {std::string_view(parts)...}) {
+  for (const std::string_view part : {std::string_view(parts)...})
     if (text.find(part) == std::string::npos) return testing::AssertionFailure() << "no `" << part << "` in: " << text;
-  }
   return testing::AssertionSuccess();
 }
 

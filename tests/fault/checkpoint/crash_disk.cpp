@@ -167,10 +167,8 @@ CrashDisk::Names CrashDisk::names(const std::vector<bool>& survives) const {
   std::map<int, std::map<std::string, int>> changed;
   for (std::size_t i = 0; i < loose_.size(); ++i) {
     if (!survives[i]) continue;
-    for (const Entry& entry : loose_[i].entries) {
-      auto& entries = changed.try_emplace(entry.folder, at(entry.folder).lasting).first->second;
-      enter(entries, entry.name, entry.inode);
-    }
+    for (const Entry& entry : loose_[i].entries)
+      enter(changed.try_emplace(entry.folder, at(entry.folder).lasting).first->second, entry.name, entry.inode);
   }
   Names names;
   const auto walk = [&](const auto& self, int folder, const std::string& prefix) -> void {

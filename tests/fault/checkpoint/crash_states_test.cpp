@@ -206,8 +206,7 @@ class CrashStates : public testing::TestWithParam<int> {};
 
 TEST_P(CrashStates, LoseNothingAcknowledged) {
   ASSERT_EQ(world().size(), crash_ranks) << "the saves are recorded on these";
-  const Journal journal = record_saves(GetParam());
-  violations_of(journal, GetParam(), static_cast<std::size_t>(scaled(50'000)), false);
+  violations_of(record_saves(GetParam()), GetParam(), static_cast<std::size_t>(scaled(50'000)), false);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kept, CrashStates, testing::Values(2, 1), testing::PrintToStringParamName());

@@ -28,10 +28,9 @@ std::string content_of(const Path& path) { return Files::system().read_text(path
 DamagedRun::DamagedRun(int ranks) : ranks_(ranks) {
   const Files files = Files::system();
   files.make_folders(run() / "checkpoints");
-  for (const std::int64_t step : {older_step, newer_step}) {
+  for (const std::int64_t step : {older_step, newer_step})
     write_checkpoint(files, at(step), tiny_units(), partition::Layout{{ranks}}, static_cast<std::uint64_t>(step),
                      {.run_uuid = run_uuid, .save_nonce = fmt::format("{:016x}", step), .step = step});
-  }
   store_.emplace(context_.get(), run(), checkpoint::Store::Options{.max_checkpoints = 5, .heartbeat_s = 0});
 }
 
@@ -52,9 +51,8 @@ std::int64_t DamagedRun::load() {
   Toy got = one_rank().fill_all(99);
   const auto reader = store_->load(got.states());
   const std::int64_t step = reader ? reader->step() : 0;
-  for (const std::string& name : Files::system().list(run() / "checkpoints")) {
+  for (const std::string& name : Files::system().list(run() / "checkpoints"))
     if (name.starts_with(".bad-")) Files::system().rename(run() / "checkpoints" / name, newer());
-  }
   return has_bytes_of(got, step) ? step : 0;
 }
 

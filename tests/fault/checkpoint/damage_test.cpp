@@ -82,13 +82,12 @@ TEST_P(DamagedFiles, OfAnotherStepRunOrSave) {
 }
 
 TEST_P(DamagedFiles, OfAnotherRank) {
-  for (int rank = 0; rank < run.ranks(); ++rank) {
+  for (int rank = 0; rank < run.ranks(); ++rank)
     for (int other = 0; other < run.ranks(); ++other) {
       if (rank == other) continue;
       expect_seen(run.shard(run.newer(), rank), content_of(run.shard(run.newer(), other)),
                   fmt::format("the shard of rank {} for that of rank {}", other, rank));
     }
-  }
   EXPECT_EQ(run.load(), DamagedRun::newer_step);
 }
 

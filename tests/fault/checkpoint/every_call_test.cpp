@@ -1,9 +1,7 @@
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <string.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include "checkpoint/checkpoint.hpp"

@@ -81,8 +81,7 @@ class DiskOfKind : public testing::TestWithParam<test::DiskKind> {};
 /// ARGOSY_FAULT_SCALE multiplies the runs.
 TEST_P(DiskOfKind, EndsARunInOrderWhenItIsFull) {
   if (!test::may_mount(GetParam())) return;
-  const bool tmpfs = GetParam() == test::DiskKind::tmpfs;
-  const int runs = test::scaled(tmpfs ? 20 : 4);
+  const int runs = test::scaled(GetParam() == test::DiskKind::tmpfs ? 20 : 4);
   constexpr std::uint64_t smallest = 48 << 20, largest = 64 << 20;
   for (int run = 0; run < runs; ++run) {
     const test::SmallDisk disk{smallest + (largest - smallest) / 4096 * static_cast<std::uint64_t>(run) /

@@ -1,4 +1,3 @@
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -87,10 +86,9 @@ TEST(Killed, DISABLED_SavesForEver) {
       report = store.save(kind, step, live.states(), test::toy_sections(), test::toy_attachments());
     } else {
       store.begin_save(kind, step, kept.states(), test::toy_sections(), test::toy_attachments(), [&] {
-        for (int t = 0; t < 3; ++t) {
+        for (int t = 0; t < 3; ++t)
           for (std::size_t u = 0; u < live.spaces().size(); ++u)
             std::copy(live.tensor(t, u).begin(), live.tensor(t, u).end(), kept.tensor(t, u).begin());
-        }
       });
       store.wait_for_units();
       live.fill_all(static_cast<float>(step));

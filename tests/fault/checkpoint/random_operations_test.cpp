@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -179,9 +177,8 @@ class Life {
   void load_newest() {
     if (store_ == nullptr) return;
     std::int64_t floor = 0;
-    for (const auto& [step, saved] : saved_) {
+    for (const auto& [step, saved] : saved_)
       if (saved.health == Health::sound) floor = step;
-    }
     try {
       test::Toy got = toy(0);
       const auto found = store_->load(got.states());
@@ -258,9 +255,8 @@ class Life {
   /// Damages one checkpoint while another sound one is there.
   void damage() {
     std::vector<std::int64_t> sound;
-    for (const auto& [step, saved] : saved_) {
+    for (const auto& [step, saved] : saved_)
       if (saved.health == Health::sound) sound.push_back(step);
-    }
     if (sound.size() < 2) return;
     const std::int64_t step = random_.below(2) == 0 ? sound.back() : sound[random_.below(sound.size())];
     Saved& saved = saved_[step];

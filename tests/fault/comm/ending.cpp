@@ -10,24 +10,16 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "comm/collectives.hpp"
 #include "comm/run_main.hpp"
 
 namespace {
 
-using argosy::Error;
-using argosy::Exit;
-using argosy::Fault;
-using argosy::comm::Context;
-using argosy::comm::Event;
-using argosy::comm::Levels;
-using argosy::comm::Topology;
+using argosy::Error, argosy::Exit, argosy::Fault;
+using argosy::comm::Context, argosy::comm::Event, argosy::comm::Levels, argosy::comm::Topology;
 
 Error wrong_data() { return Error{Fault::data, {.wanted = "text", .got = "noise", .where = "a.en", .remedy = "look"}}; }
 

@@ -1,7 +1,6 @@
 // How runs end, seen from outside: exit file, sentences, and that nobody hangs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,18 +11,13 @@
 #include <cstdlib>
 #include <future>
 #include <map>
-#include <string>
 
 #include "core/file.hpp"
 
 namespace argosy {
 namespace {
 
-using testing::AllOf;
-using testing::AnyOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
+using testing::AllOf, testing::AnyOf, testing::ContainsRegex, testing::HasSubstr, testing::Not;
 
 struct Ended {
   int code = 0;           // of the launcher; -1 when it had to be killed
@@ -83,8 +77,7 @@ auto names_the_last_of(int ranks) {
 TEST_F(Run, EndsWithZeroTheStepAndOneResultLine) {
   for (const int ranks : {1, 3}) {
     const Ended ended = run_ranks(ranks, "well");
-    EXPECT_EQ(ended.code, 0);
-    EXPECT_EQ(ended.exit_file, "0 12\n");
+    EXPECT_EQ(std::tuple(ended.code, ended.exit_file), std::tuple(0, "0 12\n"));
     EXPECT_EQ(ended.output,
               fmt::format("result {{\"tool\":\"argosy_ending\",\"status\":\"ok\",\"ranks\":{}}}\n", ranks));
   }
@@ -96,15 +89,9 @@ TEST_F(Run, StartsWithoutALauncherAsAWorldOfOne) {
   EXPECT_THAT(ended.output, HasSubstr("\"ranks\":1"));
 }
 
-TEST_F(Run, ASignalOnOneRankStopsAllWith75) {
-  const Ended ended = run_ranks(3, "is_told_to_stop");
-  EXPECT_EQ(ended.exit_file, "75 12\n");
-}
+TEST_F(Run, ASignalOnOneRankStopsAllWith75) { EXPECT_EQ(run_ranks(3, "is_told_to_stop").exit_file, "75 12\n"); }
 
-TEST_F(Run, StoppedOnOneRankIsTheCommonCode) {
-  const Ended ended = run_ranks(3, "stops_alone");
-  EXPECT_EQ(ended.exit_file, "75 12\n");
-}
+TEST_F(Run, StoppedOnOneRankIsTheCommonCode) { EXPECT_EQ(run_ranks(3, "stops_alone").exit_file, "75 12\n"); }
 
 TEST_F(Run, AnErrorOfAllRanksIsSaidOnceAndEndsInOrder) {
   for (const char* const how : {"throws_everywhere", "agrees"}) {
@@ -118,8 +105,7 @@ TEST_F(Run, AnErrorOfAllRanksIsSaidOnceAndEndsInOrder) {
 
 TEST_F(Run, AnUnexpectedExceptionIsInternal) {
   const Ended ended = run_ranks(1, "fails_unexpectedly");
-  EXPECT_EQ(ended.code, 70);
-  EXPECT_EQ(ended.exit_file, "70 12\n");
+  EXPECT_EQ(std::tuple(ended.code, ended.exit_file), std::tuple(70, "70 12\n"));
   EXPECT_THAT(ended.output, HasSubstr("out of cheese"));
 }
 
@@ -148,9 +134,8 @@ TEST_P(RunInOperation, ARankThatThrowsExitsStallsOrStraysEndsAllInTime) {
     EXPECT_LT(ended[how].seconds, 50) << how;
   }
   EXPECT_THAT(ended["throws"].output, HasSubstr("expected text, got noise"));
-  for (const char* const how : {"exits", "stalls"}) {
+  for (const char* const how : {"exits", "stalls"})
     EXPECT_THAT(ended[how].output, AllOf(ContainsRegex(operation.said), HasSubstr("step 7: "), names_the_last_of(4)));
-  }
   if (operation.name == std::string("agree")) return;  // its messages are as long as a barrier's
   EXPECT_THAT(ended["strays"].output, AnyOf(HasSubstr("waits in barrier \"elsewhere\""),
                                             ContainsRegex("waits in (all_reduce|all_gather|reduce_scatter)"),
@@ -220,8 +205,7 @@ TEST_F(Run, CopiesStartedByAnotherMpiAreRefusedByTheFirst) {
   unsetenv("OMPI_COMM_WORLD_SIZE");
   EXPECT_EQ(first.code, 2);
   EXPECT_THAT(first.output, HasSubstr("mpiexec.mpich"));
-  EXPECT_EQ(second.code, 2);
-  EXPECT_EQ(second.output, "");
+  EXPECT_EQ(std::tuple(second.code, second.output), std::tuple(2, ""));
 }
 
 TEST_F(Run, WhatCannotBePrintedIsCode4OfAllRanks) {
@@ -240,9 +224,7 @@ TEST_F(Run, AReaderThatLeavesEndsOneProcessWithoutAWordAndManyInOrder) {
   const std::string to_head = "| head -c 1 >/dev/null";
   Ended ended =
       run(fmt::format("bash -c 'env --default-signal=PIPE {} prints {}; exit ${{PIPESTATUS[0]}}'", ENDING, to_head));
-  EXPECT_EQ(ended.code, 128 + SIGPIPE);
-  EXPECT_EQ(ended.exit_file, "4 12\n");
-  EXPECT_EQ(ended.output, "");
+  EXPECT_EQ(std::tuple(ended.code, ended.exit_file, ended.output), std::tuple(128 + SIGPIPE, "4 12\n", ""));
   ended = run(fmt::format("bash -c 'env --ignore-signal=PIPE {} prints {}; exit ${{PIPESTATUS[0]}}'", ENDING, to_head));
   EXPECT_EQ(ended.code, 4);
   EXPECT_THAT(ended.output, HasSubstr("EPIPE"));
@@ -268,20 +250,18 @@ TEST_F(Run, NothingTakesThePlaceOfAClosedStream) {
 }
 
 TEST_F(Run, AnExitFileThatCannotBeWrittenChangesNoCode) {
-  for (const char* const path : {"/nowhere/exit", "/dev/full/exit", "/proc/exit", "/"}) {
+  for (const char* const path : {"/nowhere/exit", "/dev/full/exit", "/proc/exit", "/"})
     for (const int ranks : {1, 3}) {
       const Ended ended =
           run(fmt::format("{} -n {} env ARGOSY_EXIT_FILE={} {} stops_alone", mpiexec(), ranks, path, ENDING));
       EXPECT_EQ(ended.code, 75) << path << ended.output;
       EXPECT_EQ(count(ended.output, "exit code 75 cannot be written to the exit file"), 1) << ended.output;
     }
-  }
 }
 
 TEST_F(Run, ForgetsTheExitFileOfAnEarlierRunOfTheName) {
   (void)run(fmt::format("{} fails_unexpectedly", ENDING));
-  const Ended ended = run(fmt::format("{} -n 3 {} throws barrier", mpiexec(), ENDING));
-  EXPECT_EQ(ended.exit_file, "3 12\n");
+  EXPECT_EQ(run(fmt::format("{} -n 3 {} throws barrier", mpiexec(), ENDING)).exit_file, "3 12\n");
 }
 
 }  // namespace

@@ -16,9 +16,7 @@
 namespace argosy::test {
 namespace {
 
-using testing::AnyOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::AnyOf, testing::ElementsAre, testing::HasSubstr;
 
 const std::string old_text = "old content", new_text = "the new content, a little longer";
 

@@ -16,10 +16,7 @@
 namespace argosy::test {
 namespace {
 
-using testing::AnyOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::MatchesRegex;
+using testing::AnyOf, testing::ElementsAre, testing::HasSubstr, testing::MatchesRegex;
 
 void write(const Files& files, const Path& path, std::string_view text) {
   OutputFile file{files, path};

@@ -15,8 +15,7 @@
 namespace argosy::data {
 namespace {
 
-using test::Call;
-using test::world;
+using test::Call, test::world;
 
 /// Calls for which a full disk may show; a file system that allocates late tells of it in fsync or close.
 bool may_lack_space(const test::FaultyOs::Record& record) {
@@ -39,9 +38,8 @@ class PreprocessOnAFullDisk : public testing::Test {
       const Files files = Files::system();
       files.remove_tree(folder_ / "shards");
       files.remove_tree(folder_ / "model");
-      for (const std::string& name : files.list(folder_ / "cache")) {
+      for (const std::string& name : files.list(folder_ / "cache"))
         if (name != "tokenizers") files.remove_tree(folder_ / "cache" / name);
-      }
     });
   }
 
@@ -51,9 +49,8 @@ class PreprocessOnAFullDisk : public testing::Test {
     const Files files = Files::system();
     for (const char* folder : {"shards", "model"}) {
       if (!files.exists(folder_ / folder)) continue;
-      for (const std::string& name : files.list(folder_ / folder)) {
+      for (const std::string& name : files.list(folder_ / folder))
         if (!is_lease_name(name)) found[name] = files.read_text(folder_ / folder / name);
-      }
     }
     world().barrier("looked");
     return found;
@@ -76,9 +73,8 @@ TEST_F(PreprocessOnAFullDisk, LeavesOnlyWholeFilesAndFinishesWhenThereIsRoom) {
 
   std::string chosen;  // numbers of the calls of the last rank
   const std::vector<test::FaultyOs::Record> records = watched.records();
-  for (std::size_t n = 0; n < records.size(); ++n) {
+  for (std::size_t n = 0; n < records.size(); ++n)
     if (may_lack_space(records[n])) chosen += fmt::format("{} ", n);
-  }
   std::istringstream numbers{world().broadcast(chosen, world().size() - 1)};
   int refused = 0;
   for (std::size_t n = 0; numbers >> n;) {
@@ -96,9 +92,8 @@ TEST_F(PreprocessOnAFullDisk, LeavesOnlyWholeFilesAndFinishesWhenThereIsRoom) {
         failing ? fmt::format("call {}, kind {} on {}", n, static_cast<int>(records[n].call), records[n].path) : "";
     EXPECT_EQ(os.open_files(), 0U) << where;
     const Contents left = contents();
-    for (const auto& [name, bytes] : left) {
+    for (const auto& [name, bytes] : left)
       EXPECT_TRUE(finished.contains(name) && finished.at(name) == bytes) << where << " left " << name;
-    }
     EXPECT_TRUE(error || left == finished) << where;
     run(sound_);
     world().barrier("last run is over");

@@ -1,18 +1,17 @@
 // Exporting with every call of every rank failing in turn, or the last one that the system gets.
-#include <gtest/gtest.h>
 
 #include <map>
 
 #include "checkpoint/load.hpp"
 #include "config/describe.hpp"
 #include "interchange/formats.hpp"
-#include "spec/model_config.hpp"
 #include "spec/model_spec.hpp"
 #include "support/caught.hpp"
 #include "support/faulty_os.hpp"
 #include "support/on_root.hpp"
 #include "support/saved_toys.hpp"
 #include "support/shared_folder.hpp"
+#include "support/small_model.hpp"
 #include "support/small_text.hpp"
 
 namespace argosy::interchange {
@@ -24,11 +23,9 @@ using Contents = std::map<std::string, std::string>;
 class ExportFaults : public testing::Test {
  protected:
   ExportFaults() {
-    spec::ModelConfig config;
-    config.width = config.ff = 8;
-    config.heads = 2;
+    spec::ModelConfig config =
+        test::model_config({.width = 8, .ff = 8, .heads = 2, .encoder_layers = 1, .decoder_layers = 1});
     config.max_positions = 5;
-    config.encoder.layers = config.decoder.layers = 1;
     test::Units units;
     for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units)
       units.emplace_back(unit.name, unit.flat());

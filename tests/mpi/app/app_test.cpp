@@ -9,8 +9,7 @@
 namespace argosy::test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 class AppTest : public testing::Test {
  protected:
@@ -74,9 +73,7 @@ TEST_F(AppTest, AllRanksGetTheConfigurationThatRankZeroReads) {
   const std::string path = folder.write("a.json", R"({"seed": 7, "workers": 3})").string();
   const auto value = run({path.c_str(), "--set", "workers=5", "--set", "schedule.lr=0.5", "--dry-run"});
   ASSERT_TRUE(value.has_value());
-  EXPECT_EQ(value->seed, 7);
-  EXPECT_EQ(value->workers, 5);
-  EXPECT_EQ(value->schedule.lr, 0.5);
+  EXPECT_EQ(std::tuple(value->seed, value->workers, value->schedule.lr), std::tuple(7, 5, 0.5));
   EXPECT_TRUE(dry_run_);
 }
 

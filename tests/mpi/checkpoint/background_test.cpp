@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <future>
 #include <thread>
@@ -24,10 +22,9 @@ class BackgroundSave : public testing::Test {
     store.begin_save(Kind::temp, step, copy->states(), test::toy_sections(), test::toy_attachments(),
                      [this, &live, may_copy] {
                        may_copy.wait();
-                       for (int t = 0; t < 3; ++t) {
+                       for (int t = 0; t < 3; ++t)
                          for (std::size_t u = 0; u < live.spaces().size(); ++u)
                            std::copy(live.tensor(t, u).begin(), live.tensor(t, u).end(), copy->tensor(t, u).begin());
-                       }
                      });
   }
   SaveReport poll(Store& store) {

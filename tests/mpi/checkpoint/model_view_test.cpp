@@ -1,7 +1,5 @@
 #include "checkpoint/model_view.hpp"
 
-#include <gtest/gtest.h>
-
 #include "checkpoint/checkpoint.hpp"
 #include "support/hdf5_array.hpp"
 #include "support/saved_toys.hpp"

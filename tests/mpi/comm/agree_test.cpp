@@ -9,8 +9,7 @@
 namespace argosy::comm {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 /// What every rank gets out of agree(); the fault is checked on the way.
 std::string agreed(Fault fault, const std::function<void()>& body) {
@@ -42,8 +41,7 @@ TEST(Agree, ASentenceReachesAllRanksWithItsFacts) {
   const Error error = test::error_of([&] { agree(test::world(), body); });
   const std::string of_rank = last == 0 ? "" : fmt::format(" (rank {})", last);
   EXPECT_EQ(error.what(), "a\xff.en cannot be read" + of_rank);
-  EXPECT_EQ(error.facts().wanted, "a file");
-  EXPECT_EQ(error.facts().got, "EIO");
+  EXPECT_EQ(std::tuple(error.facts().wanted, error.facts().got), std::tuple("a file", "EIO"));
 }
 
 TEST(Agree, TheLowestFailingRankHasTheWord) {

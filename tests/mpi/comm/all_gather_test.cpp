@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <vector>
 
 #include "comm/collectives.hpp"
 #include "support/mpi_test.hpp"
@@ -25,12 +24,11 @@ TEST_P(AllGather, FillsTheBufferFromEveryRanksSlicesAndCountsThePayload) {
     const FlatSpace space{{{"w", {width}}}, topology.layout()};
     const std::size_t element = size_of(dtype), slice_bytes = static_cast<std::size_t>(space.slice_size()) * element;
     std::vector<std::byte> flat(static_cast<std::size_t>(space.padded_size()) * element, std::byte{0xee});
-    for (const int slice : space.owned_slices(topology.canonical_rank())) {
+    for (const int slice : space.owned_slices(topology.canonical_rank()))
       for (std::size_t i = 0; i < slice_bytes; ++i) {
         const std::size_t at = static_cast<std::size_t>(slice) * slice_bytes + i;
         flat[at] = expected_at(at);
       }
-    }
     collectives->all_gather(space, {flat.data(), space.padded_size(), dtype}, {}).wait();
     for (std::size_t i = 0; i < flat.size(); ++i)
       ASSERT_EQ(flat[i], expected_at(i)) << "byte " << i << " of " << flat.size();

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <limits>
 #include <thread>
-#include <utility>
 
 #include "comm/comm.hpp"
 #include "comm/control.hpp"
@@ -21,10 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using test::world;
-using testing::AllOf;
-using testing::ElementsAreArray;
-using testing::HasSubstr;
-using testing::Not;
+using testing::AllOf, testing::ElementsAreArray, testing::HasSubstr, testing::Not;
 
 std::size_t me() { return static_cast<std::size_t>(world().rank()); }
 
@@ -134,9 +130,7 @@ TEST(Communicator, FindsTheLowestRankWithAnotherText) {
   const std::optional<Odd> odd = odd_one(world(), world().rank() == 0 ? "first" : fmt::format("of {}", world().rank()));
   ASSERT_EQ(odd.has_value(), world().size() > 1);
   if (!odd) return;
-  EXPECT_EQ(odd->rank, 1);
-  EXPECT_EQ(odd->first, "first");
-  EXPECT_EQ(odd->other, "of 1");
+  EXPECT_EQ(std::tuple(odd->rank, odd->first, odd->other), std::tuple(1, "first", "of 1"));
 }
 
 TEST(Communicator, SplitsByColorInTheOrderOfKeys) {

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <functional>
 
 #include "comm/comm.hpp"
 #include "comm/topology.hpp"

@@ -1,5 +1,4 @@
 // Levels one by one, sums that go on, sums of whole buffers, and that the recorder counts what the backend counts.
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
@@ -10,11 +9,8 @@
 namespace argosy::comm {
 namespace {
 
-using argosy::test::Hierarchy;
-using argosy::test::RecordingCollectives;
-using test::Case;
-using test::view_of;
-using test::Wire;
+using argosy::test::Hierarchy, argosy::test::RecordingCollectives;
+using test::Case, test::view_of, test::Wire;
 
 /// The backend behind a recorder that must count the same.
 struct Counted {
@@ -45,8 +41,7 @@ TEST_P(LevelsTest, TheNodeThenTheNodesGiveTheBitsAndTheBytesOfBoth) {
   in_one.recorder.reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();
   const Traffic::Bytes two = counted.backend->traffic().by_operation.at("reduce_scatter");
   const Traffic::Bytes one = in_one.backend->traffic().by_operation.at("reduce_scatter");
-  EXPECT_EQ(two.inner, one.inner);
-  EXPECT_EQ(two.outer, one.outer);
+  EXPECT_EQ(std::tuple(two.inner, two.outer), std::tuple(one.inner, one.outer));
 }
 
 TEST_P(LevelsTest, ContinuedSumsAddTheWholeSumToWhatIsThere) {

@@ -11,20 +11,29 @@
 #include "comm/session.hpp"
 #include "mpi/comm/reduction_case.hpp"
 #include "mpi/comm/stand_in_nccl.hpp"
-#include "support/nccl_scratch.hpp"
 #include "support/refusal.hpp"
 
 namespace argosy::comm {
 namespace {
 
-using argosy::test::Hierarchy;
-using argosy::test::world;
-using test::Case;
-using test::StandInNccl;
-using test::view_of;
-using test::Wire;
-using testing::AllOf;
-using testing::HasSubstr;
+using argosy::test::Hierarchy, argosy::test::world;
+using test::Case, test::StandInNccl, test::view_of, test::Wire;
+using testing::AllOf, testing::HasSubstr;
+
+/// Bytes of device memory that exact sums of `space` take on a rank: contributions received at both levels, the node's
+/// sums for other nodes, and rounded copies where the type sent is narrower than the buffer's.
+std::int64_t nccl_scratch_bytes(const partition::FlatSpace& space, int canonical_rank, DType flat,
+                                const CollectivesOptions& options) {
+  const partition::Layout& layout = space.layout();
+  const std::int64_t nodes = layout.nodes(), here = layout.node_size(layout.node_of(canonical_rank));
+  const std::int64_t slices = space.owned_size(canonical_rank), slots = slices * nodes;
+  const bool rounds = flat == DType::f32 && layout.slots() > 1 && options.wire_inner == DType::bf16;
+  const std::int64_t inner = flat == DType::bf16 || rounds ? 2 : 4,
+                     outer = static_cast<std::int64_t>(size_of(options.wire_outer));
+  const std::int64_t received = std::max((here - 1) * slots * inner, (nodes - 1) * slices * outer);
+  const std::int64_t rounded = rounds ? space.padded_size() * 2 : nodes > 1 && outer == 2 ? slots * 2 : 0;
+  return received + (nodes > 1 ? slots * 4 : 0) + rounded;
+}
 
 class Nccl : public testing::TestWithParam<test::HierarchyAndWire> {
  protected:
@@ -129,11 +138,10 @@ TEST_P(NcclGather, FillsTheBufferOnBothLevelsByCommunicatorsOfItsOwn) {
       const Event across = collectives->all_gather(c_.space, slots, {}, Levels::outer);
       collectives->all_gather(c_.space, c_.flat_view(), across, Levels::inner).wait();
     }
-    for (int slice = 0; slice < c_.space.slices(); ++slice) {
+    for (int slice = 0; slice < c_.space.slices(); ++slice)
       EXPECT_TRUE(std::all_of(c_.flat.begin() + slice * slice_bytes, c_.flat.begin() + (slice + 1) * slice_bytes,
                               [&](std::byte x) { return x == value(slice); }))
           << slice;
-    }
   }
   const Traffic::Bytes both =
       all_gather_bytes(c_.space, c_.topology.canonical_rank(), static_cast<std::int64_t>(size_of(c_.flat_dtype)));

@@ -1,5 +1,4 @@
 // Operations beside the caller: begun when their data is ready, in order, and failing together.
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <optional>
@@ -11,11 +10,8 @@
 namespace argosy::comm {
 namespace {
 
-using argosy::test::Hierarchy;
-using argosy::test::world;
-using test::Case;
-using test::view_of;
-using test::Wire;
+using argosy::test::Hierarchy, argosy::test::world;
+using test::Case, test::view_of, test::Wire;
 
 TEST(Overlap, AReductionReturnsAtOnceAndBeginsWhenItsBufferIsReady) {
   Case c{Hierarchy::two_nodes, Wire::fp32, 70001};
@@ -41,10 +37,9 @@ TEST(Overlap, OperationsKeepTheOrderOfTheirCalls) {
   std::vector<float> flat(static_cast<std::size_t>(c.space.padded_size()));
   HostStream copier{[] {}};
   last = copier.run(last, [&] {
-    for (std::size_t i = 0; i < own.size(); ++i) {
+    for (std::size_t i = 0; i < own.size(); ++i)
       std::copy_n(c.shard.begin() + static_cast<std::ptrdiff_t>(i) * c.space.slice_size(), c.space.slice_size(),
                   flat.begin() + c.space.slice_begin(own[i]));
-    }
   });
   last = collectives->all_gather(c.space, view_of(flat), last);
   std::vector<float> twice(c.shard.size());

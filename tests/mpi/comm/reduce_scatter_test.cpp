@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <array>
 #include <chrono>
 #include <map>
@@ -11,11 +9,8 @@
 namespace argosy::comm {
 namespace {
 
-using argosy::test::Hierarchy;
-using argosy::test::world;
-using test::Case;
-using test::Variant;
-using test::Wire;
+using argosy::test::Hierarchy, argosy::test::world;
+using test::Case, test::Variant, test::Wire;
 
 class ReduceScatter : public testing::TestWithParam<test::HierarchyAndWire> {};
 

@@ -1,5 +1,4 @@
 // The two modes beside exact: fast, which promises a sum and its bytes, and elastic, which promises bits.
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
@@ -10,9 +9,7 @@ namespace argosy::comm {
 namespace {
 
 using argosy::test::Hierarchy;
-using test::Case;
-using test::view_of;
-using test::Wire;
+using test::Case, test::view_of, test::Wire;
 
 class Fast : public testing::TestWithParam<test::HierarchyAndWire> {
  protected:
@@ -46,8 +43,7 @@ INSTANTIATE_TEST_SUITE_P(All, Fast, test::every_hierarchy_with({Wire::fp32, Wire
 
 TEST(FastWire, BothLevelsRoundWhereTheyAreToldTo) {
   for (const Wire wire : {Wire::bf16_inner, Wire::bf16_outer}) {
-    const Hierarchy hierarchy = wire == Wire::bf16_inner ? Hierarchy::flat : Hierarchy::one_rank_a_node;
-    Case c{hierarchy, wire, 1601};
+    Case c{wire == Wire::bf16_inner ? Hierarchy::flat : Hierarchy::one_rank_a_node, wire, 1601};
     if (c.topology.world_size() == 1) return;
     const auto collectives = make_mpi_collectives(c.topology, c.options(Reduction::fast));
     collectives->reduce_scatter(c.space, c.flat_view(), c.shard_view(), {}).wait();

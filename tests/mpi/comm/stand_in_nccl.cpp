@@ -71,9 +71,8 @@ int StandInNccl::make_comm(NcclComm* made, const Comm& parent, int color, int ke
   world_.all_reduce(std::span<std::int64_t>{told});
   if (color == nccl_no_color) return 0;
   auto comm = std::make_unique<Comm>();
-  for (const int rank : parent.ranks) {
+  for (const int rank : parent.ranks)
     if (told[static_cast<std::size_t>(rank)] == color) comm->ranks.push_back(rank);
-  }
   std::sort(comm->ranks.begin(), comm->ranks.end(), [&](int a, int b) {
     return told[world_size + static_cast<std::size_t>(a)] < told[world_size + static_cast<std::size_t>(b)];
   });
@@ -146,9 +145,8 @@ NcclTable StandInNccl::make_table() {
       if (rank == over->me || over->me != root) continue;
       current->messages_.push_back({nullptr, all.data() + rank * bytes, bytes, rank, over});
     }
-    if (over->me != root) {
+    if (over->me != root)
       current->messages_.push_back({static_cast<const std::byte*>(from), nullptr, bytes, root, over});
-    }
     current->move();
     if (over->me != root) return 0;
     std::memcpy(all.data() + root * bytes, from, static_cast<std::size_t>(bytes));

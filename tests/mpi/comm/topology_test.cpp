@@ -25,11 +25,9 @@ TEST_P(TopologyTest, NodesAreInTheOrderOfTheirLowestRank) {
     if (is_new) sizes.push_back(0);
     ++sizes[static_cast<std::size_t>(at->second)];
   }
-  for (int node = 0; node < static_cast<int>(sizes.size()); ++node) {
-    for (int rank = 0; rank < world.size(); ++rank) {
+  for (int node = 0; node < static_cast<int>(sizes.size()); ++node)
+    for (int rank = 0; rank < world.size(); ++rank)
       if (index.at(argosy::test::node_of(GetParam(), rank, world.size())) == node) canonical.push_back(rank);
-    }
-  }
   EXPECT_EQ(topology.layout(), partition::Layout{sizes});
   EXPECT_EQ(topology.world_rank(), world.rank());
   for (int rank = 0; rank < world.size(); ++rank)
@@ -51,10 +49,9 @@ TEST_P(TopologyTest, CommunicatorsHoldTheRanksTheyPromise) {
   for (std::size_t i = 0; i < slots.size(); ++i) {  // every owner walks its slots upwards: nobody waits for ever
     const std::vector<std::string> owners = topology.slot_comms()[i].all_gather(me);
     ASSERT_EQ(static_cast<int>(owners.size()), layout.nodes());
-    for (int node = 0; node < layout.nodes(); ++node) {
+    for (int node = 0; node < layout.nodes(); ++node)
       EXPECT_EQ(owners[static_cast<std::size_t>(node)],
                 std::to_string(layout.canonical_rank(node, layout.slot_owner(node, slots[i]))));
-    }
   }
 }
 
@@ -65,9 +62,8 @@ TEST(Topology, FindsRanksThatShareMemory) {
   // CMakeLists.txt runs this test on nodes that MPICH makes up.
   const char* const made_up = std::getenv("ARGOSY_TEST_HIERARCHY");
   argosy::test::Hierarchy expected = argosy::test::Hierarchy::flat;
-  for (const argosy::test::Hierarchy hierarchy : argosy::test::hierarchies()) {
+  for (const argosy::test::Hierarchy hierarchy : argosy::test::hierarchies())
     if (made_up != nullptr && argosy::test::name_of(hierarchy) == made_up) expected = hierarchy;
-  }
   const Topology topology = Topology::discover(argosy::test::world());
   EXPECT_EQ(topology.layout(), argosy::test::topology(expected).layout());
   EXPECT_EQ(topology.canonical_rank(), argosy::test::topology(expected).canonical_rank());

@@ -1,6 +1,5 @@
 // On a machine with a GPU: the NCCL backend gives the bits of the MPI backend. Two ranks share the GPU where NCCL can.
 #include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -13,10 +12,8 @@
 namespace argosy::comm {
 namespace {
 
-using argosy::test::Hierarchy;
-using argosy::test::world;
-using test::Case;
-using test::Wire;
+using argosy::test::Hierarchy, argosy::test::world;
+using test::Case, test::Wire;
 
 constexpr int shares_a_gpu = 23003;  // the first version of NCCL whose ranks may
 

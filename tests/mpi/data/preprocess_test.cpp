@@ -13,8 +13,7 @@ namespace argosy::data {
 namespace {
 
 using test::world;
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 class Preprocess : public testing::Test {
  protected:
@@ -36,9 +35,8 @@ class Preprocess : public testing::Test {
   std::map<std::string, std::string> contents(const Path& folder) {
     world().barrier("contents");
     std::map<std::string, std::string> found;
-    for (const std::string& name : Files::system().list(folder)) {
+    for (const std::string& name : Files::system().list(folder))
       if (!is_lease_name(name)) found[name] = Files::system().read_text(folder / name);
-    }
     world().barrier("contents read");
     return found;
   }
@@ -51,9 +49,7 @@ class Preprocess : public testing::Test {
 
 TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
   const PreprocessReport report = run();
-  EXPECT_TRUE(report.tokenizer_trained);
-  EXPECT_EQ(report.shards_written, 5);
-  EXPECT_EQ(report.shards_kept, 0);
+  EXPECT_EQ(std::tuple(report.tokenizer_trained, report.shards_written, report.shards_kept), std::tuple(true, 5, 0));
   const Tokenizer pieces = read_tokenizer();
   EXPECT_EQ(pieces.vocabulary().pieces, 300);
   const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
@@ -72,9 +68,7 @@ TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
     tgt_tokens += static_cast<std::int64_t>(ids.size());
   }
   const ShardIndex::Corpus& corpus = report.index.corpora.at(0);
-  EXPECT_EQ(corpus.src_tokens, src_tokens);
-  EXPECT_EQ(corpus.tgt_tokens, tgt_tokens);
-  EXPECT_EQ(corpus.unknown, 0);
+  EXPECT_EQ(std::tuple(corpus.src_tokens, corpus.tgt_tokens, corpus.unknown), std::tuple(src_tokens, tgt_tokens, 0));
   EXPECT_EQ(corpus.languages, (std::vector<std::string>{"en", "es"}));
 }
 
@@ -117,8 +111,7 @@ TEST_F(Preprocess, KeepsWhatIsThereAndMakesWhatIsMissing) {
                                      std::string_view{"of another time"});
   });
   again = run();
-  EXPECT_EQ(again.shards_written, 3);
-  EXPECT_EQ(again.shards_kept, 2);
+  EXPECT_EQ(std::tuple(again.shards_written, again.shards_kept), std::tuple(3, 2));
   EXPECT_TRUE(contents(folder_ / "shards") == finished);
 }
 
@@ -178,10 +171,9 @@ TEST_F(Preprocess, SweepsWhatKilledOnesLeftAndNothingElse) {
   const std::vector<std::string> others{"index.json.tmp-01", "mine.tokens", "mine.tokens" + hex, "mine-1-00000.tokens",
                                         "notes" + hex};
   test::on_root([&] {
-    for (const auto& names : {dead, others}) {
+    for (const auto& names : {dead, others})
       for (const std::string& name : names)
         Files::system().write_atomically(folder_ / "shards" / name, std::string_view{"x"});
-    }
     Files::system().make_folders(folder_ / "shards" / ("verses-89abcdef-00000.tokens" + hex));
   });
   EXPECT_EQ(run().shards_kept, 5);
@@ -193,8 +185,7 @@ TEST_F(Preprocess, SweepsWhatKilledOnesLeftAndNothingElse) {
 TEST_F(Preprocess, MaxLengthLeavesLongPairsOut) {
   const std::uint64_t all = run().index.corpora.at(0).examples();
   settings_.data.corpora[0].transforms.push_back({MaxLength{.source = 40, .target = 50}});
-  const PreprocessReport report = run();
-  const ShardIndex::Corpus& corpus = report.index.corpora.at(0);
+  const ShardIndex::Corpus corpus = run().index.corpora.at(0);
   EXPECT_GT(corpus.dropped.at("max_length"), 0);
   EXPECT_EQ(corpus.examples() + static_cast<std::uint64_t>(corpus.dropped.at("max_length")), all);
   const TokenShards shards = TokenShards::open(files_, settings_.data, read_tokenizer());

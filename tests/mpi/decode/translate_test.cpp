@@ -9,6 +9,7 @@
 
 #include "support/mpi_test.hpp"
 #include "support/refusal.hpp"
+#include "support/small_model.hpp"
 #include "support/small_text.hpp"
 #include "unit/model/support.hpp"
 
@@ -16,12 +17,9 @@ namespace argosy::decode {
 namespace {
 
 spec::Architecture shape_for(const data::Tokenizer& tokenizer) {
-  spec::ModelConfig config;
-  config.width = 8;
-  config.ff = 8;
-  config.heads = 2;
+  spec::ModelConfig config =
+      test::model_config({.width = 8, .ff = 8, .heads = 2, .encoder_layers = 1, .decoder_layers = 1});
   config.max_positions = 40;
-  config.encoder.layers = config.decoder.layers = 1;
   return resolve(config, tokenizer.vocabulary().pieces);
 }
 

@@ -16,8 +16,7 @@
 namespace argosy::decode {
 namespace {
 
-using test::refusal;
-using test::world;
+using test::refusal, test::world;
 using testing::HasSubstr;
 
 /// Files translated by a model that turns each line round and scores it with its number.

@@ -68,19 +68,17 @@ TEST_F(SoupOnRanks, BitsDoNotDependOnTheRankCount) {
       if (rank < ranks) {
         test::TestContext on_some{os, some};
         const SoupResult report = make_soup(on_some.get(), config);
-        EXPECT_EQ(report.shards, shards);
-        EXPECT_EQ(report.inputs, 3U);
+        EXPECT_EQ(std::tuple(report.shards, report.inputs), std::tuple(shards, 3U));
       }
       test::world().barrier("soup done");
     }
     test::on_root([&] {
-      for (const Path& soup : soups) {
+      for (const Path& soup : soups)
         for (int shard = 0; shard < shards; ++shard) {
           const std::string name = checkpoint::shard_name(shard, shards);
           EXPECT_TRUE(Files::system().read_text(soup / name) == Files::system().read_text(soups[0] / name))
               << soup << " " << name;
         }
-      }
     });
   }
 }
@@ -116,10 +114,9 @@ TEST_F(SoupOnRanks, Bf16IsTheNearestToTheMeanRoundedOnce) {
     EXPECT_EQ(got, streamed) << name;
     for (std::size_t i = rank(); i < got.size(); i += ranks()) {
       long double mean = 0;
-      for (const auto& [seed, weight] : {std::pair{10, 1.0}, {20, 0x1p-12}, {30, 0x1p-13}}) {
+      for (const auto& [seed, weight] : {std::pair{10, 1.0}, {20, 0x1p-12}, {30, 0x1p-13}})
         mean += weight * static_cast<long double>(
                              test::element(name, 0, static_cast<std::int64_t>(i), static_cast<std::uint64_t>(seed)));
-      }
       ASSERT_EQ(got[i], nearest_bf16(mean)) << name << " " << i;
       narrow += got[i] == static_cast<float>(mean) ? 0 : 1;
       at_tie_in_fp32 += bf16_from_f32(static_cast<float>(mean)) == bf16_from_f32(got[i]) ? 0 : 1;
@@ -279,12 +276,11 @@ TEST_F(SoupOnRanks, AMeanHalfwayBetweenTwoFloatsIsTheEvenOne) {
   config.recipe = {.type = RecipeType::weighted, .weights = {48, 1}};
   make();
   const checkpoint::Reader reader{Files::system(), config.output};
-  for (const checkpoint::Reader::Parameter& parameter : reader.parameters()) {
+  for (const checkpoint::Reader::Parameter& parameter : reader.parameters())
     for (const float got : reader.read_parameter(parameter.name)) {
       ASSERT_NEAR(got, 0x1.e66666p0, 202 * 0x1p-23) << parameter.name;
       ASSERT_EQ(std::bit_cast<std::uint32_t>(got) % 2, 0U) << parameter.name << " " << got;
     }
-  }
   test::world().barrier("compared");
 }
 

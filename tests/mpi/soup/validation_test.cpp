@@ -13,8 +13,7 @@
 namespace argosy::soup {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 /// Three checkpoints, and an evaluator that measures how far a checkpoint is from the mean of some of them.
 class ValidatedSoups : public testing::Test {
@@ -152,8 +151,7 @@ TEST_F(ValidatedSoups, ReportsOnWhatDecidedNothing) {
   const SoupResult report = make(evaluate);
   EXPECT_EQ(report.inputs, 2U) << "the report decides nothing";
   EXPECT_EQ(evaluations, 7) << "the soup and its best member";
-  const boost::json::object said = figures(report);
-  EXPECT_EQ(said.at("reported_loss").as_double(), report.comparison->reported_loss);
+  EXPECT_EQ(figures(report).at("reported_loss").as_double(), report.comparison->reported_loss);
   EXPECT_GT(report.comparison->reported_loss, report.comparison->loss);
   EXPECT_EQ(report.comparison->best_member, config.inputs[2]);
   const checkpoint::Reader best{Files::system(), report.comparison->best_member};
@@ -183,12 +181,11 @@ TEST_F(ValidatedSoups, LossesOfOtherRanksAreNotPairedWithThoseOfThese) {
     return Evaluator{.identity = identity, .evaluate = [&](const checkpoint::Reader& checkpoint) {
                        const std::vector<double> batches = distances(ranks, checkpoint, {10, 30});
                        ValidationLoss found;
-                       for (int rank = 0; rank < ranks.size(); ++rank) {
+                       for (int rank = 0; rank < ranks.size(); ++rank)
                          for (int batch = rank; batch < 16; batch += ranks.size()) {
                            found.by_batch.push_back(batches[static_cast<std::size_t>(batch)] + 1e6 * batch);
                            found.loss += found.by_batch.back();
                          }
-                       }
                        return found;
                      }};
   };

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "core/file.hpp"
 #include "mpi/train/rank.hpp"
 #include "support/checkpoints.hpp"

@@ -1,5 +1,4 @@
 // Choices of training against each other: every pair of values here, all of them where ARGOSY_FULL_MATRIX is set.
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <map>
@@ -10,8 +9,7 @@
 namespace argosy::test {
 namespace {
 
-using plan::AccumulationOrder;
-using plan::Scheme;
+using plan::AccumulationOrder, plan::Scheme;
 
 struct Cell {
   Hierarchy hierarchy = Hierarchy::flat;
@@ -99,13 +97,12 @@ TEST(Matrix, PairwiseCellsHoldEveryPair) {
   const std::vector<int> sizes{7, 4, 3, 2, 2};
   const std::vector<std::vector<int>> cells = pairwise(sizes);
   EXPECT_LT(cells.size(), 40U);
-  for (std::size_t a = 0; a < sizes.size(); ++a) {
+  for (std::size_t a = 0; a < sizes.size(); ++a)
     for (std::size_t b = a + 1; b < sizes.size(); ++b) {
       std::set<std::pair<int, int>> pairs;
       for (const std::vector<int>& cell : cells) pairs.emplace(cell[a], cell[b]);
       EXPECT_EQ(std::ssize(pairs), sizes[a] * sizes[b]);
     }
-  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,9 +11,11 @@
 
 #include "comm/collectives.hpp"
 #include "core/random.hpp"
+#include "model/layers.hpp"
+#include "model/segment.hpp"
 #include "support/factored.hpp"
 #include "support/mpi_test.hpp"
-#include "support/shared_bias.hpp"
+#include "support/small_model.hpp"
 #include "train/runner.hpp"
 
 /// A rank of a layout with a small model and all it needs for steps, for tests of training.
@@ -21,14 +24,10 @@ namespace argosy::test {
 /// Tied: one unit is visited three times. Else the embeddings and the head are units of their own, as large as a block
 /// or smaller.
 inline spec::Architecture small_shape(double dropout = 0, bool tie_embeddings = true) {
-  spec::ModelConfig config;
-  config.width = 32;
-  config.ff = 48;
-  config.heads = 2;
+  spec::ModelConfig config =
+      model_config({.width = 32, .ff = 48, .heads = 2, .encoder_layers = 1, .decoder_layers = 2});
   config.vocab_multiple = 8;
   config.max_positions = 32;
-  config.encoder.layers = 1;
-  config.decoder.layers = 2;
   config.dropout = dropout;
   config.tie_embeddings = tie_embeddings;
   return spec::resolve(config, 23);
@@ -67,11 +66,46 @@ inline data::Batch copy_batch(const spec::Architecture& shape, std::uint64_t str
 /// Micro-batches of a step, of different sizes; where there are more than one, one has no examples.
 inline std::vector<data::Batch> uneven_batches(const spec::Architecture& shape, int count, std::uint64_t step) {
   std::vector<data::Batch> batches;
-  for (int j = 0; j < count; ++j) {
+  for (int j = 0; j < count; ++j)
     batches.push_back(j == 1 ? data::Batch{}
                              : copy_batch(shape, 100 * step + static_cast<std::uint64_t>(j), 1 + j % 3));
-  }
   return batches;
+}
+
+/// A model whose decoder blocks all add one vector to their input, as the blocks of T5 share a bias: a unit that
+/// several visits read next to their own.
+inline spec::ModelSpec with_shared_bias(const spec::Architecture& architecture) {
+  spec::ModelSpec spec(architecture);
+  const spec::Parameter bias{{"decoder/shared_bias", {architecture.width}, false}, spec::Role::linear_bias};
+  spec.units.push_back({"decoder.shared", {bias}});
+  for (spec::Visit& visit : spec.visits)
+    if (visit.kind == spec::VisitKind::decoder_block) visit.units.push_back(spec.units.size() - 1);
+  return spec;
+}
+
+/// The code of such a model; any other stays as it is.
+inline void use_shared_bias(model::Model& model) {
+  for (model::Visit& visit : model.visits()) {
+    if (visit.units.size() < 2) continue;
+    model::Parameter& bias = model.units()[visit.units[1]].parameters().front();
+    visit.forward = [&bias, inner = std::move(visit.forward)](const model::State& state, const model::Inputs& inputs,
+                                                              model::Pass& pass) {
+      model::State in = state;
+      {
+        const at::AutoDispatchBelowADInplaceOrView below_autograd;
+        in.x = state.x + bias.weight;
+      }
+      if (model::recording()) {
+        model::attach({in.x}, {state.x}, [&bias](const model::Tensors& gradients) {
+          const model::GradientSlot slot = model::claim_gradient(bias);
+          const at::Tensor sum = gradients[0].to(at::kFloat).sum(at::IntArrayRef{0, 1});
+          slot.accumulate ? slot.gradient.add_(sum) : slot.gradient.copy_(sum);
+          return gradients;
+        });
+      }
+      return inner(in, inputs, pass);
+    };
+  }
 }
 
 /// How a rank trains.
@@ -207,10 +241,9 @@ class Rank {
         end += static_cast<std::size_t>(param.numel());
       }
       all.resize(end);
-      for (const partition::Interval& own : partition::intervals_of(space, canonical_rank_)) {
+      for (const partition::Interval& own : partition::intervals_of(space, canonical_rank_))
         std::copy_n(shard.const_data_ptr<float>() + own.local_offset, own.end - own.begin,
                     all.begin() + static_cast<std::ptrdiff_t>(begins[own.param]) + own.begin);
-      }
     }
     if (layout_.world() > 1) world().all_reduce(std::span<double>{all});
     return all;

@@ -13,8 +13,7 @@ namespace argosy::test {
 namespace {
 
 using plan::RunConfig;
-using train::TrainOptions;
-using train::TrainReport;
+using train::TrainOptions, train::TrainReport;
 
 /// What each step said of itself; a step that is taken again takes the place of the first.
 class Steps {
@@ -78,9 +77,8 @@ Toy state_of(const checkpoint::Reader& reader, const partition::Layout& layout, 
 std::vector<std::string> state_bits(const Path& directory) {
   Toy state = state_of({Files::system(), directory}, {}, 0);
   std::vector<std::string> digests;
-  for (const checkpoint::UnitState& unit : state.states()) {
+  for (const checkpoint::UnitState& unit : state.states())
     for (const auto& [name, values] : unit.tensors) digests.push_back(digest_of(std::as_bytes(values)).hex());
-  }
   return digests;
 }
 

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <limits>
 #include <map>
 #include <numeric>
@@ -272,9 +270,8 @@ TEST_P(RunnerOnRanks, ClippingKeepsTheDirectionOfTheWholeGradient) {
     const std::vector<double> gradient = rank.gradient(), moments = rank.first_moments();
     const double coefficient = 0.05 / (norm_of(gradient) + 1e-6);
     EXPECT_LT(coefficient, 0.9);
-    for (std::size_t i = 0; i < gradient.size(); ++i) {
+    for (std::size_t i = 0; i < gradient.size(); ++i)
       ASSERT_NEAR(moments[i], 0.1 * coefficient * gradient[i], 1e-6 * std::abs(gradient[i])) << i;
-    }
   }
 }
 

@@ -14,11 +14,8 @@ namespace argosy::test {
 namespace {
 
 using plan::RunConfig;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using train::TrainOptions;
-using train::TrainReport;
+using testing::Contains, testing::ElementsAre, testing::HasSubstr;
+using train::TrainOptions, train::TrainReport;
 
 /// A disk that takes its time: shards reach it only when they are not held.
 class SlowOs : public FaultyOs {
@@ -128,8 +125,7 @@ std::vector<std::int64_t> steps_kept_by(const Path& checkpoint) {
 
 TEST_F(Saves, OfTheBestThatFailLeaveTheBestBeforeThem) {
   keep_the_best(config_);
-  const TrainReport report = train(fail_the_save_of(4));
-  EXPECT_EQ(report.figures.at("saves").at("failed"), 1);
+  EXPECT_EQ(train(fail_the_save_of(4)).figures.at("saves").at("failed"), 1);
   EXPECT_THAT(names("checkpoints"), ElementsAre("000000002", "000000005"));
   EXPECT_THAT(steps_kept_by(folder_ / "run/checkpoints/000000005"), ElementsAre(2));
   EXPECT_THAT(steps_kept_by(folder_ / "run/export/000000006"), ElementsAre(6)) << "the export stands for the best";
@@ -185,9 +181,8 @@ TEST_F(Saves, OfARunThatEndsByAnErrorLeaveItsCheckpointsWhole) {
   config_.optimizer.skip.max_consecutive = 3;
   EXPECT_EQ(error_of([&] { (void)train(); }).fault(), Fault::numeric);
   world().barrier("all have ended");
-  for (const std::string& name : names("checkpoints")) {
+  for (const std::string& name : names("checkpoints"))
     if (name[0] != '.') checkpoint::Reader(Files::system(), folder_ / "run/checkpoints" / name).verify();
-  }
 }
 
 TEST_F(Saves, AreLookedAtAsCloselyAsConfigured) {

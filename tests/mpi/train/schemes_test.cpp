@@ -1,8 +1,6 @@
 // Every sharding scheme trains alike: the bits where sums nest alike, what it sends, what it leaves unread.
-#include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
 #include <thread>
 
 #include "comm/host_stream.hpp"
@@ -12,9 +10,7 @@
 namespace argosy::test {
 namespace {
 
-using plan::AccumulationOrder;
-using plan::OpKind;
-using plan::Scheme;
+using plan::AccumulationOrder, plan::Scheme;
 
 constexpr std::array schemes{Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
 constexpr std::array orders{AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
@@ -259,9 +255,7 @@ TEST(Placement, InTurnsGivesTheBitsOfBlockByBlock) {
     for (std::size_t i = 0; const comm::Topology* each : {&blocks, &turns}) {
       const auto collectives = comm::make_mpi_collectives(*each);
       Rank rank{shape, each->layout(), each->canonical_rank(), *collectives, {.scheme = scheme}};
-      for (std::uint64_t s = 0; s < 5; ++s) {
-        (void)rank.step(uneven_batches(shape, each->world_size(), s), 1e-3);
-      }
+      for (std::uint64_t s = 0; s < 5; ++s) (void)rank.step(uneven_batches(shape, each->world_size(), s), 1e-3);
       weights[i++] = rank.weights();
     }
     EXPECT_TRUE(weights[0] == weights[1]) << boost::describe::enum_to_string(scheme, "");

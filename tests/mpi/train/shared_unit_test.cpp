@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "mpi/train/rank.hpp"
 #include "support/recording.hpp"
 

@@ -1,7 +1,6 @@
 #include "train/start_agreement.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "support/mpi_test.hpp"
 #include "support/refusal.hpp"

@@ -10,8 +10,7 @@ namespace {
 
 using plan::RunConfig;
 using testing::HasSubstr;
-using train::TrainOptions;
-using train::TrainReport;
+using train::TrainOptions, train::TrainReport;
 
 /// What the sections say that must not depend on interruptions.
 std::string counts_of(const Path& directory) {
@@ -56,8 +55,7 @@ TEST_P(Training, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
   EXPECT_EQ(second.exit, Exit::stopped);
   EXPECT_EQ(second.figures.at("step"), 4);
   EXPECT_EQ(second.figures.at("steps"), 2);
-  const TrainReport last = train_run(interrupted);
-  EXPECT_EQ(last.exit, Exit::ok);
+  EXPECT_EQ(train_run(interrupted).exit, Exit::ok);
   EXPECT_EQ(bits_of(folder_ / "parts/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
   EXPECT_EQ(counts_of(folder_ / "parts/export/000000006"), counts_of(folder_ / "whole/export/000000006"));
   const TrainReport again = train_run(interrupted);
@@ -121,8 +119,7 @@ class Reductions : public testing::Test {
 };
 
 TEST_F(Reductions, AllTrainAndANarrowWireShows) {
-  using plan::Reduction;
-  using plan::WireType;
+  using plan::Reduction, plan::WireType;
   const auto exact = bits("exact", Reduction::exact),
              narrow = bits("narrow", Reduction::exact, {.outer = WireType::bf16});
   (void)bits("fast", Reduction::fast);

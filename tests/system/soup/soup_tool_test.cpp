@@ -14,8 +14,7 @@
 namespace argosy::soup {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using testing::HasSubstr, testing::Not;
 
 /// Leaves out the variables of this test's own MPI job.
 constexpr const char* without_mpi = "env -u PMI_FD -u PMI_RANK -u PMI_SIZE -u PMI_PORT -u PMI_ID";

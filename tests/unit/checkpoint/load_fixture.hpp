@@ -1,7 +1,5 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <limits>
 
 #include "checkpoint/run_folder.hpp"

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "core/random.hpp"
@@ -45,8 +44,7 @@ TEST(Manifest, ReadsBackWhatWasWritten) {
   const Manifest manifest = example();
   const ParsedManifest parsed = parse_manifest(text_of(manifest), "MANIFEST.json");
   EXPECT_EQ(text_of(parsed.manifest), text_of(manifest));
-  EXPECT_EQ(parsed.manifest.step, 12500);
-  EXPECT_EQ(parsed.manifest.world(), 3);
+  EXPECT_EQ(std::tuple(parsed.manifest.step, parsed.manifest.world()), std::tuple(12500, 3));
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(parsed.manifest.specs(rank), manifest.specs(rank));
   EXPECT_EQ(parsed.self.size(), 32U);
 }

@@ -41,10 +41,9 @@ TEST_P(ViewOfAModel, ShowsEveryParameterInItsShape) {
       const test::Array array = test::read_array(moved / model_view_name, param.name);
       EXPECT_EQ(array.shape, param.shape.empty() ? std::vector<std::int64_t>{1} : param.shape) << param.name;
       ASSERT_EQ(array.values.size(), static_cast<std::size_t>(param.numel())) << param.name;
-      for (std::size_t i = 0; i < array.values.size(); ++i) {
+      for (std::size_t i = 0; i < array.values.size(); ++i)
         ASSERT_EQ(array.values[i], test::element(param.name, 0, static_cast<std::int64_t>(i), 3))
             << param.name << " element " << i;
-      }
     }
   }
 }

@@ -5,8 +5,7 @@
 namespace argosy::checkpoint {
 namespace {
 
-using test::refusal;
-using test::says;
+using test::refusal, test::says;
 
 /// One committed checkpoint of step 5.
 class ReaderTest : public testing::Test {
@@ -47,10 +46,9 @@ void expect_weights(const Reader& reader, const Wanted& wanted) {
     const std::string& name = reader.parameters()[id].name;
     const std::vector<float> whole = reader.read_parameter(name);
     std::vector<float> streamed(whole.size());
-    for (std::size_t at = 0; at < whole.size(); at += 77) {
+    for (std::size_t at = 0; at < whole.size(); at += 77)
       stream.read(id, static_cast<std::int64_t>(at),
                   std::span{streamed}.subspan(at, std::min<std::size_t>(77, whole.size() - at)));
-    }
     EXPECT_EQ(streamed, whole) << name;
     for (std::size_t i = 0; i < whole.size(); ++i)
       ASSERT_EQ(whole[i], wanted(name, static_cast<std::int64_t>(i))) << name << " " << i;
@@ -202,14 +200,13 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
   };
   const auto own_of = [&](const std::vector<partition::FlatSpace>& spaces, int rank) {
     Own own;
-    for (std::size_t u = 0; u < spaces.size(); ++u) {
+    for (std::size_t u = 0; u < spaces.size(); ++u)
       for (std::size_t t = 0; t < tensors[u].size(); ++t) {
         auto& values = own.values.emplace_back(static_cast<std::size_t>(spaces[u].owned_size(rank)));
         for (const partition::Interval& i : partition::intervals_of(spaces[u], rank))
           for (std::int64_t e = i.begin; e < i.end; ++e)
             values[static_cast<std::size_t>(i.local_offset + e - i.begin)] = test::element(tensors[u][t], u, e, 7);
       }
-    }
     auto next = own.values.begin();
     for (std::size_t u = 0; u < spaces.size(); ++u) {
       UnitState& unit = own.units.emplace_back(UnitState{manifest.unit_names[u], &spaces[u], {}});

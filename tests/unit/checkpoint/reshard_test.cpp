@@ -33,12 +33,11 @@ std::vector<Layout> layouts() {
 /// The same parameters as a model's units, as one unit, and each a unit of its own.
 std::vector<Units> splits(const Units& units) {
   Units one{{"all", {}}}, each;
-  for (const auto& [name, params] : units) {
+  for (const auto& [name, params] : units)
     for (const partition::ParamSpec& param : params) {
       one.front().second.push_back(param);
       each.push_back({"of." + std::to_string(each.size()), {param}});
     }
-  }
   return {units, one, each};
 }
 

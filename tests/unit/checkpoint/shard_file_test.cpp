@@ -192,9 +192,8 @@ TEST_F(ShardFile, FlippedMetadataIsNoticedOrHarmless) {
   // No payload is written yet, so every byte that is not zero is metadata.
   const std::string text = Files::system().read_text(path);
   std::vector<std::uint64_t> metadata;
-  for (std::size_t at = 0; at < text.size(); ++at) {
+  for (std::size_t at = 0; at < text.size(); ++at)
     if (text[at] != '\0') metadata.push_back(at);
-  }
   RandomStream random{42, 1};
   int noticed = 0;
   for (int i = 0; i < 400; ++i) {

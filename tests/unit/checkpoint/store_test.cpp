@@ -61,9 +61,7 @@ TEST_F(StoreTest, NeverRemovesTheNewestFiniteOne) {
   Store store = open(2);
   for (int step = 1; step <= 5; ++step) save(store, step, Kind::temp, true, step < 3);
   EXPECT_EQ(names(), (Names{"000000002", "000000004", "000000005"}));
-  const auto newest = store.newest();
-  ASSERT_TRUE(newest);
-  EXPECT_EQ(newest->step(), 2) << "what is not finite is not resumed from";
+  EXPECT_EQ(store.newest().value().step(), 2) << "what is not finite is not resumed from";
 }
 
 TEST_F(StoreTest, KeepsWhatTheNewestNamesAsBestUntilItNamesAnother) {
@@ -139,8 +137,7 @@ TEST_F(StoreTest, RefusesASecondJob) {
 TEST_F(StoreTest, NeitherCreatesNorCommitsAfterATakeOver) {
   Store store = open();
   save(store, 1);
-  const auto owner = Owner::of_this_process(Files::system(), Clock{});
-  Files::system().write_atomically(run / "run.lock.2", owner.text());
+  Files::system().write_atomically(run / "run.lock.2", Owner::of_this_process(Files::system(), Clock{}).text());
   test::refusal(Fault::usage, [&] { save(store, 2); });
   EXPECT_EQ(names(), Names{"000000001"});
 }
@@ -198,9 +195,7 @@ TEST_F(StoreTest, FallsBackFromADamagedCheckpointAndPutsItAside) {
   Files::system().update(at(3) / shard_name(0, 1)).truncate(1000);
   test::flip(at(2) / "MANIFEST.json", 100);
   Store store = open();
-  const auto newest = store.newest();
-  ASSERT_TRUE(newest);
-  EXPECT_EQ(newest->step(), 1);
+  EXPECT_EQ(store.newest().value().step(), 1);
   const auto left = names();
   ASSERT_EQ(left.size(), 3U);
   EXPECT_TRUE(left[0].starts_with(".bad-000000002-")) << left[0];
@@ -213,8 +208,7 @@ TEST_F(StoreTest, NeverStartsOverSilently) {
   Files::system().update(at(1) / shard_name(0, 1)).truncate(1000);
   test::flip(at(2) / "MANIFEST.json", 100);
   const Store store = open();
-  const std::string said = test::refusal(Fault::corrupt, [&] { static_cast<void>(store.newest()); });
-  EXPECT_TRUE(test::says(said, "000000001", "000000002"));
+  EXPECT_TRUE(test::says(test::refusal(Fault::corrupt, [&] { (void)store.newest(); }), "000000001", "000000002"));
   EXPECT_EQ(names().size(), 2U) << "nothing was touched";
 }
 
@@ -223,8 +217,7 @@ TEST_F(StoreTest, RefusesCheckpointsOfAnotherRun) {
   Files::system().write_atomically(run / "run.json", "{\"run_uuid\":\"00000000000000000000000000000000\"}");
   {
     const Store store = open();
-    const std::string said = test::refusal(Fault::corrupt, [&] { static_cast<void>(store.newest()); });
-    EXPECT_TRUE(test::says(said, "another run"));
+    EXPECT_TRUE(test::says(test::refusal(Fault::corrupt, [&] { (void)store.newest(); }), "another run"));
   }
   Files::system().remove(run / "run.json");
   const Store store = open();

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "core/error.hpp"

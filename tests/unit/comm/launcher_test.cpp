@@ -9,8 +9,7 @@
 namespace argosy::comm {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 Variables variables(std::map<std::string, std::string> set) {
   return [set = std::move(set)](const std::string& name) -> std::optional<std::string> {
@@ -75,10 +74,9 @@ TEST(Launcher, SecondsThatAreNoneAreRefused) {
   EXPECT_EQ(seconds("60"), 60);
   EXPECT_EQ(seconds("0.1"), 0.1);
   EXPECT_EQ(seconds("1e3"), 1000);
-  for (const char* const wrong : {"ten", "60s", "", "0", "-1", "nan", "inf"}) {
+  for (const char* const wrong : {"ten", "60s", "", "0", "-1", "nan", "inf"})
     EXPECT_THAT(test::refusal(Fault::usage, [&] { static_cast<void>(seconds(wrong)); }),
                 AllOf(HasSubstr("at least 0.1"), HasSubstr("environment variable SECONDS")));
-  }
 }
 
 }  // namespace

@@ -10,8 +10,7 @@
 namespace argosy::comm {
 namespace {
 
-using partition::FlatSpace;
-using partition::Layout;
+using partition::FlatSpace, partition::Layout;
 using test::RecordingCollectives;
 
 /// One step of a rank under some scheme: `accumulation` micro-batches through one unit.
@@ -131,11 +130,10 @@ TEST(SchemeBytes, LeaveEveryNodeOfAnUnevenLayoutAtTheBound) {
     for (const Row& row : rows()) {
       for (int node = 0; node < layout.nodes(); ++node) {
         std::int64_t left_node = 0;
-        for (int local = 0; local < layout.node_size(node); ++local) {
+        for (int local = 0; local < layout.node_size(node); ++local)
           left_node +=
               count(row.scheme, space, layout.canonical_rank(node, local), 4, wire(DType::bf16, Reduction::exact))
                   .outer;
-        }
         EXPECT_EQ(left_node, row.of_node(layout.nodes(), 0, 4, 2, space.padded_size()));
       }
     }

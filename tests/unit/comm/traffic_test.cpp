@@ -7,8 +7,7 @@
 namespace argosy::comm {
 namespace {
 
-using partition::FlatSpace;
-using partition::Layout;
+using partition::FlatSpace, partition::Layout;
 
 TEST(Traffic, EvenNodesSendTheShareOfTheTable) {
   // (p-1)/p of the unit a rank, (N-1)/N of it out of a node: stage 1 of the table of bytes

@@ -84,13 +84,12 @@ TEST(Damage, AnOverrideAsDeepAsTheCommandLineIsRefused) {
 TEST(Damage, SwappedValuesAreNamedOrTaken) {
   const std::set<std::string> values{"null", "true",  "-1", "1e400", "1.5",  "18446744073709551615",
                                      "\"\"", "\"x\"", "[]", "{}",    "[[]]", "{\"a\":{}}"};
-  for (const std::string& key : config::keys_of<SampleConfig>()) {
+  for (const std::string& key : config::keys_of<SampleConfig>())
     for (const std::string& value : values) {
       if (key.starts_with("corpora.")) continue;
       const std::string text = verdict(sound, {.assignments = {key + "=" + value}});
       EXPECT_TRUE(text.empty() || text.find("--set") != std::string::npos) << text;
     }
-  }
 }
 
 TEST(Damage, RandomOverridesAreSurvived) {

@@ -9,8 +9,7 @@ namespace argosy::config {
 namespace {
 
 using test::refusal;
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 std::string refused_text(std::string_view text) {
   return refusal(Fault::config, [&] { (void)Document::parse(text, "a.json"); });

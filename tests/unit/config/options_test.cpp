@@ -16,9 +16,7 @@ config::Document document(std::string_view text) { return config::Document::pars
 TEST(Options, AssignmentsOverrideTheFile) {
   const config::Options options{.assignments = {"seed=7", "schedule.lr=0.5", "seed=8"}};
   const auto c = config::from_document<SampleConfig>(document(R"({"seed": 1, "workers": 3})"), options);
-  EXPECT_EQ(c.seed, 8);
-  EXPECT_EQ(c.workers, 3);
-  EXPECT_EQ(c.schedule.lr, 0.5);
+  EXPECT_EQ(std::tuple(c.seed, c.workers, c.schedule.lr), std::tuple(8, 3, 0.5));
 }
 
 TEST(Options, ABadAssignmentIsNamedAsThePlace) {

@@ -7,9 +7,7 @@
 namespace argosy::test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using testing::AllOf, testing::HasSubstr, testing::Not;
 
 SampleConfig read(std::string_view text) {
   return config::from_document<SampleConfig>(config::Document::parse(text, "mt.json"));
@@ -30,10 +28,8 @@ TEST(Reader, FillsEveryKindOfMember) {
   } // a comment and a trailing comma)");
   EXPECT_EQ(c.run_dir, "/tmp/r");
   EXPECT_TRUE(c.dry);
-  EXPECT_EQ(c.workers, 65535);
-  EXPECT_EQ(c.seed, -5);
+  EXPECT_EQ(std::tuple(c.workers, c.seed, c.schedule.lr), std::tuple(65535, -5, 3.0));
   EXPECT_EQ(c.schedule.style, Style::linear_warmup);
-  EXPECT_EQ(c.schedule.lr, 3.0);
   EXPECT_EQ(c.schedule.warmup, (config::Period{.count = 8000}));
   EXPECT_EQ(c.schedule.length, (config::Period{.count = 2e6, .unit = config::Period::Unit::tgt_token}));
   EXPECT_EQ(c.optimizer.max_grad_norm, 0.5);
@@ -47,8 +43,7 @@ TEST(Reader, FillsEveryKindOfMember) {
 TEST(Reader, KeepsDefaultsOfAbsentKeys) {
   const SampleConfig c = read("{}");
   EXPECT_EQ(c.run_dir, "runs/x");
-  EXPECT_EQ(c.workers, 2);
-  EXPECT_EQ(c.optimizer.beta1, 0.9);
+  EXPECT_EQ(std::tuple(c.workers, c.optimizer.beta1), std::tuple(2, 0.9));
   EXPECT_FALSE(c.optimizer.max_grad_norm.has_value());
 }
 

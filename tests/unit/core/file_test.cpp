@@ -12,9 +12,7 @@ namespace argosy {
 namespace {
 
 using test::refusal;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::AllOf, testing::ElementsAre, testing::HasSubstr;
 
 class FilesTest : public testing::Test {
  protected:

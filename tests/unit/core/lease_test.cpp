@@ -255,14 +255,13 @@ TEST_F(LeaseTest, RefusesALiveOwnerElsewhereAtOnceWhereClocksAgree) {
 }
 
 TEST_F(LeaseTest, TakesNoLiveOwnerForDeadWhateverTheClocksSay) {
-  for (const double age_s : {-year_s, -700.0, 700.0, 20 * year_s}) {
+  for (const double age_s : {-year_s, -700.0, 700.0, 20 * year_s})
     for (const double drift : {1.0, 0.0, -1000.0}) {
       DistantOwner elsewhere{files, folder / "run.lock.1", self(), age_s, never};
       elsewhere.drift = drift;
       test::refusal(Fault::usage, [&] { lease(elsewhere); });
       EXPECT_LT(elsewhere.now_s, 20) << age_s;
     }
-  }
 }
 
 TEST_F(LeaseTest, TakesOverWhereTheHeartbeatHasStopped) {

@@ -13,8 +13,7 @@ namespace argosy {
 namespace {
 
 using test::stderr_of;
-using testing::HasSubstr;
-using testing::MatchesRegex;
+using testing::HasSubstr, testing::MatchesRegex;
 
 TEST(Log, RankZeroSpeaksFromInfo) {
   const std::string text = stderr_of([] {

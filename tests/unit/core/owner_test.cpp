@@ -122,8 +122,7 @@ TEST_F(OwnerTest, AProcessThatProcHidesIsNotGone) {
       return Os::open(hidden ? "/proc/nothing" : path, flags, mode);
     }
   } os;
-  const Owner owner = of_this_process();
-  EXPECT_FALSE(owner.is_gone(Files{os}, of_this_process()));
+  EXPECT_FALSE(of_this_process().is_gone(Files{os}, of_this_process()));
 }
 
 }  // namespace

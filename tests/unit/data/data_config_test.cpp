@@ -31,8 +31,7 @@ TEST(DataConfig, ReadsAndHasATextForEachKey) {
   const DataConfig data = read_data(pairs_text);
   EXPECT_EQ(data.corpora.at(0).target, "ep.en");
   const auto& most = std::get<MaxLength>(data.corpora.at(0).transforms.at(0).value);
-  EXPECT_EQ(most.source, 100);
-  EXPECT_EQ(most.target, 200);
+  EXPECT_EQ(std::tuple(most.source, most.target), std::tuple(100, 200));
   EXPECT_THAT(config::keys_without_text<DataConfig>(), testing::IsEmpty());
   EXPECT_THAT(config::keys_without_text<BatchConfig>(), testing::IsEmpty());
 }
@@ -81,8 +80,7 @@ TEST(DataConfig, ATransformHasTheKeysOfItsType) {
   EXPECT_THAT(refused(R"({"type": "max_length", "sauce": 3})"),
               HasSubstr("transforms.0.sauce; the keys at this place are type, source, target"));
   EXPECT_THAT(refused("3"), HasSubstr("an object"));
-  const std::string schema = config::text_of(config::schema_of<DataConfig>(), false);
-  EXPECT_THAT(schema, HasSubstr(R"("type":{"const":"max_length"})"));
+  EXPECT_THAT(config::text_of(config::schema_of<DataConfig>(), false), HasSubstr(R"("type":{"const":"max_length"})"));
   EXPECT_THAT(config::keys_of<DataConfig>(), testing::Contains("corpora.transforms.target"));
 }
 
@@ -156,9 +154,7 @@ TEST(BatchSizes, TwoOfThreeSuffice) {
   };
   const OptionalSize none;
   const StepSizes even = resolve(400000, 25000, none, 4);
-  EXPECT_EQ(even.micro_batches, 16);
-  EXPECT_EQ(even.accumulation, 4);
-  EXPECT_EQ(even.idle_share, 0);
+  EXPECT_EQ(std::tuple(even.micro_batches, even.accumulation, even.idle_share), std::tuple(16, 4, 0));
   EXPECT_EQ(resolve(none, 25000, 4, 4).global_size, 400000);
   EXPECT_EQ(resolve(400000, none, 4, 4).micro_size, 25000);
   EXPECT_EQ(resolve(400000, 25000, 4, 4).accumulation, 4);

@@ -48,9 +48,8 @@ TEST(AddRow, LaysTheSameLabelsPackedAndSingle) {
   };
   const auto labels = [](const Batch& batch) {
     std::vector<std::int64_t> found;
-    for (const std::int64_t label : batch.target_labels) {
+    for (const std::int64_t label : batch.target_labels)
       if (label != no_label) found.push_back(label);
-    }
     return found;
   };
   for (const auto& rows : {plan_packed_rows(positions, 5, DocumentCut::split),

@@ -84,9 +84,8 @@ std::vector<std::multiset<std::vector<std::int64_t>>> labels_of(const Shards& sh
     for (auto& found : by_step) {
       const StepBatches step = loader.next();
       EXPECT_EQ(static_cast<int>(step.batches.size()), resolve_sizes(batch, world).accumulation);
-      for (const Batch& micro_batch : step.batches) {
+      for (const Batch& micro_batch : step.batches)
         if (!micro_batch.empty()) found.insert(micro_batch.target_labels);
-      }
     }
   }
   return by_step;
@@ -137,8 +136,7 @@ TEST_P(EachTask, GoesOnAtACursorAsIfNothingHadHappened) {
   EXPECT_EQ(steps.back().at.epoch, 1);
   for (const std::int64_t s : {std::int64_t{1}, count - 5, count - 4, count - 3, count - 2}) {
     const auto at = static_cast<std::size_t>(s);
-    Loader resumed = shards_.loader(batch(4000, 1000), 0, 1, steps[at - 1].next);
-    const StepBatches step = resumed.next();
+    const StepBatches step = shards_.loader(batch(4000, 1000), 0, 1, steps[at - 1].next).next();
     EXPECT_EQ(step.at, steps[at].at);
     EXPECT_EQ(step.next, steps[at].next);
     ASSERT_EQ(step.batches.size(), steps[at].batches.size());
@@ -151,10 +149,9 @@ TEST_P(EachTask, GoesOnAtACursorAsIfNothingHadHappened) {
 TEST_P(EachTask, TrainsOnEveryLabelOnceAnEpoch) {
   Loader loader = shards_.loader(batch(4000, 1000));
   std::map<std::int64_t, std::int64_t> seen, wanted;
-  for (std::int64_t s = 0; s < loader.report().steps; ++s) {
+  for (std::int64_t s = 0; s < loader.report().steps; ++s)
     for (const Batch& micro_batch : loader.next().batches)
       for (const std::int64_t label : micro_batch.target_labels) ++seen[label];
-  }
   seen.erase(no_label);
   std::vector<std::int32_t> ids;
   for (std::uint64_t i = 0; i < shards_.all().size(); ++i) {
@@ -202,9 +199,7 @@ INSTANTIATE_TEST_SUITE_P(All, EachTask,
 
 TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
   const Shards shards{spec::TokenLayout::marian, {100}};
-  Loader loader = shards.loader(sizes(1000, 1000));
-  const StepBatches step = loader.next();
-  const Batch& batch = step.batches.at(0);
+  const Batch batch = shards.loader(sizes(1000, 1000)).next().batches.at(0);
   std::vector<std::int32_t> ids;
   for (std::size_t r = 0; r < batch.examples.size(); ++r) {
     shards.all().source(batch.examples[r], ids);
@@ -273,8 +268,7 @@ TEST(Loader, CountsRowsUnderUnitExamples) {
   config.unit = BatchUnit::examples;
   const StepBatches step = shards.loader(config).next();
   ASSERT_EQ(step.batches.size(), 2U);
-  EXPECT_EQ(step.batches[0].rows, 3);
-  EXPECT_EQ(step.batches[0].target_width, 64);
+  EXPECT_EQ(std::tuple(step.batches[0].rows, step.batches[0].target_width), std::tuple(3, 64));
 }
 
 TEST(Loader, RefusesPackedPairsAndRowsThatDoNotFit) {

@@ -59,14 +59,13 @@ TEST(Sampler, RoundsWidthsUpToTheMultiple) {
   SamplerSettings settings = default_settings;
   settings.width_multiple = 8;
   const EpochPlan plan = make_sampler(lengths, settings).plan(0);
-  for (std::int64_t step = 0; step < plan.steps(); ++step) {
+  for (std::int64_t step = 0; step < plan.steps(); ++step)
     for (int j = 0; j < plan.micro_batches(step); ++j) {
       const MicroBatch micro_batch = plan.micro_batch(step, j);
       EXPECT_EQ(micro_batch.source_width % 8, 0);
       EXPECT_EQ(micro_batch.target_width % 8, 0);
       EXPECT_LE(micro_batch.padded_tokens(), 4096);
     }
-  }
   EXPECT_LT(plan.target_efficiency(), make_sampler(lengths, default_settings).plan(0).target_efficiency());
 }
 
@@ -156,12 +155,11 @@ TEST(Sampler, DropsAndCountsWhatExceedsAMicroBatchAlone) {
   lengths[17] = {4000, 97};
   const EpochPlan plan = make_sampler(lengths, default_settings).plan(0);
   EXPECT_EQ(plan.dropped_oversized(), 1);
-  for (std::int64_t step = 0; step < plan.steps(); ++step) {
+  for (std::int64_t step = 0; step < plan.steps(); ++step)
     for (int j = 0; j < plan.micro_batches(step); ++j) {
       const MicroBatch micro_batch = plan.micro_batch(step, j);
       EXPECT_EQ(std::count(micro_batch.examples.begin(), micro_batch.examples.end(), 17U), 0);
     }
-  }
   const std::vector<Lengths> oversized(3, Lengths{4000, 97});
   EXPECT_THROW(make_sampler(oversized, default_settings), Error);
   EXPECT_THROW(make_sampler({}, default_settings), Error);

@@ -13,8 +13,7 @@
 namespace argosy::data {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::ElementsAre, testing::HasSubstr;
 
 class TextFiles : public testing::Test {
  protected:
@@ -54,9 +53,8 @@ TEST_F(TextFiles, NamesFileLineAndByteOfInvalidText) {
 
 TEST_F(TextFiles, RefusesMissingEmptyAndUnequalFiles) {
   write("empty", "");
-  for (const char* name : {"none", "empty"}) {
+  for (const char* name : {"none", "empty"})
     EXPECT_THAT(refused_text([&] { (void)read_lines(files_, folder_ / name, InvalidUtf8::reject); }), HasSubstr(name));
-  }
   const Path two = write("two", "1\n2\n"), three = write("three", "1\n2\n3");
   const std::string text = refused_text([&] { (void)read_parallel_text(files_, two, three, InvalidUtf8::reject); });
   EXPECT_TRUE(test::says(text, "2 and 3", two.string(), three.string()));
@@ -88,10 +86,9 @@ TEST(BatchesOf, HoldsEveryLineOnceWithinTheBudget) {
     for (std::int64_t r = 0; r < batch.rows; ++r) {
       const auto row = static_cast<std::size_t>(r);
       std::vector<std::int32_t> ids;
-      for (std::int64_t i = 0; i < batch.target_lengths[row]; ++i) {
+      for (std::int64_t i = 0; i < batch.target_lengths[row]; ++i)
         ids.push_back(
             static_cast<std::int32_t>(batch.target_labels[static_cast<std::size_t>(r * batch.target_width + i)]));
-      }
       EXPECT_EQ(ids.back(), 0);
       EXPECT_EQ(tokenizer.decode(ids), text.target[batch.examples[row]]);
     }
@@ -121,9 +118,7 @@ TEST(BatchesOf, LeavesTheTargetOutForTranslation) {
   const std::vector<Batch> batches =
       batches_of(test::small_tokenizer(spec::TokenLayout::marian), {some_verses(5).source, {}}, BatchUnit::examples, 5);
   ASSERT_EQ(batches.size(), 1U);
-  EXPECT_EQ(batches[0].rows, 5);
-  EXPECT_EQ(batches[0].target_width, 0);
-  EXPECT_EQ(batches[0].tgt_tokens, 0);
+  EXPECT_EQ(std::tuple(batches[0].rows, batches[0].target_width, batches[0].tgt_tokens), std::tuple(5, 0, 0));
 }
 
 TEST(LmBatchesOf, ScoresEachLineWithItsEnd) {
@@ -134,12 +129,11 @@ TEST(LmBatchesOf, ScoresEachLineWithItsEnd) {
     ids += line.empty() ? 0 : static_cast<std::int64_t>(tokenizer.encode(line).size()) + 1;
   for (const DocumentEnd end : {DocumentEnd::line, DocumentEnd::empty_line}) {
     std::int64_t tgt_tokens = 0, starts = 0;
-    for (const int rank : {0, 1}) {
+    for (const int rank : {0, 1})
       for (const Batch& batch : lm_batches_of(tokenizer, lines, end, 8, 2, rank, 2)) {
         tgt_tokens += batch.tgt_tokens;
         starts += std::count(batch.target_input.begin(), batch.target_input.end(), tokenizer.vocabulary().start);
       }
-    }
     EXPECT_EQ(tgt_tokens, ids);
     EXPECT_EQ(starts, end == DocumentEnd::line ? 3 : 2);
   }

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <sstream>
-#include <string>
 
 #include "core/random.hpp"
 #include "support/temp_folder.hpp"

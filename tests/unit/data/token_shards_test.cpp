@@ -10,8 +10,7 @@
 namespace argosy::data {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::ElementsAre, testing::HasSubstr;
 
 const Digest tokenizer_digest = digest_of("tokenizer"), recipe_digest = digest_of("recipe");
 
@@ -58,11 +57,10 @@ TEST_P(WidthAndSides, ReadsBackWhatWasWritten) {
   files.write_atomically(folder / "x.tokens", writer.bytes(tokenizer_digest, recipe_digest, R"({"unknown": 3})"));
   const TokenShard shard = TokenShard::open(files, folder / "x.tokens");
   shard.verify();
-  EXPECT_EQ(shard.size(), 21U);
-  EXPECT_EQ(shard.has_source(), sides == 2);
+  EXPECT_EQ(std::tuple(shard.size(), shard.has_source(), shard.note()),
+            std::tuple(21U, sides == 2, R"({"unknown": 3})"));
   EXPECT_EQ(shard.tokenizer_digest(), tokenizer_digest);
   EXPECT_EQ(shard.recipe_digest(), recipe_digest);
-  EXPECT_EQ(shard.note(), R"({"unknown": 3})");
   std::vector<std::int32_t> ids;
   for (std::uint64_t i = 0; i < 21; ++i) {
     shard.target(i, ids);

@@ -96,8 +96,7 @@ TEST(TokenizerTraining, SamplesEachLineAtMostOnceAndTheSameEachTime) {
 
 TEST(Tokenizer, SpellsDeadIdsAndSkipsThemInText) {
   const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::marian);
-  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
-  EXPECT_EQ(vocabulary.rows, 320);
+  EXPECT_EQ(tokenizer.vocabulary().rows, 320);
   EXPECT_EQ(tokenizer.piece(300), "<unused_0>");
   EXPECT_EQ(tokenizer.piece(319), "<pad>");
   std::vector<std::int32_t> ids = tokenizer.encode("In the beginning");

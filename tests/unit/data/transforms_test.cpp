@@ -5,8 +5,7 @@
 namespace argosy::data {
 namespace {
 
-using testing::ElementsAre;
-using testing::SizeIs;
+using testing::ElementsAre, testing::SizeIs;
 
 /// Replaces each piece of the source by a random one, with some probability; what stays untouched is left out.
 class Replace final : public Transform {

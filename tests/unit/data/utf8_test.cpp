@@ -22,9 +22,8 @@ TEST(Utf8, DecodesTheBordersOfEachLength) {
 
 TEST(Utf8, RefusesWhatRfc3629Refuses) {
   for (const char* text : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
-                           "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xe2\x82", "\xc3("}) {
+                           "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xe2\x82", "\xc3("})
     EXPECT_EQ(decode_utf8(text).size_bytes, 0) << text;
-  }
 }
 
 TEST(Utf8, TellsACutCharacterFromAWrongOne) {

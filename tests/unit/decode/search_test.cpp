@@ -16,8 +16,7 @@
 namespace argosy::test {
 namespace {
 
-using decode::Hypothesis;
-using decode::SearchOptions;
+using decode::Hypothesis, decode::SearchOptions;
 using Ids = std::vector<std::int32_t>;
 
 spec::Architecture shape_of(spec::ModelType type, std::int64_t live, std::int64_t max_positions = 32) {
@@ -117,9 +116,8 @@ TEST(Beam, WiderThanTheVocabularyFindsTheBest) {
 
 TEST(Search, TiesGoToTheLowerId) {
   BoundModel bound = constant(std::vector<double>(50, 0.02));
-  for (const std::int64_t beam : {1, 2, 3, 5}) {
+  for (const std::int64_t beam : {1, 2, 3, 5})
     EXPECT_EQ(best(bound, {.beam = beam, .max_length = 1, .min_length = 1}).ids, Ids{1}) << beam;
-  }
 }
 
 /// All there is to choose from, by uncached passes over every sequence of `steps` ids.

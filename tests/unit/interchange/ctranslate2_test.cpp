@@ -19,8 +19,7 @@
 namespace argosy::interchange {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::ElementsAre, testing::HasSubstr;
 
 /// model.bin as lib/interchange/FORMAT.md describes it, read once more.
 struct Bin {
@@ -106,9 +105,8 @@ class Export : public testing::Test {
     const data::Tokenizer& tokenizer = test::small_tokenizer(
         config.type == spec::ModelType::decoder ? spec::TokenLayout::llama : spec::TokenLayout::marian);
     test::Units units;
-    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units) {
+    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units)
       units.emplace_back(unit_prefix + unit.name, unit.flat());
-    }
     checkpoint::Sections sections = test::toy_sections();
     sections.model["config"] = config::to_json(config);
     sections.model["vocab_size"] = 300;
@@ -177,8 +175,7 @@ TEST_F(Export, TokenizerAndModelHaveTheSameIdsForAnyMultiple) {
 
 TEST_F(Export, TranslationModelHasCTranslate2sVariables) {
   const Bin bin = exported(translation);
-  EXPECT_EQ(bin.spec, "TransformerSpec");
-  EXPECT_EQ(bin.revision, 7U);
+  EXPECT_EQ(std::tuple(bin.spec, bin.revision), std::tuple("TransformerSpec", 7U));
   const std::string decoder = "decoder/layer_0/", encoder = "encoder/layer_0/";
   EXPECT_THAT(
       bin.names,
@@ -254,8 +251,7 @@ TEST_F(Export, TranslationFolderSpellsTheVocabularyInOrder) {
 
 TEST_F(Export, LanguageModelSplitsGateFromUpAndSaysHowHeadsAndPositionsWork) {
   const Bin bin = exported(language);
-  EXPECT_EQ(bin.spec, "TransformerDecoderSpec");
-  EXPECT_EQ(bin.revision, 8U);
+  EXPECT_EQ(std::tuple(bin.spec, bin.revision), std::tuple("TransformerDecoderSpec", 8U));
   const std::string layer = "decoder/layer_0/", self = layer + "self_attention/";
   EXPECT_THAT(bin.names, ElementsAre("decoder/activation", "decoder/embeddings/weight", layer + "ffn/layer_norm/gamma",
                                      layer + "ffn/linear_0/weight", layer + "ffn/linear_0_noact/weight",

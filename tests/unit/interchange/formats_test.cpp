@@ -9,8 +9,7 @@
 namespace argosy::interchange {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using testing::ElementsAre, testing::IsEmpty;
 
 TEST(Formats, HaveNamesOfTheirOwnAndDescriptions) {
   std::set<std::string_view> names;

@@ -60,11 +60,10 @@ TEST_P(Rows, DropoutDrawsTheMaskOfTheReference) {
   for (const std::int64_t width : {5, 32, 50, 192}) {
     const at::Tensor branch = values({31, width}, type), base = values({31, width}, type, 2),
                      bias = values({width}, type, 3);
-    for (const double p : {0.0, 0.1}) {
+    for (const double p : {0.0, 0.1})
       EXPECT_LT(distance(dropout_add(base, branch, p, key, bias), plain::dropout_add(base, branch, p, key, bias)),
                 tolerance(type, 1e-6))
           << width;
-    }
   }
 }
 
@@ -109,10 +108,9 @@ TEST_P(Rows, ActivationsEqualPlain) {
 TEST_P(Rows, EmbeddingEqualsPlainBothWays) {
   const at::Tensor ids = at::tensor({4, 1, 4, 0, 9, 4, 2, 9}, at::kLong).view({2, 4}), table = values({10, 24}, type);
   const at::Tensor waves = sinusoids(16, 24), positions = at::tensor({0, 1, 0, 1, 5, 6, 7, 15}, at::kLong).view({2, 4});
-  for (const OptionalTensor& place : {OptionalTensor(), OptionalTensor(positions)}) {
+  for (const OptionalTensor& place : {OptionalTensor(), OptionalTensor(positions)})
     EXPECT_LT(distance(embedding(ids, table, 4.9, waves, place, 3), plain::embedding(ids, table, 4.9, waves, place, 3)),
               tolerance(type, 1e-6));
-  }
   const at::Tensor dx = values({2, 4, 24}, type, 2);
   for (const bool accumulate : {false, true}) {
     at::Tensor got = accumulate ? values({10, 24}) : poisoned({10, 24}), expected = got.clone();
@@ -159,9 +157,8 @@ TEST(Activation, ValuesAndSlopesByHand) {
     activation(u, std::nullopt, y, kind);
     EXPECT_NEAR(y.item<double>(), value, 1e-6) << static_cast<int>(kind);
     const at::Tensor du = activation_backward(at::ones({1, 1}), u, kind, std::nullopt, false);
-    for (std::size_t i = 0; i < slope.size(); ++i) {
+    for (std::size_t i = 0; i < slope.size(); ++i)
       EXPECT_NEAR(du[0][static_cast<std::int64_t>(i)].item<double>(), slope[i], 1e-6) << static_cast<int>(kind);
-    }
   };
   check(spec::Activation::gelu, {1}, big, {big + density});
   check(spec::Activation::swish, {1}, s, {s * (2 - s)});

@@ -34,15 +34,12 @@ TEST(RoundStochastically, GoesUpAsOftenAsTheBitsCutOffSay) {
   }
   for (const float odd : {greatest, -greatest, HUGE_VALF, -HUGE_VALF}) {
     const auto bits = std::bit_cast<std::uint32_t>(odd);
-    for (std::uint32_t r = 0; r < all_remainders; ++r) {
+    for (std::uint32_t r = 0; r < all_remainders; ++r)
       ASSERT_EQ(round_stochastically(bits, r), bits & 0xffff0000U) << odd << " with " << r;
-    }
   }
   for (const std::uint32_t nan : {0x7fc00000U, 0xffc00000U, 0x7f800001U, 0x7fffffffU}) {
-    for (std::uint32_t r = 0; r < all_remainders; ++r) {
-      const float rounded = std::bit_cast<float>(round_stochastically(nan, r));
-      ASSERT_TRUE(std::isnan(rounded)) << nan << " with " << r;
-    }
+    for (std::uint32_t r = 0; r < all_remainders; ++r)
+      ASSERT_TRUE(std::isnan(std::bit_cast<float>(round_stochastically(nan, r)))) << nan << " with " << r;
   }
 }
 
@@ -124,9 +121,8 @@ TEST(AdamwStochastic, DoesNotShowHowAParameterIsCut) {
   Piece whole(4000, 1), cut(4000, 1), threads(1 << 17, 1), one_thread(1 << 17, 1);
   const Rounding names{.seed = 5, .parameter = 2};
   whole.update(slope, names);
-  for (const auto& [begin, end] : {std::pair{0, 256}, std::pair{256, 3072}, std::pair{3072, 4000}}) {
+  for (const auto& [begin, end] : {std::pair{0, 256}, std::pair{256, 3072}, std::pair{3072, 4000}})
     cut.part(begin, end).update(slope, {.seed = 5, .parameter = 2, .begin = begin});
-  }
   EXPECT_TRUE(at::equal(whole.weights, cut.weights));
   EXPECT_TRUE(at::equal(whole.m, cut.m));
   const int threads_before = at::get_num_threads();

@@ -19,15 +19,12 @@ class Binding : public testing::TestWithParam<spec::Architecture> {};
 TEST_P(Binding, NothingOfTheForwardPassRefersToItsBuffers) {
   BoundModel still(GetParam()), moving(GetParam());
   const model::Inputs inputs = ragged_inputs(GetParam());
-  model::Pass pass;
-  pass.training = true;
-  pass.loss_scale = 0.25;
+  model::Pass pass = training_pass();
   const double expected = run_micro_batch(*still.model, inputs, pass);
   std::vector<model::Unit>& units = moving.model->units();
   const std::size_t head = moving.model->visits().back().units.front();  // writes gradients in its forward pass
-  for (std::size_t i = 0; i < units.size(); ++i) {
+  for (std::size_t i = 0; i < units.size(); ++i)
     if (i != head) units[i].bind_gradients({});
-  }
   const double loss = run_micro_batch(*moving.model, inputs, pass, [&] {
     for (std::size_t i = 0; i < units.size(); ++i) {
       const at::Tensor weights = moving.weights[i].clone();

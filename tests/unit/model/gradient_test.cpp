@@ -11,10 +11,7 @@ namespace argosy::test {
 namespace {
 
 using model::Pass;
-using spec::Activation;
-using spec::Norm;
-using spec::NormPosition;
-using spec::Position;
+using spec::Activation, spec::Norm, spec::NormPosition, spec::Position;
 
 struct Case {
   const char* name;
@@ -92,12 +89,11 @@ TEST_P(Gradient, SecondMicroBatchAddsUp) {
   std::vector<at::Tensor> once;
   for (const at::Tensor& flat : bound.gradients) once.push_back(flat.clone());
   train_micro_batch(bound, inputs);
-  for (std::size_t unit = 0; unit < once.size(); ++unit) {
+  for (std::size_t unit = 0; unit < once.size(); ++unit)
     for (const model::Parameter& parameter : bound.model->units()[unit].parameters()) {
       const at::Tensor before = once[unit].narrow(0, parameter.gradient.storage_offset(), parameter.gradient.numel());
       EXPECT_LT(relative_error(parameter.gradient.flatten(), before * 2), 1e-6) << parameter.name;
     }
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gradient, testing::ValuesIn(gradient_cases),

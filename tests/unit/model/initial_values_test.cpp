@@ -15,9 +15,8 @@ TEST(InitialValues, AreTheSameHoweverTheyAreCut) {
   ASSERT_THAT(param.shape, testing::ElementsAre(24, 16));
   std::vector<float> whole(384), pieces(384), other(384);
   model::initial_values(param, 7, 0, 384, whole.data());
-  for (std::int64_t begin = 0; begin < 384; begin += 37) {
+  for (std::int64_t begin = 0; begin < 384; begin += 37)
     model::initial_values(param, 7, begin, std::min<std::int64_t>(begin + 37, 384), pieces.data() + begin);
-  }
   EXPECT_EQ(whole, pieces);
   model::initial_values(param, 8, 0, 384, other.data());
   EXPECT_NE(whole, other);
@@ -40,9 +39,8 @@ TEST(InitialValues, PadRowIsZeroAndDeadIdsAreOut) {
   EXPECT_TRUE(std::none_of(table.begin(), row, [](float v) { return v == 0; }));
   std::vector<float> bias(static_cast<std::size_t>(shape.vocabulary.rows));
   model::initial_values(embedding.parameter("decoder/projection/bias"), 1, 0, shape.vocabulary.rows, bias.data());
-  for (std::int64_t id = 0; id < shape.vocabulary.rows; ++id) {
+  for (std::int64_t id = 0; id < shape.vocabulary.rows; ++id)
     EXPECT_EQ(bias[static_cast<std::size_t>(id)], id < shape.vocabulary.pieces ? 0.0F : -1e4F);
-  }
 }
 
 }  // namespace

@@ -48,10 +48,9 @@ model::Inputs eight_rows(const spec::Architecture& shape, std::uint64_t step) {
   RandomStream random(3, step);
   const auto ids = [&] {
     const at::Tensor all = at::full({rows, width}, 0, at::kLong);
-    for (std::int64_t i = 0; i < rows * width; ++i) {
+    for (std::int64_t i = 0; i < rows * width; ++i)
       all.mutable_data_ptr<std::int64_t>()[i] =
           static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.vocabulary.pieces)));
-    }
     return all;
   };
   model::Inputs inputs;
@@ -98,9 +97,8 @@ TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
   const spec::Architecture shape = two_layers(GetParam());
   BoundModel wide(shape), narrow(shape, at::kBFloat16);
   for (std::size_t u = 0; u < wide.weights.size(); ++u) {  // norms and biases as a run starts
-    for (const model::Parameter& parameter : wide.model->units()[u].parameters()) {
+    for (const model::Parameter& parameter : wide.model->units()[u].parameters())
       if (parameter.shape.size() == 1) parameter.weight.fill_(parameter.name.ends_with("gamma") ? 1 : 0);
-    }
     narrow.weights[u].copy_(wide.weights[u]);
   }
   for (std::uint64_t step = 0; step < 2; ++step) {
@@ -108,9 +106,8 @@ TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
     const Trace expected = traced(*wide.model, inputs), found = traced(*narrow.model, inputs);
     const std::string where = " in step " + std::to_string(step);
     for (const auto& [name, x] : expected.forward) expect_near(found.forward.at(name), x, forward_bounds, name + where);
-    for (const auto& [name, dx] : expected.backward) {
+    for (const auto& [name, dx] : expected.backward)
       expect_near(found.backward.at(name), dx, backward_bounds, "behind " + name + where);
-    }
     for (std::size_t u = 0; u < wide.gradients.size(); ++u) {
       for (const model::Parameter& parameter : wide.model->units()[u].parameters()) {
         const bool embeds = parameter.name.find("embeddings") != std::string::npos;

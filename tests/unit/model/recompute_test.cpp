@@ -11,9 +11,7 @@
 namespace argosy::test {
 namespace {
 
-using spec::Activation;
-using spec::NormPosition;
-using spec::Recompute;
+using spec::Activation, spec::NormPosition, spec::Recompute;
 
 std::string name_of(auto value) { return boost::describe::enum_to_string(value, "?"); }
 
@@ -102,9 +100,8 @@ TEST(Recompute, BlocksBesideFrozenEmbeddingsGetTheirGradients) {
     run_micro_batch_at(Recompute::none, *free.model, inputs);
     for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
       BoundModel frozen(shape);
-      for (model::Unit& unit : frozen.model->units()) {
+      for (model::Unit& unit : frozen.model->units())
         if (unit.name().find("embedding") != std::string::npos) unit.bind_gradients({});
-      }
       run_micro_batch_at(level, *frozen.model, inputs);
       for (model::Unit& unit : frozen.model->units()) EXPECT_EQ(unit.without_gradient(), nullptr);
       expect_equal_gradients(free, frozen, name_of(level));

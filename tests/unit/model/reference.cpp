@@ -34,9 +34,8 @@ struct Reference {
 
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const std::string& name) const {
     const at::Tensor gamma = weights.at(name + "/gamma");
-    if (shape.norm == spec::Norm::layer_norm) {
+    if (shape.norm == spec::Norm::layer_norm)
       return at::layer_norm(x, {shape.width}, gamma, weights.at(name + "/beta"), shape.norm_epsilon);
-    }
     return x * at::rsqrt(x.square().mean(-1, true) + shape.norm_epsilon) * gamma;
   }
 
@@ -141,9 +140,8 @@ struct Reference {
     const at::Tensor distance = at::arange(width).unsqueeze(1) - at::arange(width);
     at::Tensor seen = distance.ge(0).view({1, 1, width, width});
     if (shape.window) seen = seen.logical_and(distance.lt(*shape.window));
-    if (inputs.segments.defined()) {
+    if (inputs.segments.defined())
       seen = seen.logical_and(inputs.segments.view({-1, 1, width, 1}).eq(inputs.segments.view({-1, 1, 1, width})));
-    }
     at::Tensor x = embed(inputs.target_in, target, shape.decoder_position);
     const bool rope = shape.decoder_position == spec::Position::rope;
     for (std::int64_t i = 0; i < shape.decoder_layers; ++i)

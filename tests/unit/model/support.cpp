@@ -125,11 +125,10 @@ model::Inputs ragged_inputs(const spec::Architecture& shape) {
   const auto fill = [&](const std::vector<std::int64_t>& lengths, std::int64_t width, std::int64_t first, bool labels) {
     const at::Tensor ids = at::full({3, width}, labels ? -1 : shape.vocabulary.start, at::kLong);
     for (std::int64_t row = 0; row < 3; ++row) {
-      for (std::int64_t t = 0; t < lengths[static_cast<std::size_t>(row)]; ++t) {
+      for (std::int64_t t = 0; t < lengths[static_cast<std::size_t>(row)]; ++t)
         ids.mutable_data_ptr<std::int64_t>()[row * width + t] =
             !labels && first == 0 && t == 0 ? shape.vocabulary.start
                                             : (row * 7 + t * 3 + first) % shape.vocabulary.pieces;
-      }
     }
     return ids;
   };

@@ -13,8 +13,7 @@
 namespace argosy::test {
 namespace {
 
-using partition::FlatSpace;
-using partition::Layout;
+using partition::FlatSpace, partition::Layout;
 
 /// The update as the paper writes it, one element at a time, in fp64, but for the factor of the decay: PyTorch and we
 /// multiply by it in fp32, and its rounding would add up over the steps.
@@ -151,10 +150,9 @@ TEST(AdamW, ShardsOfAnyLayoutMakeTheSameWhole) {
     const at::Tensor expected = updated(Layout{}, type, false, {.seed = 3, .first_parameter = 5});
     EXPECT_FALSE(expected.equal(tensor_of(normal(2304, 0)).narrow(0, 0, expected.numel()).to(type)));
     for (const std::vector<int>& nodes : {std::vector{2}, {3}, {1, 2}, {2, 3}, {2, 1, 1}}) {
-      for (const bool separate : {false, true}) {
+      for (const bool separate : {false, true})
         EXPECT_TRUE(updated(Layout(nodes), type, separate, {.seed = 3, .first_parameter = 5}).equal(expected))
             << nodes.size() << " nodes";
-      }
     }
   }
   const at::Tensor mean = updated(Layout{}, at::kFloat, false, {}, true);

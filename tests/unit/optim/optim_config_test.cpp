@@ -31,9 +31,8 @@ TEST(OptimizerConfig, GivenNumbersWin) {
 TEST(OptimizerConfig, RefusesNumbersOutOfRange) {
   for (const char* text : {R"({"beta1": 1.0})", R"({"beta2": -0.1})", R"({"epsilon": 0})", R"({"weight_decay": -1})",
                            R"({"max_grad_norm": -1})", R"({"skip": {"abs": -1}})", R"({"skip": {"factor": 0.5}})",
-                           R"({"skip": {"after": -1}})", R"({"skip": {"max_consecutive": 0}})", R"({"type": "sgd"})"}) {
+                           R"({"skip": {"after": -1}})", R"({"skip": {"max_consecutive": 0}})", R"({"type": "sgd"})"})
     EXPECT_THROW((void)read_optimizer(text), Error) << text;
-  }
   EXPECT_TRUE(config::keys_without_text<optim::OptimizerConfig>().empty());
 }
 

@@ -19,9 +19,8 @@ double sum_of(const std::vector<double>& terms) {
 
 TEST(OrderFreeSum, HoldsOneTermOfAnySizeExactly) {
   for (const double term : {0.0, 1.0, 1.0 / 3, 1e300, 3.7e-41, std::numeric_limits<double>::max(),
-                            std::numeric_limits<double>::min(), std::numeric_limits<double>::denorm_min()}) {
+                            std::numeric_limits<double>::min(), std::numeric_limits<double>::denorm_min()})
     EXPECT_EQ(sum_of({term}), term);
-  }
 }
 
 TEST(OrderFreeSum, LosesNoSmallTermToALargeOne) {

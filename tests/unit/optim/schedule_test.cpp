@@ -10,9 +10,7 @@
 namespace argosy::test {
 namespace {
 
-using optim::learning_rate;
-using optim::Schedule;
-using optim::ScheduleStyle;
+using optim::learning_rate, optim::Schedule, optim::ScheduleStyle;
 
 Schedule schedule(ScheduleStyle style, double lr, double min_lr, double warmup, double end) {
   return {.style = style, .lr = lr, .min_lr = min_lr, .warmup = warmup, .decay_end = end, .length = end};
@@ -90,9 +88,8 @@ TEST(Schedule, RefusesWhatDoesNotFitTogether) {
         R"({"lr": 1e-3, "length": 10, "warmup": 0, "style": "inv_sqrt"})",
         R"({"lr": 1e-3, "length": "2Mt", "style": "inv_sqrt"})",
         R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 1.5})",
-        R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 0})"}) {
+        R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 0})"})
     EXPECT_THROW((void)read_schedule(text), Error) << text;
-  }
   EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "warmup": 0})"));
   EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "style": "inv_sqrt"})"));
   EXPECT_TRUE(config::keys_without_text<optim::ScheduleConfig>().empty());

@@ -86,8 +86,7 @@ TEST(FlatSpace, ParametersAreAlignedDoNotOverlapAndPaddingIsLessThanOneRound) {
       end = space.offset(i) + space.params()[i].numel();
       parameters += space.params()[i].numel();
     }
-    EXPECT_EQ(space.used_size(), end);
-    EXPECT_EQ(space.parameters(), parameters);
+    EXPECT_EQ(std::tuple(space.used_size(), space.parameters()), std::tuple(end, parameters));
     EXPECT_GE(space.padded_size(), end);
     EXPECT_LT(space.padded_size() - end, space.slices() * unit_alignment);
   });
@@ -112,8 +111,7 @@ TEST(FlatSpace, DecayBeginsAtTheEndWithoutAParameterThatDecays) {
 
 TEST(FlatSpace, ABiasOf1600OnThreeRanksIsPaddedNotCutUnevenly) {
   const FlatSpace space{{{"bias", {1600}, false}}, Layout{{3}}};
-  EXPECT_EQ(space.padded_size(), 2304);
-  EXPECT_EQ(space.owned_size(2), 768);
+  EXPECT_EQ(std::tuple(space.padded_size(), space.owned_size(2)), std::tuple(2304, 768));
 }
 
 TEST(FlatSpace, GatheringBothLevelsInPlaceReconstructsTheUnit) {
@@ -136,16 +134,14 @@ TEST(FlatSpace, GatheringBothLevelsInPlaceReconstructsTheUnit) {
     for (int slot = 0; slot < layout.slots(); ++slot) {  // outer: the slot's sub-slices are neighbours
       for (int node = 0; node < layout.nodes(); ++node) {
         const int to = layout.canonical_rank(node, layout.slot_owner(node, slot));
-        for (int other = 0; other < layout.nodes(); ++other) {
+        for (int other = 0; other < layout.nodes(); ++other)
           move(layout.canonical_rank(other, layout.slot_owner(other, slot)), to, slot * layout.nodes() + other, 1);
-        }
       }
     }
     for (int rank = 0; rank < layout.world(); ++rank) {  // inner: whole slots
       const int node = layout.node_of(rank);
-      for (int slot = 0; slot < layout.slots(); ++slot) {
+      for (int slot = 0; slot < layout.slots(); ++slot)
         move(layout.canonical_rank(node, layout.slot_owner(node, slot)), rank, slot * layout.nodes(), layout.nodes());
-      }
     }
     for (const std::vector<int>& unit : flat) EXPECT_EQ(std::count(unit.begin(), unit.end(), -1), 0);
   });

@@ -18,11 +18,9 @@ TEST(Layout, CanonicalRanksCountRanksOfEarlierNodes) {
 }
 
 TEST(Layout, NodeAndLocalRankInvertTheCanonicalRank) {
-  for (const Layout& layout : test::small_layouts()) {
-    for (int rank = 0; rank < layout.world(); ++rank) {
+  for (const Layout& layout : test::small_layouts())
+    for (int rank = 0; rank < layout.world(); ++rank)
       EXPECT_EQ(layout.canonical_rank(layout.node_of(rank), layout.local_rank_of(rank)), rank);
-    }
-  }
 }
 
 TEST(Layout, EverySlotHasOneOwnerANodeAndNoRankIsIdle) {

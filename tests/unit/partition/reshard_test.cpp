@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <random>
-#include <utility>
 
 #include "core/error.hpp"
 #include "unit/partition/small_layouts.hpp"
@@ -37,26 +36,24 @@ std::vector<std::vector<std::int64_t>> resharded(const FlatSpace& from, const Fl
   const auto source = filled_shards(from);
   auto shards = filled_shards(to);
   for (auto& shard : shards) shard.assign(shard.size(), 0);
-  for (const Read& read : reads_of(plan_reshard(intervals_of(from), intervals_of(to)))) {
+  for (const Read& read : reads_of(plan_reshard(intervals_of(from), intervals_of(to))))
     for (std::int64_t i = 0; i < read.length; ++i) {
       std::int64_t& element = shards[static_cast<std::size_t>(read.destination_rank)]
                                     [static_cast<std::size_t>(read.destination_offset + i)];
       EXPECT_EQ(element, 0) << "written twice";
       element = source[static_cast<std::size_t>(read.source_rank)][static_cast<std::size_t>(read.source_offset + i)];
     }
-  }
   return shards;
 }
 
 TEST(Reshard, FillsEveryElementOfAnotherLayoutsShards) {
   const std::vector<Layout> layouts = test::small_layouts();
   std::mt19937 random{7};
-  for (const std::vector<ParamSpec>& unit : test::small_units()) {
+  for (const std::vector<ParamSpec>& unit : test::small_units())
     for (int i = 0; i < 20; ++i) {
       const FlatSpace from{unit, layouts[random() % layouts.size()]}, to{unit, layouts[random() % layouts.size()]};
       ASSERT_EQ(resharded(from, to), filled_shards(to));
     }
-  }
 }
 
 /// Where a block of unit_alignment elements of a parameter lies: slices end between blocks only.
@@ -165,16 +162,14 @@ TEST(Reshard, RandomPlansMoveEveryElementLikeBruteForce) {
     const RandomCut from{numels, random}, to{numels, random};
     const int only = random() % 2 == 0 ? -1 : static_cast<int>(random() % 9);  // one rank's plan, or all of it
     Places expected;
-    for (std::size_t param = 0; param < numels.size(); ++param) {
+    for (std::size_t param = 0; param < numels.size(); ++param)
       for (std::size_t i = 0; i < to.places[param].size(); ++i) {
         if (only < 0 || to.places[param][i].rank == only)
           expected.emplace_back(from.places[param][i], to.places[param][i]);
       }
-    }
     std::vector<Interval> wanted;
-    for (const Interval& interval : to.intervals) {
+    for (const Interval& interval : to.intervals)
       if (only < 0 || interval.rank == only) wanted.push_back(interval);
-    }
     const std::size_t bound = from.intervals.size() + wanted.size();
     const std::vector<Move> moves = plan_reshard(from.intervals, std::move(wanted));
     const std::vector<Read> reads = reads_of(moves);

@@ -16,9 +16,8 @@ inline std::vector<Layout> small_layouts() {
       for (int c = 1; c <= 4; ++c) layouts.emplace_back(std::vector{a, b, c});
     }
   }
-  for (int bits = 0; bits < 16; ++bits) {
+  for (int bits = 0; bits < 16; ++bits)
     layouts.emplace_back(std::vector{1 + bits / 8, 1 + bits / 4 % 2, 1 + bits / 2 % 2, 1 + bits % 2});
-  }
   return layouts;
 }
 

@@ -12,9 +12,7 @@
 /// planner reads off a replayed step plan, and where published figures are compared.
 namespace argosy::test::formulas {
 
-using plan::AccumulationOrder;
-using plan::Links;
-using plan::WireBytes;
+using plan::AccumulationOrder, plan::Links, plan::WireBytes;
 
 enum class Scheme { ddp, stage_1, stage_2, stage_3, hybrid, hsdp };
 

@@ -6,8 +6,7 @@
 namespace argosy::test {
 namespace {
 
-using plan::Recompute;
-using plan::Scheme;
+using plan::Recompute, plan::Scheme;
 
 /// Printed with so many GiB; padding of the flat spaces adds at most 2e-4 of it here.
 void expect_printed(double gib, double printed, const std::string& what) {
@@ -62,9 +61,8 @@ spec::Architecture small(bool tied, std::int64_t vocab = 1024) {
 
 std::int64_t padded_of(const spec::Architecture& shape, const partition::Layout& layout, std::string_view part) {
   std::int64_t sum = 0;
-  for (const spec::Unit& unit : spec::ModelSpec(shape).units) {
+  for (const spec::Unit& unit : spec::ModelSpec(shape).units)
     if (unit.name.find(part) != std::string::npos) sum += partition::FlatSpace(unit.flat(), layout).padded_size();
-  }
   return sum;
 }
 
@@ -123,10 +121,9 @@ TEST(StateMemory, Fp32WeightsAreTheMaster) {
 
 TEST(StateMemory, ARunningMeanIsFourBytesOfWhatARankOwns) {
   const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), partition::Layout({4}));
-  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
     EXPECT_EQ(plan::state_memory(sizes, {.scheme = scheme, .state_bytes = 12}).state(),
               plan::state_memory(sizes, {.scheme = scheme}).state() + 4 * sizes.owned);
-  }
 }
 
 TEST(StateMemory, PureBf16HasNoMaster) {
@@ -189,8 +186,7 @@ TEST(Activations, ReproduceTheGuide) {
 TEST(Activations, CountTheStatisticsOfEveryNorm) {
   const spec::Architecture shape = shape_of(mistral());  // two RMSNorms a block and one behind them all
   const plan::MicroBatch batch{.target_positions = 64, .target_width = 64};
-  const auto kept = plan::activation_memory(shape, batch, {});
-  EXPECT_EQ(kept.statistics, 4 * 32 * 32 * 64 + 4 * 64 * (2 * 32 + 1));
+  EXPECT_EQ(plan::activation_memory(shape, batch, {}).statistics, 4 * 32 * 32 * 64 + 4 * 64 * (2 * 32 + 1));
 }
 
 TEST(Activations, CountAnEncoderDecoderByHand) {

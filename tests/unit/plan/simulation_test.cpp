@@ -10,15 +10,8 @@ namespace {
 
 using comm::Levels;
 using formulas::spaces_of;
-using plan::AccumulationOrder;
-using plan::Computes;
-using plan::Op;
-using plan::OpKind;
-using plan::PlanShape;
-using plan::Replay;
-using plan::Scheme;
-using plan::StepPlan;
-using plan::Stream;
+using plan::AccumulationOrder, plan::Computes, plan::Op, plan::OpKind, plan::PlanShape, plan::Replay, plan::Scheme;
+using plan::StepPlan, plan::Stream;
 
 constexpr Scheme schemes[] = {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
 constexpr AccumulationOrder orders[] = {AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
@@ -68,13 +61,10 @@ TEST(Replay, FollowsStreamsAndWaits) {
       plan::replay(plan, cost({.forward_s = 2, .backward_s = 5, .gather_s = 3, .reduce_s = 7, .norm_s = 1}));
   const std::vector<std::pair<double, double>> expected{{0, 3},   {3, 6},   {3, 5},   {6, 8},  {8, 13},
                                                         {13, 20}, {13, 18}, {20, 27}, {27, 28}};
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(replay.ops[i].begin_s, expected[i].first) << i;
-    EXPECT_EQ(replay.ops[i].end_s, expected[i].second) << i;
-  }
-  EXPECT_EQ(replay.step_s, 28);
-  EXPECT_EQ(replay.compute_s, 2 * 2 + 2 * 5 + 1);
-  EXPECT_EQ(replay.exposed_s(), 28 - 15);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(std::pair(replay.ops[i].begin_s, replay.ops[i].end_s), expected[i]) << i;
+  EXPECT_EQ(std::tuple(replay.step_s, replay.compute_s, replay.exposed_s()),
+            std::tuple(28, 2 * 2 + 2 * 5 + 1, 28 - 15));
 }
 
 TEST(Replay, OnlyTheEndsOfStageOneShow) {
@@ -309,8 +299,7 @@ TEST(PlannedTraffic, OfOthersIsTheirFormulasLessWhatStaysInsideANode) {
           plan::planned_traffic(plan_of(plan::like(other), accumulation, orders[0], plan::plan_shape(shape, layout)),
                                 spaces, wire, comm::Reduction::exact, other);
       SCOPED_TRACE(layout.world());
-      EXPECT_EQ(planned.node, formula.node);
-      EXPECT_EQ(planned.rank_outer, formula.rank_outer);
+      EXPECT_EQ(std::tuple(planned.node, planned.rank_outer), std::tuple(formula.node, formula.rank_outer));
       if (is_ddp) {
         EXPECT_EQ(planned.rank_inner, formula.rank_inner);
       }
@@ -345,10 +334,8 @@ TEST(PlannedTraffic, CountsElasticSumsAsTheyAreSent) {
                                                    AccumulationOrder::depth_first, comm::Reduction::elastic),
                                wire, comm::Reduction::elastic);
     EXPECT_EQ(planned.rank(), sent.most.inner + sent.most.outer) << layout.world();
-    EXPECT_EQ(planned.rank_outer, sent.most.outer);
-    EXPECT_EQ(planned.node, std::ranges::max(sent.left));
-    EXPECT_EQ(formula.rank(), planned.rank());
-    EXPECT_EQ(formula.node, planned.node);
+    EXPECT_EQ(std::tuple(planned.rank_outer, planned.node), std::tuple(sent.most.outer, std::ranges::max(sent.left)));
+    EXPECT_EQ(std::tuple(formula.rank(), formula.node), std::tuple(planned.rank(), planned.node));
     EXPECT_EQ(formula.node_flat, planned.node) << "no ring carries these";
   }
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <vector>
 
 #include "support/small_model.hpp"
 
@@ -12,15 +11,8 @@ namespace argosy::test {
 namespace {
 
 using comm::Levels;
-using plan::AccumulationOrder;
-using plan::Op;
-using plan::OpKind;
-using plan::PlanChoices;
-using plan::PlanShape;
-using plan::ReduceEvery;
-using plan::Scheme;
-using plan::StepPlan;
-using plan::Stream;
+using plan::AccumulationOrder, plan::Op, plan::OpKind, plan::PlanChoices, plan::PlanShape, plan::ReduceEvery;
+using plan::Scheme, plan::StepPlan, plan::Stream;
 
 // A translation model with a tied embedding (unit 0: source, target, head), two encoder and two decoder blocks.
 const PlanShape tied{{{0}, {1}, {2}, {0}, {3}, {4}, {0}}, {false, true, true, true, true}};
@@ -41,26 +33,24 @@ std::string text_of(const PlanChoices& choices) {
 
 std::vector<PlanChoices> all_choices() {
   std::vector<PlanChoices> all;
-  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
+  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
     for (const int micro_batches : {1, 2, 4}) {
       for (const auto order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first})
         all.push_back({scheme, order, ReduceEvery::step, micro_batches});
       if (scheme == Scheme::hybrid) continue;
       all.push_back({scheme, AccumulationOrder::depth_first, ReduceEvery::micro_batch, micro_batches});
     }
-  }
   return all;
 }
 
 /// Runs `check(shape, choices, plan)` for every shape and all choices.
 template <class Check>
 void for_each_plan(const Check& check) {
-  for (const PlanShape& shape : shapes) {
+  for (const PlanShape& shape : shapes)
     for (const PlanChoices& choices : all_choices()) {
       SCOPED_TRACE(text_of(choices));
       check(shape, choices, plan::plan_step(shape, choices));
     }
-  }
 }
 
 /// Who is over before whom: streams run in order, and ops wait for those they name.
@@ -70,9 +60,8 @@ class Order {
     std::map<Stream, std::size_t> last;
     for (std::size_t i = 0; i < plan.ops.size(); ++i) {
       const auto after = [&](std::size_t j) {
-        for (std::size_t k = 0; k < j; ++k) {
+        for (std::size_t k = 0; k < j; ++k)
           if (before_[j][k]) before_[i][k] = true;
-        }
         before_[i][j] = true;
       };
       if (const auto it = last.find(plan.ops[i].stream); it != last.end()) after(it->second);
@@ -91,10 +80,9 @@ TEST(StepPlan, WalksMicroBatchesOneByOneOrUnitByUnit) {
     std::string text;
     for (const Op& op :
          plan::plan_step({{{0}, {1}}, {true, true}}, {Scheme::stage_2, order, ReduceEvery::step, 2}).ops) {
-      if (op.visit >= 0) {
+      if (op.visit >= 0)
         text += std::string(plan::name_of(op.kind).substr(0, 1)) + std::to_string(op.visit) +
                 std::to_string(op.micro_batch) + " ";
-      }
     }
     return text;
   };
@@ -238,9 +226,8 @@ TEST(StepPlan, GathersAUnitAgainOnlyWhereAnotherTookItsBuffer) {
       const StepPlan plan =
           plan::plan_step(tied, {scheme, AccumulationOrder::depth_first, ReduceEvery::step, micro_batches});
       std::vector<int> gathered;
-      for (const Op& op : plan.ops) {
+      for (const Op& op : plan.ops)
         if (op.kind == OpKind::gather) gathered.push_back(op.unit);
-      }
       EXPECT_EQ(gathered, (std::vector<int>{0, 1, 2, 3, 4})) << "once a step, in forward order";
     }
   }
@@ -251,9 +238,8 @@ TEST(StepPlan, FetchesTheNextUnitWhileOneComputes) {
   // Before a unit's forward or backward the gather of the next one is on its way, and nothing waits for both.
   std::string text;
   for (const Op& op : plan.ops) {
-    if (op.kind == OpKind::gather || op.visit >= 0) {
+    if (op.kind == OpKind::gather || op.visit >= 0)
       text += std::string(plan::name_of(op.kind).substr(0, 1)) + std::to_string(op.unit) + " ";
-    }
   }
   EXPECT_EQ(text, "g0 g1 f0 g2 f1 g3 f2 g4 f3 f4 b4 g2 b3 g1 b2 g0 b1 b0 ");
 }
@@ -281,8 +267,7 @@ TEST(StepPlan, AUnitTakesTurnsWhenItIsVisitedOnceAndNoLargerThanABlock) {
     return plan::plan_shape(spec::resolve(config, vocab), partition::Layout{});
   };
   const PlanShape small = shape_of(encoder_decoder, true, 20);
-  EXPECT_EQ(small.visit_units, tied.visit_units);
-  EXPECT_EQ(small.rotates, tied.rotates);
+  EXPECT_EQ(std::tuple(small.visit_units, small.rotates), std::tuple(tied.visit_units, tied.rotates));
   const PlanShape separate = shape_of(encoder_decoder, false, 20);
   EXPECT_EQ(separate.visit_units, (std::vector<std::vector<std::size_t>>{{0}, {1}, {2}, {3}, {4}, {5}, {6}}));
   EXPECT_EQ(separate.rotates, std::vector<bool>(7, true));

@@ -7,9 +7,7 @@ namespace argosy::test {
 namespace {
 
 using comm::Levels;
-using plan::Op;
-using plan::OpKind;
-using plan::Recompute;
+using plan::Op, plan::OpKind, plan::Recompute;
 
 const plan::MicroBatch long_row{.target_positions = 8192, .target_width = 8192};
 
@@ -83,8 +81,7 @@ TEST(VisitTimes, ShareOutWhatTheModelTakes) {
     for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
       const plan::ComputeTime all = plan::compute_time(shape, batch, level, 2, gpu);
       const std::vector<plan::VisitTime> visits = plan::visit_times(shape, batch, level, 2, gpu);
-      const bool encoder = shape.encoder_layers > 0;
-      EXPECT_EQ(std::ssize(visits), shape.encoder_layers + shape.decoder_layers + (encoder ? 3 : 2));
+      EXPECT_EQ(std::ssize(visits), shape.encoder_layers + shape.decoder_layers + (shape.encoder_layers > 0 ? 3 : 2));
       double together_s = 0;
       for (const plan::VisitTime& visit : visits) together_s += visit.forward_s + visit.backward_s;
       EXPECT_NEAR(together_s, all.total_s(), 1e-12 * all.total_s());
@@ -110,9 +107,8 @@ plan::CostInputs inputs() {
 std::vector<partition::FlatSpace> two_units() {
   const partition::Layout layout({4, 4});
   std::vector<partition::FlatSpace> spaces;
-  for (const std::int64_t rows : {4096, 3 * 4096}) {
+  for (const std::int64_t rows : {4096, 3 * 4096})
     spaces.emplace_back(std::vector<partition::ParamSpec>{{.name = "w", .shape = {rows}}}, layout);
-  }
   return spaces;
 }
 

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <set>
 
 #include "checkpoint/shard_set.hpp"

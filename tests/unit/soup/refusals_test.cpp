@@ -1,4 +1,3 @@
-#include <functional>
 #include <limits>
 #include <set>
 
@@ -314,8 +313,7 @@ TEST_F(ForgedSoup, OfAnotherModelThanTheParametersAreOfIsDamage) {
     });
   }
   refuse(Exit::io, "of shape [64, 16], got [64, 8]");
-  const auto checked = check_checkpoints(context.get(), {config.inputs[0]});
-  EXPECT_TRUE(test::says(checked[0].wrong, "of shape"));
+  EXPECT_TRUE(test::says(check_checkpoints(context.get(), {config.inputs[0]})[0].wrong, "of shape"));
 }
 
 }  // namespace

@@ -28,8 +28,7 @@ TEST(ModelConfig, PresetsHaveTheirPublishedSizes) {
   EXPECT_EQ(shape.vocabulary.rows, 8064);  // 8000 pieces, fillers, <pad> last
   EXPECT_EQ(std::tuple(shape.vocabulary.start, shape.vocabulary.eos, shape.vocabulary.pieces),
             std::tuple(8063, 0, 8000));
-  EXPECT_EQ(shape.norm_epsilon, 1e-5);
-  EXPECT_EQ(shape.head_size, 48);
+  EXPECT_EQ(std::tuple(shape.norm_epsilon, shape.head_size), std::tuple(1e-5, 48));
 }
 
 TEST(ModelConfig, EveryKeyOverridesItsPreset) {

@@ -10,8 +10,7 @@
 namespace argosy::spec {
 namespace {
 
-using testing::ElementsAre;
-using testing::FieldsAre;
+using testing::ElementsAre, testing::FieldsAre;
 
 /// Width 16, ff 24, four heads over two of keys and values, two layers a side.
 Architecture small(ModelType type = ModelType::encoder_decoder) {

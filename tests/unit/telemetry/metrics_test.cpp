@@ -16,9 +16,7 @@ namespace argosy::telemetry {
 namespace {
 
 using test::stderr_of;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using testing::AllOf, testing::HasSubstr, testing::Not;
 
 const FlopShape shape{.decoder_layers = 1, .width = 4, .ff = 8, .heads = 2, .kv_heads = 2, .head_size = 2, .vocab = 10};
 

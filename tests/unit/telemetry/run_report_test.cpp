@@ -10,11 +10,7 @@
 namespace argosy::telemetry {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using testing::Contains, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
 
 TEST(Starts, AreWholeLinesOfAStepAndATime) {
   EXPECT_THAT(parse_starts("0 1700\n12\n12 1800\n12 19"), ElementsAre(Start{0, 1700}, Start{12, 0}, Start{12, 1800}));
@@ -41,9 +37,8 @@ TEST(Chain, RefusesAnythingElse) {
   for (const char* text :
        {"", "[]", "{}", R"({"stages":{}})", R"({"stages":[1]})", R"({"stages":[{"stage":"cook","job":"1"}]})",
         R"({"stages":[{"stage":"train","job":"a[$(x)]"}]})", R"({"stages":[{"stage":"train","job":17}, 2]})",
-        R"({"stages":[{"stage":"soup","job":"1"},{"stage":"soup","job":"2"}]})", R"({"stages":[{"stage":"train")"}) {
+        R"({"stages":[{"stage":"soup","job":"1"},{"stage":"soup","job":"2"}]})", R"({"stages":[{"stage":"train")"})
     EXPECT_THROW((void)parse_chain(text), Error) << text;
-  }
 }
 
 TEST(State, IsWhatTheExitFileAndSlurmSayTogether) {

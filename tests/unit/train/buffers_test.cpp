@@ -11,8 +11,7 @@
 namespace argosy::test {
 namespace {
 
-using plan::ReduceEvery;
-using plan::Scheme;
+using plan::ReduceEvery, plan::Scheme;
 
 const c10::Device cpu{c10::kCPU};
 

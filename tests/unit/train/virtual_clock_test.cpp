@@ -12,12 +12,7 @@
 namespace argosy::test {
 namespace {
 
-using plan::AccumulationOrder;
-using plan::Op;
-using plan::OpKind;
-using plan::Replay;
-using plan::Scheme;
-using plan::Stream;
+using plan::AccumulationOrder, plan::Op, plan::OpKind, plan::Replay, plan::Scheme, plan::Stream;
 
 constexpr double norm_s = 1000;
 
