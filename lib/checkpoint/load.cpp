@@ -43,12 +43,12 @@ std::optional<Error> outcome_of(const comm::Context& context, const std::functio
   };
   std::array<std::int64_t, 2> lowest{if_own(Fault::corrupt), if_own(Fault::io)};
   world.all_reduce(std::span<std::int64_t>{lowest}, comm::Reduce::min);
-  const bool damaged = lowest[0] < world.size();
-  const std::int64_t first = damaged ? lowest[0] : lowest[1];
+  const bool is_damage = lowest[0] < world.size();
+  const std::int64_t first = is_damage ? lowest[0] : lowest[1];
   if (first == world.size()) return std::nullopt;
   std::string sentence = world.broadcast(own ? own->problem() : "", static_cast<int>(first));
   if (world.size() > 1) sentence = fmt::format("rank {}: {}", first, sentence);
-  return Error{damaged ? Fault::corrupt : Fault::io, {.got = std::move(sentence)}};
+  return Error{is_damage ? Fault::corrupt : Fault::io, {.got = std::move(sentence)}};
 }
 
 std::optional<Error> read(const comm::Context& context, const Reader& reader, std::span<const UnitState> units,

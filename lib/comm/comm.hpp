@@ -106,6 +106,7 @@ class Communicator {
   template <Plain T>
   static std::vector<std::vector<T>> lists_of(const std::vector<std::string>& texts) {
     std::vector<std::vector<T>> lists;
+    lists.reserve(texts.size());
     for (const std::string& text : texts) lists.push_back(values_of<T>(as_bytes(std::string_view{text})));
     return lists;
   }

@@ -126,17 +126,17 @@ void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
   };
   const std::int64_t needed = bytes_of(plan.chosen().state);
   if (needed <= capacity_bytes) return;
-  const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  const auto in_mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   std::string remedy = plan.cure;
   for (std::size_t scheme = 1; scheme < plan.schemes.size() && remedy.empty(); ++scheme) {
     const std::int64_t then = bytes_of(plan.schemes[scheme].state);
     if (then <= capacity_bytes)
-      remedy = fmt::format("{}, which needs {:.0f} MiB", setting_of(static_cast<Scheme>(scheme)), mib(then));
+      remedy = fmt::format("{}, which needs {:.0f} MiB", setting_of(static_cast<Scheme>(scheme)), in_mib(then));
   }
   const bool some_fit = !remedy.empty();
   remedy = some_fit ? advice(remedy) : "use more nodes, or fewer ranks per node";
-  const std::string wanted = fmt::format("{:.0f} MiB per rank", mib(needed));
-  const std::string got = fmt::format("{:.0f} MiB", mib(capacity_bytes));
+  const std::string wanted = fmt::format("{:.0f} MiB per rank", in_mib(needed));
+  const std::string got = fmt::format("{:.0f} MiB", in_mib(capacity_bytes));
   const int nodes = plan.target.layout.nodes();
   throw_claim(
       Fault::config,

@@ -26,17 +26,24 @@ def changed_since(revision):
     return {str(pathlib.Path(line).parent) if line.endswith(".hpp") else line for line in lines}
 
 
+def sources_of(path):
+    """A source, or those that a source of a unity build includes."""
+    if path.parent.name != "Unity":
+        return [path]
+    return [pathlib.Path(name) for name in re.findall(r'#include "([^"]+)"', path.read_text())]
+
+
 root = pathlib.Path.cwd()
 build = (root / sys.argv[1]).resolve()
 changed = changed_since(sys.argv[2]) if len(sys.argv) > 2 else None
 lint = rules.Lint(root)
 groups = collections.defaultdict(list)
 for entry in json.loads((build / "compile_commands.json").read_text()):
-    path = pathlib.Path(entry["file"])
-    name = str(path.relative_to(root)) if path.is_relative_to(root) else ""
-    if re.match(r"(lib|apps)/.*\.cpp$", name) and not lint.reaches_torch(name):
-        flags = entry["command"].split(" -o ")[0]
-        groups[name if name.startswith("apps/") else str(path.relative_to(root).parent), flags].append(name)
+    flags = entry["command"].split(" -o ")[0]
+    for path in sources_of(pathlib.Path(entry["file"])):
+        name = str(path.relative_to(root)) if path.is_relative_to(root) else ""
+        if re.match(r"(lib|apps)/.*\.cpp$", name) and not lint.reaches_torch(name):
+            groups[name if name.startswith("apps/") else str(path.relative_to(root).parent), flags].append(name)
 
 folder = build / "tidy"
 folder.mkdir(exist_ok=True)
