@@ -117,7 +117,7 @@ TEST_P(FactoredOnRanks, ACheckpointBringsThemToAnotherLayout) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Hierarchies, FactoredOnRanks, testing::ValuesIn(hierarchies()),
-                         [](const auto& info) { return name_of(info.param); });
+                         [](const auto& test) { return name_of(test.param); });
 
 }  // namespace
 }  // namespace argosy::test

@@ -54,7 +54,7 @@ TEST_P(SharedUnitOnRanks, TrainsAsOnOneRankInEveryScheme) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Hierarchies, SharedUnitOnRanks, testing::ValuesIn(hierarchies()),
-                         [](const auto& info) { return name_of(info.param); });
+                         [](const auto& test) { return name_of(test.param); });
 
 }  // namespace
 }  // namespace argosy::test
