@@ -13,6 +13,7 @@
 #include "comm/launcher.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/utf8.hpp"
 #include "core/version.hpp"
 
 namespace argosy::checkpoint {
@@ -382,7 +383,7 @@ std::string text_of(const Manifest& manifest) {
     }
     body += ",\n";
   }
-  return with_self_digest(std::move(body));
+  return with_self_digest(replace_invalid_utf8(body));  // names of folders need not be UTF-8
 }
 
 ParsedManifest parse_manifest(std::string_view text, const std::string& where) {

@@ -17,6 +17,7 @@
 #include "comm/message.hpp"
 #include "comm/session.hpp"
 #include "core/hash.hpp"
+#include "core/utf8.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -56,7 +57,7 @@ Outcome outcome_of(const std::function<Exit()>& body) {
 std::string result_line(std::string_view tool, std::string_view status, const boost::json::object& figures) {
   boost::json::object line{{"tool", tool}, {"status", status}};
   for (const auto& figure : figures) line.insert(figure);
-  return "result " + boost::json::serialize(line);
+  return "result " + replace_invalid_utf8(boost::json::serialize(line));
 }
 
 std::string failure_line(std::string_view tool, const Outcome& outcome) {

@@ -6,6 +6,7 @@
 #include "config/config.hpp"
 #include "core/error.hpp"
 #include "core/file_name.hpp"
+#include "core/utf8.hpp"
 
 namespace argosy::config {
 namespace {
@@ -214,6 +215,8 @@ void Document::set(std::string_view assignment) {
     throw_error(Fault::usage, fmt::format("--set {}", assignment), std::move(wanted), std::move(got));
   };
   if (equals == std::string_view::npos || equals == 0) refuse("KEY=VALUE", fmt::format("\"{}\"", assignment));
+  if (const auto at = first_invalid_utf8(assignment))  // the configuration, once printed, could not be read
+    refuse("text in UTF-8", fmt::format("byte 0x{:02x}", static_cast<unsigned char>(assignment[*at])));
 
   json::value* at = &root_;
   Place* place = &places_;

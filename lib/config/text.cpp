@@ -5,6 +5,7 @@
 
 #include "config/config.hpp"
 #include "core/error.hpp"
+#include "core/utf8.hpp"
 
 namespace argosy::config {
 namespace {
@@ -89,7 +90,7 @@ class Writer {
 std::string text_of(const json::value& value, bool pretty) {
   Writer writer{pretty};
   writer.write(value);
-  return std::move(writer.out);
+  return replace_invalid_utf8(writer.out);  // file names need not be UTF-8
 }
 
 Period Period::parse(std::string_view text) {

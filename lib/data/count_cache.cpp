@@ -6,6 +6,7 @@
 
 #include "config/config.hpp"
 #include "core/error.hpp"
+#include "core/utf8.hpp"
 #include "data/count.hpp"
 
 namespace argosy::data {
@@ -131,7 +132,7 @@ std::optional<CountRecord> CountCache::find(const Path& path, const FileStat& st
   const std::optional<json::object> place = read_object(files_, place_of(path));
   if (!place) return std::nullopt;
   const json::object now{
-      {"version", cache_version},  {"path", path.string()},
+      {"version", cache_version},  {"path", replace_invalid_utf8(path.string())},
       {"bytes", stat.size_bytes},  {"mtime_ns", stat.mtime_ns},
       {"ctime_ns", stat.ctime_ns}, {"digest", place->contains("digest") ? place->at("digest") : json::value{}}};
   if (*place != now || !now.at("digest").is_string()) return std::nullopt;
@@ -149,8 +150,9 @@ std::optional<CountRecord> CountCache::find(const Digest& digest) const {
 void CountCache::keep(const Path& path, const FileStat& stat, const CountRecord& record) const {
   files_.make_folders(folder_);
   files_.write_atomically(record_path(record.digest), text_of(record));
-  const json::object place{{"version", cache_version},  {"path", path.string()},     {"bytes", stat.size_bytes},
-                           {"mtime_ns", stat.mtime_ns}, {"ctime_ns", stat.ctime_ns}, {"digest", record.digest.hex()}};
+  const json::object place{{"version", cache_version},  {"path", replace_invalid_utf8(path.string())},
+                           {"bytes", stat.size_bytes},  {"mtime_ns", stat.mtime_ns},
+                           {"ctime_ns", stat.ctime_ns}, {"digest", record.digest.hex()}};
   files_.write_atomically(place_of(path), json::serialize(place));
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "data/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace argosy::data {
 namespace {

@@ -13,7 +13,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "data/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace argosy::data {
 namespace {

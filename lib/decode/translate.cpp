@@ -5,7 +5,7 @@
 
 #include "comm/message.hpp"
 #include "core/staged.hpp"
-#include "data/utf8.hpp"
+#include "core/utf8.hpp"
 #include "decode/scores.hpp"
 
 namespace argosy::decode {
@@ -202,11 +202,11 @@ struct TextTranslation::Impl {
       const std::uint64_t before = input->count();
       part = input->next(std::string::npos);
       for (std::size_t i = 0; i < part.size(); ++i) {
-        if (!data::first_invalid_utf8(part[i])) continue;
+        if (!first_invalid_utf8(part[i])) continue;
         if (!std::exchange(warned, true))
           context.log.warn("{}, line {}: not UTF-8; each byte that is not UTF-8 here or later becomes U+FFFD",
                            input->name(), before + i + 1);
-        part[i] = data::replace_invalid_utf8(part[i]);
+        part[i] = replace_invalid_utf8(part[i]);
       }
       if (references) compare_lines();
       for (const std::string& line : part) (text += line) += '\n';
@@ -225,7 +225,7 @@ struct TextTranslation::Impl {
       if (more.empty())
         throw_unequal(input->is_at_end() ? std::optional{input->count()} : std::nullopt, references->count(),
                       references->name());
-      for (std::string& line : more) reference_part.push_back(data::replace_invalid_utf8(line));
+      for (std::string& line : more) reference_part.push_back(replace_invalid_utf8(line));
     }
     if (input->is_at_end() && !references->is_at_end()) throw_unequal(input->count(), std::nullopt, references->name());
     if (input->count() == 0) throw_error(Fault::data, input->name(), "a text with at least one line", "an empty one");

@@ -103,7 +103,7 @@ TEST_F(Count, FindsAnyLineByItsBlock) {
 }
 
 TEST_F(Count, ReadsNoTextASecondTime) {
-  const Path path = folder_.write("text", "one two\nthree\n");
+  const Path path = folder_.write("caf\xe9", "one two\nthree\n");  // in Latin-1: not UTF-8
   const CountedFile first = count(path);
   EXPECT_FALSE(first.from_cache);
   const std::size_t read = bytes_read();

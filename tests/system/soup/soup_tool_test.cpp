@@ -57,6 +57,14 @@ TEST_F(SoupTool, AveragesWhatAPatternNames) {
   EXPECT_EQ(run(1, "--out third --allow-soup soup second"), 0) << output;
 }
 
+TEST_F(SoupTool, TakesFoldersWhoseNamesAreNotUtf8) {
+  std::filesystem::rename(folder / "ckpts", folder / "caf\xe9");
+  EXPECT_EQ(run(2, "--out caf\xe9/soup caf\xe9/checkpoints/*"), 0) << output;
+  const std::size_t last = output.rfind("\nresult ");
+  EXPECT_EQ(boost::json::parse(output.substr(last + 8)).at("output"), "caf\uFFFD/soup");
+  EXPECT_EQ(checkpoint::Reader(Files::system(), folder / "caf\xe9/soup").step(), 30);
+}
+
 TEST_F(SoupTool, EndsWithTheCodeOfTheFault) {
   EXPECT_EQ(run(2, "ckpts/checkpoints/000000010"), 2) << output;
   EXPECT_EQ(run(2, "ckpts/checkpoints/000000010 nowhere"), 3) << output;

@@ -82,6 +82,7 @@ TEST(DocumentSet, IsThePlaceOfWhatItChanged) {
 TEST(DocumentSet, RefusesBadPaths) {
   EXPECT_THAT(refused_set("a.b"), HasSubstr("expected KEY=VALUE"));
   EXPECT_THAT(refused_set("=1"), HasSubstr("expected KEY=VALUE"));
+  EXPECT_THAT(refused_set("s=caf\xe9"), HasSubstr("expected text in UTF-8, got byte 0xe9"));
   EXPECT_THAT(refused_set("a..b=1"), HasSubstr("expected keys separated by single dots"));
   EXPECT_THAT(refused_set("a.b.5=1"), HasSubstr("expected an index of a.b from 0 to 2, got 5"));
   EXPECT_THAT(refused_set("a.b.x=1"), HasSubstr("expected an index of a.b from 0 to 2, got x"));

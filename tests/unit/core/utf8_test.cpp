@@ -1,8 +1,8 @@
-#include "data/utf8.hpp"
+#include "core/utf8.hpp"
 
 #include <gtest/gtest.h>
 
-namespace argosy::data {
+namespace argosy {
 namespace {
 
 TEST(Utf8, DecodesTheBordersOfEachLength) {
@@ -39,4 +39,4 @@ TEST(Utf8, FindsAndReplacesEachInvalidByte) {
 }
 
 }  // namespace
-}  // namespace argosy::data
+}  // namespace argosy

@@ -1,6 +1,6 @@
-#include "data/utf8.hpp"
+#include "core/utf8.hpp"
 
-namespace argosy::data {
+namespace argosy {
 namespace {
 
 struct Lead {
@@ -77,4 +77,4 @@ std::string replace_invalid_utf8(std::string_view text) {
   return out;
 }
 
-}  // namespace argosy::data
+}  // namespace argosy

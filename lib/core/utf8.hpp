@@ -8,7 +8,7 @@
 
 /// Strict UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF. A byte that fits nowhere is one
 /// fault and decoding goes on with the next byte, as GNU wc does.
-namespace argosy::data {
+namespace argosy {
 
 /// Length in bytes (1 to 4) of the character at the front of `text` and its code point; 0 when the first byte fits
 /// nowhere. `text` must not be empty.
@@ -27,4 +27,4 @@ struct Utf8Character {
 /// The text with U+FFFD in place of each byte that fits nowhere.
 [[nodiscard]] std::string replace_invalid_utf8(std::string_view text);
 
-}  // namespace argosy::data
+}  // namespace argosy
