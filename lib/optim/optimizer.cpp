@@ -48,7 +48,7 @@ std::vector<Piece> pieces_of(const partition::FlatSpace& space, int canonical_ra
       Piece& piece = pieces.emplace_back();
       piece.begin = from;
       piece.master = part(shard.master);
-      piece.gradient = part(shard.gradient);
+      if (shard.gradient.defined()) piece.gradient = part(shard.gradient);
       for (const at::Tensor& state : shard.states) piece.states.push_back(part(state));
       if (shard.ema.defined()) piece.ema = part(shard.ema);
       if (shard.weights.defined()) piece.weights = shard.weights.narrow(0, from - shard.weights_begin, to - from);
@@ -76,7 +76,7 @@ Statistics statistics_of(const spec::Unit& unit, const partition::FlatSpace& spa
                          std::span<const spec::StateTensor> state, at::TensorOptions options) {
   Statistics statistics{.canonical_rank = canonical_rank, .matrices = {}, .tensors = {}};
   for (const spec::StateTensor& tensor : state) {
-    if (tensor.extent == spec::Extent::element) continue;
+    if (tensor.extent == spec::Extent::element || !unit.keeps(tensor)) continue;
     partition::FlatSpace own(unit.flat(tensor), space.layout());
     const std::int64_t size = own.owned_size(canonical_rank);
     statistics.tensors.push_back({tensor.name, std::move(own), at::zeros({size}, options)});

@@ -47,7 +47,7 @@ struct Statistics {
 /// One rank's flat state of a unit. Tensors: [space.owned_size(rank)] fp32, slices ascending. The master is bf16 if the
 /// weights have no fp32 master; it is then rounded stochastically.
 struct ShardState {
-  at::Tensor master, gradient;
+  at::Tensor master, gradient;     // gradient undefined: frozen
   std::vector<at::Tensor> states;  // the optimizer's own by element, as own_state_of() lists them
   RoundingNames rounding;          // of a bf16 master
   at::Tensor ema;                  // running mean of an fp32 master; undefined: none

@@ -39,7 +39,11 @@ BlockElements block_elements(const spec::Architecture& shape, bool cross, Recomp
   return elements;
 }
 
+Part operator-(const Part& a, const Part& b) { return {a.padded - b.padded, a.owned - b.owned, a.held - b.held}; }
+
 }  // namespace
+
+Part SpaceSizes::trained() const { return all - frozen; }
 
 SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout,
                        std::span<const spec::StateTensor> state) {
@@ -50,13 +54,17 @@ SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& lay
     const std::int64_t padded = space.padded_size();
     ++sizes.units;
     sizes.parameters += space.parameters();
-    sizes.padded += padded;
-    sizes.largest = std::max(sizes.largest, padded);
-    if (plan.rotates[u++]) {
-      sizes.rotating = std::max(sizes.rotating, padded);
-    } else {
-      sizes.resident += padded;
+    sizes.all.padded += padded;
+    const bool rotates = plan.rotates[u++];
+    if (rotates) sizes.rotating = std::max(sizes.rotating, padded);
+    if (!rotates) sizes.resident.padded += padded;
+    if (unit.frozen) {
+      sizes.frozen.padded += padded;
+      if (!rotates) sizes.frozen_resident.padded += padded;
+      continue;
     }
+    sizes.largest = std::max(sizes.largest, padded);
+    if (rotates) sizes.rotating_trained = std::max(sizes.rotating_trained, padded);
     for (const spec::StateTensor& tensor : state) {
       if (tensor.extent != spec::Extent::element)
         sizes.statistics += partition::FlatSpace(unit.flat(tensor), layout).padded_size();
@@ -65,22 +73,17 @@ SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& lay
   const std::int64_t slots = most_slots(layout);
   sizes.one_slice = layout.nodes() * layout.slots() == layout.world();
   const std::int64_t slices = static_cast<std::int64_t>(layout.nodes()) * layout.slots();
-  sizes.owned = sizes.padded / slices * slots;
   sizes.statistics_owned = sizes.statistics / slices * slots;
-  sizes.resident_owned = sizes.resident / slices * slots;
-  sizes.held = sizes.padded / layout.slots() * slots;
-  sizes.resident_held = sizes.resident / layout.slots() * slots;
+  for (Part* const part : {&sizes.all, &sizes.resident, &sizes.frozen, &sizes.frozen_resident}) {
+    part->owned = part->padded / slices * slots;
+    part->held = part->padded / layout.slots() * slots;
+  }
   return sizes;
 }
 
 namespace {
 
-/// Units of one kind, elements with padding: in all, owned and held by the fullest rank.
-struct Part {
-  std::int64_t padded = 0, owned = 0, held = 0;
-};
-
-/// Bytes of `part` under choices.scheme; units that keep buffers of their own are as under stage 1.
+/// Bytes of `part` under choices.scheme.
 StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_slice) {
   const std::int64_t w = choices.weight_bytes, g = choices.gradient_bytes;
   const bool is_master = choices.master_bytes == w;  // the weights themselves
@@ -108,16 +111,24 @@ StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_
 StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
   const Scheme scheme = choices.scheme;
   const bool takes_turns = scheme != Scheme::stage_1;
-  const Part resident{sizes.resident, sizes.resident_owned, sizes.resident_held};
-  const Part others{sizes.padded - resident.padded, sizes.owned - resident.owned, sizes.held - resident.held};
-  StateChoices own = choices;
-  if (takes_turns) own.scheme = Scheme::stage_1;
-  const StateMemory kept = part_memory(resident, own, sizes.one_slice);
-  StateMemory memory = part_memory(others, choices, sizes.one_slice);
-  memory.weights += kept.weights;
-  memory.gradients += kept.gradients;
-  memory.optimizer += kept.optimizer + 4 * sizes.statistics_owned;
-  if (takes_turns) memory.rotating_gradients = 2 * sizes.rotating * choices.gradient_bytes;
+  StateMemory memory;
+  // Units that keep buffers of their own are as under stage 1.
+  const auto count = [&](const Part& part, bool keeps_buffers, StateChoices of_part, bool trains) {
+    if (takes_turns && keeps_buffers) of_part.scheme = Scheme::stage_1;
+    const StateMemory counted = part_memory(part, of_part, sizes.one_slice);
+    memory.weights += counted.weights + (trains ? 0 : counted.optimizer);
+    if (trains) memory.gradients += counted.gradients;
+    if (trains) memory.optimizer += counted.optimizer;
+  };
+  count(sizes.resident - sizes.frozen_resident, true, choices, true);
+  count(sizes.all - sizes.resident - (sizes.frozen - sizes.frozen_resident), false, choices, true);
+  StateChoices unchanged = choices;  // a rank's slices of frozen weights are in the compute type, and all it keeps
+  unchanged.master_bytes = choices.weight_bytes;
+  unchanged.state_bytes = 0;
+  count(sizes.frozen_resident, true, unchanged, false);
+  count(sizes.frozen - sizes.frozen_resident, false, unchanged, false);
+  memory.optimizer += 4 * sizes.statistics_owned;
+  if (takes_turns) memory.rotating_gradients = 2 * sizes.rotating_trained * choices.gradient_bytes;
   if (takes_turns && scheme != Scheme::stage_2) memory.rotating_weights = 2 * sizes.rotating * choices.weight_bytes;
   memory.scratch = choices.reduction == comm::Reduction::elastic
                        ? elastic_scratch(sizes.layout, sizes.largest)
@@ -130,10 +141,12 @@ StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices
   StateMemory memory = state_memory(sizes, choices);
   // Weights that are their own master are stored once.
   const bool is_master = choices.master_bytes == choices.weight_bytes;
+  const Part trained = sizes.trained();
   const std::int64_t kept = choices.state_bytes + (is_master ? 0 : choices.master_bytes);
-  memory.optimizer = kept * (other == Comparison::ddp ? sizes.padded : sizes.held) + 4 * sizes.statistics;
+  memory.optimizer = kept * (other == Comparison::ddp ? trained.padded : trained.held) + 4 * sizes.statistics;
+  const Part resident = sizes.resident - sizes.frozen_resident;
   memory.gradients = choices.gradient_bytes *
-                     (other == Comparison::ddp ? sizes.padded : sizes.resident + sizes.held - sizes.resident_held);
+                     (other == Comparison::ddp ? trained.padded : resident.padded + trained.held - resident.held);
   return memory;
 }
 

@@ -14,21 +14,26 @@
 /// keeps for its backward pass. Pure. Code that allocates these buffers uses the same functions.
 namespace argosy::plan {
 
+/// Units of one kind, elements with padding.
+struct Part {
+  std::int64_t padded = 0;
+  std::int64_t owned = 0;  // by the rank that owns most: its slices
+  std::int64_t held = 0;   // by the same rank: its slots, which it holds when sharding is inside the node
+};
+
 /// Sizes of the flat spaces of all units, elements with padding.
 struct SpaceSizes {
   partition::Layout layout{};
   int units = 0;
   std::int64_t parameters = 0;  // tied once, no padding
-  std::int64_t padded = 0;      // sum over units
-  std::int64_t owned = 0;       // by the rank that owns most: its slices of all units
-  std::int64_t held = 0;        // by the same rank: its slots, which it holds when sharding is inside the node
-  std::int64_t largest = 0;     // unit
-  /// Elements of a buffer that units use in turns: as large as the largest block.
-  std::int64_t rotating = 0;
-  /// Elements of units that have their own buffers in every scheme: larger than a block, or visited several times
-  /// (tied).
-  std::int64_t resident = 0;
-  std::int64_t resident_owned = 0, resident_held = 0;  // the part of `owned` and `held` in these units
+  Part all;
+  std::int64_t largest = 0;  // unit that is reduced
+  /// Elements of the buffers that units use in turns: as large as the largest block, and the largest that is trained.
+  std::int64_t rotating = 0, rotating_trained = 0;
+  /// Units that have their own buffers in every scheme: larger than a block, or visited several times (tied).
+  Part resident;
+  Part frozen, frozen_resident;
+  [[nodiscard]] Part trained() const;
   /// Statistics over rows and columns, in all, and of the rank that owns most.
   std::int64_t statistics = 0, statistics_owned = 0;
   bool one_slice = true;  // every rank owns one slice of a unit, so that sums and masters can be in place

@@ -57,7 +57,7 @@ json::object json_of(const RunPlan& plan) {
   const SchemePlan& chosen = plan.chosen();
   return {
       {"parameters", plan.spaces.parameters},
-      {"padded_parameters", plan.spaces.padded},
+      {"padded_parameters", plan.spaces.all.padded},
       {"ranks", plan.target.layout.world()},
       {"nodes", plan.target.layout.nodes()},
       {"gpu", plan.target.gpu != nullptr ? json::value(plan.target.gpu->name) : json::value(nullptr)},

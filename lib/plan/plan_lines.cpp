@@ -31,7 +31,7 @@ void add_model(std::vector<std::string>& lines, const RunPlan& plan, const RunCo
                const std::vector<std::string>& formats) {
   const data::StepSizes& sizes = plan.sizes;
   lines.push_back(fmt::format("model: {} parameters ({} with padding){}{}", grouped(plan.spaces.parameters),
-                              grouped(plan.spaces.padded), formats.empty() ? "" : "; exportable as ",
+                              grouped(plan.spaces.all.padded), formats.empty() ? "" : "; exportable as ",
                               fmt::join(formats, ", ")));
   lines.push_back(
       fmt::format("work: {:.4g} GFLOP of forward and backward for one of the {}, with causal attention ({:.5g} counted "

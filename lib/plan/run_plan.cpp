@@ -66,6 +66,7 @@ std::int64_t checkpoint_bytes(std::span<const spec::StateTensor> state, const sp
   std::int64_t bytes = 0;
   for (const spec::Unit& unit : spec.units) {
     for (const spec::StateTensor& tensor : state) {
+      if (!unit.keeps(tensor)) continue;
       const std::int64_t slice = partition::FlatSpace(unit.flat(tensor), layout).slice_size();
       for (const auto& [slots, count] : ranks) {
         const std::int64_t size = 4 * slice * static_cast<std::int64_t>(slots);
@@ -190,7 +191,8 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   const std::int64_t by_element = std::count_if(state.begin(), state.end(), [](const spec::StateTensor& tensor) {
     return tensor.extent == spec::Extent::element;
   });
-  plan.copy_bytes = 4 * (by_element * plan.spaces.owned + plan.spaces.statistics_owned);
+  plan.copy_bytes =
+      4 * (by_element * plan.spaces.trained().owned + plan.spaces.frozen.owned + plan.spaces.statistics_owned);
   plan.disk_bytes = disk_bytes(config, plan, spec);
   return plan;
 }

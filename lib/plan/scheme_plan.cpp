@@ -106,9 +106,8 @@ void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comp
   if (target_.gpu == nullptr) return;
   CostInputs costs = costs_;
   costs.other = other;
-  const std::int64_t updated = !other                      ? sizes_of_spaces_.owned
-                               : *other == Comparison::ddp ? sizes_of_spaces_.padded
-                                                           : sizes_of_spaces_.held;
+  const Part trained = sizes_of_spaces_.trained();
+  const std::int64_t updated = !other ? trained.owned : *other == Comparison::ddp ? trained.padded : trained.held;
   // A measured rate of a GPU has the update in it.
   if (!target_.gpu_positions_per_s) costs.update_s = optimizer_time(updated, config_.optimizer.ema > 0, *target_.gpu);
   const Replay replayed = replay_on_shared_links(steps, op_cost(costs, spaces_));

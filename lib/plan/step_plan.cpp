@@ -35,6 +35,7 @@ PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layou
   for (const spec::Unit& unit : spec.units) {
     sizes.push_back(partition::FlatSpace(unit.flat(), layout).padded_size());
     if (unit.is_block) largest_block = std::max(largest_block, sizes.back());
+    if (unit.frozen) plan.frozen.insert(sizes.size() - 1);
   }
   std::vector<int> readers(sizes.size());
   for (const spec::Visit& visit : spec.visits) {
@@ -99,7 +100,9 @@ class Planner {
         turns_(turns_of(shape)),
         gathered_(turns_.size(), none),
         across_nodes_(turns_.size(), none),
-        is_waited_for_(turns_.size()) {}
+        is_waited_for_(turns_.size()) {
+    for (const std::size_t unit : shape.frozen) is_waited_for_[unit] = is_complete(unit);
+  }
 
   StepPlan run(const std::vector<Compute>& computes) {
     for (std::size_t i = 0; i < computes.size(); ++i) {
@@ -123,8 +126,11 @@ class Planner {
     return rotates_weights(choices_.scheme) ? turns_[unit] : none;
   }
   [[nodiscard]] int gradients_of(std::size_t unit) const {
-    return rotates_gradients(choices_.scheme) ? turns_[unit] : none;
+    return rotates_gradients(choices_.scheme) && !is_frozen(unit) ? turns_[unit] : none;
   }
+  [[nodiscard]] bool is_frozen(std::size_t unit) const { return shape_.frozen.contains(unit); }
+  /// Whether all its weights are in place from the start.
+  [[nodiscard]] bool is_complete(std::size_t unit) const { return is_frozen(unit) && weights_of(unit) == none; }
   int add(Op op) {
     plan_.ops.push_back(std::move(op));
     return static_cast<int>(plan_.ops.size()) - 1;
@@ -136,7 +142,7 @@ class Planner {
     std::array<bool, 2> taken{};
     for (std::size_t j = i; j < computes.size(); ++j) {
       for (const std::size_t each : units_of(computes[j])) {
-        if (weights_of(each) == none && gathered_[each] == none) gather(each, Levels::both);
+        if (weights_of(each) == none && gathered_[each] == none && !is_complete(each)) gather(each, Levels::both);
       }
       const std::size_t unit = own_unit(computes[j]);
       const int buffer = weights_of(unit);
@@ -205,7 +211,9 @@ class Planner {
     const int index = add(std::move(op));
     if (weights_of(unit) != none) last_reader_[static_cast<std::size_t>(weights_of(unit))] = index;
     if (what.kind != OpKind::backward) return;
-    for (const std::size_t each : units_of(what)) reduce_if_complete(what, each, index);
+    for (const std::size_t each : units_of(what)) {
+      if (!is_frozen(each)) reduce_if_complete(what, each, index);
+    }
   }
   [[nodiscard]] std::size_t gradient_place(std::size_t unit) const {
     return gradients_of(unit) == none ? 2 + unit : static_cast<std::size_t>(gradients_of(unit));
@@ -246,7 +254,9 @@ class Planner {
         std::find_if(plan_.ops.rbegin(), plan_.ops.rend(), [](const Op& op) { return op.kind == OpKind::reduce; });
     const auto last_reduce = static_cast<int>(plan_.ops.rend() - last) - 1;
     add({.kind = OpKind::norm, .waits_for = {last_reduce}});
-    for (std::size_t u = 0; u < turns_.size(); ++u) add({.kind = OpKind::update, .unit = static_cast<int>(u)});
+    for (std::size_t u = 0; u < turns_.size(); ++u) {
+      if (!is_frozen(u)) add({.kind = OpKind::update, .unit = static_cast<int>(u)});
+    }
   }
 
   const PlanShape& shape_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -52,6 +53,9 @@ struct PlanShape {
   /// By unit: whether it uses rotating buffers if the scheme has them. A unit that several visits read (tied, or shared
   /// by a stack), or that is larger than a block, has its own buffers: it is gathered and reduced once a step.
   std::vector<bool> rotates;
+  /// Units whose weights do not change. They are not reduced or updated, and gathered only if they rotate: what has its
+  /// own buffers is complete from the start.
+  std::set<std::size_t> frozen{};
 };
 
 [[nodiscard]] PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout);

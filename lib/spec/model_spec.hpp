@@ -65,10 +65,15 @@ struct Unit {
   std::string name;  // "embedding", "encoder.0", "decoder.0", "head" …
   std::vector<Parameter> parameters;
   bool is_block = false;  // one of many of the same kind, which may take turns in a buffer
+  /// Its weights do not change: it has no gradients, master weights or state. A frozen part of a block is a unit of its
+  /// own, which the visit reads as well, as with adapters (LoRA, arXiv:2106.09685).
+  bool frozen = false;
 
   /// The parameter of that name. Throws Error{internal} if there is none.
   [[nodiscard]] const Parameter& parameter(const std::string& name_of_it) const;
   [[nodiscard]] std::vector<Matrix> matrices() const;
+  /// Whether training keeps this tensor for it.
+  [[nodiscard]] bool keeps(const StateTensor& tensor) const { return !frozen || tensor.name == weights_tensor; }
   [[nodiscard]] std::vector<partition::ParamSpec> flat() const { return {parameters.begin(), parameters.end()}; }
   /// What the flat space of a state tensor contains: the parameters, or for each matrix a vector with one element per
   /// row or column, "<matrix>/<tensor>", in the order of matrices().

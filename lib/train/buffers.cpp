@@ -38,14 +38,16 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
   const auto weight_type = fp32.dtype(choices.compute_type);
   const plan::PlanShape shape = plan::plan_shape(model.spec(), model.units().front().space().layout());
   const std::vector<int> turns = plan::turns_of(shape);
-  std::int64_t largest = 0;  // of the units that take turns
+  std::int64_t largest = 0, largest_trained = 0;  // of the units that take turns
   for (std::size_t u = 0; u < turns.size(); ++u) {
-    if (turns[u] >= 0) largest = std::max(largest, model.units()[u].space().padded_size());
+    if (turns[u] < 0) continue;
+    largest = std::max(largest, model.units()[u].space().padded_size());
+    if (!shape.frozen.contains(u)) largest_trained = std::max(largest_trained, model.units()[u].space().padded_size());
   }
   std::array<at::Tensor, 2> rotating_weights, rotating_gradients;
   for (std::size_t b = 0; b < 2; ++b) {
     if (plan::rotates_weights(choices.scheme)) rotating_weights[b] = at::zeros({largest}, weight_type);
-    if (plan::rotates_gradients(choices.scheme)) rotating_gradients[b] = at::zeros({largest}, fp32);
+    if (plan::rotates_gradients(choices.scheme)) rotating_gradients[b] = at::zeros({largest_trained}, fp32);
   }
   std::int64_t parameters = 0;
   for (std::size_t u = 0; u < turns.size(); ++u) {
@@ -53,15 +55,17 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     const partition::FlatSpace& space = unit.space();
     const std::int64_t padded = space.padded_size(), owned = space.owned_size(canonical_rank);
     const std::vector<int> slices = space.owned_slices(canonical_rank);
-    const bool takes_turns = turns[u] >= 0;
+    const bool takes_turns = turns[u] >= 0, trains = !shape.frozen.contains(u);
+    const at::ScalarType master_type = trains ? choices.master_type : choices.compute_type;
     const auto turn = static_cast<std::size_t>(std::max(turns[u], 0));
     UnitBuffers& buffers = units_.emplace_back();
     buffers.rotates_weights = takes_turns && plan::rotates_weights(choices.scheme);
-    buffers.rotates_gradients = takes_turns && plan::rotates_gradients(choices.scheme);
+    buffers.rotates_gradients = takes_turns && trains && plan::rotates_gradients(choices.scheme);
     buffers.weights =
         buffers.rotates_weights ? rotating_weights[turn].narrow(0, 0, padded) : at::zeros({padded}, weight_type);
-    buffers.gradients =
-        buffers.rotates_gradients ? rotating_gradients[turn].narrow(0, 0, padded) : at::zeros({padded}, fp32);
+    if (trains)
+      buffers.gradients =
+          buffers.rotates_gradients ? rotating_gradients[turn].narrow(0, 0, padded) : at::zeros({padded}, fp32);
     // What lives as long as the run and has this rank's slices in it, from element `begin` of the unit on.
     at::Tensor weights = buffers.weights, gradients = buffers.gradients;
     std::int64_t begin = 0;
@@ -69,7 +73,7 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
       const std::int64_t nodes = space.layout().nodes();
       begin = space.layout().slots_of(canonical_rank).front() * nodes * space.slice_size();
       weights = buffers.held_weights = at::zeros({owned * nodes}, weight_type);
-      gradients = buffers.held_gradients = at::zeros({owned * nodes}, fp32);
+      if (trains) gradients = buffers.held_gradients = at::zeros({owned * nodes}, fp32);
     } else {
       if (buffers.rotates_weights) weights.reset();
       if (buffers.rotates_gradients) gradients.reset();
@@ -80,15 +84,15 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     };
     optim::ShardState& shard = buffers.shard;
     buffers.sums_in_place = one_slice && gradients.defined() && choices.reduce_every == plan::ReduceEvery::step;
-    const bool master_in_place = one_slice && weights.defined() && choices.compute_type == choices.master_type;
-    shard.gradient = buffers.sums_in_place ? own_slice(gradients) : at::zeros({owned}, fp32);
-    shard.master = master_in_place ? own_slice(weights) : at::zeros({owned}, fp32.dtype(choices.master_type));
+    const bool master_in_place = one_slice && weights.defined() && choices.compute_type == master_type;
+    if (trains) shard.gradient = buffers.sums_in_place ? own_slice(gradients) : at::zeros({owned}, fp32);
+    shard.master = master_in_place ? own_slice(weights) : at::zeros({owned}, fp32.dtype(master_type));
     shard.rounding = {.seed = choices.seed, .first_parameter = parameters};
     parameters += static_cast<std::int64_t>(space.params().size());
     if (!master_in_place) shard.weights = weights;
     shard.weights_begin = begin;
     for (const spec::StateTensor& tensor : choices.state) {
-      if (tensor.extent != spec::Extent::element) continue;
+      if (tensor.extent != spec::Extent::element || !model.spec().units[u].keeps(tensor)) continue;
       const bool is_master = tensor.name == spec::weights_tensor;
       const at::Tensor made = is_master ? shard.master : at::zeros({owned}, fp32);
       if (tensor.name == spec::mean_tensor) {
@@ -122,6 +126,7 @@ void Buffers::initialise(std::uint64_t seed) {
 
 void Buffers::swap_ema() {
   for (UnitBuffers& unit : units_) {
+    if (unit.is_frozen()) continue;
     const at::Tensor master = unit.shard.master.clone();
     unit.shard.master.copy_(unit.shard.ema);
     unit.shard.ema.copy_(master);
@@ -131,6 +136,7 @@ void Buffers::swap_ema() {
 
 void Buffers::cast_masters() {
   for (UnitBuffers& unit : units_) {
+    unit.is_complete = false;
     for (optim::Piece& piece : unit.pieces) {
       if (piece.weights) piece.weights->copy_(piece.master);
     }

@@ -20,7 +20,7 @@ namespace argosy::train {
 
 struct UnitBuffers {
   at::Tensor weights;    // [padded] compute type
-  at::Tensor gradients;  // [padded] fp32; gaps stay zero if the unit does not rotate
+  at::Tensor gradients;  // [padded] fp32; gaps stay zero if the unit does not rotate; undefined: frozen
   bool rotates_weights = false, rotates_gradients = false;
   at::Tensor held_weights, held_gradients;  // hybrid and rotating: this rank's slots, gathered and summed in the node
   optim::ShardState shard;                  // [owned] each
@@ -29,6 +29,9 @@ struct UnitBuffers {
   optim::Statistics statistics;  // kept likewise
   bool sums_in_place = false;    // shard.gradient is a view of this rank's slice of `gradients`
   std::vector<optim::Piece> pieces;
+  /// Frozen, with its own buffers: the slices of all ranks are in `weights`.
+  bool is_complete = false;
+  [[nodiscard]] bool is_frozen() const { return !gradients.defined(); }
 };
 
 struct BufferChoices {

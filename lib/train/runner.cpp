@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "comm/nccl_collectives.hpp"
 #include "comm/nccl_watch.hpp"
@@ -162,6 +163,15 @@ comm::Event Runner::computed() const {
   return device_.is_cuda() ? comm::record_event(comm::nccl_table(), kComputeStream) : comm::Event{};
 }
 
+/// Gathers what plans take for complete; once, as it does not change.
+void Runner::complete_frozen() {
+  for (std::size_t u = 0; u < buffers_.units().size(); ++u) {
+    UnitBuffers& unit = buffers_.units()[u];
+    if (!unit.is_frozen() || unit.rotates_weights || std::exchange(unit.is_complete, true)) continue;
+    gather({.kind = plan::OpKind::gather, .unit = static_cast<int>(u)}).wait_on(kComputeStream);
+  }
+}
+
 comm::Event Runner::gather(const plan::Op& op) {
   const auto unit = static_cast<std::size_t>(op.unit);
   const UnitBuffers& buffers = buffers_.units()[unit];
@@ -198,7 +208,9 @@ comm::Event Runner::reduce(const plan::Op& op, bool has_examples) {
 /// The same bits however the blocks are spread over ranks.
 double Runner::sum_of_all_squares() {
   optim::OrderFreeSum sum;
-  for (const UnitBuffers& unit : buffers_.units()) optim::add_squares(unit.pieces, sum);
+  for (const UnitBuffers& unit : buffers_.units()) {
+    if (!unit.is_frozen()) optim::add_squares(unit.pieces, sum);
+  }
   group_.collectives.all_reduce(sum.parts());
   return sum.value();
 }
@@ -206,7 +218,9 @@ double Runner::sum_of_all_squares() {
 /// One norm, one coefficient and the sums of the step in one small collective.
 void Runner::decide(StepResult& result, plan::ReduceEvery reduce_every, const StepOptions& options) {
   double squares = 0;
-  for (const UnitBuffers& unit : buffers_.units()) squares += optim::sum_of_squares(unit.pieces);
+  for (const UnitBuffers& unit : buffers_.units()) {
+    if (!unit.is_frozen()) squares += optim::sum_of_squares(unit.pieces);
+  }
   telemetry::Work& work = result.work;
   std::array<double*, 9> sums{&squares,
                               &result.nll_sum,
@@ -234,6 +248,7 @@ void Runner::decide(StepResult& result, plan::ReduceEvery reduce_every, const St
 void Runner::execute(const plan::StepPlan& plan, Step& step) {
   ARGOSY_CHECK(static_cast<int>(step.batches.size()) == plan.micro_batches, "{} micro-batches, {} planned",
                step.batches.size(), plan.micro_batches);
+  complete_frozen();
   step.walks.resize(step.batches.size());
   std::vector<comm::Event> events(plan.ops.size());
   StepTimes& times = step.result.times;

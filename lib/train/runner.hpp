@@ -75,6 +75,7 @@ class Runner {
   void forward(Walk& walk, int visit);
   void backward(Walk& walk, int visit);
   [[nodiscard]] comm::Event computed() const;
+  void complete_frozen();
   [[nodiscard]] comm::Event gather(const plan::Op& op);
   [[nodiscard]] comm::Event reduce(const plan::Op& op, bool has_examples);
   double sum_of_all_squares();

@@ -13,6 +13,7 @@
 #include "core/random.hpp"
 #include "model/layers.hpp"
 #include "model/segment.hpp"
+#include "support/adapters.hpp"
 #include "support/factored.hpp"
 #include "support/mpi_test.hpp"
 #include "support/small_model.hpp"
@@ -86,7 +87,7 @@ inline spec::ModelSpec with_shared_bias(const spec::Architecture& architecture) 
 /// The code of such a model; any other stays as it is.
 inline void use_shared_bias(model::Model& model) {
   for (model::Visit& visit : model.visits()) {
-    if (visit.units.size() < 2) continue;
+    if (visit.units.size() < 2 || model.units()[visit.units[1]].name() != "decoder.shared") continue;
     model::Parameter& bias = model.units()[visit.units[1]].parameters().front();
     visit.forward = [&bias, inner = std::move(visit.forward)](const model::State& state, const model::Inputs& inputs,
                                                               model::Pass& pass) {
@@ -126,9 +127,12 @@ struct Types {
 inline constexpr std::array all_types{Types{at::kFloat, at::kFloat}, Types{at::kBFloat16, at::kFloat},
                                       Types{at::kBFloat16, at::kBFloat16}};
 
+inline constexpr std::array all_schemes{plan::Scheme::stage_1, plan::Scheme::stage_2, plan::Scheme::stage_3,
+                                        plan::Scheme::hybrid};
+
 class Rank {
  public:
-  /// spec: may be test::with_shared_bias().
+  /// spec: may be test::with_shared_bias() or with_adapters().
   Rank(const spec::ModelSpec& spec, const partition::Layout& layout, int canonical_rank, comm::Collectives& collectives,
        const Training& training = {})
       : training_(training),
@@ -150,6 +154,7 @@ class Rank {
                 training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
     buffers_.initialise(3);
     use_shared_bias(model_);
+    use_adapters(model_);
   }
 
   [[nodiscard]] plan::StepPlan plan(int micro_batches) const {
@@ -198,8 +203,9 @@ class Rank {
       const double nan = std::numeric_limits<double>::quiet_NaN();
       if (buffers.rotates_gradients) buffers.gradients.fill_(nan);
       if (buffers.held_gradients.defined()) buffers.held_gradients.fill_(nan);
-      if (!buffers.sums_in_place) buffers.shard.gradient.fill_(nan);
       if (buffers.rotates_weights) buffers.weights.fill_(nan);
+      if (buffers.is_frozen()) continue;
+      if (!buffers.sums_in_place) buffers.shard.gradient.fill_(nan);
       for (const model::Parameter& parameter : model_.units()[u].parameters()) parameter.gradient.fill_(nan);
       const partition::FlatSpace& space = model_.units()[u].space();
       for (int slice = 0; slice < space.slices() && !buffers.rotates_weights; ++slice) {
@@ -214,7 +220,8 @@ class Rank {
     return all_of([](const optim::ShardState& shard) { return shard.gradient; });
   }
   [[nodiscard]] std::vector<double> first_moments() {
-    return all_of([](const optim::ShardState& shard) { return shard.states.front(); });
+    return all_of(
+        [](const optim::ShardState& shard) { return shard.states.empty() ? at::Tensor() : shard.states.front(); });
   }
   /// The master weights likewise; gaps, which differ between layouts, are left out. **Collective.**
   [[nodiscard]] std::vector<double> weights() {
@@ -233,7 +240,9 @@ class Rank {
     std::vector<double> all;
     for (std::size_t u = 0; u < model_.units().size(); ++u) {
       const partition::FlatSpace& space = model_.units()[u].space();
-      const at::Tensor shard = of(buffers_.units()[u].shard).to(at::kFloat).contiguous();
+      at::Tensor shard = of(buffers_.units()[u].shard);
+      if (!shard.defined()) continue;  // frozen
+      shard = shard.to(at::kFloat).contiguous();
       std::vector<std::size_t> begins;
       std::size_t end = all.size();
       for (const partition::ParamSpec& param : space.params()) {

@@ -12,7 +12,6 @@ namespace {
 
 using plan::AccumulationOrder, plan::Scheme;
 
-constexpr std::array schemes{Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
 constexpr std::array orders{AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
 
 std::string text_of(const Training& training) {
@@ -93,7 +92,7 @@ TEST_P(SchemesOnRanks, GiveTheSameBitsWhereSumsNestAlike) {
     training.optimizer.max_grad_norm = 0.1;  // clips: the schemes have to agree on the norm
     const int accumulation = each.order == AccumulationOrder::breadth_first ? 2 : 1;
     std::vector<double> expected;
-    for (const Scheme scheme : schemes) {
+    for (const Scheme scheme : all_schemes) {
       training.scheme = scheme;
       const std::vector<double> weights = train(training, each.tied, accumulation, each.steps, *collectives);
       if (scheme == Scheme::stage_1) expected = weights;
@@ -104,7 +103,7 @@ TEST_P(SchemesOnRanks, GiveTheSameBitsWhereSumsNestAlike) {
 
 TEST_P(SchemesOnRanks, ComputeBesideLateCollectivesToTheSameBits) {
   if (GetParam() != Hierarchy::flat && GetParam() != Hierarchy::uneven) return;
-  for (const Scheme scheme : schemes) {
+  for (const Scheme scheme : all_schemes) {
     for (const AccumulationOrder order : orders) {
       const Training training{.scheme = scheme, .order = order};
       const std::vector<double> expected = train(training, false, 2, 2, *collectives_);
@@ -143,7 +142,7 @@ TEST_P(SchemesOnRanks, ElasticSumsDoNotShowTheStage) {
 
 TEST_P(SchemesOnRanks, ComputingAgainGivesTheSameBits) {
   if (GetParam() != Hierarchy::uneven) return;  // how ranks lie has no part in it
-  for (const Scheme scheme : schemes) {
+  for (const Scheme scheme : all_schemes) {
     for (const AccumulationOrder order : orders) {
       const Training kept{.scheme = scheme, .order = order};
       const std::vector<double> expected = train(kept, true, 2, 2, *collectives_);
@@ -160,7 +159,7 @@ TEST_P(SchemesOnRanks, ComputingAgainGivesTheSameBits) {
 TEST_P(SchemesOnRanks, EvaluateTheSameModel) {
   const spec::Architecture shape = small_shape(0.1, false);
   double expected = 0;
-  for (const Scheme scheme : schemes) {
+  for (const Scheme scheme : all_schemes) {
     Rank rank = rank_of(shape, {.scheme = scheme});
     (void)rank.step(uneven_batches(shape, layout().world(), 1), 1e-2);
     rank.poison();
@@ -200,7 +199,7 @@ TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
   for (const bool tied : {true, false}) {
     const spec::Architecture shape = small_shape(0, tied);
     const plan::PlanShape units = plan::plan_shape(shape, layout());
-    for (const Scheme scheme : schemes) {
+    for (const Scheme scheme : all_schemes) {
       for (const AccumulationOrder order : orders) {
         constexpr int accumulation = 3;
         const Training training{.scheme = scheme, .order = order};
@@ -250,7 +249,7 @@ TEST(Placement, InTurnsGivesTheBitsOfBlockByBlock) {
   const comm::Topology &blocks = topology(Hierarchy::two_nodes), &turns = topology(Hierarchy::cyclic);
   if (!(blocks.layout() == turns.layout())) return;
   const spec::Architecture shape = small_shape();
-  for (const Scheme scheme : schemes) {
+  for (const Scheme scheme : all_schemes) {
     std::array<std::vector<double>, 2> weights;
     for (std::size_t i = 0; const comm::Topology* each : {&blocks, &turns}) {
       const auto collectives = comm::make_mpi_collectives(*each);

@@ -37,8 +37,7 @@ TEST_P(SharedUnitOnRanks, TrainsAsOnOneRankInEveryScheme) {
   RecordingCollectives nobody{partition::Layout{}, 0};
   const spec::ModelSpec spec = with_shared_bias(small_shape());
   const auto batches = uneven_batches(spec.architecture, 4, 1);
-  for (const plan::Scheme scheme :
-       {plan::Scheme::stage_1, plan::Scheme::stage_2, plan::Scheme::stage_3, plan::Scheme::hybrid}) {
+  for (const plan::Scheme scheme : all_schemes) {
     for (const plan::Recompute recompute : {plan::Recompute::none, plan::Recompute::block}) {
       const Training training{.scheme = scheme, .recompute = recompute};
       Rank alone{spec, partition::Layout{}, 0, nobody, {}};

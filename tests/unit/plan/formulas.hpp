@@ -53,7 +53,7 @@ inline Traffic step_traffic(const plan::SpaceSizes& sizes, const Passes& passes,
                             comm::Reduction reduction = comm::Reduction::exact) {
   const bool elastic = reduction == comm::Reduction::elastic;
   const partition::Layout& layout = sizes.layout;
-  const std::int64_t nodes = layout.nodes(), slot = sizes.padded / layout.slots(), slice = slot / nodes;
+  const std::int64_t nodes = layout.nodes(), slot = sizes.all.padded / layout.slots(), slice = slot / nodes;
   const std::int64_t inner_gathered =
       passes.inner_gathers * wire.weight + passes.inner_gradient_gathers * wire.inner_gradient;
   // Of sums and gathers of slots; elastic sums are counted apart.
@@ -61,7 +61,7 @@ inline Traffic step_traffic(const plan::SpaceSizes& sizes, const Passes& passes,
                              passes.outer_gathers * wire.weight + passes.outer_gradient_gathers * wire.outer_gradient;
   const std::int64_t inner_reduced = elastic ? 0 : passes.inner_reduces * wire.inner_gradient;
   const std::int64_t inner_elastic = elastic ? passes.inner_reduces * 4 : 0,
-                     outer_elastic = elastic ? passes.outer_reduces * 4 * (nodes - 1) * (sizes.padded / nodes) : 0;
+                     outer_elastic = elastic ? passes.outer_reduces * 4 * (nodes - 1) * (sizes.all.padded / nodes) : 0;
   Traffic traffic;
   for (const int size : std::set<int>(layout.node_sizes().begin(), layout.node_sizes().end())) {
     // The rank of such a node that owns most slots sends most: whoever owns more passes on more.
@@ -82,7 +82,7 @@ inline Traffic step_traffic(const plan::SpaceSizes& sizes, const Passes& passes,
       passes.inner_reduces == passes.outer_reduces && passes.inner_gathers == passes.outer_gathers;
   if (nodes > 1 && over_the_world && !elastic) {  // a ring crosses each border once: (p-1)/p of the units
     const std::int64_t world = layout.world();
-    traffic.node_flat = static_cast<std::int64_t>(static_cast<double>(sizes.padded) * static_cast<double>(outer) *
+    traffic.node_flat = static_cast<std::int64_t>(static_cast<double>(sizes.all.padded) * static_cast<double>(outer) *
                                                   static_cast<double>(world - 1) / static_cast<double>(world));
   }
   return traffic;
@@ -186,7 +186,7 @@ inline int bytes_of(plan::WireType type) { return type == plan::WireType::bf16 ?
 inline StepInputs inputs_of(const plan::RunConfig& config, const plan::PlanTarget& where) {
   const spec::ModelSpec spec = shape_of(config);
   const plan::SchemePlanner planner{config, spec, where};
-  const auto padded = static_cast<double>(planner.spaces().padded);
+  const auto padded = static_cast<double>(planner.spaces().all.padded);
   const plan::MicroBatch& batch = planner.micro_batch();
   const double micro_batch_s =
       where.gpu_positions_per_s

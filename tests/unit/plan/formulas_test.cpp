@@ -161,7 +161,7 @@ TEST(Traffic, EqualsTheFormulasOnEvenNodes) {
   for (const auto& [nodes, per_node] : {std::pair{1, 4}, {2, 4}, {3, 2}, {4, 1}, {16, 8}}) {
     const plan::SpaceSizes sizes =
         plan::space_sizes(shape, partition::Layout(std::vector<int>(static_cast<std::size_t>(nodes), per_node)));
-    const double psi = static_cast<double>(sizes.padded), N = nodes, G = per_node, p = N * G;
+    const double psi = static_cast<double>(sizes.all.padded), N = nodes, G = per_node, p = N * G;
     for (const std::int64_t g : {2, 4}) {
       for (const int A : {1, 3, 16}) {
         const auto sent = [&](Formula scheme, AccumulationOrder order = AccumulationOrder::depth_first) {

@@ -70,19 +70,20 @@ TEST(SpaceSizes, LargeAndTiedEmbeddingsKeepTheirBuffers) {
   const partition::Layout layout({2, 2});
   const spec::Architecture tied = small(true, 64), large = small(false, 4096), little = small(false, 64);
   const std::int64_t block = padded_of(tied, layout, "decoder.0");
-  EXPECT_EQ(plan::space_sizes(tied, layout).resident, padded_of(tied, layout, "embedding"));
-  EXPECT_EQ(plan::space_sizes(large, layout).resident,
+  EXPECT_EQ(plan::space_sizes(tied, layout).resident.padded, padded_of(tied, layout, "embedding"));
+  EXPECT_EQ(plan::space_sizes(large, layout).resident.padded,
             padded_of(large, layout, "embedding") + padded_of(large, layout, "head"));
-  EXPECT_EQ(plan::space_sizes(little, layout).resident, 0);
+  EXPECT_EQ(plan::space_sizes(little, layout).resident.padded, 0);
   for (const auto& shape : {tied, large, little}) EXPECT_EQ(plan::space_sizes(shape, layout).rotating, block);
   EXPECT_EQ(plan::space_sizes(large, layout).largest, padded_of(large, layout, "head"));
   const plan::SpaceSizes sizes = plan::space_sizes(large, layout);
   const auto state = plan::state_memory(sizes, {.scheme = Scheme::stage_3});
-  EXPECT_EQ(state.state(), 16 * sizes.padded / 4 - 4 * sizes.resident / 4 + 6 * (sizes.resident + 2 * block))
+  EXPECT_EQ(state.state(),
+            16 * sizes.all.padded / 4 - 4 * sizes.resident.padded / 4 + 6 * (sizes.resident.padded + 2 * block))
       << "16/p; where a unit keeps its buffers, 6 more and sums in place";
   const auto hybrid = plan::state_memory(sizes, {.scheme = Scheme::hybrid});
-  EXPECT_EQ(hybrid.state(),
-            6 * ((sizes.padded - sizes.resident) / 2 + sizes.resident) + 12 * sizes.padded / 4 + 2 * block * 6);
+  EXPECT_EQ(hybrid.state(), 6 * ((sizes.all.padded - sizes.resident.padded) / 2 + sizes.resident.padded) +
+                                12 * sizes.all.padded / 4 + 2 * block * 6);
 }
 
 TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
@@ -98,9 +99,9 @@ TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
       most = std::max(most, owned);
     }
     const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
-    EXPECT_EQ(sizes.owned, most) << layout.world();
-    EXPECT_EQ(sizes.padded, padded);
-    EXPECT_EQ(sizes.held, most * layout.nodes());
+    EXPECT_EQ(sizes.all.owned, most) << layout.world();
+    EXPECT_EQ(sizes.all.padded, padded);
+    EXPECT_EQ(sizes.all.held, most * layout.nodes());
     // A rank of several slices sums and keeps them apart from the flat buffers.
     const bool uneven = layout.world() != layout.nodes() * layout.slots();
     EXPECT_EQ(sizes.one_slice, !uneven);
@@ -114,33 +115,33 @@ TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
 TEST(StateMemory, Fp32WeightsAreTheMaster) {
   const plan::SpaceSizes sizes = plan::space_sizes(small(false), partition::Layout({4}));
   const auto of = [&](Scheme scheme) { return plan::state_memory(sizes, {.scheme = scheme, .weight_bytes = 4}); };
-  EXPECT_EQ(plan::state_memory(sizes, plan::Comparison::ddp, {.weight_bytes = 4}).state(), 16 * sizes.padded);
-  EXPECT_EQ(of(Scheme::stage_1).state(), 8 * sizes.padded + 8 * sizes.padded / 4);
-  EXPECT_EQ(of(Scheme::stage_3).optimizer, 12 * sizes.padded / 4) << "gathered from the master";
+  EXPECT_EQ(plan::state_memory(sizes, plan::Comparison::ddp, {.weight_bytes = 4}).state(), 16 * sizes.all.padded);
+  EXPECT_EQ(of(Scheme::stage_1).state(), 8 * sizes.all.padded + 8 * sizes.all.padded / 4);
+  EXPECT_EQ(of(Scheme::stage_3).optimizer, 12 * sizes.all.padded / 4) << "gathered from the master";
 }
 
 TEST(StateMemory, ARunningMeanIsFourBytesOfWhatARankOwns) {
   const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), partition::Layout({4}));
   for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
     EXPECT_EQ(plan::state_memory(sizes, {.scheme = scheme, .state_bytes = 12}).state(),
-              plan::state_memory(sizes, {.scheme = scheme}).state() + 4 * sizes.owned);
+              plan::state_memory(sizes, {.scheme = scheme}).state() + 4 * sizes.all.owned);
 }
 
 TEST(StateMemory, PureBf16HasNoMaster) {
   const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), partition::Layout({4}));
-  ASSERT_EQ(sizes.resident, 0);
+  ASSERT_EQ(sizes.resident.padded, 0);
   const auto of = [&](Scheme scheme) { return plan::state_memory(sizes, {.scheme = scheme, .master_bytes = 2}); };
-  EXPECT_EQ(plan::state_memory(sizes, plan::Comparison::ddp, {.master_bytes = 2}).state(), 14 * sizes.padded)
+  EXPECT_EQ(plan::state_memory(sizes, plan::Comparison::ddp, {.master_bytes = 2}).state(), 14 * sizes.all.padded)
       << "2 + 4 + 8";
-  EXPECT_EQ(of(Scheme::stage_1).state(), 6 * sizes.padded + 8 * sizes.padded / 4);
+  EXPECT_EQ(of(Scheme::stage_1).state(), 6 * sizes.all.padded + 8 * sizes.all.padded / 4);
   EXPECT_EQ(of(Scheme::stage_2).state() - of(Scheme::stage_2).rotating_gradients,
-            2 * sizes.padded + (4 + 8) * sizes.padded / 4);
+            2 * sizes.all.padded + (4 + 8) * sizes.all.padded / 4);
   const plan::StateMemory stage_3 = of(Scheme::stage_3);
-  EXPECT_EQ(stage_3.state() - stage_3.rotating_weights - stage_3.rotating_gradients, 14 * sizes.padded / 4)
+  EXPECT_EQ(stage_3.state() - stage_3.rotating_weights - stage_3.rotating_gradients, 14 * sizes.all.padded / 4)
       << "the bf16 slice is the master";
   const plan::SpaceSizes uneven = plan::space_sizes(small(false, 64), partition::Layout({1, 2}));
   EXPECT_EQ(plan::state_memory(uneven, {.scheme = Scheme::stage_1, .master_bytes = 2}).state(),
-            6 * uneven.padded + (4 + 2 + 8) * uneven.owned)
+            6 * uneven.all.padded + (4 + 2 + 8) * uneven.all.owned)
       << "slices apart are summed and updated together";
   const auto optimizer_bytes = [](const std::string& mode) {
     return number(plan_json(mistral({"precision.mode=" + mode}), target(1, 8)), "/schemes/stage_1/optimizer_bytes");
@@ -157,8 +158,8 @@ TEST(StateMemory, ElasticSumsLieApartFromGradients) {
     const auto more = [&](Scheme scheme) {
       return of(scheme, comm::Reduction::elastic).state() - of(scheme, comm::Reduction::exact).state();
     };
-    EXPECT_EQ(more(Scheme::stage_1), 4 * sizes.owned);
-    EXPECT_EQ(more(Scheme::stage_3), 4 * sizes.resident_owned) << "the others have none to lie in";
+    EXPECT_EQ(more(Scheme::stage_1), 4 * sizes.all.owned);
+    EXPECT_EQ(more(Scheme::stage_3), 4 * sizes.resident.owned) << "the others have none to lie in";
     EXPECT_EQ(of(Scheme::stage_1, comm::Reduction::elastic).scratch, 3 * sizes.largest / 4 * 4);
   }
 }

@@ -41,7 +41,7 @@ TEST(SchemePlan, AgreesWithTheFormulasWhereLinksAreFast) {
   const auto sizes = plan::space_sizes(shape_of(config), where.layout);
   for (const auto& [scheme, formula] : compared) {
     const double expected = formulas::step_time(formula, formulas::inputs_of(config, where)) +
-                            plan::optimizer_time(sizes.owned, false, *where.gpu);
+                            plan::optimizer_time(sizes.all.owned, false, *where.gpu);
     const double step_s = number(plan, fmt::format("/schemes/{}/step_s", scheme));
     EXPECT_NEAR(step_s, expected, 0.02 * expected) << scheme;
     EXPECT_GT(step_s, expected) << "the first gather and the last reduction show";

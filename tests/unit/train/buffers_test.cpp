@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/memory_model.hpp"
+#include "support/adapters.hpp"
 #include "support/factored.hpp"
 #include "support/small_model.hpp"
 #include "train/memory_count.hpp"
@@ -32,21 +33,24 @@ TEST(MemoryCount, FollowsTensorsAndTheirPeak) {
   EXPECT_EQ(train::memory_of(cpu).bytes, before);
 }
 
-/// Tied: the embedding is visited three times. Else the embeddings take turns, or are larger than a block.
-std::vector<spec::Architecture> models() {
-  std::vector<spec::Architecture> all;
+/// Tied: the embedding is visited three times. Else the embeddings take turns, or are larger than a block. Then such
+/// models of which only adapters are trained.
+std::vector<spec::ModelSpec> models() {
+  std::vector<spec::ModelSpec> all;
   for (const auto& [tied, vocab] : {std::pair{true, 50}, {false, 50}, {false, 3000}}) {
     spec::ModelConfig config =
         model_config({.width = 32, .ff = 48, .heads = 2, .encoder_layers = 2, .decoder_layers = 3});
     config.max_positions = 32;
     config.tie_embeddings = tied;
-    all.push_back(spec::resolve(config, vocab));
+    all.emplace_back(spec::resolve(config, vocab));
   }
+  all.push_back(with_adapters(all[1].architecture));  // frozen units, which take turns or not
+  all.push_back(with_adapters(all[2].architecture));
   return all;
 }
 
 /// Bytes of all that Buffers allocates, of the fullest rank.
-std::int64_t allocated(const spec::Architecture& shape, const partition::Layout& layout,
+std::int64_t allocated(const spec::ModelSpec& shape, const partition::Layout& layout,
                        const train::BufferChoices& choices) {
   std::int64_t most = 0;
   for (int rank = 0; rank < layout.world(); ++rank) {
@@ -60,7 +64,7 @@ std::int64_t allocated(const spec::Architecture& shape, const partition::Layout&
 
 TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
   train::count_memory();
-  for (const spec::Architecture& shape : models()) {
+  for (const spec::ModelSpec& shape : models()) {
     for (const std::vector<int>& nodes : {std::vector{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {1, 1, 2}}) {
       const partition::Layout layout(nodes);
       const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
@@ -91,7 +95,7 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
                       planned.state())
                 << "scheme " << static_cast<int>(scheme) << ", " << layout.world() << " ranks on " << nodes.size()
                 << " nodes, " << (type == at::kFloat ? "fp32" : "bf16") << (master == type ? " as master" : "")
-                << (elastic ? ", elastic" : "") << ", resident " << sizes.resident;
+                << (elastic ? ", elastic" : "") << ", resident " << sizes.resident.padded;
           }
         }
       }
