@@ -103,7 +103,7 @@ template <class T>
     comm::at_root(context.world, [&] { text = config::read_source(context.files, options.config); });
     text = context.world.broadcast(std::move(text));
   } else if (!options.print_schema && !options.print_config) {
-    throw Error{Fault::usage, {.sentence = "CONFIG is missing: name a configuration file; see configs/ for examples"}};
+    throw Error{Fault::usage, {.sentence = "CONFIG is missing: give a configuration file; see configs/ for examples"}};
   }
   const auto answer = [&](const std::optional<std::string>& requested) {
     if (requested) context.print(*requested + "\n");

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
     for (const interchange::Format& known : interchange::formats())
       descriptions.push_back(fmt::format("{}: {}", known.name, known.description));
     CLI::App cli{"Converts a checkpoint or soup to a format that other programs load."};
-    cli.add_option("CKPT", checkpoint, "committed checkpoint directory or soup")->required();
+    cli.add_option("CKPT", checkpoint, "directory of a committed checkpoint or of a soup")->required();
     cli.add_option("--format", format, fmt::format("{}", fmt::join(descriptions, "; ")))->capture_default_str();
     cli.add_option("--out", out, "folder to create; never overwritten")->required();
     cli.add_option("--quantization", quantization, "element type of the weights")

@@ -49,7 +49,7 @@ inline constexpr std::string_view soup_examples =
 
 inline SoupCommand::SoupCommand() {
   soup::Recipe& recipe = config.recipe;
-  cli.add_option("CKPT", config.inputs, "committed checkpoint directories, at least two")->required();
+  cli.add_option("CKPT", config.inputs, "directories of at least two committed checkpoints")->required();
   cli.add_option("--out", config.output, "directory to create; never overwritten")->capture_default_str();
   const std::map<std::string, DType> dtypes{{"f32", DType::f32}, {"bf16", DType::bf16}};
   cli.add_option("--dtype", config.dtype, "f32 | bf16: element type of the soup's weights, rounded once")
@@ -57,19 +57,19 @@ inline SoupCommand::SoupCommand() {
       ->type_name("NAME")
       ->default_str("f32");
   detail::take_names<soup::Moments>(
-      cli.add_option(
-             "--optimizer", config.moments,
-             "drop | zero | first | avg: the optimizer's moments; with moments, training can resume from the soup")
+      cli.add_option("--optimizer", config.moments,
+                     "optimizer moments in the soup: drop (none) | zero | first (those of the first checkpoint) | avg "
+                     "(their mean); training can resume from a soup with moments")
           ->default_str("drop"));
   detail::take_names<soup::RecipeType>(
       cli.add_option("--recipe", recipe.type, "uniform | weighted | last_k | decay | greedy")->default_str("uniform"));
   cli.add_option("--weights", recipe.weights, "weighted: one number for each checkpoint, as in 1,2,1")
       ->delimiter(',')
       ->allow_extra_args(false);
-  cli.add_option("--by", recipe.by, "weighted: by a metric saved with the checkpoints, as in valid.en.loss");
+  cli.add_option("--by", recipe.by, "weighted: weights from a metric saved with the checkpoints, as in valid.en.loss");
   cli.add_flag("!--no-normalize", recipe.normalize, "weighted: do not divide by the sum of the weights");
   cli.add_option("--last", recipe.last, "last_k: number of checkpoints, newest first");
-  cli.add_option("--spacing", recipe.spacing, "last_k: least number of steps between two; default: 0");
+  cli.add_option("--spacing", recipe.spacing, "last_k: least number of steps between two checkpoints; default: 0");
   detail::take_names<soup::Decay>(
       cli.add_option("--decay", recipe.decay,
                      "decay: linear | cosine | one_minus_sqrt, the learning-rate decay to imitate; default: linear"));
@@ -90,11 +90,11 @@ inline SoupCommand::SoupCommand() {
                  "exclude one validation set, such as test.en, from all decisions and report the losses on it")
       ->needs(validate);
   cli.add_flag("--ema", config.ema, "average the running means (optimizer.ema) instead of the weights");
-  cli.add_flag("--allow-worse", config.allow_worse, "commit a soup worse than its best member")->needs(validate);
+  cli.add_flag("--allow-worse", config.allow_worse, "save a soup worse than its best checkpoint")->needs(validate);
   cli.add_flag("--allow-cross-run", config.allow_cross_run, "accept checkpoints of several runs");
   cli.add_flag("--allow-soup", config.allow_soup, "accept soups as inputs");
   cli.add_flag("--check", check,
-               "only verify every byte of the checkpoints (but for the view model.h5) and list which are intact")
+               "only verify every byte of the checkpoints (except of the view model.h5) and list which are intact")
       ->excludes("--out", "--dtype", "--optimizer", "--recipe", "--validate", "--ema");
 }
 

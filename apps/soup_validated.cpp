@@ -63,7 +63,7 @@ class SetEvaluator {
                 : known           ? "a validation set besides " + reported_ + " to decide by"
                                   : "the validation set " + reported_,
                 names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
-                known ? "add held-out text to validation.sets" : "name one of these with --report");
+                known ? "add held-out text to validation.sets" : "give one of these with --report");
   }
   static double nll(const model::Model& model, const data::Batch& batch) {
     if (batch.empty()) return 0;

@@ -16,7 +16,7 @@ constexpr std::string_view examples =
 Path run_dir_of(const Files& files, const config::Options& options) {
   if (const auto facts = files.stat(options.config); facts && facts->is_directory) {
     if (options.assignments.empty()) return options.config;
-    throw Error{Fault::usage, {.sentence = "--set needs a configuration, but RUN is a run directory"}};
+    throw Error{Fault::usage, {.sentence = "--set: expected a configuration file as RUN, got a run directory"}};
   }
   const auto config = config::from_document<plan::RunConfig>(
       config::Document::parse(config::read_source(files, options.config), options.config.string()), options);
@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
       return Exit::ok;
     }
     if ((print == "job") != count_in(job).has_value())
-      throw Error{Fault::usage, {.sentence = "--print job and --job NUMBER need each other"}};
+      throw Error{Fault::usage, {.sentence = "--print job and --job NUMBER must be given together"}};
 
     const Path run_dir = run_dir_of(files, options);
     const telemetry::Queue queue = queue_of(queue_words);

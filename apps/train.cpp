@@ -46,7 +46,7 @@ void add_question(CLI::App& app, Question& question) {
   app.add_flag("--json", question.json, "with --dry-run: print the plan as one JSON object on stdout and nothing else");
   app.add_option("--ranks", question.ranks, "with --dry-run: number of ranks, one per GPU; default: 8 for each node")
       ->check(CLI::Range(1, most_ranks));
-  app.add_option("--nodes", question.nodes, "with --dry-run: number of nodes; default: 8 ranks per node")
+  app.add_option("--nodes", question.nodes, "with --dry-run: number of nodes; default: one for every 8 of --ranks")
       ->check(CLI::Range(1, most_nodes));
   app.add_option("--gpu", question.gpu, "with --dry-run: the GPU whose memory and speed are assumed")
       ->check(CLI::IsMember({"h100", "h200", "a100"}))

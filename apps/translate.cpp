@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     decode::SearchOptions search{.beam = 4};
     bool ema = false;
     CLI::App cli{"Translates a text line by line. A decoder-only model continues each line."};
-    cli.add_option("MODEL", directory, "committed checkpoint directory or soup")->required();
+    cli.add_option("MODEL", directory, "directory of a committed checkpoint or of a soup")->required();
     cli.add_option("--input", files.input, "text file; default: standard input, which rank 0 reads whole");
     cli.add_option("--output", files.output,
                    "file for the translations, created or replaced when all are done; default: standard output");

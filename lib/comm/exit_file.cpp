@@ -55,7 +55,7 @@ void ExitFile::clear() const {
     const std::string& got = error.facts().got;
     throw_claim(Fault::io, fmt::format("{}: cannot remove the exit file of an earlier run: {}", path_.string(), got),
                 path_.string(), "to remove the exit file of an earlier run", got,
-                "remove it, or name another file in ARGOSY_EXIT_FILE");
+                "remove it, or set ARGOSY_EXIT_FILE to another file");
   }
 }
 

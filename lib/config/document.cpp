@@ -166,7 +166,7 @@ std::string read_source(const Files& files, const Path& path) {
   constexpr std::uint64_t largest_bytes = 16U << 20U;
   if (files.exists(path)) return files.read_text(path, largest_bytes);
   throw_claim(Fault::usage, fmt::format("{} does not exist", path.string()), path.string(), "a configuration file",
-              "no such file", "see configs/ for examples");
+              "no such file", "correct the path, or see configs/ for examples");
 }
 
 Document Document::parse(std::string_view text, std::string_view name) {

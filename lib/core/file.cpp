@@ -30,7 +30,7 @@ constexpr Remedy remedies[] = {
     {{ENOENT}, "check the path"},
     {{ENOTDIR}, "a folder in the path is a file; correct the path"},
     {{ENAMETOOLONG}, "choose a shorter name"},
-    {{ENXIO}, "it is a pipe or a socket; name a file"},
+    {{ENXIO}, "it is a pipe or a socket; choose a regular file"},
     {{EEXIST, ENOTEMPTY}, "remove it or choose another name"},
     {{ELOOP}, "replace the symbolic link with the file itself"},
     {{EBADF}, "it is closed; redirect it to a file or a pipe"},
@@ -255,7 +255,7 @@ File Files::open_regular(const Path& path, int flags, const char* done) const {
   if (S_ISREG(s.st_mode)) return file;
   const bool is_input = S_ISDIR(s.st_mode) || (flags & O_ACCMODE) == O_RDONLY;
   throw_error(is_input && !own_ ? Fault::data : Fault::io, path.string(), "a regular file", kind_of(s.st_mode),
-              own_ ? "choose another file" : "name a file");
+              own_ ? "choose another file" : "choose a regular file");
 }
 
 File Files::open(const Path& path) const { return open_regular(path, O_RDONLY, "opened"); }

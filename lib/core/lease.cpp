@@ -143,7 +143,7 @@ bool Lease::try_take(std::int64_t generation) {
 
 void Lease::refuse(const std::string& owner, std::int64_t generation) const {
   const std::string remedy =
-      fmt::format("wait for that job or choose another directory; if it has certainly ended, remove {}",
+      fmt::format("wait for that job, or choose another directory; if that job has certainly ended, remove {}",
                   path_of(generation).string());
   throw_claim(Fault::usage, fmt::format("the {} {} is in use by {}", what_, folder_.string(), owner), folder_.string(),
               fmt::format("a {} that no other job uses", what_), owner, remedy);

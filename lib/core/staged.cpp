@@ -127,7 +127,8 @@ OutputFile::OutputFile(const Files& files, Path path)
   const auto facts = files_.stat(path_);
   if (facts && !facts->is_regular)
     throw_error(Fault::usage, path.string(), "a regular file",
-                facts->is_directory ? "a folder" : "a pipe, a socket or a device", "name a regular file or a new one");
+                facts->is_directory ? "a folder" : "a pipe, a socket or a device",
+                "choose a regular file or a new name");
   file_ = files_.create(partial_);
 }
 

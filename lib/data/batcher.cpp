@@ -13,8 +13,8 @@ std::size_t cells(std::int64_t rows, std::int64_t width) { return static_cast<st
 
 std::int64_t checked(std::int32_t id, const spec::Vocabulary& vocabulary) {
   if (id < 0 || vocabulary.is_dead(id))
-    throw_error(Fault::corrupt, "data.shards", fmt::format("ids below {}", vocabulary.pieces), fmt::format("{}", id),
-                "remove the folder and run preprocess");
+    throw_error(Fault::corrupt, "data.shards", fmt::format("token ids below {}", vocabulary.pieces),
+                fmt::format("{}", id), "remove the folder and run preprocess");
   return id;
 }
 

@@ -27,7 +27,8 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
       {"source", "text file, one sentence or document a line"},
       {"target", "text file whose line i translates line i of the source; absent for a language model"},
       {"weight", "multiplies the corpus's share of tgt_tokens"},
-      {"document_end", "language model: a document ends with each line, or at an empty line"},
+      {"document_end",
+       "language model: where a document ends: line (at the end of each line) or empty_line (at an empty line)"},
       {"transforms", "applied in order to each example. max_length: leave out pairs with a longer side"},
   };
   return texts;
@@ -45,21 +46,25 @@ std::span<const config::KeyText> key_texts(const TokenizerTraining&) {
 
 std::span<const config::KeyText> key_texts(const SplitConfig&) {
   static constexpr config::KeyText texts[] = {
-      {"train", "share of each corpus's tgt_tokens that is trained on, from the front"},
-      {"validation", "share held out behind it, cut at document ends"},
+      {"train", "share of each corpus's tgt_tokens to train on, from its start"},
+      {"validation", "share held out after that part; both parts end where a document ends"},
   };
   return texts;
 }
 
 std::span<const config::KeyText> key_texts(const DataConfig&) {
   static constexpr config::KeyText texts[] = {
-      {"tokenizer", "SentencePiece model file; made by preprocess when tokenizer_training is given"},
+      {"tokenizer", "SentencePiece model file; made by preprocess if tokenizer_training is set"},
       {"shards", "folder of the token shards that preprocess writes and train reads"},
       {"cache", "folder for counts and trained tokenizers, by content (default: <run_dir>/cache)"},
-      {"workers", "threads a rank tokenizes with"},
-      {"temperature", "share of a corpus is its weight times tgt_tokens^(1/temperature): 1 proportional, large even"},
+      {"workers", "number of threads with which each rank tokenizes"},
+      {"temperature",
+       "a corpus's share is its weight times its tgt_tokens^(1/temperature); 1: proportional to its size; large: "
+       "nearly equal shares"},
       {"corpora", "the texts"},
-      {"invalid_utf8", "reject: stop at the first invalid byte, naming it; replace: put U+FFFD for each"},
+      {"invalid_utf8",
+       "reject: stop at the first invalid byte and report its place; replace: put U+FFFD in place of each invalid "
+       "byte"},
       {"tokenizer_training", "train the tokenizer on the corpora; absent: the file must exist"},
       {"split", "hold out the end of each corpus; absent: train on all of it"},
   };
@@ -68,15 +73,20 @@ std::span<const config::KeyText> key_texts(const DataConfig&) {
 
 std::span<const config::KeyText> key_texts(const BatchConfig&) {
   static constexpr config::KeyText texts[] = {
-      {"unit", "what sizes count: padded_tokens (rows x widths) or examples (rows)"},
+      {"unit", "unit of global_size and micro_size: padded_tokens (rows x width) or examples (rows)"},
       {"global_size", "size of a step over all ranks"},
       {"micro_size", "size of a micro-batch: one forward and backward on one rank"},
       {"accumulation", "micro-batches of a step on each rank"},
-      {"pool", "examples sorted together by length; at least those of 64 steps"},
-      {"width_multiple", "widths are rounded up to it (default: 8 where attention needs a float mask, else 1)"},
+      {"pool", "number of examples that are sorted together by length; at least those of 64 steps"},
+      {"width_multiple",
+       "widths of rows are rounded up to a multiple of this (default: 8 where attention needs a float mask, else 1)"},
       {"sequence_length", "language model: width of a row"},
-      {"packing", "language model: lay documents end to end in a row (default); false: a document piece a row"},
-      {"documents", "packed rows: split cuts a document at a row's end, whole starts a new row where it fits in one"},
+      {"packing",
+       "language model: true (default): documents end to end in a row; false: one document, or a part of one, in each "
+       "row"},
+      {"documents",
+       "packed rows: split: a document is cut where its row is full; whole: a document that fits in one row is not "
+       "cut"},
   };
   return texts;
 }
@@ -142,8 +152,7 @@ void validate(const SplitConfig& config, config::Problems& problems) {
                    fmt::format("{}", config.train));
   const double most = config.train > 0 && config.train <= 1 ? 1 - config.train : 1;
   problems.require(config.validation >= 0 && config.validation <= most + 1e-9, "/validation",
-                   fmt::format("a share from 0 to {:.6g}, what train leaves", most),
-                   fmt::format("{}", config.validation));
+                   fmt::format("a share from 0 to {:.6g} (1 - train)", most), fmt::format("{}", config.validation));
 }
 
 void validate(const DataConfig& config, config::Problems& problems) {
@@ -156,7 +165,7 @@ void validate(const DataConfig& config, config::Problems& problems) {
                    fmt::format("{}", config.workers));
   constexpr double least_temperature = 0.1;  // the tenth power of 2^53 target tokens is finite
   problems.require(std::isfinite(config.temperature) && config.temperature >= least_temperature, "/temperature",
-                   fmt::format("a number from {}", least_temperature), fmt::format("{}", config.temperature));
+                   fmt::format("a number of at least {}", least_temperature), fmt::format("{}", config.temperature));
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < config.corpora.size(); ++i) {
     const CorpusConfig& corpus = config.corpora[i];
@@ -206,7 +215,7 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
     throw_error(Fault::config, "batch", std::move(wanted), std::move(got), std::move(remedy));
   };
   const int given = config.global_size.has_value() + config.micro_size.has_value() + config.accumulation.has_value();
-  if (given < 2) refuse("two of global_size, micro_size and accumulation", fmt::format("{}", given), "give one more");
+  if (given < 2) refuse("two of global_size, micro_size and accumulation", fmt::format("{}", given), "set one more");
 
   // In fp64, which cannot overflow; everything below stays under these bounds.
   const auto require_at_most = [&](double size, std::int64_t most, const char* what) {

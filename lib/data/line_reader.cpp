@@ -57,7 +57,7 @@ bool LineReader::next(std::string& line) {
     if (policy_ == InvalidUtf8::reject)
       throw_error(Fault::data, fmt::format("{} line {}, byte {}", file_.path().string(), line_, line_offset + *invalid),
                   "UTF-8", fmt::format("byte 0x{:02x}", static_cast<unsigned char>(text[*invalid])),
-                  "correct the text, or set data.invalid_utf8 to replace");
+                  "correct the text, or use --set data.invalid_utf8=replace");
     line = replace_invalid_utf8(text);
   } else {
     line.assign(text);

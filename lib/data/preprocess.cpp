@@ -56,7 +56,7 @@ void check_texts(const PreprocessSettings& settings, std::span<const CountedFile
                   fmt::format("{} line {}, byte {}", text.path.string(), text.record.first_invalid->line + 1,
                               text.record.first_invalid->byte_offset),
                   "UTF-8", fmt::format("{} invalid bytes", text.record.figures.invalid_bytes),
-                  "correct the text, or set data.invalid_utf8 to replace");
+                  "correct the text, or use --set data.invalid_utf8=replace");
     }
   }
   std::size_t at = 0;

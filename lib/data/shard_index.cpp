@@ -113,7 +113,7 @@ ShardIndex read_shard_index(const Files& files, const Path& folder) {
                 "run preprocess with the same configuration");
   const auto refuse = [&](std::string got) {
     throw_error(Fault::corrupt, path.string(), "an index of token shards, version 2", std::move(got),
-                "remove the folder and run preprocess");
+                "remove its folder and run preprocess");
   };
   try {
     const json::value value = json::parse(files.read_text(path));
@@ -130,7 +130,7 @@ ShardIndex read_shard_index(const Files& files, const Path& folder) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    refuse(error.what());
+    refuse(fmt::format("one that cannot be read ({})", error.what()));
   }
   return {};
 }

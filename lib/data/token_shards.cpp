@@ -141,7 +141,7 @@ std::int64_t TokenShard::check_lengths(const Side& side) const {
   std::uint64_t sum = 0;
   for (std::uint64_t i = 0; i < examples_; ++i) {
     const auto length = load<std::uint32_t>(side.lengths, i);
-    if (length == 0) refuse(path_, "examples of at least one id", fmt::format("none in example {}", i));
+    if (length == 0) refuse(path_, "examples of at least one token id", fmt::format("none in example {}", i));
     sum += length;
   }
   if (sum != side.ids) refuse(path_, fmt::format("lengths of {} ids together", side.ids), fmt::format("{}", sum));
@@ -183,7 +183,7 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
     return text;
   };
   if (names(index.corpora) != names(config.corpora)) {
-    refuse_index("corpora " + names(config.corpora), names(index.corpora));
+    refuse_index("token shards of the corpora " + names(config.corpora), "those of " + names(index.corpora));
   }
 
   TokenShards shards;

@@ -33,8 +33,8 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
   const auto status = model->processor.LoadFromSerializedProto(model_bytes);
   if (!status.ok())
     throw_error(Fault::data, std::string{name}, "a SentencePiece model",
-                fmt::format("{} bytes that are none", model_bytes.size()),
-                "give the .model file that SentencePiece or preprocess wrote");
+                fmt::format("{} bytes that are not one", model_bytes.size()),
+                "use the .model file that SentencePiece or preprocess wrote");
   const spec::Vocabulary vocabulary = spec::vocabulary_of(rule, model->processor.GetPieceSize());
   const auto ids_text = [](std::int64_t bos, std::int64_t eos, std::int64_t unk, std::int64_t pad) {
     return fmt::format("bos {}, eos {}, unk {}, pad {}", bos, eos, unk, pad);

@@ -103,8 +103,8 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
 [[noreturn]] void refuse_other(const Path& tokenizer) {
   throw_error(Fault::config, tokenizer.string(), "a tokenizer trained on these corpora by data.tokenizer_training",
               "one trained on other text or with other settings, which checkpoints may depend on",
-              "leave tokenizer_training out to keep it, name another file and data.shards, or replace it "
-              "with --retrain-tokenizer");
+              "leave data.tokenizer_training out to keep it, set data.tokenizer and data.shards to other paths, or "
+              "replace it with --retrain-tokenizer");
 }
 
 /// Rank 0's part: the file as the configuration wants it. The recipe is written before the model, and a model that is
@@ -120,7 +120,8 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
     std::string model = files.read_text(path);
     if (!recipe || recipe->model != digest_of(model).hex()) {
       throw_error(Fault::config, path.string(), "a tokenizer trained by data.tokenizer_training, or none yet",
-                  "a file of other origin", "leave tokenizer_training out to use it, or name another file");
+                  "a file of other origin",
+                  "leave data.tokenizer_training out to use it, or set data.tokenizer to another file");
     }
     if (recipe->training == training.hex()) return model;
   }

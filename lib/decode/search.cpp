@@ -208,13 +208,13 @@ void check(const SearchOptions& options) {
   const auto least = [&](std::int64_t value, std::string_view key, std::int64_t limit) {
     require(value >= limit, key, fmt::format("at least {}", limit), static_cast<double>(value));
   };
-  least(options.beam, "beam", 1);
-  least(options.max_length, "max_length", 1);
-  least(options.min_length, "min_length", 0);
+  least(options.beam, "--beam", 1);
+  least(options.max_length, "--max-length", 1);
+  least(options.min_length, "--min-length", 0);
   least(options.batch_elements, "batch_elements", 1);
-  require(std::isfinite(options.length_penalty), "length_penalty", "a finite number", options.length_penalty);
-  require(options.patience > 0, "patience", "a number above 0", options.patience);
-  require(options.max_length_factor >= 0, "max_length_factor", "at least 0", options.max_length_factor);
+  require(std::isfinite(options.length_penalty), "--length-penalty", "a finite number", options.length_penalty);
+  require(options.patience > 0, "--patience", "a number above 0", options.patience);
+  require(options.max_length_factor >= 0, "--max-length-factor", "at least 0", options.max_length_factor);
 }
 
 }  // namespace
@@ -224,7 +224,7 @@ std::vector<Hypothesis> search(model::Model& model, const std::vector<Ids>& sour
   check(options);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].empty()) {
-      throw_error(Fault::data, fmt::format("sentence {}", i + 1), "a source of at least one id", "none");
+      throw_error(Fault::data, fmt::format("sentence {}", i + 1), "a source of at least one token id", "none");
     }
   }
   std::vector<std::size_t> order(sources.size());

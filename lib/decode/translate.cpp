@@ -111,7 +111,7 @@ void refuse_same(const Files& files, const Path& output, const std::optional<Pat
   const auto facts = files.stat(output);
   if (!there || !facts || facts->device != there->device || facts->inode != there->inode) return;
   throw_claim(Fault::usage, fmt::format("{} is both the {} and the output", output.string(), what), output.string(),
-              "an output that is not also read", fmt::format("the {}", what), "name another --output");
+              "an output that is not also read", fmt::format("the {}", what), "give another --output");
 }
 
 }  // namespace

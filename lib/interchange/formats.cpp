@@ -67,7 +67,7 @@ OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(c
 
 void OutputFolder::refuse(const Path& final_path, const char* claim) const {
   throw_claim(Fault::usage, fmt::format("{} {}", final_path.string(), claim), final_path.string(),
-              "a folder that does not exist yet", claim, "remove it, or name another with --out");
+              "a folder that does not exist yet", claim, "remove it, or give another folder with --out");
 }
 
 OutputFolder::~OutputFolder() {

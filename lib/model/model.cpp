@@ -128,7 +128,7 @@ at::Tensor Model::Impl::embed(const Parameter& table, Position position, const a
                               const at::Tensor& positions, std::int64_t offset) {
   if (offset + ids.size(1) > shape.max_positions)
     throw_error(Fault::data, "an input text", fmt::format("at most {} positions", shape.max_positions),
-                std::to_string(offset + ids.size(1)), "shorten it, or train a model with larger model.max_positions");
+                std::to_string(offset + ids.size(1)), "shorten it, or train a model with a larger model.max_positions");
   OptionalTensor position_table;
   if (position == Position::sinusoidal) {
     if (sinusoid_table.device() != ids.device()) sinusoid_table = sinusoid_table.to(ids.device());

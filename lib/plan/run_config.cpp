@@ -27,7 +27,8 @@ using config::KeyText;
 std::span<const KeyText> key_texts(const LossConfig&) {
   static constexpr std::array<KeyText, 3> texts{{
       {"label_smoothing",
-       "share of the target probability spread over live ids; default: 0 for language models, 0.1 for translation"},
+       "share of the target probability spread over all pieces of the tokenizer; default: 0 for language models, 0.1 "
+       "for translation"},
       {"z", "weight of the squared log of the softmax denominator; 0: off"},
       {"chunk_bytes", "most bytes of logits that exist at one time; 0: no limit"},
   }};
@@ -39,7 +40,8 @@ std::span<const KeyText> key_texts(const PrecisionConfig&) {
        "fp32; bf16: weights and activations in bf16, fp32 master weights, gradients and moments; bf16_pure: no master "
        "weights, updates are rounded stochastically"},
       {"gradient_wire",
-       "type in which gradients are sent, fp32 or bf16; or {\"inner\", \"outer\"}: inside and between nodes"},
+       "type in which gradients are sent, fp32 or bf16; or {\"inner\": TYPE, \"outer\": TYPE}: inside a node and "
+       "between nodes"},
   }};
   return texts;
 }
@@ -47,17 +49,20 @@ std::span<const KeyText> key_texts(const ShardingConfig&) {
   static constexpr std::array<KeyText, 5> texts{{
       {"zero_stage",
        "1: master weights and moments are sharded over all ranks; 2: gradients as well; 3: weights as well"},
-      {"scope", "world; hybrid (stage 3): weights and gradients are sharded inside a node, the rest over all ranks"},
+      {"scope",
+       "world: over all ranks; hybrid (zero_stage 3): weights and gradients are sharded inside a node, the rest over "
+       "all ranks"},
       {"reduction",
        "exact: fp32 sums in a fixed order, so that bits do not depend on timing; fast: the backend's own order; "
        "elastic: "
        "the same bits for any number of ranks, at the cost of a reduction every micro-batch (for tests)"},
       {"recompute",
-       "what the backward pass recomputes instead of keeping it: none, activation (products of the feed-forward part), "
-       "full (all of its "
-       "inner values), block"},
+       "what the backward pass recomputes instead of keeping: none, activation (the input of the last matrix of the "
+       "feed-forward part), full (all inner values of the feed-forward part), block (all values of a block except its "
+       "input)"},
       {"accumulation_order",
-       "depth_first: one micro-batch after the other; breadth_first: all micro-batches of a unit, then the next unit"},
+       "depth_first: one micro-batch after the other; breadth_first: all micro-batches through one unit (embedding, "
+       "block or head), then through the next"},
   }};
   return texts;
 }
@@ -66,13 +71,14 @@ std::span<const KeyText> key_texts(const CheckpointConfig&) {
       {"interval", "period between temporary checkpoints under run_dir/checkpoints"},
       {"max_checkpoints", "number of newest temporary checkpoints that are kept"},
       {"export_interval", "period between permanent checkpoints under run_dir/export; 0: one at the end"},
-      {"export_state", "full; weights: permanent checkpoints without moments, which training cannot resume from"},
+      {"export_state",
+       "what permanent checkpoints hold: full (all state) or weights (no moments; training cannot resume from these)"},
       {"on_busy",
        "what to do if a temporary checkpoint is due while the last one is still being written: wait, or skip it"},
-      {"max_failed_saves", "number of failed saves in a row that ends the run (exit 4)"},
+      {"max_failed_saves", "number of failed saves in a row that ends the run (exit code 4)"},
       {"verify",
        "which bytes are checked when a checkpoint is loaded: touched (blocks that are read), full (all; always so if a "
-       "newer checkpoint is damaged), none (manifest and tables alone)"},
+       "newer checkpoint is damaged), none (only the manifest and the digest tables)"},
   }};
   return texts;
 }
@@ -86,7 +92,9 @@ std::span<const KeyText> key_texts(const ValidationSet&) {
 std::span<const KeyText> key_texts(const EarlyStopConfig&) {
   static constexpr std::array<KeyText, 3> texts{{
       {"metric", "one of validation.metrics, measured on the first set"},
-      {"patience", "number of validations in a row without improvement that ends the run (exit 0, with its export)"},
+      {"patience",
+       "number of validations in a row without improvement that ends the run (exit code 0, after its last permanent "
+       "checkpoint)"},
       {"min_delta", "smallest improvement over the best value that counts"},
   }};
   return texts;
@@ -107,12 +115,12 @@ std::span<const KeyText> key_texts(const ValidationConfig&) {
 std::span<const KeyText> key_texts(const StopConfig&) {
   static constexpr std::array<KeyText, 2> texts{{
       {"before_end_s",
-       "seconds before the end of the allocation (ARGOSY_DEADLINE, set by the job scripts) at which training commits a "
+       "seconds before the end of the allocation (ARGOSY_DEADLINE, set by the job scripts) at which training saves a "
        "checkpoint and ends with exit code 75; default: ARGOSY_STOP_NOTICE_S, else 60; earlier if two steps and saves "
        "take longer"},
       {"file",
-       "training commits a checkpoint and ends with exit code 75 when this file appears, and does not start while it "
-       "exists; job scripts then do not requeue it"},
+       "when this file appears, training saves a checkpoint and ends with exit code 75; while it exists, training does "
+       "not start, and job scripts do not requeue the run"},
   }};
   return texts;
 }
@@ -287,10 +295,10 @@ void require_trainable(const RunConfig& config) {
   need(config.schedule.length.count > 0, "schedule.length");
   if (missing.empty()) return;
   throw Error{Fault::config,
-              {.sentence = fmt::format("missing keys: {} (add them to the file, or --set KEY=VALUE)", missing),
+              {.sentence = fmt::format("missing keys: {}; add them to the file, or use --set KEY=VALUE", missing),
                .wanted = "a configuration to train with",
                .got = fmt::format("none of {}", missing),
-               .remedy = "add them to the file, or --set KEY=VALUE"}};
+               .remedy = "add them to the file, or use --set KEY=VALUE"}};
 }
 
 Scheme scheme_of(const ShardingConfig& sharding) {

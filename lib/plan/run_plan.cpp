@@ -139,12 +139,12 @@ void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
   const std::string wanted = fmt::format("{:.0f} MiB per rank", in_mib(needed));
   const std::string got = fmt::format("{:.0f} MiB", in_mib(capacity_bytes));
   const int nodes = plan.target.layout.nodes();
-  throw_claim(
-      Fault::config,
-      fmt::format("{} on {} ranks ({} {}) needs {}, but a rank has {}{}",
-                  boost::describe::enum_to_string(plan.scheme, ""), plan.target.layout.world(), nodes,
-                  nodes == 1 ? "node" : "nodes", wanted, got, some_fit ? "" : ", and no scheme fits on these nodes"),
-      "memory", wanted, got, remedy);
+  throw_claim(Fault::config,
+              fmt::format("{} on {} ranks ({} {}) needs {}, but a rank has {}{}",
+                          boost::describe::enum_to_string(plan.scheme, ""), plan.target.layout.world(), nodes,
+                          nodes == 1 ? "node" : "nodes", wanted, got,
+                          some_fit ? "" : ", and no sharding scheme fits on these nodes"),
+              "memory", wanted, got, remedy);
 }
 
 RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target) {

@@ -97,7 +97,7 @@ Bytes Averager::average(std::size_t unit, std::size_t tensor, std::int64_t begin
                 fmt::format("elements {} to {} of the unit {}", begin, begin + count,
                             mean_.readers.front()->unit_names()[unit]),
                 fmt::format("a mean within the range of {}", name_of(dtype_)), "NaN or Inf",
-                "use smaller weights, or drop --no-normalize");
+                "use smaller weights, or leave --no-normalize out");
   return result;
 }
 

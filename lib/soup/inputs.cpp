@@ -58,7 +58,7 @@ void check_parameters(const Reader& first, const Reader& other) {
   }
   if (!shapes.empty())
     refuse_as(Fault::data, other,
-              fmt::format("has a parameter that the first input does not have, {}", shapes.begin()->first),
+              fmt::format("has the parameter {}, which the first input does not have", shapes.begin()->first),
               "the parameters of the first input", "also " + shapes.begin()->first, leave_out);
 }
 
@@ -83,7 +83,8 @@ void check_pair(const Reader& first, const Reader& other, const SoupConfig& conf
   std::sort(others.begin(), others.end());
   if (names != others) {
     const auto text = [](const auto& list) { return list.empty() ? "none" : fmt::format("{}", fmt::join(list, ", ")); };
-    refuse(Fault::data, other, "the attached files of the first input: " + text(names), text(others), leave_out);
+    refuse(Fault::data, other, fmt::format("the attached files of the first input ({})", text(names)), text(others),
+           leave_out);
   }
   for (const std::string& name : names) {
     if (first.attachment(name) != other.attachment(name))
@@ -99,11 +100,11 @@ void check_once(const std::vector<Reader>& readers) {
     for (std::size_t earlier = 0; earlier < i; ++earlier) {
       const Reader &reader = readers[i], &other = readers[earlier];
       if (other.self_digest() == reader.self_digest())
-        refuse_as(Fault::usage, reader, "is given twice", "each checkpoint once", "this one twice", "name it once");
+        refuse_as(Fault::usage, reader, "is given twice", "each checkpoint once", "this one twice", "give it once");
       if (other.has_weights_of(reader))
         refuse_as(Fault::usage, reader, fmt::format("has the same weights as {}", other.directory().string()),
                   "different weights in each input", "those of " + other.directory().string(),
-                  "name only one of the two");
+                  "give only one of the two");
     }
   }
 }

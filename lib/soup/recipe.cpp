@@ -51,7 +51,7 @@ double weight_of(const std::string& metric, double value) {
 std::vector<double> weights_by_metric(const std::string& by, std::span<const Candidate> candidates) {
   const bool known = std::ranges::any_of(std::array{"loss", "perplexity", "bleu", "chrf"},
                                          [&](const char* name) { return by.ends_with(name); });
-  if (!known) refuse("a metric whose name ends with loss, perplexity, bleu or chrf", by, "--by", "name such a metric");
+  if (!known) refuse("a metric whose name ends with loss, perplexity, bleu or chrf", by, "--by", "give such a metric");
   std::vector<double> weights;
   for (const Candidate& candidate : candidates) {
     const auto found = candidate.metrics.find(by);
@@ -60,7 +60,7 @@ std::vector<double> weights_by_metric(const std::string& by, std::span<const Can
       names.reserve(candidate.metrics.size());
       for (const auto& [name, value] : candidate.metrics) names.push_back(name);
       const std::string got = names.empty() ? "no metrics" : fmt::format("{}", fmt::join(names, ", "));
-      refuse("the metric " + by, got, candidate.name, "name another one with --by, or give --weights",
+      refuse("the metric " + by, got, candidate.name, "give another metric with --by, or give --weights",
              fmt::format("{} has no metric {} (it has {})", candidate.name, by, got));
     }
     weights.push_back(weight_of(by, found->second));
@@ -95,7 +95,7 @@ std::vector<std::size_t> newest(std::int64_t count, std::int64_t spacing, std::s
   if (std::ssize(members) < count)
     refuse(fmt::format("{} checkpoints at least {} steps apart", count, spacing), std::to_string(members.size()),
            "--last", "give a smaller --last or --spacing",
-           fmt::format("--last {} needs {} checkpoints at least {} steps apart, and only {} of those named are", count,
+           fmt::format("--last {} needs {} checkpoints at least {} steps apart, and only {} of those given are", count,
                        count, spacing, members.size()));
   std::ranges::sort(members);
   return members;
@@ -139,7 +139,7 @@ Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates) 
   Mixture mixture = uniform_mixture(candidates.size());
   if (recipe.type == RecipeType::last_k) {
     if (!recipe.last)
-      refuse("--last K", "none", "the recipe last_k", "set it with --last",
+      refuse("--last K", "none", "the recipe last_k", "give it with --last",
              "the recipe last_k needs the number of checkpoints");
     const std::int64_t spacing = recipe.spacing.value_or(0);
     if (spacing < 0) refuse("0 or more steps", std::to_string(spacing), "--spacing", "correct it");
@@ -149,7 +149,7 @@ Mixture mixture_of(const Recipe& recipe, std::span<const Candidate> candidates) 
   }
   if (mixture.members.size() < 2)
     refuse("at least two checkpoints", std::to_string(mixture.members.size()), "CKPT",
-           "name several, as in checkpoints/*",
+           "give several, as in checkpoints/*",
            fmt::format("a soup needs at least two checkpoints, got {}", mixture.members.size()));
   if (recipe.type == RecipeType::weighted) mixture.weights = checked_weights(recipe, candidates);
   if (recipe.type == RecipeType::decay)

@@ -14,14 +14,14 @@ SoupResult make_soup(comm::Context& context, const SoupConfig& config, const Eva
   comm::agree(context.world, [&] {
     if (config.recipe.type == RecipeType::greedy && !evaluator)
       throw_claim(Fault::usage, "the recipe greedy needs validation sets", "the recipe greedy", "validation sets",
-                  "none", "name the run's configuration with --validate");
+                  "none", "give the run's configuration with --validate");
     if (config.moments != Moments::drop && config.dtype != DType::f32)
       throw_claim(Fault::usage, fmt::format("--optimizer needs weights in f32, not {}", name_of(config.dtype)),
                   "--optimizer", "weights in f32", std::string(name_of(config.dtype)),
                   "leave --dtype or --optimizer out");
     if (!context.is_root() || !context.files.is_taken(target)) return;
     throw_claim(Fault::usage, target.string() + " exists already", target.string(), "a new directory for the soup",
-                "one that exists", "remove it, or name another directory with --out");
+                "one that exists", "remove it, or give another directory with --out");
   });
   const Inputs inputs = open_inputs(context, config);
   for (const std::string& line : table_of(inputs)) context.log.plain(line);

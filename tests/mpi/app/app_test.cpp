@@ -64,7 +64,7 @@ TEST_F(AppTest, WrongWordsAreUsageErrorsOnAllRanks) {
   EXPECT_EQ(refusal({"--dry-rum"}).fault(), Fault::usage);
   EXPECT_STREQ(refusal({"a.json", "b.json"}).what(), "tool: unexpected argument b.json; see `tool --help`");
   EXPECT_THAT(refusal({"--set"}).what(), HasSubstr("--set"));
-  EXPECT_STREQ(refusal({}).what(), "CONFIG is missing: name a configuration file; see configs/ for examples");
+  EXPECT_STREQ(refusal({}).what(), "CONFIG is missing: give a configuration file; see configs/ for examples");
   EXPECT_EQ(refusal({}).fault(), Fault::usage);
 }
 
@@ -80,7 +80,7 @@ TEST_F(AppTest, AllRanksGetTheConfigurationThatRankZeroReads) {
 TEST_F(AppTest, AMissingFileIsAUsageErrorOnAllRanks) {
   const Error error = refusal({"/nowhere/a.json"});
   EXPECT_EQ(error.fault(), Fault::usage);
-  EXPECT_THAT(error.what(), HasSubstr("/nowhere/a.json does not exist; see configs/"));
+  EXPECT_THAT(error.what(), HasSubstr("/nowhere/a.json does not exist; correct the path, or see configs/"));
 }
 
 TEST_F(AppTest, ABadFileIsAConfigErrorOnAllRanks) {

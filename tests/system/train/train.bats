@@ -304,7 +304,7 @@ PY
     --set sharding.zero_stage=3 || true
   read -r code _ <"$WORK/exit"
   [ "$code" = 2 ]
-  grep -q "stage_3 on 2 ranks (1 node) needs .* MiB per rank, but a rank has .*, and no scheme fits on these nodes; use more nodes" log
+  grep -q "stage_3 on 2 ranks (1 node) needs .* MiB per rank, but a rank has .*, and no sharding scheme fits on these nodes; use more nodes" log
   ! ls huge/checkpoints/0* || false
   run "$TRAIN" "$ROOT/configs/llama2_7b_hybrid.json" --dry-run --set sharding.zero_stage=2
   [ "$status" -eq 2 ]

@@ -60,7 +60,7 @@ TEST(Document, AllowsCommentsAndTrailingCommas) {
 
 TEST(Document, MissingFileIsAUsageError) {
   EXPECT_THAT(refusal(Fault::usage, [] { (void)read_source(Files::system(), "/nowhere/a.json"); }),
-              HasSubstr("/nowhere/a.json does not exist; see configs/"));
+              HasSubstr("/nowhere/a.json does not exist; correct the path, or see configs/"));
 }
 
 TEST(DocumentSet, OverridesInOrder) {

@@ -126,7 +126,7 @@ TEST_F(FilesTest, OpensRegularFilesAloneAndWaitsForNobody) {
   for (const Path& path : {folder / "pipe", folder / "link", Path{"/dev/zero"}}) {
     EXPECT_THAT(refusal(Fault::data, [&] { (void)files.open(path); }), HasSubstr("expected a regular file, got a "));
     EXPECT_THAT(refusal(Fault::data, [&] { (void)files.map(path); }), HasSubstr(path.string()));
-    EXPECT_THAT(refusal(Fault::data, [&] { (void)files.read_text(path); }), HasSubstr("name a file"));
+    EXPECT_THAT(refusal(Fault::data, [&] { (void)files.read_text(path); }), HasSubstr("choose a regular file"));
     EXPECT_THAT(refusal(Fault::io, [&] { (void)files.update(path); }), HasSubstr("expected a regular file, got a "));
     (void)refusal(Fault::io, [&] { (void)files.append(path); });
     (void)refusal(Fault::io, [&] { (void)files.replace(path); });

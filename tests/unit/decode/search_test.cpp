@@ -225,15 +225,15 @@ TEST(Search, RefusesWhatMakesNoSense) {
   const auto refuse = [&](Fault fault, const SearchOptions& options, const Ids& source, const char* words) {
     EXPECT_TRUE(says(refusal(fault, [&] { (void)best(bound, options, source); }), words));
   };
-  refuse(Fault::usage, {.beam = 0}, {1, 0}, "beam: expected at least 1");
-  refuse(Fault::usage, {.length_penalty = nan}, {1, 0}, "length_penalty");
-  refuse(Fault::usage, {.patience = 0}, {1, 0}, "patience");
-  refuse(Fault::usage, {.patience = nan}, {1, 0}, "patience");
-  refuse(Fault::usage, {.max_length = 0}, {1, 0}, "max_length: expected at least 1");
-  refuse(Fault::usage, {.max_length_factor = -1}, {1, 0}, "max_length_factor");
-  refuse(Fault::usage, {.min_length = -1}, {1, 0}, "min_length");
+  refuse(Fault::usage, {.beam = 0}, {1, 0}, "--beam: expected at least 1");
+  refuse(Fault::usage, {.length_penalty = nan}, {1, 0}, "--length-penalty");
+  refuse(Fault::usage, {.patience = 0}, {1, 0}, "--patience");
+  refuse(Fault::usage, {.patience = nan}, {1, 0}, "--patience");
+  refuse(Fault::usage, {.max_length = 0}, {1, 0}, "--max-length: expected at least 1");
+  refuse(Fault::usage, {.max_length_factor = -1}, {1, 0}, "--max-length-factor");
+  refuse(Fault::usage, {.min_length = -1}, {1, 0}, "--min-length");
   refuse(Fault::usage, {.batch_elements = 0}, {1, 0}, "batch_elements");
-  refuse(Fault::data, {}, {}, "at least one id");
+  refuse(Fault::data, {}, {}, "at least one token id");
   refuse(Fault::data, {}, Ids(9, 1), "at most 8 positions");
   EXPECT_TRUE(decode::search(*bound.model, {}, {}).empty());
 

@@ -242,7 +242,8 @@ TEST(RunPlan, NamesAStageWhoseStateFitsWhereNothingElseIsKnown) {
       << remedy(Scheme::stage_2);
   EXPECT_TRUE(remedy(Scheme::stage_3).starts_with("try --set sharding.zero_stage=3, which needs "))
       << remedy(Scheme::stage_3);
-  EXPECT_TRUE(says(refusal(Fault::config, [&] { plan::require_state_fits(plan, 1 << 20); }), "no scheme fits"));
+  EXPECT_TRUE(
+      says(refusal(Fault::config, [&] { plan::require_state_fits(plan, 1 << 20); }), "no sharding scheme fits"));
 }
 
 TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {

@@ -100,7 +100,7 @@ const std::vector<Refusal>& refusals() {
   static const std::vector<Refusal> all{
       {1, "ParameterNames", Exit::data, "block.0/up",
        with([](auto& o) { o.units[1].second[1].name = "block.0/side"; })},
-      {1, "MoreParameters", Exit::data, "does not have, head/more", with([](auto& o) {
+      {1, "MoreParameters", Exit::data, "has the parameter head/more, which the first input", with([](auto& o) {
          o.units[2].second.push_back({"head/more", {3}});
        })},
       {2, "Shapes", Exit::data, "block.0/up of shape [19, 53], got [53, 19]", with([](auto& o) {
