@@ -85,7 +85,7 @@ Reader load_named(const comm::Context& context, RunFolder& folder, std::span<con
   if (wrong)
     throw_claim(wrong->fault(), fmt::format("cannot load {}: {}", reader->directory().string(), wrong->facts().got),
                 reader->directory().string(), "the named checkpoint to be intact", wrong->facts().got,
-                "name another checkpoint, or resume from the newest");
+                "give another checkpoint, or resume from the newest");
   comm::at_root(context.world, [&] { folder.abandon_newer(*reader); });
   return std::move(*reader);
 }

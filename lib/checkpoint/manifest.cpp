@@ -132,15 +132,14 @@ void check_version(const Fields& fields, const std::string& where) {
   const std::string needs =
       major == format_major ? fmt::format(", which needs a reader of format {}.{} or newer", wanted_major, wanted_minor)
                             : "";
-  throw Error{
-      Fault::usage,
-      {.sentence = fmt::format("{}: the checkpoint has format {}.{}{}; this version is a reader of format {}.{}; "
-                               "use a newer Argosy",
-                               where, major, minor, needs, format_major, format_minor),
-       .wanted = fmt::format("a checkpoint for readers of format {}.{} or older", format_major, format_minor),
-       .got = fmt::format("format {}.{}, for readers of {}.{}", major, minor, wanted_major, wanted_minor),
-       .where = where,
-       .remedy = "use a newer Argosy"}};
+  throw Error{Fault::usage,
+              {.sentence = fmt::format("{}: the checkpoint has format {}.{}{}; this Argosy reads format {}.{}; "
+                                       "use a newer Argosy",
+                                       where, major, minor, needs, format_major, format_minor),
+               .wanted = fmt::format("a checkpoint for readers of format {}.{} or older", format_major, format_minor),
+               .got = fmt::format("format {}.{}, for readers of {}.{}", major, minor, wanted_major, wanted_minor),
+               .where = where,
+               .remedy = "use a newer Argosy"}};
 }
 
 /// All parameters have one element type; without any it is f32.

@@ -21,7 +21,7 @@ struct Place {
   std::size_t unit = 0, index = 0;  // in that unit's space
 };
 
-constexpr const char* name_another = "name a checkpoint of this model";
+constexpr const char* name_another = "give a checkpoint of this model";
 
 #ifdef NDEBUG
 constexpr bool checks_every_element = false;
@@ -163,7 +163,7 @@ ParsedManifest read_manifest(const Files& files, const Path& directory) {
                             exists ? "is not a checkpoint: it has no MANIFEST.json" : "does not exist"),
                 directory.string(), "a committed checkpoint",
                 exists ? "a folder without a MANIFEST.json" : "no such folder",
-                "name a committed checkpoint, such as checkpoints/000001000 of a run");
+                "give a committed checkpoint, such as checkpoints/000001000 of a run");
   }
   if (facts->size_bytes > manifest_limit_bytes)
     throw_error(Fault::corrupt, path.string(), fmt::format("a manifest of at most {} bytes", manifest_limit_bytes),
@@ -228,7 +228,7 @@ std::string Reader::attachment(const std::string& name) const {
   if (found == files.end())
     throw_claim(Fault::data, fmt::format("{}: the checkpoint has no {}", impl_->directory.string(), name),
                 impl_->directory.string(), "the file " + name, "a checkpoint without it",
-                "use one that was saved with its tokenizer");
+                "use a checkpoint that was saved with its tokenizer");
   std::string content = impl_->files.read_text(path);
   if (content.size() == found->size_bytes && digest_of(std::string_view{content}) == found->digest) return content;
   throw_claim(Fault::corrupt, path.string() + " does not match its digest in MANIFEST.json", path.string(),

@@ -277,7 +277,7 @@ void RunFolder::refuse_newer(const Reader& named) const {
               fmt::format("{} is not the newest checkpoint of the run (newer: {})", named.directory().string(), list),
               named.directory().string(), "the newest checkpoint of the run",
               fmt::format("step {}, older than {}", named.step(), list),
-              "resume from the newest, give another run_dir, or set the newer ones aside with --abandon-newer");
+              "resume from the newest, set another run_dir, or set the newer ones aside with --abandon-newer");
 }
 
 void RunFolder::abandon_newer(const Reader& named) {

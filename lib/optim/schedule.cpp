@@ -18,7 +18,7 @@ std::span<const config::KeyText> key_texts(const ScheduleConfig&) {
       {"warmup", "period of the linear rise; default: 1000 steps for a decoder, 4000 for an encoder_decoder"},
       {"length", "when training ends: steps, or a period in tgt_tokens (\"2Gt\") or epochs (\"3e\"); required"},
       {"decay_end", "when the decay reaches min_lr, counted from the start; default: length"},
-      {"cooldown", "wsd: share of the schedule in which the rate decays, as 1 - √"}};
+      {"cooldown", "wsd: share of the schedule, at its end, in which the rate decays as 1 - √progress"}};
   return texts;
 }
 
@@ -40,7 +40,7 @@ void validate(const ScheduleConfig& config, config::Problems& problems) {
                    fmt::format("greater than schedule.warmup ({})", warmup.text()), decay_end.text());
   const bool has_warmup = config.warmup ? warmup.count > 0 : config.length.unit == config::Period::Unit::step;
   problems.require(config.style != ScheduleStyle::inv_sqrt || has_warmup, "/warmup",
-                   "above 0: with inv_sqrt the rate falls from the end of the warm-up", warmup.text());
+                   "above 0 with inv_sqrt, whose rate falls from the end of the warm-up", warmup.text());
   problems.require(config.cooldown > 0 && config.cooldown <= 1, "/cooldown", "a share above 0, at most 1",
                    number(config.cooldown));
 }

@@ -54,7 +54,7 @@ void require_from(const checkpoint::Reader& candidate, const std::string& reques
               fmt::format("{} is older than {}, and the checkpoints that {} has made are damaged",
                           candidate.directory().string(), request, request),
               candidate.directory().string(), fmt::format("a sound checkpoint that {} has made", request),
-              "an older one", "submit again, and name the checkpoint to resume from with --resume");
+              "an older one", "submit again, and give the checkpoint to resume from with --resume");
 }
 
 void set_aside(const comm::Context& context, const Path& run_dir) {

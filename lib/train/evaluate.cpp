@@ -107,7 +107,7 @@ Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Mo
   Evaluation evaluation{.nll_sum = sums[0], .tgt_tokens = static_cast<std::int64_t>(sums[1]), .bleu = {}, .chrf = {}};
   if (evaluation.tgt_tokens == 0)
     throw_error(Fault::data, set.name, "a validation set with tokens to predict", "none",
-                "name another file in validation.sets");
+                "set another file in validation.sets");
   const bool translates = std::any_of(metrics.begin(), metrics.end(), [](plan::Metric metric) {
     return metric == plan::Metric::bleu || metric == plan::Metric::chrf;
   });

@@ -165,10 +165,10 @@ comm::Event Runner::computed() const {
 
 /// Gathers what plans take for complete; once, as it does not change.
 void Runner::complete_frozen() {
-  for (std::size_t u = 0; u < buffers_.units().size(); ++u) {
-    UnitBuffers& unit = buffers_.units()[u];
+  for (int u = 0; UnitBuffers & unit : buffers_.units()) {
+    const plan::Op op{.kind = plan::OpKind::gather, .unit = u++};
     if (!unit.is_frozen() || unit.rotates_weights || std::exchange(unit.is_complete, true)) continue;
-    gather({.kind = plan::OpKind::gather, .unit = static_cast<int>(u)}).wait_on(kComputeStream);
+    gather(op).wait_on(kComputeStream);
   }
 }
 

@@ -114,7 +114,7 @@ const std::vector<Refusal>& refusals() {
       {5, "Tokenizer", Exit::data, "tokenizer", with_model("tokenizer_digest", "dead")},
       {5, "TokenizerFile", Exit::data, "has another tokenizer.model than the first input",
        with([](auto& o) { o.attachments[0].content = "others"; })},
-      {5, "NoTokenizerFile", Exit::data, "files of the first input: tokenizer.model, got none",
+      {5, "NoTokenizerFile", Exit::data, "files of the first input (tokenizer.model), got none",
        with([](auto& o) { o.attachments.clear(); })},
       {6, "VocabularySize", Exit::data, "vocabulary size of the first input (37), got 38",
        with_model("vocab_size", 38)},
@@ -140,7 +140,7 @@ const std::vector<Refusal>& refusals() {
          two.config.inputs = {two.save(first).string(), two.save(second).string()};
        }},
       {11, "MoreIntegerTables", Exit::data,
-       "files of the first input: tokenizer.model, got tokenizer.model, vocab_map.json", with([](auto& o) {
+       "files of the first input (tokenizer.model), got tokenizer.model, vocab_map.json", with([](auto& o) {
          o.attachments.push_back({"vocab_map.json", "[0,1,2]"});
        })},
       {12, "OneInput", Exit::usage, "at least two",
