@@ -10,7 +10,7 @@
 namespace argosy::model {
 
 struct Model::Impl {
-  Impl(const spec::ModelSpec& spec, const partition::Layout& layout);
+  Impl(const spec::ModelSpec& spec, std::span<const partition::Layout> layouts);
 
   /// The function of a visit. `site` is its number, which selects its dropout masks.
   [[nodiscard]] std::function<State(const State&, const Inputs&, Pass&)> code_of(const spec::Visit& visit,

@@ -67,9 +67,9 @@ const Parameter* Unit::without_gradient() const noexcept {
   return found == parameters_.end() ? nullptr : &*found;
 }
 
-Model::Impl::Impl(const spec::ModelSpec& model_spec, const partition::Layout& layout)
+Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::Layout> layouts)
     : spec(model_spec), shape(spec.architecture) {
-  for (const spec::Unit& unit : spec.units) units.emplace_back(unit, layout);
+  for (const spec::Unit& unit : spec.units) units.emplace_back(unit, layouts[unit.component]);
   const bool translation = shape.type == ModelType::encoder_decoder, pre = shape.norm_position == NormPosition::pre;
   encoder.reserve(static_cast<std::size_t>(shape.encoder_layers));
   decoder.reserve(static_cast<std::size_t>(shape.decoder_layers));
@@ -104,7 +104,6 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, const partition::Layout& la
 
 std::function<State(const State&, const Inputs&, Pass&)> Model::Impl::code_of(const spec::Visit& visit,
                                                                               std::int64_t site) {
-  const auto layer = static_cast<std::size_t>(visit.layer);
   switch (visit.kind) {
     case VisitKind::source:
     case VisitKind::target:
@@ -114,7 +113,7 @@ std::function<State(const State&, const Inputs&, Pass&)> Model::Impl::code_of(co
       };
     case VisitKind::encoder_block:
     case VisitKind::decoder_block:
-      return [&block = visit.kind == VisitKind::encoder_block ? encoder[layer] : decoder[layer]](
+      return [&block = (visit.kind == VisitKind::encoder_block ? encoder : decoder).back()](
                  const State& state, const Inputs& inputs, Pass& pass) {
         return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
       };
@@ -233,8 +232,8 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
   return {loss, {}};
 }
 
-Model::Model(const spec::ModelSpec& spec, const partition::Layout& layout)
-    : impl_(std::make_unique<Impl>(spec, layout)) {}
+Model::Model(const spec::ModelSpec& spec, std::span<const partition::Layout> layouts)
+    : impl_(std::make_unique<Impl>(spec, layouts)) {}
 Model::~Model() = default;
 const spec::ModelSpec& Model::spec() const noexcept { return impl_->spec; }
 std::vector<Unit>& Model::units() noexcept { return impl_->units; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -105,7 +106,9 @@ struct Visit : spec::Visit {
 
 class Model {
  public:
-  Model(const spec::ModelSpec& spec, const partition::Layout& layout);
+  Model(const spec::ModelSpec& spec, const partition::Layout& layout) : Model(spec, std::span(&layout, 1)) {}
+  /// layouts: by component of the units.
+  Model(const spec::ModelSpec& spec, std::span<const partition::Layout> layouts);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

@@ -36,13 +36,14 @@ PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layou
     sizes.push_back(partition::FlatSpace(unit.flat(), layout).padded_size());
     if (unit.is_block) largest_block = std::max(largest_block, sizes.back());
     if (unit.frozen) plan.frozen.insert(sizes.size() - 1);
+    plan.components.push_back(unit.component);
   }
   std::vector<int> readers(sizes.size());
   for (const spec::Visit& visit : spec.visits) {
     plan.visit_units.push_back(visit.units);
     for (const std::size_t unit : visit.units) ++readers[unit];
   }
-  for (std::size_t u = 0; u < sizes.size(); ++u) plan.rotates.push_back(readers[u] == 1 && sizes[u] <= largest_block);
+  for (std::size_t u = 0; u < sizes.size(); ++u) plan.rotates.push_back(readers[u] <= 1 && sizes[u] <= largest_block);
   for (const spec::Visit& visit : spec.visits) {  // a visit has one of the rotating buffers
     for (std::size_t i = 1; i < visit.units.size(); ++i) plan.rotates[visit.units[i]] = false;
   }
@@ -101,7 +102,8 @@ class Planner {
         gathered_(turns_.size(), none),
         across_nodes_(turns_.size(), none),
         is_waited_for_(turns_.size()) {
-    for (const std::size_t unit : shape.frozen) is_waited_for_[unit] = is_complete(unit);
+    for (std::size_t u = 0; u < turns_.size(); ++u) is_waited_for_[u] = is_complete(u) || is_idle(u);
+    reuses_ = std::all_of(shape.components.begin(), shape.components.end(), [](std::size_t of) { return of == 0; });
   }
 
   StepPlan run(const std::vector<Compute>& computes) {
@@ -123,11 +125,15 @@ class Planner {
   }
   [[nodiscard]] std::size_t own_unit(const Compute& op) const { return units_of(op).front(); }
   [[nodiscard]] int weights_of(std::size_t unit) const {
-    return rotates_weights(choices_.scheme) ? turns_[unit] : none;
+    return rotates_weights(choices_.scheme) && !is_idle(unit) ? turns_[unit] : none;
   }
   [[nodiscard]] int gradients_of(std::size_t unit) const {
-    return rotates_gradients(choices_.scheme) && !is_frozen(unit) ? turns_[unit] : none;
+    return rotates_gradients(choices_.scheme) && !is_frozen(unit) && !is_idle(unit) ? turns_[unit] : none;
   }
+  [[nodiscard]] std::size_t group_of(std::size_t unit) const {
+    return shape_.components.empty() ? 0 : shape_.components[unit];
+  }
+  [[nodiscard]] bool is_idle(std::size_t unit) const { return choices_.idle.contains(group_of(unit)); }
   [[nodiscard]] bool is_frozen(std::size_t unit) const { return shape_.frozen.contains(unit); }
   /// Whether all its weights are in place from the start.
   [[nodiscard]] bool is_complete(std::size_t unit) const { return is_frozen(unit) && weights_of(unit) == none; }
@@ -142,13 +148,14 @@ class Planner {
     std::array<bool, 2> taken{};
     for (std::size_t j = i; j < computes.size(); ++j) {
       for (const std::size_t each : units_of(computes[j])) {
-        if (weights_of(each) == none && gathered_[each] == none && !is_complete(each)) gather(each, Levels::both);
+        if (weights_of(each) == none && gathered_[each] == none && !is_complete(each) && !is_idle(each))
+          gather(each, Levels::both);
       }
       const std::size_t unit = own_unit(computes[j]);
       const int buffer = weights_of(unit);
       if (buffer == none) continue;
       const auto b = static_cast<std::size_t>(buffer);
-      if (taken[b] && holds_[b] != static_cast<int>(unit)) return;
+      if (taken[b] && (!reuses_ || holds_[b] != static_cast<int>(unit))) return;
       taken[b] = true;
       if (holds_[b] == static_cast<int>(unit)) continue;
       holds_[b] = static_cast<int>(unit);
@@ -170,14 +177,18 @@ class Planner {
   }
   void gather_across_nodes(std::size_t unit) {
     if (across_nodes_[unit] != none) return;
-    across_nodes_[unit] = add(
-        {.kind = OpKind::gather, .stream = Stream::gather, .unit = static_cast<int>(unit), .levels = Levels::outer});
+    across_nodes_[unit] = add({.kind = OpKind::gather,
+                               .stream = Stream::gather,
+                               .unit = static_cast<int>(unit),
+                               .group = group_of(unit),
+                               .levels = Levels::outer});
   }
   void gather(std::size_t unit, Levels levels) {
     const int buffer = weights_of(unit);
     Op op{.kind = OpKind::gather,
           .stream = Stream::gather,
           .unit = static_cast<int>(unit),
+          .group = group_of(unit),
           .weights = buffer,
           .levels = levels};
     if (buffer != none && last_reader_[static_cast<std::size_t>(buffer)] != none) {
@@ -209,10 +220,13 @@ class Planner {
       reducing_.erase(reduce);
     }
     const int index = add(std::move(op));
-    if (weights_of(unit) != none) last_reader_[static_cast<std::size_t>(weights_of(unit))] = index;
+    if (const int buffer = weights_of(unit); buffer != none) {
+      last_reader_[static_cast<std::size_t>(buffer)] = index;
+      if (!reuses_) holds_[static_cast<std::size_t>(buffer)] = none;
+    }
     if (what.kind != OpKind::backward) return;
     for (const std::size_t each : units_of(what)) {
-      if (!is_frozen(each)) reduce_if_complete(what, each, index);
+      if (!is_frozen(each) && !is_idle(each)) reduce_if_complete(what, each, index);
     }
   }
   [[nodiscard]] std::size_t gradient_place(std::size_t unit) const {
@@ -233,6 +247,7 @@ class Planner {
     Op op{.kind = OpKind::reduce,
           .stream = Stream::reduce,
           .unit = static_cast<int>(unit),
+          .group = group_of(unit),
           .micro_batch = what.micro_batch,
           .gradients = gradients_of(unit),
           .levels = in_node ? Levels::inner : Levels::both,
@@ -243,25 +258,34 @@ class Planner {
       add({.kind = OpKind::reduce,
            .stream = Stream::reduce,
            .unit = op.unit,
+           .group = op.group,
            .micro_batch = what.micro_batch,
            .levels = Levels::outer});
     }
   }
 
-  /// Behind the last reduce: its stream runs in order.
+  /// Behind the last reduce of each group: a group's run in order.
   void update() {
-    const auto last =
-        std::find_if(plan_.ops.rbegin(), plan_.ops.rend(), [](const Op& op) { return op.kind == OpKind::reduce; });
-    const auto last_reduce = static_cast<int>(plan_.ops.rend() - last) - 1;
-    add({.kind = OpKind::norm, .waits_for = {last_reduce}});
+    std::map<std::size_t, int> last;  // by group
+    for (int i = 0; const Op& op : plan_.ops) {
+      if (op.kind == OpKind::reduce) last[op.group] = i;
+      ++i;
+    }
+    Op norm{.kind = OpKind::norm};
+    for (const auto& [group, reduce] : last) norm.waits_for.push_back(reduce);
+    add(std::move(norm));
     for (std::size_t u = 0; u < turns_.size(); ++u) {
-      if (!is_frozen(u)) add({.kind = OpKind::update, .unit = static_cast<int>(u)});
+      const auto reads = [u](const auto& units) { return std::find(units.begin(), units.end(), u) != units.end(); };
+      const bool is_here = std::any_of(shape_.visit_units.begin(), shape_.visit_units.end(), reads);
+      if (is_here && !is_frozen(u) && !is_idle(u))
+        add({.kind = OpKind::update, .unit = static_cast<int>(u), .group = group_of(u)});
     }
   }
 
   const PlanShape& shape_;
   const PlanChoices& choices_;
   const bool trains_;
+  bool reuses_ = true;  // what a rotating buffer still holds
   const std::vector<int> turns_;
   StepPlan plan_;
   std::vector<int> gathered_;      // by unit: the gather that filled its buffer

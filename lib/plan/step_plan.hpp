@@ -11,9 +11,9 @@
 #include "spec/model_spec.hpp"
 
 /// The operations of one training step as data. The runner executes exactly this list, the simulation replays it, and
-/// tests check it. Pure; the list is the same on every rank. A sharding scheme only decides which buffers exist: a unit
-/// either has its own buffers or takes turns with the others in two rotating ones (ZeRO, arXiv:1910.02054; hybrid
-/// shards weights and gradient sums inside a node, and the optimizer's state over all ranks).
+/// tests check it. Pure; the list is the same on all ranks that visit the same units. A sharding scheme only decides
+/// which buffers exist: a unit either has its own buffers or takes turns with the others in two rotating ones (ZeRO,
+/// arXiv:1910.02054; hybrid shards weights and gradient sums inside a node, and the optimizer's state over all ranks).
 ///
 /// Weights are gathered just before they are first needed: those of the next unit while one computes. A rotating buffer
 /// keeps its content until another unit needs it. The last two units are therefore not gathered again between forward
@@ -29,6 +29,7 @@ struct Op {
   Stream stream = Stream::compute;
   int visit = -1;                            // forward, backward
   int unit = -1;                             // all but norm; for forward and backward the visit's own
+  std::size_t group = 0;                     // gather, reduce, update: the unit's component
   int micro_batch = -1;                      // forward, backward, reduce: slot on this rank
   int weights = -1, gradients = -1;          // rotating buffer that is read or written; -1: the unit's own, or none
   comm::Levels levels = comm::Levels::both;  // gather, reduce
@@ -56,6 +57,9 @@ struct PlanShape {
   /// Units whose weights do not change. They are not reduced or updated, and gathered only if they rotate: what has its
   /// own buffers is complete from the start.
   std::set<std::size_t> frozen{};
+  /// By unit, its component; empty: one, that of all ranks. Ranks that share a unit perform its collectives in one
+  /// order, whatever else each of them visits: with several components, a rotating unit is gathered for each use.
+  std::vector<std::size_t> components{};
 };
 
 [[nodiscard]] PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout);
@@ -65,6 +69,8 @@ struct PlanChoices {
   AccumulationOrder order = AccumulationOrder::depth_first;
   ReduceEvery reduce_every = ReduceEvery::step;
   int micro_batches = 1;
+  /// Components that no rank's micro-batch needs in this step: nothing of them is gathered, reduced or updated.
+  std::set<std::size_t> idle{};
 };
 
 [[nodiscard]] constexpr bool rotates_weights(Scheme scheme) {

@@ -68,6 +68,8 @@ struct Unit {
   /// Its weights do not change: it has no gradients, master weights or state. A frozen part of a block is a unit of its
   /// own, which the visit reads as well, as with adapters (LoRA, arXiv:2106.09685).
   bool frozen = false;
+  /// The ranks that share it: index of their comm::Group. 0: all ranks. A rank holds the units that its visits read.
+  std::size_t component = 0;
 
   /// The parameter of that name. Throws Error{internal} if there is none.
   [[nodiscard]] const Parameter& parameter(const std::string& name_of_it) const;

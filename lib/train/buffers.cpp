@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace argosy::train {
 
@@ -32,8 +33,8 @@ comm::BufferView view_of(const at::Tensor& tensor) {
           tensor.scalar_type() == at::kBFloat16 ? DType::bf16 : DType::f32};
 }
 
-Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& choices)
-    : model_(model), canonical_rank_(canonical_rank) {
+Buffers::Buffers(model::Model& model, std::vector<int> canonical_ranks, const BufferChoices& choices)
+    : model_(model), canonical_ranks_(std::move(canonical_ranks)) {
   const auto fp32 = at::TensorOptions(at::kFloat).device(choices.device);
   const auto weight_type = fp32.dtype(choices.compute_type);
   const plan::PlanShape shape = plan::plan_shape(model.spec(), model.units().front().space().layout());
@@ -53,12 +54,19 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
   for (std::size_t u = 0; u < turns.size(); ++u) {
     model::Unit& unit = model.units()[u];
     const partition::FlatSpace& space = unit.space();
+    UnitBuffers& buffers = units_.emplace_back();
+    const auto first_parameter =
+        std::exchange(parameters, parameters + static_cast<std::int64_t>(space.params().size()));
+    const auto reads = [u](const spec::Visit& visit) {
+      return std::count(visit.units.begin(), visit.units.end(), u) > 0;
+    };
+    if (std::none_of(model.spec().visits.begin(), model.spec().visits.end(), reads)) continue;
+    const int canonical_rank = rank_in(u);
     const std::int64_t padded = space.padded_size(), owned = space.owned_size(canonical_rank);
     const std::vector<int> slices = space.owned_slices(canonical_rank);
     const bool takes_turns = turns[u] >= 0, trains = !shape.frozen.contains(u);
     const at::ScalarType master_type = trains ? choices.master_type : choices.compute_type;
     const auto turn = static_cast<std::size_t>(std::max(turns[u], 0));
-    UnitBuffers& buffers = units_.emplace_back();
     buffers.rotates_weights = takes_turns && plan::rotates_weights(choices.scheme);
     buffers.rotates_gradients = takes_turns && trains && plan::rotates_gradients(choices.scheme);
     buffers.weights =
@@ -87,8 +95,7 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
     const bool master_in_place = one_slice && weights.defined() && choices.compute_type == master_type;
     if (trains) shard.gradient = buffers.sums_in_place ? own_slice(gradients) : at::zeros({owned}, fp32);
     shard.master = master_in_place ? own_slice(weights) : at::zeros({owned}, fp32.dtype(master_type));
-    shard.rounding = {.seed = choices.seed, .first_parameter = parameters};
-    parameters += static_cast<std::int64_t>(space.params().size());
+    shard.rounding = {.seed = choices.seed, .first_parameter = first_parameter};
     if (!master_in_place) shard.weights = weights;
     shard.weights_begin = begin;
     for (const spec::StateTensor& tensor : choices.state) {
@@ -111,9 +118,10 @@ Buffers::Buffers(model::Model& model, int canonical_rank, const BufferChoices& c
 void Buffers::initialise(std::uint64_t seed) {
   std::vector<float> values;
   for (std::size_t u = 0; u < units_.size(); ++u) {
+    if (!units_[u].is_here()) continue;
     const partition::FlatSpace& space = model_.units()[u].space();
-    values.assign(static_cast<std::size_t>(space.owned_size(canonical_rank_)), 0.0F);
-    for (const partition::Interval& interval : partition::intervals_of(space, canonical_rank_)) {
+    values.assign(static_cast<std::size_t>(space.owned_size(rank_in(u))), 0.0F);
+    for (const partition::Interval& interval : partition::intervals_of(space, rank_in(u))) {
       model::initial_values(model_.spec().units[u].parameter(space.params()[interval.param].name), seed, interval.begin,
                             interval.end, values.data() + interval.local_offset);
     }
@@ -151,7 +159,7 @@ void Buffers::place_own_weights(std::size_t unit) {
     return;
   }
   const partition::FlatSpace& space = model_.units()[unit].space();
-  for (std::int64_t local = 0; const int slice : space.owned_slices(canonical_rank_)) {
+  for (std::int64_t local = 0; const int slice : space.owned_slices(rank_in(unit))) {
     buffers.weights.narrow(0, space.slice_begin(slice), space.slice_size())
         .copy_(buffers.shard.master.narrow(0, local, space.slice_size()));
     local += space.slice_size();

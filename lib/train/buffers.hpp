@@ -32,6 +32,7 @@ struct UnitBuffers {
   /// Frozen, with its own buffers: the slices of all ranks are in `weights`.
   bool is_complete = false;
   [[nodiscard]] bool is_frozen() const { return !gradients.defined(); }
+  [[nodiscard]] bool is_here() const { return weights.defined(); }
 };
 
 struct BufferChoices {
@@ -47,8 +48,9 @@ struct BufferChoices {
 
 class Buffers {
  public:
-  /// Allocates the buffers and binds the units of `model` to them. Not collective.
-  Buffers(model::Model& model, int canonical_rank, const BufferChoices& choices);
+  /// Allocates the buffers and binds the units of `model` to them; units that no visit reads have none.
+  /// canonical_ranks: of this rank, by component. Not collective.
+  Buffers(model::Model& model, std::vector<int> canonical_ranks, const BufferChoices& choices);
 
   /// Fills this rank's slices with the initial weights. Not collective.
   void initialise(std::uint64_t seed);
@@ -68,7 +70,9 @@ class Buffers {
 
  private:
   model::Model& model_;
-  int canonical_rank_;
+  [[nodiscard]] int rank_in(std::size_t unit) const { return canonical_ranks_[model_.spec().units[unit].component]; }
+
+  std::vector<int> canonical_ranks_;
   std::vector<UnitBuffers> units_;
 };
 

@@ -91,7 +91,7 @@ void RunParts::make_model() {
   model.emplace(spec::resolve(config.model, facts.vocab_live), context.topology.layout());
   other_bytes = memory_of(device).bytes;
   buffers.emplace(
-      *model, context.topology.canonical_rank(),
+      *model, std::vector{context.topology.canonical_rank()},
       BufferChoices{.scheme = choices.scheme,
                     .reduce_every = choices.reduce_every,
                     .compute_type = config.precision.mode == plan::PrecisionMode::fp32 ? at::kFloat : at::kBFloat16,

@@ -79,11 +79,12 @@ struct Runner::Step {
   std::vector<Walk> walks{};  // by micro-batch
 };
 
-Runner::Runner(model::Model& model, Buffers& buffers, const comm::Group& group, const optim::Optimizer& optimizer,
-               double max_grad_norm, optim::SkipGuard& guard, const Clock& clock, c10::Device device)
+Runner::Runner(model::Model& model, Buffers& buffers, std::vector<std::optional<comm::Group>> groups,
+               const optim::Optimizer& optimizer, double max_grad_norm, optim::SkipGuard& guard, const Clock& clock,
+               c10::Device device)
     : model_(model),
       buffers_(buffers),
-      group_(group),
+      groups_(std::move(groups)),
       optimizer_(optimizer),
       max_grad_norm_(max_grad_norm),
       guard_(guard),
@@ -101,7 +102,7 @@ void Runner::begin(Walk& walk, const data::Batch& batch, int slot, const Step& s
   walk.pass.seed = step.options.seed;
   walk.pass.step = step.options.step;
   walk.pass.recompute = step.options.recompute;
-  walk.pass.micro_batch = static_cast<std::int64_t>(slot) * group_.layout.world() + group_.canonical_rank;
+  walk.pass.micro_batch = static_cast<std::int64_t>(slot) * all().layout.world() + all().canonical_rank;
   walk.pass.loss_scale = step.tgt_tokens > 0 ? 1.0 / static_cast<double>(step.tgt_tokens) : 0.0;
   walk.pass.loss = step.options.loss;
   walk.inputs = inputs_of(batch, device_);
@@ -166,8 +167,10 @@ comm::Event Runner::computed() const {
 /// Gathers what plans take for complete; once, as it does not change.
 void Runner::complete_frozen() {
   for (int u = 0; UnitBuffers & unit : buffers_.units()) {
-    const plan::Op op{.kind = plan::OpKind::gather, .unit = u++};
-    if (!unit.is_frozen() || unit.rotates_weights || std::exchange(unit.is_complete, true)) continue;
+    const plan::Op op{
+        .kind = plan::OpKind::gather, .unit = u, .group = model_.spec().units[static_cast<std::size_t>(u)].component};
+    ++u;
+    if (!unit.is_here() || !unit.is_frozen() || unit.rotates_weights || std::exchange(unit.is_complete, true)) continue;
     gather(op).wait_on(kComputeStream);
   }
 }
@@ -177,10 +180,11 @@ comm::Event Runner::gather(const plan::Op& op) {
   const UnitBuffers& buffers = buffers_.units()[unit];
   const bool across_nodes = op.levels == comm::Levels::outer;
   if (!across_nodes) buffers_.place_own_weights(unit);
-  if (group_.layout.world() == 1) return {};
-  return group_.collectives.all_gather(model_.units()[unit].space(),
-                                       view_of(across_nodes ? buffers.held_weights : buffers.weights), computed(),
-                                       op.levels);
+  const comm::Group& group = *groups_[op.group];
+  if (group.layout.world() == 1) return {};
+  return group.collectives.all_gather(model_.units()[unit].space(),
+                                      view_of(across_nodes ? buffers.held_weights : buffers.weights), computed(),
+                                      op.levels);
 }
 
 comm::Event Runner::reduce(const plan::Op& op, bool has_examples) {
@@ -197,30 +201,30 @@ comm::Event Runner::reduce(const plan::Op& op, bool has_examples) {
     }
     buffers_.clear_gaps(index);
     unit.expect_fresh_gradients();
-    if (group_.layout.world() == 1 && buffers.sums_in_place && !in_node) return {};  // the shard is the buffer
+    if (groups_[op.group]->layout.world() == 1 && buffers.sums_in_place && !in_node) return {};  // it is the shard
   }
-  return group_.collectives.reduce_scatter(unit.space(),
-                                           view_of(across_nodes ? buffers.held_gradients : buffers.gradients),
-                                           view_of(in_node ? buffers.held_gradients : buffers.shard.gradient),
-                                           computed(), {.levels = op.levels, .continues = op.continues});
+  return groups_[op.group]->collectives.reduce_scatter(
+      unit.space(), view_of(across_nodes ? buffers.held_gradients : buffers.gradients),
+      view_of(in_node ? buffers.held_gradients : buffers.shard.gradient), computed(),
+      {.levels = op.levels, .continues = op.continues});
 }
 
 /// The same bits however the blocks are spread over ranks.
-double Runner::sum_of_all_squares() {
+double Runner::sum_of_all_squares(const std::set<std::size_t>& reduced) {
   optim::OrderFreeSum sum;
-  for (const UnitBuffers& unit : buffers_.units()) {
-    if (!unit.is_frozen()) optim::add_squares(unit.pieces, sum);
-  }
-  group_.collectives.all_reduce(sum.parts());
+  for (const std::size_t unit : reduced) optim::add_squares(buffers_.units()[unit].pieces, sum);
+  all().collectives.all_reduce(sum.parts());
   return sum.value();
 }
 
 /// One norm, one coefficient and the sums of the step in one small collective.
-void Runner::decide(StepResult& result, plan::ReduceEvery reduce_every, const StepOptions& options) {
+void Runner::decide(const plan::StepPlan& plan, StepResult& result, const StepOptions& options) {
   double squares = 0;
-  for (const UnitBuffers& unit : buffers_.units()) {
-    if (!unit.is_frozen()) squares += optim::sum_of_squares(unit.pieces);
+  std::set<std::size_t> reduced;  // units
+  for (const plan::Op& op : plan.ops) {
+    if (op.kind == plan::OpKind::reduce) reduced.insert(static_cast<std::size_t>(op.unit));
   }
+  for (const std::size_t unit : reduced) squares += optim::sum_of_squares(buffers_.units()[unit].pieces);
   telemetry::Work& work = result.work;
   std::array<double*, 9> sums{&squares,
                               &result.nll_sum,
@@ -234,10 +238,10 @@ void Runner::decide(StepResult& result, plan::ReduceEvery reduce_every, const St
   std::array<double, 10> values{};
   for (std::size_t i = 0; i < sums.size(); ++i) values[i] = *sums[i];
   values.back() = options.wants_to_stop ? 1.0 : 0.0;
-  group_.collectives.all_reduce(std::span<double>{values});
+  all().collectives.all_reduce(std::span<double>{values});
   for (std::size_t i = 0; i < sums.size(); ++i) *sums[i] = values[i];
   result.stop = values.back() > 0;
-  if (reduce_every == plan::ReduceEvery::micro_batch) squares = sum_of_all_squares();
+  if (plan.reduce_every == plan::ReduceEvery::micro_batch) squares = sum_of_all_squares(reduced);
   result.grad_norm = std::sqrt(squares);
   result.skipped = guard_.skips(options.step, result.grad_norm);
   const double coefficient = optim::clip_coefficient(result.grad_norm, max_grad_norm_);
@@ -302,16 +306,17 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
         events[i] = reduce(op, !step.batches[static_cast<std::size_t>(op.micro_batch)].empty());
         break;
       case plan::OpKind::norm:
-        decide(step.result, plan.reduce_every, step.options);
+        decide(plan, step.result, step.options);
         if (step.options.before_update) step.options.before_update();
         break;
       case plan::OpKind::update: {
         const UnitBuffers& unit = buffers_.units()[static_cast<std::size_t>(op.unit)];
-        optimizer_.update(unit.pieces, unit.statistics,
-                          {.lr = step.options.lr,
-                           .number = step.options.updates,
-                           .coefficient = coefficient_,
-                           .sum = [this](std::span<double> values) { group_.collectives.all_reduce(values); }});
+        optimizer_.update(
+            unit.pieces, unit.statistics,
+            {.lr = step.options.lr,
+             .number = step.options.updates[op.group],
+             .coefficient = coefficient_,
+             .sum = [&op, this](std::span<double> values) { groups_[op.group]->collectives.all_reduce(values); }});
         break;
       }
     }
@@ -321,7 +326,9 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
 
 StepResult Runner::run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options) {
   StepResult result;
-  group_.collectives.set_step(options.step);
+  for (const auto& group : groups_) {
+    if (group) group->collectives.set_step(options.step);
+  }
   for (model::Unit& unit : model_.units()) unit.expect_fresh_gradients();
   for (const data::Batch& batch : batches.batches) add_work(result.work, batch, model_.architecture().window);
   Step step{.batches = batches.batches, .tgt_tokens = batches.tgt_tokens, .options = options, .result = result};

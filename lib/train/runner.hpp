@@ -4,6 +4,9 @@
 #include <c10/core/Device.h>
 
 #include <functional>
+#include <optional>
+#include <set>
+#include <vector>
 
 #include "comm/collectives.hpp"
 #include "core/clock.hpp"
@@ -24,8 +27,8 @@ namespace argosy::train {
 [[nodiscard]] model::Inputs inputs_of(const data::Batch& batch, c10::Device device);
 
 struct StepOptions {
-  std::int64_t step = 1;     // of the run, from 1
-  std::int64_t updates = 1;  // optimizer updates, this one included
+  std::int64_t step = 1;                 // of the run, from 1
+  std::vector<std::int64_t> updates{1};  // optimizer updates, this one included, by component
   double lr = 0;
   std::uint64_t seed = 1;
   model::LossOptions loss;
@@ -54,8 +57,11 @@ struct StepResult {
 
 class Runner {
  public:
-  Runner(model::Model& model, Buffers& buffers, const comm::Group& group, const optim::Optimizer& optimizer,
-         double max_grad_norm, optim::SkipGuard& guard, const Clock& clock, c10::Device device);
+  /// groups: by component, the ranks that share it; the first has all ranks, and one in which this rank has no part is
+  /// absent.
+  Runner(model::Model& model, Buffers& buffers, std::vector<std::optional<comm::Group>> groups,
+         const optim::Optimizer& optimizer, double max_grad_norm, optim::SkipGuard& guard, const Clock& clock,
+         c10::Device device);
 
   /// Runs one step. Its gradient is that of the sum of all ranks' losses, divided by batches.tgt_tokens. A step that
   /// the guard skips leaves weights and state unchanged. A plan that reduces every micro-batch with elastic collectives
@@ -78,12 +84,13 @@ class Runner {
   void complete_frozen();
   [[nodiscard]] comm::Event gather(const plan::Op& op);
   [[nodiscard]] comm::Event reduce(const plan::Op& op, bool has_examples);
-  double sum_of_all_squares();
-  void decide(StepResult& result, plan::ReduceEvery reduce_every, const StepOptions& options);
+  double sum_of_all_squares(const std::set<std::size_t>& reduced);
+  void decide(const plan::StepPlan& plan, StepResult& result, const StepOptions& options);
 
   model::Model& model_;
   Buffers& buffers_;
-  const comm::Group group_;
+  [[nodiscard]] const comm::Group& all() const { return *groups_.front(); }
+  const std::vector<std::optional<comm::Group>> groups_;
   const optim::Optimizer& optimizer_;
   const double max_grad_norm_;
   optim::SkipGuard& guard_;

@@ -61,7 +61,7 @@ class Trainer {
     const std::unique_ptr<optim::Optimizer> optimizer =
         optim::make_optimizer(config_.optimizer, plan::is_language_model(config_), plan::has_wide_master(config_));
     const comm::Group all{context_.topology.layout(), context_.topology.canonical_rank(), *run_.collectives};
-    Runner runner(*run_.model, *run_.buffers, all, *optimizer, config_.optimizer.max_grad_norm, guard, context_.clock,
+    Runner runner(*run_.model, *run_.buffers, {all}, *optimizer, config_.optimizer.max_grad_norm, guard, context_.clock,
                   run_.device);
     const plan::PlanShape shape = plan::plan_shape(run_.model->spec(), context_.topology.layout());
     const plan::StepPlan plan = plan::plan_step(shape, run_.choices),
@@ -232,7 +232,7 @@ class Trainer {
     next.padded_tokens += batches.padded_tokens;
     const StepResult result = runner.run(plan, batches,
                                          {.step = next.step,
-                                          .updates = state_.updates + 1,
+                                          .updates = {state_.updates + 1},
                                           .lr = optim::learning_rate(run_.schedule, next.position(run_.schedule.unit)),
                                           .seed = config_.seed,
                                           .loss = run_.loss,

@@ -7,6 +7,8 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "comm/collectives.hpp"
@@ -133,14 +135,16 @@ inline constexpr std::array all_schemes{plan::Scheme::stage_1, plan::Scheme::sta
 class Rank {
  public:
   /// spec: may be test::with_shared_bias() or with_adapters().
+  /// parts: the groups of components 1, 2, …
   Rank(const spec::ModelSpec& spec, const partition::Layout& layout, int canonical_rank, comm::Collectives& collectives,
-       const Training& training = {})
+       const Training& training = {}, const std::vector<std::optional<comm::Group>>& parts = {})
       : training_(training),
         layout_(layout),
         canonical_rank_(canonical_rank),
+        groups_(groups_of({layout_, canonical_rank, collectives}, parts)),
         plan_shape_(plan::plan_shape(spec, layout)),
-        model_(spec, layout),
-        buffers_(model_, canonical_rank,
+        model_(spec, layouts()),
+        buffers_(model_, ranks(),
                  {.scheme = training.scheme,
                   .reduce_every = training.reduce_every,
                   .compute_type = training.type,
@@ -150,8 +154,7 @@ class Rank {
         guard_(training.optimizer.skip, {}),
         optimizer_(training.factored ? std::make_unique<Factored>()
                                      : optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
-        runner_(model_, buffers_, {layout_, canonical_rank_, collectives}, *optimizer_,
-                training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
+        runner_(model_, buffers_, groups_, *optimizer_, training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
     buffers_.initialise(3);
     use_shared_bias(model_);
     use_adapters(model_);
@@ -161,10 +164,12 @@ class Rank {
     return plan::plan_step(plan_shape_, {.scheme = training_.scheme,
                                          .order = training_.order,
                                          .reduce_every = training_.reduce_every,
-                                         .micro_batches = micro_batches});
+                                         .micro_batches = micro_batches,
+                                         .idle = idle});
   }
 
   std::function<void()> before_update;  // of the steps
+  std::set<std::size_t> idle;           // components that the next step leaves out
 
   /// A step over `micro_batches` of all ranks, of which this one takes its share.
   train::StepResult step(const std::vector<data::Batch>& micro_batches, double lr) {
@@ -179,13 +184,13 @@ class Rank {
     ++steps_;
     const train::StepResult result = runner_.run(plan(accumulation), batches,
                                                  {.step = steps_,
-                                                  .updates = updates_ + 1,
+                                                  .updates = updates_of_next(),
                                                   .lr = lr,
                                                   .seed = 9,
                                                   .loss = {.label_smoothing = 0.1},
                                                   .recompute = training_.recompute,
                                                   .before_update = before_update});
-    updates_ += result.skipped ? 0 : 1;
+    if (!result.skipped) updates_ = updates_of_next();
     return result;
   }
 
@@ -209,7 +214,7 @@ class Rank {
       for (const model::Parameter& parameter : model_.units()[u].parameters()) parameter.gradient.fill_(nan);
       const partition::FlatSpace& space = model_.units()[u].space();
       for (int slice = 0; slice < space.slices() && !buffers.rotates_weights; ++slice) {
-        if (space.owner(slice) != canonical_rank_)
+        if (space.owner(slice) != rank_of(u))
           buffers.weights.narrow(0, space.slice_begin(slice), space.slice_size()).fill_(nan);
       }
     }
@@ -235,14 +240,36 @@ class Rank {
   [[nodiscard]] model::Model& model() noexcept { return model_; }
 
  private:
+  using Groups = std::vector<std::optional<comm::Group>>;
+  static Groups groups_of(const comm::Group& all, const Groups& parts) {
+    Groups groups{all};
+    for (const auto& part : parts) groups.push_back(part);
+    return groups;
+  }
+  [[nodiscard]] std::vector<partition::Layout> layouts() const {
+    std::vector<partition::Layout> layouts;
+    for (const auto& group : groups_) layouts.push_back(group ? group->layout : partition::Layout{});
+    return layouts;
+  }
+  [[nodiscard]] std::vector<int> ranks() const {
+    std::vector<int> ranks;
+    for (const auto& group : groups_) ranks.push_back(group ? group->canonical_rank : -1);
+    return ranks;
+  }
+  [[nodiscard]] std::vector<std::int64_t> updates_of_next() const {
+    std::vector<std::int64_t> updates = updates_;
+    updates.resize(groups_.size());
+    for (std::size_t c = 0; c < updates.size(); ++c) updates[c] += idle.contains(c) ? 0 : 1;
+    return updates;
+  }
+  [[nodiscard]] int rank_of(std::size_t unit) const {
+    return groups_[model_.spec().units[unit].component]->canonical_rank;
+  }
   template <class Of>
   std::vector<double> all_of(Of of) {
     std::vector<double> all;
     for (std::size_t u = 0; u < model_.units().size(); ++u) {
       const partition::FlatSpace& space = model_.units()[u].space();
-      at::Tensor shard = of(buffers_.units()[u].shard);
-      if (!shard.defined()) continue;  // frozen
-      shard = shard.to(at::kFloat).contiguous();
       std::vector<std::size_t> begins;
       std::size_t end = all.size();
       for (const partition::ParamSpec& param : space.params()) {
@@ -250,7 +277,10 @@ class Rank {
         end += static_cast<std::size_t>(param.numel());
       }
       all.resize(end);
-      for (const partition::Interval& own : partition::intervals_of(space, canonical_rank_))
+      const at::Tensor values = of(buffers_.units()[u].shard);
+      if (!values.defined()) continue;  // frozen, or of a component without this rank
+      const at::Tensor shard = values.to(at::kFloat).contiguous();
+      for (const partition::Interval& own : partition::intervals_of(space, rank_of(u)))
         std::copy_n(shard.const_data_ptr<float>() + own.local_offset, own.end - own.begin,
                     all.begin() + static_cast<std::ptrdiff_t>(begins[own.param]) + own.begin);
     }
@@ -261,6 +291,7 @@ class Rank {
   const Training training_;
   const partition::Layout layout_;
   const int canonical_rank_;
+  const Groups groups_;
   const plan::PlanShape plan_shape_;
   model::Model model_;
   train::Buffers buffers_;
@@ -268,7 +299,8 @@ class Rank {
   Clock clock_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   train::Runner runner_;
-  std::int64_t steps_ = 0, updates_ = 0;
+  std::int64_t steps_ = 0;
+  std::vector<std::int64_t> updates_;  // by component
 };
 
 /// Tests of ranks that are spread over nodes.

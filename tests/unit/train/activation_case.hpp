@@ -35,13 +35,13 @@ inline Activations activations_of(const LanguageModel& sizes, plan::Recompute re
   const spec::Architecture shape = spec::resolve(config, sizes.vocab);
   const partition::Layout alone;
   model::Model model(shape, alone);
-  train::Buffers buffers(model, 0, {.compute_type = at::kBFloat16, .state = optim::state_of({}), .device = device});
+  train::Buffers buffers(model, {0}, {.compute_type = at::kBFloat16, .state = optim::state_of({}), .device = device});
   buffers.initialise(3);
   test::RecordingCollectives collectives(alone, 0);
   optim::SkipGuard guard({}, {});
   const Clock clock;
   const auto optimizer = optim::make_optimizer({}, true, true);
-  train::Runner runner(model, buffers, {alone, 0, collectives}, *optimizer, 1.0, guard, clock, device);
+  train::Runner runner(model, buffers, {comm::Group{alone, 0, collectives}}, *optimizer, 1.0, guard, clock, device);
   data::StepBatches batches;
   batches.tgt_tokens = sizes.rows * sizes.length;
   data::Batch& batch = batches.batches.emplace_back();

@@ -56,7 +56,7 @@ std::int64_t allocated(const spec::ModelSpec& shape, const partition::Layout& la
   for (int rank = 0; rank < layout.world(); ++rank) {
     model::Model model(shape, layout);
     const std::int64_t before = train::memory_of(cpu).bytes;
-    const train::Buffers buffers(model, rank, choices);
+    const train::Buffers buffers(model, {rank}, choices);
     most = std::max(most, train::memory_of(cpu).bytes - before);
   }
   return most;

@@ -134,14 +134,14 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
                                        layout.nodes(), layout.slots(), micro_batches, seconds_per_byte));
               model::Model model(shape, layout);
               const int rank = layout.world() - 1;
-              train::Buffers buffers(model, rank, {.scheme = scheme, .state = optim::state_of({})});
+              train::Buffers buffers(model, {rank}, {.scheme = scheme, .state = optim::state_of({})});
               buffers.initialise(3);
               VirtualTime time;
               VirtualCollectives collectives(time, rank, seconds_per_byte);
               optim::SkipGuard guard({}, {});
               const auto optimizer = optim::make_optimizer({}, true, true);
-              train::Runner runner(model, buffers, {layout, rank, collectives}, *optimizer, 1.0, guard, time.host,
-                                   c10::kCPU);
+              train::Runner runner(model, buffers, {comm::Group{layout, rank, collectives}}, *optimizer, 1.0, guard,
+                                   time.host, c10::kCPU);
               const auto forward_s = [&](std::size_t unit) {
                 return static_cast<double>(2 * width * model.units()[unit].space().parameters());
               };
