@@ -101,6 +101,13 @@ class Optimizer {
   /// of an element do not depend on how the unit is sharded; with statistics, the update is **collective**.
   void update(std::span<const Piece> pieces, const Statistics& statistics, const Update& update) const;
 
+  /// Of units with matrices that are updated as a whole, such as Muon's, before update(). prepare() leaves in the
+  /// gradient of each piece what is to be transformed; then transform() replaces it, matrix by matrix, on the rank that
+  /// owns the matrix; update() finds the result in the gradients of the pieces.
+  virtual void prepare(std::span<const Piece> /*pieces*/, const Update& /*update*/) const {}
+  /// values: [matrix.rows, matrix.columns] fp32.
+  virtual void transform(const spec::Matrix& /*matrix*/, const at::Tensor& /*values*/) const {}
+
  private:
   virtual void update_weights(std::span<const Piece> pieces, const Statistics& statistics,
                               const Update& update) const = 0;

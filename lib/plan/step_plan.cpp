@@ -22,6 +22,10 @@ std::string_view name_of(OpKind kind) noexcept {
       return "reduce";
     case OpKind::norm:
       return "norm";
+    case OpKind::to_owners:
+      return "to_owners";
+    case OpKind::to_shards:
+      return "to_shards";
     case OpKind::update:
       return "update";
   }
@@ -274,12 +278,38 @@ class Planner {
     Op norm{.kind = OpKind::norm};
     for (const auto& [group, reduce] : last) norm.waits_for.push_back(reduce);
     add(std::move(norm));
+    std::vector<std::size_t> updated;
     for (std::size_t u = 0; u < turns_.size(); ++u) {
       const auto reads = [u](const auto& units) { return std::find(units.begin(), units.end(), u) != units.end(); };
       const bool is_here = std::any_of(shape_.visit_units.begin(), shape_.visit_units.end(), reads);
-      if (is_here && !is_frozen(u) && !is_idle(u))
-        add({.kind = OpKind::update, .unit = static_cast<int>(u), .group = group_of(u)});
+      if (is_here && !is_frozen(u) && !is_idle(u)) updated.push_back(u);
     }
+    std::map<std::size_t, int> to_owners, frees;  // by unit; by gradient buffer: what ends its use
+    const auto bring = [&](std::size_t u) {
+      if (!shape_.whole.contains(u) || to_owners.contains(u)) return;
+      Op op = of_unit(OpKind::to_owners, u);
+      if (const auto last = frees.find(gradient_place(u)); last != frees.end()) op.waits_for.push_back(last->second);
+      to_owners[u] = add(std::move(op));
+    };
+    for (std::size_t i = 0; i < updated.size(); ++i) {
+      const std::size_t u = updated[i];
+      Op update = of_unit(OpKind::update, u);
+      update.stream = Stream::compute;
+      bring(u);
+      // The next unit's matrices travel while those of this one are computed, unless they need its buffer.
+      if (i + 1 < updated.size() && gradient_place(updated[i + 1]) != gradient_place(u)) bring(updated[i + 1]);
+      if (shape_.whole.contains(u)) {
+        Op back = of_unit(OpKind::to_shards, u);
+        back.waits_for.push_back(to_owners.at(u));
+        frees[gradient_place(u)] = add(std::move(back));
+        update.waits_for.push_back(frees.at(gradient_place(u)));
+      }
+      add(std::move(update));
+    }
+  }
+  /// On the stream of reductions, as to_owners and to_shards are.
+  [[nodiscard]] Op of_unit(OpKind kind, std::size_t unit) const {
+    return {.kind = kind, .stream = Stream::reduce, .unit = static_cast<int>(unit), .group = group_of(unit)};
   }
 
   const PlanShape& shape_;

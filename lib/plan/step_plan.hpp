@@ -20,7 +20,9 @@
 /// and backward pass, nor are the first two when the next micro-batch begins.
 namespace argosy::plan {
 
-enum class OpKind { gather, forward, backward, reduce, norm, update };
+/// to_owners, to_shards: between norm and update, for units with matrices that are updated as a whole. Every rank takes
+/// the matrices that it owns for this from all shards, and brings back what the update applies.
+enum class OpKind { gather, forward, backward, reduce, norm, to_owners, to_shards, update };
 enum class Stream { compute, gather, reduce };
 [[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
 
@@ -29,7 +31,7 @@ struct Op {
   Stream stream = Stream::compute;
   int visit = -1;                            // forward, backward
   int unit = -1;                             // all but norm; for forward and backward the visit's own
-  std::size_t group = 0;                     // gather, reduce, update: the unit's component
+  std::size_t group = 0;                     // of what has a unit: the unit's component
   int micro_batch = -1;                      // forward, backward, reduce: slot on this rank
   int weights = -1, gradients = -1;          // rotating buffer that is read or written; -1: the unit's own, or none
   comm::Levels levels = comm::Levels::both;  // gather, reduce
@@ -60,6 +62,8 @@ struct PlanShape {
   /// By unit, its component; empty: one, that of all ranks. Ranks that share a unit perform its collectives in one
   /// order, whatever else each of them visits: with several components, a rotating unit is gathered for each use.
   std::vector<std::size_t> components{};
+  /// Units with matrices that the optimizer updates as a whole.
+  std::set<std::size_t> whole{};
 };
 
 [[nodiscard]] PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout);

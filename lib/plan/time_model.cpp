@@ -201,12 +201,14 @@ OpCost op_cost(const CostInputs& in, std::span<const partition::FlatSpace> space
         if (in.reduction == comm::Reduction::elastic) return elastic_time(in, size);
         break;
       case OpKind::gather:
+      case OpKind::to_owners:
+      case OpKind::to_shards:
         break;
     }
     double seconds = 0;
     for (const Collective& what : collectives_of(op, in.other)) {
-      seconds += ring_time(in, what.levels, bytes(what.of_gradients ? in.wire.inner_gradient : in.wire.weight),
-                           bytes(what.of_gradients ? in.wire.outer_gradient : in.wire.weight));
+      const auto [inner, outer] = element_bytes(what.payload, in.wire);
+      seconds += ring_time(in, what.levels, bytes(inner), bytes(outer));
     }
     return seconds;
   };

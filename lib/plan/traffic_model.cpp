@@ -7,19 +7,33 @@
 
 namespace argosy::plan {
 
+std::pair<std::int64_t, std::int64_t> element_bytes(Payload payload, const WireBytes& wire) noexcept {
+  switch (payload) {
+    case Payload::weights:
+      return {wire.weight, wire.weight};
+    case Payload::gradients:
+      return {wire.inner_gradient, wire.outer_gradient};
+    case Payload::sums:
+      break;
+  }
+  return {4, 4};
+}
+
 std::vector<Collective> collectives_of(const Op& op, std::optional<Comparison> other) {
   using comm::Levels;
+  if (op.kind == OpKind::to_owners) return {{OpKind::gather, op.levels, Payload::sums}};
+  if (op.kind == OpKind::to_shards) return {{OpKind::reduce, op.levels, Payload::gradients}};
   if (op.kind != OpKind::gather && op.kind != OpKind::reduce) return {};
   const bool reduces = op.kind == OpKind::reduce;
-  const Collective own{op.kind, op.levels, reduces};
+  const Collective own{op.kind, op.levels, reduces ? Payload::gradients : Payload::weights};
   if (!other) return {own};
   const bool sharded_inside = *other == Comparison::hsdp;
   if (reduces) {  // an all-reduce is a reduce-scatter and a gather
     if (sharded_inside && op.levels == Levels::inner) return {own};
-    return {own, {OpKind::gather, sharded_inside ? Levels::outer : Levels::both, true}};
+    return {own, {OpKind::gather, sharded_inside ? Levels::outer : Levels::both, Payload::gradients}};
   }
   if (!sharded_inside || op.levels == Levels::outer) return {};
-  return {{OpKind::gather, Levels::inner, false}};
+  return {{OpKind::gather, Levels::inner, Payload::weights}};
 }
 
 namespace {
@@ -27,9 +41,9 @@ namespace {
 comm::Traffic::Bytes bytes_of(const Collective& what, const partition::FlatSpace& space, int rank,
                               const WireBytes& wire, comm::Reduction reduction) {
   if (what.kind == OpKind::gather) {
-    if (!what.of_gradients) return comm::all_gather_bytes(space, rank, wire.weight).of(what.levels);
-    comm::Traffic::Bytes sent = comm::all_gather_bytes(space, rank, wire.inner_gradient);
-    sent.outer = comm::all_gather_bytes(space, rank, wire.outer_gradient).outer;
+    const auto [inner, outer] = element_bytes(what.payload, wire);
+    comm::Traffic::Bytes sent = comm::all_gather_bytes(space, rank, inner);
+    sent.outer = comm::all_gather_bytes(space, rank, outer).outer;
     return sent.of(what.levels);
   }
   if (reduction == comm::Reduction::elastic) {  // comm::elastic_bytes asks every rank; a node's share is 1/N

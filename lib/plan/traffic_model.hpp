@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "comm/comm_config.hpp"
@@ -25,13 +26,17 @@ struct StepTraffic {
   [[nodiscard]] std::int64_t rank() const { return rank_inner + rank_outer; }
 };
 
+/// What a collective moves; sums are fp32.
+enum class Payload { weights, gradients, sums };
 /// A collective operation that an operation of a step plan performs.
 struct Collective {
   OpKind kind = OpKind::gather;  // gather or reduce
   comm::Levels levels = comm::Levels::both;
-  bool of_gradients = false;
+  Payload payload = Payload::weights;
   auto operator<=>(const Collective&) const = default;
 };
+/// Bytes of an element inside a node, and across nodes.
+[[nodiscard]] std::pair<std::int64_t, std::int64_t> element_bytes(Payload payload, const WireBytes& wire) noexcept;
 /// The collectives of an operation. With `other`: those of that scheme in a plan of like(other), which gathers summed
 /// gradients where Argosy gathers updated weights. Empty for operations that send nothing.
 [[nodiscard]] std::vector<Collective> collectives_of(const Op& op, std::optional<Comparison> other = {});

@@ -158,12 +158,29 @@ void Buffers::place_own_weights(std::size_t unit) {
     buffers.weights.narrow(0, buffers.shard.weights_begin, buffers.held_weights.numel()).copy_(buffers.held_weights);
     return;
   }
+  for_own_slices(unit, buffers.weights, buffers.shard.master,
+                 [](const at::Tensor& flat, const at::Tensor& own) { flat.copy_(own); });
+}
+
+template <class Use>
+void Buffers::for_own_slices(std::size_t unit, const at::Tensor& flat, const at::Tensor& shard, Use use) const {
   const partition::FlatSpace& space = model_.units()[unit].space();
   for (std::int64_t local = 0; const int slice : space.owned_slices(rank_in(unit))) {
-    buffers.weights.narrow(0, space.slice_begin(slice), space.slice_size())
-        .copy_(buffers.shard.master.narrow(0, local, space.slice_size()));
+    const at::Tensor own = shard.narrow(0, local, space.slice_size());
+    const at::Tensor place = flat.narrow(0, space.slice_begin(slice), space.slice_size());
+    if (place.const_data_ptr() != own.const_data_ptr()) use(place, own);
     local += space.slice_size();
   }
+}
+
+void Buffers::place_own_gradients(std::size_t unit) {
+  for_own_slices(unit, units_[unit].gradients, units_[unit].shard.gradient,
+                 [](const at::Tensor& flat, const at::Tensor& own) { flat.copy_(own); });
+}
+
+void Buffers::take_own_gradients(std::size_t unit) {
+  for_own_slices(unit, units_[unit].gradients, units_[unit].shard.gradient,
+                 [](const at::Tensor& flat, const at::Tensor& own) { own.copy_(flat); });
 }
 
 void Buffers::clear_gaps(std::size_t unit) {

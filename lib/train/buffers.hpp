@@ -65,10 +65,17 @@ class Buffers {
   /// Puts this rank's slice of a unit's weights into its buffer, for the next gather. If the unit rotates, the slice is
   /// cast from the master weights or copied from the held slots; otherwise it is already in place.
   void place_own_weights(std::size_t unit);
+  /// Copies this rank's slices of the summed gradient into the unit's flat gradient buffer, or back.
+  void place_own_gradients(std::size_t unit);
+  void take_own_gradients(std::size_t unit);
   /// Zeroes the gaps between a rotating unit's parameters, in which another unit may have left values.
   void clear_gaps(std::size_t unit);
 
  private:
+  /// Calls use(slice in a flat buffer of the unit, slice in this rank's shard).
+  template <class Use>
+  void for_own_slices(std::size_t unit, const at::Tensor& flat, const at::Tensor& shard, Use use) const;
+
   model::Model& model_;
   [[nodiscard]] int rank_in(std::size_t unit) const { return canonical_ranks_[model_.spec().units[unit].component]; }
 

@@ -209,6 +209,45 @@ comm::Event Runner::reduce(const plan::Op& op, bool has_examples) {
       {.levels = op.levels, .continues = op.continues});
 }
 
+optim::Update Runner::update_of(const plan::Op& op, const StepOptions& options) const {
+  return {.lr = options.lr,
+          .number = options.updates[op.group],
+          .coefficient = coefficient_,
+          .sum = [&group = *groups_[op.group]](std::span<double> values) { group.collectives.all_reduce(values); }};
+}
+
+comm::Event Runner::to_owners(const plan::Op& op, const StepOptions& options) {
+  const auto unit = static_cast<std::size_t>(op.unit);
+  const UnitBuffers& buffers = buffers_.units()[unit];
+  optimizer_.prepare(buffers.pieces, update_of(op, options));
+  buffers_.place_own_gradients(unit);
+  if (groups_[op.group]->layout.world() == 1) return {};
+  return groups_[op.group]->collectives.all_gather(model_.units()[unit].space(), view_of(buffers.gradients),
+                                                   computed());
+}
+
+/// Every rank leaves zeros where it does not own a matrix, so that the sum is the owners' values.
+comm::Event Runner::to_shards(const plan::Op& op) {
+  const auto unit = static_cast<std::size_t>(op.unit);
+  const UnitBuffers& buffers = buffers_.units()[unit];
+  const partition::FlatSpace& space = model_.units()[unit].space();
+  const comm::Group& group = *groups_[op.group];
+  for (std::size_t owner = unit; const spec::Matrix& matrix : model_.spec().units[unit].matrices()) {
+    const std::int64_t begin = space.offset(space.index_of(matrix.parameter->name)) + matrix.begin;
+    const at::Tensor values = buffers.gradients.narrow(0, begin, matrix.rows * matrix.columns);
+    if (owner++ % static_cast<std::size_t>(group.layout.world()) == static_cast<std::size_t>(group.canonical_rank)) {
+      optimizer_.transform(matrix, values.view({matrix.rows, matrix.columns}));
+    } else {
+      values.zero_();
+    }
+  }
+  if (group.layout.world() > 1)
+    return group.collectives.reduce_scatter(space, view_of(buffers.gradients), view_of(buffers.shard.gradient),
+                                            computed());
+  buffers_.take_own_gradients(unit);
+  return {};
+}
+
 /// The same bits however the blocks are spread over ranks.
 double Runner::sum_of_all_squares(const std::set<std::size_t>& reduced) {
   optim::OrderFreeSum sum;
@@ -264,6 +303,8 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
         return times.reduce_s;
       case plan::OpKind::norm:
         return times.norm_s;
+      case plan::OpKind::to_owners:
+      case plan::OpKind::to_shards:
       case plan::OpKind::update:
         return times.update_s;
       case plan::OpKind::forward:
@@ -309,14 +350,15 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
         decide(plan, step.result, step.options);
         if (step.options.before_update) step.options.before_update();
         break;
+      case plan::OpKind::to_owners:
+        events[i] = to_owners(op, step.options);
+        break;
+      case plan::OpKind::to_shards:
+        events[i] = to_shards(op);
+        break;
       case plan::OpKind::update: {
         const UnitBuffers& unit = buffers_.units()[static_cast<std::size_t>(op.unit)];
-        optimizer_.update(
-            unit.pieces, unit.statistics,
-            {.lr = step.options.lr,
-             .number = step.options.updates[op.group],
-             .coefficient = coefficient_,
-             .sum = [&op, this](std::span<double> values) { groups_[op.group]->collectives.all_reduce(values); }});
+        optimizer_.update(unit.pieces, unit.statistics, update_of(op, step.options));
         break;
       }
     }

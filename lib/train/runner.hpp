@@ -84,6 +84,9 @@ class Runner {
   void complete_frozen();
   [[nodiscard]] comm::Event gather(const plan::Op& op);
   [[nodiscard]] comm::Event reduce(const plan::Op& op, bool has_examples);
+  [[nodiscard]] optim::Update update_of(const plan::Op& op, const StepOptions& options) const;
+  [[nodiscard]] comm::Event to_owners(const plan::Op& op, const StepOptions& options);
+  [[nodiscard]] comm::Event to_shards(const plan::Op& op);
   double sum_of_all_squares(const std::set<std::size_t>& reduced);
   void decide(const plan::StepPlan& plan, StepResult& result, const StepOptions& options);
 

@@ -18,6 +18,7 @@
 #include "support/adapters.hpp"
 #include "support/factored.hpp"
 #include "support/mpi_test.hpp"
+#include "support/muon.hpp"
 #include "support/small_model.hpp"
 #include "train/runner.hpp"
 
@@ -120,6 +121,7 @@ struct Training {
   plan::Recompute recompute = plan::Recompute::none;
   optim::OptimizerConfig optimizer{};
   bool factored = false;  // test::Factored instead of optimizer.type
+  bool muon = false;      // test::Muon
 };
 
 /// fp32; bf16 with an fp32 master; bf16 without.
@@ -142,7 +144,7 @@ class Rank {
         layout_(layout),
         canonical_rank_(canonical_rank),
         groups_(groups_of({layout_, canonical_rank, collectives}, parts)),
-        plan_shape_(plan::plan_shape(spec, layout)),
+        plan_shape_(shape_of(spec, layout, training)),
         model_(spec, layouts()),
         buffers_(model_, ranks(),
                  {.scheme = training.scheme,
@@ -150,9 +152,12 @@ class Rank {
                   .compute_type = training.type,
                   .master_type = training.master,
                   .seed = 9,
-                  .state = training.factored ? Factored::state() : optim::state_of(training.optimizer)}),
+                  .state = training.factored ? Factored::state()
+                           : training.muon   ? Muon::state()
+                                             : optim::state_of(training.optimizer)}),
         guard_(training.optimizer.skip, {}),
         optimizer_(training.factored ? std::make_unique<Factored>()
+                   : training.muon   ? std::make_unique<Muon>()
                                      : optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
         runner_(model_, buffers_, groups_, *optimizer_, training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
     buffers_.initialise(3);
@@ -240,6 +245,12 @@ class Rank {
   [[nodiscard]] model::Model& model() noexcept { return model_; }
 
  private:
+  static plan::PlanShape shape_of(const spec::ModelSpec& spec, const partition::Layout& layout,
+                                  const Training& training) {
+    plan::PlanShape shape = plan::plan_shape(spec, layout);
+    if (training.muon) shape.whole = Muon::whole_units(spec);
+    return shape;
+  }
   using Groups = std::vector<std::optional<comm::Group>>;
   static Groups groups_of(const comm::Group& all, const Groups& parts) {
     Groups groups{all};
