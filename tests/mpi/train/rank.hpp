@@ -16,6 +16,7 @@
 #include "support/adapters.hpp"
 #include "support/factored.hpp"
 #include "support/mpi_test.hpp"
+#include "support/quantized.hpp"
 #include "support/small_model.hpp"
 #include "train/runner.hpp"
 
@@ -117,7 +118,7 @@ struct Training {
   at::ScalarType type = at::kFloat, master = at::kFloat;
   plan::Recompute recompute = plan::Recompute::none;
   optim::OptimizerConfig optimizer{};
-  bool factored = false;  // test::Factored instead of optimizer.type
+  bool factored = false, quantized = false;  // test::Factored or test::Quantized instead of optimizer.type
 };
 
 /// fp32; bf16 with an fp32 master; bf16 without.
@@ -146,10 +147,14 @@ class Rank {
                   .compute_type = training.type,
                   .master_type = training.master,
                   .seed = 9,
-                  .state = training.factored ? Factored::state() : optim::state_of(training.optimizer)}),
+                  .state = training.factored    ? spec::StateOf(Factored::state)
+                           : training.quantized ? spec::StateOf(Quantized::state)
+                                                : optim::state_of(training.optimizer)}),
         guard_(training.optimizer.skip, {}),
         optimizer_(training.factored ? std::make_unique<Factored>()
-                                     : optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
+                   : training.quantized
+                       ? std::make_unique<Quantized>(training.optimizer, training.master == at::kFloat)
+                       : optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
         runner_(model_, buffers_, {layout_, canonical_rank_, collectives}, *optimizer_,
                 training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
     buffers_.initialise(3);
@@ -220,8 +225,9 @@ class Rank {
     return all_of([](const optim::ShardState& shard) { return shard.gradient; });
   }
   [[nodiscard]] std::vector<double> first_moments() {
-    return all_of(
-        [](const optim::ShardState& shard) { return shard.states.empty() ? at::Tensor() : shard.states.front(); });
+    return all_of([](const optim::ShardState& shard) {
+      return shard.states.empty() ? at::Tensor() : shard.states.front().numbers;
+    });
   }
   /// The master weights likewise; gaps, which differ between layouts, are left out. **Collective.**
   [[nodiscard]] std::vector<double> weights() {
