@@ -19,10 +19,12 @@
 /// memory; train copies to and from devices. One thread calls HDF5.
 namespace argosy::checkpoint {
 
-/// This rank's slices of one tensor of a unit, in ascending order and without gaps: [space.owned_size(canonical_rank)].
+/// This rank's part (spec::owned_parts) of one tensor of a unit, its slices in ascending order and without gaps.
 struct TensorShard {
-  std::string name;
-  std::span<float> values;
+  spec::StateTensor tensor;  // by element or block
+  MutableBytes bytes;
+  /// The numbers of an fp32 tensor; empty if it is another type.
+  [[nodiscard]] std::span<float> values() const noexcept;
 };
 
 /// Tensors of one unit (spec/state.hpp) in the order in which they are stored, the weights first. A save reads them and
@@ -31,7 +33,7 @@ struct UnitState {
   std::string name;
   const partition::FlatSpace* space = nullptr;
   std::vector<TensorShard> tensors;
-  /// The values of a tensor; empty if the unit does not have it.
+  /// The values of an fp32 tensor; empty if the unit does not have it.
   [[nodiscard]] std::span<float> tensor(std::string_view of_name) const noexcept;
 };
 
@@ -92,8 +94,8 @@ class Reader {
   [[nodiscard]] bool has_optimizer_state() const noexcept;
   /// The number of units with weights. The units after them hold optimizer tensors of other shapes.
   [[nodiscard]] std::size_t weight_units() const noexcept;
-  /// The names of a unit's stored tensors, the weights first.
-  [[nodiscard]] const std::vector<std::string>& tensors(std::size_t unit) const;
+  /// A unit's stored tensors, the weights first.
+  [[nodiscard]] const std::vector<spec::StateTensor>& tensors(std::size_t unit) const;
   /// Whether a running mean of the weights is stored.
   [[nodiscard]] bool has_ema() const noexcept;
   /// From now on every read of the weights gives their running mean. Throws Error{data} when none is stored.
@@ -117,7 +119,7 @@ class Reader {
   [[nodiscard]] std::vector<float> read_parameter(const std::string& name) const;
   /// Fills `units` with what `canonical_rank` owns in the layout of their spaces; the save may have had another layout.
   /// Gaps and pads become zero. hash_blocks: verify the blocks that are read. Not collective. Throws Error{data} when a
-  /// name, shape or tensor is not stored, Error{corrupt} on damage.
+  /// name, shape or tensor is not stored as it is wanted, Error{corrupt} on damage.
   void read_state(std::span<const UnitState> units, int canonical_rank, bool hash_blocks = true) const;
   struct Verified {
     std::uint64_t bytes = 0;  // of payload that was read and hashed
@@ -129,7 +131,8 @@ class Reader {
   /// Whether both checkpoints hold the same weights, element for element; kinds and layouts may differ. Compares
   /// digests when the layouts are equal, else values up to the first difference. Throws Error{corrupt}.
   [[nodiscard]] bool has_weights_of(const Reader& other) const;
-  /// Streams the weights (or their mean), or another tensor that every unit with weights has. Borrows the reader.
+  /// Streams the weights (or their mean), or another fp32 tensor by element that every unit with weights has. Borrows
+  /// the reader.
   [[nodiscard]] WeightStream stream(std::string_view tensor = spec::weights_tensor) const;
 
  private:

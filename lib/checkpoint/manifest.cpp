@@ -31,8 +31,8 @@ constexpr std::pair<const char*, json::object Sections::*> section_members[] = {
     {"counters", &Sections::counters}, {"data", &Sections::data},           {"rng", &Sections::rng},
     {"metrics", &Sections::metrics},   {"best", &Sections::best},           {"soup", &Sections::soup}};
 
-bool contains(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+bool contains(const std::vector<spec::StateTensor>& tensors, std::string_view name) {
+  return std::ranges::find(tensors, name, &spec::StateTensor::name) != tensors.end();
 }
 
 json::object layout_sections(const Manifest& manifest) {
@@ -69,18 +69,20 @@ json::object layout_sections(const Manifest& manifest) {
 
 /// Minor version from which on readers understand what is stored.
 int needs_reader(const Manifest& manifest) {
-  std::vector<std::string> known{std::string(spec::weights_tensor)};
+  if (manifest.minor() > usual_minor) return manifest.minor();
+  std::vector<std::string_view> known{spec::weights_tensor};
   if (manifest.has_optimizer_state()) known.insert(known.end(), spec::adam_moments.begin(), spec::adam_moments.end());
   if (manifest.has_mean()) known.emplace_back(spec::mean_tensor);
-  const bool alike = std::all_of(manifest.tensors.begin(), manifest.tensors.end(),
-                                 [&](const std::vector<std::string>& names) { return names == known; });
+  const bool alike = std::ranges::all_of(manifest.tensors, [&](const std::vector<spec::StateTensor>& tensors) {
+    return std::ranges::equal(tensors, known, {}, &spec::StateTensor::name);
+  });
   return !alike ? 3 : manifest.has_mean() ? 2 : manifest.weights != DType::f32 ? 1 : 0;
 }
 
 json::object document_of(const Manifest& manifest) {
   const int for_minor = needs_reader(manifest);
   json::object document{{"format", format_name},
-                        {"format_version", {{"major", format_major}, {"minor", format_minor}}},
+                        {"format_version", {{"major", format_major}, {"minor", manifest.minor()}}},
                         {"min_reader", {{"major", format_major}, {"minor", for_minor}}},
                         {"writer", {{"version", version()}, {"git", revision()}, {"hdf5", H5_VERS_INFO}}},
                         {"run_uuid", manifest.run_uuid},
@@ -103,10 +105,20 @@ json::object document_of(const Manifest& manifest) {
   for (auto& member : layout_sections(manifest)) document[member.key()] = std::move(member.value());
 
   json::object datasets;
-  for (const DatasetSpec& spec : manifest.specs(0)) {
-    const bool state = spec.name.starts_with("unit/");
-    datasets[spec.name] = {{"dtype", name_of(spec.dtype)}, {"per_rank", state ? "slices owned" : "intervals"}};
+  const std::vector<DatasetSpec> specs = manifest.specs(0);
+  auto spec = specs.begin();
+  const auto add = [&](const char* per_rank) -> json::object& {
+    datasets[spec->name] = {{"dtype", name_of(spec->dtype)}, {"per_rank", per_rank}};
+    return datasets[(spec++)->name].get_object();
+  };
+  for (const std::vector<spec::StateTensor>& tensors : manifest.tensors) {
+    for (const spec::StateTensor& tensor : tensors) {
+      json::object& entry = add("slices owned");
+      if (tensor.extent == spec::Extent::block) entry["block"] = tensor.elements();
+      if (tensor.covers != spec::Covers::all) entry["decay"] = tensor.covers == spec::Covers::with_decay;
+    }
   }
+  while (spec != specs.end()) add("intervals");
   json::array shards, files;
   std::uint64_t bytes = 0;
   for (const Manifest::Shard& shard : manifest.shards) {
@@ -258,18 +270,30 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
     const std::string name(key.substr(std::min(end + 1, key.size())));
     if (unit == units.end() || name.empty())
       fields.object("datasets").fail(key, "a name of the form unit/UNIT/TENSOR", std::string(key));
-    std::vector<std::string>& names = manifest.tensors[unit->second];
+    std::vector<spec::StateTensor>& tensors = manifest.tensors[unit->second];
     const bool narrow = manifest.weights == DType::bf16 && name == "param";
-    names.push_back(narrow ? std::string(spec::weights_tensor) : name);
-    fields.require(names.size() <= most_tensors && std::count(names.begin(), names.end(), names.back()) == 1,
-                   "datasets", fmt::format("at most {} tensors per unit, each once", most_tensors));
+    const Fields entry = fields.object("datasets").object(key);
+    spec::StateTensor tensor{narrow ? std::string(spec::weights_tensor) : name};
+    if (entry.text("dtype") == name_of(DType::u8)) tensor.dtype = DType::u8;
+    if (entry.has("block")) {
+      tensor.extent = spec::Extent::block;
+      entry.require(entry.count("block") == tensor.elements(), "block", std::to_string(tensor.elements()));
+    }
+    if (entry.has("decay"))
+      tensor.covers = entry.flag("decay") ? spec::Covers::with_decay : spec::Covers::without_decay;
+    if (tensor.name == spec::weights_tensor || tensor.name == spec::mean_tensor)
+      fields.object("datasets").require(tensor.is_plain(), key, "an f32 for each weight");
+    fields.require(tensors.size() < most_tensors && !contains(tensors, tensor.name), "datasets",
+                   fmt::format("at most {} tensors per unit, each once", most_tensors));
+    tensors.push_back(std::move(tensor));
   }
   const std::size_t weight_units = manifest.weight_units();
   bool in_order = weight_units > 0;
   for (std::size_t unit = 0; unit < manifest.tensors.size(); ++unit) {
-    const std::vector<std::string>& names = manifest.tensors[unit];
-    in_order = in_order && !names.empty() && (names.front() == spec::weights_tensor) == (unit < weight_units) &&
-               contains(names, spec::mean_tensor) == (unit < weight_units && manifest.has_mean());
+    const std::vector<spec::StateTensor>& tensors = manifest.tensors[unit];
+    in_order = in_order && !tensors.empty() &&
+               (tensors.front().name == spec::weights_tensor) == (unit < weight_units) &&
+               contains(tensors, spec::mean_tensor) == (unit < weight_units && manifest.has_mean());
   }
   fields.require(in_order, "datasets",
                  "weights first in each unit, a running mean in all units or none, and units without weights last");
@@ -296,10 +320,13 @@ void check_room(const Fields& fields, const Manifest& manifest) {
   std::uint64_t room = 0, needed = 0;
   for (const Manifest::Shard& shard : manifest.shards) room += std::min(shard.size_bytes, largest);
   for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
-    const std::uint64_t element =
-        size_of(manifest.weights) + (manifest.tensors[unit].size() - 1) * sizeof(float);  // weights alone may be bf16
-    for (const partition::ParamSpec& param : manifest.spaces[unit].params())
-      needed += static_cast<std::uint64_t>(param.numel()) * element;
+    for (const partition::ParamSpec& param : manifest.spaces[unit].params()) {
+      for (const spec::StateTensor& tensor : manifest.tensors[unit]) {
+        const DType dtype = tensor.name == spec::weights_tensor ? manifest.weights : tensor.dtype;
+        if (tensor.is_for(param))
+          needed += static_cast<std::uint64_t>(param.numel() / tensor.elements()) * size_of(dtype);
+      }
+    }
   }
   fields.require(needed <= room, "shards", fmt::format("files of at least {} bytes in all", needed));
 }
@@ -344,19 +371,24 @@ std::string_view checked_body(std::string_view text, const std::string& where) {
 }  // namespace
 
 std::size_t Manifest::weight_units() const noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(tensors.begin(), tensors.end(),
-                    [](const std::vector<std::string>& names) { return contains(names, spec::weights_tensor); }));
+  return static_cast<std::size_t>(std::count_if(tensors.begin(), tensors.end(),
+                                                [](const auto& unit) { return contains(unit, spec::weights_tensor); }));
 }
 
 bool Manifest::has_mean() const noexcept { return !tensors.empty() && contains(tensors.front(), spec::mean_tensor); }
 
 bool Manifest::has_optimizer_state() const noexcept {
-  return std::any_of(tensors.begin(), tensors.end(), [](const std::vector<std::string>& names) {
-    return std::any_of(names.begin(), names.end(), [](const std::string& name) {
-      return name != spec::weights_tensor && name != spec::mean_tensor;
+  return std::ranges::any_of(tensors, [](const std::vector<spec::StateTensor>& unit) {
+    return std::ranges::any_of(unit, [](const spec::StateTensor& tensor) {
+      return tensor.name != spec::weights_tensor && tensor.name != spec::mean_tensor;
     });
   });
+}
+
+int Manifest::minor() const noexcept {
+  const bool plain = std::ranges::all_of(
+      tensors, [](const auto& unit) { return std::ranges::all_of(unit, &spec::StateTensor::is_plain); });
+  return plain ? usual_minor : format_minor;
 }
 
 std::string with_self_digest(std::string body) {

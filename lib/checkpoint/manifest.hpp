@@ -28,9 +28,9 @@ struct Manifest {
   Sections sections{};
   std::vector<std::string> unit_names{};
   std::vector<partition::FlatSpace> spaces{};  // by unit; at least one, all of one layout
-  /// The names of each unit's stored tensors, the weights first. Units without weights, which hold optimizer tensors of
-  /// other shapes, come last.
-  std::vector<std::vector<std::string>> tensors{};
+  /// Each unit's stored tensors, the weights first. Units without weights, which hold optimizer tensors of other
+  /// shapes, come last.
+  std::vector<std::vector<spec::StateTensor>> tensors{};
   struct Shard {
     std::string file;
     std::uint64_t size_bytes = 0;
@@ -46,7 +46,7 @@ struct Manifest {
   double save_seconds = 0;
 
   [[nodiscard]] int world() const noexcept { return spaces.front().layout().world(); }
-  [[nodiscard]] ShardIdentity identity(int rank) const { return {run_uuid, save_nonce, step, rank, world()}; }
+  [[nodiscard]] ShardIdentity identity(int rank) const { return {run_uuid, save_nonce, step, rank, world(), minor()}; }
   [[nodiscard]] std::vector<DatasetSpec> specs(int rank) const {
     return specs_of(unit_names, spaces, tensors, weights, rank);
   }
@@ -54,6 +54,8 @@ struct Manifest {
   [[nodiscard]] std::size_t weight_units() const noexcept;
   [[nodiscard]] bool has_optimizer_state() const noexcept;
   [[nodiscard]] bool has_mean() const noexcept;
+  /// The minor version of which the files are.
+  [[nodiscard]] int minor() const noexcept;
 };
 
 /// The text of the file, including its own digest.

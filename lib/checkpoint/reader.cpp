@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "checkpoint/checkpoint.hpp"
@@ -23,6 +24,14 @@ struct Place {
 
 constexpr const char* name_another = "give a checkpoint of this model";
 
+struct Numbers {
+  std::int64_t begin = 0, size = 0;
+};
+/// Where a tensor has those of elements [begin, begin + length), counted from the first that it is for.
+Numbers numbers_of(const spec::StateTensor& tensor, std::int64_t begin, std::int64_t length) {
+  return {begin / tensor.elements(), (length + tensor.elements() - 1) / tensor.elements()};
+}
+
 #ifdef NDEBUG
 constexpr bool checks_every_element = false;
 #else
@@ -40,25 +49,26 @@ bool has_unread(std::span<const float> tensor) {
 /// Blocks up to and with each shard, in one pass over all ranks.
 std::vector<std::uint64_t> block_ends(const Manifest& manifest, std::span<const partition::Interval> intervals) {
   const auto world = static_cast<std::size_t>(manifest.world());
-  std::vector<std::uint64_t> slices(world, 0), pieces(world, 0), ends;
-  for (const int owner : manifest.spaces.front().owners()) ++slices[static_cast<std::size_t>(owner)];
+  std::vector<std::int64_t> pieces(world, 0);
   for (const partition::Interval& interval : intervals) ++pieces[static_cast<std::size_t>(interval.rank)];
   std::vector<DatasetSpec> specs = manifest.specs(0);  // of other ranks other sizes alone
-  for (std::size_t rank = 0; rank < world; ++rank) {
-    std::uint64_t blocks = ends.empty() ? 0 : ends.back();
-    auto spec = specs.begin();
-    const auto add = [&](std::uint64_t elements) {
-      spec->elements = elements;
-      blocks += spec++->blocks();
-    };
-    for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
-      for (std::size_t t = 0; t < manifest.tensors[unit].size(); ++t)
-        add(slices[rank] * static_cast<std::uint64_t>(manifest.spaces[unit].slice_size()));
+  auto spec = specs.begin();
+  std::vector<std::uint64_t> blocks(world, 0);
+  const auto add = [&](std::size_t rank, std::int64_t elements) {
+    spec->elements = static_cast<std::uint64_t>(elements);
+    blocks[rank] += spec->blocks();
+  };
+  for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
+    for (const spec::StateTensor& tensor : manifest.tensors[unit]) {
+      const std::vector<spec::OwnedPart> parts = spec::owned_parts(manifest.spaces[unit], tensor);
+      for (std::size_t rank = 0; rank < world; ++rank) add(rank, parts[rank].size);
+      ++spec;
     }
-    while (spec != specs.end()) add(pieces[rank]);
-    ends.push_back(blocks);
   }
-  return ends;
+  for (; spec != specs.end(); ++spec)
+    for (std::size_t rank = 0; rank < world; ++rank) add(rank, pieces[rank]);
+  std::partial_sum(blocks.begin(), blocks.end(), blocks.begin());
+  return blocks;
 }
 
 }  // namespace
@@ -86,15 +96,20 @@ struct Reader::Impl {
   [[nodiscard]] const Manifest& manifest() const { return parsed.manifest; }
   /// Where a shard has a tensor of a unit: the weights may be meant to be their mean, and where there is no mean the
   /// weights are one. nullopt: it is not stored.
-  [[nodiscard]] std::optional<std::size_t> dataset(std::size_t unit, std::string_view tensor) const {
-    if (tensor == spec::weights_tensor && uses_ema) tensor = spec::mean_tensor;
-    if (tensor == spec::mean_tensor && !manifest().has_mean()) tensor = spec::weights_tensor;
-    const std::vector<std::string>& names = manifest().tensors[unit];
-    const auto found = std::find(names.begin(), names.end(), tensor);
-    if (found == names.end()) return std::nullopt;
-    return first_datasets[unit] + static_cast<std::size_t>(found - names.begin());
+  [[nodiscard]] std::optional<std::size_t> dataset(std::size_t unit, spec::StateTensor tensor) const {
+    if (tensor.name == spec::weights_tensor && uses_ema) tensor.name = spec::mean_tensor;
+    if (tensor.name == spec::mean_tensor && !manifest().has_mean()) tensor.name = spec::weights_tensor;
+    const std::vector<spec::StateTensor>& tensors = manifest().tensors[unit];
+    const auto found = std::find(tensors.begin(), tensors.end(), tensor);
+    if (found == tensors.end()) return std::nullopt;
+    return first_datasets[unit] + static_cast<std::size_t>(found - tensors.begin());
   }
-  [[nodiscard]] std::size_t weights_of(std::size_t unit) const { return *dataset(unit, spec::weights_tensor); }
+  [[nodiscard]] std::size_t weights_of(std::size_t unit) const {
+    return *dataset(unit, {std::string(spec::weights_tensor)});
+  }
+  [[nodiscard]] const partition::ParamSpec& param(std::size_t id) const {
+    return manifest().spaces[places[id].unit].params()[places[id].index];
+  }
 
   /// Of the first `among` of all parameters. Throws Error{data} for another name.
   [[nodiscard]] std::size_t id_of(const std::string& name, std::size_t among) const {
@@ -105,10 +120,14 @@ struct Reader::Impl {
                 name_another);
   }
 
-  /// Throws Error{data} unless the tensor is stored of these parameters.
-  void require_tensor(const std::string& name, std::span<const std::size_t> of) const {
-    const auto is_stored = [&](std::size_t id) { return dataset(places[id].unit, name).has_value(); };
-    if (std::all_of(of.begin(), of.end(), is_stored)) return;
+  /// Throws Error{data} unless the tensor is stored of those of `params` that it is for. ids: theirs.
+  void require_tensor(const spec::StateTensor& tensor, std::span<const partition::ParamSpec> params,
+                      std::span<const std::size_t> ids_of) const {
+    const auto is_stored = [&](const partition::ParamSpec& wanted, std::size_t id) {
+      return !tensor.is_for(wanted) || (tensor.is_for(param(id)) && dataset(places[id].unit, tensor));
+    };
+    if (std::equal(params.begin(), params.end(), ids_of.begin(), is_stored)) return;
+    const std::string& name = tensor.name;
     const std::string got = manifest().has_optimizer_state() ? "the state of another optimizer" : "weights only";
     throw_claim(Fault::data, fmt::format("{}: the checkpoint holds {}: it has no {}", directory.string(), got, name),
                 directory.string(), "optimizer state (" + name + ")", got,
@@ -204,7 +223,9 @@ std::int64_t Reader::step() const noexcept { return impl_->manifest().step; }
 bool Reader::has_optimizer_state() const noexcept { return impl_->manifest().has_optimizer_state(); }
 bool Reader::has_ema() const noexcept { return impl_->manifest().has_mean(); }
 std::size_t Reader::weight_units() const noexcept { return impl_->manifest().weight_units(); }
-const std::vector<std::string>& Reader::tensors(std::size_t unit) const { return impl_->manifest().tensors[unit]; }
+const std::vector<spec::StateTensor>& Reader::tensors(std::size_t unit) const {
+  return impl_->manifest().tensors[unit];
+}
 DType Reader::weights() const noexcept { return impl_->manifest().weights; }
 bool Reader::finite() const noexcept { return impl_->manifest().finite; }
 const std::string& Reader::run_uuid() const noexcept { return impl_->manifest().run_uuid; }
@@ -256,14 +277,14 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
   // Both sides in the stored numbering of parameters.
   std::vector<partition::Interval> wanted;
   std::vector<std::size_t> unit_of(impl_->places.size(), 0);
+  std::vector<std::vector<std::int64_t>> firsts(units.size());  // element of the shard, by unit and tensor
   for (std::size_t u = 0; u < units.size(); ++u) {
     const UnitState& unit = units[u];
     const auto& params = unit.space->params();
     std::vector<std::size_t> ids;
     for (const partition::ParamSpec& param : params) {
       ids.push_back(impl_->id_of(param.name, impl_->places.size()));
-      const Place place = impl_->places[ids.back()];
-      const std::vector<std::int64_t>& shape = impl_->manifest().spaces[place.unit].params()[place.index].shape;
+      const std::vector<std::int64_t>& shape = impl_->param(ids.back()).shape;
       if (shape != param.shape) {
         throw_error(Fault::data, impl_->directory.string(),
                     fmt::format("{} of shape [{}]", param.name, fmt::join(param.shape, ", ")),
@@ -276,26 +297,32 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
       interval.param = ids[interval.param];
       wanted.push_back(interval);
     }
-    const auto owned = static_cast<std::size_t>(unit.space->owned_size(canonical_rank));
-    for (const auto& [name, tensor] : unit.tensors) {
-      ARGOSY_CHECK(tensor.size() == owned, "{} of {}: {} elements, not {}", name, unit.name, tensor.size(), owned);
-      impl_->require_tensor(name, ids);
-      auto gap = tensor.begin();  // gaps and pads become zero
+    for (const TensorShard& shard : unit.tensors) {
+      const auto [first, size] = spec::owned_parts(*unit.space, shard.tensor)[static_cast<std::size_t>(canonical_rank)];
+      firsts[u].push_back(first);
+      const auto number = static_cast<std::int64_t>(size_of(shard.tensor.dtype));
+      ARGOSY_CHECK(std::ssize(shard.bytes) == size * number, "{} of {}: {} bytes, not {}", shard.tensor.name, unit.name,
+                   shard.bytes.size(), size * number);
+      impl_->require_tensor(shard.tensor, params, ids);
+      auto gap = shard.bytes.begin();  // gaps and pads become zero
       for (const partition::Interval& own : own_intervals) {
-        const auto begin = tensor.begin() + own.local_offset, end = begin + (own.end - own.begin);
-        std::fill(gap, begin, 0.0F);
-        if (checks_every_element) std::fill(begin, end, unread);
+        if (!shard.tensor.is_for(params[own.param])) continue;
+        const Numbers numbers = numbers_of(shard.tensor, own.local_offset - first, own.end - own.begin);
+        const auto begin = shard.bytes.begin() + numbers.begin * number, end = begin + numbers.size * number;
+        std::fill(gap, begin, std::byte{});
+        if (checks_every_element && !shard.values().empty())
+          std::fill_n(shard.values().begin() + numbers.begin, numbers.size, unread);
         gap = end;
       }
-      std::fill(gap, tensor.end(), 0.0F);
+      std::fill(gap, shard.bytes.end(), std::byte{});
     }
   }
 
   impl_->shards.hash_blocks(hash_blocks);
-  std::vector<std::string> names;  // of all tensors that are wanted
+  std::vector<spec::StateTensor> tensors;  // all that are wanted
   for (const UnitState& unit : units) {
-    for (const TensorShard& tensor : unit.tensors)
-      if (std::find(names.begin(), names.end(), tensor.name) == names.end()) names.push_back(tensor.name);
+    for (const TensorShard& shard : unit.tensors)
+      if (std::find(tensors.begin(), tensors.end(), shard.tensor) == tensors.end()) tensors.push_back(shard.tensor);
   }
   // Offsets count within the datasets of one unit, so there is one list of reads for each stored unit. The destination
   // of a move is the index of the wanted unit, so that each block is read once even if several units need it.
@@ -305,24 +332,44 @@ void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bo
     moves[impl_->places[move.param].unit].push_back(move);
   }
   for (const auto& [stored_unit, list] : moves) {
-    const std::vector<partition::Read> reads = partition::reads_of(list);
-    for (const std::string& name : names) {
-      const std::optional<std::size_t> dataset = impl_->dataset(stored_unit, name);
+    for (const spec::StateTensor& tensor : tensors) {
+      const std::optional<std::size_t> dataset = impl_->dataset(stored_unit, tensor);
       if (!dataset) continue;  // not stored of this unit
-      for (const partition::Read& read : reads) {
-        const std::span<float> tensor = units[static_cast<std::size_t>(read.destination_rank)].tensor(name);
-        if (tensor.empty()) continue;
-        const std::span piece =
-            tensor.subspan(static_cast<std::size_t>(read.destination_offset), static_cast<std::size_t>(read.length));
-        impl_->shards.read_floats(read.source_rank, *dataset, static_cast<std::uint64_t>(read.source_offset), piece);
+      const std::vector<spec::OwnedPart> stored = spec::owned_parts(impl_->manifest().spaces[stored_unit], tensor);
+      std::vector<partition::Move> of_numbers;
+      for (partition::Move move : list) {
+        const auto to = static_cast<std::size_t>(move.destination_rank);
+        const auto shard = std::ranges::find(units[to].tensors, tensor, &TensorShard::tensor);
+        if (shard == units[to].tensors.end() || !tensor.is_for(impl_->param(move.param))) continue;
+        const std::int64_t from = stored[static_cast<std::size_t>(move.source_rank)].begin,
+                           first = firsts[to][static_cast<std::size_t>(shard - units[to].tensors.begin())];
+        move.source_offset = numbers_of(tensor, move.source_offset - from, move.length).begin;
+        const Numbers numbers = numbers_of(tensor, move.destination_offset - first, move.length);
+        move.destination_offset = numbers.begin;
+        move.length = numbers.size;
+        of_numbers.push_back(move);
+      }
+      const std::size_t number = size_of(tensor.dtype);
+      for (const partition::Read& read : partition::reads_of(of_numbers)) {
+        const UnitState& unit = units[static_cast<std::size_t>(read.destination_rank)];
+        const TensorShard& shard = *std::ranges::find(unit.tensors, tensor, &TensorShard::tensor);
+        const auto begin = static_cast<std::size_t>(read.destination_offset),
+                   length = static_cast<std::size_t>(read.length);
+        const auto offset = static_cast<std::uint64_t>(read.source_offset);
+        if (tensor.dtype == DType::f32) {
+          impl_->shards.read_floats(read.source_rank, *dataset, offset, shard.values().subspan(begin, length));
+        } else {
+          impl_->shards.read(read.source_rank, *dataset, offset * number,
+                             shard.bytes.subspan(begin * number, length * number));
+        }
       }
     }
   }
   impl_->shards.hash_blocks(true);
   if (!checks_every_element) return;
   for (const UnitState& unit : units) {
-    for (const TensorShard& tensor : unit.tensors)
-      ARGOSY_CHECK(!has_unread(tensor.values), "{} of {}: an element was not read", tensor.name, unit.name);
+    for (const TensorShard& shard : unit.tensors)
+      ARGOSY_CHECK(!has_unread(shard.values()), "{} of {}: an element was not read", shard.tensor.name, unit.name);
   }
 }
 
@@ -391,16 +438,22 @@ bool Reader::has_weights_of(const Reader& other) const {
 WeightStream Reader::stream(std::string_view tensor) const {
   std::vector<std::size_t> datasets;
   for (const Parameter& parameter : parameters()) {
-    const std::optional<std::size_t> dataset = impl_->dataset(parameter.unit, tensor);
+    const std::optional<std::size_t> dataset = impl_->dataset(parameter.unit, {std::string(tensor)});
     ARGOSY_CHECK(dataset.has_value(), "no {} of {}", tensor, parameter.name);
     datasets.push_back(*dataset);
   }
   return {impl_->shards, impl_->stored_intervals(), std::move(datasets)};
 }
 
+std::span<float> TensorShard::values() const noexcept {
+  if (tensor.dtype != DType::f32) return {};
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
 std::span<float> UnitState::tensor(std::string_view of_name) const noexcept {
-  const auto found = std::ranges::find(tensors, of_name, &TensorShard::name);
-  return found == tensors.end() ? std::span<float>{} : found->values;
+  const auto found =
+      std::ranges::find_if(tensors, [&](const TensorShard& shard) { return shard.tensor.name == of_name; });
+  return found == tensors.end() ? std::span<float>{} : found->values();
 }
 
 }  // namespace argosy::checkpoint

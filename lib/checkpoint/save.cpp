@@ -23,9 +23,11 @@ BOOST_DESCRIBE_STRUCT(Record, (), (canonical_rank, size_bytes, root, finite))
 
 std::uint64_t payload_bytes(const Manifest& manifest) {
   std::uint64_t bytes = 0;
-  for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit)
-    bytes +=
-        static_cast<std::uint64_t>(manifest.spaces[unit].padded_size()) * sizeof(float) * manifest.tensors[unit].size();
+  for (std::size_t unit = 0; unit < manifest.spaces.size(); ++unit) {
+    for (const spec::StateTensor& tensor : manifest.tensors[unit])
+      for (const spec::OwnedPart& part : spec::owned_parts(manifest.spaces[unit], tensor))
+        bytes += static_cast<std::uint64_t>(part.size) * size_of(tensor.dtype);
+  }
   return bytes;
 }
 
@@ -104,7 +106,7 @@ void Save::complete_units() {
 std::string Save::write(const Path& path, const ShardMap& map) const {
   std::vector<Bytes> payload;
   for (const UnitState& unit : input_.units) {
-    for (const TensorShard& tensor : unit.tensors) payload.push_back(std::as_bytes(tensor.values));
+    for (const TensorShard& tensor : unit.tensors) payload.push_back(tensor.bytes);
   }
   for (const Bytes column : columns_of(index_)) payload.push_back(column);
   const Written written = write_shard(context_.files, path, map, payload);

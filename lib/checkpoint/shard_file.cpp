@@ -6,7 +6,6 @@
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
-#include "spec/state.hpp"
 
 namespace argosy::checkpoint {
 
@@ -126,15 +125,15 @@ std::vector<Bytes> columns_of(const ShardIndex& index) {
 }
 
 std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names, std::span<const partition::FlatSpace> spaces,
-                                  std::span<const std::vector<std::string>> tensors, DType weights, int rank) {
+                                  std::span<const std::vector<spec::StateTensor>> tensors, DType weights, int rank) {
   std::vector<DatasetSpec> specs;
   std::uint64_t intervals = 0;
   for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
-    const auto owned = static_cast<std::uint64_t>(spaces[unit].owned_size(rank));
-    for (const std::string& tensor : tensors[unit]) {
-      const bool narrow = weights == DType::bf16 && tensor == spec::weights_tensor;
-      specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], narrow ? "param" : tensor),
-                       narrow ? DType::bf16 : DType::f32, owned});
+    for (const spec::StateTensor& tensor : tensors[unit]) {
+      const bool narrow = weights == DType::bf16 && tensor.name == spec::weights_tensor;
+      const spec::OwnedPart part = spec::owned_parts(spaces[unit], tensor)[static_cast<std::size_t>(rank)];
+      specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], narrow ? "param" : tensor.name),
+                       narrow ? DType::bf16 : tensor.dtype, static_cast<std::uint64_t>(part.size)});
     }
     intervals += partition::intervals_of(spaces[unit], rank).size();
   }

@@ -9,6 +9,7 @@
 #include "core/file.hpp"
 #include "core/hash.hpp"
 #include "partition/flat_space.hpp"
+#include "spec/state.hpp"
 
 /// One shard is an HDF5 file of contiguous datasets with an XXH3-128 digest of every 4 MiB block (FORMAT.md §2). HDF5
 /// writes the metadata (the skeleton); pwrite fills in the payload. The functions create_… and open_… call HDF5: one
@@ -18,7 +19,8 @@ namespace argosy::checkpoint {
 inline constexpr std::uint64_t block_bytes = 4ULL << 20;
 /// Blocks are copied and hashed in pieces of this size, which stay in a core's own cache between the copy and the hash.
 inline constexpr std::uint64_t piece_bytes = 256ULL << 10;
-inline constexpr int format_major = 1, format_minor = 3;
+inline constexpr int format_major = 1, format_minor = 4;  // that this version reads
+inline constexpr int usual_minor = 3;                     // that it writes where nothing is stored that needs more
 
 struct DatasetSpec {
   std::string name;  // "unit/encoder.0/master", without a leading slash
@@ -34,6 +36,7 @@ struct ShardIdentity {
   std::string run_uuid, save_nonce;
   std::int64_t step = 0;
   int rank = 0, world = 1;  // canonical
+  int minor = usual_minor;
 };
 
 /// Where HDF5 has placed each dataset and its digest table in the file.
@@ -91,10 +94,10 @@ struct ShardIndex {
 [[nodiscard]] std::vector<Bytes> columns_of(const ShardIndex& index);
 
 /// The datasets of one rank's file in creation order: the tensors of each unit, then the index. Weights in bf16 have
-/// the name param. tensors: names, by unit.
+/// the name param. tensors: by unit.
 [[nodiscard]] std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names,
                                                 std::span<const partition::FlatSpace> spaces,
-                                                std::span<const std::vector<std::string>> tensors, DType weights,
+                                                std::span<const std::vector<spec::StateTensor>> tensors, DType weights,
                                                 int rank);
 
 }  // namespace argosy::checkpoint

@@ -122,7 +122,7 @@ Attributes attributes_of(const ShardIdentity& identity) {
                     {"save_nonce", identity.save_nonce},
                     {"byte_order", std::string(byte_order)}},
           .numbers = {{"format_major", format_major},
-                      {"format_minor", format_minor},
+                      {"format_minor", identity.minor},
                       {"step", identity.step},
                       {"rank", identity.rank},
                       {"world", identity.world}}};

@@ -130,8 +130,8 @@ void Store::begin_save(Kind kind, std::int64_t step, std::span<const UnitState> 
   for (const UnitState& unit : units) {
     manifest.unit_names.push_back(unit.name);
     manifest.spaces.push_back(*unit.space);
-    for (auto& names = manifest.tensors.emplace_back(); const TensorShard& tensor : unit.tensors)
-      names.push_back(tensor.name);
+    for (auto& tensors = manifest.tensors.emplace_back(); const TensorShard& shard : unit.tensors)
+      tensors.push_back(shard.tensor);
   }
   const std::string view = impl_->view_of(manifest);
   const Path target = impl_->folder.place_of(kind, step);

@@ -58,7 +58,7 @@ void validate(const OptimizerConfig& config, config::Problems& problems) {
   require(problems, config.max_grad_norm >= 0, "/max_grad_norm", "0 or more", config.max_grad_norm);
 }
 
-std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config) {
+std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config, const spec::Unit& /*all alike*/) {
   switch (config.type) {
     case OptimizerType::adamw:
       break;
@@ -66,11 +66,13 @@ std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config) {
   return {{std::string(spec::adam_moments[0])}, {std::string(spec::adam_moments[1])}};
 }
 
-std::vector<spec::StateTensor> state_of(const OptimizerConfig& config) {
-  std::vector<spec::StateTensor> state{{std::string(spec::weights_tensor)}};
-  for (spec::StateTensor& own : own_state_of(config)) state.push_back(std::move(own));
-  if (config.ema > 0) state.push_back({std::string(spec::mean_tensor)});
-  return state;
+spec::StateOf state_of(const OptimizerConfig& config) {
+  return [config](const spec::Unit& unit) {
+    std::vector<spec::StateTensor> state{{std::string(spec::weights_tensor)}};
+    for (spec::StateTensor& own : own_state_of(config, unit)) state.push_back(std::move(own));
+    if (config.ema > 0) state.push_back({std::string(spec::mean_tensor)});
+    return state;
+  };
 }
 
 AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool has_master) {

@@ -40,10 +40,10 @@ std::span<const config::KeyText> key_texts(const OptimizerConfig&);
 void validate(const SkipConfig&, config::Problems&);
 void validate(const OptimizerConfig&, config::Problems&);
 
-/// The tensors that the optimizer keeps for each parameter besides its weights.
-[[nodiscard]] std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config);
-/// All tensors kept and stored for each parameter, in order: weights, the optimizer's own, a running mean.
-[[nodiscard]] std::vector<spec::StateTensor> state_of(const OptimizerConfig& config);
+/// The tensors that the optimizer keeps for the parameters of a unit besides the weights.
+[[nodiscard]] std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config, const spec::Unit& unit);
+/// All tensors kept and stored for a unit, in order: weights, the optimizer's own, a running mean.
+[[nodiscard]] spec::StateOf state_of(const OptimizerConfig& config);
 
 /// The numbers of AdamW. Defaults depend on the kind of model and on whether the weights have an fp32 master.
 struct AdamwNumbers {

@@ -49,7 +49,11 @@ std::vector<Piece> pieces_of(const partition::FlatSpace& space, int canonical_ra
       piece.begin = from;
       piece.master = part(shard.master);
       if (shard.gradient.defined()) piece.gradient = part(shard.gradient);
-      for (const at::Tensor& state : shard.states) piece.states.push_back(part(state));
+      for (const ShardState::Own& state : shard.states) {
+        const std::int64_t at = (local + from - begin - state.begin) / state.elements;
+        if (local + from - begin >= state.begin && at < state.numbers.numel())
+          piece.states.push_back(state.numbers.narrow(0, at, (to - from) / state.elements));
+      }
       if (shard.ema.defined()) piece.ema = part(shard.ema);
       if (shard.weights.defined()) piece.weights = shard.weights.narrow(0, from - shard.weights_begin, to - from);
       piece.decays = run.decays;
@@ -73,10 +77,10 @@ double ema_decay(double ema, std::int64_t t) {
 }
 
 Statistics statistics_of(const spec::Unit& unit, const partition::FlatSpace& space, int canonical_rank,
-                         std::span<const spec::StateTensor> state, at::TensorOptions options) {
+                         const spec::StateOf& state, at::TensorOptions options) {
   Statistics statistics{.canonical_rank = canonical_rank, .matrices = {}, .tensors = {}};
-  for (const spec::StateTensor& tensor : state) {
-    if (tensor.extent == spec::Extent::element || !unit.keeps(tensor)) continue;
+  for (const spec::StateTensor& tensor : unit.kept(state)) {
+    if (tensor.is_flat()) continue;
     partition::FlatSpace own(unit.flat(tensor), space.layout());
     const std::int64_t size = own.owned_size(canonical_rank);
     statistics.tensors.push_back({tensor.name, std::move(own), at::zeros({size}, options)});

@@ -40,17 +40,22 @@ struct Statistics {
   std::vector<Tensor> tensors;  // in the order of own_state_of()
 };
 
-/// Makes the tensors of `state` that are not by element, zero. space: the unit's.
+/// Makes the tensors of `state` that are by row or column, zero. space: the unit's.
 [[nodiscard]] Statistics statistics_of(const spec::Unit& unit, const partition::FlatSpace& space, int canonical_rank,
-                                       std::span<const spec::StateTensor> state, at::TensorOptions options);
+                                       const spec::StateOf& state, at::TensorOptions options);
 
 /// One rank's flat state of a unit. Tensors: [space.owned_size(rank)] fp32, slices ascending. The master is bf16 if the
 /// weights have no fp32 master; it is then rounded stochastically.
 struct ShardState {
-  at::Tensor master, gradient;     // gradient undefined: frozen
-  std::vector<at::Tensor> states;  // the optimizer's own by element, as own_state_of() lists them
-  RoundingNames rounding;          // of a bf16 master
-  at::Tensor ema;                  // running mean of an fp32 master; undefined: none
+  at::Tensor master, gradient;  // gradient undefined: frozen
+  /// A tensor of the optimizer's own, fp32 or u8: one number for so many elements of the shard, from `begin` on.
+  struct Own {
+    at::Tensor numbers;
+    std::int64_t begin = 0, elements = 1;
+  };
+  std::vector<Own> states;  // by element or block, as own_state_of() lists them
+  RoundingNames rounding;   // of a bf16 master
+  at::Tensor ema;           // running mean of an fp32 master; undefined: none
   /// Flat buffer, from element `weights_begin` of the unit on, that also receives the new values; undefined: none.
   at::Tensor weights;
   std::int64_t weights_begin = 0;
@@ -61,7 +66,7 @@ struct ShardState {
 struct Piece {
   std::int64_t begin = 0;  // in the unit's flat space
   at::Tensor master, gradient;
-  std::vector<at::Tensor> states;
+  std::vector<at::Tensor> states;  // those of the shard that are kept for it
   std::optional<at::Tensor> weights, ema;
   bool decays = false;
   kernels::Rounding rounding{};

@@ -106,6 +106,14 @@ std::int64_t FlatSpace::owned_size(int canonical_rank) const {
   return std::count(owner_.begin(), owner_.end(), canonical_rank) * slice_size();
 }
 
+std::vector<std::int64_t> FlatSpace::owned_before(std::int64_t end) const {
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(layout_.world()), 0);
+  for (int slice = 0; slice < slices_; ++slice)
+    owned[static_cast<std::size_t>(owner(slice))] +=
+        std::clamp(end - slice_begin(slice), std::int64_t{0}, slice_size());
+  return owned;
+}
+
 bool have_equal_params(const FlatSpace& a, const FlatSpace& b) {
   return std::ranges::equal(a.params(), b.params(), [](const ParamSpec& p, const ParamSpec& q) {
     return p.name == q.name && p.shape == q.shape;

@@ -73,6 +73,8 @@ class FlatSpace {
   /// Slices of a canonical rank, ascending.
   [[nodiscard]] std::vector<int> owned_slices(int canonical_rank) const;
   [[nodiscard]] std::int64_t owned_size(int canonical_rank) const;
+  /// How many of the elements before `end` each canonical rank owns. They come first in its shard.
+  [[nodiscard]] std::vector<std::int64_t> owned_before(std::int64_t end) const;
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
 
  private:

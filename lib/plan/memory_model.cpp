@@ -1,6 +1,7 @@
 #include "plan/memory_model.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "partition/flat_space.hpp"
 #include "plan/step_plan.hpp"
@@ -45,10 +46,11 @@ Part operator-(const Part& a, const Part& b) { return {a.padded - b.padded, a.ow
 
 Part SpaceSizes::trained() const { return all - frozen; }
 
-SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout,
-                       std::span<const spec::StateTensor> state) {
-  SpaceSizes sizes{.layout = layout};
+SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout, const spec::StateOf& state) {
+  SpaceSizes sizes;
+  sizes.layout = layout;
   const PlanShape plan = plan_shape(spec, layout);
+  std::vector<std::int64_t> state_bytes(static_cast<std::size_t>(layout.world()), 0);  // by rank
   for (std::size_t u = 0; const spec::Unit& unit : spec.units) {
     const partition::FlatSpace space(unit.flat(), layout);
     const std::int64_t padded = space.padded_size();
@@ -65,15 +67,22 @@ SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& lay
     }
     sizes.largest = std::max(sizes.largest, padded);
     if (rotates) sizes.rotating_trained = std::max(sizes.rotating_trained, padded);
-    for (const spec::StateTensor& tensor : state) {
-      if (tensor.extent != spec::Extent::element)
-        sizes.statistics += partition::FlatSpace(unit.flat(tensor), layout).padded_size();
+    for (const spec::StateTensor& tensor : unit.kept(state)) {
+      if (tensor.name == spec::weights_tensor) continue;
+      const std::vector<spec::OwnedPart> parts =
+          spec::owned_parts(tensor.is_flat() ? space : partition::FlatSpace(unit.flat(tensor), layout), tensor);
+      for (std::size_t rank = 0; rank < parts.size(); ++rank)
+        state_bytes[rank] += parts[rank].size * static_cast<std::int64_t>(size_of(tensor.dtype));
     }
   }
   const std::int64_t slots = most_slots(layout);
   sizes.one_slice = layout.nodes() * layout.slots() == layout.world();
   const std::int64_t slices = static_cast<std::int64_t>(layout.nodes()) * layout.slots();
-  sizes.statistics_owned = sizes.statistics / slices * slots;
+  sizes.state.padded = std::accumulate(state_bytes.begin(), state_bytes.end(), std::int64_t{0});
+  sizes.state.held = sizes.state.padded / layout.slots() * slots;
+  for (int rank = 0; rank < layout.world(); ++rank)
+    if (std::ssize(layout.slots_of(rank)) == slots)
+      sizes.state.owned = std::max(sizes.state.owned, state_bytes[static_cast<std::size_t>(rank)]);
   for (Part* const part : {&sizes.all, &sizes.resident, &sizes.frozen, &sizes.frozen_resident}) {
     part->owned = part->padded / slices * slots;
     part->held = part->padded / layout.slots() * slots;
@@ -90,16 +99,14 @@ StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_
   // Where a buffer lives as long as the run and the rank's slices lie together in it, they serve as sums, and as such a
   // master.
   const std::int64_t sums = one_slice && choices.reduction != comm::Reduction::elastic ? 0 : part.owned * 4;
-  const std::int64_t beside = choices.state_bytes;
-  const std::int64_t apart = beside + choices.master_bytes, copied = is_master ? beside : apart;
-  const std::int64_t optimizer = part.owned * (one_slice ? copied : apart);
+  const std::int64_t apart = part.owned * choices.master_bytes, optimizer = one_slice && is_master ? 0 : apart;
   switch (choices.scheme) {
     case Scheme::stage_1:
       return {.weights = part.padded * w, .gradients = part.padded * g + sums, .optimizer = optimizer};
     case Scheme::stage_2:
       return {.weights = part.padded * w, .gradients = part.owned * 4, .optimizer = optimizer};
     case Scheme::stage_3:  // what is gathered is cast from the master
-      return {.gradients = part.owned * 4, .optimizer = part.owned * apart};
+      return {.gradients = part.owned * 4, .optimizer = apart};
     case Scheme::hybrid:
       return {.weights = part.held * w, .gradients = part.held * g + sums, .optimizer = optimizer};
   }
@@ -124,10 +131,9 @@ StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
   count(sizes.all - sizes.resident - (sizes.frozen - sizes.frozen_resident), false, choices, true);
   StateChoices unchanged = choices;  // a rank's slices of frozen weights are in the compute type, and all it keeps
   unchanged.master_bytes = choices.weight_bytes;
-  unchanged.state_bytes = 0;
   count(sizes.frozen_resident, true, unchanged, false);
   count(sizes.frozen - sizes.frozen_resident, false, unchanged, false);
-  memory.optimizer += 4 * sizes.statistics_owned;
+  memory.optimizer += sizes.state.owned;
   if (takes_turns) memory.rotating_gradients = 2 * sizes.rotating_trained * choices.gradient_bytes;
   if (takes_turns && scheme != Scheme::stage_2) memory.rotating_weights = 2 * sizes.rotating * choices.weight_bytes;
   memory.scratch = choices.reduction == comm::Reduction::elastic
@@ -142,8 +148,9 @@ StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices
   // Weights that are their own master are stored once.
   const bool is_master = choices.master_bytes == choices.weight_bytes;
   const Part trained = sizes.trained();
-  const std::int64_t kept = choices.state_bytes + (is_master ? 0 : choices.master_bytes);
-  memory.optimizer = kept * (other == Comparison::ddp ? trained.padded : trained.held) + 4 * sizes.statistics;
+  const std::int64_t apart = is_master ? 0 : choices.master_bytes;
+  memory.optimizer =
+      other == Comparison::ddp ? apart * trained.padded + sizes.state.padded : apart * trained.held + sizes.state.held;
   const Part resident = sizes.resident - sizes.frozen_resident;
   memory.gradients = choices.gradient_bytes *
                      (other == Comparison::ddp ? trained.padded : resident.padded + trained.held - resident.held);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "optim/optim_config.hpp"
 #include "partition/flat_space.hpp"
 #include "plan/run_config.hpp"
 #include "spec/model_spec.hpp"
@@ -34,13 +35,12 @@ struct SpaceSizes {
   Part resident;
   Part frozen, frozen_resident;
   [[nodiscard]] Part trained() const;
-  /// Statistics over rows and columns, in all, and of the rank that owns most.
-  std::int64_t statistics = 0, statistics_owned = 0;
+  Part state;             // bytes kept besides the weights: the optimizer's own, a running mean
   bool one_slice = true;  // every rank owns one slice of a unit, so that sums and masters can be in place
 };
-/// state: what is kept for each unit; only tensors that are not by element count here.
+/// state: what is kept for each unit.
 [[nodiscard]] SpaceSizes space_sizes(const spec::ModelSpec& spec, const partition::Layout& layout,
-                                     std::span<const spec::StateTensor> state = {});
+                                     const spec::StateOf& state = optim::state_of({}));
 
 /// Schemes of other programs, planned for comparison and never run. ddp: every rank holds everything, and gradients are
 /// all-reduced (DistributedDataParallel). hsdp: everything is sharded inside a node and replicated across nodes, over
@@ -54,9 +54,8 @@ BOOST_DESCRIBE_ENUM(Comparison, ddp, hsdp)
 
 struct StateChoices {
   Scheme scheme = Scheme::stage_1;
-  std::int64_t weight_bytes = 2, gradient_bytes = 4;  // of an element
-  std::int64_t master_bytes = 4;                      // as weight_bytes: the weights are the master
-  std::int64_t state_bytes = 8;  // by element, kept besides the weights: the optimizer's own, a running mean
+  std::int64_t weight_bytes = 2, gradient_bytes = 4;        // of an element
+  std::int64_t master_bytes = 4;                            // as weight_bytes: the weights are the master
   std::int64_t inner_wire_bytes = 4, outer_wire_bytes = 4;  // of a gradient when it is sent
   comm::Reduction reduction = comm::Reduction::exact;       // elastic: sums of micro-batches are apart from gradients
 };

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "core/error.hpp"
 #include "optim/optim_config.hpp"
@@ -59,18 +58,14 @@ std::vector<LayoutPlan> plan_layouts(const RunConfig& config, const spec::ModelS
 }
 
 /// Of the tensors of every unit and rank, each dataset up to its alignment.
-std::int64_t checkpoint_bytes(std::span<const spec::StateTensor> state, const spec::ModelSpec& spec,
+std::int64_t checkpoint_bytes(const spec::StateOf& state, const spec::ModelSpec& spec,
                               const partition::Layout& layout) {
-  std::map<std::size_t, std::int64_t> ranks;  // by slots they own
-  for (int rank = 0; rank < layout.world(); ++rank) ++ranks[layout.slots_of(rank).size()];
   std::int64_t bytes = 0;
   for (const spec::Unit& unit : spec.units) {
-    for (const spec::StateTensor& tensor : state) {
-      if (!unit.keeps(tensor)) continue;
-      const std::int64_t slice = partition::FlatSpace(unit.flat(tensor), layout).slice_size();
-      for (const auto& [slots, count] : ranks) {
-        const std::int64_t size = 4 * slice * static_cast<std::int64_t>(slots);
-        bytes += count * ((size + stored_alignment - 1) / stored_alignment * stored_alignment);
+    for (const spec::StateTensor& tensor : unit.kept(state)) {
+      for (const spec::OwnedPart& part : spec::owned_parts({unit.flat(tensor), layout}, tensor)) {
+        const std::int64_t size = part.size * static_cast<std::int64_t>(size_of(tensor.dtype));
+        bytes += (size + stored_alignment - 1) / stored_alignment * stored_alignment;
       }
     }
   }
@@ -83,11 +78,15 @@ std::optional<std::int64_t> disk_bytes(const RunConfig& config, const RunPlan& p
     if (!plan.steps || every.unit != config::Period::Unit::step) return std::nullopt;
     exports = std::ceil(*plan.steps / every.count);
   }
-  std::vector<spec::StateTensor> exported = optim::state_of(config.optimizer);
+  spec::StateOf exported = optim::state_of(config.optimizer);
   if (config.checkpoint.export_state == ExportState::weights) {
-    std::erase_if(exported, [](const spec::StateTensor& tensor) {
-      return tensor.name != spec::weights_tensor && tensor.name != spec::mean_tensor;
-    });
+    exported = [all = std::move(exported)](const spec::Unit& unit) {
+      std::vector<spec::StateTensor> tensors = all(unit);
+      std::erase_if(tensors, [](const spec::StateTensor& tensor) {
+        return tensor.name != spec::weights_tensor && tensor.name != spec::mean_tensor;
+      });
+      return tensors;
+    };
   }
   // In fp64: as many checkpoints as a setting may name are more bytes than 64 bits count.
   const double bytes =
@@ -186,13 +185,8 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   for (const double at : {1.0, schedule.warmup, schedule.decay_end / 2, schedule.decay_end}) {
     if (at > 0) plan.learning_rates.emplace_back(at, optim::learning_rate(schedule, at));
   }
-  const std::vector<spec::StateTensor> state = optim::state_of(config.optimizer);
-  plan.checkpoint_bytes = checkpoint_bytes(state, spec, target.layout);
-  const std::int64_t by_element = std::count_if(state.begin(), state.end(), [](const spec::StateTensor& tensor) {
-    return tensor.extent == spec::Extent::element;
-  });
-  plan.copy_bytes =
-      4 * (by_element * plan.spaces.trained().owned + plan.spaces.frozen.owned + plan.spaces.statistics_owned);
+  plan.checkpoint_bytes = checkpoint_bytes(optim::state_of(config.optimizer), spec, target.layout);
+  plan.copy_bytes = 4 * plan.spaces.all.owned + plan.spaces.state.owned;
   plan.disk_bytes = disk_bytes(config, plan, spec);
   return plan;
 }

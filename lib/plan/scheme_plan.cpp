@@ -18,17 +18,11 @@ WireBytes wire_of(const RunConfig& config) {
 
 StateChoices state_choices(const RunConfig& config) {
   const auto [weight, inner, outer] = wire_of(config);
-  StateChoices choices{.weight_bytes = weight,
-                       .master_bytes = has_wide_master(config) ? 4 : 2,
-                       .state_bytes = 0,
-                       .inner_wire_bytes = inner,
-                       .outer_wire_bytes = outer,
-                       .reduction = config.sharding.reduction};
-  for (const spec::StateTensor& tensor : optim::state_of(config.optimizer)) {
-    if (tensor.name != spec::weights_tensor && tensor.extent == spec::Extent::element)
-      choices.state_bytes += static_cast<std::int64_t>(size_of(tensor.dtype));
-  }
-  return choices;
+  return {.weight_bytes = weight,
+          .master_bytes = has_wide_master(config) ? 4 : 2,
+          .inner_wire_bytes = inner,
+          .outer_wire_bytes = outer,
+          .reduction = config.sharding.reduction};
 }
 
 /// Without the update, which depends on the scheme.

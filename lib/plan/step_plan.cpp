@@ -288,7 +288,7 @@ class Planner {
     const auto bring = [&](std::size_t u) {
       if (!shape_.whole.contains(u) || to_owners.contains(u)) return;
       Op op = of_unit(OpKind::to_owners, u);
-      if (const auto last = frees.find(gradient_place(u)); last != frees.end()) op.waits_for.push_back(last->second);
+      if (const auto free = frees.find(gradient_place(u)); free != frees.end()) op.waits_for.push_back(free->second);
       to_owners[u] = add(std::move(op));
     };
     for (std::size_t i = 0; i < updated.size(); ++i) {

@@ -34,8 +34,8 @@ ARGOSY_WIDEST void divide(const double* sum, double divisor, std::span<std::uint
 
 }  // namespace
 
-Averager::Averager(const Mean& mean, std::span<const partition::FlatSpace> spaces, std::span<const std::string> tensors,
-                   DType dtype, Moments moments)
+Averager::Averager(const Mean& mean, std::span<const partition::FlatSpace> spaces,
+                   std::span<const spec::StateTensor> tensors, DType dtype, Moments moments)
     : mean_(mean),
       spaces_(spaces),
       dtype_(dtype),
@@ -43,12 +43,12 @@ Averager::Averager(const Mean& mean, std::span<const partition::FlatSpace> space
       sum_(slice_elements),
       input_(slice_elements),
       out_(slice_elements * size_of(dtype)) {
-  for (const std::string& tensor : tensors) {
+  for (const spec::StateTensor& tensor : tensors) {
     std::vector<checkpoint::WeightStream>& streams = streams_.emplace_back();
-    const std::size_t read = tensor == spec::weights_tensor || moments == Moments::avg ? mean.readers.size()
-                             : moments == Moments::first                               ? 1
-                                                                                       : 0;
-    for (std::size_t k = 0; k < read; ++k) streams.push_back(mean.readers[k]->stream(tensor));
+    const std::size_t read = tensor.name == spec::weights_tensor || moments == Moments::avg ? mean.readers.size()
+                             : moments == Moments::first                                    ? 1
+                                                                                            : 0;
+    for (std::size_t k = 0; k < read; ++k) streams.push_back(mean.readers[k]->stream(tensor.name));
   }
   for (const checkpoint::Reader* const reader : mean.readers) {
     std::map<std::string, std::size_t> ids;

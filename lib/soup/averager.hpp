@@ -16,9 +16,9 @@ class Averager {
  public:
   static constexpr std::int64_t slice_elements = 1 << 16;
 
-  /// spaces: of the units of the output. tensors: names of the tensors of each unit, the weights first. dtype: the type
-  /// of its elements, f32 or bf16.
-  Averager(const Mean& mean, std::span<const partition::FlatSpace> spaces, std::span<const std::string> tensors,
+  /// spaces: of the units of the output. tensors: of each unit, by element, the weights first. dtype: the type of its
+  /// elements, f32 or bf16.
+  Averager(const Mean& mean, std::span<const partition::FlatSpace> spaces, std::span<const spec::StateTensor> tensors,
            DType dtype, Moments moments);
 
   /// Elements [begin, begin + count) of the mean of a unit's flat space; gaps are zero. tensor: index of a tensor of

@@ -119,8 +119,12 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
   }
   if (config.moments == Moments::drop) return;
   for (const Reader& reader : readers) {
-    if (const std::size_t units = reader.weight_units(); units < reader.unit_names().size()) {
-      const std::string& name = reader.unit_names()[units];
+    std::string name;  // of what is not like the weights
+    for (std::size_t unit = 0; unit < reader.unit_names().size(); ++unit) {
+      for (const spec::StateTensor& tensor : reader.tensors(unit))
+        if (name.empty() && (unit >= reader.weight_units() || !tensor.is_plain())) name = reader.unit_names()[unit];
+    }
+    if (!name.empty()) {
       refuse_as(
           Fault::data, reader,
           fmt::format("has optimizer state of other shapes than the weights ({}), which --optimizer cannot average",

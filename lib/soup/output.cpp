@@ -41,18 +41,18 @@ checkpoint::Sections training_sections(const Mean& mean, const Output& output) {
 }
 
 /// The tensors of each unit in the mean: the weights and, if complete, those of the optimizer.
-std::vector<std::string> tensors_of(const Mean& mean, bool complete) {
-  std::vector<std::string> names{std::string(spec::weights_tensor)};
-  if (!complete) return names;
+std::vector<spec::StateTensor> tensors_of(const Mean& mean, bool complete) {
+  std::vector<spec::StateTensor> tensors{{std::string(spec::weights_tensor)}};
+  if (!complete) return tensors;
   for (const Reader* const reader : mean.readers) {
     if (!reader->has_optimizer_state()) continue;
-    names = reader->tensors(0);
-    std::erase(names, spec::mean_tensor);
-    return names;
+    tensors = reader->tensors(0);
+    std::erase(tensors, spec::StateTensor{std::string(spec::mean_tensor)});
+    return tensors;
   }
   // Checkpoints without optimizer state do not name its tensors.
-  names.insert(names.end(), spec::adam_moments.begin(), spec::adam_moments.end());
-  return names;
+  for (const std::string_view moment : spec::adam_moments) tensors.push_back({std::string(moment)});
+  return tensors;
 }
 
 /// The manifest before the weights are known: layout and sections, but no digests.
@@ -61,7 +61,7 @@ Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Out
   const Mixture& mixture = mean.mixture;
   std::uint64_t size_bytes = 0;
   const bool complete = output.moments != Moments::drop;
-  const std::vector<std::string> tensors = tensors_of(mean, complete);
+  const std::vector<spec::StateTensor> tensors = tensors_of(mean, complete);
   const std::size_t units = first.weight_units();
   for (const partition::FlatSpace& space : std::span{first.spaces()}.first(units))
     size_bytes += static_cast<std::uint64_t>(space.used_size()) * size_of(output.dtype) * tensors.size();

@@ -148,8 +148,14 @@ std::vector<Matrix> Unit::matrices() const {
   return all;
 }
 
+std::vector<StateTensor> Unit::kept(const StateOf& state) const {
+  std::vector<StateTensor> tensors = state(*this);
+  if (frozen) std::erase_if(tensors, [](const StateTensor& tensor) { return tensor.name != weights_tensor; });
+  return tensors;
+}
+
 std::vector<partition::ParamSpec> Unit::flat(const StateTensor& tensor) const {
-  if (tensor.extent == Extent::element) return flat();
+  if (tensor.is_flat()) return flat();
   std::vector<partition::ParamSpec> vectors;
   for (const Matrix& matrix : matrices())
     vectors.push_back({matrix.name + "/" + tensor.name,

@@ -74,11 +74,11 @@ struct Unit {
   /// The parameter of that name. Throws Error{internal} if there is none.
   [[nodiscard]] const Parameter& parameter(const std::string& name_of_it) const;
   [[nodiscard]] std::vector<Matrix> matrices() const;
-  /// Whether training keeps this tensor for it.
-  [[nodiscard]] bool keeps(const StateTensor& tensor) const { return !frozen || tensor.name == weights_tensor; }
+  /// The tensors that training keeps for it: of those of an optimizer, only the weights if it is frozen.
+  [[nodiscard]] std::vector<StateTensor> kept(const StateOf& state) const;
   [[nodiscard]] std::vector<partition::ParamSpec> flat() const { return {parameters.begin(), parameters.end()}; }
-  /// What the flat space of a state tensor contains: the parameters, or for each matrix a vector with one element per
-  /// row or column, "<matrix>/<tensor>", in the order of matrices().
+  /// What the flat space of a state tensor contains: the parameters, or by row or column for each matrix a vector with
+  /// one element per row or column, "<matrix>/<tensor>", in the order of matrices().
   [[nodiscard]] std::vector<partition::ParamSpec> flat(const StateTensor& tensor) const;
 };
 

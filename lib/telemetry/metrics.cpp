@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace argosy::telemetry {
 namespace {
@@ -115,7 +116,8 @@ void Metrics::add(const StepMetrics& step) {
   if (!is_due) return;
   const StepRecord done = record();
   log_->info("{}", line_of(done));
-  if (!warned_of_clips_ && done.steps >= least_steps_to_warn && done.clip_frac > clip_frac_to_warn) {
+  const bool clips = done.steps >= least_steps_to_warn && done.clip_frac > clip_frac_to_warn;
+  if (std::exchange(clipped_before_, clips) && clips && !warned_of_clips_) {
     log_->warn("{:.0f} % of the last {} steps were clipped; consider a lower schedule.lr (this warning appears once)",
                100 * done.clip_frac, done.steps);
     warned_of_clips_ = true;

@@ -43,7 +43,8 @@ class Metrics {
   Metrics(const Setup& setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock);
 
   /// Counts one step. The step that ends a log interval writes a log line and a record. Warns once when more than a
-  /// fifth of the interval's steps (ten at least) were clipped.
+  /// fifth of the steps of two intervals in a row (of ten steps at least) were clipped; the first gradients of a run
+  /// are large in any case.
   void add(const StepMetrics& step);
   /// Writes the log line and the record of one validation set.
   void add_validation(const ValidationRecord& record);
@@ -68,7 +69,7 @@ class Metrics {
   StepMetrics before_;  // the last step, or where the run continues
   std::int64_t resumed_step_;
   std::vector<Output> outputs_;
-  bool warned_of_clips_ = false;
+  bool clipped_before_ = false, warned_of_clips_ = false;
 
   // Since the last record.
   double first_fraction_;

@@ -98,16 +98,18 @@ Buffers::Buffers(model::Model& model, std::vector<int> canonical_ranks, const Bu
     shard.rounding = {.seed = choices.seed, .first_parameter = first_parameter};
     if (!master_in_place) shard.weights = weights;
     shard.weights_begin = begin;
-    for (const spec::StateTensor& tensor : choices.state) {
-      if (tensor.extent != spec::Extent::element || !model.spec().units[u].keeps(tensor)) continue;
+    for (const spec::StateTensor& tensor : model.spec().units[u].kept(choices.state)) {
+      if (!tensor.is_flat()) continue;
       const bool is_master = tensor.name == spec::weights_tensor;
-      const at::Tensor made = is_master ? shard.master : at::zeros({owned}, fp32);
+      const auto [first, size] = spec::owned_parts(space, tensor)[static_cast<std::size_t>(canonical_rank)];
+      const at::Tensor made =
+          is_master ? shard.master : at::zeros({size}, fp32.dtype(tensor.dtype == DType::u8 ? at::kByte : at::kFloat));
       if (tensor.name == spec::mean_tensor) {
         shard.ema = made;
       } else if (!is_master) {
-        shard.states.push_back(made);
+        shard.states.push_back({made, first, tensor.elements()});
       }
-      buffers.state.emplace_back(tensor.name, made);
+      buffers.state.emplace_back(tensor, made);
     }
     buffers.statistics = optim::statistics_of(model.spec().units[u], space, canonical_rank, choices.state, fp32);
     buffers.pieces = optim::pieces_of(space, canonical_rank, shard);

@@ -23,9 +23,9 @@ struct UnitBuffers {
   at::Tensor gradients;  // [padded] fp32; gaps stay zero if the unit does not rotate; undefined: frozen
   bool rotates_weights = false, rotates_gradients = false;
   at::Tensor held_weights, held_gradients;  // hybrid and rotating: this rank's slots, gathered and summed in the node
-  optim::ShardState shard;                  // [owned] each
-  /// The tensors of `shard` that are kept from step to step: name and tensor, in the order of checkpoints.
-  std::vector<std::pair<std::string, at::Tensor>> state;
+  optim::ShardState shard;
+  /// The tensors of `shard` that are kept from step to step: what and where, in the order of checkpoints.
+  std::vector<std::pair<spec::StateTensor, at::Tensor>> state;
   optim::Statistics statistics;  // kept likewise
   bool sums_in_place = false;    // shard.gradient is a view of this rank's slice of `gradients`
   std::vector<optim::Piece> pieces;
@@ -41,8 +41,7 @@ struct BufferChoices {
   at::ScalarType compute_type = at::kFloat;
   at::ScalarType master_type = at::kFloat;  // bf16: there are no fp32 master weights
   std::uint64_t seed = 1;                   // of the stochastic rounding of bf16 weights
-  /// The tensors that are kept for each parameter (optim::state_of).
-  std::vector<spec::StateTensor> state{};
+  spec::StateOf state;                      // what is kept for each unit (optim::state_of)
   c10::Device device = c10::kCPU;
 };
 

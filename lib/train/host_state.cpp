@@ -10,9 +10,7 @@
 namespace argosy::train {
 namespace {
 
-at::Tensor view_of_host(std::span<float> values) {
-  return at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat);
-}
+at::ScalarType type_of(DType dtype) { return dtype == DType::u8 ? at::kByte : at::kFloat; }
 
 }  // namespace
 
@@ -20,33 +18,34 @@ HostState::HostState(const model::Model& model, Buffers& buffers, c10::Device de
     : buffers_(buffers), device_(device) {
   for (std::size_t u = 0; u < buffers.units().size(); ++u) {
     units_.push_back({model.units()[u].name(), &model.units()[u].space(), {}});
-    for (const auto& [name, live] : buffers.units()[u].state) add(u, name, live);
+    for (const auto& [tensor, live] : buffers.units()[u].state) add(u, tensor, live);
   }
   for (std::size_t u = 0; u < buffers.units().size(); ++u) {
     for (const optim::Statistics::Tensor& tensor : buffers.units()[u].statistics.tensors) {
       units_.push_back({model.units()[u].name() + "." + tensor.name, &tensor.space, {}});
-      add(units_.size() - 1, tensor.name, tensor.shard);
+      add(units_.size() - 1, {tensor.name}, tensor.shard);
     }
   }
 }
 
-void HostState::add(std::size_t unit, const std::string& name, const at::Tensor& live) {
+void HostState::add(std::size_t unit, const spec::StateTensor& tensor, const at::Tensor& live) {
   Pair& pair =
-      pairs_.emplace_back(Pair{.unit = unit, .name = name, .live = live, .host = {}, .pinned = {}, .plain = {}});
+      pairs_.emplace_back(Pair{.unit = unit, .tensor = tensor, .live = live, .host = {}, .pinned = {}, .plain = {}});
+  const std::size_t size_bytes = static_cast<std::size_t>(live.numel()) * size_of(tensor.dtype);
   if (device_.is_cpu()) {
-    pair.plain.resize(static_cast<std::size_t>(live.numel()));
+    pair.plain.resize(size_bytes);
     pair.host = pair.plain;
   } else {
-    pair.pinned = at::empty(live.sizes(), at::TensorOptions(at::kFloat).pinned_memory(true));
-    pair.host = {pair.pinned.mutable_data_ptr<float>(), static_cast<std::size_t>(live.numel())};
+    pair.pinned = at::empty(live.sizes(), at::TensorOptions(type_of(tensor.dtype)).pinned_memory(true));
+    pair.host = {static_cast<std::byte*>(pair.pinned.mutable_data_ptr()), size_bytes};
   }
 }
 
 std::vector<checkpoint::UnitState> HostState::states(bool with_optimizer) {
   std::vector<checkpoint::UnitState> states = units_;
   for (const Pair& pair : pairs_) {
-    const bool is_optimizers = pair.name != spec::weights_tensor && pair.name != spec::mean_tensor;
-    if (with_optimizer || !is_optimizers) states[pair.unit].tensors.push_back({pair.name, pair.host});
+    const bool is_optimizers = pair.tensor.name != spec::weights_tensor && pair.tensor.name != spec::mean_tensor;
+    if (with_optimizer || !is_optimizers) states[pair.unit].tensors.push_back({pair.tensor, pair.host});
   }
   std::erase_if(states, [](const checkpoint::UnitState& unit) { return unit.tensors.empty(); });
   return states;
@@ -68,16 +67,18 @@ void HostState::complete_copy() {
   if (!device_.is_cpu()) return copied_->synchronize();
   // LibTorch's copy would start a team of threads next to that of training.
   for (Pair& pair : pairs_) {
-    if (pair.live.scalar_type() == at::kFloat) {
-      std::copy_n(pair.live.const_data_ptr<float>(), pair.host.size(), pair.host.data());
+    if (pair.live.scalar_type() == at::kBFloat16) {
+      std::copy_n(pair.live.const_data_ptr<c10::BFloat16>(), pair.live.numel(),
+                  reinterpret_cast<float*>(pair.host.data()));
     } else {
-      std::copy_n(pair.live.const_data_ptr<c10::BFloat16>(), pair.host.size(), pair.host.data());
+      std::copy_n(static_cast<const std::byte*>(pair.live.const_data_ptr()), pair.host.size(), pair.host.data());
     }
   }
 }
 
 void HostState::load() {
-  for (Pair& pair : pairs_) pair.live.copy_(view_of_host(pair.host));
+  for (Pair& pair : pairs_)
+    pair.live.copy_(at::from_blob(pair.host.data(), pair.live.sizes(), type_of(pair.tensor.dtype)));
   buffers_.cast_masters();
 }
 

@@ -33,13 +33,13 @@ class HostState {
  private:
   struct Pair {
     std::size_t unit;  // in stored order
-    std::string name;
-    at::Tensor live;           // flat
-    std::span<float> host;     // as many
-    at::Tensor pinned;         // owns `host` on a GPU
-    std::vector<float> plain;  // owns it on the CPU, where memory_count must not count it
+    spec::StateTensor tensor;
+    at::Tensor live;               // flat
+    MutableBytes host;             // as many numbers, of tensor.dtype
+    at::Tensor pinned;             // owns `host` on a GPU
+    std::vector<std::byte> plain;  // owns it on the CPU, where memory_count must not count it
   };
-  void add(std::size_t unit, const std::string& name, const at::Tensor& live);
+  void add(std::size_t unit, const spec::StateTensor& tensor, const at::Tensor& live);
 
   Buffers& buffers_;
   const c10::Device device_;

@@ -52,7 +52,8 @@ class State {
     constexpr const char* names[] = {"master", "exp_avg", "exp_avg_sq"};
     for (std::size_t u = 0; u < spaces_.size(); ++u) {
       units.push_back({fmt::format("block.{}", u), &spaces_[u], {}});
-      for (std::size_t t = 0; t < tensors_.size(); ++t) units.back().tensors.push_back({names[t], tensors_[t][u]});
+      for (std::size_t t = 0; t < tensors_.size(); ++t)
+        units.back().tensors.push_back({{names[t]}, std::as_writable_bytes(std::span{tensors_[t][u]})});
     }
     return units;
   }

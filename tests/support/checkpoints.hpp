@@ -84,7 +84,7 @@ inline checkpoint::UnitState adamw_unit(const std::string& name, const partition
                                     spec::mean_tensor};
   checkpoint::UnitState unit{name, &space, {}};
   for (std::size_t t = 0; t < tensors.size(); ++t)
-    if (!tensors[t].empty()) unit.tensors.push_back({std::string(names[t]), tensors[t]});
+    if (!tensors[t].empty()) unit.tensors.push_back({{std::string(names[t])}, std::as_writable_bytes(tensors[t])});
   return unit;
 }
 
@@ -165,11 +165,13 @@ inline std::vector<checkpoint::Attachment> toy_attachments() {
 }
 
 /// What AdamW stores of so many units; without `complete` their weights alone.
-inline std::vector<std::vector<std::string>> adamw_tensors(std::size_t units, bool ema = false, bool complete = true) {
-  std::vector<std::string> names{std::string(spec::weights_tensor)};
-  if (complete) names.insert(names.end(), spec::adam_moments.begin(), spec::adam_moments.end());
-  if (ema) names.emplace_back(spec::mean_tensor);
-  return {units, names};
+inline std::vector<std::vector<spec::StateTensor>> adamw_tensors(std::size_t units, bool ema = false,
+                                                                 bool complete = true) {
+  std::vector<spec::StateTensor> tensors{{std::string(spec::weights_tensor)}};
+  for (const std::string_view name : spec::adam_moments)
+    if (complete) tensors.push_back({std::string(name)});
+  if (ema) tensors.push_back({std::string(spec::mean_tensor)});
+  return {units, tensors};
 }
 
 /// A manifest of step 5 of a model in a layout, complete but for what is stored.
@@ -208,7 +210,7 @@ void commit_shards(const Files& files, const Path& target, checkpoint::Manifest 
 inline std::vector<Bytes> bytes_of(std::span<const checkpoint::UnitState> units) {
   std::vector<Bytes> bytes;
   for (const checkpoint::UnitState& unit : units)
-    for (const checkpoint::TensorShard& tensor : unit.tensors) bytes.push_back(std::as_bytes(tensor.values));
+    for (const checkpoint::TensorShard& tensor : unit.tensors) bytes.push_back(tensor.bytes);
   return bytes;
 }
 

@@ -14,7 +14,7 @@ namespace argosy::test {
 class Factored final : public optim::Optimizer {
  public:
   Factored() : Optimizer(0) {}
-  static std::vector<spec::StateTensor> state() {
+  static std::vector<spec::StateTensor> state(const spec::Unit& /*all alike*/) {
     return {{std::string(spec::weights_tensor)},
             {.name = "row_mean", .extent = spec::Extent::row},
             {.name = "column_mean", .extent = spec::Extent::column}};

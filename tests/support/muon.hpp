@@ -17,7 +17,9 @@ namespace argosy::test {
 class Muon final : public optim::Optimizer {
  public:
   Muon() : Optimizer(0) {}
-  static std::vector<spec::StateTensor> state() { return {{std::string(spec::weights_tensor)}, {"momentum"}}; }
+  static std::vector<spec::StateTensor> state(const spec::Unit& /*unit*/) {
+    return {{std::string(spec::weights_tensor)}, {"momentum"}};
+  }
   /// The blocks: embeddings and heads follow their gradient.
   static std::set<std::size_t> whole_units(const spec::ModelSpec& spec) {
     std::set<std::size_t> units;

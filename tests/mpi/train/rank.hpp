@@ -19,6 +19,7 @@
 #include "support/factored.hpp"
 #include "support/mpi_test.hpp"
 #include "support/muon.hpp"
+#include "support/quantized.hpp"
 #include "support/small_model.hpp"
 #include "train/runner.hpp"
 
@@ -120,8 +121,7 @@ struct Training {
   at::ScalarType type = at::kFloat, master = at::kFloat;
   plan::Recompute recompute = plan::Recompute::none;
   optim::OptimizerConfig optimizer{};
-  bool factored = false;  // test::Factored instead of optimizer.type
-  bool muon = false;      // test::Muon
+  bool factored = false, quantized = false, muon = false;  // that optimizer of tests/support instead of optimizer.type
 };
 
 /// fp32; bf16 with an fp32 master; bf16 without.
@@ -152,13 +152,15 @@ class Rank {
                   .compute_type = training.type,
                   .master_type = training.master,
                   .seed = 9,
-                  .state = training.factored ? Factored::state()
-                           : training.muon   ? Muon::state()
-                                             : optim::state_of(training.optimizer)}),
+                  .state = training.factored    ? spec::StateOf(Factored::state)
+                           : training.quantized ? spec::StateOf(Quantized::state)
+                           : training.muon      ? spec::StateOf(Muon::state)
+                                                : optim::state_of(training.optimizer)}),
         guard_(training.optimizer.skip, {}),
-        optimizer_(training.factored ? std::make_unique<Factored>()
-                   : training.muon   ? std::make_unique<Muon>()
-                                     : optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
+        optimizer_(training.factored    ? std::make_unique<Factored>()
+                   : training.quantized ? std::make_unique<Quantized>(training.optimizer, training.master == at::kFloat)
+                   : training.muon      ? std::make_unique<Muon>()
+                                   : optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
         runner_(model_, buffers_, groups_, *optimizer_, training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
     buffers_.initialise(3);
     use_shared_bias(model_);
@@ -230,8 +232,9 @@ class Rank {
     return all_of([](const optim::ShardState& shard) { return shard.gradient; });
   }
   [[nodiscard]] std::vector<double> first_moments() {
-    return all_of(
-        [](const optim::ShardState& shard) { return shard.states.empty() ? at::Tensor() : shard.states.front(); });
+    return all_of([](const optim::ShardState& shard) {
+      return shard.states.empty() ? at::Tensor() : shard.states.front().numbers;
+    });
   }
   /// The master weights likewise; gaps, which differ between layouts, are left out. **Collective.**
   [[nodiscard]] std::vector<double> weights() {

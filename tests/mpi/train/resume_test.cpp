@@ -78,7 +78,7 @@ std::vector<std::string> state_bits(const Path& directory) {
   Toy state = state_of({Files::system(), directory}, {}, 0);
   std::vector<std::string> digests;
   for (const checkpoint::UnitState& unit : state.states())
-    for (const auto& [name, values] : unit.tensors) digests.push_back(digest_of(std::as_bytes(values)).hex());
+    for (const checkpoint::TensorShard& tensor : unit.tensors) digests.push_back(digest_of(tensor.bytes).hex());
   return digests;
 }
 

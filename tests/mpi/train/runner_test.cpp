@@ -152,7 +152,7 @@ TEST(Runner, WeightsWithoutMasterLearnAndStayNarrow) {
   std::vector<at::Tensor> masters;
   for (const train::UnitBuffers& unit : rank.buffers().units()) {
     EXPECT_EQ(unit.shard.master.scalar_type(), at::kBFloat16);
-    EXPECT_EQ(unit.shard.states.back().scalar_type(), at::kFloat);
+    EXPECT_EQ(unit.shard.states.back().numbers.scalar_type(), at::kFloat);
     masters.push_back(unit.shard.master.clone());
   }
   train::HostState host{rank.model(), rank.buffers(), at::kCPU};
@@ -181,7 +181,8 @@ TEST_P(RunnerOnRanks, WhatACheckpointHoldsStandsStillUntilTheUpdate) {
         std::vector<float> all;
         for (const checkpoint::UnitState& unit : host.states()) {
           EXPECT_EQ(unit.tensor("ema").empty(), optimizer.ema == 0);
-          for (const auto& [name, tensor] : unit.tensors) all.insert(all.end(), tensor.begin(), tensor.end());
+          for (const checkpoint::TensorShard& tensor : unit.tensors)
+            all.insert(all.end(), tensor.values().begin(), tensor.values().end());
         }
         return all;
       };

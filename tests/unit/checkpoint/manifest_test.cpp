@@ -55,7 +55,7 @@ TEST(Manifest, WeightsInBf16AreForReadersThatKnowThem) {
     return parse_manifest(text_of(manifest), "").document.at("min_reader").at("minor").as_int64();
   };
   EXPECT_EQ(min_reader(), 0);
-  manifest.tensors.back().push_back("low_rank");
+  manifest.tensors.back().push_back({"low_rank"});
   EXPECT_EQ(min_reader(), 3);
   manifest.tensors = test::adamw_tensors(manifest.spaces.size(), false, false);
   manifest.weights = DType::bf16;
@@ -66,6 +66,29 @@ TEST(Manifest, WeightsInBf16AreForReadersThatKnowThem) {
   EXPECT_EQ(parsed.document.at("datasets").at("unit/block.0/param").at("dtype"), "bf16");
   expect_damage(parsed.document, "another type", [](auto& o) { put(o, "/params/3", "dtype", "f32"); });
   expect_damage(parsed.document, "complete", [](auto& o) { put(o, "", "complete", true); });
+}
+
+TEST(Manifest, TensorsInCodesAreForReadersThatKnowThem) {
+  Manifest manifest = example();
+  for (const spec::StateTensor& tensor : {spec::StateTensor{.name = "codes", .dtype = DType::u8},
+                                          {.name = "scales", .extent = spec::Extent::block},
+                                          {.name = "small", .covers = spec::Covers::without_decay}}) {
+    manifest.tensors = test::adamw_tensors(manifest.spaces.size());
+    EXPECT_EQ(manifest.minor(), 3) << "as it was before";
+    manifest.tensors.back().push_back(tensor);
+    const ParsedManifest parsed = parse_manifest(text_of(manifest), "");
+    EXPECT_EQ(parsed.document.at("format_version").at("minor"), 4);
+    EXPECT_EQ(parsed.document.at("min_reader").at("minor"), 4);
+    EXPECT_EQ(parsed.manifest.tensors, manifest.tensors);
+    EXPECT_EQ(text_of(parsed.manifest), text_of(manifest));
+  }
+  const boost::json::object document = parse_manifest(text_of(manifest), "").document;
+  const std::string of = "/datasets/unit~1" + manifest.unit_names.back() + "~1";
+  expect_damage(document, "blocks", [&](auto& o) { put(o, (of + "small").c_str(), "block", 128); });
+  expect_damage(document, "decay", [&](auto& o) { put(o, (of + "small").c_str(), "decay", 1); });
+  expect_damage(document, "type", [&](auto& o) { put(o, (of + "small").c_str(), "dtype", "u16"); });
+  expect_damage(document, "weights by block", [&](auto& o) { put(o, (of + "master").c_str(), "block", 256); });
+  expect_damage(document, "weights of some", [&](auto& o) { put(o, (of + "master").c_str(), "decay", true); });
 }
 
 TEST(Manifest, ARunningMeanIsForReadersThatKnowIt) {

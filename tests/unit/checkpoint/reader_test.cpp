@@ -187,7 +187,8 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
                                              {{{"block/norm", {41}, false}}, layout},
                                              {{{"block/matrix/row_mean", {37}}}, layout}};
   };
-  const std::vector<std::vector<std::string>> tensors{{"master"}, {"master", "second_moment"}, {"row_mean"}};
+  const std::vector<std::vector<spec::StateTensor>> tensors{
+      {{"master"}}, {{"master"}, {"second_moment"}}, {{"row_mean"}}};
   const partition::Layout saved{{2, 1}};
   Manifest manifest = test::manifest_of({}, saved);
   manifest.unit_names = {"matrix", "norm", "matrix.row_mean"};
@@ -205,12 +206,13 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
         auto& values = own.values.emplace_back(static_cast<std::size_t>(spaces[u].owned_size(rank)));
         for (const partition::Interval& i : partition::intervals_of(spaces[u], rank))
           for (std::int64_t e = i.begin; e < i.end; ++e)
-            values[static_cast<std::size_t>(i.local_offset + e - i.begin)] = test::element(tensors[u][t], u, e, 7);
+            values[static_cast<std::size_t>(i.local_offset + e - i.begin)] = test::element(tensors[u][t].name, u, e, 7);
       }
     auto next = own.values.begin();
     for (std::size_t u = 0; u < spaces.size(); ++u) {
       UnitState& unit = own.units.emplace_back(UnitState{manifest.unit_names[u], &spaces[u], {}});
-      for (const std::string& name : tensors[u]) unit.tensors.push_back({name, *next++});
+      for (const spec::StateTensor& tensor : tensors[u])
+        unit.tensors.push_back({tensor, std::as_writable_bytes(std::span{*next++})});
     }
     return own;
   };
@@ -233,15 +235,120 @@ TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
       const Own wanted = own_of(spaces, rank);
       Own got = own_of(spaces, rank);
       for (const UnitState& unit : got.units)
-        for (const TensorShard& tensor : unit.tensors) std::fill(tensor.values.begin(), tensor.values.end(), 99.0F);
+        for (const TensorShard& tensor : unit.tensors) std::ranges::fill(tensor.values(), 99.0F);
       reader.read_state(got.units, rank);
       EXPECT_EQ(got.values, wanted.values) << "rank " << rank;
     }
   }
   const std::vector<partition::FlatSpace> alone = spaces_of(partition::Layout{});
   Own other = own_of(alone, 0);
-  other.units.front().tensors.push_back({"exp_avg", other.values.front()});
+  other.units.front().tensors.push_back({{"exp_avg"}, other.units.front().tensors.front().bytes});
   EXPECT_THROW(reader.read_state(other.units, 0), Error);
+}
+
+TEST_F(ReaderTest, CodesAndTheScalesOfTheirBlocksGoToAnyLayout) {
+  const auto spaces_of = [](const partition::Layout& layout) {
+    return std::vector<partition::FlatSpace>{
+        {{{"block/up", {41, 67}}, {"block/norm", {300}, false}, {"block/down", {700}}}, layout},
+        {{{"head/norm", {41}, false}}, layout}};
+  };
+  const std::vector<spec::StateTensor> tensors{
+      {"master"},
+      {.name = "moment", .covers = spec::Covers::without_decay},
+      {.name = "codes", .dtype = DType::u8, .covers = spec::Covers::with_decay},
+      {.name = "scales", .extent = spec::Extent::block, .covers = spec::Covers::with_decay}};
+  Manifest manifest = test::manifest_of({}, {});
+  manifest.unit_names = {"block", "head"};
+  manifest.spaces = spaces_of(partition::Layout{{2, 1}});
+  manifest.tensors = {tensors, tensors};
+  struct Own {
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<UnitState> units;
+  };
+  /// What a rank holds: of each parameter's numbers, the last byte of hashes of their names and places.
+  const auto own_of = [&](const std::vector<partition::FlatSpace>& spaces, int rank, bool filled) {
+    Own own;
+    own.bytes.reserve(spaces.size() * tensors.size());
+    for (std::size_t u = 0; u < spaces.size(); ++u) {
+      own.units.push_back({manifest.unit_names[u], &spaces[u], {}});
+      const std::int64_t owned = spaces[u].owned_size(rank);
+      for (const spec::StateTensor& tensor : tensors) {
+        // From every element of the shard, those that the tensor is for: it must be what owned_parts() says.
+        std::vector<std::int64_t> numbers;
+        std::vector<float> of_elements(static_cast<std::size_t>(owned));
+        for (const partition::Interval& i : partition::intervals_of(spaces[u], rank))
+          for (std::int64_t e = i.begin; e < i.end; ++e)
+            of_elements[static_cast<std::size_t>(i.local_offset + e - i.begin)] =
+                test::element(spaces[u].params()[i.param].name + tensor.name, 0, e / tensor.elements(), 7);
+        std::vector<std::byte>& bytes = own.bytes.emplace_back();
+        for (std::int64_t local = 0; const int slice : spaces[u].owned_slices(rank)) {
+          for (std::int64_t at = spaces[u].slice_begin(slice), end = at + spaces[u].slice_size(); at < end;
+               at += tensor.elements(), local += tensor.elements()) {
+            const bool decays = at >= spaces[u].decay_begin();
+            if (tensor.covers != spec::Covers::all && decays != (tensor.covers == spec::Covers::with_decay)) continue;
+            const float value = of_elements[static_cast<std::size_t>(local)];
+            const Bytes raw = std::as_bytes(std::span{&value, 1});
+            if (!filled) {
+              bytes.insert(bytes.end(), size_of(tensor.dtype), std::byte{99});
+            } else if (tensor.dtype == DType::u8) {
+              bytes.push_back(raw[1]);
+            } else {
+              bytes.insert(bytes.end(), raw.begin(), raw.end());
+            }
+          }
+        }
+        own.units.back().tensors.push_back({tensor, bytes});
+      }
+    }
+    return own;
+  };
+  const Path directory = folder / "packed";
+  Own saved;
+  test::commit_shards(Files::system(), directory, manifest, {}, [&](int rank) {
+    saved = own_of(manifest.spaces, rank, true);
+    return test::bytes_of(saved.units);
+  });
+  const Reader reader{Files::system(), directory};
+  EXPECT_TRUE(reader.verify().finite);
+  EXPECT_EQ(reader.manifest().at("min_reader").at("minor"), 4);
+  EXPECT_EQ(reader.tensors(0), tensors);
+  for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 2}, {1, 3}, {2, 2, 1}}) {
+    const std::vector<partition::FlatSpace> spaces = spaces_of(partition::Layout{nodes});
+    for (int rank = 0; rank < spaces.front().layout().world(); ++rank) {
+      Own got = own_of(spaces, rank, false);
+      reader.read_state(got.units, rank);
+      EXPECT_EQ(got.bytes, own_of(spaces, rank, true).bytes) << "rank " << rank << " of " << nodes.size() << " nodes";
+    }
+  }
+  // Wanted as what they are not.
+  const std::vector<partition::FlatSpace> alone = spaces_of(partition::Layout{});
+  for (const spec::StateTensor& other : {spec::StateTensor{"moment"}, spec::StateTensor{"codes"},
+                                         spec::StateTensor{.name = "scales", .extent = spec::Extent::block}}) {
+    std::vector<std::byte> bytes(size_of(other.dtype) *
+                                 static_cast<std::size_t>(spec::owned_parts(alone[0], other)[0].size));
+    const std::vector<UnitState> wanted{{"block", &alone[0], {{other, bytes}}}};
+    EXPECT_TRUE(says(refusal(Fault::data, [&] { reader.read_state(wanted, 0); }), other.name));
+  }
+  // Forged: another type, another extent, other parameters.
+  const auto expect_forged = [&](const char* dataset, const char* key, const boost::json::value& value) {
+    test::edit_manifest(directory, [&](boost::json::object& document) {
+      boost::json::object& entry = document["datasets"].as_object()[dataset].as_object();
+      value.is_null() ? static_cast<void>(entry.erase(key)) : static_cast<void>(entry[key] = value);
+    });
+    const std::string said = refusal(Fault::corrupt, [&] {
+      const Reader forged{Files::system(), directory};
+      forged.verify();
+    });
+    EXPECT_TRUE(says(said, dataset)) << key << ": " << said;
+    test::edit_manifest(
+        directory, [&](boost::json::object& document) { document["datasets"] = reader.manifest().at("datasets"); });
+  };
+  expect_forged("unit/block/codes", "dtype", "f32");
+  expect_forged("unit/block/scales", "dtype", "u8");
+  expect_forged("unit/block/scales", "block", nullptr);
+  expect_forged("unit/block/codes", "block", 256);
+  expect_forged("unit/block/codes", "decay", nullptr);
+  expect_forged("unit/block/moment", "decay", true);
 }
 
 TEST_F(ReaderTest, NoticesAFlippedBitInEachDataset) {

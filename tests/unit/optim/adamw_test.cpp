@@ -56,7 +56,7 @@ TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {
   optim::ShardState shard;
   const std::vector<float> start = normal(n, 0);
   shard.master = tensor_of(start);
-  shard.states = {zeros(space.padded_size()), zeros(space.padded_size())};
+  shard.states = {{zeros(space.padded_size())}, {zeros(space.padded_size())}};
   shard.gradient = zeros(space.padded_size());
   const auto pieces = optim::pieces_of(space, 0, shard);
   ASSERT_EQ(pieces.size(), 2U);
@@ -80,7 +80,8 @@ TEST(Ema, FollowsTheWeightsAndForgetsTheFirstOnesSoon) {
   const FlatSpace space(params, Layout{});
   optim::ShardState shard;
   shard.states.resize(2);
-  for (at::Tensor* tensor : {&shard.master, &shard.states[0], &shard.states[1], &shard.gradient, &shard.ema})
+  for (at::Tensor* tensor :
+       {&shard.master, &shard.states[0].numbers, &shard.states[1].numbers, &shard.gradient, &shard.ema})
     *tensor = zeros(space.padded_size());
   const auto pieces = optim::pieces_of(space, 0, shard);
   optim::AdamwNumbers with = numbers;
@@ -129,7 +130,7 @@ at::Tensor updated(const Layout& layout, at::ScalarType master, bool separate, c
     shard.master =
         in_place ? flat.narrow(0, space.slice_begin(space.owned_slices(rank)[0]), space.slice_size()) : gather(flat);
     shard.rounding = names;
-    shard.states = {zeros(space.owned_size(rank)), zeros(space.owned_size(rank))};
+    shard.states = {{zeros(space.owned_size(rank))}, {zeros(space.owned_size(rank))}};
     shard.gradient = gather(slope);
     if (!in_place) shard.weights = flat;
     if (ema) shard.ema = gather(means);
@@ -182,7 +183,7 @@ TEST(AdamW, MatricesDecayAndNothingElseDoes) {
     for (int rank = 0; rank < 2; ++rank) {
       optim::ShardState shard;
       shard.master = at::full({space.owned_size(rank)}, 1.0, type);
-      shard.states = {zeros(space.owned_size(rank)), zeros(space.owned_size(rank))};
+      shard.states = {{zeros(space.owned_size(rank))}, {zeros(space.owned_size(rank))}};
       shard.gradient = zeros(space.owned_size(rank));
       update(optim::pieces_of(space, rank, shard), numbers, 5.0, 1, at::tensor({1.0F}));  // decays by a half
       for (const partition::Interval& own : partition::intervals_of(space, rank)) {

@@ -121,9 +121,13 @@ TEST(StateMemory, Fp32WeightsAreTheMaster) {
 }
 
 TEST(StateMemory, ARunningMeanIsFourBytesOfWhatARankOwns) {
-  const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), partition::Layout({4}));
+  const partition::Layout layout({4});
+  const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), layout);
+  optim::OptimizerConfig with;
+  with.ema = 0.9;
   for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
-    EXPECT_EQ(plan::state_memory(sizes, {.scheme = scheme, .state_bytes = 12}).state(),
+    EXPECT_EQ(plan::state_memory(plan::space_sizes(small(false, 64), layout, optim::state_of(with)), {.scheme = scheme})
+                  .state(),
               plan::state_memory(sizes, {.scheme = scheme}).state() + 4 * sizes.all.owned);
 }
 

@@ -163,6 +163,8 @@ TEST(StepPlan, NothingReadsWhatIsNotThereOrWritesWhatIsStillRead) {
         case OpKind::norm:
           for (const std::size_t reduce : all_reduces) EXPECT_TRUE(order.is_before(reduce, i));
           break;
+        case OpKind::to_owners:
+        case OpKind::to_shards:
         case OpKind::update:
           EXPECT_EQ(plan.ops[i - static_cast<std::size_t>(op.unit) - 1].kind, OpKind::norm);
           break;
@@ -291,7 +293,7 @@ TEST(Components, RanksThatShareAUnitPerformItsCollectivesInOneOrder) {
     for (const AccumulationOrder order : {AccumulationOrder::depth_first, AccumulationOrder::breadth_first}) {
       for (const int micro_batches : {1, 3}) {
         for (const std::set<std::size_t>& idle : {std::set<std::size_t>{}, {1}, {2}, {1, 2}}) {
-          const auto shared = [&](const PlanShape& shape, plan::Stream stream) {
+          const auto of_all = [&](const PlanShape& shape, plan::Stream stream) {
             std::vector<std::tuple<OpKind, int, comm::Levels, bool>> ops;
             for (const Op& op :
                  plan::plan_step(shape,
@@ -306,11 +308,11 @@ TEST(Components, RanksThatShareAUnitPerformItsCollectivesInOneOrder) {
             return ops;
           };
           for (const plan::Stream stream : {plan::Stream::gather, plan::Stream::reduce}) {
-            const auto expected = shared(shapes_of_ranks[0], stream);
+            const auto expected = of_all(shapes_of_ranks[0], stream);
             EXPECT_FALSE(expected.empty());
-            EXPECT_EQ(shared(shapes_of_ranks[1], stream), expected)
+            EXPECT_EQ(of_all(shapes_of_ranks[1], stream), expected)
                 << static_cast<int>(scheme) << static_cast<int>(order);
-            EXPECT_EQ(shared(shapes_of_ranks[2], stream), expected)
+            EXPECT_EQ(of_all(shapes_of_ranks[2], stream), expected)
                 << static_cast<int>(scheme) << static_cast<int>(order);
           }
         }

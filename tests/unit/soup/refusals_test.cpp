@@ -252,7 +252,7 @@ TEST_F(SoupRefusals, AnOptimizersTensorsOfOtherShapesAreLeftOut) {
   for (const std::int64_t step : {1, 2}) {
     test::Toy toy{test::tiny_units(), context.topology().layout(), 0};
     auto units = toy.fill(static_cast<std::uint64_t>(step)).states(false);
-    units.push_back({"block.0.row_mean", &rows, {{"row_mean", means}}});
+    units.push_back({"block.0.row_mean", &rows, {{{"row_mean"}, std::as_writable_bytes(std::span{means})}}});
     config.inputs.push_back(test::save_step(context, folder / "run", step, units).string());
   }
   config.output = (folder / "result").string();

@@ -1,11 +1,15 @@
 #include "train/buffers.hpp"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include "plan/memory_model.hpp"
 #include "support/adapters.hpp"
 #include "support/factored.hpp"
+#include "support/quantized.hpp"
 #include "support/small_model.hpp"
 #include "train/memory_count.hpp"
 
@@ -67,11 +71,11 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
   for (const spec::ModelSpec& shape : models()) {
     for (const std::vector<int>& nodes : {std::vector{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {1, 1, 2}}) {
       const partition::Layout layout(nodes);
-      const plan::SpaceSizes sizes = plan::space_sizes(shape, layout);
-      const std::vector<spec::StateTensor> factored = Factored::state();
-      EXPECT_EQ(allocated(shape, layout, {.state = factored}),
-                plan::state_memory(plan::space_sizes(shape, layout, factored), {.weight_bytes = 4, .state_bytes = 0})
-                    .state());
+      for (const spec::StateOf& state : {spec::StateOf(Factored::state), spec::StateOf(Quantized::state)})
+        for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_3})
+          EXPECT_EQ(allocated(shape, layout, {.scheme = scheme, .state = state}),
+                    plan::state_memory(plan::space_sizes(shape, layout, state), {.scheme = scheme, .weight_bytes = 4})
+                        .state());
       for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
         for (const auto& [type, master] :
              {std::pair{at::kFloat, at::kFloat}, {at::kBFloat16, at::kFloat}, {at::kBFloat16, at::kBFloat16}}) {
@@ -80,11 +84,11 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
             if (elastic && scheme == Scheme::hybrid) continue;
             optim::OptimizerConfig optimizer;
             optimizer.ema = ema ? 0.9 : 0;
+            const plan::SpaceSizes sizes = plan::space_sizes(shape, layout, optim::state_of(optimizer));
             const plan::StateMemory planned =
                 plan::state_memory(sizes, {.scheme = scheme,
                                            .weight_bytes = type == at::kFloat ? 4 : 2,
                                            .master_bytes = master == at::kFloat ? 4 : 2,
-                                           .state_bytes = ema ? 12 : 8,
                                            .reduction = elastic ? comm::Reduction::elastic : comm::Reduction::exact});
             EXPECT_EQ(allocated(shape, layout,
                                 {.scheme = scheme,
@@ -100,6 +104,44 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
         }
       }
     }
+  }
+}
+
+TEST(Buffers, PackedStateHasTheSameBitsInEveryLayout) {
+  const spec::ModelSpec shape = models().front();
+  const Quantized optimizer{{}, true};
+  const at::Tensor coefficient = at::full({1}, 0.5, at::kFloat);
+  /// Two updates of every rank; the gradient of an element depends on its parameter and its place there.
+  const auto trained = [&](const partition::Layout& layout, Scheme scheme, at::ScalarType type) {
+    std::vector<double> all;
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      model::Model model(shape, layout);
+      train::Buffers buffers(model, {rank}, {.scheme = scheme, .compute_type = type, .state = Quantized::state});
+      buffers.initialise(3);
+      std::vector<partition::FlatSpace> spaces;
+      for (std::size_t u = 0; u < model.units().size(); ++u) {
+        train::UnitBuffers& unit = buffers.units()[u];
+        spaces.push_back(model.units()[u].space());
+        for (std::int64_t t = 1; t <= 2; ++t) {
+          for (const partition::Interval& own : partition::intervals_of(spaces[u], rank)) {
+            const at::Tensor places = at::arange(own.begin, own.end, at::kFloat);
+            unit.shard.gradient.narrow(0, own.local_offset, own.end - own.begin)
+                .copy_((places * static_cast<double>(own.param + 1) + t).sin() / (places + 1));
+          }
+          optimizer.update(unit.pieces, unit.statistics, {.lr = 1e-3, .number = t, .coefficient = coefficient});
+        }
+      }
+      const std::vector<double> own = numbers_of(spaces, buffers, rank);
+      all.resize(own.size());
+      std::transform(all.begin(), all.end(), own.begin(), all.begin(), std::plus<>{});
+    }
+    return all;
+  };
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const std::vector<double> alone = trained(partition::Layout{}, Scheme::stage_1, type);
+    for (const std::vector<int>& nodes : {std::vector{2}, {2, 2}, {1, 2}, {1, 3}})
+      for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
+        EXPECT_EQ(trained(partition::Layout(nodes), scheme, type), alone) << nodes.size() << " nodes";
   }
 }
 

@@ -169,6 +169,8 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
                         return 2 * forward_s(unit);
                       case OpKind::norm:
                         return norm_s;
+                      case OpKind::to_owners:
+                      case OpKind::to_shards:
                       case OpKind::update:
                         break;
                     }
