@@ -28,7 +28,7 @@ mutant soup_divided_first 'weights are divided before the sum' lib/soup/averager
 mutant soup_bf16_rounded_twice 'a bf16 mean is rounded to fp32 first' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \
   'bf16_from_f64(sum[i] / divisor)' 'bf16_from_f32(static_cast<float>(sum[i] / divisor))'
 mutant soup_moments_mixed_up 'second moments are the mean of the first ones' lib/soup/averager.cpp $on_ranks 1 'SoupOnRanks.*' \
-  '->stream(tensor));' '->stream(std::min<std::size_t>(tensor, 1)));'
+  '->stream(tensor.name));' '->stream(tensors[tensor.name == spec::weights_tensor ? 0 : 1].name));'
 mutant soup_equal_loss_accepted 'greedy takes what gains nothing' lib/soup/validation.cpp $on_ranks 1 'ValidatedSoups.*' \
   'now.loss - with.loss > recipe' 'now.loss - with.loss >= recipe'
 mutant soup_worse_committed 'a soup without a loss is committed' lib/soup/validation.cpp $on_ranks 1 'ValidatedSoups.*' \
