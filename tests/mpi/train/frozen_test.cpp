@@ -18,27 +18,7 @@ class FrozenOnRanks : public OnRanks {
 };
 
 TEST(Frozen, TheGradientOfAnAdapterIsTheSlopeOfTheLoss) {
-  RecordingCollectives nobody{partition::Layout{}, 0};
-  const spec::ModelSpec spec = with_adapters(small_shape());
-  Training training;
-  training.optimizer.max_grad_norm = 0;
-  const auto batches = uneven_batches(spec.architecture, 1, 1);
-  const auto loss_with = [&](std::int64_t element, float shift, at::Tensor* gradient = nullptr) {
-    Rank rank{spec, partition::Layout{}, 0, nobody, training};
-    const train::UnitBuffers& unit = rank.buffers().units().back();
-    unit.shard.master[element] += shift;
-    const double loss = rank.step(batches, 0).loss_sum;
-    if (gradient != nullptr) *gradient = unit.shard.gradient.clone();
-    return loss / static_cast<double>(batches.front().tgt_tokens);
-  };
-  at::Tensor gradient;
-  (void)loss_with(0, 0, &gradient);
-  for (const std::int64_t element : {0, 40, 256, 300}) {
-    constexpr float shift = 0.01F;
-    const double slope = (loss_with(element, shift) - loss_with(element, -shift)) / (2 * shift);
-    EXPECT_NEAR(gradient[element].item<double>(), slope, 0.03 * std::abs(slope) + 1e-4) << element;
-    EXPECT_GT(std::abs(slope), 1e-4);
-  }
+  expect_slopes(with_adapters(small_shape()), {0, 40, 256, 300});
 }
 
 TEST_P(FrozenOnRanks, TrainTheRestAsOnOneRankInEveryScheme) {
@@ -75,18 +55,10 @@ TEST_P(FrozenOnRanks, SendNothingButGathersOfWhatRotates) {
     const auto collectives = comm::make_mpi_collectives(topology_);
     Rank rank{spec_, layout(), me(), *collectives, {.scheme = scheme}};
     const auto batches = uneven_batches(spec_.architecture, 2 * layout().world(), 1);
-    const auto sent = [&] {
-      std::vector<double> bytes(static_cast<std::size_t>(layout().world()));
-      for (const auto& [operation, of] : collectives->traffic().by_operation)
-        if (operation == "reduce_scatter" || operation == "all_gather")
-          bytes[static_cast<std::size_t>(me())] += static_cast<double>(of.inner + of.outer);
-      world().all_reduce(std::span<double>{bytes});
-      return bytes;
-    };
     (void)rank.step(batches, 1e-3);
-    const std::vector<double> first = sent();
+    const std::vector<double> first = sent_by_rank(*collectives);
     (void)rank.step(batches, 1e-3);
-    const std::vector<double> both = sent();
+    const std::vector<double> both = sent_by_rank(*collectives);
     double most = 0, more_at_first = 0;
     for (std::size_t r = 0; r < first.size(); ++r) {
       most = std::max(most, both[r] - first[r]);

@@ -69,11 +69,7 @@ TEST_P(MuonOnRanks, SendsWhatThePlanSays) {
     const auto collectives = comm::make_mpi_collectives(topology_);
     Rank rank{shape_, layout(), me(), *collectives, {.scheme = scheme, .muon = true}};
     (void)rank.step(uneven_batches(shape_, 2 * layout().world(), 1), 1e-3);
-    std::vector<double> sent(static_cast<std::size_t>(layout().world()));
-    for (const auto& [operation, of] : collectives->traffic().by_operation)
-      if (operation == "reduce_scatter" || operation == "all_gather")
-        sent[static_cast<std::size_t>(me())] += static_cast<double>(of.inner + of.outer);
-    world().all_reduce(std::span<double>{sent});
+    const std::vector<double> sent = sent_by_rank(*collectives);
     std::vector<partition::FlatSpace> spaces;
     for (const model::Unit& unit : rank.model().units()) spaces.push_back(unit.space());
     const plan::StepTraffic planned =

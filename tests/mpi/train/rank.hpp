@@ -20,6 +20,7 @@
 #include "support/mpi_test.hpp"
 #include "support/muon.hpp"
 #include "support/quantized.hpp"
+#include "support/recording.hpp"
 #include "support/small_model.hpp"
 #include "train/runner.hpp"
 
@@ -337,6 +338,42 @@ inline double distance(const std::vector<double>& a, const std::vector<double>& 
     differences += (a[i] - b[i]) * (a[i] - b[i]);
   }
   return std::sqrt(differences / squares);
+}
+
+/// Expects that the gradient of these elements of the last unit is the slope of the loss.
+inline void expect_slopes(const spec::ModelSpec& spec, std::initializer_list<std::int64_t> elements) {
+  RecordingCollectives nobody{partition::Layout{}, 0};
+  Training training;
+  training.optimizer.max_grad_norm = 0;
+  const auto batches = uneven_batches(spec.architecture, 1, 1);
+  const auto loss_with = [&](std::int64_t element, float shift, at::Tensor* gradient = nullptr) {
+    Rank rank{spec, partition::Layout{}, 0, nobody, training};
+    const train::UnitBuffers& unit = rank.buffers().units().back();
+    unit.shard.master[element] += shift;
+    const double loss = rank.step(batches, 0).loss_sum;
+    if (gradient != nullptr) *gradient = unit.shard.gradient.clone();
+    return loss / static_cast<double>(batches.front().tgt_tokens);
+  };
+  at::Tensor gradient;
+  (void)loss_with(0, 0, &gradient);
+  for (const std::int64_t element : elements) {
+    constexpr float shift = 0.01F;
+    const double slope = (loss_with(element, shift) - loss_with(element, -shift)) / (2 * shift);
+    EXPECT_NEAR(gradient[element].item<double>(), slope, 0.03 * std::abs(slope) + 1e-4) << element;
+    EXPECT_GT(std::abs(slope), 1e-4);
+  }
+}
+
+/// What the reductions and gathers of each rank have sent, in bytes. **Collective.**
+inline std::vector<double> sent_by_rank(const comm::Collectives& collectives) {
+  std::vector<double> bytes(static_cast<std::size_t>(world().size()));
+  for (const char* const operation : {"reduce_scatter", "all_gather"}) {
+    const auto found = collectives.traffic().by_operation.find(operation);
+    if (found == collectives.traffic().by_operation.end()) continue;
+    bytes[static_cast<std::size_t>(world().rank())] += static_cast<double>(found->second.inner + found->second.outer);
+  }
+  world().all_reduce(std::span<double>{bytes});
+  return bytes;
 }
 
 }  // namespace argosy::test

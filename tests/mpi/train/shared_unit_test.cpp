@@ -7,29 +7,7 @@ namespace {
 
 class SharedUnitOnRanks : public testing::TestWithParam<Hierarchy> {};
 
-TEST(SharedUnit, GradientIsTheSlopeOfTheLoss) {
-  RecordingCollectives nobody{partition::Layout{}, 0};
-  const spec::ModelSpec spec = with_shared_bias(small_shape());
-  Training training;
-  training.optimizer.max_grad_norm = 0;
-  const auto batches = uneven_batches(spec.architecture, 1, 1);
-  const auto loss_with = [&](std::int64_t element, float shift, at::Tensor* gradient = nullptr) {
-    Rank rank{spec, partition::Layout{}, 0, nobody, training};
-    const train::UnitBuffers& unit = rank.buffers().units().back();
-    unit.shard.master[element] += shift;
-    const double loss = rank.step(batches, 0).loss_sum;
-    if (gradient != nullptr) *gradient = unit.shard.gradient.clone();
-    return loss / static_cast<double>(batches.front().tgt_tokens);
-  };
-  at::Tensor gradient;
-  (void)loss_with(0, 0, &gradient);
-  for (const std::int64_t element : {0, 7, 31}) {
-    constexpr float shift = 0.01F;
-    const double slope = (loss_with(element, shift) - loss_with(element, -shift)) / (2 * shift);
-    EXPECT_NEAR(gradient[element].item<double>(), slope, 0.02 * std::abs(slope) + 1e-4) << element;
-    EXPECT_GT(std::abs(slope), 1e-3);
-  }
-}
+TEST(SharedUnit, GradientIsTheSlopeOfTheLoss) { expect_slopes(with_shared_bias(small_shape()), {0, 7, 31}); }
 
 TEST_P(SharedUnitOnRanks, TrainsAsOnOneRankInEveryScheme) {
   const comm::Topology& ranks = topology(GetParam());
