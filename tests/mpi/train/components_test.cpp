@@ -36,14 +36,12 @@ spec::ModelSpec model_of(std::size_t language, bool tied) {
 
 class ComponentsOnRanks : public OnRanks {
  protected:
-  void SetUp() override {
-    if (layout().world() < 2) GTEST_SKIP() << "one rank has one language";
-  }
   /// Two micro-batches a rank.
   [[nodiscard]] std::vector<data::Batch> batches(std::uint64_t step) const {
     return uneven_batches(model_of(0, true).architecture, 2 * layout().world(), step);
   }
-  /// Those of one language; of the others, the number of tokens. Even ranks have the first language.
+  /// Those of one language; of the others, the number of tokens. Even ranks have the first language, so that one rank
+  /// has no other.
   [[nodiscard]] std::vector<data::Batch> only(std::vector<data::Batch> batches, std::size_t language) const {
     for (std::size_t j = 0; j < batches.size(); ++j) {
       if (j % static_cast<std::size_t>(layout().world()) % languages == language) continue;
@@ -134,6 +132,7 @@ TEST_P(ComponentsOnRanks, LeaveOneOutThatNobodyNeeds) {
     const std::vector<double> trained = many->weights();
     EXPECT_EQ(of_second(trained), of_second(initial));
     EXPECT_GT(largest_change(initial, trained), lr);
+    if (layout().world() == 1) continue;
     many->idle = {};
     (void)many->step(batches(2), lr);
     EXPECT_NEAR(largest_change(of_second(trained), of_second(many->weights())), lr, 1e-3 * lr)
