@@ -110,7 +110,8 @@ class TokenShards {
     std::uint64_t in_shard = 0;  // of the shard
     std::size_t shard = 0;
   };
-  [[nodiscard]] const Run& run_of(std::uint64_t example) const;
+  /// Its shard, and its number there.
+  [[nodiscard]] std::pair<const TokenShard&, std::uint64_t> place_of(std::uint64_t example) const;
   std::vector<TokenShard> shards_;
   std::vector<Run> runs_;
   std::vector<Corpus> corpora_;
