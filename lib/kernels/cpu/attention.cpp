@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu/access.hpp"
-#include "kernels/device_table.hpp"
+#include "kernels/devices.hpp"
 
 namespace argosy::kernels::cpu {
 

@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "kernels/cpu/table.hpp"
-#include "kernels/stochastic.hpp"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
