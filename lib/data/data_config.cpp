@@ -237,21 +237,15 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
            fmt::format("try {} or {}", below > 0 ? below : of, below + of));
   };
 
-  StepSizes sizes;
+  const std::int64_t slots = config.accumulation.value_or(1) * world;
   if (config.global_size && config.micro_size) {
     require_multiple(*config.micro_size, fmt::format("micro_size {}", *config.micro_size));
-    sizes.global_size = *config.global_size;
-    sizes.micro_size = *config.micro_size;
   } else if (config.global_size) {
-    const std::int64_t slots = *config.accumulation * world;
     require_multiple(slots, fmt::format("accumulation {} x {} ranks", *config.accumulation, world));
-    sizes.global_size = *config.global_size;
-    sizes.micro_size = *config.global_size / slots;
-  } else {
-    sizes.micro_size = *config.micro_size;
-    const std::int64_t slots = *config.accumulation * world;
-    sizes.global_size = sizes.micro_size * slots;
   }
+  StepSizes sizes;
+  sizes.micro_size = config.micro_size ? *config.micro_size : *config.global_size / slots;
+  sizes.global_size = config.global_size ? *config.global_size : sizes.micro_size * slots;
   const std::int64_t micro_batches = sizes.global_size / sizes.micro_size;
   require_at_most(static_cast<double>(micro_batches), most_micro_batches, "micro-batches");
   sizes.micro_batches = narrow<int>(micro_batches);
