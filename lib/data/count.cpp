@@ -114,7 +114,9 @@ CountRecord count_file(const comm::Communicator& world, const Files& files, cons
     const std::uint64_t first = (blocks * r + ranks - 1) / ranks, last = (blocks * (r + 1) + ranks - 1) / ranks;
     if (first < last) mine = count_range(files.open(path), size_bytes, first, last);
   });
-  return join(world.all_gather(mine.found), world.all_gather(mine.blocks), turn, size_bytes);
+  const std::vector<RangeFigures> found = world.all_gather(mine.found);
+  const std::vector<std::vector<BlockFigures>> blocks_found = world.all_gather(mine.blocks);
+  return join(found, blocks_found, turn, size_bytes);
 }
 
 FileStat stat_of(const Files& files, const Path& path) {
