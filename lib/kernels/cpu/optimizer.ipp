@@ -13,8 +13,8 @@ struct AdamwUpdate {
   }
 };
 
-void adamw(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n, float coefficient,
-           const AdamwFactors& factors) {
+void adamw(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n,
+           float coefficient, const AdamwFactors& factors) {
   const AdamwUpdate update{coefficient, factors};
   if (weights == nullptr) {
 #pragma omp simd
