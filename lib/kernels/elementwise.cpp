@@ -23,6 +23,24 @@ at::Tensor sigmoid_slope(const at::Tensor& u) {  // of swish
   return s * (1 + u * (1 - s));
 }
 
+}  // namespace
+
+at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key,
+                       const OptionalTensor& bias) {
+  const std::int64_t threshold = std::lround(p * 65536);
+  at::Tensor value = branch.to(at::kFloat);
+  if (bias) value = value + bias->to(at::kFloat);
+  if (threshold > 0) {
+    const at::Tensor keep =
+        random_halves(0, branch.numel(), key.seed, key.site, key.step, key.micro_batch, branch.device()).ge(threshold);
+    value = value * keep.view(branch.sizes()) * static_cast<float>(65536.0 / static_cast<double>(65536 - threshold));
+  }
+  if (base) value = value + base->to(at::kFloat);
+  return value.to(branch.scalar_type());
+}
+
+namespace {
+
 void activate(const at::Tensor& u, const at::Tensor& y, spec::Activation kind) {
   const at::Tensor wide = u.to(at::kFloat);
   switch (kind) {
@@ -45,20 +63,6 @@ void activate(const at::Tensor& u, const at::Tensor& y, spec::Activation kind) {
 }
 
 }  // namespace
-
-at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key,
-                       const OptionalTensor& bias) {
-  const std::int64_t threshold = std::lround(p * 65536);
-  at::Tensor value = branch.to(at::kFloat);
-  if (bias) value = value + bias->to(at::kFloat);
-  if (threshold > 0) {
-    const at::Tensor keep =
-        random_halves(0, branch.numel(), key.seed, key.site, key.step, key.micro_batch, branch.device()).ge(threshold);
-    value = value * keep.view(branch.sizes()) * static_cast<float>(65536.0 / static_cast<double>(65536 - threshold));
-  }
-  if (base) value = value + base->to(at::kFloat);
-  return value.to(branch.scalar_type());
-}
 
 void activation(const at::Tensor& u, const OptionalTensor& bias, const at::Tensor& y, spec::Activation kind) {
   if (bias) u.add_(*bias);

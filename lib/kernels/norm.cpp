@@ -4,8 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/rsqrt.h>
 
-#include "kernels/elementwise.hpp"
-
 namespace argosy::kernels {
 
 namespace plain {
@@ -26,8 +24,16 @@ at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
                          const OptionalTensor& dbias, bool accumulate, bool rms) {
   const at::Tensor wide = x.to(at::kFloat), gradient = dy.to(at::kFloat);
   const at::Tensor normed = (rms ? wide : wide - mean.unsqueeze(-1)) * rstd.unsqueeze(-1);
-  if (dweight) column_sum(gradient * normed, *dweight, accumulate);
-  if (dbias) column_sum(gradient, *dbias, accumulate);
+  const auto write = [accumulate](const OptionalTensor& out, const at::Tensor& value) {
+    if (!out) return;
+    if (accumulate) {
+      out->add_(value);
+    } else {
+      out->copy_(value);
+    }
+  };
+  write(dweight, (gradient * normed).sum(0));
+  write(dbias, gradient.sum(0));
   const at::Tensor scaled = gradient * weight.to(at::kFloat);
   at::Tensor dx = scaled - normed * (scaled * normed).mean(-1, true);
   if (!rms) dx = dx - scaled.mean(-1, true);

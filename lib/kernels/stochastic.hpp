@@ -8,15 +8,9 @@
 #define ARGOSY_EVERYWHERE [[gnu::always_inline]]
 #endif
 
-/// What all backends of the optimizer share. Stochastic rounding goes from fp32 to bf16: the probability of rounding up
-/// is given by the bits that are cut off, so that the mean of many roundings is the number itself (arXiv:2010.06192).
-/// Torch-free.
+/// Stochastic rounding from fp32 to bf16, for all backends of the optimizer. The probability of rounding up is given by
+/// the bits that are cut off, so that the mean of many roundings is the number itself (arXiv:2010.06192). Torch-free.
 namespace argosy::kernels {
-
-/// The factors of AdamW's formula, rounded to fp32 once.
-struct AdamwFactors {
-  float beta1, beta2, new_m, new_v, epsilon, keep, rate, spread;
-};
 
 /// The last counter word of the random numbers for rounding. For dropout, that word is the micro-batch, which is never
 /// negative, so the two never use the same numbers.

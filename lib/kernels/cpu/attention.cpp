@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu/access.hpp"
-#include "kernels/devices.hpp"
+#include "kernels/device_table.hpp"
 
 namespace argosy::kernels::cpu {
 

@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "kernels/cpu/access.hpp"
-#include "kernels/devices.hpp"
+#include "kernels/device_table.hpp"
+#include "kernels/stochastic.hpp"
 
 namespace argosy::kernels::cpu {
 
 namespace {
-
-constexpr std::int64_t update_grain = 16384;
 
 /// Runs `block(first_row, count, partial)` for blocks of rows, then adds the partial sums [stride] to the targets in
 /// order.
@@ -205,19 +204,38 @@ void embedding_backward(const at::Tensor& dx_in, const at::Tensor& ids_in, doubl
   });
 }
 
+namespace {
+
+AdamwTerms adamw_terms(float coefficient, const AdamwOptions& options) {
+  const auto& [lr, beta1, beta2, epsilon, weight_decay, step] = options;
+  const auto t = static_cast<double>(step);
+  return {.coefficient = coefficient,
+          .lr = lr,
+          .beta1 = beta1,
+          .beta2 = beta2,
+          .epsilon = epsilon,
+          .weight_decay = weight_decay,
+          .correction1 = 1 - std::pow(beta1, t),
+          .correction2 = 1 - std::pow(beta2, t)};
+}
+
+constexpr std::int64_t update_grain = 16384;
+
+}  // namespace
+
 void adamw_(const at::Tensor& master, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
             const OptionalTensor& weights, const at::Tensor& coefficient, const AdamwOptions& options) {
   const float clip = *pointer<float>(coefficient);
   if (clip < 0) return;
   for (const at::Tensor& tensor : {master, m, v, gradient})
     ARGOSY_CHECK(tensor.is_contiguous(), "adamw_ works on flat slices");
-  const AdamwFactors factors = adamw_factors(options);
+  const AdamwTerms terms = adamw_terms(clip, options);
   float *value = pointer<float>(master), *first = pointer<float>(m), *second = pointer<float>(v);
   const float* slope = pointer<float>(gradient);
   Bf16* rounded = pointer<Bf16>(weights);
   at::parallel_for(0, master.numel(), update_grain, [&](std::int64_t begin, std::int64_t end) {
     table().adamw(value + begin, first + begin, second + begin, slope + begin,
-                  rounded != nullptr ? rounded + begin : nullptr, end - begin, clip, factors);
+                  rounded != nullptr ? rounded + begin : nullptr, end - begin, terms);
   });
 }
 
@@ -228,7 +246,7 @@ void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at:
   for (const at::Tensor& tensor : {weights, m, v, gradient})
     ARGOSY_CHECK(tensor.is_contiguous(), "adamw_stochastic_ works on flat slices");
   ARGOSY_CHECK(rounding.begin % 128 == 0, "an update from element {} of a parameter", rounding.begin);
-  const AdamwFactors factors = adamw_factors(options);
+  const AdamwTerms terms = adamw_terms(clip, options);
   const RandomName name = random_name(rounding.seed, rounding.parameter, options.step, rounding_domain);
   Bf16* value = pointer<Bf16>(weights);
   float *first = pointer<float>(m), *second = pointer<float>(v);
@@ -236,8 +254,7 @@ void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at:
   const std::int64_t n = weights.numel();
   at::parallel_for(0, (n + 127) / 128, update_grain / 128, [&](std::int64_t from, std::int64_t to) {
     const std::int64_t at = from * 128, count = std::min(n, to * 128) - at;
-    table().adamw_stochastic(value + at, first + at, second + at, slope + at, rounding.begin + at, count, clip, factors,
-                             name);
+    table().adamw_stochastic(value + at, first + at, second + at, slope + at, rounding.begin + at, count, terms, name);
   });
 }
 

@@ -2,20 +2,29 @@
 
 /// One element's update: moments in place, the new value is returned.
 struct AdamwUpdate {
-  float coefficient;
-  AdamwFactors f;
+  explicit AdamwUpdate(const AdamwTerms& t)
+      : coefficient(t.coefficient),
+        b1(static_cast<float>(t.beta1)),
+        b2(static_cast<float>(t.beta2)),
+        a1(static_cast<float>(1 - t.beta1)),
+        a2(static_cast<float>(1 - t.beta2)),
+        eps(static_cast<float>(t.epsilon)),
+        keep(static_cast<float>(1 - t.lr * t.weight_decay)),
+        rate(static_cast<float>(t.lr / t.correction1)),
+        spread(static_cast<float>(1 / t.correction2)) {}
   float operator()(float value, float& m, float& v, float gradient) const {
     const float g = gradient * coefficient;
-    const float new_m = m * f.beta1 + g * f.new_m, new_v = v * f.beta2 + g * g * f.new_v;
+    const float new_m = m * b1 + g * a1, new_v = v * b2 + g * g * a2;
     m = new_m;
     v = new_v;
-    return value * f.keep - f.rate * new_m / (std::sqrt(new_v * f.spread) + f.epsilon);
+    return value * keep - rate * new_m / (std::sqrt(new_v * spread) + eps);
   }
+  float coefficient, b1, b2, a1, a2, eps, keep, rate, spread;
 };
 
 void adamw(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n,
-           float coefficient, const AdamwFactors& factors) {
-  const AdamwUpdate update{coefficient, factors};
+           const AdamwTerms& terms) {
+  const AdamwUpdate update(terms);
   if (weights == nullptr) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) master[i] = update(master[i], m[i], v[i], gradient[i]);
@@ -30,8 +39,8 @@ void adamw(float* master, float* m, float* v, const float* gradient, Bf16* weigh
 }
 
 void adamw_stochastic(Bf16* weights, float* m, float* v, const float* gradient, std::int64_t begin, std::int64_t n,
-                      float coefficient, const AdamwFactors& factors, const RandomName& name) {
-  const AdamwUpdate update{coefficient, factors};
+                      const AdamwTerms& terms, const RandomName& name) {
+  const AdamwUpdate update(terms);
   alignas(64) std::uint32_t words[64];
   alignas(64) std::uint32_t bits[128] = {};
   for (std::int64_t at = 0; at < n; at += 128, weights += 128, m += 128, v += 128, gradient += 128) {

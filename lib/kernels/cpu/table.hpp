@@ -2,8 +2,6 @@
 
 #include <cstdint>
 
-#include "kernels/stochastic.hpp"
-
 /// Inner loops of the CPU kernels on raw pointers, torch-free, compiled once for each instruction set (table_*.cpp) and
 /// chosen at run time. All sums have an order that depends on shapes alone. `T` is float or Bf16; statistics and
 /// parameter gradients are float.
@@ -54,6 +52,11 @@ struct DropoutMask {
   RandomName name;
 };
 
+struct AdamwTerms {
+  float coefficient;
+  double lr, beta1, beta2, epsilon, weight_decay, correction1, correction2;
+};
+
 template <class T>
 struct Loops {
   void (*norm)(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, std::int64_t rows,
@@ -91,10 +94,10 @@ struct Table {
   void (*sum_partials)(const float* partials, float* target, std::int64_t count, std::int64_t stride,
                        std::int64_t width, bool accumulate);
   void (*adamw)(float* master, float* m, float* v, const float* gradient, Bf16* weights, std::int64_t n,
-                float coefficient, const AdamwFactors& factors);
+                const AdamwTerms& terms);
   /// Elements `begin` (a multiple of 128) and on of a parameter.
   void (*adamw_stochastic)(Bf16* weights, float* m, float* v, const float* gradient, std::int64_t begin, std::int64_t n,
-                           float coefficient, const AdamwFactors& factors, const RandomName& name);
+                           const AdamwTerms& terms, const RandomName& name);
   /// mean += share · (values - mean)
   void (*ema)(float* mean, const float* values, std::int64_t n, float share);
   double (*sum_of_squares)(const float* x, std::int64_t n);

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/table.hpp"
+#include "kernels/stochastic.hpp"
 
 #if defined(__SSE2__)
 #include <immintrin.h>

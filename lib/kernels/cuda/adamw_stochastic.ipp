@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/cuda/entries.hpp"
+#include "kernels/stochastic.hpp"
 
 namespace argosy::kernels {
 
@@ -13,7 +14,6 @@ ARGOSY_EVERYWHERE inline void update_block(const AdamwStochasticCall& call, std:
   const std::int64_t first = block / 16 * 128 + block % 16;
   const float clip = *call.coefficient;
   if (clip < 0) return;
-  const AdamwFactors f = call.factors;
   const auto low = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
   const r123::Philox4x32::ctr_type counter{
       {low(static_cast<std::uint64_t>(call.begin / 8 + block)), call.parameter, call.step, rounding_domain}};
@@ -26,10 +26,10 @@ ARGOSY_EVERYWHERE inline void update_block(const AdamwStochasticCall& call, std:
     float value;
     std::memcpy(&value, &wide, sizeof value);
     const float g = call.gradient[i] * clip;
-    const float m = call.m[i] * f.beta1 + g * f.new_m, v = call.v[i] * f.beta2 + g * g * f.new_v;
+    const float m = call.m[i] * call.beta1 + g * call.new_m, v = call.v[i] * call.beta2 + g * g * call.new_v;
     call.m[i] = m;
     call.v[i] = v;
-    value = value * f.keep - f.rate * m / (std::sqrt(v * f.spread) + f.epsilon);
+    value = value * call.keep - call.rate * m / (std::sqrt(v * call.spread) + call.epsilon);
     std::uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
     const std::uint32_t r = words[static_cast<unsigned>(k / 2)] >> (16 * (k % 2));

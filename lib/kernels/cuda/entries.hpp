@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/stochastic.hpp"
-
 /// The functions of libargosy_cuda.so that kernels/ calls by name: the .cu files of this folder define them.
 /// Torch-free.
 namespace argosy::kernels {
@@ -17,13 +15,14 @@ using CudaStart = int (*)(int device, char* problem, std::size_t capacity);
 /// AdamW of bf16 weights without a master.
 inline constexpr const char* cuda_adamw_stochastic_name = "argosy_cuda_adamw_stochastic";
 
-/// Pointers of the device; coefficient: one number, negative: nothing changes.
+/// Pointers of the device; coefficient: one number, negative: nothing changes. The factors are those of the formula,
+/// rounded to fp32 once.
 struct AdamwStochasticCall {
   std::uint16_t* weights;
   float *m, *v;
   const float *gradient, *coefficient;
   std::int64_t begin, n;  // elements [begin, begin + n) of the parameter, begin a multiple of 128
-  AdamwFactors factors;
+  float beta1, beta2, new_m, new_v, epsilon, keep, rate, spread;
   std::uint64_t seed;
   std::uint32_t parameter, step;
 };

@@ -3,19 +3,23 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <cmath>
+
 #include "core/error.hpp"
 #include "kernels/cuda/entries.hpp"
-#include "kernels/devices.hpp"
+#include "kernels/device_table.hpp"
 #include "kernels/plugin.hpp"
 
 namespace argosy::kernels::cuda {
 
 void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
                        const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding) {
+  const auto& [lr, beta1, beta2, epsilon, weight_decay, step] = options;
   static const auto entry = reinterpret_cast<CudaAdamwStochastic>(plugin_entry(cuda_adamw_stochastic_name));
   for (const at::Tensor& tensor : {weights, m, v, gradient})
     ARGOSY_CHECK(tensor.is_contiguous(), "adamw_stochastic_ works on flat slices");
   ARGOSY_CHECK(rounding.begin % 128 == 0, "an update from element {} of a parameter", rounding.begin);
+  const auto t = static_cast<double>(step);
   const AdamwStochasticCall call{.weights = static_cast<std::uint16_t*>(weights.mutable_data_ptr()),
                                  .m = m.mutable_data_ptr<float>(),
                                  .v = v.mutable_data_ptr<float>(),
@@ -23,10 +27,17 @@ void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at:
                                  .coefficient = coefficient.const_data_ptr<float>(),
                                  .begin = rounding.begin,
                                  .n = weights.numel(),
-                                 .factors = adamw_factors(options),
+                                 .beta1 = static_cast<float>(beta1),
+                                 .beta2 = static_cast<float>(beta2),
+                                 .new_m = static_cast<float>(1 - beta1),
+                                 .new_v = static_cast<float>(1 - beta2),
+                                 .epsilon = static_cast<float>(epsilon),
+                                 .keep = static_cast<float>(1 - lr * weight_decay),
+                                 .rate = static_cast<float>(lr / (1 - std::pow(beta1, t))),
+                                 .spread = static_cast<float>(1 / (1 - std::pow(beta2, t))),
                                  .seed = rounding.seed,
                                  .parameter = static_cast<std::uint32_t>(rounding.parameter),
-                                 .step = static_cast<std::uint32_t>(options.step)};
+                                 .step = static_cast<std::uint32_t>(step)};
   ARGOSY_CHECK(weights.scalar_type() == at::kBFloat16, "adamw_stochastic_ rounds to bf16");
   const c10::DeviceGuard on(weights.device());
   const c10::Stream stream = c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(weights.device());
