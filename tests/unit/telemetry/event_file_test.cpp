@@ -34,7 +34,7 @@ class EventFileTest : public testing::Test {
   void append_two_scalars() {
     EventFile file(setup(0));
     clock.now_s = 1.0;
-    const Scalar scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
+    const Figure scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
     file.append(300, scalars);
   }
   /// Payloads of the records, after checking lengths and both checksums.
