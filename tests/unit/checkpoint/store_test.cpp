@@ -86,7 +86,7 @@ TEST_F(StoreTest, SweepsWhatDeadSavesLeft) {
     Files::system().write_atomically(run / "checkpoints" / name / "deep" / "x", "x");
   }
   Files::system().link_symbolically("checkpoints/000000001", run / "latest.tmp-0a1b2c3d");
-  for (const char* name : {"status.json", "run.json", "run.lock.1", "exit.4711.0"})
+  for (const char* name : {"status.json", "run.json", "metrics.jsonl", "run.lock.1", "exit.4711.0"})
     Files::system().write_atomically(run / (name + std::string{".tmp-0123456789abcdef"}), "x");
   const Store store = open();
   EXPECT_TRUE(names().empty());
@@ -109,15 +109,6 @@ TEST_F(StoreTest, SweepsNothingThatPeopleMayHaveNamed) {
   for (const std::string& name : files) EXPECT_TRUE(Files::system().exists(run / name)) << name;
   for (const std::string& name : folders)
     EXPECT_TRUE(Files::system().exists(run / "checkpoints" / name / "deep")) << name;
-}
-
-TEST_F(StoreTest, SweepsEveryFileThatItsTemporariesCanBe) {
-  { const Store store = open(); }
-  const std::vector<std::string> left{"run.json", "status.json", "metrics.jsonl", "run.lock.7", "exit.42.0"};
-  for (const std::string& name : left) Files::system().write_atomically(run / (name + ".tmp-0123456789abcdef"), "x");
-  const Store store = open();
-  for (const std::string& name : left)
-    EXPECT_FALSE(Files::system().exists(run / (name + ".tmp-0123456789abcdef"))) << name;
 }
 
 TEST_F(StoreTest, AFolderNamedAsItsTemporariesBlocksNoStart) {
@@ -168,18 +159,6 @@ TEST_F(StoreTest, ReportsAFullDiskBeforeWritingAnything) {
   EXPECT_TRUE(test::says(report.why_not, "bytes of free space"));
   EXPECT_TRUE(names().empty());
   EXPECT_EQ(small.count(test::Call::fallocate), 0U) << "no shard was begun";
-}
-
-TEST_F(StoreTest, AFailedSaveLeavesTheEarlierOneAndNothingElse) {
-  Store store = open();
-  save(store, 1);
-  os.fail(test::Call::fsync, os.count(test::Call::fsync) + 2, EIO);
-  const SaveReport failed = try_save(store, 2);
-  EXPECT_FALSE(failed.committed);
-  EXPECT_TRUE(test::says(failed.why_not, "EIO"));
-  EXPECT_EQ(names(), Names{"000000001"});
-  EXPECT_TRUE(try_save(store, 3).committed) << "and the run goes on";
-  EXPECT_EQ(store.newest()->step(), 3);
 }
 
 TEST_F(StoreTest, AnUnwritableDirectoryIsOneClearError) {
