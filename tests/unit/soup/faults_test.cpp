@@ -3,6 +3,7 @@
 #include <set>
 
 #include "soup/soup.hpp"
+#include "support/caught.hpp"
 #include "support/checkpoints.hpp"
 #include "support/faulty_os.hpp"
 #include "support/refusal.hpp"
@@ -44,14 +45,12 @@ class SoupFaults : public testing::Test {
   }
   /// Makes the soup through a door to the OS and looks at what is left: nothing, or the undisturbed soup. True: made.
   bool make_or_leave_nothing(Os& door, const std::string& what) {
-    bool made = false;
-    try {
+    const auto error = test::caught([&] {
       test::TestContext context{door, test::world()};
       static_cast<void>(make_soup(context.get(), config));
-      made = true;
-    } catch (const Error& error) {
-      EXPECT_NE(error.fault(), Fault::internal) << what << ": " << error.what();
-    }
+    });
+    EXPECT_TRUE(!error || error->fault() != Fault::internal) << what << ": " << error->what();
+    const bool made = !error;
     bool committed = false;
     for (const std::string& name : Files::system().list(folder.path())) {
       EXPECT_FALSE(name.starts_with(".")) << what << " leaves " << name;
