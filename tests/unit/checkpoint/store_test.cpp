@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include "core/owner.hpp"
 #include "load_fixture.hpp"
 
@@ -11,12 +9,6 @@ class StoreTest : public LoadTest {
  protected:
   StoreTest() { run = folder / "runs" / "mt"; }
 };
-
-TEST_F(StoreTest, HasNothingAtFirst) {
-  const Store store = open();
-  EXPECT_FALSE(store.newest());
-  EXPECT_TRUE(Files::system().exists(run / "run.json"));
-}
 
 TEST_F(StoreTest, FindsTheNewestAfterARestart) {
   {
@@ -118,11 +110,6 @@ TEST_F(StoreTest, AFolderNamedAsItsTemporariesBlocksNoStart) {
   Store store = open();
   save(store, 1);
   EXPECT_TRUE(Files::system().exists(blocking / "deep"));
-}
-
-TEST_F(StoreTest, RefusesASecondJob) {
-  const Store first = open();
-  EXPECT_TRUE(test::says(test::refusal(Fault::usage, [&] { open(); }), fmt::format("process {}", getpid())));
 }
 
 TEST_F(StoreTest, NeitherCreatesNorCommitsAfterATakeOver) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "core/error.hpp"
+#include "support/refusal.hpp"
 #include "unit/partition/small_layouts.hpp"
 
 namespace argosy::partition {
@@ -137,11 +137,10 @@ TEST(Reshard, RandomPlansMoveEveryElementLikeBruteForce) {
   }
 }
 
-TEST(Reshard, EqualLayoutsReadAParameterInOnePieceAndBoundThePlan) {
+TEST(Reshard, EqualLayoutsReadAParameterInOnePiece) {
   const FlatSpace alone{{{"w", {5000}}, {"v", {700}}}, Layout{}}, spread{{{"w", {5000}}, {"v", {700}}}, Layout{{2, 3}}};
   EXPECT_EQ(reads_of(plan_reshard(intervals_of(alone), intervals_of(alone))).size(), 2U);
   const auto moves = plan_reshard(intervals_of(spread), intervals_of(alone));
-  EXPECT_LE(moves.size(), intervals_of(spread).size() + intervals_of(alone).size());
   EXPECT_TRUE(std::is_sorted(moves.begin(), moves.end()));
 }
 
@@ -154,16 +153,10 @@ TEST(Reshard, CoverIsChecked) {
   const std::vector<std::int64_t> numels{300, 0, 20};
   const std::vector<std::string> names{"w", "none", "b"};
   const Interval first{0, 0, 100, 0, 0}, second{0, 100, 300, 1, 0}, last{2, 0, 20, 0, 100};
-  const auto verdict = [&](std::vector<Interval> intervals) -> std::string {
-    try {
-      check_cover(std::move(intervals), numels, names);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.fault(), Fault::corrupt);
-      return error.what();
-    }
-    return "covered";
+  const auto verdict = [&](const std::vector<Interval>& intervals) {
+    return argosy::test::refusal(Fault::corrupt, [&] { check_cover(intervals, numels, names); });
   };
-  EXPECT_EQ(verdict({last, second, first}), "covered");
+  EXPECT_NO_THROW(check_cover({last, second, first}, numels, names));
   EXPECT_THAT(verdict({first, last}), HasSubstr("element 100"));
   EXPECT_THAT(verdict({second, last}), HasSubstr("element 0"));
   EXPECT_THAT(verdict({first, {0, 90, 300, 1, 0}, last}), HasSubstr("element 90 twice"));
