@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/comm.hpp"
 #include "core/bytes.hpp"
 #include "core/file.hpp"
 
@@ -172,8 +171,5 @@ class JournalOs : public Os {
   std::map<int, Handle> handles_;
   std::set<std::string> known_;
 };
-
-/// **Collective.** The changes of all ranks, in the order of time, on every rank.
-[[nodiscard]] std::vector<Change> merged(const comm::Communicator& world, const std::vector<Change>& own);
 
 }  // namespace argosy::test

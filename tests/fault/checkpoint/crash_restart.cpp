@@ -1,7 +1,9 @@
 #include "crash_restart.hpp"
 
 #include <algorithm>
+#include <iterator>
 
+#include "comm/message.hpp"
 #include "core/error.hpp"
 #include "support/caught.hpp"
 #include "support/saved_toys.hpp"
@@ -58,7 +60,10 @@ std::vector<Change> record_saves(int max_checkpoints) {
     }
     --step;
   }
-  std::vector<Change> changes = merged(world(), os.changes());
+  std::vector<Change> changes;  // of all ranks
+  for (const std::string& text : world().all_gather(comm::to_message(os.changes())))
+    std::ranges::move(comm::from_message<std::vector<Change>>(text), std::back_inserter(changes));
+  std::ranges::stable_sort(changes, {}, &Change::time_ns);
   CrashDisk disk;
   std::erase_if(changes, [&](const Change& change) { return !disk.apply(change); });
   return changes;

@@ -57,12 +57,11 @@ std::int64_t DamagedRun::load() {
 }
 
 DamagedRun::Verdict DamagedRun::read_in_a_child() const {
-  constexpr int sound = 0, detected = 1, wrong = 2;
   constexpr unsigned limit_s = 10;
   const pid_t child = fork();
   if (child == 0) {
     ::alarm(limit_s);
-    int verdict = sound;
+    Verdict verdict = Verdict::sound;
     try {
       const Log log{0, LogLevel::error};
       const Clock clock;
@@ -73,23 +72,23 @@ DamagedRun::Verdict DamagedRun::read_in_a_child() const {
         try {
           Toy got = one_rank().fill_all(99);
           reader->read_state(got.states(), 0);
-          const std::int64_t wanted = verdict == sound ? newer_step : older_step;
-          if (reader->step() != wanted || !has_bytes_of(got, wanted)) verdict = wrong;
+          const std::int64_t wanted = verdict == Verdict::sound ? newer_step : older_step;
+          if (reader->step() != wanted || !has_bytes_of(got, wanted)) verdict = Verdict::wrong;
           break;
         } catch (const Error& error) {
-          verdict = error.fault() == Fault::corrupt || error.fault() == Fault::io ? detected : wrong;
+          const bool fits = error.fault() == Fault::corrupt || error.fault() == Fault::io;
+          verdict = fits ? Verdict::detected : Verdict::wrong;
         }
       }
     } catch (const std::exception&) {
-      verdict = wrong;
+      verdict = Verdict::wrong;
     }
-    ::_exit(verdict);
+    ::_exit(static_cast<int>(verdict));
   }
   int status = 0;
   ::waitpid(child, &status, 0);
   if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGALRM ? Verdict::hung : Verdict::crashed;
-  if (WEXITSTATUS(status) == sound) return Verdict::sound;
-  return WEXITSTATUS(status) == detected ? Verdict::detected : Verdict::wrong;
+  return static_cast<Verdict>(WEXITSTATUS(status));
 }
 
 DamagedRun::Damage::Damage(Path path, const std::string& content) : path_(std::move(path)), before_(content_of(path_)) {

@@ -89,20 +89,5 @@ TEST(Flips, OfHdf5MetadataAreSeenOrHarmless) {
   EXPECT_GT(seen, count / 4) << "many bytes are unused";
 }
 
-TEST(Flips, OfEveryByteOfTheManifestAreSeen) {
-  DamagedRun run{2};
-  const Path path = run.newer() / checkpoint::manifest_name;
-  const std::uint64_t size_bytes = Files::system().stat(path)->size_bytes;
-  RandomStream random{fault_seed(3), flips_stream};
-  for (std::uint64_t at = 0; at < size_bytes; at += is_sanitized ? 5 : 1) {
-    const int bit = static_cast<int>(random.below(8));
-    flip(path, at, bit);
-    ASSERT_EQ(run.load(), DamagedRun::older_step) << "bit " << bit << " of byte " << at;
-    flip(path, at, bit);
-  }
-  EXPECT_GT(size_bytes, 2000U);
-  EXPECT_EQ(run.load(), DamagedRun::newer_step);
-}
-
 }  // namespace
 }  // namespace argosy::test

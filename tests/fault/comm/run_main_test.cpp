@@ -44,6 +44,8 @@ class Run : public testing::Test {
     const int status = pclose(pipe);
     ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     ended.code = WIFEXITED(status) && WEXITSTATUS(status) != 124 ? WEXITSTATUS(status) : -1;
+    EXPECT_NE(ended.code, -1) << line;
+    EXPECT_LT(ended.seconds, 50) << line;
     if (files_.exists(exit_file)) ended.exit_file = files_.read_text(exit_file);
     return ended;
   }
@@ -128,10 +130,8 @@ TEST_P(RunInOperation, ARankThatThrowsExitsStallsOrStraysEndsAllInTime) {
   std::map<std::string, Ended> ended;
   for (auto& [how, run] : runs) {
     ended[how] = run.get();
-    EXPECT_NE(ended[how].code, -1) << how;
     EXPECT_NE(ended[how].code, 0) << how;
     EXPECT_EQ(ended[how].exit_file, how == "throws" ? "3 12\n" : "5 12\n") << how << ended[how].output;
-    EXPECT_LT(ended[how].seconds, 50) << how;
   }
   EXPECT_THAT(ended["throws"].output, HasSubstr("expected text, got noise"));
   for (const char* const how : {"exits", "stalls"})
@@ -161,14 +161,11 @@ TEST_F(Run, AStandstillOfAllRanksPastTheDeadlineEndsNothing) {
 
 TEST_F(Run, AKilledRankEndsTheRunAtOnceUnderMpiexec) {
   const Ended ended = run_ranks(3, "is_killed", "reduce_scatter");
-  EXPECT_NE(ended.code, -1);
   EXPECT_NE(ended.code, 0);
-  EXPECT_LT(ended.seconds, 50);
 }
 
 TEST_F(Run, AKilledRankTheLauncherDoesNotMissIsFoundByTheDeadline) {
   const Ended ended = run_ranks_unseen(3, "is_killed", "reduce_scatter");
-  EXPECT_NE(ended.code, -1);
   EXPECT_EQ(ended.exit_file, "5 12\n");
   EXPECT_THAT(ended.output, AllOf(ContainsRegex(" of 40[0-9]* bytes"), HasSubstr("step 7: "), names_the_last_of(3)));
 }
@@ -180,7 +177,6 @@ TEST_F(Run, ARankThatMpiAbortsSaysSoWithCode5) {
   EXPECT_THAT(ended.output, AllOf(HasSubstr("step 7: reduce_scatter in the node of 4001792 bytes did not end: the MPI "
                                             "library aborted, as it does when another rank has died"),
                                   HasSubstr("\"status\":\"failed\",\"code\":5,")));
-  EXPECT_LT(ended.seconds, 50);
 }
 
 TEST_F(Run, AnAbortOfOurOwnIsNotCalledOneOfMpi) {
@@ -215,7 +211,6 @@ TEST_F(Run, WhatCannotBePrintedIsCode4OfAllRanks) {
       EXPECT_EQ(ended.exit_file, "4 12\n") << to << ended.output;
       EXPECT_NE(ended.code, 0);
       EXPECT_THAT(ended.output, AllOf(HasSubstr("standard output cannot be written (1048577 bytes)"), HasSubstr(why)));
-      EXPECT_LT(ended.seconds, 50);
     }
   }
 }
@@ -231,7 +226,6 @@ TEST_F(Run, AReaderThatLeavesEndsOneProcessWithoutAWordAndManyInOrder) {
   ended = run(fmt::format("{} -n 3 bash -c 'set -o pipefail; {} prints {}'", mpiexec(), ENDING, to_head));
   EXPECT_EQ(ended.exit_file, "4 12\n");
   EXPECT_NE(ended.code, 0);
-  EXPECT_LT(ended.seconds, 50);
 }
 
 TEST_F(Run, ALogThatNobodyTakesHurtsNothing) {

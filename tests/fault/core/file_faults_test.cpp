@@ -249,20 +249,5 @@ TEST_F(FileFaults, ARealLimitIsReported) {
   EXPECT_THAT(Files::system().list(folder.path()), ElementsAre());
 }
 
-TEST(FaultyOs, ForgetsAndRecords) {
-  const TempFolder folder;
-  FaultyOs os;
-  os.keep_content();
-  os.forget(Call::pwrite, 1);
-  File file = Files{os}.create(folder / "a");
-  file.write_at(as_bytes("one"), 0);
-  file.write_at(as_bytes("two"), 3);
-  EXPECT_EQ(file.stat().size_bytes, 3U) << "the second write was forgotten";
-  ASSERT_EQ(os.records().size(), 4U);
-  EXPECT_EQ(os.records()[2].content, "two");
-  EXPECT_EQ(os.records()[2].offset, 3);
-  EXPECT_EQ(os.records()[2].path, (folder / "a").string());
-}
-
 }  // namespace
 }  // namespace argosy::test

@@ -1,13 +1,12 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 
 #include "core/staged.hpp"
 #include "support/caught.hpp"
 #include "support/faulty_os.hpp"
+#include "support/own_process.hpp"
 #include "support/refusal.hpp"
 #include "support/small_disk.hpp"
 
@@ -60,13 +59,11 @@ TEST_F(OutputFileTest, IsTheOldOrTheWholeNewContentWhateverCallFails) {
 
 TEST_F(OutputFileTest, AKilledProcessLeavesTheOldContent) {
   files.write_atomically(out, "old");
-  const pid_t child = fork();
-  if (child == 0) {
+  exit_code_in_child([&] {
     OutputFile file{files, out};
     file.append("new");
-    std::raise(SIGKILL);
-  }
-  waitpid(child, nullptr, 0);
+    return std::raise(SIGKILL);
+  });
   EXPECT_EQ(text("out"), "old");
   EXPECT_THAT(files.list(folder.path()), ElementsAre("out", MatchesRegex("out\\.tmp-[0-9a-f]{16}")));
 }

@@ -10,10 +10,10 @@ using test::refusal, test::says;
 /// One committed checkpoint of step 5.
 class ReaderTest : public testing::Test {
  protected:
-  Path save(const test::Units& units, bool with_moments = true, bool ema = false, std::int64_t step = 5) {
+  Path save(const test::Units& units, bool with_moments = true, bool ema = false) {
     test::TestContext context{os, test::world()};
     test::Toy toy{units, context.topology().layout(), 0, ema};
-    return test::save_step(context, folder / "run", step, toy.fill(1).states(with_moments));
+    return test::save_step(context, folder / "run", 5, toy.fill(1).states(with_moments));
   }
   static Path shard_of(const Path& directory) { return directory / shard_name(0, 1); }
   static void expect_damage(const Path& directory, const std::string& what) {
@@ -110,11 +110,6 @@ TEST_F(ReaderTest, ReadsWholeParameters) {
   refusal(Fault::data, [&] { static_cast<void>(reader.read_parameter("nobody")); });
 }
 
-TEST_F(ReaderTest, FillsTheShardsOfAnyLayout) {
-  const Reader reader{Files::system(), save(test::tiny_units())};
-  expect_state(reader, test::tiny_units(), {{1}, {2}, {1, 2}, {3, 1, 2}, {2, 2, 2, 2}}, 1);
-}
-
 TEST_F(ReaderTest, FillsOtherUnitsThanWereSaved) {
   const Reader reader{Files::system(), save(test::tiny_units())};
   test::Units merged{{"all", {}}};
@@ -180,153 +175,107 @@ TEST_F(ReaderTest, ARunningMeanBeginsWithTheWeightsAndIsNotMadeUpForOthers) {
   EXPECT_TRUE(says(refusal(Fault::data, [&] { reader.use_ema(); }), "optimizer.ema"));
 }
 
+/// What a rank of `layout` holds of units: of each parameter's numbers hashes of their names and places, of codes one
+/// byte of these; something else without `filled`.
+struct Own {
+  Own(const Manifest& manifest, const partition::Layout& layout, int rank, bool filled = true) {
+    spaces.reserve(manifest.spaces.size());
+    for (std::size_t u = 0; u < manifest.spaces.size(); ++u) {
+      const partition::FlatSpace& space = spaces.emplace_back(manifest.spaces[u].params(), layout);
+      units.push_back({manifest.unit_names[u], &space, {}});
+      for (const spec::StateTensor& tensor : manifest.tensors[u]) {
+        bytes.push_back(numbers_of(tensor, space, rank, filled));
+        units.back().tensors.push_back({tensor, bytes.back()});
+      }
+    }
+  }
+  /// From every element of the shard, those that the tensor is for: it must be what owned_parts() says.
+  static std::vector<std::byte> numbers_of(const spec::StateTensor& tensor, const partition::FlatSpace& space, int rank,
+                                           bool filled) {
+    std::vector<float> of_elements(static_cast<std::size_t>(space.owned_size(rank)));
+    for (const partition::Interval& i : partition::intervals_of(space, rank))
+      for (std::int64_t e = i.begin; e < i.end; ++e)
+        of_elements[static_cast<std::size_t>(i.local_offset + e - i.begin)] =
+            test::element(space.params()[i.param].name + tensor.name, 0, e / tensor.elements(), 7);
+    std::vector<std::byte> numbers;
+    for (std::int64_t local = 0; const int slice : space.owned_slices(rank)) {
+      for (std::int64_t at = space.slice_begin(slice), end = at + space.slice_size(); at < end;
+           at += tensor.elements(), local += tensor.elements()) {
+        const bool decays = at >= space.decay_begin();
+        if (tensor.covers != spec::Covers::all && decays != (tensor.covers == spec::Covers::with_decay)) continue;
+        const Bytes raw = std::as_bytes(std::span{of_elements}.subspan(static_cast<std::size_t>(local), 1));
+        const Bytes number = tensor.dtype == DType::u8 ? raw.subspan(1, 1) : raw;
+        numbers.insert(numbers.end(), number.begin(), number.end());
+      }
+    }
+    if (!filled) std::ranges::fill(numbers, std::byte{99});
+    return numbers;
+  }
+  std::vector<partition::FlatSpace> spaces;
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<UnitState> units;
+};
+
+/// Commits what all ranks of a manifest own; ranks of other layouts must read what is theirs.
+Reader committed_and_read(const Path& directory, const Manifest& manifest,
+                          const std::vector<std::vector<int>>& layouts) {
+  std::optional<Own> saved;
+  test::commit_shards(Files::system(), directory, manifest, {}, [&](int rank) {
+    saved.emplace(manifest, manifest.spaces.front().layout(), rank);
+    return test::bytes_of(saved->units);
+  });
+  Reader reader{Files::system(), directory};
+  EXPECT_TRUE(reader.verify().finite);
+  for (const std::vector<int>& nodes : layouts) {
+    const partition::Layout layout{nodes};
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      const Own got{manifest, layout, rank, false}, wanted{manifest, layout, rank};
+      reader.read_state(got.units, rank);
+      EXPECT_EQ(got.bytes, wanted.bytes) << "rank " << rank << " of " << nodes.size() << " nodes";
+    }
+  }
+  return reader;
+}
+
 TEST_F(ReaderTest, AnOptimizersTensorsOfOtherShapesAreUnitsOfTheirOwn) {
   // A matrix whose second moments are kept as means of rows, and its vector, which has the usual ones.
-  const auto spaces_of = [](const partition::Layout& layout) {
-    return std::vector<partition::FlatSpace>{{{{"block/matrix", {37, 41}}}, layout},
-                                             {{{"block/norm", {41}, false}}, layout},
-                                             {{{"block/matrix/row_mean", {37}}}, layout}};
-  };
-  const std::vector<std::vector<spec::StateTensor>> tensors{
-      {{"master"}}, {{"master"}, {"second_moment"}}, {{"row_mean"}}};
-  const partition::Layout saved{{2, 1}};
-  Manifest manifest = test::manifest_of({}, saved);
-  manifest.unit_names = {"matrix", "norm", "matrix.row_mean"};
-  manifest.spaces = spaces_of(saved);
-  manifest.tensors = tensors;
-  /// Element by element what its unit, tensor and place say; for `rank` of a layout.
-  struct Own {
-    std::vector<std::vector<float>> values;
-    std::vector<UnitState> units;
-  };
-  const auto own_of = [&](const std::vector<partition::FlatSpace>& spaces, int rank) {
-    Own own;
-    for (std::size_t u = 0; u < spaces.size(); ++u)
-      for (std::size_t t = 0; t < tensors[u].size(); ++t) {
-        auto& values = own.values.emplace_back(static_cast<std::size_t>(spaces[u].owned_size(rank)));
-        for (const partition::Interval& i : partition::intervals_of(spaces[u], rank))
-          for (std::int64_t e = i.begin; e < i.end; ++e)
-            values[static_cast<std::size_t>(i.local_offset + e - i.begin)] = test::element(tensors[u][t].name, u, e, 7);
-      }
-    auto next = own.values.begin();
-    for (std::size_t u = 0; u < spaces.size(); ++u) {
-      UnitState& unit = own.units.emplace_back(UnitState{manifest.unit_names[u], &spaces[u], {}});
-      for (const spec::StateTensor& tensor : tensors[u])
-        unit.tensors.push_back({tensor, std::as_writable_bytes(std::span{*next++})});
-    }
-    return own;
-  };
-  const Path directory = folder / "factored";
-  Own own;
-  test::commit_shards(Files::system(), directory, manifest, {}, [&](int rank) {
-    own = own_of(manifest.spaces, rank);
-    return test::bytes_of(own.units);
-  });
-
-  const Reader reader{Files::system(), directory};
-  EXPECT_EQ(reader.verify().finite, true);
+  Manifest manifest = test::manifest_of({{"matrix", {{"block/matrix", {37, 41}}}},
+                                         {"norm", {{"block/norm", {41}, false}}},
+                                         {"matrix.row_mean", {{"block/matrix/row_mean", {37}}}}},
+                                        partition::Layout{{2, 1}});
+  manifest.tensors = {{{"master"}}, {{"master"}, {"second_moment"}}, {{"row_mean"}}};
+  const Reader reader = committed_and_read(folder / "factored", manifest, {{1}, {2}, {1, 2}});
   EXPECT_TRUE(reader.has_optimizer_state());
   EXPECT_EQ(reader.manifest().at("min_reader").at("minor"), 3);
   ASSERT_EQ(reader.parameters().size(), 2U) << "the model's";
   EXPECT_THROW((void)reader.read_parameter("block/matrix/row_mean"), Error);
-  for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 2}}) {
-    const std::vector<partition::FlatSpace> spaces = spaces_of(partition::Layout{nodes});
-    for (int rank = 0; rank < spaces.front().layout().world(); ++rank) {
-      const Own wanted = own_of(spaces, rank);
-      Own got = own_of(spaces, rank);
-      for (const UnitState& unit : got.units)
-        for (const TensorShard& tensor : unit.tensors) std::ranges::fill(tensor.values(), 99.0F);
-      reader.read_state(got.units, rank);
-      EXPECT_EQ(got.values, wanted.values) << "rank " << rank;
-    }
-  }
-  const std::vector<partition::FlatSpace> alone = spaces_of(partition::Layout{});
-  Own other = own_of(alone, 0);
+  Own other{manifest, partition::Layout{}, 0};
   other.units.front().tensors.push_back({{"exp_avg"}, other.units.front().tensors.front().bytes});
   EXPECT_THROW(reader.read_state(other.units, 0), Error);
 }
 
 TEST_F(ReaderTest, CodesAndTheScalesOfTheirBlocksGoToAnyLayout) {
-  const auto spaces_of = [](const partition::Layout& layout) {
-    return std::vector<partition::FlatSpace>{
-        {{{"block/up", {41, 67}}, {"block/norm", {300}, false}, {"block/down", {700}}}, layout},
-        {{{"head/norm", {41}, false}}, layout}};
-  };
   const std::vector<spec::StateTensor> tensors{
       {"master"},
       {.name = "moment", .covers = spec::Covers::without_decay},
       {.name = "codes", .dtype = DType::u8, .covers = spec::Covers::with_decay},
       {.name = "scales", .extent = spec::Extent::block, .covers = spec::Covers::with_decay}};
-  Manifest manifest = test::manifest_of({}, {});
-  manifest.unit_names = {"block", "head"};
-  manifest.spaces = spaces_of(partition::Layout{{2, 1}});
+  Manifest manifest =
+      test::manifest_of({{"block", {{"block/up", {41, 67}}, {"block/norm", {300}, false}, {"block/down", {700}}}},
+                         {"head", {{"head/norm", {41}, false}}}},
+                        partition::Layout{{2, 1}});
   manifest.tensors = {tensors, tensors};
-  struct Own {
-    std::vector<std::vector<std::byte>> bytes;
-    std::vector<UnitState> units;
-  };
-  /// What a rank holds: of each parameter's numbers, the last byte of hashes of their names and places.
-  const auto own_of = [&](const std::vector<partition::FlatSpace>& spaces, int rank, bool filled) {
-    Own own;
-    own.bytes.reserve(spaces.size() * tensors.size());
-    for (std::size_t u = 0; u < spaces.size(); ++u) {
-      own.units.push_back({manifest.unit_names[u], &spaces[u], {}});
-      const std::int64_t owned = spaces[u].owned_size(rank);
-      for (const spec::StateTensor& tensor : tensors) {
-        // From every element of the shard, those that the tensor is for: it must be what owned_parts() says.
-        std::vector<std::int64_t> numbers;
-        std::vector<float> of_elements(static_cast<std::size_t>(owned));
-        for (const partition::Interval& i : partition::intervals_of(spaces[u], rank))
-          for (std::int64_t e = i.begin; e < i.end; ++e)
-            of_elements[static_cast<std::size_t>(i.local_offset + e - i.begin)] =
-                test::element(spaces[u].params()[i.param].name + tensor.name, 0, e / tensor.elements(), 7);
-        std::vector<std::byte>& bytes = own.bytes.emplace_back();
-        for (std::int64_t local = 0; const int slice : spaces[u].owned_slices(rank)) {
-          for (std::int64_t at = spaces[u].slice_begin(slice), end = at + spaces[u].slice_size(); at < end;
-               at += tensor.elements(), local += tensor.elements()) {
-            const bool decays = at >= spaces[u].decay_begin();
-            if (tensor.covers != spec::Covers::all && decays != (tensor.covers == spec::Covers::with_decay)) continue;
-            const float value = of_elements[static_cast<std::size_t>(local)];
-            const Bytes raw = std::as_bytes(std::span{&value, 1});
-            if (!filled) {
-              bytes.insert(bytes.end(), size_of(tensor.dtype), std::byte{99});
-            } else if (tensor.dtype == DType::u8) {
-              bytes.push_back(raw[1]);
-            } else {
-              bytes.insert(bytes.end(), raw.begin(), raw.end());
-            }
-          }
-        }
-        own.units.back().tensors.push_back({tensor, bytes});
-      }
-    }
-    return own;
-  };
   const Path directory = folder / "packed";
-  Own saved;
-  test::commit_shards(Files::system(), directory, manifest, {}, [&](int rank) {
-    saved = own_of(manifest.spaces, rank, true);
-    return test::bytes_of(saved.units);
-  });
-  const Reader reader{Files::system(), directory};
-  EXPECT_TRUE(reader.verify().finite);
+  const Reader reader = committed_and_read(directory, manifest, {{1}, {2}, {1, 2}, {1, 3}, {2, 2, 1}});
   EXPECT_EQ(reader.manifest().at("min_reader").at("minor"), 4);
   EXPECT_EQ(reader.tensors(0), tensors);
-  for (const std::vector<int>& nodes : {std::vector{1}, {2}, {1, 2}, {1, 3}, {2, 2, 1}}) {
-    const std::vector<partition::FlatSpace> spaces = spaces_of(partition::Layout{nodes});
-    for (int rank = 0; rank < spaces.front().layout().world(); ++rank) {
-      Own got = own_of(spaces, rank, false);
-      reader.read_state(got.units, rank);
-      EXPECT_EQ(got.bytes, own_of(spaces, rank, true).bytes) << "rank " << rank << " of " << nodes.size() << " nodes";
-    }
-  }
   // Wanted as what they are not.
-  const std::vector<partition::FlatSpace> alone = spaces_of(partition::Layout{});
+  const partition::FlatSpace alone{manifest.spaces[0].params(), partition::Layout{}};
   for (const spec::StateTensor& other : {spec::StateTensor{"moment"}, spec::StateTensor{"codes"},
                                          spec::StateTensor{.name = "scales", .extent = spec::Extent::block}}) {
     std::vector<std::byte> bytes(size_of(other.dtype) *
-                                 static_cast<std::size_t>(spec::owned_parts(alone[0], other)[0].size));
-    const std::vector<UnitState> wanted{{"block", &alone[0], {{other, bytes}}}};
+                                 static_cast<std::size_t>(spec::owned_parts(alone, other)[0].size));
+    const std::vector<UnitState> wanted{{"block", &alone, {{other, bytes}}}};
     EXPECT_TRUE(says(refusal(Fault::data, [&] { reader.read_state(wanted, 0); }), other.name));
   }
   // Forged: another type, another extent, other parameters.
@@ -408,12 +357,6 @@ TEST_F(ReaderTest, NoticesAZeroedPage) {
     expect_damage(directory, fmt::format("page at {}", at));
     Files::system().update(shard_of(directory)).write_at(as_bytes(content.substr(at, page.size())), at);
   }
-}
-
-TEST_F(ReaderTest, NoticesAShardOfAnotherStep) {
-  const Path directory = save(test::tiny_units()), later = save(test::tiny_units(), true, false, 6);
-  std::filesystem::copy_file(shard_of(later), shard_of(directory), std::filesystem::copy_options::overwrite_existing);
-  expect_damage(directory, "the same weights of step 6");
 }
 
 TEST_F(ReaderTest, NoticesAChangedTokenizer) {

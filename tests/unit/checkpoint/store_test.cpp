@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include "core/owner.hpp"
 #include "load_fixture.hpp"
 
@@ -11,12 +9,6 @@ class StoreTest : public LoadTest {
  protected:
   StoreTest() { run = folder / "runs" / "mt"; }
 };
-
-TEST_F(StoreTest, HasNothingAtFirst) {
-  const Store store = open();
-  EXPECT_FALSE(store.newest());
-  EXPECT_TRUE(Files::system().exists(run / "run.json"));
-}
 
 TEST_F(StoreTest, FindsTheNewestAfterARestart) {
   {
@@ -86,7 +78,7 @@ TEST_F(StoreTest, SweepsWhatDeadSavesLeft) {
     Files::system().write_atomically(run / "checkpoints" / name / "deep" / "x", "x");
   }
   Files::system().link_symbolically("checkpoints/000000001", run / "latest.tmp-0a1b2c3d");
-  for (const char* name : {"status.json", "run.json", "run.lock.1", "exit.4711.0"})
+  for (const char* name : {"status.json", "run.json", "metrics.jsonl", "run.lock.1", "exit.4711.0"})
     Files::system().write_atomically(run / (name + std::string{".tmp-0123456789abcdef"}), "x");
   const Store store = open();
   EXPECT_TRUE(names().empty());
@@ -111,15 +103,6 @@ TEST_F(StoreTest, SweepsNothingThatPeopleMayHaveNamed) {
     EXPECT_TRUE(Files::system().exists(run / "checkpoints" / name / "deep")) << name;
 }
 
-TEST_F(StoreTest, SweepsEveryFileThatItsTemporariesCanBe) {
-  { const Store store = open(); }
-  const std::vector<std::string> left{"run.json", "status.json", "metrics.jsonl", "run.lock.7", "exit.42.0"};
-  for (const std::string& name : left) Files::system().write_atomically(run / (name + ".tmp-0123456789abcdef"), "x");
-  const Store store = open();
-  for (const std::string& name : left)
-    EXPECT_FALSE(Files::system().exists(run / (name + ".tmp-0123456789abcdef"))) << name;
-}
-
 TEST_F(StoreTest, AFolderNamedAsItsTemporariesBlocksNoStart) {
   { const Store store = open(); }
   const Path blocking = run / "status.json.tmp-0123456789abcdef";
@@ -127,11 +110,6 @@ TEST_F(StoreTest, AFolderNamedAsItsTemporariesBlocksNoStart) {
   Store store = open();
   save(store, 1);
   EXPECT_TRUE(Files::system().exists(blocking / "deep"));
-}
-
-TEST_F(StoreTest, RefusesASecondJob) {
-  const Store first = open();
-  EXPECT_TRUE(test::says(test::refusal(Fault::usage, [&] { open(); }), fmt::format("process {}", getpid())));
 }
 
 TEST_F(StoreTest, NeitherCreatesNorCommitsAfterATakeOver) {
@@ -168,18 +146,6 @@ TEST_F(StoreTest, ReportsAFullDiskBeforeWritingAnything) {
   EXPECT_TRUE(test::says(report.why_not, "bytes of free space"));
   EXPECT_TRUE(names().empty());
   EXPECT_EQ(small.count(test::Call::fallocate), 0U) << "no shard was begun";
-}
-
-TEST_F(StoreTest, AFailedSaveLeavesTheEarlierOneAndNothingElse) {
-  Store store = open();
-  save(store, 1);
-  os.fail(test::Call::fsync, os.count(test::Call::fsync) + 2, EIO);
-  const SaveReport failed = try_save(store, 2);
-  EXPECT_FALSE(failed.committed);
-  EXPECT_TRUE(test::says(failed.why_not, "EIO"));
-  EXPECT_EQ(names(), Names{"000000001"});
-  EXPECT_TRUE(try_save(store, 3).committed) << "and the run goes on";
-  EXPECT_EQ(store.newest()->step(), 3);
 }
 
 TEST_F(StoreTest, AnUnwritableDirectoryIsOneClearError) {

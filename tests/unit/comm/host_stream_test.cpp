@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/error.hpp"
+#include "support/caught.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -14,12 +14,8 @@ namespace {
 const HostStream::Work no_need = [] { ADD_FAILURE() << "abandoned"; };
 
 std::string sentence_of(const Event& event) {
-  try {
-    event.wait();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  const auto error = test::caught([&] { event.wait(); });
+  return error ? error->what() : "";
 }
 
 TEST(HostStream, WorksInOrderBesideTheCallerAndAfterWhatItWaitsFor) {

@@ -29,9 +29,13 @@ std::string verdict(int world_size, std::map<std::string, std::string> set) {
   return "fine";
 }
 
-TEST(Launcher, TheExpectedWorldIsFine) {
+TEST(Launcher, TheWorldThatWasAskedForIsFine) {
   EXPECT_EQ(verdict(1, {}), "fine");
   EXPECT_EQ(verdict(4, {{"ARGOSY_EXPECT_RANKS", "4"}, {"PMI_SIZE", "4"}}), "fine");
+  EXPECT_EQ(verdict(1, {{"OMPI_COMM_WORLD_SIZE", "1"}}), "fine");
+  EXPECT_EQ(verdict(1, {{"SLURM_STEP_NUM_TASKS", "1"}}), "fine");
+  EXPECT_EQ(verdict(1, {{"SLURM_NTASKS", "16"}}), "fine") << "a batch shell";
+  EXPECT_EQ(verdict(1, {{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "1"}}), "fine") << "Hydra inside a job";
 }
 
 TEST(Launcher, AnotherWorldThanExpectedNamesBothSizesAndTheCause) {
@@ -47,16 +51,6 @@ TEST(Launcher, CopiesOfAWorldOfOneAreRefused) {
   EXPECT_THAT(verdict(1, {{"MPI_LOCALNRANKS", "3"}}), HasSubstr("3 copies"));
   EXPECT_THAT(verdict(1, {{"MV2_COMM_WORLD_SIZE", "3"}}), HasSubstr("3 copies"));
   EXPECT_THAT(verdict(1, {{"SLURM_STEP_NUM_TASKS", "8"}}), HasSubstr("srun"));
-}
-
-TEST(Launcher, OneTaskOfAnyLauncherIsFine) {
-  EXPECT_EQ(verdict(1, {{"OMPI_COMM_WORLD_SIZE", "1"}}), "fine");
-  EXPECT_EQ(verdict(1, {{"SLURM_STEP_NUM_TASKS", "1"}}), "fine");
-}
-
-TEST(Launcher, ABatchShellAndHydraInsideAJobAreFine) {
-  EXPECT_EQ(verdict(1, {{"SLURM_NTASKS", "16"}}), "fine");
-  EXPECT_EQ(verdict(1, {{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "1"}}), "fine");
 }
 
 TEST(Launcher, OnlyTheFirstCopySpeaks) {

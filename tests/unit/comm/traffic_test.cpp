@@ -9,27 +9,6 @@ namespace {
 
 using partition::FlatSpace, partition::Layout;
 
-TEST(Traffic, EvenNodesSendTheShareOfTheTable) {
-  // (p-1)/p of the unit a rank, (N-1)/N of it out of a node: stage 1 of the table of bytes
-  for (const auto& sizes : {std::vector{4}, std::vector{2, 2}, std::vector{1, 1, 1}, std::vector{4, 4, 4}}) {
-    const Layout layout{sizes};
-    const FlatSpace space{{{"w", {100000}}}, layout};
-    const std::int64_t unit = space.padded_size(), p = layout.world(), nodes = layout.nodes();
-    for (int node = 0; node < layout.nodes(); ++node) {
-      std::int64_t left_node = 0;
-      for (int local = 0; local < layout.node_size(node); ++local) {
-        const int rank = layout.canonical_rank(node, local);
-        const Traffic::Bytes reduced = reduce_scatter_bytes(space, rank, 4, 4),
-                             gathered = all_gather_bytes(space, rank, 2);
-        EXPECT_EQ(reduced.inner + reduced.outer, (p - 1) * unit * 4 / p);
-        EXPECT_EQ(gathered.inner + gathered.outer, (p - 1) * unit * 2 / p);
-        left_node += reduced.outer + gathered.outer;
-      }
-      EXPECT_EQ(left_node, (nodes - 1) * unit * (4 + 2) / nodes);
-    }
-  }
-}
-
 TEST(Traffic, UnevenNodesMeetTheBoundToo) {
   for (const Layout& layout : partition::test::small_layouts()) {
     const FlatSpace space{{{"w", {50000}}}, layout};

@@ -53,67 +53,51 @@ TEST(Reader, TakesNullAndAutoAsAbsent) {
   EXPECT_THAT(refusal(R"({"optimizer": {"beta1": "auto"}})"), HasSubstr("must be a number, got \"auto\""));
 }
 
-TEST(Reader, NamesTheNearestKeyWithFileAndLine) {
-  EXPECT_EQ(refusal("{\n  \"optimizer\": {\n    \"max_grad_nrom\": 1.0\n  }\n}"),
-            "mt.json:3: unknown key optimizer.max_grad_nrom; did you mean max_grad_norm?");
+TEST(Reader, NamesTheKeysAndEnumeratorsThereAre) {
+  const std::pair<const char*, const char*> sentences[] = {
+      {"{\n  \"optimizer\": {\n    \"max_grad_nrom\": 1.0\n  }\n}",
+       "mt.json:3: unknown key optimizer.max_grad_nrom; did you mean max_grad_norm?"},
+      {R"({"optimizer": {"clip_grad": 1}})",
+       "mt.json:1: unknown key optimizer.clip_grad; Argosy calls it optimizer.max_grad_norm"},
+      {R"({"train_iters": 1})", "mt.json:1: unknown key train_iters; Argosy calls it schedule.length"},
+      {R"({"beta1": 0.5})", "mt.json:1: unknown key beta1; did you mean optimizer.beta1?"},
+      {R"({"optimizer": {"lr": 0.5}})", "mt.json:1: unknown key optimizer.lr; did you mean schedule.lr?"},
+      {R"({"optimizer": {"zzzzzz": 1}})",
+       "mt.json:1: unknown key optimizer.zzzzzz; the keys at this place are max_grad_norm, beta1"},
+      {"{\"schedule\":\n{\"style\": \"cosin\"}}",
+       "mt.json:2: schedule.style must be one of cosine, linear_warmup, constant, got \"cosin\"; did you mean cosine?"},
+      {R"({"schedule": {"style": 3}})",
+       "mt.json:1: schedule.style must be one of cosine, linear_warmup, constant, got 3"}};
+  for (const auto& [text, sentence] : sentences) EXPECT_EQ(refusal(text), sentence);
 }
 
-TEST(Reader, NamesOurKeyForAPeersName) {
-  EXPECT_EQ(refusal(R"({"optimizer": {"clip_grad": 1}})"),
-            "mt.json:1: unknown key optimizer.clip_grad; Argosy calls it optimizer.max_grad_norm");
-  EXPECT_EQ(refusal(R"({"train_iters": 1})"), "mt.json:1: unknown key train_iters; Argosy calls it schedule.length");
-}
-
-TEST(Reader, NamesThePlaceOfAKeyInTheWrongSection) {
-  EXPECT_EQ(refusal(R"({"beta1": 0.5})"), "mt.json:1: unknown key beta1; did you mean optimizer.beta1?");
-  EXPECT_EQ(refusal(R"({"optimizer": {"lr": 0.5}})"), "mt.json:1: unknown key optimizer.lr; did you mean schedule.lr?");
-}
-
-TEST(Reader, ListsTheKeysWhenNoneIsNear) {
-  EXPECT_EQ(refusal(R"({"optimizer": {"zzzzzz": 1}})"),
-            "mt.json:1: unknown key optimizer.zzzzzz; the keys at this place are max_grad_norm, beta1");
-}
-
-TEST(Reader, ListsGoodEnumerators) {
-  EXPECT_EQ(
-      refusal("{\"schedule\":\n{\"style\": \"cosin\"}}"),
-      "mt.json:2: schedule.style must be one of cosine, linear_warmup, constant, got \"cosin\"; did you mean cosine?");
-  EXPECT_EQ(refusal(R"({"schedule": {"style": 3}})"),
-            "mt.json:1: schedule.style must be one of cosine, linear_warmup, constant, got 3");
-}
-
-TEST(Reader, RefusesWrongTypes) {
-  EXPECT_THAT(refusal(R"({"dry": 1})"), HasSubstr("mt.json:1: dry must be true or false, got 1"));
-  EXPECT_THAT(refusal(R"({"run_dir": 1})"), HasSubstr("a path (a string), got 1"));
-  EXPECT_THAT(refusal(R"({"corpora": {}})"), HasSubstr("must be a list, got {}"));
-  EXPECT_THAT(refusal(R"({"corpora": [3]})"), HasSubstr("mt.json:1: corpora.0 must be an object, got 3"));
-  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a"}, {"name": 5}]})"), HasSubstr("corpora.1.name must be a string"));
-  EXPECT_THAT(refusal(R"({"shares": {"x": "y"}})"), HasSubstr("mt.json:1: shares.x must be a number, got \"y\""));
-  EXPECT_THAT(refusal(R"({"optimizer": null})"), HasSubstr("must be an object, got null"));
-  EXPECT_THAT(refusal("[]"), HasSubstr("must be an object, got []"));
-  EXPECT_THAT(refusal(R"({"schedule": {"warmup": "8x"}})"),
-              AllOf(HasSubstr("must be a period"), HasSubstr("got \"8x\"")));
-}
-
-TEST(Reader, ShortensLongValues) { EXPECT_LT(refusal("{\"dry\": \"" + std::string(1000, 'a') + "\"}").size(), 200U); }
-
-TEST(Reader, ChecksRangesOfIntegers) {
-  EXPECT_THAT(refusal(R"({"workers": 65536})"), HasSubstr("must be an integer from 0 to 65535, got 65536"));
-  EXPECT_THAT(refusal(R"({"workers": -1})"), HasSubstr("got -1"));
-  EXPECT_THAT(refusal(R"({"workers": 1.5})"), HasSubstr("got 1.5"));
-  EXPECT_THAT(refusal(R"({"seed": 9223372036854775808})"), HasSubstr("must be an integer, got 9223372036854775808"));
-  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a", "weight": 1e39}]})"),
-              HasSubstr("must be a number of at most 3.4e+38, got 1e+39"));
+TEST(Reader, RefusesWrongTypesAndValuesOutOfRange) {
+  const std::pair<const char*, const char*> words[] = {
+      {R"({"dry": 1})", "mt.json:1: dry must be true or false, got 1"},
+      {R"({"run_dir": 1})", "a path (a string), got 1"},
+      {R"({"corpora": {}})", "must be a list, got {}"},
+      {R"({"corpora": [3]})", "mt.json:1: corpora.0 must be an object, got 3"},
+      {R"({"corpora": [{"name": "a"}, {"name": 5}]})", "corpora.1.name must be a string"},
+      {R"({"shares": {"x": "y"}})", "mt.json:1: shares.x must be a number, got \"y\""},
+      {R"({"optimizer": null})", "must be an object, got null"},
+      {"[]", "must be an object, got []"},
+      {R"({"schedule": {"warmup": "8x"}})", "must be a period"},
+      {R"({"schedule": {"warmup": "8x"}})", "got \"8x\""},
+      {R"({"workers": 65536})", "must be an integer from 0 to 65535, got 65536"},
+      {R"({"workers": -1})", "got -1"},
+      {R"({"workers": 1.5})", "got 1.5"},
+      {R"({"seed": 9223372036854775808})", "must be an integer, got 9223372036854775808"},
+      {R"({"corpora": [{"name": "a", "weight": 1e39}]})", "must be a number of at most 3.4e+38, got 1e+39"},
+      {R"({"schedule": {"lr": 1e400}})", "must be a number of at most 1.8e+308"},
+      {R"({"seed": 1e400})", "must be an integer"},
+      {"{\"schedule\": {\n\"lr\": -1}}", "mt.json:2: schedule.lr must be a learning rate above 0, got -1"},
+      {R"({"corpora": [{"name": "a"}, {}]})", "mt.json:1: corpora.1.name must be a name, got none"}};
+  for (const auto& [text, wanted] : words) EXPECT_THAT(refusal(text), HasSubstr(wanted));
   EXPECT_EQ(read(R"({"seed": 4e5})").seed, 400000);
   EXPECT_EQ(read(R"({"seed": -9223372036854775808})").seed, std::numeric_limits<std::int64_t>::min());
 }
 
-TEST(Reader, ValidatesTheWholeTree) {
-  EXPECT_THAT(refusal("{\"schedule\": {\n\"lr\": -1}}"),
-              HasSubstr("mt.json:2: schedule.lr must be a learning rate above 0, got -1"));
-  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a"}, {}]})"),
-              HasSubstr("mt.json:1: corpora.1.name must be a name, got none"));
-}
+TEST(Reader, ShortensLongValues) { EXPECT_LT(refusal("{\"dry\": \"" + std::string(1000, 'a') + "\"}").size(), 200U); }
 
 TEST(Reader, TellsAllProblemsAtOnce) {
   const std::string text =
@@ -127,11 +111,6 @@ TEST(Reader, DoesNotBlameTheKeyThatWasMisspelt) {
   EXPECT_THAT(text,
               AllOf(HasSubstr("unknown key corpora.0.nmae; did you mean name?"), Not(HasSubstr("must be a name"))));
   EXPECT_THAT(refusal(R"({"schedule": {"lr": "x"}})"), Not(HasSubstr("problems")));
-}
-
-TEST(Reader, RefusesNumbersThatOnlyInfinityHolds) {
-  EXPECT_THAT(refusal(R"({"schedule": {"lr": 1e400}})"), HasSubstr("must be a number of at most 1.8e+308"));
-  EXPECT_THAT(refusal(R"({"seed": 1e400})"), HasSubstr("must be an integer"));
 }
 
 TEST(Reader, ReadsWhatItWrites) {

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "core/signal.hpp"
+#include "support/caught.hpp"
 #include "support/fixed_clock.hpp"
 #include "support/own_process.hpp"
 #include "support/refusal.hpp"
@@ -40,13 +41,11 @@ class LeaseTest : public testing::Test {
   Lease lease() { return lease(clock); }
   /// Generation taken, or nullopt when refused.
   std::optional<std::int64_t> take() {
-    try {
-      return lease().generation();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.fault(), Fault::usage);
-      text = error.what();
-      return std::nullopt;
-    }
+    std::optional<std::int64_t> generation;
+    const auto error = test::caught([&] { generation = lease().generation(); });
+    EXPECT_TRUE(!error || error->fault() == Fault::usage);
+    if (error) text = error->what();
+    return generation;
   }
 
   Files files = Files::system();
@@ -81,25 +80,21 @@ TEST_F(LeaseTest, FollowsAReleasedOwnerAndRisesEachTime) {
   EXPECT_EQ(clock.now_s, 0) << "at once";
 }
 
-TEST_F(LeaseTest, TakesOverFromADeadProcessAtOnce) {
-  leave_owner(7, [](Owner& owner) { owner.pid = test::dead_pid(); });
-  EXPECT_EQ(take(), 8);
-  EXPECT_EQ(clock.now_s, 0);
-}
-
-TEST_F(LeaseTest, TakesOverFromAProcessThatOnlyWaitsToBeReaped) {
-  const pid_t child = fork();
-  if (child == 0) _exit(0);
+TEST_F(LeaseTest, TakesOverFromDeadProcessesAtOnce) {
+  const pid_t unreaped = fork();
+  if (unreaped == 0) _exit(0);
   siginfo_t info{};
-  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
-  leave_owner(1, [&](Owner& owner) { owner.pid = child; });
-  EXPECT_EQ(take(), 2);
-  waitpid(child, nullptr, 0);
-}
-
-TEST_F(LeaseTest, TakesOverWhenTheNumberBelongsToAnotherProcessNow) {
-  leave_owner(1, [](Owner& owner) { owner.start_time += "1"; });
-  EXPECT_EQ(take(), 2);
+  waitid(P_PID, static_cast<id_t>(unreaped), &info, WEXITED | WNOWAIT);
+  const std::function<void(Owner&)> deaths[] = {[](Owner& owner) { owner.pid = test::dead_pid(); },
+                                                [&](Owner& owner) { owner.pid = unreaped; },
+                                                [](Owner& owner) { owner.start_time += "1"; }};  // of another process
+  for (std::int64_t generation = 7; const auto& death : deaths) {
+    leave_owner(generation, death);
+    EXPECT_EQ(take(), generation + 1);
+    generation += 2;
+  }
+  EXPECT_EQ(clock.now_s, 0);
+  waitpid(unreaped, nullptr, 0);
 }
 
 TEST_F(LeaseTest, TakesOverTwoMinutesAfterARestartOfTheMachine) {
@@ -346,12 +341,9 @@ TEST_F(LeaseTest, OneOfTwoStartsWinsWhereverTheOtherIsKeptWaiting) {
     std::optional<Lease> other;
     bool refused = false;
     Slow os{n, [&] {
-              try {
-                other.emplace(Files::system(), clock, run, "run directory");
-              } catch (const Error& error) {
-                EXPECT_EQ(error.fault(), Fault::usage);
-                refused = true;
-              }
+              const auto error = test::caught([&] { other.emplace(Files::system(), clock, run, "run directory"); });
+              EXPECT_TRUE(!error || error->fault() == Fault::usage);
+              refused = error.has_value();
             }};
     try {
       const Lease lock{Files{os}, clock, run, "run directory"};

@@ -54,14 +54,6 @@ TEST_F(OwnerTest, RefusesNumbersThatNoProcessHas) {
   }
 }
 
-TEST_F(OwnerTest, AProcessOfAnotherPidNamespaceIsNotGoneBecauseItCannotBeSeen) {
-  Owner owner = of_this_process();
-  owner.pid = test::dead_pid();
-  EXPECT_TRUE(is_gone(owner));
-  ++owner.pid_namespace;
-  EXPECT_FALSE(is_gone(owner));
-}
-
 TEST_F(OwnerTest, AnotherBootOfTheSameHostNameMayBeAnotherMachine) {
   Owner owner = of_this_process();
   owner.boot_id[0] = owner.boot_id[0] == '0' ? '1' : '0';

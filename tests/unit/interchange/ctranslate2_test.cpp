@@ -34,12 +34,6 @@ struct Bin {
       std::memcpy(values.data(), bytes.data(), bytes.size());
       return values;
     }
-    template <class T>
-    [[nodiscard]] T scalar() const {
-      EXPECT_TRUE(shape.empty());
-      EXPECT_EQ(bytes.size(), sizeof(T));
-      return as<T>().at(0);
-    }
   };
   std::string spec;
   std::uint32_t revision = 0;
@@ -49,7 +43,9 @@ struct Bin {
 
   template <class T>
   [[nodiscard]] T scalar(const std::string& name) const {
-    return variables.at(name).template scalar<T>();
+    const Entry& entry = variables.at(name);
+    EXPECT_TRUE(entry.shape.empty() && entry.bytes.size() == sizeof(T)) << name;
+    return entry.as<T>().at(0);
   }
   [[nodiscard]] std::vector<float> floats(const std::string& name) const { return variables.at(name).as<float>(); }
 

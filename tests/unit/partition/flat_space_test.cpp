@@ -17,13 +17,6 @@ void for_each_space(Check check) {
     for (const std::vector<ParamSpec>& unit : test::small_units()) check(FlatSpace{unit, layout});
 }
 
-TEST(FlatSpace, EvenNodesOwnTheSliceLocalRankTimesNodesPlusNode) {
-  const FlatSpace space{{{"w", {4096}}}, Layout{{2, 2, 2}}};
-  for (int node = 0; node < 3; ++node)
-    for (int local = 0; local < 2; ++local)
-      EXPECT_EQ(space.owned_slices(node * 2 + local), (std::vector<int>{local * 3 + node}));
-}
-
 TEST(FlatSpace, EverySliceHasOneOwnerAndWholeBlocks) {
   for_each_space([](const FlatSpace& space) {
     EXPECT_EQ(space.slices(), space.layout().nodes() * space.layout().slots());

@@ -44,12 +44,6 @@ TEST(Layout, EverySlotHasOneOwnerANodeAndNoRankIsIdle) {
   }
 }
 
-TEST(Layout, SlotsOfASmallerNodeAreNeighbours) {
-  const Layout layout{{3, 2}};
-  EXPECT_EQ(layout.slots_of(layout.canonical_rank(1, 0)), (std::vector<int>{0, 1}));
-  EXPECT_EQ(layout.slots_of(layout.canonical_rank(1, 1)), (std::vector<int>{2}));
-}
-
 TEST(Layout, RefusesAnEmptyNode) {
   EXPECT_THROW((Layout{{2, 0}}), Error);
   EXPECT_THROW((Layout{std::vector<int>{}}), Error);

@@ -5,56 +5,13 @@
 #include <algorithm>
 #include <random>
 
-#include "core/error.hpp"
+#include "support/refusal.hpp"
 #include "unit/partition/small_layouts.hpp"
 
 namespace argosy::partition {
 namespace {
 
 using testing::HasSubstr;
-
-/// Shards of a space whose element (param, i) holds 1000000·param + i + 1; padding holds 0.
-std::vector<std::vector<std::int64_t>> filled_shards(const FlatSpace& space) {
-  std::vector<std::vector<std::int64_t>> shards;
-  for (int rank = 0; rank < space.layout().world(); ++rank)
-    shards.emplace_back(static_cast<std::size_t>(space.owned_size(rank)), 0);
-  for (std::size_t param = 0; param < space.params().size(); ++param) {
-    for (std::int64_t i = 0; i < space.params()[param].numel(); ++i) {
-      const std::int64_t at = space.offset(param) + i;
-      const int slice = static_cast<int>(at / space.slice_size()), owner = space.owner(slice);
-      const std::vector<int> slices = space.owned_slices(owner);
-      const std::int64_t place = std::find(slices.begin(), slices.end(), slice) - slices.begin();
-      shards[static_cast<std::size_t>(owner)]
-            [static_cast<std::size_t>(place * space.slice_size() + at % space.slice_size())] =
-                1000000 * static_cast<std::int64_t>(param) + i + 1;
-    }
-  }
-  return shards;
-}
-
-std::vector<std::vector<std::int64_t>> resharded(const FlatSpace& from, const FlatSpace& to) {
-  const auto source = filled_shards(from);
-  auto shards = filled_shards(to);
-  for (auto& shard : shards) shard.assign(shard.size(), 0);
-  for (const Read& read : reads_of(plan_reshard(intervals_of(from), intervals_of(to))))
-    for (std::int64_t i = 0; i < read.length; ++i) {
-      std::int64_t& element = shards[static_cast<std::size_t>(read.destination_rank)]
-                                    [static_cast<std::size_t>(read.destination_offset + i)];
-      EXPECT_EQ(element, 0) << "written twice";
-      element = source[static_cast<std::size_t>(read.source_rank)][static_cast<std::size_t>(read.source_offset + i)];
-    }
-  return shards;
-}
-
-TEST(Reshard, FillsEveryElementOfAnotherLayoutsShards) {
-  const std::vector<Layout> layouts = test::small_layouts();
-  std::mt19937 random{7};
-  for (const std::vector<ParamSpec>& unit : test::small_units())
-    for (int i = 0; i < 20; ++i) {
-      const FlatSpace from{unit, layouts[random() % layouts.size()]}, to{unit, layouts[random() % layouts.size()]};
-      ASSERT_EQ(resharded(from, to), filled_shards(to));
-    }
-}
 
 /// Where a block of unit_alignment elements of a parameter lies: slices end between blocks only.
 struct Place {
@@ -180,11 +137,10 @@ TEST(Reshard, RandomPlansMoveEveryElementLikeBruteForce) {
   }
 }
 
-TEST(Reshard, EqualLayoutsReadAParameterInOnePieceAndBoundThePlan) {
+TEST(Reshard, EqualLayoutsReadAParameterInOnePiece) {
   const FlatSpace alone{{{"w", {5000}}, {"v", {700}}}, Layout{}}, spread{{{"w", {5000}}, {"v", {700}}}, Layout{{2, 3}}};
   EXPECT_EQ(reads_of(plan_reshard(intervals_of(alone), intervals_of(alone))).size(), 2U);
   const auto moves = plan_reshard(intervals_of(spread), intervals_of(alone));
-  EXPECT_LE(moves.size(), intervals_of(spread).size() + intervals_of(alone).size());
   EXPECT_TRUE(std::is_sorted(moves.begin(), moves.end()));
 }
 
@@ -197,16 +153,10 @@ TEST(Reshard, CoverIsChecked) {
   const std::vector<std::int64_t> numels{300, 0, 20};
   const std::vector<std::string> names{"w", "none", "b"};
   const Interval first{0, 0, 100, 0, 0}, second{0, 100, 300, 1, 0}, last{2, 0, 20, 0, 100};
-  const auto verdict = [&](std::vector<Interval> intervals) -> std::string {
-    try {
-      check_cover(std::move(intervals), numels, names);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.fault(), Fault::corrupt);
-      return error.what();
-    }
-    return "covered";
+  const auto verdict = [&](const std::vector<Interval>& intervals) {
+    return argosy::test::refusal(Fault::corrupt, [&] { check_cover(intervals, numels, names); });
   };
-  EXPECT_EQ(verdict({last, second, first}), "covered");
+  EXPECT_NO_THROW(check_cover({last, second, first}, numels, names));
   EXPECT_THAT(verdict({first, last}), HasSubstr("element 100"));
   EXPECT_THAT(verdict({second, last}), HasSubstr("element 0"));
   EXPECT_THAT(verdict({first, {0, 90, 300, 1, 0}, last}), HasSubstr("element 90 twice"));

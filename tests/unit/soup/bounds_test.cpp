@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
-#include <set>
 
 #include "checkpoint/shard_set.hpp"
 #include "soup/soup.hpp"
 #include "support/checkpoints.hpp"
+#include "support/faulty_os.hpp"
 #include "support/own_process.hpp"
 #include "support/temp_folder.hpp"
 
@@ -39,23 +39,14 @@ class MemoryCap {
 };
 
 /// Notes the most files that were ever open at once.
-class CountingOs : public Os {
+class CountingOs : public test::FaultyOs {
  public:
   int open(const char* path, int flags, unsigned mode) override {
-    const int fd = Os::open(path, flags, mode);
-    if (fd >= 0) open_.insert(fd);
-    most_ = std::max(most_, open_.size());
+    const int fd = FaultyOs::open(path, flags, mode);
+    most = std::max(most, open_files());
     return fd;
   }
-  int close(int fd) override {
-    open_.erase(fd);
-    return Os::close(fd);
-  }
-  [[nodiscard]] std::size_t most() const { return most_; }
-
- private:
-  std::set<int> open_;
-  std::size_t most_ = 0;
+  std::size_t most = 0;
 };
 
 class SoupBounds : public testing::Test {
@@ -99,7 +90,7 @@ TEST_F(SoupBounds, SeventyTwoInputsOfManyShardsAreAsExactAsTwo) {
   ASSERT_GT(shards, 3U * count / 2);
   CountingOs door;
   EXPECT_EQ(make(door, "soup").inputs, static_cast<std::size_t>(count));
-  EXPECT_LE(door.most(), 2U * count + 4) << "two of each input, and what is written";
+  EXPECT_LE(door.most, 2U * count + 4) << "two of each input, and what is written";
   const checkpoint::Reader soup{Files::system(), config.output};
   for (const checkpoint::Reader::Parameter& parameter : soup.parameters()) {
     const std::vector<float> got = soup.read_parameter(parameter.name);

@@ -35,12 +35,6 @@ class TwoCheckpoints {
                            v.kind);
   }
   void take(const Variant& second) { config.inputs = {save({}).string(), save(second).string()}; }
-  /// A soup of the inputs as one more input.
-  void take_a_soup() {
-    config.output = (folder / "first").string();
-    static_cast<void>(make_soup(context.get(), config));
-    config.inputs.push_back(config.output);
-  }
   /// Expects a refusal with all its parts that says `words`, and nothing written.
   void refuse(Exit code, const std::string& words) {
     config.output = (folder / "soup").string();
@@ -179,7 +173,10 @@ const std::vector<Refusal>& refusals() {
        with_recipe({.weights = {1, 2}})},
       {12, "GreedyWithoutValidation", Exit::usage, "the recipe greedy needs validation sets",
        with_recipe({.type = RecipeType::greedy})},
-      {13, "ASoup", Exit::data, "--allow-soup", sound_but([](TwoCheckpoints& two) { two.take_a_soup(); })},
+      {13, "ASoup", Exit::data, "--allow-soup", sound_but([](TwoCheckpoints& two) {
+         two.config.output = (two.folder / "first").string();
+         two.config.inputs.push_back(make_soup(two.context.get(), two.config).output.string());
+       })},
       {0, "NoCheckpoint", Exit::data, "a committed checkpoint",
        [](TwoCheckpoints& two) {
          two.config.inputs = {two.save({}).string(), two.folder.path().string()};
@@ -238,13 +235,6 @@ TEST_F(SoupRefusals, AnotherRunIsTakenWhenAllowed) {
   config.output = (folder / "soup").string();
   config.allow_cross_run = true;
   EXPECT_EQ(make_soup(context.get(), config).inputs, 2U);
-}
-TEST_F(SoupRefusals, ASoupIsTakenWhenAllowed) {
-  take({.step = 2});
-  take_a_soup();
-  config.output = (folder / "soup").string();
-  config.allow_soup = true;
-  EXPECT_EQ(make_soup(context.get(), config).inputs, 3U);
 }
 TEST_F(SoupRefusals, AnOptimizersTensorsOfOtherShapesAreLeftOut) {
   const partition::FlatSpace rows{{{"block.0/up/row_mean", {19}}}, context.topology().layout()};
