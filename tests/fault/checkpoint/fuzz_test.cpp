@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
+#include "core/error.hpp"
 #include "damage.hpp"
 
-/// Readers of hostile shards end with an error of ours or with a result: no crash, no endless loop. Those of manifests
-/// are fuzzed by tests/fuzz/manifest_fuzz.cpp.
+/// Readers of hostile bytes end with an error of ours or with a result: no crash, no endless loop, no memory that the
+/// file's size does not warrant.
 namespace argosy::test {
 namespace {
 
@@ -39,6 +42,34 @@ std::string mutated(std::string text, RandomStream& random, const std::vector<st
     }
   }
   return text;
+}
+
+TEST(Fuzz, OfManifestsWithARightDigestEndsInAnErrorOrAResult) {
+  const DamagedRun run{3};
+  const std::string whole = content_of(run.newer() / checkpoint::manifest_name);
+  const std::string body = whole.substr(0, whole.rfind("\"self\""));
+  std::istringstream list{
+      R"(0 -1 1e308 4294967296 9223372036854775807 18446744073709551616 [ ] {} null true "" "a" 1.5 , [[[[ "nan"
+         281474976710656)"};
+  const std::vector<std::string> words{std::istream_iterator<std::string>{list}, {}};
+  const std::uint64_t seed = fault_seed(5);
+  const int count = scaled(20'000);
+  RandomStream random{seed, fuzz_stream};
+  int refused = 0, read = 0;
+  for (int i = 0; i < count; ++i) {
+    const std::string text = checkpoint::with_self_digest(mutated(body, random, words));
+    try {
+      EXPECT_LE(checkpoint::parse_manifest(text, "fuzz").manifest.world(), 1 << 20);
+      ++read;
+    } catch (const Error& error) {
+      ASSERT_TRUE(error.fault() == Fault::corrupt || error.fault() == Fault::usage)
+          << error.what() << ", manifest " << i << ", ARGOSY_FAULT_SEED=" << seed << "\n"
+          << text;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, count / 4);
+  EXPECT_GT(read, count / 100) << "some edits change nothing that is checked";
 }
 
 TEST(Fuzz, OfShardsEndsInAnErrorOrAResult) {
