@@ -161,14 +161,15 @@ void Lease::beat() {
   files_.write_atomically(path_of(generation_), self_.text());
 }
 
-Heartbeat::Heartbeat(Lease& lease, std::chrono::duration<double> interval)
-    : thread_([&lease, interval](const std::stop_token& stop) {
-        while (!stopped_within(stop, interval)) {
-          try {
-            lease.beat();
-          } catch (const Error&) {  // the next one may succeed
-          }
-        }
-      }) {}
+std::jthread heartbeat(Lease& lease, std::chrono::duration<double> interval) {
+  return std::jthread([&lease, interval](const std::stop_token& stop) {
+    while (!stopped_within(stop, interval)) {
+      try {
+        lease.beat();
+      } catch (const Error&) {  // the next one may succeed
+      }
+    }
+  });
+}
 
 }  // namespace argosy
