@@ -52,14 +52,8 @@ std::string remedy_of(int error) {
   if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0)
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
   text += fmt::format(" ({})", name != nullptr ? name : std::to_string(error));
-  const std::string remedy = remedy_of(error);
-  throw Error{fault,
-              {.sentence = fmt::format("{} cannot be {}: {}{}{}", path.string(), done, text, remedy.empty() ? "" : "; ",
-                                       remedy),
-               .wanted = fmt::format("it to be {}", done),
-               .got = text,
-               .where = path.string(),
-               .remedy = remedy}};
+  throw_claim(fault, fmt::format("{} cannot be {}: {}", path.string(), done, text), path.string(),
+              fmt::format("it to be {}", done), text, remedy_of(error));
 }
 
 [[noreturn]] void fail_io(std::string_view done, const Path& path) { fail(Fault::io, done, errno, path); }
