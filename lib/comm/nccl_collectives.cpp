@@ -20,7 +20,7 @@ std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dt
 void check_nccl(const NcclTable& table, int result, const char* what) {
   if (result == 0) return;
   const std::string got = fmt::format("NCCL reports \"{}\"", table.nccl_error_text(result));
-  throw Error{Fault::comm, {.sentence = fmt::format("{} failed: {}", what, got), .wanted = what, .got = got}};
+  throw_claim(Fault::comm, fmt::format("{} failed: {}", what, got), "", what, got);
 }
 
 /// Elements as NCCL counts them. Types that NCCL does not have are sent as bytes.
