@@ -1,5 +1,7 @@
 #include "comm/nccl_collectives.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -374,6 +376,21 @@ class NcclCollectives final : public Collectives {
 std::unique_ptr<Collectives> make_nccl_collectives(const Topology& topology, CollectivesOptions options,
                                                    const NcclTable& table) {
   return std::make_unique<NcclCollectives>(topology, options, table);
+}
+
+const NcclTable& nccl_table() {
+  static const NcclTable table = [] {
+    NcclTable filled;
+    char problem[256] = "the plug-in is not open";
+    void* const plugin = dlopen("libargosy_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+    auto* const fill = plugin == nullptr ? nullptr : reinterpret_cast<FillNcclTable>(dlsym(plugin, nccl_table_name));
+    if (fill == nullptr || fill(&filled, problem, sizeof problem) != 0) {
+      throw_claim(Fault::device, fmt::format("NCCL is not available through libargosy_cuda.so: {}", problem), "",
+                  "NCCL through libargosy_cuda.so", problem, "set device to cpu to train without a GPU");
+    }
+    return filled;
+  }();
+  return table;
 }
 
 std::unique_ptr<Collectives> make_collectives(const Topology& topology, CollectivesOptions options, bool on_gpu) {

@@ -21,7 +21,6 @@ class Topology {
 
   [[nodiscard]] const partition::Layout& layout() const noexcept { return layout_; }
   [[nodiscard]] int world_size() const noexcept { return layout_.world(); }
-  [[nodiscard]] int world_rank() const noexcept { return world_rank_; }
   [[nodiscard]] int canonical_rank() const noexcept { return canonical_rank_; }
   [[nodiscard]] int node() const noexcept { return node_; }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
@@ -38,7 +37,7 @@ class Topology {
 
  private:
   partition::Layout layout_;
-  int world_rank_ = 0, canonical_rank_ = 0, node_ = 0, local_rank_ = 0;
+  int canonical_rank_ = 0, node_ = 0, local_rank_ = 0;
   std::vector<int> world_rank_of_;
   std::unique_ptr<Communicator> node_comm_, canonical_comm_;
   std::vector<Communicator> slot_comms_;
