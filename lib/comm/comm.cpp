@@ -81,11 +81,7 @@ void at_root(const Communicator& world, const std::function<void()>& body) {
       world, world.rank() == 0 ? body : [] {});
 }
 
-bool any_of(const Communicator& world, bool value) {
-  std::array<std::int64_t, 1> any{value ? 1 : 0};
-  world.all_reduce(std::span<std::int64_t>{any}, Reduce::max);
-  return any[0] != 0;
-}
+bool any_of(const Communicator& world, bool value) { return lowest_rank(world, value).has_value(); }
 
 std::optional<int> lowest_rank(const Communicator& world, bool value) {
   std::array<std::int64_t, 1> lowest{value ? world.rank() : world.size()};

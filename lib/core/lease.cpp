@@ -58,7 +58,7 @@ Lease::Lease(const Files& files, const Clock& clock, Path folder, std::string wh
   while (true) {
     const double waited_s = clock_.monotonic_s() - begin_s;
     const auto pause = [&] { clock_.sleep_s(waited_s > patience_for_owner_s ? long_pause_s : short_pause_s); };
-    if (const auto signal = stop_signal())
+    if (const auto signal = StopSignals::received())
       throw_claim(Fault::usage,
                   fmt::format("signal {} arrived while this job waited for the {} {}, which another job uses", *signal,
                               what_, folder_.string()),
