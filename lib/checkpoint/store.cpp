@@ -51,10 +51,10 @@ struct Store::Impl {
   RunFolder folder;             // used by rank 0
   std::unique_ptr<Lease> lock;  // rank 0
   std::string run_uuid;
-  std::unique_ptr<Save> save;              // in progress
-  std::unique_ptr<Tidying> tidying;        // rank 0, after a commit
-  ModelView model_view{};                  // rank 0
-  std::unique_ptr<Heartbeat> heartbeat{};  // rank 0
+  std::unique_ptr<Save> save;        // in progress
+  std::unique_ptr<Tidying> tidying;  // rank 0, after a commit
+  ModelView model_view{};            // rank 0
+  std::jthread heartbeat{};          // rank 0
 
   [[nodiscard]] bool root() const { return context.is_root(); }
   [[nodiscard]] const Files& files() const { return context.files; }
@@ -94,7 +94,7 @@ Store::Store(comm::Context& context, Path run_dir, Options options)
     impl_->folder.make();
     impl_->lock = std::make_unique<Lease>(context.files, context.clock, impl_->folder.path(), "run directory");
     if (options.heartbeat_s > 0)
-      impl_->heartbeat = std::make_unique<Heartbeat>(*impl_->lock, std::chrono::duration<double>(options.heartbeat_s));
+      impl_->heartbeat = heartbeat(*impl_->lock, std::chrono::duration<double>(options.heartbeat_s));
     impl_->folder.sweep();
     impl_->run_uuid = impl_->folder.adopt();
   });

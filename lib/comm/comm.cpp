@@ -1,16 +1,12 @@
 #include "comm/comm.hpp"
 
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <boost/describe.hpp>
 #include <cstdlib>
 #include <utility>
 
-#include "comm/control.hpp"
 #include "comm/message.hpp"
 #include "comm/session.hpp"
-#include "core/hash.hpp"
 
 namespace argosy {
 
@@ -38,45 +34,6 @@ Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 int Communicator::rank() const noexcept { return impl_->rank; }
 int Communicator::size() const noexcept { return impl_->size; }
 
-void Communicator::all_reduce(std::span<double> values, Reduce op) const {
-  op == Reduce::sum ? sum_in_rank_order(*impl_, values) : extremes(*impl_, values, op);
-}
-void Communicator::all_reduce(std::span<std::int64_t> values, Reduce op) const {
-  reduce_in_any_order(*impl_, values, op, "all_reduce");
-}
-
-std::string Communicator::broadcast(std::string text, int root) const {
-  return broadcast_text(*impl_, std::move(text), root);
-}
-
-std::vector<std::string> Communicator::all_gather(const std::string& text) const {
-  return gather_texts(*impl_, text, std::nullopt);
-}
-
-std::vector<std::string> Communicator::gather(const std::string& text, int root) const {
-  return gather_texts(*impl_, text, root);
-}
-
-std::vector<std::byte> Communicator::all_gather_bytes(Bytes mine) const {
-  return gather_equal(*impl_, {mine.begin(), mine.end()}, std::nullopt, "all_gather");
-}
-
-void Communicator::barrier(std::string_view name) const {
-  if (size() == 1) return;
-  // A hash and its complement: if the largest of both belong to one hash, all ranks have that hash.
-  const auto hash = std::bit_cast<std::int64_t>(hash64(name));
-  std::array<std::int64_t, 2> largest{hash, ~hash};
-  reduce_in_any_order(*impl_, largest, Reduce::max, fmt::format("barrier \"{}\"", name), sizeof hash);
-  if (largest[0] == ~largest[1]) return;
-  // All ranks know that the names differ, so all of them come here.
-  const Odd odd = odd_one(*this, std::string(name)).value();
-  const std::string got =
-      fmt::format("rank {} in \"{}\", rank {} in \"{}\"", impl_->world_ranks[static_cast<std::size_t>(odd.rank) - 1],
-                  odd.first, impl_->world_ranks[static_cast<std::size_t>(odd.rank)], odd.other);
-  throw_claim(Fault::comm, fmt::format("ranks wait in different barriers: {}", got), "", "all ranks in one barrier",
-              got, "this is a defect of Argosy, please report it");
-}
-
 Communicator Communicator::split(int color, int key) const {
   ARGOSY_CHECK(color >= 0, "color {}", color);
   return Communicator{impl_->split(color, key)};
@@ -100,8 +57,8 @@ std::optional<Odd> odd_one(const Communicator& world, const std::string& text) {
 void agree(const Communicator& world, const std::function<void()>& body) {
   std::optional<RankError> mine;
   try {
-    std::optional<Session::Attendant> attendant;
-    if (world.size() > 1) attendant.emplace(world.impl().session);
+    std::jthread attendant;
+    if (world.size() > 1) attendant = world.impl().session.attendant();
     body();
   } catch (const Error& error) {
     if (error.fault() == Fault::comm || world.size() == 1) throw;
@@ -124,11 +81,7 @@ void at_root(const Communicator& world, const std::function<void()>& body) {
       world, world.rank() == 0 ? body : [] {});
 }
 
-bool any_of(const Communicator& world, bool value) {
-  std::array<std::int64_t, 1> any{value ? 1 : 0};
-  world.all_reduce(std::span<std::int64_t>{any}, Reduce::max);
-  return any[0] != 0;
-}
+bool any_of(const Communicator& world, bool value) { return lowest_rank(world, value).has_value(); }
 
 std::optional<int> lowest_rank(const Communicator& world, bool value) {
   std::array<std::int64_t, 1> lowest{value ? world.rank() : world.size()};

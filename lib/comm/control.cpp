@@ -1,14 +1,18 @@
-#include "comm/control.hpp"
-
+// The operations of a Communicator over MPI: few values, and texts of any size. The bytes that a rank moves grow at
+// most in proportion to the number of ranks; for a verdict they do not grow. All count what they move. The buffers of
+// an operation that is given up stay alive.
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <climits>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <utility>
 
+#include "comm/session.hpp"
 #include "core/bytes.hpp"
+#include "core/hash.hpp"
 
 namespace argosy::comm {
 namespace {
@@ -26,19 +30,18 @@ Buffer bytes_of(std::span<T> values) {
 template <class Start>
 void run(const Communicator::Impl& impl, const Waiting& waiting, std::initializer_list<Buffer*> memory,
          std::int64_t sent_bytes, std::int64_t received_bytes, Start start) {
-  MPI_Request request = MPI_REQUEST_NULL;
   impl.session.count(sent_bytes, received_bytes);
   try {
-    impl.session.run(waiting, [&] { return start(&request); });
-    impl.wait({&request, 1}, waiting);
+    impl.complete(waiting, start);
   } catch (...) {
     for (Buffer* const buffer : memory) impl.session.abandon(std::move(*buffer));
     throw;
   }
 }
 
-void broadcast_bytes(const Communicator::Impl& impl, Buffer& bytes, int root, const Waiting& waiting,
-                     std::int64_t call_bytes = INT_MAX) {
+/// In pieces that MPI can count.
+void broadcast_bytes(const Communicator::Impl& impl, Buffer& bytes, int root, const Waiting& waiting) {
+  const std::int64_t call_bytes = impl.call_bytes;
   const auto size_bytes = static_cast<std::int64_t>(bytes.size());
   for (std::int64_t begin = 0; begin < size_bytes; begin += call_bytes) {
     const std::int64_t part = std::min(call_bytes, size_bytes - begin);
@@ -61,10 +64,10 @@ std::int64_t key_of(double value, Reduce op) {
 }
 double value_of(std::int64_t key) { return std::bit_cast<double>(key < 0 ? key ^ magnitude : key); }
 
-}  // namespace
-
+/// Element-wise, in place, by MPI's own reduction, since the order does not matter. Errors name `said_bytes`, or the
+/// size of the values.
 void reduce_in_any_order(const Communicator::Impl& impl, std::span<std::int64_t> values, Reduce op,
-                         const std::string& operation, std::int64_t said_bytes) {
+                         const std::string& operation, std::int64_t said_bytes = -1) {
   if (impl.size == 1 || values.empty()) return;
   Buffer mine = bytes_of(values), all(mine.size());
   const auto size_bytes = static_cast<std::int64_t>(mine.size());
@@ -76,6 +79,7 @@ void reduce_in_any_order(const Communicator::Impl& impl, std::span<std::int64_t>
   std::copy(all.begin(), all.end(), std::as_writable_bytes(values).begin());
 }
 
+/// Smallest or largest, in place, with the same bits on all ranks: NaN if any rank has one; −0 is less than 0.
 void extremes(const Communicator::Impl& impl, std::span<double> values, Reduce op) {
   if (impl.size == 1) return;
   std::vector<std::int64_t> keys;
@@ -84,26 +88,9 @@ void extremes(const Communicator::Impl& impl, std::span<double> values, Reduce o
   std::transform(keys.begin(), keys.end(), values.begin(), value_of);
 }
 
-void sum_in_rank_order(const Communicator::Impl& impl, std::span<double> values) {
-  if (impl.size == 1 || values.empty()) return;
-  Buffer mine = bytes_of(values);
-  const std::vector<std::byte> all = gather_equal(impl, mine, 0, "all_reduce");
-  if (impl.rank == 0) {
-    std::vector<double> terms(all.size() / sizeof(double));
-    std::copy(all.begin(), all.end(), std::as_writable_bytes(std::span{terms}).begin());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      double sum = terms[i];
-      for (std::size_t at = i + values.size(); at < terms.size(); at += values.size()) sum += terms[at];
-      values[i] = sum;
-    }
-    mine = bytes_of(values);
-  }
-  broadcast_bytes(impl, mine, 0, impl.waiting("all_reduce", static_cast<std::int64_t>(mine.size())));
-  std::copy(mine.begin(), mine.end(), std::as_writable_bytes(values).begin());
-}
-
-std::vector<std::byte> gather_equal(const Communicator::Impl& impl, std::vector<std::byte> mine,
-                                    std::optional<int> root, const std::string& operation) {
+/// Every rank's `mine` (the same size everywhere) by rank: at `root`, or at all ranks.
+Buffer gather_equal(const Communicator::Impl& impl, Buffer mine, std::optional<int> root,
+                    const std::string& operation) {
   if (impl.size == 1) return mine;
   const bool receives = impl.rank == root.value_or(impl.rank);
   ARGOSY_CHECK(mine.size() <= INT_MAX, "{} of {} bytes", operation, mine.size());
@@ -118,8 +105,28 @@ std::vector<std::byte> gather_equal(const Communicator::Impl& impl, std::vector<
   return all;
 }
 
-std::vector<std::string> gather_texts(const Communicator::Impl& impl, const std::string& text, std::optional<int> root,
-                                      std::int64_t call_bytes) {
+/// Sums in rank order, in place: rank 0 gathers and adds, then broadcasts the sums.
+void sum_in_rank_order(const Communicator::Impl& impl, std::span<double> values) {
+  if (impl.size == 1 || values.empty()) return;
+  Buffer mine = bytes_of(values);
+  const Buffer all = gather_equal(impl, mine, 0, "all_reduce");
+  if (impl.rank == 0) {
+    std::vector<double> terms(all.size() / sizeof(double));
+    std::copy(all.begin(), all.end(), std::as_writable_bytes(std::span{terms}).begin());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      double sum = terms[i];
+      for (std::size_t at = i + values.size(); at < terms.size(); at += values.size()) sum += terms[at];
+      values[i] = sum;
+    }
+    mine = bytes_of(values);
+  }
+  broadcast_bytes(impl, mine, 0, impl.waiting("all_reduce", static_cast<std::int64_t>(mine.size())));
+  std::copy(mine.begin(), mine.end(), std::as_writable_bytes(values).begin());
+}
+
+/// Texts of any size, by rank: at `root` (nothing elsewhere), or at all ranks. In pieces that MPI can count.
+std::vector<std::string> gather_texts(const Communicator::Impl& impl, const std::string& text,
+                                      std::optional<int> root) {
   if (impl.size == 1) return {text};
   const auto ranks = static_cast<std::size_t>(impl.size);
   const std::string operation = root ? "gather of texts" : "all_gather of texts";
@@ -127,11 +134,11 @@ std::vector<std::string> gather_texts(const Communicator::Impl& impl, const std:
   const auto own_bytes = static_cast<std::int64_t>(text.size());
   std::array<std::int64_t, 1> longest{own_bytes};
   reduce_in_any_order(impl, longest, Reduce::max, operation);
-  const std::vector<std::byte> gathered = gather_equal(impl, bytes_of(std::span{&own_bytes, 1}), root, operation);
+  const Buffer gathered = gather_equal(impl, bytes_of(std::span{&own_bytes, 1}), root, operation);
   std::vector<std::int64_t> sizes(gathered.size() / sizeof(std::int64_t));
   std::copy(gathered.begin(), gathered.end(), std::as_writable_bytes(std::span{sizes}).begin());
 
-  const std::int64_t piece_bytes = std::max<std::int64_t>(call_bytes / impl.size, 1);
+  const std::int64_t piece_bytes = std::max<std::int64_t>(impl.call_bytes / impl.size, 1);
   std::vector<std::string> texts(sizes.size());
   for (std::int64_t begin = 0; begin < longest[0]; begin += piece_bytes) {
     const auto piece_of = [&](std::int64_t size_bytes) {
@@ -163,15 +170,52 @@ std::vector<std::string> gather_texts(const Communicator::Impl& impl, const std:
   return texts;
 }
 
-std::string broadcast_text(const Communicator::Impl& impl, std::string text, int root, std::int64_t call_bytes) {
-  if (impl.size == 1) return text;
+}  // namespace
+
+void Communicator::all_reduce(std::span<double> values, Reduce op) const {
+  op == Reduce::sum ? sum_in_rank_order(*impl_, values) : extremes(*impl_, values, op);
+}
+void Communicator::all_reduce(std::span<std::int64_t> values, Reduce op) const {
+  reduce_in_any_order(*impl_, values, op, "all_reduce");
+}
+
+std::string Communicator::broadcast(std::string text, int root) const {
+  if (size() == 1) return text;
   // A reduction, not a broadcast: no rank returns before all ranks have called.
-  std::array<std::int64_t, 1> size_bytes{impl.rank == root ? static_cast<std::int64_t>(text.size()) : 0};
-  reduce_in_any_order(impl, size_bytes, Reduce::max, "broadcast");
-  Buffer buffer = impl.rank == root ? bytes_of(as_bytes(std::string_view{text})) : Buffer();
+  std::array<std::int64_t, 1> size_bytes{rank() == root ? static_cast<std::int64_t>(text.size()) : 0};
+  reduce_in_any_order(*impl_, size_bytes, Reduce::max, "broadcast");
+  Buffer buffer = rank() == root ? bytes_of(as_bytes(std::string_view{text})) : Buffer();
   buffer.resize(static_cast<std::size_t>(size_bytes[0]));
-  broadcast_bytes(impl, buffer, root, impl.waiting("broadcast", size_bytes[0]), call_bytes);
+  broadcast_bytes(*impl_, buffer, root, impl_->waiting("broadcast", size_bytes[0]));
   return {reinterpret_cast<const char*>(buffer.data()), buffer.size()};
+}
+
+std::vector<std::string> Communicator::all_gather(const std::string& text) const {
+  return gather_texts(*impl_, text, std::nullopt);
+}
+
+std::vector<std::string> Communicator::gather(const std::string& text, int root) const {
+  return gather_texts(*impl_, text, root);
+}
+
+std::vector<std::byte> Communicator::all_gather_bytes(Bytes mine) const {
+  return gather_equal(*impl_, bytes_of(mine), std::nullopt, "all_gather");
+}
+
+void Communicator::barrier(std::string_view name) const {
+  if (size() == 1) return;
+  // A hash and its complement: if the largest of both belong to one hash, all ranks have that hash.
+  const auto hash = std::bit_cast<std::int64_t>(hash64(name));
+  std::array<std::int64_t, 2> largest{hash, ~hash};
+  reduce_in_any_order(*impl_, largest, Reduce::max, fmt::format("barrier \"{}\"", name), sizeof hash);
+  if (largest[0] == ~largest[1]) return;
+  // All ranks know that the names differ, so all of them come here.
+  const Odd odd = odd_one(*this, std::string(name)).value();
+  const std::string got =
+      fmt::format("rank {} in \"{}\", rank {} in \"{}\"", impl_->world_ranks[static_cast<std::size_t>(odd.rank) - 1],
+                  odd.first, impl_->world_ranks[static_cast<std::size_t>(odd.rank)], odd.other);
+  throw_claim(Fault::comm, fmt::format("ranks wait in different barriers: {}", got), "", "all ranks in one barrier",
+              got, "this is a defect of Argosy, please report it");
 }
 
 }  // namespace argosy::comm

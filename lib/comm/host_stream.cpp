@@ -71,11 +71,8 @@ void HostStream::serve(const std::stop_token& stop) {
     try {
       if (!failure) piece.ready.wait(stop);
       if (!failure && stop.stop_requested()) {
-        throw Error{Fault::comm,
-                    {.sentence = "an operation was not started, because communication was shut down; look for the "
-                                 "first error in the log",
-                     .wanted = "an operation to begin",
-                     .got = "the end of its collectives"}};
+        throw_claim(Fault::comm, "an operation was not started, because communication was shut down", "",
+                    "an operation to begin", "the end of its collectives", "look for the first error in the log");
       }
       if (!failure) piece.work();
     } catch (...) {

@@ -1,5 +1,7 @@
 #include "comm/nccl_collectives.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -20,7 +22,7 @@ std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dt
 void check_nccl(const NcclTable& table, int result, const char* what) {
   if (result == 0) return;
   const std::string got = fmt::format("NCCL reports \"{}\"", table.nccl_error_text(result));
-  throw Error{Fault::comm, {.sentence = fmt::format("{} failed: {}", what, got), .wanted = what, .got = got}};
+  throw_claim(Fault::comm, fmt::format("{} failed: {}", what, got), "", what, got);
 }
 
 /// Elements as NCCL counts them. Types that NCCL does not have are sent as bytes.
@@ -374,6 +376,21 @@ class NcclCollectives final : public Collectives {
 std::unique_ptr<Collectives> make_nccl_collectives(const Topology& topology, CollectivesOptions options,
                                                    const NcclTable& table) {
   return std::make_unique<NcclCollectives>(topology, options, table);
+}
+
+const NcclTable& nccl_table() {
+  static const NcclTable table = [] {
+    NcclTable filled;
+    char problem[256] = "the plug-in is not open";
+    void* const plugin = dlopen("libargosy_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+    auto* const fill = plugin == nullptr ? nullptr : reinterpret_cast<FillNcclTable>(dlsym(plugin, nccl_table_name));
+    if (fill == nullptr || fill(&filled, problem, sizeof problem) != 0) {
+      throw_claim(Fault::device, fmt::format("NCCL is not available through libargosy_cuda.so: {}", problem), "",
+                  "NCCL through libargosy_cuda.so", problem, "set device to cpu to train without a GPU");
+    }
+    return filled;
+  }();
+  return table;
 }
 
 std::unique_ptr<Collectives> make_collectives(const Topology& topology, CollectivesOptions options, bool on_gpu) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/session.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 
@@ -17,16 +18,8 @@ constexpr std::chrono::seconds drain_limit{2}, abort_limit{1};
 constexpr int nccl_in_progress = 7;
 
 Error error_of(const NcclWatch::Operation& operation, const std::string& wanted, const std::string& got) {
-  const std::string place = operation.step >= 0 ? fmt::format("step {}", operation.step) : "";
-  const std::string said = fmt::format("{} of {} bytes", operation.name, operation.size_bytes);
-  const std::string remedy = "look for the rank that failed first (comm.timeout_s sets the limit)";
-  return Error{Fault::comm,
-               {.sentence = fmt::format("{}{}{} did not {}: {}; {}", place, place.empty() ? "" : ": ", said, wanted,
-                                        got, remedy),
-                .wanted = fmt::format("{} to {}", said, wanted),
-                .got = got,
-                .where = place,
-                .remedy = remedy}};
+  return failure({operation.name, operation.size_bytes, {}, operation.step}, wanted, got,
+                 "look for the rank that failed first (comm.timeout_s sets the limit)");
 }
 
 }  // namespace

@@ -42,13 +42,16 @@ struct Outcome {
 };
 BOOST_DESCRIBE_STRUCT(Outcome, (), (code, sentence))  // what the other ranks are told
 
+Outcome outcome_of(const Error& error) {
+  return {static_cast<int>(exit_code(error.fault())), error.what(), error.fault() == Fault::comm,
+          dynamic_cast<const ReaderLeft*>(&error) != nullptr};
+}
+
 Outcome outcome_of(const std::function<Exit()>& body) {
   try {
     return {.code = static_cast<int>(body()), .sentence = ""};
-  } catch (const ReaderLeft& error) {
-    return {.code = static_cast<int>(exit_code(error.fault())), .sentence = error.what(), .reader_left = true};
   } catch (const Error& error) {
-    return {static_cast<int>(exit_code(error.fault())), error.what(), error.fault() == Fault::comm};
+    return outcome_of(error);
   } catch (const std::exception& error) {
     return {static_cast<int>(Exit::internal), fmt::format("unexpected internal error: {}", error.what()), false};
   }
@@ -119,15 +122,11 @@ struct Ending {
     if (mine.others_may_hang && environment.world().size() > 1) fail_alone(mine);
     Outcome common;
     try {
-      if (mine.failed()) {
-        environment.within(lone_failure_s, [&] { common = settle(mine); });
-      } else {
-        common = settle(mine);
-      }
+      const auto settled = [&] { common = settle(mine); };
+      mine.failed() ? environment.within(lone_failure_s, settled) : settled();
       environment.finish(common.code);
     } catch (const Error& error) {
-      if (mine.failed()) fail_alone(mine);
-      fail_alone({static_cast<int>(exit_code(error.fault())), error.what(), true});
+      fail_alone(mine.failed() ? mine : outcome_of(error));
     }
     return common.code;
   }
@@ -156,17 +155,13 @@ class LastWords {
     if (!error || current == nullptr) return;
     constexpr unsigned limit_s = 10;  // if the state of MPI keeps the process from ending
     alarm(limit_s);
-    current->fail_alone({static_cast<int>(exit_code(error->fault())), error->what(), true});
+    current->fail_alone(outcome_of(*error));
   }
 
   static inline const Ending* current = nullptr;
 };
 
 }  // namespace
-
-void Context::print_result(std::string_view tool, boost::json::object figures) const {
-  comm::print_result(log, tool, std::move(figures));
-}
 
 void print_result(const Log& log, std::string_view tool, boost::json::object figures) {
   std::string status = "ok";

@@ -14,6 +14,10 @@
 /// What every tool runs in: signal handlers, MPI, the one catch of errors, the exit file, the result line, the end.
 namespace argosy::comm {
 
+/// Rank 0 prints `result {"tool":…,"status":…,…}` as the last line on stderr. `status` is "ok" unless `figures` holds
+/// another.
+void print_result(const Log& log, std::string_view tool, boost::json::object figures);
+
 /// What a tool may use of its process, passed down instead of global. Tests make their own.
 struct Context {
   const Communicator& world;  // control traffic
@@ -29,9 +33,9 @@ struct Context {
   void print(std::string_view text) const {
     if (is_root()) files.print(text);
   }
-  /// Rank 0 prints `result {…}` as the last line on stderr. `tool` and `status` come first; `status` is "ok" unless
-  /// `figures` holds another.
-  void print_result(std::string_view tool, boost::json::object figures) const;
+  void print_result(std::string_view tool, boost::json::object figures) const {
+    comm::print_result(log, tool, std::move(figures));
+  }
 };
 
 /// Runs `body` on every rank and returns the exit code of the process.
@@ -45,9 +49,6 @@ int run_main(int argc, char** argv, const std::function<Exit(Context&)>& body);
 /// The same for a tool without MPI that only reads: the one catch and the result line. It writes no exit file, because
 /// scripts call such a tool while ARGOSY_EXIT_FILE names the file of another tool.
 int run_alone(int argc, char** argv, const std::function<Exit(const Log&)>& body);
-
-/// `result {"tool":…,"status":…,…}`; `status` is "ok" unless `figures` holds another.
-void print_result(const Log& log, std::string_view tool, boost::json::object figures);
 
 /// The step that the exit file will name.
 void set_exit_step(std::int64_t step) noexcept;

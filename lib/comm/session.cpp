@@ -32,9 +32,33 @@ constexpr double attendant_every_s = 0.05;
 constexpr double turn_after_s = 1;  // what a round needs beyond the grace until all members know the result
 constexpr int question = 1, answer = 2, wait_on = 3, end_all = 4;
 
-thread_local const Waiting* inside_waiting = nullptr;
+/// Small enough to be sent with the message envelope, so a receive never waits.
+struct Notice {
+  int kind = 0;
+  std::array<char, 60> operation{};
+  std::array<char, 448> got{};  // of `end_all`; other kinds are sent without
 
-/// "step 7: barrier of 8 bytes did not end: …".
+  [[nodiscard]] int sent_bytes() const {
+    return static_cast<int>(kind == end_all ? sizeof(Notice) : sizeof(Notice) - sizeof got);
+  }
+};
+
+/// Whether `operation`, cut to the length a notice holds, is the one of `waiting`.
+bool is_same(const std::string& operation, const Waiting& waiting) {
+  return operation == waiting.operation.substr(0, Notice{}.operation.size() - 1);
+}
+
+bool waits_in(const std::vector<std::string>& doing, const Waiting& waiting) {
+  return std::ranges::any_of(doing, [&](const std::string& operation) { return is_same(operation, waiting); });
+}
+
+[[noreturn]] void give_up(const Waiting& waiting, const std::string& got, double waited_s) {
+  throw failure(waiting, fmt::format("end within {:.3g} s", waited_s), got,
+                "look for the cause on these ranks (comm.timeout_s sets the limit)");
+}
+
+}  // namespace
+
 Error failure(const Waiting& waiting, const std::string& wanted, const std::string& got, const std::string& remedy) {
   const std::string operation = fmt::format("{} of {} bytes", waiting.operation, waiting.size_bytes);
   const std::string place = waiting.step >= 0 ? fmt::format("step {}", waiting.step) : "";
@@ -47,50 +71,27 @@ Error failure(const Waiting& waiting, const std::string& wanted, const std::stri
                 .remedy = remedy}};
 }
 
-}  // namespace
-
-Session::Inside::Inside(const Waiting& waiting) noexcept { inside_waiting = &waiting; }
-
-Session::Inside::~Inside() { inside_waiting = nullptr; }
-
-Session::Listed::Listed(Session& session, const Waiting& waiting) : session_(session), waiting_(&waiting) {
-  const std::lock_guard lock(session_.mutex);
-  session_.waits_.push_back(waiting_);
-}
-
-Session::Listed::~Listed() {
-  const std::lock_guard lock(session_.mutex);
-  std::erase(session_.waits_, waiting_);
-}
-
-bool Session::any_waits() {
-  const std::lock_guard lock(mutex);
-  return !waits_.empty();
-}
-
-std::optional<Error> Session::cut_short() {
-  if (inside_waiting == nullptr) return std::nullopt;
-  return failure(*inside_waiting, "end", "the MPI library aborted, as it does when another rank has died",
-                 "look for the rank that ended first (a killed rank logs nothing)");
-}
-
-/// Small enough to be sent with the message envelope, so a receive never waits.
-struct Session::Notice {
-  int kind = 0;
-  std::array<char, 60> operation{};
-  std::array<char, 448> got{};  // of `end_all`; other kinds are sent without
-
-  [[nodiscard]] int sent_bytes() const {
-    return static_cast<int>(kind == end_all ? sizeof(Notice) : sizeof(Notice) - sizeof got);
+/// While it lives, a thread of this rank waits for `waiting`.
+struct Session::Listed {
+  Listed(Session& of, const Waiting& what) : session(of), waiting(&what) {
+    const std::lock_guard lock(session.mutex);
+    session.waits_.push_back(waiting);
   }
+  ~Listed() {
+    const std::lock_guard lock(session.mutex);
+    std::erase(session.waits_, waiting);
+  }
+  Listed(const Listed&) = delete;
+  Listed& operator=(const Listed&) = delete;
+
+  Session& session;
+  const Waiting* waiting;
 };
 
-bool Session::is_same(const std::string& operation, const Waiting& waiting) {
-  return operation == waiting.operation.substr(0, Notice{}.operation.size() - 1);
-}
-
-bool Session::waits_in(const std::vector<std::string>& doing, const Waiting& waiting) {
-  return std::ranges::any_of(doing, [&](const std::string& operation) { return is_same(operation, waiting); });
+std::optional<Error> Session::cut_short() {
+  if (inside_ == nullptr) return std::nullopt;
+  return failure(*inside_, "end", "the MPI library aborted, as it does when another rank has died",
+                 "look for the rank that ended first (a killed rank logs nothing)");
 }
 
 struct Session::Outgoing {
@@ -164,12 +165,8 @@ void Session::wait(std::span<MPI_Request> requests, const Waiting& waiting) {
     if (complete != 0) return;
     if (tests < spins) continue;
     if (waiting.abandoned != nullptr && *waiting.abandoned) {
-      throw Error{
-          Fault::comm,
-          {.sentence = waiting.operation +
-                       " was abandoned, because communication was shut down; look for the first error in the log",
-           .wanted = waiting.operation + " to end",
-           .got = "the end of its collectives"}};
+      throw_claim(Fault::comm, waiting.operation + " was abandoned, because communication was shut down", "",
+                  waiting.operation + " to end", "the end of its collectives", "look for the first error in the log");
     }
     sched_yield();
     const auto now = std::chrono::steady_clock::now();
@@ -226,17 +223,15 @@ void Session::post(int world_rank, int kind, const std::string& operation, const
   MPI_Isend(&next.notice, next.notice.sent_bytes(), MPI_BYTE, world_rank, 0, watch_, &next.request);
 }
 
-void Session::drop_sent() {
-  const std::lock_guard lock(mutex);
-  outgoing_.remove_if([](Outgoing& sent) {
-    int complete = 0;
-    MPI_Test(&sent.request, &complete, MPI_STATUS_IGNORE);
-    return complete != 0;
-  });
-}
-
 void Session::answer_peers() {
-  drop_sent();
+  {
+    const std::lock_guard lock(mutex);
+    outgoing_.remove_if([](Outgoing& sent) {
+      int complete = 0;
+      MPI_Test(&sent.request, &complete, MPI_STATUS_IGNORE);
+      return complete != 0;
+    });
+  }
   for (;;) {
     Notice notice;
     MPI_Status status{};
@@ -299,12 +294,16 @@ bool Session::is_worth_waiting(const Waiting& waiting, TimePoint asked) {
   return any_at_work;
 }
 
-Session::Attendant::Attendant(Session& session)
-    : thread_([&session](const std::stop_token& stop) {
-        while (!stopped_within(stop, Seconds{attendant_every_s})) {
-          if (!session.any_waits()) session.answer_peers();
-        }
-      }) {}
+std::jthread Session::attendant() {
+  return std::jthread([this](const std::stop_token& stop) {
+    while (!stopped_within(stop, Seconds{attendant_every_s})) {
+      std::unique_lock lock(mutex);
+      const bool any_waits = !waits_.empty();
+      lock.unlock();
+      if (!any_waits) answer_peers();
+    }
+  });
+}
 
 std::string Session::doings_of(const Waiting& waiting, TimePoint asked) {
   std::vector<int> silent;
@@ -328,11 +327,6 @@ std::string Session::doings_of(const Waiting& waiting, TimePoint asked) {
   if (!nodes.empty()) got += fmt::format(" on {}", fmt::join(nodes, ", "));
   if (!elsewhere.empty()) got += (got.empty() ? "" : "; ") + elsewhere;
   return got.empty() ? "every rank waits in it" : got;
-}
-
-void Session::give_up(const Waiting& waiting, const std::string& got, double waited_s) {
-  throw failure(waiting, fmt::format("end within {:.3g} s", waited_s), got,
-                "look for the cause on these ranks (comm.timeout_s sets the limit)");
 }
 
 Communicator::Impl::Impl(Session& of, MPI_Comm owned, std::string purpose)
@@ -365,35 +359,31 @@ void Communicator::Impl::wait(std::span<MPI_Request> requests, const Waiting& wh
   }
 }
 
-void Communicator::Impl::meet(const std::string& operation) const {
+template <class Make>
+std::unique_ptr<Communicator::Impl> Communicator::Impl::made_together(const std::string& operation, Make make) const {
   const Waiting what = waiting(operation, 0);
-  MPI_Request request = MPI_REQUEST_NULL;
-  session.run(what, [&] { return MPI_Ibarrier(comm, &request); });
-  wait({&request, 1}, what);
+  complete(what, [&](MPI_Request* request) { return MPI_Ibarrier(comm, request); });
+  MPI_Comm made = MPI_COMM_NULL;
+  session.run(what, [&] { return make(&made); });
+  return made == MPI_COMM_NULL ? nullptr : std::make_unique<Impl>(session, made);
 }
 
 std::unique_ptr<Communicator::Impl> Communicator::Impl::duplicate() const {
-  const Waiting what = waiting("duplicate of a communicator", 0);
   MPI_Comm made = MPI_COMM_NULL;
-  MPI_Request request = MPI_REQUEST_NULL;
-  session.run(what, [&] { return MPI_Comm_idup(comm, &made, &request); });
-  wait({&request, 1}, what);
+  complete(waiting("duplicate of a communicator", 0),
+           [&](MPI_Request* request) { return MPI_Comm_idup(comm, &made, request); });
   return std::make_unique<Impl>(session, made);
 }
 
 std::unique_ptr<Communicator::Impl> Communicator::Impl::split(int color, int key) const {
-  meet("split");
-  MPI_Comm made = MPI_COMM_NULL;
-  session.run(waiting("split", 0), [&] { return MPI_Comm_split(comm, color < 0 ? MPI_UNDEFINED : color, key, &made); });
-  return made == MPI_COMM_NULL ? nullptr : std::make_unique<Impl>(session, made);
+  return made_together(
+      "split", [&](MPI_Comm* made) { return MPI_Comm_split(comm, color < 0 ? MPI_UNDEFINED : color, key, made); });
 }
 
 std::unique_ptr<Communicator::Impl> Communicator::Impl::split_by_memory() const {
-  meet("split by shared memory");
-  MPI_Comm made = MPI_COMM_NULL;
-  session.run(waiting("split by shared memory", 0),
-              [&] { return MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &made); });
-  return std::make_unique<Impl>(session, made);
+  return made_together("split by shared memory", [&](MPI_Comm* made) {
+    return MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, made);
+  });
 }
 
 }  // namespace argosy::comm

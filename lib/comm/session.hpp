@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -24,7 +25,7 @@
 /// Near the deadline, a waiting rank asks the members of its operation what they are doing. Questions and answers use a
 /// communicator of their own.
 /// - A rank that waits answers from its loop, for all of its threads, with the operations it waits in.
-/// - A rank that runs the body of agree() answers from its Attendant that it is at work.
+/// - A rank that runs the body of agree() answers from its attendant that it is at work.
 /// - A rank that computes elsewhere, is stopped or is dead does not answer.
 /// If every member waits in this operation or is at work, and at least one is at work, the rank keeps waiting.
 /// Otherwise the operation ends with an error.
@@ -42,12 +43,15 @@ struct Waiting {
   const std::atomic<bool>* abandoned = nullptr;  // set: the wait ends with an error
 };
 
+/// "step 7: barrier of 8 bytes did not end: …". wanted: what follows "did not".
+[[nodiscard]] Error failure(const Waiting& waiting, const std::string& wanted, const std::string& got,
+                            const std::string& remedy);
+
 class Session {
  public:
   /// Initializes MPI. Throws Error{comm} if MPI provides a lower thread level than SERIALIZED.
   Session(int& argc, char**& argv);
   ~Session();
-  class Attendant;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -60,6 +64,10 @@ class Session {
     const Inside inside(waiting);
     check(call(), waiting);
   }
+  /// While it runs, this thread answers other ranks that this rank is at work, so they keep waiting past their
+  /// deadline. For work of any length that the others wait for. While a thread of this rank waits for an operation,
+  /// that thread answers instead.
+  [[nodiscard]] std::jthread attendant();
   /// The error of the operation that this thread is in, for a handler of SIGABRT: UCX aborts a process if a peer in
   /// shared memory has died. Empty if the thread is not in MPI.
   [[nodiscard]] static std::optional<Error> cut_short();
@@ -78,7 +86,7 @@ class Session {
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
-  struct Notice;
+  struct Listed;
   struct Outgoing;
   /// The result of asking all members of an operation.
   struct Judgement {
@@ -89,50 +97,32 @@ class Session {
   /// While it lives, this thread is inside MPI for `waiting`.
   class Inside {
    public:
-    explicit Inside(const Waiting& waiting) noexcept;
-    ~Inside();
+    explicit Inside(const Waiting& waiting) noexcept { inside_ = &waiting; }
+    ~Inside() { inside_ = nullptr; }
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
   };
-  /// While it lives, a thread of this rank waits for `waiting`.
-  class Listed {
-   public:
-    Listed(Session& session, const Waiting& waiting);
-    ~Listed();
-    Listed(const Listed&) = delete;
-    Listed& operator=(const Listed&) = delete;
-
-   private:
-    Session& session_;
-    const Waiting* waiting_;
-  };
 
   void check(int mpi_result, const Waiting& waiting) const;
-  [[nodiscard]] bool any_waits();
   /// The number of rounds in which others ask before this rank does.
   [[nodiscard]] int turn_of(const Waiting& waiting) const;
   void post(int world_rank, int kind, const std::string& operation, const std::string& got = "");
-  /// Forgets notices that have been sent.
-  void drop_sent();
   /// Tells the result to members that wait in the same operation and do not ask in the first round.
   void tell(const Waiting& waiting, TimePoint asked, int kind, const std::string& got = "");
   /// The result that another member has told since then.
   [[nodiscard]] std::optional<Judgement> take_judgement(const Waiting& waiting, TimePoint since);
-  /// Receives all notices: answers questions with what this rank's threads wait for, or that it is at work, and keeps
-  /// answers and results.
+  /// Forgets notices that have been sent. Receives all notices: answers questions with what this rank's threads wait
+  /// for, or that it is at work, and keeps answers and results.
   void answer_peers();
   /// The operations that a world rank has answered since then. An empty name: it is at work.
   [[nodiscard]] std::vector<std::string> told(int world_rank, TimePoint since);
-  /// Whether `operation`, cut to the length a notice holds, is the one of `waiting`.
-  [[nodiscard]] static bool is_same(const std::string& operation, const Waiting& waiting);
-  [[nodiscard]] static bool waits_in(const std::vector<std::string>& doing, const Waiting& waiting);
   /// Whether every member has answered since then that it waits in the same operation or is at work, and at least one
   /// is at work.
   [[nodiscard]] bool is_worth_waiting(const Waiting& waiting, TimePoint asked);
   /// What the members are doing, for the error.
   [[nodiscard]] std::string doings_of(const Waiting& waiting, TimePoint asked);
-  [[noreturn]] static void give_up(const Waiting& waiting, const std::string& got, double waited_s);
 
+  static inline thread_local const Waiting* inside_ = nullptr;
   std::atomic<std::int64_t> calls_ = 0, sent_bytes_ = 0, received_bytes_ = 0;
   int self_ = 0;                    // world rank
   MPI_Comm watch_ = MPI_COMM_NULL;  // questions and answers between waiting ranks
@@ -142,17 +132,6 @@ class Session {
   std::list<Outgoing> outgoing_;
   std::map<std::string, Judgement> judgements_;  // by operation, as told by others
   std::list<std::vector<std::byte>> abandoned_;
-};
-
-/// While it lives, a thread of its own answers other ranks that this rank is at work, so they keep waiting past their
-/// deadline. For work of any length that the others wait for. While a thread of this rank waits for an operation, that
-/// thread answers instead.
-class Session::Attendant {
- public:
-  explicit Attendant(Session& session);
-
- private:
-  std::jthread thread_;
 };
 
 struct Communicator::Impl {
@@ -165,8 +144,7 @@ struct Communicator::Impl {
   [[nodiscard]] Waiting waiting(const std::string& operation, std::int64_t size_bytes) const {
     return {operation + purpose_, size_bytes, world_ranks, step >= 0 ? step : session.step.load(), &abandoned_};
   }
-  /// **Collective** over this communicator. Ranks of equal color, ordered by key; nothing for a negative color. MPI
-  /// blocks while it makes a communicator, so all ranks first meet in an operation with a deadline.
+  /// **Collective** over this communicator. Ranks of equal color, ordered by key; nothing for a negative color.
   [[nodiscard]] std::unique_ptr<Impl> split(int color, int key) const;
   /// **Collective.** Ranks that share memory, by rank.
   [[nodiscard]] std::unique_ptr<Impl> split_by_memory() const;
@@ -175,6 +153,13 @@ struct Communicator::Impl {
   /// Session::wait for operations on this communicator. An operation that is given up leaves messages in the network.
   /// The communicator then stays until MPI ends, because a new one with its identity would receive them.
   void wait(std::span<MPI_Request> requests, const Waiting& waiting) const;
+  /// Starts an operation by start(MPI_Request*), which returns MPI's result, and waits for it.
+  template <class Start>
+  void complete(const Waiting& waiting, Start start) const {
+    MPI_Request request = MPI_REQUEST_NULL;
+    session.run(waiting, [&] { return start(&request); });
+    wait({&request, 1}, waiting);
+  }
   /// Makes every wait for an operation on this communicator throw. Call from any thread.
   void abandon() const { abandoned_ = true; }
 
@@ -182,10 +167,14 @@ struct Communicator::Impl {
   MPI_Comm comm;
   int rank = 0, size = 1;
   std::vector<int> world_ranks;
-  std::int64_t step = -1;  // of operations on it, if they run on a thread of their own; -1: the session's
+  std::int64_t step = -1;             // of operations on it, if they run on a thread of their own; -1: the session's
+  std::int64_t call_bytes = INT_MAX;  // of one call with texts; MPI counts them in an int
 
  private:
-  void meet(const std::string& operation) const;
+  /// What make(MPI_Comm*) makes, if anything. MPI blocks while it makes a communicator, so all ranks first meet in an
+  /// operation with a deadline.
+  template <class Make>
+  [[nodiscard]] std::unique_ptr<Impl> made_together(const std::string& operation, Make make) const;
 
   std::string purpose_;
   mutable std::atomic<bool> given_up_ = false, abandoned_ = false;

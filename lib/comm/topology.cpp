@@ -46,8 +46,6 @@ Topology Topology::discover(const Communicator& world, std::optional<std::string
 
   Topology topology;
   topology.layout_ = partition::Layout{node_sizes};
-  topology.world_rank_ = world.rank();
-  topology.world_rank_of_ = order;
   topology.canonical_rank_ = static_cast<int>(std::find(order.begin(), order.end(), world.rank()) - order.begin());
   topology.node_ = topology.layout_.node_of(topology.canonical_rank_);
   topology.local_rank_ = topology.layout_.local_rank_of(topology.canonical_rank_);

@@ -21,14 +21,9 @@ class Topology {
 
   [[nodiscard]] const partition::Layout& layout() const noexcept { return layout_; }
   [[nodiscard]] int world_size() const noexcept { return layout_.world(); }
-  [[nodiscard]] int world_rank() const noexcept { return world_rank_; }
   [[nodiscard]] int canonical_rank() const noexcept { return canonical_rank_; }
   [[nodiscard]] int node() const noexcept { return node_; }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
-  /// World rank of a canonical rank.
-  [[nodiscard]] int world_rank_of(int canonical_rank) const {
-    return world_rank_of_[static_cast<std::size_t>(canonical_rank)];
-  }
   /// Ranks of this node, by local rank.
   [[nodiscard]] const Communicator& node_comm() const noexcept { return *node_comm_; }
   /// For each slot this rank owns (ascending): the owners of that slot, one a node, by node index.
@@ -38,8 +33,7 @@ class Topology {
 
  private:
   partition::Layout layout_;
-  int world_rank_ = 0, canonical_rank_ = 0, node_ = 0, local_rank_ = 0;
-  std::vector<int> world_rank_of_;
+  int canonical_rank_ = 0, node_ = 0, local_rank_ = 0;
   std::unique_ptr<Communicator> node_comm_, canonical_comm_;
   std::vector<Communicator> slot_comms_;
 };

@@ -1,6 +1,14 @@
 #include "comm/traffic.hpp"
 
 namespace argosy::comm {
+namespace {
+
+/// As space.owned_size(), without a look at every slice.
+std::int64_t owned_elements(const partition::FlatSpace& space, int canonical_rank) {
+  return std::ssize(space.layout().slots_of(canonical_rank)) * space.slice_size();
+}
+
+}  // namespace
 
 Traffic::Bytes& Traffic::Bytes::operator+=(const Bytes& other) {
   inner += other.inner;
@@ -15,20 +23,17 @@ Traffic::Bytes Traffic::Bytes::of(Levels levels) const {
 
 Traffic::Bytes reduce_scatter_bytes(const partition::FlatSpace& space, int canonical_rank,
                                     std::int64_t inner_element_bytes, std::int64_t outer_element_bytes) {
-  const partition::Layout& layout = space.layout();
-  const std::int64_t slot_size = space.slice_size() * layout.nodes();
-  const auto owned = static_cast<std::int64_t>(layout.slots_of(canonical_rank).size());
-  return {.inner = (layout.slots() - owned) * slot_size * inner_element_bytes,
-          .outer = owned * (layout.nodes() - 1) * space.slice_size() * outer_element_bytes,
+  const std::int64_t owned = owned_elements(space, canonical_rank), nodes = space.layout().nodes();
+  return {.inner = (space.padded_size() - owned * nodes) * inner_element_bytes,
+          .outer = owned * (nodes - 1) * outer_element_bytes,
           .calls = 1};
 }
 
 Traffic::Bytes all_gather_bytes(const partition::FlatSpace& space, int canonical_rank, std::int64_t element_bytes) {
   const partition::Layout& layout = space.layout();
-  const std::int64_t slot_size = space.slice_size() * layout.nodes();
-  const auto owned = static_cast<std::int64_t>(layout.slots_of(canonical_rank).size());
-  return {.inner = owned * slot_size * (layout.node_size(layout.node_of(canonical_rank)) - 1) * element_bytes,
-          .outer = owned * (layout.nodes() - 1) * space.slice_size() * element_bytes,
+  const std::int64_t owned = owned_elements(space, canonical_rank), nodes = layout.nodes();
+  return {.inner = owned * nodes * (layout.node_size(layout.node_of(canonical_rank)) - 1) * element_bytes,
+          .outer = owned * (nodes - 1) * element_bytes,
           .calls = 1};
 }
 

@@ -72,37 +72,13 @@ class Builder {
     stack_.push_chars(part);
     return true;
   }
-  bool on_string(json::string_view part, std::size_t, json::error_code&) {
-    begin_value();
-    stack_.push_string(part);
-    return true;
-  }
+  bool on_string(json::string_view part, std::size_t, json::error_code&) { return put(&Stack::push_string, part); }
   bool on_number_part(json::string_view, json::error_code&) { return true; }
-  bool on_int64(std::int64_t value, json::string_view, json::error_code&) {
-    begin_value();
-    stack_.push_int64(value);
-    return true;
-  }
-  bool on_uint64(std::uint64_t value, json::string_view, json::error_code&) {
-    begin_value();
-    stack_.push_uint64(value);
-    return true;
-  }
-  bool on_double(double value, json::string_view, json::error_code&) {
-    begin_value();
-    stack_.push_double(value);
-    return true;
-  }
-  bool on_bool(bool value, json::error_code&) {
-    begin_value();
-    stack_.push_bool(value);
-    return true;
-  }
-  bool on_null(json::error_code&) {
-    begin_value();
-    stack_.push_null();
-    return true;
-  }
+  bool on_int64(std::int64_t value, json::string_view, json::error_code&) { return put(&Stack::push_int64, value); }
+  bool on_uint64(std::uint64_t value, json::string_view, json::error_code&) { return put(&Stack::push_uint64, value); }
+  bool on_double(double value, json::string_view, json::error_code&) { return put(&Stack::push_double, value); }
+  bool on_bool(bool value, json::error_code&) { return put(&Stack::push_bool, value); }
+  bool on_null(json::error_code&) { return put(&Stack::push_null); }
   bool on_comment_part(json::string_view, json::error_code&) { return true; }
   bool on_comment(json::string_view, json::error_code&) { return true; }
 
@@ -112,6 +88,7 @@ class Builder {
   Place places;
 
  private:
+  using Stack = json::value_stack;
   struct Open {
     bool is_array;
     Place* place;
@@ -136,6 +113,13 @@ class Builder {
     const std::string index = std::to_string(open_.back().next_index++);
     return &open_.back().place->parts.try_emplace(index, Place{.line = line}).first->second;
   }
+  /// A value without parts.
+  template <class Push, class... Values>
+  bool put(Push push, Values... values) {
+    begin_value();
+    (stack_.*push)(values...);
+    return true;
+  }
   bool open(bool is_array) {
     open_.push_back({is_array, begin_value()});
     return true;
@@ -146,7 +130,7 @@ class Builder {
   }
 
   std::string name_;
-  json::value_stack stack_;
+  Stack stack_;
   std::vector<Open> open_;
   std::string key_;
   Place* member_ = nullptr;
@@ -176,12 +160,9 @@ Document Document::parse(std::string_view text, std::string_view name) {
   const auto refuse = [&](std::string_view why, std::string_view near) {
     const std::string got = fmt::format("{} {}", why, near);
     const std::string place = fmt::format("{}:{}", name, parser.handler().line);
-    throw Error{
-        Fault::config,
-        {.sentence = fmt::format("{}: not valid JSON (comments and trailing commas are allowed): {}", place, got),
-         .wanted = "JSON",
-         .got = got,
-         .where = place}};
+    throw_claim(Fault::config,
+                fmt::format("{}: not valid JSON (comments and trailing commas are allowed): {}", place, got), place,
+                "JSON", got);
   };
   json::error_code error;
   std::string line;

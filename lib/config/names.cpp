@@ -1,16 +1,14 @@
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "config/config.hpp"
 
 namespace argosy::config {
 namespace {
 
-struct Peer {
-  std::string_view theirs, ours;
-};
-
-constexpr Peer peers[] = {
+/// Their names and ours.
+constexpr std::pair<std::string_view, std::string_view> peers[] = {
     // Fast-LLM
     {"batch_size", "batch.global_size"},
     {"sequence_length", "batch.sequence_length"},
@@ -76,10 +74,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<std::string_view> key_of_peer(std::string_view name) {
-  const auto found =
-      std::find_if(std::begin(peers), std::end(peers), [name](const Peer& p) { return p.theirs == name; });
-  if (found == std::end(peers)) return std::nullopt;
-  return found->ours;
+  for (const auto& [theirs, ours] : peers) {
+    if (theirs == name) return ours;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string_view> known) {

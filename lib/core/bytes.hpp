@@ -30,14 +30,7 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, i8, i16, i32, i64, u8, u1
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-template <class T>
-[[nodiscard]] Bytes as_bytes(std::span<const T> values) noexcept {
-  return std::as_bytes(values);
-}
-template <class T>
-[[nodiscard]] MutableBytes as_writable_bytes(std::span<T> values) noexcept {
-  return std::as_writable_bytes(values);
-}
+/// Of a span, it is std::as_bytes.
 [[nodiscard]] inline Bytes as_bytes(std::string_view text) noexcept {
   return std::as_bytes(std::span<const char>{text.data(), text.size()});
 }

@@ -46,10 +46,10 @@ void throw_error(Fault fault, std::string where, std::string wanted, std::string
   throw Error{fault, {"", std::move(wanted), std::move(got), std::move(where), std::move(remedy)}, at};
 }
 
-void throw_claim(Fault fault, const std::string& claim, std::string where, std::string wanted, std::string got,
+void throw_claim(Fault fault, std::string claim, std::string where, std::string wanted, std::string got,
                  std::string remedy, std::source_location at) {
-  throw Error{
-      fault, {claim + "; " + remedy, std::move(wanted), std::move(got), std::move(where), std::move(remedy)}, at};
+  if (!remedy.empty()) claim += "; " + remedy;
+  throw Error{fault, {std::move(claim), std::move(wanted), std::move(got), std::move(where), std::move(remedy)}, at};
 }
 
 void throw_broken_invariant(const char* condition, const std::string& text, std::source_location at) {

@@ -49,9 +49,8 @@ class Error : public std::runtime_error {
                               std::string remedy = "", std::source_location at = std::source_location::current());
 
 /// The same for a case that the pattern does not suit: the sentence is "claim; remedy".
-[[noreturn]] void throw_claim(Fault fault, const std::string& claim, std::string where, std::string wanted,
-                              std::string got, std::string remedy,
-                              std::source_location at = std::source_location::current());
+[[noreturn]] void throw_claim(Fault fault, std::string claim, std::string where, std::string wanted, std::string got,
+                              std::string remedy = "", std::source_location at = std::source_location::current());
 
 [[noreturn]] void throw_broken_invariant(const char* condition, const std::string& text, std::source_location at);
 

@@ -52,14 +52,8 @@ std::string remedy_of(int error) {
   if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0)
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
   text += fmt::format(" ({})", name != nullptr ? name : std::to_string(error));
-  const std::string remedy = remedy_of(error);
-  throw Error{fault,
-              {.sentence = fmt::format("{} cannot be {}: {}{}{}", path.string(), done, text, remedy.empty() ? "" : "; ",
-                                       remedy),
-               .wanted = fmt::format("it to be {}", done),
-               .got = text,
-               .where = path.string(),
-               .remedy = remedy}};
+  throw_claim(fault, fmt::format("{} cannot be {}: {}", path.string(), done, text), path.string(),
+              fmt::format("it to be {}", done), text, remedy_of(error));
 }
 
 [[noreturn]] void fail_io(std::string_view done, const Path& path) { fail(Fault::io, done, errno, path); }
@@ -288,8 +282,7 @@ std::string Files::read_text(const Path& path, std::uint64_t limit_bytes) const 
   return text;
 }
 
-template <class Rename>
-bool Files::write_and(Rename rename, const Path& path, Bytes content, bool sync) const {
+bool Files::write_whole(const Path& path, Bytes content, bool sync, bool replaces) const {
   const Path partial = path.parent_path() / partial_name(path.filename().string());
   bool renamed = false;
   try {
@@ -297,7 +290,8 @@ bool Files::write_and(Rename rename, const Path& path, Bytes content, bool sync)
     file.append(content);
     if (sync) file.sync();
     file.close();
-    renamed = rename(partial);
+    if (replaces) rename(partial, path);
+    renamed = replaces || rename_noreplace(partial, path);
   } catch (const Error&) {
     os_->unlink(partial.c_str());
     throw;
@@ -307,15 +301,10 @@ bool Files::write_and(Rename rename, const Path& path, Bytes content, bool sync)
   return renamed;
 }
 
-void Files::replace_with(const Path& path, Bytes content, bool sync) const {
-  const auto replace = [&](const Path& partial) { return rename(partial, path), true; };
-  write_and(replace, path, content, sync);
-}
-void Files::write_atomically(const Path& path, Bytes content) const { replace_with(path, content, true); }
-void Files::publish(const Path& path, std::string_view text) const { replace_with(path, as_bytes(text), false); }
-
+void Files::write_atomically(const Path& path, Bytes content) const { write_whole(path, content, true); }
+void Files::publish(const Path& path, std::string_view text) const { write_whole(path, as_bytes(text), false); }
 bool Files::write_if_absent(const Path& path, std::string_view text) const {
-  return write_and([&](const Path& partial) { return rename_noreplace(partial, path); }, path, as_bytes(text), true);
+  return write_whole(path, as_bytes(text), true, false);
 }
 
 std::optional<FileStat> Files::stat(const Path& path) const {

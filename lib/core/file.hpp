@@ -180,10 +180,8 @@ class Files {
  private:
   [[nodiscard]] File open_or_fail(const Path& path, int flags, const char* done) const;
   [[nodiscard]] File open_regular(const Path& path, int flags, const char* done) const;
-  /// Writes under a temporary name, which `rename` then replaces by `path`; returns what `rename` returns.
-  template <class Rename>
-  bool write_and(Rename rename, const Path& path, Bytes content, bool sync) const;
-  void replace_with(const Path& path, Bytes content, bool sync) const;
+  /// Writes under a temporary name, then renames to `path`. Returns false if that exists and is not to be replaced.
+  bool write_whole(const Path& path, Bytes content, bool sync, bool replaces = true) const;
 
   Os* os_;
   bool own_ = false;

@@ -45,26 +45,18 @@ Digest digest_of(Bytes bytes) { return canonical(XXH3_128bits(bytes.data(), byte
 
 std::uint64_t hash64(Bytes bytes, std::uint64_t seed) { return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed); }
 
-struct Hasher::State {
-  struct Free {
-    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-  };
-  std::unique_ptr<XXH3_state_t, Free> xxh{XXH3_createState()};
-};
+void Hasher::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
-Hasher::Hasher() : state_(std::make_unique<State>()) {
-  if (!state_->xxh) throw std::bad_alloc();
-  XXH3_128bits_reset(state_->xxh.get());
+Hasher::Hasher() : state_(XXH3_createState()) {
+  if (!state_) throw std::bad_alloc();
+  XXH3_128bits_reset(state_.get());
 }
-Hasher::~Hasher() = default;
-Hasher::Hasher(Hasher&&) noexcept = default;
-Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 
 Hasher& Hasher::update(Bytes bytes) {
-  XXH3_128bits_update(state_->xxh.get(), bytes.data(), bytes.size());
+  XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());
   return *this;
 }
 
-Digest Hasher::digest() const { return canonical(XXH3_128bits_digest(state_->xxh.get())); }
+Digest Hasher::digest() const { return canonical(XXH3_128bits_digest(state_.get())); }
 
 }  // namespace argosy

@@ -9,6 +9,8 @@
 
 #include "core/bytes.hpp"
 
+struct XXH3_state_s;
+
 /// XXH3: 128-bit digests for content, 64-bit hashes for keys. Digests are the canonical (big-endian) bytes, so hex and
 /// file formats agree on every machine. Not cryptographic: detects accidents, not forgery.
 namespace argosy {
@@ -31,16 +33,15 @@ struct Digest {
 class Hasher {
  public:
   Hasher();
-  ~Hasher();
-  Hasher(Hasher&&) noexcept;
-  Hasher& operator=(Hasher&&) noexcept;
   Hasher& update(Bytes bytes);
   Hasher& update(std::string_view text) { return update(as_bytes(text)); }
   [[nodiscard]] Digest digest() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Free {
+    void operator()(XXH3_state_s* state) const;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
 }  // namespace argosy

@@ -58,7 +58,7 @@ Lease::Lease(const Files& files, const Clock& clock, Path folder, std::string wh
   while (true) {
     const double waited_s = clock_.monotonic_s() - begin_s;
     const auto pause = [&] { clock_.sleep_s(waited_s > patience_for_owner_s ? long_pause_s : short_pause_s); };
-    if (const auto signal = stop_signal())
+    if (const auto signal = StopSignals::received())
       throw_claim(Fault::usage,
                   fmt::format("signal {} arrived while this job waited for the {} {}, which another job uses", *signal,
                               what_, folder_.string()),
@@ -161,14 +161,15 @@ void Lease::beat() {
   files_.write_atomically(path_of(generation_), self_.text());
 }
 
-Heartbeat::Heartbeat(Lease& lease, std::chrono::duration<double> interval)
-    : thread_([&lease, interval](const std::stop_token& stop) {
-        while (!stopped_within(stop, interval)) {
-          try {
-            lease.beat();
-          } catch (const Error&) {  // the next one may succeed
-          }
-        }
-      }) {}
+std::jthread heartbeat(Lease& lease, std::chrono::duration<double> interval) {
+  return std::jthread([&lease, interval](const std::stop_token& stop) {
+    while (!stopped_within(stop, interval)) {
+      try {
+        lease.beat();
+      } catch (const Error&) {  // the next one may succeed
+      }
+    }
+  });
+}
 
 }  // namespace argosy

@@ -54,15 +54,8 @@ class Lease {
 /// Whether a file of this name belongs to a lease: `run.lock.<generation>`.
 [[nodiscard]] bool is_lease_name(std::string_view name);
 
-/// Renews a lease from its own thread, since a step, a validation or a load may take longer than a lease lasts. The
-/// next beat makes up for one that fails.
-class Heartbeat {
- public:
-  static constexpr std::chrono::seconds default_interval{15};
-  Heartbeat(Lease& lease, std::chrono::duration<double> interval);
-
- private:
-  std::jthread thread_;
-};
+/// A thread that renews a lease, since a step, a validation or a load may take longer than a lease lasts. The next beat
+/// makes up for one that fails.
+[[nodiscard]] std::jthread heartbeat(Lease& lease, std::chrono::duration<double> interval = std::chrono::seconds{15});
 
 }  // namespace argosy

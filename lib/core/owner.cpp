@@ -8,6 +8,7 @@
 #include <array>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <boost/json/value_to.hpp>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
@@ -111,30 +112,23 @@ std::optional<Owner> Owner::parse(const std::string& text) {
   const boost::json::value value = boost::json::parse(text, error);
   if (error || !value.is_object()) return std::nullopt;
   const boost::json::object& o = value.get_object();
-  const auto text_at = [&](const char* key, std::string& out) {
-    const auto* at = o.if_contains(key);
-    if (at != nullptr && at->is_string()) out = std::string(at->get_string());
-    return at != nullptr && at->is_string();
-  };
-  const auto number_at = [&](const char* key, auto& out) {
-    const auto* at = o.if_contains(key);
-    if (at == nullptr || !at->is_number()) return false;
-    const auto number = at->to_number<std::remove_reference_t<decltype(out)>>(error);
-    if (!error) out = number;
-    return !error;
+  const auto read = [&o]<class T>(const char* key, T& out) {
+    const boost::json::value* const at = o.if_contains(key);
+    if (at == nullptr) return false;
+    const auto got = boost::json::try_value_to<T>(*at);
+    if (got) out = *got;
+    return got.has_value();
   };
   Owner owner;
-  const auto* released_at = o.if_contains("released");
-  if (!text_at("host", owner.host) || !number_at("pid", owner.pid) || !text_at("start_time", owner.start_time) ||
-      !text_at("boot_id", owner.boot_id) || !text_at("slurm_job", owner.slurm_job) ||
-      !number_at("slurm_restart", owner.slurm_restart) || !number_at("heartbeat", owner.heartbeat_s) ||
-      released_at == nullptr || !released_at->is_bool())
+  if (!read("host", owner.host) || !read("pid", owner.pid) || !read("start_time", owner.start_time) ||
+      !read("boot_id", owner.boot_id) || !read("slurm_job", owner.slurm_job) ||
+      !read("slurm_restart", owner.slurm_restart) || !read("heartbeat", owner.heartbeat_s) ||
+      !read("released", owner.released))
     return std::nullopt;
   if (owner.pid < 1 || owner.pid > std::numeric_limits<pid_t>::max()) return std::nullopt;
   if (!(std::abs(owner.heartbeat_s) <= last_second)) return std::nullopt;
-  owner.released = released_at->get_bool();
-  static_cast<void>(number_at("beats", owner.beats));
-  static_cast<void>(number_at("pid_namespace", owner.pid_namespace));  // earlier versions wrote none
+  static_cast<void>(read("beats", owner.beats));
+  static_cast<void>(read("pid_namespace", owner.pid_namespace));  // earlier versions wrote none
   return owner;
 }
 

@@ -49,9 +49,7 @@ StopSignals::~StopSignals() {
   installed = false;
 }
 
-std::optional<int> StopSignals::received() const noexcept { return stop_signal(); }
-
-std::optional<int> stop_signal() noexcept {
+std::optional<int> StopSignals::received() noexcept {
   const int signal = installed ? first_signal.load() : 0;
   return signal == 0 ? std::nullopt : std::optional{signal};
 }

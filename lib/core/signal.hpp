@@ -14,11 +14,8 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The first signal that arrived, if any.
-  [[nodiscard]] std::optional<int> received() const noexcept;
+  /// The first signal that the object of this process has seen, if any; also for code that has no access to it.
+  [[nodiscard]] static std::optional<int> received() noexcept;
 };
-
-/// The first signal that the StopSignals of this process has seen; for code that has no access to that object.
-[[nodiscard]] std::optional<int> stop_signal() noexcept;
 
 }  // namespace argosy

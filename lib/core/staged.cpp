@@ -28,26 +28,24 @@ std::string job_word(const Owner& owner) { return word_of(owner.slurm_job, 20); 
 std::optional<Owner> owner_in(std::string_view name) {
   if (!name.starts_with(staged_mark)) return std::nullopt;
   Owner owner;
-  const auto last_word = [&]() -> std::optional<std::string> {
+  const auto take_last = [&]<class T>(T& out) {
     const std::size_t at = name.rfind(separator);
-    if (at == std::string_view::npos) return std::nullopt;
-    std::string word{name.substr(at + 1)};
+    if (at == std::string_view::npos) return false;
+    const std::string_view word = name.substr(at + 1);
     name = name.substr(0, at);
-    return word;
-  };
-  const auto text = [&](std::string& out) {
-    const auto word = last_word();
-    if (word) out = *word;
-    return word.has_value();
-  };
-  const auto number = [&](auto& out) {
-    const auto value = number_in<std::remove_reference_t<decltype(out)>>(last_word().value_or(""));
-    out = value.value_or(0);
+    std::optional<T> value;
+    if constexpr (std::is_arithmetic_v<T>) {
+      value = number_in<T>(word);
+    } else {
+      value = word;
+    }
+    if (value) out = *value;
     return value.has_value();
   };
   constexpr std::size_t nonce_digits = 8;
-  const bool whole = text(owner.host) && text(owner.boot_id) && number(owner.slurm_restart) && text(owner.slurm_job) &&
-                     number(owner.pid_namespace) && text(owner.start_time) && number(owner.pid);
+  const bool whole = take_last(owner.host) && take_last(owner.boot_id) && take_last(owner.slurm_restart) &&
+                     take_last(owner.slurm_job) && take_last(owner.pid_namespace) && take_last(owner.start_time) &&
+                     take_last(owner.pid);
   if (!whole || owner.pid < 1 || owner.pid > std::numeric_limits<int>::max()) return std::nullopt;
   const std::size_t dash = name.rfind('-');
   return is_hex(name.substr(dash + 1), nonce_digits) ? std::optional{owner} : std::nullopt;

@@ -63,18 +63,11 @@ std::optional<std::size_t> first_invalid_utf8(std::string_view text) noexcept {
 
 std::string replace_invalid_utf8(std::string_view text) {
   std::string out;
-  out.reserve(text.size());
-  for (std::size_t at = 0; at < text.size();) {
-    const int size = decode_utf8(text.substr(at)).size_bytes;
-    if (size == 0) {
-      out += "\xEF\xBF\xBD";
-      ++at;
-    } else {
-      out.append(text, at, static_cast<std::size_t>(size));
-      at += static_cast<std::size_t>(size);
-    }
+  while (const auto at = first_invalid_utf8(text)) {
+    out.append(text.substr(0, *at)).append("\xEF\xBF\xBD");
+    text.remove_prefix(*at + 1);
   }
-  return out;
+  return out.append(text);
 }
 
 }  // namespace argosy

@@ -223,7 +223,7 @@ class Ownership {
     comm::at_root(world, [&] {
       files.make_folders(folder);
       lease_.emplace(files, clock_, folder, "folder of token shards");
-      heartbeat_.emplace(*lease_, Heartbeat::default_interval);
+      heartbeat_ = heartbeat(*lease_);
       sweep_partials(files, folder);
     });
   }
@@ -233,7 +233,7 @@ class Ownership {
  private:
   const Clock clock_;
   std::optional<Lease> lease_;
-  std::optional<Heartbeat> heartbeat_;
+  std::jthread heartbeat_;
 };
 
 void commit_index(const Files& files, const Path& folder, const ShardIndex& index) {

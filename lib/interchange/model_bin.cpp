@@ -137,7 +137,7 @@ std::uint16_t f16_from_f32(float value) noexcept {
 std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name) {
   std::vector<std::byte> out;
   if (dtype == DType::f32) {
-    const Bytes bytes = argosy::as_bytes(values);
+    const Bytes bytes = std::as_bytes(values);
     out.assign(bytes.begin(), bytes.end());
     return out;
   }

@@ -109,4 +109,4 @@ mutant clocks_believed 'a live owner is dead by a wrong clock' lib/core/lease.cp
 mutant nobody_watched 'an owner is dead by a wrong clock at once' lib/core/lease.cpp unit/unit_core 1 'LeaseTest.*' \
   '(expired && now_s - same_since_s > watch_s)' 'expired'
 mutant no_heartbeat 'a lease is not renewed' lib/core/lease.cpp unit/unit_core 1 'LeaseTest.*' \
-  '            lease.beat();' '            static_cast<void>(lease);'
+  '        lease.beat();' '        static_cast<void>(lease);'

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "comm/comm.hpp"
-#include "comm/control.hpp"
 #include "comm/session.hpp"
 #include "support/caught.hpp"
 #include "support/mpi_test.hpp"
@@ -98,10 +97,11 @@ TEST(Communicator, MovesTextsInPiecesThatMpiCanCount) {
       of_ranks([](std::size_t rank) { return std::string(rank * rank * 5, static_cast<char>('a' + rank)); });
   const std::string& own = texts[me()];
   for (const std::int64_t call_bytes : {1, 7, 1000}) {
-    EXPECT_EQ(gather_texts(world().impl(), own, std::nullopt, call_bytes), texts);
-    EXPECT_EQ(gather_texts(world().impl(), own, 0, call_bytes),
-              world().rank() == 0 ? texts : std::vector<std::string>{});
-    EXPECT_EQ(broadcast_text(world().impl(), own, world().size() - 1, call_bytes), texts.back());
+    const Communicator narrow = world().duplicate();
+    narrow.impl().call_bytes = call_bytes;
+    EXPECT_EQ(narrow.all_gather(own), texts);
+    EXPECT_EQ(narrow.gather(own), world().rank() == 0 ? texts : std::vector<std::string>{});
+    EXPECT_EQ(narrow.broadcast(own, world().size() - 1), texts.back());
   }
 }
 

@@ -284,7 +284,7 @@ TEST_F(LeaseTest, BeatsByItselfUntilItEnds) {
   Lease lock = lease(real);
   const auto beats = [&] { return Owner::parse(files.read_text(folder / "run.lock.1"))->beats; };
   {
-    const Heartbeat heartbeat{lock, std::chrono::milliseconds{5}};
+    const std::jthread beating = heartbeat(lock, std::chrono::milliseconds{5});
     const double begin_s = real.monotonic_s();
     while (beats() < 3 && real.monotonic_s() < begin_s + 30) real.sleep_s(0.01);
   }
