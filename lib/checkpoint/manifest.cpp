@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -24,6 +25,10 @@ namespace json = boost::json;
 constexpr std::string_view format_name = "argosy-checkpoint";
 constexpr std::string_view self_key = "\"self\":\"", self_end = "\"\n}\n";
 constexpr std::size_t self_line_bytes = self_key.size() + 32 + self_end.size();
+
+/// The columns of /index in creation order.
+constexpr std::pair<const char*, DType> index_columns[] = {
+    {"param_id", DType::u32}, {"begin", DType::u64}, {"end", DType::u64}, {"offset", DType::u64}, {"unit", DType::u32}};
 
 /// The members of Sections under their names in the file, in its order.
 constexpr std::pair<const char*, json::object Sections::*> section_members[] = {
@@ -123,7 +128,9 @@ json::object document_of(const Manifest& manifest) {
   std::uint64_t bytes = 0;
   for (const Manifest::Shard& shard : manifest.shards) {
     bytes += shard.size_bytes;
-    shards.push_back({{"file", shard.file}, {"bytes", shard.size_bytes}, {"root_digest", shard.root.hex()}});
+    shards.push_back({{"file", shard_name(narrow<int>(shards.size()), manifest.world())},
+                      {"bytes", shard.size_bytes},
+                      {"root_digest", shard.root.hex()}});
   }
   for (const Manifest::Attached& file : manifest.files)
     files.push_back({{"name", file.name}, {"bytes", file.size_bytes}, {"xxh3", file.digest.hex()}});
@@ -241,10 +248,9 @@ void read_units(const Fields& fields, const partition::Layout& layout, Manifest&
 void read_files(const Fields& fields, Manifest& manifest) {
   for (std::size_t i = 0; i < fields.list("shards").size(); ++i) {
     const Fields shard = fields.element("shards", i);
-    manifest.shards.push_back(
-        {shard.text("file"), static_cast<std::uint64_t>(shard.count("bytes")), shard.digest("root_digest")});
     const std::string name = shard_name(narrow<int>(i), manifest.world());
-    shard.require(manifest.shards.back().file == name, "file", fmt::format("\"{}\"", name));
+    shard.require(shard.text("file") == name, "file", fmt::format("\"{}\"", name));
+    manifest.shards.push_back({static_cast<std::uint64_t>(shard.count("bytes")), shard.digest("root_digest")});
   }
   for (std::size_t i = 0; i < fields.list("files").size(); ++i) {
     const Fields file = fields.element("files", i);
@@ -389,6 +395,41 @@ int Manifest::minor() const noexcept {
   const bool plain = std::ranges::all_of(
       tensors, [](const auto& unit) { return std::ranges::all_of(unit, &spec::StateTensor::is_plain); });
   return plain ? usual_minor : format_minor;
+}
+
+std::vector<DatasetSpec> Manifest::specs(int rank) const {
+  std::vector<DatasetSpec> specs;
+  std::uint64_t intervals = 0;
+  for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
+    for (const spec::StateTensor& tensor : tensors[unit]) {
+      const bool narrow = weights == DType::bf16 && tensor.name == spec::weights_tensor;
+      const spec::OwnedPart part = spec::owned_parts(spaces[unit], tensor)[static_cast<std::size_t>(rank)];
+      specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], narrow ? "param" : tensor.name),
+                       narrow ? DType::bf16 : tensor.dtype, static_cast<std::uint64_t>(part.size)});
+    }
+    intervals += partition::intervals_of(spaces[unit], rank).size();
+  }
+  for (const auto& [name, dtype] : index_columns) specs.push_back({fmt::format("index/{}", name), dtype, intervals});
+  return specs;
+}
+
+std::vector<std::vector<std::byte>> Manifest::index(int rank) const {
+  std::vector<std::vector<std::byte>> columns(std::size(index_columns));
+  const auto add_row = [&](auto... numbers) {
+    auto column = columns.begin();
+    const auto add = [&](const auto& number) {
+      std::ranges::copy(std::as_bytes(std::span{&number, 1}), std::back_inserter(*column++));
+    };
+    (add(numbers), ...);
+  };
+  std::size_t first_param = 0;
+  for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
+    for (const partition::Interval& interval : partition::intervals_of(spaces[unit], rank))
+      add_row(static_cast<std::uint32_t>(first_param + interval.param), interval.begin, interval.end,
+              interval.local_offset, static_cast<std::uint32_t>(unit));
+    first_param += spaces[unit].params().size();
+  }
+  return columns;
 }
 
 std::string with_self_digest(std::string body) {

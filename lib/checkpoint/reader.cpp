@@ -204,8 +204,8 @@ void check_size(const Files& files, const Path& path, std::uint64_t size_bytes) 
 
 Reader::Reader(const Files& files, const Path& directory)
     : impl_(std::make_unique<Impl>(files, directory, read_manifest(files, directory))) {
-  for (const Manifest::Shard& shard : impl_->manifest().shards)
-    check_size(files, impl_->directory / shard.file, shard.size_bytes);
+  for (int rank = 0; rank < impl_->manifest().world(); ++rank)
+    check_size(files, impl_->shards.path(rank), impl_->manifest().shards[static_cast<std::size_t>(rank)].size_bytes);
   for (const Manifest::Attached& file : impl_->manifest().files)
     check_size(files, impl_->directory / file.name, file.size_bytes);
 }

@@ -1,6 +1,5 @@
 #include "checkpoint/staging.hpp"
 
-#include <set>
 #include <utility>
 
 #include "core/error.hpp"
@@ -32,10 +31,14 @@ void Staging::open(std::uint64_t needed_bytes, int world) const {
     throw_error(Fault::io, parent.string(), fmt::format("at least {} bytes of free space", wanted),
                 fmt::format("{}", free), "free some space, keep fewer checkpoints, or choose another folder");
   staged_.make();
+  for (const Path& folder : shard_folders(world)) files_.make_folder(folder);
+}
+
+std::set<Path> Staging::shard_folders(int world) const {
   std::set<Path> folders;
   for (int rank = 0; rank < world; ++rank) folders.insert((folder() / shard_name(rank, world)).parent_path());
   folders.erase(folder());
-  for (const Path& folder : folders) files_.make_folder(folder);
+  return folders;
 }
 
 void Staging::add(const std::string& name, std::string_view content) const {
@@ -52,10 +55,7 @@ void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
     manifest.files.push_back(
         {attachment.name, attachment.content.size(), digest_of(std::string_view{attachment.content})});
   }
-  std::set<Path> folders;
-  for (const Manifest::Shard& shard : manifest.shards) folders.insert((folder() / shard.file).parent_path());
-  folders.erase(folder());
-  for (const Path& folder : folders) files_.sync_folder(folder);
+  for (const Path& folder : shard_folders(manifest.world())) files_.sync_folder(folder);
   files_.write_atomically(folder() / manifest_name, text_of(manifest));  // syncs the folder as well
   last_check();
   if (!staged_.commit())

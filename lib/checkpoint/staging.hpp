@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,9 @@ class Staging {
   void discard() const noexcept { staged_.discard(); }
 
  private:
+  /// Those that the shards are in besides folder() itself.
+  [[nodiscard]] std::set<Path> shard_folders(int world) const;
+
   Files files_;
   StagedFolder staged_;
 };

@@ -101,8 +101,7 @@ Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Out
     manifest.spaces.emplace_back(first.spaces()[unit].params(), layout);
     manifest.tensors.push_back(tensors);
   }
-  for (int shard = 0; shard < shards; ++shard)
-    manifest.shards.push_back({checkpoint::shard_name(shard, shards), 0, {}});
+  manifest.shards.resize(static_cast<std::size_t>(shards));
   return manifest;
 }
 
@@ -142,7 +141,7 @@ Share write_share(const comm::Context& context, const Mean& mean, const Manifest
   for (const Block& block : blocks) {
     if (block.shard != open_shard) {
       finish_file();
-      file = context.files.update(staging.folder() / manifest.shards[static_cast<std::size_t>(block.shard)].file);
+      file = context.files.update(staging.folder() / checkpoint::shard_name(block.shard, manifest.world()));
       open_shard = block.shard;
     }
     const partition::FlatSpace& space = manifest.spaces[block.unit];
@@ -173,10 +172,8 @@ void finish_shards(const Files& files, Manifest& manifest, std::span<const check
   for (int shard = 0; shard < manifest.world(); ++shard) {
     const checkpoint::ShardMap& map = maps[static_cast<std::size_t>(shard)];
     Manifest::Shard& entry = manifest.shards[static_cast<std::size_t>(shard)];
-    const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, shard);
-    const std::vector<Bytes> columns = checkpoint::columns_of(index);
-    File file = files.update(staging.folder() / entry.file);
-    std::vector<checkpoint::DatasetSpec> specs;
+    const std::vector<std::vector<std::byte>> columns = manifest.index(shard);
+    File file = files.update(staging.folder() / checkpoint::shard_name(shard, manifest.world()));
     std::vector<std::vector<Digest>> tables;
     for (std::size_t d = 0; d < map.datasets.size(); ++d) {
       const checkpoint::ShardMap::Dataset& dataset = map.datasets[d];
@@ -187,16 +184,14 @@ void finish_shards(const Files& files, Manifest& manifest, std::span<const check
                      digests.begin() + static_cast<std::ptrdiff_t>(next + blocks));
         next += blocks;
       } else {
-        const Bytes column = columns[d - states];
-        table = checkpoint::write_blocks(file, column, dataset.offset);
+        table = checkpoint::write_blocks(file, columns[d - states], dataset.offset);
       }
       if (!table.empty()) file.write_at(std::as_bytes(std::span{table}), dataset.digest_offset);
-      specs.push_back(dataset.spec);
     }
     file.sync();
     file.close();
     entry.size_bytes = map.size_bytes;
-    entry.root = checkpoint::root_digest(specs, tables);
+    entry.root = checkpoint::root_digest(map, tables);
   }
 }
 
@@ -239,7 +234,7 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
     if (!context.is_root()) return;
     staging.open(weight_bytes, manifest.world());
     for (int shard = 0; shard < manifest.world(); ++shard) {
-      const Path path = staging.folder() / manifest.shards[static_cast<std::size_t>(shard)].file;
+      const Path path = staging.folder() / checkpoint::shard_name(shard, manifest.world());
       maps.push_back(checkpoint::create_shard(context.files, path, manifest.identity(shard), manifest.specs(shard)));
       File file = context.files.update(path);
       file.reserve(maps.back().size_bytes);
@@ -249,9 +244,8 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
   // The others ask HDF5 where rank 0's datasets lie.
   guarded([&] {
     for (int shard = 0; !context.is_root() && shard < manifest.world(); ++shard) {
-      maps.push_back(checkpoint::open_shard(context.files,
-                                            staging.folder() / manifest.shards[static_cast<std::size_t>(shard)].file,
-                                            manifest.identity(shard), manifest.specs(shard)));
+      const Path path = staging.folder() / checkpoint::shard_name(shard, manifest.world());
+      maps.push_back(checkpoint::open_shard(context.files, path, manifest.identity(shard), manifest.specs(shard)));
     }
   });
 

@@ -41,7 +41,7 @@ mutant short_transfer_accepted 'a transfer cut short is not continued' lib/core/
 mutant interruption_not_repeated 'a call that a signal has interrupted fails' lib/core/file.cpp $calls 1 '*OfASave*/Eintr' \
   'while (result < 0 && errno == EINTR) result' 'while (result < 0 && errno == EAGAIN) result'
 mutant vote_ignored 'a rank that failed to write does not stop the commit' lib/checkpoint/save.cpp $calls 2 "$save" \
-  '  if (!ballot.why_not) return false;' '  if (!ballot.why_not || context_.world.size() > 1) return false;'
+  '  if (!failing) return true;' '  if (!failing || world.size() > 1) return true;'
 mutant io_error_is_damage 'a checkpoint that could not be read once is put aside' lib/checkpoint/run_folder.cpp $calls 1 '*OfALoad*/Eio' \
   'error.fault() == Fault::io ? Flaw::unreadable : Flaw::files' 'Flaw::files'
 mutant failed_look_is_death 'an owner that cannot be looked up counts as dead' lib/core/owner.cpp $calls 1 '*OfASecond*/Eio' \
@@ -77,8 +77,8 @@ loads=unit/unit_checkpoint
 mutant payload_damage_accepted 'a checkpoint whose payload is damaged is loaded' lib/checkpoint/load.cpp $loads 1 'LoadTest.*' \
   '      if (!wrong) break;' '      if (!wrong || reader) break;'
 mutant damage_kept_to_oneself 'a rank that finds damage falls back alone' lib/checkpoint/load.cpp mpi/mpi_checkpoint 2 'LoadOnRanks.*' \
-  '  world.all_reduce(std::span<std::int64_t>{lowest}, comm::Reduce::min);
-' ''
+  'comm::lowest_rank(world, own && own->fault() == fault)' \
+  'own && own->fault() == fault ? std::optional{world.rank()} : std::nullopt'
 mutant fallback_read_in_part 'an older checkpoint is believed like the newest' lib/checkpoint/load.cpp $loads 1 'LoadTest.*' \
   '? Verify::full : options.verify' '? options.verify : options.verify'
 mutant quarantine_not_synced 'a damaged checkpoint is back after a power cut' lib/checkpoint/run_folder.cpp $loads 1 'LoadTest.*' \
