@@ -41,17 +41,10 @@ std::set<Path> Staging::shard_folders(int world) const {
   return folders;
 }
 
-void Staging::add(const std::string& name, std::string_view content) const {
-  File file = files_.create(folder() / name);
-  file.write_at(as_bytes(content), 0);
-  file.sync();
-  file.close();
-}
-
 void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
                      const std::function<void()>& last_check, Fault taken) const {
   for (const Attachment& attachment : attachments) {
-    add(attachment.name, attachment.content);
+    staged_.add(attachment.name, attachment.content);
     manifest.files.push_back(
         {attachment.name, attachment.content.size(), digest_of(std::string_view{attachment.content})});
   }

@@ -25,7 +25,7 @@ class Staging {
   /// Checks the free space and makes the folder and those of the shards. Throws Error{io}.
   void open(std::uint64_t needed_bytes, int world) const;
   /// Writes a file into the folder and syncs it. Throws Error{io}.
-  void add(const std::string& name, std::string_view content) const;
+  void add(const std::string& name, std::string_view content) const { staged_.add(name, content); }
   /// Writes and syncs the attached files and the manifest, calls `last_check`, renames the folder and syncs its parent.
   /// Throws Error{io}, Error{taken} when the target exists, and what `last_check` throws.
   void commit(Manifest manifest, std::span<const Attachment> attachments, const std::function<void()>& last_check,

@@ -9,7 +9,7 @@ save='*OfASave*/Eio' random='RandomOperations.*' states='*CrashStates*/2'
 mutant shard_not_synced 'a shard is written and not synced' lib/checkpoint/shard_file.cpp $crash 2 "$states" \
   '  file.sync();
 ' ''
-mutant attachment_not_synced 'an attached file is written and not synced' lib/checkpoint/staging.cpp $crash 2 "$states" \
+mutant attachment_not_synced 'an attached file is written and not synced' lib/core/staged.cpp $crash 2 "$states" \
   '  file.sync();
 ' ''
 mutant parent_not_synced 'the rename that commits is acknowledged before it lasts' lib/core/staged.cpp $crash 2 "$states" \
