@@ -299,8 +299,7 @@ void RunFolder::abandon_newer(const Reader& named) {
 }
 
 void RunFolder::make_way(const Path& target) {
-  const auto blocks = [&](const PassedOver& bad) { return bad.directory == target; };
-  const auto found = std::find_if(passed_over_.begin(), passed_over_.end(), blocks);
+  const auto found = std::ranges::find(passed_over_, target, &PassedOver::directory);
   if (found == passed_over_.end()) return;
   const PassedOver blocking = std::move(*found);
   passed_over_.erase(found);
@@ -330,8 +329,7 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
   std::istringstream lines{text};
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
-    const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-    line.erase(std::remove_if(line.begin(), line.end(), is_blank), line.end());
+    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
     const std::optional<std::int64_t> step = count_in(line);
     if (step) {
       steps.insert(*step);

@@ -168,7 +168,6 @@ Share write_share(const comm::Context& context, const Mean& mean, const Manifest
 void finish_shards(const Files& files, Manifest& manifest, std::span<const checkpoint::ShardMap> maps,
                    const checkpoint::Staging& staging, std::span<const Digest> digests) {
   const std::size_t states = manifest.spaces.size() * manifest.tensors.front().size();
-  std::size_t next = 0;
   for (int shard = 0; shard < manifest.world(); ++shard) {
     const checkpoint::ShardMap& map = maps[static_cast<std::size_t>(shard)];
     Manifest::Shard& entry = manifest.shards[static_cast<std::size_t>(shard)];
@@ -179,10 +178,9 @@ void finish_shards(const Files& files, Manifest& manifest, std::span<const check
       const checkpoint::ShardMap::Dataset& dataset = map.datasets[d];
       std::vector<Digest>& table = tables.emplace_back();
       if (d < states) {
-        const auto blocks = static_cast<std::size_t>(dataset.spec.blocks());
-        table.assign(digests.begin() + static_cast<std::ptrdiff_t>(next),
-                     digests.begin() + static_cast<std::ptrdiff_t>(next + blocks));
-        next += blocks;
+        const std::span<const Digest> own = digests.first(dataset.spec.blocks());
+        table.assign(own.begin(), own.end());
+        digests = digests.subspan(own.size());
       } else {
         table = checkpoint::write_blocks(file, columns[d - states], dataset.offset);
       }
