@@ -125,11 +125,10 @@ std::optional<Reader> load(const comm::Context& context, RunFolder& folder, std:
   if (options.from) {
     reader = load_named(context, folder, units, options);
   } else {
-    bool begun = false;
+    comm::at_root(context.world, [&] { folder.begin_walk(); });
     while (true) {
       bool fell_back = false;
       reader = share_one(context, [&] {
-        if (!std::exchange(begun, true)) folder.begin_walk();
         std::optional<Reader> candidate = folder.next_candidate();
         fell_back = folder.has_fallen_back();
         return candidate;

@@ -35,8 +35,11 @@ Save::Save(const comm::Context& context, Lease* lock, Input input)
       begin_s_(context.clock.monotonic_s()),
       rank_(context.topology.canonical_rank()),
       index_(input_.manifest.index(rank_)),
-      report_{.directory = staging_.target()},
-      units_complete_(units_promise_.get_future()) {
+      report_{.directory = input_.target},
+      complete_units_([this] {
+        if (input_.complete_units) input_.complete_units();
+      }),
+      units_complete_(complete_units_.get_future()) {
   const bool opened = all_succeed([&] {
     if (!context.is_root()) return;
     lock_->check();
@@ -52,21 +55,11 @@ void Save::enter_writing() {
   const bool made =
       all_succeed([&] { map = create_shard(context_.files, path, manifest.identity(rank_), manifest.specs(rank_)); });
   if (!made) return;
-  job_ = std::async(std::launch::async, [this, path, map] {
-    complete_units();
+  job_ = std::async(std::launch::async, [this, path, map, units = units_complete_] {
+    complete_units_();  // ends every wait for the units, also when it fails
+    units.get();        // throws what it has thrown
     return write(path, map);
   });
-}
-
-/// Ends every wait for the units, also when it fails.
-void Save::complete_units() {
-  try {
-    if (input_.complete_units) input_.complete_units();
-  } catch (...) {
-    units_promise_.set_value();
-    throw;
-  }
-  units_promise_.set_value();
 }
 
 Written Save::write(const Path& path, const ShardMap& map) const {

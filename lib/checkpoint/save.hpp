@@ -45,7 +45,6 @@ class Save {
  private:
   enum class Phase { writing, committing, over };
   void enter_writing();
-  void complete_units();
   [[nodiscard]] Written write(const Path& path, const ShardMap& map) const;
   void enter_committing(const Written& written);
   /// Runs `body`, which may take any time. If it throws Error{io, corrupt, data} on any rank, the save ends and says
@@ -62,8 +61,8 @@ class Save {
   std::vector<std::vector<std::byte>> index_;
   SaveReport report_;
   Phase phase_ = Phase::writing;
-  std::promise<void> units_promise_;
-  std::future<void> units_complete_;
+  std::packaged_task<void()> complete_units_;
+  std::shared_future<void> units_complete_;
   std::future<Written> job_;  // last: its thread uses the members above
 };
 

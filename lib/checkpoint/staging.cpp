@@ -24,7 +24,7 @@ Staging::Staging(const Files& files, Path target, const std::string& nonce)
     : files_(files), staged_(files, std::move(target), nonce) {}
 
 void Staging::open(std::uint64_t needed_bytes, int world) const {
-  const Path parent = folder_of(target());
+  const Path parent = folder_of(staged_.target());
   files_.make_folders(parent);
   const std::uint64_t wanted = needed_bytes + needed_bytes / 20, free = files_.free_bytes(parent);
   if (free < wanted)
@@ -52,8 +52,9 @@ void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
   files_.write_atomically(folder() / manifest_name, text_of(manifest));  // syncs the folder as well
   last_check();
   if (!staged_.commit())
-    throw_claim(taken, target().string() + " was created by another process during the save", target().string(),
-                "a name that is free", "one that was taken during the save", "move it away, or choose another folder");
+    throw_claim(taken, staged_.target().string() + " was created by another process during the save",
+                staged_.target().string(), "a name that is free", "one that was taken during the save",
+                "move it away, or choose another folder");
 }
 
 void sweep(const Files& files, const Path& folder) {

@@ -21,7 +21,6 @@ class Staging {
   Staging(const Files& files, Path target, const std::string& nonce);
 
   [[nodiscard]] const Path& folder() const noexcept { return staged_.path(); }
-  [[nodiscard]] const Path& target() const noexcept { return staged_.target(); }
   /// Checks the free space and makes the folder and those of the shards. Throws Error{io}.
   void open(std::uint64_t needed_bytes, int world) const;
   /// Writes a file into the folder and syncs it. Throws Error{io}.
