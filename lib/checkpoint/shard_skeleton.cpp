@@ -126,7 +126,7 @@ std::vector<std::pair<std::string, Attribute>> attributes_of(const ShardIdentity
           {"world", identity.world}};
 }
 
-std::string text_of(const Attribute& value) {
+std::string spelled(const Attribute& value) {
   const auto* const text = std::get_if<std::string>(&value);
   return text != nullptr ? *text : std::to_string(std::get<std::int64_t>(value));
 }
@@ -171,7 +171,7 @@ void check_attributes(hid_t file, const ShardIdentity& identity, const Path& pat
     const std::optional<Attribute> got = read_attribute(file, name, wanted);
     // A newer minor version adds things; the manifest says whether we may read it.
     if (got == wanted || (got && name == "format_minor")) continue;
-    fail_content(fmt::format("attribute {} = {}", name, text_of(wanted)), got ? text_of(*got) : "no such attribute",
+    fail_content(fmt::format("attribute {} = {}", name, spelled(wanted)), got ? spelled(*got) : "no such attribute",
                  path);
   }
 }

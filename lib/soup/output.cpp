@@ -207,15 +207,10 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
     nonce = owned_nonce(self);
   });
   const checkpoint::Staging staging{context.files, output.target, world.broadcast(nonce)};
-  std::uint64_t weight_bytes = 0;
+  SoupResult result{
+      .output = output.target, .inputs = mean.readers.size(), .dtype = output.dtype, .shards = manifest.world()};
   for (const Block& block : blocks)
-    weight_bytes += static_cast<std::uint64_t>(block.end - block.begin) * size_of(output.dtype);
-
-  SoupResult result{.output = output.target,
-                    .inputs = mean.readers.size(),
-                    .dtype = output.dtype,
-                    .shards = manifest.world(),
-                    .bytes_written = weight_bytes};
+    result.bytes_written += static_cast<std::uint64_t>(block.end - block.begin) * size_of(output.dtype);
   for (const partition::FlatSpace& space : manifest.spaces) result.parameters += space.parameters();
 
   // A soup that fails leaves no files.
@@ -230,7 +225,7 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
   std::vector<checkpoint::ShardMap> maps;
   guarded([&] {
     if (!context.is_root()) return;
-    staging.open(weight_bytes, manifest.world());
+    staging.open(result.bytes_written, manifest.world());
     for (int shard = 0; shard < manifest.world(); ++shard) {
       const Path path = staging.folder() / checkpoint::shard_name(shard, manifest.world());
       maps.push_back(checkpoint::create_shard(context.files, path, manifest.identity(shard), manifest.specs(shard)));
