@@ -78,10 +78,14 @@ class Fields {
   [[nodiscard]] Fields object(std::string_view key) const {
     return {members(key), fmt::format("{}/{}", pointer_, key), where_};
   }
-  [[nodiscard]] Fields element(std::string_view key, std::size_t index) const {
-    const boost::json::value& value = list(key).at(index);
-    require(value.is_object(), key, "a list of objects");
-    return {value.get_object(), fmt::format("{}/{}/{}", pointer_, key, index), where_};
+  /// Calls `read` with each object of a list.
+  template <class Read>
+  void for_each(std::string_view key, const Read& read) const {
+    std::size_t index = 0;
+    for (const boost::json::value& value : list(key)) {
+      require(value.is_object(), key, "a list of objects");
+      read(Fields{value.get_object(), fmt::format("{}/{}/{}", pointer_, key, index++), where_});
+    }
   }
   [[nodiscard]] Digest digest(std::string_view key) const {
     const auto value = Digest::from_hex(text(key));

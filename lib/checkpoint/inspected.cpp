@@ -9,13 +9,6 @@
 #include "checkpoint/manifest.hpp"
 
 namespace argosy::checkpoint {
-namespace {
-
-bool same(const FileStat& a, const FileStat& b) {
-  return a.inode == b.inode && a.size_bytes == b.size_bytes && a.mtime_ns == b.mtime_ns && a.ctime_ns == b.ctime_ns;
-}
-
-}  // namespace
 
 bool is_link(const Files& files, const Path& path) {
   const int fd = files.os().open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
@@ -33,9 +26,7 @@ std::optional<Inspected::Facts> Inspected::find(const Path& directory) {
 }
 
 bool Inspected::is_unchanged(const Path& directory, Known& known) const {
-  const std::optional<Identity> now = identity_of(directory);
-  if (!now || !same(now->directory, known.identity.directory) || !same(now->manifest, known.identity.manifest))
-    return false;
+  if (identity_of(directory) != known.identity) return false;
   const std::size_t world = known.shard_bytes.size();
   for (std::size_t looks = std::min(shards_looked_at, world); looks > 0; --looks) {
     const std::size_t rank = std::exchange(known.next, (known.next + 1) % world);

@@ -26,6 +26,7 @@ class Inspected {
   /// The inodes, sizes and times of a checkpoint's directory and manifest.
   struct Identity {
     FileStat directory, manifest;
+    bool operator==(const Identity&) const = default;
   };
   static constexpr std::size_t shards_looked_at = 8;  // per checkpoint and call
 

@@ -1,7 +1,5 @@
 #include "checkpoint/load.hpp"
 
-#include <algorithm>
-#include <array>
 #include <functional>
 #include <string>
 #include <utility>
@@ -24,8 +22,8 @@ std::optional<Reader> share_one(const comm::Context& context, const std::functio
   return shared.empty() ? std::nullopt : std::optional{std::move(shared.front())};
 }
 
-/// Reads on all ranks. nullopt: nothing is wrong. Else the error that all ranks report; damage comes before trouble
-/// with reading.
+/// Reads on all ranks. nullopt: nothing is wrong. Else the error of the lowest rank that found damage or, without
+/// damage, of the lowest that could not read.
 std::optional<Error> outcome_of(const comm::Context& context, const std::function<void()>& read) {
   std::optional<Error> own;
   comm::agree(context.world, [&] {
@@ -36,27 +34,14 @@ std::optional<Error> outcome_of(const comm::Context& context, const std::functio
       own = error;
     }
   });
-  // The error of the lowest rank that found damage, else of the lowest that could not read.
   const comm::Communicator& world = context.world;
-  const auto if_own = [&](Fault fault) -> std::int64_t {
-    return own && own->fault() == fault ? world.rank() : world.size();
-  };
-  std::array<std::int64_t, 2> lowest{if_own(Fault::corrupt), if_own(Fault::io)};
-  world.all_reduce(std::span<std::int64_t>{lowest}, comm::Reduce::min);
-  const bool is_damage = lowest[0] < world.size();
-  const std::int64_t first = is_damage ? lowest[0] : lowest[1];
-  if (first == world.size()) return std::nullopt;
-  std::string sentence = world.broadcast(own ? own->problem() : "", static_cast<int>(first));
-  if (world.size() > 1) sentence = fmt::format("rank {}: {}", first, sentence);
-  return Error{is_damage ? Fault::corrupt : Fault::io, {.got = std::move(sentence)}};
-}
-
-std::optional<Error> read(const comm::Context& context, const Reader& reader, std::span<const UnitState> units,
-                          Verify verify) {
-  return outcome_of(context, [&] {
-    if (verify == Verify::full) reader.verify(context.world.rank(), context.world.size());
-    reader.read_state(units, context.topology.canonical_rank(), verify != Verify::none);
-  });
+  for (const Fault fault : {Fault::corrupt, Fault::io}) {
+    const std::optional<int> first = comm::lowest_rank(world, own && own->fault() == fault);
+    if (!first) continue;
+    const std::string sentence = world.broadcast(own ? own->problem() : "", *first);
+    return Error{fault, {.got = world.size() == 1 ? sentence : fmt::format("rank {}: {}", *first, sentence)}};
+  }
+  return std::nullopt;
 }
 
 /// Calls options.check, then reads. Collective.
@@ -64,8 +49,12 @@ std::optional<Error> check_and_read(const comm::Context& context, const Reader& 
                                     std::span<const UnitState> units, const LoadOptions& options, bool fell_back) {
   std::optional<Error> wrong;
   if (options.check) wrong = outcome_of(context, [&] { options.check(reader); });
-  if (!wrong) wrong = read(context, reader, units, fell_back ? Verify::full : options.verify);
-  return wrong;
+  if (wrong) return wrong;
+  return outcome_of(context, [&] {
+    const Verify verify = fell_back ? Verify::full : options.verify;
+    if (verify == Verify::full) reader.verify(context.world.rank(), context.world.size());
+    reader.read_state(units, context.topology.canonical_rank(), verify != Verify::none);
+  });
 }
 
 /// Loads options.from or throws; never falls back to another checkpoint.
@@ -116,12 +105,9 @@ std::vector<Reader> share(const comm::Context& context, const std::function<std:
 }
 
 Reader open_on_all(const comm::Context& context, const Path& directory) {
-  std::vector<Reader> shared = share(context, [&] {
-    std::vector<Reader> chosen;
-    chosen.emplace_back(context.files, context.files.follow_links(directory));
-    return chosen;
+  return *share_one(context, [&] {
+    return std::optional{Reader{context.files, context.files.follow_links(directory)}};
   });
-  return std::move(shared.front());
 }
 
 std::optional<Reader> newest(const comm::Context& context, RunFolder& folder) {
@@ -139,11 +125,10 @@ std::optional<Reader> load(const comm::Context& context, RunFolder& folder, std:
   if (options.from) {
     reader = load_named(context, folder, units, options);
   } else {
-    bool begun = false;
+    comm::at_root(context.world, [&] { folder.begin_walk(); });
     while (true) {
       bool fell_back = false;
       reader = share_one(context, [&] {
-        if (!std::exchange(begun, true)) folder.begin_walk();
         std::optional<Reader> candidate = folder.next_candidate();
         fell_back = folder.has_fallen_back();
         return candidate;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -24,6 +25,10 @@ namespace json = boost::json;
 constexpr std::string_view format_name = "argosy-checkpoint";
 constexpr std::string_view self_key = "\"self\":\"", self_end = "\"\n}\n";
 constexpr std::size_t self_line_bytes = self_key.size() + 32 + self_end.size();
+
+/// The columns of /index in creation order.
+constexpr std::pair<const char*, DType> index_columns[] = {
+    {"param_id", DType::u32}, {"begin", DType::u64}, {"end", DType::u64}, {"offset", DType::u64}, {"unit", DType::u32}};
 
 /// The members of Sections under their names in the file, in its order.
 constexpr std::pair<const char*, json::object Sections::*> section_members[] = {
@@ -123,7 +128,9 @@ json::object document_of(const Manifest& manifest) {
   std::uint64_t bytes = 0;
   for (const Manifest::Shard& shard : manifest.shards) {
     bytes += shard.size_bytes;
-    shards.push_back({{"file", shard.file}, {"bytes", shard.size_bytes}, {"root_digest", shard.root.hex()}});
+    shards.push_back({{"file", shard_name(narrow<int>(shards.size()), manifest.world())},
+                      {"bytes", shard.size_bytes},
+                      {"root_digest", shard.root.hex()}});
   }
   for (const Manifest::Attached& file : manifest.files)
     files.push_back({{"name", file.name}, {"bytes", file.size_bytes}, {"xxh3", file.digest.hex()}});
@@ -136,10 +143,9 @@ json::object document_of(const Manifest& manifest) {
 
 void check_version(const Fields& fields, const std::string& where) {
   fields.require(fields.text("format") == format_name, "format", std::string(format_name));
-  const std::int64_t major = fields.object("format_version").count("major");
-  const std::int64_t minor = fields.object("format_version").count("minor");
-  const std::int64_t wanted_major = fields.object("min_reader").count("major");
-  const std::int64_t wanted_minor = fields.object("min_reader").count("minor");
+  const Fields version = fields.object("format_version"), wanted = fields.object("min_reader");
+  const std::int64_t major = version.count("major"), minor = version.count("minor");
+  const std::int64_t wanted_major = wanted.count("major"), wanted_minor = wanted.count("minor");
   if (major == format_major && wanted_major <= format_major && wanted_minor <= format_minor) return;
   const std::string needs =
       major == format_major ? fmt::format(", which needs a reader of format {}.{} or newer", wanted_major, wanted_minor)
@@ -154,29 +160,21 @@ void check_version(const Fields& fields, const std::string& where) {
                .remedy = "use a newer Argosy"}};
 }
 
-/// All parameters have one element type; without any it is f32.
-DType read_weights_dtype(const Fields& fields) {
-  const std::size_t count = fields.list("params").size();
-  const std::string wanted = count == 0 ? "f32" : fields.element("params", 0).text("dtype");
-  for (std::size_t i = 0; i < count; ++i) {
-    const Fields entry = fields.element("params", i);
-    const std::string dtype = entry.text("dtype");
-    entry.require(dtype == "f32" || dtype == "bf16", "dtype", "f32 or bf16");
-    entry.require(dtype == wanted, "dtype", fmt::format("{}, the type of the first parameter", wanted));
-  }
-  return wanted == "bf16" ? DType::bf16 : DType::f32;
-}
-
-std::vector<partition::ParamSpec> read_params(const Fields& fields) {
+/// All parameters have one element type, that of the weights; without any it is f32.
+std::vector<partition::ParamSpec> read_params(const Fields& fields, Manifest& manifest) {
   constexpr std::size_t most_dimensions = 16;
   std::int64_t total_room = std::int64_t{1} << 48;  // elements: sums and products of extents cannot overflow
   std::vector<partition::ParamSpec> params;
   std::set<std::string> names;
-  for (std::size_t i = 0; i < fields.list("params").size(); ++i) {
-    const Fields entry = fields.element("params", i);
+  fields.for_each("params", [&](const Fields& entry) {
+    const std::string dtype = entry.text("dtype");
+    entry.require(dtype == "f32" || dtype == "bf16", "dtype", "f32 or bf16");
+    if (params.empty()) manifest.weights = dtype == "bf16" ? DType::bf16 : DType::f32;
+    entry.require(dtype == name_of(manifest.weights), "dtype",
+                  fmt::format("{}, the type of the first parameter", name_of(manifest.weights)));
     partition::ParamSpec param{.name = entry.text("name"), .shape = {}, .decay = entry.flag("decay")};
     entry.require(names.insert(param.name).second, "name", "a name that no other parameter has");
-    entry.require(entry.count("id") == static_cast<std::int64_t>(i), "id", std::to_string(i));
+    entry.require(entry.count("id") == std::ssize(params), "id", std::to_string(params.size()));
     entry.require(entry.list("shape").size() <= most_dimensions, "shape", "at most 16 dimensions");
     std::int64_t room = total_room;
     for (const json::value& extent : entry.list("shape")) {
@@ -185,7 +183,7 @@ std::vector<partition::ParamSpec> read_params(const Fields& fields) {
     }
     total_room -= param.numel();
     params.push_back(std::move(param));
-  }
+  });
   return params;
 }
 
@@ -211,10 +209,9 @@ partition::Layout read_layout(const Fields& fields, std::size_t shards) {
 }
 
 void read_units(const Fields& fields, const partition::Layout& layout, Manifest& manifest) {
-  const std::vector<partition::ParamSpec> params = read_params(fields);
+  const std::vector<partition::ParamSpec> params = read_params(fields, manifest);
   std::size_t next = 0;
-  for (std::size_t u = 0; u < fields.list("units").size(); ++u) {
-    const Fields unit = fields.element("units", u);
+  fields.for_each("units", [&](const Fields& unit) {
     const std::size_t count = unit.list("params").size();
     unit.require(count <= params.size() - next, "params", fmt::format("at most {} parameters", params.size() - next));
     const auto first = params.begin() + static_cast<std::ptrdiff_t>(next);
@@ -230,7 +227,7 @@ void read_units(const Fields& fields, const partition::Layout& layout, Manifest&
     manifest.unit_names.push_back(unit.text("name"));
     manifest.spaces.push_back(std::move(space));
     next += count;
-  }
+  });
   fields.require(next == params.size() && !manifest.spaces.empty(), "units", "each parameter in a unit");
   const Fields parallel = fields.object("parallel");
   parallel.require(std::ranges::equal(parallel.list("owner"), manifest.spaces.front().owners(),
@@ -239,19 +236,16 @@ void read_units(const Fields& fields, const partition::Layout& layout, Manifest&
 }
 
 void read_files(const Fields& fields, Manifest& manifest) {
-  for (std::size_t i = 0; i < fields.list("shards").size(); ++i) {
-    const Fields shard = fields.element("shards", i);
-    manifest.shards.push_back(
-        {shard.text("file"), static_cast<std::uint64_t>(shard.count("bytes")), shard.digest("root_digest")});
-    const std::string name = shard_name(narrow<int>(i), manifest.world());
-    shard.require(manifest.shards.back().file == name, "file", fmt::format("\"{}\"", name));
-  }
-  for (std::size_t i = 0; i < fields.list("files").size(); ++i) {
-    const Fields file = fields.element("files", i);
+  fields.for_each("shards", [&](const Fields& shard) {
+    const std::string name = shard_name(narrow<int>(manifest.shards.size()), manifest.world());
+    shard.require(shard.text("file") == name, "file", fmt::format("\"{}\"", name));
+    manifest.shards.push_back({static_cast<std::uint64_t>(shard.count("bytes")), shard.digest("root_digest")});
+  });
+  fields.for_each("files", [&](const Fields& file) {
     manifest.files.push_back({file.text("name"), static_cast<std::uint64_t>(file.count("bytes")), file.digest("xxh3")});
     const std::string& name = manifest.files.back().name;
     file.require(!name.empty() && name[0] != '.' && name.find('/') == std::string::npos, "name", "a plain file name");
-  }
+  });
 }
 
 /// What is stored of each unit, by the names of the datasets.
@@ -262,6 +256,7 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
   constexpr std::string_view prefix = "unit/";
   constexpr std::size_t most_tensors = 64;  // of a unit
   manifest.tensors.resize(units.size());
+  const Fields datasets = fields.object("datasets");
   for (const auto& dataset : fields.members("datasets")) {
     const std::string_view key = dataset.key();
     if (!key.starts_with(prefix)) continue;
@@ -269,10 +264,10 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
     const auto unit = units.find(key.substr(prefix.size(), end - prefix.size()));
     const std::string name(key.substr(std::min(end + 1, key.size())));
     if (unit == units.end() || name.empty())
-      fields.object("datasets").fail(key, "a name of the form unit/UNIT/TENSOR", std::string(key));
+      datasets.fail(key, "a name of the form unit/UNIT/TENSOR", std::string(key));
     std::vector<spec::StateTensor>& tensors = manifest.tensors[unit->second];
     const bool narrow = manifest.weights == DType::bf16 && name == "param";
-    const Fields entry = fields.object("datasets").object(key);
+    const Fields entry = datasets.object(key);
     spec::StateTensor tensor{narrow ? std::string(spec::weights_tensor) : name};
     if (entry.text("dtype") == name_of(DType::u8)) tensor.dtype = DType::u8;
     if (entry.has("block")) {
@@ -282,7 +277,7 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
     if (entry.has("decay"))
       tensor.covers = entry.flag("decay") ? spec::Covers::with_decay : spec::Covers::without_decay;
     if (tensor.name == spec::weights_tensor || tensor.name == spec::mean_tensor)
-      fields.object("datasets").require(tensor.is_plain(), key, "an f32 for each weight");
+      datasets.require(tensor.is_plain(), key, "an f32 for each weight");
     fields.require(tensors.size() < most_tensors && !contains(tensors, tensor.name), "datasets",
                    fmt::format("at most {} tensors per unit, each once", most_tensors));
     tensors.push_back(std::move(tensor));
@@ -308,9 +303,8 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
     fields.fail("params", "weights in f32 (other tensors are stored with them)",
                 std::string(name_of(manifest.weights)));
   for (const DatasetSpec& spec : manifest.specs(0)) {
-    fields.object("datasets")
-        .require(fields.object("datasets").object(spec.name).text("dtype") == name_of(spec.dtype), spec.name,
-                 fmt::format("the dtype {}", name_of(spec.dtype)));
+    datasets.require(datasets.object(spec.name).text("dtype") == name_of(spec.dtype), spec.name,
+                     fmt::format("the dtype {}", name_of(spec.dtype)));
   }
 }
 
@@ -391,6 +385,41 @@ int Manifest::minor() const noexcept {
   return plain ? usual_minor : format_minor;
 }
 
+std::vector<DatasetSpec> Manifest::specs(int rank) const {
+  std::vector<DatasetSpec> specs;
+  std::uint64_t intervals = 0;
+  for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
+    for (const spec::StateTensor& tensor : tensors[unit]) {
+      const bool narrow = weights == DType::bf16 && tensor.name == spec::weights_tensor;
+      const spec::OwnedPart part = spec::owned_parts(spaces[unit], tensor)[static_cast<std::size_t>(rank)];
+      specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], narrow ? "param" : tensor.name),
+                       narrow ? DType::bf16 : tensor.dtype, static_cast<std::uint64_t>(part.size)});
+    }
+    intervals += partition::intervals_of(spaces[unit], rank).size();
+  }
+  for (const auto& [name, dtype] : index_columns) specs.push_back({fmt::format("index/{}", name), dtype, intervals});
+  return specs;
+}
+
+std::vector<std::vector<std::byte>> Manifest::index(int rank) const {
+  std::vector<std::vector<std::byte>> columns(std::size(index_columns));
+  const auto add_row = [&](auto... numbers) {
+    auto column = columns.begin();
+    const auto add = [&](const auto& number) {
+      std::ranges::copy(std::as_bytes(std::span{&number, 1}), std::back_inserter(*column++));
+    };
+    (add(numbers), ...);
+  };
+  std::size_t first_param = 0;
+  for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
+    for (const partition::Interval& interval : partition::intervals_of(spaces[unit], rank))
+      add_row(static_cast<std::uint32_t>(first_param + interval.param), interval.begin, interval.end,
+              interval.local_offset, static_cast<std::uint32_t>(unit));
+    first_param += spaces[unit].params().size();
+  }
+  return columns;
+}
+
 std::string with_self_digest(std::string body) {
   const std::string digest = digest_of(std::string_view{body}).hex();
   return body.append(self_key).append(digest).append(self_end);
@@ -436,7 +465,6 @@ ParsedManifest parse_manifest(std::string_view text, const std::string& where) {
   manifest.kind = kind == "temp" ? Kind::temp : Kind::export_;
   manifest.finite = fields.flag("finite");
   manifest.step = fields.count("step");
-  manifest.weights = read_weights_dtype(fields);
   read_units(fields, read_layout(fields, fields.list("shards").size()), manifest);
   read_files(fields, manifest);
   read_tensors(fields, manifest);

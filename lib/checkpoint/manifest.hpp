@@ -32,7 +32,6 @@ struct Manifest {
   /// shapes, come last.
   std::vector<std::vector<spec::StateTensor>> tensors{};
   struct Shard {
-    std::string file;
     std::uint64_t size_bytes = 0;
     Digest root;
   };
@@ -47,9 +46,11 @@ struct Manifest {
 
   [[nodiscard]] int world() const noexcept { return spaces.front().layout().world(); }
   [[nodiscard]] ShardIdentity identity(int rank) const { return {run_uuid, save_nonce, step, rank, world(), minor()}; }
-  [[nodiscard]] std::vector<DatasetSpec> specs(int rank) const {
-    return specs_of(unit_names, spaces, tensors, weights, rank);
-  }
+  /// The datasets of one rank's file in creation order: the tensors of each unit, then the columns of the index.
+  /// Weights in bf16 have the name param.
+  [[nodiscard]] std::vector<DatasetSpec> specs(int rank) const;
+  /// The payload of /index, by column: a rank's intervals of all units.
+  [[nodiscard]] std::vector<std::vector<std::byte>> index(int rank) const;
   /// The number of units with weights.
   [[nodiscard]] std::size_t weight_units() const noexcept;
   [[nodiscard]] bool has_optimizer_state() const noexcept;

@@ -148,10 +148,9 @@ struct Reader::Impl {
       }
       std::vector<std::int64_t> numels;
       std::vector<std::string> names;
-      for (const Place& place : places) {
-        const partition::ParamSpec& param = manifest().spaces[place.unit].params()[place.index];
-        numels.push_back(param.numel());
-        names.push_back(param.name);
+      for (std::size_t id = 0; id < places.size(); ++id) {
+        numels.push_back(param(id).numel());
+        names.push_back(param(id).name);
       }
       partition::check_cover(intervals, numels, names);
     }
@@ -204,8 +203,8 @@ void check_size(const Files& files, const Path& path, std::uint64_t size_bytes) 
 
 Reader::Reader(const Files& files, const Path& directory)
     : impl_(std::make_unique<Impl>(files, directory, read_manifest(files, directory))) {
-  for (const Manifest::Shard& shard : impl_->manifest().shards)
-    check_size(files, impl_->directory / shard.file, shard.size_bytes);
+  for (int rank = 0; rank < impl_->manifest().world(); ++rank)
+    check_size(files, impl_->shards.path(rank), impl_->manifest().shards[static_cast<std::size_t>(rank)].size_bytes);
   for (const Manifest::Attached& file : impl_->manifest().files)
     check_size(files, impl_->directory / file.name, file.size_bytes);
 }
@@ -259,16 +258,14 @@ std::string Reader::attachment(const std::string& name) const {
 
 std::vector<float> Reader::read_parameter(const std::string& name) const {
   const std::size_t id = impl_->id_of(name, impl_->parameters.size());
-  const Place place = impl_->places[id];
-  const partition::FlatSpace& space = impl_->manifest().spaces[place.unit];
-  std::vector<float> values(static_cast<std::size_t>(space.params()[place.index].numel()));
+  const std::size_t dataset = impl_->weights_of(impl_->places[id].unit);
+  std::vector<float> values(static_cast<std::size_t>(impl_->param(id).numel()));
   const auto& intervals = impl_->stored_intervals();
   auto at = std::ranges::lower_bound(intervals, id, {}, &partition::Interval::param);
   for (; at != intervals.end() && at->param == id; ++at) {
     const std::span piece =
         std::span{values}.subspan(static_cast<std::size_t>(at->begin), static_cast<std::size_t>(at->end - at->begin));
-    impl_->shards.read_floats(at->rank, impl_->weights_of(place.unit), static_cast<std::uint64_t>(at->local_offset),
-                              piece);
+    impl_->shards.read_floats(at->rank, dataset, static_cast<std::uint64_t>(at->local_offset), piece);
   }
   return values;
 }
@@ -421,8 +418,7 @@ bool Reader::has_weights_of(const Reader& other) const {
   std::vector<float> own(piece), others(piece);
   WeightStream mine = stream(), theirs = other.stream();
   for (std::size_t param = 0; param < a.parameters.size(); ++param) {
-    const Place place = a.places[param];
-    const std::int64_t size = a.manifest().spaces[place.unit].params()[place.index].numel();
+    const std::int64_t size = a.param(param).numel();
     for (std::int64_t begin = 0; begin < size; begin += piece) {
       const auto count = static_cast<std::size_t>(std::min(piece, size - begin));
       mine.read(param, begin, std::span{own}.first(count));

@@ -116,12 +116,16 @@ const std::string& RunFolder::adopt() {
   return run_uuid_;
 }
 
+/// Sorted; none where there is no such folder.
+std::vector<std::string> RunFolder::names_in(const Path& folder) const {
+  return files_.exists(folder) ? files_.list(folder) : std::vector<std::string>{};
+}
+
 /// Newest first. Not inspected.
 std::vector<RunFolder::Candidate> RunFolder::candidates_in(std::initializer_list<const char*> folders) const {
   std::vector<Candidate> candidates;
   for (const char* folder : folders) {
-    if (!files_.exists(run_dir_ / folder)) continue;
-    for (const std::string& name : files_.list(run_dir_ / folder)) {
+    for (const std::string& name : names_in(run_dir_ / folder)) {
       const std::optional<std::int64_t> step = count_in(name);
       if (step && step_name(*step) == name) candidates.push_back({*step, run_dir_ / folder / name});
     }
@@ -134,8 +138,9 @@ std::vector<RunFolder::Candidate> RunFolder::candidates_in(std::initializer_list
 std::optional<Path> RunFolder::link_in(const Reader& reader) const {
   const Path& directory = reader.directory();
   std::set<Path> paths{directory / manifest_name};
-  for (const boost::json::value& shard : reader.manifest().at("shards").as_array()) {
-    const Path file = directory / std::string_view{shard.at("file").as_string()};
+  const int world = reader.spaces().front().layout().world();
+  for (int rank = 0; rank < world; ++rank) {
+    const Path file = directory / shard_name(rank, world);
     paths.insert({file, file.parent_path()});
   }
   for (const std::string& name : reader.attachments()) paths.insert(directory / name);
@@ -143,17 +148,21 @@ std::optional<Path> RunFolder::link_in(const Reader& reader) const {
   return found == paths.end() ? std::nullopt : std::optional{*found};
 }
 
-RunFolder::Finding RunFolder::inspect(const Candidate& candidate) const {
+/// just_committed: its save has written and synced what the manifest lists.
+RunFolder::Finding RunFolder::inspect(const Candidate& candidate, bool just_committed) const {
+  const Path& directory = candidate.directory;
   const auto unfit = [&](const std::string& why) {
-    return Finding{.reader = {}, .flaw = Flaw::unfit, .why = fmt::format("{}: {}", candidate.directory.string(), why)};
+    return Finding{.reader = {}, .flaw = Flaw::unfit, .why = fmt::format("{}: {}", directory.string(), why)};
   };
   try {
-    if (is_link(files_, candidate.directory)) return unfit("it is a symbolic link; links are not followed");
-    const std::optional<Inspected::Identity> identity = inspected_.identity_of(candidate.directory);
-    Reader reader{files_, candidate.directory};
+    if (is_link(files_, directory)) return unfit("it is a symbolic link; links are not followed");
+    const std::optional<Inspected::Identity> identity = inspected_.identity_of(directory);
+    Reader reader = just_committed && identity
+                        ? Reader{files_, directory, files_.read_text(directory / manifest_name, manifest_limit_bytes)}
+                        : Reader{files_, directory};
     if (reader.run_uuid() != run_uuid_) return unfit("it belongs to another run");
     if (reader.step() != candidate.step) return unfit(fmt::format("it holds step {}", reader.step()));
-    if (const auto link = link_in(reader))
+    if (const auto link = just_committed ? std::nullopt : link_in(reader))
       return unfit(fmt::format("its {} is a symbolic link; links are not followed", link->filename().string()));
     if (identity) inspected_.add(reader, facts_of(reader), *identity);
     return {.reader = std::move(reader)};
@@ -205,10 +214,8 @@ bool RunFolder::has_fallen_back() const noexcept {
 
 std::string RunFolder::first_quarantined() const {
   for (const char* folder : {temporaries, exports}) {
-    if (!files_.exists(run_dir_ / folder)) continue;
-    for (const std::string& name : files_.list(run_dir_ / folder)) {
+    for (const std::string& name : names_in(run_dir_ / folder))
       if (is_quarantined(name)) return (run_dir_ / folder / name).string();
-    }
   }
   return "";
 }
@@ -240,16 +247,10 @@ void RunFolder::quarantine(const PassedOver& bad) {
   files_.sync_folder(folder);
   inspected_.forget(bad.directory);
   log_.warn("{} moved to {}", bad.directory.string(), aside.string());
-  remove_quarantined(folder);
-}
-
-/// All but the two of the newest steps.
-void RunFolder::remove_quarantined(const Path& folder) const {
+  // All but the two of the newest steps are removed.
   constexpr std::size_t kept = 2;
-  std::vector<std::string> names;
-  for (const std::string& name : files_.list(folder)) {
-    if (is_quarantined(name)) names.push_back(name);  // sorted: steps have the same number of digits
-  }
+  std::vector<std::string> names = files_.list(folder);  // sorted: steps have the same number of digits
+  std::erase_if(names, [](const std::string& each) { return !is_quarantined(each); });
   for (std::size_t i = 0; i + kept < names.size(); ++i) remove(folder / names[i]);
 }
 
@@ -298,8 +299,7 @@ void RunFolder::abandon_newer(const Reader& named) {
 }
 
 void RunFolder::make_way(const Path& target) {
-  const auto blocks = [&](const PassedOver& bad) { return bad.directory == target; };
-  const auto found = std::find_if(passed_over_.begin(), passed_over_.end(), blocks);
+  const auto found = std::ranges::find(passed_over_, target, &PassedOver::directory);
   if (found == passed_over_.end()) return;
   const PassedOver blocking = std::move(*found);
   passed_over_.erase(found);
@@ -329,8 +329,7 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
   std::istringstream lines{text};
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
-    const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-    line.erase(std::remove_if(line.begin(), line.end(), is_blank), line.end());
+    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
     const std::optional<std::int64_t> step = count_in(line);
     if (step) {
       steps.insert(*step);
@@ -342,20 +341,10 @@ std::set<std::int64_t> RunFolder::steps_to_keep() {
   return steps;
 }
 
-/// nullopt: not a sound checkpoint of this run. Of the one that was just committed only the manifest is read: its save
-/// has written and synced the rest.
+/// nullopt: not a sound checkpoint of this run. Of the one that was just committed only the manifest is read.
 std::optional<Inspected::Facts> RunFolder::facts_of_sound(const Candidate& candidate) {
-  const Path& directory = candidate.directory;
-  if (auto known = inspected_.find(directory)) return known;
-  const std::optional<Inspected::Identity> identity = inspected_.identity_of(directory);
-  if (directory == committed_ && identity && !is_link(files_, directory)) {
-    const Reader reader{files_, directory, files_.read_text(directory / manifest_name, manifest_limit_bytes)};
-    if (reader.run_uuid() == run_uuid_ && reader.step() == candidate.step) {
-      inspected_.add(reader, facts_of(reader), *identity);
-      return facts_of(reader);
-    }
-  }
-  const Finding finding = inspect(candidate);
+  if (auto known = inspected_.find(candidate.directory)) return known;
+  const Finding finding = inspect(candidate, candidate.directory == committed_);
   return finding.reader ? std::optional{facts_of(*finding.reader)} : std::nullopt;
 }
 

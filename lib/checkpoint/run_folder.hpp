@@ -79,14 +79,14 @@ class RunFolder {
     std::string why{};
   };
 
+  [[nodiscard]] std::vector<std::string> names_in(const Path& folder) const;
   [[nodiscard]] std::vector<Candidate> candidates_in(std::initializer_list<const char*> folders) const;
   [[nodiscard]] std::optional<Path> link_in(const Reader& reader) const;
-  [[nodiscard]] Finding inspect(const Candidate& candidate) const;
+  [[nodiscard]] Finding inspect(const Candidate& candidate, bool just_committed = false) const;
   void add(const Path& directory, Flaw flaw, std::string why);
   [[noreturn]] void refuse_to_start_over(const std::string& quarantined) const;
   [[nodiscard]] std::string first_quarantined() const;
   void quarantine(const PassedOver& bad);
-  void remove_quarantined(const Path& folder) const;
   void remove(const Path& directory) const;
   [[nodiscard]] std::set<std::int64_t> steps_to_keep();
   [[nodiscard]] std::optional<Inspected::Facts> facts_of_sound(const Candidate& candidate);

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/shard_file.hpp"
 #include "checkpoint/staging.hpp"
 #include "comm/run_main.hpp"
 #include "core/lease.hpp"
@@ -17,13 +16,6 @@
 /// neither, writes the payload and, on rank 0, commits. All ranks change phase together: they commit when every rank
 /// has written, and report when rank 0 has committed. If any rank fails, nothing is committed.
 namespace argosy::checkpoint {
-
-/// Whether a step of a save went well on all ranks.
-struct Ballot {
-  std::optional<std::string> why_not;  // the first failing rank and its error; the same on all ranks
-  std::vector<std::string> results;    // on rank 0, where they were asked for and no rank failed: by world rank
-};
-enum class Results { dropped, gathered };
 
 class Save {
  public:
@@ -53,10 +45,11 @@ class Save {
  private:
   enum class Phase { writing, committing, over };
   void enter_writing();
-  void complete_units();
-  [[nodiscard]] std::string write(const Path& path, const ShardMap& map) const;
-  void enter_committing(const Ballot& written);
-  [[nodiscard]] bool failed(const Ballot& ballot);
+  [[nodiscard]] Written write(const Path& path, const ShardMap& map) const;
+  void enter_committing(const Written& written);
+  /// Runs `body`, which may take any time. If it throws Error{io, corrupt, data} on any rank, the save ends and says
+  /// so; any other error is thrown on every rank. **Collective.** Throws Error{comm}.
+  [[nodiscard]] bool all_succeed(const std::function<void()>& body);
   void end();
 
   const comm::Context& context_;
@@ -65,12 +58,12 @@ class Save {
   const Staging staging_;
   const double begin_s_;
   const int rank_;  // canonical
-  ShardIndex index_;
+  std::vector<std::vector<std::byte>> index_;
   SaveReport report_;
   Phase phase_ = Phase::writing;
-  std::promise<void> units_promise_;
-  std::future<void> units_complete_;
-  std::future<std::string> job_;  // last: its thread uses the members above
+  std::packaged_task<void()> complete_units_;
+  std::shared_future<void> units_complete_;
+  std::future<Written> job_;  // last: its thread uses the members above
 };
 
 }  // namespace argosy::checkpoint

@@ -46,12 +46,14 @@ void widen_bf16(std::span<float> values) noexcept {
   }
 }
 
-Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vector<Digest>> tables) {
-  ARGOSY_CHECK(specs.size() == tables.size(), "{} datasets, {} digest tables", specs.size(), tables.size());
+Digest root_digest(const ShardMap& map, std::span<const std::vector<Digest>> tables) {
+  ARGOSY_CHECK(map.datasets.size() == tables.size(), "{} datasets, {} digest tables", map.datasets.size(),
+               tables.size());
   Hasher hasher;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    const std::uint64_t size_bytes = specs[i].size_bytes();
-    hasher.update(specs[i].name).update(std::string_view{"\0", 1});
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const DatasetSpec& spec = map.datasets[i].spec;
+    const std::uint64_t size_bytes = spec.size_bytes();
+    hasher.update(spec.name).update(std::string_view{"\0", 1});
     hasher.update(std::as_bytes(std::span{&size_bytes, 1})).update(std::as_bytes(std::span{tables[i]}));
   }
   return hasher.digest();
@@ -67,10 +69,7 @@ std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset, 
       const Bytes piece = bytes.subspan(at, std::min<std::size_t>(piece_bytes, end - at));
       file.write_at(piece, offset + at);  // first: it brings the piece into the cache while it copies
       hasher.update(piece);
-      if (finite != nullptr) {
-        const auto* values = reinterpret_cast<const float*>(piece.data());
-        *finite = all_finite({values, piece.size() / sizeof(float)}) && *finite;
-      }
+      if (finite != nullptr) *finite = all_finite(piece, DType::f32) && *finite;
     }
     if (end - block == block_bytes)
       file.start_writeback(offset + block, block_bytes);  // the disk need not wait for fsync
@@ -83,8 +82,7 @@ Written write_shard(const Files& files, const Path& path, const ShardMap& map, s
   ARGOSY_CHECK(payload.size() == map.datasets.size(), "{} datasets, {} payloads", map.datasets.size(), payload.size());
   File file = files.update(path);
   file.reserve(map.size_bytes);
-  Written written;
-  std::vector<DatasetSpec> specs;
+  Written written{.size_bytes = map.size_bytes};
   std::vector<std::vector<Digest>> tables;
   for (std::size_t i = 0; i < payload.size(); ++i) {
     const ShardMap::Dataset& dataset = map.datasets[i];
@@ -94,54 +92,11 @@ Written write_shard(const Files& files, const Path& path, const ShardMap& map, s
     const bool floats = dataset.spec.dtype == DType::f32;
     tables.push_back(write_blocks(file, bytes, dataset.offset, floats ? &written.finite : nullptr));
     if (!tables.back().empty()) file.write_at(std::as_bytes(std::span{tables.back()}), dataset.digest_offset);
-    specs.push_back(dataset.spec);
   }
-  written.root = root_digest(specs, tables);
+  written.root = root_digest(map, tables);
   file.sync();
   file.close();
   return written;
-}
-
-ShardIndex index_of(std::span<const partition::FlatSpace> spaces, int rank) {
-  ShardIndex index;
-  std::uint32_t first_param = 0;
-  for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
-    for (const partition::Interval& interval : partition::intervals_of(spaces[unit], rank)) {
-      index.param_id.push_back(first_param + static_cast<std::uint32_t>(interval.param));
-      index.begin.push_back(static_cast<std::uint64_t>(interval.begin));
-      index.end.push_back(static_cast<std::uint64_t>(interval.end));
-      index.offset.push_back(static_cast<std::uint64_t>(interval.local_offset));
-      index.unit.push_back(static_cast<std::uint32_t>(unit));
-    }
-    first_param += static_cast<std::uint32_t>(spaces[unit].params().size());
-  }
-  return index;
-}
-
-std::vector<Bytes> columns_of(const ShardIndex& index) {
-  return {std::as_bytes(std::span{index.param_id}), std::as_bytes(std::span{index.begin}),
-          std::as_bytes(std::span{index.end}), std::as_bytes(std::span{index.offset}),
-          std::as_bytes(std::span{index.unit})};
-}
-
-std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names, std::span<const partition::FlatSpace> spaces,
-                                  std::span<const std::vector<spec::StateTensor>> tensors, DType weights, int rank) {
-  std::vector<DatasetSpec> specs;
-  std::uint64_t intervals = 0;
-  for (std::size_t unit = 0; unit < spaces.size(); ++unit) {
-    for (const spec::StateTensor& tensor : tensors[unit]) {
-      const bool narrow = weights == DType::bf16 && tensor.name == spec::weights_tensor;
-      const spec::OwnedPart part = spec::owned_parts(spaces[unit], tensor)[static_cast<std::size_t>(rank)];
-      specs.push_back({fmt::format("unit/{}/{}", unit_names[unit], narrow ? "param" : tensor.name),
-                       narrow ? DType::bf16 : tensor.dtype, static_cast<std::uint64_t>(part.size)});
-    }
-    intervals += partition::intervals_of(spaces[unit], rank).size();
-  }
-  for (const char* column : {"param_id", "begin", "end", "offset", "unit"}) {
-    const bool narrow = column[0] == 'p' || column[0] == 'u';
-    specs.push_back({fmt::format("index/{}", column), narrow ? DType::u32 : DType::u64, intervals});
-  }
-  return specs;
 }
 
 }  // namespace argosy::checkpoint

@@ -8,8 +8,6 @@
 #include "core/bytes.hpp"
 #include "core/file.hpp"
 #include "core/hash.hpp"
-#include "partition/flat_space.hpp"
-#include "spec/state.hpp"
 
 /// One shard is an HDF5 file of contiguous datasets with an XXH3-128 digest of every 4 MiB block (FORMAT.md §2). HDF5
 /// writes the metadata (the skeleton); pwrite fills in the payload. The functions create_… and open_… call HDF5: one
@@ -63,7 +61,8 @@ struct ShardMap {
                                   std::span<const DatasetSpec> specs);
 
 struct Written {
-  Digest root;
+  std::uint64_t size_bytes = 0;  // of the file
+  Digest root{};
   bool finite = true;  // no NaN or Inf in any f32 dataset
 };
 
@@ -77,27 +76,11 @@ struct Written {
 [[nodiscard]] std::vector<Digest> write_blocks(File& file, Bytes bytes, std::uint64_t offset, bool* finite = nullptr);
 
 /// XXH3-128 over, for each dataset: name, NUL, byte count (u64 little-endian), block digests. tables: by dataset.
-[[nodiscard]] Digest root_digest(std::span<const DatasetSpec> specs, std::span<const std::vector<Digest>> tables);
+[[nodiscard]] Digest root_digest(const ShardMap& map, std::span<const std::vector<Digest>> tables);
 [[nodiscard]] bool all_finite(std::span<const float> values) noexcept;
 /// Whether stored values contain no NaN or Inf; always true for types other than f32 and bf16.
 [[nodiscard]] bool all_finite(Bytes values, DType dtype) noexcept;
 /// Converts in place: the second half of `values` holds values.size() bf16, which become the floats of `values`.
 void widen_bf16(std::span<float> values) noexcept;
-
-/// The payload of /index: a rank's intervals of all units.
-struct ShardIndex {
-  std::vector<std::uint32_t> param_id, unit;
-  std::vector<std::uint64_t> begin, end, offset;
-};
-[[nodiscard]] ShardIndex index_of(std::span<const partition::FlatSpace> spaces, int rank);
-/// Its columns in creation order. Borrows the index.
-[[nodiscard]] std::vector<Bytes> columns_of(const ShardIndex& index);
-
-/// The datasets of one rank's file in creation order: the tensors of each unit, then the index. Weights in bf16 have
-/// the name param. tensors: by unit.
-[[nodiscard]] std::vector<DatasetSpec> specs_of(std::span<const std::string> unit_names,
-                                                std::span<const partition::FlatSpace> spaces,
-                                                std::span<const std::vector<spec::StateTensor>> tensors, DType weights,
-                                                int rank);
 
 }  // namespace argosy::checkpoint

@@ -24,7 +24,7 @@ ShardSet::ShardSet(const Files& files, Path directory, const Manifest& manifest,
       clock_(clock),
       shards_(static_cast<std::size_t>(manifest.world())) {}
 
-Path ShardSet::path(int rank) const { return directory_ / manifest_.shards[static_cast<std::size_t>(rank)].file; }
+Path ShardSet::path(int rank) const { return directory_ / shard_name(rank, manifest_.world()); }
 
 /// Network file systems may show a file that another client has just created some time later; 60 s in all suffice.
 void ShardSet::await(const Path& path) {
@@ -67,15 +67,15 @@ const File& ShardSet::file(int rank) {
 const ShardSet::Shard& ShardSet::shard(int rank) {
   std::unique_ptr<Shard>& place = shards_[static_cast<std::size_t>(rank)];
   if (place != nullptr) return *place;
-  const std::vector<DatasetSpec> specs = manifest_.specs(rank);
   await(path(rank));
   auto shard = std::make_unique<Shard>();
-  shard->map = open_shard(files_, path(rank), manifest_.identity(rank), specs);
+  shard->map = open_shard(files_, path(rank), manifest_.identity(rank), manifest_.specs(rank));
   for (const ShardMap::Dataset& dataset : shard->map.datasets) {
     std::vector<Digest>& table = shard->tables.emplace_back(dataset.spec.blocks());
     if (!table.empty()) file(rank).read_at(std::as_writable_bytes(std::span{table}), dataset.digest_offset);
   }
-  const Digest root = root_digest(specs, shard->tables), wanted = manifest_.shards[static_cast<std::size_t>(rank)].root;
+  const Digest root = root_digest(shard->map, shard->tables),
+               wanted = manifest_.shards[static_cast<std::size_t>(rank)].root;
   if (root != wanted)
     throw_claim(Fault::corrupt,
                 fmt::format("{}: the digest tables do not match the root digest in MANIFEST.json", path(rank).string()),
@@ -91,16 +91,14 @@ const ShardSet::Shard& ShardSet::shard(int rank) {
 }
 
 void ShardSet::check_index(int rank, const Shard& shard) {
-  const ShardIndex wanted = index_of(manifest_.spaces, rank);
-  const std::size_t first = shard.map.datasets.size() - 5;
-  const auto same = [&](std::size_t dataset, const auto& values) {
-    auto got = values;
-    read(rank, dataset, 0, std::as_writable_bytes(std::span{got}));
-    return got == values;
-  };
-  if (same(first, wanted.param_id) && same(first + 1, wanted.begin) && same(first + 2, wanted.end) &&
-      same(first + 3, wanted.offset) && same(first + 4, wanted.unit))
-    return;
+  const std::vector<std::vector<std::byte>> wanted = manifest_.index(rank);
+  std::size_t dataset = shard.map.datasets.size() - wanted.size();
+  const bool same = std::ranges::all_of(wanted, [&](const std::vector<std::byte>& column) {
+    std::vector<std::byte> got(column.size());
+    read(rank, dataset++, 0, got);
+    return got == column;
+  });
+  if (same) return;
   throw_error(Fault::corrupt, path(rank).string(), "the index that follows from the manifest's layout", "another index",
               damaged);
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <variant>
 
 #include "checkpoint/hdf5_handle.hpp"
 #include "checkpoint/shard_file.hpp"
@@ -66,7 +67,7 @@ LastError last_error() {
               "check the disk, its mount and the permissions, then rerun");
 }
 
-constexpr std::string_view bf16_attribute = "dtype", bf16_name = "bfloat16";
+constexpr const char *bf16_attribute = "dtype", *bf16_name = "bfloat16";
 
 /// The upper half of an fp32 as HDF5 describes it. HDF5 must never convert it: 100 times slower than reading it.
 Hdf5Handle bf16_type() {
@@ -111,85 +112,67 @@ Hdf5Handle access_list() {
   return list;
 }
 
-struct Attributes {
-  std::vector<std::pair<std::string, std::string>> texts;
-  std::vector<std::pair<std::string, std::int64_t>> numbers;
-};
+using Attribute = std::variant<std::string, std::int64_t>;
 
-Attributes attributes_of(const ShardIdentity& identity) {
-  return {.texts = {{"format", std::string(shard_format)},
-                    {"run_uuid", identity.run_uuid},
-                    {"save_nonce", identity.save_nonce},
-                    {"byte_order", std::string(byte_order)}},
-          .numbers = {{"format_major", format_major},
-                      {"format_minor", identity.minor},
-                      {"step", identity.step},
-                      {"rank", identity.rank},
-                      {"world", identity.world}}};
+std::vector<std::pair<std::string, Attribute>> attributes_of(const ShardIdentity& identity) {
+  return {{"format", std::string(shard_format)},
+          {"run_uuid", identity.run_uuid},
+          {"save_nonce", identity.save_nonce},
+          {"byte_order", std::string(byte_order)},
+          {"format_major", format_major},
+          {"format_minor", identity.minor},
+          {"step", identity.step},
+          {"rank", identity.rank},
+          {"world", identity.world}};
 }
 
-Hdf5Handle text_type(std::size_t size) {
-  Hdf5Handle type{H5Tcopy(H5T_C_S1), H5Tclose};
-  H5Tset_size(type.id(), std::max<std::size_t>(size, 1));
-  H5Tset_strpad(type.id(), H5T_STR_NULLPAD);
-  return type;
+std::string spelled(const Attribute& value) {
+  const auto* const text = std::get_if<std::string>(&value);
+  return text != nullptr ? *text : std::to_string(std::get<std::int64_t>(value));
 }
 
-bool write_attribute(hid_t file, const std::string& name, hid_t type, const void* value) {
+void write_attribute(hid_t object, const std::string& name, const Attribute& value, const Path& path) {
+  const auto* const text = std::get_if<std::string>(&value);
+  const Hdf5Handle type{H5Tcopy(text != nullptr ? H5T_C_S1 : H5T_STD_I64LE), H5Tclose};
+  const void* bytes = std::get_if<std::int64_t>(&value);
+  if (text != nullptr) {
+    H5Tset_size(type.id(), std::max<std::size_t>(text->size(), 1));
+    H5Tset_strpad(type.id(), H5T_STR_NULLPAD);
+    bytes = text->data();
+  }
   const Hdf5Handle scalar{H5Screate(H5S_SCALAR), H5Sclose};
-  const Hdf5Handle attribute{H5Acreate2(file, name.c_str(), type, scalar.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose};
-  return attribute.id() >= 0 && H5Awrite(attribute.id(), type, value) >= 0;
+  const hid_t made = H5Acreate2(object, name.c_str(), type.id(), scalar.id(), H5P_DEFAULT, H5P_DEFAULT);
+  const Hdf5Handle attribute{made, H5Aclose};
+  if (attribute.id() < 0 || H5Awrite(attribute.id(), type.id(), bytes) < 0) fail_hdf5("write attributes", path);
 }
 
-void write_attributes(hid_t file, const ShardIdentity& identity, const Path& path) {
-  const Attributes attributes = attributes_of(identity);
-  for (const auto& [name, text] : attributes.texts) {
-    if (!write_attribute(file, name, text_type(text.size()).id(), text.data())) fail_hdf5("write attributes", path);
-  }
-  for (const auto& [name, number] : attributes.numbers) {
-    if (!write_attribute(file, name, H5T_STD_I64LE, &number)) fail_hdf5("write attributes", path);
-  }
-}
-
-std::optional<std::string> read_text_attribute(hid_t file, const std::string& name) {
+/// nullopt: there is none, or it is not one value of the same type as `like`.
+std::optional<Attribute> read_attribute(hid_t object, const std::string& name, const Attribute& like) {
   constexpr std::size_t longest = 256;
-  const Hdf5Handle attribute{H5Aopen(file, name.c_str(), H5P_DEFAULT), H5Aclose};
+  const Hdf5Handle attribute{H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose};
   if (attribute.id() < 0) return std::nullopt;
   const Hdf5Handle type{H5Aget_type(attribute.id()), H5Tclose};
   const Hdf5Handle space{H5Aget_space(attribute.id()), H5Sclose};
-  if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) != 0 || H5Tget_size(type.id()) > longest ||
-      H5Sget_simple_extent_npoints(space.id()) != 1)
-    return std::nullopt;
-  std::string text(H5Tget_size(type.id()), '\0');
-  if (H5Aread(attribute.id(), type.id(), text.data()) < 0) return std::nullopt;
-  return text;
-}
-
-std::optional<std::int64_t> read_number_attribute(hid_t file, const std::string& name) {
-  const Hdf5Handle attribute{H5Aopen(file, name.c_str(), H5P_DEFAULT), H5Aclose};
-  if (attribute.id() < 0) return std::nullopt;
-  const Hdf5Handle type{H5Aget_type(attribute.id()), H5Tclose};
-  const Hdf5Handle space{H5Aget_space(attribute.id()), H5Sclose};
+  if (H5Sget_simple_extent_npoints(space.id()) != 1) return std::nullopt;
+  if (std::holds_alternative<std::string>(like)) {
+    if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) != 0 || H5Tget_size(type.id()) > longest)
+      return std::nullopt;
+    std::string text(H5Tget_size(type.id()), '\0');
+    return H5Aread(attribute.id(), type.id(), text.data()) < 0 ? std::nullopt : std::optional<Attribute>{text};
+  }
   std::int64_t number = 0;
-  if (H5Tequal(type.id(), H5T_STD_I64LE) <= 0 || H5Sget_simple_extent_npoints(space.id()) != 1 ||
-      H5Aread(attribute.id(), H5T_STD_I64LE, &number) < 0)
+  if (H5Tequal(type.id(), H5T_STD_I64LE) <= 0 || H5Aread(attribute.id(), H5T_STD_I64LE, &number) < 0)
     return std::nullopt;
   return number;
 }
 
 void check_attributes(hid_t file, const ShardIdentity& identity, const Path& path) {
-  const Attributes wanted = attributes_of(identity);
-  for (const auto& [name, text] : wanted.texts) {
-    const auto got = read_text_attribute(file, name);
-    if (got != text)
-      fail_content(fmt::format("attribute {} = {}", name, text), got.value_or("no such attribute"), path);
-  }
-  for (const auto& [name, number] : wanted.numbers) {
-    const auto got = read_number_attribute(file, name);
+  for (const auto& [name, wanted] : attributes_of(identity)) {
+    const std::optional<Attribute> got = read_attribute(file, name, wanted);
     // A newer minor version adds things; the manifest says whether we may read it.
-    if (!got || (name != "format_minor" && *got != number))
-      fail_content(fmt::format("attribute {} = {}", name, number), got ? std::to_string(*got) : "no such attribute",
-                   path);
+    if (got == wanted || (got && name == "format_minor")) continue;
+    fail_content(fmt::format("attribute {} = {}", name, spelled(wanted)), got ? spelled(*got) : "no such attribute",
+                 path);
   }
 }
 
@@ -226,9 +209,7 @@ std::uint64_t create_dataset(hid_t file, const std::string& name, DType dtype, s
   const Hdf5Handle dataset{
       H5Dcreate2(file, name.c_str(), type.id(), space.id(), H5P_DEFAULT, creation.id(), H5P_DEFAULT), H5Dclose};
   if (dataset.id() < 0) fail_hdf5("create dataset " + name, path);
-  if (dtype == DType::bf16 &&
-      !write_attribute(dataset.id(), std::string(bf16_attribute), text_type(bf16_name.size()).id(), bf16_name.data()))
-    fail_hdf5("write attributes", path);
+  if (dtype == DType::bf16) write_attribute(dataset.id(), bf16_attribute, bf16_name, path);
   const bool empty = std::find(shape.begin(), shape.end(), hsize_t{0}) != shape.end();
   if (empty) return 0;
   const haddr_t offset = H5Dget_offset(dataset.id());
@@ -247,7 +228,7 @@ std::uint64_t open_dataset(hid_t file, const std::string& name, DType dtype, std
   const Hdf5Handle creation{H5Dget_create_plist(dataset.id()), H5Pclose};
   if (H5Tequal(got_type.id(), type.id()) <= 0)
     fail_content(fmt::format("dataset {} of type {}", name, name_of(dtype)), "another type", path);
-  if (dtype == DType::bf16 && read_text_attribute(dataset.id(), std::string(bf16_attribute)) != bf16_name)
+  if (dtype == DType::bf16 && read_attribute(dataset.id(), bf16_attribute, bf16_name) != Attribute{bf16_name})
     fail_content(fmt::format("attribute {} = {} of dataset {}", bf16_attribute, bf16_name, name),
                  "none or another value", path);
   std::array<hsize_t, 2> got{};
@@ -328,7 +309,7 @@ ShardMap create_shard(const Files& files, const Path& path, const ShardIdentity&
     const Ballast ballast{files, path.parent_path() / fmt::format("ballast-{:05}", identity.rank)};
     file.reset(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.id(), access.id()));
     if (file.id() < 0) fail_hdf5("create a shard", path);
-    write_attributes(file.id(), identity, path);
+    for (const auto& [name, value] : attributes_of(identity)) write_attribute(file.id(), name, value, path);
     map = map_of(specs, [&](const std::string& name, DType dtype, std::span<const hsize_t> shape) {
       return create_dataset(file.id(), name, dtype, shape, path);
     });

@@ -1,6 +1,5 @@
 #include "checkpoint/staging.hpp"
 
-#include <set>
 #include <utility>
 
 #include "core/error.hpp"
@@ -25,42 +24,37 @@ Staging::Staging(const Files& files, Path target, const std::string& nonce)
     : files_(files), staged_(files, std::move(target), nonce) {}
 
 void Staging::open(std::uint64_t needed_bytes, int world) const {
-  const Path parent = folder_of(target());
+  const Path parent = folder_of(staged_.target());
   files_.make_folders(parent);
   const std::uint64_t wanted = needed_bytes + needed_bytes / 20, free = files_.free_bytes(parent);
   if (free < wanted)
     throw_error(Fault::io, parent.string(), fmt::format("at least {} bytes of free space", wanted),
                 fmt::format("{}", free), "free some space, keep fewer checkpoints, or choose another folder");
   staged_.make();
+  for (const Path& folder : shard_folders(world)) files_.make_folder(folder);
+}
+
+std::set<Path> Staging::shard_folders(int world) const {
   std::set<Path> folders;
   for (int rank = 0; rank < world; ++rank) folders.insert((folder() / shard_name(rank, world)).parent_path());
   folders.erase(folder());
-  for (const Path& folder : folders) files_.make_folder(folder);
-}
-
-void Staging::add(const std::string& name, std::string_view content) const {
-  File file = files_.create(folder() / name);
-  file.write_at(as_bytes(content), 0);
-  file.sync();
-  file.close();
+  return folders;
 }
 
 void Staging::commit(Manifest manifest, std::span<const Attachment> attachments,
                      const std::function<void()>& last_check, Fault taken) const {
   for (const Attachment& attachment : attachments) {
-    add(attachment.name, attachment.content);
+    staged_.add(attachment.name, attachment.content);
     manifest.files.push_back(
         {attachment.name, attachment.content.size(), digest_of(std::string_view{attachment.content})});
   }
-  std::set<Path> folders;
-  for (const Manifest::Shard& shard : manifest.shards) folders.insert((folder() / shard.file).parent_path());
-  folders.erase(folder());
-  for (const Path& folder : folders) files_.sync_folder(folder);
+  for (const Path& folder : shard_folders(manifest.world())) files_.sync_folder(folder);
   files_.write_atomically(folder() / manifest_name, text_of(manifest));  // syncs the folder as well
   last_check();
   if (!staged_.commit())
-    throw_claim(taken, target().string() + " was created by another process during the save", target().string(),
-                "a name that is free", "one that was taken during the save", "move it away, or choose another folder");
+    throw_claim(taken, staged_.target().string() + " was created by another process during the save",
+                staged_.target().string(), "a name that is free", "one that was taken during the save",
+                "move it away, or choose another folder");
 }
 
 void sweep(const Files& files, const Path& folder) {

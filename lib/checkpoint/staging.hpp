@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,11 +21,10 @@ class Staging {
   Staging(const Files& files, Path target, const std::string& nonce);
 
   [[nodiscard]] const Path& folder() const noexcept { return staged_.path(); }
-  [[nodiscard]] const Path& target() const noexcept { return staged_.target(); }
   /// Checks the free space and makes the folder and those of the shards. Throws Error{io}.
   void open(std::uint64_t needed_bytes, int world) const;
   /// Writes a file into the folder and syncs it. Throws Error{io}.
-  void add(const std::string& name, std::string_view content) const;
+  void add(const std::string& name, std::string_view content) const { staged_.add(name, content); }
   /// Writes and syncs the attached files and the manifest, calls `last_check`, renames the folder and syncs its parent.
   /// Throws Error{io}, Error{taken} when the target exists, and what `last_check` throws.
   void commit(Manifest manifest, std::span<const Attachment> attachments, const std::function<void()>& last_check,
@@ -33,6 +33,9 @@ class Staging {
   void discard() const noexcept { staged_.discard(); }
 
  private:
+  /// Those that the shards are in besides folder() itself.
+  [[nodiscard]] std::set<Path> shard_folders(int world) const;
+
   Files files_;
   StagedFolder staged_;
 };

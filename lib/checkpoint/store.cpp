@@ -48,16 +48,15 @@ class Tidying {
 
 struct Store::Impl {
   comm::Context& context;
-  RunFolder folder;             // used by rank 0
-  std::unique_ptr<Lease> lock;  // rank 0
-  std::string run_uuid;
-  std::unique_ptr<Save> save;        // in progress
+  RunFolder folder;               // used by rank 0
+  std::unique_ptr<Lease> lock{};  // rank 0
+  std::string run_uuid{};
+  std::unique_ptr<Save> save{};      // in progress
   std::unique_ptr<Tidying> tidying;  // rank 0, after a commit
   ModelView model_view{};            // rank 0
   std::jthread heartbeat{};          // rank 0
 
   [[nodiscard]] bool root() const { return context.is_root(); }
-  [[nodiscard]] const Files& files() const { return context.files; }
 
   /// Rank 0: bytes of model.h5. Empty where it cannot be made: the checkpoint is saved without it.
   [[nodiscard]] std::string view_of(const Manifest& manifest) {
@@ -84,12 +83,9 @@ struct Store::Impl {
 
 Store::Store(comm::Context& context, Path run_dir, Options options)
     : impl_(std::make_unique<Impl>(
-          Impl{context,
-               RunFolder{context.files, context.clock, context.log, std::move(run_dir), options.max_checkpoints},
-               nullptr,
-               {},
-               nullptr,
-               std::make_unique<Tidying>(context.clock)})) {
+          Impl{.context = context,
+               .folder = {context.files, context.clock, context.log, std::move(run_dir), options.max_checkpoints},
+               .tidying = std::make_unique<Tidying>(context.clock)})) {
   comm::at_root(context.world, [&] {
     impl_->folder.make();
     impl_->lock = std::make_unique<Lease>(context.files, context.clock, impl_->folder.path(), "run directory");

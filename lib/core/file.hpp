@@ -59,6 +59,7 @@ struct FileStat {
   std::uint64_t device = 0, inode = 0;  // together they identify the file
   std::int64_t mtime_ns = 0, ctime_ns = 0;
   bool is_directory = false, is_regular = false;
+  bool operator==(const FileStat&) const = default;
 };
 
 /// The reader of standard output has closed it (`| head`).

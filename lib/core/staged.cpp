@@ -67,6 +67,13 @@ void StagedFolder::make() const {
   files_.make_folder(path_);
 }
 
+void StagedFolder::add(const std::string& name, std::string_view content) const {
+  File file = files_.create(path_ / name);
+  file.write_at(as_bytes(content), 0);
+  file.sync();
+  file.close();
+}
+
 bool StagedFolder::commit() const {
   const auto before = files_.stat(path_);
   // NFS may deny a rename that it has done.

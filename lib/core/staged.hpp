@@ -22,6 +22,8 @@ class StagedFolder {
   [[nodiscard]] const Path& target() const noexcept { return target_; }
   /// Makes the folder and its missing parents. Throws Error{io}.
   void make() const;
+  /// Writes a file into the folder and syncs it. Throws Error{io}.
+  void add(const std::string& name, std::string_view content) const;
   /// Renames the folder and syncs its parent. The content must be on disk already. Returns false, and changes nothing,
   /// if the name is in use. Throws Error{io}.
   [[nodiscard]] bool commit() const;

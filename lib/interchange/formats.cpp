@@ -4,7 +4,6 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 namespace argosy::interchange {
@@ -14,14 +13,12 @@ Format ctranslate2();
 namespace {
 
 std::string sha256_of(const Files& files, const Path& path) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash{EVP_MD_CTX_new(), &EVP_MD_CTX_free};
   const Mapping mapping = files.map(path);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
-  const bool good = hash && EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) == 1 &&
-                    EVP_DigestUpdate(hash.get(), mapping.bytes().data(), mapping.bytes().size()) == 1 &&
-                    EVP_DigestFinal_ex(hash.get(), digest.data(), &size) == 1;
-  ARGOSY_CHECK(good, "SHA-256 of {}", path.string());
+  const Bytes bytes = mapping.bytes();
+  ARGOSY_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) == 1,
+               "SHA-256 of {}", path.string());
   std::string hex;
   for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
   return hex;
@@ -75,12 +72,7 @@ OutputFolder::~OutputFolder() {
 }
 
 void OutputFolder::write(const std::string& name, std::string_view content) {
-  comm::at_root(context_.world, [&] {
-    File file = context_.files.create(path() / name);
-    file.write_at(argosy::as_bytes(content), 0);
-    file.sync();
-    file.close();
-  });
+  comm::at_root(context_.world, [&] { staged_->add(name, content); });
 }
 
 void OutputFolder::commit() {

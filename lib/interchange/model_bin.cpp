@@ -21,36 +21,27 @@ std::uint8_t type_code(DType dtype) {
   return narrow<std::uint8_t>(found - by_code.begin());
 }
 
-class ByteString {
- public:
-  template <class T>
-  void number(T value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  void text(const std::string& value) {  // u16 length with the NUL, bytes, NUL
-    number(narrow<std::uint16_t>(value.size() + 1));
-    bytes_.append(value.c_str(), value.size() + 1);
-  }
-  [[nodiscard]] Bytes bytes() const { return argosy::as_bytes(std::string_view{bytes_}); }
-
- private:
-  std::string bytes_;
-};
-
-ByteString header_of(const Variable& variable) {
-  ByteString header;
-  header.text(variable.name);
-  header.number(narrow<std::uint8_t>(variable.shape.size()));
-  for (const std::uint32_t dimension : variable.shape) header.number(dimension);
-  header.number(type_code(variable.dtype));
-  header.number(narrow<std::uint32_t>(variable.size_bytes()));
-  return header;
-}
-
 template <class T>
 void append(std::vector<std::byte>& to, T value) {
   const auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
   to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+/// u16 length with the NUL, bytes, NUL.
+void append_text(std::vector<std::byte>& to, const std::string& text) {
+  append(to, narrow<std::uint16_t>(text.size() + 1));
+  const Bytes bytes = argosy::as_bytes(std::string_view{text.c_str(), text.size() + 1});
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+std::vector<std::byte> header_of(const Variable& variable) {
+  std::vector<std::byte> header;
+  append_text(header, variable.name);
+  append(header, narrow<std::uint8_t>(variable.shape.size()));
+  for (const std::uint32_t dimension : variable.shape) append(header, dimension);
+  append(header, type_code(variable.dtype));
+  append(header, narrow<std::uint32_t>(variable.size_bytes()));
+  return header;
 }
 
 }  // namespace
@@ -60,9 +51,8 @@ std::uint64_t Variable::size_bytes() const {
 }
 
 std::uint64_t write_model_bin(const comm::Communicator& world, const Files& files, const Path& path, ModelBin model) {
-  std::sort(model.variables.begin(), model.variables.end(),
-            [](const Variable& a, const Variable& b) { return a.name < b.name; });
-  std::sort(model.aliases.begin(), model.aliases.end());
+  std::ranges::sort(model.variables, {}, &Variable::name);
+  std::ranges::sort(model.aliases);
   for (const Variable& variable : model.variables) {
     if (variable.size_bytes() >= (1ULL << 32)) {
       throw_claim(Fault::usage,
@@ -74,29 +64,29 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
     }
   }
 
-  ByteString head, tail;
-  head.number(format_version);
-  head.text(model.spec);
-  head.number(model.revision);
-  head.number(narrow<std::uint32_t>(model.variables.size()));
-  tail.number(narrow<std::uint32_t>(model.aliases.size()));
+  std::vector<std::byte> head, tail;
+  append(head, format_version);
+  append_text(head, model.spec);
+  append(head, model.revision);
+  append(head, narrow<std::uint32_t>(model.variables.size()));
+  append(tail, narrow<std::uint32_t>(model.aliases.size()));
   for (const auto& [alias, target] : model.aliases) {
-    tail.text(alias);
-    tail.text(target);
+    append_text(tail, alias);
+    append_text(tail, target);
   }
   std::vector<std::uint64_t> offsets;  // of each variable's header
-  std::uint64_t end = head.bytes().size();
+  std::uint64_t end = head.size();
   for (const Variable& variable : model.variables) {
     offsets.push_back(end);
-    end += header_of(variable).bytes().size() + variable.size_bytes();
+    end += header_of(variable).size() + variable.size_bytes();
   }
-  const std::uint64_t size_bytes = end + tail.bytes().size();
+  const std::uint64_t size_bytes = end + tail.size();
 
   comm::at_root(world, [&] {
     File file = files.create(path);
     file.reserve(size_bytes);
-    file.write_at(head.bytes(), 0);
-    file.write_at(tail.bytes(), end);
+    file.write_at(head, 0);
+    file.write_at(tail, end);
     file.close();
   });
   comm::agree(world, [&] {
@@ -107,12 +97,12 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
       const double share = static_cast<double>(middle) / static_cast<double>(size_bytes);
       const int owner = std::min(world.size() - 1, static_cast<int>(share * world.size()));
       if (owner != world.rank()) continue;
-      const ByteString header = header_of(model.variables[i]);
+      const std::vector<std::byte> header = header_of(model.variables[i]);
       const std::vector<std::byte> bytes = model.variables[i].bytes();
       ARGOSY_CHECK(bytes.size() == model.variables[i].size_bytes(), "{}: {} bytes", model.variables[i].name,
                    bytes.size());
-      file.write_at(header.bytes(), offsets[i]);
-      file.write_at(bytes, offsets[i] + header.bytes().size());
+      file.write_at(header, offsets[i]);
+      file.write_at(bytes, offsets[i] + header.size());
     }
     file.sync();
     file.close();

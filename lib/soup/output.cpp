@@ -101,8 +101,7 @@ Manifest plan_manifest(const comm::Context& context, const Mean& mean, const Out
     manifest.spaces.emplace_back(first.spaces()[unit].params(), layout);
     manifest.tensors.push_back(tensors);
   }
-  for (int shard = 0; shard < shards; ++shard)
-    manifest.shards.push_back({checkpoint::shard_name(shard, shards), 0, {}});
+  manifest.shards.resize(static_cast<std::size_t>(shards));
   return manifest;
 }
 
@@ -142,7 +141,7 @@ Share write_share(const comm::Context& context, const Mean& mean, const Manifest
   for (const Block& block : blocks) {
     if (block.shard != open_shard) {
       finish_file();
-      file = context.files.update(staging.folder() / manifest.shards[static_cast<std::size_t>(block.shard)].file);
+      file = context.files.update(staging.folder() / checkpoint::shard_name(block.shard, manifest.world()));
       open_shard = block.shard;
     }
     const partition::FlatSpace& space = manifest.spaces[block.unit];
@@ -169,34 +168,28 @@ Share write_share(const comm::Context& context, const Mean& mean, const Manifest
 void finish_shards(const Files& files, Manifest& manifest, std::span<const checkpoint::ShardMap> maps,
                    const checkpoint::Staging& staging, std::span<const Digest> digests) {
   const std::size_t states = manifest.spaces.size() * manifest.tensors.front().size();
-  std::size_t next = 0;
   for (int shard = 0; shard < manifest.world(); ++shard) {
     const checkpoint::ShardMap& map = maps[static_cast<std::size_t>(shard)];
     Manifest::Shard& entry = manifest.shards[static_cast<std::size_t>(shard)];
-    const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, shard);
-    const std::vector<Bytes> columns = checkpoint::columns_of(index);
-    File file = files.update(staging.folder() / entry.file);
-    std::vector<checkpoint::DatasetSpec> specs;
+    const std::vector<std::vector<std::byte>> columns = manifest.index(shard);
+    File file = files.update(staging.folder() / checkpoint::shard_name(shard, manifest.world()));
     std::vector<std::vector<Digest>> tables;
     for (std::size_t d = 0; d < map.datasets.size(); ++d) {
       const checkpoint::ShardMap::Dataset& dataset = map.datasets[d];
       std::vector<Digest>& table = tables.emplace_back();
       if (d < states) {
-        const auto blocks = static_cast<std::size_t>(dataset.spec.blocks());
-        table.assign(digests.begin() + static_cast<std::ptrdiff_t>(next),
-                     digests.begin() + static_cast<std::ptrdiff_t>(next + blocks));
-        next += blocks;
+        const std::span<const Digest> own = digests.first(dataset.spec.blocks());
+        table.assign(own.begin(), own.end());
+        digests = digests.subspan(own.size());
       } else {
-        const Bytes column = columns[d - states];
-        table = checkpoint::write_blocks(file, column, dataset.offset);
+        table = checkpoint::write_blocks(file, columns[d - states], dataset.offset);
       }
       if (!table.empty()) file.write_at(std::as_bytes(std::span{table}), dataset.digest_offset);
-      specs.push_back(dataset.spec);
     }
     file.sync();
     file.close();
     entry.size_bytes = map.size_bytes;
-    entry.root = checkpoint::root_digest(specs, tables);
+    entry.root = checkpoint::root_digest(map, tables);
   }
 }
 
@@ -214,15 +207,10 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
     nonce = owned_nonce(self);
   });
   const checkpoint::Staging staging{context.files, output.target, world.broadcast(nonce)};
-  std::uint64_t weight_bytes = 0;
+  SoupResult result{
+      .output = output.target, .inputs = mean.readers.size(), .dtype = output.dtype, .shards = manifest.world()};
   for (const Block& block : blocks)
-    weight_bytes += static_cast<std::uint64_t>(block.end - block.begin) * size_of(output.dtype);
-
-  SoupResult result{.output = output.target,
-                    .inputs = mean.readers.size(),
-                    .dtype = output.dtype,
-                    .shards = manifest.world(),
-                    .bytes_written = weight_bytes};
+    result.bytes_written += static_cast<std::uint64_t>(block.end - block.begin) * size_of(output.dtype);
   for (const partition::FlatSpace& space : manifest.spaces) result.parameters += space.parameters();
 
   // A soup that fails leaves no files.
@@ -237,9 +225,9 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
   std::vector<checkpoint::ShardMap> maps;
   guarded([&] {
     if (!context.is_root()) return;
-    staging.open(weight_bytes, manifest.world());
+    staging.open(result.bytes_written, manifest.world());
     for (int shard = 0; shard < manifest.world(); ++shard) {
-      const Path path = staging.folder() / manifest.shards[static_cast<std::size_t>(shard)].file;
+      const Path path = staging.folder() / checkpoint::shard_name(shard, manifest.world());
       maps.push_back(checkpoint::create_shard(context.files, path, manifest.identity(shard), manifest.specs(shard)));
       File file = context.files.update(path);
       file.reserve(maps.back().size_bytes);
@@ -249,9 +237,8 @@ SoupResult write_mean(const comm::Context& context, const Mean& mean, const Outp
   // The others ask HDF5 where rank 0's datasets lie.
   guarded([&] {
     for (int shard = 0; !context.is_root() && shard < manifest.world(); ++shard) {
-      maps.push_back(checkpoint::open_shard(context.files,
-                                            staging.folder() / manifest.shards[static_cast<std::size_t>(shard)].file,
-                                            manifest.identity(shard), manifest.specs(shard)));
+      const Path path = staging.folder() / checkpoint::shard_name(shard, manifest.world());
+      maps.push_back(checkpoint::open_shard(context.files, path, manifest.identity(shard), manifest.specs(shard)));
     }
   });
 

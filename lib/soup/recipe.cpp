@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <tuple>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
@@ -22,22 +23,20 @@ namespace {
 
 /// Refuses an option that the recipe does not use.
 void require_own_options(const Recipe& recipe) {
-  const std::pair<bool, std::pair<const char*, RecipeType>> given[] = {
-      {!recipe.weights.empty(), {"--weights", RecipeType::weighted}},
-      {!recipe.by.empty(), {"--by", RecipeType::weighted}},
-      {!recipe.normalize, {"--no-normalize", RecipeType::weighted}},
-      {recipe.last.has_value(), {"--last", RecipeType::last_k}},
-      {recipe.spacing.has_value(), {"--spacing", RecipeType::last_k}},
-      {recipe.decay.has_value(), {"--decay", RecipeType::decay}},
-      {recipe.min_delta.has_value(), {"--min-delta", RecipeType::greedy}},
-      {recipe.bootstrap.has_value(), {"--bootstrap", RecipeType::greedy}}};
-  for (const auto& [is_given, option] : given) {
-    if (is_given && option.second != recipe.type) {
-      refuse(fmt::format("options of the recipe {}", name_of(recipe.type)), option.first, option.first,
-             fmt::format("give --recipe {}, or leave {} out", name_of(option.second), option.first),
-             fmt::format("{} is an option of the recipe {}, not of {}", option.first, name_of(option.second),
-                         name_of(recipe.type)));
-    }
+  const std::tuple<bool, const char*, RecipeType> options[] = {
+      {!recipe.weights.empty(), "--weights", RecipeType::weighted},
+      {!recipe.by.empty(), "--by", RecipeType::weighted},
+      {!recipe.normalize, "--no-normalize", RecipeType::weighted},
+      {recipe.last.has_value(), "--last", RecipeType::last_k},
+      {recipe.spacing.has_value(), "--spacing", RecipeType::last_k},
+      {recipe.decay.has_value(), "--decay", RecipeType::decay},
+      {recipe.min_delta.has_value(), "--min-delta", RecipeType::greedy},
+      {recipe.bootstrap.has_value(), "--bootstrap", RecipeType::greedy}};
+  for (const auto& [is_given, option, type] : options) {
+    if (!is_given || type == recipe.type) continue;
+    refuse(fmt::format("options of the recipe {}", name_of(recipe.type)), option, option,
+           fmt::format("give --recipe {}, or leave {} out", name_of(type), option),
+           fmt::format("{} is an option of the recipe {}, not of {}", option, name_of(type), name_of(recipe.type)));
   }
 }
 

@@ -96,13 +96,13 @@ boost::json::array calls_of(const Context& context, const Path& run, int world) 
   // Another rank's shard of the newest, this time with what belongs in it, and its part of a load.
   Manifest manifest = stored;
   Manifest::Shard& own = manifest.shards[static_cast<std::size_t>(any)];
-  const Path directory = place(kept), shard = directory / own.file;
+  const Path directory = place(kept), shard = directory / checkpoint::shard_name(any, world);
   plain.remove(shard);
   test::Toy toy{test::tiny_units(), test::layout_of(world), any};
   count("another", "save", [&] {
     std::vector<Bytes> payload = test::bytes_of(toy.fill(1).states());
-    const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, any);
-    for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);
+    const std::vector<std::vector<std::byte>> index = manifest.index(any);
+    payload.insert(payload.end(), index.begin(), index.end());
     const checkpoint::ShardMap map =
         checkpoint::create_shard(files, shard, manifest.identity(any), manifest.specs(any));
     own.root = checkpoint::write_shard(files, shard, map, payload).root;

@@ -196,12 +196,11 @@ void commit_shards(const Files& files, const Path& target, checkpoint::Manifest 
   staging.open(0, world);
   for (int rank = 0; rank < world; ++rank) {
     std::vector<Bytes> payload = values_of(rank);
-    const checkpoint::ShardIndex index = checkpoint::index_of(manifest.spaces, rank);
-    for (const Bytes column : checkpoint::columns_of(index)) payload.push_back(column);
-    const std::string name = checkpoint::shard_name(rank, world);
-    const Path shard = staging.folder() / name;
+    const std::vector<std::vector<std::byte>> index = manifest.index(rank);
+    payload.insert(payload.end(), index.begin(), index.end());
+    const Path shard = staging.folder() / checkpoint::shard_name(rank, world);
     const checkpoint::ShardMap map = create_shard(files, shard, manifest.identity(rank), manifest.specs(rank));
-    manifest.shards.push_back({name, map.size_bytes, write_shard(files, shard, map, payload).root});
+    manifest.shards.push_back({map.size_bytes, write_shard(files, shard, map, payload).root});
   }
   staging.commit(std::move(manifest), attachments, [] {});
 }
@@ -269,7 +268,7 @@ inline checkpoint::ShardMap map_of(const Path& directory, int rank) {
   const Files files = Files::system();
   const checkpoint::Manifest manifest =
       checkpoint::parse_manifest(files.read_text(directory / checkpoint::manifest_name), directory.string()).manifest;
-  const Path path = directory / manifest.shards[static_cast<std::size_t>(rank)].file;
+  const Path path = directory / checkpoint::shard_name(rank, manifest.world());
   return checkpoint::open_shard(files, path, manifest.identity(rank), manifest.specs(rank));
 }
 

@@ -26,9 +26,8 @@ inline checkpoint::Manifest commit_hollow_checkpoint(const Files& files, const P
   const checkpoint::Staging staging{files, target, manifest.save_nonce};
   staging.open(0, world);
   for (int rank = 0; rank < world; ++rank) {
-    manifest.shards.push_back(
-        {checkpoint::shard_name(rank, world), static_cast<std::uint64_t>(state_bytes) + metadata_bytes, Digest{}});
-    File shard = Files::system().create(staging.folder() / manifest.shards.back().file);
+    manifest.shards.push_back({static_cast<std::uint64_t>(state_bytes) + metadata_bytes, Digest{}});
+    File shard = Files::system().create(staging.folder() / checkpoint::shard_name(rank, world));
     shard.truncate(manifest.shards.back().size_bytes);
     shard.close();
   }

@@ -15,7 +15,7 @@ Manifest example(const partition::Layout& layout = partition::Layout{{2, 1}}) {
   Manifest manifest = test::manifest_of(test::tiny_units(), layout);
   manifest.step = 12500;
   for (int rank = 0; rank < layout.world(); ++rank)
-    manifest.shards.push_back({shard_name(rank, layout.world()), 1 << 17, digest_of(std::to_string(rank))});
+    manifest.shards.push_back({1 << 17, digest_of(std::to_string(rank))});
   manifest.files.push_back({"tokenizer.model", 8, digest_of("x")});
   return manifest;
 }

@@ -77,7 +77,7 @@ TEST_F(ShardFile, PayloadReadsBackThroughHdf5) {
   EXPECT_EQ(digests[0], digest_of(all.first(block_bytes)));
   EXPECT_EQ(digests[1], digest_of(all.subspan(block_bytes)));
   const std::vector<std::vector<Digest>> tables{digests, {}, {digest_of(payload[2])}, {digest_of(payload[3])}};
-  EXPECT_EQ(written.root, root_digest(specs, tables));
+  EXPECT_EQ(written.root, root_digest(map, tables));
 }
 
 TEST_F(ShardFile, BeginsToWriteWholeBlocksBackWhileTheRestIsStillToCome) {
