@@ -32,6 +32,13 @@ Sampler make_sampler(const std::vector<Lengths>& lengths, SamplerSettings settin
 
 constexpr SamplerSettings default_settings{.seed = 1, .micro_size = 4096, .micro_batches = 4};
 
+std::vector<MicroBatch> micro_batches_of(const EpochPlan& plan) {
+  std::vector<MicroBatch> all;
+  for (std::int64_t step = 0; step < plan.steps(); ++step)
+    for (int j = 0; j < plan.micro_batches(step); ++j) all.push_back(plan.micro_batch(step, j));
+  return all;
+}
+
 TEST(Sampler, FillsBatchesAndBalancesSteps) {
   const std::vector<Lengths> lengths = lognormal_lengths(100000);
   const EpochPlan plan = make_sampler(lengths, default_settings).plan(0);
@@ -59,13 +66,11 @@ TEST(Sampler, RoundsWidthsUpToTheMultiple) {
   SamplerSettings settings = default_settings;
   settings.width_multiple = 8;
   const EpochPlan plan = make_sampler(lengths, settings).plan(0);
-  for (std::int64_t step = 0; step < plan.steps(); ++step)
-    for (int j = 0; j < plan.micro_batches(step); ++j) {
-      const MicroBatch micro_batch = plan.micro_batch(step, j);
-      EXPECT_EQ(micro_batch.source_width % 8, 0);
-      EXPECT_EQ(micro_batch.target_width % 8, 0);
-      EXPECT_LE(micro_batch.padded_tokens(), 4096);
-    }
+  for (const MicroBatch& micro_batch : micro_batches_of(plan)) {
+    EXPECT_EQ(micro_batch.source_width % 8, 0);
+    EXPECT_EQ(micro_batch.target_width % 8, 0);
+    EXPECT_LE(micro_batch.padded_tokens(), 4096);
+  }
   EXPECT_LT(plan.target_efficiency(), make_sampler(lengths, default_settings).plan(0).target_efficiency());
 }
 
@@ -101,20 +106,16 @@ TEST(Sampler, DrawsEachExampleOnceAnEpochAndCountsRealLengths) {
   }
 }
 
-std::vector<std::uint64_t> first_examples(const EpochPlan& plan) {
-  std::vector<std::uint64_t> first;
-  for (std::int64_t step = 0; step < plan.steps(); ++step) first.push_back(plan.micro_batch(step, 0).examples[0]);
-  return first;
-}
-
 TEST(Sampler, IsAPureFunctionOfSeedAndEpoch) {
   const std::vector<Lengths> lengths = lognormal_lengths(5000);
   SamplerSettings settings = default_settings;
   settings.pool = 1000;
   const auto steps = [&](std::uint64_t seed, std::int64_t epoch) {
-    SamplerSettings seeded = settings;
-    seeded.seed = seed;
-    return first_examples(make_sampler(lengths, seeded).plan(epoch));
+    settings.seed = seed;
+    std::vector<std::uint64_t> first;
+    const EpochPlan plan = make_sampler(lengths, settings).plan(epoch);
+    for (const MicroBatch& micro_batch : micro_batches_of(plan)) first.push_back(micro_batch.examples.front());
+    return first;
   };
   EXPECT_EQ(steps(1, 3), steps(1, 3));
   EXPECT_NE(steps(1, 3), steps(1, 4));
@@ -155,11 +156,8 @@ TEST(Sampler, DropsAndCountsWhatExceedsAMicroBatchAlone) {
   lengths[17] = {4000, 97};
   const EpochPlan plan = make_sampler(lengths, default_settings).plan(0);
   EXPECT_EQ(plan.dropped_oversized(), 1);
-  for (std::int64_t step = 0; step < plan.steps(); ++step)
-    for (int j = 0; j < plan.micro_batches(step); ++j) {
-      const MicroBatch micro_batch = plan.micro_batch(step, j);
-      EXPECT_EQ(std::count(micro_batch.examples.begin(), micro_batch.examples.end(), 17U), 0);
-    }
+  for (const MicroBatch& micro_batch : micro_batches_of(plan))
+    EXPECT_EQ(std::count(micro_batch.examples.begin(), micro_batch.examples.end(), 17U), 0);
   const std::vector<Lengths> oversized(3, Lengths{4000, 97});
   EXPECT_THROW(make_sampler(oversized, default_settings), Error);
   EXPECT_THROW(make_sampler({}, default_settings), Error);
