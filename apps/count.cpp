@@ -22,10 +22,7 @@ struct Task {
 
 Task task_of(const plan::RunConfig& config) {
   Task task;
-  for (const data::CorpusConfig& corpus : config.data.corpora) {
-    task.texts.emplace_back(corpus.source);
-    if (corpus.target) task.texts.emplace_back(*corpus.target);
-  }
+  task.texts = data::texts_of(config.data);
   task.settings.cache = data::cache_folder(config.data, config.run_dir) / "count";
   task.shards = config.data.shards;
   return task;

@@ -109,7 +109,7 @@ command -v sbatch >/dev/null ||
   argosy_fail 2 "sbatch is not on PATH; without Slurm, run the tools one by one: mpiexec -n 2 apps/count $config, then preprocess, train, soup and export (README.md)"
 argosy_site >/dev/null || exit
 for stage in "${argosy_stages[@]}"; do
-  [ -r "$root/jobs/${script[$stage]}" ] || argosy_fail 2 "$root/jobs/${script[$stage]} does not exist; name a script of jobs/ with --train"
+  [ -r "$root/jobs/${script[$stage]}" ] || argosy_fail 2 "$root/jobs/${script[$stage]} does not exist; give a script of jobs/ to --train"
   [ -x "$root/apps/$stage" ] || argosy_fail 2 "$root/apps/$stage does not exist; build it, or set ARGOSY_ROOT"
 done
 [ -x "$root/apps/status" ] || argosy_fail 2 "$root/apps/status does not exist; build it, or set ARGOSY_ROOT"

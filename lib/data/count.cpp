@@ -12,7 +12,7 @@
 namespace argosy::data {
 namespace {
 
-constexpr std::size_t carry_bytes = 4;  // room for a character cut at a block's end
+constexpr std::size_t most_carried_bytes = 3;  // of a character that a block's end cuts
 
 /// What one rank found in its range of blocks.
 struct RangeFigures {
@@ -28,74 +28,49 @@ struct RangeCount {
   std::vector<BlockFigures> blocks;
 };
 
-/// A buffer of one block with room in front for the tail of the block before.
-class BlockBuffer {
- public:
-  BlockBuffer() : bytes_(carry_bytes + count_block_bytes) {}
-  std::span<char> read(const File& file, std::uint64_t begin, std::uint64_t end) {
-    const std::span<char> block = std::span{bytes_}.subspan(carry_bytes, end - begin);
-    file.read_at(as_writable_bytes(block), begin);
-    return block;
-  }
-  /// The block with `carry` (≤ 3 bytes) in front of it.
-  std::span<const char> with(std::string_view carry, std::size_t block_bytes) {
-    std::copy(carry.begin(), carry.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(carry_bytes - carry.size()));
-    return std::span{bytes_}.subspan(carry_bytes - carry.size(), carry.size() + block_bytes);
-  }
-
- private:
-  std::vector<char> bytes_;
-};
-
-struct Range {
-  std::uint64_t begin = 0, end = 0;  // blocks
-};
-
-/// Hashes the blocks of a range and counts the lines that begin in it, reading on to the end of the last one.
-RangeCount count_range(const File& file, std::uint64_t size_bytes, Range range) {
+/// Hashes the blocks [first, last), at least one, and counts the lines that begin in them, reading on to the end of the
+/// last line.
+RangeCount count_range(const File& file, std::uint64_t size_bytes, std::uint64_t first, std::uint64_t last) {
   RangeCount count;
-  BlockBuffer buffer;
+  std::vector<char> buffer(most_carried_bytes + count_block_bytes);
+  std::size_t carried = 0;  // bytes at the buffer's front that the scanner could not use yet
   TextScanner scanner;
-  const std::uint64_t range_end = std::min(range.end * count_block_bytes, size_bytes);
-  std::uint64_t scan_begin = 0;  // offset of the first line that begins in the range
-  bool in_line = false;          // the scanner is inside a line of ours
-  bool first_seen = range.begin == 0;
-  if (!first_seen && range.begin < range.end) {
-    std::array<char, 1> before{};
-    file.read_at(as_writable_bytes(std::span{before}), range.begin * count_block_bytes - 1);
-    first_seen = before[0] == '\n';
-    scan_begin = range.begin * count_block_bytes;
-  }
-  std::string carry;
-  for (std::uint64_t at = range.begin * count_block_bytes; at < size_bytes; at += count_block_bytes) {
+  const std::uint64_t range_begin = first * count_block_bytes;
+  const std::uint64_t range_end = std::min(last * count_block_bytes, size_bytes);
+  std::uint64_t scan_begin = range_begin;  // offset of the first line that begins in the range
+  bool in_line = false;                    // the scanner is inside a line of ours
+  std::array<char, 1> before{'\n'};
+  if (range_begin > 0) file.read_at(as_writable_bytes(std::span{before}), range_begin - 1);
+  bool first_seen = before[0] == '\n';
+  for (std::uint64_t at = range_begin; at < size_bytes; at += count_block_bytes) {
     const bool ours = at < range_end;
     if (!ours && !in_line) break;
     const std::uint64_t end = std::min(at + count_block_bytes, size_bytes);
-    const std::span<char> block = buffer.read(file, at, end);
+    const std::span<char> block = std::span{buffer}.subspan(carried, end - at);
+    file.read_at(as_writable_bytes(block), at);
     if (ours) {
       count.blocks.push_back({digest_of(as_bytes(std::span<const char>{block})),
                               static_cast<std::uint32_t>(std::count(block.begin(), block.end(), '\n'))});
     }
+    const auto newline = first_seen && ours ? block.end() : std::ranges::find(block, '\n');
+    const auto line_end = static_cast<std::size_t>(newline - block.begin()) + (newline == block.end() ? 0 : 1);
     std::size_t skip = 0, use = block.size();
     if (!first_seen) {
-      const auto newline = std::find(block.begin(), block.end(), '\n');
-      skip = static_cast<std::size_t>(newline - block.begin());
       if (newline == block.end()) continue;
-      ++skip;
+      skip = line_end;
       first_seen = true;
       scan_begin = at + skip;
       if (scan_begin >= range_end) break;
+    } else if (!ours) {  // only the rest of our last line
+      use = line_end;
     }
-    if (!ours) {  // only the rest of our last line
-      const auto newline = std::find(block.begin(), block.end(), '\n');
-      if (newline != block.end()) use = static_cast<std::size_t>(newline - block.begin()) + 1;
-    }
-    const bool last = at + use == size_bytes || use < block.size();
-    std::span<const char> text = buffer.with(carry, use);
-    text = text.subspan(skip);  // a carry only exists when nothing is skipped
-    const std::size_t used = scanner.scan(text, last);
-    carry.assign(text.begin() + static_cast<std::ptrdiff_t>(used), text.end());
+    const bool ends = at + use == size_bytes || use < block.size();
     in_line = use > skip && block[use - 1] != '\n';
+    // Nothing is carried where something is skipped.
+    const std::span<const char> text = std::span{buffer}.subspan(skip, carried + use - skip);
+    const std::span<const char> rest = text.subspan(scanner.scan(text, ends));
+    std::ranges::copy(rest, buffer.begin());
+    carried = rest.size();
     if (!ours && !in_line) break;
   }
   scanner.finish();
@@ -133,14 +108,11 @@ CountRecord count_file(const comm::Communicator& world, const Files& files, cons
                        std::size_t turn) {
   const auto ranks = static_cast<std::size_t>(world.size());
   const std::uint64_t blocks = (size_bytes + count_block_bytes - 1) / count_block_bytes;
-  const auto range_of = [&](std::size_t r) {
-    return Range{(blocks * r + ranks - 1) / ranks, (blocks * (r + 1) + ranks - 1) / ranks};
-  };
   RangeCount mine;
   comm::agree(world, [&] {
     const std::size_t r = (static_cast<std::size_t>(world.rank()) + ranks - turn % ranks) % ranks;
-    const Range range = range_of(r);
-    if (range.begin < range.end) mine = count_range(files.open(path), size_bytes, range);
+    const std::uint64_t first = (blocks * r + ranks - 1) / ranks, last = (blocks * (r + 1) + ranks - 1) / ranks;
+    if (first < last) mine = count_range(files.open(path), size_bytes, first, last);
   });
   const std::vector<RangeFigures> found = world.all_gather(mine.found);
   const std::vector<std::vector<BlockFigures>> blocks_found = world.all_gather(mine.blocks);

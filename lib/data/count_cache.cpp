@@ -26,11 +26,10 @@ std::optional<std::string> read(const Files& files, const Path& path) {
   }
 }
 
-std::optional<json::object> read_object(const Files& files, const Path& path) {
-  const std::optional<std::string> text = read(files, path);
-  if (!text) return std::nullopt;
+/// An object of this version.
+std::optional<json::object> object_in(std::string_view text) {
   boost::system::error_code error;
-  json::value value = json::parse(*text, error);
+  json::value value = json::parse(text, error);
   if (error || !value.is_object()) return std::nullopt;
   const json::value* version = value.as_object().if_contains("version");
   if (version == nullptr || *version != cache_version) return std::nullopt;
@@ -43,19 +42,20 @@ Digest check_of(json::object object) {
   return digest_of(config::text_of(object, false));
 }
 
+constexpr std::pair<const char*, std::int64_t TextFigures::*> stored_figures[] = {
+    {"lines", &TextFigures::lines},
+    {"newlines", &TextFigures::newlines},
+    {"empty_lines", &TextFigures::empty_lines},
+    {"words", &TextFigures::words},
+    {"characters", &TextFigures::characters},
+    {"longest_line", &TextFigures::longest_line},
+    {"invalid_bytes", &TextFigures::invalid_bytes},
+};
+
 json::object object_of(const CountRecord& record) {
-  const TextFigures& f = record.figures;
-  json::object object{{"version", cache_version},
-                      {"digest", record.digest.hex()},
-                      {"bytes", record.size_bytes},
-                      {"lines", f.lines},
-                      {"newlines", f.newlines},
-                      {"empty_lines", f.empty_lines},
-                      {"words", f.words},
-                      {"characters", f.characters},
-                      {"longest_line", f.longest_line},
-                      {"invalid_bytes", f.invalid_bytes},
-                      {"block_newlines", json::value_from(record.block_newlines)}};
+  json::object object{{"version", cache_version}, {"digest", record.digest.hex()}, {"bytes", record.size_bytes}};
+  for (const auto& [key, figure] : stored_figures) object[key] = record.figures.*figure;
+  object["block_newlines"] = json::value_from(record.block_newlines);
   if (record.first_invalid) {
     object["first_invalid"] = {{"line", record.first_invalid->line}, {"byte", record.first_invalid->byte_offset}};
   }
@@ -63,17 +63,10 @@ json::object object_of(const CountRecord& record) {
 }
 
 CountRecord record_of(const json::object& object) {
-  const auto number = [&](const char* key) { return object.at(key).to_number<std::int64_t>(); };
   CountRecord record;
   record.digest = Digest::from_hex(object.at("digest").as_string()).value();
   record.size_bytes = object.at("bytes").to_number<std::uint64_t>();
-  record.figures = {.lines = number("lines"),
-                    .newlines = number("newlines"),
-                    .empty_lines = number("empty_lines"),
-                    .words = number("words"),
-                    .characters = number("characters"),
-                    .longest_line = number("longest_line"),
-                    .invalid_bytes = number("invalid_bytes")};
+  for (const auto& [key, figure] : stored_figures) record.figures.*figure = object.at(key).to_number<std::int64_t>();
   if (const json::value* place = object.if_contains("first_invalid")) {
     record.first_invalid = InvalidPlace{place->as_object().at("line").to_number<std::int64_t>(),
                                         place->as_object().at("byte").to_number<std::int64_t>()};
@@ -100,6 +93,13 @@ bool is_possible(const CountRecord& record) {
           (within(record.first_invalid->line, f.lines) && within(record.first_invalid->byte_offset, size)));
 }
 
+/// Which content a path had at which times.
+json::object place_object(const Path& path, const FileStat& stat, const Digest& digest) {
+  return {{"version", cache_version},  {"path", replace_invalid_utf8(path.string())},
+          {"bytes", stat.size_bytes},  {"mtime_ns", stat.mtime_ns},
+          {"ctime_ns", stat.ctime_ns}, {"digest", digest.hex()}};
+}
+
 }  // namespace
 
 std::string text_of(const CountRecord& record) {
@@ -109,13 +109,11 @@ std::string text_of(const CountRecord& record) {
 }
 
 std::optional<CountRecord> record_of_text(std::string_view text) {
-  boost::system::error_code error;
-  const json::value value = json::parse(text, error);
-  if (error || !value.is_object()) return std::nullopt;
+  const std::optional<json::object> object = object_in(text);
+  if (!object) return std::nullopt;
   try {
-    if (value.at("version") != cache_version) return std::nullopt;
-    if (value.at("check") != json::string{check_of(value.as_object()).hex()}) return std::nullopt;
-    CountRecord record = record_of(value.as_object());
+    if (object->at("check") != json::string{check_of(*object).hex()}) return std::nullopt;
+    CountRecord record = record_of(*object);
     if (is_possible(record)) return record;
   } catch (const std::exception&) {  // a key is missing or of another type: no record of ours
   }
@@ -129,15 +127,12 @@ Path CountCache::place_of(const Path& path) const {
 Path CountCache::record_path(const Digest& digest) const { return folder_ / (digest.hex() + ".json"); }
 
 std::optional<CountRecord> CountCache::find(const Path& path, const FileStat& stat) const {
-  const std::optional<json::object> place = read_object(files_, place_of(path));
-  if (!place) return std::nullopt;
-  const json::object now{
-      {"version", cache_version},  {"path", replace_invalid_utf8(path.string())},
-      {"bytes", stat.size_bytes},  {"mtime_ns", stat.mtime_ns},
-      {"ctime_ns", stat.ctime_ns}, {"digest", place->contains("digest") ? place->at("digest") : json::value{}}};
-  if (*place != now || !now.at("digest").is_string()) return std::nullopt;
-  const std::optional<Digest> digest = Digest::from_hex(now.at("digest").as_string());
-  std::optional<CountRecord> record = digest ? find(*digest) : std::nullopt;
+  const std::optional<std::string> text = read(files_, place_of(path));
+  const std::optional<json::object> known = text ? object_in(*text) : std::nullopt;
+  const json::value* hex = known ? known->if_contains("digest") : nullptr;
+  const auto digest = hex != nullptr && hex->is_string() ? Digest::from_hex(hex->get_string()) : std::nullopt;
+  if (!digest || *known != place_object(path, stat, *digest)) return std::nullopt;
+  std::optional<CountRecord> record = find(*digest);
   return record && record->size_bytes == stat.size_bytes ? record : std::nullopt;
 }
 
@@ -150,10 +145,7 @@ std::optional<CountRecord> CountCache::find(const Digest& digest) const {
 void CountCache::keep(const Path& path, const FileStat& stat, const CountRecord& record) const {
   files_.make_folders(folder_);
   files_.write_atomically(record_path(record.digest), text_of(record));
-  const json::object place{{"version", cache_version},  {"path", replace_invalid_utf8(path.string())},
-                           {"bytes", stat.size_bytes},  {"mtime_ns", stat.mtime_ns},
-                           {"ctime_ns", stat.ctime_ns}, {"digest", record.digest.hex()}};
-  files_.write_atomically(place_of(path), json::serialize(place));
+  files_.write_atomically(place_of(path), json::serialize(place_object(path, stat, record.digest)));
 }
 
 }  // namespace argosy::data

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -97,20 +96,12 @@ constexpr std::size_t longest_given_name_bytes = 200;  // more is put behind it:
 
 bool is_file_name(const std::string& name) {
   return !name.empty() && name.size() <= longest_given_name_bytes && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-                  c == '.';
-         });
-}
-
-template <class Number>
-void require_at_least(config::Problems& problems, std::string_view pointer, Number value, Number least) {
-  problems.require(value >= least, pointer, fmt::format("at least {}", least), fmt::format("{}", value));
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+             std::string::npos;
 }
 
 /// Sizes have an upper bound where they are configured, so that sums and products of them cannot overflow later.
-constexpr std::int64_t most_pieces =
-    std::numeric_limits<std::int32_t>::max();  // of a row, which shards count in 32 bits
+constexpr std::int64_t most_pieces = std::numeric_limits<std::int32_t>::max();  // of a row: shards count in 32 bits
 constexpr std::int64_t most_vocabulary = 1 << 24, most_micro_batches = 1 << 30;
 constexpr std::int64_t most_accumulation = 1 << 14;  // a step is planned operation by operation
 constexpr std::int64_t most_examples = std::int64_t{1} << 53, most_step_size = std::int64_t{1} << 40;
@@ -144,7 +135,7 @@ void validate(const TokenizerTraining& config, config::Problems& problems) {
   require_between(problems, "/vocab_size", config.vocab_size, 8, most_vocabulary);
   problems.require(config.character_coverage > 0 && config.character_coverage <= 1, "/character_coverage",
                    "a share above 0, at most 1", fmt::format("{}", config.character_coverage));
-  require_at_least<std::int64_t>(problems, "/sample_lines", config.sample_lines, 1);
+  problems.require(config.sample_lines >= 1, "/sample_lines", "at least 1", fmt::format("{}", config.sample_lines));
 }
 
 void validate(const SplitConfig& config, config::Problems& problems) {
@@ -161,8 +152,7 @@ void validate(const DataConfig& config, config::Problems& problems) {
                    "a file name of at most 200 bytes", Path{config.tokenizer}.filename().string());
   problems.require(!config.shards.empty(), "/shards", "a folder for token shards", "none");
   problems.require(!config.corpora.empty(), "/corpora", "at least one corpus", "none");
-  problems.require(config.workers >= 1 && config.workers <= 256, "/workers", "1 to 256",
-                   fmt::format("{}", config.workers));
+  require_between(problems, "/workers", config.workers, 1, 256);
   constexpr double least_temperature = 0.1;  // the tenth power of 2^53 target tokens is finite
   problems.require(std::isfinite(config.temperature) && config.temperature >= least_temperature, "/temperature",
                    fmt::format("a number of at least {}", least_temperature), fmt::format("{}", config.temperature));
@@ -203,6 +193,15 @@ Path cache_folder(const DataConfig& config, const Path& run_dir) {
   return run_dir.empty() ? user_cache_folder() : run_dir / "cache";
 }
 
+std::vector<Path> texts_of(const DataConfig& config) {
+  std::vector<Path> texts;
+  for (const CorpusConfig& corpus : config.corpora) {
+    texts.emplace_back(corpus.source);
+    if (corpus.target) texts.emplace_back(*corpus.target);
+  }
+  return texts;
+}
+
 Path user_cache_folder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && *cache != '\0') return Path{cache} / "argosy";
@@ -238,21 +237,15 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
            fmt::format("try {} or {}", below > 0 ? below : of, below + of));
   };
 
-  StepSizes sizes;
+  const std::int64_t slots = config.accumulation.value_or(1) * world;
   if (config.global_size && config.micro_size) {
     require_multiple(*config.micro_size, fmt::format("micro_size {}", *config.micro_size));
-    sizes.global_size = *config.global_size;
-    sizes.micro_size = *config.micro_size;
   } else if (config.global_size) {
-    const std::int64_t slots = *config.accumulation * world;
     require_multiple(slots, fmt::format("accumulation {} x {} ranks", *config.accumulation, world));
-    sizes.global_size = *config.global_size;
-    sizes.micro_size = *config.global_size / slots;
-  } else {
-    sizes.micro_size = *config.micro_size;
-    const std::int64_t slots = *config.accumulation * world;
-    sizes.global_size = sizes.micro_size * slots;
   }
+  StepSizes sizes;
+  sizes.micro_size = config.micro_size ? *config.micro_size : *config.global_size / slots;
+  sizes.global_size = config.global_size ? *config.global_size : sizes.micro_size * slots;
   const std::int64_t micro_batches = sizes.global_size / sizes.micro_size;
   require_at_most(static_cast<double>(micro_batches), most_micro_batches, "micro-batches");
   sizes.micro_batches = narrow<int>(micro_batches);

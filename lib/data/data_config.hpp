@@ -93,6 +93,8 @@ void validate(const SplitConfig&, config::Problems&);
 void validate(const DataConfig&, config::Problems&);
 void validate(const BatchConfig&, config::Problems&);
 
+/// The texts of all corpora: of each its source and, for pairs, its target.
+[[nodiscard]] std::vector<Path> texts_of(const DataConfig& config);
 /// data.cache, or <run_dir>/cache, or the user's cache folder where neither is named.
 [[nodiscard]] Path cache_folder(const DataConfig& config, const Path& run_dir);
 /// ${XDG_CACHE_HOME:-~/.cache}/argosy.

@@ -10,22 +10,11 @@
 #include "data/batcher.hpp"
 
 namespace argosy::data {
-namespace {
-
-std::vector<std::int32_t> ids_of(const TokenShards& shards, const LmDocument& document) {
-  std::vector<std::int32_t> ids, line;
-  ids.reserve(static_cast<std::size_t>(document.ids));
-  for (std::uint64_t i = 0; i < document.examples; ++i) {
-    shards.target(document.first + i, line);
-    ids.insert(ids.end(), line.begin(), line.end());
-  }
-  return ids;
-}
 
 /// An epoch whose steps the sampler has planned.
-class PlannedEpoch : public EpochSource {
+class EpochMaker::PlannedEpoch : public EpochSource {
  public:
-  explicit PlannedEpoch(EpochPlan plan) : plan_(std::move(plan)) {}
+  PlannedEpoch(const EpochMaker& maker, std::int64_t epoch) : maker_(maker), plan_(maker.sampler_->plan(epoch)) {}
 
   std::int64_t steps() const override { return plan_.steps(); }
   Totals totals(std::int64_t step) const override {
@@ -43,92 +32,69 @@ class PlannedEpoch : public EpochSource {
   }
 
  protected:
+  const EpochMaker& maker_;
   EpochPlan plan_;
 };
 
-class PairEpoch final : public PlannedEpoch {
+class EpochMaker::PairEpoch final : public PlannedEpoch {
  public:
-  PairEpoch(const TokenShards& shards, const spec::Vocabulary& vocabulary, EpochPlan plan)
-      : PlannedEpoch(std::move(plan)), shards_(shards), vocabulary_(vocabulary) {}
+  using PlannedEpoch::PlannedEpoch;
 
   Batch assemble(std::int64_t step, int j) const override {
     const MicroBatch micro_batch = plan_.micro_batch(step, j);
     std::vector<std::vector<std::int32_t>> ids(2 * micro_batch.examples.size());
     std::vector<Example> examples;
     for (std::size_t i = 0; i < micro_batch.examples.size(); ++i) {
-      shards_.source(micro_batch.examples[i], ids[2 * i]);
-      shards_.target(micro_batch.examples[i], ids[2 * i + 1]);
+      maker_.shards_.source(micro_batch.examples[i], ids[2 * i]);
+      maker_.shards_.target(micro_batch.examples[i], ids[2 * i + 1]);
       examples.push_back({ids[2 * i], ids[2 * i + 1], micro_batch.examples[i]});
     }
-    return batch_of_pairs(examples, vocabulary_, micro_batch.source_width, micro_batch.target_width);
+    return batch_of_pairs(examples, maker_.vocabulary_, micro_batch.source_width, micro_batch.target_width);
   }
-
- private:
-  const TokenShards& shards_;
-  const spec::Vocabulary& vocabulary_;
 };
 
-class SingleRowEpoch final : public PlannedEpoch {
+class EpochMaker::SingleRowEpoch final : public PlannedEpoch {
  public:
-  SingleRowEpoch(const TokenShards& shards, const spec::Vocabulary& vocabulary, std::span<const LmDocument> documents,
-                 std::span<const LmRow> pieces, EpochPlan plan)
-      : PlannedEpoch(std::move(plan)),
-        shards_(shards),
-        vocabulary_(vocabulary),
-        documents_(documents),
-        pieces_(pieces) {}
+  using PlannedEpoch::PlannedEpoch;
 
   Batch assemble(std::int64_t step, int j) const override {
     const MicroBatch micro_batch = plan_.micro_batch(step, j);
-    LmBatcher batcher{vocabulary_, static_cast<std::int64_t>(micro_batch.examples.size()), micro_batch.target_width};
+    LmBatcher batcher{maker_.vocabulary_, std::ssize(micro_batch.examples), micro_batch.target_width};
     for (const std::uint64_t piece : micro_batch.examples) {
-      add_row(batcher, pieces_[piece], [&](std::uint64_t document) { return ids_of(shards_, documents_[document]); });
+      add_row(batcher, maker_.pieces_[piece], [&](std::uint64_t document) { return maker_.ids_of(document); });
     }
     return batcher.take();
   }
-
- private:
-  const TokenShards& shards_;
-  const spec::Vocabulary& vocabulary_;
-  std::span<const LmDocument> documents_;
-  std::span<const LmRow> pieces_;
 };
 
-class PackedEpoch final : public EpochSource {
+class EpochMaker::PackedEpoch final : public EpochSource {
  public:
-  PackedEpoch(const TokenShards& shards, const spec::Vocabulary& vocabulary, std::span<const LmDocument> documents,
-              std::vector<std::uint64_t> order, const BatchConfig& batch, std::int64_t rows, int micro_batches)
-      : shards_(shards),
-        vocabulary_(vocabulary),
-        documents_(documents),
-        order_(std::move(order)),
-        width_(batch.sequence_length),
-        rows_per_batch_(rows),
-        micro_batches_(micro_batches) {
+  PackedEpoch(const EpochMaker& maker, std::int64_t epoch) : maker_(maker), order_(maker.sampler_->draws(epoch)) {
     std::vector<std::int64_t> positions;
     positions.reserve(order_.size());
-    for (const std::uint64_t document : order_) positions.push_back(documents_[document].positions());
-    rows_ = plan_packed_rows(positions, width_, batch.documents);
+    for (const std::uint64_t document : order_) positions.push_back(maker.documents_[document].positions());
+    const BatchConfig& batch = maker.settings_.batch;
+    rows_ = plan_packed_rows(positions, batch.sequence_length, batch.documents);
   }
 
   std::int64_t steps() const override {
-    const std::int64_t rows = rows_per_batch_ * micro_batches_;
-    return (static_cast<std::int64_t>(rows_.size()) + rows - 1) / rows;
+    const std::int64_t rows = maker_.rows_ * micro_batches();
+    return (std::ssize(rows_) + rows - 1) / rows;
   }
   Totals totals(std::int64_t step) const override {
     Totals totals;
-    for (int j = 0; j < micro_batches_; ++j) {
+    for (int j = 0; j < micro_batches(); ++j) {
       const std::span<const LmRow> rows = rows_of(step, j);
       for (const LmRow& row : rows) totals.tgt_tokens += row.tgt_tokens;
-      totals.padded_tokens += widest(rows) * static_cast<std::int64_t>(rows.size());
+      totals.padded_tokens += widest(rows) * std::ssize(rows);
     }
     return totals;
   }
   Batch assemble(std::int64_t step, int j) const override {
     const std::span<const LmRow> rows = rows_of(step, j);
-    LmBatcher batcher{vocabulary_, static_cast<std::int64_t>(rows.size()), widest(rows)};
+    LmBatcher batcher{maker_.vocabulary_, std::ssize(rows), widest(rows)};
     for (const LmRow& row : rows) {
-      add_row(batcher, row, [&](std::uint64_t place) { return ids_of(shards_, documents_[order_[place]]); });
+      add_row(batcher, row, [&](std::uint64_t place) { return maker_.ids_of(order_[place]); });
     }
     return batcher.take();
   }
@@ -138,8 +104,9 @@ class PackedEpoch final : public EpochSource {
       positions += static_cast<double>(row.positions);
       labels += static_cast<double>(row.tgt_tokens);
     }
-    const double cells = static_cast<double>(rows_.size()) * static_cast<double>(width_);
-    return {steps(), static_cast<std::int64_t>(rows_.size()), 0, positions / cells, labels / cells};
+    const double cells =
+        static_cast<double>(rows_.size()) * static_cast<double>(maker_.settings_.batch.sequence_length);
+    return {steps(), std::ssize(rows_), 0, positions / cells, labels / cells};
   }
 
  private:
@@ -148,22 +115,17 @@ class PackedEpoch final : public EpochSource {
     for (const LmRow& row : rows) widest = std::max(widest, row.positions);
     return widest;
   }
+  int micro_batches() const { return maker_.settings_.sizes.micro_batches; }
   std::span<const LmRow> rows_of(std::int64_t step, int j) const {
-    const auto begin = static_cast<std::size_t>((step * micro_batches_ + j) * rows_per_batch_);
-    if (j >= micro_batches_ || begin >= rows_.size()) return {};  // beyond: slots of ranks left over
-    return std::span{rows_}.subspan(begin, std::min(rows_.size() - begin, static_cast<std::size_t>(rows_per_batch_)));
+    const auto begin = static_cast<std::size_t>((step * micro_batches() + j) * maker_.rows_);
+    if (j >= micro_batches() || begin >= rows_.size()) return {};  // beyond: slots of ranks left over
+    return std::span{rows_}.subspan(begin, std::min(rows_.size() - begin, static_cast<std::size_t>(maker_.rows_)));
   }
 
-  const TokenShards& shards_;
-  const spec::Vocabulary& vocabulary_;
-  std::span<const LmDocument> documents_;
+  const EpochMaker& maker_;
   std::vector<std::uint64_t> order_;  // documents as drawn
   std::vector<LmRow> rows_;
-  std::int64_t width_, rows_per_batch_;
-  int micro_batches_;
 };
-
-}  // namespace
 
 EpochMaker::EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabulary, EpochSettings settings)
     : shards_(shards), vocabulary_(vocabulary), settings_(settings) {
@@ -181,13 +143,9 @@ EpochMaker::EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabu
                 "raise micro_size or lower sequence_length");
 
   // What is drawn: pairs, documents (packed) or document pieces.
-  std::vector<CorpusLengths> corpora;
   std::vector<std::size_t> first{0};
   for (const TokenShards::Corpus& corpus : shards.corpora()) {
-    if (shards.has_source()) {
-      corpora.push_back({shards.lengths().subspan(corpus.first, corpus.size), corpus.weight});
-      continue;
-    }
+    if (shards.has_source()) break;  // pairs are drawn by the lengths of the shards
     const std::size_t first_document = documents_.size();
     for (std::uint64_t i = corpus.first; i < corpus.first + corpus.size; ++i) {
       if (i == corpus.first || shards.starts_document(i)) documents_.push_back({.first = i});
@@ -209,10 +167,12 @@ EpochMaker::EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabu
     }
     first.push_back(lengths_.size());
   }
-  if (!shards.has_source()) {
-    for (std::size_t c = 0; c < shards.corpora().size(); ++c) {
-      corpora.push_back({std::span{lengths_}.subspan(first[c], first[c + 1] - first[c]), shards.corpora()[c].weight});
-    }
+  std::vector<CorpusLengths> corpora;
+  for (std::size_t c = 0; c < shards.corpora().size(); ++c) {
+    const TokenShards::Corpus& corpus = shards.corpora()[c];
+    corpora.push_back({shards.has_source() ? shards.lengths().subspan(corpus.first, corpus.size)
+                                           : std::span{lengths_}.subspan(first[c], first[c + 1] - first[c]),
+                       corpus.weight});
   }
   SamplerSettings sampling{.seed = settings_.seed,
                            .unit = packed_ ? BatchUnit::examples : batch.unit,  // documents are only drawn, not sorted
@@ -224,12 +184,21 @@ EpochMaker::EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabu
   sampler_ = std::make_unique<Sampler>(sampling, std::move(corpora));
 }
 
+std::vector<std::int32_t> EpochMaker::ids_of(std::uint64_t document) const {
+  const auto& [first, examples, count] = documents_[document];
+  std::vector<std::int32_t> ids, line;
+  ids.reserve(static_cast<std::size_t>(count));
+  for (std::uint64_t i = first; i < first + examples; ++i) {
+    shards_.target(i, line);
+    ids.insert(ids.end(), line.begin(), line.end());
+  }
+  return ids;
+}
+
 std::unique_ptr<EpochSource> EpochMaker::make(std::int64_t epoch) const {
-  if (shards_.has_source()) return std::make_unique<PairEpoch>(shards_, vocabulary_, sampler_->plan(epoch));
-  if (!packed_)
-    return std::make_unique<SingleRowEpoch>(shards_, vocabulary_, documents_, pieces_, sampler_->plan(epoch));
-  return std::make_unique<PackedEpoch>(shards_, vocabulary_, documents_, sampler_->draws(epoch), settings_.batch, rows_,
-                                       settings_.sizes.micro_batches);
+  if (shards_.has_source()) return std::make_unique<PairEpoch>(*this, epoch);
+  if (packed_) return std::make_unique<PackedEpoch>(*this, epoch);
+  return std::make_unique<SingleRowEpoch>(*this, epoch);
 }
 
 }  // namespace argosy::data

@@ -47,11 +47,18 @@ class EpochMaker {
   /// Throws Error{config} when packing is asked for pairs or a row does not fit micro_size, Error{data} when nothing
   /// can be trained on.
   EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabulary, EpochSettings settings);
+  /// The epoch borrows from this.
   [[nodiscard]] std::unique_ptr<EpochSource> make(std::int64_t epoch) const;
   /// Share of the drawn examples (documents, pieces) that comes from each corpus.
   [[nodiscard]] const std::vector<double>& shares() const { return sampler_->shares(); }
 
  private:
+  class PlannedEpoch;
+  class PairEpoch;
+  class SingleRowEpoch;
+  class PackedEpoch;
+  [[nodiscard]] std::vector<std::int32_t> ids_of(std::uint64_t document) const;
+
   const TokenShards& shards_;
   spec::Vocabulary vocabulary_;
   EpochSettings settings_;

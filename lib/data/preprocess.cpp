@@ -33,17 +33,6 @@ namespace {
 namespace json = boost::json;
 constexpr double unknown_share_to_warn_of = 1e-3;
 
-/// Texts of the configuration, counted: for each corpus its source and, for pairs, its target.
-std::vector<CountedFile> count_texts(const comm::Communicator& world, const Files& files, const Log& log,
-                                     const PreprocessSettings& settings) {
-  std::vector<Path> paths;
-  for (const CorpusConfig& corpus : settings.data.corpora) {
-    paths.emplace_back(corpus.source);
-    if (corpus.target) paths.emplace_back(*corpus.target);
-  }
-  return count_files(world, files, log, paths, {.cache = settings.cache / "count"});
-}
-
 /// Every rank has the same records, so every rank throws alike.
 void check_texts(const PreprocessSettings& settings, std::span<const CountedFile> texts) {
   for (const CountedFile& text : texts) {
@@ -295,7 +284,8 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
                                 const PreprocessSettings& settings) {
   const Path folder = settings.data.shards;
   const Ownership ownership{world, files, folder};
-  const std::vector<CountedFile> texts = count_texts(world, files, log, settings);
+  const std::vector<CountedFile> texts =
+      count_files(world, files, log, texts_of(settings.data), {.cache = settings.cache / "count"});
   check_texts(settings, texts);
   const PreparedTokenizer prepared = prepare_tokenizer(world, files, log, settings, texts);
   const std::vector<Unit> units = plan_units(settings, texts, prepared.tokenizer);

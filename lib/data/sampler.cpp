@@ -16,10 +16,6 @@ namespace {
 constexpr std::uint64_t step_shuffle = 0x53544550;  // names the stream of random numbers
 constexpr std::int64_t pool_steps = 64;             // a pool holds at least the examples of so many steps
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 /// Draw k comes from the corpus that lags most behind its share: |drawn - share·k| stays below 1.2 without a random
 /// number.
 class Mixer {
@@ -55,36 +51,23 @@ int EpochPlan::micro_batches(std::int64_t step) const {
 
 MicroBatch EpochPlan::micro_batch(std::int64_t step, int j) const {
   const Step& at = steps_.at(static_cast<std::size_t>(step));
-  if (j >= static_cast<int>(at.pieces)) return {};
-  const Piece& piece = pieces_[at.first_piece + static_cast<std::uint32_t>(j)];
-  return {.examples = std::span{examples_}.subspan(piece.begin, piece.end - piece.begin),
-          .source_width = piece.source_width,
-          .target_width = piece.target_width,
-          .src_tokens = piece.src_tokens,
-          .tgt_tokens = piece.tgt_tokens};
-}
-
-std::int64_t EpochPlan::tgt_tokens(std::int64_t step) const {
-  std::int64_t sum = 0;
-  for (int j = 0; j < micro_batches(step); ++j) sum += micro_batch(step, j).tgt_tokens;
-  return sum;
+  return j < static_cast<int>(at.pieces) ? pieces_[at.first_piece + static_cast<std::uint32_t>(j)] : MicroBatch{};
 }
 
 double EpochPlan::fill() const {
   double used = 0;
-  for (const Piece& piece : pieces_) {
-    const auto rows = static_cast<double>(piece.end - piece.begin);
+  for (const MicroBatch& piece : pieces_) {
     const bool by_rows = settings_.unit == BatchUnit::examples;
-    used += by_rows ? rows : rows * static_cast<double>(piece.source_width + piece.target_width);
+    used += static_cast<double>(by_rows ? std::ssize(piece.examples) : piece.padded_tokens());
   }
   return used / (static_cast<double>(settings_.micro_size) * static_cast<double>(pieces_.size()));
 }
 
 double EpochPlan::target_efficiency() const {
   double real = 0, padded = 0;
-  for (const Piece& piece : pieces_) {
+  for (const MicroBatch& piece : pieces_) {
     real += static_cast<double>(piece.tgt_tokens);
-    padded += static_cast<double>(piece.end - piece.begin) * static_cast<double>(piece.target_width);
+    padded += static_cast<double>(piece.examples.size()) * static_cast<double>(piece.target_width);
   }
   return real / padded;
 }
@@ -111,18 +94,22 @@ Sampler::Sampler(SamplerSettings settings, std::vector<CorpusLengths> corpora)
                 fmt::format("temperature {} and shares beyond the range of numbers", settings_.temperature),
                 "correct data.temperature or the corpora's weights");
   for (double& share : shares_) share /= sum;
-  const auto fits = [&](const Lengths& l) {
-    return settings_.unit == BatchUnit::examples ||
-           round_up(l.source, settings_.width_multiple) + round_up(l.target, settings_.width_multiple) <=
-               settings_.micro_size;
-  };
-  const bool any_fits = std::any_of(corpora_.begin(), corpora_.end(), [&](const CorpusLengths& corpus) {
-    return std::any_of(corpus.lengths.begin(), corpus.lengths.end(), fits);
+  const bool any_fits = std::ranges::any_of(corpora_, [&](const CorpusLengths& corpus) {
+    return std::ranges::any_of(corpus.lengths, [&](const Lengths& lengths) { return fits(lengths); });
   });
   if (!any_fits)
     throw_error(Fault::data, "batch.micro_size",
                 fmt::format("examples of at most micro_size {} padded_tokens", settings_.micro_size),
                 "only longer ones", "raise batch.micro_size");
+}
+
+std::int64_t Sampler::width(std::uint32_t length) const {
+  const std::int64_t multiple = settings_.width_multiple;
+  return (length + multiple - 1) / multiple * multiple;
+}
+
+bool Sampler::fits(const Lengths& lengths) const {
+  return settings_.unit == BatchUnit::examples || width(lengths.source) + width(lengths.target) <= settings_.micro_size;
 }
 
 const Lengths& Sampler::lengths_of(std::uint64_t example) const {
@@ -170,35 +157,30 @@ std::vector<std::uint64_t> Sampler::draws(std::int64_t epoch) const {
 }
 
 EpochPlan Sampler::plan(std::int64_t epoch) const {
-  EpochPlan plan;
-  plan.settings_ = settings_;
-  std::vector<std::uint64_t> order = draws(epoch);
-  plan.drawn_ = static_cast<std::int64_t>(order.size());
+  EpochPlan plan{settings_};
+  plan.drawn_ = static_cast<std::int64_t>(first_.back());
 
   struct Keyed {
     Lengths lengths;
     std::uint64_t example;
   };
   std::vector<Keyed> sorted;
-  sorted.reserve(order.size());
+  sorted.reserve(first_.back());
   double padded_tokens = 0;
-  const auto width = [&](std::uint32_t length) { return round_up(length, settings_.width_multiple); };
-  const bool by_rows = settings_.unit == BatchUnit::examples;
-  for (const std::uint64_t example : order) {
+  for (const std::uint64_t example : draws(epoch)) {
     const Lengths lengths = lengths_of(example);
-    if (!by_rows && width(lengths.source) + width(lengths.target) > settings_.micro_size) {
+    if (!fits(lengths)) {
       ++plan.dropped_oversized_;
       continue;
     }
     padded_tokens += static_cast<double>(lengths.source) + lengths.target;
     sorted.push_back({lengths, example});
   }
-  order.clear();
-  order.shrink_to_fit();
 
   // Pools of equal size, each of at least `pool` examples and pool_steps steps, at most the epoch.
   const std::size_t count = sorted.size();
   if (count == 0) return plan;
+  const bool by_rows = settings_.unit == BatchUnit::examples;
   const double step_size = static_cast<double>(settings_.micro_size) * settings_.micro_batches;
   const double step_examples = by_rows ? step_size : step_size * static_cast<double>(count) / padded_tokens;
   const double pool = std::max(static_cast<double>(settings_.pool), std::ceil(pool_steps * step_examples));
@@ -217,18 +199,17 @@ EpochPlan Sampler::plan(std::int64_t epoch) const {
     const std::size_t first_piece = plan.pieces_.size();
     for (std::size_t i = pool_begin; i < pool_end; ++i) {
       const Keyed& next = sorted[i];
-      const std::uint64_t at = plan.examples_.size();
       const std::int64_t source = width(next.lengths.source), target = width(next.lengths.target);
-      EpochPlan::Piece* piece = plan.pieces_.size() > first_piece ? &plan.pieces_.back() : nullptr;
+      MicroBatch* piece = plan.pieces_.size() > first_piece ? &plan.pieces_.back() : nullptr;
       if (piece != nullptr) {
-        const auto rows = static_cast<std::int64_t>(at - piece->begin) + 1;
+        const std::int64_t rows = std::ssize(piece->examples) + 1;
         const std::int64_t size =
             by_rows ? rows : rows * (std::max(piece->source_width, source) + std::max(piece->target_width, target));
         if (size > settings_.micro_size) piece = nullptr;
       }
-      if (piece == nullptr) piece = &plan.pieces_.emplace_back(EpochPlan::Piece{.begin = at, .end = at});
-      plan.examples_.push_back(next.example);
-      piece->end = at + 1;
+      if (piece == nullptr) piece = &plan.pieces_.emplace_back();
+      plan.examples_.push_back(next.example);  // within what is reserved: spans stay valid
+      piece->examples = std::span{plan.examples_}.last(piece->examples.size() + 1);
       piece->source_width = std::max(piece->source_width, source);
       piece->target_width = std::max(piece->target_width, target);
       piece->src_tokens += next.lengths.source;

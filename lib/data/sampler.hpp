@@ -41,21 +41,19 @@ struct SamplerSettings {
   double temperature = 1.0;
 };
 
-/// The steps of one epoch.
+/// The steps of one epoch. Move-only: its micro-batches borrow from it.
 class EpochPlan {
  public:
+  EpochPlan(EpochPlan&&) noexcept = default;
   [[nodiscard]] std::int64_t steps() const noexcept { return static_cast<std::int64_t>(steps_.size()); }
   /// Micro-batches of a step that hold examples: settings.micro_batches, fewer in the short last step of a pool.
   [[nodiscard]] int micro_batches(std::int64_t step) const;
   /// Micro-batch j of a step; empty from micro_batches(step) on.
   [[nodiscard]] MicroBatch micro_batch(std::int64_t step, int j) const;
-  /// Loss-bearing labels of a step over all ranks: the denominator of its gradient.
-  [[nodiscard]] std::int64_t tgt_tokens(std::int64_t step) const;
 
   [[nodiscard]] std::int64_t drawn() const noexcept { return drawn_; }  // examples of the epoch
-  [[nodiscard]] std::int64_t dropped_oversized() const noexcept {
-    return dropped_oversized_;
-  }  // alone above micro_size
+  /// Examples that alone exceed micro_size.
+  [[nodiscard]] std::int64_t dropped_oversized() const noexcept { return dropped_oversized_; }
   /// padded_tokens / (micro_size · micro-batches) (rows / micro_size under unit examples).
   [[nodiscard]] double fill() const;
   /// Loss-bearing share of rows · T.
@@ -63,16 +61,13 @@ class EpochPlan {
 
  private:
   friend class Sampler;
-  struct Piece {  // a micro-batch: examples_[begin, end)
-    std::uint64_t begin = 0, end = 0;
-    std::int64_t source_width = 0, target_width = 0, src_tokens = 0, tgt_tokens = 0;
-  };
+  explicit EpochPlan(const SamplerSettings& settings) : settings_(settings) {}
   struct Step {
     std::uint32_t first_piece = 0, pieces = 0;
   };
   SamplerSettings settings_;
   std::vector<std::uint64_t> examples_;
-  std::vector<Piece> pieces_;
+  std::vector<MicroBatch> pieces_;
   std::vector<Step> steps_;
   std::int64_t drawn_ = 0, dropped_oversized_ = 0;
 };
@@ -93,10 +88,11 @@ class Sampler {
   [[nodiscard]] std::vector<std::int64_t> drawn_before(std::int64_t epoch) const;
   /// Share of examples each corpus is drawn with.
   [[nodiscard]] const std::vector<double>& shares() const noexcept { return shares_; }
-  [[nodiscard]] const SamplerSettings& settings() const noexcept { return settings_; }
 
  private:
   [[nodiscard]] const Lengths& lengths_of(std::uint64_t example) const;
+  [[nodiscard]] std::int64_t width(std::uint32_t length) const;
+  [[nodiscard]] bool fits(const Lengths& lengths) const;
 
   SamplerSettings settings_;
   std::vector<CorpusLengths> corpora_;

@@ -189,14 +189,15 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
   TokenShards shards;
   shards.fingerprint_ = index.recipe;
   for (std::size_t c = 0; c < index.corpora.size(); ++c) {
+    const ShardIndex::Corpus& wanted = index.corpora[c];
     const std::size_t first_shard = shards.shards_.size();
     std::vector<std::uint64_t> first{0};
     TokenShard::Totals totals;
-    for (const ShardIndex::Shard& entry : index.corpora[c].shards) {
+    for (const ShardIndex::Shard& entry : wanted.shards) {
       TokenShard shard = TokenShard::open(files, folder / entry.file);
       if (shard.size() != entry.examples || shard.size_bytes() != entry.size_bytes ||
           shard.body_digest() != entry.digest || shard.tokenizer_digest() != index.tokenizer ||
-          shard.has_source() != (index.corpora[c].texts.size() == 2)) {
+          shard.has_source() != (wanted.texts.size() == 2)) {
         refuse(folder / entry.file, "the shard that the index names", "another one");
       }
       const TokenShard::Totals ids = shard.check_lengths();
@@ -205,29 +206,23 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
       first.push_back(first.back() + shard.size());
       shards.shards_.push_back(std::move(shard));
     }
-    if (totals.source != index.corpora[c].src_tokens || totals.target != index.corpora[c].tgt_tokens) {
-      refuse(shard_index_path(folder),
-             fmt::format("{} and {} ids of {}", totals.source, totals.target, index.corpora[c].name),
-             fmt::format("{} and {}", index.corpora[c].src_tokens, index.corpora[c].tgt_tokens));
+    if (totals.source != wanted.src_tokens || totals.target != wanted.tgt_tokens) {
+      refuse(shard_index_path(folder), fmt::format("{} and {} ids of {}", totals.source, totals.target, wanted.name),
+             fmt::format("{} and {}", wanted.src_tokens, wanted.tgt_tokens));
     }
-    const std::size_t shard_count = first.size() - 1;
-    const auto locate = [&](std::uint64_t example) {
-      const auto s =
-          static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), example) - first.begin()) - 1;
-      return std::pair{s, example - first[s]};
-    };
+    const std::span own = std::span{shards.shards_}.subspan(first_shard);
 
     // The part: [begin, end) of the corpus, cut where a document begins once the share of tgt_tokens is reached.
     std::uint64_t begin = 0, end = first.back();
     if (config.split && part != Part::all) {
-      const double total = static_cast<double>(index.corpora[c].tgt_tokens);
+      const double total = static_cast<double>(wanted.tgt_tokens);
       const auto cut = [&](double share) {
         double sum = 0;
-        for (std::uint64_t i = 0; i < first.back(); ++i) {
-          const auto [s, at] = locate(i);
-          const TokenShard& shard = shards.shards_[first_shard + s];
-          if (sum >= share * total - 1e-6 && shard.starts_document(at)) return i;
-          sum += shard.lengths(at).target;
+        for (std::size_t s = 0; s < own.size(); ++s) {
+          for (std::uint64_t i = 0; i < own[s].size(); ++i) {
+            if (sum >= share * total - 1e-6 && own[s].starts_document(i)) return first[s] + i;
+            sum += own[s].lengths(i).target;
+          }
         }
         return first.back();
       };
@@ -239,49 +234,46 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
         end = cut(config.split->train + config.split->validation);
       }
     }
-    Corpus& corpus = shards.corpora_.emplace_back();
-    corpus = {index.corpora[c].name, config.corpora[c].weight, shards.lengths_.size(), end - begin};
-    for (std::size_t s = 0; s < shard_count; ++s) {
+    shards.corpora_.push_back({wanted.name, config.corpora[c].weight, shards.lengths_.size(), end - begin});
+    for (std::size_t s = 0; s < own.size(); ++s) {
       const std::uint64_t from = std::max(begin, first[s]), to = std::min(end, first[s + 1]);
       if (from >= to) continue;
       shards.runs_.push_back({shards.lengths_.size(), from - first[s], first_shard + s});
-      for (std::uint64_t i = from; i < to; ++i)
-        shards.lengths_.push_back(shards.shards_[first_shard + s].lengths(i - first[s]));
+      for (std::uint64_t i = from; i < to; ++i) shards.lengths_.push_back(own[s].lengths(i - first[s]));
     }
-    if (c == 0) shards.has_source_ = index.corpora[c].texts.size() == 2;
+    if (c == 0) shards.has_source_ = wanted.texts.size() == 2;
   }
   return shards;
 }
 
-const TokenShards::Run& TokenShards::run_of(std::uint64_t example) const {
+std::pair<const TokenShard&, std::uint64_t> TokenShards::place_of(std::uint64_t example) const {
   ARGOSY_CHECK(example < size(), "{} of {}", example, size());
-  return *std::prev(std::upper_bound(runs_.begin(), runs_.end(), example,
-                                     [](std::uint64_t at, const Run& run) { return at < run.first; }));
+  const Run& run = *std::prev(std::ranges::upper_bound(runs_, example, {}, &Run::first));
+  return {shards_[run.shard], example - run.first + run.in_shard};
 }
 
 void TokenShards::source(std::uint64_t example, std::vector<std::int32_t>& out) const {
-  const Run& run = run_of(example);
-  shards_[run.shard].source(example - run.first + run.in_shard, out);
+  const auto [shard, i] = place_of(example);
+  shard.source(i, out);
 }
 
 void TokenShards::target(std::uint64_t example, std::vector<std::int32_t>& out) const {
-  const Run& run = run_of(example);
-  shards_[run.shard].target(example - run.first + run.in_shard, out);
+  const auto [shard, i] = place_of(example);
+  shard.target(i, out);
 }
 
 bool TokenShards::starts_document(std::uint64_t example) const {
-  const Run& run = run_of(example);
-  return shards_[run.shard].starts_document(example - run.first + run.in_shard);
+  const auto [shard, i] = place_of(example);
+  return shard.starts_document(i);
 }
 
 void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const {
-  const auto found = std::find_if(lengths_.begin(), lengths_.end(), [positions](const Lengths& lengths) {
-    return lengths.source > positions || lengths.target > positions;
-  });
+  const auto found = std::ranges::find_if(
+      lengths_, [&](const Lengths& each) { return std::max(each.source, each.target) > positions; });
   if (found == lengths_.end()) return;
   const auto example = static_cast<std::uint64_t>(found - lengths_.begin());
-  const Corpus& corpus = *std::find_if(corpora_.begin(), corpora_.end(),
-                                       [example](const Corpus& each) { return example < each.first + each.size; });
+  const Corpus& corpus =
+      *std::ranges::find_if(corpora_, [&](const Corpus& each) { return example < each.first + each.size; });
   std::vector<std::int32_t> ids;
   const bool is_source = found->source > positions;
   is_source ? source(example, ids) : target(example, ids);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/file.hpp"
@@ -110,7 +111,8 @@ class TokenShards {
     std::uint64_t in_shard = 0;  // of the shard
     std::size_t shard = 0;
   };
-  [[nodiscard]] const Run& run_of(std::uint64_t example) const;
+  /// Its shard, and its number there.
+  [[nodiscard]] std::pair<const TokenShard&, std::uint64_t> place_of(std::uint64_t example) const;
   std::vector<TokenShard> shards_;
   std::vector<Run> runs_;
   std::vector<Corpus> corpora_;

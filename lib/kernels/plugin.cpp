@@ -52,15 +52,6 @@ void* open_library(const char* name, int flags, const char* remedy) {
   return library;
 }
 
-}  // namespace
-
-int gpu_count() noexcept {
-  std::string problem;
-  return ask_driver(problem);
-}
-
-namespace {
-
 /// The driver's answer about one GPU: call(ask, device) uses the function `name`; empty where there is no such GPU.
 template <class Ask, class Call>
 std::string asked_of(int device_index, const char* name, Call call) {
@@ -75,6 +66,11 @@ std::string asked_of(int device_index, const char* name, Call call) {
 }
 
 }  // namespace
+
+int gpu_count() noexcept {
+  std::string problem;
+  return ask_driver(problem);
+}
 
 std::string gpu_name(int device_index) {
   using Ask = int (*)(char*, int, int);

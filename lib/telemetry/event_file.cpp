@@ -82,33 +82,25 @@ EventFile::EventFile(const SinkSetup& setup) : clock_(&setup.clock) {
 }
 
 void EventFile::step(const StepRecord& record) {
-  const boost::json::object figures = figures_of(record);
-  std::vector<Scalar> scalars;
-  scalars.reserve(figures.size());
-  for (const auto& figure : figures) {
+  std::vector<Figure> scalars;
+  for (const auto& figure : figures_of(record)) {
     if (figure.value().is_number() && figure.key() != "step")
-      scalars.push_back({.tag = figure.key(), .value = figure.value().to_number<double>()});
+      scalars.push_back({.name = figure.key(), .value = figure.value().to_number<double>()});
   }
   append(record.last.step, scalars);
 }
 
 void EventFile::validation(const ValidationRecord& record) {
-  std::vector<std::string> tags;
-  std::vector<Scalar> scalars;
-  tags.reserve(record.figures.size());
-  scalars.reserve(record.figures.size());
-  for (const Figure& figure : record.figures) {
-    tags.push_back(fmt::format("validation/{}/{}", record.set, figure.name));
-    scalars.push_back({.tag = tags.back(), .value = figure.value});
-  }
+  std::vector<Figure> scalars = record.figures;
+  for (Figure& figure : scalars) figure.name = fmt::format("validation/{}/{}", record.set, figure.name);
   append(record.step, scalars);
 }
 
-void EventFile::append(std::int64_t step, std::span<const Scalar> scalars) {
+void EventFile::append(std::int64_t step, std::span<const Figure> scalars) {
   std::string values;
-  for (const Scalar& scalar : scalars) {
+  for (const Figure& scalar : scalars) {
     std::string value;
-    put_bytes(value, 1, scalar.tag);
+    put_bytes(value, 1, scalar.name);
     put_key(value, 2, Wire::fixed32);
     put_raw(value, static_cast<float>(scalar.value));
     put_bytes(values, 1, value);

@@ -83,20 +83,14 @@ Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, co
   write_to_all(resumed_step_, [](Sink&) {});
 }
 
-void Metrics::open(Output& output) const {
-  if (output.sink != nullptr) return;
-  output.sink = output.kind->open({.files = files_,
-                                   .path = run_dir_ / output.kind->name,
-                                   .resumed_step = resumed_step_,
-                                   .log = *log_,
-                                   .clock = *clock_});
-}
-
 template <class Write>
 void Metrics::write_to_all(std::int64_t step, Write&& write) {
   for (Output& output : outputs_) {
     output.writing.attempt(step, [&] {
-      open(output);
+      if (output.sink == nullptr) {
+        const Path path = run_dir_ / output.kind->name;
+        output.sink = output.kind->open({files_, path, resumed_step_, *log_, *clock_});
+      }
       write(*output.sink);
     });
   }

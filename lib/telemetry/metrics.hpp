@@ -57,7 +57,6 @@ class Metrics {
   };
 
   [[nodiscard]] StepRecord record() const;
-  void open(Output& output) const;
   template <class Write>
   void write_to_all(std::int64_t step, Write&& write);
 

@@ -368,9 +368,9 @@ RunReport report_of(const Files& files, const Clock& clock, const Path& run_dir,
                     {"disk_kib", used_kib},
                     {"free_kib", free_kib},
                     {"newest_step", run.newest_step()},
-                    {"training", training ? json::value(*training) : json::value(nullptr)},
+                    {"training", json::value_from(training)},
                     {"job", std::move(last_job)},
-                    {"validation", validation ? json::value(*validation) : json::value(nullptr)},
+                    {"validation", json::value_from(validation)},
                     {"stages", std::move(states)},
                     {"problems", json::value_from(run.problems())}};
   return report;

@@ -1,5 +1,6 @@
 #include "telemetry/sink.hpp"
 
+#include <boost/json/value_from.hpp>
 #include <cmath>
 
 #include "telemetry/sinks.hpp"
@@ -23,9 +24,6 @@ std::span<const SinkKind> sink_kinds() {
 }
 
 boost::json::object figures_of(const StepRecord& r) {
-  const auto number = [](std::optional<double> value) {
-    return value ? boost::json::value(*value) : boost::json::value(nullptr);
-  };
   return {{"step", r.last.step},
           {"fraction_done", r.last.fraction_done},
           {"epoch", r.last.epoch},
@@ -43,12 +41,12 @@ boost::json::object figures_of(const StepRecord& r) {
           {"tgt_tokens_per_s", r.tgt_tokens_per_s},
           {"padded_tokens_per_s", r.padded_tokens_per_s},
           {"tflops_per_rank", r.tflops_per_rank},
-          {"mfu", number(r.mfu)},
-          {"mfu_full", number(r.mfu_full)},
+          {"mfu", boost::json::value_from(r.mfu)},
+          {"mfu_full", boost::json::value_from(r.mfu_full)},
           {"memory_bytes", r.last.memory_bytes},
           {"data_wait_ms", r.data_wait_ms},
           {"step_ms", r.step_ms},
-          {"eta_s", number(r.eta_s)}};
+          {"eta_s", boost::json::value_from(r.eta_s)}};
 }
 
 }  // namespace argosy::telemetry

@@ -21,11 +21,6 @@ class JsonLines final : public Sink {
   File file_;
 };
 
-struct Scalar {
-  std::string_view tag;
-  double value = 0;
-};
-
 /// A TensorBoard event file (FORMAT.md): protobuf `Event` messages, each framed as a TFRecord with masked CRC-32C.
 /// Scalars only.
 class EventFile final : public Sink {
@@ -36,7 +31,7 @@ class EventFile final : public Sink {
 
   void step(const StepRecord& record) override;
   void validation(const ValidationRecord& record) override;
-  void append(std::int64_t step, std::span<const Scalar> scalars);
+  void append(std::int64_t step, std::span<const Figure> scalars);
 
  private:
   void append_record(std::string_view event);

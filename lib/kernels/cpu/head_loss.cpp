@@ -40,15 +40,14 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
   at::Tensor dx = dh ? at::empty_like(x) : at::Tensor();
   at::Tensor sums = at::zeros({4}, at::kDouble);
   double* sum = pointer<double>(sums);
-  const auto rest_is_zero = [live](const OptionalTensor& target, bool accumulate) {  // no gradient reaches dead ids
-    if (target && !accumulate) target->narrow(0, live, target->size(0) - live).zero_();
+  const std::int64_t reached = rows > 0 ? live : 0;  // no gradient reaches other ids
+  const auto rest_is_zero = [reached](const OptionalTensor& target, bool accumulate) {
+    if (target && !accumulate) target->narrow(0, reached, target->size(0) - reached).zero_();
   };
   rest_is_zero(dweight, accumulate_weight);
   rest_is_zero(dbias, accumulate_bias);
   if (rows == 0) {
     if (dh) dh->zero_();
-    if (dweight && !accumulate_weight) dweight->zero_();
-    if (dbias && !accumulate_bias) dbias->zero_();
     return sums;
   }
 

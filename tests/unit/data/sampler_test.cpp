@@ -80,24 +80,18 @@ TEST(Sampler, DrawsEachExampleOnceAnEpochAndCountsRealLengths) {
   for (const std::int64_t epoch : {0, 1, 7}) {
     const EpochPlan plan = sampler.plan(epoch);
     std::vector<std::uint64_t> seen;
-    for (std::int64_t step = 0; step < plan.steps(); ++step) {
-      std::int64_t tgt_tokens = 0;
-      for (int j = 0; j < plan.micro_batches(step); ++j) {
-        const MicroBatch micro_batch = plan.micro_batch(step, j);
-        std::int64_t src = 0, tgt = 0, widest_source = 0, widest_target = 0;
-        for (const std::uint64_t example : micro_batch.examples) {
-          src += lengths[example].source;
-          tgt += lengths[example].target;
-          widest_source = std::max<std::int64_t>(widest_source, lengths[example].source);
-          widest_target = std::max<std::int64_t>(widest_target, lengths[example].target);
-          seen.push_back(example);
-        }
-        EXPECT_EQ(std::tuple(micro_batch.src_tokens, micro_batch.tgt_tokens), std::tuple(src, tgt));
-        EXPECT_EQ(std::tuple(micro_batch.source_width, micro_batch.target_width),
-                  std::tuple(widest_source, widest_target));
-        tgt_tokens += tgt;
+    for (const MicroBatch& micro_batch : micro_batches_of(plan)) {
+      std::int64_t src = 0, tgt = 0, widest_source = 0, widest_target = 0;
+      for (const std::uint64_t example : micro_batch.examples) {
+        src += lengths[example].source;
+        tgt += lengths[example].target;
+        widest_source = std::max<std::int64_t>(widest_source, lengths[example].source);
+        widest_target = std::max<std::int64_t>(widest_target, lengths[example].target);
+        seen.push_back(example);
       }
-      EXPECT_EQ(plan.tgt_tokens(step), tgt_tokens);
+      EXPECT_EQ(std::tuple(micro_batch.src_tokens, micro_batch.tgt_tokens), std::tuple(src, tgt));
+      EXPECT_EQ(std::tuple(micro_batch.source_width, micro_batch.target_width),
+                std::tuple(widest_source, widest_target));
     }
     std::sort(seen.begin(), seen.end());
     std::vector<std::uint64_t> all(lengths.size());

@@ -71,7 +71,7 @@ TEST_F(EventFileTest, BeginsAsTensorFlowsOwnDo) {
 TEST_F(EventFileTest, FramesTheScalarsOfAStepWithMaskedChecksums) {
   EventFile file(setup(0));
   clock.now_s = 1.0;
-  const Scalar scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
+  const Figure scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
   file.append(300, scalars);
   const std::string text = written();
   ASSERT_EQ(text.size(), 16U + 24 + 16 + 38);
