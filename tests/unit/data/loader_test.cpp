@@ -77,10 +77,10 @@ BatchConfig sizes(std::int64_t global_size, std::int64_t micro_size) {
 
 /// What all ranks of a world compute in the first `steps` steps: labels by step, whatever rank has them.
 std::vector<std::multiset<std::vector<std::int64_t>>> labels_of(const Shards& shards, const BatchConfig& batch,
-                                                                int world, int steps, Cursor from = {}) {
+                                                                int world, int steps) {
   std::vector<std::multiset<std::vector<std::int64_t>>> by_step(static_cast<std::size_t>(steps));
   for (int rank = 0; rank < world; ++rank) {
-    Loader loader = shards.loader(batch, rank, world, from);
+    Loader loader = shards.loader(batch, rank, world);
     for (auto& found : by_step) {
       const StepBatches step = loader.next();
       EXPECT_EQ(static_cast<int>(step.batches.size()), resolve_sizes(batch, world).accumulation);
@@ -174,8 +174,7 @@ TEST_P(EachTask, ExtremeSizesMakeNoLargeBatches) {
       {"sequence_length",
        [](BatchConfig& b, std::int64_t n) { b.sequence_length = n, b.global_size = b.micro_size = n; }}};
   for (const auto& [key, set] : keys) {
-    for (const std::int64_t number : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}, std::int64_t{1} << 16,
-                                      std::int64_t{1} << 24, std::int64_t{1} << 31, std::int64_t{1} << 40, INT64_MAX}) {
+    for (const std::int64_t number : {-1L, 0L, 1L, 1L << 16, 1L << 24, 1L << 31, 1L << 40, INT64_MAX}) {
       BatchConfig config = batch(4000, 1000);
       set(config, number);
       SCOPED_TRACE(fmt::format("{} {}", key, number));

@@ -32,6 +32,13 @@ Sampler make_sampler(const std::vector<Lengths>& lengths, SamplerSettings settin
 
 constexpr SamplerSettings default_settings{.seed = 1, .micro_size = 4096, .micro_batches = 4};
 
+std::vector<MicroBatch> micro_batches_of(const EpochPlan& plan) {
+  std::vector<MicroBatch> all;
+  for (std::int64_t step = 0; step < plan.steps(); ++step)
+    for (int j = 0; j < plan.micro_batches(step); ++j) all.push_back(plan.micro_batch(step, j));
+  return all;
+}
+
 TEST(Sampler, FillsBatchesAndBalancesSteps) {
   const std::vector<Lengths> lengths = lognormal_lengths(100000);
   const EpochPlan plan = make_sampler(lengths, default_settings).plan(0);
@@ -59,13 +66,11 @@ TEST(Sampler, RoundsWidthsUpToTheMultiple) {
   SamplerSettings settings = default_settings;
   settings.width_multiple = 8;
   const EpochPlan plan = make_sampler(lengths, settings).plan(0);
-  for (std::int64_t step = 0; step < plan.steps(); ++step)
-    for (int j = 0; j < plan.micro_batches(step); ++j) {
-      const MicroBatch micro_batch = plan.micro_batch(step, j);
-      EXPECT_EQ(micro_batch.source_width % 8, 0);
-      EXPECT_EQ(micro_batch.target_width % 8, 0);
-      EXPECT_LE(micro_batch.padded_tokens(), 4096);
-    }
+  for (const MicroBatch& micro_batch : micro_batches_of(plan)) {
+    EXPECT_EQ(micro_batch.source_width % 8, 0);
+    EXPECT_EQ(micro_batch.target_width % 8, 0);
+    EXPECT_LE(micro_batch.padded_tokens(), 4096);
+  }
   EXPECT_LT(plan.target_efficiency(), make_sampler(lengths, default_settings).plan(0).target_efficiency());
 }
 
@@ -75,21 +80,18 @@ TEST(Sampler, DrawsEachExampleOnceAnEpochAndCountsRealLengths) {
   for (const std::int64_t epoch : {0, 1, 7}) {
     const EpochPlan plan = sampler.plan(epoch);
     std::vector<std::uint64_t> seen;
-    for (std::int64_t step = 0; step < plan.steps(); ++step) {
-      for (int j = 0; j < plan.micro_batches(step); ++j) {
-        const MicroBatch micro_batch = plan.micro_batch(step, j);
-        std::int64_t src = 0, tgt = 0, widest_source = 0, widest_target = 0;
-        for (const std::uint64_t example : micro_batch.examples) {
-          src += lengths[example].source;
-          tgt += lengths[example].target;
-          widest_source = std::max<std::int64_t>(widest_source, lengths[example].source);
-          widest_target = std::max<std::int64_t>(widest_target, lengths[example].target);
-          seen.push_back(example);
-        }
-        EXPECT_EQ(std::tuple(micro_batch.src_tokens, micro_batch.tgt_tokens), std::tuple(src, tgt));
-        EXPECT_EQ(std::tuple(micro_batch.source_width, micro_batch.target_width),
-                  std::tuple(widest_source, widest_target));
+    for (const MicroBatch& micro_batch : micro_batches_of(plan)) {
+      std::int64_t src = 0, tgt = 0, widest_source = 0, widest_target = 0;
+      for (const std::uint64_t example : micro_batch.examples) {
+        src += lengths[example].source;
+        tgt += lengths[example].target;
+        widest_source = std::max<std::int64_t>(widest_source, lengths[example].source);
+        widest_target = std::max<std::int64_t>(widest_target, lengths[example].target);
+        seen.push_back(example);
       }
+      EXPECT_EQ(std::tuple(micro_batch.src_tokens, micro_batch.tgt_tokens), std::tuple(src, tgt));
+      EXPECT_EQ(std::tuple(micro_batch.source_width, micro_batch.target_width),
+                std::tuple(widest_source, widest_target));
     }
     std::sort(seen.begin(), seen.end());
     std::vector<std::uint64_t> all(lengths.size());
@@ -98,20 +100,16 @@ TEST(Sampler, DrawsEachExampleOnceAnEpochAndCountsRealLengths) {
   }
 }
 
-std::vector<std::uint64_t> first_examples(const EpochPlan& plan) {
-  std::vector<std::uint64_t> first;
-  for (std::int64_t step = 0; step < plan.steps(); ++step) first.push_back(plan.micro_batch(step, 0).examples[0]);
-  return first;
-}
-
 TEST(Sampler, IsAPureFunctionOfSeedAndEpoch) {
   const std::vector<Lengths> lengths = lognormal_lengths(5000);
   SamplerSettings settings = default_settings;
   settings.pool = 1000;
   const auto steps = [&](std::uint64_t seed, std::int64_t epoch) {
-    SamplerSettings seeded = settings;
-    seeded.seed = seed;
-    return first_examples(make_sampler(lengths, seeded).plan(epoch));
+    settings.seed = seed;
+    std::vector<std::uint64_t> first;
+    const EpochPlan plan = make_sampler(lengths, settings).plan(epoch);
+    for (const MicroBatch& micro_batch : micro_batches_of(plan)) first.push_back(micro_batch.examples.front());
+    return first;
   };
   EXPECT_EQ(steps(1, 3), steps(1, 3));
   EXPECT_NE(steps(1, 3), steps(1, 4));
@@ -152,11 +150,8 @@ TEST(Sampler, DropsAndCountsWhatExceedsAMicroBatchAlone) {
   lengths[17] = {4000, 97};
   const EpochPlan plan = make_sampler(lengths, default_settings).plan(0);
   EXPECT_EQ(plan.dropped_oversized(), 1);
-  for (std::int64_t step = 0; step < plan.steps(); ++step)
-    for (int j = 0; j < plan.micro_batches(step); ++j) {
-      const MicroBatch micro_batch = plan.micro_batch(step, j);
-      EXPECT_EQ(std::count(micro_batch.examples.begin(), micro_batch.examples.end(), 17U), 0);
-    }
+  for (const MicroBatch& micro_batch : micro_batches_of(plan))
+    EXPECT_EQ(std::count(micro_batch.examples.begin(), micro_batch.examples.end(), 17U), 0);
   const std::vector<Lengths> oversized(3, Lengths{4000, 97});
   EXPECT_THROW(make_sampler(oversized, default_settings), Error);
   EXPECT_THROW(make_sampler({}, default_settings), Error);

@@ -79,6 +79,14 @@ class Damage : public testing::Test {
     config_.corpora.push_back({.name = "verses"});
     write_index(text_of(index_));
   }
+  /// The shard with `value` at `field`, and right digests.
+  template <class T>
+  [[nodiscard]] std::string forged(std::size_t field, T value) const {
+    std::string bytes = shard_;
+    put(bytes, field, value);
+    seal(bytes, shard_.size() - 8);
+    return bytes;
+  }
   void write_index(std::string_view text) { files_.publish(shard_index_path(folder_.path()), text); }
 
   /// Everything a training run reads of the folder: empty when it is refused, which must name `file`.
@@ -126,7 +134,7 @@ TEST_F(Damage, AFlippedBitOfAShardIsRefusedWhenItIsRead) {
 }
 
 TEST_F(Damage, AFlippedBitOfTheIndexIsRefusedOrChangesNothing) {
-  const std::vector<std::int32_t> whole = trained_on("");
+  EXPECT_EQ(read_shard_index(files_, folder_.path()), index_);
   const std::string good = text_of(index_);
   int refused = 0;
   for (std::size_t at = 0; at < good.size(); ++at) {
@@ -145,10 +153,7 @@ TEST_F(Damage, AFlippedBitOfTheIndexIsRefusedOrChangesNothing) {
 
 TEST_F(Damage, ExtremeNumbersOfAHeaderAreRefused) {
   const auto expect_refused = [&](std::size_t field, auto value) {
-    std::string bytes = shard_;
-    put(bytes, field, value);
-    seal(bytes, shard_.size() - 8);
-    files_.publish(folder_ / "x.tokens", bytes);
+    files_.publish(folder_ / "x.tokens", forged(field, value));
     EXPECT_TRUE(trained_on("x.tokens").empty()) << field << " " << value;
   };
   for (const std::size_t field :
@@ -162,20 +167,17 @@ TEST_F(Damage, ExtremeNumbersOfAHeaderAreRefused) {
 }
 
 TEST_F(Damage, ExtremeOffsetsAndLengthsAreRefused) {
-  const std::size_t body_end = shard_.size() - 8, offsets = sizeof(ShardHeader) + 8, lengths = offsets + 21 * 8;
+  const std::size_t offsets = sizeof(ShardHeader) + 8, lengths = offsets + 21 * 8;
   for (const std::uint64_t value : extremes) {
-    std::string bytes = shard_;
-    put(bytes, offsets + 8, value == 0 ? 1000 : value);
-    seal(bytes, body_end);
-    std::vector<std::int32_t> ids;
-    const TokenShard shard = TokenShard::of_bytes(as_bytes(bytes), "x.tokens");
-    EXPECT_THAT(test::refusal(Fault::corrupt, [&] { shard.source(1, ids); }), HasSubstr("example 1 within"));
-    bytes = shard_;
-    put(bytes, lengths + 4, static_cast<std::uint32_t>(value));
-    seal(bytes, body_end);
-    EXPECT_THAT(
-        test::refusal(Fault::corrupt, [&] { (void)TokenShard::of_bytes(as_bytes(bytes), "x.tokens").check_lengths(); }),
-        HasSubstr("x.tokens"));
+    const std::string far = forged(offsets + 8, value == 0 ? 1000 : value),
+                      lengthy = forged(lengths + 4, static_cast<std::uint32_t>(value));
+    const auto read = [&] {
+      std::vector<std::int32_t> ids;
+      TokenShard::of_bytes(as_bytes(far), "x.tokens").source(1, ids);
+    };
+    EXPECT_THAT(test::refusal(Fault::corrupt, read), HasSubstr("example 1 within"));
+    const auto check = [&] { (void)TokenShard::of_bytes(as_bytes(lengthy), "x.tokens").check_lengths(); };
+    EXPECT_THAT(test::refusal(Fault::corrupt, check), HasSubstr("x.tokens"));
   }
 }
 

@@ -90,10 +90,9 @@ TEST(TokenShard, RefusesEveryDamagedHeaderAndSize) {
     bytes[at] = static_cast<char>(bytes[at] ^ 0x40);
     EXPECT_THAT(refused(bytes), HasSubstr("x.tokens")) << at;
   }
-  EXPECT_THAT(refused(good.substr(0, good.size() - 1)), HasSubstr("x.tokens"));
-  EXPECT_THAT(refused(good + "more bytes"), HasSubstr("x.tokens"));
+  for (const std::string& bytes : {good.substr(0, good.size() - 1), good + "more bytes", std::string()})
+    EXPECT_THAT(refused(bytes), HasSubstr("x.tokens"));
   EXPECT_THAT(refused(good.substr(0, 100)), HasSubstr("100 bytes"));
-  EXPECT_THAT(refused(""), HasSubstr("x.tokens"));
 }
 
 /// A folder with two shards of one corpus: 6 + 4 examples of a language model, ids i, 2; documents begin at 0, 3, 6, 8.
@@ -185,14 +184,6 @@ TEST_F(ShardFolder, RefusesAnotherTokenizerOtherCorporaAndNoIndex) {
   EXPECT_THAT(refused(Fault::data), HasSubstr("got version 1"));
   files_.remove(index);
   EXPECT_THAT(refused(Fault::data), HasSubstr("run preprocess"));
-}
-
-TEST_F(ShardFolder, ReadsItsIndexBack) {
-  index_.corpora[0].dropped = {{"empty", 2}};
-  index_.corpora[0].languages = {"en"};
-  index_.pieces = 300;
-  write_index();
-  EXPECT_EQ(read_shard_index(files_, folder_.path()), index_);
 }
 
 }  // namespace

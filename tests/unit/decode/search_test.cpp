@@ -43,27 +43,25 @@ Hypothesis best(BoundModel& bound, const SearchOptions& options, const Ids& sour
   return decode::search(*bound.model, {source}, options).front();
 }
 
+void expect_best(BoundModel& bound, const SearchOptions& options, const Ids& ids, double score) {
+  const Hypothesis found = best(bound, options);
+  EXPECT_EQ(found.ids, ids);
+  EXPECT_NEAR(found.score, score, 1e-5);
+}
+
 TEST(Greedy, TakesTheLikeliestIdUntilTheLimit) {
   BoundModel bound = constant({0.2, 0.3, 0.5});
-  for (const double alpha : {0.0, 0.5, 1.0}) {
-    const Hypothesis found = best(bound, {.length_penalty = alpha, .max_length = 4});
-    EXPECT_EQ(found.ids, (Ids{2, 2, 2, 2}));
-    EXPECT_NEAR(found.score, 4 * std::log(0.5) / std::pow(4, alpha), 1e-5);
-  }
+  for (const double alpha : {0.0, 0.5, 1.0})
+    expect_best(bound, {.length_penalty = alpha, .max_length = 4}, {2, 2, 2, 2},
+                4 * std::log(0.5) / std::pow(4, alpha));
 }
 
 TEST(Greedy, EosEndsAndCountsInTheLength) {
   BoundModel bound = constant({0.6, 0.1, 0.3});
-  EXPECT_EQ(best(bound, {}).ids, Ids{});
-  EXPECT_NEAR(best(bound, {}).score, std::log(0.6), 1e-6);
-  const Hypothesis forced = best(bound, {.min_length = 2});  // without EOS the others share all of the probability
-  EXPECT_EQ(forced.ids, (Ids{2, 2}));
-  EXPECT_NEAR(forced.score, (2 * std::log(0.75) + std::log(0.6)) / 3, 1e-6);
-}
-
-TEST(Greedy, PatienceIsForBeams) {
-  BoundModel bound = constant({0.6, 0.1, 0.3});
-  EXPECT_EQ(best(bound, {.patience = 4, .max_length = 8}).ids, Ids{});
+  expect_best(bound, {}, {}, std::log(0.6));
+  expect_best(bound, {.patience = 4, .max_length = 8}, {}, std::log(0.6));  // patience is for beams
+  // Without EOS the others share all of the probability.
+  expect_best(bound, {.min_length = 2}, {2, 2}, (2 * std::log(0.75) + std::log(0.6)) / 3);
 }
 
 TEST(Search, LengthIsBoundBySourceOptionAndPositions) {
@@ -85,31 +83,21 @@ TEST(Beam, FinishedOnesMakeRoomUntilThereAreEnough) {
   // After one step: EOS .3 | a .6, unk .1. After two: "a" .18 is the second to finish. Patience 2 waits for two more:
   // "aa" .108, "aaa" .0648. A greedy search never ends.
   BoundModel bound = constant({0.3, 0.1, 0.6});
-  const Hypothesis one = best(bound, {.beam = 2});
-  EXPECT_EQ(one.ids, Ids{2});
-  EXPECT_NEAR(one.score, std::log(0.18) / 2, 1e-5);
-  const Hypothesis two = best(bound, {.beam = 2, .patience = 2});
-  EXPECT_EQ(two.ids, (Ids{2, 2, 2}));
-  EXPECT_NEAR(two.score, std::log(0.0648) / 4, 1e-5);
-  const Hypothesis sum = best(bound, {.beam = 2, .length_penalty = 0});
-  EXPECT_EQ(sum.ids, Ids{});
-  EXPECT_NEAR(sum.score, std::log(0.3), 1e-5);
+  expect_best(bound, {.beam = 2}, {2}, std::log(0.18) / 2);
+  expect_best(bound, {.beam = 2, .patience = 2}, {2, 2, 2}, std::log(0.0648) / 4);
+  expect_best(bound, {.beam = 2, .length_penalty = 0}, {}, std::log(0.3));
 }
 
 TEST(Beam, AFinishedOneIsNotContinued) {
   // EOS .5, "a" .2, "aa" .08, "aaa" .032 finish one after the other; the exponent prefers length so much that anything
   // grown from the first would win.
   BoundModel bound = constant({0.5, 0.1, 0.4});
-  const Hypothesis found = best(bound, {.beam = 2, .length_penalty = 2, .patience = 2});
-  EXPECT_EQ(found.ids, (Ids{2, 2, 2}));
-  EXPECT_NEAR(found.score, std::log(0.032) / 16, 1e-5);
+  expect_best(bound, {.beam = 2, .length_penalty = 2, .patience = 2}, {2, 2, 2}, std::log(0.032) / 16);
 }
 
 TEST(Beam, WiderThanTheVocabularyFindsTheBest) {
   BoundModel bound = constant({0.3, 0.1, 0.6});
-  const Hypothesis found = best(bound, {.beam = 16, .max_length = 3});
-  EXPECT_EQ(found.ids, (Ids{2, 2, 2}));
-  EXPECT_NEAR(found.score, std::log(0.6), 1e-5);
+  expect_best(bound, {.beam = 16, .max_length = 3}, {2, 2, 2}, std::log(0.6));
   // Two are enough: one finishes in the first step, two in the second, and nothing impossible counts before.
   EXPECT_EQ(best(bound, {.beam = 16, .patience = 0.125}).ids, Ids{2});
 }

@@ -49,11 +49,8 @@ struct Piece {
   Piece(std::int64_t n, double slope)
       : weights(values({n}, at::kBFloat16)), m(at::zeros({n})), v(at::zeros({n})), gradient(values({n}) * slope) {}
   [[nodiscard]] Piece part(std::int64_t begin, std::int64_t end) const {
-    Piece piece(0, 0);
-    piece.weights = weights.slice(0, begin, end);
-    piece.m = m.slice(0, begin, end);
-    piece.v = v.slice(0, begin, end);
-    piece.gradient = gradient.slice(0, begin, end);
+    Piece piece = *this;
+    for (at::Tensor* each : {&piece.weights, &piece.m, &piece.v, &piece.gradient}) *each = each->slice(0, begin, end);
     return piece;
   }
   void update(const AdamwOptions& options, const Rounding& rounding, float coefficient = 0.5F) const {

@@ -83,17 +83,11 @@ TEST_P(Gradient, EqualsTheReferenceInDoublePrecision) {
 
 TEST_P(Gradient, SecondMicroBatchAddsUp) {
   const spec::Architecture& shape = GetParam().shape;
-  BoundModel bound(shape);
+  BoundModel once(shape), twice(shape);
   const model::Inputs inputs = ragged_inputs(shape);
-  train_micro_batch(bound, inputs);
-  std::vector<at::Tensor> once;
-  for (const at::Tensor& flat : bound.gradients) once.push_back(flat.clone());
-  train_micro_batch(bound, inputs);
-  for (std::size_t unit = 0; unit < once.size(); ++unit)
-    for (const model::Parameter& parameter : bound.model->units()[unit].parameters()) {
-      const at::Tensor before = once[unit].narrow(0, parameter.gradient.storage_offset(), parameter.gradient.numel());
-      EXPECT_LT(relative_error(parameter.gradient.flatten(), before * 2), 1e-6) << parameter.name;
-    }
+  for (BoundModel* bound : {&once, &twice, &twice}) train_micro_batch(*bound, inputs);
+  for (const model::Parameter* parameter : parameters_of(*once.model))
+    EXPECT_LT(relative_error(twice.gradient(parameter->name), parameter->gradient * 2), 1e-6) << parameter->name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gradient, testing::ValuesIn(gradient_cases),
@@ -192,18 +186,6 @@ TEST(Model, DropoutGradientIsTheSlopeOfTheLoss) {
   }
 }
 
-TEST(Model, FrozenParametersGetNothingAndTheOthersTheSame) {
-  const spec::Architecture shape = with(tiny_translation(), [](spec::Architecture&) {});
-  BoundModel plain(shape), frozen(shape);
-  frozen.model->units().front().bind(frozen.weights.front(), {});
-  const model::Inputs inputs = ragged_inputs(shape);
-  train_micro_batch(plain, inputs);
-  train_micro_batch(frozen, inputs);
-  for (std::size_t unit = 1; unit < plain.gradients.size(); ++unit)
-    for (const model::Parameter& parameter : plain.model->units()[unit].parameters())
-      EXPECT_TRUE(at::equal(frozen.gradient(parameter.name), parameter.gradient)) << parameter.name;
-}
-
 class Packed : public testing::TestWithParam<Position> {};
 
 TEST_P(Packed, ARowOfDocumentsEqualsTheDocumentsApart) {
@@ -242,25 +224,6 @@ TEST(Model, AnEmptyMicroBatchLeavesZeroGradients) {
     EXPECT_EQ(train_micro_batch(bound, inputs), 0);
     for (const model::Parameter* parameter : parameters_of(*bound.model))
       EXPECT_EQ(parameter->gradient.abs().sum().item<double>(), 0) << parameter->name;
-  }
-}
-
-TEST(Model, Bfloat16StaysNearFloat) {
-  for (const spec::Architecture& base : {tiny_translation(), tiny_language_model()}) {
-    const spec::Architecture shape = with(base, [](spec::Architecture& s) {
-      if (s.activation == Activation::relu) s.activation = Activation::swish;  // a flipped unit is not a rounding error
-    });
-    BoundModel wide(shape), narrow(shape, at::kBFloat16);
-    const model::Inputs inputs = ragged_inputs(shape);
-    const double loss = train_micro_batch(wide, inputs);
-    EXPECT_NEAR(train_micro_batch(narrow, inputs), loss, 1e-2 * loss);
-    for (const model::Parameter* parameter : parameters_of(*wide.model)) {
-      const at::Tensor gradient = narrow.gradient(parameter->name);
-      EXPECT_EQ(gradient.scalar_type(), at::kFloat);
-      if (parameter->gradient.abs().max().item<double>() < 1e-5) continue;  // biases of keys: zero but for rounding
-      // 16 wide and 11 tokens: little averages out, so the ceilings of the large model (5e-2) are doubled
-      EXPECT_LT(relative_error(gradient, parameter->gradient), 1e-1) << parameter->name;
-    }
   }
 }
 

@@ -2,10 +2,7 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "core/random.hpp"
-#include "support/small_model.hpp"
 #include "unit/model/support.hpp"
 
 namespace argosy::test {
@@ -26,21 +23,6 @@ void expect_near(const at::Tensor& value, const at::Tensor& reference, const Bou
   const double bound = std::max(bounds.relative * size, bounds.absolute);
   EXPECT_LE(rms, bound) << what << ", rms " << size << ", relative " << rms / size;
   EXPECT_LE(difference.abs().max().item<double>(), 10 * bound) << what;
-}
-
-spec::Architecture two_layers(spec::ModelType type) {
-  const bool translation = type == spec::ModelType::encoder_decoder;
-  spec::ModelConfig config = model_config({.type = type,
-                                           .width = 256,
-                                           .ff = 4 * 256,
-                                           .heads = 8,
-                                           .encoder_layers = translation ? 2 : 0,
-                                           .decoder_layers = 2});
-  config.max_positions = 64;
-  config.dropout = 0.0;
-  if (translation) config.activation = spec::Activation::swish;  // of relu a unit that flips is no rounding error
-  if (!translation) config.kv_heads = 2;
-  return resolve(config, 500);
 }
 
 model::Inputs eight_rows(const spec::Architecture& shape, std::uint64_t step) {
@@ -64,37 +46,22 @@ model::Inputs eight_rows(const spec::Architecture& shape, std::uint64_t step) {
   return inputs;
 }
 
-/// What a micro-batch leaves, by name: outputs of visits, gradients of their inputs.
-struct Trace {
-  std::map<std::string, at::Tensor> forward, backward;
-};
-
 Trace traced(model::Model& model, const model::Inputs& inputs) {
   model::Pass pass;
   pass.training = true;
   pass.loss_scale = 1.0 / (8 * 64);
   Trace trace;
-  std::vector<model::State> before, after;
-  model::State state;
-  for (const model::Visit& visit : model.visits()) {
-    before.push_back(detached(state));
-    state = visit.forward(before.back(), inputs, pass);
-    trace.forward[visit.name] = state.x.detach();
-    after.push_back(state);
-  }
-  at::Tensor dx, dmemory;
-  for (std::size_t i = model.visits().size(); i-- > 0;) {
-    back_up(model.visits()[i], before[i], after[i], dx, dmemory);
-    if (dx.defined()) trace.backward[model.visits()[i].name] = dx;
-  }
-  if (dmemory.defined()) trace.backward["memory"] = dmemory;
+  run_micro_batch(model, inputs, pass, {}, &trace);
   return trace;
 }
 
 class Precision : public testing::TestWithParam<spec::ModelType> {};
 
 TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
-  const spec::Architecture shape = two_layers(GetParam());
+  const spec::Architecture shape =
+      with(two_layers({.type = GetParam(), .width = 256, .ff = 4 * 256, .heads = 8}, 64, 500), [](auto& s) {
+        if (s.activation == spec::Activation::relu) s.activation = spec::Activation::swish;  // no units that flip
+      });
   BoundModel wide(shape), narrow(shape, at::kBFloat16);
   for (std::size_t u = 0; u < wide.weights.size(); ++u) {  // norms and biases as a run starts
     for (const model::Parameter& parameter : wide.model->units()[u].parameters())
@@ -112,7 +79,9 @@ TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
       for (const model::Parameter& parameter : wide.model->units()[u].parameters()) {
         const bool embeds = parameter.name.find("embeddings") != std::string::npos;
         const Bounds& bounds = embeds ? embedding_bounds : parameter.shape.size() == 1 ? bias_bounds : gradient_bounds;
-        expect_near(narrow.gradient(parameter.name), parameter.gradient, bounds, parameter.name + where);
+        const at::Tensor gradient = narrow.gradient(parameter.name);
+        EXPECT_EQ(gradient.scalar_type(), at::kFloat);
+        expect_near(gradient, parameter.gradient, bounds, parameter.name + where);
         // Both go on from the same weights.
         parameter.weight.sub_(parameter.gradient, 0.05);
       }

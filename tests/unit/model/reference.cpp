@@ -16,6 +16,8 @@
 
 #include <cmath>
 
+#include "unit/model/support.hpp"
+
 namespace argosy::test {
 
 namespace {
@@ -73,23 +75,21 @@ struct Reference {
   }
 
   [[nodiscard]] at::Tensor feed_forward(const at::Tensor& x, const std::string& name) const {
-    const at::Tensor u = linear(x, name + "/linear_0");
-    at::Tensor y;
+    return linear(activated(linear(x, name + "/linear_0")), name + "/linear_1");
+  }
+
+  [[nodiscard]] at::Tensor activated(const at::Tensor& u) const {
     switch (shape.activation) {
       case spec::Activation::relu:
-        y = at::relu(u);
-        break;
+        return at::relu(u);
       case spec::Activation::swish:
-        y = at::silu(u);
-        break;
+        return at::silu(u);
       case spec::Activation::gelu:
-        y = at::gelu(u);
-        break;
+        return at::gelu(u);
       case spec::Activation::swiglu:
-        y = at::silu(u.narrow(-1, 0, shape.ff)) * u.narrow(-1, shape.ff, shape.ff);
         break;
     }
-    return linear(y, name + "/linear_1");
+    return at::silu(u.narrow(-1, 0, shape.ff)) * u.narrow(-1, shape.ff, shape.ff);
   }
 
   [[nodiscard]] at::Tensor block(at::Tensor x, const std::string& name, bool rope, const at::Tensor& seen,
@@ -162,9 +162,8 @@ struct Reference {
 
 Weights leaves_of(model::Model& model) {
   Weights weights;
-  for (model::Unit& unit : model.units())
-    for (model::Parameter& parameter : unit.parameters())
-      weights[parameter.name] = parameter.weight.to(at::kDouble).detach().clone().set_requires_grad(true);
+  for (const model::Parameter* parameter : parameters_of(model))
+    weights[parameter->name] = parameter->weight.to(at::kDouble).detach().clone().set_requires_grad(true);
   return weights;
 }
 

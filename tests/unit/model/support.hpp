@@ -3,9 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "model/model.hpp"
+#include "support/small_model.hpp"
 
 /// Tiny models with memory of their own and weights that all matter, and a runner that walks visits as DESIGN.md says:
 /// forward keeping inputs, then back, one autograd segment at a time.
@@ -22,7 +25,8 @@ struct BoundModel {
 /// All parameters of a model, unit by unit.
 [[nodiscard]] std::vector<model::Parameter*> parameters_of(model::Model& model);
 
-/// Expects gradients that differ from those of `reference` by no more than this relative error; 0: not by a bit.
+/// Expects gradients that differ from those of `reference` by no more than this relative error; 0: not by a bit. None
+/// of `reference` is all zeros; its frozen parameters do not count.
 void expect_gradients_near(BoundModel& some, BoundModel& reference, double tolerance);
 
 /// A pass of training with some seed, step and scale of the loss.
@@ -31,9 +35,14 @@ void expect_gradients_near(BoundModel& some, BoundModel& reference, double toler
 /// The inputs of a visit in the backward walk: what the visit before it has left, cut off from it.
 [[nodiscard]] model::State detached(const model::State& state);
 
+/// What a micro-batch leaves, by name: outputs of visits, gradients of their inputs.
+struct Trace {
+  std::map<std::string, at::Tensor> forward, backward;
+};
+
 /// Forward and backward of one micro-batch, `between` in between; returns the scaled loss.
 double run_micro_batch(model::Model& model, const model::Inputs& inputs, model::Pass& pass,
-                       const std::function<void()>& between = {});
+                       const std::function<void()>& between = {}, Trace* trace = nullptr);
 
 /// The same by the usual training pass.
 double train_micro_batch(BoundModel& bound, const model::Inputs& inputs);
@@ -51,6 +60,8 @@ void back_up(const model::Visit& visit, const model::State& before, const model:
 /// A shape without dropout and with what `change` does to it.
 [[nodiscard]] spec::Architecture with(spec::Architecture shape, const std::function<void(spec::Architecture&)>& change);
 
+/// Two layers a side; language models with two heads of keys and values.
+[[nodiscard]] spec::Architecture two_layers(ModelSizes sizes, std::int64_t max_positions, std::int64_t pieces);
 [[nodiscard]] spec::Architecture tiny_translation();
 [[nodiscard]] spec::Architecture tiny_language_model();
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <set>
 
 #include "comm/traffic.hpp"
 #include "plan/scheme_plan.hpp"
@@ -22,14 +21,12 @@ struct Passes {
   std::int64_t inner_gathers = 0, outer_gathers = 0;  // of weights
   std::int64_t inner_gradient_gathers = 0, outer_gradient_gathers = 0;
 };
-inline Passes passes_of(Scheme scheme, std::int64_t accumulation, AccumulationOrder order,
-                        comm::Reduction reduction = comm::Reduction::exact) {
+inline Passes passes_of(Scheme scheme, std::int64_t accumulation, AccumulationOrder order) {
   const std::int64_t visits = order == AccumulationOrder::breadth_first ? 1 : accumulation;
   switch (scheme) {
     case Scheme::ddp:
       return {.inner_reduces = 1, .outer_reduces = 1, .inner_gradient_gathers = 1, .outer_gradient_gathers = 1};
     case Scheme::stage_1:
-      if (reduction == comm::Reduction::elastic) return passes_of(Scheme::stage_2, accumulation, order);
       return {.inner_reduces = 1, .outer_reduces = 1, .inner_gathers = 1, .outer_gathers = 1};
     case Scheme::stage_2:
       return {.inner_reduces = visits, .outer_reduces = visits, .inner_gathers = 1, .outer_gathers = 1};
@@ -49,41 +46,23 @@ struct Traffic : plan::StepTraffic {
   std::int64_t node_flat = 0;
 };
 
-inline Traffic step_traffic(const plan::SpaceSizes& sizes, const Passes& passes, const WireBytes& wire,
-                            comm::Reduction reduction = comm::Reduction::exact) {
-  const bool elastic = reduction == comm::Reduction::elastic;
-  const partition::Layout& layout = sizes.layout;
-  const std::int64_t nodes = layout.nodes(), slot = sizes.all.padded / layout.slots(), slice = slot / nodes;
-  const std::int64_t inner_gathered =
-      passes.inner_gathers * wire.weight + passes.inner_gradient_gathers * wire.inner_gradient;
-  // Of sums and gathers of slots; elastic sums are counted apart.
-  const std::int64_t outer = (elastic ? 0 : passes.outer_reduces * wire.outer_gradient) +
-                             passes.outer_gathers * wire.weight + passes.outer_gradient_gathers * wire.outer_gradient;
-  const std::int64_t inner_reduced = elastic ? 0 : passes.inner_reduces * wire.inner_gradient;
-  const std::int64_t inner_elastic = elastic ? passes.inner_reduces * 4 : 0,
-                     outer_elastic = elastic ? passes.outer_reduces * 4 * (nodes - 1) * (sizes.all.padded / nodes) : 0;
+/// Of nodes alike.
+inline Traffic step_traffic(const plan::SpaceSizes& sizes, const Passes& passes, const WireBytes& wire) {
+  const std::int64_t nodes = sizes.layout.nodes(), ranks = sizes.layout.slots(), slot = sizes.all.padded / ranks;
+  const std::int64_t inner = (passes.inner_reduces + passes.inner_gradient_gathers) * wire.inner_gradient +
+                             passes.inner_gathers * wire.weight,
+                     outer = (passes.outer_reduces + passes.outer_gradient_gathers) * wire.outer_gradient +
+                             passes.outer_gathers * wire.weight;
   Traffic traffic;
-  for (const int size : std::set<int>(layout.node_sizes().begin(), layout.node_sizes().end())) {
-    // The rank of such a node that owns most slots sends most: whoever owns more passes on more.
-    const std::int64_t owned = (layout.slots() + size - 1) / size;
-    for (const std::int64_t slots : {owned, layout.slots() / static_cast<std::int64_t>(size)}) {
-      const std::int64_t inside = (layout.slots() - slots) * (slot * inner_reduced + slice * inner_elastic) +
-                                  slots * slot * (size - 1) * inner_gathered;
-      const std::int64_t across = slots * (nodes - 1) * slice * outer + outer_elastic;
-      if (inside + across > traffic.rank()) {
-        traffic.rank_inner = inside;
-        traffic.rank_outer = across;
-      }
-    }
-    traffic.node = std::max(traffic.node, layout.slots() * (nodes - 1) * slice * outer + size * outer_elastic);
-  }
-  traffic.node_flat = traffic.node;
+  traffic.rank_inner = (ranks - 1) * slot * inner;
+  traffic.rank_outer = (nodes - 1) * (slot / nodes) * outer;
+  traffic.node = traffic.node_flat = ranks * traffic.rank_outer;
   const bool over_the_world =
       passes.inner_reduces == passes.outer_reduces && passes.inner_gathers == passes.outer_gathers;
-  if (nodes > 1 && over_the_world && !elastic) {  // a ring crosses each border once: (p-1)/p of the units
-    const std::int64_t world = layout.world();
+  if (nodes > 1 && over_the_world) {  // a ring crosses each border once: (p-1)/p of the units
+    const auto world = static_cast<double>(sizes.layout.world());
     traffic.node_flat = static_cast<std::int64_t>(static_cast<double>(sizes.all.padded) * static_cast<double>(outer) *
-                                                  static_cast<double>(world - 1) / static_cast<double>(world));
+                                                  (world - 1) / world);
   }
   return traffic;
 }
@@ -112,7 +91,6 @@ inline std::vector<partition::FlatSpace> spaces_of(const spec::Architecture& sha
 struct StepInputs {
   int nodes = 1, ranks_per_node = 1, units = 1;
   int accumulation = 1;
-  AccumulationOrder order = AccumulationOrder::depth_first;
   double micro_batch_s = 0;  // forward a third, backward two thirds
   double weight_bytes = 0;   // of all units
   double inner_gradient_bytes = 0, outer_gradient_bytes = 0;
@@ -121,14 +99,12 @@ struct StepInputs {
 
 inline double fraction(double parts) { return (parts - 1) / parts; }
 
-/// One pass over all units of so many bytes, on one ring over all ranks.
+/// One pass over all units of so many bytes, on one ring over all ranks of several nodes.
 inline double flat_time(const StepInputs& in, double size_bytes) {
   const double n = in.nodes, g = in.ranks_per_node, p = n * g;
   const Links& links = in.links;
-  const double latency =
-      in.nodes > 1 ? n * links.outer_latency_s + (p - n) * links.inner_latency_s : (p - 1) * links.inner_latency_s;
-  return in.units * latency + std::max(in.nodes > 1 ? fraction(p) * size_bytes / links.outer_bytes_per_s : 0.0,
-                                       fraction(p) * size_bytes / links.inner_bytes_per_s);
+  return in.units * (n * links.outer_latency_s + (p - n) * links.inner_latency_s) +
+         fraction(p) * size_bytes / std::min(links.outer_bytes_per_s, links.inner_bytes_per_s);
 }
 
 inline double hierarchical_time(const StepInputs& in, double inner_bytes, double outer_bytes) {
@@ -144,25 +120,21 @@ inline double inner_time(const StepInputs& in, double size_bytes) {
 }
 
 inline double outer_time(const StepInputs& in, double size_bytes) {
-  if (in.nodes == 1) return 0;
   const double n = in.nodes;
   return in.units * (n - 1) * in.links.outer_latency_s + fraction(n) * size_bytes / in.links.outer_bytes_per_s;
 }
 
+/// Of micro-batches one after the other; ddp aside.
 inline double step_time(Scheme scheme, const StepInputs& in, bool flat = false) {
-  const auto inside = [&](double size_bytes) { return inner_time(in, size_bytes); };
   const double weights =
       flat ? flat_time(in, in.weight_bytes) : hierarchical_time(in, in.weight_bytes, in.weight_bytes);
   const double gradients = flat ? flat_time(in, std::max(in.inner_gradient_bytes, in.outer_gradient_bytes))
                                 : hierarchical_time(in, in.inner_gradient_bytes, in.outer_gradient_bytes);
-  // Breadth-first runs all micro-batches through a unit as if they were one.
-  const bool breadth = in.order == AccumulationOrder::breadth_first;
-  const double times = breadth ? 1 : in.accumulation;
-  const double forward = in.micro_batch_s / 3 * (breadth ? in.accumulation : 1), backward = 2 * forward;
+  const double times = in.accumulation, forward = in.micro_batch_s / 3, backward = 2 * forward;
   const auto exposed = [](double communication, double beside) { return std::max(0.0, communication - beside); };
   switch (scheme) {
     case Scheme::ddp:
-      return times * (forward + backward) + exposed(2 * gradients, backward);
+      break;
     case Scheme::stage_1:
       return times * (forward + backward) + exposed(gradients, backward) + exposed(weights, forward);
     case Scheme::stage_2:
@@ -171,8 +143,8 @@ inline double step_time(Scheme scheme, const StepInputs& in, bool flat = false) 
       return times * (std::max(forward, weights) + std::max(backward, weights + gradients));
     case Scheme::hybrid:
     case Scheme::hsdp: {
-      const double within = times * (std::max(forward, inside(in.weight_bytes)) +
-                                     std::max(backward, inside(in.weight_bytes) + inside(in.inner_gradient_bytes)));
+      const double gather = inner_time(in, in.weight_bytes), reduce = inner_time(in, in.inner_gradient_bytes),
+                   within = times * (std::max(forward, gather) + std::max(backward, gather + reduce));
       if (scheme == Scheme::hsdp) return within + exposed(2 * outer_time(in, in.outer_gradient_bytes), backward);
       return within + exposed(gradients, backward) + exposed(weights, forward);
     }
@@ -197,7 +169,6 @@ inline StepInputs inputs_of(const plan::RunConfig& config, const plan::PlanTarge
           .ranks_per_node = where.layout.slots(),
           .units = planner.spaces().units,
           .accumulation = planner.sizes().accumulation,
-          .order = config.sharding.accumulation_order,
           .micro_batch_s = micro_batch_s,
           .weight_bytes = 2 * padded,
           .inner_gradient_bytes = bytes_of(config.precision.gradient_wire.inner) * padded,

@@ -6,7 +6,7 @@
 namespace argosy::test {
 namespace {
 
-using plan::Recompute, plan::Scheme;
+using plan::Recompute;
 
 /// Printed with so many GiB; padding of the flat spaces adds at most 2e-4 of it here.
 void expect_printed(double gib, double printed, const std::string& what) {
@@ -76,14 +76,6 @@ TEST(SpaceSizes, LargeAndTiedEmbeddingsKeepTheirBuffers) {
   EXPECT_EQ(plan::space_sizes(little, layout).resident.padded, 0);
   for (const auto& shape : {tied, large, little}) EXPECT_EQ(plan::space_sizes(shape, layout).rotating, block);
   EXPECT_EQ(plan::space_sizes(large, layout).largest, padded_of(large, layout, "head"));
-  const plan::SpaceSizes sizes = plan::space_sizes(large, layout);
-  const auto state = plan::state_memory(sizes, {.scheme = Scheme::stage_3});
-  EXPECT_EQ(state.state(),
-            16 * sizes.all.padded / 4 - 4 * sizes.resident.padded / 4 + 6 * (sizes.resident.padded + 2 * block))
-      << "16/p; where a unit keeps its buffers, 6 more and sums in place";
-  const auto hybrid = plan::state_memory(sizes, {.scheme = Scheme::hybrid});
-  EXPECT_EQ(hybrid.state(), 6 * ((sizes.all.padded - sizes.resident.padded) / 2 + sizes.resident.padded) +
-                                12 * sizes.all.padded / 4 + 2 * block * 6);
 }
 
 TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
@@ -103,68 +95,29 @@ TEST(SpaceSizes, UnevenNodesOwnByRoundedSlots) {
     EXPECT_EQ(sizes.all.padded, padded);
     EXPECT_EQ(sizes.all.held, most * layout.nodes());
     // A rank of several slices sums and keeps them apart from the flat buffers.
-    const bool uneven = layout.world() != layout.nodes() * layout.slots();
-    EXPECT_EQ(sizes.one_slice, !uneven);
-    const auto state = plan::state_memory(sizes, {.scheme = Scheme::stage_1});
-    EXPECT_EQ(state.state(), 6 * padded + 12 * most + (uneven ? 4 * most : 0));
-    const auto fp32 = plan::state_memory(sizes, {.scheme = Scheme::stage_1, .weight_bytes = 4});
-    EXPECT_EQ(fp32.state(), 8 * padded + 8 * most + (uneven ? 8 * most : 0)) << "master weights likewise";
+    EXPECT_EQ(sizes.one_slice, layout.world() == layout.nodes() * layout.slots());
   }
 }
 
-TEST(StateMemory, Fp32WeightsAreTheMaster) {
-  const plan::SpaceSizes sizes = plan::space_sizes(small(false), partition::Layout({4}));
-  const auto of = [&](Scheme scheme) { return plan::state_memory(sizes, {.scheme = scheme, .weight_bytes = 4}); };
-  EXPECT_EQ(plan::state_memory(sizes, plan::Comparison::ddp, {.weight_bytes = 4}).state(), 16 * sizes.all.padded);
-  EXPECT_EQ(of(Scheme::stage_1).state(), 8 * sizes.all.padded + 8 * sizes.all.padded / 4);
-  EXPECT_EQ(of(Scheme::stage_3).optimizer, 12 * sizes.all.padded / 4) << "gathered from the master";
-}
-
-TEST(StateMemory, ARunningMeanIsFourBytesOfWhatARankOwns) {
-  const partition::Layout layout({4});
-  const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), layout);
-  optim::OptimizerConfig with;
-  with.ema = 0.9;
-  for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
-    EXPECT_EQ(plan::state_memory(plan::space_sizes(small(false, 64), layout, optim::state_of(with)), {.scheme = scheme})
-                  .state(),
-              plan::state_memory(sizes, {.scheme = scheme}).state() + 4 * sizes.all.owned);
-}
-
-TEST(StateMemory, PureBf16HasNoMaster) {
+/// What other programs hold; Argosy's own state is compared with its buffers (unit/train/buffers_test.cpp).
+TEST(StateMemory, WeightsOfTheMastersTypeAreTheMaster) {
   const plan::SpaceSizes sizes = plan::space_sizes(small(false, 64), partition::Layout({4}));
   ASSERT_EQ(sizes.resident.padded, 0);
-  const auto of = [&](Scheme scheme) { return plan::state_memory(sizes, {.scheme = scheme, .master_bytes = 2}); };
-  EXPECT_EQ(plan::state_memory(sizes, plan::Comparison::ddp, {.master_bytes = 2}).state(), 14 * sizes.all.padded)
-      << "2 + 4 + 8";
-  EXPECT_EQ(of(Scheme::stage_1).state(), 6 * sizes.all.padded + 8 * sizes.all.padded / 4);
-  EXPECT_EQ(of(Scheme::stage_2).state() - of(Scheme::stage_2).rotating_gradients,
-            2 * sizes.all.padded + (4 + 8) * sizes.all.padded / 4);
-  const plan::StateMemory stage_3 = of(Scheme::stage_3);
-  EXPECT_EQ(stage_3.state() - stage_3.rotating_weights - stage_3.rotating_gradients, 14 * sizes.all.padded / 4)
-      << "the bf16 slice is the master";
-  const plan::SpaceSizes uneven = plan::space_sizes(small(false, 64), partition::Layout({1, 2}));
-  EXPECT_EQ(plan::state_memory(uneven, {.scheme = Scheme::stage_1, .master_bytes = 2}).state(),
-            6 * uneven.all.padded + (4 + 2 + 8) * uneven.all.owned)
-      << "slices apart are summed and updated together";
+  const auto ddp = [&](const plan::StateChoices& choices) {
+    return plan::state_memory(sizes, plan::Comparison::ddp, choices).state();
+  };
+  EXPECT_EQ(ddp({.weight_bytes = 4}), 16 * sizes.all.padded);
+  EXPECT_EQ(ddp({.master_bytes = 2}), 14 * sizes.all.padded) << "2 + 4 + 8";
   const auto optimizer_bytes = [](const std::string& mode) {
     return number(plan_json(mistral({"precision.mode=" + mode}), target(1, 8)), "/schemes/stage_1/optimizer_bytes");
   };
   EXPECT_EQ(optimizer_bytes("bf16_pure") * 3, optimizer_bytes("bf16") * 2);
 }
 
-TEST(StateMemory, ElasticSumsLieApartFromGradients) {
-  for (const bool large : {false, true}) {
-    const plan::SpaceSizes sizes = plan::space_sizes(small(false, large ? 4096 : 64), partition::Layout({2, 2}));
-    const auto of = [&](Scheme scheme, comm::Reduction reduction) {
-      return plan::state_memory(sizes, {.scheme = scheme, .weight_bytes = 4, .reduction = reduction});
-    };
-    const auto more = [&](Scheme scheme) {
-      return of(scheme, comm::Reduction::elastic).state() - of(scheme, comm::Reduction::exact).state();
-    };
-    EXPECT_EQ(more(Scheme::stage_1), 4 * sizes.all.owned);
-    EXPECT_EQ(more(Scheme::stage_3), 4 * sizes.resident.owned) << "the others have none to lie in";
-    EXPECT_EQ(of(Scheme::stage_1, comm::Reduction::elastic).scratch, 3 * sizes.largest / 4 * 4);
+TEST(StateMemory, ElasticSumsNeedPlaceForEveryOtherRank) {
+  for (const std::int64_t vocab : {64, 4096}) {
+    const plan::SpaceSizes sizes = plan::space_sizes(small(false, vocab), partition::Layout({2, 2}));
+    EXPECT_EQ(plan::state_memory(sizes, {.reduction = comm::Reduction::elastic}).scratch, 3 * sizes.largest / 4 * 4);
   }
 }
 

@@ -60,23 +60,18 @@ TEST(SchemePlan, FollowsTheOrderOfAccumulation) {
 }
 
 TEST(SchemePlan, OfElasticSumsCostsTheRanksOfANodeAsOften) {
-  const auto node_bytes = [](const char* reduction, const char* scheme) {
-    const auto plan = plan_json(
-        mistral({"batch.global_size=32", std::string("sharding.reduction=") + reduction, "precision.mode=fp32"}),
-        target(2, 8));
-    return number(plan, std::string("/schemes/") + scheme + "/node_bytes");
+  const auto plan = [](const std::string& reduction) {
+    return plan_json(mistral({"batch.global_size=32", "sharding.reduction=" + reduction, "precision.mode=fp32"}),
+                     target(2, 8));
   };
+  const auto exact = plan("exact"), elastic = plan("elastic");
   const double psi = 7'241'732'096;
-  EXPECT_NEAR(node_bytes("exact", "stage_1"), psi / 2 * (4 + 4), 1e-4 * psi);
-  EXPECT_NEAR(node_bytes("elastic", "stage_1"), psi / 2 * (2 * 8 * 4 + 4), 1e-3 * psi) << "A x G x the bytes";
-  const auto elastic = plan_json(mistral({"sharding.reduction=elastic", "precision.mode=fp32"}), target(2, 8));
+  EXPECT_NEAR(number(exact, "/schemes/stage_1/node_bytes"), psi / 2 * (4 + 4), 1e-4 * psi);
+  EXPECT_NEAR(number(elastic, "/schemes/stage_1/node_bytes"), psi / 2 * (2 * 8 * 4 + 4), 1e-3 * psi)
+      << "A x G x the bytes";
   EXPECT_FALSE(elastic.at_pointer("/schemes").as_object().contains("hybrid")) << "elastic sums know no levels";
   EXPECT_TRUE(elastic.at_pointer("/comparisons").as_object().empty());
-  const auto scratch = [](const char* reduction) {
-    return number(plan_json(mistral({std::string("sharding.reduction=") + reduction}), target(2, 8)),
-                  "/schemes/stage_1/scratch_bytes");
-  };
-  EXPECT_NEAR(scratch("elastic"), 15 / 16.0 * 4 * 218'112'000, 1e-3 * 4 * 218'112'000);
+  EXPECT_NEAR(number(elastic, "/schemes/stage_1/scratch_bytes"), 15 / 16.0 * 4 * 218'112'000, 1e-3 * 4 * 218'112'000);
 }
 
 }  // namespace

@@ -31,12 +31,6 @@ class EventFileTest : public testing::Test {
   SinkSetup setup(std::int64_t resumed_step) {
     return {.files = files, .path = folder.path(), .resumed_step = resumed_step, .log = log, .clock = clock};
   }
-  void append_two_scalars() {
-    EventFile file(setup(0));
-    clock.now_s = 1.0;
-    const Figure scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
-    file.append(300, scalars);
-  }
   /// Payloads of the records, after checking lengths and both checksums.
   static std::vector<std::string> records(std::string_view text) {
     std::vector<std::string> payloads;
@@ -74,18 +68,17 @@ TEST_F(EventFileTest, BeginsAsTensorFlowsOwnDo) {
 
 // Both checksums of both records as a bitwise CRC-32C gives them that answers RFC 3720's vectors, masked by TFRecord's
 // definition.
-TEST_F(EventFileTest, FramesRecordsWithMaskedChecksums) {
-  append_two_scalars();
+TEST_F(EventFileTest, FramesTheScalarsOfAStepWithMaskedChecksums) {
+  EventFile file(setup(0));
+  clock.now_s = 1.0;
+  const Figure scalars[] = {{"loss", 2.5}, {"lr", 0.5}};
+  file.append(300, scalars);
   const std::string text = written();
   ASSERT_EQ(text.size(), 16U + 24 + 16 + 38);
   EXPECT_EQ(text.substr(36, 4), "\xee\xdf\x28\xa3");
   EXPECT_EQ(text.substr(40, 12), std::string("\x26\0\0\0\0\0\0\0\x73\x4f\xe3\x00", 12));
   EXPECT_EQ(text.substr(90, 4), "\x53\x7f\x41\x71");
-}
-
-TEST_F(EventFileTest, WritesScalarsOfAStep) {
-  append_two_scalars();
-  const auto all = records(written());
+  const auto all = records(text);
   ASSERT_EQ(all.size(), 2U);
   // wall_time 1.0; step 300; summary of 26 bytes: {tag "loss", 2.5}, {tag "lr", 0.5}
   EXPECT_EQ(all[1], std::string("\x09\0\0\0\0\0\0\xf0\x3f\x10\xac\x02\x2a\x18", 14) +

@@ -71,6 +71,12 @@ class MetricsTest : public testing::Test {
     for (const auto& line : lines()) steps.push_back(line.at("step").as_int64());
     return steps;
   }
+  /// The only file of events.
+  Path event_file() {
+    const auto names = files.list(folder / "tensorboard");
+    EXPECT_EQ(names.size(), 1U);
+    return folder / "tensorboard" / names.at(0);
+  }
   static Metrics::Setup setup(config::Period interval, std::int64_t offset = 0) {
     Metrics::Setup s;
     s.config.log_interval = interval;
@@ -134,7 +140,7 @@ TEST_F(MetricsTest, ReportsMeansOverTheInterval) {
                                  one.causal / 2e12, one.causal / 2e4)));
 }
 
-TEST_F(MetricsTest, TheLogLineLeavesOutWhatIsUnknown) {
+TEST_F(MetricsTest, TheLogLineLeavesOutWhatIsUnknownAndHasGibibytes) {
   EXPECT_THAT(run(setup({.count = 1}), {step_of(1)}), AllOf(HasSubstr("TFLOP/s/rank"), Not(HasSubstr("MFU"))));
   EXPECT_TRUE(lines()[0].at("mfu").is_null());
   StepMetrics bare = step_of(1);
@@ -142,12 +148,8 @@ TEST_F(MetricsTest, TheLogLineLeavesOutWhatIsUnknown) {
   bare.memory_bytes = 0;
   bare.fraction_done = 0;
   EXPECT_THAT(run(setup({.count = 1}), {bare}), HasSubstr("tgt_tokens/s 200\n"));
-}
-
-TEST_F(MetricsTest, LargeMemoryIsInGibibytes) {
-  StepMetrics large = step_of(1);
-  large.memory_bytes = 3ULL << 29;
-  EXPECT_THAT(run(setup({.count = 1}), {large}), HasSubstr("memory 1.5 GiB"));
+  bare.memory_bytes = 3ULL << 29;
+  EXPECT_THAT(run(setup({.count = 1}), {bare}), HasSubstr("memory 1.5 GiB"));
 }
 
 TEST_F(MetricsTest, SkippedStepsLeaveTheMeans) {
@@ -160,22 +162,20 @@ TEST_F(MetricsTest, SkippedStepsLeaveTheMeans) {
   EXPECT_TRUE(lines()[0].at("loss").is_null());
 }
 
-TEST_F(MetricsTest, LogsAtMultiplesOfTheInterval) {
-  run(setup({.count = 3}), steps_of(1, 7));
-  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{3, 6}));
-}
-
-TEST_F(MetricsTest, LogOffsetShiftsThem) {
-  run(setup({.count = 3}, 1), steps_of(1, 5));
-  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{1, 4}));
-}
-
-TEST_F(MetricsTest, IntervalsMayCountTgtTokensOrEpochs) {
+TEST_F(MetricsTest, LogsAtMultiplesOfAnIntervalOfStepsTgtTokensOrEpochsAndByTheOffset) {
   using Unit = config::Period::Unit;
-  run(setup({.count = 250, .unit = Unit::tgt_token}), steps_of(1, 5));
-  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{3, 5}));
-  run(setup({.count = 0.5, .unit = Unit::epoch}), steps_of(1, 4));
-  EXPECT_EQ(steps_logged(), (std::vector<std::int64_t>{2, 4}));
+  const struct {
+    config::Period interval;
+    std::int64_t offset;
+    std::vector<std::int64_t> logged;
+  } cases[] = {{{.count = 3}, 0, {3, 6}},
+               {{.count = 3}, 1, {1, 4, 7}},
+               {{.count = 250, .unit = Unit::tgt_token}, 0, {3, 5}},
+               {{.count = 0.5, .unit = Unit::epoch}, 0, {2, 4, 6}}};
+  for (const auto& [interval, offset, logged] : cases) {
+    run(setup(interval, offset), steps_of(1, 7));
+    EXPECT_EQ(steps_logged(), logged);
+  }
 }
 
 TEST_F(MetricsTest, AResumedRunContinuesTheFile) {
@@ -198,26 +198,22 @@ TEST_F(MetricsTest, ValidationFiguresAreLinesOfTheirOwn) {
   EXPECT_THAT(said, HasSubstr("step 20 · validation dev · loss 2.5000 · chrf 41.2500"));
   EXPECT_EQ(lines()[0],
             boost::json::parse(R"({"step": 20, "validation": "dev", "figures": {"loss": 2.5, "chrf": 41.25}})"));
-  const auto names = files.list(folder / "tensorboard");
-  ASSERT_EQ(names.size(), 1U);
-  EXPECT_THAT(files.read_text(folder / "tensorboard" / names[0]), HasSubstr("validation/dev/chrf"));
+  EXPECT_THAT(files.read_text(event_file()), HasSubstr("validation/dev/chrf"));
 }
 
 TEST_F(MetricsTest, TensorboardIsWrittenOnlyWhenWanted) {
   run(setup({.count = 1}), {step_of(1)});
   EXPECT_FALSE(files.exists(folder / "tensorboard"));
   run(setup_with_tensorboard(), {step_of(1)});
-  const auto names = files.list(folder / "tensorboard");
-  ASSERT_EQ(names.size(), 1U);
-  const std::string events = files.read_text(folder / "tensorboard" / names[0]);
-  for (const char* tag : {"loss", "grad_norm", "tgt_tokens_per_s"}) EXPECT_THAT(events, HasSubstr(tag));
+  for (const char* tag : {"loss", "grad_norm", "tgt_tokens_per_s"})
+    EXPECT_THAT(files.read_text(event_file()), HasSubstr(tag));
 }
 
 TEST_F(MetricsTest, AFullDiskEndsNothingAndTearsNoRecord) {
   test::FaultyOs os;
   const Log log;
   Metrics metrics(setup_with_tensorboard(), Files{os}, folder.path(), log, clock);
-  const Path events = folder / "tensorboard" / files.list(folder / "tensorboard").front();
+  const Path events = event_file();
   const std::size_t head_bytes = files.read_text(events).size();
   metrics.add(step_of(1));
   const auto step_with_full_disk = [&](std::int64_t step, std::size_t record) {  // record: 0 the line, 1 the event
@@ -253,7 +249,7 @@ TEST_F(MetricsTest, FilesThatCannotBeOpenedEndNothingAndAreOpenedWhenTheyCan) {
   files.remove(folder / "tensorboard");
   metrics->add(step_of(2));
   EXPECT_EQ(steps_logged(), std::vector<std::int64_t>{2});
-  EXPECT_EQ(files.list(folder / "tensorboard").size(), 1U);
+  EXPECT_TRUE(files.exists(event_file()));
   EXPECT_EQ(files.read_text(folder / "theirs"), "{\"step\":9}\n");
 }
 
@@ -302,13 +298,11 @@ TEST_F(MetricsTest, WarnsOnceOfManyClippedSteps) {
 
 TEST(TelemetryConfig, EveryKeyHasATextAndARange) {
   EXPECT_EQ(config::keys_without_text<TelemetryConfig>(), std::vector<std::string>{});
-  const auto refused = [](std::string_view text) {
-    EXPECT_THROW((void)config::from_document<TelemetryConfig>(config::Document::parse(text, "t")), Error) << text;
+  const auto read = [](std::string_view text) {
+    return config::from_document<TelemetryConfig>(config::Document::parse(text, "t"));
   };
-  refused(R"({"log_interval": 0})");
-  refused(R"({"log_offset": -1})");
-  EXPECT_TRUE(
-      config::from_document<TelemetryConfig>(config::Document::parse(R"({"tensorboard": true})", "t")).tensorboard);
+  for (const char* text : {R"({"log_interval": 0})", R"({"log_offset": -1})"}) EXPECT_THROW((void)read(text), Error);
+  EXPECT_TRUE(read(R"({"tensorboard": true})").tensorboard);
 }
 
 TEST_F(MetricsTest, AReportTellsOfStepsThatAnEarlierProcessTook) {

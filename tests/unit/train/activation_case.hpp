@@ -19,12 +19,9 @@ struct LanguageModel {
   std::int64_t width = 0, ff = 0, heads = 0, kv_heads = 0, layers = 0, vocab = 0, rows = 0, length = 0;
 };
 
-struct Activations {
-  double planned_bytes = 0, measured_bytes = 0;
-};
-
-/// Of the second step, bf16 and with whole logits: workspaces are there then.
-inline Activations activations_of(const LanguageModel& sizes, plan::Recompute recompute, c10::Device device) {
+/// Prints both and expects them alike. Of the second step, bf16 and with whole logits: workspaces are there then.
+inline void expect_activations(const LanguageModel& sizes, plan::Recompute recompute, c10::Device device,
+                               double tolerance) {
   spec::ModelConfig config = model_config({.type = spec::ModelType::decoder,
                                            .width = sizes.width,
                                            .ff = sizes.ff,
@@ -58,25 +55,24 @@ inline Activations activations_of(const LanguageModel& sizes, plan::Recompute re
   train::reset_peak(device);
   (void)runner.run(plan, batches, options);
   const auto positions = static_cast<double>(batches.tgt_tokens);
-  const plan::ActivationMemory planned =
-      plan::activation_memory(shape, {.target_positions = positions, .target_width = static_cast<double>(sizes.length)},
-                              {.recompute = recompute});
-  return {planned.total(), static_cast<double>(train::memory_of(device).peak_bytes - before)};
+  const double measured_bytes = static_cast<double>(train::memory_of(device).peak_bytes - before),
+               planned_bytes =
+                   plan::activation_memory(
+                       shape, {.target_positions = positions, .target_width = static_cast<double>(sizes.length)},
+                       {.recompute = recompute})
+                       .total();
+  const std::string name = boost::describe::enum_to_string(recompute, "");
+  fmt::print("recompute {:<10}  planned {:>12.0f} bytes, measured {:>12.0f}\n", name, planned_bytes, measured_bytes);
+  // The published formula of `full` leaves out the block whose inner values exist while they are used again.
+  const double again = recompute == plan::Recompute::full ? 2.0 * 3 * static_cast<double>(sizes.ff) * positions : 0;
+  EXPECT_NEAR(measured_bytes, planned_bytes + again, tolerance * planned_bytes) << name;
 }
 
-/// Prints both for every level, and expects them alike.
+/// At every level.
 inline void expect_activations(const LanguageModel& sizes, c10::Device device, double tolerance) {
-  using plan::Recompute;
-  for (const Recompute level : {Recompute::none, Recompute::activation, Recompute::full, Recompute::block}) {
-    const Activations kept = activations_of(sizes, level, device);
-    const std::string name = boost::describe::enum_to_string(level, "");
-    fmt::print("recompute {:<10}  planned {:>12.0f} bytes, measured {:>12.0f}\n", name, kept.planned_bytes,
-               kept.measured_bytes);
-    // The published formula of `full` leaves out the block whose inner values exist while they are used again.
-    const double again =
-        level == Recompute::full ? 2.0 * 3 * static_cast<double>(sizes.ff * sizes.rows * sizes.length) : 0;
-    EXPECT_NEAR(kept.measured_bytes, kept.planned_bytes + again, tolerance * kept.planned_bytes) << name;
-  }
+  using enum plan::Recompute;
+  for (const plan::Recompute level : {none, activation, full, block})
+    expect_activations(sizes, level, device, tolerance);
 }
 
 }  // namespace argosy::test
