@@ -94,7 +94,7 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   positive(config.decoder.layers, "/decoder/layers", most_layers);
   constexpr double most_theta = 1e30;  // fp32 holds it
   problems.require(config.rope_theta > 1 && config.rope_theta <= most_theta, "/rope_theta",
-                   "a number above 1, at most 1e30", fmt::format("{}", config.rope_theta));
+                   "a number above 1, at most 1e30", config.rope_theta);
   problems.require(!config.dropout || (*config.dropout >= 0 && *config.dropout < 1), "/dropout", "a number in [0, 1)",
                    std::to_string(config.dropout.value_or(0)));
   const auto preset = sizes_of(config.preset);
