@@ -1,5 +1,7 @@
 #include "train/trainer.hpp"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/json/value_from.hpp>
@@ -166,7 +168,7 @@ class Trainer {
     }
     context_.log.info("{} threads per rank, as before the run was resumed", count);
     threads_.count = count;
-    use_threads(count);
+    at::set_num_threads(count);
   }
 
   void announce() {
