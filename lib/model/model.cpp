@@ -241,20 +241,4 @@ const std::vector<Unit>& Model::units() const noexcept { return impl_->units; }
 std::vector<Visit>& Model::visits() noexcept { return impl_->visits; }
 const std::vector<Visit>& Model::visits() const noexcept { return impl_->visits; }
 
-Parameter& Model::parameter(const std::string& name) {
-  for (Unit& unit : impl_->units) {
-    for (Parameter& parameter : unit.parameters()) {
-      if (parameter.name == name) return parameter;
-    }
-  }
-  ARGOSY_CHECK(false, "no parameter {}", name);
-  return impl_->units.front().parameters().front();
-}
-
-std::int64_t Model::parameters() const {
-  std::int64_t sum = 0;
-  for (const Unit& unit : impl_->units) sum += unit.space().parameters();
-  return sum;
-}
-
 }  // namespace argosy::model

@@ -11,7 +11,6 @@
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
-#include "model/stored_model.hpp"
 #include "model/stored_spec.hpp"
 #include "plan/plan_lines.hpp"
 #include "train/begin.hpp"
