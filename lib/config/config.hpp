@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <boost/describe.hpp>
 #include <boost/json/value.hpp>
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_set>
 #include <variant>
 #include <vector>
@@ -62,6 +65,12 @@ class Problems {
   void require(bool condition, std::string_view pointer, std::string_view wanted, std::string_view got,
                std::string_view remedy = "") {
     if (!condition) add(pointer, wanted, got, remedy);
+  }
+  /// The same for a number.
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  void require(bool condition, std::string_view pointer, std::string_view wanted, Number got) {
+    require(condition, pointer, wanted, fmt::format("{}", static_cast<double>(got)));
   }
   /// While it lives, problems that are added get `key` in front of their pointer.
   class Scope {

@@ -12,13 +12,10 @@ namespace argosy::model {
 struct Model::Impl {
   Impl(const spec::ModelSpec& spec, std::span<const partition::Layout> layouts);
 
-  /// The function of a visit. `site` is its number, which selects its dropout masks.
-  [[nodiscard]] std::function<State(const State&, const Inputs&, Pass&)> code_of(const spec::Visit& visit,
-                                                                                 std::int64_t site);
-
   /// Embeds ids [rows, T]; positions start at `offset` unless given.
   [[nodiscard]] at::Tensor embed(const Parameter& table, spec::Position position, const at::Tensor& ids,
                                  const at::Tensor& positions, std::int64_t offset);
+  /// site: the number of the visit, which selects its dropout masks.
   [[nodiscard]] State embed_visit(Parameter& table, bool encoder, std::int64_t site, const State& state,
                                   const Inputs& inputs, const Pass& pass);
   [[nodiscard]] State head_visit(const State& state, const Inputs& inputs, Pass& pass);

@@ -22,34 +22,32 @@ struct Cache::Impl {
 
   /// Regroups the sources for a new row → source map: kept once where every source serves equally many consecutive
   /// rows.
-  void regroup(const std::vector<std::int64_t>& wanted);
-};
-
-void Cache::Impl::regroup(const std::vector<std::int64_t>& wanted) {
-  std::vector<std::int64_t> sources;  // one a run of equal entries
-  std::vector<std::int64_t> runs;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (i == 0 || wanted[i] != wanted[i - 1]) {
-      sources.push_back(wanted[i]);
-      runs.push_back(0);
+  void regroup(const std::vector<std::int64_t>& wanted) {
+    std::vector<std::int64_t> sources;  // one a run of equal entries
+    std::vector<std::int64_t> runs;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (i == 0 || wanted[i] != wanted[i - 1]) {
+        sources.push_back(wanted[i]);
+        runs.push_back(0);
+      }
+      ++runs.back();
     }
-    ++runs.back();
+    if (std::any_of(runs.begin(), runs.end(), [&](std::int64_t run) { return run != runs.front(); })) sources = wanted;
+    const std::int64_t group = sources.empty() ? 1 : static_cast<std::int64_t>(wanted.size() / sources.size());
+    bool same = static_cast<std::int64_t>(sources.size()) == source_lengths.size(0);
+    for (std::size_t i = 0; same && i < sources.size(); ++i) same = sources[i] == static_cast<std::int64_t>(i);
+    if (!same) {
+      const at::Tensor index =
+          at::empty({static_cast<std::int64_t>(sources.size())}, source_lengths.options().device(at::kCPU));
+      std::copy(sources.begin(), sources.end(), index.mutable_data_ptr<std::int64_t>());
+      const at::Tensor on_device = index.to(source_lengths.device());
+      source_lengths = source_lengths.index_select(0, on_device);
+      for (at::Tensor& layer : cross) layer = layer.index_select(0, on_device);
+    }
+    source_of.resize(wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) source_of[i] = static_cast<std::int64_t>(i) / group;
   }
-  if (std::any_of(runs.begin(), runs.end(), [&](std::int64_t run) { return run != runs.front(); })) sources = wanted;
-  const std::int64_t group = sources.empty() ? 1 : static_cast<std::int64_t>(wanted.size() / sources.size());
-  bool same = static_cast<std::int64_t>(sources.size()) == source_lengths.size(0);
-  for (std::size_t i = 0; same && i < sources.size(); ++i) same = sources[i] == static_cast<std::int64_t>(i);
-  if (!same) {
-    const at::Tensor index =
-        at::empty({static_cast<std::int64_t>(sources.size())}, source_lengths.options().device(at::kCPU));
-    std::copy(sources.begin(), sources.end(), index.mutable_data_ptr<std::int64_t>());
-    const at::Tensor on_device = index.to(source_lengths.device());
-    source_lengths = source_lengths.index_select(0, on_device);
-    for (at::Tensor& layer : cross) layer = layer.index_select(0, on_device);
-  }
-  source_of.resize(wanted.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) source_of[i] = static_cast<std::int64_t>(i) / group;
-}
+};
 
 Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Cache::~Cache() = default;

@@ -75,52 +75,48 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
   decoder.reserve(static_cast<std::size_t>(shape.decoder_layers));
   for (const spec::Visit& visit : spec.visits) {
     Unit& unit = units[visit.units.front()];
+    const std::int64_t site = std::ssize(visits);
+    const auto add_visit = [&](auto forward) { visits.push_back({visit, std::move(forward)}); };
+    const auto add_embedding = [&](Parameter& table, bool is_encoder) {
+      add_visit([=, this, &table](const State& state, const Inputs& inputs, Pass& pass) {
+        return embed_visit(table, is_encoder, site, state, inputs, pass);
+      });
+    };
+    const auto add_block = [&](std::vector<Block>& blocks, const char* side, bool is_encoder) {
+      const std::string prefix = fmt::format("{}/layer_{}", side, visit.layer);
+      add_visit([&block = blocks.emplace_back(shape, unit, prefix, is_encoder, site)](
+                    const State& state, const Inputs& inputs, Pass& pass) {
+        return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
+      });
+    };
     switch (visit.kind) {
       case VisitKind::source:
         source_table = unit.parameter(shape.tie_embeddings ? Role::target_embedding : Role::source_embedding);
+        add_embedding(*source_table, true);
         break;
       case VisitKind::encoder_block:
-        encoder.emplace_back(shape, unit, fmt::format("encoder/layer_{}", visit.layer), true, std::ssize(visits));
+        add_block(encoder, "encoder", true);
         break;
       case VisitKind::target:
         target_table = unit.parameter(Role::target_embedding);
         if (translation && pre) encoder_norm.emplace(unit, "encoder/layer_norm", shape);
+        add_embedding(*target_table, false);
         break;
       case VisitKind::decoder_block:
-        decoder.emplace_back(shape, unit, fmt::format("decoder/layer_{}", visit.layer), false, std::ssize(visits));
+        add_block(decoder, "decoder", false);
         break;
       case VisitKind::head:
         head_weight = unit.parameter(shape.tie_embeddings ? Role::target_embedding : Role::head_weight);
         head_bias = unit.parameter(Role::head_bias);
         if (pre) decoder_norm.emplace(unit, "decoder/layer_norm", shape);
+        add_visit(
+            [this](const State& state, const Inputs& inputs, Pass& pass) { return head_visit(state, inputs, pass); });
         break;
     }
-    visits.push_back({visit, code_of(visit, std::ssize(visits))});
   }
   if (shape.encoder_position == Position::sinusoidal || shape.decoder_position == Position::sinusoidal) {
     sinusoid_table = kernels::sinusoids(shape.max_positions, shape.width);
   }
-}
-
-std::function<State(const State&, const Inputs&, Pass&)> Model::Impl::code_of(const spec::Visit& visit,
-                                                                              std::int64_t site) {
-  switch (visit.kind) {
-    case VisitKind::source:
-    case VisitKind::target:
-      return [this, site, is_encoder = visit.kind == VisitKind::source](const State& state, const Inputs& inputs,
-                                                                        Pass& pass) {
-        return embed_visit(is_encoder ? *source_table : *target_table, is_encoder, site, state, inputs, pass);
-      };
-    case VisitKind::encoder_block:
-    case VisitKind::decoder_block:
-      return [&block = (visit.kind == VisitKind::encoder_block ? encoder : decoder).back()](
-                 const State& state, const Inputs& inputs, Pass& pass) {
-        return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
-      };
-    case VisitKind::head:
-      break;
-  }
-  return [this](const State& state, const Inputs& inputs, Pass& pass) { return head_visit(state, inputs, pass); };
 }
 
 at::Tensor Model::Impl::embed(const Parameter& table, Position position, const at::Tensor& ids,
@@ -240,21 +236,5 @@ std::vector<Unit>& Model::units() noexcept { return impl_->units; }
 const std::vector<Unit>& Model::units() const noexcept { return impl_->units; }
 std::vector<Visit>& Model::visits() noexcept { return impl_->visits; }
 const std::vector<Visit>& Model::visits() const noexcept { return impl_->visits; }
-
-Parameter& Model::parameter(const std::string& name) {
-  for (Unit& unit : impl_->units) {
-    for (Parameter& parameter : unit.parameters()) {
-      if (parameter.name == name) return parameter;
-    }
-  }
-  ARGOSY_CHECK(false, "no parameter {}", name);
-  return impl_->units.front().parameters().front();
-}
-
-std::int64_t Model::parameters() const {
-  std::int64_t sum = 0;
-  for (const Unit& unit : impl_->units) sum += unit.space().parameters();
-  return sum;
-}
 
 }  // namespace argosy::model

@@ -124,8 +124,6 @@ class Model {
   [[nodiscard]] const std::vector<Visit>& visits() const noexcept;
   /// For families that add to the code of a visit.
   [[nodiscard]] std::vector<Visit>& visits() noexcept;
-  [[nodiscard]] Parameter& parameter(const std::string& name);
-  [[nodiscard]] std::int64_t parameters() const;  // number of elements; tied parameters count once
 
   struct Impl;  // for Inference
   [[nodiscard]] Impl& impl() noexcept { return *impl_; }

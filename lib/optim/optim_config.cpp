@@ -3,15 +3,6 @@
 #include <fmt/format.h>
 
 namespace argosy::optim {
-namespace {
-
-void require(config::Problems& problems, bool condition, std::string_view pointer, std::string_view wanted,
-             double got) {
-  problems.require(condition, pointer, wanted, fmt::format("{}", got));
-}
-
-}  // namespace
-
 std::span<const config::KeyText> key_texts(const SkipConfig&) {
   static constexpr config::KeyText texts[] = {
       {"abs", "skip a step whose gradient norm is above this; 0: off"},
@@ -40,22 +31,21 @@ std::span<const config::KeyText> key_texts(const OptimizerConfig&) {
 }
 
 void validate(const SkipConfig& config, config::Problems& problems) {
-  require(problems, config.abs >= 0, "/abs", "0 or more", config.abs);
-  require(problems, config.factor == 0 || config.factor > 1, "/factor", "0 or a number above 1", config.factor);
-  require(problems, config.after >= 0, "/after", "0 or more", static_cast<double>(config.after));
-  require(problems, config.max_consecutive > 0, "/max_consecutive", "1 or more",
-          static_cast<double>(config.max_consecutive));
+  problems.require(config.abs >= 0, "/abs", "0 or more", config.abs);
+  problems.require(config.factor == 0 || config.factor > 1, "/factor", "0 or a number above 1", config.factor);
+  problems.require(config.after >= 0, "/after", "0 or more", config.after);
+  problems.require(config.max_consecutive > 0, "/max_consecutive", "1 or more", config.max_consecutive);
 }
 
 void validate(const OptimizerConfig& config, config::Problems& problems) {
   const double decay = config.weight_decay.value_or(0), beta2 = config.beta2.value_or(0),
                epsilon = config.epsilon.value_or(1);
-  require(problems, decay >= 0, "/weight_decay", "0 or more", decay);
-  require(problems, config.beta1 >= 0 && config.beta1 < 1, "/beta1", "a number in [0, 1)", config.beta1);
-  require(problems, beta2 >= 0 && beta2 < 1, "/beta2", "a number in [0, 1)", beta2);
-  require(problems, epsilon > 0, "/epsilon", "a number above 0", epsilon);
-  require(problems, config.ema >= 0 && config.ema < 1, "/ema", "a number in [0, 1)", config.ema);
-  require(problems, config.max_grad_norm >= 0, "/max_grad_norm", "0 or more", config.max_grad_norm);
+  problems.require(decay >= 0, "/weight_decay", "0 or more", decay);
+  problems.require(config.beta1 >= 0 && config.beta1 < 1, "/beta1", "a number in [0, 1)", config.beta1);
+  problems.require(beta2 >= 0 && beta2 < 1, "/beta2", "a number in [0, 1)", beta2);
+  problems.require(epsilon > 0, "/epsilon", "a number above 0", epsilon);
+  problems.require(config.ema >= 0 && config.ema < 1, "/ema", "a number in [0, 1)", config.ema);
+  problems.require(config.max_grad_norm >= 0, "/max_grad_norm", "0 or more", config.max_grad_norm);
 }
 
 std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config, const spec::Unit& /*all alike*/) {

@@ -71,11 +71,6 @@ double sum_of_squares(std::span<const Piece> pieces) {
   return sum;
 }
 
-double ema_decay(double ema, std::int64_t t) {
-  const auto updates = static_cast<double>(t);
-  return std::min(ema, (updates + 1) / (updates + 10));
-}
-
 Statistics statistics_of(const spec::Unit& unit, const partition::FlatSpace& space, int canonical_rank,
                          const spec::StateOf& state, at::TensorOptions options) {
   Statistics statistics{.canonical_rank = canonical_rank, .matrices = {}, .tensors = {}};
@@ -95,8 +90,11 @@ Statistics statistics_of(const spec::Unit& unit, const partition::FlatSpace& spa
 
 void Optimizer::update(std::span<const Piece> pieces, const Statistics& statistics, const Update& update) const {
   update_weights(pieces, statistics, update);
+  // Smaller at first, while the mean still contains the initial weights.
+  const auto updates = static_cast<double>(update.number);
+  const double decay = std::min(ema_, (updates + 1) / (updates + 10));
   for (const Piece& piece : pieces) {
-    if (piece.ema) kernels::ema_(*piece.ema, piece.master, update.coefficient, ema_decay(ema_, update.number));
+    if (piece.ema) kernels::ema_(*piece.ema, piece.master, update.coefficient, decay);
   }
 }
 

@@ -80,10 +80,6 @@ struct Piece {
 /// Sum of squares of the gradient shards, in fp64 and in order, as a host number. Waits for the device.
 [[nodiscard]] double sum_of_squares(std::span<const Piece> pieces);
 
-/// Decay of a running mean at update `t`: min(ema, (t+1)/(t+10)). It is smaller at first, while the mean still contains
-/// the initial weights.
-[[nodiscard]] double ema_decay(double ema, std::int64_t t);
-
 /// The numbers of one step. coefficient: [1] fp32 on the device, multiplied into the gradient; if it is negative, the
 /// step is skipped and nothing changes.
 struct Update {
@@ -96,7 +92,7 @@ struct Update {
 
 class Optimizer {
  public:
-  /// ema: decay of the running mean; 0: none.
+  /// ema: decay of the running mean, which is at most (t+1)/(t+10) at update t; 0: none.
   explicit Optimizer(double ema) : ema_(ema) {}
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;

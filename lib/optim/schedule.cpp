@@ -23,12 +23,11 @@ std::span<const config::KeyText> key_texts(const ScheduleConfig&) {
 }
 
 void validate(const ScheduleConfig& config, config::Problems& problems) {
-  const auto number = [](double value) { return fmt::format("{}", value); };
   const config::Period warmup = config.warmup.value_or(config::Period{.count = 0, .unit = config.length.unit});
   const config::Period decay_end = config.decay_end.value_or(config.length);
-  problems.require(config.lr >= 0, "/lr", "a number above 0", number(config.lr));
+  problems.require(config.lr >= 0, "/lr", "a number above 0", config.lr);
   problems.require(config.min_lr >= 0 && (config.min_lr <= config.lr || config.lr <= 0), "/min_lr",
-                   "a number from 0 to schedule.lr", number(config.min_lr));
+                   "a number from 0 to schedule.lr", config.min_lr);
   const bool same_unit = warmup.unit == config.length.unit || warmup.count == 0;
   const std::string unit = fmt::format("in the unit of schedule.length ({})", config.length.text());
   problems.require(same_unit, "/warmup", unit, warmup.text());
@@ -42,7 +41,7 @@ void validate(const ScheduleConfig& config, config::Problems& problems) {
   problems.require(config.style != ScheduleStyle::inv_sqrt || has_warmup, "/warmup",
                    "above 0 with inv_sqrt, whose rate falls from the end of the warm-up", warmup.text());
   problems.require(config.cooldown > 0 && config.cooldown <= 1, "/cooldown", "a share above 0, at most 1",
-                   number(config.cooldown));
+                   config.cooldown);
 }
 
 Schedule resolve(const ScheduleConfig& config, bool language_model) {

@@ -68,16 +68,14 @@ std::vector<Read> reads_of(const std::vector<Move>& moves) {
   std::sort(reads.begin(), reads.end());
   std::vector<Read> joined;
   for (const Read& read : reads) {
-    if (!joined.empty()) {
-      Read& last = joined.back();
-      if (last.source_rank == read.source_rank && last.destination_rank == read.destination_rank &&
-          last.source_offset + last.length == read.source_offset &&
-          last.destination_offset + last.length == read.destination_offset) {
-        last.length += read.length;
-        continue;
-      }
+    Read* const last = joined.empty() ? nullptr : &joined.back();
+    if (last != nullptr && last->source_rank == read.source_rank && last->destination_rank == read.destination_rank &&
+        last->source_offset + last->length == read.source_offset &&
+        last->destination_offset + last->length == read.destination_offset) {
+      last->length += read.length;
+    } else {
+      joined.push_back(read);
     }
-    joined.push_back(read);
   }
   return joined;
 }

@@ -113,6 +113,25 @@ StateMemory part_memory(const Part& part, const StateChoices& choices, bool one_
   return {};
 }
 
+/// Bytes that a rank receives before it can sum a unit of `elements` in order: from the other ranks of its node their
+/// parts of its slots, then from the other nodes their parts of its slices.
+std::int64_t exact_scratch(const partition::Layout& layout, std::int64_t elements, std::int64_t inner_wire_bytes,
+                           std::int64_t outer_wire_bytes) {
+  std::int64_t most = 0;
+  const std::int64_t slice = elements / (static_cast<std::int64_t>(layout.nodes()) * layout.slots());
+  for (const int size : layout.node_sizes()) {
+    const std::int64_t slots = (layout.slots() + size - 1) / size;
+    const std::int64_t inner = (size - 1) * slots * slice * layout.nodes() * inner_wire_bytes;
+    most = std::max(most, inner + (layout.nodes() - 1) * slots * slice * outer_wire_bytes);
+  }
+  return most;
+}
+
+/// The same for elastic sums: from every other rank its parts of this rank's slices, in fp32.
+std::int64_t elastic_scratch(const partition::Layout& layout, std::int64_t elements) {
+  return (layout.world() - 1) * (elements / (layout.nodes() * layout.slots())) * most_slots(layout) * 4;
+}
+
 }  // namespace
 
 StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
@@ -155,22 +174,6 @@ StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices
   memory.gradients = choices.gradient_bytes *
                      (other == Comparison::ddp ? trained.padded : resident.padded + trained.held - resident.held);
   return memory;
-}
-
-std::int64_t exact_scratch(const partition::Layout& layout, std::int64_t elements, std::int64_t inner_wire_bytes,
-                           std::int64_t outer_wire_bytes) {
-  std::int64_t most = 0;
-  const std::int64_t slice = elements / (static_cast<std::int64_t>(layout.nodes()) * layout.slots());
-  for (const int size : layout.node_sizes()) {
-    const std::int64_t slots = (layout.slots() + size - 1) / size;
-    const std::int64_t inner = (size - 1) * slots * slice * layout.nodes() * inner_wire_bytes;
-    most = std::max(most, inner + (layout.nodes() - 1) * slots * slice * outer_wire_bytes);
-  }
-  return most;
-}
-
-std::int64_t elastic_scratch(const partition::Layout& layout, std::int64_t elements) {
-  return (layout.world() - 1) * (elements / (layout.nodes() * layout.slots())) * most_slots(layout) * 4;
 }
 
 ActivationMemory activation_memory(const spec::Architecture& shape, const MicroBatch& batch,

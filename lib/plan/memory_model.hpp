@@ -74,13 +74,6 @@ struct StateMemory {
 /// For `other` instead of choices.scheme. Rotating buffers and scratch space are counted as Argosy's.
 [[nodiscard]] StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices choices);
 
-/// Bytes that a rank receives before it can sum a unit of `elements` in order: from the other ranks of its node their
-/// parts of its slots, then from the other nodes their parts of its slices.
-[[nodiscard]] std::int64_t exact_scratch(const partition::Layout& layout, std::int64_t elements,
-                                         std::int64_t inner_wire_bytes, std::int64_t outer_wire_bytes);
-/// The same for elastic sums: from every other rank its parts of this rank's slices, in fp32.
-[[nodiscard]] std::int64_t elastic_scratch(const partition::Layout& layout, std::int64_t elements);
-
 /// A micro-batch of one rank. A language model has no source.
 struct MicroBatch {
   double source_positions = 0, target_positions = 0;

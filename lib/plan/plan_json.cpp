@@ -9,8 +9,6 @@ namespace json = boost::json;
 
 namespace {
 
-json::value value_of(const std::optional<double>& value) { return value ? json::value(*value) : json::value(nullptr); }
-
 json::object json_of(const RunPlan& plan, const SchemePlan& scheme) {
   json::object object{{"weights_bytes", scheme.state.weights},
                       {"gradients_bytes", scheme.state.gradients},
@@ -20,12 +18,12 @@ json::object json_of(const RunPlan& plan, const SchemePlan& scheme) {
                       {"state_bytes", scheme.state.state()},
                       {"scratch_bytes", scheme.state.scratch},
                       {"total_bytes", scheme.total_bytes},
-                      {"fits", scheme.fits ? json::value(*scheme.fits) : json::value(nullptr)},
+                      {"fits", json::value_from(scheme.fits)},
                       {"sent_inner_bytes", scheme.traffic.rank_inner},
                       {"sent_outer_bytes", scheme.traffic.rank_outer},
                       {"node_bytes", scheme.traffic.node},
-                      {"step_s", value_of(scheme.step_s)},
-                      {"exposed_s", value_of(scheme.exposed_s)}};
+                      {"step_s", json::value_from(scheme.step_s)},
+                      {"exposed_s", json::value_from(scheme.exposed_s)}};
   if (!scheme.step_s) return object;
   const double rate = plan.positions_per_s(*scheme.step_s), peak = plan.target.gpu->peak_flops;
   object["positions_per_s_per_gpu"] = rate;
@@ -39,17 +37,6 @@ json::object json_of(const RunPlan& plan, const SchemePlan& scheme) {
 }  // namespace
 
 json::object json_of(const RunPlan& plan) {
-  json::array rates, layouts;
-  for (const auto& [at, lr] : plan.learning_rates) rates.push_back(json::array{at, lr});
-  for (const LayoutPlan& row : plan.layouts) {
-    layouts.push_back(json::object{{"nodes", row.nodes},
-                                   {"ranks", row.ranks},
-                                   {"accumulation", row.accumulation},
-                                   {"idle_share", row.idle_share},
-                                   {"total_bytes", row.total_bytes},
-                                   {"fits", row.fits},
-                                   {"step_s", row.step_s}});
-  }
   json::object schemes, comparisons;
   for (const SchemePlan& scheme : plan.schemes) schemes[scheme.name] = json_of(plan, scheme);
   for (const SchemePlan& other : plan.comparisons) comparisons[other.name] = json_of(plan, other);
@@ -71,9 +58,9 @@ json::object json_of(const RunPlan& plan) {
       {"accumulation", plan.sizes.accumulation},
       {"idle_share", plan.sizes.idle_share},
       {"positions_per_step", plan.positions_per_step},
-      {"steps", value_of(plan.steps)},
-      {"positions_in_all", value_of(plan.positions_in_all)},
-      {"learning_rates", std::move(rates)},
+      {"steps", json::value_from(plan.steps)},
+      {"positions_in_all", json::value_from(plan.positions_in_all)},
+      {"learning_rates", json::value_from(plan.learning_rates)},
       {"activations",
        {{"blocks_bytes", kept.blocks},
         {"recomputed_bytes", kept.recomputed},
@@ -82,18 +69,18 @@ json::object json_of(const RunPlan& plan) {
         {"logits_bytes", kept.logits},
         {"whole_logits_bytes", kept.whole_logits},
         {"total_bytes", kept.total()}}},
-      {"scheme", plan.chosen().name},
+      {"scheme", chosen.name},
       {"schemes", std::move(schemes)},
       {"comparisons", std::move(comparisons)},
-      {"fits", chosen.fits ? json::value(*chosen.fits) : json::value(nullptr)},
+      {"fits", json::value_from(chosen.fits)},
       {"warnings", json::value_from(warnings_of(plan))},
-      {"largest_micro_size", plan.largest_micro_size ? json::value(*plan.largest_micro_size) : json::value(nullptr)},
+      {"largest_micro_size", json::value_from(plan.largest_micro_size)},
       {"cure", plan.cure.empty() ? json::value(nullptr) : json::value(plan.cure)},
-      {"layouts", std::move(layouts)},
+      {"layouts", json::value_from(plan.layouts)},
       {"run_s", chosen.step_s && plan.steps ? json::value(*chosen.step_s * *plan.steps) : json::value(nullptr)},
       {"checkpoint_bytes", plan.checkpoint_bytes},
       {"copy_bytes", plan.copy_bytes},
-      {"disk_bytes", plan.disk_bytes ? json::value(*plan.disk_bytes) : json::value(nullptr)}};
+      {"disk_bytes", json::value_from(plan.disk_bytes)}};
 }
 
 }  // namespace argosy::plan

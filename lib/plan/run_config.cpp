@@ -16,7 +16,7 @@ std::span<const config::KeyText> key_texts(const CommConfig&) {
   return texts;
 }
 void validate(const CommConfig& config, config::Problems& problems) {
-  problems.require(config.timeout_s > 0, "/timeout_s", "a number above 0", fmt::format("{}", config.timeout_s));
+  problems.require(config.timeout_s > 0, "/timeout_s", "a number above 0", config.timeout_s);
 }
 }  // namespace argosy::comm
 
@@ -181,26 +181,16 @@ boost::json::value GradientWire::schema() {
   return {{"anyOf", boost::json::array{types, levels}}};
 }
 
-namespace {
-
-void require(config::Problems& problems, bool condition, std::string_view pointer, std::string_view wanted,
-             double got) {
-  problems.require(condition, pointer, wanted, fmt::format("{}", got));
-}
-
-}  // namespace
-
 void validate(const LossConfig& config, config::Problems& problems) {
   const double smoothing = config.label_smoothing.value_or(0);
-  require(problems, smoothing >= 0 && smoothing < 1, "/label_smoothing", "a number in [0, 1)", smoothing);
-  require(problems, config.z >= 0, "/z", "0 or more", config.z);
-  require(problems, config.chunk_bytes == 0 || config.chunk_bytes >= 1 << 20, "/chunk_bytes",
-          "0, or at least 1048576 (1 MiB)", static_cast<double>(config.chunk_bytes));
+  problems.require(smoothing >= 0 && smoothing < 1, "/label_smoothing", "a number in [0, 1)", smoothing);
+  problems.require(config.z >= 0, "/z", "0 or more", config.z);
+  problems.require(config.chunk_bytes == 0 || config.chunk_bytes >= 1 << 20, "/chunk_bytes",
+                   "0, or at least 1048576 (1 MiB)", config.chunk_bytes);
 }
 
 void validate(const ShardingConfig& config, config::Problems& problems) {
-  require(problems, config.zero_stage >= 1 && config.zero_stage <= 3, "/zero_stage", "1, 2 or 3",
-          static_cast<double>(config.zero_stage));
+  problems.require(config.zero_stage >= 1 && config.zero_stage <= 3, "/zero_stage", "1, 2 or 3", config.zero_stage);
   if (config.scope == ShardingScope::hybrid && config.zero_stage != 3) {
     problems.add("/scope", "world unless sharding.zero_stage is 3",
                  fmt::format("hybrid with zero_stage {}", config.zero_stage), "use --set sharding.zero_stage=3");
@@ -209,10 +199,8 @@ void validate(const ShardingConfig& config, config::Problems& problems) {
 
 void validate(const CheckpointConfig& config, config::Problems& problems) {
   problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
-  require(problems, config.max_checkpoints > 0, "/max_checkpoints", "1 or more",
-          static_cast<double>(config.max_checkpoints));
-  require(problems, config.max_failed_saves > 0, "/max_failed_saves", "1 or more",
-          static_cast<double>(config.max_failed_saves));
+  problems.require(config.max_checkpoints > 0, "/max_checkpoints", "1 or more", config.max_checkpoints);
+  problems.require(config.max_failed_saves > 0, "/max_failed_saves", "1 or more", config.max_failed_saves);
 }
 
 void validate(const ValidationSet& config, config::Problems& problems) {
@@ -220,18 +208,17 @@ void validate(const ValidationSet& config, config::Problems& problems) {
 }
 
 void validate(const EarlyStopConfig& config, config::Problems& problems) {
-  require(problems, config.patience > 0, "/patience", "1 or more", static_cast<double>(config.patience));
-  require(problems, config.min_delta >= 0, "/min_delta", "0 or more", config.min_delta);
+  problems.require(config.patience > 0, "/patience", "1 or more", config.patience);
+  problems.require(config.min_delta >= 0, "/min_delta", "0 or more", config.min_delta);
 }
 
 void validate(const StopConfig& config, config::Problems& problems) {
-  require(problems, config.before_end_s.value_or(0) >= 0, "/before_end_s", "0 or more",
-          config.before_end_s.value_or(0));
+  problems.require(config.before_end_s.value_or(0) >= 0, "/before_end_s", "0 or more", config.before_end_s.value_or(0));
 }
 
 void validate(const ValidationConfig& config, config::Problems& problems) {
   problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
-  require(problems, config.steps.value_or(1) > 0, "/steps", "1 or more", static_cast<double>(config.steps.value_or(1)));
+  problems.require(config.steps.value_or(1) > 0, "/steps", "1 or more", config.steps.value_or(1));
   problems.require(!config.metrics.empty(), "/metrics", "a list of loss, perplexity, bleu or chrf", "an empty one");
   const auto require_measured = [&](Metric metric, const std::string& pointer) {
     const bool measured = std::find(config.metrics.begin(), config.metrics.end(), metric) != config.metrics.end();
@@ -250,7 +237,7 @@ void validate(const RunConfig& config, config::Problems& problems) {
                    "/precision/gradient_wire", "fp32 when sharding.reduction is elastic", "bf16");
   problems.require(config.optimizer.ema == 0 || has_wide_master(config), "/optimizer/ema",
                    "0 with precision.mode bf16_pure, which keeps no fp32 master weights to average",
-                   fmt::format("{}", config.optimizer.ema));
+                   config.optimizer.ema);
   problems.require(!elastic || config.sharding.scope == ShardingScope::world, "/sharding/scope",
                    "world when sharding.reduction is elastic", "hybrid");
   problems.require(!elastic || config.sharding.accumulation_order == AccumulationOrder::depth_first,

@@ -8,7 +8,6 @@
 #include "core/error.hpp"
 #include "optim/optim_config.hpp"
 #include "partition/flat_space.hpp"
-#include "plan/cure.hpp"
 #include "spec/model_spec.hpp"
 
 namespace argosy::plan {
@@ -16,6 +15,26 @@ namespace argosy::plan {
 namespace {
 
 constexpr std::int64_t stored_alignment = 1 << 20;  // of a dataset in a shard file (lib/checkpoint/FORMAT.md)
+
+constexpr int most_nodes = 1024;  // that are tried
+
+/// `nodes` nodes of the size of the largest one in `layout`.
+partition::Layout nodes_like(const partition::Layout& layout, int nodes) {
+  return partition::Layout(std::vector<int>(static_cast<std::size_t>(nodes), layout.slots()));
+}
+
+RunConfig with_sizes(RunConfig config, std::int64_t global_size, std::int64_t micro_size) {
+  config.batch.global_size = global_size;
+  config.batch.micro_size = micro_size;
+  config.batch.accumulation.reset();
+  return config;
+}
+
+/// The option that selects `scheme`, which is not stage_1.
+std::string setting_of(Scheme scheme) {
+  if (scheme == Scheme::hybrid) return "--set sharding.zero_stage=3 --set sharding.scope=hybrid";
+  return fmt::format("--set sharding.zero_stage={}", scheme == Scheme::stage_2 ? 2 : 3);
+}
 
 /// Activations grow with the micro-batch, state and scratch do not.
 std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, const spec::Architecture& shape) {
@@ -95,6 +114,97 @@ std::optional<std::int64_t> disk_bytes(const RunConfig& config, const RunPlan& p
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 
+constexpr Recompute recomputing[] = {Recompute::activation, Recompute::full, Recompute::block};
+constexpr Scheme sharded_further[] = {Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
+
+bool is_allowed(const RunConfig& config, Scheme scheme) {
+  return scheme != Scheme::hybrid || config.sharding.reduction != Reduction::elastic;
+}
+
+RunConfig with_recompute(RunConfig config, Recompute level) {
+  config.sharding.recompute = level;
+  return config;
+}
+RunConfig with_scheme(RunConfig config, Scheme scheme) {
+  config.sharding.zero_stage = scheme == Scheme::stage_2 ? 2 : 3;
+  config.sharding.scope = scheme == Scheme::hybrid ? ShardingScope::hybrid : ShardingScope::world;
+  return config;
+}
+std::string recompute_text(Recompute level) {
+  return fmt::format("--set sharding.recompute={}", boost::describe::enum_to_string(level, ""));
+}
+
+/// Finds the single change that makes the run fit at the least cost in time; else the smallest number of nodes; else
+/// several changes. Written as a user would type it.
+class Cure {
+ public:
+  /// sizes: of a step, which the change keeps.
+  Cure(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target, const data::StepSizes& sizes)
+      : config_(config), spec_(spec), target_(target), sizes_(sizes) {}
+
+  std::string find() {
+    offer_smaller(config_, "");
+    for (const Recompute level : recomputing) {
+      if (level > config_.sharding.recompute) offer(with_recompute(config_, level), recompute_text(level));
+    }
+    for (const Scheme scheme : sharded_further) {
+      if (scheme > scheme_of(config_.sharding) && is_allowed(config_, scheme))
+        offer(with_scheme(config_, scheme), setting_of(scheme));
+    }
+    if (!best_.empty()) return best_;
+    for (int nodes = 2 * target_.layout.nodes(); nodes <= most_nodes; nodes *= 2) {
+      PlanTarget more = target_;
+      more.layout = nodes_like(target_.layout, nodes);
+      if (more.layout.world() > sizes_.micro_batches) break;
+      if (*SchemePlanner(config_, spec_, more).memory(scheme_of(config_.sharding)).fits)
+        return fmt::format("take {} nodes", nodes);
+    }
+    for (const Scheme scheme : sharded_further) {
+      if (!is_allowed(config_, scheme)) continue;
+      for (const Recompute level : recomputing) {
+        const RunConfig both = with_recompute(with_scheme(config_, scheme), level);
+        const std::string text = setting_of(scheme) + " and " + recompute_text(level);
+        offer(both, text);
+        offer_smaller(both, text + " and ");
+      }
+    }
+    return best_.empty() ? "no micro-batch, recompute level or stage fits; use GPUs with more memory, or more of them"
+                         : best_;
+  }
+
+ private:
+  /// Takes it if it fits and takes less time than the best. A forecast costs more than a sum of bytes.
+  bool offer(const RunConfig& config, const std::string& text) {
+    const SchemePlanner planner{config, spec_, target_};
+    const Scheme scheme = scheme_of(config.sharding);
+    if (!*planner.memory(scheme).fits) return false;
+    const double step_s = *planner.plan(scheme).step_s;
+    if (best_.empty() || step_s < worth_it * best_step_s_) {
+      best_ = text;
+      best_step_s_ = step_s;
+    }
+    return true;
+  }
+  /// The largest divisor of the micro-batch that fits: smaller ones take no less time.
+  void offer_smaller(const RunConfig& config, const std::string& before) {
+    for (std::int64_t parts = 2; parts <= std::min<std::int64_t>(sizes_.micro_size, 64); ++parts) {
+      if (sizes_.micro_size % parts != 0) continue;
+      const std::int64_t size = sizes_.micro_size / parts;
+      const std::string text = fmt::format("{}--set batch.micro_size={}", before, size);
+      if (offer(with_sizes(config, sizes_.global_size, size), text)) return;
+    }
+  }
+
+  static constexpr double worth_it = 0.98;  // a later, larger change must save more than 2 % of a step
+
+  const RunConfig& config_;
+  const spec::ModelSpec& spec_;
+  const PlanTarget& target_;
+  const data::StepSizes& sizes_;
+  std::string best_;
+  double best_step_s_ = 0;
+};
+
 /// Options become a sentence.
 std::string advice(const std::string& cure) { return cure.starts_with("--") ? "try " + cure : cure; }
 
@@ -170,8 +280,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   plan.activations = planner.activations();
   plan.scheme = scheme_of(config.sharding);
   for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
-    const bool refused = scheme == Scheme::hybrid && config.sharding.reduction == Reduction::elastic;
-    if (!refused) plan.schemes.push_back(planner.plan(scheme));
+    if (is_allowed(config, scheme)) plan.schemes.push_back(planner.plan(scheme));
   }
   if (config.sharding.reduction != Reduction::elastic)
     plan.comparisons = {planner.plan(Comparison::ddp), planner.plan(Comparison::hsdp)};
@@ -179,7 +288,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
     const RunConfig same_step = with_sizes(config, plan.sizes.global_size, plan.sizes.micro_size);
     plan.layouts = plan_layouts(same_step, spec, plan.sizes, target);
     plan.largest_micro_size = largest_micro_size(plan, config, shape);
-    if (!*plan.chosen().fits) plan.cure = cheapest_cure(same_step, spec, target, plan.sizes);
+    if (!*plan.chosen().fits) plan.cure = Cure(same_step, spec, target, plan.sizes).find();
   }
   const optim::Schedule schedule = optim::resolve(config.schedule, is_language_model(config));
   for (const double at : {1.0, schedule.warmup, schedule.decay_end / 2, schedule.decay_end}) {

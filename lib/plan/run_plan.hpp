@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/describe.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@ struct LayoutPlan {
   bool fits = true;
   double step_s = 0;
 };
+BOOST_DESCRIBE_STRUCT(LayoutPlan, (), (nodes, ranks, accumulation, idle_share, total_bytes, fits, step_s))
 
 struct RunPlan {
   PlanTarget target;

@@ -2,37 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <utility>
 #include <vector>
 
 namespace argosy::plan {
-
-namespace {
-constexpr std::size_t streams = 3;
-}  // namespace
-
-Replay replay(const StepPlan& plan, const OpCost& cost, Computes computes) {
-  Replay result;
-  std::array<double, streams> free_at{};  // by stream
-  double host_s = 0;
-  for (const Op& op : plan.ops) {
-    double& stream = free_at[static_cast<std::size_t>(op.stream)];
-    double ready_s = 0;
-    for (const int waited : op.waits_for)
-      ready_s = std::max(ready_s, result.ops[static_cast<std::size_t>(waited)].end_s);
-    if (computes == Computes::host) ready_s = host_s = std::max(host_s, ready_s);
-    const double begin_s = std::max(stream, ready_s), seconds = cost(op);
-    stream = begin_s + seconds;
-    if (op.stream == Stream::compute) {
-      host_s = stream;
-      result.compute_s += seconds;
-    }
-    result.ops.push_back({begin_s, stream});
-    result.step_s = std::max(result.step_s, stream);
-  }
-  return result;
-}
 
 namespace {
 
@@ -54,7 +26,7 @@ struct Lane {
 Replay replay_on_shared_links(const StepPlan& plan, const OpCost& cost) {
   Replay result;
   result.ops.resize(plan.ops.size());
-  std::array<Lane, streams> lanes;
+  std::array<Lane, 3> lanes;  // by stream
   std::vector<bool> done(plan.ops.size());
   for (std::size_t i = 0; i < plan.ops.size(); ++i)
     lanes[static_cast<std::size_t>(plan.ops[i].stream)].ops.push_back(i);
@@ -93,62 +65,6 @@ Replay replay_on_shared_links(const StepPlan& plan, const OpCost& cost) {
   }
   result.step_s = now_s;
   return result;
-}
-
-namespace {
-
-/// The most intervals that overlap; one that begins where another ends does not.
-int most_at_once(std::vector<Replay::Interval> intervals) {
-  std::vector<std::pair<double, int>> changes;
-  for (const Replay::Interval& each : intervals) {
-    changes.emplace_back(each.begin_s, 1);
-    changes.emplace_back(each.end_s, -1);
-  }
-  std::sort(changes.begin(), changes.end());
-  int now = 0, most = 0;
-  for (const auto& [at, change] : changes) most = std::max(most, now += change);
-  return most;
-}
-
-/// Times in which something is held, from the operation that begins it to the last that needs it.
-class Uses {
- public:
-  void begin(int buffer, const Replay::Interval& by) {
-    close(buffer);
-    open_[buffer] = by;
-  }
-  void extend(int buffer, const Replay::Interval& by) {
-    const auto [found, is_new] = open_.try_emplace(buffer, by);
-    found->second.end_s = std::max(found->second.end_s, by.end_s);
-  }
-  void close(int buffer) {
-    if (const auto found = open_.find(buffer); found != open_.end()) {
-      done_.push_back(found->second);
-      open_.erase(found);
-    }
-  }
-  [[nodiscard]] int most() {
-    while (!open_.empty()) close(open_.begin()->first);
-    return most_at_once(done_);
-  }
-
- private:
-  std::map<int, Replay::Interval> open_;  // by buffer
-  std::vector<Replay::Interval> done_;
-};
-
-}  // namespace
-
-RotatingUse rotating_use(const StepPlan& plan, const Replay& replay) {
-  Uses weights, gradients;
-  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-    const Op& op = plan.ops[i];
-    if (op.weights >= 0 && op.kind == OpKind::gather) weights.begin(op.weights, replay.ops[i]);
-    if (op.weights >= 0 && op.kind != OpKind::gather) weights.extend(op.weights, replay.ops[i]);
-    if (op.gradients >= 0) gradients.extend(op.gradients, replay.ops[i]);
-    if (op.gradients >= 0 && op.kind == OpKind::reduce) gradients.close(op.gradients);
-  }
-  return {weights.most(), gradients.most()};
 }
 
 }  // namespace argosy::plan

@@ -10,28 +10,6 @@
 
 namespace argosy::plan {
 
-std::string_view name_of(OpKind kind) noexcept {
-  switch (kind) {
-    case OpKind::gather:
-      return "gather";
-    case OpKind::forward:
-      return "forward";
-    case OpKind::backward:
-      return "backward";
-    case OpKind::reduce:
-      return "reduce";
-    case OpKind::norm:
-      return "norm";
-    case OpKind::to_owners:
-      return "to_owners";
-    case OpKind::to_shards:
-      return "to_shards";
-    case OpKind::update:
-      return "update";
-  }
-  return "?";
-}
-
 PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout) {
   PlanShape plan;
   std::vector<std::int64_t> sizes;
@@ -75,25 +53,22 @@ struct Compute {
   int visit = 0, micro_batch = 0;
 };
 
-/// Forward and backward of all visits and micro-batches, in the order of accumulation.
-std::vector<Compute> walk(int visits, const PlanChoices& choices) {
+/// Forward and, if it trains, backward of all visits and micro-batches, in the order of accumulation.
+std::vector<Compute> walk(int visits, const PlanChoices& choices, bool trains) {
   std::vector<Compute> ops;
-  const auto forward = [&](int v, int m) { ops.push_back({OpKind::forward, v, m}); };
-  const auto backward = [&](int v, int m) { ops.push_back({OpKind::backward, v, m}); };
-  if (choices.order == AccumulationOrder::breadth_first) {
-    for (int v = 0; v < visits; ++v) {
-      for (int m = 0; m < choices.micro_batches; ++m) forward(v, m);
-    }
-    for (int v = visits - 1; v >= 0; --v) {
-      for (int m = 0; m < choices.micro_batches; ++m) backward(v, m);
-    }
-    return ops;
-  }
-  for (int m = 0; m < choices.micro_batches; ++m) {
-    for (int v = 0; v < visits; ++v) forward(v, m);
-    for (int v = visits - 1; v >= 0; --v) backward(v, m);
+  const int together = choices.order == AccumulationOrder::breadth_first ? choices.micro_batches : 1;
+  for (int first = 0; first < choices.micro_batches; first += together) {
+    const auto visit = [&](OpKind kind, int v) {
+      for (int m = first; m < first + together; ++m) ops.push_back({kind, v, m});
+    };
+    for (int v = 0; v < visits; ++v) visit(OpKind::forward, v);
+    for (int v = visits - 1; trains && v >= 0; --v) visit(OpKind::backward, v);
   }
   return ops;
+}
+
+bool reads(const std::vector<std::size_t>& units, std::size_t unit) {
+  return std::find(units.begin(), units.end(), unit) != units.end();
 }
 
 class Planner {
@@ -110,7 +85,8 @@ class Planner {
     reuses_ = std::all_of(shape.components.begin(), shape.components.end(), [](std::size_t of) { return of == 0; });
   }
 
-  StepPlan run(const std::vector<Compute>& computes) {
+  StepPlan run() {
+    const std::vector<Compute> computes = walk(static_cast<int>(shape_.visit_units.size()), choices_, trains_);
     for (std::size_t i = 0; i < computes.size(); ++i) {
       fetch(computes, i);
       compute(computes[i]);
@@ -181,20 +157,15 @@ class Planner {
   }
   void gather_across_nodes(std::size_t unit) {
     if (across_nodes_[unit] != none) return;
-    across_nodes_[unit] = add({.kind = OpKind::gather,
-                               .stream = Stream::gather,
-                               .unit = static_cast<int>(unit),
-                               .group = group_of(unit),
-                               .levels = Levels::outer});
+    Op op = of_unit(OpKind::gather, Stream::gather, unit);
+    op.levels = Levels::outer;
+    across_nodes_[unit] = add(std::move(op));
   }
   void gather(std::size_t unit, Levels levels) {
     const int buffer = weights_of(unit);
-    Op op{.kind = OpKind::gather,
-          .stream = Stream::gather,
-          .unit = static_cast<int>(unit),
-          .group = group_of(unit),
-          .weights = buffer,
-          .levels = levels};
+    Op op = of_unit(OpKind::gather, Stream::gather, unit);
+    op.weights = buffer;
+    op.levels = levels;
     if (buffer != none && last_reader_[static_cast<std::size_t>(buffer)] != none) {
       op.waits_for.push_back(last_reader_[static_cast<std::size_t>(buffer)]);
     }
@@ -238,34 +209,25 @@ class Planner {
   }
 
   void reduce_if_complete(const Compute& what, std::size_t unit, int after) {
-    const auto reads = [&](const std::vector<std::size_t>& units) {
-      return std::find(units.begin(), units.end(), unit) != units.end();
-    };
     const auto visits = shape_.visit_units.begin();
-    if (std::any_of(visits, visits + what.visit, reads)) return;  // visited once more on the way back
+    const bool again = std::any_of(visits, visits + what.visit, [&](const auto& units) { return reads(units, unit); });
+    if (again) return;  // on the way back
     const bool rotates = gradients_of(unit) != none, last = what.micro_batch + 1 == choices_.micro_batches;
     const bool each = choices_.reduce_every == ReduceEvery::micro_batch ||
                       (rotates && choices_.order == AccumulationOrder::depth_first);
     if (!each && !last) return;
     const bool in_node = rotates && choices_.scheme == Scheme::hybrid;
-    Op op{.kind = OpKind::reduce,
-          .stream = Stream::reduce,
-          .unit = static_cast<int>(unit),
-          .group = group_of(unit),
-          .micro_batch = what.micro_batch,
-          .gradients = gradients_of(unit),
-          .levels = in_node ? Levels::inner : Levels::both,
-          .continues = each && what.micro_batch > 0,
-          .waits_for = {after}};
-    reducing_[gradient_place(unit)] = add(op);
-    if (in_node && last) {
-      add({.kind = OpKind::reduce,
-           .stream = Stream::reduce,
-           .unit = op.unit,
-           .group = op.group,
-           .micro_batch = what.micro_batch,
-           .levels = Levels::outer});
-    }
+    Op op = of_unit(OpKind::reduce, Stream::reduce, unit);
+    op.micro_batch = what.micro_batch;
+    Op across_nodes = op;
+    op.gradients = gradients_of(unit);
+    op.levels = in_node ? Levels::inner : Levels::both;
+    op.continues = each && what.micro_batch > 0;
+    op.waits_for = {after};
+    reducing_[gradient_place(unit)] = add(std::move(op));
+    if (!in_node || !last) return;
+    across_nodes.levels = Levels::outer;
+    add(std::move(across_nodes));
   }
 
   /// Behind the last reduce of each group: a group's run in order.
@@ -280,26 +242,25 @@ class Planner {
     add(std::move(norm));
     std::vector<std::size_t> updated;
     for (std::size_t u = 0; u < turns_.size(); ++u) {
-      const auto reads = [u](const auto& units) { return std::find(units.begin(), units.end(), u) != units.end(); };
-      const bool is_here = std::any_of(shape_.visit_units.begin(), shape_.visit_units.end(), reads);
+      const bool is_here = std::any_of(shape_.visit_units.begin(), shape_.visit_units.end(),
+                                       [u](const auto& units) { return reads(units, u); });
       if (is_here && !is_frozen(u) && !is_idle(u)) updated.push_back(u);
     }
     std::map<std::size_t, int> to_owners, frees;  // by unit; by gradient buffer: what ends its use
     const auto bring = [&](std::size_t u) {
       if (!shape_.whole.contains(u) || to_owners.contains(u)) return;
-      Op op = of_unit(OpKind::to_owners, u);
+      Op op = of_unit(OpKind::to_owners, Stream::reduce, u);
       if (const auto free = frees.find(gradient_place(u)); free != frees.end()) op.waits_for.push_back(free->second);
       to_owners[u] = add(std::move(op));
     };
     for (std::size_t i = 0; i < updated.size(); ++i) {
       const std::size_t u = updated[i];
-      Op update = of_unit(OpKind::update, u);
-      update.stream = Stream::compute;
+      Op update = of_unit(OpKind::update, Stream::compute, u);
       bring(u);
       // The next unit's matrices travel while those of this one are computed, unless they need its buffer.
       if (i + 1 < updated.size() && gradient_place(updated[i + 1]) != gradient_place(u)) bring(updated[i + 1]);
       if (shape_.whole.contains(u)) {
-        Op back = of_unit(OpKind::to_shards, u);
+        Op back = of_unit(OpKind::to_shards, Stream::reduce, u);
         back.waits_for.push_back(to_owners.at(u));
         frees[gradient_place(u)] = add(std::move(back));
         update.waits_for.push_back(frees.at(gradient_place(u)));
@@ -307,9 +268,8 @@ class Planner {
       add(std::move(update));
     }
   }
-  /// On the stream of reductions, as to_owners and to_shards are.
-  [[nodiscard]] Op of_unit(OpKind kind, std::size_t unit) const {
-    return {.kind = kind, .stream = Stream::reduce, .unit = static_cast<int>(unit), .group = group_of(unit)};
+  [[nodiscard]] Op of_unit(OpKind kind, Stream stream, std::size_t unit) const {
+    return {.kind = kind, .stream = stream, .unit = static_cast<int>(unit), .group = group_of(unit)};
   }
 
   const PlanShape& shape_;
@@ -331,15 +291,12 @@ StepPlan plan_step(const PlanShape& shape, const PlanChoices& choices) {
   const bool sums_each = choices.reduce_every == ReduceEvery::micro_batch;
   ARGOSY_CHECK(!sums_each || (choices.order == AccumulationOrder::depth_first && choices.scheme != Scheme::hybrid),
                "a reduction of each micro-batch, breadth first or by level");
-  return Planner(shape, choices, true).run(walk(static_cast<int>(shape.visit_units.size()), choices));
+  return Planner(shape, choices, true).run();
 }
 
 StepPlan plan_forward(const PlanShape& shape, Scheme scheme) {
-  std::vector<Compute> forward;
-  forward.reserve(shape.visit_units.size());
-  for (int v = 0; v < static_cast<int>(shape.visit_units.size()); ++v) forward.push_back({OpKind::forward, v, 0});
   const PlanChoices choices{.scheme = scheme};
-  return Planner(shape, choices, false).run(forward);
+  return Planner(shape, choices, false).run();
 }
 
 }  // namespace argosy::plan

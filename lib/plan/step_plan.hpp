@@ -1,8 +1,8 @@
 #pragma once
 
+#include <boost/describe.hpp>
 #include <cstddef>
 #include <set>
-#include <string_view>
 #include <vector>
 
 #include "comm/traffic.hpp"
@@ -23,8 +23,8 @@ namespace argosy::plan {
 /// to_owners, to_shards: between norm and update, for units with matrices that are updated as a whole. Every rank takes
 /// the matrices that it owns for this from all shards, and brings back what the update applies.
 enum class OpKind { gather, forward, backward, reduce, norm, to_owners, to_shards, update };
+BOOST_DESCRIBE_ENUM(OpKind, gather, forward, backward, reduce, norm, to_owners, to_shards, update)
 enum class Stream { compute, gather, reduce };
-[[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
 
 struct Op {
   OpKind kind = OpKind::forward;

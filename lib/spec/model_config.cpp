@@ -15,25 +15,20 @@ struct Sizes {
   std::int64_t width, ff, heads, kv_heads, encoder_layers, decoder_layers;
 };
 
-std::optional<Sizes> sizes_of(Preset preset) {
-  constexpr auto mt = ModelType::encoder_decoder, lm = ModelType::decoder;
-  switch (preset) {
-    case Preset::none:
-      return std::nullopt;
-    case Preset::mt_tiny:
-      return Sizes{mt, 96, 384, 2, 2, 2, 2};
-    case Preset::mt_small:
-      return Sizes{mt, 192, 768, 4, 4, 3, 3};
-    case Preset::mt_base:
-      return Sizes{mt, 512, 2048, 8, 8, 6, 6};
-    case Preset::lm_tiny:
-      return Sizes{lm, 128, 384, 4, 2, 0, 2};
-    case Preset::lm_small:
-      return Sizes{lm, 288, 768, 6, 2, 0, 6};
-    case Preset::mistral_7b:
-      return Sizes{lm, 4096, 14336, 32, 8, 0, 32};
-  }
-  return std::nullopt;
+constexpr std::pair<Preset, Sizes> presets[] = {
+    {Preset::mt_tiny, {ModelType::encoder_decoder, 96, 384, 2, 2, 2, 2}},
+    {Preset::mt_small, {ModelType::encoder_decoder, 192, 768, 4, 4, 3, 3}},
+    {Preset::mt_base, {ModelType::encoder_decoder, 512, 2048, 8, 8, 6, 6}},
+    {Preset::lm_tiny, {ModelType::decoder, 128, 384, 4, 2, 0, 2}},
+    {Preset::lm_small, {ModelType::decoder, 288, 768, 6, 2, 0, 6}},
+    {Preset::mistral_7b, {ModelType::decoder, 4096, 14336, 32, 8, 0, 32}},
+};
+
+/// Of the preset, or zeros.
+Sizes sizes_of(const ModelConfig& config) {
+  for (const auto& [preset, sizes] : presets)
+    if (preset == config.preset) return sizes;
+  return {config.type, 0, 0, 0, 0, 0, 0};
 }
 
 constexpr std::array side_texts{
@@ -94,11 +89,11 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   positive(config.decoder.layers, "/decoder/layers", most_layers);
   constexpr double most_theta = 1e30;  // fp32 holds it
   problems.require(config.rope_theta > 1 && config.rope_theta <= most_theta, "/rope_theta",
-                   "a number above 1, at most 1e30", fmt::format("{}", config.rope_theta));
+                   "a number above 1, at most 1e30", config.rope_theta);
   problems.require(!config.dropout || (*config.dropout >= 0 && *config.dropout < 1), "/dropout", "a number in [0, 1)",
                    std::to_string(config.dropout.value_or(0)));
-  const auto preset = sizes_of(config.preset);
-  problems.require(!preset || preset->type == config.type, "/preset",
+  const Sizes base = sizes_of(config);
+  problems.require(base.type == config.type, "/preset",
                    "a preset of the same model.type (mt_* are encoder_decoder, lm_* and mistral_7b decoder)",
                    "one of the other type");
   if (config.type == ModelType::decoder) {
@@ -108,7 +103,6 @@ void validate(const ModelConfig& config, config::Problems& problems) {
     problems.require(!config.window, "/window", "absent: model.type is encoder_decoder", text_of(config.window));
   }
   if (!problems.all().empty()) return;
-  const Sizes base = preset.value_or(Sizes{config.type, 0, 0, 0, 0, 0, 0});
   const std::int64_t width = config.width.value_or(base.width), heads = config.heads.value_or(base.heads);
   const std::int64_t kv_heads = config.kv_heads.value_or(config.heads ? heads : base.kv_heads);
   if (width == 0 || heads == 0) return;  // resolve() names what is missing
@@ -151,7 +145,7 @@ VocabularyRule vocabulary_rule(const ModelConfig& config) {
 
 Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   const bool translation = config.type == ModelType::encoder_decoder;
-  const Sizes base = sizes_of(config.preset).value_or(Sizes{config.type, 0, 0, 0, 0, 0, 0});
+  const Sizes base = sizes_of(config);
   const auto need = [](std::optional<std::int64_t> value, std::int64_t preset, const char* key) {
     const std::int64_t result = value.value_or(preset);
     if (result <= 0)

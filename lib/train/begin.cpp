@@ -13,6 +13,14 @@ namespace {
 
 namespace json = boost::json;
 
+/// Whether the history contains this request.
+bool names_request(const json::array& history, const std::string& request) {
+  return std::any_of(history.begin(), history.end(), [&](const json::value& entry) {
+    const json::value* named = entry.is_object() ? entry.get_object().if_contains("request") : nullptr;
+    return named != nullptr && named->is_string() && named->get_string() == request;
+  });
+}
+
 bool comes_from(const Files& files, const Path& checkpoint, const std::string& request) {
   try {
     return names_request(checkpoint::Reader{files, checkpoint}.sections().history, request);
@@ -25,13 +33,6 @@ bool comes_from(const Files& files, const Path& checkpoint, const std::string& r
 
 void add_request(json::array& history, std::int64_t step, std::string_view request) {
   history.push_back(json::object{{"step", step}, {"request", request}});
-}
-
-bool names_request(const json::array& history, std::string_view request) {
-  return std::any_of(history.begin(), history.end(), [&](const json::value& entry) {
-    const json::value* named = entry.is_object() ? entry.get_object().if_contains("request") : nullptr;
-    return named != nullptr && named->is_string() && named->get_string() == request;
-  });
 }
 
 bool is_carried_out(const comm::Context& context, const Path& run_dir, const std::string& request) {

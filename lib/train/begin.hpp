@@ -16,8 +16,6 @@ namespace argosy::train {
 
 /// Adds to a run's history that this request began it at `step`.
 void add_request(boost::json::array& history, std::int64_t step, std::string_view request);
-/// Whether the history contains this request.
-[[nodiscard]] bool names_request(const boost::json::array& history, std::string_view request);
 
 /// Whether the run directory has a checkpoint from this request. Ignores checkpoints whose manifest cannot be read.
 /// **Collective.** Throws Error{io}.

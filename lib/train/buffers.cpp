@@ -9,25 +9,6 @@
 
 namespace argosy::train {
 
-namespace {
-
-/// Elements of a unit that no parameter holds, [begin, end).
-std::vector<std::pair<std::int64_t, std::int64_t>> gaps_of(const partition::FlatSpace& space) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
-  std::int64_t end = 0;
-  const auto until = [&](std::int64_t begin) {
-    if (begin > end) gaps.emplace_back(end, begin);
-  };
-  for (std::size_t p = 0; p < space.params().size(); ++p) {
-    until(space.offset(p));
-    end = space.offset(p) + space.params()[p].numel();
-  }
-  until(space.padded_size());
-  return gaps;
-}
-
-}  // namespace
-
 comm::BufferView view_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.numel(),
           tensor.scalar_type() == at::kBFloat16 ? DType::bf16 : DType::f32};
@@ -160,36 +141,39 @@ void Buffers::place_own_weights(std::size_t unit) {
     buffers.weights.narrow(0, buffers.shard.weights_begin, buffers.held_weights.numel()).copy_(buffers.held_weights);
     return;
   }
-  for_own_slices(unit, buffers.weights, buffers.shard.master,
-                 [](const at::Tensor& flat, const at::Tensor& own) { flat.copy_(own); });
+  copy_own_slices(unit, buffers.weights, buffers.shard.master, Copy::to_flat);
 }
 
-template <class Use>
-void Buffers::for_own_slices(std::size_t unit, const at::Tensor& flat, const at::Tensor& shard, Use use) const {
+void Buffers::copy_own_slices(std::size_t unit, const at::Tensor& flat, const at::Tensor& shard, Copy copy) const {
   const partition::FlatSpace& space = model_.units()[unit].space();
   for (std::int64_t local = 0; const int slice : space.owned_slices(rank_in(unit))) {
     const at::Tensor own = shard.narrow(0, local, space.slice_size());
     const at::Tensor place = flat.narrow(0, space.slice_begin(slice), space.slice_size());
-    if (place.const_data_ptr() != own.const_data_ptr()) use(place, own);
+    if (place.const_data_ptr() != own.const_data_ptr()) copy == Copy::to_flat ? place.copy_(own) : own.copy_(place);
     local += space.slice_size();
   }
 }
 
 void Buffers::place_own_gradients(std::size_t unit) {
-  for_own_slices(unit, units_[unit].gradients, units_[unit].shard.gradient,
-                 [](const at::Tensor& flat, const at::Tensor& own) { flat.copy_(own); });
+  copy_own_slices(unit, units_[unit].gradients, units_[unit].shard.gradient, Copy::to_flat);
 }
 
 void Buffers::take_own_gradients(std::size_t unit) {
-  for_own_slices(unit, units_[unit].gradients, units_[unit].shard.gradient,
-                 [](const at::Tensor& flat, const at::Tensor& own) { own.copy_(flat); });
+  copy_own_slices(unit, units_[unit].gradients, units_[unit].shard.gradient, Copy::to_shard);
 }
 
 void Buffers::clear_gaps(std::size_t unit) {
   if (!units_[unit].rotates_gradients) return;
-  for (const auto& [begin, end] : gaps_of(model_.units()[unit].space())) {
-    units_[unit].gradients.narrow(0, begin, end - begin).zero_();
+  const partition::FlatSpace& space = model_.units()[unit].space();
+  std::int64_t end = 0;  // of the parameter before the gap
+  const auto clear_until = [&](std::int64_t begin) {
+    if (begin > end) units_[unit].gradients.narrow(0, end, begin - end).zero_();
+  };
+  for (std::size_t p = 0; p < space.params().size(); ++p) {
+    clear_until(space.offset(p));
+    end = space.offset(p) + space.params()[p].numel();
   }
+  clear_until(space.padded_size());
 }
 
 }  // namespace argosy::train

@@ -71,9 +71,9 @@ class Buffers {
   void clear_gaps(std::size_t unit);
 
  private:
-  /// Calls use(slice in a flat buffer of the unit, slice in this rank's shard).
-  template <class Use>
-  void for_own_slices(std::size_t unit, const at::Tensor& flat, const at::Tensor& shard, Use use) const;
+  enum class Copy { to_flat, to_shard };
+  /// Copies this rank's slices between a flat buffer of the unit and a shard, unless the one is a view of the other.
+  void copy_own_slices(std::size_t unit, const at::Tensor& flat, const at::Tensor& shard, Copy copy) const;
 
   model::Model& model_;
   [[nodiscard]] int rank_in(std::size_t unit) const { return canonical_ranks_[model_.spec().units[unit].component]; }

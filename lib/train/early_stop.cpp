@@ -14,6 +14,9 @@ namespace json = boost::json;
 
 std::string name_of(plan::Metric metric) { return boost::describe::enum_to_string(metric, ""); }
 
+/// Whether higher values of a metric are better.
+bool rises(plan::Metric metric) { return metric == plan::Metric::bleu || metric == plan::Metric::chrf; }
+
 /// A value that is no number is never better; any number is better than none.
 bool is_better(plan::Metric metric, double value, const Best& than, double by = 0) {
   if (std::isnan(value)) return false;
@@ -28,8 +31,6 @@ Best best_of(const json::value& stored) {
 }
 
 }  // namespace
-
-bool rises(plan::Metric metric) { return metric == plan::Metric::bleu || metric == plan::Metric::chrf; }
 
 ValidationHistory::ValidationHistory(const plan::ValidationConfig& config, const json::object& state)
     : early_stop_(config.early_stop) {

@@ -15,9 +15,6 @@
 /// continues with the patience that is left.
 namespace argosy::train {
 
-/// Whether higher values of a metric are better.
-[[nodiscard]] bool rises(plan::Metric metric);
-
 struct Best {
   double value = 0;
   std::int64_t step = 0;  // 0: none yet

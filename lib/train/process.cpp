@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "kernels/memory.hpp"
 #include "kernels/plugin.hpp"
 #include "telemetry/flops.hpp"
-#include "train/memory_count.hpp"
 
 namespace argosy::train {
 
@@ -53,11 +51,6 @@ std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::To
   const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
   if (pages <= 0 || page_bytes <= 0) return std::nullopt;
   return static_cast<std::int64_t>(pages) * page_bytes / topology.layout().node_size(topology.node());
-}
-
-void set_up_memory() {
-  kernels::keep_freed_memory();
-  count_memory();
 }
 
 std::uint64_t peak_memory_bytes() {

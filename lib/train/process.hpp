@@ -9,7 +9,7 @@
 #include "comm/run_main.hpp"
 #include "plan/time_model.hpp"
 
-/// Settings of this process that hold for all of a run: device, allocator.
+/// The device of this process, what is known about it, and the memory that was used.
 namespace argosy::train {
 
 /// The device for `wish` (auto, cpu, cuda). With cuda, every rank gets its own GPU; with auto, only if each rank can.
@@ -26,9 +26,6 @@ namespace argosy::train {
 /// Memory of one rank in bytes: that of its GPU if the planner knows it, or its share of the node's memory. Absent if
 /// unknown.
 [[nodiscard]] std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Topology& topology);
-
-/// Sets up the allocator and starts to count tensors. Call it before the first tensor is made.
-void set_up_memory();
 
 /// The peak memory of this process, in bytes.
 [[nodiscard]] std::uint64_t peak_memory_bytes();

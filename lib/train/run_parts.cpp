@@ -51,21 +51,11 @@ RunParts::RunParts(comm::Context& of_context, const plan::RunConfig& of_config)
                config.loss.chunk_bytes > 0 ? config.loss.chunk_bytes : std::numeric_limits<std::int64_t>::max()} {}
 
 void RunParts::set_up() {
-  take_device_and_folder();
-  open_data();
-  plan_run();
-  make_model();
-}
-
-void RunParts::take_device_and_folder() {
   stop.emplace(context, config.stop);
   device = choose_device(config.device, context);
   store.emplace(context, config.run_dir,
                 checkpoint::Store::Options{.max_checkpoints = config.checkpoint.max_checkpoints});
-}
 
-void RunParts::open_data() {
-  const comm::Communicator& world = context.world;
   tokenizer = read_on_all(context, [&] {
     return data::Tokenizer::read(context.files, config.data.tokenizer, spec::vocabulary_rule(config.model));
   });
@@ -74,20 +64,16 @@ void RunParts::open_data() {
     if (opened.has_source()) opened.require_at_most(config.model.max_positions, *tokenizer);
     return opened;
   });
-  facts = {.tokenizer = same_on_all_ranks(world, tokenizer->digest(), "tokenizer", "data.tokenizer"),
-           .data = same_on_all_ranks(world, shards->fingerprint(), "token shards", "data.shards"),
+  facts = {.tokenizer = same_on_all_ranks(context.world, tokenizer->digest(), "tokenizer", "data.tokenizer"),
+           .data = same_on_all_ranks(context.world, shards->fingerprint(), "token shards", "data.shards"),
            .vocab_live = tokenizer->vocabulary().pieces,
            .sizes = data::resolve_sizes(config.batch, context.topology.world_size()),
            .world = context.topology.world_size()};
   choices.micro_batches = facts.sizes.accumulation;
   sets = read_on_all(context, [&] { return evaluation_sets(context, config, *tokenizer, facts.sizes); });
-}
 
-void RunParts::plan_run() {
   plan = read_on_all(context, [&] { return affordable_plan(context, config, facts.vocab_live, device); });
-}
 
-void RunParts::make_model() {
   model.emplace(spec::resolve(config.model, facts.vocab_live), context.topology.layout());
   other_bytes = memory_of(device).bytes;
   buffers.emplace(

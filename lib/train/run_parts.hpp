@@ -20,13 +20,14 @@
 #include "train/stop_policy.hpp"
 
 /// The parts of a training run. They are made in stages, because each stage needs the earlier ones, and all ranks must
-/// enter a stage together.
+/// enter a stage together: device and run directory; tokenizer, token shards and validation sets, which must be the
+/// same on all ranks; the plan, which this machine must be able to run; model, buffers, host memory and collectives.
 namespace argosy::train {
 
 struct RunParts {
   /// Not collective.
   RunParts(comm::Context& of_context, const plan::RunConfig& of_config);
-  /// Runs all stages. **Collective**, as is each stage. Throws Error{usage} if another job owns run_dir, Error{config},
+  /// Runs all stages. **Collective.** Throws Error{usage} if another job owns run_dir, Error{config},
   /// Error{data}, Error{io}.
   void set_up();
 
@@ -50,17 +51,6 @@ struct RunParts {
   std::optional<HostState> host;
   std::int64_t other_bytes = 0, state_bytes = 0;  // of tensors: made before the buffers; the buffers
   std::unique_ptr<comm::Collectives> collectives;
-
- private:
-  /// **Collective.**
-  void take_device_and_folder();
-  /// Opens the tokenizer, token shards and validation sets, which must be the same on all ranks; finds the sizes of a
-  /// step. **Collective.**
-  void open_data();
-  /// Makes the plan. Throws if this machine cannot run it. **Collective.**
-  void plan_run();
-  /// Makes the model, the buffers, the copy in host memory, and the collectives. **Collective.**
-  void make_model();
 };
 
 /// Calls `read` on every rank and returns its value. If it throws on one rank, every rank throws that error, so that no

@@ -49,10 +49,6 @@ void add_differences(const json::object& saved, const json::object& wanted, cons
   }
 }
 
-std::string manifest_of(const checkpoint::Reader& reader) {
-  return (reader.directory() / checkpoint::manifest_name).string();
-}
-
 /// The stored state of a ValidationHistory, checked against what ValidationHistory::state() writes.
 json::object validations_of(const Fields& best) {
   const auto check_best = [](const Fields& stored) {
@@ -135,7 +131,7 @@ checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& 
 }
 
 RunState state_of(const checkpoint::Reader& reader) {
-  const std::string where = manifest_of(reader);
+  const std::string where = (reader.directory() / checkpoint::manifest_name).string();
   const checkpoint::Sections& sections = reader.sections();
   const Fields counters{sections.counters, "/counters", where}, data{sections.data, "/data", where},
       optimizer{sections.optimizer, "/optimizer", where}, best{sections.best, "/best", where};

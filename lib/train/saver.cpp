@@ -10,20 +10,6 @@ namespace {
 
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
 
-/// Adds the time of a scope.
-class Stopwatch {
- public:
-  Stopwatch(const Clock& clock, double& sum_s) : clock_(clock), sum_s_(sum_s), begin_s_(clock.monotonic_s()) {}
-  ~Stopwatch() { sum_s_ += clock_.monotonic_s() - begin_s_; }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  const Clock& clock_;
-  double& sum_s_;
-  const double begin_s_;
-};
-
 }  // namespace
 
 Saver::Saver(const comm::Context& context, checkpoint::Store& store, HostState& state,
@@ -36,12 +22,15 @@ Saver::Saver(const comm::Context& context, checkpoint::Store& store, HostState& 
       tokenizer_{"tokenizer.model", std::move(tokenizer_model)},
       ended_(std::move(ended)) {}
 
+void Saver::hold_up(const std::function<void()>& wait) {
+  const double begin_s = context_.clock.monotonic_s();
+  wait();
+  held_up_s_ += context_.clock.monotonic_s() - begin_s;
+}
+
 void Saver::poll() {
   std::optional<checkpoint::SaveReport> report;
-  {
-    const Stopwatch stopwatch(context_.clock, held_up_s_);
-    report = store_.poll_save();
-  }
+  hold_up([&] { report = store_.poll_save(); });
   take(report, config_.max_failed_saves - 1);
 }
 
@@ -56,10 +45,7 @@ void Saver::begin(checkpoint::Kind kind, std::int64_t step, const Sections& sect
       return;
     }
     std::optional<checkpoint::SaveReport> report;
-    {
-      const Stopwatch stopwatch(context_.clock, held_up_s_);
-      report = store_.finish_save();
-    }
+    hold_up([&] { report = store_.finish_save(); });
     take(report, config_.max_failed_saves - 1);
   }
   start(kind, step, sections);
@@ -69,26 +55,23 @@ void Saver::save_last(checkpoint::Kind kind, std::int64_t step, const Sections& 
   take(store_.finish_save(), any_number);  // what it holds will be in the one that follows
   start(kind, step, sections);
   std::optional<checkpoint::SaveReport> report;
-  {
-    const Stopwatch stopwatch(context_.clock, held_up_s_);
-    report = store_.finish_save(tidy);
-  }
+  hold_up([&] { report = store_.finish_save(tidy); });
   take(report, 0);
 }
 
 void Saver::before_update() {
-  const Stopwatch stopwatch(context_.clock, held_up_s_);
-  store_.wait_for_units();
+  hold_up([&] { store_.wait_for_units(); });
 }
 
 void Saver::start(checkpoint::Kind kind, std::int64_t step, const Sections& sections) {
   step_ = step;
   held_up_s_ = 0;
-  const Stopwatch stopwatch(context_.clock, held_up_s_);
-  state_.begin_copy();
-  const bool with_optimizer = kind == checkpoint::Kind::temp || config_.export_state == plan::ExportState::full;
-  store_.begin_save(kind, step, state_.states(with_optimizer), sections(), {&tokenizer_, 1},
-                    [this] { state_.complete_copy(); });
+  hold_up([&] {
+    state_.begin_copy();
+    const bool with_optimizer = kind == checkpoint::Kind::temp || config_.export_state == plan::ExportState::full;
+    store_.begin_save(kind, step, state_.states(with_optimizer), sections(), {&tokenizer_, 1},
+                      [this] { state_.complete_copy(); });
+  });
 }
 
 void Saver::take(const std::optional<checkpoint::SaveReport>& report, std::int64_t most_failures) {

@@ -46,6 +46,8 @@ class Saver {
   [[nodiscard]] const Figures& figures() const noexcept { return figures_; }
 
  private:
+  /// Calls `wait` and adds the time that it takes to what the save has held up.
+  void hold_up(const std::function<void()>& wait);
   void start(checkpoint::Kind kind, std::int64_t step, const Sections& sections);
   void take(const std::optional<checkpoint::SaveReport>& report, std::int64_t most_failures);
 

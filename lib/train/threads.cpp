@@ -83,8 +83,6 @@ int threads_of(std::span<const std::string> processors, std::size_t rank, std::o
   return std::max(1, narrow<int>(std::llround(std::floor(share + 1e-6))));
 }
 
-void use_threads(int count) { at::set_num_threads(count); }
-
 Threads set_up_threads(const comm::Context& context) {
   const comm::Communicator& node = context.topology.node_comm();
   const std::vector<std::string> processors = node.all_gather(own_processors());
@@ -97,7 +95,7 @@ Threads set_up_threads(const comm::Context& context) {
     if (threads.count < threads_of(processors, rank, {}))
       threads.why = fmt::format("a rank's share of the {:.3g} processors of its control group", *quota);
   }
-  use_threads(threads.count);
+  at::set_num_threads(threads.count);
   return threads;
 }
 

@@ -19,8 +19,6 @@ struct Threads {
 /// node's processors, by affinity and by the quota of its control group. Call it before the first tensor is made.
 /// **Collective.**
 Threads set_up_threads(const comm::Context& context);
-/// Sets another number for LibTorch.
-void use_threads(int count);
 
 /// This rank's share: a processor is divided among the ranks of the node that may use it, and the quota among all ranks
 /// of the node. At least 1. processors: for each rank of the node, '1' for each processor that it may use. quota: the

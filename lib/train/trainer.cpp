@@ -1,5 +1,7 @@
 #include "train/trainer.hpp"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/json/value_from.hpp>
@@ -9,7 +11,7 @@
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
-#include "model/stored_model.hpp"
+#include "kernels/memory.hpp"
 #include "model/stored_spec.hpp"
 #include "plan/plan_lines.hpp"
 #include "train/begin.hpp"
@@ -166,7 +168,7 @@ class Trainer {
     }
     context_.log.info("{} threads per rank, as before the run was resumed", count);
     threads_.count = count;
-    use_threads(count);
+    at::set_num_threads(count);
   }
 
   void announce() {
@@ -402,7 +404,8 @@ TrainReport run_training(comm::Context& context, const plan::RunConfig& config, 
                       {"--allow-change", json::value_from(options.allow_changes)}});
   plan::require_trainable(config);
   context.world.configure(config.comm);
-  set_up_memory();
+  kernels::keep_freed_memory();
+  count_memory();
   const Threads threads = set_up_threads(context);
   context.log.info("{} ranks on {} nodes, {} threads per rank ({})", context.topology.world_size(),
                    context.topology.layout().nodes(), threads.count, threads.why);

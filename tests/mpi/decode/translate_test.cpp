@@ -88,7 +88,7 @@ TEST(TranslateLines, NamesALineThatIsTooLong) {
 
 TEST(TranslateLines, ATroubleOfOneRankEndsAll) {
   test::BoundModel bound(shape_for(tokenizer()));
-  bound.model->parameter("encoder/layer_0/ffn/linear_1/bias").weight.fill_(std::numeric_limits<float>::quiet_NaN());
+  bound.parameter("encoder/layer_0/ffn/linear_1/bias").weight.fill_(std::numeric_limits<float>::quiet_NaN());
   // one line: the other ranks have none
   (void)test::refusal(Fault::numeric,
                       [&] { (void)translate_lines(test::world(), *bound.model, tokenizer(), {"And"}, {}); });
@@ -100,7 +100,7 @@ TEST(TranslateLines, ALineFeedOutOfBytePiecesStaysInItsLine) {
   for (const at::Tensor& flat : bound.weights) flat.zero_();
   const std::int64_t line_feed = with_bytes.id_of("<0x0A>").value();
   ASSERT_EQ(with_bytes.decode(std::vector<std::int32_t>(2, static_cast<std::int32_t>(line_feed))), "\n\n");
-  bound.model->parameter("decoder/projection/bias").weight[line_feed].fill_(9);
+  bound.parameter("decoder/projection/bias").weight[line_feed].fill_(9);
   const auto translations =
       translate_lines(test::world(), *bound.model, with_bytes, {"And", "the", "of"}, {.max_length = 2});
   for (const Translation& translation : translations) EXPECT_EQ(translation.text, "  ");

@@ -34,7 +34,7 @@ BoundModel constant(const std::vector<double>& probabilities, std::int64_t max_p
                     spec::ModelType type = spec::ModelType::encoder_decoder) {
   BoundModel bound(shape_of(type, static_cast<std::int64_t>(probabilities.size()), max_positions));
   for (const at::Tensor& flat : bound.weights) flat.zero_();
-  float* bias = bound.model->parameter("decoder/projection/bias").weight.data_ptr<float>();
+  float* bias = bound.parameter("decoder/projection/bias").weight.data_ptr<float>();
   for (const double p : probabilities) *bias++ = static_cast<float>(std::log(p));
   return bound;
 }
@@ -225,7 +225,7 @@ TEST(Search, RefusesWhatMakesNoSense) {
   refuse(Fault::data, {}, Ids(9, 1), "at most 8 positions");
   EXPECT_TRUE(decode::search(*bound.model, {}, {}).empty());
 
-  bound.model->parameter("decoder/projection/bias").weight[1].fill_(nan);
+  bound.parameter("decoder/projection/bias").weight[1].fill_(nan);
   refuse(Fault::numeric, {.beam = 2}, {1, 0}, "NaN");
 }
 

@@ -134,7 +134,7 @@ TEST(Model, EachBranchOfEachBlockDrawsItsOwnMask) {
   BoundModel bound(shape);
   for (const at::Tensor& flat : bound.weights) flat.zero_();
   for (const std::string branch : {"layer_0/self_attention", "layer_0/ffn", "layer_1/self_attention", "layer_1/ffn"})
-    bound.model->parameter("encoder/" + branch + "/linear_1/bias").weight.fill_(1);
+    bound.parameter("encoder/" + branch + "/linear_1/bias").weight.fill_(1);
   const at::NoGradGuard no_grad;
   const model::Inputs inputs = ragged_inputs(shape);
   const auto kept = [&](std::uint64_t seed, std::int64_t step, std::int64_t micro_batch) {
@@ -171,7 +171,7 @@ TEST(Model, DropoutGradientIsTheSlopeOfTheLoss) {
     train_micro_batch(bound, inputs);
     for (const char* name : {"decoder/embeddings/weight", "encoder/layer_0/self_attention/linear_0/weight",
                              "decoder/layer_1/attention/linear_1/weight", "decoder/layer_0/ffn/linear_0/weight"}) {
-      model::Parameter& parameter = bound.model->parameter(name);
+      model::Parameter& parameter = bound.parameter(name);
       const at::Tensor gradient = parameter.gradient.clone(), weight = parameter.weight.clone();
       const double slope = gradient.square().sum().item<double>(), step = 5e-3 / std::sqrt(slope);
       const auto loss_at = [&](double distance) {

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 namespace argosy::test {
 
@@ -33,6 +34,12 @@ BoundModel::BoundModel(const spec::Architecture& shape, at::ScalarType type, std
     gradients.push_back(at::full({unit.space().padded_size()}, std::numeric_limits<float>::quiet_NaN(), at::kFloat));
     unit.bind(weights.back(), gradients.back());
   }
+}
+
+model::Parameter& BoundModel::parameter(const std::string& name) {
+  for (model::Parameter* parameter : parameters_of(*model))
+    if (parameter->name == name) return *parameter;
+  throw std::out_of_range("no parameter " + name);
 }
 
 void BoundModel::expect_fresh_gradients() {

@@ -18,7 +18,8 @@ struct BoundModel {
   explicit BoundModel(const spec::Architecture& shape, at::ScalarType type = at::kFloat, std::uint64_t seed = 1);
   std::unique_ptr<model::Model> model;
   std::vector<at::Tensor> weights, gradients;  // flat, one a unit; gradients start as NaN
-  [[nodiscard]] at::Tensor gradient(const std::string& name) { return model->parameter(name).gradient; }
+  [[nodiscard]] model::Parameter& parameter(const std::string& name);
+  [[nodiscard]] at::Tensor gradient(const std::string& name) { return parameter(name).gradient; }
   void expect_fresh_gradients();
 };
 

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "formulas.hpp"
+#include "support/replay.hpp"
 #include "support/small_model.hpp"
 
 namespace argosy::test {
@@ -10,7 +11,7 @@ namespace {
 
 using comm::Levels;
 using formulas::spaces_of;
-using plan::AccumulationOrder, plan::Computes, plan::Op, plan::OpKind, plan::PlanShape, plan::Replay, plan::Scheme;
+using plan::AccumulationOrder, plan::Op, plan::OpKind, plan::PlanShape, plan::Scheme;
 using plan::StepPlan, plan::Stream;
 
 constexpr Scheme schemes[] = {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
@@ -43,7 +44,7 @@ StepPlan plan_of(Scheme scheme, int micro_batches = 1, AccumulationOrder order =
 
 double exposed(Scheme scheme, const Costs& costs, int micro_batches = 1,
                AccumulationOrder order = AccumulationOrder::depth_first) {
-  return plan::replay(plan_of(scheme, micro_batches, order), cost(costs)).exposed_s();
+  return test::replay(plan_of(scheme, micro_batches, order), cost(costs)).exposed_s();
 }
 
 TEST(Replay, FollowsStreamsAndWaits) {
@@ -58,7 +59,7 @@ TEST(Replay, FollowsStreamsAndWaits) {
                               {.kind = OpKind::norm, .waits_for = {7}}},
                       .micro_batches = 1};
   const Replay replay =
-      plan::replay(plan, cost({.forward_s = 2, .backward_s = 5, .gather_s = 3, .reduce_s = 7, .norm_s = 1}));
+      test::replay(plan, cost({.forward_s = 2, .backward_s = 5, .gather_s = 3, .reduce_s = 7, .norm_s = 1}));
   const std::vector<std::pair<double, double>> expected{{0, 3},   {3, 6},   {3, 5},   {6, 8},  {8, 13},
                                                         {13, 20}, {13, 18}, {20, 27}, {27, 28}};
   for (std::size_t i = 0; i < expected.size(); ++i)
@@ -72,7 +73,7 @@ TEST(Replay, OnlyTheEndsOfStageOneShow) {
   // The first gather and the last reduction; everything else runs beside forward and backward.
   EXPECT_EQ(exposed(Scheme::stage_1, costs), 0.75 + 1.5);
   EXPECT_EQ(exposed(Scheme::stage_1, costs, 4), 0.75 + 1.5) << "once a step";
-  EXPECT_EQ(plan::replay(plan_of(Scheme::stage_1, 4), cost(costs)).compute_s, 4 * 4 * (1 + 2) + 10 + 4 * 20);
+  EXPECT_EQ(test::replay(plan_of(Scheme::stage_1, 4), cost(costs)).compute_s, 4 * 4 * (1 + 2) + 10 + 4 * 20);
 }
 
 TEST(Replay, StageOneWaitsForALinkSlowerThanComputing) {
@@ -117,15 +118,15 @@ TEST(Replay, AHostThatComputesStartsNothingAhead) {
   for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3}) {
     const Costs costs{.gather_s = 5, .reduce_s = 3, .norm_s = 1, .update_s = 1};
     const StepPlan plan = plan_of(scheme, 2);
-    EXPECT_EQ(plan::replay(plan, cost(costs), Computes::host).step_s, plan::replay(plan, cost(costs)).step_s);
+    EXPECT_EQ(test::replay(plan, cost(costs), Computes::host).step_s, test::replay(plan, cost(costs)).step_s);
   }
   // gather 0, 1; forward 0; gather 2 is issued when forward 0 has ended, though its stream and its buffer are free.
   const StepPlan plan{.ops = {{.kind = OpKind::gather, .stream = Stream::gather, .unit = 0},
                               {.kind = OpKind::forward, .visit = 0, .unit = 0, .waits_for = {0}},
                               {.kind = OpKind::gather, .stream = Stream::gather, .unit = 1}}};
   const Costs costs{.gather_s = 1, .norm_s = 0};
-  EXPECT_EQ(plan::replay(plan, cost(costs)).step_s, 2);
-  EXPECT_EQ(plan::replay(plan, cost(costs), Computes::host).step_s, 3);
+  EXPECT_EQ(test::replay(plan, cost(costs)).step_s, 2);
+  EXPECT_EQ(test::replay(plan, cost(costs), Computes::host).step_s, 3);
 }
 
 TEST(Replay, SharedLinksTakeTurnsWithTheirBandwidth) {
@@ -149,11 +150,11 @@ TEST(Replay, SharedLinksTakeTurnsWithTheirBandwidth) {
   for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2}) {  // never both at one time
     const StepPlan plan = plan_of(scheme, 3);
     const Costs slow{.gather_s = 5, .reduce_s = 3, .norm_s = 1, .update_s = 2};
-    EXPECT_EQ(plan::replay_on_shared_links(plan, cost(slow)).step_s, plan::replay(plan, cost(slow)).step_s);
+    EXPECT_EQ(plan::replay_on_shared_links(plan, cost(slow)).step_s, test::replay(plan, cost(slow)).step_s);
   }
   const Costs both{.gather_s = 5, .reduce_s = 5};
   EXPECT_GT(plan::replay_on_shared_links(plan_of(Scheme::stage_3), cost(both)).step_s,
-            plan::replay(plan_of(Scheme::stage_3), cost(both)).step_s);
+            test::replay(plan_of(Scheme::stage_3), cost(both)).step_s);
 }
 
 /// Tied and untied, with and without an encoder, large and small embeddings.
@@ -184,8 +185,8 @@ TEST(Replay, UsesTheBuffersThatArePlanned) {
         for (const AccumulationOrder order : orders) {
           const StepPlan plan = plan_of(scheme, micro_batches, order, units);
           for (const double link_s : {0.25, 8.0}) {
-            const Replay replay = plan::replay(plan, cost({.gather_s = link_s, .reduce_s = link_s}));
-            const plan::RotatingUse use = plan::rotating_use(plan, replay);
+            const Replay replay = test::replay(plan, cost({.gather_s = link_s, .reduce_s = link_s}));
+            const RotatingUse use = rotating_use(plan, replay);
             EXPECT_EQ(use.weights * sizes.rotating * 2, state.rotating_weights);
             EXPECT_EQ(use.gradients * sizes.rotating * 4, state.rotating_gradients);
           }
@@ -207,7 +208,7 @@ TEST(Replay, ABufferIsInUseUntilItsReductionEnds) {
   StepPlan plan{.ops = {backward(0), reduce(0, 0), backward(1), reduce(1, 2), backward(0), reduce(0, 4)}};
   plan.ops[2].waits_for = {1};
   plan.ops[4].waits_for = {3};
-  const auto use = [&] { return plan::rotating_use(plan, plan::replay(plan, cost({.reduce_s = 1}))).gradients; };
+  const auto use = [&] { return rotating_use(plan, test::replay(plan, cost({.reduce_s = 1}))).gradients; };
   EXPECT_EQ(use(), 1);
   plan.ops[4].waits_for = {};
   EXPECT_EQ(use(), 2);

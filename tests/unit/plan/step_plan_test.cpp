@@ -81,7 +81,7 @@ TEST(StepPlan, WalksMicroBatchesOneByOneOrUnitByUnit) {
     for (const Op& op :
          plan::plan_step({{{0}, {1}}, {true, true}}, {Scheme::stage_2, order, ReduceEvery::step, 2}).ops) {
       if (op.visit >= 0)
-        text += std::string(plan::name_of(op.kind).substr(0, 1)) + std::to_string(op.visit) +
+        text += std::string(1, *boost::describe::enum_to_string(op.kind, "?")) + std::to_string(op.visit) +
                 std::to_string(op.micro_batch) + " ";
     }
     return text;
@@ -241,7 +241,7 @@ TEST(StepPlan, FetchesTheNextUnitWhileOneComputes) {
   std::string text;
   for (const Op& op : plan.ops) {
     if (op.kind == OpKind::gather || op.visit >= 0)
-      text += std::string(plan::name_of(op.kind).substr(0, 1)) + std::to_string(op.unit) + " ";
+      text += std::string(1, *boost::describe::enum_to_string(op.kind, "?")) + std::to_string(op.unit) + " ";
   }
   EXPECT_EQ(text, "g0 g1 f0 g2 f1 g3 f2 g4 f3 f4 b4 g2 b3 g1 b2 g0 b1 b0 ");
 }

@@ -4,15 +4,15 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "plan/simulation.hpp"
 #include "support/fixed_clock.hpp"
+#include "support/replay.hpp"
 #include "support/small_model.hpp"
 #include "train/runner.hpp"
 
 namespace argosy::test {
 namespace {
 
-using plan::AccumulationOrder, plan::Op, plan::OpKind, plan::Replay, plan::Scheme, plan::Stream;
+using plan::AccumulationOrder, plan::Op, plan::OpKind, plan::Scheme, plan::Stream;
 
 constexpr double norm_s = 1000;
 
@@ -154,7 +154,7 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
 
               const train::StepResult result = runner.run(plan, batches, {.lr = 1e-3, .loss = {}});
 
-              const Replay expected = plan::replay(
+              const Replay expected = test::replay(
                   plan,
                   [&](const Op& op) {
                     const auto unit = static_cast<std::size_t>(op.unit);
@@ -176,7 +176,7 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
                     }
                     return 0.0;
                   },
-                  plan::Computes::host);
+                  Computes::host);
               EXPECT_EQ(time.host.now_s, expected.step_s);
               EXPECT_EQ(result.times.gather_s + result.times.reduce_s, expected.exposed_s()) << "what it waited";
               EXPECT_EQ(result.times.compute_s + result.times.norm_s, expected.compute_s);
