@@ -65,10 +65,8 @@ TEST_P(FailingStore, DamageIsTheSameErrorOnAllRanks) {
   EXPECT_TRUE(test::says(test::refusal(Fault::corrupt, [&] { (void)store.newest(); }), "000000001"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Uneven, FailingStore, testing::Values(test::Hierarchy::uneven),
-                         [](const auto& test) { return test::name_of(test.param); });
-INSTANTIATE_TEST_SUITE_P(All, StoreOnRanks, testing::ValuesIn(test::hierarchies()),
-                         [](const auto& test) { return test::name_of(test.param); });
+INSTANTIATE_TEST_SUITE_P(Uneven, FailingStore, testing::Values(test::Hierarchy::uneven), test::by_name);
+INSTANTIATE_TEST_SUITE_P(All, StoreOnRanks, testing::ValuesIn(test::hierarchies()), test::by_name);
 
 }  // namespace
 }  // namespace argosy::checkpoint

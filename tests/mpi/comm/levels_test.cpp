@@ -112,8 +112,7 @@ TEST_P(GatherLevels, TheNodesThenTheNodeFillTheBuffer) {
   for (int slice = 0; slice < c.space.slices(); ++slice) EXPECT_TRUE(holds(slice)) << slice;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GatherLevels, testing::ValuesIn(argosy::test::hierarchies()),
-                         [](const auto& hierarchy) { return argosy::test::name_of(hierarchy.param); });
+INSTANTIATE_TEST_SUITE_P(All, GatherLevels, testing::ValuesIn(argosy::test::hierarchies()), argosy::test::by_name);
 
 }  // namespace
 }  // namespace argosy::comm

@@ -78,7 +78,7 @@ TEST_P(NcclOnGpu, GathersFillTheBuffer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NcclOnGpu, testing::Values(Wire::fp32, Wire::bf16_flat, Wire::bf16_both),
-                         [](const auto& wire) { return test::name_of(wire.param); });
+                         argosy::test::by_name);
 
 }  // namespace
 }  // namespace argosy::comm

@@ -15,13 +15,17 @@
 #include "core/random.hpp"
 #include "model/layers.hpp"
 #include "model/segment.hpp"
+#include "plan/traffic_model.hpp"
 #include "support/adapters.hpp"
+#include "support/checkpoints.hpp"
 #include "support/factored.hpp"
 #include "support/mpi_test.hpp"
 #include "support/muon.hpp"
 #include "support/quantized.hpp"
 #include "support/recording.hpp"
+#include "support/shared_folder.hpp"
 #include "support/small_model.hpp"
+#include "train/host_state.hpp"
 #include "train/runner.hpp"
 
 /// A rank of a layout with a small model and all it needs for steps, for tests of training.
@@ -135,8 +139,17 @@ inline constexpr std::array all_types{Types{at::kFloat, at::kFloat}, Types{at::k
 inline constexpr std::array all_schemes{plan::Scheme::stage_1, plan::Scheme::stage_2, plan::Scheme::stage_3,
                                         plan::Scheme::hybrid};
 
+/// Of a rank alone: nothing has to move.
+inline comm::Collectives& nobody() {
+  static RecordingCollectives none{partition::Layout{}, 0};
+  return none;
+}
+
 class Rank {
  public:
+  /// One rank alone.
+  explicit Rank(const spec::ModelSpec& spec, const Training& training = {})
+      : Rank(spec, partition::Layout{}, 0, nobody(), training) {}
   /// spec: may be test::with_shared_bias() or with_adapters().
   /// parts: the groups of components 1, 2, …
   Rank(const spec::ModelSpec& spec, const partition::Layout& layout, int canonical_rank, comm::Collectives& collectives,
@@ -247,6 +260,16 @@ class Rank {
   }
   [[nodiscard]] train::Buffers& buffers() noexcept { return buffers_; }
   [[nodiscard]] model::Model& model() noexcept { return model_; }
+  [[nodiscard]] std::vector<partition::FlatSpace> spaces() {
+    std::vector<partition::FlatSpace> spaces;
+    for (const model::Unit& unit : model_.units()) spaces.push_back(unit.space());
+    return spaces;
+  }
+  /// What the plan of a step in fp32 says that a rank sends, in bytes.
+  [[nodiscard]] std::int64_t planned_bytes(int micro_batches) {
+    const comm::Reduction reduction = comm::Reduction::exact;
+    return plan::planned_traffic(plan(micro_batches), spaces(), {.weight = 4}, reduction).rank();
+  }
 
  private:
   static plan::PlanShape shape_of(const spec::ModelSpec& spec, const partition::Layout& layout,
@@ -318,18 +341,6 @@ class Rank {
   std::vector<std::int64_t> updates_;  // by component
 };
 
-/// Tests of ranks that are spread over nodes.
-class OnRanks : public testing::TestWithParam<Hierarchy> {
- protected:
-  const comm::Topology& topology_ = topology(GetParam());
-  const std::unique_ptr<comm::Collectives> collectives_ = comm::make_mpi_collectives(topology_);
-  [[nodiscard]] int me() const { return topology_.canonical_rank(); }
-  [[nodiscard]] const partition::Layout& layout() const { return topology_.layout(); }
-  [[nodiscard]] Rank rank_of(const spec::Architecture& shape, const Training& training = {}) const {
-    return {shape, layout(), me(), *collectives_, training};
-  }
-};
-
 /// |a - b| / |b|, of all elements.
 inline double distance(const std::vector<double>& a, const std::vector<double>& b) {
   double squares = 0, differences = 0;
@@ -340,14 +351,74 @@ inline double distance(const std::vector<double>& a, const std::vector<double>& 
   return std::sqrt(differences / squares);
 }
 
+inline double largest_change(const std::vector<double>& before, const std::vector<double>& after) {
+  double most = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) most = std::max(most, std::abs(after[i] - before[i]));
+  return most;
+}
+
+/// Tests of ranks that are spread over nodes.
+class OnRanks : public testing::TestWithParam<Hierarchy> {
+ protected:
+  const comm::Topology& topology_ = topology(GetParam());
+  const std::unique_ptr<comm::Collectives> collectives_ = comm::make_mpi_collectives(topology_);
+  [[nodiscard]] int me() const { return topology_.canonical_rank(); }
+  [[nodiscard]] const partition::Layout& layout() const { return topology_.layout(); }
+  [[nodiscard]] Rank rank_of(const spec::ModelSpec& spec, const Training& training = {}) const {
+    return {spec, layout(), me(), *collectives_, training};
+  }
+};
+
+/// Takes the same steps with one rank alone and with all, whose losses may differ by `bound` of themselves. Returns
+/// what the weights were before.
+inline std::vector<double> train_both(Rank& alone, Rank& shared, int steps, double lr,
+                                      double bound = std::numeric_limits<double>::infinity()) {
+  const std::vector<double> initial = alone.weights();
+  const std::vector<data::Batch> batches = uneven_batches(alone.model().spec().architecture, 4, 1);
+  for (int step = 0; step < steps; ++step) {
+    if (step > 0) shared.poison();
+    const train::StepResult one = alone.step(batches, lr), many = shared.step(batches, lr);
+    EXPECT_NEAR(one.loss_sum, many.loss_sum, bound * one.loss_sum);
+    EXPECT_NEAR(one.grad_norm, many.grad_norm, 100 * bound * one.grad_norm);
+  }
+  return initial;
+}
+
+/// Checkpoints of what ranks hold. **Collective**, begin and end.
+class RankStore {
+ public:
+  explicit RankStore(Hierarchy hierarchy) : context_(os_, world(), hierarchy) {}
+  /// **Collective.**
+  checkpoint::Reader save(Rank& rank, checkpoint::Kind kind = checkpoint::Kind::temp) {
+    train::HostState host{rank.model(), rank.buffers(), at::kCPU};
+    host.complete_copy();
+    const std::vector<checkpoint::UnitState> states = host.states(kind == checkpoint::Kind::temp);
+    const checkpoint::SaveReport report = store_.save(kind, 2, states, toy_sections(), toy_attachments());
+    EXPECT_TRUE(report.committed) << report.why_not;
+    return {Files::system(), report.directory};
+  }
+
+ private:
+  SharedFolder folder_;
+  Os os_;
+  TestContext context_;
+  checkpoint::Store store_{context_.get(), folder_ / "run", {}};
+};
+
+/// Gives a rank what a checkpoint holds for it.
+inline void load(Rank& rank, const checkpoint::Reader& reader, int canonical_rank = 0) {
+  train::HostState host{rank.model(), rank.buffers(), at::kCPU};
+  reader.read_state(host.states(), canonical_rank);
+  host.load();
+}
+
 /// Expects that the gradient of these elements of the last unit is the slope of the loss.
 inline void expect_slopes(const spec::ModelSpec& spec, std::initializer_list<std::int64_t> elements) {
-  RecordingCollectives nobody{partition::Layout{}, 0};
   Training training;
   training.optimizer.max_grad_norm = 0;
   const auto batches = uneven_batches(spec.architecture, 1, 1);
   const auto loss_with = [&](std::int64_t element, float shift, at::Tensor* gradient = nullptr) {
-    Rank rank{spec, partition::Layout{}, 0, nobody, training};
+    Rank rank{spec, training};
     const train::UnitBuffers& unit = rank.buffers().units().back();
     unit.shard.master[element] += shift;
     const double loss = rank.step(batches, 0).loss_sum;
