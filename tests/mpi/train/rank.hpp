@@ -13,6 +13,7 @@
 
 #include "comm/collectives.hpp"
 #include "core/random.hpp"
+#include "data/batcher.hpp"
 #include "model/layers.hpp"
 #include "model/segment.hpp"
 #include "plan/traffic_model.hpp"
@@ -43,34 +44,36 @@ inline spec::Architecture small_shape(double dropout = 0, bool tie_embeddings = 
   return spec::resolve(config, 23);
 }
 
-/// Rows to copy: target = source, of lengths that differ between rows and micro-batches.
-inline data::Batch copy_batch(const spec::Architecture& shape, std::uint64_t stream, std::int64_t rows) {
+/// Ids of rows to copy, of lengths that differ between rows and streams.
+using Rows = std::vector<std::vector<std::int32_t>>;
+inline Rows copy_rows(const spec::Architecture& shape, std::uint64_t stream, std::int64_t count) {
   RandomStream random(5, stream);
-  data::Batch batch;
-  batch.rows = rows;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    batch.source_lengths.push_back(2 + static_cast<std::int64_t>(random.below(6)));
-    batch.source_width = std::max(batch.source_width, batch.source_lengths.back());
+  Rows rows(static_cast<std::size_t>(count));
+  std::size_t width = 0;
+  for (auto& row : rows) {
+    row.resize(2 + random.below(6));
+    width = std::max(width, row.size());
   }
-  batch.target_width = batch.source_width;
-  batch.target_lengths = batch.source_lengths;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::int64_t before = shape.vocabulary.start;
-    for (std::int64_t t = 0; t < batch.source_width; ++t) {
-      const std::int64_t length = batch.source_lengths[static_cast<std::size_t>(row)];
-      const bool real = t < length;
-      const std::int64_t id =
-          t + 1 == length
-              ? shape.vocabulary.eos
-              : 2 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.vocabulary.pieces) - 2));
-      batch.source.push_back(real ? id : shape.vocabulary.start);
-      batch.target_input.push_back(real ? before : shape.vocabulary.start);
-      batch.target_labels.push_back(real ? id : data::no_label);
-      before = id;
-      batch.tgt_tokens += real ? 1 : 0;
+  for (auto& row : rows) {
+    for (std::size_t t = 0; t < width; ++t) {
+      if (t + 1 == row.size()) continue;
+      const std::uint64_t id = 2 + random.below(static_cast<std::uint64_t>(shape.vocabulary.pieces) - 2);
+      if (t < row.size()) row[t] = static_cast<std::int32_t>(id);
     }
+    row.back() = static_cast<std::int32_t>(shape.vocabulary.eos);
   }
-  return batch;
+  return rows;
+}
+
+/// Rows whose target is their source.
+inline data::Batch batch_of(const spec::Architecture& shape, const Rows& rows) {
+  std::vector<data::Example> examples;
+  for (const auto& row : rows) examples.push_back({.source = row, .target = row});
+  return data::batch_of_pairs(examples, shape.vocabulary);
+}
+
+inline data::Batch copy_batch(const spec::Architecture& shape, std::uint64_t stream, std::int64_t rows) {
+  return batch_of(shape, copy_rows(shape, stream, rows));
 }
 
 /// Micro-batches of a step, of different sizes; where there are more than one, one has no examples.
@@ -98,23 +101,12 @@ inline void use_shared_bias(model::Model& model) {
   for (model::Visit& visit : model.visits()) {
     if (visit.units.size() < 2 || model.units()[visit.units[1]].name() != "decoder.shared") continue;
     model::Parameter& bias = model.units()[visit.units[1]].parameters().front();
-    visit.forward = [&bias, inner = std::move(visit.forward)](const model::State& state, const model::Inputs& inputs,
-                                                              model::Pass& pass) {
-      model::State in = state;
-      {
-        const at::AutoDispatchBelowADInplaceOrView below_autograd;
-        in.x = state.x + bias.weight;
-      }
-      if (model::recording()) {
-        model::attach({in.x}, {state.x}, [&bias](const model::Tensors& gradients) {
-          const model::GradientSlot slot = model::claim_gradient(bias);
-          const at::Tensor sum = gradients[0].to(at::kFloat).sum(at::IntArrayRef{0, 1});
-          slot.accumulate ? slot.gradient.add_(sum) : slot.gradient.copy_(sum);
-          return gradients;
+    put_before(
+        visit, [&bias](const at::Tensor& x) { return x + bias.weight; },
+        [&bias](const at::Tensor& /*x*/, const at::Tensor& g) {
+          add_gradient(bias, g.to(at::kFloat).sum(at::IntArrayRef{0, 1}));
+          return g;
         });
-      }
-      return inner(in, inputs, pass);
-    };
   }
 }
 

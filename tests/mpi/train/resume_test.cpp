@@ -52,17 +52,6 @@ std::vector<std::string> metrics_of(const Path& run_dir) {
   return lines;
 }
 
-/// Everything that a checkpoint says of the run, but for when and how it was saved.
-std::string sections_text(const Path& directory) {
-  const checkpoint::Reader reader{Files::system(), directory};
-  const checkpoint::Sections& s = reader.sections();
-  std::string text;
-  for (const boost::json::object* section :
-       {&s.model, &s.optimizer, &s.schedule, &s.counters, &s.data, &s.rng, &s.metrics, &s.best})
-    text += config::text_of(*section) + "\n";
-  return text + config::text_of(s.history);
-}
-
 /// What a checkpoint holds for one rank of `layout`: weights, moments and running means.
 Toy state_of(const checkpoint::Reader& reader, const partition::Layout& layout, int canonical_rank) {
   test::Units units;

@@ -1,5 +1,4 @@
 #include <limits>
-#include <map>
 #include <numeric>
 
 #include "mpi/train/rank.hpp"
@@ -9,32 +8,6 @@ namespace argosy::test {
 namespace {
 
 using train::StepResult;
-
-/// All rows of `batches` in one batch as wide as the widest.
-data::Batch merged(const std::vector<data::Batch>& batches, const spec::Architecture& shape) {
-  data::Batch all;
-  for (const data::Batch& batch : batches) {
-    all.rows += batch.rows;
-    all.tgt_tokens += batch.tgt_tokens;
-    all.source_width = std::max(all.source_width, batch.source_width);
-    all.target_width = std::max(all.target_width, batch.target_width);
-    all.source_lengths.insert(all.source_lengths.end(), batch.source_lengths.begin(), batch.source_lengths.end());
-  }
-  all.target_lengths = all.source_lengths;
-  for (const data::Batch& batch : batches) {
-    for (std::int64_t row = 0; row < batch.rows; ++row) {
-      const auto append = [row](std::vector<std::int64_t>& to, const std::vector<std::int64_t>& from,
-                                std::int64_t width, std::int64_t new_width, std::int64_t filler) {
-        to.insert(to.end(), from.begin() + row * width, from.begin() + (row + 1) * width);
-        to.insert(to.end(), static_cast<std::size_t>(new_width - width), filler);
-      };
-      append(all.source, batch.source, batch.source_width, all.source_width, shape.vocabulary.start);
-      append(all.target_input, batch.target_input, batch.target_width, all.target_width, shape.vocabulary.start);
-      append(all.target_labels, batch.target_labels, batch.target_width, all.target_width, data::no_label);
-    }
-  }
-  return all;
-}
 
 /// Plants a NaN in the gradients of one rank in chosen steps.
 class PlantedNan final : public RecordingCollectives {
@@ -60,12 +33,9 @@ double norm_of(const std::vector<double>& a) {
   return std::sqrt(std::inner_product(a.begin(), a.end(), a.begin(), 0.0));
 }
 
-/// Four micro-batches of 1, 2, 5 and 10 rows: no mean of means is the mean.
-std::vector<data::Batch> growing_batches(const spec::Architecture& shape, std::uint64_t first_stream) {
-  std::vector<data::Batch> batches;
-  for (std::uint64_t j = 0; j < 4; ++j)
-    batches.push_back(copy_batch(shape, first_stream + j, 1 + static_cast<std::int64_t>(j * j)));
-  return batches;
+/// Of four micro-batches of 1, 2, 5 and 10 rows: no mean of means is the mean.
+Rows growing_rows(const spec::Architecture& shape, std::uint64_t j, std::uint64_t first_stream) {
+  return copy_rows(shape, first_stream + j, 1 + static_cast<std::int64_t>(j * j));
 }
 
 class RunnerOnRanks : public OnRanks {};
@@ -80,7 +50,8 @@ TEST_P(RunnerOnRanks, AStepIsTheSameHoweverItsMicroBatchesAreDealt) {
   Rank shared = rank_of(shape, {.optimizer = optimizer});
   const std::vector<double> initial = alone.weights();
   for (std::uint64_t s = 0; s < 4; ++s) {
-    const std::vector<data::Batch> micro_batches = growing_batches(shape, 10 * s);
+    std::vector<data::Batch> micro_batches;
+    for (std::uint64_t j = 0; j < 4; ++j) micro_batches.push_back(batch_of(shape, growing_rows(shape, j, 10 * s)));
     const StepResult one = alone.step(micro_batches, 1e-3), many = shared.step(micro_batches, 1e-3);
     EXPECT_NEAR(one.loss_sum, many.loss_sum, 1e-6 * one.loss_sum) << s;
     EXPECT_NEAR(one.nll_sum, many.nll_sum, 1e-6 * one.nll_sum) << s;
@@ -188,8 +159,14 @@ TEST_P(RunnerOnRanks, FourUnevenMicroBatchesAreOneMergedBatch) {
   const spec::Architecture shape = small_shape();
   Rank alone{shape};
   Rank shared = rank_of(shape);
-  const std::vector<data::Batch> micro_batches = growing_batches(shape, 0);
-  const data::Batch together = merged(micro_batches, shape);
+  std::vector<data::Batch> micro_batches;
+  Rows all;
+  for (std::uint64_t j = 0; j < 4; ++j) {
+    const Rows rows = growing_rows(shape, j, 0);
+    micro_batches.push_back(batch_of(shape, rows));
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  const data::Batch together = batch_of(shape, all);
   const StepResult one = alone.step({together}, 1e-3), four = shared.step(micro_batches, 1e-3);
   EXPECT_NEAR(one.loss_sum, four.loss_sum, 1e-6 * one.loss_sum);
   EXPECT_NEAR(one.grad_norm, four.grad_norm, 1e-6 * one.grad_norm);
@@ -270,21 +247,6 @@ TEST_P(RunnerOnRanks, TooManySkippedStepsInARowEndTheRun) {
   EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
   EXPECT_TRUE(rank.step(micro_batches, 1e-3).skipped);
   EXPECT_EQ(error_of([&] { (void)rank.step(micro_batches, 1e-3); }).fault(), Fault::numeric);
-}
-
-TEST_P(RunnerOnRanks, ReducesAndGathersEachUnitOnceAStep) {
-  const spec::Architecture shape = small_shape();
-  test::RecordingCollectives recording{layout(), me(), collectives_.get()};
-  Rank rank{shape, layout(), me(), recording};
-  const std::size_t before = recording.calls().size();
-  (void)rank.step({copy_batch(shape, 1, 3), copy_batch(shape, 2, 3), copy_batch(shape, 3, 3), copy_batch(shape, 4, 3)},
-                  1e-3);
-  std::map<std::string, int> calls;
-  for (std::size_t i = before; i < recording.calls().size(); ++i) ++calls[recording.calls()[i].operation];
-  const int units = layout().world() == 1 ? 0 : 4;  // embedding, an encoder block, two decoder blocks
-  EXPECT_EQ(calls["reduce_scatter"], units);
-  EXPECT_EQ(calls["all_gather"], units);
-  EXPECT_EQ(calls["scalar"], 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RunnerOnRanks, testing::Values(Hierarchy::flat, Hierarchy::uneven), by_name);

@@ -230,6 +230,9 @@ TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
           gathered.outer += (by_level ? 1 : gathers) * gather.outer;
         }
         const auto& counted = collectives->traffic().by_operation;
+        EXPECT_EQ(counted.at("scalar").calls, 1);
+        EXPECT_EQ(counted.contains("all_gather"), layout().world() > 1);
+        EXPECT_TRUE(layout().world() > 1 || scheme != Scheme::stage_1 || !counted.contains("reduce_scatter"));
         if (layout().world() == 1) continue;
         EXPECT_EQ(counted.at("reduce_scatter").inner, reduced.inner);
         EXPECT_EQ(counted.at("reduce_scatter").outer, reduced.outer);

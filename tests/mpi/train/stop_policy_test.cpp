@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "support/captured.hpp"
 #include "support/faulty_os.hpp"
 #include "support/fixed_clock.hpp"
 #include "support/mpi_test.hpp"
@@ -91,9 +92,7 @@ TEST_F(StopPolicyTest, AFileThatCannotBeLookedUpIsAskedForAgain) {
   StopPolicy stop = policy();
   stop_by_file();
   os.fail(test::Call::stat, os.count(test::Call::stat), ESTALE);
-  testing::internal::CaptureStderr();
-  EXPECT_FALSE(stop.wants_to_stop());
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("ESTALE"));
+  EXPECT_THAT(test::stderr_of([&] { EXPECT_FALSE(stop.wants_to_stop()); }), HasSubstr("ESTALE"));
   clock.now_s += 2;
   EXPECT_TRUE(stop.wants_to_stop());
 }
@@ -123,10 +122,10 @@ TEST_F(StopPolicyTest, KeepsTimeForTwoOfItsLongestStepsAndSaves) {
   stop.took(20, 25);
   stop.took(5, 5);
   EXPECT_EQ(stop.kept_s(), 100);
-  testing::internal::CaptureStderr();
-  stop.took(30, 25);
-  stop.took(30, 30);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = test::stderr_of([&] {
+    stop.took(30, 25);
+    stop.took(30, 30);
+  });
   EXPECT_EQ(stop.kept_s(), 120);
   EXPECT_THAT(said, HasSubstr("do not fit into the 100 s"));
   EXPECT_THAT(said, HasSubstr("USR1@110"));
