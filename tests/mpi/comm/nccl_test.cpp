@@ -123,25 +123,15 @@ class NcclGather : public Nccl {};
 TEST_P(NcclGather, FillsTheBufferOnBothLevelsByCommunicatorsOfItsOwn) {
   const auto collectives = make(c_.options());
   const partition::Layout& layout = c_.topology.layout();
-  const std::int64_t slots_begin = layout.slots_of(c_.topology.canonical_rank()).front() * layout.nodes();
-  const auto slice_bytes = c_.space.slice_size() * static_cast<std::int64_t>(size_of(c_.flat_dtype));
-  const auto value = [](int slice) { return static_cast<std::byte>(slice + 1); };
   for (const bool at_once : {true, false}) {
-    std::fill(c_.flat.begin(), c_.flat.end(), std::byte{0});
-    for (const int slice : c_.space.owned_slices(c_.topology.canonical_rank()))
-      std::fill_n(c_.flat.begin() + slice * slice_bytes, slice_bytes, value(slice));
+    c_.fill_own_slices();
     if (at_once) {
       collectives->all_gather(c_.space, c_.flat_view(), {}).wait();
     } else {
-      const BufferView slots{c_.flat.data() + slots_begin * slice_bytes, std::ssize(c_.shard) * layout.nodes(),
-                             c_.flat_dtype};
-      const Event across = collectives->all_gather(c_.space, slots, {}, Levels::outer);
+      const Event across = collectives->all_gather(c_.space, c_.own_slots(), {}, Levels::outer);
       collectives->all_gather(c_.space, c_.flat_view(), across, Levels::inner).wait();
     }
-    for (int slice = 0; slice < c_.space.slices(); ++slice)
-      EXPECT_TRUE(std::all_of(c_.flat.begin() + slice * slice_bytes, c_.flat.begin() + (slice + 1) * slice_bytes,
-                              [&](std::byte x) { return x == value(slice); }))
-          << slice;
+    for (int slice = 0; slice < c_.space.slices(); ++slice) EXPECT_TRUE(c_.holds(slice)) << slice;
   }
   const Traffic::Bytes both =
       all_gather_bytes(c_.space, c_.topology.canonical_rank(), static_cast<std::int64_t>(size_of(c_.flat_dtype)));

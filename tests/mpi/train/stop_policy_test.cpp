@@ -20,7 +20,10 @@ using testing::HasSubstr;
 
 class StopPolicyTest : public testing::Test {
  protected:
-  StopPolicyTest() { clock.now_s = 1000; }
+  StopPolicyTest() {
+    clock.now_s = 1000;
+    config.file = (folder / "stop").string();
+  }
   StopPolicy policy() {
     return {context, config, [this](const std::string& name) {
               const auto found = variables.find(name);
@@ -57,7 +60,6 @@ TEST_F(StopPolicyTest, StopsForASignal) {
 }
 
 TEST_F(StopPolicyTest, StopsForItsFileAndAsksOnceASecond) {
-  config.file = (folder / "stop").string();
   StopPolicy stop = policy();
   EXPECT_FALSE(stop.wants_to_stop());
   stop_by_file();
@@ -69,14 +71,12 @@ TEST_F(StopPolicyTest, StopsForItsFileAndAsksOnceASecond) {
 }
 
 TEST_F(StopPolicyTest, RefusesToStartWhileItsFileIsThere) {
-  config.file = (folder / "stop").string();
   stop_by_file();
   EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)policy(); }),
               testing::AllOf(HasSubstr("/stop exists"), HasSubstr("stop.file"), HasSubstr("remove it")));
 }
 
 TEST_F(StopPolicyTest, AStopForAnotherReasonIsAUsersTooWhileTheFileIsThere) {
-  config.file = (folder / "stop").string();
   StopPolicy stop = policy();
   std::raise(SIGUSR1);
   EXPECT_TRUE(stop.wants_to_stop());
@@ -86,7 +86,6 @@ TEST_F(StopPolicyTest, AStopForAnotherReasonIsAUsersTooWhileTheFileIsThere) {
 }
 
 TEST_F(StopPolicyTest, AFileThatCannotBeLookedUpIsAskedForAgain) {
-  config.file = (folder / "stop").string();
   test::FaultyOs os;
   context.files = Files{os};
   StopPolicy stop = policy();

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 
 #include "mpi/train/material.hpp"
-#include "support/on_root.hpp"
 #include "support/refusal.hpp"
 #include "train/run_parts.hpp"
 
@@ -60,12 +59,11 @@ TEST_P(Training, ResumesFromEveryIntervalAlike) {
   config.checkpoint.interval.count = 1;
   config.checkpoint.max_checkpoints = 2;
   (void)train_run(config, stop_behind(4, 0));
-  const auto expect_kept = [&](const std::vector<std::string>& names) {
-    on_root([&] { EXPECT_EQ(Files::system().list(folder_ / "every/checkpoints"), names); });
-  };
-  expect_kept({"000000003", "000000004", "000000005"});  // a run that is told to stop leaves removing to the next start
+  EXPECT_EQ(folder_.names("every/checkpoints"),
+            (std::vector<std::string>{"000000003", "000000004",
+                                      "000000005"}));  // a run that is told to stop leaves removing to the next start
   (void)train_run(config);
-  expect_kept({"000000004", "000000005"});
+  EXPECT_EQ(folder_.names("every/checkpoints"), (std::vector<std::string>{"000000004", "000000005"}));
   (void)train_run(this->config("whole"));
   EXPECT_EQ(bits_of(folder_ / "every/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
 }
