@@ -77,8 +77,7 @@ TEST_P(ComponentsOnRanks, HaveTheGradientOfTheWholeStep) {
         if (tied != (order == plan::AccumulationOrder::depth_first) && GetParam() != Hierarchy::uneven) continue;
         Training training{.scheme = scheme, .order = order};
         training.optimizer.max_grad_norm = 0;
-        SCOPED_TRACE(
-            fmt::format("scheme {}, order {}, tied {}", static_cast<int>(scheme), static_cast<int>(order), tied));
+        SCOPED_TRACE(text_of(training) + (tied ? " tied" : ""));
         const std::unique_ptr<Rank> many = shared(training, tied);
         for (std::uint64_t s = 0; s < 2; ++s) {  // without updates: the same weights at each step
           if (s > 0) many->poison();

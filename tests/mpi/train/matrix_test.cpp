@@ -32,10 +32,9 @@ Cell cell_of(const std::vector<int>& at) {
 }
 
 std::string text_of(const Cell& cell) {
-  return name_of(cell.hierarchy) + " " + boost::describe::enum_to_string(cell.scheme, "") + " A" +
-         std::to_string(cell.accumulation) + " " + boost::describe::enum_to_string(cell.order, "") + " " +
-         boost::describe::enum_to_string(cell.reduction, "") + " wire " + std::string(name_of(cell.wire)) +
-         (cell.type == at::kFloat ? " fp32" : " bf16");
+  return fmt::format("{} A{} {} {} wire {}", name_of(cell.hierarchy), cell.accumulation,
+                     text_of(Training{.scheme = cell.scheme, .order = cell.order, .type = cell.type}),
+                     boost::describe::enum_to_string(cell.reduction, ""), name_of(cell.wire));
 }
 
 struct Outcome {

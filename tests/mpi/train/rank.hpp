@@ -121,6 +121,14 @@ struct Training {
   bool factored = false, quantized = false, muon = false;  // that optimizer of tests/support instead of optimizer.type
 };
 
+inline std::string text_of(const Training& training) {
+  return boost::describe::enum_to_string(training.scheme, "") + std::string(" ") +
+         boost::describe::enum_to_string(training.order, "") +
+         (training.type == at::kFloat     ? " fp32"
+          : training.master == at::kFloat ? " bf16"
+                                          : " bf16_pure");
+}
+
 /// fp32; bf16 with an fp32 master; bf16 without.
 struct Types {
   at::ScalarType weights, master;

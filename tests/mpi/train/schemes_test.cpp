@@ -14,14 +14,6 @@ using plan::AccumulationOrder, plan::Scheme;
 
 constexpr std::array orders{AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
 
-std::string text_of(const Training& training) {
-  return boost::describe::enum_to_string(training.scheme, "") + std::string(" ") +
-         boost::describe::enum_to_string(training.order, "") +
-         (training.type == at::kFloat     ? " fp32"
-          : training.master == at::kFloat ? " bf16"
-                                          : " bf16_pure");
-}
-
 /// Lets each operation begin late, on every rank by another while.
 class Late final : public RecordingCollectives {
  public:
