@@ -138,8 +138,6 @@ TEST(Communicator, SplitsByColorInTheOrderOfKeys) {
   EXPECT_EQ(members[static_cast<std::size_t>(half.rank())], std::to_string(world().rank()));
 }
 
-TEST(Communicator, ABarrierOfOneNameLetsAllPass) { world().barrier("common"); }
-
 TEST(Communicator, RanksInDifferentBarriersAreNamed) {
   if (world().size() == 1) return world().barrier("alone");
   EXPECT_THAT(test::refusal(Fault::comm, [] { world().barrier(world().rank() == 1 ? "save" : "step"); }),
