@@ -122,9 +122,7 @@ void measure_writing(Context& context, const Path& folder, std::uint64_t megabyt
   const auto own_bytes = static_cast<std::uint64_t>(state.size_bytes());
   const Path plain = folder / fmt::format("plain-{}", context.world.rank());
   argosy::checkpoint::Store store{context, folder / "run", {.max_checkpoints = 1000}};
-  argosy::checkpoint::Sections sections;
-  sections.model = {{"arch", "bench"}};
-
+  const argosy::checkpoint::Sections sections = argosy::bench::sections();
   State copy = state;
   std::array<Series, 4> series;  // plain, reserved, save, background
   boost::json::array held_up;    // seconds of the slowest rank
@@ -143,7 +141,7 @@ void measure_writing(Context& context, const Path& folder, std::uint64_t megabyt
     });
     context.world.all_reduce(held_up_s, argosy::comm::Reduce::max);
     if (way == 3) held_up.emplace_back(held_up_s[0]);
-    if (!report.committed) throw argosy::Error{argosy::Fault::io, {.wanted = "a checkpoint", .got = report.why_not}};
+    argosy::bench::require_committed(report);
     if ((round < rounds || way == 3) && context.is_root()) context.files.remove_tree(report.directory);
   };
   constexpr std::size_t in_turns = 3;
@@ -174,18 +172,11 @@ std::vector<Path> files_of(const argosy::Files& files, const Path& folder) {
 /// This rank's share of all files into as much memory as its state takes.
 void read_plainly(const Context& context, std::span<const Path> paths, std::vector<std::byte>& memory) {
   std::size_t used = 0;
-  const auto rank = static_cast<std::uint64_t>(context.world.rank());
-  const auto ranks = static_cast<std::uint64_t>(context.world.size());
-  for (const Path& path : paths) {
-    const argosy::File file = context.files.open(path);
-    const std::uint64_t size = file.stat().size_bytes, end = size * (rank + 1) / ranks;
-    for (std::uint64_t at = size * rank / ranks; at < end; at += piece_bytes) {
-      const std::uint64_t piece = std::min(piece_bytes, end - at);
-      if (memory.size() < used + piece) memory.resize(used + piece);
-      file.read_at(MutableBytes{memory}.subspan(used, piece), at);
-      used += piece;
-    }
-  }
+  const auto next = [&](std::uint64_t size) {
+    if (memory.size() < used + size) memory.resize(used + size);
+    return MutableBytes{memory}.subspan(std::exchange(used, used + size), size);
+  };
+  for (const Path& path : paths) argosy::bench::read_share(context, path, piece_bytes, next);
 }
 
 void drop_from_cache(std::span<const Path> paths) {

@@ -1,12 +1,8 @@
 #include <ATen/Parallel.h>
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +10,7 @@
 
 #include "kernels/memory.hpp"
 #include "model/model.hpp"
+#include "unit/model/support.hpp"
 
 // Times one micro-step (forward and backward, no optimizer) of the quickstart's model on one thread:
 //   micro_step [repeats] [rows] [source width] [target width]
@@ -45,32 +42,17 @@ struct Bench {
     pass.loss.label_smoothing = 0.1;
     pass.loss_scale = 1.0 / static_cast<double>(inputs.target_labels.numel());
     std::vector<model::State> before, after;
-    model::State state;
     const auto& visits = model.visits();
     for (std::size_t i = 0; i < visits.size(); ++i) {
       const auto begin = Clock::now();
-      model::State in;
-      if (state.x.defined()) in.x = state.x.detach().set_requires_grad(true);
-      if (state.memory.defined()) in.memory = state.memory.detach().set_requires_grad(true);
-      state = visits[i].forward(in, inputs, pass);
-      before.push_back(in);
-      after.push_back(state);
+      before.push_back(test::detached(i == 0 ? model::State{} : after.back()));
+      after.push_back(visits[i].forward(before.back(), inputs, pass));
       forward[i] = std::min(forward[i], seconds_since(begin));
     }
-    at::Tensor dx = at::ones_like(state.x), dmemory;
+    at::Tensor dx, dmemory;
     for (std::size_t i = visits.size(); i-- > 0;) {
       const auto begin = Clock::now();
-      std::vector<at::Tensor> outputs{after[i].x}, seeds{dx};
-      if (visits[i].writes_memory) {
-        outputs.push_back(after[i].memory);
-        seeds.push_back(dmemory);
-      }
-      torch::autograd::backward(outputs, seeds);
-      dx = before[i].x.defined() ? before[i].x.grad() : at::Tensor();
-      if (visits[i].reads_memory) {
-        const at::Tensor more = before[i].memory.grad();
-        dmemory = dmemory.defined() ? dmemory + more : more;
-      }
+      test::back_up(visits[i], before[i], after[i], dx, dmemory);
       backward[i] = std::min(backward[i], seconds_since(begin));
     }
   }
@@ -88,19 +70,8 @@ int main(int argc, char** argv) {
   config.preset = spec::Preset::mt_small;
   config.norm_position = spec::NormPosition::pre;
   const spec::Architecture shape = resolve(config, 8000);
-  model::Model model(shape, partition::Layout());
-  std::vector<at::Tensor> memory;
-  for (model::Unit& unit : model.units()) {
-    const at::Tensor weights = at::zeros({unit.space().padded_size()}),
-                     gradients = at::zeros({unit.space().padded_size()});
-    for (std::size_t i = 0; i < unit.space().params().size(); ++i) {
-      const auto& param = unit.space().params()[i];
-      model::initial_values(model.spec().units[memory.size() / 2].parameter(param.name), 1, 0, param.numel(),
-                            weights.mutable_data_ptr<float>() + unit.space().offset(i));
-    }
-    unit.bind(weights, gradients);
-    memory.insert(memory.end(), {weights, gradients});
-  }
+  const test::BoundModel bound(shape);
+  model::Model& model = *bound.model;
   Bench bench{
       model, {}, std::vector<double>(model.visits().size(), 1e9), std::vector<double>(model.visits().size(), 1e9)};
   const auto ids = [&](std::int64_t width) {

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/run_folder.hpp"
 #include "core/error.hpp"
+#include "support/faulty_os.hpp"
 #include "support/hollow_checkpoint.hpp"
 
 /// What scripts/bench/scale runs: what one rank asks of the file system and tells the other ranks.
@@ -21,33 +22,6 @@ using namespace argosy;
 using checkpoint::Manifest;
 using comm::Context;
 
-/// Counts calls, of all kinds that reach the file system's metadata or data.
-class CountingOs : public Os {
- public:
-  int open(const char* path, int flags, unsigned mode) override { return ++calls, Os::open(path, flags, mode); }
-  int close(int fd) override { return ++calls, Os::close(fd); }
-  std::int64_t pread(int fd, void* to, std::size_t n, std::int64_t at) override {
-    return ++calls, read_bytes += n, Os::pread(fd, to, n, at);
-  }
-  std::int64_t pwrite(int fd, const void* from, std::size_t n, std::int64_t at) override {
-    return ++calls, written_bytes += n, Os::pwrite(fd, from, n, at);
-  }
-  std::int64_t write(int fd, const void* from, std::size_t n) override {
-    return ++calls, written_bytes += n, Os::write(fd, from, n);
-  }
-  int fsync(int fd) override { return ++calls, Os::fsync(fd); }
-  int fstat(int fd, struct stat* out) override { return ++calls, Os::fstat(fd, out); }
-  int stat(const char* path, struct stat* out) override { return ++calls, Os::stat(path, out); }
-  int mkdir(const char* path, unsigned mode) override { return ++calls, Os::mkdir(path, mode); }
-  int rmdir(const char* path) override { return ++calls, Os::rmdir(path); }
-  int unlink(const char* path) override { return ++unlinks, Os::unlink(path); }
-  int rename(const char* from, const char* to) override { return ++calls, Os::rename(from, to); }
-  int rename_noreplace(const char* from, const char* to) override { return ++calls, Os::rename_noreplace(from, to); }
-  int symlink(const char* target, const char* link) override { return ++calls, Os::symlink(target, link); }
-
-  std::uint64_t calls = 0, unlinks = 0, read_bytes = 0, written_bytes = 0;
-};
-
 constexpr int kept = 5;
 
 /// Calls of each phase in a world of `world` ranks, of which five checkpoints are there.
@@ -58,18 +32,27 @@ boost::json::array calls_of(const Context& context, const Path& run, int world) 
   for (int step = 1; step <= kept; ++step) test::commit_hollow_checkpoint(plain, place(step), world, step);
 
   boost::json::array phases;
-  CountingOs os;
+  test::FaultyOs os;  // for its counts
   const Files files{os};
   const auto count = [&](const char* who, const char* phase, const std::function<void()>& body) {
-    os.calls = os.unlinks = os.read_bytes = os.written_bytes = 0;
+    using enum test::Call;
+    os.forget_all();
     body();
+    std::size_t calls = 0, read_bytes = 0, written_bytes = 0;
+    for (const test::Call call :
+         {open, close, pread, pwrite, write, fsync, fstat, stat, mkdir, rmdir, rename, rename_noreplace, symlink})
+      calls += os.count(call);
+    for (const test::FaultyOs::Record& record : os.records()) {
+      if (record.call == pread) read_bytes += record.size_bytes;
+      if (record.call == pwrite || record.call == write) written_bytes += record.size_bytes;
+    }
     phases.push_back({{"ranks", world},
                       {"who", who},
                       {"phase", phase},
-                      {"calls", os.calls},
-                      {"removals", os.unlinks},
-                      {"read_bytes", os.read_bytes},
-                      {"written_bytes", os.written_bytes}});
+                      {"calls", calls},
+                      {"removals", os.count(unlink)},
+                      {"read_bytes", read_bytes},
+                      {"written_bytes", written_bytes}});
   };
 
   checkpoint::RunFolder owner{files, context.clock, context.log, run, kept};

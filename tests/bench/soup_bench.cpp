@@ -19,31 +19,20 @@ void make(Context& context, const std::string& run, std::uint64_t count, std::ui
   argosy::checkpoint::Store store{context, run, {}};
   for (std::uint64_t step = 1; step <= count; ++step) {
     state.fill(step);
-    argosy::checkpoint::Sections sections;
-    sections.model = {{"arch", "bench"}};
-    const auto report =
-        store.save(argosy::checkpoint::Kind::export_, static_cast<std::int64_t>(step), state.units(), sections, {});
-    if (!report.committed) throw argosy::Error{argosy::Fault::io, {.wanted = "a checkpoint", .got = report.why_not}};
+    argosy::bench::require_committed(store.save(argosy::checkpoint::Kind::export_, static_cast<std::int64_t>(step),
+                                                state.units(), argosy::bench::sections(), {}));
   }
 }
 
 void read(Context& context, const std::vector<std::string>& paths) {
   constexpr std::uint64_t piece_bytes = 1 << 20;
   std::vector<std::byte> buffer(piece_bytes);
-  const auto rank = static_cast<std::uint64_t>(context.world.rank());
-  const auto ranks = static_cast<std::uint64_t>(context.world.size());
   context.world.barrier("begin");
   const double begin_s = context.clock.monotonic_s();
   std::int64_t bytes[] = {0};
-  for (const std::string& path : paths) {
-    const argosy::File file = context.files.open(path);
-    const std::uint64_t size = file.stat().size_bytes, end = size * (rank + 1) / ranks;
-    for (std::uint64_t at = size * rank / ranks; at < end; at += piece_bytes) {
-      const auto piece = argosy::MutableBytes{buffer}.first(std::min(piece_bytes, end - at));
-      file.read_at(piece, at);
-      bytes[0] += static_cast<std::int64_t>(piece.size());
-    }
-  }
+  const auto in_buffer = [&](std::uint64_t size) { return argosy::MutableBytes{buffer}.first(size); };
+  for (const std::string& path : paths)
+    bytes[0] += static_cast<std::int64_t>(argosy::bench::read_share(context, path, piece_bytes, in_buffer));
   context.world.all_reduce(bytes);
   const double seconds = context.clock.monotonic_s() - begin_s;
   context.print_result("read", {{"bytes_read", bytes[0]},

@@ -20,6 +20,29 @@ inline std::uint64_t number_of(const std::string& text) {
   throw Error{Fault::usage, {.wanted = "a number above 0", .got = text, .where = "the command line"}};
 }
 
+/// Reads this rank's share of a file in pieces, each to where `place(size)` says. Returns its bytes.
+template <class Place>
+std::uint64_t read_share(const comm::Context& context, const Path& path, std::uint64_t piece_bytes,
+                         const Place& place) {
+  const File file = context.files.open(path);
+  const auto rank = static_cast<std::uint64_t>(context.world.rank());
+  const auto ranks = static_cast<std::uint64_t>(context.world.size());
+  const std::uint64_t size = file.stat().size_bytes, begin = size * rank / ranks, end = size * (rank + 1) / ranks;
+  for (std::uint64_t at = begin; at < end; at += piece_bytes) file.read_at(place(std::min(piece_bytes, end - at)), at);
+  return end - begin;
+}
+
+/// What checkpoints of the benchmarks say of their model.
+inline checkpoint::Sections sections() {
+  checkpoint::Sections sections;
+  sections.model = {{"arch", "bench"}};
+  return sections;
+}
+
+inline void require_committed(const checkpoint::SaveReport& report) {
+  if (!report.committed) throw Error{Fault::io, {.wanted = "a checkpoint", .got = report.why_not}};
+}
+
 /// A model's state, as large as asked for over all ranks: the weights, or with them the two moments.
 class State {
  public:

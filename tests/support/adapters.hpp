@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/matmul.h>
 
+#include <functional>
 #include <string>
 
 #include "model/layers.hpp"
@@ -29,6 +30,32 @@ inline spec::ModelSpec with_adapters(const spec::Architecture& architecture) {
   return spec;
 }
 
+/// Adds to what a parameter's gradient is about to become.
+inline void add_gradient(model::Parameter& parameter, const at::Tensor& value) {
+  const model::GradientSlot slot = model::claim_gradient(parameter);
+  slot.accumulate ? slot.gradient.add_(value.to(at::kFloat)) : slot.gradient.copy_(value.to(at::kFloat));
+}
+
+/// A visit whose input x becomes `forward(x)` first. `backward` makes the gradient of x from x and that of the result,
+/// and adds to the gradients of parameters.
+inline void put_before(model::Visit& visit, const std::function<at::Tensor(const at::Tensor&)>& forward,
+                       const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& backward) {
+  visit.forward = [forward, backward, inner = std::move(visit.forward)](
+                      const model::State& state, const model::Inputs& inputs, model::Pass& pass) {
+    model::State in = state;
+    {
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      in.x = forward(state.x);
+    }
+    if (model::recording()) {
+      model::attach({in.x}, {state.x}, [backward, x = state.x.detach()](const model::Tensors& gradients) {
+        return model::Tensors{backward(x, gradients[0])};
+      });
+    }
+    return inner(in, inputs, pass);
+  };
+}
+
 /// The code of such a model: the input x of a block becomes x + x·downᵀ·upᵀ. Any other model stays as it is.
 inline void use_adapters(model::Model& model) {
   for (model::Visit& visit : model.visits()) {
@@ -37,29 +64,17 @@ inline void use_adapters(model::Model& model) {
     model::Parameter* const down = unit.parameter(spec::Role::ffn_in);
     model::Parameter* const up = unit.parameter(spec::Role::ffn_out);
     if (down == nullptr || up == nullptr) continue;
-    visit.forward = [down, up, inner = std::move(visit.forward)](const model::State& state, const model::Inputs& inputs,
-                                                                 model::Pass& pass) {
-      model::State in = state;
-      {
-        const at::AutoDispatchBelowADInplaceOrView below_autograd;
-        in.x = state.x + state.x.matmul(down->weight.t()).matmul(up->weight.t());
-      }
-      if (model::recording()) {
-        model::attach({in.x}, {state.x}, [down, up, x = state.x.detach()](const model::Tensors& gradients) {
-          const auto add = [](model::Parameter& parameter, const at::Tensor& left, const at::Tensor& right) {
-            const model::GradientSlot slot = model::claim_gradient(parameter);
-            const at::Tensor product = left.flatten(0, 1).t().matmul(right.flatten(0, 1)).to(at::kFloat);
-            slot.accumulate ? slot.gradient.add_(product) : slot.gradient.copy_(product);
+    put_before(
+        visit, [=](const at::Tensor& x) { return x + x.matmul(down->weight.t()).matmul(up->weight.t()); },
+        [=](const at::Tensor& x, const at::Tensor& g) {
+          const auto product = [](const at::Tensor& left, const at::Tensor& right) {
+            return left.flatten(0, 1).t().matmul(right.flatten(0, 1));
           };
-          const at::Tensor& g = gradients[0];
           const at::Tensor inner_gradient = g.matmul(up->weight);
-          add(*up, g, x.matmul(down->weight.t()));
-          add(*down, inner_gradient, x);
-          return model::Tensors{g + inner_gradient.matmul(down->weight)};
+          add_gradient(*up, product(g, x.matmul(down->weight.t())));
+          add_gradient(*down, product(inner_gradient, x));
+          return g + inner_gradient.matmul(down->weight);
         });
-      }
-      return inner(in, inputs, pass);
-    };
   }
 }
 

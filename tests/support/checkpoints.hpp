@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <boost/json/serialize.hpp>
 #include <cstdint>
 #include <cstring>
@@ -77,17 +76,6 @@ inline float element(const std::string& name, std::size_t tensor, std::int64_t i
   return static_cast<float>(static_cast<double>(bits >> 40) / (1 << 23) - 1.0);
 }
 
-/// A unit with those of AdamW's tensors and a running mean that are not empty.
-inline checkpoint::UnitState adamw_unit(const std::string& name, const partition::FlatSpace& space,
-                                        std::span<const std::span<float>> tensors) {
-  const std::string_view names[] = {spec::weights_tensor, spec::adam_moments[0], spec::adam_moments[1],
-                                    spec::mean_tensor};
-  checkpoint::UnitState unit{name, &space, {}};
-  for (std::size_t t = 0; t < tensors.size(); ++t)
-    if (!tensors[t].empty()) unit.tensors.push_back({{std::string(names[t])}, std::as_writable_bytes(tensors[t])});
-  return unit;
-}
-
 /// One rank's share of a model's state, with a running mean or without.
 class Toy {
  public:
@@ -122,10 +110,15 @@ class Toy {
   }
   [[nodiscard]] std::vector<checkpoint::UnitState> states(bool with_moments = true) {
     std::vector<checkpoint::UnitState> states;
+    const std::string_view names[] = {spec::weights_tensor, spec::adam_moments[0], spec::adam_moments[1],
+                                      spec::mean_tensor};
     for (std::size_t u = 0; u < spaces_.size(); ++u) {
-      std::array<std::span<float>, 4> tensors{tensors_[0][u], {}, {}, tensors_[3][u]};
-      for (std::size_t t = 1; t < 3 && with_moments; ++t) tensors[t] = tensors_[t][u];
-      states.push_back(adamw_unit(names_[u], spaces_[u], tensors));
+      checkpoint::UnitState& unit = states.emplace_back(checkpoint::UnitState{names_[u], &spaces_[u], {}});
+      for (std::size_t t = 0; t < std::size(tensors_); ++t) {
+        const bool moment = t == 1 || t == 2;
+        if (tensors_[t][u].empty() || (moment && !with_moments)) continue;
+        unit.tensors.push_back({{std::string(names[t])}, std::as_writable_bytes(std::span{tensors_[t][u]})});
+      }
     }
     return states;
   }

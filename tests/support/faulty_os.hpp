@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/file.hpp"
@@ -147,50 +148,37 @@ class FaultyOs : public Os {
     if (verdict.stop) return verdict.error == 0 ? static_cast<std::int64_t>(size_bytes) : answer(verdict);
     return Os::write(fd, from, verdict.cut(size_bytes));
   }
-  int fsync(int fd) override {
-    return pass(at(Call::fsync, fd), [&] { return Os::fsync(fd); });
-  }
+  int fsync(int fd) override { return pass(at(Call::fsync, fd), &Os::fsync, fd); }
   int sync_file_range(int fd, std::int64_t offset, std::int64_t size_bytes) override {
-    return pass(at(Call::sync_file_range, fd, static_cast<std::size_t>(size_bytes), offset),
-                [&] { return Os::sync_file_range(fd, offset, size_bytes); });
+    const Record record = at(Call::sync_file_range, fd, static_cast<std::size_t>(size_bytes), offset);
+    return pass(record, &Os::sync_file_range, fd, offset, size_bytes);
   }
   int ftruncate(int fd, std::int64_t size_bytes) override {
-    return pass(at(Call::ftruncate, fd, static_cast<std::size_t>(size_bytes)),
-                [&] { return Os::ftruncate(fd, size_bytes); });
+    return pass(at(Call::ftruncate, fd, static_cast<std::size_t>(size_bytes)), &Os::ftruncate, fd, size_bytes);
   }
   int fallocate(int fd, std::int64_t offset, std::int64_t size_bytes) override {
-    return pass(at(Call::fallocate, fd, static_cast<std::size_t>(size_bytes), offset),
-                [&] { return Os::fallocate(fd, offset, size_bytes); });
+    const Record record = at(Call::fallocate, fd, static_cast<std::size_t>(size_bytes), offset);
+    return pass(record, &Os::fallocate, fd, offset, size_bytes);
   }
-  int fstat(int fd, struct stat* out) override {
-    return pass(at(Call::fstat, fd), [&] { return Os::fstat(fd, out); });
-  }
-  int stat(const char* path, struct stat* out) override {
-    return pass(named(Call::stat, path), [&] { return Os::stat(path, out); });
-  }
+  int fstat(int fd, struct stat* out) override { return pass(at(Call::fstat, fd), &Os::fstat, fd, out); }
+  int stat(const char* path, struct stat* out) override { return pass(named(Call::stat, path), &Os::stat, path, out); }
   int statvfs(const char* path, struct statvfs* out) override {
-    return pass(named(Call::statvfs, path), [&] { return Os::statvfs(path, out); });
+    return pass(named(Call::statvfs, path), &Os::statvfs, path, out);
   }
-  int mkdir(const char* path, unsigned mode) override {
-    return pass(named(Call::mkdir, path), [&] { return Os::mkdir(path, mode); });
-  }
-  int rmdir(const char* path) override {
-    return pass(named(Call::rmdir, path), [&] { return Os::rmdir(path); });
-  }
-  int unlink(const char* path) override {
-    return pass(named(Call::unlink, path), [&] { return Os::unlink(path); });
-  }
+  int mkdir(const char* path, unsigned mode) override { return pass(named(Call::mkdir, path), &Os::mkdir, path, mode); }
+  int rmdir(const char* path) override { return pass(named(Call::rmdir, path), &Os::rmdir, path); }
+  int unlink(const char* path) override { return pass(named(Call::unlink, path), &Os::unlink, path); }
   int rename(const char* from, const char* to) override {
-    return pass(named(Call::rename, from, to), [&] { return Os::rename(from, to); });
+    return pass(named(Call::rename, from, to), &Os::rename, from, to);
   }
   int rename_noreplace(const char* from, const char* to) override {
-    return pass(named(Call::rename_noreplace, from, to), [&] { return Os::rename_noreplace(from, to); });
+    return pass(named(Call::rename_noreplace, from, to), &Os::rename_noreplace, from, to);
   }
   int link(const char* target, const char* link) override {
-    return pass(named(Call::link, target, link), [&] { return Os::link(target, link); });
+    return pass(named(Call::link, target, link), &Os::link, target, link);
   }
   int symlink(const char* target, const char* link) override {
-    return pass(named(Call::symlink, target, link), [&] { return Os::symlink(target, link); });
+    return pass(named(Call::symlink, target, link), &Os::symlink, target, link);
   }
   void* mmap(std::size_t size_bytes, int fd) override {
     const Verdict verdict = enter(at(Call::mmap, fd, size_bytes));
@@ -225,10 +213,10 @@ class FaultyOs : public Os {
     plan_.push_back(planned);
   }
   /// What the system answers to a call, unless the call is to fail.
-  template <class Real>
-  int pass(Record record, const Real& real) {
+  template <class... Of>
+  int pass(Record record, int (Os::*real)(Of...), std::type_identity_t<Of>... of) {
     const Verdict verdict = enter(std::move(record));
-    return verdict.stop ? answer(verdict) : real();
+    return verdict.stop ? answer(verdict) : (system_.*real)(of...);
   }
   static int answer(const Verdict& verdict) {
     if (verdict.error == 0) return 0;
@@ -258,6 +246,7 @@ class FaultyOs : public Os {
     return verdict;
   }
 
+  Os system_;
   mutable std::mutex mutex_;
   std::vector<Planned> plan_;
   std::optional<std::size_t> crash_at_;

@@ -23,6 +23,8 @@ enum class Hierarchy {
 };
 [[nodiscard]] std::vector<Hierarchy> hierarchies();
 [[nodiscard]] std::string name_of(Hierarchy hierarchy);
+/// Names tests by their parameter.
+inline constexpr auto by_name = [](const auto& test) { return std::string(name_of(test.param)); };
 
 /// The node a world rank lies on.
 [[nodiscard]] int node_of(Hierarchy hierarchy, int world_rank, int ranks);

@@ -10,7 +10,7 @@ namespace argosy::test {
 
 /// A backend that writes down what it is asked for, in order. Alone it moves nothing; in front of another backend it
 /// passes every call on. It counts what a two-level backend would send, by the formulas of comm/traffic.hpp.
-class RecordingCollectives final : public comm::Collectives {
+class RecordingCollectives : public comm::Collectives {
  public:
   struct Call {
     std::string operation;
@@ -49,6 +49,8 @@ class RecordingCollectives final : public comm::Collectives {
   }
 
   [[nodiscard]] const std::vector<Call>& calls() const noexcept { return calls_; }
+  /// The last one that was set.
+  [[nodiscard]] std::int64_t step() const noexcept { return step_; }
 
  private:
   template <class T>

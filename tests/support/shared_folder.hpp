@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "support/mpi_test.hpp"
 #include "support/temp_folder.hpp"
@@ -31,6 +32,13 @@ class SharedFolder {
     if (world().rank() == 0) Files::system().write_atomically(path_ / name, text);
     world().barrier("SharedFolder::write");
     return path_ / name;
+  }
+  /// The names in a folder below, the same on all ranks, whatever one of them does next. **Collective.**
+  [[nodiscard]] std::vector<std::string> names(const Path& below = {}) const {
+    world().barrier("SharedFolder::names");
+    const std::vector<std::string> found = Files::system().list(path_ / below);
+    world().barrier("SharedFolder::names read");
+    return found;
   }
 
  private:

@@ -31,8 +31,8 @@ class AppTest : public testing::Test {
     EXPECT_FALSE(run(words).has_value());
     return testing::internal::GetCapturedStdout();
   }
-  Error refusal(const std::vector<const char*>& words) {
-    return test::error_of([&] { (void)run(words); });
+  std::string refusal(const std::vector<const char*>& words, Fault fault = Fault::usage) {
+    return test::refusal(fault, [&] { (void)run(words); });
   }
 
   using Topology = comm::Topology;
@@ -60,12 +60,10 @@ TEST_F(AppTest, VersionNamesTheLibraries) {
 }
 
 TEST_F(AppTest, WrongWordsAreUsageErrorsOnAllRanks) {
-  EXPECT_STREQ(refusal({"--dry-rum"}).what(), "tool: unknown option --dry-rum; did you mean --dry-run?");
-  EXPECT_EQ(refusal({"--dry-rum"}).fault(), Fault::usage);
-  EXPECT_STREQ(refusal({"a.json", "b.json"}).what(), "tool: unexpected argument b.json; see `tool --help`");
-  EXPECT_THAT(refusal({"--set"}).what(), HasSubstr("--set"));
-  EXPECT_STREQ(refusal({}).what(), "CONFIG is missing: give a configuration file; see configs/ for examples");
-  EXPECT_EQ(refusal({}).fault(), Fault::usage);
+  EXPECT_EQ(refusal({"--dry-rum"}), "tool: unknown option --dry-rum; did you mean --dry-run?");
+  EXPECT_EQ(refusal({"a.json", "b.json"}), "tool: unexpected argument b.json; see `tool --help`");
+  EXPECT_THAT(refusal({"--set"}), HasSubstr("--set"));
+  EXPECT_EQ(refusal({}), "CONFIG is missing: give a configuration file; see configs/ for examples");
 }
 
 TEST_F(AppTest, AllRanksGetTheConfigurationThatRankZeroReads) {
@@ -78,24 +76,21 @@ TEST_F(AppTest, AllRanksGetTheConfigurationThatRankZeroReads) {
 }
 
 TEST_F(AppTest, AMissingFileIsAUsageErrorOnAllRanks) {
-  const Error error = refusal({"/nowhere/a.json"});
-  EXPECT_EQ(error.fault(), Fault::usage);
-  EXPECT_THAT(error.what(), HasSubstr("/nowhere/a.json does not exist; correct the path, or see configs/"));
+  EXPECT_THAT(refusal({"/nowhere/a.json"}),
+              HasSubstr("/nowhere/a.json does not exist; correct the path, or see configs/"));
 }
 
 TEST_F(AppTest, ABadFileIsAConfigErrorOnAllRanks) {
   const SharedFolder folder;
   const std::string path = folder.write("a.json", "{\n\"sead\": 7}").string();
-  const Error error = refusal({path.c_str()});
-  EXPECT_EQ(error.fault(), Fault::config);
-  EXPECT_THAT(error.what(), HasSubstr("a.json:2: unknown key sead; did you mean seed?"));
+  EXPECT_THAT(refusal({path.c_str()}, Fault::config), HasSubstr("a.json:2: unknown key sead; did you mean seed?"));
 }
 
 TEST_F(AppTest, PrintsConfigurationAndSchemaOnRankZero) {
   const std::string whole = printed({"--set", "workers=9", "--print-config"});
   const std::string part = printed({"--print-config", "schedule.lr"});
   const std::string schema = printed({"--print-schema"});
-  EXPECT_THAT(refusal({"--print-config", "nope"}).what(), HasSubstr("the configuration has no key \"nope\""));
+  EXPECT_THAT(refusal({"--print-config", "nope"}), HasSubstr("the configuration has no key \"nope\""));
   if (world().rank() != 0) {
     EXPECT_EQ(whole + part + schema, "");
     return;

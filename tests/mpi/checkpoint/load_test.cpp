@@ -71,11 +71,6 @@ class LoadOnRanks : public testing::Test {
                                     [](const auto& dataset) { return dataset.spec.name == "unit/head/master"; });
     test::flip(directory / shard_name(rank, test::world().size()), found->offset + 8);
   }
-  Names names() {
-    const Names found = Files::system().list(folder / "run/checkpoints");
-    test::world().barrier("looked");
-    return found;
-  }
 
   ShardOs os;
   test::SharedFolder folder;
@@ -86,7 +81,7 @@ TEST_F(LoadOnRanks, ABitFlippedInTheShardOfAnyRankMakesAllFallBack) {
   for (int rank = 0; rank < test::world().size(); ++rank) {
     on_root([&] { flip_payload(at(3), rank); });
     EXPECT_EQ(load(), 2);
-    EXPECT_EQ(names(), (Names{".bad-000000003-content", "000000001", "000000002"}));
+    EXPECT_EQ(folder.names("run/checkpoints"), (Names{".bad-000000003-content", "000000001", "000000002"}));
     on_root([&] {
       std::filesystem::rename(folder / "run/checkpoints/.bad-000000003-content", at(3));
       flip_payload(at(3), rank);
@@ -98,13 +93,13 @@ TEST_F(LoadOnRanks, WhatOneRankCannotReadIsPassedOverByAllAndStays) {
   os.broken = test::world().rank() == test::world().size() - 1;
   if (test::world().size() == 1) os.part = "000000003/shard-00000-of-00001.h5";
   EXPECT_EQ(load(), 2);
-  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
+  EXPECT_EQ(folder.names("run/checkpoints"), (Names{"000000001", "000000002", "000000003"}));
 }
 
 TEST_F(LoadOnRanks, AFileThatOneRankSeesLateIsWaitedFor) {
   if (test::world().rank() > 0 && test::world().rank() == test::world().size() - 1) os.hidden = 5;  // 0 chose it
   EXPECT_EQ(load(), 3);
-  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
+  EXPECT_EQ(folder.names("run/checkpoints"), (Names{"000000001", "000000002", "000000003"}));
 }
 
 TEST_F(LoadOnRanks, ARefusalOfOneRankIsTheRefusalOfAll) {
@@ -128,7 +123,7 @@ TEST_F(LoadOnRanks, TheNamedOneIsReadByAllOrByNone) {
   EXPECT_THAT(test::refusal(Fault::usage, [&] { load({.from = at(1)}); }), HasSubstr("000000002"));
   on_root([&] { flip_payload(at(3), test::world().size() - 1); });
   test::refusal(Fault::corrupt, [&] { load({.from = at(3)}); });
-  EXPECT_EQ(names(), (Names{"000000001", "000000002", "000000003"}));
+  EXPECT_EQ(folder.names("run/checkpoints"), (Names{"000000001", "000000002", "000000003"}));
   EXPECT_EQ(load({.from = at(1), .abandon_newer = true}), 1);
   EXPECT_EQ(load(), 1);
 }

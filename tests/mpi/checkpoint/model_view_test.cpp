@@ -45,7 +45,7 @@ TEST_P(ViewOfASave, IsLeftOutWhereItCannotBe) {
 
 INSTANTIATE_TEST_SUITE_P(All, ViewOfASave,
                          testing::Values(test::Hierarchy::flat, test::Hierarchy::uneven, test::Hierarchy::cyclic),
-                         [](const auto& test) { return test::name_of(test.param); });
+                         test::by_name);
 
 }  // namespace
 }  // namespace argosy::checkpoint

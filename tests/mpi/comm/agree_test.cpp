@@ -16,10 +16,6 @@ std::string agreed(Fault fault, const std::function<void()>& body) {
   return test::refusal(fault, [&] { agree(test::world(), body); });
 }
 
-TEST(Agree, NobodyThrowsWhenNobodyFailed) {
-  EXPECT_NO_THROW(agree(test::world(), [] {}));
-}
-
 TEST(Agree, OneRanksErrorIsThrownOnAll) {
   const int last = test::world().size() - 1;
   const std::string sentence = agreed(Fault::data, [&] {

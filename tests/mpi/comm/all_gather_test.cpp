@@ -72,8 +72,7 @@ TEST_P(AllReduce, SumsInCanonicalOrderAndCountsApart) {
   EXPECT_EQ(collectives->traffic().by_operation.at("scalar"), (Traffic::Bytes{sent.inner, sent.outer, 2}));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AllReduce, testing::ValuesIn(test::hierarchies()),
-                         [](const auto& hierarchy) { return test::name_of(hierarchy.param); });
+INSTANTIATE_TEST_SUITE_P(All, AllReduce, testing::ValuesIn(test::hierarchies()), test::by_name);
 
 }  // namespace
 }  // namespace argosy::comm

@@ -41,24 +41,18 @@ TEST_F(SentByControl, OfAVerdictDoesNotGrowWithTheRanks) {
   EXPECT_EQ(both([&] { (void)world.broadcast(std::string(100, 'x')); }), alone ? 0 : 16 + 100);
 }
 
-TEST_F(SentByControl, OfASumInRankOrderIsInTheRanksAtOneRankAlone) {
+/// Sums in rank order and gathers for one rank are in the ranks there alone; what all get is once its size everywhere.
+TEST_F(SentByControl, OfSumsTextsAndValuesIsOnceTheirSizeAndEightBytesARank) {
   std::array<double, 10> sums{};
-  const std::int64_t at_root = world.rank() == 0 ? 80 * ranks : 0;
-  EXPECT_EQ(both([&] { world.all_reduce(std::span<double>{sums}); }), alone ? 0 : 80 + at_root + 80);
-}
-
-TEST_F(SentByControl, OfTextsIsOnceTheirSizeAndEightBytesARank) {
-  const std::int64_t texts = 100 * ranks;
-  EXPECT_EQ(both([&] { (void)world.all_gather(std::string(100, 'x')); }), alone ? 0 : 16 + 8 + 8 * ranks + 100 + texts);
-}
-
-TEST_F(SentByControl, OfPlainValuesIsOnceTheirSize) {
-  EXPECT_EQ(both([&] { (void)world.all_gather(std::int64_t{7}); }), alone ? 0 : 8 + 8 * ranks);
-}
-
-TEST_F(SentByControl, OfTextsForOneRankIsNothingElsewhere) {
-  const std::int64_t at_root = world.rank() == 0 ? (8 + 100) * ranks : 0;
-  EXPECT_EQ(both([&] { (void)world.gather(std::string(100, 'x')); }), alone ? 0 : 16 + 8 + 100 + at_root);
+  const std::string text(100, 'x');
+  const std::int64_t at_root = world.rank() == 0 ? ranks : 0;
+  const auto sent = [&](const std::function<void()>& operation, std::int64_t expected) {
+    EXPECT_EQ(both(operation), alone ? 0 : expected);
+  };
+  sent([&] { world.all_reduce(std::span<double>{sums}); }, 80 + 80 * at_root + 80);
+  sent([&] { (void)world.all_gather(text); }, 16 + 8 + 8 * ranks + 100 + 100 * ranks);
+  sent([&] { (void)world.all_gather(std::int64_t{7}); }, 8 + 8 * ranks);
+  sent([&] { (void)world.gather(text); }, 16 + 8 + 100 + (8 + 100) * at_root);
 }
 
 TEST_F(SentByControl, OfATopologyIsLinearInTheRanks) {

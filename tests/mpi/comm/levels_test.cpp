@@ -64,15 +64,9 @@ TEST_P(LevelsTest, SlotsMayContinueOverMicroBatchesAndCrossNodesOnce) {
 
 TEST_P(LevelsTest, AWholeBufferIsSummedOnEveryRankAtTheBoundOfEveryNode) {
   argosy::test::all_reduce_flat(counted.recorder, c.space, c.topology.canonical_rank(), c.flat_view());
-  for (std::size_t i = 0; i < sum.size(); ++i) {
-    if (c.flat_dtype == DType::bf16) {
-      ASSERT_EQ(reinterpret_cast<const std::uint16_t*>(c.flat.data())[i], bf16_from_f32(sum[i])) << i;
-    } else {
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(reinterpret_cast<const float*>(c.flat.data())[i]),
-                std::bit_cast<std::uint32_t>(sum[i]))
-          << i;
-    }
-  }
+  Case wanted{c.topology, c.wire, 30011};
+  wanted.fill(sum);
+  EXPECT_TRUE(c.flat == wanted.flat);
   std::array<std::int64_t, 1> left_node{0};
   for (const auto& [operation, bytes] : counted.backend->traffic().by_operation) left_node[0] += bytes.outer;
   c.topology.node_comm().all_reduce(std::span<std::int64_t>{left_node});
@@ -90,30 +84,17 @@ TEST_P(GatherLevels, TheNodesThenTheNodeFillTheBuffer) {
   Case c{GetParam(), Wire::fp32, 1601};
   Counted counted{c};
   const partition::Layout& layout = c.topology.layout();
-  std::vector<float> flat(static_cast<std::size_t>(c.space.padded_size()), -1.0F);
-  const auto fill = [&](int slice) {
-    for (std::int64_t i = 0; i < c.space.slice_size(); ++i)
-      flat[static_cast<std::size_t>(c.space.slice_begin(slice) + i)] = static_cast<float>(slice);
-  };
-  const auto holds = [&](int slice) {
-    const auto* const begin = flat.data() + c.space.slice_begin(slice);
-    return std::all_of(begin, begin + c.space.slice_size(), [&](float x) { return x == static_cast<float>(slice); });
-  };
-  for (const int slice : c.space.owned_slices(c.topology.canonical_rank())) fill(slice);
-  const int first_slot = layout.slots_of(c.topology.canonical_rank()).front();
-  const BufferView slots{reinterpret_cast<std::byte*>(flat.data() + c.space.slice_begin(first_slot * layout.nodes())),
-                         c.space.owned_size(c.topology.canonical_rank()) * layout.nodes(), DType::f32};
-  counted.recorder.all_gather(c.space, slots, {}, Levels::outer).wait();
+  c.fill_own_slices();
+  counted.recorder.all_gather(c.space, c.own_slots(), {}, Levels::outer).wait();
   for (int slice = 0; slice < c.space.slices(); ++slice) {
     const bool own_slot = layout.slot_owner(c.topology.node(), slice / layout.nodes()) == c.topology.local_rank();
-    EXPECT_EQ(holds(slice), own_slot) << slice;
+    EXPECT_EQ(c.holds(slice), own_slot) << slice;
   }
-  counted.recorder.all_gather(c.space, view_of(flat), {}, Levels::inner).wait();
-  for (int slice = 0; slice < c.space.slices(); ++slice) EXPECT_TRUE(holds(slice)) << slice;
+  counted.recorder.all_gather(c.space, c.flat_view(), {}, Levels::inner).wait();
+  for (int slice = 0; slice < c.space.slices(); ++slice) EXPECT_TRUE(c.holds(slice)) << slice;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GatherLevels, testing::ValuesIn(argosy::test::hierarchies()),
-                         [](const auto& hierarchy) { return argosy::test::name_of(hierarchy.param); });
+INSTANTIATE_TEST_SUITE_P(All, GatherLevels, testing::ValuesIn(argosy::test::hierarchies()), argosy::test::by_name);
 
 }  // namespace
 }  // namespace argosy::comm

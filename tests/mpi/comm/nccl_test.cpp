@@ -43,9 +43,6 @@ class Nccl : public testing::TestWithParam<test::HierarchyAndWire> {
   [[nodiscard]] std::unique_ptr<Collectives> make(CollectivesOptions options) const {
     return make_nccl_collectives(c_.topology, options, nccl_.table());
   }
-  [[nodiscard]] Traffic::Bytes once() const {
-    return reduce_scatter_bytes(c_.space, c_.topology.canonical_rank(), c_.flat_dtype, c_.options());
-  }
   /// Communicators are made in this order: the world; of reductions the node's, then the own slots'; of gathers alike.
   [[nodiscard]] std::vector<int> across_nodes() const {
     std::vector<int> comms;
@@ -82,8 +79,8 @@ TEST_P(Nccl, ExactSumsHaveTheBitsOfTheMpiBackendAndTheBytesOfTheFormula) {
     EXPECT_EQ(by_mpi, c_.shard);
     EXPECT_EQ(collectives->traffic().by_operation, mpi->traffic().by_operation);
   }
-  EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter"), once());
-  EXPECT_EQ(asked(), (Traffic::Bytes{once().inner, once().outer}));
+  EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter"), c_.bytes_sent());
+  EXPECT_EQ(asked(), (Traffic::Bytes{c_.bytes_sent().inner, c_.bytes_sent().outer}));
   EXPECT_EQ(nccl_.allocated_bytes,
             nccl_scratch_bytes(c_.space, c_.topology.canonical_rank(), c_.flat_dtype, c_.options()));
 
@@ -95,7 +92,7 @@ TEST_P(Nccl, ExactSumsHaveTheBitsOfTheMpiBackendAndTheBytesOfTheFormula) {
     (void)collectives->reduce_scatter(c_.space, view_of(slots), c_.shard_view(), {}, {Levels::outer, continues});
   for (float& value : sum) value *= 4;  // powers of two change no rounding
   EXPECT_EQ(c_.shard_bits(), c_.owned_bits(sum));
-  EXPECT_EQ(asked(), (Traffic::Bytes{3 * once().inner, 3 * once().outer}));
+  EXPECT_EQ(asked(), (Traffic::Bytes{3 * c_.bytes_sent().inner, 3 * c_.bytes_sent().outer}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Nccl, test::every_hierarchy_with({Wire::fp32, Wire::bf16_flat, Wire::bf16_both}),
@@ -108,11 +105,11 @@ TEST_P(NcclFast, SumsAreNcclsOnBothLevels) {
   const auto collectives = make(c_.options(Reduction::fast));
   collectives->reduce_scatter(c_.space, c_.flat_view(), c_.shard_view(), {}).wait();
   EXPECT_EQ(c_.shard_bits(), c_.owned_bits(sum));
-  EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter"), once());
+  EXPECT_EQ(collectives->traffic().by_operation.at("reduce_scatter"), c_.bytes_sent());
   for (const StandInNccl::Call& call : nccl_.calls) EXPECT_NE(call.what, "send");
   const partition::Layout& layout = c_.topology.layout();
   if (layout.slots() % layout.node_size(c_.topology.node()) == 0) {  // else by reductions to one rank each
-    EXPECT_EQ(asked(), (Traffic::Bytes{once().inner, once().outer}));
+    EXPECT_EQ(asked(), (Traffic::Bytes{c_.bytes_sent().inner, c_.bytes_sent().outer}));
   }
 }
 
@@ -123,25 +120,15 @@ class NcclGather : public Nccl {};
 TEST_P(NcclGather, FillsTheBufferOnBothLevelsByCommunicatorsOfItsOwn) {
   const auto collectives = make(c_.options());
   const partition::Layout& layout = c_.topology.layout();
-  const std::int64_t slots_begin = layout.slots_of(c_.topology.canonical_rank()).front() * layout.nodes();
-  const auto slice_bytes = c_.space.slice_size() * static_cast<std::int64_t>(size_of(c_.flat_dtype));
-  const auto value = [](int slice) { return static_cast<std::byte>(slice + 1); };
   for (const bool at_once : {true, false}) {
-    std::fill(c_.flat.begin(), c_.flat.end(), std::byte{0});
-    for (const int slice : c_.space.owned_slices(c_.topology.canonical_rank()))
-      std::fill_n(c_.flat.begin() + slice * slice_bytes, slice_bytes, value(slice));
+    c_.fill_own_slices();
     if (at_once) {
       collectives->all_gather(c_.space, c_.flat_view(), {}).wait();
     } else {
-      const BufferView slots{c_.flat.data() + slots_begin * slice_bytes, std::ssize(c_.shard) * layout.nodes(),
-                             c_.flat_dtype};
-      const Event across = collectives->all_gather(c_.space, slots, {}, Levels::outer);
+      const Event across = collectives->all_gather(c_.space, c_.own_slots(), {}, Levels::outer);
       collectives->all_gather(c_.space, c_.flat_view(), across, Levels::inner).wait();
     }
-    for (int slice = 0; slice < c_.space.slices(); ++slice)
-      EXPECT_TRUE(std::all_of(c_.flat.begin() + slice * slice_bytes, c_.flat.begin() + (slice + 1) * slice_bytes,
-                              [&](std::byte x) { return x == value(slice); }))
-          << slice;
+    for (int slice = 0; slice < c_.space.slices(); ++slice) EXPECT_TRUE(c_.holds(slice)) << slice;
   }
   const Traffic::Bytes both =
       all_gather_bytes(c_.space, c_.topology.canonical_rank(), static_cast<std::int64_t>(size_of(c_.flat_dtype)));

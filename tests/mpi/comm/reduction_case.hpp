@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -126,6 +127,26 @@ struct Case {
     }
     fill(mine);
     return sum;
+  }
+  /// Fills the own slices with a byte that tells each from all others, which become zeros.
+  void fill_own_slices() {
+    std::fill(flat.begin(), flat.end(), std::byte{0});
+    for (const int slice : space.owned_slices(topology.canonical_rank()))
+      std::ranges::fill(bytes_of(slice), static_cast<std::byte>(slice + 1));
+  }
+  /// Whether a slice is as its owner has filled it.
+  [[nodiscard]] bool holds(int slice) {
+    return std::ranges::all_of(bytes_of(slice), [&](std::byte x) { return x == static_cast<std::byte>(slice + 1); });
+  }
+  [[nodiscard]] std::span<std::byte> bytes_of(int slice) {
+    const auto size = static_cast<std::size_t>(space.slice_size()) * size_of(flat_dtype);
+    return std::span{flat}.subspan(static_cast<std::size_t>(slice) * size, size);
+  }
+  /// The slices of the own slots, of all nodes.
+  [[nodiscard]] BufferView own_slots() {
+    const int nodes = topology.layout().nodes(),
+              first = topology.layout().slots_of(topology.canonical_rank()).front() * nodes;
+    return {bytes_of(first).data(), std::ssize(shard) * nodes, flat_dtype};
   }
   [[nodiscard]] CollectivesOptions options(Reduction reduction = Reduction::exact) const {
     CollectivesOptions chosen{.reduction = reduction};

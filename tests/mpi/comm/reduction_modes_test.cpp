@@ -96,8 +96,7 @@ TEST_P(Elastic, IsNotWhatExactSumsGive) {
   EXPECT_TRUE(c.differs_somewhere(running_sum(c.space.padded_size())));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Elastic, testing::ValuesIn(argosy::test::hierarchies()),
-                         [](const auto& hierarchy) { return argosy::test::name_of(hierarchy.param); });
+INSTANTIATE_TEST_SUITE_P(All, Elastic, testing::ValuesIn(argosy::test::hierarchies()), argosy::test::by_name);
 
 TEST(ElasticOptions, ANarrowWireIsABrokenInvariant) {
   const Topology& topology = argosy::test::topology(Hierarchy::flat);

@@ -54,8 +54,7 @@ TEST_P(TopologyTest, CommunicatorsHoldTheRanksTheyPromise) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TopologyTest, testing::ValuesIn(argosy::test::hierarchies()),
-                         [](const auto& hierarchy) { return argosy::test::name_of(hierarchy.param); });
+INSTANTIATE_TEST_SUITE_P(All, TopologyTest, testing::ValuesIn(argosy::test::hierarchies()), argosy::test::by_name);
 
 TEST(Topology, FindsRanksThatShareMemory) {
   // CMakeLists.txt runs this test on nodes that MPICH makes up.

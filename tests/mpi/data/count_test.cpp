@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/random.hpp"
+#include "support/captured.hpp"
 #include "support/faulty_os.hpp"
 #include "support/on_root.hpp"
 #include "support/refusal.hpp"
@@ -203,9 +204,7 @@ TEST_F(Count, CountsSmallAndEmptyFilesOfAList) {
 TEST_F(Count, CountsWhereNothingCanBeKept) {
   const Path text = folder_.write("a", "1\n2\n");
   (void)folder_.write("cache", "no folder");
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(count(text).record.figures.lines, 2);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = test::stderr_of([&] { EXPECT_EQ(count(text).record.figures.lines, 2); });
   if (world().rank() == 0) {
     EXPECT_THAT(said, HasSubstr("counts are not kept for the next call"));
   }

@@ -49,11 +49,6 @@ class TextTranslationTest : public testing::Test {
     run({.input = folder_ / "in", .output = folder_ / "out", .part_bytes = part_bytes});
     return written();
   }
-  std::vector<std::string> names() {
-    const std::vector<std::string> found = Files::system().list(folder_.path());
-    world().barrier("looked");
-    return found;
-  }
 
   test::SharedFolder folder_;
   Os os_;
@@ -162,7 +157,7 @@ TEST_F(TextTranslationTest, RefusesBadInputBeforeAnythingIsTranslated) {
     refuses(Fault::usage, {.input = folder_ / "in", .output = folder_ / same}, "is both the input and the output");
   EXPECT_THAT(refusal(Fault::data, [&] { run({.input = folder_ / "long", .output = out, .part_bytes = 10}); }),
               HasSubstr("long line 2"));
-  EXPECT_EQ(names(), (std::vector<std::string>{"empty", "four", "hard", "in", "link", "long", "two"}));
+  EXPECT_EQ(folder_.names(), (std::vector<std::string>{"empty", "four", "hard", "in", "link", "long", "two"}));
 }
 
 TEST_F(TextTranslationTest, OfTwoAtOnceOneIsWhole) {
@@ -179,7 +174,7 @@ TEST_F(TextTranslationTest, OfTwoAtOnceOneIsWhole) {
   }
   world().barrier("over");
   EXPECT_EQ(written(), "first\n");
-  EXPECT_EQ(names(), (std::vector<std::string>{"in", "in2", "out"}));
+  EXPECT_EQ(folder_.names(), (std::vector<std::string>{"in", "in2", "out"}));
 }
 
 TEST_F(TextTranslationTest, LeavesTheOldOutputOrAWholeOneWhateverCallFails) {
@@ -204,7 +199,7 @@ TEST_F(TextTranslationTest, LeavesTheOldOutputOrAWholeOneWhateverCallFails) {
       EXPECT_EQ(os.open_files(), 0U) << n;
       const std::string left = written();
       EXPECT_TRUE(left == "ba\ndc\nfe\n" || (threw && left == "old")) << n << " " << left;
-      for (const std::string& name : names()) {
+      for (const std::string& name : folder_.names()) {
         const bool whole_name = name == "in" || name == "ref" || name == "out";
         EXPECT_TRUE(whole_name || (crashes && name.starts_with("out.tmp-"))) << n << " left " << name;
         if (!whole_name && world().rank() == 0) Files::system().remove(folder_ / name);

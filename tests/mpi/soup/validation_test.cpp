@@ -51,12 +51,6 @@ class ValidatedSoups : public testing::Test {
     test::world().barrier("soup made");
     return report;
   }
-  std::vector<std::string> left() {
-    test::world().barrier("rank 0 has tidied up");
-    std::vector<std::string> names = Files::system().list(folder.path());
-    test::world().barrier("looked");
-    return names;
-  }
   std::string shard_of(const Path& soup) { return Files::system().read_text(soup / checkpoint::shard_name(0, 1)); }
 
   Os os;
@@ -94,7 +88,7 @@ TEST_F(ValidatedSoups, GreedyIsBitwiseTheUniformMeanOfItsMembers) {
   config.output = (folder / "uniform").string();
   make({});
   EXPECT_TRUE(shard_of(folder / "soup") == shard_of(folder / "uniform"));
-  EXPECT_EQ(left(), (Names{"run", "soup", "uniform"})) << "neither temporary soups nor a journal";
+  EXPECT_EQ(folder.names(), (Names{"run", "soup", "uniform"})) << "neither temporary soups nor a journal";
 }
 
 TEST_F(ValidatedSoups, GreedyTakesTheBestAloneWhenNothingImprovesIt) {
@@ -139,7 +133,7 @@ TEST_F(ValidatedSoups, WhatHasNoLossIsNeitherBestNorCommitted) {
   soup = nan;
   config.output = (folder / "nan").string();
   test::refusal(Fault::numeric, [&] { make(evaluate); });
-  EXPECT_EQ(left(), (Names{".nan.journal", "run", "soup"}));
+  EXPECT_EQ(folder.names(), (Names{".nan.journal", "run", "soup"}));
 }
 
 TEST_F(ValidatedSoups, ReportsOnWhatDecidedNothing) {
@@ -159,18 +153,18 @@ TEST_F(ValidatedSoups, ReportsOnWhatDecidedNothing) {
   const checkpoint::Reader soup{Files::system(), config.output};
   EXPECT_EQ(towards({20}).evaluate(soup).loss, report.comparison->reported_loss);
   EXPECT_EQ(soup.sections().soup.at("report").at("loss").as_double(), report.comparison->reported_loss);
-  EXPECT_EQ(left(), (Names{"run", "soup"}));
+  EXPECT_EQ(folder.names(), (Names{"run", "soup"}));
 }
 
 TEST_F(ValidatedSoups, AValidationThatWasCutShortGoesOn) {
   config.recipe = {.type = RecipeType::greedy, .bootstrap = 0.9};
   most_evaluations = 4;
   test::refusal(Fault::io, [&] { make(towards({10, 30})); });
-  EXPECT_EQ(left(), (Names{".soup.journal", "run"}));
+  EXPECT_EQ(folder.names(), (Names{".soup.journal", "run"}));
   evaluations = 0;
   most_evaluations = 1;
   EXPECT_EQ(make(towards({10, 30})).inputs, 2U) << "only the mixture that was missing is evaluated";
-  EXPECT_EQ(left(), (Names{"run", "soup"}));
+  EXPECT_EQ(folder.names(), (Names{"run", "soup"}));
 }
 
 TEST_F(ValidatedSoups, LossesOfOtherRanksAreNotPairedWithThoseOfThese) {
@@ -208,11 +202,10 @@ TEST_F(ValidatedSoups, AJournalCountsForItsOwnEvaluationOnly) {
   identity = "another";
   EXPECT_EQ(make(towards({20})).inputs, 1U);
   EXPECT_EQ(evaluations, 5);
-  if (test::world().rank() == 0) Files::system().write_atomically(folder / ".third.journal", std::string_view{"{\"a"});
-  test::world().barrier("a torn journal");
+  folder.write(".third.journal", "{\"a");  // torn
   config.output = (folder / "third").string();
   EXPECT_EQ(make(towards({10, 30})).inputs, 2U);
-  EXPECT_EQ(left(), (Names{"run", "soup", "third"}));
+  EXPECT_EQ(folder.names(), (Names{"run", "soup", "third"}));
 }
 
 TEST_F(ValidatedSoups, AJournalCountsForThoseWeightsAndThatTypeOnly) {
@@ -237,7 +230,7 @@ TEST_F(ValidatedSoups, AJournalCountsForThoseWeightsAndThatTypeOnly) {
 TEST_F(ValidatedSoups, AWorseSoupIsNotCommittedUnlessAllowed) {
   EXPECT_THAT(test::refusal(Fault::numeric, [&] { make(towards({10})); }),
               AllOf(HasSubstr(" more than its best member"), HasSubstr("000000010"), HasSubstr("--allow-worse")));
-  EXPECT_EQ(left(), (Names{".soup.journal", "run"}));
+  EXPECT_EQ(folder.names(), (Names{".soup.journal", "run"}));
   EXPECT_EQ(evaluations, 4);
   config.allow_worse = true;
   const SoupResult report = make(towards({10}));
@@ -246,7 +239,7 @@ TEST_F(ValidatedSoups, AWorseSoupIsNotCommittedUnlessAllowed) {
   EXPECT_EQ(report.comparison->losses[1].second, towards({10}).evaluate(second).loss) << "to the last bit";
   EXPECT_GT(report.comparison->loss, report.comparison->best_member_loss);
   EXPECT_EQ(report.comparison->best_member, config.inputs[0]);
-  EXPECT_EQ(left(), (Names{"run", "soup"}));
+  EXPECT_EQ(folder.names(), (Names{"run", "soup"}));
 }
 
 TEST_F(ValidatedSoups, ABetterSoupIsCommittedAsItWasEvaluated) {
@@ -255,7 +248,7 @@ TEST_F(ValidatedSoups, ABetterSoupIsCommittedAsItWasEvaluated) {
   const checkpoint::Reader soup{Files::system(), config.output};
   soup.verify();
   EXPECT_EQ(soup.sections().soup.at("recipe"), "uniform");
-  EXPECT_EQ(left(), (Names{"run", "soup"}));
+  EXPECT_EQ(folder.names(), (Names{"run", "soup"}));
 }
 
 }  // namespace

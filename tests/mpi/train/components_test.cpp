@@ -1,5 +1,4 @@
 #include "mpi/train/rank.hpp"
-#include "support/recording.hpp"
 
 /// Components that only some of the ranks share: two languages, each with an encoder of its own on half of the ranks,
 /// and one decoder on all of them.
@@ -60,15 +59,14 @@ class ComponentsOnRanks : public OnRanks {
   /// One rank that trains one language.
   [[nodiscard]] std::unique_ptr<Rank> alone(const Training& training, std::size_t language, bool tied) {
     std::vector<std::optional<comm::Group>> parts(languages);
-    parts[language].emplace(comm::Group{one_, 0, nobody_});
-    return std::make_unique<Rank>(model_of(language, tied), one_, 0, nobody_, training, parts);
+    parts[language].emplace(comm::Group{one_, 0, nobody()});
+    return std::make_unique<Rank>(model_of(language, tied), one_, 0, nobody(), training, parts);
   }
 
   const comm::Topology part_ = comm::Topology::discover(world().split(me() % static_cast<int>(languages), me()),
                                                         std::to_string(topology_.node()));
   const std::unique_ptr<comm::Collectives> collectives_of_part_ = comm::make_mpi_collectives(part_);
   const partition::Layout one_{};
-  RecordingCollectives nobody_{one_, 0};
 };
 
 TEST_P(ComponentsOnRanks, HaveTheGradientOfTheWholeStep) {
@@ -79,8 +77,7 @@ TEST_P(ComponentsOnRanks, HaveTheGradientOfTheWholeStep) {
         if (tied != (order == plan::AccumulationOrder::depth_first) && GetParam() != Hierarchy::uneven) continue;
         Training training{.scheme = scheme, .order = order};
         training.optimizer.max_grad_norm = 0;
-        SCOPED_TRACE(
-            fmt::format("scheme {}, order {}, tied {}", static_cast<int>(scheme), static_cast<int>(order), tied));
+        SCOPED_TRACE(text_of(training) + (tied ? " tied" : ""));
         const std::unique_ptr<Rank> many = shared(training, tied);
         for (std::uint64_t s = 0; s < 2; ++s) {  // without updates: the same weights at each step
           if (s > 0) many->poison();
@@ -103,12 +100,6 @@ TEST_P(ComponentsOnRanks, HaveTheGradientOfTheWholeStep) {
       }
     }
   }
-}
-
-double largest_change(const std::vector<double>& before, const std::vector<double>& after) {
-  double most = 0;
-  for (std::size_t i = 0; i < before.size(); ++i) most = std::max(most, std::abs(after[i] - before[i]));
-  return most;
 }
 
 TEST_P(ComponentsOnRanks, LeaveOneOutThatNobodyNeeds) {
@@ -140,8 +131,7 @@ TEST_P(ComponentsOnRanks, LeaveOneOutThatNobodyNeeds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Hierarchies, ComponentsOnRanks, testing::ValuesIn(hierarchies()),
-                         [](const auto& test) { return name_of(test.param); });
+INSTANTIATE_TEST_SUITE_P(Hierarchies, ComponentsOnRanks, testing::ValuesIn(hierarchies()), by_name);
 
 }  // namespace
 }  // namespace argosy::test

@@ -103,6 +103,17 @@ inline std::vector<std::string> bits_of(const Path& directory) {
   return digests;
 }
 
+/// Everything that a checkpoint says of the run, but for when and how it was saved.
+inline std::string sections_text(const Path& directory) {
+  const checkpoint::Reader reader{Files::system(), directory};
+  const checkpoint::Sections& s = reader.sections();
+  std::string text;
+  for (const boost::json::object* section :
+       {&s.model, &s.optimizer, &s.schedule, &s.counters, &s.data, &s.rng, &s.metrics, &s.best})
+    text += config::text_of(*section) + "\n";
+  return text + config::text_of(s.history);
+}
+
 /// Every rank calls `body` behind step `step`, before it is saved.
 template <class Body>
 train::TrainOptions behind(std::int64_t step, Body body, train::TrainOptions options = {}) {

@@ -22,9 +22,8 @@ struct Cell {
 };
 
 Cell cell_of(const std::vector<int>& at) {
-  constexpr std::array schemes{Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid};
   return {.hierarchy = hierarchies()[static_cast<std::size_t>(at[0])],
-          .scheme = schemes[static_cast<std::size_t>(at[1])],
+          .scheme = all_schemes[static_cast<std::size_t>(at[1])],
           .accumulation = 1 << at[2],
           .order = at[3] == 0 ? AccumulationOrder::depth_first : AccumulationOrder::breadth_first,
           .reduction = at[4] == 0 ? comm::Reduction::exact : comm::Reduction::fast,
@@ -33,10 +32,9 @@ Cell cell_of(const std::vector<int>& at) {
 }
 
 std::string text_of(const Cell& cell) {
-  return name_of(cell.hierarchy) + " " + boost::describe::enum_to_string(cell.scheme, "") + " A" +
-         std::to_string(cell.accumulation) + " " + boost::describe::enum_to_string(cell.order, "") + " " +
-         boost::describe::enum_to_string(cell.reduction, "") + " wire " + std::string(name_of(cell.wire)) +
-         (cell.type == at::kFloat ? " fp32" : " bf16");
+  return fmt::format("{} A{} {} {} wire {}", name_of(cell.hierarchy), cell.accumulation,
+                     text_of(Training{.scheme = cell.scheme, .order = cell.order, .type = cell.type}),
+                     boost::describe::enum_to_string(cell.reduction, ""), name_of(cell.wire));
 }
 
 struct Outcome {
@@ -61,8 +59,6 @@ TEST(Matrix, EveryChoiceTrainsLikeOneRankAlone) {
   const spec::Architecture shape = small_shape(0.1, false);
   const std::vector<int> sizes{static_cast<int>(hierarchies().size()), 4, 3, 2, 2, 2, 2};
   const bool full = std::getenv("ARGOSY_FULL_MATRIX") != nullptr;
-  const comm::Topology single = comm::Topology::discover(world().split(world().rank(), 0), "alone");
-  const auto one_rank = comm::make_mpi_collectives(single);
   std::map<std::pair<int, at::ScalarType>, Outcome> alone;
   for (const std::vector<int>& at : full ? product(sizes) : pairwise(sizes)) {
     const Cell cell = cell_of(at);
@@ -70,7 +66,7 @@ TEST(Matrix, EveryChoiceTrainsLikeOneRankAlone) {
     const int micro_batches = cell.accumulation * world().size();
     Outcome& expected = alone[{cell.accumulation, cell.type}];
     if (expected.gradient.empty()) {
-      Rank rank{shape, single.layout(), 0, *one_rank, {.type = cell.type}};
+      Rank rank{shape, {.type = cell.type}};
       expected = train(rank, shape, micro_batches);
     }
     const comm::Topology& where = topology(cell.hierarchy);

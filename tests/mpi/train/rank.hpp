@@ -13,15 +13,20 @@
 
 #include "comm/collectives.hpp"
 #include "core/random.hpp"
+#include "data/batcher.hpp"
 #include "model/layers.hpp"
 #include "model/segment.hpp"
+#include "plan/traffic_model.hpp"
 #include "support/adapters.hpp"
+#include "support/checkpoints.hpp"
 #include "support/factored.hpp"
 #include "support/mpi_test.hpp"
 #include "support/muon.hpp"
 #include "support/quantized.hpp"
 #include "support/recording.hpp"
+#include "support/shared_folder.hpp"
 #include "support/small_model.hpp"
+#include "train/host_state.hpp"
 #include "train/runner.hpp"
 
 /// A rank of a layout with a small model and all it needs for steps, for tests of training.
@@ -39,34 +44,36 @@ inline spec::Architecture small_shape(double dropout = 0, bool tie_embeddings = 
   return spec::resolve(config, 23);
 }
 
-/// Rows to copy: target = source, of lengths that differ between rows and micro-batches.
-inline data::Batch copy_batch(const spec::Architecture& shape, std::uint64_t stream, std::int64_t rows) {
+/// Ids of rows to copy, of lengths that differ between rows and streams.
+using Rows = std::vector<std::vector<std::int32_t>>;
+inline Rows copy_rows(const spec::Architecture& shape, std::uint64_t stream, std::int64_t count) {
   RandomStream random(5, stream);
-  data::Batch batch;
-  batch.rows = rows;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    batch.source_lengths.push_back(2 + static_cast<std::int64_t>(random.below(6)));
-    batch.source_width = std::max(batch.source_width, batch.source_lengths.back());
+  Rows rows(static_cast<std::size_t>(count));
+  std::size_t width = 0;
+  for (auto& row : rows) {
+    row.resize(2 + random.below(6));
+    width = std::max(width, row.size());
   }
-  batch.target_width = batch.source_width;
-  batch.target_lengths = batch.source_lengths;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::int64_t before = shape.vocabulary.start;
-    for (std::int64_t t = 0; t < batch.source_width; ++t) {
-      const std::int64_t length = batch.source_lengths[static_cast<std::size_t>(row)];
-      const bool real = t < length;
-      const std::int64_t id =
-          t + 1 == length
-              ? shape.vocabulary.eos
-              : 2 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape.vocabulary.pieces) - 2));
-      batch.source.push_back(real ? id : shape.vocabulary.start);
-      batch.target_input.push_back(real ? before : shape.vocabulary.start);
-      batch.target_labels.push_back(real ? id : data::no_label);
-      before = id;
-      batch.tgt_tokens += real ? 1 : 0;
+  for (auto& row : rows) {
+    for (std::size_t t = 0; t < width; ++t) {
+      if (t + 1 == row.size()) continue;
+      const std::uint64_t id = 2 + random.below(static_cast<std::uint64_t>(shape.vocabulary.pieces) - 2);
+      if (t < row.size()) row[t] = static_cast<std::int32_t>(id);
     }
+    row.back() = static_cast<std::int32_t>(shape.vocabulary.eos);
   }
-  return batch;
+  return rows;
+}
+
+/// Rows whose target is their source.
+inline data::Batch batch_of(const spec::Architecture& shape, const Rows& rows) {
+  std::vector<data::Example> examples;
+  for (const auto& row : rows) examples.push_back({.source = row, .target = row});
+  return data::batch_of_pairs(examples, shape.vocabulary);
+}
+
+inline data::Batch copy_batch(const spec::Architecture& shape, std::uint64_t stream, std::int64_t rows) {
+  return batch_of(shape, copy_rows(shape, stream, rows));
 }
 
 /// Micro-batches of a step, of different sizes; where there are more than one, one has no examples.
@@ -94,23 +101,12 @@ inline void use_shared_bias(model::Model& model) {
   for (model::Visit& visit : model.visits()) {
     if (visit.units.size() < 2 || model.units()[visit.units[1]].name() != "decoder.shared") continue;
     model::Parameter& bias = model.units()[visit.units[1]].parameters().front();
-    visit.forward = [&bias, inner = std::move(visit.forward)](const model::State& state, const model::Inputs& inputs,
-                                                              model::Pass& pass) {
-      model::State in = state;
-      {
-        const at::AutoDispatchBelowADInplaceOrView below_autograd;
-        in.x = state.x + bias.weight;
-      }
-      if (model::recording()) {
-        model::attach({in.x}, {state.x}, [&bias](const model::Tensors& gradients) {
-          const model::GradientSlot slot = model::claim_gradient(bias);
-          const at::Tensor sum = gradients[0].to(at::kFloat).sum(at::IntArrayRef{0, 1});
-          slot.accumulate ? slot.gradient.add_(sum) : slot.gradient.copy_(sum);
-          return gradients;
+    put_before(
+        visit, [&bias](const at::Tensor& x) { return x + bias.weight; },
+        [&bias](const at::Tensor& /*x*/, const at::Tensor& g) {
+          add_gradient(bias, g.to(at::kFloat).sum(at::IntArrayRef{0, 1}));
+          return g;
         });
-      }
-      return inner(in, inputs, pass);
-    };
   }
 }
 
@@ -125,6 +121,14 @@ struct Training {
   bool factored = false, quantized = false, muon = false;  // that optimizer of tests/support instead of optimizer.type
 };
 
+inline std::string text_of(const Training& training) {
+  return boost::describe::enum_to_string(training.scheme, "") + std::string(" ") +
+         boost::describe::enum_to_string(training.order, "") +
+         (training.type == at::kFloat     ? " fp32"
+          : training.master == at::kFloat ? " bf16"
+                                          : " bf16_pure");
+}
+
 /// fp32; bf16 with an fp32 master; bf16 without.
 struct Types {
   at::ScalarType weights, master;
@@ -135,8 +139,17 @@ inline constexpr std::array all_types{Types{at::kFloat, at::kFloat}, Types{at::k
 inline constexpr std::array all_schemes{plan::Scheme::stage_1, plan::Scheme::stage_2, plan::Scheme::stage_3,
                                         plan::Scheme::hybrid};
 
+/// Of a rank alone: nothing has to move.
+inline comm::Collectives& nobody() {
+  static RecordingCollectives none{partition::Layout{}, 0};
+  return none;
+}
+
 class Rank {
  public:
+  /// One rank alone.
+  explicit Rank(const spec::ModelSpec& spec, const Training& training = {})
+      : Rank(spec, partition::Layout{}, 0, nobody(), training) {}
   /// spec: may be test::with_shared_bias() or with_adapters().
   /// parts: the groups of components 1, 2, …
   Rank(const spec::ModelSpec& spec, const partition::Layout& layout, int canonical_rank, comm::Collectives& collectives,
@@ -247,6 +260,16 @@ class Rank {
   }
   [[nodiscard]] train::Buffers& buffers() noexcept { return buffers_; }
   [[nodiscard]] model::Model& model() noexcept { return model_; }
+  [[nodiscard]] std::vector<partition::FlatSpace> spaces() {
+    std::vector<partition::FlatSpace> spaces;
+    for (const model::Unit& unit : model_.units()) spaces.push_back(unit.space());
+    return spaces;
+  }
+  /// What the plan of a step in fp32 says that a rank sends, in bytes.
+  [[nodiscard]] std::int64_t planned_bytes(int micro_batches) {
+    const comm::Reduction reduction = comm::Reduction::exact;
+    return plan::planned_traffic(plan(micro_batches), spaces(), {.weight = 4}, reduction).rank();
+  }
 
  private:
   static plan::PlanShape shape_of(const spec::ModelSpec& spec, const partition::Layout& layout,
@@ -318,18 +341,6 @@ class Rank {
   std::vector<std::int64_t> updates_;  // by component
 };
 
-/// Tests of ranks that are spread over nodes.
-class OnRanks : public testing::TestWithParam<Hierarchy> {
- protected:
-  const comm::Topology& topology_ = topology(GetParam());
-  const std::unique_ptr<comm::Collectives> collectives_ = comm::make_mpi_collectives(topology_);
-  [[nodiscard]] int me() const { return topology_.canonical_rank(); }
-  [[nodiscard]] const partition::Layout& layout() const { return topology_.layout(); }
-  [[nodiscard]] Rank rank_of(const spec::Architecture& shape, const Training& training = {}) const {
-    return {shape, layout(), me(), *collectives_, training};
-  }
-};
-
 /// |a - b| / |b|, of all elements.
 inline double distance(const std::vector<double>& a, const std::vector<double>& b) {
   double squares = 0, differences = 0;
@@ -340,14 +351,74 @@ inline double distance(const std::vector<double>& a, const std::vector<double>& 
   return std::sqrt(differences / squares);
 }
 
+inline double largest_change(const std::vector<double>& before, const std::vector<double>& after) {
+  double most = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) most = std::max(most, std::abs(after[i] - before[i]));
+  return most;
+}
+
+/// Tests of ranks that are spread over nodes.
+class OnRanks : public testing::TestWithParam<Hierarchy> {
+ protected:
+  const comm::Topology& topology_ = topology(GetParam());
+  const std::unique_ptr<comm::Collectives> collectives_ = comm::make_mpi_collectives(topology_);
+  [[nodiscard]] int me() const { return topology_.canonical_rank(); }
+  [[nodiscard]] const partition::Layout& layout() const { return topology_.layout(); }
+  [[nodiscard]] Rank rank_of(const spec::ModelSpec& spec, const Training& training = {}) const {
+    return {spec, layout(), me(), *collectives_, training};
+  }
+};
+
+/// Takes the same steps with one rank alone and with all, whose losses may differ by `bound` of themselves. Returns
+/// what the weights were before.
+inline std::vector<double> train_both(Rank& alone, Rank& shared, int steps, double lr,
+                                      double bound = std::numeric_limits<double>::infinity()) {
+  const std::vector<double> initial = alone.weights();
+  const std::vector<data::Batch> batches = uneven_batches(alone.model().spec().architecture, 4, 1);
+  for (int step = 0; step < steps; ++step) {
+    if (step > 0) shared.poison();
+    const train::StepResult one = alone.step(batches, lr), many = shared.step(batches, lr);
+    EXPECT_NEAR(one.loss_sum, many.loss_sum, bound * one.loss_sum);
+    EXPECT_NEAR(one.grad_norm, many.grad_norm, 100 * bound * one.grad_norm);
+  }
+  return initial;
+}
+
+/// Checkpoints of what ranks hold. **Collective**, begin and end.
+class RankStore {
+ public:
+  explicit RankStore(Hierarchy hierarchy) : context_(os_, world(), hierarchy) {}
+  /// **Collective.**
+  checkpoint::Reader save(Rank& rank, checkpoint::Kind kind = checkpoint::Kind::temp) {
+    train::HostState host{rank.model(), rank.buffers(), at::kCPU};
+    host.complete_copy();
+    const std::vector<checkpoint::UnitState> states = host.states(kind == checkpoint::Kind::temp);
+    const checkpoint::SaveReport report = store_.save(kind, 2, states, toy_sections(), toy_attachments());
+    EXPECT_TRUE(report.committed) << report.why_not;
+    return {Files::system(), report.directory};
+  }
+
+ private:
+  SharedFolder folder_;
+  Os os_;
+  TestContext context_;
+  checkpoint::Store store_{context_.get(), folder_ / "run", {}};
+};
+
+/// Gives a rank what a checkpoint holds for it.
+inline void load(Rank& rank, const checkpoint::Reader& reader, int canonical_rank = 0) {
+  train::HostState host{rank.model(), rank.buffers(), at::kCPU};
+  reader.read_state(host.states(), canonical_rank);
+  host.load();
+}
+
 /// Expects that the gradient of these elements of the last unit is the slope of the loss.
 inline void expect_slopes(const spec::ModelSpec& spec, std::initializer_list<std::int64_t> elements) {
-  RecordingCollectives nobody{partition::Layout{}, 0};
   Training training;
   training.optimizer.max_grad_norm = 0;
   const auto batches = uneven_batches(spec.architecture, 1, 1);
   const auto loss_with = [&](std::int64_t element, float shift, at::Tensor* gradient = nullptr) {
-    Rank rank{spec, partition::Layout{}, 0, nobody, training};
+    Rank rank{spec, training};
     const train::UnitBuffers& unit = rank.buffers().units().back();
     unit.shard.master[element] += shift;
     const double loss = rank.step(batches, 0).loss_sum;

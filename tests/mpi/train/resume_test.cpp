@@ -5,7 +5,6 @@
 #include "core/error.hpp"
 #include "mpi/train/material.hpp"
 #include "support/checkpoints.hpp"
-#include "support/on_root.hpp"
 #include "support/pairwise.hpp"
 
 /// Runs that are broken off and go on, against runs that are not.
@@ -16,25 +15,19 @@ using plan::RunConfig;
 using train::TrainOptions, train::TrainReport;
 
 /// What each step said of itself; a step that is taken again takes the place of the first.
-class Steps {
- public:
+struct Steps {
   /// `then` follows behind each step.
   [[nodiscard]] TrainOptions recorded(TrainOptions options = {}) {
     auto then = std::move(options.after_step);
     options.after_step = [this, then](const train::RunState& state, const train::StepResult& result) {
-      losses_[state.step] = result.loss_sum;
-      norms_[state.step] = fmt::format("{:a} {}", result.grad_norm, state.tgt_tokens);
+      losses[state.step] = result.loss_sum;
+      norms[state.step] = fmt::format("{:a} {}", result.grad_norm, state.tgt_tokens);
       if (then) then(state, result);
     };
     return options;
   }
-  [[nodiscard]] const std::map<std::int64_t, double>& losses() const { return losses_; }
-  /// Norms of the gradient, with the count of tgt_tokens.
-  [[nodiscard]] const std::map<std::int64_t, std::string>& norms() const { return norms_; }
-
- private:
-  std::map<std::int64_t, double> losses_;
-  std::map<std::int64_t, std::string> norms_;
+  std::map<std::int64_t, double> losses;
+  std::map<std::int64_t, std::string> norms;  // of the gradient, with the count of tgt_tokens
 };
 
 struct Killed {};
@@ -50,17 +43,6 @@ std::vector<std::string> metrics_of(const Path& run_dir) {
     lines.push_back(config::text_of(line, false));
   }
   return lines;
-}
-
-/// Everything that a checkpoint says of the run, but for when and how it was saved.
-std::string sections_text(const Path& directory) {
-  const checkpoint::Reader reader{Files::system(), directory};
-  const checkpoint::Sections& s = reader.sections();
-  std::string text;
-  for (const boost::json::object* section :
-       {&s.model, &s.optimizer, &s.schedule, &s.counters, &s.data, &s.rng, &s.metrics, &s.best})
-    text += config::text_of(*section) + "\n";
-  return text + config::text_of(s.history);
 }
 
 /// What a checkpoint holds for one rank of `layout`: weights, moments and running means.
@@ -134,8 +116,8 @@ TEST_F(ResumedRun, StoppedOrKilledItHasTheBitsOfAnUndisturbedOne) {
       return config;
     };
     const auto expect_same = [&](const std::string& run, const Steps& steps, const Steps& whole) {
-      EXPECT_EQ(steps.losses(), whole.losses());
-      EXPECT_EQ(steps.norms(), whole.norms());
+      EXPECT_EQ(steps.losses, whole.losses);
+      EXPECT_EQ(steps.norms, whole.norms);
       expect_same_end(name + run, name + "whole", "export/000000006");
     };
     Steps whole, parts, killed;
@@ -183,13 +165,13 @@ TEST_F(ResumedRun, ElasticHasTheSameBitsOnAnyNumberOfRanksThatDividesItsMicroBat
     for (const int ranks : {4, 1, 3, 2, 4, 3}) {
       train_on(std::min(ranks, world().size()), config_of("together"), together.recorded(stop_behind(step, 0)));
       if (world().rank() == 0) {
-        EXPECT_EQ(together.losses().rbegin()->first, step + 1) << "each run takes two steps";
+        EXPECT_EQ(together.losses.rbegin()->first, step + 1) << "each run takes two steps";
       }
       step += 2;
     }
     if (world().rank() == 0) {
-      EXPECT_EQ(together.norms(), alone.norms());
-      for (const auto& [number, loss] : alone.losses()) EXPECT_DOUBLE_EQ(together.losses().at(number), loss);
+      EXPECT_EQ(together.norms, alone.norms);
+      for (const auto& [number, loss] : alone.losses) EXPECT_DOUBLE_EQ(together.losses.at(number), loss);
     }
     EXPECT_EQ(state_bits(folder_ / fmt::format("together{}/export/000000012", stage)),
               state_bits(folder_ / fmt::format("alone{}/export/000000012", stage)));
@@ -212,8 +194,8 @@ TEST_F(ResumedRun, OnOtherRanksTakesTheSameExamplesAndStateIntoItsFirstStep) {
     train_on(before, config_of(name), parts.recorded(stop_behind(2, 0)));
     train_on(after, config_of(name), parts.recorded());
     if (world().rank() == 0) {
-      EXPECT_NEAR(parts.losses().at(4), whole.losses().at(4), tolerance * whole.losses().at(4)) << name;
-      EXPECT_NEAR(parts.losses().at(6), whole.losses().at(6), 100 * tolerance * whole.losses().at(6)) << name;
+      EXPECT_NEAR(parts.losses.at(4), whole.losses.at(4), tolerance * whole.losses.at(4)) << name;
+      EXPECT_NEAR(parts.losses.at(6), whole.losses.at(6), 100 * tolerance * whole.losses.at(6)) << name;
     }
   }
 }
@@ -348,7 +330,7 @@ TEST_F(ResumedRun, CountsSkippedStepsInARowFromBefore) {
   EXPECT_EQ(train_run(config, stop_behind(2, 0)).exit, Exit::stopped);
   Steps steps;
   EXPECT_THROW((void)train_run(config, steps.recorded()), Error);
-  EXPECT_EQ(steps.losses().size(), 1U) << "step 4; the fifth in a row ends the run";
+  EXPECT_EQ(steps.losses.size(), 1U) << "step 4; the fifth in a row ends the run";
 }
 
 TEST_F(ResumedRun, EndsEarlyWhereAnUndisturbedOneDoes) {
@@ -388,10 +370,6 @@ TEST_F(ResumedRun, KeepsTheBestCheckpointBesideTheNewest) {
   config.validation.keep_best = {plan::Metric::perplexity};
   config.checkpoint.interval.count = 2;
   config.checkpoint.max_checkpoints = 1;
-  const auto expect_kept =
-      [&](const std::vector<std::string>& names) {  // by rank 0, which has waited for what was to go
-        on_root([&] { EXPECT_EQ(Files::system().list(folder_ / "run/checkpoints"), names); });
-      };
   const auto best_of = [&](const std::string& checkpoint) {
     const checkpoint::Reader reader{Files::system(), folder_ / "run" / checkpoint};
     return reader.sections().best.at("kept").at("perplexity").at("step").as_int64();
@@ -400,12 +378,14 @@ TEST_F(ResumedRun, KeepsTheBestCheckpointBesideTheNewest) {
   const std::int64_t best = best_of("checkpoints/000000005");
   EXPECT_LT(best, 4);
   const std::string name = fmt::format("{:09}", best);
-  expect_kept({name, "000000004", "000000005"});  // a run that is told to stop leaves removing to the next start
+  EXPECT_EQ(folder_.names("run/checkpoints"),
+            (std::vector<std::string>{name, "000000004",
+                                      "000000005"}));  // a run that is told to stop leaves removing to the next start
   config.schedule.length.count = 9;
   (void)train_run(config);
   EXPECT_EQ(best_of("export/000000009"), best);
   // The next process keeps it as well, and for a while what it has loaded.
-  expect_kept({name, "000000005", "000000008"});
+  EXPECT_EQ(folder_.names("run/checkpoints"), (std::vector<std::string>{name, "000000005", "000000008"}));
 }
 
 TEST_F(ResumedRun, KnowsHowManyEpochsAreOver) {

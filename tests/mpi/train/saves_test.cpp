@@ -37,9 +37,6 @@ class Saves : public testing::Test {
   TrainReport train(const TrainOptions& options = {}) {
     return train_run(config_, options, Hierarchy::flat, Files{os_});
   }
-  [[nodiscard]] std::vector<std::string> names(const char* folder) const {
-    return Files::system().list(folder_ / "run" / folder);
-  }
   /// The save behind step `step` fails on the last rank.
   TrainOptions fail_the_save_of(std::int64_t step) {
     return behind(step, [this] {
@@ -63,7 +60,7 @@ TEST_F(Saves, HoldTheStateOfTheirStepThoughTrainingHasGoneOn) {
   config_.checkpoint.interval.count = 2;
   const TrainReport report = train(hold(os_, 4));  // the save of step 2 ends when step 4 has been taken
   EXPECT_EQ(report.figures.at("saves").at("saved"), 3) << "steps 2, 4 and the export";
-  EXPECT_EQ(names("checkpoints"), (std::vector<std::string>{"000000002", "000000004"}));
+  EXPECT_EQ(folder_.names("run/checkpoints"), (std::vector<std::string>{"000000002", "000000004"}));
   const RunConfig other = Material::get().config(folder_ / "stopped");
   (void)train_run(other, stop_behind(1, 0));  // the same run, saved with nothing beside it
   EXPECT_EQ(bits_of(folder_ / "run/checkpoints/000000002"), bits_of(folder_ / "stopped/checkpoints/000000002"));
@@ -77,7 +74,7 @@ TEST_F(Saves, ThatAreDueWhileOneIsBeingWrittenWaitOrAreLeftOut) {
   const auto& saves = report.figures.at("saves");
   EXPECT_EQ(saves.at("left_out").to_number<int>() + saves.at("saved").to_number<int>(), 6);
   EXPECT_GE(saves.at("left_out").to_number<int>(), 2) << "of steps 2 and 3 at least";
-  EXPECT_EQ(names("export"), (std::vector<std::string>{"000000006"}));
+  EXPECT_EQ(folder_.names("run/export"), (std::vector<std::string>{"000000006"}));
 }
 
 TEST_F(Saves, OfTheBestWaitWhereOthersAreLeftOut) {
@@ -96,7 +93,7 @@ TEST_F(Saves, OfTheBestWaitWhereOthersAreLeftOut) {
     });
   };
   (void)train(options);
-  EXPECT_THAT(names("checkpoints"), Contains("000000002"));
+  EXPECT_THAT(folder_.names("run/checkpoints"), Contains("000000002"));
 }
 
 TEST_F(Saves, ThatFailAreToldAtTheNextStepAndTrainingGoesOn) {
@@ -104,8 +101,8 @@ TEST_F(Saves, ThatFailAreToldAtTheNextStepAndTrainingGoesOn) {
   const TrainReport report = train(fail_the_save_of(2));
   EXPECT_EQ(report.exit, Exit::ok);
   EXPECT_EQ(report.figures.at("saves").at("failed"), 1);
-  EXPECT_EQ(names("checkpoints"), (std::vector<std::string>{"000000004"}));
-  EXPECT_EQ(names("export"), (std::vector<std::string>{"000000006"}));
+  EXPECT_EQ(folder_.names("run/checkpoints"), (std::vector<std::string>{"000000004"}));
+  EXPECT_EQ(folder_.names("run/export"), (std::vector<std::string>{"000000006"}));
 }
 
 /// Saves every step, judges at 2, 4 and 6, each time the best so far, and keeps one beside the best.
@@ -126,7 +123,7 @@ std::vector<std::int64_t> steps_kept_by(const Path& checkpoint) {
 TEST_F(Saves, OfTheBestThatFailLeaveTheBestBeforeThem) {
   keep_the_best(config_);
   EXPECT_EQ(train(fail_the_save_of(4)).figures.at("saves").at("failed"), 1);
-  EXPECT_THAT(names("checkpoints"), ElementsAre("000000002", "000000005"));
+  EXPECT_THAT(folder_.names("run/checkpoints"), ElementsAre("000000002", "000000005"));
   EXPECT_THAT(steps_kept_by(folder_ / "run/checkpoints/000000005"), ElementsAre(2));
   EXPECT_THAT(steps_kept_by(folder_ / "run/export/000000006"), ElementsAre(6)) << "the export stands for the best";
 }
@@ -145,7 +142,7 @@ TEST_F(Saves, OfTheBestThatFailAreForgottenByTheNextStart) {
   world().barrier("looked");
   config_.validation.interval.count = 8;
   (void)train();
-  EXPECT_THAT(names("checkpoints"), Contains("000000008"));
+  EXPECT_THAT(folder_.names("run/checkpoints"), Contains("000000008"));
 }
 
 TEST_F(Saves, OfARunBegunFromAnotherHoldTheBestThatTheOtherOwed) {
@@ -158,7 +155,7 @@ TEST_F(Saves, OfARunBegunFromAnotherHoldTheBestThatTheOtherOwed) {
   config_.schedule.lr = 3;  // nothing is better than step 2
   config_.checkpoint.interval.count = 1;
   (void)train({.resume = from.string()});
-  EXPECT_THAT(Files::system().list(folder_ / "other/checkpoints"), ElementsAre("000000002", "000000005"));
+  EXPECT_THAT(folder_.names("other/checkpoints"), ElementsAre("000000002", "000000005"));
 }
 
 TEST_F(Saves, ThatFailTooOftenInARowEndTheRun) {
@@ -180,8 +177,7 @@ TEST_F(Saves, OfARunThatEndsByAnErrorLeaveItsCheckpointsWhole) {
   config_.optimizer.skip.abs = 1e-9;  // every step is skipped
   config_.optimizer.skip.max_consecutive = 3;
   EXPECT_EQ(error_of([&] { (void)train(); }).fault(), Fault::numeric);
-  world().barrier("all have ended");
-  for (const std::string& name : names("checkpoints"))
+  for (const std::string& name : folder_.names("run/checkpoints"))
     if (name[0] != '.') checkpoint::Reader(Files::system(), folder_ / "run/checkpoints" / name).verify();
 }
 
@@ -202,8 +198,8 @@ TEST_F(Saves, OfWeightsAloneStandBesideWhatTrainingResumesFrom) {
   config_.checkpoint.export_state = plan::ExportState::weights;
   config_.checkpoint.export_interval.count = 3;
   (void)train();
-  EXPECT_EQ(names("export"), (std::vector<std::string>{"000000003", "000000006"}));
-  EXPECT_EQ(names("checkpoints"), (std::vector<std::string>{"000000006"}));
+  EXPECT_EQ(folder_.names("run/export"), (std::vector<std::string>{"000000003", "000000006"}));
+  EXPECT_EQ(folder_.names("run/checkpoints"), (std::vector<std::string>{"000000006"}));
   const checkpoint::Reader weights{Files::system(), folder_ / "run/export/000000006"},
       whole{Files::system(), folder_ / "run/checkpoints/000000006"};
   EXPECT_FALSE(weights.has_optimizer_state());
@@ -214,7 +210,7 @@ TEST_F(Saves, OfWeightsAloneStandBesideWhatTrainingResumesFrom) {
   // Killed before the export: the next start makes it.
   on_root([&] { Files::system().remove_tree(folder_ / "run/export/000000006"); });
   EXPECT_EQ(train().figures.at("steps"), 0);
-  EXPECT_EQ(names("export"), (std::vector<std::string>{"000000003", "000000006"}));
+  EXPECT_EQ(folder_.names("run/export"), (std::vector<std::string>{"000000003", "000000006"}));
   checkpoint::Reader(Files::system(), folder_ / "run/export/000000006").verify();
 }
 

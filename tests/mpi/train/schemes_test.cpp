@@ -14,30 +14,19 @@ using plan::AccumulationOrder, plan::Scheme;
 
 constexpr std::array orders{AccumulationOrder::depth_first, AccumulationOrder::breadth_first};
 
-std::string text_of(const Training& training) {
-  return boost::describe::enum_to_string(training.scheme, "") + std::string(" ") +
-         boost::describe::enum_to_string(training.order, "") +
-         (training.type == at::kFloat     ? " fp32"
-          : training.master == at::kFloat ? " bf16"
-                                          : " bf16_pure");
-}
-
-/// Passes everything on, but lets each operation begin late, on every rank by another while.
-class Late final : public comm::Collectives {
+/// Lets each operation begin late, on every rank by another while.
+class Late final : public RecordingCollectives {
  public:
-  explicit Late(comm::Collectives& inner) : inner_(inner) {}
+  Late(const comm::Topology& ranks, comm::Collectives& inner)
+      : RecordingCollectives(ranks.layout(), ranks.canonical_rank(), &inner) {}
   comm::Event reduce_scatter(const partition::FlatSpace& space, comm::BufferView flat, comm::BufferView shard,
                              comm::Event ready, comm::ReduceCall call) override {
-    return inner_.reduce_scatter(space, flat, shard, late(ready), call);
+    return RecordingCollectives::reduce_scatter(space, flat, shard, late(ready), call);
   }
   comm::Event all_gather(const partition::FlatSpace& space, comm::BufferView flat, comm::Event ready,
                          comm::Levels levels) override {
-    return inner_.all_gather(space, flat, late(ready), levels);
+    return RecordingCollectives::all_gather(space, flat, late(ready), levels);
   }
-  void all_reduce(std::span<double> values) override { inner_.all_reduce(values); }
-  void all_reduce(std::span<std::int64_t> values) override { inner_.all_reduce(values); }
-  [[nodiscard]] const comm::Traffic& traffic() const noexcept override { return inner_.traffic(); }
-  void set_step(std::int64_t step) override { inner_.set_step(step); }
 
  private:
   comm::Event late(const comm::Event& ready) {
@@ -51,7 +40,6 @@ class Late final : public comm::Collectives {
     return event->event();
   }
 
-  comm::Collectives& inner_;
   RandomStream random_{7, static_cast<std::uint64_t>(world().rank())};
   std::vector<std::jthread> threads_;
 };
@@ -108,7 +96,7 @@ TEST_P(SchemesOnRanks, ComputeBesideLateCollectivesToTheSameBits) {
       const Training training{.scheme = scheme, .order = order};
       const std::vector<double> expected = train(training, false, 2, 2, *collectives_);
       const auto inner = comm::make_mpi_collectives(topology_);
-      Late late(*inner);
+      Late late{topology_, *inner};
       EXPECT_TRUE(train(training, false, 2, 2, late) == expected) << text_of(training);
     }
   }
@@ -234,6 +222,9 @@ TEST_P(SchemesOnRanks, SendWhatTheFormulasSay) {
           gathered.outer += (by_level ? 1 : gathers) * gather.outer;
         }
         const auto& counted = collectives->traffic().by_operation;
+        EXPECT_EQ(counted.at("scalar").calls, 1);
+        EXPECT_EQ(counted.contains("all_gather"), layout().world() > 1);
+        EXPECT_TRUE(layout().world() > 1 || scheme != Scheme::stage_1 || !counted.contains("reduce_scatter"));
         if (layout().world() == 1) continue;
         EXPECT_EQ(counted.at("reduce_scatter").inner, reduced.inner);
         EXPECT_EQ(counted.at("reduce_scatter").outer, reduced.outer);
@@ -264,7 +255,7 @@ TEST(Placement, InTurnsGivesTheBitsOfBlockByBlock) {
 INSTANTIATE_TEST_SUITE_P(All, SchemesOnRanks,
                          testing::Values(Hierarchy::flat, Hierarchy::two_nodes, Hierarchy::uneven, Hierarchy::cyclic,
                                          Hierarchy::three_nodes),
-                         [](const auto& each) { return name_of(each.param); });
+                         by_name);
 
 }  // namespace
 }  // namespace argosy::test

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "support/captured.hpp"
 #include "support/faulty_os.hpp"
 #include "support/fixed_clock.hpp"
 #include "support/mpi_test.hpp"
@@ -19,7 +20,10 @@ using testing::HasSubstr;
 
 class StopPolicyTest : public testing::Test {
  protected:
-  StopPolicyTest() { clock.now_s = 1000; }
+  StopPolicyTest() {
+    clock.now_s = 1000;
+    config.file = (folder / "stop").string();
+  }
   StopPolicy policy() {
     return {context, config, [this](const std::string& name) {
               const auto found = variables.find(name);
@@ -56,7 +60,6 @@ TEST_F(StopPolicyTest, StopsForASignal) {
 }
 
 TEST_F(StopPolicyTest, StopsForItsFileAndAsksOnceASecond) {
-  config.file = (folder / "stop").string();
   StopPolicy stop = policy();
   EXPECT_FALSE(stop.wants_to_stop());
   stop_by_file();
@@ -68,14 +71,12 @@ TEST_F(StopPolicyTest, StopsForItsFileAndAsksOnceASecond) {
 }
 
 TEST_F(StopPolicyTest, RefusesToStartWhileItsFileIsThere) {
-  config.file = (folder / "stop").string();
   stop_by_file();
   EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)policy(); }),
               testing::AllOf(HasSubstr("/stop exists"), HasSubstr("stop.file"), HasSubstr("remove it")));
 }
 
 TEST_F(StopPolicyTest, AStopForAnotherReasonIsAUsersTooWhileTheFileIsThere) {
-  config.file = (folder / "stop").string();
   StopPolicy stop = policy();
   std::raise(SIGUSR1);
   EXPECT_TRUE(stop.wants_to_stop());
@@ -85,15 +86,12 @@ TEST_F(StopPolicyTest, AStopForAnotherReasonIsAUsersTooWhileTheFileIsThere) {
 }
 
 TEST_F(StopPolicyTest, AFileThatCannotBeLookedUpIsAskedForAgain) {
-  config.file = (folder / "stop").string();
   test::FaultyOs os;
   context.files = Files{os};
   StopPolicy stop = policy();
   stop_by_file();
   os.fail(test::Call::stat, os.count(test::Call::stat), ESTALE);
-  testing::internal::CaptureStderr();
-  EXPECT_FALSE(stop.wants_to_stop());
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("ESTALE"));
+  EXPECT_THAT(test::stderr_of([&] { EXPECT_FALSE(stop.wants_to_stop()); }), HasSubstr("ESTALE"));
   clock.now_s += 2;
   EXPECT_TRUE(stop.wants_to_stop());
 }
@@ -123,10 +121,10 @@ TEST_F(StopPolicyTest, KeepsTimeForTwoOfItsLongestStepsAndSaves) {
   stop.took(20, 25);
   stop.took(5, 5);
   EXPECT_EQ(stop.kept_s(), 100);
-  testing::internal::CaptureStderr();
-  stop.took(30, 25);
-  stop.took(30, 30);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = test::stderr_of([&] {
+    stop.took(30, 25);
+    stop.took(30, 30);
+  });
   EXPECT_EQ(stop.kept_s(), 120);
   EXPECT_THAT(said, HasSubstr("do not fit into the 100 s"));
   EXPECT_THAT(said, HasSubstr("USR1@110"));

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 
 #include "mpi/train/material.hpp"
-#include "support/on_root.hpp"
 #include "support/refusal.hpp"
 #include "train/run_parts.hpp"
 
@@ -11,14 +10,6 @@ namespace {
 using plan::RunConfig;
 using testing::HasSubstr;
 using train::TrainOptions, train::TrainReport;
-
-/// What the sections say that must not depend on interruptions.
-std::string counts_of(const Path& directory) {
-  const checkpoint::Reader reader{Files::system(), directory};
-  const checkpoint::Sections& sections = reader.sections();
-  return config::text_of(sections.counters) + config::text_of(sections.data) + config::text_of(sections.metrics) +
-         config::text_of(sections.best);
-}
 
 class Training : public testing::TestWithParam<plan::PrecisionMode> {
  protected:
@@ -57,7 +48,7 @@ TEST_P(Training, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
   EXPECT_EQ(second.figures.at("steps"), 2);
   EXPECT_EQ(train_run(interrupted).exit, Exit::ok);
   EXPECT_EQ(bits_of(folder_ / "parts/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
-  EXPECT_EQ(counts_of(folder_ / "parts/export/000000006"), counts_of(folder_ / "whole/export/000000006"));
+  EXPECT_EQ(sections_text(folder_ / "parts/export/000000006"), sections_text(folder_ / "whole/export/000000006"));
   const TrainReport again = train_run(interrupted);
   EXPECT_EQ(again.exit, Exit::ok);
   EXPECT_EQ(again.figures.at("steps"), 0) << "the run is over";
@@ -68,12 +59,11 @@ TEST_P(Training, ResumesFromEveryIntervalAlike) {
   config.checkpoint.interval.count = 1;
   config.checkpoint.max_checkpoints = 2;
   (void)train_run(config, stop_behind(4, 0));
-  const auto expect_kept = [&](const std::vector<std::string>& names) {
-    on_root([&] { EXPECT_EQ(Files::system().list(folder_ / "every/checkpoints"), names); });
-  };
-  expect_kept({"000000003", "000000004", "000000005"});  // a run that is told to stop leaves removing to the next start
+  EXPECT_EQ(folder_.names("every/checkpoints"),
+            (std::vector<std::string>{"000000003", "000000004",
+                                      "000000005"}));  // a run that is told to stop leaves removing to the next start
   (void)train_run(config);
-  expect_kept({"000000004", "000000005"});
+  EXPECT_EQ(folder_.names("every/checkpoints"), (std::vector<std::string>{"000000004", "000000005"}));
   (void)train_run(this->config("whole"));
   EXPECT_EQ(bits_of(folder_ / "every/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
 }

@@ -8,7 +8,6 @@
 #include <boost/json/serialize.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 #include "core/error.hpp"
 #include "core/hash.hpp"
@@ -57,19 +56,6 @@ Ended run(const Path& folder, const std::string& command) {
   Ended ended{.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
               .output = Files::system().read_text(output)};
   Files::system().remove(output);
-  return ended;
-}
-
-std::vector<Ended> run_together(const Path& folder, const std::vector<Delayed>& commands) {
-  std::vector<Ended> ended(commands.size());
-  std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    threads.emplace_back([&, i] {
-      std::this_thread::sleep_for(std::chrono::duration<double>(commands[i].after_s));
-      ended[i] = run(folder, commands[i].command);
-    });
-  }
-  threads.clear();  // joins
   return ended;
 }
 

@@ -24,13 +24,6 @@ struct Ended {
 /// own.
 [[nodiscard]] Ended run(const Path& folder, const std::string& command);
 
-/// The same of several commands at once, each begun after its delay in seconds.
-struct Delayed {
-  std::string command;
-  double after_s = 0;
-};
-[[nodiscard]] std::vector<Ended> run_together(const Path& folder, const std::vector<Delayed>& commands);
-
 /// Relative paths of all regular files below a folder, sorted.
 [[nodiscard]] std::vector<std::string> files_below(const Path& folder);
 

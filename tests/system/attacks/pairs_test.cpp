@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
+#include <thread>
+
 #include "chain.hpp"
 #include "core/random.hpp"
 #include "support/fault_options.hpp"
@@ -82,7 +86,14 @@ TEST_P(Pairs, LeaveTheWorkOfOne) {
   for (int round = 0; round < rounds; ++round) {
     const auto folder = chain.copy(pair.folders);
     const double delay_s = random.uniform() * longest_s;
-    const std::vector<Ended> ended = run_together(folder->path(), {{pair.commands[0], 0}, {pair.commands[1], delay_s}});
+    std::array<Ended, 2> ended;
+    {
+      const std::jthread second([&] {
+        std::this_thread::sleep_for(std::chrono::duration<double>(delay_s));
+        ended[1] = run(folder->path(), pair.commands[1]);
+      });
+      ended[0] = run(folder->path(), pair.commands[0]);
+    }
     const std::string trace =
         fmt::format("seed {}, round {}, the second after {:.3f} s\n--- code {}: {}\n--- code {}: {}", seed, round,
                     delay_s, ended[0].code, ended[0].output, ended[1].code, ended[1].output);
