@@ -140,13 +140,13 @@ kill_in_a_step() {
     # Either the deadline passes, or UCX aborts a rank that reads a dead one's memory.
     grep -E "step ($step|$((step + 1))): .* of [0-9]+ bytes did not end( within 3.* s: no answer from rank|: the MPI library aborted)" log
     grep -q '^result {"tool":"train","status":"failed","code":5,' log
-    ! ls -d killed$n/checkpoints/.tmp* || false
 
     ARGOSY_EXIT_FILE="$WORK/exit" "$ARGOSY_MPIEXEC" -n $n "$TRAIN" config.json --set run_dir=killed$n "${args[@]}" 2>log
     read -r code step <"$WORK/exit"
     [ "$code $step" = "0 200" ]
     grep -q "resumed from" log
     [ "$(bits killed$n/export/000000200)" = "$(bits sound$n/export/000000200)" ]
+    ! ls -d killed$n/checkpoints/.tmp* || false # a rank may have died while a checkpoint was being saved
   done
 }
 
