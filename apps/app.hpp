@@ -87,7 +87,7 @@ inline void add_config_options(CLI::App& app, config::Options& options) {
          "print the effective configuration, or the part at a key, and exit")
       ->type_name("[KEY]")
       ->expected(0, 1);
-  app.add_flag("--raw", options.raw, "with --print-config KEY: print a string without quotes and escapes")
+  app.add_flag("--raw", options.raw, "with --print-config KEY: print the string at KEY without quotes and escapes")
       ->needs("--print-config");
   app.add_flag("--print-schema", options.print_schema, "print the JSON Schema of the configuration and exit");
 }

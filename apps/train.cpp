@@ -13,7 +13,7 @@ using namespace argosy;
 
 constexpr std::string_view examples =
     "  mpiexec -n 2 apps/train configs/tiny.json                          train; the same command again resumes\n"
-    "  apps/train configs/mistral_7b.json --dry-run --ranks 128           memory, bytes and time, without training";
+    "  apps/train configs/mistral_7b.json --dry-run --ranks 128           forecasts memory, network traffic and time";
 
 /// Pieces of the vocabulary, 0 if they are not known before a tokenizer exists.
 std::int64_t vocabulary_of(const plan::RunConfig& config, const comm::Context& context) {
@@ -92,12 +92,12 @@ int main(int argc, char** argv) {
     Question question;
     CLI::App app{"Trains a model on token shards and saves checkpoints. The same command resumes."};
     app::add_config_options(app, options);
-    app.add_option("--resume", training.resume,
-                   "auto (the newest checkpoint of run_dir) or the directory of a checkpoint")
+    app.add_option("--resume", training.resume, "auto (the newest checkpoint of run_dir) or a checkpoint's directory")
         ->capture_default_str();
     app.add_flag("--from-scratch", training.from_scratch, "start over; old checkpoints are moved aside");
     app.add_flag("--abandon-newer", training.abandon_newer,
-                 "with --resume DIR: rename newer checkpoints to .old-…; without it, they make the start fail");
+                 "with --resume DIR: rename intact checkpoints newer than DIR to .old-…; if there are any and this "
+                 "option is not given, train ends with code 2");
     app.add_option(
            "--allow-change", training.allow_changes,
            "accept a changed key on resume: data, batch, seed, precision, loss or optimizer.type; may be repeated")

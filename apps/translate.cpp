@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     cli.add_option("--max-length-factor", search.max_length_factor,
-                   "at most this number times the source's pieces, plus 10; 0: no such limit")
+                   "a translation has at most this number times the source's pieces, plus 10; 0: no such limit")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     cli.add_option("--min-length", search.min_length, "fewest pieces before EOS")

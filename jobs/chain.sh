@@ -178,7 +178,7 @@ for stage in "${argosy_stages[@]}"; do
       argosy_fail 2 "Slurm refuses the job of $stage (its message is above); the jobs that this call had queued are cancelled"
     fi
     number=${number%%;*} # a federation adds the cluster's name
-    [[ $number =~ ^[0-9]{1,18}$ ]] || argosy_fail 2 "sbatch answered $number, which is not a job number; queued so far: ${new[*]} and perhaps this job"
+    [[ $number =~ ^[0-9]{1,18}$ ]] || argosy_fail 2 "sbatch answered $number, which is not a job number; queued so far: ${new[*]:-none}, and perhaps the job of $stage; see squeue"
     job[$stage]=$number
     new+=("${job[$stage]}")
     rm -f "$run/exit.${job[$stage]}."* # of another cluster's job of this number

@@ -70,7 +70,7 @@ argosy_run_dir() {
 argosy_start() {
   local site nodes ranks
   [[ ${SLURM_JOB_ID:-} =~ ^[0-9]{1,18}$ ]] ||
-    argosy_fail 2 "this script must be submitted to Slurm: sbatch $0; without Slurm, run mpiexec -n 2 apps/train CONFIG"
+    argosy_fail 2 "this script must be submitted to Slurm: sbatch $0; without Slurm, run its tool with mpiexec (README.md, The chain)"
   if [ "${SLURM_EXPORT_ENV:-}" = NONE ] && [ -z "${ARGOSY_CONFIG:-}" ]; then
     argosy_fail 2 "sbatch exports no variables here (SBATCH_EXPORT=NONE or --export=NONE), so the configuration must be an argument: sbatch SCRIPT ARGOSY_CONFIG=$root/configs/$1.json"
   fi

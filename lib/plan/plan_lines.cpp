@@ -8,6 +8,7 @@ namespace argosy::plan {
 namespace {
 
 constexpr double gib = 1 << 30, mib = 1 << 20;
+constexpr const char* unit_names[] = {"step", "tgt_token", "epoch"};  // by config::Period::Unit
 
 std::string grouped(double value) {
   std::string text = fmt::format("{:.0f}", value);
@@ -34,21 +35,23 @@ void add_model(std::vector<std::string>& lines, const RunPlan& plan, const RunCo
                               grouped(plan.spaces.all.padded), formats.empty() ? "" : "; exportable as ",
                               fmt::join(formats, ", ")));
   lines.push_back(
-      fmt::format("work: {:.4g} GFLOP of forward and backward for one of the {}, with causal attention ({:.5g} counted "
-                  "pair by pair, {:.4g} over the full matrix)",
-                  plan.flops.causal / 1e9, plan.position_name, plan.exact_flops / 1e9, plan.flops.full / 1e9));
+      fmt::format("work per position ({}): {:.4g} GFLOP, forward and backward, with causal attention ({:.5g} by an "
+                  "exact count of its pairs; {:.4g} as if it were neither causal nor windowed)",
+                  plan.position_name, plan.flops.causal / 1e9, plan.exact_flops / 1e9, plan.flops.full / 1e9));
   const bool examples = config.batch.unit == data::BatchUnit::examples;
   lines.push_back(fmt::format("a step: {} {} = {} micro-batches of {} on {} ranks, accumulation {}{}",
                               grouped(sizes.global_size), examples ? "examples" : "padded_tokens", sizes.micro_batches,
                               grouped(sizes.micro_size), plan.target.layout.world(), sizes.accumulation,
                               sizes.idle_share > 0 ? fmt::format(", {:.1f} % idle", 100 * sizes.idle_share) : ""));
-  std::string length = fmt::format("length: {}; {} {} a step", config.schedule.length.text(),
+  const auto [count, period] = config.schedule.length;
+  const char* const unit = unit_names[static_cast<std::size_t>(period)];
+  std::string length = fmt::format("length: {:.15g} {}{}; {} {} a step", count, unit, count == 1 ? "" : "s",
                                    grouped(plan.positions_per_step), plan.position_name);
   if (plan.positions_in_all) length += fmt::format(", {} in all", grouped(*plan.positions_in_all));
   lines.push_back(length);
-  std::string rates = "learning rate:";
-  for (const auto& [at, lr] : plan.learning_rates) rates += fmt::format("  {:.4g} at {:.6g}", lr, at);
-  lines.push_back(rates);
+  std::vector<std::string> rates;
+  for (const auto& [at, lr] : plan.learning_rates) rates.push_back(fmt::format("{:.4g} at {} {:.6g}", lr, unit, at));
+  lines.push_back(fmt::format("learning rate: {}", fmt::join(rates, ", ")));
 }
 
 void add_activations(std::vector<std::string>& lines, const RunPlan& plan) {
@@ -67,17 +70,18 @@ void add_activations(std::vector<std::string>& lines, const RunPlan& plan) {
   lines.push_back(line);
   if (plan.target.gpu == nullptr) return;
   const std::int64_t capacity = capacity_bytes(*plan.target.gpu);
-  lines.push_back(
-      fmt::format("memory of a GPU: {} has {:.1f} GiB, without its context; the largest batch.micro_size "
-                  "that fits is {}",
-                  plan.target.gpu->name, static_cast<double>(capacity) / gib, grouped(*plan.largest_micro_size)));
+  const std::int64_t size = *plan.largest_micro_size;
+  const std::string fitting = "the largest batch.micro_size that fits is " + grouped(size);
+  lines.push_back(fmt::format("memory of a GPU: {} has {:.1f} GiB for a rank, after its CUDA context; {}",
+                              plan.target.gpu->name, static_cast<double>(capacity) / gib,
+                              size > 0 ? fitting : "no batch.micro_size fits"));
 }
 
 /// A block of lines: what a scheme takes, each figure with its name.
 void add_scheme(std::vector<std::string>& lines, const RunPlan& plan, const SchemePlan& scheme,
                 const std::string& title) {
   const std::string fits = !scheme.fits ? "" : *scheme.fits ? ": fits" : ": does not fit";
-  lines.push_back(title + fits);
+  lines.push_back(fmt::format("scheme {}{}", title, fits));
   const Unit unit = unit_for(plan.chosen().total_bytes);
   const StateMemory& state = scheme.state;
   std::string memory = fmt::format("  memory of a rank  {:.2f} {}:", unit.of(scheme.total_bytes), unit.name);
@@ -103,16 +107,17 @@ void add_scheme(std::vector<std::string>& lines, const RunPlan& plan, const Sche
   const double rate = plan.positions_per_s(*scheme.step_s);
   lines.push_back(fmt::format("  time of a step    {:.3f} s (estimate), {:.3f} s of it waiting for the network",
                               *scheme.step_s, *scheme.exposed_s));
-  lines.push_back(fmt::format(
-      "  speed             {} {}/s a GPU (estimate), {:.0f} TFLOP/s, MFU {:.1f} %; over full attention {:.0f} TFLOP/s",
-      grouped(rate), plan.position_name, rate * plan.flops.causal / 1e12,
-      100 * rate * plan.flops.causal / plan.target.gpu->peak_flops, rate * plan.flops.full / 1e12));
+  lines.push_back(
+      fmt::format("  speed             {} {}/s a GPU (estimate), {:.0f} TFLOP/s, MFU {:.1f} %; counted as if attention "
+                  "were neither causal nor windowed: {:.0f} TFLOP/s",
+                  grouped(rate), plan.position_name, rate * plan.flops.causal / 1e12,
+                  100 * rate * plan.flops.causal / plan.target.gpu->peak_flops, rate * plan.flops.full / 1e12));
 }
 
 void add_layouts(std::vector<std::string>& lines, const RunPlan& plan) {
   if (plan.layouts.size() < 2) return;
   const Unit unit = unit_for(plan.chosen().total_bytes);
-  lines.push_back(fmt::format("{} on other numbers of nodes (estimates)", plan.chosen().name));
+  lines.push_back(fmt::format("scheme {} on other numbers of nodes (estimates)", plan.chosen().name));
   for (const LayoutPlan& row : plan.layouts) {
     lines.push_back(fmt::format(
         "  {:>4} nodes, {:>4} ranks, accumulation {:>3}{}: {:.1f} {} a rank, {}, {:.3f} s a step", row.nodes, row.ranks,
@@ -164,17 +169,19 @@ std::vector<std::string> warnings_of(const RunPlan& plan) {
     warnings.push_back(fmt::format("ranks are idle {:.1f} % of the time: {} micro-batches a step for {} slots ({})",
                                    100 * sizes.idle_share, sizes.micro_batches, places, remedy));
   }
-  if (!plan.cure.empty())
-    warnings.push_back(fmt::format("the run does not fit in memory; the cheapest change: {}", plan.cure));
+  const char* const claim = plan.cure != RunPlan::more_gpus
+                                ? "; the cheapest change:"
+                                : " with any batch.micro_size, sharding.recompute or sharding scheme that was tried;";
+  if (!plan.cure.empty()) warnings.push_back(fmt::format("the run does not fit in memory{} {}", claim, plan.cure));
   return warnings;
 }
 
 std::string memory_line(const RunPlan& plan, std::int64_t state_bytes, std::int64_t rest_bytes) {
   const Unit unit = unit_for(plan.chosen().total_bytes);
   return fmt::format(
-      "memory of the fullest rank, {}: {:.2f} of state and buffers ({:.2f} planned), and at most {:.2f} more "
-      "({:.2f} of activations estimated)",
-      unit.name, unit.of(state_bytes), unit.of(plan.chosen().state.state()), unit.of(rest_bytes),
+      "memory of the fullest rank: {:.2f} {} for state and buffers (planned: {:.2f}); at most {:.2f} {} for the rest "
+      "(estimated activations: {:.2f})",
+      unit.of(state_bytes), unit.name, unit.of(plan.chosen().state.state()), unit.of(rest_bytes), unit.name,
       unit.of(plan.activations.total()));
 }
 

@@ -168,8 +168,7 @@ class Cure {
         offer_smaller(both, text + " and ");
       }
     }
-    return best_.empty() ? "no micro-batch, recompute level or stage fits; use GPUs with more memory, or more of them"
-                         : best_;
+    return best_.empty() ? RunPlan::more_gpus : best_;
   }
 
  private:
@@ -249,7 +248,7 @@ void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
   const std::string got = fmt::format("{:.0f} MiB", in_mib(capacity_bytes));
   const int nodes = plan.target.layout.nodes();
   throw_claim(Fault::config,
-              fmt::format("{} on {} ranks ({} {}) needs {}, but a rank has {}{}",
+              fmt::format("sharding scheme {} on {} ranks ({} {}) needs {}, but a rank has {}{}",
                           boost::describe::enum_to_string(plan.scheme, ""), plan.target.layout.world(), nodes,
                           nodes == 1 ? "node" : "nodes", wanted, got,
                           some_fit ? "" : ", and no sharding scheme fits on these nodes"),

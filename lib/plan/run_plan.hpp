@@ -48,6 +48,7 @@ struct RunPlan {
   std::int64_t checkpoint_bytes = 0;                        // of all shards
   std::int64_t copy_bytes = 0;  // host memory of a rank, for the copy of its state that checkpoints are written from
   std::optional<std::int64_t> disk_bytes{};  // checkpoints kept, the one being written, exports; if known
+  static constexpr const char* more_gpus = "use more GPUs, or GPUs with more memory";  // cure if no tried change helps
 
   [[nodiscard]] const SchemePlan& chosen() const { return schemes[static_cast<std::size_t>(scheme)]; }
   /// Positions per second of one GPU, from the seconds of a step.

@@ -47,7 +47,7 @@ void warn_of(const std::vector<std::size_t>& bad, const Path& path, const Log& l
   for (std::size_t i = 0; i < bad.size() && i < most_named; ++i)
     numbers += fmt::format("{}{}", i == 0 ? "" : ", ", bad[i]);
   if (bad.size() > most_named) numbers += fmt::format(" and {} more", bad.size() - most_named);
-  log.warn("{} line {}: not an object with a step; left unchanged", path.string(), numbers);
+  log.warn("{} line {}: the text is not a JSON object with a valid step, and stays unchanged", path.string(), numbers);
 }
 
 }  // namespace

@@ -51,11 +51,12 @@ bool is_carried_out(const comm::Context& context, const Path& run_dir, const std
 
 void require_from(const checkpoint::Reader& candidate, const std::string& request) {
   if (names_request(candidate.sections().history, request)) return;
-  throw_claim(Fault::corrupt,
-              fmt::format("{} is older than {}, and the checkpoints that {} has made are damaged",
-                          candidate.directory().string(), request, request),
-              candidate.directory().string(), fmt::format("a sound checkpoint that {} has made", request),
-              "an older one", "submit again, and give the checkpoint to resume from with --resume");
+  throw_claim(
+      Fault::corrupt,
+      fmt::format("{} was saved before this job ({}) began, and the checkpoints that this job has saved are damaged",
+                  candidate.directory().string(), request),
+      candidate.directory().string(), "a sound checkpoint that this job has saved", "an older one",
+      "submit a new job, and give the checkpoint to resume from with --resume");
 }
 
 void set_aside(const comm::Context& context, const Path& run_dir) {

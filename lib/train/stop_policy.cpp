@@ -77,9 +77,8 @@ void StopPolicy::took(double round_s, double save_s) {
   warned_ = true;
   if (context_.is_root()) {
     context_.log.warn(
-        "two steps of {:.0f} s and two saves of {:.0f} s do not fit into the {:.0f} s between the signal and the end "
-        "of the "
-        "job; ask for an earlier signal: --signal=B:USR1@{:.0f}, and ARGOSY_STOP_NOTICE_S",
+        "two steps of {0:.0f} s and two saves of {1:.0f} s do not fit into the {2:.0f} s between the signal and the "
+        "end of the job; submit with --signal=B:USR1@{3:.0f}, and set ARGOSY_STOP_NOTICE_S={3:.0f}",
         longest_round_s_, longest_save_s_, *notice_s_, kept_s());
   }
 }

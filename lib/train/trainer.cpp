@@ -123,8 +123,10 @@ class Trainer {
     const std::string request = context_.world.broadcast(asked ? options_.request : std::string{});
     const bool goes_on = !request.empty() && is_carried_out(context_, run_.store->run_dir(), request);
     if (goes_on)
-      context_.log.info("{} has carried out --from-scratch or --resume before; it resumes from its newest checkpoint",
-                        request);
+      context_.log.info(
+          "an earlier start of this job ({}) has carried out --from-scratch or --resume; this start resumes from the "
+          "newest checkpoint",
+          request);
     if (options_.from_scratch && !goes_on) {
       set_aside(context_, run_.store->run_dir());
     } else {
@@ -166,7 +168,7 @@ class Trainer {
           fmt::format("OMP_NUM_THREADS: {}, was {}; the last bits of results may differ", threads_.count, count));
       return;
     }
-    context_.log.info("{} threads per rank, as before the run was resumed", count);
+    context_.log.info("threads per rank: {}, as before the run was resumed", count);
     threads_.count = count;
     at::set_num_threads(count);
   }
@@ -407,7 +409,7 @@ TrainReport run_training(comm::Context& context, const plan::RunConfig& config, 
   kernels::keep_freed_memory();
   count_memory();
   const Threads threads = set_up_threads(context);
-  context.log.info("{} ranks on {} nodes, {} threads per rank ({})", context.topology.world_size(),
+  context.log.info("ranks: {}, nodes: {}, threads per rank: {} ({})", context.topology.world_size(),
                    context.topology.layout().nodes(), threads.count, threads.why);
   Trainer trainer{context, config, options, threads};
   trainer.set_up();

@@ -17,7 +17,7 @@ def result_of(log):
     for line in reversed(log.read_text("utf-8", errors="replace").splitlines()):
         if line.startswith("result {"):
             return json.loads(line.removeprefix("result "))
-    raise SystemExit(f"quickstart: no result line in {log}")
+    raise SystemExit(f"quickstart: {log} has no line that begins with result, from which the report takes its figures; run scripts/quickstart --fresh")
 
 
 def table(rows, titles, width):
@@ -62,7 +62,7 @@ def main(run):
 
     columns = [read_lines(run / f"text/test.{source}"), read_lines(run / f"test.{target}"), read_lines(run / f"text/test.{target}")]
     if len(set(map(len, columns))) != 1:
-        raise SystemExit(f"quickstart: {len(columns[0])} sources, {len(columns[1])} translations, {len(columns[2])} references")
+        raise SystemExit(f"quickstart: the sources, translations and references differ in number ({', '.join(str(len(column)) for column in columns)}); run scripts/quickstart --fresh")
     width = min(max(shutil.get_terminal_size((120, 24)).columns, 80), 160)
     print(f"\nFive of {len(columns[0])} held-out sentences\n")
     print(table(list(zip(*columns))[:SHOWN], [f"source ({source})", f"Argosy ({target})", f"reference ({target})"], width))

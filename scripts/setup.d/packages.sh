@@ -102,7 +102,7 @@ not_found_by_cmake() {
   rm -rf "$folder"
 }
 
-names_of() { awk '{ print $1 }' <<<"$1" | tr '\n' ' '; }
+names_of() { awk '{ print $1 }' <<<"$1" | paste -sd ' ' -; }
 
 may_install() { command -v apt-get >/dev/null && [ "$(id -u)" -eq 0 ]; }
 
@@ -135,7 +135,7 @@ install_packages() {
   # shellcheck disable=SC2046 # one word a package
   apt_get -q install --yes --no-install-recommends --no-remove $(names_of "$missing"$'\n'"$extra")
   missing=$(missing_packages "$packages_build$wanted" | grep -Fxf <(echo "$missing") || true)
-  [ -z "$missing" ] || fail 2 "installed but not found: $(names_of "$missing")(is this Debian 12?)"
+  [ -z "$missing" ] || fail 2 "these packages are installed, but what they provide is not found: $(names_of "$missing"); scripts/setup installs packages for Debian 12 only"
 }
 
 apt_get() {

@@ -54,7 +54,7 @@ waits_for_its_restart() { [ -s "runs/$name/exit.$job.0" ] && pending; }
   seen() { [ "$(grep -c "$moment" train16."$job".out 2>/dev/null)" -gt "${had:-0}" ]; }
   stopped() { [ -s "runs/moments/exit.$job.$restart" ] && pending; }
   restart=0
-  for moment in 'ranks on 3 nodes' ' validation ' 'saved runs/moments'; do
+  for moment in 'ranks: 3, nodes: 3,' ' validation ' 'saved runs/moments'; do
     had=$(grep -c "$moment" train16."$job".out 2>/dev/null) || true
     if ((restart)); then start_again; fi
     within 100 seen

@@ -13,7 +13,7 @@ setup() { on_cluster; }
   train 16 sixteen --set schedule.length=20
   within 100 ended
   [ "$(verdict 0)" = "0 20" ]
-  log_has "16 ranks on 16 nodes"
+  log_has "ranks: 16, nodes: 16,"
   train 4 sixteen --set schedule.length=25
   within 60 ended
   [ "$(verdict 0)" = "0 25" ]

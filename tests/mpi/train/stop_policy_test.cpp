@@ -127,7 +127,7 @@ TEST_F(StopPolicyTest, KeepsTimeForTwoOfItsLongestStepsAndSaves) {
   });
   EXPECT_EQ(stop.kept_s(), 120);
   EXPECT_THAT(said, HasSubstr("do not fit into the 100 s"));
-  EXPECT_THAT(said, HasSubstr("USR1@110"));
+  EXPECT_THAT(said, HasSubstr("--signal=B:USR1@110, and set ARGOSY_STOP_NOTICE_S=110"));
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "once";
   clock.now_s = 1879;
   EXPECT_FALSE(stop.wants_to_stop());

@@ -71,7 +71,7 @@ PY
   [ "$status" -eq 7 ]
   run "$bench/nodes" 1+1 --timeout 1 -- sleep 86391
   [ "$status" -eq 5 ]
-  [[ $output == *"killed after 1 s"* ]]
+  [[ $output == *"it ran longer than --timeout (1 s)"* ]]
   for signal in TERM KILL; do
     "$bench/nodes" 1+1 -- sleep 86392 3>&- &
     script=$!

@@ -37,7 +37,7 @@ libtorch_of_this_build() { sed -n 's/^LIBTORCH_ROOT:PATH=//p' "${ARGOSY_BUILD_DI
   without_root
   site_library
   run -2 "$source_dir/scripts/setup" --libtorch "$(libtorch_of_this_build)"
-  [[ $output == *"apt-get install libsentencepiece-dev "$'\n'* ]]
+  [[ $output == *"apt-get install libsentencepiece-dev"$'\n'* ]]
   [[ $output == *"(modules, Spack): sentencepiece "* && $output == *CMAKE_PREFIX_PATH* ]]
 }
 

@@ -186,7 +186,7 @@ kill_in_a_step() {
   read -r code step <"$WORK/exit"
   [ "$code $step" = "0 3" ]
   grep -q "warning.*ranks are idle 25.0 % of the time: 3 micro-batches a step for 4 slots (batch.global_size 2,000 or 4,000 avoids that)" log
-  grep -q "after step 3: memory of the fullest rank, MiB: .* of state and buffers (.* planned), and at most .* more" log
+  grep -q "after step 3: memory of the fullest rank: .* MiB for state and buffers (planned: .*); at most .* MiB for the rest (estimated" log
   grep -o '"memory":{.*}' log | grep -q '"state_bytes":\([0-9]*\),"planned_state_bytes":\1,'
 }
 
@@ -269,7 +269,7 @@ PY
   [ "$status" -eq 0 ]
   [[ "$output" == *"7,241,732,096 parameters"* ]]
   [[ "$output" == *"1,048,576 tgt_tokens a step, 524,288,000,000 in all"* ]]
-  [[ "$output" == *"1e-07 at 1"*"0.0001 at 1000"*"3e-06 at 500000"* ]]
+  [[ "$output" == *"length: 500000 steps; "*"learning rate: 1e-07 at step 1, 0.0001 at step 1000, "*"3e-06 at step 500000"* ]]
   [[ "$output" == *"128 examples = 128 micro-batches of 1 on 128 ranks, accumulation 1"* ]]
   [[ "$output" == *"activations then 35.1"* ]]
   run "$TRAIN" "$ROOT/configs/mistral_7b.json" --dry-run --ranks 4
@@ -299,12 +299,12 @@ PY
   ranks config.json --set run_dir=huge --set model.width=65536 --set model.ff=262144 --set model.heads=512 || true
   read -r code _ <"$WORK/exit"
   [ "$code" = 2 ]
-  grep -q "stage_1 on 2 ranks .* needs .* MiB per rank" log
+  grep -q "sharding scheme stage_1 on 2 ranks .* needs .* MiB per rank" log
   ranks config.json --set run_dir=huge --set model.width=65536 --set model.ff=262144 --set model.heads=512 \
     --set sharding.zero_stage=3 || true
   read -r code _ <"$WORK/exit"
   [ "$code" = 2 ]
-  grep -q "stage_3 on 2 ranks (1 node) needs .* MiB per rank, but a rank has .*, and no sharding scheme fits on these nodes; use more nodes" log
+  grep -q "sharding scheme stage_3 on 2 ranks (1 node) needs .* MiB per rank, but a rank has .*, and no sharding scheme fits on these nodes; use more nodes" log
   ! ls huge/checkpoints/0* || false
   run "$TRAIN" "$ROOT/configs/llama2_7b_hybrid.json" --dry-run --set sharding.zero_stage=2
   [ "$status" -eq 2 ]

@@ -150,7 +150,7 @@ TEST(RunPlan, NamesTheShortestCure) {
   EXPECT_EQ(cure({}, target(4, 8)), "--set sharding.recompute=activation") << "costs less than a stage";
   EXPECT_EQ(cure({"batch.micro_size=2"}, target(8, 8)), "--set batch.micro_size=1");
   EXPECT_EQ(cure({"sharding.recompute=block"}, target(1, 1, "a100")), "take 4 nodes");
-  EXPECT_TRUE(says(cure({"batch.global_size=1"}, target(1, 1, "a100")), "no micro-batch"));
+  EXPECT_EQ(cure({"batch.global_size=1"}, target(1, 1, "a100")), "use more GPUs, or GPUs with more memory");
   EXPECT_TRUE(says(cure({"batch.global_size=16", "batch.micro_size=8"}, target(1, 2, "a100")), " and "));
 }
 
@@ -227,7 +227,7 @@ TEST(RunPlan, IsRefusedWhereStateAloneIsTooLarge) {
   const std::int64_t state = plan.chosen().state.state() + plan.chosen().state.scratch;
   EXPECT_NO_THROW(plan::require_state_fits(plan, state));
   const std::string said = refusal(Fault::config, [&] { plan::require_state_fits(plan, state - 1); });
-  EXPECT_TRUE(says(said, "stage_1 on 32 ranks (4 nodes) needs ", "--set sharding.recompute=activation"));
+  EXPECT_TRUE(says(said, "scheme stage_1 on 32 ranks (4 nodes) needs ", "--set sharding.recompute=activation"));
 }
 
 TEST(RunPlan, NamesAStageWhoseStateFitsWhereNothingElseIsKnown) {
@@ -259,6 +259,9 @@ TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
   EXPECT_EQ(warnings({}, target(4, 8)),
             std::vector<std::string>{
                 "the run does not fit in memory; the cheapest change: --set sharding.recompute=activation"});
+  EXPECT_EQ(warnings({"batch.global_size=1"}, target(1, 1, "a100")),
+            std::vector<std::string>{"the run does not fit in memory with any batch.micro_size, sharding.recompute or "
+                                     "sharding scheme that was tried; use more GPUs, or GPUs with more memory"});
   EXPECT_NO_THROW(plan::require_fits(run_plan_of(mistral(), target(16, 8))));
   const plan::RunPlan small = run_plan_of(mistral(), target(4, 8));
   EXPECT_TRUE(says(refusal(Fault::config, [&] { plan::require_fits(small); }),
@@ -268,7 +271,8 @@ TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
 
 TEST(PlanLines, SetWhatWasMeasuredBesideThePlan) {
   EXPECT_TRUE(says(plan::memory_line(run_plan_of(mistral(), target(16, 8)), 3LL << 30, 5LL << 29),
-                   "GiB: 3.00 of state and buffers (41.1", "at most 2.50 more (35.1"));
+                   "rank: 3.00 GiB for state and buffers (planned: 41.1",
+                   "at most 2.50 GiB for the rest (estimated activations: 35.1"));
 }
 
 TEST(PlanLines, ShowEverySchemeAndTheCure) {
@@ -278,11 +282,12 @@ TEST(PlanLines, ShowEverySchemeAndTheCure) {
   const std::vector<std::string> formats{"ct2", "hf"};
   for (const std::string& line : plan::lines_of(plan, config, plan::Schemes::all, formats)) all += line + "\n";
   EXPECT_TRUE(says(all, "7,241,732,096 parameters", "; exportable as ct2, hf\n", "accumulation 4",
-                   "stage_1, as configured: does not fit\n", "\nstage_2: ", "\nstage_3: ", "\nhybrid: ",
-                   "\nddp, for comparison (Argosy does not run it): ", "\nhsdp, for ",
+                   "scheme stage_1, as configured: does not fit\n",
+                   "\nscheme stage_2: ", "\nscheme stage_3: ", "\nscheme hybrid: ",
+                   "\nscheme ddp, for comparison (Argosy does not run it): ", "\nscheme hsdp, for ",
                    "by a rank 198.491 GB inside its node, 21.267 GB out of it; by a node 170.14 GB", " s (estimate), ",
-                   "MFU", "activations 35.13 (estimate)", "the largest batch.micro_size that fits is 0", "16 nodes",
-                   "of the run ", "524,288,000,000 in all", "h100 has 78.6 GiB"));
+                   "MFU", "activations 35.13 (estimate)", "no batch.micro_size fits\n", "16 nodes", "of the run ",
+                   "524,288,000,000 in all", "h100 has 78.6 GiB"));
   const auto own = plan::lines_of(plan, config, plan::Schemes::configured);
   for (const std::string& line : own) EXPECT_EQ(line.find("stage_2"), std::string::npos) << line;
 }

@@ -66,7 +66,7 @@ TEST_F(JsonLinesTest, KeepsAndNamesALineThatIsNoneOfOurs) {
                            "{\"step\":1}\n" + bad + "\n{\"step\":2}\n{\"step\":9}\n" + bad + "\n{\"step\":9}\n");
     const std::string said = test::stderr_of([&] { write(5, {6}); });
     EXPECT_EQ(text(), "{\"step\":1}\n" + bad + "\n{\"step\":2}\n" + bad + "\n{\"step\":6}\n") << bad.substr(0, 20);
-    EXPECT_TRUE(test::says(said, "m.jsonl line 2, 5: not an object with a step"));
+    EXPECT_TRUE(test::says(said, "m.jsonl line 2, 5: the text is not a JSON object with a valid step"));
     EXPECT_EQ(files.list(folder.path()), std::vector<std::string>{"m.jsonl"});
   }
   files.write_atomically(folder / "m.jsonl", std::string(100, '\n'));
