@@ -275,7 +275,7 @@ const boost::json::value& part_of(const boost::json::value& whole, std::string_v
 std::string printed(const boost::json::value& part, bool raw) {
   if (!raw) return text_of(part);
   if (part.is_string()) return std::string(part.get_string());
-  throw_claim(Fault::usage, "--raw prints only strings, and the value of this key is " + text_of(part, false), "--raw",
+  throw_claim(Fault::usage, "--raw prints only strings, and the value to print is " + text_of(part, false), "--raw",
               "a string", "another value", "omit --raw");
 }
 
