@@ -300,7 +300,7 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
   require_flag(fields.flag("complete"), "complete", manifest.has_optimizer_state(), "optimizer state");
   require_flag(fields.has("ema") && fields.flag("ema"), "ema", manifest.has_mean(), "running mean");
   if (manifest.weights != DType::f32 && (manifest.has_optimizer_state() || manifest.has_mean()))
-    fields.fail("params", "weights in f32 (other tensors are stored with them)",
+    fields.fail("params", "weights in f32, because the checkpoint also holds optimizer state or a running mean",
                 std::string(name_of(manifest.weights)));
   for (const DatasetSpec& spec : manifest.specs(0)) {
     datasets.require(datasets.object(spec.name).text("dtype") == name_of(spec.dtype), spec.name,

@@ -152,7 +152,7 @@ struct Reader::Impl {
         numels.push_back(param(id).numel());
         names.push_back(param(id).name);
       }
-      partition::check_cover(intervals, numels, names);
+      partition::check_cover(directory.string(), intervals, numels, names);
     }
     return intervals;
   }

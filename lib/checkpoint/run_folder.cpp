@@ -246,7 +246,9 @@ void RunFolder::quarantine(const PassedOver& bad) {
     aside = folder / fmt::format("{}-{}", name, again);
   files_.sync_folder(folder);
   inspected_.forget(bad.directory);
-  log_.warn("{} moved to {}", bad.directory.string(), aside.string());
+  log_.warn("{} {}: it was renamed to {}", bad.directory.string(),
+            bad.flaw == Flaw::files || bad.flaw == Flaw::content ? "is damaged" : "cannot be resumed from",
+            aside.string());
   // All but the two of the newest steps are removed.
   constexpr std::size_t kept = 2;
   std::vector<std::string> names = files_.list(folder);  // sorted: steps have the same number of digits

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/owner.hpp"
 
 namespace argosy::checkpoint {
 namespace {
@@ -35,12 +36,13 @@ void ShardSet::await(const Path& path) {
     if (fd >= 0) files_.os().close(fd);
     if (error != ENOENT && error != ESTALE) return;  // the reader reports any other error
     if (waited_s_ >= patience_s) {
+      const std::string host = host_name();
       throw_claim(Fault::io,
-                  fmt::format("{} is visible to rank 0, but not to this host after {:.0f} s ({})", path.string(),
-                              waited_s_, strerrorname_np(error)),
+                  fmt::format("{} is visible to rank 0, but not to the host {} after {:.0f} s ({})", path.string(),
+                              host, waited_s_, strerrorname_np(error)),
                   path.string(), "a file that rank 0 sees",
                   fmt::format("{} after {:.0f} s", strerrorname_np(error), waited_s_),
-                  "check that this host mounts the run directory like the others");
+                  fmt::format("check that {} mounts the run directory like the others", host));
     }
     clock_->sleep_s(pause_s);
     waited_s_ += pause_s;

@@ -63,7 +63,8 @@ struct Store::Impl {
     try {
       return root() ? model_view.of(manifest) : "";
     } catch (const Error& error) {
-      context.log.warn("checkpoints are saved without {}: {}", model_view_name, error.what());
+      context.log.warn("checkpoints are complete but lack {}, which only shows them to people: {}", model_view_name,
+                       error.what());
       return "";
     }
   }

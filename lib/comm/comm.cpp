@@ -70,8 +70,8 @@ void agree(const Communicator& world, const std::function<void()>& body) {
   if (!failing) return;
   auto [fault, facts] = from_message<RankError>(world.broadcast(mine ? to_message(*mine) : "", *failing));
   if (world.size() > 1) {
-    facts.where += fmt::format("{}rank {}", facts.where.empty() ? "" : ", ", *failing);
-    if (!facts.sentence.empty()) facts.sentence += fmt::format(" (rank {})", *failing);
+    facts.where = fmt::format("rank {}{}{}", *failing, facts.where.empty() ? "" : ": ", facts.where);
+    if (!facts.sentence.empty()) facts.sentence = fmt::format("rank {}: {}", *failing, facts.sentence);
   }
   throw Error{static_cast<Fault>(fault), std::move(facts)};
 }

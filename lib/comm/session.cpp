@@ -52,9 +52,13 @@ bool waits_in(const std::vector<std::string>& doing, const Waiting& waiting) {
   return std::ranges::any_of(doing, [&](const std::string& operation) { return is_same(operation, waiting); });
 }
 
+constexpr const char* all_wait = "all ranks wait in it";
+
 [[noreturn]] void give_up(const Waiting& waiting, const std::string& got, double waited_s) {
+  const std::string remedy =
+      got == all_wait ? "check the network between the nodes" : "look for the cause on these ranks";
   throw failure(waiting, fmt::format("end within {:.3g} s", waited_s), got,
-                "look for the cause on these ranks (comm.timeout_s sets the limit)");
+                remedy + " (comm.timeout_s sets the limit)");
 }
 
 }  // namespace
@@ -326,7 +330,7 @@ std::string Session::doings_of(const Waiting& waiting, TimePoint asked) {
                      : fmt::format("no answer from rank{} {}", silent.size() == 1 ? "" : "s", fmt::join(silent, ", "));
   if (!nodes.empty()) got += fmt::format(" on {}", fmt::join(nodes, ", "));
   if (!elsewhere.empty()) got += (got.empty() ? "" : "; ") + elsewhere;
-  return got.empty() ? "every rank waits in it" : got;
+  return got.empty() ? all_wait : got;
 }
 
 Communicator::Impl::Impl(Session& of, MPI_Comm owned, std::string purpose)

@@ -61,6 +61,8 @@ class Problems {
   void add(std::string_view pointer, std::string_view wanted, std::string_view got, std::string_view remedy = {});
   /// A key that its object does not have. meant: the key of the same object it may be a misspelling of, or empty.
   void add_unknown_key(std::string_view key, std::string_view meant, std::string_view remedy);
+  /// Of a key of the object in scope.
+  [[nodiscard]] std::string pointer_to(std::string_view key) const { return fmt::format("{}/{}", prefix_, key); }
   /// Adds a problem unless the condition holds.
   void require(bool condition, std::string_view pointer, std::string_view wanted, std::string_view got,
                std::string_view remedy = "") {

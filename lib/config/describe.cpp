@@ -54,9 +54,9 @@ Facts facts_of(const Problems::Problem& problem, const Document& document) {
   const std::string place = document.place(problem.pointer);
   const std::string key = problem.pointer.empty() ? "the configuration" : dotted(problem.pointer);
   const std::string remedy = problem.remedy.empty() ? "" : "; " + problem.remedy;
-  return {.sentence = problem.is_unknown_key
-                          ? fmt::format("{}: unknown key {}{}", place, key, remedy)
-                          : fmt::format("{}: {} must be {}, got {}{}", place, key, problem.wanted, problem.got, remedy),
+  return {.sentence = problem.is_unknown_key ? fmt::format("{}: unknown key {}{}", place, key, remedy)
+                                             : fmt::format("{}: {} must be {}{}{}{}", place, key, problem.wanted,
+                                                           problem.got.empty() ? "" : ", got ", problem.got, remedy),
           .wanted = problem.wanted,
           .got = problem.got,
           .where = problem.pointer.empty() ? place : fmt::format("{} {}", place, key),
@@ -109,7 +109,7 @@ void add_unknown_key(Problems& problems, std::string_view key, std::span<const s
         key, "", last == key ? fmt::format("did you mean {}?", *ours) : fmt::format("Argosy calls it {}", *ours));
   }
   if (const auto hint = nearest(key, known))
-    return problems.add_unknown_key(key, *hint, fmt::format("did you mean {}?", *hint));
+    return problems.add_unknown_key(key, *hint, fmt::format("did you mean {}?", dotted(problems.pointer_to(*hint))));
   const auto elsewhere = std::find_if(everywhere.begin(), everywhere.end(), [key](std::string_view path) {
     return path.size() > key.size() && path.ends_with(key) && path[path.size() - key.size() - 1] == '.';
   });

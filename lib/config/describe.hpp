@@ -337,7 +337,7 @@ json::value schema() {
   }
 }
 
-/// Calls f(dotted path, text) for each key of T, structs in structs, lists and maps included ("corpora.weight").
+/// Calls f(dotted path, text) for each key of T, structs in structs, lists and maps included ("corpora.0.weight").
 template <class T, class F>
 void for_each_key(const std::string& prefix, F&& f) {
   if constexpr (Struct<T>) {
@@ -351,7 +351,7 @@ void for_each_key(const std::string& prefix, F&& f) {
     f(prefix + ".type", std::string_view("what it is"));
     [&]<class... Ts>(const Tagged<Ts...>&) { (for_each_key<Ts>(prefix, f), ...); }(T{});
   } else if constexpr (Optional<T> || Vector<T>) {
-    for_each_key<typename T::value_type>(prefix, f);
+    for_each_key<typename T::value_type>(Vector<T> ? prefix + ".0" : prefix, f);
   } else if constexpr (Map<T>) {
     for_each_key<typename T::mapped_type>(prefix, f);
   }

@@ -275,7 +275,8 @@ const boost::json::value& part_of(const boost::json::value& whole, std::string_v
 std::string printed(const boost::json::value& part, bool raw) {
   if (!raw) return text_of(part);
   if (part.is_string()) return std::string(part.get_string());
-  throw_error(Fault::usage, "--raw", "a string", text_of(part, false), "omit --raw");
+  throw_claim(Fault::usage, "--raw prints only strings, and the value to print is " + text_of(part, false), "--raw",
+              "a string", "another value", "omit --raw");
 }
 
 }  // namespace argosy::config

@@ -178,7 +178,7 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
       try {
         if (const std::optional<CountRecord> record = cache.find(path, stat)) known = text_of(*record);
       } catch (const Error& error) {  // only time is lost
-        log.warn("what was counted before cannot be read: {}", error.what());
+        log.warn("cached counts are not used, and {} is counted again: {}", path.string(), error.what());
       }
     });
     known = world.broadcast(std::move(known));
@@ -190,10 +190,9 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
     CountRecord record = count_file(world, files, path, static_cast<std::uint64_t>(size_bytes[0]), i);
     comm::at_root(world, [&] {
       const FileStat after = stat_of(files, path);
-      if (after.size_bytes != stat.size_bytes || after.mtime_ns != stat.mtime_ns) {
-        throw_error(Fault::data, path.string(), "a file at rest", "one that changed while it was read",
-                    "run again when it is complete");
-      }
+      if (after.size_bytes != stat.size_bytes || after.mtime_ns != stat.mtime_ns)
+        throw_claim(Fault::data, path.string() + " changed while it was read", path.string(), "a file at rest",
+                    "one that changed", "run again when no program writes to it");
       try {
         if (keeps) cache.keep(path, stat, record);
       } catch (const Error& error) {  // only time is lost
@@ -204,6 +203,11 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
     counted.push_back({path, std::move(record), false});
   }
   return counted;
+}
+
+void throw_changed_text(const Path& path, const std::string& now) {
+  throw_claim(Fault::data, fmt::format("{} changed after it was counted: it has {} now", path.string(), now),
+              path.string(), "the text as it was counted", now, "run preprocess again");
 }
 
 std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRecord& record, std::uint64_t line) {
@@ -220,9 +224,7 @@ std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRe
     auto at = block.begin();
     for (; newlines < line; ++newlines) {
       at = std::find(at, block.end(), '\n');
-      if (at == block.end()) {
-        throw_error(Fault::data, path.string(), "the text as it was counted", "other lines", "run again");
-      }
+      if (at == block.end()) throw_changed_text(path, "other lines");
       ++at;
     }
     return begin + static_cast<std::uint64_t>(at - block.begin());

@@ -48,6 +48,9 @@ struct CountSettings {
 [[nodiscard]] std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, const Log& log,
                                                    std::span<const Path> paths, const CountSettings& settings);
 
+/// Throws Error{data}. now: "other lines".
+[[noreturn]] void throw_changed_text(const Path& path, const std::string& now);
+
 /// Byte offset of line `line` (from 0) of a counted file; the file's size when it has no more lines. Reads at most one
 /// block.
 [[nodiscard]] std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRecord& record,

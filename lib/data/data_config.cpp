@@ -55,7 +55,8 @@ std::span<const config::KeyText> key_texts(const DataConfig&) {
   static constexpr config::KeyText texts[] = {
       {"tokenizer", "SentencePiece model file; made by preprocess if tokenizer_training is set"},
       {"shards", "folder of the token shards that preprocess writes and train reads"},
-      {"cache", "folder for counts and trained tokenizers, by content (default: <run_dir>/cache)"},
+      {"cache",
+       "folder for counts and trained tokenizers, which later calls reuse for the same text; default: <run_dir>/cache"},
       {"workers", "number of threads with which each rank tokenizes"},
       {"temperature",
        "a corpus's share is its weight times its tgt_tokens^(1/temperature); 1: proportional to its size; large: "
@@ -76,9 +77,9 @@ std::span<const config::KeyText> key_texts(const BatchConfig&) {
       {"global_size", "size of a step over all ranks"},
       {"micro_size", "size of a micro-batch: one forward and backward on one rank"},
       {"accumulation", "micro-batches of a step on each rank"},
-      {"pool", "number of examples that are sorted together by length; at least those of 64 steps"},
-      {"width_multiple",
-       "widths of rows are rounded up to a multiple of this (default: 8 where attention needs a float mask, else 1)"},
+      {"pool",
+       "number of examples that are sorted together by length; if 64 steps have more examples, that number is used"},
+      {"width_multiple", "widths of rows are rounded up to a multiple of this; default: 1"},
       {"sequence_length", "language model: width of a row"},
       {"packing",
        "language model: true (default): documents end to end in a row; false: one document, or a part of one, in each "
@@ -112,6 +113,12 @@ void require_between(config::Problems& problems, std::string_view pointer, std::
                    fmt::format("{}", value));
 }
 
+/// Says which multiples of `of` are next to `size`.
+std::string try_neighbors(std::int64_t size, std::int64_t of) {
+  const std::int64_t below = size / of * of;
+  return below > 0 ? fmt::format("try {} or {}", below, below + of) : fmt::format("try {}", of);
+}
+
 }  // namespace
 
 void validate(const CorpusConfig& config, config::Problems& problems) {
@@ -128,7 +135,7 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
   problems.require(config.target || config.transforms.empty(), "/transforms", "none in a language model's corpus",
                    fmt::format("{}", config.transforms.size()));
   problems.require(!config.target || config.document_end == DocumentEnd::line, "/document_end",
-                   "line: documents in pairs are not told apart", "empty_line");
+                   "line in a corpus with a target", "empty_line");
 }
 
 void validate(const TokenizerTraining& config, config::Problems& problems) {
@@ -159,10 +166,10 @@ void validate(const DataConfig& config, config::Problems& problems) {
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < config.corpora.size(); ++i) {
     const CorpusConfig& corpus = config.corpora[i];
-    problems.require(names.insert(corpus.name).second, fmt::format("/corpora/{}/name", i), "a name of its own",
-                     corpus.name);
+    problems.require(names.insert(corpus.name).second, fmt::format("/corpora/{}/name", i),
+                     "a name that no other corpus has", corpus.name);
     problems.require(corpus.target.has_value() == config.corpora.front().target.has_value(),
-                     fmt::format("/corpora/{}/target", i), "pairs only, or language-model text only", "a mixture");
+                     fmt::format("/corpora/{}/target", i), "set in all corpora or in none", "a mixture");
   }
 }
 
@@ -180,11 +187,9 @@ void validate(const BatchConfig& config, config::Problems& problems) {
   if (config.global_size && config.micro_size) {
     const std::int64_t global = *config.global_size, micro = *config.micro_size;
     const bool possible = global >= 1 && global <= most_step_size && micro >= 1 && micro <= most_pieces;
-    if (possible && global % micro != 0) {
-      const std::int64_t below = global / micro * micro;
+    if (possible && global % micro != 0)
       problems.add("/global_size", fmt::format("a multiple of batch.micro_size ({})", micro), fmt::format("{}", global),
-                   below > 0 ? fmt::format("try {} or {}", below, below + micro) : fmt::format("try {}", micro));
-    }
+                   try_neighbors(global, micro));
   }
 }
 
@@ -225,23 +230,19 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
   const auto real = [](const std::optional<std::int64_t>& value) { return static_cast<double>(value.value_or(1)); };
   if (config.accumulation) {
     require_at_most(real(config.accumulation) * world, most_micro_batches, "micro-batches");
-    if (!config.global_size) {
+    if (!config.global_size)
       require_at_most(real(config.micro_size) * real(config.accumulation) * world, most_step_size, "positions");
-    }
   }
 
-  const auto require_multiple = [&](std::int64_t of, const std::string& name) {
-    const std::int64_t global = *config.global_size, below = global / of * of;
-    if (global == below) return;
-    refuse(fmt::format("global_size a multiple of {}", name), fmt::format("{}", global),
-           fmt::format("try {} or {}", below > 0 ? below : of, below + of));
-  };
-
   const std::int64_t slots = config.accumulation.value_or(1) * world;
-  if (config.global_size && config.micro_size) {
-    require_multiple(*config.micro_size, fmt::format("micro_size {}", *config.micro_size));
-  } else if (config.global_size) {
-    require_multiple(slots, fmt::format("accumulation {} x {} ranks", *config.accumulation, world));
+  if (config.global_size) {
+    const std::int64_t global = *config.global_size, of = config.micro_size.value_or(slots);
+    if (global % of != 0)
+      throw_error(Fault::config, "batch.global_size",
+                  config.micro_size
+                      ? fmt::format("a multiple of batch.micro_size ({})", of)
+                      : fmt::format("a multiple of batch.accumulation x ranks ({} x {})", *config.accumulation, world),
+                  fmt::format("{}", global), try_neighbors(global, of));
   }
   StepSizes sizes;
   sizes.micro_size = config.micro_size ? *config.micro_size : *config.global_size / slots;
@@ -252,13 +253,12 @@ StepSizes resolve_sizes(const BatchConfig& config, int world) {
   sizes.accumulation = (sizes.micro_batches + world - 1) / world;
   require_at_most(sizes.accumulation, most_accumulation, "micro-batches on a rank");
   sizes.idle_share = 1.0 - static_cast<double>(sizes.micro_batches) / (static_cast<double>(sizes.accumulation) * world);
-  if (config.accumulation && *config.accumulation != sizes.accumulation) {
+  if (config.accumulation && *config.accumulation != sizes.accumulation)
     refuse(fmt::format("global_size {} = micro_size {} x accumulation x {} ranks, so accumulation {}",
                        sizes.global_size, sizes.micro_size, world, sizes.accumulation),
            fmt::format("accumulation {}", *config.accumulation),
            fmt::format("try accumulation {} or global_size {}, or leave one of the three out", sizes.accumulation,
                        sizes.micro_size * *config.accumulation * world));
-  }
   return sizes;
 }
 

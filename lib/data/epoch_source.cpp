@@ -137,10 +137,9 @@ EpochMaker::EpochMaker(const TokenShards& shards, const spec::Vocabulary& vocabu
   rows_ = batch.unit == BatchUnit::examples ? settings_.sizes.micro_size
                                             : settings_.sizes.micro_size / batch.sequence_length;
   if (packed_ && rows_ < 1)
-    throw_error(Fault::config, "batch",
-                fmt::format("room for a row of batch.sequence_length {}", batch.sequence_length),
-                fmt::format("micro_size {} padded_tokens", settings_.sizes.micro_size),
-                "raise micro_size or lower sequence_length");
+    throw_error(Fault::config, "batch.micro_size",
+                fmt::format("at least batch.sequence_length ({}), so that a row fits", batch.sequence_length),
+                fmt::format("{}", settings_.sizes.micro_size), "raise batch.micro_size or lower batch.sequence_length");
 
   // What is drawn: pairs, documents (packed) or document pieces.
   std::vector<std::size_t> first{0};

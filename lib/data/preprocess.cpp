@@ -124,7 +124,7 @@ std::optional<UnitResult> find_unit(const Files& files, const Path& path, const 
     shard.verify();
     return result_of(shard, unit);
   } catch (const Error& error) {
-    log.warn("{}: written again", error.what());
+    log.warn("{}; preprocess writes this shard again", error.problem());
     return std::nullopt;
   }
 }

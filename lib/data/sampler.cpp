@@ -99,8 +99,8 @@ Sampler::Sampler(SamplerSettings settings, std::vector<CorpusLengths> corpora)
   });
   if (!any_fits)
     throw_error(Fault::data, "batch.micro_size",
-                fmt::format("examples of at most micro_size {} padded_tokens", settings_.micro_size),
-                "only longer ones", "raise batch.micro_size");
+                fmt::format("examples that fit into {} padded_tokens", settings_.micro_size), "only longer ones",
+                "raise batch.micro_size");
 }
 
 std::int64_t Sampler::width(std::uint32_t length) const {

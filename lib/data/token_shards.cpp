@@ -16,6 +16,12 @@ namespace {
   throw_error(Fault::corrupt, path.string(), std::move(wanted), std::move(got), "remove the file and run preprocess");
 }
 
+/// what: "its header does".
+[[noreturn]] void refuse_damaged(const Path& path, const std::string& what) {
+  throw_claim(Fault::corrupt, fmt::format("{} is damaged: {} not match its stored digest", path.string(), what),
+              path.string(), "bytes that match their stored digest", "others", "remove the file and run preprocess");
+}
+
 template <class T>
 T load(const std::byte* at, std::uint64_t index) {
   T value;
@@ -43,11 +49,9 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   if (header.version == 1) throw_old_shards(path);
   if (header.version != ShardHeader::own_version)
     refuse(path, "a token shard of version 2", fmt::format("version {}", header.version));
-  if (digest_of(bytes.first(digested_header_bytes)).bytes != header.header)
-    refuse(path, "a header with its stored digest", "another digest");
-  if ((header.id_width != 2 && header.id_width != 4) || (header.sides != 1 && header.sides != 2)) {
+  if (digest_of(bytes.first(digested_header_bytes)).bytes != header.header) refuse_damaged(path, "its header does");
+  if ((header.id_width != 2 && header.id_width != 4) || (header.sides != 1 && header.sides != 2))
     refuse(path, "2 or 4 bytes an id and 1 or 2 sides", fmt::format("{} and {}", header.id_width, header.sides));
-  }
   if (std::ranges::count(header.reserved, 0) != std::ssize(header.reserved))
     refuse(path, "zeros in the reserved bytes of the header", "others, as a newer Argosy may write");
   // No count can exceed the file, so the sums below cannot overflow.
@@ -73,8 +77,7 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   const std::uint64_t blocks = shard_blocks(shard.body_end_);
   shard.block_digests_ = section(blocks * sizeof(std::uint64_t));
   if (at != bytes.size()) refuse(path, fmt::format("{} bytes", at), fmt::format("{}", bytes.size()));
-  if (digest_of(bytes.subspan(shard.body_end_)).bytes != header.body)
-    refuse(path, "a table of digests with its stored digest", "another digest");
+  if (digest_of(bytes.subspan(shard.body_end_)).bytes != header.body) refuse_damaged(path, "its table of digests does");
   shard.intact_ = std::make_unique<std::atomic<std::uint64_t>[]>(blocks / 64 + 1);
   shard.examples_ = header.examples;
   shard.sides_ = header.sides;
@@ -99,7 +102,7 @@ void TokenShard::check_block(std::uint64_t block) const {
   const std::uint64_t begin = std::max<std::uint64_t>(block * shard_block_bytes, sizeof(ShardHeader));
   const std::uint64_t end = std::min((block + 1) * shard_block_bytes, body_end_);
   if (hash64(bytes_.subspan(begin, end - begin)) != load<std::uint64_t>(block_digests_, block))
-    refuse(path_, fmt::format("bytes {} to {} with their stored digest", begin, end), "another digest");
+    refuse_damaged(path_, fmt::format("bytes {} to {} do", begin, end));
   intact_[block / 64].fetch_or(std::uint64_t{1} << block % 64, std::memory_order_relaxed);
 }
 
@@ -109,9 +112,8 @@ void TokenShard::read(const Side& side, std::uint64_t example, std::vector<std::
   touch(side.lengths + example * sizeof(std::uint32_t), sizeof(std::uint32_t));
   const auto offset = load<std::uint64_t>(side.offsets, example);
   const auto length = load<std::uint32_t>(side.lengths, example);
-  if (offset > side.ids || length > side.ids - offset) {
+  if (offset > side.ids || length > side.ids - offset)
     refuse(path_, fmt::format("example {} within {} ids", example, side.ids), fmt::format("{} + {}", offset, length));
-  }
   touch(side.at + offset * id_width_, std::uint64_t{length} * id_width_);
   out.resize(length);
   for (std::uint32_t i = 0; i < length; ++i) {
@@ -170,21 +172,22 @@ std::string_view TokenShard::note() const {
 TokenShards TokenShards::open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer, Part part) {
   const Path folder = config.shards;
   const ShardIndex index = read_shard_index(files, folder);
-  const auto refuse_index = [&](std::string wanted, std::string got) {
-    throw_error(Fault::data, shard_index_path(folder).string(), std::move(wanted), std::move(got),
-                "run preprocess with this configuration, or correct data.shards");
-  };
-  if (index.tokenizer != tokenizer.digest()) {
-    refuse_index(fmt::format("token shards of tokenizer {}", tokenizer.digest().hex()), index.tokenizer.hex());
-  }
+  const std::string where = shard_index_path(folder).string();
+  constexpr const char* remedy = "run preprocess with this configuration, or correct data.shards";
+  if (const std::string got = index.tokenizer.hex(), wanted = tokenizer.digest().hex(); got != wanted)
+    throw_claim(Fault::data,
+                fmt::format("{}: the token shards were made with another tokenizer (digest {}) than data.tokenizer "
+                            "(digest {})",
+                            where, got, wanted),
+                where, "token shards of tokenizer " + wanted, got, remedy);
   const auto names = [](const auto& corpora) {
     std::string text;
     for (const auto& corpus : corpora) text += (text.empty() ? "" : ", ") + corpus.name;
     return text;
   };
-  if (names(index.corpora) != names(config.corpora)) {
-    refuse_index("token shards of the corpora " + names(config.corpora), "those of " + names(index.corpora));
-  }
+  if (names(index.corpora) != names(config.corpora))
+    throw_error(Fault::data, where, "token shards of the corpora " + names(config.corpora),
+                "those of " + names(index.corpora), remedy);
 
   TokenShards shards;
   shards.fingerprint_ = index.recipe;
@@ -197,19 +200,17 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
       TokenShard shard = TokenShard::open(files, folder / entry.file);
       if (shard.size() != entry.examples || shard.size_bytes() != entry.size_bytes ||
           shard.body_digest() != entry.digest || shard.tokenizer_digest() != index.tokenizer ||
-          shard.has_source() != (wanted.texts.size() == 2)) {
+          shard.has_source() != (wanted.texts.size() == 2))
         refuse(folder / entry.file, "the shard that the index names", "another one");
-      }
       const TokenShard::Totals ids = shard.check_lengths();
       totals.source += ids.source;
       totals.target += ids.target;
       first.push_back(first.back() + shard.size());
       shards.shards_.push_back(std::move(shard));
     }
-    if (totals.source != wanted.src_tokens || totals.target != wanted.tgt_tokens) {
+    if (totals.source != wanted.src_tokens || totals.target != wanted.tgt_tokens)
       refuse(shard_index_path(folder), fmt::format("{} and {} ids of {}", totals.source, totals.target, wanted.name),
              fmt::format("{} and {}", wanted.src_tokens, wanted.tgt_tokens));
-    }
     const std::span own = std::span{shards.shards_}.subspan(first_shard);
 
     // The part: [begin, end) of the corpus, cut where a document begins once the share of tgt_tokens is reached.
@@ -279,10 +280,12 @@ void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& token
   is_source ? source(example, ids) : target(example, ids);
   const auto count = ids.size();
   ids.resize(std::min<std::size_t>(count, 12));
-  throw_error(Fault::data, fmt::format("corpus {}, pair {}", corpus.name, example - corpus.first + 1),
-              fmt::format("pairs of at most {} pieces a side, which the model has positions for", positions),
-              fmt::format("a {} of {} pieces, \"{}…\"", is_source ? "source" : "target", count, tokenizer.decode(ids)),
-              "raise model.max_positions, or let preprocess drop such pairs: data.transforms, max_length");
+  throw_error(
+      Fault::data, fmt::format("corpus {}, pair {}", corpus.name, example - corpus.first + 1),
+      fmt::format("pairs of at most {} pieces a side, which the model has positions for", positions),
+      fmt::format("a {} of {} pieces, \"{}…\"", is_source ? "source" : "target", count, tokenizer.decode(ids)),
+      "raise model.max_positions, or leave such pairs out: add the transform max_length to the transforms of this "
+      "corpus, and run preprocess");
 }
 
 }  // namespace argosy::data

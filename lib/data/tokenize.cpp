@@ -60,8 +60,7 @@ std::vector<Line> read_task(const Files& files, const ShardTask& task) {
   };
   std::vector<Line> lines(static_cast<std::size_t>(task.lines));
   const auto must_read = [&](LineReader& reader, std::string& line, const CountedFile& text) {
-    if (!reader.next(line))
-      throw_error(Fault::data, text.path.string(), "the text as it was counted", "fewer lines", "run again");
+    if (!reader.next(line)) throw_changed_text(text.path, "fewer lines");
   };
   if (task.target != nullptr) {
     LineReader source = reader_at(*task.source, task.first_line), target = reader_at(*task.target, task.first_line);

@@ -54,7 +54,8 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
 Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::VocabularyRule rule) {
   if (!files.exists(path))
     throw_claim(Fault::data, path.string() + ": the tokenizer does not exist", path.string(), "the tokenizer",
-                "no such file", "set data.tokenizer_training and run preprocess, or correct data.tokenizer");
+                "no such file",
+                "run preprocess, which trains it if data.tokenizer_training is set, or correct data.tokenizer");
   return load(files.read_text(path), rule, path.string());
 }
 

@@ -101,8 +101,10 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
 }
 
 [[noreturn]] void refuse_other(const Path& tokenizer) {
-  throw_error(Fault::config, tokenizer.string(), "a tokenizer trained on these corpora by data.tokenizer_training",
-              "one trained on other text or with other settings, which checkpoints may depend on",
+  throw_claim(Fault::config,
+              tokenizer.string() + " is trained on other text or with other settings, and checkpoints may need it",
+              tokenizer.string(), "a tokenizer trained on these corpora by data.tokenizer_training",
+              "one trained on other text or with other settings",
               "leave data.tokenizer_training out to keep it, set data.tokenizer and data.shards to other paths, or "
               "replace it with --retrain-tokenizer");
 }
@@ -118,11 +120,10 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
   const std::optional<Recipe> recipe = read_recipe(files, path);
   if (files.exists(path)) {
     std::string model = files.read_text(path);
-    if (!recipe || recipe->model != digest_of(model).hex()) {
-      throw_error(Fault::config, path.string(), "a tokenizer trained by data.tokenizer_training, or none yet",
-                  "a file of other origin",
+    if (!recipe || recipe->model != digest_of(model).hex())
+      throw_claim(Fault::config, path.string() + " exists, but preprocess did not train it", path.string(),
+                  "a tokenizer trained by data.tokenizer_training, or none yet", "a file of other origin",
                   "leave data.tokenizer_training out to use it, or set data.tokenizer to another file");
-    }
     if (recipe->training == training.hex()) return model;
   }
   const bool replaces = recipe && recipe->training != training.hex();

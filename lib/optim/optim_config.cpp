@@ -24,9 +24,10 @@ std::span<const config::KeyText> key_texts(const OptimizerConfig&) {
        "bf16_pure 1e-4"},
       {"max_grad_norm", "gradients are scaled down to this norm over all parameters; 0: off"},
       {"ema",
-       "decay of a running mean of the weights, such as 0.9999, kept in fp32 next to them; it is validated, and stored "
-       "for soup, export and translate --ema; at update t the decay is at most (t+1)/(t+10); 0: none"},
-      {"skip", "when a step is skipped; one whose gradient norm is not finite always is"}};
+       "decay of a running mean of the weights, such as 0.9999; checkpoints store the mean in fp32, for --ema of soup, "
+       "export and translate; each validation evaluates the weights and then the mean; at update t the decay is at "
+       "most (t+1)/(t+10); 0: none"},
+      {"skip", "when a step is skipped; a step whose gradient norm is not finite is always skipped"}};
   return texts;
 }
 

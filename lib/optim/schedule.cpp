@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -29,7 +30,9 @@ void validate(const ScheduleConfig& config, config::Problems& problems) {
   problems.require(config.min_lr >= 0 && (config.min_lr <= config.lr || config.lr <= 0), "/min_lr",
                    "a number from 0 to schedule.lr", config.min_lr);
   const bool same_unit = warmup.unit == config.length.unit || warmup.count == 0;
-  const std::string unit = fmt::format("in the unit of schedule.length ({})", config.length.text());
+  constexpr std::array units{"steps", "tgt_tokens", "epochs"};  // by Period::Unit
+  const std::string unit = fmt::format("in {}, like schedule.length ({})",
+                                       units.at(static_cast<std::size_t>(config.length.unit)), config.length.text());
   problems.require(same_unit, "/warmup", unit, warmup.text());
   problems.require(decay_end.unit == config.length.unit, "/decay_end", unit, decay_end.text());
   problems.require(!same_unit || decay_end.unit != config.length.unit || config.style == ScheduleStyle::constant ||

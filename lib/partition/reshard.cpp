@@ -7,17 +7,12 @@
 
 namespace argosy::partition {
 
-namespace {
-
-[[noreturn]] void refuse(std::string wanted, std::string got) {
-  throw_error(Fault::corrupt, "the checkpoint's list of shards", std::move(wanted), std::move(got),
-              "use another checkpoint");
-}
-
-}  // namespace
-
-void check_cover(std::vector<Interval> intervals, std::span<const std::int64_t> numels,
+void check_cover(const std::string& where, std::vector<Interval> intervals, std::span<const std::int64_t> numels,
                  std::span<const std::string> names) {
+  const auto refuse = [&](std::string wanted, const std::string& got) {
+    throw_claim(Fault::corrupt, fmt::format("{}: the index of the shards {}", where, got), where, std::move(wanted),
+                got, "use another checkpoint");
+  };
   std::sort(intervals.begin(), intervals.end());
   auto next = intervals.begin();
   for (std::size_t param = 0; param < numels.size(); ++param) {
@@ -26,13 +21,15 @@ void check_cover(std::vector<Interval> intervals, std::span<const std::int64_t> 
     const bool another = next != intervals.end() && next->param == param;
     if (covered == numels[param] && !another) continue;
     refuse(fmt::format("each of the {} elements of {} once", numels[param], names[param]),
-           another && next->begin < covered ? fmt::format("element {} twice", next->begin)
-                                            : fmt::format("a list without element {}", covered));
+           another && next->begin < covered ? fmt::format("lists element {} of {} twice", next->begin, names[param])
+           : covered >= numels[param]
+               ? fmt::format("lists more than the {} elements of {}", numels[param], names[param])
+               : fmt::format("lacks element {} of {}", covered, names[param]));
   }
-  if (next != intervals.end()) {
+  if (next != intervals.end())
     refuse(fmt::format("{} parameters", numels.size()),
-           fmt::format("a piece of parameter {}, counted from 0", next->param));
-  }
+           fmt::format("names parameter number {}, but the checkpoint has only {} parameters (numbers 0 to {})",
+                       next->param, numels.size(), std::ssize(numels) - 1));
 }
 
 std::vector<Move> plan_reshard(std::vector<Interval> source, std::vector<Interval> destination) {

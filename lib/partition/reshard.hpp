@@ -34,8 +34,8 @@ struct Read {
 };
 
 /// Checks that `intervals` (in any order) cover each parameter without gap or overlap. numels, names: by parameter.
-/// Throws Error{corrupt} naming the parameter and the first wrong element.
-void check_cover(std::vector<Interval> intervals, std::span<const std::int64_t> numels,
+/// Throws Error{corrupt} naming `where`, the parameter and the first wrong element.
+void check_cover(const std::string& where, std::vector<Interval> intervals, std::span<const std::int64_t> numels,
                  std::span<const std::string> names);
 
 /// Moves that fill `destination` (one rank's intervals or all ranks') from `source`, sorted by (param, begin); at most

@@ -14,17 +14,25 @@ using checkpoint::Reader;
 
 constexpr const char* not_finite = "it contains NaN or Inf";
 
+/// What is wrong, without the remedy and the checkpoint, which the line names.
+std::string verdict_of(const Error& error, const std::string& path) {
+  std::string text = error.problem();
+  const std::size_t at = text.starts_with("rank ") ? text.find(": ") + 2 : 0;
+  if (text.substr(at).starts_with(path)) text.erase(0, text.find_first_not_of("/: ", at + path.size()));
+  return text;
+}
+
 /// Runs `body` on every rank and returns the complaint of the lowest rank that has one, or "". No deadline applies
 /// while ranks work. **Collective.**
 template <class Body>
-std::string complaint(const comm::Context& context, const Body& body) {
+std::string complaint(const comm::Context& context, const std::string& path, const Body& body) {
   std::string own;
   comm::agree(context.world, [&] {
     try {
       own = body();
     } catch (const Error& error) {
       if (error.fault() == Fault::comm) throw;
-      own = error.what();
+      own = verdict_of(error, path);
     }
   });
   const std::optional<int> first = comm::lowest_rank(context.world, !own.empty());
@@ -38,11 +46,11 @@ CheckedCheckpoint check_one(const comm::Context& context, const std::string& pat
     reader.emplace(checkpoint::open_on_all(context, path));
   } catch (const Error& error) {  // the same on all ranks
     if (error.fault() == Fault::comm) throw;
-    checked.wrong = error.what();
+    checked.wrong = verdict_of(error, path);
     return checked;
   }
   std::int64_t bytes[] = {0};
-  checked.wrong = complaint(context, [&]() -> std::string {
+  checked.wrong = complaint(context, path, [&]() -> std::string {
     model::require_own_parameters(*reader);
     const Reader::Verified verified = reader->verify(context.world.rank(), context.world.size());
     bytes[0] = static_cast<std::int64_t>(verified.bytes);

@@ -50,10 +50,9 @@ void check_parameters(const Reader& first, const Reader& other) {
     if (found == shapes.end())
       refuse_as(Fault::data, other, fmt::format("has no parameter {}, unlike the first input", parameter.name),
                 "parameter " + parameter.name, "none", leave_out);
-    if (found->second != parameter.shape) {
+    if (found->second != parameter.shape)
       refuse(Fault::data, other, fmt::format("{} of shape [{}]", parameter.name, fmt::join(parameter.shape, ", ")),
              fmt::format("[{}]", fmt::join(found->second, ", ")), leave_out);
-    }
     shapes.erase(found);
   }
   if (!shapes.empty())
@@ -63,19 +62,20 @@ void check_parameters(const Reader& first, const Reader& other) {
 }
 
 void check_pair(const Reader& first, const Reader& other, const SoupConfig& config) {
-  if (other.weights() != first.weights()) {
+  if (other.weights() != first.weights())
     refuse(Fault::data, other, fmt::format("weights of type {}, like the first input", name_of(first.weights())),
            std::string(name_of(other.weights())), leave_out);
-  }
-  if (other.run_uuid() != first.run_uuid() && !config.allow_cross_run) {
+  if (other.run_uuid() != first.run_uuid() && !config.allow_cross_run)
     refuse_as(Fault::data, other,
               fmt::format("belongs to another run ({}) than the first input ({})", other.run_uuid(), first.run_uuid()),
               "checkpoints of one run", other.run_uuid(), "leave this checkpoint out, or give --allow-cross-run");
-  }
   for (const auto& [key, name] : common_keys) {
     const std::string wanted = text_at(first.sections().model, key), got = text_at(other.sections().model, key);
     if (got != wanted)
-      refuse(Fault::data, other, fmt::format("the {} of the first input ({})", name, wanted), got, leave_out);
+      refuse_as(Fault::data, other,
+                fmt::format("has another {} than the first input ({}{}, not {})", name,
+                            std::string_view(key).ends_with("_digest") ? "digest " : "", got, wanted),
+                fmt::format("the {} of the first input ({})", name, wanted), got, leave_out);
   }
   check_parameters(first, other);
   std::vector<std::string> names = first.attachments(), others = other.attachments();
@@ -124,14 +124,13 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
       for (const spec::StateTensor& tensor : reader.tensors(unit))
         if (name.empty() && (unit >= reader.weight_units() || !tensor.is_plain())) name = reader.unit_names()[unit];
     }
-    if (!name.empty()) {
+    if (!name.empty())
       refuse_as(
           Fault::data, reader,
           fmt::format("has optimizer state of other shapes than the weights ({}), which --optimizer cannot average",
                       name),
           "optimizer state with one element for each weight", "tensors of other shapes (" + name + ")",
           "leave --optimizer out");
-    }
     if (reader.sections().optimizer.empty())
       refuse_as(Fault::data, reader, "is not of a training run, as --optimizer needs", "a checkpoint of a training run",
                 "another", leave_out);
@@ -184,11 +183,10 @@ std::vector<std::string> checkpoints_among(comm::Context& context, const std::ve
       Path path = Path{given}.lexically_normal();
       if (!path.has_filename()) path = path.parent_path();
       const std::string name = path.filename().string();
-      if (name.starts_with(".tmp-") || name.starts_with(".del-")) {
+      if (name.starts_with(".tmp-") || name.starts_with(".del-"))
         throw_error(Fault::data, path.string(), "a committed checkpoint",
                     name.starts_with(".tmp-") ? "one that was never committed" : "one that is being removed",
                     leave_out);
-      }
       const auto facts = context.files.stat(path);
       if (facts && !facts->is_directory) {
         context.log.warn("{} is a file, not a checkpoint: skipped", path.string());

@@ -61,7 +61,9 @@ class Journal {
       }
     }
     known_ = losses_in(context.world.broadcast(std::move(text)));
-    if (!known_.empty()) context.log.info("{} holds {} losses of an earlier call", path_.string(), known_.size());
+    if (!known_.empty())
+      context.log.info("{} holds {} losses of an earlier call; those of the same inputs, sets and ranks are used",
+                       path_.string(), known_.size());
   }
 
   /// The loss of this mean with weights of type `dtype`: the stored one, or else what `evaluate` measures, which is
@@ -213,21 +215,22 @@ class Validation {
   void require_no_worse(const Comparison& comparison) {
     const double loss = comparison.loss, best = comparison.best_member_loss;
     output_.section["validation"] = {{"loss", loss}, {"best_member_loss", best}};
-    context_.log.info("validation loss {:.6f}; the best member has {:.6f} ({})", loss, best, comparison.best_member);
+    context_.log.info("the soup has the validation loss {:.6f}; its best checkpoint has {:.6f} ({})", loss, best,
+                      comparison.best_member);
     if (loss <= best || config_.allow_worse) return;
     throw_claim(Fault::numeric,
-                fmt::format("the soup has the validation loss {:.6f}, {:.6f} more than its best member ({})", loss,
+                fmt::format("the soup has the validation loss {:.6f}, {:.6f} more than its best checkpoint ({})", loss,
                             loss - best, comparison.best_member),
-                output_.target.string(), "a soup no worse than its best member",
+                output_.target.string(), "a soup no worse than its best checkpoint",
                 fmt::format("{:.6f}, worse by {:.6f}", loss, loss - best),
-                "use that member, try --recipe greedy, or give --allow-worse");
+                "use that checkpoint, try --recipe greedy, or give --allow-worse");
   }
   void report(const Mean& mean, const Reader& best, Comparison& comparison) {
     comparison.reported_best_member_loss = evaluator_.report(best);
     comparison.reported_loss = with_temporary(mean, evaluator_.report);
     output_.section["report"] = {{"loss", *comparison.reported_loss},
                                  {"best_member_loss", *comparison.reported_best_member_loss}};
-    context_.log.info("on the set held out of all decisions: loss {:.6f}; the best member has {:.6f}",
+    context_.log.info("on the set given to --report, the soup has the loss {:.6f}; its best checkpoint has {:.6f}",
                       *comparison.reported_loss, *comparison.reported_best_member_loss);
   }
 

@@ -44,7 +44,7 @@ constexpr std::array model_texts{
     config::KeyText{"width", "size of the vector at each position (d_model)"},
     config::KeyText{"ff", "inner size of the feed-forward part"},
     config::KeyText{"heads", "attention heads"},
-    config::KeyText{"kv_heads", "key and value heads, shared by heads/kv_heads query heads; default heads"},
+    config::KeyText{"kv_heads", "key and value heads, shared by heads/kv_heads query heads; default: as many as heads"},
     config::KeyText{"head_size", "size of one head; default width/heads"},
     config::KeyText{"window", "attention window of a decoder: position i attends to i-window+1 … i"},
     config::KeyText{"vocab_multiple", "the model's vocabulary is padded to a multiple of this; the tokenizer's is not"},
@@ -97,10 +97,10 @@ void validate(const ModelConfig& config, config::Problems& problems) {
                    "a preset of the same model.type (mt_* are encoder_decoder, lm_* and mistral_7b decoder)",
                    "one of the other type");
   if (config.type == ModelType::decoder) {
-    problems.require(!config.encoder.layers && !config.encoder.position, "/encoder", "absent: model.type is decoder",
-                     "an encoder");
+    problems.require(!config.encoder.layers && !config.encoder.position, "/encoder",
+                     "absent, since model.type is decoder", "");
   } else {
-    problems.require(!config.window, "/window", "absent: model.type is encoder_decoder", text_of(config.window));
+    problems.require(!config.window, "/window", "absent, since model.type is encoder_decoder", "");
   }
   if (!problems.all().empty()) return;
   const std::int64_t width = config.width.value_or(base.width), heads = config.heads.value_or(base.heads);

@@ -35,8 +35,8 @@ TEST(Agree, ASentenceReachesAllRanksWithItsFacts) {
     throw Error{Fault::io, {.sentence = "a\xff.en cannot be read", .wanted = "a file", .got = "EIO"}};
   };
   const Error error = test::error_of([&] { agree(test::world(), body); });
-  const std::string of_rank = last == 0 ? "" : fmt::format(" (rank {})", last);
-  EXPECT_EQ(error.what(), "a\xff.en cannot be read" + of_rank);
+  const std::string of_rank = last == 0 ? "" : fmt::format("rank {}: ", last);
+  EXPECT_EQ(error.what(), of_rank + "a\xff.en cannot be read");
   EXPECT_EQ(std::tuple(error.facts().wanted, error.facts().got), std::tuple("a file", "EIO"));
 }
 

@@ -223,7 +223,7 @@ TEST_F(Preprocess, RefusesBadTextOnEveryRank) {
 TEST_F(Preprocess, UsesAGivenTokenizerAndNeverOverwritesAForeignOne) {
   settings_.data.tokenizer =
       folder_.write("given.model", test::small_tokenizer(spec::TokenLayout::marian).model_bytes());
-  EXPECT_THAT(refusal(Fault::config), HasSubstr("of other origin"));
+  EXPECT_THAT(refusal(Fault::config), HasSubstr("preprocess did not train it"));
   settings_.data.tokenizer_training.reset();
   EXPECT_FALSE(run().tokenizer_trained);
   settings_.data.tokenizer = folder_ / "none.model";

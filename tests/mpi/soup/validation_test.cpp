@@ -229,7 +229,7 @@ TEST_F(ValidatedSoups, AJournalCountsForThoseWeightsAndThatTypeOnly) {
 
 TEST_F(ValidatedSoups, AWorseSoupIsNotCommittedUnlessAllowed) {
   EXPECT_THAT(test::refusal(Fault::numeric, [&] { make(towards({10})); }),
-              AllOf(HasSubstr(" more than its best member"), HasSubstr("000000010"), HasSubstr("--allow-worse")));
+              AllOf(HasSubstr(" more than its best checkpoint"), HasSubstr("000000010"), HasSubstr("--allow-worse")));
   EXPECT_EQ(folder.names(), (Names{".soup.journal", "run"}));
   EXPECT_EQ(evaluations, 4);
   config.allow_worse = true;

@@ -135,7 +135,7 @@ killed_at() { # killed_at FILE: preprocess from the beginning, killed as soon as
   refused 3 "a folder" "$apps/count" .
   refused 2 "--content-hash" "$apps/count" --content-hsh verses.en
   refused 2 "CONFIG is missing" "$apps/preprocess"
-  refused 2 "unknown key data.workrs; did you mean workers?" "$apps/preprocess" mt.json --set data.workrs=3
+  refused 2 "unknown key data.workrs; did you mean data.workers?" "$apps/preprocess" mt.json --set data.workrs=3
   refused 2 "1 to 256" "$apps/preprocess" mt.json --set data.workers=0
   refused 2 "lower vocab_size" "$apps/preprocess" mt.json --set data.tokenizer_training.vocab_size=30000
   head -399 verses.es >short.es
@@ -148,7 +148,7 @@ killed_at() { # killed_at FILE: preprocess from the beginning, killed as soon as
   run --separate-stderr "$apps/preprocess" mt.json --set data.corpora.0.target=bad.es --set data.invalid_utf8=replace
   [ "$status" -eq 0 ]
   printf 'no model' >foreign.model
-  refused 2 "of other origin" "$apps/preprocess" mt.json --set data.tokenizer=foreign.model
+  refused 2 "exists, but preprocess did not train it" "$apps/preprocess" mt.json --set data.tokenizer=foreign.model
   refused 3 "a SentencePiece model" "$apps/preprocess" mt.json --set data.tokenizer=foreign.model --set data.tokenizer_training=null
   refused 4 "mt.json/shards cannot be " "$apps/preprocess" mt.json --set data.shards=mt.json/shards --retrain-tokenizer
 }

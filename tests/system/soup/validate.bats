@@ -36,10 +36,10 @@ PYTHON
   done
 }
 
-@test "a soup worse than its best member is not committed, exit code 6, unless allowed" {
+@test "a soup worse than its best checkpoint is not committed, exit code 6, unless allowed" {
   soup 2 --validate configs/tiny.json --out worse
   [ "$code" = 6 ]
-  grep -q "[0-9.]* more than its best member .*--allow-worse" said
+  grep -q "[0-9.]* more than its best checkpoint .*--allow-worse" said
   [ ! -e worse ]
   run ! compgen -G ".tmp-*"
   soup 2 --validate configs/tiny.json --out worse --allow-worse
@@ -134,7 +134,7 @@ resume() { # resume RANKS SOUP: trains on from it in a new run; as `soup`
   validated() { soup 2 --validate configs/tiny.json --set "validation.sets=[$1]" "${@:2}"; }
   validated "$decides,$held" --recipe greedy --bootstrap 0.9 --report held.en --out choice
   [ "$code" = 0 ]
-  grep -q "on the set held out of all decisions: loss" said
+  grep -q "on the set given to --report, the soup has the loss" said
   validated "$decides,$held" --out reported
   [ "$code" = 6 ] # and its journal, in which both decided, does not count for what follows
   validated "$decides,$held" --report held.en --allow-worse --out reported

@@ -56,7 +56,7 @@ TEST(Reader, TakesNullAndAutoAsAbsent) {
 TEST(Reader, NamesTheKeysAndEnumeratorsThereAre) {
   const std::pair<const char*, const char*> sentences[] = {
       {"{\n  \"optimizer\": {\n    \"max_grad_nrom\": 1.0\n  }\n}",
-       "mt.json:3: unknown key optimizer.max_grad_nrom; did you mean max_grad_norm?"},
+       "mt.json:3: unknown key optimizer.max_grad_nrom; did you mean optimizer.max_grad_norm?"},
       {R"({"optimizer": {"clip_grad": 1}})",
        "mt.json:1: unknown key optimizer.clip_grad; Argosy calls it optimizer.max_grad_norm"},
       {R"({"train_iters": 1})", "mt.json:1: unknown key train_iters; Argosy calls it schedule.length"},
@@ -103,13 +103,13 @@ TEST(Reader, TellsAllProblemsAtOnce) {
   const std::string text =
       refusal("{\"workers\": \"two\",\n\"schedule\": {\"lr\": 0, \"stile\": 1},\n\"corpora\": [{}]}");
   EXPECT_TRUE(says(text, "mt.json has 4 problems:", "mt.json:1: workers", "mt.json:2: schedule.lr",
-                   "mt.json:2: unknown key schedule.stile; did you mean style?", "mt.json:3: corpora.0.name"));
+                   "mt.json:2: unknown key schedule.stile; did you mean schedule.style?", "mt.json:3: corpora.0.name"));
 }
 
 TEST(Reader, DoesNotBlameTheKeyThatWasMisspelt) {
   const std::string text = refusal(R"({"corpora": [{"nmae": "a"}]})");
-  EXPECT_THAT(text,
-              AllOf(HasSubstr("unknown key corpora.0.nmae; did you mean name?"), Not(HasSubstr("must be a name"))));
+  EXPECT_THAT(text, AllOf(HasSubstr("unknown key corpora.0.nmae; did you mean corpora.0.name?"),
+                          Not(HasSubstr("must be a name"))));
   EXPECT_THAT(refusal(R"({"schedule": {"lr": "x"}})"), Not(HasSubstr("problems")));
 }
 

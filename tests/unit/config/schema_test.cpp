@@ -37,7 +37,7 @@ TEST(Schema, NamesKeysWithoutText) {
 TEST(Schema, ListsAllKeys) {
   EXPECT_EQ(config::keys_of<CorpusConfig>(), (std::vector<std::string>{"name", "languages", "weight"}));
   EXPECT_THAT(config::keys_of<SampleConfig>(),
-              testing::IsSupersetOf({"optimizer", "optimizer.beta1", "corpora.weight"}));
+              testing::IsSupersetOf({"optimizer", "optimizer.beta1", "corpora.0.weight"}));
 }
 
 }  // namespace

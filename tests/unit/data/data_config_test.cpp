@@ -55,7 +55,7 @@ TEST(DataConfig, RefusesWhatCannotWork) {
       {"/corpora", [](DataConfig& d) { d.corpora.clear(); }},
       {"/workers", [](DataConfig& d) { d.workers = 0; }},
       {"/temperature", [](DataConfig& d) { d.temperature = 0; }},
-      {"a name of its own", [](DataConfig& d) { d.corpora.push_back(d.corpora[0]); }},
+      {"a name that no other corpus has", [](DataConfig& d) { d.corpora.push_back(d.corpora[0]); }},
       {"a mixture", [](DataConfig& d) { d.corpora.push_back({.name = "lm", .source = "x"}); }},
       {"/name", [](DataConfig& d) { d.corpora[0].name = "../ep"; }},
       {"two codes", [](DataConfig& d) { d.corpora[0].languages = {"fi"}; }},
@@ -81,7 +81,7 @@ TEST(DataConfig, ATransformHasTheKeysOfItsType) {
               HasSubstr("transforms.0.sauce; the keys at this place are type, source, target"));
   EXPECT_THAT(refused("3"), HasSubstr("an object"));
   EXPECT_THAT(config::text_of(config::schema_of<DataConfig>(), false), HasSubstr(R"("type":{"const":"max_length"})"));
-  EXPECT_THAT(config::keys_of<DataConfig>(), testing::Contains("corpora.transforms.target"));
+  EXPECT_THAT(config::keys_of<DataConfig>(), testing::Contains("corpora.0.transforms.0.target"));
 }
 
 /// A number far out of range is a problem of the configuration, in whatever key it stands.

@@ -166,7 +166,7 @@ TEST_F(ShardFolder, RefusesAnotherTokenizerOtherCorporaAndNoIndex) {
   const auto refused = [&](Fault fault) { return test::refusal(fault, [&] { (void)open(); }); };
   index_.tokenizer = digest_of("another");
   write_index();
-  EXPECT_THAT(refused(Fault::data), HasSubstr("token shards of tokenizer"));
+  EXPECT_THAT(refused(Fault::data), HasSubstr("made with another tokenizer"));
   index_.tokenizer = test::small_tokenizer(spec::TokenLayout::llama).digest();
   index_.corpora[0].name = "other";
   write_index();

@@ -154,15 +154,15 @@ TEST(Reshard, CoverIsChecked) {
   const std::vector<std::string> names{"w", "none", "b"};
   const Interval first{0, 0, 100, 0, 0}, second{0, 100, 300, 1, 0}, last{2, 0, 20, 0, 100};
   const auto verdict = [&](const std::vector<Interval>& intervals) {
-    return argosy::test::refusal(Fault::corrupt, [&] { check_cover(intervals, numels, names); });
+    return argosy::test::refusal(Fault::corrupt, [&] { check_cover("c", intervals, numels, names); });
   };
-  EXPECT_NO_THROW(check_cover({last, second, first}, numels, names));
-  EXPECT_THAT(verdict({first, last}), HasSubstr("element 100"));
-  EXPECT_THAT(verdict({second, last}), HasSubstr("element 0"));
-  EXPECT_THAT(verdict({first, {0, 90, 300, 1, 0}, last}), HasSubstr("element 90 twice"));
-  EXPECT_THAT(verdict({first, second}), HasSubstr("elements of b once"));
-  EXPECT_THAT(verdict({first, second, last, {3, 0, 1, 0, 0}}), HasSubstr("parameter 3"));
-  EXPECT_THAT(verdict({first, {0, 100, 310, 1, 0}, last}), HasSubstr("element 310"));
+  EXPECT_NO_THROW(check_cover("c", {last, second, first}, numels, names));
+  EXPECT_THAT(verdict({first, last}), HasSubstr("lacks element 100 of w"));
+  EXPECT_THAT(verdict({second, last}), HasSubstr("lacks element 0 of w"));
+  EXPECT_THAT(verdict({first, {0, 90, 300, 1, 0}, last}), HasSubstr("lists element 90 of w twice"));
+  EXPECT_THAT(verdict({first, second}), HasSubstr("lacks element 0 of b"));
+  EXPECT_THAT(verdict({first, second, last, {3, 0, 1, 0, 0}}), HasSubstr("names parameter number 3"));
+  EXPECT_THAT(verdict({first, {0, 100, 310, 1, 0}, last}), HasSubstr("more than the 300 elements of w"));
 }
 
 TEST(Reshard, AnElementThatIsNotStoredIsABrokenInvariant) {

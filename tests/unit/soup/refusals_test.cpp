@@ -110,7 +110,7 @@ const std::vector<Refusal>& refusals() {
        with([](auto& o) { o.attachments[0].content = "others"; })},
       {5, "NoTokenizerFile", Exit::data, "files of the first input (tokenizer.model), got none",
        with([](auto& o) { o.attachments.clear(); })},
-      {6, "VocabularySize", Exit::data, "vocabulary size of the first input (37), got 38",
+      {6, "VocabularySize", Exit::data, "another vocabulary size than the first input (38, not 37)",
        with_model("vocab_size", 38)},
       {7, "TiedWeights", Exit::data, "set of tied weights", with_model("tied", boost::json::array{"embedding/weight"})},
       {8, "DamagedManifest", Exit::io, "does not end with its own digest",
