@@ -16,10 +16,9 @@ namespace {
   throw_error(Fault::corrupt, path.string(), std::move(wanted), std::move(got), "remove the file and run preprocess");
 }
 
-/// what: "its header does".
 [[noreturn]] void refuse_damaged(const Path& path, const std::string& what) {
-  throw_claim(Fault::corrupt, fmt::format("{} is damaged: {} not match its stored digest", path.string(), what),
-              path.string(), "bytes that match their stored digest", "others", "remove the file and run preprocess");
+  throw_claim(Fault::corrupt, fmt::format("{} is damaged: the digest of {} is not the stored one", path.string(), what),
+              path.string(), "the stored digest", "another", "remove the file and run preprocess");
 }
 
 template <class T>
@@ -49,7 +48,7 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   if (header.version == 1) throw_old_shards(path);
   if (header.version != ShardHeader::own_version)
     refuse(path, "a token shard of version 2", fmt::format("version {}", header.version));
-  if (digest_of(bytes.first(digested_header_bytes)).bytes != header.header) refuse_damaged(path, "its header does");
+  if (digest_of(bytes.first(digested_header_bytes)).bytes != header.header) refuse_damaged(path, "its header");
   if ((header.id_width != 2 && header.id_width != 4) || (header.sides != 1 && header.sides != 2))
     refuse(path, "2 or 4 bytes an id and 1 or 2 sides", fmt::format("{} and {}", header.id_width, header.sides));
   if (std::ranges::count(header.reserved, 0) != std::ssize(header.reserved))
@@ -77,7 +76,7 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   const std::uint64_t blocks = shard_blocks(shard.body_end_);
   shard.block_digests_ = section(blocks * sizeof(std::uint64_t));
   if (at != bytes.size()) refuse(path, fmt::format("{} bytes", at), fmt::format("{}", bytes.size()));
-  if (digest_of(bytes.subspan(shard.body_end_)).bytes != header.body) refuse_damaged(path, "its table of digests does");
+  if (digest_of(bytes.subspan(shard.body_end_)).bytes != header.body) refuse_damaged(path, "its table of digests");
   shard.intact_ = std::make_unique<std::atomic<std::uint64_t>[]>(blocks / 64 + 1);
   shard.examples_ = header.examples;
   shard.sides_ = header.sides;
@@ -102,7 +101,7 @@ void TokenShard::check_block(std::uint64_t block) const {
   const std::uint64_t begin = std::max<std::uint64_t>(block * shard_block_bytes, sizeof(ShardHeader));
   const std::uint64_t end = std::min((block + 1) * shard_block_bytes, body_end_);
   if (hash64(bytes_.subspan(begin, end - begin)) != load<std::uint64_t>(block_digests_, block))
-    refuse_damaged(path_, fmt::format("bytes {} to {} do", begin, end));
+    refuse_damaged(path_, fmt::format("bytes {} to {}", begin, end));
   intact_[block / 64].fetch_or(std::uint64_t{1} << block % 64, std::memory_order_relaxed);
 }
 

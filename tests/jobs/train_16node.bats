@@ -312,7 +312,7 @@ wait_until() { # wait_until COMMAND…
   unset SLURM_JOB_ID
   job
   [ "$status" -eq 2 ]
-  [[ $output == *'mpiexec -n 2 apps/train'* ]]
+  [[ $output == *'sbatch '*'without Slurm, run its tool with mpiexec'* ]]
   export SLURM_JOB_ID=42
 
   ARGOSY_SITE=nowhere job

@@ -31,7 +31,7 @@ TEST(Schema, DescribesEveryKindOfMember) {
 TEST(Schema, NamesKeysWithoutText) {
   EXPECT_EQ(config::keys_without_text<ScheduleConfig>(), std::vector<std::string>{"length"});
   EXPECT_THAT(config::keys_without_text<SampleConfig>(),
-              testing::IsSupersetOf({"run_dir", "schedule", "schedule.length", "corpora.name", "shares"}));
+              testing::IsSupersetOf({"run_dir", "schedule", "schedule.length", "corpora.0.name", "shares"}));
 }
 
 TEST(Schema, ListsAllKeys) {
