@@ -41,7 +41,7 @@ struct PreprocessReport {
 PreprocessReport run_preprocess(const comm::Communicator& world, const Files& files, const Log& log,
                                 const PreprocessSettings& settings);
 
-/// The tokenizer of a configuration, trained when asked and not there yet; its model file then has a `.recipe` beside
+/// The tokenizer of a configuration, trained when asked and not there yet; its model file then has a `.recipe` next to
 /// it that tells what it was made from. **Collective** over `world`.
 struct PreparedTokenizer {
   Tokenizer tokenizer;

@@ -54,7 +54,7 @@ struct Compute {
 };
 
 /// Forward and, if it trains, backward of all visits and micro-batches, in the order of accumulation.
-std::vector<Compute> walk(int visits, const PlanChoices& choices, bool trains) {
+std::vector<Compute> compute_order(int visits, const PlanChoices& choices, bool trains) {
   std::vector<Compute> ops;
   const int together = choices.order == AccumulationOrder::breadth_first ? choices.micro_batches : 1;
   for (int first = 0; first < choices.micro_batches; first += together) {
@@ -86,7 +86,7 @@ class Planner {
   }
 
   StepPlan run() {
-    const std::vector<Compute> computes = walk(static_cast<int>(shape_.visit_units.size()), choices_, trains_);
+    const std::vector<Compute> computes = compute_order(static_cast<int>(shape_.visit_units.size()), choices_, trains_);
     for (std::size_t i = 0; i < computes.size(); ++i) {
       fetch(computes, i);
       compute(computes[i]);

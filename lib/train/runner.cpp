@@ -59,8 +59,8 @@ model::Inputs inputs_of(const data::Batch& batch, c10::Device device) {
   return inputs;
 }
 
-/// What lives between the forward and the backward walk of one micro-batch.
-struct Runner::Walk {
+/// What one micro-batch keeps between its forward and its backward visits.
+struct Runner::MicroBatch {
   bool empty = true, recomputes = false;
   model::Inputs inputs;
   model::Pass pass;
@@ -76,7 +76,7 @@ struct Runner::Step {
   bool training = true;
   const StepOptions& options;
   StepResult& result;
-  std::vector<Walk> walks{};  // by micro-batch
+  std::vector<MicroBatch> micro_batches{};
 };
 
 Runner::Runner(model::Model& model, Buffers& buffers, std::vector<std::optional<comm::Group>> groups,
@@ -92,61 +92,61 @@ Runner::Runner(model::Model& model, Buffers& buffers, std::vector<std::optional<
       device_(device),
       coefficient_(at::ones({1}, at::TensorOptions(at::kFloat).device(device))) {}
 
-void Runner::begin(Walk& walk, const data::Batch& batch, int slot, const Step& step) const {
-  walk.empty = batch.empty();
-  if (walk.empty) return;
-  walk.recomputes = step.training && step.options.recompute == plan::Recompute::block;
-  walk.in.resize(model_.visits().size());
-  walk.out.resize(model_.visits().size());
-  walk.pass.training = step.training;
-  walk.pass.seed = step.options.seed;
-  walk.pass.step = step.options.step;
-  walk.pass.recompute = step.options.recompute;
-  walk.pass.micro_batch = static_cast<std::int64_t>(slot) * all().layout.world() + all().canonical_rank;
-  walk.pass.loss_scale = step.tgt_tokens > 0 ? 1.0 / static_cast<double>(step.tgt_tokens) : 0.0;
-  walk.pass.loss = step.options.loss;
-  walk.inputs = inputs_of(batch, device_);
+void Runner::begin(MicroBatch& micro, const data::Batch& batch, int slot, const Step& step) const {
+  micro.empty = batch.empty();
+  if (micro.empty) return;
+  micro.recomputes = step.training && step.options.recompute == plan::Recompute::block;
+  micro.in.resize(model_.visits().size());
+  micro.out.resize(model_.visits().size());
+  micro.pass.training = step.training;
+  micro.pass.seed = step.options.seed;
+  micro.pass.step = step.options.step;
+  micro.pass.recompute = step.options.recompute;
+  micro.pass.micro_batch = static_cast<std::int64_t>(slot) * all().layout.world() + all().canonical_rank;
+  micro.pass.loss_scale = step.tgt_tokens > 0 ? 1.0 / static_cast<double>(step.tgt_tokens) : 0.0;
+  micro.pass.loss = step.options.loss;
+  micro.inputs = inputs_of(batch, device_);
 }
 
-void Runner::forward(Walk& walk, int index) {
+void Runner::forward(MicroBatch& micro, int index) {
   const auto v = static_cast<std::size_t>(index);
   const model::Visit& visit = model_.visits()[v];
-  const bool is_loss = v + 1 == model_.visits().size(), runs_again = walk.recomputes && !is_loss;
-  model::State in = std::move(walk.state);
-  if (walk.pass.training) {  // leaves: this segment's gradients end here
+  const bool is_loss = v + 1 == model_.visits().size(), runs_again = micro.recomputes && !is_loss;
+  model::State in = std::move(micro.state);
+  if (micro.pass.training) {  // leaves: this segment's gradients end here
     if (in.x.defined()) in.x = in.x.detach().requires_grad_();
     if (in.memory.defined()) in.memory = in.memory.detach();
     if (visit.reads_memory) in.memory.requires_grad_();
   }
-  const c10::AutoGradMode recording(walk.pass.training && !runs_again);
-  walk.state = visit.forward(in, walk.inputs, walk.pass);
-  if (!walk.pass.training) return;
-  walk.in[v] = std::move(in);
-  if (!runs_again) walk.out[v] = walk.state;
+  const c10::AutoGradMode recording(micro.pass.training && !runs_again);
+  micro.state = visit.forward(in, micro.inputs, micro.pass);
+  if (!micro.pass.training) return;
+  micro.in[v] = std::move(in);
+  if (!runs_again) micro.out[v] = micro.state;
 }
 
-void Runner::backward(Walk& walk, int index) {
+void Runner::backward(MicroBatch& micro, int index) {
   const auto v = static_cast<std::size_t>(index);
   const model::Visit& visit = model_.visits()[v];
-  const model::State in = std::move(walk.in[v]);
-  model::State out = std::move(walk.out[v]);
-  walk.in[v] = walk.out[v] = {};
+  const model::State in = std::move(micro.in[v]);
+  model::State out = std::move(micro.out[v]);
+  micro.in[v] = micro.out[v] = {};
   const bool is_loss = v + 1 == model_.visits().size();
-  if (walk.recomputes && !is_loss) out = visit.forward(in, walk.inputs, walk.pass);
+  if (micro.recomputes && !is_loss) out = visit.forward(in, micro.inputs, micro.pass);
   if (is_loss) {
-    walk.state = {};
-    walk.x_gradient = at::ones_like(out.x);
+    micro.state = {};
+    micro.x_gradient = at::ones_like(out.x);
   }
   std::vector<at::Tensor> outputs, gradients, wanted;
-  if (walk.x_gradient.defined() && out.x.requires_grad()) {
+  if (micro.x_gradient.defined() && out.x.requires_grad()) {
     outputs.push_back(out.x);
-    gradients.push_back(std::move(walk.x_gradient));
+    gradients.push_back(std::move(micro.x_gradient));
   }
-  walk.x_gradient.reset();
-  if (visit.writes_memory && walk.memory_gradient.defined()) {
+  micro.x_gradient.reset();
+  if (visit.writes_memory && micro.memory_gradient.defined()) {
     outputs.push_back(out.memory);
-    gradients.push_back(std::move(walk.memory_gradient));
-    walk.memory_gradient.reset();
+    gradients.push_back(std::move(micro.memory_gradient));
+    micro.memory_gradient.reset();
   }
   if (outputs.empty()) return;
   if (in.x.defined()) wanted.push_back(in.x);
@@ -154,9 +154,9 @@ void Runner::backward(Walk& walk, int index) {
   if (wanted.empty()) return torch::autograd::backward(outputs, gradients);
   const std::vector<at::Tensor> found =
       torch::autograd::grad(outputs, wanted, gradients, std::nullopt, false, /*allow_unused=*/true);
-  if (in.x.defined()) walk.x_gradient = found.front();
+  if (in.x.defined()) micro.x_gradient = found.front();
   if (!visit.reads_memory || !found.back().defined()) return;
-  walk.memory_gradient = walk.memory_gradient.defined() ? walk.memory_gradient + found.back() : found.back();
+  micro.memory_gradient = micro.memory_gradient.defined() ? micro.memory_gradient + found.back() : found.back();
 }
 
 /// What has been given to the device until now; on the host it has been done.
@@ -292,7 +292,7 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
   ARGOSY_CHECK(static_cast<int>(step.batches.size()) == plan.micro_batches, "{} micro-batches, {} planned",
                step.batches.size(), plan.micro_batches);
   complete_frozen();
-  step.walks.resize(step.batches.size());
+  step.micro_batches.resize(step.batches.size());
   std::vector<comm::Event> events(plan.ops.size());
   StepTimes& times = step.result.times;
   const auto spent_on = [&times](plan::OpKind kind) -> double& {
@@ -327,21 +327,22 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
       events[w].wait_on(kComputeStream);
       book(plan.ops[w].kind);
     }
-    Walk* const walk = op.micro_batch < 0 ? nullptr : &step.walks[static_cast<std::size_t>(op.micro_batch)];
+    MicroBatch* const micro =
+        op.micro_batch < 0 ? nullptr : &step.micro_batches[static_cast<std::size_t>(op.micro_batch)];
     switch (op.kind) {
       case plan::OpKind::gather:
         events[i] = gather(op);
         break;
       case plan::OpKind::forward:
-        if (op.visit == 0) begin(*walk, step.batches[static_cast<std::size_t>(op.micro_batch)], op.micro_batch, step);
-        if (!walk->empty) forward(*walk, op.visit);
+        if (op.visit == 0) begin(*micro, step.batches[static_cast<std::size_t>(op.micro_batch)], op.micro_batch, step);
+        if (!micro->empty) forward(*micro, op.visit);
         break;
       case plan::OpKind::backward:
-        if (!walk->empty) backward(*walk, op.visit);
+        if (!micro->empty) backward(*micro, op.visit);
         if (op.visit > 0) break;
-        step.result.loss_sum += number_of(walk->pass.loss_sum);
-        step.result.nll_sum += number_of(walk->pass.nll_sum);
-        *walk = {};
+        step.result.loss_sum += number_of(micro->pass.loss_sum);
+        step.result.nll_sum += number_of(micro->pass.nll_sum);
+        *micro = {};
         break;
       case plan::OpKind::reduce:
         events[i] = reduce(op, !step.batches[static_cast<std::size_t>(op.micro_batch)].empty());
@@ -385,7 +386,7 @@ double Runner::evaluate(const plan::StepPlan& plan, const data::Batch& batch, co
   options.loss.label_smoothing = 0;
   Step step{.batches = {&batch, 1}, .training = false, .options = options, .result = result};
   execute(plan, step);
-  return number_of(step.walks.front().pass.nll_sum);
+  return number_of(step.micro_batches.front().pass.nll_sum);
 }
 
 }  // namespace argosy::train

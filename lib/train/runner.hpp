@@ -74,12 +74,12 @@ class Runner {
   double evaluate(const plan::StepPlan& plan, const data::Batch& batch, const model::LossOptions& loss);
 
  private:
-  struct Walk;  // a micro-batch in flight
+  struct MicroBatch;  // a micro-batch in flight
   struct Step;
   void execute(const plan::StepPlan& plan, Step& step);
-  void begin(Walk& walk, const data::Batch& batch, int slot, const Step& step) const;
-  void forward(Walk& walk, int visit);
-  void backward(Walk& walk, int visit);
+  void begin(MicroBatch& micro, const data::Batch& batch, int slot, const Step& step) const;
+  void forward(MicroBatch& micro, int visit);
+  void backward(MicroBatch& micro, int visit);
   [[nodiscard]] comm::Event computed() const;
   void complete_frozen();
   [[nodiscard]] comm::Event gather(const plan::Op& op);

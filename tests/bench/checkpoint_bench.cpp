@@ -13,11 +13,11 @@
 
 #include "synthetic_state.hpp"
 
-/// What scripts/bench/checkpoint runs: our saves and loads beside plain writing and reading of as many bytes by the
+/// What scripts/bench/checkpoint runs: our saves and loads next to plain writing and reading of as many bytes by the
 /// same ranks, in turns in one process.
 ///   checkpoint write FOLDER MEGABYTES ROUNDS   plain, plain with the space reserved first, Store::save (the last one
 ///   is
-///                                              kept), and a save beside steps that only sleep
+///                                              kept), and a save during steps that only sleep
 ///   checkpoint read FOLDER MEGABYTES ROUNDS    of the kept one, warm: plain, and the state of this world
 ///   checkpoint read-cold FOLDER MEGABYTES ROUNDS   and dropped from the page cache before, too
 namespace {

@@ -2,8 +2,8 @@
 // Times reduce-scatter (exact with both types on the wire, fast, elastic) and all-gather of one unit over all ranks.
 // The result line gives milliseconds, bus bandwidth, (p-1)/p of the unit over the time, and the time over that of the
 // raw work, in turn with it: copying as many bytes as a rank sends, and adding up as many terms from memory, on each
-// rank; and, for a reduction beside a computation as long as it is, the time of both over the time of one after the
-// other, and what a computation takes beside a reduction that waits for the other ranks over what it takes alone.
+// rank; and, for a reduction during a computation as long as it is, the time of both over the time of one after the
+// other, and what a computation takes during a reduction that waits for the other ranks over what it takes alone.
 #include <algorithm>
 #include <array>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The scripts beside train_16node.sh, with stand-ins for Slurm and the tools: what each starts, and where its results go.
+# The scripts next to train_16node.sh, with stand-ins for Slurm and the tools: what each starts, and where its results go.
 
 # shellcheck disable=SC2154 # make_tree assigns them
 load stand_ins

@@ -13,7 +13,7 @@
 
 namespace argosy::test {
 
-/// A model of which nothing is trained but a low-rank matrix beside each decoder block (LoRA, arXiv:2106.09685): block
+/// A model of which nothing is trained but a low-rank matrix next to each decoder block (LoRA, arXiv:2106.09685): block
 /// and matrix are units of one visit.
 inline spec::ModelSpec with_adapters(const spec::Architecture& architecture) {
   spec::ModelSpec spec(architecture);

@@ -50,7 +50,7 @@ std::vector<std::string> left_in(const Path& run) {
 }
 
 /// The job that is killed: goes on from the newest checkpoint and saves for ever, now and then as a permanent one,
-/// every third time while it waits, else beside a state that goes on changing. Rank 0 tells each acknowledged step.
+/// every third time while it waits, else while the state goes on changing. Rank 0 tells each acknowledged step.
 TEST(Killed, DISABLED_SavesForEver) {
   const char* const mark = std::getenv(run_variable);  // number of the job and its run directory
   ASSERT_NE(mark, nullptr);
@@ -259,7 +259,7 @@ bool run_and_kill(const Path& run, Victim victim, RandomStream& random, std::uni
   std::this_thread::sleep_for(delay);
   job.kill(victim, random.next_u64());
   ++counts.kills[static_cast<std::size_t>(victim)];
-  // Now and then the next job starts beside ranks that the launcher's death has not yet reached.
+  // Now and then the next job starts next to ranks that the launcher's death has not yet reached.
   const bool at_once = victim == Victim::launcher && random.below(3) == 0;
   EXPECT_TRUE(at_once || job.end(20s)) << "ranks outlive the death of " << victim_names[static_cast<int>(victim)];
   while (const auto line = job.line(0)) hear(*line);

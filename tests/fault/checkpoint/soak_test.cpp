@@ -47,7 +47,7 @@ class Soak : public testing::Test {
     os.forget_all();
     store.emplace(context.get(), folder / "run", Store::Options{.max_checkpoints = kept});
   }
-  /// A save of the next step in which that many calls go wrong; beside the caller's work or not.
+  /// A save of the next step in which that many calls go wrong; during the caller's work or not.
   void save_unluckily(std::uint64_t mishaps) {
     ++step;
     os.forget_all();

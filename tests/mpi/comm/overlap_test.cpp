@@ -1,4 +1,4 @@
-// Operations beside the caller: begun when their data is ready, in order, and failing together.
+// Operations that overlap with the caller: begun when their data is ready, in order, and failing together.
 
 #include <algorithm>
 #include <optional>

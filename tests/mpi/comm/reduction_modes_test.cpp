@@ -1,4 +1,4 @@
-// The two modes beside exact: fast, which promises a sum and its bytes, and elastic, which promises bits.
+// The two modes other than exact: fast, which promises a sum and its bytes, and elastic, which promises bits.
 
 #include <algorithm>
 

@@ -62,7 +62,7 @@ TEST_F(Saves, HoldTheStateOfTheirStepThoughTrainingHasGoneOn) {
   EXPECT_EQ(report.figures.at("saves").at("saved"), 3) << "steps 2, 4 and the export";
   EXPECT_EQ(folder_.names("run/checkpoints"), (std::vector<std::string>{"000000002", "000000004"}));
   const RunConfig other = Material::get().config(folder_ / "stopped");
-  (void)train_run(other, stop_behind(1, 0));  // the same run, saved with nothing beside it
+  (void)train_run(other, stop_behind(1, 0));  // the same run, saved while nothing else runs
   EXPECT_EQ(bits_of(folder_ / "run/checkpoints/000000002"), bits_of(folder_ / "stopped/checkpoints/000000002"));
   EXPECT_NE(bits_of(folder_ / "run/checkpoints/000000004"), bits_of(folder_ / "stopped/checkpoints/000000002"));
 }
@@ -105,7 +105,7 @@ TEST_F(Saves, ThatFailAreToldAtTheNextStepAndTrainingGoesOn) {
   EXPECT_EQ(folder_.names("run/export"), (std::vector<std::string>{"000000006"}));
 }
 
-/// Saves every step, judges at 2, 4 and 6, each time the best so far, and keeps one beside the best.
+/// Saves every step, judges at 2, 4 and 6, each time the best so far, and keeps one next to the best.
 void keep_the_best(RunConfig& config) {
   config.checkpoint.interval.count = 1;
   config.checkpoint.max_checkpoints = 1;

@@ -11,7 +11,7 @@ namespace {
 
 struct Case {
   std::string tool;
-  std::vector<std::string> folders;  // of the chain, that are copied beside the disk
+  std::vector<std::string> folders;  // of the chain, that are copied next to the disk
   std::string command;               // writes below disk/
   std::string result;
 };

@@ -175,7 +175,7 @@ if kind == "int8":
 else:
     size = (4 if kind == "float32" else 2) * (matrices + floats)
 model = open(folder + "/model.bin", "rb").read()
-# Each variable has a head of at most 20 bytes beside its name, and there are about 40 small numbers.
+# Each variable has a head of at most 20 bytes next to its name, and there are about 40 small numbers.
 assert size < len(model) < size + names + 8192, (kind, size, len(model))
 at = model.index(b"decoder/embeddings/weight\0") + len(b"decoder/embeddings/weight\0")  # then rank, dimensions, type
 assert model[at] == 2 and model[at + 9] == {"float32": 0, "int8": 1, "float16": 4, "bfloat16": 5}[kind], model[at + 9]

@@ -181,7 +181,7 @@ kill_in_a_step() {
   [ "$code" = 75 ]
 }
 
-@test "idle ranks are warned of, and what is held stands beside what was planned" {
+@test "idle ranks are warned of, and what is held stands next to what was planned" {
   ranks config.json --set run_dir=idle --set batch.global_size=3000 --set schedule.warmup=1 --set schedule.length=3
   read -r code step <"$WORK/exit"
   [ "$code $step" = "0 3" ]

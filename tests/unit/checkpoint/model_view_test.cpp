@@ -21,7 +21,7 @@ test::Units units_of_all_shapes() {
 
 class ViewOfAModel : public testing::TestWithParam<std::vector<int>> {
  protected:
-  /// Commits a checkpoint whose shards of all ranks are written here, with the view beside them.
+  /// Commits a checkpoint whose shards of all ranks are written here, with the view next to them.
   void save(const test::Units& units, std::uint64_t seed) {
     test::write_checkpoint(Files::system(), checkpoint, units, layout, seed);
     Files::system().write_atomically(checkpoint / model_view_name, ModelView{}.of(test::manifest_of(units, layout)));

@@ -9,7 +9,7 @@ namespace argosy::test {
 namespace {
 
 /// Bounds of the rms difference: of the reference's rms, or as it is, whichever is wider; ten times that for a single
-/// element. A large framework's bounds for bf16 beside fp32, two layers of width 256.
+/// element. A large framework's bounds for bf16 against fp32, two layers of width 256.
 struct Bounds {
   double relative, absolute;
 };

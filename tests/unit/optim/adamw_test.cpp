@@ -104,7 +104,7 @@ TEST(Ema, FollowsTheWeightsAndForgetsTheFirstOnesSoon) {
   }
 }
 
-/// A unit after one update of every rank's shard. master: fp32 or bf16; separate: weights lie beside it; ema: instead
+/// A unit after one update of every rank's shard. master: fp32 or bf16; separate: weights lie next to it; ema: instead
 /// of the weights, their running mean.
 at::Tensor updated(const Layout& layout, at::ScalarType master, bool separate, const optim::RoundingNames& names = {},
                    bool ema = false) {

@@ -10,7 +10,7 @@ namespace {
 
 using plan::RunConfig;
 
-/// `members`: what stands beside a sound `data` section.
+/// `members`: what stands next to a sound `data` section.
 RunConfig read(const std::string& members) {
   const std::string text =
       R"({"data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b"}]},)";

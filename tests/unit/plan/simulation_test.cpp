@@ -70,7 +70,7 @@ TEST(Replay, FollowsStreamsAndWaits) {
 
 TEST(Replay, OnlyTheEndsOfStageOneShow) {
   const Costs costs{.gather_s = 0.75, .reduce_s = 1.5, .norm_s = 10, .update_s = 20};
-  // The first gather and the last reduction; everything else runs beside forward and backward.
+  // The first gather and the last reduction; everything else runs during forward and backward.
   EXPECT_EQ(exposed(Scheme::stage_1, costs), 0.75 + 1.5);
   EXPECT_EQ(exposed(Scheme::stage_1, costs, 4), 0.75 + 1.5) << "once a step";
   EXPECT_EQ(test::replay(plan_of(Scheme::stage_1, 4), cost(costs)).compute_s, 4 * 4 * (1 + 2) + 10 + 4 * 20);
@@ -95,7 +95,7 @@ TEST(Replay, StageThreeGathersTheNextUnitBesideThisOne) {
   // Hidden but for the first: a gather is as long as a forward, half a backward.
   EXPECT_EQ(exposed(Scheme::stage_3, {.gather_s = 1}), 1);
   // Four gathers forward, the last two units stay; on the way back the gather of 1 begins behind backward 3, and 0's
-  // behind it: backward 2 runs meanwhile, backward 1 beside the gather of 0.
+  // behind it: backward 2 runs meanwhile, backward 1 during the gather of 0.
   const double forward_s = 4 * 10 + 1, backward_s = 2 + 2 * 10 + 2;
   EXPECT_EQ(exposed(Scheme::stage_3, {.gather_s = 10}), forward_s + backward_s - 4 * (1 + 2));
   EXPECT_EQ(exposed(Scheme::stage_3, {.gather_s = 10, .reduce_s = 1}), forward_s + backward_s + 1 - 4 * (1 + 2));

@@ -76,7 +76,7 @@ class Order {
 };
 
 TEST(StepPlan, WalksMicroBatchesOneByOneOrUnitByUnit) {
-  const auto walk = [](AccumulationOrder order) {
+  const auto order_of = [](AccumulationOrder order) {
     std::string text;
     for (const Op& op :
          plan::plan_step({{{0}, {1}}, {true, true}}, {Scheme::stage_2, order, ReduceEvery::step, 2}).ops) {
@@ -86,8 +86,8 @@ TEST(StepPlan, WalksMicroBatchesOneByOneOrUnitByUnit) {
     }
     return text;
   };
-  EXPECT_EQ(walk(AccumulationOrder::depth_first), "f00 f10 b10 b00 f01 f11 b11 b01 ");
-  EXPECT_EQ(walk(AccumulationOrder::breadth_first), "f00 f01 f10 f11 b10 b11 b00 b01 ");
+  EXPECT_EQ(order_of(AccumulationOrder::depth_first), "f00 f10 b10 b00 f01 f11 b11 b01 ");
+  EXPECT_EQ(order_of(AccumulationOrder::breadth_first), "f00 f01 f10 f11 b10 b11 b00 b01 ");
 }
 
 TEST(StepPlan, NothingReadsWhatIsNotThereOrWritesWhatIsStillRead) {

@@ -129,7 +129,7 @@ TEST_F(SoupBounds, TheBitsAreThoseOfOneRoundingAfterTheOther) {
 constexpr std::uint64_t cap_bytes = 4 * mib;
 constexpr const char* folder_variable = "ARGOSY_TEST_SOUP_FOLDER";
 
-/// A process that has freed nothing, and whose threads share one heap: else both would be a reserve beside the cap.
+/// A process that has freed nothing, and whose threads share one heap: else both would be a reserve next to the cap.
 TEST_F(SoupBounds, DISABLED_UnderACap) {
   const char* const inputs = std::getenv(folder_variable);
   ASSERT_NE(inputs, nullptr);

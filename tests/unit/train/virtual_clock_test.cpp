@@ -16,7 +16,7 @@ using plan::AccumulationOrder, plan::Op, plan::OpKind, plan::Scheme, plan::Strea
 
 constexpr double norm_s = 1000;
 
-/// A host that computes, and two streams beside it.
+/// A host that computes, and two streams next to it.
 struct VirtualTime {
   FixedClock host;
   double gather_s = 0, reduce_s = 0;             // when the streams are free
