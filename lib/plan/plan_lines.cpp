@@ -50,6 +50,7 @@ void add_model(std::vector<std::string>& lines, const RunPlan& plan, const RunCo
   if (plan.positions_in_all) length += fmt::format(", {} in all", grouped(*plan.positions_in_all));
   lines.push_back(length);
   std::vector<std::string> rates;
+  rates.reserve(plan.learning_rates.size());
   for (const auto& [at, lr] : plan.learning_rates) rates.push_back(fmt::format("{:.4g} at {} {:.6g}", lr, unit, at));
   lines.push_back(fmt::format("learning rate: {}", fmt::join(rates, ", ")));
 }
