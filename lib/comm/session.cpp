@@ -93,8 +93,8 @@ struct Session::Listed {
 };
 
 std::optional<Error> Session::cut_short() {
-  if (inside == nullptr) return std::nullopt;
-  return failure(*inside, "end", "the MPI library aborted, as it does when another rank has died",
+  if (in_mpi_now == nullptr) return std::nullopt;
+  return failure(*in_mpi_now, "end", "the MPI library aborted, as it does when another rank has died",
                  "look for the rank that ended first (a killed rank logs nothing)");
 }
 

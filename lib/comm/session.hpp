@@ -97,8 +97,8 @@ class Session {
   /// While it lives, this thread is inside MPI for `waiting`.
   class Inside {
    public:
-    explicit Inside(const Waiting& waiting) noexcept { inside = &waiting; }
-    ~Inside() { inside = nullptr; }
+    explicit Inside(const Waiting& waiting) noexcept { in_mpi_now = &waiting; }
+    ~Inside() { in_mpi_now = nullptr; }
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
   };
@@ -122,7 +122,7 @@ class Session {
   /// What the members are doing, for the error.
   [[nodiscard]] std::string doings_of(const Waiting& waiting, TimePoint asked);
 
-  static inline thread_local const Waiting* inside = nullptr;
+  static inline thread_local const Waiting* in_mpi_now = nullptr;
   std::atomic<std::int64_t> calls_ = 0, sent_bytes_ = 0, received_bytes_ = 0;
   int self_ = 0;                    // world rank
   MPI_Comm watch_ = MPI_COMM_NULL;  // questions and answers between waiting ranks
