@@ -1,9 +1,13 @@
 #include "kernels/device_table.hpp"
 
+#include "core/error.hpp"
+
 namespace argosy::kernels {
 namespace {
 
-constexpr DeviceTable cpu_table{.norm = cpu::norm,
+constexpr DeviceTable cpu_table{.pack_matrix = cpu::pack_matrix,
+                                .gemm = cpu::gemm,
+                                .norm = cpu::norm,
                                 .norm_backward = cpu::norm_backward,
                                 .dropout_add = cpu::dropout_add,
                                 .activation = cpu::activation,
@@ -19,11 +23,19 @@ constexpr DeviceTable cpu_table{.norm = cpu::norm,
                                 .adamw_stochastic_ = cpu::adamw_stochastic_,
                                 .ema_ = cpu::ema_,
                                 .sum_of_squares = cpu::sum_of_squares};
-constexpr DeviceTable cuda_table{.adamw_stochastic_ = cuda::adamw_stochastic_};
+constexpr DeviceTable cuda_table{.gemm = cuda::gemm, .adamw_stochastic_ = cuda::adamw_stochastic_};
 
 const DeviceTable& table_for(const at::Tensor& tensor) { return tensor.is_cpu() ? cpu_table : cuda_table; }
 
 }  // namespace
+
+PackedMatrix pack_matrix(const at::Tensor& matrix) { return table_for(matrix).pack_matrix(matrix); }
+
+void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options) {
+  ARGOSY_CHECK(a.dim() == 2 && c.dim() == 2 && a.size(1) == b.rows && c.size(0) == a.size(0) && c.size(1) == b.columns,
+               "a product [{}, {}] of {} columns and [{}, {}]", c.size(0), c.size(1), a.size(1), b.rows, b.columns);
+  table_for(a).gemm(a, b, c, options);
+}
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> norm(const at::Tensor& x, const at::Tensor& weight,
                                                     const OptionalTensor& bias, double epsilon, bool rms) {

@@ -3,6 +3,7 @@
 #include "kernels/attention.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
+#include "kernels/gemm.hpp"
 #include "kernels/head_loss.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/optimizer.hpp"
@@ -13,6 +14,8 @@ namespace argosy::kernels {
 
 /// An operation without a kernel for the device is the plain reference.
 struct DeviceTable {
+  PackMatrix* pack_matrix = plain::pack_matrix;
+  Gemm* gemm = plain::gemm;
   decltype(&kernels::norm) norm = plain::norm;
   decltype(&kernels::norm_backward) norm_backward = plain::norm_backward;
   decltype(&kernels::dropout_add) dropout_add = plain::dropout_add;
@@ -32,6 +35,8 @@ struct DeviceTable {
 };
 
 namespace cpu {
+PackMatrix pack_matrix;
+Gemm gemm;
 decltype(kernels::norm) norm;
 decltype(kernels::norm_backward) norm_backward;
 decltype(kernels::dropout_add) dropout_add;
@@ -51,6 +56,7 @@ decltype(kernels::sum_of_squares) sum_of_squares;
 }  // namespace cpu
 
 namespace cuda {
+Gemm gemm;
 decltype(kernels::adamw_stochastic_) adamw_stochastic_;
 }  // namespace cuda
 

@@ -1,9 +1,7 @@
 #include "model/layers.hpp"
 
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/mm.h>
-
 #include "kernels/elementwise.hpp"
+#include "kernels/gemm.hpp"
 #include "kernels/norm.hpp"
 
 namespace argosy::model {
@@ -15,15 +13,6 @@ Parameter* find(Unit& unit, const std::string& name) {
     if (parameter.name == name) return &parameter;
   }
   return nullptr;
-}
-
-/// gradient (+)= dyᵀ·x
-void add_product(at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x, bool accumulate) {
-  if (accumulate) {
-    at::addmm_out(gradient, gradient, dy.t(), x);
-  } else {
-    at::mm_out(gradient, dy.t(), x);
-  }
 }
 
 }  // namespace
@@ -38,24 +27,12 @@ Linear::Linear(Unit& unit, const std::string& name)
     : weight(&unit.parameter(name + "/weight")), bias(find(unit, name + "/bias")) {}
 
 at::Tensor Linear::forward(const at::Tensor& x, bool with_bias) const {
-  if (bias != nullptr && with_bias) return at::addmm(bias->weight, x, weight->weight.t());
-  return at::mm(x, weight->weight.t());
+  return kernels::gemm(x, weight->weight.t(), bias != nullptr && with_bias ? optional(bias->weight) : std::nullopt);
 }
 
 void Linear::backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias) const {
   if (auto [gradient, accumulate] = claim_gradient(*weight); gradient.defined()) {
-    // The gradient is fp32 whatever the compute type: on a GPU by the GEMM's own output type, on CPU by a wide GEMM,
-    // which is the faster one there as well.
-    if (dy.is_cuda() && dy.scalar_type() != at::kFloat) {
-      const at::Tensor value = at::mm(dy.t(), x, at::kFloat);
-      if (accumulate) {
-        gradient.add_(value);
-      } else {
-        gradient.copy_(value);
-      }
-    } else {
-      add_product(gradient, dy.to(at::kFloat), x.to(at::kFloat), accumulate);
-    }
+    kernels::gemm(dy.t(), x, gradient, {.accumulate = accumulate});
   }
   if (bias == nullptr || !and_bias) return;
   if (const auto [gradient, accumulate] = claim_gradient(*bias); gradient.defined()) {
@@ -64,9 +41,9 @@ void Linear::backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool
 }
 
 at::Tensor Linear::backward_input(const at::Tensor& dy, const at::Tensor& add) const {
-  if (!add.defined()) return at::mm(dy, weight->weight);
-  at::Tensor result = add;
-  return at::addmm_out(result, result, dy, weight->weight);
+  if (!add.defined()) return kernels::gemm(dy, weight->weight);
+  kernels::gemm(dy, weight->weight, add, {.accumulate = true});
+  return add;
 }
 
 NormLayer::NormLayer(Unit& unit, const std::string& name, const spec::Architecture& shape)

@@ -289,13 +289,14 @@ void add_scaled(const T* x, float* sum, float scale, std::int64_t width) {
   for (std::int64_t i = 0; i < width; ++i) sum[i] += widen(x[i]) * scale;
 }
 
-CrossEntropyRow cross_entropy(float* logits, const float* bias, float* dbias, std::int64_t width, std::int64_t label,
-                              double label_smoothing, double z, double scale, bool gradient) {
+template <class T>
+CrossEntropyRow cross_entropy(float* logits, const T* bias, T* gradient, float* dbias, std::int64_t width,
+                              std::int64_t label, double label_smoothing, double z, double scale) {
   float highest = -std::numeric_limits<float>::infinity(), sum = 0;
   if (bias != nullptr) {
 #pragma omp simd reduction(max : highest) reduction(+ : sum)
     for (std::int64_t i = 0; i < width; ++i) {
-      const float v = logits[i] + bias[i];
+      const float v = logits[i] + widen(bias[i]);
       logits[i] = v;
       sum += v;
       highest = v > highest ? v : highest;
@@ -310,7 +311,7 @@ CrossEntropyRow cross_entropy(float* logits, const float* bias, float* dbias, st
   const float at_label = logits[label];
   const bool right = at_label == highest && std::find(logits, logits + label, highest) == logits + label;
   float total = 0;
-  if (gradient) {
+  if (gradient != nullptr) {
 #pragma omp simd reduction(+ : total)
     for (std::int64_t i = 0; i < width; ++i) {
       const float e = fast_exp(logits[i] - highest);
@@ -324,21 +325,23 @@ CrossEntropyRow cross_entropy(float* logits, const float* bias, float* dbias, st
   const double lse = static_cast<double>(highest) + std::log(static_cast<double>(total));
   const double nll = lse - static_cast<double>(at_label), mean = static_cast<double>(sum) / static_cast<double>(width);
   const double loss = (1 - label_smoothing) * nll + label_smoothing * (lse - mean) + z * lse * lse;
-  if (gradient) {
+  if (gradient != nullptr) {
     const auto factor = static_cast<float>(scale * (1 + 2 * z * lse) / static_cast<double>(total));
     const auto uniform = static_cast<float>(scale * label_smoothing / static_cast<double>(width));
     const auto hit = static_cast<float>(scale * (1 - label_smoothing));
     logits[label] -= hit / factor;
-    if (dbias != nullptr) {
+    constexpr std::int64_t some = 64;  // the gradient may lie on logits that have been read
+    for (std::int64_t first = 0; first < width; first += some) {
+      const std::int64_t count = std::min(some, width - first);
+      T block[some];
+      float* const sums = dbias != nullptr ? dbias + first : nullptr;
 #pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) {
-        const float g = logits[i] * factor - uniform;
-        logits[i] = g;
-        dbias[i] += g;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float g = logits[first + i] * factor - uniform;
+        block[i] = narrow<T>(g);
+        if (sums != nullptr) sums[i] += g;
       }
-    } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) logits[i] = logits[i] * factor - uniform;
+      std::memcpy(gradient + first, block, static_cast<std::size_t>(count) * sizeof(T));
     }
   }
   return {nll, loss, right};

@@ -11,6 +11,9 @@ struct Bf16 {
   std::uint16_t bits;
 };
 
+/// A packed matrix is stored as panels of this many columns.
+constexpr std::int64_t panel_columns = 64;
+
 /// Strides in elements; the last dimension is contiguous.
 struct HeadsView {
   void* data;
@@ -78,18 +81,30 @@ struct Loops {
                  std::int64_t half);
   void (*embed)(const T* row, const float* position, T* out, float scale, std::int64_t width);
   void (*add_scaled)(const T* x, float* sum, float scale, std::int64_t width);
+  /// One row of logits [width], which are overwritten. gradient [width], or null: may begin where the logits do. It
+  /// is added to dbias [width] before it is rounded. bias and dbias may be null.
+  CrossEntropyRow (*cross_entropy)(float* logits, const T* bias, T* gradient, float* dbias, std::int64_t width,
+                                   std::int64_t label, double label_smoothing, double z, double scale);
   /// Tasks [begin, end) of rows × kv_heads.
   void (*attention)(const AttentionForward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end);
   void (*attention_backward)(const AttentionBackward& io, const AttentionShape& shape, std::int64_t begin,
                              std::int64_t end);
+  /// Up to panel_columns columns of a matrix with one stride of 1 become a panel [padded, panel_columns]: row by row,
+  /// in bf16 by pairs of rows, the elements of a column next to each other. Rows from `rows` on become zero.
+  void (*pack_panel)(const T* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                     std::int64_t padded, std::int64_t columns, T* panel);
+  /// Rows of a matrix with one stride of 1, each made contiguous; columns from `columns` to `padded` (even) become
+  /// zero.
+  void (*pack_rows)(const T* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                    std::int64_t columns, std::int64_t padded, T* out, std::int64_t out_stride);
+  /// out = tile + bias, or out += with `accumulate`; bias [columns] may be null.
+  void (*store_tile)(const float* tile, std::int64_t tile_stride, T* out, std::int64_t out_stride, std::int64_t rows,
+                     std::int64_t columns, const T* bias, bool accumulate);
 };
 
 struct Table {
   Loops<float> fp32;
   Loops<Bf16> bf16;
-  /// One row of logits [width] becomes its gradient in place (`gradient`), and joins `dbias` [width] (may be null).
-  CrossEntropyRow (*cross_entropy)(float* logits, const float* bias, float* dbias, std::int64_t width,
-                                   std::int64_t label, double label_smoothing, double z, double scale, bool gradient);
   /// target (+)= Σ partials [count, width], in order.
   void (*sum_partials)(const float* partials, float* target, std::int64_t count, std::int64_t stride,
                        std::int64_t width, bool accumulate);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <new>
@@ -28,19 +29,22 @@ namespace {
 #include "kernels/cpu/vector.ipp"
 #include "kernels/cpu/rows.ipp"
 #include "kernels/cpu/attention.ipp"
+#include "kernels/cpu/pack.ipp"
 #include "kernels/cpu/optimizer.ipp"
 // clang-format on
 
 template <class T>
 constexpr Loops<T> loops() {
-  return {norm<T>,   norm_backward<T>, dropout_add<T>, activation<T>, activation_backward<T>, column_sum<T>,
-          rotate<T>, embed<T>,         add_scaled<T>,  attention<T>,  attention_backward<T>};
+  return {
+      norm<T>,       norm_backward<T>, dropout_add<T>, activation<T>,    activation_backward<T>, column_sum<T>,
+      rotate<T>,     embed<T>,         add_scaled<T>,  cross_entropy<T>, attention<T>,           attention_backward<T>,
+      pack_panel<T>, pack_rows<T>,     store_tile<T>};
 }
 
 }  // namespace
 
 extern const Table loop_table;
-const Table loop_table{loops<float>(),   loops<Bf16>(), cross_entropy,  sum_partials,           adamw,
+const Table loop_table{loops<float>(),   loops<Bf16>(), sum_partials,   adamw,
                        adamw_stochastic, ema,           sum_of_squares, ARGOSY_TEXT(ARGOSY_ISA)};
 
 }  // namespace ARGOSY_ISA

@@ -1,5 +1,7 @@
 // The host part of operators that have a kernel in the CUDA plug-in: checks, factors and the stream, then the call of
 // the plug-in.
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -11,6 +13,26 @@
 #include "kernels/plugin.hpp"
 
 namespace argosy::kernels::cuda {
+
+void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options) {
+  at::Tensor out = c;
+  if (c.scalar_type() == a.scalar_type() && !options.bias) {
+    if (options.accumulate) {
+      at::addmm_out(out, c, a, b.data);
+    } else {
+      at::mm_out(out, a, b.data);
+    }
+    return;
+  }
+  const at::Tensor product = options.bias                         ? at::addmm(*options.bias, a, b.data)
+                             : a.scalar_type() == c.scalar_type() ? at::mm(a, b.data)
+                                                                  : at::mm(a, b.data, c.scalar_type());
+  if (options.accumulate) {
+    c.add_(product);
+  } else {
+    c.copy_(product);
+  }
+}
 
 void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
                        const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding) {

@@ -44,7 +44,7 @@ TEST_P(HeadLoss, EqualsPlain) {
     EXPECT_EQ(got.sums[2].item<double>(), 29);
     EXPECT_EQ(got.sums[3].item<double>(), expected.sums[3].item<double>());
     EXPECT_LT(distance(got.dh, expected.dh), tolerance(type));
-    EXPECT_LT(distance(got.dweight, expected.dweight), 1e-5);
+    EXPECT_LT(distance(got.dweight, expected.dweight), tolerance(type));
     if (with_bias) {
       EXPECT_LT(distance(got.dbias, expected.dbias), 1e-5);
     }

@@ -1,0 +1,212 @@
+// Matrix products by the micro-kernels of oneDNN (batch-reduce GEMM, which LibTorch offers in CPUBlas.h): they multiply
+// blocks that are in the cache; this file cuts the product into blocks, packs operands and distributes blocks over
+// threads. All sums along the depth go in one order, so that bits depend on neither blocks nor threads.
+#include <ATen/native/CPUBlas.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cpu/access.hpp"
+#include "kernels/device_table.hpp"
+
+namespace argosy::kernels::cpu {
+namespace {
+
+constexpr std::int64_t tile_rows = 128;     // of c in a task
+constexpr std::int64_t tile_columns = 256;  // of c in a task that keeps its sums apart
+constexpr std::int64_t depth_step = 1024;   // such a part of both operands' blocks fits the cache
+constexpr std::int64_t depth_unit = 32;     // packed operands are padded to a multiple of this
+
+std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+auto* as_aten(Bf16* p) { return reinterpret_cast<c10::BFloat16*>(p); }
+auto* as_aten(float* p) { return p; }
+
+template <class T>
+void micro_kernel(std::int64_t rows, std::int64_t columns, std::int64_t depth, T* a, std::int64_t a_stride, T* panel,
+                  float* c, std::int64_t c_stride, bool adds) {
+  at::native::cpublas::brgemm(rows, columns, depth, a_stride, panel_columns, c_stride, adds, as_aten(a), as_aten(panel),
+                              c, sizeof(T) == 2);
+}
+
+/// Whether the micro-kernels run on this processor for this type.
+bool has_micro_kernels(at::ScalarType type) {
+  if (type == at::kFloat) {
+    static const bool yes = &table() != table_named("baseline");
+    return yes;
+  }
+  static const bool yes = [] {
+    if (&table() == table_named("baseline")) return false;
+    try {
+      Bf16 a[depth_unit] = {}, b[depth_unit * panel_columns] = {};
+      float c[panel_columns] = {};
+      micro_kernel(1, panel_columns, depth_unit, a, depth_unit, b, c, panel_columns, false);
+      return true;
+    } catch (const c10::Error&) {
+      return false;
+    }
+  }();
+  return yes;
+}
+
+/// A kernel is generated for each shape, so rows come in few sizes: a multiple of 16, then powers of two.
+std::int64_t next_rows(std::int64_t left) {
+  if (left >= 16) return left / 16 * 16;
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(left)));
+}
+
+template <class T>
+struct Product {
+  T* a;
+  std::int64_t rows, columns, depth, a_row, a_column;
+  T* panels;  // [columns / panel_columns][depth, padded][panel_columns]
+  void* c;
+  std::int64_t c_row;
+  bool is_wide;  // c is fp32
+  T* bias;       // or null
+  bool accumulate;
+
+  /// The micro-kernels read `a` as it is.
+  [[nodiscard]] bool reads_a() const { return a_column == 1 && depth % 2 == 0; }
+  /// They write `c` as it is.
+  [[nodiscard]] bool writes_c() const { return is_wide && bias == nullptr; }
+};
+
+/// One task: rows [first_row, first_row + rows) of columns [first_column, end_column). scratch: see scratch_floats().
+template <class T>
+void multiply_tile(const Product<T>& p, std::int64_t first_row, std::int64_t rows, std::int64_t first_column,
+                   std::int64_t end_column, float* scratch) {
+  const std::int64_t padded = round_up(p.depth, depth_unit);
+  T* const packed = reinterpret_cast<T*>(scratch + tile_rows * tile_columns);
+  float* const sums = p.writes_c() ? static_cast<float*>(p.c) + first_row * p.c_row + first_column : scratch;
+  const std::int64_t sums_row = p.writes_c() ? p.c_row : tile_columns;
+  const bool accumulate = p.accumulate && p.writes_c();
+  for (std::int64_t k = 0; k < p.depth; k += depth_step) {
+    const std::int64_t here = std::min(depth_step, p.depth - k);
+    const T* from = p.a + first_row * p.a_row + k * p.a_column;
+    T* a = const_cast<T*>(from);
+    std::int64_t a_row = p.a_row, reach = here;
+    if (!p.reads_a()) {
+      a = packed, a_row = depth_step, reach = std::min(depth_step, padded - k);
+      table().loops<T>().pack_rows(from, p.a_row, p.a_column, rows, here, reach, packed, depth_step);
+    }
+    for (std::int64_t part = 0; part < reach;) {
+      // What is packed here may have any depth, such as the tokens of a batch: again powers of two.
+      const std::int64_t depth =
+          p.reads_a() || reach == depth_step
+              ? reach
+              : static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(reach - part)));
+      for (std::int64_t column = first_column; column < end_column; column += panel_columns) {
+        const std::int64_t width = std::min(panel_columns, end_column - column);
+        T* const panel = p.panels + column * padded + (k + part) * panel_columns;
+        for (std::int64_t row = 0, count = 0; row < rows; row += count) {
+          count = next_rows(rows - row);
+          micro_kernel(count, width, depth, a + row * a_row + part, a_row, panel,
+                       sums + row * sums_row + column - first_column, sums_row, accumulate || k + part > 0);
+        }
+      }
+      part += depth;
+    }
+  }
+  if (p.writes_c()) return;
+  const T* const bias = p.bias != nullptr ? p.bias + first_column : nullptr;
+  const std::int64_t at = first_row * p.c_row + first_column, columns = end_column - first_column;
+  if (!p.is_wide) {
+    table().loops<T>().store_tile(sums, sums_row, static_cast<T*>(p.c) + at, p.c_row, rows, columns, bias,
+                                  p.accumulate);
+  } else {
+    float wide[tile_columns];
+    for (std::int64_t j = 0; j < columns; ++j) {
+      if constexpr (sizeof(T) == 4) wide[j] = bias[j];
+      if constexpr (sizeof(T) == 2) wide[j] = std::bit_cast<float>(static_cast<std::uint32_t>(bias[j].bits) << 16);
+    }
+    table().fp32.store_tile(sums, sums_row, static_cast<float*>(p.c) + at, p.c_row, rows, columns, wide, p.accumulate);
+  }
+}
+
+/// The sums of a task, and its block of `a`.
+template <class T>
+std::int64_t scratch_floats() {
+  return tile_rows * (tile_columns + depth_step * static_cast<std::int64_t>(sizeof(T)) / 4);
+}
+
+template <class T>
+void multiply(const Product<T>& p) {
+  // Tiles of about equal height; columns are cut if rows alone do not keep all threads busy.
+  const std::int64_t threads = at::get_num_threads(), tiles = (p.rows + tile_rows - 1) / tile_rows;
+  const std::int64_t height = std::min(tile_rows, round_up((p.rows + tiles - 1) / tiles, 16));
+  const std::int64_t whole = p.writes_c() ? round_up(p.columns, panel_columns) : tile_columns;
+  const std::int64_t ranges = tiles >= 4 * threads || threads == 1 ? 1 : (4 * threads + tiles - 1) / tiles;
+  const std::int64_t width = std::min(whole, round_up((p.columns + ranges - 1) / ranges, panel_columns));
+  const std::int64_t across = (p.columns + width - 1) / width;
+  at::parallel_for(0, tiles * across, 1, [&](std::int64_t begin, std::int64_t end) {
+    const at::Tensor scratch = at::empty({scratch_floats<T>()}, at::kFloat);
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t row = task / across * height, column = task % across * width;
+      if (row >= p.rows) break;
+      multiply_tile(p, row, std::min(height, p.rows - row), column, std::min(p.columns, column + width),
+                    scratch.mutable_data_ptr<float>());
+    }
+    at::native::cpublas::brgemm_release(sizeof(T) == 2);
+  });
+}
+
+}  // namespace
+
+PackedMatrix pack_matrix(const at::Tensor& matrix) {
+  if (!has_micro_kernels(matrix.scalar_type())) return plain::pack_matrix(matrix);
+  const std::int64_t rows = matrix.size(0), columns = matrix.size(1), padded = round_up(rows, depth_unit);
+  const std::int64_t panels = (columns + panel_columns - 1) / panel_columns;
+  at::Tensor data = at::empty({panels, padded, panel_columns}, matrix.options());
+  const bool by_rows = matrix.stride(1) == 1 || columns == 1;
+  ARGOSY_CHECK(by_rows || matrix.stride(0) == 1 || rows == 1, "a matrix with strides {} and {}", matrix.stride(0),
+               matrix.stride(1));
+  constexpr std::int64_t some = 512;  // rows in a task
+  const std::int64_t parts = (padded + some - 1) / some;
+  with_type(matrix, [&]<class T>(T*) {
+    const T* const from = pointer<T>(matrix);
+    T* const to = pointer<T>(data);
+    const std::int64_t row = matrix.stride(0), column = by_rows ? 1 : matrix.stride(1);
+    at::parallel_for(0, panels * parts, grain(some * panel_columns / 4), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t task = begin; task < end; ++task) {
+        const std::int64_t first = task / parts * panel_columns, k = task % parts * some;
+        table().loops<T>().pack_panel(from + k * row + first * column, row, column,
+                                      std::clamp<std::int64_t>(rows - k, 0, some), std::min(some, padded - k),
+                                      std::min(panel_columns, columns - first),
+                                      to + first * padded + k * panel_columns);
+      }
+    });
+  });
+  return {std::move(data), rows, columns};
+}
+
+void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options) {
+  if (!has_micro_kernels(a.scalar_type())) return plain::gemm(a, b, c, options);
+  ARGOSY_CHECK(c.size(1) <= 1 || c.stride(1) == 1, "the rows of a product are contiguous");
+  if (c.numel() == 0) return;
+  if (b.rows == 0) {
+    if (!options.accumulate) c.zero_();
+    if (options.bias) c.add_(*options.bias);
+    return;
+  }
+  const bool by_rows = a.stride(1) == 1 || a.size(1) == 1;
+  ARGOSY_CHECK(by_rows || a.stride(0) == 1 || a.size(0) == 1, "a matrix with strides {} and {}", a.stride(0),
+               a.stride(1));
+  with_type(a, [&]<class T>(T*) {
+    multiply(Product<T>{.a = pointer<T>(a),
+                        .rows = a.size(0),
+                        .columns = b.columns,
+                        .depth = b.rows,
+                        .a_row = a.stride(0),
+                        .a_column = by_rows ? 1 : a.stride(1),
+                        .panels = pointer<T>(b.data),
+                        .c = c.mutable_data_ptr(),
+                        .c_row = c.stride(0),
+                        .is_wide = c.scalar_type() == at::kFloat,
+                        .bias = pointer<T>(options.bias),
+                        .accumulate = options.accumulate});
+  });
+}
+
+}  // namespace argosy::kernels::cpu

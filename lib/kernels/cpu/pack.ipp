@@ -1,0 +1,133 @@
+// Operands of matrix products in the order in which the micro-kernels read them, and their results stored. Included by
+// table.ipp inside its namespace.
+
+/// 32-bit words: out[j, i] = in[i, j]. Strides in bytes.
+inline void transpose_words(const void* in, std::int64_t in_stride, std::int64_t rows, std::int64_t columns, void* out,
+                            std::int64_t out_stride) {
+  const auto from = [=](std::int64_t i, std::int64_t j) {
+    return static_cast<const char*>(in) + i * in_stride + 4 * j;
+  };
+  const auto to = [=](std::int64_t i, std::int64_t j) { return static_cast<char*>(out) + j * out_stride + 4 * i; };
+  for (std::int64_t first = 0; first < columns; first += 64) {  // a block of the output stays in the inner cache
+    const std::int64_t last = std::min(columns, first + 64);
+    std::int64_t i = 0;
+#if defined(__AVX2__)
+    for (; i + 8 <= rows; i += 8) {
+      std::int64_t j = first;
+      for (; j + 8 <= last; j += 8) {
+        __m256 r[8], t[8];
+#pragma GCC unroll 8
+        for (int k = 0; k < 8; ++k) r[k] = _mm256_loadu_ps(reinterpret_cast<const float*>(from(i + k, j)));
+#pragma GCC unroll 4
+        for (int k = 0; k < 8; k += 2) {
+          t[k] = _mm256_unpacklo_ps(r[k], r[k + 1]);
+          t[k + 1] = _mm256_unpackhi_ps(r[k], r[k + 1]);
+        }
+#pragma GCC unroll 2
+        for (int k = 0; k < 8; k += 4) {
+          r[k] = _mm256_shuffle_ps(t[k], t[k + 2], 0x44);
+          r[k + 1] = _mm256_shuffle_ps(t[k], t[k + 2], 0xee);
+          r[k + 2] = _mm256_shuffle_ps(t[k + 1], t[k + 3], 0x44);
+          r[k + 3] = _mm256_shuffle_ps(t[k + 1], t[k + 3], 0xee);
+        }
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k) {
+          _mm256_storeu_ps(reinterpret_cast<float*>(to(i, j + k)), _mm256_permute2f128_ps(r[k], r[k + 4], 0x20));
+          _mm256_storeu_ps(reinterpret_cast<float*>(to(i, j + k + 4)), _mm256_permute2f128_ps(r[k], r[k + 4], 0x31));
+        }
+      }
+      for (; j < last; ++j) {
+        for (int k = 0; k < 8; ++k) std::memcpy(to(i + k, j), from(i + k, j), 4);
+      }
+    }
+#endif
+    for (; i < rows; ++i) {
+      for (std::int64_t j = first; j < last; ++j) std::memcpy(to(i, j), from(i, j), 4);
+    }
+  }
+}
+
+/// out[i] = {first[i], second[i]}; without `second`, {first[i], 0}.
+inline void interleave(const Bf16* first, const Bf16* second, std::int64_t n, std::uint32_t* out) {
+  if (second == nullptr) {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = first[i].bits;
+  } else {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) out[i] = first[i].bits | static_cast<std::uint32_t>(second[i].bits) << 16;
+  }
+}
+
+template <class T>
+void pack_panel(const T* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+                std::int64_t padded, std::int64_t columns, T* panel) {
+  constexpr std::int64_t size = sizeof(T), together = 4 / size;
+  auto* const out = reinterpret_cast<std::uint32_t*>(panel);
+  const std::int64_t whole = rows / together;
+  if (column_stride == 1) {
+    for (std::int64_t k = 0; k * together < rows; ++k) {
+      const T* row = matrix + k * together * row_stride;
+      if constexpr (together == 1) {
+        std::memcpy(out + k * panel_columns, row, static_cast<std::size_t>(4 * columns));
+      } else {
+        interleave(row, k < whole ? row + row_stride : nullptr, columns, out + k * panel_columns);
+      }
+    }
+  } else {
+    transpose_words(matrix, column_stride * size, columns, whole, out, 4 * panel_columns);
+    if constexpr (together == 2) {
+      for (std::int64_t j = 0; j < columns && whole * together < rows; ++j)
+        out[whole * panel_columns + j] = matrix[j * column_stride + rows - 1].bits;
+    }
+  }
+  const std::int64_t used = (rows + together - 1) / together;
+  std::fill(out + used * panel_columns, out + padded / together * panel_columns, 0U);
+}
+
+template <class T>
+void pack_rows(const T* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
+               std::int64_t columns, std::int64_t padded, T* out, std::int64_t out_stride) {
+  constexpr std::int64_t size = sizeof(T);
+  if (column_stride == 1) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      std::memcpy(out + i * out_stride, matrix + i * row_stride, static_cast<std::size_t>(size * columns));
+  } else if constexpr (size == 4) {
+    transpose_words(matrix, column_stride * size, columns, rows, out, out_stride * size);
+  } else {
+    constexpr std::int64_t some = 8, most = 128;  // pairs of columns, rows
+    alignas(64) std::uint32_t pairs[some * most];
+    for (std::int64_t first = 0; first < rows; first += most) {
+      const std::int64_t count = std::min(most, rows - first);
+      for (std::int64_t k = 0; k < columns; k += 2 * some) {
+        const std::int64_t here = std::min(some, (columns - k + 1) / 2);
+        for (std::int64_t p = 0; p < here; ++p) {
+          const T* column = matrix + first + (k + 2 * p) * column_stride;
+          interleave(column, k + 2 * p + 1 < columns ? column + column_stride : nullptr, count, pairs + p * most);
+        }
+        // An odd last pair ends with a zero, for which `padded` has room.
+        transpose_words(pairs, 4 * most, here, count, out + first * out_stride + k, out_stride * size);
+      }
+    }
+  }
+  for (std::int64_t i = 0; i < rows && columns < padded; ++i)
+    std::fill(out + i * out_stride + columns, out + i * out_stride + padded, T{});
+}
+
+template <class T>
+void store_tile(const float* tile, std::int64_t tile_stride, T* out, std::int64_t out_stride, std::int64_t rows,
+                std::int64_t columns, const T* bias, bool accumulate) {
+  for (std::int64_t i = 0; i < rows; ++i, tile += tile_stride, out += out_stride) {
+    if (bias != nullptr && accumulate) {
+#pragma omp simd
+      for (std::int64_t j = 0; j < columns; ++j) out[j] = narrow<T>(widen(out[j]) + (tile[j] + widen(bias[j])));
+    } else if (bias != nullptr) {
+#pragma omp simd
+      for (std::int64_t j = 0; j < columns; ++j) out[j] = narrow<T>(tile[j] + widen(bias[j]));
+    } else if (accumulate) {
+#pragma omp simd
+      for (std::int64_t j = 0; j < columns; ++j) out[j] = narrow<T>(widen(out[j]) + tile[j]);
+    } else {
+#pragma omp simd
+      for (std::int64_t j = 0; j < columns; ++j) out[j] = narrow<T>(tile[j]);
+    }
+  }
+}

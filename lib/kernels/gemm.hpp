@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+/// Matrix products. Operands are fp32 or bf16, both of one type; products and sums are fp32 and are rounded once, when
+/// they are stored. On CPUs with AVX2 (bf16: AVX-512), the bits of an element depend on its row, its column and their
+/// length only: not on the other rows, and not on the number of threads.
+namespace argosy::kernels {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+/// The right operand of a product, in the order in which the device reads it. It does not follow later changes of the
+/// matrix.
+struct PackedMatrix {
+  at::Tensor data;  // the matrix itself where the device has no such order
+  std::int64_t rows = 0, columns = 0;
+};
+/// matrix: [k, n], a view with one stride of 1.
+[[nodiscard]] PackedMatrix pack_matrix(const at::Tensor& matrix);
+
+struct GemmOptions {
+  bool accumulate = false;  // c += instead of c =
+  OptionalTensor bias{};    // [n], of the type of a: added to each row
+};
+
+/// c = a·b + bias. a: [m, k], b: [k, n]: views with one stride of 1; c: [m, n], rows contiguous, fp32 or of the type of
+/// a.
+void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options = {});
+void gemm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const GemmOptions& options = {});
+/// a·b + bias, of the type of a.
+[[nodiscard]] at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const OptionalTensor& bias = std::nullopt);
+[[nodiscard]] at::Tensor gemm(const at::Tensor& a, const PackedMatrix& b, const OptionalTensor& bias = std::nullopt);
+
+using PackMatrix = PackedMatrix(const at::Tensor& matrix);
+using Gemm = void(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options);
+
+namespace plain {
+PackMatrix pack_matrix;
+Gemm gemm;
+}  // namespace plain
+
+}  // namespace argosy::kernels

@@ -1,0 +1,103 @@
+#include "kernels/gemm.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/mm.h>
+
+#include "unit/kernels/compare.hpp"
+
+namespace argosy::test {
+namespace {
+
+using namespace kernels;
+
+struct Shape {
+  std::int64_t m, k, n;
+};
+
+/// [rows, columns] as it is, or as the transpose of a matrix.
+at::Tensor matrix(std::int64_t rows, std::int64_t columns, bool transposed, at::ScalarType type, double phase) {
+  return transposed ? values({columns, rows}, type, phase).t() : values({rows, columns}, type, phase);
+}
+
+class Gemm : public testing::TestWithParam<std::tuple<at::ScalarType, Shape, bool, bool>> {};
+
+TEST_P(Gemm, EqualsPlain) {
+  const auto [type, shape, transposed_a, transposed_b] = GetParam();
+  const auto [m, k, n] = shape;
+  const at::Tensor a = matrix(m, k, transposed_a, type, 1), b = matrix(k, n, transposed_b, type, 2),
+                   bias = values({n}, type, 3);
+  const PackedMatrix packed = pack_matrix(b), reference = plain::pack_matrix(b);
+  for (const at::ScalarType out : {at::kFloat, type}) {
+    for (const bool accumulate : {false, true}) {
+      for (const bool with_bias : {false, true}) {
+        const GemmOptions options{accumulate, with_bias ? OptionalTensor(bias) : std::nullopt};
+        const at::Tensor got = accumulate ? values({m, n}, out, 4) : poisoned({m, n}).to(out),
+                         expected = accumulate ? values({m, n}, out, 4) : poisoned({m, n}).to(out);
+        gemm(a, packed, got, options);
+        plain::gemm(a, reference, expected, options);
+        if (got.numel() == 0) continue;
+        EXPECT_LT(distance(got, expected), tolerance(out)) << accumulate << with_bias;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Gemm,
+                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16),
+                                          testing::Values(Shape{1, 1, 1}, Shape{3, 7, 5}, Shape{130, 33, 65},
+                                                          Shape{129, 2082, 300}, Shape{64, 1061, 64}, Shape{5, 64, 8},
+                                                          Shape{0, 8, 4}, Shape{4, 8, 0}, Shape{4, 0, 8}),
+                                          testing::Bool(), testing::Bool()));
+
+/// A slice of a wider matrix, as the projections of packed queries, keys and values are.
+TEST(Gemm, ReadsAndWritesSlices) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor a = values({20, 96}, type).narrow(1, 32, 48), b = values({48, 90}, type, 2);
+    const at::Tensor whole = values({20, 200}, type, 3), before = whole.clone(), part = whole.narrow(1, 70, 90);
+    gemm(a, b, part);
+    EXPECT_LT(distance(part, at::mm(a.to(at::kFloat), b.to(at::kFloat))), tolerance(type));
+    EXPECT_TRUE(whole.narrow(1, 0, 70).equal(before.narrow(1, 0, 70)));
+    EXPECT_TRUE(whole.narrow(1, 160, 40).equal(before.narrow(1, 160, 40)));
+  }
+}
+
+/// What is decoded or trained must not depend on the other rows of a batch, nor on threads.
+TEST(Gemm, BitsOfARowDependOnNoOtherRowAndNoThreads) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor a = values({301, 1100}, type), b = values({1100, 333}, type, 2);
+    const PackedMatrix packed = pack_matrix(b);
+    if (packed.data.dim() != 3)
+      continue;  // a processor for which the library's own product is used, which promises less
+    const at::Tensor whole = gemm(a, packed);
+    for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {17, 1}, {100, 77}, {288, 13}})
+      EXPECT_TRUE(gemm(a.narrow(0, first, count), packed).equal(whole.narrow(0, first, count))) << first;
+    const at::Tensor gradient = at::empty({1100, 333}, at::kFloat), alone = at::empty({1100, 333}, at::kFloat);
+    const int threads = at::get_num_threads();
+    at::set_num_threads(3);
+    EXPECT_TRUE(gemm(a, b).equal(whole));
+    gemm(a.t(), whole, gradient);
+    at::set_num_threads(1);
+    EXPECT_TRUE(gemm(a, b).equal(whole));
+    gemm(a.t(), whole, alone);
+    at::set_num_threads(threads);
+    EXPECT_TRUE(gradient.equal(alone));
+  }
+}
+
+TEST(Gemm, NanAndInfinityReachWhatTheyShouldAndNothingElse) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor a = values({40, 35}, type), b = values({35, 70}, type, 2);
+    a[7][34] = std::numeric_limits<float>::quiet_NaN();
+    b[3][66] = std::numeric_limits<float>::infinity();
+    const at::Tensor c = gemm(a, b).to(at::kFloat);
+    EXPECT_TRUE(c[7].isnan().all().item<bool>());
+    const at::Tensor finite = c.isfinite();
+    EXPECT_EQ(finite.logical_not().sum().item<std::int64_t>(), 70 + 39);
+    const at::Tensor turned = at::empty({70, 40}, at::kFloat);
+    gemm(b.t(), a.t(), turned);
+    EXPECT_TRUE(turned.t().isfinite().equal(finite));
+  }
+}
+
+}  // namespace
+}  // namespace argosy::test
