@@ -103,6 +103,10 @@ int main(int argc, char** argv) {
            "accept a changed key on resume: data, batch, seed, precision, loss or optimizer.type; may be repeated")
         ->type_name("KEY")
         ->allow_extra_args(false);
+    app.add_flag(
+        "--profile", training.profile,
+        "at the end, print where the time of a step goes: ms, GFLOP/s or GB/s of each operation on rank 0, and "
+        "the share of what this CPU can reach");
     add_question(app, question);
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");

@@ -18,6 +18,7 @@
 #include "train/early_stop.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
+#include "train/profile_report.hpp"
 #include "train/progress.hpp"
 #include "train/run_parts.hpp"
 #include "train/saver.hpp"
@@ -234,6 +235,9 @@ class Trainer {
     next.src_tokens += batches.src_tokens;
     next.tgt_tokens += batches.tgt_tokens;
     next.padded_tokens += batches.padded_tokens;
+    std::optional<kernels::Profile::Recording> recording;
+    if (options_.profile && ++steps_taken_ > steps_to_peak) recording.emplace(profiled_.profile);
+    const double begin_s = context_.clock.monotonic_s();
     const StepResult result = runner.run(plan, batches,
                                          {.step = next.step,
                                           .updates = {state_.updates + 1},
@@ -243,6 +247,10 @@ class Trainer {
                                           .recompute = config_.sharding.recompute,
                                           .wants_to_stop = run_.stop->wants_to_stop(),
                                           .before_update = [&saver] { saver.before_update(); }});
+    if (recording) {
+      ++profiled_.steps;
+      profiled_.seconds += context_.clock.monotonic_s() - begin_s;
+    }
     next.updates += result.skipped ? 0 : 1;
     next.n_clips += result.clipped ? 1 : 0;
     next.guard = guard.state();
@@ -380,6 +388,12 @@ class Trainer {
                                {"seconds", saves.seconds},
                                {"held_up_s", saves.held_up_s}};
     if (!saves.newest.empty()) report.figures["checkpoint"] = saves.newest.string();
+    if (profiled_.steps > 0) {
+      const DeviceRates rates =
+          measure_rates(config_.precision.mode == plan::PrecisionMode::fp32 ? at::kFloat : at::kBFloat16);
+      for (const std::string& line : lines_of(profiled_, rates)) context_.log.plain(line);
+      report.figures["profile"] = json_of(profiled_, rates);
+    }
     if (steps == 0) context_.log.info("nothing to do: the run has already ended at step {}", state_.step);
     return report;
   }
@@ -394,6 +408,8 @@ class Trainer {
 
   std::optional<Progress> progress_;  // of the steps; from the first one on
   json::object memory_;               // measured and planned
+  ProfiledSteps profiled_;            // with --profile: those after the first few
+  std::int64_t steps_taken_ = 0;
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ struct TrainOptions {
   bool abandon_newer = false;                // renames checkpoints that are newer than the one resumed from
   std::string request{};                     // names the job's request, which is carried out once (begin.hpp)
   std::vector<std::string> allow_changes{};  // keys whose change on resume is accepted
+  bool profile = false;                      // time the operations of steps, and print where the time goes
   /// The names of the formats to which a model can be exported, for the log.
   std::function<std::vector<std::string>(const spec::Architecture&)> formats_for{};
   /// Called on every rank after each step, before the decision whether the run stops.

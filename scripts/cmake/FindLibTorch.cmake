@@ -62,6 +62,9 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   add_library(LibTorch::cpu SHARED IMPORTED GLOBAL)
   set_target_properties(LibTorch::cpu PROPERTIES IMPORTED_LOCATION ${LibTorch_CPU_LIBRARY})
   target_link_libraries(LibTorch::cpu INTERFACE LibTorch::c10)
+  # Without OpenMP, at::parallel_for, which is a template, runs on one thread.
+  target_compile_options(LibTorch::cpu INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+  target_link_options(LibTorch::cpu INTERFACE -fopenmp)
   # libtorch_cpu.so finds libcudart and libcupti by its own rpath; GNU ld checks them at link time as well.
   if(LibTorch_NVIDIA_DIR)
     file(GLOB _nvidia_dirs ${LibTorch_NVIDIA_DIR}/*/lib)

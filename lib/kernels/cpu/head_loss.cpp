@@ -53,7 +53,8 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
   // The gradient of a row of logits, of the type of h, begins where the logits of that row begin.
   const at::Tensor buffer = at::empty({chunk, live}, at::kFloat), typed = buffer.view(x.scalar_type());
   const at::Tensor dx = dh && rows < h.size(0) ? at::empty_like(x) : dh.value_or(at::Tensor());
-  const PackedMatrix to_logits = pack_matrix(matrix.t()), to_input = dh ? pack_matrix(matrix) : PackedMatrix{};
+  const PackedMatrix to_logits = kernels::pack_matrix(matrix.t()),
+                     to_input = dh ? kernels::pack_matrix(matrix) : PackedMatrix{};
   std::vector<CrossEntropyRow> results(static_cast<std::size_t>(rows));
   at::Tensor partials = dbias ? at::empty({(chunk + loss_rows - 1) / loss_rows, live}, at::kFloat) : at::Tensor();
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
