@@ -133,18 +133,17 @@ std::int64_t scratch_floats() {
 
 template <class T>
 void multiply(const Product<T>& p) {
-  // Tiles of about equal height; columns are cut if rows alone do not keep all threads busy.
-  const std::int64_t threads = at::get_num_threads(), tiles = (p.rows + tile_rows - 1) / tile_rows;
-  const std::int64_t height = std::min(tile_rows, round_up((p.rows + tiles - 1) / tiles, 16));
+  // Tiles of about equal height, several for each thread; columns are cut where rows alone are too few.
+  const std::int64_t threads = at::get_num_threads(), wanted = threads == 1 ? 1 : 4 * threads;
+  const std::int64_t height = std::clamp(round_up((p.rows + wanted - 1) / wanted, 16), std::int64_t{32}, tile_rows);
+  const std::int64_t tiles = (p.rows + height - 1) / height, ranges = (wanted + tiles - 1) / tiles;
   const std::int64_t whole = p.writes_c() ? round_up(p.columns, panel_columns) : tile_columns;
-  const std::int64_t ranges = tiles >= 4 * threads || threads == 1 ? 1 : (4 * threads + tiles - 1) / tiles;
   const std::int64_t width = std::min(whole, round_up((p.columns + ranges - 1) / ranges, panel_columns));
   const std::int64_t across = (p.columns + width - 1) / width;
   at::parallel_for(0, tiles * across, 1, [&](std::int64_t begin, std::int64_t end) {
     const at::Tensor scratch = at::empty({scratch_floats<T>()}, at::kFloat);
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t row = task / across * height, column = task % across * width;
-      if (row >= p.rows) break;
       multiply_tile(p, row, std::min(height, p.rows - row), column, std::min(p.columns, column + width),
                     scratch.mutable_data_ptr<float>());
     }
