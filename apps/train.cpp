@@ -40,7 +40,6 @@ struct Question {
 };
 
 constexpr int most_ranks = 1 << 20, most_nodes = most_ranks / 8;
-
 void add_question(CLI::App& app, Question& question) {
   app.add_flag("--dry-run", question.asked, "print the plan (memory, traffic, time, disk) and exit");
   app.add_flag("--json", question.json, "with --dry-run: print the plan as one JSON object on stdout and nothing else");
@@ -65,9 +64,8 @@ void print_plan(const plan::RunConfig& config, const Question& question, const c
   plan::PlanTarget target{.layout = context.topology.layout(),
                           .gpu = config.device == "cpu" ? nullptr : plan::gpu_by_name(question.gpu),
                           .gpu_positions_per_s = question.positions_per_s};
-  if (question.ranks || question.nodes) {
+  if (question.ranks || question.nodes)
     target.layout = plan::spread(question.ranks.value_or(question.nodes.value_or(1) * 8), question.nodes);
-  }
   if (question.node_giga_bytes_per_s) target.node_bytes_per_s = 1e9 * *question.node_giga_bytes_per_s;
   const plan::RunPlan plan = plan::plan_run(config, shape, target);
   if (question.json) {
@@ -103,10 +101,7 @@ int main(int argc, char** argv) {
            "accept a changed key on resume: data, batch, seed, precision, loss or optimizer.type; may be repeated")
         ->type_name("KEY")
         ->allow_extra_args(false);
-    app.add_flag(
-        "--profile", training.profile,
-        "at the end, print where the time of a step goes: ms, GFLOP/s or GB/s of each operation on rank 0, and "
-        "the share of what this CPU can reach");
+    app.add_flag("--profile", training.profile, "at the end, print where the time of a step went (rank 0, CPU)");
     add_question(app, question);
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 /// Matrix products. Operands are fp32 or bf16, both of one type; products and sums are fp32 and are rounded once, when
 /// they are stored. On CPUs with AVX2 (bf16: AVX-512), the bits of an element depend on its row, its column and their
@@ -33,6 +34,10 @@ void gemm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const G
 /// a·b + bias, of the type of a.
 [[nodiscard]] at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const OptionalTensor& bias = std::nullopt);
 [[nodiscard]] at::Tensor gemm(const at::Tensor& a, const PackedMatrix& b, const OptionalTensor& bias = std::nullopt);
+
+/// What the last bits of results on this processor depend on: the instruction set of this module's loops, and those of
+/// the matrix products, such as "avx512 bf16".
+[[nodiscard]] std::string cpu_instructions();
 
 using PackMatrix = PackedMatrix(const at::Tensor& matrix);
 using Gemm = void(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options);

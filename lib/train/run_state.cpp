@@ -123,6 +123,7 @@ checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& 
                    {"epoch", state.cursor.epoch}, {"epoch_step", state.cursor.step}, {"epoch_done", state.epoch}};
   sections.rng = {
       {"kind", "philox"}, {"seed", config.seed}, {"threads", state.threads.count}, {"ranks", state.threads.ranks}};
+  if (!state.instructions.empty()) sections.rng["instructions"] = state.instructions;
   sections.metrics = state.metrics;
   sections.best = {{"loss", state.best_loss}, {"step", state.best_step}, {"validation_is_due", state.owes_validation}};
   for (const auto& [key, value] : state.validations) sections.best[key] = value;
@@ -149,7 +150,9 @@ RunState state_of(const checkpoint::Reader& reader) {
                  .taken = counters.count("mean_norm_steps"),
                  .skipped = counters.count("skipped"),
                  .in_a_row = counters.count("skipped_in_a_row")};
-  if (const Fields rng{sections.rng, "/rng", where}; rng.has("threads")) {
+  const Fields rng{sections.rng, "/rng", where};
+  if (rng.has("instructions")) state.instructions = rng.text("instructions");
+  if (rng.has("threads")) {
     constexpr std::int64_t most = std::numeric_limits<int>::max();
     state.threads = {.count = narrow<int>(rng.count("threads", most)), .ranks = narrow<int>(rng.count("ranks", most))};
   }

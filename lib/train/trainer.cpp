@@ -11,6 +11,7 @@
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
+#include "kernels/gemm.hpp"
 #include "kernels/memory.hpp"
 #include "model/stored_spec.hpp"
 #include "plan/plan_lines.hpp"
@@ -148,6 +149,9 @@ class Trainer {
     } else {
       run_.host->load();
       keep_threads(changes);
+      if (const std::string now = instructions(); !state_.instructions.empty() && state_.instructions != now)
+        changes.push_back(
+            fmt::format("CPU instructions: {}, was {}; the last bits of results may differ", now, state_.instructions));
       for (const std::string& change : changes) {
         if (context_.is_root()) context_.log.warn("changed since step {}: {}", state_.step, change);
         state_.history.push_back(json::object{{"step", state_.step}, {"change", change}});
@@ -155,9 +159,14 @@ class Trainer {
       context_.log.info("resumed from {}", reader->directory().string());
     }
     state_.threads = {.count = threads_.count, .ranks = run_.facts.world};
+    state_.instructions = instructions();
     if (!request.empty() && !goes_on) add_request(state_.history, state_.step, request);
     validations_.emplace(config_.validation, state_.validations);
     comm::set_exit_step(state_.step);
+  }
+
+  [[nodiscard]] std::string instructions() const {
+    return run_.device.is_cpu() ? kernels::cpu_instructions() : std::string{};
   }
 
   /// A run that resumes on the same number of ranks keeps its number of threads, unless OMP_NUM_THREADS sets another.
@@ -425,8 +434,9 @@ TrainReport run_training(comm::Context& context, const plan::RunConfig& config, 
   kernels::keep_freed_memory();
   count_memory();
   const Threads threads = set_up_threads(context);
-  context.log.info("ranks: {}, nodes: {}, threads per rank: {} ({})", context.topology.world_size(),
-                   context.topology.layout().nodes(), threads.count, threads.why);
+  context.log.info("ranks: {}, nodes: {}, threads per rank: {} ({}), CPU instructions: {}",
+                   context.topology.world_size(), context.topology.layout().nodes(), threads.count, threads.why,
+                   kernels::cpu_instructions());
   Trainer trainer{context, config, options, threads};
   trainer.set_up();
   return trainer.run();

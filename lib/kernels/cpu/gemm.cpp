@@ -7,6 +7,10 @@
 #include <algorithm>
 #include <bit>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "kernels/cpu/access.hpp"
 #include "kernels/device_table.hpp"
 
@@ -110,17 +114,14 @@ void multiply_tile(const Product<T>& p, std::int64_t first_row, std::int64_t row
     }
   }
   if (p.writes_c()) return;
-  const T* const bias = p.bias != nullptr ? p.bias + first_column : nullptr;
+  T* const bias = p.bias != nullptr ? p.bias + first_column : nullptr;
   const std::int64_t at = first_row * p.c_row + first_column, columns = end_column - first_column;
   if (!p.is_wide) {
     table().loops<T>().store_tile(sums, sums_row, static_cast<T*>(p.c) + at, p.c_row, rows, columns, bias,
                                   p.accumulate);
   } else {
     float wide[tile_columns];
-    for (std::int64_t j = 0; j < columns; ++j) {
-      if constexpr (sizeof(T) == 4) wide[j] = bias[j];
-      if constexpr (sizeof(T) == 2) wide[j] = std::bit_cast<float>(static_cast<std::uint32_t>(bias[j].bits) << 16);
-    }
+    for (std::int64_t j = 0; j < columns; ++j) wide[j] = static_cast<float>(as_aten(bias)[j]);
     table().fp32.store_tile(sums, sums_row, static_cast<float*>(p.c) + at, p.c_row, rows, columns, wide, p.accumulate);
   }
 }
@@ -128,7 +129,8 @@ void multiply_tile(const Product<T>& p, std::int64_t first_row, std::int64_t row
 /// The sums of a task, and its block of `a`.
 template <class T>
 std::int64_t scratch_floats() {
-  return tile_rows * (tile_columns + depth_step * static_cast<std::int64_t>(sizeof(T)) / 4);
+  constexpr std::int64_t size = sizeof(T);
+  return tile_rows * (tile_columns + depth_step * size / 4);
 }
 
 template <class T>
@@ -209,3 +211,19 @@ void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const
 }
 
 }  // namespace argosy::kernels::cpu
+
+namespace argosy::kernels {
+
+std::string cpu_instructions() {
+  std::string text = cpu::table().name;
+#if defined(__x86_64__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (text != "baseline" && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 5 & 1U) != 0)
+    text += " bf16";
+  if (text != "baseline" && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> 22 & 1U) != 0)
+    text += " amx";
+#endif
+  return text;
+}
+
+}  // namespace argosy::kernels

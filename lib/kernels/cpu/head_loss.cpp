@@ -12,8 +12,8 @@ namespace argosy::kernels::cpu {
 
 namespace {
 
-constexpr std::int64_t cache_bytes = 8LL << 20;  // logits of a chunk stay in the outer cache between GEMMs
-constexpr std::int64_t loss_rows = 16;           // and those of a block of rows in the inner one, sums included
+constexpr std::int64_t cache_bytes = 16LL << 20;  // logits of a chunk stay in the outer cache between GEMMs
+constexpr std::int64_t loss_rows = 16;            // and those of a block of rows in the inner one, sums included
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "kernels/gemm.hpp"
 #include "mpi/train/material.hpp"
 
 namespace argosy::test {
@@ -52,6 +53,7 @@ TEST(Threads, OfARunAreKeptUnlessItIsAskedToTakeOthers) {
   }
   const checkpoint::Reader reader{Files::system(), Path(of_run.run_dir) / "checkpoints/000000006"};
   EXPECT_EQ(reader.sections().rng.at("threads"), 2);
+  EXPECT_EQ(reader.sections().rng.at("instructions").as_string(), kernels::cpu_instructions());
   const std::string history = config::text_of(reader.sections().history, false);
   EXPECT_NE(history.find("OMP_NUM_THREADS: 2, was 3"), std::string::npos) << history;
   at::set_num_threads(before);
