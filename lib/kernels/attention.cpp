@@ -8,6 +8,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <limits>
@@ -71,19 +72,26 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
   dk.copy_(gather(at::matmul(dscores.transpose(-1, -2), wide_q), kv_heads));
 }
 
-void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, double theta, bool inverse) {
-  const std::int64_t half = x.size(3) / 2;
-  const auto options = at::TensorOptions().dtype(at::kDouble).device(x.device());
-  const at::Tensor frequency = at::pow(theta, at::arange(half, options) / static_cast<double>(-half));
-  const at::Tensor position =
-      positions ? positions->to(at::kDouble) : at::arange(offset, offset + x.size(1), options).unsqueeze(0);
-  const at::Tensor angle = position.unsqueeze(-1) * frequency;  // [rows or 1, T, half]
-  const at::Tensor c = angle.cos().to(at::kFloat).unsqueeze(2);
-  const at::Tensor s = (inverse ? -angle.sin() : angle.sin()).to(at::kFloat).unsqueeze(2);
+void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, const at::Tensor& waves,
+           bool inverse) {
+  const std::int64_t rows = x.size(0), length = x.size(1), half = x.size(3) / 2;
+  const at::Tensor at_positions = positions
+                                      ? waves.index_select(0, positions->reshape({-1})).view({rows, length, 2, half})
+                                      : waves.narrow(0, offset, length).unsqueeze(0);
+  const at::Tensor c = at_positions.select(2, 0).unsqueeze(2), sine = at_positions.select(2, 1).unsqueeze(2);
+  const at::Tensor s = inverse ? -sine : sine;
   const at::Tensor a = x.narrow(3, 0, half).to(at::kFloat), b = x.narrow(3, half, half).to(at::kFloat);
   x.copy_(at::cat({a * c - b * s, b * c + a * s}, 3));
 }
 
 }  // namespace plain
+
+at::Tensor rotary_waves(std::int64_t positions, std::int64_t size, double theta) {
+  const std::int64_t half = size / 2;
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor frequency = at::pow(theta, at::arange(half, options) / static_cast<double>(-half));
+  const at::Tensor angle = at::arange(positions, options).unsqueeze(1) * frequency;
+  return at::stack({angle.cos(), angle.sin()}, 1).to(at::kFloat);
+}
 
 }  // namespace argosy::kernels

@@ -33,10 +33,15 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
                         const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale,
                         const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv);
 
-/// Rotates pairs (i, i + D/2) of each head by position·theta^(-2i/D), in place; `inverse` rotates back (for the
-/// gradient). x: [rows, T, heads, D] view; positions: int64 [rows, T], absent: offset, offset + 1, …
+/// Cosines and sines of position·theta^(-2i/size) for positions 0, 1, …: [positions, 2, size/2] fp32, computed in fp64
 /// (arXiv:2104.09864).
-void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, double theta, bool inverse);
+[[nodiscard]] at::Tensor rotary_waves(std::int64_t positions, std::int64_t size, double theta);
+
+/// Rotates pairs (i, i + D/2) of each head by the angle of their position, in place; `inverse` rotates back (for the
+/// gradient). x: [rows, T, heads, D] view; positions: int64 [rows, T], absent: offset, offset + 1, …; waves:
+/// rotary_waves() of at least as many positions, on the device of x.
+void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, const at::Tensor& waves,
+           bool inverse);
 
 namespace plain {
 decltype(kernels::attention) attention;

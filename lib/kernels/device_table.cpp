@@ -95,8 +95,9 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
   run("attention_backward", table_for(q).attention_backward, dout, q, k, v, out, lse, mask, scale, dq, dk, dv);
 }
 
-void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, double theta, bool inverse) {
-  run("rope", table_for(x).rope_, x, positions, offset, theta, inverse);
+void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, const at::Tensor& waves,
+           bool inverse) {
+  run("rope", table_for(x).rope_, x, positions, offset, waves, inverse);
 }
 
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, double scale, const OptionalTensor& position_table,

@@ -67,10 +67,18 @@ struct Block::Tape {
   at::Tensor ffn_input, activation_saved, activated;
 };
 
-Block::Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site)
+const at::Tensor& RotaryTable::on(c10::Device device) {
+  if (!waves_.defined()) waves_ = kernels::rotary_waves(shape_.max_positions, shape_.head_size, shape_.rope_theta);
+  if (waves_.device() != device) waves_ = waves_.to(device);
+  return waves_;
+}
+
+Block::Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site,
+             RotaryTable& rotary)
     : shape_(shape),
       encoder_(encoder),
       rope_((encoder ? shape.encoder_position : shape.decoder_position) == Position::rope),
+      rotary_(rotary),
       site_(site),
       scale_(1 / std::sqrt(static_cast<double>(shape.head_size))),
       self_branch_{NormLayer(unit, prefix + "/self_attention/layer_norm", shape),
@@ -96,8 +104,8 @@ at::Tensor Block::heads_of(const at::Tensor& packed, std::int64_t rows, std::int
 void Block::rotate(const at::Tensor& packed, std::int64_t rows, const OptionalTensor& positions, std::int64_t offset,
                    bool inverse) const {
   if (!rope_) return;
-  kernels::rope_(heads_of(packed, rows, 0, shape_.heads + shape_.kv_heads), positions, offset, shape_.rope_theta,
-                 inverse);
+  kernels::rope_(heads_of(packed, rows, 0, shape_.heads + shape_.kv_heads), positions, offset,
+                 rotary_.on(packed.device()), inverse);
 }
 
 at::Tensor Block::self_attention(const at::Tensor& x, AttentionSaved& saved, const Inputs& inputs) const {

@@ -37,10 +37,23 @@ struct Branch {
                                           const Saved& saved) const;
 };
 
+/// kernels::rotary_waves() for all positions of a model, made when they are first asked for.
+class RotaryTable {
+ public:
+  explicit RotaryTable(const spec::Architecture& shape) : shape_(shape) {}
+  [[nodiscard]] const at::Tensor& on(c10::Device device);
+
+ private:
+  const spec::Architecture& shape_;
+  at::Tensor waves_;
+};
+
 class Block {
  public:
-  /// prefix: such as "encoder/layer_0"; site: the number of the visit, which selects its dropout masks.
-  Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site);
+  /// prefix: such as "encoder/layer_0"; site: the number of the visit, which selects its dropout masks; rotary: is
+  /// borrowed.
+  Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site,
+        RotaryTable& rotary);
 
   /// x: [rows, T, d]; memory: [rows, S, d] with cross-attention. Records one autograd node.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs,
@@ -81,6 +94,7 @@ class Block {
 
   spec::Architecture shape_;
   bool encoder_, rope_;
+  RotaryTable& rotary_;
   std::int64_t site_;
   double scale_;
   Branch self_branch_;

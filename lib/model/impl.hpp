@@ -24,6 +24,7 @@ struct Model::Impl {
   const spec::Architecture& shape;
   std::vector<Unit> units;
   std::vector<Visit> visits;
+  RotaryTable rotary{shape};
   std::vector<Block> encoder, decoder;
   Parameter* source_table = nullptr;  // encoder-decoder only
   Parameter* target_table = nullptr;

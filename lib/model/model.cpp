@@ -84,7 +84,7 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
     };
     const auto add_block = [&](std::vector<Block>& blocks, const char* side, bool is_encoder) {
       const std::string prefix = fmt::format("{}/layer_{}", side, visit.layer);
-      add_visit([&block = blocks.emplace_back(shape, unit, prefix, is_encoder, site)](
+      add_visit([&block = blocks.emplace_back(shape, unit, prefix, is_encoder, site, rotary)](
                     const State& state, const Inputs& inputs, Pass& pass) {
         return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
       });

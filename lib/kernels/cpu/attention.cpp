@@ -1,7 +1,6 @@
 #include <ATen/ops/empty.h>
 
-#include <cmath>
-#include <vector>
+#include <algorithm>
 
 #include "kernels/cpu/access.hpp"
 #include "kernels/device_table.hpp"
@@ -36,6 +35,36 @@ struct Mask {
   }
 };
 
+/// Positions of a row cut into parts, if rows and key heads alone are too few for all threads. Results do not depend on
+/// it.
+class Parts {
+ public:
+  Parts(std::int64_t heads, std::int64_t length)
+      : heads_(heads), length_(length), span_(std::max<std::int64_t>(1, length)) {
+    const std::int64_t threads = at::get_num_threads(), wanted = 4 * threads;
+    if (threads == 1 || heads == 0 || heads >= 2 * threads) return;
+    constexpr std::int64_t least = 64;  // so that packing keys and values costs little
+    const std::int64_t parts = (wanted + heads - 1) / heads;
+    span_ = std::min(span_, std::max(least, (length / parts + 31) / 32 * 32));
+  }
+  [[nodiscard]] bool is_whole() const { return span_ >= length_; }
+
+  /// Calls work(head, first, end). Of a causal mask, early and late parts alternate: they differ in work.
+  template <class Work>
+  void for_each(std::int64_t grain, Work&& work) const {
+    const std::int64_t parts = (length_ + span_ - 1) / span_;
+    at::parallel_for(0, heads_ * parts, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t k = i % parts, part = k % 2 == 0 ? k / 2 : parts - 1 - k / 2;
+        work(i / parts, part * span_, std::min(length_, (part + 1) * span_));
+      }
+    });
+  }
+
+ private:
+  std::int64_t heads_, length_, span_;
+};
+
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -43,9 +72,10 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
   const Mask seen(q, k, mask, scale);
   at::Tensor out = at::empty(q.sizes(), q.options()), lse = at::empty({q.size(0), q.size(2), q.size(1)}, at::kFloat);
   const AttentionForward io{view(q), view(k), view(v), view(out), pointer<float>(lse)};
+  const Parts parts(q.size(0) * k.size(2), q.size(1));
   with_type(q, [&]<class T>(T*) {
-    at::parallel_for(0, q.size(0) * k.size(2), 4, [&](std::int64_t begin, std::int64_t end) {
-      table().loops<T>().attention(io, seen.shape, begin, end);
+    parts.for_each(grain(k.size(1) * q.size(3)), [&](std::int64_t head, std::int64_t first, std::int64_t end) {
+      table().loops<T>().attention(io, seen.shape, {head / k.size(2), head % k.size(2), first, end});
     });
   });
   return {out, lse};
@@ -57,40 +87,44 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
   const Mask seen(q, k, mask, scale);
   const AttentionBackward io{view(dout),         view(q), view(k), view(v), view(out), view(dq), view(dk), view(dv),
                              pointer<float>(lse)};
+  const std::int64_t queries = q.size(1), keys = k.size(1), kv_heads = k.size(2), heads = q.size(0) * kv_heads;
+  const Parts by_query(heads, queries), by_key(heads, keys);
   with_type(q, [&]<class T>(T*) {
-    at::parallel_for(0, q.size(0) * k.size(2), 4, [&](std::int64_t begin, std::int64_t end) {
-      table().loops<T>().attention_backward(io, seen.shape, begin, end);
+    const auto task = [&](std::int64_t head, AttentionBackwardTask of) {
+      of.row = head / kv_heads, of.kv_head = head % kv_heads;
+      table().loops<T>().attention_backward(io, seen.shape, of);
+    };
+    if (by_query.is_whole() && by_key.is_whole()) {
+      by_query.for_each(1, [&](std::int64_t head, std::int64_t first, std::int64_t end) {
+        task(head, {0, 0, first, end, 0, keys, true, true});
+      });
+      return;
+    }
+    // Probabilities are computed twice, so that no two threads write to one place: seven products instead of five.
+    by_query.for_each(1, [&](std::int64_t head, std::int64_t first, std::int64_t end) {
+      task(head, {0, 0, first, end, 0, keys, true, false});
+    });
+    by_key.for_each(1, [&](std::int64_t head, std::int64_t first, std::int64_t end) {
+      task(head, {0, 0, 0, queries, first, end, false, true});
     });
   });
 }
 
-void rope_(const at::Tensor& x, const OptionalTensor& positions_in, std::int64_t offset, double theta, bool inverse) {
+void rope_(const at::Tensor& x, const OptionalTensor& positions_in, std::int64_t offset, const at::Tensor& waves,
+           bool inverse) {
   const OptionalTensor positions = positions_in ? OptionalTensor(positions_in->contiguous()) : std::nullopt;
-  const std::int64_t rows = x.size(0), length = x.size(1), half = x.size(3) / 2;
-  std::vector<double> frequency(static_cast<std::size_t>(half));
-  for (std::int64_t i = 0; i < half; ++i) {
-    frequency[static_cast<std::size_t>(i)] = std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
-  }
+  const std::int64_t rows = x.size(0), length = x.size(1), half = x.size(3) / 2, covered = waves.size(0);
   const std::int64_t* place = pointer<std::int64_t>(positions);
-  const at::Tensor waves = at::empty({positions ? rows : 1, length, 2, half}, at::kFloat);  // cosines, sines
-  float* const wave = waves.mutable_data_ptr<float>();
-  at::parallel_for(0, waves.size(0) * length, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      const auto position = static_cast<double>(place != nullptr ? place[t] : offset + t);
-      for (std::int64_t i = 0; i < half; ++i) {
-        const double angle = position * frequency[static_cast<std::size_t>(i)];
-        wave[t * 2 * half + i] = static_cast<float>(std::cos(angle));
-        wave[(t * 2 + 1) * half + i] = static_cast<float>(inverse ? -std::sin(angle) : std::sin(angle));
-      }
-    }
-  });
+  const float* const wave = pointer<float>(waves);
   const HeadsView heads = view(x);
   with_type(x, [&]<class T>(T*) {
     at::parallel_for(0, rows * length, grain(x.size(2) * x.size(3)), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const float* at_position = wave + (positions ? i : i % length) * 2 * half;
+        const std::int64_t position = place != nullptr ? place[i] : offset + i % length;
+        ARGOSY_CHECK(0 <= position && position < covered, "position {} of {}", position, covered);
+        const float* const cosines = wave + position * 2 * half;
         table().loops<T>().rotate(static_cast<T*>(heads.data) + i / length * heads.row + i % length * heads.position,
-                                  at_position, at_position + half, x.size(2), heads.head, half);
+                                  cosines, cosines + half, inverse ? -1.0F : 1.0F, x.size(2), heads.head, half);
       }
     });
   });

@@ -1,5 +1,5 @@
-// Attention of one (row, key head) at a time, all in fp32 scratch: keys and values are packed once, queries go in
-// blocks. Included by table.ipp inside its namespace.
+// Attention of one (row, key head) and a range of queries at a time, all in fp32 scratch: the keys and values that
+// these queries see are packed once, queries go in blocks. Included by table.ipp inside its namespace.
 
 constexpr std::int64_t query_block = 32;
 
@@ -88,10 +88,24 @@ void unpack(const float* from, std::int64_t width, const HeadsView& view, std::i
   }
 }
 
+/// Positions [from, to) of one head become zero.
+template <class T>
+void clear(const HeadsView& view, std::int64_t row, std::int64_t head, std::int64_t from, std::int64_t to,
+           std::int64_t size) {
+  T* at = const_cast<T*>(head_of<T>(view, row, head)) + from * view.position;
+  for (std::int64_t t = from; t < to; ++t, at += view.position) std::fill(at, at + size, T{});
+}
+
 /// Keys [first, last) that query `query` of `row` may see, segments apart.
 struct Range {
   std::int64_t first, last;
 };
+inline Range clipped(Range range, Range to) {
+  const std::int64_t first = std::max(range.first, to.first);
+  return {first, std::max(first, std::min(range.last, to.last))};
+}
+inline Range shifted(Range range, std::int64_t by) { return {range.first - by, range.last - by}; }
+
 inline Range seen(const AttentionShape& shape, std::int64_t row, std::int64_t query) {
   const std::int64_t position = shape.keys - shape.queries + query;
   Range range{0, shape.key_lengths != nullptr ? std::min(shape.key_lengths[row], shape.keys) : shape.keys};
@@ -101,13 +115,14 @@ inline Range seen(const AttentionShape& shape, std::int64_t row, std::int64_t qu
   return range;
 }
 
+/// scores: of the keys from `begin` on.
 inline void hide_other_segments(const AttentionShape& shape, std::int64_t row, std::int64_t query, Range range,
-                                float* scores) {
+                                std::int64_t begin, float* scores) {
   if (shape.segments == nullptr) return;
   const std::int64_t* segment = shape.segments + row * shape.keys;
   const std::int64_t own = segment[shape.keys - shape.queries + query];
   for (std::int64_t j = range.first; j < range.last; ++j) {
-    if (segment[j] != own) scores[j] = -std::numeric_limits<float>::infinity();
+    if (segment[j] != own) scores[j - begin] = -std::numeric_limits<float>::infinity();
   }
 }
 
@@ -132,8 +147,9 @@ inline float* scratch(std::int64_t floats) {
   return memory.data;
 }
 
-/// Scores [0, last) become probabilities, zero outside `range`; returns the log-sum-exp (-inf when nothing is seen).
-inline float softmax(float* s, Range range, std::int64_t last) {
+/// Scores [first, last) become probabilities, zero outside `range`; returns the log-sum-exp (-inf when nothing is
+/// seen).
+inline float softmax(float* s, std::int64_t first, Range range, std::int64_t last) {
   constexpr float nothing = -std::numeric_limits<float>::infinity();
   float highest = nothing, total = 0;
 #pragma omp simd reduction(max : highest)
@@ -146,7 +162,7 @@ inline float softmax(float* s, Range range, std::int64_t last) {
     total += e;
   }
   const float inverse = any ? 1 / total : 0;
-  for (std::int64_t j = 0; j < range.first; ++j) s[j] = 0;
+  for (std::int64_t j = first; j < range.first; ++j) s[j] = 0;
 #pragma omp simd
   for (std::int64_t j = range.first; j < range.last; ++j) s[j] = any ? s[j] * inverse : 0;
   for (std::int64_t j = range.last; j < last; ++j) s[j] = 0;
@@ -168,8 +184,8 @@ void attend_once(const AttentionForward& io, const AttentionShape& shape, std::i
     for (std::int64_t i = 0; i < shape.size; ++i) dot += widen(q[i]) * widen(key[i]);
     scores[j] = dot * shape.scale;
   }
-  hide_other_segments(shape, row, query, range, scores);
-  io.lse[(row * shape.heads + head) * shape.queries + query] = softmax(scores, range, range.last);
+  hide_other_segments(shape, row, query, range, 0, scores);
+  io.lse[(row * shape.heads + head) * shape.queries + query] = softmax(scores, range.first, range, range.last);
   for (std::int64_t i = 0; i < shape.size; ++i) sum[i] = 0;
   for (std::int64_t j = range.first; j < range.last; ++j) {
     const T* value = v + j * io.v.position;
@@ -180,97 +196,125 @@ void attend_once(const AttentionForward& io, const AttentionShape& shape, std::i
   unpack<T>(sum, shape.size, io.out, row, head, query, 1, shape.size, 1);
 }
 
-template <class T>
-void attention(const AttentionForward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end) {
-  const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys),
-                     group = shape.heads / shape.kv_heads;
-  float* memory = scratch(2 * shape.keys * width + size * keys + query_block * (2 * width + keys));
-  float *k = memory, *v = k + shape.keys * width, *kt = v + shape.keys * width, *q = kt + size * keys,
-        *o = q + query_block * width, *scores = o + query_block * width;
-  for (std::int64_t task = begin; task < end; ++task) {
-    const std::int64_t row = task / shape.kv_heads, kv_head = task % shape.kv_heads;
-    if (shape.queries == 1 && group <= 2) {
-      for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        attend_once<T>(io, shape, row, head, 0, scores, o);
-      }
-      continue;
+/// The keys that any query of [query, query + count) may see. Documents are contiguous, as a packed row has them.
+inline Range seen_by_block(const AttentionShape& shape, std::int64_t row, std::int64_t query, std::int64_t count) {
+  Range range{seen(shape, row, query).first, seen(shape, row, query + count - 1).last};
+  if (shape.segments == nullptr) return range;
+  const std::int64_t* segment = shape.segments + row * shape.keys;
+  const std::int64_t position = shape.keys - shape.queries + query;
+  const auto belongs = [&](std::int64_t j) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (segment[position + i] == segment[j]) return true;
     }
-    const std::int64_t used = shape.key_lengths != nullptr ? std::min(shape.key_lengths[row], shape.keys) : shape.keys;
-    pack<T>(io.k, row, kv_head, 0, used, size, 1, k, width);
-    pack<T>(io.v, row, kv_head, 0, used, size, 1, v, width);
-    transpose(k, used, width, size, kt, keys);
-    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      for (std::int64_t first = 0; first < shape.queries; first += query_block) {
-        const std::int64_t count = std::min(query_block, shape.queries - first);
-        const std::int64_t last = seen(shape, row, first + count - 1).last;
-        pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
-        multiply<false>(count, padded(last), size, q, width, 1, kt, keys, scores, keys);
-        for (std::int64_t i = 0; i < count; ++i) {
-          float* s = scores + i * keys;
-          const Range range = seen(shape, row, first + i);
-          hide_other_segments(shape, row, first + i, range, s);
-          io.lse[(row * shape.heads + head) * shape.queries + first + i] = softmax(s, range, last);
-        }
-        multiply<false>(count, width, last, scores, keys, 1, v, width, o, width);
-        unpack<T>(o, width, io.out, row, head, first, count, size, 1);
+    return false;
+  };
+  while (range.first < range.last && !belongs(range.first)) ++range.first;
+  while (range.first < range.last && !belongs(range.last - 1)) --range.last;
+  return range;
+}
+
+template <class T>
+void attention(const AttentionForward& io, const AttentionShape& shape, const AttentionTask& task) {
+  const auto [row, kv_head, first_query, end_query] = task;
+  const std::int64_t size = shape.size, width = padded(size), group = shape.heads / shape.kv_heads;
+  if (shape.queries == 1 && group <= 2) {
+    float* memory = scratch(padded(shape.keys) + width);
+    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      attend_once<T>(io, shape, row, head, 0, memory, memory + padded(shape.keys));
+    return;
+  }
+  const Range all = seen_by_block(shape, row, first_query, end_query - first_query);
+  const std::int64_t used = all.last - all.first, keys = padded(used);
+  float* memory = scratch(2 * used * width + size * keys + query_block * (2 * width + keys));
+  float *k = memory, *v = k + used * width, *kt = v + used * width, *q = kt + size * keys, *o = q + query_block * width,
+        *scores = o + query_block * width;
+  pack<T>(io.k, row, kv_head, all.first, used, size, 1, k, width);
+  pack<T>(io.v, row, kv_head, all.first, used, size, 1, v, width);
+  transpose(k, used, width, size, kt, keys);
+  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (std::int64_t first = first_query; first < end_query; first += query_block) {
+      const std::int64_t count = std::min(query_block, end_query - first);
+      const Range block = seen_by_block(shape, row, first, count);
+      // From here on keys are counted from the first packed one; products begin at a whole vector.
+      const std::int64_t begin = std::max<std::int64_t>(0, block.first - all.first) / lanes * lanes;
+      const std::int64_t last = std::max(begin, block.last - all.first);
+      pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
+      multiply<false>(count, padded(last - begin), size, q, width, 1, kt + begin, keys, scores + begin, keys);
+      for (std::int64_t i = 0; i < count; ++i) {
+        float* s = scores + i * keys;
+        const Range own = clipped(seen(shape, row, first + i), block);
+        hide_other_segments(shape, row, first + i, own, all.first, s);
+        io.lse[(row * shape.heads + head) * shape.queries + first + i] =
+            softmax(s, begin, shifted(own, all.first), last);
       }
+      multiply<false>(count, width, last - begin, scores + begin, keys, 1, v + begin * width, width, o, width);
+      unpack<T>(o, width, io.out, row, head, first, count, size, 1);
     }
   }
 }
 
 template <class T>
-void attention_backward(const AttentionBackward& io, const AttentionShape& shape, std::int64_t begin,
-                        std::int64_t end) {
-  const std::int64_t size = shape.size, width = padded(size), keys = padded(shape.keys),
-                     group = shape.heads / shape.kv_heads;
-  float* memory = scratch(4 * shape.keys * width + 2 * size * keys + query_block * (4 * width + 2 * keys));
-  float *k = memory, *v = k + shape.keys * width, *dk = v + shape.keys * width, *dv = dk + shape.keys * width,
-        *kt = dv + shape.keys * width, *vt = kt + size * keys, *q = vt + size * keys, *o = q + query_block * width,
-        *go = o + query_block * width, *dq = go + query_block * width, *p = dq + query_block * width,
-        *dp = p + query_block * keys;
-  for (std::int64_t task = begin; task < end; ++task) {
-    const std::int64_t row = task / shape.kv_heads, kv_head = task % shape.kv_heads;
-    const std::int64_t used = shape.key_lengths != nullptr ? std::min(shape.key_lengths[row], shape.keys) : shape.keys;
-    pack<T>(io.k, row, kv_head, 0, used, size, 1, k, width);
-    pack<T>(io.v, row, kv_head, 0, used, size, 1, v, width);
-    transpose(k, used, width, size, kt, keys);
-    transpose(v, used, width, size, vt, keys);
-    std::fill(dk, dk + shape.keys * width, 0.0F);
-    std::fill(dv, dv + shape.keys * width, 0.0F);
-    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      for (std::int64_t first = 0; first < shape.queries; first += query_block) {
-        const std::int64_t count = std::min(query_block, shape.queries - first);
-        const std::int64_t last = seen(shape, row, first + count - 1).last;
-        pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
-        pack<T>(io.out, row, head, first, count, size, 1, o, width);
-        pack<T>(io.dout, row, head, first, count, size, 1, go, width);
-        multiply<false>(count, padded(last), size, q, width, 1, kt, keys, p, keys);
-        multiply<false>(count, padded(last), size, go, width, 1, vt, keys, dp, keys);
-        for (std::int64_t i = 0; i < count; ++i) {
-          float *s = p + i * keys, *ds = dp + i * keys;
-          const Range range = seen(shape, row, first + i);
-          hide_other_segments(shape, row, first + i, range, s);
-          float delta = 0;
+void attention_backward(const AttentionBackward& io, const AttentionShape& shape, const AttentionBackwardTask& task) {
+  const auto [row, kv_head, first_query, end_query, first_key, end_key, wants_query, wants_key] = task;
+  const std::int64_t size = shape.size, width = padded(size), group = shape.heads / shape.kv_heads;
+  const Range all = clipped(seen_by_block(shape, row, first_query, end_query - first_query), {first_key, end_key});
+  const std::int64_t used = all.last - all.first, keys = padded(used);
+  float* memory = scratch(4 * used * width + 2 * size * keys + query_block * (4 * width + 2 * keys));
+  float *k = memory, *v = k + used * width, *dk = v + used * width, *dv = dk + used * width, *kt = dv + used * width,
+        *vt = kt + size * keys, *q = vt + size * keys, *o = q + query_block * width, *go = o + query_block * width,
+        *dq = go + query_block * width, *p = dq + query_block * width, *dp = p + query_block * keys;
+  pack<T>(io.k, row, kv_head, all.first, used, size, 1, k, width);
+  pack<T>(io.v, row, kv_head, all.first, used, size, 1, v, width);
+  transpose(k, used, width, size, kt, keys);
+  transpose(v, used, width, size, vt, keys);
+  std::fill(dk, dk + used * width, 0.0F);
+  std::fill(dv, dv + used * width, 0.0F);
+  for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    for (std::int64_t first = first_query; first < end_query; first += query_block) {
+      const std::int64_t count = std::min(query_block, end_query - first);
+      const Range block = clipped(seen_by_block(shape, row, first, count), all);
+      const std::int64_t begin = std::max<std::int64_t>(0, block.first - all.first) / lanes * lanes;
+      const std::int64_t last = std::max(begin, block.last - all.first);
+      if (begin == last && !wants_query) continue;
+      pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
+      pack<T>(io.out, row, head, first, count, size, 1, o, width);
+      pack<T>(io.dout, row, head, first, count, size, 1, go, width);
+      multiply<false>(count, padded(last - begin), size, q, width, 1, kt + begin, keys, p + begin, keys);
+      multiply<false>(count, padded(last - begin), size, go, width, 1, vt + begin, keys, dp + begin, keys);
+      for (std::int64_t i = 0; i < count; ++i) {
+        float *s = p + i * keys, *ds = dp + i * keys;
+        const Range own = clipped(seen(shape, row, first + i), block);
+        hide_other_segments(shape, row, first + i, own, all.first, s);
+        const Range range = shifted(own, all.first);
+        float delta = 0;
 #pragma omp simd reduction(+ : delta)
-          for (std::int64_t j = 0; j < width; ++j) delta += o[i * width + j] * go[i * width + j];
-          const float lse = io.lse[(row * shape.heads + head) * shape.queries + first + i];
-          const bool any = lse > -std::numeric_limits<float>::infinity();
-          for (std::int64_t j = 0; j < range.first; ++j) s[j] = ds[j] = 0;
+        for (std::int64_t j = 0; j < width; ++j) delta += o[i * width + j] * go[i * width + j];
+        const float lse = io.lse[(row * shape.heads + head) * shape.queries + first + i];
+        const bool any = lse > -std::numeric_limits<float>::infinity();
+        for (std::int64_t j = begin; j < range.first; ++j) s[j] = ds[j] = 0;
 #pragma omp simd
-          for (std::int64_t j = range.first; j < range.last; ++j) {
-            const float e = any && s[j] > -std::numeric_limits<float>::infinity() ? fast_exp(s[j] - lse) : 0.0F;
-            s[j] = e;
-            ds[j] = e * (ds[j] - delta);
-          }
-          for (std::int64_t j = range.last; j < last; ++j) s[j] = ds[j] = 0;
+        for (std::int64_t j = range.first; j < range.last; ++j) {
+          const float e = any && s[j] > -std::numeric_limits<float>::infinity() ? fast_exp(s[j] - lse) : 0.0F;
+          s[j] = e;
+          ds[j] = e * (ds[j] - delta);
         }
-        multiply<false>(count, width, last, dp, keys, 1, k, width, dq, width);
+        for (std::int64_t j = range.last; j < last; ++j) s[j] = ds[j] = 0;
+      }
+      if (wants_query) {
+        multiply<false>(count, width, last - begin, dp + begin, keys, 1, k + begin * width, width, dq, width);
         unpack<T>(dq, width, io.dq, row, head, first, count, size, shape.scale);
-        multiply<true>(last, width, count, dp, 1, keys, q, width, dk, width);
-        multiply<true>(last, width, count, p, 1, keys, go, width, dv, width);
+      }
+      if (wants_key) {
+        multiply<true>(last - begin, width, count, dp + begin, 1, keys, q, width, dk + begin * width, width);
+        multiply<true>(last - begin, width, count, p + begin, 1, keys, go, width, dv + begin * width, width);
       }
     }
-    unpack<T>(dk, width, io.dk, row, kv_head, 0, shape.keys, size, 1);
-    unpack<T>(dv, width, io.dv, row, kv_head, 0, shape.keys, size, 1);
+  }
+  if (!wants_key) return;
+  unpack<T>(dk, width, io.dk, row, kv_head, all.first, used, size, 1);
+  unpack<T>(dv, width, io.dv, row, kv_head, all.first, used, size, 1);
+  for (const auto& [from, to] : {Range{first_key, all.first}, Range{all.last, end_key}}) {
+    clear<T>(io.dk, row, kv_head, from, to, size);
+    clear<T>(io.dv, row, kv_head, from, to, size);
   }
 }

@@ -264,14 +264,14 @@ void column_sum(const T* x, float* partial, std::int64_t rows, std::int64_t widt
 }
 
 template <class T>
-void rotate(T* x, const float* cosine, const float* sine, std::int64_t heads, std::int64_t head_stride,
+void rotate(T* x, const float* cosine, const float* sine, float sign, std::int64_t heads, std::int64_t head_stride,
             std::int64_t half) {
   for (std::int64_t head = 0; head < heads; ++head, x += head_stride) {
 #pragma omp simd
     for (std::int64_t i = 0; i < half; ++i) {
       const float a = widen(x[i]), b = widen(x[half + i]);
-      x[i] = narrow<T>(a * cosine[i] - b * sine[i]);
-      x[half + i] = narrow<T>(b * cosine[i] + a * sine[i]);
+      x[i] = narrow<T>(a * cosine[i] - b * (sign * sine[i]));
+      x[half + i] = narrow<T>(b * cosine[i] + a * (sign * sine[i]));
     }
   }
 }

@@ -39,6 +39,18 @@ struct AttentionBackward {
   const float* lse;
 };
 
+/// A key head of a row, and the queries [first_query, end_query) of all heads that share it.
+struct AttentionTask {
+  std::int64_t row, kv_head, first_query, end_query;
+};
+
+/// The same with the keys [first_key, end_key). Of all queries, the gradients of these keys and values are written if
+/// `wants_key`; of all keys, the gradients of these queries if `wants_query`.
+struct AttentionBackwardTask {
+  std::int64_t row, kv_head, first_query, end_query, first_key, end_key;
+  bool wants_query, wants_key;
+};
+
 struct CrossEntropyRow {
   double nll, loss;
   bool right;
@@ -77,7 +89,8 @@ struct Loops {
   void (*activation_backward)(const T* dy, const T* saved, T* du, T* again, float* partial, std::int64_t rows,
                               std::int64_t width, std::int64_t kind);
   void (*column_sum)(const T* x, float* partial, std::int64_t rows, std::int64_t width);
-  void (*rotate)(T* x, const float* cosine, const float* sine, std::int64_t heads, std::int64_t head_stride,
+  /// By the angle whose cosines and sines [half] are given, times sign (1 or -1).
+  void (*rotate)(T* x, const float* cosine, const float* sine, float sign, std::int64_t heads, std::int64_t head_stride,
                  std::int64_t half);
   void (*embed)(const T* row, const float* position, T* out, float scale, std::int64_t width);
   void (*add_scaled)(const T* x, float* sum, float scale, std::int64_t width);
@@ -85,10 +98,10 @@ struct Loops {
   /// is added to dbias [width] before it is rounded. bias and dbias may be null.
   CrossEntropyRow (*cross_entropy)(float* logits, const T* bias, T* gradient, float* dbias, std::int64_t width,
                                    std::int64_t label, double label_smoothing, double z, double scale);
-  /// Tasks [begin, end) of rows × kv_heads.
-  void (*attention)(const AttentionForward& io, const AttentionShape& shape, std::int64_t begin, std::int64_t end);
-  void (*attention_backward)(const AttentionBackward& io, const AttentionShape& shape, std::int64_t begin,
-                             std::int64_t end);
+  void (*attention)(const AttentionForward& io, const AttentionShape& shape, const AttentionTask& task);
+  /// Sums of dk and dv go over the heads of the group, then over queries, in order.
+  void (*attention_backward)(const AttentionBackward& io, const AttentionShape& shape,
+                             const AttentionBackwardTask& task);
   /// Up to panel_columns columns of a matrix with one stride of 1 become a panel [padded, panel_columns]: row by row,
   /// in bf16 by pairs of rows, the elements of a column next to each other. Rows from `rows` on become zero.
   void (*pack_panel)(const T* matrix, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,

@@ -1,6 +1,10 @@
 #include "kernels/attention.hpp"
 
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
+
+#include <array>
 
 #include "unit/kernels/compare.hpp"
 
@@ -22,6 +26,11 @@ const Case gradient_cases[] = {
     {"GroupedWindow", 40, 40, 6, 2, 16, true, false, false, 9},
     {"LongBlocked", 83, 83, 2, 1, 20, true, false, false, 0},
     {"Packed", 37, 37, 2, 2, 8, true, false, true, 0},
+    {"LongWindow", 300, 300, 2, 1, 20, true, false, false, 70},
+    {"LongPacked", 130, 130, 2, 1, 8, true, false, true, 0},
+    {"PackedWindow", 130, 130, 2, 2, 8, true, false, true, 4},
+    {"LongCross", 70, 200, 2, 2, 16, false, true, false, 0},
+    {"CachedBlock", 40, 150, 2, 1, 16, true, false, false, 60},
     {"CachedQuery", 1, 19, 4, 2, 16, true, false, false, 0},
 };
 
@@ -66,6 +75,28 @@ INSTANTIATE_TEST_SUITE_P(Cases, Attention,
                            return std::string(std::get<0>(test.param).name) + c10::toString(std::get<1>(test.param));
                          });
 
+/// One row and one key head: queries and keys are cut into parts for the threads.
+TEST(AttentionThreads, BitsDoNotDependOnTheirNumber) {
+  const int before = at::get_num_threads();
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t window : {0, 90}) {
+      const at::Tensor packed = values({1, 333, 4, 24}, type), dout = values({1, 333, 2, 24}, type, 2);
+      const at::Tensor q = packed.narrow(2, 0, 2), k = packed.narrow(2, 2, 1), v = packed.narrow(2, 3, 1);
+      const AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = true, .window = window};
+      const auto results = [&](int threads) {
+        at::set_num_threads(threads);
+        const auto [out, lse] = attention(q, k, v, mask, 0.2);
+        std::array all{out, lse, at::empty_like(q), at::empty_like(k), at::empty_like(v)};
+        attention_backward(dout, q, k, v, out, lse, mask, 0.2, all[2], all[3], all[4]);
+        return all;
+      };
+      const auto one = results(1), three = results(3);
+      for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(three[i])) << i << " window " << window;
+    }
+  }
+  at::set_num_threads(before);
+}
+
 TEST(AttentionMask, AQueryThatSeesNothingGivesZeros) {
   const at::Tensor q = values({2, 3, 2, 8}), k = values({2, 4, 2, 8}, at::kFloat, 2);
   const AttentionMask mask{.key_lengths = at::tensor({0, 4}, at::kLong), .segments = {}};
@@ -94,7 +125,7 @@ TEST(AttentionScores, LargeOnesNeitherOverflowNorVanish) {
 TEST(Rope, TurnsFirstHalfAgainstSecondByHand) {
   // position 3, theta 100, size 4: pairs (0, 2) by 3 and (1, 3) by 3/10
   at::Tensor x = at::tensor({1.0F, 2.0F, 3.0F, 4.0F}).view({1, 1, 1, 4});
-  rope_(x, std::nullopt, 3, 100, false);
+  rope_(x, std::nullopt, 3, rotary_waves(4, 4, 100), false);
   const double expected[] = {std::cos(3) - 3 * std::sin(3), 2 * std::cos(0.3) - 4 * std::sin(0.3),
                              3 * std::cos(3) + std::sin(3), 4 * std::cos(0.3) + 2 * std::sin(0.3)};
   for (std::int64_t i = 0; i < 4; ++i) EXPECT_NEAR(x.flatten()[i].item<double>(), expected[i], 1e-6) << i;
@@ -102,19 +133,20 @@ TEST(Rope, TurnsFirstHalfAgainstSecondByHand) {
 
 TEST(Rope, EqualsPlainAndTurnsBack) {
   const at::Tensor packed = values({2, 9, 6, 16}), original = packed.clone();
+  const at::Tensor waves = rotary_waves(14, 16, 10000), other = rotary_waves(6, 16, 500);
   at::Tensor x = packed.narrow(2, 0, 4), expected = original.narrow(2, 0, 4).clone();
-  rope_(x, std::nullopt, 5, 10000, false);
-  plain::rope_(expected, std::nullopt, 5, 10000, false);
+  rope_(x, std::nullopt, 5, waves, false);
+  plain::rope_(expected, std::nullopt, 5, waves, false);
   EXPECT_LT(distance(x, expected), 1e-6);
   EXPECT_GT(distance(x, original.narrow(2, 0, 4)), 0.1);
   EXPECT_TRUE(packed.narrow(2, 4, 2).equal(original.narrow(2, 4, 2)));  // values stay
-  rope_(x, std::nullopt, 5, 10000, true);
+  rope_(x, std::nullopt, 5, waves, true);
   EXPECT_LT(distance(x, original.narrow(2, 0, 4)), 1e-6);
 
   const at::Tensor positions = at::tensor({0, 1, 2, 0, 1, 2, 3, 4, 5}, at::kLong).repeat({2, 1});
   at::Tensor y = original.narrow(2, 0, 4).clone(), placed = y.clone();
-  rope_(y, positions, 0, 500, false);
-  plain::rope_(placed, positions, 0, 500, false);
+  rope_(y, positions, 0, other, false);
+  plain::rope_(placed, positions, 0, other, false);
   EXPECT_LT(distance(y, placed), 1e-6);
 }
 
