@@ -6,6 +6,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <cmath>
+#include <vector>
 
 #include "model/segment.hpp"
 
@@ -237,6 +238,12 @@ at::Tensor Block::forward(const at::Tensor& x, const at::Tensor& memory, const I
     return {dx.view(dy.sizes()), dmemory};
   });
   return y;
+}
+
+void Block::pack(bool on) {
+  std::vector<Linear*> layers{&self_in_, &self_out_, &ffn_in_, &ffn_out_};
+  if (cross_) layers.insert(layers.end(), {&cross_->query, &cross_->key_value, &cross_->out});
+  for (Linear* layer : layers) on ? layer->pack() : layer->unpack();
 }
 
 at::Tensor Block::extend(const at::Tensor& x, const at::Tensor& keys_values, std::int64_t length,

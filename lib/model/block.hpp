@@ -59,6 +59,9 @@ class Block {
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs,
                                    const Pass& pass) const;
 
+  /// Packs the matrices of the forward pass (Linear::pack), or frees the packed copies.
+  void pack(bool on);
+
   /// Inference with a cache. keys_values: [rows, capacity, 2K, D], filled up to `length`; new positions are written
   /// from there. cross: keys and values of the sources [sources, S, 2K, D]; each is used by rows/sources consecutive
   /// rows.

@@ -1,10 +1,8 @@
 #include "model/inference.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 
 #include <algorithm>
 
@@ -74,6 +72,20 @@ void Cache::select(const at::Tensor& index) {
   impl_->regroup(wanted);
 }
 
+Inference::Inference(Model& model) : model_(model) {
+  const at::InferenceMode inference;
+  for (std::vector<Block>* blocks : {&model.impl().encoder, &model.impl().decoder}) {
+    for (Block& block : *blocks) block.pack(true);
+  }
+  head_ = kernels::pack_matrix(model.impl().head_weight->weight.t());
+}
+
+Inference::~Inference() {
+  for (std::vector<Block>* blocks : {&model_.impl().encoder, &model_.impl().decoder}) {
+    for (Block& block : *blocks) block.pack(false);
+  }
+}
+
 Cache Inference::start(const at::Tensor& source, const at::Tensor& lengths, std::int64_t copies) {
   const at::InferenceMode inference;
   Model::Impl& model = model_.impl();
@@ -127,9 +139,9 @@ at::Tensor Inference::extend(Cache& cache, const at::Tensor& ids) {
   impl.length = needed;
   at::Tensor h = x.reshape({-1, shape.width});
   if (model.decoder_norm) h = model.decoder_norm->forward(h);
-  const at::Tensor weight = model.head_weight->weight.t();
-  at::Tensor logits =
-      (model.head_bias != nullptr ? at::addmm(model.head_bias->weight, h, weight) : at::mm(h, weight)).to(at::kFloat);
+  const at::Tensor logits = at::empty({h.size(0), head_.columns}, h.options().dtype(at::kFloat));
+  kernels::gemm(h, head_, logits,
+                {.bias = model.head_bias != nullptr ? optional(model.head_bias->weight) : std::nullopt});
   const spec::Vocabulary& vocabulary = shape.vocabulary;
   logits.narrow(1, vocabulary.pieces, vocabulary.rows - vocabulary.pieces).fill_(-1e4);
   return logits.view({impl.rows, count, vocabulary.rows});

@@ -5,10 +5,11 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/gemm.hpp"
 #include "model/model.hpp"
 
-/// Forward passes without gradients and with a cache of keys and values, for decoding. Each call uses the weights that
-/// are then bound to the units of `model`; a cache holds only activations.
+/// Forward passes without gradients and with a cache of keys and values, for decoding. They use the weights that are
+/// bound to the units of `model` when the Inference is made: it packs a copy of them. A cache holds only activations.
 namespace argosy::model {
 
 /// Keys and values of all decoder layers, for `rows` hypotheses. Grows by one position per step.
@@ -31,7 +32,10 @@ class Cache {
 
 class Inference {
  public:
-  explicit Inference(Model& model) : model_(model) {}
+  explicit Inference(Model& model);
+  ~Inference();
+  Inference(const Inference&) = delete;
+  Inference& operator=(const Inference&) = delete;
   /// Encoder-decoder: runs the encoder and computes the keys and values of cross-attention. Each source row is used by
   /// `copies` hypotheses. source: int64 [rows, S]; lengths: int64 [rows].
   [[nodiscard]] Cache start(const at::Tensor& source, const at::Tensor& lengths, std::int64_t copies = 1);
@@ -45,6 +49,7 @@ class Inference {
 
  private:
   Model& model_;
+  kernels::PackedMatrix head_;
 };
 
 }  // namespace argosy::model

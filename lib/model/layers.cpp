@@ -1,7 +1,6 @@
 #include "model/layers.hpp"
 
 #include "kernels/elementwise.hpp"
-#include "kernels/gemm.hpp"
 #include "kernels/norm.hpp"
 
 namespace argosy::model {
@@ -27,7 +26,8 @@ Linear::Linear(Unit& unit, const std::string& name)
     : weight(&unit.parameter(name + "/weight")), bias(find(unit, name + "/bias")) {}
 
 at::Tensor Linear::forward(const at::Tensor& x, bool with_bias) const {
-  return kernels::gemm(x, weight->weight.t(), bias != nullptr && with_bias ? optional(bias->weight) : std::nullopt);
+  const kernels::OptionalTensor shift = bias != nullptr && with_bias ? optional(bias->weight) : std::nullopt;
+  return packed ? kernels::gemm(x, *packed, shift) : kernels::gemm(x, weight->weight.t(), shift);
 }
 
 void Linear::backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias) const {

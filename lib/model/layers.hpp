@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "kernels/gemm.hpp"
 #include "model/model.hpp"
 
 /// Linear layer and norm over bound parameters, without autograd. Their backward functions write parameter gradients
@@ -27,10 +28,14 @@ struct GradientSlot {
 struct Linear {
   Parameter* weight = nullptr;  // [out, in]
   Parameter* bias = nullptr;    // [out], or null
+  std::optional<kernels::PackedMatrix> packed{};
 
   Linear(Unit& unit, const std::string& name);
   /// x·Wᵀ + b; without `with_bias`, the caller's fused kernel adds the bias.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, bool with_bias = true) const;
+  /// Until unpack(), forward() reads a copy of the weight that is made now, in the order in which the device reads it.
+  void pack() { packed = kernels::pack_matrix(weight->weight.t()); }
+  void unpack() { packed.reset(); }
   /// Gradients of weight and, with `and_bias`, of the bias.
   void backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias = true) const;
   /// dy·W (+ `add`, which is consumed).
