@@ -58,11 +58,11 @@ wait_for() { # wait_for TEXT FILE
 
 @test "--profile prints where the time goes, and a resume on a processor with other instructions is said" {
   [ "$(uname -m)" = x86_64 ] || skip "other processors have one table of loops"
-  ranks config.json --set run_dir=profiled --set schedule.length=10 --profile
+  ranks config.json --set run_dir=profiled --set schedule.warmup=5 --set schedule.length=10 --profile
   grep -Eq '^  gemm +[0-9.]+ +[0-9.]+ +[0-9.]+% +[0-9.]+ +[0-9.]+%$' log
   grep -q 'profile of rank 0: 7 steps of' log
   grep -q '"profile":{"steps":7,' log
-  ARGOSY_CPU_KERNELS=baseline ranks config.json --set run_dir=profiled --set schedule.length=12
+  ARGOSY_CPU_KERNELS=baseline ranks config.json --set run_dir=profiled --set schedule.warmup=5 --set schedule.length=12
   grep -q 'changed since step 10: CPU instructions: baseline, was avx' log
 }
 
