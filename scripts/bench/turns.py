@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -64,8 +65,10 @@ def name_of(ranks: int, threads: int, rank: str = "rank") -> str:
     return f"{ranks} {rank}{'s' * (ranks > 1)} x {threads} thread{'s' * (threads > 1)}"
 
 
-def pin(count: int) -> list[int]:
-    """Limits this process, and those that it starts, to `count` processors; which ones."""
+def begin(count: int) -> list[int]:
+    """Limits this process, and those that it starts, to `count` processors; which ones. SIGTERM then ends it in order, so that
+    temporary folders are removed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < count:
         sys.exit(f"--cores {count}: this process may use {len(usable)} processors")

@@ -33,10 +33,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* usage_text =
     "usage: micro_step CONFIG ROWS SOURCE TARGET [REPEATS] [THREADS]\n"
-    "CONFIG: of apps/train; its sections model (with vocab_size), loss and precision are used. ROWS of SOURCE and\n"
-    "TARGET tokens are a micro-batch; SOURCE is 0 for a language model. Defaults: 20 repeats, 1 thread.\n"
-    "It prints the least time of each visit, the medians of the micro-step and of its matrix products, and a result "
-    "line.\n";
+    "CONFIG: of apps/train; model (or tokenizer_training) says vocab_size. ROWS of SOURCE and TARGET tokens are a\n"
+    "micro-batch; SOURCE is 0 for a language model. Defaults: 20 repeats, 1 thread. It prints the least time of each\n"
+    "visit, the medians of the micro-step and of its matrix products, and a result line.\n\n"
+    "  build/tests/bench/micro_step configs/quickstart.json 35 13 15\n";
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -202,9 +202,10 @@ int run(int argc, char** argv) {
   const Files files = Files::system();
   const auto config =
       config::from_document<plan::RunConfig>(config::Document::parse(config::read_source(files, argv[1]), argv[1]));
-  if (!config.model.vocab_size)
-    throw Error{Fault::config, {.sentence = fmt::format("{} has no model.vocab_size", argv[1])}};
-  const spec::Architecture shape = resolve(config.model, *config.model.vocab_size);
+  const std::int64_t pieces =
+      config.model.vocab_size.value_or(config.data.tokenizer_training ? config.data.tokenizer_training->vocab_size : 0);
+  if (pieces == 0) throw Error{Fault::config, {.sentence = fmt::format("{} has no model.vocab_size", argv[1])}};
+  const spec::Architecture shape = resolve(config.model, pieces);
   if ((source > 0) != (shape.type == spec::ModelType::encoder_decoder))
     throw Error{Fault::usage, {.sentence = "micro_step: SOURCE is 0 for a language model, and only for one"}};
   kernels::keep_freed_memory();

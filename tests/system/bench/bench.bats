@@ -5,6 +5,7 @@
 setup() {
   bench=$(cd "$BATS_TEST_DIRNAME/../../../scripts/bench" && pwd)
   unset UCX_TLS
+  marian='(workload.MODELS["marian"]["model"].update(width=32, ff=48, heads=4, vocab_size=64), workload.MODELS["marian"])[1]'
 }
 
 refused() { # refused TEXT COMMAND…: ends with code 2 and says so
@@ -50,6 +51,7 @@ PY
   refused "must be at least 1" "$bench/checkpoint" --rounds -1
   refused "multiples of 8" "$bench/scale" --ranks 12
   refused "--repeats must be at least 1" "$bench/train" --repeats 0
+  refused "--curve-steps must be at least 0" "$bench/train" --curve-steps -1
   refused "the 8 rows of llama cannot be divided" "$bench/train" --cores 3
   refused "there is no folder /nowhere" "$bench/train" --out /nowhere/benchmarks.json
   refused "it has no MANIFEST.json" "$bench/translate" --model "$bench" --input "$bench/train" --reference "$bench/train"
@@ -167,7 +169,6 @@ PY
 
 @test "translate measures greedy and beam search of a checkpoint without a peer" {
   cd "$BATS_TEST_TMPDIR"
-  marian='workload.MODELS["marian"]["model"].update(width=32, ff=48, heads=4, vocab_size=64) or workload.MODELS["marian"]'
   of train "workload.Argosy($marian, Path('$ARGOSY_BUILD_DIR'), Path('small')).train('fp32', 1, 1, 2)" >/dev/null
   small translate --model small/run/export/000000002 --input small/text.en --reference small/text.fr --repeats 1 --out figures.json >table
   grep -q "not available" table
@@ -177,6 +178,18 @@ rows = json.load(open("figures.json"))["rows"]
 measured = [(row["beam"], row["precision"]) for row in rows if "lines_per_s" in row]
 assert measured == [(1, "fp32"), (1, "fp32"), (4, "fp32"), (4, "fp32")], measured
 PY
+}
+
+@test "micro_step multiplies every matrix of the configured model, and refuses what does not fit it" {
+  cd "$BATS_TEST_TMPDIR"
+  of train "workload.Argosy($marian, Path('$ARGOSY_BUILD_DIR'), Path('small'), with_data=False)" >/dev/null
+  micro_step=$ARGOSY_BUILD_DIR/tests/bench/micro_step
+  run "$micro_step" small/config.json 3 5 4 1 1
+  [ "$status" -eq 0 ]
+  [[ $output == *'"products":135,'* ]] # 3 for each of 4 matrices of an encoder layer, 7 of a decoder layer, and the head
+  refused "SOURCE is 0 for a language model" "$micro_step" small/config.json 3 0 4
+  refused "ROWS must be 1 or more, got x" "$micro_step" small/config.json x 5 4
+  refused "usage: micro_step" "$micro_step" small/config.json
 }
 
 @test "growth divides time by work, shows a rise, and plots it" {
