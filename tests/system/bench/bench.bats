@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
 # The measuring scripts refuse what they cannot do, emulated nodes are apart and end with their script, and the verdicts of
-# bench/wire can be bad. What the scripts measure is not tested here.
+# bench/wire can be bad. What the scripts measure is not tested here. The scripts that compare with other programs run without them.
 
 setup() {
   bench=$(cd "$BATS_TEST_DIRNAME/../../../scripts/bench" && pwd)
   unset UCX_TLS
+  marian='(workload.MODELS["marian"]["model"].update(width=32, ff=48, heads=4, vocab_size=64), workload.MODELS["marian"])[1]'
 }
 
 refused() { # refused TEXT COMMAND…: ends with code 2 and says so
@@ -25,7 +26,8 @@ needs_name_spaces() {
 # of SCRIPT EXPRESSION: its value, with the script's functions at hand
 of() {
   python3 -B - "$bench/$1" "$2" <<'PY'
-import importlib.machinery, importlib.util, sys
+import importlib.machinery, importlib.util, os, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
 loader = importlib.machinery.SourceFileLoader("script", sys.argv[1])
 script = importlib.util.module_from_spec(importlib.util.spec_from_loader("script", loader))
 loader.exec_module(script)
@@ -48,6 +50,12 @@ PY
   refused "more than 3" "$bench/schemes" --steps 3
   refused "must be at least 1" "$bench/checkpoint" --rounds -1
   refused "multiples of 8" "$bench/scale" --ranks 12
+  refused "--repeats must be at least 1" "$bench/train" --repeats 0
+  refused "--curve-steps must be at least 0" "$bench/train" --curve-steps -1
+  refused "the 8 rows of llama cannot be divided" "$bench/train" --cores 3
+  refused "there is no folder /nowhere" "$bench/train" --out /nowhere/benchmarks.json
+  refused "it has no MANIFEST.json" "$bench/translate" --model "$bench" --input "$bench/train" --reference "$bench/train"
+  refused "--steps must be at least 1" "$bench/growth" --steps 0
 }
 
 @test "nodes have networks, shared memory and names of their own, as many ranks as said, and the rate asked for" {
@@ -119,4 +127,89 @@ PY
   [ "$(of scale 'extended([(2, 4), (3, 9), (4, 16)], 10)')" = 100.0 ]
   [ "$(of scale 'extended([(2, 5), (3, 7), (4, 9)], 16384)')" = 32769.0 ]
   [ "$(of scale 'is_close(1000, 1015), is_close(1000, 1050)')" = "(True, False)" ]
+}
+
+# small SCRIPT OPTION…: runs it on models of a few thousand parameters, without a peer and without building first
+small() {
+  ARGOSY_DEPS=/nowhere python3 -B - "$bench" "$@" <<'PY'
+import importlib.machinery, importlib.util, os, sys
+folder, name = sys.argv[1:3]
+sys.path.insert(0, folder)
+loader = importlib.machinery.SourceFileLoader(name, f"{folder}/{name}")
+script = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+loader.exec_module(script)
+import turns, workload
+turns.build = lambda *_: None
+for work in workload.MODELS.values():
+    work["model"].update(width=32, ff=48, heads=4, vocab_size=64)
+script.BASE = {"width": 64, "layers": 1, "length": 16, "vocab": 64, "ranks": 1}
+script.AXES = {"layers": (1, 2), "ranks": (1, 2)}
+sys.argv = [name, "--build", os.environ["ARGOSY_BUILD_DIR"], *sys.argv[3:]]
+sys.exit(script.main())
+PY
+}
+
+@test "train measures every variant of both models, with the floor, and says that there is no peer" {
+  cd "$BATS_TEST_TMPDIR"
+  small train --steps 2 --repeats 1 --out figures.json >table
+  grep -q "^no peer: /nowhere/judges/bin/python cannot import torch" table
+  python3 - <<'PY'
+import json
+result = json.load(open("figures.json"))
+assert json.loads(open("table").read().splitlines()[-1])["rows"] == result["rows"]
+assert result["status"] == "ok" and not result["peer"] and result["curves"] == []
+keys = {(row["model"], row["precision"], row["variant"]) for row in result["rows"]}
+assert keys == {(model, precision, variant) for model in ("llama", "marian") for precision in ("fp32", "bf16")
+                for variant in ("2 ranks x 1 thread", "1 rank x 2 threads")}, keys
+for row in result["rows"]:
+    assert row["ratio_to_best_peer"] is None and row["peak_rss_mib"] > 10 and row["tokens_per_s"] > 0, row
+    assert row["floor_ms"] <= row["pass_ms"] and row["step_over_floor"] > 0, row
+PY
+}
+
+@test "translate measures greedy and beam search of a checkpoint without a peer" {
+  cd "$BATS_TEST_TMPDIR"
+  of train "workload.Argosy($marian, Path('$ARGOSY_BUILD_DIR'), Path('small')).train('fp32', 1, 1, 2)" >/dev/null
+  small translate --model small/run/export/000000002 --input small/text.en --reference small/text.fr --repeats 1 --out figures.json >table
+  grep -q "not available" table
+  python3 - <<'PY'
+import json
+rows = json.load(open("figures.json"))["rows"]
+measured = [(row["beam"], row["precision"]) for row in rows if "lines_per_s" in row]
+assert measured == [(1, "fp32"), (1, "fp32"), (4, "fp32"), (4, "fp32")], measured
+PY
+}
+
+@test "micro_step multiplies every matrix of the configured model, and refuses what does not fit it" {
+  cd "$BATS_TEST_TMPDIR"
+  of train "workload.Argosy($marian, Path('$ARGOSY_BUILD_DIR'), Path('small'), with_data=False)" >/dev/null
+  micro_step=$ARGOSY_BUILD_DIR/tests/bench/micro_step
+  run "$micro_step" small/config.json 3 5 4 1 1
+  [ "$status" -eq 0 ]
+  [[ $output == *'"products":135,'* ]] # 3 for each of 4 matrices of an encoder layer, 7 of a decoder layer, and the head
+  refused "SOURCE is 0 for a language model" "$micro_step" small/config.json 3 0 4
+  refused "ROWS must be 1 or more, got x" "$micro_step" small/config.json x 5 4
+  refused "usage: micro_step" "$micro_step" small/config.json
+}
+
+@test "growth divides time by work, shows a rise, and plots it" {
+  cd "$BATS_TEST_TMPDIR"
+  small growth --steps 1 --axes layers ranks >table
+  python3 - <<'PY'
+import json, xml.etree.ElementTree as tree
+rows = json.loads(open("table").read().splitlines()[-1])["rows"]
+assert [(row["axis"], row["value"]) for row in rows] == [("layers", 1), ("layers", 2), ("ranks", 1), ("ranks", 2)]
+assert rows[1]["gflop"] > rows[0]["gflop"] and rows[2]["gflop"] == rows[3]["gflop"]
+assert len(tree.parse("growth.svg").findall("{*}polyline")) == 4
+PY
+  rows='[{"ms_per_gflop": 4.0}, {"ms_per_gflop": 2.0}, {"ms_per_gflop": 3.0}]'
+  [ "$(of growth "[add_rises(r := $rows), [row['rise'] for row in r]][1]")" = "[1.0, 0.5, 1.5]" ]
+}
+
+@test "a comparison takes the fastest variant of the peer, and losses that differ or are NaN are noticed" {
+  rows='[{"side": "argosy", "p": 1, "s": 6.0}, {"side": "x", "p": 1, "s": 3.0}, {"side": "x", "p": 1, "s": 4.0}, {"side": "x", "p": 2, "s": 9.0}]'
+  [ "$(of train "[turns.add_ratios(r := $rows, 's', ('p',)), r[0]['ratio_to_best_peer']][1]")" = 1.5 ]
+  [ "$(of train 'turns.speed([[10, 20, 30], [20, 20, 20], [50, 40, 30]], 100)')" = "{'ms': 20, 'median': 5000.0, 'low': 2500.0, 'high': 5000.0}" ]
+  [ "$(of train 'largest_difference([2.0, 1.0], [2.0, 1.25])')" = 0.2 ]
+  [ "$(of train 'largest_difference([2.0, float("nan")], [2.0, 1.0]), largest_difference([1.0], [1.0, 1.0])')" = "(inf, inf)" ]
 }
