@@ -1,7 +1,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <fmt/format.h>
@@ -17,6 +16,7 @@
 
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "kernels/gemm.hpp"
 #include "kernels/memory.hpp"
 #include "model/model.hpp"
 #include "plan/run_config.hpp"
@@ -46,16 +46,8 @@ long page_faults() {
   return usage.ru_minflt;
 }
 
-// The fastest product that the library has for each use. They differ, because gradients of weights are fp32.
-
-/// y = x·Wᵀ or dx = dy·W, all of the compute type
-void product(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) { at::mm_out(out, a, b); }
-/// dW = dyᵀ·x in fp32. There is none from bf16, so that both are fp32 here; their casts are not part of the floor.
-void weight_product(at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
-  at::mm_out(gradient, dy.t(), x);
-}
-
-/// The matrix products of a micro-step, on the weights and gradients of a model and on random activations.
+/// The matrix products of a micro-step, on the weights and gradients of a model and on random activations. Weights are
+/// packed beforehand, which is not part of the floor.
 class Floor {
  public:
   /// Of all matrices that the visits of `model` multiply by `source` and `target` tokens.
@@ -74,9 +66,9 @@ class Floor {
 
   void run() {
     for (Layer& layer : layers_) {
-      product(layer.y, layer.x, layer.weight.t());
-      product(layer.dx, layer.dy, layer.weight);
-      weight_product(layer.gradient, layer.wide_dy, layer.wide_x);
+      kernels::gemm(layer.x, layer.to_y, layer.y);
+      kernels::gemm(layer.dy, layer.to_dx, layer.dx);
+      kernels::gemm(layer.dy.t(), layer.x, layer.gradient);
     }
   }
   [[nodiscard]] std::size_t products() const { return 3 * layers_.size(); }
@@ -89,7 +81,8 @@ class Floor {
 
  private:
   struct Layer {
-    at::Tensor weight, gradient, x, y, dx, dy, wide_x, wide_dy;
+    at::Tensor weight, gradient, x, y, dx, dy;
+    kernels::PackedMatrix to_y, to_dx;
   };
 
   void add(const model::Parameter& parameter, std::int64_t tokens, std::int64_t out) {
@@ -98,10 +91,10 @@ class Floor {
     layer.weight = parameter.weight.narrow(0, 0, out);
     layer.gradient = parameter.gradient.narrow(0, 0, out);
     const at::ScalarType type = layer.weight.scalar_type();
-    layer.wide_x = scratch("x", tokens, in, at::kFloat);
-    layer.wide_dy = scratch("dy", tokens, out, at::kFloat);
-    layer.x = type == at::kFloat ? layer.wide_x : scratch("x", tokens, in, type);
-    layer.dy = type == at::kFloat ? layer.wide_dy : scratch("dy", tokens, out, type);
+    layer.to_y = kernels::pack_matrix(layer.weight.t());
+    layer.to_dx = kernels::pack_matrix(layer.weight);
+    layer.x = scratch("x", tokens, in, type);
+    layer.dy = scratch("dy", tokens, out, type);
     layer.y = scratch("y", tokens, out, type);
     layer.dx = scratch("dx", tokens, in, type);
     layers_.push_back(std::move(layer));
