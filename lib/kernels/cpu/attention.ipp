@@ -101,8 +101,8 @@ struct Range {
   std::int64_t first, last;
 };
 inline Range clipped(Range range, Range to) {
-  const std::int64_t first = std::max(range.first, to.first);
-  return {first, std::max(first, std::min(range.last, to.last))};
+  const std::int64_t first = std::clamp(range.first, to.first, to.last);
+  return {first, std::clamp(range.last, first, to.last)};
 }
 inline Range shifted(Range range, std::int64_t by) { return {range.first - by, range.last - by}; }
 
@@ -273,15 +273,16 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
     for (std::int64_t first = first_query; first < end_query; first += query_block) {
       const std::int64_t count = std::min(query_block, end_query - first);
       const Range block = clipped(seen_by_block(shape, row, first, count), all);
-      const std::int64_t begin = std::max<std::int64_t>(0, block.first - all.first) / lanes * lanes;
-      const std::int64_t last = std::max(begin, block.last - all.first);
-      if (begin == last && !wants_query) continue;
+      const bool sees_any = block.first < block.last;  // of these keys
+      if (!sees_any && !wants_query) continue;
+      const std::int64_t last = block.last - all.first;
+      const std::int64_t begin = sees_any ? (block.first - all.first) / lanes * lanes : last;
       pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
       pack<T>(io.out, row, head, first, count, size, 1, o, width);
       pack<T>(io.dout, row, head, first, count, size, 1, go, width);
       multiply<false>(count, padded(last - begin), size, q, width, 1, kt + begin, keys, p + begin, keys);
       multiply<false>(count, padded(last - begin), size, go, width, 1, vt + begin, keys, dp + begin, keys);
-      for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t i = 0; i < count && sees_any; ++i) {
         float *s = p + i * keys, *ds = dp + i * keys;
         const Range own = clipped(seen(shape, row, first + i), block);
         hide_other_segments(shape, row, first + i, own, all.first, s);

@@ -34,10 +34,18 @@ const Case gradient_cases[] = {
     {"CachedQuery", 1, 19, 4, 2, 16, true, false, false, 0},
 };
 
-class Attention : public testing::TestWithParam<std::tuple<Case, at::ScalarType>> {};
+/// Several threads, for which rows are cut.
+class Attention : public testing::TestWithParam<std::tuple<Case, at::ScalarType, int>> {
+ protected:
+  void SetUp() override { at::set_num_threads(std::get<2>(GetParam())); }
+  void TearDown() override { at::set_num_threads(before_); }
+
+ private:
+  int before_ = at::get_num_threads();
+};
 
 TEST_P(Attention, EqualsPlainBothWays) {
-  const auto& [c, type] = GetParam();
+  const auto& [c, type, threads] = GetParam();
   const std::int64_t rows = 3;
   // packed as a block has it: q, k, v side by side
   const auto heads = [&](std::int64_t positions, double phase) {
@@ -69,10 +77,11 @@ TEST_P(Attention, EqualsPlainBothWays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Attention,
-                         testing::Combine(testing::ValuesIn(gradient_cases),
-                                          testing::Values(at::kFloat, at::kBFloat16)),
+                         testing::Combine(testing::ValuesIn(gradient_cases), testing::Values(at::kFloat, at::kBFloat16),
+                                          testing::Values(1, 4)),
                          [](const auto& test) {
-                           return std::string(std::get<0>(test.param).name) + c10::toString(std::get<1>(test.param));
+                           return std::string(std::get<0>(test.param).name) + c10::toString(std::get<1>(test.param)) +
+                                  std::to_string(std::get<2>(test.param));
                          });
 
 /// One row and one key head: queries and keys are cut into parts for the threads.
