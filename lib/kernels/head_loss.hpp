@@ -22,8 +22,8 @@ struct HeadLossOptions {
 
 /// Where gradients are written. An absent one is not computed.
 struct HeadLossGradients {
-  OptionalTensor dh;              // [n, d], type of h; rows without loss become 0
-  OptionalTensor dweight, dbias;  // [V, d], [V] fp32
+  OptionalTensor dh;                  // [n, d], type of h; rows without loss become 0
+  OptionalTensor dweight{}, dbias{};  // [V, d], [V] fp32
   bool accumulate_weight = false, accumulate_bias = false;
 };
 
