@@ -6,7 +6,8 @@
 #include "model/inference.hpp"
 
 /// Greedy and beam search with a key/value cache. The search follows the rules that CTranslate2 and transformers share,
-/// so exported models give the same strings. Results do not depend on how sentences are batched.
+/// so exported models give the same strings. A sentence that has ended makes room for the next ones. Results do not
+/// depend on how sentences are batched.
 namespace argosy::decode {
 
 struct SearchOptions {
@@ -16,7 +17,7 @@ struct SearchOptions {
   std::int64_t max_length = 512;       // decoding steps; the position table is another limit
   double max_length_factor = 3.0;      // at most this × source length + 10 steps; 0: no such limit
   std::int64_t min_length = 0;         // EOS is not chosen before
-  std::int64_t batch_elements = 4096;  // rows × source width of a batch
+  std::int64_t batch_elements = 4096;  // most source ids that are worked on at once, except for a longer sentence
 };
 
 struct Hypothesis {
@@ -28,7 +29,8 @@ struct Hypothesis {
 /// it is the prompt, and the hypothesis continues it. Dead ids and the start id are never generated; of equal scores
 /// the lower id wins. Not collective. Throws Error{usage} for options out of range, Error{data} for a source that is
 /// empty or longer than model.max_positions, Error{numeric} when the model gives NaN.
-[[nodiscard]] std::vector<Hypothesis> search(model::Model& model, const std::vector<std::vector<std::int32_t>>& sources,
+[[nodiscard]] std::vector<Hypothesis> search(model::Inference& model,
+                                             const std::vector<std::vector<std::int32_t>>& sources,
                                              const SearchOptions& options);
 
 }  // namespace argosy::decode

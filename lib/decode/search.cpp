@@ -1,4 +1,5 @@
-#include <ATen/Functions.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -8,17 +9,20 @@
 
 #include "core/error.hpp"
 #include "decode/decode.hpp"
+#include "kernels/decoding.hpp"
 
 namespace argosy::decode {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-/// One sentence in a running batch.
+/// A sentence that is being worked on.
 struct Sentence {
   std::size_t index = 0;  // in the caller's list
-  std::int64_t max_steps = 0;
-  std::vector<Ids> sequences;  // by beam: ids so far
+  std::int64_t max_steps = 0, step = 0;
+  std::vector<Ids> sequences;  // by beam: ids so far; one beam before the first step
+  std::vector<float> scores;   // by beam
+  std::int32_t first_id = 0;   // which the first step feeds
   std::vector<Hypothesis> finished;
   bool top_finished = false;
 };
@@ -29,141 +33,158 @@ struct Candidate {
   float score = 0;
 };
 
-class BatchSearch {
+class Search {
  public:
-  BatchSearch(model::Model& model, const SearchOptions& options)
-      : model_(model), inference_(model), options_(options), beam_(options.beam) {}
+  Search(model::Inference& model, const std::vector<Ids>& sources, const SearchOptions& options)
+      : model_(model), sources_(sources), options_(options), beam_(options.beam), cache_(model.start()) {
+    order_.resize(sources.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::size_t a, std::size_t b) { return sources[a].size() > sources[b].size(); });
+  }
 
-  void run(const std::vector<Ids>& sources, std::span<const std::size_t> batch, std::vector<Hypothesis>& out) {
-    std::vector<Sentence> alive;
-    for (const std::size_t index : batch) {
-      const auto length = static_cast<std::int64_t>(sources[index].size());
-      std::int64_t steps = std::min(options_.max_length, positions_left(length));
-      if (options_.max_length_factor > 0) {
-        const double bound = std::floor(options_.max_length_factor * static_cast<double>(length)) + 10;
-        if (bound < static_cast<double>(steps)) steps = static_cast<std::int64_t>(bound);
-      }
-      alive.push_back({.index = index,
-                       .max_steps = steps,
-                       .sequences = std::vector<Ids>(static_cast<std::size_t>(beam_)),
-                       .finished = {}});
-    }
-    const auto rows = static_cast<std::int64_t>(alive.size()) * beam_;
-    auto [cache, logits] = begin(sources, batch);
-    // In the first step all beams of a sentence are equal: only the first one is used.
-    at::Tensor scores =
-        at::full({static_cast<std::int64_t>(alive.size()), beam_}, -std::numeric_limits<float>::infinity());
-    scores.select(1, 0).zero_();
-    scores = scores.reshape({rows, 1}).to(logits.device());
-
-    for (std::int64_t step = 0; !alive.empty(); ++step) {
-      if (step > 0) logits = inference_.step(cache, last_ids_.to(logits.device()));
-      forbid(logits, step);
-      const std::vector<std::vector<Candidate>> candidates = best(at::log_softmax(logits, -1).add_(scores));
-
-      std::vector<Sentence> next;
-      std::vector<std::int64_t> origin, ids;
-      std::vector<float> kept;
-      for (std::size_t s = 0; s < alive.size(); ++s) {
-        Sentence& sentence = alive[s];
-        const std::vector<Candidate> chosen = advance(sentence, candidates[s], step);
-        if (chosen.empty()) {
-          out[sentence.index] = winner(sentence);
-          continue;
-        }
-        std::vector<Ids> sequences;
-        for (const Candidate& candidate : chosen) {
-          origin.push_back(static_cast<std::int64_t>(s) * beam_ + candidate.beam);
-          ids.push_back(candidate.id);
-          kept.push_back(candidate.score);
-          sequences.push_back(sentence.sequences[static_cast<std::size_t>(candidate.beam)]);
-          sequences.back().push_back(static_cast<std::int32_t>(candidate.id));
-        }
-        sentence.sequences = std::move(sequences);
-        next.push_back(std::move(sentence));
-      }
-      const bool reordered = origin.size() != alive.size() * static_cast<std::size_t>(beam_) ||
-                             !std::is_sorted(origin.begin(), origin.end()) ||
-                             std::adjacent_find(origin.begin(), origin.end()) != origin.end();
-      alive = std::move(next);
-      if (alive.empty()) break;
-      if (reordered) cache.select(at::tensor(origin, at::kLong).to(logits.device()));
-      last_ids_ = at::tensor(ids, at::kLong);
-      scores = at::tensor(kept, at::kFloat).unsqueeze(1).to(logits.device());
-    }
+  std::vector<Hypothesis> run() {
+    std::vector<Hypothesis> out(sources_.size());
+    for (admit(); !alive_.empty(); admit()) step(out);
+    return out;
   }
 
  private:
-  /// Runs the encoder (or the prompt) and the first step: the cache and the logits [rows, V].
-  std::pair<model::Cache, at::Tensor> begin(const std::vector<Ids>& sources, std::span<const std::size_t> batch) {
-    const auto n = static_cast<std::int64_t>(batch.size());
-    std::int64_t width = 0;
-    for (const std::size_t index : batch) width = std::max(width, static_cast<std::int64_t>(sources[index].size()));
-    at::Tensor source = at::full({n, width}, model_.architecture().vocabulary.start, at::kLong);
-    at::Tensor lengths = at::empty({n}, at::kLong);
-    for (std::int64_t row = 0; row < n; ++row) {
-      const Ids& ids = sources[batch[static_cast<std::size_t>(row)]];
-      std::copy(ids.begin(), ids.end(), source.data_ptr<std::int64_t>() + row * width);
-      lengths.data_ptr<std::int64_t>()[row] = static_cast<std::int64_t>(ids.size());
-    }
-    const at::Device device = model_.units().front().parameters().front().weight.device();
-    if (model_.architecture().type == spec::ModelType::encoder_decoder) {
-      model::Cache cache = inference_.start(source.to(device), lengths.to(device), beam_);
-      at::Tensor logits =
-          inference_.step(cache, at::full({n * beam_}, model_.architecture().vocabulary.start, at::kLong).to(device));
-      return {std::move(cache), std::move(logits)};
-    }
-    model::Cache cache = inference_.start(n * beam_);
-    at::Tensor logits = inference_.extend(cache, source.repeat_interleave(beam_, 0).to(device)).select(1, width - 1);
-    return {std::move(cache), std::move(logits)};
-  }
+  [[nodiscard]] std::int64_t length_of(std::size_t index) const { return std::ssize(sources_[index]); }
 
-  /// Steps the position table has room for: the target has one of its own, or it follows the prompt.
-  [[nodiscard]] std::int64_t positions_left(std::int64_t source_length) const {
+  /// Takes the next sentences when a quarter of the room for them is free.
+  void admit() {
+    std::int64_t used = 0;
+    for (const Sentence& sentence : alive_) used += length_of(sentence.index);
+    if (4 * used > 3 * options_.batch_elements) return;
+    std::vector<std::size_t> batch;
+    for (; next_ < order_.size(); ++next_) {
+      used += length_of(order_[next_]);
+      if (used > options_.batch_elements && !(alive_.empty() && batch.empty())) break;
+      batch.push_back(order_[next_]);
+    }
+    if (batch.empty()) return;
+
     const spec::Architecture& shape = model_.architecture();
-    return shape.type == spec::ModelType::encoder_decoder ? shape.max_positions
-                                                          : shape.max_positions - source_length + 1;
+    const bool has_encoder = shape.type == spec::ModelType::encoder_decoder;
+    // The last id of a prompt is fed by the first step, which gives logits.
+    const auto read = [&](std::size_t index) { return length_of(index) - (has_encoder ? 0 : 1); };
+    const auto rows = static_cast<std::int64_t>(batch.size()), width = read(batch.front());
+    const at::Tensor ids = at::full({rows, width}, shape.vocabulary.start, at::kLong),
+                     lengths = at::empty({rows}, at::kLong);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::size_t index = batch[static_cast<std::size_t>(row)];
+      const Ids& source = sources_[index];
+      const std::int64_t count = read(index);
+      std::copy(source.begin(), source.begin() + count, ids.data_ptr<std::int64_t>() + row * width);
+      lengths.data_ptr<std::int64_t>()[row] = count;
+      alive_.push_back({.index = index,
+                        .max_steps = max_steps(length_of(index)),
+                        .sequences = {Ids()},
+                        .scores = {0},
+                        .first_id = has_encoder ? static_cast<std::int32_t>(shape.vocabulary.start) : source.back(),
+                        .finished = {}});
+    }
+    model_.add(cache_, ids.to(model_.device()), lengths.to(model_.device()));
   }
 
-  void forbid(at::Tensor& logits, std::int64_t step) const {
+  [[nodiscard]] std::int64_t max_steps(std::int64_t source_length) const {
+    // The position table is one of the target, or the target follows the prompt in it.
+    const spec::Architecture& shape = model_.architecture();
+    const std::int64_t positions =
+        shape.type == spec::ModelType::encoder_decoder ? shape.max_positions : shape.max_positions - source_length + 1;
+    const std::int64_t steps = std::min(options_.max_length, positions);
+    if (options_.max_length_factor == 0) return steps;
+    const double bound = std::floor(options_.max_length_factor * static_cast<double>(source_length)) + 10;
+    return bound < static_cast<double>(steps) ? static_cast<std::int64_t>(bound) : steps;
+  }
+
+  void step(std::vector<Hypothesis>& out) {
+    const std::int64_t wanted = beam_ == 1 ? 1 : 2 * beam_;
+    const at::Tensor logits = model_.step(cache_, last_ids().to(model_.device()));
+    forbid(logits);
+    const auto [on_device, ids_on_device] =
+        kernels::top_log_probabilities(logits, model_.architecture().vocabulary.pieces, wanted);
+    const at::Tensor log_p = on_device.cpu(), ids = ids_on_device.cpu();
+
+    std::vector<Sentence> next;
+    std::vector<std::int64_t> origin;
+    std::int64_t first_row = 0;
+    for (Sentence& sentence : alive_) {
+      const std::int64_t row = first_row;
+      first_row += std::ssize(sentence.sequences);
+      const std::vector<Candidate> chosen =
+          advance(sentence, best(sentence, log_p.const_data_ptr<float>() + row * wanted,
+                                 ids.const_data_ptr<std::int64_t>() + row * wanted, wanted));
+      if (chosen.empty()) {
+        out[sentence.index] = winner(sentence);
+        continue;
+      }
+      std::vector<Ids> sequences;
+      sentence.scores.clear();
+      for (const Candidate& candidate : chosen) {
+        origin.push_back(row + candidate.beam);
+        sequences.push_back(sentence.sequences[static_cast<std::size_t>(candidate.beam)]);
+        sequences.back().push_back(static_cast<std::int32_t>(candidate.id));
+        sentence.scores.push_back(candidate.score);
+      }
+      sentence.sequences = std::move(sequences);
+      ++sentence.step;
+      next.push_back(std::move(sentence));
+    }
+    alive_ = std::move(next);
+    bool moved = std::ssize(origin) != first_row;
+    for (std::size_t i = 0; i < origin.size(); ++i) moved = moved || origin[i] != static_cast<std::int64_t>(i);
+    if (moved) cache_.select(origin);
+  }
+
+  /// int64 [rows], on the host.
+  [[nodiscard]] at::Tensor last_ids() const {
+    const at::Tensor ids = at::empty({cache_.rows()}, at::kLong);
+    auto* id = ids.data_ptr<std::int64_t>();
+    for (const Sentence& sentence : alive_) {
+      for (const Ids& sequence : sentence.sequences) *id++ = sequence.empty() ? sentence.first_id : sequence.back();
+    }
+    return ids;
+  }
+
+  /// No piece is the start id, and none is EOS before the least length.
+  void forbid(const at::Tensor& logits) const {
     constexpr double never = -std::numeric_limits<double>::infinity();
-    const spec::Architecture& shape = model_.architecture();
-    logits.narrow(1, shape.vocabulary.pieces, shape.vocabulary.rows - shape.vocabulary.pieces).fill_(never);
-    if (shape.vocabulary.start < shape.vocabulary.pieces) logits.select(1, shape.vocabulary.start).fill_(never);
-    if (step < options_.min_length) logits.select(1, shape.vocabulary.eos).fill_(never);
+    const spec::Vocabulary& vocabulary = model_.architecture().vocabulary;
+    if (vocabulary.start < vocabulary.pieces) logits.select(1, vocabulary.start).fill_(never);
+    if (options_.min_length == 0) return;
+    std::int64_t row = 0;
+    for (const Sentence& sentence : alive_) {
+      const std::int64_t rows = std::ssize(sentence.sequences);
+      if (sentence.step < options_.min_length) logits.narrow(0, row, rows).select(1, vocabulary.eos).fill_(never);
+      row += rows;
+    }
   }
 
-  /// The 2·beam best continuations of each sentence (1 for greedy), best first. Not topk, which breaks ties as it
-  /// likes.
-  std::vector<std::vector<Candidate>> best(const at::Tensor& scores) const {
-    const std::int64_t vocabulary = scores.size(1), all = beam_ * vocabulary;
-    const std::size_t wanted = beam_ == 1 ? 1 : static_cast<std::size_t>(2 * beam_);
-    const at::Tensor host = scores.cpu().contiguous();
-    const float* score = host.const_data_ptr<float>();
-    std::vector<std::vector<Candidate>> result(static_cast<std::size_t>(scores.size(0) / beam_));
-    for (std::vector<Candidate>& top : result) {
-      for (std::int64_t i = 0; i < all; ++i) {
-        const float value = score[i];
-        if (top.size() == wanted && value <= top.back().score) continue;
-        if (std::isnan(value)) {
+  /// The `wanted` best continuations of all beams, best first. log_p and ids: of each beam, best first.
+  [[nodiscard]] static std::vector<Candidate> best(const Sentence& sentence, const float* log_p,
+                                                   const std::int64_t* ids, std::int64_t wanted) {
+    std::vector<Candidate> candidates;
+    for (std::int64_t beam = 0; beam < std::ssize(sentence.sequences); ++beam) {
+      for (std::int64_t k = 0; k < wanted; ++k, ++log_p, ++ids) {
+        if (std::isnan(*log_p)) {
           throw_claim(Fault::numeric, "the model gives NaN as the score of a piece", "the model", "finite scores",
                       "NaN", "use another checkpoint");
         }
-        const auto behind =
-            std::upper_bound(top.begin(), top.end(), value, [](float a, const Candidate& b) { return a > b.score; });
-        top.insert(behind, {i / vocabulary, i % vocabulary, value});
-        if (top.size() > wanted) top.pop_back();
+        candidates.push_back({beam, *ids, *log_p + sentence.scores[static_cast<std::size_t>(beam)]});
       }
-      score += all;
     }
-    return result;
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+    candidates.resize(static_cast<std::size_t>(wanted));
+    return candidates;
   }
 
   /// Stores finished hypotheses and returns the candidates that continue, one per beam; none when the sentence is done.
-  std::vector<Candidate> advance(Sentence& sentence, const std::vector<Candidate>& candidates,
-                                 std::int64_t step) const {
+  std::vector<Candidate> advance(Sentence& sentence, const std::vector<Candidate>& candidates) const {
     const std::int64_t eos = model_.architecture().vocabulary.eos;
-    const bool last_step = step + 1 >= sentence.max_steps;
+    const bool last_step = sentence.step + 1 >= sentence.max_steps;
     std::vector<Candidate> chosen;
     auto spare = static_cast<std::size_t>(beam_);
     for (std::size_t k = 0; k < static_cast<std::size_t>(beam_); ++k) {
@@ -193,11 +214,14 @@ class BatchSearch {
                                        [](const Hypothesis& a, const Hypothesis& b) { return a.score < b.score; }));
   }
 
-  model::Model& model_;
-  model::Inference inference_;
+  model::Inference& model_;
+  const std::vector<Ids>& sources_;
   const SearchOptions& options_;
   std::int64_t beam_;
-  at::Tensor last_ids_;  // int64 [rows], on the host
+  std::vector<std::size_t> order_;  // of sources, longest first
+  std::size_t next_ = 0;            // in order_
+  std::vector<Sentence> alive_;     // their beams are the rows of the cache
+  model::Cache cache_;
 };
 
 void check(const SearchOptions& options) {
@@ -219,7 +243,7 @@ void check(const SearchOptions& options) {
 
 }  // namespace
 
-std::vector<Hypothesis> search(model::Model& model, const std::vector<Ids>& sources, const SearchOptions& options) {
+std::vector<Hypothesis> search(model::Inference& model, const std::vector<Ids>& sources, const SearchOptions& options) {
   const c10::InferenceMode guard;
   check(options);
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -227,25 +251,7 @@ std::vector<Hypothesis> search(model::Model& model, const std::vector<Ids>& sour
       throw_error(Fault::data, fmt::format("sentence {}", i + 1), "a source of at least one token id", "none");
     }
   }
-  std::vector<std::size_t> order(sources.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sources[a].size() > sources[b].size(); });
-
-  std::vector<Hypothesis> out(sources.size());
-  BatchSearch batch_search(model, options);
-  const bool equal_lengths = model.architecture().type == spec::ModelType::decoder;  // prompts are not padded
-  for (std::size_t begin = 0; begin < order.size();) {
-    const std::size_t width = sources[order[begin]].size();
-    std::size_t end = begin + 1;
-    while (end < order.size() && static_cast<std::int64_t>((end + 1 - begin) * width) <= options.batch_elements &&
-           (!equal_lengths || sources[order[end]].size() == width)) {
-      ++end;
-    }
-    batch_search.run(sources, std::span{order}.subspan(begin, end - begin), out);
-    begin = end;
-  }
-  return out;
+  return Search(model, sources, options).run();
 }
 
 }  // namespace argosy::decode

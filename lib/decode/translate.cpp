@@ -116,7 +116,7 @@ void refuse_same(const Files& files, const Path& output, const std::optional<Pat
 
 }  // namespace
 
-std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
+std::vector<Translation> translate_lines(const comm::Communicator& world, model::Inference& model,
                                          const data::Tokenizer& tokenizer, const std::vector<std::string>& lines,
                                          const SearchOptions& options, std::uint64_t first) {
   const bool encoder_decoder = model.architecture().type == spec::ModelType::encoder_decoder;

@@ -24,7 +24,7 @@ struct Translation {
 /// space gives an empty translation. A line feed in a translation becomes a space. first: number of the first line in
 /// the text, from 0, for errors. **Collective** over `world`. Throws Error{data}, which names the line, for one longer
 /// than model.max_positions, and what search() throws.
-[[nodiscard]] std::vector<Translation> translate_lines(const comm::Communicator& world, model::Model& model,
+[[nodiscard]] std::vector<Translation> translate_lines(const comm::Communicator& world, model::Inference& model,
                                                        const data::Tokenizer& tokenizer,
                                                        const std::vector<std::string>& lines,
                                                        const SearchOptions& options, std::uint64_t first = 0);

@@ -17,6 +17,8 @@ constexpr DeviceTable cpu_table{.pack_matrix = cpu::pack_matrix,
                                 .attention = cpu::attention,
                                 .attention_backward = cpu::attention_backward,
                                 .rope_ = cpu::rope_,
+                                .attention_step = cpu::attention_step,
+                                .top_log_probabilities = cpu::top_log_probabilities,
                                 .embedding = cpu::embedding,
                                 .embedding_backward = cpu::embedding_backward,
                                 .head_loss = cpu::head_loss,
@@ -44,7 +46,9 @@ Result run(const char* name, Result (*function)(Parameters...), const Arguments&
 
 }  // namespace
 
-PackedMatrix pack_matrix(const at::Tensor& matrix) { return run("pack_matrix", table_for(matrix).pack_matrix, matrix); }
+PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type) {
+  return run("pack_matrix", table_for(matrix).pack_matrix, matrix, type);
+}
 
 void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options) {
   ARGOSY_CHECK(a.dim() == 2 && c.dim() == 2 && a.size(1) == b.rows && c.size(0) == a.size(0) && c.size(1) == b.columns,
@@ -98,6 +102,16 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
 void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, const at::Tensor& waves,
            bool inverse) {
   run("rope", table_for(x).rope_, x, positions, offset, waves, inverse);
+}
+
+at::Tensor attention_step(const at::Tensor& q, const OptionalTensor& added, const CachedKeys& keys, std::int64_t window,
+                          double scale) {
+  return run("attention_step", table_for(q).attention_step, q, added, keys, window, scale);
+}
+
+std::tuple<at::Tensor, at::Tensor> top_log_probabilities(const at::Tensor& logits, std::int64_t live,
+                                                         std::int64_t count) {
+  return run("top_log_probabilities", table_for(logits).top_log_probabilities, logits, live, count);
 }
 
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& table, double scale, const OptionalTensor& position_table,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/attention.hpp"
+#include "kernels/decoding.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/gemm.hpp"
@@ -25,6 +26,8 @@ struct DeviceTable {
   decltype(&kernels::attention) attention = plain::attention;
   decltype(&kernels::attention_backward) attention_backward = plain::attention_backward;
   decltype(&kernels::rope_) rope_ = plain::rope_;
+  decltype(&kernels::attention_step) attention_step = plain::attention_step;
+  decltype(&kernels::top_log_probabilities) top_log_probabilities = plain::top_log_probabilities;
   decltype(&kernels::embedding) embedding = plain::embedding;
   decltype(&kernels::embedding_backward) embedding_backward = plain::embedding_backward;
   decltype(&kernels::head_loss) head_loss = plain::head_loss;
@@ -46,6 +49,8 @@ decltype(kernels::column_sum) column_sum;
 decltype(kernels::attention) attention;
 decltype(kernels::attention_backward) attention_backward;
 decltype(kernels::rope_) rope_;
+decltype(kernels::attention_step) attention_step;
+decltype(kernels::top_log_probabilities) top_log_probabilities;
 decltype(kernels::embedding) embedding;
 decltype(kernels::embedding_backward) embedding_backward;
 decltype(kernels::head_loss) head_loss;

@@ -1,16 +1,49 @@
 #include "kernels/gemm.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/where.h>
+
+#include <limits>
+
+#include "core/error.hpp"
 
 namespace argosy::kernels {
 
 namespace plain {
 
-PackedMatrix pack_matrix(const at::Tensor& matrix) { return {matrix, matrix.size(0), matrix.size(1)}; }
+namespace {
+
+/// Integers from -127 to 127 of each row or column along `dim`, as fp32, and the scale that they are multiples of.
+std::pair<at::Tensor, at::Tensor> to_int8(const at::Tensor& x, std::int64_t dim) {
+  const at::Tensor wide = x.to(at::kFloat), highest = x.size(dim) == 0 ? wide.sum(dim) : wide.abs().amax(dim);
+  constexpr float least = 127 / std::numeric_limits<float>::max();  // below, 127 / highest is not a number
+  const at::Tensor inverse = at::where(highest.gt(least), 127 / highest, 0);
+  return {(wide * inverse.unsqueeze(dim)).round(), highest / 127};
+}
+
+void gemm_int8(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options) {
+  const auto [integers, row_scales] = to_int8(a, 1);
+  const at::Tensor sums = at::mm(integers.to(at::kDouble), b.data.to(at::kDouble)).to(at::kFloat);  // exact
+  at::Tensor product = sums * (row_scales.unsqueeze(1) * b.scales);
+  product = at::where(row_scales.isfinite().unsqueeze(1), product, std::numeric_limits<float>::quiet_NaN());
+  if (options.bias) product = product + *options.bias;
+  c.copy_(options.accumulate ? c + product : product);
+}
+
+}  // namespace
+
+PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type) {
+  if (type == PackedType::same) return {matrix, matrix.size(0), matrix.size(1)};
+  const auto [integers, scales] = to_int8(matrix, 0);
+  ARGOSY_CHECK(scales.isfinite().all().item<bool>() || matrix.size(1) == 0, "int8 weights that are not finite");
+  return {integers.to(at::kChar), matrix.size(0), matrix.size(1), scales, integers.sum(0).to(at::kInt)};
+}
 
 void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options) {
+  if (b.scales.defined()) return gemm_int8(a, b, c, options);
   const at::Tensor wide_a = a.to(at::kFloat), wide_b = b.data.to(at::kFloat);
   if (c.scalar_type() == at::kFloat && !options.bias) {
     at::Tensor out = c;

@@ -13,14 +13,21 @@ namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
+/// int8: see PackedMatrix::scales.
+enum class PackedType { same, int8 };
+
 /// The right operand of a product, in the order in which the device reads it. It does not follow later changes of the
 /// matrix.
 struct PackedMatrix {
   at::Tensor data;  // the matrix itself where the device has no such order
   std::int64_t rows = 0, columns = 0;
+  /// int8: column j is data·scales[j] with integers from -127 to 127, and scales[j] = max |column j| / 127. The rows of
+  /// the left operand are rounded to 8 bits in the same way. Products and sums of integers are exact.
+  at::Tensor scales{};  // fp32 [columns]; undefined: not int8
+  at::Tensor sums{};    // int32 [columns]: of the integers of a column
 };
 /// matrix: [k, n], a view with one stride of 1.
-[[nodiscard]] PackedMatrix pack_matrix(const at::Tensor& matrix);
+[[nodiscard]] PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type = PackedType::same);
 
 struct GemmOptions {
   bool accumulate = false;  // c += instead of c =
@@ -39,7 +46,7 @@ void gemm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const G
 /// the matrix products, such as "avx512 bf16".
 [[nodiscard]] std::string cpu_instructions();
 
-using PackMatrix = PackedMatrix(const at::Tensor& matrix);
+using PackMatrix = PackedMatrix(const at::Tensor& matrix, PackedType type);
 using Gemm = void(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options);
 
 namespace plain {

@@ -240,38 +240,53 @@ at::Tensor Block::forward(const at::Tensor& x, const at::Tensor& memory, const I
   return y;
 }
 
-void Block::pack(bool on) {
+std::vector<Linear*> Block::matrices() {
   std::vector<Linear*> layers{&self_in_, &self_out_, &ffn_in_, &ffn_out_};
   if (cross_) layers.insert(layers.end(), {&cross_->query, &cross_->key_value, &cross_->out});
-  for (Linear* layer : layers) on ? layer->pack() : layer->unpack();
+  return layers;
 }
 
-at::Tensor Block::extend(const at::Tensor& x, const at::Tensor& keys_values, std::int64_t length,
-                         const at::Tensor& cross, const OptionalTensor& source_lengths) const {
-  const std::int64_t rows = x.size(0), count = x.size(1), heads = shape_.heads, kv = shape_.kv_heads;
+void Block::pack(kernels::PackedType type) {
+  for (Linear* layer : matrices()) layer->pack(type);
+}
+
+void Block::unpack() {
+  for (Linear* layer : matrices()) layer->unpack();
+}
+
+at::Tensor Block::step(const at::Tensor& x, const at::Tensor& positions, const kernels::CachedKeys& self,
+                       const std::optional<kernels::CachedKeys>& source) const {
+  const std::int64_t rows = x.size(0), heads = shape_.heads, kv = shape_.kv_heads;
+  const auto split = [&](const at::Tensor& packed) { return packed.view({rows, -1, shape_.head_size}); };
+  const auto attend = [&](const at::Tensor& query, const OptionalTensor& added, const kernels::CachedKeys& keys,
+                          std::int64_t window) {
+    return kernels::attention_step(query, added, keys, window, scale_).view({rows, heads * shape_.head_size});
+  };
   Tape tape;
-  const at::Tensor in = flat(x);
-  const at::Tensor packed = self_in_.forward(self_branch_.enter(in, tape.self.branch));
-  rotate(packed, rows, std::nullopt, length, false);
-  keys_values.narrow(1, length, count).copy_(heads_of(packed, rows, heads, 2 * kv));
-  const at::Tensor all = keys_values.narrow(1, 0, length + count);
-  at::Tensor out = std::get<0>(kernels::attention(
-      heads_of(packed, rows, 0, heads), all.narrow(2, 0, kv), all.narrow(2, kv, kv),
-      {.key_lengths = {}, .segments = {}, .causal = true, .window = shape_.window.value_or(0)}, scale_));
-  at::Tensor y = self_branch_.leave(in, self_out_.forward(joined(out), false), self_out_, tape.self.branch);
+  const at::Tensor packed = self_in_.forward(self_branch_.enter(x, tape.self.branch));
+  rotate(packed, rows, positions, 0, false);
+  const at::Tensor parts = split(packed);
+  at::Tensor out = attend(parts.narrow(1, 0, heads), parts.narrow(1, heads, 2 * kv), self, shape_.window.value_or(0));
+  at::Tensor y = self_branch_.leave(x, self_out_.forward(out, false), self_out_, tape.self.branch);
   if (cross_) {
     const at::Tensor query = cross_->query.forward(cross_->branch.enter(y, tape.cross.branch));
-    out = std::get<0>(kernels::attention(heads_of(query, cross.size(0), 0, heads), cross.narrow(2, 0, kv),
-                                         cross.narrow(2, kv, kv), {.key_lengths = source_lengths, .segments = {}},
-                                         scale_));
-    y = cross_->branch.leave(y, cross_->out.forward(joined(out), false), cross_->out, tape.cross.branch);
+    out = attend(split(query), std::nullopt, *source, 0);
+    y = cross_->branch.leave(y, cross_->out.forward(out, false), cross_->out, tape.cross.branch);
   }
-  return feed_forward(y, tape).view(x.sizes());
+  return feed_forward(y, tape);
+}
+
+std::pair<at::Tensor, at::Tensor> Block::read(const at::Tensor& x) const {
+  Tape tape;
+  tape.self.rows = x.size(0);
+  const at::Tensor y = feed_forward(self_attention(flat(x), tape.self, {}), tape).view(x.sizes());
+  return {y, tape.self.packed.view({tape.self.packed.size(0), -1, shape_.head_size})
+                 .narrow(1, shape_.heads, 2 * shape_.kv_heads)};
 }
 
 at::Tensor Block::cross_keys_values(const at::Tensor& memory) const {
-  return cross_->key_value.forward(flat(memory))
-      .view({memory.size(0), memory.size(1), 2 * shape_.kv_heads, shape_.head_size});
+  const at::Tensor rows = flat(memory);
+  return cross_->key_value.forward(rows).view({rows.size(0), 2 * shape_.kv_heads, shape_.head_size});
 }
 
 }  // namespace argosy::model

@@ -3,8 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "kernels/attention.hpp"
+#include "kernels/decoding.hpp"
 #include "kernels/elementwise.hpp"
 #include "model/layers.hpp"
 #include "model/model.hpp"
@@ -59,15 +62,19 @@ class Block {
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs,
                                    const Pass& pass) const;
 
-  /// Packs the matrices of the forward pass (Linear::pack), or frees the packed copies.
-  void pack(bool on);
+  /// The matrices of the forward pass: see Linear::pack and Linear::unpack.
+  void pack(kernels::PackedType type);
+  void unpack();
 
-  /// Inference with a cache. keys_values: [rows, capacity, 2K, D], filled up to `length`; new positions are written
-  /// from there. cross: keys and values of the sources [sources, S, 2K, D]; each is used by rows/sources consecutive
-  /// rows.
-  [[nodiscard]] at::Tensor extend(const at::Tensor& x, const at::Tensor& keys_values, std::int64_t length,
-                                  const at::Tensor& cross, const kernels::OptionalTensor& source_lengths) const;
-  /// Keys and values of the encoder output `memory` [sources, S, d], for `extend`.
+  /// Inference, one position for each row. x: [rows, d]; positions: int64 [rows, 1], for rotary ones; self: where the
+  /// keys and values of this block are, with a place for the new position; source: those of the sources, with
+  /// cross-attention.
+  [[nodiscard]] at::Tensor step(const at::Tensor& x, const at::Tensor& positions, const kernels::CachedKeys& self,
+                                const std::optional<kernels::CachedKeys>& source) const;
+  /// Inference over prompts, without cross-attention. x: [rows, T, d]. Returns the output, and the keys and values of
+  /// all positions [rows·T, 2K, D], for `step`.
+  [[nodiscard]] std::pair<at::Tensor, at::Tensor> read(const at::Tensor& x) const;
+  /// Keys and values of the encoder output `memory` [sources, S, d]: [sources·S, 2K, D], for `step`.
   [[nodiscard]] at::Tensor cross_keys_values(const at::Tensor& memory) const;
 
  private:
@@ -93,6 +100,7 @@ class Block {
                                     std::int64_t count) const;
   void rotate(const at::Tensor& packed, std::int64_t rows, const kernels::OptionalTensor& positions,
               std::int64_t offset, bool inverse) const;
+  [[nodiscard]] std::vector<Linear*> matrices();
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> activate(at::Tensor u) const;
 
   spec::Architecture shape_;

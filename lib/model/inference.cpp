@@ -1,8 +1,9 @@
 #include "model/inference.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
@@ -11,39 +12,80 @@
 
 namespace argosy::model {
 
-struct Cache::Impl {
-  std::int64_t rows = 0, length = 0;
-  std::vector<at::Tensor> self;   // a layer: [rows, capacity, 2K, D]
-  std::vector<at::Tensor> cross;  // a layer: [sources, S, 2K, D]; each source serves rows/sources consecutive rows
-  at::Tensor source_lengths;      // [sources]
-  std::vector<std::int64_t> source_of;  // row → index into sources
+using Places = std::vector<std::int64_t>;
 
-  /// Regroups the sources for a new row → source map: kept once where every source serves equally many consecutive
-  /// rows.
-  void regroup(const std::vector<std::int64_t>& wanted) {
-    std::vector<std::int64_t> sources;  // one a run of equal entries
-    std::vector<std::int64_t> runs;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (i == 0 || wanted[i] != wanted[i - 1]) {
-        sources.push_back(wanted[i]);
-        runs.push_back(0);
+namespace {
+
+/// Places for the keys and values of positions, in all layers.
+struct Pool {
+  std::vector<at::Tensor> layers;  // [places, 2K, D]
+  Places free;
+
+  /// Gives `count` places. in_use: calls its argument with each place that is still needed.
+  template <class InUse>
+  Places take(std::size_t count, InUse&& in_use) {
+    if (free.size() < count) {
+      const auto had = static_cast<std::size_t>(layers.front().size(0));
+      std::vector<bool> used(had);
+      in_use([&](std::int64_t place) { used[static_cast<std::size_t>(place)] = true; });
+      // Room for some time, so that this is not done at each step.
+      const auto needed = static_cast<std::size_t>(std::count(used.begin(), used.end(), true)) + count;
+      if (needed + needed / 2 > had) used.resize(std::max<std::size_t>(1024, 2 * needed));
+      free.clear();
+      for (std::size_t place = used.size(); place-- > 0;) {
+        if (!used[place]) free.push_back(static_cast<std::int64_t>(place));
       }
-      ++runs.back();
+      for (at::Tensor& layer : layers) {
+        if (used.size() == had) break;
+        const at::Tensor grown =
+            at::empty({static_cast<std::int64_t>(used.size()), layer.size(1), layer.size(2)}, layer.options());
+        grown.narrow(0, 0, layer.size(0)).copy_(layer);
+        layer = grown;
+      }
     }
-    if (std::any_of(runs.begin(), runs.end(), [&](std::int64_t run) { return run != runs.front(); })) sources = wanted;
-    const std::int64_t group = sources.empty() ? 1 : static_cast<std::int64_t>(wanted.size() / sources.size());
-    bool same = static_cast<std::int64_t>(sources.size()) == source_lengths.size(0);
-    for (std::size_t i = 0; same && i < sources.size(); ++i) same = sources[i] == static_cast<std::int64_t>(i);
-    if (!same) {
-      const at::Tensor index =
-          at::empty({static_cast<std::int64_t>(sources.size())}, source_lengths.options().device(at::kCPU));
-      std::copy(sources.begin(), sources.end(), index.mutable_data_ptr<std::int64_t>());
-      const at::Tensor on_device = index.to(source_lengths.device());
-      source_lengths = source_lengths.index_select(0, on_device);
-      for (at::Tensor& layer : cross) layer = layer.index_select(0, on_device);
+    const Places taken(free.end() - static_cast<std::ptrdiff_t>(count), free.end());
+    free.resize(free.size() - count);
+    return taken;
+  }
+};
+
+}  // namespace
+
+struct Cache::Impl {
+  struct Row {
+    Places self;
+    std::shared_ptr<const Places> source;
+  };
+  Pool self, source;
+  std::vector<Row> rows;
+  at::Tensor source_places, source_lengths;  // of all rows; undefined: to be made again
+
+  Places take_self(std::size_t count) {
+    return self.take(count, [&](auto&& mark) {
+      for (const Row& row : rows) std::for_each(row.self.begin(), row.self.end(), mark);
+    });
+  }
+  Places take_source(std::size_t count) {
+    return source.take(count, [&](auto&& mark) {
+      for (const Row& row : rows) std::for_each(row.source->begin(), row.source->end(), mark);
+    });
+  }
+
+  /// Places and lengths as kernels::CachedKeys has them. places_of: of a row.
+  template <class PlacesOf>
+  [[nodiscard]] std::pair<at::Tensor, at::Tensor> table(const at::Device& device, PlacesOf&& places_of) const {
+    std::size_t most = 0;
+    for (const Row& row : rows) most = std::max(most, places_of(row).size());
+    const auto count = static_cast<std::int64_t>(rows.size()), width = static_cast<std::int64_t>(most);
+    const at::Tensor places = at::empty({count, width}, at::kLong), lengths = at::empty({count}, at::kLong);
+    std::int64_t *place = places.mutable_data_ptr<std::int64_t>(), *length = lengths.mutable_data_ptr<std::int64_t>();
+    for (const Row& row : rows) {
+      const Places& of_row = places_of(row);
+      std::fill(std::copy(of_row.begin(), of_row.end(), place), place + width, 0);
+      place += width;
+      *length++ = static_cast<std::int64_t>(of_row.size());
     }
-    source_of.resize(wanted.size());
-    for (std::size_t i = 0; i < wanted.size(); ++i) source_of[i] = static_cast<std::int64_t>(i) / group;
+    return {places.to(device), lengths.to(device)};
   }
 };
 
@@ -51,100 +93,126 @@ Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Cache::~Cache() = default;
 Cache::Cache(Cache&&) noexcept = default;
 Cache& Cache::operator=(Cache&&) noexcept = default;
-std::int64_t Cache::rows() const noexcept { return impl_->rows; }
-std::int64_t Cache::length() const noexcept { return impl_->length; }
+std::int64_t Cache::rows() const noexcept { return std::ssize(impl_->rows); }
 
-void Cache::select(const at::Tensor& index) {
-  const at::InferenceMode inference;
-  impl_->rows = index.size(0);
-  for (at::Tensor& layer : impl_->self) {
-    if (!layer.defined()) continue;
-    at::Tensor kept = at::empty({index.size(0), layer.size(1), layer.size(2), layer.size(3)}, layer.options());
-    kept.narrow(1, 0, impl_->length).copy_(layer.narrow(1, 0, impl_->length).index_select(0, index));
-    layer = kept;
-  }
-  if (impl_->cross.empty()) return;
-  const at::Tensor host = index.to(at::kCPU).contiguous();
-  std::vector<std::int64_t> wanted(static_cast<std::size_t>(host.size(0)));
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    wanted[i] = impl_->source_of[static_cast<std::size_t>(host.const_data_ptr<std::int64_t>()[i])];
-  }
-  impl_->regroup(wanted);
+void Cache::select(std::span<const std::int64_t> rows) {
+  std::vector<Impl::Row> kept;
+  kept.reserve(rows.size());
+  for (const std::int64_t row : rows) kept.push_back(impl_->rows[static_cast<std::size_t>(row)]);
+  impl_->rows = std::move(kept);
+  impl_->source_places.reset();
 }
 
-Inference::Inference(Model& model) : model_(model) {
+Inference::Inference(Model& model, kernels::PackedType type) : model_(model) {
   const at::InferenceMode inference;
   for (std::vector<Block>* blocks : {&model.impl().encoder, &model.impl().decoder}) {
-    for (Block& block : *blocks) block.pack(true);
+    for (Block& block : *blocks) block.pack(type);
   }
-  head_ = kernels::pack_matrix(model.impl().head_weight->weight.t());
+  head_ = kernels::pack_matrix(model.impl().head_weight->weight.t(), type);
 }
 
 Inference::~Inference() {
   for (std::vector<Block>* blocks : {&model_.impl().encoder, &model_.impl().decoder}) {
-    for (Block& block : *blocks) block.pack(false);
+    for (Block& block : *blocks) block.unpack();
   }
 }
 
-Cache Inference::start(const at::Tensor& source, const at::Tensor& lengths, std::int64_t copies) {
+const spec::Architecture& Inference::architecture() const noexcept { return model_.architecture(); }
+
+c10::Device Inference::device() const { return model_.impl().target_table->weight.device(); }
+
+Cache Inference::start() const {
+  const at::InferenceMode inference;
+  const Model::Impl& model = model_.impl();
+  auto impl = std::make_unique<Cache::Impl>();
+  const at::Tensor nothing =
+      at::empty({0, 2 * model.shape.kv_heads, model.shape.head_size}, model.target_table->weight.options());
+  impl->self.layers.assign(model.decoder.size(), nothing);
+  if (model.source_table != nullptr) impl->source.layers.assign(model.decoder.size(), nothing);
+  return Cache(std::move(impl));
+}
+
+void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengths) {
   const at::InferenceMode inference;
   Model::Impl& model = model_.impl();
-  ARGOSY_CHECK(model.source_table != nullptr, "start(source) is for encoder-decoder models");
+  Cache::Impl& impl = cache.impl();
+  const bool has_source = model.source_table != nullptr;
+  const std::int64_t count = ids.size(0), width = ids.size(1);
+  // Which positions of the padded rows count, and where their keys and values go.
+  const at::Tensor on_host = lengths.cpu().contiguous();
+  Places counted;
+  for (std::int64_t row = 0; row < count; ++row) {
+    for (std::int64_t t = 0; t < on_host.const_data_ptr<std::int64_t>()[row]; ++t) counted.push_back(row * width + t);
+  }
+  const Places places = has_source ? impl.take_source(counted.size()) : impl.take_self(counted.size());
+  auto next = places.begin();
+  for (std::int64_t row = 0; row < count; ++row) {
+    const Places own(next, next + on_host.const_data_ptr<std::int64_t>()[row]);
+    next += std::ssize(own);
+    impl.rows.push_back(has_source ? Cache::Impl::Row{{}, std::make_shared<const Places>(own)}
+                                   : Cache::Impl::Row{own, nullptr});
+  }
+  impl.source_places.reset();
+  if (counted.empty()) return;
+  const at::Tensor from = at::tensor(counted, at::kLong).to(ids.device()),
+                   to = at::tensor(places, at::kLong).to(ids.device());
+  const auto store = [&](at::Tensor& layer, const at::Tensor& keys_values) {
+    layer.index_copy_(0, to, keys_values.index_select(0, from));
+  };
+  if (!has_source) {
+    at::Tensor x = model.embed(*model.target_table, model.shape.decoder_position, ids, {}, 0);
+    for (std::size_t layer = 0; layer < model.decoder.size(); ++layer) {
+      at::Tensor keys_values;
+      std::tie(x, keys_values) = model.decoder[layer].read(x);
+      store(impl.self.layers[layer], keys_values);
+    }
+    return;
+  }
   Pass pass;
   Inputs inputs;
-  inputs.source = source;
+  inputs.source = ids;
   inputs.source_lengths = lengths;
   State state = model.embed_visit(*model.source_table, true, 0, {}, inputs, pass);
   for (const Block& block : model.encoder) state.x = block.forward(state.x, {}, inputs, pass);
   at::Tensor memory = state.x;
   if (model.encoder_norm)
     memory = model.encoder_norm->forward(memory.reshape({-1, memory.size(2)})).view(memory.sizes());
-  Cache cache = start(source.size(0) * copies);
-  Cache::Impl& impl = cache.impl();
-  impl.source_lengths = lengths;
-  for (const Block& block : model.decoder) impl.cross.push_back(block.cross_keys_values(memory));
-  for (std::int64_t row = 0; row < impl.rows; ++row) impl.source_of.push_back(row / copies);
-  return cache;
+  for (std::size_t layer = 0; layer < model.decoder.size(); ++layer)
+    store(impl.source.layers[layer], model.decoder[layer].cross_keys_values(memory));
 }
 
-Cache Inference::start(std::int64_t rows) {
-  auto impl = std::make_unique<Cache::Impl>();
-  impl->rows = rows;
-  impl->self.resize(static_cast<std::size_t>(model_.architecture().decoder_layers));
-  return Cache(std::move(impl));
-}
-
-at::Tensor Inference::step(Cache& cache, const at::Tensor& ids) { return extend(cache, ids.unsqueeze(1)).squeeze(1); }
-
-at::Tensor Inference::extend(Cache& cache, const at::Tensor& ids) {
+at::Tensor Inference::step(Cache& cache, const at::Tensor& ids) {
   const at::InferenceMode inference;
   Model::Impl& model = model_.impl();
   const spec::Architecture& shape = model.shape;
   Cache::Impl& impl = cache.impl();
-  ARGOSY_CHECK(ids.size(0) == impl.rows, "{} rows of ids, {} in the cache", ids.size(0), impl.rows);
-  const std::int64_t count = ids.size(1), needed = impl.length + count;
-  at::Tensor x = model.embed(*model.target_table, shape.decoder_position, ids, {}, impl.length);
-  for (std::size_t layer = 0; layer < model.decoder.size(); ++layer) {
-    at::Tensor& self = impl.self[layer];
-    if (!self.defined() || self.size(1) < needed) {
-      const std::int64_t capacity = std::max<std::int64_t>({needed, 2 * impl.length, 16});
-      const at::Tensor grown = at::empty({impl.rows, capacity, 2 * shape.kv_heads, shape.head_size}, x.options());
-      if (impl.length > 0) grown.narrow(1, 0, impl.length).copy_(self.narrow(1, 0, impl.length));
-      self = grown;
-    }
-    const bool cross = !impl.cross.empty();
-    x = model.decoder[layer].extend(x, self, impl.length, cross ? impl.cross[layer] : at::Tensor(),
-                                    cross ? kernels::OptionalTensor(impl.source_lengths) : std::nullopt);
+  const bool has_source = model.source_table != nullptr;
+  ARGOSY_CHECK(ids.size(0) == cache.rows(), "{} rows of ids, {} in the cache", ids.size(0), cache.rows());
+  const Places places = impl.take_self(impl.rows.size());
+  for (std::size_t row = 0; row < impl.rows.size(); ++row) impl.rows[row].self.push_back(places[row]);
+  const auto [self, lengths] =
+      impl.table(ids.device(), [](const Cache::Impl::Row& row) -> const Places& { return row.self; });
+  if (has_source && !impl.source_places.defined()) {
+    std::tie(impl.source_places, impl.source_lengths) =
+        impl.table(ids.device(), [](const Cache::Impl::Row& row) -> const Places& { return *row.source; });
   }
-  impl.length = needed;
-  at::Tensor h = x.reshape({-1, shape.width});
-  if (model.decoder_norm) h = model.decoder_norm->forward(h);
-  const at::Tensor logits = at::empty({h.size(0), head_.columns}, h.options().dtype(at::kFloat));
-  kernels::gemm(h, head_, logits,
+  const at::Tensor positions = (lengths - 1).unsqueeze(1);
+  at::Tensor x = model
+                     .embed(*model.target_table, shape.decoder_position, ids.unsqueeze(1), positions,
+                            std::max<std::int64_t>(0, self.size(1) - 1))
+                     .squeeze(1);
+  for (std::size_t layer = 0; layer < model.decoder.size(); ++layer) {
+    std::optional<kernels::CachedKeys> source;
+    if (has_source) source = {impl.source.layers[layer], impl.source_places, impl.source_lengths};
+    x = model.decoder[layer].step(x, positions, {impl.self.layers[layer], self, lengths}, source);
+  }
+  if (model.decoder_norm) x = model.decoder_norm->forward(x);
+  const at::Tensor logits = at::empty({x.size(0), head_.columns}, x.options().dtype(at::kFloat));
+  kernels::gemm(x, head_, logits,
                 {.bias = model.head_bias != nullptr ? optional(model.head_bias->weight) : std::nullopt});
   const spec::Vocabulary& vocabulary = shape.vocabulary;
   logits.narrow(1, vocabulary.pieces, vocabulary.rows - vocabulary.pieces).fill_(-1e4);
-  return logits.view({impl.rows, count, vocabulary.rows});
+  return logits;
 }
 
 }  // namespace argosy::model

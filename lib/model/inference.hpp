@@ -3,16 +3,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "kernels/gemm.hpp"
 #include "model/model.hpp"
 
-/// Forward passes without gradients and with a cache of keys and values, for decoding. They use the weights that are
-/// bound to the units of `model` when the Inference is made: it packs a copy of them. A cache holds only activations.
+/// Forward passes without gradients and with a cache of keys and values, for decoding.
 namespace argosy::model {
 
-/// Keys and values of all decoder layers, for `rows` hypotheses. Grows by one position per step.
+/// Keys and values of rows of hypotheses, in all decoder layers. Each row has positions of its own number. They stay
+/// where they were written: rows share them, and what no row needs any longer is used again.
 class Cache {
  public:
   struct Impl;
@@ -20,32 +20,35 @@ class Cache {
   ~Cache();
   Cache(Cache&&) noexcept;
   Cache& operator=(Cache&&) noexcept;
-  /// Keeps rows `index` [new rows] int64, in that order (beam search, finished sentences dropped).
-  void select(const at::Tensor& index);
+  /// Keeps these rows, in this order. A row may be kept more than once (beam search) or not at all (it has ended).
+  void select(std::span<const std::int64_t> rows);
   [[nodiscard]] std::int64_t rows() const noexcept;
-  [[nodiscard]] std::int64_t length() const noexcept;
   [[nodiscard]] Impl& impl() noexcept { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;
 };
 
+/// Uses the weights that are bound to the units of `model` when it is made, and packs a copy of their matrices. With
+/// PackedType::int8, these have 8 bits, and so have the inputs of their products.
 class Inference {
  public:
-  explicit Inference(Model& model);
+  explicit Inference(Model& model, kernels::PackedType type = kernels::PackedType::same);
   ~Inference();
   Inference(const Inference&) = delete;
   Inference& operator=(const Inference&) = delete;
-  /// Encoder-decoder: runs the encoder and computes the keys and values of cross-attention. Each source row is used by
-  /// `copies` hypotheses. source: int64 [rows, S]; lengths: int64 [rows].
-  [[nodiscard]] Cache start(const at::Tensor& source, const at::Tensor& lengths, std::int64_t copies = 1);
-  /// Decoder-only: an empty cache.
-  [[nodiscard]] Cache start(std::int64_t rows);
-  /// Feeds ids [rows] int64 and returns logits fp32 [rows, rows of the vocabulary]; dead ids get -1e4.
+
+  [[nodiscard]] const spec::Architecture& architecture() const noexcept;
+  [[nodiscard]] c10::Device device() const;  // of the weights
+  /// A cache without rows.
+  [[nodiscard]] Cache start() const;
+  /// Adds a row after the others for each row of ids [rows, T] int64, of which the first lengths [rows] int64 count.
+  /// Encoder-decoder: reads sources, and no row has a position yet. Decoder-only: ids are the first positions of the
+  /// rows.
+  void add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengths);
+  /// Feeds the next id of each row, [rows] int64, and returns logits fp32 [rows, rows of the vocabulary]; dead ids get
+  /// -1e4. Throws Error{data} when a row has no position left.
   [[nodiscard]] at::Tensor step(Cache& cache, const at::Tensor& ids);
-  /// Feeds ids [rows, n] at once (for a forced prefix, or scoring) and returns logits fp32 [rows, n, rows of the
-  /// vocabulary].
-  [[nodiscard]] at::Tensor extend(Cache& cache, const at::Tensor& ids);
 
  private:
   Model& model_;

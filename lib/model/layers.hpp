@@ -34,7 +34,7 @@ struct Linear {
   /// x·Wᵀ + b; without `with_bias`, the caller's fused kernel adds the bias.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, bool with_bias = true) const;
   /// Until unpack(), forward() reads a copy of the weight that is made now, in the order in which the device reads it.
-  void pack() { packed = kernels::pack_matrix(weight->weight.t()); }
+  void pack(kernels::PackedType type) { packed = kernels::pack_matrix(weight->weight.t(), type); }
   void unpack() { packed.reset(); }
   /// Gradients of weight and, with `and_bias`, of the bias.
   void backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias = true) const;

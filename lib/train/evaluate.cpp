@@ -112,7 +112,8 @@ Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Mo
     return metric == plan::Metric::bleu || metric == plan::Metric::chrf;
   });
   if (!translates) return evaluation;
-  const auto translations = decode::translate_lines(context.world, model, tokenizer, set.text.source, {});
+  model::Inference inference(model);
+  const auto translations = decode::translate_lines(context.world, inference, tokenizer, set.text.source, {});
   const decode::TranslationScores scores = decode::score_translations(translations, set.text.target);
   evaluation.bleu = scores.bleu;
   evaluation.chrf = scores.chrf;

@@ -12,17 +12,14 @@
 #endif
 
 #include "kernels/cpu/access.hpp"
+#include "kernels/cpu/tiles.hpp"
 #include "kernels/device_table.hpp"
 
 namespace argosy::kernels::cpu {
 namespace {
 
-constexpr std::int64_t tile_rows = 128;     // of c in a task
-constexpr std::int64_t tile_columns = 256;  // of c in a task that keeps its sums apart
-constexpr std::int64_t depth_step = 1024;   // such a part of both operands' blocks fits the cache
-constexpr std::int64_t depth_unit = 32;     // packed operands are padded to a multiple of this
-
-std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+constexpr std::int64_t depth_step = 1024;  // such a part of both operands' blocks fits the cache
+constexpr std::int64_t depth_unit = 32;    // packed operands are padded to a multiple of this
 
 auto* as_aten(Bf16* p) { return reinterpret_cast<c10::BFloat16*>(p); }
 auto* as_aten(float* p) { return p; }
@@ -52,12 +49,6 @@ bool has_micro_kernels(at::ScalarType type) {
     }
   }();
   return yes;
-}
-
-/// A kernel is generated for each shape, so rows come in few sizes: a multiple of 16, then powers of two.
-std::int64_t next_rows(std::int64_t left) {
-  if (left >= 16) return left / 16 * 16;
-  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(left)));
 }
 
 template <class T>
@@ -135,19 +126,12 @@ std::int64_t scratch_floats() {
 
 template <class T>
 void multiply(const Product<T>& p) {
-  // Tiles of about equal height, several for each thread; columns are cut where rows alone are too few.
-  const std::int64_t threads = at::get_num_threads(), wanted = threads == 1 ? 1 : 4 * threads;
-  const std::int64_t height = std::clamp(round_up((p.rows + wanted - 1) / wanted, 16), std::int64_t{32}, tile_rows);
-  const std::int64_t tiles = (p.rows + height - 1) / height, ranges = (wanted + tiles - 1) / tiles;
-  const std::int64_t whole = p.writes_c() ? round_up(p.columns, panel_columns) : tile_columns;
-  const std::int64_t width = std::min(whole, round_up((p.columns + ranges - 1) / ranges, panel_columns));
-  const std::int64_t across = (p.columns + width - 1) / width;
-  at::parallel_for(0, tiles * across, 1, [&](std::int64_t begin, std::int64_t end) {
+  const Tiles tiles(p.rows, p.columns, p.writes_c() ? round_up(p.columns, panel_columns) : tile_columns);
+  at::parallel_for(0, tiles.count(), 1, [&](std::int64_t begin, std::int64_t end) {
     const at::Tensor scratch = at::empty({scratch_floats<T>()}, at::kFloat);
     for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t row = task / across * height, column = task % across * width;
-      multiply_tile(p, row, std::min(height, p.rows - row), column, std::min(p.columns, column + width),
-                    scratch.mutable_data_ptr<float>());
+      const auto [row, rows, column, columns] = tiles.at(task);
+      multiply_tile(p, row, rows, column, column + columns, scratch.mutable_data_ptr<float>());
     }
     at::native::cpublas::brgemm_release(sizeof(T) == 2);
   });
@@ -155,8 +139,9 @@ void multiply(const Product<T>& p) {
 
 }  // namespace
 
-PackedMatrix pack_matrix(const at::Tensor& matrix) {
-  if (!has_micro_kernels(matrix.scalar_type())) return plain::pack_matrix(matrix);
+PackedMatrix pack_matrix(const at::Tensor& matrix, PackedType type) {
+  if (type == PackedType::int8) return pack_matrix_int8(matrix);
+  if (!has_micro_kernels(matrix.scalar_type())) return plain::pack_matrix(matrix, type);
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1), padded = round_up(rows, depth_unit);
   const std::int64_t panels = (columns + panel_columns - 1) / panel_columns;
   at::Tensor data = at::empty({panels, padded, panel_columns}, matrix.options());
@@ -183,6 +168,7 @@ PackedMatrix pack_matrix(const at::Tensor& matrix) {
 }
 
 void gemm(const at::Tensor& a, const PackedMatrix& b, const at::Tensor& c, const GemmOptions& options) {
+  if (b.scales.defined()) return gemm_int8(a, b, c, options);
   if (!has_micro_kernels(a.scalar_type())) return plain::gemm(a, b, c, options);
   ARGOSY_CHECK(c.size(1) <= 1 || c.stride(1) == 1, "the rows of a product are contiguous");
   if (c.numel() == 0) return;

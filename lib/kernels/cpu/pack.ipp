@@ -131,3 +131,35 @@ void store_tile(const float* tile, std::int64_t tile_stride, T* out, std::int64_
     }
   }
 }
+
+template <class T>
+float round_row(const T* row, std::int64_t width, std::uint8_t* out, std::int64_t padded_width) {
+  constexpr float most = std::numeric_limits<float>::max();
+  float highest = 0, strange = 0;
+#pragma omp simd reduction(max : highest, strange)
+  for (std::int64_t i = 0; i < width; ++i) {
+    const float size = std::abs(widen(row[i]));
+    highest = size > highest ? size : highest;
+    const float is_strange = size <= most ? 0.0F : 1.0F;
+    strange = is_strange > strange ? is_strange : strange;
+  }
+  const bool finite = strange == 0;
+  const float inverse = finite && highest > 127 / most ? 127 / highest : 0;
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) {
+    const float value = finite ? widen(row[i]) * inverse : 0;
+    out[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(std::nearbyint(value)) + 128);
+  }
+  std::fill(out + width, out + padded_width, std::uint8_t{128});
+  return finite ? highest / 127 : std::numeric_limits<float>::quiet_NaN();
+}
+
+inline void scale_tile(const std::int32_t* sums, float* out, std::int64_t stride, std::int64_t rows,
+                       std::int64_t columns, const float* row_scales, const float* column_scales,
+                       const std::int32_t* column_sums) {
+  for (std::int64_t i = 0; i < rows; ++i, sums += stride, out += stride) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < columns; ++j)
+      out[j] = static_cast<float>(sums[j] - 128 * column_sums[j]) * (row_scales[i] * column_scales[j]);
+  }
+}

@@ -72,6 +72,11 @@ struct AdamwTerms {
   double lr, beta1, beta2, epsilon, weight_decay, correction1, correction2;
 };
 
+struct AttentionStepShape {
+  std::int64_t heads, kv_heads, size, window;
+  float scale;
+};
+
 template <class T>
 struct Loops {
   void (*norm)(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd, std::int64_t rows,
@@ -113,6 +118,12 @@ struct Loops {
   /// out = tile + bias, or out += with `accumulate`; bias [columns] may be null.
   void (*store_tile)(const float* tile, std::int64_t tile_stride, T* out, std::int64_t out_stride, std::int64_t rows,
                      std::int64_t columns, const T* bias, bool accumulate);
+  /// A row becomes integers from -127 to 127, plus 128, in `padded` elements. Returns the scale that they are multiples
+  /// of; NaN for a row with NaN or infinity.
+  float (*round_row)(const T* row, std::int64_t width, std::uint8_t* out, std::int64_t padded);
+  /// One row: see kernels::attention_step(). added may be null.
+  void (*attention_step)(const T* q, const T* added, T* pool, const std::int64_t* places, std::int64_t length,
+                         const AttentionStepShape& shape, T* out);
 };
 
 struct Table {
@@ -129,6 +140,12 @@ struct Table {
   /// mean += share · (values - mean)
   void (*ema)(float* mean, const float* values, std::int64_t n, float share);
   double (*sum_of_squares)(const float* x, std::int64_t n);
+  /// out[i, j] = (sums[i, j] - 128·column_sums[j]) · row_scales[i]·column_scales[j]
+  void (*scale_tile)(const std::int32_t* sums, float* out, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                     const float* row_scales, const float* column_scales, const std::int32_t* column_sums);
+  /// One row: see kernels::top_log_probabilities().
+  void (*top_log_probabilities)(const float* logits, std::int64_t live, std::int64_t count, float* values,
+                                std::int64_t* ids);
   const char* name;
 
   template <class T>

@@ -29,6 +29,7 @@ namespace {
 #include "kernels/cpu/vector.ipp"
 #include "kernels/cpu/rows.ipp"
 #include "kernels/cpu/attention.ipp"
+#include "kernels/cpu/decoding.ipp"
 #include "kernels/cpu/pack.ipp"
 #include "kernels/cpu/optimizer.ipp"
 // clang-format on
@@ -38,14 +39,15 @@ constexpr Loops<T> loops() {
   return {
       norm<T>,       norm_backward<T>, dropout_add<T>, activation<T>,    activation_backward<T>, column_sum<T>,
       rotate<T>,     embed<T>,         add_scaled<T>,  cross_entropy<T>, attention<T>,           attention_backward<T>,
-      pack_panel<T>, pack_rows<T>,     store_tile<T>};
+      pack_panel<T>, pack_rows<T>,     store_tile<T>,  round_row<T>,     attention_step<T>};
 }
 
 }  // namespace
 
 extern const Table loop_table;
-const Table loop_table{loops<float>(),   loops<Bf16>(), sum_partials,   adamw,
-                       adamw_stochastic, ema,           sum_of_squares, ARGOSY_TEXT(ARGOSY_ISA)};
+const Table loop_table{
+    loops<float>(), loops<Bf16>(),         sum_partials,           adamw, adamw_stochastic, ema, sum_of_squares,
+    scale_tile,     top_log_probabilities, ARGOSY_TEXT(ARGOSY_ISA)};
 
 }  // namespace ARGOSY_ISA
 

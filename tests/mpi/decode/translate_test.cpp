@@ -45,6 +45,7 @@ data::Tokenizer tokenizer_with_bytes() {
 
 TEST(TranslateLines, OrderAndTextDoNotDependOnTheRankCount) {
   test::BoundModel bound(shape_for(tokenizer()), at::kFloat, 2);
+  model::Inference inference(*bound.model);
   const comm::Communicator alone = test::world().split(test::world().rank(), 0);
   const test::Verses text = test::verses(9);
   std::vector<std::string> some{"", " \t ", "日本語"};  // nothing, nothing to say, unknown pieces alone
@@ -53,8 +54,8 @@ TEST(TranslateLines, OrderAndTextDoNotDependOnTheRankCount) {
   for (const std::vector<std::string>& lines : {some, {"And"}, {""}, {}}) {
     for (const std::int64_t beam : {1, 3}) {
       const SearchOptions options{.beam = beam, .max_length = 8};
-      const auto shared = translate_lines(test::world(), *bound.model, tokenizer(), lines, options);
-      const auto own = translate_lines(alone, *bound.model, tokenizer(), lines, options);
+      const auto shared = translate_lines(test::world(), inference, tokenizer(), lines, options);
+      const auto own = translate_lines(alone, inference, tokenizer(), lines, options);
       ASSERT_EQ(shared.size(), lines.size());
       std::set<std::string> texts;
       for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -69,7 +70,7 @@ TEST(TranslateLines, OrderAndTextDoNotDependOnTheRankCount) {
       }
       std::vector<std::int32_t> source = tokenizer().encode(lines[3]);
       source.push_back(static_cast<std::int32_t>(tokenizer().vocabulary().eos));
-      const Hypothesis searched = search(*bound.model, {source}, options).front();
+      const Hypothesis searched = search(inference, {source}, options).front();
       EXPECT_EQ(shared[3].text, tokenizer().decode(searched.ids));
       EXPECT_NEAR(shared[3].score, searched.score, 1e-4);
       EXPECT_LT(shared[2].score, 0);  // unknown pieces are translated as well as can be
@@ -80,29 +81,32 @@ TEST(TranslateLines, OrderAndTextDoNotDependOnTheRankCount) {
 
 TEST(TranslateLines, NamesALineThatIsTooLong) {
   test::BoundModel bound(shape_for(tokenizer()));
+  model::Inference inference(*bound.model);
   const std::vector<std::string> lines{"And", "", test::verses(1).english[0] + test::verses(2).english[1]};
   EXPECT_THAT(
-      test::refusal(Fault::data, [&] { (void)translate_lines(test::world(), *bound.model, tokenizer(), lines, {}); }),
+      test::refusal(Fault::data, [&] { (void)translate_lines(test::world(), inference, tokenizer(), lines, {}); }),
       testing::AllOf(testing::HasSubstr("at most 40 pieces"), testing::HasSubstr("line 3")));
 }
 
 TEST(TranslateLines, ATroubleOfOneRankEndsAll) {
   test::BoundModel bound(shape_for(tokenizer()));
+  model::Inference inference(*bound.model);
   bound.parameter("encoder/layer_0/ffn/linear_1/bias").weight.fill_(std::numeric_limits<float>::quiet_NaN());
   // one line: the other ranks have none
   (void)test::refusal(Fault::numeric,
-                      [&] { (void)translate_lines(test::world(), *bound.model, tokenizer(), {"And"}, {}); });
+                      [&] { (void)translate_lines(test::world(), inference, tokenizer(), {"And"}, {}); });
 }
 
 TEST(TranslateLines, ALineFeedOutOfBytePiecesStaysInItsLine) {
   const data::Tokenizer with_bytes = tokenizer_with_bytes();
   test::BoundModel bound(shape_for(with_bytes));
+  model::Inference inference(*bound.model);
   for (const at::Tensor& flat : bound.weights) flat.zero_();
   const std::int64_t line_feed = with_bytes.id_of("<0x0A>").value();
   ASSERT_EQ(with_bytes.decode(std::vector<std::int32_t>(2, static_cast<std::int32_t>(line_feed))), "\n\n");
   bound.parameter("decoder/projection/bias").weight[line_feed].fill_(9);
   const auto translations =
-      translate_lines(test::world(), *bound.model, with_bytes, {"And", "the", "of"}, {.max_length = 2});
+      translate_lines(test::world(), inference, with_bytes, {"And", "the", "of"}, {.max_length = 2});
   for (const Translation& translation : translations) EXPECT_EQ(translation.text, "  ");
 }
 

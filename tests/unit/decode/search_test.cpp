@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
@@ -40,7 +41,8 @@ BoundModel constant(const std::vector<double>& probabilities, std::int64_t max_p
 }
 
 Hypothesis best(BoundModel& bound, const SearchOptions& options, const Ids& source = {1, 0}) {
-  return decode::search(*bound.model, {source}, options).front();
+  model::Inference inference(*bound.model);
+  return decode::search(inference, {source}, options).front();
 }
 
 void expect_best(BoundModel& bound, const SearchOptions& options, const Ids& ids, double score) {
@@ -108,7 +110,7 @@ TEST(Search, TiesGoToTheLowerId) {
     EXPECT_EQ(best(bound, {.beam = beam, .max_length = 1, .min_length = 1}).ids, Ids{1}) << beam;
 }
 
-/// All there is to choose from, by uncached passes over every sequence of `steps` ids.
+/// All there is to choose from, by passes over every sequence of `steps` ids.
 Hypothesis best_of_all(BoundModel& bound, const Ids& source, std::int64_t steps, double alpha) {
   const c10::InferenceMode guard;
   const spec::Architecture& shape = bound.model->architecture();
@@ -119,27 +121,25 @@ Hypothesis best_of_all(BoundModel& bound, const Ids& source, std::int64_t steps,
   for (std::int64_t step = 0; step < steps; ++step) {
     std::vector<Ids> next;
     for (const Ids& prefix : prefixes) {
-      std::vector<std::int64_t> ids, whole(source.begin(), source.end());
-      model::Cache cache = [&] {
-        if (shape.type == spec::ModelType::decoder) {
-          ids = whole;
-          return inference.start(1);
-        }
-        ids = {shape.vocabulary.start};
-        return inference.start(at::tensor(whole, at::kLong).unsqueeze(0),
-                               at::tensor({static_cast<std::int64_t>(whole.size())}, at::kLong));
-      }();
-      const std::size_t first = ids.size() - 1;
+      std::vector<std::int64_t> ids{shape.vocabulary.start}, read(source.begin(), source.end());
+      if (shape.type == spec::ModelType::decoder) {
+        ids = {read.back()};
+        read.pop_back();
+      }
       ids.insert(ids.end(), prefix.begin(), prefix.end());
-      at::Tensor logits = inference.extend(cache, at::tensor(ids, at::kLong).unsqueeze(0))[0].narrow(1, 0, live);
+      model::Cache cache = inference.start();
+      inference.add(cache, at::tensor(read, at::kLong).unsqueeze(0), at::tensor({std::ssize(read)}, at::kLong));
+      std::vector<at::Tensor> steps_logits;
+      for (const std::int64_t id : ids) steps_logits.push_back(inference.step(cache, at::tensor({id}, at::kLong)));
+      const at::Tensor logits = at::cat(steps_logits).narrow(1, 0, live);
       if (shape.type == spec::ModelType::decoder) logits.select(1, shape.vocabulary.start).fill_(-1e9);
       const at::Tensor log_p = at::log_softmax(logits.to(at::kDouble), 1);
       double sum = 0;
       for (std::size_t i = 0; i < prefix.size(); ++i)
-        sum += log_p[static_cast<std::int64_t>(first + i)][prefix[i]].item<double>();
+        sum += log_p[static_cast<std::int64_t>(i)][prefix[i]].item<double>();
       for (std::int64_t id = 0; id < live; ++id) {
         if (id == shape.vocabulary.start) continue;
-        const double score = (sum + log_p[static_cast<std::int64_t>(first + prefix.size())][id].item<double>()) /
+        const double score = (sum + log_p[static_cast<std::int64_t>(prefix.size())][id].item<double>()) /
                              std::pow(static_cast<double>(step + 1), alpha);
         Ids longer = prefix;
         if (id != eos) longer.push_back(static_cast<std::int32_t>(id));
@@ -188,10 +188,11 @@ TEST_P(RandomModel, ResultsDoNotDependOnTheBatch) {
     const SearchOptions options{.beam = beam, .max_length = 12};
     std::vector<Hypothesis> apart;
     for (const Ids& source : sources) apart.push_back(best(bound, options, source));
-    for (const std::int64_t elements : {1, 20, 4096}) {
+    for (const std::int64_t elements : {1, 9, 20, 4096}) {  // 9 and 20: sentences enter while others are at work
       SearchOptions batched = options;
+      model::Inference inference(*bound.model);
       batched.batch_elements = elements;
-      const std::vector<Hypothesis> together = decode::search(*bound.model, sources, batched);
+      const std::vector<Hypothesis> together = decode::search(inference, sources, batched);
       ASSERT_EQ(together.size(), sources.size());
       for (std::size_t i = 0; i < sources.size(); ++i) {
         EXPECT_EQ(together[i].ids, apart[i].ids) << i;
@@ -223,7 +224,8 @@ TEST(Search, RefusesWhatMakesNoSense) {
   refuse(Fault::usage, {.batch_elements = 0}, {1, 0}, "batch_elements");
   refuse(Fault::data, {}, {}, "at least one token id");
   refuse(Fault::data, {}, Ids(9, 1), "at most 8 positions");
-  EXPECT_TRUE(decode::search(*bound.model, {}, {}).empty());
+  model::Inference inference(*bound.model);
+  EXPECT_TRUE(decode::search(inference, {}, {}).empty());
 
   bound.parameter("decoder/projection/bias").weight[1].fill_(nan);
   refuse(Fault::numeric, {.beam = 2}, {1, 0}, "NaN");

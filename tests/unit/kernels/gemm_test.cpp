@@ -26,7 +26,7 @@ TEST_P(Gemm, EqualsPlain) {
   const auto [m, k, n] = shape;
   const at::Tensor a = matrix(m, k, transposed_a, type, 1), b = matrix(k, n, transposed_b, type, 2),
                    bias = values({n}, type, 3);
-  const PackedMatrix packed = pack_matrix(b), reference = plain::pack_matrix(b);
+  const PackedMatrix packed = pack_matrix(b), reference = plain::pack_matrix(b, PackedType::same);
   for (const at::ScalarType out : {at::kFloat, type}) {
     for (const bool accumulate : {false, true}) {
       for (const bool with_bias : {false, true}) {
@@ -48,6 +48,51 @@ INSTANTIATE_TEST_SUITE_P(All, Gemm,
                                                           Shape{129, 2082, 300}, Shape{64, 1061, 64}, Shape{5, 64, 8},
                                                           Shape{0, 8, 4}, Shape{4, 8, 0}, Shape{4, 0, 8}),
                                           testing::Bool(), testing::Bool()));
+
+class GemmInt8 : public testing::TestWithParam<std::tuple<at::ScalarType, Shape, bool>> {};
+
+TEST_P(GemmInt8, EqualsPlainAndIsNearTheProduct) {
+  const auto [type, shape, transposed] = GetParam();
+  const auto [m, k, n] = shape;
+  const at::Tensor a = values({m, k}, type, 1) * 3, b = matrix(k, n, transposed, type, 2), bias = values({n}, type, 3);
+  const PackedMatrix packed = pack_matrix(b, PackedType::int8), reference = plain::pack_matrix(b, PackedType::int8);
+  for (const bool accumulate : {false, true}) {
+    for (const bool with_bias : {false, true}) {
+      const GemmOptions options{accumulate, with_bias ? OptionalTensor(bias) : std::nullopt};
+      const at::Tensor got = values({m, n}, type, 4), expected = got.clone(), exact = got.clone();
+      gemm(a, packed, got, options);
+      plain::gemm(a, reference, expected, options);
+      plain::gemm(a, plain::pack_matrix(b, PackedType::same), exact, options);
+      if (got.numel() == 0) continue;
+      EXPECT_LT(distance(got, expected), tolerance(type, 1e-6)) << accumulate << with_bias;
+      EXPECT_LT(distance(got, exact), 0.02);
+      EXPECT_TRUE(k < 7 || distance(got, exact) > 1e-4);  // rounded, so not the same
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GemmInt8,
+                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16),
+                                          testing::Values(Shape{1, 1, 1}, Shape{3, 7, 5}, Shape{130, 33, 65},
+                                                          Shape{129, 2082, 300}, Shape{0, 8, 4}, Shape{4, 8, 0}),
+                                          testing::Bool()));
+
+TEST(GemmInt8, ZerosAndStrangeNumbersStayInTheirRows) {
+  const at::Tensor a = values({5, 40}), b = values({40, 70});
+  a[0].zero_();
+  a[1][7] = std::numeric_limits<float>::quiet_NaN();
+  a[2][7] = std::numeric_limits<float>::infinity();
+  a[3].mul_(1e-40F);  // 127 divided by these is infinite
+  b.select(1, 3).zero_();
+  const at::Tensor c = poisoned({5, 70});
+  gemm(a, pack_matrix(b, PackedType::int8), c);
+  EXPECT_TRUE(c[0].eq(0).all().item<bool>());
+  EXPECT_TRUE(c[1].isnan().all().item<bool>());
+  EXPECT_TRUE(c[2].isnan().all().item<bool>());
+  EXPECT_TRUE(c[3].eq(0).all().item<bool>());
+  EXPECT_LT(distance(c[4], at::mm(a.narrow(0, 4, 1), b)[0]), 0.02);
+  EXPECT_EQ(c[4][3].item<double>(), 0);
+}
 
 /// A slice of a wider matrix, as the projections of packed queries, keys and values are.
 TEST(Gemm, ReadsAndWritesSlices) {

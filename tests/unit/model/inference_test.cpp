@@ -3,8 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 
 #include "support/refusal.hpp"
@@ -15,9 +20,21 @@ namespace {
 
 class CachedInference : public testing::TestWithParam<spec::Architecture> {
  protected:
-  model::Cache start(std::int64_t copies = 1) {
-    return inputs.source.defined() ? inference.start(inputs.source, inputs.source_lengths, copies)
-                                   : inference.start(inputs.target_in.size(0) * copies);
+  /// A row for each of the inputs that are named; a decoder-only model has read none of it.
+  void add(model::Cache& cache, std::vector<std::int64_t> rows = {0, 1, 2}) {
+    const at::Tensor index = at::tensor(rows, at::kLong);
+    if (inputs.source.defined()) {
+      inference.add(cache, inputs.source.index_select(0, index), inputs.source_lengths.index_select(0, index));
+    } else {
+      inference.add(cache, inputs.target_in.index_select(0, index).narrow(1, 0, 0), at::zeros_like(index));
+    }
+  }
+  /// Feeds id `times[i]` of input `rows[i]`.
+  at::Tensor step(model::Cache& cache, const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& times) {
+    at::Tensor ids = at::empty({std::ssize(rows)}, at::kLong);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      ids[static_cast<std::int64_t>(i)] = inputs.target_in[rows[i]][times[i]];
+    return inference.step(cache, ids);
   }
 
   BoundModel bound{GetParam()};
@@ -25,44 +42,57 @@ class CachedInference : public testing::TestWithParam<spec::Architecture> {
   const model::Inputs inputs = ragged_inputs(GetParam());
 };
 
-TEST_P(CachedInference, EqualsOnePassOverTheWholeTarget) {
-  model::Cache whole = start(), stepped = start();
-  const at::Tensor expected = inference.extend(whole, inputs.target_in);
+TEST_P(CachedInference, EqualsAPassOfTrainingOverTheWholeTarget) {
+  model::Cache cache = inference.start();
+  add(cache);
   for (std::int64_t t = 0; t < inputs.target_in.size(1); ++t) {
-    const at::Tensor logits = inference.step(stepped, inputs.target_in.select(1, t));
-    EXPECT_LT((logits - expected.select(1, t)).abs().max().item<double>(), 1e-5) << t;
+    const at::Tensor logits = inference.step(cache, inputs.target_in.select(1, t));
+    EXPECT_EQ(logits.narrow(1, GetParam().vocabulary.pieces, 1).max().item<double>(), -1e4);
+    // the loss of this position alone
+    const at::Tensor labels = inputs.target_labels.select(1, t), bearing = labels.ge(0);
+    model::Inputs only = inputs;
+    only.target_labels = at::full_like(inputs.target_labels, -1);
+    only.target_labels.select(1, t).copy_(labels);
+    model::Pass pass;
+    const at::NoGradGuard no_grad;
+    model::State state;
+    for (const model::Visit& visit : bound.model->visits()) state = visit.forward(state, only, pass);
+    const at::Tensor nll = -at::log_softmax(logits, -1).gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1);
+    EXPECT_NEAR((nll * bearing).sum().item<double>(), pass.nll_sum.item<double>(), 1e-5) << t;
   }
-  EXPECT_EQ(stepped.length(), inputs.target_in.size(1));
-  EXPECT_EQ(expected.narrow(2, GetParam().vocabulary.pieces, 1).max().item<double>(), -1e4);
-
-  // and the logits are those that training sees
-  model::Pass pass;
-  const at::NoGradGuard no_grad;
-  model::State state;
-  for (const model::Visit& visit : bound.model->visits()) state = visit.forward(state, inputs, pass);
-  const at::Tensor nll =
-      -at::log_softmax(expected, -1).gather(2, inputs.target_labels.clamp_min(0).unsqueeze(2)).squeeze(2);
-  EXPECT_NEAR((nll * inputs.target_labels.ge(0)).sum().item<double>(), pass.nll_sum.item<double>(), 1e-4);
 }
 
-TEST_P(CachedInference, RowsMayBeReorderedAndDropped) {
-  const auto ids = [&](std::int64_t t, const at::Tensor& rows) {
-    return inputs.target_in.select(1, t).index_select(0, rows);
-  };
-  model::Cache plain = start(1), beams = start(2);
-  const at::Tensor all = at::tensor({0, 1, 2}, at::kLong);
-  (void)inference.step(plain, ids(0, all));
-  const at::Tensor first = inference.step(plain, ids(1, all));
-  const at::Tensor second = inference.step(plain, ids(2, all));
+TEST_P(CachedInference, RowsMayBeReorderedRepeatedAndDropped) {
+  model::Cache plain = inference.start(), beams = inference.start();
+  add(plain);
+  add(beams);
+  (void)step(plain, {0, 1, 2}, {0, 0, 0});
+  const at::Tensor first = step(plain, {0, 1, 2}, {1, 1, 1}), second = step(plain, {0, 1, 2}, {2, 2, 2});
 
-  (void)inference.step(beams, ids(0, at::tensor({0, 0, 1, 1, 2, 2}, at::kLong)));
-  beams.select(at::tensor({1, 0, 3, 3, 5, 4}, at::kLong));  // within each source
-  at::Tensor rows = at::tensor({0, 0, 1, 1, 2, 2}, at::kLong);
-  EXPECT_LT((inference.step(beams, ids(1, rows)) - first.index_select(0, rows)).abs().max().item<double>(), 1e-5);
-  beams.select(at::tensor({4, 5, 1}, at::kLong));  // sources dropped, reordered, served unequally
-  rows = at::tensor({2, 2, 0}, at::kLong);
-  EXPECT_LT((inference.step(beams, ids(2, rows)) - second.index_select(0, rows)).abs().max().item<double>(), 1e-5);
-  EXPECT_EQ(beams.rows(), 3);
+  (void)step(beams, {0, 1, 2}, {0, 0, 0});
+  beams.select(std::vector<std::int64_t>{2, 0, 0, 1});
+  at::Tensor rows = at::tensor({2, 0, 0, 1}, at::kLong);
+  EXPECT_LT((step(beams, {2, 0, 0, 1}, {1, 1, 1, 1}) - first.index_select(0, rows)).abs().max().item<double>(), 1e-5);
+  beams.select(std::vector<std::int64_t>{3, 0, 2, 1});
+  rows = at::tensor({1, 2, 0, 0}, at::kLong);
+  EXPECT_LT((step(beams, {1, 2, 0, 0}, {2, 2, 2, 2}) - second.index_select(0, rows)).abs().max().item<double>(), 1e-5);
+  EXPECT_EQ(beams.rows(), 4);
+}
+
+TEST_P(CachedInference, RowsEnterAtAnyTime) {
+  model::Cache alone = inference.start(), mixed = inference.start();
+  add(alone, {1});
+  const at::Tensor first = step(alone, {1}, {0}), second = step(alone, {1}, {1});
+  add(mixed, {0});
+  (void)step(mixed, {0}, {0});
+  add(mixed, {2, 1});
+  EXPECT_LT((step(mixed, {0, 2, 1}, {1, 0, 0})[2] - first[0]).abs().max().item<double>(), 1e-5);
+  mixed.select(std::vector<std::int64_t>{2});
+  for (int round = 0; round < 400; ++round) {  // places of rows that have left are used again
+    add(mixed, {0, 2});
+    mixed.select(std::vector<std::int64_t>{0});
+  }
+  EXPECT_LT((step(mixed, {1}, {1}) - second).abs().max().item<double>(), 1e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CachedInference,
@@ -72,16 +102,36 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CachedInference,
                                          with(tiny_language_model(), [](auto& s) { s.window = 3; })));
 
 TEST(Inference, StepsThroughAllPositionsAndNoFurther) {
-  BoundModel bound(tiny_language_model());  // 32 positions: the cache grows on the way
+  BoundModel bound(tiny_language_model());  // 32 positions
   model::Inference inference(*bound.model);
-  model::Cache whole = inference.start(1), cache = inference.start(1);
-  const at::Tensor ids = ((at::arange(32) * 5).remainder(20) + 1).unsqueeze(0), expected = inference.extend(whole, ids);
+  const at::Tensor ids = ((at::arange(32) * 5).remainder(20) + 1).unsqueeze(0);
+  model::Cache cache = inference.start(), prompted = inference.start();
+  inference.add(cache, ids.narrow(1, 0, 0), at::tensor({0}, at::kLong));
+  // prompts of different lengths, padded
+  inference.add(prompted, at::cat({ids, ids.flip(1)}), at::tensor({11, 20}, at::kLong));
   for (std::int64_t t = 0; t < 32; ++t) {
     const at::Tensor logits = inference.step(cache, ids.select(1, t));
-    EXPECT_LT((logits - expected.select(1, t)).abs().max().item<double>(), 1e-5) << t;
+    if (t < 11 || t >= 23) continue;
+    const at::Tensor next = at::stack({ids[0][t], ids[0][11 - (t - 11)]});
+    EXPECT_LT((inference.step(prompted, next)[0] - logits[0]).abs().max().item<double>(), 1e-5) << t;
   }
   EXPECT_THAT(refusal(Fault::data, [&] { (void)inference.step(cache, ids.select(1, 0)); }),
               testing::HasSubstr("at most 32 positions"));
+}
+
+TEST(Inference, WeightsOf8BitsGiveNearlyTheSame) {
+  BoundModel bound(tiny_translation());
+  const model::Inputs inputs = ragged_inputs(tiny_translation());
+  const auto logits = [&](kernels::PackedType type) {
+    model::Inference inference(*bound.model, type);
+    model::Cache cache = inference.start();
+    inference.add(cache, inputs.source, inputs.source_lengths);
+    return inference.step(cache, inputs.target_in.select(1, 0)).narrow(1, 0, tiny_translation().vocabulary.pieces);
+  };
+  const at::Tensor exact = logits(kernels::PackedType::same), rounded = logits(kernels::PackedType::int8);
+  const double difference = ((rounded - exact).norm() / exact.norm()).item<double>();
+  EXPECT_LT(difference, 0.05);
+  EXPECT_GT(difference, 1e-4);
 }
 
 }  // namespace
