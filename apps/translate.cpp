@@ -17,7 +17,8 @@ int main(int argc, char** argv) {
     bool ema = false, int8 = false;
     CLI::App cli{"Translates a text line by line. A decoder-only model continues each line."};
     cli.add_option("MODEL", directory, "directory of a committed checkpoint or of a soup")->required();
-    cli.add_option("--input", files.input, "text file; default: standard input, which rank 0 reads whole");
+    cli.add_option("--input", files.input,
+                   "text file; default: standard input, of which rank 0 translates each line when it arrives");
     cli.add_option("--output", files.output,
                    "file for the translations, created or replaced when all are done; default: standard output");
     cli.add_flag("--ema", ema, "translate with the running means (optimizer.ema) instead of the weights");

@@ -128,6 +128,15 @@ std::size_t File::read(MutableBytes to) {
   });
 }
 
+std::size_t File::read_some(MutableBytes to) {
+  const std::int64_t got =
+      repeat([&] { return os_->read(fd_, to.data(), std::min(to.size(), largest_transfer_bytes)); });
+  if (got < 0) fail_io("read", path_);
+  return static_cast<std::size_t>(got);
+}
+
+bool File::is_ready(int timeout_ms) const { return os_->poll_in(fd_, timeout_ms) != 0; }
+
 void File::write_at(Bytes from, std::uint64_t offset) {
   const std::string done = fmt::format("written ({} bytes at offset {})", from.size(), offset);
   const std::size_t written = transfer_all(from.size(), done, path_, [&](std::size_t at, std::size_t size_bytes) {

@@ -30,6 +30,8 @@ class Os {
   /// A copy of the descriptor, above standard error and close-on-exec.
   virtual int dup(int fd);
   virtual std::int64_t read(int fd, void* to, std::size_t size_bytes);
+  /// poll(POLLIN): 1 if a read would not wait, 0 after the time.
+  virtual int poll_in(int fd, int timeout_ms);
   virtual std::int64_t pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset);
   virtual std::int64_t pwrite(int fd, const void* from, std::size_t size_bytes, std::int64_t offset);
   virtual std::int64_t write(int fd, const void* from, std::size_t size_bytes);
@@ -80,6 +82,10 @@ class File {
   void read_at(MutableBytes to, std::uint64_t offset) const;
   /// Fills `to` with the next bytes and returns their number, which is smaller than `to` only at the end of the file.
   [[nodiscard]] std::size_t read(MutableBytes to);
+  /// Puts into `to` the next bytes that a pipe or terminal has, at least one, and returns their number; 0 at the end.
+  [[nodiscard]] std::size_t read_some(MutableBytes to);
+  /// Whether read_some() finds bytes or the end within this time.
+  [[nodiscard]] bool is_ready(int timeout_ms) const;
   /// Writes all of `from` at `offset`.
   void write_at(Bytes from, std::uint64_t offset);
   /// Appends all of `from` (file opened with append()). On failure, cuts off what it has appended.

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,6 +18,10 @@ int Os::open(const char* path, int flags, unsigned mode) { return ::open(path, f
 int Os::close(int fd) { return ::close(fd); }
 int Os::dup(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); }
 std::int64_t Os::read(int fd, void* to, std::size_t size_bytes) { return ::read(fd, to, size_bytes); }
+int Os::poll_in(int fd, int timeout_ms) {
+  pollfd wanted{.fd = fd, .events = POLLIN, .revents = 0};
+  return ::poll(&wanted, 1, timeout_ms);
+}
 std::int64_t Os::pread(int fd, void* to, std::size_t size_bytes, std::int64_t offset) {
   return ::pread(fd, to, size_bytes, offset);
 }

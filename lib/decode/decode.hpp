@@ -17,7 +17,7 @@ struct SearchOptions {
   std::int64_t max_length = 512;       // decoding steps; the position table is another limit
   double max_length_factor = 3.0;      // at most this × source length + 10 steps; 0: no such limit
   std::int64_t min_length = 0;         // EOS is not chosen before
-  std::int64_t batch_elements = 4096;  // most source ids that are worked on at once, except for a longer sentence
+  std::int64_t batch_elements = 1024;  // most source ids that are worked on at once, except for a longer sentence
 };
 
 struct Hypothesis {

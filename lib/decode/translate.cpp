@@ -14,7 +14,7 @@ namespace {
 using Lines = std::vector<std::string>;
 
 /// Reads a text from its beginning to its end. LF ends a line, a CR before it is dropped, a last line without LF is a
-/// line.
+/// line. A pipe or terminal gives what has arrived.
 class LineSource {
  public:
   LineSource(File file, std::size_t part_bytes) : file_(std::move(file)), part_bytes_(part_bytes) {
@@ -23,13 +23,16 @@ class LineSource {
     if (facts.is_regular) size_bytes_ = facts.size_bytes;
   }
 
-  /// The next lines, at most `most` of them and about a part; none at the end.
+  /// The next lines, at most `most` of them and about a part; none at the end. Those of a pipe or terminal are not kept
+  /// waiting for a part to be full.
   Lines next(std::size_t most) {
     Lines lines;
     for (std::size_t size_bytes = 0; lines.size() < most && size_bytes < part_bytes_;) {
       const auto end = text_.find('\n', at_);
       if (end != std::string::npos) {
         lines.push_back(text_.substr(at_, end - at_));
+      } else if (!lines.empty() && is_quiet()) {
+        break;
       } else if (fill()) {
         continue;
       } else if (at_ < text_.size()) {
@@ -58,6 +61,9 @@ class LineSource {
   [[nodiscard]] std::string name() const { return file_.path().string(); }
 
  private:
+  /// Whether a pipe or terminal has nothing more now. The time lets a program that writes fast fill its pipe again.
+  [[nodiscard]] bool is_quiet() const { return !size_bytes_ && !ended_ && !file_.is_ready(5); }
+
   /// False at the end. The end is noted: a terminal would report it only once.
   bool fill() {
     if (ended_) return false;
@@ -68,8 +74,9 @@ class LineSource {
                   fmt::format("a line of at most {} bytes", part_bytes_), "a longer one",
                   "check that this is a text file, or split the line");
     text_.resize(had + std::min<std::size_t>(part_bytes_, 1 << 20));
-    const std::size_t got = file_.read(as_writable_bytes(std::span{text_}.subspan(had)));
-    ended_ = got < text_.size() - had;
+    const MutableBytes room = as_writable_bytes(std::span{text_}.subspan(had));
+    const std::size_t got = size_bytes_ ? file_.read(room) : file_.read_some(room);
+    ended_ = size_bytes_ ? got < room.size() : got == 0;
     text_.resize(had + got);
     read_bytes_ += got;
     return text_.size() > had;

@@ -65,8 +65,8 @@ class TextTranslation {
   TextTranslation& operator=(const TextTranslation&) = delete;
 
   /// Translates the text. The output file gets its name when it is complete and replaces an older one; standard output
-  /// gets each part at once. Bytes that are not UTF-8 become U+FFFD, with a warning. Call it once. **Collective.**
-  /// Throws what the constructor and `translate` throw.
+  /// gets each part at once. Of a pipe or terminal, what has arrived is a part. Bytes that are not UTF-8 become U+FFFD,
+  /// with a warning. Call it once. **Collective.** Throws what the constructor and `translate` throw.
   TextReport run(const TranslateLines& translate);
 
  private:

@@ -1,41 +1,86 @@
 // One step of decoding, row by row. Included by table.ipp inside its namespace.
 
+typedef int Choice __attribute__((vector_size(lanes * 4)));
+
+/// Lane k of the result is the sum of the lanes of v[k]. v is overwritten.
+inline Vec sums_of(Vec* v) {
+  Choice even{}, odd{};
+  for (int i = 0; i < lanes; ++i) even[i] = 2 * i, odd[i] = 2 * i + 1;
+#pragma GCC unroll 4
+  for (int count = lanes; count > 1; count /= 2) {
+#pragma GCC unroll 8
+    for (int k = 0; k < count / 2; ++k)
+      v[k] = __builtin_shuffle(v[2 * k], v[2 * k + 1], even) + __builtin_shuffle(v[2 * k], v[2 * k + 1], odd);
+  }
+  return v[0];
+}
+
+/// scores[j] = query · key of places[j]; the scores have room for whole vectors.
+template <class T>
+void score_keys(const float* query, const T* keys, std::int64_t stride, const std::int64_t* places, std::int64_t count,
+                std::int64_t size, float* scores) {
+  std::int64_t j = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    for (; size % lanes == 0 && j < count; j += lanes) {
+      Vec v[lanes];
+      for (std::int64_t k = 0; k < lanes; ++k) {
+        const float* const key = keys + places[std::min(j + k, count - 1)] * stride;
+        v[k] = load(query) * load(key);
+        for (std::int64_t i = lanes; i < size; i += lanes) v[k] += load(query + i) * load(key + i);
+      }
+      store(scores + j, sums_of(v));
+    }
+  }
+  for (; j < count; ++j) {
+    const T* const key = keys + places[j] * stride;
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (std::int64_t i = 0; i < size; ++i) dot += query[i] * widen(key[i]);
+    scores[j] = dot;
+  }
+}
+
+/// out = Σ p[j] · value of places[j]
+template <class T>
+void mix_values(const float* p, const T* values, std::int64_t stride, const std::int64_t* places, std::int64_t count,
+                std::int64_t size, T* out) {
+  std::int64_t i = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    for (; i + 2 * lanes <= size; i += 2 * lanes) {
+      Vec low{}, high{};
+      for (std::int64_t j = 0; j < count; ++j) {
+        const float* const value = values + places[j] * stride + i;
+        low += p[j] * load(value);
+        high += p[j] * load(value + lanes);
+      }
+      store(out + i, low);
+      store(out + i + lanes, high);
+    }
+  }
+  for (; i < size; ++i) {
+    float sum = 0;
+    for (std::int64_t j = 0; j < count; ++j) sum += p[j] * widen(values[places[j] * stride + i]);
+    out[i] = narrow<T>(sum);
+  }
+}
+
 template <class T>
 void attention_step(const T* q, const T* added, T* pool, const std::int64_t* places, std::int64_t length,
                     const AttentionStepShape& shape, T* out) {
   const std::int64_t size = shape.size, half = shape.kv_heads * size, group = shape.heads / shape.kv_heads;
   if (added != nullptr) std::copy(added, added + 2 * half, pool + places[length - 1] * 2 * half);
   const std::int64_t first = shape.window > 0 ? std::max<std::int64_t>(0, length - shape.window) : 0;
-  const std::int64_t seen = length - first, width = padded(seen), all = shape.heads * size;
-  float* const memory = scratch(shape.heads * width + 2 * padded(all));
-  float *const scores = memory, *const query = scores + shape.heads * width, *const sum = query + padded(all);
+  const std::int64_t seen = length - first;
+  places += first;
+  float *const scores = scratch(padded(seen) + padded(size)), *const query = scores + padded(seen);
+  for (std::int64_t head = 0; head < shape.heads; ++head) {
+    const T* const keys = pool + head / group * size;
 #pragma omp simd
-  for (std::int64_t i = 0; i < all; ++i) query[i] = widen(q[i]) * shape.scale;
-  for (std::int64_t j = 0; j < seen; ++j) {
-    const T* const keys = pool + places[first + j] * 2 * half;
-    for (std::int64_t head = 0; head < shape.heads; ++head) {
-      const T* const key = keys + head / group * size;
-      const float* const own = query + head * size;
-      float dot = 0;
-#pragma omp simd reduction(+ : dot)
-      for (std::int64_t i = 0; i < size; ++i) dot += own[i] * widen(key[i]);
-      scores[head * width + j] = dot;
-    }
+    for (std::int64_t i = 0; i < size; ++i) query[i] = widen(q[head * size + i]) * shape.scale;
+    score_keys(query, keys, 2 * half, places, seen, size, scores);
+    softmax(scores, 0, {0, seen}, seen);
+    mix_values(scores, keys + half, 2 * half, places, seen, size, out + head * size);
   }
-  for (std::int64_t head = 0; head < shape.heads; ++head) softmax(scores + head * width, 0, {0, seen}, seen);
-  std::fill(sum, sum + all, 0.0F);
-  for (std::int64_t j = 0; j < seen; ++j) {
-    const T* const values = pool + places[first + j] * 2 * half + half;
-    for (std::int64_t head = 0; head < shape.heads; ++head) {
-      const T* const value = values + head / group * size;
-      float* const own = sum + head * size;
-      const float p = scores[head * width + j];
-#pragma omp simd
-      for (std::int64_t i = 0; i < size; ++i) own[i] += p * widen(value[i]);
-    }
-  }
-#pragma omp simd
-  for (std::int64_t i = 0; i < all; ++i) out[i] = narrow<T>(sum[i]);
 }
 
 inline void top_log_probabilities(const float* logits, std::int64_t live, std::int64_t count, float* values,

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <fstream>
 #include <thread>
 
@@ -53,7 +55,7 @@ class TextTranslationTest : public testing::Test {
   test::SharedFolder folder_;
   Os os_;
   std::size_t most_ = 0;
-  int parts_ = 0;
+  std::atomic<int> parts_ = 0;
 };
 
 TEST_F(TextTranslationTest, ALineEachHoweverLinesEnd) {
@@ -120,6 +122,26 @@ TEST_F(TextTranslationTest, TakesWhatCanBeReadOnlyOnce) {
   run({.input = fifo, .output = folder_ / "out"}, ends);
   world().barrier("translated");
   EXPECT_EQ(ends.seen, world().rank() == 0 ? 1 : 0);
+  EXPECT_EQ(written(), "ba\ndc\n");
+}
+
+TEST_F(TextTranslationTest, OfAPipeALineIsTranslatedBeforeTheNextArrives) {
+  const Path fifo = folder_ / "fifo";
+  std::jthread writer;
+  if (world().rank() == 0) {
+    ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+    writer = std::jthread([&] {
+      std::ofstream pipe{fifo};
+      pipe << "ab\nc" << std::flush;  // and the beginning of the next
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+      while (parts_ == 0 && std::chrono::steady_clock::now() < limit)
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      EXPECT_EQ(parts_, 1);
+      pipe << "d\n";
+    });
+  }
+  run({.input = fifo, .output = folder_ / "out"});
+  EXPECT_EQ(parts_, 2);
   EXPECT_EQ(written(), "ba\ndc\n");
 }
 

@@ -101,6 +101,22 @@ PYTHON
   [ -z "$(sed -n 21p out.1)" ] # an empty line stays empty
   head -1 in.en | on 1 apps/translate runs/tiny/soup --beam 2 >first
   [ "$(cat first)" = "$(head -1 out.1)" ]
+  for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --int8 --scores --input in.en --output int8.$ranks; done
+  cmp int8.1 int8.3
+  on 1 apps/translate runs/tiny/soup --scores --input in.en --output fp32
+  ! cmp -s int8.1 fp32 # scores differ
+}
+
+@test "a line that comes through a pipe is translated at once" {
+  mkfifo lines
+  apps/translate runs/tiny/soup <lines >answers 3>&- &
+  exec 7>lines
+  for n in 1 2 3; do
+    sed -n ${n}p runs/tiny/text/test.en >&7
+    until [ "$(wc -l <answers)" = $n ]; do sleep 0.05; done
+  done
+  exec 7>&-
+  wait $!
 }
 
 @test "a file is translated on several ranks however long it is, and appears when it is whole" {
