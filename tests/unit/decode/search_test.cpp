@@ -184,8 +184,8 @@ TEST_P(RandomModel, ResultsDoNotDependOnTheBatch) {
     ids.push_back(0);
     sources.push_back(ids);
   }
-  for (const std::int64_t beam : {1, 3}) {
-    const SearchOptions options{.beam = beam, .max_length = 12};
+  for (const auto& [beam, min_length] : {std::pair{1, 0}, {3, 0}, {2, 4}}) {
+    const SearchOptions options{.beam = beam, .max_length = 12, .min_length = min_length};
     std::vector<Hypothesis> apart;
     for (const Ids& source : sources) apart.push_back(best(bound, options, source));
     for (const std::int64_t elements : {1, 9, 20, 4096}) {  // 9 and 20: sentences enter while others are at work

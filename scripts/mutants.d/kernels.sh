@@ -1,0 +1,33 @@
+# shellcheck shell=bash
+# Bugs that the kernels for CPUs and decoding may have, and the tests that see them; sourced by scripts/mutants.
+# mutant NAME WHAT FILE BINARY RANKS FILTER SEARCH REPLACE
+
+kernels=unit/unit_kernels cpu=lib/kernels/cpu
+
+mutant gemm_depth_overwritten 'a later part of the depth overwrites the sums' $cpu/gemm.cpp $kernels 1 '*Gemm*' \
+  'accumulate || k + part > 0' 'accumulate'
+mutant gemm_odd_row_lost 'the last of an odd number of bf16 rows is not packed' $cpu/pack.ipp $kernels 1 '*Gemm*' \
+  'matrix[j * column_stride + rows - 1].bits' '0'
+mutant int8_shift_not_undone 'the shift of unsigned integers stays in an int8 product' $cpu/pack.ipp $kernels 1 '*GemmInt8*' \
+  'sums[j] - 128 * column_sums[j]' 'sums[j]'
+mutant int8_hides_nan 'a row with NaN gives numbers in an int8 product' $cpu/pack.ipp $kernels 1 '*GemmInt8*' \
+  'return finite ? highest / 127 : std::numeric_limits<float>::quiet_NaN();' 'return highest / 127;'
+mutant attention_window_wide 'a window sees one key too many' $cpu/attention.ipp $kernels 1 '*Attention*' \
+  'position + 1 - shape.window' 'position - shape.window'
+mutant attention_part_of_queries 'a part of the keys gets gradients of its own queries alone' $cpu/attention.cpp $kernels 1 '*Attention*' \
+  '{0, 0, 0, queries, first, end, false, true}' '{0, 0, first, std::min(end, queries), first, end, false, true}'
+mutant step_forgets_its_position 'a step of decoding does not store its keys and values' $cpu/decoding.ipp $kernels 1 '*AttentionStep*' \
+  'if (added != nullptr) std::copy' 'if (false) std::copy'
+mutant step_window_wide 'a window sees one position too many in decoding' $cpu/decoding.ipp $kernels 1 '*AttentionStep*' \
+  'length - shape.window) : 0' 'length - shape.window - 1) : 0'
+mutant choice_ties_to_the_higher 'of equal ids the higher one is chosen' $cpu/decoding.ipp $kernels 1 'TopLogProbabilities.*' \
+  'at > 0 && logits[i] > values[at - 1]' 'at > 0 && logits[i] >= values[at - 1]'
+mutant choice_passes_over 'a block of ids is passed over as soon as one id is found' $cpu/decoding.ipp $kernels 1 'TopLogProbabilities.*' \
+  'if (found == count && !(peaks[b]' 'if (found > 0 && !(peaks[b]'
+mutant sources_of_other_rows 'rows that are reordered keep the sources of those before them' lib/model/inference.cpp unit/unit_model 1 \
+  '*CachedInference*' '  impl_->rows = std::move(kept);
+  impl_->source_places.reset();' '  impl_->rows = std::move(kept);'
+mutant places_given_twice 'places that are in use are given again' lib/model/inference.cpp unit/unit_model 1 '*CachedInference*' \
+  'if (!used[place]) free' 'free'
+mutant eos_forbidden_to_others 'the least length forbids EOS to another sentence' lib/decode/search.cpp unit/unit_decode 1 '*RandomModel*' \
+  '      row += rows;' ''
