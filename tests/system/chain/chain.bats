@@ -108,9 +108,9 @@ PYTHON
 }
 
 @test "a line that comes through a pipe is translated at once" {
-  mkfifo lines
-  apps/translate runs/tiny/soup <lines >answers 3>&- &
-  exec 7>lines
+  mkfifo arriving
+  apps/translate runs/tiny/soup <arriving >answers 3>&- &
+  exec 7>arriving
   for n in 1 2 3; do
     sed -n ${n}p runs/tiny/text/test.en >&7
     until [ "$(wc -l <answers)" = $n ]; do sleep 0.05; done
