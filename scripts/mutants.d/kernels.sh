@@ -22,8 +22,8 @@ mutant step_window_wide 'a window sees one position too many in decoding' $cpu/d
   'length - shape.window) : 0' 'length - shape.window - 1) : 0'
 mutant choice_ties_to_the_higher 'of equal ids the higher one is chosen' $cpu/decoding.ipp $kernels 1 'TopLogProbabilities.*' \
   'at > 0 && logits[i] > values[at - 1]' 'at > 0 && logits[i] >= values[at - 1]'
-mutant choice_passes_over 'a block of ids is passed over as soon as one id is found' $cpu/decoding.ipp $kernels 1 'TopLogProbabilities.*' \
-  'if (found == count && !(peaks[b]' 'if (found > 0 && !(peaks[b]'
+mutant choice_passes_over 'a block of ids is passed over unless it has the best id so far' $cpu/decoding.ipp $kernels 1 'TopLogProbabilities.*' \
+  'peaks[b] > values[count - 1]' 'peaks[b] > values[0]'
 mutant sources_of_other_rows 'rows that are reordered keep the sources of those before them' lib/model/inference.cpp unit/unit_model 1 \
   '*CachedInference*' '  impl_->rows = std::move(kept);
   impl_->source_places.reset();' '  impl_->rows = std::move(kept);'

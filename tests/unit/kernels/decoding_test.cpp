@@ -62,8 +62,12 @@ TEST(AttentionStep, ARowWithNanSpoilsNoOther) {
 }
 
 TEST(TopLogProbabilities, EqualsPlain) {
-  for (const auto [rows, width, live, count] :
-       {std::array<std::int64_t, 4>{7, 1000, 1000, 8}, {3, 130, 129, 1}, {2, 8, 3, 8}, {4, 64, 1, 2}, {0, 9, 9, 4}}) {
+  for (const auto [rows, width, live, count] : {std::array<std::int64_t, 4>{7, 1000, 1000, 8},
+                                                {3, 130, 129, 1},
+                                                {2, 8, 3, 8},
+                                                {2, 300, 300, 100},
+                                                {4, 64, 1, 2},
+                                                {0, 9, 9, 4}}) {
     const at::Tensor logits = values({rows, width}, at::kFloat, static_cast<double>(live)) * 5;
     logits.narrow(1, live, width - live).fill_(100);  // dead ids, which nobody may see
     if (live > 2) logits.select(1, 1).fill_(-std::numeric_limits<float>::infinity());
