@@ -1,16 +1,18 @@
 // One step of decoding, row by row. Included by table.ipp inside its namespace.
 
-typedef int Choice __attribute__((vector_size(lanes * 4)));
+/// Sums of neighbouring lanes of a, then of b.
+template <int... k>
+inline Vec pair_sums(Vec a, Vec b, std::integer_sequence<int, k...>) {
+  return __builtin_shufflevector(a, b, (2 * k)...) + __builtin_shufflevector(a, b, (2 * k + 1)...);
+}
 
 /// Lane k of the result is the sum of the lanes of v[k]. v is overwritten.
 inline Vec sums_of(Vec* v) {
-  Choice even{}, odd{};
-  for (int i = 0; i < lanes; ++i) even[i] = 2 * i, odd[i] = 2 * i + 1;
 #pragma GCC unroll 4
   for (int count = lanes; count > 1; count /= 2) {
 #pragma GCC unroll 8
     for (int k = 0; k < count / 2; ++k)
-      v[k] = __builtin_shuffle(v[2 * k], v[2 * k + 1], even) + __builtin_shuffle(v[2 * k], v[2 * k + 1], odd);
+      v[k] = pair_sums(v[2 * k], v[2 * k + 1], std::make_integer_sequence<int, lanes>{});
   }
   return v[0];
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cpu/table.hpp"
 #include "kernels/stochastic.hpp"
