@@ -23,9 +23,8 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr int spins = 64;  // tests in a row before the core is offered to others
-constexpr double sleep_after_s =
-    1e-3;  // from here on a sleep adds little to the wait, and yielding would take a core from a busy thread
+constexpr int spins = 64;               // tests in a row before the core is offered to others
+constexpr double sleep_after_s = 0.05;  // a wait this long is no longer about latency
 constexpr double sleep_s = 50e-6;
 constexpr double attend_every_s = 0.01;  // how often a waiting rank looks for questions
 constexpr int answer_rounds = 40;  // looks for answers, at least: after a pause of all processes, time says nothing
