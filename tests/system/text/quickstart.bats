@@ -59,6 +59,18 @@ assert result["validation_loss"] == {"last_checkpoint": 1.6, "soup": 1.5}, resul
   grep -qE '^soup runs/quickstart/train/checkpoints/200 runs/quickstart/train/checkpoints/300 runs/quickstart/train/checkpoints/400 runs/quickstart/train/export/1000 --recipe greedy --validate configs/quickstart.json --set .*validation.sets.0.target=runs/quickstart/text/valid.es .*--out runs/quickstart/soup$' calls
 }
 
+@test "trains in bf16 where the CPU has instructions for it, and goes on so on another CPU" {
+  stand_in bin/lscpu 'echo "Flags: fpu avx512f avx512_bf16 avx512_vnni"'
+  scripts/quickstart --offline-text
+  grep -q '^train .*precision.mode=bf16' calls
+  stand_in bin/lscpu 'echo "Flags: fpu avx2"'
+  : >calls
+  scripts/quickstart --offline-text
+  run ! grep -qE '^(preprocess|train) ' calls
+  scripts/quickstart --offline-text --fresh
+  grep -q '^train .*precision.mode=fp32' calls
+}
+
 @test "a second call repeats no stage, a newer config repeats from the first stage that reads it" {
   scripts/quickstart --offline-text
   : >calls
