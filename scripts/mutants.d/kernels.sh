@@ -14,6 +14,8 @@ mutant int8_hides_nan 'a row with NaN gives numbers in an int8 product' $cpu/pac
   'return finite ? highest / 127 : std::numeric_limits<float>::quiet_NaN();' 'return highest / 127;'
 mutant attention_window_wide 'a window sees one key too many' $cpu/attention.ipp $kernels 1 '*Attention*' \
   'position + 1 - shape.window' 'position - shape.window'
+mutant attention_pairs_shift 'pairs of keys begin where the keys of a part do' $cpu/attention.ipp $kernels 1 'AttentionThreads.*' \
+  'range.first - range.first % 2' 'range.first'
 mutant attention_part_of_queries 'a part of the keys gets gradients of its own queries alone' $cpu/attention.cpp $kernels 1 '*Attention*' \
   '{0, 0, 0, queries, first, end, false, true}' '{0, 0, first, std::min(end, queries), first, end, false, true}'
 mutant step_forgets_its_position 'a step of decoding does not store its keys and values' $cpu/decoding.ipp $kernels 1 '*AttentionStep*' \

@@ -1,80 +1,67 @@
-// Attention of one (row, key head) and a range of queries at a time, all in fp32 scratch: the keys and values that
-// these queries see are packed once, queries go in blocks. Included by table.ipp inside its namespace.
+// Attention of one (row, key head) and a range of queries at a time: the keys and values that these queries see are
+// packed once, queries go in blocks. Products read fp32, or bf16 where the processor multiplies pairs of it; sums and
+// the softmax are fp32. Included by table.ipp inside its namespace.
 
 constexpr std::int64_t query_block = 32;
 
 inline std::int64_t padded(std::int64_t n) { return (n + lanes - 1) / lanes * lanes; }
-
-/// C[rows, vectors·lanes] (+)= A·B. a(i, k) = a[i·ai + k·ak]; B, C row-major with padded rows.
-template <int tile_rows, int tile_vectors, bool adds>
-inline void tile(std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak, const float* b, std::int64_t ldb,
-                 float* c, std::int64_t ldc) {
-  Vec sum[tile_rows][tile_vectors];
-#pragma GCC unroll 8
-  for (int i = 0; i < tile_rows; ++i) {
-#pragma GCC unroll 4
-    for (int j = 0; j < tile_vectors; ++j) sum[i][j] = adds ? load(c + i * ldc + j * lanes) : Vec{};
-  }
-  for (std::int64_t k = 0; k < depth; ++k, b += ldb) {
-    Vec right[tile_vectors];
-#pragma GCC unroll 4
-    for (int j = 0; j < tile_vectors; ++j) right[j] = load(b + j * lanes);
-#pragma GCC unroll 8
-    for (int i = 0; i < tile_rows; ++i) {
-      const float left = a[i * ai + k * ak];
-#pragma GCC unroll 4
-      for (int j = 0; j < tile_vectors; ++j) sum[i][j] += left * right[j];
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < tile_rows; ++i) {
-#pragma GCC unroll 4
-    for (int j = 0; j < tile_vectors; ++j) store(c + i * ldc + j * lanes, sum[i][j]);
-  }
-}
-
-template <int tile_vectors, bool adds>
-inline void panel(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak,
-                  const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
-  std::int64_t i = 0;
-  for (; i + 6 <= rows; i += 6) tile<6, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
-  for (; i + 3 <= rows; i += 3) tile<3, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
-  for (; i < rows; ++i) tile<1, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc);
-}
-
-template <bool adds>
-void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a, std::int64_t ai,
-              std::int64_t ak, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
-  std::int64_t j = 0;
-  for (; j + 3 * lanes <= columns; j += 3 * lanes) panel<3, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
-  for (; j + 2 * lanes <= columns; j += 2 * lanes) panel<2, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
-  for (; j < columns; j += lanes) panel<1, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc);
-}
 
 template <class T>
 const T* head_of(const HeadsView& view, std::int64_t row, std::int64_t head) {
   return static_cast<const T*>(view.data) + row * view.row + head * view.head;
 }
 
-/// `count` positions of one head from `begin` as fp32 rows of `width` (padding zero), times `scale`.
+/// `count` positions of one head from `begin` as rows of operands, `width` numbers each (padding zero).
 template <class T>
 void pack(const HeadsView& view, std::int64_t row, std::int64_t head, std::int64_t begin, std::int64_t count,
-          std::int64_t size, float scale, float* out, std::int64_t width) {
+          std::int64_t size, float* out, std::int64_t width) {
   const T* from = head_of<T>(view, row, head) + begin * view.position;
-  for (std::int64_t t = 0; t < count; ++t, from += view.position, out += width) {
+  auto* to = reinterpret_cast<Operand<T>*>(out);
+  for (std::int64_t t = 0; t < count; ++t, from += view.position, to += width) {
+    if constexpr (together<T> == 2) {
+      std::memcpy(to, from, static_cast<std::size_t>(size) * sizeof(T));
+    } else {
 #pragma omp simd
-    for (std::int64_t i = 0; i < size; ++i) out[i] = widen(from[i]) * scale;
-    for (std::int64_t i = size; i < width; ++i) out[i] = 0;
+      for (std::int64_t i = 0; i < size; ++i) to[i] = widen(from[i]);
+    }
+    std::fill(to + size, to + width, Operand<T>{});
   }
 }
 
-inline void transpose(const float* from, std::int64_t rows, std::int64_t from_width, std::int64_t columns, float* out,
+/// Rows of `from`, of `row_words` words, become columns of `out`, whose rows are `width` long; padding becomes zero.
+inline void transpose(const float* from, std::int64_t rows, std::int64_t row_words, std::int64_t used_words, float* out,
                       std::int64_t width) {
-  for (std::int64_t j = 0; j < columns; ++j) {
-    for (std::int64_t t = rows; t < width; ++t) out[j * width + t] = 0;
+  transpose_words(from, 4 * row_words, rows, used_words, out, 4 * width);
+  for (std::int64_t j = 0; j < used_words; ++j) std::fill(out + j * width + rows, out + (j + 1) * width, 0.0F);
+}
+
+/// fp32 rows as operands: themselves, or rounded to `out`. Columns [begin, end), whole vectors.
+template <class T>
+float* rounded(float* rows, std::int64_t count, std::int64_t stride, std::int64_t begin, std::int64_t end, float* out) {
+  if constexpr (together<T> == 1) {
+    return rows;
+  } else {
+    auto* to = reinterpret_cast<Bf16*>(out);
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t j = begin; j < end; j += lanes) store_narrow(to + i * stride + j, load(rows + i * stride + j));
+    }
+    return out;
   }
-  for (std::int64_t t = 0; t < rows; ++t) {
-    for (std::int64_t j = 0; j < columns; ++j) out[j * width + t] = from[t * from_width + j];
+}
+
+/// Rows of operands as words along the rows: themselves, or pairs of rows in `out`. Columns [begin, end).
+template <class T>
+float* paired(float* rows, std::int64_t count, std::int64_t stride, std::int64_t begin, std::int64_t end, float* out) {
+  if constexpr (together<T> == 1) {
+    return rows;
+  } else {
+    const auto* from = reinterpret_cast<const Bf16*>(rows);
+    for (std::int64_t i = 0; i < count; i += 2) {
+      const Bf16* first = from + i * stride + begin;
+      interleave(first, i + 1 < count ? first + stride : nullptr, end - begin,
+                 reinterpret_cast<std::uint32_t*>(out + i / 2 * stride + begin));
+    }
+    return out;
   }
 }
 
@@ -105,6 +92,9 @@ inline Range clipped(Range range, Range to) {
   return {first, std::clamp(range.last, first, to.last)};
 }
 inline Range shifted(Range range, std::int64_t by) { return {range.first - by, range.last - by}; }
+
+/// Words are the same pairs of keys wherever a part begins.
+inline Range from_even(Range range) { return {range.first - range.first % 2, range.last}; }
 
 inline Range seen(const AttentionShape& shape, std::int64_t row, std::int64_t query) {
   const std::int64_t position = shape.keys - shape.queries + query;
@@ -223,31 +213,38 @@ void attention(const AttentionForward& io, const AttentionShape& shape, const At
       attend_once<T>(io, shape, row, head, 0, memory, memory + padded(shape.keys));
     return;
   }
-  const Range all = seen_by_block(shape, row, first_query, end_query - first_query);
-  const std::int64_t used = all.last - all.first, keys = padded(used);
-  float* memory = scratch(2 * used * width + size * keys + query_block * (2 * width + keys));
-  float *k = memory, *v = k + used * width, *kt = v + used * width, *q = kt + size * keys, *o = q + query_block * width,
-        *scores = o + query_block * width;
-  pack<T>(io.k, row, kv_head, all.first, used, size, 1, k, width);
-  pack<T>(io.v, row, kv_head, all.first, used, size, 1, v, width);
-  transpose(k, used, width, size, kt, keys);
+  const Range all = from_even(seen_by_block(shape, row, first_query, end_query - first_query));
+  const std::int64_t used = all.last - all.first, keys = padded(used), depth = words<T>(size),
+                     row_words = words<T>(width);
+  float* memory = scratch(3 * (used + 1) * width + depth * keys + query_block * (2 * width + 2 * keys));
+  const auto take = [&memory](std::int64_t count) { return std::exchange(memory, memory + count); };
+  float *k = take(used * width), *v = take(used * width), *v_pairs = take((used + 1) * width), *kt = take(depth * keys);
+  float *q = take(query_block * width), *o = take(query_block * width), *scores = take(query_block * keys),
+        *rounded_scores = take(query_block * keys);
+  pack<T>(io.k, row, kv_head, all.first, used, size, k, width);
+  pack<T>(io.v, row, kv_head, all.first, used, size, v, width);
+  transpose(k, used, row_words, depth, kt, keys);
+  v = paired<T>(v, used, width, 0, width, v_pairs);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (std::int64_t first = first_query; first < end_query; first += query_block) {
       const std::int64_t count = std::min(query_block, end_query - first);
       const Range block = seen_by_block(shape, row, first, count);
       // From here on keys are counted from the first packed one; products begin at a whole vector.
       const std::int64_t begin = std::max<std::int64_t>(0, block.first - all.first) / lanes * lanes;
-      const std::int64_t last = std::max(begin, block.last - all.first);
-      pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
-      multiply<false>(count, padded(last - begin), size, q, width, 1, kt + begin, keys, scores + begin, keys);
+      const std::int64_t last = std::max(begin, block.last - all.first), end = begin + padded(last - begin);
+      pack<T>(io.q, row, head, first, count, size, q, width);
+      multiply<T, false>(count, end - begin, depth, q, row_words, 1, kt + begin, keys, scores + begin, keys,
+                         shape.scale);
       for (std::int64_t i = 0; i < count; ++i) {
         float* s = scores + i * keys;
         const Range own = clipped(seen(shape, row, first + i), block);
         hide_other_segments(shape, row, first + i, own, all.first, s);
         io.lse[(row * shape.heads + head) * shape.queries + first + i] =
-            softmax(s, begin, shifted(own, all.first), last);
+            softmax(s, begin, shifted(own, all.first), end);
       }
-      multiply<false>(count, width, last - begin, scores + begin, keys, 1, v + begin * width, width, o, width);
+      const float* p = rounded<T>(scores, count, keys, begin, end, rounded_scores);
+      multiply<T, false>(count, width, words<T>(last - begin), p + begin / together<T>, words<T>(keys), 1,
+                         v + begin / together<T> * width, width, o, width);
       unpack<T>(o, width, io.out, row, head, first, count, size, 1);
     }
   }
@@ -257,16 +254,24 @@ template <class T>
 void attention_backward(const AttentionBackward& io, const AttentionShape& shape, const AttentionBackwardTask& task) {
   const auto [row, kv_head, first_query, end_query, first_key, end_key, wants_query, wants_key] = task;
   const std::int64_t size = shape.size, width = padded(size), group = shape.heads / shape.kv_heads;
-  const Range all = clipped(seen_by_block(shape, row, first_query, end_query - first_query), {first_key, end_key});
-  const std::int64_t used = all.last - all.first, keys = padded(used);
-  float* memory = scratch(4 * used * width + 2 * size * keys + query_block * (4 * width + 2 * keys));
-  float *k = memory, *v = k + used * width, *dk = v + used * width, *dv = dk + used * width, *kt = dv + used * width,
-        *vt = kt + size * keys, *q = vt + size * keys, *o = q + query_block * width, *go = o + query_block * width,
-        *dq = go + query_block * width, *p = dq + query_block * width, *dp = p + query_block * keys;
-  pack<T>(io.k, row, kv_head, all.first, used, size, 1, k, width);
-  pack<T>(io.v, row, kv_head, all.first, used, size, 1, v, width);
-  transpose(k, used, width, size, kt, keys);
-  transpose(v, used, width, size, vt, keys);
+  const Range all =
+      from_even(clipped(seen_by_block(shape, row, first_query, end_query - first_query), {first_key, end_key}));
+  const std::int64_t used = all.last - all.first, keys = padded(used), depth = words<T>(size),
+                     row_words = words<T>(width);
+  float* memory = scratch(5 * (used + 1) * width + 2 * depth * keys + query_block * (6 * width + 6 * keys));
+  const auto take = [&memory](std::int64_t count) { return std::exchange(memory, memory + count); };
+  float *k = take(used * width), *v = take(used * width), *dk = take(used * width), *dv = take(used * width),
+        *k_pairs = take((used + 1) * width), *kt = take(depth * keys), *vt = take(depth * keys);
+  const auto of_queries = [&] { return take(query_block * width); };
+  const auto of_scores = [&] { return take(query_block * keys); };
+  float *q = of_queries(), *q_pairs = of_queries(), *o = of_queries(), *go = of_queries(), *go_pairs = of_queries(),
+        *dq = of_queries(), *p = of_scores(), *dp = of_scores(), *rounded_p = of_scores(), *rounded_dp = of_scores(),
+        *p_pairs = of_scores(), *dp_pairs = of_scores();
+  pack<T>(io.k, row, kv_head, all.first, used, size, k, width);
+  pack<T>(io.v, row, kv_head, all.first, used, size, v, width);
+  transpose(k, used, row_words, depth, kt, keys);
+  transpose(v, used, row_words, depth, vt, keys);
+  k = paired<T>(k, used, width, 0, width, k_pairs);
   std::fill(dk, dk + used * width, 0.0F);
   std::fill(dv, dv + used * width, 0.0F);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
@@ -277,19 +282,22 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
       if (!sees_any && !wants_query) continue;
       const std::int64_t last = block.last - all.first;
       const std::int64_t begin = sees_any ? (block.first - all.first) / lanes * lanes : last;
-      pack<T>(io.q, row, head, first, count, size, shape.scale, q, width);
-      pack<T>(io.out, row, head, first, count, size, 1, o, width);
-      pack<T>(io.dout, row, head, first, count, size, 1, go, width);
-      multiply<false>(count, padded(last - begin), size, q, width, 1, kt + begin, keys, p + begin, keys);
-      multiply<false>(count, padded(last - begin), size, go, width, 1, vt + begin, keys, dp + begin, keys);
+      const std::int64_t end = begin + padded(last - begin);
+      pack<T>(io.q, row, head, first, count, size, q, width);
+      pack<T>(io.out, row, head, first, count, size, o, width);
+      pack<T>(io.dout, row, head, first, count, size, go, width);
+      multiply<T, false>(count, end - begin, depth, q, row_words, 1, kt + begin, keys, p + begin, keys, shape.scale);
+      multiply<T, false>(count, end - begin, depth, go, row_words, 1, vt + begin, keys, dp + begin, keys);
       for (std::int64_t i = 0; i < count && sees_any; ++i) {
         float *s = p + i * keys, *ds = dp + i * keys;
         const Range own = clipped(seen(shape, row, first + i), block);
         hide_other_segments(shape, row, first + i, own, all.first, s);
         const Range range = shifted(own, all.first);
+        const auto *out = reinterpret_cast<const Operand<T>*>(o) + i * width,
+                   *dout = reinterpret_cast<const Operand<T>*>(go) + i * width;
         float delta = 0;
 #pragma omp simd reduction(+ : delta)
-        for (std::int64_t j = 0; j < width; ++j) delta += o[i * width + j] * go[i * width + j];
+        for (std::int64_t j = 0; j < width; ++j) delta += widen(out[j]) * widen(dout[j]);
         const float lse = io.lse[(row * shape.heads + head) * shape.queries + first + i];
         const bool any = lse > -std::numeric_limits<float>::infinity();
         for (std::int64_t j = begin; j < range.first; ++j) s[j] = ds[j] = 0;
@@ -299,20 +307,27 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
           s[j] = e;
           ds[j] = e * (ds[j] - delta);
         }
-        for (std::int64_t j = range.last; j < last; ++j) s[j] = ds[j] = 0;
+        for (std::int64_t j = range.last; j < end; ++j) s[j] = ds[j] = 0;
       }
+      float* ds = rounded<T>(dp, count, keys, begin, end, rounded_dp);
       if (wants_query) {
-        multiply<false>(count, width, last - begin, dp + begin, keys, 1, k + begin * width, width, dq, width);
+        multiply<T, false>(count, width, words<T>(last - begin), ds + begin / together<T>, words<T>(keys), 1,
+                           k + begin / together<T> * width, width, dq, width);
         unpack<T>(dq, width, io.dq, row, head, first, count, size, shape.scale);
       }
       if (wants_key) {
-        multiply<true>(last - begin, width, count, dp + begin, 1, keys, q, width, dk + begin * width, width);
-        multiply<true>(last - begin, width, count, p + begin, 1, keys, go, width, dv + begin * width, width);
+        const auto add = [&](float* of, float* pairs, float* rows, float* row_pairs, float* to) {
+          multiply<T, true>(last - begin, width, words<T>(count), paired<T>(of, count, keys, begin, end, pairs) + begin,
+                            1, keys, paired<T>(rows, count, width, 0, width, row_pairs), width, to + begin * width,
+                            width);
+        };
+        add(ds, dp_pairs, q, q_pairs, dk);
+        add(rounded<T>(p, count, keys, begin, end, rounded_p), p_pairs, go, go_pairs, dv);
       }
     }
   }
   if (!wants_key) return;
-  unpack<T>(dk, width, io.dk, row, kv_head, all.first, used, size, 1);
+  unpack<T>(dk, width, io.dk, row, kv_head, all.first, used, size, shape.scale);
   unpack<T>(dv, width, io.dv, row, kv_head, all.first, used, size, 1);
   for (const auto& [from, to] : {Range{first_key, all.first}, Range{all.last, end_key}}) {
     clear<T>(io.dk, row, kv_head, from, to, size);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -44,7 +45,7 @@ bool has_micro_kernels(at::ScalarType type) {
       float c[panel_columns] = {};
       micro_kernel(1, panel_columns, depth_unit, a, depth_unit, b, c, panel_columns, false);
       return true;
-    } catch (const c10::Error&) {
+    } catch (const std::exception&) {  // LibTorch's, or oneDNN's
       return false;
     }
   }();

@@ -16,6 +16,9 @@ extern const Table loop_table;
 namespace avx512 {
 extern const Table loop_table;
 }
+namespace avx512_bf16 {
+extern const Table loop_table;
+}
 #endif
 
 const Table* table_named(const char* name) {
@@ -25,6 +28,8 @@ const Table* table_named(const char* name) {
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512cd");
+  const bool multiplies_bf16 = v4 && __builtin_cpu_supports("avx512bf16");
+  if (std::strcmp(name, "avx512_bf16") == 0) return multiplies_bf16 ? &avx512_bf16::loop_table : nullptr;
   if (std::strcmp(name, "avx512") == 0) return v4 ? &avx512::loop_table : nullptr;
   if (std::strcmp(name, "avx2") == 0) return v3 ? &avx2::loop_table : nullptr;
 #endif
@@ -34,7 +39,7 @@ const Table* table_named(const char* name) {
 const Table& table() {
   static const Table* const chosen = [] {
     const char* const wanted = std::getenv("ARGOSY_CPU_KERNELS");
-    for (const char* name : {wanted != nullptr ? wanted : "avx512", "avx512", "avx2"}) {
+    for (const char* name : {wanted != nullptr ? wanted : "avx512_bf16", "avx512", "avx2"}) {
       if (const Table* found = table_named(name)) return found;
     }
     return table_named("baseline");

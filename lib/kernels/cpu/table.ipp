@@ -29,9 +29,10 @@ namespace {
 // clang-format off
 #include "kernels/cpu/vector.ipp"
 #include "kernels/cpu/rows.ipp"
+#include "kernels/cpu/pack.ipp"
+#include "kernels/cpu/products.ipp"
 #include "kernels/cpu/attention.ipp"
 #include "kernels/cpu/decoding.ipp"
-#include "kernels/cpu/pack.ipp"
 #include "kernels/cpu/optimizer.ipp"
 // clang-format on
 

@@ -27,6 +27,17 @@ inline T narrow(float v) {
   }
 }
 
+/// A vector rounded as by narrow(). Where the processor has an instruction for it, numbers below 2^-126 become zero.
+inline void store_narrow(Bf16* p, Vec v) {
+#if defined(__AVX512BF16__)
+  const __m256bh rounded = _mm512_cvtneps_pbh(reinterpret_cast<__m512>(v));
+  std::memcpy(p, &rounded, sizeof rounded);
+#else
+#pragma omp simd
+  for (int i = 0; i < lanes; ++i) p[i] = narrow<Bf16>(v[i]);
+#endif
+}
+
 /// e^x to 1e-7 relative for x in [-87, 88], clamped outside: no branches, so that loops over it vectorise.
 inline float fast_exp(float x) {
   x = x < -87.0F ? -87.0F : x;

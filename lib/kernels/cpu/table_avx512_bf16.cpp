@@ -1,0 +1,2 @@
+#define ARGOSY_ISA avx512_bf16
+#include "kernels/cpu/table.ipp"
