@@ -8,6 +8,14 @@ mutant gemm_depth_overwritten 'a later part of the depth overwrites the sums' $c
   'accumulate || k + part > 0' 'accumulate'
 mutant gemm_odd_row_lost 'the last of an odd number of bf16 rows is not packed' $cpu/pack.ipp $kernels 1 '*Gemm*' \
   'matrix[j * column_stride + rows - 1].bits' '0'
+mutant gemm_odd_column_lost 'the last of an odd number of bf16 columns is not packed' $cpu/pack.ipp $kernels 1 '*Gemm*' \
+  'std::min<std::int64_t>(16, (columns - k + 1) / 2)' 'std::min<std::int64_t>(16, (columns - k) / 2)'
+mutant gemm_lanes_mixed 'rows of a transposed block of bf16 are mixed up' $cpu/pack.ipp $kernels 1 '*Gemm*' \
+  'done + r / 4 * 8 + r % 4' 'done + r'
+mutant softmax_of_padding 'what lies next to the last scores counts in their sum' $cpu/attention.ipp $kernels 1 '*Attention*' \
+  'v = at.or_else(at.get(from), nothing), e' 'v = at.get(from), e'
+mutant part_stores_too_much 'the last vector of a row is stored whole' $cpu/vector.ipp $kernels 1 '*Rope*' \
+  '_mm256_mask_storeu_epi16(row + i, mask,' '_mm256_mask_storeu_epi16(row + i, 0xffff,'
 mutant int8_shift_not_undone 'the shift of unsigned integers stays in an int8 product' $cpu/pack.ipp $kernels 1 '*GemmInt8*' \
   'sums[j] - 128 * column_sums[j]' 'sums[j]'
 mutant int8_hides_nan 'a row with NaN gives numbers in an int8 product' $cpu/pack.ipp $kernels 1 '*GemmInt8*' \

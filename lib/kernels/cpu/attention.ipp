@@ -17,15 +17,8 @@ void pack(const HeadsView& view, std::int64_t row, std::int64_t head, std::int64
           std::int64_t size, float* out, std::int64_t width) {
   const T* from = head_of<T>(view, row, head) + begin * view.position;
   auto* to = reinterpret_cast<Operand<T>*>(out);
-  for (std::int64_t t = 0; t < count; ++t, from += view.position, to += width) {
-    if constexpr (together<T> == 2) {
-      std::memcpy(to, from, static_cast<std::size_t>(size) * sizeof(T));
-    } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < size; ++i) to[i] = widen(from[i]);
-    }
-    std::fill(to + size, to + width, Operand<T>{});
-  }
+  for (std::int64_t t = 0; t < count; ++t, from += view.position, to += width)
+    for_vectors(size, [&](auto at) { store(to + at.i, at.get(from)); });
 }
 
 /// Rows of `from`, of `row_words` words, become columns of `out`, whose rows are `width` long; padding becomes zero.
@@ -33,20 +26,6 @@ inline void transpose(const float* from, std::int64_t rows, std::int64_t row_wor
                       std::int64_t width) {
   transpose_words(from, 4 * row_words, rows, used_words, out, 4 * width);
   for (std::int64_t j = 0; j < used_words; ++j) std::fill(out + j * width + rows, out + (j + 1) * width, 0.0F);
-}
-
-/// fp32 rows as operands: themselves, or rounded to `out`. Columns [begin, end), whole vectors.
-template <class T>
-float* rounded(float* rows, std::int64_t count, std::int64_t stride, std::int64_t begin, std::int64_t end, float* out) {
-  if constexpr (together<T> == 1) {
-    return rows;
-  } else {
-    auto* to = reinterpret_cast<Bf16*>(out);
-    for (std::int64_t i = 0; i < count; ++i) {
-      for (std::int64_t j = begin; j < end; j += lanes) store_narrow(to + i * stride + j, load(rows + i * stride + j));
-    }
-    return out;
-  }
 }
 
 /// Rows of operands as words along the rows: themselves, or pairs of rows in `out`. Columns [begin, end).
@@ -69,10 +48,8 @@ template <class T>
 void unpack(const float* from, std::int64_t width, const HeadsView& view, std::int64_t row, std::int64_t head,
             std::int64_t begin, std::int64_t count, std::int64_t size, float scale) {
   T* to = const_cast<T*>(head_of<T>(view, row, head)) + begin * view.position;
-  for (std::int64_t t = 0; t < count; ++t, to += view.position, from += width) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < size; ++i) to[i] = narrow<T>(from[i] * scale);
-  }
+  for (std::int64_t t = 0; t < count; ++t, to += view.position, from += width)
+    for_vectors(size, [&](auto at) { at.set(to, at.get(from) * scale); });
 }
 
 /// Positions [from, to) of one head become zero.
@@ -137,26 +114,62 @@ inline float* scratch(std::int64_t floats) {
   return memory.data;
 }
 
-/// Scores [first, last) become probabilities, zero outside `range`; returns the log-sum-exp (-inf when nothing is
-/// seen).
-inline float softmax(float* s, std::int64_t first, Range range, std::int64_t last) {
+struct Softmax {
+  float lse;      // log-sum-exp; -inf when nothing is seen
+  float inverse;  // of the sum
+};
+
+/// out = e^(score - the highest one) within `range`, zero in the rest of [first, last). To be divided by the sum.
+template <class Out>
+inline Softmax softmax(const float* scores, std::int64_t first, Range range, std::int64_t last, Out* out) {
   constexpr float nothing = -std::numeric_limits<float>::infinity();
-  float highest = nothing, total = 0;
-#pragma omp simd reduction(max : highest)
-  for (std::int64_t j = range.first; j < range.last; ++j) highest = s[j] > highest ? s[j] : highest;
-  const bool any = highest > nothing;
-#pragma omp simd reduction(+ : total)
-  for (std::int64_t j = range.first; j < range.last; ++j) {
-    const float e = s[j] > nothing ? fast_exp(s[j] - highest) : 0.0F;
-    s[j] = e;
-    total += e;
+  const std::int64_t count = range.last - range.first;
+  const float* const from = scores + range.first;
+  Vec peaks = Vec{} + nothing, sums{};
+  for_vectors(count, [&](auto at) { peaks = higher(peaks, at.or_else(at.get(from), nothing)); });
+  const float highest = highest_of(peaks);
+  if (highest == nothing) {
+    fill_zero(out + first, last - first);
+    return {nothing, 0};
   }
-  const float inverse = any ? 1 / total : 0;
-  for (std::int64_t j = first; j < range.first; ++j) s[j] = 0;
-#pragma omp simd
-  for (std::int64_t j = range.first; j < range.last; ++j) s[j] = any ? s[j] * inverse : 0;
-  for (std::int64_t j = range.last; j < last; ++j) s[j] = 0;
-  return any ? highest + std::log(total) : nothing;
+  Out* const to = out + range.first;
+  for_vectors(count, [&](auto at) {
+    const Vec v = at.or_else(at.get(from), nothing), e = v == nothing ? 0.0F : fast_exp(v - highest);
+    sums += e;
+    at.set(to, e);
+  });
+  fill_zero(out + first, range.first - first);
+  fill_zero(to + count, last - range.last);
+  const float sum = sum_of(sums);
+  return {highest + std::log(sum), 1 / sum};
+}
+
+/// p: the probabilities of the scores in `range`; ds = p·(dp - delta); zero in the rest of [first, last).
+template <class Out>
+inline void softmax_backward(const float* scores, const float* dp, std::int64_t first, Range range, std::int64_t last,
+                             float lse, float delta, Out* p, Out* ds) {
+  constexpr float nothing = -std::numeric_limits<float>::infinity();
+  if (lse == nothing) range.last = range.first;
+  const float *const from = scores + range.first, *const slope = dp + range.first;
+  Out *const to_p = p + range.first, *const to_ds = ds + range.first;
+  for_vectors(range.last - range.first, [&](auto at) {
+    const Vec v = at.get(from), e = v == nothing ? 0.0F : fast_exp(v - lse);
+    const Vec d = e * (at.get(slope) - delta);
+    at.set(to_p, e);
+    at.set(to_ds, d);
+  });
+  for (Out* row : {p, ds}) {
+    fill_zero(row + first, range.first - first);
+    fill_zero(row + range.last, last - range.last);
+  }
+}
+
+/// The same in place, divided by the sum.
+inline float probabilities(float* scores, Range range) {
+  const auto [lse, inverse] = softmax(scores, range.first, range, range.last, scores);
+  float* const p = scores + range.first;
+  for_vectors(range.last - range.first, [&, by = inverse](auto at) { at.set(p, at.get(p) * by); });
+  return lse;
 }
 
 /// One query, as in decoding step by step: packing keys and values would cost more than the products.
@@ -175,7 +188,7 @@ void attend_once(const AttentionForward& io, const AttentionShape& shape, std::i
     scores[j] = dot * shape.scale;
   }
   hide_other_segments(shape, row, query, range, 0, scores);
-  io.lse[(row * shape.heads + head) * shape.queries + query] = softmax(scores, range.first, range, range.last);
+  io.lse[(row * shape.heads + head) * shape.queries + query] = probabilities(scores, range);
   for (std::int64_t i = 0; i < shape.size; ++i) sum[i] = 0;
   for (std::int64_t j = range.first; j < range.last; ++j) {
     const T* value = v + j * io.v.position;
@@ -220,7 +233,7 @@ void attention(const AttentionForward& io, const AttentionShape& shape, const At
   const auto take = [&memory](std::int64_t count) { return std::exchange(memory, memory + count); };
   float *k = take(used * width), *v = take(used * width), *v_pairs = take((used + 1) * width), *kt = take(depth * keys);
   float *q = take(query_block * width), *o = take(query_block * width), *scores = take(query_block * keys),
-        *rounded_scores = take(query_block * keys);
+        *p = together<T> == 1 ? scores : take(query_block * keys);
   pack<T>(io.k, row, kv_head, all.first, used, size, k, width);
   pack<T>(io.v, row, kv_head, all.first, used, size, v, width);
   transpose(k, used, row_words, depth, kt, keys);
@@ -235,17 +248,19 @@ void attention(const AttentionForward& io, const AttentionShape& shape, const At
       pack<T>(io.q, row, head, first, count, size, q, width);
       multiply<T, false>(count, end - begin, depth, q, row_words, 1, kt + begin, keys, scores + begin, keys,
                          shape.scale);
+      float inverse[query_block];
       for (std::int64_t i = 0; i < count; ++i) {
-        float* s = scores + i * keys;
         const Range own = clipped(seen(shape, row, first + i), block);
-        hide_other_segments(shape, row, first + i, own, all.first, s);
-        io.lse[(row * shape.heads + head) * shape.queries + first + i] =
-            softmax(s, begin, shifted(own, all.first), end);
+        hide_other_segments(shape, row, first + i, own, all.first, scores + i * keys);
+        const Softmax of = softmax(scores + i * keys, begin, shifted(own, all.first), end,
+                                   reinterpret_cast<Operand<T>*>(p) + i * keys);
+        io.lse[(row * shape.heads + head) * shape.queries + first + i] = of.lse;
+        inverse[i] = of.inverse;
       }
-      const float* p = rounded<T>(scores, count, keys, begin, end, rounded_scores);
       multiply<T, false>(count, width, words<T>(last - begin), p + begin / together<T>, words<T>(keys), 1,
                          v + begin / together<T> * width, width, o, width);
-      unpack<T>(o, width, io.out, row, head, first, count, size, 1);
+      for (std::int64_t i = 0; i < count; ++i)
+        unpack<T>(o + i * width, width, io.out, row, head, first + i, 1, size, inverse[i]);
     }
   }
 }
@@ -265,8 +280,8 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
   const auto of_queries = [&] { return take(query_block * width); };
   const auto of_scores = [&] { return take(query_block * keys); };
   float *q = of_queries(), *q_pairs = of_queries(), *o = of_queries(), *go = of_queries(), *go_pairs = of_queries(),
-        *dq = of_queries(), *p = of_scores(), *dp = of_scores(), *rounded_p = of_scores(), *rounded_dp = of_scores(),
-        *p_pairs = of_scores(), *dp_pairs = of_scores();
+        *dq = of_queries(), *scores = of_scores(), *dp = of_scores(), *p = together<T> == 1 ? scores : of_scores(),
+        *ds = together<T> == 1 ? dp : of_scores(), *p_pairs = of_scores(), *ds_pairs = of_scores();
   pack<T>(io.k, row, kv_head, all.first, used, size, k, width);
   pack<T>(io.v, row, kv_head, all.first, used, size, v, width);
   transpose(k, used, row_words, depth, kt, keys);
@@ -286,30 +301,20 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
       pack<T>(io.q, row, head, first, count, size, q, width);
       pack<T>(io.out, row, head, first, count, size, o, width);
       pack<T>(io.dout, row, head, first, count, size, go, width);
-      multiply<T, false>(count, end - begin, depth, q, row_words, 1, kt + begin, keys, p + begin, keys, shape.scale);
+      multiply<T, false>(count, end - begin, depth, q, row_words, 1, kt + begin, keys, scores + begin, keys,
+                         shape.scale);
       multiply<T, false>(count, end - begin, depth, go, row_words, 1, vt + begin, keys, dp + begin, keys);
       for (std::int64_t i = 0; i < count && sees_any; ++i) {
-        float *s = p + i * keys, *ds = dp + i * keys;
         const Range own = clipped(seen(shape, row, first + i), block);
-        hide_other_segments(shape, row, first + i, own, all.first, s);
-        const Range range = shifted(own, all.first);
-        const auto *out = reinterpret_cast<const Operand<T>*>(o) + i * width,
-                   *dout = reinterpret_cast<const Operand<T>*>(go) + i * width;
-        float delta = 0;
-#pragma omp simd reduction(+ : delta)
-        for (std::int64_t j = 0; j < width; ++j) delta += widen(out[j]) * widen(dout[j]);
+        hide_other_segments(shape, row, first + i, own, all.first, scores + i * keys);
         const float lse = io.lse[(row * shape.heads + head) * shape.queries + first + i];
-        const bool any = lse > -std::numeric_limits<float>::infinity();
-        for (std::int64_t j = begin; j < range.first; ++j) s[j] = ds[j] = 0;
-#pragma omp simd
-        for (std::int64_t j = range.first; j < range.last; ++j) {
-          const float e = any && s[j] > -std::numeric_limits<float>::infinity() ? fast_exp(s[j] - lse) : 0.0F;
-          s[j] = e;
-          ds[j] = e * (ds[j] - delta);
-        }
-        for (std::int64_t j = range.last; j < end; ++j) s[j] = ds[j] = 0;
+        Vec deltas{};
+        for (std::int64_t j = 0; j < width; j += lanes)
+          deltas += load(reinterpret_cast<const Operand<T>*>(o) + i * width + j) *
+                    load(reinterpret_cast<const Operand<T>*>(go) + i * width + j);
+        softmax_backward(scores + i * keys, dp + i * keys, begin, shifted(own, all.first), end, lse, sum_of(deltas),
+                         reinterpret_cast<Operand<T>*>(p) + i * keys, reinterpret_cast<Operand<T>*>(ds) + i * keys);
       }
-      float* ds = rounded<T>(dp, count, keys, begin, end, rounded_dp);
       if (wants_query) {
         multiply<T, false>(count, width, words<T>(last - begin), ds + begin / together<T>, words<T>(keys), 1,
                            k + begin / together<T> * width, width, dq, width);
@@ -321,8 +326,8 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
                             1, keys, paired<T>(rows, count, width, 0, width, row_pairs), width, to + begin * width,
                             width);
         };
-        add(ds, dp_pairs, q, q_pairs, dk);
-        add(rounded<T>(p, count, keys, begin, end, rounded_p), p_pairs, go, go_pairs, dv);
+        add(ds, ds_pairs, q, q_pairs, dk);
+        add(p, p_pairs, go, go_pairs, dv);
       }
     }
   }

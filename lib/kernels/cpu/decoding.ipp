@@ -80,7 +80,7 @@ void attention_step(const T* q, const T* added, T* pool, const std::int64_t* pla
 #pragma omp simd
     for (std::int64_t i = 0; i < size; ++i) query[i] = widen(q[head * size + i]) * shape.scale;
     score_keys(query, keys, 2 * half, places, seen, size, scores);
-    softmax(scores, 0, {0, seen}, seen);
+    probabilities(scores, {0, seen});
     mix_values(scores, keys + half, 2 * half, places, seen, size, out + head * size);
   }
 }

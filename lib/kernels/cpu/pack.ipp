@@ -1,9 +1,45 @@
 // Operands of matrix products in the order in which the micro-kernels read them, and their results stored. Included by
 // table.ipp inside its namespace.
 
-/// 32-bit words: out[j, i] = in[i, j]. Strides in bytes.
-inline void transpose_words(const void* in, std::int64_t in_stride, std::int64_t rows, std::int64_t columns, void* out,
-                            std::int64_t out_stride) {
+#if defined(__AVX512F__)
+/// The words of 16 vectors, transposed: lane i of rows[j] becomes lane j of rows[i].
+inline void transpose_16(__m512i* rows) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int k = 0; k < 16; k += 2) {
+    t[k] = _mm512_unpacklo_epi32(rows[k], rows[k + 1]);
+    t[k + 1] = _mm512_unpackhi_epi32(rows[k], rows[k + 1]);
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < 16; k += 4) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      rows[k + 2 * j] = _mm512_unpacklo_epi64(t[k + j], t[k + j + 2]);
+      rows[k + 2 * j + 1] = _mm512_unpackhi_epi64(t[k + j], t[k + j + 2]);
+    }
+  }
+#pragma GCC unroll 2
+  for (int k = 0; k < 16; k += 8) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      t[k + j] = _mm512_shuffle_i32x4(rows[k + j], rows[k + j + 4], 0x88);
+      t[k + j + 4] = _mm512_shuffle_i32x4(rows[k + j], rows[k + j + 4], 0xdd);
+    }
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    rows[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
+    rows[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xdd);
+    rows[j + 4] = _mm512_shuffle_i32x4(t[j + 4], t[j + 12], 0x88);
+    rows[j + 12] = _mm512_shuffle_i32x4(t[j + 4], t[j + 12], 0xdd);
+  }
+}
+#endif
+
+/// 32-bit words: out[j, i] = in[i, j]. Strides in bytes. Not inlined: GCC would warn of loops that some sizes never
+/// reach.
+[[gnu::noinline]] inline void transpose_words(const void* in, std::int64_t in_stride, std::int64_t rows,
+                                              std::int64_t columns, void* out, std::int64_t out_stride) {
   const auto from = [=](std::int64_t i, std::int64_t j) {
     return static_cast<const char*>(in) + i * in_stride + 4 * j;
   };
@@ -11,6 +47,18 @@ inline void transpose_words(const void* in, std::int64_t in_stride, std::int64_t
   for (std::int64_t first = 0; first < columns; first += 64) {  // a block of the output stays in the inner cache
     const std::int64_t last = std::min(columns, first + 64);
     std::int64_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= rows && (last - first) % 16 == 0; i += 16) {
+      for (std::int64_t j = first; j < last; j += 16) {
+        __m512i words[16];
+#pragma GCC unroll 16
+        for (int k = 0; k < 16; ++k) words[k] = _mm512_loadu_si512(from(i + k, j));
+        transpose_16(words);
+#pragma GCC unroll 16
+        for (int k = 0; k < 16; ++k) _mm512_storeu_si512(to(i, j + k), words[k]);
+      }
+    }
+#endif
 #if defined(__AVX2__)
     for (; i + 8 <= rows; i += 8) {
       std::int64_t j = first;
@@ -93,9 +141,38 @@ void pack_rows(const T* matrix, std::int64_t row_stride, std::int64_t column_str
   } else if constexpr (size == 4) {
     transpose_words(matrix, column_stride * size, columns, rows, out, out_stride * size);
   } else {
+    std::int64_t done = 0;  // rows
+#if defined(__AVX512F__)
+    for (; done + 32 <= rows; done += 32) {
+      for (std::int64_t k = 0; k < columns; k += 32) {
+        // Lanes of 128 bits hold rows 0 to 3, 8 to 11, 16 to 19, 24 to 27 in `low`, and the others in `high`.
+        __m512i low[16], high[16];
+#pragma GCC unroll 16
+        for (int p = 0; p < 16; ++p) {
+          const auto column = [&](std::int64_t c) {
+            return c < columns ? _mm512_loadu_si512(matrix + done + c * column_stride) : _mm512_setzero_si512();
+          };
+          const __m512i first = column(k + 2 * p), second = column(k + 2 * p + 1);
+          low[p] = _mm512_unpacklo_epi16(first, second);
+          high[p] = _mm512_unpackhi_epi16(first, second);
+        }
+        transpose_16(low);
+        transpose_16(high);
+        // Columns after the last are zeros, for which `padded` has room but for what is masked.
+        const std::int64_t pairs = std::min<std::int64_t>(16, (columns - k + 1) / 2);
+        const auto mask = static_cast<std::uint16_t>((1U << pairs) - 1);
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; ++r) {
+          T* const to = out + (done + r / 4 * 8 + r % 4) * out_stride + k;
+          _mm512_mask_storeu_epi32(to, mask, low[r]);
+          _mm512_mask_storeu_epi32(to + 4 * out_stride, mask, high[r]);
+        }
+      }
+    }
+#endif
     constexpr std::int64_t some = 8, most = 128;  // pairs of columns, rows
     alignas(64) std::uint32_t pairs[some * most];
-    for (std::int64_t first = 0; first < rows; first += most) {
+    for (std::int64_t first = done; first < rows; first += most) {
       const std::int64_t count = std::min(most, rows - first);
       for (std::int64_t k = 0; k < columns; k += 2 * some) {
         const std::int64_t here = std::min(some, (columns - k + 1) / 2);
@@ -116,19 +193,12 @@ template <class T>
 void store_tile(const float* tile, std::int64_t tile_stride, T* out, std::int64_t out_stride, std::int64_t rows,
                 std::int64_t columns, const T* bias, bool accumulate) {
   for (std::int64_t i = 0; i < rows; ++i, tile += tile_stride, out += out_stride) {
-    if (bias != nullptr && accumulate) {
-#pragma omp simd
-      for (std::int64_t j = 0; j < columns; ++j) out[j] = narrow<T>(widen(out[j]) + (tile[j] + widen(bias[j])));
-    } else if (bias != nullptr) {
-#pragma omp simd
-      for (std::int64_t j = 0; j < columns; ++j) out[j] = narrow<T>(tile[j] + widen(bias[j]));
-    } else if (accumulate) {
-#pragma omp simd
-      for (std::int64_t j = 0; j < columns; ++j) out[j] = narrow<T>(widen(out[j]) + tile[j]);
-    } else {
-#pragma omp simd
-      for (std::int64_t j = 0; j < columns; ++j) out[j] = narrow<T>(tile[j]);
-    }
+    for_vectors(columns, [&](auto at) {
+      Vec v = at.get(tile);
+      if (bias != nullptr) v += at.get(bias);
+      if (accumulate) v += at.get(out);
+      at.set(out, v);
+    });
   }
 }
 

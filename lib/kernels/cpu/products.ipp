@@ -59,28 +59,38 @@ inline void tile(std::int64_t depth, const float* a, std::int64_t ai, std::int64
   }
 }
 
+// Sums stay in registers: of 32 of AVX-512, or of 16.
+constexpr int most_rows = lanes == 16 ? 8 : 6, most_vectors = lanes == 16 ? 3 : 2;
+
 template <class T, int tile_vectors, bool adds>
 inline void panel(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t ai, std::int64_t ak,
                   const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float scale) {
   std::int64_t i = 0;
-  for (; i + 6 <= rows; i += 6)
-    tile<T, 6, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc, scale);
-  for (; i + 3 <= rows; i += 3)
-    tile<T, 3, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc, scale);
-  for (; i < rows; ++i) tile<T, 1, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc, scale);
+  const auto tiles_of = [&](auto count) {
+    for (; i + count <= rows; i += count)
+      tile<T, count, tile_vectors, adds>(depth, a + i * ai, ai, ak, b, ldb, c + i * ldc, ldc, scale);
+  };
+  tiles_of(std::integral_constant<int, most_rows>{});
+  tiles_of(std::integral_constant<int, most_rows / 2>{});
+  tiles_of(std::integral_constant<int, 1>{});
 }
 
 template <class T, bool adds>
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a, std::int64_t ai,
               std::int64_t ak, const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float scale = 1) {
   std::int64_t j = 0;
-  if constexpr (lanes == 16) {  // which comes with 32 registers
-    for (; j + 4 * lanes <= columns; j += 4 * lanes)
-      panel<T, 4, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc, scale);
+  const auto panels_of = [&](auto vectors) {
+    panel<T, vectors, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc, scale);
+    j += vectors * lanes;
+  };
+  while (j < columns) {
+    const std::int64_t left = (columns - j) / lanes;
+    if (most_vectors == 3 && left >= 3 && left != 4) {  // 4 are 2 and 2
+      panels_of(std::integral_constant<int, most_vectors>{});
+    } else if (left >= 2) {
+      panels_of(std::integral_constant<int, 2>{});
+    } else {
+      panels_of(std::integral_constant<int, 1>{});
+    }
   }
-  for (; j + 3 * lanes <= columns; j += 3 * lanes)
-    panel<T, 3, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc, scale);
-  for (; j + 2 * lanes <= columns; j += 2 * lanes)
-    panel<T, 2, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc, scale);
-  for (; j < columns; j += lanes) panel<T, 1, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc, scale);
 }

@@ -20,15 +20,10 @@ void norm(const T* x, const T* weight, const T* bias, T* y, float* mean, float* 
     }
     const float r = 1.0F / std::sqrt(square * inverse + static_cast<float>(epsilon));
     rstd[row] = r;
-    if (bias != nullptr) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) {
-        y[i] = narrow<T>((widen(x[i]) - centre) * r * widen(weight[i]) + widen(bias[i]));
-      }
-    } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>((widen(x[i]) - centre) * r * widen(weight[i]));
-    }
+    for_vectors(width, [&](auto at) {
+      const Vec normed = (at.get(x) - centre) * r * at.get(weight);
+      at.set(y, bias != nullptr ? normed + at.get(bias) : normed);
+    });
   }
 }
 
@@ -53,20 +48,12 @@ void norm_backward(const T* dy, const T* x, const T* weight, const float* mean, 
     }
     along *= inverse;
     sum = mean != nullptr ? sum * inverse : 0;
-    if (add != nullptr) {
-      const T* residual = add + row * width;
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) {
-        const float normed = (widen(x[i]) - centre) * r;
-        dx[i] = narrow<T>((widen(dy[i]) * widen(weight[i]) - sum - normed * along) * r + widen(residual[i]));
-      }
-    } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) {
-        const float normed = (widen(x[i]) - centre) * r;
-        dx[i] = narrow<T>((widen(dy[i]) * widen(weight[i]) - sum - normed * along) * r);
-      }
-    }
+    const T* const residual = add != nullptr ? add + row * width : nullptr;
+    for_vectors(width, [&](auto at) {
+      const Vec normed = (at.get(x) - centre) * r;
+      const Vec own = (at.get(dy) * at.get(weight) - sum - normed * along) * r;
+      at.set(dx, residual != nullptr ? own + at.get(residual) : own);
+    });
   }
 }
 
@@ -163,23 +150,22 @@ inline float gelu(float u) { return 0.5F * u * (1 + std::erf(u * 0.7071067811865
 inline float gelu_slope(float u) {
   return 0.5F * (1 + std::erf(u * 0.70710678118654752F)) + u * 0.39894228040143268F * fast_exp(-0.5F * u * u);
 }
-inline float swish_slope(float u) {
-  const float s = sigmoid(u);
-  return s * (1 + u * (1 - s));
+inline Vec swish_slope(Vec u) {
+  const Vec s = sigmoid(u);
+  return s * (1.0F + u * (1.0F - s));
 }
+inline Vec positive(Vec v) { return v > 0.0F ? v : 0.0F; }
 
 /// One row of anything but relu. Never inlined: what the backward pass computes again has the same bits.
 template <class T>
 [[gnu::noinline]] void activate_row(const T* u, T* y, std::int64_t out_width, std::int64_t kind) {
   if (kind == swish_code) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(widen(u[i]) * sigmoid(widen(u[i])));
+    for_vectors(out_width, [&](auto at) { at.set(y, at.get(u) * sigmoid(at.get(u))); });
   } else if (kind == gelu_code) {
     for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(gelu(widen(u[i])));
   } else {
     const T* up = u + out_width;
-#pragma omp simd
-    for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(widen(u[i]) * sigmoid(widen(u[i])) * widen(up[i]));
+    for_vectors(out_width, [&](auto at) { at.set(y, at.get(u) * sigmoid(at.get(u)) * at.get(up)); });
   }
 }
 
@@ -187,24 +173,12 @@ template <class T>
 void activation(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width, std::int64_t kind) {
   const std::int64_t out_width = kind == swiglu_code ? width / 2 : width;
   for (std::int64_t row = 0; row < rows; ++row, u += width, y += out_width) {
-    if (kind == relu_code && bias != nullptr) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) {
-        const float v = widen(u[i]) + widen(bias[i]);
-        y[i] = narrow<T>(v > 0 ? v : 0);
-      }
+    if (kind == relu_code) {
+      for_vectors(width, [&](auto at) { at.set(y, positive(bias != nullptr ? at.get(u) + at.get(bias) : at.get(u))); });
       continue;
     }
-    if (bias != nullptr) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) u[i] = narrow<T>(widen(u[i]) + widen(bias[i]));
-    }
-    if (kind == relu_code) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) y[i] = narrow<T>(widen(u[i]) > 0 ? widen(u[i]) : 0);
-    } else {
-      activate_row(u, y, out_width, kind);
-    }
+    if (bias != nullptr) for_vectors(width, [&](auto at) { at.set(u, at.get(u) + at.get(bias)); });
+    activate_row(u, y, out_width, kind);
   }
 }
 
@@ -215,35 +189,23 @@ void activation_backward(const T* dy, const T* saved, T* du, T* again, float* pa
   if (partial != nullptr) std::fill(partial, partial + width, 0.0F);
   for (std::int64_t row = 0; row < rows; ++row, dy += out_width, saved += width, du += width) {
     if (again != nullptr) activate_row(saved, again + row * out_width, out_width, kind);
-    if (kind == relu_code && partial != nullptr) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) {
-        const float g = widen(saved[i]) > 0 ? widen(dy[i]) : 0;
-        du[i] = narrow<T>(g);
-        partial[i] += g;
-      }
-      continue;
-    }
     if (kind == relu_code) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(saved[i]) > 0 ? widen(dy[i]) : 0);
+      for_vectors(width, [&](auto at) { at.set(du, at.get(saved) > 0.0F ? at.get(dy) : 0.0F); });
     } else if (kind == swish_code) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(dy[i]) * swish_slope(widen(saved[i])));
+      for_vectors(width, [&](auto at) { at.set(du, at.get(dy) * swish_slope(at.get(saved))); });
     } else if (kind == gelu_code) {
       for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(dy[i]) * gelu_slope(widen(saved[i])));
     } else {
       const T* up = saved + out_width;
-#pragma omp simd
-      for (std::int64_t i = 0; i < out_width; ++i) {
-        const float gate = widen(saved[i]), g = widen(dy[i]), s = sigmoid(gate);
-        du[i] = narrow<T>(g * widen(up[i]) * s * (1 + gate * (1 - s)));
-        du[out_width + i] = narrow<T>(g * gate * s);
-      }
+      T* const dup = du + out_width;
+      for_vectors(out_width, [&](auto at) {
+        const Vec gate = at.get(saved), g = at.get(dy), s = sigmoid(gate);
+        at.set(du, g * at.get(up) * s * (1.0F + gate * (1.0F - s)));
+        at.set(dup, g * gate * s);
+      });
     }
     if (partial == nullptr) continue;
-#pragma omp simd
-    for (std::int64_t i = 0; i < width; ++i) partial[i] += widen(du[i]);
+    for_vectors(width, [&](auto at) { at.set(partial, at.get(partial) + at.get(du)); });
   }
 }
 
@@ -267,12 +229,12 @@ template <class T>
 void rotate(T* x, const float* cosine, const float* sine, float sign, std::int64_t heads, std::int64_t head_stride,
             std::int64_t half) {
   for (std::int64_t head = 0; head < heads; ++head, x += head_stride) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < half; ++i) {
-      const float a = widen(x[i]), b = widen(x[half + i]);
-      x[i] = narrow<T>(a * cosine[i] - b * (sign * sine[i]));
-      x[half + i] = narrow<T>(b * cosine[i] + a * (sign * sine[i]));
-    }
+    T* const second = x + half;
+    for_vectors(half, [&](auto at) {
+      const Vec a = at.get(x), b = at.get(second), c = at.get(cosine), s = sign * at.get(sine);
+      at.set(x, a * c - b * s);
+      at.set(second, b * c + a * s);
+    });
   }
 }
 
@@ -330,19 +292,11 @@ CrossEntropyRow cross_entropy(float* logits, const T* bias, T* gradient, float* 
     const auto uniform = static_cast<float>(scale * label_smoothing / static_cast<double>(width));
     const auto hit = static_cast<float>(scale * (1 - label_smoothing));
     logits[label] -= hit / factor;
-    constexpr std::int64_t some = 64;  // the gradient may lie on logits that have been read
-    for (std::int64_t first = 0; first < width; first += some) {
-      const std::int64_t count = std::min(some, width - first);
-      T block[some];
-      float* const sums = dbias != nullptr ? dbias + first : nullptr;
-#pragma omp simd
-      for (std::int64_t i = 0; i < count; ++i) {
-        const float g = logits[first + i] * factor - uniform;
-        block[i] = narrow<T>(g);
-        if (sums != nullptr) sums[i] += g;
-      }
-      std::memcpy(gradient + first, block, static_cast<std::size_t>(count) * sizeof(T));
-    }
+    for_vectors(width, [&](auto at) {  // the gradient may lie on logits that have been read
+      const Vec g = at.get(logits) * factor - uniform;
+      if (dbias != nullptr) at.set(dbias, at.get(dbias) + g);
+      at.set(gradient, g);
+    });
   }
   return {nll, loss, right};
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
 
 #include <array>
@@ -131,7 +132,22 @@ TEST(AttentionScores, LargeOnesNeitherOverflowNorVanish) {
   }
 }
 
-TEST(Rope, TurnsFirstHalfAgainstSecondByHand) {
+TEST(AttentionScores, NanSpoilsTheQueriesThatSeeIt) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor packed = values({1, 40, 3, 16}, type);
+    const at::Tensor q = packed.narrow(2, 0, 1), k = packed.narrow(2, 1, 1), v = packed.narrow(2, 2, 1);
+    k[0][21][0][3].fill_(std::numeric_limits<float>::quiet_NaN());
+    const AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = true};
+    const auto [out, lse] = attention(q, k, v, mask, 0.25);
+    EXPECT_TRUE(out.narrow(1, 0, 21).isfinite().all().item<bool>());
+    EXPECT_TRUE(out.narrow(1, 21, 19).isnan().all().item<bool>());
+    at::Tensor dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v);
+    attention_backward(at::ones_like(out), q, k, v, out, lse, mask, 0.25, dq, dk, dv);
+    EXPECT_TRUE(dq.narrow(1, 21, 19).isnan().all().item<bool>());
+  }
+}
+
+TEST(RopeByHand, TurnsFirstHalfAgainstSecondByHand) {
   // position 3, theta 100, size 4: pairs (0, 2) by 3 and (1, 3) by 3/10
   at::Tensor x = at::tensor({1.0F, 2.0F, 3.0F, 4.0F}).view({1, 1, 1, 4});
   rope_(x, std::nullopt, 3, rotary_waves(4, 4, 100), false);
@@ -140,24 +156,31 @@ TEST(Rope, TurnsFirstHalfAgainstSecondByHand) {
   for (std::int64_t i = 0; i < 4; ++i) EXPECT_NEAR(x.flatten()[i].item<double>(), expected[i], 1e-6) << i;
 }
 
-TEST(Rope, EqualsPlainAndTurnsBack) {
-  const at::Tensor packed = values({2, 9, 6, 16}), original = packed.clone();
-  const at::Tensor waves = rotary_waves(14, 16, 10000), other = rotary_waves(6, 16, 500);
+/// Type of the rows, size of a head: halves of whole vectors, of parts of one, and both.
+class Rope : public testing::TestWithParam<std::tuple<at::ScalarType, std::int64_t>> {};
+
+TEST_P(Rope, EqualsPlainAndTurnsBack) {
+  const auto [type, size] = GetParam();
+  const at::Tensor packed = values({2, 9, 6, size}, type), original = packed.clone();
+  const at::Tensor waves = rotary_waves(14, size, 10000), other = rotary_waves(6, size, 500);
+  const double bound = tolerance(type, 1e-6);
   at::Tensor x = packed.narrow(2, 0, 4), expected = original.narrow(2, 0, 4).clone();
   rope_(x, std::nullopt, 5, waves, false);
   plain::rope_(expected, std::nullopt, 5, waves, false);
-  EXPECT_LT(distance(x, expected), 1e-6);
+  EXPECT_LT(distance(x, expected), bound);
   EXPECT_GT(distance(x, original.narrow(2, 0, 4)), 0.1);
   EXPECT_TRUE(packed.narrow(2, 4, 2).equal(original.narrow(2, 4, 2)));  // values stay
   rope_(x, std::nullopt, 5, waves, true);
-  EXPECT_LT(distance(x, original.narrow(2, 0, 4)), 1e-6);
+  EXPECT_LT(distance(x, original.narrow(2, 0, 4)), 2 * bound);
 
   const at::Tensor positions = at::tensor({0, 1, 2, 0, 1, 2, 3, 4, 5}, at::kLong).repeat({2, 1});
   at::Tensor y = original.narrow(2, 0, 4).clone(), placed = y.clone();
   rope_(y, positions, 0, other, false);
   plain::rope_(placed, positions, 0, other, false);
-  EXPECT_LT(distance(y, placed), 1e-6);
+  EXPECT_LT(distance(y, placed), bound);
 }
+INSTANTIATE_TEST_SUITE_P(Cases, Rope,
+                         testing::Combine(testing::Values(at::kFloat, at::kBFloat16), testing::Values(6, 32, 48)));
 
 }  // namespace
 }  // namespace argosy::test
