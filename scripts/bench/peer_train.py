@@ -2,8 +2,8 @@
 """The PyTorch side of scripts/bench/train, which starts it with a description of model, batch and settings.
 
 It trains the model that Argosy trains: the same parameters, initial weights, batch and optimizer (fused AdamW). It reads one JSON
-object a line, {"do": "time", "warm": 2, "steps": 20} or {"do": "curve", "steps": 50}, and answers with one. A curve starts at the
-initial weights.
+object a line, {"do": "time", "warm": 2, "steps": 20} or {"do": "curve", "steps": 50, "precision": "fp32"}, and answers with one. A
+curve starts at the initial weights.
 """
 
 import json
@@ -140,8 +140,8 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(groups, lr=self.task["lr"], betas=(of["beta1"], of["beta2"]), eps=of["epsilon"], fused=True)
         self.max_norm = of["max_grad_norm"]
 
-    def step(self) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.task["precision"] == "bf16"):
+    def step(self, precision: str) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             loss = self.loss(self.source, self.target, self.labels, self.start)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -151,20 +151,20 @@ class Trainer:
 
     def time(self, warm: int, steps: int) -> dict[str, Any]:
         for _ in range(warm):
-            self.step()
+            self.step(self.task["precision"])
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak: compiling is not counted
         times_ms = []
         for _ in range(steps):
             begin = time.perf_counter()
-            self.step()
+            self.step(self.task["precision"])
             times_ms.append((time.perf_counter() - begin) * 1e3)
         status = Path("/proc/self/status").read_text()
         peak_kib = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
         return {"step_ms": times_ms, "peak_rss_mib": peak_kib / 1024}
 
-    def curve(self, steps: int) -> dict[str, Any]:
+    def curve(self, steps: int, precision: str) -> dict[str, Any]:
         self.begin()
-        return {"losses": [float(self.step()) for _ in range(steps)]}
+        return {"losses": [float(self.step(precision)) for _ in range(steps)]}
 
 
 def main() -> None:
@@ -178,7 +178,7 @@ def main() -> None:
     print(json.dumps(answer), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        answer = trainer.curve(request["steps"]) if request["do"] == "curve" else trainer.time(request["warm"], request["steps"])
+        answer = trainer.curve(request["steps"], request["precision"]) if request["do"] == "curve" else trainer.time(request["warm"], request["steps"])
         print(json.dumps(answer), flush=True)
 
 

@@ -20,12 +20,25 @@ Row = dict[str, Any]
 # glibc hands large blocks back to the system after each step and page-faults them in again. Argosy keeps them by itself.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(1 << 28)}
 
-# Runs a program and writes the peak of its resident memory, in KiB, to a file of its own in the folder argv[1].
+# Runs a program and writes the peak of its resident memory, in KiB, to a file of its own in the folder argv[1]. Of pages that it shares,
+# mostly with the other ranks, its part is counted; the kernel tells that part while the program runs.
 MEASURED = """
-import os, resource, subprocess, sys
-code = subprocess.run(sys.argv[2:], close_fds=False).returncode  # MPI has a file open
+import os, re, resource, subprocess, sys
+child = subprocess.Popen(sys.argv[2:], close_fds=False)  # MPI has a file open
+others_kib = 0
+while True:
+    try:
+        code = child.wait(timeout=1)
+        break
+    except subprocess.TimeoutExpired:
+        try:
+            with open(f"/proc/{child.pid}/smaps_rollup") as file:
+                kib = dict(re.findall(r"^(Rss|Pss): +([0-9]+)", file.read(), re.MULTILINE))
+            others_kib = max(others_kib, int(kib["Rss"]) - int(kib["Pss"]))
+        except (OSError, KeyError):
+            pass  # it is ending
 with open(os.path.join(sys.argv[1], str(os.getpid())), "w") as file:
-    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - others_kib))
 sys.exit(code)
 """
 
@@ -85,7 +98,7 @@ def build(folder: Path, targets: Sequence[str]) -> None:
 
 
 def launch(ranks: int, threads: int, command: Sequence[object]) -> tuple[list[Row], float]:
-    """Runs a program on ranks; the result line of each rank that prints one, and the sum of all ranks' peak memory in MiB."""
+    """Runs a program on ranks; the result line of each rank that prints one, and the peak memory of all ranks in MiB, shared pages counted once."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "UCX_TLS": "self,sm", "UCX_LOG_LEVEL": "error"}
     launcher = subprocess.check_output(ROOT / "scripts/launcher", text=True).split()
     with tempfile.TemporaryDirectory(prefix="argosy-bench-") as folder:

@@ -11,34 +11,67 @@ const T* head_of(const HeadsView& view, std::int64_t row, std::int64_t head) {
   return static_cast<const T*>(view.data) + row * view.row + head * view.head;
 }
 
-/// `count` positions of one head from `begin` as rows of operands, `width` numbers each (padding zero).
+/// Rows of operands; the stride counts numbers.
 template <class T>
-void pack(const HeadsView& view, std::int64_t row, std::int64_t head, std::int64_t begin, std::int64_t count,
-          std::int64_t size, float* out, std::int64_t width) {
+struct Rows {
+  const Operand<T>* data;
+  std::int64_t stride;
+  [[nodiscard]] const float* words() const { return reinterpret_cast<const float*>(data); }
+  [[nodiscard]] std::int64_t word_stride() const { return stride / together<T>; }
+};
+
+/// `count` positions of one head from `begin`: where they are, if they are rows of words there, or copied to `buffer`.
+/// By `whole` vectors: numbers from `size` on are zero then.
+template <class T>
+Rows<T> rows_of(const HeadsView& view, std::int64_t row, std::int64_t head, std::int64_t begin, std::int64_t count,
+                std::int64_t size, float* buffer, bool whole = false) {
   const T* from = head_of<T>(view, row, head) + begin * view.position;
-  auto* to = reinterpret_cast<Operand<T>*>(out);
-  for (std::int64_t t = 0; t < count; ++t, from += view.position, to += width)
-    for_vectors(size, [&](auto at) { store(to + at.i, at.get(from)); });
+  const std::int64_t width = padded(size), unit = whole ? lanes : together<T>;
+  if constexpr (std::is_same_v<T, Operand<T>>) {
+    if (size % unit == 0 && view.position % together<T> == 0) return {from, view.position};
+  }
+  auto* const to = reinterpret_cast<Operand<T>*>(buffer);
+  for (std::int64_t t = 0; t < count; ++t, from += view.position)
+    for_vectors(size, [&](auto at) { store(to + t * width + at.i, at.get(from)); });
+  return {to, width};
 }
 
-/// Rows of `from`, of `row_words` words, become columns of `out`, whose rows are `width` long; padding becomes zero.
-inline void transpose(const float* from, std::int64_t rows, std::int64_t row_words, std::int64_t used_words, float* out,
-                      std::int64_t width) {
-  transpose_words(from, 4 * row_words, rows, used_words, out, 4 * width);
-  for (std::int64_t j = 0; j < used_words; ++j) std::fill(out + j * width + rows, out + (j + 1) * width, 0.0F);
-}
-
-/// Rows of operands as words along the rows: themselves, or pairs of rows in `out`. Columns [begin, end).
+/// Rows of `from` become columns of `out`, whose rows are `width` words long; padding becomes zero.
 template <class T>
-float* paired(float* rows, std::int64_t count, std::int64_t stride, std::int64_t begin, std::int64_t end, float* out) {
+void transpose(Rows<T> from, std::int64_t rows, std::int64_t size, float* out, std::int64_t width) {
+  const auto stride = from.stride * static_cast<std::int64_t>(sizeof(Operand<T>));
+  transpose_words(from.data, stride, rows, words<T>(size), out, 4 * width);
+  for (std::int64_t j = 0; j < words<T>(size); ++j) std::fill(out + j * width + rows, out + (j + 1) * width, 0.0F);
+}
+
+/// The right operand of a product whose depth is along the rows: in bf16, pairs of rows in `out`; the rows themselves
+/// in fp32, which are whole vectors then.
+template <class T>
+Rows<T> paired(Rows<T> from, std::int64_t count, std::int64_t size, float* out) {
+  if constexpr (together<T> == 1) {
+    return from;
+  } else {
+    const std::int64_t width = padded(size);
+    for (std::int64_t i = 0; i < count; i += 2) {
+      const Bf16* const first = from.data + i * from.stride;
+      interleave(first, i + 1 < count ? first + from.stride : nullptr, size, out + i / 2 * width);
+      fill_zero(out + i / 2 * width + size, width - size);
+    }
+    return {reinterpret_cast<const Bf16*>(out), 2 * width};
+  }
+}
+
+/// Rows of scores as words along the rows: themselves, or pairs of rows in `out`. Columns [begin, end), whole vectors.
+template <class T>
+const float* paired_scores(const float* rows, std::int64_t count, std::int64_t stride, std::int64_t begin,
+                           std::int64_t end, float* out) {
   if constexpr (together<T> == 1) {
     return rows;
   } else {
-    const auto* from = reinterpret_cast<const Bf16*>(rows);
+    const auto* const from = reinterpret_cast<const Bf16*>(rows) + begin;
     for (std::int64_t i = 0; i < count; i += 2) {
-      const Bf16* first = from + i * stride + begin;
-      interleave(first, i + 1 < count ? first + stride : nullptr, end - begin,
-                 reinterpret_cast<std::uint32_t*>(out + i / 2 * stride + begin));
+      const Bf16* const first = from + i * stride;
+      interleave(first, i + 1 < count ? first + stride : nullptr, end - begin, out + i / 2 * stride + begin);
     }
     return out;
   }
@@ -227,17 +260,15 @@ void attention(const AttentionForward& io, const AttentionShape& shape, const At
     return;
   }
   const Range all = from_even(seen_by_block(shape, row, first_query, end_query - first_query));
-  const std::int64_t used = all.last - all.first, keys = padded(used), depth = words<T>(size),
-                     row_words = words<T>(width);
-  float* memory = scratch(3 * (used + 1) * width + depth * keys + query_block * (2 * width + 2 * keys));
+  const std::int64_t used = all.last - all.first, keys = padded(used), depth = words<T>(size);
+  float* memory = scratch((3 * used + 1) * width + depth * keys + query_block * (2 * width + 2 * keys));
   const auto take = [&memory](std::int64_t count) { return std::exchange(memory, memory + count); };
-  float *k = take(used * width), *v = take(used * width), *v_pairs = take((used + 1) * width), *kt = take(depth * keys);
-  float *q = take(query_block * width), *o = take(query_block * width), *scores = take(query_block * keys),
-        *p = together<T> == 1 ? scores : take(query_block * keys);
-  pack<T>(io.k, row, kv_head, all.first, used, size, k, width);
-  pack<T>(io.v, row, kv_head, all.first, used, size, v, width);
-  transpose(k, used, row_words, depth, kt, keys);
-  v = paired<T>(v, used, width, 0, width, v_pairs);
+  float *k_rows = take(used * width), *v_rows = take(used * width), *v_pairs = take((used + 1) * width),
+        *kt = take(depth * keys), *q_rows = take(query_block * width), *o = take(query_block * width),
+        *scores = take(query_block * keys), *p = together<T> == 1 ? scores : take(query_block * keys);
+  transpose(rows_of<T>(io.k, row, kv_head, all.first, used, size, k_rows), used, size, kt, keys);
+  const Rows<T> v =
+      paired(rows_of<T>(io.v, row, kv_head, all.first, used, size, v_rows, together<T> == 1), used, size, v_pairs);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (std::int64_t first = first_query; first < end_query; first += query_block) {
       const std::int64_t count = std::min(query_block, end_query - first);
@@ -245,9 +276,9 @@ void attention(const AttentionForward& io, const AttentionShape& shape, const At
       // From here on keys are counted from the first packed one; products begin at a whole vector.
       const std::int64_t begin = std::max<std::int64_t>(0, block.first - all.first) / lanes * lanes;
       const std::int64_t last = std::max(begin, block.last - all.first), end = begin + padded(last - begin);
-      pack<T>(io.q, row, head, first, count, size, q, width);
-      multiply<T, false>(count, end - begin, depth, q, row_words, 1, kt + begin, keys, scores + begin, keys,
-                         shape.scale);
+      const Rows<T> q = rows_of<T>(io.q, row, head, first, count, size, q_rows);
+      multiply<T, false>(count, end - begin, depth, q.words(), q.word_stride(), 1, kt + begin, keys, scores + begin,
+                         keys, shape.scale);
       float inverse[query_block];
       for (std::int64_t i = 0; i < count; ++i) {
         const Range own = clipped(seen(shape, row, first + i), block);
@@ -258,7 +289,7 @@ void attention(const AttentionForward& io, const AttentionShape& shape, const At
         inverse[i] = of.inverse;
       }
       multiply<T, false>(count, width, words<T>(last - begin), p + begin / together<T>, words<T>(keys), 1,
-                         v + begin / together<T> * width, width, o, width);
+                         v.words() + begin / together<T> * v.word_stride(), v.word_stride(), o, width);
       for (std::int64_t i = 0; i < count; ++i)
         unpack<T>(o + i * width, width, io.out, row, head, first + i, 1, size, inverse[i]);
     }
@@ -271,22 +302,21 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
   const std::int64_t size = shape.size, width = padded(size), group = shape.heads / shape.kv_heads;
   const Range all =
       from_even(clipped(seen_by_block(shape, row, first_query, end_query - first_query), {first_key, end_key}));
-  const std::int64_t used = all.last - all.first, keys = padded(used), depth = words<T>(size),
-                     row_words = words<T>(width);
-  float* memory = scratch(5 * (used + 1) * width + 2 * depth * keys + query_block * (6 * width + 6 * keys));
+  const std::int64_t used = all.last - all.first, keys = padded(used), depth = words<T>(size);
+  float* memory = scratch((5 * used + 1) * width + 2 * depth * keys + query_block * (5 * width + 6 * keys));
   const auto take = [&memory](std::int64_t count) { return std::exchange(memory, memory + count); };
-  float *k = take(used * width), *v = take(used * width), *dk = take(used * width), *dv = take(used * width),
+  float *k_rows = take(used * width), *v_rows = take(used * width), *dk = take(used * width), *dv = take(used * width),
         *k_pairs = take((used + 1) * width), *kt = take(depth * keys), *vt = take(depth * keys);
   const auto of_queries = [&] { return take(query_block * width); };
   const auto of_scores = [&] { return take(query_block * keys); };
-  float *q = of_queries(), *q_pairs = of_queries(), *o = of_queries(), *go = of_queries(), *go_pairs = of_queries(),
+  float *q_rows = of_queries(), *q_pairs = of_queries(), *go_rows = of_queries(), *go_pairs = of_queries(),
         *dq = of_queries(), *scores = of_scores(), *dp = of_scores(), *p = together<T> == 1 ? scores : of_scores(),
         *ds = together<T> == 1 ? dp : of_scores(), *p_pairs = of_scores(), *ds_pairs = of_scores();
-  pack<T>(io.k, row, kv_head, all.first, used, size, k, width);
-  pack<T>(io.v, row, kv_head, all.first, used, size, v, width);
-  transpose(k, used, row_words, depth, kt, keys);
-  transpose(v, used, row_words, depth, vt, keys);
-  k = paired<T>(k, used, width, 0, width, k_pairs);
+  constexpr bool whole = together<T> == 1;  // these rows are right operands themselves
+  const Rows<T> keys_of = rows_of<T>(io.k, row, kv_head, all.first, used, size, k_rows, whole);
+  transpose(keys_of, used, size, kt, keys);
+  transpose(rows_of<T>(io.v, row, kv_head, all.first, used, size, v_rows), used, size, vt, keys);
+  const Rows<T> k = paired(keys_of, used, size, k_pairs);
   std::fill(dk, dk + used * width, 0.0F);
   std::fill(dv, dv + used * width, 0.0F);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
@@ -298,33 +328,33 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
       const std::int64_t last = block.last - all.first;
       const std::int64_t begin = sees_any ? (block.first - all.first) / lanes * lanes : last;
       const std::int64_t end = begin + padded(last - begin);
-      pack<T>(io.q, row, head, first, count, size, q, width);
-      pack<T>(io.out, row, head, first, count, size, o, width);
-      pack<T>(io.dout, row, head, first, count, size, go, width);
-      multiply<T, false>(count, end - begin, depth, q, row_words, 1, kt + begin, keys, scores + begin, keys,
-                         shape.scale);
-      multiply<T, false>(count, end - begin, depth, go, row_words, 1, vt + begin, keys, dp + begin, keys);
+      const Rows<T> q = rows_of<T>(io.q, row, head, first, count, size, q_rows, whole),
+                    go = rows_of<T>(io.dout, row, head, first, count, size, go_rows, whole);
+      multiply<T, false>(count, end - begin, depth, q.words(), q.word_stride(), 1, kt + begin, keys, scores + begin,
+                         keys, shape.scale);
+      multiply<T, false>(count, end - begin, depth, go.words(), go.word_stride(), 1, vt + begin, keys, dp + begin,
+                         keys);
       for (std::int64_t i = 0; i < count && sees_any; ++i) {
         const Range own = clipped(seen(shape, row, first + i), block);
         hide_other_segments(shape, row, first + i, own, all.first, scores + i * keys);
         const float lse = io.lse[(row * shape.heads + head) * shape.queries + first + i];
         Vec deltas{};
-        for (std::int64_t j = 0; j < width; j += lanes)
-          deltas += load(reinterpret_cast<const Operand<T>*>(o) + i * width + j) *
-                    load(reinterpret_cast<const Operand<T>*>(go) + i * width + j);
+        const T* const out = head_of<T>(io.out, row, head) + (first + i) * io.out.position;
+        for_vectors(size, [&](auto at) { deltas += at.get(out) * at.get(go.data + i * go.stride); });
         softmax_backward(scores + i * keys, dp + i * keys, begin, shifted(own, all.first), end, lse, sum_of(deltas),
                          reinterpret_cast<Operand<T>*>(p) + i * keys, reinterpret_cast<Operand<T>*>(ds) + i * keys);
       }
       if (wants_query) {
         multiply<T, false>(count, width, words<T>(last - begin), ds + begin / together<T>, words<T>(keys), 1,
-                           k + begin / together<T> * width, width, dq, width);
+                           k.words() + begin / together<T> * k.word_stride(), k.word_stride(), dq, width);
         unpack<T>(dq, width, io.dq, row, head, first, count, size, shape.scale);
       }
       if (wants_key) {
-        const auto add = [&](float* of, float* pairs, float* rows, float* row_pairs, float* to) {
-          multiply<T, true>(last - begin, width, words<T>(count), paired<T>(of, count, keys, begin, end, pairs) + begin,
-                            1, keys, paired<T>(rows, count, width, 0, width, row_pairs), width, to + begin * width,
-                            width);
+        const auto add = [&](const float* of, float* pairs, Rows<T> rows, float* row_pairs, float* to) {
+          const Rows<T> right = paired(rows, count, size, row_pairs);
+          multiply<T, true>(last - begin, width, words<T>(count),
+                            paired_scores<T>(of, count, keys, begin, end, pairs) + begin, 1, keys, right.words(),
+                            right.word_stride(), to + begin * width, width);
         };
         add(ds, ds_pairs, q, q_pairs, dk);
         add(p, p_pairs, go, go_pairs, dv);

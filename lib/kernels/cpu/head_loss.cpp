@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
@@ -12,8 +13,9 @@ namespace argosy::kernels::cpu {
 
 namespace {
 
-constexpr std::int64_t cache_bytes = 16LL << 20;  // logits of a chunk stay in the outer cache between GEMMs
-constexpr std::int64_t loss_rows = 16;            // and those of a block of rows in the inner one, sums included
+constexpr std::int64_t cache_bytes = 16LL << 20;  // gradients of a chunk stay in the outer cache between GEMMs
+constexpr std::int64_t block_rows = 64;           // of logits, for each thread: they are read soon after their GEMM
+constexpr std::int64_t loss_rows = 16;            // a task of the loss, whose sums stay in the inner cache
 
 }  // namespace
 
@@ -47,44 +49,55 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
     return sums;
   }
 
-  const std::int64_t most = std::clamp<std::int64_t>(std::min(options.chunk_bytes, cache_bytes) / (4 * live), 1, rows);
+  // A chunk adds once to the gradient of the weights, which takes 8·width bytes of traffic for each of its columns.
+  const std::int64_t cached = cache_bytes / (live * static_cast<std::int64_t>(x.element_size()));
+  const std::int64_t most =
+      std::clamp<std::int64_t>(std::min(options.chunk_bytes / (4 * live), std::max(cached, 4 * x.size(1))), 1, rows);
   const std::int64_t chunks = (rows + most - 1) / most,
                      chunk = (rows + chunks - 1) / chunks;  // none much smaller than the others
-  // The gradient of a row of logits, of the type of h, begins where the logits of that row begin.
-  const at::Tensor buffer = at::empty({chunk, live}, at::kFloat), typed = buffer.view(x.scalar_type());
+  // The gradient takes the place of the logits in fp32. In bf16 the logits of a block have their own, half a chunk's
+  // at most, so that both together do not exceed chunk_bytes.
+  const bool in_place = x.scalar_type() == at::kFloat;
+  const std::int64_t block =
+      std::clamp(chunk / 2 / loss_rows * loss_rows, std::min(chunk, loss_rows), block_rows * at::get_num_threads());
+  const at::Tensor gradients_of = at::empty({in_place || wants_gradient ? chunk : 0, live}, x.options()),
+                   logits_of = in_place ? gradients_of : at::empty({block, live}, at::kFloat);
   const at::Tensor dx = dh && rows < h.size(0) ? at::empty_like(x) : dh.value_or(at::Tensor());
   const PackedMatrix to_logits = kernels::pack_matrix(matrix.t()),
                      to_input = dh ? kernels::pack_matrix(matrix) : PackedMatrix{};
   std::vector<CrossEntropyRow> results(static_cast<std::size_t>(rows));
-  at::Tensor partials = dbias ? at::empty({(chunk + loss_rows - 1) / loss_rows, live}, at::kFloat) : at::Tensor();
-  for (std::int64_t begin = 0; begin < rows; begin += chunk) {
-    const std::int64_t count = std::min(chunk, rows - begin);
-    const at::Tensor logits = buffer.narrow(0, 0, count), in = x.narrow(0, begin, count);
-    kernels::gemm(in, to_logits, logits);
-    const at::Tensor gradient = typed.narrow(0, 0, count).narrow(1, 0, live);
-    const std::int64_t blocks = (count + loss_rows - 1) / loss_rows;
+  at::Tensor partials = dbias ? at::empty({(block + loss_rows - 1) / loss_rows, live}, at::kFloat) : at::Tensor();
+  const auto losses_of_block = [&](std::int64_t begin, std::int64_t in_chunk, std::int64_t count) {
+    const at::Tensor logits = logits_of.narrow(0, in_place ? in_chunk : 0, count);
+    kernels::gemm(x.narrow(0, begin, count), to_logits, logits);
+    const std::int64_t tasks = (count + loss_rows - 1) / loss_rows;
     with_type(x, [&]<class T>(T*) {
       float *const logit = pointer<float>(logits), *const partial = dbias ? pointer<float>(partials) : nullptr;
-      T* const slope = wants_gradient ? pointer<T>(gradient) : nullptr;
+      T* const slope = wants_gradient ? pointer<T>(gradients_of) + in_chunk * live : nullptr;
       const T* const added = pointer<T>(bias);
-      at::parallel_for(0, blocks, 1, [&](std::int64_t first, std::int64_t last) {
-        for (std::int64_t block = first; block < last; ++block) {
-          float* const block_sum = partial != nullptr ? partial + block * live : nullptr;
-          if (block_sum != nullptr) std::fill(block_sum, block_sum + live, 0.0F);
-          for (std::int64_t row = block * loss_rows; row < std::min(count, (block + 1) * loss_rows); ++row) {
+      at::parallel_for(0, tasks, 1, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t task = first; task < last; ++task) {
+          float* const task_sum = partial != nullptr ? partial + task * live : nullptr;
+          if (task_sum != nullptr) std::fill(task_sum, task_sum + live, 0.0F);
+          for (std::int64_t row = task * loss_rows; row < std::min(count, (task + 1) * loss_rows); ++row) {
             results[static_cast<std::size_t>(begin + row)] = table().loops<T>().cross_entropy(
-                logit + row * live, added, slope != nullptr ? slope + row * gradient.stride(0) : nullptr, block_sum,
-                live, label[kept[begin + row]], options.label_smoothing, options.z, options.loss_scale);
+                logit + row * live, added, slope != nullptr ? slope + row * live : nullptr, task_sum, live,
+                label[kept[begin + row]], options.label_smoothing, options.z, options.loss_scale);
           }
         }
       });
-      if (dbias) table().sum_partials(partial, pointer<float>(dbias), blocks, live, live, accumulate_bias || begin > 0);
+      if (dbias) table().sum_partials(partial, pointer<float>(dbias), tasks, live, live, accumulate_bias || begin > 0);
     });
+  };
+  for (std::int64_t begin = 0; begin < rows; begin += chunk) {
+    const std::int64_t count = std::min(chunk, rows - begin);
+    for (std::int64_t at = 0; at < count; at += block) losses_of_block(begin + at, at, std::min(block, count - at));
+    if (!wants_gradient) continue;
+    const at::Tensor gradient = gradients_of.narrow(0, 0, count);
     if (dh) kernels::gemm(gradient, to_input, dx.narrow(0, begin, count));
-    if (dweight) {
-      const bool adds = accumulate_weight || begin > 0;
-      kernels::gemm(gradient.t(), in, dweight->narrow(0, 0, live), {.accumulate = adds});
-    }
+    if (dweight)
+      kernels::gemm(gradient.t(), x.narrow(0, begin, count), dweight->narrow(0, 0, live),
+                    {.accumulate = accumulate_weight || begin > 0});
   }
   for (const CrossEntropyRow& result : results) {
     sum[0] += result.nll;

@@ -96,13 +96,11 @@ inline void transpose_16(__m512i* rows) {
 }
 
 /// out[i] = {first[i], second[i]}; without `second`, {first[i], 0}.
-inline void interleave(const Bf16* first, const Bf16* second, std::int64_t n, std::uint32_t* out) {
-  if (second == nullptr) {
-    for (std::int64_t i = 0; i < n; ++i) out[i] = first[i].bits;
-  } else {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) out[i] = first[i].bits | static_cast<std::uint32_t>(second[i].bits) << 16;
-  }
+inline void interleave(const Bf16* first, const Bf16* second, std::int64_t n, float* out) {
+  for_vectors(n, [&](auto at) {
+    const Bits low = reinterpret_cast<Bits>(at.get(first)) >> 16;
+    at.set(out, reinterpret_cast<Vec>(second != nullptr ? low | reinterpret_cast<Bits>(at.get(second)) : low));
+  });
 }
 
 template <class T>
@@ -117,7 +115,8 @@ void pack_panel(const T* matrix, std::int64_t row_stride, std::int64_t column_st
       if constexpr (together == 1) {
         std::memcpy(out + k * panel_columns, row, static_cast<std::size_t>(4 * columns));
       } else {
-        interleave(row, k < whole ? row + row_stride : nullptr, columns, out + k * panel_columns);
+        interleave(row, k < whole ? row + row_stride : nullptr, columns,
+                   reinterpret_cast<float*>(out + k * panel_columns));
       }
     }
   } else {
@@ -171,7 +170,7 @@ void pack_rows(const T* matrix, std::int64_t row_stride, std::int64_t column_str
     }
 #endif
     constexpr std::int64_t some = 8, most = 128;  // pairs of columns, rows
-    alignas(64) std::uint32_t pairs[some * most];
+    alignas(64) float pairs[some * most];
     for (std::int64_t first = done; first < rows; first += most) {
       const std::int64_t count = std::min(most, rows - first);
       for (std::int64_t k = 0; k < columns; k += 2 * some) {
