@@ -32,8 +32,11 @@ void two_stage(std::int64_t rows, std::int64_t stride, bool accumulate, std::ini
     }
   });
   for (const Target& target : targets) {
-    if (target.sum != nullptr)
-      table().sum_partials(partial + target.offset, target.sum, blocks, stride, target.width, accumulate);
+    if (target.sum == nullptr) continue;
+    at::parallel_for(0, target.width, grain(blocks), [&](std::int64_t begin, std::int64_t end) {
+      table().sum_partials(partial + target.offset + begin, target.sum + begin, blocks, stride, end - begin,
+                           accumulate);
+    });
   }
 }
 
@@ -273,8 +276,16 @@ void ema_(const at::Tensor& mean, const at::Tensor& values, const at::Tensor& co
 
 at::Tensor sum_of_squares(const at::Tensor& x) {
   ARGOSY_CHECK(x.is_contiguous(), "sum_of_squares works on a flat slice");
+  constexpr std::int64_t part = 1 << 16;  // summed by one thread, then in order
+  const std::int64_t n = x.numel(), parts = (n + part - 1) / part;
+  const float* const from = pointer<float>(x);
+  std::vector<double> sums(static_cast<std::size_t>(parts));
+  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      sums[static_cast<std::size_t>(i)] = table().sum_of_squares(from + i * part, std::min(part, n - i * part));
+  });
   at::Tensor sum = at::empty({1}, at::kDouble);
-  *pointer<double>(sum) = table().sum_of_squares(pointer<float>(x), x.numel());
+  *pointer<double>(sum) = std::accumulate(sums.begin(), sums.end(), 0.0);
   return sum;
 }
 

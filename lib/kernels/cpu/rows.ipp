@@ -272,18 +272,13 @@ CrossEntropyRow cross_entropy(float* logits, const T* bias, T* gradient, float* 
   }
   const float at_label = logits[label];
   const bool right = at_label == highest && std::find(logits, logits + label, highest) == logits + label;
-  float total = 0;
-  if (gradient != nullptr) {
-#pragma omp simd reduction(+ : total)
-    for (std::int64_t i = 0; i < width; ++i) {
-      const float e = fast_exp(logits[i] - highest);
-      logits[i] = e;
-      total += e;
-    }
-  } else {
-#pragma omp simd reduction(+ : total)
-    for (std::int64_t i = 0; i < width; ++i) total += fast_exp(logits[i] - highest);
-  }
+  Vec totals{};
+  for_vectors(width, [&](auto at) {
+    const Vec e = at.or_else(fast_exp(at.get(logits) - highest), 0);
+    if (gradient != nullptr) at.set(logits, e);
+    totals += e;
+  });
+  const float total = sum_of(totals);
   const double lse = static_cast<double>(highest) + std::log(static_cast<double>(total));
   const double nll = lse - static_cast<double>(at_label), mean = static_cast<double>(sum) / static_cast<double>(width);
   const double loss = (1 - label_smoothing) * nll + label_smoothing * (lse - mean) + z * lse * lse;

@@ -3,6 +3,8 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 
+#include <set>
+
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/norm.hpp"
@@ -218,10 +220,21 @@ TEST(Ema, MovesByItsShareAndEqualsPlain) {
   EXPECT_TRUE(at::equal(skipped, mean));
 }
 
-TEST(SumOfSquares, IsExactInDouble) {
-  const at::Tensor x = values({1000});
-  EXPECT_NEAR(sum_of_squares(x).item<double>(), x.to(at::kDouble).square().sum().item<double>(), 1e-10);
-  EXPECT_NEAR(plain::sum_of_squares(x).item<double>(), sum_of_squares(x).item<double>(), 1e-10);
+TEST(SumOfSquares, IsExactInDoubleAndDoesNotDependOnThreads) {
+  const int before = at::get_num_threads();
+  for (const std::int64_t count : {0, 1000, 65536, 200001}) {
+    const at::Tensor x = values({count});
+    const double expected = x.to(at::kDouble).square().sum().item<double>();
+    std::set<double> sums;
+    for (const int threads : {1, 3}) {
+      at::set_num_threads(threads);
+      sums.insert(sum_of_squares(x).item<double>());
+    }
+    EXPECT_EQ(sums.size(), 1U) << count;
+    EXPECT_NEAR(*sums.begin(), expected, 1e-12 * expected) << count;
+    EXPECT_NEAR(plain::sum_of_squares(x).item<double>(), expected, 1e-12 * expected) << count;
+  }
+  at::set_num_threads(before);
 }
 
 }  // namespace
