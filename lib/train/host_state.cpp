@@ -51,6 +51,12 @@ std::vector<checkpoint::UnitState> HostState::states(bool with_optimizer) {
   return states;
 }
 
+std::int64_t HostState::size_bytes() const noexcept {
+  std::int64_t sum = 0;
+  for (const Pair& pair : pairs_) sum += static_cast<std::int64_t>(pair.host.size());
+  return sum;
+}
+
 void HostState::begin_copy() {
   if (device_.is_cpu()) return;
   const c10::impl::VirtualGuardImpl devices(device_.type());

@@ -23,6 +23,8 @@ class HostState {
 
   /// The host memory of the units, the same at each call. Without the optimizer, for checkpoints of weights only.
   [[nodiscard]] std::vector<checkpoint::UnitState> states(bool with_optimizer = true);
+  /// Of the host memory.
+  [[nodiscard]] std::int64_t size_bytes() const noexcept;
   /// On a GPU: enqueues the copies after the work that the compute stream has so far.
   void begin_copy();
   /// Returns when the state as of begin_copy() is in host memory. Any one thread may call it.

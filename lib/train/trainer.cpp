@@ -201,14 +201,14 @@ class Trainer {
 
   /// Compares the memory of the first steps, on the fullest rank, with the plan.
   void compare_memory() {
-    std::array<std::int64_t, 2> bytes{run_.state_bytes,
-                                      memory_of(run_.device).peak_bytes - run_.other_bytes - run_.state_bytes};
+    std::array<std::int64_t, 3> bytes{run_.state_bytes,
+                                      memory_of(run_.device).peak_bytes - run_.other_bytes - run_.state_bytes,
+                                      run_.host->size_bytes()};
     context_.world.all_reduce(std::span<std::int64_t>{bytes}, comm::Reduce::max);
     context_.log.info("after step {}: {}", state_.step, plan::memory_line(*run_.plan, bytes[0], bytes[1]));
-    memory_ = {{"state_bytes", bytes[0]},
-               {"planned_state_bytes", run_.plan->chosen().state.state()},
-               {"activation_bytes", bytes[1]},
-               {"planned_activation_bytes", run_.plan->activations.total()}};
+    memory_ = {{"state_bytes", bytes[0]},           {"planned_state_bytes", run_.plan->chosen().state.state()},
+               {"activation_bytes", bytes[1]},      {"planned_activation_bytes", run_.plan->activations.total()},
+               {"checkpoint_copy_bytes", bytes[2]}, {"planned_checkpoint_copy_bytes", run_.plan->copy_bytes}};
   }
 
   data::Loader make_loader() {

@@ -136,7 +136,8 @@ def speed(turns: Sequence[Sequence[float]], work: float) -> Row:
 
 def add_ratios(rows: Sequence[Row], figure: str, group: Sequence[str]) -> None:
     """Gives each row of Argosy `ratio_to_best_peer`: its figure over the best one of a peer in the same group; None without a peer.
-    `rss_ratio_to_best_peer` is the ratio of memory to the same peer."""
+    `rss_ratio_to_best_peer` is the ratio of memory to the same peer; `rss_ratio_without_copy` leaves out the copy of the state that
+    checkpoints are written from, which a peer that saves nothing does not have."""
     for row in rows:
         if row["side"] != "argosy" or row.get(figure) is None:
             continue
@@ -145,6 +146,7 @@ def add_ratios(rows: Sequence[Row], figure: str, group: Sequence[str]) -> None:
         row["ratio_to_best_peer"] = round(row[figure] / best[figure], 3) if best else None
         if "peak_rss_mib" in row:
             row["rss_ratio_to_best_peer"] = round(row["peak_rss_mib"] / best["peak_rss_mib"], 3) if best else None
+            row["rss_ratio_without_copy"] = round((row["peak_rss_mib"] - row["checkpoint_copy_mib"]) / best["peak_rss_mib"], 3) if best else None
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[tuple[str, str, str]]) -> None:

@@ -116,14 +116,15 @@ class Argosy:
         if with_data:
             turns.launch(1, 1, [build / "apps/preprocess", self.config])
 
-    def train(self, precision: str, ranks: int, threads: int, steps: int, learning_rate: float = LEARNING_RATE) -> tuple[list[Row], float]:
-        """Trains from scratch; the line of metrics.jsonl of each step, and peak memory."""
+    def train(self, precision: str, ranks: int, threads: int, steps: int, learning_rate: float = LEARNING_RATE) -> tuple[list[Row], Row]:
+        """Trains from scratch; the line of metrics.jsonl of each step, and figures of memory of all ranks."""
         shutil.rmtree(self.folder / "run", ignore_errors=True)
         settings = {"precision.mode": precision, "batch.micro_size": self.work["rows"] // ranks, "schedule.length": steps, "schedule.lr": learning_rate}
         words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        _, peak_mib = turns.launch(ranks, threads, [self.build / "apps/train", self.config, *words])
+        (result,), peak_mib = turns.launch(ranks, threads, [self.build / "apps/train", self.config, *words])
         lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text("utf-8").splitlines()]
-        return [line for line in lines if "step_ms" in line], peak_mib
+        copy_bytes = result["memory"]["checkpoint_copy_bytes"] if "memory" in result else 0  # absent after a single step
+        return [line for line in lines if "step_ms" in line], {"peak_rss_mib": peak_mib, "checkpoint_copy_mib": ranks * copy_bytes / (1 << 20)}
 
     def initial_weights(self) -> tuple[Path, int]:
         """model.h5 of a checkpoint after one step with a learning rate that changes no weight, and the number of parameters."""
