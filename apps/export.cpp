@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   using namespace argosy;
   return comm::run_main(argc, argv, [&](comm::Context& context) {
     std::string checkpoint, format = "ct2", quantization = "float32", out;
+    std::uint64_t max_shard_bytes = interchange::ExportOptions{}.max_shard_bytes;
     bool ema = false;
     std::vector<std::string> descriptions;
     for (const interchange::Format& known : interchange::formats())
@@ -20,10 +21,17 @@ int main(int argc, char** argv) {
     cli.add_option("--quantization", quantization, "element type of the weights")
         ->check(CLI::IsMember({"float32", "float16", "bfloat16", "int8"}))
         ->capture_default_str();
+    cli.add_option("--max-shard-size", max_shard_bytes,
+                   "hf: weights beyond this size go into several files; a number of bytes, or 500MB, 2GB")
+        ->transform(CLI::AsSizeValue(true))
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     cli.add_flag("--ema", ema, "export the running means (optimizer.ema) instead of the weights");
     constexpr std::string_view examples =
         "  apps/export runs/quickstart/soup --format ct2 --out model      # ctranslate2.Translator(\"model\") loads "
         "it\n"
+        "  apps/export CKPT --format hf --quantization bfloat16 --out model   # AutoModelForSeq2SeqLM or "
+        "AutoModelForCausalLM\n"
         "  mpiexec -n 4 apps/export CKPT --quantization int8 --out model8  # a quarter of the size, written by 4 "
         "ranks\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
@@ -33,7 +41,7 @@ int main(int argc, char** argv) {
     if (ema) reader.use_ema();
     interchange::Quantization type{};
     boost::describe::enum_from_string(quantization.c_str(), type);
-    const interchange::ExportReport report = chosen.write(context, reader, out, type);
+    const interchange::ExportReport report = chosen.write(context, reader, out, {type, max_shard_bytes});
     context.log.info("{}: {} parameters, {:.1f} MB, {:.1f} s", report.folder.string(), report.parameters,
                      static_cast<double>(report.bytes) / 1e6, report.seconds);
     context.print_result("export", {{"out", report.folder.string()},

@@ -2,13 +2,12 @@
 /// SHA256SUMS.
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <cmath>
 #include <limits>
 #include <optional>
-#include <set>
 
 #include "config/config.hpp"
 #include "core/error.hpp"
+#include "interchange/convert.hpp"
 #include "interchange/formats.hpp"
 #include "interchange/model_bin.hpp"
 #include "model/stored_model.hpp"
@@ -17,16 +16,16 @@ namespace argosy::interchange {
 namespace {
 
 template <class T>
-Variable scalar(std::string name, DType dtype, T value) {
+Tensor scalar(std::string name, DType dtype, T value) {
   return {std::move(name), dtype, {}, [value] {
             const Bytes bytes = std::as_bytes(std::span{&value, 1});
             return std::vector<std::byte>{bytes.begin(), bytes.end()};
           }};
 }
-Variable flag(std::string name, bool value) {
+Tensor flag(std::string name, bool value) {
   return scalar(std::move(name), DType::i8, static_cast<std::int8_t>(value));
 }
-Variable number(std::string name, std::int64_t value) {
+Tensor number(std::string name, std::int64_t value) {
   return scalar(std::move(name), DType::i32, narrow<std::int32_t>(value));
 }
 
@@ -93,10 +92,9 @@ class Ct2Model {
       const std::int64_t positions = shape_.max_positions, width = shape_.width;
       const DType dtype = float_type();
       variables.push_back(
-          {side + "/position_encodings/encodings",
-           dtype,
-           {narrow<std::uint32_t>(positions), narrow<std::uint32_t>(width)},
-           [positions, width, dtype] { return as_floats(sinusoids(positions, width), dtype, "positions"); }});
+          {side + "/position_encodings/encodings", dtype, {positions, width}, [positions, width, dtype] {
+             return as_floats(sinusoids(positions, width), dtype, "positions");
+           }});
     }
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       const std::string prefix = fmt::format("{}/layer_{}/", side, layer);
@@ -121,21 +119,6 @@ class Ct2Model {
     }
   }
 
-  /// Sine in the first half of the columns, cosine in the second, computed in fp64.
-  static std::vector<float> sinusoids(std::int64_t positions, std::int64_t width) {
-    std::vector<float> table(static_cast<std::size_t>(positions * width));
-    const std::int64_t half = width / 2;
-    for (std::int64_t p = 0; p < positions; ++p) {
-      for (std::int64_t i = 0; i < half; ++i) {
-        const double angle =
-            static_cast<double>(p) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
-        table[static_cast<std::size_t>(p * width + i)] = static_cast<float>(std::sin(angle));
-        table[static_cast<std::size_t>(p * width + half + i)] = static_cast<float>(std::cos(angle));
-      }
-    }
-    return table;
-  }
-
   [[nodiscard]] DType float_type() const {
     if (quantization_ == Quantization::bfloat16) return DType::bf16;
     return quantization_ == Quantization::float16 ? DType::f16 : DType::f32;
@@ -158,22 +141,11 @@ class Ct2Model {
 
   /// Rows [begin, end) of a parameter as variable `name` (and its scales).
   void rows_of(const spec::Parameter& parameter, const std::string& name, std::int64_t begin, std::int64_t end) {
-    std::vector<std::uint32_t> dimensions;
-    dimensions.reserve(parameter.shape.size());
-    for (const std::int64_t extent : parameter.shape) dimensions.push_back(narrow<std::uint32_t>(extent));
-    dimensions.front() = narrow<std::uint32_t>(end - begin);
+    std::vector<std::int64_t> dimensions = parameter.shape;
+    dimensions.front() = end - begin;
     const std::int64_t columns = parameter.shape.size() == 2 ? parameter.shape[1] : 1;
     parameters_ += (end - begin) * columns;
-    const auto values = [this, from = parameter.name, begin, end, columns] {
-      const std::vector<float> all = reader_.read_parameter(from);
-      std::vector<float> part(all.begin() + begin * columns, all.begin() + end * columns);
-      for (const float value : part) {
-        if (!std::isfinite(value)) {
-          throw_error(Fault::numeric, from, "finite weights", fmt::format("{}", value), "export another checkpoint");
-        }
-      }
-      return part;
-    };
+    const auto values = [this, &parameter, begin, end] { return finite_rows(reader_, parameter, begin, end); };
     const auto rows = static_cast<std::size_t>(end - begin);
     if (quantization_ == Quantization::int8 && dimensions.size() == 2) {
       bin_.variables.push_back(
@@ -194,8 +166,6 @@ class Ct2Model {
   std::int64_t parameters_ = 0;
 };
 
-std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }
-
 boost::json::object ct2_config(const spec::Architecture& shape, const data::Tokenizer& tokenizer) {
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   boost::json::object out;
@@ -212,31 +182,16 @@ boost::json::object ct2_config(const spec::Architecture& shape, const data::Toke
   return out;
 }
 
-boost::json::array pieces_of(const data::Tokenizer& tokenizer) {
-  boost::json::array pieces;
-  std::set<std::string> seen;
-  for (std::int64_t id = 0; id < tokenizer.vocabulary().pieces; ++id) {
-    std::string piece = tokenizer.piece(id);
-    if (!seen.insert(piece).second) {
-      throw_claim(Fault::data, fmt::format("tokenizer.model has the piece \"{}\" twice", piece), "tokenizer.model",
-                  "a vocabulary in which each piece occurs once", fmt::format("\"{}\" twice", piece),
-                  "train the tokenizer again");
-    }
-    pieces.emplace_back(std::move(piece));
-  }
-  return pieces;
-}
-
 ExportReport write_ct2(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
-                       Quantization quantization) {
+                       const ExportOptions& options) {
   const double begin_s = context.clock.monotonic_s();
   std::optional<model::StoredModel> stored;
   boost::json::array pieces;
   std::optional<Ct2Model> built;
   comm::agree(context.world, [&] {
     stored.emplace(model::stored_model(reader));
-    pieces = pieces_of(stored->tokenizer);
-    built.emplace(reader, stored->spec, quantization);
+    for (std::string& piece : distinct_pieces(stored->tokenizer)) pieces.emplace_back(std::move(piece));
+    built.emplace(reader, stored->spec, options.quantization);
   });
   const data::Tokenizer& tokenizer = stored->tokenizer;
   ExportReport report{.folder = folder, .parameters = built->parameters()};

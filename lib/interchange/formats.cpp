@@ -4,11 +4,16 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 #include <utility>
+
+#include "config/config.hpp"
 
 namespace argosy::interchange {
 
 Format ctranslate2();
+Format hugging_face();
 
 namespace {
 
@@ -27,7 +32,7 @@ std::string sha256_of(const Files& files, const Path& path) {
 }  // namespace
 
 std::span<const Format> formats() {
-  static const Format table[] = {ctranslate2()};
+  static const Format table[] = {ctranslate2(), hugging_face()};
   return table;
 }
 
@@ -47,6 +52,36 @@ std::vector<std::string> formats_for(const spec::Architecture& architecture) {
     if (!format.limit(architecture)) names.emplace_back(format.name);
   return names;
 }
+
+std::vector<float> finite_rows(const checkpoint::Reader& reader, const spec::Parameter& parameter, std::int64_t begin,
+                               std::int64_t end) {
+  const std::vector<float> all = reader.read_parameter(parameter.name);
+  const std::int64_t columns = parameter.numel() / parameter.shape.front();
+  std::vector<float> rows(all.begin() + begin * columns, all.begin() + end * columns);
+  for (const float value : rows) {
+    if (!std::isfinite(value))
+      throw_error(Fault::numeric, parameter.name, "finite weights", fmt::format("{}", value),
+                  "export another checkpoint");
+  }
+  return rows;
+}
+
+std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer) {
+  std::vector<std::string> pieces;
+  std::set<std::string> seen;
+  for (std::int64_t id = 0; id < tokenizer.vocabulary().pieces; ++id) {
+    std::string piece = tokenizer.piece(id);
+    if (!seen.insert(piece).second) {
+      throw_claim(Fault::data, fmt::format("tokenizer.model has the piece \"{}\" twice", piece), "tokenizer.model",
+                  "a vocabulary in which each piece occurs once", fmt::format("\"{}\" twice", piece),
+                  "train the tokenizer again");
+    }
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }
 
 OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(context) {
   final_path = final_path.lexically_normal();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/describe.hpp>
+#include <boost/json/value.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,7 +12,8 @@
 #include "comm/run_main.hpp"
 #include "core/error.hpp"
 #include "core/staged.hpp"
-#include "spec/model_config.hpp"
+#include "data/tokenizer.hpp"
+#include "spec/model_spec.hpp"
 
 /// The table of foreign formats that a committed checkpoint or soup can be exported to. Each format has its own source
 /// file, which defines its entry, and a line in formats.cpp. FORMAT.md describes the output. Torch-free.
@@ -22,9 +24,14 @@ BOOST_DESCRIBE_ENUM(Quantization, float32, float16, bfloat16, int8)
 
 struct ExportReport {
   Path folder;
-  std::uint64_t bytes = 0;      // of the weights' file
+  std::uint64_t bytes = 0;      // of the weights' files
   std::int64_t parameters = 0;  // elements; tied weights count once, unused rows of the vocabulary do not count
   double seconds = 0;
+};
+
+struct ExportOptions {
+  Quantization quantization = Quantization::float32;
+  std::uint64_t max_shard_bytes = 5'000'000'000;  // of a file of weights, in formats that have several
 };
 
 struct Format {
@@ -37,7 +44,7 @@ struct Format {
   /// model, Error{data} when the vocabulary holds a piece twice, Error{numeric} for weights that the quantization
   /// cannot hold, Error{corrupt}, Error{io}.
   ExportReport (*write)(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
-                        Quantization quantization);
+                        const ExportOptions& options);
 };
 
 [[nodiscard]] std::span<const Format> formats();
@@ -47,6 +54,16 @@ struct Format {
 
 /// The names of the formats that can represent the model.
 [[nodiscard]] std::vector<std::string> formats_for(const spec::Architecture& architecture);
+
+/// Rows [begin, end) of a parameter. Throws Error{numeric} for NaN and infinity, Error{corrupt}.
+[[nodiscard]] std::vector<float> finite_rows(const checkpoint::Reader& reader, const spec::Parameter& parameter,
+                                             std::int64_t begin, std::int64_t end);
+
+/// The spelling of each live id. Throws Error{data} if the tokenizer has a piece twice.
+[[nodiscard]] std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer);
+
+/// A JSON file.
+[[nodiscard]] std::string pretty(const boost::json::value& value);
 
 /// Every format writes into such a folder, which has a temporary name next to the final one. commit() renames it and
 /// replaces nothing. Without a commit the destructor removes it.

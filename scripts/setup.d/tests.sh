@@ -13,6 +13,7 @@ cmd:slurmd            jobs under a real Slurm
 cmd:sbatch            jobs under a real Slurm
 cmd:munged            jobs under a real Slurm
 judges:               comparisons with CTranslate2, sacreBLEU and h5py
+peer:                 comparisons with transformers (scripts/setup --peer installs PyTorch)
 root:                 jobs under a real Slurm
 root:                 full disks of ext4
 namespaces:           full disks, emulated nodes'
@@ -24,6 +25,7 @@ tests_that_skip() {
     case $probe in
       '') ;;
       judges:) [ -x "$deps/judges/bin/python" ] || echo "no judges in $deps: $what" ;;
+      peer:) compgen -G "$deps/judges/lib/python3*/site-packages/torch" >/dev/null || echo "no PyTorch in $deps: $what" ;;
       root:) [ "$(id -u)" -eq 0 ] || echo "not root: $what" ;;
       namespaces:) [ "$(id -u)" -eq 0 ] || unshare --user --map-root-user --mount true 2>/dev/null ||
         echo "no user name spaces: $what" ;;

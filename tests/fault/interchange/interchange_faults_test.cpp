@@ -20,7 +20,7 @@ namespace {
 using test::world;
 using Contents = std::map<std::string, std::string>;
 
-class ExportFaults : public testing::Test {
+class ExportFaults : public testing::TestWithParam<std::tuple<const char*, Quantization, std::size_t>> {
  protected:
   ExportFaults() {
     spec::ModelConfig config =
@@ -45,7 +45,9 @@ class ExportFaults : public testing::Test {
     test::TestContext context{os, world()};
     const std::optional<Error> error = test::caught([&] {
       const checkpoint::Reader reader = checkpoint::open_on_all(context.get(), checkpoint_);
-      (void)format_named("ct2").write(context.get(), reader, folder_ / "made/out", Quantization::int8);
+      const auto& [format, quantization, count] = GetParam();
+      const ExportOptions options{.quantization = quantization, .max_shard_bytes = 4'000};  // two files where it counts
+      (void)format_named(format).write(context.get(), reader, folder_ / "made/out", options);
     });
     if (error) {
       EXPECT_EQ(exit_code(error->fault()), Exit::io) << error->what();
@@ -74,12 +76,12 @@ class ExportFaults : public testing::Test {
   Path checkpoint_;
 };
 
-TEST_F(ExportFaults, OnlyAWholeFolderHasItsNameWhateverCallFails) {
+TEST_P(ExportFaults, OnlyAWholeFolderHasItsNameWhateverCallFails) {
   test::FaultyOs watched;
   ASSERT_FALSE(exports(watched));
   const std::optional<Contents> whole = made();
   ASSERT_TRUE(whole);
-  ASSERT_EQ(whole->size(), 6U);
+  ASSERT_EQ(whole->size(), std::get<2>(GetParam()));
   for (int failing = 0; failing < world().size(); ++failing) {
     const auto calls = std::stoull(world().broadcast(std::to_string(watched.count()), failing));
     int refused = 0;
@@ -101,6 +103,11 @@ TEST_F(ExportFaults, OnlyAWholeFolderHasItsNameWhateverCallFails) {
     EXPECT_GT(refused, failing == 0 ? 60 : 10);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Formats, ExportFaults,
+                         testing::Values(std::tuple{"ct2", Quantization::int8, 6U},
+                                         std::tuple{"hf", Quantization::bfloat16, 11U}),
+                         [](const auto& each) { return std::string(std::get<0>(each.param)); });
 
 }  // namespace
 }  // namespace argosy::interchange

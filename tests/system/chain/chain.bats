@@ -22,10 +22,12 @@ train_tiny() {
   on 2 apps/train configs/tiny.json --set schedule.length=160 --set validation.interval=50 --set optimizer.ema=0.95
 }
 
-judge() { # judge ARGUMENTS…: 77 where scripts/setup --judges has not run
-  local python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python
+judge() { # judge NAME ARGUMENTS…: skips the test where its programs are missing
+  local python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python rc=0
   [ -x "$python" ] || skip "scripts/setup --judges has not run"
-  "$python" "$ARGOSY_SOURCE_DIR/tests/system/judges/ctranslate2_judge.py" "$@"
+  "$python" "$ARGOSY_SOURCE_DIR/tests/system/judges/$1_judge.py" "${@:2}" || rc=$?
+  ((rc != 77)) || skip "scripts/setup --peer has not run"
+  return "$rc"
 }
 
 @test "training leaves the newest checkpoints, an export and finite figures" {
@@ -156,14 +158,14 @@ PYTHON
 
 @test "CTranslate2 translates the export as we do, greedy and with a beam" {
   on 2 apps/export runs/tiny/soup --format ct2 --out judged
-  judge apps/translate runs/tiny/soup judged runs/tiny/text/test.en runs/tiny/text/test.es
+  judge ctranslate2 apps/translate runs/tiny/soup judged runs/tiny/text/test.en runs/tiny/text/test.es
 }
 
 @test "CTranslate2 continues text with the language model's export as we do" {
   model=runs/tiny_lm/train/export/000000060
   on 2 apps/export "$model" --format ct2 --out judged_lm
   cut -d' ' -f1-6 runs/tiny/text/test.en | head -40 >prompts
-  judge apps/translate "$model" judged_lm prompts
+  judge ctranslate2 apps/translate "$model" judged_lm prompts
 }
 
 @test "every quantization loads and is as large as its parameters make it" {
@@ -199,4 +201,31 @@ PYTHON
     python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python
     if [ -x "$python" ]; then "$python" -c "import ctranslate2; ctranslate2.Translator('ct2.$type')"; fi
   done
+}
+
+@test "transformers opens the exported models and translates and continues as apps/translate does" {
+  head -40 runs/tiny/text/test.en >forty.en
+  on 2 apps/export runs/tiny/soup --format hf --out hf.marian
+  judge hf apps/translate runs/tiny/soup hf.marian forty.en
+  on 2 apps/export runs/tiny_lm/train/export/* --format hf --max-shard-size 500kB --out hf.llama
+  [ -e hf.llama/model-00001-of-00006.safetensors ] && [ -e hf.llama/model.safetensors.index.json ]
+  judge hf apps/translate runs/tiny_lm/train/export/* hf.llama forty.en
+}
+
+@test "transformers opens what the other families export: BPE, pre-norm, untied, a window" {
+  small_pair() { # small_pair NAME CONFIG SETTING…: trains and exports NAME, whose first lines are judged
+    local name=$1 config=$2 settings=()
+    shift 2
+    for setting in run_dir="runs/$name" data.tokenizer="runs/$name.model" data.shards="runs/$name.shards" \
+      data.tokenizer_training.type=bpe schedule.length=30 schedule.warmup=10 precision.mode=fp32 validation.interval=1000 "$@"; do
+      settings+=(--set "$setting")
+    done
+    on 1 apps/preprocess "$config" "${settings[@]}"
+    on 2 apps/train "$config" "${settings[@]}"
+    on 1 apps/export "runs/$name/export/000000030" --format hf --out "hf.$name"
+    judge hf apps/translate "runs/$name/export/000000030" "hf.$name" forty.en
+  }
+  head -40 runs/tiny/text/test.en >forty.en
+  small_pair pegasus configs/tiny.json model.norm_position=pre model.tie_embeddings=false model.activation=gelu
+  small_pair mistral configs/tiny_lm.json model.window=20 model.head_size=24 model.tie_embeddings=true
 }

@@ -1,9 +1,10 @@
+#include "interchange/convert.hpp"
+
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "interchange/model_bin.hpp"
 #include "support/refusal.hpp"
 
 namespace argosy::interchange {

@@ -7,14 +7,10 @@
 #include <map>
 
 #include "config/describe.hpp"
-#include "interchange/formats.hpp"
 #include "model/stored_model.hpp"
-#include "spec/model_spec.hpp"
 #include "support/forged_numbers.hpp"
 #include "support/refusal.hpp"
-#include "support/small_model.hpp"
-#include "support/small_text.hpp"
-#include "support/temp_folder.hpp"
+#include "unit/interchange/export_fixture.hpp"
 
 namespace argosy::interchange {
 namespace {
@@ -83,65 +79,16 @@ struct Bin {
   }
 };
 
-class Export : public testing::Test {
+class Export : public test::ExportFixture {
  protected:
-  Export() {
-    translation.max_positions = 5;
-    language = translation;
-    language.type = spec::ModelType::decoder;
-    language.heads = 4;
-    language.kv_heads = 2;
-    language.head_size = 6;
-    language.window = 3;
-    language.rope_theta = 500;
-    language.encoder.layers.reset();
-  }
-
-  Path save(const spec::ModelConfig& config, float spoil = 0) {
-    const data::Tokenizer& tokenizer = test::small_tokenizer(
-        config.type == spec::ModelType::decoder ? spec::TokenLayout::llama : spec::TokenLayout::marian);
-    test::Units units;
-    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units)
-      units.emplace_back(unit_prefix + unit.name, unit.flat());
-    checkpoint::Sections sections = test::toy_sections();
-    sections.model["config"] = config::to_json(config);
-    sections.model["vocab_size"] = 300;
-    test::Toy toy{units, context.topology().layout(), 0};
-    toy.fill(1);
-    if (spoil != 0) toy.tensor(0, 1)[3] = spoil;
-    return test::save_step(context, folder / "run", ++step, toy.states(), sections,
-                           {{"tokenizer.model", tokenizer.model_bytes()}});
-  }
-
   Bin exported(const spec::ModelConfig& config, Quantization quantization = Quantization::float32) {
-    out = folder / fmt::format("out-{}", step);
-    const checkpoint::Reader reader{Files::system(), save(config)};
-    report = format_named("ct2").write(context.get(), reader, out, quantization);
+    write("ct2", config, {.quantization = quantization});
     return Bin{read("model.bin")};
   }
   void try_export(const Path& directory) {
     const checkpoint::Reader reader{Files::system(), directory};
-    (void)format_named("ct2").write(context.get(), reader, folder / "out", Quantization::float32);
+    (void)format_named("ct2").write(context.get(), reader, folder / "out", {});
   }
-  [[nodiscard]] std::string read(const std::string& name) const { return Files::system().read_text(out / name); }
-
-  /// Rows of a parameter of the checkpoint.
-  static std::vector<float> rows(const std::string& name, std::int64_t columns, std::int64_t begin, std::int64_t end) {
-    std::vector<float> values;
-    for (std::int64_t i = begin * columns; i < end * columns; ++i) values.push_back(test::element(name, 0, i, 1));
-    return values;
-  }
-
-  Os os;
-  test::TempFolder folder;
-  test::TestContext context{os, test::world()};
-  spec::ModelConfig translation =
-      test::model_config({.width = 8, .ff = 12, .heads = 2, .encoder_layers = 1, .decoder_layers = 1});
-  spec::ModelConfig language;
-  std::int64_t step = 0;
-  std::string unit_prefix;
-  Path out;
-  ExportReport report;
 };
 
 TEST_F(Export, ReadsAParameterWhateverUnitHoldsIt) {

@@ -31,12 +31,12 @@ TEST(Formats, AreNamedForEveryModelTheyCanHoldAndForNoOther) {
   spec::ModelConfig config;
   config.type = spec::ModelType::decoder;
   config.preset = spec::Preset::mistral_7b;
-  EXPECT_THAT(formats_for(spec::resolve(config, 32000)), ElementsAre("ct2"));
+  EXPECT_THAT(formats_for(spec::resolve(config, 32000)), ElementsAre("ct2", "hf"));
   spec::ModelConfig translation;
   translation.preset = spec::Preset::mt_small;
   for (const auto position : {spec::NormPosition::pre, spec::NormPosition::post}) {
     translation.norm_position = position;
-    EXPECT_THAT(formats_for(spec::resolve(translation, 8000)), ElementsAre("ct2"));
+    EXPECT_THAT(formats_for(spec::resolve(translation, 8000)), ElementsAre("ct2", "hf"));
   }
   translation.heads = 1 << 15;
   translation.kv_heads = 1;

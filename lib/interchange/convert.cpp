@@ -1,0 +1,81 @@
+#include "interchange/convert.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cfloat>
+#include <cmath>
+
+#include "core/error.hpp"
+
+namespace argosy::interchange {
+std::uint16_t f16_from_f32(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);
+  if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // 65520 and above round to infinity
+  if (magnitude < 0x38800000U) {  // subnormal: adding 0.5 leaves round(value · 2^24) in the low mantissa bits
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U));
+  }
+  const std::uint32_t rounded = magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U);
+  return static_cast<std::uint16_t>(sign | (rounded >> 13));
+}
+
+std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name) {
+  std::vector<std::byte> out;
+  if (dtype == DType::f32) {
+    const Bytes bytes = std::as_bytes(values);
+    out.assign(bytes.begin(), bytes.end());
+    return out;
+  }
+  out.reserve(values.size() * 2);
+  for (const float value : values) {
+    if (dtype == DType::bf16) {
+      append(out, bf16_from_f32(value));
+      continue;
+    }
+    if (std::abs(value) > 65504.0F) {
+      throw_claim(Fault::numeric, fmt::format("{}: float16 cannot hold the weight {}", name, value), std::string{name},
+                  "weights of at most 65504 in magnitude, the range of float16", fmt::format("{}", value),
+                  "use --quantization bfloat16");
+    }
+    append(out, f16_from_f32(value));
+  }
+  return out;
+}
+
+Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows) {
+  const std::size_t columns = values.size() / rows;
+  Int8Rows out;
+  out.codes.resize(values.size());
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::span<const float> row = values.subspan(r * columns, columns);
+    float largest = 0.0F;
+    for (const float value : row) largest = std::max(largest, std::abs(value));
+    const float scale = largest == 0.0F ? 1.0F : 127.0F / std::max(largest, 127.0F / FLT_MAX);
+    for (std::size_t c = 0; c < columns; ++c) {
+      out.codes[r * columns + c] = static_cast<std::byte>(static_cast<std::int8_t>(std::nearbyint(row[c] * scale)));
+    }
+    append(out.scales, scale);
+  }
+  return out;
+}
+
+std::vector<float> sinusoids(std::int64_t positions, std::int64_t width) {
+  std::vector<float> table(static_cast<std::size_t>(positions * width));
+  const std::int64_t half = width / 2;
+  for (std::int64_t p = 0; p < positions; ++p) {
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double angle =
+          static_cast<double>(p) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+      table[static_cast<std::size_t>(p * width + i)] = static_cast<float>(std::sin(angle));
+      table[static_cast<std::size_t>(p * width + half + i)] = static_cast<float>(std::cos(angle));
+    }
+  }
+  return table;
+}
+
+}  // namespace argosy::interchange

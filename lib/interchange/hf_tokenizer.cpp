@@ -1,0 +1,249 @@
+#include "interchange/hf_tokenizer.hpp"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <bit>
+#include <boost/json.hpp>
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include "core/error.hpp"
+#include "interchange/formats.hpp"
+
+namespace argosy::interchange {
+namespace {
+
+using boost::json::array;
+using boost::json::object;
+
+/// The fields of a protobuf message, as far as a SentencePiece model needs them: numbers, and bytes of text or
+/// messages.
+class Message {
+ public:
+  explicit Message(std::string_view bytes) : left_(bytes) {}
+
+  /// Calls number(field, value) and text(field, bytes) for each field. A 32-bit value is given as its four bytes.
+  void read(const std::function<void(std::uint64_t, std::uint64_t)>& number,
+            const std::function<void(std::uint64_t, std::string_view)>& text) {
+    while (!left_.empty()) {
+      const std::uint64_t key = varint(), field = key >> 3;
+      switch (key & 7) {
+        case 0:
+          number(field, varint());
+          break;
+        case 1:
+          text(field, take(8));
+          break;
+        case 2:
+          text(field, take(varint()));
+          break;
+        case 5:
+          text(field, take(4));
+          break;
+        default:
+          damaged();
+      }
+    }
+  }
+
+ private:
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= static_cast<std::uint64_t>(byte & 127U) << shift;
+      if (byte < 128) return value;
+    }
+    damaged();
+  }
+  std::string_view take(std::uint64_t size) {
+    if (size > left_.size()) damaged();
+    const std::string_view part = left_.substr(0, size);
+    left_.remove_prefix(size);
+    return part;
+  }
+  [[noreturn]] static void damaged() {
+    throw_error(Fault::data, "tokenizer.model", "a SentencePiece model", "fields that end too late",
+                "train the tokenizer again");
+  }
+
+  std::string_view left_;
+};
+
+enum class PieceType { normal = 1, unknown = 2, control = 3, user = 4, unused = 5, byte = 6 };
+
+/// What tokenizer.json needs of a SentencePiece model, with the defaults of its format.
+struct Pieces {
+  std::vector<std::string> texts;
+  std::vector<float> scores;
+  std::vector<PieceType> types;
+  std::uint64_t model_type = 1;  // 1 unigram, 2 BPE
+  bool byte_fallback = false, dummy_prefix = true, no_extra_spaces = true;
+  std::string character_map;  // of the normaliser, or empty
+
+  explicit Pieces(std::string_view model) {
+    const auto nothing = [](std::uint64_t, auto) {};
+    Message(model).read(nothing, [&](std::uint64_t field, std::string_view bytes) {
+      if (field == 1) {
+        texts.emplace_back();
+        scores.push_back(0);
+        types.push_back(PieceType::normal);
+        Message(bytes).read(
+            [&](std::uint64_t of, std::uint64_t value) {
+              if (of == 3) types.back() = static_cast<PieceType>(value);
+            },
+            [&](std::uint64_t of, std::string_view value) {
+              if (of == 1) texts.back() = value;
+              if (of == 2 && value.size() == sizeof(float)) std::memcpy(&scores.back(), value.data(), sizeof(float));
+            });
+      } else if (field == 2) {
+        Message(bytes).read(
+            [&](std::uint64_t of, std::uint64_t value) {
+              if (of == 3) model_type = value;
+              if (of == 35) byte_fallback = value != 0;
+            },
+            nothing);
+      } else if (field == 3) {
+        Message(bytes).read(
+            [&](std::uint64_t of, std::uint64_t value) {
+              if (of == 3) dummy_prefix = value != 0;
+              if (of == 4) no_extra_spaces = value != 0;
+            },
+            [&](std::uint64_t of, std::string_view value) {
+              if (of == 2) character_map = value;
+            });
+      }
+    });
+  }
+};
+
+std::string base64(std::string_view bytes) {
+  std::string text(4 * ((bytes.size() + 2) / 3) + 1, '\0');
+  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                                   reinterpret_cast<const unsigned char*>(bytes.data()), narrow<int>(bytes.size()));
+  text.resize(static_cast<std::size_t>(size));
+  return text;
+}
+
+constexpr const char* space_mark = "\u2581";
+
+object normalizer(const Pieces& pieces) {
+  array steps;
+  if (!pieces.character_map.empty())
+    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64(pieces.character_map)}});
+  if (pieces.no_extra_spaces) {
+    steps.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", " "}});
+  }
+  if (pieces.dummy_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", space_mark}});
+  steps.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", space_mark}});
+  return {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
+}
+
+/// Every way to put a piece together from two others; the better a piece's score, the earlier.
+array merges(const Pieces& pieces) {
+  std::map<std::string_view, std::size_t> ids;
+  for (std::size_t id = 0; id < pieces.texts.size(); ++id)
+    if (pieces.types[id] == PieceType::normal) ids.emplace(pieces.texts[id], id);
+  struct Merge {
+    float score;
+    std::size_t left, right;
+  };
+  std::vector<Merge> all;
+  for (const auto& [text, id] : ids) {
+    std::vector<Merge> own;
+    for (std::size_t cut = 1; cut < text.size(); ++cut) {
+      const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
+      if (left != ids.end() && right != ids.end()) own.push_back({pieces.scores[id], left->second, right->second});
+    }
+    std::ranges::sort(own, {}, [](const Merge& merge) { return std::pair{merge.left, merge.right}; });
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::ranges::stable_sort(all, std::ranges::greater{}, &Merge::score);
+  array list;
+  for (const Merge& merge : all) list.emplace_back(pieces.texts[merge.left] + " " + pieces.texts[merge.right]);
+  return list;
+}
+
+object model(const Pieces& pieces, const std::vector<std::string>& texts, std::int64_t unknown) {
+  if (pieces.model_type == 1) {
+    array vocabulary;
+    for (std::size_t id = 0; id < texts.size(); ++id)
+      vocabulary.push_back(array{texts[id], static_cast<double>(pieces.scores[id])});
+    return {{"type", "Unigram"},
+            {"unk_id", unknown},
+            {"vocab", std::move(vocabulary)},
+            {"byte_fallback", pieces.byte_fallback}};
+  }
+  object vocabulary;
+  for (std::size_t id = 0; id < texts.size(); ++id) vocabulary[texts[id]] = id;
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", texts[static_cast<std::size_t>(unknown)]},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", true},
+          {"byte_fallback", pieces.byte_fallback},
+          {"ignore_merges", false},
+          {"vocab", std::move(vocabulary)},
+          {"merges", merges(pieces)}};
+}
+
+object added_token(std::int64_t id, const std::string& text, bool special) {
+  return {{"id", id},           {"content", text},     {"single_word", false}, {"lstrip", false},
+          {"rstrip", !special}, {"normalized", false}, {"special", special}};
+}
+
+}  // namespace
+
+object tokenizer_json(const data::Tokenizer& tokenizer, Wrapping wrapping) {
+  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
+  const Pieces pieces(tokenizer.model_bytes());
+  if (pieces.model_type != 1 && pieces.model_type != 2)
+    throw_claim(Fault::data, "tokenizer.model splits text into words or characters, which tokenizer.json cannot say",
+                "tokenizer.model", "a unigram or BPE model", fmt::format("model type {}", pieces.model_type),
+                "train with data.tokenizer_training.type unigram or bpe, or use --format ct2");
+  const std::vector<std::string> texts = distinct_pieces(tokenizer);
+  array added;
+  for (std::size_t id = 0; id < texts.size(); ++id) {
+    const PieceType type = pieces.types.at(id);
+    const bool special = type == PieceType::unknown || type == PieceType::control;
+    if (special || type == PieceType::user)
+      added.push_back(added_token(static_cast<std::int64_t>(id), texts[id], special));
+  }
+  if (vocabulary.pad && vocabulary.is_dead(*vocabulary.pad)) {
+    for (std::int64_t id = vocabulary.pieces; id <= *vocabulary.pad; ++id)
+      added.push_back(added_token(id, tokenizer.piece(id), true));
+  }
+  const bool bos = wrapping == Wrapping::bos_before;
+  const std::int64_t mark_id = bos ? vocabulary.bos.value() : vocabulary.eos;
+  const std::string mark = tokenizer.piece(mark_id);
+  const auto single = [&](const char* sequence, int type) {
+    const object text{{"Sequence", {{"id", sequence}, {"type_id", type}}}};
+    const object around{{"SpecialToken", {{"id", mark}, {"type_id", type}}}};
+    return bos ? array{around, text} : array{text, around};
+  };
+  array pair = single("A", 0);
+  for (auto& item : single("B", 1)) pair.push_back(std::move(item));
+  array decoders{{{"type", "Replace"}, {"pattern", {{"String", space_mark}}}, {"content", " "}},
+                 {{"type", "ByteFallback"}},
+                 {{"type", "Fuse"}}};
+  if (pieces.dummy_prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", std::move(added)},
+          {"normalizer", normalizer(pieces)},
+          {"pre_tokenizer", nullptr},
+          {"post_processor",
+           {{"type", "TemplateProcessing"},
+            {"single", single("A", 0)},
+            {"pair", std::move(pair)},
+            {"special_tokens", {{mark, {{"id", mark}, {"ids", array{mark_id}}, {"tokens", array{mark}}}}}}}},
+          {"decoder", {{"type", "Sequence"}, {"decoders", std::move(decoders)}}},
+          {"model", model(pieces, texts, vocabulary.unk)}};
+}
+
+}  // namespace argosy::interchange

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "interchange/formats.hpp"
+#include "spec/model_spec.hpp"
+#include "support/saved_toys.hpp"
+#include "support/small_model.hpp"
+#include "support/small_text.hpp"
+#include "support/temp_folder.hpp"
+
+namespace argosy::test {
+
+/// Exports small checkpoints whose every element is known. Configurations are changed by the tests.
+class ExportFixture : public testing::Test {
+ protected:
+  ExportFixture() {
+    translation.max_positions = 5;
+    language = translation;
+    language.type = spec::ModelType::decoder;
+    language.heads = 4;
+    language.kv_heads = 2;
+    language.head_size = 6;
+    language.window = 3;
+    language.rope_theta = 500;
+    language.encoder.layers.reset();
+  }
+
+  Path save(const spec::ModelConfig& config, float spoil = 0) {
+    const data::Tokenizer& tokenizer =
+        small_tokenizer(config.type == spec::ModelType::decoder ? spec::TokenLayout::llama : spec::TokenLayout::marian);
+    Units units;
+    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units)
+      units.emplace_back(unit_prefix + unit.name, unit.flat());
+    checkpoint::Sections sections = toy_sections();
+    sections.model["config"] = config::to_json(config);
+    sections.model["vocab_size"] = 300;
+    Toy toy{units, context.topology().layout(), 0};
+    toy.fill(1);
+    if (spoil != 0) toy.tensor(0, 1)[3] = spoil;
+    return save_step(context, folder / "run", ++step, toy.states(), sections,
+                     {{"tokenizer.model", tokenizer.model_bytes()}});
+  }
+  void write(const char* format, const spec::ModelConfig& config, const interchange::ExportOptions& options = {}) {
+    out = folder / fmt::format("out-{}", step);
+    const checkpoint::Reader reader{Files::system(), save(config)};
+    report = interchange::format_named(format).write(context.get(), reader, out, options);
+  }
+  [[nodiscard]] std::string read(const std::string& name) const { return Files::system().read_text(out / name); }
+
+  /// Rows of a parameter of the checkpoint.
+  static std::vector<float> rows(const std::string& name, std::int64_t columns, std::int64_t begin, std::int64_t end) {
+    std::vector<float> values;
+    for (std::int64_t i = begin * columns; i < end * columns; ++i) values.push_back(element(name, 0, i, 1));
+    return values;
+  }
+
+  Os os;
+  TempFolder folder;
+  TestContext context{os, world()};
+  spec::ModelConfig translation =
+      model_config({.width = 8, .ff = 12, .heads = 2, .encoder_layers = 1, .decoder_layers = 1});
+  spec::ModelConfig language;
+  std::int64_t step = 0;
+  std::string unit_prefix;
+  Path out;
+  interchange::ExportReport report;
+};
+
+}  // namespace argosy::test
