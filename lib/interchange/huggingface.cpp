@@ -187,7 +187,8 @@ class Names {
     std::int64_t begin = 0;
     for (const spec::Part& part : parameter.parts) {
       for (const auto& [ours, theirs] : names) {
-        if (part.name == ours) list_.push_back({before + theirs + end, &parameter, begin, part.rows});
+        if (part.name == ours)
+          list_.push_back({fmt::format("{}{}{}", before, theirs, end), &parameter, begin, part.rows});
       }
       begin += part.rows;
     }
