@@ -1,7 +1,6 @@
 /// The format hf: a Hugging Face folder with safetensors, config.json, generation_config.json and tokenizer files.
 /// Classes: LlamaForCausalLM, MistralForCausalLM, MarianMTModel, PegasusForConditionalGeneration.
 #include <boost/json.hpp>
-#include <cmath>
 #include <optional>
 #include <set>
 
@@ -253,13 +252,26 @@ const char* activation_name(Activation activation) {
   return activation == Activation::relu ? "relu" : activation == Activation::gelu ? "gelu" : "swish";
 }
 
+/// The ids that both configurations name.
+object ids_of(const spec::Vocabulary& vocabulary, Family family) {
+  object out{{"bos_token_id", vocabulary.bos.value_or(vocabulary.eos)}, {"eos_token_id", vocabulary.eos}};
+  if (!translates(family)) return out;
+  out["pad_token_id"] = vocabulary.pad.value();
+  out["decoder_start_token_id"] = vocabulary.start;
+  out["forced_eos_token_id"] = vocabulary.eos;
+  return out;
+}
+
 object config_of(const Architecture& shape, Family family, DType dtype) {
   const spec::Vocabulary& vocabulary = shape.vocabulary;
   const char* const type = dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
-  object out{{"architectures", {class_of(family)}}, {"torch_dtype", type}, {"dtype", type}, {"use_cache", true}};
+  object out = ids_of(vocabulary, family);
+  out["architectures"] = {class_of(family)};
+  out["torch_dtype"] = type;
+  out["dtype"] = type;
+  out["use_cache"] = true;
   out["tie_word_embeddings"] = shape.tie_embeddings;
   out["max_position_embeddings"] = shape.max_positions;
-  out["eos_token_id"] = vocabulary.eos;
   if (!translates(family)) {
     out["model_type"] = family == Family::llama ? "llama" : "mistral";
     out["vocab_size"] = vocabulary.pieces;
@@ -274,7 +286,6 @@ object config_of(const Architecture& shape, Family family, DType dtype) {
     out["attention_dropout"] = 0.0;
     out["rope_theta"] = shape.rope_theta;
     out["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", shape.rope_theta}};
-    out["bos_token_id"] = vocabulary.bos.value();
     out["pad_token_id"] = nullptr;
     if (family == Family::llama) {
       out["attention_bias"] = false;
@@ -310,26 +321,16 @@ object config_of(const Architecture& shape, Family family, DType dtype) {
   out["add_bias_logits"] = false;
   out["share_encoder_decoder_embeddings"] = shape.tie_embeddings;
   out["is_encoder_decoder"] = true;
-  out["bos_token_id"] = vocabulary.eos;
-  out["pad_token_id"] = vocabulary.pad.value();
-  out["decoder_start_token_id"] = vocabulary.start;
-  out["forced_eos_token_id"] = vocabulary.eos;
   return out;
 }
 
 object generation_config_of(const Architecture& shape, Family family) {
-  const spec::Vocabulary& vocabulary = shape.vocabulary;
-  object out{{"eos_token_id", vocabulary.eos}, {"max_length", shape.max_positions}};
-  if (!translates(family)) {
-    out["bos_token_id"] = vocabulary.bos.value();
-    return out;
+  object out = ids_of(shape.vocabulary, family);
+  out["max_length"] = shape.max_positions;
+  if (translates(family)) {
+    out["bad_words_ids"] = {{shape.vocabulary.pad.value()}};
+    out["num_beams"] = 4;
   }
-  out["bos_token_id"] = vocabulary.eos;
-  out["pad_token_id"] = vocabulary.pad.value();
-  out["decoder_start_token_id"] = vocabulary.start;
-  out["forced_eos_token_id"] = vocabulary.eos;
-  out["bad_words_ids"] = {{vocabulary.pad.value()}};
-  out["num_beams"] = 4;
   return out;
 }
 
