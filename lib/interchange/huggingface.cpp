@@ -266,7 +266,7 @@ object config_of(const Architecture& shape, Family family, DType dtype) {
   const spec::Vocabulary& vocabulary = shape.vocabulary;
   const char* const type = dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
   object out = ids_of(vocabulary, family);
-  out["architectures"] = {class_of(family)};
+  out["architectures"] = boost::json::array{class_of(family)};
   out["torch_dtype"] = type;
   out["dtype"] = type;
   out["use_cache"] = true;
@@ -328,7 +328,7 @@ object generation_config_of(const Architecture& shape, Family family) {
   object out = ids_of(shape.vocabulary, family);
   out["max_length"] = shape.max_positions;
   if (translates(family)) {
-    out["bad_words_ids"] = {{shape.vocabulary.pad.value()}};
+    out["bad_words_ids"] = boost::json::array{boost::json::array{shape.vocabulary.pad.value()}};
     out["num_beams"] = 4;
   }
   return out;
