@@ -78,19 +78,20 @@ inline void panel(std::int64_t rows, std::int64_t depth, const float* a, std::in
 template <class T, bool adds>
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a, std::int64_t ai,
               std::int64_t ak, const float* b, std::int64_t ldb, float* c, std::int64_t ldc, float scale = 1) {
-  std::int64_t j = 0;
-  const auto panels_of = [&](auto vectors) {
+  const auto panel_of = [&](auto vectors, std::int64_t j) {
     panel<T, vectors, adds>(rows, depth, a, ai, ak, b + j, ldb, c + j, ldc, scale);
-    j += vectors * lanes;
   };
-  while (j < columns) {
+  for (std::int64_t j = 0, vectors = 0; j < columns; j += vectors * lanes) {
     const std::int64_t left = (columns - j) / lanes;
     if (most_vectors == 3 && left >= 3 && left != 4) {  // 4 are 2 and 2
-      panels_of(std::integral_constant<int, most_vectors>{});
+      panel_of(std::integral_constant<int, most_vectors>{}, j);
+      vectors = most_vectors;
     } else if (left >= 2) {
-      panels_of(std::integral_constant<int, 2>{});
+      panel_of(std::integral_constant<int, 2>{}, j);
+      vectors = 2;
     } else {
-      panels_of(std::integral_constant<int, 1>{});
+      panel_of(std::integral_constant<int, 1>{}, j);
+      vectors = 1;
     }
   }
 }
