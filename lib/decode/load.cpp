@@ -2,28 +2,20 @@
 
 #include <ATen/Functions.h>
 
-#include <algorithm>
-
-#include "core/error.hpp"
-#include "model/stored_model.hpp"
+#include <utility>
 
 namespace argosy::decode {
 
-LoadedModel load_model(const checkpoint::Reader& reader, c10::Device device) {
-  model::StoredModel stored = model::stored_model(reader);
+LoadedModel load_model(model::StoredModel stored, c10::Device device) {
   auto built = std::make_unique<model::Model>(stored.spec, partition::Layout{});
   std::vector<at::Tensor> weights;
-  for (model::Unit& unit : built->units()) {
+  for (std::size_t u = 0; u < built->units().size(); ++u) {
+    model::Unit& unit = built->units()[u];
     at::Tensor flat = at::zeros({unit.space().padded_size()}, at::kFloat);
     unit.bind(flat, {});
     for (model::Parameter& parameter : unit.parameters()) {
-      const std::vector<float> values = reader.read_parameter(parameter.name);
-      if (static_cast<std::int64_t>(values.size()) != parameter.weight.numel()) {
-        throw_error(Fault::data, reader.directory().string(),
-                    fmt::format("{} with {} elements", parameter.name, parameter.weight.numel()),
-                    std::to_string(values.size()), "use another checkpoint");
-      }
-      std::copy(values.begin(), values.end(), parameter.weight.data_ptr<float>());
+      stored.weights->read(stored.spec.units[u].parameter(parameter.name), 0,
+                           {parameter.weight.data_ptr<float>(), static_cast<std::size_t>(parameter.weight.numel())});
     }
     if (!device.is_cpu()) {
       flat = flat.to(device);
@@ -32,6 +24,10 @@ LoadedModel load_model(const checkpoint::Reader& reader, c10::Device device) {
     weights.push_back(std::move(flat));
   }
   return {std::move(built), std::move(stored.tokenizer), std::move(weights)};
+}
+
+LoadedModel load_model(const checkpoint::Reader& reader, c10::Device device) {
+  return load_model(model::stored_model(reader), device);
 }
 
 }  // namespace argosy::decode

@@ -24,6 +24,16 @@ std::uint16_t f16_from_f32(float value) noexcept {
   return static_cast<std::uint16_t>(sign | (rounded >> 13));
 }
 
+float f32_from_f16(std::uint16_t bits) noexcept {
+  const std::uint32_t sign = (bits & 0x8000U) << 16, magnitude = bits & 0x7fffU;
+  if (magnitude < 0x0400U) {  // subnormal: a multiple of 2^-24
+    const auto value = std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24F);
+    return std::bit_cast<float>(sign | value);
+  }
+  const std::uint32_t exponent = magnitude >= 0x7c00U ? 0x70000000U : 0x38000000U;  // of infinity and NaN: all ones
+  return std::bit_cast<float>(sign | ((magnitude << 13) + exponent));
+}
+
 std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name) {
   std::vector<std::byte> out;
   if (dtype == DType::f32) {

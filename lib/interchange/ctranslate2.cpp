@@ -10,7 +10,6 @@
 #include "interchange/convert.hpp"
 #include "interchange/formats.hpp"
 #include "interchange/model_bin.hpp"
-#include "model/stored_model.hpp"
 
 namespace argosy::interchange {
 namespace {
@@ -58,8 +57,8 @@ std::optional<Facts> ct2_limit(const spec::Architecture& shape) {
 /// Collects the variables of one model.
 class Ct2Model {
  public:
-  Ct2Model(const checkpoint::Reader& reader, const spec::ModelSpec& spec, Quantization quantization)
-      : reader_(reader), shape_(spec.architecture), quantization_(quantization) {
+  Ct2Model(const model::StoredModel& model, Quantization quantization)
+      : model_(model), shape_(model.spec.architecture), quantization_(quantization) {
     const spec::Architecture& shape = shape_;
     const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
     bin_.spec = encoder_decoder ? "TransformerSpec" : "TransformerDecoderSpec";
@@ -69,7 +68,7 @@ class Ct2Model {
     side("decoder", shape.decoder_layers, shape.decoder_position);
     bin_.variables.push_back(flag("decoder/start_from_zero_embedding", encoder_decoder));
     if (shape.window) bin_.variables.push_back(number("decoder/sliding_window", *shape.window));
-    for (const spec::Unit& unit : spec.units) {
+    for (const spec::Unit& unit : model.spec.units) {
       for (const spec::Parameter& parameter : unit.parameters) weight(parameter);
     }
     if (shape.tie_embeddings) {
@@ -145,7 +144,7 @@ class Ct2Model {
     dimensions.front() = end - begin;
     const std::int64_t columns = parameter.shape.size() == 2 ? parameter.shape[1] : 1;
     parameters_ += (end - begin) * columns;
-    const auto values = [this, &parameter, begin, end] { return finite_rows(reader_, parameter, begin, end); };
+    const auto values = [this, &parameter, begin, end] { return finite_rows(model_, parameter, begin, end); };
     const auto rows = static_cast<std::size_t>(end - begin);
     if (quantization_ == Quantization::int8 && dimensions.size() == 2) {
       bin_.variables.push_back(
@@ -159,7 +158,7 @@ class Ct2Model {
     }
   }
 
-  const checkpoint::Reader& reader_;
+  const model::StoredModel& model_;
   const spec::Architecture shape_;
   Quantization quantization_;
   ModelBin bin_;
@@ -182,23 +181,22 @@ boost::json::object ct2_config(const spec::Architecture& shape, const data::Toke
   return out;
 }
 
-ExportReport write_ct2(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
+ExportReport write_ct2(comm::Context& context, const model::StoredModel& model, const Path& folder,
                        const ExportOptions& options) {
   const double begin_s = context.clock.monotonic_s();
-  std::optional<model::StoredModel> stored;
+  const data::Tokenizer& tokenizer = model.tokenizer;
+  const spec::Architecture& shape = model.spec.architecture;
   boost::json::array pieces;
   std::optional<Ct2Model> built;
   comm::agree(context.world, [&] {
-    stored.emplace(model::stored_model(reader));
-    for (std::string& piece : distinct_pieces(stored->tokenizer)) pieces.emplace_back(std::move(piece));
-    built.emplace(reader, stored->spec, options.quantization);
+    for (std::string& piece : distinct_pieces(tokenizer)) pieces.emplace_back(std::move(piece));
+    built.emplace(model, options.quantization);
   });
-  const data::Tokenizer& tokenizer = stored->tokenizer;
   ExportReport report{.folder = folder, .parameters = built->parameters()};
   OutputFolder output{context, folder};
   report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", built->take());
-  const bool encoder_decoder = stored->spec.architecture.type == spec::ModelType::encoder_decoder;
-  output.write("config.json", pretty(ct2_config(stored->spec.architecture, tokenizer)));
+  const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
+  output.write("config.json", pretty(ct2_config(shape, tokenizer)));
   output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));
   if (encoder_decoder) {
     output.write("source.spm", tokenizer.model_bytes());

@@ -12,6 +12,7 @@
 
 namespace argosy::interchange {
 
+Format argosy_checkpoint();
 Format ctranslate2();
 Format hugging_face();
 
@@ -32,7 +33,7 @@ std::string sha256_of(const Files& files, const Path& path) {
 }  // namespace
 
 std::span<const Format> formats() {
-  static const Format table[] = {ctranslate2(), hugging_face()};
+  static const Format table[] = {ctranslate2(), hugging_face(), argosy_checkpoint()};
   return table;
 }
 
@@ -49,20 +50,25 @@ const Format& format_named(std::string_view name) {
 std::vector<std::string> formats_for(const spec::Architecture& architecture) {
   std::vector<std::string> names;
   for (const Format& format : formats())
-    if (!format.limit(architecture)) names.emplace_back(format.name);
+    if (!format.is_own && !format.limit(architecture)) names.emplace_back(format.name);
   return names;
 }
 
-std::vector<float> finite_rows(const checkpoint::Reader& reader, const spec::Parameter& parameter, std::int64_t begin,
-                               std::int64_t end) {
-  const std::vector<float> all = reader.read_parameter(parameter.name);
-  const std::int64_t columns = parameter.numel() / parameter.shape.front();
-  std::vector<float> rows(all.begin() + begin * columns, all.begin() + end * columns);
-  for (const float value : rows) {
+void read_finite(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin,
+                 std::span<float> to) {
+  model.weights->read(parameter, begin, to);
+  for (const float value : to) {
     if (!std::isfinite(value))
       throw_error(Fault::numeric, parameter.name, "finite weights", fmt::format("{}", value),
                   "export another checkpoint");
   }
+}
+
+std::vector<float> finite_rows(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin,
+                               std::int64_t end) {
+  const std::int64_t columns = parameter.numel() / parameter.shape.front();
+  std::vector<float> rows(static_cast<std::size_t>((end - begin) * columns));
+  read_finite(model, parameter, begin * columns, rows);
   return rows;
 }
 

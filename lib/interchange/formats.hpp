@@ -8,15 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/checkpoint.hpp"
 #include "comm/run_main.hpp"
 #include "core/error.hpp"
 #include "core/staged.hpp"
-#include "data/tokenizer.hpp"
-#include "spec/model_spec.hpp"
+#include "model/stored_model.hpp"
 
-/// The table of foreign formats that a committed checkpoint or soup can be exported to. Each format has its own source
-/// file, which defines its entry, and a line in formats.cpp. FORMAT.md describes the output. Torch-free.
+/// The table of formats that a model (source.hpp) can be exported to. Each format has its own source file, which
+/// defines its entry, and a line in formats.cpp. FORMAT.md describes the output. Torch-free.
 namespace argosy::interchange {
 
 enum class Quantization { float32, float16, bfloat16, int8 };
@@ -39,12 +37,13 @@ struct Format {
   std::string_view description;  // for --help
   /// Why the format cannot represent a model; nullopt: it can.
   std::optional<Facts> (*limit)(const spec::Architecture& architecture);
-  /// Exports a checkpoint to `folder`, which gets its name only when it is complete. The bytes do not depend on the
+  /// Exports a model to `folder`, which gets its name only when it is complete. The bytes do not depend on the
   /// number of ranks. **Collective.** Throws Error{usage} when `folder` exists or the format has a limit for this
   /// model, Error{data} when the vocabulary holds a piece twice, Error{numeric} for weights that the quantization
   /// cannot hold, Error{corrupt}, Error{io}.
-  ExportReport (*write)(comm::Context& context, const checkpoint::Reader& reader, const Path& folder,
+  ExportReport (*write)(comm::Context& context, const model::StoredModel& model, const Path& folder,
                         const ExportOptions& options);
+  bool is_own = false;  // Argosy's: not of another program
 };
 
 [[nodiscard]] std::span<const Format> formats();
@@ -52,11 +51,14 @@ struct Format {
 /// The format of that name. Throws Error{usage}, which lists all names, for an unknown one.
 [[nodiscard]] const Format& format_named(std::string_view name);
 
-/// The names of the formats that can represent the model.
+/// The names of the formats of other programs that can represent the model.
 [[nodiscard]] std::vector<std::string> formats_for(const spec::Architecture& architecture);
 
-/// Rows [begin, end) of a parameter. Throws Error{numeric} for NaN and infinity, Error{corrupt}.
-[[nodiscard]] std::vector<float> finite_rows(const checkpoint::Reader& reader, const spec::Parameter& parameter,
+/// Reads elements of a parameter as its weights do. Throws Error{numeric} for NaN and infinity as well.
+void read_finite(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin,
+                 std::span<float> to);
+/// Rows [begin, end) of a parameter. Throws as read_finite().
+[[nodiscard]] std::vector<float> finite_rows(const model::StoredModel& model, const spec::Parameter& parameter,
                                              std::int64_t begin, std::int64_t end);
 
 /// The spelling of each live id. Throws Error{data} if the tokenizer has a piece twice.

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "core/hash.hpp"
 #include "interchange/tensor_file.hpp"
 
 /// safetensors files (FORMAT.md): a JSON header with names, types, shapes and places, then the tensors.
@@ -14,5 +17,37 @@ namespace argosy::interchange {
 /// **Collective** over `world`. Throws Error{io}, and what `bytes` of a tensor throws.
 std::uint64_t write_safetensors(const comm::Communicator& world, const Files& files, const Path& folder,
                                 const std::vector<Tensor>& tensors, std::uint64_t max_shard_bytes);
+
+/// The tensors of a folder with model.safetensors, or with model.safetensors.index.json and the files that it lists.
+class Safetensors {
+ public:
+  struct Entry {
+    std::string type;                 // as the header spells it: "F32", "BF16" …
+    std::vector<std::int64_t> shape;  // empty: a scalar
+    std::size_t file = 0;             // index
+    std::uint64_t begin = 0;          // of its first byte within the file
+    [[nodiscard]] std::int64_t elements() const noexcept;
+  };
+
+  /// Reads all headers and checks every rule of the format before anything of that size is allocated. Not collective.
+  /// Throws Error{data} when the folder has no such file, Error{corrupt}, which names the file and the rule that it
+  /// breaks, Error{io}.
+  Safetensors(const Files& files, const Path& folder);
+
+  [[nodiscard]] const std::map<std::string, Entry, std::less<>>& tensors() const noexcept { return tensors_; }
+  /// Of the headers, in the order of the files' names: names, types, shapes and places.
+  [[nodiscard]] const Digest& digest() const noexcept { return digest_; }
+  /// Reads elements [begin, begin + to.size()) of a tensor of type F32, F16 or BF16 as fp32. Throws Error{data} for
+  /// another type, Error{corrupt} when the file has become shorter, Error{io}.
+  void read(const std::string& name, std::int64_t begin, std::span<float> to) const;
+
+ private:
+  void add(const Path& path, Hasher& hasher);
+
+  Files files_;
+  std::vector<Path> paths_;
+  std::map<std::string, Entry, std::less<>> tensors_;
+  Digest digest_;
+};
 
 }  // namespace argosy::interchange

@@ -1,9 +1,31 @@
 #include "model/stored_model.hpp"
 
+#include <map>
+
+#include "checkpoint/shard_set.hpp"
 #include "core/error.hpp"
 #include "model/stored_spec.hpp"
 
 namespace argosy::model {
+namespace {
+
+class CheckpointWeights final : public WeightSource {
+ public:
+  explicit CheckpointWeights(const checkpoint::Reader& reader) : reader_(reader) {
+    for (std::size_t id = 0; id < reader.parameters().size(); ++id) ids_.emplace(reader.parameters()[id].name, id);
+  }
+  void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const override {
+    checkpoint::WeightStream stream = reader_.stream();
+    stream.read(ids_.at(parameter.name), begin, to);
+    stream.finish();
+  }
+
+ private:
+  const checkpoint::Reader& reader_;
+  std::map<std::string, std::size_t> ids_;  // by name
+};
+
+}  // namespace
 
 StoredModel stored_model(const checkpoint::Reader& reader) {
   const std::string where = (reader.directory() / "MANIFEST.json").string();
@@ -13,8 +35,14 @@ StoredModel stored_model(const checkpoint::Reader& reader) {
                 "use a checkpoint of apps/train, or a soup of them");
   data::Tokenizer tokenizer =
       data::Tokenizer::load(reader.attachment("tokenizer.model"), spec::vocabulary_rule(*config), where);
-  const spec::ModelSpec spec = stored_spec(reader, *config, tokenizer.vocabulary().pieces);
-  return {spec, std::move(tokenizer)};
+  spec::ModelSpec spec = stored_spec(reader, *config, tokenizer.vocabulary().pieces);
+  return {*config,
+          std::move(spec),
+          std::move(tokenizer),
+          std::make_unique<CheckpointWeights>(reader),
+          reader.directory().string(),
+          reader.run_uuid(),
+          reader.step()};
 }
 
 }  // namespace argosy::model

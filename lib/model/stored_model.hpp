@@ -1,19 +1,37 @@
 #pragma once
 
+#include <memory>
+#include <span>
+#include <string>
+
 #include "checkpoint/checkpoint.hpp"
 #include "data/tokenizer.hpp"
 #include "spec/model_spec.hpp"
 
-/// The model of a checkpoint or soup, as far as it can be known without torch. Export and decode start from it.
+/// A model that exists, without LibTorch: of a checkpoint, a soup, or the folder of another program (interchange).
+/// Export, decoding and training from existing weights start from it.
 namespace argosy::model {
 
-struct StoredModel {
-  spec::ModelSpec spec;
-  data::Tokenizer tokenizer;
+/// Reads weights by the names of a specification. One thread.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  /// Reads elements [begin, begin + to.size()) of a parameter, in row-major order. Throws Error{corrupt}, Error{io}.
+  virtual void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const = 0;
 };
 
-/// Not collective. Throws Error{data} if the checkpoint has no model configuration or no tokenizer, and Error{corrupt}
-/// if these do not fit the stored parameters.
+struct StoredModel {
+  spec::ModelConfig config;
+  spec::ModelSpec spec;
+  data::Tokenizer tokenizer;
+  std::unique_ptr<const WeightSource> weights;
+  std::string where;      // the folder, for messages
+  std::string id;         // 32 hex digits: of the run, or of the weights where there is no run
+  std::int64_t step = 0;  // of the checkpoint
+};
+
+/// Borrows the reader. Not collective. Throws Error{data} if the checkpoint has no model configuration or no tokenizer,
+/// and Error{corrupt} if these do not fit the stored parameters.
 [[nodiscard]] StoredModel stored_model(const checkpoint::Reader& reader);
 
 }  // namespace argosy::model

@@ -37,6 +37,17 @@ std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format
 
 }  // namespace
 
+boost::json::object model_section(const spec::ModelConfig& config, const Digest& tokenizer, std::int64_t pieces) {
+  using boost::json::array;
+  const bool tied = config.tie_embeddings.value_or(config.type == spec::ModelType::encoder_decoder);
+  return {{"arch", config::to_json(config.type)},
+          {"config", config::to_json(config)},
+          {"config_digest", config::digest_of_config(config).hex()},
+          {"tokenizer_digest", tokenizer.hex()},
+          {"vocab_size", pieces},
+          {"tied", tied ? array{"embeddings", "output"} : array{}}};
+}
+
 std::optional<spec::ModelConfig> stored_config(const checkpoint::Reader& reader) {
   const boost::json::value* const section = reader.sections().model.if_contains("config");
   if (section == nullptr) return std::nullopt;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <optional>
 
 #include "checkpoint/checkpoint.hpp"
@@ -8,6 +9,10 @@
 /// Compares the model that a checkpoint's manifest describes with the parameters in its shards. Code that builds,
 /// exports or averages a model from a manifest calls this first. Torch-free.
 namespace argosy::model {
+
+/// The section `model` of a manifest. pieces: of the tokenizer with that digest.
+[[nodiscard]] boost::json::object model_section(const spec::ModelConfig& config, const Digest& tokenizer,
+                                                std::int64_t pieces);
 
 /// nullopt: the manifest describes no model. Throws Error{corrupt} for an invalid description.
 [[nodiscard]] std::optional<spec::ModelConfig> stored_config(const checkpoint::Reader& reader);

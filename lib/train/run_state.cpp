@@ -7,6 +7,7 @@
 #include "checkpoint/manifest.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
+#include "model/stored_spec.hpp"
 #include "train/early_stop.hpp"
 
 namespace argosy::train {
@@ -89,13 +90,7 @@ double RunState::position(config::Period::Unit unit) const {
 
 checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& facts, const RunState& state) {
   checkpoint::Sections sections;
-  const bool tied = config.model.tie_embeddings.value_or(!plan::is_language_model(config));
-  sections.model = {{"arch", config::to_json(config.model.type)},
-                    {"config", config::to_json(config.model)},
-                    {"config_digest", config::digest_of_config(config.model).hex()},
-                    {"tokenizer_digest", facts.tokenizer.hex()},
-                    {"vocab_size", facts.vocab_live},
-                    {"tied", tied ? json::array{"embeddings", "output"} : json::array{}}};
+  sections.model = model::model_section(config.model, facts.tokenizer, facts.vocab_live);
   sections.optimizer = {{"type", config::to_json(config.optimizer.type)},
                         {"hparams", config::to_json(config.optimizer)},
                         {"loss", config::to_json(config.loss)},

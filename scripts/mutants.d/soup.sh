@@ -12,7 +12,7 @@ mutant soup_nan_accepted 'an input with NaN is averaged' lib/soup/averager.cpp $
   'if (!checkpoint::all_finite(piece))' 'if (false)'
 mutant soup_of_another_tokenizer 'a checkpoint of another tokenizer is averaged' lib/soup/inputs.cpp $recipes 1 '*Refusals*' \
   '{"tokenizer_digest", "tokenizer"}' '{"arch", "tokenizer"}'
-mutant soup_not_synced 'a shard of a soup is committed unsynced' lib/soup/output.cpp $recipes 1 'SoupFaults.Every*' \
+mutant soup_not_synced 'a shard of a soup is committed unsynced' lib/checkpoint/write.cpp $recipes 1 'SoupFaults.Every*' \
   '    file.sync();
     file.close();
   };' '    file.close();

@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "checkpoint/load.hpp"
 #include "config/describe.hpp"
 #include "interchange/formats.hpp"
+#include "interchange/source.hpp"
 #include "spec/model_spec.hpp"
 #include "support/caught.hpp"
 #include "support/faulty_os.hpp"
@@ -44,10 +44,10 @@ class ExportFaults : public testing::TestWithParam<std::tuple<const char*, Quant
   bool exports(Os& os) {
     test::TestContext context{os, world()};
     const std::optional<Error> error = test::caught([&] {
-      const checkpoint::Reader reader = checkpoint::open_on_all(context.get(), checkpoint_);
+      const Source source = open_source(context.get(), checkpoint_.string());
       const auto& [format, quantization, count] = GetParam();
       const ExportOptions options{.quantization = quantization, .max_shard_bytes = 4'000};  // two files where it counts
-      (void)format_named(format).write(context.get(), reader, folder_ / "made/out", options);
+      (void)format_named(format).write(context.get(), source.model, folder_ / "made/out", options);
     });
     if (error) {
       EXPECT_EQ(exit_code(error->fault()), Exit::io) << error->what();

@@ -229,3 +229,26 @@ PYTHON
   small_pair pegasus configs/tiny.json model.norm_position=pre model.tie_embeddings=false model.activation=gelu
   small_pair mistral configs/tiny_lm.json model.window=20 model.head_size=24 model.tie_embeddings=true
 }
+
+@test "models that transformers makes are imported, translate and continue as there, and come back byte for byte" {
+  head -40 runs/tiny/text/test.en >forty.en
+  judge import apps/export apps/translate forty.en
+}
+
+@test "an imported model is a checkpoint: averaged, exported and translated with on any number of ranks" {
+  on 2 apps/export runs/tiny/soup --format hf --out hf.back
+  for ranks in 1 3; do on $ranks apps/export --from hf:hf.back --format argosy --out "back.$ranks"; done
+  cmp back.1/shard-00000-of-00001.h5 back.3/shard-00000-of-00001.h5
+  on 2 apps/soup --check back.1
+  head -40 runs/tiny/text/test.en >forty.en
+  on 2 apps/translate runs/tiny/soup --input forty.en --output soup.fr
+  on 2 apps/translate back.3 --input forty.en --output back.fr
+  cmp soup.fr back.fr
+  on 2 apps/export back.1 --format hf --out hf.again
+  cmp hf.back/SHA256SUMS hf.again/SHA256SUMS
+  for format in hf ct2; do
+    on 2 apps/export hf.back --format $format --out "direct.$format"
+    on 1 apps/export runs/tiny/soup --format $format --out "soup.$format"
+    cmp "direct.$format/SHA256SUMS" "soup.$format/SHA256SUMS"
+  done
+}

@@ -87,7 +87,7 @@ class Export : public test::ExportFixture {
   }
   void try_export(const Path& directory) {
     const checkpoint::Reader reader{Files::system(), directory};
-    (void)format_named("ct2").write(context.get(), reader, folder / "out", {});
+    (void)format_named("ct2").write(context.get(), model::stored_model(reader), folder / "out", {});
   }
 };
 

@@ -47,7 +47,7 @@ class ExportFixture : public testing::Test {
   void write(const char* format, const spec::ModelConfig& config, const interchange::ExportOptions& options = {}) {
     out = folder / fmt::format("out-{}", step);
     const checkpoint::Reader reader{Files::system(), save(config)};
-    report = interchange::format_named(format).write(context.get(), reader, out, options);
+    report = interchange::format_named(format).write(context.get(), model::stored_model(reader), out, options);
   }
   [[nodiscard]] std::string read(const std::string& name) const { return Files::system().read_text(out / name); }
 

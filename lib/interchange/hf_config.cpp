@@ -1,0 +1,269 @@
+#include "interchange/hf_config.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+
+#include "core/error.hpp"
+
+namespace argosy::interchange {
+namespace {
+
+using boost::json::object;
+
+const char* activation_name(spec::Activation activation) {
+  return activation == spec::Activation::relu ? "relu" : activation == spec::Activation::gelu ? "gelu" : "swish";
+}
+
+/// The ids that both configurations name.
+object ids_of(const spec::Vocabulary& vocabulary, Family family) {
+  object out{{"bos_token_id", vocabulary.bos.value_or(vocabulary.eos)}, {"eos_token_id", vocabulary.eos}};
+  if (!translates(family)) return out;
+  out["pad_token_id"] = vocabulary.pad.value();
+  out["decoder_start_token_id"] = vocabulary.start;
+  out["forced_eos_token_id"] = vocabulary.eos;
+  return out;
+}
+
+}  // namespace
+
+object hf_config(const spec::Architecture& shape, Family family, DType dtype) {
+  const spec::Vocabulary& vocabulary = shape.vocabulary;
+  const char* const type = dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
+  object out = ids_of(vocabulary, family);
+  out["model_type"] = model_type_of(family);
+  out["architectures"] = boost::json::array{class_of(family)};
+  out["torch_dtype"] = type;
+  out["dtype"] = type;
+  out["use_cache"] = true;
+  out["tie_word_embeddings"] = shape.tie_embeddings;
+  out["max_position_embeddings"] = shape.max_positions;
+  if (!translates(family)) {
+    out["vocab_size"] = vocabulary.pieces;
+    out["hidden_size"] = shape.width;
+    out["intermediate_size"] = shape.ff;
+    out["num_hidden_layers"] = shape.decoder_layers;
+    out["num_attention_heads"] = shape.heads;
+    out["num_key_value_heads"] = shape.kv_heads;
+    out["head_dim"] = shape.head_size;
+    out["hidden_act"] = "silu";
+    out["rms_norm_eps"] = shape.norm_epsilon;
+    out["attention_dropout"] = 0.0;
+    out["rope_theta"] = shape.rope_theta;
+    out["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", shape.rope_theta}};
+    out["pad_token_id"] = nullptr;
+    if (family == Family::llama) {
+      out["attention_bias"] = false;
+      out["mlp_bias"] = false;
+    } else {
+      out["sliding_window"] = shape.window ? boost::json::value(*shape.window) : boost::json::value(nullptr);
+    }
+    return out;
+  }
+  const bool pre = family == Family::pegasus;
+  out["vocab_size"] = vocabulary.rows;
+  out["decoder_vocab_size"] = vocabulary.rows;
+  out["d_model"] = shape.width;
+  out["encoder_layers"] = shape.encoder_layers;
+  out["decoder_layers"] = shape.decoder_layers;
+  out["num_hidden_layers"] = shape.encoder_layers;
+  for (const char* side : {"encoder", "decoder"}) {
+    out[fmt::format("{}_attention_heads", side)] = shape.heads;
+    out[fmt::format("{}_ffn_dim", side)] = shape.ff;
+    out[fmt::format("{}_layerdrop", side)] = 0.0;
+  }
+  out["activation_function"] = activation_name(shape.activation);
+  out["dropout"] = shape.dropout;
+  out["attention_dropout"] = 0.0;
+  out["activation_dropout"] = 0.0;
+  out["init_std"] = 0.02;
+  out["scale_embedding"] = true;
+  out["static_position_embeddings"] = true;
+  out["normalize_before"] = pre;
+  out["normalize_embedding"] = false;
+  out["add_final_layer_norm"] = pre;
+  out["add_bias_logits"] = false;
+  out["share_encoder_decoder_embeddings"] = shape.tie_embeddings;
+  out["is_encoder_decoder"] = true;
+  return out;
+}
+
+object hf_generation_config(const spec::Architecture& shape, Family family) {
+  object out = ids_of(shape.vocabulary, family);
+  out["max_length"] = shape.max_positions;
+  if (translates(family)) {
+    out["bad_words_ids"] = boost::json::array{boost::json::array{shape.vocabulary.pad.value()}};
+    out["num_beams"] = 4;
+  }
+  return out;
+}
+
+namespace {
+
+/// Reads a config.json by its keys' types, and refuses values that change the mathematics of a model.
+class HfKeys {
+ public:
+  HfKeys(const object& keys, const std::string& where) : keys_(keys), where_(where) {}
+
+  /// The value, or null if it is absent or null.
+  [[nodiscard]] const boost::json::value* find(std::string_view key) const {
+    const boost::json::value* const value = keys_.if_contains(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+  /// Whether it is there, be it null.
+  [[nodiscard]] bool has(std::string_view key) const { return keys_.contains(key); }
+  [[nodiscard]] const std::string& where() const { return where_; }
+  [[nodiscard]] std::int64_t size(std::string_view key) const {
+    const boost::json::value* const value = find(key);
+    if (value == nullptr || !value->is_int64() || value->get_int64() < 1 || value->get_int64() > spec::most_size)
+      wrong(key, fmt::format("a whole number from 1 to {}", spec::most_size), value);
+    return value->get_int64();
+  }
+  [[nodiscard]] std::int64_t size(std::string_view key, std::int64_t otherwise) const {
+    return find(key) == nullptr ? otherwise : size(key);
+  }
+  [[nodiscard]] double real(std::string_view key, double otherwise) const {
+    const boost::json::value* const value = find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number()) wrong(key, "a number", value);
+    return value->to_number<double>();
+  }
+  [[nodiscard]] bool flag(std::string_view key, bool otherwise) const {
+    const boost::json::value* const value = find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_bool()) wrong(key, "true or false", value);
+    return value->get_bool();
+  }
+  [[nodiscard]] std::string text(std::string_view key, std::string_view otherwise) const {
+    const boost::json::value* const value = find(key);
+    if (value == nullptr) return std::string{otherwise};
+    if (!value->is_string()) wrong(key, "a text", value);
+    return std::string{value->get_string()};
+  }
+  /// Refuses any other value than the one that Argosy's models have. `otherwise`: what an absent key means.
+  void need(std::string_view key, bool wanted, bool otherwise) const {
+    if (flag(key, otherwise) != wanted) unlike(key, wanted ? "true" : "false");
+  }
+  void need_id(std::string_view key, std::int64_t wanted) const {
+    const boost::json::value* const value = find(key);
+    if (value == nullptr || !value->is_int64() || value->get_int64() != wanted) unlike(key, fmt::format("{}", wanted));
+  }
+  /// The value of a key is not one that Argosy's models can have.
+  [[noreturn]] void unlike(std::string_view key, const std::string& wanted) const {
+    const boost::json::value* const value = find(key);
+    const std::string got = value == nullptr ? "nothing" : boost::json::serialize(*value);
+    throw_claim(Fault::usage, fmt::format("{}: {} is {}, but Argosy reads only {}", where_, key, got, wanted), where_,
+                wanted, got, "choose another model");
+  }
+
+ private:
+  [[noreturn]] void wrong(std::string_view key, const std::string& wanted, const boost::json::value* value) const {
+    throw_error(Fault::data, fmt::format("{}, {}", where_, key), wanted,
+                value == nullptr ? "nothing" : boost::json::serialize(*value),
+                "give a folder that save_pretrained() has written");
+  }
+
+  const object& keys_;
+  const std::string& where_;
+};
+
+void read_language_model(const HfKeys& keys, HfDescription& out) {
+  spec::ModelConfig& model = out.model;
+  model.type = spec::ModelType::decoder;
+  model.width = keys.size("hidden_size");
+  model.ff = keys.size("intermediate_size");
+  model.decoder.layers = keys.size("num_hidden_layers");
+  model.heads = keys.size("num_attention_heads");
+  const bool mistral = out.family == Family::mistral;
+  model.kv_heads = keys.size("num_key_value_heads", mistral ? 8 : *model.heads);
+  model.head_size = keys.size("head_dim", *model.width / *model.heads);
+  model.max_positions = keys.size("max_position_embeddings", mistral ? 131072 : 2048);
+  if (mistral) {
+    const bool is_set = keys.has("sliding_window");
+    if (!is_set)
+      model.window = 4096;
+    else if (keys.find("sliding_window") != nullptr)
+      model.window = keys.size("sliding_window");
+  }
+  if (keys.text("hidden_act", "silu") != "silu") keys.unlike("hidden_act", "silu");
+  keys.need("attention_bias", false, false);
+  keys.need("mlp_bias", false, false);
+  if (keys.real("rms_norm_eps", 1e-6) != 1e-5) keys.unlike("rms_norm_eps", "1e-05");
+  model.rope_theta = keys.real("rope_theta", 10000.0);
+  if (const boost::json::value* const rope = keys.find("rope_parameters"); rope != nullptr && rope->is_object()) {
+    const HfKeys inner{rope->get_object(), keys.where()};
+    model.rope_theta = inner.real("rope_theta", model.rope_theta);
+    if (inner.text("rope_type", "default") != "default") keys.unlike("rope_parameters", "rope_type default");
+  }
+  if (keys.find("rope_scaling") != nullptr) keys.unlike("rope_scaling", "null");
+  out.rows = keys.size("vocab_size");
+  out.tied = keys.flag("tie_word_embeddings", false);
+  model.bias = false;
+}
+
+void read_translation_model(const HfKeys& keys, HfDescription& out) {
+  spec::ModelConfig& model = out.model;
+  const bool pre = out.family == Family::pegasus;
+  model.type = spec::ModelType::encoder_decoder;
+  model.norm_position = pre ? spec::NormPosition::pre : spec::NormPosition::post;
+  model.width = keys.size("d_model");
+  model.encoder.layers = keys.size("encoder_layers");
+  model.decoder.layers = keys.size("decoder_layers");
+  model.heads = keys.size("encoder_attention_heads");
+  if (keys.size("decoder_attention_heads") != *model.heads)
+    keys.unlike("decoder_attention_heads", fmt::format("{}, as in the encoder", *model.heads));
+  model.ff = keys.size("encoder_ffn_dim");
+  if (keys.size("decoder_ffn_dim") != *model.ff)
+    keys.unlike("decoder_ffn_dim", fmt::format("{}, as in the encoder", *model.ff));
+  const std::string activation = keys.text("activation_function", "gelu");
+  if (activation == "relu")
+    model.activation = spec::Activation::relu;
+  else if (activation == "gelu")
+    model.activation = spec::Activation::gelu;
+  else if (activation == "swish" || activation == "silu")
+    model.activation = spec::Activation::swish;
+  else
+    keys.unlike("activation_function", "relu, gelu, swish or silu");
+  keys.need("scale_embedding", true, false);
+  keys.need("static_position_embeddings", true, true);
+  keys.need("normalize_before", pre, pre);
+  keys.need("add_final_layer_norm", pre, pre);
+  keys.need("normalize_embedding", false, false);
+  keys.need("add_bias_logits", false, false);
+  model.max_positions = keys.size("max_position_embeddings", 1024);
+  model.dropout = keys.real("dropout", 0.1);
+  out.rows = keys.size("vocab_size");
+  if (keys.size("decoder_vocab_size", out.rows) != out.rows)
+    keys.unlike("decoder_vocab_size", fmt::format("{}, as vocab_size", out.rows));
+  out.tied = keys.flag("share_encoder_decoder_embeddings", true) && keys.flag("tie_word_embeddings", true);
+  keys.need_id("pad_token_id", out.rows - 1);
+  keys.need_id("decoder_start_token_id", out.rows - 1);
+  keys.need_id("eos_token_id", 0);
+}
+
+}  // namespace
+
+HfDescription description_of(const object& config, const std::string& where) {
+  const HfKeys keys{config, where};
+  const std::string type = keys.text("model_type", "");
+  HfDescription out;
+  bool known = false;
+  std::string types;
+  for (const Family family : families) {
+    known = known || type == model_type_of(family);
+    if (type == model_type_of(family)) out.family = family;
+    types += fmt::format("{}{}", types.empty() ? "" : ", ", model_type_of(family));
+  }
+  if (!known)
+    throw_claim(Fault::usage, fmt::format("{}: Argosy cannot read models of the type \"{}\"", where, type), where,
+                "one of " + types, type, "the types it reads are " + types);
+  if (translates(out.family)) {
+    read_translation_model(keys, out);
+  } else {
+    read_language_model(keys, out);
+  }
+  out.model.tie_embeddings = out.tied;
+  return out;
+}
+
+}  // namespace argosy::interchange

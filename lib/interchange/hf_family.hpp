@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "spec/model_spec.hpp"
+
+/// The families of Hugging Face models, and the tensors of each: one table for export and import (FORMAT.md).
+namespace argosy::interchange {
+
+enum class Family { llama, mistral, marian, pegasus };
+inline constexpr std::array families{Family::llama, Family::mistral, Family::marian, Family::pegasus};
+
+/// The family that a model is exported as.
+[[nodiscard]] Family family_of(const spec::Architecture& shape);
+/// Whether it is an encoder-decoder.
+[[nodiscard]] bool translates(Family family);
+[[nodiscard]] const char* class_of(Family family);
+/// As config.json's model_type.
+[[nodiscard]] const char* model_type_of(Family family);
+
+/// A tensor of theirs: rows of a parameter of ours. The elements of a row have the same order on both sides.
+struct Mapped {
+  std::string name;
+  const spec::Parameter* parameter;
+  std::int64_t begin, rows;
+
+  [[nodiscard]] std::int64_t columns() const { return parameter->numel() / parameter->shape.front(); }
+  [[nodiscard]] std::vector<std::int64_t> shape() const;
+};
+
+/// All tensors of a model, in its order. Borrows the parameters of `spec`.
+[[nodiscard]] std::vector<Mapped> mapped_tensors(const spec::ModelSpec& spec, Family family);
+
+/// Names under which a folder may hold a tied matrix, the usual one first.
+[[nodiscard]] std::vector<std::string> names_of_tied_matrix(Family family);
+
+/// Names of the tables of sinusoids, which Pegasus wants and Marian may have.
+[[nodiscard]] std::vector<std::string> names_of_positions(Family family);
+
+}  // namespace argosy::interchange

@@ -1,0 +1,204 @@
+#include "interchange/hf_import.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "config/config.hpp"
+#include "core/error.hpp"
+#include "interchange/convert.hpp"
+#include "interchange/hf_config.hpp"
+#include "interchange/safetensors.hpp"
+
+namespace argosy::interchange {
+namespace {
+
+constexpr const char* config_file = "config.json";
+
+std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+/// Calls visit(begin, count) for pieces of `elements` that fit a buffer.
+template <class F>
+void by_pieces(std::int64_t elements, F&& visit) {
+  constexpr std::int64_t piece = 1 << 20;
+  for (std::int64_t begin = 0; begin < elements; begin += piece) visit(begin, std::min(piece, elements - begin));
+}
+
+bool equal_values(const Safetensors& tensors, const std::string& a, const std::string& b) {
+  bool equal = true;
+  by_pieces(tensors.tensors().find(a)->second.elements(), [&](std::int64_t begin, std::int64_t count) {
+    std::vector<float> x(static_cast<std::size_t>(count)), y(x.size());
+    tensors.read(a, begin, x);
+    tensors.read(b, begin, y);
+    equal = equal && x == y;
+  });
+  return equal;
+}
+
+/// The weights of a folder by our names.
+class HfWeights final : public model::WeightSource {
+ public:
+  HfWeights(Safetensors tensors, const spec::ModelSpec& spec, Family family, const std::string& where)
+      : tensors_(std::move(tensors)), pieces_(spec.architecture.vocabulary.pieces) {
+    const bool tied = spec.architecture.tie_embeddings;
+    std::vector<std::string> problems;
+    std::set<std::string> used;
+    for (const Mapped& mapped : mapped_tensors(spec, family)) {
+      const std::string name = tied ? present_name(mapped.name, family) : mapped.name;
+      used.insert(name);
+      const auto found = tensors_.tensors().find(name);
+      if (found == tensors_.tensors().end()) {
+        problems.push_back("missing " + name);
+      } else if (found->second.shape != mapped.shape()) {
+        problems.push_back(
+            fmt::format("{} of shape {} instead of {}", name, text_of(found->second.shape), text_of(mapped.shape())));
+      }
+      sources_[mapped.parameter->name].push_back(
+          {name, mapped.begin * mapped.columns(), mapped.rows * mapped.columns()});
+    }
+    for (const auto& [name, entry] : tensors_.tensors()) {
+      if (!used.contains(name) && !is_known_copy(name, spec, family, tied, used, problems))
+        problems.push_back("unexpected " + name);
+    }
+    if (problems.empty()) return;
+    constexpr std::size_t most = 12;
+    const std::size_t all = problems.size();
+    if (all > most) problems.resize(most);
+    throw_claim(
+        Fault::data,
+        fmt::format("{}: the tensors are not those of the {} that config.json describes: {}{}", where, class_of(family),
+                    fmt::join(problems, "; "), all > most ? fmt::format("; and {} more", all - most) : ""),
+        where, "the tensors of config.json's model", problems.front(),
+        "get the folder again, or save it again with save_pretrained()");
+  }
+
+  void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const override {
+    // Rows that only our padding has: dead ids.
+    std::ranges::fill(to, parameter.role == spec::Role::head_bias ? -1e4F : 0.0F);
+    const auto end = begin + static_cast<std::int64_t>(to.size());
+    for (const Source& source : sources_.at(parameter.name)) {
+      const std::int64_t from = std::max(begin, source.begin), until = std::min(end, source.begin + source.elements);
+      if (from >= until) continue;
+      tensors_.read(source.name, from - source.begin,
+                    to.subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(until - from)));
+    }
+  }
+
+ private:
+  struct Source {
+    std::string name;
+    std::int64_t begin, elements;  // within the parameter
+  };
+
+  /// Of a tied matrix, the first of its names that the folder has; any other name as it is.
+  [[nodiscard]] std::string present_name(const std::string& name, Family family) const {
+    const std::vector<std::string> names = names_of_tied_matrix(family);
+    if (name != names.front()) return name;
+    const auto found =
+        std::ranges::find_if(names, [&](const std::string& other) { return tensors_.tensors().contains(other); });
+    return found == names.end() ? name : *found;
+  }
+
+  /// Whether a tensor repeats what others or the configuration say. If it is one that should but does not, this is a
+  /// problem.
+  bool is_known_copy(const std::string& name, const spec::ModelSpec& spec, Family family, bool tied,
+                     const std::set<std::string>& used, std::vector<std::string>& problems) const {
+    const spec::Architecture& shape = spec.architecture;
+    const Safetensors::Entry& entry = tensors_.tensors().find(name)->second;
+    if (name.ends_with(".rotary_emb.inv_freq")) return true;  // of old versions; computed
+    const std::vector<std::string> copies = names_of_tied_matrix(family), tables = names_of_positions(family);
+    if (tied && std::ranges::count(copies, name) > 0) {
+      const auto original =
+          std::ranges::find_if(copies, [&](const std::string& other) { return used.contains(other); });
+      const Safetensors::Entry& of = tensors_.tensors().find(*original)->second;
+      if (of.shape != entry.shape || !equal_values(tensors_, *original, name))
+        problems.push_back(
+            fmt::format("{} and {} differ, though config.json says that they are tied", *original, name));
+      return true;
+    }
+    if (std::ranges::count(tables, name) > 0) {
+      if (!is_sinusoidal(name, shape))
+        problems.push_back(name + " is no table of sinusoids; learned positions cannot be read");
+      return true;
+    }
+    // An untied Pegasus has it and does not use it.
+    return family == Family::pegasus && name == copies.front();
+  }
+
+  [[nodiscard]] bool is_sinusoidal(const std::string& name, const spec::Architecture& shape) const {
+    const Safetensors::Entry& entry = tensors_.tensors().find(name)->second;
+    if (entry.shape.size() != 2 || entry.shape[1] != shape.width) return false;
+    const std::vector<float> wanted = sinusoids(entry.shape[0], shape.width);
+    std::vector<float> got(wanted.size());
+    tensors_.read(name, 0, got);
+    const float tolerance = entry.type == "F32" ? 1e-5F : 0x1p-7F;  // bf16 rounds numbers below 1 by up to 2^-9
+    return std::ranges::equal(wanted, got, [&](float a, float b) { return std::abs(a - b) <= tolerance; });
+  }
+
+  Safetensors tensors_;
+  std::int64_t pieces_;
+  std::map<std::string, std::vector<Source>> sources_;  // by parameter
+};
+
+/// The SentencePiece model of a folder.
+data::Tokenizer read_tokenizer(const Files& files, const Path& folder, spec::VocabularyRule rule) {
+  const Path path = folder / (rule.layout == spec::TokenLayout::marian ? "source.spm" : "tokenizer.model");
+  if (!files.exists(path))
+    throw_error(Fault::data, path.string(), "a SentencePiece model", "no such file",
+                "copy the tokenizer's .model file there");
+  return data::Tokenizer::load(files.read_text(path), rule, path.string());
+}
+
+/// The multiple by which a vocabulary of `pieces` has `rows` rows: one of the usual ones, if possible.
+std::int64_t multiple_for(spec::TokenLayout layout, std::int64_t pieces, std::int64_t rows) {
+  for (const std::int64_t multiple : {64, 8, 128, 256, 1}) {
+    if (spec::vocabulary_of({layout, multiple}, pieces).rows == rows) return multiple;
+  }
+  return rows;
+}
+
+}  // namespace
+
+bool is_hugging_face(const Files& files, const Path& folder) {
+  return files.exists(folder / config_file) && !files.exists(folder / "MANIFEST.json");
+}
+
+model::StoredModel hugging_face_model(const Files& files, const Path& folder) {
+  const std::string where = (folder / config_file).string();
+  const std::string text = files.read_text(folder / config_file, 16 << 20);
+  boost::json::error_code error;
+  const boost::json::value config = boost::json::parse(text, error);
+  if (error || !config.is_object())
+    throw_error(Fault::data, where, "a JSON object", error ? error.message() : "another value",
+                "give a folder that save_pretrained() has written");
+  HfDescription description = description_of(config.get_object(), where);
+  spec::ModelConfig& model = description.model;
+  data::Tokenizer tokenizer = read_tokenizer(files, folder, spec::vocabulary_rule(model));
+  const std::int64_t pieces = tokenizer.vocabulary().pieces;
+  if (translates(description.family)) {
+    if (pieces >= description.rows)
+      throw_claim(Fault::data,
+                  fmt::format("{}: vocab_size is {}, and the tokenizer has {} pieces and <pad>", where,
+                              description.rows, pieces),
+                  where, fmt::format("more than {} rows", pieces), std::to_string(description.rows),
+                  "use the tokenizer of this model");
+    model.vocab_multiple = multiple_for(spec::vocabulary_rule(model).layout, pieces, description.rows);
+    tokenizer = read_tokenizer(files, folder, spec::vocabulary_rule(model));
+  } else if (pieces != description.rows) {
+    throw_claim(Fault::data,
+                fmt::format("{}: vocab_size is {}, and the tokenizer has {} pieces", where, description.rows, pieces),
+                where, std::to_string(pieces), std::to_string(description.rows), "use the tokenizer of this model");
+  }
+  spec::ModelSpec spec = spec::resolve(model, pieces);
+  Safetensors tensors{files, folder};
+  const std::string id = Hasher{}.update(text).update(tensors.digest().hex()).digest().hex();
+  auto weights = std::make_unique<HfWeights>(std::move(tensors), spec, description.family, folder.string());
+  return {model, std::move(spec), std::move(tokenizer), std::move(weights), folder.string(), id};
+}
+
+}  // namespace argosy::interchange

@@ -1,0 +1,42 @@
+#include "interchange/source.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "checkpoint/load.hpp"
+#include "core/error.hpp"
+#include "interchange/hf_import.hpp"
+
+namespace argosy::interchange {
+
+Source open_source(comm::Context& context, const std::string& name, bool ema) {
+  constexpr std::string_view mark = "hf:";
+  const bool marked = name.starts_with(mark);
+  const Path folder = marked ? name.substr(mark.size()) : name;
+  std::string kind;
+  comm::at_root(context.world, [&] {
+    const bool foreign = is_hugging_face(context.files, folder);
+    if (marked && !foreign)
+      throw_error(Fault::data, folder.string(), "a Hugging Face folder", "no config.json, or a checkpoint",
+                  "leave hf: out for checkpoints");
+    kind = foreign ? "hf" : "checkpoint";
+  });
+  std::optional<model::StoredModel> model;
+  std::unique_ptr<checkpoint::Reader> reader;
+  if (context.world.broadcast(kind) == "hf") {
+    comm::agree(context.world, [&] {
+      if (ema)
+        throw_claim(Fault::usage, fmt::format("--ema: {} has no running means", folder.string()), "--ema",
+                    "a checkpoint of a run with optimizer.ema", "a Hugging Face folder", "leave --ema out");
+      model.emplace(hugging_face_model(context.files, folder));
+    });
+  } else {
+    reader = std::make_unique<checkpoint::Reader>(checkpoint::open_on_all(context, folder));
+    if (ema) reader->use_ema();
+    comm::agree(context.world, [&] { model.emplace(model::stored_model(*reader)); });
+  }
+  return {std::move(reader), std::move(*model)};
+}
+
+}  // namespace argosy::interchange

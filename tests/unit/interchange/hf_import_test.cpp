@@ -1,0 +1,213 @@
+#include "interchange/hf_import.hpp"
+
+#include <gmock/gmock.h>
+
+#include <boost/json.hpp>
+#include <cstring>
+
+#include "checkpoint/load.hpp"
+#include "core/hash.hpp"
+#include "interchange/source.hpp"
+#include "support/refusal.hpp"
+#include "unit/interchange/export_fixture.hpp"
+
+namespace argosy::interchange {
+namespace {
+
+using testing::HasSubstr;
+
+/// Exports toys as Hugging Face folders, changes these, and reads them.
+class HfImport : public test::ExportFixture {
+ protected:
+  HfImport() {
+    pegasus = untied = translation;
+    pegasus.norm_position = spec::NormPosition::pre;
+    untied.tie_embeddings = false;
+    untied_pegasus = pegasus;
+    untied_pegasus.tie_embeddings = false;
+    llama = language;
+    llama.window.reset();
+    llama.head_size.reset();
+    tied_llama = llama;
+    tied_llama.tie_embeddings = true;
+  }
+  std::vector<float> values(const model::StoredModel& model, const spec::Parameter& parameter) {
+    std::vector<float> all(static_cast<std::size_t>(parameter.numel()));
+    model.weights->read(parameter, 0, all);
+    return all;
+  }
+  /// A tensor file's text with one piece replaced by another of the same length.
+  void edit(const std::string& name, const std::string& from, const std::string& to) {
+    std::string text = read(name);
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    ASSERT_EQ(from.size(), to.size());
+    text.replace(at, from.size(), to);
+    Files::system().write_atomically(out / name, text);
+  }
+  void configure(const std::string& key, const boost::json::value& value) {
+    boost::json::value config = boost::json::parse(read("config.json"));
+    config.as_object()[key] = value;
+    Files::system().write_atomically(out / "config.json", boost::json::serialize(config));
+  }
+  std::string refused(Fault fault) {
+    return test::refusal(fault, [&] { (void)hugging_face_model(Files::system(), out); });
+  }
+  /// What is said of an exported model of which one key of config.json has changed.
+  std::string unlike(const spec::ModelConfig& config, const std::string& key, const boost::json::value& value,
+                     Fault fault = Fault::usage) {
+    write("hf", config);
+    configure(key, value);
+    return refused(fault);
+  }
+
+  spec::ModelConfig pegasus, untied, untied_pegasus, llama, tied_llama;
+};
+
+TEST_F(HfImport, IsTheInverseOfExportForEveryFamily) {
+  for (const auto& config : {translation, pegasus, untied, untied_pegasus, language, llama, tied_llama}) {
+    write("hf", config);
+    const Path folder_of_theirs = out;
+    const std::string weights = read("model.safetensors"), configuration = read("config.json");
+    const checkpoint::Reader reader{Files::system(), folder / fmt::format("run/checkpoints/{:09}", step)};
+    const model::StoredModel ours = model::stored_model(reader);
+    const Source theirs = open_source(context.get(), "hf:" + folder_of_theirs.string());
+    EXPECT_EQ(theirs.model.tokenizer.model_bytes(), ours.tokenizer.model_bytes());
+    const spec::Architecture& shape = ours.spec.architecture;
+    EXPECT_EQ(theirs.model.spec.architecture.vocabulary, shape.vocabulary);
+    const bool cut = shape.type == spec::ModelType::decoder;
+    for (const spec::Unit& unit : ours.spec.units) {
+      for (const spec::Parameter& parameter : unit.parameters) {
+        std::vector<float> wanted = values(ours, parameter);
+        if (cut && parameter.is_by_id()) std::fill(wanted.begin() + 300 * 8, wanted.end(), 0.0F);
+        EXPECT_EQ(values(theirs.model, parameter), wanted) << parameter.name;
+      }
+    }
+    out = folder / fmt::format("again-{}", step);
+    (void)format_named("hf").write(context.get(), theirs.model, out, {});
+    EXPECT_EQ(read("model.safetensors"), weights);
+    EXPECT_EQ(read("config.json"), configuration);
+  }
+}
+
+TEST_F(HfImport, ASavedImportIsACheckpoint) {
+  write("hf", pegasus, {.max_shard_bytes = 2000});
+  const Source theirs = open_source(context.get(), out.string());
+  const Path saved = folder / "imported";
+  const ExportReport made = format_named("argosy").write(context.get(), theirs.model, saved, {});
+  checkpoint::Reader reader{Files::system(), saved};
+  EXPECT_TRUE(reader.verify().finite);
+  EXPECT_GE(made.bytes, static_cast<std::uint64_t>(made.parameters) * 4);
+  const model::StoredModel again = model::stored_model(reader);
+  EXPECT_EQ(again.id, theirs.model.id);
+  for (const spec::Unit& unit : again.spec.units) {
+    for (const spec::Parameter& parameter : unit.parameters)
+      EXPECT_EQ(values(again, parameter), values(theirs.model, parameter)) << parameter.name;
+  }
+  EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)format_named("argosy").write(context.get(), again, saved, {}); }),
+              HasSubstr("imported"));
+  EXPECT_THAT(test::refusal(Fault::usage,
+                            [&] {
+                              (void)format_named("argosy").write(context.get(), again, folder / "x",
+                                                                 {.quantization = Quantization::int8});
+                            }),
+              HasSubstr("--quantization"));
+}
+
+TEST_F(HfImport, HalfPrecisionIsWidened) {
+  write("hf", llama, {.quantization = Quantization::bfloat16});
+  const Source theirs = open_source(context.get(), out.string());
+  const spec::Parameter& norm = theirs.model.spec.units.back().parameters.back();
+  const float stored = test::element(norm.name, 0, 3, 1);
+  EXPECT_EQ(values(theirs.model, norm).at(3), f32_from_bf16(bf16_from_f32(stored)));
+}
+
+TEST_F(HfImport, TensorsThatDoNotFitAreListedTogether) {
+  write("hf", llama);
+  edit("model.safetensors", "model.norm.weight", "model.nose.weight");
+  configure("intermediate_size", 10);
+  const std::string said = refused(Fault::data);
+  EXPECT_THAT(said, HasSubstr("missing model.norm.weight"));
+  EXPECT_THAT(said, HasSubstr("unexpected model.nose.weight"));
+  EXPECT_THAT(said, HasSubstr("mlp.up_proj.weight of shape [12, 8] instead of [10, 8]"));
+}
+
+TEST_F(HfImport, ATiedMatrixMayHaveAnyOfItsNamesAndCopiesMustBeEqual) {
+  write("hf", tied_llama);
+  edit("model.safetensors", "model.embed_tokens.weight\"", "lm_head.weight\"           ");
+  const Source theirs = open_source(context.get(), out.string());
+  const spec::Parameter& matrix = theirs.model.spec.units.front().parameters.front();
+  EXPECT_EQ(values(theirs.model, matrix).front(), test::element("decoder/embeddings/weight", 0, 0, 1));
+
+  write("hf", llama);  // untied, with equal shapes and different values
+  configure("tie_word_embeddings", true);
+  EXPECT_THAT(refused(Fault::data), HasSubstr("model.embed_tokens.weight and lm_head.weight differ"));
+  write("hf", tied_llama);
+  configure("tie_word_embeddings", false);
+  EXPECT_THAT(refused(Fault::data), HasSubstr("missing lm_head.weight"));
+}
+
+TEST_F(HfImport, LearnedPositionsAreNotSinusoids) {
+  write("hf", pegasus);
+  std::string text = read("model.safetensors");
+  std::uint64_t size = 0;
+  std::memcpy(&size, text.data(), sizeof size);
+  const boost::json::value header = boost::json::parse(text.substr(8, size));
+  const auto place =
+      header.at("model.decoder.embed_positions.weight").at("data_offsets").at(0).to_number<std::size_t>();
+  text[8 + size + place + 3] = 0x40;  // 2.0 and more
+  Files::system().write_atomically(out / "model.safetensors", text);
+  EXPECT_THAT(refused(Fault::data), HasSubstr("model.decoder.embed_positions.weight is no table of sinusoids"));
+}
+
+TEST_F(HfImport, WhatOurModelsDoNotHaveIsRefusedByKey) {
+  EXPECT_THAT(unlike(llama, "model_type", "gpt_neox"), HasSubstr("llama, mistral, marian, pegasus"));
+  EXPECT_THAT(unlike(llama, "hidden_act", "gelu"), HasSubstr("hidden_act"));
+  EXPECT_THAT(unlike(llama, "attention_bias", true), HasSubstr("attention_bias"));
+  EXPECT_THAT(unlike(llama, "mlp_bias", true), HasSubstr("mlp_bias"));
+  EXPECT_THAT(unlike(llama, "rope_scaling", {{"type", "dynamic"}}), HasSubstr("rope_scaling"));
+  EXPECT_THAT(unlike(llama, "rope_parameters", {{"rope_type", "yarn"}}), HasSubstr("rope_parameters"));
+  EXPECT_THAT(unlike(translation, "scale_embedding", false), HasSubstr("scale_embedding"));
+  EXPECT_THAT(unlike(translation, "static_position_embeddings", false), HasSubstr("static_position_embeddings"));
+  EXPECT_THAT(unlike(translation, "normalize_before", true), HasSubstr("normalize_before"));
+  EXPECT_THAT(unlike(pegasus, "add_final_layer_norm", false), HasSubstr("add_final_layer_norm"));
+  EXPECT_THAT(unlike(translation, "normalize_embedding", true), HasSubstr("normalize_embedding"));
+  EXPECT_THAT(unlike(translation, "add_bias_logits", true), HasSubstr("add_bias_logits"));
+  EXPECT_THAT(unlike(translation, "activation_function", "quick_gelu"), HasSubstr("activation_function"));
+  EXPECT_THAT(unlike(translation, "decoder_attention_heads", 4), HasSubstr("decoder_attention_heads"));
+  EXPECT_THAT(unlike(translation, "decoder_ffn_dim", 4), HasSubstr("decoder_ffn_dim"));
+  EXPECT_THAT(unlike(translation, "decoder_vocab_size", 321), HasSubstr("decoder_vocab_size"));
+  EXPECT_THAT(unlike(translation, "pad_token_id", 1), HasSubstr("pad_token_id"));
+  EXPECT_THAT(unlike(translation, "decoder_start_token_id", 0), HasSubstr("decoder_start_token_id"));
+  EXPECT_THAT(unlike(translation, "eos_token_id", 2), HasSubstr("eos_token_id"));
+  EXPECT_THAT(unlike(llama, "hidden_size", "large", Fault::data), HasSubstr("hidden_size"));
+  EXPECT_THAT(unlike(llama, "hidden_size", 0, Fault::data), HasSubstr("hidden_size"));
+  EXPECT_THAT(unlike(llama, "hidden_size", 1LL << 40, Fault::data), HasSubstr("hidden_size"));
+  EXPECT_THAT(unlike(llama, "num_hidden_layers", nullptr, Fault::data), HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(unlike(llama, "rms_norm_eps", "small", Fault::data), HasSubstr("rms_norm_eps"));
+  EXPECT_THAT(unlike(llama, "tie_word_embeddings", 1, Fault::data), HasSubstr("tie_word_embeddings"));
+  EXPECT_THAT(unlike(llama, "vocab_size", 400, Fault::data), HasSubstr("300 pieces"));
+  write("hf", translation);
+  for (const char* key : {"vocab_size", "decoder_vocab_size"}) configure(key, 300);
+  for (const char* key : {"pad_token_id", "decoder_start_token_id"}) configure(key, 299);
+  EXPECT_THAT(refused(Fault::data), HasSubstr("300 pieces and <pad>"));
+}
+
+TEST_F(HfImport, AFolderThatIsNoModelSaysSo) {
+  write("hf", llama);
+  const auto said = [&](const std::string& name) {
+    return test::refusal(Fault::data, [&] { (void)open_source(context.get(), name); });
+  };
+  Files::system().remove(out / "tokenizer.model");
+  EXPECT_THAT(said(out.string()), HasSubstr("tokenizer.model"));
+  Files::system().write_atomically(out / "config.json", std::string_view{"[]"});
+  EXPECT_THAT(said(out.string()), HasSubstr("JSON object"));
+  Files::system().write_atomically(out / "config.json", std::string_view{"{"});
+  EXPECT_THAT(said(out.string()), HasSubstr("config.json"));
+  EXPECT_THAT(said("hf:" + save(llama).string()), HasSubstr("a Hugging Face folder"));
+  EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)open_source(context.get(), out.string(), true); }),
+              HasSubstr("--ema"));
+}
+
+}  // namespace
+}  // namespace argosy::interchange
