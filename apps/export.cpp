@@ -41,16 +41,16 @@ int main(int argc, char** argv) {
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 
     const interchange::Format& chosen = interchange::format_named(format);
-    const interchange::Source source = interchange::open_source(context, from, ema);
+    const model::StoredModel source = interchange::open_source(context, from, ema);
     interchange::Quantization type{};
     boost::describe::enum_from_string(quantization.c_str(), type);
-    const interchange::ExportReport report = chosen.write(context, source.model, out, {type, max_shard_bytes});
+    const interchange::ExportReport report = chosen.write(context, source, out, {type, max_shard_bytes});
     context.log.info("{}: {} parameters, {:.1f} MB, {:.1f} s", report.folder.string(), report.parameters,
                      static_cast<double>(report.bytes) / 1e6, report.seconds);
     context.print_result("export", {{"out", report.folder.string()},
                                     {"format", format},
                                     {"quantization", quantization},
-                                    {"step", source.model.step},
+                                    {"step", source.step},
                                     {"parameters", report.parameters},
                                     {"bytes", report.bytes},
                                     {"seconds", report.seconds}});

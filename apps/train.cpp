@@ -3,7 +3,7 @@
 #include "app.hpp"
 #include "comm/launcher.hpp"
 #include "interchange/formats.hpp"
-#include "model/stored_model.hpp"
+#include "interchange/source.hpp"
 #include "plan/plan_lines.hpp"
 #include "train/trainer.hpp"
 
@@ -106,6 +106,7 @@ int main(int argc, char** argv) {
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");
     training.formats_for = interchange::formats_for;
+    training.open_model = [](comm::Context& of, const std::string& name) { return interchange::open_source(of, name); };
     const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
     if (question.asked) {

@@ -10,7 +10,7 @@
 
 namespace argosy::interchange {
 
-Source open_source(comm::Context& context, const std::string& name, bool ema) {
+model::StoredModel open_source(comm::Context& context, const std::string& name, bool ema) {
   constexpr std::string_view mark = "hf:";
   const bool marked = name.starts_with(mark);
   const Path folder = marked ? name.substr(mark.size()) : name;
@@ -23,7 +23,6 @@ Source open_source(comm::Context& context, const std::string& name, bool ema) {
     kind = foreign ? "hf" : "checkpoint";
   });
   std::optional<model::StoredModel> model;
-  std::unique_ptr<checkpoint::Reader> reader;
   if (context.world.broadcast(kind) == "hf") {
     comm::agree(context.world, [&] {
       if (ema)
@@ -32,11 +31,11 @@ Source open_source(comm::Context& context, const std::string& name, bool ema) {
       model.emplace(hugging_face_model(context.files, folder));
     });
   } else {
-    reader = std::make_unique<checkpoint::Reader>(checkpoint::open_on_all(context, folder));
+    auto reader = std::make_unique<checkpoint::Reader>(checkpoint::open_on_all(context, folder));
     if (ema) reader->use_ema();
-    comm::agree(context.world, [&] { model.emplace(model::stored_model(*reader)); });
+    comm::agree(context.world, [&] { model.emplace(model::stored_model(std::move(reader))); });
   }
-  return {std::move(reader), std::move(*model)};
+  return std::move(*model);
 }
 
 }  // namespace argosy::interchange

@@ -11,7 +11,8 @@ namespace {
 
 class CheckpointWeights final : public WeightSource {
  public:
-  explicit CheckpointWeights(const checkpoint::Reader& reader) : reader_(reader) {
+  CheckpointWeights(const checkpoint::Reader& reader, std::unique_ptr<const checkpoint::Reader> owned)
+      : owned_(std::move(owned)), reader_(reader) {
     for (std::size_t id = 0; id < reader.parameters().size(); ++id) ids_.emplace(reader.parameters()[id].name, id);
   }
   void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const override {
@@ -21,13 +22,12 @@ class CheckpointWeights final : public WeightSource {
   }
 
  private:
+  std::unique_ptr<const checkpoint::Reader> owned_;  // or null
   const checkpoint::Reader& reader_;
   std::map<std::string, std::size_t> ids_;  // by name
 };
 
-}  // namespace
-
-StoredModel stored_model(const checkpoint::Reader& reader) {
+StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const checkpoint::Reader> owned) {
   const std::string where = (reader.directory() / "MANIFEST.json").string();
   const std::optional<spec::ModelConfig> config = stored_config(reader);
   if (!config)
@@ -39,10 +39,19 @@ StoredModel stored_model(const checkpoint::Reader& reader) {
   return {*config,
           std::move(spec),
           std::move(tokenizer),
-          std::make_unique<CheckpointWeights>(reader),
+          std::make_unique<CheckpointWeights>(reader, std::move(owned)),
           reader.directory().string(),
           reader.run_uuid(),
           reader.step()};
+}
+
+}  // namespace
+
+StoredModel stored_model(const checkpoint::Reader& reader) { return open_model(reader, nullptr); }
+
+StoredModel stored_model(std::unique_ptr<const checkpoint::Reader> reader) {
+  const checkpoint::Reader& borrowed = *reader;
+  return open_model(borrowed, std::move(reader));
 }
 
 }  // namespace argosy::model

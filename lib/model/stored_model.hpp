@@ -33,5 +33,7 @@ struct StoredModel {
 /// Borrows the reader. Not collective. Throws Error{data} if the checkpoint has no model configuration or no tokenizer,
 /// and Error{corrupt} if these do not fit the stored parameters.
 [[nodiscard]] StoredModel stored_model(const checkpoint::Reader& reader);
+/// The same; the model owns the reader.
+[[nodiscard]] StoredModel stored_model(std::unique_ptr<const checkpoint::Reader> reader);
 
 }  // namespace argosy::model

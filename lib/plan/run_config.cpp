@@ -125,12 +125,17 @@ std::span<const KeyText> key_texts(const StopConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const RunConfig&) {
-  static constexpr std::array<KeyText, 16> texts{{
+  static constexpr std::array<KeyText, 17> texts{{
       {"run_dir", "folder of the run: lock, checkpoints, exports, metrics"},
       {"seed", "seed of initial weights, order of examples and dropout"},
       {"device", "cpu, cuda, or auto: cuda if a GPU is found"},
       {"data", "texts, tokenizer, token shards"},
       {"model", "shape of the model"},
+      {"init_from",
+       "weights that a new run begins with, with a fresh optimizer, schedule and data: the folder of a checkpoint, of "
+       "a "
+       "soup or of a Hugging Face model; or {from, components, allow_new}, or a list of these, of which later ones go "
+       "first; a run that resumes does not read it"},
       {"loss", "the loss that training minimizes"},
       {"optimizer", "update rule and clipping"},
       {"schedule", "learning rate and length of training"},

@@ -12,6 +12,7 @@
 #include "data/data_config.hpp"
 #include "optim/optim_config.hpp"
 #include "optim/schedule.hpp"
+#include "plan/init_from.hpp"
 #include "spec/model_config.hpp"
 #include "telemetry/telemetry_config.hpp"
 
@@ -130,6 +131,7 @@ struct RunConfig {
   std::string device = "auto";  // cpu, cuda; auto: cuda where a GPU is found
   data::DataConfig data;
   spec::ModelConfig model;
+  std::optional<InitFrom> init_from;  // absent: random weights
   LossConfig loss;
   optim::OptimizerConfig optimizer;
   optim::ScheduleConfig schedule;
@@ -143,8 +145,8 @@ struct RunConfig {
   StopConfig stop;
 };
 BOOST_DESCRIBE_STRUCT(RunConfig, (),
-                      (run_dir, seed, device, data, model, loss, optimizer, schedule, batch, precision, sharding,
-                       checkpoint, validation, telemetry, comm, stop))
+                      (run_dir, seed, device, data, model, init_from, loss, optimizer, schedule, batch, precision,
+                       sharding, checkpoint, validation, telemetry, comm, stop))
 
 std::span<const config::KeyText> key_texts(const LossConfig&);
 std::span<const config::KeyText> key_texts(const PrecisionConfig&);

@@ -99,14 +99,20 @@ Buffers::Buffers(model::Model& model, std::vector<int> canonical_ranks, const Bu
 }
 
 void Buffers::initialise(std::uint64_t seed) {
+  initialise([seed](const spec::Parameter& parameter, std::int64_t begin, std::int64_t end, float* values) {
+    model::initial_values(parameter, seed, begin, end, values);
+  });
+}
+
+void Buffers::initialise(const InitialValues& initial_values) {
   std::vector<float> values;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     if (!units_[u].is_here()) continue;
     const partition::FlatSpace& space = model_.units()[u].space();
     values.assign(static_cast<std::size_t>(space.owned_size(rank_in(u))), 0.0F);
     for (const partition::Interval& interval : partition::intervals_of(space, rank_in(u))) {
-      model::initial_values(model_.spec().units[u].parameter(space.params()[interval.param].name), seed, interval.begin,
-                            interval.end, values.data() + interval.local_offset);
+      initial_values(model_.spec().units[u].parameter(space.params()[interval.param].name), interval.begin,
+                     interval.end, values.data() + interval.local_offset);
     }
     optim::ShardState& shard = units_[u].shard;
     shard.master.copy_(at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat));

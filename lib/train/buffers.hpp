@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,7 +52,12 @@ class Buffers {
   /// canonical_ranks: of this rank, by component. Not collective.
   Buffers(model::Model& model, std::vector<int> canonical_ranks, const BufferChoices& choices);
 
+  /// Writes elements [begin, end) of a parameter to `values`.
+  using InitialValues =
+      std::function<void(const spec::Parameter& parameter, std::int64_t begin, std::int64_t end, float* values)>;
   /// Fills this rank's slices with the initial weights. Not collective.
+  void initialise(const InitialValues& initial_values);
+  /// The same with random weights.
   void initialise(std::uint64_t seed);
 
   [[nodiscard]] std::vector<UnitBuffers>& units() noexcept { return units_; }

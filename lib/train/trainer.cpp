@@ -17,6 +17,7 @@
 #include "plan/plan_lines.hpp"
 #include "train/begin.hpp"
 #include "train/early_stop.hpp"
+#include "train/init_weights.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
 #include "train/profile_report.hpp"
@@ -145,7 +146,7 @@ class Trainer {
       reader = run_.store->load(run_.host->states(), how);
     }
     if (!reader) {
-      run_.buffers->initialise(config_.seed);
+      begin_anew();
     } else {
       run_.host->load();
       keep_threads(changes);
@@ -163,6 +164,17 @@ class Trainer {
     if (!request.empty() && !goes_on) add_request(state_.history, state_.step, request);
     validations_.emplace(config_.validation, state_.validations);
     comm::set_exit_step(state_.step);
+  }
+
+  /// With random weights, or those of other models. **Collective.**
+  void begin_anew() {
+    const InitialWeights weights{context_, config_, run_.model->spec(), run_.facts.tokenizer, options_.open_model};
+    comm::agree(context_.world, [&] {
+      run_.buffers->initialise([&](const spec::Parameter& parameter, std::int64_t begin, std::int64_t end,
+                                   float* values) { weights.fill(parameter, begin, end, values); });
+    });
+    for (const std::string& line : weights.lines()) context_.log.info("{}", line);
+    if (config_.init_from) state_.history.push_back(json::object{{"step", 0}, {"change", weights.summary()}});
   }
 
   [[nodiscard]] std::string instructions() const {

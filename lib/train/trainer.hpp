@@ -8,6 +8,7 @@
 #include "comm/collectives.hpp"
 #include "comm/run_main.hpp"
 #include "plan/run_config.hpp"
+#include "train/init_weights.hpp"
 #include "train/run_state.hpp"
 #include "train/runner.hpp"
 
@@ -23,6 +24,7 @@ struct TrainOptions {
   bool profile = false;                      // time the operations of steps, and print where the time goes
   /// The names of the formats to which a model can be exported, for the log.
   std::function<std::vector<std::string>(const spec::Architecture&)> formats_for{};
+  OpenModel open_model{};  // for init_from
   /// Called on every rank after each step, before the decision whether the run stops.
   std::function<void(const RunState&, const StepResult&)> after_step{};
 };

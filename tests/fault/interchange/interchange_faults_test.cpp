@@ -44,10 +44,10 @@ class ExportFaults : public testing::TestWithParam<std::tuple<const char*, Quant
   bool exports(Os& os) {
     test::TestContext context{os, world()};
     const std::optional<Error> error = test::caught([&] {
-      const Source source = open_source(context.get(), checkpoint_.string());
+      const model::StoredModel source = open_source(context.get(), checkpoint_.string());
       const auto& [format, quantization, count] = GetParam();
       const ExportOptions options{.quantization = quantization, .max_shard_bytes = 4'000};  // two files where it counts
-      (void)format_named(format).write(context.get(), source.model, folder_ / "made/out", options);
+      (void)format_named(format).write(context.get(), source, folder_ / "made/out", options);
     });
     if (error) {
       EXPECT_EQ(exit_code(error->fault()), Exit::io) << error->what();

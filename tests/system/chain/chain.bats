@@ -252,3 +252,50 @@ PYTHON
     cmp "direct.$format/SHA256SUMS" "soup.$format/SHA256SUMS"
   done
 }
+
+tuned() { # tuned NAME INIT_FROM SETTING…: the first 20 steps of a run that begins with other weights
+  local settings=()
+  for setting in run_dir="runs/$1" init_from="$2" schedule.length=20 schedule.warmup=5 schedule.lr=1e-3 telemetry.log_interval=1 "${@:3}"; do
+    settings+=(--set "$setting")
+  done
+  run on 2 apps/train configs/tiny.json "${settings[@]}"
+}
+losses() { # of each step of a run
+  python3 -c 'import json, sys; print(*[line["loss"] for line in map(json.loads, open(sys.argv[1])) if "nll" in line])' "runs/$1/metrics.jsonl"
+}
+
+@test "a run begins with the weights of a checkpoint, a soup or a Hugging Face folder, and goes on without them" {
+  trained=runs/tiny/train/export/000000160
+  on 2 apps/export $trained --format hf --out hf.tuned
+  tuned from_checkpoint $trained && [ "$status" = 0 ]
+  [[ $output == *"init_from $trained: "*" parameters loaded"* ]]
+  tuned from_hf hf.tuned && [ "$status" = 0 ]
+  [ "$(losses from_checkpoint)" = "$(losses from_hf)" ]
+  tuned from_soup runs/tiny/soup && [ "$status" = 0 ]
+  for name in from_checkpoint from_soup; do
+    python3 - "runs/$name/metrics.jsonl" <<'PYTHON'
+import json, sys
+ended = [line["loss"] for line in map(json.loads, open("runs/tiny/train/metrics.jsonl")) if "nll" in line][-1]
+begun = [line["loss"] for line in map(json.loads, open(sys.argv[1])) if "nll" in line]
+assert abs(begun[0] - ended) < 0.3 and len(begun) == 20, (ended, begun)
+assert sum(begun[-5:]) < sum(begun[:5]), begun
+PYTHON
+  done
+  mv hf.tuned hf.gone
+  tuned from_hf hf.tuned schedule.length=25 && [ "$status" = 0 ] # resumes
+  grep -q "initial weights from hf.tuned" runs/from_hf/export/*25/MANIFEST.json
+}
+
+@test "weights that do not fit are refused by name, unless new ones are allowed" {
+  trained=runs/tiny/train/export/000000160
+  tuned refused "$trained" model.heads=4 && [ "$status" != 0 ] && [[ $output == *"model.heads: 4, there 2"* ]]
+  tuned refused "$trained" model.encoder.layers=3 && [ "$status" != 0 ] && [[ $output == *"it has no encoder/layer_2/"* ]]
+  tuned grown "{\"from\": \"$trained\", \"allow_new\": true}" model.encoder.layers=3
+  [ "$status" = 0 ] && [[ $output == *"new, with random values: encoder/layer_2/"* ]]
+  tuned part "{\"from\": \"$trained\", \"components\": [\"encoder\"]}" model.decoder.layers=1
+  [ "$status" = 0 ] && [[ $output == *"new, with random values: decoder/embeddings/weight"* ]]
+  tuned refused runs/tiny_lm/train/export/000000060 && [ "$status" != 0 ] && [[ $output == *"the model is another one"* ]]
+  tuned refused /nowhere && [ "$status" != 0 ] && [[ $output == *"/nowhere"* ]]
+  tuned refused '[]' && [ "$status" != 0 ] && [[ $output == *"init_from"* ]]
+  tuned refused '{"form": "x"}' && [ "$status" != 0 ] && [[ $output == *"form"* ]]
+}

@@ -71,20 +71,20 @@ TEST_F(HfImport, IsTheInverseOfExportForEveryFamily) {
     const std::string weights = read("model.safetensors"), configuration = read("config.json");
     const checkpoint::Reader reader{Files::system(), folder / fmt::format("run/checkpoints/{:09}", step)};
     const model::StoredModel ours = model::stored_model(reader);
-    const Source theirs = open_source(context.get(), "hf:" + folder_of_theirs.string());
-    EXPECT_EQ(theirs.model.tokenizer.model_bytes(), ours.tokenizer.model_bytes());
+    const model::StoredModel theirs = open_source(context.get(), "hf:" + folder_of_theirs.string());
+    EXPECT_EQ(theirs.tokenizer.model_bytes(), ours.tokenizer.model_bytes());
     const spec::Architecture& shape = ours.spec.architecture;
-    EXPECT_EQ(theirs.model.spec.architecture.vocabulary, shape.vocabulary);
+    EXPECT_EQ(theirs.spec.architecture.vocabulary, shape.vocabulary);
     const bool cut = shape.type == spec::ModelType::decoder;
     for (const spec::Unit& unit : ours.spec.units) {
       for (const spec::Parameter& parameter : unit.parameters) {
         std::vector<float> wanted = values(ours, parameter);
         if (cut && parameter.is_by_id()) std::fill(wanted.begin() + 300 * 8, wanted.end(), 0.0F);
-        EXPECT_EQ(values(theirs.model, parameter), wanted) << parameter.name;
+        EXPECT_EQ(values(theirs, parameter), wanted) << parameter.name;
       }
     }
     out = folder / fmt::format("again-{}", step);
-    (void)format_named("hf").write(context.get(), theirs.model, out, {});
+    (void)format_named("hf").write(context.get(), theirs, out, {});
     EXPECT_EQ(read("model.safetensors"), weights);
     EXPECT_EQ(read("config.json"), configuration);
   }
@@ -92,17 +92,17 @@ TEST_F(HfImport, IsTheInverseOfExportForEveryFamily) {
 
 TEST_F(HfImport, ASavedImportIsACheckpoint) {
   write("hf", pegasus, {.max_shard_bytes = 2000});
-  const Source theirs = open_source(context.get(), out.string());
+  const model::StoredModel theirs = open_source(context.get(), out.string());
   const Path saved = folder / "imported";
-  const ExportReport made = format_named("argosy").write(context.get(), theirs.model, saved, {});
+  const ExportReport made = format_named("argosy").write(context.get(), theirs, saved, {});
   checkpoint::Reader reader{Files::system(), saved};
   EXPECT_TRUE(reader.verify().finite);
   EXPECT_GE(made.bytes, static_cast<std::uint64_t>(made.parameters) * 4);
   const model::StoredModel again = model::stored_model(reader);
-  EXPECT_EQ(again.id, theirs.model.id);
+  EXPECT_EQ(again.id, theirs.id);
   for (const spec::Unit& unit : again.spec.units) {
     for (const spec::Parameter& parameter : unit.parameters)
-      EXPECT_EQ(values(again, parameter), values(theirs.model, parameter)) << parameter.name;
+      EXPECT_EQ(values(again, parameter), values(theirs, parameter)) << parameter.name;
   }
   EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)format_named("argosy").write(context.get(), again, saved, {}); }),
               HasSubstr("imported"));
@@ -116,10 +116,10 @@ TEST_F(HfImport, ASavedImportIsACheckpoint) {
 
 TEST_F(HfImport, HalfPrecisionIsWidened) {
   write("hf", llama, {.quantization = Quantization::bfloat16});
-  const Source theirs = open_source(context.get(), out.string());
-  const spec::Parameter& norm = theirs.model.spec.units.back().parameters.back();
+  const model::StoredModel theirs = open_source(context.get(), out.string());
+  const spec::Parameter& norm = theirs.spec.units.back().parameters.back();
   const float stored = test::element(norm.name, 0, 3, 1);
-  EXPECT_EQ(values(theirs.model, norm).at(3), f32_from_bf16(bf16_from_f32(stored)));
+  EXPECT_EQ(values(theirs, norm).at(3), f32_from_bf16(bf16_from_f32(stored)));
 }
 
 TEST_F(HfImport, TensorsThatDoNotFitAreListedTogether) {
@@ -135,9 +135,9 @@ TEST_F(HfImport, TensorsThatDoNotFitAreListedTogether) {
 TEST_F(HfImport, ATiedMatrixMayHaveAnyOfItsNamesAndCopiesMustBeEqual) {
   write("hf", tied_llama);
   edit("model.safetensors", "model.embed_tokens.weight\"", "lm_head.weight\"           ");
-  const Source theirs = open_source(context.get(), out.string());
-  const spec::Parameter& matrix = theirs.model.spec.units.front().parameters.front();
-  EXPECT_EQ(values(theirs.model, matrix).front(), test::element("decoder/embeddings/weight", 0, 0, 1));
+  const model::StoredModel theirs = open_source(context.get(), out.string());
+  const spec::Parameter& matrix = theirs.spec.units.front().parameters.front();
+  EXPECT_EQ(values(theirs, matrix).front(), test::element("decoder/embeddings/weight", 0, 0, 1));
 
   write("hf", llama);  // untied, with equal shapes and different values
   configure("tie_word_embeddings", true);

@@ -1,0 +1,69 @@
+#include "plan/init_from.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+
+#include "config/describe.hpp"
+#include "core/error.hpp"
+
+namespace argosy::plan {
+
+ModelPart part_of(const spec::Parameter& parameter) {
+  if (parameter.is_by_id()) return ModelPart::embeddings;
+  return parameter.name.starts_with("encoder/") ? ModelPart::encoder : ModelPart::decoder;
+}
+
+bool InitSource::covers(const spec::Parameter& parameter) const {
+  return std::ranges::count(components, part_of(parameter)) > 0;
+}
+
+std::span<const config::KeyText> key_texts(const InitSource&) {
+  static constexpr std::array<config::KeyText, 3> texts{{
+      {"from", "folder of a checkpoint, of a soup, or of a Hugging Face model"},
+      {"components",
+       "what is taken from it: embeddings (with the output matrix and its bias), encoder, decoder; default: all"},
+      {"allow_new", "true: parameters that it does not have begin with random values; false: they are an error"},
+  }};
+  return texts;
+}
+
+void validate(const InitSource& source, config::Problems& problems) {
+  problems.require(!source.from.empty(), "/from", "the folder of a model", "nothing");
+  problems.require(!source.components.empty(), "/components", "at least one of embeddings, encoder, decoder", "none");
+}
+
+InitFrom InitFrom::parse(std::string_view text) {
+  if (!text.starts_with('{') && !text.starts_with('[')) {
+    if (text.empty()) throw Error{Fault::config, {.wanted = "the folder of a model", .got = "an empty text"}};
+    return {{InitSource{.from = std::string{text}}}};
+  }
+  boost::system::error_code bad;
+  boost::json::value value = boost::json::parse(text, bad);
+  if (!bad && value.is_object()) value = boost::json::array{std::move(value)};
+  if (bad || !value.is_array() || value.get_array().empty())
+    throw Error{Fault::config,
+                {.wanted = R"(a folder, {"from": DIR, …} or a list of these objects)", .got = std::string{text}}};
+  InitFrom result;
+  for (const boost::json::value& item : value.get_array())
+    result.sources.push_back(
+        config::from_document<InitSource>(config::Document::parse(boost::json::serialize(item), "init_from")));
+  return result;
+}
+
+std::string InitFrom::text() const {
+  const InitSource& first = sources.front();
+  if (sources.size() == 1 && !first.allow_new && first.components == InitSource{}.components) return first.from;
+  boost::json::array list;
+  for (const InitSource& source : sources) list.push_back(config::to_json(source));
+  return config::text_of(list, false);
+}
+
+boost::json::value InitFrom::schema() {
+  boost::json::value source = config::schema_of<InitSource>();
+  source.as_object().erase("$schema");
+  return {{"anyOf",
+           boost::json::array{{{"type", "string"}}, source, {{"type", "array"}, {"items", source}, {"minItems", 1}}}}};
+}
+
+}  // namespace argosy::plan

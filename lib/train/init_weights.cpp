@@ -1,0 +1,151 @@
+#include "train/init_weights.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/describe/enum_to_string.hpp>
+#include <cmath>
+#include <set>
+
+#include "core/error.hpp"
+#include "model/model.hpp"
+
+namespace argosy::train {
+namespace {
+
+/// "a, b, c and 4 more"
+std::string listed(std::vector<std::string> names) {
+  constexpr std::size_t most = 8;
+  const std::size_t all = names.size();
+  if (all > most) names.resize(most);
+  return fmt::format("{}{}", fmt::join(names, ", "), all > most ? fmt::format(" and {} more", all - most) : "");
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+/// The keys of `model` by which two architectures compute different things with weights of equal shapes, as
+/// "model.heads: 4, there 2". Layers are compared by their parameters.
+std::vector<std::string> differences(const spec::Architecture& ours, const spec::Architecture& theirs,
+                                     const plan::InitSource& source) {
+  std::vector<std::string> keys;
+  const auto compare = [&](const char* key, const auto& own, const auto& other) {
+    if (own != other) keys.push_back(fmt::format("model.{}: {}, there {}", key, own, other));
+  };
+  const auto name = [](auto value) { return std::string(boost::describe::enum_to_string(value, "")); };
+  const auto has = [&](plan::ModelPart part) { return std::ranges::count(source.components, part) > 0; };
+  const bool blocks = has(plan::ModelPart::encoder) || has(plan::ModelPart::decoder);
+  compare("width", ours.width, theirs.width);
+  if (!blocks) return keys;
+  compare("ff", ours.ff, theirs.ff);
+  compare("heads", ours.heads, theirs.heads);
+  compare("kv_heads", ours.kv_heads, theirs.kv_heads);
+  compare("head_size", ours.head_size, theirs.head_size);
+  compare("norm", name(ours.norm), name(theirs.norm));
+  compare("norm_position", name(ours.norm_position), name(theirs.norm_position));
+  compare("activation", name(ours.activation), name(theirs.activation));
+  compare("bias", ours.bias, theirs.bias);
+  compare("window", ours.window.value_or(0), theirs.window.value_or(0));
+  if (has(plan::ModelPart::encoder) && theirs.encoder_layers > 0)
+    compare("encoder.position", name(ours.encoder_position), name(theirs.encoder_position));
+  if (has(plan::ModelPart::decoder))
+    compare("decoder.position", name(ours.decoder_position), name(theirs.decoder_position));
+  const bool rotates = ours.encoder_position == spec::Position::rope || ours.decoder_position == spec::Position::rope;
+  if (rotates) compare("rope_theta", ours.rope_theta, theirs.rope_theta);
+  return keys;
+}
+
+}  // namespace
+
+InitialWeights::InitialWeights(comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
+                               const Digest& tokenizer, const OpenModel& open)
+    : seed_(config.seed) {
+  const std::vector<plan::InitSource> sources =
+      config.init_from ? config.init_from->sources : std::vector<plan::InitSource>{};
+  for (const plan::InitSource& source : sources) opened_.push_back({source, open(context, source.from)});
+  comm::agree(context.world, [&] {
+    for (std::size_t s = 0; s < opened_.size(); ++s) {
+      const auto& [source, model] = opened_[s];
+      const std::string where = "init_from " + source.from;
+      const std::vector<std::string> keys = differences(spec.architecture, model.spec.architecture, source);
+      if (!keys.empty())
+        throw_claim(Fault::config, fmt::format("{}: the model is another one ({})", where, fmt::join(keys, "; ")),
+                    where, "the same model", keys.front(), "set these keys as there, or leave these components out");
+      const bool by_id = std::ranges::count(source.components, plan::ModelPart::embeddings) > 0;
+      if (by_id && model.tokenizer.digest() != tokenizer)
+        throw_claim(Fault::config,
+                    fmt::format("{}: its embeddings belong to another tokenizer than data.tokenizer", where), where,
+                    tokenizer.hex(), model.tokenizer.digest().hex(),
+                    "set data.tokenizer to the tokenizer of that model, or leave embeddings out of components");
+      match(s, spec);
+    }
+  });
+  if (opened_.empty()) return;
+  std::vector<std::string> fresh;
+  for (const spec::Unit& unit : spec.units) {
+    for (const spec::Parameter& parameter : unit.parameters)
+      if (!found_.contains(parameter.name)) fresh.push_back(parameter.name);
+  }
+  if (!fresh.empty()) lines_.push_back(fmt::format("new, with random values: {}", listed(fresh)));
+}
+
+void InitialWeights::match(std::size_t s, const spec::ModelSpec& spec) {
+  const auto& [source, model] = opened_[s];
+  std::map<std::string, const spec::Parameter*> theirs;
+  for (const spec::Unit& unit : model.spec.units) {
+    for (const spec::Parameter& parameter : unit.parameters) theirs.emplace(parameter.name, &parameter);
+  }
+  std::vector<std::string> missing, misshapen;
+  std::set<std::string> used;
+  for (const spec::Unit& unit : spec.units) {
+    for (const spec::Parameter& parameter : unit.parameters) {
+      if (!source.covers(parameter)) continue;
+      const auto there = theirs.find(parameter.name);
+      if (there == theirs.end()) {
+        missing.push_back(parameter.name);
+      } else if (there->second->shape != parameter.shape) {
+        misshapen.push_back(
+            fmt::format("{} {}, there {}", parameter.name, text_of(parameter.shape), text_of(there->second->shape)));
+      } else {
+        used.insert(parameter.name);
+        found_[parameter.name] = {s, there->second};
+      }
+    }
+  }
+  const std::string where = "init_from " + source.from;
+  if (!misshapen.empty())
+    throw_claim(Fault::config, fmt::format("{}: parameters have other shapes ({})", where, listed(misshapen)), where,
+                "equal shapes", misshapen.front(), "change the keys of model, or leave these components out");
+  if (!missing.empty() && !source.allow_new)
+    throw_claim(Fault::config, fmt::format("{}: it has no {}", where, listed(missing)), where,
+                "every parameter of the model", "none of that name",
+                "set allow_new to begin with random values for them");
+  if (used.empty())
+    throw_claim(Fault::config, fmt::format("{}: nothing of it can be used", where), where, "parameters of the model",
+                "none", "correct init_from");
+  std::vector<std::string> unused;
+  for (const auto& [name, parameter] : theirs)
+    if (source.covers(*parameter) && !used.contains(name)) unused.push_back(name);
+  lines_.push_back(fmt::format("init_from {}: {} parameters loaded{}", source.from, used.size(),
+                               unused.empty() ? "" : fmt::format("; unused: {}", listed(unused))));
+}
+
+void InitialWeights::fill(const spec::Parameter& parameter, std::int64_t begin, std::int64_t end, float* values) const {
+  const auto found = found_.find(parameter.name);
+  if (found == found_.end()) return model::initial_values(parameter, seed_, begin, end, values);
+  const auto& [source, theirs] = found->second;
+  const std::span<float> to{values, static_cast<std::size_t>(end - begin)};
+  opened_[source].model.weights->read(*theirs, begin, to);
+  if (!std::ranges::all_of(to, [](float value) { return std::isfinite(value); }))
+    throw_error(Fault::numeric, fmt::format("{}, {}", opened_[source].source.from, parameter.name), "finite weights",
+                "NaN or infinity", "begin with another model");
+}
+
+std::string InitialWeights::summary() const {
+  std::vector<std::string> from;
+  for (const Opened& each : opened_)
+    from.push_back(fmt::format("{} (step {}, {})", each.source.from, each.model.step, each.model.id));
+  return fmt::format("initial weights from {}", fmt::join(from, ", "));
+}
+
+}  // namespace argosy::train

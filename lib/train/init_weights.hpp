@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/run_main.hpp"
+#include "core/hash.hpp"
+#include "model/stored_model.hpp"
+#include "plan/run_config.hpp"
+
+/// The weights that a new run begins with: of existing models (init_from) where they have them, else random ones.
+namespace argosy::train {
+
+/// Opens a model by the name that the configuration gives it. **Collective.**
+using OpenModel = std::function<model::StoredModel(comm::Context& context, const std::string& name)>;
+
+class InitialWeights {
+ public:
+  /// Opens the sources and compares them with the model, before anything is read. Borrows `spec`. **Collective.**
+  /// Throws Error{config} when a source is another kind of model (every key that differs is named), lacks parameters
+  /// (unless allow_new) or has them in other shapes, and when its tokenizer is another one while its embeddings are
+  /// wanted; what `open` throws.
+  InitialWeights(comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
+                 const Digest& tokenizer, const OpenModel& open);
+
+  /// Elements [begin, end) of a parameter of the model. Not collective. Throws Error{numeric} for NaN and infinity,
+  /// Error{corrupt}, Error{io}.
+  void fill(const spec::Parameter& parameter, std::int64_t begin, std::int64_t end, float* values) const;
+
+  /// For the log: of each source what was loaded, then what is new.
+  [[nodiscard]] const std::vector<std::string>& lines() const noexcept { return lines_; }
+  /// For the history of the run.
+  [[nodiscard]] std::string summary() const;
+
+ private:
+  struct Opened {
+    plan::InitSource source;
+    model::StoredModel model;
+  };
+  /// Finds the parameters of the model that a source has. Returns those that it covers and lacks.
+  void match(std::size_t source, const spec::ModelSpec& spec);
+
+  std::uint64_t seed_;
+  std::vector<Opened> opened_;
+  std::map<std::string, std::pair<std::size_t, const spec::Parameter*>> found_;  // by our name: source, its parameter
+  std::vector<std::string> lines_;
+};
+
+}  // namespace argosy::train
