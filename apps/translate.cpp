@@ -1,6 +1,7 @@
 #include "decode/translate.hpp"
 
 #include <algorithm>
+#include <boost/json/value_from.hpp>
 #include <optional>
 
 #include "app.hpp"
@@ -45,11 +46,12 @@ int main(int argc, char** argv) {
                  "round the weights of matrix products, and the values they are multiplied by, to 8 bits: faster, with "
                  "nearly the same translations");
     cli.add_flag("--scores", files.with_scores, "write the score and a tab before each translation");
-    cli.add_option("--reference", files.reference, "reference translations: adds BLEU and chrF to the result line");
+    cli.add_option("--reference", files.reference,
+                   "reference translations: adds BLEU, chrF and TER to the result line");
     constexpr std::string_view examples =
         "  echo \"Click the button.\" | apps/translate runs/quickstart/soup                     one line, to the "
         "terminal\n"
-        "  mpiexec -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr  with BLEU and chrF\n";
+        "  mpiexec -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr  with scores\n";
     if (!app::parse(cli, argc, argv, examples, context)) return Exit::ok;
 
     const double begin_s = context.clock.monotonic_s();
@@ -79,6 +81,8 @@ int main(int argc, char** argv) {
     if (report.scores) {
       figures["bleu"] = report.scores->bleu;
       figures["chrf"] = report.scores->chrf;
+      figures["ter"] = report.scores->ter;
+      figures["signatures"] = boost::json::value_from(decode::score_signatures());
     }
     context.print_result("translate", std::move(figures));
     return Exit::ok;

@@ -1,52 +1,22 @@
 #include "decode/scores.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <cmath>
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include "core/version.hpp"
+#include "decode/words.hpp"
 
 namespace argosy::decode {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_stop(char c) { return c == '.' || c == ','; }
-
-/// Length in bytes of the white space that starts at `at` (Python's str.split: Unicode white space), 0 if none starts
-/// there.
-std::size_t space_at(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U; };
-  const unsigned b0 = byte(0), b1 = byte(1), b2 = byte(2);
-  if (b0 == ' ' || (b0 >= 0x09 && b0 <= 0x0d) || (b0 >= 0x1c && b0 <= 0x1f)) return 1;
-  if (b0 == 0xc2 && (b1 == 0x85 || b1 == 0xa0)) return 2;  // NEL, NBSP
-  if (b0 == 0xe1 && b1 == 0x9a && b2 == 0x80) return 3;    // U+1680
-  if (b0 == 0xe2 && b1 == 0x80 && ((b2 >= 0x80 && b2 <= 0x8a) || b2 == 0xa8 || b2 == 0xa9 || b2 == 0xaf)) return 3;
-  if (b0 == 0xe2 && b1 == 0x81 && b2 == 0x9f) return 3;  // U+205F
-  if (b0 == 0xe3 && b1 == 0x80 && b2 == 0x80) return 3;  // U+3000
-  return 0;
-}
-
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  std::string word;
-  for (std::size_t i = 0; i < text.size();) {
-    if (const std::size_t space = space_at(text, i)) {
-      if (!word.empty()) words.push_back(std::move(word));
-      word.clear();
-      i += space;
-    } else {
-      word += text[i++];
-    }
-  }
-  if (!word.empty()) words.push_back(std::move(word));
-  return words;
-}
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-}
 
 /// The 13a rules, each over the whole line, left to right, non-overlapping. Only the final split knows about Unicode.
 std::vector<std::string> tokens_13a(std::string_view line) {
@@ -59,12 +29,12 @@ std::vector<std::string> tokens_13a(std::string_view line) {
     if (cut == 0) break;
     text.erase(text.size() - cut);
   }
-  replace_all(text, "<skipped>", "");
-  replace_all(text, "-\n", "");
-  replace_all(text, "\n", " ");
+  boost::replace_all(text, "<skipped>", "");
+  boost::replace_all(text, "-\n", "");
+  boost::replace_all(text, "\n", " ");
   for (const auto& [entity, character] :
        {std::pair{"&quot;", "\""}, std::pair{"&amp;", "&"}, std::pair{"&lt;", "<"}, std::pair{"&gt;", ">"}}) {
-    replace_all(text, entity, character);
+    boost::replace_all(text, entity, character);
   }
   text = " " + text + " ";
 
@@ -140,6 +110,8 @@ std::int64_t grams_in(std::size_t pieces, std::size_t n) {
 
 }  // namespace
 
+std::string signature_of(std::string_view settings) { return fmt::format("{}|version:argosy-{}", settings, version()); }
+
 void BleuCounts::add(std::string_view hypothesis, std::string_view reference) {
   const auto hyp = tokens_13a(hypothesis), ref = tokens_13a(reference);
   for (std::size_t n = 1; n <= 4; ++n) {
@@ -152,16 +124,17 @@ void BleuCounts::add(std::string_view hypothesis, std::string_view reference) {
 
 double BleuCounts::score() const {
   if (std::all_of(counts_.begin(), counts_.begin() + 4, [](std::int64_t c) { return c == 0; })) return 0.0;
+  // In sacreBLEU's order of operations, so that not even the last bit differs.
   double log_sum = 0.0, doubling = 1.0;
   for (std::size_t n = 0; n < 4; ++n) {
     if (counts_[n + 4] == 0) return 0.0;  // an order without a single n-gram has precision 0
     const auto total = static_cast<double>(counts_[n + 4]);
     if (counts_[n] == 0) doubling *= 2.0;
-    log_sum += std::log(counts_[n] == 0 ? 1.0 / (doubling * total) : static_cast<double>(counts_[n]) / total);
+    log_sum += std::log(counts_[n] == 0 ? 100.0 / (doubling * total) : 100.0 * static_cast<double>(counts_[n]) / total);
   }
   const auto hyp = static_cast<double>(counts_[8]), ref = static_cast<double>(counts_[9]);
   const double brevity = hyp < ref ? std::exp(1.0 - ref / hyp) : 1.0;
-  return 100.0 * brevity * std::exp(log_sum / 4.0);
+  return brevity * std::exp(log_sum / 4.0);
 }
 
 void ChrfCounts::add(std::string_view hypothesis, std::string_view reference) {
@@ -189,7 +162,7 @@ double ChrfCounts::score() const {
   if (orders == 0 || precision + recall == 0.0) return 0.0;
   precision /= orders;
   recall /= orders;
-  return 100.0 * 5.0 * precision * recall / (4.0 * precision + recall);
+  return 100.0 * (5.0 * precision * recall / (4.0 * precision + recall));
 }
 
 }  // namespace argosy::decode

@@ -7,6 +7,7 @@
 #include "core/staged.hpp"
 #include "core/utf8.hpp"
 #include "decode/scores.hpp"
+#include "decode/ter.hpp"
 
 namespace argosy::decode {
 namespace {
@@ -113,6 +114,20 @@ std::optional<std::uint64_t> lines_in(const Files& files, const std::optional<Pa
               references ? std::to_string(*references) : "more");
 }
 
+/// Counts of all scores.
+struct ScoreCounts {
+  BleuCounts bleu;
+  ChrfCounts chrf;
+  TerCounts ter;
+
+  void add(const Translation& translation, const std::string& reference) {
+    bleu.add(translation.text, reference);
+    chrf.add(translation.text, reference);
+    ter.add(translation.text, reference);
+  }
+  [[nodiscard]] TranslationScores scores() const { return {bleu.score(), chrf.score(), ter.score()}; }
+};
+
 void refuse_same(const Files& files, const Path& output, const std::optional<Path>& other, const char* what) {
   const auto there = other ? files.stat(*other) : std::nullopt;
   const auto facts = files.stat(output);
@@ -170,16 +185,22 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
   return out;
 }
 
-TranslationScores score_translations(const std::vector<Translation>& translations,
+std::map<std::string, std::string> score_signatures() {
+  return {{"bleu", signature_of(BleuCounts::settings)},
+          {"chrf", signature_of(ChrfCounts::settings)},
+          {"ter", signature_of(TerCounts::settings)}};
+}
+
+TranslationScores score_translations(const comm::Communicator& world, const std::vector<Translation>& translations,
                                      const std::vector<std::string>& references) {
   ARGOSY_CHECK(translations.size() == references.size(), "{} and {}", translations.size(), references.size());
-  BleuCounts bleu;
-  ChrfCounts chrf;
-  for (std::size_t i = 0; i < translations.size(); ++i) {
-    bleu.add(translations[i].text, references[i]);
-    chrf.add(translations[i].text, references[i]);
-  }
-  return {bleu.score(), chrf.score()};
+  ScoreCounts counts;
+  const auto size = static_cast<std::size_t>(world.size());
+  for (auto i = static_cast<std::size_t>(world.rank()); i < translations.size(); i += size)
+    counts.add(translations[i], references[i]);
+  for (const std::span<std::int64_t> each : {counts.bleu.counts(), counts.chrf.counts(), counts.ter.counts()})
+    world.all_reduce(each);
+  return counts.scores();
 }
 
 struct TextTranslation::Impl {
@@ -245,9 +266,7 @@ struct TextTranslation::Impl {
         const Translation& translation = translations[i];
         if (files.with_scores) text += fmt::format("{:.6f}\t", translation.score);
         (text += translation.text) += '\n';
-        if (!references) continue;
-        bleu.add(translation.text, reference_part[i]);
-        chrf.add(translation.text, reference_part[i]);
+        if (references) counts.add(translation, reference_part[i]);
       }
       output ? output->append(text) : context.print(text);
       const auto size_bytes = input->size_bytes();
@@ -263,8 +282,7 @@ struct TextTranslation::Impl {
   std::optional<LineSource> input, references;
   std::optional<OutputFile> output;
   Lines reference_part;
-  BleuCounts bleu;
-  ChrfCounts chrf;
+  ScoreCounts counts;
   bool warned = false;
 };
 
@@ -285,7 +303,7 @@ TextReport TextTranslation::run(const TranslateLines& translate) {
   comm::agree(text.context.world, [&] {
     if (text.output) text.output->commit();
   });
-  if (text.references) report.scores = {text.bleu.score(), text.chrf.score()};
+  if (text.references) report.scores = text.counts.scores();
   return report;
 }
 

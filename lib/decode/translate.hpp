@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,10 +31,15 @@ struct Translation {
                                                        const SearchOptions& options, std::uint64_t first = 0);
 
 struct TranslationScores {
-  double bleu = 0, chrf = 0;  // 0..100
+  double bleu = 0, chrf = 0, ter = 0;  // in percent; of TER less is better, and it can exceed 100
 };
-/// Corpus scores of translations, with one reference each. Not collective.
-[[nodiscard]] TranslationScores score_translations(const std::vector<Translation>& translations,
+/// The signature of each score, by its name above (scores.hpp).
+[[nodiscard]] std::map<std::string, std::string> score_signatures();
+
+/// Corpus scores of translations, with one reference each. Each rank counts a share of the lines. **Collective**, with
+/// the same arguments and result on every rank.
+[[nodiscard]] TranslationScores score_translations(const comm::Communicator& world,
+                                                   const std::vector<Translation>& translations,
                                                    const std::vector<std::string>& references);
 
 /// The files. Where absent: standard input, standard output, no references.

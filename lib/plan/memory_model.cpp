@@ -161,6 +161,11 @@ StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices) {
   return memory;
 }
 
+std::int64_t translating_bytes(const SpaceSizes& sizes, Scheme scheme, std::int64_t weight_bytes, bool on_cpu) {
+  const std::int64_t gathered = rotates_weights(scheme) ? sizes.all.padded - sizes.resident.padded : 0;
+  return weight_bytes * (gathered + (on_cpu ? sizes.all.padded : 0));
+}
+
 StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices choices) {
   choices.scheme = like(other);
   StateMemory memory = state_memory(sizes, choices);

@@ -65,12 +65,18 @@ struct StateMemory {
   std::int64_t weights = 0, gradients = 0, optimizer = 0;
   std::int64_t rotating_weights = 0, rotating_gradients = 0;
   std::int64_t scratch = 0;  // of sums, at most; less if a backend cuts a unit into pieces
-  /// All but scratch.
+  /// Weights beyond these, while a validation translates: then there is neither scratch nor a micro-batch.
+  std::int64_t translating = 0;
+  /// What is held all the time.
   [[nodiscard]] std::int64_t state() const {
     return weights + gradients + optimizer + rotating_weights + rotating_gradients;
   }
 };
 [[nodiscard]] StateMemory state_memory(const SpaceSizes& sizes, const StateChoices& choices);
+/// StateMemory::translating. The units that take turns have a copy that all ranks have gathered, and a CPU reads the
+/// matrices from a packed copy of the model.
+[[nodiscard]] std::int64_t translating_bytes(const SpaceSizes& sizes, Scheme scheme, std::int64_t weight_bytes,
+                                             bool on_cpu);
 /// For `other` instead of choices.scheme. Rotating buffers and scratch space are counted as Argosy's.
 [[nodiscard]] StateMemory state_memory(const SpaceSizes& sizes, Comparison other, StateChoices choices);
 

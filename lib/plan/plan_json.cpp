@@ -17,6 +17,7 @@ json::object json_of(const RunPlan& plan, const SchemePlan& scheme) {
                       {"rotating_gradients_bytes", scheme.state.rotating_gradients},
                       {"state_bytes", scheme.state.state()},
                       {"scratch_bytes", scheme.state.scratch},
+                      {"translating_bytes", scheme.state.translating},
                       {"total_bytes", scheme.total_bytes},
                       {"fits", json::value_from(scheme.fits)},
                       {"sent_inner_bytes", scheme.traffic.rank_inner},

@@ -96,6 +96,11 @@ void add_scheme(std::vector<std::string>& lines, const RunPlan& plan, const Sche
     if (bytes > 0) memory += fmt::format(" {} {:.2f} +", name, unit.of(bytes));
   }
   lines.push_back(memory + fmt::format(" activations {:.2f} (estimate)", unit.of(plan.activations.total())));
+  if (state.translating > 0) {
+    lines.back() += fmt::format(
+        "; while a validation translates, {:.2f} for the weights of all ranks instead of scratch and activations",
+        unit.of(state.translating));
+  }
   const StepTraffic& sent = scheme.traffic;
   const auto giga = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
   if (plan.target.layout.world() > 1) {

@@ -105,7 +105,7 @@ std::span<const KeyText> key_texts(const ValidationConfig&) {
       {"steps",
        "micro-batches of a set that each rank evaluates; default: 25 for a decoder, all for an encoder_decoder"},
       {"sets", "texts held out from training"},
-      {"metrics", "loss, perplexity; bleu, chrf of greedy translations"},
+      {"metrics", "loss, perplexity; bleu, chrf, ter of greedy translations, as sacreBLEU computes them"},
       {"early_stop", "when a run that no longer improves ends; absent: it runs for schedule.length"},
       {"keep_best",
        "metrics of the first set; each time one improves, a checkpoint is saved and kept until the next improvement"},
@@ -224,7 +224,8 @@ void validate(const StopConfig& config, config::Problems& problems) {
 void validate(const ValidationConfig& config, config::Problems& problems) {
   problems.require(config.interval.count > 0, "/interval", "a period above 0", config.interval.text());
   problems.require(config.steps.value_or(1) > 0, "/steps", "1 or more", config.steps.value_or(1));
-  problems.require(!config.metrics.empty(), "/metrics", "a list of loss, perplexity, bleu or chrf", "an empty one");
+  problems.require(!config.metrics.empty(), "/metrics", "a list of loss, perplexity, bleu, chrf or ter",
+                   "an empty one");
   const auto require_measured = [&](Metric metric, const std::string& pointer) {
     const bool measured = std::find(config.metrics.begin(), config.metrics.end(), metric) != config.metrics.end();
     problems.require(measured, pointer, "one of the metrics in validation.metrics",
@@ -269,11 +270,8 @@ void validate(const RunConfig& config, config::Problems& problems) {
   for (std::size_t i = 0; i < config.validation.metrics.size(); ++i) {
     const Metric metric = config.validation.metrics[i];
     const std::string name(boost::describe::enum_to_string(metric, ""));
-    problems.require(!is_language_model(config) || metric == Metric::loss || metric == Metric::perplexity,
+    problems.require(!is_language_model(config) || !needs_translations(metric),
                      fmt::format("/validation/metrics/{}", i), "loss or perplexity, since model.type is decoder", name);
-    problems.require(config.sharding.zero_stage < 3 || metric == Metric::loss || metric == Metric::perplexity,
-                     fmt::format("/validation/metrics/{}", i),
-                     "loss or perplexity with sharding.zero_stage 3, in which no rank holds the whole model", name);
   }
 }
 

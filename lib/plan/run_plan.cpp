@@ -39,6 +39,7 @@ std::string setting_of(Scheme scheme) {
 /// Activations grow with the micro-batch, state and scratch do not.
 std::int64_t largest_micro_size(const RunPlan& plan, const RunConfig& config, const spec::Architecture& shape) {
   const StateMemory& state = plan.chosen().state;
+  if (state.state() + state.translating > capacity_bytes(*plan.target.gpu)) return 0;
   const auto left = static_cast<double>(capacity_bytes(*plan.target.gpu) - state.state() - state.scratch);
   const auto fits = [&](std::int64_t micro_size) {
     return activations_of(config, shape, micro_batch_of(config, micro_size)).total() <= left;
@@ -231,7 +232,7 @@ void require_fits(const RunPlan& plan) {
 
 void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
   const auto bytes_of = [&](const StateMemory& state) {
-    return state.state() + state.scratch + (plan.target.gpu ? 0 : plan.copy_bytes);
+    return state.state() + std::max(state.scratch, state.translating) + (plan.target.gpu ? 0 : plan.copy_bytes);
   };
   const std::int64_t needed = bytes_of(plan.chosen().state);
   if (needed <= capacity_bytes) return;

@@ -1,5 +1,7 @@
 #include "plan/scheme_plan.hpp"
 
+#include <algorithm>
+
 #include "optim/optim_config.hpp"
 
 namespace argosy::plan {
@@ -84,7 +86,8 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
 
 SchemePlan SchemePlanner::with_memory(std::string name, const StateMemory& state) const {
   SchemePlan plan{.name = std::move(name), .state = state};
-  plan.total_bytes = state.state() + state.scratch + static_cast<std::int64_t>(activations_.total());
+  plan.total_bytes =
+      state.state() + std::max(state.scratch + static_cast<std::int64_t>(activations_.total()), state.translating);
   if (target_.gpu != nullptr) plan.fits = plan.total_bytes <= capacity_bytes(*target_.gpu);
   return plan;
 }
@@ -112,7 +115,10 @@ void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comp
 SchemePlan SchemePlanner::memory(Scheme scheme) const {
   StateChoices choices = state_;
   choices.scheme = scheme;
-  return with_memory(boost::describe::enum_to_string(scheme, ""), state_memory(sizes_of_spaces_, choices));
+  StateMemory state = state_memory(sizes_of_spaces_, choices);
+  if (std::ranges::any_of(config_.validation.metrics, needs_translations))
+    state.translating = translating_bytes(sizes_of_spaces_, scheme, state_.weight_bytes, target_.gpu == nullptr);
+  return with_memory(boost::describe::enum_to_string(scheme, ""), state);
 }
 
 SchemePlan SchemePlanner::plan(Scheme scheme) const {

@@ -27,7 +27,7 @@ struct PlanTarget {
 struct SchemePlan {
   std::string name{};  // stage_1, …, ddp
   StateMemory state{};
-  std::int64_t total_bytes = 0;  // state, scratch and activations of the fullest rank; activations are an estimate
+  std::int64_t total_bytes = 0;  // most at one time on the fullest rank; activations are an estimate
   std::optional<bool> fits{};    // with a GPU
   StepTraffic traffic{};
   std::optional<double> step_s{}, exposed_s{};  // with a GPU, estimates; exposed: beyond the time of computing alone

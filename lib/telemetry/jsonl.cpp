@@ -1,4 +1,5 @@
 #include <boost/json/parse.hpp>
+#include <boost/json/value_from.hpp>
 
 #include "config/config.hpp"
 #include "telemetry/sinks.hpp"
@@ -76,7 +77,9 @@ JsonLines::JsonLines(const SinkSetup& setup) {
 void JsonLines::validation(const ValidationRecord& record) {
   boost::json::object figures;
   for (const Figure& figure : record.figures) figures[figure.name] = figure.value;
-  append({{"step", record.step}, {"validation", record.set}, {"figures", std::move(figures)}});
+  boost::json::object line{{"step", record.step}, {"validation", record.set}, {"figures", std::move(figures)}};
+  if (!record.signatures.empty()) line["signatures"] = boost::json::value_from(record.signatures);
+  append(std::move(line));
 }
 
 void JsonLines::append(const boost::json::object& line) {

@@ -2,6 +2,7 @@
 
 #include <boost/json/object.hpp>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -61,6 +62,7 @@ struct ValidationRecord {
   std::int64_t step = 0;
   std::string set;
   std::vector<Figure> figures;
+  std::map<std::string, std::string> signatures{};  // of those figures that sacreBLEU defines, by name
 };
 
 /// The figures of a record by name, as FORMAT.md lists them. A figure that is unknown is null.

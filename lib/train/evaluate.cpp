@@ -5,7 +5,6 @@
 
 #include "core/error.hpp"
 #include "data/epoch_source.hpp"
-#include "decode/translate.hpp"
 
 namespace argosy::train {
 namespace {
@@ -83,16 +82,17 @@ double Evaluation::value_of(plan::Metric metric) const {
     case plan::Metric::perplexity:
       return perplexity();
     case plan::Metric::bleu:
-      return bleu.value();
+      return scores.value().bleu;
     case plan::Metric::chrf:
-      return chrf.value();
+      return scores.value().chrf;
+    case plan::Metric::ter:
+      return scores.value().ter;
   }
   return 0;
 }
 
-Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Model& model,
-                    const data::Tokenizer& tokenizer, const EvaluationSet& set,
-                    const std::vector<plan::Metric>& metrics) {
+Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, const data::Tokenizer& tokenizer,
+                    const EvaluationSet& set, const std::vector<plan::Metric>& metrics) {
   std::array<double, 2> sums{};
   std::array<std::int64_t, 1> most{std::ssize(set.batches)};
   context.world.all_reduce(std::span<std::int64_t>{most}, comm::Reduce::max);
@@ -100,23 +100,21 @@ Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Mo
   const data::Batch nothing;
   for (std::size_t i = 0; i < rounds; ++i) {
     const data::Batch& batch = i < set.batches.size() ? set.batches[i] : nothing;
-    sums[0] += nll_of(batch);
+    sums[0] += model.nll_of(batch);
     sums[1] += static_cast<double>(batch.tgt_tokens);
   }
   context.world.all_reduce(std::span<double>{sums});
-  Evaluation evaluation{.nll_sum = sums[0], .tgt_tokens = static_cast<std::int64_t>(sums[1]), .bleu = {}, .chrf = {}};
+  Evaluation evaluation{.nll_sum = sums[0], .tgt_tokens = static_cast<std::int64_t>(sums[1]), .scores = {}};
   if (evaluation.tgt_tokens == 0)
     throw_error(Fault::data, set.name, "a validation set with tokens to predict", "none",
                 "set another file in validation.sets");
-  const bool translates = std::any_of(metrics.begin(), metrics.end(), [](plan::Metric metric) {
-    return metric == plan::Metric::bleu || metric == plan::Metric::chrf;
+  if (std::none_of(metrics.begin(), metrics.end(), plan::needs_translations)) return evaluation;
+  std::vector<decode::Translation> translations;
+  model.with_whole([&](model::Model& whole) {
+    model::Inference inference(whole);
+    translations = decode::translate_lines(context.world, inference, tokenizer, set.text.source, {});
   });
-  if (!translates) return evaluation;
-  model::Inference inference(model);
-  const auto translations = decode::translate_lines(context.world, inference, tokenizer, set.text.source, {});
-  const decode::TranslationScores scores = decode::score_translations(translations, set.text.target);
-  evaluation.bleu = scores.bleu;
-  evaluation.chrf = scores.chrf;
+  evaluation.scores = decode::score_translations(context.world, translations, set.text.target);
   return evaluation;
 }
 

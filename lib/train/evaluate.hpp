@@ -10,6 +10,7 @@
 #include "data/loader.hpp"
 #include "data/text_pairs.hpp"
 #include "data/tokenizer.hpp"
+#include "decode/translate.hpp"
 #include "model/model.hpp"
 #include "plan/run_config.hpp"
 
@@ -34,7 +35,7 @@ struct EvaluationSet {
 struct Evaluation {
   double nll_sum = 0;  // unsmoothed, over tgt_tokens
   std::int64_t tgt_tokens = 0;
-  std::optional<double> bleu, chrf;  // 0..100, of greedy translations
+  std::optional<decode::TranslationScores> scores;  // of greedy translations
   [[nodiscard]] double loss() const;
   [[nodiscard]] double perplexity() const;
   [[nodiscard]] double value_of(plan::Metric metric) const;
@@ -43,10 +44,18 @@ struct Evaluation {
 /// Σ nll of a batch, unsmoothed. All ranks call it equally often; a rank that has fewer batches passes empty ones.
 using NllOf = std::function<double(const data::Batch& batch)>;
 
-/// Evaluates a model by `nll_of`, and by the translations of `model` if a metric needs them. `nll_of` must have
-/// gathered all weights of `model` after the last batch. **Collective** over context.world. Throws Error{data} for a
-/// set without loss-bearing tgt_tokens.
-[[nodiscard]] Evaluation evaluate(const comm::Context& context, const NllOf& nll_of, model::Model& model,
+using UseModel = std::function<void(model::Model&)>;
+
+struct EvaluatedModel {
+  NllOf nll_of;
+  /// Calls `use` with the model while this rank has all its weights. All ranks call it together, and `use` fails on all
+  /// or on none.
+  std::function<void(const UseModel& use)> with_whole;
+};
+
+/// Evaluates a model by its loss, and by its translations if a metric needs them. **Collective** over context.world.
+/// Throws Error{data} for a set without loss-bearing tgt_tokens.
+[[nodiscard]] Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model,
                                   const data::Tokenizer& tokenizer, const EvaluationSet& set,
                                   const std::vector<plan::Metric>& metrics);
 

@@ -63,8 +63,8 @@ void Progress::add(telemetry::StepMetrics step, const StepTimes& times, double w
   if (status_) status_->running(step.step, step.fraction_done);
 }
 
-void Progress::add_validation(std::int64_t step, const std::string& set, std::vector<telemetry::Figure> figures) {
-  if (metrics_) metrics_->add_validation({.step = step, .set = set, .figures = std::move(figures)});
+void Progress::add_validation(const telemetry::ValidationRecord& record) {
+  if (metrics_) metrics_->add_validation(record);
 }
 
 void Progress::stopped(std::int64_t step, const std::string& reason) {

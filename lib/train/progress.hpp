@@ -28,8 +28,8 @@ class Progress {
   /// Counts a step for which this rank waited `waited_s` for data. The step that ends a log interval also finds the
   /// longest wait of any rank over the interval and the highest memory peak. **Collective.**
   void add(telemetry::StepMetrics step, const StepTimes& times, double waited_s);
-  /// Reports the figures of one validation set; only those of rank 0 count.
-  void add_validation(std::int64_t step, const std::string& set, std::vector<telemetry::Figure> figures);
+  /// Reports the record of one validation set; only that of rank 0 counts.
+  void add_validation(const telemetry::ValidationRecord& record);
 
   /// Sums over the steps since the last log line, equal on all ranks.
   [[nodiscard]] const telemetry::WindowSums& window() const noexcept { return window_; }

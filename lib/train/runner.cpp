@@ -389,4 +389,24 @@ double Runner::evaluate(const plan::StepPlan& plan, const data::Batch& batch, co
   return number_of(step.micro_batches.front().pass.nll_sum);
 }
 
+void Runner::with_whole_model(const plan::StepPlan& plan, const std::function<void()>& use) {
+  struct Rebinding {
+    ~Rebinding() {
+      for (std::size_t u = 0; u < buffers.size(); ++u)
+        if (buffers[u].rotates_weights) model.units()[u].bind_weights(buffers[u].weights);
+    }
+    model::Model& model;
+    std::vector<UnitBuffers>& buffers;
+  } const rebinding{model_, buffers_.units()};
+  complete_frozen();
+  for (const plan::Op& op : plan.ops) {
+    if (op.kind != plan::OpKind::gather) continue;
+    gather(op).wait_on(kComputeStream);
+    if (op.weights >= 0)  // a later gather overwrites it
+      model_.units()[static_cast<std::size_t>(op.unit)].bind_weights(
+          buffers_.units()[static_cast<std::size_t>(op.unit)].weights.clone());
+  }
+  use();
+}
+
 }  // namespace argosy::train

@@ -73,6 +73,11 @@ class Runner {
   /// the weights of all ranks. **Collective.** Throws Error{comm}.
   double evaluate(const plan::StepPlan& plan, const data::Batch& batch, const model::LossOptions& loss);
 
+  /// Calls `use` while the model is bound to the weights of all ranks, also of units that rotate: these have memory of
+  /// their own until it returns or throws. plan: of the forward pass. `use` must fail on all ranks or on none.
+  /// **Collective.** Throws Error{comm} and what `use` throws.
+  void with_whole_model(const plan::StepPlan& plan, const std::function<void()>& use);
+
  private:
   struct MicroBatch;  // a micro-batch in flight
   struct Step;

@@ -11,6 +11,7 @@
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
+#include "decode/translate.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/memory.hpp"
 #include "model/stored_spec.hpp"
@@ -306,16 +307,20 @@ class Trainer {
   Evaluation evaluate_on(const EvaluationSet& set, const std::string& name, Runner& runner,
                          const plan::StepPlan& forward) {
     Evaluation evaluation = evaluate(
-        context_, [&](const data::Batch& batch) { return runner.evaluate(forward, batch, run_.loss); }, *run_.model,
+        context_,
+        {.nll_of = [&](const data::Batch& batch) { return runner.evaluate(forward, batch, run_.loss); },
+         .with_whole = [&](const UseModel& use) { runner.with_whole_model(forward, [&] { use(*run_.model); }); }},
         *run_.tokenizer, set, config_.validation.metrics);
     json::object figures;
-    std::vector<telemetry::Figure> reported;
+    telemetry::ValidationRecord record{.step = state_.step, .set = name, .figures = {}};
+    const std::map<std::string, std::string> signatures = decode::score_signatures();
     for (const plan::Metric metric : config_.validation.metrics) {
       const std::string metric_name(config::to_json(metric).as_string());
-      reported.push_back({metric_name, evaluation.value_of(metric)});
+      record.figures.push_back({metric_name, evaluation.value_of(metric)});
+      if (const auto found = signatures.find(metric_name); found != signatures.end()) record.signatures.insert(*found);
       figures[metric_name] = evaluation.value_of(metric);
     }
-    progress_->add_validation(state_.step, name, reported);
+    progress_->add_validation(record);
     state_.metrics[name] = std::move(figures);
     return evaluation;
   }

@@ -88,6 +88,27 @@ TEST(TranslateLines, NamesALineThatIsTooLong) {
       testing::AllOf(testing::HasSubstr("at most 40 pieces"), testing::HasSubstr("line 3")));
 }
 
+TEST(ScoreTranslations, DoNotDependOnTheRankCount) {
+  std::vector<Translation> translations;
+  std::vector<std::string> references;
+  for (const std::string& verse : test::verses(7).english) {
+    const std::size_t cut = verse.find(' ');
+    references.push_back(verse);
+    translations.push_back({.text = verse.substr(cut + 1) + " " + verse.substr(0, cut) + " more"});
+  }
+  const comm::Communicator alone = test::world().split(test::world().rank(), 0);
+  for (const std::size_t lines : {std::size_t{7}, std::size_t{1}, std::size_t{0}}) {  // fewer than ranks; none
+    translations.resize(lines);
+    references.resize(lines);
+    const TranslationScores shared = score_translations(test::world(), translations, references);
+    const TranslationScores own = score_translations(alone, translations, references);
+    EXPECT_EQ(shared.bleu, own.bleu);
+    EXPECT_EQ(shared.chrf, own.chrf);
+    EXPECT_EQ(shared.ter, own.ter);
+    EXPECT_EQ(own.ter > 0, lines > 0);
+  }
+}
+
 TEST(TranslateLines, ATroubleOfOneRankEndsAll) {
   test::BoundModel bound(shape_for(tokenizer()));
   model::Inference inference(*bound.model);

@@ -94,6 +94,7 @@ TEST_F(TextTranslationTest, ScoresCountOverTheWholeText) {
     if (world().rank() != 0) continue;
     ASSERT_TRUE(report.scores);
     EXPECT_NEAR(report.scores->bleu, 83.76, 0.01);  // 100 (9/10 · 7/8 · 5/6 · 3/4)^(1/4)
+    EXPECT_EQ(report.scores->ter, 10) << "one word of ten";
   }
 }
 

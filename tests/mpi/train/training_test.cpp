@@ -88,6 +88,42 @@ TEST_P(Training, HoldsWhatWasPlannedToTheByte) {
   }
 }
 
+TEST_P(Training, ValidatesByTranslationsAlikeHoweverWeightsAreSharded) {
+  using plan::Metric, plan::ShardingScope;
+  const auto run = [&](int stage, ShardingScope scope, Hierarchy hierarchy) {
+    const std::string name = fmt::format("{} stage {} {}", name_of(hierarchy), stage, static_cast<int>(scope));
+    RunConfig config = this->config(name);
+    config.sharding.zero_stage = stage;
+    config.sharding.scope = scope;
+    config.sharding.accumulation_order = plan::AccumulationOrder::breadth_first;  // sums nest alike
+    config.schedule.lr = 1e-2;
+    config.model.decoder.layers = 3;  // more units than buffers
+    config.validation.metrics = {Metric::loss, Metric::bleu, Metric::chrf, Metric::ter};
+    config.validation.keep_best = {Metric::ter};
+    // Of one line: the other ranks have none.
+    config.validation.sets.push_back({.source = folder_.write("one.en", "And God said\n").string(),
+                                      .target = folder_.write("one.es", "Y dijo Dios\n").string()});
+    EXPECT_EQ(train_run(config, {}, hierarchy).exit, Exit::ok);
+    const Path last = folder_ / name / "export/000000006";
+    const boost::json::object metrics = checkpoint::Reader{Files::system(), last}.sections().metrics;
+    EXPECT_GT(metrics.at("valid.en").at("chrf").to_number<double>(), 0) << "translations of nothing show nothing";
+    EXPECT_GT(metrics.at("valid.en").at("ter").to_number<double>(), 0);
+    for (const boost::json::object& line : metrics_lines(folder_ / name)) {
+      if (!line.contains("validation")) continue;
+      EXPECT_EQ(line.at("signatures").as_object().size(), 3);
+      EXPECT_TRUE(
+          std::string(line.at("signatures").at("ter").as_string()).starts_with("TER|nrefs:1|case:lc|tok:tercom"));
+    }
+    return sections_text(last);
+  };
+  for (const Hierarchy hierarchy : {Hierarchy::flat, Hierarchy::uneven}) {
+    const std::string first = run(1, ShardingScope::world, hierarchy);
+    EXPECT_EQ(run(2, ShardingScope::world, hierarchy), first);
+    EXPECT_EQ(run(3, ShardingScope::world, hierarchy), first);
+    EXPECT_EQ(run(3, ShardingScope::hybrid, hierarchy), first);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Training,
                          testing::Values(plan::PrecisionMode::fp32, plan::PrecisionMode::bf16,
                                          plan::PrecisionMode::bf16_pure),

@@ -4,7 +4,7 @@ beam 4, in fp32.
 
 usage: ctranslate2_judge.py TRANSLATE CHECKPOINT CT2_FOLDER SOURCE [REFERENCE]
 
-At least 99 % of the lines are identical, and the scores of identical lines agree within 1e-3. With a reference, BLEU and chrF
+At least 99 % of the lines are identical, and the scores of identical lines agree within 1e-3. With a reference, BLEU, chrF and TER
 of the result line must equal sacreBLEU's. Exit code 1 names what differs; 77: the judges' environment is missing.
 """
 import json
@@ -84,8 +84,9 @@ def main():
                 references = lines.read().split("\n")[:-1]
             texts = [text for _, text in mine]
             for name, value in (("bleu", sacrebleu.corpus_bleu(texts, [references]).score),
-                                ("chrf", sacrebleu.corpus_chrf(texts, [references]).score)):
-                if abs(result[name] - value) > 1e-9 * 100:
+                                ("chrf", sacrebleu.corpus_chrf(texts, [references]).score),
+                                ("ter", sacrebleu.corpus_ter(texts, [references]).score)):
+                if result[name] != value:
                     failures.append(f"beam {beam}: {name} {result[name]} instead of sacreBLEU's {value}")
     print("\n".join(failures))
     sys.exit(1 if failures else 0)

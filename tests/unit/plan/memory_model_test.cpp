@@ -114,6 +114,18 @@ TEST(StateMemory, WeightsOfTheMastersTypeAreTheMaster) {
   EXPECT_EQ(optimizer_bytes("bf16_pure") * 3, optimizer_bytes("bf16") * 2);
 }
 
+TEST(StateMemory, TranslatingTakesTheWeightsThatARankLacks) {
+  const plan::SpaceSizes sizes = plan::space_sizes(small(false, 4096), partition::Layout({4}));
+  const std::int64_t in_turns = sizes.all.padded - sizes.resident.padded;
+  ASSERT_GT(in_turns, 0);
+  for (const plan::Scheme scheme : {plan::Scheme::stage_1, plan::Scheme::stage_2})
+    EXPECT_EQ(plan::translating_bytes(sizes, scheme, 2, false), 0);
+  for (const plan::Scheme scheme : {plan::Scheme::stage_3, plan::Scheme::hybrid})
+    EXPECT_EQ(plan::translating_bytes(sizes, scheme, 2, false), 2 * in_turns);
+  EXPECT_EQ(plan::translating_bytes(sizes, plan::Scheme::stage_3, 4, true), 4 * (in_turns + sizes.all.padded))
+      << "matrices are packed on a CPU";
+}
+
 TEST(StateMemory, ElasticSumsNeedPlaceForEveryOtherRank) {
   for (const std::int64_t vocab : {64, 4096}) {
     const plan::SpaceSizes sizes = plan::space_sizes(small(false, vocab), partition::Layout({2, 2}));

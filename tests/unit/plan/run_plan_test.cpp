@@ -245,6 +245,32 @@ TEST(RunPlan, NamesAStageWhoseStateFitsWhereNothingElseIsKnown) {
       says(refusal(Fault::config, [&] { plan::require_state_fits(plan, 1 << 20); }), "no sharding scheme fits"));
 }
 
+TEST(RunPlan, CountsTheWholeModelWhereAValidationTranslates) {
+  const auto config_of = [](const char* metric) {
+    return config::from_document<plan::RunConfig>(
+        config::Document::parse(fmt::format(R"({{"run_dir": "r", "data": {{"tokenizer": "t", "shards": "s",
+            "corpora": [{{"name": "c", "source": "a", "target": "b"}}]}},
+          "model": {{"preset": "mt_base", "vocab_size": 32000}}, "schedule": {{"lr": 1e-4, "length": "10e"}},
+          "batch": {{"global_size": 64, "micro_size": 1, "unit": "examples"}}, "sharding": {{"zero_stage": 3}},
+          "validation": {{"metrics": ["loss", "{}"]}}}})",
+                                            metric),
+                                "mt.json"));
+  };
+  const plan::RunConfig translating = config_of("ter");
+  const plan::PlanTarget where{.layout = partition::Layout({8})};
+  const plan::RunPlan with = run_plan_of(translating, where), without = run_plan_of(config_of("perplexity"), where);
+  const plan::StateMemory& state = with.chosen().state;
+  EXPECT_EQ(without.chosen().state.translating, 0);
+  EXPECT_GT(state.translating, state.scratch);
+  EXPECT_EQ(with.chosen().total_bytes, state.state() + state.translating) << "more than one sentence takes";
+  EXPECT_LT(without.chosen().total_bytes, with.chosen().total_bytes);
+  const std::vector<std::string> lines = plan::lines_of(with, translating, plan::Schemes::configured);
+  EXPECT_TRUE(says(fmt::format("{}", fmt::join(lines, "\n")), "while a validation translates, "));
+  const std::int64_t needed = state.state() + state.translating + with.copy_bytes;
+  EXPECT_NO_THROW(plan::require_state_fits(with, needed));
+  (void)refusal(Fault::config, [&] { plan::require_state_fits(with, needed - 1); });
+}
+
 TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
   const auto warnings = [](const std::vector<std::string>& set, const plan::PlanTarget& where) {
     return plan::warnings_of(run_plan_of(mistral(set), where));

@@ -41,14 +41,15 @@ TEST(Recipes, WeightedDividesByTheSumUnlessTold) {
 
 TEST(Recipes, WeightedByAMetricFavoursTheBetter) {
   std::vector<Candidate> candidates = at_steps({1, 2});
-  candidates[0].metrics = {{"dev.loss", 1.0}, {"dev.perplexity", std::exp(1.0)}, {"dev.bleu", 30}};
-  candidates[1].metrics = {{"dev.loss", 2.0}, {"dev.perplexity", std::exp(2.0)}, {"dev.bleu", 10}};
+  candidates[0].metrics = {{"dev.loss", 1.0}, {"dev.perplexity", std::exp(1.0)}, {"dev.bleu", 30}, {"dev.ter", 50}};
+  candidates[1].metrics = {{"dev.loss", 2.0}, {"dev.perplexity", std::exp(2.0)}, {"dev.bleu", 10}, {"dev.ter", 150}};
   const auto by = [&](const std::string& metric) {
     return shares(mixture_of({.type = RecipeType::weighted, .by = metric}, candidates));
   };
   EXPECT_NEAR(by("dev.loss")[0], 1 / (1 + std::exp(-1.0)), 1e-15);
   EXPECT_NEAR(by("dev.perplexity")[0], by("dev.loss")[0], 1e-15);
   EXPECT_NEAR(by("dev.bleu")[0], 0.75, 1e-15);
+  EXPECT_NEAR(by("dev.ter")[0], by("dev.loss")[0], 1e-15) << "of TER, less is better";
 }
 
 TEST(Recipes, WeightedNamesTheMetricsThereAre) {
@@ -60,7 +61,7 @@ TEST(Recipes, WeightedNamesTheMetricsThereAre) {
   };
   expect_refusal({.by = "test.loss"}, "dev.bleu, dev.loss");
   expect_refusal({.by = "dev.loss"}, "it has no metrics");
-  expect_refusal({.by = "dev.speed"}, "ends with loss, perplexity, bleu or chrf");
+  expect_refusal({.by = "dev.speed"}, "ends with loss, perplexity, bleu, chrf or ter");
   expect_refusal({}, "neither");
   expect_refusal({.weights = {1, 2}, .by = "dev.loss"}, "both");
 }

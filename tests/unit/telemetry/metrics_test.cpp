@@ -193,11 +193,16 @@ TEST_F(MetricsTest, ValidationFiguresAreLinesOfTheirOwn) {
   const std::string said = stderr_of([&] {
     const Log log;
     Metrics metrics(setup_with_tensorboard(), files, folder.path(), log, clock);
-    metrics.add_validation({.step = 20, .set = "dev", .figures = {{"loss", 2.5}, {"chrf", 41.25}}});
+    metrics.add_validation({.step = 20,
+                            .set = "dev",
+                            .figures = {{"loss", 2.5}, {"chrf", 41.25}},
+                            .signatures = {{"chrf", "chrF2|nrefs:1"}}});
+    metrics.add_validation({.step = 30, .set = "dev", .figures = {{"loss", 2.25}}});
   });
   EXPECT_THAT(said, HasSubstr("step 20 · validation dev · loss 2.5000 · chrf 41.2500"));
-  EXPECT_EQ(lines()[0],
-            boost::json::parse(R"({"step": 20, "validation": "dev", "figures": {"loss": 2.5, "chrf": 41.25}})"));
+  EXPECT_EQ(lines()[0], boost::json::parse(R"({"step": 20, "validation": "dev", "figures": {"loss": 2.5, "chrf": 41.25},
+                                   "signatures": {"chrf": "chrF2|nrefs:1"}})"));
+  EXPECT_EQ(lines()[1], boost::json::parse(R"({"step": 30, "validation": "dev", "figures": {"loss": 2.25}})"));
   EXPECT_THAT(files.read_text(event_file()), HasSubstr("validation/dev/chrf"));
 }
 

@@ -41,6 +41,8 @@ TEST(EarlyStop, ScoresRiseAndLossesFall) {
   EXPECT_EQ(end_of(ValidationHistory{patient(2, 0, Metric::chrf)}, {10, 20, 30, 40}, Metric::chrf), 0);
   EXPECT_EQ(end_of(ValidationHistory{patient(2, 0, Metric::bleu)}, {10, 9, 8}, Metric::bleu), 3);
   EXPECT_EQ(end_of(ValidationHistory{patient(2, 0, Metric::perplexity)}, {10, 20, 30}, Metric::perplexity), 3);
+  EXPECT_EQ(end_of(ValidationHistory{patient(2, 0, Metric::ter)}, {60, 50, 40, 30}, Metric::ter), 0);
+  EXPECT_EQ(end_of(ValidationHistory{patient(2, 0, Metric::ter)}, {60, 61, 62}, Metric::ter), 3);
   EXPECT_EQ(end_of(ValidationHistory{patient(2, 1, Metric::chrf)}, {10, 10.5, 11, 12}, Metric::chrf), 3);
 }
 
