@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app.hpp"
+#include "names.hpp"
 #include "soup/soup.hpp"
 
 /// The command line of the tool soup.
@@ -21,18 +22,6 @@ struct SoupCommand {
   bool check = false;
 };
 
-namespace detail {
-
-/// Takes an enumerator by its name. Without the description CLI11 would print its number in --help.
-template <class E>
-void take_names(CLI::Option* option) {
-  std::map<std::string, E> names;
-  boost::mp11::mp_for_each<boost::describe::describe_enumerators<E>>([&](auto e) { names.emplace(e.name, e.value); });
-  option->transform(CLI::Transformer(names).description(""))->type_name("NAME");
-}
-
-}  // namespace detail
-
 inline SoupCommand::SoupCommand() {
   soup::Recipe& recipe = config.recipe;
   cli.add_option("CKPT", config.inputs, "directories of at least two committed checkpoints")->required();
@@ -42,12 +31,12 @@ inline SoupCommand::SoupCommand() {
       ->transform(CLI::Transformer(dtypes).description(""))
       ->type_name("NAME")
       ->default_str("f32");
-  detail::take_names<soup::Moments>(
+  take_names<soup::Moments>(
       cli.add_option("--optimizer", config.moments,
                      "optimizer moments in the soup: drop (none) | zero | first (those of the first checkpoint) | avg "
                      "(their mean); training can resume from a soup with moments")
           ->default_str("drop"));
-  detail::take_names<soup::RecipeType>(
+  take_names<soup::RecipeType>(
       cli.add_option("--recipe", recipe.type,
                      "which checkpoints are averaged, and with which weights: uniform (all, equal weights) | weighted "
                      "(all, by --weights or --by) | last_k (the newest --last) | decay (all, as if the learning rate "
@@ -61,7 +50,7 @@ inline SoupCommand::SoupCommand() {
       "--no-normalize", [&recipe] { recipe.normalize = false; }, "weighted: do not divide by the sum of the weights");
   cli.add_option("--last", recipe.last, "last_k: number of checkpoints, newest first");
   cli.add_option("--spacing", recipe.spacing, "last_k: least number of steps between two checkpoints; default: 0");
-  detail::take_names<soup::Decay>(
+  take_names<soup::Decay>(
       cli.add_option("--decay", recipe.decay,
                      "decay: linear | cosine | one_minus_sqrt, the learning-rate decay to imitate; default: linear"));
   cli.add_option("--min-delta", recipe.min_delta,

@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "core/random.hpp"
+#include "decode/choice.hpp"
 #include "decode/decode.hpp"
 #include "kernels/decoding.hpp"
 
@@ -16,13 +18,19 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
+/// A hypothesis that goes on, with a row of the cache.
+struct Beam {
+  Ids ids;
+  float score = 0;          // Σ log p
+  std::int64_t sample = 0;  // its number among those of the sentence
+};
+
 /// A sentence that is being worked on.
 struct Sentence {
   std::size_t index = 0;  // in the caller's list
   std::int64_t max_steps = 0, step = 0;
-  std::vector<Ids> sequences;  // by beam: ids so far; one beam before the first step
-  std::vector<float> scores;   // by beam
-  std::int32_t first_id = 0;   // which the first step feeds
+  std::vector<Beam> beams;    // one before the first step after a prefix
+  std::int32_t first_id = 0;  // which the first step feeds
   std::vector<Hypothesis> finished;
   bool top_finished = false;
 };
@@ -31,26 +39,34 @@ struct Sentence {
 struct Candidate {
   std::int64_t beam = 0, id = 0;
   float score = 0;
+  std::int64_t sample = 0;
 };
+
+/// Steps until the positions are used up: the position table is one of the target, or the target follows the prompt.
+std::int64_t positions_for(const model::Inference& model, const Source& source) {
+  const spec::Architecture& shape = model.architecture();
+  return shape.type == spec::ModelType::encoder_decoder ? shape.max_positions
+                                                        : shape.max_positions - std::ssize(source.ids) + 1;
+}
 
 class Search {
  public:
-  Search(model::Inference& model, const std::vector<Ids>& sources, const SearchOptions& options)
+  Search(model::Inference& model, const std::vector<Source>& sources, const SearchOptions& options)
       : model_(model), sources_(sources), options_(options), beam_(options.beam), cache_(model.start()) {
     order_.resize(sources.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_sort(order_.begin(), order_.end(),
-                     [&](std::size_t a, std::size_t b) { return sources[a].size() > sources[b].size(); });
+                     [&](std::size_t a, std::size_t b) { return sources[a].ids.size() > sources[b].ids.size(); });
   }
 
-  std::vector<Hypothesis> run() {
-    std::vector<Hypothesis> out(sources_.size());
+  std::vector<std::vector<Hypothesis>> run() {
+    std::vector<std::vector<Hypothesis>> out(sources_.size());
     for (admit(); !alive_.empty(); admit()) step(out);
     return out;
   }
 
  private:
-  [[nodiscard]] std::int64_t length_of(std::size_t index) const { return std::ssize(sources_[index]); }
+  [[nodiscard]] std::int64_t length_of(std::size_t index) const { return std::ssize(sources_[index].ids); }
 
   /// Takes the next sentences when a quarter of the room for them is free.
   void admit() {
@@ -74,61 +90,67 @@ class Search {
                      lengths = at::empty({rows}, at::kLong);
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::size_t index = batch[static_cast<std::size_t>(row)];
-      const Ids& source = sources_[index];
+      const Ids& source = sources_[index].ids;
       const std::int64_t count = read(index);
       std::copy(source.begin(), source.begin() + count, ids.data_ptr<std::int64_t>() + row * width);
       lengths.data_ptr<std::int64_t>()[row] = count;
       alive_.push_back({.index = index,
-                        .max_steps = max_steps(length_of(index)),
-                        .sequences = {Ids()},
-                        .scores = {0},
+                        .max_steps = max_steps(index),
+                        .beams = {Beam()},
                         .first_id = has_encoder ? static_cast<std::int32_t>(shape.vocabulary.start) : source.back(),
                         .finished = {}});
     }
     model_.add(cache_, ids.to(model_.device()), lengths.to(model_.device()));
   }
 
-  [[nodiscard]] std::int64_t max_steps(std::int64_t source_length) const {
-    // The position table is one of the target, or the target follows the prompt in it.
-    const spec::Architecture& shape = model_.architecture();
-    const std::int64_t positions =
-        shape.type == spec::ModelType::encoder_decoder ? shape.max_positions : shape.max_positions - source_length + 1;
-    const std::int64_t steps = std::min(options_.max_length, positions);
-    if (options_.max_length_factor == 0) return steps;
-    const double bound = std::floor(options_.max_length_factor * static_cast<double>(source_length)) + 10;
-    return bound < static_cast<double>(steps) ? static_cast<std::int64_t>(bound) : steps;
+  [[nodiscard]] std::int64_t max_steps(std::size_t index) const {
+    std::int64_t steps = std::min(options_.max_length, positions_for(model_, sources_[index]));
+    if (options_.max_length_factor > 0) {
+      const double bound = std::floor(options_.max_length_factor * static_cast<double>(length_of(index))) + 10;
+      if (bound < static_cast<double>(steps)) steps = static_cast<std::int64_t>(bound);
+    }
+    return std::max(steps, std::ssize(sources_[index].prefix) + 1);
   }
 
-  void step(std::vector<Hypothesis>& out) {
-    const std::int64_t wanted = beam_ == 1 ? 1 : 2 * beam_;
+  void step(std::vector<std::vector<Hypothesis>>& out) {
     const at::Tensor logits = model_.step(cache_, last_ids().to(model_.device()));
     forbid(logits);
-    const auto [on_device, ids_on_device] =
-        kernels::top_log_probabilities(logits, model_.architecture().vocabulary.pieces, wanted);
-    const at::Tensor log_p = on_device.cpu(), ids = ids_on_device.cpu();
+    if (options_.no_repeat_ngram > 0 || options_.repetition_penalty != 1) penalize(logits);
+    // Of sampling, logits on the host; otherwise, of each row the `wanted` best continuations.
+    const std::int64_t live = model_.architecture().vocabulary.pieces, wanted = beam_ == 1 ? 1 : 2 * beam_;
+    at::Tensor values, ids;
+    if (options_.sample) {
+      values = logits.cpu();
+    } else {
+      const auto [on_device, ids_on_device] = kernels::top_log_probabilities(logits, live, wanted);
+      values = on_device.cpu(), ids = ids_on_device.cpu();
+    }
 
     std::vector<Sentence> next;
     std::vector<std::int64_t> origin;
     std::int64_t first_row = 0;
     for (Sentence& sentence : alive_) {
       const std::int64_t row = first_row;
-      first_row += std::ssize(sentence.sequences);
-      const std::vector<Candidate> chosen =
-          advance(sentence, best(sentence, log_p.const_data_ptr<float>() + row * wanted,
-                                 ids.const_data_ptr<std::int64_t>() + row * wanted, wanted));
+      first_row += std::ssize(sentence.beams);
+      const float* const value = values.const_data_ptr<float>() + row * values.stride(0);
+      std::vector<Candidate> chosen;
+      if (const Ids& prefix = sources_[sentence.index].prefix; sentence.step < std::ssize(prefix)) {
+        chosen = {{.id = prefix[static_cast<std::size_t>(sentence.step)]}};
+      } else if (options_.sample) {
+        chosen = advance_samples(sentence, value, live, values.stride(0));
+      } else {
+        chosen = advance(sentence, best(sentence, value, ids.const_data_ptr<std::int64_t>() + row * wanted, wanted));
+      }
       if (chosen.empty()) {
-        out[sentence.index] = winner(sentence);
+        out[sentence.index] = winners(sentence);
         continue;
       }
-      std::vector<Ids> sequences;
-      sentence.scores.clear();
+      std::vector<Beam> beams;
       for (const Candidate& candidate : chosen) {
         origin.push_back(row + candidate.beam);
-        sequences.push_back(sentence.sequences[static_cast<std::size_t>(candidate.beam)]);
-        sequences.back().push_back(static_cast<std::int32_t>(candidate.id));
-        sentence.scores.push_back(candidate.score);
+        beams.push_back({continued(sentence, candidate), candidate.score, candidate.sample});
       }
-      sentence.sequences = std::move(sequences);
+      sentence.beams = std::move(beams);
       ++sentence.step;
       next.push_back(std::move(sentence));
     }
@@ -138,12 +160,18 @@ class Search {
     if (moved) cache_.select(origin);
   }
 
+  [[nodiscard]] static Ids continued(const Sentence& sentence, const Candidate& candidate) {
+    Ids ids = sentence.beams[static_cast<std::size_t>(candidate.beam)].ids;
+    ids.push_back(static_cast<std::int32_t>(candidate.id));
+    return ids;
+  }
+
   /// int64 [rows], on the host.
   [[nodiscard]] at::Tensor last_ids() const {
     const at::Tensor ids = at::empty({cache_.rows()}, at::kLong);
     auto* id = ids.data_ptr<std::int64_t>();
     for (const Sentence& sentence : alive_) {
-      for (const Ids& sequence : sentence.sequences) *id++ = sequence.empty() ? sentence.first_id : sequence.back();
+      for (const Beam& beam : sentence.beams) *id++ = beam.ids.empty() ? sentence.first_id : beam.ids.back();
     }
     return ids;
   }
@@ -156,23 +184,44 @@ class Search {
     if (options_.min_length == 0) return;
     std::int64_t row = 0;
     for (const Sentence& sentence : alive_) {
-      const std::int64_t rows = std::ssize(sentence.sequences);
+      const std::int64_t rows = std::ssize(sentence.beams);
       if (sentence.step < options_.min_length) logits.narrow(0, row, rows).select(1, vocabulary.eos).fill_(never);
       row += rows;
     }
+  }
+
+  void penalize(const at::Tensor& logits) const {
+    const spec::Architecture& shape = model_.architecture();
+    const at::Tensor on_host = logits.cpu();
+    auto* row = on_host.mutable_data_ptr<float>();
+    for (const Sentence& sentence : alive_) {
+      for (const Beam& beam : sentence.beams) {
+        Ids ids = shape.type == spec::ModelType::decoder ? sources_[sentence.index].ids : Ids();
+        ids.insert(ids.end(), beam.ids.begin(), beam.ids.end());
+        const std::span z{row, static_cast<std::size_t>(shape.vocabulary.pieces)};
+        if (options_.repetition_penalty != 1)
+          penalize_repetition(z, ids, static_cast<float>(options_.repetition_penalty));
+        if (options_.no_repeat_ngram > 0) forbid_repeated_ngrams(z, ids, options_.no_repeat_ngram);
+        row += on_host.stride(0);
+      }
+    }
+    if (!logits.is_cpu()) logits.copy_(on_host);
+  }
+
+  static void refuse_nan(float log_p) {
+    if (!std::isnan(log_p)) return;
+    throw_claim(Fault::numeric, "the model gives NaN as the score of a piece", "the model", "finite scores", "NaN",
+                "use another checkpoint");
   }
 
   /// The `wanted` best continuations of all beams, best first. log_p and ids: of each beam, best first.
   [[nodiscard]] static std::vector<Candidate> best(const Sentence& sentence, const float* log_p,
                                                    const std::int64_t* ids, std::int64_t wanted) {
     std::vector<Candidate> candidates;
-    for (std::int64_t beam = 0; beam < std::ssize(sentence.sequences); ++beam) {
+    for (std::int64_t beam = 0; beam < std::ssize(sentence.beams); ++beam) {
       for (std::int64_t k = 0; k < wanted; ++k, ++log_p, ++ids) {
-        if (std::isnan(*log_p)) {
-          throw_claim(Fault::numeric, "the model gives NaN as the score of a piece", "the model", "finite scores",
-                      "NaN", "use another checkpoint");
-        }
-        candidates.push_back({beam, *ids, *log_p + sentence.scores[static_cast<std::size_t>(beam)]});
+        refuse_nan(*log_p);
+        candidates.push_back({beam, *ids, *log_p + sentence.beams[static_cast<std::size_t>(beam)].score});
       }
     }
     std::stable_sort(candidates.begin(), candidates.end(),
@@ -181,9 +230,23 @@ class Search {
     return candidates;
   }
 
+  [[nodiscard]] bool ends(const Sentence& sentence, const Candidate& candidate) const {
+    return candidate.id == model_.architecture().vocabulary.eos ||
+           (options_.stop && options_.stop(continued(sentence, candidate)));
+  }
+
+  [[nodiscard]] Hypothesis finished(const Sentence& sentence, const Candidate& candidate) const {
+    Hypothesis hypothesis{.ids = continued(sentence, candidate), .log_probability = candidate.score};
+    const auto length = static_cast<double>(hypothesis.ids.size());  // with EOS, or with the id that is the last
+    if (candidate.id == model_.architecture().vocabulary.eos) hypothesis.ids.pop_back();
+    const double base = options_.length_penalty_type == LengthPenalty::wu ? (5 + length) / 6 : length;
+    hypothesis.score =
+        (hypothesis.log_probability - options_.word_penalty * length) / std::pow(base, options_.length_penalty);
+    return hypothesis;
+  }
+
   /// Stores finished hypotheses and returns the candidates that continue, one per beam; none when the sentence is done.
   std::vector<Candidate> advance(Sentence& sentence, const std::vector<Candidate>& candidates) const {
-    const std::int64_t eos = model_.architecture().vocabulary.eos;
     const bool last_step = sentence.step + 1 >= sentence.max_steps;
     std::vector<Candidate> chosen;
     auto spare = static_cast<std::size_t>(beam_);
@@ -191,31 +254,60 @@ class Search {
       Candidate candidate = candidates[k];
       // A beam wider than what can be said yet is filled up with impossible candidates, which finish nothing.
       const bool possible = candidate.score > -std::numeric_limits<float>::infinity();
-      if (possible && (candidate.id == eos || last_step)) {
+      if (possible && (last_step || ends(sentence, candidate))) {
         if (k == 0) sentence.top_finished = true;
-        Hypothesis hypothesis{sentence.sequences[static_cast<std::size_t>(candidate.beam)], 0.0};
-        const auto length = static_cast<double>(hypothesis.ids.size() + 1);  // with EOS, or with the id cut off below
-        if (candidate.id != eos) hypothesis.ids.push_back(static_cast<std::int32_t>(candidate.id));
-        hypothesis.score = static_cast<double>(candidate.score) / std::pow(length, options_.length_penalty);
-        sentence.finished.push_back(std::move(hypothesis));
-        while (spare < candidates.size() && candidates[spare].id == eos) ++spare;
+        sentence.finished.push_back(finished(sentence, candidate));
+        while (spare < candidates.size() && ends(sentence, candidates[spare])) ++spare;
         if (spare < candidates.size()) candidate = candidates[spare++];
       }
       chosen.push_back(candidate);
     }
     const double enough = beam_ == 1 ? 1 : std::max(1.0, std::round(static_cast<double>(beam_) * options_.patience));
-    const bool done = last_step || (options_.length_penalty == 0.0 && sentence.top_finished) ||
-                      static_cast<double>(sentence.finished.size()) >= enough;
+    const auto count = std::ssize(sentence.finished);
+    const bool done =
+        last_step || (count >= options_.nbest &&
+                      ((options_.length_penalty == 0.0 && options_.word_penalty == 0.0 && sentence.top_finished) ||
+                       static_cast<double>(count) >= enough));
     return done ? std::vector<Candidate>{} : chosen;
   }
 
-  static Hypothesis winner(Sentence& sentence) {
-    return std::move(*std::max_element(sentence.finished.begin(), sentence.finished.end(),
-                                       [](const Hypothesis& a, const Hypothesis& b) { return a.score < b.score; }));
+  /// The same for samples, each of which goes on alone. logits: of the beams, `stride` apart.
+  std::vector<Candidate> advance_samples(Sentence& sentence, const float* logits, std::int64_t live,
+                                         std::int64_t stride) const {
+    const Source& source = sources_[sentence.index];
+    const bool last_step = sentence.step + 1 >= sentence.max_steps, starts = sentence.step == std::ssize(source.prefix);
+    if (starts) sentence.finished.resize(static_cast<std::size_t>(options_.nbest));
+    std::vector<Candidate> chosen;
+    for (std::int64_t k = 0; k < (starts ? options_.nbest : std::ssize(sentence.beams)); ++k) {
+      const std::int64_t at = starts ? 0 : k;
+      const Beam& beam = sentence.beams[static_cast<std::size_t>(at)];
+      const std::int64_t sample = starts ? k : beam.sample;
+      RandomStream random(options_.seed, source.line, static_cast<std::uint64_t>(sentence.step),
+                          static_cast<std::uint64_t>(sample));
+      const Draw drawn = draw({logits + at * stride, static_cast<std::size_t>(live)},
+                              {options_.temperature, options_.top_k, options_.top_p}, random.uniform());
+      refuse_nan(drawn.log_p);
+      const Candidate candidate{at, drawn.id, beam.score + drawn.log_p, sample};
+      if (last_step || ends(sentence, candidate)) {
+        sentence.finished[static_cast<std::size_t>(sample)] = finished(sentence, candidate);
+      } else {
+        chosen.push_back(candidate);
+      }
+    }
+    return chosen;
+  }
+
+  [[nodiscard]] std::vector<Hypothesis> winners(Sentence& sentence) const {
+    std::vector<Hypothesis> found = std::move(sentence.finished);
+    if (options_.sample) return found;
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+    if (std::ssize(found) > options_.nbest) found.resize(static_cast<std::size_t>(options_.nbest));
+    return found;
   }
 
   model::Inference& model_;
-  const std::vector<Ids>& sources_;
+  const std::vector<Source>& sources_;
   const SearchOptions& options_;
   std::int64_t beam_;
   std::vector<std::size_t> order_;  // of sources, longest first
@@ -233,23 +325,49 @@ void check(const SearchOptions& options) {
     require(value >= limit, key, fmt::format("at least {}", limit), static_cast<double>(value));
   };
   least(options.beam, "--beam", 1);
+  least(options.nbest, "--nbest", 1);
   least(options.max_length, "--max-length", 1);
   least(options.min_length, "--min-length", 0);
+  least(options.no_repeat_ngram, "--no-repeat-ngram", 0);
+  least(options.top_k, "--top-k", 0);
   least(options.batch_elements, "batch_elements", 1);
   require(std::isfinite(options.length_penalty), "--length-penalty", "a finite number", options.length_penalty);
+  require(std::isfinite(options.word_penalty), "--word-penalty", "a finite number", options.word_penalty);
   require(options.patience > 0, "--patience", "a number above 0", options.patience);
   require(options.max_length_factor >= 0, "--max-length-factor", "at least 0", options.max_length_factor);
+  const auto positive = [&](double value, std::string_view key) {
+    require(std::isfinite(value) && value > 0, key, "a number above 0", value);
+  };
+  positive(options.repetition_penalty, "--repetition-penalty");
+  positive(options.temperature, "--temperature");
+  require(options.top_p > 0 && options.top_p <= 1, "--top-p", "a number above 0 and at most 1", options.top_p);
+  if (options.sample) {
+    require(options.beam == 1, "--beam", "1 with --sample", static_cast<double>(options.beam));
+  } else if (options.nbest > options.beam) {
+    throw_claim(Fault::usage,
+                fmt::format("--nbest {} is more than the hypotheses of --beam {}", options.nbest, options.beam),
+                "--nbest", "at most --beam", std::to_string(options.nbest), "give a wider --beam, or --sample");
+  }
 }
 
 }  // namespace
 
-std::vector<Hypothesis> search(model::Inference& model, const std::vector<Ids>& sources, const SearchOptions& options) {
+std::vector<std::vector<Hypothesis>> search(model::Inference& model, const std::vector<Source>& sources,
+                                            const SearchOptions& options) {
   const c10::InferenceMode guard;
   check(options);
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (sources[i].empty()) {
+    const Source& source = sources[i];
+    if (source.ids.empty()) {
       throw_error(Fault::data, fmt::format("sentence {}", i + 1), "a source of at least one token id", "none");
     }
+    const std::int64_t most = positions_for(model, source) - 1;
+    if (!source.prefix.empty() && std::ssize(source.prefix) > most) {
+      throw_error(Fault::data, fmt::format("sentence {}", i + 1), fmt::format("a prefix of at most {} ids", most),
+                  std::to_string(source.prefix.size()));
+    }
+    ARGOSY_CHECK(source.prefix.empty() || model.architecture().type == spec::ModelType::encoder_decoder,
+                 "a prefix for a decoder-only model");
   }
   return Search(model, sources, options).run();
 }

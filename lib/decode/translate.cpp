@@ -1,9 +1,9 @@
 #include "decode/translate.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "comm/message.hpp"
 #include "core/staged.hpp"
 #include "core/utf8.hpp"
 #include "decode/scores.hpp"
@@ -138,53 +138,6 @@ void refuse_same(const Files& files, const Path& output, const std::optional<Pat
 
 }  // namespace
 
-std::vector<Translation> translate_lines(const comm::Communicator& world, model::Inference& model,
-                                         const data::Tokenizer& tokenizer, const std::vector<std::string>& lines,
-                                         const SearchOptions& options, std::uint64_t first) {
-  const bool encoder_decoder = model.architecture().type == spec::ModelType::encoder_decoder;
-  std::vector<std::vector<std::int32_t>> ids(lines.size());
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    ids[i] = tokenizer.encode(lines[i]);
-    if (!ids[i].empty()) order.push_back(i);
-    if (encoder_decoder) {
-      ids[i].push_back(static_cast<std::int32_t>(tokenizer.vocabulary().eos));
-    } else {
-      ids[i].insert(ids[i].begin(), static_cast<std::int32_t>(tokenizer.vocabulary().start));
-    }
-    if (static_cast<std::int64_t>(ids[i].size()) > model.architecture().max_positions) {
-      throw_error(Fault::data, fmt::format("line {} of the text to translate", first + i + 1),
-                  fmt::format("at most {} pieces (model.max_positions)", model.architecture().max_positions),
-                  std::to_string(ids[i].size()), "split the line");
-    }
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return ids[a].size() > ids[b].size(); });
-
-  // Neighbours in the sorted list go to different ranks: all get the same mixture of lengths.
-  const auto size = static_cast<std::size_t>(world.size());
-  std::vector<std::vector<std::int32_t>> mine;
-  for (auto k = static_cast<std::size_t>(world.rank()); k < order.size(); k += size) mine.push_back(ids[order[k]]);
-  std::vector<std::string> texts;
-  std::vector<double> scores;
-  comm::agree(world, [&] {
-    for (const Hypothesis& hypothesis : search(model, mine, options)) {
-      std::string& text = texts.emplace_back(tokenizer.decode(hypothesis.ids));
-      std::replace(text.begin(), text.end(), '\n', ' ');  // a byte piece may spell one; a translation is one line
-      scores.push_back(hypothesis.score);
-    }
-  });
-  const std::vector<std::string> messages = world.all_gather(comm::to_message(texts));
-  const std::vector<std::vector<double>> all_scores = world.all_gather(scores);
-  std::vector<Translation> out(lines.size());
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    auto of_rank = comm::from_message<std::vector<std::string>>(messages[rank]);
-    for (std::size_t i = 0, k = rank; k < order.size(); ++i, k += size)
-      out[order[k]] = {std::move(of_rank.at(i)), all_scores[rank].at(i)};
-  }
-  return out;
-}
-
 std::map<std::string, std::string> score_signatures() {
   return {{"bleu", signature_of(BleuCounts::settings)},
           {"chrf", signature_of(ChrfCounts::settings)},
@@ -213,59 +166,91 @@ struct TextTranslation::Impl {
     if (files.output) {
       refuse_same(context.files, *files.output, files.input, "input");
       refuse_same(context.files, *files.output, files.reference, "reference");
+      refuse_same(context.files, *files.output, files.targets, "text of the targets");
     }
     input.emplace(files.input ? context.files.stream(*files.input) : context.files.standard_input(), files.part_bytes);
-    if (files.reference) {
-      references.emplace(context.files.stream(*files.reference), files.part_bytes);
-      const auto wanted = lines_in(context.files, files.input), got = lines_in(context.files, files.reference);
-      if (wanted && got && *wanted != *got) throw_unequal(wanted, got, references->name());
-    }
+    const auto open_next_to_input = [&](std::optional<LineSource>& source, const std::optional<Path>& path) {
+      if (!path) return;
+      source.emplace(context.files.stream(*path), files.part_bytes);
+      const auto wanted = lines_in(context.files, files.input), got = lines_in(context.files, path);
+      if (wanted && got && *wanted != *got) throw_unequal(wanted, got, source->name());
+    };
+    open_next_to_input(references, files.reference);
+    open_next_to_input(targets, files.targets);
     if (files.output) output.emplace(context.files, *files.output);
   }
 
   /// Reads the next part on rank 0, and hands it to all.
   void share() {
-    std::string text;
     comm::at_root(context.world, [&] {
       const std::uint64_t before = input->count();
       part = input->next(std::string::npos);
-      for (std::size_t i = 0; i < part.size(); ++i) {
-        if (!first_invalid_utf8(part[i])) continue;
-        if (!std::exchange(warned, true))
-          context.log.warn("{}, line {}: not UTF-8; each byte that is not UTF-8 here or later becomes U+FFFD",
-                           input->name(), before + i + 1);
-        part[i] = replace_invalid_utf8(part[i]);
-      }
-      if (references) compare_lines();
-      for (const std::string& line : part) (text += line) += '\n';
+      repair(part, *input, before);
+      if (references) reference_part = lines_next_to_input(*references);
+      for (std::string& line : reference_part) line = replace_invalid_utf8(line);
+      if (references && input->count() == 0)
+        throw_error(Fault::data, input->name(), "a text with at least one line", "an empty one");
+      if (!targets) return;
+      target_part = lines_next_to_input(*targets);
+      repair(target_part, *targets, before);
     });
+    share(part);
+    if (files.targets) share(target_part);
+  }
+
+  void share(Lines& lines) {
+    std::string text;
+    for (const std::string& line : lines) (text += line) += '\n';
     text = context.world.broadcast(std::move(text));
     if (context.is_root()) return;
-    part.clear();
-    for (std::size_t at = 0; at < text.size(); at += part.back().size() + 1)
-      part.push_back(text.substr(at, text.find('\n', at) - at));
+    lines.clear();
+    for (std::size_t at = 0; at < text.size(); at += lines.back().size() + 1)
+      lines.push_back(text.substr(at, text.find('\n', at) - at));
   }
 
-  void compare_lines() {
-    reference_part.clear();
-    while (reference_part.size() < part.size()) {
-      Lines more = references->next(part.size() - reference_part.size());
-      if (more.empty())
-        throw_unequal(input->is_at_end() ? std::optional{input->count()} : std::nullopt, references->count(),
-                      references->name());
-      for (std::string& line : more) reference_part.push_back(replace_invalid_utf8(line));
+  /// before: how many lines `source` gave before these.
+  void repair(Lines& lines, const LineSource& source, std::uint64_t before) {
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (!first_invalid_utf8(lines[i])) continue;
+      if (!std::exchange(warned, true))
+        context.log.warn("{}, line {}: not UTF-8; each byte that is not UTF-8 here or later becomes U+FFFD",
+                         source.name(), before + i + 1);
+      lines[i] = replace_invalid_utf8(lines[i]);
     }
-    if (input->is_at_end() && !references->is_at_end()) throw_unequal(input->count(), std::nullopt, references->name());
-    if (input->count() == 0) throw_error(Fault::data, input->name(), "a text with at least one line", "an empty one");
   }
 
-  void write(const std::vector<Translation>& translations) {
+  /// As many lines as the part has. Throws Error{data} when the texts are found to be of different length.
+  Lines lines_next_to_input(LineSource& source) {
+    Lines lines;
+    while (lines.size() < part.size()) {
+      Lines more = source.next(part.size() - lines.size());
+      if (more.empty())
+        throw_unequal(input->is_at_end() ? std::optional{input->count()} : std::nullopt, source.count(), source.name());
+      std::move(more.begin(), more.end(), std::back_inserter(lines));
+    }
+    if (input->is_at_end() && !source.is_at_end()) throw_unequal(input->count(), std::nullopt, source.name());
+    return lines;
+  }
+
+  /// The lines that are written for line `number` of the input, from 0.
+  [[nodiscard]] std::string written(const Translation& translation, std::uint64_t number) const {
+    if (!files.nbest)
+      return (files.with_scores ? fmt::format("{:.6f}\t", translation.score) : "") + translation.text + '\n';
+    const auto listed = [&](const Translation& one) {
+      return fmt::format("{} ||| {} ||| F0= {:.6f} ||| {:.6f}\n", number, one.text, one.log_probability, one.score);
+    };
+    std::string text = listed(translation);
+    for (const Translation& other : translation.others) text += listed(other);
+    return text;
+  }
+
+  /// first: number of the first line.
+  void write(const std::vector<Translation>& translations, std::uint64_t first) {
     comm::at_root(context.world, [&] {
       std::string text;
       for (std::size_t i = 0; i < translations.size(); ++i) {
         const Translation& translation = translations[i];
-        if (files.with_scores) text += fmt::format("{:.6f}\t", translation.score);
-        (text += translation.text) += '\n';
+        text += written(translation, first + i);
         if (references) counts.add(translation, reference_part[i]);
       }
       output ? output->append(text) : context.print(text);
@@ -277,9 +262,9 @@ struct TextTranslation::Impl {
 
   comm::Context& context;
   const TextFiles files;
-  Lines part;
+  Lines part, target_part;
   // Rank 0:
-  std::optional<LineSource> input, references;
+  std::optional<LineSource> input, references, targets;
   std::optional<OutputFile> output;
   Lines reference_part;
   ScoreCounts counts;
@@ -295,10 +280,12 @@ TextReport TextTranslation::run(const TranslateLines& translate) {
   Impl& text = *impl_;
   TextReport report;
   for (; !text.part.empty(); text.share()) {
-    const std::vector<Translation> translations = translate(text.part, report.lines);
-    ARGOSY_CHECK(translations.size() == text.part.size(), "{} and {}", translations.size(), text.part.size());
-    text.write(translations);
-    report.lines += text.part.size();
+    const std::size_t lines = text.part.size();
+    const std::vector<Translation> translations =
+        translate({std::move(text.part), report.lines, std::move(text.target_part)});
+    ARGOSY_CHECK(translations.size() == lines, "{} and {}", translations.size(), lines);
+    text.write(translations, report.lines);
+    report.lines += lines;
   }
   comm::agree(text.context.world, [&] {
     if (text.output) text.output->commit();

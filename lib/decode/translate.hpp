@@ -18,17 +18,34 @@ namespace argosy::decode {
 struct Translation {
   std::string text;
   double score = 0;  // length-normalised log-probability; 0 for an empty line
+  double log_probability = 0;
+  std::vector<Translation> others{};  // the next best, or the other samples: see SearchOptions::nbest
+};
+
+/// Lines of a text that are worked on together.
+struct TextPart {
+  std::vector<std::string> lines;
+  std::uint64_t first = 0;             // number of the first line in the text, from 0
+  std::vector<std::string> targets{};  // what is given of the target of each line; empty if nothing is
+};
+
+/// Tokens are pieces of the vocabulary by name, such as "<2fr>".
+struct TranslateOptions {
+  SearchOptions search{};
+  std::vector<std::string> source_prefix{};  // tokens before each source or prompt
+  std::vector<std::string> target_prefix{};  // tokens that each translation begins with, before TextPart::targets
+  bool omit_prefix = false;                  // the text of a translation is what comes after the prefix
+  std::vector<std::string> stop{};  // a translation ends when its text contains one of these, and is cut before it
 };
 
 /// Translates each line with an encoder-decoder; continues it with a decoder-only model. Every rank gets all results in
-/// order. A line that is empty or white
-/// space gives an empty translation. A line feed in a translation becomes a space. first: number of the first line in
-/// the text, from 0, for errors. **Collective** over `world`. Throws Error{data}, which names the line, for one longer
-/// than model.max_positions, and what search() throws.
+/// order. A line that is empty or white space gives an empty translation, whatever its prefix. A line feed in a
+/// translation becomes a space. part.targets: prefixes of the translations. **Collective** over `world`. Throws
+/// Error{data}, which names the line, for a line or prefix longer than model.max_positions, Error{usage} for a token
+/// that the vocabulary lacks and for a target prefix with a decoder-only model, and what search() throws.
 [[nodiscard]] std::vector<Translation> translate_lines(const comm::Communicator& world, model::Inference& model,
-                                                       const data::Tokenizer& tokenizer,
-                                                       const std::vector<std::string>& lines,
-                                                       const SearchOptions& options, std::uint64_t first = 0);
+                                                       const data::Tokenizer& tokenizer, const TextPart& part,
+                                                       const TranslateOptions& options);
 
 struct TranslationScores {
   double bleu = 0, chrf = 0, ter = 0;  // in percent; of TER less is better, and it can exceed 100
@@ -42,10 +59,12 @@ struct TranslationScores {
                                                    const std::vector<Translation>& translations,
                                                    const std::vector<std::string>& references);
 
-/// The files. Where absent: standard input, standard output, no references.
+/// The files. Where absent: standard input, standard output, no references, no targets.
 struct TextFiles {
   std::optional<Path> input{}, output{}, reference{};
-  bool with_scores = false;             // the score and a tab before each translation
+  std::optional<Path> targets{};  // for TextPart::targets
+  bool with_scores = false;       // the score and a tab before each translation
+  bool nbest = false;  // all hypotheses in Marian's format: number of the line, text, F0= log-probability, score
   std::size_t part_bytes = 8ULL << 20;  // of text translated at a time; the longest line allowed
 };
 
@@ -54,10 +73,8 @@ struct TextReport {
   std::optional<TranslationScores> scores{};  // with references; rank 0's
 };
 
-/// Translates lines; `first` is the number of the first one in the text, from 0. **Collective**, with the same result
-/// on every rank.
-using TranslateLines =
-    std::function<std::vector<Translation>(const std::vector<std::string>& lines, std::uint64_t first)>;
+/// Translates lines. **Collective**, with the same result on every rank.
+using TranslateLines = std::function<std::vector<Translation>(const TextPart& part)>;
 
 /// Rank 0 reads and writes; all ranks translate.
 class TextTranslation {

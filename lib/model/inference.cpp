@@ -208,10 +208,28 @@ at::Tensor Inference::step(Cache& cache, const at::Tensor& ids) {
     x = model.decoder[layer].step(x, positions, {impl.self.layers[layer], self, lengths}, source);
   }
   if (model.decoder_norm) x = model.decoder_norm->forward(x);
-  const at::Tensor logits = at::empty({x.size(0), head_.columns}, x.options().dtype(at::kFloat));
-  kernels::gemm(x, head_, logits,
+  return logits(x);
+}
+
+at::Tensor Inference::read_targets(const Inputs& inputs) {
+  const at::InferenceMode inference;
+  Model::Impl& model = model_.impl();
+  Pass pass;
+  State state;
+  for (const Visit& visit : model.visits) {
+    if (visit.kind != spec::VisitKind::head) state = visit.forward(state, inputs, pass);
+  }
+  if (!model.decoder_norm) return state.x;
+  return model.decoder_norm->forward(state.x.reshape({-1, model.shape.width})).view(state.x.sizes());
+}
+
+at::Tensor Inference::logits(const at::Tensor& outputs) {
+  const at::InferenceMode inference;
+  const Model::Impl& model = model_.impl();
+  const at::Tensor logits = at::empty({outputs.size(0), head_.columns}, outputs.options().dtype(at::kFloat));
+  kernels::gemm(outputs, head_, logits,
                 {.bias = model.head_bias != nullptr ? optional(model.head_bias->weight) : std::nullopt});
-  const spec::Vocabulary& vocabulary = shape.vocabulary;
+  const spec::Vocabulary& vocabulary = model.shape.vocabulary;
   logits.narrow(1, vocabulary.pieces, vocabulary.rows - vocabulary.pieces).fill_(-1e4);
   return logits;
 }

@@ -49,6 +49,11 @@ class Inference {
   /// Feeds the next id of each row, [rows] int64, and returns logits fp32 [rows, rows of the vocabulary]; dead ids get
   /// -1e4. Throws Error{data} when a row has no position left.
   [[nodiscard]] at::Tensor step(Cache& cache, const at::Tensor& ids);
+  /// Reads whole targets at once, without a cache. inputs: source, source_lengths and target_in. Returns what the head
+  /// takes [rows, T, d]. Throws Error{data} for more positions than the model has.
+  [[nodiscard]] at::Tensor read_targets(const Inputs& inputs);
+  /// The logits of such outputs [n, d], as those of `step`.
+  [[nodiscard]] at::Tensor logits(const at::Tensor& outputs);
 
  private:
   Model& model_;

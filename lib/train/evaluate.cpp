@@ -112,7 +112,7 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
   std::vector<decode::Translation> translations;
   model.with_whole([&](model::Model& whole) {
     model::Inference inference(whole);
-    translations = decode::translate_lines(context.world, inference, tokenizer, set.text.source, {});
+    translations = decode::translate_lines(context.world, inference, tokenizer, {set.text.source}, {});
   });
   evaluation.scores = decode::score_translations(context.world, translations, set.text.target);
   return evaluation;

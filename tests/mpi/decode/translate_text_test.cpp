@@ -27,12 +27,15 @@ class TextTranslationTest : public testing::Test {
   TextReport run(const TextFiles& files, Os& os) {
     test::TestContext context{os, world()};
     TextTranslation text{context.get(), files};
-    return text.run([&](const std::vector<std::string>& lines, std::uint64_t first) {
-      most_ = std::max(most_, lines.size());
+    return text.run([&](const TextPart& part) {
+      most_ = std::max(most_, part.lines.size());
       ++parts_;
+      double number = static_cast<double>(part.first);
       std::vector<Translation> translations;
-      for (const std::string& line : lines)
-        translations.push_back({std::string(line.rbegin(), line.rend()), static_cast<double>(first++)});
+      for (const std::string& line : part.lines) {
+        translations.push_back({std::string(line.rbegin(), line.rend()), number++});
+        if (files.nbest) translations.back().others.push_back({line, -0.5, -1.5});
+      }
       return translations;
     });
   }
@@ -96,6 +99,15 @@ TEST_F(TextTranslationTest, ScoresCountOverTheWholeText) {
     EXPECT_NEAR(report.scores->bleu, 83.76, 0.01);  // 100 (9/10 · 7/8 · 5/6 · 3/4)^(1/4)
     EXPECT_EQ(report.scores->ter, 10) << "one word of ten";
   }
+}
+
+TEST_F(TextTranslationTest, AllHypothesesAreListedInMariansFormat) {
+  folder_.write("in", "ab\ncd\n");
+  run({.input = folder_ / "in", .output = folder_ / "out", .nbest = true, .part_bytes = 2});
+  EXPECT_EQ(parts_, 2);
+  EXPECT_EQ(written(),
+            "0 ||| ba ||| F0= 0.000000 ||| 0.000000\n0 ||| ab ||| F0= -1.500000 ||| -0.500000\n"
+            "1 ||| dc ||| F0= 0.000000 ||| 1.000000\n1 ||| cd ||| F0= -1.500000 ||| -0.500000\n");
 }
 
 TEST_F(TextTranslationTest, WhatIsNotUtf8IsReplaced) {
@@ -191,9 +203,8 @@ TEST_F(TextTranslationTest, OfTwoAtOnceOneIsWhole) {
     TextTranslation first{context.get(), {.input = folder_ / "in", .output = folder_ / "out"}};
     run({.input = folder_ / "in2", .output = folder_ / "out"});
     EXPECT_EQ(written(), "fedc\n");
-    (void)first.run([](const std::vector<std::string>& lines, std::uint64_t) {
-      return std::vector<Translation>(lines.size(), {.text = "first"});
-    });
+    (void)first.run(
+        [](const TextPart& part) { return std::vector<Translation>(part.lines.size(), {.text = "first"}); });
   }
   world().barrier("over");
   EXPECT_EQ(written(), "first\n");

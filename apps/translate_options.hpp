@@ -1,0 +1,109 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "app.hpp"
+#include "decode/likelihood.hpp"
+#include "search_options.hpp"
+
+/// The command line of the tool translate.
+namespace argosy::app {
+
+struct TranslateCommand {
+  TranslateCommand();
+  TranslateCommand(const TranslateCommand&) = delete;  // `cli` writes into the members
+  TranslateCommand& operator=(const TranslateCommand&) = delete;
+
+  /// Fills in what follows from the options that were given, after parse(). Throws Error{usage} for some that do not go
+  /// together.
+  void resolve();
+
+  CLI::App cli{
+      "Translates a text line by line. A decoder-only model continues each line. With --score, gives the probability "
+      "of "
+      "translations or continuations instead."};
+  std::string directory;
+  decode::TextFiles files;
+  decode::TranslateOptions options{.search = {.beam = 4}};
+  decode::ScoreOptions score_options;
+  bool ema = false, int8 = false, score = false;
+
+ private:
+  void add_output_options();
+  void add_score_options();
+
+  Path prefixes_, targets_;
+};
+
+inline constexpr std::string_view translate_examples =
+    "  echo \"Click the button.\" | apps/translate runs/quickstart/soup                     one line, to the terminal\n"
+    "  mpiexec -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr  with BLEU and chrF\n"
+    "  apps/translate CKPT --input test.en --nbest 4                                         four translations of "
+    "each\n"
+    "  apps/translate CKPT --input test.en --sample --top-p 0.9 --seed 7                     drawn at random\n"
+    "  apps/translate CKPT --input test.en --target test.fr --score                          log-probabilities\n";
+
+inline TranslateCommand::TranslateCommand() {
+  cli.add_option("MODEL", directory, "directory of a committed checkpoint or of a soup")->required();
+  cli.add_option("--input", files.input,
+                 "text file; default: standard input, of which rank 0 translates each line when it arrives");
+  cli.add_option("--output", files.output,
+                 "file for the translations, created or replaced when all are done; default: standard output");
+  cli.add_flag("--ema", ema, "translate with the running means (optimizer.ema) instead of the weights");
+  cli.add_flag("--int8", int8,
+               "round the weights of matrix products, and the values they are multiplied by, to 8 bits: faster, with "
+               "nearly the same translations");
+  add_output_options();
+  add_search_options(cli, options);
+  add_sampling_options(cli, options.search);
+  add_prefix_options(cli, options, prefixes_);
+  add_score_options();
+}
+
+inline void TranslateCommand::add_output_options() {
+  cli.add_option("--reference", files.reference, "reference translations: adds BLEU and chrF to the result line")
+      ->group("Translation");
+  CLI::Option* const scores =
+      cli.add_flag("--scores", files.with_scores, "write the score and a tab before each translation")
+          ->group("Translation");
+  cli.add_option("--nbest", options.search.nbest,
+                 "write this number of hypotheses for each line, at most --beam, or of samples, in Marian's format: "
+                 "number of the line from 0 ||| text ||| F0= log-probability ||| score")
+      ->check(CLI::Range(1, 1000))
+      ->excludes(scores)
+      ->group("Translation");
+}
+
+inline void TranslateCommand::add_score_options() {
+  CLI::Option* const score_flag =
+      cli.add_flag("--score", score,
+                   "translate nothing; write for each line the log-probability of its target, the same for each piece, "
+                   "the number of pieces, and 1 if each piece is the most probable one, with tabs between. The target "
+                   "is in --target, or in the line after a tab. A decoder-only model scores what continues the line; "
+                   "an encoder-decoder's translation ends with EOS")
+          ->group("Scoring");
+  cli.add_option("--target", targets_, "file with the target of each line")->needs(score_flag)->group("Scoring");
+  cli.add_flag("--token-scores", score_options.token_scores,
+               "a fifth field: the log-probability of each piece, with blanks between")
+      ->needs(score_flag)
+      ->group("Scoring");
+}
+
+inline void TranslateCommand::resolve() {
+  for (const CLI::Option* const option : cli.get_options()) {
+    const std::string& group = option->get_group();
+    if (score && option->count() > 0 && group != "Scoring" && group != "Options")
+      throw Error{Fault::usage, {.sentence = fmt::format("--score translates nothing; omit {}", option->get_name())}};
+  }
+  const auto refuse = [](std::string sentence) { throw Error{Fault::usage, {.sentence = std::move(sentence)}}; };
+  if (options.omit_prefix && options.target_prefix.empty() && prefixes_.empty())
+    refuse("--omit-prefix needs --target-prefix or --prefix");
+  if (std::count(options.stop.begin(), options.stop.end(), "") > 0) refuse("--stop needs a text that is not empty");
+  if (options.search.sample) options.search.beam = 1;
+  files.nbest = cli.count("--nbest") > 0;
+  if (const Path& targets = score ? targets_ : prefixes_; !targets.empty()) files.targets = targets;
+}
+
+}  // namespace argosy::app

@@ -1,0 +1,113 @@
+#include "decode/likelihood.hpp"
+
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cmath>
+#include <limits>
+
+#include "support/refusal.hpp"
+#include "unit/decode/models.hpp"
+
+namespace argosy::test {
+namespace {
+
+using decode::GivenTarget, decode::Likelihood, decode::likelihoods;
+
+/// Step by step, with the cache of the searches.
+std::vector<double> stepwise(model::Inference& inference, const GivenTarget& given) {
+  const c10::InferenceMode guard;
+  const spec::Architecture& shape = inference.architecture();
+  std::vector<std::int64_t> read(given.source.begin(), given.source.end()), fed{shape.vocabulary.start};
+  if (shape.type == spec::ModelType::decoder) {
+    fed = {read.back()};
+    read.pop_back();
+  }
+  fed.insert(fed.end(), given.target.begin(), given.target.end() - 1);
+  model::Cache cache = inference.start();
+  inference.add(cache, at::tensor(read, at::kLong).unsqueeze(0), at::tensor({std::ssize(read)}, at::kLong));
+  std::vector<double> log_p;
+  for (std::size_t i = 0; i < fed.size(); ++i) {
+    const at::Tensor logits =
+        inference.step(cache, at::tensor({fed[i]}, at::kLong)).narrow(1, 0, shape.vocabulary.pieces);
+    log_p.push_back(at::log_softmax(logits.to(at::kDouble), 1)[0][given.target[i]].item<double>());
+  }
+  return log_p;
+}
+
+class Likelihoods : public testing::TestWithParam<spec::ModelType> {};
+
+TEST_P(Likelihoods, AreThoseOfTheStepsHoweverTargetsAreBatched) {
+  BoundModel bound(shape_of(GetParam(), 21), at::kFloat, 5);
+  model::Inference inference(*bound.model);
+  std::vector<GivenTarget> targets;
+  for (std::int32_t i = 0; i < 7; ++i) {
+    GivenTarget given;
+    for (std::int32_t k = 0; k < 1 + (i * 5) % 7; ++k) given.source.push_back(1 + (i * 3 + k * 7) % 20);
+    for (std::int32_t k = 0; k < 1 + (i * 3) % 5; ++k) given.target.push_back((i + k * 11) % 21);
+    targets.push_back(given);
+  }
+  for (const std::int64_t elements : {1, 20, 4096}) {
+    const std::vector<Likelihood> found = likelihoods(inference, targets, elements);
+    ASSERT_EQ(found.size(), targets.size());
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      const std::vector<double> expected = stepwise(inference, targets[i]);
+      ASSERT_EQ(found[i].log_p.size(), expected.size()) << i;
+      for (std::size_t k = 0; k < expected.size(); ++k) EXPECT_NEAR(found[i].log_p[k], expected[k], 1e-5) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Likelihoods,
+                         testing::Values(spec::ModelType::encoder_decoder, spec::ModelType::decoder),
+                         [](const auto& test) {
+                           return std::string(test.param == spec::ModelType::decoder ? "decoder" : "translation");
+                         });
+
+TEST(Likelihood, OfWhatASearchHasFoundIsItsOwn) {
+  BoundModel bound(shape_of(spec::ModelType::encoder_decoder, 21), at::kFloat, 5);
+  for (const at::Tensor& flat : bound.weights) flat.mul_(1.5);
+  model::Inference inference(*bound.model);
+  for (const std::int64_t beam : {1, 4}) {
+    for (const std::vector<std::int32_t>& source : {std::vector<std::int32_t>{1, 7, 0}, {4, 9, 12, 3, 0}}) {
+      const auto found = decode::search(inference, {{source}}, {.beam = beam, .nbest = beam, .max_length = 6}).front();
+      for (const decode::Hypothesis& hypothesis : found) {
+        GivenTarget given{source, hypothesis.ids};
+        if (hypothesis.ids.size() < 6) given.target.push_back(0);
+        const Likelihood own = likelihoods(inference, {given}).front();
+        double sum = 0;
+        for (const float one : own.log_p) sum += one;
+        EXPECT_NEAR(sum, hypothesis.log_probability, 1e-5);
+        if (beam == 1) {
+          EXPECT_TRUE(own.is_greedy);
+        }
+      }
+    }
+  }
+}
+
+TEST(Likelihood, TellsWhetherEachIdIsTheMostProbable) {
+  BoundModel bound = constant({0.4, 0.2, 0.4});
+  model::Inference inference(*bound.model);
+  const auto found = likelihoods(inference, {{{1, 0}, {0}}, {{1, 0}, {0, 1}}, {{1, 0}, {2}}, {{1, 0}, {}}});
+  EXPECT_TRUE(found[0].is_greedy);
+  EXPECT_FALSE(found[1].is_greedy);
+  EXPECT_NEAR(found[1].log_p[1], std::log(0.2), 1e-6);
+  EXPECT_FALSE(found[2].is_greedy);  // of equal ones, the lower id is
+  EXPECT_TRUE(found[3].log_p.empty());
+}
+
+TEST(Likelihood, RefusesWhatTheModelCannotRead) {
+  BoundModel bound = constant({0.3, 0.1, 0.6}, 8);
+  model::Inference inference(*bound.model);
+  const auto refuse = [&](Fault fault, const GivenTarget& given, const char* words) {
+    EXPECT_TRUE(says(refusal(fault, [&] { (void)likelihoods(inference, {given}); }), words));
+  };
+  refuse(Fault::data, {{1, 0}, std::vector<std::int32_t>(9, 1)}, "at most 8 positions");
+  bound.parameter("decoder/projection/bias").weight[1].fill_(std::numeric_limits<float>::quiet_NaN());
+  refuse(Fault::numeric, {{1, 0}, {0}}, "NaN");
+}
+
+}  // namespace
+}  // namespace argosy::test
