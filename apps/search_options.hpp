@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "app.hpp"
-#include "decode/translate.hpp"
+#include "decode/likelihood.hpp"
 #include "names.hpp"
 
-/// The part of the command line of `translate` that says what a translation is.
+/// The part of the command line of `translate` that says what a translation is, and what is scored.
 namespace argosy::app {
 
 /// How a translation is searched for.
@@ -82,6 +82,22 @@ inline void add_prefix_options(CLI::App& cli, decode::TranslateOptions& options,
                  "--target-prefix. Not for decoder-only models")
       ->group("Prefixes");
   cli.add_flag("--omit-prefix", options.omit_prefix, "write translations without their prefixes")->group("Prefixes");
+}
+
+/// Probabilities of given targets. targets: their file.
+inline void add_score_options(CLI::App& cli, bool& score, Path& targets, decode::ScoreOptions& options) {
+  CLI::Option* const score_flag =
+      cli.add_flag("--score", score,
+                   "translate nothing; write for each line the log-probability of its target, the same for each piece, "
+                   "the number of pieces, and 1 if each piece is the most probable one, with tabs between. The target "
+                   "is in --target, or in the line after a tab. A decoder-only model scores what continues the line; "
+                   "an encoder-decoder's translation ends with EOS")
+          ->group("Scoring");
+  cli.add_option("--target", targets, "file with the target of each line")->needs(score_flag)->group("Scoring");
+  cli.add_flag("--token-scores", options.token_scores,
+               "a fifth field: the log-probability of each piece, with blanks between")
+      ->needs(score_flag)
+      ->group("Scoring");
 }
 
 }  // namespace argosy::app

@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "checkpoint/load.hpp"
-#include "decode/load.hpp"
 #include "kernels/memory.hpp"
 #include "translate_options.hpp"
 
@@ -22,8 +21,9 @@ int main(int argc, char** argv) {
     std::optional<decode::LoadedModel> loaded;
     std::optional<model::Inference> inference;
     comm::agree(context.world, [&] {
-      loaded = decode::load_model(reader, c10::kCPU);
-      inference.emplace(*loaded->model, command.int8 ? kernels::PackedType::int8 : kernels::PackedType::same);
+      loaded = decode::load_model(reader, c10::kCPU, command.precision);
+      inference.emplace(*loaded->model, command.precision == decode::Precision::int8 ? kernels::PackedType::int8
+                                                                                     : kernels::PackedType::same);
     });
     const double loaded_s = context.clock.monotonic_s();
     double log_probability = 0;
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
 
     boost::json::object figures{{"step", reader.step()},
                                 {"lines", report.lines},
-                                {"precision", command.int8 ? "int8" : "fp32"},
+                                {"precision", boost::describe::enum_to_string(command.precision, "")},
                                 {"load_s", loaded_s - begin_s},
                                 {"seconds", seconds},
                                 {"lines_per_s", static_cast<double>(report.lines) / std::max(1e-9, seconds)}};

@@ -6,6 +6,7 @@
 
 #include "app.hpp"
 #include "decode/likelihood.hpp"
+#include "decode/load.hpp"
 #include "search_options.hpp"
 
 /// The command line of the tool translate.
@@ -28,13 +29,14 @@ struct TranslateCommand {
   decode::TextFiles files;
   decode::TranslateOptions options{.search = {.beam = 4}};
   decode::ScoreOptions score_options;
-  bool ema = false, int8 = false, score = false;
+  decode::Precision precision = decode::Precision::fp32;
+  bool ema = false, score = false;
 
  private:
   void add_output_options();
-  void add_score_options();
 
   Path prefixes_, targets_;
+  std::int64_t alignment_layer_ = 0;
 };
 
 inline constexpr std::string_view translate_examples =
@@ -52,14 +54,18 @@ inline TranslateCommand::TranslateCommand() {
   cli.add_option("--output", files.output,
                  "file for the translations, created or replaced when all are done; default: standard output");
   cli.add_flag("--ema", ema, "translate with the running means (optimizer.ema) instead of the weights");
-  cli.add_flag("--int8", int8,
-               "round the weights of matrix products, and the values they are multiplied by, to 8 bits: faster, with "
-               "nearly the same translations");
+  take_names<decode::Precision>(
+      cli.add_option(
+             "--precision", precision,
+             "fp32 | bf16 (weights and what is computed from them in 16 bits; for CPUs with bf16 instructions) | "
+             "int8 (weights of matrix products, and the values they are multiplied by, rounded to 8 bits): both "
+             "are faster, with nearly the same translations")
+          ->default_str("fp32"));
   add_output_options();
   add_search_options(cli, options);
   add_sampling_options(cli, options.search);
   add_prefix_options(cli, options, prefixes_);
-  add_score_options();
+  add_score_options(cli, score, targets_, score_options);
 }
 
 inline void TranslateCommand::add_output_options() {
@@ -74,21 +80,14 @@ inline void TranslateCommand::add_output_options() {
       ->check(CLI::Range(1, 1000))
       ->excludes(scores)
       ->group("Translation");
-}
-
-inline void TranslateCommand::add_score_options() {
-  CLI::Option* const score_flag =
-      cli.add_flag("--score", score,
-                   "translate nothing; write for each line the log-probability of its target, the same for each piece, "
-                   "the number of pieces, and 1 if each piece is the most probable one, with tabs between. The target "
-                   "is in --target, or in the line after a tab. A decoder-only model scores what continues the line; "
-                   "an encoder-decoder's translation ends with EOS")
-          ->group("Scoring");
-  cli.add_option("--target", targets_, "file with the target of each line")->needs(score_flag)->group("Scoring");
-  cli.add_flag("--token-scores", score_options.token_scores,
-               "a fifth field: the log-probability of each piece, with blanks between")
-      ->needs(score_flag)
-      ->group("Scoring");
+  cli.add_flag("--alignments", files.with_alignments,
+               "write ||| and the alignment after each translation, or with --score as a last field: for each piece, "
+               "the piece of the source that cross-attention weighs most, as in 0-0 2-1 (source first, from 0)");
+  cli.add_option("--alignment-layer", alignment_layer_,
+                 "the decoder layer, from 1, whose cross-attention decides, by its mean over the heads; default: the "
+                 "last")
+      ->check(CLI::PositiveNumber)
+      ->needs("--alignments");
 }
 
 inline void TranslateCommand::resolve() {
@@ -103,6 +102,8 @@ inline void TranslateCommand::resolve() {
   if (std::count(options.stop.begin(), options.stop.end(), "") > 0) refuse("--stop needs a text that is not empty");
   if (options.search.sample) options.search.beam = 1;
   files.nbest = cli.count("--nbest") > 0;
+  if (files.with_alignments) options.alignment = score_options.alignment = alignment_layer_;
+  if (score) files.with_alignments = false;  // they are a field of the scores
   if (const Path& targets = score ? targets_ : prefixes_; !targets.empty()) files.targets = targets;
 }
 

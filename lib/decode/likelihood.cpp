@@ -10,6 +10,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -66,11 +67,7 @@ Batch batch_of(const std::vector<const GivenTarget*>& targets, const spec::Archi
 /// log p of each id of the batch, and whether it is the most probable one.
 std::vector<std::pair<float, bool>> score(model::Inference& model, const Batch& batch) {
   const c10::Device device = model.device();
-  model::Inputs inputs = batch.inputs;
-  for (at::Tensor* tensor : {&inputs.source, &inputs.source_lengths, &inputs.target_in}) {
-    if (tensor->defined()) *tensor = tensor->to(device);
-  }
-  const at::Tensor outputs = model.read_targets(inputs).flatten(0, 1);
+  const at::Tensor outputs = model.read_targets(batch.inputs).flatten(0, 1);
   const at::Tensor places = at::tensor(batch.places, at::kLong).to(device),
                    ids = at::tensor(batch.ids, at::kLong).to(device);
   std::vector<std::pair<float, bool>> scores;
@@ -93,31 +90,65 @@ std::vector<std::pair<float, bool>> score(model::Inference& model, const Batch& 
   return scores;
 }
 
-}  // namespace
-
-std::vector<Likelihood> likelihoods(model::Inference& model, const std::vector<GivenTarget>& targets,
-                                    std::int64_t batch_elements) {
-  const c10::InferenceMode guard;
+/// Calls work(batch, indices) for all targets that are not empty: longest first, by neighbours of like length.
+template <class Work>
+void in_batches(const model::Inference& model, const std::vector<GivenTarget>& targets, std::int64_t batch_elements,
+                Work&& work) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (!targets[i].target.empty()) order.push_back(i);
   }
   const auto length = [&](std::size_t i) { return std::ssize(targets[i].source) + std::ssize(targets[i].target); };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
+  for (std::span<const std::size_t> rest = order; !rest.empty();) {
+    const std::int64_t fit = std::max<std::int64_t>(1, batch_elements / length(rest.front()));
+    const auto together = rest.first(std::min(static_cast<std::size_t>(fit), rest.size()));
+    rest = rest.subspan(together.size());
+    std::vector<const GivenTarget*> given;
+    for (const std::size_t i : together) given.push_back(&targets[i]);
+    Batch batch = batch_of(given, model.architecture());
+    for (at::Tensor* tensor : {&batch.inputs.source, &batch.inputs.source_lengths, &batch.inputs.target_in}) {
+      if (tensor->defined()) *tensor = tensor->to(model.device());
+    }
+    work(batch, together);
+  }
+}
+
+}  // namespace
+
+std::vector<Likelihood> likelihoods(model::Inference& model, const std::vector<GivenTarget>& targets,
+                                    std::int64_t batch_elements) {
+  const c10::InferenceMode guard;
   std::vector<Likelihood> out(targets.size());
-  for (auto next = order.begin(); next != order.end();) {
-    const std::int64_t fit = std::max<std::int64_t>(1, batch_elements / length(*next));
-    const auto end = next + std::min<std::ptrdiff_t>(fit, order.end() - next);
-    std::vector<const GivenTarget*> together;
-    std::for_each(next, end, [&](std::size_t i) { together.push_back(&targets[i]); });
-    const auto scores = score(model, batch_of(together, model.architecture()));
-    for (auto one = scores.begin(); next != end; ++next) {
-      for (std::size_t k = 0; k < targets[*next].target.size(); ++k, ++one) {
-        out[*next].log_p.push_back(one->first);
-        out[*next].is_greedy = out[*next].is_greedy && one->second;
+  in_batches(model, targets, batch_elements, [&](const Batch& batch, std::span<const std::size_t> together) {
+    const auto scores = score(model, batch);
+    auto one = scores.begin();
+    for (const std::size_t i : together) {
+      for (std::size_t k = 0; k < targets[i].target.size(); ++k, ++one) {
+        out[i].log_p.push_back(one->first);
+        out[i].is_greedy = out[i].is_greedy && one->second;
       }
     }
-  }
+  });
+  return out;
+}
+
+std::vector<std::vector<std::int64_t>> alignments(model::Inference& model, const std::vector<GivenTarget>& targets,
+                                                  std::int64_t layer, std::int64_t batch_elements) {
+  const c10::InferenceMode guard;
+  std::vector<std::vector<std::int64_t>> out(targets.size());
+  in_batches(model, targets, batch_elements, [&](const Batch& batch, std::span<const std::size_t> together) {
+    const at::Tensor weights = model.cross_attention(batch.inputs, layer).cpu().contiguous();
+    const float* row = weights.const_data_ptr<float>();
+    for (const std::size_t i : together) {
+      const std::int64_t pieces = std::ssize(targets[i].source) - 1;
+      for (std::int64_t t = 0; pieces > 0 && t < std::ssize(targets[i].target); ++t) {
+        const float* const weight = row + t * weights.size(2);
+        out[i].push_back(std::max_element(weight, weight + pieces) - weight);
+      }
+      row += weights.stride(0);
+    }
+  });
   return out;
 }
 
@@ -153,12 +184,12 @@ GivenTarget given_target(const data::Tokenizer& tokenizer, bool has_encoder, std
   return given;
 }
 
-Translation printed(const Likelihood& likelihood, const ScoreOptions& options) {
+Translation printed(const Likelihood& likelihood, bool token_scores) {
   const auto& log_p = likelihood.log_p;
   const double sum = std::accumulate(log_p.begin(), log_p.end(), 0.0);
   const double mean = log_p.empty() ? 0 : sum / static_cast<double>(log_p.size());
   std::string text = fmt::format("{:.6f}\t{:.6f}\t{}\t{}", sum, mean, log_p.size(), likelihood.is_greedy ? 1 : 0);
-  if (options.token_scores) text += fmt::format("\t{:.6f}", fmt::join(log_p, " "));
+  if (token_scores) text += fmt::format("\t{:.6f}", fmt::join(log_p, " "));
   return {.text = std::move(text), .score = mean, .log_probability = sum};
 }
 
@@ -169,6 +200,7 @@ std::vector<Translation> score_lines(const comm::Communicator& world, model::Inf
                                      const ScoreOptions& options) {
   const spec::Architecture& shape = model.architecture();
   const bool has_encoder = shape.type == spec::ModelType::encoder_decoder;
+  const std::optional<std::int64_t> layer = alignment_layer(shape, options.alignment);
   std::vector<GivenTarget> given;
   for (std::size_t i = 0; i < part.lines.size(); ++i) {
     const auto [source, target] = fields_of(part, i);
@@ -190,7 +222,12 @@ std::vector<Translation> score_lines(const comm::Communicator& world, model::Inf
     std::vector<GivenTarget> mine;
     for (const std::size_t line : lines) mine.push_back(std::move(given[line]));
     std::vector<Translation> translations;
-    for (const Likelihood& likelihood : likelihoods(model, mine)) translations.push_back(printed(likelihood, options));
+    for (const Likelihood& likelihood : likelihoods(model, mine))
+      translations.push_back(printed(likelihood, options.token_scores));
+    if (!layer) return translations;
+    const auto aligned = alignments(model, mine, *layer);
+    for (std::size_t i = 0; i < mine.size(); ++i)  // all but EOS
+      (translations[i].text += '\t') += alignment_text(aligned[i], 0, mine[i].target.size() - 1);
     return translations;
   });
 }

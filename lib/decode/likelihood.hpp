@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "decode/translate.hpp"
@@ -26,8 +27,16 @@ struct Likelihood {
 [[nodiscard]] std::vector<Likelihood> likelihoods(model::Inference& model, const std::vector<GivenTarget>& targets,
                                                   std::int64_t batch_elements = 2048);
 
+/// For each id of each target, the position of the source that the decoder attends to most when it predicts the id: the
+/// mean over the heads of one layer decides; of equal ones the first. The last id of a source, EOS, does not count. An
+/// empty list for a source without other ids. layer: from 0. Encoder-decoder only. Otherwise like likelihoods().
+[[nodiscard]] std::vector<std::vector<std::int64_t>> alignments(model::Inference& model,
+                                                                const std::vector<GivenTarget>& targets,
+                                                                std::int64_t layer, std::int64_t batch_elements = 2048);
+
 struct ScoreOptions {
-  bool token_scores = false;  // a last field with the log-probability of each piece
+  bool token_scores = false;                // a field with the log-probability of each piece
+  std::optional<std::int64_t> alignment{};  // a last field with Translation::alignment: see TranslateOptions
 };
 
 /// Scores part.targets, or, where there are none, what follows the tab in each line. For each line, the text is its
@@ -36,7 +45,7 @@ struct ScoreOptions {
 /// EOS. A decoder-only model's target is the continuation of a context: the pieces of both together, of which those of
 /// the context (without blanks at its end) are no part, as in lm-evaluation-harness. **Collective** over `world`.
 /// Throws Error{data}, which names the line, for a line without its tab, for more pieces than model.max_positions, and
-/// what likelihoods() throws.
+/// what likelihoods() throws, and what translate_lines() does for alignments.
 [[nodiscard]] std::vector<Translation> score_lines(const comm::Communicator& world, model::Inference& model,
                                                    const data::Tokenizer& tokenizer, const TextPart& part,
                                                    const ScoreOptions& options);

@@ -8,6 +8,7 @@
 
 #include "comm/message.hpp"
 #include "core/error.hpp"
+#include "decode/likelihood.hpp"
 
 namespace argosy::decode {
 
@@ -18,13 +19,14 @@ std::vector<Translation> share_out(
   const auto size = static_cast<std::size_t>(world.size());
   std::vector<std::size_t> mine;
   for (auto k = static_cast<std::size_t>(world.rank()); k < order.size(); k += size) mine.push_back(order[k]);
-  // Of each line a count, then texts and numbers of so many translations.
+  // Of each line a count; of each of so many translations, two texts and two numbers.
   std::vector<std::string> texts;
   std::vector<std::int64_t> counts;
   std::vector<double> numbers;
   comm::agree(world, [&] {
     const auto add = [&](Translation& translation) {
       texts.push_back(std::move(translation.text));
+      texts.push_back(std::move(translation.alignment));
       numbers.insert(numbers.end(), {translation.score, translation.log_probability});
     };
     for (Translation& translation : work(mine)) {
@@ -42,8 +44,11 @@ std::vector<Translation> share_out(
     auto of_rank = comm::from_message<std::vector<std::string>>(messages[rank]);
     std::size_t at = 0;
     const auto next = [&] {
-      const double* const number = &all_numbers[rank].at(2 * at);
-      return Translation{.text = std::move(of_rank.at(at++)), .score = number[0], .log_probability = number[1]};
+      const std::size_t first = std::exchange(at, at + 2);
+      return Translation{.text = std::move(of_rank.at(first)),
+                         .score = all_numbers[rank].at(first),
+                         .log_probability = all_numbers[rank].at(first + 1),
+                         .alignment = std::move(of_rank.at(first + 1))};
     };
     for (std::size_t i = 0, k = rank; k < order.size(); ++i, k += size) {
       Translation& translation = out[order[k]] = next();
@@ -51,6 +56,24 @@ std::vector<Translation> share_out(
     }
   }
   return out;
+}
+
+std::optional<std::int64_t> alignment_layer(const spec::Architecture& shape, std::optional<std::int64_t> wanted) {
+  if (!wanted) return std::nullopt;
+  if (shape.type != spec::ModelType::encoder_decoder)
+    throw_claim(Fault::usage, "a decoder-only model has no alignments", "--alignments", "an encoder-decoder",
+                "a decoder-only model", "omit --alignments");
+  if (*wanted < 0 || *wanted > shape.decoder_layers)
+    throw_error(Fault::usage, "--alignment-layer", fmt::format("1 to {}, a layer of the decoder", shape.decoder_layers),
+                std::to_string(*wanted));
+  return (*wanted == 0 ? shape.decoder_layers : *wanted) - 1;
+}
+
+std::string alignment_text(const std::vector<std::int64_t>& aligned, std::size_t first, std::size_t end) {
+  std::string text;
+  for (std::size_t t = first; t < std::min(end, aligned.size()); ++t)
+    text += fmt::format("{}{}-{}", text.empty() ? "" : " ", aligned[t], t - first);
+  return text;
 }
 
 namespace {
@@ -99,11 +122,9 @@ class Pieces {
     return source;
   }
 
-  [[nodiscard]] Translation translation(const Hypothesis& hypothesis, std::size_t prefix) const {
-    const auto skipped =
-        static_cast<std::ptrdiff_t>(options_.omit_prefix ? std::min(prefix, hypothesis.ids.size()) : 0);
-    const Ids ids(hypothesis.ids.begin() + skipped, hypothesis.ids.end());
-    std::string text = tokenizer_.decode(ids);
+  /// Of the ids after the first `skipped` ones.
+  [[nodiscard]] Translation translation(const Hypothesis& hypothesis, std::size_t skipped) const {
+    std::string text = tokenizer_.decode(std::span(hypothesis.ids).subspan(skipped));
     text.resize(stop_in(text));
     std::replace(text.begin(), text.end(), '\n', ' ');  // a byte piece may spell one; a translation is one line
     return {.text = std::move(text), .score = hypothesis.score, .log_probability = hypothesis.log_probability};
@@ -143,6 +164,7 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
                                          const data::Tokenizer& tokenizer, const TextPart& part,
                                          const TranslateOptions& options) {
   const Pieces pieces(model, tokenizer, options);
+  const std::optional<std::int64_t> layer = alignment_layer(model.architecture(), options.alignment);
   std::vector<Source> sources;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < part.lines.size(); ++i) {
@@ -158,11 +180,25 @@ std::vector<Translation> translate_lines(const comm::Communicator& world, model:
     std::vector<Source> mine;
     for (const std::size_t line : lines) mine.push_back(std::move(sources[line]));
     const std::vector<std::vector<Hypothesis>> found = search(model, mine, search_options);
+    std::vector<std::vector<std::int64_t>> aligned;  // of all hypotheses
+    if (layer) {
+      std::vector<GivenTarget> given;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        for (const Hypothesis& one : found[i]) given.push_back({mine[i].ids, one.ids});
+      }
+      aligned = alignments(model, given, *layer);
+    }
+    auto next_aligned = aligned.cbegin();
     std::vector<Translation> translations;
     for (std::size_t i = 0; i < found.size(); ++i) {
-      const std::size_t prefix = mine[i].prefix.size();
-      Translation& best = translations.emplace_back(pieces.translation(found[i].front(), prefix));
-      for (std::size_t k = 1; k < found[i].size(); ++k) best.others.push_back(pieces.translation(found[i][k], prefix));
+      const std::size_t skipped = options.omit_prefix ? mine[i].prefix.size() : 0;
+      const auto translation = [&](const Hypothesis& hypothesis) {
+        Translation one = pieces.translation(hypothesis, skipped);
+        if (layer) one.alignment = alignment_text(*next_aligned++, skipped, hypothesis.ids.size());
+        return one;
+      };
+      Translation& best = translations.emplace_back(translation(found[i].front()));
+      for (std::size_t k = 1; k < found[i].size(); ++k) best.others.push_back(translation(found[i][k]));
     }
     return translations;
   });

@@ -234,10 +234,13 @@ struct TextTranslation::Impl {
 
   /// The lines that are written for line `number` of the input, from 0.
   [[nodiscard]] std::string written(const Translation& translation, std::uint64_t number) const {
+    const auto aligned = [&](const Translation& one) {
+      return files.with_alignments ? one.text + " ||| " + one.alignment : one.text;
+    };
     if (!files.nbest)
-      return (files.with_scores ? fmt::format("{:.6f}\t", translation.score) : "") + translation.text + '\n';
+      return (files.with_scores ? fmt::format("{:.6f}\t", translation.score) : "") + aligned(translation) + '\n';
     const auto listed = [&](const Translation& one) {
-      return fmt::format("{} ||| {} ||| F0= {:.6f} ||| {:.6f}\n", number, one.text, one.log_probability, one.score);
+      return fmt::format("{} ||| {} ||| F0= {:.6f} ||| {:.6f}\n", number, aligned(one), one.log_probability, one.score);
     };
     std::string text = listed(translation);
     for (const Translation& other : translation.others) text += listed(other);

@@ -19,6 +19,7 @@ struct Translation {
   std::string text;
   double score = 0;  // length-normalised log-probability; 0 for an empty line
   double log_probability = 0;
+  std::string alignment{};            // if asked for: "0-0 2-1", see TranslateOptions
   std::vector<Translation> others{};  // the next best, or the other samples: see SearchOptions::nbest
 };
 
@@ -35,6 +36,9 @@ struct TranslateOptions {
   std::vector<std::string> source_prefix{};  // tokens before each source or prompt
   std::vector<std::string> target_prefix{};  // tokens that each translation begins with, before TextPart::targets
   bool omit_prefix = false;                  // the text of a translation is what comes after the prefix
+  /// The decoder layer, from 1, whose cross-attention aligns each piece of a translation with one of the source: pairs
+  /// of positions, from 0, source first, without EOS. 0: the last layer; absent: no alignments. Encoder-decoder only.
+  std::optional<std::int64_t> alignment{};
   std::vector<std::string> stop{};  // a translation ends when its text contains one of these, and is cut before it
 };
 
@@ -42,7 +46,8 @@ struct TranslateOptions {
 /// order. A line that is empty or white space gives an empty translation, whatever its prefix. A line feed in a
 /// translation becomes a space. part.targets: prefixes of the translations. **Collective** over `world`. Throws
 /// Error{data}, which names the line, for a line or prefix longer than model.max_positions, Error{usage} for a token
-/// that the vocabulary lacks and for a target prefix with a decoder-only model, and what search() throws.
+/// that the vocabulary lacks, a layer that the model lacks, and a target prefix or alignments with a decoder-only
+/// model, and what search() throws.
 [[nodiscard]] std::vector<Translation> translate_lines(const comm::Communicator& world, model::Inference& model,
                                                        const data::Tokenizer& tokenizer, const TextPart& part,
                                                        const TranslateOptions& options);
@@ -64,6 +69,7 @@ struct TextFiles {
   std::optional<Path> input{}, output{}, reference{};
   std::optional<Path> targets{};  // for TextPart::targets
   bool with_scores = false;       // the score and a tab before each translation
+  bool with_alignments = false;   // " ||| " and the alignment after each translation
   bool nbest = false;  // all hypotheses in Marian's format: number of the line, text, F0= log-probability, score
   std::size_t part_bytes = 8ULL << 20;  // of text translated at a time; the longest line allowed
 };

@@ -1,11 +1,16 @@
 #include "model/block.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/softmax.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "model/segment.hpp"
@@ -287,6 +292,23 @@ std::pair<at::Tensor, at::Tensor> Block::read(const at::Tensor& x) const {
 at::Tensor Block::cross_keys_values(const at::Tensor& memory) const {
   const at::Tensor rows = flat(memory);
   return cross_->key_value.forward(rows).view({rows.size(0), 2 * shape_.kv_heads, shape_.head_size});
+}
+
+at::Tensor Block::cross_weights(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs) const {
+  Tape tape;
+  const std::int64_t rows = tape.self.rows = x.size(0), kv = shape_.kv_heads;
+  const at::Tensor y = self_attention(flat(x), tape.self, inputs);
+  const at::Tensor query = cross_->query.forward(cross_->branch.enter(y, tape.cross.branch)).to(at::kFloat);
+  const at::Tensor keys = cross_keys_values(memory).narrow(1, 0, kv).to(at::kFloat);
+  // By row and head of the keys: [rows, K, H/K, T, D] and [rows, K, 1, D, S].
+  const at::Tensor queries =
+      query.view({rows, x.size(1), kv, shape_.heads / kv, shape_.head_size}).permute({0, 2, 3, 1, 4});
+  const at::Tensor by_head = keys.view({rows, memory.size(1), kv, shape_.head_size}).permute({0, 2, 3, 1}).unsqueeze(2);
+  const at::Tensor unseen =
+      at::arange(memory.size(1), inputs.source_lengths.options()).ge(inputs.source_lengths.view({rows, 1, 1, 1, 1}));
+  const at::Tensor scores =
+      (at::matmul(queries, by_head) * scale_).masked_fill(unseen, -std::numeric_limits<float>::infinity());
+  return at::softmax(scores, -1).flatten(1, 2).mean(1);
 }
 
 }  // namespace argosy::model

@@ -76,6 +76,9 @@ class Block {
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> read(const at::Tensor& x) const;
   /// Keys and values of the encoder output `memory` [sources, S, d]: [sources·S, 2K, D], for `step`.
   [[nodiscard]] at::Tensor cross_keys_values(const at::Tensor& memory) const;
+  /// The probabilities of the cross-attention for x and memory as `forward` has them, of which inputs.source_lengths
+  /// count: means over the heads, fp32 [rows, T, S]. A pass of plain operations, for a few rows.
+  [[nodiscard]] at::Tensor cross_weights(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs) const;
 
  private:
   struct AttentionSaved;

@@ -223,6 +223,20 @@ at::Tensor Inference::read_targets(const Inputs& inputs) {
   return model.decoder_norm->forward(state.x.reshape({-1, model.shape.width})).view(state.x.sizes());
 }
 
+at::Tensor Inference::cross_attention(const Inputs& inputs, std::int64_t layer) {
+  const at::InferenceMode inference;
+  Model::Impl& model = model_.impl();
+  Pass pass;
+  State state;
+  for (const Visit& visit : model.visits) {
+    if (visit.kind == spec::VisitKind::decoder_block && visit.layer == layer)
+      return model.decoder[static_cast<std::size_t>(layer)].cross_weights(state.x, state.memory, inputs);
+    state = visit.forward(state, inputs, pass);
+  }
+  ARGOSY_CHECK(false, "decoder layer {} of {}", layer, model.decoder.size());
+  return {};
+}
+
 at::Tensor Inference::logits(const at::Tensor& outputs) {
   const at::InferenceMode inference;
   const Model::Impl& model = model_.impl();

@@ -52,6 +52,8 @@ class Inference {
   /// Reads whole targets at once, without a cache. inputs: source, source_lengths and target_in. Returns what the head
   /// takes [rows, T, d]. Throws Error{data} for more positions than the model has.
   [[nodiscard]] at::Tensor read_targets(const Inputs& inputs);
+  /// The cross-attention of a decoder layer (from 0) over such targets: see Block::cross_weights. Encoder-decoder only.
+  [[nodiscard]] at::Tensor cross_attention(const Inputs& inputs, std::int64_t layer);
   /// The logits of such outputs [n, d], as those of `step`.
   [[nodiscard]] at::Tensor logits(const at::Tensor& outputs);
 

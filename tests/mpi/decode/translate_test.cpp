@@ -192,6 +192,56 @@ TEST(TranslateLines, ASourcePrefixIsReadBeforeTheLine) {
   EXPECT_EQ(found[1].text, "");
 }
 
+TEST(Alignments, FollowTheirTranslations) {
+  test::BoundModel bound(shape_for(tokenizer()), at::kFloat, 2);
+  model::Inference inference(*bound.model);
+  const TextPart part{.lines = {"And the king", "", "of"}, .targets = {"de la", "", ""}};
+  TranslateOptions options{.search = {.beam = 2, .nbest = 2, .max_length = 6}, .alignment = 1};
+  const auto whole = translate_lines(test::world(), inference, tokenizer(), part, options);
+  options.omit_prefix = true;
+  const auto rest = translate_lines(test::world(), inference, tokenizer(), part, options);
+  EXPECT_EQ(whole[1].alignment, "");
+  const auto eos = static_cast<std::int32_t>(tokenizer().vocabulary().eos);
+  std::vector<std::int32_t> ids = tokenizer().encode("And the king");
+  ids.push_back(eos);
+  const auto prefix = tokenizer().encode("de la");
+  const auto found = search(inference, {{ids, prefix}}, options.search).front();
+  ASSERT_EQ(found.size(), 2U);
+  ASSERT_EQ(whole[0].others.size(), 1U);
+  for (std::size_t k = 0; k < 2; ++k) {
+    const auto aligned = alignments(inference, {{ids, found[k].ids}}, 0).front();
+    const auto expected = [&](std::size_t first) {
+      std::string text;
+      for (std::size_t t = first; t < aligned.size(); ++t) text += fmt::format(" {}-{}", aligned[t], t - first);
+      return text.substr(std::min<std::size_t>(1, text.size()));
+    };
+    EXPECT_EQ(k == 0 ? whole[0].alignment : whole[0].others[0].alignment, expected(0));
+    EXPECT_EQ(k == 0 ? rest[0].alignment : rest[0].others[0].alignment, expected(prefix.size()));
+  }
+  // A score's are those of the pieces without EOS.
+  const auto scored =
+      score_lines(test::world(), inference, tokenizer(), {.lines = {"And the king\tde la"}}, {.alignment = 0});
+  auto with_eos = prefix;
+  with_eos.push_back(eos);
+  std::string last;
+  const auto aligned = alignments(inference, {{ids, with_eos}}, 0).front();
+  for (std::size_t t = 0; t + 1 < aligned.size(); ++t)
+    last += fmt::format("{}{}-{}", t == 0 ? "\t" : " ", aligned[t], t);
+  EXPECT_TRUE(scored.front().text.ends_with(last)) << scored.front().text << " " << last;
+
+  options.alignment = 2;
+  EXPECT_THAT(
+      test::refusal(Fault::usage, [&] { (void)translate_lines(test::world(), inference, tokenizer(), part, options); }),
+      testing::HasSubstr("--alignment-layer: expected 1 to 1, a layer of the decoder, got 2"));
+  const data::Tokenizer& of_prompts = test::small_tokenizer(spec::TokenLayout::llama);
+  test::BoundModel language(shape_for(of_prompts, spec::ModelType::decoder));
+  model::Inference continues(*language.model);
+  EXPECT_THAT(
+      test::refusal(Fault::usage,
+                    [&] { (void)translate_lines(test::world(), continues, of_prompts, {{"And"}}, {.alignment = 0}); }),
+      testing::HasSubstr("a decoder-only model has no alignments"));
+}
+
 TEST(ScoreLines, AreThoseOfTheirPiecesOnAnyNumberOfRanks) {
   test::BoundModel bound(shape_for(tokenizer()), at::kFloat, 2);
   model::Inference inference(*bound.model);

@@ -110,6 +110,58 @@ TEST_F(TextTranslationTest, AllHypothesesAreListedInMariansFormat) {
             "1 ||| dc ||| F0= 0.000000 ||| 1.000000\n1 ||| cd ||| F0= -1.500000 ||| -0.500000\n");
 }
 
+TEST_F(TextTranslationTest, AlignmentsFollowTheText) {
+  test::TestContext context{os_, world()};
+  const auto of = [&](TextFiles files) {
+    files.input = folder_.write("in", "ab\n");
+    files.output = folder_ / "out";
+    files.with_alignments = true;
+    (void)TextTranslation{context.get(), files}.run([](const TextPart& part) {
+      return std::vector<Translation>(part.lines.size(), {.text = "x y", .score = -1, .alignment = "0-0 0-1"});
+    });
+    world().barrier("translated");
+    return written();
+  };
+  EXPECT_EQ(of({}), "x y ||| 0-0 0-1\n");
+  EXPECT_EQ(of({.with_scores = true}), "-1.000000\tx y ||| 0-0 0-1\n");
+  EXPECT_EQ(of({.nbest = true}), "0 ||| x y ||| 0-0 0-1 ||| F0= 0.000000 ||| -1.000000\n");
+}
+
+TEST_F(TextTranslationTest, TargetsGoWithTheirLines) {
+  std::string text, targets, expected;
+  for (int i = 0; i < 100; ++i) {
+    text += fmt::format("line {}\n", i);
+    targets += i % 3 == 0 ? "\n" : fmt::format("target {}\n", i);
+    expected += i % 3 == 0 ? fmt::format("line {}|\n", i) : fmt::format("line {}|target {}\n", i, i);
+  }
+  test::TestContext context{os_, world()};
+  const auto join = [&](const TextFiles& files) {
+    (void)TextTranslation{context.get(), files}.run([](const TextPart& part) {
+      std::vector<Translation> joined;
+      for (std::size_t i = 0; i < part.lines.size(); ++i)
+        joined.push_back({.text = part.lines[i] + "|" + part.targets.at(i)});
+      return joined;
+    });
+    world().barrier("joined");
+    return written();
+  };
+  TextFiles files{.input = folder_.write("in", text),
+                  .output = folder_ / "out",
+                  .targets = folder_.write("to", targets),
+                  .part_bytes = 50};
+  EXPECT_EQ(join(files), expected);
+  files.targets = folder_.write("to", "a\xff\n");
+  files.input = folder_.write("in", "b\n");
+  EXPECT_EQ(join(files), "b|a\xef\xbf\xbd\n");
+  folder_.write("to", "a\nb\n");
+  EXPECT_THAT(refusal(Fault::data, [&] { (void)join(files); }),
+              HasSubstr("to: expected 1 lines, as many as the input has, got 2"));
+  world().barrier("refused");
+  files.output = files.targets;
+  EXPECT_THAT(refusal(Fault::usage, [&] { (void)join(files); }),
+              HasSubstr("is both the text of the targets and the output"));
+}
+
 TEST_F(TextTranslationTest, WhatIsNotUtf8IsReplaced) {
   EXPECT_EQ(of_text("ok\nb\xff\n"),
             "ko\n\xbd\xbf\xef"

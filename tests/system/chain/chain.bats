@@ -103,10 +103,69 @@ PYTHON
   [ -z "$(sed -n 21p out.1)" ] # an empty line stays empty
   head -1 in.en | on 1 apps/translate runs/tiny/soup --beam 2 >first
   [ "$(cat first)" = "$(head -1 out.1)" ]
-  for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --int8 --scores --input in.en --output int8.$ranks; done
-  cmp int8.1 int8.3
   on 1 apps/translate runs/tiny/soup --scores --input in.en --output fp32
-  run ! cmp -s int8.1 fp32 # scores differ
+  for precision in int8 bf16; do
+    for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --precision $precision --scores --input in.en --output $precision.$ranks; done
+    cmp $precision.1 $precision.3
+    run ! cmp -s $precision.1 fp32 # scores differ
+  done
+}
+
+@test "bf16 needs a CPU with bf16 products" {
+  ARGOSY_CPU_KERNELS=baseline ARGOSY_EXIT_FILE=$PWD/exit run --separate-stderr on 2 apps/translate runs/tiny/soup --precision bf16 <runs/tiny/text/test.en
+  [[ $stderr == *"--precision bf16: expected a CPU with bf16 products (AVX512-BF16 or AMX), got baseline; use fp32 or int8"* ]]
+  [ "$(cut -d' ' -f1 exit)" = 5 ]
+}
+
+@test "samples and lists of hypotheses do not depend on the number of ranks" {
+  head -30 runs/tiny/text/test.en >thirty.en
+  sample=(--sample --nbest 3 --temperature 0.9 --top-k 50 --top-p 0.95 --max-length 30)
+  for ranks in 1 2 3; do on $ranks apps/translate runs/tiny/soup "${sample[@]}" --seed 5 --input thirty.en --output sample.$ranks; done
+  cmp sample.1 sample.2
+  cmp sample.1 sample.3
+  [ "$(cut -d' ' -f1 sample.1 | uniq -c | awk '{print $1}' | sort -u)" = 3 ]
+  on 1 apps/translate runs/tiny/soup "${sample[@]}" --seed 6 --input thirty.en --output reseeded
+  run ! cmp -s sample.1 reseeded
+  on 1 apps/translate runs/tiny/soup --sample --temperature 0.9 --top-k 50 --top-p 0.95 --max-length 30 --seed 5 <thirty.en >first
+  cmp first <(awk -F ' \\|\\|\\| ' '$1 != last {print $2; last = $1}' sample.1)
+  for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --nbest 4 --input thirty.en --output nbest.$ranks; done
+  cmp nbest.1 nbest.3
+  on 1 apps/translate runs/tiny/soup --scores <thirty.en >best
+  cmp best <(awk -F ' \\|\\|\\| ' '$1 != last {print $4 "\t" $2; last = $1}' nbest.1)
+}
+
+@test "translations begin as they must and end where they must" {
+  head -12 runs/tiny/text/test.en >twelve.en
+  for n in $(seq 12); do if ((n % 3)); then echo "Y la"; else echo; fi; done >prefixes
+  for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --prefix prefixes --max-length 20 --input twelve.en --output begun.$ranks; done
+  cmp begun.1 begun.3
+  [ "$(grep -c '^Y la' begun.1)" -ge 8 ]
+  on 1 apps/translate runs/tiny/soup --prefix prefixes --omit-prefix --max-length 20 <twelve.en >rest
+  [ "$(sed 's/^Y la//' begun.1 | tr -d ' ' | sed -n 1p)" = "$(tr -d ' ' <rest | sed -n 1p)" ]
+  lm=$(echo runs/tiny_lm/train/export/*)
+  on 1 apps/translate "$lm" --beam 1 --max-length 20 --max-length-factor 0 <twelve.en >whole
+  on 2 apps/translate "$lm" --beam 1 --max-length 20 --max-length-factor 0 --stop e --stop t --input twelve.en --output cut
+  sed 's/[et].*//' whole | cmp - cut
+}
+
+@test "a translation scores as its search says, and a line that cannot be scored is named" {
+  on 1 apps/translate runs/tiny/soup --beam 1 --nbest 1 <runs/tiny/text/test.en >listed
+  sed -E 's/^[0-9]+ \|\|\| (.*) \|\|\| F0=.*/\1/' listed >found
+  for ranks in 1 3; do on $ranks apps/translate runs/tiny/soup --score --target found --input runs/tiny/text/test.en --output scored.$ranks; done
+  cmp scored.1 scored.3
+  paste runs/tiny/text/test.en found | on 2 apps/translate runs/tiny/soup --score >scored.pairs
+  cmp scored.1 scored.pairs
+  python3 - <<'PYTHON'
+found = [float(line.split("F0= ")[1].split(" ")[0]) for line in open("listed")]
+scored = [line.split("\t") for line in open("scored.1")]
+same = [abs(a - float(b[0])) < 1e-3 for a, b in zip(found, scored, strict=True)]
+# Other pieces may spell what the search has found.
+assert sum(same) > 0 and all(b[3] == "1\n" for a, b in zip(same, scored) if a), (found, scored)
+PYTHON
+  head -3 found >short
+  ARGOSY_EXIT_FILE=$PWD/exit run --separate-stderr on 2 apps/translate runs/tiny/soup --score --target short --input runs/tiny/text/test.en
+  [[ $stderr == *"short: expected "*" lines, as many as the input has, got 3"* ]]
+  [ "$(cut -d' ' -f1 exit)" = 3 ]
 }
 
 @test "a line that comes through a pipe is translated at once" {
@@ -146,10 +205,28 @@ PYTHON
   done
 }
 
+@test "options that do not go together are refused" {
+  while read -r words sentence; do
+    # shellcheck disable=SC2086 # several options
+    ARGOSY_EXIT_FILE=$PWD/exit run --separate-stderr on 1 apps/translate runs/tiny/soup ${words//,/ } <runs/tiny/text/test.en
+    [[ $stderr == *"$sentence"* ]]
+    [ "$(cut -d' ' -f1 exit)" = 2 ]
+  done <<'CASES'
+--score,--beam,2 --score translates nothing; omit --beam
+--top-k,3 --top-k requires --sample
+--sample,--beam,2 --beam excludes --sample
+--nbest,5 --nbest 5 is more than the hypotheses of --beam 4
+--omit-prefix --omit-prefix needs --target-prefix or --prefix
+--token-scores --token-scores requires --score
+CASES
+}
+
 @test "each search option changes what it names" {
   head -10 runs/tiny/text/test.en >ten.en
   on 1 apps/translate runs/tiny/soup --scores <ten.en >plain
-  for option in "--beam 1" "--length-penalty 0" "--patience 3" "--max-length 5" "--max-length-factor 0.1" "--min-length 60"; do
+  for option in "--beam 1" "--length-penalty 0" "--patience 3" "--max-length 5" "--max-length-factor 0.1" "--min-length 60" \
+    "--length-penalty-type wu" "--word-penalty -1" "--no-repeat-ngram 1" "--repetition-penalty 2" "--sample" "--stop e" \
+    "--source-prefix ▁" "--target-prefix ▁"; do
     # shellcheck disable=SC2086 # an option and its value
     on 1 apps/translate runs/tiny/soup $option --scores <ten.en >changed
     run ! cmp -s plain changed

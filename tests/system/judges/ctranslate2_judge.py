@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Judges an export: CTranslate2 must translate (or continue, for a language model) as apps/translate does, greedy and with
-beam 4, in fp32.
+beam 4, in fp32; and it must give the same four hypotheses, and translate alike with penalties and prefixes.
 
 usage: ctranslate2_judge.py TRANSLATE CHECKPOINT CT2_FOLDER SOURCE [REFERENCE]
 
@@ -21,10 +21,24 @@ except ImportError as missing:
     sys.exit(77)
 
 MAX_LENGTH = 64
+# Options of apps/translate, and what they are called there.
+CASES = [
+    (["--beam", "1"], {"beam_size": 1}),
+    (["--beam", "4"], {"beam_size": 4}),
+    (["--beam", "4", "--nbest", "4"], {"beam_size": 4, "num_hypotheses": 4}),
+]
+OF_TRANSLATION = [
+    (["--beam", "4", "--no-repeat-ngram", "2", "--length-penalty", "0.6"], {"beam_size": 4, "no_repeat_ngram_size": 2, "length_penalty": 0.6}),
+    (["--beam", "1", "--repetition-penalty", "1.3"], {"beam_size": 1, "repetition_penalty": 1.3}),
+    (["--beam", "4", "--prefix", "judge.prefixes", "--repetition-penalty", "1.2"], {"beam_size": 4, "target_prefix": True, "repetition_penalty": 1.2}),
+]
 
 
-def ours(translate, checkpoint, source, beam, reference):
-    command = [translate, checkpoint, "--beam", str(beam), "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--scores"]
+def ours(translate, checkpoint, source, options, reference):
+    """For each line its texts and their scores."""
+    command = [translate, checkpoint, *options, "--max-length", str(MAX_LENGTH), "--max-length-factor", "0"]
+    if "--nbest" not in options:
+        command.append("--scores")
     if reference:
         command += ["--reference", reference]
     with open(source, "rb") as lines:
@@ -32,30 +46,41 @@ def ours(translate, checkpoint, source, beam, reference):
     if run.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {run.returncode}\n{run.stderr}")
     result = json.loads(run.stderr.strip().splitlines()[-1].removeprefix("result "))
-    pairs = [line.split("\t", 1) for line in run.stdout.split("\n")[:-1]]
-    return [(float(score), text) for score, text in pairs], result
+    printed = run.stdout.split("\n")[:-1]
+    if "--nbest" not in options:
+        return [[(float(score), text)] for score, text in (line.split("\t", 1) for line in printed)], result
+    found = []
+    for number, text, features, score in (line.split(" ||| ") for line in printed):
+        found += [[]] * (int(number) + 1 - len(found))
+        found[-1] = found[-1] + [(float(score), text)]
+        length = float(features.removeprefix("F0= ")) / float(score)
+        if abs(length - round(length)) > 1e-3 * length:
+            sys.exit(f"{' '.join(command)}: {features} is no multiple of {score}")
+    return found, result
 
 
-def theirs(folder, sources, beam):
+def theirs(folder, sources, options):
+    options = {"length_penalty": 1.0, **options}
     if os.path.exists(f"{folder}/vocabulary.json"):
-        return continued(folder, sources, beam)
+        return continued(folder, sources, options)
     translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", inter_threads=1, intra_threads=2)
     pieces = sentencepiece.SentencePieceProcessor(f"{folder}/source.spm")
     tokens = [pieces.encode(line, out_type=str) for line in sources]
+    if "target_prefix" in options:
+        with open("judge.prefixes", encoding="utf-8") as lines:
+            options["target_prefix"] = [pieces.encode(line, out_type=str) for line in lines.read().split("\n")[:-1]]
     results = translator.translate_batch(
-        tokens, beam_size=beam, length_penalty=1.0, max_decoding_length=MAX_LENGTH, min_decoding_length=0,
-        max_input_length=0, return_scores=True, max_batch_size=64)
-    return [(r.scores[0], pieces.decode(r.hypotheses[0])) for r in results]
+        tokens, max_decoding_length=MAX_LENGTH, min_decoding_length=0, max_input_length=0, return_scores=True, max_batch_size=64, **options)
+    return [list(zip(r.scores, map(pieces.decode, r.hypotheses))) for r in results]
 
 
-def continued(folder, sources, beam):
+def continued(folder, sources, options):
     generator = ctranslate2.Generator(folder, device="cpu", compute_type="float32", inter_threads=1, intra_threads=2)
     pieces = sentencepiece.SentencePieceProcessor(f"{folder}/tokenizer.model")
     prompts = [["<s>"] + pieces.encode(line, out_type=str) for line in sources]
     results = generator.generate_batch(
-        prompts, beam_size=beam, length_penalty=1.0, max_length=MAX_LENGTH, min_length=0, sampling_topk=1,
-        return_scores=True, include_prompt_in_result=False)
-    return [(r.scores[0], pieces.decode(r.sequences[0])) for r in results]
+        prompts, max_length=MAX_LENGTH, min_length=0, sampling_topk=1, return_scores=True, include_prompt_in_result=False, **options)
+    return [list(zip(r.scores, [pieces.decode(pieces_of) for pieces_of in r.sequences])) for r in results]
 
 
 def main():
@@ -63,31 +88,36 @@ def main():
     reference = rest[0] if rest else None
     with open(source, encoding="utf-8") as lines:
         sources = lines.read().split("\n")[:-1]
+    with open("judge.prefixes", "w", encoding="utf-8") as prefixes:
+        for i, line in enumerate(sources):
+            prefixes.write(" ".join(line.split(" ")[: i % 4]) + "\n")
     failures = []
-    for beam in (1, 4):
-        mine, result = ours(translate, checkpoint, source, beam, reference)
-        other = theirs(folder, sources, beam)
-        same = [(a, b) for a, b in zip(mine, other) if a[1] == b[1]]
-        worst = max((abs(a[0] - b[0]) for a, b in same), default=float("inf"))
-        distinct = len({text for _, text in mine})
-        print(f"beam {beam}: {len(same)} of {len(mine)} lines identical ({distinct} distinct), scores within {worst:.2e}")
+    for options, others in CASES + ([] if os.path.exists(f"{folder}/vocabulary.json") else OF_TRANSLATION):
+        name = " ".join(options)
+        mine, result = ours(translate, checkpoint, source, options, reference)
+        other = theirs(folder, sources, others)
+        same = [(a, b) for a, b in zip(mine, other) if [text for _, text in a] == [text for _, text in b]]
+        worst = max((abs(x[0] - y[0]) for a, b in same for x, y in zip(a, b)), default=float("inf"))
+        distinct = len({a[0][1] for a in mine})
+        print(f"{name}: {len(same)} of {len(mine)} lines identical ({distinct} distinct), scores within {worst:.2e}")
         if len(mine) != len(sources) or len(same) < 0.99 * len(sources):
-            failures.append(f"beam {beam}: only {len(same)} of {len(sources)} lines are identical")
-            for a, b, line in [(a, b, s) for a, b, s in zip(mine, other, sources) if a[1] != b[1]][:3]:
+            failures.append(f"{name}: only {len(same)} of {len(sources)} lines are identical")
+            differing = [(a, b, s) for a, b, s in zip(mine, other, sources) if [text for _, text in a] != [text for _, text in b]]
+            for a, b, line in differing[:3]:
                 failures.append(f"  source {line!r}\n  ours   {a}\n  theirs {b}")
         if worst > 1e-3:
-            failures.append(f"beam {beam}: scores differ by {worst}")
+            failures.append(f"{name}: scores differ by {worst}")
         if distinct < 2:
-            failures.append(f"beam {beam}: all translations are equal, which shows nothing")
+            failures.append(f"{name}: all translations are equal, which shows nothing")
         if reference:
             with open(reference, encoding="utf-8") as lines:
                 references = lines.read().split("\n")[:-1]
-            texts = [text for _, text in mine]
-            for name, value in (("bleu", sacrebleu.corpus_bleu(texts, [references]).score),
-                                ("chrf", sacrebleu.corpus_chrf(texts, [references]).score),
-                                ("ter", sacrebleu.corpus_ter(texts, [references]).score)):
-                if result[name] != value:
-                    failures.append(f"beam {beam}: {name} {result[name]} instead of sacreBLEU's {value}")
+            texts = [hypotheses[0][1] for hypotheses in mine]
+            for metric, value in (("bleu", sacrebleu.corpus_bleu(texts, [references]).score),
+                                  ("chrf", sacrebleu.corpus_chrf(texts, [references]).score),
+                                  ("ter", sacrebleu.corpus_ter(texts, [references]).score)):
+                if result[metric] != value:
+                    failures.append(f"{name}: {metric} {result[metric]} instead of sacreBLEU's {value}")
     print("\n".join(failures))
     sys.exit(1 if failures else 0)
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Judges a Hugging Face folder: transformers must open it without a warning and translate (or continue, for a language model)
-greedily as apps/translate does, and its tokenizer must give SentencePiece's ids.
+greedily as apps/translate does, also with penalties; it must give translations (or continuations) the probabilities of
+apps/translate --score; its cross-attention must give the same alignments; and its tokenizer must give SentencePiece's ids.
 
 usage: hf_judge.py TRANSLATE CHECKPOINT HF_FOLDER SOURCE
 
-At least 99 % of the lines are identical, and the scores of identical lines agree within 1e-4. Ids are compared on the lines of
+At least 99 % of the lines are identical, and the scores of identical lines agree within 1e-4, as do those of all pieces that
+are given. Ids are compared on the lines of
 SOURCE and on lines with blanks, other scripts and characters that the model does not know. Exit code 1 names what differs;
 77: the judges' environment is missing.
 """
@@ -27,16 +29,16 @@ except ImportError as missing:
     sys.exit(77)
 
 MAX_LENGTH = 48
+PENALTIES = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3}, ["--repetition-penalty", "1.3", "--no-repeat-ngram", "3"]
 ODD_LINES = ["", " ", "  two  blanks  ", "\ttab\there", "漢字かな交じり文", "ﬁ ligature ½", "emoji 🙂 and accents é ñ ü", "a" * 300, "1,234.56 (x) [y] {z}"]
 
 
-def ours(translate, checkpoint, source):
-    command = [translate, checkpoint, "--beam", "1", "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--scores"]
-    with open(source, "rb") as lines:
-        run = subprocess.run(command, stdin=lines, capture_output=True, text=True, check=False)
+def ours(command, lines):
+    text = "".join(line + "\n" for line in lines)
+    run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {run.returncode}\n{run.stderr}")
-    return [(float(score), text) for score, text in (line.split("\t", 1) for line in run.stdout.split("\n")[:-1])]
+    return [line.split("\t") for line in run.stdout.split("\n")[:-1]]
 
 
 def opened(folder):
@@ -66,8 +68,7 @@ def opened(folder):
     return model.eval(), tokenizer
 
 
-def check_ids(folder, tokenizer, lines, translates):
-    pieces = sentencepiece.SentencePieceProcessor(f"{folder}/source.spm" if os.path.exists(f"{folder}/source.spm") else f"{folder}/tokenizer.model")
+def check_ids(folder, tokenizer, pieces, lines, translates):
     for line in lines + ODD_LINES:
         expected = pieces.encode(line)
         expected = expected + [pieces.eos_id()] if translates else [pieces.bos_id()] + expected
@@ -78,16 +79,79 @@ def check_ids(folder, tokenizer, lines, translates):
             sys.exit(f"{folder}: {line!r} comes back as {tokenizer.decode(got, skip_special_tokens=True)!r}")
 
 
-def theirs(model, tokenizer, line, translates):
+def theirs(model, tokenizer, line, translates, options):
     inputs = tokenizer(line, return_tensors="pt")
     inputs.pop("token_type_ids", None)
     never = None if translates else [tokenizer.bos_token_id]  # apps/translate never chooses the start
     with torch.no_grad():
         made = model.generate(**inputs, num_beams=1, suppress_tokens=never, do_sample=False, max_new_tokens=MAX_LENGTH, max_length=None, forced_eos_token_id=None,
-                              return_dict_in_generate=True, output_scores=True)
+                              return_dict_in_generate=True, output_scores=True, **options)
     steps = model.compute_transition_scores(made.sequences, made.scores, normalize_logits=True)[0]
     ids = made.sequences[0][1:] if translates else made.sequences[0][inputs["input_ids"].shape[1]:]
     return float(steps.mean()), tokenizer.decode(ids, skip_special_tokens=True).strip()
+
+
+def check_greedy(model, tokenizer, command, lines, translates, options):
+    same, worst = 0, 0.0
+    pairs = list(zip(lines, ours(command, lines), strict=True))
+    for line, (score, text) in pairs:
+        their_score, their_text = theirs(model, tokenizer, line, translates, options)
+        if text.strip() == their_text:
+            same += 1
+            worst = max(worst, abs(float(score) - their_score))
+    print(f"{type(model).__name__} {options}: {same} of {len(pairs)} lines identical, scores within {worst:.1e}")
+    if same < 0.99 * len(pairs) or worst > 1e-4:
+        sys.exit(1)
+    return [text for _, (_, text) in pairs]
+
+
+def check_scores(model, pieces, command, lines, found, translates):
+    """Targets are what was found greedily, and other lines or the second half of a line."""
+    halves = [len(line) // 2 for line in lines]
+    pairs = list(zip(lines, lines[1:] + lines[:1])) if translates else [(line[:at], line[at:]) for line, at in zip(lines, halves)]
+    pairs += zip(lines, found) if translates else [(line, " " + text) for line, text in zip(lines, found) if text.strip()]
+    worst, greedy = 0.0, 0
+    for (source, target), fields in zip(pairs, ours(command, ["\t".join(pair) for pair in pairs]), strict=True):
+        with torch.no_grad():
+            if translates:
+                labels = pieces.encode(target) + [pieces.eos_id()]
+                logits = model(input_ids=torch.tensor([pieces.encode(source) + [pieces.eos_id()]]),
+                               decoder_input_ids=torch.tensor([[model.config.decoder_start_token_id] + labels[:-1]])).logits[0]
+            else:
+                whole, read = pieces.encode(source + target), len(pieces.encode(source.rstrip(" ")))
+                labels = whole[read:]
+                logits = model(input_ids=torch.tensor([[pieces.bos_id()] + whole[:-1]])).logits[0][read:]
+        log_p = torch.log_softmax(logits, -1)[range(len(labels)), labels]
+        total, mean, count, is_greedy = fields[:4]
+        if int(count) != len(labels) or bool(int(is_greedy)) != (logits.argmax(-1).tolist() == labels):
+            sys.exit(f"{source!r} {target!r}: {fields}, transformers' are {log_p.tolist()}")
+        greedy += int(is_greedy)
+        pairs_of_pieces = zip(map(float, fields[4].split()), log_p.tolist(), strict=True)
+        worst = max(worst, abs(float(total) - float(log_p.sum())) / len(labels), abs(float(mean) - float(log_p.mean())),
+                    *(abs(a - b) for a, b in pairs_of_pieces))
+    print(f"{type(model).__name__}: given pieces of {len(pairs)} lines score within {worst:.1e}, {greedy} lines are greedy")
+    if worst > 1e-4 or (greedy == 0 and not translates):  # translations of a poor model have no end
+        sys.exit(1)
+
+
+def check_alignments(model, pieces, command, lines):
+    model.set_attn_implementation("eager")
+    pairs = list(zip(lines, lines[1:] + lines[:1]))
+    for layer in (1, model.config.decoder_layers):
+        same = count = 0
+        for (source, target), fields in zip(pairs, ours(command + ["--alignment-layer", str(layer)], ["\t".join(pair) for pair in pairs]), strict=True):
+            labels = pieces.encode(target)
+            with torch.no_grad():
+                made = model(input_ids=torch.tensor([pieces.encode(source) + [pieces.eos_id()]]), output_attentions=True,
+                             decoder_input_ids=torch.tensor([[model.config.decoder_start_token_id] + labels[:-1]]))
+            best = made.cross_attentions[layer - 1][0].mean(0)[:, :-1].argmax(-1).tolist()
+            mine = [tuple(map(int, pair.split("-"))) for pair in fields[-1].split()]
+            if [to for _, to in mine] != list(range(len(labels))):
+                sys.exit(f"{source!r} {target!r}: {fields}")
+            same, count = same + sum(a == b for (a, _), b in zip(mine, best)), count + len(labels)
+        print(f"{type(model).__name__}: {same} of {count} pieces are aligned alike by layer {layer}")
+        if same < 0.99 * count:
+            sys.exit(1)
 
 
 def main():
@@ -99,17 +163,15 @@ def main():
         lines = file.read().split("\n")[:-1]
     model, tokenizer = opened(folder)
     translates = model.config.is_encoder_decoder
-    check_ids(folder, tokenizer, lines, translates)
-    same, worst = 0, 0.0
-    pairs = list(zip(lines, ours(translate, checkpoint, source), strict=True))
-    for line, (score, text) in pairs:
-        their_score, their_text = theirs(model, tokenizer, line, translates)
-        if text.strip() == their_text:
-            same += 1
-            worst = max(worst, abs(score - their_score))
-    print(f"{type(model).__name__}: {same} of {len(pairs)} lines identical, scores within {worst:.1e}")
-    if same < 0.99 * len(pairs) or worst > 1e-4:
-        sys.exit(1)
+    spm = "source.spm" if translates else "tokenizer.model"
+    pieces = sentencepiece.SentencePieceProcessor(f"{folder}/{spm}")
+    check_ids(folder, tokenizer, pieces, lines, translates)
+    greedy = [translate, checkpoint, "--beam", "1", "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--scores"]
+    found = check_greedy(model, tokenizer, greedy, lines, translates, {})
+    check_greedy(model, tokenizer, greedy + PENALTIES[1], lines, translates, PENALTIES[0])
+    check_scores(model, pieces, [translate, checkpoint, "--score", "--token-scores"], lines, found, translates)
+    if translates:
+        check_alignments(model, pieces, [translate, checkpoint, "--score", "--alignments"], lines)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include "decode/likelihood.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
@@ -96,6 +97,48 @@ TEST(Likelihood, TellsWhetherEachIdIsTheMostProbable) {
   EXPECT_NEAR(found[1].log_p[1], std::log(0.2), 1e-6);
   EXPECT_FALSE(found[2].is_greedy);  // of equal ones, the lower id is
   EXPECT_TRUE(found[3].log_p.empty());
+}
+
+TEST(Alignment, IsWhereTheAttentionIsHighest) {
+  BoundModel bound(shape_of(spec::ModelType::encoder_decoder, 21), at::kFloat, 5);
+  model::Inference inference(*bound.model);
+  std::vector<GivenTarget> targets;
+  for (std::int32_t i = 0; i < 5; ++i) {
+    GivenTarget given{{}, {i, 3, 8}};
+    for (std::int32_t k = 0; k < 2 + i; ++k) given.source.push_back(1 + (i * 3 + k * 7) % 20);
+    given.source.push_back(0);
+    given.target.resize(static_cast<std::size_t>(1 + i % 3));
+    targets.push_back(given);
+  }
+  targets.push_back({{0}, {4, 5}});
+  const auto weights = [&](const GivenTarget& given, std::int64_t layer) {
+    model::Inputs inputs;
+    std::vector<std::int64_t> source(given.source.begin(), given.source.end()),
+        fed{inference.architecture().vocabulary.start};
+    fed.insert(fed.end(), given.target.begin(), given.target.end() - 1);
+    inputs.source = at::tensor(source, at::kLong).unsqueeze(0);
+    inputs.source_lengths = at::tensor({std::ssize(source)}, at::kLong);
+    inputs.target_in = at::tensor(fed, at::kLong).unsqueeze(0);
+    return inference.cross_attention(inputs, layer)[0];
+  };
+  std::size_t differing = 0;
+  for (const std::int64_t layer : {0, 1}) {
+    for (const std::int64_t elements : {1, 20, 4096}) {
+      const auto found = decode::alignments(inference, targets, layer, elements);
+      for (std::size_t i = 0; i < 5; ++i) {
+        const at::Tensor row = weights(targets[i], layer);
+        EXPECT_LT((row.sum(1) - 1).abs().max().item<double>(), 1e-5);
+        ASSERT_EQ(found[i].size(), targets[i].target.size());
+        for (std::size_t t = 0; t < found[i].size(); ++t) {
+          const at::Tensor pieces = row[static_cast<std::int64_t>(t)].narrow(0, 0, std::ssize(targets[i].source) - 1);
+          EXPECT_EQ(found[i][t], pieces.argmax(0).item<std::int64_t>()) << i << " " << t;
+        }
+      }
+      EXPECT_TRUE(found[5].empty());
+    }
+    differing += decode::alignments(inference, targets, layer) != decode::alignments(inference, targets, 1 - layer);
+  }
+  EXPECT_EQ(differing, 2U);
 }
 
 TEST(Likelihood, RefusesWhatTheModelCannotRead) {

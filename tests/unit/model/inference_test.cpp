@@ -119,6 +119,25 @@ TEST(Inference, StepsThroughAllPositionsAndNoFurther) {
               testing::HasSubstr("at most 32 positions"));
 }
 
+TEST(Inference, CrossAttentionIsTheOneOfItsLayer) {
+  const auto shape = with(tiny_translation(), [](auto& s) { s.norm_position = spec::NormPosition::pre; });
+  BoundModel bound(shape);
+  model::Inference inference(*bound.model);
+  const model::Inputs inputs = ragged_inputs(shape);
+  for (const std::int64_t layer : {0, 1}) {
+    const at::Tensor weights = inference.cross_attention(inputs, layer);
+    EXPECT_EQ(weights.sizes().vec(), (std::vector<std::int64_t>{3, inputs.target_in.size(1), inputs.source.size(1)}));
+    EXPECT_LT((weights.sum(2) - 1).abs().max().item<double>(), 1e-5);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      const auto seen = inputs.source_lengths[row].item<std::int64_t>();
+      EXPECT_EQ(weights[row].narrow(1, seen, inputs.source.size(1) - seen).sum().item<double>(), 0);
+      // Alone, the row gives the same.
+      const at::Tensor alone = inference.cross_attention(single_row(inputs, row), layer)[0];
+      EXPECT_LT((weights[row].narrow(0, 0, alone.size(0)).narrow(1, 0, seen) - alone).abs().max().item<double>(), 1e-5);
+    }
+  }
+}
+
 TEST(Inference, WeightsOf8BitsGiveNearlyTheSame) {
   BoundModel bound(tiny_translation());
   const model::Inputs inputs = ragged_inputs(tiny_translation());
