@@ -2,7 +2,7 @@
 #include <boost/json/value_from.hpp>
 #include <optional>
 
-#include "checkpoint/load.hpp"
+#include "interchange/source.hpp"
 #include "kernels/memory.hpp"
 #include "translate_options.hpp"
 
@@ -16,12 +16,12 @@ int main(int argc, char** argv) {
     const double begin_s = context.clock.monotonic_s();
     kernels::keep_freed_memory();
     decode::TextTranslation text{context, command.files};
-    checkpoint::Reader reader = checkpoint::open_on_all(context, command.directory);
-    if (command.ema) reader.use_ema();
+    model::StoredModel model = interchange::open_source(context, command.directory, command.ema);
+    const std::int64_t step = model.step;
     std::optional<decode::LoadedModel> loaded;
     std::optional<model::Inference> inference;
     comm::agree(context.world, [&] {
-      loaded = decode::load_model(reader, c10::kCPU, command.precision);
+      loaded = decode::load_model(std::move(model), c10::kCPU, command.precision);
       inference.emplace(*loaded->model, command.precision == decode::Precision::int8 ? kernels::PackedType::int8
                                                                                      : kernels::PackedType::same);
     });
@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
     });
     const double seconds = context.clock.monotonic_s() - loaded_s;
 
-    boost::json::object figures{{"step", reader.step()},
+    boost::json::object figures{{"step", step},
                                 {"lines", report.lines},
                                 {"precision", boost::describe::enum_to_string(command.precision, "")},
                                 {"load_s", loaded_s - begin_s},

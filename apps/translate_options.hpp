@@ -41,14 +41,15 @@ struct TranslateCommand {
 
 inline constexpr std::string_view translate_examples =
     "  echo \"Click the button.\" | apps/translate runs/quickstart/soup                     one line, to the terminal\n"
-    "  mpiexec -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr  with BLEU and chrF\n"
+    "  mpiexec -n 2 apps/translate CKPT --input test.en --output out.fr --reference test.fr  with scores\n"
     "  apps/translate CKPT --input test.en --nbest 4                                         four translations of "
     "each\n"
     "  apps/translate CKPT --input test.en --sample --top-p 0.9 --seed 7                     drawn at random\n"
     "  apps/translate CKPT --input test.en --target test.fr --score                          log-probabilities\n";
 
 inline TranslateCommand::TranslateCommand() {
-  cli.add_option("MODEL", directory, "directory of a committed checkpoint or of a soup")->required();
+  cli.add_option("MODEL", directory, "directory of a committed checkpoint, of a soup, or of a Hugging Face model")
+      ->required();
   cli.add_option("--input", files.input,
                  "text file; default: standard input, of which rank 0 translates each line when it arrives");
   cli.add_option("--output", files.output,
@@ -69,7 +70,7 @@ inline TranslateCommand::TranslateCommand() {
 }
 
 inline void TranslateCommand::add_output_options() {
-  cli.add_option("--reference", files.reference, "reference translations: adds BLEU and chrF to the result line")
+  cli.add_option("--reference", files.reference, "reference translations: adds BLEU, chrF and TER to the result line")
       ->group("Translation");
   CLI::Option* const scores =
       cli.add_flag("--scores", files.with_scores, "write the score and a tab before each translation")

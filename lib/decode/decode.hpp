@@ -27,7 +27,7 @@ struct SearchOptions {
   double word_penalty = 0.0;  // for each id, as in Marian
   double patience =
       1.0;  // beam search stops at round(beam · patience) finished; without penalties: when the best has finished
-  // Steps count the ids of a prefix, too. At least one follows the prefix.
+  // Steps count the ids of a prefix, too. At least one id follows the prefix, also where no steps are left.
   std::int64_t max_length = 512;   // decoding steps; the position table is another limit
   double max_length_factor = 3.0;  // at most this × source length + 10 steps; 0: no such limit
   std::int64_t min_length = 0;     // EOS is not chosen before

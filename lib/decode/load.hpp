@@ -25,7 +25,8 @@ struct LoadedModel {
   std::vector<at::Tensor> weights;  // flat buffers by unit
 };
 
-/// Not collective. Throws Error{corrupt} on damage, Error{io}, Error{device} for bf16 on a CPU without products of bf16.
+/// Not collective. Throws Error{corrupt} on damage, Error{io}, Error{device} for bf16 on a CPU without products of
+/// bf16.
 [[nodiscard]] LoadedModel load_model(model::StoredModel stored, c10::Device device,
                                      Precision precision = Precision::fp32);
 /// Throws as model::stored_model() as well.

@@ -109,7 +109,7 @@ class Search {
       const double bound = std::floor(options_.max_length_factor * static_cast<double>(length_of(index))) + 10;
       if (bound < static_cast<double>(steps)) steps = static_cast<std::int64_t>(bound);
     }
-    return std::max(steps, std::ssize(sources_[index].prefix) + 1);
+    return steps;  // a prefix may be longer: one id follows it then, too
   }
 
   void step(std::vector<std::vector<Hypothesis>>& out) {
@@ -248,26 +248,32 @@ class Search {
   /// Stores finished hypotheses and returns the candidates that continue, one per beam; none when the sentence is done.
   std::vector<Candidate> advance(Sentence& sentence, const std::vector<Candidate>& candidates) const {
     const bool last_step = sentence.step + 1 >= sentence.max_steps;
+    // A beam wider than what can be said is filled up with impossible candidates, which finish nothing.
+    constexpr float impossible = -std::numeric_limits<float>::infinity();
     std::vector<Candidate> chosen;
     auto spare = static_cast<std::size_t>(beam_);
+    bool goes_on = false;
     for (std::size_t k = 0; k < static_cast<std::size_t>(beam_); ++k) {
       Candidate candidate = candidates[k];
-      // A beam wider than what can be said yet is filled up with impossible candidates, which finish nothing.
-      const bool possible = candidate.score > -std::numeric_limits<float>::infinity();
-      if (possible && (last_step || ends(sentence, candidate))) {
+      if (candidate.score > impossible && (last_step || ends(sentence, candidate))) {
         if (k == 0) sentence.top_finished = true;
         sentence.finished.push_back(finished(sentence, candidate));
         while (spare < candidates.size() && ends(sentence, candidates[spare])) ++spare;
-        if (spare < candidates.size()) candidate = candidates[spare++];
+        if (spare < candidates.size()) {
+          candidate = candidates[spare++];
+        } else {
+          candidate.score = impossible;
+        }
       }
+      goes_on = goes_on || candidate.score > impossible;
       chosen.push_back(candidate);
     }
     const double enough = beam_ == 1 ? 1 : std::max(1.0, std::round(static_cast<double>(beam_) * options_.patience));
     const auto count = std::ssize(sentence.finished);
-    const bool done =
-        last_step || (count >= options_.nbest &&
-                      ((options_.length_penalty == 0.0 && options_.word_penalty == 0.0 && sentence.top_finished) ||
-                       static_cast<double>(count) >= enough));
+    const bool done = last_step || !goes_on ||
+                      (count >= options_.nbest &&
+                       ((options_.length_penalty == 0.0 && options_.word_penalty == 0.0 && sentence.top_finished) ||
+                        static_cast<double>(count) >= enough));
     return done ? std::vector<Candidate>{} : chosen;
   }
 

@@ -15,8 +15,6 @@ mutant nucleus_too_small 'the id that reaches top_p is left out' lib/decode/choi
   'sums.erase(enough + 1, sums.end())' 'sums.erase(enough, sums.end())'
 mutant draw_ignores_temperature 'the temperature has no effect' lib/decode/choice.cpp $decode 1 'Draw.*' \
   ' / options.temperature));' '));'
-mutant draw_of_the_rest 'log-probabilities are those among the ids that top_k leaves' lib/decode/choice.cpp $decode 1 'Draw.*' \
-  'std::log(total)' 'std::log(total / 2)'
 mutant prompt_forgotten 'penalties do not see the prompt' lib/decode/search.cpp $decode 1 '*Prompt*' \
   'shape.type == spec::ModelType::decoder ? sources_[sentence.index].ids : Ids()' 'Ids()'
 mutant samples_alike 'all samples of a sentence are the same' lib/decode/search.cpp $decode 1 'Sampling.*' \
@@ -27,10 +25,10 @@ mutant few_for_nbest 'a search ends with fewer hypotheses than it is asked for' 
   '(count >= options_.nbest &&' '(count >= 1 &&'
 mutant word_penalty_ends_early 'a word penalty does not keep the search going' lib/decode/search.cpp $decode 1 'Search.ScoresFollow*' \
   'options_.length_penalty == 0.0 && options_.word_penalty == 0.0 &&' 'options_.length_penalty == 0.0 &&'
-mutant stopped_one_goes_on 'what takes the place of a finished beam may have ended itself' lib/decode/search.cpp $decode 1 'Search.Ends*' \
+mutant stopped_one_goes_on 'what takes the place of a finished beam may have ended itself' lib/decode/search.cpp $decode 1 'Beam.WhatTakes*' \
   'ends(sentence, candidates[spare])) ++spare' 'candidates[spare].id == model_.architecture().vocabulary.eos) ++spare'
-mutant prefix_scores 'the prefix has the last step instead of one after it' lib/decode/search.cpp $decode 1 'Search.APrefix*' \
-  'sources_[index].prefix) + 1)' 'sources_[index].prefix))'
+mutant finished_goes_on 'a finished beam goes on if nothing is left to take its place' lib/decode/search.cpp $decode 1 'Beam.WhatTakes*' \
+  '          candidate.score = impossible;' ''
 mutant likelihood_of_the_next 'each id is scored one position late' lib/decode/likelihood.cpp $decode 1 '*Likelihood*' \
   'std::int64_t place = end - std::ssize(target)' 'std::int64_t place = end + 1 - std::ssize(target)'
 mutant greedy_by_the_last 'the last id alone decides whether a target is greedy' lib/decode/likelihood.cpp $decode 1 'Likelihood.Tells*' \

@@ -91,12 +91,14 @@ TEST(Likelihood, OfWhatASearchHasFoundIsItsOwn) {
 TEST(Likelihood, TellsWhetherEachIdIsTheMostProbable) {
   BoundModel bound = constant({0.4, 0.2, 0.4});
   model::Inference inference(*bound.model);
-  const auto found = likelihoods(inference, {{{1, 0}, {0}}, {{1, 0}, {0, 1}}, {{1, 0}, {2}}, {{1, 0}, {}}});
+  const auto found =
+      likelihoods(inference, {{{1, 0}, {0}}, {{1, 0}, {0, 1}}, {{1, 0}, {2}}, {{1, 0}, {}}, {{1, 0}, {1, 0}}});
   EXPECT_TRUE(found[0].is_greedy);
   EXPECT_FALSE(found[1].is_greedy);
   EXPECT_NEAR(found[1].log_p[1], std::log(0.2), 1e-6);
   EXPECT_FALSE(found[2].is_greedy);  // of equal ones, the lower id is
   EXPECT_TRUE(found[3].log_p.empty());
+  EXPECT_FALSE(found[4].is_greedy);
 }
 
 TEST(Alignment, IsWhereTheAttentionIsHighest) {

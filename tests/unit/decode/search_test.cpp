@@ -213,8 +213,12 @@ TEST(Search, ScoresFollowTheLengthPenaltyOfEachType) {
   expect(2, LengthPenalty::wu, 0, {}, std::log(0.3));
   expect(6, LengthPenalty::wu, 0, {2, 2, 2}, std::log(0.0648) / std::pow(1.5, 6));
   expect(0, LengthPenalty::power, 1, {}, std::log(0.3) - 1);
-  expect(0, LengthPenalty::power, -1, {2, 2, 2}, std::log(0.0648) + 4);  // goes on although the best has finished
+  expect(0, LengthPenalty::power, -1, {2, 2, 2}, std::log(0.0648) + 4);
   expect(1, LengthPenalty::power, -1, {2, 2, 2}, (std::log(0.0648) + 4) / 4);
+  // Goes on although the most probable one has finished.
+  BoundModel ends = constant({0.6, 0.1, 0.3});
+  expect_best(ends, {.beam = 2, .length_penalty = 0, .word_penalty = -2, .patience = 2}, {2, 2, 2},
+              std::log(0.0162) + 8);
 }
 
 TEST(Beam, GivesTheBestOnesInTheirOrder) {
@@ -287,6 +291,20 @@ TEST(Search, EndsWhereTheCallerSaysSo) {
     EXPECT_LE(found.ids.size(), 4U);
   for (const Hypothesis& found : several(bound, {.nbest = 9, .sample = true, .stop = four}, {{1, 0}}))
     EXPECT_LE(found.ids.size(), 4U);
+}
+
+TEST(Beam, WhatTakesThePlaceOfAFinishedOneHasNotEndedItself) {
+  const auto best_with = [](const std::vector<double>& probabilities, const std::function<bool(std::int32_t)>& last) {
+    BoundModel bound = constant(probabilities);
+    const auto stop = [&](std::span<const std::int32_t> ids) { return last(ids.back()); };
+    return best(bound, {.beam = 2, .length_penalty = 2, .patience = 2, .stop = stop}).ids;
+  };
+  // Finished: "1" .4, "3" .3, "21" .032, "23" .024. "4" may not go on: "41" would be the best.
+  EXPECT_EQ(best_with({0.02, 0.4, 0.08, 0.3, 0.2}, [](std::int32_t id) { return id != 2; }), (Ids{2, 1}));
+  // Nothing takes the place of the second, which may not go on either: "31" would be the best.
+  EXPECT_EQ(best_with({0.02, 0.5, 0.08, 0.4}, [](std::int32_t id) { return id != 2; }), Ids{1});
+  // When all have ended, the search has.
+  EXPECT_EQ(best_with({0.02, 0.5, 0.08, 0.4}, [](std::int32_t) { return true; }), Ids{1});
 }
 
 TEST(Sampling, DrawsAreTheModelsAndIndependentOfEachOther) {
