@@ -38,20 +38,45 @@ std::int8_t activation_code(spec::Activation activation) {
       return 2;
     case spec::Activation::gelu:
       return 3;
+    case spec::Activation::geglu:
+      return 1;
   }
   ARGOSY_CHECK(false, "unknown activation");
 }
 
 std::optional<Facts> ct2_limit(const spec::Architecture& shape) {
   constexpr std::int64_t most_heads = std::numeric_limits<std::int16_t>::max();
-  if (shape.heads <= most_heads) return std::nullopt;
-  return Facts{
-      .sentence = fmt::format("model.heads is {}, and CTranslate2 stores at most {}; train a model with fewer heads",
-                              shape.heads, most_heads),
-      .wanted = fmt::format("at most {} heads", most_heads),
-      .got = std::to_string(shape.heads),
-      .where = "model.heads",
-      .remedy = "train a model with fewer heads"};
+  if (shape.heads > most_heads)
+    return Facts{
+        .sentence = fmt::format("model.heads is {}, and CTranslate2 stores at most {}; train a model with fewer heads",
+                                shape.heads, most_heads),
+        .wanted = fmt::format("at most {} heads", most_heads),
+        .got = std::to_string(shape.heads),
+        .where = "model.heads",
+        .remedy = "train a model with fewer heads"};
+  struct Need {
+    bool met;
+    const char *key, *wanted;
+  };
+  const bool translation = shape.type == spec::ModelType::encoder_decoder;
+  const auto writes = [](spec::Position position) {
+    return position == spec::Position::sinusoidal || position == spec::Position::rope;
+  };
+  const Need needs[] = {
+      {!translation || writes(shape.encoder_position), "model.encoder.position", "sinusoidal or rope"},
+      {writes(shape.decoder_position), "model.decoder.position", "sinusoidal or rope"},
+      {shape.activation != spec::Activation::geglu, "model.activation", "relu, swish, gelu or swiglu"},
+      {!shape.rope_scaling, "model.rope_scaling", "absent"},
+      {shape.scales_embeddings == translation, "model.embedding_scale", translation ? "true" : "false"},
+      {shape.bias || !shape.qkv_bias, "model.qkv_bias", "false"}};
+  for (const Need& need : needs) {
+    if (need.met) continue;
+    return Facts{.sentence = fmt::format("--format ct2 needs {} to be {}", need.key, need.wanted),
+                 .wanted = need.wanted,
+                 .got = "another value",
+                 .where = need.key};
+  }
+  return std::nullopt;
 }
 
 /// Collects the variables of one model.

@@ -29,15 +29,20 @@ std::optional<Facts> hf_limit(const Architecture& shape) {
   const Need of_translation[] = {
       {shape.norm == spec::Norm::layer_norm, "model.norm", "layer_norm"},
       {shape.bias, "model.bias", "true"},
-      {shape.activation != Activation::swiglu, "model.activation", "relu, swish or gelu"},
+      {!spec::is_gated(shape.activation), "model.activation", "relu, swish or gelu"},
       {sinusoidal, "model.encoder.position and model.decoder.position", "sinusoidal"},
+      {shape.norm_epsilon == 1e-5, "model.norm_epsilon", "1e-5"},
+      {shape.scales_embeddings, "model.embedding_scale", "true"},
       {shape.kv_heads == shape.heads, "model.kv_heads", "as many as model.heads"},
       {shape.head_size * shape.heads == shape.width, "model.head_size", "model.width/model.heads"}};
   const Need of_language[] = {{shape.norm == spec::Norm::rms_norm, "model.norm", "rms_norm"},
                               {shape.norm_position == spec::NormPosition::pre, "model.norm_position", "pre"},
                               {shape.activation == Activation::swiglu, "model.activation", "swiglu"},
                               {shape.decoder_position == spec::Position::rope, "model.decoder.position", "rope"},
-                              {!shape.bias, "model.bias", "false"}};
+                              {!shape.rope_scaling, "model.rope_scaling", "absent"},
+                              {!shape.scales_embeddings, "model.embedding_scale", "false"},
+                              {!shape.bias, "model.bias", "false"},
+                              {!shape.qkv_bias, "model.qkv_bias", "false"}};
   const Family family = family_of(shape);
   const std::span<const Need> needs =
       translates(family) ? std::span<const Need>{of_translation} : std::span<const Need>{of_language};

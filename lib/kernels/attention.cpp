@@ -9,6 +9,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <limits>
@@ -33,9 +34,22 @@ at::Tensor unseen_by(const AttentionMask& mask, const at::Tensor& q, std::int64_
   return seen.logical_not();
 }
 
+/// The bias's elements for scores [rows, H, T, S]: [T·S].
+at::Tensor columns(const at::Tensor& scores) {
+  const std::int64_t queries = scores.size(2), keys = scores.size(3);
+  const auto index = at::TensorOptions().dtype(at::kLong).device(scores.device());
+  return (at::arange(keys, index) + (queries - 1) - at::arange(queries, index).unsqueeze(1)).reshape({-1});
+}
+
 /// [rows, S, K, D] → [rows, H, S, D] fp32, each head repeated for its group.
 at::Tensor spread(const at::Tensor& x, std::int64_t heads) {
   return x.to(at::kFloat).repeat_interleave(heads / x.size(2), 2).transpose(1, 2);
+}
+
+/// q·k·scale + bias: [rows, H, T, S]
+at::Tensor scores_of(const at::Tensor& wide_q, const at::Tensor& wide_k, const AttentionMask& mask, double scale) {
+  const at::Tensor scores = at::matmul(wide_q, wide_k.transpose(-1, -2)) * scale;
+  return mask.bias ? scores + mask.bias->index_select(1, columns(scores)).view(scores.sizes().slice(1)) : scores;
 }
 
 at::Tensor gather(const at::Tensor& x, std::int64_t kv_heads) {  // the reverse: sums groups
@@ -49,7 +63,7 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
                                              const AttentionMask& mask, double scale) {
   const std::int64_t heads = q.size(2);
   const at::Tensor unseen = unseen_by(mask, q, k.size(1));
-  at::Tensor scores = at::matmul(spread(q, heads), spread(k, heads).transpose(-1, -2)) * scale;
+  at::Tensor scores = scores_of(spread(q, heads), spread(k, heads), mask, scale);
   scores = scores.masked_fill(unseen, -std::numeric_limits<float>::infinity());
   const at::Tensor lse = at::logsumexp(scores, -1);
   const at::Tensor probabilities = at::exp(scores - lse.unsqueeze(-1)).masked_fill(unseen, 0);
@@ -59,15 +73,17 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
 
 void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale,
-                        const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv) {
+                        const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv, const OptionalTensor& dbias) {
   const std::int64_t heads = q.size(2), kv_heads = k.size(2);
   const at::Tensor unseen = unseen_by(mask, q, k.size(1));
   const at::Tensor wide_q = spread(q, heads), wide_k = spread(k, heads), gradient = spread(dout, heads);
-  const at::Tensor scores = at::matmul(wide_q, wide_k.transpose(-1, -2)) * scale;
+  const at::Tensor scores = scores_of(wide_q, wide_k, mask, scale);
   const at::Tensor probabilities = at::exp(scores - lse.unsqueeze(-1)).masked_fill(unseen, 0);
   dv.copy_(gather(at::matmul(probabilities.transpose(-1, -2), gradient), kv_heads));
   const at::Tensor delta = (gradient * spread(out, heads)).sum(-1, true);
-  const at::Tensor dscores = probabilities * (at::matmul(gradient, spread(v, heads).transpose(-1, -2)) - delta) * scale;
+  at::Tensor dscores = probabilities * (at::matmul(gradient, spread(v, heads).transpose(-1, -2)) - delta);
+  if (dbias) dbias->zero_().index_add_(1, columns(dscores), dscores.sum(0).flatten(1));
+  dscores = dscores * scale;
   dq.copy_(at::matmul(dscores, wide_k).transpose(1, 2));
   dk.copy_(gather(at::matmul(dscores.transpose(-1, -2), wide_q), kv_heads));
 }
@@ -86,10 +102,11 @@ void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t of
 
 }  // namespace plain
 
-at::Tensor rotary_waves(std::int64_t positions, std::int64_t size, double theta) {
+at::Tensor rotary_waves(std::int64_t positions, std::int64_t size, double theta, const std::vector<double>& factors) {
   const std::int64_t half = size / 2;
   const auto options = at::TensorOptions().dtype(at::kDouble);
-  const at::Tensor frequency = at::pow(theta, at::arange(half, options) / static_cast<double>(-half));
+  at::Tensor frequency = at::pow(theta, at::arange(half, options) / static_cast<double>(-half));
+  if (!factors.empty()) frequency = frequency * at::tensor(factors, options);
   const at::Tensor angle = at::arange(positions, options).unsqueeze(1) * frequency;
   return at::stack({angle.cos(), angle.sin()}, 1).to(at::kFloat);
 }

@@ -16,7 +16,7 @@
 namespace argosy::kernels::plain {
 
 at::Tensor attention_step(const at::Tensor& q, const OptionalTensor& added, const CachedKeys& keys, std::int64_t window,
-                          double scale) {
+                          double scale, const OptionalTensor& bias) {
   const std::int64_t rows = q.size(0), heads = q.size(1), size = q.size(2), most = keys.places.size(1);
   if (rows == 0) return q.contiguous();
   const std::int64_t kv_heads = keys.pool.size(1) / 2;
@@ -30,9 +30,14 @@ at::Tensor attention_step(const at::Tensor& q, const OptionalTensor& added, cons
   const at::Tensor all =
       pool.index_select(0, places).view({rows, most, 2, kv_heads, size}).to(at::kFloat).permute({2, 0, 3, 1, 4});
   const at::Tensor query = q.to(at::kFloat).reshape({rows, kv_heads, heads / kv_heads, size});
-  const at::Tensor scores =
-      (at::matmul(query, all[0].transpose(-1, -2)) * scale)
-          .masked_fill(seen.logical_not().view({rows, 1, 1, most}), -std::numeric_limits<float>::infinity());
+  at::Tensor scores = at::matmul(query, all[0].transpose(-1, -2)) * scale;
+  if (bias) {  // [H, most] → [rows, H, most], each row's from its own first column
+    const at::Tensor column = (position + (most - length)).clamp_max(most - 1);
+    scores =
+        scores +
+        bias->index_select(1, column.reshape({-1})).view({heads, rows, most}).transpose(0, 1).reshape(scores.sizes());
+  }
+  scores = scores.masked_fill(seen.logical_not().view({rows, 1, 1, most}), -std::numeric_limits<float>::infinity());
   const at::Tensor values = all[1].masked_fill(seen.logical_not().view({rows, 1, most, 1}), 0);
   return at::matmul(at::softmax(scores, -1), values).reshape({rows, heads, size}).to(q.scalar_type());
 }

@@ -21,9 +21,10 @@ struct CachedKeys {
 
 /// q: [rows, H, D] view, H a multiple of K. added: [rows, 2K, D] view, which is first written to the last place of each
 /// row: no other row has that place. Both have contiguous last two dimensions. window > 0: only the last `window`
-/// positions are seen. Returns [rows, H, D].
+/// positions are seen. bias: fp32 [H, most], whose last element is added to the score of the last position of a row,
+/// and so on. Returns [rows, H, D].
 [[nodiscard]] at::Tensor attention_step(const at::Tensor& q, const OptionalTensor& added, const CachedKeys& keys,
-                                        std::int64_t window, double scale);
+                                        std::int64_t window, double scale, const OptionalTensor& bias = std::nullopt);
 
 /// For each row of logits [rows, V] fp32: the `count` most probable of the first `live` ids, best first; of equal ones
 /// the lower id is first. Returns their log-probabilities [rows, count] fp32 and the ids int64. The softmax is over the

@@ -95,8 +95,8 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
 
 void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale,
-                        const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv) {
-  run("attention_backward", table_for(q).attention_backward, dout, q, k, v, out, lse, mask, scale, dq, dk, dv);
+                        const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv, const OptionalTensor& dbias) {
+  run("attention_backward", table_for(q).attention_backward, dout, q, k, v, out, lse, mask, scale, dq, dk, dv, dbias);
 }
 
 void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t offset, const at::Tensor& waves,
@@ -105,8 +105,8 @@ void rope_(const at::Tensor& x, const OptionalTensor& positions, std::int64_t of
 }
 
 at::Tensor attention_step(const at::Tensor& q, const OptionalTensor& added, const CachedKeys& keys, std::int64_t window,
-                          double scale) {
-  return run("attention_step", table_for(q).attention_step, q, added, keys, window, scale);
+                          double scale, const OptionalTensor& bias) {
+  return run("attention_step", table_for(q).attention_step, q, added, keys, window, scale, bias);
 }
 
 std::tuple<at::Tensor, at::Tensor> top_log_probabilities(const at::Tensor& logits, std::int64_t live,

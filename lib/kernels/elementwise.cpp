@@ -23,6 +23,15 @@ at::Tensor sigmoid_slope(const at::Tensor& u) {  // of swish
   return s * (1 + u * (1 - s));
 }
 
+constexpr double cubic = 0.044715;  // of the approximation of gelu by tanh: u·σ(2·√(2/π)·(u + cubic·u³))
+at::Tensor sigmoid_of_gelu(const at::Tensor& u) {
+  return at::sigmoid((u + cubic * u * u * u) * (2 * std::sqrt(2 / std::numbers::pi)));
+}
+at::Tensor gelu_slope(const at::Tensor& u) {
+  const at::Tensor s = sigmoid_of_gelu(u);
+  return s + u * s * (1 - s) * (1 + 3 * cubic * u * u) * (2 * std::sqrt(2 / std::numbers::pi));
+}
+
 }  // namespace
 
 at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key,
@@ -59,6 +68,12 @@ void activate(const at::Tensor& u, const at::Tensor& y, spec::Activation kind) {
       y.copy_(gate * at::sigmoid(gate) * up);
       break;
     }
+    case spec::Activation::geglu: {
+      const std::int64_t width = wide.size(-1) / 2;
+      const at::Tensor gate = wide.narrow(-1, 0, width), up = wide.narrow(-1, width, width);
+      y.copy_(gate * sigmoid_of_gelu(gate) * up);
+      break;
+    }
   }
 }
 
@@ -90,6 +105,12 @@ at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& saved, sp
       const std::int64_t width = wide.size(-1) / 2;
       const at::Tensor gate = wide.narrow(-1, 0, width), up = wide.narrow(-1, width, width);
       du = at::cat({gradient * up * sigmoid_slope(gate), gradient * gate * at::sigmoid(gate)}, -1);
+      break;
+    }
+    case spec::Activation::geglu: {
+      const std::int64_t width = wide.size(-1) / 2;
+      const at::Tensor gate = wide.narrow(-1, 0, width), up = wide.narrow(-1, width, width);
+      du = at::cat({gradient * up * gelu_slope(gate), gradient * gate * sigmoid_of_gelu(gate)}, -1);
       break;
     }
   }

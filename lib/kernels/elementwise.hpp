@@ -27,7 +27,7 @@ struct DropoutKey {
 [[nodiscard]] at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p,
                                      const DropoutKey& key, const OptionalTensor& bias = std::nullopt);
 
-/// u += bias in place, y = activation(u). u: [n, F] ([n, 2F] for swiglu); y: [n, F], may be u itself for relu.
+/// u += bias in place, y = activation(u). u: [n, F] ([n, 2F] if it is gated); y: [n, F], may be u itself for relu.
 void activation(const at::Tensor& u, const OptionalTensor& bias, const at::Tensor& y, spec::Activation kind);
 
 /// Gradient of u. saved: y for relu, u otherwise. dbias: fp32, of the width of u; overwritten, or added to with

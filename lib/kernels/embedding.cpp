@@ -5,6 +5,8 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/pow.h>
 
+#include <algorithm>
+
 namespace argosy::kernels {
 
 namespace plain {
@@ -32,11 +34,15 @@ void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scal
 
 }  // namespace plain
 
-at::Tensor sinusoids(std::int64_t positions, std::int64_t width) {
+at::Tensor sinusoids(std::int64_t positions, std::int64_t width, spec::Position kind) {
   const auto options = at::TensorOptions().dtype(at::kDouble);
   const std::int64_t half = width / 2;
-  const at::Tensor divisor = at::pow(10000.0, at::arange(half, options) * 2.0 / static_cast<double>(width));
-  const at::Tensor angle = at::arange(positions, options).unsqueeze(1) / divisor;
+  const bool fairseq = kind == spec::Position::sinusoidal_fairseq;
+  const at::Tensor exponent = fairseq
+                                  ? at::arange(half, options) / static_cast<double>(std::max<std::int64_t>(half - 1, 1))
+                                  : at::arange(half, options) * 2.0 / static_cast<double>(width);
+  const std::int64_t first = fairseq ? 2 : 0;
+  const at::Tensor angle = at::arange(first, first + positions, options).unsqueeze(1) / at::pow(10000.0, exponent);
   return at::cat({angle.sin(), angle.cos()}, 1).to(at::kFloat);
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "spec/model_config.hpp"
+
 /// Embedding lookup with scale and absolute positions. Its backward pass writes directly into the gradient of the
 /// table. Deterministic: occurrences of an id are
 /// added in their order.
@@ -24,8 +26,10 @@ void embedding_backward(const at::Tensor& dx, const at::Tensor& ids, double scal
                         bool accumulate, std::int64_t skip_id);
 
 /// Sinusoids [positions, width] fp32: sin(p·10000^(-2i/width)) in the first half of the columns, cos in the second;
-/// computed in fp64, cast once (the table of HF's Marian).
-[[nodiscard]] at::Tensor sinusoids(std::int64_t positions, std::int64_t width);
+/// computed in fp64, cast once (the table of HF's Marian). sinusoidal_fairseq: p + 2 for p, exponent -i/(width/2 - 1)
+/// (the table of HF's M2M-100).
+[[nodiscard]] at::Tensor sinusoids(std::int64_t positions, std::int64_t width,
+                                   spec::Position kind = spec::Position::sinusoidal);
 
 namespace plain {
 decltype(kernels::embedding) embedding;

@@ -13,7 +13,9 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/position_bias.hpp"
 #include "model/segment.hpp"
+#include "spec/positions.hpp"
 
 namespace argosy::model {
 
@@ -67,6 +69,10 @@ struct Block::AttentionSaved {
   std::int64_t rows = 0;
 };
 
+std::int64_t Block::positions_of(const AttentionSaved& saved) {
+  return saved.rows > 0 ? saved.packed.size(0) / saved.rows : 0;
+}
+
 struct Block::Tape {
   AttentionSaved self, cross;
   Branch::Saved ffn;
@@ -74,19 +80,25 @@ struct Block::Tape {
 };
 
 const at::Tensor& RotaryTable::on(c10::Device device) {
-  if (!waves_.defined()) waves_ = kernels::rotary_waves(shape_.max_positions, shape_.head_size, shape_.rope_theta);
+  if (!waves_.defined()) {
+    const double theta = shape_.rope_theta;
+    waves_ =
+        kernels::rotary_waves(shape_.max_positions, shape_.head_size, theta,
+                              shape_.rope_scaling ? spec::rotary_factors(*shape_.rope_scaling, theta, shape_.head_size)
+                                                  : std::vector<double>());
+  }
   if (waves_.device() != device) waves_ = waves_.to(device);
   return waves_;
 }
 
 Block::Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site,
-             RotaryTable& rotary)
+             const Shared& shared)
     : shape_(shape),
       encoder_(encoder),
-      rope_((encoder ? shape.encoder_position : shape.decoder_position) == Position::rope),
-      rotary_(rotary),
+      position_(shape.position(encoder)),
+      shared_(shared),
       site_(site),
-      scale_(1 / std::sqrt(static_cast<double>(shape.head_size))),
+      scale_(shape.attention_scale(encoder)),
       self_branch_{NormLayer(unit, prefix + "/self_attention/layer_norm", shape),
                    shape.norm_position == NormPosition::pre},
       self_in_(unit, prefix + "/self_attention/linear_0"),
@@ -109,9 +121,17 @@ at::Tensor Block::heads_of(const at::Tensor& packed, std::int64_t rows, std::int
 
 void Block::rotate(const at::Tensor& packed, std::int64_t rows, const OptionalTensor& positions, std::int64_t offset,
                    bool inverse) const {
-  if (!rope_) return;
+  if (position_ != Position::rope) return;
   kernels::rope_(heads_of(packed, rows, 0, shape_.heads + shape_.kv_heads), positions, offset,
-                 rotary_.on(packed.device()), inverse);
+                 shared_.rotary.on(packed.device()), inverse);
+}
+
+OptionalTensor Block::position_bias(std::int64_t queries, std::int64_t keys) const {
+  if (position_ == Position::t5)
+    return kernels::relative_bias(shared_.relative_bias->weight, queries, keys, /*bidirectional=*/encoder_);
+  if (position_ == Position::alibi)
+    return kernels::alibi_bias(shape_.heads, queries, keys, self_in_.weight->weight.device());
+  return std::nullopt;
 }
 
 at::Tensor Block::self_attention(const at::Tensor& x, AttentionSaved& saved, const Inputs& inputs) const {
@@ -124,10 +144,12 @@ at::Tensor Block::self_attention(const at::Tensor& x, AttentionSaved& saved, con
                                         .segments = optional(inputs.segments),
                                         .causal = true,
                                         .window = shape_.window.value_or(0)};
-  const std::int64_t heads = shape_.heads, kv = shape_.kv_heads;
+  const std::int64_t heads = shape_.heads, kv = shape_.kv_heads, length = positions_of(saved);
+  saved.mask.bias = position_bias(length, length);
   std::tie(saved.out, saved.lse) =
       kernels::attention(heads_of(saved.packed, saved.rows, 0, heads), heads_of(saved.packed, saved.rows, heads, kv),
                          heads_of(saved.packed, saved.rows, heads + kv, kv), saved.mask, scale_);
+  saved.mask.bias.reset();
   return self_branch_.leave(x, self_out_.forward(joined(saved.out), false), self_out_, saved.branch);
 }
 
@@ -137,10 +159,16 @@ at::Tensor Block::self_attention_backward(const at::Tensor& dy, AttentionSaved& 
   self_out_.backward_parameters(dbranch, joined(saved.out));
   const at::Tensor dout = self_out_.backward_input(dbranch).view(saved.out.sizes());
   const at::Tensor dpacked = at::empty_like(saved.packed);
+  const std::int64_t length = positions_of(saved);
+  saved.mask.bias = position_bias(length, length);
+  const GradientSlot slot = shared_.relative_bias != nullptr ? claim_gradient(*shared_.relative_bias) : GradientSlot{};
+  const OptionalTensor dbias =
+      slot.gradient.defined() ? OptionalTensor(at::empty_like(*saved.mask.bias)) : std::nullopt;
   kernels::attention_backward(dout, heads_of(saved.packed, rows, 0, heads), heads_of(saved.packed, rows, heads, kv),
                               heads_of(saved.packed, rows, heads + kv, kv), saved.out, saved.lse, saved.mask, scale_,
                               heads_of(dpacked, rows, 0, heads), heads_of(dpacked, rows, heads, kv),
-                              heads_of(dpacked, rows, heads + kv, kv));
+                              heads_of(dpacked, rows, heads + kv, kv), dbias);
+  if (dbias) kernels::relative_bias_backward(*dbias, length, encoder_, slot.gradient, slot.accumulate);
   rotate(dpacked, rows, saved.positions, 0, true);
   self_in_.backward_parameters(dpacked, saved.input);
   return self_branch_.enter_backward(self_in_, dpacked, residual, saved.branch);
@@ -260,22 +288,24 @@ void Block::unpack() {
 }
 
 at::Tensor Block::step(const at::Tensor& x, const at::Tensor& positions, const kernels::CachedKeys& self,
-                       const std::optional<kernels::CachedKeys>& source) const {
+                       const std::optional<kernels::CachedKeys>& source, const OptionalTensor& bias) const {
   const std::int64_t rows = x.size(0), heads = shape_.heads, kv = shape_.kv_heads;
   const auto split = [&](const at::Tensor& packed) { return packed.view({rows, -1, shape_.head_size}); };
   const auto attend = [&](const at::Tensor& query, const OptionalTensor& added, const kernels::CachedKeys& keys,
-                          std::int64_t window) {
-    return kernels::attention_step(query, added, keys, window, scale_).view({rows, heads * shape_.head_size});
+                          std::int64_t window, const OptionalTensor& by_distance) {
+    return kernels::attention_step(query, added, keys, window, scale_, by_distance)
+        .view({rows, heads * shape_.head_size});
   };
   Tape tape;
   const at::Tensor packed = self_in_.forward(self_branch_.enter(x, tape.self.branch));
   rotate(packed, rows, positions, 0, false);
   const at::Tensor parts = split(packed);
-  at::Tensor out = attend(parts.narrow(1, 0, heads), parts.narrow(1, heads, 2 * kv), self, shape_.window.value_or(0));
+  at::Tensor out =
+      attend(parts.narrow(1, 0, heads), parts.narrow(1, heads, 2 * kv), self, shape_.window.value_or(0), bias);
   at::Tensor y = self_branch_.leave(x, self_out_.forward(out, false), self_out_, tape.self.branch);
   if (cross_) {
     const at::Tensor query = cross_->query.forward(cross_->branch.enter(y, tape.cross.branch));
-    out = attend(split(query), std::nullopt, *source, 0);
+    out = attend(split(query), std::nullopt, *source, 0, std::nullopt);
     y = cross_->branch.leave(y, cross_->out.forward(out, false), cross_->out, tape.cross.branch);
   }
   return feed_forward(y, tape);

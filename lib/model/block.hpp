@@ -51,12 +51,17 @@ class RotaryTable {
   at::Tensor waves_;
 };
 
+/// What a block reads besides its own parameters. Both outlive it.
+struct Shared {
+  RotaryTable& rotary;
+  Parameter* relative_bias = nullptr;  // of its side, with T5's positions
+};
+
 class Block {
  public:
-  /// prefix: such as "encoder/layer_0"; site: the number of the visit, which selects its dropout masks; rotary: is
-  /// borrowed.
+  /// prefix: such as "encoder/layer_0"; site: the number of the visit, which selects its dropout masks.
   Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site,
-        RotaryTable& rotary);
+        const Shared& shared);
 
   /// x: [rows, T, d]; memory: [rows, S, d] with cross-attention. Records one autograd node.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs,
@@ -68,9 +73,12 @@ class Block {
 
   /// Inference, one position for each row. x: [rows, d]; positions: int64 [rows, 1], for rotary ones; self: where the
   /// keys and values of this block are, with a place for the new position; source: those of the sources, with
-  /// cross-attention.
+  /// cross-attention; bias: position_bias(1, most positions of a row).
   [[nodiscard]] at::Tensor step(const at::Tensor& x, const at::Tensor& positions, const kernels::CachedKeys& self,
-                                const std::optional<kernels::CachedKeys>& source) const;
+                                const std::optional<kernels::CachedKeys>& source,
+                                const kernels::OptionalTensor& bias) const;
+  /// What is added to the scores of self-attention; the same for all blocks of a side. See kernels::AttentionMask.
+  [[nodiscard]] kernels::OptionalTensor position_bias(std::int64_t queries, std::int64_t keys) const;
   /// Inference over prompts, without cross-attention. x: [rows, T, d]. Returns the output, and the keys and values of
   /// all positions [rows·T, 2K, D], for `step`.
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> read(const at::Tensor& x) const;
@@ -88,6 +96,7 @@ class Block {
     Linear query, key_value, out;
   };
 
+  [[nodiscard]] static std::int64_t positions_of(const AttentionSaved& saved);  // of a row
   [[nodiscard]] at::Tensor self_attention(const at::Tensor& x, AttentionSaved& saved, const Inputs& inputs) const;
   [[nodiscard]] at::Tensor self_attention_backward(const at::Tensor& dy, AttentionSaved& saved) const;
   [[nodiscard]] at::Tensor cross_attention(const at::Tensor& x, const at::Tensor& memory, AttentionSaved& saved,
@@ -107,8 +116,9 @@ class Block {
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> activate(at::Tensor u) const;
 
   spec::Architecture shape_;
-  bool encoder_, rope_;
-  RotaryTable& rotary_;
+  bool encoder_;
+  spec::Position position_;
+  Shared shared_;
   std::int64_t site_;
   double scale_;
   Branch self_branch_;

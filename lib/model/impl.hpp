@@ -12,12 +12,19 @@ namespace argosy::model {
 struct Model::Impl {
   Impl(const spec::ModelSpec& spec, std::span<const partition::Layout> layouts);
 
-  /// Embeds ids [rows, T]; positions start at `offset` unless given.
-  [[nodiscard]] at::Tensor embed(const Parameter& table, spec::Position position, const at::Tensor& ids,
-                                 const at::Tensor& positions, std::int64_t offset);
+  /// What embeds the ids of a side. Its parameters belong to the unit of the visit.
+  struct Embedding {
+    Parameter* table = nullptr;
+    Parameter* positions = nullptr;  // learned ones
+    at::Tensor sinusoids{};          // [max_positions, width] fp32; undefined if positions are of another kind
+  };
+
+  /// Embeds ids [rows, T]; positions start at `offset` unless given, and then none is above offset + T - 1.
+  [[nodiscard]] at::Tensor embed(Embedding& embedding, const at::Tensor& ids, const at::Tensor& positions,
+                                 std::int64_t offset) const;
   /// site: the number of the visit, which selects its dropout masks.
-  [[nodiscard]] State embed_visit(Parameter& table, bool encoder, std::int64_t site, const State& state,
-                                  const Inputs& inputs, const Pass& pass);
+  [[nodiscard]] State embed_visit(bool encoder, std::int64_t site, const State& state, const Inputs& inputs,
+                                  const Pass& pass);
   [[nodiscard]] State head_visit(const State& state, const Inputs& inputs, Pass& pass);
 
   const spec::ModelSpec spec;
@@ -26,12 +33,10 @@ struct Model::Impl {
   std::vector<Visit> visits;
   RotaryTable rotary{shape};
   std::vector<Block> encoder, decoder;
-  Parameter* source_table = nullptr;  // encoder-decoder only
-  Parameter* target_table = nullptr;
+  Embedding source, target;  // source: encoder-decoder only
   Parameter* head_weight = nullptr;
   Parameter* head_bias = nullptr;                       // null without biases
   std::optional<NormLayer> encoder_norm, decoder_norm;  // pre-norm models
-  at::Tensor sinusoid_table;  // [max_positions, width] fp32; undefined if all positions are rotary
 };
 
 }  // namespace argosy::model

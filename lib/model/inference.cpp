@@ -120,16 +120,16 @@ Inference::~Inference() {
 
 const spec::Architecture& Inference::architecture() const noexcept { return model_.architecture(); }
 
-c10::Device Inference::device() const { return model_.impl().target_table->weight.device(); }
+c10::Device Inference::device() const { return model_.impl().target.table->weight.device(); }
 
 Cache Inference::start() const {
   const at::InferenceMode inference;
   const Model::Impl& model = model_.impl();
   auto impl = std::make_unique<Cache::Impl>();
   const at::Tensor nothing =
-      at::empty({0, 2 * model.shape.kv_heads, model.shape.head_size}, model.target_table->weight.options());
+      at::empty({0, 2 * model.shape.kv_heads, model.shape.head_size}, model.target.table->weight.options());
   impl->self.layers.assign(model.decoder.size(), nothing);
-  if (model.source_table != nullptr) impl->source.layers.assign(model.decoder.size(), nothing);
+  if (model.source.table != nullptr) impl->source.layers.assign(model.decoder.size(), nothing);
   return Cache(std::move(impl));
 }
 
@@ -137,7 +137,7 @@ void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengt
   const at::InferenceMode inference;
   Model::Impl& model = model_.impl();
   Cache::Impl& impl = cache.impl();
-  const bool has_source = model.source_table != nullptr;
+  const bool has_source = model.source.table != nullptr;
   const std::int64_t count = ids.size(0), width = ids.size(1);
   // Which positions of the padded rows count, and where their keys and values go.
   const at::Tensor on_host = lengths.cpu().contiguous();
@@ -161,7 +161,7 @@ void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengt
     layer.index_copy_(0, to, keys_values.index_select(0, from));
   };
   if (!has_source) {
-    at::Tensor x = model.embed(*model.target_table, model.shape.decoder_position, ids, {}, 0);
+    at::Tensor x = model.embed(model.target, ids, {}, 0);
     for (std::size_t layer = 0; layer < model.decoder.size(); ++layer) {
       at::Tensor keys_values;
       std::tie(x, keys_values) = model.decoder[layer].read(x);
@@ -173,7 +173,7 @@ void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengt
   Inputs inputs;
   inputs.source = ids;
   inputs.source_lengths = lengths;
-  State state = model.embed_visit(*model.source_table, true, 0, {}, inputs, pass);
+  State state = model.embed_visit(true, 0, {}, inputs, pass);
   for (const Block& block : model.encoder) state.x = block.forward(state.x, {}, inputs, pass);
   at::Tensor memory = state.x;
   if (model.encoder_norm)
@@ -187,7 +187,7 @@ at::Tensor Inference::step(Cache& cache, const at::Tensor& ids) {
   Model::Impl& model = model_.impl();
   const spec::Architecture& shape = model.shape;
   Cache::Impl& impl = cache.impl();
-  const bool has_source = model.source_table != nullptr;
+  const bool has_source = model.source.table != nullptr;
   ARGOSY_CHECK(ids.size(0) == cache.rows(), "{} rows of ids, {} in the cache", ids.size(0), cache.rows());
   const Places places = impl.take_self(impl.rows.size());
   for (std::size_t row = 0; row < impl.rows.size(); ++row) impl.rows[row].self.push_back(places[row]);
@@ -198,14 +198,14 @@ at::Tensor Inference::step(Cache& cache, const at::Tensor& ids) {
         impl.table(ids.device(), [](const Cache::Impl::Row& row) -> const Places& { return *row.source; });
   }
   const at::Tensor positions = (lengths - 1).unsqueeze(1);
-  at::Tensor x = model
-                     .embed(*model.target_table, shape.decoder_position, ids.unsqueeze(1), positions,
-                            std::max<std::int64_t>(0, self.size(1) - 1))
-                     .squeeze(1);
+  const std::int64_t most = self.size(1);
+  at::Tensor x = model.embed(model.target, ids.unsqueeze(1), positions, std::max<std::int64_t>(0, most - 1)).squeeze(1);
+  const kernels::OptionalTensor bias =
+      model.decoder.empty() || most == 0 ? std::nullopt : model.decoder.front().position_bias(1, most);
   for (std::size_t layer = 0; layer < model.decoder.size(); ++layer) {
     std::optional<kernels::CachedKeys> source;
     if (has_source) source = {impl.source.layers[layer], impl.source_places, impl.source_lengths};
-    x = model.decoder[layer].step(x, positions, {impl.self.layers[layer], self, lengths}, source);
+    x = model.decoder[layer].step(x, positions, {impl.self.layers[layer], self, lengths}, source, bias);
   }
   if (model.decoder_norm) x = model.decoder_norm->forward(x);
   return logits(x);
@@ -240,8 +240,10 @@ at::Tensor Inference::cross_attention(const Inputs& inputs, std::int64_t layer) 
 at::Tensor Inference::logits(const at::Tensor& outputs) {
   const at::InferenceMode inference;
   const Model::Impl& model = model_.impl();
-  const at::Tensor logits = at::empty({outputs.size(0), head_.columns}, outputs.options().dtype(at::kFloat));
-  kernels::gemm(outputs, head_, logits,
+  const double scale = model.shape.output_scale();
+  const at::Tensor x = scale != 1 ? outputs * scale : outputs;
+  const at::Tensor logits = at::empty({x.size(0), head_.columns}, x.options().dtype(at::kFloat));
+  kernels::gemm(x, head_, logits,
                 {.bias = model.head_bias != nullptr ? optional(model.head_bias->weight) : std::nullopt});
   const spec::Vocabulary& vocabulary = model.shape.vocabulary;
   logits.narrow(1, vocabulary.pieces, vocabulary.rows - vocabulary.pieces).fill_(-1e4);

@@ -29,6 +29,8 @@ void initial_values(const spec::Parameter& param, std::uint64_t seed, std::int64
   const std::uint64_t name = name_hash(param.name);
   const std::array<std::uint32_t, 2> key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
   const std::int64_t columns = param.shape.back();
+  auto part = param.parts.begin();
+  std::int64_t part_end = part == param.parts.end() ? param.numel() : part->rows * columns;
   PhiloxBlock block{};
   std::int64_t block_index = -1;
   for (std::int64_t e = begin; e < end; ++e) {
@@ -38,11 +40,14 @@ void initial_values(const spec::Parameter& param, std::uint64_t seed, std::int64
       block = philox(key, {static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
                            static_cast<std::uint32_t>(name), static_cast<std::uint32_t>(name >> 32)});
     }
+    while (e >= part_end) part_end += (++part)->rows * columns;
+    const double deviation =
+        part == param.parts.end() ? initial.deviation : part->deviation.value_or(initial.deviation);
     const auto pair = static_cast<std::size_t>(e % 4 / 2 * 2);
     const double radius = std::sqrt(-2 * std::log((block[pair] + 1.0) * 0x1p-32));
     const double angle = 2 * std::numbers::pi * block[pair + 1] * 0x1p-32;
     const double normal = radius * (e % 2 == 0 ? std::cos(angle) : std::sin(angle));
-    values[e - begin] = initial.zero_row == e / columns ? 0.0F : static_cast<float>(initial.deviation * normal);
+    values[e - begin] = initial.zero_row == e / columns ? 0.0F : static_cast<float>(deviation * normal);
   }
 }
 

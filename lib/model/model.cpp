@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 
@@ -77,30 +78,37 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
     Unit& unit = units[visit.units.front()];
     const std::int64_t site = std::ssize(visits);
     const auto add_visit = [&](auto forward) { visits.push_back({visit, std::move(forward)}); };
-    const auto add_embedding = [&](Parameter& table, bool is_encoder) {
-      add_visit([=, this, &table](const State& state, const Inputs& inputs, Pass& pass) {
-        return embed_visit(table, is_encoder, site, state, inputs, pass);
+    const auto add_embedding = [&](Embedding& embedding, Role table, bool is_encoder) {
+      embedding.table = unit.parameter(table);
+      const Position position = shape.position(is_encoder);
+      if (position == Position::learned)
+        embedding.positions =
+            &unit.parameter(fmt::format("{}/position_encodings/encodings", is_encoder ? "encoder" : "decoder"));
+      if (position == Position::sinusoidal || position == Position::sinusoidal_fairseq)
+        embedding.sinusoids = kernels::sinusoids(shape.max_positions, shape.width, position);
+      add_visit([=, this](const State& state, const Inputs& inputs, Pass& pass) {
+        return embed_visit(is_encoder, site, state, inputs, pass);
       });
     };
     const auto add_block = [&](std::vector<Block>& blocks, const char* side, bool is_encoder) {
       const std::string prefix = fmt::format("{}/layer_{}", side, visit.layer);
-      add_visit([&block = blocks.emplace_back(shape, unit, prefix, is_encoder, site, rotary)](
+      Shared shared{rotary};
+      if (visit.units.size() > 1) shared.relative_bias = units[visit.units[1]].parameter(Role::relative_bias);
+      add_visit([&block = blocks.emplace_back(shape, unit, prefix, is_encoder, site, shared)](
                     const State& state, const Inputs& inputs, Pass& pass) {
         return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
       });
     };
     switch (visit.kind) {
       case VisitKind::source:
-        source_table = unit.parameter(shape.tie_embeddings ? Role::target_embedding : Role::source_embedding);
-        add_embedding(*source_table, true);
+        add_embedding(source, shape.tie_embeddings ? Role::target_embedding : Role::source_embedding, true);
         break;
       case VisitKind::encoder_block:
         add_block(encoder, "encoder", true);
         break;
       case VisitKind::target:
-        target_table = unit.parameter(Role::target_embedding);
         if (translation && pre) encoder_norm.emplace(unit, "encoder/layer_norm", shape);
-        add_embedding(*target_table, false);
+        add_embedding(target, Role::target_embedding, false);
         break;
       case VisitKind::decoder_block:
         add_block(decoder, "decoder", false);
@@ -114,39 +122,37 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
         break;
     }
   }
-  if (shape.encoder_position == Position::sinusoidal || shape.decoder_position == Position::sinusoidal) {
-    sinusoid_table = kernels::sinusoids(shape.max_positions, shape.width);
-  }
 }
 
-at::Tensor Model::Impl::embed(const Parameter& table, Position position, const at::Tensor& ids,
-                              const at::Tensor& positions, std::int64_t offset) {
-  if (offset + ids.size(1) > shape.max_positions)
+at::Tensor Model::Impl::embed(Embedding& embedding, const at::Tensor& ids, const at::Tensor& positions,
+                              std::int64_t offset) const {
+  const std::int64_t end = offset + ids.size(1);
+  if (end > shape.max_positions)
     throw_error(Fault::data, "an input text", fmt::format("at most {} positions", shape.max_positions),
-                std::to_string(offset + ids.size(1)), "shorten it, or train a model with a larger model.max_positions");
-  OptionalTensor position_table;
-  if (position == Position::sinusoidal) {
-    if (sinusoid_table.device() != ids.device()) sinusoid_table = sinusoid_table.to(ids.device());
-    position_table = sinusoid_table;
-  }
-  return kernels::embedding(ids, table.weight, shape.embedding_scale(), position_table,
-                            positions.defined() ? OptionalTensor(positions) : std::nullopt, offset);
+                std::to_string(end), "shorten it, or train a model with a larger model.max_positions");
+  at::Tensor& sinusoids = embedding.sinusoids;
+  if (sinusoids.defined() && sinusoids.device() != ids.device()) sinusoids = sinusoids.to(ids.device());
+  const at::Tensor learned =
+      embedding.positions != nullptr ? embedding.positions->weight.narrow(0, 0, end).to(at::kFloat) : at::Tensor();
+  return kernels::embedding(ids, embedding.table->weight, shape.embedding_scale(),
+                            optional(learned.defined() ? learned : sinusoids), optional(positions), offset);
 }
 
 /// The visit that embeds the target also ends the encoder: it takes its output as x and leaves it, normed, as memory.
-State Model::Impl::embed_visit(Parameter& table, bool is_encoder, std::int64_t site, const State& state,
-                               const Inputs& inputs, const Pass& pass) {
+State Model::Impl::embed_visit(bool is_encoder, std::int64_t site, const State& state, const Inputs& inputs,
+                               const Pass& pass) {
+  Embedding& embedding = is_encoder ? source : target;
   const at::Tensor& ids = is_encoder ? inputs.source : inputs.target_in;
   const kernels::DropoutKey key{pass.seed, pass.step, pass.micro_batch, 4 * site};
   const double dropout = pass.training ? shape.dropout : 0;
   const bool ends_encoder = !is_encoder && shape.type == ModelType::encoder_decoder;
-  const std::int64_t skip_id = shape.type == ModelType::encoder_decoder ? shape.vocabulary.start : -1;
+  const std::int64_t skip_id = shape.vocabulary.zero_row().value_or(-1);
+  const at::Tensor positions = is_encoder ? at::Tensor() : inputs.positions;
   State result;
   NormLayer::Saved saved;
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    result.x = embed(table, is_encoder ? shape.encoder_position : shape.decoder_position, ids,
-                     is_encoder ? at::Tensor() : inputs.positions, 0);
+    result.x = embed(embedding, ids, positions, 0);
     if (dropout > 0) result.x = kernels::dropout_add(std::nullopt, result.x, dropout, key);
     if (ends_encoder) {
       const at::Tensor encoded = state.x.detach();
@@ -161,13 +167,19 @@ State Model::Impl::embed_visit(Parameter& table, bool is_encoder, std::int64_t s
     outputs.push_back(result.memory);
     sources.push_back(state.x);
   }
-  attach(outputs, sources, [=, this, saved = std::move(saved), &table](const Tensors& gradients) -> Tensors {
+  attach(outputs, sources, [=, this, saved = std::move(saved), &embedding](const Tensors& gradients) -> Tensors {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    if (table.gradient.defined() && gradients[0].defined()) {
+    if (embedding.table->gradient.defined() && gradients[0].defined()) {
       at::Tensor dx = gradients[0];
       if (dropout > 0) dx = kernels::dropout_add(std::nullopt, dx.contiguous(), dropout, key);
-      const GradientSlot slot = claim_gradient(table);
+      const GradientSlot slot = claim_gradient(*embedding.table);
       kernels::embedding_backward(dx, ids, shape.embedding_scale(), slot.gradient, slot.accumulate, skip_id);
+      if (embedding.positions != nullptr) {
+        const auto [gradient, accumulate] = claim_gradient(*embedding.positions);
+        kernels::embedding_backward(
+            dx, positions.defined() ? positions : at::arange(ids.size(1), ids.options()).expand_as(ids), 1, gradient,
+            accumulate, -1);
+      }
     }
     if (!ends_encoder) return {};
     const at::Tensor& dmemory = gradients[1];
@@ -184,7 +196,9 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const at::Tensor x = state.x.reshape({-1, shape.width});
-    const at::Tensor h = decoder_norm ? decoder_norm->forward(x, &saved) : x;
+    const double scale = shape.output_scale();
+    at::Tensor h = decoder_norm ? decoder_norm->forward(x, &saved) : x;
+    if (scale != 1) h = h * scale;
     kernels::HeadLossGradients gradients;
     if (record) {
       dh = at::empty_like(h);
@@ -208,6 +222,7 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
                                                 .live = shape.vocabulary.pieces,
                                                 .chunk_bytes = pass.loss.chunk_bytes},
                                                gradients);
+    if (record && scale != 1) dh.mul_(scale);
     pass.nll_sum = sums.select(0, 0);
     pass.loss_sum = sums.select(0, 1);
     pass.token_count = sums.select(0, 2);

@@ -26,7 +26,7 @@ BlockElements block_elements(const spec::Architecture& shape, bool cross, Recomp
   const auto d = static_cast<double>(shape.width), query = static_cast<double>(shape.heads * shape.head_size),
              kv = static_cast<double>(shape.kv_heads * shape.head_size), ff = static_cast<double>(shape.ff);
   if (recompute == Recompute::block) return {.own = d};
-  const bool gated = shape.activation == spec::Activation::swiglu;
+  const bool gated = spec::is_gated(shape.activation);
   // relu overwrites its input: one tensor to keep, until `full` computes it again.
   const bool in_place = shape.activation == spec::Activation::relu;
   const double products = recompute == Recompute::none && !in_place ? ff : 0;

@@ -52,7 +52,7 @@ telemetry::FlopShape flop_shape(const spec::Architecture& shape) {
           .kv_heads = shape.kv_heads,
           .head_size = shape.head_size,
           .vocab = shape.vocabulary.rows,
-          .ff_matrices = shape.activation == spec::Activation::swiglu ? 3 : 2,
+          .ff_matrices = spec::is_gated(shape.activation) ? 3 : 2,
           .window = shape.window};
 }
 
@@ -80,7 +80,7 @@ ComputeTime compute_time(const spec::Architecture& shape, const MicroBatch& batc
   const auto d = static_cast<double>(shape.width), ff = static_cast<double>(shape.ff);
   const auto rotated = static_cast<double>((shape.heads + shape.kv_heads) * shape.head_size);
   const auto encoder = static_cast<double>(shape.encoder_layers), decoder = static_cast<double>(shape.decoder_layers);
-  const bool gated = shape.activation == spec::Activation::swiglu;
+  const bool gated = spec::is_gated(shape.activation);
   const double positions = encoder * batch.source_positions + decoder * batch.target_positions;  // through blocks
   const double norms = 2 * positions + (encoder > 0 ? decoder * batch.target_positions : 0);
   const auto rotating = [](spec::Position position) { return position == spec::Position::rope ? 1.0 : 0.0; };

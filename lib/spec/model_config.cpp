@@ -33,7 +33,17 @@ Sizes sizes_of(const ModelConfig& config) {
 
 constexpr std::array side_texts{
     config::KeyText{"layers", "number of blocks"},
-    config::KeyText{"position", "sinusoidal (absolute, added to the embeddings) or rope (rotates queries and keys)"},
+    config::KeyText{"position",
+                    "sinusoidal, sinusoidal_fairseq (M2M-100) or learned, added to the embeddings; rope, which rotates "
+                    "queries and keys; alibi or t5, added to attention scores; or none"},
+};
+
+constexpr std::array scaling_texts{
+    config::KeyText{"type", "llama3: long wavelengths grow by factor, short ones stay, those between are blended"},
+    config::KeyText{"factor", "by how much wavelengths grow that exceed original_max_positions/low_freq_factor"},
+    config::KeyText{"low_freq_factor", "turns within original_max_positions below which a wavelength is long"},
+    config::KeyText{"high_freq_factor", "turns within original_max_positions above which a wavelength is short"},
+    config::KeyText{"original_max_positions", "positions that the model was first trained on"},
 };
 
 constexpr std::array model_texts{
@@ -49,18 +59,29 @@ constexpr std::array model_texts{
     config::KeyText{"window", "attention window of a decoder: position i attends to i-window+1 … i"},
     config::KeyText{"vocab_multiple", "the model's vocabulary is padded to a multiple of this; the tokenizer's is not"},
     config::KeyText{"rope_theta", "base of the frequencies of rotary positions"},
+    config::KeyText{"rope_scaling", "rotary positions for longer inputs, as in Llama 3.1; absent: none"},
     config::KeyText{"max_positions", "most positions (tokens) of an input"},
     config::KeyText{"norm", "layer_norm (default of encoder_decoder) or rms_norm (default of decoder)"},
+    config::KeyText{"norm_epsilon",
+                    "added to the variance under the root; default 1e-5, 1e-6 for rms_norm in encoder_decoder"},
     config::KeyText{"norm_position",
                     "post (Marian shape, default of encoder_decoder) or pre (with final norms; default of decoder)"},
-    config::KeyText{"activation", "relu (default of encoder_decoder), swish, gelu, or swiglu (default of decoder)"},
+    config::KeyText{"activation",
+                    "relu (default of encoder_decoder), swish, gelu, swiglu (default of decoder) or geglu (T5)"},
     config::KeyText{"bias",
                     "biases in linear layers and at the output; default true for encoder_decoder, false for decoder"},
+    config::KeyText{"qkv_bias",
+                    "biases of queries, keys and values even if model.bias is false (Qwen2); default false"},
     config::KeyText{"tie_embeddings",
                     "one matrix for embeddings and output; default true for encoder_decoder, false for decoder"},
+    config::KeyText{"embedding_scale",
+                    "embeddings are multiplied by the root of model.width; default true for encoder_decoder, false for "
+                    "decoder and T5"},
     config::KeyText{"dropout", "on residual branches and embeddings; default 0.1 for encoder_decoder, 0 for decoder"},
     config::KeyText{"encoder", "keys of the encoder alone"},
     config::KeyText{"decoder", "keys of the decoder alone"},
+    config::KeyText{"allow_encoder_without_positions",
+                    "permits encoder.position none, with which an encoder does not know the order of its input"},
 };
 
 std::string text_of(const std::optional<std::int64_t>& value) { return value ? std::to_string(*value) : "nothing"; }
@@ -68,7 +89,22 @@ std::string text_of(const std::optional<std::int64_t>& value) { return value ? s
 }  // namespace
 
 std::span<const config::KeyText> key_texts(const SideConfig&) { return side_texts; }
+std::span<const config::KeyText> key_texts(const RopeScaling&) { return scaling_texts; }
 std::span<const config::KeyText> key_texts(const ModelConfig&) { return model_texts; }
+
+void validate(const RopeScaling& scaling, config::Problems& problems) {
+  constexpr double most = 1e6;
+  problems.require(scaling.factor >= 1 && scaling.factor <= most, "/factor", "a number from 1 to 1e6", scaling.factor);
+  problems.require(scaling.low_freq_factor > 0 && scaling.low_freq_factor <= most, "/low_freq_factor",
+                   "a number above 0, at most 1e6", scaling.low_freq_factor);
+  problems.require(scaling.high_freq_factor > scaling.low_freq_factor && scaling.high_freq_factor <= most,
+                   "/high_freq_factor",
+                   fmt::format("a number above low_freq_factor ({}), at most 1e6", scaling.low_freq_factor),
+                   scaling.high_freq_factor);
+  problems.require(scaling.original_max_positions > 0 && scaling.original_max_positions <= most_size,
+                   "/original_max_positions", fmt::format("an integer from 1 to {}", most_size),
+                   std::to_string(scaling.original_max_positions));
+}
 
 void validate(const ModelConfig& config, config::Problems& problems) {
   const auto positive = [&](const std::optional<std::int64_t>& value, std::string_view pointer,
@@ -90,6 +126,8 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   constexpr double most_theta = 1e30;  // fp32 holds it
   problems.require(config.rope_theta > 1 && config.rope_theta <= most_theta, "/rope_theta",
                    "a number above 1, at most 1e30", config.rope_theta);
+  problems.require(!config.norm_epsilon || (*config.norm_epsilon >= 1e-12 && *config.norm_epsilon <= 1),
+                   "/norm_epsilon", "a number from 1e-12 to 1", config.norm_epsilon.value_or(0));
   problems.require(!config.dropout || (*config.dropout >= 0 && *config.dropout < 1), "/dropout", "a number in [0, 1)",
                    std::to_string(config.dropout.value_or(0)));
   const Sizes base = sizes_of(config);
@@ -101,7 +139,15 @@ void validate(const ModelConfig& config, config::Problems& problems) {
                      "absent, since model.type is decoder", "");
   } else {
     problems.require(!config.window, "/window", "absent, since model.type is encoder_decoder", "");
+    problems.require(config.encoder.position != Position::none || config.allow_encoder_without_positions,
+                     "/encoder/position",
+                     "positions in the encoder, which does not know the order of its input without them", "none",
+                     "choose sinusoidal, or set model.allow_encoder_without_positions");
   }
+  const Position usual = config.type == ModelType::decoder ? Position::rope : Position::sinusoidal;
+  problems.require(!config.rope_scaling || config.encoder.position == Position::rope ||
+                       config.decoder.position.value_or(usual) == Position::rope,
+                   "/rope_scaling", "absent, since no position is rope", "");
   if (!problems.all().empty()) return;
   const std::int64_t width = config.width.value_or(base.width), heads = config.heads.value_or(base.heads);
   const std::int64_t kv_heads = config.kv_heads.value_or(config.heads ? heads : base.kv_heads);
@@ -126,18 +172,37 @@ double parameters_of(const Architecture& shape) {
   const double width = real(shape.width), heads = real(shape.heads) * real(shape.head_size),
                kv_heads = real(shape.kv_heads) * real(shape.head_size), ff = real(shape.ff),
                layers = real(shape.encoder_layers) + 2 * real(shape.decoder_layers);
-  return width * (3 * real(shape.vocabulary.rows) + layers * (2 * heads + 2 * kv_heads + 3 * ff));
+  const double learned = shape.uses(Position::learned) ? 2 * real(shape.max_positions) : 0;
+  return width * (3 * real(shape.vocabulary.rows) + learned + layers * (2 * heads + 2 * kv_heads + 3 * ff));
+}
+
+/// Whether it has all that makes T5 v1.1.
+bool is_t5(const ModelConfig& config) {
+  return config.type == ModelType::encoder_decoder && config.norm == Norm::rms_norm &&
+         config.norm_position == NormPosition::pre && config.activation == Activation::geglu && config.bias == false &&
+         !config.qkv_bias && config.encoder.position == Position::t5 && config.decoder.position == Position::t5;
 }
 
 }  // namespace
 
-double Architecture::embedding_scale() const {
-  return type == ModelType::encoder_decoder ? std::sqrt(static_cast<double>(width)) : 1.0;
+bool Architecture::uses(Position position) const noexcept {
+  return decoder_position == position || (type == ModelType::encoder_decoder && encoder_position == position);
+}
+
+double Architecture::embedding_scale() const { return scales_embeddings ? std::sqrt(static_cast<double>(width)) : 1.0; }
+
+double Architecture::attention_scale(bool encoder) const {
+  return position(encoder) == Position::t5 ? 1.0 : 1 / std::sqrt(static_cast<double>(head_size));
+}
+
+double Architecture::output_scale() const {
+  return vocabulary.layout == TokenLayout::t5 && tie_embeddings ? 1 / std::sqrt(static_cast<double>(width)) : 1.0;
 }
 
 VocabularyRule vocabulary_rule(const ModelConfig& config) {
   const bool pre = config.norm_position.value_or(NormPosition::post) == NormPosition::pre;
   const TokenLayout layout = config.type == ModelType::decoder ? TokenLayout::llama
+                             : is_t5(config)                   ? TokenLayout::t5
                              : pre                             ? TokenLayout::pegasus
                                                                : TokenLayout::marian;
   return {layout, config.vocab_multiple};
@@ -176,22 +241,25 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   shape.window = config.window;
   if (config.preset == Preset::mistral_7b && !shape.window) shape.window = 4096;
   shape.rope_theta = config.rope_theta;
+  shape.rope_scaling = config.rope_scaling;
   shape.max_positions = config.max_positions;
   shape.norm = config.norm.value_or(translation ? Norm::layer_norm : Norm::rms_norm);
-  shape.norm_epsilon = translation && shape.norm == Norm::rms_norm ? 1e-6 : 1e-5;
+  shape.norm_epsilon = config.norm_epsilon.value_or(translation && shape.norm == Norm::rms_norm ? 1e-6 : 1e-5);
   shape.norm_position = config.norm_position.value_or(translation ? NormPosition::post : NormPosition::pre);
   shape.activation = config.activation.value_or(translation ? Activation::relu : Activation::swiglu);
   const Position position = translation ? Position::sinusoidal : Position::rope;
   shape.encoder_position = config.encoder.position.value_or(position);
   shape.decoder_position = config.decoder.position.value_or(position);
   shape.bias = config.bias.value_or(translation);
+  shape.qkv_bias = config.qkv_bias;
   shape.tie_embeddings = config.tie_embeddings.value_or(translation);
+  shape.scales_embeddings = config.embedding_scale.value_or(translation && shape.vocabulary.layout != TokenLayout::t5);
   shape.dropout = config.dropout.value_or(translation ? 0.1 : 0.0);
   if (const double parameters = parameters_of(shape); !(parameters <= most_parameters))
     throw_error(Fault::config, "model", fmt::format("a model of at most {:.1e} parameters", most_parameters),
                 fmt::format("about {:.1e}", parameters), "choose smaller sizes");
   constexpr std::int64_t most_angles = std::int64_t{1} << 31;
-  if ((shape.encoder_position == Position::sinusoidal || shape.decoder_position == Position::sinusoidal) &&
+  if ((shape.uses(Position::sinusoidal) || shape.uses(Position::sinusoidal_fairseq)) &&
       shape.max_positions > most_angles / shape.width) {
     throw_error(
         Fault::config, "model.max_positions",

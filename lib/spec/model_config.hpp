@@ -19,8 +19,13 @@ enum class Norm { layer_norm, rms_norm };
 BOOST_DESCRIBE_ENUM(Norm, layer_norm, rms_norm)
 enum class NormPosition { post, pre };
 BOOST_DESCRIBE_ENUM(NormPosition, post, pre)
-enum class Position { sinusoidal, rope };
-BOOST_DESCRIBE_ENUM(Position, sinusoidal, rope)
+/// How a side tells positions apart. Added to the embeddings: sinusoidal (Marian's), sinusoidal_fairseq (M2M-100's),
+/// learned. In self-attention: rope rotates queries and keys; alibi and t5 add to each score a number for the distance
+/// of the key (positions.hpp).
+enum class Position { sinusoidal, sinusoidal_fairseq, learned, rope, alibi, t5, none };
+BOOST_DESCRIBE_ENUM(Position, sinusoidal, sinusoidal_fairseq, learned, rope, alibi, t5, none)
+enum class RopeScalingType { llama3 };
+BOOST_DESCRIBE_ENUM(RopeScalingType, llama3)
 /// What the backward pass of a block recomputes instead of keeping it. activation: the product before the last matrix
 /// of the feed-forward part; full: the output of the first matrix as well; block: everything but the block's input.
 enum class Recompute { none, activation, full, block };
@@ -39,6 +44,15 @@ struct SideConfig {
 };
 BOOST_DESCRIBE_STRUCT(SideConfig, (), (layers, position))
 
+/// Slows the rotations of long wavelengths, so that a model trained on original_max_positions reads longer inputs. The
+/// defaults are those of Llama 3.1.
+struct RopeScaling {
+  RopeScalingType type = RopeScalingType::llama3;
+  double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
+  std::int64_t original_max_positions = 8192;
+};
+BOOST_DESCRIBE_STRUCT(RopeScaling, (), (type, factor, low_freq_factor, high_freq_factor, original_max_positions))
+
 struct ModelConfig {
   ModelType type = ModelType::encoder_decoder;
   Preset preset = Preset::none;
@@ -48,22 +62,30 @@ struct ModelConfig {
   std::optional<std::int64_t> window;  // attention window, decoder only
   std::int64_t vocab_multiple = 64;
   double rope_theta = 10000.0;
+  std::optional<RopeScaling> rope_scaling;
   std::int64_t max_positions = 2048;
   std::optional<Norm> norm;
+  std::optional<double> norm_epsilon;
   std::optional<NormPosition> norm_position;
   std::optional<Activation> activation;
   std::optional<bool> bias;
+  bool qkv_bias = false;  // of queries, keys and values even without `bias`
   std::optional<bool> tie_embeddings;
+  std::optional<bool> embedding_scale;
   std::optional<double> dropout;  // 0 LM, 0.1 MT: residual branches and embeddings
   SideConfig encoder, decoder;
+  bool allow_encoder_without_positions = false;
 };
 BOOST_DESCRIBE_STRUCT(ModelConfig, (),
                       (type, preset, vocab_size, width, ff, heads, kv_heads, head_size, window, vocab_multiple,
-                       rope_theta, max_positions, norm, norm_position, activation, bias, tie_embeddings, dropout,
-                       encoder, decoder))
+                       rope_theta, rope_scaling, max_positions, norm, norm_epsilon, norm_position, activation, bias,
+                       qkv_bias, tie_embeddings, embedding_scale, dropout, encoder, decoder,
+                       allow_encoder_without_positions))
 
 std::span<const config::KeyText> key_texts(const SideConfig&);
+std::span<const config::KeyText> key_texts(const RopeScaling&);
 std::span<const config::KeyText> key_texts(const ModelConfig&);
+void validate(const RopeScaling&, config::Problems&);
 void validate(const ModelConfig&, config::Problems&);
 
 /// A model whose numbers are all decided.
@@ -74,18 +96,28 @@ struct Architecture {
   std::int64_t encoder_layers = 0, decoder_layers = 0;
   std::optional<std::int64_t> window;
   double rope_theta = 10000.0;
+  std::optional<RopeScaling> rope_scaling;
   std::int64_t max_positions = 2048;
   Norm norm = Norm::layer_norm;
-  double norm_epsilon = 1e-5;  // layer_norm 1e-5; rms_norm 1e-5 in decoder-only models
+  double norm_epsilon = 1e-5;
   NormPosition norm_position = NormPosition::post;
   Activation activation = Activation::relu;
   Position encoder_position = Position::sinusoidal, decoder_position = Position::sinusoidal;
-  bool bias = true, tie_embeddings = true;
+  bool bias = true, qkv_bias = false, tie_embeddings = true, scales_embeddings = true;
   double dropout = 0.0;
-  [[nodiscard]] double embedding_scale() const;  // √width in translation models, 1 in decoder-only ones
+
+  [[nodiscard]] Position position(bool encoder) const noexcept { return encoder ? encoder_position : decoder_position; }
+  /// Whether a side's positions are of this kind.
+  [[nodiscard]] bool uses(Position position) const noexcept;
+  [[nodiscard]] double embedding_scale() const;  // √width or 1
+  /// What the products of queries and keys of a side are multiplied by: head_size^-½; 1 in T5.
+  [[nodiscard]] double attention_scale(bool encoder) const;
+  /// What the input of the output layer is multiplied by: width^-½ in T5 if embeddings are tied, else 1.
+  [[nodiscard]] double output_scale() const;
 };
 
-/// The rule for the ids of a model: Marian (post-norm), Pegasus (pre-norm) or Llama (decoder-only).
+/// The rule for the ids of a model: Llama (decoder-only); T5 (with all that makes T5 v1.1: rms_norm, pre, geglu, no
+/// biases, t5 on both sides); else Marian (post-norm) or Pegasus (pre-norm).
 [[nodiscard]] VocabularyRule vocabulary_rule(const ModelConfig& config);
 
 /// Fills in defaults by type and preset. pieces: of the tokenizer. Throws Error{config} if sizes are missing, or if the

@@ -6,11 +6,14 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "spec/positions.hpp"
 
 // Which σ and why. Embeddings d^-½: times √d they enter at variance 1, and a tied output gives logits of variance 1 to
 // a normed state. Linear layers Xavier, √(2/(in + out)), taken for each stacked matrix (q, k, v; gate, up) by itself.
 // In pre-norm models the last matrix of each residual branch is divided by √(branches), so that the sum of all branches
-// starts at the variance of one; post-norm rescales after every branch and needs no such thing.
+// starts at the variance of one; post-norm rescales after every branch and needs no such thing. T5 multiplies neither
+// embeddings nor scores, and tied outputs by d^-½: its embeddings have σ 1, and its queries (d·D)^-½ (D: size of a
+// head). Learned positions d^-½, as fairseq; T5's relative bias d^-½, as T5.
 namespace argosy::spec {
 namespace {
 
@@ -27,13 +30,29 @@ class Parameters {
     const std::int64_t own = parts.empty() ? out : parts.front().rows;
     double deviation = std::sqrt(2 / (static_cast<double>(in) + static_cast<double>(own)));
     if (ends_branch(role)) deviation /= branch_scale_;
+    const bool queries = role == Role::attention_query || role == Role::attention_qkv;
+    if (queries && unscaled_) {
+      const double of_query = 1 / std::sqrt(static_cast<double>(is_.width * is_.head_size));
+      (parts.empty() ? deviation : parts.front().deviation.emplace()) = of_query;
+    }
     add(name + "/weight", {out, in}, role, {.deviation = deviation}, parts);
-    if (is_.bias) add(name + "/bias", {out}, Role::linear_bias, {}, std::move(parts));
+    if (is_.bias || (is_.qkv_bias && (queries || role == Role::attention_key_value)))
+      add(name + "/bias", {out}, Role::linear_bias, {}, std::move(parts));
   }
   void by_id(const std::string& name, Role role) {
-    Initial initial{.deviation = 1 / std::sqrt(static_cast<double>(is_.width))};
-    if (is_.type == ModelType::encoder_decoder) initial.zero_row = is_.vocabulary.start;
-    add(name, {is_.vocabulary.rows, is_.width}, role, initial);
+    const bool t5 = is_.vocabulary.layout == TokenLayout::t5 && role != Role::head_weight;
+    add(name, {is_.vocabulary.rows, is_.width}, role,
+        {.deviation = t5 ? 1 : by_width(), .zero_row = is_.vocabulary.zero_row()});
+  }
+  /// The learned positions of a side, if it has some.
+  void positions(bool encoder) {
+    if (is_.position(encoder) != Position::learned) return;
+    add((encoder ? "encoder" : "decoder") + std::string("/position_encodings/encodings"),
+        {is_.max_positions, is_.width}, Role::position_table, {.deviation = by_width()});
+  }
+  void relative_bias(const std::string& side) {
+    add(side + "/layer_0/self_attention/relative_attention_bias", {relative_buckets, is_.heads}, Role::relative_bias,
+        {.deviation = by_width()});
   }
   void head_bias() {
     if (!is_.bias) return;
@@ -43,6 +62,7 @@ class Parameters {
     const bool cross = is_decoder && is_.type == ModelType::encoder_decoder;
     const std::int64_t query = is_.heads * is_.head_size, key = is_.kv_heads * is_.head_size;
     const std::int64_t branches = is_decoder ? is_.decoder_layers * (cross ? 3 : 2) : is_.encoder_layers * 2;
+    unscaled_ = is_.position(!is_decoder) == Position::t5;
     branch_scale_ = is_.norm_position == NormPosition::pre ? std::sqrt(static_cast<double>(branches)) : 1;
     norm(layer + "/self_attention/layer_norm");
     linear(layer + "/self_attention/linear_0", Role::attention_qkv, query + 2 * key, is_.width,
@@ -56,7 +76,7 @@ class Parameters {
       linear(layer + "/attention/linear_2", Role::attention_out, is_.width, query);
     }
     norm(layer + "/ffn/layer_norm");
-    const bool gated = is_.activation == Activation::swiglu;
+    const bool gated = is_gated(is_.activation);
     linear(layer + "/ffn/linear_0", Role::ffn_in, gated ? 2 * is_.ff : is_.ff, is_.width,
            gated ? std::vector<Part>{{"gate", is_.ff}, {"up", is_.ff}} : std::vector<Part>{});
     linear(layer + "/ffn/linear_1", Role::ffn_out, is_.width, is_.ff);
@@ -65,15 +85,17 @@ class Parameters {
   std::vector<Parameter> take() { return std::exchange(list_, {}); }
 
  private:
+  [[nodiscard]] double by_width() const { return 1 / std::sqrt(static_cast<double>(is_.width)); }
   static bool ends_branch(Role role) { return role == Role::attention_out || role == Role::ffn_out; }
   void add(std::string name, std::vector<std::int64_t> shape, Role role, Initial initial,
            std::vector<Part> parts = {}) {
-    const bool decays = shape.size() > 1;
+    const bool decays = shape.size() > 1 && role != Role::relative_bias;
     list_.push_back({{std::move(name), std::move(shape), decays}, role, initial, std::move(parts)});
   }
 
   const Architecture& is_;
   double branch_scale_ = 1;
+  bool unscaled_ = false;  // queries and keys of the block
   std::vector<Parameter> list_;
 };
 
@@ -93,6 +115,8 @@ ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
   };
   const auto target_unit = [&] {
     list.by_id("decoder/embeddings/weight", Role::target_embedding);
+    if (translation && of.tie_embeddings) list.positions(true);
+    list.positions(false);
     if (translation && pre) list.norm("encoder/layer_norm");
     if (of.tie_embeddings) head_parameters();
     units.push_back({translation && !of.tie_embeddings ? "target_embedding" : "embedding", list.take()});
@@ -106,10 +130,17 @@ ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
                       .writes_memory = translation && kind == VisitKind::target});
   };
   const auto add_blocks = [&](const char* side, VisitKind kind, std::int64_t layers) {
+    const std::size_t shared = units.size();
+    const bool shares = of.position(kind == VisitKind::encoder_block) == Position::t5;
+    if (shares) {
+      list.relative_bias(side);
+      units.push_back({fmt::format("{}.relative_bias", side), list.take()});
+    }
     for (std::int64_t i = 0; i < layers; ++i) {
       list.block(fmt::format("{}/layer_{}", side, i), kind == VisitKind::decoder_block);
       units.push_back({fmt::format("{}.{}", side, i), list.take(), true});
       add_visit(units.back().name, kind, units.size() - 1, i);
+      if (shares) visits.back().units.push_back(shared);
     }
   };
 
@@ -117,6 +148,7 @@ ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
   if (translation) {
     if (!of.tie_embeddings) {
       list.by_id("encoder/embeddings_0/weight", Role::source_embedding);
+      list.positions(true);
       units.push_back({"source_embedding", list.take()});
     }
     add_visit("source", VisitKind::source, 0);

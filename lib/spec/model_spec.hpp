@@ -20,6 +20,8 @@ enum class Role {
   target_embedding,  // of the decoder; if tied, of the encoder and the output as well
   head_weight,
   head_bias,
+  position_table,   // learned positions of one side
+  relative_bias,    // of T5: one number for each bucket of distances and head, for all blocks of a side
   attention_qkv,    // self-attention, stacked
   attention_query,  // cross-attention
   attention_key_value,
@@ -35,6 +37,7 @@ enum class Role {
 struct Part {
   std::string name;  // "query", "key", "value"; "gate", "up"
   std::int64_t rows = 0;
+  std::optional<double> deviation = std::nullopt;  // of its initial values, if not the parameter's
 };
 
 /// Initial values: `constant`, or normal with this standard deviation; row `zero_row` is 0.
@@ -62,7 +65,7 @@ struct Matrix {
 
 /// What is gathered, computed and reduced together.
 struct Unit {
-  std::string name;  // "embedding", "encoder.0", "decoder.0", "head" …
+  std::string name;  // "embedding", "encoder.0", "decoder.0", "encoder.relative_bias", "head" …
   std::vector<Parameter> parameters;
   bool is_block = false;  // one of many of the same kind, which may take turns in a buffer
   /// Its weights do not change: it has no gradients, master weights or state. A frozen part of a block is a unit of its
@@ -96,7 +99,8 @@ struct Visit {
 struct ModelSpec {
   Architecture architecture;
   /// In the order of the forward pass. Tied: one unit "embedding" holds the matrix, the head bias and the final norms;
-  /// untied: "source_embedding", "target_embedding", "head" (decoder-only: "embedding", "head").
+  /// untied: "source_embedding", "target_embedding", "head" (decoder-only: "embedding", "head"). With T5's positions,
+  /// the blocks of a side read its unit "<side>.relative_bias" as well.
   std::vector<Unit> units;
   std::vector<Visit> visits;
 

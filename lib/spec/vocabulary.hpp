@@ -29,6 +29,11 @@ struct Vocabulary {
   [[nodiscard]] bool is_dead(std::int64_t id) const noexcept { return id >= pieces; }
   /// Id that fills rows after their end: pad, or eos if there is no pad. Masked everywhere.
   [[nodiscard]] std::int64_t filler() const noexcept { return pad.value_or(eos); }
+  /// The id whose embedding is zero and stays so: the start id in Marian and Pegasus layout.
+  [[nodiscard]] std::optional<std::int64_t> zero_row() const noexcept {
+    const bool zero = layout == TokenLayout::marian || layout == TokenLayout::pegasus;
+    return zero ? std::optional(start) : std::nullopt;
+  }
   bool operator==(const Vocabulary&) const = default;
 };
 

@@ -30,6 +30,16 @@ mutant step_forgets_its_position 'a step of decoding does not store its keys and
   'if (added != nullptr) std::copy' 'if (false) std::copy'
 mutant step_window_wide 'a window sees one position too many in decoding' $cpu/decoding.ipp $kernels 1 '*AttentionStep*' \
   'length - shape.window) : 0' 'length - shape.window - 1) : 0'
+mutant attention_bias_reversed 'a bias is taken by the distance of the query from the key' $cpu/attention.ipp $kernels 1 '*Attention*' \
+  'shape.queries - 1 - query;' 'query;'
+mutant attention_bias_of_one_row 'all rows add to the gradient of the bias of the first' $cpu/attention.ipp $kernels 1 '*Attention*' \
+  'io.dbias + row * shape.heads' 'io.dbias + 0 * shape.heads'
+mutant step_bias_from_the_left 'a step of decoding takes a bias from the first position on' $cpu/decoding.ipp $kernels 1 '*AttentionStep*' \
+  '(head + 1) * shape.most - seen' 'head * shape.most'
+mutant bias_looks_ahead_in_decoders "a decoder has the buckets of an encoder" lib/model/block.cpp unit/unit_model 1 '*Gradient*T5*' \
+  '/*bidirectional=*/encoder_' '/*bidirectional=*/true'
+mutant bias_of_one_block "the last block alone leaves its gradient of the shared bias" lib/model/block.cpp unit/unit_model 1 '*Gradient*T5*' \
+  'encoder_, slot.gradient, slot.accumulate' 'encoder_, slot.gradient, false'
 mutant choice_ties_to_the_higher 'of equal ids the higher one is chosen' $cpu/decoding.ipp $kernels 1 'TopLogProbabilities.*' \
   'at > 0 && logits[i] > values[at - 1]' 'at > 0 && logits[i] >= values[at - 1]'
 mutant choice_passes_over 'a block of ids is passed over unless it has the best id so far' $cpu/decoding.ipp $kernels 1 'TopLogProbabilities.*' \

@@ -1,4 +1,5 @@
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
@@ -30,8 +31,12 @@ struct Mask {
               mask.window,
               pointer<std::int64_t>(key_lengths),
               pointer<std::int64_t>(segments),
-              static_cast<float>(scale)} {
+              static_cast<float>(scale),
+              pointer<float>(mask.bias)} {
     ARGOSY_CHECK(shape.heads % shape.kv_heads == 0, "{} query heads, {} key heads", shape.heads, shape.kv_heads);
+    ARGOSY_CHECK(!mask.bias || (mask.bias->is_contiguous() && mask.bias->size(0) == shape.heads &&
+                                mask.bias->size(1) == std::max<std::int64_t>(0, shape.keys + shape.queries - 1)),
+                 "a bias for {} heads, {} queries and {} keys", shape.heads, shape.queries, shape.keys);
   }
 };
 
@@ -39,10 +44,10 @@ struct Mask {
 /// it.
 class Parts {
  public:
-  Parts(std::int64_t heads, std::int64_t length)
+  Parts(std::int64_t heads, std::int64_t length, bool cuts = true)
       : heads_(heads), length_(length), span_(std::max<std::int64_t>(1, length)) {
     const std::int64_t threads = at::get_num_threads(), wanted = 4 * threads;
-    if (threads == 1 || heads == 0 || heads >= 2 * threads) return;
+    if (!cuts || threads == 1 || heads == 0 || heads >= 2 * threads) return;
     constexpr std::int64_t least = 64;  // so that packing keys and values costs little
     const std::int64_t parts = (wanted + heads - 1) / heads;
     span_ = std::min(span_, std::max(least, (length / parts + 31) / 32 * 32));
@@ -83,12 +88,23 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
 
 void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const at::Tensor& out, const at::Tensor& lse, const AttentionMask& mask, double scale,
-                        const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv) {
+                        const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv, const OptionalTensor& dbias) {
   const Mask seen(q, k, mask, scale);
-  const AttentionBackward io{view(dout),         view(q), view(k), view(v), view(out), view(dq), view(dk), view(dv),
-                             pointer<float>(lse)};
+  // Each row has sums of its own, which are then added in order.
+  const at::Tensor sums = dbias ? at::zeros({q.size(0), dbias->size(0), dbias->size(1)}, at::kFloat) : at::Tensor();
+  const AttentionBackward io{view(dout),
+                             view(q),
+                             view(k),
+                             view(v),
+                             view(out),
+                             view(dq),
+                             view(dk),
+                             view(dv),
+                             pointer<float>(lse),
+                             dbias ? pointer<float>(sums) : nullptr};
   const std::int64_t queries = q.size(1), keys = k.size(1), kv_heads = k.size(2), heads = q.size(0) * kv_heads;
-  const Parts by_query(heads, queries), by_key(heads, keys);
+  const bool cuts = !dbias;  // the sums of a row and head have one order
+  const Parts by_query(heads, queries, cuts), by_key(heads, keys, cuts);
   with_type(q, [&]<class T>(T*) {
     const auto task = [&](std::int64_t head, AttentionBackwardTask of) {
       of.row = head / kv_heads, of.kv_head = head % kv_heads;
@@ -107,6 +123,12 @@ void attention_backward(const at::Tensor& dout, const at::Tensor& q, const at::T
     by_key.for_each(1, [&](std::int64_t head, std::int64_t first, std::int64_t end) {
       task(head, {0, 0, 0, queries, first, end, false, true});
     });
+  });
+  if (!dbias) return;
+  const std::int64_t width = dbias->numel();
+  auto *const partial = pointer<float>(sums), *const target = pointer<float>(*dbias);
+  at::parallel_for(0, width, grain(q.size(0)), [&](std::int64_t begin, std::int64_t end) {
+    table().sum_partials(partial + begin, target + begin, q.size(0), width, end - begin, false);
   });
 }
 

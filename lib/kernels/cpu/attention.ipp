@@ -126,6 +126,19 @@ inline void hide_other_segments(const AttentionShape& shape, std::int64_t row, s
   }
 }
 
+/// Element of `bias` [heads, …] for key 0.
+inline std::int64_t bias_begin(const AttentionShape& shape, std::int64_t head, std::int64_t query) {
+  return head * (shape.keys + shape.queries - 1) + shape.queries - 1 - query;
+}
+
+/// Adds the bias of the keys in `range` to the scores of a query. scores: of the keys from `begin` on.
+inline void add_bias(const AttentionShape& shape, std::int64_t head, std::int64_t query, Range range,
+                     std::int64_t begin, float* scores) {
+  const float* const bias = shape.bias + bias_begin(shape, head, query) + range.first;
+  float* const to = scores + range.first - begin;
+  for_vectors(range.last - range.first, [&](auto at) { at.set(to, at.get(to) + at.get(bias)); });
+}
+
 /// Scratch of the thread's tasks: kept, so that it is faulted in once. No std::vector: an inline function of the
 /// library compiled for this instruction set could be the one the linker keeps for all.
 struct Scratch {
@@ -220,6 +233,7 @@ void attend_once(const AttentionForward& io, const AttentionShape& shape, std::i
     for (std::int64_t i = 0; i < shape.size; ++i) dot += widen(q[i]) * widen(key[i]);
     scores[j] = dot * shape.scale;
   }
+  if (shape.bias != nullptr) add_bias(shape, head, query, range, 0, scores);
   hide_other_segments(shape, row, query, range, 0, scores);
   io.lse[(row * shape.heads + head) * shape.queries + query] = probabilities(scores, range);
   for (std::int64_t i = 0; i < shape.size; ++i) sum[i] = 0;
@@ -282,6 +296,7 @@ void attention(const AttentionForward& io, const AttentionShape& shape, const At
       float inverse[query_block];
       for (std::int64_t i = 0; i < count; ++i) {
         const Range own = clipped(seen(shape, row, first + i), block);
+        if (shape.bias != nullptr) add_bias(shape, head, first + i, own, all.first, scores + i * keys);
         hide_other_segments(shape, row, first + i, own, all.first, scores + i * keys);
         const Softmax of = softmax(scores + i * keys, begin, shifted(own, all.first), end,
                                    reinterpret_cast<Operand<T>*>(p) + i * keys);
@@ -336,6 +351,7 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
                          keys);
       for (std::int64_t i = 0; i < count && sees_any; ++i) {
         const Range own = clipped(seen(shape, row, first + i), block);
+        if (shape.bias != nullptr) add_bias(shape, head, first + i, own, all.first, scores + i * keys);
         hide_other_segments(shape, row, first + i, own, all.first, scores + i * keys);
         const float lse = io.lse[(row * shape.heads + head) * shape.queries + first + i];
         Vec deltas{};
@@ -343,6 +359,11 @@ void attention_backward(const AttentionBackward& io, const AttentionShape& shape
         for_vectors(size, [&](auto at) { deltas += at.get(out) * at.get(go.data + i * go.stride); });
         softmax_backward(scores + i * keys, dp + i * keys, begin, shifted(own, all.first), end, lse, sum_of(deltas),
                          reinterpret_cast<Operand<T>*>(p) + i * keys, reinterpret_cast<Operand<T>*>(ds) + i * keys);
+        if (io.dbias == nullptr) continue;
+        float* const dbias = io.dbias + row * shape.heads * (shape.keys + shape.queries - 1) +
+                             bias_begin(shape, head, first + i) + own.first;
+        const Operand<T>* const slope = reinterpret_cast<const Operand<T>*>(ds) + i * keys + own.first - all.first;
+        for_vectors(own.last - own.first, [&](auto at) { at.set(dbias, at.get(dbias) + at.get(slope)); });
       }
       if (wants_query) {
         multiply<T, false>(count, width, words<T>(last - begin), ds + begin / together<T>, words<T>(keys), 1,

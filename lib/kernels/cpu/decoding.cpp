@@ -6,9 +6,12 @@
 namespace argosy::kernels::cpu {
 
 at::Tensor attention_step(const at::Tensor& q, const OptionalTensor& added, const CachedKeys& keys, std::int64_t window,
-                          double scale) {
+                          double scale, const OptionalTensor& bias) {
   const std::int64_t rows = q.size(0), most = keys.places.size(1), pairs = keys.pool.size(1) * keys.pool.size(2);
-  const AttentionStepShape shape{q.size(1), keys.pool.size(1) / 2, q.size(2), window, static_cast<float>(scale)};
+  ARGOSY_CHECK(!bias || (bias->is_contiguous() && bias->size(0) == q.size(1) && bias->size(1) == most),
+               "a bias for {} heads and {} positions", q.size(1), most);
+  const AttentionStepShape shape{
+      q.size(1), keys.pool.size(1) / 2, q.size(2), window, static_cast<float>(scale), pointer<float>(bias), most};
   const auto is_row = [](const at::Tensor& x) { return x.stride(2) == 1 && x.stride(1) == x.size(2); };
   ARGOSY_CHECK(is_row(q) && (!added || is_row(*added)) && keys.pool.is_contiguous(), "heads that are contiguous");
   at::Tensor out = at::empty(q.sizes(), q.options());

@@ -80,6 +80,10 @@ void attention_step(const T* q, const T* added, T* pool, const std::int64_t* pla
 #pragma omp simd
     for (std::int64_t i = 0; i < size; ++i) query[i] = widen(q[head * size + i]) * shape.scale;
     score_keys(query, keys, 2 * half, places, seen, size, scores);
+    if (shape.bias != nullptr) {
+      const float* const bias = shape.bias + (head + 1) * shape.most - seen;
+      for_vectors(seen, [&](auto at) { at.set(scores, at.get(scores) + at.get(bias)); });
+    }
     probabilities(scores, {0, seen});
     mix_values(scores, keys + half, 2 * half, places, seen, size, out + head * size);
   }

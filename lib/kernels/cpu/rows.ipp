@@ -144,7 +144,8 @@ void dropout_add(const T* base, const T* branch, const T* bias, T* out, std::int
   }
 }
 
-constexpr std::int64_t relu_code = 0, swish_code = 1, gelu_code = 2, swiglu_code = 3;
+constexpr std::int64_t relu_code = 0, swish_code = 1, gelu_code = 2, swiglu_code = 3, geglu_code = 4;
+constexpr bool is_gated(std::int64_t kind) { return kind == swiglu_code || kind == geglu_code; }
 
 inline float gelu(float u) { return 0.5F * u * (1 + std::erf(u * 0.70710678118654752F)); }
 inline float gelu_slope(float u) {
@@ -154,6 +155,8 @@ inline Vec swish_slope(Vec u) {
   const Vec s = sigmoid(u);
   return s * (1.0F + u * (1.0F - s));
 }
+/// Gelu approximated by tanh is u·σ(2·√(2/π)·(u + 0.044715·u³)).
+inline Vec sigmoid_of_gelu(Vec u) { return sigmoid(u * (1.59576912160573071F + 0.0713548162726008527F * u * u)); }
 inline Vec positive(Vec v) { return v > 0.0F ? v : 0.0F; }
 
 /// One row of anything but relu. Never inlined: what the backward pass computes again has the same bits.
@@ -163,15 +166,18 @@ template <class T>
     for_vectors(out_width, [&](auto at) { at.set(y, at.get(u) * sigmoid(at.get(u))); });
   } else if (kind == gelu_code) {
     for (std::int64_t i = 0; i < out_width; ++i) y[i] = narrow<T>(gelu(widen(u[i])));
-  } else {
+  } else if (kind == swiglu_code) {
     const T* up = u + out_width;
     for_vectors(out_width, [&](auto at) { at.set(y, at.get(u) * sigmoid(at.get(u)) * at.get(up)); });
+  } else {
+    const T* up = u + out_width;
+    for_vectors(out_width, [&](auto at) { at.set(y, at.get(u) * sigmoid_of_gelu(at.get(u)) * at.get(up)); });
   }
 }
 
 template <class T>
 void activation(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width, std::int64_t kind) {
-  const std::int64_t out_width = kind == swiglu_code ? width / 2 : width;
+  const std::int64_t out_width = is_gated(kind) ? width / 2 : width;
   for (std::int64_t row = 0; row < rows; ++row, u += width, y += out_width) {
     if (kind == relu_code) {
       for_vectors(width, [&](auto at) { at.set(y, positive(bias != nullptr ? at.get(u) + at.get(bias) : at.get(u))); });
@@ -185,7 +191,7 @@ void activation(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width
 template <class T>
 void activation_backward(const T* dy, const T* saved, T* du, T* again, float* partial, std::int64_t rows,
                          std::int64_t width, std::int64_t kind) {
-  const std::int64_t out_width = kind == swiglu_code ? width / 2 : width;
+  const std::int64_t out_width = is_gated(kind) ? width / 2 : width;
   if (partial != nullptr) std::fill(partial, partial + width, 0.0F);
   for (std::int64_t row = 0; row < rows; ++row, dy += out_width, saved += width, du += width) {
     if (again != nullptr) activate_row(saved, again + row * out_width, out_width, kind);
@@ -195,12 +201,21 @@ void activation_backward(const T* dy, const T* saved, T* du, T* again, float* pa
       for_vectors(width, [&](auto at) { at.set(du, at.get(dy) * swish_slope(at.get(saved))); });
     } else if (kind == gelu_code) {
       for (std::int64_t i = 0; i < width; ++i) du[i] = narrow<T>(widen(dy[i]) * gelu_slope(widen(saved[i])));
-    } else {
+    } else if (kind == swiglu_code) {
       const T* up = saved + out_width;
       T* const dup = du + out_width;
       for_vectors(out_width, [&](auto at) {
         const Vec gate = at.get(saved), g = at.get(dy), s = sigmoid(gate);
         at.set(du, g * at.get(up) * s * (1.0F + gate * (1.0F - s)));
+        at.set(dup, g * gate * s);
+      });
+    } else {
+      const T* up = saved + out_width;
+      T* const dup = du + out_width;
+      for_vectors(out_width, [&](auto at) {
+        const Vec gate = at.get(saved), g = at.get(dy), s = sigmoid_of_gelu(gate);
+        const Vec slope = 1.59576912160573071F + 3.0F * 0.0713548162726008527F * gate * gate;
+        at.set(du, g * at.get(up) * s * (1.0F + gate * (1.0F - s) * slope));
         at.set(dup, g * gate * s);
       });
     }

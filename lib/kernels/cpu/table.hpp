@@ -27,6 +27,7 @@ struct AttentionShape {
   const std::int64_t* key_lengths;  // [rows] or null
   const std::int64_t* segments;     // [rows, keys] or null
   float scale;
+  const float* bias;  // [heads, keys + queries - 1] or null
 };
 
 struct AttentionForward {
@@ -37,6 +38,7 @@ struct AttentionForward {
 struct AttentionBackward {
   HeadsView dout, q, k, v, out, dq, dk, dv;
   const float* lse;
+  float* dbias;  // [rows, heads, keys + queries - 1], to be added to, or null
 };
 
 /// A key head of a row, and the queries [first_query, end_query) of all heads that share it.
@@ -75,6 +77,8 @@ struct AdamwTerms {
 struct AttentionStepShape {
   std::int64_t heads, kv_heads, size, window;
   float scale;
+  const float* bias;  // [heads, most] or null
+  std::int64_t most;
 };
 
 template <class T>

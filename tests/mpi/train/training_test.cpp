@@ -54,6 +54,20 @@ TEST_P(Training, StoppedAndResumedGivesTheBitsOfAnUninterruptedRun) {
   EXPECT_EQ(again.figures.at("steps"), 0) << "the run is over";
 }
 
+TEST_P(Training, ResumesToTheSameBitsWithARelativeBiasAndLearnedPositions) {
+  const auto with_positions = [&](const std::string& name) {
+    RunConfig changed = config(name);
+    changed.model.encoder.position = spec::Position::t5;
+    changed.model.decoder.position = spec::Position::learned;
+    changed.model.activation = spec::Activation::geglu;
+    return changed;
+  };
+  (void)train_run(with_positions("whole"));
+  EXPECT_EQ(train_run(with_positions("parts"), stop_behind(2, 0)).exit, Exit::stopped);
+  EXPECT_EQ(train_run(with_positions("parts")).exit, Exit::ok);
+  EXPECT_EQ(bits_of(folder_ / "parts/export/000000006"), bits_of(folder_ / "whole/export/000000006"));
+}
+
 TEST_P(Training, ResumesFromEveryIntervalAlike) {
   RunConfig config = this->config("every");
   config.checkpoint.interval.count = 1;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <set>
 
 #include "support/refusal.hpp"
@@ -37,6 +38,37 @@ TEST(Formats, AreNamedForEveryModelTheyCanHoldAndForNoOther) {
   for (const auto position : {spec::NormPosition::pre, spec::NormPosition::post}) {
     translation.norm_position = position;
     EXPECT_THAT(formats_for(spec::resolve(translation, 8000)), ElementsAre("ct2", "hf"));
+  }
+  const std::function<void(spec::ModelConfig&)> of_neither[] = {
+      [](auto& c) { c.encoder.position = spec::Position::learned; },
+      [](auto& c) { c.decoder.position = spec::Position::sinusoidal_fairseq; },
+      [](auto& c) { c.encoder.position = spec::Position::alibi; },
+      [](auto& c) { c.encoder.position = spec::Position::t5; },
+      [](auto& c) { c.decoder.position = spec::Position::none; },
+      [](auto& c) { c.activation = spec::Activation::geglu; },
+      [](auto& c) { c.embedding_scale = false; },
+      [](auto& c) {
+        c.bias = false;
+        c.qkv_bias = true;
+      }};
+  for (const auto& change : of_neither) {
+    spec::ModelConfig other = translation;
+    change(other);
+    EXPECT_THAT(formats_for(spec::resolve(other, 8000)), IsEmpty());
+  }
+  spec::ModelConfig epsilon = translation;
+  epsilon.norm_epsilon = 1e-6;
+  EXPECT_THAT(formats_for(spec::resolve(epsilon, 8000)), ElementsAre("ct2"));
+  spec::ModelConfig language = config;
+  language.norm_epsilon = 1e-6;
+  EXPECT_THAT(formats_for(spec::resolve(language, 32000)), ElementsAre("ct2", "hf"));
+  const std::function<void(spec::ModelConfig&)> of_no_language[] = {
+      [](auto& c) { c.rope_scaling.emplace(); }, [](auto& c) { c.qkv_bias = true; },
+      [](auto& c) { c.embedding_scale = true; }, [](auto& c) { c.decoder.position = spec::Position::alibi; }};
+  for (const auto& change : of_no_language) {
+    spec::ModelConfig other = config;
+    change(other);
+    EXPECT_THAT(formats_for(spec::resolve(other, 32000)), IsEmpty());
   }
   translation.heads = 1 << 15;
   translation.kv_heads = 1;

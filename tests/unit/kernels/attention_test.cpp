@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "kernels/position_bias.hpp"
 #include "unit/kernels/compare.hpp"
 
 namespace argosy::test {
@@ -19,6 +20,7 @@ struct Case {
   std::int64_t queries, keys, heads, kv_heads, size;
   bool causal, lengths, segments;
   std::int64_t window;
+  bool bias = false;
 };
 
 const Case gradient_cases[] = {
@@ -33,6 +35,12 @@ const Case gradient_cases[] = {
     {"LongCross", 70, 200, 2, 2, 16, false, true, false, 0},
     {"CachedBlock", 40, 150, 2, 1, 16, true, false, false, 60},
     {"CachedQuery", 1, 19, 4, 2, 16, true, false, false, 0},
+    {"BiasEncoder", 37, 37, 4, 4, 12, false, true, false, 0, true},
+    {"BiasGrouped", 83, 83, 6, 2, 20, true, false, false, 0, true},
+    {"BiasPackedWindow", 130, 130, 2, 1, 8, true, false, true, 4, true},
+    {"BiasCachedBlock", 40, 150, 2, 1, 16, true, false, false, 60, true},
+    {"BiasCachedQuery", 1, 19, 4, 2, 16, true, false, false, 0, true},
+    {"BiasLong", 300, 300, 2, 1, 20, true, false, false, 0, true},
 };
 
 /// Several threads, for which rows are cut.
@@ -59,6 +67,7 @@ TEST_P(Attention, EqualsPlainBothWays) {
   AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = c.causal, .window = c.window};
   if (c.lengths) mask.key_lengths = at::tensor({c.keys, std::int64_t{1}, c.keys - 2}, at::kLong);
   if (c.segments) mask.segments = (at::arange(c.keys) / 10).to(at::kLong).repeat({rows, 1});
+  if (c.bias) mask.bias = values({c.heads, c.queries + c.keys - 1}, at::kFloat, 4);
   const double scale = 1 / std::sqrt(static_cast<double>(c.size));
   const auto [out, lse] = attention(q, k, v, mask, scale);
   const auto [out2, lse2] = plain::attention(q, k, v, mask, scale);
@@ -72,8 +81,13 @@ TEST_P(Attention, EqualsPlainBothWays) {
                       other.narrow(2, c.heads + c.kv_heads, c.kv_heads)};
   };
   auto got = gradients(), expected = gradients();
-  attention_backward(dout, q, k, v, out2, lse2, mask, scale, got[0], got[1], got[2]);
-  plain::attention_backward(dout, q, k, v, out2, lse2, mask, scale, expected[0], expected[1], expected[2]);
+  const auto bias = [&] { return c.bias ? OptionalTensor(poisoned(mask.bias->sizes())) : std::nullopt; };
+  const OptionalTensor dbias = bias(), dbias2 = bias();
+  attention_backward(dout, q, k, v, out2, lse2, mask, scale, got[0], got[1], got[2], dbias);
+  plain::attention_backward(dout, q, k, v, out2, lse2, mask, scale, expected[0], expected[1], expected[2], dbias2);
+  if (c.bias) {
+    EXPECT_LT(distance(*dbias, *dbias2), type == at::kFloat ? 2e-5 : 1.5e-2);
+  }
   for (std::size_t i = 0; i < 3; ++i) EXPECT_LT(distance(got[i], expected[i]), type == at::kFloat ? 2e-5 : 1.5e-2) << i;
 }
 
@@ -92,12 +106,14 @@ TEST(AttentionThreads, BitsDoNotDependOnTheirNumber) {
     for (const std::int64_t window : {0, 90}) {
       const at::Tensor packed = values({1, 333, 4, 24}, type), dout = values({1, 333, 2, 24}, type, 2);
       const at::Tensor q = packed.narrow(2, 0, 2), k = packed.narrow(2, 2, 1), v = packed.narrow(2, 3, 1);
-      const AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = true, .window = window};
+      AttentionMask mask{.key_lengths = {}, .segments = {}, .causal = true, .window = window};
+      if (window > 0) mask.bias = values({2, 665}, at::kFloat, 3);
       const auto results = [&](int threads) {
         at::set_num_threads(threads);
         const auto [out, lse] = attention(q, k, v, mask, 0.2);
-        std::array all{out, lse, at::empty_like(q), at::empty_like(k), at::empty_like(v)};
-        attention_backward(dout, q, k, v, out, lse, mask, 0.2, all[2], all[3], all[4]);
+        std::array all{out, lse, at::empty_like(q), at::empty_like(k), at::empty_like(v), at::zeros({2, 665})};
+        attention_backward(dout, q, k, v, out, lse, mask, 0.2, all[2], all[3], all[4],
+                           mask.bias ? OptionalTensor(all[5]) : std::nullopt);
         return all;
       };
       const auto one = results(1), three = results(3);
@@ -105,6 +121,45 @@ TEST(AttentionThreads, BitsDoNotDependOnTheirNumber) {
     }
   }
   at::set_num_threads(before);
+}
+
+/// By differences: each element of the bias moves the loss by its gradient.
+TEST(AttentionBias, GradientIsTheSlopeOfTheLoss) {
+  const at::Tensor packed = values({2, 5, 4, 8}), weights = values({2, 5, 2, 8}, at::kFloat, 2);
+  const at::Tensor q = packed.narrow(2, 0, 2), k = packed.narrow(2, 2, 1), v = packed.narrow(2, 3, 1);
+  AttentionMask mask{.key_lengths = at::tensor({5, 3}, at::kLong), .segments = {}, .bias = values({2, 9})};
+  const auto [out, lse] = attention(q, k, v, mask, 0.3);
+  const at::Tensor dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v), dbias = poisoned({2, 9});
+  attention_backward(weights, q, k, v, out, lse, mask, 0.3, dq, dk, dv, dbias);
+  const at::Tensor bias = *mask.bias;
+  for (std::int64_t i = 0; i < bias.numel(); ++i) {
+    const auto loss_at = [&](double shift) {
+      mask.bias = bias.clone();
+      mask.bias->view(-1)[i] += shift;
+      return (std::get<0>(attention(q, k, v, mask, 0.3)) * weights).sum().item<double>();
+    };
+    EXPECT_NEAR(dbias.view(-1)[i].item<double>(), (loss_at(.03) - loss_at(-.03)) / .06, 2e-3) << i;
+  }
+}
+
+TEST(PositionBias, TakesItsNumbersByDistance) {
+  // One query at the last of 3 keys: distances -2, -1, 0. Slopes of two heads: 1/16 and 1/256.
+  EXPECT_TRUE(alibi_bias(2, 1, 3, at::kCPU)
+                  .equal(at::tensor({-2.0F / 16, -1.0F / 16, 0.0F, -2.0F / 256, -1.0F / 256, 0.0F}).view({2, 3})));
+  // Two queries and two keys: distances -1, 0, 1.
+  const at::Tensor table = at::arange(64, at::kFloat).view({32, 2});
+  EXPECT_TRUE(relative_bias(table, 2, 2, true).equal(at::tensor({2.0F, 0.0F, 34.0F, 3.0F, 1.0F, 35.0F}).view({2, 3})));
+  EXPECT_TRUE(relative_bias(table, 2, 2, false).equal(at::tensor({2.0F, 0.0F, 0.0F, 3.0F, 1.0F, 1.0F}).view({2, 3})));
+  EXPECT_EQ(relative_bias(table.to(at::kBFloat16), 1, 200, false).scalar_type(), at::kFloat);
+
+  for (const bool bidirectional : {true, false}) {  // the transpose of the look-up
+    const at::Tensor dbias = values({2, 339}), x = values({32, 2}, at::kFloat, 2), dtable = at::ones({32, 2});
+    const double expected = (dbias * relative_bias(x, 170, 170, bidirectional)).sum().item<double>();
+    relative_bias_backward(dbias, 170, bidirectional, dtable, true);
+    EXPECT_NEAR(((dtable - 1) * x).sum().item<double>(), expected, 1e-3) << bidirectional;
+    relative_bias_backward(dbias, 170, bidirectional, dtable, false);
+    EXPECT_NEAR((dtable * x).sum().item<double>(), expected, 1e-3) << bidirectional;
+  }
 }
 
 TEST(AttentionMask, AQueryThatSeesNothingGivesZeros) {
@@ -145,6 +200,13 @@ TEST(AttentionScores, NanSpoilsTheQueriesThatSeeIt) {
     attention_backward(at::ones_like(out), q, k, v, out, lse, mask, 0.25, dq, dk, dv);
     EXPECT_TRUE(dq.narrow(1, 21, 19).isnan().all().item<bool>());
   }
+}
+
+TEST(RopeByHand, AnglesAreMultipliedByTheirFactors) {
+  const at::Tensor scaled = rotary_waves(7, 4, 100, {1, 0.25}), plain = rotary_waves(7, 4, 100);
+  EXPECT_TRUE(scaled.select(2, 0).equal(plain.select(2, 0)));
+  EXPECT_FLOAT_EQ(scaled[6][0][1].item<float>(), static_cast<float>(std::cos(6 * 0.1 * 0.25)));
+  EXPECT_FLOAT_EQ(scaled[6][1][1].item<float>(), static_cast<float>(std::sin(6 * 0.1 * 0.25)));
 }
 
 TEST(RopeByHand, TurnsFirstHalfAgainstSecondByHand) {

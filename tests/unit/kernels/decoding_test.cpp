@@ -19,7 +19,7 @@ class AttentionStep : public testing::TestWithParam<std::tuple<at::ScalarType, S
 
 TEST_P(AttentionStep, EqualsPlain) {
   const auto [type, c] = GetParam();
-  for (const bool adds : {false, true}) {
+  for (const auto& [adds, biased] : {std::pair{false, false}, {true, false}, {true, true}}) {
     // Places in no order; rows of 1 to `most` positions, the first ones of which they share.
     const at::Tensor places = at::empty({c.rows, c.most}, at::kLong), lengths = at::empty({c.rows}, at::kLong);
     for (std::int64_t row = 0; row < c.rows; ++row) {
@@ -33,8 +33,9 @@ TEST_P(AttentionStep, EqualsPlain) {
     const at::Tensor q = packed.narrow(1, 0, c.heads);
     const OptionalTensor added = adds ? OptionalTensor(packed.narrow(1, c.heads, 2 * c.kv_heads)) : std::nullopt;
     const CachedKeys ours{pool.clone(), places, lengths}, reference{pool.clone(), places, lengths};
-    const at::Tensor out = attention_step(q, added, ours, c.window, 0.3),
-                     expected = plain::attention_step(q, added, reference, c.window, 0.3);
+    const OptionalTensor bias = biased ? OptionalTensor(values({c.heads, c.most}, at::kFloat, 4)) : std::nullopt;
+    const at::Tensor out = attention_step(q, added, ours, c.window, 0.3, bias),
+                     expected = plain::attention_step(q, added, reference, c.window, 0.3, bias);
     ASSERT_EQ(out.sizes(), expected.sizes());
     EXPECT_TRUE(ours.pool.equal(reference.pool));
     EXPECT_EQ(ours.pool.equal(pool), !adds || c.rows == 0);
@@ -49,6 +50,16 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionStep,
                                           testing::Values(StepCase{5, 4, 4, 32, 40, 0}, StepCase{9, 6, 2, 5, 17, 0},
                                                           StepCase{4, 2, 1, 64, 30, 7}, StepCase{1, 1, 1, 1, 1, 1},
                                                           StepCase{0, 2, 2, 8, 3, 0})));
+
+TEST(AttentionStep, TheLastElementOfTheBiasIsForTheLastPosition) {
+  const at::Tensor pool = values({4, 2, 8}), q = values({2, 1, 8}), bias = at::zeros({1, 4});
+  bias[0][2] = 60;  // the last but one
+  const CachedKeys keys{pool, at::tensor({0, 1, 2, 3, 2, 1, 0, 0}, at::kLong).view({2, 4}),
+                        at::tensor({4, 2}, at::kLong)};
+  const at::Tensor out = attention_step(q, std::nullopt, keys, 0, 1, bias);
+  EXPECT_LT(distance(out[0][0], pool[2][1]), 1e-6);
+  EXPECT_LT(distance(out[1][0], pool[2][1]), 1e-6);
+}
 
 TEST(AttentionStep, ARowWithNanSpoilsNoOther) {
   const at::Tensor pool = values({6, 2, 8}), q = values({2, 1, 8});

@@ -82,9 +82,9 @@ TEST_P(Rows, DropoutKeepsItsShareAndEachPartOfTheKeyCounts) {
 }
 
 TEST_P(Rows, ActivationsEqualPlain) {
-  for (const auto kind :
-       {spec::Activation::relu, spec::Activation::swish, spec::Activation::gelu, spec::Activation::swiglu}) {
-    const std::int64_t in = kind == spec::Activation::swiglu ? 58 : 29;
+  for (const auto kind : {spec::Activation::relu, spec::Activation::swish, spec::Activation::gelu,
+                          spec::Activation::swiglu, spec::Activation::geglu}) {
+    const std::int64_t in = spec::is_gated(kind) ? 58 : 29;
     at::Tensor u = values({70, in}, type) * 4, y = at::empty({70, 29}, u.options());
     at::Tensor u2 = u.clone(), y2 = y.clone();
     const at::Tensor bias = values({in}, type, 2), dy = values({70, 29}, type, 3);
@@ -165,6 +165,11 @@ TEST(Activation, ValuesAndSlopesByHand) {
   check(spec::Activation::gelu, {1}, big, {big + density});
   check(spec::Activation::swish, {1}, s, {s * (2 - s)});
   check(spec::Activation::swiglu, {1, 3}, 3 * s, {3 * s * (2 - s), s});
+  // gelu by tanh at 1: .5(1 + tanh(.7978846·1.044715)) = .8411920, and its slope
+  const double t = std::tanh(0.7978845608028654 * 1.044715), tanh_gelu = (1 + t) / 2,
+               slope = tanh_gelu + (1 - t * t) / 2 * 0.7978845608028654 * (1 + 3 * 0.044715);
+  EXPECT_NEAR(tanh_gelu, 0.8411920, 1e-7);
+  check(spec::Activation::geglu, {1, 3}, 3 * tanh_gelu, {3 * slope, tanh_gelu});
 }
 
 TEST(Sinusoids, HalfSplitAndExact) {
@@ -172,6 +177,13 @@ TEST(Sinusoids, HalfSplitAndExact) {
   EXPECT_FLOAT_EQ(table[100][3].item<float>(), static_cast<float>(std::sin(100 * std::pow(10000.0, -6.0 / 512))));
   EXPECT_FLOAT_EQ(table[100][259].item<float>(), static_cast<float>(std::cos(100 * std::pow(10000.0, -6.0 / 512))));
   EXPECT_EQ(table[0][256].item<float>(), 1.0F);
+}
+
+TEST(Sinusoids, ThoseOfFairseqBeginAtTwoAndEndAtTheLastRate) {
+  const at::Tensor table = sinusoids(101, 512, spec::Position::sinusoidal_fairseq);
+  EXPECT_FLOAT_EQ(table[0][0].item<float>(), static_cast<float>(std::sin(2)));
+  EXPECT_FLOAT_EQ(table[100][255].item<float>(), static_cast<float>(std::sin(102 * 1e-4)));
+  EXPECT_FLOAT_EQ(table[100][256 + 3].item<float>(), static_cast<float>(std::cos(102 * std::pow(10000.0, -3.0 / 255))));
 }
 
 TEST(Adamw, EqualsPlainOverSteps) {

@@ -61,7 +61,9 @@ spec::Architecture untied(spec::Architecture shape) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Binding,
-                         testing::Values(tiny_translation(), untied(tiny_translation()), tiny_language_model()));
+                         testing::Values(tiny_translation(), untied(tiny_translation()), tiny_language_model(),
+                                         untied(tiny_t5()),
+                                         untied(tiny_with(spec::Position::learned, spec::Position::learned))));
 
 }  // namespace
 }  // namespace argosy::test

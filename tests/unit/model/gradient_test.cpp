@@ -53,6 +53,36 @@ const Case gradient_cases[] = {
             s.window = 3;
           }),
      0.1},
+    {"Llama3QwenBiases", with(tiny_language_model(),
+                              [](auto& s) {
+                                s.qkv_bias = true;
+                                s.rope_theta = 50;
+                                s.rope_scaling = {.factor = 4, .original_max_positions = 20};
+                              })},
+    {"QueryBiasesOfTranslation", with(tiny_translation(),
+                                      [](auto& s) {
+                                        s.bias = false;
+                                        s.qkv_bias = true;
+                                        s.scales_embeddings = false;
+                                      })},
+    {"T5Tied", with(tiny_t5(), [](auto&) {})},
+    {"T5UntiedGrouped", with(tiny_t5(),
+                             [](auto& s) {
+                               s.tie_embeddings = false;
+                               s.kv_heads = 2;
+                             })},
+    {"Alibi", tiny_with(Position::alibi, Position::alibi)},
+    {"AlibiWindow", with(tiny_language_model(),
+                         [](auto& s) {
+                           s.decoder_position = Position::alibi;
+                           s.window = 3;
+                         })},
+    {"LearnedTied", tiny_with(Position::learned, Position::learned)},
+    {"LearnedUntied", with(tiny_with(Position::learned, Position::learned), [](auto& s) { s.tie_embeddings = false; })},
+    {"FairseqThenNone", tiny_with(Position::sinusoidal_fairseq, Position::none)},
+    {"RopeThenT5", tiny_with(Position::rope, Position::t5)},
+    {"T5ThenRope", tiny_with(Position::t5, Position::rope)},
+    {"NoneThenFairseq", tiny_with(Position::none, Position::sinusoidal_fairseq)},
 };
 
 class Gradient : public testing::TestWithParam<Case> {};
@@ -74,7 +104,7 @@ TEST_P(Gradient, EqualsTheReferenceInDoublePrecision) {
   for (const auto& [name, leaf] : leaves) {
     ASSERT_TRUE(leaf.grad().defined()) << name;
     at::Tensor reference = leaf.grad().clone();
-    if (shape.type == spec::ModelType::encoder_decoder && name.ends_with("embeddings/weight")) {
+    if (shape.vocabulary.layout == spec::TokenLayout::marian && name.ends_with("embeddings/weight")) {
       reference.select(0, shape.vocabulary.start).zero_();  // the row of Marian's <pad> is not trained
     }
     EXPECT_LT(relative_error(bound.gradient(name), reference), 2e-5) << name;
@@ -211,10 +241,13 @@ TEST_P(Packed, ARowOfDocumentsEqualsTheDocumentsApart) {
   expect_gradients_near(packed, apart, 3e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Positions, Packed, testing::Values(Position::rope, Position::sinusoidal));
+INSTANTIATE_TEST_SUITE_P(Positions, Packed,
+                         testing::Values(Position::rope, Position::sinusoidal, Position::sinusoidal_fairseq,
+                                         Position::learned, Position::alibi, Position::t5, Position::none));
 
 TEST(Model, AnEmptyMicroBatchLeavesZeroGradients) {
-  for (const spec::Architecture& shape : {tiny_translation(), tiny_language_model()}) {
+  for (const spec::Architecture& shape :
+       {tiny_translation(), tiny_language_model(), tiny_t5(), tiny_with(Position::learned, Position::alibi)}) {
     BoundModel bound(shape);
     model::Inputs inputs = ragged_inputs(shape);
     for (at::Tensor* part :

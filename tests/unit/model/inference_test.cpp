@@ -18,6 +18,8 @@
 namespace argosy::test {
 namespace {
 
+using spec::Position;
+
 class CachedInference : public testing::TestWithParam<spec::Architecture> {
  protected:
   /// A row for each of the inputs that are named; a decoder-only model has read none of it.
@@ -95,14 +97,25 @@ TEST_P(CachedInference, RowsEnterAtAnyTime) {
   EXPECT_LT((step(mixed, {1}, {1}) - second).abs().max().item<double>(), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CachedInference,
-                         testing::Values(tiny_translation(), tiny_language_model(),
-                                         with(tiny_translation(),
-                                              [](auto& s) { s.norm_position = spec::NormPosition::pre; }),
-                                         with(tiny_language_model(), [](auto& s) { s.window = 3; })));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, CachedInference,
+    testing::Values(tiny_translation(), tiny_language_model(),
+                    with(tiny_translation(), [](auto& s) { s.norm_position = spec::NormPosition::pre; }),
+                    with(tiny_language_model(), [](auto& s) { s.window = 3; }), tiny_t5(),
+                    with(tiny_language_model(),
+                         [](auto& s) {
+                           s.decoder_position = Position::alibi;
+                           s.window = 3;
+                         }),
+                    tiny_with(Position::alibi, Position::learned), tiny_with(Position::learned, Position::alibi),
+                    tiny_with(Position::rope, Position::none), tiny_with(Position::sinusoidal_fairseq, Position::rope),
+                    tiny_with(Position::rope, Position::sinusoidal_fairseq)));
 
-TEST(Inference, StepsThroughAllPositionsAndNoFurther) {
-  BoundModel bound(tiny_language_model());  // 32 positions
+/// Positions that the model of 32 tells apart.
+class EachPosition : public testing::TestWithParam<Position> {};
+
+TEST_P(EachPosition, StepsThroughAllPositionsAndNoFurther) {
+  BoundModel bound(with(tiny_language_model(), [](auto& s) { s.decoder_position = GetParam(); }));
   model::Inference inference(*bound.model);
   const at::Tensor ids = ((at::arange(32) * 5).remainder(20) + 1).unsqueeze(0);
   model::Cache cache = inference.start(), prompted = inference.start();
@@ -118,6 +131,10 @@ TEST(Inference, StepsThroughAllPositionsAndNoFurther) {
   EXPECT_THAT(refusal(Fault::data, [&] { (void)inference.step(cache, ids.select(1, 0)); }),
               testing::HasSubstr("at most 32 positions"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Positions, EachPosition,
+                         testing::Values(Position::rope, Position::sinusoidal, Position::sinusoidal_fairseq,
+                                         Position::learned, Position::alibi, Position::t5, Position::none));
 
 TEST(Inference, CrossAttentionIsTheOneOfItsLayer) {
   const auto shape = with(tiny_translation(), [](auto& s) { s.norm_position = spec::NormPosition::pre; });

@@ -27,6 +27,22 @@ TEST(InitialValues, AreTheSameHoweverTheyAreCut) {
   EXPECT_NEAR(square, sigma * sigma, 3 * sigma * sigma * std::sqrt(2.0 / 384));
 }
 
+TEST(InitialValues, APartMayHaveADeviationOfItsOwn) {
+  const spec::ModelSpec spec = tiny_t5();
+  const spec::Parameter& param = spec.units[2].parameter("encoder/layer_0/self_attention/linear_0/weight");
+  ASSERT_THAT(param.shape, testing::ElementsAre(48, 16));
+  std::vector<float> whole(768), pieces(768);
+  model::initial_values(param, 7, 0, 768, whole.data());
+  for (std::int64_t begin = 0; begin < 768; begin += 41)
+    model::initial_values(param, 7, begin, std::min<std::int64_t>(begin + 41, 768), pieces.data() + begin);
+  EXPECT_EQ(whole, pieces);
+  for (const auto& [begin, sigma] : {std::pair{0, 1 / 8.0}, {256, 1 / 4.0}, {512, 1 / 4.0}}) {  // (16·4)^-½, 16^-½
+    const auto part = whole.begin() + begin;
+    const double square = std::inner_product(part, part + 256, part, 0.0) / 256;
+    EXPECT_NEAR(square, sigma * sigma, 3 * sigma * sigma * std::sqrt(2.0 / 256)) << begin;
+  }
+}
+
 TEST(InitialValues, PadRowIsZeroAndDeadIdsAreOut) {
   const spec::ModelSpec spec = tiny_translation();
   const spec::Architecture& shape = spec.architecture;

@@ -66,9 +66,21 @@ TEST_P(EachActivation, RecomputeLeavesAllBits) {
 
 INSTANTIATE_TEST_SUITE_P(All, EachActivation,
                          testing::Combine(testing::Values(Activation::relu, Activation::gelu, Activation::swish,
-                                                          Activation::swiglu),
+                                                          Activation::swiglu, Activation::geglu),
                                           testing::Values(NormPosition::pre, NormPosition::post),
                                           testing::Values(0.0, 0.3), testing::Values(at::kFloat, at::kBFloat16)));
+
+TEST(Recompute, LeavesAllBitsOfT5) {
+  const spec::Architecture shape = tiny_t5();
+  const model::Inputs inputs = ragged_inputs(shape);
+  BoundModel reference(shape);
+  const double loss = run_micro_batch_at(Recompute::none, *reference.model, inputs);
+  for (const Recompute level : {Recompute::activation, Recompute::full, Recompute::block}) {
+    BoundModel bound(shape);
+    EXPECT_EQ(run_micro_batch_at(level, *bound.model, inputs), loss);
+    expect_gradients_near(bound, reference, 0);
+  }
+}
 
 TEST(Recompute, BlocksBesideFrozenEmbeddingsGetTheirGradients) {
   for (const bool tied : {true, false}) {
@@ -127,11 +139,15 @@ std::int64_t kept_bytes(const spec::Architecture& shape, at::ScalarType type, Re
 TEST(Recompute, KeepsWhatTheFormulaSays) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const auto size = static_cast<std::int64_t>(c10::elementSize(type));
-    for (const Activation activation : {Activation::relu, Activation::gelu, Activation::swiglu}) {
+    for (const auto& [activation, position] : {std::pair{Activation::relu, spec::Position::rope},
+                                               {Activation::gelu, spec::Position::alibi},
+                                               {Activation::swiglu, spec::Position::learned},
+                                               {Activation::geglu, spec::Position::t5}}) {
       spec::Architecture shape = tiny_language_model();
       shape.activation = activation;
+      shape.decoder_position = position;
       const auto kept = [&](Recompute level) { return kept_bytes(shape, type, level, true); };
-      const bool gated = activation == Activation::swiglu;
+      const bool gated = spec::is_gated(activation);
       const std::int64_t none = kept(Recompute::none), ff = shape.ff * size;
       // relu overwrites its input
       const std::int64_t inner = activation == Activation::relu ? 1 : gated ? 3 : 2;

@@ -185,6 +185,26 @@ spec::Architecture tiny_language_model() {
   return two_layers({.type = spec::ModelType::decoder, .width = 16, .ff = 24, .heads = 4}, 32, 21);
 }
 
+spec::Architecture tiny_t5() {
+  spec::ModelConfig config =
+      model_config({.width = 16, .ff = 24, .heads = 4, .encoder_layers = 2, .decoder_layers = 2});
+  config.vocab_multiple = 8;
+  config.max_positions = 32;
+  config.norm = spec::Norm::rms_norm;
+  config.norm_position = spec::NormPosition::pre;
+  config.bias = false;
+  config.activation = spec::Activation::geglu;
+  config.encoder.position = config.decoder.position = spec::Position::t5;
+  return resolve(config, 21);
+}
+
+spec::Architecture tiny_with(spec::Position encoder, spec::Position decoder) {
+  return with(tiny_translation(), [&](spec::Architecture& s) {
+    s.encoder_position = encoder;
+    s.decoder_position = decoder;
+  });
+}
+
 spec::Architecture with(spec::Architecture shape, const std::function<void(spec::Architecture&)>& change) {
   shape.dropout = 0;
   change(shape);

@@ -65,6 +65,10 @@ void back_up(const model::Visit& visit, const model::State& before, const model:
 [[nodiscard]] spec::Architecture two_layers(ModelSizes sizes, std::int64_t max_positions, std::int64_t pieces);
 [[nodiscard]] spec::Architecture tiny_translation();
 [[nodiscard]] spec::Architecture tiny_language_model();
+/// T5 v1.1.
+[[nodiscard]] spec::Architecture tiny_t5();
+/// tiny_translation() with these positions.
+[[nodiscard]] spec::Architecture tiny_with(spec::Position encoder, spec::Position decoder);
 
 /// rms difference over rms of the reference.
 [[nodiscard]] double relative_error(const at::Tensor& value, const at::Tensor& reference);

@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <functional>
+
 #include "config/describe.hpp"
 #include "spec/model_spec.hpp"
 
@@ -40,11 +43,15 @@ TEST(ModelConfig, EveryKeyOverridesItsPreset) {
   config.head_size = 24;
   config.vocab_multiple = 8;
   config.rope_theta = 5000;
+  config.rope_scaling = {.factor = 3, .low_freq_factor = 2, .high_freq_factor = 5, .original_max_positions = 64};
   config.max_positions = 77;
   config.norm = Norm::rms_norm;
+  config.norm_epsilon = 1e-3;
   config.norm_position = NormPosition::pre;
   config.activation = Activation::swiglu;
   config.bias = false;
+  config.qkv_bias = true;
+  config.embedding_scale = false;
   config.tie_embeddings = false;
   config.dropout = 0.25;
   config.encoder = {.layers = 1, .position = Position::rope};
@@ -57,9 +64,110 @@ TEST(ModelConfig, EveryKeyOverridesItsPreset) {
   EXPECT_EQ(std::tuple(shape.bias, shape.tie_embeddings, shape.dropout, shape.encoder_layers, shape.decoder_layers),
             std::tuple(false, false, 0.25, 1, 5));
   EXPECT_EQ(std::tuple(shape.encoder_position, shape.decoder_position), std::tuple(Position::rope, Position::rope));
-  EXPECT_EQ(shape.norm_epsilon, 1e-6);  // CTranslate2 has one for all norms, and this where they have no beta
+  EXPECT_EQ(std::tuple(shape.norm_epsilon, shape.qkv_bias, shape.embedding_scale()), std::tuple(1e-3, true, 1.0));
+  EXPECT_EQ(std::tuple(shape.rope_scaling->factor, shape.rope_scaling->low_freq_factor,
+                       shape.rope_scaling->high_freq_factor, shape.rope_scaling->original_max_positions),
+            std::tuple(3.0, 2.0, 5.0, 64));
+  config.norm_epsilon.reset();
+  EXPECT_EQ(resolve(config, 100).norm_epsilon, 1e-6);  // CTranslate2 has one for all norms, and this without beta
+  EXPECT_EQ(std::tuple(base.norm_epsilon, base.qkv_bias, base.embedding_scale(), base.rope_scaling.has_value()),
+            std::tuple(1e-5, false, std::sqrt(96.0), false));
   EXPECT_EQ(std::tuple(base.norm, base.norm_position, base.activation, base.bias, base.tie_embeddings, base.dropout),
             std::tuple(Norm::layer_norm, NormPosition::post, Activation::relu, true, true, 0.1));
+}
+
+/// All that makes T5 v1.1.
+ModelConfig t5() {
+  ModelConfig config;
+  config.preset = Preset::mt_tiny;
+  config.norm = Norm::rms_norm;
+  config.norm_position = NormPosition::pre;
+  config.bias = false;
+  config.activation = Activation::geglu;
+  config.encoder.position = config.decoder.position = Position::t5;
+  return config;
+}
+
+TEST(ModelConfig, AllThatMakesT5TogetherGivesItsIdsAndScales) {
+  const Architecture shape = resolve(t5(), 100);
+  EXPECT_EQ(shape.vocabulary, vocabulary_of({TokenLayout::t5}, 100));
+  EXPECT_EQ(std::tuple(shape.vocabulary.pad, shape.vocabulary.eos, shape.vocabulary.unk), std::tuple(0, 1, 2));
+  EXPECT_EQ(shape.vocabulary.zero_row(), std::nullopt) << "the start id is trained";
+  EXPECT_EQ(std::tuple(shape.embedding_scale(), shape.attention_scale(true), shape.attention_scale(false)),
+            std::tuple(1.0, 1.0, 1.0));
+  EXPECT_EQ(shape.output_scale(), 1 / std::sqrt(96.0));
+  ModelConfig untied = t5();
+  untied.tie_embeddings = false;
+  EXPECT_EQ(resolve(untied, 100).output_scale(), 1);
+
+  const std::function<void(ModelConfig&)> changes[] = {[](ModelConfig& c) { c.norm = Norm::layer_norm; },
+                                                       [](ModelConfig& c) { c.bias.reset(); },
+                                                       [](ModelConfig& c) { c.qkv_bias = true; },
+                                                       [](ModelConfig& c) { c.activation = Activation::swiglu; },
+                                                       [](ModelConfig& c) { c.encoder.position = Position::rope; },
+                                                       [](ModelConfig& c) { c.decoder.position.reset(); }};
+  for (const auto& change : changes) {
+    ModelConfig other = t5();
+    change(other);
+    const Architecture pegasus = resolve(other, 100);
+    EXPECT_EQ(pegasus.vocabulary.layout, TokenLayout::pegasus);
+    EXPECT_EQ(pegasus.vocabulary.zero_row(), pegasus.vocabulary.start);
+    EXPECT_EQ(std::tuple(pegasus.embedding_scale(), pegasus.output_scale()), std::tuple(std::sqrt(96.0), 1.0));
+  }
+}
+
+TEST(ModelConfig, EachSideHasPositionsOfItsOwn) {
+  for (const Position encoder : {Position::sinusoidal, Position::sinusoidal_fairseq, Position::learned, Position::rope,
+                                 Position::alibi, Position::t5}) {
+    ModelConfig config;
+    config.preset = Preset::mt_tiny;
+    config.encoder.position = encoder;
+    config.decoder.position = Position::none;
+    const Architecture shape = resolve(config, 100);
+    EXPECT_EQ(std::tuple(shape.position(true), shape.position(false)), std::tuple(encoder, Position::none));
+    EXPECT_EQ(shape.attention_scale(true), encoder == Position::t5 ? 1 : 1 / std::sqrt(48.0));
+    EXPECT_EQ(shape.attention_scale(false), 1 / std::sqrt(48.0));
+  }
+}
+
+std::vector<std::string> problems_of(const ModelConfig& config) {
+  config::Problems problems;
+  validate(config, problems);
+  std::vector<std::string> all;
+  for (const auto& problem : problems.all()) all.push_back(problem.pointer);
+  return all;
+}
+
+TEST(ModelConfig, AnEncoderWithoutPositionsHasToBeAskedFor) {
+  ModelConfig config;
+  config.preset = Preset::mt_tiny;
+  config.decoder.position = Position::none;
+  EXPECT_THAT(problems_of(config), testing::IsEmpty());
+  config.encoder.position = Position::none;
+  EXPECT_THAT(problems_of(config), testing::ElementsAre("/encoder/position"));
+  config.allow_encoder_without_positions = true;
+  EXPECT_THAT(problems_of(config), testing::IsEmpty());
+}
+
+TEST(ModelConfig, RopeScalingNeedsRotaryPositionsAndNumbersInOrder) {
+  ModelConfig config;
+  config.preset = Preset::mt_tiny;
+  config.rope_scaling.emplace();
+  EXPECT_THAT(problems_of(config), testing::ElementsAre("/rope_scaling"));
+  config.encoder.position = Position::rope;
+  EXPECT_THAT(problems_of(config), testing::IsEmpty());
+  config.norm_epsilon = 0;
+  EXPECT_THAT(problems_of(config), testing::ElementsAre("/norm_epsilon"));
+  const auto wrong = [](const RopeScaling& scaling) {
+    config::Problems problems;
+    validate(scaling, problems);
+    std::vector<std::string> all;
+    for (const auto& problem : problems.all()) all.push_back(problem.pointer);
+    return all;
+  };
+  EXPECT_THAT(wrong({}), testing::IsEmpty());
+  EXPECT_THAT(wrong({.factor = .5, .low_freq_factor = 0, .high_freq_factor = 0, .original_max_positions = 0}),
+              testing::ElementsAre("/factor", "/low_freq_factor", "/high_freq_factor", "/original_max_positions"));
 }
 
 TEST(ModelConfig, ProblemsAreNamedTogether) {
@@ -69,20 +177,13 @@ TEST(ModelConfig, ProblemsAreNamedTogether) {
   config.window = 5;
   config.dropout = 1.0;
   config.decoder.layers = 0;
-  const auto places = [](const ModelConfig& wrong) {
-    config::Problems problems;
-    validate(wrong, problems);
-    std::vector<std::string> all;
-    for (const auto& problem : problems.all()) all.push_back(problem.pointer);
-    return all;
-  };
-  EXPECT_THAT(places(config), testing::UnorderedElementsAre("/window", "/dropout", "/decoder/layers"));
+  EXPECT_THAT(problems_of(config), testing::UnorderedElementsAre("/window", "/dropout", "/decoder/layers"));
 
   ModelConfig uneven;
   uneven.width = 10;
   uneven.heads = 4;
   uneven.kv_heads = 3;
-  EXPECT_THAT(places(uneven), testing::ElementsAre("/heads", "/kv_heads"));
+  EXPECT_THAT(problems_of(uneven), testing::ElementsAre("/heads", "/kv_heads"));
   EXPECT_THROW((void)resolve(ModelConfig{}, 100), Error);
   ModelConfig other;
   other.preset = Preset::mt_tiny;
@@ -94,6 +195,8 @@ TEST(ModelConfig, RefusesPositionsWhoseTableFitsNoMemory) {
   ModelConfig config;
   config.preset = Preset::mt_small;
   config.max_positions = most_size;
+  EXPECT_THROW((void)resolve(config, 100), Error);
+  config.encoder.position = config.decoder.position = Position::sinusoidal_fairseq;
   EXPECT_THROW((void)resolve(config, 100), Error);
   config.encoder.position = config.decoder.position = Position::rope;
   EXPECT_EQ(resolve(config, 100).max_positions, most_size);

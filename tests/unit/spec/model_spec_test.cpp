@@ -75,17 +75,70 @@ TEST(ModelSpec, VisitsReadTheUnitsOfTheirMatrices) {
   for (const Visit& visit : language.visits) EXPECT_FALSE(visit.reads_memory || visit.writes_memory) << visit.name;
 }
 
+TEST(ModelSpec, TheBlocksOfASideShareTheirRelativeBias) {
+  Architecture shape = small();
+  shape.encoder_position = shape.decoder_position = Position::t5;
+  const ModelSpec spec = shape;
+  EXPECT_THAT(names_of(spec), ElementsAre("embedding", "encoder.relative_bias", "encoder.0", "encoder.1",
+                                          "decoder.relative_bias", "decoder.0", "decoder.1"));
+  const std::vector<std::vector<std::size_t>> units{{0}, {2, 1}, {3, 1}, {0}, {5, 4}, {6, 4}, {0}};
+  for (std::size_t v = 0; v < units.size(); ++v) EXPECT_EQ(spec.visits[v].units, units[v]) << spec.visits[v].name;
+  const Parameter& bias =
+      unit_named(spec, "decoder.relative_bias").parameter("decoder/layer_0/self_attention/relative_attention_bias");
+  EXPECT_THAT(bias.shape, ElementsAre(32, 4));
+  EXPECT_EQ(std::tuple(bias.role, bias.decay, bias.initial.deviation), std::tuple(Role::relative_bias, false, .25));
+  // Queries make up for the scale that scores do not get: (16·4)^-½.
+  for (const char* name :
+       {"decoder/layer_0/self_attention/linear_0/weight", "decoder/layer_0/attention/linear_0/weight"}) {
+    const Parameter& query = unit_named(spec, "decoder.0").parameter(name);
+    EXPECT_EQ(query.parts.empty() ? query.initial.deviation : query.parts.front().deviation, 1.0 / 8) << name;
+  }
+  EXPECT_EQ(
+      unit_named(spec, "decoder.0").parameter("decoder/layer_0/self_attention/linear_0/weight").parts[1].deviation,
+      std::nullopt);
+}
+
+TEST(ModelSpec, LearnedPositionsBelongToTheUnitThatEmbeds) {
+  for (const bool tied : {true, false}) {
+    Architecture shape = small();
+    shape.tie_embeddings = tied;
+    shape.max_positions = 33;
+    shape.encoder_position = shape.decoder_position = Position::learned;
+    const ModelSpec spec = shape;
+    for (const std::string side : {"encoder", "decoder"}) {
+      const char* const unit = tied ? "embedding" : side == "encoder" ? "source_embedding" : "target_embedding";
+      const Parameter& table = unit_named(spec, unit).parameter(side + "/position_encodings/encodings");
+      EXPECT_THAT(table.shape, ElementsAre(33, 16));
+      EXPECT_EQ(std::tuple(table.role, table.initial.deviation, table.initial.zero_row),
+                std::tuple(Role::position_table, .25, std::nullopt));
+    }
+  }
+}
+
+TEST(ModelSpec, QueriesKeysAndValuesMayBeTheOnlyOnesWithBiases) {
+  Architecture shape = small();
+  shape.bias = false;
+  shape.qkv_bias = true;
+  const ModelSpec spec = shape;
+  std::vector<std::string> names;
+  for (const Parameter& parameter : unit_named(spec, "decoder.0").parameters)
+    if (parameter.role == Role::linear_bias) names.push_back(parameter.name);
+  EXPECT_THAT(names, ElementsAre("decoder/layer_0/self_attention/linear_0/bias",
+                                 "decoder/layer_0/attention/linear_0/bias", "decoder/layer_0/attention/linear_1/bias"));
+  EXPECT_THROW((void)unit_named(spec, "embedding").parameter("decoder/projection/bias"), Error);
+}
+
 TEST(ModelSpec, StackedMatricesAndBiasesNameTheirParts) {
   Architecture gated = small();
   gated.activation = Activation::swiglu;
   const ModelSpec spec = gated;
   const Unit& block = unit_named(spec, "decoder.1");
+  const auto named = [](const char* name, int rows) { return FieldsAre(name, rows, testing::_); };
   for (const char* kind : {"/weight", "/bias"}) {
     const auto parts = [&](const std::string& name) { return block.parameter("decoder/layer_1/" + name + kind).parts; };
-    EXPECT_THAT(parts("self_attention/linear_0"),
-                ElementsAre(FieldsAre("query", 16), FieldsAre("key", 8), FieldsAre("value", 8)));
-    EXPECT_THAT(parts("attention/linear_1"), ElementsAre(FieldsAre("key", 8), FieldsAre("value", 8)));
-    EXPECT_THAT(parts("ffn/linear_0"), ElementsAre(FieldsAre("gate", 24), FieldsAre("up", 24)));
+    EXPECT_THAT(parts("self_attention/linear_0"), ElementsAre(named("query", 16), named("key", 8), named("value", 8)));
+    EXPECT_THAT(parts("attention/linear_1"), ElementsAre(named("key", 8), named("value", 8)));
+    EXPECT_THAT(parts("ffn/linear_0"), ElementsAre(named("gate", 24), named("up", 24)));
     EXPECT_TRUE(parts("ffn/linear_1").empty());
   }
   EXPECT_THROW((void)block.parameter("decoder/layer_0/ffn/linear_1/weight"), Error);
@@ -106,6 +159,11 @@ TEST(ModelSpec, InitialSpreadFollowsTheRole) {
   EXPECT_EQ(deviation(post, "decoder.0", "decoder/layer_0/attention/linear_1/weight"), xavier(16, 8));
   EXPECT_EQ(deviation(pre, "encoder.0", "encoder/layer_0/ffn/linear_0/weight"), xavier(16, 24));
   EXPECT_EQ(deviation(post, "embedding", "decoder/embeddings/weight"), 0.25);
+  Architecture t5 = pre;  // unscaled embeddings, and tied outputs over the root of the width
+  t5.vocabulary = vocabulary_of({TokenLayout::t5}, 60);
+  EXPECT_EQ(deviation(t5, "embedding", "decoder/embeddings/weight"), 1);
+  t5.tie_embeddings = false;
+  EXPECT_EQ(deviation(t5, "head", "decoder/projection/weight"), 0.25);
   // Ends of branches: in pre-norm models over the root of the number of branches.
   EXPECT_EQ(deviation(post, "encoder.1", "encoder/layer_1/ffn/linear_1/weight"), xavier(24, 16));
   EXPECT_EQ(deviation(pre, "encoder.1", "encoder/layer_1/ffn/linear_1/weight"), xavier(24, 16) / std::sqrt(4.0));
