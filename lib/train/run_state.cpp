@@ -39,6 +39,14 @@ std::string text_at(const json::object& section, std::string_view pointer) {
   return found == nullptr ? "nothing" : config::text_of(*found, false);
 }
 
+/// A model section with all keys: one that an earlier version wrote lacks those that came later.
+json::object with_all_keys(json::object model, const std::string& where) {
+  if (const json::value* config = model.if_contains("config"))
+    model["config"] = config::to_json(
+        config::from_document<spec::ModelConfig>(config::Document::parse(json::serialize(*config), where)));
+  return model;
+}
+
 /// Members of two objects that differ, as "lr: 0.001, was 0.002".
 void add_differences(const json::object& saved, const json::object& wanted, const std::string& prefix,
                      std::vector<std::string>& texts) {
@@ -175,7 +183,8 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
     const char *pointer, *key;
     bool always;
   };
-  const Fixed fixed[] = {{saved.model, wanted.model, "/config", "model", true},
+  const json::object saved_model = with_all_keys(saved.model, where);
+  const Fixed fixed[] = {{saved_model, wanted.model, "/config", "model", true},
                          {saved.model, wanted.model, "/tokenizer_digest", "data.tokenizer", true},
                          {saved.model, wanted.model, "/vocab_size", "data.tokenizer", true},
                          {saved.data, wanted.data, "/order", "data", false},

@@ -89,5 +89,15 @@ TEST_F(StoredState, WithoutAPartIsDamage) {
   }
 }
 
+/// Checkpoints before model.qkv_bias and the others that came with it.
+TEST_F(StoredState, AModelFromBeforeAKeyWasThereIsTheSameModel) {
+  checkpoint::Sections saved = sections();
+  boost::json::object& model = saved.model.at("config").as_object();
+  for (const char* later :
+       {"rope_scaling", "norm_epsilon", "qkv_bias", "embedding_scale", "allow_encoder_without_positions"})
+    EXPECT_EQ(model.erase(later), 1U) << later;
+  EXPECT_TRUE(check_resumable(saved, sections(), {}, "here").empty());
+}
+
 }  // namespace
 }  // namespace argosy::train
