@@ -164,6 +164,7 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
 
 std::vector<std::string> warnings_of(const RunPlan& plan) {
   std::vector<std::string> warnings;
+  if (!plan.position_warning.empty()) warnings.push_back(plan.position_warning);
   const data::StepSizes& sizes = plan.sizes;
   if (sizes.idle_share > 0) {
     const std::int64_t world = plan.target.layout.world(), places = sizes.accumulation * world;

@@ -256,6 +256,23 @@ void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes) {
               "memory", wanted, got, remedy);
 }
 
+namespace {
+
+/// Small translation models often fail to learn unless positions are added to the embeddings of the source.
+std::string position_warning(const spec::Architecture& shape, std::int64_t parameters) {
+  constexpr std::int64_t enough = 250'000'000;
+  const spec::Position position = shape.encoder_position;
+  const bool added = position == spec::Position::sinusoidal || position == spec::Position::sinusoidal_fairseq ||
+                     position == spec::Position::learned;
+  if (shape.type == spec::ModelType::decoder || added || parameters >= enough) return {};
+  return fmt::format(
+      "model.encoder.position is {}, and the model has {:.1f} M parameters; below {} M, encoders often fail to learn "
+      "unless positions are added to the embeddings (sinusoidal, learned)",
+      boost::describe::enum_to_string(position, ""), static_cast<double>(parameters) / 1e6, enough / 1'000'000);
+}
+
+}  // namespace
+
 RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target) {
   const spec::Architecture& shape = spec.architecture;
   const SchemePlanner planner{config, spec, target};
@@ -278,6 +295,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   plan.exact_flops = telemetry::flops_of(flop_shape(shape), work).causal / positions;
 
   plan.activations = planner.activations();
+  plan.position_warning = position_warning(shape, plan.spaces.parameters);
   plan.scheme = scheme_of(config.sharding);
   for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
     if (is_allowed(config, scheme)) plan.schemes.push_back(planner.plan(scheme));

@@ -16,7 +16,7 @@ constexpr const char* translation = R"({
     "tokenizer_training": {"vocab_size": 8000, "character_coverage": 0.5, "sample_lines": 100},
     "split": {"train": 0.9, "validation": 0.1}},
   "model": {"vocab_size": 8000, "width": 64, "ff": 96, "heads": 4, "kv_heads": 2, "head_size": 16,
-            "vocab_multiple": 64, "rope_theta": 10000.0, "max_positions": 512, "dropout": 0.5,
+            "vocab_multiple": 64, "rope_theta": 10000.0, "max_positions": 512, "norm_epsilon": 1e-6, "dropout": 0.5,
             "encoder": {"layers": 2}, "decoder": {"layers": 2}},
   "loss": {"label_smoothing": 0.1, "z": 0.1, "chunk_bytes": 2000000},
   "optimizer": {"weight_decay": 0.1, "beta2": 0.9, "epsilon": 0.1},
@@ -28,6 +28,8 @@ constexpr const char* translation = R"({
 constexpr const char* language = R"({
   "run_dir": "r", "data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a"}]},
   "model": {"type": "decoder", "vocab_size": 8000, "width": 64, "ff": 96, "heads": 4, "window": 64,
+            "rope_scaling": {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                             "original_max_positions": 512},
             "decoder": {"layers": 2}},
   "schedule": {"lr": 0.001, "warmup": 10, "length": 100},
   "batch": {"micro_size": 2048, "accumulation": 2}})";

@@ -1,5 +1,7 @@
 #include "plan/run_plan.hpp"
 
+#include <boost/json/serialize.hpp>
+
 #include "formulas.hpp"
 #include "support/refusal.hpp"
 
@@ -316,6 +318,56 @@ TEST(PlanLines, ShowEverySchemeAndTheCure) {
                    "524,288,000,000 in all", "h100 has 78.6 GiB"));
   const auto own = plan::lines_of(plan, config, plan::Schemes::configured);
   for (const std::string& line : own) EXPECT_EQ(line.find("stage_2"), std::string::npos) << line;
+}
+
+/// T5 v1.1 of mt_base's sizes on one node.
+plan::RunConfig t5(const std::vector<std::string>& set = {}) {
+  config::Document document = config::Document::parse(
+      R"({"run_dir": "r", "data": {"tokenizer": "t", "shards": "s",
+                                   "corpora": [{"name": "c", "source": "a", "target": "b"}]},
+          "model": {"preset": "mt_base", "vocab_size": 8000, "norm": "rms_norm", "norm_position": "pre", "bias": false,
+                    "activation": "geglu", "encoder": {"position": "t5"}, "decoder": {"position": "t5"}},
+          "schedule": {"lr": 1e-4, "length": 1000}, "batch": {"global_size": 65536, "micro_size": 8192}})",
+      "t5.json");
+  for (const std::string& assignment : set) document.set(assignment);
+  return config::from_document<plan::RunConfig>(document);
+}
+
+TEST(RunPlan, CountsThePartsOfEachFamily) {
+  const auto parameters = [](const std::vector<std::string>& set) {
+    return static_cast<std::int64_t>(number(plan_json(t5(set), target(1, 8)), "/parameters"));
+  };
+  constexpr std::int64_t d = 512, f = 2048, v = 8000, attention = 4 * d * d, gated = 3 * d * f;
+  const std::int64_t all = v * d + 6 * (attention + gated + 2 * d) + 6 * (2 * attention + gated + 3 * d) + 2 * d;
+  EXPECT_EQ(parameters({}), all + 2 * 32 * 8) << "two tables of 32 buckets and 8 heads";
+  EXPECT_EQ(parameters({"model.tie_embeddings=false"}), all + 2 * 32 * 8 + 2 * v * d);
+  EXPECT_EQ(parameters({"model.encoder.position=learned", "model.decoder.position=learned"}),
+            all + 2 * 2048 * d + 64 * d)
+      << "and Pegasus' row of pad";
+  EXPECT_EQ(parameters({"model.encoder.position=alibi", "model.qkv_bias=true"}),
+            all + 32 * 8 + 64 * d + 6 * 3 * d + 6 * 6 * d);
+  // Gelu by tanh has the matrices of swiglu.
+  const auto figures = [](const char* activation) {
+    boost::json::object plan =
+        plan_json(t5({std::string("model.activation=") + activation, "model.qkv_bias=true"}), target(1, 8)).as_object();
+    return std::pair(boost::json::serialize(plan["flops_per_position"]), boost::json::serialize(plan["activations"]));
+  };
+  EXPECT_EQ(figures("geglu"), figures("swiglu"));
+  EXPECT_NE(figures("geglu"), figures("gelu"));
+}
+
+TEST(RunPlan, WarnsOfASmallEncoderWithoutAddedPositions) {
+  const auto warnings = [](const std::vector<std::string>& set) {
+    return plan::warnings_of(run_plan_of(t5(set), target(1, 8)));
+  };
+  ASSERT_EQ(warnings({}).size(), 1U);
+  EXPECT_TRUE(warnings({}).front().starts_with("model.encoder.position is t5, and the model has 60.7 M"))
+      << warnings({}).front();
+  EXPECT_EQ(warnings({"model.encoder.position=rope"}).size(), 1U);
+  for (const char* added : {"sinusoidal", "sinusoidal_fairseq", "learned"})
+    EXPECT_TRUE(warnings({std::string("model.encoder.position=") + added}).empty()) << added;
+  EXPECT_TRUE(warnings({"model.width=2048", "model.ff=8192"}).empty()) << "large";
+  EXPECT_TRUE(plan::warnings_of(run_plan_of(mistral({"model.decoder.layers=1"}), target(16, 8))).empty());
 }
 
 }  // namespace
