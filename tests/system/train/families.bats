@@ -1,0 +1,71 @@
+#!/usr/bin/env bats
+# Models of other families than the usual ones, through the chain: ids, training, translation, what export says.
+
+load ../verses.sh
+
+setup_file() {
+  export WORK="$BATS_FILE_TMPDIR" APPS="$ARGOSY_BUILD_DIR/apps"
+  cd "$WORK" && first_verses 60 train
+}
+
+common='"seed": 3, "schedule": {"lr": 2e-3, "warmup": 2, "length": 4}, "precision": {"mode": "fp32"},
+  "checkpoint": {"interval": 2}, "telemetry": {"log_interval": 1}'
+
+@test "T5 v1.1: pad, end and unknown are ids 0, 1 and 2, and the model trains and translates" {
+  cd "$WORK"
+  cat >t5.json <<JSON
+{ "run_dir": "t5", $common,
+  "data": {"tokenizer": "t5.model", "shards": "t5-shards", "tokenizer_training": {"vocab_size": 300},
+           "corpora": [{"name": "verses", "source": "train.en", "target": "train.es"}]},
+  "model": {"width": 32, "ff": 48, "heads": 2, "norm": "rms_norm", "norm_position": "pre", "bias": false, "activation": "geglu",
+            "encoder": {"layers": 1, "position": "t5"}, "decoder": {"layers": 2, "position": "t5"}},
+  "batch": {"global_size": 2000, "micro_size": 1000, "pool": 200} }
+JSON
+  "$APPS/preprocess" t5.json 2>log
+  "$APPS/train" t5.json --dry-run --json 2>log >plan.json
+  grep -q 'model.encoder.position is t5, and the model has 0.0 M parameters' plan.json
+  "$APPS/train" t5.json --print-config 2>log | grep -q '"activation": "geglu"'
+  "$APPS/train" t5.json 2>log
+  grep -q 'model.encoder.position is t5' log
+  head -2 train.en | "$APPS/translate" t5/export/000000004 --max-length 5 >lines
+  [ "$(wc -l <lines)" -eq 2 ]
+  # Marian's ids are not T5's: another layout of the same shape does not take the tokenizer.
+  run "$APPS/train" t5.json --set run_dir=other --set model.bias=true
+  [ "$status" -eq 3 ]
+  [[ $output == *'t5.model: expected the ids of a Pegasus model (bos -1, eos 0, unk 1, pad -1), got bos -1, eos 1, unk 2, pad 0'* ]]
+  for format in hf ct2; do
+    run "$APPS/export" t5/export/000000004 --format "$format" --out "t5-$format"
+    [ "$status" -eq 2 ]
+    [[ $output == *"--format $format"*needs* ]]
+  done
+}
+
+@test "an encoder without positions is refused unless it is asked for" {
+  cd "$WORK"
+  run "$APPS/train" t5.json --set model.encoder.position=none --dry-run
+  [ "$status" -eq 2 ]
+  [[ $output == *'model.allow_encoder_without_positions'* ]]
+  "$APPS/train" t5.json --set model.encoder.position=none --set model.allow_encoder_without_positions=true \
+    --set model.vocab_size=300 --set data.tokenizer=none.model --dry-run
+}
+
+@test "Llama 3 and Qwen2: scaled rotary positions, and biases of queries, keys and values" {
+  cd "$WORK"
+  cat >lm.json <<JSON
+{ "run_dir": "lm", $common,
+  "data": {"tokenizer": "lm.model", "shards": "lm-shards", "tokenizer_training": {"vocab_size": 300},
+           "corpora": [{"name": "verses", "source": "train.en"}]},
+  "model": {"type": "decoder", "width": 32, "ff": 48, "heads": 2, "decoder": {"layers": 1}, "qkv_bias": true, "rope_theta": 50,
+            "rope_scaling": {"factor": 4, "original_max_positions": 32}, "norm_epsilon": 1e-6},
+  "batch": {"global_size": 16, "micro_size": 8, "unit": "examples", "sequence_length": 64} }
+JSON
+  "$APPS/preprocess" lm.json 2>log
+  "$APPS/train" lm.json 2>log
+  "$APPS/train" lm.json --set run_dir=plain --set model.rope_scaling=null 2>log
+  [ -s lm/export/000000004/manifest.json ] && [ -s plain/export/000000004/manifest.json ]
+  last() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | tail -n 1; }
+  [ -n "$(last lm)" ] && [ "$(last lm)" != "$(last plain)" ]
+  run "$APPS/train" lm.json --set run_dir=other --set model.rope_scaling.high_freq_factor=0.5
+  [ "$status" -eq 2 ]
+  [[ $output == *'model.rope_scaling.high_freq_factor'* ]]
+}
