@@ -84,8 +84,11 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
       if (position == Position::learned)
         embedding.positions =
             &unit.parameter(fmt::format("{}/position_encodings/encodings", is_encoder ? "encoder" : "decoder"));
-      if (position == Position::sinusoidal || position == Position::sinusoidal_fairseq)
-        embedding.sinusoids = kernels::sinusoids(shape.max_positions, shape.width, position);
+      if (position == Position::sinusoidal || position == Position::sinusoidal_fairseq) {
+        const bool like_source = source.sinusoids.defined() && shape.encoder_position == position;
+        embedding.sinusoids =
+            like_source ? source.sinusoids : kernels::sinusoids(shape.max_positions, shape.width, position);
+      }
       add_visit([=, this](const State& state, const Inputs& inputs, Pass& pass) {
         return embed_visit(is_encoder, site, state, inputs, pass);
       });

@@ -55,13 +55,25 @@ Trace traced(model::Model& model, const model::Inputs& inputs) {
   return trace;
 }
 
-class Precision : public testing::TestWithParam<spec::ModelType> {};
+spec::Architecture large(spec::ModelType type) {
+  return with(two_layers({.type = type, .width = 256, .ff = 4 * 256, .heads = 8}, 64, 500), [](auto& s) {
+    if (s.activation == spec::Activation::relu) s.activation = spec::Activation::swish;  // no units that flip
+  });
+}
+spec::Architecture large_t5() {
+  return with(large(spec::ModelType::encoder_decoder), [](auto& s) {
+    s.norm = spec::Norm::rms_norm;
+    s.norm_position = spec::NormPosition::pre;
+    s.activation = spec::Activation::geglu;
+    s.bias = false;
+    s.encoder_position = s.decoder_position = spec::Position::t5;
+  });
+}
+
+class Precision : public testing::TestWithParam<std::pair<const char*, spec::Architecture>> {};
 
 TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
-  const spec::Architecture shape =
-      with(two_layers({.type = GetParam(), .width = 256, .ff = 4 * 256, .heads = 8}, 64, 500), [](auto& s) {
-        if (s.activation == spec::Activation::relu) s.activation = spec::Activation::swish;  // no units that flip
-      });
+  const spec::Architecture& shape = GetParam().second;
   BoundModel wide(shape), narrow(shape, at::kBFloat16);
   for (std::size_t u = 0; u < wide.weights.size(); ++u) {  // norms and biases as a run starts
     for (const model::Parameter& parameter : wide.model->units()[u].parameters())
@@ -92,10 +104,11 @@ TEST_P(Precision, Bfloat16IsAsNearFloatAsALargeFrameworkDemands) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Precision, testing::Values(spec::ModelType::decoder, spec::ModelType::encoder_decoder),
-                         [](const auto& each) -> std::string {
-                           return boost::describe::enum_to_string(each.param, "");
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, Precision,
+                         testing::Values(std::pair{"decoder", large(spec::ModelType::decoder)},
+                                         std::pair{"encoder_decoder", large(spec::ModelType::encoder_decoder)},
+                                         std::pair{"t5", large_t5()}),
+                         [](const auto& each) { return std::string(each.param.first); });
 
 }  // namespace
 }  // namespace argosy::test
