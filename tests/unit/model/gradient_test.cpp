@@ -123,6 +123,24 @@ TEST_P(Gradient, SecondMicroBatchAddsUp) {
 INSTANTIATE_TEST_SUITE_P(Shapes, Gradient, testing::ValuesIn(gradient_cases),
                          [](const auto& test) { return test.param.name; });
 
+/// Beyond 8 positions, encoders and decoders have other buckets.
+TEST(GradientOfT5, EqualsTheReferenceAtLongDistances) {
+  const spec::Architecture shape = with(tiny_t5(), [](auto&) {});
+  BoundModel bound(shape);
+  model::Inputs inputs = ragged_inputs(shape);
+  inputs.source = inputs.source.repeat({1, 6});
+  inputs.source_lengths = inputs.source_lengths + 25;
+  inputs.target_in = inputs.target_in.repeat({1, 5});
+  inputs.target_labels = inputs.target_labels.repeat({1, 5});
+  Pass pass = training_pass();
+  const double loss = run_micro_batch(*bound.model, inputs, pass);
+  const Weights leaves = leaves_of(*bound.model);
+  const at::Tensor expected = reference_loss(shape, leaves, inputs, pass);
+  expected.backward();
+  EXPECT_NEAR(loss, expected.item<double>(), 2e-6 * std::abs(loss));
+  for (const auto& [name, leaf] : leaves) EXPECT_LT(relative_error(bound.gradient(name), leaf.grad()), 2e-5) << name;
+}
+
 TEST(Model, GradientOfATokenDoesNotDependOnItsBatch) {
   const spec::Architecture shape = with(tiny_translation(), [](spec::Architecture&) {});
   BoundModel together(shape), apart(shape);
