@@ -62,7 +62,7 @@ void attention(benchmark::State& state) {
     const bool plain = state.range(0) == 0;
     const auto [out, lse] = (plain ? kernels::plain::attention : kernels::attention)(q, k, v, mask, 0.14);
     (plain ? kernels::plain::attention_backward : kernels::attention_backward)(out, q, k, v, out, lse, mask, 0.14, dq,
-                                                                               dk, dv);
+                                                                               dk, dv, {});
   }
 }
 BENCHMARK(attention)->ArgsProduct({{0, 1}, {10, 20, 50, 100}});
