@@ -109,7 +109,7 @@ class Search {
       const double bound = std::floor(options_.max_length_factor * static_cast<double>(length_of(index))) + 10;
       if (bound < static_cast<double>(steps)) steps = static_cast<std::int64_t>(bound);
     }
-    return steps;  // a prefix may be longer: one id follows it then, too
+    return steps;
   }
 
   void step(std::vector<std::vector<Hypothesis>>& out) {

@@ -185,7 +185,6 @@ void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengt
 at::Tensor Inference::step(Cache& cache, const at::Tensor& ids) {
   const at::InferenceMode inference;
   Model::Impl& model = model_.impl();
-  const spec::Architecture& shape = model.shape;
   Cache::Impl& impl = cache.impl();
   const bool has_source = model.source.table != nullptr;
   ARGOSY_CHECK(ids.size(0) == cache.rows(), "{} rows of ids, {} in the cache", ids.size(0), cache.rows());
