@@ -50,11 +50,21 @@ object hf_config(const spec::Architecture& shape, Family family, DType dtype) {
     out["rms_norm_eps"] = shape.norm_epsilon;
     out["attention_dropout"] = 0.0;
     out["rope_theta"] = shape.rope_theta;
-    out["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", shape.rope_theta}};
+    object rope{{"rope_type", "default"}, {"rope_theta", shape.rope_theta}};
+    if (const auto& scaling = shape.rope_scaling) {
+      rope["rope_type"] = "llama3";
+      rope["factor"] = scaling->factor;
+      rope["low_freq_factor"] = scaling->low_freq_factor;
+      rope["high_freq_factor"] = scaling->high_freq_factor;
+      rope["original_max_position_embeddings"] = scaling->original_max_positions;
+    }
+    out["rope_parameters"] = std::move(rope);
     out["pad_token_id"] = nullptr;
     if (family == Family::llama) {
       out["attention_bias"] = false;
       out["mlp_bias"] = false;
+    } else if (family == Family::qwen2) {
+      out["use_sliding_window"] = false;
     } else {
       out["sliding_window"] = shape.window ? boost::json::value(*shape.window) : boost::json::value(nullptr);
     }
@@ -167,6 +177,23 @@ class HfKeys {
   const std::string& where_;
 };
 
+/// What a key says of rotary positions: rope_parameters, or the older rope_scaling.
+void read_rope(const HfKeys& keys, const char* key, spec::ModelConfig& model) {
+  const boost::json::value* const value = keys.find(key);
+  if (value == nullptr) return;
+  if (!value->is_object()) keys.unlike(key, "an object");
+  const HfKeys rope{value->get_object(), keys.where()};
+  model.rope_theta = rope.real("rope_theta", model.rope_theta);
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  if (type == "default") return;
+  if (type != "llama3") keys.unlike(key, "the types default and llama3");
+  model.rope_scaling = spec::RopeScaling{.type = spec::RopeScalingType::llama3,
+                                         .factor = rope.real("factor", 8),
+                                         .low_freq_factor = rope.real("low_freq_factor", 1),
+                                         .high_freq_factor = rope.real("high_freq_factor", 4),
+                                         .original_max_positions = rope.size("original_max_position_embeddings")};
+}
+
 void read_language_model(const HfKeys& keys, HfDescription& out) {
   spec::ModelConfig& model = out.model;
   model.type = spec::ModelType::decoder;
@@ -186,16 +213,16 @@ void read_language_model(const HfKeys& keys, HfDescription& out) {
       model.window = keys.size("sliding_window");
   }
   if (keys.text("hidden_act", "silu") != "silu") keys.unlike("hidden_act", "silu");
-  keys.need("attention_bias", false, false);
-  keys.need("mlp_bias", false, false);
-  if (keys.real("rms_norm_eps", 1e-6) != 1e-5) keys.unlike("rms_norm_eps", "1e-05");
-  model.rope_theta = keys.real("rope_theta", 10000.0);
-  if (const boost::json::value* const rope = keys.find("rope_parameters"); rope != nullptr && rope->is_object()) {
-    const HfKeys inner{rope->get_object(), keys.where()};
-    model.rope_theta = inner.real("rope_theta", model.rope_theta);
-    if (inner.text("rope_type", "default") != "default") keys.unlike("rope_parameters", "rope_type default");
+  if (out.family == Family::qwen2) {
+    model.qkv_bias = true;
+    keys.need("use_sliding_window", false, false);
+  } else {
+    keys.need("attention_bias", false, false);
+    keys.need("mlp_bias", false, false);
   }
-  if (keys.find("rope_scaling") != nullptr) keys.unlike("rope_scaling", "null");
+  model.norm_epsilon = keys.real("rms_norm_eps", 1e-6);
+  model.rope_theta = keys.real("rope_theta", 10000.0);
+  for (const char* key : {"rope_parameters", "rope_scaling"}) read_rope(keys, key, model);
   out.rows = keys.size("vocab_size");
   out.tied = keys.flag("tie_word_embeddings", false);
   model.bias = false;

@@ -126,6 +126,7 @@ class Names {
 Family family_of(const spec::Architecture& shape) {
   if (shape.type == spec::ModelType::encoder_decoder)
     return shape.norm_position == spec::NormPosition::post ? Family::marian : Family::pegasus;
+  if (shape.qkv_bias) return Family::qwen2;
   return shape.window || shape.head_size * shape.heads != shape.width ? Family::mistral : Family::llama;
 }
 
@@ -137,6 +138,8 @@ const char* class_of(Family family) {
       return "LlamaForCausalLM";
     case Family::mistral:
       return "MistralForCausalLM";
+    case Family::qwen2:
+      return "Qwen2ForCausalLM";
     case Family::marian:
       return "MarianMTModel";
     case Family::pegasus:
@@ -151,6 +154,8 @@ const char* model_type_of(Family family) {
       return "llama";
     case Family::mistral:
       return "mistral";
+    case Family::qwen2:
+      return "qwen2";
     case Family::marian:
       return "marian";
     case Family::pegasus:

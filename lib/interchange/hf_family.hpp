@@ -11,8 +11,8 @@
 /// The families of Hugging Face models, and the tensors of each: one table for export and import (FORMAT.md).
 namespace argosy::interchange {
 
-enum class Family { llama, mistral, marian, pegasus };
-inline constexpr std::array families{Family::llama, Family::mistral, Family::marian, Family::pegasus};
+enum class Family { llama, mistral, qwen2, marian, pegasus };
+inline constexpr std::array families{Family::llama, Family::mistral, Family::qwen2, Family::marian, Family::pegasus};
 
 /// The family that a model is exported as.
 [[nodiscard]] Family family_of(const spec::Architecture& shape);

@@ -1,5 +1,5 @@
 /// The format hf: a Hugging Face folder with safetensors, config.json, generation_config.json and tokenizer files.
-/// Classes: LlamaForCausalLM, MistralForCausalLM, MarianMTModel, PegasusForConditionalGeneration.
+/// Classes: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MarianMTModel, PegasusForConditionalGeneration.
 #include <boost/json.hpp>
 #include <optional>
 #include <set>
@@ -35,14 +35,16 @@ std::optional<Facts> hf_limit(const Architecture& shape) {
       {shape.scales_embeddings, "model.embedding_scale", "true"},
       {shape.kv_heads == shape.heads, "model.kv_heads", "as many as model.heads"},
       {shape.head_size * shape.heads == shape.width, "model.head_size", "model.width/model.heads"}};
-  const Need of_language[] = {{shape.norm == spec::Norm::rms_norm, "model.norm", "rms_norm"},
-                              {shape.norm_position == spec::NormPosition::pre, "model.norm_position", "pre"},
-                              {shape.activation == Activation::swiglu, "model.activation", "swiglu"},
-                              {shape.decoder_position == spec::Position::rope, "model.decoder.position", "rope"},
-                              {!shape.rope_scaling, "model.rope_scaling", "absent"},
-                              {!shape.scales_embeddings, "model.embedding_scale", "false"},
-                              {!shape.bias, "model.bias", "false"},
-                              {!shape.qkv_bias, "model.qkv_bias", "false"}};
+  const Need of_language[] = {
+      {shape.norm == spec::Norm::rms_norm, "model.norm", "rms_norm"},
+      {shape.norm_position == spec::NormPosition::pre, "model.norm_position", "pre"},
+      {shape.activation == Activation::swiglu, "model.activation", "swiglu"},
+      {shape.decoder_position == spec::Position::rope, "model.decoder.position", "rope"},
+      {!shape.scales_embeddings, "model.embedding_scale", "false"},
+      {!shape.bias, "model.bias", "false"},
+      {!shape.qkv_bias || !shape.window, "model.window", "absent, since model.qkv_bias is true"},
+      {!shape.qkv_bias || shape.head_size * shape.heads == shape.width, "model.head_size",
+       "model.width/model.heads, since model.qkv_bias is true"}};
   const Family family = family_of(shape);
   const std::span<const Need> needs =
       translates(family) ? std::span<const Need>{of_translation} : std::span<const Need>{of_language};
@@ -156,7 +158,7 @@ ExportReport write_hf(comm::Context& context, const model::StoredModel& model, c
 }  // namespace
 
 Format hugging_face() {
-  return {"hf", "a Hugging Face folder (Llama, Mistral, Marian, Pegasus) with safetensors", hf_limit, write_hf};
+  return {"hf", "a Hugging Face folder (Llama, Mistral, Qwen2, Marian, Pegasus) with safetensors", hf_limit, write_hf};
 }
 
 }  // namespace argosy::interchange

@@ -44,14 +44,24 @@ std::vector<std::string> differences(const spec::Architecture& ours, const spec:
   compare("norm", name(ours.norm), name(theirs.norm));
   compare("norm_position", name(ours.norm_position), name(theirs.norm_position));
   compare("activation", name(ours.activation), name(theirs.activation));
+  compare("norm_epsilon", ours.norm_epsilon, theirs.norm_epsilon);
   compare("bias", ours.bias, theirs.bias);
+  compare("qkv_bias", ours.qkv_bias, theirs.qkv_bias);
+  compare("embedding_scale", ours.scales_embeddings, theirs.scales_embeddings);
   compare("window", ours.window.value_or(0), theirs.window.value_or(0));
   if (has(plan::ModelPart::encoder) && theirs.encoder_layers > 0)
     compare("encoder.position", name(ours.encoder_position), name(theirs.encoder_position));
   if (has(plan::ModelPart::decoder))
     compare("decoder.position", name(ours.decoder_position), name(theirs.decoder_position));
-  const bool rotates = ours.encoder_position == spec::Position::rope || ours.decoder_position == spec::Position::rope;
-  if (rotates) compare("rope_theta", ours.rope_theta, theirs.rope_theta);
+  if (ours.uses(spec::Position::rope)) {
+    compare("rope_theta", ours.rope_theta, theirs.rope_theta);
+    const auto text = [](const std::optional<spec::RopeScaling>& scaling) {
+      return scaling ? fmt::format("{} {} {} {}", scaling->factor, scaling->low_freq_factor, scaling->high_freq_factor,
+                                   scaling->original_max_positions)
+                     : "none";
+    };
+    compare("rope_scaling", text(ours.rope_scaling), text(theirs.rope_scaling));
+  }
   return keys;
 }
 

@@ -163,7 +163,7 @@ def main():
         lines = file.read().split("\n")[:-1]
     model, tokenizer = opened(folder)
     translates = model.config.is_encoder_decoder
-    spm = "source.spm" if translates else "tokenizer.model"
+    spm = "source.spm" if os.path.exists(f"{folder}/source.spm") else "tokenizer.model"
     pieces = sentencepiece.SentencePieceProcessor(f"{folder}/{spm}")
     check_ids(folder, tokenizer, pieces, lines, translates)
     greedy = [translate, checkpoint, "--beam", "1", "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--scores"]

@@ -63,12 +63,20 @@ TEST(Formats, AreNamedForEveryModelTheyCanHoldAndForNoOther) {
   language.norm_epsilon = 1e-6;
   EXPECT_THAT(formats_for(spec::resolve(language, 32000)), ElementsAre("ct2", "hf"));
   const std::function<void(spec::ModelConfig&)> of_no_language[] = {
-      [](auto& c) { c.rope_scaling.emplace(); }, [](auto& c) { c.qkv_bias = true; },
+      [](auto& c) { c.qkv_bias = true; },  // and a window
       [](auto& c) { c.embedding_scale = true; }, [](auto& c) { c.decoder.position = spec::Position::alibi; }};
   for (const auto& change : of_no_language) {
     spec::ModelConfig other = config;
     change(other);
     EXPECT_THAT(formats_for(spec::resolve(other, 32000)), IsEmpty());
+  }
+  const std::function<void(spec::ModelConfig&)> of_hugging_face[] = {[](auto& c) { c.rope_scaling.emplace(); },
+                                                                     [](auto& c) { c.qkv_bias = true; }};
+  language.preset = spec::Preset::lm_small;  // without a window
+  for (const auto& change : of_hugging_face) {
+    spec::ModelConfig other = language;
+    change(other);
+    EXPECT_THAT(formats_for(spec::resolve(other, 32000)), ElementsAre("hf"));
   }
   translation.heads = 1 << 15;
   translation.kv_heads = 1;

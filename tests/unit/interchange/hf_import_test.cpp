@@ -65,7 +65,12 @@ class HfImport : public test::ExportFixture {
 };
 
 TEST_F(HfImport, IsTheInverseOfExportForEveryFamily) {
-  for (const auto& config : {translation, pegasus, untied, untied_pegasus, language, llama, tied_llama}) {
+  spec::ModelConfig llama3 = llama, qwen2 = tied_llama;
+  llama3.rope_scaling = spec::RopeScaling{.factor = 4, .original_max_positions = 16};
+  llama3.norm_epsilon = 2e-6;
+  qwen2.qkv_bias = true;
+  for (const auto& config :
+       {translation, pegasus, untied, untied_pegasus, language, llama, tied_llama, llama3, qwen2}) {
     write("hf", config);
     const Path folder_of_theirs = out;
     const std::string weights = read("model.safetensors"), configuration = read("config.json");
@@ -161,7 +166,7 @@ TEST_F(HfImport, LearnedPositionsAreNotSinusoids) {
 }
 
 TEST_F(HfImport, WhatOurModelsDoNotHaveIsRefusedByKey) {
-  EXPECT_THAT(unlike(llama, "model_type", "gpt_neox"), HasSubstr("llama, mistral, marian, pegasus"));
+  EXPECT_THAT(unlike(llama, "model_type", "gpt_neox"), HasSubstr("llama, mistral, qwen2, marian, pegasus"));
   EXPECT_THAT(unlike(llama, "hidden_act", "gelu"), HasSubstr("hidden_act"));
   EXPECT_THAT(unlike(llama, "attention_bias", true), HasSubstr("attention_bias"));
   EXPECT_THAT(unlike(llama, "mlp_bias", true), HasSubstr("mlp_bias"));
