@@ -44,7 +44,7 @@ bool equal_values(const Safetensors& tensors, const std::string& a, const std::s
 class HfWeights final : public model::WeightSource {
  public:
   HfWeights(Safetensors tensors, const spec::ModelSpec& spec, Family family, const std::string& where)
-      : tensors_(std::move(tensors)), pieces_(spec.architecture.vocabulary.pieces) {
+      : tensors_(std::move(tensors)) {
     const bool tied = spec.architecture.tie_embeddings;
     std::vector<std::string> problems;
     std::set<std::string> used;
@@ -141,7 +141,6 @@ class HfWeights final : public model::WeightSource {
   }
 
   Safetensors tensors_;
-  std::int64_t pieces_;
   std::map<std::string, std::vector<Source>> sources_;  // by parameter
 };
 

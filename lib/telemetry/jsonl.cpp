@@ -79,7 +79,7 @@ void JsonLines::validation(const ValidationRecord& record) {
   for (const Figure& figure : record.figures) figures[figure.name] = figure.value;
   boost::json::object line{{"step", record.step}, {"validation", record.set}, {"figures", std::move(figures)}};
   if (!record.signatures.empty()) line["signatures"] = boost::json::value_from(record.signatures);
-  append(std::move(line));
+  append(line);
 }
 
 void JsonLines::append(const boost::json::object& line) {
