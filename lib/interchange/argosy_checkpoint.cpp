@@ -41,8 +41,7 @@ std::optional<Facts> no_limit(const spec::Architecture&) { return std::nullopt; 
 ExportReport write_argosy(comm::Context& context, const model::StoredModel& model, const Path& folder,
                           const ExportOptions& options) {
   const double begin_s = context.clock.monotonic_s();
-  Path target = folder.lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();  // "out/" → "out"
+  const Path target = unused_folder(context, folder);
   comm::agree(context.world, [&] {
     if (options.quantization == Quantization::float32) return;
     throw_claim(Fault::usage, "--format argosy stores weights as float32", "--quantization", "float32", "another type",

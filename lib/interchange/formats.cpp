@@ -30,6 +30,11 @@ std::string sha256_of(const Files& files, const Path& path) {
   return hex;
 }
 
+[[noreturn]] void refuse_folder(const Path& folder, const char* claim) {
+  throw_claim(Fault::usage, fmt::format("{} {}", folder.string(), claim), folder.string(),
+              "a folder that does not exist yet", claim, "remove it, or give another folder with --out");
+}
+
 }  // namespace
 
 std::span<const Format> formats() {
@@ -89,23 +94,25 @@ std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer) {
 
 std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }
 
+Path unused_folder(comm::Context& context, Path folder) {
+  folder = folder.lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "out/" → "out"
+  comm::at_root(context.world, [&] {
+    if (context.files.is_taken(folder)) refuse_folder(folder, "exists already");
+  });
+  return folder;
+}
+
 OutputFolder::OutputFolder(comm::Context& context, Path final_path) : context_(context) {
-  final_path = final_path.lexically_normal();
-  if (!final_path.has_filename()) final_path = final_path.parent_path();  // "out/" → "out"
+  final_path = unused_folder(context, std::move(final_path));
   std::string nonce;
   comm::at_root(context_.world, [&] {
-    if (context_.files.is_taken(final_path)) refuse(final_path, "exists already");
     const Owner self = Owner::of_this_process(context_.files, context_.clock);
     sweep_staged_folders(context_.files, context_.log, final_path.parent_path(), self);
     nonce = owned_nonce(self);
   });
   staged_.emplace(context_.files, final_path, context_.world.broadcast(std::move(nonce)));
   comm::at_root(context_.world, [&] { staged_->make(); });
-}
-
-void OutputFolder::refuse(const Path& final_path, const char* claim) const {
-  throw_claim(Fault::usage, fmt::format("{} {}", final_path.string(), claim), final_path.string(),
-              "a folder that does not exist yet", claim, "remove it, or give another folder with --out");
 }
 
 OutputFolder::~OutputFolder() {
@@ -126,7 +133,7 @@ void OutputFolder::commit() {
   write("SHA256SUMS", sums);
   comm::at_root(context_.world, [&] {
     context_.files.sync_folder(path());
-    if (!staged_->commit()) refuse(staged_->target(), "was created by another process during the export");
+    if (!staged_->commit()) refuse_folder(staged_->target(), "was created by another process during the export");
   });
   committed_ = true;
 }

@@ -67,8 +67,11 @@ void read_finite(const model::StoredModel& model, const spec::Parameter& paramet
 /// A JSON file.
 [[nodiscard]] std::string pretty(const boost::json::value& value);
 
-/// Every format writes into such a folder, which has a temporary name next to the final one. commit() renames it and
-/// replaces nothing. Without a commit the destructor removes it.
+/// The path without a slash at its end. **Collective.** Throws Error{usage} when it exists.
+[[nodiscard]] Path unused_folder(comm::Context& context, Path folder);
+
+/// The formats of other programs are written into such a folder, which has a temporary name next to the final one.
+/// commit() renames it and replaces nothing. Without a commit the destructor removes it.
 class OutputFolder {
  public:
   /// Makes the folder, and removes those of killed jobs. **Collective.** Throws Error{usage} when `final_path` exists.
@@ -85,8 +88,6 @@ class OutputFolder {
   void commit();
 
  private:
-  [[noreturn]] void refuse(const Path& final_path, const char* claim) const;
-
   comm::Context& context_;
   std::optional<StagedFolder> staged_;
   bool committed_ = false;

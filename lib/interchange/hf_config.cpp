@@ -1,8 +1,13 @@
 #include "interchange/hf_config.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <boost/describe.hpp>
 #include <boost/json.hpp>
+#include <boost/mp11.hpp>
+#include <string_view>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -31,7 +36,7 @@ object hf_config(const spec::Architecture& shape, Family family, DType dtype) {
   const spec::Vocabulary& vocabulary = shape.vocabulary;
   const char* const type = dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
   object out = ids_of(vocabulary, family);
-  out["model_type"] = model_type_of(family);
+  out["model_type"] = boost::describe::enum_to_string(family, "");
   out["architectures"] = boost::json::array{class_of(family)};
   out["torch_dtype"] = type;
   out["dtype"] = type;
@@ -274,16 +279,14 @@ HfDescription description_of(const object& config, const std::string& where) {
   const HfKeys keys{config, where};
   const std::string type = keys.text("model_type", "");
   HfDescription out;
-  bool known = false;
-  std::string types;
-  for (const Family family : families) {
-    known = known || type == model_type_of(family);
-    if (type == model_type_of(family)) out.family = family;
-    types += fmt::format("{}{}", types.empty() ? "" : ", ", model_type_of(family));
-  }
-  if (!known)
+  if (!boost::describe::enum_from_string(type.c_str(), out.family)) {
+    std::vector<std::string_view> types;
+    boost::mp11::mp_for_each<boost::describe::describe_enumerators<Family>>(
+        [&](auto family) { types.emplace_back(family.name); });
+    const std::string known = fmt::format("{}", fmt::join(types, ", "));
     throw_claim(Fault::usage, fmt::format("{}: Argosy cannot read models of the type \"{}\"", where, type), where,
-                "one of " + types, type, "the types it reads are " + types);
+                "one of " + known, type, "the types it reads are " + known);
+  }
   if (translates(out.family)) {
     read_translation_model(keys, out);
   } else {

@@ -148,22 +148,6 @@ const char* class_of(Family family) {
   ARGOSY_CHECK(false, "unknown family");
 }
 
-const char* model_type_of(Family family) {
-  switch (family) {
-    case Family::llama:
-      return "llama";
-    case Family::mistral:
-      return "mistral";
-    case Family::qwen2:
-      return "qwen2";
-    case Family::marian:
-      return "marian";
-    case Family::pegasus:
-      return "pegasus";
-  }
-  ARGOSY_CHECK(false, "unknown family");
-}
-
 std::vector<std::int64_t> Mapped::shape() const {
   std::vector<std::int64_t> extents = parameter->shape;
   extents.front() = rows;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <boost/describe/enum.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,16 +11,15 @@
 /// The families of Hugging Face models, and the tensors of each: one table for export and import (FORMAT.md).
 namespace argosy::interchange {
 
+/// Spelled as config.json's model_type.
 enum class Family { llama, mistral, qwen2, marian, pegasus };
-inline constexpr std::array families{Family::llama, Family::mistral, Family::qwen2, Family::marian, Family::pegasus};
+BOOST_DESCRIBE_ENUM(Family, llama, mistral, qwen2, marian, pegasus)
 
 /// The family that a model is exported as.
 [[nodiscard]] Family family_of(const spec::Architecture& shape);
 /// Whether it is an encoder-decoder.
 [[nodiscard]] bool translates(Family family);
 [[nodiscard]] const char* class_of(Family family);
-/// As config.json's model_type.
-[[nodiscard]] const char* model_type_of(Family family);
 
 /// A tensor of theirs: rows of a parameter of ours. The elements of a row have the same order on both sides.
 struct Mapped {

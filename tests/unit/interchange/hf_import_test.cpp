@@ -110,7 +110,7 @@ TEST_F(HfImport, ASavedImportIsACheckpoint) {
       EXPECT_EQ(values(again, parameter), values(theirs, parameter)) << parameter.name;
   }
   EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)format_named("argosy").write(context.get(), again, saved, {}); }),
-              HasSubstr("imported"));
+              HasSubstr("imported exists already"));
   EXPECT_THAT(test::refusal(Fault::usage,
                             [&] {
                               (void)format_named("argosy").write(context.get(), again, folder / "x",
