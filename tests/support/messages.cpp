@@ -43,6 +43,7 @@ std::string steady(std::string text) {
   replace(host, "HOST");
   for (const auto& [pattern, by] : {std::pair{"/(tmp|dev/shm)/[^ /:,;)\"']+", "TMP"},
                                     {"[.]tmp-[^ /:,;]+", ".tmp"},
+                                    {"(process |/proc/)[0-9]+", "$1N"},  // also of few digits
                                     {"[0-9a-f]{12,}", "DIGEST"},
                                     {"[0-9][0-9.]*[0-9]{3,}|[0-9]{4,}", "N"},
                                     {"[^ -~\n]+", "\u2026"},
