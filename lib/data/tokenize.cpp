@@ -121,7 +121,8 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
   });
 
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
-  const auto eos = static_cast<std::int32_t>(vocabulary.eos), unk = static_cast<std::int32_t>(vocabulary.unk);
+  const auto eos = static_cast<std::int32_t>(vocabulary.eos),
+             unk = static_cast<std::int32_t>(vocabulary.unk.value_or(-1));
   ShardWriter writer{id_width_of(vocabulary.pieces), task.target != nullptr ? 2U : 1U};
   std::map<std::string, std::int64_t> dropped{{"empty", 0}};
   const Transforms transforms = make_transforms(task.corpus->transforms);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -35,15 +36,17 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
     throw_error(Fault::data, std::string{name}, "a SentencePiece model",
                 fmt::format("{} bytes that are not one", model_bytes.size()),
                 "use the .model file that SentencePiece or preprocess wrote");
-  const spec::Vocabulary vocabulary = spec::vocabulary_of(rule, model->processor.GetPieceSize());
+  const std::int64_t pieces = model->processor.GetPieceSize();
+  const spec::Vocabulary vocabulary = spec::vocabulary_of(rule, std::max(pieces, rule.least_pieces));
   const auto ids_text = [](std::int64_t bos, std::int64_t eos, std::int64_t unk, std::int64_t pad) {
     return fmt::format("bos {}, eos {}, unk {}, pad {}", bos, eos, unk, pad);
   };
   const auto& processor = model->processor;
   const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
-  const std::string wanted = ids_text(vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk, file_pad);
+  const std::string wanted =
+      ids_text(vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk.value_or(-1), file_pad);
   const std::string got = ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
-  if (wanted != got)
+  if (!rule.ids && wanted != got)
     throw_error(
         Fault::data, std::string{name},
         fmt::format("the ids of a {} model ({})", layout_names.at(static_cast<std::size_t>(rule.layout)), wanted), got,
@@ -70,7 +73,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::vector<int> live;
   live.reserve(ids.size());
   for (const std::int32_t id : ids) {
-    if (id >= 0 && !vocabulary_.is_dead(id)) live.push_back(id);
+    if (id >= 0 && id < model_->processor.GetPieceSize()) live.push_back(id);
   }
   std::string text;
   const auto status = model_->processor.Decode(live, &text);
@@ -80,19 +83,22 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
 
 std::string Tokenizer::piece(std::int64_t id) const {
   ARGOSY_CHECK(id >= 0 && id < vocabulary_.rows, "id {} of {}", id, vocabulary_.rows);
-  if (!vocabulary_.is_dead(id)) return model_->processor.IdToPiece(static_cast<int>(id));
+  const std::int64_t spelled = model_->processor.GetPieceSize();
+  if (id < spelled) return model_->processor.IdToPiece(static_cast<int>(id));
   if (vocabulary_.pad == id) return "<pad>";
-  return fmt::format("<unused_{}>", id - vocabulary_.pieces);
+  return fmt::format("<unused_{}>", id - spelled);
 }
 
 float Tokenizer::score(std::int64_t id) const {
-  ARGOSY_CHECK(id >= 0 && !vocabulary_.is_dead(id), "id {} of {}", id, vocabulary_.pieces);
+  ARGOSY_CHECK(id >= 0 && id < model_->processor.GetPieceSize(), "id {} of {}", id, vocabulary_.pieces);
   return model_->processor.GetScore(static_cast<int>(id));
 }
 
+std::optional<std::int64_t> Tokenizer::unknown() const { return model_->processor.unk_id(); }
+
 std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const {
   const int id = model_->processor.PieceToId(piece);
-  if (id == vocabulary_.unk && this->piece(id) != piece) return std::nullopt;
+  if (id == unknown() && this->piece(id) != piece) return std::nullopt;
   return id;
 }
 

@@ -38,6 +38,9 @@ class Tokenizer {
   /// Id of a piece, if it is one.
   [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const;
 
+  /// The id that the file has for what it cannot spell.
+  [[nodiscard]] std::optional<std::int64_t> unknown() const;
+
   [[nodiscard]] const spec::Vocabulary& vocabulary() const noexcept { return vocabulary_; }
   /// Bytes of the model file, as stored in checkpoints and exports, and their digest.
   [[nodiscard]] const std::string& model_bytes() const noexcept { return model_bytes_; }

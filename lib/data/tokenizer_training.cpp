@@ -190,7 +190,7 @@ std::string train_tokenizer(const TokenizerTraining& training, std::span<const s
       {"character_coverage", fmt::format("{}", training.character_coverage)},
       {"num_threads", fmt::format("{}", training_threads)},
       {"max_sentence_length", "65536"},
-      {"unk_id", fmt::format("{}", ids.unk)},
+      {"unk_id", fmt::format("{}", ids.unk.value())},
       {"eos_id", fmt::format("{}", ids.eos)},
       {"bos_id", fmt::format("{}", ids.bos.value_or(-1))},
       {"pad_id", fmt::format("{}", pad_is_piece ? *ids.pad : -1)},

@@ -179,7 +179,11 @@ GivenTarget given_target(const data::Tokenizer& tokenizer, bool has_encoder, std
   const std::vector<std::int32_t> context = tokenizer.encode(source.substr(0, source.find_last_not_of(' ') + 1)),
                                   whole = tokenizer.encode(std::string(source).append(target));
   const auto border = static_cast<std::ptrdiff_t>(std::min(context.size(), whole.size()));
-  GivenTarget given{{static_cast<std::int32_t>(tokenizer.vocabulary().start)}, {whole.begin() + border, whole.end()}};
+  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
+  GivenTarget given{{}, {whole.begin() + border, whole.end()}};
+  // A model without bos reads a context as it is, and only an empty one begins with the start id.
+  if (vocabulary.bos || border == 0)
+    given.source.push_back(static_cast<std::int32_t>(vocabulary.bos.value_or(vocabulary.start)));
   given.source.insert(given.source.end(), whole.begin(), whole.begin() + border);
   return given;
 }

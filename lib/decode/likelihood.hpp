@@ -10,7 +10,7 @@
 namespace argosy::decode {
 
 struct GivenTarget {
-  /// Encoder-decoder: a sentence with EOS. Decoder-only: the start id and the context.
+  /// Encoder-decoder: a sentence with EOS. Decoder-only: bos, if there is one, and the context; never empty.
   std::vector<std::int32_t> source;
   /// Encoder-decoder: the translation with EOS. Decoder-only: what continues the context.
   std::vector<std::int32_t> target;

@@ -111,7 +111,8 @@ class Pieces {
     const Ids ids = tokenizer_.encode(part.lines[i]);
     Source source{.ids = {}, .line = part.first + i};
     if (ids.empty()) return source;
-    if (!has_encoder) source.ids.push_back(static_cast<std::int32_t>(shape_.vocabulary.start));
+    // A model without bos (GPT-2, Qwen2) reads a prompt as it is.
+    if (!has_encoder && shape_.vocabulary.bos) source.ids.push_back(static_cast<std::int32_t>(*shape_.vocabulary.bos));
     append(source.ids, source_prefix_);
     append(source.ids, ids);
     if (has_encoder) source.ids.push_back(static_cast<std::int32_t>(shape_.vocabulary.eos));

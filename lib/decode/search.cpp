@@ -176,11 +176,13 @@ class Search {
     return ids;
   }
 
-  /// No piece is the start id, and none is EOS before the least length.
+  /// No piece is the start id or pad, and none is EOS before the least length.
   void forbid(const at::Tensor& logits) const {
     constexpr double never = -std::numeric_limits<double>::infinity();
     const spec::Vocabulary& vocabulary = model_.architecture().vocabulary;
-    if (vocabulary.start < vocabulary.pieces) logits.select(1, vocabulary.start).fill_(never);
+    for (const std::int64_t id : {vocabulary.start, vocabulary.filler()}) {
+      if (id < vocabulary.pieces && id != vocabulary.eos) logits.select(1, id).fill_(never);
+    }
     if (options_.min_length == 0) return;
     std::int64_t row = 0;
     for (const Sentence& sentence : alive_) {

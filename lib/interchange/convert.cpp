@@ -74,13 +74,13 @@ Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows) {
   return out;
 }
 
-std::vector<float> sinusoids(std::int64_t positions, std::int64_t width) {
+std::vector<float> sinusoids(std::int64_t positions, std::int64_t width, bool fairseq) {
   std::vector<float> table(static_cast<std::size_t>(positions * width));
-  const std::int64_t half = width / 2;
+  const std::int64_t half = width / 2, first = fairseq ? 2 : 0;
+  const double columns = static_cast<double>(fairseq ? half - 1 : half);
   for (std::int64_t p = 0; p < positions; ++p) {
     for (std::int64_t i = 0; i < half; ++i) {
-      const double angle =
-          static_cast<double>(p) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+      const double angle = static_cast<double>(p + first) * std::pow(10000.0, -static_cast<double>(i) / columns);
       table[static_cast<std::size_t>(p * width + i)] = static_cast<float>(std::sin(angle));
       table[static_cast<std::size_t>(p * width + half + i)] = static_cast<float>(std::cos(angle));
     }

@@ -33,7 +33,8 @@ struct Int8Rows {
 [[nodiscard]] std::uint16_t f16_from_f32(float value) noexcept;  // IEEE 754 binary16, round to nearest even
 [[nodiscard]] float f32_from_f16(std::uint16_t bits) noexcept;
 
-/// [positions, width]: the sine in the first half of the columns, the cosine in the second, computed in fp64.
-[[nodiscard]] std::vector<float> sinusoids(std::int64_t positions, std::int64_t width);
+/// [positions, width]: the sine in the first half of the columns, the cosine in the second, computed in fp64. fairseq:
+/// as M2M-100 computes them (spec::Position::sinusoidal_fairseq).
+[[nodiscard]] std::vector<float> sinusoids(std::int64_t positions, std::int64_t width, bool fairseq = false);
 
 }  // namespace argosy::interchange

@@ -10,6 +10,7 @@
 #include "interchange/convert.hpp"
 #include "interchange/formats.hpp"
 #include "interchange/model_bin.hpp"
+#include "spec/positions.hpp"
 
 namespace argosy::interchange {
 namespace {
@@ -59,16 +60,9 @@ std::optional<Facts> ct2_limit(const spec::Architecture& shape) {
     const char *key, *wanted;
   };
   const bool translation = shape.type == spec::ModelType::encoder_decoder;
-  const auto writes = [](spec::Position position) {
-    return position == spec::Position::sinusoidal || position == spec::Position::rope;
-  };
-  const Need needs[] = {
-      {!translation || writes(shape.encoder_position), "model.encoder.position", "sinusoidal or rope"},
-      {writes(shape.decoder_position), "model.decoder.position", "sinusoidal or rope"},
-      {shape.activation != spec::Activation::geglu, "model.activation", "relu, swish, gelu or swiglu"},
-      {!shape.rope_scaling, "model.rope_scaling", "absent"},
-      {shape.scales_embeddings == translation, "model.embedding_scale", translation ? "true" : "false"},
-      {shape.bias || !shape.qkv_bias, "model.qkv_bias", "false"}};
+  // What CTranslate2 has on both sides, or in the decoder alone.
+  const Need needs[] = {{!translation || shape.encoder_position != spec::Position::alibi, "model.encoder.position",
+                         "another one than alibi"}};
   for (const Need& need : needs) {
     if (need.met) continue;
     return Facts{.sentence = fmt::format("--format ct2 needs {} to be {}", need.key, need.wanted),
@@ -91,15 +85,16 @@ class Ct2Model {
     if (auto facts = ct2_limit(shape)) throw Error{Fault::usage, std::move(*facts)};
     if (encoder_decoder) side("encoder", shape.encoder_layers, shape.encoder_position);
     side("decoder", shape.decoder_layers, shape.decoder_position);
-    bin_.variables.push_back(flag("decoder/start_from_zero_embedding", encoder_decoder));
+    bin_.variables.push_back(flag("decoder/start_from_zero_embedding", shape.vocabulary.zero_row().has_value()));
+    if (shape.output_scale() != 1)
+      bin_.variables.push_back(scalar("decoder/scale_outputs", DType::f32, static_cast<float>(shape.output_scale())));
     if (shape.window) bin_.variables.push_back(number("decoder/sliding_window", *shape.window));
     for (const spec::Unit& unit : model.spec.units) {
       for (const spec::Parameter& parameter : unit.parameters) weight(parameter);
     }
-    if (shape.tie_embeddings) {
-      bin_.aliases.emplace_back("decoder/projection/weight", "decoder/embeddings/weight");
-      if (encoder_decoder) bin_.aliases.emplace_back("encoder/embeddings_0/weight", "decoder/embeddings/weight");
-    }
+    if (shape.tie_embeddings) bin_.aliases.emplace_back("decoder/projection/weight", "decoder/embeddings/weight");
+    if (encoder_decoder && shape.tie_inputs)
+      bin_.aliases.emplace_back("encoder/embeddings_0/weight", "decoder/embeddings/weight");
   }
 
   [[nodiscard]] ModelBin take() { return std::move(bin_); }
@@ -111,28 +106,43 @@ class Ct2Model {
     variables.push_back(scalar(side + "/num_heads", DType::i16, narrow<std::int16_t>(shape_.heads)));
     variables.push_back(flag(side + "/pre_norm", shape_.norm_position == spec::NormPosition::pre));
     variables.push_back(scalar(side + "/activation", DType::i8, activation_code(shape_.activation)));
-    variables.push_back(flag(side + "/scale_embeddings", shape_.type == spec::ModelType::encoder_decoder));
-    if (position == spec::Position::sinusoidal) {
+    variables.push_back(flag(side + "/scale_embeddings", shape_.scales_embeddings));
+    const bool fairseq = position == spec::Position::sinusoidal_fairseq, none = position == spec::Position::none;
+    if (position == spec::Position::sinusoidal || fairseq || none) {  // without a table CTranslate2 has its own
       const std::int64_t positions = shape_.max_positions, width = shape_.width;
       const DType dtype = float_type();
       variables.push_back(
-          {side + "/position_encodings/encodings", dtype, {positions, width}, [positions, width, dtype] {
-             return as_floats(sinusoids(positions, width), dtype, "positions");
+          {side + "/position_encodings/encodings", dtype, {positions, width}, [positions, width, dtype, fairseq, none] {
+             return as_floats(none ? std::vector<float>(static_cast<std::size_t>(positions * width))
+                                   : sinusoids(positions, width, fairseq),
+                              dtype, "positions");
            }});
+    }
+    if (position == spec::Position::alibi) {
+      variables.push_back(flag(side + "/alibi", true));
+      variables.push_back(flag(side + "/alibi_use_positive_positions", true));
+      variables.push_back(flag(side + "/scale_alibi", false));
     }
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       const std::string prefix = fmt::format("{}/layer_{}/", side, layer);
-      attention(prefix + "self_attention/", position);
-      if (side == "decoder" && shape_.type == spec::ModelType::encoder_decoder) {
-        attention(prefix + "attention/", spec::Position::sinusoidal);
+      attention(prefix + "self_attention/", side, position);
+      if (side == "decoder" && shape_.type == spec::ModelType::encoder_decoder)
+        attention(prefix + "attention/", side, spec::Position::sinusoidal);
+      if (position == spec::Position::t5) {
+        const std::string bias = "self_attention/relative_attention_bias";
+        if (layer > 0) bin_.aliases.emplace_back(prefix + bias, side + "/layer_0/" + bias);
+        variables.push_back(number(prefix + "self_attention/relative_attention_max_distance", spec::most_distance));
       }
       if (shape_.window && side == "decoder")
         variables.push_back(number(prefix + "self_attention/sliding_window", *shape_.window));
     }
   }
 
-  void attention(const std::string& prefix, spec::Position position) {
+  void attention(const std::string& prefix, const std::string& side, spec::Position position) {
     auto& variables = bin_.variables;
+    if (shape_.position(side == "encoder") == spec::Position::t5)
+      variables.push_back(
+          scalar(prefix + "queries_scale", DType::f32, static_cast<float>(shape_.attention_scale(side == "encoder"))));
     if (shape_.head_size * shape_.heads != shape_.width)
       variables.push_back(number(prefix + "head_dim", shape_.head_size));
     if (shape_.kv_heads != shape_.heads) variables.push_back(number(prefix + "num_heads_kv", shape_.kv_heads));
@@ -140,7 +150,22 @@ class Ct2Model {
       variables.push_back(number(prefix + "rotary_dim", 0));           // all of the head
       variables.push_back(flag(prefix + "rotary_interleave", false));  // half-split
       variables.push_back(scalar(prefix + "rotary_base", DType::f32, static_cast<float>(shape_.rope_theta)));
+      if (shape_.rope_scaling) rope_scaling(prefix, *shape_.rope_scaling);
     }
+  }
+
+  void rope_scaling(const std::string& prefix, const spec::RopeScaling& scaling) {
+    auto& variables = bin_.variables;
+    const auto real = [&](const char* name, double value) {
+      variables.push_back(scalar(prefix + name, DType::f32, static_cast<float>(value)));
+    };
+    constexpr std::int8_t llama3 = 2;
+    variables.push_back(scalar(prefix + "rotary_scaling_type", DType::i8, llama3));
+    real("rotary_scaling_factor", scaling.factor);
+    real("rotary_low_freq_factor", scaling.low_freq_factor);
+    real("rotary_high_freq_factor", scaling.high_freq_factor);
+    variables.push_back(number(prefix + "original_max_position_embeddings", scaling.original_max_positions));
+    variables.push_back(number(prefix + "max_position_embeddings", shape_.max_positions));
   }
 
   [[nodiscard]] DType float_type() const {
@@ -171,7 +196,8 @@ class Ct2Model {
     parameters_ += (end - begin) * columns;
     const auto values = [this, &parameter, begin, end] { return finite_rows(model_, parameter, begin, end); };
     const auto rows = static_cast<std::size_t>(end - begin);
-    if (quantization_ == Quantization::int8 && dimensions.size() == 2) {
+    // Not tables of positions, which are added, nor biases of distances.
+    if (quantization_ == Quantization::int8 && name.ends_with("/weight") && dimensions.size() == 2) {
       bin_.variables.push_back(
           {name, DType::i8, dimensions, [values, rows] { return as_int8_rows(values(), rows).codes; }});
       bin_.variables.push_back({name + "_scale", DType::f32, {dimensions.front()}, [values, rows] {
@@ -196,11 +222,12 @@ boost::json::object ct2_config(const spec::Architecture& shape, const data::Toke
   if (shape.type == spec::ModelType::encoder_decoder) {
     out["add_source_bos"] = false;
     out["add_source_eos"] = true;
-    out["decoder_start_token"] = tokenizer.piece(vocabulary.eos);  // its embedding is replaced by zeros
+    // A start id with an embedding of zeros is no piece: any will do.
+    out["decoder_start_token"] = tokenizer.piece(vocabulary.zero_row() ? vocabulary.eos : vocabulary.start);
   }
   out["bos_token"] = tokenizer.piece(vocabulary.bos.value_or(vocabulary.eos));
   out["eos_token"] = tokenizer.piece(vocabulary.eos);
-  out["unk_token"] = tokenizer.piece(vocabulary.unk);
+  out["unk_token"] = tokenizer.piece(vocabulary.unk.value_or(vocabulary.eos));  // must be a piece
   out["layer_norm_epsilon"] = shape.norm_epsilon;
   out["multi_query_attention"] = shape.kv_heads < shape.heads;
   return out;

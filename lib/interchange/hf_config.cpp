@@ -6,10 +6,12 @@
 #include <boost/describe.hpp>
 #include <boost/json.hpp>
 #include <boost/mp11.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/error.hpp"
+#include "spec/positions.hpp"
 
 namespace argosy::interchange {
 namespace {
@@ -20,13 +22,20 @@ const char* activation_name(spec::Activation activation) {
   return activation == spec::Activation::relu ? "relu" : activation == spec::Activation::gelu ? "gelu" : "swish";
 }
 
+boost::json::value id_or_null(const std::optional<std::int64_t>& id) {
+  return id ? boost::json::value(*id) : boost::json::value(nullptr);
+}
+
 /// The ids that both configurations name.
 object ids_of(const spec::Vocabulary& vocabulary, Family family) {
-  object out{{"bos_token_id", vocabulary.bos.value_or(vocabulary.eos)}, {"eos_token_id", vocabulary.eos}};
+  // Without a bos of their own, Marian's and Pegasus' classes want one all the same.
+  const bool has_bos = vocabulary.bos || !has_output_bias(family);
+  object out{{"bos_token_id", id_or_null(has_bos ? vocabulary.bos : vocabulary.eos)},
+             {"eos_token_id", vocabulary.eos},
+             {"pad_token_id", id_or_null(vocabulary.pad)}};
   if (!translates(family)) return out;
-  out["pad_token_id"] = vocabulary.pad.value();
   out["decoder_start_token_id"] = vocabulary.start;
-  out["forced_eos_token_id"] = vocabulary.eos;
+  if (has_output_bias(family)) out["forced_eos_token_id"] = vocabulary.eos;
   return out;
 }
 
@@ -43,8 +52,8 @@ object hf_config(const spec::Architecture& shape, Family family, DType dtype) {
   out["use_cache"] = true;
   out["tie_word_embeddings"] = shape.tie_embeddings;
   out["max_position_embeddings"] = shape.max_positions;
+  out["vocab_size"] = vocabulary_rows(vocabulary, family);
   if (!translates(family)) {
-    out["vocab_size"] = vocabulary.pieces;
     out["hidden_size"] = shape.width;
     out["intermediate_size"] = shape.ff;
     out["num_hidden_layers"] = shape.decoder_layers;
@@ -64,7 +73,6 @@ object hf_config(const spec::Architecture& shape, Family family, DType dtype) {
       rope["original_max_position_embeddings"] = scaling->original_max_positions;
     }
     out["rope_parameters"] = std::move(rope);
-    out["pad_token_id"] = nullptr;
     if (family == Family::llama) {
       out["attention_bias"] = false;
       out["mlp_bias"] = false;
@@ -75,10 +83,22 @@ object hf_config(const spec::Architecture& shape, Family family, DType dtype) {
     }
     return out;
   }
-  const bool pre = family == Family::pegasus;
-  out["vocab_size"] = vocabulary.rows;
-  out["decoder_vocab_size"] = vocabulary.rows;
   out["d_model"] = shape.width;
+  out["is_encoder_decoder"] = true;
+  if (family == Family::t5) {
+    out["d_kv"] = shape.head_size;
+    out["d_ff"] = shape.ff;
+    out["num_layers"] = shape.encoder_layers;
+    out["num_decoder_layers"] = shape.decoder_layers;
+    out["num_heads"] = shape.heads;
+    out["relative_attention_num_buckets"] = spec::relative_buckets;
+    out["relative_attention_max_distance"] = spec::most_distance;
+    out["layer_norm_epsilon"] = shape.norm_epsilon;
+    out["feed_forward_proj"] = "gated-gelu";
+    out["dropout_rate"] = shape.dropout;
+    out["initializer_factor"] = 1.0;
+    return out;
+  }
   out["encoder_layers"] = shape.encoder_layers;
   out["decoder_layers"] = shape.decoder_layers;
   out["num_hidden_layers"] = shape.encoder_layers;
@@ -93,13 +113,15 @@ object hf_config(const spec::Architecture& shape, Family family, DType dtype) {
   out["activation_dropout"] = 0.0;
   out["init_std"] = 0.02;
   out["scale_embedding"] = true;
+  if (family == Family::m2m_100) return out;
+  const bool pre = family == Family::pegasus;
+  out["decoder_vocab_size"] = vocabulary_rows(vocabulary, family);
   out["static_position_embeddings"] = true;
   out["normalize_before"] = pre;
   out["normalize_embedding"] = false;
   out["add_final_layer_norm"] = pre;
   out["add_bias_logits"] = false;
   out["share_encoder_decoder_embeddings"] = shape.tie_embeddings;
-  out["is_encoder_decoder"] = true;
   return out;
 }
 
@@ -107,7 +129,8 @@ object hf_generation_config(const spec::Architecture& shape, Family family) {
   object out = ids_of(shape.vocabulary, family);
   out["max_length"] = shape.max_positions;
   if (translates(family)) {
-    out["bad_words_ids"] = boost::json::array{boost::json::array{shape.vocabulary.pad.value()}};
+    if (has_output_bias(family))
+      out["bad_words_ids"] = boost::json::array{boost::json::array{shape.vocabulary.pad.value()}};
     out["num_beams"] = 4;
   }
   return out;
@@ -159,9 +182,17 @@ class HfKeys {
   void need(std::string_view key, bool wanted, bool otherwise) const {
     if (flag(key, otherwise) != wanted) unlike(key, wanted ? "true" : "false");
   }
-  void need_id(std::string_view key, std::int64_t wanted) const {
-    const boost::json::value* const value = find(key);
-    if (value == nullptr || !value->is_int64() || value->get_int64() != wanted) unlike(key, fmt::format("{}", wanted));
+  void need(std::string_view key, std::int64_t wanted, std::int64_t otherwise) const {
+    if (size(key, otherwise) != wanted) unlike(key, fmt::format("{}", wanted));
+  }
+  /// An id. Of a list of ids the first, which is the one that ends documents in training.
+  [[nodiscard]] std::optional<std::int64_t> id(std::string_view key) const {
+    const boost::json::value* value = find(key);
+    if (value == nullptr) return std::nullopt;
+    if (value->is_array() && !value->get_array().empty()) value = &value->get_array().front();
+    if (!value->is_int64() || value->get_int64() < 0 || value->get_int64() >= spec::most_size)
+      wrong(key, fmt::format("an id from 0 to {}", spec::most_size - 1), value);
+    return value->get_int64();
   }
   /// The value of a key is not one that Argosy's models can have.
   [[noreturn]] void unlike(std::string_view key, const std::string& wanted) const {
@@ -228,14 +259,38 @@ void read_language_model(const HfKeys& keys, HfDescription& out) {
   model.norm_epsilon = keys.real("rms_norm_eps", 1e-6);
   model.rope_theta = keys.real("rope_theta", 10000.0);
   for (const char* key : {"rope_parameters", "rope_scaling"}) read_rope(keys, key, model);
-  out.rows = keys.size("vocab_size");
-  out.tied = keys.flag("tie_word_embeddings", false);
+  model.tie_embeddings = keys.flag("tie_word_embeddings", false);
   model.bias = false;
+}
+
+void read_t5(const HfKeys& keys, HfDescription& out) {
+  spec::ModelConfig& model = out.model;
+  model.type = spec::ModelType::encoder_decoder;
+  model.norm = spec::Norm::rms_norm;
+  model.norm_position = spec::NormPosition::pre;
+  model.norm_epsilon = keys.real("layer_norm_epsilon", 1e-6);
+  model.activation = spec::Activation::geglu;
+  model.bias = false;
+  model.encoder.position = model.decoder.position = spec::Position::t5;
+  model.width = keys.size("d_model");
+  model.ff = keys.size("d_ff");
+  model.heads = keys.size("num_heads");
+  model.head_size = keys.size("d_kv");
+  model.encoder.layers = keys.size("num_layers");
+  model.decoder.layers = keys.size("num_decoder_layers", *model.encoder.layers);
+  model.dropout = keys.real("dropout_rate", 0.1);
+  model.max_positions = keys.size("max_position_embeddings", model.max_positions);  // T5 itself has no limit
+  if (keys.text("feed_forward_proj", "relu") != "gated-gelu") keys.unlike("feed_forward_proj", "gated-gelu");
+  keys.need("relative_attention_num_buckets", spec::relative_buckets, spec::relative_buckets);
+  keys.need("relative_attention_max_distance", spec::most_distance, spec::most_distance);
+  // transformers 5 writes tie_word_embeddings true for every T5, and what it means under another name.
+  model.tie_embeddings = keys.flag("scale_decoder_outputs", keys.flag("tie_word_embeddings", true));
+  model.tie_inputs = true;
 }
 
 void read_translation_model(const HfKeys& keys, HfDescription& out) {
   spec::ModelConfig& model = out.model;
-  const bool pre = out.family == Family::pegasus;
+  const bool m2m = out.family == Family::m2m_100, pre = m2m || out.family == Family::pegasus;
   model.type = spec::ModelType::encoder_decoder;
   model.norm_position = pre ? spec::NormPosition::pre : spec::NormPosition::post;
   model.width = keys.size("d_model");
@@ -247,7 +302,7 @@ void read_translation_model(const HfKeys& keys, HfDescription& out) {
   model.ff = keys.size("encoder_ffn_dim");
   if (keys.size("decoder_ffn_dim") != *model.ff)
     keys.unlike("decoder_ffn_dim", fmt::format("{}, as in the encoder", *model.ff));
-  const std::string activation = keys.text("activation_function", "gelu");
+  const std::string activation = keys.text("activation_function", m2m ? "relu" : "gelu");
   if (activation == "relu")
     model.activation = spec::Activation::relu;
   else if (activation == "gelu")
@@ -256,21 +311,25 @@ void read_translation_model(const HfKeys& keys, HfDescription& out) {
     model.activation = spec::Activation::swish;
   else
     keys.unlike("activation_function", "relu, gelu, swish or silu");
-  keys.need("scale_embedding", true, false);
+  keys.need("scale_embedding", true, m2m);
+  model.max_positions = keys.size("max_position_embeddings", 1024);
+  model.dropout = keys.real("dropout", 0.1);
+  if (m2m) {
+    model.encoder.position = model.decoder.position = spec::Position::sinusoidal_fairseq;
+    model.output_bias = false;
+    keys.need("tie_word_embeddings", true, true);
+    if (out.ids.pad != 1) keys.unlike("pad_token_id", "1");
+    return;
+  }
   keys.need("static_position_embeddings", true, true);
   keys.need("normalize_before", pre, pre);
   keys.need("add_final_layer_norm", pre, pre);
   keys.need("normalize_embedding", false, false);
   keys.need("add_bias_logits", false, false);
-  model.max_positions = keys.size("max_position_embeddings", 1024);
-  model.dropout = keys.real("dropout", 0.1);
-  out.rows = keys.size("vocab_size");
   if (keys.size("decoder_vocab_size", out.rows) != out.rows)
     keys.unlike("decoder_vocab_size", fmt::format("{}, as vocab_size", out.rows));
-  out.tied = keys.flag("share_encoder_decoder_embeddings", true) && keys.flag("tie_word_embeddings", true);
-  keys.need_id("pad_token_id", out.rows - 1);
-  keys.need_id("decoder_start_token_id", out.rows - 1);
-  keys.need_id("eos_token_id", 0);
+  model.tie_embeddings = keys.flag("share_encoder_decoder_embeddings", true) && keys.flag("tie_word_embeddings", true);
+  if (!out.ids.pad) keys.unlike("pad_token_id", "an id");
 }
 
 }  // namespace
@@ -279,7 +338,9 @@ HfDescription description_of(const object& config, const std::string& where) {
   const HfKeys keys{config, where};
   const std::string type = keys.text("model_type", "");
   HfDescription out;
-  if (!boost::describe::enum_from_string(type.c_str(), out.family)) {
+  if (type == "mt5") {  // as T5 v1.1
+    out.family = Family::t5;
+  } else if (!boost::describe::enum_from_string(type.c_str(), out.family)) {
     std::vector<std::string_view> types;
     boost::mp11::mp_for_each<boost::describe::describe_enumerators<Family>>(
         [&](auto family) { types.emplace_back(family.name); });
@@ -287,12 +348,20 @@ HfDescription description_of(const object& config, const std::string& where) {
     throw_claim(Fault::usage, fmt::format("{}: Argosy cannot read models of the type \"{}\"", where, type), where,
                 "one of " + known, type, "the types it reads are " + known);
   }
+  out.rows = keys.size("vocab_size");
+  const std::optional<std::int64_t> eos = keys.id("eos_token_id");
+  if (!eos) keys.unlike("eos_token_id", "an id");
+  out.ids = {.eos = *eos, .bos = keys.id("bos_token_id"), .pad = keys.id("pad_token_id")};
   if (translates(out.family)) {
-    read_translation_model(keys, out);
-  } else {
-    read_language_model(keys, out);
+    out.ids.start = keys.id("decoder_start_token_id");
+    if (!out.ids.start) keys.unlike("decoder_start_token_id", "an id");
   }
-  out.model.tie_embeddings = out.tied;
+  if (out.family == Family::t5)
+    read_t5(keys, out);
+  else if (translates(out.family))
+    read_translation_model(keys, out);
+  else
+    read_language_model(keys, out);
   return out;
 }
 

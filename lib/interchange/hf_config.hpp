@@ -16,9 +16,9 @@ namespace argosy::interchange {
 /// What a config.json says.
 struct HfDescription {
   Family family{};
-  spec::ModelConfig model;  // without vocab_multiple
+  spec::ModelConfig model;  // without what depends on the tokenizer: vocab_multiple, vocab_size, token_ids
   std::int64_t rows = 0;    // of the embeddings
-  bool tied = false;
+  spec::TokenIds ids;       // without unk
 };
 
 /// The inverse of hf_config(). where: of the file, for messages. Throws Error{usage} for a model type or a value that

@@ -36,9 +36,7 @@ std::string layer_of(const std::string& name) {
 class Names {
  public:
   Names(const spec::ModelSpec& spec, Family family)
-      : shape_(spec.architecture),
-        family_(family),
-        rows_(translates(family) ? shape_.vocabulary.rows : shape_.vocabulary.pieces) {
+      : shape_(spec.architecture), family_(family), rows_(vocabulary_rows(shape_.vocabulary, family)) {
     for (const spec::Unit& unit : spec.units) {
       for (const spec::Parameter& parameter : unit.parameters) add(parameter);
     }
@@ -48,11 +46,12 @@ class Names {
  private:
   void add(const spec::Parameter& parameter) {
     const std::string& name = parameter.name;
-    const bool pairs = translates(family_);
+    const bool pairs = translates(family_), t5 = family_ == Family::t5;
     switch (parameter.role) {
       case Role::source_embedding:
         return one("model.encoder.embed_tokens.weight", parameter, rows_);
       case Role::target_embedding:
+        if (t5) return one("shared.weight", parameter, rows_);
         if (!pairs) return one("model.embed_tokens.weight", parameter, rows_);
         if (!shape_.tie_embeddings) one("model.decoder.embed_tokens.weight", parameter, rows_);
         // An untied Pegasus does not use it, but reports that it is missing.
@@ -62,12 +61,17 @@ class Names {
         return one("lm_head.weight", parameter, rows_);
       case Role::head_bias:
         return one("final_logits_bias", parameter, rows_);
+      case Role::position_table:
+        return one(name_of_positions(name.starts_with("encoder/")), parameter, parameter.shape.front());
+      case Role::relative_bias:
+        return one(t5_place(name) + "SelfAttention.relative_attention_bias.weight", parameter, parameter.shape.front());
       case Role::norm_scale:
       case Role::norm_shift:
-        return norm(parameter);
+        return t5 ? t5_norm(parameter) : norm(parameter);
       default:
         break;
     }
+    if (t5) return t5_linear(parameter);
     const std::string leaf = name.substr(name.rfind('/'));  // "/weight"
     const std::string module = module_of(name), layer = layer_of(name);
     const std::string end = "." + leaf.substr(1), place = place_of(parameter, family_);
@@ -81,6 +85,35 @@ class Names {
       return parts(attention, {{"query", "q_proj"}, {"key", "k_proj"}, {"value", "v_proj"}}, end, parameter);
     const bool is_query = module == "attention" && layer == "linear_0";
     one(attention + (is_query ? "q_proj" : pairs ? "out_proj" : "o_proj") + end, parameter, parameter.shape.front());
+  }
+
+  /// "encoder.block.3.layer.1.": T5 counts the parts of a block.
+  static std::string t5_place(const std::string& name) {
+    const std::string side = name.substr(0, name.find('/')), layer_mark = "/layer_";
+    const std::size_t digits = side.size() + layer_mark.size(), end = name.find('/', digits);
+    const std::string module = name.substr(end + 1, name.find('/', end + 1) - end - 1);
+    const int part = module == "self_attention" ? 0 : module == "attention" || side == "encoder" ? 1 : 2;
+    return fmt::format("{}.block.{}.layer.{}.", side, name.substr(digits, end - digits), part);
+  }
+  void t5_norm(const spec::Parameter& parameter) {
+    const std::string& name = parameter.name;
+    const bool is_final = name.find("/layer_norm/") == name.find('/');
+    one(is_final ? name.substr(0, name.find('/')) + ".final_layer_norm.weight" : t5_place(name) + "layer_norm.weight",
+        parameter, parameter.shape.front());
+  }
+  void t5_linear(const spec::Parameter& parameter) {
+    const std::string& name = parameter.name;
+    const std::string module = module_of(name), layer = layer_of(name), end = ".weight", place = t5_place(name);
+    if (module == "ffn") {
+      const std::string ffn = place + "DenseReluDense.";
+      if (layer == "linear_1") return one(ffn + "wo" + end, parameter, parameter.shape.front());
+      return parts(ffn, {{"gate", "wi_0"}, {"up", "wi_1"}}, end, parameter);
+    }
+    const std::string attention = place + (module == "attention" ? "EncDecAttention." : "SelfAttention.");
+    if (!parameter.parts.empty())
+      return parts(attention, {{"query", "q"}, {"key", "k"}, {"value", "v"}}, end, parameter);
+    const bool is_query = module == "attention" && layer == "linear_0";
+    one(attention + (is_query ? "q" : "o") + end, parameter, parameter.shape.front());
   }
 
   void norm(const spec::Parameter& parameter) {
@@ -124,13 +157,22 @@ class Names {
 }  // namespace
 
 Family family_of(const spec::Architecture& shape) {
-  if (shape.type == spec::ModelType::encoder_decoder)
-    return shape.norm_position == spec::NormPosition::post ? Family::marian : Family::pegasus;
+  if (shape.type == spec::ModelType::encoder_decoder) {
+    if (shape.vocabulary.layout == spec::TokenLayout::t5) return Family::t5;
+    if (shape.norm_position == spec::NormPosition::post) return Family::marian;
+    return shape.uses(spec::Position::sinusoidal_fairseq) ? Family::m2m_100 : Family::pegasus;
+  }
   if (shape.qkv_bias) return Family::qwen2;
   return shape.window || shape.head_size * shape.heads != shape.width ? Family::mistral : Family::llama;
 }
 
-bool translates(Family family) { return family == Family::marian || family == Family::pegasus; }
+bool translates(Family family) { return family >= Family::marian; }
+
+bool has_output_bias(Family family) { return family == Family::marian || family == Family::pegasus; }
+
+std::int64_t vocabulary_rows(const spec::Vocabulary& vocabulary, Family family) {
+  return has_output_bias(family) && !vocabulary.has_own_ids ? vocabulary.rows : vocabulary.pieces;
+}
 
 const char* class_of(Family family) {
   switch (family) {
@@ -144,6 +186,10 @@ const char* class_of(Family family) {
       return "MarianMTModel";
     case Family::pegasus:
       return "PegasusForConditionalGeneration";
+    case Family::m2m_100:
+      return "M2M100ForConditionalGeneration";
+    case Family::t5:
+      return "T5ForConditionalGeneration";
   }
   ARGOSY_CHECK(false, "unknown family");
 }
@@ -159,13 +205,16 @@ std::vector<Mapped> mapped_tensors(const spec::ModelSpec& spec, Family family) {
 
 std::vector<std::string> names_of_tied_matrix(Family family) {
   if (!translates(family)) return {"model.embed_tokens.weight", "lm_head.weight"};
+  if (family == Family::t5)
+    return {"shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"};
   return {"model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
           "lm_head.weight"};
 }
 
-std::vector<std::string> names_of_positions(Family family) {
-  if (!translates(family)) return {};
-  return {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"};
+std::string name_of_positions(bool encoder) {
+  return encoder ? "model.encoder.embed_positions.weight" : "model.decoder.embed_positions.weight";
 }
+
+bool has_positions(Family family) { return has_output_bias(family); }
 
 }  // namespace argosy::interchange

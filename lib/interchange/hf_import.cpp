@@ -40,6 +40,17 @@ bool equal_values(const Safetensors& tensors, const std::string& a, const std::s
   return equal;
 }
 
+/// Whether a table of positions is the one that is computed.
+bool is_sinusoidal(const Safetensors& tensors, const std::string& name, std::int64_t width) {
+  const Safetensors::Entry& entry = tensors.tensors().find(name)->second;
+  if (entry.shape.size() != 2 || entry.shape[1] != width) return false;
+  const std::vector<float> wanted = sinusoids(entry.shape[0], width);
+  std::vector<float> got(wanted.size());
+  tensors.read(name, 0, got);
+  const float tolerance = entry.type == "F32" ? 1e-5F : 0x1p-7F;  // bf16 rounds numbers below 1 by up to 2^-9
+  return std::ranges::equal(wanted, got, [&](float a, float b) { return std::abs(a - b) <= tolerance; });
+}
+
 /// The weights of a folder by our names.
 class HfWeights final : public model::WeightSource {
  public:
@@ -49,7 +60,7 @@ class HfWeights final : public model::WeightSource {
     std::vector<std::string> problems;
     std::set<std::string> used;
     for (const Mapped& mapped : mapped_tensors(spec, family)) {
-      const std::string name = tied ? present_name(mapped.name, family) : mapped.name;
+      const std::string name = spec.architecture.tie_inputs ? present_name(mapped.name, family, tied) : mapped.name;
       used.insert(name);
       const auto found = tensors_.tensors().find(name);
       if (found == tensors_.tensors().end()) {
@@ -96,8 +107,9 @@ class HfWeights final : public model::WeightSource {
   };
 
   /// Of a tied matrix, the first of its names that the folder has; any other name as it is.
-  [[nodiscard]] std::string present_name(const std::string& name, Family family) const {
-    const std::vector<std::string> names = names_of_tied_matrix(family);
+  [[nodiscard]] std::string present_name(const std::string& name, Family family, bool tied) const {
+    std::vector<std::string> names = names_of_tied_matrix(family);
+    if (!tied) names.pop_back();  // the output has its own
     if (name != names.front()) return name;
     const auto found =
         std::ranges::find_if(names, [&](const std::string& other) { return tensors_.tensors().contains(other); });
@@ -111,8 +123,9 @@ class HfWeights final : public model::WeightSource {
     const spec::Architecture& shape = spec.architecture;
     const Safetensors::Entry& entry = tensors_.tensors().find(name)->second;
     if (name.ends_with(".rotary_emb.inv_freq")) return true;  // of old versions; computed
-    const std::vector<std::string> copies = names_of_tied_matrix(family), tables = names_of_positions(family);
-    if (tied && std::ranges::count(copies, name) > 0) {
+    const std::vector<std::string> copies = names_of_tied_matrix(family);
+    const bool is_input = shape.tie_inputs && name != "lm_head.weight";
+    if ((tied || is_input) && std::ranges::count(copies, name) > 0) {
       const auto original =
           std::ranges::find_if(copies, [&](const std::string& other) { return used.contains(other); });
       const Safetensors::Entry& of = tensors_.tensors().find(*original)->second;
@@ -121,23 +134,10 @@ class HfWeights final : public model::WeightSource {
             fmt::format("{} and {} differ, though config.json says that they are tied", *original, name));
       return true;
     }
-    if (std::ranges::count(tables, name) > 0) {
-      if (!is_sinusoidal(name, shape))
-        problems.push_back(name + " is no table of sinusoids; learned positions cannot be read");
-      return true;
-    }
+    if (has_positions(family) && (name == name_of_positions(true) || name == name_of_positions(false)))
+      return true;  // sinusoids, else it would be learned
     // An untied Pegasus has it and does not use it.
     return family == Family::pegasus && name == copies.front();
-  }
-
-  [[nodiscard]] bool is_sinusoidal(const std::string& name, const spec::Architecture& shape) const {
-    const Safetensors::Entry& entry = tensors_.tensors().find(name)->second;
-    if (entry.shape.size() != 2 || entry.shape[1] != shape.width) return false;
-    const std::vector<float> wanted = sinusoids(entry.shape[0], shape.width);
-    std::vector<float> got(wanted.size());
-    tensors_.read(name, 0, got);
-    const float tolerance = entry.type == "F32" ? 1e-5F : 0x1p-7F;  // bf16 rounds numbers below 1 by up to 2^-9
-    return std::ranges::equal(wanted, got, [&](float a, float b) { return std::abs(a - b) <= tolerance; });
   }
 
   Safetensors tensors_;
@@ -145,12 +145,12 @@ class HfWeights final : public model::WeightSource {
 };
 
 /// The SentencePiece model of a folder.
-data::Tokenizer read_tokenizer(const Files& files, const Path& folder, spec::VocabularyRule rule) {
-  const Path path = folder / (rule.layout == spec::TokenLayout::marian ? "source.spm" : "tokenizer.model");
+std::string read_tokenizer(const Files& files, const Path& folder, Path& path) {
+  path = folder / (files.exists(folder / "source.spm") ? "source.spm" : "tokenizer.model");
   if (!files.exists(path))
     throw_error(Fault::data, path.string(), "a SentencePiece model", "no such file",
                 "copy the tokenizer's .model file there");
-  return data::Tokenizer::load(files.read_text(path), rule, path.string());
+  return files.read_text(path);
 }
 
 /// The multiple by which a vocabulary of `pieces` has `rows` rows: one of the usual ones, if possible.
@@ -159,6 +159,31 @@ std::int64_t multiple_for(spec::TokenLayout layout, std::int64_t pieces, std::in
     if (spec::vocabulary_of({layout, multiple}, pieces).rows == rows) return multiple;
   }
   return rows;
+}
+
+/// Sets the keys of the model that depend on its tokenizer: its ids are those of the layout, or its own.
+void set_vocabulary(HfDescription& description, const data::Tokenizer& tokenizer, const std::string& where) {
+  spec::ModelConfig& model = description.model;
+  const std::int64_t pieces = tokenizer.vocabulary().pieces, rows = description.rows;
+  if (pieces > rows)
+    throw_claim(Fault::data, fmt::format("{}: vocab_size is {}, and the tokenizer has {} pieces", where, rows, pieces),
+                where, fmt::format("at least {} rows", pieces), std::to_string(rows),
+                "use the tokenizer of this model");
+  spec::TokenIds ids = description.ids;
+  ids.unk = tokenizer.unknown();
+  const spec::TokenLayout layout = spec::vocabulary_rule(model).layout;
+  const bool pad_is_last = has_output_bias(description.family), translation = translates(description.family);
+  const std::int64_t multiple = pad_is_last ? multiple_for(layout, pieces, rows) : model.vocab_multiple;
+  const spec::Vocabulary usual = spec::vocabulary_of({layout, multiple}, pieces);
+  const bool has_usual_rows = pad_is_last ? usual.rows == rows && pieces < rows : pieces == rows;
+  const bool has_usual_ids = usual.eos == ids.eos && usual.unk == ids.unk &&
+                             (translation ? usual.pad == ids.pad && usual.start == ids.start : usual.bos == ids.bos);
+  if (has_usual_rows && has_usual_ids) {
+    model.vocab_multiple = multiple;
+    return;
+  }
+  model.token_ids = ids;
+  if (rows > pieces) model.vocab_size = rows;
 }
 
 }  // namespace
@@ -177,24 +202,18 @@ model::StoredModel hugging_face_model(const Files& files, const Path& folder) {
                 "give a folder that save_pretrained() has written");
   HfDescription description = description_of(config.get_object(), where);
   spec::ModelConfig& model = description.model;
-  data::Tokenizer tokenizer = read_tokenizer(files, folder, spec::vocabulary_rule(model));
-  const std::int64_t pieces = tokenizer.vocabulary().pieces;
-  if (translates(description.family)) {
-    if (pieces >= description.rows)
-      throw_claim(Fault::data,
-                  fmt::format("{}: vocab_size is {}, and the tokenizer has {} pieces and <pad>", where,
-                              description.rows, pieces),
-                  where, fmt::format("more than {} rows", pieces), std::to_string(description.rows),
-                  "use the tokenizer of this model");
-    model.vocab_multiple = multiple_for(spec::vocabulary_rule(model).layout, pieces, description.rows);
-    tokenizer = read_tokenizer(files, folder, spec::vocabulary_rule(model));
-  } else if (pieces != description.rows) {
-    throw_claim(Fault::data,
-                fmt::format("{}: vocab_size is {}, and the tokenizer has {} pieces", where, description.rows, pieces),
-                where, std::to_string(pieces), std::to_string(description.rows), "use the tokenizer of this model");
-  }
-  spec::ModelSpec spec = spec::resolve(model, pieces);
+  Path path;
+  const std::string bytes = read_tokenizer(files, folder, path);
+  set_vocabulary(description, data::Tokenizer::load(bytes, {.ids = spec::TokenIds{}}, path.string()), where);
+  data::Tokenizer tokenizer = data::Tokenizer::load(bytes, spec::vocabulary_rule(model), path.string());
   Safetensors tensors{files, folder};
+  for (const bool encoder : {true, false}) {
+    const std::string name = name_of_positions(encoder);
+    if (has_positions(description.family) && tensors.tensors().contains(name) &&
+        !is_sinusoidal(tensors, name, *model.width))
+      (encoder ? model.encoder : model.decoder).position = spec::Position::learned;
+  }
+  spec::ModelSpec spec = spec::resolve(model, tokenizer.vocabulary().pieces);
   const std::string id = Hasher{}.update(text).update(tensors.digest().hex()).digest().hex();
   auto weights = std::make_unique<HfWeights>(std::move(tensors), spec, description.family, folder.string());
   return {model, std::move(spec), std::move(tokenizer), std::move(weights), folder.string(), id};

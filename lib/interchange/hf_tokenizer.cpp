@@ -167,7 +167,9 @@ array merges(const Pieces& pieces) {
   return list;
 }
 
-object model(const Pieces& pieces, const std::vector<std::string>& texts, std::int64_t unknown) {
+object model(const Pieces& pieces, const std::vector<std::string>& texts) {
+  const auto unknown =
+      static_cast<std::size_t>(std::ranges::find(pieces.types, PieceType::unknown) - pieces.types.begin());
   if (pieces.model_type == 1) {
     array vocabulary;
     for (std::size_t id = 0; id < texts.size(); ++id)
@@ -181,7 +183,7 @@ object model(const Pieces& pieces, const std::vector<std::string>& texts, std::i
   for (std::size_t id = 0; id < texts.size(); ++id) vocabulary[texts[id]] = id;
   return {{"type", "BPE"},
           {"dropout", nullptr},
-          {"unk_token", texts[static_cast<std::size_t>(unknown)]},
+          {"unk_token", texts.at(unknown)},
           {"continuing_subword_prefix", nullptr},
           {"end_of_word_suffix", nullptr},
           {"fuse_unk", true},
@@ -205,7 +207,8 @@ object tokenizer_json(const data::Tokenizer& tokenizer, Wrapping wrapping) {
     throw_claim(Fault::data, "tokenizer.model splits text into words or characters, which tokenizer.json cannot say",
                 "tokenizer.model", "a unigram or BPE model", fmt::format("model type {}", pieces.model_type),
                 "train with data.tokenizer_training.type unigram or bpe, or use --format ct2");
-  const std::vector<std::string> texts = distinct_pieces(tokenizer);
+  std::vector<std::string> texts = distinct_pieces(tokenizer);
+  texts.resize(pieces.texts.size());  // without ids that no text has
   array added;
   for (std::size_t id = 0; id < texts.size(); ++id) {
     const PieceType type = pieces.types.at(id);
@@ -218,15 +221,22 @@ object tokenizer_json(const data::Tokenizer& tokenizer, Wrapping wrapping) {
       added.push_back(added_token(id, tokenizer.piece(id), true));
   }
   const bool bos = wrapping == Wrapping::bos_before;
-  const std::int64_t mark_id = bos ? vocabulary.bos.value() : vocabulary.eos;
-  const std::string mark = tokenizer.piece(mark_id);
+  const std::optional<std::int64_t> mark_id = bos ? vocabulary.bos : vocabulary.eos;
   const auto single = [&](const char* sequence, int type) {
-    const object text{{"Sequence", {{"id", sequence}, {"type_id", type}}}};
-    const object around{{"SpecialToken", {{"id", mark}, {"type_id", type}}}};
-    return bos ? array{around, text} : array{text, around};
+    array all{{{"Sequence", {{"id", sequence}, {"type_id", type}}}}};
+    if (mark_id) {
+      const object mark{{"SpecialToken", {{"id", tokenizer.piece(*mark_id)}, {"type_id", type}}}};
+      all.insert(bos ? all.begin() : all.end(), mark);
+    }
+    return all;
   };
   array pair = single("A", 0);
   for (auto& item : single("B", 1)) pair.push_back(std::move(item));
+  object special;
+  if (mark_id) {
+    const std::string mark = tokenizer.piece(*mark_id);
+    special[mark] = {{"id", mark}, {"ids", array{*mark_id}}, {"tokens", array{mark}}};
+  }
   array decoders{{{"type", "Replace"}, {"pattern", {{"String", space_mark}}}, {"content", " "}},
                  {{"type", "ByteFallback"}},
                  {{"type", "Fuse"}}};
@@ -241,9 +251,9 @@ object tokenizer_json(const data::Tokenizer& tokenizer, Wrapping wrapping) {
            {{"type", "TemplateProcessing"},
             {"single", single("A", 0)},
             {"pair", std::move(pair)},
-            {"special_tokens", {{mark, {{"id", mark}, {"ids", array{mark_id}}, {"tokens", array{mark}}}}}}}},
+            {"special_tokens", std::move(special)}}},
           {"decoder", {{"type", "Sequence"}, {"decoders", std::move(decoders)}}},
-          {"model", model(pieces, texts, vocabulary.unk)}};
+          {"model", model(pieces, texts)}};
 }
 
 }  // namespace argosy::interchange

@@ -8,7 +8,7 @@
 /// FORMAT.md has the rules, and what remains different.
 namespace argosy::interchange {
 
-/// What surrounds the pieces of a text.
+/// What surrounds the pieces of a text. bos_before: nothing if the vocabulary has no bos.
 enum class Wrapping { bos_before, eos_after };
 
 /// Throws Error{data} if the model is neither unigram nor BPE, or has a piece twice.

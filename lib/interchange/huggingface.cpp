@@ -1,5 +1,5 @@
 /// The format hf: a Hugging Face folder with safetensors, config.json, generation_config.json and tokenizer files.
-/// Classes: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, MarianMTModel, PegasusForConditionalGeneration.
+/// hf_family.hpp has the classes.
 #include <boost/json.hpp>
 #include <optional>
 #include <set>
@@ -19,35 +19,64 @@ using boost::json::object;
 using spec::Activation;
 using spec::Architecture;
 
-std::optional<Facts> hf_limit(const Architecture& shape) {
-  struct Need {
-    bool met;
-    const char *key, *wanted;
+/// What a family's class needs of a model.
+struct Need {
+  bool met;
+  const char *key, *wanted;
+};
+
+std::vector<Need> needs_of(const Architecture& shape, Family family) {
+  using spec::Position;
+  const bool whole_heads = shape.head_size * shape.heads == shape.width;
+  const auto both = [&](auto&& is) { return is(shape.encoder_position) && is(shape.decoder_position); };
+  const char* const positions = "model.encoder.position and model.decoder.position";
+  const Need heads{shape.kv_heads == shape.heads, "model.kv_heads", "as many as model.heads"};
+  if (!translates(family)) {
+    return {
+        {shape.norm == spec::Norm::rms_norm, "model.norm", "rms_norm"},
+        {shape.norm_position == spec::NormPosition::pre, "model.norm_position", "pre"},
+        {shape.activation == Activation::swiglu, "model.activation", "swiglu"},
+        {shape.decoder_position == Position::rope, "model.decoder.position", "rope"},
+        {!shape.scales_embeddings, "model.embedding_scale", "false"},
+        {!shape.bias, "model.bias", "false"},
+        {!shape.output_bias, "model.output_bias", "false"},
+        {!shape.qkv_bias || !shape.window, "model.window", "absent, since model.qkv_bias is true"},
+        {!shape.qkv_bias || whole_heads, "model.head_size", "model.width/model.heads, since model.qkv_bias is true"}};
+  }
+  if (family == Family::t5) {
+    return {heads,
+            {shape.tie_inputs, "model.tie_inputs", "true"},
+            {!shape.scales_embeddings, "model.embedding_scale", "false"}};
+  }
+  std::vector<Need> needs{{shape.norm == spec::Norm::layer_norm, "model.norm", "layer_norm"},
+                          {shape.bias, "model.bias", "true"},
+                          {!spec::is_gated(shape.activation), "model.activation", "relu, swish or gelu"},
+                          {shape.norm_epsilon == 1e-5, "model.norm_epsilon", "1e-5"},
+                          {shape.scales_embeddings, "model.embedding_scale", "true"},
+                          heads,
+                          {whole_heads, "model.head_size", "model.width/model.heads"}};
+  if (family == Family::m2m_100) {
+    const bool fairseq = both([](Position position) { return position == Position::sinusoidal_fairseq; });
+    needs.push_back({fairseq, positions, "sinusoidal_fairseq"});
+    needs.push_back({!shape.output_bias, "model.output_bias", "false"});
+    needs.push_back({shape.tie_embeddings, "model.tie_embeddings", "true"});
+    // Its positions count from there.
+    needs.push_back({shape.vocabulary.has_own_ids && shape.vocabulary.pad == 1, "model.token_ids.pad", "1"});
+    return needs;
+  }
+  const auto is_table = [](Position position) {
+    return position == Position::sinusoidal || position == Position::learned;
   };
-  const bool sinusoidal =
-      shape.encoder_position == spec::Position::sinusoidal && shape.decoder_position == spec::Position::sinusoidal;
-  const Need of_translation[] = {
-      {shape.norm == spec::Norm::layer_norm, "model.norm", "layer_norm"},
-      {shape.bias, "model.bias", "true"},
-      {!spec::is_gated(shape.activation), "model.activation", "relu, swish or gelu"},
-      {sinusoidal, "model.encoder.position and model.decoder.position", "sinusoidal"},
-      {shape.norm_epsilon == 1e-5, "model.norm_epsilon", "1e-5"},
-      {shape.scales_embeddings, "model.embedding_scale", "true"},
-      {shape.kv_heads == shape.heads, "model.kv_heads", "as many as model.heads"},
-      {shape.head_size * shape.heads == shape.width, "model.head_size", "model.width/model.heads"}};
-  const Need of_language[] = {
-      {shape.norm == spec::Norm::rms_norm, "model.norm", "rms_norm"},
-      {shape.norm_position == spec::NormPosition::pre, "model.norm_position", "pre"},
-      {shape.activation == Activation::swiglu, "model.activation", "swiglu"},
-      {shape.decoder_position == spec::Position::rope, "model.decoder.position", "rope"},
-      {!shape.scales_embeddings, "model.embedding_scale", "false"},
-      {!shape.bias, "model.bias", "false"},
-      {!shape.qkv_bias || !shape.window, "model.window", "absent, since model.qkv_bias is true"},
-      {!shape.qkv_bias || shape.head_size * shape.heads == shape.width, "model.head_size",
-       "model.width/model.heads, since model.qkv_bias is true"}};
+  needs.push_back({both(is_table), positions, "sinusoidal or learned"});
+  needs.push_back({shape.output_bias, "model.output_bias", "true"});
+  needs.push_back({shape.tie_inputs == shape.tie_embeddings, "model.tie_inputs", "absent"});
+  needs.push_back({shape.vocabulary.pad.has_value(), "model.token_ids.pad", "an id"});
+  return needs;
+}
+
+std::optional<Facts> hf_limit(const Architecture& shape) {
   const Family family = family_of(shape);
-  const std::span<const Need> needs =
-      translates(family) ? std::span<const Need>{of_translation} : std::span<const Need>{of_language};
+  const std::vector<Need> needs = needs_of(shape, family);
   for (const Need& need : needs) {
     if (need.met) continue;
     const std::string remedy = "use --format ct2";
@@ -89,7 +118,9 @@ std::vector<Tensor> tensors_of(const model::StoredModel& model, Family family, D
     if (counted.emplace(mapped.parameter, mapped.begin).second) parameters += mapped.rows * mapped.columns();
   }
   if (family == Family::pegasus) {  // which computes them as well, but reports them as missing
-    for (const std::string& name : names_of_positions(family)) {
+    for (const bool encoder : {true, false}) {
+      if (shape.position(encoder) != spec::Position::sinusoidal) continue;
+      const std::string name = name_of_positions(encoder);
       tensors.push_back({name,
                          dtype,
                          {shape.max_positions, shape.width},
@@ -103,7 +134,8 @@ std::vector<Tensor> tensors_of(const model::StoredModel& model, Family family, D
 
 void write_tokenizer(OutputFolder& output, const data::Tokenizer& tokenizer, const Architecture& shape, Family family) {
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
-  object special{{"eos_token", tokenizer.piece(vocabulary.eos)}, {"unk_token", tokenizer.piece(vocabulary.unk)}};
+  object special{{"eos_token", tokenizer.piece(vocabulary.eos)}};
+  if (vocabulary.unk) special["unk_token"] = tokenizer.piece(*vocabulary.unk);
   if (vocabulary.pad) special["pad_token"] = tokenizer.piece(*vocabulary.pad);
   if (vocabulary.bos) special["bos_token"] = tokenizer.piece(*vocabulary.bos);
   object config = special;
@@ -122,7 +154,7 @@ void write_tokenizer(OutputFolder& output, const data::Tokenizer& tokenizer, con
     config["tokenizer_class"] = "PreTrainedTokenizerFast";
     config["clean_up_tokenization_spaces"] = false;
     output.write("tokenizer.json",
-                 pretty(tokenizer_json(tokenizer, vocabulary.bos ? Wrapping::bos_before : Wrapping::eos_after)));
+                 pretty(tokenizer_json(tokenizer, translates(family) ? Wrapping::eos_after : Wrapping::bos_before)));
     output.write("tokenizer.model", tokenizer.model_bytes());
   }
   output.write("tokenizer_config.json", pretty(config));
@@ -158,7 +190,8 @@ ExportReport write_hf(comm::Context& context, const model::StoredModel& model, c
 }  // namespace
 
 Format hugging_face() {
-  return {"hf", "a Hugging Face folder (Llama, Mistral, Qwen2, Marian, Pegasus) with safetensors", hf_limit, write_hf};
+  return {"hf", "a Hugging Face folder (Llama, Mistral, Qwen2, Marian, Pegasus, M2M-100, T5) with safetensors",
+          hf_limit, write_hf};
 }
 
 }  // namespace argosy::interchange

@@ -104,7 +104,7 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
     };
     switch (visit.kind) {
       case VisitKind::source:
-        add_embedding(source, shape.tie_embeddings ? Role::target_embedding : Role::source_embedding, true);
+        add_embedding(source, shape.tie_inputs ? Role::target_embedding : Role::source_embedding, true);
         break;
       case VisitKind::encoder_block:
         add_block(encoder, "encoder", true);

@@ -45,7 +45,9 @@ boost::json::object model_section(const spec::ModelConfig& config, const Digest&
           {"config_digest", config::digest_of_config(config).hex()},
           {"tokenizer_digest", tokenizer.hex()},
           {"vocab_size", pieces},
-          {"tied", tied ? array{"embeddings", "output"} : array{}}};
+          {"tied", tied                                ? array{"embeddings", "output"}
+                   : config.tie_inputs.value_or(false) ? array{"embeddings"}
+                                                       : array{}}};
 }
 
 std::optional<spec::ModelConfig> stored_config(const checkpoint::Reader& reader) {

@@ -252,6 +252,8 @@ void validate(const RunConfig& config, config::Problems& problems) {
                    "one with a zero byte");
   problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
                    "one of auto, cpu, cuda", config.device);
+  problems.require(!config.model.token_ids || !config.data.tokenizer_training, "/model/token_ids",
+                   "absent, since data.tokenizer_training trains a tokenizer with the ids of the model type", "");
   problems.require(!is_language_model(config) || config.batch.sequence_length <= config.model.max_positions,
                    "/batch/sequence_length",
                    fmt::format("at most model.max_positions ({})", config.model.max_positions),

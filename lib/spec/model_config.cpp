@@ -38,6 +38,14 @@ constexpr std::array side_texts{
                     "queries and keys; alibi or t5, added to attention scores; or none"},
 };
 
+constexpr std::array ids_texts{
+    config::KeyText{"eos", "id of the end of a text"},
+    config::KeyText{"unk", "id of what the tokenizer cannot spell; absent: none"},
+    config::KeyText{"bos", "id of the start of a text; absent: none"},
+    config::KeyText{"pad", "id that fills rows; absent: none"},
+    config::KeyText{"start", "id that the decoder begins with; default: bos, else eos"},
+};
+
 constexpr std::array scaling_texts{
     config::KeyText{"type", "llama3: long wavelengths grow by factor, short ones stay, those between are blended"},
     config::KeyText{"factor", "by how much wavelengths grow that exceed original_max_positions/low_freq_factor"},
@@ -50,7 +58,11 @@ constexpr std::array model_texts{
     config::KeyText{"type", "encoder_decoder (translation) or decoder (language model)"},
     config::KeyText{
         "preset", "sizes by name: mt_tiny, mt_small, mt_base, lm_tiny, lm_small, mistral_7b; single keys override it"},
-    config::KeyText{"vocab_size", "number of pieces; taken from the tokenizer, needed only to plan without one"},
+    config::KeyText{"vocab_size",
+                    "number of pieces; taken from the tokenizer, needed only to plan without one; with token_ids it "
+                    "may be larger: ids beyond the tokenizer's occur in no text"},
+    config::KeyText{"token_ids",
+                    "special ids of a tokenizer that Argosy has not trained; absent: those of the model type"},
     config::KeyText{"width", "size of the vector at each position (d_model)"},
     config::KeyText{"ff", "inner size of the feed-forward part"},
     config::KeyText{"heads", "attention heads"},
@@ -72,8 +84,12 @@ constexpr std::array model_texts{
                     "biases in linear layers and at the output; default true for encoder_decoder, false for decoder"},
     config::KeyText{"qkv_bias",
                     "biases of queries, keys and values even if model.bias is false (Qwen2); default false"},
+    config::KeyText{"output_bias", "bias of the output; default: as model.bias (M2M-100: false)"},
     config::KeyText{"tie_embeddings",
                     "one matrix for embeddings and output; default true for encoder_decoder, false for decoder"},
+    config::KeyText{"tie_inputs",
+                    "one matrix for the embeddings of source and target, whatever the output has (T5 v1.1: true with "
+                    "tie_embeddings false); default: as tie_embeddings"},
     config::KeyText{"embedding_scale",
                     "embeddings are multiplied by the root of model.width; default true for encoder_decoder, false for "
                     "decoder and T5"},
@@ -89,8 +105,21 @@ std::string text_of(const std::optional<std::int64_t>& value) { return value ? s
 }  // namespace
 
 std::span<const config::KeyText> key_texts(const SideConfig&) { return side_texts; }
+std::span<const config::KeyText> key_texts(const TokenIds&) { return ids_texts; }
 std::span<const config::KeyText> key_texts(const RopeScaling&) { return scaling_texts; }
 std::span<const config::KeyText> key_texts(const ModelConfig&) { return model_texts; }
+
+void validate(const TokenIds& ids, config::Problems& problems) {
+  const auto check = [&](const std::optional<std::int64_t>& id, std::string_view pointer) {
+    problems.require(!id || (*id >= 0 && *id < most_size), pointer, fmt::format("an id from 0 to {}", most_size - 1),
+                     text_of(id));
+  };
+  check(ids.eos, "/eos");
+  check(ids.unk, "/unk");
+  check(ids.bos, "/bos");
+  check(ids.pad, "/pad");
+  check(ids.start, "/start");
+}
 
 void validate(const RopeScaling& scaling, config::Problems& problems) {
   constexpr double most = 1e6;
@@ -134,7 +163,11 @@ void validate(const ModelConfig& config, config::Problems& problems) {
   problems.require(base.type == config.type, "/preset",
                    "a preset of the same model.type (mt_* are encoder_decoder, lm_* and mistral_7b decoder)",
                    "one of the other type");
+  const bool tied = config.tie_embeddings.value_or(config.type == ModelType::encoder_decoder);
+  problems.require(config.tie_inputs.value_or(tied) || !tied, "/tie_inputs", "true, since model.tie_embeddings is true",
+                   "false");
   if (config.type == ModelType::decoder) {
+    problems.require(!config.tie_inputs, "/tie_inputs", "absent, since model.type is decoder", "");
     problems.require(!config.encoder.layers && !config.encoder.position, "/encoder",
                      "absent, since model.type is decoder", "");
   } else {
@@ -176,11 +209,24 @@ double parameters_of(const Architecture& shape) {
   return width * (3 * real(shape.vocabulary.rows) + learned + layers * (2 * heads + 2 * kv_heads + 3 * ff));
 }
 
+void require_ids(const std::optional<TokenIds>& ids, std::int64_t pieces) {
+  if (!ids) return;
+  const std::pair<const char*, std::optional<std::int64_t>> all[] = {
+      {"eos", ids->eos}, {"unk", ids->unk}, {"bos", ids->bos}, {"pad", ids->pad}, {"start", ids->start}};
+  for (const auto& [key, id] : all) {
+    if (id && *id >= pieces)
+      throw_error(Fault::config, fmt::format("model.token_ids.{}", key),
+                  fmt::format("an id below {}, the number of pieces", pieces), std::to_string(*id),
+                  "correct it, or use the tokenizer of this model");
+  }
+}
+
 /// Whether it has all that makes T5 v1.1.
 bool is_t5(const ModelConfig& config) {
   return config.type == ModelType::encoder_decoder && config.norm == Norm::rms_norm &&
          config.norm_position == NormPosition::pre && config.activation == Activation::geglu && config.bias == false &&
-         !config.qkv_bias && config.encoder.position == Position::t5 && config.decoder.position == Position::t5;
+         !config.qkv_bias && !config.output_bias.value_or(false) && config.encoder.position == Position::t5 &&
+         config.decoder.position == Position::t5;
 }
 
 }  // namespace
@@ -205,7 +251,7 @@ VocabularyRule vocabulary_rule(const ModelConfig& config) {
                              : is_t5(config)                   ? TokenLayout::t5
                              : pre                             ? TokenLayout::pegasus
                                                                : TokenLayout::marian;
-  return {layout, config.vocab_multiple};
+  return {layout, config.vocab_multiple, config.token_ids, config.token_ids ? config.vocab_size.value_or(0) : 0};
 }
 
 Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
@@ -231,6 +277,7 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
     throw_error(Fault::config, "model.vocab_size", fmt::format("a vocabulary of at most {} pieces", most_size),
                 std::to_string(pieces));
   shape.vocabulary = vocabulary_of(vocabulary_rule(config), pieces);
+  require_ids(config.token_ids, pieces);
   shape.width = need(config.width, base.width, "width");
   shape.ff = need(config.ff, base.ff, "ff");
   shape.heads = need(config.heads, base.heads, "heads");
@@ -252,7 +299,9 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   shape.decoder_position = config.decoder.position.value_or(position);
   shape.bias = config.bias.value_or(translation);
   shape.qkv_bias = config.qkv_bias;
+  shape.output_bias = config.output_bias.value_or(shape.bias);
   shape.tie_embeddings = config.tie_embeddings.value_or(translation);
+  shape.tie_inputs = config.tie_inputs.value_or(shape.tie_embeddings);
   shape.scales_embeddings = config.embedding_scale.value_or(translation && shape.vocabulary.layout != TokenLayout::t5);
   shape.dropout = config.dropout.value_or(translation ? 0.1 : 0.0);
   if (const double parameters = parameters_of(shape); !(parameters <= most_parameters))

@@ -56,8 +56,8 @@ BOOST_DESCRIBE_STRUCT(RopeScaling, (), (type, factor, low_freq_factor, high_freq
 struct ModelConfig {
   ModelType type = ModelType::encoder_decoder;
   Preset preset = Preset::none;
-  std::optional<std::int64_t>
-      vocab_size;  // number of pieces; must equal the tokenizer's; needed only to plan without one
+  std::optional<std::int64_t> vocab_size;  // number of pieces; must equal the tokenizer's, or with token_ids exceed it
+  std::optional<TokenIds> token_ids;
   std::optional<std::int64_t> width, ff, heads, kv_heads, head_size;
   std::optional<std::int64_t> window;  // attention window, decoder only
   std::int64_t vocab_multiple = 64;
@@ -69,22 +69,26 @@ struct ModelConfig {
   std::optional<NormPosition> norm_position;
   std::optional<Activation> activation;
   std::optional<bool> bias;
-  bool qkv_bias = false;  // of queries, keys and values even without `bias`
+  bool qkv_bias = false;            // of queries, keys and values even without `bias`
+  std::optional<bool> output_bias;  // of the output; default: as `bias`
   std::optional<bool> tie_embeddings;
+  std::optional<bool> tie_inputs;  // default: as tie_embeddings
   std::optional<bool> embedding_scale;
   std::optional<double> dropout;  // 0 LM, 0.1 MT: residual branches and embeddings
   SideConfig encoder, decoder;
   bool allow_encoder_without_positions = false;
 };
 BOOST_DESCRIBE_STRUCT(ModelConfig, (),
-                      (type, preset, vocab_size, width, ff, heads, kv_heads, head_size, window, vocab_multiple,
-                       rope_theta, rope_scaling, max_positions, norm, norm_epsilon, norm_position, activation, bias,
-                       qkv_bias, tie_embeddings, embedding_scale, dropout, encoder, decoder,
-                       allow_encoder_without_positions))
+                      (type, preset, vocab_size, token_ids, width, ff, heads, kv_heads, head_size, window,
+                       vocab_multiple, rope_theta, rope_scaling, max_positions, norm, norm_epsilon, norm_position,
+                       activation, bias, qkv_bias, output_bias, tie_embeddings, tie_inputs, embedding_scale, dropout,
+                       encoder, decoder, allow_encoder_without_positions))
 
 std::span<const config::KeyText> key_texts(const SideConfig&);
+std::span<const config::KeyText> key_texts(const TokenIds&);
 std::span<const config::KeyText> key_texts(const RopeScaling&);
 std::span<const config::KeyText> key_texts(const ModelConfig&);
+void validate(const TokenIds&, config::Problems&);
 void validate(const RopeScaling&, config::Problems&);
 void validate(const ModelConfig&, config::Problems&);
 
@@ -103,7 +107,9 @@ struct Architecture {
   NormPosition norm_position = NormPosition::post;
   Activation activation = Activation::relu;
   Position encoder_position = Position::sinusoidal, decoder_position = Position::sinusoidal;
-  bool bias = true, qkv_bias = false, tie_embeddings = true, scales_embeddings = true;
+  bool bias = true, qkv_bias = false, output_bias = true, scales_embeddings = true;
+  bool tie_embeddings = true;  // source, target and output
+  bool tie_inputs = true;      // source and target
   double dropout = 0.0;
 
   [[nodiscard]] Position position(bool encoder) const noexcept { return encoder ? encoder_position : decoder_position; }

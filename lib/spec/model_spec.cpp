@@ -55,7 +55,7 @@ class Parameters {
         {.deviation = by_width()});
   }
   void head_bias() {
-    if (!is_.bias) return;
+    if (!is_.output_bias) return;
     add("decoder/projection/bias", {is_.vocabulary.rows}, Role::head_bias, {.dead_from = is_.vocabulary.pieces});
   }
   void block(const std::string& layer, bool is_decoder) {
@@ -113,13 +113,14 @@ ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
     list.head_bias();
     if (pre) list.norm("decoder/layer_norm");
   };
+  const bool one_input = translation && of.tie_inputs;
   const auto target_unit = [&] {
     list.by_id("decoder/embeddings/weight", Role::target_embedding);
-    if (translation && of.tie_embeddings) list.positions(true);
+    if (one_input) list.positions(true);
     list.positions(false);
     if (translation && pre) list.norm("encoder/layer_norm");
     if (of.tie_embeddings) head_parameters();
-    units.push_back({translation && !of.tie_embeddings ? "target_embedding" : "embedding", list.take()});
+    units.push_back({translation && !one_input ? "target_embedding" : "embedding", list.take()});
   };
   const auto add_visit = [&](std::string name, VisitKind kind, std::size_t unit, std::int64_t layer = 0) {
     visits.push_back({.name = std::move(name),
@@ -144,9 +145,9 @@ ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
     }
   };
 
-  if (of.tie_embeddings) target_unit();
+  if (one_input || of.tie_embeddings) target_unit();
   if (translation) {
-    if (!of.tie_embeddings) {
+    if (!one_input) {
       list.by_id("encoder/embeddings_0/weight", Role::source_embedding);
       list.positions(true);
       units.push_back({"source_embedding", list.take()});
@@ -154,8 +155,8 @@ ModelSpec::ModelSpec(const Architecture& of) : architecture(of) {
     add_visit("source", VisitKind::source, 0);
     add_blocks("encoder", VisitKind::encoder_block, of.encoder_layers);
   }
-  if (!of.tie_embeddings) target_unit();
-  add_visit("target", VisitKind::target, of.tie_embeddings ? 0 : units.size() - 1);
+  if (!one_input && !of.tie_embeddings) target_unit();
+  add_visit("target", VisitKind::target, one_input || of.tie_embeddings ? 0 : units.size() - 1);
   add_blocks("decoder", VisitKind::decoder_block, of.decoder_layers);
   if (!of.tie_embeddings) {
     list.by_id("decoder/projection/weight", Role::head_weight);

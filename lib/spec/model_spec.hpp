@@ -17,7 +17,7 @@ namespace argosy::spec {
 /// What a parameter is for.
 enum class Role {
   source_embedding,
-  target_embedding,  // of the decoder; if tied, of the encoder and the output as well
+  target_embedding,  // of the decoder; if tied, of the encoder and the output as well; if inputs are, of the encoder
   head_weight,
   head_bias,
   position_table,   // learned positions of one side
@@ -99,8 +99,8 @@ struct Visit {
 struct ModelSpec {
   Architecture architecture;
   /// In the order of the forward pass. Tied: one unit "embedding" holds the matrix, the head bias and the final norms;
-  /// untied: "source_embedding", "target_embedding", "head" (decoder-only: "embedding", "head"). With T5's positions,
-  /// the blocks of a side read its unit "<side>.relative_bias" as well.
+  /// tied inputs: "embedding", "head"; untied: "source_embedding", "target_embedding", "head" (decoder-only:
+  /// "embedding", "head"). With T5's positions, the blocks of a side read its unit "<side>.relative_bias" as well.
   std::vector<Unit> units;
   std::vector<Visit> visits;
 

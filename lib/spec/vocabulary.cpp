@@ -5,6 +5,15 @@ namespace argosy::spec {
 Vocabulary vocabulary_of(const VocabularyRule& rule, std::int64_t pieces) {
   const auto padded = [&](std::int64_t size) { return (size + rule.multiple - 1) / rule.multiple * rule.multiple; };
   Vocabulary vocabulary{.layout = rule.layout, .pieces = pieces, .rows = padded(pieces)};
+  if (rule.ids) {
+    vocabulary.eos = rule.ids->eos;
+    vocabulary.unk = rule.ids->unk;
+    vocabulary.bos = rule.ids->bos;
+    vocabulary.pad = rule.ids->pad;
+    vocabulary.start = rule.ids->start.value_or(rule.ids->bos.value_or(rule.ids->eos));
+    vocabulary.has_own_ids = true;
+    return vocabulary;
+  }
   switch (rule.layout) {
     case TokenLayout::marian:
     case TokenLayout::pegasus:

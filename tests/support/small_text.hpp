@@ -51,6 +51,10 @@ inline const data::Tokenizer& small_tokenizer(spec::TokenLayout shape) {
     static const data::Tokenizer llama = train(spec::TokenLayout::llama);
     return llama;
   }
+  if (shape == spec::TokenLayout::t5) {
+    static const data::Tokenizer t5 = train(spec::TokenLayout::t5);
+    return t5;
+  }
   static const data::Tokenizer marian = train(spec::TokenLayout::marian);
   return marian;
 }

@@ -292,6 +292,27 @@ TEST(ScoreLines, OfALanguageModelTheContinuationCounts) {
   EXPECT_EQ(score("And the", ""), 0);
 }
 
+TEST(ScoreLines, WithoutBosAContextIsReadAsItIs) {
+  const data::Tokenizer pieces =
+      data::Tokenizer::load(test::small_tokenizer(spec::TokenLayout::llama).model_bytes(),
+                            {spec::TokenLayout::llama, 64, spec::TokenIds{.eos = 2, .start = 5}});
+  test::BoundModel bound(shape_for(pieces, spec::ModelType::decoder), at::kFloat, 2);
+  model::Inference inference(*bound.model);
+  const auto expect = [&](const char* context, const GivenTarget& given) {
+    const auto got = score_lines(test::world(), inference, pieces, {.lines = {context}, .targets = {" king"}}, {});
+    const std::vector<float> log_p = likelihoods(inference, {given}).front().log_p;
+    EXPECT_NEAR(got.front().log_probability, std::accumulate(log_p.begin(), log_p.end(), 0.0), 1e-5);
+  };
+  const std::vector<std::int32_t> context = pieces.encode("And the"), whole = pieces.encode("And the king");
+  expect("And the", {context, {whole.begin() + std::ssize(context), whole.end()}});
+  expect("", {{5}, pieces.encode(" king")});
+  const auto found = translate_lines(test::world(), inference, pieces, {{"And the"}}, {.search = {.max_length = 4}});
+  EXPECT_EQ(
+      found.front().text,
+      pieces.decode(
+          search(inference, std::vector<Source>{{.ids = context, .line = 0}}, {.max_length = 4}).front().front().ids));
+}
+
 TEST(ScoreLines, NamesALineThatCannotBeScored) {
   test::BoundModel bound(shape_for(tokenizer()));
   model::Inference inference(*bound.model);

@@ -14,6 +14,7 @@ spec::ModelSpec t5(bool tied) {
   config.max_positions = 32;
   config.dropout = 0.1;
   config.tie_embeddings = tied;
+  config.tie_inputs = true;
   config.norm = spec::Norm::rms_norm;
   config.norm_position = spec::NormPosition::pre;
   config.bias = false;

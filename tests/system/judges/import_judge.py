@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Judges the import of Hugging Face folders: models that transformers makes, with random weights and unusual sizes, must translate
-(or continue) in Argosy as they do in transformers, and come back with the same bytes in every tensor.
+(or continue) in Argosy as they do in transformers, give targets the same probabilities, and come back with the same bytes in every tensor.
+CTranslate2 must do the same with a folder that Argosy makes of theirs.
 
 usage: import_judge.py EXPORT TRANSLATE SOURCE
 
 A model is saved by transformers, turned into a checkpoint by EXPORT, read by TRANSLATE, and exported again. The lines of SOURCE train
-the tokenizers. At least 99 % of the lines are identical, and the scores of identical lines agree within 1e-4.
+the tokenizers. At least 99 % of the lines are identical, and the scores of identical lines agree within 1e-4 (CTranslate2: 1e-3), as does
+the logarithm of the probability of every piece of a target.
 Exit code 1 names what differs; 77: the judges' environment is missing.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,7 +20,9 @@ from dataclasses import dataclass, field
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 try:
+    import ctranslate2
     import safetensors
+    import safetensors.torch
     import sentencepiece
     import torch
     import transformers
@@ -34,6 +39,7 @@ class Case:
     name: str
     kind: str
     sizes: dict = field(default_factory=dict)
+    learned: bool = False  # its folder has tables of positions that are no sinusoids
     dtype: torch.dtype = torch.float32
     shard: str = "50GB"
 
@@ -43,6 +49,15 @@ LANGUAGE = {"hidden_size": 48, "intermediate_size": 100, "num_hidden_layers": 3,
 TRANSLATION = {"d_model": 48, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 6, "decoder_attention_heads": 6, "encoder_ffn_dim": 100,
                "decoder_ffn_dim": 100, "vocab_size": PIECES + 1, "decoder_vocab_size": PIECES + 1, "max_position_embeddings": 256, "pad_token_id": PIECES,
                "decoder_start_token_id": PIECES, "eos_token_id": 0, "forced_eos_token_id": None, "bos_token_id": 0, "scale_embedding": True, "init_std": 0.15}
+T5 = {"d_model": 48, "d_kv": 12, "d_ff": 100, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 6, "vocab_size": PIECES, "feed_forward_proj": "gated-gelu",
+      "initializer_factor": 2.0}
+M2M = {key: value for key, value in TRANSLATION.items() if "token_id" not in key and "vocab_size" not in key} | {"vocab_size": PIECES + 5, "encoder_layerdrop": 0.0,
+                                                                                                                  "decoder_layerdrop": 0.0}
+SIZES = {"marian": TRANSLATION, "pegasus": TRANSLATION, "t5": T5, "m2m_100": M2M}
+# Of SentencePiece. The usual ids of a family, and any others, which the configuration must then name.
+IDS = {"llama": {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1}, "marian": {"eos_id": 0, "unk_id": 1, "bos_id": -1, "pad_id": -1},
+       "t5": {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}, "m2m_100": {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3},
+       "own": {"eos_id": 0, "bos_id": 3, "pad_id": 1, "unk_id": 2}}
 CASES = [
     Case("llama", "llama", {"rope_theta": 5e4}),
     Case("llama-tied", "llama", {"tie_word_embeddings": True, "num_key_value_heads": 6}, dtype=torch.bfloat16),
@@ -54,33 +69,57 @@ CASES = [
     Case("marian", "marian", {"activation_function": "swish"}),
     Case("marian-untied", "marian", {"activation_function": "relu", "tie_word_embeddings": False, "share_encoder_decoder_embeddings": False}),
     Case("pegasus", "pegasus", {"activation_function": "gelu"}, shard="60KB"),
+    Case("marian-learned", "marian", {"activation_function": "relu"}, learned=True),
+    Case("t5", "t5"),
+    Case("t5-untied", "t5", {"tie_word_embeddings": False}, dtype=torch.bfloat16),
+    Case("m2m-100", "m2m_100"),
+    Case("llama-own-ids", "llama", {"vocab_size": PIECES + 13, "eos_token_id": 0, "bos_token_id": 3, "pad_token_id": 1}),
 ]
 
 
-def made(case, folder, tokenizers):
+def layout_of(case):
+    return "own" if "own" in case.name else {"pegasus": "marian", "mistral": "llama", "qwen2": "llama"}.get(case.kind, case.kind)
+
+
+def made(case, folder):
     """Saves a model of transformers with random weights, and its tokenizer."""
-    sizes = (TRANSLATION if case.kind in ("marian", "pegasus") else LANGUAGE) | case.sizes
-    config = transformers.AutoConfig.for_model(case.kind, **sizes)
-    translates = config.is_encoder_decoder
+    config = transformers.AutoConfig.for_model(case.kind, **(SIZES.get(case.kind, LANGUAGE) | case.sizes))
     torch.manual_seed(7)
-    kind = transformers.AutoModelForSeq2SeqLM if translates else transformers.AutoModelForCausalLM
+    kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
     model = kind.from_config(config)
+    untied_t5 = case.kind == "t5" and case.sizes.get("tie_word_embeddings") is False
+    if untied_t5:
+        model.lm_head.weight = torch.nn.Parameter(0.2 * torch.randn_like(model.lm_head.weight))
     with torch.no_grad():
         for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
             if name.endswith(("bias", "norm.weight", "layernorm.weight")):  # which transformers leaves at 0 and 1
                 tensor += 0.2 * torch.randn_like(tensor)
+            if "relative_attention_bias" in name:
+                tensor += torch.randn_like(tensor)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias[0, PIECES] = -1e4
             model.get_input_embeddings().weight[PIECES] = 0
             model.get_decoder().embed_tokens.weight[PIECES] = 0
     model.to(case.dtype).save_pretrained(folder, max_shard_size=case.shard)
-    if translates:
-        shutil.copy(tokenizers["marian"], f"{folder}/source.spm")
-        shutil.copy(tokenizers["marian"], f"{folder}/target.spm")
-        shutil.copy(tokenizers["marian"], f"{folder}/tokenizer.model")
-    else:
-        shutil.copy(tokenizers["llama"], f"{folder}/tokenizer.model")
-    return kind.from_pretrained(folder, dtype=torch.float32).eval(), translates
+    if untied_t5:  # as in the folders of T5 v1.1
+        change(f"{folder}/config.json", {"tie_word_embeddings": False, "scale_decoder_outputs": None})
+    if case.learned:  # which transformers reads and does not save
+        weights = safetensors.torch.load_file(f"{folder}/model.safetensors")
+        for side in ("encoder", "decoder"):
+            weights[f"model.{side}.embed_positions.weight"] = torch.randn(config.max_position_embeddings, config.d_model)
+        safetensors.torch.save_file(weights, f"{folder}/model.safetensors", metadata={"format": "pt"})
+    tokenizer = f"{layout_of(case)}.model"
+    for name in ("source.spm", "target.spm") if case.kind == "marian" else ("tokenizer.model",):
+        shutil.copy(tokenizer, f"{folder}/{name}")
+    return kind.from_pretrained(folder, dtype=torch.float32).eval(), sentencepiece.SentencePieceProcessor(tokenizer)
+
+
+def change(path, values):
+    """Sets keys of a JSON file; None: removes them."""
+    with open(path, encoding="utf-8") as file:
+        keys = json.load(file) | values
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({key: value for key, value in keys.items() if value is not None}, file)
 
 
 def run(*command, **options):
@@ -90,16 +129,75 @@ def run(*command, **options):
     return done.stdout
 
 
-def theirs(model, pieces, line, translates):
+def never(model, pieces):
+    """Pieces that apps/translate never chooses: the start and pad."""
+    config = model.config
+    start = config.decoder_start_token_id if config.is_encoder_decoder else pieces.bos_id()
+    return [i for i in {start, config.pad_token_id} if i is not None and i != pieces.eos_id() and i < config.vocab_size]
+
+
+def read_by(model, pieces, line):
     ids = pieces.encode(line)
-    ids = ids + [0] if translates else [1] + ids
-    never = [] if translates else [1]  # apps/translate never chooses the start
+    return ids + [pieces.eos_id()] if model.config.is_encoder_decoder else [pieces.bos_id()] + ids
+
+
+def theirs(model, pieces, line):
+    ids, translates = read_by(model, pieces, line), model.config.is_encoder_decoder
     with torch.no_grad():
-        made_ids = model.generate(torch.tensor([ids]), num_beams=1, do_sample=False, max_new_tokens=MAX_LENGTH, max_length=None, suppress_tokens=never or None,
-                                  return_dict_in_generate=True, output_scores=True, pad_token_id=PIECES if translates else 2, use_cache=True)
+        made_ids = model.generate(torch.tensor([ids]), num_beams=1, do_sample=False, max_new_tokens=MAX_LENGTH, max_length=None, suppress_tokens=never(model, pieces) or None,
+                                  return_dict_in_generate=True, output_scores=True, pad_token_id=model.config.pad_token_id or pieces.eos_id(), use_cache=True)
     steps = model.compute_transition_scores(made_ids.sequences, made_ids.scores, normalize_logits=True)[0]
     out = made_ids.sequences[0][1:] if translates else made_ids.sequences[0][len(ids):]
     return float(steps.mean()), pieces.decode([i for i in out.tolist() if i < PIECES])
+
+
+def of_ctranslate2(folder, model, pieces, lines):
+    options = {"max_batch_size": 64, "beam_size": 1, "return_scores": True, "suppress_sequences": [[pieces.id_to_piece(i)] for i in never(model, pieces) if i < PIECES] or None}
+    if model.config.is_encoder_decoder:
+        translator = ctranslate2.Translator(folder, compute_type="float32", intra_threads=2)
+        results = translator.translate_batch([pieces.encode(line, out_type=str) for line in lines], max_decoding_length=MAX_LENGTH, min_decoding_length=0, max_input_length=0, **options)
+        return [(r.scores[0], r.hypotheses[0]) for r in results]
+    generator = ctranslate2.Generator(folder, compute_type="float32", intra_threads=2)
+    prompts = [[pieces.id_to_piece(pieces.bos_id())] + pieces.encode(line, out_type=str) for line in lines]
+    results = generator.generate_batch(prompts, max_length=MAX_LENGTH, min_length=0, include_prompt_in_result=False, **options)
+    return [(r.scores[0], r.sequences[0]) for r in results]
+
+
+def check_targets(case, model, pieces, lines, command):
+    """The probabilities of given targets, piece by piece. A language model continues half a line."""
+    translates = model.config.is_encoder_decoder
+    halves = [line.rfind(" ", 0, 1 + len(line) // 2) for line in lines]
+    pairs = list(zip(lines, lines[1:] + lines[:1])) if translates else [(line[:at], line[at:]) for line, at in zip(lines, halves) if at > 0]
+    with open("import.pairs", "w", encoding="utf-8") as file:
+        file.writelines(f"{source}\t{target}\n" for source, target in pairs)
+    worst = 0.0
+    for (source, target), printed in zip(pairs, run(*command, "--score", "--token-scores", "--input", "import.pairs").split("\n")):
+        given = read_by(model, pieces, source)
+        with torch.no_grad():
+            if translates:
+                labels = pieces.encode(target) + [pieces.eos_id()]
+                logits = model(input_ids=torch.tensor([given]), decoder_input_ids=torch.tensor([[model.config.decoder_start_token_id] + labels[:-1]])).logits[0]
+            else:
+                whole = read_by(model, pieces, source + target)
+                labels = whole[len(given):]
+                logits = model(input_ids=torch.tensor([whole])).logits[0][len(given) - 1:-1]
+        log_p = torch.log_softmax(logits, -1)[range(len(labels)), labels].tolist()
+        got = [float(number) for number in printed.split("\t")[-1].split(" ")]
+        worst = max(worst, *(abs(a - b) for a, b in zip(log_p, got, strict=True)))
+    print(f"{case.name}: pieces of {len(pairs)} targets within {worst:.1e}")
+    if worst > 1e-4:
+        sys.exit(1)
+
+
+def check_lines(what, lines, ours, theirs_of_lines, bound):
+    same, worst = 0, 0.0
+    for (score, text), (their_score, their_text) in zip(ours, theirs_of_lines, strict=True):
+        if text.strip() == their_text.strip():
+            same += 1
+            worst = max(worst, abs(score - their_score))
+    print(f"{what}: {same} of {len(lines)} lines identical, scores within {worst:.1e}")
+    if same < 0.99 * len(lines) or worst > bound:
+        sys.exit(1)
 
 
 def check_tensors(case, before, after):
@@ -129,26 +227,22 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     with open(source, encoding="utf-8") as file:
         lines = file.read().split("\n")[:-1]
-    tokenizers = {}
-    for layout, ids in {"llama": {"unk_id": 0, "bos_id": 1, "eos_id": 2}, "marian": {"eos_id": 0, "unk_id": 1, "bos_id": -1}}.items():
-        sentencepiece.SentencePieceTrainer.train(input=source, model_prefix=layout, vocab_size=PIECES, pad_id=-1, minloglevel=2, hard_vocab_limit=True, **ids)
-        tokenizers[layout] = f"{layout}.model"
+    for layout, ids in IDS.items():
+        sentencepiece.SentencePieceTrainer.train(input=source, model_prefix=layout, vocab_size=PIECES, minloglevel=2, hard_vocab_limit=True, **ids)
     for case in CASES:
-        folder, checkpoint, again = (f"import.{case.name}{end}" for end in ("", ".ckpt", ".again"))
-        model, translates = made(case, folder, tokenizers)
+        folder, checkpoint, again, ct2 = (f"import.{case.name}{end}" for end in ("", ".ckpt", ".again", ".ct2"))
+        model, pieces = made(case, folder)
         run(export, "--from", f"hf:{folder}", "--format", "argosy", "--out", checkpoint)
-        pieces = sentencepiece.SentencePieceProcessor(tokenizers["marian" if translates else "llama"])
-        said = run(translate, checkpoint, "--beam", "1", "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--scores", "--input", source)
+        command = (translate, checkpoint)
+        said = run(*command, "--beam", "1", "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--scores", "--input", source)
         ours = [(float(score), text) for score, text in (line.split("\t", 1) for line in said.split("\n")[:-1])]
-        same, worst = 0, 0.0
-        for line, (score, text) in zip(lines, ours, strict=True):
-            their_score, their_text = theirs(model, pieces, line, translates)
-            if text.strip() == their_text.strip():
-                same += 1
-                worst = max(worst, abs(score - their_score))
-        print(f"{case.name}: {same} of {len(lines)} lines identical, scores within {worst:.1e}")
-        if same < 0.99 * len(lines) or worst > 1e-4:
-            sys.exit(1)
+        check_lines(case.name, lines, ours, [theirs(model, pieces, line) for line in lines], 1e-4)
+        check_targets(case, model, pieces, lines, command)
+        run(export, "--from", f"hf:{folder}", "--format", "ct2", "--out", ct2)
+        decoded = [(score, pieces.decode([piece for piece in hypothesis if pieces.piece_to_id(piece) != pieces.unk_id() or piece == pieces.id_to_piece(pieces.unk_id())]))
+                   for score, hypothesis in of_ctranslate2(ct2, model, pieces, lines)]
+        if "window" not in case.name and case.name != "mistral":  # whose prompts exceed the window (FORMAT.md)
+            check_lines(f"{case.name}, CTranslate2", lines, ours, decoded, 1e-3)
         types = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
         run(export, checkpoint, "--format", "hf", "--quantization", types[case.dtype], "--out", again)
         check_tensors(case, folder, again)

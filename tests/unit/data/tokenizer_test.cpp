@@ -25,7 +25,7 @@ TEST_P(EachShape, TrainsWithTheIdsOfTheShapeAndReadsBackTheText) {
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   EXPECT_EQ(vocabulary.pieces, 300);
   EXPECT_EQ(tokenizer.piece(vocabulary.eos), "</s>");
-  EXPECT_EQ(tokenizer.piece(vocabulary.unk), "<unk>");
+  EXPECT_EQ(tokenizer.piece(vocabulary.unk.value()), "<unk>");
   EXPECT_EQ(vocabulary.bos ? tokenizer.piece(*vocabulary.bos) : "<s>", "<s>");
   EXPECT_EQ(vocabulary.pad ? tokenizer.piece(*vocabulary.pad) : "<pad>", "<pad>");
   std::int64_t pieces = 0;
@@ -107,6 +107,19 @@ TEST(Tokenizer, SpellsDeadIdsAndSkipsThemInText) {
   EXPECT_EQ(tokenizer.id_of("</s>"), 0);
   EXPECT_EQ(tokenizer.id_of("no such piece"), std::nullopt);
   EXPECT_LT(tokenizer.score(10), 0);
+}
+
+TEST(Tokenizer, OwnIdsFitAnyModelAndIdsBeyondItHaveNoText) {
+  const std::string& model = test::small_tokenizer(spec::TokenLayout::marian).model_bytes();
+  const Tokenizer own =
+      Tokenizer::load(model, {spec::TokenLayout::llama, 64, spec::TokenIds{.eos = 0, .pad = 7}, /*least_pieces=*/310});
+  EXPECT_EQ(std::tuple(own.vocabulary().pieces, own.vocabulary().rows, own.vocabulary().unk),
+            std::tuple(310, 320, std::nullopt));
+  EXPECT_EQ(own.piece(300), "<unused_0>");
+  std::vector<std::int32_t> ids = own.encode("In the beginning");
+  ids.push_back(305);
+  EXPECT_EQ(own.decode(ids), "In the beginning");
+  EXPECT_EQ(own.id_of("<unused_0>"), std::nullopt);
 }
 
 TEST(Tokenizer, RefusesAFileThatIsNoneAndIdsOfAnotherShape) {

@@ -115,13 +115,17 @@ Hypothesis best_of_all(BoundModel& bound, const Ids& source, std::int64_t steps,
       std::vector<at::Tensor> steps_logits;
       for (const std::int64_t id : ids) steps_logits.push_back(inference.step(cache, at::tensor({id}, at::kLong)));
       const at::Tensor logits = at::cat(steps_logits).narrow(1, 0, live);
-      if (shape.type == spec::ModelType::decoder) logits.select(1, shape.vocabulary.start).fill_(-1e9);
+      const auto is_never = [&](std::int64_t id) {
+        return id != eos && (id == shape.vocabulary.start || id == shape.vocabulary.filler());
+      };
+      for (std::int64_t id = 0; id < live; ++id)
+        if (is_never(id)) logits.select(1, id).fill_(-1e9);
       const at::Tensor log_p = at::log_softmax(logits.to(at::kDouble), 1);
       double sum = 0;
       for (std::size_t i = 0; i < prefix.size(); ++i)
         sum += log_p[static_cast<std::int64_t>(i)][prefix[i]].item<double>();
       for (std::int64_t id = 0; id < live; ++id) {
-        if (id == shape.vocabulary.start) continue;
+        if (is_never(id)) continue;
         const double score = (sum + log_p[static_cast<std::int64_t>(prefix.size())][id].item<double>()) /
                              std::pow(static_cast<double>(step + 1), alpha);
         Ids longer = prefix;
@@ -138,20 +142,25 @@ Hypothesis best_of_all(BoundModel& bound, const Ids& source, std::int64_t steps,
 class RandomModel : public testing::TestWithParam<spec::ModelType> {};
 
 TEST_P(RandomModel, ABeamThatHoldsEverythingFindsTheBestOfAll) {
-  BoundModel bound(shape_of(GetParam(), 5), at::kFloat, 3);
-  for (const at::Tensor& flat : bound.weights) flat.mul_(1.5);  // clear preferences
+  spec::Architecture shape = shape_of(GetParam(), 5), own_ids = shape;
+  own_ids.vocabulary.start = own_ids.vocabulary.eos;  // as in M2M-100
+  own_ids.vocabulary.pad = 2;
   std::size_t lengths = 0;
-  for (const Ids& source : {Ids{1, 3, 0}, Ids{4, 0}, Ids{1, 3, 4, 3}}) {
-    for (const double alpha : {0.0, 0.6, 1.0}) {
-      const Hypothesis expected = best_of_all(bound, source, 4, alpha);
-      const Hypothesis found =
-          best(bound, {.beam = 100, .length_penalty = alpha, .patience = 1000, .max_length = 4, .batch_elements = 1},
-               source);
-      if (alpha > 0) {
-        EXPECT_EQ(found.ids, expected.ids) << alpha;
-        EXPECT_NEAR(found.score, expected.score, 1e-4) << alpha;
+  for (const spec::Architecture& of : {shape, own_ids}) {
+    BoundModel bound(of, at::kFloat, 3);
+    for (const at::Tensor& flat : bound.weights) flat.mul_(1.5);  // clear preferences
+    for (const Ids& source : {Ids{1, 3, 0}, Ids{4, 0}, Ids{1, 3, 4, 3}}) {
+      for (const double alpha : {0.0, 0.6, 1.0}) {
+        const Hypothesis expected = best_of_all(bound, source, 4, alpha);
+        const Hypothesis found =
+            best(bound, {.beam = 100, .length_penalty = alpha, .patience = 1000, .max_length = 4, .batch_elements = 1},
+                 source);
+        if (alpha > 0) {
+          EXPECT_EQ(found.ids, expected.ids) << alpha;
+          EXPECT_NEAR(found.score, expected.score, 1e-4) << alpha;
+        }
+        lengths |= std::size_t{1} << found.ids.size();
       }
-      lengths |= std::size_t{1} << found.ids.size();
     }
   }
   EXPECT_GT(lengths, 1U);  // not all empty

@@ -19,6 +19,18 @@ class ExportFixture : public testing::Test {
  protected:
   ExportFixture() {
     translation.max_positions = 5;
+    t5 = translation;
+    t5.norm = spec::Norm::rms_norm;
+    t5.norm_position = spec::NormPosition::pre;
+    t5.activation = spec::Activation::geglu;
+    t5.bias = false;
+    t5.encoder.position = t5.decoder.position = spec::Position::t5;
+    t5.head_size = 6;
+    m2m = translation;
+    m2m.norm_position = spec::NormPosition::pre;
+    m2m.output_bias = false;
+    m2m.encoder.position = m2m.decoder.position = spec::Position::sinusoidal_fairseq;
+    m2m.token_ids = spec::TokenIds{.eos = 0, .unk = 1, .pad = 1, .start = 0};
     language = translation;
     language.type = spec::ModelType::decoder;
     language.heads = 4;
@@ -30,14 +42,14 @@ class ExportFixture : public testing::Test {
   }
 
   Path save(const spec::ModelConfig& config, float spoil = 0) {
-    const data::Tokenizer& tokenizer =
-        small_tokenizer(config.type == spec::ModelType::decoder ? spec::TokenLayout::llama : spec::TokenLayout::marian);
+    const data::Tokenizer& tokenizer = small_tokenizer(spec::vocabulary_rule(config).layout);
+    const std::int64_t pieces = std::max<std::int64_t>(300, spec::vocabulary_rule(config).least_pieces);
     Units units;
-    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, 300)).units)
+    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, pieces)).units)
       units.emplace_back(unit_prefix + unit.name, unit.flat());
     checkpoint::Sections sections = toy_sections();
     sections.model["config"] = config::to_json(config);
-    sections.model["vocab_size"] = 300;
+    sections.model["vocab_size"] = pieces;
     Toy toy{units, context.topology().layout(), 0};
     toy.fill(1);
     if (spoil != 0) toy.tensor(0, 1)[3] = spoil;
@@ -63,7 +75,7 @@ class ExportFixture : public testing::Test {
   TestContext context{os, world()};
   spec::ModelConfig translation =
       model_config({.width = 8, .ff = 12, .heads = 2, .encoder_layers = 1, .decoder_layers = 1});
-  spec::ModelConfig language;
+  spec::ModelConfig language, t5, m2m;
   std::int64_t step = 0;
   std::string unit_prefix;
   Path out;

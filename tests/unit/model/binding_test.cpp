@@ -55,7 +55,7 @@ TEST_P(Binding, EachHalfLeavesTheOther) {
 }
 
 spec::Architecture untied(spec::Architecture shape) {
-  shape.tie_embeddings = false;
+  shape.tie_embeddings = shape.tie_inputs = false;
   shape.norm_position = spec::NormPosition::pre;
   return shape;
 }

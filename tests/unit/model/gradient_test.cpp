@@ -32,7 +32,7 @@ const Case gradient_cases[] = {
     {"UntiedGelu",
      with(tiny_translation(),
           [](auto& s) {
-            s.tie_embeddings = false;
+            s.tie_embeddings = s.tie_inputs = false;
             s.activation = Activation::gelu;
           }),
      0},
@@ -66,11 +66,16 @@ const Case gradient_cases[] = {
                                         s.scales_embeddings = false;
                                       })},
     {"T5Tied", with(tiny_t5(), [](auto&) {})},
-    {"T5UntiedGrouped", with(tiny_t5(),
-                             [](auto& s) {
-                               s.tie_embeddings = false;
-                               s.kv_heads = 2;
-                             })},
+    {"TiedInputsWithoutOutputBias", with(tiny_translation(),
+                                         [](auto& s) {
+                                           s.norm_position = NormPosition::pre;
+                                           s.tie_embeddings = s.output_bias = false;
+                                         })},
+    {"T5TiedInputsGrouped", with(tiny_t5(),
+                                 [](auto& s) {
+                                   s.tie_embeddings = false;
+                                   s.kv_heads = 2;
+                                 })},
     {"Alibi", tiny_with(Position::alibi, Position::alibi)},
     {"AlibiWindow", with(tiny_language_model(),
                          [](auto& s) {
@@ -78,7 +83,8 @@ const Case gradient_cases[] = {
                            s.window = 3;
                          })},
     {"LearnedTied", tiny_with(Position::learned, Position::learned)},
-    {"LearnedUntied", with(tiny_with(Position::learned, Position::learned), [](auto& s) { s.tie_embeddings = false; })},
+    {"LearnedUntied",
+     with(tiny_with(Position::learned, Position::learned), [](auto& s) { s.tie_embeddings = s.tie_inputs = false; })},
     {"FairseqThenNone", tiny_with(Position::sinusoidal_fairseq, Position::none)},
     {"RopeThenT5", tiny_with(Position::rope, Position::t5)},
     {"T5ThenRope", tiny_with(Position::t5, Position::rope)},

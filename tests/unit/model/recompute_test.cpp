@@ -85,7 +85,7 @@ TEST(Recompute, LeavesAllBitsOfT5) {
 TEST(Recompute, BlocksBesideFrozenEmbeddingsGetTheirGradients) {
   for (const bool tied : {true, false}) {
     spec::Architecture shape = tiny_translation();
-    shape.tie_embeddings = tied;
+    shape.tie_embeddings = shape.tie_inputs = tied;
     const model::Inputs inputs = ragged_inputs(shape);
     BoundModel free(shape);
     run_micro_batch_at(Recompute::none, *free.model, inputs);

@@ -180,7 +180,7 @@ struct Reference {
     const std::string target = "decoder/embeddings/weight";
     at::Tensor memory, source_seen;
     if (shape.type == spec::ModelType::encoder_decoder) {
-      at::Tensor x = embed(inputs.source, shape.tie_embeddings ? target : "encoder/embeddings_0/weight", true);
+      at::Tensor x = embed(inputs.source, shape.tie_inputs ? target : "encoder/embeddings_0/weight", true);
       source_seen = at::arange(inputs.source.size(1)).view({1, 1, 1, -1}).lt(inputs.source_lengths.view({-1, 1, 1, 1}));
       for (std::int64_t i = 0; i < shape.encoder_layers; ++i)
         x = block(x, "encoder/layer_" + std::to_string(i), source_seen, {}, {});
@@ -199,7 +199,7 @@ struct Reference {
     if (shape.vocabulary.layout == spec::TokenLayout::t5 && shape.tie_embeddings)
       x = x / std::sqrt(static_cast<double>(shape.width));
     at::Tensor logits = at::linear(x, weights.at(shape.tie_embeddings ? target : "decoder/projection/weight"));
-    if (shape.bias) logits = logits + weights.at("decoder/projection/bias");
+    if (shape.output_bias) logits = logits + weights.at("decoder/projection/bias");
     logits = logits.narrow(-1, 0, shape.vocabulary.pieces);
     const at::Tensor log_p = at::log_softmax(logits, -1), lse = (logits - log_p).select(-1, 0);
     const at::Tensor nll = -log_p.gather(2, inputs.target_labels.clamp_min(0).unsqueeze(2)).squeeze(2);

@@ -89,9 +89,21 @@ TEST(RunConfig, RefusesChoicesThatCannotWorkTogether) {
   refused(R"("optimizer": {"ema": 1})", "optimizer.ema");
   refused(R"("sharding": {"accumulation_order": "breadth_first", "reduction": "elastic"})",
           "sharding.accumulation_order");
+  refused(R"("model": {"tie_inputs": false})", "model.tie_inputs");
+  refused(R"("model": {"type": "decoder", "tie_inputs": false})", "model.tie_inputs");
+  refused(R"("model": {"token_ids": {"eos": -1}})", "model.token_ids.eos");
   refused(R"("model": {"type": "decoder", "max_positions": 64}, "batch": {"sequence_length": 65})",
           "batch.sequence_length");
   EXPECT_NO_THROW((void)read(R"("sharding": {"zero_stage": 3}, "validation": {"metrics": ["loss", "bleu", "ter"]})"));
+}
+
+TEST(RunConfig, ATrainedTokenizerHasTheUsualIds) {
+  RunConfig config = read(R"("model": {"token_ids": {"eos": 2}})");
+  config.data.tokenizer_training.emplace();
+  config::Problems problems;
+  validate(config, problems);
+  ASSERT_EQ(problems.all().size(), 1U);
+  EXPECT_EQ(problems.all().front().pointer, "/model/token_ids");
 }
 
 TEST(RunConfig, SmoothingFollowsTheKindOfModel) {

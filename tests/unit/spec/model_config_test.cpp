@@ -5,6 +5,7 @@
 
 #include "config/describe.hpp"
 #include "spec/model_spec.hpp"
+#include "support/refusal.hpp"
 
 namespace argosy::spec {
 namespace {
@@ -114,6 +115,23 @@ TEST(ModelConfig, AllThatMakesT5TogetherGivesItsIdsAndScales) {
     EXPECT_EQ(pegasus.vocabulary.zero_row(), pegasus.vocabulary.start);
     EXPECT_EQ(std::tuple(pegasus.embedding_scale(), pegasus.output_scale()), std::tuple(std::sqrt(96.0), 1.0));
   }
+}
+
+TEST(ModelConfig, TokenIdsAllowIdsThatNoTextHas) {
+  ModelConfig config;
+  config.type = ModelType::decoder;
+  config.preset = Preset::lm_tiny;
+  config.token_ids = TokenIds{.eos = 90, .start = 95};
+  config.vocab_size = 100;
+  const VocabularyRule rule = vocabulary_rule(config);
+  EXPECT_EQ(std::tuple(rule.ids, rule.least_pieces), std::tuple(config.token_ids, 100));
+  const Vocabulary vocabulary = resolve(config, 100).vocabulary;
+  EXPECT_EQ(std::tuple(vocabulary.pieces, vocabulary.eos, vocabulary.start), std::tuple(100, 90, 95));
+  config.vocab_size = 95;
+  EXPECT_THAT(test::refusal(Fault::config, [&] { (void)resolve(config, 95); }),
+              testing::HasSubstr("model.token_ids.start: expected an id below 95"));
+  config.token_ids.reset();
+  EXPECT_EQ(vocabulary_rule(config).least_pieces, 0);
 }
 
 TEST(ModelConfig, EachSideHasPositionsOfItsOwn) {

@@ -54,6 +54,37 @@ TEST(Vocabularies, PadToAMultipleWithTheIdsOfTheShape) {
   EXPECT_EQ(llama.filler(), 2);
 }
 
+TEST(Vocabularies, OwnIdsReplaceThoseOfTheShape) {
+  const Vocabulary own =
+      vocabulary_of({TokenLayout::pegasus, 64, TokenIds{.eos = 2, .unk = 3, .bos = 0, .pad = 1}}, 70);
+  EXPECT_EQ(std::tuple(own.eos, own.unk, own.bos, own.pad), std::tuple(2, 3, 0, 1));
+  EXPECT_EQ(std::tuple(own.rows, own.pieces, own.start, own.filler()), std::tuple(128, 70, 0, 1));
+  EXPECT_EQ(own.zero_row(), std::nullopt);
+  EXPECT_FALSE(own.is_dead(69));
+  const Vocabulary few = vocabulary_of({TokenLayout::llama, 64, TokenIds{.eos = 7}}, 70);
+  EXPECT_EQ(std::tuple(few.start, few.unk, few.bos, few.pad, few.filler()),
+            std::tuple(7, std::nullopt, std::nullopt, std::nullopt, 7));
+  EXPECT_EQ(vocabulary_of({TokenLayout::llama, 64, TokenIds{.eos = 7, .bos = 5, .start = 6}}, 70).start, 6);
+}
+
+TEST(ModelSpec, TiedInputsShareAMatrixAndTheOutputHasItsOwn) {
+  ModelConfig config;
+  config.preset = Preset::mt_tiny;
+  config.tie_embeddings = false;
+  config.tie_inputs = true;
+  config.norm_position = NormPosition::pre;
+  config.output_bias = false;
+  const ModelSpec spec = resolve(config, 100);
+  EXPECT_THAT(names_of(spec), ElementsAre("embedding", "encoder.0", "encoder.1", "decoder.0", "decoder.1", "head"));
+  const std::vector<std::size_t> units{0, 1, 2, 0, 3, 4, 5};
+  for (std::size_t v = 0; v < spec.visits.size(); ++v) EXPECT_THAT(spec.visits[v].units, ElementsAre(units[v]));
+  std::vector<std::string> names;
+  for (const std::size_t unit : {0, 5})
+    for (const Parameter& parameter : spec.units[unit].parameters) names.push_back(parameter.name);
+  EXPECT_THAT(names, ElementsAre("decoder/embeddings/weight", "encoder/layer_norm/gamma", "encoder/layer_norm/beta",
+                                 "decoder/projection/weight", "decoder/layer_norm/gamma", "decoder/layer_norm/beta"));
+}
+
 TEST(ModelSpec, VisitsReadTheUnitsOfTheirMatrices) {
   const ModelSpec tied = small();
   EXPECT_THAT(names_of(tied), ElementsAre("embedding", "encoder.0", "encoder.1", "decoder.0", "decoder.1"));
@@ -65,7 +96,7 @@ TEST(ModelSpec, VisitsReadTheUnitsOfTheirMatrices) {
   EXPECT_EQ(tied.visits[5].layer, 1);
 
   Architecture separate = small();
-  separate.tie_embeddings = false;
+  separate.tie_embeddings = separate.tie_inputs = false;
   EXPECT_THAT(names_of(separate), ElementsAre("source_embedding", "encoder.0", "encoder.1", "target_embedding",
                                               "decoder.0", "decoder.1", "head"));
   for (std::size_t v = 0; const Visit& visit : ModelSpec(separate).visits) EXPECT_THAT(visit.units, ElementsAre(v++));
@@ -101,7 +132,7 @@ TEST(ModelSpec, TheBlocksOfASideShareTheirRelativeBias) {
 TEST(ModelSpec, LearnedPositionsBelongToTheUnitThatEmbeds) {
   for (const bool tied : {true, false}) {
     Architecture shape = small();
-    shape.tie_embeddings = tied;
+    shape.tie_embeddings = shape.tie_inputs = tied;
     shape.max_positions = 33;
     shape.encoder_position = shape.decoder_position = Position::learned;
     const ModelSpec spec = shape;
@@ -117,7 +148,7 @@ TEST(ModelSpec, LearnedPositionsBelongToTheUnitThatEmbeds) {
 
 TEST(ModelSpec, QueriesKeysAndValuesMayBeTheOnlyOnesWithBiases) {
   Architecture shape = small();
-  shape.bias = false;
+  shape.bias = shape.output_bias = false;
   shape.qkv_bias = true;
   const ModelSpec spec = shape;
   std::vector<std::string> names;
