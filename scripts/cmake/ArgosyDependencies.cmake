@@ -34,7 +34,7 @@ endfunction()
 argosy_need_module(libmpich-dev mpi mpich) # by name: `mpi` may be another vendor's
 argosy_need_module(libhdf5-dev hdf5 hdf5-serial hdf5)
 argosy_need_module(libsentencepiece-dev sentencepiece sentencepiece)
-argosy_need_module(libicu-dev icu icu-uc)
+argosy_need_module(libicu-dev icu icu-i18n) # which brings icu-uc
 argosy_need_module(libxxhash-dev xxhash libxxhash)
 argosy_need(libfmt-dev fmt 9)
 argosy_need(libspdlog-dev spdlog 1.10)

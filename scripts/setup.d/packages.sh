@@ -18,7 +18,7 @@ libcli11-dev            header:CLI/CLI.hpp           cli11
 libfmt-dev              pc:fmt                       fmt@9:
 libspdlog-dev           pc:spdlog                    spdlog~header_only+fmt_external
 libsentencepiece-dev    pc:sentencepiece             sentencepiece
-libicu-dev              pc:icu-uc                    icu4c
+libicu-dev              pc:icu-i18n                  icu4c
 libxxhash-dev           pc:libxxhash                 xxhash
 libssl-dev              pc:libcrypto                 openssl
 librandom123-dev        header:Random123/philox.h    random123

@@ -36,3 +36,11 @@ small_run() { # small_run VERSES: config.json, with tokenizer and shards
 JSON
   "${ARGOSY_BUILD_DIR:?}/apps/preprocess" config.json 2>preprocess.log
 }
+
+judge() { # judge NAME ARGUMENTS…: skips the test where its programs are missing
+  local python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python rc=0
+  [ -x "$python" ] || skip "scripts/setup --judges has not run"
+  "$python" "$ARGOSY_SOURCE_DIR/tests/system/judges/$1_judge.py" "${@:2}" || rc=$?
+  ((rc != 77)) || skip "scripts/setup --peer has not run"
+  return "$rc"
+}

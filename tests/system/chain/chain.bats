@@ -22,14 +22,6 @@ train_tiny() {
   on 2 apps/train configs/tiny.json --set schedule.length=160 --set validation.interval=50 --set optimizer.ema=0.95
 }
 
-judge() { # judge NAME ARGUMENTS…: skips the test where its programs are missing
-  local python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python rc=0
-  [ -x "$python" ] || skip "scripts/setup --judges has not run"
-  "$python" "$ARGOSY_SOURCE_DIR/tests/system/judges/$1_judge.py" "${@:2}" || rc=$?
-  ((rc != 77)) || skip "scripts/setup --peer has not run"
-  return "$rc"
-}
-
 @test "training leaves the newest checkpoints, an export and finite figures" {
   [ "$(ls runs/tiny/train/checkpoints)" = "$(printf '%s\n' 000000050 000000100 000000150)" ]
   [ "$(ls runs/tiny/train/export)" = 000000160 ]

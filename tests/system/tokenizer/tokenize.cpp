@@ -1,0 +1,58 @@
+// Runs a tokenizer.json for tokenizer_judge.py. usage: tokenize TOKENIZER < TEXTS
+// TEXTS: a JSON array of strings and arrays of ids. For each string, the output array has {"ids": …, "text": …}: its
+// ids and the text of these; for each array, {"text": …}.
+#include <boost/json.hpp>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "tokenizer/pipeline.hpp"
+
+namespace {
+
+std::string all_of(std::istream& stream) { return {std::istreambuf_iterator<char>(stream), {}}; }
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc != 2) throw std::invalid_argument("usage: tokenize TOKENIZER < TEXTS");
+  std::ifstream file(argv[1], std::ios::binary);
+  const double begin_s = seconds_now();
+  const auto pipeline = argosy::tokenizer::Pipeline::load(all_of(file), argv[1]);
+  const double load_s = seconds_now() - begin_s;
+  double encode_s = 0, decode_s = 0;
+  std::size_t tokens = 0;
+  boost::json::array out;
+  const boost::json::value texts = boost::json::parse(all_of(std::cin));
+  for (const boost::json::value& each : texts.as_array()) {
+    boost::json::object& answer = out.emplace_back(boost::json::object{}).as_object();
+    std::vector<std::int32_t> ids;
+    if (each.is_string()) {
+      const double from_s = seconds_now();
+      ids = pipeline.encode(each.get_string());
+      encode_s += seconds_now() - from_s;
+      answer["ids"] = boost::json::array(ids.begin(), ids.end());
+      tokens += ids.size();
+    } else {
+      ids = boost::json::value_to<std::vector<std::int32_t>>(each);
+    }
+    const double from_s = seconds_now();
+    answer["text"] = pipeline.decode(ids);
+    decode_s += seconds_now() - from_s;
+  }
+  std::cout << out << '\n';
+  std::cerr << boost::json::object{{"load_s", load_s},
+                                   {"encode_s", encode_s},
+                                   {"decode_s", decode_s},
+                                   {"tokens", tokens}}
+            << '\n';
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
+}
