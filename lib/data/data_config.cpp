@@ -53,7 +53,9 @@ std::span<const config::KeyText> key_texts(const SplitConfig&) {
 
 std::span<const config::KeyText> key_texts(const DataConfig&) {
   static constexpr config::KeyText texts[] = {
-      {"tokenizer", "SentencePiece model file; made by preprocess if tokenizer_training is set"},
+      {"tokenizer",
+       "a SentencePiece model, which preprocess makes if tokenizer_training is set, or a tokenizer.json of Hugging "
+       "Face"},
       {"shards", "folder of the token shards that preprocess writes and train reads"},
       {"cache",
        "folder for counts and trained tokenizers, which later calls reuse for the same text; default: <run_dir>/cache"},
@@ -154,7 +156,7 @@ void validate(const SplitConfig& config, config::Problems& problems) {
 }
 
 void validate(const DataConfig& config, config::Problems& problems) {
-  problems.require(!config.tokenizer.empty(), "/tokenizer", "a SentencePiece model file", "none");
+  problems.require(!config.tokenizer.empty(), "/tokenizer", "a SentencePiece model or a tokenizer.json", "none");
   problems.require(Path{config.tokenizer}.filename().native().size() <= longest_given_name_bytes, "/tokenizer",
                    "a file name of at most 200 bytes", Path{config.tokenizer}.filename().string());
   problems.require(!config.shards.empty(), "/shards", "a folder for token shards", "none");

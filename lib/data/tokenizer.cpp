@@ -8,19 +8,103 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "tokenizer/pipeline.hpp"
 
 namespace argosy::data {
+
+/// What a tokenizer file says, whatever its format. Ids are [0, size()).
+struct Tokenizer::Model {
+  virtual ~Model() = default;
+  [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  [[nodiscard]] virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
+  [[nodiscard]] virtual std::int32_t size() const = 0;
+  [[nodiscard]] virtual std::string piece(std::int32_t id) const = 0;
+  [[nodiscard]] virtual float score(std::int32_t id) const = 0;
+  [[nodiscard]] virtual std::optional<std::int64_t> id_of(std::string_view piece) const = 0;
+  [[nodiscard]] virtual std::optional<std::int64_t> unknown() const = 0;
+  [[nodiscard]] virtual std::optional<bool> puts_before(std::int64_t id) const = 0;
+  [[nodiscard]] virtual bool is_json() const = 0;
+  /// The ids that a layout decides, as far as the file has them: "bos 1, eos 2, unk 0, pad -1".
+  [[nodiscard]] virtual std::string special_ids(const spec::Vocabulary& wanted) const = 0;
+};
+
 namespace {
 
 constexpr std::array layout_names{"Marian", "Pegasus", "T5", "Llama"};  // by spec::TokenLayout
 
+std::string ids_text(std::int64_t bos, std::int64_t eos, std::int64_t unk, std::int64_t pad) {
+  return fmt::format("bos {}, eos {}, unk {}, pad {}", bos, eos, unk, pad);
+}
+
 }  // namespace
 
-struct Tokenizer::Model {
+/// A .model file of SentencePiece.
+struct Tokenizer::SentencePieceModel final : Model {
   sentencepiece::SentencePieceProcessor processor;
+
+  SentencePieceModel(const std::string& bytes, std::string_view name) {
+    if (processor.LoadFromSerializedProto(bytes).ok()) return;
+    throw_error(Fault::data, std::string{name}, "a SentencePiece model or a tokenizer.json",
+                fmt::format("{} bytes that are neither", bytes.size()),
+                "use the .model file that SentencePiece or preprocess wrote, or a tokenizer.json of Hugging Face");
+  }
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<int> ids;
+    const auto status = processor.Encode(text, &ids);
+    ARGOSY_CHECK(status.ok(), "SentencePiece: {}", status.ToString());
+    return ids;
+  }
+  [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override {
+    std::string text;
+    const auto status = processor.Decode(ids, &text);
+    ARGOSY_CHECK(status.ok(), "SentencePiece: {}", status.ToString());
+    return text;
+  }
+  [[nodiscard]] std::int32_t size() const override { return processor.GetPieceSize(); }
+  [[nodiscard]] std::string piece(std::int32_t id) const override { return processor.IdToPiece(id); }
+  [[nodiscard]] float score(std::int32_t id) const override { return processor.GetScore(id); }
+  [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const override {
+    const int id = processor.PieceToId(piece);
+    if (id == processor.unk_id() && processor.IdToPiece(id) != piece) return std::nullopt;
+    return id;
+  }
+  [[nodiscard]] std::optional<std::int64_t> unknown() const override { return processor.unk_id(); }
+  [[nodiscard]] std::optional<bool> puts_before(std::int64_t) const override { return std::nullopt; }
+  [[nodiscard]] bool is_json() const override { return false; }
+  [[nodiscard]] std::string special_ids(const spec::Vocabulary&) const override {
+    return ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
+  }
 };
 
-Tokenizer::Tokenizer(std::unique_ptr<Model> model, std::string model_bytes, spec::Vocabulary vocabulary)
+/// A tokenizer.json of Hugging Face.
+struct Tokenizer::JsonModel final : Model {
+  tokenizer::Pipeline pipeline;
+
+  JsonModel(const std::string& bytes, std::string_view name) : pipeline(tokenizer::Pipeline::load(bytes, name)) {}
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override { return pipeline.encode(text); }
+  [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return pipeline.decode(ids); }
+  [[nodiscard]] std::int32_t size() const override { return pipeline.size(); }
+  [[nodiscard]] std::string piece(std::int32_t id) const override { return pipeline.piece(id); }
+  [[nodiscard]] float score(std::int32_t id) const override { return pipeline.score(id); }
+  [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const override {
+    return pipeline.id_of(piece);
+  }
+  [[nodiscard]] std::optional<std::int64_t> unknown() const override { return pipeline.unknown(); }
+  [[nodiscard]] std::optional<bool> puts_before(std::int64_t id) const override {
+    return std::ranges::count(pipeline.prefix(), id) > 0;
+  }
+  [[nodiscard]] bool is_json() const override { return true; }
+  /// The file does not say which of its special pieces begins or ends a text.
+  [[nodiscard]] std::string special_ids(const spec::Vocabulary& wanted) const override {
+    const auto if_special = [&](std::optional<std::int64_t> id) {
+      const bool special = id && *id < size() && pipeline.is_special(narrow<std::int32_t>(*id));
+      return special ? *id : std::int64_t{-1};
+    };
+    return ids_text(if_special(wanted.bos), if_special(wanted.eos), unknown().value_or(-1), if_special(wanted.pad));
+  }
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<const Model> model, std::string model_bytes, spec::Vocabulary vocabulary)
     : model_(std::move(model)),
       model_bytes_(std::move(model_bytes)),
       digest_(digest_of(model_bytes_)),
@@ -30,27 +114,26 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name) {
-  auto model = std::make_unique<Model>();
-  const auto status = model->processor.LoadFromSerializedProto(model_bytes);
-  if (!status.ok())
-    throw_error(Fault::data, std::string{name}, "a SentencePiece model",
-                fmt::format("{} bytes that are not one", model_bytes.size()),
-                "use the .model file that SentencePiece or preprocess wrote");
-  const std::int64_t pieces = model->processor.GetPieceSize();
-  const spec::Vocabulary vocabulary = spec::vocabulary_of(rule, std::max(pieces, rule.least_pieces));
-  const auto ids_text = [](std::int64_t bos, std::int64_t eos, std::int64_t unk, std::int64_t pad) {
-    return fmt::format("bos {}, eos {}, unk {}, pad {}", bos, eos, unk, pad);
-  };
-  const auto& processor = model->processor;
-  const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
-  const std::string wanted =
-      ids_text(vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk.value_or(-1), file_pad);
-  const std::string got = ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
-  if (!rule.ids && wanted != got)
-    throw_error(
-        Fault::data, std::string{name},
-        fmt::format("the ids of a {} model ({})", layout_names.at(static_cast<std::size_t>(rule.layout)), wanted), got,
-        "train a tokenizer for this model type (data.tokenizer_training)");
+  std::unique_ptr<const Model> model;
+  if (model_bytes.starts_with('{'))
+    model = std::make_unique<JsonModel>(model_bytes, name);
+  else
+    model = std::make_unique<SentencePieceModel>(model_bytes, name);
+  const spec::Vocabulary vocabulary =
+      spec::vocabulary_of(rule, std::max<std::int64_t>(model->size(), rule.least_pieces));
+  if (!rule.ids) {
+    const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
+    const std::string wanted =
+        ids_text(vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk.value_or(-1), file_pad);
+    const std::string got = model->special_ids(vocabulary);
+    if (wanted != got)
+      throw_error(
+          Fault::data, std::string{name},
+          fmt::format("the ids of a {} model ({})", layout_names.at(static_cast<std::size_t>(rule.layout)), wanted),
+          got,
+          model->is_json() ? "say the ids of this tokenizer in model.token_ids"
+                           : "train a tokenizer for this model type (data.tokenizer_training)");
+  }
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }
 
@@ -62,44 +145,32 @@ Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::Vocabulary
   return load(files.read_text(path), rule, path.string());
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
-  std::vector<int> ids;
-  const auto status = model_->processor.Encode(text, &ids);
-  ARGOSY_CHECK(status.ok(), "SentencePiece: {}", status.ToString());
-  return ids;
-}
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const { return model_->encode(text); }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
-  std::vector<int> live;
+  std::vector<std::int32_t> live;
   live.reserve(ids.size());
   for (const std::int32_t id : ids) {
-    if (id >= 0 && id < model_->processor.GetPieceSize()) live.push_back(id);
+    if (id >= 0 && id < model_->size()) live.push_back(id);
   }
-  std::string text;
-  const auto status = model_->processor.Decode(live, &text);
-  ARGOSY_CHECK(status.ok(), "SentencePiece: {}", status.ToString());
-  return text;
+  return model_->decode(live);
 }
 
 std::string Tokenizer::piece(std::int64_t id) const {
   ARGOSY_CHECK(id >= 0 && id < vocabulary_.rows, "id {} of {}", id, vocabulary_.rows);
-  const std::int64_t spelled = model_->processor.GetPieceSize();
-  if (id < spelled) return model_->processor.IdToPiece(static_cast<int>(id));
+  if (id < model_->size()) return model_->piece(narrow<std::int32_t>(id));
   if (vocabulary_.pad == id) return "<pad>";
-  return fmt::format("<unused_{}>", id - spelled);
+  return fmt::format("<unused_{}>", id - model_->size());
 }
 
 float Tokenizer::score(std::int64_t id) const {
-  ARGOSY_CHECK(id >= 0 && id < model_->processor.GetPieceSize(), "id {} of {}", id, vocabulary_.pieces);
-  return model_->processor.GetScore(static_cast<int>(id));
+  ARGOSY_CHECK(id >= 0 && id < model_->size(), "id {} of {}", id, vocabulary_.pieces);
+  return model_->score(narrow<std::int32_t>(id));
 }
 
-std::optional<std::int64_t> Tokenizer::unknown() const { return model_->processor.unk_id(); }
-
-std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const {
-  const int id = model_->processor.PieceToId(piece);
-  if (id == unknown() && this->piece(id) != piece) return std::nullopt;
-  return id;
-}
+std::optional<std::int64_t> Tokenizer::unknown() const { return model_->unknown(); }
+std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const { return model_->id_of(piece); }
+std::optional<bool> Tokenizer::puts_before(std::int64_t id) const { return model_->puts_before(id); }
+bool Tokenizer::is_json() const { return model_->is_json(); }
 
 }  // namespace argosy::data

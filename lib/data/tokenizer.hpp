@@ -12,14 +12,14 @@
 #include "core/hash.hpp"
 #include "spec/vocabulary.hpp"
 
-/// Text ↔ ids through a SentencePiece model, whose pieces are the live ids of a model's vocabulary. Immutable after
-/// load; encode and decode may run on many threads at once.
+/// Text ↔ ids through a SentencePiece model or a tokenizer.json of Hugging Face, whose pieces are the live ids of a
+/// model's vocabulary. Immutable after load; encode and decode may run on many threads at once.
 namespace argosy::data {
 
 class Tokenizer {
  public:
-  /// From the bytes of a SentencePiece model. Throws Error{data} when they are no model or its ids do not fit the
-  /// layout; `name` stands in the message.
+  /// From the bytes of a file of either format; a tokenizer.json begins with {. Throws Error{data} when they are
+  /// neither or the ids do not fit the layout; `name` stands in the message.
   static Tokenizer load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name = "tokenizer");
   /// The same from a file; a missing one is Error{data} with the advice to run preprocess.
   static Tokenizer read(const Files& files, const Path& path, spec::VocabularyRule rule);
@@ -29,7 +29,7 @@ class Tokenizer {
 
   /// Best segmentation, without EOS. Ids < pieces.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
-  /// Text of ids; control and dead ids leave nothing, unknown ones " ⁇ ".
+  /// Text of ids; control and dead ids leave nothing, unknown ones " ⁇ " (SentencePiece) or what tokenizer.json says.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
   /// Spelling of an id: a piece, "<unused_k>" for fillers, "<pad>".
   [[nodiscard]] std::string piece(std::int64_t id) const;
@@ -40,6 +40,10 @@ class Tokenizer {
 
   /// The id that the file has for what it cannot spell.
   [[nodiscard]] std::optional<std::int64_t> unknown() const;
+  /// Whether an id comes before each text by the template of a tokenizer.json; a SentencePiece model does not say.
+  [[nodiscard]] std::optional<bool> puts_before(std::int64_t id) const;
+  /// Whether the file is a tokenizer.json.
+  [[nodiscard]] bool is_json() const;
 
   [[nodiscard]] const spec::Vocabulary& vocabulary() const noexcept { return vocabulary_; }
   /// Bytes of the model file, as stored in checkpoints and exports, and their digest.
@@ -48,8 +52,10 @@ class Tokenizer {
 
  private:
   struct Model;
-  Tokenizer(std::unique_ptr<Model> model, std::string model_bytes, spec::Vocabulary vocabulary);
-  std::unique_ptr<Model> model_;
+  struct SentencePieceModel;
+  struct JsonModel;
+  Tokenizer(std::unique_ptr<const Model> model, std::string model_bytes, spec::Vocabulary vocabulary);
+  std::unique_ptr<const Model> model_;
   std::string model_bytes_;
   Digest digest_;
   spec::Vocabulary vocabulary_;

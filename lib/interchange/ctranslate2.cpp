@@ -250,7 +250,9 @@ ExportReport write_ct2(comm::Context& context, const model::StoredModel& model, 
   const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
   output.write("config.json", pretty(ct2_config(shape, tokenizer)));
   output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));
-  if (encoder_decoder) {
+  if (tokenizer.is_json()) {
+    output.write("tokenizer.json", tokenizer.model_bytes());
+  } else if (encoder_decoder) {
     output.write("source.spm", tokenizer.model_bytes());
     output.write("target.spm", tokenizer.model_bytes());
   } else {

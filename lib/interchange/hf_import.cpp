@@ -144,13 +144,14 @@ class HfWeights final : public model::WeightSource {
   std::map<std::string, std::vector<Source>> sources_;  // by parameter
 };
 
-/// The SentencePiece model of a folder.
+/// The tokenizer of a folder: its SentencePiece model, if there is one.
 std::string read_tokenizer(const Files& files, const Path& folder, Path& path) {
-  path = folder / (files.exists(folder / "source.spm") ? "source.spm" : "tokenizer.model");
-  if (!files.exists(path))
-    throw_error(Fault::data, path.string(), "a SentencePiece model", "no such file",
-                "copy the tokenizer's .model file there");
-  return files.read_text(path);
+  for (const char* name : {"source.spm", "tokenizer.model", "tokenizer.json"}) {
+    path = folder / name;
+    if (files.exists(path)) return files.read_text(path);
+  }
+  throw_error(Fault::data, folder.string(), "a tokenizer.json or tokenizer.model", "neither",
+              "copy the tokenizer's files there");
 }
 
 /// The multiple by which a vocabulary of `pieces` has `rows` rows: one of the usual ones, if possible.
@@ -171,6 +172,8 @@ void set_vocabulary(HfDescription& description, const data::Tokenizer& tokenizer
                 "use the tokenizer of this model");
   spec::TokenIds ids = description.ids;
   ids.unk = tokenizer.unknown();
+  // Qwen2's configuration names an id for beginnings that its tokenizer does not put there.
+  if (!translates(description.family) && ids.bos && !tokenizer.puts_before(*ids.bos).value_or(true)) ids.bos.reset();
   const spec::TokenLayout layout = spec::vocabulary_rule(model).layout;
   const bool pad_is_last = has_output_bias(description.family), translation = translates(description.family);
   const std::int64_t multiple = pad_is_last ? multiple_for(layout, pieces, rows) : model.vocab_multiple;

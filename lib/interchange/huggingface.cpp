@@ -132,6 +132,16 @@ std::vector<Tensor> tensors_of(const model::StoredModel& model, Family family, D
   return tensors;
 }
 
+/// A tokenizer.json is written as it is: a <pad> that only the model has cannot be added to it.
+void refuse_missing_pad(const data::Tokenizer& tokenizer) {
+  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
+  if (!tokenizer.is_json() || !vocabulary.pad || !vocabulary.is_dead(*vocabulary.pad)) return;
+  throw_claim(Fault::data,
+              "--format hf needs a tokenizer with the piece <pad>, which this model's tokenizer.json has not",
+              "tokenizer.json", "a piece for padding", "none",
+              "train with a tokenizer.json that has one and name it in model.token_ids, or use --format ct2");
+}
+
 void write_tokenizer(OutputFolder& output, const data::Tokenizer& tokenizer, const Architecture& shape, Family family) {
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   object special{{"eos_token", tokenizer.piece(vocabulary.eos)}};
@@ -140,7 +150,7 @@ void write_tokenizer(OutputFolder& output, const data::Tokenizer& tokenizer, con
   if (vocabulary.bos) special["bos_token"] = tokenizer.piece(*vocabulary.bos);
   object config = special;
   config["model_max_length"] = shape.max_positions;
-  if (family == Family::marian) {
+  if (family == Family::marian && !tokenizer.is_json()) {
     config["tokenizer_class"] = "MarianTokenizer";
     config["source_lang"] = "source";
     config["target_lang"] = "target";
@@ -153,9 +163,13 @@ void write_tokenizer(OutputFolder& output, const data::Tokenizer& tokenizer, con
   } else {
     config["tokenizer_class"] = "PreTrainedTokenizerFast";
     config["clean_up_tokenization_spaces"] = false;
-    output.write("tokenizer.json",
-                 pretty(tokenizer_json(tokenizer, translates(family) ? Wrapping::eos_after : Wrapping::bos_before)));
-    output.write("tokenizer.model", tokenizer.model_bytes());
+    if (tokenizer.is_json()) {
+      output.write("tokenizer.json", tokenizer.model_bytes());
+    } else {
+      output.write("tokenizer.json",
+                   pretty(tokenizer_json(tokenizer, translates(family) ? Wrapping::eos_after : Wrapping::bos_before)));
+      output.write("tokenizer.model", tokenizer.model_bytes());
+    }
   }
   output.write("tokenizer_config.json", pretty(config));
   output.write("special_tokens_map.json", pretty(special));
@@ -174,6 +188,7 @@ ExportReport write_hf(comm::Context& context, const model::StoredModel& model, c
     if (auto facts = hf_limit(shape)) throw Error{Fault::usage, std::move(*facts)};
     family = family_of(shape);
     (void)distinct_pieces(model.tokenizer);
+    refuse_missing_pad(model.tokenizer);
     tensors = tensors_of(model, family, dtype, report.parameters);
   });
   OutputFolder output{context, folder};

@@ -306,6 +306,29 @@ PYTHON
   judge import apps/export apps/translate forty.en
 }
 
+@test "a tokenizer.json serves for preparation, training and translation, and is exported as it is" {
+  tr '\0' '\n' <"$ARGOSY_SOURCE_DIR/tests/fuzz/corpus/tokenizer/byte_level" | head -n 1 >like_llama3.json
+  settings=()
+  for setting in run_dir=runs/json data.tokenizer=like_llama3.json data.shards=runs/json.shards data.tokenizer_training=null \
+    'model.token_ids={"bos": 266, "eos": 267}' schedule.length=10 schedule.warmup=2 precision.mode=fp32; do
+    settings+=(--set "$setting")
+  done
+  on 2 apps/preprocess configs/tiny_lm.json "${settings[@]}"
+  on 2 apps/train configs/tiny_lm.json "${settings[@]}"
+  export=$(echo runs/json/export/*)
+  cmp like_llama3.json "$export/tokenizer.model"
+  head -n 3 runs/tiny/text/test.en >three.en
+  on 1 apps/translate "$export" --input three.en --output three.out
+  [ "$(wc -l <three.out)" -eq 3 ]
+  for format in hf ct2; do
+    on 1 apps/export "$export" --format $format --out json.$format
+    cmp like_llama3.json json.$format/tokenizer.json
+  done
+  on 1 apps/export --from hf:json.hf --format argosy --out json.back
+  on 1 apps/translate json.back --input three.en --output back.out
+  cmp three.out back.out
+}
+
 @test "an imported model is a checkpoint: averaged, exported and translated with on any number of ranks" {
   on 2 apps/export runs/tiny/soup --format hf --out hf.back
   for ranks in 1 3; do on $ranks apps/export --from hf:hf.back --format argosy --out "back.$ranks"; done

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Judges the import of Hugging Face folders: models that transformers makes, with random weights and unusual sizes, must translate
 (or continue) in Argosy as they do in transformers, give targets the same probabilities, and come back with the same bytes in every tensor.
-CTranslate2 must do the same with a folder that Argosy makes of theirs.
+CTranslate2 must do the same with a folder that Argosy makes of theirs. A tokenizer.json must come back as it was.
 
 usage: import_judge.py EXPORT TRANSLATE SOURCE
 
@@ -24,6 +24,7 @@ try:
     import safetensors
     import safetensors.torch
     import sentencepiece
+    import tokenizers
     import torch
     import transformers
 except ImportError as missing:
@@ -42,6 +43,7 @@ class Case:
     learned: bool = False  # its folder has tables of positions that are no sinusoids
     dtype: torch.dtype = torch.float32
     shard: str = "50GB"
+    marks: tuple = ()  # of a tokenizer.json: what begins a text (or None), what ends it
 
 
 LANGUAGE = {"hidden_size": 48, "intermediate_size": 100, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": PIECES,
@@ -73,6 +75,8 @@ CASES = [
     Case("t5", "t5"),
     Case("t5-untied", "t5", {"tie_word_embeddings": False}, dtype=torch.bfloat16),
     Case("m2m-100", "m2m_100"),
+    Case("llama3-json", "llama", {"vocab_size": PIECES + 17, "bos_token_id": PIECES - 3, "eos_token_id": PIECES - 2}, marks=("<|begin_of_text|>", "<|end_of_text|>")),
+    Case("qwen2-json", "qwen2", {"vocab_size": PIECES + 37, "bos_token_id": PIECES - 3, "eos_token_id": PIECES - 3}, marks=(None, "<|endoftext|>")),
     Case("llama-own-ids", "llama", {"vocab_size": PIECES + 13, "eos_token_id": 0, "bos_token_id": 3, "pad_token_id": 1}),
 ]
 
@@ -81,7 +85,58 @@ def layout_of(case):
     return "own" if "own" in case.name else {"pegasus": "marian", "mistral": "llama", "qwen2": "llama"}.get(case.kind, case.kind)
 
 
-def made(case, folder):
+class JsonPieces:
+    """The tokenizer.json of a folder, by transformers, with the functions of a SentencePieceProcessor. -1: no such id."""
+
+    def __init__(self, folder, marks):
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        self.ids = self.tokenizer.get_vocab()
+        self.marks = marks
+
+    def encode(self, line, out_type=int):
+        ids = self.tokenizer.encode(line, add_special_tokens=False)
+        return ids if out_type is int else self.tokenizer.convert_ids_to_tokens(ids)
+
+    def decode(self, pieces):
+        ids = [self.ids.get(piece, -1) if isinstance(piece, str) else piece for piece in pieces]
+        return self.tokenizer.decode(ids, skip_special_tokens=True).replace("\n", " ")
+
+    def piece_to_id(self, piece):
+        return self.ids.get(piece, -1)
+
+    def id_to_piece(self, i):
+        return self.tokenizer.convert_ids_to_tokens(i) if i >= 0 else ""
+
+    def bos_id(self):
+        return self.piece_to_id(self.marks[0])
+
+    def eos_id(self):
+        return self.piece_to_id(self.marks[1])
+
+    def unk_id(self):
+        return -1
+
+
+def save_byte_level(marks, folder, source):
+    """Saves a tokenizer.json like Llama 3's or, without a mark for beginnings, Qwen2's. It has PIECES pieces."""
+    begin, end = marks
+    digits = "{1,3}" if begin else ""
+    words = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + digits + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    before = tokenizers.pre_tokenizers
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=bool(begin)))
+    tokenizer.pre_tokenizer = before.Sequence([before.Split(tokenizers.Regex(words), "isolated"), before.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.train([source], tokenizers.trainers.BpeTrainer(vocab_size=PIECES - 3, show_progress=False, initial_alphabet=before.ByteLevel.alphabet()))
+    if begin:
+        tokenizer.add_special_tokens([begin, end, "<|eot_id|>"])
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(single=f"{begin} $A", special_tokens=[(begin, PIECES - 3)])
+    else:
+        tokenizer.normalizer = tokenizers.normalizers.NFC()
+        tokenizer.add_special_tokens([end, "<|im_start|>", "<|im_end|>"])
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=begin, eos_token=end).save_pretrained(folder)
+
+
+def made(case, folder, source):
     """Saves a model of transformers with random weights, and its tokenizer."""
     config = transformers.AutoConfig.for_model(case.kind, **(SIZES.get(case.kind, LANGUAGE) | case.sizes))
     torch.manual_seed(7)
@@ -108,6 +163,9 @@ def made(case, folder):
         for side in ("encoder", "decoder"):
             weights[f"model.{side}.embed_positions.weight"] = torch.randn(config.max_position_embeddings, config.d_model)
         safetensors.torch.save_file(weights, f"{folder}/model.safetensors", metadata={"format": "pt"})
+    if case.marks:
+        save_byte_level(case.marks, folder, source)
+        return kind.from_pretrained(folder, dtype=torch.float32).eval(), JsonPieces(folder, case.marks)
     tokenizer = f"{layout_of(case)}.model"
     for name in ("source.spm", "target.spm") if case.kind == "marian" else ("tokenizer.model",):
         shutil.copy(tokenizer, f"{folder}/{name}")
@@ -133,12 +191,14 @@ def never(model, pieces):
     """Pieces that apps/translate never chooses: the start and pad."""
     config = model.config
     start = config.decoder_start_token_id if config.is_encoder_decoder else pieces.bos_id()
-    return [i for i in {start, config.pad_token_id} if i is not None and i != pieces.eos_id() and i < config.vocab_size]
+    return [i for i in {start, config.pad_token_id} if i is not None and i != pieces.eos_id() and 0 <= i < config.vocab_size]
 
 
 def read_by(model, pieces, line):
     ids = pieces.encode(line)
-    return ids + [pieces.eos_id()] if model.config.is_encoder_decoder else [pieces.bos_id()] + ids
+    if model.config.is_encoder_decoder:
+        return ids + [pieces.eos_id()]
+    return ([pieces.bos_id()] if pieces.bos_id() >= 0 else []) + ids
 
 
 def theirs(model, pieces, line):
@@ -158,7 +218,8 @@ def of_ctranslate2(folder, model, pieces, lines):
         results = translator.translate_batch([pieces.encode(line, out_type=str) for line in lines], max_decoding_length=MAX_LENGTH, min_decoding_length=0, max_input_length=0, **options)
         return [(r.scores[0], r.hypotheses[0]) for r in results]
     generator = ctranslate2.Generator(folder, compute_type="float32", intra_threads=2)
-    prompts = [[pieces.id_to_piece(pieces.bos_id())] + pieces.encode(line, out_type=str) for line in lines]
+    begin = [pieces.id_to_piece(pieces.bos_id())] if pieces.bos_id() >= 0 else []
+    prompts = [begin + pieces.encode(line, out_type=str) for line in lines]
     results = generator.generate_batch(prompts, max_length=MAX_LENGTH, min_length=0, include_prompt_in_result=False, **options)
     return [(r.scores[0], r.sequences[0]) for r in results]
 
@@ -218,6 +279,16 @@ def check_tensors(case, before, after):
             sys.exit(f"{case.name}: {name} came back with other bytes")
 
 
+def check_tokenizer(case, before, after, lines):
+    with open(f"{before}/tokenizer.json", "rb") as old, open(f"{after}/tokenizer.json", "rb") as new:
+        if old.read() != new.read():
+            sys.exit(f"{case.name}: tokenizer.json came back with other bytes")
+    old, new = JsonPieces(before, case.marks), JsonPieces(after, case.marks)
+    wrong = [line for line in lines if old.tokenizer.encode(line) != new.tokenizer.encode(line)]
+    if wrong or old.tokenizer.eos_token != new.tokenizer.eos_token:
+        sys.exit(f"{case.name}: transformers reads the tokenizer that comes back otherwise, e.g. {wrong[:1]}")
+
+
 def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
@@ -231,7 +302,7 @@ def main():
         sentencepiece.SentencePieceTrainer.train(input=source, model_prefix=layout, vocab_size=PIECES, minloglevel=2, hard_vocab_limit=True, **ids)
     for case in CASES:
         folder, checkpoint, again, ct2 = (f"import.{case.name}{end}" for end in ("", ".ckpt", ".again", ".ct2"))
-        model, pieces = made(case, folder)
+        model, pieces = made(case, folder, source)
         run(export, "--from", f"hf:{folder}", "--format", "argosy", "--out", checkpoint)
         command = (translate, checkpoint)
         said = run(*command, "--beam", "1", "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--scores", "--input", source)
@@ -246,6 +317,8 @@ def main():
         types = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
         run(export, checkpoint, "--format", "hf", "--quantization", types[case.dtype], "--out", again)
         check_tensors(case, folder, again)
+        if case.marks:
+            check_tokenizer(case, folder, again, lines)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include "support/refusal.hpp"
 #include "support/small_text.hpp"
 #include "support/temp_folder.hpp"
+#include "support/tokenizer_files.hpp"
 
 namespace argosy::data {
 namespace {
@@ -132,6 +133,40 @@ TEST(Tokenizer, RefusesAFileThatIsNoneAndIdsOfAnotherShape) {
   const test::TempFolder folder;
   const auto read = [&] { (void)Tokenizer::read(Files::system(), folder / "none.model", marian); };
   EXPECT_THAT(test::refusal(Fault::data, read), HasSubstr("run preprocess"));
+}
+
+TEST(TokenizerJson, IsReadByItsFirstByteAndHasTheIdsOfItsLayout) {
+  const auto [json, line] = test::small_file("byte_fallback");
+  const Tokenizer tokenizer = Tokenizer::load(json, {spec::TokenLayout::llama});
+  EXPECT_TRUE(tokenizer.is_json());
+  EXPECT_FALSE(test::small_tokenizer(spec::TokenLayout::llama).is_json());
+  EXPECT_EQ(tokenizer.model_bytes(), json);
+  EXPECT_EQ(tokenizer.vocabulary().pieces, 283);
+  EXPECT_EQ(tokenizer.vocabulary().rows, 320);
+  EXPECT_EQ(tokenizer.piece(2), "</s>");
+  EXPECT_EQ(tokenizer.piece(283), "<unused_0>");
+  EXPECT_EQ(tokenizer.id_of("\u2581the"), 278);
+  EXPECT_EQ(tokenizer.unknown(), 0);
+  EXPECT_EQ(tokenizer.score(278), -2);
+  std::vector<std::int32_t> ids = tokenizer.encode("the hello");
+  ids.push_back(300);
+  ids.insert(ids.begin(), 1);
+  EXPECT_EQ(tokenizer.decode(ids), "the hello");
+}
+
+TEST(TokenizerJson, HasTheIdsThatTheModelSays) {
+  const std::string json = test::small_file("byte_level").first;
+  const auto refused = [&](spec::TokenLayout layout) {
+    return test::refusal(Fault::data, [&] { (void)Tokenizer::load(json, {layout}, "x.json"); });
+  };
+  EXPECT_TRUE(test::says(refused(spec::TokenLayout::llama), "x.json", "bos 1, eos 2, unk 0", "bos -1, eos -1, unk -1",
+                         "model.token_ids"));
+  const Tokenizer tokenizer =
+      Tokenizer::load(json, {.ids = spec::TokenIds{.eos = 267, .bos = 266}, .least_pieces = 290});
+  EXPECT_EQ(tokenizer.vocabulary().pieces, 290);
+  EXPECT_EQ(tokenizer.vocabulary().eos, 267);
+  EXPECT_EQ(tokenizer.piece(289), "<unused_19>");
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\tcaf\u00e9 \u65e5")), "a\tcaf\u00e9 \u65e5");
 }
 
 }  // namespace

@@ -42,8 +42,9 @@ class ExportFixture : public testing::Test {
   }
 
   Path save(const spec::ModelConfig& config, float spoil = 0) {
-    const data::Tokenizer& tokenizer = small_tokenizer(spec::vocabulary_rule(config).layout);
-    const std::int64_t pieces = std::max<std::int64_t>(300, spec::vocabulary_rule(config).least_pieces);
+    const spec::VocabularyRule rule = spec::vocabulary_rule(config);
+    const std::string tokenizer = tokenizer_json.empty() ? small_tokenizer(rule.layout).model_bytes() : tokenizer_json;
+    const std::int64_t pieces = data::Tokenizer::load(tokenizer, rule).vocabulary().pieces;
     Units units;
     for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(config, pieces)).units)
       units.emplace_back(unit_prefix + unit.name, unit.flat());
@@ -53,8 +54,7 @@ class ExportFixture : public testing::Test {
     Toy toy{units, context.topology().layout(), 0};
     toy.fill(1);
     if (spoil != 0) toy.tensor(0, 1)[3] = spoil;
-    return save_step(context, folder / "run", ++step, toy.states(), sections,
-                     {{"tokenizer.model", tokenizer.model_bytes()}});
+    return save_step(context, folder / "run", ++step, toy.states(), sections, {{"tokenizer.model", tokenizer}});
   }
   void write(const char* format, const spec::ModelConfig& config, const interchange::ExportOptions& options = {}) {
     out = folder / fmt::format("out-{}", step);
@@ -77,6 +77,7 @@ class ExportFixture : public testing::Test {
       model_config({.width = 8, .ff = 12, .heads = 2, .encoder_layers = 1, .decoder_layers = 1});
   spec::ModelConfig language, t5, m2m;
   std::int64_t step = 0;
+  std::string tokenizer_json;  // instead of a small SentencePiece model
   std::string unit_prefix;
   Path out;
   interchange::ExportReport report;

@@ -10,6 +10,7 @@
 #include "interchange/hf_family.hpp"
 #include "interchange/source.hpp"
 #include "support/refusal.hpp"
+#include "support/tokenizer_files.hpp"
 #include "unit/interchange/export_fixture.hpp"
 
 namespace argosy::interchange {
@@ -218,6 +219,63 @@ TEST_F(HfImport, WhatOurModelsDoNotHaveIsRefusedByKey) {
   EXPECT_THAT(unlike(llama, "vocab_size", 299, Fault::data), HasSubstr("vocab_size is 299, and the tokenizer has 300"));
 }
 
+TEST_F(HfImport, WithoutASentencePieceModelItsTokenizerJsonSaysTheSame) {
+  for (const auto& config : {llama, pegasus, t5}) {
+    write("hf", config);
+    const model::StoredModel by_model = open_source(context.get(), out.string());
+    Files::system().remove(out / "tokenizer.model");
+    const model::StoredModel by_json = open_source(context.get(), out.string());
+    EXPECT_TRUE(by_json.tokenizer.is_json());
+    EXPECT_FALSE(by_model.tokenizer.is_json());
+    for (const std::string& line : test::verses(50).of_both())
+      EXPECT_EQ(by_json.tokenizer.encode(line), by_model.tokenizer.encode(line));
+  }
+}
+
+TEST_F(HfImport, ATokenizerJsonComesBackByteForByte) {
+  tokenizer_json = test::small_file("byte_level").first;
+  spec::ModelConfig config = llama;
+  config.token_ids = spec::TokenIds{.eos = 267, .bos = 266};
+  config.vocab_size = 300;  // more than the pieces of the file
+  write("hf", config);
+  EXPECT_EQ(read("tokenizer.json"), tokenizer_json);
+  EXPECT_FALSE(Files::system().exists(out / "tokenizer.model"));
+  EXPECT_THAT(read("tokenizer_config.json"), HasSubstr("<|end|>"));
+  const model::StoredModel theirs = open_source(context.get(), out.string());
+  EXPECT_EQ(theirs.tokenizer.model_bytes(), tokenizer_json);
+  EXPECT_EQ(theirs.config.token_ids, config.token_ids);
+  EXPECT_EQ(theirs.spec.architecture.vocabulary.pieces, 300);
+}
+
+TEST_F(HfImport, ABeginningThatTheTokenizerJsonDoesNotWriteIsNone) {
+  boost::json::value whole = boost::json::parse(test::small_file("byte_level").first);
+  whole.as_object()["post_processor"] = nullptr;
+  tokenizer_json = boost::json::serialize(whole);
+  spec::ModelConfig config = llama;
+  config.token_ids = spec::TokenIds{.eos = 267};
+  write("hf", config);
+  configure("bos_token_id", 266);
+  EXPECT_EQ(open_source(context.get(), out.string()).config.token_ids, config.token_ids);
+}
+
+TEST_F(HfImport, AModelWhosePadIsNoPieceOfItsTokenizerJsonIsRefused) {
+  boost::json::value pieces = boost::json::parse(test::small_file("unigram").first);
+  pieces.at_pointer("/model/vocab/0/0") = "</s>";  // the ids of Marian's layout
+  pieces.at_pointer("/model/vocab/1/0") = "<unk>";
+  pieces.at_pointer("/model/vocab/2/0") = "\u00a7";
+  pieces.at_pointer("/model/unk_id") = 1;
+  boost::json::array& added = pieces.at_pointer("/added_tokens").as_array();
+  added.erase(added.begin() + 2, added.end());
+  added[0].as_object()["content"] = "</s>";
+  added[1].as_object()["content"] = "<unk>";
+  tokenizer_json = boost::json::serialize(pieces);
+  EXPECT_THAT(test::refusal(Fault::data, [&] { write("hf", translation); }), HasSubstr("the piece <pad>"));
+  EXPECT_NO_THROW(write("ct2", translation));
+  EXPECT_EQ(read("tokenizer.json"), tokenizer_json);
+  EXPECT_FALSE(Files::system().exists(out / "source.spm"));
+  EXPECT_EQ(boost::json::parse(read("shared_vocabulary.json")).as_array().size(), 25U);
+}
+
 TEST_F(HfImport, OfSeveralEndsTheFirstCounts) {
   write("hf", llama);
   configure("eos_token_id", boost::json::array{2, 5});
@@ -231,7 +289,8 @@ TEST_F(HfImport, AFolderThatIsNoModelSaysSo) {
     return test::refusal(Fault::data, [&] { (void)open_source(context.get(), name); });
   };
   Files::system().remove(out / "tokenizer.model");
-  EXPECT_THAT(said(out.string()), HasSubstr("tokenizer.model"));
+  Files::system().remove(out / "tokenizer.json");
+  EXPECT_THAT(said(out.string()), HasSubstr("expected a tokenizer.json or tokenizer.model, got neither"));
   Files::system().write_atomically(out / "config.json", std::string_view{"[]"});
   EXPECT_THAT(said(out.string()), HasSubstr("JSON object"));
   Files::system().write_atomically(out / "config.json", std::string_view{"{"});

@@ -6,7 +6,7 @@
 #include <array>
 #include <thread>
 
-#include "unit/tokenizer/small_files.hpp"
+#include "support/tokenizer_files.hpp"
 
 namespace argosy::tokenizer {
 namespace {

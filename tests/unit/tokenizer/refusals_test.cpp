@@ -2,7 +2,7 @@
 
 #include "core/error.hpp"
 #include "support/refusal.hpp"
-#include "unit/tokenizer/small_files.hpp"
+#include "support/tokenizer_files.hpp"
 
 namespace argosy::tokenizer {
 namespace {
