@@ -4,8 +4,8 @@
 usage: tokenizer_judge.py TOKENIZE SOURCE LINES [KIND…]
 
 Tokenizers built like those of known models are trained on SOURCE and on lines of many scripts. For LINES lines, TOKENIZE (tests/system/
-tokenizer) and the library must give the same ids, and the same text of these and of random ids. The last line of the output compares
-the speed. Exit code 1 names what differs; 77: the judges' environment is missing.
+tokenizer) and the library must give the same ids, and the same text of these and of random ids; from 10,000 lines on also for each
+character by itself. The last line of the output compares the speed. Exit code 1 names what differs; 77: the judges' environment is missing.
 """
 
 import json
@@ -69,6 +69,11 @@ def lines_of(count, verses):
     return lines[:count]
 
 
+def lines_of_characters():
+    """Every character that regular expressions, NFC and maps of characters may know."""
+    return [f"a{c}b {c}1 {c}{c} .{c}'{c}s" for c in map(chr, [*range(1, 0xD800), *range(0xE000, 0x32000), *range(0xE0000, 0xE0200)])]
+
+
 def special(content, **options):
     return AddedToken(content, special=True, normalized=False, **options)
 
@@ -77,6 +82,7 @@ MORE = [special("<|eot|>"), special("<|long|>"), special("<|long|>er"), AddedTok
         AddedToken("<w>", single_word=True, normalized=False), AddedToken("<l>", lstrip=True, normalized=False), AddedToken("<r>", rstrip=True, normalized=False),
         AddedToken("<lr>", lstrip=True, rstrip=True, normalized=True)]
 GPT2 = None  # ByteLevel's own
+EACH_CHARACTER = ("gpt2", "llama3", "qwen2", "t5-old")  # others use tables of the library that are older than ICU's (FORMAT.md)
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
@@ -217,32 +223,33 @@ def main():
     lines = lines_of(count, verses)
     text = verses[:1000] + list(SCRIPTS.values()) * 20
     rng = random.Random(7)
+    every_character = lines_of_characters() if count >= 10000 else []
     failed, total = 0, {"ours": 0.0, "theirs": 0.0, "tokens": 0}
     for name, make in kinds(text, source).items():
         if chosen and name not in chosen:
             continue
-        tokenizer = make()
+        tokenizer, all_lines = make(), lines + (every_character if name in EACH_CHARACTER else [])
         tokenizer.add_tokens(MORE)
         tokenizer.save(f"tokenizer_judge.{name}.json")
         size = tokenizer.get_vocab_size()
         random_ids = [[rng.randrange(size + 3) for _ in range(rng.randint(0, 12))] for _ in range(count // 10)]
         with open("tokenizer_judge.texts", "w", encoding="utf-8") as file:
-            json.dump(lines + random_ids, file)
+            json.dump(all_lines + random_ids, file)
         with open("tokenizer_judge.texts", encoding="utf-8") as file:
             done = subprocess.run([tokenize, f"tokenizer_judge.{name}.json"], stdin=file, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"{name}: exit code {done.returncode}: {done.stderr}")
         answers, measured = json.loads(done.stdout), json.loads(done.stderr)
         begin = time.perf_counter()
-        wanted = [tokenizer.encode(line, add_special_tokens=False).ids for line in lines]
+        wanted = [tokenizer.encode(line, add_special_tokens=False).ids for line in all_lines]
         theirs = time.perf_counter() - begin
         wrong = []
-        for line, ids, answer in zip(lines, wanted, answers):
+        for line, ids, answer in zip(all_lines, wanted, answers):
             if ids != answer["ids"]:
                 wrong.append(f"ids of {line!r}: {ids}, ours {answer['ids']}")
             elif tokenizer.decode(ids) != answer["text"]:
                 wrong.append(f"text of {line!r}: {tokenizer.decode(ids)!r}, ours {answer['text']!r}")
-        for ids, answer in zip(random_ids, answers[len(lines):], strict=True):
+        for ids, answer in zip(random_ids, answers[len(all_lines):], strict=True):
             if tokenizer.decode(ids) != answer["text"]:
                 wrong.append(f"text of {ids}: {tokenizer.decode(ids)!r}, ours {answer['text']!r}")
         print(f"{name}: {len(wrong)} of {len(answers)} differ; {measured['tokens'] / measured['encode_s']:,.0f} tokens/s, the library {measured['tokens'] / theirs:,.0f}")
