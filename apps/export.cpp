@@ -20,8 +20,11 @@ int main(int argc, char** argv) {
         ->required();
     cli.add_option("--format", format, fmt::format("{}", fmt::join(descriptions, "; ")))->capture_default_str();
     cli.add_option("--out", out, "folder to create; never overwritten")->required();
-    cli.add_option("--quantization", quantization, "element type of the weights")
-        ->check(CLI::IsMember({"float32", "float16", "bfloat16", "int8"}))
+    cli.add_option("--quantization", quantization,
+                   "element type of the weights; ct2 alone: int8, int16, and int8_float16 for int8 matrices "
+                   "with all else in float16")
+        ->check(CLI::IsMember(
+            {"float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"}))
         ->capture_default_str();
     cli.add_option("--max-shard-size", max_shard_bytes,
                    "hf: weights beyond this size go into several files; a number of bytes, or 500MB, 2GB")

@@ -74,6 +74,17 @@ Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows) {
   return out;
 }
 
+Int16Matrix as_int16(std::span<const float> values) {
+  float largest = 0.0F;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  const float scale = largest == 0.0F ? 1.0F : 1024.0F / std::max(largest, 1024.0F / FLT_MAX);
+  Int16Matrix out;
+  out.codes.reserve(values.size() * sizeof(std::int16_t));
+  for (const float value : values) append(out.codes, static_cast<std::int16_t>(std::nearbyint(value * scale)));
+  append(out.scale, scale);
+  return out;
+}
+
 std::vector<float> sinusoids(std::int64_t positions, std::int64_t width, bool fairseq) {
   std::vector<float> table(static_cast<std::size_t>(positions * width));
   const std::int64_t half = width / 2, first = fairseq ? 2 : 0;

@@ -30,6 +30,12 @@ struct Int8Rows {
 };
 [[nodiscard]] Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows);
 
+/// int16 with one scale: scale = 1024/max|w| (1 for zeros), q = round-half-even(w·scale).
+struct Int16Matrix {
+  std::vector<std::byte> codes, scale;  // scale: f32
+};
+[[nodiscard]] Int16Matrix as_int16(std::span<const float> values);
+
 [[nodiscard]] std::uint16_t f16_from_f32(float value) noexcept;  // IEEE 754 binary16, round to nearest even
 [[nodiscard]] float f32_from_f16(std::uint16_t bits) noexcept;
 

@@ -169,8 +169,24 @@ class Ct2Model {
   }
 
   [[nodiscard]] DType float_type() const {
-    if (quantization_ == Quantization::bfloat16) return DType::bf16;
-    return quantization_ == Quantization::float16 ? DType::f16 : DType::f32;
+    switch (quantization_) {
+      case Quantization::bfloat16:
+      case Quantization::int8_bfloat16:
+        return DType::bf16;
+      case Quantization::float16:
+      case Quantization::int8_float16:
+        return DType::f16;
+      case Quantization::float32:
+      case Quantization::int8:
+      case Quantization::int8_float32:
+      case Quantization::int16:
+        return DType::f32;
+    }
+    ARGOSY_CHECK(false, "unknown quantization");
+  }
+  [[nodiscard]] bool has_int8() const {
+    return quantization_ == Quantization::int8 || quantization_ == Quantization::int8_float32 ||
+           quantization_ == Quantization::int8_float16 || quantization_ == Quantization::int8_bfloat16;
   }
 
   /// Our parameters have CTranslate2's names. Two kinds differ in rows: those with a vocabulary dimension lose the
@@ -196,13 +212,17 @@ class Ct2Model {
     parameters_ += (end - begin) * columns;
     const auto values = [this, &parameter, begin, end] { return finite_rows(model_, parameter, begin, end); };
     const auto rows = static_cast<std::size_t>(end - begin);
-    // Not tables of positions, which are added, nor biases of distances.
-    if (quantization_ == Quantization::int8 && name.ends_with("/weight") && dimensions.size() == 2) {
+    // Tables of positions and biases of distances are added, not multiplied with.
+    const bool is_matrix = name.ends_with("/weight") && dimensions.size() == 2;
+    if (has_int8() && is_matrix) {
       bin_.variables.push_back(
           {name, DType::i8, dimensions, [values, rows] { return as_int8_rows(values(), rows).codes; }});
       bin_.variables.push_back({name + "_scale", DType::f32, {dimensions.front()}, [values, rows] {
                                   return as_int8_rows(values(), rows).scales;
                                 }});
+    } else if (quantization_ == Quantization::int16 && is_matrix) {
+      bin_.variables.push_back({name, DType::i16, dimensions, [values] { return as_int16(values()).codes; }});
+      bin_.variables.push_back({name + "_scale", DType::f32, {}, [values] { return as_int16(values()).scale; }});
     } else {
       bin_.variables.push_back({name, float_type(), dimensions,
                                 [values, name, dtype = float_type()] { return as_floats(values(), dtype, name); }});

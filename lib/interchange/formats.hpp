@@ -17,8 +17,9 @@
 /// defines its entry, and a line in formats.cpp. FORMAT.md describes the output. Torch-free.
 namespace argosy::interchange {
 
-enum class Quantization { float32, float16, bfloat16, int8 };
-BOOST_DESCRIBE_ENUM(Quantization, float32, float16, bfloat16, int8)
+/// What matrices are stored as, and after an underscore all else; int8 and int16 alone: float32.
+enum class Quantization { float32, float16, bfloat16, int8, int8_float32, int8_float16, int8_bfloat16, int16 };
+BOOST_DESCRIBE_ENUM(Quantization, float32, float16, bfloat16, int8, int8_float32, int8_float16, int8_bfloat16, int16)
 
 struct ExportReport {
   Path folder;

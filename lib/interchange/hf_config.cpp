@@ -354,6 +354,7 @@ HfDescription description_of(const object& config, const std::string& where) {
   out.ids = {.eos = *eos, .bos = keys.id("bos_token_id"), .pad = keys.id("pad_token_id")};
   if (translates(out.family)) {
     out.ids.start = keys.id("decoder_start_token_id");
+    if (out.family == Family::t5 && !out.ids.start) out.ids.start = out.ids.pad;
     if (!out.ids.start) keys.unlike("decoder_start_token_id", "an id");
   }
   if (out.family == Family::t5)

@@ -98,11 +98,11 @@ DType type_of(Quantization quantization) {
       return DType::f16;
     case Quantization::bfloat16:
       return DType::bf16;
-    case Quantization::int8:
+    default:
       break;
   }
-  throw_claim(Fault::usage, "--format hf has no int8 weights", "--quantization", "float32, float16 or bfloat16", "int8",
-              "choose one of these, or use --format ct2");
+  throw_claim(Fault::usage, "--format hf has no integer weights", "--quantization", "float32, float16 or bfloat16",
+              boost::describe::enum_to_string(quantization, ""), "choose one of these, or use --format ct2");
 }
 
 std::vector<Tensor> tensors_of(const model::StoredModel& model, Family family, DType dtype, std::int64_t& parameters) {

@@ -240,7 +240,7 @@ CASES
 }
 
 @test "every quantization loads and is as large as its parameters make it" {
-  for type in float32 float16 bfloat16 int8; do
+  for type in float32 float16 bfloat16 int8 int8_float16 int8_bfloat16 int16; do
     on 1 apps/export runs/tiny/soup --out "ct2.$type" --quantization $type
     python3 - "$type" <<'PYTHON'
 import json, math, sys
@@ -259,15 +259,18 @@ for parameter in json.load(open("runs/tiny/soup/MANIFEST.json"))["params"]:
     else:
         vectors += shape[0]
 floats = vectors + 2 * 2048 * width  # and the positions of encoder and decoder
-if kind == "int8":
-    size = matrices + 4 * (rows + floats)  # a scale a row
+float_size = 2 if "float16" in kind else 4
+if kind.startswith("int8"):
+    size = matrices + 4 * rows + float_size * floats  # a scale a row
+elif kind == "int16":
+    size = 2 * matrices + 4 * floats
 else:
-    size = (4 if kind == "float32" else 2) * (matrices + floats)
+    size = float_size * (matrices + floats)
 model = open(folder + "/model.bin", "rb").read()
 # Each variable has a head of at most 20 bytes next to its name, and there are about 40 small numbers.
 assert size < len(model) < size + names + 8192, (kind, size, len(model))
 at = model.index(b"decoder/embeddings/weight\0") + len(b"decoder/embeddings/weight\0")  # then rank, dimensions, type
-assert model[at] == 2 and model[at + 9] == {"float32": 0, "int8": 1, "float16": 4, "bfloat16": 5}[kind], model[at + 9]
+assert model[at] == 2 and model[at + 9] == {"float32": 0, "int8": 1, "int16": 2, "float16": 4, "bfloat16": 5}[kind.split("_")[0]], model[at + 9]
 PYTHON
     python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python
     if [ -x "$python" ]; then "$python" -c "import ctranslate2; ctranslate2.Translator('ct2.$type')"; fi
@@ -299,6 +302,8 @@ PYTHON
   head -40 runs/tiny/text/test.en >forty.en
   small_pair pegasus configs/tiny.json model.norm_position=pre model.tie_embeddings=false model.activation=gelu
   small_pair mistral configs/tiny_lm.json model.window=20 model.head_size=24 model.tie_embeddings=true
+  small_pair t5 configs/tiny.json model.norm=rms_norm model.norm_position=pre model.activation=geglu model.bias=false \
+    model.encoder.position=t5 model.decoder.position=t5 model.tie_embeddings=false model.tie_inputs=true
 }
 
 @test "models that transformers makes are imported, translate and continue as there, and come back byte for byte" {

@@ -6,8 +6,9 @@ CTranslate2 must do the same with a folder that Argosy makes of theirs. A tokeni
 usage: import_judge.py EXPORT TRANSLATE SOURCE
 
 A model is saved by transformers, turned into a checkpoint by EXPORT, read by TRANSLATE, and exported again. The lines of SOURCE train
-the tokenizers. At least 99 % of the lines are identical, and the scores of identical lines agree within 1e-4 (CTranslate2: 1e-3), as does
-the logarithm of the probability of every piece of a target.
+the tokenizers, and the first 20 are translated. At least 99 % of the lines are identical, and the scores of identical lines agree within 1e-4 (CTranslate2: 1e-3), as does
+the logarithm of the probability of every piece of a target. Then folders are read in which one thing has been changed that importers and exporters
+get wrong (MISTAKES): each must change the probabilities, or the judge would not notice the mistake.
 Exit code 1 names what differs; 77: the judges' environment is missing.
 """
 
@@ -32,6 +33,7 @@ except ImportError as missing:
     sys.exit(77)
 
 MAX_LENGTH = 16
+BOUND = 1e-4  # of logarithms of probabilities, in fp32
 PIECES = 303  # odd, and no multiple of 8
 
 
@@ -52,7 +54,7 @@ TRANSLATION = {"d_model": 48, "encoder_layers": 3, "decoder_layers": 2, "encoder
                "decoder_ffn_dim": 100, "vocab_size": PIECES + 1, "decoder_vocab_size": PIECES + 1, "max_position_embeddings": 256, "pad_token_id": PIECES,
                "decoder_start_token_id": PIECES, "eos_token_id": 0, "forced_eos_token_id": None, "bos_token_id": 0, "scale_embedding": True, "init_std": 0.15}
 T5 = {"d_model": 48, "d_kv": 12, "d_ff": 100, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 6, "vocab_size": PIECES, "feed_forward_proj": "gated-gelu",
-      "initializer_factor": 2.0}
+      "initializer_factor": 1.0, "decoder_start_token_id": 0}
 M2M = {key: value for key, value in TRANSLATION.items() if "token_id" not in key and "vocab_size" not in key} | {"vocab_size": PIECES + 5, "encoder_layerdrop": 0.0,
                                                                                                                   "decoder_layerdrop": 0.0}
 SIZES = {"marian": TRANSLATION, "pegasus": TRANSLATION, "t5": T5, "m2m_100": M2M}
@@ -224,8 +226,8 @@ def of_ctranslate2(folder, model, pieces, lines):
     return [(r.scores[0], r.sequences[0]) for r in results]
 
 
-def check_targets(case, model, pieces, lines, command):
-    """The probabilities of given targets, piece by piece. A language model continues half a line."""
+def worst_of_targets(model, pieces, lines, command):
+    """By how much the probabilities of given targets differ, piece by piece. A language model continues half a line."""
     translates = model.config.is_encoder_decoder
     halves = [line.rfind(" ", 0, 1 + len(line) // 2) for line in lines]
     pairs = list(zip(lines, lines[1:] + lines[:1])) if translates else [(line[:at], line[at:]) for line, at in zip(lines, halves) if at > 0]
@@ -245,9 +247,78 @@ def check_targets(case, model, pieces, lines, command):
         log_p = torch.log_softmax(logits, -1)[range(len(labels)), labels].tolist()
         got = [float(number) for number in printed.split("\t")[-1].split(" ")]
         worst = max(worst, *(abs(a - b) for a, b in zip(log_p, got, strict=True)))
-    print(f"{case.name}: pieces of {len(pairs)} targets within {worst:.1e}")
-    if worst > 1e-4:
-        sys.exit(1)
+    return worst
+
+
+@dataclass
+class Mistake:
+    name: str
+    case: str  # whose folder is changed
+    weights: object = None  # changes the tensors by name
+    config: dict = field(default_factory=dict)
+
+
+def interleave(weights):
+    """Rotary halves side by side, as in the files of Meta's Llama."""
+    for name, tensor in weights.items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            head = LANGUAGE["hidden_size"] // LANGUAGE["num_attention_heads"]
+            weights[name] = tensor.view(-1, 2, head // 2, tensor.shape[1]).transpose(1, 2).reshape(tensor.shape).contiguous()
+
+
+def without(end):
+    def change_weights(weights):
+        for name, tensor in weights.items():
+            if name.endswith(end):
+                weights[name] = torch.zeros_like(tensor)
+
+    return change_weights
+
+
+def shift_positions(weights):
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.embed_positions.weight"
+        weights[name] = weights[name].roll(-1, 0)
+
+
+def pad_vocabulary(weights):
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        weights[name] = torch.cat([weights[name], torch.zeros(17, weights[name].shape[1])])
+
+
+def tie(weights):
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
+
+
+MISTAKES = [
+    Mistake("the vocabulary keeps its padding", "llama", pad_vocabulary, {"vocab_size": PIECES + 17}),
+    Mistake("the output is tied", "llama", tie, {"tie_word_embeddings": True}),
+    Mistake("rotary halves are interleaved", "llama", interleave),
+    Mistake("positions begin at 1", "marian-learned", shift_positions),
+    Mistake("final_logits_bias is left out", "pegasus", without("final_logits_bias")),
+    Mistake("the output of T5 is not scaled", "t5", lambda weights: weights.update({"lm_head.weight": weights["shared.weight"].clone()}), {"tie_word_embeddings": False, "scale_decoder_outputs": None}),
+    Mistake("biases of queries are left out", "qwen2", without("q_proj.bias")),
+]
+
+
+def check_mistake(mistake, folder, model, pieces, lines, translate):
+    wrong = f"{folder}.wrong"
+    shutil.rmtree(wrong, ignore_errors=True)
+    shutil.copytree(folder, wrong)
+    weights = {}
+    for name in sorted(os.listdir(wrong)):
+        if name.endswith(".safetensors"):
+            weights |= safetensors.torch.load_file(f"{wrong}/{name}")
+            os.remove(f"{wrong}/{name}")
+        elif name.endswith(".index.json"):
+            os.remove(f"{wrong}/{name}")
+    mistake.weights(weights)
+    safetensors.torch.save_file(weights, f"{wrong}/model.safetensors", metadata={"format": "pt"})
+    change(f"{wrong}/config.json", mistake.config)
+    worst = worst_of_targets(model, pieces, lines, (translate, wrong))
+    print(f"{mistake.name}: {worst:.1e}")
+    if worst <= 10 * BOUND:
+        sys.exit(f"{mistake.name}: not noticed")
 
 
 def check_lines(what, lines, ours, theirs_of_lines, bound):
@@ -297,7 +368,9 @@ def main():
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     with open(source, encoding="utf-8") as file:
-        lines = file.read().split("\n")[:-1]
+        lines = file.read().split("\n")[:20]
+    with open("import.lines", "w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
     for layout, ids in IDS.items():
         sentencepiece.SentencePieceTrainer.train(input=source, model_prefix=layout, vocab_size=PIECES, minloglevel=2, hard_vocab_limit=True, **ids)
     for case in CASES:
@@ -305,14 +378,20 @@ def main():
         model, pieces = made(case, folder, source)
         run(export, "--from", f"hf:{folder}", "--format", "argosy", "--out", checkpoint)
         command = (translate, checkpoint)
-        said = run(*command, "--beam", "1", "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--scores", "--input", source)
+        said = run(*command, "--beam", "1", "--max-length", str(MAX_LENGTH), "--max-length-factor", "0", "--scores", "--input", "import.lines")
         ours = [(float(score), text) for score, text in (line.split("\t", 1) for line in said.split("\n")[:-1])]
-        check_lines(case.name, lines, ours, [theirs(model, pieces, line) for line in lines], 1e-4)
-        check_targets(case, model, pieces, lines, command)
+        check_lines(case.name, lines, ours, [theirs(model, pieces, line) for line in lines], BOUND)
+        worst = worst_of_targets(model, pieces, lines, command)
+        print(f"{case.name}: pieces of targets within {worst:.1e}")
+        if worst > BOUND:
+            sys.exit(1)
+        for mistake in MISTAKES:
+            if mistake.case == case.name:
+                check_mistake(mistake, folder, model, pieces, lines, translate)
         run(export, "--from", f"hf:{folder}", "--format", "ct2", "--out", ct2)
         decoded = [(score, pieces.decode([piece for piece in hypothesis if pieces.piece_to_id(piece) != pieces.unk_id() or piece == pieces.id_to_piece(pieces.unk_id())]))
                    for score, hypothesis in of_ctranslate2(ct2, model, pieces, lines)]
-        if "window" not in case.name and case.name != "mistral":  # whose prompts exceed the window (FORMAT.md)
+        if not case.sizes.get("sliding_window"):  # whose prompts exceed the window (FORMAT.md)
             check_lines(f"{case.name}, CTranslate2", lines, ours, decoded, 1e-3)
         types = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
         run(export, checkpoint, "--format", "hf", "--quantization", types[case.dtype], "--out", again)

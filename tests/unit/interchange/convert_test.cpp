@@ -50,6 +50,18 @@ TEST(Bfloat16, RoundsToTheNearestAndTiesToEven) {
   EXPECT_EQ(bits, (std::array<std::uint16_t, 4>{0x3f80, 0x3f82, 0x3f81, 0xbf80}));
 }
 
+TEST(Int16, AMatrixScalesByItsLargestValueAndRoundsHalfToEven) {
+  const Int16Matrix matrix = as_int16(std::vector<float>{0.5F, -4.0F, 1.0F / 512, 3.0F / 512});  // times 256
+  std::array<std::int16_t, 4> codes{};
+  std::memcpy(codes.data(), matrix.codes.data(), sizeof codes);
+  EXPECT_EQ(codes, (std::array<std::int16_t, 4>{128, -1024, 0, 2}));
+  float scale = 0;
+  std::memcpy(&scale, matrix.scale.data(), sizeof scale);
+  EXPECT_EQ(scale, 256.0F);
+  std::memcpy(&scale, as_int16(std::vector<float>(3)).scale.data(), sizeof scale);
+  EXPECT_EQ(scale, 1.0F);
+}
+
 TEST(Int8, RowsScaleByTheirLargestValueAndRoundHalfToEven) {
   const std::vector<float> values{0.5F, -1.0F, 0.25F, 0.0F, 0.0F, 0.0F};
   const Int8Rows rows = as_int8_rows(values, 2);

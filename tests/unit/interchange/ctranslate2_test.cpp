@@ -260,6 +260,79 @@ TEST_F(Export, Int8HasAScaleForEachRowOfEachMatrix) {
   EXPECT_FALSE(bin.aliases.contains("decoder/projection/weight_scale"));  // the reader aliases scales by itself
 }
 
+TEST_F(Export, MixedTypesHaveIntegerMatricesAndNarrowFloats) {
+  const std::string name = "decoder/layer_0/ffn/linear_1/weight", bias = "decoder/layer_0/ffn/linear_1/bias";
+  for (const auto& [quantization, type] :
+       {std::pair{Quantization::int8_float32, 0}, {Quantization::int8_float16, 4}, {Quantization::int8_bfloat16, 5}}) {
+    const Bin bin = exported(translation, quantization);
+    EXPECT_EQ(std::tuple(bin.variables.at(name).type, bin.variables.at(name + "_scale").type), std::tuple(1, 0));
+    EXPECT_EQ(bin.variables.at(bias).type, type);
+    EXPECT_EQ(bin.variables.at("encoder/position_encodings/encodings").type, type);
+  }
+  const Bin bin = exported(translation, Quantization::int16);
+  EXPECT_EQ(std::tuple(bin.variables.at(name).type, bin.variables.at(bias).type), std::tuple(2, 0));
+  const float scale = bin.scalar<float>(name + "_scale");
+  const std::vector<std::int16_t> codes = bin.variables.at(name).as<std::int16_t>();
+  const std::vector<float> weights = rows(name, 12, 0, 8);
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    EXPECT_LE(std::abs(static_cast<float>(codes[i]) / scale - weights[i]), 0.5001F / scale);
+}
+
+TEST_F(Export, T5HasSharedBiasesUnscaledQueriesAndAScaledOutput) {
+  t5.decoder.layers = 2;
+  const Bin bin = exported(t5, Quantization::int8);
+  const std::string self = "decoder/layer_0/self_attention/", next = "decoder/layer_1/self_attention/";
+  EXPECT_EQ(bin.scalar<float>("decoder/scale_outputs"), static_cast<float>(1 / std::sqrt(8.0)));
+  EXPECT_EQ(bin.scalar<std::int8_t>("decoder/start_from_zero_embedding"), 0);
+  EXPECT_EQ(bin.scalar<std::int8_t>("encoder/scale_embeddings"), 0);
+  EXPECT_EQ(bin.scalar<std::int8_t>("encoder/activation"), 1);
+  EXPECT_EQ(bin.scalar<float>(next + "queries_scale"), 1.0F);
+  EXPECT_EQ(bin.scalar<float>("decoder/layer_1/attention/queries_scale"), 1.0F);
+  EXPECT_EQ(bin.scalar<std::int32_t>(next + "relative_attention_max_distance"), 128);
+  EXPECT_EQ(bin.variables.at(self + "relative_attention_bias").type, 0) << "it is added";
+  EXPECT_EQ(bin.aliases.at(next + "relative_attention_bias"), self + "relative_attention_bias");
+  EXPECT_FALSE(bin.variables.contains("encoder/position_encodings/encodings"));
+  EXPECT_EQ(boost::json::parse(read("config.json")).at("decoder_start_token"), "<pad>");
+
+  t5.tie_embeddings = false;
+  t5.tie_inputs = true;
+  const Bin untied = exported(t5);
+  EXPECT_FALSE(untied.variables.contains("decoder/scale_outputs"));
+  EXPECT_EQ(untied.aliases.at("encoder/embeddings_0/weight"), "decoder/embeddings/weight");
+  EXPECT_EQ(untied.floats("decoder/projection/weight"), rows("decoder/projection/weight", 8, 0, 300));
+}
+
+TEST_F(Export, EachKindOfPositionsIsSaid) {
+  const Bin fairseq = exported(m2m);
+  const std::vector<float> table = fairseq.floats("decoder/position_encodings/encodings");  // of position 2 first
+  EXPECT_FLOAT_EQ(table.at(0), std::sin(2.0F));
+  EXPECT_FLOAT_EQ(table.at(8 + 7), static_cast<float>(std::cos(3e-4)));  // 10000^(-3/3)
+  EXPECT_FALSE(fairseq.variables.contains("decoder/projection/bias"));
+  EXPECT_EQ(boost::json::parse(read("config.json")).at("decoder_start_token"), "</s>");
+
+  translation.encoder.position = spec::Position::learned;
+  translation.decoder.position = spec::Position::none;
+  const Bin learned = exported(translation);
+  const std::string encodings = "/position_encodings/encodings";
+  EXPECT_EQ(learned.floats("encoder" + encodings), rows("encoder" + encodings, 8, 0, 5));
+  EXPECT_EQ(learned.floats("decoder" + encodings), std::vector<float>(40));
+
+  language.decoder.position = spec::Position::alibi;
+  const Bin alibi = exported(language);
+  for (const auto& [name, value] : {std::pair{"alibi", 1}, {"alibi_use_positive_positions", 1}, {"scale_alibi", 0}})
+    EXPECT_EQ(alibi.scalar<std::int8_t>(std::string("decoder/") + name), value) << name;
+
+  language.decoder.position = spec::Position::rope;
+  language.rope_scaling = spec::RopeScaling{.factor = 4, .original_max_positions = 16};
+  const Bin scaled = exported(language);
+  const std::string self = "decoder/layer_0/self_attention/";
+  EXPECT_EQ(scaled.scalar<std::int8_t>(self + "rotary_scaling_type"), 2);
+  for (const auto& [name, value] :
+       {std::pair{"rotary_scaling_factor", 4.0F}, {"rotary_low_freq_factor", 1.0F}, {"rotary_high_freq_factor", 4.0F}})
+    EXPECT_EQ(scaled.scalar<float>(self + name), value) << name;
+  EXPECT_EQ(scaled.scalar<std::int32_t>(self + "original_max_position_embeddings"), 16);
+}
+
 TEST_F(Export, HalfPrecisionRoundsEveryFloatAndNothingElse) {
   for (const auto& [quantization, type] : {std::pair{Quantization::bfloat16, 5}, std::pair{Quantization::float16, 4}}) {
     const Bin bin = exported(translation, quantization);

@@ -141,6 +141,56 @@ TEST_F(HfExport, PegasusHasFinalNormsAndItsPositions) {
   EXPECT_EQ(tokenizer.at("post_processor").at("single").at(1).at("SpecialToken").at("id"), "</s>");
 }
 
+TEST_F(HfExport, T5CountsThePartsOfABlock) {
+  t5.tie_embeddings = false;
+  t5.tie_inputs = true;
+  const Weights weights = exported(t5);
+  std::vector<std::string> expected{"shared.weight 300x8", "lm_head.weight 300x8"};
+  for (const std::string side : {"encoder", "decoder"}) {
+    const std::string block = side + ".block.0.layer.";
+    expected.push_back(side + ".final_layer_norm.weight 8");
+    expected.push_back(block + "0.SelfAttention.relative_attention_bias.weight 32x2");
+    int part = 0;
+    for (const std::string attention : {"SelfAttention", "EncDecAttention"}) {
+      if (attention == "EncDecAttention" && side == "encoder") continue;
+      expected.push_back(fmt::format("{}{}.layer_norm.weight 8", block, part));
+      for (const char* name : {"q", "k", "v"})
+        expected.push_back(fmt::format("{}{}.{}.{}.weight 12x8", block, part, attention, name));
+      expected.push_back(fmt::format("{}{}.{}.o.weight 8x12", block, part++, attention));
+    }
+    expected.push_back(fmt::format("{}{}.layer_norm.weight 8", block, part));
+    for (const char* name : {"wi_0", "wi_1"})
+      expected.push_back(fmt::format("{}{}.DenseReluDense.{}.weight 12x8", block, part, name));
+    expected.push_back(fmt::format("{}{}.DenseReluDense.wo.weight 8x12", block, part));
+  }
+  EXPECT_THAT(weights.shapes(), testing::UnorderedElementsAreArray(expected));
+  EXPECT_EQ(weights.floats("decoder.block.0.layer.2.DenseReluDense.wi_1.weight"),
+            rows("decoder/layer_0/ffn/linear_0/weight", 8, 12, 24));
+  EXPECT_EQ(weights.floats("decoder.block.0.layer.1.EncDecAttention.v.weight"),
+            rows("decoder/layer_0/attention/linear_1/weight", 8, 12, 24));
+  EXPECT_EQ(weights.floats("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
+            rows("encoder/layer_0/self_attention/relative_attention_bias", 2, 0, 32));
+  const boost::json::value config = json("config.json");
+  EXPECT_EQ(config.at("tie_word_embeddings"), false);
+  EXPECT_EQ(std::tuple(config.at("pad_token_id"), config.at("decoder_start_token_id"), config.at("eos_token_id")),
+            std::tuple(0, 0, 1));
+  EXPECT_EQ(json("tokenizer.json").at("post_processor").at("single").at(1).at("SpecialToken").at("id"), "</s>");
+}
+
+TEST_F(HfExport, M2m100HasPegasusNamesWithoutPositionsAndBiasOfTheOutput) {
+  const Weights weights = exported(m2m);
+  EXPECT_TRUE(weights.tensors.contains("model.encoder.layer_norm.weight"));
+  EXPECT_TRUE(weights.tensors.contains("model.decoder.layers.0.encoder_attn.out_proj.bias"));
+  EXPECT_FALSE(weights.tensors.contains("model.decoder.embed_positions.weight"));
+  EXPECT_FALSE(weights.tensors.contains("final_logits_bias"));
+  EXPECT_EQ(weights.floats("model.shared.weight"), rows("decoder/embeddings/weight", 8, 0, 300));
+  const boost::json::value config = json("config.json");
+  EXPECT_EQ(std::tuple(config.at("model_type"), config.at("pad_token_id"), config.at("decoder_start_token_id")),
+            std::tuple("m2m_100", 1, 0));
+  m2m.token_ids->pad = 2;
+  EXPECT_THAT(refusal_of(m2m), HasSubstr("model.token_ids.pad"));
+}
+
 TEST_F(HfExport, UntiedMatricesAreWrittenEach) {
   translation.tie_embeddings = false;
   const Weights weights = exported(translation);
@@ -223,7 +273,7 @@ TEST_F(HfExport, HalfPrecisionIsOfTheFileAndOfTheConfiguration) {
     EXPECT_EQ(json("config.json").at("dtype"), name);
     EXPECT_EQ(json("config.json").at("torch_dtype"), name);
   }
-  EXPECT_THAT(refusal_of(translation, {.quantization = Quantization::int8}), HasSubstr("int8"));
+  EXPECT_THAT(refusal_of(translation, {.quantization = Quantization::int8}), HasSubstr("integer"));
 }
 
 TEST_F(HfExport, WhatItsClassesCannotSayIsRefusedByKey) {
