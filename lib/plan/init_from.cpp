@@ -15,15 +15,18 @@ ModelPart part_of(const spec::Parameter& parameter) {
 }
 
 bool InitSource::covers(const spec::Parameter& parameter) const {
-  return std::ranges::count(components, part_of(parameter)) > 0;
+  const bool is_position = parameter.role == spec::Role::position_table || parameter.role == spec::Role::relative_bias;
+  return !(is_position && reinit_positions) && std::ranges::count(components, part_of(parameter)) > 0;
 }
 
 std::span<const config::KeyText> key_texts(const InitSource&) {
-  static constexpr std::array<config::KeyText, 3> texts{{
+  static constexpr std::array<config::KeyText, 4> texts{{
       {"from", "folder of a checkpoint, of a soup, or of a Hugging Face model"},
       {"components",
        "what is taken from it: embeddings (with the output matrix and its bias), encoder, decoder; default: all"},
       {"allow_new", "true: parameters that it does not have begin with random values; false: they are an error"},
+      {"reinit_positions",
+       "true: positions may be of another kind than there, and learned ones begin with random values"},
   }};
   return texts;
 }
@@ -53,7 +56,8 @@ InitFrom InitFrom::parse(std::string_view text) {
 
 std::string InitFrom::text() const {
   const InitSource& first = sources.front();
-  if (sources.size() == 1 && !first.allow_new && first.components == InitSource{}.components) return first.from;
+  if (sources.size() == 1 && !first.allow_new && !first.reinit_positions && first.components == InitSource{}.components)
+    return first.from;
   boost::json::array list;
   for (const InitSource& source : sources) list.push_back(config::to_json(source));
   return config::text_of(list, false);

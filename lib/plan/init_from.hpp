@@ -23,9 +23,10 @@ struct InitSource {
   std::string from;  // a checkpoint, a soup, or a folder of another program
   std::vector<ModelPart> components{ModelPart::embeddings, ModelPart::encoder, ModelPart::decoder};
   bool allow_new = false;
+  bool reinit_positions = false;  // its kind of positions does not count, nor do its tables of them
   [[nodiscard]] bool covers(const spec::Parameter& parameter) const;
 };
-BOOST_DESCRIBE_STRUCT(InitSource, (), (from, components, allow_new))
+BOOST_DESCRIBE_STRUCT(InitSource, (), (from, components, allow_new, reinit_positions))
 std::span<const config::KeyText> key_texts(const InitSource&);
 void validate(const InitSource&, config::Problems&);
 

@@ -24,6 +24,12 @@ std::string listed(std::vector<std::string> names) {
 
 std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
+std::string text_of(const spec::Vocabulary& vocabulary) {
+  const auto text = [](const std::optional<std::int64_t>& id) { return id ? std::to_string(*id) : "none"; };
+  return fmt::format("eos {}, unk {}, bos {}, pad {}, start {}", vocabulary.eos, text(vocabulary.unk),
+                     text(vocabulary.bos), text(vocabulary.pad), vocabulary.start);
+}
+
 /// The keys of `model` by which two architectures compute different things with weights of equal shapes, as
 /// "model.heads: 4, there 2". Layers are compared by their parameters.
 std::vector<std::string> differences(const spec::Architecture& ours, const spec::Architecture& theirs,
@@ -36,6 +42,7 @@ std::vector<std::string> differences(const spec::Architecture& ours, const spec:
   const auto has = [&](plan::ModelPart part) { return std::ranges::count(source.components, part) > 0; };
   const bool blocks = has(plan::ModelPart::encoder) || has(plan::ModelPart::decoder);
   compare("width", ours.width, theirs.width);
+  if (has(plan::ModelPart::embeddings)) compare("token_ids", text_of(ours.vocabulary), text_of(theirs.vocabulary));
   if (!blocks) return keys;
   compare("ff", ours.ff, theirs.ff);
   compare("heads", ours.heads, theirs.heads);
@@ -49,6 +56,7 @@ std::vector<std::string> differences(const spec::Architecture& ours, const spec:
   compare("qkv_bias", ours.qkv_bias, theirs.qkv_bias);
   compare("embedding_scale", ours.scales_embeddings, theirs.scales_embeddings);
   compare("window", ours.window.value_or(0), theirs.window.value_or(0));
+  if (source.reinit_positions) return keys;
   if (has(plan::ModelPart::encoder) && theirs.encoder_layers > 0)
     compare("encoder.position", name(ours.encoder_position), name(theirs.encoder_position));
   if (has(plan::ModelPart::decoder))

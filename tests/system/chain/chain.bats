@@ -388,6 +388,12 @@ PYTHON
 @test "weights that do not fit are refused by name, unless new ones are allowed" {
   trained=runs/tiny/train/export/000000160
   tuned refused "$trained" model.heads=4 && [ "$status" != 0 ] && [[ $output == *"model.heads: 4, there 2"* ]]
+  tuned refused "$trained" model.encoder.position=learned && [ "$status" != 0 ]
+  [[ $output == *"model.encoder.position: learned, there sinusoidal"* ]]
+  tuned moved "{\"from\": \"$trained\", \"reinit_positions\": true}" model.encoder.position=learned
+  [ "$status" = 0 ] && [[ $output == *"new, with random values: encoder/position_encodings/encodings"* ]]
+  tuned refused "$trained" data.tokenizer_training=null 'model.token_ids={"eos": 0, "unk": 1, "start": 3}' && [ "$status" != 0 ]
+  [[ $output == *"model.token_ids: eos 0, unk 1, bos none, pad none, start 3, there eos 0, unk 1, bos none, pad 1023, start 1023"* ]]
   tuned refused "$trained" model.encoder.layers=3 && [ "$status" != 0 ] && [[ $output == *"it has no encoder/layer_2/"* ]]
   tuned grown "{\"from\": \"$trained\", \"allow_new\": true}" model.encoder.layers=3
   [ "$status" = 0 ] && [[ $output == *"new, with random values: encoder/layer_2/"* ]]
