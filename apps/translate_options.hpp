@@ -48,7 +48,10 @@ inline constexpr std::string_view translate_examples =
     "  apps/translate CKPT --input test.en --target test.fr --score                          log-probabilities\n";
 
 inline TranslateCommand::TranslateCommand() {
-  cli.add_option("MODEL", directory, "directory of a committed checkpoint, of a soup, or of a Hugging Face model")
+  cli.add_option(
+         "MODEL", directory,
+         "directory of a committed checkpoint, of a soup, of a Hugging Face model, or of a CTranslate2 model that "
+         "apps/export has written")
       ->required();
   cli.add_option("--input", files.input,
                  "text file; default: standard input, of which rank 0 translates each line when it arrives");

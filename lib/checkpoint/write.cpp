@@ -159,7 +159,7 @@ std::uint64_t write_committed(const comm::Context& context, const Path& target, 
     finish_shards(context.files, manifest, maps, staging, digests);
     manifest.save_seconds = context.clock.monotonic_s() - begin_s;
     staging.commit(
-        manifest, attachments, [] {}, Fault::usage);
+        manifest, attachments, [&] { pieces.last_check(staging.folder()); }, Fault::usage);
   });
   return bytes;
 }

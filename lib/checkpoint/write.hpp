@@ -19,6 +19,8 @@ struct Pieces {
   /// Called on each rank after its last slice; throws when a slice turns out to be damaged.
   std::function<void()> finish = [] {};
   std::string_view title{};  // of the line that shows progress
+  /// Called on rank 0 with the complete folder, before it gets its name; throws when it must not.
+  std::function<void(const Path& folder)> last_check = [](const Path&) {};
 };
 
 /// Computes, writes and commits `target`. All units have the same tensors, one element each. The digests of `manifest`

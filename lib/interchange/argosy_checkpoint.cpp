@@ -4,6 +4,7 @@
 #include "checkpoint/write.hpp"
 #include "core/error.hpp"
 #include "interchange/formats.hpp"
+#include "interchange/verify.hpp"
 #include "model/stored_spec.hpp"
 
 namespace argosy::interchange {
@@ -72,13 +73,17 @@ ExportReport write_argosy(comm::Context& context, const model::StoredModel& mode
   }
   const std::vector<partition::FlatSpace> spaces = manifest.spaces;
   FlatReader reader{model, spaces};
+  std::vector<checkpoint::Attachment> files = model.attachments;
+  files.push_back({"tokenizer.model", model.tokenizer.model_bytes()});
   report.bytes = checkpoint::write_committed(
-      context, target, std::move(manifest),
-      std::vector<checkpoint::Attachment>{{"tokenizer.model", model.tokenizer.model_bytes()}},
+      context, target, std::move(manifest), files,
       {.slice = [&](std::size_t unit, std::size_t, std::int64_t begin,
                     std::int64_t count) { return reader.slice(unit, begin, count); },
        .slice_elements = 1 << 20,
-       .title = "export"});
+       .title = "export",
+       .last_check =
+           [&](const Path& made) { report.verified = verify_checkpoint(context, made, target, model, options); }});
+  if (options.verify_with) report.verified = context.world.broadcast(std::vector{report.verified.value_or(0)}).front();
   report.seconds = context.clock.monotonic_s() - begin_s;
   return report;
 }

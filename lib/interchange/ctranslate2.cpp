@@ -8,8 +8,8 @@
 #include "config/config.hpp"
 #include "core/error.hpp"
 #include "interchange/convert.hpp"
-#include "interchange/formats.hpp"
-#include "interchange/model_bin.hpp"
+#include "interchange/ct2_import.hpp"
+#include "interchange/verify.hpp"
 #include "spec/positions.hpp"
 
 namespace argosy::interchange {
@@ -210,7 +210,7 @@ class Ct2Model {
     dimensions.front() = end - begin;
     const std::int64_t columns = parameter.shape.size() == 2 ? parameter.shape[1] : 1;
     parameters_ += (end - begin) * columns;
-    const auto values = [this, &parameter, begin, end] { return finite_rows(model_, parameter, begin, end); };
+    const auto values = [&model = model_, &parameter, begin, end] { return finite_rows(model, parameter, begin, end); };
     const auto rows = static_cast<std::size_t>(end - begin);
     // Tables of positions and biases of distances are added, not multiplied with.
     const bool is_matrix = name.ends_with("/weight") && dimensions.size() == 2;
@@ -266,7 +266,8 @@ ExportReport write_ct2(comm::Context& context, const model::StoredModel& model, 
   });
   ExportReport report{.folder = folder, .parameters = built->parameters()};
   OutputFolder output{context, folder};
-  report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", built->take());
+  const ModelBin bin = built->take();
+  report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", bin);
   const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
   output.write("config.json", pretty(ct2_config(shape, tokenizer)));
   output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));
@@ -278,12 +279,17 @@ ExportReport write_ct2(comm::Context& context, const model::StoredModel& model, 
   } else {
     output.write("tokenizer.model", tokenizer.model_bytes());
   }
-  output.commit();
+  for (const checkpoint::Attachment& file : model.attachments) output.write(file.name, file.content);
+  output.commit([&] { report.verified = verify_ctranslate2(context, output, bin, model, options); });
   report.seconds = context.clock.monotonic_s() - begin_s;
   return report;
 }
 
 }  // namespace
+
+ModelBin ct2_variables(const model::StoredModel& model, Quantization quantization) {
+  return Ct2Model(model, quantization).take();
+}
 
 Format ctranslate2() { return {"ct2", "a CTranslate2 folder", ct2_limit, write_ct2}; }
 

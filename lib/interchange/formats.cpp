@@ -18,18 +18,6 @@ Format hugging_face();
 
 namespace {
 
-std::string sha256_of(const Files& files, const Path& path) {
-  const Mapping mapping = files.map(path);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  const Bytes bytes = mapping.bytes();
-  ARGOSY_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) == 1,
-               "SHA-256 of {}", path.string());
-  std::string hex;
-  for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
-}
-
 [[noreturn]] void refuse_folder(const Path& folder, const char* claim) {
   throw_claim(Fault::usage, fmt::format("{} {}", folder.string(), claim), folder.string(),
               "a folder that does not exist yet", claim, "remove it, or give another folder with --out");
@@ -92,6 +80,15 @@ std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer) {
   return pieces;
 }
 
+std::string sha256_of(Bytes bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  ARGOSY_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) == 1, "SHA-256");
+  std::string hex;
+  for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
+  return hex;
+}
+
 std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }
 
 Path unused_folder(comm::Context& context, Path folder) {
@@ -120,17 +117,24 @@ OutputFolder::~OutputFolder() {
 }
 
 void OutputFolder::write(const std::string& name, std::string_view content) {
-  comm::at_root(context_.world, [&] { staged_->add(name, content); });
+  comm::at_root(context_.world, [&] {
+    staged_->add(name, content);
+    sums_[name] = sha256_of(as_bytes(content));
+  });
 }
 
-void OutputFolder::commit() {
+void OutputFolder::commit(const std::function<void()>& check) {
   std::string sums;
   comm::at_root(context_.world, [&] {
     for (const std::string& name : context_.files.list(path())) {
-      sums += fmt::format("{}  {}\n", sha256_of(context_.files, path() / name), name);
+      const auto written = sums_.find(name);
+      const std::string sum =
+          written != sums_.end() ? written->second : sha256_of(context_.files.map(path() / name).bytes());
+      sums += fmt::format("{}  {}\n", sum, name);
     }
   });
   write("SHA256SUMS", sums);
+  check();
   comm::at_root(context_.world, [&] {
     context_.files.sync_folder(path());
     if (!staged_->commit()) refuse_folder(staged_->target(), "was created by another process during the export");

@@ -2,6 +2,8 @@
 
 #include <boost/describe.hpp>
 #include <boost/json/value.hpp>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,7 +13,7 @@
 #include "comm/run_main.hpp"
 #include "core/error.hpp"
 #include "core/staged.hpp"
-#include "model/stored_model.hpp"
+#include "model/forward.hpp"
 
 /// The table of formats that a model (source.hpp) can be exported to. Each format has its own source file, which
 /// defines its entry, and a line in formats.cpp. FORMAT.md describes the output. Torch-free.
@@ -26,11 +28,14 @@ struct ExportReport {
   std::uint64_t bytes = 0;      // of the weights' files
   std::int64_t parameters = 0;  // elements; tied weights count once, unused rows of the vocabulary do not count
   double seconds = 0;
+  std::optional<std::int64_t> verified{};  // tensors that were read back; nullopt: none, as it was not asked for
 };
 
 struct ExportOptions {
   Quantization quantization = Quantization::float32;
   std::uint64_t max_shard_bytes = 5'000'000'000;  // of a file of weights, in formats that have several
+  /// If given, the folder is read back before it gets its name (verify.hpp).
+  model::Forward verify_with{};
 };
 
 struct Format {
@@ -41,7 +46,7 @@ struct Format {
   /// Exports a model to `folder`, which gets its name only when it is complete. The bytes do not depend on the
   /// number of ranks. **Collective.** Throws Error{usage} when `folder` exists or the format has a limit for this
   /// model, Error{data} when the vocabulary holds a piece twice, Error{numeric} for weights that the quantization
-  /// cannot hold, Error{corrupt}, Error{io}.
+  /// cannot hold, Error{corrupt}, also for a folder that does not hold the model (verify.hpp), Error{io}.
   ExportReport (*write)(comm::Context& context, const model::StoredModel& model, const Path& folder,
                         const ExportOptions& options);
   bool is_own = false;  // Argosy's: not of another program
@@ -65,6 +70,9 @@ void read_finite(const model::StoredModel& model, const spec::Parameter& paramet
 /// The spelling of each live id. Throws Error{data} if the tokenizer has a piece twice.
 [[nodiscard]] std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer);
 
+/// Hex digits, as in SHA256SUMS.
+[[nodiscard]] std::string sha256_of(Bytes bytes);
+
 /// A JSON file.
 [[nodiscard]] std::string pretty(const boost::json::value& value);
 
@@ -82,15 +90,17 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   [[nodiscard]] const Path& path() const noexcept { return staged_->path(); }
+  [[nodiscard]] const Path& target() const noexcept { return staged_->target(); }
   /// Writes and fsyncs a small file; rank 0 does. **Collective.**
   void write(const std::string& name, std::string_view content);
-  /// Writes SHA256SUMS of all files, syncs the folder, renames it and syncs its parent. **Collective.** Throws
-  /// Error{usage} when `final_path` exists by now.
-  void commit();
+  /// Writes SHA256SUMS of all files, calls `check` on all ranks, syncs the folder, renames it and syncs its parent.
+  /// **Collective.** Throws Error{usage} when `final_path` exists by now, and what `check` throws.
+  void commit(const std::function<void()>& check = [] {});
 
  private:
   comm::Context& context_;
   std::optional<StagedFolder> staged_;
+  std::map<std::string, std::string> sums_;  // SHA-256 of what write() was given, by name; rank 0
   bool committed_ = false;
 };
 

@@ -5,119 +5,18 @@
 #include <algorithm>
 #include <bit>
 #include <boost/json.hpp>
-#include <cstring>
 #include <functional>
 #include <map>
 
 #include "core/error.hpp"
 #include "interchange/formats.hpp"
+#include "interchange/piece_model.hpp"
 
 namespace argosy::interchange {
 namespace {
 
 using boost::json::array;
 using boost::json::object;
-
-/// The fields of a protobuf message, as far as a SentencePiece model needs them: numbers, and bytes of text or
-/// messages.
-class Message {
- public:
-  explicit Message(std::string_view bytes) : left_(bytes) {}
-
-  /// Calls number(field, value) and text(field, bytes) for each field. A 32-bit value is given as its four bytes.
-  void read(const std::function<void(std::uint64_t, std::uint64_t)>& number,
-            const std::function<void(std::uint64_t, std::string_view)>& text) {
-    while (!left_.empty()) {
-      const std::uint64_t key = varint(), field = key >> 3;
-      switch (key & 7) {
-        case 0:
-          number(field, varint());
-          break;
-        case 1:
-          text(field, take(8));
-          break;
-        case 2:
-          text(field, take(varint()));
-          break;
-        case 5:
-          text(field, take(4));
-          break;
-        default:
-          damaged();
-      }
-    }
-  }
-
- private:
-  std::uint64_t varint() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<unsigned char>(take(1)[0]);
-      value |= static_cast<std::uint64_t>(byte & 127U) << shift;
-      if (byte < 128) return value;
-    }
-    damaged();
-  }
-  std::string_view take(std::uint64_t size) {
-    if (size > left_.size()) damaged();
-    const std::string_view part = left_.substr(0, size);
-    left_.remove_prefix(size);
-    return part;
-  }
-  [[noreturn]] static void damaged() {
-    throw_error(Fault::data, "tokenizer.model", "a SentencePiece model", "fields that end too late",
-                "train the tokenizer again");
-  }
-
-  std::string_view left_;
-};
-
-enum class PieceType { normal = 1, unknown = 2, control = 3, user = 4, unused = 5, byte = 6 };
-
-/// What tokenizer.json needs of a SentencePiece model, with the defaults of its format.
-struct Pieces {
-  std::vector<std::string> texts;
-  std::vector<float> scores;
-  std::vector<PieceType> types;
-  std::uint64_t model_type = 1;  // 1 unigram, 2 BPE
-  bool byte_fallback = false, dummy_prefix = true, no_extra_spaces = true;
-  std::string character_map;  // of the normaliser, or empty
-
-  explicit Pieces(std::string_view model) {
-    const auto nothing = [](std::uint64_t, auto) {};
-    Message(model).read(nothing, [&](std::uint64_t field, std::string_view bytes) {
-      if (field == 1) {
-        texts.emplace_back();
-        scores.push_back(0);
-        types.push_back(PieceType::normal);
-        Message(bytes).read(
-            [&](std::uint64_t of, std::uint64_t value) {
-              if (of == 3) types.back() = static_cast<PieceType>(value);
-            },
-            [&](std::uint64_t of, std::string_view value) {
-              if (of == 1) texts.back() = value;
-              if (of == 2 && value.size() == sizeof(float)) std::memcpy(&scores.back(), value.data(), sizeof(float));
-            });
-      } else if (field == 2) {
-        Message(bytes).read(
-            [&](std::uint64_t of, std::uint64_t value) {
-              if (of == 3) model_type = value;
-              if (of == 35) byte_fallback = value != 0;
-            },
-            nothing);
-      } else if (field == 3) {
-        Message(bytes).read(
-            [&](std::uint64_t of, std::uint64_t value) {
-              if (of == 3) dummy_prefix = value != 0;
-              if (of == 4) no_extra_spaces = value != 0;
-            },
-            [&](std::uint64_t of, std::string_view value) {
-              if (of == 2) character_map = value;
-            });
-      }
-    });
-  }
-};
 
 std::string base64(std::string_view bytes) {
   std::string text(4 * ((bytes.size() + 2) / 3) + 1, '\0');

@@ -11,6 +11,7 @@
 #include "interchange/hf_config.hpp"
 #include "interchange/hf_tokenizer.hpp"
 #include "interchange/safetensors.hpp"
+#include "interchange/verify.hpp"
 
 namespace argosy::interchange {
 namespace {
@@ -197,7 +198,8 @@ ExportReport write_hf(comm::Context& context, const model::StoredModel& model, c
   output.write("config.json", boost::json::serialize(hf_config(shape, family, dtype)) + "\n");
   output.write("generation_config.json", pretty(hf_generation_config(shape, family)));
   write_tokenizer(output, model.tokenizer, shape, family);
-  output.commit();
+  for (const checkpoint::Attachment& file : model.attachments) output.write(file.name, file.content);
+  output.commit([&] { report.verified = verify_hugging_face(context, output, tensors, model, options); });
   report.seconds = context.clock.monotonic_s() - begin_s;
   return report;
 }

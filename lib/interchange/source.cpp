@@ -6,6 +6,7 @@
 
 #include "checkpoint/load.hpp"
 #include "core/error.hpp"
+#include "interchange/ct2_import.hpp"
 #include "interchange/hf_import.hpp"
 
 namespace argosy::interchange {
@@ -20,15 +21,17 @@ model::StoredModel open_source(comm::Context& context, const std::string& name, 
     if (marked && !foreign)
       throw_error(Fault::data, folder.string(), "a Hugging Face folder", "no config.json, or a checkpoint",
                   "leave hf: out for checkpoints");
-    kind = foreign ? "hf" : "checkpoint";
+    kind = !foreign ? "checkpoint" : !marked && is_ctranslate2(context.files, folder) ? "ct2" : "hf";
   });
+  kind = context.world.broadcast(kind);
   std::optional<model::StoredModel> model;
-  if (context.world.broadcast(kind) == "hf") {
+  if (kind != "checkpoint") {
     comm::agree(context.world, [&] {
       if (ema)
         throw_claim(Fault::usage, fmt::format("--ema: {} has no running means", folder.string()), "--ema",
-                    "a checkpoint of a run with optimizer.ema", "a Hugging Face folder", "leave --ema out");
-      model.emplace(hugging_face_model(context.files, folder));
+                    "a checkpoint of a run with optimizer.ema", "a folder of another program", "leave --ema out");
+      model.emplace(kind == "ct2" ? ctranslate2_model(context.files, folder)
+                                  : hugging_face_model(context.files, folder));
     });
   } else {
     auto reader = std::make_unique<checkpoint::Reader>(checkpoint::open_on_all(context, folder));

@@ -10,7 +10,7 @@ namespace argosy::interchange {
 
 /// Recognises the kind by the folder's content. "hf:DIR" accepts a Hugging Face folder alone. ema: the running means in
 /// place of the weights. **Collective.** Throws Error{usage} for `ema` without running means, and as
-/// checkpoint::open_on_all(), model::stored_model() and hugging_face_model().
+/// checkpoint::open_on_all(), model::stored_model(), hugging_face_model() and ctranslate2_model().
 [[nodiscard]] model::StoredModel open_source(comm::Context& context, const std::string& name, bool ema = false);
 
 }  // namespace argosy::interchange

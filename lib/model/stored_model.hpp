@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint.hpp"
 #include "data/tokenizer.hpp"
@@ -28,6 +29,7 @@ struct StoredModel {
   std::string where;      // the folder, for messages
   std::string id;         // 32 hex digits: of the run, or of the weights where there is no run
   std::int64_t step = 0;  // of the checkpoint
+  std::vector<checkpoint::Attachment> attachments{};  // that exports of the model contain as well
 };
 
 /// Borrows the reader. Not collective. Throws Error{data} if the checkpoint has no model configuration or no tokenizer,

@@ -25,7 +25,7 @@ lost() { # lost COMMAND…: what it prints cannot be written
 }
 
 @test "every tool tells that its help or version was not taken" {
-  for tool in count preprocess train soup soup_validated export translate; do
+  for tool in count preprocess train soup soup_validated export export_verified translate; do
     lost "$apps/$tool" --help
     lost "$apps/$tool" --version
   done

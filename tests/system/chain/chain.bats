@@ -49,6 +49,26 @@ PYTHON
   cmp ct2.1/SHA256SUMS ct2.3/SHA256SUMS
 }
 
+@test "an export is read back and compared, on one and three ranks, and is a model itself" {
+  for format in ct2 hf argosy; do
+    for ranks in 1 3; do
+      ARGOSY_EXIT_FILE=$PWD/exit run -0 --separate-stderr on $ranks apps/export runs/tiny/soup --format $format --verify --out verified.$format.$ranks
+      # shellcheck disable=SC2154 # assigned by run --separate-stderr
+      [[ $stderr == *'"verified":true,"tensors_compared":'* ]]
+    done
+  done
+  cmp verified.ct2.1/SHA256SUMS verified.ct2.3/SHA256SUMS
+  on 1 apps/export runs/tiny_lm/train/export/* --quantization int8 --verify --out verified.lm
+  on 2 apps/export verified.ct2.1 --verify --out verified.again
+  cmp verified.ct2.1/SHA256SUMS verified.again/SHA256SUMS
+  head -5 runs/tiny/text/test.en >five.en
+  for model in runs/tiny/soup verified.ct2.1 verified.hf.1 verified.argosy.3; do on 1 apps/translate "$model" --scores <five.en >"five.${model//\//.}"; done
+  for model in verified.{ct2.1,hf.1,argosy.3}; do cmp five.runs.tiny.soup "five.$model"; done
+  ARGOSY_EXIT_FILE=$PWD/exit run --separate-stderr on 2 apps/translate verified.lm --input five.en --output never
+  [[ $stderr == *"rounded to int8"* ]]
+  [ "$(cut -d' ' -f1 exit)" = 2 ]
+}
+
 @test "the running mean of the weights is judged, averaged, exported and translated with" {
   local last=runs/tiny/train/checkpoints/000000150
   run -0 on 2 apps/soup runs/tiny/train/checkpoints/* --ema --validate configs/tiny.json --allow-worse --out means
@@ -403,4 +423,58 @@ PYTHON
   tuned refused /nowhere && [ "$status" != 0 ] && [[ $output == *"/nowhere"* ]]
   tuned refused '[]' && [ "$status" != 0 ] && [[ $output == *"init_from"* ]]
   tuned refused '{"form": "x"}' && [ "$status" != 0 ] && [[ $output == *"form"* ]]
+}
+
+@test "a vocabulary is trimmed to a text, on which the model translates as before" {
+  for language in en es; do head -100 runs/tiny/text/train.$language >hundred.$language; done
+  for ranks in 1 2; do on $ranks apps/export runs/tiny/soup --format argosy --vocab-trim hundred.en hundred.es --verify --out trimmed.$ranks 2>said; done
+  cmp trimmed.1/shard-00000-of-00001.h5 trimmed.2/shard-00000-of-00001.h5
+  cmp trimmed.1/vocab_map.json trimmed.2/vocab_map.json
+  [ "$(grep -c 'share one matrix' said)" = 1 ]
+  python3 - <<'PYTHON'
+import json
+figures = json.loads(open("said").read().split("result ", 1)[1])["vocabulary"]
+assert figures["pieces_before"] == 1000 and 300 < figures["pieces_after"] < 800, figures
+assert figures["lines"] == figures["same_lines"] == 100 and figures["length_before"] == figures["length_after"], figures
+PYTHON
+  for model in soup trimmed; do
+    folder=trimmed.1
+    [ $model = trimmed ] || folder=runs/tiny/soup
+    on 2 apps/translate "$folder" --beam 1 --max-length 30 --input hundred.en --output "hundred.$model"
+  done
+  cmp hundred.soup hundred.trimmed
+  lm=$(echo runs/tiny_lm/train/export/*)
+  on 2 apps/export "$lm" --format hf --vocab-trim hundred.en --verify --out trimmed.lm
+  on 1 apps/export "$lm" --format ct2 --vocab-trim hundred.en --verify --out trimmed.lm.ct2
+  [ -e trimmed.lm/vocab_map.json ]
+  for folder in trimmed.lm trimmed.lm.ct2; do on 1 apps/translate "$folder" --beam 1 --max-length 20 --max-length-factor 0 <hundred.en >"continued.$folder"; done
+  cmp continued.trimmed.lm continued.trimmed.lm.ct2
+}
+
+@test "a vocabulary is extended, and training goes on with it" {
+  tr -c 'A-Za-z\n' ' ' <runs/tiny/text/train.en | tr ' ' '\n' | grep -E '^[a-z]{4,}$' | sort | uniq -c | sort -k1,1nr -k2 | awk '{print " " $2}' | head -300 >pieces
+  on 2 apps/export runs/tiny/soup --format argosy --vocab-extend pieces --vocab-text runs/tiny/text/test.en --out extended 2>said
+  python3 - <<'PYTHON'
+import json
+figures = json.loads(open("said").read().split("result ", 1)[1])["vocabulary"]
+assert figures["pieces_after"] == 1300 - figures["skipped"] and figures["length_after"] < figures["length_before"] - 0.5, figures
+PYTHON
+  settings=()
+  for setting in data.tokenizer=extended/tokenizer.model data.tokenizer_training=null data.shards=runs/extended/shards run_dir=runs/extended/train \
+    init_from=extended schedule.length=20 schedule.warmup=5 schedule.lr=1e-3 telemetry.log_interval=1; do
+    settings+=(--set "$setting")
+  done
+  on 1 apps/preprocess configs/tiny.json "${settings[@]}"
+  run -0 on 2 apps/train configs/tiny.json "${settings[@]}"
+  [[ $output == *"init_from extended: "*" parameters loaded"* ]]
+  python3 - <<'PYTHON'
+import json
+begun = [line["loss"] for line in map(json.loads, open("runs/extended/train/metrics.jsonl")) if "nll" in line]
+assert len(begun) == 20 and sum(begun[-5:]) < sum(begun[:5]), begun
+PYTHON
+  printf '  heaven\n' >never
+  ARGOSY_EXIT_FILE=$PWD/exit run --separate-stderr on 2 apps/export runs/tiny/soup --vocab-extend never --vocab-text runs/tiny/text/test.en --out refused
+  [[ $stderr == *"never: the tokenizer would never make the piece"* ]]
+  [ "$(cut -d' ' -f1 exit)" = 3 ]
+  [ ! -e refused ]
 }

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "export_options.hpp"
+#include "interchange/source.hpp"
+#include "interchange/vocabulary.hpp"
+
+/// The tool export, for two programs: export starts without LibTorch, export_verified has it and runs models.
+namespace argosy::app {
+
+namespace detail {
+
+/// The model with another vocabulary, if that was asked for.
+inline std::optional<interchange::ChangedVocabulary> changed_vocabulary(comm::Context& context,
+                                                                        const model::StoredModel& source,
+                                                                        const ExportCommand& command,
+                                                                        const model::Forward& forward) {
+  if (!command.trim.empty())
+    return interchange::trim_vocabulary(context, source, command.trim, command.min_count, forward);
+  if (!command.extend.empty())
+    return interchange::extend_vocabulary(context, source, command.extend, command.texts, forward);
+  return std::nullopt;
+}
+
+inline boost::json::object figures_of(const interchange::VocabularyFigures& figures) {
+  return {{"pieces_before", figures.pieces_before},
+          {"pieces_after", figures.pieces_after},
+          {"parts", figures.parts},
+          {"skipped", figures.skipped},
+          {"lines", figures.lines},
+          {"same_lines", figures.same_lines},
+          {"unknown_before", figures.unknown_before},
+          {"unknown_after", figures.unknown_after},
+          {"length_before", figures.length_before},
+          {"length_after", figures.length_after}};
+}
+
+}  // namespace detail
+
+/// The whole tool. `make_forward` is called when something runs the model.
+inline int run_export(int argc, char** argv, const std::function<model::Forward()>& make_forward) {
+  return comm::run_main(argc, argv, [&](comm::Context& context) {
+    ExportCommand command;
+    if (!parse(command.cli, argc, argv, export_examples, context)) return Exit::ok;
+    const interchange::Format& chosen = interchange::format_named(command.format);
+    const model::Forward forward = command.runs_the_model() ? make_forward() : model::Forward{};
+    if (command.verify) command.options.verify_with = forward;
+    const model::StoredModel source = interchange::open_source(context, command.from, command.ema);
+    const auto changed = detail::changed_vocabulary(context, source, command, forward);
+    const interchange::ExportReport report =
+        chosen.write(context, changed ? changed->model : source, command.out, command.options);
+    context.log.info("{}: {} parameters, {:.1f} MB, {:.1f} s", report.folder.string(), report.parameters,
+                     static_cast<double>(report.bytes) / 1e6, report.seconds);
+    boost::json::object figures{{"out", report.folder.string()},
+                                {"format", command.format},
+                                {"quantization", boost::describe::enum_to_string(command.options.quantization, "")},
+                                {"step", source.step},
+                                {"parameters", report.parameters},
+                                {"bytes", report.bytes},
+                                {"seconds", report.seconds}};
+    if (report.verified) {
+      figures["verified"] = true;
+      figures["tensors_compared"] = *report.verified;
+    }
+    if (changed) figures["vocabulary"] = detail::figures_of(changed->figures);
+    context.print_result("export", std::move(figures));
+    return Exit::ok;
+  });
+}
+
+}  // namespace argosy::app
