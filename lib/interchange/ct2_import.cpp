@@ -369,9 +369,10 @@ model::StoredModel ctranslate2_model(const Files& files, const Path& folder, Int
   const Ct2Description described{file, config.get_object(), where};
   spec::ModelConfig model = config_of(described, file, where);
   const bool pairs = model.type == spec::ModelType::encoder_decoder;
-  const Path tokenizer_path = folder / (pairs ? "source.spm" : "tokenizer.model");
+  const Path sentence_piece = folder / (pairs ? "source.spm" : "tokenizer.model"), json = folder / "tokenizer.json",
+             tokenizer_path = files.exists(json) && !files.exists(sentence_piece) ? json : sentence_piece;
   if (!files.exists(tokenizer_path))
-    throw_error(Fault::data, tokenizer_path.string(), "a SentencePiece model", "no such file",
+    throw_error(Fault::data, tokenizer_path.string(), "a SentencePiece model, or a tokenizer.json", "no such file",
                 "copy it from the folder that apps/export has written");
   const std::string bytes = files.read_text(tokenizer_path);
   set_ids(model, config.get_object(), data::Tokenizer::load(bytes, {.ids = spec::TokenIds{}}, tokenizer_path.string()),

@@ -154,6 +154,34 @@ std::string read_tokenizer(const Files& files, const Path& folder, Path& path) {
               "copy the tokenizer's files there");
 }
 
+/// Refuses a folder of Marian's whose ids are not those of its SentencePiece model, or whose sides have a model each.
+void require_one_tokenizer(const Files& files, const Path& folder, const data::Tokenizer& tokenizer) {
+  const Path ids = folder / "vocab.json", target = folder / "target.spm";
+  if (files.exists(ids)) {
+    boost::json::error_code error;
+    const boost::json::value table = boost::json::parse(files.read_text(ids), error);
+    if (error || !table.is_object())
+      throw_error(Fault::data, ids.string(), "a JSON object", error ? error.message() : "another value",
+                  "get the folder again");
+    for (std::int64_t id = 0; id < tokenizer.vocabulary().pieces; ++id) {
+      const boost::json::value* const theirs = table.get_object().if_contains(tokenizer.piece(id));
+      if (theirs == nullptr || !theirs->is_int64() || theirs->get_int64() != id)
+        throw_claim(
+            Fault::usage,
+            fmt::format("{}: the piece \"{}\" has the id {}, and {} in source.spm; Argosy reads only folders in "
+                        "which they are the same",
+                        ids.string(), tokenizer.piece(id), theirs == nullptr ? "none" : boost::json::serialize(*theirs),
+                        id),
+            ids.string(), "the ids of source.spm", "others", "choose another model");
+    }
+  }
+  if (files.exists(target) && files.read_text(target) != tokenizer.model_bytes())
+    throw_claim(Fault::usage,
+                fmt::format("{} is another model than source.spm; Argosy reads only folders in which they are the same",
+                            target.string()),
+                target.string(), "the bytes of source.spm", "others", "choose another model");
+}
+
 /// The multiple by which a vocabulary of `pieces` has `rows` rows: one of the usual ones, if possible.
 std::int64_t multiple_for(spec::TokenLayout layout, std::int64_t pieces, std::int64_t rows) {
   for (const std::int64_t multiple : {64, 8, 128, 256, 1}) {
@@ -209,6 +237,7 @@ model::StoredModel hugging_face_model(const Files& files, const Path& folder) {
   const std::string bytes = read_tokenizer(files, folder, path);
   set_vocabulary(description, data::Tokenizer::load(bytes, {.ids = spec::TokenIds{}}, path.string()), where);
   data::Tokenizer tokenizer = data::Tokenizer::load(bytes, spec::vocabulary_rule(model), path.string());
+  if (path.filename() == "source.spm") require_one_tokenizer(files, folder, tokenizer);
   Safetensors tensors{files, folder};
   for (const bool encoder : {true, false}) {
     const std::string name = name_of_positions(encoder);

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::uint32_t newest_version = 6;
 constexpr std::uint8_t most_dimensions = 8;
-constexpr std::uint64_t most_bytes = std::uint64_t{std::numeric_limits<std::uint32_t>::max()} * 4;  // of a variable
+constexpr std::uint64_t most_variable_bytes =
+    std::uint64_t{std::numeric_limits<std::uint32_t>::max()} * 4;  // of a variable
 
 /// The bytes of a file from the first to the last, of which the values of variables are skipped.
 class BinCursor {
@@ -105,9 +106,9 @@ ModelBinFile::Variable read_variable(BinCursor& cursor, std::uint32_t version, c
   // Refused before it overflows: the largest variable of the format has fewer than 2^34 bytes.
   std::uint64_t bytes = size_of(variable.dtype);
   for (const std::int64_t extent : variable.shape) {
-    if (bytes <= most_bytes && extent > 0) bytes *= static_cast<std::uint64_t>(extent);
+    if (bytes <= most_variable_bytes && extent > 0) bytes *= static_cast<std::uint64_t>(extent);
   }
-  const bool fits = bytes <= most_bytes;
+  const bool fits = bytes <= most_variable_bytes;
   if (std::ranges::count(variable.shape, 0) > 0) bytes = 0;
   if (!fits || bytes != said)
     cursor.refuse(

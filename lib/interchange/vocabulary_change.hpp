@@ -40,7 +40,8 @@ struct VocabularyChange {
 [[nodiscard]] std::vector<std::string> first_lines(const Files& files, const std::vector<Path>& texts,
                                                    std::size_t count);
 
-/// Throws Error{usage} for a model with ids that its tokenizer does not have (model.vocab_size above the tokenizer's).
+/// Throws Error{usage} for a model whose tokenizer is no SentencePiece model, or with ids that its tokenizer does not
+/// have (model.vocab_size above the tokenizer's).
 void require_spelled_ids(const model::StoredModel& model);
 
 /// How a tokenizer builds pieces out of others.

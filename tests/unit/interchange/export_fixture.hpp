@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "config/describe.hpp"
 #include "interchange/formats.hpp"
 #include "spec/model_spec.hpp"
 #include "support/saved_toys.hpp"

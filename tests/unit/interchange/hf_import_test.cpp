@@ -280,6 +280,20 @@ TEST_F(HfImport, AModelWhosePadIsNoPieceOfItsTokenizerJsonIsRefused) {
   EXPECT_EQ(boost::json::parse(read("shared_vocabulary.json")).as_array().size(), 25U);
 }
 
+TEST_F(HfImport, OfMarianBothSidesHaveTheIdsOfOneModel) {
+  write("hf", translation);
+  const std::string ids = read("vocab.json");
+  boost::json::value other = boost::json::parse(ids);
+  std::swap(other.at("</s>"), other.at("<unk>"));
+  Files::system().write_atomically(out / "vocab.json", boost::json::serialize(other));
+  EXPECT_THAT(refused(Fault::usage), HasSubstr("the piece \"</s>\" has the id 1, and 0 in source.spm"));
+  Files::system().write_atomically(out / "vocab.json", std::string_view{"[]"});
+  EXPECT_THAT(refused(Fault::data), HasSubstr("a JSON object"));
+  Files::system().write_atomically(out / "vocab.json", ids);
+  Files::system().write_atomically(out / "target.spm", test::small_tokenizer(spec::TokenLayout::llama).model_bytes());
+  EXPECT_THAT(refused(Fault::usage), HasSubstr("target.spm is another model than source.spm"));
+}
+
 TEST_F(HfImport, OfSeveralEndsTheFirstCounts) {
   write("hf", llama);
   configure("eos_token_id", boost::json::array{2, 5});

@@ -8,6 +8,7 @@
 #include "data/tokenizer_training.hpp"
 #include "interchange/vocabulary_change.hpp"
 #include "support/refusal.hpp"
+#include "support/tokenizer_files.hpp"
 #include "unit/interchange/export_fixture.hpp"
 
 namespace argosy::interchange {
@@ -313,6 +314,12 @@ TEST_F(VocabularyTest, RefusesTextsThatCannotServe) {
   Pieces words{old.tokenizer.model_bytes()};
   words.model_type = 3;
   EXPECT_THAT(test::refusal(Fault::data, [&] { (void)PieceBuilder(words); }), HasSubstr("into words or characters"));
+}
+
+TEST_F(VocabularyTest, OfATokenizerJsonIsNotChanged) {
+  model::StoredModel model = opened(language);
+  model.tokenizer = data::Tokenizer::load(test::small_file("byte_level").first, {.ids = spec::TokenIds{}});
+  EXPECT_THAT(test::refusal(Fault::usage, [&] { (void)trim(model, "some"); }), HasSubstr("has a tokenizer.json"));
 }
 
 }  // namespace
