@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "core/error.hpp"
@@ -42,6 +43,8 @@ const icu::Normalizer2& normalizer_of(NormalForm form) {
 
 // ICU counts steps of 10,000 tries. The expressions of known tokenizers need a few tries for a byte.
 constexpr std::int64_t first_steps = 100, bytes_of_a_step = 100;
+// Below, the stack of 8 MB that ICU allows is enough.
+constexpr std::size_t long_text_bytes = 40'000;
 
 /// A construct that Oniguruma reads otherwise than ICU, or empty. Oniguruma repeats a{1,3}+, \h is a hexadecimal digit
 /// to it and a blank to ICU, and (?m) lets . match line ends.
@@ -199,6 +202,11 @@ const std::vector<Span>& Regex::Search::matches(std::string_view text) {
   matches_.clear();
   *steps_left_ += narrow<std::int64_t>(text.size()) / bytes_of_a_step;
   utf16_ = icu::UnicodeString::fromUTF8(piece_of(text));
+  UErrorCode status = U_ZERO_ERROR;
+  if (text.size() > long_text_bytes) {  // a run of blanks takes a place on the stack for each
+    constexpr std::size_t stack_bytes = 200, most = std::numeric_limits<std::int32_t>::max();
+    matcher_->setStackLimit(narrow<std::int32_t>(std::min(stack_bytes * text.size(), most)), status);
+  }
   matcher_->reset(utf16_);
   const bool ascii = static_cast<std::size_t>(utf16_.length()) == text.size();
   std::size_t bytes = 0;
@@ -208,7 +216,6 @@ const std::vector<Span>& Regex::Search::matches(std::string_view text) {
     while (units < unit) units += next_character(text, bytes) > 0xFFFF ? 2 : 1;
     return bytes;
   };
-  UErrorCode status = U_ZERO_ERROR;
   while (matcher_->find(status) != 0) {
     const Span match{offset_of(matcher_->start(status)), offset_of(matcher_->end(status))};
     if (match.begin < match.end || matches_.empty() || matches_.back().end != match.end) matches_.push_back(match);

@@ -102,6 +102,13 @@ TEST(Pipeline, KnowsScoresAndSpecialPieces) {
   EXPECT_EQ(bpe.unknown(), std::nullopt);
 }
 
+TEST(Pipeline, CutsLongRunsOfBlanks) {  // which ICU refuses unless its stack may grow
+  constexpr std::size_t size = 300'000;
+  const Pipeline pipeline = small_pipeline("byte_level");
+  for (const char blank : {' ', '\n'})
+    EXPECT_EQ(pipeline.decode(pipeline.encode(std::string(size, blank))).size(), size);
+}
+
 TEST(AddedTokens, AreFoundAtTheLeftAndAsLongAsPossible) {
   boost::json::array tokens;
   std::int64_t id = 266;  // after the pieces of the model
