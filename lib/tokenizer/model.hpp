@@ -26,9 +26,10 @@ class Model {
 };
 
 /// Throws Error{data} on what Argosy does not read, on ids that are not 0, 1, 2, … and on merges of unknown pieces.
-[[nodiscard]] std::unique_ptr<Model> model_of(const JsonNode& node);
+/// json: the whole text, of which `node` is a part.
+[[nodiscard]] std::unique_ptr<Model> model_of(const JsonNode& node, std::string_view json);
 [[nodiscard]] std::unique_ptr<Model> bpe_of(const JsonNode& node);
-[[nodiscard]] std::unique_ptr<Model> unigram_of(const JsonNode& node);
+[[nodiscard]] std::unique_ptr<Model> unigram_of(const JsonNode& node, std::string_view json);
 
 /// "<0x0A>", the piece that stands for a byte.
 [[nodiscard]] std::string byte_piece(unsigned char byte);

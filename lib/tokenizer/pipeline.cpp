@@ -34,10 +34,10 @@ auto optional_part(const JsonNode& root, std::string_view key, Read&& read) -> d
 
 /// In the order in which a text passes them.
 struct Pipeline::Stages {
-  explicit Stages(const JsonNode& root)
+  Stages(const JsonNode& root, std::string_view json)
       : normalizer(optional_part(root, "normalizer", normalizer_of)),
         pre_tokenizer(optional_part(root, "pre_tokenizer", pre_tokenizer_of)),
-        model(model_of(root.at("model"))),
+        model(model_of(root.at("model"), json)),
         added(root.find("added_tokens"), *model, normalizer.get()),
         decoder(optional_part(root, "decoder", decoder_of)),
         around(optional_part(root, "post_processor",
@@ -58,7 +58,7 @@ Pipeline::~Pipeline() = default;
 
 Pipeline Pipeline::load(std::string_view json, std::string_view name) {
   const boost::json::value value = parsed(json, name);
-  return Pipeline(std::make_unique<const Stages>(JsonNode(value, name)));
+  return Pipeline(std::make_unique<const Stages>(JsonNode(value, name), json));
 }
 
 std::vector<std::int32_t> Pipeline::encode(std::string_view text) const {

@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "tokenizer/model.hpp"
+#include "tokenizer/scores.hpp"
 #include "tokenizer/trie.hpp"
 #include "tokenizer/unicode.hpp"
 
@@ -13,19 +14,19 @@ namespace {
 
 class Unigram final : public Model {
  public:
-  explicit Unigram(const JsonNode& node) : trie_({}) {
+  Unigram(const JsonNode& node, std::string_view json) : scores_(unigram_scores(json)), trie_({}) {
     std::vector<std::pair<std::string, std::int32_t>> ids;
-    double lowest = 0;
     for (const JsonNode& element : node.at("vocab").elements()) {
       const auto both = element.elements();
       if (both.size() != 2) element.refuse("a piece and its score", fmt::format("{} values", both.size()));
       ids.emplace_back(both[0].text(), narrow<std::int32_t>(pieces_.size()));
       pieces_.push_back(ids.back().first);
-      scores_.push_back(both[1].number());
-      lowest = scores_.size() == 1 ? scores_[0] : std::min(lowest, scores_.back());
+      static_cast<void>(both[1].number());
     }
+    if (scores_.size() != pieces_.size())
+      node.at("vocab").refuse("one score for each piece", fmt::format("{} for {}", scores_.size(), pieces_.size()));
     constexpr double below_the_lowest = 10;
-    unknown_score_ = lowest - below_the_lowest;
+    unknown_score_ = (scores_.empty() ? 0 : std::ranges::min(scores_)) - below_the_lowest;
     unknown_ = narrow<std::int32_t>(node.at("unk_id").whole(narrow<std::int64_t>(pieces_.size())));
     trie_ = Trie(std::move(ids));
     bytes_.fill(-1);
@@ -112,12 +113,14 @@ class Unigram final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> unigram_of(const JsonNode& node) { return std::make_unique<Unigram>(node); }
+std::unique_ptr<Model> unigram_of(const JsonNode& node, std::string_view json) {
+  return std::make_unique<Unigram>(node, json);
+}
 
-std::unique_ptr<Model> model_of(const JsonNode& node) {
+std::unique_ptr<Model> model_of(const JsonNode& node, std::string_view json) {
   // Files of early versions do not say the type: a unigram model has an unknown id.
   const bool unigram = node.find("type") ? node.type() == "Unigram" : node.find("unk_id").has_value();
-  if (unigram) return unigram_of(node);
+  if (unigram) return unigram_of(node, json);
   if (!node.find("type") || node.type() == "BPE") return bpe_of(node);
   node.refuse_type("model", "BPE and Unigram");
 }

@@ -32,7 +32,7 @@ SCRIPTS = {
     "contractions": "I'm you're it's don't WE'LL I'VE he'd 'S 'ſ 'll 'LLx O'Neil ’s ‘t", "brackets": "<s> </s> <unk> <0x41> <|endoftext|> <|eot|> [TAG] <pad> ▁ ▁▁a Ġ Ċ Â©"}
 BLANKS = [" ", "  ", "   ", "\t", "\n", "\r\n", "\n\n", "\r", "\u00a0", "\u3000", "\u2003", "\u2028", "\u0085", " \n", "\n ", "\t\t", "\x0b", "\x0c", "\u200b", "\ufeff", "\u1680"]
 ODD = ["\x00", "\x01", "\x07", "\x1f", "\x7f", "\x9f", "\x8f", "\ufffd", "\ue000", "\U0010ffff", "\u0378", "\ufdd0", "\u200d", "\u200c", "\u2581", "\u180e", "\u2060", "\u202e"]
-NAMES = ["<|endoftext|>", "<s>", "</s>", "<unk>", "<pad>", "<|eot|>", "[TAG]", "  [TAG]", "Yesterday", "yesterday", "xYesterday", "<w>", "a<w>", " <w> ", "<l>", "  <l>  ", "<r>", "  <r>  x", "<lr>", "<|long|>", "<|long|>er"]
+NAMES = ["<|endoftext|>", "<s>", "</s>", "<unk>", "<pad>", "<|eot|>", "[TAG]", "  [TAG]", "Yesterday", "yesterday", "xYesterday", "<w>", "a<w>", " <w> ", "<l>", "  <l>  ", "<r>", "  <r>  x", "<lr>", "<|long|>", "<|long|>er", "Été x", "aÉté x ", "été x"]
 
 
 def lines_of(count, verses):
@@ -80,7 +80,7 @@ def special(content, **options):
 
 MORE = [special("<|eot|>"), special("<|long|>"), special("<|long|>er"), AddedToken("[TAG]", normalized=False), AddedToken("Yesterday", normalized=True, single_word=True),
         AddedToken("<w>", single_word=True, normalized=False), AddedToken("<l>", lstrip=True, normalized=False), AddedToken("<r>", rstrip=True, normalized=False),
-        AddedToken("<lr>", lstrip=True, rstrip=True, normalized=True)]
+        AddedToken("<lr>", lstrip=True, rstrip=True, normalized=True), AddedToken("Été x", normalized=True)]
 GPT2 = None  # ByteLevel's own
 EACH_CHARACTER = ("gpt2", "llama3", "qwen2", "t5-old")  # others use tables of the library that are older than ICU's (FORMAT.md)
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -98,13 +98,14 @@ def with_fields(tokenizer, **fields):
     return Tokenizer.from_str(json.dumps(whole))
 
 
-def byte_level(text, split, normalizer=None, prefix=False, ignore_merges=False, decoder=None):
+def byte_level(text, split, normalizer=None, prefix=False, ignore_merges=False, maps=True):
     tokenizer = Tokenizer(models.BPE())
     if normalizer:
         tokenizer.normalizer = normalizer
     splits = [pre_tokenizers.Split(Regex(pattern), "isolated", invert=False) for pattern in split or []]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits + [pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=not splits)])
-    tokenizer.decoder = decoder or decoders.ByteLevel()
+    bytes_ = [pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=not splits)] if maps else []
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits + bytes_)
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     tokenizer.train_from_iterator(text, trainers.BpeTrainer(vocab_size=1500, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     tokenizer.add_special_tokens([special("<|endoftext|>")])
@@ -196,6 +197,7 @@ def kinds(text, source):
     found = {
         "gpt2": lambda: byte_level(text, GPT2), "gpt2-prefix": lambda: byte_level(text, GPT2, prefix=True),
         "llama3": lambda: byte_level(text, [LLAMA3], ignore_merges=True), "qwen2": lambda: byte_level(text, [QWEN2], normalizer=N.NFC()),
+        "byte-normalizer": lambda: byte_level(text, ["Ġ+"], normalizer=N.Sequence([N.NFC(), N.ByteLevel()]), maps=False),
         "o200k": lambda: byte_level(text, [O200K]), "deepseek": lambda: byte_level(text, DEEPSEEK),
         "llama2": lambda: byte_fallback(text, None), "llama2-first": lambda: byte_fallback(text, "first"), "mistral": lambda: byte_fallback(text, "always"), "gemma": lambda: byte_fallback(text, "never"),
         "t5": lambda: unigram(text, N.Sequence([N.Precompiled(nmt_nfkc), N.Strip(left=False, right=True), N.Replace(Regex(" {2,}"), "▁")]), P.Metaspace(prepend_scheme="first")),
@@ -231,6 +233,7 @@ def main():
         tokenizer, all_lines = make(), lines + (every_character if name in EACH_CHARACTER else [])
         tokenizer.add_tokens(MORE)
         tokenizer.save(f"tokenizer_judge.{name}.json")
+        tokenizer = Tokenizer.from_file(f"tokenizer_judge.{name}.json")  # whose reader rounds scores
         size = tokenizer.get_vocab_size()
         random_ids = [[rng.randrange(size + 3) for _ in range(rng.randint(0, 12))] for _ in range(count // 10)]
         with open("tokenizer_judge.texts", "w", encoding="utf-8") as file:

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "support/tokenizer_files.hpp"
+#include "tokenizer/scores.hpp"
 
 namespace argosy::tokenizer {
 namespace {
@@ -165,6 +166,32 @@ Pipeline with_pieces(double score_of_a, std::initializer_list<std::pair<const ch
   return Pipeline::load(
       boost::json::serialize(boost::json::object{{"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", pieces}}}}),
       "pieces");
+}
+
+TEST(Scores, HaveTheBitsOfTheLibrary) {
+  const std::pair<const char*, double> numbers[] = {{"-2.0122928619384766", -0x1.0192d00000001p+1},  // rounds otherwise
+                                                    {"-9.305169105529785", -0x1.29c3f1fffffffp+3},
+                                                    {"-0.1", -0.1},
+                                                    {"0", 0.0},
+                                                    {"-7", -7.0},
+                                                    {"12345678901234567890123", 0x1.4ea15b273b38ap+73},
+                                                    {"0.12345678901234567890123", 0x1.f9add3746f65fp-4},
+                                                    {"99999999999999999999.5e-10", 0x1.2a05f20000000p+33},
+                                                    {"18446744073709551616", 0x1p+64},
+                                                    {"1e-5", 1e-5},
+                                                    {"-2.5E+3", -2500.0},
+                                                    {"4.9e-324", 0x1p-1074},
+                                                    {"123456789e-330", 0x19p-1074},
+                                                    {"1e-400", 0.0},
+                                                    {"1e-99999999999999999999", 0.0}};
+  for (const auto& [text, value] : numbers) EXPECT_EQ(as_serde_json(text), value) << text;
+}
+
+TEST(Scores, AreThoseOfTheVocabularyAlone) {
+  EXPECT_THAT(
+      unigram_scores(R"({"vocab": [["x", 1]], "added_tokens": [{"id": 2}], "model": {"a": [[3]], "vocab": [["y", 4]],
+                                 "vocab": [["a", -1.5], ["b", 2]], "b": [[5]]}, "c": {"vocab": [["z", 6]]}})"),
+      ElementsAre(-1.5, 2));
 }
 
 TEST(Unigram, PricesAnUnknownCharacterTenBelowTheWorstPiece) {
