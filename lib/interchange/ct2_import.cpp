@@ -329,25 +329,25 @@ void refuse_integers(const ModelBinFile& file, const Path& folder) {
   }
 }
 
-/// Sets model.token_ids if the special pieces of config.json are not where the model's layout has them.
-void set_ids(spec::ModelConfig& model, const boost::json::object& config, const data::Tokenizer& tokenizer,
-             std::int64_t rows) {
+/// Sets model.token_ids if the special ids are not those of the model's layout.
+void set_ids(spec::ModelConfig& model, const Ct2Description& described, const boost::json::object& config,
+             const data::Tokenizer& tokenizer) {
   const auto id_of = [&](const char* key) -> std::optional<std::int64_t> {
     const boost::json::value* const piece = config.if_contains(key);
     if (piece == nullptr || !piece->is_string()) return std::nullopt;
     return tokenizer.id_of(std::string_view{piece->get_string()});
   };
-  const std::int64_t pieces = tokenizer.vocabulary().pieces;
+  const std::int64_t pieces = tokenizer.vocabulary().pieces, rows = described.extent("decoder/embeddings/weight", 0);
   const spec::Vocabulary usual =
       spec::vocabulary_of({spec::vocabulary_rule(model).layout, model.vocab_multiple}, pieces);
-  const std::optional<std::int64_t> eos = id_of("eos_token"), unk = tokenizer.unknown(),
+  const std::optional<std::int64_t> eos = id_of("eos_token"), unk = tokenizer.unknown(), bos = id_of("bos_token"),
                                     start = id_of("decoder_start_token");
-  const bool same_start = usual.zero_row() || !start || start == usual.start;
-  if (rows == pieces && eos == usual.eos && unk == usual.unk && same_start &&
-      (!usual.bos || id_of("bos_token") == usual.bos))
-    return;
+  const bool zero_start = described.scalar("decoder/start_from_zero_embedding") != 0;
+  const bool has_usual_start =
+      usual.zero_row() ? zero_start : !zero_start && (start ? start == usual.start : bos == usual.bos);
+  if (rows == pieces && eos == usual.eos && unk == usual.unk && has_usual_start) return;
   model.token_ids = spec::TokenIds{.eos = eos.value_or(0), .unk = unk, .start = start};
-  if (const auto bos = id_of("bos_token"); bos != eos) model.token_ids->bos = bos;
+  if (bos != eos) model.token_ids->bos = bos;
   if (rows > pieces) model.vocab_size = rows;
 }
 
@@ -375,8 +375,8 @@ model::StoredModel ctranslate2_model(const Files& files, const Path& folder, Int
     throw_error(Fault::data, tokenizer_path.string(), "a SentencePiece model, or a tokenizer.json", "no such file",
                 "copy it from the folder that apps/export has written");
   const std::string bytes = files.read_text(tokenizer_path);
-  set_ids(model, config.get_object(), data::Tokenizer::load(bytes, {.ids = spec::TokenIds{}}, tokenizer_path.string()),
-          described.extent("decoder/embeddings/weight", 0));
+  set_ids(model, described, config.get_object(),
+          data::Tokenizer::load(bytes, {.ids = spec::TokenIds{}}, tokenizer_path.string()));
   data::Tokenizer tokenizer = data::Tokenizer::load(bytes, spec::vocabulary_rule(model), tokenizer_path.string());
   check_pieces(files, folder / (pairs ? "shared_vocabulary.json" : "vocabulary.json"), tokenizer);
   spec::ModelSpec spec = spec::resolve(model, tokenizer.vocabulary().pieces);

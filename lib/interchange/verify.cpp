@@ -132,7 +132,7 @@ class Rounded final : public model::WeightSource {
                   .first;
     for (std::size_t i = 0; i < to.size(); ++i) {
       const float scale = found->second[begin + static_cast<std::int64_t>(i) < border * columns ? 0 : 1];
-      to[i] = std::nearbyint(to[i] * scale) / scale;
+      to[i] = (std::nearbyint(to[i] * scale) + 0.0F) / scale;  // integers have no -0
     }
   }
   [[nodiscard]] float int16_scale(const spec::Parameter& parameter, std::int64_t begin, std::int64_t end) const {

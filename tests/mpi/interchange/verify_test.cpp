@@ -222,8 +222,10 @@ INSTANTIATE_TEST_SUITE_P(
     Formats, Verify,
     testing::Values(std::tuple{"ct2", Quantization::float32}, std::tuple{"ct2", Quantization::bfloat16},
                     std::tuple{"ct2", Quantization::float16}, std::tuple{"ct2", Quantization::int8},
-                    std::tuple{"hf", Quantization::float32}, std::tuple{"hf", Quantization::bfloat16},
-                    std::tuple{"hf", Quantization::float16}, std::tuple{"argosy", Quantization::float32}),
+                    std::tuple{"ct2", Quantization::int8_float16}, std::tuple{"ct2", Quantization::int8_bfloat16},
+                    std::tuple{"ct2", Quantization::int16}, std::tuple{"hf", Quantization::float32},
+                    std::tuple{"hf", Quantization::bfloat16}, std::tuple{"hf", Quantization::float16},
+                    std::tuple{"argosy", Quantization::float32}),
     name_of);
 INSTANTIATE_TEST_SUITE_P(Formats, VerifyDamage,
                          testing::Values(std::tuple{"ct2", Quantization::int8},

@@ -116,8 +116,46 @@ TEST_F(Ct2Import, GivesBackALanguageModel) {
   EXPECT_EQ(got.max_positions, 2048);  // the folder does not say
 }
 
+TEST_F(Ct2Import, GivesBackEveryKindOfPositions) {
+  using spec::Position;
+  for (const auto& [encoder, decoder] : {std::pair{Position::sinusoidal_fairseq, Position::none},
+                                         {Position::learned, Position::alibi},
+                                         {Position::rope, Position::t5}}) {
+    translation.encoder.position = encoder;
+    translation.decoder.position = decoder;
+    const spec::Architecture got = round_trip(translation).spec.architecture;
+    EXPECT_EQ(got.encoder_position, encoder);
+    EXPECT_EQ(got.decoder_position, decoder);
+  }
+  language.rope_scaling = spec::RopeScaling{.factor = 4.5, .original_max_positions = 3};
+  const spec::Architecture scaled = round_trip(language).spec.architecture;
+  ASSERT_TRUE(scaled.rope_scaling);
+  EXPECT_EQ(scaled.rope_scaling->factor, 4.5);
+  EXPECT_EQ(scaled.rope_scaling->high_freq_factor, 4);
+  EXPECT_EQ(scaled.rope_scaling->original_max_positions, 3);
+  EXPECT_EQ(scaled.max_positions, 5);
+}
+
+TEST_F(Ct2Import, GivesBackT5AndBiasesOfSomeLayers) {
+  t5.encoder.layers = 2;
+  const spec::Architecture got = round_trip(t5).spec.architecture;
+  EXPECT_EQ(got.vocabulary.layout, spec::TokenLayout::t5);
+  EXPECT_EQ(got.tie_inputs, spec::resolve(t5, 300).tie_inputs);
+  EXPECT_EQ(got.tie_embeddings, spec::resolve(t5, 300).tie_embeddings);
+  EXPECT_FALSE(got.output_bias);
+  const spec::Vocabulary own = round_trip(m2m).spec.architecture.vocabulary;
+  EXPECT_TRUE(own.has_own_ids);
+  EXPECT_EQ(own.eos, 0);
+  EXPECT_EQ(own.start, 0);
+  translation.output_bias = false;
+  EXPECT_FALSE(round_trip(translation).spec.architecture.output_bias);
+  language.qkv_bias = true;
+  EXPECT_TRUE(round_trip(language).spec.architecture.qkv_bias);
+}
+
 TEST_F(Ct2Import, GivesBackRoundedWeights) {
-  for (const Quantization quantization : {Quantization::bfloat16, Quantization::float16, Quantization::int8}) {
+  for (const Quantization quantization : {Quantization::bfloat16, Quantization::float16, Quantization::int8,
+                                          Quantization::int8_float16, Quantization::int16}) {
     (void)round_trip(translation, quantization);
     (void)round_trip(language, quantization);
   }
@@ -163,8 +201,8 @@ TEST_F(Ct2Import, RefusesValuesThatArgosyDoesNotWrite) {
               HasSubstr("encoder/activation of another type or value"));
   EXPECT_THAT(refused_value("decoder/num_heads", std::int16_t{-2}),
               HasSubstr("expected a positive whole number, got -2"));
-  EXPECT_THAT(refused_value("decoder/start_from_zero_embedding", std::int8_t{0}),
-              HasSubstr("decoder/start_from_zero_embedding of another type or value"));
+  EXPECT_THAT(refused_value("encoder/pre_norm", std::int8_t{1}),
+              HasSubstr("encoder/pre_norm of another type or value"));
 }
 
 TEST_F(Ct2Import, RefusesATableThatIsNoTableOfSinusoids) {
