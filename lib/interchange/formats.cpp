@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -80,13 +81,44 @@ std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer) {
   return pieces;
 }
 
+namespace {
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    ARGOSY_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1, "SHA-256");
+  }
+  void update(Bytes bytes) {
+    ARGOSY_CHECK(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1, "SHA-256");
+  }
+  [[nodiscard]] std::string hex() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned size = 0;
+    ARGOSY_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), &size) == 1, "SHA-256");
+    std::string text;
+    for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
+    return text;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+}  // namespace
+
 std::string sha256_of(Bytes bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  ARGOSY_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) == 1, "SHA-256");
-  std::string hex;
-  for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.hex();
+}
+
+std::string sha256_of(const Files& files, const Path& path) {
+  constexpr std::size_t piece_bytes = 4 << 20;  // a mapping would count as memory of the process
+  std::vector<std::byte> buffer(piece_bytes);
+  File file = files.open(path);
+  Sha256 hash;
+  while (const std::size_t size = file.read(buffer)) hash.update(Bytes{buffer}.first(size));
+  return hash.hex();
 }
 
 std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }
@@ -128,8 +160,7 @@ void OutputFolder::commit(const std::function<void()>& check) {
   comm::at_root(context_.world, [&] {
     for (const std::string& name : context_.files.list(path())) {
       const auto written = sums_.find(name);
-      const std::string sum =
-          written != sums_.end() ? written->second : sha256_of(context_.files.map(path() / name).bytes());
+      const std::string sum = written != sums_.end() ? written->second : sha256_of(context_.files, path() / name);
       sums += fmt::format("{}  {}\n", sum, name);
     }
   });

@@ -72,6 +72,7 @@ void read_finite(const model::StoredModel& model, const spec::Parameter& paramet
 
 /// Hex digits, as in SHA256SUMS.
 [[nodiscard]] std::string sha256_of(Bytes bytes);
+[[nodiscard]] std::string sha256_of(const Files& files, const Path& path);  // of a file, piece by piece
 
 /// A JSON file.
 [[nodiscard]] std::string pretty(const boost::json::value& value);

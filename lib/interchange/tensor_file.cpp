@@ -32,6 +32,7 @@ void write_tensor_file(const comm::Communicator& world, const Files& files, cons
       const std::vector<std::byte> bytes = tensor->bytes();
       ARGOSY_CHECK(bytes.size() == tensor->size_bytes(), "{}: {} bytes", tensor->name, bytes.size());
       own.write_at(bytes, offset);
+      own.start_writeback(offset, bytes.size());
     }
     own.sync();
     own.close();

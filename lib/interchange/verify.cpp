@@ -261,7 +261,7 @@ void check_sums(const Files& files, const OutputFolder& output) {
   unlisted.erase("SHA256SUMS");
   for (std::string sum, name; lines >> sum >> name;) {
     if (unlisted.erase(name) == 0) differs(output.target(), "SHA256SUMS", "a list of the files", "one with " + name);
-    const std::string got = sha256_of(files.map(output.path() / name).bytes());
+    const std::string got = sha256_of(files, output.path() / name);
     if (got != sum) differs(output.target(), "the SHA-256 of " + name, sum, got);
   }
   if (!unlisted.empty()) differs(output.target(), *unlisted.begin(), "in SHA256SUMS", "not");
