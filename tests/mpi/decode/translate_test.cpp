@@ -296,7 +296,9 @@ TEST(ScoreLines, WithoutBosAContextIsReadAsItIs) {
   const data::Tokenizer pieces =
       data::Tokenizer::load(test::small_tokenizer(spec::TokenLayout::llama).model_bytes(),
                             {spec::TokenLayout::llama, 64, spec::TokenIds{.eos = 2, .start = 5}});
-  test::BoundModel bound(shape_for(pieces, spec::ModelType::decoder), at::kFloat, 2);
+  spec::Architecture shape = shape_for(pieces, spec::ModelType::decoder);
+  shape.vocabulary = pieces.vocabulary();
+  test::BoundModel bound(shape, at::kFloat, 2);
   model::Inference inference(*bound.model);
   const auto expect = [&](const char* context, const GivenTarget& given) {
     const auto got = score_lines(test::world(), inference, pieces, {.lines = {context}, .targets = {" king"}}, {});
