@@ -24,6 +24,26 @@ inline std::optional<interchange::ChangedVocabulary> changed_vocabulary(comm::Co
   return std::nullopt;
 }
 
+/// {"model": …} with the keys that are not the defaults.
+inline std::string model_text(const spec::ModelConfig& config) {
+  boost::json::object keys = config::to_json(config).as_object();
+  const auto without_defaults = [](boost::json::object& of, const boost::json::object& defaults) {
+    for (const auto& [key, value] : defaults)
+      if (of.at(key) == value) of.erase(key);
+  };
+  spec::ModelConfig plain;
+  plain.type = config.type;
+  const boost::json::object defaults = config::to_json(plain).as_object();
+  for (const char* const side : {"encoder", "decoder"})
+    without_defaults(keys.at(side).as_object(), defaults.at(side).as_object());
+  without_defaults(keys, defaults);
+  for (const char* const side : {"encoder", "decoder"})
+    if (const auto* const found = keys.if_contains(side); found != nullptr && found->as_object().empty())
+      keys.erase(side);
+  keys["type"] = config::to_json(config.type);
+  return config::text_of(boost::json::object{{"model", std::move(keys)}}) + "\n";
+}
+
 inline boost::json::object figures_of(const interchange::VocabularyFigures& figures) {
   return {{"pieces_before", figures.pieces_before},
           {"pieces_after", figures.pieces_after},
@@ -48,6 +68,11 @@ inline int run_export(int argc, char** argv, const std::function<model::Forward(
     const model::Forward forward = command.runs_the_model() ? make_forward() : model::Forward{};
     if (command.verify) command.options.verify_with = forward;
     const model::StoredModel source = interchange::open_source(context, command.from, command.ema);
+    if (command.print_model) {
+      context.print(detail::model_text(source.config));
+      context.print_result("export", {{"printed", "model"}});
+      return Exit::ok;
+    }
     const auto changed = detail::changed_vocabulary(context, source, command, forward);
     const interchange::ExportReport report =
         chosen.write(context, changed ? changed->model : source, command.out, command.options);

@@ -24,7 +24,7 @@ struct ExportCommand {
   CLI::App cli{"Converts a model between Argosy's checkpoints and the formats of other programs."};
   std::string from, format = "ct2", out;
   interchange::ExportOptions options;
-  bool ema = false, verify = false;
+  bool ema = false, verify = false, print_model = false;
   std::vector<Path> trim, texts;
   std::int64_t min_count = 1;
   Path extend;
@@ -44,7 +44,8 @@ inline constexpr std::string_view export_examples =
     "train "
     "on\n"
     "  apps/export --from hf:DIR --format argosy --out CKPT             # weights of others, to translate or "
-    "fine-tune\n";
+    "fine-tune\n"
+    "  apps/export --from hf:DIR --print-model                          # what `model` must say to fine-tune it\n";
 
 inline ExportCommand::ExportCommand() {
   std::vector<std::string> descriptions;
@@ -55,7 +56,13 @@ inline ExportCommand::ExportCommand() {
                  "a CTranslate2 model that apps/export has written with floating-point weights")
       ->required();
   cli.add_option("--format", format, fmt::format("{}", fmt::join(descriptions, "; ")))->capture_default_str();
-  cli.add_option("--out", out, "folder to create; never overwritten")->required();
+  CLI::Option* const folder = cli.add_option("--out", out, "folder to create; never overwritten");
+  cli.add_flag("--print-model", print_model,
+               "print the section `model` of a configuration of this model, for init_from, and convert nothing")
+      ->excludes(folder);
+  cli.callback([this] {
+    if (out.empty() && !print_model) throw CLI::RequiredError("--out");
+  });
   take_names<interchange::Quantization>(
       cli.add_option(
              "--quantization", options.quantization,

@@ -301,6 +301,8 @@ PYTHON
   head -40 runs/tiny/text/test.en >forty.en
   on 2 apps/export runs/tiny/soup --format hf --out hf.marian
   judge hf apps/translate runs/tiny/soup hf.marian forty.en
+  on 1 apps/export runs/tiny/soup --format hf --quantization bfloat16 --out hf.bf16
+  judge hf apps/translate hf.bf16 hf.bf16 forty.en # both widen its weights
   on 2 apps/export runs/tiny_lm/train/export/* --format hf --max-shard-size 500kB --out hf.llama
   [ -e hf.llama/model-00001-of-00006.safetensors ] && [ -e hf.llama/model.safetensors.index.json ]
   judge hf apps/translate runs/tiny_lm/train/export/* hf.llama forty.en
@@ -390,6 +392,10 @@ losses() { # of each step of a run
   [[ $output == *"init_from $trained: "*" parameters loaded"* ]]
   tuned from_hf hf.tuned && [ "$status" = 0 ]
   [ "$(losses from_checkpoint)" = "$(losses from_hf)" ]
+  apps/export hf.tuned --print-model >printed.json
+  tuned from_printed hf.tuned model="$(python3 -c 'import json; print(json.dumps(json.load(open("printed.json"))["model"]))')"
+  [ "$status" = 0 ] && [ "$(losses from_printed)" = "$(losses from_hf)" ]
+  run apps/export hf.tuned && [ "$status" = 2 ] && [[ $output == *"--out is required"* ]]
   tuned from_soup runs/tiny/soup && [ "$status" = 0 ]
   for name in from_checkpoint from_soup; do
     python3 - "runs/$name/metrics.jsonl" <<'PYTHON'
