@@ -130,7 +130,7 @@ class Ct2Model {
         attention(prefix + "attention/", side, spec::Position::sinusoidal);
       if (position == spec::Position::t5) {
         const std::string bias = "self_attention/relative_attention_bias";
-        if (layer > 0) bin_.aliases.emplace_back(prefix + bias, side + "/layer_0/" + bias);
+        if (layer > 0) bin_.aliases.emplace_back(prefix + bias, fmt::format("{}/layer_0/{}", side, bias));
         variables.push_back(number(prefix + "self_attention/relative_attention_max_distance", spec::most_distance));
       }
       if (shape_.window && side == "decoder")

@@ -26,8 +26,6 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-constexpr const char* space_mark = "\u2581";
-
 object normalizer(const Pieces& pieces) {
   array steps;
   if (!pieces.character_map.empty())

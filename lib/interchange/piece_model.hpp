@@ -10,6 +10,8 @@
 /// for other programs, and models with other pieces. Its protobuf fields are read and written here.
 namespace argosy::interchange {
 
+inline constexpr const char* space_mark = "\u2581";  // what a blank is spelled as
+
 enum class PieceType { normal = 1, unknown = 2, control = 3, user = 4, unused = 5, byte = 6 };
 
 /// What a SentencePiece model says, with the defaults of its format.

@@ -22,14 +22,14 @@
 namespace argosy::interchange {
 namespace {
 
-constexpr const char* remedy = "nothing was kept; check the disk and export again";
+constexpr const char* damage_remedy = "nothing was kept; check the disk and export again";
 
 [[noreturn]] void differs(const Path& target, const std::string& what, const std::string& wanted,
                           const std::string& got) {
   throw_claim(Fault::corrupt,
               fmt::format("{}: what was written is not the model: {} is {} and should be {}", target.string(), what,
                           got, wanted),
-              target.string(), wanted, got, remedy);
+              target.string(), wanted, got, damage_remedy);
 }
 
 /// An element for a message. Integers and floats alike.
@@ -279,7 +279,7 @@ auto read_back(const OutputFolder& output, const Read& read) {
     for (std::size_t at = 0; (at = problem.find(temporary, at)) != std::string::npos; at += name.size())
       problem.replace(at, temporary.size(), name);
     throw_claim(Fault::corrupt, "what was written cannot be read back: " + problem, name, "a folder that can be read",
-                problem, remedy);
+                problem, damage_remedy);
   }
 }
 

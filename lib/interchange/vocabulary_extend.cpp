@@ -12,7 +12,6 @@ namespace argosy::interchange {
 namespace {
 
 constexpr std::size_t compared_lines = 100;
-constexpr const char* space = "\u2581";
 
 /// What a unigram model gains by an added piece over its parts: much more than fp32 loses in sums of scores.
 constexpr float preference = 0.1F;
@@ -90,19 +89,19 @@ class Extension {
 
 /// A line as SentencePiece spells it.
 std::string spelled(std::string line) {
-  for (std::size_t blank = 0; (blank = line.find(' ', blank)) != std::string::npos;) line.replace(blank, 1, space);
+  for (std::size_t blank = 0; (blank = line.find(' ', blank)) != std::string::npos;) line.replace(blank, 1, space_mark);
   return line;
 }
 
 /// Throws Error{data} unless the tokenizer makes a piece of the text that it stands for. Of those that begin no word it
 /// depends on the word.
 void check_reachable(const data::Tokenizer& tokenizer, const std::string& piece, const Path& path) {
-  if (!piece.starts_with(space)) return;
+  if (!piece.starts_with(space_mark)) return;
   std::string text;
-  for (std::size_t at = std::string_view{space}.size(); at < piece.size();) {
-    const bool is_space = std::string_view{piece}.substr(at).starts_with(space);
+  for (std::size_t at = std::string_view{space_mark}.size(); at < piece.size();) {
+    const bool is_space = std::string_view{piece}.substr(at).starts_with(space_mark);
     text += is_space ? ' ' : piece[at];
-    at += is_space ? std::string_view{space}.size() : 1;
+    at += is_space ? std::string_view{space_mark}.size() : 1;
   }
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
   if (ids.size() == 1 && tokenizer.piece(ids.front()) == piece) return;
