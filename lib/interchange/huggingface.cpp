@@ -163,6 +163,9 @@ void write_tokenizer(OutputFolder& output, const data::Tokenizer& tokenizer, con
     output.write("target.spm", tokenizer.model_bytes());
   } else {
     config["tokenizer_class"] = "PreTrainedTokenizerFast";
+    // For this type transformers 5 takes Qwen2's own splitting of words, whatever tokenizer.json says, unless there is
+    // an entry here.
+    if (family == Family::qwen2) config["auto_map"] = object{{"AutoTokenizer", boost::json::array{nullptr, nullptr}}};
     config["clean_up_tokenization_spaces"] = false;
     if (tokenizer.is_json()) {
       output.write("tokenizer.json", tokenizer.model_bytes());

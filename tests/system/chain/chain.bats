@@ -324,6 +324,7 @@ PYTHON
   head -40 runs/tiny/text/test.en >forty.en
   small_pair pegasus configs/tiny.json model.norm_position=pre model.tie_embeddings=false model.activation=gelu
   small_pair mistral configs/tiny_lm.json model.window=20 model.head_size=24 model.tie_embeddings=true
+  small_pair qwen2 configs/tiny_lm.json model.qkv_bias=true 'model.rope_scaling={"factor": 4, "original_max_positions": 64}'
   small_pair t5 configs/tiny.json model.norm=rms_norm model.norm_position=pre model.activation=geglu model.bias=false \
     model.encoder.position=t5 model.decoder.position=t5 model.tie_embeddings=false model.tie_inputs=true
 }

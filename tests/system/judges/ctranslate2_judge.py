@@ -65,6 +65,8 @@ def theirs(folder, sources, options):
         return continued(folder, sources, options)
     translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", inter_threads=1, intra_threads=2)
     pieces = sentencepiece.SentencePieceProcessor(f"{folder}/source.spm")
+    if pieces.pad_id() >= 0:  # a piece of T5's and M2M-100's, which apps/translate never chooses
+        options["suppress_sequences"] = [[pieces.id_to_piece(pieces.pad_id())]]
     tokens = [pieces.encode(line, out_type=str) for line in sources]
     if "target_prefix" in options:
         with open("judge.prefixes", encoding="utf-8") as lines:
