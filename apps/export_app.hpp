@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/memory.hpp"
 #include "export_options.hpp"
 #include "interchange/source.hpp"
 #include "interchange/vocabulary.hpp"
@@ -64,6 +65,7 @@ inline int run_export(int argc, char** argv, const std::function<model::Forward(
   return comm::run_main(argc, argv, [&](comm::Context& context) {
     ExportCommand command;
     if (!parse(command.cli, argc, argv, export_examples, context)) return Exit::ok;
+    keep_freed_memory();  // tensors take turns in the same pages
     const interchange::Format& chosen = interchange::format_named(command.format);
     const model::Forward forward = command.runs_the_model() ? make_forward() : model::Forward{};
     if (command.verify) command.options.verify_with = forward;

@@ -5,8 +5,8 @@
 #include <boost/json/serialize.hpp>
 
 #include "core/hash.hpp"
+#include "core/memory.hpp"
 #include "decode/load.hpp"
-#include "kernels/memory.hpp"
 #include "soup_app.hpp"
 #include "train/evaluate.hpp"
 #include "train/runner.hpp"
@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   return app::run_soup(
       argc, argv,
       [](comm::Context& context, const config::Options& options, const std::string& reported) -> soup::Evaluator {
-        kernels::keep_freed_memory();
+        keep_freed_memory();
         const plan::RunConfig config = *app::load_config<plan::RunConfig>(options, context);
         const auto sets = std::make_shared<SetEvaluator>(context, config, reported);
         soup::Evaluator evaluator{

@@ -11,9 +11,9 @@
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
+#include "core/memory.hpp"
 #include "decode/translate.hpp"
 #include "kernels/gemm.hpp"
-#include "kernels/memory.hpp"
 #include "model/stored_spec.hpp"
 #include "plan/plan_lines.hpp"
 #include "train/begin.hpp"
@@ -448,7 +448,7 @@ TrainReport run_training(comm::Context& context, const plan::RunConfig& config, 
                       {"--allow-change", json::value_from(options.allow_changes)}});
   plan::require_trainable(config);
   context.world.configure(config.comm);
-  kernels::keep_freed_memory();
+  keep_freed_memory();
   count_memory();
   const Threads threads = set_up_threads(context);
   context.log.info("ranks: {}, nodes: {}, threads per rank: {} ({}), CPU instructions: {}",

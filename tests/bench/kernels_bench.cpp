@@ -6,10 +6,10 @@
 #include <ATen/ops/randint.h>
 #include <benchmark/benchmark.h>
 
+#include "core/memory.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/head_loss.hpp"
-#include "kernels/memory.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/optimizer.hpp"
 
@@ -90,7 +90,7 @@ BENCHMARK(adamw)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 }  // namespace
 
 int main(int argc, char** argv) {
-  argosy::kernels::keep_freed_memory();
+  argosy::keep_freed_memory();
   at::set_num_threads(1);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -1,8 +1,8 @@
-#include "kernels/memory.hpp"
+#include "core/memory.hpp"
 
 #include <malloc.h>
 
-namespace argosy::kernels {
+namespace argosy {
 
 void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
@@ -10,4 +10,4 @@ void keep_freed_memory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-}  // namespace argosy::kernels
+}  // namespace argosy

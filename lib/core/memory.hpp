@@ -1,11 +1,11 @@
 #pragma once
 
 /// Settings of the C library's allocator for programs that allocate the same large tensors repeatedly.
-namespace argosy::kernels {
+namespace argosy {
 
 /// Tells glibc to keep freed memory and to take large blocks from the heap. Without it, each large tensor is mapped,
 /// faulted in page by page, and unmapped. Call once, before the first tensor is made. The cost is that the process
 /// never returns its peak memory to the system.
 void keep_freed_memory();
 
-}  // namespace argosy::kernels
+}  // namespace argosy
