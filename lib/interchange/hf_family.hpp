@@ -11,7 +11,7 @@
 /// The families of Hugging Face models, and the tensors of each: one table for export and import (FORMAT.md).
 namespace argosy::interchange {
 
-/// Spelled as config.json's model_type.
+/// Spelled as config.json's model_type. Language models stand before translation models: translates() relies on it.
 enum class Family { llama, mistral, qwen2, marian, pegasus, m2m_100, t5 };
 BOOST_DESCRIBE_ENUM(Family, llama, mistral, qwen2, marian, pegasus, m2m_100, t5)
 

@@ -159,7 +159,7 @@ void require_one_tokenizer(const Files& files, const Path& folder, const data::T
   const Path ids = folder / "vocab.json", target = folder / "target.spm";
   if (files.exists(ids)) {
     boost::json::error_code error;
-    const boost::json::value table = boost::json::parse(files.read_text(ids), error);
+    const boost::json::value table = boost::json::parse(files.read_text(ids, 64 << 20), error);
     if (error || !table.is_object())
       throw_error(Fault::data, ids.string(), "a JSON object", error ? error.message() : "another value",
                   "get the folder again");
