@@ -28,12 +28,12 @@ void cut_columns(std::vector<std::int64_t>& values, std::int64_t rows, std::int6
 
 }  // namespace
 
-Batch batch_of_pairs(std::span<const Example> examples, const spec::Vocabulary& vocabulary, std::int64_t source_width,
+Batch batch_of_pairs(std::span<const PairIds> examples, const spec::Vocabulary& vocabulary, std::int64_t source_width,
                      std::int64_t target_width) {
   Batch batch;
   if (examples.empty()) return batch;
   batch.rows = static_cast<std::int64_t>(examples.size());
-  for (const Example& example : examples) {
+  for (const PairIds& example : examples) {
     source_width = std::max(source_width, static_cast<std::int64_t>(example.source.size()));
     target_width = std::max(target_width, static_cast<std::int64_t>(example.target.size()));
   }
@@ -44,7 +44,7 @@ Batch batch_of_pairs(std::span<const Example> examples, const spec::Vocabulary& 
   batch.target_input.assign(cells(batch.rows, target_width), vocabulary.filler());
   batch.target_labels.assign(cells(batch.rows, target_width), no_label);
   for (std::size_t r = 0; r < examples.size(); ++r) {
-    const Example& example = examples[r];
+    const PairIds& example = examples[r];
     const auto row = static_cast<std::int64_t>(r);
     std::transform(example.source.begin(), example.source.end(), batch.source.begin() + row * source_width,
                    [&](std::int32_t id) { return checked(id, vocabulary); });

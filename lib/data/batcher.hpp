@@ -13,14 +13,14 @@
 namespace argosy::data {
 
 /// One translation example: ids with EOS at the end on both sides; an empty target leaves the target side out.
-struct Example {
+struct PairIds {
   std::span<const std::int32_t> source, target;
   std::uint64_t id = 0;
 };
 
 /// Rows of pairs, at least `source_width` and `target_width` wide. Throws Error{corrupt} for an id outside the live
 /// ones.
-[[nodiscard]] Batch batch_of_pairs(std::span<const Example> examples, const spec::Vocabulary& vocabulary,
+[[nodiscard]] Batch batch_of_pairs(std::span<const PairIds> examples, const spec::Vocabulary& vocabulary,
                                    std::int64_t source_width = 0, std::int64_t target_width = 0);
 
 /// Builds rows of language-model text. A document is its beginning (Vocabulary::start) and its ids; input position i

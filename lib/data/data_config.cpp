@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -11,13 +12,6 @@
 #include "core/error.hpp"
 
 namespace argosy::data {
-
-Transforms make_transforms(std::span<const TransformConfig> configs) {
-  Transforms transforms;
-  for (const TransformConfig& config : configs)
-    transforms.push_back(std::visit([](const auto& chosen) { return chosen.make(); }, config.value));
-  return transforms;
-}
 
 std::span<const config::KeyText> key_texts(const CorpusConfig&) {
   static constexpr config::KeyText texts[] = {
@@ -97,6 +91,8 @@ namespace {
 
 constexpr std::size_t longest_given_name_bytes = 200;  // more is put behind it: recipe, number, ending
 
+constexpr const char* stages_in_order = "transforms of text first, then at most one subword, then transforms of pieces";
+
 bool is_file_name(const std::string& name) {
   return !name.empty() && name.size() <= longest_given_name_bytes && name.front() != '.' &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
@@ -134,8 +130,19 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
   problems.require(config.languages.empty() || config.languages.size() == (config.target ? 2 : 1), "/languages",
                    config.target ? "two codes: source and target" : "one code",
                    fmt::format("{}", config.languages.size()));
-  problems.require(config.target || config.transforms.empty(), "/transforms", "none in a language model's corpus",
-                   fmt::format("{}", config.transforms.size()));
+  Stage last = Stage::text;
+  bool tokenizes = false;
+  for (std::size_t i = 0; i < config.transforms.size(); ++i) {
+    const auto [stage, type] = std::visit(
+        [](const auto& chosen) {
+          return std::pair{chosen.stage, chosen.type};
+        },
+        config.transforms[i].value);
+    if (stage < last || (stage == Stage::tokenize && tokenizes))
+      problems.add(fmt::format("/transforms/{}", i), stages_in_order, type, "move it to its place in the list");
+    last = std::max(last, stage);
+    tokenizes = tokenizes || stage == Stage::tokenize;
+  }
   problems.require(!config.target || config.document_end == DocumentEnd::line, "/document_end",
                    "line in a corpus with a target", "empty_line");
 }

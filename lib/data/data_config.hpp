@@ -10,6 +10,7 @@
 #include "config/config.hpp"
 #include "core/file.hpp"
 #include "data/transforms/max_length.hpp"
+#include "data/transforms/subword.hpp"
 
 /// Sections `data` and `batch` of the configuration, which count, preprocess and train read alike. Plain values, no
 /// torch, no MPI. Paths are as typed (relative to the working directory).
@@ -27,8 +28,7 @@ enum class DocumentCut { split, whole };
 BOOST_DESCRIBE_ENUM(DocumentCut, split, whole)
 
 /// All that can be configured, each by its name and with keys of its own.
-using TransformConfig = config::Tagged<MaxLength>;
-[[nodiscard]] Transforms make_transforms(std::span<const TransformConfig> configs);
+using TransformConfig = config::Tagged<MaxLength, Subword>;
 
 struct CorpusConfig {
   std::string name{};

@@ -43,7 +43,7 @@ class EpochMaker::PairEpoch final : public PlannedEpoch {
   Batch assemble(std::int64_t step, int j) const override {
     const MicroBatch micro_batch = plan_.micro_batch(step, j);
     std::vector<std::vector<std::int32_t>> ids(2 * micro_batch.examples.size());
-    std::vector<Example> examples;
+    std::vector<PairIds> examples;
     for (std::size_t i = 0; i < micro_batch.examples.size(); ++i) {
       maker_.shards_.source(micro_batch.examples[i], ids[2 * i]);
       maker_.shards_.target(micro_batch.examples[i], ids[2 * i + 1]);

@@ -66,13 +66,14 @@ struct Unit {
 };
 
 std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const CountedFile> texts,
-                             const Tokenizer& tokenizer) {
+                             const Tokenizer& tokenizer, std::span<const Pipeline> pipelines) {
   std::vector<Unit> units;
   std::size_t at = 0;
   for (std::size_t c = 0; c < settings.data.corpora.size(); ++c) {
     const CorpusConfig& corpus = settings.data.corpora[c];
     ShardTask task;
     task.corpus = &corpus;
+    task.pipeline = &pipelines[c];
     task.policy = settings.data.invalid_utf8;
     task.source = &texts[at++];
     if (corpus.target) task.target = &texts[at++];
@@ -288,7 +289,9 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
       count_files(world, files, log, texts_of(settings.data), {.cache = settings.cache / "count"});
   check_texts(settings, texts);
   const PreparedTokenizer prepared = prepare_tokenizer(world, files, log, settings, texts);
-  const std::vector<Unit> units = plan_units(settings, texts, prepared.tokenizer);
+  std::vector<Pipeline> pipelines;
+  for (const CorpusConfig& corpus : settings.data.corpora) pipelines.emplace_back(corpus, prepared.tokenizer);
+  const std::vector<Unit> units = plan_units(settings, texts, prepared.tokenizer, pipelines);
   const std::vector<UnitResult> results = make_units(world, files, log, settings, prepared.tokenizer, units);
   PreprocessReport report{.index = index_of(settings, prepared.tokenizer, units, results),
                           .tokenizer_trained = prepared.trained};

@@ -11,11 +11,6 @@
 /// of a step belongs to canonical rank j mod W, slot j div W. Lengths are those of the plan: EOS included.
 namespace argosy::data {
 
-struct Lengths {
-  std::uint32_t source = 0, target = 0;  // source 0: language model
-  bool operator==(const Lengths&) const = default;
-};
-
 struct CorpusLengths {
   std::span<const Lengths> lengths;  // borrowed for the life of the sampler
   double weight = 1.0;

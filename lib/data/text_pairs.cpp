@@ -77,7 +77,7 @@ std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& te
       target_width = target;
     }
     if (number % world == rank) {
-      std::vector<Example> examples;
+      std::vector<PairIds> examples;
       for (std::size_t i = begin; i < end; ++i) examples.push_back({lines[i].source, lines[i].target, lines[i].number});
       batches.push_back(batch_of_pairs(examples, tokenizer.vocabulary()));
     }

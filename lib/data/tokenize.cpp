@@ -25,7 +25,6 @@ constexpr std::size_t chunk_lines = 256;  // a thread's unit of work
 
 struct Line {
   std::string source, target;
-  Pieces pieces{};
   bool starts_document = true;
 };
 
@@ -88,23 +87,13 @@ std::vector<Line> read_task(const Files& files, const ShardTask& task) {
   return lines;
 }
 
-/// Transforms its pieces. The reason why it is left out, if it is; `number` counts the lines of the corpus.
-std::optional<std::string_view> refusal(Pieces& pieces, bool has_source, const Transforms& transforms,
-                                        std::uint64_t number) {
-  const auto is_empty = [&] { return pieces.target.empty() || (has_source && pieces.source.empty()); };
-  if (is_empty()) return "empty";
-  const Transform* const refused = apply(transforms, pieces, {.example = number});
-  if (refused != nullptr) return refused->type();
-  return is_empty() ? std::optional<std::string_view>("empty") : std::nullopt;
-}
-
 }  // namespace
 
 Digest digest_of_task(const ShardTask& task, const Digest& tokenizer, std::int64_t lines_per_shard) {
   Hasher hasher;
   hasher.update(fmt::format("shard 1 {} {} {} {} {}", task.first_line, task.lines, lines_per_shard,
                             static_cast<int>(task.policy), static_cast<int>(task.corpus->document_end)));
-  for (const auto& transform : make_transforms(task.corpus->transforms)) hasher.update(" " + transform->recipe());
+  hasher.update(task.pipeline->recipe());
   hasher.update(std::as_bytes(std::span{tokenizer.bytes}));
   for (const CountedFile* text : {task.source, task.target}) {
     if (text != nullptr) hasher.update(std::as_bytes(std::span{text->record.digest.bytes}));
@@ -114,34 +103,37 @@ Digest digest_of_task(const ShardTask& task, const Digest& tokenizer, std::int64
 
 std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const ShardTask& task, int threads) {
   std::vector<Line> lines = read_task(files, task);
+  struct Made {
+    Example example;
+    Pipeline::Plan plan;
+  };
+  std::vector<Made> all(lines.size());
   parallel_for(lines.size(), threads, [&](std::size_t i) {
-    Line& line = lines[i];
-    if (task.target != nullptr) line.pieces.source = tokenizer.encode(line.source);
-    line.pieces.target = tokenizer.encode(line.target);
+    auto& [example, plan] = all[i];
+    example.source_text = std::move(lines[i].source);
+    example.target_text = std::move(lines[i].target);
+    plan = task.pipeline->plan(example);
   });
 
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
-  const auto eos = static_cast<std::int32_t>(vocabulary.eos),
-             unk = static_cast<std::int32_t>(vocabulary.unk.value_or(-1));
+  const auto eos = static_cast<std::int32_t>(vocabulary.eos);
   ShardWriter writer{id_width_of(vocabulary.pieces), task.target != nullptr ? 2U : 1U};
   std::map<std::string, std::int64_t> dropped{{"empty", 0}};
-  const Transforms transforms = make_transforms(task.corpus->transforms);
-  for (const auto& transform : transforms) dropped[std::string(transform->type())] = 0;
+  for (const auto& transform : task.pipeline->transforms()) dropped[std::string(transform->type())] = 0;
   std::int64_t unknown = 0;
   bool carried = false;  // a document's first line was left out: the next one begins it
-  auto number = static_cast<std::uint64_t>(task.first_line);
-  for (Line& line : lines) {
-    const bool starts_document = std::exchange(carried, false) || line.starts_document;
-    auto& [source, target] = line.pieces;
-    if (const auto reason = refusal(line.pieces, task.target != nullptr, transforms, number++)) {
-      ++dropped[std::string(*reason)];
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool starts_document = std::exchange(carried, false) || lines[i].starts_document;
+    auto& [example, plan] = all[i];
+    if (plan.left_out) {
+      ++dropped[std::string(*plan.left_out)];
       carried = starts_document;
       continue;
     }
-    unknown += std::count(source.begin(), source.end(), unk) + std::count(target.begin(), target.end(), unk);
-    if (task.target != nullptr) source.push_back(eos);
-    target.push_back(eos);
-    writer.add(source, target, starts_document);
+    unknown += plan.unknown;
+    if (task.target != nullptr) example.source.push_back(eos);
+    example.target.push_back(eos);
+    writer.add(example.source, example.target, starts_document);
   }
   const boost::json::object note{{"dropped", boost::json::value_from(dropped)}, {"unknown", unknown}};
   return writer.bytes(tokenizer.digest(), task.recipe, boost::json::serialize(note));

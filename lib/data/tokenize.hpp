@@ -7,13 +7,15 @@
 #include "core/hash.hpp"
 #include "data/count.hpp"
 #include "data/data_config.hpp"
+#include "data/pipeline.hpp"
 #include "data/tokenizer.hpp"
 
 /// Consecutive lines of a corpus to the bytes of one token shard. The bytes depend on text, tokenizer and task alone.
 namespace argosy::data {
 
 struct ShardTask {
-  const CorpusConfig* corpus = nullptr;  // borrowed, as the texts
+  const CorpusConfig* corpus = nullptr;  // borrowed, as the pipeline and the texts
+  const Pipeline* pipeline = nullptr;
   InvalidUtf8 policy = InvalidUtf8::reject;
   const CountedFile* source = nullptr;
   const CountedFile* target = nullptr;  // null: language model

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
+
+#include "core/error.hpp"
 
 namespace argosy::data {
 
@@ -28,7 +31,15 @@ class LengthFilter final : public Transform {
 
   [[nodiscard]] std::string_view type() const override { return MaxLength::type; }
   [[nodiscard]] std::string recipe() const override { return fmt::format("0 {} {}", most_.source, most_.target); }
-  [[nodiscard]] bool apply(Pieces& example, RandomStream&) const override {
+  [[nodiscard]] Stage stage() const override { return MaxLength::stage; }
+  /// What grows by chance afterwards is cut back to this: such an example is made plainly.
+  [[nodiscard]] Lengths longest(Lengths lengths) const override {
+    const auto at_most = [](std::uint32_t length, std::int64_t most) {
+      return narrow<std::uint32_t>(std::min<std::int64_t>(length, most));
+    };
+    return {.source = at_most(lengths.source, most_.source), .target = at_most(lengths.target, most_.target)};
+  }
+  [[nodiscard]] bool apply(Example& example, RandomStream*) const override {
     return std::ssize(example.source) <= most_.source && std::ssize(example.target) <= most_.target;
   }
 
@@ -38,6 +49,8 @@ class LengthFilter final : public Transform {
 
 }  // namespace
 
-std::unique_ptr<const Transform> MaxLength::make() const { return std::make_unique<LengthFilter>(*this); }
+std::unique_ptr<const Transform> MaxLength::make(const Materials&) const {
+  return std::make_unique<LengthFilter>(*this);
+}
 
 }  // namespace argosy::data

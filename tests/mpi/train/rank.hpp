@@ -67,7 +67,7 @@ inline Rows copy_rows(const spec::Architecture& shape, std::uint64_t stream, std
 
 /// Rows whose target is their source.
 inline data::Batch batch_of(const spec::Architecture& shape, const Rows& rows) {
-  std::vector<data::Example> examples;
+  std::vector<data::PairIds> examples;
   for (const auto& row : rows) examples.push_back({.source = row, .target = row});
   return data::batch_of_pairs(examples, shape.vocabulary);
 }

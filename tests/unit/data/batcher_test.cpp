@@ -12,7 +12,7 @@ using testing::ElementsAre;
 TEST(PairBatch, ShiftsTheTargetAndPadsOnTheRight) {
   const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::marian}, 60);  // pad 63
   const std::vector<std::int32_t> s0{5, 6, 0}, t0{7, 0}, s1{8, 0}, t1{9, 10, 11, 0};
-  const std::vector<Example> examples{{s0, t0, 40}, {s1, t1, 41}};
+  const std::vector<PairIds> examples{{s0, t0, 40}, {s1, t1, 41}};
   const Batch batch = batch_of_pairs(examples, vocabulary);
   EXPECT_EQ(std::tuple(batch.rows, batch.source_width, batch.target_width), std::tuple(2, 3, 4));
   EXPECT_THAT(batch.source, ElementsAre(5, 6, 0, 8, 0, 63));
@@ -31,8 +31,8 @@ TEST(PairBatch, ShiftsTheTargetAndPadsOnTheRight) {
 TEST(PairBatch, RefusesIdsThatAreDead) {
   const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::marian}, 60);
   const std::vector<std::int32_t> good{5, 0}, dead{60, 0};
-  EXPECT_THROW((void)batch_of_pairs(std::vector<Example>{{good, dead, 0}}, vocabulary), Error);
-  EXPECT_THROW((void)batch_of_pairs(std::vector<Example>{{dead, good, 0}}, vocabulary), Error);
+  EXPECT_THROW((void)batch_of_pairs(std::vector<PairIds>{{good, dead, 0}}, vocabulary), Error);
+  EXPECT_THROW((void)batch_of_pairs(std::vector<PairIds>{{dead, good, 0}}, vocabulary), Error);
 }
 
 TEST(LmBatch, MasksTheFirstLabelOfEachDocumentAndRestartsPositions) {

@@ -61,7 +61,10 @@ TEST(DataConfig, RefusesWhatCannotWork) {
       {"two codes", [](DataConfig& d) { d.corpora[0].languages = {"fi"}; }},
       {"/weight", [](DataConfig& d) { d.corpora[0].weight = -1; }},
       {"/document_end", [](DataConfig& d) { d.corpora[0].document_end = DocumentEnd::empty_line; }},
-      {"/transforms", [](DataConfig& d) { d.corpora[0].target.reset(); }}};
+      {"/transforms/1", [](DataConfig& d) { d.corpora[0].transforms.push_back({Subword{}}); }},
+      {"/transforms/1", [](DataConfig& d) {
+         d.corpora[0].transforms = {{Subword{}}, {Subword{}}};
+       }}};
   for (const auto& [words, change] : changes) EXPECT_THAT(data_with(change), HasSubstr(words));
 }
 
@@ -75,8 +78,9 @@ TEST(DataConfig, ATransformHasTheKeysOfItsType) {
   EXPECT_EQ(config::text_of(config::to_json(read(R"({"source": 9})").corpora[0].transforms[0]), false), text);
   EXPECT_EQ(config::text_of(config::to_json(read(text).corpora[0].transforms[0]), false), text);
   const auto refused = [&](const char* transform) { return refused_config([&] { (void)read(transform); }); };
-  EXPECT_THAT(refused(R"({"type": "max_lenght"})"),
-              HasSubstr("transforms.0.type must be one of max_length, got \"max_lenght\"; did you mean max_length?"));
+  EXPECT_THAT(
+      refused(R"({"type": "max_lenght"})"),
+      HasSubstr("transforms.0.type must be one of max_length, subword, got \"max_lenght\"; did you mean max_length?"));
   EXPECT_THAT(refused(R"({"type": "max_length", "sauce": 3})"),
               HasSubstr("transforms.0.sauce; the keys at this place are type, source, target"));
   EXPECT_THAT(refused("3"), HasSubstr("an object"));

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "data/data_config.hpp"
+#include "data/tokenizer.hpp"
+#include "data/transforms/transform.hpp"
+
+/// The transforms of a corpus around its tokenizer. Filters decide once, on the text without noise; what is random is
+/// applied while training and never leaves an example out, so that the plan of an epoch needs no text. Immutable; any
+/// number of threads may apply it.
+namespace argosy::data {
+
+class Pipeline {
+ public:
+  /// Borrows the tokenizer. Throws Error{config} when a transform does not fit the tokenizer or the corpus.
+  Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer);
+  /// The same of transforms as they are, one of which tokenizes; `unknown`: the id of the unknown piece, or -1.
+  Pipeline(Transforms transforms, bool has_source, std::int32_t unknown);
+
+  /// Whether examples are stored as text: where the tokenizer or a transform before it is random. Else they are ids.
+  [[nodiscard]] bool stores_text() const noexcept { return first_random_ <= tokenizer_at_; }
+  /// Whether training draws anything.
+  [[nodiscard]] bool is_random() const noexcept { return first_random_ < transforms_.size(); }
+  /// How many lines before an example its transforms read.
+  [[nodiscard]] std::int64_t lines_before() const;
+  [[nodiscard]] const Transforms& transforms() const noexcept { return transforms_; }
+  /// Text of all that decides what it does.
+  [[nodiscard]] std::string recipe() const;
+
+  /// What preprocess does: the example comes in as text and goes out in its stored form.
+  struct Plan {
+    std::optional<std::string_view> left_out{};  // the reason: a transform's type, or "empty"
+    Lengths longest{};                           // the most ids training may give each side, EOS not counted
+    std::int64_t unknown = 0;                    // ids that are the unknown piece
+  };
+  [[nodiscard]] Plan plan(Example& example) const;
+
+  /// What training does: from the stored form to ids, without EOS. By the draw; without one, plainly. An example that
+  /// would get more ids than planned is made plainly, so that no micro-batch outgrows its plan. True: that was so.
+  bool finish(Example& example, const std::optional<Draw>& draw, Lengths longest) const;
+
+ private:
+  bool apply(std::size_t i, Example& example, const std::optional<Draw>& draw) const;
+
+  Transforms transforms_;  // on text, the one that tokenizes, on ids
+  std::size_t tokenizer_at_ = 0, first_random_ = 0;
+  bool has_source_;
+  std::int32_t unknown_;
+};
+
+}  // namespace argosy::data
