@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "app.hpp"
+#include "data/verify.hpp"
 #include "plan/run_config.hpp"
 
 namespace {
@@ -44,6 +45,8 @@ int main(int argc, char** argv) {
         "--retrain-tokenizer", retrain_tokenizer,
         "replace a tokenizer that was trained on other text or with other settings; checkpoints that were trained "
         "with it can then no longer be used");
+    bool verify = false;
+    app.add_flag("--verify", verify, "read the token shards whole and check them; nothing is written");
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
@@ -54,6 +57,17 @@ int main(int argc, char** argv) {
                                             .cache = data::cache_folder(config->data, config->run_dir),
                                             .retrain_tokenizer = retrain_tokenizer};
     const double begin_s = context.clock.monotonic_s();
+    if (verify) {
+      const auto tokenizer = data::Tokenizer::read(context.files, config->data.tokenizer, settings.vocabulary);
+      const data::VerifyReport report =
+          data::verify_shards(context.world, context.files, context.log, config->data, tokenizer);
+      context.log.info("{} token shards with {} examples are whole", report.shards, report.examples);
+      context.print_result("preprocess", {{"verified_shards", report.shards},
+                                          {"examples", report.examples},
+                                          {"bytes", report.bytes},
+                                          {"elapsed_s", context.clock.monotonic_s() - begin_s}});
+      return Exit::ok;
+    }
     const data::PreprocessReport report = data::run_preprocess(context.world, context.files, context.log, settings);
     boost::json::object figures = figures_of(report);
     figures["elapsed_s"] = context.clock.monotonic_s() - begin_s;

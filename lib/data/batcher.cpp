@@ -51,16 +51,23 @@ Batch batch_of_pairs(std::span<const PairIds> examples, const spec::Vocabulary& 
     std::int64_t* const labels = batch.target_labels.data() + row * target_width;
     std::transform(example.target.begin(), example.target.end(), labels,
                    [&](std::int32_t id) { return checked(id, vocabulary); });
+    batch.tgt_tokens += std::ssize(example.target);
     if (!example.target.empty()) {
       std::int64_t* const input = batch.target_input.data() + row * target_width;
       input[0] = vocabulary.start;
       std::copy_n(labels, example.target.size() - 1, input + 1);
     }
+    if (example.loss != nullptr && !example.loss->empty()) {
+      for (std::size_t i = 0; i < example.target.size(); ++i) {
+        if (example.loss->at(i)) continue;
+        labels[i] = no_label;
+        --batch.tgt_tokens;
+      }
+    }
     batch.source_lengths.push_back(static_cast<std::int64_t>(example.source.size()));
     batch.target_lengths.push_back(static_cast<std::int64_t>(example.target.size()));
     batch.examples.push_back(example.id);
     batch.src_tokens += batch.source_lengths.back();
-    batch.tgt_tokens += batch.target_lengths.back();
   }
   return batch;
 }
@@ -84,12 +91,12 @@ void LmBatcher::begin_row() {
   segment_ = 0;
 }
 
-void LmBatcher::add(std::span<const std::int32_t> ids, std::int64_t from, std::int64_t count) {
-  const auto size = static_cast<std::int64_t>(ids.size()) + 1;
-  ARGOSY_CHECK(row_ >= 0 && from >= 0 && count > 0 && from + count <= size && at_ + count <= batch_.target_width,
-               "{} + {} of {}", from, count, size);
+void LmBatcher::add(const DocumentPart& part, std::int64_t from, std::int64_t count) {
+  ARGOSY_CHECK(
+      row_ >= 0 && from >= 0 && count > 0 && from + count <= part.size + 1 && at_ + count <= batch_.target_width,
+      "{} + {} of {}", from, count, part.size);
   const auto id_at = [&](std::int64_t i) {
-    return i == 0 ? vocabulary_.start : checked(ids[static_cast<std::size_t>(i - 1)], vocabulary_);
+    return i == 0 ? vocabulary_.start : checked(part.ids.at(static_cast<std::size_t>(i - 1 - part.begin)), vocabulary_);
   };
   const auto begin = static_cast<std::size_t>(row_ * batch_.target_width + at_);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -97,7 +104,8 @@ void LmBatcher::add(std::span<const std::int32_t> ids, std::int64_t from, std::i
     batch_.target_input[cell] = id_at(from + i);
     batch_.segments[cell] = segment_;
     batch_.positions[cell] = i;
-    if (from + i + 1 < size) {
+    const bool has_label = from + i < part.size;
+    if (has_label && (part.loss.empty() || part.loss.at(static_cast<std::size_t>(from + i - part.begin)))) {
       batch_.target_labels[cell] = id_at(from + i + 1);
       ++batch_.tgt_tokens;
     }
@@ -150,14 +158,14 @@ std::vector<LmRow> plan_single_rows(std::span<const std::int64_t> positions, std
   return rows;
 }
 
-void add_row(LmBatcher& batcher, const LmRow& row, const DocumentIds& ids_of) {
+void add_row(LmBatcher& batcher, const LmRow& row, const DocumentReader& read) {
   batcher.begin_row();
   std::int64_t offset = row.offset;
   std::uint64_t place = row.first;
   for (std::int64_t left = row.positions; left > 0; ++place) {
-    const std::vector<std::int32_t> ids = ids_of(place);
-    const std::int64_t count = std::min(left, static_cast<std::int64_t>(ids.size()) + 1 - offset);
-    batcher.add(ids, offset, count);
+    const DocumentPart part = read(place, std::max<std::int64_t>(0, offset - 1), offset + left);
+    const std::int64_t count = std::min(left, part.size + 1 - offset);
+    batcher.add(part, offset, count);
     left -= count;
     offset = 0;
   }

@@ -16,6 +16,14 @@ namespace argosy::data {
 struct PairIds {
   std::span<const std::int32_t> source, target;
   std::uint64_t id = 0;
+  const std::vector<bool>* loss = nullptr;  // of the target's ids; null or empty: all bear loss
+};
+
+/// A part of a document: its ids from `begin` on, of `size`.
+struct DocumentPart {
+  std::vector<std::int32_t> ids;
+  std::vector<bool> loss;  // of these ids; empty: all bear loss
+  std::int64_t begin = 0, size = 0;
 };
 
 /// Rows of pairs, at least `source_width` and `target_width` wide. Throws Error{corrupt} for an id outside the live
@@ -30,8 +38,9 @@ class LmBatcher {
   LmBatcher(const spec::Vocabulary& vocabulary, std::int64_t rows, std::int64_t width);
 
   void begin_row();
-  /// Positions [from, from + count) of a document of `ids.size() + 1` positions: 0 is the start token, i is ids[i - 1].
-  void add(std::span<const std::int32_t> ids, std::int64_t from, std::int64_t count);
+  /// Positions [from, from + count) of a document of `size + 1` positions: 0 is the start token, i is id i - 1. The
+  /// part holds the ids from - 1 to from + count - 1, as far as they exist.
+  void add(const DocumentPart& part, std::int64_t from, std::int64_t count);
   /// The batch, cut to its widest row.
   [[nodiscard]] Batch take();
 
@@ -43,13 +52,6 @@ class LmBatcher {
 
 // How documents become rows. A document of n ids has n + 1 positions, the start token first; the last position (EOS)
 // has no label.
-
-/// A document as consecutive examples (lines).
-struct LmDocument {
-  std::uint64_t first = 0, examples = 0;
-  std::int64_t ids = 0;
-  [[nodiscard]] std::int64_t positions() const { return ids + 1; }
-};
 
 /// A row: from position `offset` of the document at place `first` of the order, over following documents, `positions`
 /// long.
@@ -67,10 +69,10 @@ struct LmRow {
 /// One document piece a row; the last position of a document is left out, as it has no label.
 [[nodiscard]] std::vector<LmRow> plan_single_rows(std::span<const std::int64_t> positions, std::int64_t width);
 
-/// Ids of the document at a place of the order.
-using DocumentIds = std::function<std::vector<std::int32_t>(std::uint64_t place)>;
+/// Reads ids [begin, end) of the document at a place of the order, as far as it has them; it may give more.
+using DocumentReader = std::function<DocumentPart(std::uint64_t place, std::int64_t begin, std::int64_t end)>;
 
 /// Fills the batcher's next row.
-void add_row(LmBatcher& batcher, const LmRow& row, const DocumentIds& ids_of);
+void add_row(LmBatcher& batcher, const LmRow& row, const DocumentReader& read);
 
 }  // namespace argosy::data

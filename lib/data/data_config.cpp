@@ -20,6 +20,10 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
       {"source", "text file, one sentence or document a line"},
       {"target", "text file whose line i translates line i of the source; absent for a language model"},
       {"weight", "multiplies the corpus's share of tgt_tokens"},
+      {"start",
+       "train on this corpus from here on: steps, or with t tgt_tokens, with e epochs; takes effect where a pool "
+       "begins"},
+      {"end", "train on this corpus up to here; absent: to the end of training"},
       {"document_end",
        "language model: where a document ends: line (at the end of each line) or empty_line (at an empty line)"},
       {"transforms", "applied in order to each example. max_length: leave out pairs with a longer side"},
@@ -51,9 +55,13 @@ std::span<const config::KeyText> key_texts(const DataConfig&) {
        "a SentencePiece model, which preprocess makes if tokenizer_training is set, or a tokenizer.json of Hugging "
        "Face"},
       {"shards", "folder of the token shards that preprocess writes and train reads"},
+      {"mode",
+       "prepared: preprocess tokenizes the text, and train reads ids; online: train tokenizes the text that it draws, "
+       "and "
+       "begins with what preprocess does where that is not done yet. Both give the same batches"},
       {"cache",
        "folder for counts and trained tokenizers, which later calls reuse for the same text; default: <run_dir>/cache"},
-      {"workers", "number of threads with which each rank tokenizes"},
+      {"workers", "number of threads with which each rank tokenizes, and assembles batches while it trains"},
       {"temperature",
        "a corpus's share is its weight times its tgt_tokens^(1/temperature); 1: proportional to its size; large: "
        "nearly equal shares"},
@@ -83,6 +91,8 @@ std::span<const config::KeyText> key_texts(const BatchConfig&) {
       {"documents",
        "packed rows: split: a document is cut where its row is full; whole: a document that fits in one row is not "
        "cut"},
+      {"oversized",
+       "a pair that alone exceeds micro_size: skip: leave it out; truncate: cut its longer side, or both; error: stop"},
   };
   return texts;
 }
@@ -127,6 +137,9 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
   constexpr double least_weight = 1e-9, most_weight = 1e9;  // powers and sums of them stay finite and above 0
   problems.require(config.weight >= least_weight && config.weight <= most_weight, "/weight",
                    fmt::format("a number from {} to {}", least_weight, most_weight), fmt::format("{}", config.weight));
+  problems.require(!config.end || config.end->unit != config.start.unit || config.end->count > config.start.count,
+                   "/end", fmt::format("after start ({})", config.start.text()),
+                   config.end ? config.end->text() : "none");
   problems.require(config.languages.empty() || config.languages.size() == (config.target ? 2 : 1), "/languages",
                    config.target ? "two codes: source and target" : "one code",
                    fmt::format("{}", config.languages.size()));

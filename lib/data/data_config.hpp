@@ -27,6 +27,11 @@ BOOST_DESCRIBE_ENUM(BatchUnit, padded_tokens, examples)
 enum class DocumentCut { split, whole };
 BOOST_DESCRIBE_ENUM(DocumentCut, split, whole)
 
+enum class DataMode { prepared, online };
+BOOST_DESCRIBE_ENUM(DataMode, prepared, online)
+enum class Oversized { skip, truncate, error };
+BOOST_DESCRIBE_ENUM(Oversized, skip, truncate, error)
+
 /// All that can be configured, each by its name and with keys of its own.
 using TransformConfig = config::Tagged<MaxLength, Subword>;
 
@@ -36,10 +41,12 @@ struct CorpusConfig {
   std::string source{};
   std::optional<std::string> target{};  // absent: a corpus for a language model
   double weight = 1.0;
+  config::Period start{};                        // drawn from here on
+  std::optional<config::Period> end{};           // and up to here
   DocumentEnd document_end = DocumentEnd::line;  // language models only
   std::vector<TransformConfig> transforms{};
 };
-BOOST_DESCRIBE_STRUCT(CorpusConfig, (), (name, languages, source, target, weight, document_end, transforms))
+BOOST_DESCRIBE_STRUCT(CorpusConfig, (), (name, languages, source, target, weight, start, end, document_end, transforms))
 
 struct TokenizerTraining {
   TokenizerType type = TokenizerType::unigram;
@@ -55,8 +62,9 @@ struct SplitConfig {
 BOOST_DESCRIBE_STRUCT(SplitConfig, (), (train, validation))
 
 struct DataConfig {
-  std::string tokenizer;             // SentencePiece model file
-  std::string shards;                // folder of token shards
+  std::string tokenizer;  // SentencePiece model file
+  std::string shards;     // folder of token shards
+  DataMode mode = DataMode::prepared;
   std::optional<std::string> cache;  // <run_dir>/cache
   std::int64_t workers = 2;
   double temperature = 1.0;
@@ -66,7 +74,7 @@ struct DataConfig {
   std::optional<SplitConfig> split;
 };
 BOOST_DESCRIBE_STRUCT(DataConfig, (),
-                      (tokenizer, shards, cache, workers, temperature, corpora, invalid_utf8, tokenizer_training,
+                      (tokenizer, shards, mode, cache, workers, temperature, corpora, invalid_utf8, tokenizer_training,
                        split))
 
 struct BatchConfig {
@@ -77,10 +85,11 @@ struct BatchConfig {
   std::int64_t sequence_length = 2048;                                // language models: row width
   std::optional<bool> packing;                                        // true for language models, false for pairs
   DocumentCut documents = DocumentCut::split;
+  Oversized oversized = Oversized::skip;
 };
 BOOST_DESCRIBE_STRUCT(BatchConfig, (),
                       (unit, global_size, micro_size, accumulation, pool, width_multiple, sequence_length, packing,
-                       documents))
+                       documents, oversized))
 
 std::span<const config::KeyText> key_texts(const CorpusConfig&);
 std::span<const config::KeyText> key_texts(const TokenizerTraining&);

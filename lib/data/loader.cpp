@@ -1,88 +1,146 @@
 #include "data/loader.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
+#include <list>
+#include <map>
 #include <mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/error.hpp"
 
 namespace argosy::data {
 
+/// Workers take steps in order, assemble them side by side, and hand them over in order. One with nothing to assemble
+/// plans the pool after the present one.
 struct Loader::State {
+  /// A pool, and how many of its steps are in the hands of workers.
+  struct Pool {
+    std::unique_ptr<PoolSource> source;
+    std::int64_t in_work = 0;
+  };
   State(const TokenShards& shards, const spec::Vocabulary& vocabulary, const LoaderSettings& loader_settings,
         Cursor from)
-      : settings(loader_settings),
-        maker(shards, vocabulary, loader_settings.epoch),
-        cursor(from),
-        epoch(maker.make(from.epoch)) {
-    if (cursor.step >= epoch->steps()) begin_epoch(cursor.epoch + 1);
-    report = epoch->report();
-    thread = std::jthread{[this](const std::stop_token& stop) { run(stop); }};
+      : settings(loader_settings), maker(shards, vocabulary, loader_settings.pool) {
+    pools.push_back({maker.make(from.pool)});
+    step = from.step;
+    while (step >= steps()) enter(maker.make(pools.back().source->next()));
+    report = pools.back().source->report();
+    for (int w = 0; w < std::max(1, settings.workers); ++w)
+      threads.emplace_back([this](const std::stop_token& stop) { run(stop); });
   }
 
-  void begin_epoch(std::int64_t number) {
-    epoch.reset();  // its plan is large: one at a time
-    epoch = maker.make(number);
-    cursor = {number, 0};
+  [[nodiscard]] std::int64_t steps() const { return pools.back().source->steps(); }
+
+  /// Goes on to the pool after the present one.
+  void enter(std::unique_ptr<PoolSource> source) {
+    step -= steps();
+    pools_without_steps = steps() == 0 ? pools_without_steps + 1 : 0;
+    if (pools_without_steps > maker.pools_in_epoch())
+      throw_error(Fault::data, "batch.micro_size",
+                  fmt::format("examples that fit into {} padded_tokens", settings.pool.sizes.micro_size),
+                  "only longer ones", "raise batch.micro_size, or set batch.oversized to truncate");
+    pools.push_back({std::move(source)});
+    release();
+  }
+  /// Forgets pools that nobody works on: their plans are large.
+  void release() {
+    while (pools.size() > 1 && pools.front().in_work == 0) pools.pop_front();
   }
 
-  StepBatches make_step() {
-    if (cursor.step >= epoch->steps()) begin_epoch(cursor.epoch + 1);
-    StepBatches step;
-    step.at = cursor;
-    step.steps_in_epoch = epoch->steps();
-    for (int slot = 0; slot < settings.epoch.sizes.accumulation; ++slot) {
-      step.batches.push_back(epoch->assemble(cursor.step, slot * settings.world + settings.canonical_rank));
+  StepBatches assemble(const PoolSource& pool, std::int64_t at) const {
+    StepBatches made;
+    for (int slot = 0; slot < settings.pool.sizes.accumulation; ++slot)
+      made.batches.push_back(pool.assemble(at, slot * settings.world + settings.canonical_rank));
+    if (maker.is_exact()) {
+      made.totals = pool.totals(at);
+    } else {
+      for (const Batch& batch : made.batches) {
+        made.totals.src_tokens += batch.src_tokens;
+        made.totals.tgt_tokens += batch.tgt_tokens;
+        made.totals.padded_tokens += batch.padded_tokens;
+      }
     }
-    const EpochSource::Totals totals = epoch->totals(cursor.step);
-    step.tgt_tokens = totals.tgt_tokens;
-    step.src_tokens = totals.src_tokens;
-    step.padded_tokens = totals.padded_tokens;
-    ++cursor.step;
-    step.next = cursor.step < epoch->steps() ? cursor : Cursor{cursor.epoch + 1, 0};
-    step.epochs_done =
-        static_cast<double>(cursor.epoch) + static_cast<double>(cursor.step) / static_cast<double>(epoch->steps());
-    return step;
+    const std::int64_t steps = pool.steps();
+    made.at = {pool.begin(), at};
+    made.next = at + 1 < steps ? Cursor{pool.begin(), at + 1} : Cursor{pool.next(), 0};
+    const double pools_done =
+        static_cast<double>(pool.begin().pool) + static_cast<double>(at + 1) / static_cast<double>(steps);
+    made.epochs_done =
+        static_cast<double>(pool.begin().epoch) + pools_done / static_cast<double>(maker.pools_in_epoch());
+    return made;
   }
+
+  [[nodiscard]] bool can_take() const { return taken - handed_over < settings.ahead && (step < steps() || planned); }
+  [[nodiscard]] bool can_plan() const { return !planned && !is_planning; }
 
   void run(const std::stop_token& stop) {
     try {
-      while (!stop.stop_requested()) {
-        StepBatches step = make_step();
-        std::unique_lock lock{mutex};
-        if (!changed.wait(lock, stop, [&] { return ready.size() < settings.ahead; })) return;
-        ready.push_back(std::move(step));
+      std::unique_lock lock{mutex};
+      while (changed.wait(lock, stop, [&] { return failure || can_take() || can_plan(); }) && !failure) {
+        can_take() ? take(lock) : plan(lock);
         changed.notify_all();
       }
     } catch (...) {
       const std::lock_guard lock{mutex};
-      failure = std::current_exception();
+      if (!failure) failure = std::current_exception();
       changed.notify_all();
     }
   }
 
+  void plan(std::unique_lock<std::mutex>& lock) {
+    is_planning = true;
+    const PoolBegin at = pools.back().source->next();
+    lock.unlock();
+    std::unique_ptr<PoolSource> source = maker.make(at);
+    lock.lock();
+    planned = std::move(source);
+    is_planning = false;
+  }
+
+  void take(std::unique_lock<std::mutex>& lock) {
+    if (step >= steps()) enter(std::exchange(planned, nullptr));
+    if (step >= steps()) return;  // a pool without steps
+    Pool& pool = pools.back();
+    const std::uint64_t number = taken++;
+    const std::int64_t at = step++;
+    ++pool.in_work;
+    lock.unlock();
+    StepBatches made = assemble(*pool.source, at);
+    lock.lock();
+    --pool.in_work;
+    release();
+    ready.emplace(number, std::move(made));
+  }
+
   LoaderSettings settings;
-  EpochMaker maker;
-  Cursor cursor;                       // of the step made next; the thread's
-  std::unique_ptr<EpochSource> epoch;  // the thread's
-  EpochSource::Report report;
+  PoolMaker maker;
+  PoolSource::Report report;
   Clock clock;
   double waited_s = 0;
 
-  std::mutex mutex;  // guards ready and failure
+  std::mutex mutex;  // guards what follows
   std::condition_variable_any changed;
-  std::deque<StepBatches> ready;
+  std::list<Pool> pools;
+  std::int64_t step = 0;                 // of the last pool: the next to be taken
+  std::int64_t pools_without_steps = 0;  // in a row
+  std::unique_ptr<PoolSource> planned;   // the pool after the last
+  bool is_planning = false;
+  std::uint64_t taken = 0, handed_over = 0;  // steps, since the loader began
+  std::map<std::uint64_t, StepBatches> ready;
   std::exception_ptr failure;
-  std::jthread thread;  // last: joined before what it uses goes
+  std::vector<std::jthread> threads;  // last: joined before what they use goes
 };
 
 Loader::Loader(const TokenShards& shards, const spec::Vocabulary& vocabulary, const LoaderSettings& settings,
                Cursor from)
-    : state_(std::make_unique<State>(shards, vocabulary, settings, from)) {}
+    : state_(std::make_unique<State>(shards, vocabulary, settings, std::move(from))) {}
 Loader::~Loader() = default;
 Loader::Loader(Loader&&) noexcept = default;
 Loader& Loader::operator=(Loader&&) noexcept = default;
@@ -90,19 +148,22 @@ Loader& Loader::operator=(Loader&&) noexcept = default;
 StepBatches Loader::next() {
   State& state = *state_;
   std::unique_lock lock{state.mutex};
-  if (state.ready.empty()) {
+  const auto is_there = [&] { return state.ready.contains(state.handed_over); };
+  if (!is_there()) {
     const double begin_s = state.clock.monotonic_s();
-    state.changed.wait(lock, [&] { return !state.ready.empty() || state.failure; });
+    state.changed.wait(lock, [&] { return is_there() || state.failure; });
     state.waited_s += state.clock.monotonic_s() - begin_s;
   }
-  if (state.ready.empty()) std::rethrow_exception(state.failure);
-  StepBatches step = std::move(state.ready.front());
-  state.ready.pop_front();
+  if (!is_there()) std::rethrow_exception(state.failure);
+  StepBatches step = std::move(state.ready.extract(state.handed_over).mapped());
+  ++state.handed_over;
   state.changed.notify_all();
   return step;
 }
 
 double Loader::waited_s() const noexcept { return state_->waited_s; }
-const EpochSource::Report& Loader::report() const noexcept { return state_->report; }
+bool Loader::is_exact() const noexcept { return state_->maker.is_exact(); }
+const PoolSource::Report& Loader::report() const noexcept { return state_->report; }
+std::int64_t Loader::pools_in_epoch() const noexcept { return state_->maker.pools_in_epoch(); }
 
 }  // namespace argosy::data

@@ -5,41 +5,44 @@
 #include <vector>
 
 #include "data/batch.hpp"
-#include "data/epoch_source.hpp"
+#include "data/pool_source.hpp"
 #include "data/token_shards.hpp"
 #include "data/tokenizer.hpp"
 
-/// Batches of one rank, step after step, assembled ahead by a thread that reads memory-mapped token shards and calls
-/// neither MPI nor HDF5. The order is a pure function of (seed, epoch): resuming at a cursor makes one plan and reads
+/// Batches of one rank, step after step, assembled ahead by threads that read memory-mapped token shards and call
+/// neither MPI nor HDF5. The order does not depend on their number, and resuming at a cursor plans one pool and reads
 /// no earlier text. Call from one thread.
 namespace argosy::data {
 
 /// Where a run stands in its data: what a checkpoint stores.
 struct Cursor {
-  std::int64_t epoch = 0, step = 0;  // step within the epoch
+  PoolBegin pool;
+  std::int64_t step = 0;  // within the pool; one beyond its end means a later pool of the epoch
   bool operator==(const Cursor&) const = default;
 };
 
 /// What one rank computes in a step.
 struct StepBatches {
-  Cursor at;                                       // of this step
-  Cursor next;                                     // of the step after it
-  std::vector<Batch> batches;                      // [accumulation], by slot; empty ones where other ranks have more
-  std::int64_t tgt_tokens = 0;                     // over all ranks: the gradient's denominator
-  std::int64_t src_tokens = 0, padded_tokens = 0;  // over all ranks
-  std::int64_t steps_in_epoch = 0;
+  Cursor at;                   // of this step
+  Cursor next;                 // of the step after it
+  std::vector<Batch> batches;  // [accumulation], by slot; empty ones where other ranks have more
+  /// Over all ranks where the plan knows them (Loader::is_exact), else of this rank's batches. tgt_tokens of all ranks
+  /// are the gradient's denominator.
+  PoolSource::Totals totals{};
+
   double epochs_done = 0;  // after this step, with the fraction
 };
 
 struct LoaderSettings {
-  EpochSettings epoch;
+  PoolSettings pool;
   int canonical_rank = 0, world = 1;
+  int workers = 1;        // threads that assemble
   std::size_t ahead = 4;  // steps kept ready
 };
 
 class Loader {
  public:
-  /// Borrows `shards` for its life and plans the first epoch. Throws Error{config} when packing is asked for pairs or a
+  /// Borrows `shards` for its life and plans the first pool. Throws Error{config} when packing is asked for pairs or a
   /// row does not fit micro_size, Error{data} when there is nothing to train on.
   Loader(const TokenShards& shards, const spec::Vocabulary& vocabulary, const LoaderSettings& settings,
          Cursor from = {});
@@ -51,8 +54,11 @@ class Loader {
   [[nodiscard]] StepBatches next();
   /// Seconds next() has waited for data so far.
   [[nodiscard]] double waited_s() const noexcept;
-  /// Steps, fill and efficiency of the epoch the loader began in (for the log; later epochs differ by a few steps).
-  [[nodiscard]] const EpochSource::Report& report() const noexcept;
+  /// Whether the totals of a step are those of all ranks.
+  [[nodiscard]] bool is_exact() const noexcept;
+  /// Of the pool the loader began in; later ones differ little.
+  [[nodiscard]] const PoolSource::Report& report() const noexcept;
+  [[nodiscard]] std::int64_t pools_in_epoch() const noexcept;
 
  private:
   struct State;

@@ -35,9 +35,9 @@ Transforms make_transforms(const CorpusConfig& corpus, const Tokenizer& tokenize
 
 }  // namespace
 
-Pipeline::Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer)
+Pipeline::Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer, DataMode mode)
     : Pipeline(make_transforms(corpus, tokenizer), corpus.target.has_value(),
-               narrow<std::int32_t>(tokenizer.vocabulary().unk.value_or(-1))) {
+               narrow<std::int32_t>(tokenizer.vocabulary().unk.value_or(-1)), mode) {
   if (is_random() && !has_source_)
     throw_error(Fault::config, "data.corpora: " + corpus.name,
                 "transforms that draw nothing in a corpus for a language model, whose rows are planned to the token",
@@ -45,13 +45,14 @@ Pipeline::Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer)
                 "remove it from this corpus's transforms");
 }
 
-Pipeline::Pipeline(Transforms transforms, bool has_source, std::int32_t unknown)
+Pipeline::Pipeline(Transforms transforms, bool has_source, std::int32_t unknown, DataMode mode)
     : transforms_(std::move(transforms)), has_source_(has_source), unknown_(unknown) {
   const auto place_of = [&](const auto& is_meant) {
     return static_cast<std::size_t>(std::ranges::find_if(transforms_, is_meant) - transforms_.begin());
   };
   tokenizer_at_ = place_of([](const auto& transform) { return transform->stage() == Stage::tokenize; });
   first_random_ = place_of([](const auto& transform) { return transform->is_random(); });
+  stored_at_ = mode == DataMode::online ? std::min(tokenizer_at_, first_random_) : first_random_;
 }
 
 std::int64_t Pipeline::lines_before() const {
@@ -62,7 +63,10 @@ std::int64_t Pipeline::lines_before() const {
 
 std::string Pipeline::recipe() const {
   std::string recipe;
-  for (const auto& transform : transforms_) recipe.append(" ").append(transform->recipe());
+  for (const auto& transform : transforms_) {
+    if (const std::string own = transform->recipe(); !own.empty()) recipe.append(" ").append(own);
+  }
+  if (stores_text()) recipe.append(", stored as text");
   return recipe;
 }
 
@@ -78,24 +82,25 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
     if (!apply(i, made, std::nullopt)) plan.left_out = transforms_[i]->type();
     return plan.left_out.has_value();
   };
-  for (std::size_t i = 0; i < first_random_; ++i) {
+  for (std::size_t i = 0; i < stored_at_; ++i) {
     if (leaves_out(example, i)) return plan;
   }
   std::optional<Example> plain;  // what follows is made again while training
-  if (is_random()) plain = example;
+  if (stored_at_ < transforms_.size()) plain = example;
   Example& made = plain ? *plain : example;
   plan.longest = lengths_of(made);
-  for (std::size_t i = first_random_; i < transforms_.size(); ++i) {
+  for (std::size_t i = stored_at_; i < transforms_.size(); ++i) {
     if (leaves_out(made, i)) return plan;
     if (i < tokenizer_at_) continue;
     if (i > tokenizer_at_) {
-      plan.longest = transforms_[i]->longest(plan.longest);
+      plan.longest = i < first_random_ ? lengths_of(made) : transforms_[i]->longest(plan.longest);
       continue;
     }
     plan.longest = lengths_of(made);
     for (std::size_t j = first_random_; j <= i; ++j) plan.longest = transforms_[j]->longest(plan.longest);
   }
-  ARGOSY_CHECK(fits(lengths_of(made), plan.longest), "{} and {} ids, planned {} and {}", made.source.size(),
+  plan.plain = lengths_of(made);
+  ARGOSY_CHECK(fits(plan.plain, plan.longest), "{} and {} ids, planned {} and {}", made.source.size(),
                made.target.size(), plan.longest.source, plan.longest.target);
   if (made.target.empty() || (has_source_ && made.source.empty())) plan.left_out = "empty";
   plan.unknown = std::ranges::count(made.source, unknown_) + std::ranges::count(made.target, unknown_);
@@ -103,12 +108,12 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
 }
 
 bool Pipeline::finish(Example& example, const std::optional<Draw>& draw, Lengths longest) const {
-  if (!is_random()) return false;
+  if (stored_at_ == transforms_.size()) return false;
   const auto made = [&](Example from, const std::optional<Draw>& by) {
-    for (std::size_t i = first_random_; i < transforms_.size(); ++i) apply(i, from, by);  // filters have decided before
+    for (std::size_t i = stored_at_; i < transforms_.size(); ++i) apply(i, from, by);  // filters have decided before
     return from;
   };
-  if (draw) {
+  if (draw && is_random()) {
     Example drawn = made(example, draw);
     if (fits(lengths_of(drawn), longest)) {
       example = std::move(drawn);
@@ -116,7 +121,7 @@ bool Pipeline::finish(Example& example, const std::optional<Draw>& draw, Lengths
     }
   }
   example = made(std::move(example), std::nullopt);
-  return draw.has_value();
+  return draw && is_random();
 }
 
 }  // namespace argosy::data

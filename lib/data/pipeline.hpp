@@ -17,12 +17,13 @@ namespace argosy::data {
 class Pipeline {
  public:
   /// Borrows the tokenizer. Throws Error{config} when a transform does not fit the tokenizer or the corpus.
-  Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer);
+  Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer, DataMode mode = DataMode::prepared);
   /// The same of transforms as they are, one of which tokenizes; `unknown`: the id of the unknown piece, or -1.
-  Pipeline(Transforms transforms, bool has_source, std::int32_t unknown);
+  Pipeline(Transforms transforms, bool has_source, std::int32_t unknown, DataMode mode = DataMode::prepared);
 
-  /// Whether examples are stored as text: where the tokenizer or a transform before it is random. Else they are ids.
-  [[nodiscard]] bool stores_text() const noexcept { return first_random_ <= tokenizer_at_; }
+  /// Whether examples are stored as text: where the tokenizer or a transform before it is random, and under data.mode
+  /// online. Else they are ids.
+  [[nodiscard]] bool stores_text() const noexcept { return stored_at_ <= tokenizer_at_; }
   /// Whether training draws anything.
   [[nodiscard]] bool is_random() const noexcept { return first_random_ < transforms_.size(); }
   /// How many lines before an example its transforms read.
@@ -34,7 +35,8 @@ class Pipeline {
   /// What preprocess does: the example comes in as text and goes out in its stored form.
   struct Plan {
     std::optional<std::string_view> left_out{};  // the reason: a transform's type, or "empty"
-    Lengths longest{};                           // the most ids training may give each side, EOS not counted
+    Lengths plain{};                             // ids without chance, EOS not counted
+    Lengths longest{};                           // the most ids that training may make
     std::int64_t unknown = 0;                    // ids that are the unknown piece
   };
   [[nodiscard]] Plan plan(Example& example) const;
@@ -48,6 +50,7 @@ class Pipeline {
 
   Transforms transforms_;  // on text, the one that tokenizes, on ids
   std::size_t tokenizer_at_ = 0, first_random_ = 0;
+  std::size_t stored_at_ = 0;  // examples are stored as they come to this transform
   bool has_source_;
   std::int32_t unknown_;
 };

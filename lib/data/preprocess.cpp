@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/describe.hpp>
 #include <boost/json.hpp>
 #include <optional>
@@ -90,6 +91,20 @@ std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const
   return units;
 }
 
+/// Of all shards.
+Digest recipe_of(std::span<const Unit> units) {
+  Hasher hasher;
+  for (const Unit& unit : units) hasher.update(std::as_bytes(std::span{unit.task.recipe.bytes}));
+  return hasher.digest();
+}
+
+std::vector<Pipeline> pipelines_of(const PreprocessSettings& settings, const Tokenizer& tokenizer) {
+  std::vector<Pipeline> pipelines;
+  for (const CorpusConfig& corpus : settings.data.corpora)
+    pipelines.emplace_back(corpus, tokenizer, settings.data.mode);
+  return pipelines;
+}
+
 /// What a finished shard says of itself.
 struct UnitResult {
   ShardIndex::Shard shard;
@@ -100,12 +115,12 @@ struct UnitResult {
 BOOST_DESCRIBE_STRUCT(UnitResult, (), (shard, src_tokens, tgt_tokens, unknown, dropped, written))
 
 UnitResult result_of(const TokenShard& shard, const Unit& unit) {
-  const TokenShard::Totals ids = shard.check_lengths();
-  UnitResult result{.shard = {unit.file, shard.size(), shard.size_bytes(), shard.body_digest()},
-                    .src_tokens = ids.source,
-                    .tgt_tokens = ids.target};
+  shard.check();
+  UnitResult result{.shard = {unit.file, shard.size(), shard.size_bytes(), shard.body_digest()}};
   try {
     const json::value note = json::parse(shard.note());
+    result.src_tokens = note.at("src_tokens").to_number<std::int64_t>();
+    result.tgt_tokens = note.at("tgt_tokens").to_number<std::int64_t>();
     result.unknown = note.at("unknown").to_number<std::int64_t>();
     result.dropped = json::value_to<std::map<std::string, std::int64_t>>(note.at("dropped"));
   } catch (const Error&) {
@@ -170,11 +185,11 @@ ShardIndex index_of(const PreprocessSettings& settings, const Tokenizer& tokeniz
     entry.name = corpus.name;
     entry.languages = corpus.languages;
   }
-  Hasher recipe;
   for (std::size_t u = 0; u < units.size(); ++u) {
     ShardIndex::Corpus& corpus = index.corpora[units[u].corpus];
     const ShardTask& task = units[u].task;
     if (corpus.texts.empty()) {
+      corpus.transforms = task.pipeline->recipe();
       for (const CountedFile* text : {task.source, task.target}) {
         if (text != nullptr) corpus.texts.push_back({text->record.digest, text->record.figures.lines});
       }
@@ -184,9 +199,8 @@ ShardIndex index_of(const PreprocessSettings& settings, const Tokenizer& tokeniz
     corpus.tgt_tokens += results[u].tgt_tokens;
     corpus.unknown += results[u].unknown;
     for (const auto& [reason, count] : results[u].dropped) corpus.dropped[reason] += count;
-    recipe.update(std::as_bytes(std::span{task.recipe.bytes}));
   }
-  index.recipe = recipe.digest();
+  index.recipe = recipe_of(units);
   return index;
 }
 
@@ -249,8 +263,9 @@ void commit_index(const Files& files, const Path& folder, const ShardIndex& inde
 }
 
 void log_examples(const Files& files, const Log& log, const PreprocessSettings& settings, const Tokenizer& tokenizer,
-                  const ShardIndex& index) {
-  for (const ShardIndex::Corpus& corpus : index.corpora) {
+                  std::span<const Pipeline> pipelines, const ShardIndex& index) {
+  for (std::size_t c = 0; c < index.corpora.size(); ++c) {
+    const ShardIndex::Corpus& corpus = index.corpora[c];
     const double ids = static_cast<double>(std::max<std::int64_t>(1, corpus.src_tokens + corpus.tgt_tokens));
     const double unknown = static_cast<double>(corpus.unknown) / ids;
     log.info("{}: {} examples, {} src_tokens, {} tgt_tokens, {:.4f} % unknown", corpus.name, corpus.examples(),
@@ -263,17 +278,20 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
           "{}: {:.2f} % of the ids are the unknown piece; raise character_coverage or train the tokenizer on this text",
           corpus.name, 100 * unknown);
     }
+    const Pipeline& pipeline = pipelines[c];
     const TokenShard shard = TokenShard::open(files, Path{settings.data.shards} / corpus.shards.front().file);
-    std::vector<std::int32_t> example;
+    Example example;
     for (std::uint64_t i = 0; i < std::min<std::uint64_t>(3, shard.size()); ++i) {
+      shard.read(i, example);
+      pipeline.finish(example, std::nullopt, shard.lengths(i));
       for (const bool source : {true, false}) {
         if (source && !shard.has_source()) continue;
-        source ? shard.source(i, example) : shard.target(i, example);
+        const std::vector<std::int32_t>& side = source ? example.source : example.target;
         std::vector<std::string> pieces;
-        pieces.reserve(example.size());
-        for (const std::int32_t id : example) pieces.push_back(tokenizer.piece(id));
+        pieces.reserve(side.size());
+        for (const std::int32_t id : side) pieces.push_back(tokenizer.piece(id));
         log.info("{} {} {}: pieces {} | ids {} | text {}", corpus.name, i, source ? "source" : "target",
-                 fmt::join(pieces, " "), fmt::join(example, " "), tokenizer.decode(example));
+                 fmt::join(pieces, " "), fmt::join(side, " "), tokenizer.decode(side));
       }
     }
   }
@@ -289,8 +307,7 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
       count_files(world, files, log, texts_of(settings.data), {.cache = settings.cache / "count"});
   check_texts(settings, texts);
   const PreparedTokenizer prepared = prepare_tokenizer(world, files, log, settings, texts);
-  std::vector<Pipeline> pipelines;
-  for (const CorpusConfig& corpus : settings.data.corpora) pipelines.emplace_back(corpus, prepared.tokenizer);
+  const std::vector<Pipeline> pipelines = pipelines_of(settings, prepared.tokenizer);
   const std::vector<Unit> units = plan_units(settings, texts, prepared.tokenizer, pipelines);
   const std::vector<UnitResult> results = make_units(world, files, log, settings, prepared.tokenizer, units);
   PreprocessReport report{.index = index_of(settings, prepared.tokenizer, units, results),
@@ -306,9 +323,35 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
     if (world.rank() != 0) return;
     ownership.check();
     commit_index(files, folder, report.index);
-    log_examples(files, log, settings, prepared.tokenizer, report.index);
+    log_examples(files, log, settings, prepared.tokenizer, pipelines, report.index);
   });
   return report;
+}
+
+bool is_preprocessed(const comm::Communicator& world, const Files& files, const Log& log,
+                     const PreprocessSettings& settings) {
+  const Path folder = settings.data.shards, tokenizer_path = settings.data.tokenizer;
+  bool is_there = false;
+  comm::at_root(world, [&] { is_there = files.exists(shard_index_path(folder)) && files.exists(tokenizer_path); });
+  std::array<std::int64_t, 1> answer{is_there ? 1 : 0};
+  world.all_reduce(answer);  // zero on the other ranks
+  if (answer[0] == 0) return false;
+  const std::vector<CountedFile> texts =
+      count_files(world, files, log, texts_of(settings.data), {.cache = settings.cache / "count"});
+  check_texts(settings, texts);
+  comm::at_root(world, [&] {
+    const Tokenizer tokenizer = Tokenizer::read(files, tokenizer_path, settings.vocabulary);
+    const std::vector<Pipeline> pipelines = pipelines_of(settings, tokenizer);
+    const Digest wanted = recipe_of(plan_units(settings, texts, tokenizer, pipelines));
+    try {
+      const ShardIndex index = read_shard_index(files, folder);
+      answer[0] = index.tokenizer == tokenizer.digest() && index.recipe == wanted ? 1 : 0;
+    } catch (const Error&) {  // damaged, or of an older version
+      answer[0] = 0;
+    }
+  });
+  world.all_reduce(answer, comm::Reduce::min);
+  return answer[0] == 1;
 }
 
 }  // namespace argosy::data

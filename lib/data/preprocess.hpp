@@ -41,6 +41,11 @@ struct PreprocessReport {
 PreprocessReport run_preprocess(const comm::Communicator& world, const Files& files, const Log& log,
                                 const PreprocessSettings& settings);
 
+/// Whether data.shards holds what run_preprocess would leave there, so that it need not be run. Reads no text whose
+/// counts are kept. **Collective** over `world`.
+[[nodiscard]] bool is_preprocessed(const comm::Communicator& world, const Files& files, const Log& log,
+                                   const PreprocessSettings& settings);
+
 /// The tokenizer of a configuration, trained when asked and not there yet; its model file then has a `.recipe` next to
 /// it that tells what it was made from. **Collective** over `world`.
 struct PreparedTokenizer {

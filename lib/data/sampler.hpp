@@ -1,98 +1,76 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <vector>
 
-#include "data/data_config.hpp"
+#include "config/config.hpp"
 
-/// Which examples form which micro-batch of which step: a pure function of (seed, epoch), without I/O, MPI or threads,
-/// the same for any world size (reference: sorted pools as in Marian, adjacent micro-batches in a step). Micro-batch j
-/// of a step belongs to canonical rank j mod W, slot j div W. Lengths are those of the plan: EOS included.
+/// Which examples a run draws, pool after pool: a pure function of the seed and of where a pool begins, without I/O,
+/// MPI or threads. What is drawn is a pair, or a document of a language model. A pool is what is sorted together into
+/// batches (batch_plan.hpp).
 namespace argosy::data {
 
-struct CorpusLengths {
-  std::span<const Lengths> lengths;  // borrowed for the life of the sampler
+/// What can be drawn from a corpus.
+struct DrawnCorpus {
+  std::uint64_t size = 0;
+  double tgt_tokens = 0;  // of all
   double weight = 1.0;
+  config::Period start{};               // drawn from here on
+  std::optional<config::Period> end{};  // and up to here
 };
 
-/// A micro-batch of a plan; empty for ranks left over. Examples are numbered through all corpora, in their order.
-struct MicroBatch {
-  std::span<const std::uint64_t> examples;
-  std::int64_t source_width = 0, target_width = 0;  // S, T
-  std::int64_t src_tokens = 0, tgt_tokens = 0;
-  [[nodiscard]] std::int64_t padded_tokens() const {
-    return static_cast<std::int64_t>(examples.size()) * (source_width + target_width);
-  }
+/// Where a pool begins. A checkpoint stores it.
+struct PoolBegin {
+  std::int64_t epoch = 0, pool = 0;        // pool within the epoch
+  std::int64_t steps = 0, tgt_tokens = 0;  // of all pools before it
+  std::vector<std::int64_t> drawn{};       // from each corpus before; empty: as the shares say for whole epochs
+  std::vector<double> owed{};              // draws before that each corpus lacks of its share; empty: none
+  bool operator==(const PoolBegin&) const = default;
+};
+
+/// `example` is numbered through all corpora; `pass` counts how often its corpus had been drawn as a whole before.
+struct Drawn {
+  std::uint64_t example = 0;
+  std::uint32_t pass = 0, corpus = 0;
 };
 
 struct SamplerSettings {
   std::uint64_t seed = 1;
-  BatchUnit unit = BatchUnit::padded_tokens;
-  std::int64_t micro_size = 0;  // rows · (S + T), or rows
-  int micro_batches = 0;        // of a step
-  std::int64_t pool = 100000;   // examples; at least those of 64 steps
-  std::int64_t width_multiple = 1;
+  std::int64_t pool = 100000;  // draws of a pool at least, except where an epoch has fewer
   double temperature = 1.0;
-};
-
-/// The steps of one epoch. Move-only: its micro-batches borrow from it.
-class EpochPlan {
- public:
-  EpochPlan(EpochPlan&&) noexcept = default;
-  [[nodiscard]] std::int64_t steps() const noexcept { return static_cast<std::int64_t>(steps_.size()); }
-  /// Micro-batches of a step that hold examples: settings.micro_batches, fewer in the short last step of a pool.
-  [[nodiscard]] int micro_batches(std::int64_t step) const;
-  /// Micro-batch j of a step; empty from micro_batches(step) on.
-  [[nodiscard]] MicroBatch micro_batch(std::int64_t step, int j) const;
-
-  [[nodiscard]] std::int64_t drawn() const noexcept { return drawn_; }  // examples of the epoch
-  /// Examples that alone exceed micro_size.
-  [[nodiscard]] std::int64_t dropped_oversized() const noexcept { return dropped_oversized_; }
-  /// padded_tokens / (micro_size · micro-batches) (rows / micro_size under unit examples).
-  [[nodiscard]] double fill() const;
-  /// Loss-bearing share of rows · T.
-  [[nodiscard]] double target_efficiency() const;
-
- private:
-  friend class Sampler;
-  explicit EpochPlan(const SamplerSettings& settings) : settings_(settings) {}
-  struct Step {
-    std::uint32_t first_piece = 0, pieces = 0;
-  };
-  SamplerSettings settings_;
-  std::vector<std::uint64_t> examples_;
-  std::vector<MicroBatch> pieces_;
-  std::vector<Step> steps_;
-  std::int64_t drawn_ = 0, dropped_oversized_ = 0;
 };
 
 class Sampler {
  public:
-  /// Throws Error{data} when there is no example at all or every one exceeds micro_size.
-  Sampler(SamplerSettings settings, std::vector<CorpusLengths> corpora);
+  /// Throws Error{data} when there is nothing to draw, Error{config} for shares beyond the range of numbers.
+  Sampler(SamplerSettings settings, std::vector<DrawnCorpus> corpora);
 
-  /// The plan of an epoch (from 0). Draws from corpora by p ∝ weight · tgt_tokens^(1/temperature), inside a corpus a
-  /// keyed permutation, new for each pass through it.
-  [[nodiscard]] EpochPlan plan(std::int64_t epoch) const;
+  /// A pool: its draws in order, and where the one after it begins, its steps and tgt_tokens not counted. Every corpus
+  /// is drawn by p ∝ weight · tgt_tokens^(1/temperature) of tgt_tokens, inside it by a keyed permutation, new for each
+  /// pass through it. Throws Error{config} when no corpus is to be drawn from at that time.
+  struct Pool {
+    std::vector<Drawn> draws;
+    PoolBegin next;
+  };
+  [[nodiscard]] Pool draw(const PoolBegin& at) const;
 
-  /// The examples of an epoch in the order they are drawn, before sorting: [number of examples].
-  [[nodiscard]] std::vector<std::uint64_t> draws(std::int64_t epoch) const;
-
-  /// How often each corpus has been drawn when `epoch` begins.
-  [[nodiscard]] std::vector<std::int64_t> drawn_before(std::int64_t epoch) const;
-  /// Share of examples each corpus is drawn with.
+  /// `at`, or the begin of its epoch or the next where it does not fit these corpora and pools.
+  [[nodiscard]] PoolBegin fitting(PoolBegin at) const;
+  /// Draws of an epoch: as many as can be drawn.
+  [[nodiscard]] std::uint64_t size() const noexcept { return first_.back(); }
+  [[nodiscard]] std::int64_t pools_in_epoch() const noexcept { return pools_; }
+  /// Share of draws that each corpus gets while all are drawn from.
   [[nodiscard]] const std::vector<double>& shares() const noexcept { return shares_; }
 
  private:
-  [[nodiscard]] const Lengths& lengths_of(std::uint64_t example) const;
-  [[nodiscard]] std::int64_t width(std::uint32_t length) const;
-  [[nodiscard]] bool fits(const Lengths& lengths) const;
+  [[nodiscard]] std::vector<double> shares_at(const PoolBegin& at) const;
 
   SamplerSettings settings_;
-  std::vector<CorpusLengths> corpora_;
+  std::vector<DrawnCorpus> corpora_;
   std::vector<std::uint64_t> first_;  // number of each corpus's first example, and the total
   std::vector<double> shares_;
+  std::int64_t pools_ = 1;
 };
 
 }  // namespace argosy::data

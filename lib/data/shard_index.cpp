@@ -13,7 +13,7 @@ namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-constexpr std::int64_t index_version = 2;
+constexpr std::int64_t index_version = 3;
 
 Digest digest_at(const json::value& value) { return Digest::from_hex(std::string_view{value.as_string()}).value(); }
 
@@ -49,6 +49,7 @@ ShardIndex::Corpus corpus_of(const json::object& object) {
       corpus.texts.push_back({digest_at(text->at("digest")), count_at<std::int64_t>(*text, "lines")});
     }
   }
+  corpus.transforms = object.at("transforms").as_string();
   corpus.src_tokens = count_at<std::int64_t>(object, "src_tokens");
   corpus.tgt_tokens = count_at<std::int64_t>(object, "tgt_tokens");
   corpus.unknown = count_at<std::int64_t>(object, "unknown");
@@ -64,6 +65,7 @@ json::object object_of(const ShardIndex::Corpus& corpus) {
   json::object object{{"name", corpus.name},
                       {"languages", json::value_from(corpus.languages)},
                       {"examples", corpus.examples()},
+                      {"transforms", corpus.transforms},
                       {"src_tokens", corpus.src_tokens},
                       {"tgt_tokens", corpus.tgt_tokens},
                       {"unknown", corpus.unknown},
@@ -91,9 +93,9 @@ std::uint64_t ShardIndex::Corpus::examples() const {
 
 Path shard_index_path(const Path& folder) { return folder / "index.json"; }
 
-void throw_old_shards(const Path& path) {
-  throw_error(Fault::data, path.string(), "token shards of version 2, whose bytes training can check", "version 1",
-              "run preprocess again with the same configuration");
+void throw_old_shards(const Path& path, std::int64_t version) {
+  throw_error(Fault::data, path.string(), fmt::format("token shards of version {}", index_version),
+              fmt::format("version {}", version), "run preprocess again with the same configuration");
 }
 
 std::string text_of(const ShardIndex& index) {
@@ -112,13 +114,14 @@ ShardIndex read_shard_index(const Files& files, const Path& folder) {
     throw_error(Fault::data, folder.string(), "token shards", "none, or an unfinished folder",
                 "run preprocess with the same configuration");
   const auto refuse = [&](std::string got) {
-    throw_error(Fault::corrupt, path.string(), "an index of token shards, version 2", std::move(got),
+    throw_error(Fault::corrupt, path.string(), "an index of token shards, version 3", std::move(got),
                 "remove its folder and run preprocess");
   };
   try {
     const json::value value = json::parse(files.read_text(path));
-    if (value.at("version") == 1) throw_old_shards(path);
-    if (value.at("version") != index_version) refuse("version " + json::serialize(value.at("version")));
+    const std::int64_t version = count_at<std::int64_t>(value, "version");
+    if (version < index_version) throw_old_shards(path, version);
+    if (version != index_version) refuse("version " + json::serialize(value.at("version")));
     if (value.at("digest") != json::string{digest_of_index(value.as_object()).hex()}) refuse("another digest");
     ShardIndex index;
     index.tokenizer = digest_at(value.at("tokenizer").at("digest"));

@@ -28,6 +28,8 @@ struct ShardIndex {
     std::string name;
     std::vector<std::string> languages;
     std::vector<Text> texts;  // source, and target for pairs
+    std::string transforms;   // Pipeline::recipe(): what training must go on with
+    /// Of the best segmentation, EOS included; ids that are the unknown piece.
     std::int64_t src_tokens = 0, tgt_tokens = 0, unknown = 0;
     std::map<std::string, std::int64_t> dropped;  // by reason
     std::vector<Shard> shards;
@@ -41,12 +43,11 @@ struct ShardIndex {
   bool operator==(const ShardIndex&) const = default;
 };
 
-/// Throws Error{data} when the folder has none or one of version 1, Error{corrupt} when it is damaged.
+/// Throws Error{data} when the folder has none or one of an older version, Error{corrupt} when it is damaged.
 [[nodiscard]] ShardIndex read_shard_index(const Files& files, const Path& folder);
 [[nodiscard]] std::string text_of(const ShardIndex& index);
 [[nodiscard]] Path shard_index_path(const Path& folder);
-/// Refuses token shards or an index of version 1 with Error{data}: their bytes carry no digests that training can
-/// check.
-[[noreturn]] void throw_old_shards(const Path& path);
+/// Refuses token shards or an index of an older version with Error{data}.
+[[noreturn]] void throw_old_shards(const Path& path, std::int64_t version);
 
 }  // namespace argosy::data

@@ -14,31 +14,61 @@ void append_padded(std::string& to, Bytes bytes) {
   to.resize(padded_to_8(to.size()), '\0');
 }
 
+/// Bit i % 8 of byte i / 8.
+std::string packed(const std::vector<bool>& bits) {
+  std::string bytes((bits.size() + 7) / 8, '\0');
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    if (bits[i]) bytes[i / 8] = static_cast<char>(bytes[i / 8] | 1 << i % 8);
+  }
+  return bytes;
+}
+
 }  // namespace
 
-ShardWriter::ShardWriter(std::uint32_t id_width, std::uint32_t sides) : id_width_(id_width), sides_(sides) {
-  ARGOSY_CHECK(id_width == 2 || id_width == 4, "{}", id_width);
+ShardWriter::ShardWriter(std::uint32_t value_width, std::uint32_t sides) : value_width_(value_width), sides_(sides) {
+  ARGOSY_CHECK(value_width == 1 || value_width == 2 || value_width == 4, "{}", value_width);
   ARGOSY_CHECK(sides == 1 || sides == 2, "{}", sides);
 }
 
-void ShardWriter::add(Side& side, std::span<const std::int32_t> ids) const {
-  side.offsets.push_back(side.count);
-  side.lengths.push_back(static_cast<std::uint32_t>(ids.size()));
-  side.count += ids.size();
-  for (const std::int32_t id : ids) {
-    const auto value = static_cast<std::uint32_t>(id);
-    ARGOSY_CHECK(id >= 0 && (id_width_ == 4 || value <= std::numeric_limits<std::uint16_t>::max()), "id {}", id);
-    side.ids.append(reinterpret_cast<const char*>(&value), id_width_);
+void ShardWriter::add(Side& side, std::string_view text, std::span<const std::int32_t> ids,
+                      std::uint32_t longest) const {
+  if (value_width_ == 1) {
+    side.values += text;
+  } else {
+    for (const std::int32_t id : ids) {
+      const auto value = static_cast<std::uint32_t>(id);
+      ARGOSY_CHECK(id >= 0 && (value_width_ == 4 || value <= std::numeric_limits<std::uint16_t>::max()), "id {}", id);
+      side.values.append(reinterpret_cast<const char*>(&value), value_width_);
+    }
   }
+  side.offsets.push_back(side.values.size() / value_width_);
+  side.lengths.push_back(longest);
+  side.ids += longest;
+  side.longest = std::max(side.longest, longest);
+}
+
+void ShardWriter::add(const Example& example, Lengths longest, bool starts_document) {
+  if (examples_ % 8 == 0) documents_.push_back('\0');
+  if (starts_document) documents_.back() = static_cast<char>(documents_.back() | 1 << examples_ % 8);
+  documents_begun_ += starts_document ? 1 : 0;
+  ++examples_;
+  if (sides_ == 2) add(source_, example.source_text, example.source, longest.source);
+  const std::uint64_t before = target_.offsets.back();
+  add(target_, example.target_text, example.target, longest.target);
+  if (example.loss.empty() && loss_.empty()) return;
+  loss_.resize(before, true);
+  loss_.insert(loss_.end(), example.loss.begin(), example.loss.end());
+  ARGOSY_CHECK(example.loss.empty() || loss_.size() == target_.offsets.back(), "{} of {} values", loss_.size(),
+               target_.offsets.back());
+  loss_.resize(target_.offsets.back(), true);
 }
 
 void ShardWriter::add(std::span<const std::int32_t> source, std::span<const std::int32_t> target,
                       bool starts_document) {
-  if (examples_ % 8 == 0) documents_.push_back('\0');
-  if (starts_document) documents_.back() = static_cast<char>(documents_.back() | 1 << examples_ % 8);
-  ++examples_;
-  if (sides_ == 2) add(source_, source);
-  add(target_, target);
+  Example example;
+  example.source.assign(source.begin(), source.end());
+  example.target.assign(target.begin(), target.end());
+  add(example, {narrow<std::uint32_t>(source.size()), narrow<std::uint32_t>(target.size())}, starts_document);
 }
 
 std::string ShardWriter::bytes(const Digest& tokenizer, const Digest& recipe, std::string_view note) const {
@@ -46,10 +76,11 @@ std::string ShardWriter::bytes(const Digest& tokenizer, const Digest& recipe, st
   append_padded(file, as_bytes(documents_));
   for (const Side* side : {&source_, &target_}) {
     if (side == &source_ && sides_ == 1) continue;
-    append_padded(file, as_bytes(std::span{side->offsets}));
     append_padded(file, as_bytes(std::span{side->lengths}));
-    append_padded(file, as_bytes(side->ids));
+    append_padded(file, as_bytes(std::span{side->offsets}));
+    append_padded(file, as_bytes(side->values));
   }
+  append_padded(file, as_bytes(packed(loss_)));
   append_padded(file, as_bytes(note));
   const std::size_t body_end = file.size();
   for (std::uint64_t block = 0; block < shard_blocks(body_end); ++block) {
@@ -59,12 +90,18 @@ std::string ShardWriter::bytes(const Digest& tokenizer, const Digest& recipe, st
     file.append(reinterpret_cast<const char*>(&digest), sizeof digest);
   }
   ShardHeader header;
-  header.note_bytes = static_cast<std::uint32_t>(note.size());
-  header.id_width = id_width_;
+  header.note_bytes = narrow<std::uint32_t>(note.size());
+  header.value_width = value_width_;
   header.sides = sides_;
   header.examples = examples_;
-  header.source_ids = source_.count;
-  header.target_ids = target_.count;
+  header.source_values = source_.offsets.back();
+  header.target_values = target_.offsets.back();
+  header.documents = documents_begun_;
+  header.source_ids = source_.ids;
+  header.target_ids = target_.ids;
+  header.longest_source = source_.longest;
+  header.longest_target = target_.longest;
+  header.flags = loss_.empty() ? 0 : ShardHeader::has_loss;
   header.tokenizer = tokenizer.bytes;
   header.recipe = recipe.bytes;
   header.body = digest_of(std::string_view{file}.substr(body_end)).bytes;

@@ -8,20 +8,24 @@
 #include <vector>
 
 #include "core/hash.hpp"
+#include "data/transforms/transform.hpp"
 
 /// The layout of a token shard (FORMAT.md), and what builds one in memory.
 namespace argosy::data {
 
-/// The first 256 bytes as they stand in the file.
+/// The first 256 bytes as they stand in the file. A value is an id, or a byte of text where value_width is 1.
 struct ShardHeader {
   static constexpr std::array<char, 8> own_magic{'A', 'R', 'G', 'T', 'O', 'K', 'E', 'N'};
-  static constexpr std::uint32_t own_version = 2;
+  static constexpr std::uint32_t own_version = 3;
+  static constexpr std::uint32_t has_loss = 1;  // a flag
 
   std::array<char, 8> magic = own_magic;
-  std::uint32_t version = own_version, id_width = 0, sides = 0, note_bytes = 0;
-  std::uint64_t examples = 0, source_ids = 0, target_ids = 0;
+  std::uint32_t version = own_version, value_width = 0, sides = 0, note_bytes = 0;
+  std::uint64_t examples = 0, source_values = 0, target_values = 0;
   std::array<std::uint8_t, 16> tokenizer{}, recipe{}, body{};
-  std::array<std::uint8_t, 144> reserved{};
+  std::uint64_t documents = 0, source_ids = 0, target_ids = 0;
+  std::uint32_t longest_source = 0, longest_target = 0, flags = 0;
+  std::array<std::uint8_t, 108> reserved{};
   std::array<std::uint8_t, 16> header{};
 };
 static_assert(sizeof(ShardHeader) == 256);
@@ -43,10 +47,13 @@ inline constexpr std::uint64_t shard_block_bytes = 64U << 10U;
 /// Builds the bytes of one shard. One thread.
 class ShardWriter {
  public:
-  /// id_width: 2 or 4 bytes; sides: 2 for pairs, 1 for a language model.
-  ShardWriter(std::uint32_t id_width, std::uint32_t sides);
+  /// value_width: 1 for text, 2 or 4 bytes an id; sides: 2 for pairs, 1 for a language model.
+  ShardWriter(std::uint32_t value_width, std::uint32_t sides);
 
-  /// Adds an example; ids end with EOS. `source` is empty for a language model.
+  /// Adds an example in its stored form: its texts where value_width is 1, else its ids, EOS included. `longest`: the
+  /// most ids that training may make of it, EOS included.
+  void add(const Example& example, Lengths longest, bool starts_document);
+  /// The same of ids that training takes as they are.
   void add(std::span<const std::int32_t> source, std::span<const std::int32_t> target, bool starts_document);
   [[nodiscard]] std::uint64_t examples() const noexcept { return examples_; }
 
@@ -55,17 +62,19 @@ class ShardWriter {
 
  private:
   struct Side {
-    std::vector<std::uint64_t> offsets;
+    std::vector<std::uint64_t> offsets{0};
     std::vector<std::uint32_t> lengths;
-    std::string ids;
-    std::uint64_t count = 0;
+    std::string values;
+    std::uint64_t ids = 0;
+    std::uint32_t longest = 0;
   };
-  void add(Side& side, std::span<const std::int32_t> ids) const;
+  void add(Side& side, std::string_view text, std::span<const std::int32_t> ids, std::uint32_t longest) const;
 
-  std::uint32_t id_width_, sides_;
-  std::uint64_t examples_ = 0;
+  std::uint32_t value_width_, sides_;
+  std::uint64_t examples_ = 0, documents_begun_ = 0;
   std::string documents_;
   Side source_, target_;
+  std::vector<bool> loss_;  // of the target's values; empty: all bear loss
 };
 
 /// Bytes an id takes for a vocabulary of `pieces`.

@@ -113,7 +113,9 @@ std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<s
     const std::size_t end = std::min(begin + step, planned.size());
     LmBatcher batcher{tokenizer.vocabulary(), static_cast<std::int64_t>(end - begin), sequence_length};
     for (std::size_t r = begin; r < end; ++r)
-      add_row(batcher, planned[r], [&](std::uint64_t place) { return documents[place]; });
+      add_row(batcher, planned[r], [&](std::uint64_t place, std::int64_t, std::int64_t) {
+        return DocumentPart{.ids = documents[place], .loss = {}, .size = std::ssize(documents[place])};
+      });
     batches.push_back(batcher.take());
   }
   return batches;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -45,16 +46,22 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   if (bytes.size() < sizeof header) refuse(path, "a token shard", fmt::format("{} bytes", bytes.size()));
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != ShardHeader::own_magic) refuse(path, "a token shard", "another kind of file");
-  if (header.version == 1) throw_old_shards(path);
-  if (header.version != ShardHeader::own_version)
-    refuse(path, "a token shard of version 2", fmt::format("version {}", header.version));
-  if (digest_of(bytes.first(digested_header_bytes)).bytes != header.header) refuse_damaged(path, "its header");
-  if ((header.id_width != 2 && header.id_width != 4) || (header.sides != 1 && header.sides != 2))
-    refuse(path, "2 or 4 bytes an id and 1 or 2 sides", fmt::format("{} and {}", header.id_width, header.sides));
-  if (std::ranges::count(header.reserved, 0) != std::ssize(header.reserved))
-    refuse(path, "zeros in the reserved bytes of the header", "others, as a newer Argosy may write");
+  if (header.version > ShardHeader::own_version)
+    refuse(path, "a token shard of version 3", fmt::format("version {}", header.version));
+  const bool is_first = header.version <= 1;  // which had no digest of the header
+  if (!is_first && digest_of(bytes.first(digested_header_bytes)).bytes != header.header)
+    refuse_damaged(path, "its header");
+  if (header.version < ShardHeader::own_version) throw_old_shards(path, header.version);
+  const bool known_width = header.value_width == 1 || header.value_width == 2 || header.value_width == 4;
+  if (!known_width || (header.sides != 1 && header.sides != 2))
+    refuse(path, "1, 2 or 4 bytes a value and 1 or 2 sides",
+           fmt::format("{} and {}", header.value_width, header.sides));
+  if ((header.flags & ~ShardHeader::has_loss) != 0 ||
+      std::ranges::count(header.reserved, 0) != std::ssize(header.reserved))
+    refuse(path, "no flag but the one for loss, and zeros in the reserved bytes of the header",
+           "others, as a newer Argosy may write");
   // No count can exceed the file, so the sums below cannot overflow.
-  if (std::max({header.examples, header.source_ids, header.target_ids}) > bytes.size()) {
+  if (std::max({header.examples, header.source_values, header.target_values}) > bytes.size()) {
     refuse(path, "counts that fit the file", fmt::format("{} examples in {} bytes", header.examples, bytes.size()));
   }
   std::uint64_t at = sizeof header;
@@ -65,12 +72,16 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   };
   shard.documents_ = section((header.examples + 7) / 8);
   for (Side* side : {&shard.source_, &shard.target_}) {
-    if (side == &shard.source_ && header.sides == 1) continue;
-    side->ids = side == &shard.source_ ? header.source_ids : header.target_ids;
-    side->offsets = section(header.examples * sizeof(std::uint64_t));
+    const bool is_source = side == &shard.source_;
+    if (is_source && header.sides == 1) continue;
+    side->values = is_source ? header.source_values : header.target_values;
+    side->ids = is_source ? header.source_ids : header.target_ids;
+    side->longest = is_source ? header.longest_source : header.longest_target;
     side->lengths = section(header.examples * sizeof(std::uint32_t));
-    side->at = section(side->ids * header.id_width);
+    side->offsets = section((header.examples + 1) * sizeof(std::uint64_t));
+    side->at = section(side->values * header.value_width);
   }
+  if ((header.flags & ShardHeader::has_loss) != 0) shard.loss_ = section((header.target_values + 7) / 8);
   shard.note_ = {reinterpret_cast<const char*>(section(header.note_bytes)), header.note_bytes};
   shard.body_end_ = at;
   const std::uint64_t blocks = shard_blocks(shard.body_end_);
@@ -80,7 +91,8 @@ TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
   shard.intact_ = std::make_unique<std::atomic<std::uint64_t>[]>(blocks / 64 + 1);
   shard.examples_ = header.examples;
   shard.sides_ = header.sides;
-  shard.id_width_ = header.id_width;
+  shard.value_width_ = header.value_width;
+  shard.documents_begun_ = header.documents;
   shard.tokenizer_digest_.bytes = header.tokenizer;
   shard.recipe_digest_.bytes = header.recipe;
   shard.body_digest_.bytes = header.body;
@@ -105,58 +117,124 @@ void TokenShard::check_block(std::uint64_t block) const {
   intact_[block / 64].fetch_or(std::uint64_t{1} << block % 64, std::memory_order_relaxed);
 }
 
-void TokenShard::read(const Side& side, std::uint64_t example, std::vector<std::int32_t>& out) const {
+TokenShard::Range TokenShard::range_of(const Side& side, std::uint64_t example) const {
   ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
-  touch(side.offsets + example * sizeof(std::uint64_t), sizeof(std::uint64_t));
-  touch(side.lengths + example * sizeof(std::uint32_t), sizeof(std::uint32_t));
-  const auto offset = load<std::uint64_t>(side.offsets, example);
-  const auto length = load<std::uint32_t>(side.lengths, example);
-  if (offset > side.ids || length > side.ids - offset)
-    refuse(path_, fmt::format("example {} within {} ids", example, side.ids), fmt::format("{} + {}", offset, length));
-  touch(side.at + offset * id_width_, std::uint64_t{length} * id_width_);
-  out.resize(length);
-  for (std::uint32_t i = 0; i < length; ++i) {
-    out[i] = id_width_ == 2 ? static_cast<std::int32_t>(load<std::uint16_t>(side.at, offset + i))
-                            : load<std::int32_t>(side.at, offset + i);
+  touch(side.offsets + example * sizeof(std::uint64_t), 2 * sizeof(std::uint64_t));
+  const auto begin = load<std::uint64_t>(side.offsets, example), end = load<std::uint64_t>(side.offsets, example + 1);
+  if (begin > end || end > side.values)
+    refuse(path_, fmt::format("example {} within {} values", example, side.values),
+           fmt::format("{} to {}", begin, end));
+  touch(side.at + begin * value_width_, (end - begin) * value_width_);
+  return {begin, end - begin};
+}
+
+void TokenShard::read_ids(const Side& side, std::uint64_t example, std::vector<std::int32_t>& out) const {
+  ARGOSY_CHECK(!is_text(), "{}", path_.string());
+  const Range range = range_of(side, example);
+  out.resize(range.size);
+  for (std::uint64_t i = 0; i < range.size; ++i) {
+    out[i] = value_width_ == 2 ? static_cast<std::int32_t>(load<std::uint16_t>(side.at, range.begin + i))
+                               : load<std::int32_t>(side.at, range.begin + i);
   }
+}
+
+void TokenShard::read_text(const Side& side, std::uint64_t example, std::string& out) const {
+  const Range range = range_of(side, example);
+  out.assign(reinterpret_cast<const char*>(side.at + range.begin), range.size);
 }
 
 void TokenShard::source(std::uint64_t example, std::vector<std::int32_t>& out) const {
   ARGOSY_CHECK(has_source(), "{}", path_.string());
-  read(source_, example, out);
+  read_ids(source_, example, out);
 }
 
-void TokenShard::target(std::uint64_t example, std::vector<std::int32_t>& out) const { read(target_, example, out); }
+void TokenShard::target(std::uint64_t example, std::vector<std::int32_t>& out) const {
+  read_ids(target_, example, out);
+}
+
+void TokenShard::read(std::uint64_t example, Example& out) const {
+  out = {};
+  if (is_text()) {
+    if (has_source()) read_text(source_, example, out.source_text);
+    read_text(target_, example, out.target_text);
+  } else {
+    if (has_source()) read_ids(source_, example, out.source);
+    read_ids(target_, example, out.target);
+  }
+  if (!has_loss()) return;
+  const Range range = range_of(target_, example);
+  out.loss.resize(range.size);
+  if (range.size > 0) touch(loss_ + range.begin / 8, (range.begin + range.size - 1) / 8 - range.begin / 8 + 1);
+  for (std::uint64_t i = range.begin; i < range.begin + range.size; ++i)
+    out.loss[i - range.begin] = (static_cast<unsigned>(loss_[i / 8]) >> i % 8 & 1U) != 0;
+}
+
+std::uint32_t TokenShard::length(const Side& side, std::uint64_t example) const {
+  touch(side.lengths + example * sizeof(std::uint32_t), sizeof(std::uint32_t));
+  const auto length = load<std::uint32_t>(side.lengths, example);
+  if (length == 0 || length > side.longest)
+    refuse(path_, fmt::format("a length from 1 to {}", side.longest),
+           fmt::format("{} for example {}", length, example));
+  return length;
+}
 
 Lengths TokenShard::lengths(std::uint64_t example) const {
   ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
-  const auto length = [&](const Side& side) {
-    touch(side.lengths + example * sizeof(std::uint32_t), sizeof(std::uint32_t));
-    return load<std::uint32_t>(side.lengths, example);
-  };
-  return {.source = has_source() ? length(source_) : 0, .target = length(target_)};
+  return {.source = has_source() ? length(source_, example) : 0, .target = length(target_, example)};
 }
 
-std::int64_t TokenShard::check_lengths(const Side& side) const {
-  touch(side.lengths, examples_ * sizeof(std::uint32_t));
-  std::uint64_t sum = 0;
+void TokenShard::check(const Side& side) const {
+  std::uint64_t sum = 0, end = 0;
+  std::uint32_t longest = 0;
   for (std::uint64_t i = 0; i < examples_; ++i) {
-    const auto length = load<std::uint32_t>(side.lengths, i);
-    if (length == 0) refuse(path_, "examples of at least one token id", fmt::format("none in example {}", i));
-    sum += length;
+    const std::uint32_t ids = length(side, i);
+    sum += ids;
+    longest = std::max(longest, ids);
+    const Range range = range_of(side, i);
+    if (range.begin != end)
+      refuse(path_, fmt::format("example {} at value {}", i, end), fmt::format("at {}", range.begin));
+    end += range.size;
+    if (!is_text() && range.size > ids)
+      refuse(path_, fmt::format("at most {} ids in example {}", ids, i), fmt::format("{}", range.size));
   }
-  if (sum != side.ids) refuse(path_, fmt::format("lengths of {} ids together", side.ids), fmt::format("{}", sum));
-  return static_cast<std::int64_t>(sum);
+  if (sum != side.ids || longest != side.longest || end != side.values)
+    refuse(path_, fmt::format("{} ids, at most {} in an example, and {} values", side.ids, side.longest, side.values),
+           fmt::format("{}, {} and {}", sum, longest, end));
 }
 
-TokenShard::Totals TokenShard::check_lengths() const {
-  return {.source = has_source() ? check_lengths(source_) : 0, .target = check_lengths(target_)};
+void TokenShard::check() const {
+  if (has_source()) check(source_);
+  check(target_);
+  std::uint64_t documents = 0;
+  for (std::uint64_t i = 0; i < examples_; ++i) documents += starts_document(i) ? 1 : 0;
+  if (documents != documents_begun_)
+    refuse(path_, fmt::format("{} documents", documents_begun_), fmt::format("{}", documents));
 }
 
 bool TokenShard::starts_document(std::uint64_t example) const {
   ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
   touch(documents_ + example / 8, 1);
   return (static_cast<unsigned>(documents_[example / 8]) >> example % 8 & 1U) != 0;
+}
+
+std::uint64_t TokenShard::document_begin(std::uint64_t from, std::uint64_t n) const {
+  if (documents_begun_ == examples_) return std::min(from + n, examples_);
+  constexpr std::uint64_t word_bits = 64;
+  for (std::uint64_t at = from / word_bits * word_bits; at < examples_; at += word_bits) {
+    const std::uint64_t size_bytes = std::min<std::uint64_t>(sizeof(std::uint64_t), (examples_ - at + 7) / 8);
+    touch(documents_ + at / 8, size_bytes);
+    std::uint64_t word = 0;
+    std::memcpy(&word, documents_ + at / 8, size_bytes);
+    if (at < from) word &= ~std::uint64_t{0} << (from - at);
+    const auto begun = static_cast<std::uint64_t>(std::popcount(word));
+    if (begun <= n) {
+      n -= begun;
+      continue;
+    }
+    for (; n > 0; --n) word &= word - 1;
+    return at + static_cast<std::uint64_t>(std::countr_zero(word));
+  }
+  return examples_;
 }
 
 void TokenShard::verify() const {
@@ -166,125 +244,6 @@ void TokenShard::verify() const {
 std::string_view TokenShard::note() const {
   touch(reinterpret_cast<const std::byte*>(note_.data()), note_.size());
   return note_;
-}
-
-TokenShards TokenShards::open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer, Part part) {
-  const Path folder = config.shards;
-  const ShardIndex index = read_shard_index(files, folder);
-  const std::string where = shard_index_path(folder).string();
-  constexpr const char* remedy = "run preprocess with this configuration, or correct data.shards";
-  if (const std::string got = index.tokenizer.hex(), wanted = tokenizer.digest().hex(); got != wanted)
-    throw_claim(Fault::data,
-                fmt::format("{}: the token shards were made with another tokenizer (digest {}) than data.tokenizer "
-                            "(digest {})",
-                            where, got, wanted),
-                where, "token shards of tokenizer " + wanted, got, remedy);
-  const auto names = [](const auto& corpora) {
-    std::string text;
-    for (const auto& corpus : corpora) text += (text.empty() ? "" : ", ") + corpus.name;
-    return text;
-  };
-  if (names(index.corpora) != names(config.corpora))
-    throw_error(Fault::data, where, "token shards of the corpora " + names(config.corpora),
-                "those of " + names(index.corpora), remedy);
-
-  TokenShards shards;
-  shards.fingerprint_ = index.recipe;
-  for (std::size_t c = 0; c < index.corpora.size(); ++c) {
-    const ShardIndex::Corpus& wanted = index.corpora[c];
-    const std::size_t first_shard = shards.shards_.size();
-    std::vector<std::uint64_t> first{0};
-    TokenShard::Totals totals;
-    for (const ShardIndex::Shard& entry : wanted.shards) {
-      TokenShard shard = TokenShard::open(files, folder / entry.file);
-      if (shard.size() != entry.examples || shard.size_bytes() != entry.size_bytes ||
-          shard.body_digest() != entry.digest || shard.tokenizer_digest() != index.tokenizer ||
-          shard.has_source() != (wanted.texts.size() == 2))
-        refuse(folder / entry.file, "the shard that the index names", "another one");
-      const TokenShard::Totals ids = shard.check_lengths();
-      totals.source += ids.source;
-      totals.target += ids.target;
-      first.push_back(first.back() + shard.size());
-      shards.shards_.push_back(std::move(shard));
-    }
-    if (totals.source != wanted.src_tokens || totals.target != wanted.tgt_tokens)
-      refuse(shard_index_path(folder), fmt::format("{} and {} ids of {}", totals.source, totals.target, wanted.name),
-             fmt::format("{} and {}", wanted.src_tokens, wanted.tgt_tokens));
-    const std::span own = std::span{shards.shards_}.subspan(first_shard);
-
-    // The part: [begin, end) of the corpus, cut where a document begins once the share of tgt_tokens is reached.
-    std::uint64_t begin = 0, end = first.back();
-    if (config.split && part != Part::all) {
-      const double total = static_cast<double>(wanted.tgt_tokens);
-      const auto cut = [&](double share) {
-        double sum = 0;
-        for (std::size_t s = 0; s < own.size(); ++s) {
-          for (std::uint64_t i = 0; i < own[s].size(); ++i) {
-            if (sum >= share * total - 1e-6 && own[s].starts_document(i)) return first[s] + i;
-            sum += own[s].lengths(i).target;
-          }
-        }
-        return first.back();
-      };
-      const std::uint64_t border = cut(config.split->train);
-      if (part == Part::train) {
-        end = border;
-      } else {
-        begin = border;
-        end = cut(config.split->train + config.split->validation);
-      }
-    }
-    shards.corpora_.push_back({wanted.name, config.corpora[c].weight, shards.lengths_.size(), end - begin});
-    for (std::size_t s = 0; s < own.size(); ++s) {
-      const std::uint64_t from = std::max(begin, first[s]), to = std::min(end, first[s + 1]);
-      if (from >= to) continue;
-      shards.runs_.push_back({shards.lengths_.size(), from - first[s], first_shard + s});
-      for (std::uint64_t i = from; i < to; ++i) shards.lengths_.push_back(own[s].lengths(i - first[s]));
-    }
-    if (c == 0) shards.has_source_ = wanted.texts.size() == 2;
-  }
-  return shards;
-}
-
-std::pair<const TokenShard&, std::uint64_t> TokenShards::place_of(std::uint64_t example) const {
-  ARGOSY_CHECK(example < size(), "{} of {}", example, size());
-  const Run& run = *std::prev(std::ranges::upper_bound(runs_, example, {}, &Run::first));
-  return {shards_[run.shard], example - run.first + run.in_shard};
-}
-
-void TokenShards::source(std::uint64_t example, std::vector<std::int32_t>& out) const {
-  const auto [shard, i] = place_of(example);
-  shard.source(i, out);
-}
-
-void TokenShards::target(std::uint64_t example, std::vector<std::int32_t>& out) const {
-  const auto [shard, i] = place_of(example);
-  shard.target(i, out);
-}
-
-bool TokenShards::starts_document(std::uint64_t example) const {
-  const auto [shard, i] = place_of(example);
-  return shard.starts_document(i);
-}
-
-void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const {
-  const auto found = std::ranges::find_if(
-      lengths_, [&](const Lengths& each) { return std::max(each.source, each.target) > positions; });
-  if (found == lengths_.end()) return;
-  const auto example = static_cast<std::uint64_t>(found - lengths_.begin());
-  const Corpus& corpus =
-      *std::ranges::find_if(corpora_, [&](const Corpus& each) { return example < each.first + each.size; });
-  std::vector<std::int32_t> ids;
-  const bool is_source = found->source > positions;
-  is_source ? source(example, ids) : target(example, ids);
-  const auto count = ids.size();
-  ids.resize(std::min<std::size_t>(count, 12));
-  throw_error(
-      Fault::data, fmt::format("corpus {}, pair {}", corpus.name, example - corpus.first + 1),
-      fmt::format("pairs of at most {} pieces a side, which the model has positions for", positions),
-      fmt::format("a {} of {} pieces, \"{}…\"", is_source ? "source" : "target", count, tokenizer.decode(ids)),
-      "raise model.max_positions, or leave such pairs out: add the transform max_length to the transforms of this "
-      "corpus, and run preprocess");
 }
 
 }  // namespace argosy::data

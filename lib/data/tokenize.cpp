@@ -117,10 +117,11 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
 
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   const auto eos = static_cast<std::int32_t>(vocabulary.eos);
-  ShardWriter writer{id_width_of(vocabulary.pieces), task.target != nullptr ? 2U : 1U};
+  const bool pairs = task.target != nullptr, as_text = task.pipeline->stores_text();
+  ShardWriter writer{as_text ? 1 : id_width_of(vocabulary.pieces), pairs ? 2U : 1U};
   std::map<std::string, std::int64_t> dropped{{"empty", 0}};
   for (const auto& transform : task.pipeline->transforms()) dropped[std::string(transform->type())] = 0;
-  std::int64_t unknown = 0;
+  std::int64_t unknown = 0, src_tokens = 0, tgt_tokens = 0;
   bool carried = false;  // a document's first line was left out: the next one begins it
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool starts_document = std::exchange(carried, false) || lines[i].starts_document;
@@ -131,11 +132,19 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
       continue;
     }
     unknown += plan.unknown;
-    if (task.target != nullptr) example.source.push_back(eos);
-    example.target.push_back(eos);
-    writer.add(example.source, example.target, starts_document);
+    src_tokens += pairs ? std::int64_t{plan.plain.source} + 1 : 0;
+    tgt_tokens += std::int64_t{plan.plain.target} + 1;
+    if (!as_text) {
+      if (pairs) example.source.push_back(eos);
+      example.target.push_back(eos);
+      if (!example.loss.empty()) example.loss.push_back(example.loss.back());
+    }
+    writer.add(example, {pairs ? plan.longest.source + 1 : 0, plan.longest.target + 1}, starts_document);
   }
-  const boost::json::object note{{"dropped", boost::json::value_from(dropped)}, {"unknown", unknown}};
+  const boost::json::object note{{"dropped", boost::json::value_from(dropped)},
+                                 {"unknown", unknown},
+                                 {"src_tokens", src_tokens},
+                                 {"tgt_tokens", tgt_tokens}};
   return writer.bytes(tokenizer.digest(), task.recipe, boost::json::serialize(note));
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "data/epoch_source.hpp"
+#include "data/pool_source.hpp"
 
 namespace argosy::train {
 namespace {
@@ -18,12 +18,16 @@ EvaluationSet split_set(const comm::Context& context, const plan::RunConfig& con
   sizes.accumulation = 1;
   sizes.global_size = sizes.micro_size * sizes.micro_batches;
   sizes.idle_share = 0;
-  const data::EpochMaker maker(shards, tokenizer.vocabulary(),
-                               {.seed = config.seed, .sizes = sizes, .batch = config.batch, .temperature = 1.0});
-  const std::unique_ptr<data::EpochSource> epoch = maker.make(0);
+  const data::PoolMaker maker(
+      shards, tokenizer.vocabulary(),
+      {.seed = config.seed, .sizes = sizes, .batch = config.batch, .temperature = 1.0, .draws = false});
   EvaluationSet set{.name = "validation", .text = {}, .batches = {}};
-  for (std::int64_t step = 0; step < std::min(steps, epoch->steps()); ++step) {
-    set.batches.push_back(epoch->assemble(step, context.topology.canonical_rank()));
+  std::int64_t taken = 0;
+  for (data::PoolBegin at; at.epoch == 0 && taken < steps;) {  // all of it, once
+    const std::unique_ptr<data::PoolSource> pool = maker.make(at);
+    for (std::int64_t step = 0; step < pool->steps() && taken < steps; ++step, ++taken)
+      set.batches.push_back(pool->assemble(step, context.topology.canonical_rank()));
+    at = pool->next();
   }
   return set;
 }

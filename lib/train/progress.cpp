@@ -18,7 +18,7 @@ telemetry::StepMetrics place_of(const RunState& state, const optim::Schedule& sc
 
 telemetry::StepMetrics metrics_of(const StepResult& result, const data::StepBatches& batches, const RunState& state,
                                   const optim::Schedule& schedule, double step_s) {
-  const auto tgt_tokens = static_cast<double>(std::max<std::int64_t>(1, batches.tgt_tokens));
+  const auto tgt_tokens = static_cast<double>(std::max<std::int64_t>(1, batches.totals.tgt_tokens));
   telemetry::StepMetrics step = place_of(state, schedule);
   step.loss = result.loss_sum / tgt_tokens;
   step.nll = result.nll_sum / tgt_tokens;
@@ -28,9 +28,9 @@ telemetry::StepMetrics metrics_of(const StepResult& result, const data::StepBatc
   step.skipped = result.skipped;
   step.n_clips = state.n_clips;
   step.n_skipped = state.guard.skipped;
-  step.src_tokens = batches.src_tokens;
-  step.tgt_tokens = batches.tgt_tokens;
-  step.padded_tokens = batches.padded_tokens;
+  step.src_tokens = batches.totals.src_tokens;
+  step.tgt_tokens = batches.totals.tgt_tokens;
+  step.padded_tokens = batches.totals.padded_tokens;
   step.work = result.work;
   step.step_s = step_s;
   return step;

@@ -4,6 +4,7 @@
 
 #include "comm/nccl_collectives.hpp"
 #include "core/error.hpp"
+#include "data/preprocess.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
 #include "train/start_agreement.hpp"
@@ -56,6 +57,13 @@ void RunParts::set_up() {
   store.emplace(context, config.run_dir,
                 checkpoint::Store::Options{.max_checkpoints = config.checkpoint.max_checkpoints});
 
+  if (config.data.mode == data::DataMode::online) {
+    const data::PreprocessSettings settings{.data = config.data,
+                                            .vocabulary = spec::vocabulary_rule(config.model),
+                                            .cache = data::cache_folder(config.data, config.run_dir)};
+    if (!data::is_preprocessed(context.world, context.files, context.log, settings))
+      (void)data::run_preprocess(context.world, context.files, context.log, settings);
+  }
   tokenizer = read_on_all(context, [&] {
     return data::Tokenizer::read(context.files, config.data.tokenizer, spec::vocabulary_rule(config.model));
   });

@@ -20,7 +20,15 @@ using checkpoint::Fields;
 json::object data_of(const plan::RunConfig& config, const RunFacts& facts) {
   json::array weights;
   for (const data::CorpusConfig& corpus : config.data.corpora) weights.emplace_back(corpus.weight);
-  return {{"fingerprint", facts.data.hex()}, {"weights", std::move(weights)}, {"temperature", config.data.temperature}};
+  json::object order{
+      {"fingerprint", facts.data.hex()}, {"weights", std::move(weights)}, {"temperature", config.data.temperature}};
+  json::object times;
+  for (const data::CorpusConfig& corpus : config.data.corpora) {
+    if (corpus.start.count > 0 || corpus.end)
+      times[corpus.name] = {corpus.start.text(), corpus.end ? corpus.end->text() : ""};
+  }
+  if (!times.empty()) order["times"] = std::move(times);
+  return order;
 }
 
 json::object batch_of(const plan::RunConfig& config, const RunFacts& facts) {
@@ -28,6 +36,7 @@ json::object batch_of(const plan::RunConfig& config, const RunFacts& facts) {
   batch["global_size"] = facts.sizes.global_size;
   batch["micro_size"] = facts.sizes.micro_size;
   batch.erase("accumulation");
+  if (config.batch.oversized == data::Oversized::skip) batch.erase("oversized");  // as versions without the key wrote
   return batch;
 }
 
@@ -122,8 +131,18 @@ checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& 
                          {"tgt_tokens", state.window.tgt_tokens},
                          {"steps", state.window.steps},
                          {"clipped", state.window.clipped}}}};
-  sections.data = {{"seed", config.seed},         {"order", data_of(config, facts)}, {"batch", batch_of(config, facts)},
-                   {"epoch", state.cursor.epoch}, {"epoch_step", state.cursor.step}, {"epoch_done", state.epoch}};
+  sections.data = {{"seed", config.seed},
+                   {"order", data_of(config, facts)},
+                   {"batch", batch_of(config, facts)},
+                   {"epoch_done", state.epoch}};
+  const data::PoolBegin& pool = state.cursor.pool;
+  sections.data["epoch"] = pool.epoch;
+  sections.data["pool"] = pool.pool;
+  sections.data["pool_step"] = state.cursor.step;
+  sections.data["pool_begin"] = {{"steps", pool.steps},
+                                 {"tgt_tokens", pool.tgt_tokens},
+                                 {"drawn", json::array(pool.drawn.begin(), pool.drawn.end())},
+                                 {"owed", json::array(pool.owed.begin(), pool.owed.end())}};
   sections.rng = {
       {"kind", "philox"}, {"seed", config.seed}, {"threads", state.threads.count}, {"ranks", state.threads.ranks}};
   if (!state.instructions.empty()) sections.rng["instructions"] = state.instructions;
@@ -143,7 +162,24 @@ RunState state_of(const checkpoint::Reader& reader) {
   state.step = reader.step();
   state.updates = optimizer.count("step");
   constexpr std::int64_t most_epochs = 1 << 24;  // times the examples of an epoch it fits 64 bits
-  state.cursor = {data.count("epoch", most_epochs), data.count("epoch_step")};
+  state.cursor.pool.epoch = data.count("epoch", most_epochs);
+  if (data.has("pool")) {
+    const Fields begin = data.object("pool_begin");
+    data::PoolBegin& pool = state.cursor.pool;
+    pool.pool = data.count("pool");
+    pool.steps = begin.count("steps");
+    pool.tgt_tokens = begin.count("tgt_tokens");
+    for (const json::value& drawn : begin.list("drawn"))
+      pool.drawn.push_back(begin.count_of(drawn, "drawn", Fields::most));
+    for (const json::value& owed : begin.list("owed")) {
+      if (!owed.is_number() || !std::isfinite(owed.to_number<double>()))
+        begin.fail("owed", "finite numbers", json::serialize(owed));
+      pool.owed.push_back(owed.to_number<double>());
+    }
+    state.cursor.step = data.count("pool_step");
+  } else {
+    state.cursor.step = data.count("epoch_step");  // as earlier versions counted: from the first pool of the epoch on
+  }
   state.epoch = data.amount("epoch_done");
   state.src_tokens = counters.count("src_tokens");
   state.tgt_tokens = counters.count("tgt_tokens");

@@ -374,7 +374,7 @@ StepResult Runner::run(const plan::StepPlan& plan, const data::StepBatches& batc
   }
   for (model::Unit& unit : model_.units()) unit.expect_fresh_gradients();
   for (const data::Batch& batch : batches.batches) add_work(result.work, batch, model_.architecture().window);
-  Step step{.batches = batches.batches, .tgt_tokens = batches.tgt_tokens, .options = options, .result = result};
+  Step step{.batches = batches.batches, .tgt_tokens = batches.totals.tgt_tokens, .options = options, .result = result};
   execute(plan, step);
   return result;
 }

@@ -63,10 +63,10 @@ class Runner {
          const optim::Optimizer& optimizer, double max_grad_norm, optim::SkipGuard& guard, const Clock& clock,
          c10::Device device);
 
-  /// Runs one step. Its gradient is that of the sum of all ranks' losses, divided by batches.tgt_tokens. A step that
-  /// the guard skips leaves weights and state unchanged. A plan that reduces every micro-batch with elastic collectives
-  /// gives the same bits of weights for any number of ranks that divides the number of micro-batches. **Collective.**
-  /// Throws Error{numeric} from the guard, Error{comm}.
+  /// Runs one step. Its gradient is that of the sum of all ranks' losses, divided by batches.totals.tgt_tokens. A step
+  /// that the guard skips leaves weights and state unchanged. A plan that reduces every micro-batch with elastic
+  /// collectives gives the same bits of weights for any number of ranks that divides the number of micro-batches.
+  /// **Collective.** Throws Error{numeric} from the guard, Error{comm}.
   StepResult run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options);
 
   /// Σ nll of a batch, which may be empty, by a plan of the forward pass. Afterwards, units with their own buffers hold

@@ -72,7 +72,7 @@ class Trainer {
     const plan::PlanShape shape = plan::plan_shape(run_.model->spec(), context_.topology.layout());
     const plan::StepPlan plan = plan::plan_step(shape, run_.choices),
                          forward = plan::plan_forward(shape, run_.choices.scheme);
-    announce_epoch(loader.report());
+    announce_data(loader);
     progress_.emplace(context_,
                       telemetry::Metrics::Setup{.config = config_.telemetry,
                                                 .shape = plan::flop_shape(run_.model->architecture()),
@@ -93,7 +93,7 @@ class Trainer {
       const RunState before = state_;
       const double step_begin_s = context_.clock.monotonic_s();
       double waited_s = loader.waited_s();
-      const data::StepBatches batches = loader.next();
+      const data::StepBatches batches = next_batches(loader);
       waited_s = loader.waited_s() - waited_s;
       const StepResult result = take_step(runner, plan, batches, guard, saver);
       const double step_s = context_.clock.monotonic_s() - step_begin_s;
@@ -227,25 +227,43 @@ class Trainer {
   data::Loader make_loader() {
     return read_on_all(context_, [&] {
       return data::Loader(*run_.shards, run_.tokenizer->vocabulary(),
-                          {.epoch = {.seed = config_.seed,
-                                     .sizes = run_.facts.sizes,
-                                     .batch = config_.batch,
-                                     .temperature = config_.data.temperature},
+                          {.pool = {.seed = config_.seed,
+                                    .sizes = run_.facts.sizes,
+                                    .batch = config_.batch,
+                                    .temperature = config_.data.temperature},
                            .canonical_rank = context_.topology.canonical_rank(),
-                           .world = context_.topology.world_size()},
+                           .world = context_.topology.world_size(),
+                           .workers = static_cast<int>(config_.data.workers)},
                           state_.cursor);
     });
   }
 
-  void announce_epoch(const data::EpochSource::Report& epoch) const {
+  void announce_data(const data::Loader& loader) const {
+    const data::PoolSource::Report& pool = loader.report();
     context_.log.info(
-        "epoch {}: {} steps, {} examples; micro-batches are {:.1f} % full, and {:.1f} % of target positions hold "
-        "tokens",
-        state_.cursor.epoch + 1, epoch.steps, epoch.examples, 100 * epoch.fill, 100 * epoch.target_efficiency);
-    if (epoch.dropped_oversized > 0) {
-      context_.log.warn("{} examples are left out, because each is larger than batch.micro_size",
-                        epoch.dropped_oversized);
+        "epoch {}, of {} pools: {} steps, {} examples in this one; micro-batches are {:.1f} % full, and {:.1f} % of "
+        "target positions hold tokens",
+        state_.cursor.pool.epoch + 1, loader.pools_in_epoch(), pool.steps, pool.examples, 100 * pool.fill,
+        100 * pool.target_efficiency);
+    if (pool.oversized > 0) {
+      context_.log.warn("{} examples of this pool are left out, because each is larger than batch.micro_size",
+                        pool.oversized);
     }
+  }
+
+  /// The totals of the step over all ranks. **Collective** where the plan does not know them.
+  data::StepBatches next_batches(data::Loader& loader) const {
+    data::StepBatches step = loader.next();
+    if (!loader.is_exact()) {
+      auto& [src_tokens, tgt_tokens, padded_tokens] = step.totals;
+      std::array<std::int64_t, 3> sums{src_tokens, tgt_tokens, padded_tokens};
+      context_.world.all_reduce(std::span<std::int64_t>{sums});
+      step.totals = {.src_tokens = sums[0], .tgt_tokens = sums[1], .padded_tokens = sums[2]};
+    }
+    if (step.totals.tgt_tokens == 0)
+      throw_error(Fault::data, fmt::format("step {}", state_.step + 1), "an id that bears loss", "none",
+                  "raise batch.global_size, or leave out examples without answers");
+    return step;
   }
 
   StepResult take_step(Runner& runner, const plan::StepPlan& plan, const data::StepBatches& batches,
@@ -254,9 +272,9 @@ class Trainer {
     ++next.step;
     next.cursor = batches.next;
     next.epoch = batches.epochs_done;
-    next.src_tokens += batches.src_tokens;
-    next.tgt_tokens += batches.tgt_tokens;
-    next.padded_tokens += batches.padded_tokens;
+    next.src_tokens += batches.totals.src_tokens;
+    next.tgt_tokens += batches.totals.tgt_tokens;
+    next.padded_tokens += batches.totals.padded_tokens;
     std::optional<kernels::Profile::Recording> recording;
     if (options_.profile && ++steps_taken_ > steps_to_peak) recording.emplace(profiled_.profile);
     const double begin_s = context_.clock.monotonic_s();

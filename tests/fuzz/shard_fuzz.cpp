@@ -15,12 +15,14 @@ std::vector<std::byte> fitting(Bytes bytes) {
   ShardHeader header;
   if (bytes.size() < sizeof header) return {};
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (std::max({header.examples, header.source_ids, header.target_ids}) > largest || header.id_width > 8) return {};
-  const auto side = [&](std::uint64_t ids) {
-    return padded_to_8(header.examples * 8) + padded_to_8(header.examples * 4) + padded_to_8(ids * header.id_width);
+  if (std::max({header.examples, header.source_values, header.target_values}) > largest || header.value_width > 8)
+    return {};
+  const auto side = [&](std::uint64_t values) {
+    return padded_to_8(header.examples * 4) + (header.examples + 1) * 8 + padded_to_8(values * header.value_width);
   };
   const std::uint64_t body_end = sizeof header + padded_to_8((header.examples + 7) / 8) +
-                                 (header.sides == 1 ? 0 : side(header.source_ids)) + side(header.target_ids) +
+                                 (header.sides == 1 ? 0 : side(header.source_values)) + side(header.target_values) +
+                                 (header.flags == 0 ? 0 : padded_to_8((header.target_values + 7) / 8)) +
                                  padded_to_8(header.note_bytes);
   if (body_end > largest) return {};
 
@@ -41,10 +43,10 @@ std::vector<std::byte> fitting(Bytes bytes) {
 }
 
 void read_all(const TokenShard& shard) {
-  std::vector<std::int32_t> ids;
+  Example read;
   for (std::uint64_t example = 0; example < shard.size(); ++example) {
-    if (shard.has_source()) shard.source(example, ids);
-    shard.target(example, ids);
+    shard.read(example, read);
+    static_cast<void>(shard.document_begin(example, 1));
     static_cast<void>(shard.lengths(example));
     static_cast<void>(shard.starts_document(example));
   }
@@ -64,7 +66,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     test::refuses_or_takes([&] { data::read_all(data::TokenShard::of_bytes(each, "input")); });
     test::refuses_or_takes([&] {
       const data::TokenShard shard = data::TokenShard::of_bytes(each, "input");
-      static_cast<void>(shard.check_lengths());
+      shard.check();
       shard.verify();
     });
   }

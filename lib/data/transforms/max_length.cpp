@@ -30,7 +30,9 @@ class LengthFilter final : public Transform {
   explicit LengthFilter(const MaxLength& most) : most_(most) {}
 
   [[nodiscard]] std::string_view type() const override { return MaxLength::type; }
-  [[nodiscard]] std::string recipe() const override { return fmt::format("0 {} {}", most_.source, most_.target); }
+  [[nodiscard]] std::string recipe() const override {
+    return fmt::format("max_length {} {}", most_.source, most_.target);
+  }
   [[nodiscard]] Stage stage() const override { return MaxLength::stage; }
   /// What grows by chance afterwards is cut back to this: such an example is made plainly.
   [[nodiscard]] Lengths longest(Lengths lengths) const override {

@@ -16,7 +16,7 @@ class BestSegmentation final : public Transform {
   explicit BestSegmentation(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   [[nodiscard]] std::string_view type() const override { return Subword::type; }
-  [[nodiscard]] std::string recipe() const override { return "subword"; }
+  [[nodiscard]] std::string recipe() const override { return ""; }  // what every corpus has
   [[nodiscard]] Stage stage() const override { return Subword::stage; }
   [[nodiscard]] bool apply(Example& example, RandomStream*) const override {
     if (!example.source_text.empty()) example.source = tokenizer_.encode(example.source_text);

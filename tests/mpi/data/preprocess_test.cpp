@@ -4,6 +4,7 @@
 
 #include "core/lease.hpp"
 #include "data/token_shards.hpp"
+#include "data/verify.hpp"
 #include "support/faulty_os.hpp"
 #include "support/on_root.hpp"
 #include "support/refusal.hpp"
@@ -55,17 +56,16 @@ TEST_F(Preprocess, WritesShardsThatReadBackAsTheText) {
   const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
   const test::Verses text = test::verses(300);
   ASSERT_EQ(shards.size(), 300U);
-  std::vector<std::int32_t> ids;
   std::int64_t src_tokens = 0, tgt_tokens = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
-    shards.source(i, ids);
-    EXPECT_EQ(ids.back(), 0);
-    EXPECT_EQ(pieces.decode(ids), text.english[i]);
-    src_tokens += static_cast<std::int64_t>(ids.size());
-    shards.target(i, ids);
-    EXPECT_EQ(ids.back(), 0);
-    EXPECT_EQ(pieces.decode(ids), text.spanish[i]);
-    tgt_tokens += static_cast<std::int64_t>(ids.size());
+    Example example;
+    shards.read(i, std::nullopt, example);
+    EXPECT_EQ(example.source.back(), 0);
+    EXPECT_EQ(pieces.decode(example.source), text.english[i]);
+    src_tokens += std::ssize(example.source);
+    EXPECT_EQ(example.target.back(), 0);
+    EXPECT_EQ(pieces.decode(example.target), text.spanish[i]);
+    tgt_tokens += std::ssize(example.target);
   }
   const ShardIndex::Corpus& corpus = report.index.corpora.at(0);
   EXPECT_EQ(std::tuple(corpus.src_tokens, corpus.tgt_tokens, corpus.unknown), std::tuple(src_tokens, tgt_tokens, 0));
@@ -188,13 +188,62 @@ TEST_F(Preprocess, MaxLengthLeavesLongPairsOut) {
   const ShardIndex::Corpus corpus = run().index.corpora.at(0);
   EXPECT_GT(corpus.dropped.at("max_length"), 0);
   EXPECT_EQ(corpus.examples() + static_cast<std::uint64_t>(corpus.dropped.at("max_length")), all);
-  const TokenShards shards = TokenShards::open(files_, settings_.data, read_tokenizer());
-  for (const Lengths& lengths : shards.lengths()) {
-    EXPECT_LE(lengths.source, 41U);
-    EXPECT_LE(lengths.target, 51U);
+  const Tokenizer pieces = read_tokenizer();
+  const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
+  for (std::uint64_t i = 0; i < shards.size(); ++i) {
+    EXPECT_LE(shards.lengths(i).source, 41U);
+    EXPECT_LE(shards.lengths(i).target, 51U);
   }
   // The shards of the longer text are gone with the index that named them.
   EXPECT_EQ(contents(folder_ / "shards").size(), 6U);
+}
+
+TEST_F(Preprocess, VerifyReadsAllShardsAndNamesADamagedOne) {
+  const ShardIndex index = run().index;
+  const Tokenizer pieces = read_tokenizer();
+  const auto verify = [&] {
+    return verify_shards(world(), files_, Log{world().rank(), LogLevel::error}, settings_.data, pieces);
+  };
+  const VerifyReport report = verify();
+  EXPECT_EQ(std::pair(report.shards, report.examples), std::pair(std::int64_t{5}, std::int64_t{300}));
+  const Path path = folder_ / "shards" / index.corpora[0].shards[3].file;
+  EXPECT_GT(report.bytes, static_cast<std::int64_t>(files_.read_text(path).size()));
+  test::on_root([&] {
+    std::string bytes = files_.read_text(path);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    files_.write_atomically(path, bytes);
+  });
+  EXPECT_THAT(test::refusal(Fault::corrupt, verify), testing::HasSubstr(path.filename().string()));
+}
+
+/// Ids stay as text, and training makes of them what preprocess would have.
+TEST_F(Preprocess, OnlineStoresTextThatReadsAsTheSameIds) {
+  const Digest prepared = run().index.recipe;
+  const Tokenizer pieces = read_tokenizer();
+  const auto all = [&] {
+    const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
+    std::vector<std::vector<std::int32_t>> ids;
+    for (std::uint64_t i = 0; i < shards.size(); ++i) {
+      Example example;
+      EXPECT_FALSE(shards.read(i, Draw{1, 2, i}, example));
+      EXPECT_EQ(shards.lengths(i).source, example.source.size());
+      ids.push_back(example.source);
+      ids.push_back(example.target);
+    }
+    EXPECT_TRUE(shards.is_exact());
+    return ids;
+  };
+  const auto wanted = all();
+  const auto is_done = [&] {
+    return is_preprocessed(world(), files_, Log{world().rank(), LogLevel::error}, settings_);
+  };
+  EXPECT_TRUE(is_done());
+  settings_.data.mode = DataMode::online;
+  EXPECT_FALSE(is_done());
+  EXPECT_THROW((void)TokenShards::open(files_, settings_.data, pieces), Error);
+  EXPECT_NE(run().index.recipe, prepared);
+  EXPECT_TRUE(is_done());
+  EXPECT_EQ(all(), wanted);
 }
 
 TEST_F(Preprocess, LeavesOutPairsWithAnEmptySide) {

@@ -198,7 +198,7 @@ class Rank {
     data::StepBatches batches;
     batches.batches.resize(static_cast<std::size_t>(accumulation));
     for (std::size_t j = 0; j < micro_batches.size(); ++j) {
-      batches.tgt_tokens += micro_batches[j].tgt_tokens;
+      batches.totals.tgt_tokens += micro_batches[j].tgt_tokens;
       if (static_cast<int>(j) % world == canonical_rank_)
         batches.batches[j / static_cast<std::size_t>(world)] = micro_batches[j];
     }

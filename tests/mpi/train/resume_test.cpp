@@ -234,7 +234,8 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
   const Change mark = [](checkpoint::Sections& s, Units) {
     s.optimizer["step"] = 40;
     s.data["epoch"] = 1;
-    s.data["epoch_step"] = 1;
+    s.data["pool_step"] = 1;
+    s.data["pool_begin"] = {{"steps", 70}, {"tgt_tokens", 900}, {"drawn", {11}}, {"owed", {0.25}}};
     for (const char* count : {"src_tokens", "tgt_tokens", "padded_tokens", "n_clips", "skipped", "mean_norm_steps"})
       s.counters[count] = 1000 + s.counters[count].to_number<std::int64_t>();
     s.counters["mean_norm"] = 123.5;
@@ -264,7 +265,11 @@ TEST_F(ResumedRun, TakesUpEverythingThatARunKnows) {
   std::vector<std::pair<std::string, Change>> dropped{
       {"updates", without(&Sections::optimizer, "step")},
       {"epoch", without(&Sections::data, "epoch")},
-      {"step in the epoch", without(&Sections::data, "epoch_step")},
+      {"step in the pool", without(&Sections::data, "pool_step")},
+      {"steps before the pool", [](Sections& s, Units) { s.data["pool_begin"].as_object()["steps"] = 0; }},
+      {"tokens before the pool", [](Sections& s, Units) { s.data["pool_begin"].as_object()["tgt_tokens"] = 0; }},
+      {"draws before the pool", [](Sections& s, Units) { s.data["pool_begin"].as_object()["drawn"] = {0}; }},
+      {"draws owed", [](Sections& s, Units) { s.data["pool_begin"].as_object()["owed"] = {0}; }},
       {"window of the log", [](Sections& s, Units) { s.counters.erase("window"); }},
       {"best loss", without(&Sections::best, "loss")},
       {"best step", without(&Sections::best, "step")},

@@ -35,9 +35,33 @@ TEST(PairBatch, RefusesIdsThatAreDead) {
   EXPECT_THROW((void)batch_of_pairs(std::vector<PairIds>{{dead, good, 0}}, vocabulary), Error);
 }
 
+TEST(PairBatch, LabelsWhatBearsLossAlone) {
+  const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::marian}, 60);
+  const std::vector<std::int32_t> source{5, 0}, target{7, 8, 9, 0};
+  const std::vector<bool> loss{false, true, true, false}, none;
+  const Batch batch =
+      batch_of_pairs(std::vector<PairIds>{{source, target, 0, &loss}, {source, target, 1, &none}}, vocabulary);
+  EXPECT_THAT(batch.target_labels, ElementsAre(-1, 8, 9, -1, 7, 8, 9, 0));
+  EXPECT_THAT(batch.target_input, ElementsAre(63, 7, 8, 9, 63, 7, 8, 9));
+  EXPECT_EQ(batch.tgt_tokens, 6);
+}
+
+TEST(LmBatch, LabelsWhatBearsLossAlone) {
+  const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::llama}, 60);
+  LmBatcher batcher{vocabulary, 2, 4};
+  batcher.begin_row();
+  batcher.add({.ids = {5, 6, 2}, .loss = {false, true, true}, .size = 3}, 0, 4);
+  batcher.begin_row();
+  batcher.add({.ids = {6, 2}, .loss = {true, false}, .begin = 1, .size = 3}, 2, 2);  // a part of it
+  const Batch batch = batcher.take();
+  EXPECT_THAT(batch.target_input, ElementsAre(1, 5, 6, 2, /**/ 6, 2, 2, 2));
+  EXPECT_THAT(batch.target_labels, ElementsAre(-1, 6, 2, -1, /**/ -1, -1, -1, -1));
+  EXPECT_EQ(batch.tgt_tokens, 2);
+}
+
 TEST(LmBatch, MasksTheFirstLabelOfEachDocumentAndRestartsPositions) {
   const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::llama}, 60);
-  const std::vector<std::int32_t> first{5, 6, 2}, second{7, 2};
+  const DocumentPart first{.ids = {5, 6, 2}, .loss = {}, .size = 3}, second{.ids = {7, 2}, .loss = {}, .size = 2};
   LmBatcher batcher{vocabulary, 2, 9};
   batcher.begin_row();
   batcher.add(first, 0, 4);

@@ -43,7 +43,16 @@ TEST(AddRow, LaysTheSameLabelsPackedAndSingle) {
   const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::llama}, 60);
   const auto batch_of = [&](const std::vector<LmRow>& rows) {
     LmBatcher batcher{vocabulary, static_cast<std::int64_t>(rows.size()), 5};
-    for (const LmRow& row : rows) add_row(batcher, row, [&](std::uint64_t place) { return documents[place]; });
+    for (const LmRow& row : rows) {
+      add_row(batcher, row, [&](std::uint64_t place, std::int64_t begin, std::int64_t end) {
+        const auto& document = documents[place];
+        const auto last = std::min(end, std::ssize(document));
+        return DocumentPart{.ids = {document.begin() + begin, document.begin() + last},
+                            .loss = {},
+                            .begin = begin,
+                            .size = std::ssize(document)};
+      });
+    }
     return batcher.take();
   };
   const auto labels = [](const Batch& batch) {

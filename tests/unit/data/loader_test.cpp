@@ -30,10 +30,12 @@ class Shards {
     Files::system().write_atomically(shard_index_path(folder_.path()), text_of(index));
     shards_ = TokenShards::open(Files::system(), config, tokenizer_);
   }
-  [[nodiscard]] Loader loader(const BatchConfig& batch, int rank = 0, int world = 1, Cursor from = {}) const {
-    const LoaderSettings settings{.epoch = {.seed = 5, .sizes = resolve_sizes(batch, world), .batch = batch},
+  [[nodiscard]] Loader loader(const BatchConfig& batch, int rank = 0, int world = 1, Cursor from = {},
+                              int workers = 1) const {
+    const LoaderSettings settings{.pool = {.seed = 5, .sizes = resolve_sizes(batch, world), .batch = batch},
                                   .canonical_rank = rank,
-                                  .world = world};
+                                  .world = world,
+                                  .workers = workers};
     return Loader{shards_, tokenizer_.vocabulary(), settings, from};
   }
   [[nodiscard]] const TokenShards& all() const { return shards_; }
@@ -122,7 +124,8 @@ TEST_P(EachTask, TellsEveryRankTheCountsOfTheWholeStep) {
       }
     }
     for (const StepBatches& step : steps) {
-      EXPECT_EQ(std::tuple(step.tgt_tokens, step.src_tokens, step.padded_tokens), std::tuple(tgt, src, padded));
+      EXPECT_EQ(std::tuple(step.totals.tgt_tokens, step.totals.src_tokens, step.totals.padded_tokens),
+                std::tuple(tgt, src, padded));
       EXPECT_EQ(step.at, steps[0].at);
     }
   }
@@ -133,7 +136,7 @@ TEST_P(EachTask, GoesOnAtACursorAsIfNothingHadHappened) {
   std::vector<StepBatches> steps;
   const std::int64_t count = through.report().steps + 3;  // into the second epoch
   for (std::int64_t s = 0; s < count; ++s) steps.push_back(through.next());
-  EXPECT_EQ(steps.back().at.epoch, 1);
+  EXPECT_EQ(steps.back().at.pool.epoch, 1);
   for (const std::int64_t s : {std::int64_t{1}, count - 5, count - 4, count - 3, count - 2}) {
     const auto at = static_cast<std::size_t>(s);
     const StepBatches step = shards_.loader(batch(4000, 1000), 0, 1, steps[at - 1].next).next();
@@ -146,6 +149,40 @@ TEST_P(EachTask, GoesOnAtACursorAsIfNothingHadHappened) {
   EXPECT_NEAR(steps[static_cast<std::size_t>(count) - 4].epochs_done, 1.0, 1e-12);
 }
 
+TEST_P(EachTask, GoesOnInALaterPoolByItsBeginOrByTheStepsOfTheEpoch) {
+  BatchConfig config = batch(64, 64);
+  config.pool = 1;
+  Loader through = shards_.loader(config);
+  ASSERT_GT(through.pools_in_epoch(), 1);
+  std::vector<StepBatches> steps;
+  while (steps.empty() || steps.back().next.pool.epoch == 0) steps.push_back(through.next());
+  for (std::size_t s = 1; s < steps.size(); s += 17) {
+    for (const Cursor& from : {steps[s - 1].next, Cursor{{}, static_cast<std::int64_t>(s)}}) {
+      const StepBatches step = shards_.loader(config, 0, 1, from).next();
+      EXPECT_EQ(step.at, steps[s].at);
+      EXPECT_EQ(step.batches.at(0).target_labels, steps[s].batches.at(0).target_labels);
+    }
+  }
+  EXPECT_EQ(steps.back().next.pool.steps, std::ssize(steps));
+  EXPECT_NEAR(steps.back().epochs_done, 1.0, 1e-12);
+}
+
+TEST_P(EachTask, HandsOutTheSameStepsFromAnyNumberOfWorkers) {
+  Loader alone = shards_.loader(batch(2000, 500));
+  std::vector<StepBatches> steps;
+  for (int s = 0; s < 60; ++s) steps.push_back(alone.next());
+  EXPECT_GT(steps.back().at.pool.epoch, 0);
+  for (const int workers : {2, 3, 4}) {
+    Loader loader = shards_.loader(batch(2000, 500), 0, 1, {}, workers);
+    for (const StepBatches& wanted : steps) {
+      const StepBatches step = loader.next();
+      ASSERT_EQ(step.at, wanted.at);
+      for (std::size_t b = 0; b < step.batches.size(); ++b)
+        EXPECT_EQ(step.batches[b].target_labels, wanted.batches[b].target_labels);
+    }
+  }
+}
+
 TEST_P(EachTask, TrainsOnEveryLabelOnceAnEpoch) {
   Loader loader = shards_.loader(batch(4000, 1000));
   std::map<std::int64_t, std::int64_t> seen, wanted;
@@ -153,10 +190,10 @@ TEST_P(EachTask, TrainsOnEveryLabelOnceAnEpoch) {
     for (const Batch& micro_batch : loader.next().batches)
       for (const std::int64_t label : micro_batch.target_labels) ++seen[label];
   seen.erase(no_label);
-  std::vector<std::int32_t> ids;
+  Example example;
   for (std::uint64_t i = 0; i < shards_.all().size(); ++i) {
-    shards_.all().target(i, ids);
-    for (const std::int32_t id : ids) ++wanted[id];
+    shards_.all().read(i, std::nullopt, example);
+    for (const std::int32_t id : example.target) ++wanted[id];
   }
   EXPECT_EQ(seen, wanted);
 }
@@ -199,9 +236,10 @@ INSTANTIATE_TEST_SUITE_P(All, EachTask,
 TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
   const Shards shards{spec::TokenLayout::marian, {100}};
   const Batch batch = shards.loader(sizes(1000, 1000)).next().batches.at(0);
-  std::vector<std::int32_t> ids;
+  Example example;
+  const std::vector<std::int32_t>& ids = example.source;
   for (std::size_t r = 0; r < batch.examples.size(); ++r) {
-    shards.all().source(batch.examples[r], ids);
+    shards.all().read(batch.examples[r], std::nullopt, example);
     ASSERT_EQ(batch.source_lengths[r], static_cast<std::int64_t>(ids.size()));
     EXPECT_TRUE(
         std::equal(ids.begin(), ids.end(), batch.source.begin() + static_cast<std::ptrdiff_t>(r) * batch.source_width));
@@ -246,14 +284,14 @@ TEST(LoaderOfPairs, TakesPoolAndWidthsFromTheConfiguration) {
   EXPECT_EQ(examples(300), examples(100000));
 }
 
-TEST(EpochMaker, MixesCorporaByTheTemperature) {
+TEST(PoolMaker, MixesCorporaByTheTemperature) {
   for (const spec::TokenLayout shape : {spec::TokenLayout::marian, spec::TokenLayout::llama}) {
     const Shards shards{shape, {280, 70}};
     const auto share_of_small = [&](double temperature) {
       const BatchConfig batch = sizes(4000, 1000);
-      const EpochMaker maker{shards.all(),
-                             shards.vocabulary(),
-                             {.sizes = resolve_sizes(batch, 1), .batch = batch, .temperature = temperature}};
+      const PoolMaker maker{shards.all(),
+                            shards.vocabulary(),
+                            {.sizes = resolve_sizes(batch, 1), .batch = batch, .temperature = temperature}};
       return maker.shares().at(1);
     };
     EXPECT_NEAR(share_of_small(1), 0.2, 1e-9);
@@ -283,7 +321,7 @@ TEST(Loader, RethrowsWhatTheThreadMet) {
   const spec::Vocabulary tiny =
       spec::vocabulary_of({spec::TokenLayout::marian}, 20);  // most ids of the shards are outside
   const BatchConfig batch = sizes(1000, 1000);
-  Loader loader{shards.all(), tiny, {.epoch = {.sizes = resolve_sizes(batch, 1), .batch = batch}}};
+  Loader loader{shards.all(), tiny, {.pool = {.sizes = resolve_sizes(batch, 1), .batch = batch}}};
   EXPECT_THROW(for (int i = 0; i < 100; ++i)(void) loader.next(), Error);
 }
 

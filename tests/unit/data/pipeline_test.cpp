@@ -116,6 +116,30 @@ TEST(Pipeline, StoresTextWhereChanceComesBeforeTheIds) {
   EXPECT_THAT(example.source, ElementsAre('a', 'b'));
 }
 
+TEST(Pipeline, OnlineStoresTextAndGivesTheSameIds) {
+  const auto transforms = [] {
+    Transforms list;
+    list.push_back(std::make_unique<Refuse<Stage::text>>(2));
+    list.push_back(std::make_unique<Characters>());
+    list.push_back(std::make_unique<Refuse<Stage::ids>>(3));
+    return list;
+  };
+  const Pipeline prepared{transforms(), true, 'u'}, online{transforms(), true, 'u', DataMode::online};
+  EXPECT_TRUE(online.stores_text() && !online.is_random() && !prepared.stores_text());
+  EXPECT_NE(online.recipe(), prepared.recipe());
+  for (const char* source : {"ab", "abc", "abcd", ""}) {
+    Example ids = example_of(source, "uv"), text = ids;
+    const Pipeline::Plan wanted = prepared.plan(ids), plan = online.plan(text);
+    EXPECT_EQ(plan.left_out, wanted.left_out);
+    if (plan.left_out) continue;
+    EXPECT_EQ(std::tuple(plan.longest, plan.plain, plan.unknown),
+              std::tuple(wanted.longest, wanted.plain, wanted.unknown));
+    EXPECT_TRUE(text.source.empty());
+    EXPECT_FALSE(online.finish(text, Draw{}, plan.longest));
+    EXPECT_EQ(std::tuple(text.source, text.target), std::tuple(ids.source, ids.target));
+  }
+}
+
 TEST(Pipeline, DrawsTheSameForTheSameSeedEpochAndExampleAndNeverMoreThanPlanned) {
   const Pipeline pipeline = of(std::make_unique<TextRepeat>(), std::make_unique<Characters>());
   Example stored = example_of("ab", "c");

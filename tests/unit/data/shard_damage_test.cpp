@@ -91,14 +91,15 @@ class Damage : public testing::Test {
 
   /// Everything a training run reads of the folder: empty when it is refused, which must name `file`.
   std::vector<std::int32_t> trained_on(std::string_view file) {
-    std::vector<std::int32_t> all, ids;
+    std::vector<std::int32_t> all;
     try {
       const TokenShards shards = TokenShards::open(files_, config_, test::small_tokenizer(spec::TokenLayout::marian));
       for (std::uint64_t i = 0; i < shards.size(); ++i) {
-        shards.source(i, ids);
-        all.insert(all.end(), ids.begin(), ids.end());
-        shards.target(i, ids);
-        all.insert(all.end(), ids.begin(), ids.end());
+        Example example;
+        static_cast<void>(shards.lengths(i));
+        shards.read(i, std::nullopt, example);
+        all.insert(all.end(), example.source.begin(), example.source.end());
+        all.insert(all.end(), example.target.begin(), example.target.end());
       }
     } catch (const Error& error) {
       EXPECT_TRUE(error.fault() == Fault::corrupt || error.fault() == Fault::data) << error.what();
@@ -157,17 +158,34 @@ TEST_F(Damage, ExtremeNumbersOfAHeaderAreRefused) {
     EXPECT_TRUE(trained_on("x.tokens").empty()) << field << " " << value;
   };
   for (const std::size_t field :
-       {offsetof(ShardHeader, examples), offsetof(ShardHeader, source_ids), offsetof(ShardHeader, target_ids)}) {
+       {offsetof(ShardHeader, examples), offsetof(ShardHeader, source_values), offsetof(ShardHeader, target_values)}) {
     for (const std::uint64_t value : extremes) expect_refused(field, value);
   }
-  for (const std::size_t field : {offsetof(ShardHeader, id_width), offsetof(ShardHeader, sides),
-                                  offsetof(ShardHeader, note_bytes), offsetof(ShardHeader, reserved)}) {
+  for (const std::size_t field :
+       {offsetof(ShardHeader, value_width), offsetof(ShardHeader, sides), offsetof(ShardHeader, note_bytes),
+        offsetof(ShardHeader, flags), offsetof(ShardHeader, reserved)}) {
     for (const std::uint32_t value : {1U, 3U, 4U, 1U << 31, ~0U}) expect_refused(field, value);
+  }
+  // Figures of the whole body: training counts with them, preprocess and verify compare them with it.
+  for (const std::size_t field :
+       {offsetof(ShardHeader, documents), offsetof(ShardHeader, source_ids), offsetof(ShardHeader, target_ids)}) {
+    for (const std::uint64_t value : extremes) {
+      const std::string bytes = forged(field, value);
+      const auto check = [&] { TokenShard::of_bytes(as_bytes(bytes), "x.tokens").check(); };
+      EXPECT_THAT(test::refusal(Fault::corrupt, check), HasSubstr("x.tokens")) << field << " " << value;
+    }
+  }
+  for (const std::size_t field : {offsetof(ShardHeader, longest_source), offsetof(ShardHeader, longest_target)}) {
+    for (const std::uint32_t value : {0U, 1U, 4U, ~0U}) {
+      const std::string bytes = forged(field, value);
+      const auto check = [&] { TokenShard::of_bytes(as_bytes(bytes), "x.tokens").check(); };
+      EXPECT_THAT(test::refusal(Fault::corrupt, check), HasSubstr("x.tokens")) << field << " " << value;
+    }
   }
 }
 
 TEST_F(Damage, ExtremeOffsetsAndLengthsAreRefused) {
-  const std::size_t offsets = sizeof(ShardHeader) + 8, lengths = offsets + 21 * 8;
+  const std::size_t lengths = sizeof(ShardHeader) + 8, offsets = lengths + 22 * 4;
   for (const std::uint64_t value : extremes) {
     const std::string far = forged(offsets + 8, value == 0 ? 1000 : value),
                       lengthy = forged(lengths + 4, static_cast<std::uint32_t>(value));
@@ -176,7 +194,7 @@ TEST_F(Damage, ExtremeOffsetsAndLengthsAreRefused) {
       TokenShard::of_bytes(as_bytes(far), "x.tokens").source(1, ids);
     };
     EXPECT_THAT(test::refusal(Fault::corrupt, read), HasSubstr("example 1 within"));
-    const auto check = [&] { (void)TokenShard::of_bytes(as_bytes(lengthy), "x.tokens").check_lengths(); };
+    const auto check = [&] { TokenShard::of_bytes(as_bytes(lengthy), "x.tokens").check(); };
     EXPECT_THAT(test::refusal(Fault::corrupt, check), HasSubstr("x.tokens"));
   }
 }
@@ -191,9 +209,9 @@ TEST_F(Damage, ExtremeNumbersAndForeignNamesInAnIndexAreRefused) {
   for (const std::uint64_t value : extremes) {
     forged([&](ShardIndex::Corpus& corpus) { corpus.shards[0].examples = value; });
     forged([&](ShardIndex::Corpus& corpus) { corpus.shards[0].size_bytes = value; });
+    if (value == 0 || value == 1ULL << 31 || value == (1ULL << 32) - 1) continue;  // figures for the log alone
     forged([&](ShardIndex::Corpus& corpus) { corpus.src_tokens = static_cast<std::int64_t>(value); });
     forged([&](ShardIndex::Corpus& corpus) { corpus.tgt_tokens = static_cast<std::int64_t>(value); });
-    if (value == 0 || value == 1ULL << 31 || value == (1ULL << 32) - 1) continue;  // figures for the log alone
     forged([&](ShardIndex::Corpus& corpus) { corpus.unknown = static_cast<std::int64_t>(value); });
     forged([&](ShardIndex::Corpus& corpus) { corpus.texts[0].lines = static_cast<std::int64_t>(value); });
   }

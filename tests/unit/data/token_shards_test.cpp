@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/random.hpp"
 #include "data/shard_writer.hpp"
 #include "support/refusal.hpp"
 #include "support/small_text.hpp"
@@ -25,19 +26,23 @@ TEST(TokenShard, HasTheBytesOfTheFormatPage) {
   const std::string file = one_pair();
   const auto bytes = [&](std::size_t from, std::size_t size) { return file.substr(from, size); };
   using namespace std::string_literals;
-  EXPECT_EQ(bytes(0, 16), "ARGTOKEN\2\0\0\0\2\0\0\0"s);
+  EXPECT_EQ(bytes(0, 16), "ARGTOKEN\3\0\0\0\2\0\0\0"s);
   EXPECT_EQ(bytes(16, 16), "\2\0\0\0\2\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(bytes(32, 16), "\2\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0"s);
   EXPECT_EQ(bytes(0x100, 8), "\1\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x108, 16), "\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x118, 8), "\5\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x120, 16), "\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x130, 8), "\7\0\10\0\0\0\0\0"s);
-  EXPECT_EQ(bytes(0x138, 8), "{}\0\0\0\0\0\0"s);
-  const std::uint64_t block = hash64(std::string_view{file}.substr(0x100, 0x40));
-  EXPECT_EQ(bytes(0x140, 8), (std::string{reinterpret_cast<const char*>(&block), 8}));
-  EXPECT_EQ(file.size(), 0x148U);
-  EXPECT_EQ(bytes(96, 144), std::string(144, '\0'));
+  EXPECT_EQ(bytes(96, 24), "\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(120, 12), "\2\0\0\0\3\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(132, 108), std::string(108, '\0'));
+  EXPECT_EQ(bytes(0x108, 8), "\2\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x110, 16), "\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x120, 8), "\5\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x128, 8), "\3\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x130, 16), "\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x140, 8), "\7\0\10\0\0\0\0\0"s);
+  EXPECT_EQ(bytes(0x148, 8), "{}\0\0\0\0\0\0"s);
+  const std::uint64_t block = hash64(std::string_view{file}.substr(0x100, 0x50));
+  EXPECT_EQ(bytes(0x150, 8), (std::string{reinterpret_cast<const char*>(&block), 8}));
+  EXPECT_EQ(file.size(), 0x158U);
   EXPECT_EQ(bytes(48, 16), std::string(reinterpret_cast<const char*>(tokenizer_digest.bytes.data()), 16));
 }
 
@@ -73,6 +78,54 @@ TEST_P(WidthAndSides, ReadsBackWhatWasWritten) {
       EXPECT_EQ(ids, sources[i]);
     }
   }
+}
+
+TEST(TokenShard, KeepsTextAndWhatBearsLoss) {
+  ShardWriter writer{1, 2};
+  Example first, second, third;
+  first.source_text = "ab", first.target_text = "cde";
+  second.source_text = "f", second.target_text = "ghijklmno", second.loss = std::vector<bool>(9, false);
+  second.loss[3] = second.loss[8] = true;
+  third.source_text = "p", third.target_text = "q";
+  writer.add(first, {5, 9}, true);
+  writer.add(second, {2, 10}, false);
+  writer.add(third, {2, 3}, true);
+  const std::string bytes = writer.bytes(tokenizer_digest, recipe_digest);
+  const TokenShard shard = TokenShard::of_bytes(as_bytes(bytes), "x");
+  shard.check();
+  shard.verify();
+  EXPECT_TRUE(shard.is_text() && shard.has_loss());
+  EXPECT_EQ(shard.longest(), (Lengths{5, 10}));
+  EXPECT_EQ(shard.totals(), (TokenShard::Totals{9, 22, 2}));
+  EXPECT_EQ(shard.lengths(0), (Lengths{5, 9}));
+  Example read;
+  shard.read(1, read);
+  EXPECT_EQ(std::tuple(read.source_text, read.target_text, read.loss),
+            std::tuple(second.source_text, second.target_text, second.loss));
+  shard.read(0, read);
+  EXPECT_EQ(std::tuple(read.target_text, read.loss), std::tuple("cde", std::vector<bool>(3, true)));
+  shard.read(2, read);
+  EXPECT_EQ(std::tuple(read.target_text, read.loss), std::tuple("q", std::vector<bool>(1, true)));
+}
+
+TEST(TokenShard, FindsWhereDocumentsBegin) {
+  ShardWriter writer{2, 1};
+  const std::vector<std::int32_t> ids{5};
+  std::vector<std::uint64_t> begins;
+  RandomStream random{9, 1};
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const bool begins_here = i == 0 || (random.below(3) == 0 && (i < 300 || i > 600));
+    if (begins_here) begins.push_back(i);
+    writer.add({}, ids, begins_here);
+  }
+  const std::string bytes = writer.bytes(tokenizer_digest, recipe_digest);
+  const TokenShard shard = TokenShard::of_bytes(as_bytes(bytes), "x");
+  for (std::size_t d = 0; d < begins.size(); ++d) {
+    EXPECT_EQ(shard.document_begin(0, d), begins[d]);
+    EXPECT_EQ(shard.document_begin(begins[d], 0), begins[d]);
+    EXPECT_EQ(shard.document_begin(begins[d / 2], d - d / 2), begins[d]);
+  }
+  EXPECT_EQ(shard.document_begin(0, begins.size()), 1000U);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WidthAndSides, testing::Combine(testing::Values(2U, 4U), testing::Values(1U, 2U)));
@@ -123,11 +176,12 @@ class ShardFolder : public testing::Test {
     return TokenShards::open(files_, config_, test::small_tokenizer(spec::TokenLayout::llama), part);
   }
   static std::vector<std::int32_t> first_ids(const TokenShards& shards) {
-    std::vector<std::int32_t> found, ids;
+    std::vector<std::int32_t> found;
     for (std::uint64_t i = 0; i < shards.size(); ++i) {
-      shards.target(i, ids);
-      found.push_back(ids[0]);
-      EXPECT_EQ(shards.lengths()[i].target, 2U);
+      Example example;
+      shards.read(i, std::nullopt, example);
+      found.push_back(example.target[0]);
+      EXPECT_EQ(shards.lengths(i).target, 2U);
     }
     return found;
   }
@@ -145,7 +199,22 @@ TEST_F(ShardFolder, NumbersExamplesThroughAllShards) {
   EXPECT_FALSE(shards.starts_document(7));
   EXPECT_FALSE(shards.has_source());
   EXPECT_EQ(shards.fingerprint(), recipe_digest);
-  EXPECT_EQ(shards.corpora().at(0).weight, 3.0);
+  const TokenShards::Corpus& corpus = shards.corpora().at(0);
+  EXPECT_EQ(std::tuple(corpus.weight, corpus.documents, corpus.tgt_tokens), std::tuple(3.0, 4U, 20.0));
+  EXPECT_TRUE(shards.is_exact());
+  const auto document = [&](std::uint64_t number) {
+    const TokenShards::Document found = shards.document(number);
+    return std::pair(found.first, found.examples);
+  };
+  EXPECT_EQ(document(0), std::pair(std::uint64_t{0}, std::uint64_t{3}));
+  EXPECT_EQ(document(1), std::pair(std::uint64_t{3}, std::uint64_t{3}));
+  EXPECT_EQ(document(2), std::pair(std::uint64_t{6}, std::uint64_t{2}));
+  EXPECT_EQ(document(3), std::pair(std::uint64_t{8}, std::uint64_t{2}));
+}
+
+TEST_F(ShardFolder, RefusesOtherTransforms) {
+  config_.corpora[0].transforms = {{MaxLength{.source = 1, .target = 9}}};
+  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)open(); }), HasSubstr("transforms of verses"));
 }
 
 TEST_F(ShardFolder, SplitsAtDocumentsByTokens) {
@@ -176,12 +245,12 @@ TEST_F(ShardFolder, RefusesAnotherTokenizerOtherCorporaAndNoIndex) {
   write_index();
   EXPECT_THAT(refused(Fault::corrupt), HasSubstr("4.tokens"));
   const Path index = shard_index_path(folder_.path());
-  files_.write_atomically(index, R"({"version": 2})");
-  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("index.json"));
   files_.write_atomically(index, R"({"version": 3})");
-  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("version 3"));
-  files_.write_atomically(index, R"({"version": 1})");
-  EXPECT_THAT(refused(Fault::data), HasSubstr("got version 1"));
+  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("index.json"));
+  files_.write_atomically(index, R"({"version": 4})");
+  EXPECT_THAT(refused(Fault::corrupt), HasSubstr("version 4"));
+  files_.write_atomically(index, R"({"version": 2})");
+  EXPECT_THAT(refused(Fault::data), HasSubstr("got version 2"));
   files_.remove(index);
   EXPECT_THAT(refused(Fault::data), HasSubstr("run preprocess"));
 }

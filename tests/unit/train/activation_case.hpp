@@ -40,12 +40,12 @@ inline void expect_activations(const LanguageModel& sizes, plan::Recompute recom
   const auto optimizer = optim::make_optimizer({}, true, true);
   train::Runner runner(model, buffers, {comm::Group{alone, 0, collectives}}, *optimizer, 1.0, guard, clock, device);
   data::StepBatches batches;
-  batches.tgt_tokens = sizes.rows * sizes.length;
+  batches.totals.tgt_tokens = sizes.rows * sizes.length;
   data::Batch& batch = batches.batches.emplace_back();
   batch.rows = sizes.rows;
   batch.target_width = sizes.length;
-  batch.target_input.assign(static_cast<std::size_t>(batches.tgt_tokens), shape.vocabulary.start);
-  batch.target_labels.assign(static_cast<std::size_t>(batches.tgt_tokens), 2);
+  batch.target_input.assign(static_cast<std::size_t>(batches.totals.tgt_tokens), shape.vocabulary.start);
+  batch.target_labels.assign(static_cast<std::size_t>(batches.totals.tgt_tokens), 2);
   batch.target_lengths.assign(static_cast<std::size_t>(sizes.rows), sizes.length);
   const plan::StepPlan plan = plan::plan_step(plan::plan_shape(shape, alone), {});
   const train::StepOptions options{
@@ -54,7 +54,7 @@ inline void expect_activations(const LanguageModel& sizes, plan::Recompute recom
   const std::int64_t before = train::memory_of(device).bytes;
   train::reset_peak(device);
   (void)runner.run(plan, batches, options);
-  const auto positions = static_cast<double>(batches.tgt_tokens);
+  const auto positions = static_cast<double>(batches.totals.tgt_tokens);
   const double measured_bytes = static_cast<double>(train::memory_of(device).peak_bytes - before),
                planned_bytes =
                    plan::activation_memory(

@@ -15,7 +15,7 @@ class StoredState : public testing::Test {
     config.validation.keep_best = {plan::Metric::loss};
     config.validation.early_stop.emplace();
     state.step = 12;
-    state.cursor = {1, 3};
+    state.cursor = {{.epoch = 1, .pool = 2, .steps = 9, .tgt_tokens = 80, .drawn = {5, 6}, .owed = {0.5, -0.5}}, 3};
     state.epoch = 1.25;
     state.best_loss = 2.5;
     state.best_step = 10;
@@ -40,7 +40,7 @@ class StoredState : public testing::Test {
     const checkpoint::Reader reader{Files::system(), directory};
     const RunState taken = state_of(reader);
     EXPECT_GE(taken.step, 0);
-    EXPECT_GE(taken.cursor.epoch, 0);
+    EXPECT_GE(taken.cursor.pool.epoch, 0) << taken.cursor.pool.pool;
     EXPECT_GE(taken.cursor.step, 0);
     EXPECT_GE(taken.epoch, 0);
     EXPECT_GE(taken.guard.mean_norm, 0);
@@ -63,13 +63,23 @@ TEST_F(StoredState, ComesBack) {
   take_up();
 }
 
+TEST_F(StoredState, StepsOfAnEpochThatEarlierVersionsCountedComeBack) {
+  test::edit_manifest(directory, [](auto& document) {
+    boost::json::object& data = document["data"].as_object();
+    for (const char* key : {"pool", "pool_step", "pool_begin"}) data.erase(key);
+    data["epoch_step"] = 70;
+  });
+  const RunState taken = state_of(checkpoint::Reader{Files::system(), directory});
+  EXPECT_EQ(taken.cursor, (data::Cursor{{.epoch = 1}, 70}));
+}
+
 TEST_F(StoredState, ForgedNumbersAreRefusedOrHarmless) {
   test::forge_numbers(directory, [&] { take_up(); });
 }
 
 TEST_F(StoredState, NumbersBelowZeroAreDamageAtTheirPlace) {
   const std::string text = Files::system().read_text(directory / checkpoint::manifest_name);
-  const std::pair<const char*, const char*> numbers[] = {{"data", "epoch"},      {"data", "epoch_step"},
+  const std::pair<const char*, const char*> numbers[] = {{"data", "epoch"},      {"data", "pool_step"},
                                                          {"data", "epoch_done"}, {"counters", "tgt_tokens"},
                                                          {"optimizer", "step"},  {"best", "step"}};
   for (const auto& [section, key] : numbers) {

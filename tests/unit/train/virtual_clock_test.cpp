@@ -150,7 +150,7 @@ TEST(VirtualClock, ARunTakesExactlyTheTimeOfItsSimulation) {
                   plan::plan_shape(shape, layout), {.scheme = scheme, .order = order, .micro_batches = micro_batches});
               data::StepBatches batches;
               batches.batches.assign(static_cast<std::size_t>(micro_batches), rows(shape, 1, width));
-              batches.tgt_tokens = layout.world() * micro_batches * width;
+              batches.totals.tgt_tokens = layout.world() * micro_batches * width;
 
               const train::StepResult result = runner.run(plan, batches, {.lr = 1e-3, .loss = {}});
 

@@ -1,0 +1,344 @@
+#include "data/pool_source.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace argosy::data {
+namespace {
+
+constexpr double pool_steps = 64;  // a pool holds at least the examples of so many steps
+
+/// Documents of a language model as drawn, and how they are read.
+class DrawnDocuments {
+ public:
+  DrawnDocuments(const TokenShards& shards, const std::vector<Drawn>& draws) : shards_(shards) {
+    for (const Drawn& draw : draws) {
+      const TokenShards::Document document = shards.document(draw.example);
+      std::int64_t positions = 1;
+      for (std::uint64_t i = 0; i < document.examples; ++i) positions += shards.lengths(document.first + i).target;
+      documents_.push_back(document);
+      positions_.push_back(positions);
+    }
+  }
+  /// Of each document: its ids and the start token.
+  [[nodiscard]] const std::vector<std::int64_t>& positions() const { return positions_; }
+
+  [[nodiscard]] DocumentPart read(std::uint64_t place, std::int64_t begin, std::int64_t end) const {
+    DocumentPart part{.ids = {}, .loss = {}, .begin = -1, .size = positions_[place] - 1};
+    const TokenShards::Document& document = documents_[place];
+    Example example;
+    std::int64_t at = 0;
+    for (std::uint64_t i = document.first; i < document.first + document.examples && at < end; ++i) {
+      const std::int64_t size = shards_.lengths(i).target;
+      if (at + size > begin) {
+        if (part.begin < 0) part.begin = at;
+        shards_.read(i, std::nullopt, example);
+        if (!example.loss.empty() || !part.loss.empty()) {
+          part.loss.resize(part.ids.size(), true);
+          part.loss.insert(part.loss.end(), example.loss.begin(), example.loss.end());
+        }
+        part.ids.insert(part.ids.end(), example.target.begin(), example.target.end());
+        if (!part.loss.empty()) part.loss.resize(part.ids.size(), true);
+      }
+      at += size;
+    }
+    part.begin = std::max<std::int64_t>(part.begin, 0);
+    return part;
+  }
+
+ private:
+  const TokenShards& shards_;
+  std::vector<TokenShards::Document> documents_;
+  std::vector<std::int64_t> positions_;
+};
+
+std::int64_t widest(std::span<const LmRow> rows) {
+  std::int64_t widest = 0;
+  for (const LmRow& row : rows) widest = std::max(widest, row.positions);
+  return widest;
+}
+
+}  // namespace
+
+/// A pool whose steps a batch plan lays down.
+class PoolMaker::Planned : public PoolSource {
+ public:
+  Planned(const PoolMaker& maker, std::vector<Lengths> lengths, const PoolKey& key)
+      : maker_(maker), lengths_(std::move(lengths)), plan_(maker.plan_settings(), lengths_, key) {}
+
+  std::int64_t steps() const override { return plan_.steps(); }
+  Totals totals(std::int64_t step) const override {
+    Totals totals;
+    for (int j = 0; j < plan_.micro_batches(step); ++j) {
+      const MicroBatch micro_batch = plan_.micro_batch(step, j);
+      totals.src_tokens += micro_batch.src_tokens;
+      totals.tgt_tokens += micro_batch.tgt_tokens;
+      totals.padded_tokens += micro_batch.padded_tokens();
+    }
+    return totals;
+  }
+  Report report() const override {
+    Report report{.steps = steps(), .examples = std::ssize(lengths_), .oversized = plan_.oversized()};
+    const bool by_rows = maker_.settings_.batch.unit == BatchUnit::examples;
+    double used = 0, real = 0, padded = 0;
+    for (const MicroBatch& piece : plan_.all()) {
+      used += static_cast<double>(by_rows ? std::ssize(piece.examples) : piece.padded_tokens());
+      real += static_cast<double>(piece.tgt_tokens);
+      padded += static_cast<double>(piece.examples.size()) * static_cast<double>(piece.target_width);
+    }
+    const auto count = static_cast<double>(std::max<std::size_t>(1, plan_.all().size()));
+    report.fill = used / (static_cast<double>(maker_.settings_.sizes.micro_size) * count);
+    report.target_efficiency = padded > 0 ? real / padded : 0;
+    return report;
+  }
+
+ protected:
+  const PoolMaker& maker_;
+  std::vector<Lengths> lengths_;
+  BatchPlan plan_;
+};
+
+class PoolMaker::Pairs final : public Planned {
+ public:
+  Pairs(const PoolMaker& maker, std::vector<Drawn> draws, std::vector<Lengths> lengths, const PoolKey& key)
+      : Planned(maker, std::move(lengths), key), draws_(std::move(draws)) {}
+
+  Batch assemble(std::int64_t step, int j) const override {
+    const MicroBatch micro_batch = plan_.micro_batch(step, j);
+    std::vector<Example> examples(micro_batch.examples.size());
+    std::vector<PairIds> ids;
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+      const std::uint32_t place = micro_batch.examples[i];
+      const Drawn& drawn = draws_[place];
+      std::optional<Draw> draw;
+      if (maker_.settings_.draws)
+        draw = Draw{.seed = maker_.settings_.seed, .epoch = drawn.pass, .example = drawn.example};
+      Example& example = examples[i];
+      maker_.shards_.read(drawn.example, draw, example);
+      cut(example, lengths_[place]);
+      ids.push_back({example.source, example.target, drawn.example, &example.loss});
+    }
+    if (maker_.is_exact())
+      return batch_of_pairs(ids, maker_.vocabulary_, micro_batch.source_width, micro_batch.target_width);
+    // By what was drawn, which may be shorter than planned.
+    const std::int64_t multiple = maker_.plan_settings().width_multiple;
+    const auto width_of = [&](auto side) {
+      std::size_t longest = 0;
+      for (const Example& example : examples) longest = std::max(longest, (example.*side).size());
+      return (static_cast<std::int64_t>(longest) + multiple - 1) / multiple * multiple;
+    };
+    return batch_of_pairs(ids, maker_.vocabulary_, width_of(&Example::source), width_of(&Example::target));
+  }
+
+ private:
+  /// To the lengths that are planned, under batch.oversized `truncate`: a source keeps its EOS; a target that goes on
+  /// has none.
+  static void cut(Example& example, const Lengths& lengths) {
+    if (example.source.size() > lengths.source) {
+      const std::int32_t eos = example.source.back();
+      example.source.resize(lengths.source);
+      example.source.back() = eos;
+    }
+    if (example.target.size() > lengths.target) {
+      example.target.resize(lengths.target);
+      if (!example.loss.empty()) example.loss.resize(lengths.target);
+    }
+  }
+
+  std::vector<Drawn> draws_;
+};
+
+class PoolMaker::SingleRows final : public Planned {
+ public:
+  SingleRows(const PoolMaker& maker, DrawnDocuments documents, std::vector<LmRow> rows, const PoolKey& key)
+      : Planned(maker, lengths_of(rows), key), documents_(std::move(documents)), rows_(std::move(rows)) {}
+
+  Batch assemble(std::int64_t step, int j) const override {
+    const MicroBatch micro_batch = plan_.micro_batch(step, j);
+    LmBatcher batcher{maker_.vocabulary_, std::ssize(micro_batch.examples), micro_batch.target_width};
+    for (const std::uint32_t row : micro_batch.examples) {
+      add_row(batcher, rows_[row], [&](std::uint64_t place, std::int64_t begin, std::int64_t end) {
+        return documents_.read(place, begin, end);
+      });
+    }
+    return batcher.take();
+  }
+
+ private:
+  static std::vector<Lengths> lengths_of(const std::vector<LmRow>& rows) {
+    std::vector<Lengths> lengths;
+    for (const LmRow& row : rows) lengths.push_back({.target = narrow<std::uint32_t>(row.positions)});
+    return lengths;
+  }
+  DrawnDocuments documents_;
+  std::vector<LmRow> rows_;
+};
+
+class PoolMaker::PackedRows final : public PoolSource {
+ public:
+  PackedRows(const PoolMaker& maker, DrawnDocuments documents) : maker_(maker), documents_(std::move(documents)) {
+    const BatchConfig& batch = maker.settings_.batch;
+    rows_ = plan_packed_rows(documents_.positions(), batch.sequence_length, batch.documents);
+  }
+
+  std::int64_t steps() const override {
+    const std::int64_t rows = maker_.rows_ * micro_batches();
+    return (std::ssize(rows_) + rows - 1) / rows;
+  }
+  Totals totals(std::int64_t step) const override {
+    Totals totals;
+    for (int j = 0; j < micro_batches(); ++j) {
+      const std::span<const LmRow> rows = rows_of(step, j);
+      for (const LmRow& row : rows) totals.tgt_tokens += row.tgt_tokens;
+      totals.padded_tokens += widest(rows) * std::ssize(rows);
+    }
+    return totals;
+  }
+  Batch assemble(std::int64_t step, int j) const override {
+    const std::span<const LmRow> rows = rows_of(step, j);
+    LmBatcher batcher{maker_.vocabulary_, std::ssize(rows), widest(rows)};
+    for (const LmRow& row : rows) {
+      add_row(batcher, row, [&](std::uint64_t place, std::int64_t begin, std::int64_t end) {
+        return documents_.read(place, begin, end);
+      });
+    }
+    return batcher.take();
+  }
+  Report report() const override {
+    double positions = 0, labels = 0;
+    for (const LmRow& row : rows_) {
+      positions += static_cast<double>(row.positions);
+      labels += static_cast<double>(row.tgt_tokens);
+    }
+    const double cells =
+        static_cast<double>(rows_.size()) * static_cast<double>(maker_.settings_.batch.sequence_length);
+    return {.steps = steps(),
+            .examples = std::ssize(rows_),
+            .fill = positions / cells,
+            .target_efficiency = labels / cells};
+  }
+
+ private:
+  int micro_batches() const { return maker_.settings_.sizes.micro_batches; }
+  std::span<const LmRow> rows_of(std::int64_t step, int j) const {
+    const auto begin = static_cast<std::size_t>((step * micro_batches() + j) * maker_.rows_);
+    if (j >= micro_batches() || begin >= rows_.size()) return {};  // beyond: slots of ranks left over
+    return std::span{rows_}.subspan(begin, std::min(rows_.size() - begin, static_cast<std::size_t>(maker_.rows_)));
+  }
+
+  const PoolMaker& maker_;
+  DrawnDocuments documents_;
+  std::vector<LmRow> rows_;
+};
+
+PoolMaker::PoolMaker(const TokenShards& shards, const spec::Vocabulary& vocabulary, PoolSettings settings)
+    : shards_(shards),
+      vocabulary_(vocabulary),
+      settings_(settings),
+      packed_(settings.batch.packing.value_or(!shards.has_source())),
+      rows_(settings.batch.unit == BatchUnit::examples ? settings.sizes.micro_size
+                                                       : settings.sizes.micro_size / settings.batch.sequence_length),
+      sampler_(make_sampler()) {
+  if (packed_ && shards.has_source())
+    throw_error(Fault::config, "batch.packing", "false for pairs, since only language models pack examples", "true",
+                "remove batch.packing");
+  if (packed_ && rows_ < 1)
+    throw_error(Fault::config, "batch.micro_size",
+                fmt::format("at least batch.sequence_length ({}), so that a row fits", settings_.batch.sequence_length),
+                fmt::format("{}", settings_.sizes.micro_size), "raise batch.micro_size or lower batch.sequence_length");
+}
+
+Sampler PoolMaker::make_sampler() const {
+  std::vector<DrawnCorpus> corpora;
+  for (const TokenShards::Corpus& corpus : shards_.corpora()) {
+    corpora.push_back({.size = shards_.has_source() ? corpus.size : corpus.documents,
+                       .tgt_tokens = corpus.tgt_tokens,
+                       .weight = corpus.weight,
+                       .start = corpus.start,
+                       .end = corpus.end});
+  }
+  // A pool of batch.pool draws at least, and of the draws of 64 steps, by the mean size of a draw.
+  const auto mean_size = [&](const std::vector<double>& shares) {
+    double size = 0;
+    for (std::size_t c = 0; c < corpora.size(); ++c) {
+      if (corpora[c].size == 0) continue;
+      const TokenShards::Corpus& corpus = shards_.corpora()[c];
+      const double start = shards_.has_source() ? 0 : 1;  // the start token of a document
+      size += shares[c] * ((corpus.src_tokens + corpus.tgt_tokens) / static_cast<double>(corpora[c].size) + start);
+    }
+    return size;
+  };
+  SamplerSettings settings{.seed = settings_.seed, .pool = 1, .temperature = settings_.temperature};
+  const bool by_rows = settings_.batch.unit == BatchUnit::examples;
+  double step = static_cast<double>(settings_.sizes.micro_size) * settings_.sizes.micro_batches;
+  if (by_rows && !shards_.has_source()) step *= static_cast<double>(settings_.batch.sequence_length);
+  if (!by_rows || !shards_.has_source()) step /= std::max(1.0, mean_size(Sampler{settings, corpora}.shares()));
+  settings.pool = std::max(settings_.batch.pool, static_cast<std::int64_t>(std::min(0x1p53, pool_steps * step)) + 1);
+  return Sampler{settings, std::move(corpora)};
+}
+
+BatchPlanSettings PoolMaker::plan_settings() const {
+  return {.unit = settings_.batch.unit,
+          .micro_size = settings_.sizes.micro_size,
+          .micro_batches = settings_.sizes.micro_batches,
+          .width_multiple = settings_.batch.width_multiple.value_or(1)};
+}
+
+Lengths PoolMaker::fitted(std::uint64_t example, const Lengths& lengths) const {
+  const BatchPlanSettings settings = plan_settings();
+  if (settings_.batch.oversized == Oversized::skip || fits(settings, lengths)) return lengths;
+  if (settings_.batch.oversized == Oversized::error) {
+    const auto corpus = std::ranges::find_if(
+        shards_.corpora(), [&](const TokenShards::Corpus& each) { return example < each.first + each.size; });
+    throw_error(Fault::data, fmt::format("corpus {}, pair {}", corpus->name, example - corpus->first + 1),
+                fmt::format("pairs that fit batch.micro_size ({})", settings.micro_size),
+                fmt::format("{} and {} pieces", lengths.source, lengths.target),
+                "raise batch.micro_size, or set batch.oversized to skip or truncate");
+  }
+  // The longer side gives way first; a row of two halves always fits.
+  const std::int64_t room = settings.micro_size / settings.width_multiple * settings.width_multiple;
+  const std::int64_t half = std::max<std::int64_t>(1, room / 2 / settings.width_multiple * settings.width_multiple);
+  const auto at_most = [&](std::uint32_t own, std::uint32_t other) {
+    const std::int64_t others =
+        (other + settings.width_multiple - 1) / settings.width_multiple * settings.width_multiple;
+    return narrow<std::uint32_t>(std::min<std::int64_t>(own, std::max(half, room - others)));
+  };
+  return {.source = at_most(lengths.source, lengths.target), .target = at_most(lengths.target, lengths.source)};
+}
+
+std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
+  Sampler::Pool pool = sampler_.draw(at);
+  const PoolBegin begin = sampler_.fitting(at);
+  const PoolKey key{.seed = settings_.seed,
+                    .epoch = static_cast<std::uint64_t>(begin.epoch),
+                    .pool = static_cast<std::uint64_t>(begin.pool)};
+  std::unique_ptr<PoolSource> source;
+  if (shards_.has_source()) {
+    std::vector<Lengths> lengths;
+    lengths.reserve(pool.draws.size());
+    for (const Drawn& draw : pool.draws) lengths.push_back(fitted(draw.example, shards_.lengths(draw.example)));
+    source = std::make_unique<Pairs>(*this, std::move(pool.draws), std::move(lengths), key);
+  } else {
+    DrawnDocuments documents{shards_, pool.draws};
+    if (packed_) {
+      source = std::make_unique<PackedRows>(*this, std::move(documents));
+    } else {
+      std::vector<LmRow> rows = plan_single_rows(documents.positions(), settings_.batch.sequence_length);
+      source = std::make_unique<SingleRows>(*this, std::move(documents), std::move(rows), key);
+    }
+  }
+  source->begin_ = begin;
+  source->next_ = std::move(pool.next);
+  source->next_.steps = begin.steps + source->steps();
+  for (std::int64_t step = 0; step < source->steps(); ++step)
+    source->next_.tgt_tokens += source->totals(step).tgt_tokens;
+  return source;
+}
+
+}  // namespace argosy::data
