@@ -159,6 +159,12 @@ struct Reader {
     }
   }
 
+  void read(const json::value& from, StringOrList& to) {
+    if (!from.is_string() && !from.is_array()) return add_mismatch(problems, "a string or a list of strings", from);
+    if (from.is_array()) return read(from, to.items);
+    to = std::string(from.get_string());
+  }
+
   template <class T>
   void read(const json::value& from, std::vector<T>& to) {
     if (!from.is_array()) return add_mismatch(problems, "a list", from);
@@ -278,6 +284,8 @@ json::value dump(const T& value) {
     return object;
   } else if constexpr (std::same_as<T, Path>) {
     return json::value(value.string());
+  } else if constexpr (std::same_as<T, StringOrList>) {
+    return value.items.size() == 1 ? json::value(value.items[0]) : dump(value.items);
   } else {
     return json::value(value);
   }
@@ -331,6 +339,8 @@ json::value schema() {
     return object;
   } else if constexpr (std::floating_point<T>) {
     return {{"type", "number"}};
+  } else if constexpr (std::same_as<T, StringOrList>) {
+    return {{"anyOf", json::array{schema<std::string>(), schema<std::vector<std::string>>()}}};
   } else {
     static_assert(std::same_as<T, std::string> || std::same_as<T, Path>, "a type no configuration can hold");
     return {{"type", "string"}};

@@ -12,6 +12,7 @@
 #include "core/random.hpp"
 #include "data/line_reader.hpp"
 #include "data/preprocess.hpp"
+#include "data/record_line.hpp"
 
 namespace argosy::data {
 namespace {
@@ -67,13 +68,30 @@ std::optional<Recipe> read_recipe(const Files& files, const Path& tokenizer) {
               "a damaged file", "restore it, or leave data.tokenizer_training out to use the tokenizer as it is");
 }
 
+void add_lines(std::string_view text, std::vector<std::string>& to) {
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (end != 0) to.emplace_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+}
+
+/// What a line of a text says. A broken record says nothing: where records are read, it is refused or counted.
+void add_texts(const std::string& line, const TextRules& rules, std::vector<std::string>& to) {
+  Record record;
+  if (rules.format == TextFormat::text) return add_lines(line, to);
+  if (parse_record(line, rules, record)) return;
+  add_lines(record.source, to);
+  add_lines(record.target, to);
+}
+
 std::string cached_name(const Digest& training, std::string_view model) {
   return fmt::format("{}-{}.model", training.hex(), digest_of(model).hex());
 }
 
 /// The model of a training digest, from the cache or trained now.
 std::string cached_model(const Files& files, const Log& log, const PreprocessSettings& settings,
-                         std::span<const CountedFile> texts, const Digest& training, bool& trained) {
+                         std::span<const CountedCorpus> corpora, const Digest& training, bool& trained) {
   // The name tells both digests, so that a damaged model is not taken for what was trained.
   const Path folder = settings.cache / "tokenizers";
   try {
@@ -88,7 +106,7 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
     log.warn("no tokenizer is taken from the cache: {}", error.what());
   }
   const TokenizerTraining& wanted = *settings.data.tokenizer_training;
-  const std::vector<std::string> lines = sample_lines(files, texts, wanted.sample_lines, settings.data.invalid_utf8);
+  const std::vector<std::string> lines = sample_lines(files, corpora, wanted.sample_lines);
   log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
   std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout);
   trained = true;
@@ -113,10 +131,9 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
 /// replaced goes first, so that a kill at any point leaves a state from which the same command goes on. Of several jobs
 /// that make one tokenizer at once, the first to write its recipe decides what it is.
 std::string train_into_place(const Files& files, const Log& log, const PreprocessSettings& settings,
-                             std::span<const CountedFile> texts, bool& trained) {
+                             std::span<const CountedCorpus> corpora, bool& trained) {
   const Path path = settings.data.tokenizer;
-  const Digest training = digest_of_training(*settings.data.tokenizer_training, texts, settings.vocabulary.layout,
-                                             settings.data.invalid_utf8);
+  const Digest training = digest_of_training(*settings.data.tokenizer_training, corpora, settings.vocabulary.layout);
   const std::optional<Recipe> recipe = read_recipe(files, path);
   if (files.exists(path)) {
     std::string model = files.read_text(path);
@@ -129,7 +146,7 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
   const bool replaces = recipe && recipe->training != training.hex();
   if (replaces && !settings.retrain_tokenizer) refuse_other(path);
   if (replaces) log.warn("{} was trained on other text or with other settings and is replaced", path.string());
-  std::string model = cached_model(files, log, settings, texts, training, trained);
+  std::string model = cached_model(files, log, settings, corpora, training, trained);
   const Recipe own{training.hex(), digest_of(model).hex()};
   if (path.has_parent_path()) files.make_folders(path.parent_path());
   if (replaces) {
@@ -144,22 +161,23 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
 
 }  // namespace
 
-Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedFile> texts,
-                          spec::TokenLayout layout, InvalidUtf8 policy) {
+Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedCorpus> corpora,
+                          spec::TokenLayout layout) {
   // Pegasus has Marian's ids.
   if (layout == spec::TokenLayout::pegasus) layout = spec::TokenLayout::marian;
   Hasher hasher;
   hasher.update(fmt::format("tokenizer 1 {} {} {} {} {} {}", static_cast<int>(training.type), training.vocab_size,
                             training.character_coverage, training.sample_lines, static_cast<int>(layout),
-                            static_cast<int>(policy)));
-  for (const CountedFile& text : texts) hasher.update(std::as_bytes(std::span{text.record.digest.bytes}));
+                            static_cast<int>(corpora.front().rules.invalid_utf8)));
+  for (const CountedCorpus& corpus : corpora)
+    if (corpus.rules.format != TextFormat::text) hasher.update(recipe_of(corpus.rules));
+  for (const CountedFile& text : files_of(corpora)) hasher.update(std::as_bytes(std::span{text.record.digest.bytes}));
   return hasher.digest();
 }
 
-std::vector<std::string> sample_lines(const Files& files, std::span<const CountedFile> texts, std::int64_t count,
-                                      InvalidUtf8 policy) {
+std::vector<std::string> sample_lines(const Files& files, std::span<const CountedCorpus> corpora, std::int64_t count) {
   std::uint64_t total = 0;
-  for (const CountedFile& text : texts) total += static_cast<std::uint64_t>(text.record.figures.lines);
+  for (const CountedFile& text : files_of(corpora)) total += static_cast<std::uint64_t>(text.record.figures.lines);
   std::vector<std::uint64_t> wanted(std::min(total, static_cast<std::uint64_t>(count)));
   const Permutation order{std::max<std::uint64_t>(total, 1), sample_seed, 0};
   for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = order(i);
@@ -169,12 +187,14 @@ std::vector<std::string> sample_lines(const Files& files, std::span<const Counte
   sample.reserve(wanted.size());
   auto next = wanted.begin();
   std::uint64_t at = 0;
-  for (const CountedFile& text : texts) {
-    LineReader reader{files.open(text.path), 0, 0, policy};
-    for (std::string line; reader.next(line); ++at) {
-      if (next == wanted.end() || *next != at) continue;
-      ++next;
-      if (!line.empty()) sample.push_back(line);
+  for (const CountedCorpus& corpus : corpora) {
+    for (const CountedFile& text : files_of(std::span{&corpus, 1})) {
+      LineReader reader{files.open(text.text), 0, 0, corpus.rules.invalid_utf8, CarriageReturns::drop, text.path};
+      for (std::string line; next != wanted.end() && reader.next(line); ++at) {
+        if (*next != at) continue;
+        ++next;
+        add_texts(line, corpus.rules, sample);
+      }
     }
   }
   return sample;
@@ -212,12 +232,12 @@ std::string train_tokenizer(const TokenizerTraining& training, std::span<const s
 }
 
 PreparedTokenizer prepare_tokenizer(const comm::Communicator& world, const Files& files, const Log& log,
-                                    const PreprocessSettings& settings, std::span<const CountedFile> texts) {
+                                    const PreprocessSettings& settings, std::span<const CountedCorpus> corpora) {
   std::string model;
   bool trained = false;
   comm::at_root(world, [&] {
     if (settings.data.tokenizer_training) {
-      model = train_into_place(files, log, settings, texts, trained);
+      model = train_into_place(files, log, settings, corpora, trained);
     } else {
       model = Tokenizer::read(files, settings.data.tokenizer, settings.vocabulary).model_bytes();
     }

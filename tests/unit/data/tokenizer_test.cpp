@@ -75,24 +75,31 @@ TEST(TokenizerTraining, SaysThatTheTextIsTooSmall) {
 TEST(TokenizerTraining, SamplesEachLineAtMostOnceAndTheSameEachTime) {
   const test::TempFolder folder;
   const Files files = Files::system();
-  std::vector<CountedFile> texts;
+  std::vector<CountedCorpus> corpora(1);
   for (const char* name : {"a", "b"}) {
     std::vector<std::string> lines;
     for (int i = 0; i < 500; ++i) lines.push_back(name + std::to_string(i));
     files.write_atomically(folder / name, test::joined(lines));
-    CountedFile text{.path = folder / name, .record = {}};
+    CountedFile text{.path = folder / name, .record = {}, .text = folder / name};
     text.record.figures.lines = 500;
-    texts.push_back(text);
+    corpora[0].source.push_back(text);
   }
-  const std::vector<std::string> sample = sample_lines(files, texts, 100, InvalidUtf8::reject);
+  const std::vector<std::string> sample = sample_lines(files, corpora, 100);
   EXPECT_EQ(sample.size(), 100U);
   EXPECT_EQ((std::set<std::string>{sample.begin(), sample.end()}.size()), 100U);
-  EXPECT_EQ(sample, sample_lines(files, texts, 100, InvalidUtf8::reject));
+  EXPECT_EQ(sample, sample_lines(files, corpora, 100));
   const auto from_b =
       std::count_if(sample.begin(), sample.end(), [](const std::string& line) { return line[0] == 'b'; });
   EXPECT_GT(from_b, 25);
   EXPECT_LT(from_b, 75);
-  EXPECT_EQ(sample_lines(files, texts, 5000, InvalidUtf8::reject).size(), 1000U);
+  EXPECT_EQ(sample_lines(files, corpora, 5000).size(), 1000U);
+  // Of records the texts, line by line; a broken one says nothing.
+  files.write_atomically(folder / "c",
+                         std::string_view{"{\"text\": \"x\\n\\n y\"}\n{\n{\"source\": \"s\", \"target\": \"t\"}\n"});
+  corpora[0] = {.rules = {.format = TextFormat::jsonl},
+                .source = {{.path = folder / "c", .record = {}, .text = folder / "c"}}};
+  corpora[0].source[0].record.figures.lines = 3;
+  EXPECT_EQ(sample_lines(files, corpora, 5), (std::vector<std::string>{"x", " y", "st"}));
 }
 
 TEST(Tokenizer, SpellsDeadIdsAndSkipsThemInText) {
