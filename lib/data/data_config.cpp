@@ -40,10 +40,18 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
 
 std::span<const config::KeyText> key_texts(const TokenizerTraining&) {
   static constexpr config::KeyText texts[] = {
-      {"type", "SentencePiece model: unigram or bpe"},
+      {"type", "SentencePiece model: unigram, bpe, char (each character a piece) or word (each word a piece)"},
       {"vocab_size", "pieces, special ones included; the model pads its vocabulary to model.vocab_multiple"},
       {"character_coverage", "share of the characters of the text that become pieces"},
       {"sample_lines", "lines drawn from all corpora, both sides, to train on"},
+      {"byte_fallback",
+       "256 of the pieces are the bytes, so that no character is unknown; default: true for language models, false for "
+       "pairs; not with the type word"},
+      {"normalizer",
+       "nmt_nfkc: characters that look alike become one, line feeds and tabs become spaces, and only one space is "
+       "kept; "
+       "identity: with byte_fallback, the text comes back byte for byte; default: identity for language models, "
+       "nmt_nfkc for pairs and for the type word"},
   };
   return texts;
 }
@@ -167,6 +175,11 @@ void validate(const TokenizerTraining& config, config::Problems& problems) {
   problems.require(config.character_coverage > 0 && config.character_coverage <= 1, "/character_coverage",
                    "a share above 0, at most 1", fmt::format("{}", config.character_coverage));
   problems.require(config.sample_lines >= 1, "/sample_lines", "at least 1", fmt::format("{}", config.sample_lines));
+  const bool words = config.type == TokenizerType::word;
+  problems.require(!words || !config.byte_fallback.value_or(false), "/byte_fallback", "false with the type word",
+                   "true");
+  problems.require(!words || config.normalizer != Normalizer::identity, "/normalizer", "nmt_nfkc with the type word",
+                   "identity");
 }
 
 void validate(const SplitConfig& config, config::Problems& problems) {
@@ -222,6 +235,13 @@ void validate(const BatchConfig& config, config::Problems& problems) {
 Path cache_folder(const DataConfig& config, const Path& run_dir) {
   if (config.cache) return *config.cache;
   return run_dir.empty() ? user_cache_folder() : run_dir / "cache";
+}
+
+TokenizerTraining resolve_training(TokenizerTraining training, bool pairs) {
+  const bool exact = !pairs && training.type != TokenizerType::word;
+  if (!training.byte_fallback) training.byte_fallback = exact;
+  if (!training.normalizer) training.normalizer = exact ? Normalizer::identity : Normalizer::nmt_nfkc;
+  return training;
 }
 
 UnpackSettings unpack_settings(const DataConfig& config, const Path& cache) {

@@ -18,8 +18,10 @@
 /// torch, no MPI. Paths are as typed (relative to the working directory).
 namespace argosy::data {
 
-enum class TokenizerType { unigram, bpe };
-BOOST_DESCRIBE_ENUM(TokenizerType, unigram, bpe)
+enum class TokenizerType { unigram, bpe, char_, word };
+BOOST_DESCRIBE_ENUM(TokenizerType, unigram, bpe, char_, word)
+enum class Normalizer { nmt_nfkc, identity };
+BOOST_DESCRIBE_ENUM(Normalizer, nmt_nfkc, identity)
 enum class BatchUnit { padded_tokens, examples };
 BOOST_DESCRIBE_ENUM(BatchUnit, padded_tokens, examples)
 enum class DocumentCut { split, whole };
@@ -47,8 +49,11 @@ struct TokenizerTraining {
   std::int64_t vocab_size = 8000;
   double character_coverage = 1.0;
   std::int64_t sample_lines = 60000;
+  std::optional<bool> byte_fallback{};
+  std::optional<Normalizer> normalizer{};
 };
-BOOST_DESCRIBE_STRUCT(TokenizerTraining, (), (type, vocab_size, character_coverage, sample_lines))
+BOOST_DESCRIBE_STRUCT(TokenizerTraining, (),
+                      (type, vocab_size, character_coverage, sample_lines, byte_fallback, normalizer))
 
 struct SplitConfig {
   double train = 0.99, validation = 0.01;  // shares of tgt_tokens, cut at document ends
@@ -103,6 +108,8 @@ void validate(const BatchConfig&, config::Problems&);
 [[nodiscard]] TextRules rules_of(const CorpusConfig& corpus, const DataConfig& data);
 /// data.cache, or <run_dir>/cache, or the user's cache folder where neither is named.
 [[nodiscard]] Path cache_folder(const DataConfig& config, const Path& run_dir);
+/// The training with byte_fallback and normalizer decided: what the corpora need.
+[[nodiscard]] TokenizerTraining resolve_training(TokenizerTraining training, bool pairs);
 /// How texts of compressed files are unpacked, in that folder.
 [[nodiscard]] UnpackSettings unpack_settings(const DataConfig& config, const Path& cache);
 /// ${XDG_CACHE_HOME:-~/.cache}/argosy.

@@ -4,6 +4,7 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 #include <unordered_map>
 
@@ -68,21 +69,24 @@ std::optional<Recipe> read_recipe(const Files& files, const Path& tokenizer) {
               "a damaged file", "restore it, or leave data.tokenizer_training out to use the tokenizer as it is");
 }
 
-void add_lines(std::string_view text, std::vector<std::string>& to) {
+/// Adds the parts of a text between `ends`.
+void add_parts(std::string_view text, const char* ends, std::vector<std::string>& to) {
   while (!text.empty()) {
-    const std::size_t end = text.find('\n');
+    const std::size_t end = text.find_first_of(ends);
     if (end != 0) to.emplace_back(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
 }
 
-/// What a line of a text says. A broken record says nothing: where records are read, it is refused or counted.
+/// What a line of a text says. A broken record says nothing: where records are read, it is refused or counted. A
+/// language model's text is cut at tabs too: SentencePiece trains on no line that has one.
 void add_texts(const std::string& line, const TextRules& rules, std::vector<std::string>& to) {
   Record record;
-  if (rules.format == TextFormat::text) return add_lines(line, to);
+  const char* const ends = rules.pairs ? "\n" : "\n\t";
+  if (rules.format == TextFormat::text) return add_parts(line, ends, to);
   if (parse_record(line, rules, record)) return;
-  add_lines(record.source, to);
-  add_lines(record.target, to);
+  add_parts(record.source, ends, to);
+  add_parts(record.target, ends, to);
 }
 
 std::string cached_name(const Digest& training, std::string_view model) {
@@ -105,7 +109,7 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
   } catch (const Error& error) {  // only time is lost
     log.warn("no tokenizer is taken from the cache: {}", error.what());
   }
-  const TokenizerTraining& wanted = *settings.data.tokenizer_training;
+  const TokenizerTraining wanted = resolve_training(*settings.data.tokenizer_training, corpora.front().rules.pairs);
   const std::vector<std::string> lines = sample_lines(files, corpora, wanted.sample_lines);
   log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
   std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout);
@@ -169,6 +173,9 @@ Digest digest_of_training(const TokenizerTraining& training, std::span<const Cou
   hasher.update(fmt::format("tokenizer 1 {} {} {} {} {} {}", static_cast<int>(training.type), training.vocab_size,
                             training.character_coverage, training.sample_lines, static_cast<int>(layout),
                             static_cast<int>(corpora.front().rules.invalid_utf8)));
+  const TokenizerTraining resolved = resolve_training(training, corpora.front().rules.pairs);
+  if (*resolved.byte_fallback) hasher.update(" byte_fallback");
+  if (resolved.normalizer == Normalizer::identity) hasher.update(" identity");
   for (const CountedCorpus& corpus : corpora)
     if (corpus.rules.format != TextFormat::text) hasher.update(recipe_of(corpus.rules));
   for (const CountedFile& text : files_of(corpora)) hasher.update(std::as_bytes(std::span{text.record.digest.bytes}));
@@ -200,12 +207,14 @@ std::vector<std::string> sample_lines(const Files& files, std::span<const Counte
   return sample;
 }
 
-std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines,
+std::string train_tokenizer(const TokenizerTraining& wanted, std::span<const std::string> lines,
                             spec::TokenLayout layout) {
+  constexpr std::array types{"unigram", "bpe", "char", "word"};  // by TokenizerType
+  const TokenizerTraining training = resolve_training(wanted, true);
   const spec::Vocabulary ids = spec::vocabulary_of({layout}, training.vocab_size);
   const bool pad_is_piece = layout == spec::TokenLayout::t5;
-  const std::unordered_map<std::string, std::string> settings{
-      {"model_type", training.type == TokenizerType::bpe ? "bpe" : "unigram"},
+  std::unordered_map<std::string, std::string> settings{
+      {"model_type", types.at(static_cast<std::size_t>(training.type))},
       {"vocab_size", fmt::format("{}", training.vocab_size)},
       {"character_coverage", fmt::format("{}", training.character_coverage)},
       {"num_threads", fmt::format("{}", training_threads)},
@@ -215,18 +224,30 @@ std::string train_tokenizer(const TokenizerTraining& training, std::span<const s
       {"bos_id", fmt::format("{}", ids.bos.value_or(-1))},
       {"pad_id", fmt::format("{}", pad_is_piece ? *ids.pad : -1)},
       {"minloglevel", "2"},
+      {"byte_fallback", *training.byte_fallback ? "true" : "false"},
+      // Words and characters are as many as the text has.
+      {"hard_vocab_limit", training.type == TokenizerType::word ? "false" : "true"},
   };
+  if (training.normalizer == Normalizer::identity) {
+    settings["normalization_rule_name"] = "identity";
+    settings["add_dummy_prefix"] = "false";
+    settings["remove_extra_whitespaces"] = "false";
+    settings["allow_whitespace_only_pieces"] = "true";  // for indentation
+  }
   std::string model;
   Lines iterator{lines};
   const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);
   if (!status.ok()) {
     const std::string text = status.ToString();
-    const bool too_small =
-        text.find("ocabulary size") != std::string::npos || text.find("vocab_size") != std::string::npos;
-    throw_error(too_small ? Fault::config : Fault::data, "data.tokenizer_training",
+    const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+    const bool too_few = says("smaller than required_chars") || says("(vocab_size) >= (0)");  // pieces for characters
+    const bool too_many = says("ocabulary size") || says("vocab_size");                       // pieces for the text
+    throw_error(too_few || too_many ? Fault::config : Fault::data, "data.tokenizer_training",
                 fmt::format("a tokenizer of {} pieces", training.vocab_size),
                 fmt::format("none from {} lines (SentencePiece: {})", lines.size(), text),
-                too_small ? "lower vocab_size, or give more text" : "check the corpora");
+                too_few    ? "raise vocab_size, or lower character_coverage"
+                : too_many ? "lower vocab_size, or give more text"
+                           : "check the corpora");
   }
   return model;
 }

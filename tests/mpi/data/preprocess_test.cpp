@@ -331,6 +331,7 @@ TEST_F(Preprocess, TrainsAgainForOtherSettingsAndFindsOldOnesInTheCache) {
 
 TEST_F(Preprocess, TellsDocumentsOfALanguageModelApart) {
   settings_.vocabulary.layout = spec::TokenLayout::llama;
+  settings_.data.tokenizer_training->vocab_size = 360;
   CorpusConfig corpus{.name = "book"};
   std::string text;
   const test::Verses verses = test::verses(300);
@@ -361,6 +362,31 @@ TEST_F(Preprocess, TellsDocumentsOfALanguageModelApart) {
       }
     }
   }
+}
+
+TEST_F(Preprocess, KeepsEveryByteOfALanguageModelsText) {
+  settings_.vocabulary.layout = spec::TokenLayout::llama;
+  settings_.data.tokenizer_training->vocab_size = 360;
+  const std::vector<std::string> texts{"int main() {\r\n\treturn 0;  \r\n}\r\n",
+                                       "\n\n  \u2581 caf\u00e9 \U0001F600\n\n\tx = [\n    1,\n    2]\n",
+                                       test::joined(test::verses(60).english) + "no line feed"};
+  test::on_root([&] { Files::system().make_folders(folder_ / "src/more"); });
+  const char* const names[] = {"src/a.c", "src/b.py", "src/more/c"};
+  for (std::size_t i = 0; i < texts.size(); ++i) folder_.write(names[i], texts[i]);
+  settings_.data.corpora = {{.name = "code", .source = (folder_ / "src/**/*").string()}};
+  settings_.data.corpora[0].documents = DocumentUnit::file;
+  settings_.lines_per_shard = 11;
+  EXPECT_EQ(run().index.corpora.at(0).unknown, 0);
+  const Tokenizer tokenizer = read_tokenizer(spec::TokenLayout::llama);
+  const TokenShards shards = TokenShards::open(files_, settings_.data, tokenizer);
+  std::vector<std::string> found;
+  std::vector<std::int32_t> ids;
+  for (std::uint64_t i = 0; i < shards.size(); ++i) {
+    if (shards.starts_document(i)) found.emplace_back();
+    shards.target(i, ids);
+    found.back() += tokenizer.decode(ids);
+  }
+  EXPECT_EQ(found, texts);
 }
 
 TEST_F(Preprocess, JoinsTheFilesOfACorpusInShards) {
