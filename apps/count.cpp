@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "app.hpp"
+#include "data/corpora.hpp"
 #include "plan/run_config.hpp"
 
 namespace {
@@ -12,21 +13,6 @@ using namespace argosy;
 constexpr const char* examples =
     "  apps/count corpus.en corpus.fr                    lines, words, characters and bytes of two files\n"
     "  mpiexec -n 8 apps/count configs/mt_base.json      the texts of a configuration, counted by 8 ranks\n";
-
-/// What to count, where to keep the counts, and the token shards that may have been made of the texts.
-struct Task {
-  std::vector<Path> texts;
-  data::CountSettings settings;
-  std::optional<Path> shards;
-};
-
-Task task_of(const plan::RunConfig& config) {
-  Task task;
-  task.texts = data::texts_of(config.data);
-  task.settings.cache = data::cache_folder(config.data, config.run_dir) / "count";
-  task.shards = config.data.shards;
-  return task;
-}
 
 }  // namespace
 
@@ -42,22 +28,25 @@ int main(int argc, char** argv) {
     app.add_flag("--content-hash", content_hash, "read the texts again even if path, size and times are unchanged");
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
 
-    Task task;
+    data::CountSettings settings{.cache = data::user_cache_folder() / "count", .content_hash = content_hash};
+    std::vector<data::CountedCorpus> corpora;
+    std::vector<data::CountedFile> files;
+    std::optional<Path> shards;
+    const double begin_s = context.clock.monotonic_s();
     if (more.empty() && (options.config.empty() || options.config.extension() == ".json")) {
       const auto config = app::load_config<plan::RunConfig>(options, context);
       if (!config) return Exit::ok;
       context.world.configure(config->comm);
-      task = task_of(*config);
+      settings.cache = data::cache_folder(config->data, config->run_dir) / "count";
+      settings.unpack.limit = config->data.unpacked_limit;
+      shards = config->data.shards;
+      corpora = data::count_corpora(context.world, context.files, context.log, config->data, settings);
+      files = data::files_of(corpora);
     } else {
-      task.texts.assign(more.begin(), more.end());
-      task.texts.insert(task.texts.begin(), options.config);
-      task.settings.cache = data::user_cache_folder() / "count";
+      std::vector<Path> texts{options.config};
+      texts.insert(texts.end(), more.begin(), more.end());
+      files = data::count_files(context.world, context.files, context.log, texts, settings);
     }
-    task.settings.content_hash = content_hash;
-
-    const double begin_s = context.clock.monotonic_s();
-    const std::vector<data::CountedFile> files =
-        data::count_files(context.world, context.files, context.log, task.texts, task.settings);
     const double elapsed_s = context.clock.monotonic_s() - begin_s;
     if (!context.is_root()) return Exit::ok;
     context.print(data::count_table(files));
@@ -69,9 +58,9 @@ int main(int argc, char** argv) {
     }
     boost::json::object figures = data::count_figures(files);
     figures["elapsed_s"] = elapsed_s;
-    if (task.shards && context.files.exists(data::shard_index_path(*task.shards))) {
+    if (shards && context.files.exists(data::shard_index_path(*shards))) {
       try {
-        figures["corpora"] = data::token_figures(data::read_shard_index(context.files, *task.shards), files);
+        figures["corpora"] = data::token_figures(data::read_shard_index(context.files, *shards), corpora);
       } catch (const Error& error) {  // preprocess, which runs next, writes them again
         context.log.warn("tokens are not counted: {}", error.what());
       }

@@ -6,6 +6,7 @@
 
 #include "core/hash.hpp"
 #include "core/memory.hpp"
+#include "data/text_files.hpp"
 #include "decode/load.hpp"
 #include "soup_app.hpp"
 #include "train/evaluate.hpp"
@@ -89,8 +90,9 @@ std::string identity_of(comm::Context& context, const plan::RunConfig& config) {
   comm::at_root(context.world, [&] {
     hasher.update(boost::json::serialize(config::to_json(config)));
     for (const plan::ValidationSet& set : config.validation.sets) {
-      hasher.update(context.files.read_text(set.source));
-      if (set.target) hasher.update(context.files.read_text(*set.target));
+      const data::TextFiles texts = data::find_text_files(context.files, set.source, set.target, "validation.sets");
+      for (const std::vector<Path>* side : {&texts.source, &texts.target})
+        for (const Path& path : *side) hasher.update(context.files.read_text(path));
     }
   });
   return context.world.broadcast(hasher.digest().hex());

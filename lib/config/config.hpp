@@ -12,6 +12,7 @@
 #include <string_view>
 #include <type_traits>
 #include <unordered_set>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -43,6 +44,17 @@ struct Period {
   /// Throws Error{config} on bad text.
   [[nodiscard]] static Period parse(std::string_view text);
   [[nodiscard]] std::string text() const;
+};
+
+/// One string or a list of them. One is written without brackets.
+struct StringOrList {
+  std::vector<std::string> items{};
+  StringOrList() = default;
+  StringOrList(std::string one) : items{std::move(one)} {}
+  StringOrList(const char* one) : items{one} {}
+  StringOrList(const Path& one) : items{one.string()} {}
+  StringOrList(std::vector<std::string> all) : items(std::move(all)) {}
+  bool operator==(const StringOrList&) const = default;
 };
 
 /// One of several described structs, selected by the key "type"; without it, the first. Each struct names itself by
@@ -128,7 +140,8 @@ class Document {
 
 // For any described struct. Defined in config/describe.hpp, for the one .cpp file that instantiates them for a struct.
 // Members may be bool, integers, floating point, std::string, Path, described enums and structs, std::optional (null or
-// "auto": absent), std::vector, std::map<std::string, …>, and any type that is spelled as text like Period
+// "auto": absent), StringOrList, std::vector, std::map<std::string, …>, and any type that is spelled as text like
+// Period
 // (`static T parse(std::string_view)` throwing Error, `std::string text() const`).
 
 /// The defaults of T overlaid with the document. Throws Error{config} listing every unknown key, wrong type and failed

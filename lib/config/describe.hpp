@@ -56,10 +56,16 @@ void for_each_member(T& value, F&& f) {
       [&](auto member) { f(member.name, value.*member.pointer); });
 }
 
+/// As it is spelled in JSON: without the _ at the end of one that would be a word of C++ otherwise (char_).
+inline std::string_view name_of_enumerator(std::string_view name) {
+  return name.ends_with('_') ? name.substr(0, name.size() - 1) : name;
+}
+
 template <Enum T>
 std::vector<std::string_view> names_of() {
   std::vector<std::string_view> names;
-  boost::mp11::mp_for_each<boost::describe::describe_enumerators<T>>([&](auto e) { names.push_back(e.name); });
+  boost::mp11::mp_for_each<boost::describe::describe_enumerators<T>>(
+      [&](auto e) { names.push_back(name_of_enumerator(e.name)); });
   return names;
 }
 
@@ -137,8 +143,13 @@ struct Reader {
 
   template <Enum T>
   void read(const json::value& from, T& to) {
-    if (from.is_string() && boost::describe::enum_from_string(std::string(from.get_string()).c_str(), to)) return;
-    add_bad_name(problems, names_of<T>(), from);
+    bool known = false;
+    boost::mp11::mp_for_each<boost::describe::describe_enumerators<T>>([&](auto e) {
+      if (!from.is_string() || name_of_enumerator(e.name) != std::string_view{from.get_string()}) return;
+      to = e.value;
+      known = true;
+    });
+    if (!known) add_bad_name(problems, names_of<T>(), from);
   }
 
   template <Text T>
@@ -157,6 +168,12 @@ struct Reader {
     } else {
       read(from, to.emplace());
     }
+  }
+
+  void read(const json::value& from, StringOrList& to) {
+    if (!from.is_string() && !from.is_array()) return add_mismatch(problems, "a string or a list of strings", from);
+    if (from.is_array()) return read(from, to.items);
+    to = std::string(from.get_string());
   }
 
   template <class T>
@@ -260,7 +277,7 @@ json::value dump(const T& value) {
   } else if constexpr (Enum<T>) {
     const char* const name = boost::describe::enum_to_string(value, nullptr);
     ARGOSY_CHECK(name != nullptr, "an enumerator without a description");
-    return json::value(name);
+    return json::value(name_of_enumerator(name));
   } else if constexpr (std::same_as<T, Period>) {
     if (value.unit == Period::Unit::step) return json::value(static_cast<std::int64_t>(value.count));
     return json::value(value.text());
@@ -278,6 +295,8 @@ json::value dump(const T& value) {
     return object;
   } else if constexpr (std::same_as<T, Path>) {
     return json::value(value.string());
+  } else if constexpr (std::same_as<T, StringOrList>) {
+    return value.items.size() == 1 ? json::value(value.items[0]) : dump(value.items);
   } else {
     return json::value(value);
   }
@@ -331,6 +350,8 @@ json::value schema() {
     return object;
   } else if constexpr (std::floating_point<T>) {
     return {{"type", "number"}};
+  } else if constexpr (std::same_as<T, StringOrList>) {
+    return {{"anyOf", json::array{schema<std::string>(), schema<std::vector<std::string>>()}}};
   } else {
     static_assert(std::same_as<T, std::string> || std::same_as<T, Path>, "a type no configuration can hold");
     return {{"type", "string"}};

@@ -5,19 +5,27 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
+#include <functional>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "data/line_reader.hpp"
 
 namespace argosy::data {
 namespace {
 
 constexpr std::size_t most_carried_bytes = 3;  // of a character that a block's end cuts
 
-/// What one rank found in its range of blocks.
+/// What one rank found in a range of blocks of a file, or in a whole one. Plain, as it travels.
 struct RangeFigures {
-  TextFigures figures;
-  std::optional<InvalidPlace> first_invalid;
+  std::size_t file = 0, range = 0;  // ranges of a file in their order
+  TextFigures figures{};
+  std::optional<BytePlace> first_invalid{}, first_zero{};
+  bool has_byte_order_mark = false, is_packed = false;
+  std::uint64_t size_bytes = 0;  // of the whole text
+  Digest packed{};               // of a compressed file
+  std::size_t blocks = 0;
 };
 struct BlockFigures {
   Digest digest;
@@ -27,6 +35,20 @@ struct RangeCount {
   RangeFigures found;
   std::vector<BlockFigures> blocks;
 };
+
+bool begins_with_mark(std::span<const char> text) {
+  return std::string_view{text.data(), text.size()}.starts_with(byte_order_mark);
+}
+
+BlockFigures figures_of(std::span<const char> block) {
+  return {digest_of(as_bytes(block)), static_cast<std::uint32_t>(std::count(block.begin(), block.end(), '\n'))};
+}
+
+void take_figures(const TextScanner& scanner, RangeFigures& found) {
+  found.figures = scanner.figures();
+  found.first_invalid = scanner.first_invalid();
+  found.first_zero = scanner.first_zero();
+}
 
 /// Hashes the blocks [first, last), at least one, and counts the lines that begin in them, reading on to the end of the
 /// last line.
@@ -48,10 +70,8 @@ RangeCount count_range(const File& file, std::uint64_t size_bytes, std::uint64_t
     const std::uint64_t end = std::min(at + count_block_bytes, size_bytes);
     const std::span<char> block = std::span{buffer}.subspan(carried, end - at);
     file.read_at(as_writable_bytes(block), at);
-    if (ours) {
-      count.blocks.push_back({digest_of(as_bytes(std::span<const char>{block})),
-                              static_cast<std::uint32_t>(std::count(block.begin(), block.end(), '\n'))});
-    }
+    if (ours) count.blocks.push_back(figures_of(block));
+    if (at == 0) count.found.has_byte_order_mark = begins_with_mark(block);
     const auto newline = first_seen && ours ? block.end() : std::ranges::find(block, '\n');
     const auto line_end = static_cast<std::size_t>(newline - block.begin()) + (newline == block.end() ? 0 : 1);
     std::size_t skip = 0, use = block.size();
@@ -74,27 +94,55 @@ RangeCount count_range(const File& file, std::uint64_t size_bytes, std::uint64_t
     if (!ours && !in_line) break;
   }
   scanner.finish();
-  count.found.figures = scanner.figures();
-  count.found.first_invalid = scanner.first_invalid();
-  if (auto& place = count.found.first_invalid) place->byte_offset += static_cast<std::int64_t>(scan_begin);
+  take_figures(scanner, count.found);
+  for (auto* place : {&count.found.first_invalid, &count.found.first_zero})
+    if (*place) (*place)->byte_offset += static_cast<std::int64_t>(scan_begin);
+  count.found.size_bytes = size_bytes;
   return count;
 }
 
-/// Joins what the ranks found. Range r is rank (r + turn) mod W's.
-CountRecord join(std::span<const RangeFigures> by_rank, std::span<const std::vector<BlockFigures>> blocks_by_rank,
-                 std::size_t turn, std::uint64_t size_bytes) {
+/// The same of a whole compressed file. `take` gets the text in pieces.
+RangeCount count_packed(Unpacker& unpacker, const std::function<void(std::span<const char>)>& take) {
+  RangeCount count;
+  std::vector<char> buffer(most_carried_bytes + count_block_bytes);
+  std::size_t carried = 0;
+  TextScanner scanner;
+  for (bool more = true; more;) {
+    const std::span<char> room = std::span{buffer}.subspan(carried, count_block_bytes);
+    const std::span<const char> block = room.first(unpacker.read(room));
+    more = block.size() == room.size();
+    if (count.blocks.empty()) count.found.has_byte_order_mark = begins_with_mark(block);
+    if (!block.empty()) count.blocks.push_back(figures_of(block));
+    take(block);
+    count.found.size_bytes += block.size();
+    const std::span<const char> text = std::span{buffer}.first(carried + block.size());
+    const std::span<const char> rest = text.subspan(scanner.scan(text, !more));
+    std::ranges::copy(rest, buffer.begin());
+    carried = rest.size();
+  }
+  scanner.finish();
+  take_figures(scanner, count.found);
+  count.found.is_packed = true;
+  count.found.packed = unpacker.packed_digest();
+  return count;
+}
+
+/// Joins what was found in the ranges of a file, which are in their order.
+CountRecord join(std::span<const RangeCount> ranges) {
   CountRecord record;
-  record.size_bytes = size_bytes;
   Hasher hasher;
-  for (std::size_t r = 0; r < by_rank.size(); ++r) {
-    const std::size_t rank = (r + turn) % by_rank.size();
-    const RangeFigures& found = by_rank[rank];
-    if (found.first_invalid && !record.first_invalid) {
-      record.first_invalid = found.first_invalid;
-      record.first_invalid->line += record.figures.newlines;
+  for (const RangeCount& range : ranges) {
+    const RangeFigures& found = range.found;
+    for (const auto& [from, to] :
+         {std::pair{&found.first_invalid, &record.first_invalid}, {&found.first_zero, &record.first_zero}}) {
+      if (!*from || *to) continue;
+      *to = *from;
+      (*to)->line += record.figures.newlines;
     }
     record.figures += found.figures;
-    for (const BlockFigures& block : blocks_by_rank[rank]) {
+    record.size_bytes = found.size_bytes;
+    record.has_byte_order_mark = record.has_byte_order_mark || found.has_byte_order_mark;
+    for (const BlockFigures& block : range.blocks) {
       hasher.update(std::as_bytes(std::span{block.digest.bytes}));
       record.block_newlines.push_back(block.newlines);
     }
@@ -103,20 +151,69 @@ CountRecord join(std::span<const RangeFigures> by_rank, std::span<const std::vec
   return record;
 }
 
-/// **Collective.** Range r of W of a file goes to rank (r + turn) mod W, so that small files spread over the ranks.
-CountRecord count_file(const comm::Communicator& world, const Files& files, const Path& path, std::uint64_t size_bytes,
-                       std::size_t turn) {
-  const auto ranks = static_cast<std::size_t>(world.size());
-  const std::uint64_t blocks = (size_bytes + count_block_bytes - 1) / count_block_bytes;
-  RangeCount mine;
-  comm::agree(world, [&] {
-    const std::size_t r = (static_cast<std::size_t>(world.rank()) + ranks - turn % ranks) % ranks;
-    const std::uint64_t first = (blocks * r + ranks - 1) / ranks, last = (blocks * (r + 1) + ranks - 1) / ranks;
-    if (first < last) mine = count_range(files.open(path), size_bytes, first, last);
-  });
-  const std::vector<RangeFigures> found = world.all_gather(mine.found);
-  const std::vector<std::vector<BlockFigures>> blocks_found = world.all_gather(mine.blocks);
-  return join(found, blocks_found, turn, size_bytes);
+/// A file that is to be counted, as rank 0 sees it. Plain, as it travels.
+struct ToCount {
+  std::size_t file = 0;
+  std::uint64_t size_bytes = 0;
+  Compression compression = Compression::none;
+};
+
+/// This rank's share. Range r of W of a large file goes to rank (r + file) mod W; other files go whole to rank file mod
+/// W.
+std::vector<RangeCount> count_share(const comm::Communicator& world, const Files& files, std::span<const Path> paths,
+                                    std::span<const ToCount> wanted, const CountSettings& settings) {
+  const auto ranks = static_cast<std::size_t>(world.size()), rank = static_cast<std::size_t>(world.rank());
+  std::vector<RangeCount> counts;
+  for (const ToCount& file : wanted) {
+    const std::size_t r = (rank + ranks - file.file % ranks) % ranks;
+    const Path& path = paths[file.file];
+    if (file.compression != Compression::none) {
+      if (r != 0) continue;
+      const auto unpack = [&](const std::function<void(std::span<const char>)>& take) {
+        Unpacker unpacker{files.open(path), file.compression, settings.unpack.limit};
+        counts.push_back(count_packed(unpacker, take));
+        return counts.back().found.packed;
+      };
+      if (settings.unpack.folder.empty())
+        unpack([](std::span<const char>) {});
+      else
+        write_unpacked(files, settings.unpack.folder, unpack);
+      counts.back().found.file = file.file;
+      continue;
+    }
+    const std::uint64_t blocks = (file.size_bytes + count_block_bytes - 1) / count_block_bytes;
+    const std::size_t ranges = blocks <= 1 ? 1 : ranks;
+    const std::uint64_t first = (blocks * r + ranges - 1) / ranges, last = (blocks * (r + 1) + ranges - 1) / ranges;
+    if (r >= ranges || first >= last) continue;
+    RangeCount& count = counts.emplace_back(count_range(files.open(path), file.size_bytes, first, last));
+    count.found.file = file.file;
+    count.found.range = r;
+  }
+  for (RangeCount& count : counts) count.found.blocks = count.blocks.size();
+  return counts;
+}
+
+/// **Collective.** The ranges of all ranks, sorted by file and range.
+std::vector<RangeCount> gather(const comm::Communicator& world, const std::vector<RangeCount>& mine) {
+  std::vector<RangeFigures> figures;
+  std::vector<BlockFigures> blocks;
+  for (const RangeCount& count : mine) {
+    figures.push_back(count.found);
+    blocks.insert(blocks.end(), count.blocks.begin(), count.blocks.end());
+  }
+  const std::vector<std::vector<RangeFigures>> all_figures = world.all_gather(figures);
+  const std::vector<std::vector<BlockFigures>> all_blocks = world.all_gather(blocks);
+  std::vector<RangeCount> all;
+  for (std::size_t rank = 0; rank < all_figures.size(); ++rank) {
+    auto next = all_blocks[rank].begin();
+    for (const RangeFigures& found : all_figures[rank]) {
+      const auto end = next + static_cast<std::ptrdiff_t>(found.blocks);
+      all.push_back({found, {next, end}});
+      next = end;
+    }
+  }
+  std::ranges::sort(all, {}, [](const RangeCount& count) { return std::pair{count.found.file, count.found.range}; });
+  return all;
 }
 
 FileStat stat_of(const Files& files, const Path& path) {
@@ -141,6 +238,11 @@ FileStat settled(const Files& files, const Path& path) {
   return stat_of(files, path);
 }
 
+bool is_of_size(const Files& files, const Path& path, std::uint64_t size_bytes) {
+  const std::optional<FileStat> stat = files.stat(path);
+  return stat && stat->size_bytes == size_bytes;
+}
+
 constexpr const char* row_format = "{:>12} {:>10} {:>12} {:>13} {:>14} {:>9} {:>9}  {}\n";
 
 CountRecord sum_of(std::span<const CountedFile> files) {
@@ -162,46 +264,82 @@ std::string row_of(const CountRecord& record, const std::string& name) {
 
 std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, const Log& log,
                                      std::span<const Path> paths, const CountSettings& settings) {
-  const CountCache cache{files, settings.cache};
-  bool keeps = true;
+  std::vector<Path> places;
+  for (const Path& path : paths) places.push_back(std::filesystem::absolute(path).lexically_normal());
+  CountCache cache{files, settings.cache, places};
   std::vector<CountedFile> counted;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    const Path path = std::filesystem::absolute(paths[i]).lexically_normal();
-    // Rank 0 looks at the file and the cache for all: over a network file system other ranks might see other times.
-    FileStat stat;
-    std::string known;
-    std::array<std::int64_t, 1> size_bytes{};
-    comm::at_root(world, [&] {
-      stat = settled(files, path);
-      size_bytes[0] = static_cast<std::int64_t>(stat.size_bytes);
-      if (settings.content_hash) return;
+  for (const Path& path : places) counted.push_back({.path = path, .record = {}, .from_cache = true, .text = path});
+
+  // Rank 0 looks at the files and the cache for all: over a network file system other ranks might see other times.
+  std::vector<FileStat> stats;
+  std::vector<ToCount> wanted;
+  std::string known;  // a line for each file that is not wanted
+  comm::at_root(world, [&] {
+    const auto find = [&](std::size_t i) -> std::optional<KnownFile> {
+      if (settings.content_hash) return std::nullopt;
       try {
-        if (const std::optional<CountRecord> record = cache.find(path, stat)) known = text_of(*record);
+        if (i == 0) cache.load();
+        return cache.find(i, stats[i]);
       } catch (const Error& error) {  // only time is lost
-        log.warn("cached counts are not used, and {} is counted again: {}", path.string(), error.what());
+        log.warn("cached counts are not used, and {} is counted again: {}", places[i].string(), error.what());
+        return std::nullopt;
       }
-    });
-    known = world.broadcast(std::move(known));
-    if (!known.empty()) {
-      counted.push_back({path, record_of_text(known).value(), true});
-      continue;
+    };
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      stats.push_back(settled(files, places[i]));
+      const std::optional<KnownFile> file = find(i);
+      const bool unpacked =
+          !file || !file->packed || settings.unpack.folder.empty() ||
+          is_of_size(files, unpacked_path(settings.unpack.folder, *file->packed), file->record.size_bytes);
+      if (file && unpacked)
+        known += fmt::format("{} {}\n", file->packed ? file->packed->hex() : "-", text_of(file->record));
+      else
+        wanted.push_back({i, stats[i].size_bytes, compression_of(files, places[i])});
     }
-    world.all_reduce(size_bytes);  // zero on the other ranks
-    CountRecord record = count_file(world, files, path, static_cast<std::uint64_t>(size_bytes[0]), i);
-    comm::at_root(world, [&] {
-      const FileStat after = stat_of(files, path);
-      if (after.size_bytes != stat.size_bytes || after.mtime_ns != stat.mtime_ns)
-        throw_claim(Fault::data, path.string() + " changed while it was read", path.string(), "a file at rest",
-                    "one that changed", "run again when no program writes to it");
-      try {
-        if (keeps) cache.keep(path, stat, record);
-      } catch (const Error& error) {  // only time is lost
-        keeps = false;
-        log.warn("counts are not kept for the next call: {}", error.what());
-      }
-    });
-    counted.push_back({path, std::move(record), false});
+  });
+  wanted = world.broadcast(wanted);
+  known = world.broadcast(std::move(known));
+  std::vector<RangeCount> mine;
+  comm::agree(world, [&] { mine = count_share(world, files, places, wanted, settings); });
+  const std::vector<RangeCount> found = gather(world, mine);
+
+  const auto text_path = [&](const std::optional<Digest>& packed, const Path& path) {
+    if (!packed) return path;
+    return settings.unpack.folder.empty() ? Path{} : unpacked_path(settings.unpack.folder, *packed);
+  };
+  std::vector<std::optional<Digest>> packed(places.size());
+  for (const ToCount& file : wanted) counted[file.file].from_cache = false;
+  std::string_view lines = known;
+  auto range = found.begin();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (counted[i].from_cache) {
+      const std::size_t space = lines.find(' '), end = lines.find('\n');
+      packed[i] = Digest::from_hex(lines.substr(0, space));
+      counted[i].record = record_of_text(lines.substr(space + 1, end - space - 1)).value();
+      lines.remove_prefix(end + 1);
+    } else {
+      const auto begin = range;
+      while (range != found.end() && range->found.file == i) ++range;
+      counted[i].record = join(std::span{begin, range});
+      if (begin != range && begin->found.is_packed) packed[i] = begin->found.packed;
+    }
+    counted[i].text = text_path(packed[i], places[i]);
   }
+  comm::at_root(world, [&] {
+    for (const ToCount& file : wanted) {
+      const FileStat after = stat_of(files, places[file.file]), &before = stats[file.file];
+      if (after.size_bytes != before.size_bytes || after.mtime_ns != before.mtime_ns)
+        throw_claim(Fault::data, places[file.file].string() + " changed while it was read", places[file.file].string(),
+                    "a file at rest", "one that changed", "run again when no program writes to it");
+    }
+    try {
+      for (const ToCount& file : wanted)
+        cache.keep(file.file, stats[file.file], {counted[file.file].record, packed[file.file]});
+      if (!wanted.empty()) cache.flush();
+    } catch (const Error& error) {  // only time is lost
+      log.warn("counts are not kept for the next call: {}", error.what());
+    }
+  });
   return counted;
 }
 
@@ -260,21 +398,6 @@ boost::json::object count_figures(std::span<const CountedFile> files) {
           {"words", sum.figures.words},
           {"bytes", sum.size_bytes},
           {"files", std::move(list)}};
-}
-
-boost::json::object token_figures(const ShardIndex& index, std::span<const CountedFile> files) {
-  boost::json::object figures;
-  std::size_t at = 0;
-  for (const ShardIndex::Corpus& corpus : index.corpora) {
-    for (const ShardIndex::Text& text : corpus.texts) {
-      if (at >= files.size() || files[at++].record.digest != text.digest) return {};
-    }
-    figures[corpus.name] = {{"examples", corpus.examples()},
-                            {"src_tokens", corpus.src_tokens},
-                            {"tgt_tokens", corpus.tgt_tokens},
-                            {"unknown", corpus.unknown}};
-  }
-  return figures;
 }
 
 }  // namespace argosy::data

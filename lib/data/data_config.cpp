@@ -16,16 +16,27 @@ namespace argosy::data {
 std::span<const config::KeyText> key_texts(const CorpusConfig&) {
   static constexpr config::KeyText texts[] = {
       {"name", "name of the corpus in logs and file names: letters, digits, - _ ."},
-      {"languages", "language codes of source and target"},
-      {"source", "text file, one sentence or document a line"},
-      {"target", "text file whose line i translates line i of the source; absent for a language model"},
+      {"languages",
+       "language codes of source and target, or of a language model's text. Two codes make the records of tsv and "
+       "jsonl pairs"},
+      {"source",
+       "text file, or a list of them; * ? [a-z] match parts of a name and ** any folders. Files that are compressed "
+       "with gzip or zstd are recognized by their content"},
+      {"target",
+       "text file whose line i translates line i of the source, or a list of them, one for each source; absent for a "
+       "language model, and for tsv and jsonl"},
+      {"format",
+       "text (a line is an example), tsv (columns between tabs, nothing is quoted) or jsonl (one JSON object a line); "
+       "default: by the ending of the first name of source, .tsv, .jsonl or .ndjson, also before .gz and .zst"},
+      {"fields", "where records of tsv (\"2\": column 2) or jsonl (\"/text\": a JSON pointer) have their texts"},
       {"weight", "multiplies the corpus's share of tgt_tokens"},
       {"start",
        "train on this corpus from here on: steps, or with t tgt_tokens, with e epochs; takes effect where a pool "
        "begins"},
       {"end", "train on this corpus up to here; absent: to the end of training"},
-      {"document_end",
-       "language model: where a document ends: line (at the end of each line) or empty_line (at an empty line)"},
+      {"documents",
+       "language model: what a document is: line (each line), blank_line (lines up to an empty one; line feeds and "
+       "indentation are kept), file (a whole file, byte for byte) or record (a record of tsv or jsonl)"},
       {"transforms", "applied in order to each example. max_length: leave out pairs with a longer side"},
   };
   return texts;
@@ -33,10 +44,18 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
 
 std::span<const config::KeyText> key_texts(const TokenizerTraining&) {
   static constexpr config::KeyText texts[] = {
-      {"type", "SentencePiece model: unigram or bpe"},
+      {"type", "SentencePiece model: unigram, bpe, char (each character a piece) or word (each word a piece)"},
       {"vocab_size", "pieces, special ones included; the model pads its vocabulary to model.vocab_multiple"},
       {"character_coverage", "share of the characters of the text that become pieces"},
       {"sample_lines", "lines drawn from all corpora, both sides, to train on"},
+      {"byte_fallback",
+       "256 of the pieces are the bytes, so that no character is unknown; default: true for language models, false for "
+       "pairs; not with the type word"},
+      {"normalizer",
+       "nmt_nfkc: characters that look alike become one, line feeds and tabs become spaces, and only one space is "
+       "kept; "
+       "identity: with byte_fallback, the text comes back byte for byte; default: identity for language models, "
+       "nmt_nfkc for pairs and for the type word"},
   };
   return texts;
 }
@@ -60,7 +79,8 @@ std::span<const config::KeyText> key_texts(const DataConfig&) {
        "and "
        "begins with what preprocess does where that is not done yet. Both give the same batches"},
       {"cache",
-       "folder for counts and trained tokenizers, which later calls reuse for the same text; default: <run_dir>/cache"},
+       "folder for counts, trained tokenizers and the texts of compressed files, which later calls reuse for the same "
+       "text; default: <run_dir>/cache"},
       {"workers", "number of threads with which each rank tokenizes, and assembles batches while it trains"},
       {"temperature",
        "a corpus's share is its weight times its tgt_tokens^(1/temperature); 1: proportional to its size; large: "
@@ -69,6 +89,11 @@ std::span<const config::KeyText> key_texts(const DataConfig&) {
       {"invalid_utf8",
        "reject: stop at the first invalid byte and report its place; replace: put U+FFFD in place of each invalid "
        "byte"},
+      {"broken_records",
+       "reject: stop at the first record of tsv or jsonl that cannot be read, and report its place; skip: leave such "
+       "records out and count them as broken"},
+      {"unpacked_limit",
+       "bytes that the text of a compressed file may have; default: 1000 times the size of the file, and 1 GiB"},
       {"tokenizer_training", "train the tokenizer on the corpora; absent: the file must exist"},
       {"split", "hold out the end of each corpus; absent: train on all of it"},
   };
@@ -132,16 +157,16 @@ std::string try_neighbors(std::int64_t size, std::int64_t of) {
 void validate(const CorpusConfig& config, config::Problems& problems) {
   problems.require(is_file_name(config.name), "/name", "a name of at most 200 letters, digits, '-', '_' and '.'",
                    config.name);
-  problems.require(!config.source.empty(), "/source", "a text file", "none");
-  problems.require(!config.target || !config.target->empty(), "/target", "a text file", "an empty name");
+  const TextRules rules = rules_of(config, {});
+  validate_text(rules, config.source, config.target, problems);
   constexpr double least_weight = 1e-9, most_weight = 1e9;  // powers and sums of them stay finite and above 0
   problems.require(config.weight >= least_weight && config.weight <= most_weight, "/weight",
                    fmt::format("a number from {} to {}", least_weight, most_weight), fmt::format("{}", config.weight));
   problems.require(!config.end || config.end->unit != config.start.unit || config.end->count > config.start.count,
                    "/end", fmt::format("after start ({})", config.start.text()),
                    config.end ? config.end->text() : "none");
-  problems.require(config.languages.empty() || config.languages.size() == (config.target ? 2 : 1), "/languages",
-                   config.target ? "two codes: source and target" : "one code",
+  problems.require(config.languages.empty() || config.languages.size() == (rules.pairs ? 2 : 1), "/languages",
+                   rules.pairs ? "two codes: source and target" : "one code",
                    fmt::format("{}", config.languages.size()));
   Stage last = Stage::text;
   bool tokenizes = false;
@@ -156,8 +181,6 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
     last = std::max(last, stage);
     tokenizes = tokenizes || stage == Stage::tokenize;
   }
-  problems.require(!config.target || config.document_end == DocumentEnd::line, "/document_end",
-                   "line in a corpus with a target", "empty_line");
 }
 
 void validate(const TokenizerTraining& config, config::Problems& problems) {
@@ -165,6 +188,11 @@ void validate(const TokenizerTraining& config, config::Problems& problems) {
   problems.require(config.character_coverage > 0 && config.character_coverage <= 1, "/character_coverage",
                    "a share above 0, at most 1", fmt::format("{}", config.character_coverage));
   problems.require(config.sample_lines >= 1, "/sample_lines", "at least 1", fmt::format("{}", config.sample_lines));
+  const bool words = config.type == TokenizerType::word;
+  problems.require(!words || !config.byte_fallback.value_or(false), "/byte_fallback", "false with the type word",
+                   "true");
+  problems.require(!words || config.normalizer != Normalizer::identity, "/normalizer", "nmt_nfkc with the type word",
+                   "identity");
 }
 
 void validate(const SplitConfig& config, config::Problems& problems) {
@@ -185,13 +213,15 @@ void validate(const DataConfig& config, config::Problems& problems) {
   constexpr double least_temperature = 0.1;  // the tenth power of 2^53 target tokens is finite
   problems.require(std::isfinite(config.temperature) && config.temperature >= least_temperature, "/temperature",
                    fmt::format("a number of at least {}", least_temperature), fmt::format("{}", config.temperature));
+  problems.require(config.unpacked_limit.value_or(1) >= 1, "/unpacked_limit", "at least 1",
+                   fmt::format("{}", config.unpacked_limit.value_or(1)));
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < config.corpora.size(); ++i) {
     const CorpusConfig& corpus = config.corpora[i];
     problems.require(names.insert(corpus.name).second, fmt::format("/corpora/{}/name", i),
                      "a name that no other corpus has", corpus.name);
-    problems.require(corpus.target.has_value() == config.corpora.front().target.has_value(),
-                     fmt::format("/corpora/{}/target", i), "set in all corpora or in none", "a mixture");
+    problems.require(has_pairs(corpus) == has_pairs(config.corpora.front()), fmt::format("/corpora/{}", i),
+                     "of pairs in all corpora or in none (a target, or two languages in tsv and jsonl)", "a mixture");
   }
 }
 
@@ -220,13 +250,29 @@ Path cache_folder(const DataConfig& config, const Path& run_dir) {
   return run_dir.empty() ? user_cache_folder() : run_dir / "cache";
 }
 
-std::vector<Path> texts_of(const DataConfig& config) {
-  std::vector<Path> texts;
-  for (const CorpusConfig& corpus : config.corpora) {
-    texts.emplace_back(corpus.source);
-    if (corpus.target) texts.emplace_back(*corpus.target);
-  }
-  return texts;
+TokenizerTraining resolve_training(TokenizerTraining training, bool pairs) {
+  const bool exact = !pairs && training.type != TokenizerType::word;
+  if (!training.byte_fallback) training.byte_fallback = exact;
+  if (!training.normalizer) training.normalizer = exact ? Normalizer::identity : Normalizer::nmt_nfkc;
+  return training;
+}
+
+UnpackSettings unpack_settings(const DataConfig& config, const Path& cache) {
+  return {.folder = cache / "unpacked", .limit = config.unpacked_limit};
+}
+
+bool has_pairs(const CorpusConfig& corpus) {
+  const bool records = format_of(corpus.format, corpus.source, corpus.target.has_value()) != TextFormat::text;
+  return corpus.target.has_value() || (records && corpus.languages.size() == 2);
+}
+
+TextRules rules_of(const CorpusConfig& corpus, const DataConfig& data) {
+  return {.format = format_of(corpus.format, corpus.source, corpus.target.has_value()),
+          .pairs = has_pairs(corpus),
+          .fields = corpus.fields,
+          .documents = corpus.documents,
+          .invalid_utf8 = data.invalid_utf8,
+          .broken_records = data.broken_records};
 }
 
 Path user_cache_folder() {

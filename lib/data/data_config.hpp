@@ -9,6 +9,8 @@
 
 #include "config/config.hpp"
 #include "core/file.hpp"
+#include "data/compressed.hpp"
+#include "data/text_config.hpp"
 #include "data/transforms/max_length.hpp"
 #include "data/transforms/subword.hpp"
 
@@ -16,12 +18,10 @@
 /// torch, no MPI. Paths are as typed (relative to the working directory).
 namespace argosy::data {
 
-enum class InvalidUtf8 { reject, replace };
-BOOST_DESCRIBE_ENUM(InvalidUtf8, reject, replace)
-enum class TokenizerType { unigram, bpe };
-BOOST_DESCRIBE_ENUM(TokenizerType, unigram, bpe)
-enum class DocumentEnd { line, empty_line };
-BOOST_DESCRIBE_ENUM(DocumentEnd, line, empty_line)
+enum class TokenizerType { unigram, bpe, char_, word };
+BOOST_DESCRIBE_ENUM(TokenizerType, unigram, bpe, char_, word)
+enum class Normalizer { nmt_nfkc, identity };
+BOOST_DESCRIBE_ENUM(Normalizer, nmt_nfkc, identity)
 enum class BatchUnit { padded_tokens, examples };
 BOOST_DESCRIBE_ENUM(BatchUnit, padded_tokens, examples)
 enum class DocumentCut { split, whole };
@@ -38,23 +38,29 @@ using TransformConfig = config::Tagged<MaxLength, Subword>;
 struct CorpusConfig {
   std::string name{};
   std::vector<std::string> languages{};
-  std::string source{};
-  std::optional<std::string> target{};  // absent: a corpus for a language model
+  config::StringOrList source{};
+  std::optional<config::StringOrList> target{};  // of pairs in two files
+  std::optional<TextFormat> format{};
+  FieldsConfig fields{};
   double weight = 1.0;
-  config::Period start{};                        // drawn from here on
-  std::optional<config::Period> end{};           // and up to here
-  DocumentEnd document_end = DocumentEnd::line;  // language models only
+  config::Period start{};                       // drawn from here on
+  std::optional<config::Period> end{};          // and up to here
+  DocumentUnit documents = DocumentUnit::line;  // language models only
   std::vector<TransformConfig> transforms{};
 };
-BOOST_DESCRIBE_STRUCT(CorpusConfig, (), (name, languages, source, target, weight, start, end, document_end, transforms))
+BOOST_DESCRIBE_STRUCT(CorpusConfig, (),
+                      (name, languages, source, target, format, fields, weight, start, end, documents, transforms))
 
 struct TokenizerTraining {
   TokenizerType type = TokenizerType::unigram;
   std::int64_t vocab_size = 8000;
   double character_coverage = 1.0;
   std::int64_t sample_lines = 60000;
+  std::optional<bool> byte_fallback{};
+  std::optional<Normalizer> normalizer{};
 };
-BOOST_DESCRIBE_STRUCT(TokenizerTraining, (), (type, vocab_size, character_coverage, sample_lines))
+BOOST_DESCRIBE_STRUCT(TokenizerTraining, (),
+                      (type, vocab_size, character_coverage, sample_lines, byte_fallback, normalizer))
 
 struct SplitConfig {
   double train = 0.99, validation = 0.01;  // shares of tgt_tokens, cut at document ends
@@ -70,12 +76,14 @@ struct DataConfig {
   double temperature = 1.0;
   std::vector<CorpusConfig> corpora;
   InvalidUtf8 invalid_utf8 = InvalidUtf8::reject;
+  BrokenRecords broken_records = BrokenRecords::reject;
+  std::optional<std::int64_t> unpacked_limit{};  // bytes
   std::optional<TokenizerTraining> tokenizer_training;
   std::optional<SplitConfig> split;
 };
 BOOST_DESCRIBE_STRUCT(DataConfig, (),
-                      (tokenizer, shards, mode, cache, workers, temperature, corpora, invalid_utf8, tokenizer_training,
-                       split))
+                      (tokenizer, shards, mode, cache, workers, temperature, corpora, invalid_utf8, broken_records,
+                       unpacked_limit, tokenizer_training, split))
 
 struct BatchConfig {
   BatchUnit unit = BatchUnit::padded_tokens;
@@ -102,10 +110,17 @@ void validate(const SplitConfig&, config::Problems&);
 void validate(const DataConfig&, config::Problems&);
 void validate(const BatchConfig&, config::Problems&);
 
-/// The texts of all corpora: of each its source and, for pairs, its target.
-[[nodiscard]] std::vector<Path> texts_of(const DataConfig& config);
+/// Whether the corpus has a source and a target side; else it is text for a language model. It has both if a target
+/// file is named, or if its records (tsv, jsonl) are in two languages.
+[[nodiscard]] bool has_pairs(const CorpusConfig& corpus);
+/// What the texts of a corpus say.
+[[nodiscard]] TextRules rules_of(const CorpusConfig& corpus, const DataConfig& data);
 /// data.cache, or <run_dir>/cache, or the user's cache folder where neither is named.
 [[nodiscard]] Path cache_folder(const DataConfig& config, const Path& run_dir);
+/// The training with byte_fallback and normalizer decided: what the corpora need.
+[[nodiscard]] TokenizerTraining resolve_training(TokenizerTraining training, bool pairs);
+/// How texts of compressed files are unpacked, in that folder.
+[[nodiscard]] UnpackSettings unpack_settings(const DataConfig& config, const Path& cache);
 /// ${XDG_CACHE_HOME:-~/.cache}/argosy.
 [[nodiscard]] Path user_cache_folder();
 

@@ -11,15 +11,18 @@
 
 namespace argosy::data {
 namespace {
-constexpr std::size_t buffer_bytes = 1U << 20;
+constexpr std::size_t buffer_bytes = 1U << 20, most_line_bytes = 1U << 30;
 }
 
-LineReader::LineReader(File file, std::uint64_t offset, std::uint64_t line, InvalidUtf8 policy)
+LineReader::LineReader(File file, std::uint64_t offset, std::uint64_t line, InvalidUtf8 policy,
+                       CarriageReturns carriage_returns, Path name)
     : file_(std::move(file)),
+      name_(name.empty() ? file_.path() : std::move(name)),
       size_bytes_(file_.stat().size_bytes),
       offset_(offset),
       line_(line),
       policy_(policy),
+      carriage_returns_(carriage_returns),
       buffer_(std::min<std::uint64_t>(buffer_bytes, size_bytes_ + 1)) {}
 
 bool LineReader::fill() {
@@ -28,6 +31,9 @@ bool LineReader::fill() {
             buffer_.begin());
   end_ -= begin_;
   begin_ = 0;
+  if (end_ >= most_line_bytes)
+    throw_error(Fault::data, fmt::format("{} line {}", name_.string(), line_ + 1), "a line of at most 1 GiB",
+                "a longer one", "break the text into lines, or leave the file out");
   if (end_ == buffer_.size()) buffer_.resize(2 * buffer_.size());
   const std::size_t count = std::min<std::uint64_t>(buffer_.size() - end_, size_bytes_ - offset_);
   file_.read_at(as_writable_bytes(std::span{buffer_}.subspan(end_, count)), offset_);
@@ -48,21 +54,33 @@ bool LineReader::next(std::string& line) {
 
   const std::size_t size =
       newline != nullptr ? static_cast<std::size_t>(newline - buffer_.data()) - begin_ : end_ - begin_;
-  const std::uint64_t line_offset = offset_ - (end_ - begin_);
+  line_offset_ = offset_ - (end_ - begin_);
   std::string_view text{buffer_.data() + begin_, size};
   begin_ += size + (newline != nullptr ? 1 : 0);
-  if (newline != nullptr && text.ends_with('\r')) text.remove_suffix(1);
+  was_ended_ = newline != nullptr;
+  if (was_ended_ && carriage_returns_ == CarriageReturns::drop && text.ends_with('\r')) text.remove_suffix(1);
+  if (line_offset_ == 0 && text.starts_with(byte_order_mark)) {
+    text.remove_prefix(byte_order_mark.size());
+    line_offset_ = byte_order_mark.size();
+  }
   ++line_;
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+    throw_error(Fault::data, place(zero), "text", "a zero byte: the file is binary, or in another encoding than UTF-8",
+                "leave the file out, or convert it to UTF-8");
   if (const auto invalid = first_invalid_utf8(text)) {
     if (policy_ == InvalidUtf8::reject)
-      throw_error(Fault::data, fmt::format("{} line {}, byte {}", file_.path().string(), line_, line_offset + *invalid),
-                  "UTF-8", fmt::format("byte 0x{:02x}", static_cast<unsigned char>(text[*invalid])),
+      throw_error(Fault::data, place(*invalid), "UTF-8",
+                  fmt::format("byte 0x{:02x}", static_cast<unsigned char>(text[*invalid])),
                   "correct the text, or use --set data.invalid_utf8=replace");
     line = replace_invalid_utf8(text);
   } else {
     line.assign(text);
   }
   return true;
+}
+
+std::string LineReader::place(std::size_t byte) const {
+  return fmt::format("{} line {}, byte {}", name_.string(), line_, line_offset_ + byte);
 }
 
 }  // namespace argosy::data

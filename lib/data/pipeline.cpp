@@ -36,7 +36,7 @@ Transforms make_transforms(const CorpusConfig& corpus, const Tokenizer& tokenize
 }  // namespace
 
 Pipeline::Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer, DataMode mode)
-    : Pipeline(make_transforms(corpus, tokenizer), corpus.target.has_value(),
+    : Pipeline(make_transforms(corpus, tokenizer), has_pairs(corpus),
                narrow<std::int32_t>(tokenizer.vocabulary().unk.value_or(-1)), mode) {
   if (is_random() && !has_source_)
     throw_error(Fault::config, "data.corpora: " + corpus.name,

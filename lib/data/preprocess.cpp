@@ -15,7 +15,6 @@
 #include "core/error.hpp"
 #include "core/file_name.hpp"
 #include "core/lease.hpp"
-#include "data/text_pairs.hpp"
 #include "data/token_shards.hpp"
 #include "data/tokenize.hpp"
 
@@ -34,31 +33,6 @@ namespace {
 namespace json = boost::json;
 constexpr double unknown_share_to_warn_of = 1e-3;
 
-/// Every rank has the same records, so every rank throws alike.
-void check_texts(const PreprocessSettings& settings, std::span<const CountedFile> texts) {
-  for (const CountedFile& text : texts) {
-    if (text.record.figures.lines == 0) {
-      throw_error(Fault::data, text.path.string(), "a text with lines", "an empty file",
-                  "correct data.corpora or the file");
-    }
-    if (text.record.first_invalid && settings.data.invalid_utf8 == InvalidUtf8::reject) {
-      throw_error(Fault::data,
-                  fmt::format("{} line {}, byte {}", text.path.string(), text.record.first_invalid->line + 1,
-                              text.record.first_invalid->byte_offset),
-                  "UTF-8", fmt::format("{} invalid bytes", text.record.figures.invalid_bytes),
-                  "correct the text, or use --set data.invalid_utf8=replace");
-    }
-  }
-  std::size_t at = 0;
-  for (const CorpusConfig& corpus : settings.data.corpora) {
-    const CountedFile& source = texts[at++];
-    if (!corpus.target) continue;
-    const CountedFile& target = texts[at++];
-    const auto lines = [](const CountedFile& text) { return static_cast<std::uint64_t>(text.record.figures.lines); };
-    if (lines(source) != lines(target)) throw_unequal_lines(source.path, lines(source), target.path, lines(target));
-  }
-}
-
 /// One shard to be: which lines of which corpus.
 struct Unit {
   std::size_t corpus = 0;
@@ -66,24 +40,27 @@ struct Unit {
   std::string file;
 };
 
-std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const CountedFile> texts,
+/// Lines of a shard: fewer where they are so long that a shard of them would fill a rank's memory.
+std::int64_t lines_per_shard(const PreprocessSettings& settings, const CountedCorpus& corpus) {
+  constexpr std::uint64_t most_bytes = 256ULL << 20;  // on average: of text in memory
+  const auto lines = static_cast<std::uint64_t>(corpus.lines());
+  const std::uint64_t line_bytes = (corpus.size_bytes() + lines - 1) / std::max<std::uint64_t>(lines, 1);
+  const std::uint64_t most = most_bytes / std::max<std::uint64_t>(line_bytes, 1);
+  return std::min(settings.lines_per_shard, std::max<std::int64_t>(1, static_cast<std::int64_t>(most)));
+}
+
+std::vector<Unit> plan_units(const PreprocessSettings& settings, std::span<const CountedCorpus> corpora,
                              const Tokenizer& tokenizer, std::span<const Pipeline> pipelines) {
   std::vector<Unit> units;
-  std::size_t at = 0;
-  for (std::size_t c = 0; c < settings.data.corpora.size(); ++c) {
+  for (std::size_t c = 0; c < corpora.size(); ++c) {
     const CorpusConfig& corpus = settings.data.corpora[c];
-    ShardTask task;
-    task.corpus = &corpus;
-    task.pipeline = &pipelines[c];
-    task.policy = settings.data.invalid_utf8;
-    task.source = &texts[at++];
-    if (corpus.target) task.target = &texts[at++];
-    const std::int64_t lines = task.source->record.figures.lines;
+    ShardTask task{.corpus = &corpus, .pipeline = &pipelines[c], .text = {.corpus = &corpora[c]}};
+    const std::int64_t lines = corpora[c].lines(), per_shard = lines_per_shard(settings, corpora[c]);
     std::string recipe8;
-    for (std::int64_t number = 0; number * settings.lines_per_shard < lines; ++number) {
-      task.first_line = number * settings.lines_per_shard;
-      task.lines = std::min(settings.lines_per_shard, lines - task.first_line);
-      task.recipe = digest_of_task(task, tokenizer.digest(), settings.lines_per_shard);
+    for (std::int64_t number = 0; number * per_shard < lines; ++number) {
+      task.text.first_line = number * per_shard;
+      task.text.lines = std::min(per_shard, lines - task.text.first_line);
+      task.recipe = digest_of_task(task, tokenizer.digest(), per_shard);
       if (number == 0) recipe8 = task.recipe.hex().substr(0, 8);
       units.push_back({c, task, fmt::format("{}-{}-{:05}.tokens", corpus.name, recipe8, number)});
     }
@@ -188,11 +165,12 @@ ShardIndex index_of(const PreprocessSettings& settings, const Tokenizer& tokeniz
   for (std::size_t u = 0; u < units.size(); ++u) {
     ShardIndex::Corpus& corpus = index.corpora[units[u].corpus];
     const ShardTask& task = units[u].task;
-    if (corpus.texts.empty()) {
+    if (corpus.texts.empty()) {  // records have both sides of a pair in one file
       corpus.transforms = task.pipeline->recipe();
-      for (const CountedFile* text : {task.source, task.target}) {
-        if (text != nullptr) corpus.texts.push_back({text->record.digest, text->record.figures.lines});
-      }
+      const CountedCorpus& from = *task.text.corpus;
+      corpus.texts.push_back({digest_of_texts(from.source), from.lines()});
+      if (from.rules.pairs)
+        corpus.texts.push_back({digest_of_texts(from.target.empty() ? from.source : from.target), from.lines()});
     }
     corpus.shards.push_back(results[u].shard);
     corpus.src_tokens += results[u].src_tokens;
@@ -262,6 +240,14 @@ void commit_index(const Files& files, const Path& folder, const ShardIndex& inde
   }
 }
 
+void log_marks(const Log& log, std::span<const CountedFile> texts) {
+  const auto has_mark = [](const CountedFile& text) { return text.record.has_byte_order_mark; };
+  const auto first = std::ranges::find_if(texts, has_mark);
+  if (first == texts.end()) return;
+  log.info("{} of {} files begin with a byte order mark, which is left out; the first is {}",
+           std::ranges::count_if(texts, has_mark), texts.size(), first->path.string());
+}
+
 void log_examples(const Files& files, const Log& log, const PreprocessSettings& settings, const Tokenizer& tokenizer,
                   std::span<const Pipeline> pipelines, const ShardIndex& index) {
   for (std::size_t c = 0; c < index.corpora.size(); ++c) {
@@ -271,7 +257,7 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
     log.info("{}: {} examples, {} src_tokens, {} tgt_tokens, {:.4f} % unknown", corpus.name, corpus.examples(),
              corpus.src_tokens, corpus.tgt_tokens, 100 * unknown);
     for (const auto& [reason, count] : corpus.dropped) {
-      if (count > 0) log.info("{}: {} lines left out: {}", corpus.name, count, reason);
+      if (count > 0) log.info("{}: {} examples left out: {}", corpus.name, count, reason);
     }
     if (unknown > unknown_share_to_warn_of) {
       log.warn(
@@ -303,12 +289,15 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
                                 const PreprocessSettings& settings) {
   const Path folder = settings.data.shards;
   const Ownership ownership{world, files, folder};
-  const std::vector<CountedFile> texts =
-      count_files(world, files, log, texts_of(settings.data), {.cache = settings.cache / "count"});
-  check_texts(settings, texts);
-  const PreparedTokenizer prepared = prepare_tokenizer(world, files, log, settings, texts);
+  const UnpackSettings unpack = unpack_settings(settings.data, settings.cache);
+  comm::at_root(world, [&] { sweep_unpacked(files, unpack.folder); });
+  const std::vector<CountedCorpus> corpora =
+      count_corpora(world, files, log, settings.data, {.cache = settings.cache / "count", .unpack = unpack});
+  require_readable(corpora);
+  log_marks(log, files_of(corpora));
+  const PreparedTokenizer prepared = prepare_tokenizer(world, files, log, settings, corpora);
   const std::vector<Pipeline> pipelines = pipelines_of(settings, prepared.tokenizer);
-  const std::vector<Unit> units = plan_units(settings, texts, prepared.tokenizer, pipelines);
+  const std::vector<Unit> units = plan_units(settings, corpora, prepared.tokenizer, pipelines);
   const std::vector<UnitResult> results = make_units(world, files, log, settings, prepared.tokenizer, units);
   PreprocessReport report{.index = index_of(settings, prepared.tokenizer, units, results),
                           .tokenizer_trained = prepared.trained};
@@ -336,13 +325,14 @@ bool is_preprocessed(const comm::Communicator& world, const Files& files, const 
   std::array<std::int64_t, 1> answer{is_there ? 1 : 0};
   world.all_reduce(answer);  // zero on the other ranks
   if (answer[0] == 0) return false;
-  const std::vector<CountedFile> texts =
-      count_files(world, files, log, texts_of(settings.data), {.cache = settings.cache / "count"});
-  check_texts(settings, texts);
+  const UnpackSettings unpack = unpack_settings(settings.data, settings.cache);
+  const std::vector<CountedCorpus> corpora =
+      count_corpora(world, files, log, settings.data, {.cache = settings.cache / "count", .unpack = unpack});
+  require_readable(corpora);
   comm::at_root(world, [&] {
     const Tokenizer tokenizer = Tokenizer::read(files, tokenizer_path, settings.vocabulary);
     const std::vector<Pipeline> pipelines = pipelines_of(settings, tokenizer);
-    const Digest wanted = recipe_of(plan_units(settings, texts, tokenizer, pipelines));
+    const Digest wanted = recipe_of(plan_units(settings, corpora, tokenizer, pipelines));
     try {
       const ShardIndex index = read_shard_index(files, folder);
       answer[0] = index.tokenizer == tokenizer.digest() && index.recipe == wanted ? 1 : 0;

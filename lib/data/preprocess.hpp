@@ -8,7 +8,7 @@
 #include "comm/comm.hpp"
 #include "core/file.hpp"
 #include "core/log.hpp"
-#include "data/count.hpp"
+#include "data/corpora.hpp"
 #include "data/data_config.hpp"
 #include "data/shard_index.hpp"
 #include "data/tokenizer.hpp"
@@ -54,6 +54,6 @@ struct PreparedTokenizer {
 };
 [[nodiscard]] PreparedTokenizer prepare_tokenizer(const comm::Communicator& world, const Files& files, const Log& log,
                                                   const PreprocessSettings& settings,
-                                                  std::span<const CountedFile> texts);
+                                                  std::span<const CountedCorpus> corpora);
 
 }  // namespace argosy::data

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "core/error.hpp"
 #include "data/batcher.hpp"
@@ -29,18 +30,17 @@ std::vector<std::string> read_lines(const Files& files, const Path& path, Invali
   return lines;
 }
 
-ParallelText read_parallel_text(const Files& files, const Path& source, const Path& target, InvalidUtf8 policy) {
-  ParallelText text{read_lines(files, source, policy), read_lines(files, target, policy)};
-  if (text.source.size() != text.target.size())
-    throw_unequal_lines(source, text.source.size(), target, text.target.size());
+ParallelText read_parallel_text(const Files& files, const TextRules& rules, const TextFiles& texts,
+                                const UnpackSettings& unpack) {
+  ParallelText text;
+  for (Record& record : read_records(files, rules, texts, unpack).records) {
+    text.source.push_back(std::move(record.source));
+    text.target.push_back(std::move(record.target));
+  }
+  if (text.source.empty())
+    throw_error(Fault::data, texts.source.at(0).string(), "a text with lines", "an empty file",
+                "correct the path or the file");
   return text;
-}
-
-void throw_unequal_lines(const Path& source, std::uint64_t source_lines, const Path& target,
-                         std::uint64_t target_lines) {
-  throw_error(Fault::data, fmt::format("{} and {}", source.string(), target.string()),
-              "equally many lines on both sides", fmt::format("{} and {}", source_lines, target_lines),
-              "pair the texts line by line");
 }
 
 std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& text, BatchUnit unit,
@@ -86,20 +86,17 @@ std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& te
   return batches;
 }
 
-std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<std::string>& lines,
-                                 DocumentEnd document_end, std::int64_t sequence_length, std::int64_t rows, int rank,
-                                 int world) {
+std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<Record>& records,
+                                 std::int64_t sequence_length, std::int64_t rows, int rank, int world) {
   std::vector<std::vector<std::int32_t>> documents;
   bool begins = true;
-  for (const std::string& line : lines) {
-    if (line.empty()) {
-      begins = true;
-      continue;
-    }
-    if (begins || document_end == DocumentEnd::line) documents.emplace_back();
-    begins = false;
-    const std::vector<std::int32_t> ids = encode_line(tokenizer, line);
+  for (const Record& record : records) {
+    begins = begins || record.starts_document;
+    const std::vector<std::int32_t> ids = tokenizer.encode(record.target);
+    if (!ids.empty() && std::exchange(begins, false)) documents.emplace_back();
+    if (begins) continue;  // nothing of the document yet
     documents.back().insert(documents.back().end(), ids.begin(), ids.end());
+    if (record.ends_document) documents.back().push_back(narrow<std::int32_t>(tokenizer.vocabulary().eos));
   }
   std::vector<std::int64_t> positions;
   positions.reserve(documents.size());

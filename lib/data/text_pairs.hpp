@@ -6,6 +6,7 @@
 #include "core/file.hpp"
 #include "data/batch.hpp"
 #include "data/data_config.hpp"
+#include "data/records.hpp"
 #include "data/tokenizer.hpp"
 
 /// Small texts held in memory: validation sets, and lines to translate. Line i of the source belongs to line i of the
@@ -21,13 +22,9 @@ struct ParallelText {
 /// `replace` puts U+FFFD for each byte that fits nowhere.
 [[nodiscard]] std::vector<std::string> read_lines(const Files& files, const Path& path, InvalidUtf8 policy);
 
-/// Both sides. Throws Error{data} as read_lines and, naming both files, when the line counts differ.
-[[nodiscard]] ParallelText read_parallel_text(const Files& files, const Path& source, const Path& target,
-                                              InvalidUtf8 policy);
-
-/// Throws Error{data} naming both files and counts.
-[[noreturn]] void throw_unequal_lines(const Path& source, std::uint64_t source_lines, const Path& target,
-                                      std::uint64_t target_lines);
+/// Both sides of all records. Throws Error{data} as read_records (records.hpp), and for texts without records.
+[[nodiscard]] ParallelText read_parallel_text(const Files& files, const TextRules& rules, const TextFiles& texts,
+                                              const UnpackSettings& unpack);
 
 /// Every line of `text` once, sorted by length and cut like training batches; pairs longer than micro_size alone get a
 /// batch of their own. Batch::examples are line numbers. Rank r of `world` gets batches r, r + world, … ; all ranks see
@@ -35,9 +32,9 @@ struct ParallelText {
 [[nodiscard]] std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& text, BatchUnit unit,
                                             std::int64_t micro_size, int rank = 0, int world = 1);
 
-/// Lines laid end to end as packed rows of a language model (a line begins a document where `document_end` says so).
-[[nodiscard]] std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<std::string>& lines,
-                                               DocumentEnd document_end, std::int64_t sequence_length,
-                                               std::int64_t rows, int rank = 0, int world = 1);
+/// Documents laid end to end as packed rows of a language model. Records without text are left out.
+[[nodiscard]] std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<Record>& records,
+                                               std::int64_t sequence_length, std::int64_t rows, int rank = 0,
+                                               int world = 1);
 
 }  // namespace argosy::data

@@ -164,6 +164,9 @@ void TextScanner::scan_special(unsigned char byte) {
     case '\v':
       in_word_ = false;
       break;
+    case '\0':
+      if (!first_zero_) first_zero_ = {figures_.newlines, offset_};
+      break;
     default:  // other control characters neither end nor begin a word
       break;
   }

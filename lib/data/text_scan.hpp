@@ -23,11 +23,11 @@ struct TextFigures {
   bool operator==(const TextFigures&) const = default;
 };
 
-/// Where the first invalid byte stands.
-struct InvalidPlace {
+/// Where the first byte of a kind stands: an invalid one, or a zero byte, which no text has.
+struct BytePlace {
   std::int64_t line = 0;         // from 0, within the scanned text
   std::int64_t byte_offset = 0;  // from the offset given to the scanner
-  bool operator==(const InvalidPlace&) const = default;
+  bool operator==(const BytePlace&) const = default;
 };
 
 /// Feed consecutive pieces of text that begin at a line's start. One thread.
@@ -43,7 +43,8 @@ class TextScanner {
   void finish();
 
   [[nodiscard]] const TextFigures& figures() const noexcept { return figures_; }
-  [[nodiscard]] const std::optional<InvalidPlace>& first_invalid() const noexcept { return first_invalid_; }
+  [[nodiscard]] const std::optional<BytePlace>& first_invalid() const noexcept { return first_invalid_; }
+  [[nodiscard]] const std::optional<BytePlace>& first_zero() const noexcept { return first_zero_; }
 
  private:
   class CharacterTable;
@@ -54,7 +55,7 @@ class TextScanner {
 
   std::unique_ptr<CharacterTable> table_;
   TextFigures figures_;
-  std::optional<InvalidPlace> first_invalid_;
+  std::optional<BytePlace> first_invalid_, first_zero_;
   std::int64_t offset_ = 0;      // bytes scanned
   std::int64_t line_begin_ = 0;  // offset of the current line's first byte
   std::int64_t last_cr_ = -1;    // offset of the latest CR

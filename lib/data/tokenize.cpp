@@ -15,18 +15,12 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "data/line_reader.hpp"
 #include "data/shard_writer.hpp"
 
 namespace argosy::data {
 namespace {
 
 constexpr std::size_t chunk_lines = 256;  // a thread's unit of work
-
-struct Line {
-  std::string source, target;
-  bool starts_document = true;
-};
 
 /// Calls body(i) for i in [0, count) on `threads` threads, in chunks; rethrows the first exception.
 void parallel_for(std::size_t count, int threads, const std::function<void(std::size_t)>& body) {
@@ -51,95 +45,86 @@ void parallel_for(std::size_t count, int threads, const std::function<void(std::
   if (failure) std::rethrow_exception(failure);
 }
 
-std::vector<Line> read_task(const Files& files, const ShardTask& task) {
-  const auto reader_at = [&](const CountedFile& text, std::int64_t line) {
-    const auto number = static_cast<std::uint64_t>(line);
-    return LineReader{files.open(text.path), offset_of_line(files, text.path, text.record, number), number,
-                      task.policy};
-  };
-  std::vector<Line> lines(static_cast<std::size_t>(task.lines));
-  const auto must_read = [&](LineReader& reader, std::string& line, const CountedFile& text) {
-    if (!reader.next(line)) throw_changed_text(text.path, "fewer lines");
-  };
-  if (task.target != nullptr) {
-    LineReader source = reader_at(*task.source, task.first_line), target = reader_at(*task.target, task.first_line);
-    for (Line& line : lines) {
-      must_read(source, line.source, *task.source);
-      must_read(target, line.target, *task.target);
-    }
-    return lines;
-  }
-  // Whether the first line begins a document shows in the line before it.
-  const bool by_lines = task.corpus->document_end == DocumentEnd::line;
-  const bool look_back = !by_lines && task.first_line > 0;
-  LineReader reader = reader_at(*task.source, task.first_line - (look_back ? 1 : 0));
-  bool begins = true;
-  if (look_back) {
-    std::string before;
-    must_read(reader, before, *task.source);
-    begins = before.empty();
-  }
-  for (Line& line : lines) {
-    must_read(reader, line.target, *task.source);
-    line.starts_document = by_lines || begins;
-    begins = line.target.empty();
-  }
-  return lines;
+/// Whether each byte of its target bears loss; empty: all do.
+std::vector<bool> loss_of(const Record& record, std::size_t size_bytes) {
+  if (record.loss_on_all) return {};
+  std::vector<bool> loss(size_bytes, false);
+  for (const ByteRange& range : record.loss)
+    std::fill(loss.begin() + static_cast<std::ptrdiff_t>(range.begin), loss.begin() + static_cast<std::ptrdiff_t>(range.end),
+              true);
+  return loss;
 }
 
 }  // namespace
 
 Digest digest_of_task(const ShardTask& task, const Digest& tokenizer, std::int64_t lines_per_shard) {
+  const RecordTask& text = task.text;
   Hasher hasher;
-  hasher.update(fmt::format("shard 1 {} {} {} {} {}", task.first_line, task.lines, lines_per_shard,
-                            static_cast<int>(task.policy), static_cast<int>(task.corpus->document_end)));
+  hasher.update(fmt::format("shard 1 {} {} {} {} 0", text.first_line, text.lines, lines_per_shard,
+                            static_cast<int>(text.corpus->rules.invalid_utf8)));
+  hasher.update(recipe_of(text.corpus->rules));
   hasher.update(task.pipeline->recipe());
   hasher.update(std::as_bytes(std::span{tokenizer.bytes}));
-  for (const CountedFile* text : {task.source, task.target}) {
-    if (text != nullptr) hasher.update(std::as_bytes(std::span{text->record.digest.bytes}));
+  // The files that hold the task's lines.
+  std::int64_t begin = 0;
+  for (std::size_t f = 0; f < text.corpus->source.size(); ++f) {
+    const std::int64_t lines = text.corpus->source[f].record.figures.lines;
+    if (begin < text.first_line + text.lines && begin + lines > text.first_line) {
+      if (begin > 0) hasher.update(fmt::format(" from {}", begin));
+      hasher.update(std::as_bytes(std::span{text.corpus->source[f].record.digest.bytes}));
+      if (!text.corpus->target.empty())
+        hasher.update(std::as_bytes(std::span{text.corpus->target[f].record.digest.bytes}));
+    }
+    begin += lines;
   }
   return hasher.digest();
 }
 
 std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const ShardTask& task, int threads) {
-  std::vector<Line> lines = read_task(files, task);
+  const bool pairs = task.text.corpus->rules.pairs;
+  Records read = read_records(files, task.text);
   struct Made {
     Example example;
     Pipeline::Plan plan;
   };
-  std::vector<Made> all(lines.size());
-  parallel_for(lines.size(), threads, [&](std::size_t i) {
+  std::vector<Made> all(read.records.size());
+  parallel_for(all.size(), threads, [&](std::size_t i) {
     auto& [example, plan] = all[i];
-    example.source_text = std::move(lines[i].source);
-    example.target_text = std::move(lines[i].target);
+    example.source_text = std::move(read.records[i].source);
+    example.target_text = std::move(read.records[i].target);
+    example.loss = loss_of(read.records[i], example.target_text.size());
     plan = task.pipeline->plan(example);
   });
 
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
   const auto eos = static_cast<std::int32_t>(vocabulary.eos);
-  const bool pairs = task.target != nullptr, as_text = task.pipeline->stores_text();
+  const bool as_text = task.pipeline->stores_text();
   ShardWriter writer{as_text ? 1 : id_width_of(vocabulary.pieces), pairs ? 2U : 1U};
   std::map<std::string, std::int64_t> dropped{{"empty", 0}};
+  if (task.text.corpus->rules.format != TextFormat::text) dropped["broken"] = read.broken;
   for (const auto& transform : task.pipeline->transforms()) dropped[std::string(transform->type())] = 0;
   std::int64_t unknown = 0, src_tokens = 0, tgt_tokens = 0;
-  bool carried = false;  // a document's first line was left out: the next one begins it
+  bool carried = false;  // a document's first part was left out: the next one begins it
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool starts_document = std::exchange(carried, false) || lines[i].starts_document;
+    const Record& record = read.records[i];
+    const bool starts_document = std::exchange(carried, false) || record.starts_document;
     auto& [example, plan] = all[i];
-    if (plan.left_out) {
+    const bool only_ends = record.ends_document && !starts_document && plan.left_out == "empty";
+    if (plan.left_out && !only_ends) {
       ++dropped[std::string(*plan.left_out)];
-      carried = starts_document;
+      carried = starts_document && !record.ends_document;
       continue;
     }
     unknown += plan.unknown;
-    src_tokens += pairs ? std::int64_t{plan.plain.source} + 1 : 0;
-    tgt_tokens += std::int64_t{plan.plain.target} + 1;
-    if (!as_text) {
+    const std::uint32_t end = record.ends_document ? 1 : 0;  // EOS ends each side of a pair, and each document
+    src_tokens += pairs ? std::int64_t{plan.plain.source} + end : 0;
+    tgt_tokens += std::int64_t{plan.plain.target} + end;
+    if (!as_text && record.ends_document) {
       if (pairs) example.source.push_back(eos);
       example.target.push_back(eos);
       if (!example.loss.empty()) example.loss.push_back(example.loss.back());
     }
-    writer.add(example, {pairs ? plan.longest.source + 1 : 0, plan.longest.target + 1}, starts_document);
+    writer.add(example, {pairs ? plan.longest.source + end : 0, plan.longest.target + end}, starts_document);
   }
   const boost::json::object note{{"dropped", boost::json::value_from(dropped)},
                                  {"unknown", unknown},

@@ -12,6 +12,35 @@
 
 namespace argosy::data {
 
+namespace {
+
+constexpr std::array layout_names{"Marian", "Pegasus", "T5", "Llama"};  // by spec::TokenLayout
+constexpr std::array special_names{"bos", "eos", "unk", "pad"};
+using SpecialIds = std::array<std::int64_t, special_names.size()>;  // -1: none
+
+/// "bos 1, eos 2, unk 0, pad -1"
+std::string ids_text(const SpecialIds& ids) {
+  return fmt::format("bos {}, eos {}, unk {}, pad {}", ids[0], ids[1], ids[2], ids[3]);
+}
+
+/// Says which special pieces a tokenizer lacks or has elsewhere, and how to train one that has them.
+[[noreturn]] void refuse_special_ids(std::string_view name, spec::TokenLayout layout, const SpecialIds& wanted,
+                                     const SpecialIds& got, bool is_json) {
+  std::string lacks;
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    if (wanted[i] >= 0 && got[i] < 0) lacks += (lacks.empty() ? "" : " and ") + std::string{special_names[i]};
+  throw_error(
+      Fault::data, std::string{name},
+      fmt::format("the ids of a {} model ({})", layout_names.at(static_cast<std::size_t>(layout)), ids_text(wanted)),
+      ids_text(got) + (lacks.empty() ? "" : fmt::format(": it lacks {}", lacks)),
+      is_json ? "say the ids of this tokenizer in model.token_ids"
+              : fmt::format("train one with data.tokenizer_training, or with spm_train --bos_id={} --eos_id={} "
+                            "--unk_id={} --pad_id={}",
+                            wanted[0], wanted[1], wanted[2], wanted[3]));
+}
+
+}  // namespace
+
 /// What a tokenizer file says, whatever its format. Ids are [0, size()).
 struct Tokenizer::Model {
   virtual ~Model() = default;
@@ -24,35 +53,49 @@ struct Tokenizer::Model {
   [[nodiscard]] virtual std::optional<std::int64_t> unknown() const = 0;
   [[nodiscard]] virtual std::optional<bool> puts_before(std::int64_t id) const = 0;
   [[nodiscard]] virtual bool is_json() const = 0;
-  /// The ids that a layout decides, as far as the file has them: "bos 1, eos 2, unk 0, pad -1".
-  [[nodiscard]] virtual std::string special_ids(const spec::Vocabulary& wanted) const = 0;
+  /// The ids that a layout decides, as far as the file has them.
+  [[nodiscard]] virtual SpecialIds special_ids(const spec::Vocabulary& wanted) const = 0;
 };
-
-namespace {
-
-constexpr std::array layout_names{"Marian", "Pegasus", "T5", "Llama"};  // by spec::TokenLayout
-
-std::string ids_text(std::int64_t bos, std::int64_t eos, std::int64_t unk, std::int64_t pad) {
-  return fmt::format("bos {}, eos {}, unk {}, pad {}", bos, eos, unk, pad);
-}
-
-}  // namespace
 
 /// A .model file of SentencePiece.
 struct Tokenizer::SentencePieceModel final : Model {
+  static constexpr std::string_view space_mark = "\xe2\x96\x81";
   sentencepiece::SentencePieceProcessor processor;
+  std::vector<std::int32_t> mark_bytes;  // of space_mark
 
   SentencePieceModel(const std::string& bytes, std::string_view name) {
-    if (processor.LoadFromSerializedProto(bytes).ok()) return;
-    throw_error(Fault::data, std::string{name}, "a SentencePiece model or a tokenizer.json",
-                fmt::format("{} bytes that are neither", bytes.size()),
-                "use the .model file that SentencePiece or preprocess wrote, or a tokenizer.json of Hugging Face");
+    if (!processor.LoadFromSerializedProto(bytes).ok())
+      throw_error(Fault::data, std::string{name}, "a SentencePiece model or a tokenizer.json",
+                  fmt::format("{} bytes that are neither", bytes.size()),
+                  "use the .model file that SentencePiece or preprocess wrote, or a tokenizer.json of Hugging Face");
+    find_mark_bytes();
   }
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override {
+    if (mark_bytes.empty() || text.find(space_mark) == std::string_view::npos) return encode_part(text);
+    std::vector<std::int32_t> ids;
+    while (true) {
+      const std::size_t at = text.find(space_mark);
+      const std::vector<std::int32_t> part = encode_part(text.substr(0, at));
+      ids.insert(ids.end(), part.begin(), part.end());
+      if (at == std::string_view::npos) return ids;
+      ids.insert(ids.end(), mark_bytes.begin(), mark_bytes.end());
+      text.remove_prefix(at + space_mark.size());
+    }
+  }
+  [[nodiscard]] std::vector<std::int32_t> encode_part(std::string_view text) const {
     std::vector<int> ids;
     const auto status = processor.Encode(text, &ids);
     ARGOSY_CHECK(status.ok(), "SentencePiece: {}", status.ToString());
     return ids;
+  }
+  /// Models that keep every byte, but for one character: U+2581 stands for a space in pieces, so that a text's own
+  /// would come back as a space. They get its bytes as pieces.
+  void find_mark_bytes() {
+    const std::string probe = "  \xef\xac\x81\n\t ";  // changed by other models: a ligature, white space
+    const std::vector<int> bytes{processor.PieceToId("<0xE2>"), processor.PieceToId("<0x96>"),
+                                 processor.PieceToId("<0x81>")};
+    const bool has_bytes = std::ranges::all_of(bytes, [&](int id) { return processor.IsByte(id); });
+    if (has_bytes && decode(encode_part(probe)) == probe) mark_bytes = bytes;
   }
   [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override {
     std::string text;
@@ -71,8 +114,8 @@ struct Tokenizer::SentencePieceModel final : Model {
   [[nodiscard]] std::optional<std::int64_t> unknown() const override { return processor.unk_id(); }
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t) const override { return std::nullopt; }
   [[nodiscard]] bool is_json() const override { return false; }
-  [[nodiscard]] std::string special_ids(const spec::Vocabulary&) const override {
-    return ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
+  [[nodiscard]] SpecialIds special_ids(const spec::Vocabulary&) const override {
+    return {processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id()};
   }
 };
 
@@ -95,12 +138,12 @@ struct Tokenizer::JsonModel final : Model {
   }
   [[nodiscard]] bool is_json() const override { return true; }
   /// The file does not say which of its special pieces begins or ends a text.
-  [[nodiscard]] std::string special_ids(const spec::Vocabulary& wanted) const override {
+  [[nodiscard]] SpecialIds special_ids(const spec::Vocabulary& wanted) const override {
     const auto if_special = [&](std::optional<std::int64_t> id) {
       const bool special = id && *id < size() && pipeline.is_special(narrow<std::int32_t>(*id));
       return special ? *id : std::int64_t{-1};
     };
-    return ids_text(if_special(wanted.bos), if_special(wanted.eos), unknown().value_or(-1), if_special(wanted.pad));
+    return {if_special(wanted.bos), if_special(wanted.eos), unknown().value_or(-1), if_special(wanted.pad)};
   }
 };
 
@@ -123,16 +166,9 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
       spec::vocabulary_of(rule, std::max<std::int64_t>(model->size(), rule.least_pieces));
   if (!rule.ids) {
     const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
-    const std::string wanted =
-        ids_text(vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk.value_or(-1), file_pad);
-    const std::string got = model->special_ids(vocabulary);
-    if (wanted != got)
-      throw_error(
-          Fault::data, std::string{name},
-          fmt::format("the ids of a {} model ({})", layout_names.at(static_cast<std::size_t>(rule.layout)), wanted),
-          got,
-          model->is_json() ? "say the ids of this tokenizer in model.token_ids"
-                           : "train a tokenizer for this model type (data.tokenizer_training)");
+    const SpecialIds wanted{vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk.value_or(-1), file_pad};
+    const SpecialIds got = model->special_ids(vocabulary);
+    if (wanted != got) refuse_special_ids(name, rule.layout, wanted, got, model->is_json());
   }
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }

@@ -4,6 +4,7 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 #include <unordered_map>
 
@@ -12,6 +13,7 @@
 #include "core/random.hpp"
 #include "data/line_reader.hpp"
 #include "data/preprocess.hpp"
+#include "data/record_line.hpp"
 
 namespace argosy::data {
 namespace {
@@ -67,13 +69,33 @@ std::optional<Recipe> read_recipe(const Files& files, const Path& tokenizer) {
               "a damaged file", "restore it, or leave data.tokenizer_training out to use the tokenizer as it is");
 }
 
+/// Adds the parts of a text between `ends`.
+void add_parts(std::string_view text, const char* ends, std::vector<std::string>& to) {
+  while (!text.empty()) {
+    const std::size_t end = text.find_first_of(ends);
+    if (end != 0) to.emplace_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+}
+
+/// What a line of a text says. A broken record says nothing: where records are read, it is refused or counted. A
+/// language model's text is cut at tabs too: SentencePiece trains on no line that has one.
+void add_texts(const std::string& line, const TextRules& rules, std::vector<std::string>& to) {
+  Record record;
+  const char* const ends = rules.pairs ? "\n" : "\n\t";
+  if (rules.format == TextFormat::text) return add_parts(line, ends, to);
+  if (parse_record(line, rules, record)) return;
+  add_parts(record.source, ends, to);
+  add_parts(record.target, ends, to);
+}
+
 std::string cached_name(const Digest& training, std::string_view model) {
   return fmt::format("{}-{}.model", training.hex(), digest_of(model).hex());
 }
 
 /// The model of a training digest, from the cache or trained now.
 std::string cached_model(const Files& files, const Log& log, const PreprocessSettings& settings,
-                         std::span<const CountedFile> texts, const Digest& training, bool& trained) {
+                         std::span<const CountedCorpus> corpora, const Digest& training, bool& trained) {
   // The name tells both digests, so that a damaged model is not taken for what was trained.
   const Path folder = settings.cache / "tokenizers";
   try {
@@ -87,8 +109,8 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
   } catch (const Error& error) {  // only time is lost
     log.warn("no tokenizer is taken from the cache: {}", error.what());
   }
-  const TokenizerTraining& wanted = *settings.data.tokenizer_training;
-  const std::vector<std::string> lines = sample_lines(files, texts, wanted.sample_lines, settings.data.invalid_utf8);
+  const TokenizerTraining wanted = resolve_training(*settings.data.tokenizer_training, corpora.front().rules.pairs);
+  const std::vector<std::string> lines = sample_lines(files, corpora, wanted.sample_lines);
   log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
   std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout);
   trained = true;
@@ -113,10 +135,9 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
 /// replaced goes first, so that a kill at any point leaves a state from which the same command goes on. Of several jobs
 /// that make one tokenizer at once, the first to write its recipe decides what it is.
 std::string train_into_place(const Files& files, const Log& log, const PreprocessSettings& settings,
-                             std::span<const CountedFile> texts, bool& trained) {
+                             std::span<const CountedCorpus> corpora, bool& trained) {
   const Path path = settings.data.tokenizer;
-  const Digest training = digest_of_training(*settings.data.tokenizer_training, texts, settings.vocabulary.layout,
-                                             settings.data.invalid_utf8);
+  const Digest training = digest_of_training(*settings.data.tokenizer_training, corpora, settings.vocabulary.layout);
   const std::optional<Recipe> recipe = read_recipe(files, path);
   if (files.exists(path)) {
     std::string model = files.read_text(path);
@@ -129,7 +150,7 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
   const bool replaces = recipe && recipe->training != training.hex();
   if (replaces && !settings.retrain_tokenizer) refuse_other(path);
   if (replaces) log.warn("{} was trained on other text or with other settings and is replaced", path.string());
-  std::string model = cached_model(files, log, settings, texts, training, trained);
+  std::string model = cached_model(files, log, settings, corpora, training, trained);
   const Recipe own{training.hex(), digest_of(model).hex()};
   if (path.has_parent_path()) files.make_folders(path.parent_path());
   if (replaces) {
@@ -144,22 +165,26 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
 
 }  // namespace
 
-Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedFile> texts,
-                          spec::TokenLayout layout, InvalidUtf8 policy) {
+Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedCorpus> corpora,
+                          spec::TokenLayout layout) {
   // Pegasus has Marian's ids.
   if (layout == spec::TokenLayout::pegasus) layout = spec::TokenLayout::marian;
   Hasher hasher;
   hasher.update(fmt::format("tokenizer 1 {} {} {} {} {} {}", static_cast<int>(training.type), training.vocab_size,
                             training.character_coverage, training.sample_lines, static_cast<int>(layout),
-                            static_cast<int>(policy)));
-  for (const CountedFile& text : texts) hasher.update(std::as_bytes(std::span{text.record.digest.bytes}));
+                            static_cast<int>(corpora.front().rules.invalid_utf8)));
+  const TokenizerTraining resolved = resolve_training(training, corpora.front().rules.pairs);
+  if (*resolved.byte_fallback) hasher.update(" byte_fallback");
+  if (resolved.normalizer == Normalizer::identity) hasher.update(" identity");
+  for (const CountedCorpus& corpus : corpora)
+    if (corpus.rules.format != TextFormat::text) hasher.update(recipe_of(corpus.rules));
+  for (const CountedFile& text : files_of(corpora)) hasher.update(std::as_bytes(std::span{text.record.digest.bytes}));
   return hasher.digest();
 }
 
-std::vector<std::string> sample_lines(const Files& files, std::span<const CountedFile> texts, std::int64_t count,
-                                      InvalidUtf8 policy) {
+std::vector<std::string> sample_lines(const Files& files, std::span<const CountedCorpus> corpora, std::int64_t count) {
   std::uint64_t total = 0;
-  for (const CountedFile& text : texts) total += static_cast<std::uint64_t>(text.record.figures.lines);
+  for (const CountedFile& text : files_of(corpora)) total += static_cast<std::uint64_t>(text.record.figures.lines);
   std::vector<std::uint64_t> wanted(std::min(total, static_cast<std::uint64_t>(count)));
   const Permutation order{std::max<std::uint64_t>(total, 1), sample_seed, 0};
   for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = order(i);
@@ -169,23 +194,27 @@ std::vector<std::string> sample_lines(const Files& files, std::span<const Counte
   sample.reserve(wanted.size());
   auto next = wanted.begin();
   std::uint64_t at = 0;
-  for (const CountedFile& text : texts) {
-    LineReader reader{files.open(text.path), 0, 0, policy};
-    for (std::string line; reader.next(line); ++at) {
-      if (next == wanted.end() || *next != at) continue;
-      ++next;
-      if (!line.empty()) sample.push_back(line);
+  for (const CountedCorpus& corpus : corpora) {
+    for (const CountedFile& text : files_of(std::span{&corpus, 1})) {
+      LineReader reader{files.open(text.text), 0, 0, corpus.rules.invalid_utf8, CarriageReturns::drop, text.path};
+      for (std::string line; next != wanted.end() && reader.next(line); ++at) {
+        if (*next != at) continue;
+        ++next;
+        add_texts(line, corpus.rules, sample);
+      }
     }
   }
   return sample;
 }
 
-std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines,
+std::string train_tokenizer(const TokenizerTraining& wanted, std::span<const std::string> lines,
                             spec::TokenLayout layout) {
+  constexpr std::array types{"unigram", "bpe", "char", "word"};  // by TokenizerType
+  const TokenizerTraining training = resolve_training(wanted, true);
   const spec::Vocabulary ids = spec::vocabulary_of({layout}, training.vocab_size);
   const bool pad_is_piece = layout == spec::TokenLayout::t5;
-  const std::unordered_map<std::string, std::string> settings{
-      {"model_type", training.type == TokenizerType::bpe ? "bpe" : "unigram"},
+  std::unordered_map<std::string, std::string> settings{
+      {"model_type", types.at(static_cast<std::size_t>(training.type))},
       {"vocab_size", fmt::format("{}", training.vocab_size)},
       {"character_coverage", fmt::format("{}", training.character_coverage)},
       {"num_threads", fmt::format("{}", training_threads)},
@@ -195,29 +224,41 @@ std::string train_tokenizer(const TokenizerTraining& training, std::span<const s
       {"bos_id", fmt::format("{}", ids.bos.value_or(-1))},
       {"pad_id", fmt::format("{}", pad_is_piece ? *ids.pad : -1)},
       {"minloglevel", "2"},
+      {"byte_fallback", *training.byte_fallback ? "true" : "false"},
+      // Words and characters are as many as the text has.
+      {"hard_vocab_limit", training.type == TokenizerType::word ? "false" : "true"},
   };
+  if (training.normalizer == Normalizer::identity) {
+    settings["normalization_rule_name"] = "identity";
+    settings["add_dummy_prefix"] = "false";
+    settings["remove_extra_whitespaces"] = "false";
+    settings["allow_whitespace_only_pieces"] = "true";  // for indentation
+  }
   std::string model;
   Lines iterator{lines};
   const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);
   if (!status.ok()) {
     const std::string text = status.ToString();
-    const bool too_small =
-        text.find("ocabulary size") != std::string::npos || text.find("vocab_size") != std::string::npos;
-    throw_error(too_small ? Fault::config : Fault::data, "data.tokenizer_training",
+    const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+    const bool too_few = says("smaller than required_chars") || says("(vocab_size) >= (0)");  // pieces for characters
+    const bool too_many = says("ocabulary size") || says("vocab_size");                       // pieces for the text
+    throw_error(too_few || too_many ? Fault::config : Fault::data, "data.tokenizer_training",
                 fmt::format("a tokenizer of {} pieces", training.vocab_size),
                 fmt::format("none from {} lines (SentencePiece: {})", lines.size(), text),
-                too_small ? "lower vocab_size, or give more text" : "check the corpora");
+                too_few    ? "raise vocab_size, or lower character_coverage"
+                : too_many ? "lower vocab_size, or give more text"
+                           : "check the corpora");
   }
   return model;
 }
 
 PreparedTokenizer prepare_tokenizer(const comm::Communicator& world, const Files& files, const Log& log,
-                                    const PreprocessSettings& settings, std::span<const CountedFile> texts) {
+                                    const PreprocessSettings& settings, std::span<const CountedCorpus> corpora) {
   std::string model;
   bool trained = false;
   comm::at_root(world, [&] {
     if (settings.data.tokenizer_training) {
-      model = train_into_place(files, log, settings, texts, trained);
+      model = train_into_place(files, log, settings, corpora, trained);
     } else {
       model = Tokenizer::read(files, settings.data.tokenizer, settings.vocabulary).model_bytes();
     }

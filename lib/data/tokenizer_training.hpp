@@ -6,7 +6,7 @@
 
 #include "core/file.hpp"
 #include "core/hash.hpp"
-#include "data/count.hpp"
+#include "data/corpora.hpp"
 #include "data/data_config.hpp"
 #include "data/tokenizer.hpp"
 
@@ -15,16 +15,18 @@
 namespace argosy::data {
 
 /// What decides a tokenizer: texts (by content), settings, ids of the layout. Names it in caches.
-[[nodiscard]] Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedFile> texts,
-                                        spec::TokenLayout layout, InvalidUtf8 policy);
+[[nodiscard]] Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedCorpus> corpora,
+                                        spec::TokenLayout layout);
 
-/// `count` lines of all texts together (each line at most once; all of them when there are fewer), in text order.
-[[nodiscard]] std::vector<std::string> sample_lines(const Files& files, std::span<const CountedFile> texts,
-                                                    std::int64_t count, InvalidUtf8 policy);
+/// `count` lines of all texts together (each line at most once; all of them when there are fewer), in text order. A
+/// record of tsv or jsonl gives the lines of its texts.
+[[nodiscard]] std::vector<std::string> sample_lines(const Files& files, std::span<const CountedCorpus> corpora,
+                                                    std::int64_t count);
 
-/// Bytes of the model trained on `lines`. Throws Error{config} when the text is too small for the vocabulary (with the
-/// largest possible size), Error{data} when nothing can be trained. SentencePiece (arXiv:1808.06226), unigram
-/// (arXiv:1804.10959) or BPE (arXiv:1508.07909).
+/// Bytes of the model trained on `lines`; what `training` leaves open is decided as for pairs. Throws Error{config}
+/// when the text is too small for the vocabulary (with the largest possible size) or the vocabulary too small for its
+/// characters, Error{data} when nothing can be trained. SentencePiece (arXiv:1808.06226), unigram (arXiv:1804.10959) or
+/// BPE (arXiv:1508.07909).
 [[nodiscard]] std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines,
                                           spec::TokenLayout layout);
 

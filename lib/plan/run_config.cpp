@@ -83,9 +83,12 @@ std::span<const KeyText> key_texts(const CheckpointConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const ValidationSet&) {
-  static constexpr std::array<KeyText, 2> texts{{
-      {"source", "text file"},
-      {"target", "its translation, line by line; absent for a language model"},
+  static constexpr std::array<KeyText, 5> texts{{
+      {"source", "text file, or a list of them, as in data.corpora"},
+      {"target", "its translation, line by line; absent for a language model, and for tsv and jsonl"},
+      {"format", "text, tsv or jsonl; default: by the ending of the first name of source"},
+      {"fields", "where records of tsv or jsonl have their texts"},
+      {"documents", "language model: what a document is; default: as in the first corpus, or record for tsv and jsonl"},
   }};
   return texts;
 }
@@ -208,10 +211,6 @@ void validate(const CheckpointConfig& config, config::Problems& problems) {
   problems.require(config.max_failed_saves > 0, "/max_failed_saves", "1 or more", config.max_failed_saves);
 }
 
-void validate(const ValidationSet& config, config::Problems& problems) {
-  problems.require(!config.source.empty(), "/source", "the path of a text file", "none");
-}
-
 void validate(const EarlyStopConfig& config, config::Problems& problems) {
   problems.require(config.patience > 0, "/patience", "1 or more", config.patience);
   problems.require(config.min_delta >= 0, "/min_delta", "0 or more", config.min_delta);
@@ -262,12 +261,24 @@ void validate(const RunConfig& config, config::Problems& problems) {
                        !config.validation.sets.empty() || config.data.split,
                    "/validation/sets", "a list with at least one set, since early_stop and keep_best need validations",
                    "none", "set validation.sets or data.split");
+  const bool language_model = is_language_model(config);
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {
-    const bool has_target = config.validation.sets[i].target.has_value();
-    problems.require(
-        has_target != is_language_model(config), fmt::format("/validation/sets/{}", i),
-        is_language_model(config) ? "without a target, since model.type is decoder" : "a source with a target",
-        has_target ? "a target" : "no target");
+    const ValidationSet& set = config.validation.sets[i];
+    const config::Problems::Scope scope(problems, fmt::format("validation/sets/{}", i));
+    const data::TextRules rules = rules_of(set, config);
+    data::validate_text(rules, set.source, set.target, problems);
+    problems.require(set.target ? !language_model : language_model || rules.format != data::TextFormat::text, "",
+                     language_model ? "without a target, since model.type is decoder" : "a source with a target",
+                     set.target ? "a target" : "no target");
+  }
+  for (std::size_t i = 0; i < config.data.corpora.size(); ++i) {
+    const data::CorpusConfig& corpus = config.data.corpora[i];
+    const bool records = data::rules_of(corpus, config.data).format != data::TextFormat::text;
+    problems.require(!records || data::has_pairs(corpus) != language_model,
+                     fmt::format("/data/corpora/{}/languages", i),
+                     language_model ? "one code, since model.type is decoder"
+                                    : "two codes, which make records pairs, since model.type is encoder_decoder",
+                     fmt::format("{}", corpus.languages.size()));
   }
   for (std::size_t i = 0; i < config.validation.metrics.size(); ++i) {
     const Metric metric = config.validation.metrics[i];
@@ -275,6 +286,24 @@ void validate(const RunConfig& config, config::Problems& problems) {
     problems.require(!is_language_model(config) || !needs_translations(metric),
                      fmt::format("/validation/metrics/{}", i), "loss or perplexity, since model.type is decoder", name);
   }
+}
+
+data::TextRules rules_of(const ValidationSet& set, const RunConfig& config) {
+  data::TextRules rules{.format = data::format_of(set.format, set.source, set.target.has_value()),
+                        .pairs = !is_language_model(config),
+                        .fields = set.fields,
+                        .invalid_utf8 = config.data.invalid_utf8,
+                        .broken_records = config.data.broken_records};
+  const bool records = rules.format != data::TextFormat::text;
+  if (set.documents) {
+    rules.documents = *set.documents;
+  } else if (records) {
+    rules.documents = data::DocumentUnit::record;
+  } else if (!rules.pairs && !config.data.corpora.empty() &&
+             config.data.corpora.front().documents != data::DocumentUnit::record) {
+    rules.documents = config.data.corpora.front().documents;
+  }
+  return rules;
 }
 
 void require_trainable(const RunConfig& config) {

@@ -101,10 +101,13 @@ BOOST_DESCRIBE_STRUCT(CheckpointConfig, (),
                       (interval, max_checkpoints, export_interval, export_state, on_busy, max_failed_saves, verify))
 
 struct ValidationSet {
-  std::string source;
-  std::optional<std::string> target;  // absent: text for a language model
+  config::StringOrList source{};
+  std::optional<config::StringOrList> target{};  // of pairs in two files
+  std::optional<data::TextFormat> format{};
+  data::FieldsConfig fields{};
+  std::optional<data::DocumentUnit> documents{};  // that of the first corpus, if the formats are alike
 };
-BOOST_DESCRIBE_STRUCT(ValidationSet, (), (source, target))
+BOOST_DESCRIBE_STRUCT(ValidationSet, (), (source, target, format, fields, documents))
 
 struct EarlyStopConfig {
   Metric metric = Metric::loss;
@@ -164,7 +167,6 @@ std::span<const config::KeyText> key_texts(const RunConfig&);
 void validate(const LossConfig&, config::Problems&);
 void validate(const ShardingConfig&, config::Problems&);
 void validate(const CheckpointConfig&, config::Problems&);
-void validate(const ValidationSet&, config::Problems&);
 void validate(const EarlyStopConfig&, config::Problems&);
 void validate(const StopConfig&, config::Problems&);
 void validate(const ValidationConfig&, config::Problems&);
@@ -177,6 +179,8 @@ void require_trainable(const RunConfig& config);
 [[nodiscard]] inline bool is_language_model(const RunConfig& config) {
   return config.model.type == spec::ModelType::decoder;
 }
+/// What the texts of a validation set say.
+[[nodiscard]] data::TextRules rules_of(const ValidationSet& set, const RunConfig& config);
 /// Whether the weights have an fp32 master, or are fp32 themselves.
 [[nodiscard]] inline bool has_wide_master(const RunConfig& config) {
   return config.precision.mode != PrecisionMode::bf16_pure;

@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "data/pool_source.hpp"
+#include "data/text_files.hpp"
 
 namespace argosy::train {
 namespace {
@@ -38,7 +39,9 @@ void require_at_most(std::int64_t positions, const EvaluationSet& set, const pla
     for (std::size_t row = 0; row < batch.examples.size(); ++row) {
       const bool is_source = batch.source_lengths[row] > positions;
       if (!is_source && batch.target_lengths[row] <= positions) continue;
-      throw_error(Fault::data, fmt::format("{}:{}", is_source ? files.source : *files.target, batch.examples[row] + 1),
+      throw_error(Fault::data,
+                  fmt::format("{}:{}", (is_source || !files.target ? files.source : *files.target).items.front(),
+                              batch.examples[row] + 1),
                   fmt::format("at most {} pieces (model.max_positions)", positions),
                   std::to_string(is_source ? batch.source_lengths[row] : batch.target_lengths[row]),
                   "raise model.max_positions, or shorten the line");
@@ -54,19 +57,23 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
   const bool language_model = plan::is_language_model(config);
   const std::int64_t all = std::numeric_limits<std::int64_t>::max();
   const std::int64_t steps = config.validation.steps.value_or(language_model ? 25 : all);
+  const data::UnpackSettings unpack =
+      data::unpack_settings(config.data, data::cache_folder(config.data, config.run_dir));
   std::vector<EvaluationSet> sets;
   for (const plan::ValidationSet& wanted : config.validation.sets) {
     EvaluationSet& set = sets.emplace_back();
-    set.name = Path(wanted.source).filename().string();
+    set.name = Path(wanted.source.items.front()).filename().string();
+    const data::TextRules rules = plan::rules_of(wanted, config);
+    const data::TextFiles texts =
+        data::find_text_files(context.files, wanted.source, wanted.target, "validation set " + set.name);
     if (language_model) {
-      set.text.source = data::read_lines(context.files, wanted.source, config.data.invalid_utf8);
+      const std::vector<data::Record> records = data::read_records(context.files, rules, texts, unpack).records;
       const std::int64_t rows = config.batch.unit == data::BatchUnit::examples
                                     ? sizes.micro_size
                                     : std::max<std::int64_t>(1, sizes.micro_size / config.batch.sequence_length);
-      set.batches = data::lm_batches_of(tokenizer, set.text.source, config.data.corpora.front().document_end,
-                                        config.batch.sequence_length, rows, rank, world);
+      set.batches = data::lm_batches_of(tokenizer, records, config.batch.sequence_length, rows, rank, world);
     } else {
-      set.text = data::read_parallel_text(context.files, wanted.source, *wanted.target, config.data.invalid_utf8);
+      set.text = data::read_parallel_text(context.files, rules, texts, unpack);
       set.batches = data::batches_of(tokenizer, set.text, config.batch.unit, sizes.micro_size, rank, world);
       require_at_most(config.model.max_positions, set, wanted);
     }

@@ -36,6 +36,8 @@ argosy_need_module(libhdf5-dev hdf5 hdf5-serial hdf5)
 argosy_need_module(libsentencepiece-dev sentencepiece sentencepiece)
 argosy_need_module(libicu-dev icu icu-i18n) # which brings icu-uc
 argosy_need_module(libxxhash-dev xxhash libxxhash)
+argosy_need_module(zlib1g-dev zlib zlib)
+argosy_need_module(libzstd-dev zstd libzstd)
 argosy_need(libfmt-dev fmt 9)
 argosy_need(libspdlog-dev spdlog 1.10)
 argosy_need(libcli11-dev CLI11 2.1)

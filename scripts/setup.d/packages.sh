@@ -20,6 +20,8 @@ libspdlog-dev           pc:spdlog                    spdlog~header_only+fmt_exte
 libsentencepiece-dev    pc:sentencepiece             sentencepiece
 libicu-dev              pc:icu-i18n                  icu4c
 libxxhash-dev           pc:libxxhash                 xxhash
+zlib1g-dev              pc:zlib                      zlib
+libzstd-dev             pc:libzstd                   zstd
 libssl-dev              pc:libcrypto                 openssl
 librandom123-dev        header:Random123/philox.h    random123
 libgtest-dev            pc:gtest                     googletest+gmock

@@ -1,5 +1,6 @@
 #include "data/count.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -8,6 +9,7 @@
 
 #include "core/random.hpp"
 #include "support/captured.hpp"
+#include "support/compress.hpp"
 #include "support/faulty_os.hpp"
 #include "support/on_root.hpp"
 #include "support/refusal.hpp"
@@ -43,7 +45,8 @@ TextFigures figures_in_one_piece(const std::string& text) {
 class Count : public testing::Test {
  protected:
   std::vector<CountedFile> count_all(const std::vector<Path>& paths, bool content_hash = false) {
-    return count_files(world(), files_, log_, paths, {.cache = folder_ / "cache", .content_hash = content_hash});
+    settings_.content_hash = content_hash;
+    return count_files(world(), files_, log_, paths, settings_);
   }
   CountedFile count(const Path& path, bool content_hash = false) { return count_all({path}, content_hash).at(0); }
   std::size_t bytes_read() {  // from files that are no records
@@ -60,6 +63,7 @@ class Count : public testing::Test {
   test::FaultyOs os_;
   Files files_{os_};
   Log log_{world().rank(), LogLevel::warn};
+  CountSettings settings_{.cache = folder_ / "cache"};
 };
 
 TEST_F(Count, GivesTheSameRecordOnAnyNumberOfRanks) {
@@ -181,7 +185,7 @@ TEST_F(Count, BelievesNoRecordThatNoTextCouldHave) {
           &TextFigures::characters, &TextFigures::longest_line, &TextFigures::invalid_bytes})
       forged([&](CountRecord& record) { record.figures.*figure = number; });
     forged([&](CountRecord& record) { record.size_bytes = static_cast<std::uint64_t>(number); });
-    forged([&](CountRecord& record) { record.first_invalid = InvalidPlace{number, number}; });
+    forged([&](CountRecord& record) { record.first_invalid = BytePlace{number, number}; });
     forged([&](CountRecord& record) { record.block_newlines.at(0) = static_cast<std::uint32_t>(number); });
   }
 }
@@ -223,15 +227,84 @@ TEST_F(Count, ReportsATableAndFigures) {
   EXPECT_EQ(figures.at("lines"), 4);
   EXPECT_EQ(figures.at("files").at(1).at("invalid_bytes"), 1);
   EXPECT_EQ(figures.at("files").at(0).at("digest").as_string(), files[0].record.digest.hex());
+}
 
-  ShardIndex index;
-  index.corpora.resize(1);
-  index.corpora[0].name = "ab";
-  index.corpora[0].texts = {{files[0].record.digest, 3}, {files[1].record.digest, 1}};
-  index.corpora[0].tgt_tokens = 9;
-  EXPECT_EQ(token_figures(index, files).at("ab").at("tgt_tokens"), 9);
-  index.corpora[0].texts[1].digest = {};  // shards of other texts
-  EXPECT_TRUE(token_figures(index, files).empty());
+TEST_F(Count, CountsTheTextOfCompressedFilesAndLeavesItWhereAsked) {
+  const std::string text = long_text();
+  const CountRecord plain = count(folder_.write("plain", text)).record;
+  const Path path = folder_.write("packed", test::gzipped(text)),
+             other = folder_.write("other", test::zstd_packed(text));
+  for (const CountedFile& file : count_all({path, other})) {
+    EXPECT_EQ(file.record, plain);
+    EXPECT_TRUE(file.text.empty());
+  }
+  EXPECT_TRUE(count(path).from_cache);
+  settings_.unpack.folder = folder_ / "unpacked";
+  for (const bool again : {false, true}) {
+    for (const CountedFile& file : count_all({path, other})) {
+      EXPECT_EQ(file.from_cache, again);
+      EXPECT_EQ(file.record, plain);
+      EXPECT_TRUE(Files::system().read_text(file.text) == text);
+    }
+  }
+  EXPECT_EQ(count(folder_ / "plain").text, folder_ / "plain");
+  // What is unpacked is made again if it is gone.
+  test::on_root([&] { Files::system().remove_tree(folder_ / "unpacked"); });
+  EXPECT_TRUE(Files::system().read_text(count(path).text) == text);
+  EXPECT_THAT(
+      test::refusal(Fault::corrupt, [&] { (void)count(folder_.write("cut", test::gzipped(text).substr(0, 100000))); }),
+      HasSubstr("cut: expected a whole compressed file, got its end after 100000 bytes"));
+}
+
+TEST_F(Count, FindsZeroBytesAndByteOrderMarks) {
+  std::string text = long_text();
+  const std::size_t at = text.find("plain", (9U << 20));
+  text[at] = '\0';
+  text[at + 9] = '\0';
+  const CountRecord record = count(folder_.write("zero", "\xef\xbb\xbf" + text)).record;
+  ASSERT_TRUE(record.first_zero);
+  EXPECT_EQ(record.first_zero->byte_offset, static_cast<std::int64_t>(at) + 3);
+  EXPECT_EQ(record.first_zero->line, std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+  EXPECT_TRUE(record.has_byte_order_mark);
+  EXPECT_EQ(count(folder_ / "zero").record, record);  // from the cache
+  const CountRecord none = count(folder_.write("none", "a\xef\xbb\xbf\n")).record;
+  EXPECT_FALSE(none.first_zero || none.has_byte_order_mark);
+}
+
+TEST_F(Count, KeepsManyFilesInOneRecord) {
+  test::on_root([&] { Files::system().make_folders(folder_ / "many"); });
+  std::vector<Path> paths;
+  test::on_root([&] {
+    for (int i = 0; i < 200; ++i)
+      Files::system().publish(folder_ / fmt::format("many/{}", i), fmt::format("file\n{}\n", i));
+  });
+  for (int i = 0; i < 200; ++i) paths.push_back(folder_ / fmt::format("many/{}", i));
+  const std::vector<CountedFile> first = count_all(paths);
+  EXPECT_EQ(folder_.names("cache").size(), 1U);
+  const std::size_t read = bytes_read();
+  std::vector<CountedFile> again = count_all(paths);
+  EXPECT_EQ(bytes_read(), read);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    EXPECT_TRUE(again[i].from_cache);
+    EXPECT_EQ(again[i].record, first[i].record);
+    EXPECT_EQ(first[i].record.figures.words, 2);
+  }
+  // One that changed is counted again, alone.
+  folder_.write("many/7", "longer than before\n");
+  again = count_all(paths);
+  for (std::size_t i = 0; i < paths.size(); ++i) EXPECT_EQ(again[i].from_cache, i != 7);
+  EXPECT_EQ(again[7].record.figures.words, 3);
+  EXPECT_TRUE(count_all(paths)[7].from_cache);
+  // Damage changes no figure.
+  const std::string name = folder_.names("cache").at(0), whole = Files::system().read_text(folder_ / "cache" / name);
+  world().barrier("read");
+  for (std::size_t at = 0; at < whole.size(); at += whole.size() / 6) {
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 1 << at % 8);
+    folder_.write("cache/" + name, bytes);
+    for (const CountedFile& file : count_all(paths)) EXPECT_GE(file.record.figures.words, 2) << at;
+    EXPECT_EQ(count_all(paths)[8].record, first[8].record);
+  }
 }
 
 TEST_F(Count, RefusesMissingFilesAndFoldersOnEveryRank) {

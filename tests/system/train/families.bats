@@ -55,7 +55,7 @@ JSON
   cd "$WORK"
   cat >lm.json <<JSON
 { "run_dir": "lm", $common,
-  "data": {"tokenizer": "lm.model", "shards": "lm-shards", "tokenizer_training": {"vocab_size": 300},
+  "data": {"tokenizer": "lm.model", "shards": "lm-shards", "tokenizer_training": {"vocab_size": 400},
            "corpora": [{"name": "verses", "source": "train.en"}]},
   "model": {"type": "decoder", "width": 32, "ff": 48, "heads": 2, "decoder": {"layers": 1}, "qkv_bias": true, "rope_theta": 50,
             "rope_scaling": {"factor": 4, "original_max_positions": 32}, "norm_epsilon": 1e-6},

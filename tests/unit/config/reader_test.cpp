@@ -47,6 +47,20 @@ TEST(Reader, KeepsDefaultsOfAbsentKeys) {
   EXPECT_FALSE(c.optimizer.max_grad_norm.has_value());
 }
 
+TEST(Reader, TakesAStringOrAListOfThem) {
+  const auto read_source = [](const std::string& source) {
+    return read(R"({"corpora": [{"name": "a", "source": )" + source + "}]}");
+  };
+  EXPECT_EQ(read_source(R"("a.en")").corpora[0].source.items, (std::vector<std::string>{"a.en"}));
+  EXPECT_EQ(read_source(R"(["a", "b"])").corpora[0].source.items, (std::vector<std::string>{"a", "b"}));
+  for (const char* text : {R"("a.en")", R"(["a","b"])", "[]"})
+    EXPECT_EQ(config::text_of(config::to_json(read_source(text)).at("corpora").at(0).at("source"), false), text);
+  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a", "source": 3}]})"),
+              HasSubstr("corpora.0.source must be a string or a list of strings, got 3"));
+  EXPECT_THAT(refusal(R"({"corpora": [{"name": "a", "source": ["x", 3]}]})"),
+              HasSubstr("corpora.0.source.1 must be a string, got 3"));
+}
+
 TEST(Reader, TakesNullAndAutoAsAbsent) {
   EXPECT_FALSE(read(R"({"optimizer": {"max_grad_norm": null}})").optimizer.max_grad_norm.has_value());
   EXPECT_FALSE(read(R"({"optimizer": {"max_grad_norm": "auto"}})").optimizer.max_grad_norm.has_value());

@@ -33,8 +33,9 @@ struct CorpusConfig {
   std::string name;
   std::vector<std::string> languages;
   float weight = 1;
+  config::StringOrList source{};
 };
-BOOST_DESCRIBE_STRUCT(CorpusConfig, (), (name, languages, weight))
+BOOST_DESCRIBE_STRUCT(CorpusConfig, (), (name, languages, weight, source))
 
 inline void validate(const CorpusConfig& corpus, config::Problems& problems) {
   problems.require(!corpus.name.empty(), "/name", "a name", "none");

@@ -35,7 +35,7 @@ TEST(Schema, NamesKeysWithoutText) {
 }
 
 TEST(Schema, ListsAllKeys) {
-  EXPECT_EQ(config::keys_of<CorpusConfig>(), (std::vector<std::string>{"name", "languages", "weight"}));
+  EXPECT_EQ(config::keys_of<CorpusConfig>(), (std::vector<std::string>{"name", "languages", "weight", "source"}));
   EXPECT_THAT(config::keys_of<SampleConfig>(),
               testing::IsSupersetOf({"optimizer", "optimizer.beta1", "corpora.0.weight"}));
 }

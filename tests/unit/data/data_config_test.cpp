@@ -29,7 +29,7 @@ constexpr const char* pairs_text =
 
 TEST(DataConfig, ReadsAndHasATextForEachKey) {
   const DataConfig data = read_data(pairs_text);
-  EXPECT_EQ(data.corpora.at(0).target, "ep.en");
+  EXPECT_EQ(data.corpora.at(0).target, config::StringOrList{"ep.en"});
   const auto& most = std::get<MaxLength>(data.corpora.at(0).transforms.at(0).value);
   EXPECT_EQ(std::tuple(most.source, most.target), std::tuple(100, 200));
   EXPECT_THAT(config::keys_without_text<DataConfig>(), testing::IsEmpty());
@@ -60,7 +60,15 @@ TEST(DataConfig, RefusesWhatCannotWork) {
       {"/name", [](DataConfig& d) { d.corpora[0].name = "../ep"; }},
       {"two codes", [](DataConfig& d) { d.corpora[0].languages = {"fi"}; }},
       {"/weight", [](DataConfig& d) { d.corpora[0].weight = -1; }},
-      {"/document_end", [](DataConfig& d) { d.corpora[0].document_end = DocumentEnd::empty_line; }},
+      {"/documents: line, since these are pairs", [](DataConfig& d) { d.corpora[0].documents = DocumentUnit::file; }},
+      {"/documents: line, blank_line or file", [](DataConfig& d) { d.corpora[0].documents = DocumentUnit::record; }},
+      {"/source", [](DataConfig& d) { d.corpora[0].source = std::vector<std::string>{}; }},
+      {"/target: a text file",
+       [](DataConfig& d) {
+         d.corpora[0].target = std::vector<std::string>{"a", ""};
+       }},
+      {"/target: absent", [](DataConfig& d) { d.corpora[0].format = TextFormat::tsv; }},
+      {"/fields/source: absent", [](DataConfig& d) { d.corpora[0].fields.source = "/a"; }},
       {"/transforms/1", [](DataConfig& d) { d.corpora[0].transforms.push_back({Subword{}}); }},
       {"/transforms/1", [](DataConfig& d) {
          d.corpora[0].transforms = {{Subword{}}, {Subword{}}};

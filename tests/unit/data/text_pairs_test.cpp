@@ -55,10 +55,11 @@ TEST_F(TextFiles, RefusesMissingEmptyAndUnequalFiles) {
   write("empty", "");
   for (const char* name : {"none", "empty"})
     EXPECT_THAT(refused_text([&] { (void)read_lines(files_, folder_ / name, InvalidUtf8::reject); }), HasSubstr(name));
+  const TextRules rules{.pairs = true};
   const Path two = write("two", "1\n2\n"), three = write("three", "1\n2\n3");
-  const std::string text = refused_text([&] { (void)read_parallel_text(files_, two, three, InvalidUtf8::reject); });
+  const std::string text = refused_text([&] { (void)read_parallel_text(files_, rules, {{two}, {three}}, {}); });
   EXPECT_TRUE(test::says(text, "2 and 3", two.string(), three.string()));
-  EXPECT_EQ(read_parallel_text(files_, two, two, InvalidUtf8::reject).target, (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(read_parallel_text(files_, rules, {{two}, {two}}, {}).target, (std::vector<std::string>{"1", "2"}));
 }
 
 TEST_F(TextFiles, ReaderStartsAtAnyLine) {
@@ -121,22 +122,29 @@ TEST(BatchesOf, LeavesTheTargetOutForTranslation) {
   EXPECT_EQ(std::tuple(batches[0].rows, batches[0].target_width, batches[0].tgt_tokens), std::tuple(5, 0, 0));
 }
 
-TEST(LmBatchesOf, ScoresEachLineWithItsEnd) {
+TEST(LmBatchesOf, ScoresEachDocumentWithItsEnd) {
   const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::llama);
-  const std::vector<std::string> lines{"In the beginning", "and the earth", "", "a new document"};
-  std::int64_t ids = 0;
-  for (const std::string& line : lines)
-    ids += line.empty() ? 0 : static_cast<std::int64_t>(tokenizer.encode(line).size()) + 1;
-  for (const DocumentEnd end : {DocumentEnd::line, DocumentEnd::empty_line}) {
-    std::int64_t tgt_tokens = 0, starts = 0;
-    for (const int rank : {0, 1})
-      for (const Batch& batch : lm_batches_of(tokenizer, lines, end, 8, 2, rank, 2)) {
-        tgt_tokens += batch.tgt_tokens;
-        starts += std::count(batch.target_input.begin(), batch.target_input.end(), tokenizer.vocabulary().start);
-      }
-    EXPECT_EQ(tgt_tokens, ids);
-    EXPECT_EQ(starts, end == DocumentEnd::line ? 3 : 2);
+  // A document of two parts, one that has no pieces, one that ends in an empty part.
+  std::vector<Record> records(5);
+  for (const auto& [i, text, starts, ends] : {std::tuple{0U, "In the beginning", true, false},
+                                              {1U, "and the earth", false, true},
+                                              {2U, " ", true, true},
+                                              {3U, "a new document", true, false},
+                                              {4U, "", false, true}}) {
+    records[i].target = text;
+    records[i].starts_document = starts;
+    records[i].ends_document = ends;
   }
+  std::int64_t ids = 2;
+  for (const Record& record : records) ids += std::ssize(tokenizer.encode(record.target));
+  std::int64_t tgt_tokens = 0, starts = 0;
+  for (const int rank : {0, 1})
+    for (const Batch& batch : lm_batches_of(tokenizer, records, 8, 2, rank, 2)) {
+      tgt_tokens += batch.tgt_tokens;
+      starts += std::count(batch.target_input.begin(), batch.target_input.end(), tokenizer.vocabulary().start);
+    }
+  EXPECT_EQ(tgt_tokens, ids);
+  EXPECT_EQ(starts, 2);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST(TextScanner, CountsInvalidBytesApartAndNamesTheFirst) {
     EXPECT_EQ(scanner.figures().invalid_bytes, 7) << piece_bytes;
     EXPECT_EQ(scanner.figures().words, 5) << piece_bytes;
     ASSERT_TRUE(scanner.first_invalid());
-    EXPECT_EQ(*scanner.first_invalid(), (InvalidPlace{.line = 1, .byte_offset = 6})) << piece_bytes;
+    EXPECT_EQ(*scanner.first_invalid(), (BytePlace{.line = 1, .byte_offset = 6})) << piece_bytes;
   }
 }
 

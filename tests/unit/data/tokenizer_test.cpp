@@ -72,27 +72,89 @@ TEST(TokenizerTraining, SaysThatTheTextIsTooSmall) {
   EXPECT_TRUE(test::says(said, "8000", "lower vocab_size"));
 }
 
+/// What a language model's tokenizer must give back: white space of all kinds, what SentencePiece uses itself, and what
+/// other models normalize or have never seen.
+constexpr const char* hard_texts[] = {"  two  spaces ",
+                                      "if x:\n\ty = 1\n\n    return \n",
+                                      "a\r\nb\r\n",
+                                      "\n",
+                                      " ",
+                                      "\u2581",
+                                      "a \u2581 b\u2581\u2581",
+                                      " \u2047 \u2585",
+                                      "<s></s><unk><0x0A><pad>",
+                                      "\U0001F600\u200d caf\u00e9 cafe\u0301 \ufb01 \u00a0\u3000",
+                                      "\ufeffmark \u2028 \x01\x7f"};
+
+TEST(TokenizerTraining, OfALanguageModelKeepsEveryByte) {
+  for (const TokenizerType type : {TokenizerType::unigram, TokenizerType::bpe, TokenizerType::char_}) {
+    const TokenizerTraining training = resolve_training({.type = type, .vocab_size = 400}, false);
+    const Tokenizer tokenizer = Tokenizer::load(train_tokenizer(training, training_lines(), spec::TokenLayout::llama),
+                                                {spec::TokenLayout::llama});
+    for (const char* text : hard_texts) {
+      const std::vector<std::int32_t> ids = tokenizer.encode(text);
+      EXPECT_EQ(tokenizer.decode(ids), text);
+      EXPECT_EQ(std::ranges::count(ids, static_cast<std::int32_t>(*tokenizer.vocabulary().unk)), 0) << text;
+    }
+    // Parts of a text are the text.
+    std::vector<std::int32_t> ids = tokenizer.encode("In the \n");
+    std::ranges::copy(tokenizer.encode("  beginning"), std::back_inserter(ids));
+    EXPECT_EQ(tokenizer.decode(ids), "In the \n  beginning");
+  }
+}
+
+TEST(TokenizerTraining, CharactersAndWordsArePieces) {
+  const std::vector<std::string> lines = training_lines();
+  const auto trained = [&](TokenizerType type) {
+    return Tokenizer::load(train_tokenizer({.type = type, .vocab_size = 2000}, lines, spec::TokenLayout::marian),
+                           {spec::TokenLayout::marian});
+  };
+  const Tokenizer characters = trained(TokenizerType::char_), words = trained(TokenizerType::word);
+  EXPECT_LT(characters.vocabulary().pieces, 120);
+  EXPECT_EQ(characters.encode("the earth").size(), 10U);  // a space in front of each word
+  EXPECT_EQ(words.encode("the earth").size(), 2U);
+  for (const std::string& line : lines) EXPECT_EQ(characters.decode(characters.encode(line)), line);
+  EXPECT_EQ(words.decode(words.encode("the earth")), "the earth");
+  EXPECT_EQ(words.encode("zyxw"), std::vector<std::int32_t>{static_cast<std::int32_t>(*words.vocabulary().unk)});
+}
+
+TEST(TokenizerTraining, SaysThatTheVocabularyIsTooSmallForTheCharacters) {
+  for (const TokenizerType type : {TokenizerType::unigram, TokenizerType::bpe}) {
+    const TokenizerTraining training = resolve_training({.type = type, .vocab_size = 280}, false);
+    EXPECT_THAT(test::refusal(Fault::config,
+                              [&] { (void)train_tokenizer(training, training_lines(), spec::TokenLayout::llama); }),
+                HasSubstr("raise vocab_size"));
+  }
+}
+
 TEST(TokenizerTraining, SamplesEachLineAtMostOnceAndTheSameEachTime) {
   const test::TempFolder folder;
   const Files files = Files::system();
-  std::vector<CountedFile> texts;
+  std::vector<CountedCorpus> corpora(1);
   for (const char* name : {"a", "b"}) {
     std::vector<std::string> lines;
     for (int i = 0; i < 500; ++i) lines.push_back(name + std::to_string(i));
     files.write_atomically(folder / name, test::joined(lines));
-    CountedFile text{.path = folder / name, .record = {}};
+    CountedFile text{.path = folder / name, .record = {}, .text = folder / name};
     text.record.figures.lines = 500;
-    texts.push_back(text);
+    corpora[0].source.push_back(text);
   }
-  const std::vector<std::string> sample = sample_lines(files, texts, 100, InvalidUtf8::reject);
+  const std::vector<std::string> sample = sample_lines(files, corpora, 100);
   EXPECT_EQ(sample.size(), 100U);
   EXPECT_EQ((std::set<std::string>{sample.begin(), sample.end()}.size()), 100U);
-  EXPECT_EQ(sample, sample_lines(files, texts, 100, InvalidUtf8::reject));
+  EXPECT_EQ(sample, sample_lines(files, corpora, 100));
   const auto from_b =
       std::count_if(sample.begin(), sample.end(), [](const std::string& line) { return line[0] == 'b'; });
   EXPECT_GT(from_b, 25);
   EXPECT_LT(from_b, 75);
-  EXPECT_EQ(sample_lines(files, texts, 5000, InvalidUtf8::reject).size(), 1000U);
+  EXPECT_EQ(sample_lines(files, corpora, 5000).size(), 1000U);
+  // Of records the texts, line by line; a broken one says nothing.
+  files.write_atomically(folder / "c",
+                         std::string_view{"{\"text\": \"x\\n\\n\\t y\"}\n{\n{\"source\": \"s\", \"target\": \"t\"}\n"});
+  corpora[0] = {.rules = {.format = TextFormat::jsonl},
+                .source = {{.path = folder / "c", .record = {}, .text = folder / "c"}}};
+  corpora[0].source[0].record.figures.lines = 3;
+  EXPECT_EQ(sample_lines(files, corpora, 5), (std::vector<std::string>{"x", " y", "st"}));
 }
 
 TEST(Tokenizer, SpellsDeadIdsAndSkipsThemInText) {
@@ -130,6 +192,10 @@ TEST(Tokenizer, RefusesAFileThatIsNoneAndIdsOfAnotherShape) {
   };
   EXPECT_THAT(refused("not a model"), HasSubstr("x.model"));
   EXPECT_THAT(refused(test::small_tokenizer(spec::TokenLayout::llama).model_bytes()), HasSubstr("bos 1, eos 2, unk 0"));
+  const std::string said = test::refusal(Fault::data, [&] {
+    (void)Tokenizer::load(test::small_tokenizer(spec::TokenLayout::marian).model_bytes(), {spec::TokenLayout::llama});
+  });
+  EXPECT_TRUE(test::says(said, "it lacks bos", "spm_train --bos_id=1 --eos_id=2 --unk_id=0 --pad_id=-1"));
   const test::TempFolder folder;
   const auto read = [&] { (void)Tokenizer::read(Files::system(), folder / "none.model", marian); };
   EXPECT_THAT(test::refusal(Fault::data, read), HasSubstr("run preprocess"));

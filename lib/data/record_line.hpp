@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/text_config.hpp"
+
+/// One example of a text, and how a line of tsv or jsonl becomes one. Pure; any thread.
+namespace argosy::data {
+
+/// Bytes [begin, end) of a text.
+struct ByteRange {
+  std::size_t begin = 0, end = 0;
+  bool operator==(const ByteRange&) const = default;
+};
+
+/// A pair, or for a language model a document or a part of one (in target, source is empty).
+struct Record {
+  std::string source, target;
+  bool loss_on_all = true;
+  std::vector<ByteRange> loss{};  // otherwise the parts of target with loss, ascending
+  bool starts_document = true, ends_document = true;
+  std::uint64_t line = 0;  // in the corpus, from 0: its files laid end to end
+};
+
+/// Why a line holds no record, and at which of its bytes.
+struct BrokenRecord {
+  std::string wanted, got;
+  std::size_t byte = 0;
+};
+
+/// Puts the texts of a line of tsv or jsonl (`rules.format`) into `record`. Pairs need a source and a target. A
+/// language model takes what `rules.fields` name, or what is there: messages, or a text, or a source and a target with
+/// loss on the target alone. Messages are laid out as ChatML, `<|im_start|>ROLE\nCONTENT<|im_end|>\n` each; loss is on
+/// the content of the assistant and the `<|im_end|>` after it.
+[[nodiscard]] std::optional<BrokenRecord> parse_record(std::string_view line, const TextRules& rules, Record& record);
+
+}  // namespace argosy::data
