@@ -22,7 +22,7 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
       {"weight", "multiplies the corpus's share of tgt_tokens"},
       {"document_end",
        "language model: where a document ends: line (at the end of each line) or empty_line (at an empty line)"},
-      {"transforms", "applied in order to each example. max_length: leave out pairs with a longer side"},
+      {"transforms", "applied in order to each example; lib/data/README.md has a table of them"},
   };
   return texts;
 }
@@ -133,18 +133,22 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
   Stage last = Stage::text;
   bool tokenizes = false;
   for (std::size_t i = 0; i < config.transforms.size(); ++i) {
-    const auto [stage, type] = std::visit(
+    const auto [stage, type, needs_pairs] = std::visit(
         [](const auto& chosen) {
-          return std::pair{chosen.stage, chosen.type};
-        },
+      return std::tuple{chosen.stage, chosen.type, requires {chosen.needs_pairs; }
+  };
+},
         config.transforms[i].value);
-    if (stage < last || (stage == Stage::tokenize && tokenizes))
-      problems.add(fmt::format("/transforms/{}", i), stages_in_order, type, "move it to its place in the list");
-    last = std::max(last, stage);
-    tokenizes = tokenizes || stage == Stage::tokenize;
-  }
-  problems.require(!config.target || config.document_end == DocumentEnd::line, "/document_end",
-                   "line in a corpus with a target", "empty_line");
+if (needs_pairs && !config.target)
+  problems.add(fmt::format("/transforms/{}", i), "a transform for one side, since the corpus has no target", type,
+               "remove it from the list");
+if (stage < last || (stage == Stage::tokenize && tokenizes))
+  problems.add(fmt::format("/transforms/{}", i), stages_in_order, type, "move it to its place in the list");
+last = std::max(last, stage);
+tokenizes = tokenizes || stage == Stage::tokenize;
+}
+problems.require(!config.target || config.document_end == DocumentEnd::line, "/document_end",
+                 "line in a corpus with a target", "empty_line");
 }
 
 void validate(const TokenizerTraining& config, config::Problems& problems) {

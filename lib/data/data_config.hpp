@@ -9,8 +9,15 @@
 
 #include "config/config.hpp"
 #include "core/file.hpp"
+#include "data/transforms/duplicate_target.hpp"
+#include "data/transforms/length_ratio.hpp"
 #include "data/transforms/max_length.hpp"
+#include "data/transforms/numerals.hpp"
+#include "data/transforms/punctuation.hpp"
+#include "data/transforms/repetition.hpp"
+#include "data/transforms/script.hpp"
 #include "data/transforms/subword.hpp"
+#include "data/transforms/terminal_punctuation.hpp"
 
 /// Sections `data` and `batch` of the configuration, which count, preprocess and train read alike. Plain values, no
 /// torch, no MPI. Paths are as typed (relative to the working directory).
@@ -28,7 +35,8 @@ enum class DocumentCut { split, whole };
 BOOST_DESCRIBE_ENUM(DocumentCut, split, whole)
 
 /// All that can be configured, each by its name and with keys of its own.
-using TransformConfig = config::Tagged<MaxLength, Subword>;
+using TransformConfig = config::Tagged<MaxLength, Subword, LengthRatio, Repetition, TerminalPunctuation, Numerals,
+                                       Punctuation, Script, DuplicateTarget>;
 
 struct CorpusConfig {
   std::string name{};

@@ -4,6 +4,7 @@
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
+#include <unicode/uscript.h>
 #include <unicode/utext.h>
 
 #include <algorithm>
@@ -89,6 +90,22 @@ bool is_punctuation(char32_t character) {
   return (U_GET_GC_MASK(code(character)) & U_GC_P_MASK) != 0;
 }
 bool is_mark(char32_t character) { return (U_GET_GC_MASK(code(character)) & U_GC_M_MASK) != 0; }
+bool is_letter(char32_t character) { return (U_GET_GC_MASK(code(character)) & U_GC_L_MASK) != 0; }
+bool is_symbol(char32_t character) { return (U_GET_GC_MASK(code(character)) & U_GC_S_MASK) != 0; }
+int digit_value(char32_t character) { return u_charDigitValue(code(character)); }
+
+std::optional<int> script_of_name(const std::string& name) {
+  const int script = u_getPropertyValueEnum(UCHAR_SCRIPT, name.c_str());
+  return script == UCHAR_INVALID_CODE ? std::nullopt : std::optional{script};
+}
+bool is_of_script(char32_t character, int script) {
+  return uscript_hasScript(code(character), static_cast<UScriptCode>(script)) != 0;
+}
+bool is_of_any_script(char32_t character) {
+  UErrorCode status = U_ZERO_ERROR;
+  const UScriptCode script = uscript_getScript(code(character), &status);
+  return script == USCRIPT_COMMON || script == USCRIPT_INHERITED;
+}
 
 std::string normal_form(NormalForm form, std::string_view text) {
   if (form == NormalForm::nfc && std::ranges::all_of(text, is_ascii)) return std::string{text};

@@ -62,6 +62,8 @@ class Transform {
   /// a transform that draws does what it does most plainly: it takes the best segmentation, adds no noise, leaves out
   /// no prefix.
   [[nodiscard]] virtual bool apply(Example& example, RandomStream* random) const = 0;
+  /// Of an example as apply() receives it and leaves it out: what is wrong with it, for people.
+  [[nodiscard]] virtual std::string fault_of(const Example&) const { return {}; }
 };
 
 using Transforms = std::vector<std::unique_ptr<const Transform>>;
