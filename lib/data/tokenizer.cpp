@@ -23,7 +23,8 @@ struct Tokenizer::Model {
   [[nodiscard]] virtual std::optional<std::int64_t> id_of(std::string_view piece) const = 0;
   [[nodiscard]] virtual std::optional<std::int64_t> unknown() const = 0;
   [[nodiscard]] virtual std::optional<bool> puts_before(std::int64_t id) const = 0;
-  [[nodiscard]] virtual bool is_json() const = 0;
+  [[nodiscard]] virtual const tokenizer::Pipeline* pipeline() const { return nullptr; }
+  [[nodiscard]] virtual bool is_special(std::int32_t id) const = 0;
   /// The ids that a layout decides, as far as the file has them: "bos 1, eos 2, unk 0, pad -1".
   [[nodiscard]] virtual std::string special_ids(const spec::Vocabulary& wanted) const = 0;
 };
@@ -70,7 +71,9 @@ struct Tokenizer::SentencePieceModel final : Model {
   }
   [[nodiscard]] std::optional<std::int64_t> unknown() const override { return processor.unk_id(); }
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t) const override { return std::nullopt; }
-  [[nodiscard]] bool is_json() const override { return false; }
+  [[nodiscard]] bool is_special(std::int32_t id) const override {
+    return processor.IsControl(id) || processor.IsUnknown(id) || processor.IsUnused(id);
+  }
   [[nodiscard]] std::string special_ids(const spec::Vocabulary&) const override {
     return ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
   }
@@ -78,26 +81,25 @@ struct Tokenizer::SentencePieceModel final : Model {
 
 /// A tokenizer.json of Hugging Face.
 struct Tokenizer::JsonModel final : Model {
-  tokenizer::Pipeline pipeline;
+  tokenizer::Pipeline json;
 
-  JsonModel(const std::string& bytes, std::string_view name) : pipeline(tokenizer::Pipeline::load(bytes, name)) {}
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override { return pipeline.encode(text); }
-  [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return pipeline.decode(ids); }
-  [[nodiscard]] std::int32_t size() const override { return pipeline.size(); }
-  [[nodiscard]] std::string piece(std::int32_t id) const override { return pipeline.piece(id); }
-  [[nodiscard]] float score(std::int32_t id) const override { return pipeline.score(id); }
-  [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const override {
-    return pipeline.id_of(piece);
-  }
-  [[nodiscard]] std::optional<std::int64_t> unknown() const override { return pipeline.unknown(); }
+  JsonModel(const std::string& bytes, std::string_view name) : json(tokenizer::Pipeline::load(bytes, name)) {}
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override { return json.encode(text); }
+  [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return json.decode(ids); }
+  [[nodiscard]] std::int32_t size() const override { return json.size(); }
+  [[nodiscard]] std::string piece(std::int32_t id) const override { return json.piece(id); }
+  [[nodiscard]] float score(std::int32_t id) const override { return json.score(id); }
+  [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const override { return json.id_of(piece); }
+  [[nodiscard]] std::optional<std::int64_t> unknown() const override { return json.unknown(); }
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t id) const override {
-    return std::ranges::count(pipeline.prefix(), id) > 0;
+    return std::ranges::count(json.prefix(), id) > 0;
   }
-  [[nodiscard]] bool is_json() const override { return true; }
+  [[nodiscard]] const tokenizer::Pipeline* pipeline() const override { return &json; }
+  [[nodiscard]] bool is_special(std::int32_t id) const override { return json.is_special(id) || json.unknown() == id; }
   /// The file does not say which of its special pieces begins or ends a text.
   [[nodiscard]] std::string special_ids(const spec::Vocabulary& wanted) const override {
     const auto if_special = [&](std::optional<std::int64_t> id) {
-      const bool special = id && *id < size() && pipeline.is_special(narrow<std::int32_t>(*id));
+      const bool special = id && *id < size() && json.is_special(narrow<std::int32_t>(*id));
       return special ? *id : std::int64_t{-1};
     };
     return ids_text(if_special(wanted.bos), if_special(wanted.eos), unknown().value_or(-1), if_special(wanted.pad));
@@ -131,8 +133,8 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
           Fault::data, std::string{name},
           fmt::format("the ids of a {} model ({})", layout_names.at(static_cast<std::size_t>(rule.layout)), wanted),
           got,
-          model->is_json() ? "say the ids of this tokenizer in model.token_ids"
-                           : "train a tokenizer for this model type (data.tokenizer_training)");
+          model->pipeline() != nullptr ? "say the ids of this tokenizer in model.token_ids"
+                                       : "train a tokenizer for this model type (data.tokenizer_training)");
   }
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }
@@ -171,6 +173,10 @@ float Tokenizer::score(std::int64_t id) const {
 std::optional<std::int64_t> Tokenizer::unknown() const { return model_->unknown(); }
 std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const { return model_->id_of(piece); }
 std::optional<bool> Tokenizer::puts_before(std::int64_t id) const { return model_->puts_before(id); }
-bool Tokenizer::is_json() const { return model_->is_json(); }
+const tokenizer::Pipeline* Tokenizer::pipeline() const { return model_->pipeline(); }
+bool Tokenizer::is_ordinary(std::int64_t id) const {
+  if (id < 0 || id >= model_->size() || model_->is_special(narrow<std::int32_t>(id))) return false;
+  return id != vocabulary_.eos && vocabulary_.bos != id && vocabulary_.pad != id && vocabulary_.unk != id;
+}
 
 }  // namespace argosy::data
