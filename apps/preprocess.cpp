@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "app.hpp"
+#include "data/show.hpp"
 #include "plan/run_config.hpp"
 
 namespace {
@@ -11,6 +12,7 @@ using namespace argosy;
 
 constexpr const char* examples =
     "  apps/preprocess configs/quickstart.json                                   tokenizer and token shards, one rank\n"
+    "  apps/preprocess --show 3 configs/quickstart.json                          what transforms make of 3 examples\n"
     "  mpiexec -n 8 apps/preprocess configs/mt_base.json --set data.workers=4    8 ranks, 4 threads each: same bytes\n";
 
 boost::json::object figures_of(const data::PreprocessReport& report) {
@@ -44,11 +46,26 @@ int main(int argc, char** argv) {
         "--retrain-tokenizer", retrain_tokenizer,
         "replace a tokenizer that was trained on other text or with other settings; checkpoints that were trained "
         "with it can then no longer be used");
+    std::int64_t shown = 0;
+    app.add_option(
+           "--show", shown,
+           "print the first N examples of each corpus before and after each transform, by the draws of the first "
+           "epoch, and why examples are left out; writes nothing. The tokenizer must exist")
+        ->type_name("N")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000}).description(""));
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
     context.world.configure(config->comm);
 
+    if (shown > 0) {
+      comm::at_root(context.world, [&] {
+        const auto tokenizer =
+            data::Tokenizer::read(context.files, config->data.tokenizer, spec::vocabulary_rule(config->model));
+        context.print(data::show_examples(context.files, config->data, tokenizer, shown, config->seed));
+      });
+      return Exit::ok;
+    }
     const data::PreprocessSettings settings{.data = config->data,
                                             .vocabulary = spec::vocabulary_rule(config->model),
                                             .cache = data::cache_folder(config->data, config->run_dir),

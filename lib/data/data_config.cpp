@@ -8,8 +8,10 @@
 #include <limits>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "core/error.hpp"
+#include "data/transforms/ranges.hpp"
 
 namespace argosy::data {
 
@@ -23,6 +25,9 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
       {"document_end",
        "language model: where a document ends: line (at the end of each line) or empty_line (at an empty line)"},
       {"transforms", "applied in order to each example; lib/data/README.md has a table of them"},
+      {"source_prefix",
+       "pieces put before each source, after all transforms: [\"<to_{to}>\"]; a tokenizer that is trained gets them"},
+      {"prefix_probability", "share of the examples that training gives source_prefix, 0 to 1"},
   };
   return texts;
 }
@@ -33,6 +38,7 @@ std::span<const config::KeyText> key_texts(const TokenizerTraining&) {
       {"vocab_size", "pieces, special ones included; the model pads its vocabulary to model.vocab_multiple"},
       {"character_coverage", "share of the characters of the text that become pieces"},
       {"sample_lines", "lines drawn from all corpora, both sides, to train on"},
+      {"symbols", "pieces that are never cut, such as [\"<news>\"]; those that transforms need are added"},
   };
   return texts;
 }
@@ -91,6 +97,11 @@ namespace {
 
 constexpr std::size_t longest_given_name_bytes = 200;  // more is put behind it: recipe, number, ending
 
+/// Pieces that a trained tokenizer has in any case.
+constexpr std::string_view special_pieces[] = {"<unk>", "<s>", "</s>", "<pad>"};
+
+bool is_special_piece(std::string_view piece) { return std::ranges::count(special_pieces, piece) > 0; }
+
 constexpr const char* stages_in_order = "transforms of text first, then at most one subword, then transforms of pieces";
 
 bool is_file_name(const std::string& name) {
@@ -119,6 +130,34 @@ std::string try_neighbors(std::int64_t size, std::int64_t of) {
 
 }  // namespace
 
+namespace {
+
+/// Whether a transform is for corpora with source and target only.
+template <class T>
+constexpr bool needs_pairs = requires {
+  T::needs_pairs;
+};
+
+/// What only the whole corpus shows: its languages, and whether it has a source.
+void validate_prefixes(const CorpusConfig& config, config::Problems& problems) {
+  for (std::size_t i = 0; i < config.source_prefix.size(); ++i)
+    require_piece(problems, fmt::format("/source_prefix/{}", i), config.source_prefix[i]);
+  require_in(problems, "/prefix_probability", config.prefix_probability, 0., 1.);
+  bool names_languages = false, before_source = false;
+  for (const TransformConfig& transform : transforms_of(config)) {
+    const auto* prefix = std::get_if<Prefix>(&transform.value);
+    names_languages = names_languages || (prefix != nullptr && prefix->names_languages());
+    before_source = before_source || (prefix != nullptr && !prefix->source.empty());
+  }
+  if (names_languages && config.languages.empty())
+    problems.add("/languages", "the codes that {from} and {to} of a prefix stand for", "none");
+  if (before_source && !config.target)
+    problems.add("/source_prefix", "a prefix of the target, since a corpus without target has no source",
+                 "a prefix of the source", "use the transform prefix with its key target");
+}
+
+}  // namespace
+
 void validate(const CorpusConfig& config, config::Problems& problems) {
   problems.require(is_file_name(config.name), "/name", "a name of at most 200 letters, digits, '-', '_' and '.'",
                    config.name);
@@ -130,25 +169,25 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
   problems.require(config.languages.empty() || config.languages.size() == (config.target ? 2 : 1), "/languages",
                    config.target ? "two codes: source and target" : "one code",
                    fmt::format("{}", config.languages.size()));
+  validate_prefixes(config, problems);
   Stage last = Stage::text;
   bool tokenizes = false;
   for (std::size_t i = 0; i < config.transforms.size(); ++i) {
-    const auto [stage, type, needs_pairs] = std::visit(
-        [](const auto& chosen) {
-      return std::tuple{chosen.stage, chosen.type, requires {chosen.needs_pairs; }
-  };
-},
+    const auto [stage, type, pairs_only] = std::visit(
+        []<class T>(const T&) {
+          return std::tuple{T::stage, T::type, needs_pairs<T>};
+        },
         config.transforms[i].value);
-if (needs_pairs && !config.target)
-  problems.add(fmt::format("/transforms/{}", i), "a transform for one side, since the corpus has no target", type,
-               "remove it from the list");
-if (stage < last || (stage == Stage::tokenize && tokenizes))
-  problems.add(fmt::format("/transforms/{}", i), stages_in_order, type, "move it to its place in the list");
-last = std::max(last, stage);
-tokenizes = tokenizes || stage == Stage::tokenize;
-}
-problems.require(!config.target || config.document_end == DocumentEnd::line, "/document_end",
-                 "line in a corpus with a target", "empty_line");
+    if (pairs_only && !config.target)
+      problems.add(fmt::format("/transforms/{}", i), "a transform for one side, since the corpus has no target", type,
+                   "remove it from the list");
+    if (stage < last || (stage == Stage::tokenize && tokenizes))
+      problems.add(fmt::format("/transforms/{}", i), stages_in_order, type, "move it to its place in the list");
+    last = std::max(last, stage);
+    tokenizes = tokenizes || stage == Stage::tokenize;
+  }
+  problems.require(!config.target || config.document_end == DocumentEnd::line, "/document_end",
+                   "line in a corpus with a target", "empty_line");
 }
 
 void validate(const TokenizerTraining& config, config::Problems& problems) {
@@ -156,6 +195,11 @@ void validate(const TokenizerTraining& config, config::Problems& problems) {
   problems.require(config.character_coverage > 0 && config.character_coverage <= 1, "/character_coverage",
                    "a share above 0, at most 1", fmt::format("{}", config.character_coverage));
   problems.require(config.sample_lines >= 1, "/sample_lines", "at least 1", fmt::format("{}", config.sample_lines));
+  for (std::size_t i = 0; i < config.symbols.size(); ++i) {
+    const std::string pointer = fmt::format("/symbols/{}", i);
+    require_piece(problems, pointer, config.symbols[i]);
+    problems.require(!is_special_piece(config.symbols[i]), pointer, "a piece that is not special", config.symbols[i]);
+  }
 }
 
 void validate(const SplitConfig& config, config::Problems& problems) {
@@ -204,6 +248,28 @@ void validate(const BatchConfig& config, config::Problems& problems) {
       problems.add("/global_size", fmt::format("a multiple of batch.micro_size ({})", micro), fmt::format("{}", global),
                    try_neighbors(global, micro));
   }
+}
+
+std::vector<TransformConfig> transforms_of(const CorpusConfig& corpus) {
+  std::vector<TransformConfig> transforms = corpus.transforms;
+  if (!corpus.source_prefix.empty())
+    transforms.push_back({Prefix{.source = corpus.source_prefix, .probability = corpus.prefix_probability}});
+  return transforms;
+}
+
+std::vector<std::string> symbols_of(const DataConfig& config) {
+  std::set<std::string> symbols;
+  if (config.tokenizer_training)
+    symbols.insert(config.tokenizer_training->symbols.begin(), config.tokenizer_training->symbols.end());
+  const auto add = [&](const auto& transform, const std::vector<std::string>& languages) {
+    if constexpr (requires { transform.pieces(languages); })
+      for (const std::string& piece : transform.pieces(languages)) symbols.insert(piece);
+  };
+  for (const CorpusConfig& corpus : config.corpora)
+    for (const TransformConfig& transform : transforms_of(corpus))
+      std::visit([&](const auto& chosen) { add(chosen, corpus.languages); }, transform.value);
+  std::erase_if(symbols, is_special_piece);
+  return {symbols.begin(), symbols.end()};
 }
 
 Path cache_folder(const DataConfig& config, const Path& run_dir) {

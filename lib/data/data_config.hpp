@@ -9,15 +9,24 @@
 
 #include "config/config.hpp"
 #include "core/file.hpp"
+#include "data/transforms/character_noise.hpp"
+#include "data/transforms/concatenate.hpp"
+#include "data/transforms/context.hpp"
+#include "data/transforms/denoise.hpp"
 #include "data/transforms/duplicate_target.hpp"
 #include "data/transforms/length_ratio.hpp"
+#include "data/transforms/letter_case.hpp"
 #include "data/transforms/max_length.hpp"
 #include "data/transforms/numerals.hpp"
+#include "data/transforms/prefix.hpp"
 #include "data/transforms/punctuation.hpp"
 #include "data/transforms/repetition.hpp"
 #include "data/transforms/script.hpp"
 #include "data/transforms/subword.hpp"
+#include "data/transforms/switchout.hpp"
 #include "data/transforms/terminal_punctuation.hpp"
+#include "data/transforms/token_drop.hpp"
+#include "data/transforms/token_mask.hpp"
 
 /// Sections `data` and `batch` of the configuration, which count, preprocess and train read alike. Plain values, no
 /// torch, no MPI. Paths are as typed (relative to the working directory).
@@ -36,7 +45,8 @@ BOOST_DESCRIBE_ENUM(DocumentCut, split, whole)
 
 /// All that can be configured, each by its name and with keys of its own.
 using TransformConfig = config::Tagged<MaxLength, Subword, LengthRatio, Repetition, TerminalPunctuation, Numerals,
-                                       Punctuation, Script, DuplicateTarget>;
+                                       Punctuation, Script, DuplicateTarget, LetterCase, CharacterNoise, Concatenate,
+                                       Prefix, Switchout, TokenDrop, TokenMask, Denoise, Context>;
 
 struct CorpusConfig {
   std::string name{};
@@ -46,16 +56,21 @@ struct CorpusConfig {
   double weight = 1.0;
   DocumentEnd document_end = DocumentEnd::line;  // language models only
   std::vector<TransformConfig> transforms{};
+  std::vector<std::string> source_prefix{};  // as the transform prefix, after the listed ones
+  double prefix_probability = 1;
 };
-BOOST_DESCRIBE_STRUCT(CorpusConfig, (), (name, languages, source, target, weight, document_end, transforms))
+BOOST_DESCRIBE_STRUCT(CorpusConfig, (),
+                      (name, languages, source, target, weight, document_end, transforms, source_prefix,
+                       prefix_probability))
 
 struct TokenizerTraining {
   TokenizerType type = TokenizerType::unigram;
   std::int64_t vocab_size = 8000;
   double character_coverage = 1.0;
   std::int64_t sample_lines = 60000;
+  std::vector<std::string> symbols{};  // pieces that are never cut, besides those of the transforms
 };
-BOOST_DESCRIBE_STRUCT(TokenizerTraining, (), (type, vocab_size, character_coverage, sample_lines))
+BOOST_DESCRIBE_STRUCT(TokenizerTraining, (), (type, vocab_size, character_coverage, sample_lines, symbols))
 
 struct SplitConfig {
   double train = 0.99, validation = 0.01;  // shares of tgt_tokens, cut at document ends
@@ -103,6 +118,11 @@ void validate(const BatchConfig&, config::Problems&);
 
 /// The texts of all corpora: of each its source and, for pairs, its target.
 [[nodiscard]] std::vector<Path> texts_of(const DataConfig& config);
+/// The transforms of a corpus, with the one that its key source_prefix stands for.
+[[nodiscard]] std::vector<TransformConfig> transforms_of(const CorpusConfig& corpus);
+/// What a tokenizer that is trained has as whole pieces: tokenizer_training.symbols and the pieces that transforms
+/// need, in ascending order. Special pieces are not among them: it has these anyway.
+[[nodiscard]] std::vector<std::string> symbols_of(const DataConfig& config);
 /// data.cache, or <run_dir>/cache, or the user's cache folder where neither is named.
 [[nodiscard]] Path cache_folder(const DataConfig& config, const Path& run_dir);
 /// ${XDG_CACHE_HOME:-~/.cache}/argosy.

@@ -19,11 +19,17 @@ bool fits(const Lengths& lengths, const Lengths& longest) {
   return lengths.source <= longest.source && lengths.target <= longest.target;
 }
 
+/// What draws nothing changes the lengths of all that is drawn before it alike.
+void add_change(Lengths& longest, const Lengths& before, const Lengths& after) {
+  longest.source += after.source - before.source;
+  longest.target += after.target - before.target;
+}
+
 /// Those of a corpus, with the one that tokenizes among them.
 Transforms make_transforms(const CorpusConfig& corpus, const Tokenizer& tokenizer) {
   const Materials materials{.tokenizer = tokenizer, .languages = corpus.languages};
   Transforms transforms;
-  for (const TransformConfig& config : corpus.transforms)
+  for (const TransformConfig& config : transforms_of(corpus))
     transforms.push_back(std::visit([&](const auto& chosen) { return chosen.make(materials); }, config.value));
   const auto tokenizes = [](const auto& transform) { return transform->stage() == Stage::tokenize; };
   if (std::ranges::none_of(transforms, tokenizes)) {
@@ -34,6 +40,13 @@ Transforms make_transforms(const CorpusConfig& corpus, const Tokenizer& tokenize
 }
 
 }  // namespace
+
+void DocumentLines::add(const std::string& source, const std::string& target) {
+  if (most_ == 0) return;
+  if (source.empty() || target.empty()) return lines_.clear();
+  if (std::ssize(lines_) == most_) lines_.erase(lines_.begin());
+  lines_.push_back({source, target});
+}
 
 Pipeline::Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer)
     : Pipeline(make_transforms(corpus, tokenizer), corpus.target.has_value(),
@@ -76,6 +89,9 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   Plan plan;
   const auto leaves_out = [&](Example& made, std::size_t i) {
     if (!apply(i, made, std::nullopt)) plan.left_out = transforms_[i]->type();
+    // A prefix would hide that nothing follows it.
+    const bool is_empty = made.target.empty() || (has_source_ && made.source.empty());
+    if (i == tokenizer_at_ && is_empty) plan.left_out = "empty";
     return plan.left_out.has_value();
   };
   for (std::size_t i = 0; i < first_random_; ++i) {
@@ -86,9 +102,11 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   Example& made = plain ? *plain : example;
   plan.longest = lengths_of(made);
   for (std::size_t i = first_random_; i < transforms_.size(); ++i) {
+    const Lengths before = lengths_of(made);
     if (leaves_out(made, i)) return plan;
     if (i < tokenizer_at_) continue;
     if (i > tokenizer_at_) {
+      if (!transforms_[i]->is_random()) add_change(plan.longest, before, lengths_of(made));
       plan.longest = transforms_[i]->longest(plan.longest);
       continue;
     }
@@ -97,7 +115,6 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   }
   ARGOSY_CHECK(fits(lengths_of(made), plan.longest), "{} and {} ids, planned {} and {}", made.source.size(),
                made.target.size(), plan.longest.source, plan.longest.target);
-  if (made.target.empty() || (has_source_ && made.source.empty())) plan.left_out = "empty";
   plan.unknown = std::ranges::count(made.source, unknown_) + std::ranges::count(made.target, unknown_);
   return plan;
 }
@@ -105,7 +122,8 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
 bool Pipeline::finish(Example& example, const std::optional<Draw>& draw, Lengths longest) const {
   if (!is_random()) return false;
   const auto made = [&](Example from, const std::optional<Draw>& by) {
-    for (std::size_t i = first_random_; i < transforms_.size(); ++i) apply(i, from, by);  // filters have decided before
+    for (std::size_t i = first_random_; i < transforms_.size(); ++i)
+      static_cast<void>(apply(i, from, by));  // filters have decided before
     return from;
   };
   if (draw) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/data_config.hpp"
 #include "data/tokenizer.hpp"
@@ -13,6 +14,21 @@
 /// applied while training and never leaves an example out, so that the plan of an epoch needs no text. Immutable; any
 /// number of threads may apply it.
 namespace argosy::data {
+
+/// The lines before a pair in its document, pair after pair in the order of the text. A pair with an empty side ends a
+/// document.
+class DocumentLines {
+ public:
+  explicit DocumentLines(std::int64_t most) : most_(most) {}
+  /// Nearest last, at most `most`.
+  [[nodiscard]] const std::vector<Example::Lines>& before() const noexcept { return lines_; }
+  /// Goes on behind a pair.
+  void add(const std::string& source, const std::string& target);
+
+ private:
+  std::int64_t most_;
+  std::vector<Example::Lines> lines_;
+};
 
 class Pipeline {
  public:
@@ -43,9 +59,10 @@ class Pipeline {
   /// would get more ids than planned is made plainly, so that no micro-batch outgrows its plan. True: that was so.
   bool finish(Example& example, const std::optional<Draw>& draw, Lengths longest) const;
 
- private:
-  bool apply(std::size_t i, Example& example, const std::optional<Draw>& draw) const;
+  /// What transform i alone does. False: it leaves the example out.
+  [[nodiscard]] bool apply(std::size_t i, Example& example, const std::optional<Draw>& draw) const;
 
+ private:
   Transforms transforms_;  // on text, the one that tokenizes, on ids
   std::size_t tokenizer_at_ = 0, first_random_ = 0;
   bool has_source_;

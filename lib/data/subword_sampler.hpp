@@ -15,18 +15,18 @@ namespace argosy::data {
 class SubwordSampler {
  public:
   /// Throws Error{config} for a tokenizer of words or characters, which cuts a text in one way only.
-  explicit SubwordSampler(const Tokenizer& tokenizer);
+  SubwordSampler(const Tokenizer& tokenizer, const tokenizer::Sampling& how);
   SubwordSampler(SubwordSampler&&) noexcept;
   ~SubwordSampler();
 
   [[nodiscard]] bool is_bpe() const;
   /// As Tokenizer::encode, but for the cuts.
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, const tokenizer::Sampling& how,
-                                                 RandomStream& random) const;
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, RandomStream& random) const;
 
  private:
   struct OfSentencePiece;
   const Tokenizer& tokenizer_;
+  tokenizer::Sampling how_;
   std::unique_ptr<const OfSentencePiece> sentencepiece_;  // unless the tokenizer is a tokenizer.json
 };
 

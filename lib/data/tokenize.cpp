@@ -26,6 +26,7 @@ constexpr std::size_t chunk_lines = 256;  // a thread's unit of work
 struct Line {
   std::string source, target;
   bool starts_document = true;
+  std::vector<Example::Lines> before{};  // that transforms read
 };
 
 /// Calls body(i) for i in [0, count) on `threads` threads, in chunks; rethrows the first exception.
@@ -62,11 +63,19 @@ std::vector<Line> read_task(const Files& files, const ShardTask& task) {
     if (!reader.next(line)) throw_changed_text(text.path, "fewer lines");
   };
   if (task.target != nullptr) {
-    LineReader source = reader_at(*task.source, task.first_line), target = reader_at(*task.target, task.first_line);
-    for (Line& line : lines) {
+    const std::int64_t before = std::min(task.first_line, task.pipeline->lines_before());
+    const std::int64_t begin = task.first_line - before;
+    LineReader source = reader_at(*task.source, begin), target = reader_at(*task.target, begin);
+    DocumentLines document{task.pipeline->lines_before()};
+    const auto read = [&](Line& line) {
       must_read(source, line.source, *task.source);
       must_read(target, line.target, *task.target);
-    }
+      line.before = document.before();
+      document.add(line.source, line.target);
+    };
+    Line of_another_shard;
+    for (std::int64_t i = 0; i < before; ++i) read(of_another_shard);
+    for (Line& line : lines) read(line);
     return lines;
   }
   // Whether the first line begins a document shows in the line before it.
@@ -112,6 +121,7 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
     auto& [example, plan] = all[i];
     example.source_text = std::move(lines[i].source);
     example.target_text = std::move(lines[i].target);
+    example.before = std::move(lines[i].before);
     plan = task.pipeline->plan(example);
   });
 

@@ -1,6 +1,7 @@
 #include "data/tokenizer_training.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
@@ -90,7 +91,7 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
   const TokenizerTraining& wanted = *settings.data.tokenizer_training;
   const std::vector<std::string> lines = sample_lines(files, texts, wanted.sample_lines, settings.data.invalid_utf8);
   log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
-  std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout);
+  std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout, symbols_of(settings.data));
   trained = true;
   try {
     files.write_atomically(folder / cached_name(training, model), model);
@@ -115,8 +116,8 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
 std::string train_into_place(const Files& files, const Log& log, const PreprocessSettings& settings,
                              std::span<const CountedFile> texts, bool& trained) {
   const Path path = settings.data.tokenizer;
-  const Digest training = digest_of_training(*settings.data.tokenizer_training, texts, settings.vocabulary.layout,
-                                             settings.data.invalid_utf8);
+  const Digest training = digest_of_training(*settings.data.tokenizer_training, symbols_of(settings.data), texts,
+                                             settings.vocabulary.layout, settings.data.invalid_utf8);
   const std::optional<Recipe> recipe = read_recipe(files, path);
   if (files.exists(path)) {
     std::string model = files.read_text(path);
@@ -144,14 +145,15 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
 
 }  // namespace
 
-Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedFile> texts,
-                          spec::TokenLayout layout, InvalidUtf8 policy) {
+Digest digest_of_training(const TokenizerTraining& training, std::span<const std::string> symbols,
+                          std::span<const CountedFile> texts, spec::TokenLayout layout, InvalidUtf8 policy) {
   // Pegasus has Marian's ids.
   if (layout == spec::TokenLayout::pegasus) layout = spec::TokenLayout::marian;
   Hasher hasher;
   hasher.update(fmt::format("tokenizer 1 {} {} {} {} {} {}", static_cast<int>(training.type), training.vocab_size,
                             training.character_coverage, training.sample_lines, static_cast<int>(layout),
                             static_cast<int>(policy)));
+  for (const std::string& symbol : symbols) hasher.update(" " + symbol);
   for (const CountedFile& text : texts) hasher.update(std::as_bytes(std::span{text.record.digest.bytes}));
   return hasher.digest();
 }
@@ -181,10 +183,10 @@ std::vector<std::string> sample_lines(const Files& files, std::span<const Counte
 }
 
 std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines,
-                            spec::TokenLayout layout) {
+                            spec::TokenLayout layout, std::span<const std::string> symbols) {
   const spec::Vocabulary ids = spec::vocabulary_of({layout}, training.vocab_size);
   const bool pad_is_piece = layout == spec::TokenLayout::t5;
-  const std::unordered_map<std::string, std::string> settings{
+  std::unordered_map<std::string, std::string> settings{
       {"model_type", training.type == TokenizerType::bpe ? "bpe" : "unigram"},
       {"vocab_size", fmt::format("{}", training.vocab_size)},
       {"character_coverage", fmt::format("{}", training.character_coverage)},
@@ -196,6 +198,7 @@ std::string train_tokenizer(const TokenizerTraining& training, std::span<const s
       {"pad_id", fmt::format("{}", pad_is_piece ? *ids.pad : -1)},
       {"minloglevel", "2"},
   };
+  if (!symbols.empty()) settings["user_defined_symbols"] = fmt::format("{}", fmt::join(symbols, ","));
   std::string model;
   Lines iterator{lines};
   const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);

@@ -14,18 +14,20 @@
 /// Runs on one rank; the caller broadcasts the model.
 namespace argosy::data {
 
-/// What decides a tokenizer: texts (by content), settings, ids of the layout. Names it in caches.
-[[nodiscard]] Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedFile> texts,
-                                        spec::TokenLayout layout, InvalidUtf8 policy);
+/// What decides a tokenizer: texts (by content), settings, ids of the layout. Names it in caches. symbols: symbols_of()
+/// the configuration.
+[[nodiscard]] Digest digest_of_training(const TokenizerTraining& training, std::span<const std::string> symbols,
+                                        std::span<const CountedFile> texts, spec::TokenLayout layout,
+                                        InvalidUtf8 policy);
 
 /// `count` lines of all texts together (each line at most once; all of them when there are fewer), in text order.
 [[nodiscard]] std::vector<std::string> sample_lines(const Files& files, std::span<const CountedFile> texts,
                                                     std::int64_t count, InvalidUtf8 policy);
 
-/// Bytes of the model trained on `lines`. Throws Error{config} when the text is too small for the vocabulary (with the
-/// largest possible size), Error{data} when nothing can be trained. SentencePiece (arXiv:1808.06226), unigram
-/// (arXiv:1804.10959) or BPE (arXiv:1508.07909).
+/// Bytes of the model trained on `lines`. `symbols` are whole pieces of it (SentencePiece: user-defined). Throws
+/// Error{config} when the text is too small for the vocabulary (with the largest possible size), Error{data} when
+/// nothing can be trained. SentencePiece (arXiv:1808.06226), unigram (arXiv:1804.10959) or BPE (arXiv:1508.07909).
 [[nodiscard]] std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines,
-                                          spec::TokenLayout layout);
+                                          spec::TokenLayout layout, std::span<const std::string> symbols = {});
 
 }  // namespace argosy::data

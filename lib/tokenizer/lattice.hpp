@@ -21,10 +21,19 @@ class Lattice {
     std::int32_t id = -1;
   };
 
+  /// exp of a sum of scores, which no double holds if a text is long: part · 2^exponent, with 1 <= part < 2.
+  struct Weight {
+    double part = 1;
+    std::int64_t exponent = 0;
+  };
+  [[nodiscard]] static Weight weight_of(double logarithm);
+  /// weight_of(alpha · score) of each score.
+  [[nodiscard]] static std::vector<Weight> weights_of(std::span<const double> scores, double alpha);
+
   /// Numbers of `pieces` are ids, of which `scores` has the log-probabilities. A character that is no piece has the
-  /// score `unknown`.
-  Lattice(const Trie& pieces, std::span<const double> scores, double unknown)
-      : pieces_(pieces), scores_(scores), unknown_(unknown) {}
+  /// score `unknown`. weights: weights_of(scores, alpha), or empty: they are computed when they are needed.
+  Lattice(const Trie& pieces, std::span<const double> scores, double unknown, std::span<const Weight> weights = {})
+      : pieces_(pieces), scores_(scores), unknown_(unknown), weights_(weights) {}
 
   /// The steps from left to right. text: UTF-8.
   [[nodiscard]] std::vector<Step> sample(std::string_view text, const Sampling& how, RandomStream& random);
@@ -32,13 +41,13 @@ class Lattice {
  private:
   /// A piece on paths from the beginning; those that end at one place are linked.
   struct Edge {
-    double weight;  // alpha · score, and of all paths up to its beginning the logarithm of their sum
+    Weight weight;  // its own, times the sum of all paths up to its beginning
     std::uint32_t begin;
     std::int32_t id, next;
   };
   [[nodiscard]] std::vector<Step> sample_of_all(std::string_view text, double alpha, RandomStream& random);
   [[nodiscard]] std::vector<Step> sample_of_best(std::string_view text, const Sampling& how, RandomStream& random);
-  [[nodiscard]] double log_sum(std::int32_t first) const;
+  [[nodiscard]] Weight sum(std::int32_t first) const;
   /// Calls edge(end, score, id) for each piece that begins at `begin`, whose character ends at `after`.
   template <class OnEdge>
   void each_piece(std::string_view text, std::size_t begin, std::size_t after, OnEdge&& edge) const;
@@ -46,6 +55,7 @@ class Lattice {
   const Trie& pieces_;
   std::span<const double> scores_;
   double unknown_;
+  std::span<const Weight> weights_;
   std::vector<Edge> edges_;
 };
 

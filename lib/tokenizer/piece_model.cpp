@@ -136,26 +136,6 @@ std::string without_normalization(std::string_view model) {
   return out;
 }
 
-std::string only_normalization(std::string_view model) {
-  const Pieces all{model};
-  Pieces few = all;
-  few.texts.clear(), few.scores.clear(), few.types.clear();
-  for (std::size_t id = 0; id < all.texts.size(); ++id) {
-    // Pieces that users have defined are not normalised. A model has an unknown piece.
-    if (all.types[id] != PieceType::unknown && all.types[id] != PieceType::user) continue;
-    few.texts.push_back(all.texts[id]);
-    few.scores.push_back(all.scores[id]);
-    few.types.push_back(all.types[id]);
-  }
-  constexpr std::uint64_t word = 3;  // TrainerSpec.ModelType
-  std::string changes;
-  append_number(changes, 3, word);
-  append_number(changes, 35, 0);  // byte_fallback
-  std::string out = with_pieces(model, few);
-  append_field(out, 2, changes);
-  return out;
-}
-
 std::string with_pieces(std::string_view model, const Pieces& pieces) {
   std::string out;
   for (std::size_t id = 0; id < pieces.texts.size(); ++id) append_field(out, 1, piece_message(pieces, id));

@@ -33,8 +33,4 @@ struct Pieces {
 /// The model without normalization, and without a blank before the text: it encodes a text as it is spelled.
 [[nodiscard]] std::string without_normalization(std::string_view model);
 
-/// A model that cuts a text into words only, as the normaliser of `model` leaves them; together they are the text that
-/// `model` cuts into pieces.
-[[nodiscard]] std::string only_normalization(std::string_view model);
-
 }  // namespace argosy::tokenizer

@@ -29,8 +29,9 @@ struct PieceSampler::Symbol {
   std::int32_t before, after;  // -1: none
 };
 
-PieceSampler::PieceSampler(const Pieces& pieces)
-    : pieces_(trie_of(pieces, PieceType::normal)),
+PieceSampler::PieceSampler(const Pieces& pieces, const Sampling& how)
+    : how_(how),
+      pieces_(trie_of(pieces, PieceType::normal)),
       user_defined_(trie_of(pieces, PieceType::user)),
       scores_(pieces.scores.begin(), pieces.scores.end()),
       is_bpe_(pieces.model_type == bpe) {
@@ -49,14 +50,14 @@ PieceSampler::PieceSampler(const Pieces& pieces)
     if (is_bpe_) ids_.emplace(pieces.texts[id], number);
   }
   unknown_score_ = lowest - below_the_lowest;
+  if (!is_bpe_) weights_ = Lattice::weights_of(scores_, how.alpha);
   if (!pieces.byte_fallback) return;
   const Trie bytes = trie_of(pieces, PieceType::byte);
   for (std::size_t byte = 0; byte < bytes_.size(); ++byte)
     bytes_[byte] = bytes.find(byte_piece(static_cast<unsigned char>(byte)));
 }
 
-std::vector<std::int32_t> PieceSampler::encode(std::string_view normalized, const Sampling& how,
-                                               RandomStream& random) const {
+std::vector<std::int32_t> PieceSampler::encode(std::string_view normalized, RandomStream& random) const {
   std::vector<std::int32_t> ids;
   std::size_t begin = 0;
   for (std::size_t at = 0; at < normalized.size();) {
@@ -70,16 +71,15 @@ std::vector<std::int32_t> PieceSampler::encode(std::string_view normalized, cons
       static_cast<void>(next_character(normalized, at));
       continue;
     }
-    encode_stretch(normalized.substr(begin, at - begin), how, random, ids);
+    encode_stretch(normalized.substr(begin, at - begin), random, ids);
     ids.push_back(found);
     begin = at += longest;
   }
-  encode_stretch(normalized.substr(begin), how, random, ids);
+  encode_stretch(normalized.substr(begin), random, ids);
   return ids;
 }
 
-void PieceSampler::encode_stretch(std::string_view text, const Sampling& how, RandomStream& random,
-                                  std::vector<std::int32_t>& ids) const {
+void PieceSampler::encode_stretch(std::string_view text, RandomStream& random, std::vector<std::int32_t>& ids) const {
   bool after_unknown = false;
   const auto add = [&](std::size_t begin, std::size_t end, std::int32_t id) {
     if (id < 0)
@@ -89,7 +89,7 @@ void PieceSampler::encode_stretch(std::string_view text, const Sampling& how, Ra
     after_unknown = id < 0;
   };
   if (!is_bpe_) {
-    for (const Lattice::Step& step : Lattice(pieces_, scores_, unknown_score_).sample(text, how, random))
+    for (const Lattice::Step& step : Lattice(pieces_, scores_, unknown_score_, weights_).sample(text, how_, random))
       add(step.begin, step.end, step.id);
     return;
   }
@@ -100,15 +100,15 @@ void PieceSampler::encode_stretch(std::string_view text, const Sampling& how, Ra
     const auto number = narrow<std::int32_t>(symbols.size());
     symbols.push_back({begin, at, number - 1, at < text.size() ? number + 1 : -1});
   }
-  merge(text, symbols, how.alpha, random);
+  merge(text, symbols, random);
   for (const Symbol& symbol : symbols)
     if (symbol.begin < symbol.end)
       add(symbol.begin, symbol.end, pieces_.find(text.substr(symbol.begin, symbol.end - symbol.begin)));
 }
 
 /// Of all pieces that two neighbours make, the one of the highest score comes first, then the leftmost. Each that comes
-/// up is passed over with probability `skip`, for good.
-void PieceSampler::merge(std::string_view text, std::vector<Symbol>& symbols, double skip, RandomStream& random) const {
+/// up is passed over with probability alpha, for good.
+void PieceSampler::merge(std::string_view text, std::vector<Symbol>& symbols, RandomStream& random) const {
   struct Candidate {
     double score;
     std::int32_t left, right;
@@ -131,7 +131,7 @@ void PieceSampler::merge(std::string_view text, std::vector<Symbol>& symbols, do
     queue.pop();
     Symbol &left = symbol(best.left), &right = symbol(best.right);
     const bool is_as_it_was = left.begin < left.end && right.begin < right.end && right.end - left.begin == best.size;
-    if (!is_as_it_was || random.uniform() < skip) continue;
+    if (!is_as_it_was || random.uniform() < how_.alpha) continue;
     left.end = right.end;
     right.begin = right.end;
     left.after = right.after;

@@ -2,6 +2,7 @@
 
 #include <unicode/brkiter.h>
 #include <unicode/bytestream.h>
+#include <unicode/casemap.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 #include <unicode/uscript.h>
@@ -129,6 +130,28 @@ std::string lower_case(std::string_view text) {
   }
   return out;
 }
+
+namespace {
+
+template <class Map>
+std::string mapped(std::string_view text, Map&& map) {
+  std::string out;
+  icu::StringByteSink<std::string> sink(&out, narrow<std::int32_t>(text.size()));
+  UErrorCode status = U_ZERO_ERROR;
+  map("", 0, piece_of(text), sink, nullptr, status);
+  ARGOSY_CHECK(U_SUCCESS(status), "letters in another case: {}", u_errorName(status));
+  return out;
+}
+
+}  // namespace
+
+std::string in_lower_case(std::string_view text) {
+  return mapped(text, [](auto&&... of) { icu::CaseMap::utf8ToLower(of...); });
+}
+std::string in_upper_case(std::string_view text) {
+  return mapped(text, [](auto&&... of) { icu::CaseMap::utf8ToUpper(of...); });
+}
+char32_t title_case(char32_t character) { return static_cast<char32_t>(u_totitle(code(character))); }
 
 std::string valid_utf8(std::string_view bytes) {
   std::string out;

@@ -52,6 +52,11 @@ enum class NormalForm { nfc, nfd, nfkc, nfkd };
 [[nodiscard]] std::string normal_form(NormalForm form, std::string_view text);
 /// Each character by itself: a final sigma is as any other.
 [[nodiscard]] std::string lower_case(std::string_view text);
+/// By all rules of Unicode, for no language: the upper case of U+00DF is SS.
+[[nodiscard]] std::string in_lower_case(std::string_view text);
+[[nodiscard]] std::string in_upper_case(std::string_view text);
+/// How a character begins a word that is capitalised.
+[[nodiscard]] char32_t title_case(char32_t character);
 /// One U+FFFD for each longest sequence of bytes that begins a character and does not end it.
 [[nodiscard]] std::string valid_utf8(std::string_view bytes);
 

@@ -38,7 +38,7 @@ class Segmentation final : public Transform {
  public:
   Segmentation(const Subword& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {
     if (config.alpha == 0) return;
-    sampler_.emplace(tokenizer);
+    sampler_.emplace(tokenizer, tokenizer::Sampling{.alpha = config.alpha, .best = config.nbest});
     if (!sampler_->is_bpe()) return;
     const auto refuse = [](std::string wanted, std::string got, std::string remedy) {
       throw_error(Fault::config, "the transform subword", std::move(wanted), std::move(got), std::move(remedy));
@@ -71,7 +71,7 @@ class Segmentation final : public Transform {
  private:
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, RandomStream* random) const {
     if (!sampler_ || random == nullptr) return tokenizer_.encode(text);
-    return sampler_->encode(text, {.alpha = config_.alpha, .best = config_.nbest}, *random);
+    return sampler_->encode(text, *random);
   }
 
   /// Each run of text that bears loss, or bears none, is tokenized alone, so that no piece does both.

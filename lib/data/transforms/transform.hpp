@@ -54,7 +54,8 @@ class Transform {
   /// Whether it draws random numbers. Such a transform is applied while training, in every epoch anew, and leaves
   /// nothing out; the others are applied once, by preprocess.
   [[nodiscard]] virtual bool is_random() const { return false; }
-  /// The most ids that an example of these lengths may have afterwards.
+  /// The most ids that an example may have afterwards. lengths: what it has before if the transform draws; else what it
+  /// has if the transform changes its lengths as much as it does without chance before it.
   [[nodiscard]] virtual Lengths longest(Lengths lengths) const { return lengths; }
   /// How many lines before the example it reads.
   [[nodiscard]] virtual std::int64_t lines_before() const { return 0; }

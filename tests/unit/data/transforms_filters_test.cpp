@@ -29,11 +29,6 @@ bool keeps(const Config& config, const std::string& source, const std::string& t
   return kept;
 }
 
-template <class Config>
-std::string recipe_of(const Config& config) {
-  return config.make(materials())->recipe();
-}
-
 TEST(LengthRatioFilter, ComparesWordsBothWays) {
   EXPECT_TRUE(keeps(LengthRatio{}, "a b c", "x"));
   EXPECT_FALSE(keeps(LengthRatio{}, "a b c d", "x"));

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/file.hpp"
+#include "data/data_config.hpp"
+#include "data/tokenizer.hpp"
+
+/// For people who write a configuration: what becomes of the first examples of each corpus on their way to ids.
+namespace argosy::data {
+
+/// A text with the first `count` examples of each corpus, as they are read and after each transform that changes them:
+/// pieces, ids and text of both sides, by the draws of epoch 0 where a transform draws. Of examples that are left out
+/// it says by which transform and why. Reads only the beginnings of the texts, and writes nothing. Throws Error{data}
+/// for missing texts and invalid UTF-8 under `reject`, Error{config} for transforms that do not fit the tokenizer.
+[[nodiscard]] std::string show_examples(const Files& files, const DataConfig& config, const Tokenizer& tokenizer,
+                                        std::int64_t count, std::uint64_t seed);
+
+}  // namespace argosy::data
