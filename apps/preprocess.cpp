@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "app.hpp"
+#include "data/show.hpp"
 #include "data/verify.hpp"
 #include "plan/run_config.hpp"
 
@@ -12,6 +13,7 @@ using namespace argosy;
 
 constexpr const char* examples =
     "  apps/preprocess configs/quickstart.json                                   tokenizer and token shards, one rank\n"
+    "  apps/preprocess --show 3 configs/quickstart.json                          what transforms make of 3 examples\n"
     "  mpiexec -n 8 apps/preprocess configs/mt_base.json --set data.workers=4    8 ranks, 4 threads each: same bytes\n";
 
 boost::json::object figures_of(const data::PreprocessReport& report) {
@@ -47,6 +49,13 @@ int main(int argc, char** argv) {
         "with it can then no longer be used");
     bool verify = false;
     app.add_flag("--verify", verify, "read the token shards whole and check them; nothing is written");
+    std::int64_t shown = 0;
+    app.add_option(
+           "--show", shown,
+           "print the first N examples of each corpus before and after each transform, by the draws of the first "
+           "epoch, and why examples are left out; writes no token shards. The tokenizer must exist")
+        ->type_name("N")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000}).description(""));
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
@@ -56,6 +65,17 @@ int main(int argc, char** argv) {
                                             .vocabulary = spec::vocabulary_rule(config->model),
                                             .cache = data::cache_folder(config->data, config->run_dir),
                                             .retrain_tokenizer = retrain_tokenizer};
+    if (shown > 0) {
+      const data::UnpackSettings unpack = data::unpack_settings(config->data, settings.cache);
+      const std::vector<data::CountedCorpus> corpora =
+          data::count_corpora(context.world, context.files, context.log, config->data,
+                              {.cache = settings.cache / "count", .unpack = unpack});
+      comm::at_root(context.world, [&] {
+        const auto tokenizer = data::Tokenizer::read(context.files, config->data.tokenizer, settings.vocabulary);
+        context.print(data::show_examples(context.files, config->data, corpora, tokenizer, shown, config->seed));
+      });
+      return Exit::ok;
+    }
     const double begin_s = context.clock.monotonic_s();
     if (verify) {
       const auto tokenizer = data::Tokenizer::read(context.files, config->data.tokenizer, settings.vocabulary);

@@ -8,8 +8,10 @@
 #include <limits>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "core/error.hpp"
+#include "data/transforms/ranges.hpp"
 
 namespace argosy::data {
 
@@ -37,7 +39,10 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
       {"documents",
        "language model: what a document is: line (each line), blank_line (lines up to an empty one; line feeds and "
        "indentation are kept), file (a whole file, byte for byte) or record (a record of tsv or jsonl)"},
-      {"transforms", "applied in order to each example. max_length: leave out pairs with a longer side"},
+      {"transforms", "applied in order to each example; lib/data/README.md has a table of them"},
+      {"source_prefix",
+       "pieces put before each source, after all transforms: [\"<to_{to}>\"]; a tokenizer that is trained gets them"},
+      {"prefix_probability", "share of the examples that training gives source_prefix, 0 to 1"},
   };
   return texts;
 }
@@ -56,6 +61,7 @@ std::span<const config::KeyText> key_texts(const TokenizerTraining&) {
        "kept; "
        "identity: with byte_fallback, the text comes back byte for byte; default: identity for language models, "
        "nmt_nfkc for pairs and for the type word"},
+      {"symbols", "pieces that are never cut, such as [\"<news>\"]; those that transforms need are added"},
   };
   return texts;
 }
@@ -126,6 +132,11 @@ namespace {
 
 constexpr std::size_t longest_given_name_bytes = 200;  // more is put behind it: recipe, number, ending
 
+/// Pieces that a trained tokenizer has in any case.
+constexpr std::string_view special_pieces[] = {"<unk>", "<s>", "</s>", "<pad>"};
+
+bool is_special_piece(std::string_view piece) { return std::ranges::count(special_pieces, piece) > 0; }
+
 constexpr const char* stages_in_order = "transforms of text first, then at most one subword, then transforms of pieces";
 
 bool is_file_name(const std::string& name) {
@@ -154,6 +165,34 @@ std::string try_neighbors(std::int64_t size, std::int64_t of) {
 
 }  // namespace
 
+namespace {
+
+/// Whether a transform is for corpora with source and target only.
+template <class T>
+constexpr bool needs_pairs = requires {
+  T::needs_pairs;
+};
+
+/// What only the whole corpus shows: its languages, and whether it has a source.
+void validate_prefixes(const CorpusConfig& config, config::Problems& problems) {
+  for (std::size_t i = 0; i < config.source_prefix.size(); ++i)
+    require_piece(problems, fmt::format("/source_prefix/{}", i), config.source_prefix[i]);
+  require_in(problems, "/prefix_probability", config.prefix_probability, 0., 1.);
+  bool names_languages = false, before_source = false;
+  for (const TransformConfig& transform : transforms_of(config)) {
+    const auto* prefix = std::get_if<Prefix>(&transform.value);
+    names_languages = names_languages || (prefix != nullptr && prefix->names_languages());
+    before_source = before_source || (prefix != nullptr && !prefix->source.empty());
+  }
+  if (names_languages && config.languages.empty())
+    problems.add("/languages", "the codes that {from} and {to} of a prefix stand for", "none");
+  if (before_source && !config.target)
+    problems.add("/source_prefix", "a prefix of the target, since a corpus without target has no source",
+                 "a prefix of the source", "use the transform prefix with its key target");
+}
+
+}  // namespace
+
 void validate(const CorpusConfig& config, config::Problems& problems) {
   problems.require(is_file_name(config.name), "/name", "a name of at most 200 letters, digits, '-', '_' and '.'",
                    config.name);
@@ -168,14 +207,18 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
   problems.require(config.languages.empty() || config.languages.size() == (rules.pairs ? 2 : 1), "/languages",
                    rules.pairs ? "two codes: source and target" : "one code",
                    fmt::format("{}", config.languages.size()));
+  validate_prefixes(config, problems);
   Stage last = Stage::text;
   bool tokenizes = false;
   for (std::size_t i = 0; i < config.transforms.size(); ++i) {
-    const auto [stage, type] = std::visit(
-        [](const auto& chosen) {
-          return std::pair{chosen.stage, chosen.type};
+    const auto [stage, type, pairs_only] = std::visit(
+        []<class T>(const T&) {
+          return std::tuple{T::stage, T::type, needs_pairs<T>};
         },
         config.transforms[i].value);
+    if (pairs_only && !config.target)
+      problems.add(fmt::format("/transforms/{}", i), "a transform for one side, since the corpus has no target", type,
+                   "remove it from the list");
     if (stage < last || (stage == Stage::tokenize && tokenizes))
       problems.add(fmt::format("/transforms/{}", i), stages_in_order, type, "move it to its place in the list");
     last = std::max(last, stage);
@@ -193,6 +236,11 @@ void validate(const TokenizerTraining& config, config::Problems& problems) {
                    "true");
   problems.require(!words || config.normalizer != Normalizer::identity, "/normalizer", "nmt_nfkc with the type word",
                    "identity");
+  for (std::size_t i = 0; i < config.symbols.size(); ++i) {
+    const std::string pointer = fmt::format("/symbols/{}", i);
+    require_piece(problems, pointer, config.symbols[i]);
+    problems.require(!is_special_piece(config.symbols[i]), pointer, "a piece that is not special", config.symbols[i]);
+  }
 }
 
 void validate(const SplitConfig& config, config::Problems& problems) {
@@ -243,6 +291,28 @@ void validate(const BatchConfig& config, config::Problems& problems) {
       problems.add("/global_size", fmt::format("a multiple of batch.micro_size ({})", micro), fmt::format("{}", global),
                    try_neighbors(global, micro));
   }
+}
+
+std::vector<TransformConfig> transforms_of(const CorpusConfig& corpus) {
+  std::vector<TransformConfig> transforms = corpus.transforms;
+  if (!corpus.source_prefix.empty())
+    transforms.push_back({Prefix{.source = corpus.source_prefix, .probability = corpus.prefix_probability}});
+  return transforms;
+}
+
+std::vector<std::string> symbols_of(const DataConfig& config) {
+  std::set<std::string> symbols;
+  if (config.tokenizer_training)
+    symbols.insert(config.tokenizer_training->symbols.begin(), config.tokenizer_training->symbols.end());
+  const auto add = [&](const auto& transform, const std::vector<std::string>& languages) {
+    if constexpr (requires { transform.pieces(languages); })
+      for (const std::string& piece : transform.pieces(languages)) symbols.insert(piece);
+  };
+  for (const CorpusConfig& corpus : config.corpora)
+    for (const TransformConfig& transform : transforms_of(corpus))
+      std::visit([&](const auto& chosen) { add(chosen, corpus.languages); }, transform.value);
+  std::erase_if(symbols, is_special_piece);
+  return {symbols.begin(), symbols.end()};
 }
 
 Path cache_folder(const DataConfig& config, const Path& run_dir) {

@@ -11,8 +11,24 @@
 #include "core/file.hpp"
 #include "data/compressed.hpp"
 #include "data/text_config.hpp"
+#include "data/transforms/character_noise.hpp"
+#include "data/transforms/concatenate.hpp"
+#include "data/transforms/context.hpp"
+#include "data/transforms/denoise.hpp"
+#include "data/transforms/duplicate_target.hpp"
+#include "data/transforms/length_ratio.hpp"
+#include "data/transforms/letter_case.hpp"
 #include "data/transforms/max_length.hpp"
+#include "data/transforms/numerals.hpp"
+#include "data/transforms/prefix.hpp"
+#include "data/transforms/punctuation.hpp"
+#include "data/transforms/repetition.hpp"
+#include "data/transforms/script.hpp"
 #include "data/transforms/subword.hpp"
+#include "data/transforms/switchout.hpp"
+#include "data/transforms/terminal_punctuation.hpp"
+#include "data/transforms/token_drop.hpp"
+#include "data/transforms/token_mask.hpp"
 
 /// Sections `data` and `batch` of the configuration, which count, preprocess and train read alike. Plain values, no
 /// torch, no MPI. Paths are as typed (relative to the working directory).
@@ -33,7 +49,9 @@ enum class Oversized { skip, truncate, error };
 BOOST_DESCRIBE_ENUM(Oversized, skip, truncate, error)
 
 /// All that can be configured, each by its name and with keys of its own.
-using TransformConfig = config::Tagged<MaxLength, Subword>;
+using TransformConfig = config::Tagged<MaxLength, Subword, LengthRatio, Repetition, TerminalPunctuation, Numerals,
+                                       Punctuation, Script, DuplicateTarget, LetterCase, CharacterNoise, Concatenate,
+                                       Prefix, Switchout, TokenDrop, TokenMask, Denoise, Context>;
 
 struct CorpusConfig {
   std::string name{};
@@ -47,9 +65,12 @@ struct CorpusConfig {
   std::optional<config::Period> end{};          // and up to here
   DocumentUnit documents = DocumentUnit::line;  // language models only
   std::vector<TransformConfig> transforms{};
+  std::vector<std::string> source_prefix{};  // as the transform prefix, after the listed ones
+  double prefix_probability = 1;
 };
 BOOST_DESCRIBE_STRUCT(CorpusConfig, (),
-                      (name, languages, source, target, format, fields, weight, start, end, documents, transforms))
+                      (name, languages, source, target, format, fields, weight, start, end, documents, transforms,
+                       source_prefix, prefix_probability))
 
 struct TokenizerTraining {
   TokenizerType type = TokenizerType::unigram;
@@ -58,9 +79,10 @@ struct TokenizerTraining {
   std::int64_t sample_lines = 60000;
   std::optional<bool> byte_fallback{};
   std::optional<Normalizer> normalizer{};
+  std::vector<std::string> symbols{};  // pieces that are never cut, besides those of the transforms
 };
 BOOST_DESCRIBE_STRUCT(TokenizerTraining, (),
-                      (type, vocab_size, character_coverage, sample_lines, byte_fallback, normalizer))
+                      (type, vocab_size, character_coverage, sample_lines, byte_fallback, normalizer, symbols))
 
 struct SplitConfig {
   double train = 0.99, validation = 0.01;  // shares of tgt_tokens, cut at document ends
@@ -115,6 +137,11 @@ void validate(const BatchConfig&, config::Problems&);
 [[nodiscard]] bool has_pairs(const CorpusConfig& corpus);
 /// What the texts of a corpus say.
 [[nodiscard]] TextRules rules_of(const CorpusConfig& corpus, const DataConfig& data);
+/// The transforms of a corpus, with the one that its key source_prefix stands for.
+[[nodiscard]] std::vector<TransformConfig> transforms_of(const CorpusConfig& corpus);
+/// What a tokenizer that is trained has as whole pieces: tokenizer_training.symbols and the pieces that transforms
+/// need, in ascending order. Special pieces are not among them: it has these anyway.
+[[nodiscard]] std::vector<std::string> symbols_of(const DataConfig& config);
 /// data.cache, or <run_dir>/cache, or the user's cache folder where neither is named.
 [[nodiscard]] Path cache_folder(const DataConfig& config, const Path& run_dir);
 /// The training with byte_fallback and normalizer decided: what the corpora need.

@@ -19,11 +19,17 @@ bool fits(const Lengths& lengths, const Lengths& longest) {
   return lengths.source <= longest.source && lengths.target <= longest.target;
 }
 
+/// What draws nothing changes the lengths of all that is drawn before it alike.
+void add_change(Lengths& longest, const Lengths& before, const Lengths& after) {
+  longest.source += after.source - before.source;
+  longest.target += after.target - before.target;
+}
+
 /// Those of a corpus, with the one that tokenizes among them.
 Transforms make_transforms(const CorpusConfig& corpus, const Tokenizer& tokenizer) {
   const Materials materials{.tokenizer = tokenizer, .languages = corpus.languages};
   Transforms transforms;
-  for (const TransformConfig& config : corpus.transforms)
+  for (const TransformConfig& config : transforms_of(corpus))
     transforms.push_back(std::visit([&](const auto& chosen) { return chosen.make(materials); }, config.value));
   const auto tokenizes = [](const auto& transform) { return transform->stage() == Stage::tokenize; };
   if (std::ranges::none_of(transforms, tokenizes)) {
@@ -34,6 +40,44 @@ Transforms make_transforms(const CorpusConfig& corpus, const Tokenizer& tokenize
 }
 
 }  // namespace
+
+void fold_lines(Example& example) {
+  std::string source, target;
+  for (const Example::Lines& line : example.before) {
+    (source += line.source) += '\0';
+    (target += line.target) += '\0';
+  }
+  example.source_text.insert(0, source);
+  example.target_text.insert(0, target);
+  if (!example.loss.empty()) example.loss.insert(example.loss.begin(), target.size(), false);
+  example.before.clear();
+}
+
+void unfold_lines(Example& example) {
+  std::size_t source = 0, target = 0;
+  const auto next = [](const std::string& text, std::size_t& begin) {
+    const std::size_t end = text.find('\0', begin);
+    if (end == std::string::npos) return std::string{};
+    std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    return line;
+  };
+  for (auto lines = std::ranges::count(example.target_text, '\0'); lines > 0; --lines) {
+    std::string before = next(example.source_text, source);
+    example.before.push_back({std::move(before), next(example.target_text, target)});
+  }
+  example.source_text.erase(0, source);
+  example.target_text.erase(0, target);
+  if (!example.loss.empty())
+    example.loss.erase(example.loss.begin(), example.loss.begin() + static_cast<std::ptrdiff_t>(target));
+}
+
+void DocumentLines::add(const std::string& source, const std::string& target) {
+  if (most_ == 0) return;
+  if (source.empty() || target.empty()) return lines_.clear();
+  if (std::ssize(lines_) == most_) lines_.erase(lines_.begin());
+  lines_.push_back({source, target});
+}
 
 Pipeline::Pipeline(const CorpusConfig& corpus, const Tokenizer& tokenizer, DataMode mode)
     : Pipeline(make_transforms(corpus, tokenizer), has_pairs(corpus),
@@ -52,7 +96,10 @@ Pipeline::Pipeline(Transforms transforms, bool has_source, std::int32_t unknown,
   };
   tokenizer_at_ = place_of([](const auto& transform) { return transform->stage() == Stage::tokenize; });
   first_random_ = place_of([](const auto& transform) { return transform->is_random(); });
-  stored_at_ = mode == DataMode::online ? std::min(tokenizer_at_, first_random_) : first_random_;
+  const bool reads_lines = std::any_of(transforms_.begin() + static_cast<std::ptrdiff_t>(first_random_),
+                                       transforms_.end(), [](const auto& each) { return each->lines_before() > 0; });
+  const bool as_text = mode == DataMode::online || reads_lines;  // ids have no lines before them
+  stored_at_ = as_text ? std::min(tokenizer_at_, first_random_) : first_random_;
 }
 
 std::int64_t Pipeline::lines_before() const {
@@ -80,6 +127,9 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   Plan plan;
   const auto leaves_out = [&](Example& made, std::size_t i) {
     if (!apply(i, made, std::nullopt)) plan.left_out = transforms_[i]->type();
+    // A prefix would hide that nothing follows it.
+    const bool is_empty = made.target.empty() || (has_source_ && made.source.empty());
+    if (i == tokenizer_at_ && is_empty) plan.left_out = "empty";
     return plan.left_out.has_value();
   };
   for (std::size_t i = 0; i < stored_at_; ++i) {
@@ -90,10 +140,12 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   Example& made = plain ? *plain : example;
   plan.longest = lengths_of(made);
   for (std::size_t i = stored_at_; i < transforms_.size(); ++i) {
+    const Lengths before = lengths_of(made);
     if (leaves_out(made, i)) return plan;
     if (i < tokenizer_at_) continue;
     if (i > tokenizer_at_) {
-      plan.longest = i < first_random_ ? lengths_of(made) : transforms_[i]->longest(plan.longest);
+      if (!transforms_[i]->is_random()) add_change(plan.longest, before, lengths_of(made));
+      plan.longest = transforms_[i]->longest(plan.longest);
       continue;
     }
     plan.longest = lengths_of(made);
@@ -102,7 +154,6 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   plan.plain = lengths_of(made);
   ARGOSY_CHECK(fits(plan.plain, plan.longest), "{} and {} ids, planned {} and {}", made.source.size(),
                made.target.size(), plan.longest.source, plan.longest.target);
-  if (made.target.empty() || (has_source_ && made.source.empty())) plan.left_out = "empty";
   plan.unknown = std::ranges::count(made.source, unknown_) + std::ranges::count(made.target, unknown_);
   return plan;
 }
@@ -110,7 +161,8 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
 bool Pipeline::finish(Example& example, const std::optional<Draw>& draw, Lengths longest) const {
   if (stored_at_ == transforms_.size()) return false;
   const auto made = [&](Example from, const std::optional<Draw>& by) {
-    for (std::size_t i = stored_at_; i < transforms_.size(); ++i) apply(i, from, by);  // filters have decided before
+    for (std::size_t i = stored_at_; i < transforms_.size(); ++i)
+      static_cast<void>(apply(i, from, by));  // filters have decided before
     return from;
   };
   if (draw && is_random()) {

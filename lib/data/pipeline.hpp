@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/data_config.hpp"
 #include "data/tokenizer.hpp"
@@ -14,6 +15,26 @@
 /// number of threads may apply it.
 namespace argosy::data {
 
+/// The lines before a pair in its document, pair after pair in the order of the text. A pair with an empty side ends a
+/// document.
+class DocumentLines {
+ public:
+  explicit DocumentLines(std::int64_t most) : most_(most) {}
+  /// Nearest last, at most `most`.
+  [[nodiscard]] const std::vector<Example::Lines>& before() const noexcept { return lines_; }
+  /// Goes on behind a pair.
+  void add(const std::string& source, const std::string& target);
+
+ private:
+  std::int64_t most_;
+  std::vector<Example::Lines> lines_;
+};
+
+/// Puts the lines before an example in front of its texts, as a token shard stores them: a zero byte, which no text has,
+/// ends each. unfold_lines() takes them out again.
+void fold_lines(Example& example);
+void unfold_lines(Example& example);
+
 class Pipeline {
  public:
   /// Borrows the tokenizer. Throws Error{config} when a transform does not fit the tokenizer or the corpus.
@@ -21,8 +42,8 @@ class Pipeline {
   /// The same of transforms as they are, one of which tokenizes; `unknown`: the id of the unknown piece, or -1.
   Pipeline(Transforms transforms, bool has_source, std::int32_t unknown, DataMode mode = DataMode::prepared);
 
-  /// Whether examples are stored as text: where the tokenizer or a transform before it is random, and under data.mode
-  /// online. Else they are ids.
+  /// Whether examples are stored as text: where the tokenizer or a transform before it is random, where training reads
+  /// the lines before them, and under data.mode online. Else they are ids.
   [[nodiscard]] bool stores_text() const noexcept { return stored_at_ <= tokenizer_at_; }
   /// Whether training draws anything.
   [[nodiscard]] bool is_random() const noexcept { return first_random_ < transforms_.size(); }
@@ -45,9 +66,10 @@ class Pipeline {
   /// would get more ids than planned is made plainly, so that no micro-batch outgrows its plan. True: that was so.
   bool finish(Example& example, const std::optional<Draw>& draw, Lengths longest) const;
 
- private:
-  bool apply(std::size_t i, Example& example, const std::optional<Draw>& draw) const;
+  /// What transform i alone does. False: it leaves the example out.
+  [[nodiscard]] bool apply(std::size_t i, Example& example, const std::optional<Draw>& draw) const;
 
+ private:
   Transforms transforms_;  // on text, the one that tokenizes, on ids
   std::size_t tokenizer_at_ = 0, first_random_ = 0;
   std::size_t stored_at_ = 0;  // examples are stored as they come to this transform

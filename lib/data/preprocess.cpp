@@ -31,7 +31,25 @@ BOOST_DESCRIBE_STRUCT(ShardIndex::Shard, (), (file, examples, size_bytes, digest
 namespace {
 
 namespace json = boost::json;
-constexpr double unknown_share_to_warn_of = 1e-3;
+constexpr double unknown_share_to_warn_of = 1e-3, left_out_share_to_warn_of = 0.5;
+
+std::int64_t left_out(const ShardIndex::Corpus& corpus) {
+  std::int64_t lines = 0;
+  for (const auto& [reason, count] : corpus.dropped) lines += count;
+  return lines;
+}
+
+/// "4 by max_length, 2 by empty": the most frequent reason first.
+std::string reasons_of(const ShardIndex::Corpus& corpus) {
+  std::vector<std::pair<std::int64_t, std::string>> reasons;
+  for (const auto& [reason, count] : corpus.dropped)
+    if (count > 0) reasons.emplace_back(-count, reason);
+  std::ranges::sort(reasons);
+  std::string text;
+  for (const auto& [count, reason] : reasons)
+    text += fmt::format("{}{} by {}", text.empty() ? "" : ", ", -count, reason);
+  return text;
+}
 
 /// One shard to be: which lines of which corpus.
 struct Unit {
@@ -259,6 +277,11 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
     for (const auto& [reason, count] : corpus.dropped) {
       if (count > 0) log.info("{}: {} examples left out: {}", corpus.name, count, reason);
     }
+    const auto lines = static_cast<double>(corpus.examples() + left_out(corpus));
+    const double share = static_cast<double>(left_out(corpus)) / std::max(1.0, lines);
+    if (share > left_out_share_to_warn_of)
+      log.warn("{}: {:.1f} % of the lines are left out ({}); `preprocess --show 20` says why", corpus.name, 100 * share,
+               reasons_of(corpus));
     if (unknown > unknown_share_to_warn_of) {
       log.warn(
           "{}: {:.2f} % of the ids are the unknown piece; raise character_coverage or train the tokenizer on this text",
@@ -305,8 +328,11 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
   comm::agree(world, [&] {
     for (const ShardIndex::Corpus& corpus : report.index.corpora) {
       if (corpus.examples() == 0) {
-        throw_error(Fault::data, "corpus " + corpus.name, "examples", "only dropped lines",
-                    "check its files and transforms");
+        throw_claim(Fault::data,
+                    fmt::format("corpus {}: its transforms leave out all of its {} lines: {}", corpus.name,
+                                left_out(corpus), reasons_of(corpus)),
+                    "corpus " + corpus.name, "lines that become examples", "none",
+                    "see `preprocess --show 20`, and correct its transforms or its files");
       }
     }
     if (world.rank() != 0) return;

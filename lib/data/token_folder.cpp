@@ -173,12 +173,7 @@ bool TokenShards::read(std::uint64_t example, const std::optional<Draw>& draw, E
     without_eos(out.target);
     if (!out.loss.empty()) out.loss.pop_back();
   }
-  const auto wanted = static_cast<std::uint64_t>(pipeline.lines_before());
-  for (std::uint64_t i = place.in_shard; i > 0 && place.in_shard - i < wanted && !place.shard.starts_document(i); --i) {
-    Example line;
-    place.shard.read(i - 1, line);
-    out.before.insert(out.before.begin(), {std::move(line.source_text), std::move(line.target_text)});
-  }
+  if (pipeline.stores_text()) unfold_lines(out);
   const Lengths longest = place.shard.lengths(place.in_shard);
   const bool plainly = pipeline.finish(out, draw, {has_source_ ? longest.source - 1 : 0, longest.target - 1});
   if (has_source_) out.source.push_back(eos_);

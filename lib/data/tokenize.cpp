@@ -55,6 +55,39 @@ std::vector<bool> loss_of(const Record& record, std::size_t size_bytes) {
   return loss;
 }
 
+/// Records of a task, and of pairs the lines before each in its document, which ends at an empty line and with its file:
+/// as many as the transforms read, also of lines before the task's.
+struct ReadTask {
+  Records read;
+  std::vector<std::vector<Example::Lines>> before{};
+};
+
+ReadTask read_task(const Files& files, const ShardTask& task) {
+  const std::int64_t wanted = task.text.corpus->rules.pairs ? task.pipeline->lines_before() : 0;
+  RecordTask text = task.text;
+  const std::int64_t earlier = std::min(wanted, text.first_line);
+  text.first_line -= earlier;
+  text.lines += earlier;
+  ReadTask made{read_records(files, text)};
+  std::vector<Record>& records = made.read.records;
+  std::vector<std::uint64_t> file_ends;
+  std::uint64_t end = 0;
+  for (const CountedFile& file : text.corpus->source)
+    file_ends.push_back(end += static_cast<std::uint64_t>(file.record.figures.lines));
+  const auto file_of = [&](const Record& record) { return std::ranges::upper_bound(file_ends, record.line); };
+  DocumentLines document{wanted};
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (wanted > 0 && i > 0 && file_of(records[i]) != file_of(records[i - 1])) document = DocumentLines{wanted};
+    made.before.push_back(document.before());
+    document.add(records[i].source, records[i].target);
+  }
+  const auto first = std::ranges::find_if(
+      records, [&](const Record& record) { return record.line >= static_cast<std::uint64_t>(task.text.first_line); });
+  made.before.erase(made.before.begin(), made.before.begin() + (first - records.begin()));
+  if (earlier > 0) records.erase(records.begin(), first);
+  return made;
+}
+
 }  // namespace
 
 Digest digest_of_task(const ShardTask& task, const Digest& tokenizer, std::int64_t lines_per_shard) {
@@ -69,7 +102,7 @@ Digest digest_of_task(const ShardTask& task, const Digest& tokenizer, std::int64
   std::int64_t begin = 0;
   for (std::size_t f = 0; f < text.corpus->source.size(); ++f) {
     const std::int64_t lines = text.corpus->source[f].record.figures.lines;
-    if (begin < text.first_line + text.lines && begin + lines > text.first_line) {
+    if (begin < text.first_line + text.lines && begin + lines > text.first_line - task.pipeline->lines_before()) {
       if (begin > 0) hasher.update(fmt::format(" from {}", begin));
       hasher.update(std::as_bytes(std::span{text.corpus->source[f].record.digest.bytes}));
       if (!text.corpus->target.empty())
@@ -82,17 +115,18 @@ Digest digest_of_task(const ShardTask& task, const Digest& tokenizer, std::int64
 
 std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const ShardTask& task, int threads) {
   const bool pairs = task.text.corpus->rules.pairs;
-  Records read = read_records(files, task.text);
+  auto [read, before] = read_task(files, task);
   struct Made {
     Example example;
     Pipeline::Plan plan;
   };
   std::vector<Made> all(read.records.size());
-  parallel_for(all.size(), threads, [&](std::size_t i) {
+  parallel_for(all.size(), threads, [&, &records = read.records, &lines_before = before](std::size_t i) {
     auto& [example, plan] = all[i];
-    example.source_text = std::move(read.records[i].source);
-    example.target_text = std::move(read.records[i].target);
-    example.loss = loss_of(read.records[i], example.target_text.size());
+    example.source_text = std::move(records[i].source);
+    example.target_text = std::move(records[i].target);
+    example.loss = loss_of(records[i], example.target_text.size());
+    example.before = std::move(lines_before[i]);
     plan = task.pipeline->plan(example);
   });
 
@@ -124,6 +158,7 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
       example.target.push_back(eos);
       if (!example.loss.empty()) example.loss.push_back(example.loss.back());
     }
+    if (as_text) fold_lines(example);
     writer.add(example, {pairs ? plan.longest.source + end : 0, plan.longest.target + end}, starts_document);
   }
   const boost::json::object note{{"dropped", boost::json::value_from(dropped)},

@@ -52,7 +52,9 @@ struct Tokenizer::Model {
   [[nodiscard]] virtual std::optional<std::int64_t> id_of(std::string_view piece) const = 0;
   [[nodiscard]] virtual std::optional<std::int64_t> unknown() const = 0;
   [[nodiscard]] virtual std::optional<bool> puts_before(std::int64_t id) const = 0;
-  [[nodiscard]] virtual bool is_json() const = 0;
+  /// Of a tokenizer.json; null: a SentencePiece model.
+  [[nodiscard]] virtual const tokenizer::Pipeline* pipeline() const { return nullptr; }
+  [[nodiscard]] virtual bool is_special(std::int32_t id) const = 0;
   /// The ids that a layout decides, as far as the file has them.
   [[nodiscard]] virtual SpecialIds special_ids(const spec::Vocabulary& wanted) const = 0;
 };
@@ -113,7 +115,9 @@ struct Tokenizer::SentencePieceModel final : Model {
   }
   [[nodiscard]] std::optional<std::int64_t> unknown() const override { return processor.unk_id(); }
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t) const override { return std::nullopt; }
-  [[nodiscard]] bool is_json() const override { return false; }
+  [[nodiscard]] bool is_special(std::int32_t id) const override {
+    return processor.IsControl(id) || processor.IsUnknown(id) || processor.IsUnused(id);
+  }
   [[nodiscard]] SpecialIds special_ids(const spec::Vocabulary&) const override {
     return {processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id()};
   }
@@ -121,26 +125,25 @@ struct Tokenizer::SentencePieceModel final : Model {
 
 /// A tokenizer.json of Hugging Face.
 struct Tokenizer::JsonModel final : Model {
-  tokenizer::Pipeline pipeline;
+  tokenizer::Pipeline json;
 
-  JsonModel(const std::string& bytes, std::string_view name) : pipeline(tokenizer::Pipeline::load(bytes, name)) {}
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override { return pipeline.encode(text); }
-  [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return pipeline.decode(ids); }
-  [[nodiscard]] std::int32_t size() const override { return pipeline.size(); }
-  [[nodiscard]] std::string piece(std::int32_t id) const override { return pipeline.piece(id); }
-  [[nodiscard]] float score(std::int32_t id) const override { return pipeline.score(id); }
-  [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const override {
-    return pipeline.id_of(piece);
-  }
-  [[nodiscard]] std::optional<std::int64_t> unknown() const override { return pipeline.unknown(); }
+  JsonModel(const std::string& bytes, std::string_view name) : json(tokenizer::Pipeline::load(bytes, name)) {}
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override { return json.encode(text); }
+  [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return json.decode(ids); }
+  [[nodiscard]] std::int32_t size() const override { return json.size(); }
+  [[nodiscard]] std::string piece(std::int32_t id) const override { return json.piece(id); }
+  [[nodiscard]] float score(std::int32_t id) const override { return json.score(id); }
+  [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const override { return json.id_of(piece); }
+  [[nodiscard]] std::optional<std::int64_t> unknown() const override { return json.unknown(); }
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t id) const override {
-    return std::ranges::count(pipeline.prefix(), id) > 0;
+    return std::ranges::count(json.prefix(), id) > 0;
   }
-  [[nodiscard]] bool is_json() const override { return true; }
+  [[nodiscard]] const tokenizer::Pipeline* pipeline() const override { return &json; }
+  [[nodiscard]] bool is_special(std::int32_t id) const override { return json.is_special(id) || json.unknown() == id; }
   /// The file does not say which of its special pieces begins or ends a text.
   [[nodiscard]] SpecialIds special_ids(const spec::Vocabulary& wanted) const override {
     const auto if_special = [&](std::optional<std::int64_t> id) {
-      const bool special = id && *id < size() && pipeline.is_special(narrow<std::int32_t>(*id));
+      const bool special = id && *id < size() && json.is_special(narrow<std::int32_t>(*id));
       return special ? *id : std::int64_t{-1};
     };
     return {if_special(wanted.bos), if_special(wanted.eos), unknown().value_or(-1), if_special(wanted.pad)};
@@ -168,7 +171,7 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
     const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
     const SpecialIds wanted{vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk.value_or(-1), file_pad};
     const SpecialIds got = model->special_ids(vocabulary);
-    if (wanted != got) refuse_special_ids(name, rule.layout, wanted, got, model->is_json());
+    if (wanted != got) refuse_special_ids(name, rule.layout, wanted, got, model->pipeline() != nullptr);
   }
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }
@@ -207,6 +210,10 @@ float Tokenizer::score(std::int64_t id) const {
 std::optional<std::int64_t> Tokenizer::unknown() const { return model_->unknown(); }
 std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const { return model_->id_of(piece); }
 std::optional<bool> Tokenizer::puts_before(std::int64_t id) const { return model_->puts_before(id); }
-bool Tokenizer::is_json() const { return model_->is_json(); }
+const tokenizer::Pipeline* Tokenizer::pipeline() const { return model_->pipeline(); }
+bool Tokenizer::is_ordinary(std::int64_t id) const {
+  if (id < 0 || id >= model_->size() || model_->is_special(narrow<std::int32_t>(id))) return false;
+  return id != vocabulary_.eos && vocabulary_.bos != id && vocabulary_.pad != id && vocabulary_.unk != id;
+}
 
 }  // namespace argosy::data

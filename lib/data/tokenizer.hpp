@@ -14,6 +14,10 @@
 
 /// Text ↔ ids through a SentencePiece model or a tokenizer.json of Hugging Face, whose pieces are the live ids of a
 /// model's vocabulary. Immutable after load; encode and decode may run on many threads at once.
+namespace argosy::tokenizer {
+class Pipeline;
+}
+
 namespace argosy::data {
 
 class Tokenizer {
@@ -43,7 +47,11 @@ class Tokenizer {
   /// Whether an id comes before each text by the template of a tokenizer.json; a SentencePiece model does not say.
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t id) const;
   /// Whether the file is a tokenizer.json.
-  [[nodiscard]] bool is_json() const;
+  [[nodiscard]] bool is_json() const { return pipeline() != nullptr; }
+  /// What a tokenizer.json says; nullptr: the file is a SentencePiece model.
+  [[nodiscard]] const tokenizer::Pipeline* pipeline() const;
+  /// Whether an id is a piece of text: neither special, nor the unknown piece, nor one that the file does not have.
+  [[nodiscard]] bool is_ordinary(std::int64_t id) const;
 
   [[nodiscard]] const spec::Vocabulary& vocabulary() const noexcept { return vocabulary_; }
   /// Bytes of the model file, as stored in checkpoints and exports, and their digest.

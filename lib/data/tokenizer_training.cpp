@@ -1,6 +1,7 @@
 #include "data/tokenizer_training.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
@@ -112,7 +113,7 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
   const TokenizerTraining wanted = resolve_training(*settings.data.tokenizer_training, corpora.front().rules.pairs);
   const std::vector<std::string> lines = sample_lines(files, corpora, wanted.sample_lines);
   log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
-  std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout);
+  std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout, symbols_of(settings.data));
   trained = true;
   try {
     files.write_atomically(folder / cached_name(training, model), model);
@@ -137,7 +138,8 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
 std::string train_into_place(const Files& files, const Log& log, const PreprocessSettings& settings,
                              std::span<const CountedCorpus> corpora, bool& trained) {
   const Path path = settings.data.tokenizer;
-  const Digest training = digest_of_training(*settings.data.tokenizer_training, corpora, settings.vocabulary.layout);
+  const Digest training = digest_of_training(*settings.data.tokenizer_training, symbols_of(settings.data), corpora,
+                                             settings.vocabulary.layout);
   const std::optional<Recipe> recipe = read_recipe(files, path);
   if (files.exists(path)) {
     std::string model = files.read_text(path);
@@ -165,8 +167,8 @@ std::string train_into_place(const Files& files, const Log& log, const Preproces
 
 }  // namespace
 
-Digest digest_of_training(const TokenizerTraining& training, std::span<const CountedCorpus> corpora,
-                          spec::TokenLayout layout) {
+Digest digest_of_training(const TokenizerTraining& training, std::span<const std::string> symbols,
+                          std::span<const CountedCorpus> corpora, spec::TokenLayout layout) {
   // Pegasus has Marian's ids.
   if (layout == spec::TokenLayout::pegasus) layout = spec::TokenLayout::marian;
   Hasher hasher;
@@ -176,6 +178,7 @@ Digest digest_of_training(const TokenizerTraining& training, std::span<const Cou
   const TokenizerTraining resolved = resolve_training(training, corpora.front().rules.pairs);
   if (*resolved.byte_fallback) hasher.update(" byte_fallback");
   if (resolved.normalizer == Normalizer::identity) hasher.update(" identity");
+  for (const std::string& symbol : symbols) hasher.update(" " + symbol);
   for (const CountedCorpus& corpus : corpora)
     if (corpus.rules.format != TextFormat::text) hasher.update(recipe_of(corpus.rules));
   for (const CountedFile& text : files_of(corpora)) hasher.update(std::as_bytes(std::span{text.record.digest.bytes}));
@@ -208,7 +211,7 @@ std::vector<std::string> sample_lines(const Files& files, std::span<const Counte
 }
 
 std::string train_tokenizer(const TokenizerTraining& wanted, std::span<const std::string> lines,
-                            spec::TokenLayout layout) {
+                            spec::TokenLayout layout, std::span<const std::string> symbols) {
   constexpr std::array types{"unigram", "bpe", "char", "word"};  // by TokenizerType
   const TokenizerTraining training = resolve_training(wanted, true);
   const spec::Vocabulary ids = spec::vocabulary_of({layout}, training.vocab_size);
@@ -234,6 +237,7 @@ std::string train_tokenizer(const TokenizerTraining& wanted, std::span<const std
     settings["remove_extra_whitespaces"] = "false";
     settings["allow_whitespace_only_pieces"] = "true";  // for indentation
   }
+  if (!symbols.empty()) settings["user_defined_symbols"] = fmt::format("{}", fmt::join(symbols, ","));
   std::string model;
   Lines iterator{lines};
   const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);

@@ -10,13 +10,14 @@
 
 #include "core/error.hpp"
 #include "interchange/formats.hpp"
-#include "interchange/piece_model.hpp"
+#include "tokenizer/piece_model.hpp"
 
 namespace argosy::interchange {
 namespace {
 
 using boost::json::array;
 using boost::json::object;
+using tokenizer::Pieces, tokenizer::PieceType, tokenizer::space_mark;
 
 std::string base64(std::string_view bytes) {
   std::string text(4 * ((bytes.size() + 2) / 3) + 1, '\0');

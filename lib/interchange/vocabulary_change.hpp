@@ -7,12 +7,14 @@
 #include <string_view>
 #include <vector>
 
-#include "interchange/piece_model.hpp"
 #include "interchange/vocabulary.hpp"
+#include "tokenizer/piece_model.hpp"
 
 /// What trim_vocabulary() and extend_vocabulary() share: a changed vocabulary as data, the model with it, and the
 /// self-test.
 namespace argosy::interchange {
+
+using tokenizer::Pieces, tokenizer::PieceType, tokenizer::space_mark, tokenizer::without_normalization;
 
 struct VocabularyChange {
   struct Added {

@@ -62,10 +62,23 @@ class Bpe final : public Model {
     std::vector<Symbol> symbols;
     symbols.reserve(word.size());
     begin(word, symbols);
-    merge(symbols);
-    for (const Symbol& symbol : symbols)
-      if (!symbol.gone) ids.push_back(symbol.id);
+    merge(symbols, [] { return false; });
+    add(symbols, ids);
   }
+  void sample(std::string_view word, const Sampling& how, RandomStream& random,
+              std::vector<std::int32_t>& ids) const override {
+    std::vector<Symbol> symbols;
+    begin(word, symbols);
+    bool skipped = false;
+    merge(symbols, [&] {
+      const bool skips = random.uniform() < how.alpha;
+      skipped = skipped || skips;
+      return skips;
+    });
+    if (!skipped) return encode(word, ids);  // a word that is a piece may have none of its merges
+    add(symbols, ids);
+  }
+  [[nodiscard]] bool is_bpe() const override { return true; }
 
   [[nodiscard]] std::int32_t size() const override { return narrow<std::int32_t>(pieces_.size()); }
   [[nodiscard]] const std::string& piece(std::int32_t id) const override {
@@ -176,7 +189,14 @@ class Bpe final : public Model {
     return true;
   }
 
-  void merge(std::vector<Symbol>& symbols) const {
+  static void add(const std::vector<Symbol>& symbols, std::vector<std::int32_t>& ids) {
+    for (const Symbol& symbol : symbols)
+      if (!symbol.gone) ids.push_back(symbol.id);
+  }
+
+  /// skips(): whether the merge that comes next is passed over, for good.
+  template <class Skips>
+  void merge(std::vector<Symbol>& symbols, Skips&& skips) const {
     std::priority_queue<Candidate> queue;
     const auto consider = [&](std::int32_t left, std::int32_t right) {
       const auto found = merges_.find(
@@ -192,6 +212,7 @@ class Bpe final : public Model {
       Symbol& right = symbols[static_cast<std::size_t>(left.after)];
       const auto found = merges_.find(pair_of(left.id, right.id));
       if (found == merges_.end() || found->second.id != best.merge.id) continue;  // one of the two has been merged
+      if (skips()) continue;
       left.id = best.merge.id;
       left.after = right.after;
       right.gone = true;

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/random.hpp"
 #include "tokenizer/json_node.hpp"
+#include "tokenizer/sampling.hpp"
 
 /// "model" of tokenizer.json: cuts a word into pieces. Ids are [0, size()). Immutable, for any number of threads.
 namespace argosy::tokenizer {
@@ -17,6 +19,10 @@ class Model {
   virtual ~Model() = default;
   /// Adds the ids of a word, which is not empty.
   virtual void encode(std::string_view word, std::vector<std::int32_t>& ids) const = 0;
+  /// The same, cut by chance.
+  virtual void sample(std::string_view word, const Sampling& how, RandomStream& random,
+                      std::vector<std::int32_t>& ids) const = 0;
+  [[nodiscard]] virtual bool is_bpe() const = 0;
   [[nodiscard]] virtual std::int32_t size() const = 0;
   [[nodiscard]] virtual const std::string& piece(std::int32_t id) const = 0;
   /// Unigram: log-probability. BPE: the negative rank of the first merge that makes the piece, 0 where none does.

@@ -61,7 +61,8 @@ Pipeline Pipeline::load(std::string_view json, std::string_view name) {
   return Pipeline(std::make_unique<const Stages>(JsonNode(value, name), json));
 }
 
-std::vector<std::int32_t> Pipeline::encode(std::string_view text) const {
+template <class Cut>
+std::vector<std::int32_t> Pipeline::encode(std::string_view text, Cut&& cut) const {
   std::string repaired;
   if (first_invalid_utf8(text)) text = repaired = replace_invalid_utf8(text);
   Parts parts = stages_->added.split(text, stages_->normalizer.get());
@@ -71,10 +72,23 @@ std::vector<std::int32_t> Pipeline::encode(std::string_view text) const {
     if (part.id >= 0)
       ids.push_back(part.id);
     else
-      stages_->model->encode(parts.view(part), ids);
+      cut(parts.view(part), ids);
   }
   return ids;
 }
+
+std::vector<std::int32_t> Pipeline::encode(std::string_view text) const {
+  return encode(text,
+                [&](std::string_view word, std::vector<std::int32_t>& ids) { stages_->model->encode(word, ids); });
+}
+
+std::vector<std::int32_t> Pipeline::sample(std::string_view text, const Sampling& how, RandomStream& random) const {
+  return encode(text, [&](std::string_view word, std::vector<std::int32_t>& ids) {
+    stages_->model->sample(word, how, random, ids);
+  });
+}
+
+bool Pipeline::is_bpe() const { return stages_->model->is_bpe(); }
 
 std::string Pipeline::decode(std::span<const std::int32_t> ids) const {
   std::vector<std::string> pieces;

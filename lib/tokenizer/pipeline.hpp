@@ -8,6 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/random.hpp"
+#include "tokenizer/sampling.hpp"
+
 /// Text ↔ ids through a tokenizer.json of Hugging Face: the ids and the texts of their library `tokenizers`. FORMAT.md
 /// says what is read. Immutable after load; all functions may run on many threads at once.
 namespace argosy::tokenizer {
@@ -24,6 +27,11 @@ class Pipeline {
   /// As `encode(text, add_special_tokens=False)` of the library; a byte that is no UTF-8 counts as U+FFFD. Throws
   /// Error{data} if a regular expression of the file takes seconds.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
+  /// The same, with each word that goes to the model cut by chance.
+  [[nodiscard]] std::vector<std::int32_t> sample(std::string_view text, const Sampling& how,
+                                                 RandomStream& random) const;
+  /// Whether the model is BPE; else it is a unigram model.
+  [[nodiscard]] bool is_bpe() const;
   /// As `decode(ids, skip_special_tokens=True)` of the library; ids that are none leave nothing.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
 
@@ -45,6 +53,8 @@ class Pipeline {
 
  private:
   struct Stages;
+  template <class Cut>
+  std::vector<std::int32_t> encode(std::string_view text, Cut&& cut) const;
   explicit Pipeline(std::unique_ptr<const Stages> stages);
   std::unique_ptr<const Stages> stages_;
 };

@@ -2,8 +2,10 @@
 
 #include <unicode/brkiter.h>
 #include <unicode/bytestream.h>
+#include <unicode/casemap.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
+#include <unicode/uscript.h>
 #include <unicode/utext.h>
 
 #include <algorithm>
@@ -89,6 +91,22 @@ bool is_punctuation(char32_t character) {
   return (U_GET_GC_MASK(code(character)) & U_GC_P_MASK) != 0;
 }
 bool is_mark(char32_t character) { return (U_GET_GC_MASK(code(character)) & U_GC_M_MASK) != 0; }
+bool is_letter(char32_t character) { return (U_GET_GC_MASK(code(character)) & U_GC_L_MASK) != 0; }
+bool is_symbol(char32_t character) { return (U_GET_GC_MASK(code(character)) & U_GC_S_MASK) != 0; }
+int digit_value(char32_t character) { return u_charDigitValue(code(character)); }
+
+std::optional<int> script_of_name(const std::string& name) {
+  const int script = u_getPropertyValueEnum(UCHAR_SCRIPT, name.c_str());
+  return script == UCHAR_INVALID_CODE ? std::nullopt : std::optional{script};
+}
+bool is_of_script(char32_t character, int script) {
+  return uscript_hasScript(code(character), static_cast<UScriptCode>(script)) != 0;
+}
+bool is_of_any_script(char32_t character) {
+  UErrorCode status = U_ZERO_ERROR;
+  const UScriptCode script = uscript_getScript(code(character), &status);
+  return script == USCRIPT_COMMON || script == USCRIPT_INHERITED;
+}
 
 std::string normal_form(NormalForm form, std::string_view text) {
   if (form == NormalForm::nfc && std::ranges::all_of(text, is_ascii)) return std::string{text};
@@ -112,6 +130,28 @@ std::string lower_case(std::string_view text) {
   }
   return out;
 }
+
+namespace {
+
+template <class Map>
+std::string mapped(std::string_view text, Map&& map) {
+  std::string out;
+  icu::StringByteSink<std::string> sink(&out, narrow<std::int32_t>(text.size()));
+  UErrorCode status = U_ZERO_ERROR;
+  map("", 0, piece_of(text), sink, nullptr, status);
+  ARGOSY_CHECK(U_SUCCESS(status), "letters in another case: {}", u_errorName(status));
+  return out;
+}
+
+}  // namespace
+
+std::string in_lower_case(std::string_view text) {
+  return mapped(text, [](auto&&... of) { icu::CaseMap::utf8ToLower(of...); });
+}
+std::string in_upper_case(std::string_view text) {
+  return mapped(text, [](auto&&... of) { icu::CaseMap::utf8ToUpper(of...); });
+}
+char32_t title_case(char32_t character) { return static_cast<char32_t>(u_totitle(code(character))); }
 
 std::string valid_utf8(std::string_view bytes) {
   std::string out;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,11 +34,29 @@ struct Span {
 [[nodiscard]] bool is_punctuation(char32_t character);
 /// Combining marks (Mn, Mc, Me).
 [[nodiscard]] bool is_mark(char32_t character);
+/// Letters (L*).
+[[nodiscard]] bool is_letter(char32_t character);
+/// Symbols (S*): of currencies, of mathematics and others.
+[[nodiscard]] bool is_symbol(char32_t character);
+/// 0 to 9 of a decimal digit of any script; -1: another character.
+[[nodiscard]] int digit_value(char32_t character);
+
+/// A script by its name in Unicode ("Latin", "Latn"); case, blanks and hyphens do not matter. Empty: there is none.
+[[nodiscard]] std::optional<int> script_of_name(const std::string& name);
+/// Whether texts of the script use the character. Some characters belong to several scripts.
+[[nodiscard]] bool is_of_script(char32_t character, int script);
+/// Whether the character belongs to no script of its own (Common, Inherited), such as U+00B5, the sign of micro.
+[[nodiscard]] bool is_of_any_script(char32_t character);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 [[nodiscard]] std::string normal_form(NormalForm form, std::string_view text);
 /// Each character by itself: a final sigma is as any other.
 [[nodiscard]] std::string lower_case(std::string_view text);
+/// By all rules of Unicode, for no language: the upper case of U+00DF is SS.
+[[nodiscard]] std::string in_lower_case(std::string_view text);
+[[nodiscard]] std::string in_upper_case(std::string_view text);
+/// How a character begins a word that is capitalised.
+[[nodiscard]] char32_t title_case(char32_t character);
 /// One U+FFFD for each longest sequence of bytes that begins a character and does not end it.
 [[nodiscard]] std::string valid_utf8(std::string_view bytes);
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "tokenizer/lattice.hpp"
 #include "tokenizer/model.hpp"
 #include "tokenizer/scores.hpp"
 #include "tokenizer/trie.hpp"
@@ -37,21 +38,17 @@ class Unigram final : public Model {
 
   void encode(std::string_view word, std::vector<std::int32_t>& ids) const override {
     const std::vector<Best> best = best_paths(word);
-    std::vector<Span> pieces;  // from the right; unknown characters in a row are one
-    bool fuses = false;
-    for (std::size_t end = word.size(); end > 0;) {
-      const Best& last = best[end];
-      const bool unknown = last.id == unknown_;
-      if (unknown && fuses)
-        pieces.back().begin = last.begin;
-      else
-        pieces.push_back({last.begin, end});
-      fuses = unknown;
-      end = last.begin;
-    }
-    for (const Span& span : std::vector<Span>(pieces.rbegin(), pieces.rend()))
-      add(word.substr(span.begin, span.end - span.begin), ids);
+    std::vector<Lattice::Step> steps;
+    for (std::size_t end = word.size(); end > 0; end = steps.back().begin)
+      steps.push_back({best[end].begin, end, best[end].id == unknown_ ? -1 : best[end].id});
+    std::ranges::reverse(steps);
+    add(word, steps, ids);
   }
+  void sample(std::string_view word, const Sampling& how, RandomStream& random,
+              std::vector<std::int32_t>& ids) const override {
+    add(word, Lattice(trie_, scores_, unknown_score_).sample(word, how, random), ids);
+  }
+  [[nodiscard]] bool is_bpe() const override { return false; }
 
   [[nodiscard]] std::int32_t size() const override { return narrow<std::int32_t>(pieces_.size()); }
   [[nodiscard]] const std::string& piece(std::int32_t id) const override {
@@ -94,7 +91,17 @@ class Unigram final : public Model {
     return best;
   }
 
-  /// The id of a piece of the best path; if it is none: the pieces of its bytes, or the unknown one.
+  /// The pieces of a path; unknown characters in a row are one.
+  void add(std::string_view word, const std::vector<Lattice::Step>& steps, std::vector<std::int32_t>& ids) const {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Lattice::Step first = steps[i];
+      if (first.id < 0)
+        while (i + 1 < steps.size() && steps[i + 1].id < 0) ++i;
+      add(word.substr(first.begin, steps[i].end - first.begin), ids);
+    }
+  }
+
+  /// The id of a piece of a path; if it is none: the pieces of its bytes, or the unknown one.
   void add(std::string_view piece, std::vector<std::int32_t>& ids) const {
     if (const std::int32_t id = trie_.find(piece); id >= 0) return ids.push_back(id);
     const bool all =

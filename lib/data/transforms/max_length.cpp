@@ -44,6 +44,10 @@ class LengthFilter final : public Transform {
   [[nodiscard]] bool apply(Example& example, RandomStream*) const override {
     return std::ssize(example.source) <= most_.source && std::ssize(example.target) <= most_.target;
   }
+  [[nodiscard]] std::string fault_of(const Example& example) const override {
+    return fmt::format("{} and {} pieces, at most {} and {}", example.source.size(), example.target.size(),
+                       most_.source, most_.target);
+  }
 
  private:
   MaxLength most_;

@@ -1,52 +1,100 @@
 #include "data/transforms/subword.hpp"
 
+#include <fmt/format.h>
+
+#include <optional>
 #include <utility>
 
+#include "core/error.hpp"
+#include "data/subword_sampler.hpp"
 #include "data/tokenizer.hpp"
+#include "data/transforms/ranges.hpp"
 
 namespace argosy::data {
 
-std::span<const config::KeyText> key_texts(const Subword&) { return {}; }
-void validate(const Subword&, config::Problems&) {}
+std::span<const config::KeyText> key_texts(const Subword&) {
+  static constexpr config::KeyText texts[] = {
+      {"alpha",
+       "subword: 0: the best segmentation; above 0, training draws one: of a unigram tokenizer with p proportional to "
+       "exp(alpha x score), of BPE by passing over each merge with this probability"},
+      {"nbest", "subword: number of best segmentations that a unigram tokenizer draws from; -1: all"},
+      {"growth", "subword: how much longer than the best segmentation a drawn one may be; 0.25: by a quarter"},
+  };
+  return texts;
+}
+
+void validate(const Subword& config, config::Problems& problems) {
+  constexpr double most_alpha = 100;
+  constexpr std::int64_t most_best = 64;
+  require_in(problems, "/alpha", config.alpha, 0., most_alpha);
+  problems.require(config.nbest == -1 || (config.nbest >= 2 && config.nbest <= most_best), "/nbest",
+                   fmt::format("-1 (all), or 2 to {}", most_best), fmt::format("{}", config.nbest));
+  require_in(problems, "/growth", config.growth, 0., most_growth);
+}
 
 namespace {
 
-class BestSegmentation final : public Transform {
+class Segmentation final : public Transform {
  public:
-  explicit BestSegmentation(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  Segmentation(const Subword& config, const Tokenizer& tokenizer) : config_(config), tokenizer_(tokenizer) {
+    if (config.alpha == 0) return;
+    sampler_.emplace(tokenizer, tokenizer::Sampling{.alpha = config.alpha, .best = config.nbest});
+    if (!sampler_->is_bpe()) return;
+    const auto refuse = [](std::string wanted, std::string got, std::string remedy) {
+      throw_error(Fault::config, "the transform subword", std::move(wanted), std::move(got), std::move(remedy));
+    };
+    if (config.alpha > 1)
+      refuse("alpha of 0 to 1, since the tokenizer is BPE", fmt::format("{}", config.alpha), "0.1 is usual");
+    if (config.nbest != -1)
+      refuse("nbest -1, since BPE does not rank segmentations", fmt::format("{}", config.nbest), "remove nbest");
+  }
 
   [[nodiscard]] std::string_view type() const override { return Subword::type; }
-  [[nodiscard]] std::string recipe() const override { return ""; }  // what every corpus has
+  [[nodiscard]] std::string recipe() const override {
+    if (!is_random()) return "";  // what every corpus has
+    return fmt::format("subword {} {} {}", config_.alpha, config_.nbest, config_.growth);
+  }
   [[nodiscard]] Stage stage() const override { return Subword::stage; }
-  [[nodiscard]] bool apply(Example& example, RandomStream*) const override {
-    if (!example.source_text.empty()) example.source = tokenizer_.encode(example.source_text);
+  [[nodiscard]] bool is_random() const override { return sampler_.has_value(); }
+  [[nodiscard]] Lengths longest(Lengths lengths) const override {
+    return is_random() ? grown(lengths, config_.growth) : lengths;
+  }
+  [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {
+    if (!example.source_text.empty()) example.source = encode(example.source_text, random);
     if (example.loss.empty())
-      example.target = tokenizer_.encode(example.target_text);
+      example.target = encode(example.target_text, random);
     else
-      tokenize_runs(example);
+      tokenize_runs(example, random);
     return true;
   }
 
  private:
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, RandomStream* random) const {
+    if (!sampler_ || random == nullptr) return tokenizer_.encode(text);
+    return sampler_->encode(text, *random);
+  }
+
   /// Each run of text that bears loss, or bears none, is tokenized alone, so that no piece does both.
-  void tokenize_runs(Example& example) const {
+  void tokenize_runs(Example& example, RandomStream* random) const {
     const std::string_view text = example.target_text;
     const std::vector<bool> bears = std::exchange(example.loss, {});
     for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
       while (end < text.size() && bears[end] == bears[begin]) ++end;
-      const std::vector<std::int32_t> ids = tokenizer_.encode(text.substr(begin, end - begin));
+      const std::vector<std::int32_t> ids = encode(text.substr(begin, end - begin), random);
       example.target.insert(example.target.end(), ids.begin(), ids.end());
       example.loss.insert(example.loss.end(), ids.size(), bears[begin]);
     }
   }
 
+  Subword config_;
   const Tokenizer& tokenizer_;
+  std::optional<SubwordSampler> sampler_;
 };
 
 }  // namespace
 
 std::unique_ptr<const Transform> Subword::make(const Materials& materials) const {
-  return std::make_unique<BestSegmentation>(materials.tokenizer);
+  return std::make_unique<Segmentation>(*this, materials.tokenizer);
 }
 
 }  // namespace argosy::data

@@ -54,7 +54,8 @@ class Transform {
   /// Whether it draws random numbers. Such a transform is applied while training, in every epoch anew, and leaves
   /// nothing out; the others are applied once, by preprocess.
   [[nodiscard]] virtual bool is_random() const { return false; }
-  /// The most ids that an example of these lengths may have afterwards.
+  /// The most ids that an example may have afterwards. lengths: what it has before if the transform draws; else what it
+  /// has if the transform changes its lengths as much as it does without chance before it.
   [[nodiscard]] virtual Lengths longest(Lengths lengths) const { return lengths; }
   /// How many lines before the example it reads.
   [[nodiscard]] virtual std::int64_t lines_before() const { return 0; }
@@ -62,6 +63,8 @@ class Transform {
   /// a transform that draws does what it does most plainly: it takes the best segmentation, adds no noise, leaves out
   /// no prefix.
   [[nodiscard]] virtual bool apply(Example& example, RandomStream* random) const = 0;
+  /// Of an example as apply() receives it and leaves it out: what is wrong with it, for people.
+  [[nodiscard]] virtual std::string fault_of(const Example&) const { return {}; }
 };
 
 using Transforms = std::vector<std::unique_ptr<const Transform>>;

@@ -152,3 +152,48 @@ killed_at() { # killed_at FILE: preprocess from the beginning, killed as soon as
   refused 3 "a SentencePiece model" "$apps/preprocess" mt.json --set data.tokenizer=foreign.model --set data.tokenizer_training=null
   refused 4 "mt.json/shards cannot be " "$apps/preprocess" mt.json --set data.shards=mt.json/shards --retrain-tokenizer
 }
+
+@test "preprocess warns of a corpus that loses most of its lines, and names the filters that leave nothing" {
+  sed -i 's/"verses.es"/"verses.es", "transforms": [{"type": "length_ratio", "threshold": 1.05}, {"type": "max_length", "source": 40}]/' mt.json
+  run --separate-stderr "$apps/preprocess" mt.json
+  [ "$status" -eq 0 ]
+  [[ $stderr =~ verses:\ [5-9][0-9]\.[0-9]\ %\ of\ the\ lines\ are\ left\ out\ \([0-9]+\ by\ [a-z_]+,\ [0-9]+\ by\ [a-z_]+\) ]]
+  [ "$(result "['corpora'][0]['dropped']['length_ratio']")" -gt 0 ]
+  refused 3 'corpus verses: its transforms leave out all of its 400 lines: 400 by max_length; see `preprocess --show 20`' \
+    "$apps/preprocess" mt.json --set data.corpora.0.transforms='[{"type": "max_length", "source": 1}]' --set data.shards=other
+}
+
+@test "preprocess --show prints examples before and after each transform and writes nothing" {
+  sed -i 's/"vocab_size": 400/"vocab_size": 400, "symbols": ["<sep>"]/' mt.json
+  run --separate-stderr "$apps/preprocess" mt.json
+  [ "$status" -eq 0 ]
+  find run -type f | sort >before
+  run --separate-stderr on 2 "$apps/preprocess" --show 2 mt.json --set data.corpora.0.transforms='[{"type": "case"}, {"type": "max_length", "source": 10}]'
+  [ "$status" -eq 0 ]
+  [ "${lines[0]}" = "verses, example 1" ]
+  [ "${lines[1]}" = "    source  $(head -n 1 verses.en)" ]
+  [ "${lines[3]}" = "  case" ]
+  [ "${lines[4]}" = "    source  $(head -n 1 verses.en | tr '[:upper:]' '[:lower:]')" ]
+  [ "${lines[6]}" = "  subword" ]
+  [[ ${lines[7]} == "    source  pieces ▁"*" | ids "*" | text "* ]]
+  [[ ${lines[9]} == "  max_length: left out: "*" pieces, at most 10 and 200" ]]
+  [ "${lines[10]}" = "verses, example 2" ]
+  find run -type f | sort | diff before -
+  refused 2 'show' "$apps/preprocess" --show 0 mt.json
+  refused 3 'the tokenizer does not exist; run preprocess' "$apps/preprocess" --show 1 mt.json --set data.tokenizer=none.model
+}
+
+@test "preprocess puts lines of the same document before a line" {
+  printf 'A first line.\nAnd one more.\n\nThe next document.\nAnd its end.\n' >short.en
+  cp short.en short.es
+  run --separate-stderr "$apps/preprocess" mt.json --set data.corpora.0.transforms='[{"type": "context", "source_previous": 2}]'
+  [ "$status" -eq 0 ]
+  run --separate-stderr "$apps/preprocess" --set data.shards=short mt.json --set data.tokenizer_training=null \
+    --set data.corpora.0.source=short.en --set data.corpora.0.target=short.es \
+    --set data.corpora.0.transforms='[{"type": "context", "source_previous": 2}]'
+  [ "$status" -eq 0 ]
+  [[ $stderr == *"verses 0 source:"*" | text A first line."* ]]
+  [[ $stderr == *"verses 1 source:"*"<sep>"*" | text "*"A first line."*"And one more."* ]]
+  [[ $stderr != *"verses 2 source:"*"<sep>"*"verses 2 target"* ]]
+  [[ $stderr == *"verses 2 source:"*" | text The next document."* ]]
+}

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "support/counted_text.hpp"
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
@@ -56,22 +57,6 @@ TEST_F(ReadRecords, DropsAByteOrderMarkAtTheBeginningOfAFileOnly) {
   }
 }
 
-/// A corpus of files, counted by hand.
-CountedCorpus counted(const TextRules& rules, const std::vector<Path>& paths) {
-  CountedCorpus corpus{.rules = rules};
-  for (const Path& path : paths) {
-    const std::string text = Files::system().read_text(path);
-    CountedFile file{.path = path, .record = {}, .text = path};
-    const auto newlines = std::ranges::count(text, '\n');
-    file.record.size_bytes = text.size();
-    file.record.figures.newlines = newlines;
-    file.record.figures.lines = newlines + (text.empty() || text.ends_with('\n') ? 0 : 1);
-    file.record.block_newlines = {static_cast<std::uint32_t>(newlines)};
-    corpus.source.push_back(file);
-  }
-  return corpus;
-}
-
 TEST_F(ReadRecords, TasksOfAnySizeGiveTheSameDocuments) {
   const std::string first = "a\nb\n\nc\n\n\nd\ne\nf", second = "g\n\nh\ni\n\n", third = "\nj\n";
   const std::vector<Path> paths{write("1", first), write("2", second), write("3", third)};
@@ -81,7 +66,7 @@ TEST_F(ReadRecords, TasksOfAnySizeGiveTheSameDocuments) {
         {DocumentUnit::blank_line, {"a\nb", "c", "d\ne\nf", "g", "h\ni", "j"}},
         {DocumentUnit::file, {first, second, third}}}) {
     rules_.documents = documents;
-    const CountedCorpus corpus = counted(rules_, paths);
+    const CountedCorpus corpus = test::counted(rules_, paths);
     for (std::int64_t lines = 1; lines <= corpus.lines() + 1; ++lines) {
       std::vector<std::string> found;
       bool open = false;  // the latest document goes on
@@ -104,7 +89,7 @@ TEST_F(ReadRecords, TasksOfAnySizeGiveTheSameDocuments) {
 
 TEST_F(ReadRecords, NoticesATextThatChangedAfterItWasCounted) {
   const Path path = write("text", "one\ntwo\nthree\n");
-  const CountedCorpus corpus = counted(rules_, {path});
+  const CountedCorpus corpus = test::counted(rules_, {path});
   const RecordTask task{&corpus, 1, 2};
   EXPECT_EQ(read_records(files_, task).records.size(), 2U);
   for (const char* text : {"one\ntwo", "one two\nthree\n", "one two three\n"}) {

@@ -1,4 +1,4 @@
-#include "interchange/piece_model.hpp"
+#include "tokenizer/piece_model.hpp"
 
 #include <bit>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace argosy::interchange {
+namespace argosy::tokenizer {
 namespace {
 
 /// The fields of a protobuf message, as far as a SentencePiece model needs them: numbers, and bytes of text or
@@ -150,4 +150,4 @@ std::string with_pieces(std::string_view model, const Pieces& pieces) {
   return out;
 }
 
-}  // namespace argosy::interchange
+}  // namespace argosy::tokenizer

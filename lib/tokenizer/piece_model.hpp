@@ -8,7 +8,7 @@
 
 /// The pieces of a SentencePiece model as its file has them, for code that needs more than encode and decode: exports
 /// for other programs, and models with other pieces. Its protobuf fields are read and written here.
-namespace argosy::interchange {
+namespace argosy::tokenizer {
 
 inline constexpr const char* space_mark = "\u2581";  // what a blank is spelled as
 
@@ -33,4 +33,4 @@ struct Pieces {
 /// The model without normalization, and without a blank before the text: it encodes a text as it is spelled.
 [[nodiscard]] std::string without_normalization(std::string_view model);
 
-}  // namespace argosy::interchange
+}  // namespace argosy::tokenizer

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/random.hpp"
+#include "data/tokenizer.hpp"
+#include "tokenizer/sampling.hpp"
+
+/// Text to ids by a segmentation that is drawn at random. Borrows the tokenizer. Immutable, for any number of threads.
+namespace argosy::data {
+
+class SubwordSampler {
+ public:
+  /// Throws Error{config} for a tokenizer of words or characters, which cuts a text in one way only.
+  SubwordSampler(const Tokenizer& tokenizer, const tokenizer::Sampling& how);
+  SubwordSampler(SubwordSampler&&) noexcept;
+  ~SubwordSampler();
+
+  [[nodiscard]] bool is_bpe() const;
+  /// As Tokenizer::encode, but for the cuts.
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, RandomStream& random) const;
+
+ private:
+  struct OfSentencePiece;
+  const Tokenizer& tokenizer_;
+  tokenizer::Sampling how_;
+  std::unique_ptr<const OfSentencePiece> sentencepiece_;  // unless the tokenizer is a tokenizer.json
+};
+
+}  // namespace argosy::data
