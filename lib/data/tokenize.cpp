@@ -116,7 +116,7 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
   std::vector<Line> lines = read_task(files, task);
   parallel_for(lines.size(), threads, [&](std::size_t i) {
     Line& line = lines[i];
-    if (task.target != nullptr) line.pieces.source = tokenizer.encode(line.source);
+    if (task.target != nullptr) line.pieces.source = tokenizer.encode(line.source, Side::source);
     line.pieces.target = tokenizer.encode(line.target);
   });
 
