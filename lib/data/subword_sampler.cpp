@@ -36,7 +36,11 @@ struct SubwordSampler::OfSentencePiece {
 
 SubwordSampler::SubwordSampler(const Tokenizer& tokenizer, const tokenizer::Sampling& how)
     : tokenizer_(tokenizer), how_(how) {
-  if (!tokenizer.is_json()) sentencepiece_ = std::make_unique<const OfSentencePiece>(tokenizer.model_bytes(), how);
+  if (tokenizer.kind() == TokenizerKind::table)
+    throw_error(Fault::config, "the transform subword", "a tokenizer with one model", "a piece table",
+                "remove alpha, or the transform");
+  if (tokenizer.kind() == TokenizerKind::sentence_piece)
+    sentencepiece_ = std::make_unique<const OfSentencePiece>(tokenizer.model_bytes(), how);
 }
 SubwordSampler::SubwordSampler(SubwordSampler&&) noexcept = default;
 SubwordSampler::~SubwordSampler() = default;

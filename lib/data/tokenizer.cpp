@@ -44,7 +44,7 @@ std::string ids_text(const SpecialIds& ids) {
 /// What a tokenizer file says, whatever its format. Ids are [0, size()).
 struct Tokenizer::Model {
   virtual ~Model() = default;
-  [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text, Side side) const = 0;
   [[nodiscard]] virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
   [[nodiscard]] virtual std::int32_t size() const = 0;
   [[nodiscard]] virtual std::string piece(std::int32_t id) const = 0;
@@ -55,6 +55,7 @@ struct Tokenizer::Model {
   /// Of a tokenizer.json; null: a SentencePiece model.
   [[nodiscard]] virtual const tokenizer::Pipeline* pipeline() const { return nullptr; }
   [[nodiscard]] virtual bool is_special(std::int32_t id) const = 0;
+  [[nodiscard]] virtual TokenizerKind kind() const = 0;
   /// The ids that a layout decides, as far as the file has them.
   [[nodiscard]] virtual SpecialIds special_ids(const spec::Vocabulary& wanted) const = 0;
 };
@@ -72,7 +73,7 @@ struct Tokenizer::SentencePieceModel final : Model {
                   "use the .model file that SentencePiece or preprocess wrote, or a tokenizer.json of Hugging Face");
     find_mark_bytes();
   }
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override {
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side) const override {
     if (mark_bytes.empty() || text.find(space_mark) == std::string_view::npos) return encode_part(text);
     std::vector<std::int32_t> ids;
     while (true) {
@@ -115,6 +116,7 @@ struct Tokenizer::SentencePieceModel final : Model {
   }
   [[nodiscard]] std::optional<std::int64_t> unknown() const override { return processor.unk_id(); }
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t) const override { return std::nullopt; }
+  [[nodiscard]] TokenizerKind kind() const override { return TokenizerKind::sentence_piece; }
   [[nodiscard]] bool is_special(std::int32_t id) const override {
     return processor.IsControl(id) || processor.IsUnknown(id) || processor.IsUnused(id);
   }
@@ -128,7 +130,7 @@ struct Tokenizer::JsonModel final : Model {
   tokenizer::Pipeline json;
 
   JsonModel(const std::string& bytes, std::string_view name) : json(tokenizer::Pipeline::load(bytes, name)) {}
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override { return json.encode(text); }
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side) const override { return json.encode(text); }
   [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return json.decode(ids); }
   [[nodiscard]] std::int32_t size() const override { return json.size(); }
   [[nodiscard]] std::string piece(std::int32_t id) const override { return json.piece(id); }
@@ -138,6 +140,7 @@ struct Tokenizer::JsonModel final : Model {
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t id) const override {
     return std::ranges::count(json.prefix(), id) > 0;
   }
+  [[nodiscard]] TokenizerKind kind() const override { return TokenizerKind::json; }
   [[nodiscard]] const tokenizer::Pipeline* pipeline() const override { return &json; }
   [[nodiscard]] bool is_special(std::int32_t id) const override { return json.is_special(id) || json.unknown() == id; }
   /// The file does not say which of its special pieces begins or ends a text.
@@ -147,6 +150,35 @@ struct Tokenizer::JsonModel final : Model {
       return special ? *id : std::int64_t{-1};
     };
     return {if_special(wanted.bos), if_special(wanted.eos), unknown().value_or(-1), if_special(wanted.pad)};
+  }
+};
+
+/// A piece table.
+struct Tokenizer::TableModel final : Model {
+  PieceTable table;
+
+  TableModel(const std::string& bytes, std::string_view name) : table(unpack(bytes, name), name) {}
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side side) const override {
+    return table.encode(text, side);
+  }
+  [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return table.decode(ids); }
+  [[nodiscard]] std::int32_t size() const override { return table.size(); }
+  [[nodiscard]] std::string piece(std::int32_t id) const override { return table.piece(id); }
+  [[nodiscard]] float score(std::int32_t id) const override { return table.score(id); }
+  [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const override { return table.id_of(piece); }
+  [[nodiscard]] std::optional<std::int64_t> unknown() const override { return table.id_of("<unk>"); }
+  [[nodiscard]] std::optional<bool> puts_before(std::int64_t) const override { return std::nullopt; }
+  [[nodiscard]] TokenizerKind kind() const override { return TokenizerKind::table; }
+  [[nodiscard]] bool is_special(std::int32_t id) const override {
+    const std::string piece = table.piece(id);
+    return piece == "<s>" || piece == "</s>" || piece == "<unk>" || piece == "<pad>";
+  }
+  [[nodiscard]] SpecialIds special_ids(const spec::Vocabulary& wanted) const override {
+    const auto if_wanted = [&](std::optional<std::int64_t> id, const char* piece) {
+      return id && *id < size() ? table.id_of(piece).value_or(-1) : std::int64_t{-1};
+    };
+    return {if_wanted(wanted.bos, "<s>"), if_wanted(wanted.eos, "</s>"), if_wanted(wanted.unk, "<unk>"),
+            if_wanted(wanted.pad, "<pad>")};
   }
 };
 
@@ -161,7 +193,9 @@ Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name) {
   std::unique_ptr<const Model> model;
-  if (model_bytes.starts_with('{'))
+  if (is_packed(model_bytes))
+    model = std::make_unique<TableModel>(model_bytes, name);
+  else if (model_bytes.starts_with('{'))
     model = std::make_unique<JsonModel>(model_bytes, name);
   else
     model = std::make_unique<SentencePieceModel>(model_bytes, name);
@@ -171,7 +205,7 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
     const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
     const SpecialIds wanted{vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk.value_or(-1), file_pad};
     const SpecialIds got = model->special_ids(vocabulary);
-    if (wanted != got) refuse_special_ids(name, rule.layout, wanted, got, model->pipeline() != nullptr);
+    if (wanted != got) refuse_special_ids(name, rule.layout, wanted, got, model->kind() != TokenizerKind::sentence_piece);
   }
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }
@@ -184,7 +218,9 @@ Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::Vocabulary
   return load(files.read_text(path), rule, path.string());
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const { return model_->encode(text); }
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, Side side) const {
+  return model_->encode(text, side);
+}
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::vector<std::int32_t> live;
@@ -215,5 +251,6 @@ bool Tokenizer::is_ordinary(std::int64_t id) const {
   if (id < 0 || id >= model_->size() || model_->is_special(narrow<std::int32_t>(id))) return false;
   return id != vocabulary_.eos && vocabulary_.bos != id && vocabulary_.pad != id && vocabulary_.unk != id;
 }
+TokenizerKind Tokenizer::kind() const { return model_->kind(); }
 
 }  // namespace argosy::data

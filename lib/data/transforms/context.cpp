@@ -66,7 +66,7 @@ class ContextTransform final : public Transform {
                              std::size_t size) const {
     Ids all;
     for (auto line = example.before.rbegin(); line != example.before.rend() && most > 0; ++line, --most) {
-      Ids ids = tokenizer_.encode((*line).*side);
+      Ids ids = tokenizer_.encode((*line).*side, side == &Example::Lines::source ? Side::source : Side::target);
       ids.push_back(separator_);
       if (all.size() + ids.size() + size > static_cast<std::size_t>(config_.max_pieces)) break;
       put_before(all, ids);

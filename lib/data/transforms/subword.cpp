@@ -60,17 +60,17 @@ class Segmentation final : public Transform {
     return is_random() ? grown(lengths, config_.growth) : lengths;
   }
   [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {
-    if (!example.source_text.empty()) example.source = encode(example.source_text, random);
+    if (!example.source_text.empty()) example.source = encode(example.source_text, Side::source, random);
     if (example.loss.empty())
-      example.target = encode(example.target_text, random);
+      example.target = encode(example.target_text, Side::target, random);
     else
       tokenize_runs(example, random);
     return true;
   }
 
  private:
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, RandomStream* random) const {
-    if (!sampler_ || random == nullptr) return tokenizer_.encode(text);
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side side, RandomStream* random) const {
+    if (!sampler_ || random == nullptr) return tokenizer_.encode(text, side);
     return sampler_->encode(text, *random);
   }
 
@@ -80,7 +80,7 @@ class Segmentation final : public Transform {
     const std::vector<bool> bears = std::exchange(example.loss, {});
     for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
       while (end < text.size() && bears[end] == bears[begin]) ++end;
-      const std::vector<std::int32_t> ids = encode(text.substr(begin, end - begin), random);
+      const std::vector<std::int32_t> ids = encode(text.substr(begin, end - begin), Side::target, random);
       example.target.insert(example.target.end(), ids.begin(), ids.end());
       example.loss.insert(example.loss.end(), ids.size(), bears[begin]);
     }
