@@ -277,7 +277,7 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
     for (const auto& [reason, count] : corpus.dropped) {
       if (count > 0) log.info("{}: {} examples left out: {}", corpus.name, count, reason);
     }
-    const auto lines = static_cast<double>(corpus.examples() + left_out(corpus));
+    const auto lines = static_cast<double>(corpus.examples()) + static_cast<double>(left_out(corpus));
     const double share = static_cast<double>(left_out(corpus)) / std::max(1.0, lines);
     if (share > left_out_share_to_warn_of)
       log.warn("{}: {:.1f} % of the lines are left out ({}); `preprocess --show 20` says why", corpus.name, 100 * share,

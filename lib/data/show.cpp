@@ -86,6 +86,7 @@ class Show {
   }
   void add_ids(std::string_view side, const std::vector<std::int32_t>& ids) {
     std::vector<std::string> pieces;
+    pieces.reserve(ids.size());
     for (const std::int32_t id : ids) pieces.push_back(tokenizer_.piece(id));
     text_ += fmt::format("    {}  pieces {} | ids {} | text {}\n", side, fmt::join(pieces, " "), fmt::join(ids, " "),
                          tokenizer_.decode(ids));

@@ -126,8 +126,8 @@ std::vector<Lattice::Step> Lattice::sample_of_best(std::string_view text, const 
   const auto weight = [&](const Path& path) { return std::exp(how.alpha * (path.score - paths.back().front().score)); };
   for (const Path& path : paths.back()) sum += weight(path);
   std::size_t rank = 0;
-  for (double left = random.uniform() * sum; rank + 1 < paths.back().size(); ++rank)
-    if ((left -= weight(paths.back()[rank])) < 0) break;
+  double left = random.uniform() * sum - weight(paths.back().front());
+  while (left >= 0 && rank + 1 < paths.back().size()) left -= weight(paths.back()[++rank]);
   for (std::size_t end = text.size(); end > 0;) {
     const Path& path = paths[end][rank];
     steps.push_back({path.begin, end, path.id});

@@ -12,7 +12,7 @@
 namespace argosy::tokenizer {
 namespace {
 
-constexpr std::uint64_t unigram = 1, bpe = 2;  // TrainerSpec.ModelType
+constexpr std::uint64_t unigram_type = 1, bpe_type = 2;  // TrainerSpec.ModelType
 
 Trie trie_of(const Pieces& pieces, PieceType type) {
   std::vector<std::pair<std::string, std::int32_t>> strings;
@@ -34,8 +34,8 @@ PieceSampler::PieceSampler(const Pieces& pieces, const Sampling& how)
       pieces_(trie_of(pieces, PieceType::normal)),
       user_defined_(trie_of(pieces, PieceType::user)),
       scores_(pieces.scores.begin(), pieces.scores.end()),
-      is_bpe_(pieces.model_type == bpe) {
-  if (pieces.model_type != unigram && pieces.model_type != bpe)
+      is_bpe_(pieces.model_type == bpe_type) {
+  if (pieces.model_type != unigram_type && pieces.model_type != bpe_type)
     throw_error(Fault::config, "the transform subword",
                 "a unigram or BPE tokenizer, which can cut a word in several ways", "one of words or characters",
                 "set its alpha to 0");

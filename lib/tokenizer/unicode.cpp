@@ -138,7 +138,7 @@ std::string mapped(std::string_view text, Map&& map) {
   std::string out;
   icu::StringByteSink<std::string> sink(&out, narrow<std::int32_t>(text.size()));
   UErrorCode status = U_ZERO_ERROR;
-  map("", 0, piece_of(text), sink, nullptr, status);
+  map("", std::uint32_t{0}, piece_of(text), sink, nullptr, status);
   ARGOSY_CHECK(U_SUCCESS(status), "letters in another case: {}", u_errorName(status));
   return out;
 }

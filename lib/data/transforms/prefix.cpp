@@ -50,6 +50,7 @@ class PrefixTransform final : public Transform {
   PrefixTransform(const Prefix& config, const Materials& materials) : probability_(config.probability) {
     const auto ids_of = [&](const std::vector<std::string>& pieces) {
       std::vector<std::int32_t> ids;
+      ids.reserve(pieces.size());
       for (const std::string& piece : pieces)
         ids.push_back(id_of_piece(materials.tokenizer, filled(piece, materials.languages), Prefix::type));
       return ids;

@@ -159,7 +159,7 @@ killed_at() { # killed_at FILE: preprocess from the beginning, killed as soon as
   [ "$status" -eq 0 ]
   [[ $stderr =~ verses:\ [5-9][0-9]\.[0-9]\ %\ of\ the\ lines\ are\ left\ out\ \([0-9]+\ by\ [a-z_]+,\ [0-9]+\ by\ [a-z_]+\) ]]
   [ "$(result "['corpora'][0]['dropped']['length_ratio']")" -gt 0 ]
-  refused 3 'corpus verses: its transforms leave out all of its 400 lines: 400 by max_length; see `preprocess --show 20`' \
+  refused 3 'corpus verses: its transforms leave out all of its 400 lines: 400 by max_length; see' \
     "$apps/preprocess" mt.json --set data.corpora.0.transforms='[{"type": "max_length", "source": 1}]' --set data.shards=other
 }
 

@@ -1,11 +1,15 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cstring>
 #include <map>
 
 #include "core/hash.hpp"
+#include "data/tokenizer_training.hpp"
+#include "interchange/hf_tokenizer.hpp"
 #include "support/refusal.hpp"
+#include "tokenizer/pipeline.hpp"
 #include "unit/interchange/export_fixture.hpp"
 
 namespace argosy::interchange {
@@ -14,6 +18,19 @@ namespace {
 using boost::json::parse;
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+TEST(TokenizerJson, KeepsPiecesThatTransformsNeedWhole) {
+  const std::vector<std::string> symbols{"<mask>", "<sep>", "<to_en>"};
+  const data::Tokenizer tokenizer = data::Tokenizer::load(
+      data::train_tokenizer({.vocab_size = 300}, test::verses(600).of_both(), spec::TokenLayout::marian, symbols), {});
+  const auto exported = tokenizer::Pipeline::load(
+      boost::json::serialize(tokenizer_json(tokenizer, Wrapping::eos_after)), "tokenizer.json");
+  for (const std::string& symbol : symbols) {
+    EXPECT_EQ(exported.id_of(symbol), tokenizer.id_of(symbol)) << symbol;
+    const std::vector<std::int32_t> ids = exported.encode("God " + symbol + " created");
+    EXPECT_EQ(std::ranges::count(ids, *tokenizer.id_of(symbol)), 1) << symbol;
+  }
+}
 
 /// A safetensors file, read as FORMAT.md describes it. Its rules are checked on the way.
 struct Weights {
