@@ -30,6 +30,9 @@ TEST(TokenizerJson, KeepsPiecesThatTransformsNeedWhole) {
     const std::vector<std::int32_t> ids = exported.encode("God " + symbol + " created");
     EXPECT_EQ(std::ranges::count(ids, *tokenizer.id_of(symbol)), 1) << symbol;
   }
+  std::vector<std::int32_t> trained = tokenizer.encode("God created");  // as the transform prefix makes them
+  trained.insert(trained.begin(), narrow<std::int32_t>(*tokenizer.id_of("<to_en>")));
+  EXPECT_EQ(exported.encode("<to_en> God created"), trained);
 }
 
 /// A safetensors file, read as FORMAT.md describes it. Its rules are checked on the way.
