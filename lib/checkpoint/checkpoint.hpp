@@ -117,6 +117,9 @@ class Reader {
   /// A whole parameter in fp32, row-major, put together from all shards that hold a piece of it. Throws Error{data} for
   /// an unknown name, Error{corrupt} on damage.
   [[nodiscard]] std::vector<float> read_parameter(const std::string& name) const;
+  /// Elements [begin, begin + to.size()) of parameter `index` (in parameters()). A block of which only a part is wanted
+  /// is kept until the next one, so that reads in ascending order read each byte once. Throws Error{corrupt}.
+  void read_elements(std::size_t index, std::int64_t begin, std::span<float> to) const;
   /// Fills `units` with what `canonical_rank` owns in the layout of their spaces; the save may have had another layout.
   /// Gaps and pads become zero. hash_blocks: verify the blocks that are read. Not collective. Throws Error{data} when a
   /// name, shape or tensor is not stored as it is wanted, Error{corrupt} on damage.

@@ -258,16 +258,23 @@ std::string Reader::attachment(const std::string& name) const {
 
 std::vector<float> Reader::read_parameter(const std::string& name) const {
   const std::size_t id = impl_->id_of(name, impl_->parameters.size());
-  const std::size_t dataset = impl_->weights_of(impl_->places[id].unit);
   std::vector<float> values(static_cast<std::size_t>(impl_->param(id).numel()));
-  const auto& intervals = impl_->stored_intervals();
-  auto at = std::ranges::lower_bound(intervals, id, {}, &partition::Interval::param);
-  for (; at != intervals.end() && at->param == id; ++at) {
-    const std::span piece =
-        std::span{values}.subspan(static_cast<std::size_t>(at->begin), static_cast<std::size_t>(at->end - at->begin));
-    impl_->shards.read_floats(at->rank, dataset, static_cast<std::uint64_t>(at->local_offset), piece);
-  }
+  read_elements(id, 0, values);
   return values;
+}
+
+void Reader::read_elements(std::size_t index, std::int64_t begin, std::span<float> to) const {
+  const std::size_t dataset = impl_->weights_of(impl_->places[index].unit);
+  const auto end = begin + static_cast<std::int64_t>(to.size());
+  const auto& intervals = impl_->stored_intervals();
+  auto at = std::ranges::lower_bound(intervals, index, {}, &partition::Interval::param);
+  for (; at != intervals.end() && at->param == index && at->begin < end; ++at) {
+    const std::int64_t from = std::max(begin, at->begin), until = std::min(end, at->end);
+    if (from >= until) continue;
+    impl_->shards.read_floats(
+        at->rank, dataset, static_cast<std::uint64_t>(at->local_offset + from - at->begin),
+        to.subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(until - from)));
+  }
 }
 
 void Reader::read_state(std::span<const UnitState> units, int canonical_rank, bool hash_blocks) const {

@@ -34,26 +34,52 @@ float f32_from_f16(std::uint16_t bits) noexcept {
   return std::bit_cast<float>(sign | ((magnitude << 13) + exponent));
 }
 
-std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name) {
-  std::vector<std::byte> out;
+namespace {
+
+ARGOSY_WIDEST void to_bf16(std::span<const float> values, std::uint16_t* to) noexcept {
+  for (std::size_t i = 0; i < values.size(); ++i) to[i] = bf16_from_f32(values[i]);
+}
+
+ARGOSY_WIDEST void to_codes(std::span<const float> values, float scale, std::int16_t* to) noexcept {
+  for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<std::int16_t>(std::nearbyint(values[i] * scale));
+}
+
+ARGOSY_WIDEST void to_codes(std::span<const float> values, float scale, std::int8_t* to) noexcept {
+  for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<std::int8_t>(std::nearbyint(values[i] * scale));
+}
+
+/// Magnitudes of floats are ordered as their bits are.
+ARGOSY_WIDEST std::uint32_t largest_bits(std::span<const float> values) noexcept {
+  std::uint32_t largest = 0;
+  for (const float value : values) largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
+  return largest;
+}
+
+}  // namespace
+
+float largest_magnitude(std::span<const float> values) noexcept { return std::bit_cast<float>(largest_bits(values)); }
+
+void to_floats(std::span<const float> values, DType dtype, std::string_view name, MutableBytes to) {
+  ARGOSY_CHECK(to.size() == values.size() * size_of(dtype), "{} bytes for {} values", to.size(), values.size());
   if (dtype == DType::f32) {
-    const Bytes bytes = std::as_bytes(values);
-    out.assign(bytes.begin(), bytes.end());
-    return out;
+    std::ranges::copy(std::as_bytes(values), to.begin());
+    return;
   }
-  out.reserve(values.size() * 2);
-  for (const float value : values) {
-    if (dtype == DType::bf16) {
-      append(out, bf16_from_f32(value));
-      continue;
-    }
-    if (std::abs(value) > 65504.0F) {
-      throw_claim(Fault::numeric, fmt::format("{}: float16 cannot hold the weight {}", name, value), std::string{name},
-                  "weights of at most 65504 in magnitude, the range of float16", fmt::format("{}", value),
-                  "use --quantization bfloat16");
-    }
-    append(out, f16_from_f32(value));
+  auto* const halves = reinterpret_cast<std::uint16_t*>(to.data());
+  if (dtype == DType::bf16) return to_bf16(values, halves);
+  constexpr float most = 65504;
+  if (!(largest_magnitude(values) <= most)) {
+    const float value = *std::ranges::find_if_not(values, [](float v) { return std::abs(v) <= most; });
+    throw_claim(Fault::numeric, fmt::format("{}: float16 cannot hold the weight {}", name, value), std::string{name},
+                "weights of at most 65504 in magnitude, the range of float16", fmt::format("{}", value),
+                "use --quantization bfloat16");
   }
+  std::ranges::transform(values, halves, f16_from_f32);
+}
+
+std::vector<std::byte> as_floats(std::span<const float> values, DType dtype, std::string_view name) {
+  std::vector<std::byte> out(values.size() * size_of(dtype));
+  to_floats(values, dtype, name, out);
   return out;
 }
 
@@ -63,35 +89,29 @@ Int8Rows as_int8_rows(std::span<const float> values, std::size_t rows) {
   out.codes.resize(values.size());
   for (std::size_t r = 0; r < rows; ++r) {
     const std::span<const float> row = values.subspan(r * columns, columns);
-    float largest = 0.0F;
-    for (const float value : row) largest = std::max(largest, std::abs(value));
+    const float largest = largest_magnitude(row);
     const float scale = largest == 0.0F ? 1.0F : 127.0F / std::max(largest, 127.0F / FLT_MAX);
-    for (std::size_t c = 0; c < columns; ++c) {
-      out.codes[r * columns + c] = static_cast<std::byte>(static_cast<std::int8_t>(std::nearbyint(row[c] * scale)));
-    }
+    to_codes(row, scale, reinterpret_cast<std::int8_t*>(out.codes.data()) + r * columns);
     append(out.scales, scale);
   }
   return out;
 }
 
-Int16Matrix as_int16(std::span<const float> values) {
-  float largest = 0.0F;
-  for (const float value : values) largest = std::max(largest, std::abs(value));
-  const float scale = largest == 0.0F ? 1.0F : 1024.0F / std::max(largest, 1024.0F / FLT_MAX);
-  Int16Matrix out;
-  out.codes.reserve(values.size() * sizeof(std::int16_t));
-  for (const float value : values) append(out.codes, static_cast<std::int16_t>(std::nearbyint(value * scale)));
-  append(out.scale, scale);
-  return out;
+float int16_scale(float largest) noexcept {
+  return largest == 0.0F ? 1.0F : 1024.0F / std::max(largest, 1024.0F / FLT_MAX);
 }
 
-std::vector<float> sinusoids(std::int64_t positions, std::int64_t width, bool fairseq) {
+void to_int16(std::span<const float> values, float scale, MutableBytes to) noexcept {
+  to_codes(values, scale, reinterpret_cast<std::int16_t*>(to.data()));
+}
+
+std::vector<float> sinusoids(std::int64_t positions, std::int64_t width, bool fairseq, std::int64_t first) {
   std::vector<float> table(static_cast<std::size_t>(positions * width));
-  const std::int64_t half = width / 2, first = fairseq ? 2 : 0;
+  const std::int64_t half = width / 2, begin = first + (fairseq ? 2 : 0);
   const double columns = static_cast<double>(fairseq ? half - 1 : half);
   for (std::int64_t p = 0; p < positions; ++p) {
     for (std::int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(p + first) * std::pow(10000.0, -static_cast<double>(i) / columns);
+      const double angle = static_cast<double>(p + begin) * std::pow(10000.0, -static_cast<double>(i) / columns);
       table[static_cast<std::size_t>(p * width + i)] = static_cast<float>(std::sin(angle));
       table[static_cast<std::size_t>(p * width + half + i)] = static_cast<float>(std::cos(angle));
     }

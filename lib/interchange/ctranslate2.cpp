@@ -2,7 +2,9 @@
 /// SHA256SUMS.
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <cstring>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "config/config.hpp"
@@ -17,10 +19,8 @@ namespace {
 
 template <class T>
 Tensor scalar(std::string name, DType dtype, T value) {
-  return {std::move(name), dtype, {}, [value] {
-            const Bytes bytes = std::as_bytes(std::span{&value, 1});
-            return std::vector<std::byte>{bytes.begin(), bytes.end()};
-          }};
+  const Bytes bytes = std::as_bytes(std::span{&value, 1});
+  return {std::move(name), dtype, {}, holding({bytes.begin(), bytes.end()}, dtype)};
 }
 Tensor flag(std::string name, bool value) {
   return scalar(std::move(name), DType::i8, static_cast<std::int8_t>(value));
@@ -112,10 +112,14 @@ class Ct2Model {
       const std::int64_t positions = shape_.max_positions, width = shape_.width;
       const DType dtype = float_type();
       variables.push_back(
-          {side + "/position_encodings/encodings", dtype, {positions, width}, [positions, width, dtype, fairseq, none] {
-             return as_floats(none ? std::vector<float>(static_cast<std::size_t>(positions * width))
-                                   : sinusoids(positions, width, fairseq),
-                              dtype, "positions");
+          {side + "/position_encodings/encodings",
+           dtype,
+           {positions, width},
+           [width, dtype, fairseq, none](std::int64_t first, MutableBytes to) {
+             const std::size_t count = to.size() / size_of(dtype);
+             to_floats(none ? std::vector<float>(count)
+                            : sinusoids(static_cast<std::int64_t>(count) / width, width, fairseq, first / width),
+                       dtype, "positions", to);
            }});
     }
     if (position == spec::Position::alibi) {
@@ -210,23 +214,86 @@ class Ct2Model {
     dimensions.front() = end - begin;
     const std::int64_t columns = parameter.shape.size() == 2 ? parameter.shape[1] : 1;
     parameters_ += (end - begin) * columns;
-    const auto values = [&model = model_, &parameter, begin, end] { return finite_rows(model, parameter, begin, end); };
-    const auto rows = static_cast<std::size_t>(end - begin);
     // Tables of positions and biases of distances are added, not multiplied with.
     const bool is_matrix = name.ends_with("/weight") && dimensions.size() == 2;
+    const std::int64_t from = begin * columns, elements = (end - begin) * columns;
     if (has_int8() && is_matrix) {
-      bin_.variables.push_back(
-          {name, DType::i8, dimensions, [values, rows] { return as_int8_rows(values(), rows).codes; }});
-      bin_.variables.push_back({name + "_scale", DType::f32, {dimensions.front()}, [values, rows] {
-                                  return as_int8_rows(values(), rows).scales;
-                                }});
+      int8_rows(parameter, name, dimensions, from);
     } else if (quantization_ == Quantization::int16 && is_matrix) {
-      bin_.variables.push_back({name, DType::i16, dimensions, [values] { return as_int16(values()).codes; }});
-      bin_.variables.push_back({name + "_scale", DType::f32, {}, [values] { return as_int16(values()).scale; }});
+      int16_matrix(parameter, name, dimensions, from, elements);
     } else {
-      bin_.variables.push_back({name, float_type(), dimensions,
-                                [values, name, dtype = float_type()] { return as_floats(values(), dtype, name); }});
+      bin_.variables.push_back(
+          {name, float_type(), dimensions,
+           [&model = model_, &parameter, from, name, dtype = float_type()](std::int64_t first, MutableBytes to) {
+             fill_floats(model, parameter, from + first, dtype, name, to);
+           }});
     }
+  }
+
+  /// Elements [begin, begin + count) of a parameter, in pieces: visit(the number before the piece, values).
+  template <class F>
+  static void by_pieces(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin,
+                        std::int64_t count, std::int64_t row, F&& visit) {
+    const std::int64_t most = row * std::max<std::int64_t>(1, (1 << 20) / row);
+    std::vector<float> values;
+    for (std::int64_t done = 0; done < count; done += most) {
+      values.resize(static_cast<std::size_t>(std::min(most, count - done)));
+      read_finite(model, parameter, begin + done, values);
+      visit(done, std::span<const float>{values});
+    }
+  }
+
+  /// A matrix and its scales. `from`: the first element of the parameter that belongs to it.
+  void int8_rows(const spec::Parameter& parameter, const std::string& name, const std::vector<std::int64_t>& shape,
+                 std::int64_t from) {
+    const auto visit_rows = [&model = model_, &parameter, from, columns = shape[1]](std::int64_t row, std::int64_t rows,
+                                                                                    auto&& visit) {
+      by_pieces(model, parameter, from + row * columns, rows * columns, columns,
+                [&](std::int64_t done, std::span<const float> values) {
+                  visit(done / columns, as_int8_rows(values, values.size() / static_cast<std::size_t>(columns)));
+                });
+    };
+    bin_.variables.push_back(
+        {name, DType::i8, shape, [visit_rows, columns = shape[1]](std::int64_t first, MutableBytes to) {
+           visit_rows(first / columns, std::ssize(to) / columns, [&](std::int64_t row, const Int8Rows& rows) {
+             std::ranges::copy(rows.codes, to.begin() + row * columns);
+           });
+         }});
+    bin_.variables.push_back(
+        {name + "_scale", DType::f32, {shape.front()}, [visit_rows](std::int64_t first, MutableBytes to) {
+           constexpr std::int64_t size = sizeof(float);
+           visit_rows(first, std::ssize(to) / size, [&](std::int64_t row, const Int8Rows& rows) {
+             std::ranges::copy(rows.scales, to.begin() + row * size);
+           });
+         }});
+  }
+
+  void int16_matrix(const spec::Parameter& parameter, const std::string& name, const std::vector<std::int64_t>& shape,
+                    std::int64_t from, std::int64_t elements) {
+    // Read when it is first wanted, by the rank that writes the matrix.
+    const auto scale = [&model = model_, &parameter, from, elements, known = std::make_shared<std::optional<float>>()] {
+      if (!*known) {
+        float largest = 0;
+        by_pieces(model, parameter, from, elements, 1, [&](std::int64_t, std::span<const float> values) {
+          largest = std::max(largest, largest_magnitude(values));
+        });
+        *known = int16_scale(largest);
+      }
+      return **known;
+    };
+    bin_.variables.push_back(
+        {name, DType::i16, shape, [&model = model_, &parameter, from, scale](std::int64_t first, MutableBytes to) {
+           constexpr std::int64_t size = sizeof(std::int16_t);
+           by_pieces(model, parameter, from + first, std::ssize(to) / size, 1,
+                     [&](std::int64_t done, std::span<const float> values) {
+                       to_int16(values, scale(),
+                                to.subspan(static_cast<std::size_t>(done * size), values.size() * size));
+                     });
+         }});
+    bin_.variables.push_back({name + "_scale", DType::f32, {}, [scale](std::int64_t, MutableBytes to) {
+                                const float value = scale();
+                                std::memcpy(to.data(), &value, sizeof value);
+                              }});
   }
 
   const model::StoredModel& model_;
@@ -267,7 +334,9 @@ ExportReport write_ct2(comm::Context& context, const model::StoredModel& model, 
   ExportReport report{.folder = folder, .parameters = built->parameters()};
   OutputFolder output{context, folder};
   const ModelBin bin = built->take();
-  report.bytes = write_model_bin(context.world, context.files, output.path() / "model.bin", bin);
+  const Written written = write_model_bin(context.world, context.files, output.path() / "model.bin", bin);
+  report.bytes = written.bytes;
+  output.add_sums(written.sums);
   const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
   output.write("config.json", pretty(ct2_config(shape, tokenizer)));
   output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));

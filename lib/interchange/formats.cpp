@@ -1,7 +1,6 @@
 #include "interchange/formats.hpp"
 
 #include <fmt/ranges.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,8 @@
 #include <utility>
 
 #include "config/config.hpp"
+#include "interchange/convert.hpp"
+#include "interchange/sha256.hpp"
 
 namespace argosy::interchange {
 
@@ -51,19 +52,19 @@ std::vector<std::string> formats_for(const spec::Architecture& architecture) {
 void read_finite(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin,
                  std::span<float> to) {
   model.weights->read(parameter, begin, to);
-  for (const float value : to) {
-    if (!std::isfinite(value))
-      throw_error(Fault::numeric, parameter.name, "finite weights", fmt::format("{}", value),
-                  "export another checkpoint");
-  }
+  if (std::isfinite(largest_magnitude(to))) return;  // NaN has the largest bits
+  const float value = *std::ranges::find_if_not(to, [](float v) { return std::isfinite(v); });
+  throw_error(Fault::numeric, parameter.name, "finite weights", fmt::format("{}", value), "export another checkpoint");
 }
 
-std::vector<float> finite_rows(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin,
-                               std::int64_t end) {
-  const std::int64_t columns = parameter.numel() / parameter.shape.front();
-  std::vector<float> rows(static_cast<std::size_t>((end - begin) * columns));
-  read_finite(model, parameter, begin * columns, rows);
-  return rows;
+void fill_floats(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin, DType dtype,
+                 std::string_view name, MutableBytes to) {
+  const std::size_t count = to.size() / size_of(dtype);
+  if (dtype == DType::f32) return read_finite(model, parameter, begin, {reinterpret_cast<float*>(to.data()), count});
+  const auto values = std::make_unique_for_overwrite<float[]>(count);
+  const std::span<float> all{values.get(), count};
+  read_finite(model, parameter, begin, all);
+  to_floats(all, dtype, name, to);
 }
 
 std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer) {
@@ -79,46 +80,6 @@ std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer) {
     pieces.push_back(std::move(piece));
   }
   return pieces;
-}
-
-namespace {
-
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    ARGOSY_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1, "SHA-256");
-  }
-  void update(Bytes bytes) {
-    ARGOSY_CHECK(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1, "SHA-256");
-  }
-  [[nodiscard]] std::string hex() {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-    unsigned size = 0;
-    ARGOSY_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), &size) == 1, "SHA-256");
-    std::string text;
-    for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
-    return text;
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-};
-
-}  // namespace
-
-std::string sha256_of(Bytes bytes) {
-  Sha256 hash;
-  hash.update(bytes);
-  return hash.hex();
-}
-
-std::string sha256_of(const Files& files, const Path& path) {
-  constexpr std::size_t piece_bytes = 4 << 20;  // a mapping would count as memory of the process
-  std::vector<std::byte> buffer(piece_bytes);
-  File file = files.open(path);
-  Sha256 hash;
-  while (const std::size_t size = file.read(buffer)) hash.update(Bytes{buffer}.first(size));
-  return hash.hex();
 }
 
 std::string pretty(const boost::json::value& value) { return config::text_of(value) + "\n"; }

@@ -63,16 +63,12 @@ struct Format {
 /// Reads elements of a parameter as its weights do. Throws Error{numeric} for NaN and infinity as well.
 void read_finite(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin,
                  std::span<float> to);
-/// Rows [begin, end) of a parameter. Throws as read_finite().
-[[nodiscard]] std::vector<float> finite_rows(const model::StoredModel& model, const spec::Parameter& parameter,
-                                             std::int64_t begin, std::int64_t end);
+/// Fills `to` with elements of a parameter from `begin` on, as `dtype` (to_floats()). Throws as both.
+void fill_floats(const model::StoredModel& model, const spec::Parameter& parameter, std::int64_t begin, DType dtype,
+                 std::string_view name, MutableBytes to);
 
 /// The spelling of each live id. Throws Error{data} if the tokenizer has a piece twice.
 [[nodiscard]] std::vector<std::string> distinct_pieces(const data::Tokenizer& tokenizer);
-
-/// Hex digits, as in SHA256SUMS.
-[[nodiscard]] std::string sha256_of(Bytes bytes);
-[[nodiscard]] std::string sha256_of(const Files& files, const Path& path);  // of a file, piece by piece
 
 /// A JSON file.
 [[nodiscard]] std::string pretty(const boost::json::value& value);
@@ -94,6 +90,8 @@ class OutputFolder {
   [[nodiscard]] const Path& target() const noexcept { return staged_->target(); }
   /// Writes and fsyncs a small file; rank 0 does. **Collective.**
   void write(const std::string& name, std::string_view content);
+  /// The SHA-256 of files that others have written into the folder. Files whose sum is not known are read.
+  void add_sums(const std::map<std::string, std::string>& sums) { sums_.insert(sums.begin(), sums.end()); }
   /// Writes SHA256SUMS of all files, calls `check` on all ranks, syncs the folder, renames it and syncs its parent.
   /// **Collective.** Throws Error{usage} when `final_path` exists by now, and what `check` throws.
   void commit(const std::function<void()>& check = [] {});
@@ -101,7 +99,7 @@ class OutputFolder {
  private:
   comm::Context& context_;
   std::optional<StagedFolder> staged_;
-  std::map<std::string, std::string> sums_;  // SHA-256 of what write() was given, by name; rank 0
+  std::map<std::string, std::string> sums_;  // SHA-256 by name; rank 0
   bool committed_ = false;
 };
 

@@ -111,11 +111,11 @@ std::vector<Tensor> tensors_of(const model::StoredModel& model, Family family, D
   std::vector<Tensor> tensors;
   std::set<std::pair<const spec::Parameter*, std::int64_t>> counted;
   for (const Mapped& mapped : mapped_tensors(model.spec, family)) {
-    tensors.push_back({mapped.name, dtype, mapped.shape(), [&model, mapped, dtype] {
-                         return as_floats(
-                             finite_rows(model, *mapped.parameter, mapped.begin, mapped.begin + mapped.rows), dtype,
-                             mapped.name);
-                       }});
+    const std::int64_t begin = mapped.begin * mapped.columns();
+    tensors.push_back(
+        {mapped.name, dtype, mapped.shape(), [&model, mapped, begin, dtype](std::int64_t first, MutableBytes to) {
+           fill_floats(model, *mapped.parameter, begin + first, dtype, mapped.name, to);
+         }});
     if (counted.emplace(mapped.parameter, mapped.begin).second) parameters += mapped.rows * mapped.columns();
   }
   if (family == Family::pegasus) {  // which computes them as well, but reports them as missing
@@ -125,8 +125,9 @@ std::vector<Tensor> tensors_of(const model::StoredModel& model, Family family, D
       tensors.push_back({name,
                          dtype,
                          {shape.max_positions, shape.width},
-                         [positions = shape.max_positions, width = shape.width, dtype, name] {
-                           return as_floats(sinusoids(positions, width), dtype, name);
+                         [width = shape.width, dtype, name](std::int64_t first, MutableBytes to) {
+                           const std::int64_t rows = std::ssize(to) / static_cast<std::int64_t>(size_of(dtype)) / width;
+                           to_floats(sinusoids(rows, width, /*fairseq=*/false, first / width), dtype, name, to);
                          }});
     }
   }
@@ -196,7 +197,10 @@ ExportReport write_hf(comm::Context& context, const model::StoredModel& model, c
     tensors = tensors_of(model, family, dtype, report.parameters);
   });
   OutputFolder output{context, folder};
-  report.bytes = write_safetensors(context.world, context.files, output.path(), tensors, options.max_shard_bytes);
+  const Written written =
+      write_safetensors(context.world, context.files, output.path(), tensors, options.max_shard_bytes);
+  report.bytes = written.bytes;
+  output.add_sums(written.sums);
   // Compact: pretty() writes 1.0 as 1, which transformers refuses where it wants a float.
   output.write("config.json", boost::json::serialize(hf_config(shape, family, dtype)) + "\n");
   output.write("generation_config.json", pretty(hf_generation_config(shape, family)));

@@ -40,7 +40,7 @@ std::vector<std::byte> header_of(const Tensor& variable) {
 
 }  // namespace
 
-std::uint64_t write_model_bin(const comm::Communicator& world, const Files& files, const Path& path, ModelBin model) {
+Written write_model_bin(const comm::Communicator& world, const Files& files, const Path& path, ModelBin model) {
   std::ranges::sort(model.variables, {}, &Tensor::name);
   std::ranges::sort(model.aliases);
   for (const Tensor& variable : model.variables) {
@@ -76,8 +76,9 @@ std::uint64_t write_model_bin(const comm::Communicator& world, const Files& file
   }
   file.size_bytes = end + tail.size();
   file.texts.emplace_back(end, std::move(tail));
-  write_tensor_file(world, files, path, file);
-  return file.size_bytes;
+  Written written;
+  write_tensor_file(world, files, path, file, written);
+  return written;
 }
 
 }  // namespace argosy::interchange

@@ -20,10 +20,9 @@ struct ModelBin {
   std::vector<std::pair<std::string, std::string>> aliases;  // alias, target
 };
 
-/// Writes and fsyncs `path`, with the variables sorted by name. The bytes do not depend on the number of ranks. Returns
-/// the size of the file.
+/// Writes and fsyncs `path`, with the variables sorted by name. The bytes do not depend on the number of ranks.
 /// **Collective** over `world`. Throws Error{usage} for a variable of 4 GiB or more (the format's limit), Error{io}.
-std::uint64_t write_model_bin(const comm::Communicator& world, const Files& files, const Path& path, ModelBin model);
+Written write_model_bin(const comm::Communicator& world, const Files& files, const Path& path, ModelBin model);
 
 /// The variables of such a file, of any version up to 6, as CTranslate2's converters and write_model_bin() write it.
 class ModelBinFile {

@@ -72,10 +72,11 @@ TensorFile file_of(Shard shard) {
 
 }  // namespace
 
-std::uint64_t write_safetensors(const comm::Communicator& world, const Files& files, const Path& folder,
-                                const std::vector<Tensor>& tensors, std::uint64_t max_shard_bytes) {
+Written write_safetensors(const comm::Communicator& world, const Files& files, const Path& folder,
+                          const std::vector<Tensor>& tensors, std::uint64_t max_shard_bytes) {
   const std::vector<Shard> shards = shards_of(tensors, max_shard_bytes);
-  std::uint64_t file_bytes = 0, tensor_bytes = 0;
+  Written written;
+  std::uint64_t tensor_bytes = 0;
   boost::json::object places;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shards.size() == 1 ? "model.safetensors"
@@ -84,16 +85,14 @@ std::uint64_t write_safetensors(const comm::Communicator& world, const Files& fi
       places[tensor->name] = name;
       tensor_bytes += tensor->size_bytes();
     }
-    const TensorFile file = file_of(shards[i]);
-    write_tensor_file(world, files, folder / name, file);
-    file_bytes += file.size_bytes;
+    write_tensor_file(world, files, folder / name, file_of(shards[i]), written);
   }
   if (shards.size() > 1) {
     const boost::json::object index{{"metadata", {{"total_size", tensor_bytes}}}, {"weight_map", std::move(places)}};
     comm::at_root(
         world, [&] { files.write_atomically(folder / "model.safetensors.index.json", config::text_of(index) + "\n"); });
   }
-  return file_bytes;
+  return written;
 }
 
 }  // namespace argosy::interchange

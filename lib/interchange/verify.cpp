@@ -18,6 +18,7 @@
 #include "interchange/ct2_import.hpp"
 #include "interchange/hf_import.hpp"
 #include "interchange/safetensors.hpp"
+#include "interchange/sha256.hpp"
 
 namespace argosy::interchange {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <map>
 
-#include "checkpoint/shard_set.hpp"
 #include "core/error.hpp"
 #include "model/stored_spec.hpp"
 
@@ -16,9 +15,7 @@ class CheckpointWeights final : public WeightSource {
     for (std::size_t id = 0; id < reader.parameters().size(); ++id) ids_.emplace(reader.parameters()[id].name, id);
   }
   void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const override {
-    checkpoint::WeightStream stream = reader_.stream();
-    stream.read(ids_.at(parameter.name), begin, to);
-    stream.finish();
+    reader_.read_elements(ids_.at(parameter.name), begin, to);
   }
 
  private:

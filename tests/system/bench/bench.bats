@@ -56,6 +56,7 @@ PY
   refused "there is no folder /nowhere" "$bench/train" --out /nowhere/benchmarks.json
   refused "it has no MANIFEST.json" "$bench/translate" --model "$bench" --input "$bench/train" --reference "$bench/train"
   refused "--steps must be at least 1" "$bench/growth" --steps 0
+  refused "--layers and --rounds must be at least 1" "$bench/export" --layers 0
 }
 
 @test "nodes have networks, shared memory and names of their own, as many ranks as said, and the rate asked for" {
@@ -121,6 +122,11 @@ PY
   [ "$(row save)" = "0.8 0.5 1.0 2.0 1.0 1.0" ]
   [ "$(row plain)" = "1.0 1.0 1.0 1.0 1.0 0.5" ]
   [ "$(of checkpoint 'stall_share({"save": {"seconds": [4, 1, 1]}, "held_up_seconds": [0.25, 0.125, 0.5]})')" = 0.25 ]
+}
+
+@test "export compares each export with the dd of the same round" {
+  rounds='[{"export_s": 2, "dd_s": 1, "peak_mib": 90}, {"export_s": 4, "dd_s": 4, "peak_mib": 70}, {"export_s": 5, "dd_s": 4, "peak_mib": 80}]'
+  [ "$(of export "'{export_s} {dd_s} {peak_mib} {ratio} {ratio_least} {ratio_most}'.format(**row_of($rounds))")" = "4 4 80 0.8 0.5 1.0" ]
 }
 
 @test "scale extends what it has counted on few ranks, and notices what does not fit" {

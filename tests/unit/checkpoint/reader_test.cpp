@@ -45,11 +45,14 @@ void expect_weights(const Reader& reader, const Wanted& wanted) {
   for (std::size_t id = 0; id < reader.parameters().size(); ++id) {
     const std::string& name = reader.parameters()[id].name;
     const std::vector<float> whole = reader.read_parameter(name);
-    std::vector<float> streamed(whole.size());
-    for (std::size_t at = 0; at < whole.size(); at += 77)
-      stream.read(id, static_cast<std::int64_t>(at),
-                  std::span{streamed}.subspan(at, std::min<std::size_t>(77, whole.size() - at)));
+    std::vector<float> streamed(whole.size()), in_parts(whole.size());
+    for (std::size_t at = 0; at < whole.size(); at += 77) {
+      const std::size_t count = std::min<std::size_t>(77, whole.size() - at);
+      stream.read(id, static_cast<std::int64_t>(at), std::span{streamed}.subspan(at, count));
+      reader.read_elements(id, static_cast<std::int64_t>(at), std::span{in_parts}.subspan(at, count));
+    }
     EXPECT_EQ(streamed, whole) << name;
+    EXPECT_EQ(in_parts, whole) << name;
     for (std::size_t i = 0; i < whole.size(); ++i)
       ASSERT_EQ(whole[i], wanted(name, static_cast<std::int64_t>(i))) << name << " " << i;
   }

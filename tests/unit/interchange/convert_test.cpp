@@ -51,15 +51,13 @@ TEST(Bfloat16, RoundsToTheNearestAndTiesToEven) {
 }
 
 TEST(Int16, AMatrixScalesByItsLargestValueAndRoundsHalfToEven) {
-  const Int16Matrix matrix = as_int16(std::vector<float>{0.5F, -4.0F, 1.0F / 512, 3.0F / 512});  // times 256
-  std::array<std::int16_t, 4> codes{};
-  std::memcpy(codes.data(), matrix.codes.data(), sizeof codes);
-  EXPECT_EQ(codes, (std::array<std::int16_t, 4>{128, -1024, 0, 2}));
-  float scale = 0;
-  std::memcpy(&scale, matrix.scale.data(), sizeof scale);
+  const std::vector<float> values{0.5F, -4.0F, 1.0F / 512, 3.0F / 512};
+  const float scale = int16_scale(largest_magnitude(values));
   EXPECT_EQ(scale, 256.0F);
-  std::memcpy(&scale, as_int16(std::vector<float>(3)).scale.data(), sizeof scale);
-  EXPECT_EQ(scale, 1.0F);
+  std::array<std::int16_t, 4> codes{};
+  to_int16(values, scale, std::as_writable_bytes(std::span{codes}));
+  EXPECT_EQ(codes, (std::array<std::int16_t, 4>{128, -1024, 0, 2}));
+  EXPECT_EQ(int16_scale(0), 1.0F);
 }
 
 TEST(Int8, RowsScaleByTheirLargestValueAndRoundHalfToEven) {

@@ -52,7 +52,7 @@ class Ct2Import : public test::ExportFixture {
     const ModelBinFile file{files, path};
     ModelBin bin{file.spec(), file.revision(), {}, {file.aliases().begin(), file.aliases().end()}};
     for (const auto& [name, variable] : file.variables())
-      bin.variables.push_back({name, variable.dtype, variable.shape, [bytes = file.bytes(variable)] { return bytes; }});
+      bin.variables.push_back({name, variable.dtype, variable.shape, holding(file.bytes(variable), variable.dtype)});
     return bin;
   }
   static Tensor& variable(ModelBin& bin, const std::string& name) {
@@ -60,11 +60,10 @@ class Ct2Import : public test::ExportFixture {
   }
   template <class T>
   static void set(ModelBin& bin, const std::string& name, T value) {
-    variable(bin, name).bytes = [value] {
-      std::vector<std::byte> bytes(sizeof value);
-      std::memcpy(bytes.data(), &value, sizeof value);
-      return bytes;
-    };
+    std::vector<std::byte> bytes(sizeof value);
+    std::memcpy(bytes.data(), &value, sizeof value);
+    Tensor& changed = variable(bin, name);
+    changed.fill = holding(bytes, changed.dtype);
   }
 
   Files files = Files::system();
@@ -210,7 +209,7 @@ TEST_F(Ct2Import, RefusesATableThatIsNoTableOfSinusoids) {
     Tensor& table = variable(bin, "encoder/position_encodings/encodings");
     std::vector<std::byte> bytes = table.bytes();
     bytes[8] = static_cast<std::byte>(static_cast<unsigned>(bytes[8]) ^ 1U);  // one unit in the last place
-    table.bytes = [bytes] { return bytes; };
+    table.fill = holding(bytes, table.dtype);
   });
   EXPECT_THAT(text, HasSubstr("encoder/position_encodings/encodings that are no sinusoids"));
 }

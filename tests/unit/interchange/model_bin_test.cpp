@@ -102,7 +102,12 @@ TEST_F(ModelBinReader, ReadsEveryTypeAnyPartAndAliases) {
 TEST_F(ModelBinReader, ReadsWhatTheWriterWrites) {
   Os os;
   test::TestContext context{os, test::world()};
-  const auto bytes = [](std::size_t count) { return [count] { return std::vector<std::byte>(count, std::byte{7}); }; };
+  const auto bytes = [](std::size_t count) {
+    return [count](std::int64_t first, MutableBytes to) {
+      EXPECT_LE(static_cast<std::size_t>(first) + to.size(), count);
+      std::ranges::fill(to, std::byte{7});
+    };
+  };
   ModelBin model{"TransformerDecoderSpec", 8, {}, {{"c", "a"}}};
   model.variables.push_back({"b", DType::i8, {}, bytes(1)});
   model.variables.push_back({"a", DType::bf16, {70'000, 3}, bytes(420'000)});  // longer than what is read at once
