@@ -12,8 +12,8 @@
 namespace argosy::data {
 namespace {
 
-std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line) {
-  std::vector<std::int32_t> ids = tokenizer.encode(line);
+std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, Side side) {
+  std::vector<std::int32_t> ids = tokenizer.encode(line, side);
   ids.push_back(static_cast<std::int32_t>(tokenizer.vocabulary().eos));
   return ids;
 }
@@ -53,8 +53,8 @@ std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& te
   };
   std::vector<Line> lines;
   for (std::size_t i = 0; i < text.source.size(); ++i) {
-    lines.push_back({encode_line(tokenizer, text.source[i]), {}, i});
-    if (!text.target.empty()) lines.back().target = encode_line(tokenizer, text.target[i]);
+    lines.push_back({encode_line(tokenizer, text.source[i], Side::source), {}, i});
+    if (!text.target.empty()) lines.back().target = encode_line(tokenizer, text.target[i], Side::target);
   }
   std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
     const auto key = [](const Line& line) {
@@ -98,7 +98,7 @@ std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<s
     }
     if (begins || document_end == DocumentEnd::line) documents.emplace_back();
     begins = false;
-    const std::vector<std::int32_t> ids = encode_line(tokenizer, line);
+    const std::vector<std::int32_t> ids = encode_line(tokenizer, line, Side::target);
     documents.back().insert(documents.back().end(), ids.begin(), ids.end());
   }
   std::vector<std::int64_t> positions;

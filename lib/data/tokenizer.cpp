@@ -15,7 +15,7 @@ namespace argosy::data {
 /// What a tokenizer file says, whatever its format. Ids are [0, size()).
 struct Tokenizer::Model {
   virtual ~Model() = default;
-  [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text, Side side) const = 0;
   [[nodiscard]] virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
   [[nodiscard]] virtual std::int32_t size() const = 0;
   [[nodiscard]] virtual std::string piece(std::int32_t id) const = 0;
@@ -23,7 +23,7 @@ struct Tokenizer::Model {
   [[nodiscard]] virtual std::optional<std::int64_t> id_of(std::string_view piece) const = 0;
   [[nodiscard]] virtual std::optional<std::int64_t> unknown() const = 0;
   [[nodiscard]] virtual std::optional<bool> puts_before(std::int64_t id) const = 0;
-  [[nodiscard]] virtual bool is_json() const = 0;
+  [[nodiscard]] virtual TokenizerKind kind() const = 0;
   /// The ids that a layout decides, as far as the file has them: "bos 1, eos 2, unk 0, pad -1".
   [[nodiscard]] virtual std::string special_ids(const spec::Vocabulary& wanted) const = 0;
 };
@@ -48,7 +48,7 @@ struct Tokenizer::SentencePieceModel final : Model {
                 fmt::format("{} bytes that are neither", bytes.size()),
                 "use the .model file that SentencePiece or preprocess wrote, or a tokenizer.json of Hugging Face");
   }
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override {
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side) const override {
     std::vector<int> ids;
     const auto status = processor.Encode(text, &ids);
     ARGOSY_CHECK(status.ok(), "SentencePiece: {}", status.ToString());
@@ -70,7 +70,7 @@ struct Tokenizer::SentencePieceModel final : Model {
   }
   [[nodiscard]] std::optional<std::int64_t> unknown() const override { return processor.unk_id(); }
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t) const override { return std::nullopt; }
-  [[nodiscard]] bool is_json() const override { return false; }
+  [[nodiscard]] TokenizerKind kind() const override { return TokenizerKind::sentence_piece; }
   [[nodiscard]] std::string special_ids(const spec::Vocabulary&) const override {
     return ids_text(processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id());
   }
@@ -81,7 +81,9 @@ struct Tokenizer::JsonModel final : Model {
   tokenizer::Pipeline pipeline;
 
   JsonModel(const std::string& bytes, std::string_view name) : pipeline(tokenizer::Pipeline::load(bytes, name)) {}
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override { return pipeline.encode(text); }
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side) const override {
+    return pipeline.encode(text);
+  }
   [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return pipeline.decode(ids); }
   [[nodiscard]] std::int32_t size() const override { return pipeline.size(); }
   [[nodiscard]] std::string piece(std::int32_t id) const override { return pipeline.piece(id); }
@@ -93,7 +95,7 @@ struct Tokenizer::JsonModel final : Model {
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t id) const override {
     return std::ranges::count(pipeline.prefix(), id) > 0;
   }
-  [[nodiscard]] bool is_json() const override { return true; }
+  [[nodiscard]] TokenizerKind kind() const override { return TokenizerKind::json; }
   /// The file does not say which of its special pieces begins or ends a text.
   [[nodiscard]] std::string special_ids(const spec::Vocabulary& wanted) const override {
     const auto if_special = [&](std::optional<std::int64_t> id) {
@@ -101,6 +103,31 @@ struct Tokenizer::JsonModel final : Model {
       return special ? *id : std::int64_t{-1};
     };
     return ids_text(if_special(wanted.bos), if_special(wanted.eos), unknown().value_or(-1), if_special(wanted.pad));
+  }
+};
+
+/// A piece table.
+struct Tokenizer::TableModel final : Model {
+  PieceTable table;
+
+  TableModel(const std::string& bytes, std::string_view name) : table(unpack(bytes, name), name) {}
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side side) const override {
+    return table.encode(text, side);
+  }
+  [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return table.decode(ids); }
+  [[nodiscard]] std::int32_t size() const override { return table.size(); }
+  [[nodiscard]] std::string piece(std::int32_t id) const override { return table.piece(id); }
+  [[nodiscard]] float score(std::int32_t id) const override { return table.score(id); }
+  [[nodiscard]] std::optional<std::int64_t> id_of(std::string_view piece) const override { return table.id_of(piece); }
+  [[nodiscard]] std::optional<std::int64_t> unknown() const override { return table.id_of("<unk>"); }
+  [[nodiscard]] std::optional<bool> puts_before(std::int64_t) const override { return std::nullopt; }
+  [[nodiscard]] TokenizerKind kind() const override { return TokenizerKind::table; }
+  [[nodiscard]] std::string special_ids(const spec::Vocabulary& wanted) const override {
+    const auto if_wanted = [&](std::optional<std::int64_t> id, const char* piece) {
+      return id && *id < size() ? table.id_of(piece).value_or(-1) : -1;
+    };
+    return ids_text(if_wanted(wanted.bos, "<s>"), if_wanted(wanted.eos, "</s>"), if_wanted(wanted.unk, "<unk>"),
+                    if_wanted(wanted.pad, "<pad>"));
   }
 };
 
@@ -115,7 +142,9 @@ Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name) {
   std::unique_ptr<const Model> model;
-  if (model_bytes.starts_with('{'))
+  if (is_packed(model_bytes))
+    model = std::make_unique<TableModel>(model_bytes, name);
+  else if (model_bytes.starts_with('{'))
     model = std::make_unique<JsonModel>(model_bytes, name);
   else
     model = std::make_unique<SentencePieceModel>(model_bytes, name);
@@ -131,8 +160,9 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
           Fault::data, std::string{name},
           fmt::format("the ids of a {} model ({})", layout_names.at(static_cast<std::size_t>(rule.layout)), wanted),
           got,
-          model->is_json() ? "say the ids of this tokenizer in model.token_ids"
-                           : "train a tokenizer for this model type (data.tokenizer_training)");
+          model->kind() != TokenizerKind::sentence_piece
+              ? "say the ids of this tokenizer in model.token_ids"
+              : "train a tokenizer for this model type (data.tokenizer_training)");
   }
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }
@@ -145,7 +175,9 @@ Tokenizer Tokenizer::read(const Files& files, const Path& path, spec::Vocabulary
   return load(files.read_text(path), rule, path.string());
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const { return model_->encode(text); }
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, Side side) const {
+  return model_->encode(text, side);
+}
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::vector<std::int32_t> live;
@@ -171,6 +203,6 @@ float Tokenizer::score(std::int64_t id) const {
 std::optional<std::int64_t> Tokenizer::unknown() const { return model_->unknown(); }
 std::optional<std::int64_t> Tokenizer::id_of(std::string_view piece) const { return model_->id_of(piece); }
 std::optional<bool> Tokenizer::puts_before(std::int64_t id) const { return model_->puts_before(id); }
-bool Tokenizer::is_json() const { return model_->is_json(); }
+TokenizerKind Tokenizer::kind() const { return model_->kind(); }
 
 }  // namespace argosy::data

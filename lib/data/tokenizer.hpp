@@ -10,16 +10,19 @@
 
 #include "core/file.hpp"
 #include "core/hash.hpp"
+#include "data/piece_table.hpp"
 #include "spec/vocabulary.hpp"
 
-/// Text ↔ ids through a SentencePiece model or a tokenizer.json of Hugging Face, whose pieces are the live ids of a
-/// model's vocabulary. Immutable after load; encode and decode may run on many threads at once.
+/// Text ↔ ids through a SentencePiece model, a tokenizer.json of Hugging Face or a piece table, whose pieces are the
+/// live ids of a model's vocabulary. Immutable after load; encode and decode may run on many threads at once.
 namespace argosy::data {
+
+enum class TokenizerKind { sentence_piece, json, table };
 
 class Tokenizer {
  public:
-  /// From the bytes of a file of either format; a tokenizer.json begins with {. Throws Error{data} when they are
-  /// neither or the ids do not fit the layout; `name` stands in the message.
+  /// From the bytes of a file of any of these formats, which its first bytes tell apart. Throws Error{data} when they
+  /// are none or the ids do not fit the layout; `name` stands in the message.
   static Tokenizer load(std::string model_bytes, spec::VocabularyRule rule, std::string_view name = "tokenizer");
   /// The same from a file; a missing one is Error{data} with the advice to run preprocess.
   static Tokenizer read(const Files& files, const Path& path, spec::VocabularyRule rule);
@@ -27,8 +30,8 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// Best segmentation, without EOS. Ids < pieces.
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
+  /// Best segmentation, without EOS. Ids < pieces. The side matters to piece tables alone.
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side side = Side::target) const;
   /// Text of ids; control and dead ids leave nothing, unknown ones " ⁇ " (SentencePiece) or what tokenizer.json says.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
   /// Spelling of an id: a piece, "<unused_k>" for fillers, "<pad>".
@@ -42,8 +45,7 @@ class Tokenizer {
   [[nodiscard]] std::optional<std::int64_t> unknown() const;
   /// Whether an id comes before each text by the template of a tokenizer.json; a SentencePiece model does not say.
   [[nodiscard]] std::optional<bool> puts_before(std::int64_t id) const;
-  /// Whether the file is a tokenizer.json.
-  [[nodiscard]] bool is_json() const;
+  [[nodiscard]] TokenizerKind kind() const;
 
   [[nodiscard]] const spec::Vocabulary& vocabulary() const noexcept { return vocabulary_; }
   /// Bytes of the model file, as stored in checkpoints and exports, and their digest.
@@ -54,6 +56,7 @@ class Tokenizer {
   struct Model;
   struct SentencePieceModel;
   struct JsonModel;
+  struct TableModel;
   Tokenizer(std::unique_ptr<const Model> model, std::string model_bytes, spec::Vocabulary vocabulary);
   std::unique_ptr<const Model> model_;
   std::string model_bytes_;

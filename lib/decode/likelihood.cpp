@@ -171,7 +171,7 @@ GivenTarget given_target(const data::Tokenizer& tokenizer, bool has_encoder, std
                          std::string_view target) {
   const auto eos = static_cast<std::int32_t>(tokenizer.vocabulary().eos);
   if (has_encoder) {
-    GivenTarget given{tokenizer.encode(source), tokenizer.encode(target)};
+    GivenTarget given{tokenizer.encode(source, data::Side::source), tokenizer.encode(target)};
     given.source.push_back(eos);
     given.target.push_back(eos);
     return given;

@@ -108,7 +108,7 @@ class Pieces {
     if (!has_encoder && (!part.targets.empty() || !target_prefix_.empty()))
       throw_claim(Fault::usage, "a decoder-only model takes no --prefix and no --target-prefix", "the prefix",
                   "an encoder-decoder", "a decoder-only model", "put the prefix into the lines, which it continues");
-    const Ids ids = tokenizer_.encode(part.lines[i]);
+    const Ids ids = tokenizer_.encode(part.lines[i], data::Side::source);
     Source source{.ids = {}, .line = part.first + i};
     if (ids.empty()) return source;
     // A model without bos (GPT-2, Qwen2) reads a prompt as it is.

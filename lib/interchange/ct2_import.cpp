@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "interchange/convert.hpp"
+#include "interchange/table_tokenizer.hpp"
 
 namespace argosy::interchange {
 namespace {
@@ -338,6 +339,8 @@ void set_ids(spec::ModelConfig& model, const Ct2Description& described, const bo
     return tokenizer.id_of(std::string_view{piece->get_string()});
   };
   const std::int64_t pieces = tokenizer.vocabulary().pieces, rows = described.extent("decoder/embeddings/weight", 0);
+  const bool is_table = tokenizer.kind() == data::TokenizerKind::table;
+  if (is_table) model.vocab_multiple = 1;  // Marian's pad is the table's last piece
   const spec::Vocabulary usual =
       spec::vocabulary_of({spec::vocabulary_rule(model).layout, model.vocab_multiple}, pieces);
   const std::optional<std::int64_t> eos = id_of("eos_token"), unk = tokenizer.unknown(), bos = id_of("bos_token"),
@@ -348,7 +351,18 @@ void set_ids(spec::ModelConfig& model, const Ct2Description& described, const bo
   if (rows == pieces && eos == usual.eos && unk == usual.unk && has_usual_start) return;
   model.token_ids = spec::TokenIds{.eos = eos.value_or(0), .unk = unk, .start = start};
   if (bos != eos) model.token_ids->bos = bos;
+  if (is_table) model.token_ids->pad = tokenizer.id_of("<pad>");
   if (rows > pieces) model.vocab_size = rows;
+}
+
+std::string read_tokenizer_of(const Files& files, const Path& folder, bool pairs, Path& path) {
+  path = folder;
+  if (std::optional<std::string> table = read_table_tokenizer(files, folder)) return std::move(*table);
+  const Path sentence_piece = folder / (pairs ? "source.spm" : "tokenizer.model"), json = folder / "tokenizer.json";
+  path = files.exists(json) && !files.exists(sentence_piece) ? json : sentence_piece;
+  if (files.exists(path)) return files.read_text(path);
+  throw_error(Fault::data, path.string(), "a SentencePiece model, or a tokenizer.json", "no such file",
+              "copy it from the folder that apps/export has written");
 }
 
 }  // namespace
@@ -369,12 +383,8 @@ model::StoredModel ctranslate2_model(const Files& files, const Path& folder, Int
   const Ct2Description described{file, config.get_object(), where};
   spec::ModelConfig model = config_of(described, file, where);
   const bool pairs = model.type == spec::ModelType::encoder_decoder;
-  const Path sentence_piece = folder / (pairs ? "source.spm" : "tokenizer.model"), json = folder / "tokenizer.json",
-             tokenizer_path = files.exists(json) && !files.exists(sentence_piece) ? json : sentence_piece;
-  if (!files.exists(tokenizer_path))
-    throw_error(Fault::data, tokenizer_path.string(), "a SentencePiece model, or a tokenizer.json", "no such file",
-                "copy it from the folder that apps/export has written");
-  const std::string bytes = files.read_text(tokenizer_path);
+  Path tokenizer_path;
+  const std::string bytes = read_tokenizer_of(files, folder, pairs, tokenizer_path);
   set_ids(model, described, config.get_object(),
           data::Tokenizer::load(bytes, {.ids = spec::TokenIds{}}, tokenizer_path.string()));
   data::Tokenizer tokenizer = data::Tokenizer::load(bytes, spec::vocabulary_rule(model), tokenizer_path.string());

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "interchange/convert.hpp"
 #include "interchange/ct2_import.hpp"
+#include "interchange/table_tokenizer.hpp"
 #include "interchange/verify.hpp"
 #include "spec/positions.hpp"
 
@@ -340,7 +341,13 @@ ExportReport write_ct2(comm::Context& context, const model::StoredModel& model, 
   const bool encoder_decoder = shape.type == spec::ModelType::encoder_decoder;
   output.write("config.json", pretty(ct2_config(shape, tokenizer)));
   output.write(encoder_decoder ? "shared_vocabulary.json" : "vocabulary.json", pretty(pieces));
-  if (tokenizer.is_json()) {
+  if (tokenizer.kind() == data::TokenizerKind::table) {
+    const data::TableParts parts = data::unpack(tokenizer.model_bytes(), model.where);
+    write_table_tokenizer(output, parts);
+    boost::json::object languages;
+    languages["language_codes"] = parts.languages;
+    if (!parts.languages.empty()) output.write("tokenizer_config.json", pretty(languages));
+  } else if (tokenizer.kind() == data::TokenizerKind::json) {
     output.write("tokenizer.json", tokenizer.model_bytes());
   } else if (encoder_decoder) {
     output.write("source.spm", tokenizer.model_bytes());

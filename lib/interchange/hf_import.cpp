@@ -14,6 +14,7 @@
 #include "interchange/convert.hpp"
 #include "interchange/hf_config.hpp"
 #include "interchange/safetensors.hpp"
+#include "interchange/table_tokenizer.hpp"
 
 namespace argosy::interchange {
 namespace {
@@ -144,42 +145,16 @@ class HfWeights final : public model::WeightSource {
   std::map<std::string, std::vector<Source>> sources_;  // by parameter
 };
 
-/// The tokenizer of a folder: its SentencePiece model, if there is one.
+/// The tokenizer of a folder: a piece table or its SentencePiece model, if there is one.
 std::string read_tokenizer(const Files& files, const Path& folder, Path& path) {
+  path = folder;
+  if (std::optional<std::string> table = read_table_tokenizer(files, folder)) return std::move(*table);
   for (const char* name : {"source.spm", "tokenizer.model", "tokenizer.json"}) {
     path = folder / name;
     if (files.exists(path)) return files.read_text(path);
   }
   throw_error(Fault::data, folder.string(), "a tokenizer.json or tokenizer.model", "neither",
               "copy the tokenizer's files there");
-}
-
-/// Refuses a folder of Marian's whose ids are not those of its SentencePiece model, or whose sides have a model each.
-void require_one_tokenizer(const Files& files, const Path& folder, const data::Tokenizer& tokenizer) {
-  const Path ids = folder / "vocab.json", target = folder / "target.spm";
-  if (files.exists(ids)) {
-    boost::json::error_code error;
-    const boost::json::value table = boost::json::parse(files.read_text(ids, 64 << 20), error);
-    if (error || !table.is_object())
-      throw_error(Fault::data, ids.string(), "a JSON object", error ? error.message() : "another value",
-                  "get the folder again");
-    for (std::int64_t id = 0; id < tokenizer.vocabulary().pieces; ++id) {
-      const boost::json::value* const theirs = table.get_object().if_contains(tokenizer.piece(id));
-      if (theirs == nullptr || !theirs->is_int64() || theirs->get_int64() != id)
-        throw_claim(
-            Fault::usage,
-            fmt::format("{}: the piece \"{}\" has the id {}, and {} in source.spm; Argosy reads only folders in "
-                        "which they are the same",
-                        ids.string(), tokenizer.piece(id), theirs == nullptr ? "none" : boost::json::serialize(*theirs),
-                        id),
-            ids.string(), "the ids of source.spm", "others", "choose another model");
-    }
-  }
-  if (files.exists(target) && files.read_text(target) != tokenizer.model_bytes())
-    throw_claim(Fault::usage,
-                fmt::format("{} is another model than source.spm; Argosy reads only folders in which they are the same",
-                            target.string()),
-                target.string(), "the bytes of source.spm", "others", "choose another model");
 }
 
 /// The multiple by which a vocabulary of `pieces` has `rows` rows: one of the usual ones, if possible.
@@ -199,6 +174,11 @@ void set_vocabulary(HfDescription& description, const data::Tokenizer& tokenizer
                 where, fmt::format("at least {} rows", pieces), std::to_string(rows),
                 "use the tokenizer of this model");
   spec::TokenIds ids = description.ids;
+  if (tokenizer.kind() == data::TokenizerKind::table && tokenizer.id_of("</s>") != ids.eos)
+    throw_claim(Fault::data,
+                fmt::format("{}: eos_token_id is {}, and </s> has the id {} in vocab.json", where, ids.eos,
+                            *tokenizer.id_of("</s>")),
+                where, "the id of </s>", std::to_string(ids.eos), "use the tokenizer of this model");
   ids.unk = tokenizer.unknown();
   // Qwen2's configuration names an id for beginnings that its tokenizer does not put there.
   if (!translates(description.family) && ids.bos && !tokenizer.puts_before(*ids.bos).value_or(true)) ids.bos.reset();
@@ -237,7 +217,6 @@ model::StoredModel hugging_face_model(const Files& files, const Path& folder) {
   const std::string bytes = read_tokenizer(files, folder, path);
   set_vocabulary(description, data::Tokenizer::load(bytes, {.ids = spec::TokenIds{}}, path.string()), where);
   data::Tokenizer tokenizer = data::Tokenizer::load(bytes, spec::vocabulary_rule(model), path.string());
-  if (path.filename() == "source.spm") require_one_tokenizer(files, folder, tokenizer);
   Safetensors tensors{files, folder};
   for (const bool encoder : {true, false}) {
     const std::string name = name_of_positions(encoder);

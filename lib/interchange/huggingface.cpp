@@ -11,6 +11,7 @@
 #include "interchange/hf_config.hpp"
 #include "interchange/hf_tokenizer.hpp"
 #include "interchange/safetensors.hpp"
+#include "interchange/table_tokenizer.hpp"
 #include "interchange/verify.hpp"
 
 namespace argosy::interchange {
@@ -134,14 +135,59 @@ std::vector<Tensor> tensors_of(const model::StoredModel& model, Family family, D
   return tensors;
 }
 
-/// A tokenizer.json is written as it is: a <pad> that only the model has cannot be added to it.
-void refuse_missing_pad(const data::Tokenizer& tokenizer) {
+/// A tokenizer.json or a piece table is written as it is: what only the model has cannot be added to it.
+void refuse_other_tokenizer(const data::Tokenizer& tokenizer, Family family) {
   const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
-  if (!tokenizer.is_json() || !vocabulary.pad || !vocabulary.is_dead(*vocabulary.pad)) return;
-  throw_claim(Fault::data,
-              "--format hf needs a tokenizer with the piece <pad>, which this model's tokenizer.json has not",
-              "tokenizer.json", "a piece for padding", "none",
-              "train with a tokenizer.json that has one and name it in model.token_ids, or use --format ct2");
+  const bool adds_pad = vocabulary.pad && vocabulary.is_dead(*vocabulary.pad);
+  if (tokenizer.kind() == data::TokenizerKind::json && adds_pad)
+    throw_claim(Fault::data,
+                "--format hf needs a tokenizer with the piece <pad>, which this model's tokenizer.json has not",
+                "tokenizer.json", "a piece for padding", "none",
+                "train with a tokenizer.json that has one and name it in model.token_ids, or use --format ct2");
+  if (tokenizer.kind() != data::TokenizerKind::table) return;
+  const bool has_languages = !data::unpack(tokenizer.model_bytes(), "tokenizer.model").languages.empty();
+  if (family != (has_languages ? Family::m2m_100 : Family::marian))
+    throw_claim(Fault::data,
+                fmt::format("--format hf writes {}, whose tokenizers have no table of ids, as this model's has",
+                            class_of(family)),
+                "the tokenizer", "a SentencePiece model or a tokenizer.json", "a table", "use --format ct2");
+  if (adds_pad && *vocabulary.pad != vocabulary.pieces)
+    throw_claim(
+        Fault::data,
+        fmt::format("the id of <pad> is {}, and {} in the tokenizer's table", *vocabulary.pad, vocabulary.pieces),
+        "model.vocab_multiple", "1", "another multiple", "set model.vocab_multiple to 1, or use --format ct2");
+}
+
+/// The files of the tokenizer, and what its configuration says besides special pieces.
+void write_tokenizer_files(OutputFolder& output, const data::Tokenizer& tokenizer, Family family, object& config) {
+  const spec::Vocabulary& vocabulary = tokenizer.vocabulary();
+  std::optional<data::TableParts> table;
+  if (tokenizer.kind() == data::TokenizerKind::table) table = data::unpack(tokenizer.model_bytes(), "tokenizer.model");
+  if (table && !table->languages.empty()) {
+    config["tokenizer_class"] = "M2M100Tokenizer";
+    config["language_codes"] = table->languages;
+    return write_table_tokenizer(output, *table);
+  }
+  if (family == Family::marian && tokenizer.kind() != data::TokenizerKind::json) {
+    config["tokenizer_class"] = "MarianTokenizer";
+    config["source_lang"] = "source";
+    config["target_lang"] = "target";
+    config["separate_vocabs"] = false;
+    if (table) return write_table_tokenizer(output, *table);
+    object ids;
+    for (std::int64_t id = 0; id < vocabulary.rows; ++id) ids[tokenizer.piece(id)] = id;
+    return write_table_tokenizer(
+        output, {.source = tokenizer.model_bytes(), .target = {}, .table = pretty(ids), .languages = {}});
+  }
+  config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  // For this type transformers 5 takes Qwen2's own splitting of words, whatever tokenizer.json says, unless there is
+  // an entry here.
+  if (family == Family::qwen2) config["auto_map"] = object{{"AutoTokenizer", boost::json::array{nullptr, nullptr}}};
+  config["clean_up_tokenization_spaces"] = false;
+  if (tokenizer.kind() == data::TokenizerKind::json) return output.write("tokenizer.json", tokenizer.model_bytes());
+  output.write("tokenizer.json",
+               pretty(tokenizer_json(tokenizer, translates(family) ? Wrapping::eos_after : Wrapping::bos_before)));
+  output.write("tokenizer.model", tokenizer.model_bytes());
 }
 
 void write_tokenizer(OutputFolder& output, const data::Tokenizer& tokenizer, const Architecture& shape, Family family) {
@@ -152,30 +198,7 @@ void write_tokenizer(OutputFolder& output, const data::Tokenizer& tokenizer, con
   if (vocabulary.bos) special["bos_token"] = tokenizer.piece(*vocabulary.bos);
   object config = special;
   config["model_max_length"] = shape.max_positions;
-  if (family == Family::marian && !tokenizer.is_json()) {
-    config["tokenizer_class"] = "MarianTokenizer";
-    config["source_lang"] = "source";
-    config["target_lang"] = "target";
-    config["separate_vocabs"] = false;
-    object ids;
-    for (std::int64_t id = 0; id < vocabulary.rows; ++id) ids[tokenizer.piece(id)] = id;
-    output.write("vocab.json", pretty(ids));
-    output.write("source.spm", tokenizer.model_bytes());
-    output.write("target.spm", tokenizer.model_bytes());
-  } else {
-    config["tokenizer_class"] = "PreTrainedTokenizerFast";
-    // For this type transformers 5 takes Qwen2's own splitting of words, whatever tokenizer.json says, unless there is
-    // an entry here.
-    if (family == Family::qwen2) config["auto_map"] = object{{"AutoTokenizer", boost::json::array{nullptr, nullptr}}};
-    config["clean_up_tokenization_spaces"] = false;
-    if (tokenizer.is_json()) {
-      output.write("tokenizer.json", tokenizer.model_bytes());
-    } else {
-      output.write("tokenizer.json",
-                   pretty(tokenizer_json(tokenizer, translates(family) ? Wrapping::eos_after : Wrapping::bos_before)));
-      output.write("tokenizer.model", tokenizer.model_bytes());
-    }
-  }
+  write_tokenizer_files(output, tokenizer, family, config);
   output.write("tokenizer_config.json", pretty(config));
   output.write("special_tokens_map.json", pretty(special));
 }
@@ -193,7 +216,7 @@ ExportReport write_hf(comm::Context& context, const model::StoredModel& model, c
     if (auto facts = hf_limit(shape)) throw Error{Fault::usage, std::move(*facts)};
     family = family_of(shape);
     (void)distinct_pieces(model.tokenizer);
-    refuse_missing_pad(model.tokenizer);
+    refuse_other_tokenizer(model.tokenizer, family);
     tensors = tensors_of(model, family, dtype, report.parameters);
   });
   OutputFolder output{context, folder};

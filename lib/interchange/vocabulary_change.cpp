@@ -296,9 +296,12 @@ std::vector<std::string> first_lines(const Files& files, const std::vector<Path>
 }
 
 void require_spelled_ids(const model::StoredModel& model) {
-  if (model.tokenizer.is_json())
-    throw_claim(Fault::usage, fmt::format("{} has a tokenizer.json: its vocabulary cannot be changed", model.where),
-                model.where, "a SentencePiece model", "a tokenizer.json", "omit --vocab-trim and --vocab-extend");
+  if (model.tokenizer.kind() != data::TokenizerKind::sentence_piece) {
+    const bool is_json = model.tokenizer.kind() == data::TokenizerKind::json;
+    const char* const got = is_json ? "a tokenizer.json" : "a table of ids next to its SentencePiece models";
+    throw_claim(Fault::usage, fmt::format("{} has {}: its vocabulary cannot be changed", model.where, got), model.where,
+                "a SentencePiece model", got, "omit --vocab-trim and --vocab-extend");
+  }
   const Pieces pieces{model.tokenizer.model_bytes()};
   const std::int64_t spelled = std::ssize(pieces.texts), all = model.tokenizer.vocabulary().pieces;
   if (spelled == all) return;

@@ -19,7 +19,7 @@ class BestSegmentation final : public Transform {
   [[nodiscard]] std::string recipe() const override { return ""; }  // what every corpus has
   [[nodiscard]] Stage stage() const override { return Subword::stage; }
   [[nodiscard]] bool apply(Example& example, RandomStream*) const override {
-    if (!example.source_text.empty()) example.source = tokenizer_.encode(example.source_text);
+    if (!example.source_text.empty()) example.source = tokenizer_.encode(example.source_text, Side::source);
     if (example.loss.empty())
       example.target = tokenizer_.encode(example.target_text);
     else

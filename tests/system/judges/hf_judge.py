@@ -3,12 +3,13 @@
 greedily as apps/translate does, also with penalties; it must give translations (or continuations) the probabilities of
 apps/translate --score; its cross-attention must give the same alignments; and its tokenizer must give SentencePiece's ids.
 
-usage: hf_judge.py TRANSLATE CHECKPOINT HF_FOLDER SOURCE
+usage: hf_judge.py TRANSLATE CHECKPOINT HF_FOLDER SOURCE [BF16_FOLDER]
 
 At least 99 % of the lines are identical, and the scores of identical lines agree within 1e-4, as do those of all pieces that
 are given. Ids are compared on the lines of
-SOURCE and on lines with blanks, other scripts and characters that the model does not know. Exit code 1 names what differs;
-77: the judges' environment is missing.
+SOURCE and on lines with blanks, other scripts and characters that the model does not know. BF16_FOLDER is the checkpoint in bf16:
+transformers computes in bf16 with it, and all pieces must score as apps/translate --score says of the checkpoint in fp32, within bf16_bound().
+Exit code 1 names what differs; 77: the judges' environment is missing.
 """
 
 import io
@@ -86,9 +87,12 @@ def theirs(model, tokenizer, line, translates, options):
     inputs.pop("token_type_ids", None)
     # apps/translate never chooses the start, which in Marian and Pegasus has a bias that forbids it.
     never = [tokenizer.pad_token_id] if translates else [tokenizer.bos_token_id]
+    options, processors = dict(options), transformers.LogitsProcessorList()
+    if translates and "repetition_penalty" in options:  # transformers counts the start id too; Argosy and CTranslate2 do not
+        processors.append(transformers.RepetitionPenaltyLogitsProcessor(options.pop("repetition_penalty"), prompt_ignore_length=1))
     with torch.no_grad():
         made = model.generate(**inputs, num_beams=1, suppress_tokens=never, do_sample=False, max_new_tokens=MAX_LENGTH, max_length=None, forced_eos_token_id=None,
-                              return_dict_in_generate=True, output_scores=True, **options)
+                              return_dict_in_generate=True, output_scores=True, logits_processor=processors, **options)
     steps = model.compute_transition_scores(made.sequences, made.scores, normalize_logits=True)[0]
     ids = made.sequences[0][1:] if translates else made.sequences[0][inputs["input_ids"].shape[1]:]
     return float(steps.mean()), tokenizer.decode(ids, skip_special_tokens=True).strip()
@@ -108,32 +112,53 @@ def check_greedy(model, tokenizer, command, lines, translates, options):
     return [text for _, (_, text) in pairs]
 
 
+def bf16_bound(model, hidden):
+    """How far log p may be off when weights and results are rounded to bf16. A rounding changes a number by a share whose root mean square
+    is below 2^-9. A layer has at most 24 rounded tensors one after another, and the embedding and the output have 4. Independent errors add up as
+    their squares do, so the last hidden state is off by 2^-9 * sqrt(24 * layers + 4) of its length, in a random direction: a logit, its product
+    with a row w of width d, by |w| * |hidden| / sqrt(d) times that. Among the logits that are compared no error exceeds five such deviations.
+    A log p is the difference of a logit and the logarithm of a sum of all, whose error is no larger: twice that."""
+    config = model.config
+    layers = sum(getattr(config, name, None) or 0 for name in ("encoder_layers", "decoder_layers", "num_layers", "num_decoder_layers"))
+    roundings = 24 * (layers or config.num_hidden_layers) + 4
+    rows = model.get_output_embeddings().weight.detach().float()
+    length = float(rows.norm(dim=1).max() * hidden.float().norm(dim=-1).max()) / hidden.shape[-1] ** 0.5
+    if config.model_type == "t5" and model.get_output_embeddings().weight is model.get_input_embeddings().weight:  # which it divides
+        length /= hidden.shape[-1] ** 0.5
+    return 2 * 5 * 2**-9 * roundings**0.5 * length
+
+
 def check_scores(model, pieces, command, lines, found, translates):
-    """Targets are what was found greedily, and other lines or the second half of a line."""
+    """Targets are what was found greedily, and other lines or the second half of a line. A model in fp32 must agree within 1e-4."""
+    rounded = model.dtype == torch.bfloat16
     halves = [len(line) // 2 for line in lines]
     pairs = list(zip(lines, lines[1:] + lines[:1])) if translates else [(line[:at], line[at:]) for line, at in zip(lines, halves)]
     pairs += zip(lines, found) if translates else [(line, " " + text) for line, text in zip(lines, found) if text.strip()]
-    worst, greedy = 0.0, 0
+    worst, greedy, bound = 0.0, 0, 1e-4
     for (source, target), fields in zip(pairs, ours(command, ["\t".join(pair) for pair in pairs]), strict=True):
         with torch.no_grad():
             if translates:
                 labels = pieces.encode(target) + [pieces.eos_id()]
-                logits = model(input_ids=torch.tensor([pieces.encode(source) + [pieces.eos_id()]]),
-                               decoder_input_ids=torch.tensor([[model.config.decoder_start_token_id] + labels[:-1]])).logits[0]
+                made = model(input_ids=torch.tensor([pieces.encode(source) + [pieces.eos_id()]]), output_hidden_states=True,
+                             decoder_input_ids=torch.tensor([[model.config.decoder_start_token_id] + labels[:-1]]))
+                logits, hidden = made.logits[0].float(), made.decoder_hidden_states[-1][0]
             else:
                 whole, read = pieces.encode(source + target), len(pieces.encode(source.rstrip(" ")))
                 labels = whole[read:]
-                logits = model(input_ids=torch.tensor([[pieces.bos_id()] + whole[:-1]])).logits[0][read:]
+                made = model(input_ids=torch.tensor([[pieces.bos_id()] + whole[:-1]]), output_hidden_states=True)
+                logits, hidden = made.logits[0][read:].float(), made.hidden_states[-1][0]
+        if rounded and len(labels):
+            bound = max(bound, bf16_bound(model, hidden))
         log_p = torch.log_softmax(logits, -1)[range(len(labels)), labels]
         total, mean, count, is_greedy = fields[:4]
-        if int(count) != len(labels) or bool(int(is_greedy)) != (logits.argmax(-1).tolist() == labels):
+        if int(count) != len(labels) or (not rounded and bool(int(is_greedy)) != (logits.argmax(-1).tolist() == labels)):
             sys.exit(f"{source!r} {target!r}: {fields}, transformers' are {log_p.tolist()}")
         greedy += int(is_greedy)
         pairs_of_pieces = zip(map(float, fields[4].split()), log_p.tolist(), strict=True)
         worst = max(worst, abs(float(total) - float(log_p.sum())) / len(labels), abs(float(mean) - float(log_p.mean())),
                     *(abs(a - b) for a, b in pairs_of_pieces))
-    print(f"{type(model).__name__}: given pieces of {len(pairs)} lines score within {worst:.1e}, {greedy} lines are greedy")
-    if worst > 1e-4 or (greedy == 0 and not translates):  # translations of a poor model have no end
+    print(f"{type(model).__name__}, {model.dtype}: given pieces of {len(pairs)} lines score within {worst:.1e} (bound {bound:.1e}), {greedy} lines are greedy")
+    if not worst <= bound or (rounded and worst < 1e-4) or (greedy == 0 and not translates):  # translations of a poor model have no end
         sys.exit(1)
 
 
@@ -158,9 +183,9 @@ def check_alignments(model, pieces, command, lines):
 
 
 def main():
-    if len(sys.argv) != 5:
+    if len(sys.argv) not in (5, 6):
         sys.exit(__doc__)
-    translate, checkpoint, folder, source = sys.argv[1:]
+    translate, checkpoint, folder, source = sys.argv[1:5]
     torch.set_num_threads(2)
     with open(source, encoding="utf-8") as file:
         lines = file.read().split("\n")[:-1]
@@ -175,6 +200,11 @@ def main():
     check_scores(model, pieces, [translate, checkpoint, "--score", "--token-scores"], lines, found, translates)
     if translates:
         check_alignments(model, pieces, [translate, checkpoint, "--score", "--alignments"], lines)
+    if len(sys.argv) == 6:
+        rounded = type(model).from_pretrained(sys.argv[5], dtype="auto").eval()
+        if rounded.dtype != torch.bfloat16:
+            sys.exit(f"{sys.argv[5]} is in {rounded.dtype}")
+        check_scores(rounded, pieces, [translate, checkpoint, "--score", "--token-scores"], lines, found, translates)
 
 
 if __name__ == "__main__":

@@ -238,7 +238,7 @@ def worst_of_targets(model, pieces, lines, command):
         given = read_by(model, pieces, source)
         with torch.no_grad():
             if translates:
-                labels = pieces.encode(target) + [pieces.eos_id()]
+                labels = getattr(pieces, "target", pieces).encode(target) + [pieces.eos_id()]
                 logits = model(input_ids=torch.tensor([given]), decoder_input_ids=torch.tensor([[model.config.decoder_start_token_id] + labels[:-1]])).logits[0]
             else:
                 whole = read_by(model, pieces, source + target)

@@ -138,8 +138,8 @@ TEST(Tokenizer, RefusesAFileThatIsNoneAndIdsOfAnotherShape) {
 TEST(TokenizerJson, IsReadByItsFirstByteAndHasTheIdsOfItsLayout) {
   const auto [json, line] = test::small_file("byte_fallback");
   const Tokenizer tokenizer = Tokenizer::load(json, {spec::TokenLayout::llama});
-  EXPECT_TRUE(tokenizer.is_json());
-  EXPECT_FALSE(test::small_tokenizer(spec::TokenLayout::llama).is_json());
+  EXPECT_EQ(tokenizer.kind(), TokenizerKind::json);
+  EXPECT_EQ(test::small_tokenizer(spec::TokenLayout::llama).kind(), TokenizerKind::sentence_piece);
   EXPECT_EQ(tokenizer.model_bytes(), json);
   EXPECT_EQ(tokenizer.vocabulary().pieces, 283);
   EXPECT_EQ(tokenizer.vocabulary().rows, 320);

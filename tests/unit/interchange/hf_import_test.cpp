@@ -225,8 +225,8 @@ TEST_F(HfImport, WithoutASentencePieceModelItsTokenizerJsonSaysTheSame) {
     const model::StoredModel by_model = open_source(context.get(), out.string());
     Files::system().remove(out / "tokenizer.model");
     const model::StoredModel by_json = open_source(context.get(), out.string());
-    EXPECT_TRUE(by_json.tokenizer.is_json());
-    EXPECT_FALSE(by_model.tokenizer.is_json());
+    EXPECT_EQ(by_json.tokenizer.kind(), data::TokenizerKind::json);
+    EXPECT_EQ(by_model.tokenizer.kind(), data::TokenizerKind::sentence_piece);
     std::vector<std::string> lines = test::verses(50).of_both();
     for (const char* odd :
          {"", " ", "  two  blanks  ", "a\tb\u00a0c\u3000d", "\ufb01sh \u2460 \u00bd \uff21",
@@ -280,18 +280,103 @@ TEST_F(HfImport, AModelWhosePadIsNoPieceOfItsTokenizerJsonIsRefused) {
   EXPECT_EQ(boost::json::parse(read("shared_vocabulary.json")).as_array().size(), 25U);
 }
 
-TEST_F(HfImport, OfMarianBothSidesHaveTheIdsOfOneModel) {
+class HfImportOfTables : public HfImport {
+ protected:
+  /// Exports a model whose tokenizer has a model for each side, and a table that both share.
+  void write_pair(const char* format, const spec::ModelConfig& config) {
+    boost::json::object ids{{"</s>", 0}, {"<unk>", 1}};
+    const auto number = [&](const std::string& piece) { ids.emplace(piece, ids.size()); };
+    parts.source = test::small_tokenizer(spec::TokenLayout::marian).model_bytes();
+    parts.target = test::small_tokenizer(spec::TokenLayout::llama).model_bytes();
+    const data::Tokenizer& source = test::small_tokenizer(spec::TokenLayout::marian);
+    for (std::int64_t id = source.vocabulary().pieces - 1; id > 1; --id) number(source.piece(id));
+    number(">>fr<<");
+    number("<pad>");
+    parts.table = boost::json::serialize(ids) + "\n";
+    tokenizer_json = data::pack(parts);
+    spec::ModelConfig with_table = config;
+    with_table.vocab_multiple = 1;
+    write(format, with_table);
+  }
+
+  data::TableParts parts;
+};
+
+TEST_F(HfImportOfTables, TwoModelsAndATableAreReadAndComeBackByteForByte) {
+  for (const char* const format : {"hf", "ct2"}) {
+    write_pair(format, translation);
+    EXPECT_EQ(read("source.spm"), parts.source);
+    EXPECT_EQ(read("target.spm"), parts.target);
+    EXPECT_EQ(read("vocab.json"), parts.table);
+    const model::StoredModel model = open_source(context.get(), out.string());
+    EXPECT_EQ(model.tokenizer.model_bytes(), tokenizer_json);
+    EXPECT_EQ(model.spec.architecture.vocabulary.rows, 302);
+    EXPECT_EQ(model.spec.architecture.vocabulary.pad, 301);
+    EXPECT_EQ(model.tokenizer.id_of(">>fr<<"), 300);
+    // The table counts, not the ids of the SentencePiece model.
+    EXPECT_EQ(model.tokenizer.id_of(test::small_tokenizer(spec::TokenLayout::marian).piece(299)), 2);
+  }
+}
+
+TEST_F(HfImportOfTables, ATableThatRepeatsTheModelIsLeftOut) {
   write("hf", translation);
-  const std::string ids = read("vocab.json");
-  boost::json::value other = boost::json::parse(ids);
+  EXPECT_EQ(open_source(context.get(), out.string()).tokenizer.kind(), data::TokenizerKind::sentence_piece);
+  boost::json::value more = boost::json::parse(read("vocab.json"));
+  std::swap(more.at("<unused_0>"), more.as_object()[">>fr<<"]);
+  more.as_object().erase("<unused_0>");
+  Files::system().write_atomically(out / "vocab.json", boost::json::serialize(more));
+  EXPECT_EQ(open_source(context.get(), out.string()).tokenizer.kind(), data::TokenizerKind::table);
+}
+
+TEST_F(HfImportOfTables, RefusesFoldersThatDoNotFitTogether) {
+  write_pair("hf", translation);
+  boost::json::value other = boost::json::parse(read("vocab.json"));
   std::swap(other.at("</s>"), other.at("<unk>"));
   Files::system().write_atomically(out / "vocab.json", boost::json::serialize(other));
-  EXPECT_THAT(refused(Fault::usage), HasSubstr("the piece \"</s>\" has the id 1, and 0 in source.spm"));
+  EXPECT_THAT(refused(Fault::data), HasSubstr("eos_token_id is 0, and </s> has the id 1 in vocab.json"));
+  Files::system().write_atomically(out / "vocab.json", std::string_view{"[]"});
+  EXPECT_THAT(refused(Fault::data), HasSubstr("vocab.json: expected a JSON object"));
+  Files::system().remove(out / "vocab.json");
+  EXPECT_THAT(refused(Fault::data), HasSubstr("target.spm is another model than source.spm"));
+  Files::system().write_atomically(out / "target_vocab.json", std::string_view{"{}"});
+  EXPECT_THAT(refused(Fault::usage), HasSubstr("a vocabulary for each side"));
+  tokenizer_json.clear();
+  write("hf", translation);
   Files::system().write_atomically(out / "vocab.json", std::string_view{"[]"});
   EXPECT_THAT(refused(Fault::data), HasSubstr("a JSON object"));
-  Files::system().write_atomically(out / "vocab.json", ids);
-  Files::system().write_atomically(out / "target.spm", test::small_tokenizer(spec::TokenLayout::llama).model_bytes());
-  EXPECT_THAT(refused(Fault::usage), HasSubstr("target.spm is another model than source.spm"));
+}
+
+TEST_F(HfImportOfTables, LanguageTokensComeWithM2m100) {
+  boost::json::object ids{{"<s>", 0}, {"<pad>", 1}, {"</s>", 2}, {"<unk>", 3}};
+  const data::Tokenizer& pieces = test::small_tokenizer(spec::TokenLayout::marian);
+  for (std::int64_t id = 2; id < pieces.vocabulary().pieces; ++id) ids.emplace(pieces.piece(id), ids.size());
+  for (const char* const languages : {"m2m100", "wmt21"}) {
+    parts = {
+        .source = pieces.model_bytes(), .target = {}, .table = boost::json::serialize(ids), .languages = languages};
+    tokenizer_json = data::pack(parts);
+    spec::ModelConfig config = m2m;
+    config.token_ids = spec::TokenIds{.eos = 2, .unk = 3, .bos = 0, .pad = 1, .start = 2};
+    config.vocab_size = 420;
+    for (const char* const format : {"hf", "ct2"}) {
+      write(format, config);
+      EXPECT_EQ(read("sentencepiece.bpe.model"), parts.source);
+      EXPECT_EQ(read("vocab.json"), parts.table);
+      const model::StoredModel model = open_source(context.get(), out.string());
+      EXPECT_EQ(model.tokenizer.model_bytes(), tokenizer_json) << format;
+      EXPECT_EQ(model.config.token_ids, config.token_ids) << format;
+      EXPECT_TRUE(model.tokenizer.id_of("__de__"));
+    }
+  }
+  Files::system().remove(out / "tokenizer_config.json");  // which says wmt21: without it m2m100 is meant
+  EXPECT_THAT(test::refusal(Fault::data, [&] { (void)open_source(context.get(), out.string()); }),
+              HasSubstr("shared_vocabulary.json"));
+}
+
+TEST_F(HfImportOfTables, AFamilyWithoutThemAndAnotherPaddingAreRefused) {
+  EXPECT_THAT(test::refusal(Fault::data, [&] { write_pair("hf", pegasus); }), HasSubstr("have no table of ids"));
+  EXPECT_NO_THROW(write_pair("ct2", pegasus));
+  spec::ModelConfig padded = translation;  // with fillers before the padding
+  EXPECT_THAT(test::refusal(Fault::data, [&] { write("hf", padded); }), HasSubstr("model.vocab_multiple"));
 }
 
 TEST_F(HfImport, OfSeveralEndsTheFirstCounts) {

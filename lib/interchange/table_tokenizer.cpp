@@ -1,0 +1,89 @@
+#include "interchange/table_tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+
+#include "core/error.hpp"
+
+namespace argosy::interchange {
+namespace {
+
+constexpr const char *source_file = "source.spm", *target_file = "target.spm", *table_file = "vocab.json",
+                     *m2m_file = "sentencepiece.bpe.model", *tokenizer_config_file = "tokenizer_config.json";
+constexpr std::uint64_t most_table_bytes = 64 << 20;
+
+/// Whether the ids of the table are the model's own, and then those of fillers and padding.
+bool repeats(const std::string& table, const std::string& model, const Path& where) {
+  boost::json::error_code error;
+  const boost::json::value value = boost::json::parse(table, error);
+  if (error || !value.is_object())
+    throw_error(Fault::data, where.string(), "a JSON object", error ? error.message() : "another value",
+                "get the folder again");
+  const data::Tokenizer tokenizer =
+      data::Tokenizer::load(model, {.ids = spec::TokenIds{}}, (where.parent_path() / source_file).string());
+  const std::int64_t pieces = tokenizer.vocabulary().pieces;
+  std::int64_t same = 0;
+  for (const auto& [piece, id] : value.get_object()) {
+    const bool filler = piece == "<pad>" || piece.starts_with("<unused_");
+    if (!id.is_int64() || id.get_int64() < 0 || (id.get_int64() >= pieces && !filler)) return false;
+    if (id.get_int64() >= pieces) continue;
+    if (tokenizer.piece(id.get_int64()) != std::string_view{piece}) return false;
+    ++same;
+  }
+  return same == pieces;
+}
+
+/// Which set of language tokens M2M-100's tokenizer has.
+std::string languages_of(const Files& files, const Path& folder) {
+  const Path path = folder / tokenizer_config_file;
+  if (!files.exists(path)) return "m2m100";
+  boost::json::error_code error;
+  const boost::json::value config = boost::json::parse(files.read_text(path, most_table_bytes), error);
+  if (error || !config.is_object())
+    throw_error(Fault::data, path.string(), "a JSON object", error ? error.message() : "another value",
+                "get the folder again");
+  const boost::json::value* const set = config.get_object().if_contains("language_codes");
+  return set != nullptr && set->is_string() ? std::string{set->get_string()} : "m2m100";
+}
+
+}  // namespace
+
+std::optional<std::string> read_table_tokenizer(const Files& files, const Path& folder) {
+  const Path table = folder / table_file, source = folder / source_file, target = folder / target_file;
+  if (files.exists(folder / m2m_file) && files.exists(table))
+    return data::pack({.source = files.read_text(folder / m2m_file),
+                       .target = {},
+                       .table = files.read_text(table, most_table_bytes),
+                       .languages = languages_of(files, folder)});
+  if (!files.exists(source)) return std::nullopt;
+  if (files.exists(folder / "target_vocab.json"))
+    throw_claim(Fault::usage,
+                fmt::format("{} has a vocabulary for each side; Argosy's models have one", folder.string()),
+                folder.string(), "one vocab.json", "target_vocab.json", "choose another model");
+  data::TableParts parts{.source = files.read_text(source), .target = {}, .table = {}, .languages = {}};
+  if (files.exists(target)) parts.target = files.read_text(target);
+  if (parts.target == parts.source) parts.target.clear();
+  if (files.exists(table)) {
+    parts.table = files.read_text(table, most_table_bytes);
+    if (parts.target.empty() && repeats(parts.table, parts.source, table)) return std::nullopt;
+    return data::pack(parts);
+  }
+  if (parts.target.empty()) return std::nullopt;
+  throw_claim(Fault::data,
+              fmt::format("{} is another model than source.spm, and there is no vocab.json, which says the ids of both",
+                          target.string()),
+              target.string(), "a vocab.json", "none", "copy the folder's vocab.json there");
+}
+
+void write_table_tokenizer(OutputFolder& output, const data::TableParts& parts) {
+  output.write(table_file, parts.table);
+  if (parts.languages.empty()) {
+    output.write(source_file, parts.source);
+    output.write(target_file, parts.target.empty() ? parts.source : parts.target);
+  } else {
+    output.write(m2m_file, parts.source);
+  }
+}
+
+}  // namespace argosy::interchange
