@@ -130,7 +130,8 @@ PieceTable::~PieceTable() = default;
 std::vector<std::int32_t> PieceTable::encode(std::string_view text, Side side) const {
   std::vector<std::int32_t> ids;
   const auto add = [&](std::string_view piece) {
-    ids.push_back(static_cast<std::int32_t>(id_of(piece).value_or(unknown_)));
+    const auto found = ids_.find(piece);
+    ids.push_back(found != ids_.end() && found->second < size_ ? found->second : unknown_);
   };
   if (takes_codes_ && text.starts_with(">>")) {
     if (const std::size_t end = text.find("<<"); end != std::string_view::npos) {
