@@ -45,6 +45,7 @@ struct Part {
 
 std::vector<Part> parts_of(const TensorFile& file) {
   std::vector<Part> parts;
+  parts.reserve(file.texts.size() + file.tensors.size());
   for (const auto& [offset, bytes] : file.texts) parts.push_back({offset, bytes.size(), &bytes});
   for (const auto& [offset, tensor] : file.tensors) parts.push_back({offset, tensor->size_bytes(), tensor});
   std::ranges::sort(parts, {}, [](const Part& part) { return std::pair{part.offset, part.size_bytes}; });
@@ -59,7 +60,8 @@ std::vector<Part> parts_of(const TensorFile& file) {
 
 /// Contiguous runs of about equal size: a part belongs to the rank its middle falls to.
 int owner_of(const Part& part, std::uint64_t file_bytes, int ranks) {
-  const double share = static_cast<double>(part.offset + part.size_bytes / 2) / static_cast<double>(file_bytes);
+  const std::uint64_t middle = part.offset + part.size_bytes / 2;
+  const double share = static_cast<double>(middle) / static_cast<double>(file_bytes);
   return std::min(ranks - 1, static_cast<int>(share * ranks));
 }
 

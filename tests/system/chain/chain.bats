@@ -312,7 +312,7 @@ PYTHON
 @test "transformers and CTranslate2 open what the other families export: BPE, pre-norm, untied, a window, ids of others" {
   # small_pair NAME CONFIG SETTING…: trains NAME and exports it; both judge it on the first lines, transformers in bf16 as well
   small_pair() {
-    local name=$1 config=$2 model=runs/$1/export/000000030 source=forty.en settings=()
+    local name=$1 config=$2 model=runs/$1/export/000000030 source=twenty.en settings=()
     shift 2
     for setting in run_dir="runs/$name" data.tokenizer="runs/$name.model" data.shards="runs/$name.shards" \
       data.tokenizer_training.type=bpe schedule.length=30 schedule.warmup=10 precision.mode=fp32 validation.interval=1000 "$@"; do
@@ -327,9 +327,8 @@ PYTHON
     [ "$config" = configs/tiny.json ] || source=prompts
     judge ctranslate2 apps/translate "$model" "ct2.$name" $source
   }
-  head -40 runs/tiny/text/test.en >forty.en
-  head -20 forty.en >twenty.en
-  cut -d' ' -f1-6 forty.en >prompts
+  head -20 runs/tiny/text/test.en >twenty.en
+  cut -d' ' -f1-6 twenty.en >prompts
   small_pair pegasus configs/tiny.json model.norm_position=pre model.tie_embeddings=false model.activation=gelu
   small_pair mistral configs/tiny_lm.json model.window=20 model.head_size=24 model.tie_embeddings=true
   small_pair qwen2 configs/tiny_lm.json model.qkv_bias=true 'model.rope_scaling={"factor": 4, "original_max_positions": 64}'

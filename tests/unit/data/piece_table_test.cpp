@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <boost/json.hpp>
 
+#include "data/text_pairs.hpp"
 #include "data/tokenizer.hpp"
 #include "data/tokenizer_training.hpp"
+#include "data/transforms/subword.hpp"
 #include "support/refusal.hpp"
 #include "support/small_text.hpp"
 
@@ -163,6 +165,22 @@ TEST_F(PieceTableTest, TheTokenizerKnowsItsKindAndThatItsPaddingIsNoPiece) {
   EXPECT_EQ(tokenizer.score(own), load(parts.target).score(100));
   const auto refused_layout = [&] { (void)Tokenizer::load(pack(parts), {spec::TokenLayout::t5}, "x.model"); };
   EXPECT_THAT(test::refusal(Fault::data, refused_layout), HasSubstr("eos 0, unk 1"));
+}
+
+TEST_F(PieceTableTest, SidesOfTrainingPairsAreSplitByTheirModels) {
+  const Tokenizer tokenizer = Tokenizer::load(pack(parts), {spec::TokenLayout::marian, 1});
+  Example example;
+  example.source_text = example.target_text = "In the beginning";
+  EXPECT_TRUE(Subword{}.make({.tokenizer = tokenizer, .languages = {}})->apply(example, nullptr));
+  EXPECT_EQ(example.source, tokenizer.encode("In the beginning", Side::source));
+  EXPECT_EQ(example.target, tokenizer.encode("In the beginning", Side::target));
+  const std::vector<Batch> batches =
+      batches_of(tokenizer, {{"In the beginning"}, {"In the beginning"}}, BatchUnit::examples, 1);
+  ASSERT_EQ(batches.size(), 1U);
+  std::vector<std::int32_t> with_eos = example.source;
+  with_eos.push_back(0);
+  EXPECT_EQ(batches[0].source, std::vector<std::int64_t>(with_eos.begin(), with_eos.end()));
+  EXPECT_NE(batches[0].source, batches[0].target_labels);
 }
 
 }  // namespace
