@@ -12,19 +12,6 @@
 
 namespace argosy::data {
 
-std::int64_t CountedCorpus::lines() const {
-  std::int64_t sum = 0;
-  for (const CountedFile& file : source) sum += file.record.figures.lines;
-  return sum;
-}
-
-std::uint64_t CountedCorpus::size_bytes() const {
-  std::uint64_t sum = 0;
-  for (const std::vector<CountedFile>* side : {&source, &target})
-    for (const CountedFile& file : *side) sum += file.record.size_bytes;
-  return sum;
-}
-
 std::vector<CountedCorpus> count_corpora(const comm::Communicator& world, const Files& files, const Log& log,
                                          const DataConfig& data, const CountSettings& settings) {
   // Rank 0 looks for all: over a network file system others might see other files. Of each corpus sources and targets.
@@ -54,10 +41,12 @@ std::vector<CountedCorpus> count_corpora(const comm::Communicator& world, const 
 
 void require_readable(std::span<const CountedCorpus> corpora) {
   for (const CountedCorpus& corpus : corpora) {
-    if (corpus.lines() == 0)
-      throw_error(Fault::data, corpus.source.at(0).path.string(), "a text with lines", "an empty file",
-                  "correct data.corpora or the file");
     for (const std::vector<CountedFile>* side : {&corpus.source, &corpus.target}) {
+      const bool has_lines =
+          std::ranges::any_of(*side, [](const CountedFile& text) { return text.record.figures.lines > 0; });
+      if (!side->empty() && !has_lines)
+        throw_error(Fault::data, side->front().path.string(), "a text with lines", "an empty file",
+                    "correct data.corpora or the file");
       for (const CountedFile& text : *side) {
         if (const auto& zero = text.record.first_zero)
           throw_error(Fault::data,

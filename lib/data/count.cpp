@@ -54,7 +54,7 @@ void take_figures(const TextScanner& scanner, RangeFigures& found) {
 /// last line.
 RangeCount count_range(const File& file, std::uint64_t size_bytes, std::uint64_t first, std::uint64_t last) {
   RangeCount count;
-  std::vector<char> buffer(most_carried_bytes + count_block_bytes);
+  std::vector<char> buffer(most_carried_bytes + std::min(count_block_bytes, size_bytes - first * count_block_bytes));
   std::size_t carried = 0;  // bytes at the buffer's front that the scanner could not use yet
   TextScanner scanner;
   const std::uint64_t range_begin = first * count_block_bytes;
@@ -101,15 +101,17 @@ RangeCount count_range(const File& file, std::uint64_t size_bytes, std::uint64_t
   return count;
 }
 
-/// The same of a whole compressed file. `take` gets the text in pieces.
-RangeCount count_packed(Unpacker& unpacker, const std::function<void(std::span<const char>)>& take) {
+/// The same of a whole text that comes piece by piece. read: fills what it is given, less only at the end. take: gets
+/// the text.
+RangeCount count_stream(const std::function<std::size_t(std::span<char>)>& read,
+                        const std::function<void(std::span<const char>)>& take) {
   RangeCount count;
   std::vector<char> buffer(most_carried_bytes + count_block_bytes);
   std::size_t carried = 0;
   TextScanner scanner;
   for (bool more = true; more;) {
     const std::span<char> room = std::span{buffer}.subspan(carried, count_block_bytes);
-    const std::span<const char> block = room.first(unpacker.read(room));
+    const std::span<const char> block = room.first(read(room));
     more = block.size() == room.size();
     if (count.blocks.empty()) count.found.has_byte_order_mark = begins_with_mark(block);
     if (!block.empty()) count.blocks.push_back(figures_of(block));
@@ -122,8 +124,6 @@ RangeCount count_packed(Unpacker& unpacker, const std::function<void(std::span<c
   }
   scanner.finish();
   take_figures(scanner, count.found);
-  count.found.is_packed = true;
-  count.found.packed = unpacker.packed_digest();
   return count;
 }
 
@@ -171,8 +171,9 @@ std::vector<RangeCount> count_share(const comm::Communicator& world, const Files
       if (r != 0) continue;
       const auto unpack = [&](const std::function<void(std::span<const char>)>& take) {
         Unpacker unpacker{files.open(path), file.compression, settings.unpack.limit};
-        counts.push_back(count_packed(unpacker, take));
-        return counts.back().found.packed;
+        RangeCount& count = counts.emplace_back(count_stream([&](auto to) { return unpacker.read(to); }, take));
+        count.found.is_packed = true;
+        return count.found.packed = unpacker.packed_digest();
       };
       if (settings.unpack.folder.empty())
         unpack([](std::span<const char>) {});
@@ -343,31 +344,14 @@ std::vector<CountedFile> count_files(const comm::Communicator& world, const File
   return counted;
 }
 
-void throw_changed_text(const Path& path, const std::string& now) {
-  throw_claim(Fault::data, fmt::format("{} changed after it was counted: it has {} now", path.string(), now),
-              path.string(), "the text as it was counted", now, "run preprocess again");
-}
-
-std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRecord& record, std::uint64_t line) {
-  if (line == 0) return 0;
-  std::uint64_t newlines = 0;
-  for (std::size_t b = 0; b < record.block_newlines.size(); ++b) {
-    if (newlines + record.block_newlines[b] < line) {
-      newlines += record.block_newlines[b];
-      continue;
-    }
-    const std::uint64_t begin = b * count_block_bytes;
-    std::vector<char> block(std::min(count_block_bytes, record.size_bytes - begin));
-    files.open(path).read_at(as_writable_bytes(std::span{block}), begin);
-    auto at = block.begin();
-    for (; newlines < line; ++newlines) {
-      at = std::find(at, block.end(), '\n');
-      if (at == block.end()) throw_changed_text(path, "other lines");
-      ++at;
-    }
-    return begin + static_cast<std::uint64_t>(at - block.begin());
-  }
-  return record.size_bytes;
+CountedFile count_standard_input(const comm::Communicator& world, const Files& files) {
+  std::string record;
+  comm::at_root(world, [&] {
+    File input = files.standard_input();
+    const auto read = [&](std::span<char> to) { return input.read(as_writable_bytes(to)); };
+    record = text_of(join(std::array{count_stream(read, [](std::span<const char>) {})}));
+  });
+  return {.path = "-", .record = record_of_text(world.broadcast(std::move(record))).value()};
 }
 
 std::string count_table(std::span<const CountedFile> files) {
@@ -376,6 +360,17 @@ std::string count_table(std::span<const CountedFile> files) {
   for (const CountedFile& file : files) table += row_of(file.record, file.path.string());
   if (files.size() > 1) table += row_of(sum_of(files), "total");
   return table;
+}
+
+void log_warnings(const Log& log, std::span<const CountedFile> files) {
+  for (const CountedFile& file : files) {
+    for (const auto& [place, what] : {std::pair{&file.record.first_invalid, "is not valid UTF-8"},
+                                      {&file.record.first_zero, "is binary or not in UTF-8: it has a zero byte"}}) {
+      if (*place)
+        log.warn("{} {} at line {}, byte {} (the first such place)", file.path.string(), what, (*place)->line + 1,
+                 (*place)->byte_offset);
+    }
+  }
 }
 
 boost::json::object count_figures(std::span<const CountedFile> files) {

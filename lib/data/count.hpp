@@ -55,6 +55,9 @@ struct CountSettings {
 [[nodiscard]] std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, const Log& log,
                                                    std::span<const Path> paths, const CountSettings& settings);
 
+/// Counts what standard input of rank 0 holds, up to its end. Nothing is kept. **Collective** over `world`.
+[[nodiscard]] CountedFile count_standard_input(const comm::Communicator& world, const Files& files);
+
 /// Throws Error{data}. now: "other lines".
 [[noreturn]] void throw_changed_text(const Path& path, const std::string& now);
 
@@ -105,6 +108,9 @@ class CountCache {
 /// A table with a line for each file, and a total below several: lines, empty ones, words, characters, bytes, columns
 /// of the longest line, invalid bytes. Ends with a line feed.
 [[nodiscard]] std::string count_table(std::span<const CountedFile> files);
+
+/// Warns of files that are no valid text, each with the first place.
+void log_warnings(const Log& log, std::span<const CountedFile> files);
 
 /// The figures of the result line: `files`, one object each, and `lines`, `words`, `bytes` of all.
 [[nodiscard]] boost::json::object count_figures(std::span<const CountedFile> files);

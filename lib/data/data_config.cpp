@@ -186,7 +186,7 @@ void validate_prefixes(const CorpusConfig& config, config::Problems& problems) {
   }
   if (names_languages && config.languages.empty())
     problems.add("/languages", "the codes that {from} and {to} of a prefix stand for", "none");
-  if (before_source && !config.target)
+  if (before_source && !has_pairs(config))
     problems.add("/source_prefix", "a prefix of the target, since a corpus without target has no source",
                  "a prefix of the source", "use the transform prefix with its key target");
 }

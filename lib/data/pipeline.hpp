@@ -30,8 +30,8 @@ class DocumentLines {
   std::vector<Example::Lines> lines_;
 };
 
-/// Puts the lines before an example in front of its texts, as a token shard stores them: a zero byte, which no text has,
-/// ends each. unfold_lines() takes them out again.
+/// Puts the lines before an example in front of its texts, as a token shard stores them: a zero byte, which no text
+/// has, ends each. unfold_lines() takes them out again.
 void fold_lines(Example& example);
 void unfold_lines(Example& example);
 

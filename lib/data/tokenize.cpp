@@ -50,13 +50,13 @@ std::vector<bool> loss_of(const Record& record, std::size_t size_bytes) {
   if (record.loss_on_all) return {};
   std::vector<bool> loss(size_bytes, false);
   for (const ByteRange& range : record.loss)
-    std::fill(loss.begin() + static_cast<std::ptrdiff_t>(range.begin), loss.begin() + static_cast<std::ptrdiff_t>(range.end),
-              true);
+    std::fill(loss.begin() + static_cast<std::ptrdiff_t>(range.begin),
+              loss.begin() + static_cast<std::ptrdiff_t>(range.end), true);
   return loss;
 }
 
-/// Records of a task, and of pairs the lines before each in its document, which ends at an empty line and with its file:
-/// as many as the transforms read, also of lines before the task's.
+/// Records of a task, and of pairs the lines before each in its document, which ends at an empty line and with its
+/// file: as many as the transforms read, also of lines before the task's.
 struct ReadTask {
   Records read;
   std::vector<std::vector<Example::Lines>> before{};

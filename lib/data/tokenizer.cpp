@@ -130,7 +130,9 @@ struct Tokenizer::JsonModel final : Model {
   tokenizer::Pipeline json;
 
   JsonModel(const std::string& bytes, std::string_view name) : json(tokenizer::Pipeline::load(bytes, name)) {}
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side) const override { return json.encode(text); }
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side) const override {
+    return json.encode(text);
+  }
   [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const override { return json.decode(ids); }
   [[nodiscard]] std::int32_t size() const override { return json.size(); }
   [[nodiscard]] std::string piece(std::int32_t id) const override { return json.piece(id); }
@@ -205,7 +207,8 @@ Tokenizer Tokenizer::load(std::string model_bytes, spec::VocabularyRule rule, st
     const std::int64_t file_pad = vocabulary.pad && *vocabulary.pad < vocabulary.pieces ? *vocabulary.pad : -1;
     const SpecialIds wanted{vocabulary.bos.value_or(-1), vocabulary.eos, vocabulary.unk.value_or(-1), file_pad};
     const SpecialIds got = model->special_ids(vocabulary);
-    if (wanted != got) refuse_special_ids(name, rule.layout, wanted, got, model->kind() != TokenizerKind::sentence_piece);
+    if (wanted != got)
+      refuse_special_ids(name, rule.layout, wanted, got, model->kind() != TokenizerKind::sentence_piece);
   }
   return Tokenizer{std::move(model), std::move(model_bytes), vocabulary};
 }

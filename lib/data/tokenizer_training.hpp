@@ -24,10 +24,10 @@ namespace argosy::data {
 [[nodiscard]] std::vector<std::string> sample_lines(const Files& files, std::span<const CountedCorpus> corpora,
                                                     std::int64_t count);
 
-/// Bytes of the model trained on `lines`. `symbols` are whole pieces of it (SentencePiece: user-defined). What `training` leaves open is decided as for pairs. Throws Error{config}
-/// when the text is too small for the vocabulary (with the largest possible size) or the vocabulary too small for its
-/// characters, Error{data} when nothing can be trained. SentencePiece (arXiv:1808.06226), unigram (arXiv:1804.10959) or
-/// BPE (arXiv:1508.07909).
+/// Bytes of the model trained on `lines`. `symbols` are whole pieces of it (SentencePiece: user-defined). What
+/// `training` leaves open is decided as for pairs. Throws Error{config} when the text is too small for the vocabulary
+/// (with the largest possible size) or the vocabulary too small for its characters, Error{data} when nothing can be
+/// trained. SentencePiece (arXiv:1808.06226), unigram (arXiv:1804.10959) or BPE (arXiv:1508.07909).
 [[nodiscard]] std::string train_tokenizer(const TokenizerTraining& training, std::span<const std::string> lines,
                                           spec::TokenLayout layout, std::span<const std::string> symbols = {});
 

@@ -67,7 +67,8 @@ class DenoiseTransform final : public Transform {
     for (std::int64_t id = 0; id < tokenizer.vocabulary().pieces; ++id) {
       const std::string piece = tokenizer.piece(id);
       // A blank is spelled U+2581 by SentencePiece, and U+0120 by byte-level BPE.
-      begins_word_.push_back(piece.starts_with("\u2581") || (tokenizer.kind() == TokenizerKind::json && piece.starts_with("\u0120")));
+      begins_word_.push_back(piece.starts_with("\u2581") ||
+                             (tokenizer.kind() == TokenizerKind::json && piece.starts_with("\u0120")));
       ends_sentence_.push_back(piece.ends_with('.') || piece.ends_with('?') || piece.ends_with('!'));
     }
   }

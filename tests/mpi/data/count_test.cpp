@@ -1,19 +1,25 @@
 #include "data/count.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <bit>
 #include <boost/json.hpp>
+#include <cmath>
 #include <filesystem>
 
 #include "core/random.hpp"
+#include "data/token_count.hpp"
 #include "support/captured.hpp"
 #include "support/compress.hpp"
 #include "support/faulty_os.hpp"
 #include "support/on_root.hpp"
 #include "support/refusal.hpp"
 #include "support/shared_folder.hpp"
+#include "support/small_text.hpp"
 
 namespace argosy::data {
 namespace {
@@ -305,6 +311,76 @@ TEST_F(Count, KeepsManyFilesInOneRecord) {
     for (const CountedFile& file : count_all(paths)) EXPECT_GE(file.record.figures.words, 2) << at;
     EXPECT_EQ(count_all(paths)[8].record, first[8].record);
   }
+}
+
+TEST_F(Count, CountsTokensAndLengthsOfRecordsOnce) {
+  const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::marian);
+  const test::Verses text = test::verses(300);
+  std::string tsv, lines;
+  for (std::size_t i = 0; i < 300; ++i) {
+    tsv += text.english[i] + "\t" + (i == 7 ? "" : text.spanish[i]) + "\n";
+    lines += text.english[i] + "\n";
+  }
+  DataConfig data;
+  data.corpora = {{.name = "pairs", .languages = {"en", "es"}, .source = folder_.write("v.tsv", tsv)}};
+  const auto count_all_tokens = [&] {
+    const auto corpora = count_corpora(world(), files_, log_, data, settings_);
+    return count_tokens(world(), files_, log_, corpora, tokenizer, folder_ / "cache");
+  };
+  TokenCount wanted{.examples = 299, .empty = 1};
+  for (std::size_t i = 0; i < 300; ++i) {
+    if (i == 7) continue;
+    for (const auto& [side, line] : {std::pair{&wanted.source, &text.english[i]}, {&wanted.target, &text.spanish[i]}}) {
+      const auto ids = std::ssize(tokenizer.encode(*line)) + 1;
+      side->tokens += ids;
+      side->longest = std::max(side->longest, ids);
+      side->lengths.resize(std::max<std::size_t>(side->lengths.size(), std::bit_width(static_cast<std::size_t>(ids))));
+      ++side->lengths.at(static_cast<std::size_t>(std::log2(ids)));
+    }
+  }
+  EXPECT_EQ(count_all_tokens(), std::vector{wanted});
+  const std::size_t read = bytes_read();
+  EXPECT_EQ(count_all_tokens(), std::vector{wanted});
+  EXPECT_EQ(bytes_read(), read);
+  data.broken_records = BrokenRecords::skip;  // other rules: not the same count
+  data.corpora[0].source = folder_.write("v.tsv", tsv + "one column\n");
+  wanted.broken = 1;
+  EXPECT_EQ(count_all_tokens(), std::vector{wanted});
+
+  data.corpora = {{.name = "lm", .source = folder_.write("v.txt", lines)}};
+  EXPECT_EQ(count_all_tokens().at(0).examples, 300);
+  data.corpora[0].documents = DocumentUnit::file;
+  const TokenCount document = count_all_tokens().at(0);
+  EXPECT_EQ(document.examples, 1);
+  EXPECT_EQ(document.target.tokens, std::ssize(tokenizer.encode(lines)) + 1);
+  EXPECT_EQ(document.source, SideTokens{});
+}
+
+TEST_F(Count, ReportsTokensAndLengths) {
+  TokenCount count{.examples = 3, .empty = 1, .unknown = 2};
+  count.source = {.tokens = 9, .longest = 5, .lengths = {0, 1, 1}};
+  count.target = {.tokens = 4, .longest = 2, .lengths = {1, 1}};
+  const std::vector<std::string> names{"ab"};
+  EXPECT_THAT(token_table(names, std::vector{count}),
+              testing::MatchesRegex(" +examples +src_tokens +tgt_tokens +unknown +longest +corpus\n"
+                                    " +3 +9 +4 +2 +5 +ab\n"
+                                    " +2 +4 +8 +examples with fewer tokens than this\n"
+                                    " +0 +1 +1 +ab source\n +1 +1 +0 +ab target\n"));
+  EXPECT_EQ(boost::json::serialize(figures_of(count, true).at("lengths")), R"({"target":[1,1],"source":[0,1,1]})");
+  EXPECT_EQ(figures_of(count, true).at("dropped").at("empty"), 1);
+}
+
+TEST_F(Count, CountsStandardInputOnce) {
+  const std::string text = long_text();
+  const int saved = ::dup(STDIN_FILENO);
+  const Path path = folder_.write("input", text);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(::dup2(file, STDIN_FILENO), 0);
+  const CountRecord record = count_standard_input(world(), files_).record;
+  ::dup2(saved, STDIN_FILENO);
+  ::close(saved);
+  ::close(file);
+  EXPECT_EQ(record, count(path).record);
 }
 
 TEST_F(Count, RefusesMissingFilesAndFoldersOnEveryRank) {

@@ -5,8 +5,6 @@
 
 #include <boost/json.hpp>
 
-#include <boost/json.hpp>
-
 #include "core/lease.hpp"
 #include "data/token_shards.hpp"
 #include "data/verify.hpp"
@@ -456,10 +454,10 @@ TEST_F(Preprocess, StoresWhichIdsOfAChatBearLoss) {
   settings_.data.tokenizer_training->vocab_size = 360;
   std::string lines;
   for (const std::string& verse : test::verses(60).english)
-    lines += boost::json::serialize(boost::json::object{
-                 {"messages",
-                  {{{"role", "user"}, {"content", "Say it."}}, {{"role", "assistant"}, {"content", verse}}}}}) +
-             "\n";
+    lines +=
+        boost::json::serialize(boost::json::object{
+            {"messages", {{{"role", "user"}, {"content", "Say it."}}, {{"role", "assistant"}, {"content", verse}}}}}) +
+        "\n";
   folder_.write("chat.jsonl", lines);
   settings_.data.corpora = {{.name = "chat", .source = (folder_ / "chat.jsonl").string()}};
   (void)run();

@@ -86,6 +86,45 @@ refused() { # refused CODE TEXT COMMAND…: ends with the code, in the exit file
   [ "$(result "['shards_kept']")" = 1 ]
 }
 
+@test "count reads standard input and compressed files, and counts tokens by any tokenizer" {
+  gzip -c verses.en >verses.en.gz
+  run --separate-stderr on 2 "$apps/count" --content-hash verses.en verses.en.gz
+  [ "$status" -eq 0 ]
+  [ "$(result "['files'][0]['digest']")" = "$(result "['files'][1]['digest']")" ]
+  digest=$(result "['files'][0]['digest']")
+  run --separate-stderr "$apps/count" - <verses.en
+  [ "$(result "['files'][0]['digest']")" = "$digest" ]
+  "$apps/preprocess" mt.json
+  run --separate-stderr on 3 "$apps/count" --tokenizer run/spm.model verses.en verses.en.gz
+  [ "$status" -eq 0 ]
+  tokens=$(result "['corpora']['$PWD/verses.en']['tgt_tokens']")
+  [ "$(result "['corpora']['$PWD/verses.en.gz']['tgt_tokens']")" = "$tokens" ]
+  [[ $output == *"examples with fewer tokens than this"* ]]
+  rm run/shards/index.json # no shards tell the tokens
+  run --separate-stderr on 2 "$apps/count" mt.json
+  [ "$(result "['corpora']['verses']['src_tokens']")" = "$tokens" ]
+  [ "$(result "['corpora']['verses']['examples']")" = 400 ]
+}
+
+@test "preprocess reads compressed records from several files, and says where one is broken" {
+  mkdir parts
+  paste verses.en verses.es | head -200 | gzip >parts/1.tsv.gz
+  paste verses.en verses.es | tail -200 >parts/2.tsv
+  tsv=(--set 'data.corpora=[{"name": "verses", "languages": ["en", "es"], "source": "parts/*", "format": "tsv"}]')
+  run --separate-stderr "$apps/preprocess" mt.json
+  tokens=$(result "['corpora'][0]['tgt_tokens']")
+  run --separate-stderr on 2 "$apps/preprocess" mt.json "${tsv[@]}" --set data.tokenizer_training=null
+  [ "$status" -eq 0 ]
+  [ "$(result "['corpora'][0]['examples']")" = 400 ]
+  [ "$(result "['corpora'][0]['tgt_tokens']")" = "$tokens" ]
+  [ "$(find run/cache/unpacked -type f | wc -l)" = 1 ]
+  echo 'one column' >>parts/2.tsv
+  refused 3 "2.tsv line 201, byte " on 2 "$apps/preprocess" mt.json "${tsv[@]}" --set data.tokenizer_training=null
+  refused 3 "no file matches none/*" "$apps/preprocess" mt.json --set 'data.corpora.0.source=none/*'
+  head -c 1000 parts/1.tsv.gz >parts/1.tsv
+  refused 4 "expected a whole compressed file" "$apps/preprocess" mt.json "${tsv[@]}" --set data.tokenizer_training=null
+}
+
 @test "count and preprocess refuse text that comes through a pipe" {
   refused 3 "got a pipe or a device" "$apps/count" <(cat verses.en)
   refused 3 "got a pipe or a device" "$apps/preprocess" mt.json --set data.corpora.0.source=<(cat verses.en)
