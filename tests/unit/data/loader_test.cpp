@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "data/pipeline.hpp"
 #include "data/shard_writer.hpp"
 #include "support/small_text.hpp"
 #include "support/token_shards.hpp"
@@ -16,7 +17,8 @@ namespace {
 /// A folder of shards with corpora of verses, each of the first `counts[c]` ones.
 class Shards {
  public:
-  Shards(spec::TokenLayout shape, const std::vector<std::size_t>& counts)
+  Shards(spec::TokenLayout shape, const std::vector<std::size_t>& counts,
+         const std::vector<TransformConfig>& transforms = {})
       : tokenizer_(test::small_tokenizer(shape)), pairs_(shape == spec::TokenLayout::marian) {
     ShardIndex index;
     index.tokenizer = tokenizer_.digest();
@@ -25,7 +27,10 @@ class Shards {
     for (const std::size_t count : counts) {
       const std::string name = "verses" + std::to_string(index.corpora.size());
       index.corpora.push_back(make_corpus(name, count));
-      config.corpora.push_back({.name = name});
+      CorpusConfig& corpus = config.corpora.emplace_back(CorpusConfig{.name = name, .source = "en"});
+      if (pairs_) corpus.target = "es";
+      corpus.transforms = transforms;
+      index.corpora.back().transforms = Pipeline{corpus, tokenizer_}.recipe();
     }
     Files::system().write_atomically(shard_index_path(folder_.path()), text_of(index));
     shards_ = TokenShards::open(Files::system(), config, tokenizer_);
@@ -244,6 +249,88 @@ TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
     EXPECT_TRUE(
         std::equal(ids.begin(), ids.end(), batch.source.begin() + static_cast<std::ptrdiff_t>(r) * batch.source_width));
   }
+}
+
+/// Chance makes other ids in each epoch, but the same for any number of ranks and workers, and after a resume.
+TEST(LoaderOfPairs, DrawsAnewInEachEpochAndAlikeForAnyRanksAndWorkers) {
+  const Shards shards{spec::TokenLayout::marian, {200}, {{TokenDrop{.temperature = 0.5}}}};
+  const BatchConfig batch = sizes(2000, 500);
+  EXPECT_FALSE(shards.all().is_exact());
+  using Rows = std::map<std::uint64_t, std::vector<std::int64_t>>;  // the source of each example
+  const auto epochs = [&](int world, int workers, const Cursor& from) {
+    std::vector<Rows> found;
+    for (int rank = 0; rank < world; ++rank) {
+      Loader loader = shards.loader(batch, rank, world, from, workers);
+      EXPECT_FALSE(loader.is_exact());
+      while (true) {
+        const StepBatches step = loader.next();
+        const auto epoch = static_cast<std::size_t>(step.at.pool.epoch);
+        if (epoch == 2) break;
+        found.resize(std::max(found.size(), epoch + 1));
+        std::int64_t tgt_tokens = 0;
+        for (const Batch& made : step.batches) {
+          tgt_tokens += made.tgt_tokens;
+          EXPECT_LE(made.padded_tokens, 500);
+          for (std::size_t r = 0; r < made.examples.size(); ++r) {
+            const auto row = made.source.begin() + static_cast<std::ptrdiff_t>(r) * made.source_width;
+            found[epoch][made.examples[r]].assign(row, row + made.source_lengths[r]);
+          }
+        }
+        EXPECT_EQ(step.totals.tgt_tokens, tgt_tokens) << "of this rank alone";
+      }
+    }
+    return found;
+  };
+  const std::vector<Rows> alone = epochs(1, 1, {});
+  ASSERT_EQ(alone.size(), 2U);
+  EXPECT_EQ(alone[0].size(), alone[1].size());
+  EXPECT_NE(alone[0], alone[1]);
+  EXPECT_EQ(epochs(3, 1, {}), alone);
+  EXPECT_EQ(epochs(2, 3, {}), alone);
+  Loader first = shards.loader(batch);
+  const Cursor from = first.next().next;
+  EXPECT_EQ(epochs(1, 1, from).at(1), alone[1]);
+  Example plain;
+  std::size_t shorter = 0;
+  for (const auto& [example, source] : alone[0]) {
+    shards.all().read(example, std::nullopt, plain);
+    EXPECT_EQ(source.back(), plain.source.back());
+    shorter += source.size() < plain.source.size() ? 1 : 0;
+  }
+  EXPECT_GT(shorter, alone[0].size() / 4);
+}
+
+TEST(LoaderOfPairs, CutsOrRefusesPairsThatExceedAMicroBatch) {
+  const Shards shards{spec::TokenLayout::marian, {60}};
+  BatchConfig batch = sizes(60, 60);
+  const auto examples = [&] {
+    Loader loader = shards.loader(batch);
+    std::map<std::uint64_t, std::pair<std::int64_t, std::int64_t>> found;
+    for (StepBatches step = loader.next(); step.at.pool.epoch == 0; step = loader.next()) {
+      for (const Batch& made : step.batches) {
+        EXPECT_LE(made.padded_tokens, 60);
+        for (std::size_t r = 0; r < made.examples.size(); ++r) {
+          found[made.examples[r]] = {made.source_lengths[r], made.target_lengths[r]};
+          EXPECT_EQ(made.source[r * static_cast<std::size_t>(made.source_width) +
+                                static_cast<std::size_t>(made.source_lengths[r]) - 1],
+                    shards.vocabulary().eos);
+        }
+      }
+    }
+    return found;
+  };
+  const auto skipped = examples();
+  EXPECT_LT(skipped.size(), 60U);
+  batch.oversized = Oversized::truncate;
+  const auto cut = examples();
+  EXPECT_EQ(cut.size(), 60U);
+  for (const auto& [example, lengths] : cut) {
+    const Lengths whole = shards.all().lengths(example);
+    if (skipped.contains(example)) EXPECT_EQ(lengths, skipped.at(example));
+    else EXPECT_EQ(lengths.first + lengths.second, 60) << whole.source << " " << whole.target;
+  }
+  batch.oversized = Oversized::error;
+  EXPECT_THROW((void)examples(), Error);
 }
 
 TEST(LoaderOfPackedRows, FillsRowsAndKeepsDocumentsApart) {

@@ -14,7 +14,6 @@ namespace {
 
 using testing::Contains, testing::ElementsAre, testing::Gt, testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
 using Ids = std::vector<std::int32_t>;
-constexpr double improbable = 1e-3;
 
 std::int32_t mask() { return id_of("<mask>"); }
 

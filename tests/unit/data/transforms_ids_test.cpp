@@ -16,7 +16,6 @@ namespace {
 
 using testing::ElementsAre, testing::Each, testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
 using Ids = std::vector<std::int32_t>;
-constexpr double improbable = 1e-3;
 
 /// 5 and 4 ids that occur once each.
 Example nine_ids() { return ids_of({20, 21, 22, 23, 24}, {30, 31, 32, 33}); }
@@ -276,7 +275,8 @@ TEST(Symbols, AreOnePieceEachAndPartOfTheTrainingsDigest) {
   }
   EXPECT_EQ(tokenizer.vocabulary().pieces, 300);
   const auto digest = [](std::span<const std::string> symbols) {
-    return digest_of_training({}, symbols, {}, spec::TokenLayout::marian, InvalidUtf8::reject).hex();
+    const CountedCorpus corpus{.rules = {.pairs = true}};
+    return digest_of_training({}, symbols, {&corpus, 1}, spec::TokenLayout::marian).hex();
   };
   const std::vector<std::string> one{"<a>"}, other{"<b>"};
   EXPECT_NE(digest(one), digest(other));

@@ -20,7 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
-constexpr double improbable = 1e-3;
 
 /// The small unigram tokenizer with ▁God as a piece that a user defined; with bytes: it spells unknown characters so.
 Tokenizer with_user_pieces(bool bytes) {

@@ -16,6 +16,9 @@
 /// What the tests of transforms share.
 namespace argosy::data {
 
+/// A test by chance fails wrongly this often, with numbers that are drawn anew.
+inline constexpr double improbable = 1e-3;
+
 inline Materials materials(std::span<const std::string> languages = {}) {
   return {.tokenizer = test::small_tokenizer(spec::TokenLayout::marian), .languages = languages};
 }
