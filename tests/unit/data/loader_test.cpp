@@ -326,8 +326,10 @@ TEST(LoaderOfPairs, CutsOrRefusesPairsThatExceedAMicroBatch) {
   EXPECT_EQ(cut.size(), 60U);
   for (const auto& [example, lengths] : cut) {
     const Lengths whole = shards.all().lengths(example);
-    if (skipped.contains(example)) EXPECT_EQ(lengths, skipped.at(example));
-    else EXPECT_EQ(lengths.first + lengths.second, 60) << whole.source << " " << whole.target;
+    if (skipped.contains(example))
+      EXPECT_EQ(lengths, skipped.at(example));
+    else
+      EXPECT_EQ(lengths.first + lengths.second, 60) << whole.source << " " << whole.target;
   }
   batch.oversized = Oversized::error;
   EXPECT_THROW((void)examples(), Error);
