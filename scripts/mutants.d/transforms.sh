@@ -150,8 +150,8 @@ mutant prefix_probability 'prefix ignores probability' lib/data/transforms/prefi
   'random->uniform() >= probability_' \
   'random->uniform() >= .5'
 mutant prefix_from '{from} is the target language' lib/data/transforms/prefix.cpp $units 1 'Prefix.*' \
-  'mark == from_mark ? languages.front() : ' \
-  'mark == from_mark ? languages.back() : '
+  'key == from_mark ? languages.front() : ' \
+  'key == from_mark ? languages.back() : '
 mutant switchout_unchanged 'switchout changes nothing' lib/data/transforms/switchout.cpp $units 1 'Switchout.*' \
   'ids[place] = draw_one(random, live)' \
   'ids[place] = (static_cast<void>(draw_one(random, live)), ids[place])'

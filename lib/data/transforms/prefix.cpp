@@ -34,11 +34,11 @@ namespace {
 constexpr std::string_view from_mark = "{from}", to_mark = "{to}";
 
 std::string filled(std::string piece, std::span<const std::string> languages) {
-  for (const std::string_view mark : {from_mark, to_mark}) {
-    for (std::size_t at = 0; (at = piece.find(mark, at)) != std::string::npos;) {
+  for (const std::string_view key : {from_mark, to_mark}) {
+    for (std::size_t at = 0; (at = piece.find(key, at)) != std::string::npos;) {
       ARGOSY_CHECK(!languages.empty(), "{} without languages", piece);
-      const std::string& code = mark == from_mark ? languages.front() : languages.back();
-      piece.replace(at, mark.size(), code);
+      const std::string& code = key == from_mark ? languages.front() : languages.back();
+      piece.replace(at, key.size(), code);
       at += code.size();
     }
   }

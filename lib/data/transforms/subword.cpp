@@ -40,8 +40,8 @@ class Segmentation final : public Transform {
     if (config.alpha == 0) return;
     sampler_.emplace(tokenizer, tokenizer::Sampling{.alpha = config.alpha, .best = config.nbest});
     if (!sampler_->is_bpe()) return;
-    const auto refuse = [](std::string wanted, std::string got, std::string remedy) {
-      throw_error(Fault::config, "the transform subword", std::move(wanted), std::move(got), std::move(remedy));
+    const auto refuse = [](std::string wanted, std::string got, std::string fix) {
+      throw_error(Fault::config, "the transform subword", std::move(wanted), std::move(got), std::move(fix));
     };
     if (config.alpha > 1)
       refuse("alpha of 0 to 1, since the tokenizer is BPE", fmt::format("{}", config.alpha), "0.1 is usual");
