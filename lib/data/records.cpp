@@ -192,6 +192,14 @@ Records read_records(const Files& files, const TextRules& rules, const TextFiles
   return std::move(taker).taken();
 }
 
+std::vector<bool> loss_of(const Record& record) {
+  if (record.loss_on_all) return {};
+  std::vector<bool> loss(record.target.size(), false);
+  const auto at = [&](std::size_t byte) { return loss.begin() + static_cast<std::ptrdiff_t>(byte); };
+  for (const ByteRange& range : record.loss) std::fill(at(range.begin), at(range.end), true);
+  return loss;
+}
+
 void append_parts(Record&& record, std::vector<Record>& parts, std::size_t most_bytes) {
   if (record.target.size() <= most_bytes) {
     parts.push_back(std::move(record));

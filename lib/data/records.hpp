@@ -39,6 +39,9 @@ struct Records {
 /// Cuts a record of a language model into parts of at most `most_bytes`, which it appends to `parts`.
 void append_parts(Record&& record, std::vector<Record>& parts, std::size_t most_bytes = most_record_bytes);
 
+/// Whether each byte of its target bears loss; empty: all do.
+[[nodiscard]] std::vector<bool> loss_of(const Record& record);
+
 /// Throws Error{data} naming both files and counts.
 [[noreturn]] void throw_unequal_lines(const Path& source, std::uint64_t source_lines, const Path& target,
                                       std::uint64_t target_lines);

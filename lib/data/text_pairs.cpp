@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <tuple>
 #include <utility>
 
 #include "core/error.hpp"
 #include "data/batcher.hpp"
 #include "data/line_reader.hpp"
+#include "data/transforms/subword.hpp"
 
 namespace argosy::data {
 namespace {
@@ -88,19 +90,36 @@ std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& te
 
 std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<Record>& records,
                                  std::int64_t sequence_length, std::int64_t rows, int rank, int world) {
-  std::vector<std::vector<std::int32_t>> documents;
+  std::vector<DocumentPart> documents;
+  const auto eos = narrow<std::int32_t>(tokenizer.vocabulary().eos);
+  const std::unique_ptr<const Transform> tokenize = Subword{}.make({.tokenizer = tokenizer, .languages = {}});
   bool begins = true;
   for (const Record& record : records) {
     begins = begins || record.starts_document;
-    const std::vector<std::int32_t> ids = tokenizer.encode(record.target);
+    Example example;
+    example.target_text = record.target;
+    example.loss = loss_of(record);
+    static_cast<void>(tokenize->apply(example, nullptr));
+    std::vector<std::int32_t>& ids = example.target;
+    std::vector<bool>& loss = example.loss;
     if (!ids.empty() && std::exchange(begins, false)) documents.emplace_back();
     if (begins) continue;  // nothing of the document yet
-    documents.back().insert(documents.back().end(), ids.begin(), ids.end());
-    if (record.ends_document) documents.back().push_back(narrow<std::int32_t>(tokenizer.vocabulary().eos));
+    if (record.ends_document) {
+      ids.push_back(eos);
+      if (!loss.empty()) loss.push_back(loss.back());
+    }
+    DocumentPart& document = documents.back();
+    if (!loss.empty() || !document.loss.empty()) {
+      document.loss.resize(document.ids.size(), true);
+      loss.resize(ids.size(), true);
+      document.loss.insert(document.loss.end(), loss.begin(), loss.end());
+    }
+    document.ids.insert(document.ids.end(), ids.begin(), ids.end());
+    document.size = std::ssize(document.ids);
   }
   std::vector<std::int64_t> positions;
   positions.reserve(documents.size());
-  for (const auto& document : documents) positions.push_back(static_cast<std::int64_t>(document.size()) + 1);
+  for (const DocumentPart& document : documents) positions.push_back(document.size + 1);
   const std::vector<LmRow> planned = plan_packed_rows(positions, sequence_length, DocumentCut::split);
 
   std::vector<Batch> batches;
@@ -110,9 +129,7 @@ std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<R
     const std::size_t end = std::min(begin + step, planned.size());
     LmBatcher batcher{tokenizer.vocabulary(), static_cast<std::int64_t>(end - begin), sequence_length};
     for (std::size_t r = begin; r < end; ++r)
-      add_row(batcher, planned[r], [&](std::uint64_t place, std::int64_t, std::int64_t) {
-        return DocumentPart{.ids = documents[place], .loss = {}, .size = std::ssize(documents[place])};
-      });
+      add_row(batcher, planned[r], [&](std::uint64_t place, std::int64_t, std::int64_t) { return documents[place]; });
     batches.push_back(batcher.take());
   }
   return batches;

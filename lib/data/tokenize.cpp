@@ -45,16 +45,6 @@ void parallel_for(std::size_t count, int threads, const std::function<void(std::
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Whether each byte of its target bears loss; empty: all do.
-std::vector<bool> loss_of(const Record& record, std::size_t size_bytes) {
-  if (record.loss_on_all) return {};
-  std::vector<bool> loss(size_bytes, false);
-  for (const ByteRange& range : record.loss)
-    std::fill(loss.begin() + static_cast<std::ptrdiff_t>(range.begin),
-              loss.begin() + static_cast<std::ptrdiff_t>(range.end), true);
-  return loss;
-}
-
 /// Records of a task, and of pairs the lines before each in its document, which ends at an empty line and with its
 /// file: as many as the transforms read, also of lines before the task's.
 struct ReadTask {
@@ -123,9 +113,9 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
   std::vector<Made> all(read.records.size());
   parallel_for(all.size(), threads, [&, &records = read.records, &lines_before = before](std::size_t i) {
     auto& [example, plan] = all[i];
+    example.loss = loss_of(records[i]);
     example.source_text = std::move(records[i].source);
     example.target_text = std::move(records[i].target);
-    example.loss = loss_of(records[i], example.target_text.size());
     example.before = std::move(lines_before[i]);
     plan = task.pipeline->plan(example);
   });

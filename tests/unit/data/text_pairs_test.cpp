@@ -147,5 +147,21 @@ TEST(LmBatchesOf, ScoresEachDocumentWithItsEnd) {
   EXPECT_EQ(starts, 2);
 }
 
+TEST(LmBatches, LabelWhatBearsLossAlone) {
+  const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::llama);
+  const std::string question = "In the beginning ", answer = "God created";
+  Record record{.source = {}, .target = question + answer, .loss_on_all = false};
+  record.loss = {{question.size(), question.size() + answer.size()}};
+  const std::vector<Batch> batches = lm_batches_of(tokenizer, {record}, 64, 2);
+  ASSERT_EQ(batches.size(), 1U);
+  std::vector<std::int32_t> labels;
+  for (const std::int64_t label : batches[0].target_labels)
+    if (label != no_label) labels.push_back(static_cast<std::int32_t>(label));
+  std::vector<std::int32_t> wanted = tokenizer.encode(answer);
+  wanted.push_back(static_cast<std::int32_t>(tokenizer.vocabulary().eos));
+  EXPECT_EQ(labels, wanted);
+  EXPECT_EQ(batches[0].tgt_tokens, std::ssize(wanted));
+}
+
 }  // namespace
 }  // namespace argosy::data

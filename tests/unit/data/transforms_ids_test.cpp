@@ -275,8 +275,7 @@ TEST(Symbols, AreOnePieceEachAndPartOfTheTrainingsDigest) {
   }
   EXPECT_EQ(tokenizer.vocabulary().pieces, 300);
   const auto digest = [](std::span<const std::string> symbols) {
-    const CountedCorpus corpus{.rules = {.pairs = true}};
-    return digest_of_training({}, symbols, {&corpus, 1}, spec::TokenLayout::marian).hex();
+    return digest_of_training({}, symbols, std::vector<CountedCorpus>(1), spec::TokenLayout::marian).hex();
   };
   const std::vector<std::string> one{"<a>"}, other{"<b>"};
   EXPECT_NE(digest(one), digest(other));
