@@ -314,6 +314,7 @@ Lengths PoolMaker::fitted(std::uint64_t example, const Lengths& lengths) const {
 
 std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
   Sampler::Pool pool = sampler_.draw(at);
+  if (!packed_) std::ranges::sort(pool.draws, {}, &Drawn::example);  // equal lengths stand in the order of the text
   const PoolBegin begin = sampler_.fitting(at);
   const PoolKey key{.seed = settings_.seed,
                     .epoch = static_cast<std::uint64_t>(begin.epoch),

@@ -8,6 +8,7 @@ namespace argosy::telemetry {
 namespace {
 
 constexpr double clip_frac_to_warn = 0.2;
+constexpr double wait_to_warn = 0.05;  // of the time of steps
 constexpr std::int64_t least_steps_to_warn = 10;
 
 double place(const config::Period& period, const StepMetrics& at) {
@@ -110,12 +111,15 @@ void Metrics::add(const StepMetrics& step) {
   if (!is_due) return;
   const StepRecord done = record();
   log_->info("{}", line_of(done));
-  const bool clips = done.steps >= least_steps_to_warn && done.clip_frac > clip_frac_to_warn;
-  if (std::exchange(clipped_before_, clips) && clips && !warned_of_clips_) {
+  const bool can_tell = done.steps >= least_steps_to_warn;
+  if (clips_(can_tell && done.clip_frac > clip_frac_to_warn))
     log_->warn("{:.0f} % of the last {} steps were clipped; consider a lower schedule.lr (this warning appears once)",
                100 * done.clip_frac, done.steps);
-    warned_of_clips_ = true;
-  }
+  if (waits_(can_tell && done.data_wait_ms > wait_to_warn * done.step_ms))
+    log_->warn(
+        "training waited for data {:.0f} % of the time of the last {} steps; consider more data.workers, or data.mode "
+        "prepared (this warning appears once)",
+        100 * done.data_wait_ms / done.step_ms, done.steps);
   write_to_all(step.step, [&done](Sink& sink) { sink.step(done); });
   first_fraction_ = step.fraction_done;
   sums_ = {};

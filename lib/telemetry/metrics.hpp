@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/log.hpp"
@@ -24,6 +25,18 @@ struct WindowSums {
   std::int64_t steps = 0, clipped = 0;
   void add(const StepMetrics& step);
   bool operator==(const WindowSums&) const = default;
+};
+
+/// Says once that a thing is to be warned of: when it is so for the second time in a row.
+class OnceAtTheSecond {
+ public:
+  bool operator()(bool is_so) {
+    const bool is_second = std::exchange(before_, is_so) && is_so;
+    return is_second && !std::exchange(said_, true);
+  }
+
+ private:
+  bool before_ = false, said_ = false;
 };
 
 class Metrics {
@@ -68,7 +81,7 @@ class Metrics {
   StepMetrics before_;  // the last step, or where the run continues
   std::int64_t resumed_step_;
   std::vector<Output> outputs_;
-  bool clipped_before_ = false, warned_of_clips_ = false;
+  OnceAtTheSecond clips_, waits_;
 
   // Since the last record.
   double first_fraction_;

@@ -36,8 +36,8 @@ TEST(StartAgreement, NamesTheKeyAndBothValuesOfARankWithAnotherConfiguration) {
   expect_refusal(Fault::config, on_both("seed is 3", "5"), [&] { train::require_same_start(world(), config, {}); });
   plan::RunConfig nested;
   nested.data.corpora.resize(2);
-  if (is_last()) nested.data.corpora[1].source = "b";
-  expect_refusal(Fault::config, on_both(R"(data.corpora.1.source is "")", R"("b")"),
+  nested.data.corpora[1].source = is_last() ? "b" : "a";
+  expect_refusal(Fault::config, on_both(R"(data.corpora.1.source is "a")", R"("b")"),
                  [&] { train::require_same_start(world(), nested, {}); });
   plan::RunConfig longer;
   if (is_last()) longer.validation.sets.resize(1);

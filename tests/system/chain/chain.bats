@@ -306,7 +306,8 @@ PYTHON
   on 2 apps/export runs/tiny_lm/train/export/* --format hf --max-shard-size 500kB --out hf.llama
   [ -e hf.llama/model-00001-of-00006.safetensors ] && [ -e hf.llama/model.safetensors.index.json ]
   on 1 apps/export runs/tiny_lm/train/export/* --format hf --quantization bfloat16 --out hf.llama16
-  judge hf apps/translate runs/tiny_lm/train/export/* hf.llama forty.en hf.llama16
+  cut -d' ' -f1-6 forty.en >prompts # after a whole line the model may say nothing
+  judge hf apps/translate runs/tiny_lm/train/export/* hf.llama prompts hf.llama16
 }
 
 @test "transformers and CTranslate2 open what the other families export: BPE, pre-norm, untied, a window, ids of others" {
@@ -323,8 +324,8 @@ PYTHON
     on 1 apps/export "$model" --format hf --out "hf.$name"
     on 1 apps/export "$model" --format hf --quantization bfloat16 --out "bf16.$name"
     on 1 apps/export "$model" --format ct2 --out "ct2.$name"
-    judge hf apps/translate "$model" "hf.$name" twenty.en "bf16.$name"
-    [ "$config" = configs/tiny.json ] || source=prompts
+    [ "$config" = configs/tiny.json ] || source=prompts # a language model may say nothing after a whole line
+    judge hf apps/translate "$model" "hf.$name" $source "bf16.$name"
     judge ctranslate2 apps/translate "$model" "ct2.$name" $source
   }
   head -20 runs/tiny/text/test.en >twenty.en

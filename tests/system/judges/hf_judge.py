@@ -133,7 +133,7 @@ def check_scores(model, pieces, command, lines, found, translates):
     rounded = model.dtype == torch.bfloat16
     halves = [len(line) // 2 for line in lines]
     pairs = list(zip(lines, lines[1:] + lines[:1])) if translates else [(line[:at], line[at:]) for line, at in zip(lines, halves)]
-    pairs += zip(lines, found) if translates else [(line, " " + text) for line, text in zip(lines, found) if text.strip()]
+    pairs += zip(lines, found) if translates else [(line, " " + text.lstrip(" ")) for line, text in zip(lines, found) if text.strip()]
     worst, greedy, bound = 0.0, 0, 1e-4
     for (source, target), fields in zip(pairs, ours(command, ["\t".join(pair) for pair in pairs]), strict=True):
         with torch.no_grad():

@@ -301,6 +301,19 @@ TEST_F(MetricsTest, WarnsOnceOfManyClippedSteps) {
   EXPECT_EQ(warnings(9, 10), 0U) << "only at the start";
 }
 
+TEST_F(MetricsTest, WarnsOnceOfStepsThatWaitForData) {
+  const auto warnings = [&](double share) {
+    std::vector<StepMetrics> steps = steps_of(1, 40);
+    for (StepMetrics& step : steps) step.data_wait_s = share * step.step_s;
+    const std::string log = run(setup({.count = 10}), steps);
+    std::size_t count = 0;
+    for (std::size_t at = log.find("data.workers"); at != std::string::npos; at = log.find("data.workers", at + 1)) ++count;
+    return count;
+  };
+  EXPECT_EQ(warnings(0.04), 0U);
+  EXPECT_EQ(warnings(0.06), 1U);
+}
+
 TEST(TelemetryConfig, EveryKeyHasATextAndARange) {
   EXPECT_EQ(config::keys_without_text<TelemetryConfig>(), std::vector<std::string>{});
   const auto read = [](std::string_view text) {
