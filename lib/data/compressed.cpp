@@ -83,7 +83,7 @@ struct Unpacker::Gzip final : Stream {
 
 struct Unpacker::Zstd final : Stream {
   struct Free {
-    void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
+    void operator()(ZSTD_DStream* freed) const { ZSTD_freeDStream(freed); }
   };
   std::unique_ptr<ZSTD_DStream, Free> stream{ZSTD_createDStream()};
 

@@ -266,9 +266,11 @@ std::string row_of(const CountRecord& record, const std::string& name) {
 std::vector<CountedFile> count_files(const comm::Communicator& world, const Files& files, const Log& log,
                                      std::span<const Path> paths, const CountSettings& settings) {
   std::vector<Path> places;
+  places.reserve(paths.size());
   for (const Path& path : paths) places.push_back(std::filesystem::absolute(path).lexically_normal());
   CountCache cache{files, settings.cache, places};
   std::vector<CountedFile> counted;
+  counted.reserve(places.size());
   for (const Path& path : places) counted.push_back({.path = path, .record = {}, .from_cache = true, .text = path});
 
   // Rank 0 looks at the files and the cache for all: over a network file system other ranks might see other times.

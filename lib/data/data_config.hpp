@@ -34,7 +34,7 @@
 /// torch, no MPI. Paths are as typed (relative to the working directory).
 namespace argosy::data {
 
-enum class TokenizerType { unigram, bpe, char_, word };
+enum class TokenizerType { unigram, bpe, char_, word };  // NOLINT(readability-identifier-naming): `char` is a keyword
 BOOST_DESCRIBE_ENUM(TokenizerType, unigram, bpe, char_, word)
 enum class Normalizer { nmt_nfkc, identity };
 BOOST_DESCRIBE_ENUM(Normalizer, nmt_nfkc, identity)

@@ -15,9 +15,9 @@ constexpr std::size_t buffer_bytes = 1U << 20, most_line_bytes = 1U << 30;
 }
 
 LineReader::LineReader(File file, std::uint64_t offset, std::uint64_t line, InvalidUtf8 policy,
-                       CarriageReturns carriage_returns, Path name)
+                       CarriageReturns carriage_returns, const Path& name)
     : file_(std::move(file)),
-      name_(name.empty() ? file_.path() : std::move(name)),
+      name_(name.empty() ? file_.path() : name),
       size_bytes_(file_.stat().size_bytes),
       offset_(offset),
       line_(line),

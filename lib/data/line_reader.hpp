@@ -21,7 +21,7 @@ class LineReader {
   /// Reads from `offset`, the first byte of line `line` (from 0; used in messages). name: of the text in messages;
   /// empty: that of the file.
   LineReader(File file, std::uint64_t offset = 0, std::uint64_t line = 0, InvalidUtf8 policy = InvalidUtf8::reject,
-             CarriageReturns carriage_returns = CarriageReturns::drop, Path name = {});
+             CarriageReturns carriage_returns = CarriageReturns::drop, const Path& name = {});
 
   /// The next line, without LF and without the byte order mark at the beginning of a file; false at the end.
   /// Throws Error{data} for a zero byte, and for invalid UTF-8 under `reject` (file, line, byte); `replace` puts U+FFFD

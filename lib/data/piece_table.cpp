@@ -12,7 +12,7 @@ namespace argosy::data {
 namespace {
 
 constexpr std::string_view mark = "{\"argosy_pieces\":";
-constexpr std::int64_t version = 1;
+constexpr std::int64_t table_version = 1;
 constexpr std::string_view blank = "\u2581";  // as SentencePiece spells it
 constexpr const char* advice = "get the tokenizer's files again";
 
@@ -45,7 +45,7 @@ bool is_control(std::string_view piece) { return piece == "<s>" || piece == "</s
 bool is_packed(std::string_view bytes) { return bytes.starts_with(mark); }
 
 std::string pack(const TableParts& parts) {
-  const boost::json::object sizes{{"argosy_pieces", version},
+  const boost::json::object sizes{{"argosy_pieces", table_version},
                                   {"source", parts.source.size()},
                                   {"target", parts.target.size()},
                                   {"table", parts.table.size()},
@@ -63,8 +63,8 @@ TableParts unpack(std::string_view bytes, std::string_view name) {
     if (!good) refuse(name, fmt::format("a first line that says \"{}\"", key), "another one");
     return static_cast<std::uint64_t>(value->get_int64());
   };
-  if (number("argosy_pieces") != static_cast<std::uint64_t>(version))
-    throw_error(Fault::data, std::string{name}, fmt::format("version {} of Argosy's piece tables", version),
+  if (number("argosy_pieces") != static_cast<std::uint64_t>(table_version))
+    throw_error(Fault::data, std::string{name}, fmt::format("version {} of Argosy's piece tables", table_version),
                 "another one", "use a newer Argosy");
   TableParts parts;
   std::string_view left = bytes.substr(std::min(line + 1, bytes.size()));

@@ -173,6 +173,7 @@ class PoolMaker::SingleRows final : public Planned {
  private:
   static std::vector<Lengths> lengths_of(const std::vector<LmRow>& rows) {
     std::vector<Lengths> lengths;
+    lengths.reserve(rows.size());
     for (const LmRow& row : rows) lengths.push_back({.target = narrow<std::uint32_t>(row.positions)});
     return lengths;
   }

@@ -95,6 +95,7 @@ Digest recipe_of(std::span<const Unit> units) {
 
 std::vector<Pipeline> pipelines_of(const PreprocessSettings& settings, const Tokenizer& tokenizer) {
   std::vector<Pipeline> pipelines;
+  pipelines.reserve(settings.data.corpora.size());
   for (const CorpusConfig& corpus : settings.data.corpora)
     pipelines.emplace_back(corpus, tokenizer, settings.data.mode);
   return pipelines;

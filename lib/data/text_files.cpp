@@ -88,6 +88,7 @@ TextFiles find_text_files(const Files& files, const config::StringOrList& source
 
 std::vector<TextFiles> find_text_files(const Files& files, const DataConfig& data) {
   std::vector<TextFiles> found;
+  found.reserve(data.corpora.size());
   for (const CorpusConfig& corpus : data.corpora)
     found.push_back(find_text_files(files, corpus.source, corpus.target, "corpus " + corpus.name));
   return found;

@@ -10,7 +10,7 @@
 namespace argosy::data {
 namespace {
 
-constexpr const char* remedy = "run preprocess with this configuration, or correct data.shards";
+constexpr const char* remake = "run preprocess with this configuration, or correct data.shards";
 
 /// Opens the shards that the index names, of one corpus.
 std::vector<TokenShard> open_shards(const Files& files, const Path& folder, const ShardIndex& index,
@@ -35,7 +35,7 @@ void require_same(const ShardIndex& index, const DataConfig& config, const Token
                 fmt::format("{}: the token shards were made with another tokenizer (digest {}) than data.tokenizer "
                             "(digest {})",
                             where, got, wanted),
-                where, "token shards of tokenizer " + wanted, got, remedy);
+                where, "token shards of tokenizer " + wanted, got, remake);
   const auto names = [](const auto& corpora) {
     std::string text;
     for (const auto& corpus : corpora) text += (text.empty() ? "" : ", ") + corpus.name;
@@ -43,7 +43,7 @@ void require_same(const ShardIndex& index, const DataConfig& config, const Token
   };
   if (names(index.corpora) != names(config.corpora))
     throw_error(Fault::data, where, "token shards of the corpora " + names(config.corpora),
-                "those of " + names(index.corpora), remedy);
+                "those of " + names(index.corpora), remake);
 }
 
 /// Documents that begin among the examples [begin, end) of a shard.
@@ -129,7 +129,7 @@ TokenShards TokenShards::open(const Files& files, const DataConfig& config, cons
     const Pipeline& pipeline = shards.pipelines_.emplace_back(config.corpora[c], tokenizer, config.mode);
     if (pipeline.recipe() != entry.transforms)
       throw_error(Fault::data, where, fmt::format("transforms of {} as configured:{}", entry.name, pipeline.recipe()),
-                  fmt::format("token shards made with:{}", entry.transforms), remedy);
+                  fmt::format("token shards made with:{}", entry.transforms), remake);
     std::vector<TokenShard> own = open_shards(files, folder, index, entry, pipeline);
     const std::size_t count = own.size();
     for (TokenShard& shard : own) {

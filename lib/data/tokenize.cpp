@@ -61,6 +61,7 @@ ReadTask read_task(const Files& files, const ShardTask& task) {
   ReadTask made{read_records(files, text)};
   std::vector<Record>& records = made.read.records;
   std::vector<std::uint64_t> file_ends;
+  file_ends.reserve(text.corpus->source.size());
   std::uint64_t end = 0;
   for (const CountedFile& file : text.corpus->source)
     file_ends.push_back(end += static_cast<std::uint64_t>(file.record.figures.lines));

@@ -307,7 +307,8 @@ TEST_F(MetricsTest, WarnsOnceOfStepsThatWaitForData) {
     for (StepMetrics& step : steps) step.data_wait_s = share * step.step_s;
     const std::string log = run(setup({.count = 10}), steps);
     std::size_t count = 0;
-    for (std::size_t at = log.find("data.workers"); at != std::string::npos; at = log.find("data.workers", at + 1)) ++count;
+    for (std::size_t at = log.find("data.workers"); at != std::string::npos; at = log.find("data.workers", at + 1))
+      ++count;
     return count;
   };
   EXPECT_EQ(warnings(0.04), 0U);
