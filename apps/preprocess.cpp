@@ -52,8 +52,8 @@ int main(int argc, char** argv) {
     std::int64_t shown = 0;
     app.add_option(
            "--show", shown,
-           "print the first N examples of each corpus before and after each transform, by the draws of the first "
-           "epoch, and why examples are left out; writes no token shards. The tokenizer must exist")
+           "print the first N examples of each corpus before and after each transform, by draws as training makes them "
+           "anew in each epoch, and why examples are left out; writes no token shards. The tokenizer must exist")
         ->type_name("N")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000}).description(""));
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;

@@ -21,8 +21,17 @@ struct CountedCorpus {
   TextRules rules{};
   std::vector<CountedFile> source{}, target{};
 
-  [[nodiscard]] std::int64_t lines() const;
-  [[nodiscard]] std::uint64_t size_bytes() const;  // of both sides
+  [[nodiscard]] std::int64_t lines() const {
+    std::int64_t sum = 0;
+    for (const CountedFile& file : source) sum += file.record.figures.lines;
+    return sum;
+  }
+  [[nodiscard]] std::uint64_t size_bytes() const {  // of both sides
+    std::uint64_t sum = 0;
+    for (const std::vector<CountedFile>* side : {&source, &target})
+      for (const CountedFile& file : *side) sum += file.record.size_bytes;
+    return sum;
+  }
 };
 
 /// Finds and counts the files of all corpora. **Collective** over `world`; the result is the same on all ranks.

@@ -58,14 +58,6 @@ struct CountSettings {
 /// Counts what standard input of rank 0 holds, up to its end. Nothing is kept. **Collective** over `world`.
 [[nodiscard]] CountedFile count_standard_input(const comm::Communicator& world, const Files& files);
 
-/// Throws Error{data}. now: "other lines".
-[[noreturn]] void throw_changed_text(const Path& path, const std::string& now);
-
-/// Byte offset of line `line` (from 0) of a counted file; the file's size when it has no more lines. Reads at most one
-/// block.
-[[nodiscard]] std::uint64_t offset_of_line(const Files& files, const Path& path, const CountRecord& record,
-                                           std::uint64_t line);
-
 /// One JSON object; record_of_text gives nothing for text that is no record of this version.
 [[nodiscard]] std::string text_of(const CountRecord& record);
 [[nodiscard]] std::optional<CountRecord> record_of_text(std::string_view text);

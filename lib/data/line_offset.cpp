@@ -1,24 +1,12 @@
+#include "data/line_offset.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "data/corpora.hpp"
 
 namespace argosy::data {
-
-std::int64_t CountedCorpus::lines() const {
-  std::int64_t sum = 0;
-  for (const CountedFile& file : source) sum += file.record.figures.lines;
-  return sum;
-}
-
-std::uint64_t CountedCorpus::size_bytes() const {
-  std::uint64_t sum = 0;
-  for (const std::vector<CountedFile>* side : {&source, &target})
-    for (const CountedFile& file : *side) sum += file.record.size_bytes;
-  return sum;
-}
 
 void throw_changed_text(const Path& path, const std::string& now) {
   throw_claim(Fault::data, fmt::format("{} changed after it was counted: it has {} now", path.string(), now),

@@ -39,8 +39,7 @@ Transforms make_transforms(const CorpusConfig& corpus, const Tokenizer& tokenize
   return transforms;
 }
 
-}  // namespace
-
+/// Puts the lines before an example in front of its texts.
 void fold_lines(Example& example) {
   std::string source, target;
   for (const Example::Lines& line : example.before) {
@@ -53,6 +52,7 @@ void fold_lines(Example& example) {
   example.before.clear();
 }
 
+/// Takes them out again.
 void unfold_lines(Example& example) {
   std::size_t source = 0, target = 0;
   const auto next = [](const std::string& text, std::size_t& begin) {
@@ -71,6 +71,8 @@ void unfold_lines(Example& example) {
   if (!example.loss.empty())
     example.loss.erase(example.loss.begin(), example.loss.begin() + static_cast<std::ptrdiff_t>(target));
 }
+
+}  // namespace
 
 void DocumentLines::add(const std::string& source, const std::string& target) {
   if (most_ == 0) return;
@@ -155,11 +157,13 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   ARGOSY_CHECK(fits(plan.plain, plan.longest), "{} and {} ids, planned {} and {}", made.source.size(),
                made.target.size(), plan.longest.source, plan.longest.target);
   plan.unknown = std::ranges::count(made.source, unknown_) + std::ranges::count(made.target, unknown_);
+  if (stores_text()) fold_lines(example);
   return plan;
 }
 
 bool Pipeline::finish(Example& example, const std::optional<Draw>& draw, Lengths longest) const {
   if (stored_at_ == transforms_.size()) return false;
+  if (stores_text()) unfold_lines(example);
   const auto made = [&](Example from, const std::optional<Draw>& by) {
     for (std::size_t i = stored_at_; i < transforms_.size(); ++i)
       static_cast<void>(apply(i, from, by));  // filters have decided before

@@ -30,11 +30,6 @@ class DocumentLines {
   std::vector<Example::Lines> lines_;
 };
 
-/// Puts the lines before an example in front of its texts, as a token shard stores them: a zero byte, which no text
-/// has, ends each. unfold_lines() takes them out again.
-void fold_lines(Example& example);
-void unfold_lines(Example& example);
-
 class Pipeline {
  public:
   /// Borrows the tokenizer. Throws Error{config} when a transform does not fit the tokenizer or the corpus.
@@ -53,7 +48,8 @@ class Pipeline {
   /// Text of all that decides what it does.
   [[nodiscard]] std::string recipe() const;
 
-  /// What preprocess does: the example comes in as text and goes out in its stored form.
+  /// What preprocess does: the example comes in as text and goes out in its stored form. A stored text begins with the
+  /// lines before it, each ended by a zero byte, which no text has.
   struct Plan {
     std::optional<std::string_view> left_out{};  // the reason: a transform's type, or "empty"
     Lengths plain{};                             // ids without chance, EOS not counted

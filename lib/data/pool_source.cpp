@@ -29,16 +29,26 @@ class DrawnDocuments {
   /// Of each document: its ids and the start token.
   [[nodiscard]] const std::vector<std::int64_t>& positions() const { return positions_; }
 
-  [[nodiscard]] DocumentPart read(std::uint64_t place, std::int64_t begin, std::int64_t end) const {
+  /// For the rows of one batch, which follow each other in their documents: the example that was read last is kept.
+  [[nodiscard]] DocumentReader reader() const {
+    return [this, last = std::optional<std::uint64_t>{}, example = Example{}](std::uint64_t place, std::int64_t begin,
+                                                                              std::int64_t end) mutable {
+      return read(place, begin, end, last, example);
+    };
+  }
+
+ private:
+  DocumentPart read(std::uint64_t place, std::int64_t begin, std::int64_t end, std::optional<std::uint64_t>& last,
+                    Example& example) const {
     DocumentPart part{.ids = {}, .loss = {}, .begin = -1, .size = positions_[place] - 1};
     const TokenShards::Document& document = documents_[place];
-    Example example;
     std::int64_t at = 0;
     for (std::uint64_t i = document.first; i < document.first + document.examples && at < end; ++i) {
       const std::int64_t size = shards_.lengths(i).target;
       if (at + size > begin) {
         if (part.begin < 0) part.begin = at;
-        shards_.read(i, std::nullopt, example);
+        if (last != i) shards_.read(i, std::nullopt, example);
+        last = i;
         if (!example.loss.empty() || !part.loss.empty()) {
           part.loss.resize(part.ids.size(), true);
           part.loss.insert(part.loss.end(), example.loss.begin(), example.loss.end());
@@ -52,7 +62,6 @@ class DrawnDocuments {
     return part;
   }
 
- private:
   const TokenShards& shards_;
   std::vector<TokenShards::Document> documents_;
   std::vector<std::int64_t> positions_;
@@ -162,11 +171,8 @@ class PoolMaker::SingleRows final : public Planned {
   Batch assemble(std::int64_t step, int j) const override {
     const MicroBatch micro_batch = plan_.micro_batch(step, j);
     LmBatcher batcher{maker_.vocabulary_, std::ssize(micro_batch.examples), micro_batch.target_width};
-    for (const std::uint32_t row : micro_batch.examples) {
-      add_row(batcher, rows_[row], [&](std::uint64_t place, std::int64_t begin, std::int64_t end) {
-        return documents_.read(place, begin, end);
-      });
-    }
+    const DocumentReader reader = documents_.reader();
+    for (const std::uint32_t row : micro_batch.examples) add_row(batcher, rows_[row], reader);
     return batcher.take();
   }
 
@@ -204,11 +210,8 @@ class PoolMaker::PackedRows final : public PoolSource {
   Batch assemble(std::int64_t step, int j) const override {
     const std::span<const LmRow> rows = rows_of(step, j);
     LmBatcher batcher{maker_.vocabulary_, std::ssize(rows), widest(rows)};
-    for (const LmRow& row : rows) {
-      add_row(batcher, row, [&](std::uint64_t place, std::int64_t begin, std::int64_t end) {
-        return documents_.read(place, begin, end);
-      });
-    }
+    const DocumentReader reader = documents_.reader();
+    for (const LmRow& row : rows) add_row(batcher, row, reader);
     return batcher.take();
   }
   Report report() const override {
@@ -316,10 +319,9 @@ Lengths PoolMaker::fitted(std::uint64_t example, const Lengths& lengths) const {
 std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
   Sampler::Pool pool = sampler_.draw(at);
   if (!packed_) std::ranges::sort(pool.draws, {}, &Drawn::example);  // equal lengths stand in the order of the text
-  const PoolBegin begin = sampler_.fitting(at);
   const PoolKey key{.seed = settings_.seed,
-                    .epoch = static_cast<std::uint64_t>(begin.epoch),
-                    .pool = static_cast<std::uint64_t>(begin.pool)};
+                    .epoch = static_cast<std::uint64_t>(pool.begin.epoch),
+                    .pool = static_cast<std::uint64_t>(pool.begin.pool)};
   std::unique_ptr<PoolSource> source;
   if (shards_.has_source()) {
     std::vector<Lengths> lengths;
@@ -335,9 +337,9 @@ std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
       source = std::make_unique<SingleRows>(*this, std::move(documents), std::move(rows), key);
     }
   }
-  source->begin_ = begin;
+  source->begin_ = std::move(pool.begin);
   source->next_ = std::move(pool.next);
-  source->next_.steps = begin.steps + source->steps();
+  source->next_.steps += source->steps();
   for (std::int64_t step = 0; step < source->steps(); ++step)
     source->next_.tgt_tokens += source->totals(step).tgt_tokens;
   return source;

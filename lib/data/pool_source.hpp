@@ -64,8 +64,6 @@ class PoolMaker {
   PoolMaker(const TokenShards& shards, const spec::Vocabulary& vocabulary, PoolSettings settings);
   /// Throws Error{data} under batch.oversized `error` for a pair that does not fit a micro-batch.
   [[nodiscard]] std::unique_ptr<PoolSource> make(const PoolBegin& at) const;
-  /// `at` as this data has it (Sampler::fitting).
-  [[nodiscard]] PoolBegin fitting(const PoolBegin& at) const { return sampler_.fitting(at); }
   [[nodiscard]] std::int64_t pools_in_epoch() const noexcept { return sampler_.pools_in_epoch(); }
   /// Share of the drawn pairs or documents that comes from each corpus.
   [[nodiscard]] const std::vector<double>& shares() const noexcept { return sampler_.shares(); }
@@ -77,7 +75,6 @@ class PoolMaker {
   class Pairs;
   class SingleRows;
   class PackedRows;
-  struct Draws;
   [[nodiscard]] Sampler make_sampler() const;
   [[nodiscard]] BatchPlanSettings plan_settings() const;
   [[nodiscard]] Lengths fitted(std::uint64_t example, const Lengths& lengths) const;

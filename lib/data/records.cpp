@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/utf8.hpp"
+#include "data/line_offset.hpp"
 #include "data/line_reader.hpp"
 
 namespace argosy::data {
@@ -192,12 +193,16 @@ Records read_records(const Files& files, const TextRules& rules, const TextFiles
   return std::move(taker).taken();
 }
 
-std::vector<bool> loss_of(const Record& record) {
-  if (record.loss_on_all) return {};
-  std::vector<bool> loss(record.target.size(), false);
-  const auto at = [&](std::size_t byte) { return loss.begin() + static_cast<std::ptrdiff_t>(byte); };
-  for (const ByteRange& range : record.loss) std::fill(at(range.begin), at(range.end), true);
-  return loss;
+Example example_of(Record&& record) {
+  Example example;
+  if (!record.loss_on_all) {
+    example.loss.assign(record.target.size(), false);
+    const auto at = [&](std::size_t byte) { return example.loss.begin() + static_cast<std::ptrdiff_t>(byte); };
+    for (const ByteRange& range : record.loss) std::fill(at(range.begin), at(range.end), true);
+  }
+  example.source_text = std::move(record.source);
+  example.target_text = std::move(record.target);
+  return example;
 }
 
 void append_parts(Record&& record, std::vector<Record>& parts, std::size_t most_bytes) {

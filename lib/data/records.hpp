@@ -7,13 +7,15 @@
 #include "data/corpora.hpp"
 #include "data/record_line.hpp"
 #include "data/text_files.hpp"
+#include "data/transforms/transform.hpp"
 
 /// The examples of texts. For pairs a line of both files, or a line of tsv or jsonl, is one. For a language model a
-/// record is a document, or a part of one of at most 1 MiB: a longer one is cut after a line, or else after a space, or
-/// else between two characters. Parts laid end to end are the document, byte for byte.
+/// record is a document, or a part of one of at most 64 KiB: a longer one is cut after a line, or else after a space,
+/// or else between two characters. Parts laid end to end are the document, byte for byte.
 namespace argosy::data {
 
-inline constexpr std::size_t most_record_bytes = 1U << 20;
+/// A row of a model is a part of an example, which is read whole: much longer ones would be read many times.
+inline constexpr std::size_t most_record_bytes = 64U << 10U;
 
 /// Consecutive lines of a corpus.
 struct RecordTask {
@@ -39,8 +41,8 @@ struct Records {
 /// Cuts a record of a language model into parts of at most `most_bytes`, which it appends to `parts`.
 void append_parts(Record&& record, std::vector<Record>& parts, std::size_t most_bytes = most_record_bytes);
 
-/// Whether each byte of its target bears loss; empty: all do.
-[[nodiscard]] std::vector<bool> loss_of(const Record& record);
+/// The example that a record is, as text.
+[[nodiscard]] Example example_of(Record&& record);
 
 /// Throws Error{data} naming both files and counts.
 [[noreturn]] void throw_unequal_lines(const Path& source, std::uint64_t source_lines, const Path& target,

@@ -130,7 +130,7 @@ PoolBegin Sampler::fitting(PoolBegin at) const {
 
 Sampler::Pool Sampler::draw(const PoolBegin& begin) const {
   const PoolBegin at = fitting(begin);
-  Pool pool{.draws = {}, .next = at};
+  Pool pool{.begin = at, .draws = {}, .next = at};
   const auto border = [&](std::int64_t p) {
     return static_cast<std::int64_t>(static_cast<double>(size()) * static_cast<double>(p) /
                                      static_cast<double>(pools_));

@@ -50,6 +50,7 @@ class Sampler {
   /// is drawn by p ∝ weight · tgt_tokens^(1/temperature) of tgt_tokens, inside it by a keyed permutation, new for each
   /// pass through it. Throws Error{config} when no corpus is to be drawn from at that time.
   struct Pool {
+    PoolBegin begin;  // as fitting() has it
     std::vector<Drawn> draws;
     PoolBegin next;
   };

@@ -19,12 +19,10 @@ std::vector<Example> first_examples(const Files& files, const CountedCorpus& cor
   DocumentLines document{corpus.rules.pairs ? lines_before : 0};
   for (Record& record : read_records(files, {&corpus, 0, std::min(count, corpus.lines())}).records) {
     if (std::ssize(examples) == count) break;
-    Example example;
-    example.before = document.before();
+    std::vector<Example::Lines> before = document.before();
     document.add(record.source, record.target);
-    example.source_text = std::move(record.source);
-    example.target_text = std::move(record.target);
-    examples.push_back(std::move(example));
+    examples.push_back(example_of(std::move(record)));
+    examples.back().before = std::move(before);
   }
   return examples;
 }

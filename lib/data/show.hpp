@@ -13,7 +13,7 @@
 namespace argosy::data {
 
 /// A text with the first `count` examples of each corpus, as they are read and after each transform that changes them:
-/// pieces, ids and text of both sides, by the draws of epoch 0 where a transform draws. Of examples that are left out
+/// pieces, ids and text of both sides, by draws of the seed where a transform draws. Of examples that are left out
 /// it says by which transform and why. corpora: count_corpora() of the configuration. Reads only the beginnings of the
 /// texts, and writes nothing. Throws as read_records(), and Error{config} for transforms that do not fit the tokenizer.
 [[nodiscard]] std::string show_examples(const Files& files, const DataConfig& config,

@@ -96,9 +96,7 @@ std::vector<Batch> lm_batches_of(const Tokenizer& tokenizer, const std::vector<R
   bool begins = true;
   for (const Record& record : records) {
     begins = begins || record.starts_document;
-    Example example;
-    example.target_text = record.target;
-    example.loss = loss_of(record);
+    Example example = example_of(Record{record});
     static_cast<void>(tokenize->apply(example, nullptr));
     std::vector<std::int32_t>& ids = example.target;
     std::vector<bool>& loss = example.loss;

@@ -6,12 +6,14 @@
 #include <bit>
 #include <boost/describe.hpp>
 #include <boost/json.hpp>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "comm/message.hpp"
 #include "core/error.hpp"
 #include "data/records.hpp"
+#include "data/transforms/subword.hpp"
 
 namespace argosy::data {
 
@@ -47,14 +49,17 @@ void add(TokenCount& sum, const TokenCount& other) {
   add(sum.target, other.target);
 }
 
-void add_records(TokenCount& count, const Records& read, bool pairs, const Tokenizer& tokenizer) {
+void add_records(TokenCount& count, Records&& read, bool pairs, const Tokenizer& tokenizer) {
+  const std::unique_ptr<const Transform> tokenize = Subword{}.make({.tokenizer = tokenizer, .languages = {}});
   const auto unknown_in = [unknown = tokenizer.unknown()](const std::vector<std::int32_t>& ids) {
     return unknown ? std::ranges::count(ids, *unknown) : 0;
   };
   count.broken += read.broken;
-  for (const Record& record : read.records) {
-    const std::vector<std::int32_t> target = tokenizer.encode(record.target);
-    const std::vector<std::int32_t> source = pairs ? tokenizer.encode(record.source) : std::vector<std::int32_t>{};
+  for (Record& record : read.records) {
+    const std::size_t ends = record.ends_document ? 1 : 0;
+    Example example = example_of(std::move(record));
+    static_cast<void>(tokenize->apply(example, nullptr));
+    const std::vector<std::int32_t>&source = example.source, &target = example.target;
     if (target.empty() || (pairs && source.empty())) {
       ++count.empty;
       continue;
@@ -62,7 +67,7 @@ void add_records(TokenCount& count, const Records& read, bool pairs, const Token
     ++count.examples;
     count.unknown += unknown_in(target) + unknown_in(source);
     if (pairs) add_length(count.source, source.size() + 1);
-    add_length(count.target, target.size() + (record.ends_document ? 1 : 0));
+    add_length(count.target, target.size() + ends);
   }
 }
 

@@ -3,247 +3,218 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
+#include <utility>
 
 #include "core/error.hpp"
 #include "data/shard_index.hpp"
-#include "data/shard_writer.hpp"
 
 namespace argosy::data {
 namespace {
 
-[[noreturn]] void refuse(const Path& path, std::string wanted, std::string got) {
-  throw_error(Fault::corrupt, path.string(), std::move(wanted), std::move(got), "remove the file and run preprocess");
+constexpr const char* remake = "run preprocess with this configuration, or correct data.shards";
+
+/// Opens the shards that the index names, of one corpus.
+std::vector<TokenShard> open_shards(const Files& files, const Path& folder, const ShardIndex& index,
+                                    const ShardIndex::Corpus& corpus, const Pipeline& pipeline) {
+  std::vector<TokenShard> shards;
+  for (const ShardIndex::Shard& entry : corpus.shards) {
+    TokenShard shard = TokenShard::open(files, folder / entry.file);
+    if (shard.size() != entry.examples || shard.size_bytes() != entry.size_bytes ||
+        shard.body_digest() != entry.digest || shard.tokenizer_digest() != index.tokenizer ||
+        shard.has_source() != (corpus.texts.size() == 2) || shard.is_text() != pipeline.stores_text())
+      throw_error(Fault::corrupt, (folder / entry.file).string(), "the shard that the index names", "another one",
+                  "remove the file and run preprocess");
+    shards.push_back(std::move(shard));
+  }
+  return shards;
 }
 
-[[noreturn]] void refuse_damaged(const Path& path, const std::string& what) {
-  throw_claim(Fault::corrupt, fmt::format("{} is damaged: the digest of {} is not the stored one", path.string(), what),
-              path.string(), "the stored digest", "another", "remove the file and run preprocess");
+void require_same(const ShardIndex& index, const DataConfig& config, const Tokenizer& tokenizer,
+                  const std::string& where) {
+  if (const std::string got = index.tokenizer.hex(), wanted = tokenizer.digest().hex(); got != wanted)
+    throw_claim(Fault::data,
+                fmt::format("{}: the token shards were made with another tokenizer (digest {}) than data.tokenizer "
+                            "(digest {})",
+                            where, got, wanted),
+                where, "token shards of tokenizer " + wanted, got, remake);
+  const auto names = [](const auto& corpora) {
+    std::string text;
+    for (const auto& corpus : corpora) text += (text.empty() ? "" : ", ") + corpus.name;
+    return text;
+  };
+  if (names(index.corpora) != names(config.corpora))
+    throw_error(Fault::data, where, "token shards of the corpora " + names(config.corpora),
+                "those of " + names(index.corpora), remake);
 }
 
-template <class T>
-T load(const std::byte* at, std::uint64_t index) {
-  T value;
-  std::memcpy(&value, at + index * sizeof(T), sizeof value);
-  return value;
+/// Documents that begin among the examples [begin, end) of a shard.
+std::uint64_t documents_in(const TokenShard& shard, std::uint64_t begin, std::uint64_t end) {
+  if (begin == 0 && end == shard.size()) return shard.totals().documents;
+  std::uint64_t documents = 0;
+  for (std::uint64_t i = begin; i < end; ++i) documents += shard.starts_document(i) ? 1 : 0;
+  return documents;
+}
+
+/// The example where the first document begins once the share of tgt_tokens is reached: its shard, and its number
+/// there.
+std::pair<std::size_t, std::uint64_t> border_at(std::span<const TokenShard> shards, double share) {
+  double total = 0, sum = 0;
+  for (const TokenShard& shard : shards) total += static_cast<double>(shard.totals().target);
+  const double goal = share * total - 1e-6;
+  for (std::size_t s = 0; s < shards.size(); ++s) {
+    const auto size = static_cast<double>(shards[s].totals().target);
+    if (sum + size < goal) {
+      sum += size;
+      continue;
+    }
+    for (std::uint64_t i = 0; i < shards[s].size(); ++i) {
+      if (sum >= goal && shards[s].starts_document(i)) return {s, i};
+      sum += shards[s].lengths(i).target;
+    }
+  }
+  return {shards.size(), 0};
 }
 
 }  // namespace
 
-TokenShard TokenShard::open(const Files& files, const Path& path) {
-  Mapping mapping = files.map(path);
-  TokenShard shard = of_bytes(mapping.bytes(), path);
-  shard.mapping_ = std::move(mapping);
-  return shard;
-}
-
-TokenShard TokenShard::of_bytes(Bytes bytes, const Path& path) {
-  TokenShard shard;
-  shard.path_ = path;
-  shard.bytes_ = bytes;
-  ShardHeader header;
-  if (bytes.size() < sizeof header) refuse(path, "a token shard", fmt::format("{} bytes", bytes.size()));
-  std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != ShardHeader::own_magic) refuse(path, "a token shard", "another kind of file");
-  if (header.version > ShardHeader::own_version)
-    refuse(path, "a token shard of version 3", fmt::format("version {}", header.version));
-  const bool is_first = header.version <= 1;  // which had no digest of the header
-  if (!is_first && digest_of(bytes.first(digested_header_bytes)).bytes != header.header)
-    refuse_damaged(path, "its header");
-  if (header.version < ShardHeader::own_version) throw_old_shards(path, header.version);
-  const bool known_width = header.value_width == 1 || header.value_width == 2 || header.value_width == 4;
-  if (!known_width || (header.sides != 1 && header.sides != 2))
-    refuse(path, "1, 2 or 4 bytes a value and 1 or 2 sides",
-           fmt::format("{} and {}", header.value_width, header.sides));
-  if ((header.flags & ~ShardHeader::has_loss) != 0 ||
-      std::ranges::count(header.reserved, 0) != std::ssize(header.reserved))
-    refuse(path, "no flag but the one for loss, and zeros in the reserved bytes of the header",
-           "others, as a newer Argosy may write");
-  // No count can exceed the file, so the sums below cannot overflow.
-  if (std::max({header.examples, header.source_values, header.target_values}) > bytes.size()) {
-    refuse(path, "counts that fit the file", fmt::format("{} examples in {} bytes", header.examples, bytes.size()));
+void TokenShards::add_corpus(const CorpusConfig& config, const std::optional<SplitConfig>& split, Part part,
+                             std::span<const TokenShard> shards) {
+  std::pair<std::size_t, std::uint64_t> begin{0, 0}, end{shards.size(), 0};
+  if (split && part != Part::all) {
+    const auto border = border_at(shards, split->train);
+    if (part == Part::validation) end = border_at(shards, split->train + split->validation);
+    (part == Part::train ? end : begin) = border;
   }
-  std::uint64_t at = sizeof header;
-  const auto section = [&](std::uint64_t size_bytes) {
-    const std::byte* begin = bytes.data() + std::min<std::uint64_t>(at, bytes.size());
-    at += padded_to_8(size_bytes);
-    return begin;
-  };
-  shard.documents_ = section((header.examples + 7) / 8);
-  for (Side* side : {&shard.source_, &shard.target_}) {
-    const bool is_source = side == &shard.source_;
-    if (is_source && header.sides == 1) continue;
-    side->values = is_source ? header.source_values : header.target_values;
-    side->ids = is_source ? header.source_ids : header.target_ids;
-    side->longest = is_source ? header.longest_source : header.longest_target;
-    side->lengths = section(header.examples * sizeof(std::uint32_t));
-    side->offsets = section((header.examples + 1) * sizeof(std::uint64_t));
-    side->at = section(side->values * header.value_width);
+  Corpus corpus{.name = config.name, .weight = config.weight, .start = config.start, .end = config.end};
+  if (!corpora_.empty()) {
+    corpus.first = corpora_.back().first + corpora_.back().size;
+    corpus.first_document = corpora_.back().first_document + corpora_.back().documents;
   }
-  if ((header.flags & ShardHeader::has_loss) != 0) shard.loss_ = section((header.target_values + 7) / 8);
-  shard.note_ = {reinterpret_cast<const char*>(section(header.note_bytes)), header.note_bytes};
-  shard.body_end_ = at;
-  const std::uint64_t blocks = shard_blocks(shard.body_end_);
-  shard.block_digests_ = section(blocks * sizeof(std::uint64_t));
-  if (at != bytes.size()) refuse(path, fmt::format("{} bytes", at), fmt::format("{}", bytes.size()));
-  if (digest_of(bytes.subspan(shard.body_end_)).bytes != header.body) refuse_damaged(path, "its table of digests");
-  shard.intact_ = std::make_unique<std::atomic<std::uint64_t>[]>(blocks / 64 + 1);
-  shard.examples_ = header.examples;
-  shard.sides_ = header.sides;
-  shard.value_width_ = header.value_width;
-  shard.documents_begun_ = header.documents;
-  shard.tokenizer_digest_.bytes = header.tokenizer;
-  shard.recipe_digest_.bytes = header.recipe;
-  shard.body_digest_.bytes = header.body;
-  return shard;
-}
-
-/// Compares the blocks that hold these bytes with their digests, unless somebody has. Threads may race: both compare.
-void TokenShard::touch(const std::byte* at, std::uint64_t size_bytes) const {
-  if (size_bytes == 0) return;
-  const auto begin = static_cast<std::uint64_t>(at - bytes_.data());
-  for (std::uint64_t block = begin / shard_block_bytes; block <= (begin + size_bytes - 1) / shard_block_bytes;
-       ++block) {
-    if ((intact_[block / 64].load(std::memory_order_relaxed) >> block % 64 & 1U) == 0) check_block(block);
-  }
-}
-
-void TokenShard::check_block(std::uint64_t block) const {
-  const std::uint64_t begin = std::max<std::uint64_t>(block * shard_block_bytes, sizeof(ShardHeader));
-  const std::uint64_t end = std::min((block + 1) * shard_block_bytes, body_end_);
-  if (hash64(bytes_.subspan(begin, end - begin)) != load<std::uint64_t>(block_digests_, block))
-    refuse_damaged(path_, fmt::format("bytes {} to {}", begin, end));
-  intact_[block / 64].fetch_or(std::uint64_t{1} << block % 64, std::memory_order_relaxed);
-}
-
-TokenShard::Range TokenShard::range_of(const Side& side, std::uint64_t example) const {
-  ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
-  touch(side.offsets + example * sizeof(std::uint64_t), 2 * sizeof(std::uint64_t));
-  const auto begin = load<std::uint64_t>(side.offsets, example), end = load<std::uint64_t>(side.offsets, example + 1);
-  if (begin > end || end > side.values)
-    refuse(path_, fmt::format("example {} within {} values", example, side.values),
-           fmt::format("{} to {}", begin, end));
-  touch(side.at + begin * value_width_, (end - begin) * value_width_);
-  return {begin, end - begin};
-}
-
-void TokenShard::read_ids(const Side& side, std::uint64_t example, std::vector<std::int32_t>& out) const {
-  ARGOSY_CHECK(!is_text(), "{}", path_.string());
-  const Range range = range_of(side, example);
-  out.resize(range.size);
-  for (std::uint64_t i = 0; i < range.size; ++i) {
-    out[i] = value_width_ == 2 ? static_cast<std::int32_t>(load<std::uint16_t>(side.at, range.begin + i))
-                               : load<std::int32_t>(side.at, range.begin + i);
-  }
-}
-
-void TokenShard::read_text(const Side& side, std::uint64_t example, std::string& out) const {
-  const Range range = range_of(side, example);
-  out.assign(reinterpret_cast<const char*>(side.at + range.begin), range.size);
-}
-
-void TokenShard::source(std::uint64_t example, std::vector<std::int32_t>& out) const {
-  ARGOSY_CHECK(has_source(), "{}", path_.string());
-  read_ids(source_, example, out);
-}
-
-void TokenShard::target(std::uint64_t example, std::vector<std::int32_t>& out) const {
-  read_ids(target_, example, out);
-}
-
-void TokenShard::read(std::uint64_t example, Example& out) const {
-  out = {};
-  if (is_text()) {
-    if (has_source()) read_text(source_, example, out.source_text);
-    read_text(target_, example, out.target_text);
-  } else {
-    if (has_source()) read_ids(source_, example, out.source);
-    read_ids(target_, example, out.target);
-  }
-  if (!has_loss()) return;
-  const Range range = range_of(target_, example);
-  out.loss.resize(range.size);
-  if (range.size > 0) touch(loss_ + range.begin / 8, (range.begin + range.size - 1) / 8 - range.begin / 8 + 1);
-  for (std::uint64_t i = range.begin; i < range.begin + range.size; ++i)
-    out.loss[i - range.begin] = (static_cast<unsigned>(loss_[i / 8]) >> i % 8 & 1U) != 0;
-}
-
-std::uint32_t TokenShard::length(const Side& side, std::uint64_t example) const {
-  touch(side.lengths + example * sizeof(std::uint32_t), sizeof(std::uint32_t));
-  const auto length = load<std::uint32_t>(side.lengths, example);
-  if (length == 0 || length > side.longest)
-    refuse(path_, fmt::format("a length from 1 to {}", side.longest),
-           fmt::format("{} for example {}", length, example));
-  return length;
-}
-
-Lengths TokenShard::lengths(std::uint64_t example) const {
-  ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
-  return {.source = has_source() ? length(source_, example) : 0, .target = length(target_, example)};
-}
-
-void TokenShard::check(const Side& side) const {
-  std::uint64_t sum = 0, end = 0;
-  std::uint32_t longest = 0;
-  for (std::uint64_t i = 0; i < examples_; ++i) {
-    const std::uint32_t ids = length(side, i);
-    sum += ids;
-    longest = std::max(longest, ids);
-    const Range range = range_of(side, i);
-    if (range.begin != end)
-      refuse(path_, fmt::format("example {} at value {}", i, end), fmt::format("at {}", range.begin));
-    end += range.size;
-    if (!is_text() && range.size > ids)
-      refuse(path_, fmt::format("at most {} ids in example {}", ids, i), fmt::format("{}", range.size));
-  }
-  if (sum != side.ids || longest != side.longest || end != side.values)
-    refuse(path_, fmt::format("{} ids, at most {} in an example, and {} values", side.ids, side.longest, side.values),
-           fmt::format("{}, {} and {}", sum, longest, end));
-}
-
-void TokenShard::check() const {
-  if (has_source()) check(source_);
-  check(target_);
-  std::uint64_t documents = 0;
-  for (std::uint64_t i = 0; i < examples_; ++i) documents += starts_document(i) ? 1 : 0;
-  if (documents != documents_begun_)
-    refuse(path_, fmt::format("{} documents", documents_begun_), fmt::format("{}", documents));
-}
-
-bool TokenShard::starts_document(std::uint64_t example) const {
-  ARGOSY_CHECK(example < examples_, "{} of {}", example, examples_);
-  touch(documents_ + example / 8, 1);
-  return (static_cast<unsigned>(documents_[example / 8]) >> example % 8 & 1U) != 0;
-}
-
-std::uint64_t TokenShard::document_begin(std::uint64_t from, std::uint64_t n) const {
-  if (documents_begun_ == examples_) return std::min(from + n, examples_);
-  constexpr std::uint64_t word_bits = 64;
-  for (std::uint64_t at = from / word_bits * word_bits; at < examples_; at += word_bits) {
-    const std::uint64_t size_bytes = std::min<std::uint64_t>(sizeof(std::uint64_t), (examples_ - at + 7) / 8);
-    touch(documents_ + at / 8, size_bytes);
-    std::uint64_t word = 0;
-    std::memcpy(&word, documents_ + at / 8, size_bytes);
-    if (at < from) word &= ~std::uint64_t{0} << (from - at);
-    const auto begun = static_cast<std::uint64_t>(std::popcount(word));
-    if (begun <= n) {
-      n -= begun;
+  for (std::size_t s = begin.first; s < shards.size() && s <= end.first; ++s) {
+    const TokenShard& shard = shards[s];
+    const std::uint64_t from = s == begin.first ? begin.second : 0, to = s == end.first ? end.second : shard.size();
+    if (from >= to) continue;
+    const std::uint64_t first = corpus.first + corpus.size;
+    runs_.push_back({.first = first,
+                     .end = first + (to - from),
+                     .first_document = corpus.first_document + corpus.documents,
+                     .in_shard = from,
+                     .shard = shards_.size() - shards.size() + s,
+                     .corpus = corpora_.size()});
+    corpus.size += to - from;
+    corpus.documents += documents_in(shard, from, to);
+    if (to - from == shard.size()) {
+      corpus.src_tokens += static_cast<double>(shard.totals().source);
+      corpus.tgt_tokens += static_cast<double>(shard.totals().target);
       continue;
     }
-    for (; n > 0; --n) word &= word - 1;
-    return at + static_cast<std::uint64_t>(std::countr_zero(word));
+    for (std::uint64_t i = from; i < to; ++i) {
+      corpus.src_tokens += shard.lengths(i).source;
+      corpus.tgt_tokens += shard.lengths(i).target;
+    }
   }
-  return examples_;
+  corpora_.push_back(std::move(corpus));
 }
 
-void TokenShard::verify() const {
-  for (std::uint64_t block = 0; block < shard_blocks(body_end_); ++block) check_block(block);
+TokenShards TokenShards::open(const Files& files, const DataConfig& config, const Tokenizer& tokenizer, Part part) {
+  const Path folder = config.shards;
+  const ShardIndex index = read_shard_index(files, folder);
+  const std::string where = shard_index_path(folder).string();
+  require_same(index, config, tokenizer, where);
+  TokenShards shards;
+  shards.fingerprint_ = index.recipe;
+  shards.eos_ = narrow<std::int32_t>(tokenizer.vocabulary().eos);
+  shards.has_source_ = index.corpora.front().texts.size() == 2;
+  for (std::size_t c = 0; c < index.corpora.size(); ++c) {
+    const ShardIndex::Corpus& entry = index.corpora[c];
+    const Pipeline& pipeline = shards.pipelines_.emplace_back(config.corpora[c], tokenizer, config.mode);
+    if (pipeline.recipe() != entry.transforms)
+      throw_error(Fault::data, where, fmt::format("transforms of {} as configured:{}", entry.name, pipeline.recipe()),
+                  fmt::format("token shards made with:{}", entry.transforms), remake);
+    std::vector<TokenShard> own = open_shards(files, folder, index, entry, pipeline);
+    const std::size_t count = own.size();
+    for (TokenShard& shard : own) {
+      shards.is_exact_ = shards.is_exact_ && !shard.has_loss();
+      shards.shards_.push_back(std::move(shard));
+    }
+    shards.is_exact_ = shards.is_exact_ && !pipeline.is_random();
+    shards.add_corpus(config.corpora[c], config.split, part, std::span{shards.shards_}.last(count));
+  }
+  return shards;
 }
 
-std::string_view TokenShard::note() const {
-  touch(reinterpret_cast<const std::byte*>(note_.data()), note_.size());
-  return note_;
+TokenShards::Place TokenShards::place_of(std::uint64_t example) const {
+  ARGOSY_CHECK(example < size(), "{} of {}", example, size());
+  const Run& run = *std::prev(std::ranges::upper_bound(runs_, example, {}, &Run::first));
+  return {run, shards_[run.shard], example - run.first + run.in_shard};
+}
+
+Lengths TokenShards::lengths(std::uint64_t example) const {
+  const Place place = place_of(example);
+  return place.shard.lengths(place.in_shard);
+}
+
+bool TokenShards::starts_document(std::uint64_t example) const {
+  const Place place = place_of(example);
+  return place.shard.starts_document(place.in_shard);
+}
+
+bool TokenShards::read(std::uint64_t example, const std::optional<Draw>& draw, Example& out) const {
+  const Place place = place_of(example);
+  const Pipeline& pipeline = pipelines_[place.run.corpus];
+  place.shard.read(place.in_shard, out);
+  if (!pipeline.stores_text() && !pipeline.is_random()) return false;
+
+  // Transforms see no EOS; only pairs have random ones.
+  const auto without_eos = [&](std::vector<std::int32_t>& ids) {
+    if (!ids.empty() && ids.back() == eos_) ids.pop_back();
+  };
+  if (!pipeline.stores_text()) {
+    without_eos(out.source);
+    without_eos(out.target);
+    if (!out.loss.empty()) out.loss.pop_back();
+  }
+  const Lengths longest = place.shard.lengths(place.in_shard);
+  const bool plainly = pipeline.finish(out, draw, {has_source_ ? longest.source - 1 : 0, longest.target - 1});
+  if (has_source_) out.source.push_back(eos_);
+  const bool ends = has_source_ || out.target.size() < longest.target;  // a document's part may go on in the next one
+  if (ends) out.target.push_back(eos_);
+  if (ends && !out.loss.empty()) out.loss.push_back(out.loss.back());
+  return plainly;
+}
+
+TokenShards::Document TokenShards::document(std::uint64_t number) const {
+  const Run& run = *std::prev(std::ranges::upper_bound(runs_, number, {}, &Run::first_document));
+  const std::uint64_t at =
+      shards_[run.shard].document_begin(run.in_shard, number - run.first_document) - run.in_shard + run.first;
+  ARGOSY_CHECK(at < run.end, "document {}", number);
+  const std::uint64_t end = corpora_[run.corpus].first + corpora_[run.corpus].size;
+  std::uint64_t next = at + 1;
+  while (next < end && !starts_document(next)) ++next;
+  return {.first = at, .examples = next - at};
+}
+
+void TokenShards::require_at_most(std::int64_t positions, const Tokenizer& tokenizer) const {
+  const auto is_longer = [&](const Lengths& each) { return std::max(each.source, each.target) > positions; };
+  for (const Run& run : runs_) {
+    if (!is_longer(shards_[run.shard].longest())) continue;
+    for (std::uint64_t example = run.first; example < run.end; ++example) {
+      const Lengths found = lengths(example);
+      if (!is_longer(found)) continue;
+      const Corpus& corpus = corpora_[run.corpus];
+      Example made;
+      read(example, std::nullopt, made);
+      const bool is_source = found.source > positions;
+      std::vector<std::int32_t>& ids = is_source ? made.source : made.target;
+      ids.resize(std::min<std::size_t>(ids.size(), 12));
+      throw_error(Fault::data, fmt::format("corpus {}, pair {}", corpus.name, example - corpus.first + 1),
+                  fmt::format("pairs of at most {} pieces a side, which the model has positions for", positions),
+                  fmt::format("a {} of {} pieces, \"{}…\"", is_source ? "source" : "target",
+                              is_source ? found.source : found.target, tokenizer.decode(ids)),
+                  "raise model.max_positions, or leave such pairs out: add the transform max_length to the transforms "
+                  "of this corpus, and run preprocess");
+    }
+  }
 }
 
 }  // namespace argosy::data

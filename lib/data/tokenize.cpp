@@ -114,9 +114,7 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
   std::vector<Made> all(read.records.size());
   parallel_for(all.size(), threads, [&, &records = read.records, &lines_before = before](std::size_t i) {
     auto& [example, plan] = all[i];
-    example.loss = loss_of(records[i]);
-    example.source_text = std::move(records[i].source);
-    example.target_text = std::move(records[i].target);
+    example = example_of(std::move(records[i]));
     example.before = std::move(lines_before[i]);
     plan = task.pipeline->plan(example);
   });
@@ -149,7 +147,6 @@ std::string tokenize_shard(const Files& files, const Tokenizer& tokenizer, const
       example.target.push_back(eos);
       if (!example.loss.empty()) example.loss.push_back(example.loss.back());
     }
-    if (as_text) fold_lines(example);
     writer.add(example, {pairs ? plan.longest.source + end : 0, plan.longest.target + end}, starts_document);
   }
   const boost::json::object note{{"dropped", boost::json::value_from(dropped)},

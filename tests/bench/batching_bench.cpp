@@ -4,32 +4,19 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
 
-#include "core/random.hpp"
 #include "data/batch_plan.hpp"
 #include "data/sampler.hpp"
+#include "support/lognormal_lengths.hpp"
 
 namespace argosy::data {
 namespace {
 
 namespace json = boost::json;
-
-/// a = exp(3.1 + .6 z1), b = a·exp(.2 z2), rounded, clipped to 1..200, EOS added (mean 28).
-std::vector<Lengths> lognormal_lengths(std::size_t count) {
-  RandomStream random{3, 1};
-  const auto clipped = [](double x) { return static_cast<std::uint32_t>(std::clamp(std::round(x), 1.0, 200.0)) + 1; };
-  std::vector<Lengths> lengths;
-  for (std::size_t i = 0; i < count; ++i) {
-    const double a = std::exp(3.1 + 0.6 * random.normal()), b = a * std::exp(0.2 * random.normal());
-    lengths.push_back({clipped(a), clipped(b)});
-  }
-  return lengths;
-}
 
 /// What a list of batches comes to. size: what its rule compares with the budget.
 class Figures {
@@ -165,7 +152,7 @@ std::vector<Lengths> lengths_from(const char* path) {
 /// batching [FILE]: a source and a target length a line; without it 400,000 pairs of lognormal lengths.
 int main(int argc, char** argv) {
   using namespace argosy;
-  const std::vector<data::Lengths> lengths = argc > 1 ? data::lengths_from(argv[1]) : data::lognormal_lengths(400000);
+  const std::vector<data::Lengths> lengths = argc > 1 ? data::lengths_from(argv[1]) : test::lognormal_lengths(400000);
   if (lengths.empty()) {
     std::cerr << "batching: " << argv[1] << " holds no pairs of lengths\n";
     return 3;

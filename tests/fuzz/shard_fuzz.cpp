@@ -2,7 +2,7 @@
 
 #include "core/hash.hpp"
 #include "data/shard_writer.hpp"
-#include "data/token_shards.hpp"
+#include "data/token_shard.hpp"
 #include "fuzz/fuzz.hpp"
 
 namespace argosy::data {

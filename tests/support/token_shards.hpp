@@ -3,7 +3,7 @@
 #include <string>
 
 #include "data/shard_index.hpp"
-#include "data/token_shards.hpp"
+#include "data/token_shard.hpp"
 #include "support/temp_folder.hpp"
 
 namespace argosy::test {

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "core/random.hpp"
+#include "data/line_offset.hpp"
 #include "data/token_count.hpp"
 #include "support/captured.hpp"
 #include "support/compress.hpp"

@@ -8,22 +8,10 @@
 #include <set>
 
 #include "core/error.hpp"
-#include "core/random.hpp"
+#include "support/lognormal_lengths.hpp"
 
 namespace argosy::data {
 namespace {
-
-/// Lengths of sentence pairs: a = exp(3.1 + .6 z1), b = a·exp(.2 z2), rounded, clipped to 1..200, EOS added (mean 28).
-std::vector<Lengths> lognormal_lengths(std::size_t count, std::uint64_t seed = 3) {
-  RandomStream random{seed, 1};
-  const auto clipped = [](double x) { return static_cast<std::uint32_t>(std::clamp(std::round(x), 1.0, 200.0)) + 1; };
-  std::vector<Lengths> lengths;
-  for (std::size_t i = 0; i < count; ++i) {
-    const double a = std::exp(3.1 + 0.6 * random.normal()), b = a * std::exp(0.2 * random.normal());
-    lengths.push_back({clipped(a), clipped(b)});
-  }
-  return lengths;
-}
 
 constexpr BatchPlanSettings default_settings{.micro_size = 4096, .micro_batches = 4};
 
@@ -43,7 +31,7 @@ double target_efficiency(const BatchPlan& plan) {
 }
 
 TEST(BatchPlan, FillsBatchesAndBalancesSteps) {
-  const std::vector<Lengths> lengths = lognormal_lengths(100000);
+  const std::vector<Lengths> lengths = test::lognormal_lengths(100000);
   const BatchPlan plan{default_settings, lengths, {}};
   EXPECT_GE(fill(plan, default_settings), 0.99);
   EXPECT_LE(fill(plan, default_settings), 1.0);
@@ -65,7 +53,7 @@ TEST(BatchPlan, FillsBatchesAndBalancesSteps) {
 }
 
 TEST(BatchPlan, RoundsWidthsUpToTheMultiple) {
-  const std::vector<Lengths> lengths = lognormal_lengths(20000);
+  const std::vector<Lengths> lengths = test::lognormal_lengths(20000);
   BatchPlanSettings settings = default_settings;
   settings.width_multiple = 8;
   const BatchPlan plan{settings, lengths, {}};
@@ -78,7 +66,7 @@ TEST(BatchPlan, RoundsWidthsUpToTheMultiple) {
 }
 
 TEST(BatchPlan, TakesEachExampleOnceAndCountsRealLengths) {
-  const std::vector<Lengths> lengths = lognormal_lengths(5000);
+  const std::vector<Lengths> lengths = test::lognormal_lengths(5000);
   const BatchPlan plan{default_settings, lengths, {}};
   std::vector<std::uint32_t> seen;
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
@@ -104,7 +92,7 @@ TEST(BatchPlan, TakesEachExampleOnceAndCountsRealLengths) {
 }
 
 TEST(BatchPlan, ShufflesStepsByItsKeyAlone) {
-  const std::vector<Lengths> lengths = lognormal_lengths(5000);
+  const std::vector<Lengths> lengths = test::lognormal_lengths(5000);
   const auto widths = [&](const PoolKey& key) {
     const BatchPlan plan{default_settings, lengths, key};
     std::vector<std::int64_t> found;
@@ -118,7 +106,7 @@ TEST(BatchPlan, ShufflesStepsByItsKeyAlone) {
 }
 
 TEST(BatchPlan, LeavesOutAndCountsWhatExceedsAMicroBatchAlone) {
-  std::vector<Lengths> lengths = lognormal_lengths(1000);
+  std::vector<Lengths> lengths = test::lognormal_lengths(1000);
   lengths[17] = {4000, 97};
   const BatchPlan plan{default_settings, lengths, {}};
   EXPECT_EQ(plan.oversized(), 1);
@@ -141,7 +129,7 @@ TEST(BatchPlan, GivesEmptyMicroBatchesAfterTheLastOnes) {
 }
 
 TEST(BatchPlan, CountsRowsUnderUnitExamples) {
-  const std::vector<Lengths> lengths = lognormal_lengths(103);
+  const std::vector<Lengths> lengths = test::lognormal_lengths(103);
   const BatchPlan plan{{.unit = BatchUnit::examples, .micro_size = 10, .micro_batches = 1}, lengths, {}};
   EXPECT_EQ(plan.steps(), 11);
   for (const MicroBatch& micro_batch : plan.all()) EXPECT_LE(micro_batch.examples.size(), 10U);

@@ -58,6 +58,22 @@ class Refuse final : public Transform {
   std::size_t size_;
 };
 
+/// Puts the lines before an example into it.
+class Join final : public Transform {
+ public:
+  [[nodiscard]] std::string_view type() const override { return "join"; }
+  [[nodiscard]] std::string recipe() const override { return "join"; }
+  [[nodiscard]] Stage stage() const override { return Stage::ids; }
+  [[nodiscard]] std::int64_t lines_before() const override { return 3; }
+  [[nodiscard]] bool apply(Example& example, RandomStream*) const override {
+    for (const auto& [source, target] : example.before) {
+      example.source.insert(example.source.end(), source.begin(), source.end());
+      example.target.insert(example.target.end(), target.begin(), target.end());
+    }
+    return true;
+  }
+};
+
 template <class... Ts>
 Pipeline of(Ts... transforms) {
   Transforms list;
@@ -138,6 +154,27 @@ TEST(Pipeline, OnlineStoresTextAndGivesTheSameIds) {
     EXPECT_FALSE(online.finish(text, Draw{}, plan.longest));
     EXPECT_EQ(std::tuple(text.source, text.target), std::tuple(ids.source, ids.target));
   }
+}
+
+TEST(Pipeline, StoresTheLinesBeforeAnExampleThatTrainingReads) {
+  Transforms transforms, later;
+  transforms.push_back(std::make_unique<Characters>());
+  transforms.push_back(std::make_unique<Join>());
+  later.push_back(std::make_unique<Characters>());
+  later.push_back(std::make_unique<IdRepeat>());
+  later.push_back(std::make_unique<Join>());
+  EXPECT_TRUE((Pipeline{std::move(later), true, 'u'}).stores_text()) << "ids have no lines before them";
+  const Pipeline online{std::move(transforms), true, 'u', DataMode::online};
+  Example example = example_of("it is", "lo es");
+  example.loss = {false, true, true, true, true};
+  example.before = {{"one", "uno"}, {"", "dos"}, {"three", ""}};
+  const Pipeline::Plan plan = online.plan(example);
+  EXPECT_TRUE(example.before.empty());
+  EXPECT_EQ(example.loss.size(), example.target_text.size());
+  EXPECT_FALSE(online.finish(example, std::nullopt, plan.longest));
+  EXPECT_EQ(std::string(example.source.begin(), example.source.end()), "it isonethree");
+  EXPECT_EQ(std::string(example.target.begin(), example.target.end()), "lo esunodos");
+  EXPECT_EQ(example.loss, (std::vector<bool>{false, true, true, true, true}));
 }
 
 TEST(Pipeline, DrawsTheSameForTheSameSeedEpochAndExampleAndNeverMoreThanPlanned) {

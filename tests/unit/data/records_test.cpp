@@ -133,9 +133,10 @@ TEST_F(ReadRecords, CutsLongDocumentsIntoPartsThatAreTheText) {
 TEST_F(ReadRecords, ReadsLinesOfTenMegabytes) {
   const std::string line(10 << 20, 'x');
   const std::vector<Record> records = read(line + "\nshort\n").records;
-  ASSERT_EQ(records.size(), 11U);
+  const std::size_t parts = line.size() / most_record_bytes;
+  ASSERT_EQ(records.size(), parts + 1);
   EXPECT_EQ(records.back().target, "short");
-  EXPECT_EQ(records[9].target.size(), most_record_bytes);
+  EXPECT_EQ(records[parts - 1].target.size(), most_record_bytes);
   rules_.pairs = true;
   const Path path = write("long", line);
   const std::vector<Record> pairs = read_records(files_, rules_, {{path}, {path}}, unpack_).records;

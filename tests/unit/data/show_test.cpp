@@ -106,23 +106,6 @@ TEST_F(Show, TellsWhyMaxLengthLeavesAnExampleOut) {
                                               encoded("IN THE BEGINNING").size(), encoded("En el principio").size())));
 }
 
-TEST(FoldedLines, ComeBack) {
-  Example example = pair_of("it is", "lo es");
-  example.loss = {false, true, true, true, true};
-  example.before = {{"one", "uno"}, {"", "dos"}, {"three", ""}};
-  const Example wanted = example;
-  fold_lines(example);
-  EXPECT_TRUE(example.before.empty());
-  EXPECT_EQ(example.loss.size(), example.target_text.size());
-  unfold_lines(example);
-  EXPECT_EQ(std::tuple(example.source_text, example.target_text, example.loss),
-            std::tuple(wanted.source_text, wanted.target_text, wanted.loss));
-  ASSERT_EQ(example.before.size(), 3U);
-  for (std::size_t i = 0; i < 3; ++i)
-    EXPECT_EQ(std::pair(example.before[i].source, example.before[i].target),
-              std::pair(wanted.before[i].source, wanted.before[i].target));
-}
-
 TEST(DocumentLines, EndWhereASideIsEmpty) {
   DocumentLines document{2};
   EXPECT_TRUE(document.before().empty());
