@@ -404,6 +404,7 @@ T from_document(const Document& document) {
   detail::Reader{unreadable, everywhere}.read(document.root(), value);
   detail::validate_tree(value, invalid);
   detail::throw_problems(document, unreadable, invalid);
+  if constexpr (requires { expand(value); }) expand(value);
   return value;
 }
 

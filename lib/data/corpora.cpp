@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <map>
+#include <set>
 
 #include "comm/message.hpp"
 #include "core/error.hpp"
@@ -24,17 +26,19 @@ std::vector<CountedCorpus> count_corpora(const comm::Communicator& world, const 
       }
   });
   names = comm::from_message<std::vector<std::vector<std::string>>>(world.broadcast(comm::to_message(names)));
+  // A file of several corpora, as of both directions, is counted once.
   std::vector<Path> paths;
-  for (const std::vector<std::string>& list : names) paths.insert(paths.end(), list.begin(), list.end());
+  std::map<std::string, std::size_t> place_of;
+  for (const std::vector<std::string>& list : names)
+    for (const std::string& name : list)
+      if (place_of.emplace(name, paths.size()).second) paths.emplace_back(name);
   const std::vector<CountedFile> counted = count_files(world, files, log, paths, settings);
   std::vector<CountedCorpus> corpora;
-  auto next = counted.begin();
+  corpora.reserve(data.corpora.size());
   for (std::size_t c = 0; c < data.corpora.size(); ++c) {
     CountedCorpus& corpus = corpora.emplace_back(CountedCorpus{.rules = rules_of(data.corpora[c], data)});
-    for (auto& [side, list] : {std::pair{&corpus.source, &names[2 * c]}, {&corpus.target, &names[2 * c + 1]}}) {
-      side->assign(next, next + std::ssize(*list));
-      next += std::ssize(*list);
-    }
+    for (const std::string& name : names[2 * c]) corpus.source.push_back(counted[place_of.at(name)]);
+    for (const std::string& name : names[2 * c + 1]) corpus.target.push_back(counted[place_of.at(name)]);
   }
   return corpora;
 }
@@ -78,9 +82,11 @@ Digest digest_of_texts(std::span<const CountedFile> texts) {
 
 std::vector<CountedFile> files_of(std::span<const CountedCorpus> corpora) {
   std::vector<CountedFile> all;
+  std::set<Path> seen;
   for (const CountedCorpus& corpus : corpora)
     for (const std::vector<CountedFile>* side : {&corpus.source, &corpus.target})
-      all.insert(all.end(), side->begin(), side->end());
+      for (const CountedFile& file : *side)
+        if (seen.insert(file.path).second) all.push_back(file);
   return all;
 }
 

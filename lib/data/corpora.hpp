@@ -46,7 +46,7 @@ void require_readable(std::span<const CountedCorpus> corpora);
 
 /// Digest of the files of one side: of a single file its own.
 [[nodiscard]] Digest digest_of_texts(std::span<const CountedFile> texts);
-/// All counted files: of each corpus its sources, then its targets.
+/// All counted files, each once: of each corpus its sources, then its targets.
 [[nodiscard]] std::vector<CountedFile> files_of(std::span<const CountedCorpus> corpora);
 
 /// Tokens of the corpora, by name, as preprocess counted them; empty when the shards were made from other texts.

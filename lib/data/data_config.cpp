@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "core/error.hpp"
 #include "data/transforms/ranges.hpp"
@@ -31,6 +32,9 @@ std::span<const config::KeyText> key_texts(const CorpusConfig&) {
        "text (a line is an example), tsv (columns between tabs, nothing is quoted) or jsonl (one JSON object a line); "
        "default: by the ending of the first name of source, .tsv, .jsonl or .ndjson, also before .gz and .zst"},
       {"fields", "where records of tsv (\"2\": column 2) or jsonl (\"/text\": a JSON pointer) have their texts"},
+      {"directions",
+       "both: train on the pairs in both directions, as on a second corpus NAME-reversed whose source is the target of "
+       "this one; transforms then see the sides exchanged, {from} and {to} of a prefix too"},
       {"weight", "multiplies the corpus's share of tgt_tokens"},
       {"start",
        "train on this corpus from here on: steps, or with t tgt_tokens, with e epochs; takes effect where a pool "
@@ -157,6 +161,25 @@ void require_between(config::Problems& problems, std::string_view pointer, std::
                    fmt::format("{}", value));
 }
 
+std::string reversed_name(const CorpusConfig& corpus) { return corpus.name + "-reversed"; }
+
+CorpusConfig reversed(CorpusConfig corpus) {
+  const TextFormat format = rules_of(corpus, {}).format;
+  corpus.name = reversed_name(corpus);
+  std::ranges::reverse(corpus.languages);
+  if (corpus.target) {
+    std::swap(corpus.source, *corpus.target);
+  } else {
+    const bool columns = format == TextFormat::tsv;
+    corpus.format = format;
+    corpus.fields.source = std::exchange(corpus.fields.target, corpus.fields.source.value_or(columns ? "1" : "/source"))
+                               .value_or(columns ? "2" : "/target");
+  }
+  for (TransformConfig& transform : corpus.transforms)  // the scripts of the languages
+    if (auto* script = std::get_if<Script>(&transform.value)) std::swap(script->source, script->target);
+  return corpus;
+}
+
 /// Says which multiples of `of` are next to `size`.
 std::string try_neighbors(std::int64_t size, std::int64_t of) {
   const std::int64_t below = size / of * of;
@@ -204,6 +227,8 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
   problems.require(!config.end || config.end->unit != config.start.unit || config.end->count > config.start.count,
                    "/end", fmt::format("after start ({})", config.start.text()),
                    config.end ? config.end->text() : "none");
+  problems.require(rules.pairs || config.directions == Directions::forward, "/directions",
+                   "forward, since the corpus has no target", "both");
   problems.require(config.languages.empty() || config.languages.size() == (rules.pairs ? 2 : 1), "/languages",
                    rules.pairs ? "two codes: source and target" : "one code",
                    fmt::format("{}", config.languages.size()));
@@ -216,7 +241,7 @@ void validate(const CorpusConfig& config, config::Problems& problems) {
           return std::tuple{T::stage, T::type, needs_pairs<T>};
         },
         config.transforms[i].value);
-    if (pairs_only && !config.target)
+    if (pairs_only && !rules.pairs)
       problems.add(fmt::format("/transforms/{}", i), "a transform for one side, since the corpus has no target", type,
                    "remove it from the list");
     if (stage < last || (stage == Stage::tokenize && tokenizes))
@@ -263,11 +288,14 @@ void validate(const DataConfig& config, config::Problems& problems) {
                    fmt::format("a number of at least {}", least_temperature), fmt::format("{}", config.temperature));
   problems.require(config.unpacked_limit.value_or(1) >= 1, "/unpacked_limit", "at least 1",
                    fmt::format("{}", config.unpacked_limit.value_or(1)));
-  std::set<std::string_view> names;
+  std::set<std::string> names;
   for (std::size_t i = 0; i < config.corpora.size(); ++i) {
     const CorpusConfig& corpus = config.corpora[i];
-    problems.require(names.insert(corpus.name).second, fmt::format("/corpora/{}/name", i),
-                     "a name that no other corpus has", corpus.name);
+    std::vector<std::string> own{corpus.name};
+    if (corpus.directions == Directions::both) own.push_back(reversed_name(corpus));
+    for (const std::string& name : own)
+      problems.require(names.insert(name).second, fmt::format("/corpora/{}/name", i), "a name that no other corpus has",
+                       name);
     problems.require(has_pairs(corpus) == has_pairs(config.corpora.front()), fmt::format("/corpora/{}", i),
                      "of pairs in all corpora or in none (a target, or two languages in tsv and jsonl)", "a mixture");
   }
@@ -293,11 +321,34 @@ void validate(const BatchConfig& config, config::Problems& problems) {
   }
 }
 
+void expand_directions(DataConfig& config) {
+  std::vector<CorpusConfig> corpora;
+  corpora.reserve(2 * config.corpora.size());
+  for (CorpusConfig& corpus : config.corpora) {
+    const bool both = std::exchange(corpus.directions, Directions::forward) == Directions::both;
+    corpora.push_back(std::move(corpus));
+    if (both) corpora.push_back(reversed(corpora.back()));
+  }
+  config.corpora = std::move(corpora);
+}
+
 std::vector<TransformConfig> transforms_of(const CorpusConfig& corpus) {
   std::vector<TransformConfig> transforms = corpus.transforms;
   if (!corpus.source_prefix.empty())
     transforms.push_back({Prefix{.source = corpus.source_prefix, .probability = corpus.prefix_probability}});
   return transforms;
+}
+
+Prefixes prefixes_of(const CorpusConfig& corpus) {
+  Prefixes prefixes;
+  for (const TransformConfig& transform : transforms_of(corpus)) {
+    const auto* prefix = std::get_if<Prefix>(&transform.value);
+    if (prefix == nullptr) continue;
+    const Prefix filled = prefix->filled(corpus.languages);
+    prefixes.source.insert(prefixes.source.begin(), filled.source.begin(), filled.source.end());
+    prefixes.target.insert(prefixes.target.begin(), filled.target.begin(), filled.target.end());
+  }
+  return prefixes;
 }
 
 std::vector<std::string> symbols_of(const DataConfig& config) {

@@ -47,6 +47,8 @@ enum class DataMode { prepared, online };
 BOOST_DESCRIBE_ENUM(DataMode, prepared, online)
 enum class Oversized { skip, truncate, error };
 BOOST_DESCRIBE_ENUM(Oversized, skip, truncate, error)
+enum class Directions { forward, both };
+BOOST_DESCRIBE_ENUM(Directions, forward, both)
 
 /// All that can be configured, each by its name and with keys of its own.
 using TransformConfig = config::Tagged<MaxLength, Subword, LengthRatio, Repetition, TerminalPunctuation, Numerals,
@@ -60,6 +62,7 @@ struct CorpusConfig {
   std::optional<config::StringOrList> target{};  // of pairs in two files
   std::optional<TextFormat> format{};
   FieldsConfig fields{};
+  Directions directions = Directions::forward;
   double weight = 1.0;
   config::Period start{};                       // drawn from here on
   std::optional<config::Period> end{};          // and up to here
@@ -69,8 +72,8 @@ struct CorpusConfig {
   double prefix_probability = 1;
 };
 BOOST_DESCRIBE_STRUCT(CorpusConfig, (),
-                      (name, languages, source, target, format, fields, weight, start, end, documents, transforms,
-                       source_prefix, prefix_probability))
+                      (name, languages, source, target, format, fields, directions, weight, start, end, documents,
+                       transforms, source_prefix, prefix_probability))
 
 struct TokenizerTraining {
   TokenizerType type = TokenizerType::unigram;
@@ -135,10 +138,20 @@ void validate(const BatchConfig&, config::Problems&);
 /// Whether the corpus has a source and a target side; else it is text for a language model. It has both if a target
 /// file is named, or if its records (tsv, jsonl) are in two languages.
 [[nodiscard]] bool has_pairs(const CorpusConfig& corpus);
+/// Puts two corpora in the place of each with directions `both`: itself, and after it `<name>-reversed`, with the sides
+/// of the same files exchanged.
+void expand_directions(DataConfig& config);
 /// What the texts of a corpus say.
 [[nodiscard]] TextRules rules_of(const CorpusConfig& corpus, const DataConfig& data);
 /// The transforms of a corpus, with the one that its key source_prefix stands for.
 [[nodiscard]] std::vector<TransformConfig> transforms_of(const CorpusConfig& corpus);
+/// Whole pieces before each line of a side.
+struct Prefixes {
+  std::vector<std::string> source{}, target{};
+  bool operator==(const Prefixes&) const = default;
+};
+/// Those that the transforms of a corpus put there, with its languages filled in.
+[[nodiscard]] Prefixes prefixes_of(const CorpusConfig& corpus);
 /// What a tokenizer that is trained has as whole pieces: tokenizer_training.symbols and the pieces that transforms
 /// need, in ascending order. Special pieces are not among them: it has these anyway.
 [[nodiscard]] std::vector<std::string> symbols_of(const DataConfig& config);

@@ -70,10 +70,11 @@ struct Loader::State {
     const std::int64_t steps = pool.steps();
     made.at = {pool.begin(), at};
     made.next = at + 1 < steps ? Cursor{pool.begin(), at + 1} : Cursor{pool.next(), 0};
-    const double pools_done =
-        static_cast<double>(pool.begin().pool) + static_cast<double>(at + 1) / static_cast<double>(steps);
+    const double done = static_cast<double>(at + 1) / static_cast<double>(steps);
+    const double pools_done = static_cast<double>(pool.begin().pool) + done;
     made.epochs_done =
         static_cast<double>(pool.begin().epoch) + pools_done / static_cast<double>(maker.pools_in_epoch());
+    made.passes = maker.passes(pool, done);
     return made;
   }
 
@@ -165,5 +166,6 @@ double Loader::waited_s() const noexcept { return state_->waited_s; }
 bool Loader::is_exact() const noexcept { return state_->maker.is_exact(); }
 const PoolSource::Report& Loader::report() const noexcept { return state_->report; }
 std::int64_t Loader::pools_in_epoch() const noexcept { return state_->maker.pools_in_epoch(); }
+const std::vector<double>& Loader::shares() const noexcept { return state_->maker.shares(); }
 
 }  // namespace argosy::data

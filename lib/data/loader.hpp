@@ -30,7 +30,8 @@ struct StepBatches {
   /// are the gradient's denominator.
   PoolSource::Totals totals{};
 
-  double epochs_done = 0;  // after this step, with the fraction
+  double epochs_done = 0;        // after this step, with the fraction
+  std::vector<double> passes{};  // through each corpus, after this step
 };
 
 struct LoaderSettings {
@@ -59,6 +60,8 @@ class Loader {
   /// Of the pool the loader began in; later ones differ little.
   [[nodiscard]] const PoolSource::Report& report() const noexcept;
   [[nodiscard]] std::int64_t pools_in_epoch() const noexcept;
+  /// As PoolMaker::shares.
+  [[nodiscard]] const std::vector<double>& shares() const noexcept;
 
  private:
   struct State;

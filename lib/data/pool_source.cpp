@@ -316,6 +316,18 @@ Lengths PoolMaker::fitted(std::uint64_t example, const Lengths& lengths) const {
   return {.source = at_most(lengths.source, lengths.target), .target = at_most(lengths.target, lengths.source)};
 }
 
+std::vector<double> PoolMaker::passes(const PoolSource& pool, double done) const {
+  std::vector<double> passes;
+  passes.reserve(shards_.corpora().size());
+  for (std::size_t c = 0; c < shards_.corpora().size(); ++c) {
+    const TokenShards::Corpus& corpus = shards_.corpora()[c];
+    const auto size = static_cast<double>(shards_.has_source() ? corpus.size : corpus.documents);
+    const auto before = static_cast<double>(pool.begin().drawn[c]), after = static_cast<double>(pool.next().drawn[c]);
+    passes.push_back(size > 0 ? (before + done * (after - before)) / size : 0);
+  }
+  return passes;
+}
+
 std::unique_ptr<PoolSource> PoolMaker::make(const PoolBegin& at) const {
   Sampler::Pool pool = sampler_.draw(at);
   if (!packed_) std::ranges::sort(pool.draws, {}, &Drawn::example);  // equal lengths stand in the order of the text

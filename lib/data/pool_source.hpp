@@ -67,6 +67,8 @@ class PoolMaker {
   [[nodiscard]] std::int64_t pools_in_epoch() const noexcept { return sampler_.pools_in_epoch(); }
   /// Share of the drawn pairs or documents that comes from each corpus.
   [[nodiscard]] const std::vector<double>& shares() const noexcept { return sampler_.shares(); }
+  /// How often each corpus has been drawn as a whole, when a share of the pool is done.
+  [[nodiscard]] std::vector<double> passes(const PoolSource& pool, double done) const;
   /// Whether the totals of a plan are what its batches hold.
   [[nodiscard]] bool is_exact() const noexcept { return shards_.is_exact(); }
 

@@ -10,13 +10,16 @@
 #include "core/error.hpp"
 #include "data/batcher.hpp"
 #include "data/line_reader.hpp"
+#include "data/transforms/draws.hpp"
 #include "data/transforms/subword.hpp"
 
 namespace argosy::data {
 namespace {
 
-std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, Side side) {
+std::vector<std::int32_t> encode_line(const Tokenizer& tokenizer, std::string_view line, Side side,
+                                      const std::vector<std::int32_t>& prefix) {
   std::vector<std::int32_t> ids = tokenizer.encode(line, side);
+  ids.insert(ids.begin(), prefix.begin(), prefix.end());
   ids.push_back(static_cast<std::int32_t>(tokenizer.vocabulary().eos));
   return ids;
 }
@@ -53,10 +56,12 @@ std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& te
     std::vector<std::int32_t> source, target;
     std::uint64_t number = 0;
   };
+  const std::vector<std::int32_t> before_source = ids_of_pieces(tokenizer, text.prefixes.source, Prefix::type),
+                                  before_target = ids_of_pieces(tokenizer, text.prefixes.target, Prefix::type);
   std::vector<Line> lines;
   for (std::size_t i = 0; i < text.source.size(); ++i) {
-    lines.push_back({encode_line(tokenizer, text.source[i], Side::source), {}, i});
-    if (!text.target.empty()) lines.back().target = encode_line(tokenizer, text.target[i], Side::target);
+    lines.push_back({encode_line(tokenizer, text.source[i], Side::source, before_source), {}, i});
+    if (!text.target.empty()) lines.back().target = encode_line(tokenizer, text.target[i], Side::target, before_target);
   }
   std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
     const auto key = [](const Line& line) {

@@ -14,7 +14,8 @@
 namespace argosy::data {
 
 struct ParallelText {
-  std::vector<std::string> source, target;  // of equal size
+  std::vector<std::string> source{}, target{};  // of equal size
+  Prefixes prefixes{};
 };
 
 /// Lines of a file without LF or CR LF; a last line without LF is a line.
@@ -27,8 +28,8 @@ struct ParallelText {
                                               const UnpackSettings& unpack);
 
 /// Every line of `text` once, sorted by length and cut like training batches; pairs longer than micro_size alone get a
-/// batch of their own. Batch::examples are line numbers. Rank r of `world` gets batches r, r + world, … ; all ranks see
-/// the same order. An empty `target` gives batches for translation: no target side.
+/// batch of their own; they begin with the prefixes. Batch::examples are line numbers. Rank r of `world` gets batches
+/// r, r + world, … ; all ranks see the same order. An empty `target` gives batches for translation: no target side.
 [[nodiscard]] std::vector<Batch> batches_of(const Tokenizer& tokenizer, const ParallelText& text, BatchUnit unit,
                                             std::int64_t micro_size, int rank = 0, int world = 1);
 

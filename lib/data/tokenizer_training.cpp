@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
+#include <set>
 #include <unordered_map>
 
 #include "core/error.hpp"
@@ -197,8 +198,10 @@ std::vector<std::string> sample_lines(const Files& files, std::span<const Counte
   sample.reserve(wanted.size());
   auto next = wanted.begin();
   std::uint64_t at = 0;
+  std::set<Path> read;
   for (const CountedCorpus& corpus : corpora) {
     for (const CountedFile& text : files_of(std::span{&corpus, 1})) {
+      if (!read.insert(text.path).second) continue;
       LineReader reader{files.open(text.text), 0, 0, corpus.rules.invalid_utf8, CarriageReturns::drop, text.path};
       for (std::string line; next != wanted.end() && reader.next(line); ++at) {
         if (*next != at) continue;

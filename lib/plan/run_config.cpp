@@ -1,6 +1,7 @@
 #include "plan/run_config.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -83,12 +84,16 @@ std::span<const KeyText> key_texts(const CheckpointConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const ValidationSet&) {
-  static constexpr std::array<KeyText, 5> texts{{
+  static constexpr std::array<KeyText, 6> texts{{
       {"source", "text file, or a list of them, as in data.corpora"},
       {"target", "its translation, line by line; absent for a language model, and for tsv and jsonl"},
       {"format", "text, tsv or jsonl; default: by the ending of the first name of source"},
       {"fields", "where records of tsv or jsonl have their texts"},
       {"documents", "language model: what a document is; default: as in the first corpus, or record for tsv and jsonl"},
+      {"corpus",
+       "pairs: name of the corpus whose prefixes (source_prefix, or the transform prefix) the lines get; required "
+       "where "
+       "the corpora differ in them"},
   }};
   return texts;
 }
@@ -262,11 +267,24 @@ void validate(const RunConfig& config, config::Problems& problems) {
                    "/validation/sets", "a list with at least one set, since early_stop and keep_best need validations",
                    "none", "set validation.sets or data.split");
   const bool language_model = is_language_model(config);
+  data::DataConfig both = config.data;  // with reversed corpora
+  data::expand_directions(both);
   for (std::size_t i = 0; i < config.validation.sets.size(); ++i) {
     const ValidationSet& set = config.validation.sets[i];
     const config::Problems::Scope scope(problems, fmt::format("validation/sets/{}", i));
     const data::TextRules rules = rules_of(set, config);
     data::validate_text(rules, set.source, set.target, problems);
+    if (language_model) {
+      problems.require(!set.corpus, "/corpus", "absent, since model.type is decoder", set.corpus.value_or(""));
+    } else if (!both.corpora.empty() && !prefixes_of(set, both)) {
+      std::vector<std::string> names;
+      for (const data::CorpusConfig& corpus : both.corpora) names.push_back(corpus.name);
+      const std::string all = fmt::format("{}", fmt::join(names, ", "));
+      problems.add("/corpus",
+                   set.corpus ? "the name of a corpus: " + all
+                              : "the name of the corpus that the set is for, since their prefixes differ: " + all,
+                   set.corpus.value_or("none"));
+    }
     problems.require(set.target ? !language_model : language_model || rules.format != data::TextFormat::text, "",
                      language_model ? "without a target, since model.type is decoder" : "a source with a target",
                      set.target ? "a target" : "no target");
@@ -304,6 +322,17 @@ data::TextRules rules_of(const ValidationSet& set, const RunConfig& config) {
     rules.documents = config.data.corpora.front().documents;
   }
   return rules;
+}
+
+std::optional<data::Prefixes> prefixes_of(const ValidationSet& set, const data::DataConfig& data) {
+  std::optional<data::Prefixes> prefixes;
+  for (const data::CorpusConfig& corpus : data.corpora) {
+    if (set.corpus && corpus.name != *set.corpus) continue;
+    data::Prefixes own = data::prefixes_of(corpus);
+    if (prefixes && *prefixes != own) return std::nullopt;
+    prefixes = std::move(own);
+  }
+  return prefixes;
 }
 
 void require_trainable(const RunConfig& config) {

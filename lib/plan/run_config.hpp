@@ -106,8 +106,9 @@ struct ValidationSet {
   std::optional<data::TextFormat> format{};
   data::FieldsConfig fields{};
   std::optional<data::DocumentUnit> documents{};  // that of the first corpus, if the formats are alike
+  std::optional<std::string> corpus{};            // of pairs: its prefixes; absent: those that all corpora have
 };
-BOOST_DESCRIBE_STRUCT(ValidationSet, (), (source, target, format, fields, documents))
+BOOST_DESCRIBE_STRUCT(ValidationSet, (), (source, target, format, fields, documents, corpus))
 
 struct EarlyStopConfig {
   Metric metric = Metric::loss;
@@ -171,6 +172,8 @@ void validate(const EarlyStopConfig&, config::Problems&);
 void validate(const StopConfig&, config::Problems&);
 void validate(const ValidationConfig&, config::Problems&);
 void validate(const RunConfig&, config::Problems&);
+/// Corpora that are read in both directions become two.
+inline void expand(RunConfig& config) { data::expand_directions(config.data); }
 
 /// Checks for the keys that training needs besides those of count and preprocess: run_dir, schedule.lr,
 /// schedule.length. Throws Error{config} naming all that are missing.
@@ -181,6 +184,8 @@ void require_trainable(const RunConfig& config);
 }
 /// What the texts of a validation set say.
 [[nodiscard]] data::TextRules rules_of(const ValidationSet& set, const RunConfig& config);
+/// What stands before the lines of a set: nullopt where the corpora differ and the set names none.
+[[nodiscard]] std::optional<data::Prefixes> prefixes_of(const ValidationSet& set, const data::DataConfig& data);
 /// Whether the weights have an fp32 master, or are fp32 themselves.
 [[nodiscard]] inline bool has_wide_master(const RunConfig& config) {
   return config.precision.mode != PrecisionMode::bf16_pure;

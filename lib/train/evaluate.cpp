@@ -49,6 +49,28 @@ void require_at_most(std::int64_t positions, const EvaluationSet& set, const pla
   }
 }
 
+/// Of each set one that no other has: the file name of its source; where sets have the same, with that of the target;
+/// then with folders; then with a number.
+std::vector<std::string> names_of(const std::vector<plan::ValidationSet>& sets) {
+  const auto file = [](const config::StringOrList& names) { return Path(names.items.front()).filename().string(); };
+  std::vector<std::string> names;
+  names.reserve(sets.size());
+  for (const plan::ValidationSet& set : sets) names.push_back(file(set.source));
+  const auto lengthen = [&](const auto& longer) {
+    const std::vector<std::string> before = names;
+    for (std::size_t i = 0; i < sets.size(); ++i)
+      if (std::ranges::count(before, before[i]) > 1) names[i] = longer(i);
+  };
+  const auto sides = [&](std::size_t i, const auto& part) {
+    return part(sets[i].source) + (sets[i].target ? "-" + part(*sets[i].target) : "");
+  };
+  lengthen([&](std::size_t i) { return sides(i, file); });
+  lengthen(
+      [&](std::size_t i) { return sides(i, [](const config::StringOrList& each) { return each.items.front(); }); });
+  lengthen([&](std::size_t i) { return fmt::format("{}#{}", names[i], i + 1); });
+  return names;
+}
+
 }  // namespace
 
 std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const plan::RunConfig& config,
@@ -60,9 +82,10 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
   const data::UnpackSettings unpack =
       data::unpack_settings(config.data, data::cache_folder(config.data, config.run_dir));
   std::vector<EvaluationSet> sets;
+  const std::vector<std::string> names = names_of(config.validation.sets);
   for (const plan::ValidationSet& wanted : config.validation.sets) {
     EvaluationSet& set = sets.emplace_back();
-    set.name = Path(wanted.source.items.front()).filename().string();
+    set.name = names[sets.size() - 1];
     const data::TextRules rules = plan::rules_of(wanted, config);
     const data::TextFiles texts =
         data::find_text_files(context.files, wanted.source, wanted.target, "validation set " + set.name);
@@ -74,6 +97,7 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
       set.batches = data::lm_batches_of(tokenizer, records, config.batch.sequence_length, rows, rank, world);
     } else {
       set.text = data::read_parallel_text(context.files, rules, texts, unpack);
+      set.text.prefixes = plan::prefixes_of(wanted, config.data).value();
       set.batches = data::batches_of(tokenizer, set.text, config.batch.unit, sizes.micro_size, rank, world);
       require_at_most(config.model.max_positions, set, wanted);
     }
@@ -123,7 +147,11 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
   std::vector<decode::Translation> translations;
   model.with_whole([&](model::Model& whole) {
     model::Inference inference(whole);
-    translations = decode::translate_lines(context.world, inference, tokenizer, {set.text.source}, {});
+    decode::TranslateOptions options;
+    options.source_prefix = set.text.prefixes.source;
+    options.target_prefix = set.text.prefixes.target;
+    options.omit_prefix = true;
+    translations = decode::translate_lines(context.world, inference, tokenizer, {set.text.source}, options);
   });
   evaluation.scores = decode::score_translations(context.world, translations, set.text.target);
   return evaluation;

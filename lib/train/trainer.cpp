@@ -103,6 +103,7 @@ class Trainer {
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !has_its_length();
       if (stopped) context_.log.info("stopping after step {}: {}", state_.step, run_.stop->reason());
+      if (std::floor(state_.epoch) > std::floor(before.epoch)) log_passes();
       state_.owes_validation = is_due(config_.validation.interval, before, state_) || has_its_length();
       const bool improved = state_.owes_validation && !stopped && validate(runner, forward);
       finished = is_finished();
@@ -207,9 +208,6 @@ class Trainer {
     if (run_.device.is_cuda()) context_.log.info("NCCL {}", comm::nccl_version(comm::nccl_table()));
     if (run_.schedule.warmup == 0)
       context_.log.warn("schedule.warmup is 0: Adam's first steps are full-size and training may diverge");
-    for (const data::TokenShards::Corpus& corpus : run_.shards->corpora()) {
-      context_.log.info("corpus {}: {} examples", corpus.name, corpus.size);
-    }
   }
 
   /// Compares the memory of the first steps, on the fullest rank, with the plan.
@@ -239,6 +237,10 @@ class Trainer {
   }
 
   void announce_data(const data::Loader& loader) const {
+    const std::vector<data::TokenShards::Corpus>& corpora = run_.shards->corpora();
+    for (std::size_t c = 0; c < corpora.size(); ++c)
+      context_.log.info("corpus {}: {} examples, {:.1f} % of those drawn", corpora[c].name, corpora[c].size,
+                        100 * loader.shares()[c]);
     const data::PoolSource::Report& pool = loader.report();
     context_.log.info(
         "epoch {}, of {} pools: {} steps, {} examples in this one; micro-batches are {:.1f} % full, and {:.1f} % of "
@@ -266,12 +268,26 @@ class Trainer {
     return step;
   }
 
+  /// How often each corpus has been read: many repeats come before overfitting.
+  [[nodiscard]] json::object passes() const {
+    json::object passes;
+    for (std::size_t c = 0; c < passes_.size(); ++c) passes[run_.shards->corpora()[c].name] = passes_[c];
+    return passes;
+  }
+  void log_passes() const {
+    std::string text;
+    for (const auto& [name, times] : passes())
+      text += fmt::format("{}{} {:.2f} times", text.empty() ? "" : ", ", std::string_view{name}, times.as_double());
+    context_.log.info("corpora read so far: {}", text);
+  }
+
   StepResult take_step(Runner& runner, const plan::StepPlan& plan, const data::StepBatches& batches,
                        const optim::SkipGuard& guard, Saver& saver) {
     RunState next = state_;
     ++next.step;
     next.cursor = batches.next;
     next.epoch = batches.epochs_done;
+    passes_ = batches.passes;
     next.src_tokens += batches.totals.src_tokens;
     next.tgt_tokens += batches.totals.tgt_tokens;
     next.padded_tokens += batches.totals.padded_tokens;
@@ -438,6 +454,7 @@ class Trainer {
       for (const std::string& line : lines_of(profiled_, rates)) context_.log.plain(line);
       report.figures["profile"] = json_of(profiled_, rates);
     }
+    if (steps > 0) report.figures["passes"] = passes();
     if (steps == 0) context_.log.info("nothing to do: the run has already ended at step {}", state_.step);
     return report;
   }
@@ -454,6 +471,7 @@ class Trainer {
   json::object memory_;               // measured and planned
   ProfiledSteps profiled_;            // with --profile: those after the first few
   std::int64_t steps_taken_ = 0;
+  std::vector<double> passes_;  // through each corpus; empty before the first step
 };
 
 }  // namespace

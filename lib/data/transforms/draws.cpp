@@ -43,4 +43,12 @@ std::int32_t id_of_piece(const Tokenizer& tokenizer, std::string_view piece, std
   return narrow<std::int32_t>(*id);
 }
 
+std::vector<std::int32_t> ids_of_pieces(const Tokenizer& tokenizer, const std::vector<std::string>& pieces,
+                                        std::string_view type) {
+  std::vector<std::int32_t> ids;
+  ids.reserve(pieces.size());
+  for (const std::string& piece : pieces) ids.push_back(id_of_piece(tokenizer, piece, type));
+  return ids;
+}
+
 }  // namespace argosy::data

@@ -27,5 +27,7 @@ template <class Value>
 
 /// The id of a piece that the transform `type` needs. Throws Error{config} if the tokenizer does not have it.
 [[nodiscard]] std::int32_t id_of_piece(const Tokenizer& tokenizer, std::string_view piece, std::string_view type);
+[[nodiscard]] std::vector<std::int32_t> ids_of_pieces(const Tokenizer& tokenizer,
+                                                      const std::vector<std::string>& pieces, std::string_view type);
 
 }  // namespace argosy::data

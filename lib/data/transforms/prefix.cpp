@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/error.hpp"
@@ -33,10 +34,10 @@ namespace {
 
 constexpr std::string_view from_mark = "{from}", to_mark = "{to}";
 
-std::string filled(std::string piece, std::span<const std::string> languages) {
+std::string filled_piece(std::string piece, std::span<const std::string> languages) {
+  if (languages.empty()) return piece;
   for (const std::string_view key : {from_mark, to_mark}) {
     for (std::size_t at = 0; (at = piece.find(key, at)) != std::string::npos;) {
-      ARGOSY_CHECK(!languages.empty(), "{} without languages", piece);
       const std::string& code = key == from_mark ? languages.front() : languages.back();
       piece.replace(at, key.size(), code);
       at += code.size();
@@ -48,15 +49,9 @@ std::string filled(std::string piece, std::span<const std::string> languages) {
 class PrefixTransform final : public Transform {
  public:
   PrefixTransform(const Prefix& config, const Materials& materials) : probability_(config.probability) {
-    const auto ids_of = [&](const std::vector<std::string>& pieces) {
-      std::vector<std::int32_t> ids;
-      ids.reserve(pieces.size());
-      for (const std::string& piece : pieces)
-        ids.push_back(id_of_piece(materials.tokenizer, filled(piece, materials.languages), Prefix::type));
-      return ids;
-    };
-    source_ = ids_of(config.source);
-    target_ = ids_of(config.target);
+    const Prefix filled = config.filled(materials.languages);
+    source_ = ids_of_pieces(materials.tokenizer, filled.source, Prefix::type);
+    target_ = ids_of_pieces(materials.tokenizer, filled.target, Prefix::type);
   }
 
   [[nodiscard]] std::string_view type() const override { return Prefix::type; }
@@ -85,11 +80,17 @@ class PrefixTransform final : public Transform {
 
 }  // namespace
 
+Prefix Prefix::filled(std::span<const std::string> languages) const {
+  Prefix filled = *this;
+  for (auto* list : {&filled.source, &filled.target})
+    for (std::string& piece : *list) piece = filled_piece(std::move(piece), languages);
+  return filled;
+}
+
 std::vector<std::string> Prefix::pieces(std::span<const std::string> languages) const {
-  std::vector<std::string> all;
-  for (const auto* list : {&source, &target})
-    for (const std::string& piece : *list) all.push_back(filled(piece, languages));
-  return all;
+  Prefix all = filled(languages);
+  std::ranges::move(all.target, std::back_inserter(all.source));
+  return std::move(all.source);
 }
 
 bool Prefix::names_languages() const {

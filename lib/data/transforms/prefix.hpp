@@ -21,6 +21,8 @@ struct Prefix {
 
   /// All pieces that it needs of the tokenizer.
   [[nodiscard]] std::vector<std::string> pieces(std::span<const std::string> languages) const;
+  /// The same with {from} and {to} filled in.
+  [[nodiscard]] Prefix filled(std::span<const std::string> languages) const;
   /// Whether a piece names a language.
   [[nodiscard]] bool names_languages() const;
   [[nodiscard]] std::unique_ptr<const Transform> make(const Materials& materials) const;

@@ -185,5 +185,39 @@ TEST_F(Inputs, ReadsPairsFromTsvAndJsonl) {
   EXPECT_EQ(run().index.corpora.at(0).dropped.at("broken"), 1);
 }
 
+TEST_F(Inputs, TakesTheSameFilesInBothDirections) {
+  settings_.data.corpora[0].source_prefix = {"<to_{to}>"};
+  settings_.data.corpora[0].directions = Directions::both;
+  expand_directions(settings_.data);
+  const PreprocessReport report = run();
+  ASSERT_EQ(report.index.corpora.size(), 2U);
+  const ShardIndex::Corpus &there = report.index.corpora[0], &back = report.index.corpora[1];
+  EXPECT_EQ(std::tuple(there.examples(), back.examples()), std::tuple(300U, 300U));
+  EXPECT_EQ(std::tuple(back.src_tokens, back.tgt_tokens), std::tuple(there.tgt_tokens + 300, there.src_tokens - 300));
+
+  const Tokenizer pieces = read_tokenizer();
+  const TokenShards shards = TokenShards::open(files_, settings_.data, pieces);
+  Example example, reversed;
+  for (const std::uint64_t i : {0U, 64U, 299U}) {
+    shards.read(i, std::nullopt, example);
+    shards.read(300 + i, std::nullopt, reversed);
+    EXPECT_EQ(example.source.front(), pieces.id_of("<to_es>"));
+    EXPECT_EQ(reversed.source.front(), pieces.id_of("<to_en>"));
+    example.source.erase(example.source.begin());
+    reversed.source.erase(reversed.source.begin());
+    EXPECT_EQ(example.source, reversed.target);
+    EXPECT_EQ(example.target, reversed.source);
+  }
+}
+
+TEST_F(Inputs, ATokenizerSeesEachFileOnce) {
+  static_cast<void>(run());
+  const std::string model = model_bytes();
+  settings_.data.corpora[0].directions = Directions::both;
+  expand_directions(settings_.data);
+  EXPECT_FALSE(run().tokenizer_trained);
+  EXPECT_EQ(model_bytes(), model);
+}
+
 }  // namespace
 }  // namespace argosy::data

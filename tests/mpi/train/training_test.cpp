@@ -168,6 +168,46 @@ TEST_F(Reductions, AllTrainAndANarrowWireShows) {
   EXPECT_EQ(exact != narrow, world().size() > 1);
 }
 
+TEST(Validation, PutsThePrefixesOfACorpusBeforeTheLines) {
+  const SharedFolder folder;
+  RunConfig config = Material::get().config(folder / "run");
+  config.data.tokenizer_training.reset();
+  config.data.shards = folder / "shards";
+  config.data.mode = data::DataMode::online;
+  config.data.corpora.push_back(config.data.corpora[0]);
+  config.data.corpora[0].source_prefix = {"▁"};
+  config.data.corpora[1].name = "plain";
+  config.validation.metrics = {plan::Metric::loss, plan::Metric::chrf};
+  std::vector<plan::ValidationSet>& sets = config.validation.sets;
+  sets.push_back(sets[0]);
+  sets[0].corpus = "verses";
+  sets[1].corpus = "plain";
+  (void)train_run(config);
+  const boost::json::object metrics =
+      checkpoint::Reader{Files::system(), folder / "run/export/000000006"}.sections().metrics;
+  const std::string path = sets[0].source.items[0] + "-" + sets[0].target.value().items[0];
+  EXPECT_NE(metrics.at(path + "#1").at("loss"), metrics.at(path + "#2").at("loss"));
+  EXPECT_GT(metrics.at(path + "#1").at("chrf").to_number<double>(), 0);
+
+  sets[0].corpus = "plain";
+  config.run_dir = (folder / "alike").string();
+  (void)train_run(config);
+  const boost::json::object alike =
+      checkpoint::Reader{Files::system(), folder / "alike/export/000000006"}.sections().metrics;
+  EXPECT_EQ(alike.at(path + "#1"), alike.at(path + "#2"));
+  EXPECT_EQ(alike.at(path + "#2"), metrics.at(path + "#2"));
+}
+
+TEST(Training, ReportsHowOftenEachCorpusHasBeenRead) {
+  const SharedFolder folder;
+  const RunConfig config = Material::get().config(folder / "run");
+  const train::TrainReport report = train_run(config);
+  double epoch = 0;
+  for (const boost::json::object& line : metrics_lines(folder / "run"))
+    if (const auto* value = line.if_contains("epoch")) epoch = value->to_number<double>();
+  if (world().rank() == 0) EXPECT_NEAR(report.figures.at("passes").at("verses").to_number<double>(), epoch, 0.02);
+}
+
 TEST(LongLines, AreNamedBeforeTheFirstStep) {
   const SharedFolder folder;
   RunConfig config = Material::get().config(folder / "run");

@@ -69,11 +69,64 @@ TEST(DataConfig, RefusesWhatCannotWork) {
        }},
       {"/target: absent", [](DataConfig& d) { d.corpora[0].format = TextFormat::tsv; }},
       {"/fields/source: absent", [](DataConfig& d) { d.corpora[0].fields.source = "/a"; }},
+      {"a name that no other corpus has, ep-reversed",
+       [](DataConfig& d) {
+         d.corpora.push_back(d.corpora[0]);
+         d.corpora[0].directions = Directions::both;
+         d.corpora[1].name = "ep-reversed";
+       }},
+      {"/directions: forward",
+       [](DataConfig& d) { d.corpora[0] = {.name = "lm", .source = "x", .directions = Directions::both}; }},
       {"/transforms/1", [](DataConfig& d) { d.corpora[0].transforms.push_back({Subword{}}); }},
       {"/transforms/1", [](DataConfig& d) {
          d.corpora[0].transforms = {{Subword{}}, {Subword{}}};
        }}};
   for (const auto& [words, change] : changes) EXPECT_THAT(data_with(change), HasSubstr(words));
+}
+
+TEST(DataConfig, BothDirectionsAreTwoCorporaOfTheSameFiles) {
+  DataConfig data = read_data(
+      R"({"tokenizer": "t.model", "shards": "s", "corpora": [
+      {"name": "ep", "languages": ["fi", "en"], "source": "ep.fi", "target": ["ep.en"], "directions": "both", "weight": 2,
+       "source_prefix": ["<to_{to}>"], "transforms": [{"type": "script", "source": ["Latin"], "target": ["Greek"]},
+                                                      {"type": "max_length", "source": 10}]},
+      {"name": "forward", "source": "a", "target": "b"},
+      {"name": "tsv", "languages": ["fi", "en"], "source": "x.tsv.gz", "directions": "both",
+       "transforms": [{"type": "length_ratio"}]},
+      {"name": "jsonl", "languages": ["fi", "en"], "source": "x.jsonl", "fields": {"target": "/t"},
+       "directions": "both"}]})");
+  expand_directions(data);
+  std::vector<std::string> names;
+  for (const CorpusConfig& corpus : data.corpora) {
+    names.push_back(corpus.name);
+    EXPECT_EQ(corpus.directions, Directions::forward);
+    EXPECT_TRUE(has_pairs(corpus));
+  }
+  EXPECT_THAT(names,
+              testing::ElementsAre("ep", "ep-reversed", "forward", "tsv", "tsv-reversed", "jsonl", "jsonl-reversed"));
+  const CorpusConfig& ep = data.corpora[1];
+  EXPECT_EQ(std::tuple(ep.source, ep.target.value(), ep.languages, ep.weight),
+            std::tuple(config::StringOrList{"ep.en"}, config::StringOrList{"ep.fi"},
+                       std::vector<std::string>{"en", "fi"}, 2));
+  const auto& script = std::get<Script>(ep.transforms.at(0).value);
+  EXPECT_THAT(script.source, testing::ElementsAre("Greek"));
+  EXPECT_THAT(script.target, testing::ElementsAre("Latin"));
+  EXPECT_EQ(std::get<MaxLength>(ep.transforms.at(1).value).source, 10);
+  data.tokenizer_training.emplace();
+  EXPECT_THAT(symbols_of(data), testing::ElementsAre("<to_en>", "<to_fi>"));
+  EXPECT_EQ(prefixes_of(ep), (Prefixes{.source = {"<to_fi>"}}));
+  EXPECT_EQ(data.corpora[4].source, config::StringOrList{"x.tsv.gz"});
+  EXPECT_EQ(data.corpora[4].fields, (FieldsConfig{.source = "2", .target = "1"}));
+  EXPECT_EQ(data.corpora[6].fields, (FieldsConfig{.source = "/t", .target = "/source"}));
+  const std::size_t count = data.corpora.size();
+  expand_directions(data);
+  EXPECT_EQ(data.corpora.size(), count);
+}
+
+TEST(DataConfig, ALaterPrefixStandsBeforeAnEarlierOne) {
+  CorpusConfig corpus{.name = "c", .languages = {"fi", "en"}, .source_prefix = {"<{from}>", "<b>"}};
+  corpus.transforms = {{Prefix{.source = {"<a>"}, .target = {"<{to}>"}}}, {TokenDrop{}}};
+  EXPECT_EQ(prefixes_of(corpus), (Prefixes{.source = {"<fi>", "<b>", "<a>"}, .target = {"<en>"}}));
 }
 
 TEST(DataConfig, ATransformHasTheKeysOfItsType) {

@@ -388,6 +388,21 @@ TEST(PoolMaker, MixesCorporaByTheTemperature) {
   }
 }
 
+TEST(Loader, CountsPassesThroughEachCorpus) {
+  const Shards shards{spec::TokenLayout::marian, {280, 70}};
+  Loader loader = shards.loader(sizes(4000, 1000));
+  EXPECT_NEAR(loader.shares().at(1), 0.2, 1e-9);
+  const std::int64_t steps = loader.report().steps;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (std::int64_t step = 1; step <= steps; ++step) {
+      const StepBatches made = loader.next();
+      const double done = epoch + static_cast<double>(step) / static_cast<double>(steps);
+      EXPECT_NEAR(made.passes.at(0), done, 0.01);
+      EXPECT_NEAR(made.passes.at(1), done, 0.05);
+    }
+  }
+}
+
 TEST(Loader, CountsRowsUnderUnitExamples) {
   const Shards shards{spec::TokenLayout::llama, {200}};
   BatchConfig config = sizes(6, 3);

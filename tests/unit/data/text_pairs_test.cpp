@@ -100,6 +100,23 @@ TEST(BatchesOf, HoldsEveryLineOnceWithinTheBudget) {
   EXPECT_EQ(lines, all);
 }
 
+TEST(BatchesOf, PutsPrefixesBeforeEachLine) {
+  const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::marian);
+  ParallelText text = some_verses(1);
+  const Batch plain = batches_of(tokenizer, text, BatchUnit::examples, 1).at(0);
+  text.prefixes = {.source = {tokenizer.piece(40), tokenizer.piece(41)}, .target = {tokenizer.piece(42)}};
+  const Batch prefixed = batches_of(tokenizer, text, BatchUnit::examples, 1).at(0);
+  EXPECT_EQ(std::tuple(prefixed.source_width, prefixed.target_width),
+            std::tuple(plain.source_width + 2, plain.target_width + 1));
+  EXPECT_EQ(std::tuple(prefixed.source.at(0), prefixed.source.at(1), prefixed.source.at(2)),
+            std::tuple(40, 41, plain.source.at(0)));
+  EXPECT_EQ(std::tuple(prefixed.target_labels.at(0), prefixed.target_labels.at(1)),
+            std::tuple(42, plain.target_labels.at(0)));
+  text.prefixes.source = {"<none>"};
+  EXPECT_THAT(test::refusal(Fault::config, [&] { (void)batches_of(tokenizer, text, BatchUnit::examples, 1); }),
+              HasSubstr("<none>"));
+}
+
 TEST(BatchesOf, DealsTheSameBatchesOverAnyNumberOfRanks) {
   const Tokenizer& tokenizer = test::small_tokenizer(spec::TokenLayout::marian);
   const ParallelText text = some_verses(100);

@@ -55,6 +55,7 @@ TEST(RunConfig, RefusesWhatDoesNotFit) {
         R"("validation": {"sets": [{"source": "a", "target": "b"}], "keep_best": ["loss", "bleu"]})",
         R"("validation": {"sets": [{"source": "", "target": "b"}]})",
         R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a", "target": "b"}]})",
+        R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a", "corpus": "c"}]})",
         R"("model": {"type": "decoder"}, "validation": {"metrics": ["bleu", "ter"]})",
         R"("comm": {"timeout_s": 0})",
         R"("precision": {"mode": "fp16"})",
@@ -95,6 +96,28 @@ TEST(RunConfig, RefusesChoicesThatCannotWorkTogether) {
   refused(R"("model": {"type": "decoder", "max_positions": 64}, "batch": {"sequence_length": 65})",
           "batch.sequence_length");
   EXPECT_NO_THROW((void)read(R"("sharding": {"zero_stage": 3}, "validation": {"metrics": ["loss", "bleu", "ter"]})"));
+}
+
+TEST(RunConfig, AValidationSetHasThePrefixesOfItsCorpus) {
+  const auto read_with = [](const std::string& prefix, const std::string& set) {
+    const std::string text =
+        R"({"data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b",
+            "languages": ["fi", "en"], "directions": "both", "source_prefix": [")" +
+        prefix + R"("]}]}, "validation": {"sets": [{"source": "v", "target": "w")" + set + "}]}}";
+    return config::from_document<RunConfig>(config::Document::parse(text, "test.json"));
+  };
+  const auto source_prefix = [](const RunConfig& config) {
+    return prefixes_of(config.validation.sets.at(0), config.data).value().source;
+  };
+  using Pieces = std::vector<std::string>;
+  EXPECT_EQ(source_prefix(read_with("<dom>", "")), Pieces{"<dom>"});
+  EXPECT_EQ(source_prefix(read_with("<{to}>", R"(, "corpus": "c")")), Pieces{"<en>"});
+  EXPECT_EQ(source_prefix(read_with("<{to}>", R"(, "corpus": "c-reversed")")), Pieces{"<fi>"});
+  for (const auto& [set, words] :
+       {std::pair{"",
+                  "the name of the corpus that the set is for, since their prefixes differ: c, c-reversed, got none"},
+        {R"(, "corpus": "d")", "the name of a corpus: c, c-reversed, got d"}})
+    EXPECT_TRUE(says(test::refusal(Fault::config, [&] { (void)read_with("<{to}>", set); }), words));
 }
 
 TEST(RunConfig, ATrainedTokenizerHasTheUsualIds) {
