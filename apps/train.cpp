@@ -31,6 +31,16 @@ std::int64_t vocabulary_of(const plan::RunConfig& config, const comm::Context& c
   return pieces;
 }
 
+/// What preprocess counted, if it has been run.
+std::optional<data::ShardIndex> counts_of(const plan::RunConfig& config, const comm::Context& context) {
+  std::optional<data::ShardIndex> index;
+  comm::agree(context.world, [&] {
+    const Path folder = config.data.shards;
+    if (context.files.exists(data::shard_index_path(folder))) index = data::read_shard_index(context.files, folder);
+  });
+  return index;
+}
+
 /// The options of --dry-run.
 struct Question {
   bool asked = false, json = false;
@@ -67,7 +77,8 @@ void print_plan(const plan::RunConfig& config, const Question& question, const c
   if (question.ranks || question.nodes)
     target.layout = plan::spread(question.ranks.value_or(question.nodes.value_or(1) * 8), question.nodes);
   if (question.node_giga_bytes_per_s) target.node_bytes_per_s = 1e9 * *question.node_giga_bytes_per_s;
-  const plan::RunPlan plan = plan::plan_run(config, shape, target);
+  const std::optional<data::ShardIndex> counts = counts_of(config, context);
+  const plan::RunPlan plan = plan::plan_run(config, shape, target, counts ? &*counts : nullptr);
   if (question.json) {
     context.print(config::text_of(plan::json_of(plan)) + "\n");
   } else {

@@ -61,6 +61,7 @@ json::object json_of(const RunPlan& plan) {
       {"positions_per_step", plan.positions_per_step},
       {"steps", json::value_from(plan.steps)},
       {"positions_in_all", json::value_from(plan.positions_in_all)},
+      {"data", json::value_from(plan.data)},
       {"learning_rates", json::value_from(plan.learning_rates)},
       {"activations",
        {{"blocks_bytes", kept.blocks},

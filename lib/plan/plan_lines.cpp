@@ -55,6 +55,22 @@ void add_model(std::vector<std::string>& lines, const RunPlan& plan, const RunCo
   lines.push_back(fmt::format("learning rate: {}", fmt::join(rates, ", ")));
 }
 
+void add_data(std::vector<std::string>& lines, const RunPlan& plan, const RunConfig& config) {
+  if (!plan.data) {
+    lines.push_back(fmt::format(
+        "data: no token shards of these corpora in {} yet; after preprocess, the plan says how often each is read",
+        config.data.shards));
+    return;
+  }
+  const DataPlan& data = *plan.data;
+  lines.push_back(fmt::format("data: an epoch is about {} steps; the run has about {} steps and {:.3g} epochs",
+                              grouped(std::ceil(data.steps_per_epoch)), grouped(std::ceil(data.steps)), data.epochs));
+  for (const CorpusPlan& corpus : data.corpora)
+    lines.push_back(fmt::format(
+        "  {}: {} examples with {} tgt_tokens, {:.1f} % of the examples drawn, read {:.3g} times", corpus.name,
+        grouped(corpus.examples), grouped(corpus.tgt_tokens), 100 * corpus.share, corpus.passes));
+}
+
 void add_activations(std::vector<std::string>& lines, const RunPlan& plan) {
   const ActivationMemory& kept = plan.activations;
   const Unit unit = unit_for(static_cast<std::int64_t>(kept.total()));
@@ -138,6 +154,7 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
                                   const std::vector<std::string>& formats) {
   std::vector<std::string> lines;
   add_model(lines, plan, config, formats);
+  if (which == Schemes::all || plan.data) add_data(lines, plan, config);
   add_activations(lines, plan);
   add_scheme(lines, plan, plan.chosen(), plan.chosen().name + ", as configured");
   if (plan.chosen().step_s && plan.steps) {

@@ -273,7 +273,8 @@ std::string position_warning(const spec::Architecture& shape, std::int64_t param
 
 }  // namespace
 
-RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target) {
+RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target,
+                 const data::ShardIndex* shards) {
   const spec::Architecture& shape = spec.architecture;
   const SchemePlanner planner{config, spec, target};
   RunPlan plan{.target = target, .spaces = planner.spaces(), .sizes = planner.sizes()};
@@ -285,6 +286,8 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   if (length.unit == config::Period::Unit::step) plan.steps = length.count;
   if (length.unit == config::Period::Unit::tgt_token && is_language_model(config))
     plan.steps = std::ceil(length.count / plan.positions_per_step);
+  if (shards != nullptr) plan.data = plan_data(config, plan.sizes, *shards);
+  if (!plan.steps && plan.data) plan.steps = std::ceil(plan.data->steps);
   if (plan.steps) plan.positions_in_all = *plan.steps * plan.positions_per_step;
 
   telemetry::Work work = work_of(shape, batch);

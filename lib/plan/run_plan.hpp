@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/data_plan.hpp"
 #include "plan/scheme_plan.hpp"
 #include "spec/model_spec.hpp"
 
@@ -34,7 +35,8 @@ struct RunPlan {
   data::StepSizes sizes{};
   const char* position_name = "tgt_tokens";  // of a language model; else padded_tokens, both sides
   double positions_per_step = 0;
-  std::optional<double> steps{}, positions_in_all{};  // if the length does not depend on the data
+  std::optional<double> steps{}, positions_in_all{};  // if the length does not depend on the data, or that is known
+  std::optional<DataPlan> data{};                     // with token shards
   telemetry::Flops flops{};                           // a position
   double exact_flops = 0;                 // a position, with the attention pairs of a causal row counted exactly
   ActivationMemory activations{};         // of one micro-batch
@@ -66,7 +68,9 @@ void require_fits(const RunPlan& plan);
 /// count, because their formula is for GPUs.
 void require_state_fits(const RunPlan& plan, std::int64_t capacity_bytes);
 
-/// Throws Error{config} if the sizes of a step contradict each other.
-[[nodiscard]] RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target);
+/// shards: the index of the token shards, if there are any. Throws Error{config} if the sizes of a step contradict each
+/// other, and what plan_data throws.
+[[nodiscard]] RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target,
+                               const data::ShardIndex* shards = nullptr);
 
 }  // namespace argosy::plan

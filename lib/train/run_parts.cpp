@@ -25,8 +25,9 @@ plan::RunPlan affordable_plan(const comm::Context& context, const plan::RunConfi
   if (device.is_cuda() && config.sharding.reduction == plan::Reduction::elastic)
     throw_error(Fault::config, "sharding.reduction", "exact or fast on a GPU", "elastic, which needs device: cpu",
                 "choose another reduction, or set device to cpu");
+  const data::ShardIndex counts = data::read_shard_index(context.files, config.data.shards);
   plan::RunPlan plan = plan::plan_run(config, spec::resolve(config.model, vocab_live),
-                                      {.layout = context.topology.layout(), .gpu = planned_gpu(device)});
+                                      {.layout = context.topology.layout(), .gpu = planned_gpu(device)}, &counts);
   if (const auto memory = rank_memory_bytes(device, context.topology)) plan::require_state_fits(plan, *memory);
   return plan;
 }
