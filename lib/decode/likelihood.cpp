@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/ranges.h>
 
@@ -54,6 +55,13 @@ Batch batch_of(const std::vector<const GivenTarget*>& targets, const spec::Archi
   if (has_encoder) {
     batch.inputs.source = padded(sources, start);
     batch.inputs.source_lengths = at::tensor(lengths, at::kLong);
+  }
+  if (shape.prefix_lm) {
+    batch.inputs.prompts = at::zeros(batch.inputs.target_in.sizes(), at::kLong);
+    for (std::int64_t row = 0; row < std::ssize(lengths); ++row) {
+      const std::int64_t end = lengths[static_cast<std::size_t>(row)];
+      batch.inputs.prompts.select(0, row).narrow(0, 0, end).fill_(end);
+    }
   }
   for (std::size_t row = 0; row < targets.size(); ++row) {
     const auto& target = targets[row]->target;
@@ -107,7 +115,8 @@ void in_batches(const model::Inference& model, const std::vector<GivenTarget>& t
     std::vector<const GivenTarget*> given;
     for (const std::size_t i : together) given.push_back(&targets[i]);
     Batch batch = batch_of(given, model.architecture());
-    for (at::Tensor* tensor : {&batch.inputs.source, &batch.inputs.source_lengths, &batch.inputs.target_in}) {
+    for (at::Tensor* tensor :
+         {&batch.inputs.source, &batch.inputs.source_lengths, &batch.inputs.target_in, &batch.inputs.prompts}) {
       if (tensor->defined()) *tensor = tensor->to(model.device());
     }
     work(batch, together);
