@@ -65,6 +65,10 @@ inline TranslateCommand::TranslateCommand() {
              "int8 (weights of matrix products, and the values they are multiplied by, rounded to 8 bits): both "
              "are faster, with nearly the same translations")
           ->default_str("fp32"));
+  cli.add_flag(
+      "--escapes", options.escapes,
+      "in all texts, \\n, \\r, \\t and \\\\ stand for a line feed, a carriage return, a tab and a backslash, so that a "
+      "line holds a text of several lines");
   add_output_options();
   add_search_options(cli, options);
   add_sampling_options(cli, options.search);
@@ -106,6 +110,7 @@ inline void TranslateCommand::resolve() {
   if (std::count(options.stop.begin(), options.stop.end(), "") > 0) refuse("--stop needs a text that is not empty");
   if (options.search.sample) options.search.beam = 1;
   files.nbest = cli.count("--nbest") > 0;
+  score_options.escapes = options.escapes;
   if (files.with_alignments) options.alignment = score_options.alignment = alignment_layer_;
   if (score) files.with_alignments = false;  // they are a field of the scores
   if (const Path& targets = score ? targets_ : prefixes_; !targets.empty()) files.targets = targets;

@@ -21,6 +21,7 @@ struct Batch {
   std::vector<std::int64_t> target_lengths;  // [R] filled positions of target_input
   std::vector<std::int64_t> segments;   // [R, T] language model: document within the row, from 0; -1 behind the end
   std::vector<std::int64_t> positions;  // [R, T] language model: position within the document, from 0
+  std::vector<std::int64_t> prompts;    // [R, T] language model: where the prompt around a position ends; outside one 0
   std::vector<std::uint64_t> examples;  // [R] translation: example ids (line numbers of a validation set); else empty
 
   std::int64_t src_tokens = 0;     // real source ids, EOS included

@@ -80,6 +80,7 @@ LmBatcher::LmBatcher(const spec::Vocabulary& vocabulary, std::int64_t rows, std:
   batch_.target_labels.assign(cells(rows, width), no_label);
   batch_.segments.assign(cells(rows, width), -1);
   batch_.positions.assign(cells(rows, width), 0);
+  batch_.prompts.assign(cells(rows, width), 0);
   batch_.source_lengths.assign(static_cast<std::size_t>(rows), 0);
   batch_.target_lengths.assign(static_cast<std::size_t>(rows), 0);
 }
@@ -110,15 +111,21 @@ void LmBatcher::add(const DocumentPart& part, std::int64_t from, std::int64_t co
       ++batch_.tgt_tokens;
     }
   }
+  const auto first = batch_.target_labels.begin() + static_cast<std::ptrdiff_t>(begin), end = first + count;
+  const std::int64_t prompt =
+      std::min(count, std::find_if(first, end, [](std::int64_t label) { return label != no_label; }) - first + 1);
+  std::fill_n(batch_.prompts.begin() + static_cast<std::ptrdiff_t>(begin), prompt, at_ + prompt);
   at_ += count;
   ++segment_;
   batch_.target_lengths[static_cast<std::size_t>(row_)] = at_;
 }
 
-Batch LmBatcher::take() {
-  const std::int64_t widest =
+Batch LmBatcher::take(std::int64_t multiple) {
+  const std::int64_t longest =
       batch_.rows == 0 ? 0 : *std::max_element(batch_.target_lengths.begin(), batch_.target_lengths.end());
-  for (auto* values : {&batch_.target_input, &batch_.target_labels, &batch_.segments, &batch_.positions}) {
+  const std::int64_t widest = std::min(batch_.target_width, (longest + multiple - 1) / multiple * multiple);
+  for (auto* values :
+       {&batch_.target_input, &batch_.target_labels, &batch_.segments, &batch_.positions, &batch_.prompts}) {
     cut_columns(*values, batch_.rows, batch_.target_width, widest);
   }
   batch_.target_width = widest;

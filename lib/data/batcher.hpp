@@ -32,7 +32,9 @@ struct DocumentPart {
                                    std::int64_t source_width = 0, std::int64_t target_width = 0);
 
 /// Builds rows of language-model text. A document is its beginning (Vocabulary::start) and its ids; input position i
-/// has the following id as label, except where that id begins a document.
+/// has the following id as label, except where that id begins a document. The prompt of a document in a row is its
+/// positions up to the first that has a label, which is the last of the prompt; all of them if none has one. What
+/// follows in another row of a document that is cut is a document of its own here, as it is for `positions`.
 class LmBatcher {
  public:
   LmBatcher(const spec::Vocabulary& vocabulary, std::int64_t rows, std::int64_t width);
@@ -41,8 +43,8 @@ class LmBatcher {
   /// Positions [from, from + count) of a document of `size + 1` positions: 0 is the start token, i is id i - 1. The
   /// part holds the ids from - 1 to from + count - 1, as far as they exist.
   void add(const DocumentPart& part, std::int64_t from, std::int64_t count);
-  /// The batch, cut to its widest row.
-  [[nodiscard]] Batch take();
+  /// The batch, cut to its widest row, rounded up to a multiple of this as far as `width` allows.
+  [[nodiscard]] Batch take(std::int64_t multiple = 1);
 
  private:
   const spec::Vocabulary& vocabulary_;

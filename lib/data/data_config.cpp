@@ -118,7 +118,9 @@ std::span<const config::KeyText> key_texts(const BatchConfig&) {
       {"accumulation", "micro-batches of a step on each rank"},
       {"pool",
        "number of examples that are sorted together by length; if 64 steps have more examples, that number is used"},
-      {"width_multiple", "widths of rows are rounded up to a multiple of this; default: 1"},
+      {"width_multiple",
+       "widths of rows are rounded up to a multiple of this; default: 8 where attention adds numbers to its scores "
+       "(positions t5 and alibi), else 1"},
       {"sequence_length", "language model: width of a row"},
       {"packing",
        "language model: true (default): documents end to end in a row; false: one document, or a part of one, in each "

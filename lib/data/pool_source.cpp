@@ -173,7 +173,7 @@ class PoolMaker::SingleRows final : public Planned {
     LmBatcher batcher{maker_.vocabulary_, std::ssize(micro_batch.examples), micro_batch.target_width};
     const DocumentReader reader = documents_.reader();
     for (const std::uint32_t row : micro_batch.examples) add_row(batcher, rows_[row], reader);
-    return batcher.take();
+    return batcher.take(maker_.plan_settings().width_multiple);
   }
 
  private:
@@ -203,16 +203,16 @@ class PoolMaker::PackedRows final : public PoolSource {
     for (int j = 0; j < micro_batches(); ++j) {
       const std::span<const LmRow> rows = rows_of(step, j);
       for (const LmRow& row : rows) totals.tgt_tokens += row.tgt_tokens;
-      totals.padded_tokens += widest(rows) * std::ssize(rows);
+      totals.padded_tokens += width_of(rows) * std::ssize(rows);
     }
     return totals;
   }
   Batch assemble(std::int64_t step, int j) const override {
     const std::span<const LmRow> rows = rows_of(step, j);
-    LmBatcher batcher{maker_.vocabulary_, std::ssize(rows), widest(rows)};
+    LmBatcher batcher{maker_.vocabulary_, std::ssize(rows), width_of(rows)};
     const DocumentReader reader = documents_.reader();
     for (const LmRow& row : rows) add_row(batcher, row, reader);
-    return batcher.take();
+    return batcher.take(maker_.plan_settings().width_multiple);
   }
   Report report() const override {
     double positions = 0, labels = 0;
@@ -230,6 +230,10 @@ class PoolMaker::PackedRows final : public PoolSource {
 
  private:
   int micro_batches() const { return maker_.settings_.sizes.micro_batches; }
+  std::int64_t width_of(std::span<const LmRow> rows) const {
+    const std::int64_t multiple = maker_.plan_settings().width_multiple;
+    return std::min(maker_.settings_.batch.sequence_length, (widest(rows) + multiple - 1) / multiple * multiple);
+  }
   std::span<const LmRow> rows_of(std::int64_t step, int j) const {
     const auto begin = static_cast<std::size_t>((step * micro_batches() + j) * maker_.rows_);
     if (j >= micro_batches() || begin >= rows_.size()) return {};  // beyond: slots of ranks left over

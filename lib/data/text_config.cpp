@@ -73,6 +73,11 @@ TextFormat format_of(const std::optional<TextFormat>& configured, const config::
   return name.ends_with(".jsonl") || name.ends_with(".ndjson") ? TextFormat::jsonl : TextFormat::text;
 }
 
+bool may_have_prompts(const TextRules& rules) {
+  if (rules.pairs || rules.format == TextFormat::text) return false;
+  return rules.format == TextFormat::jsonl ? !rules.fields.text : rules.fields.source || rules.fields.target;
+}
+
 void validate_text(const TextRules& rules, const config::StringOrList& source,
                    const std::optional<config::StringOrList>& target, config::Problems& problems) {
   const auto has_names = [](const config::StringOrList& names) {

@@ -43,6 +43,9 @@ struct TextRules {
 [[nodiscard]] TextFormat format_of(const std::optional<TextFormat>& configured, const config::StringOrList& source,
                                    bool has_target);
 
+/// Whether a record of a language model may begin with a prompt, which bears no loss: a source, or messages.
+[[nodiscard]] bool may_have_prompts(const TextRules& rules);
+
 /// Adds what cannot work in the keys that corpora and validation sets share.
 void validate_text(const TextRules& rules, const config::StringOrList& source,
                    const std::optional<config::StringOrList>& target, config::Problems& problems);

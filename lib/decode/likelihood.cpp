@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/ranges.h>
 
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "decode/escapes.hpp"
 #include "decode/lines.hpp"
 #include "kernels/decoding.hpp"
 
@@ -54,6 +56,13 @@ Batch batch_of(const std::vector<const GivenTarget*>& targets, const spec::Archi
   if (has_encoder) {
     batch.inputs.source = padded(sources, start);
     batch.inputs.source_lengths = at::tensor(lengths, at::kLong);
+  }
+  if (shape.prefix_lm) {
+    batch.inputs.prompts = at::zeros(batch.inputs.target_in.sizes(), at::kLong);
+    for (std::int64_t row = 0; row < std::ssize(lengths); ++row) {
+      const std::int64_t end = lengths[static_cast<std::size_t>(row)];
+      batch.inputs.prompts.select(0, row).narrow(0, 0, end).fill_(end);
+    }
   }
   for (std::size_t row = 0; row < targets.size(); ++row) {
     const auto& target = targets[row]->target;
@@ -107,7 +116,8 @@ void in_batches(const model::Inference& model, const std::vector<GivenTarget>& t
     std::vector<const GivenTarget*> given;
     for (const std::size_t i : together) given.push_back(&targets[i]);
     Batch batch = batch_of(given, model.architecture());
-    for (at::Tensor* tensor : {&batch.inputs.source, &batch.inputs.source_lengths, &batch.inputs.target_in}) {
+    for (at::Tensor* tensor :
+         {&batch.inputs.source, &batch.inputs.source_lengths, &batch.inputs.target_in, &batch.inputs.prompts}) {
       if (tensor->defined()) *tensor = tensor->to(model.device());
     }
     work(batch, together);
@@ -208,7 +218,8 @@ std::vector<Translation> score_lines(const comm::Communicator& world, model::Inf
   std::vector<GivenTarget> given;
   for (std::size_t i = 0; i < part.lines.size(); ++i) {
     const auto [source, target] = fields_of(part, i);
-    given.push_back(given_target(tokenizer, has_encoder, source, target));
+    given.push_back(options.escapes ? given_target(tokenizer, has_encoder, unescaped(source), unescaped(target))
+                                    : given_target(tokenizer, has_encoder, source, target));
     const std::int64_t on_source = std::ssize(given[i].source), on_target = std::ssize(given[i].target);
     const std::int64_t positions = has_encoder ? std::max(on_source, on_target) : on_source + on_target - 1;
     if (positions > shape.max_positions) {

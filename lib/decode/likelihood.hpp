@@ -37,6 +37,7 @@ struct Likelihood {
 struct ScoreOptions {
   bool token_scores = false;                // a field with the log-probability of each piece
   std::optional<std::int64_t> alignment{};  // a last field with Translation::alignment: see TranslateOptions
+  bool escapes = false;                     // sources and targets are escaped texts (escapes.hpp)
 };
 
 /// Scores part.targets, or, where there are none, what follows the tab in each line. For each line, the text is its

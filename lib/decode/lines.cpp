@@ -8,6 +8,7 @@
 
 #include "comm/message.hpp"
 #include "core/error.hpp"
+#include "decode/escapes.hpp"
 #include "decode/likelihood.hpp"
 
 namespace argosy::decode {
@@ -108,7 +109,7 @@ class Pieces {
     if (!has_encoder && (!part.targets.empty() || !target_prefix_.empty()))
       throw_claim(Fault::usage, "a decoder-only model takes no --prefix and no --target-prefix", "the prefix",
                   "an encoder-decoder", "a decoder-only model", "put the prefix into the lines, which it continues");
-    const Ids ids = tokenizer_.encode(part.lines[i], data::Side::source);
+    const Ids ids = tokenizer_.encode(text_of(part.lines[i]), data::Side::source);
     Source source{.ids = {}, .line = part.first + i};
     if (ids.empty()) return source;
     // A model without bos (GPT-2, Qwen2) reads a prompt as it is.
@@ -118,7 +119,7 @@ class Pieces {
     if (has_encoder) source.ids.push_back(static_cast<std::int32_t>(shape_.vocabulary.eos));
     check_length(source.ids, shape_.max_positions, part, i, "text to translate");
     source.prefix = target_prefix_;
-    if (!part.targets.empty()) append(source.prefix, tokenizer_.encode(part.targets[i]));
+    if (!part.targets.empty()) append(source.prefix, tokenizer_.encode(text_of(part.targets[i])));
     check_length(source.prefix, shape_.max_positions - 1, part, i, "prefixes");
     return source;
   }
@@ -127,6 +128,7 @@ class Pieces {
   [[nodiscard]] Translation translation(const Hypothesis& hypothesis, std::size_t skipped) const {
     std::string text = tokenizer_.decode(std::span(hypothesis.ids).subspan(skipped));
     text.resize(stop_in(text));
+    if (options_.escapes) text = escaped(text);
     std::replace(text.begin(), text.end(), '\n', ' ');  // a byte piece may spell one; a translation is one line
     return {.text = std::move(text), .score = hypothesis.score, .log_probability = hypothesis.log_probability};
   }
@@ -144,6 +146,8 @@ class Pieces {
   }
 
  private:
+  [[nodiscard]] std::string text_of(const std::string& line) const { return options_.escapes ? unescaped(line) : line; }
+
   static void append(Ids& ids, const Ids& more) { ids.insert(ids.end(), more.begin(), more.end()); }
 
   static void check_length(const Ids& ids, std::int64_t most, const TextPart& part, std::size_t i, const char* text) {

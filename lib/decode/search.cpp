@@ -83,8 +83,8 @@ class Search {
 
     const spec::Architecture& shape = model_.architecture();
     const bool has_encoder = shape.type == spec::ModelType::encoder_decoder;
-    // The last id of a prompt is fed by the first step, which gives logits.
-    const auto read = [&](std::size_t index) { return length_of(index) - (has_encoder ? 0 : 1); };
+    // The last id of a prompt is fed by the first step, which gives logits. With prefix_lm the others see it as well.
+    const auto read = [&](std::size_t index) { return length_of(index) - (has_encoder || shape.prefix_lm ? 0 : 1); };
     const auto rows = static_cast<std::int64_t>(batch.size()), width = read(batch.front());
     const at::Tensor ids = at::full({rows, width}, shape.vocabulary.start, at::kLong),
                      lengths = at::empty({rows}, at::kLong);

@@ -40,14 +40,16 @@ struct TranslateOptions {
   /// of positions, from 0, source first, without EOS. 0: the last layer; absent: no alignments. Encoder-decoder only.
   std::optional<std::int64_t> alignment{};
   std::vector<std::string> stop{};  // a translation ends when its text contains one of these, and is cut before it
+  bool escapes =
+      false;  // lines, targets and translations are escaped texts (escapes.hpp), which may have several lines
 };
 
 /// Translates each line with an encoder-decoder; continues it with a decoder-only model. Every rank gets all results in
 /// order. A line that is empty or white space gives an empty translation, whatever its prefix. A line feed in a
-/// translation becomes a space. part.targets: prefixes of the translations. **Collective** over `world`. Throws
-/// Error{data}, which names the line, for a line or prefix longer than model.max_positions, Error{usage} for a token
-/// that the vocabulary lacks, a layer that the model lacks, and a target prefix or alignments with a decoder-only
-/// model, and what search() throws.
+/// translation becomes a space, unless it is escaped. part.targets: prefixes of the translations. **Collective** over
+/// `world`. Throws Error{data}, which names the line, for a line or prefix longer than model.max_positions,
+/// Error{usage} for a token that the vocabulary lacks, a layer that the model lacks, and a target prefix or alignments
+/// with a decoder-only model, and what search() throws.
 [[nodiscard]] std::vector<Translation> translate_lines(const comm::Communicator& world, model::Inference& model,
                                                        const data::Tokenizer& tokenizer, const TextPart& part,
                                                        const TranslateOptions& options);

@@ -62,7 +62,8 @@ std::optional<Facts> ct2_limit(const spec::Architecture& shape) {
   };
   const bool translation = shape.type == spec::ModelType::encoder_decoder;
   // What CTranslate2 has on both sides, or in the decoder alone.
-  const Need needs[] = {{!translation || shape.encoder_position != spec::Position::alibi, "model.encoder.position",
+  const Need needs[] = {{!shape.prefix_lm, "model.prefix_lm", "false, since its decoders read prompts causally"},
+                        {!translation || shape.encoder_position != spec::Position::alibi, "model.encoder.position",
                          "another one than alibi"}};
   for (const Need& need : needs) {
     if (need.met) continue;

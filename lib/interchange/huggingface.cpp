@@ -35,6 +35,7 @@ std::vector<Need> needs_of(const Architecture& shape, Family family) {
   const Need heads{shape.kv_heads == shape.heads, "model.kv_heads", "as many as model.heads"};
   if (!translates(family)) {
     return {
+        {!shape.prefix_lm, "model.prefix_lm", "false"},
         {shape.norm == spec::Norm::rms_norm, "model.norm", "rms_norm"},
         {shape.norm_position == spec::NormPosition::pre, "model.norm_position", "pre"},
         {shape.activation == Activation::swiglu, "model.activation", "swiglu"},
@@ -81,7 +82,7 @@ std::optional<Facts> hf_limit(const Architecture& shape) {
   const std::vector<Need> needs = needs_of(shape, family);
   for (const Need& need : needs) {
     if (need.met) continue;
-    const std::string remedy = "use --format ct2";
+    const std::string remedy = shape.prefix_lm ? "use --format argosy, or translate with Argosy" : "use --format ct2";
     return Facts{.sentence = fmt::format("--format hf writes {}, which needs {} to be {}; {}", class_of(family),
                                          need.key, need.wanted, remedy),
                  .wanted = need.wanted,

@@ -25,9 +25,10 @@ at::Tensor unseen_by(const AttentionMask& mask, const at::Tensor& q, std::int64_
   const auto index = at::TensorOptions().dtype(at::kLong).device(q.device());
   const at::Tensor key = at::arange(keys, index).view({1, 1, 1, keys});
   const at::Tensor query = at::arange(keys - queries, keys, index).view({1, 1, queries, 1});
-  at::Tensor seen = at::ones({rows, 1, queries, keys}, index.dtype(at::kBool));
-  if (mask.causal) seen = seen.logical_and(key.le(query));
-  if (mask.window > 0) seen = seen.logical_and((query - key).lt(mask.window)).logical_and(key.le(query));
+  at::Tensor seen = at::ones({rows, 1, queries, keys}, index.dtype(at::kBool)), past = key.le(query);
+  if (mask.prompts) past = past.logical_or(key.lt(mask.prompts->view({rows, 1, queries, 1})));
+  if (mask.causal || mask.window > 0) seen = seen.logical_and(past);
+  if (mask.window > 0) seen = seen.logical_and((query - key).abs().lt(mask.window));
   if (mask.key_lengths) seen = seen.logical_and(key.lt(mask.key_lengths->view({rows, 1, 1, 1})));
   if (mask.segments)
     seen = seen.logical_and(mask.segments->view({rows, 1, queries, 1}).eq(mask.segments->view({rows, 1, 1, keys})));

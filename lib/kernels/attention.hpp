@@ -7,7 +7,8 @@
 #include <tuple>
 #include <vector>
 
-/// Softmax attention with grouped queries, key lengths, causal mask, window, packed documents and a bias by distance;
+/// Softmax attention with grouped queries, key lengths, causal mask, prompts, window, packed documents and a bias by
+/// distance;
 /// and rotary positions, in place. No T×S mask, bias or probability matrix is kept: the backward pass recomputes
 /// probabilities from the log-sum-exp, for one block of queries at a time (arXiv:2205.14135).
 namespace argosy::kernels {
@@ -22,6 +23,9 @@ struct AttentionMask {
   std::int64_t window = 0;  // > 0: key j is seen iff 0 <= i - j < window
   /// fp32 [H, S + T - 1]: element j - i + T - 1 is added to the score of query i and key j (position_bias.hpp).
   OptionalTensor bias = std::nullopt;
+  /// int64 [rows, T], causal and T = S: query i also sees the later keys j < prompts[i], at most window - 1 later. In a
+  /// document this is the end of its prompt for the queries of the prompt, and anything up to i + 1 for all others.
+  OptionalTensor prompts = std::nullopt;
 };
 
 /// q: [rows, T, H, D], k, v: [rows, S, K, D]; views with contiguous last dimension, H a multiple of K.

@@ -144,6 +144,7 @@ at::Tensor Block::self_attention(const at::Tensor& x, AttentionSaved& saved, con
                                         .segments = optional(inputs.segments),
                                         .causal = true,
                                         .window = shape_.window.value_or(0)};
+  if (!encoder_ && shape_.prefix_lm) saved.mask.prompts = optional(inputs.prompts);
   const std::int64_t heads = shape_.heads, kv = shape_.kv_heads, length = positions_of(saved);
   saved.mask.bias = position_bias(length, length);
   std::tie(saved.out, saved.lse) =
@@ -311,10 +312,12 @@ at::Tensor Block::step(const at::Tensor& x, const at::Tensor& positions, const k
   return feed_forward(y, tape);
 }
 
-std::pair<at::Tensor, at::Tensor> Block::read(const at::Tensor& x) const {
+std::pair<at::Tensor, at::Tensor> Block::read(const at::Tensor& x, const at::Tensor& prompts) const {
   Tape tape;
+  Inputs inputs;
+  inputs.prompts = prompts;
   tape.self.rows = x.size(0);
-  const at::Tensor y = feed_forward(self_attention(flat(x), tape.self, {}), tape).view(x.sizes());
+  const at::Tensor y = feed_forward(self_attention(flat(x), tape.self, inputs), tape).view(x.sizes());
   return {y, tape.self.packed.view({tape.self.packed.size(0), -1, shape_.head_size})
                  .narrow(1, shape_.heads, 2 * shape_.kv_heads)};
 }

@@ -79,9 +79,9 @@ class Block {
                                 const kernels::OptionalTensor& bias) const;
   /// What is added to the scores of self-attention; the same for all blocks of a side. See kernels::AttentionMask.
   [[nodiscard]] kernels::OptionalTensor position_bias(std::int64_t queries, std::int64_t keys) const;
-  /// Inference over prompts, without cross-attention. x: [rows, T, d]. Returns the output, and the keys and values of
-  /// all positions [rows·T, 2K, D], for `step`.
-  [[nodiscard]] std::pair<at::Tensor, at::Tensor> read(const at::Tensor& x) const;
+  /// Inference over prompts, without cross-attention. x: [rows, T, d]; prompts: as Inputs. Returns the output, and the
+  /// keys and values of all positions [rows·T, 2K, D], for `step`.
+  [[nodiscard]] std::pair<at::Tensor, at::Tensor> read(const at::Tensor& x, const at::Tensor& prompts) const;
   /// Keys and values of the encoder output `memory` [sources, S, d]: [sources·S, 2K, D], for `step`.
   [[nodiscard]] at::Tensor cross_keys_values(const at::Tensor& memory) const;
   /// The probabilities of the cross-attention for x and memory as `forward` has them, of which inputs.source_lengths

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -140,7 +141,12 @@ void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengt
   const bool has_source = model.source.table != nullptr;
   const std::int64_t count = ids.size(0), width = ids.size(1);
   // Which positions of the padded rows count, and where their keys and values go.
-  const at::Tensor on_host = lengths.cpu().contiguous();
+  at::Tensor on_host = lengths.cpu().contiguous(), prompts;
+  if (model.shape.prefix_lm) {
+    const at::Tensor ends = on_host.unsqueeze(1).expand({count, width});
+    prompts = ends.masked_fill(at::arange(width, at::kLong).ge(ends), 0).to(ids.device());
+    on_host = (on_host - 1).clamp_min(0);
+  }
   Places counted;
   for (std::int64_t row = 0; row < count; ++row) {
     for (std::int64_t t = 0; t < on_host.const_data_ptr<std::int64_t>()[row]; ++t) counted.push_back(row * width + t);
@@ -164,7 +170,7 @@ void Inference::add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengt
     at::Tensor x = model.embed(model.target, ids, {}, 0);
     for (std::size_t layer = 0; layer < model.decoder.size(); ++layer) {
       at::Tensor keys_values;
-      std::tie(x, keys_values) = model.decoder[layer].read(x);
+      std::tie(x, keys_values) = model.decoder[layer].read(x, prompts);
       store(impl.self.layers[layer], keys_values);
     }
     return;

@@ -44,7 +44,8 @@ class Inference {
   [[nodiscard]] Cache start() const;
   /// Adds a row after the others for each row of ids [rows, T] int64, of which the first lengths [rows] int64 count.
   /// Encoder-decoder: reads sources, and no row has a position yet. Decoder-only: ids are the first positions of the
-  /// rows.
+  /// rows. With prefix_lm they are whole prompts: their positions see each other, and the last one is left to the first
+  /// step, which must feed it again.
   void add(Cache& cache, const at::Tensor& ids, const at::Tensor& lengths);
   /// Feeds the next id of each row, [rows] int64, and returns logits fp32 [rows, rows of the vocabulary]; dead ids get
   /// -1e4. Throws Error{data} when a row has no position left.

@@ -74,6 +74,8 @@ struct Inputs {
   at::Tensor target_lengths;
   at::Tensor positions,
       segments;  // of packed rows: position in its document, number of the document; undefined: 0..T-1, one document
+  at::Tensor prompts;  // with prefix_lm, int64 [rows, T]: where the prompt around a position ends, outside one 0;
+                       // undefined: no prompts
 };
 
 struct LossOptions {

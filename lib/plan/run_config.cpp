@@ -298,12 +298,30 @@ void validate(const RunConfig& config, config::Problems& problems) {
                                     : "two codes, which make records pairs, since model.type is encoder_decoder",
                      fmt::format("{}", corpus.languages.size()));
   }
+  const auto& corpora = config.data.corpora;
+  problems.require(!config.model.prefix_lm || !language_model || corpora.empty() ||
+                       std::ranges::any_of(corpora,
+                                           [&](const data::CorpusConfig& corpus) {
+                                             return data::may_have_prompts(data::rules_of(corpus, config.data));
+                                           }),
+                   "/model/prefix_lm", "false, since no corpus has prompts", "true",
+                   "use a corpus of records with a source and a target, or with messages");
   for (std::size_t i = 0; i < config.validation.metrics.size(); ++i) {
     const Metric metric = config.validation.metrics[i];
     const std::string name(boost::describe::enum_to_string(metric, ""));
     problems.require(!is_language_model(config) || !needs_translations(metric),
                      fmt::format("/validation/metrics/{}", i), "loss or perplexity, since model.type is decoder", name);
   }
+}
+
+data::BatchConfig batch_of(const RunConfig& config) {
+  const auto has_bias = [](std::optional<spec::Position> position) {
+    return position == spec::Position::t5 || position == spec::Position::alibi;
+  };
+  data::BatchConfig batch = config.batch;
+  if (!batch.width_multiple && (has_bias(config.model.encoder.position) || has_bias(config.model.decoder.position)))
+    batch.width_multiple = 8;
+  return batch;
 }
 
 data::TextRules rules_of(const ValidationSet& set, const RunConfig& config) {

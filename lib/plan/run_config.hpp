@@ -190,6 +190,9 @@ void require_trainable(const RunConfig& config);
 [[nodiscard]] inline bool has_wide_master(const RunConfig& config) {
   return config.precision.mode != PrecisionMode::bf16_pure;
 }
+/// The section `batch` with the width_multiple that the model's positions decide where it is absent: 8 for t5 and
+/// alibi, whose attention reads a row of biases, else 1. It stays absent where it is 1.
+[[nodiscard]] data::BatchConfig batch_of(const RunConfig& config);
 /// The configured value, or the default for the kind of model.
 [[nodiscard]] double label_smoothing_of(const RunConfig& config);
 

@@ -69,6 +69,9 @@ constexpr std::array model_texts{
     config::KeyText{"kv_heads", "key and value heads, shared by heads/kv_heads query heads; default: as many as heads"},
     config::KeyText{"head_size", "size of one head; default width/heads"},
     config::KeyText{"window", "attention window of a decoder: position i attends to i-window+1 … i"},
+    config::KeyText{"prefix_lm",
+                    "the positions of a document's prompt, which bears no loss, attend to all of the prompt (prefix "
+                    "language model); decoder only, for corpora with prompts; default false"},
     config::KeyText{"vocab_multiple", "the model's vocabulary is padded to a multiple of this; the tokenizer's is not"},
     config::KeyText{"rope_theta", "base of the frequencies of rotary positions"},
     config::KeyText{"rope_scaling", "rotary positions for longer inputs, as in Llama 3.1; absent: none"},
@@ -172,6 +175,9 @@ void validate(const ModelConfig& config, config::Problems& problems) {
                      "absent, since model.type is decoder", "");
   } else {
     problems.require(!config.window, "/window", "absent, since model.type is encoder_decoder", "");
+    problems.require(!config.prefix_lm, "/prefix_lm",
+                     "false, since model.type is encoder_decoder, whose encoder reads the source in both directions",
+                     "true", "use model.type decoder, or remove the key");
     problems.require(config.encoder.position != Position::none || config.allow_encoder_without_positions,
                      "/encoder/position",
                      "positions in the encoder, which does not know the order of its input without them", "none",
@@ -287,6 +293,7 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   shape.decoder_layers = need(config.decoder.layers, base.decoder_layers, "decoder.layers");
   shape.window = config.window;
   if (config.preset == Preset::mistral_7b && !shape.window) shape.window = 4096;
+  shape.prefix_lm = config.prefix_lm;
   shape.rope_theta = config.rope_theta;
   shape.rope_scaling = config.rope_scaling;
   shape.max_positions = config.max_positions;

@@ -60,6 +60,7 @@ struct ModelConfig {
   std::optional<TokenIds> token_ids;
   std::optional<std::int64_t> width, ff, heads, kv_heads, head_size;
   std::optional<std::int64_t> window;  // attention window, decoder only
+  bool prefix_lm = false;              // prompts are attended in both directions; decoder only
   std::int64_t vocab_multiple = 64;
   double rope_theta = 10000.0;
   std::optional<RopeScaling> rope_scaling;
@@ -79,7 +80,7 @@ struct ModelConfig {
   bool allow_encoder_without_positions = false;
 };
 BOOST_DESCRIBE_STRUCT(ModelConfig, (),
-                      (type, preset, vocab_size, token_ids, width, ff, heads, kv_heads, head_size, window,
+                      (type, preset, vocab_size, token_ids, width, ff, heads, kv_heads, head_size, window, prefix_lm,
                        vocab_multiple, rope_theta, rope_scaling, max_positions, norm, norm_epsilon, norm_position,
                        activation, bias, qkv_bias, output_bias, tie_embeddings, tie_inputs, embedding_scale, dropout,
                        encoder, decoder, allow_encoder_without_positions))
@@ -99,6 +100,7 @@ struct Architecture {
   std::int64_t width = 0, ff = 0, heads = 0, kv_heads = 0, head_size = 0;
   std::int64_t encoder_layers = 0, decoder_layers = 0;
   std::optional<std::int64_t> window;
+  bool prefix_lm = false;
   double rope_theta = 10000.0;
   std::optional<RopeScaling> rope_scaling;
   std::int64_t max_positions = 2048;

@@ -21,7 +21,7 @@ EvaluationSet split_set(const comm::Context& context, const plan::RunConfig& con
   sizes.idle_share = 0;
   const data::PoolMaker maker(
       shards, tokenizer.vocabulary(),
-      {.seed = config.seed, .sizes = sizes, .batch = config.batch, .temperature = 1.0, .draws = false});
+      {.seed = config.seed, .sizes = sizes, .batch = plan::batch_of(config), .temperature = 1.0, .draws = false});
   EvaluationSet set{.name = "validation", .text = {}, .batches = {}};
   std::int64_t taken = 0;
   for (data::PoolBegin at; at.epoch == 0 && taken < steps;) {  // all of it, once

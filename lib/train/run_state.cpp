@@ -32,7 +32,7 @@ json::object data_of(const plan::RunConfig& config, const RunFacts& facts) {
 }
 
 json::object batch_of(const plan::RunConfig& config, const RunFacts& facts) {
-  json::object batch = config::to_json(config.batch).as_object();
+  json::object batch = config::to_json(plan::batch_of(config)).as_object();
   batch["global_size"] = facts.sizes.global_size;
   batch["micro_size"] = facts.sizes.micro_size;
   batch.erase("accumulation");

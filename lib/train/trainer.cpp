@@ -227,7 +227,7 @@ class Trainer {
       return data::Loader(*run_.shards, run_.tokenizer->vocabulary(),
                           {.pool = {.seed = config_.seed,
                                     .sizes = run_.facts.sizes,
-                                    .batch = config_.batch,
+                                    .batch = plan::batch_of(config_),
                                     .temperature = config_.data.temperature},
                            .canonical_rank = context_.topology.canonical_rank(),
                            .world = context_.topology.world_size(),

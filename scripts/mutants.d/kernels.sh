@@ -51,3 +51,7 @@ mutant places_given_twice 'places that are in use are given again' lib/model/inf
   'if (!used[place]) free' 'free'
 mutant eos_forbidden_to_others 'the least length forbids EOS to another sentence' lib/decode/search.cpp unit/unit_decode 1 '*RandomModel*' \
   '      row += rows;' ''
+mutant attention_prompt_to_itself 'a position of a prompt does not see the later ones' $cpu/attention.ipp $kernels 1 'AttentionMask.*' \
+  'end = std::max(end, shape.prompts[row * shape.queries + query]);' ''
+mutant prompt_ends_early 'a search reads a prompt without its last id' lib/decode/search.cpp unit/unit_decode 1 '*RandomModel*' \
+  '(has_encoder || shape.prefix_lm ? 0 : 1)' '(has_encoder ? 0 : 1)'

@@ -79,6 +79,7 @@ def main(run):
         "ct2": "the same for CTranslate2",
         f"test.{target}": "translations of the test part",
         "logs": "messages of every stage",
+        "report.html": "the curves of the training: open it in a browser",
         "result.json": "all figures",
     }
     print("\n" + "\n".join(f"{run / name!s:32} {what}" for name, what in places.items()))

@@ -35,6 +35,7 @@ ccache                  cmd:ccache                   ccache
 mold                    cmd:mold                     mold'
 packages_judges='
 bats                    cmd:bats                     bats
+chromium                cmd:chromium                 chromium
 e2fsprogs               cmd:mkfs.ext4                e2fsprogs
 iproute2                cmd:tc                       iproute2
 procps                  cmd:pgrep                    procps

@@ -5,6 +5,7 @@
 test_needs='
 cmd:bats              all tests of scripts and most of whole tools
 cmd:python3           tests that read results with Python (most of whole tools), the quickstart, lint
+cmd:chromium          the page of scripts/report in a browser
 cmd:h5dump            comparisons of checkpoints with HDF5'\''s own tools
 cmd:mkfs.ext4         full disks of ext4
 cmd:tc                emulated nodes

@@ -16,12 +16,13 @@ HeadsView view(const at::Tensor& x) {
 }
 
 struct Mask {
-  OptionalTensor key_lengths, segments;
+  OptionalTensor key_lengths, segments, prompts;
   AttentionShape shape;
 
   Mask(const at::Tensor& q, const at::Tensor& k, const AttentionMask& mask, double scale)
       : key_lengths(mask.key_lengths ? OptionalTensor(mask.key_lengths->contiguous()) : std::nullopt),
         segments(mask.segments ? OptionalTensor(mask.segments->contiguous()) : std::nullopt),
+        prompts(mask.prompts ? OptionalTensor(mask.prompts->contiguous()) : std::nullopt),
         shape{q.size(1),
               k.size(1),
               q.size(2),
@@ -32,8 +33,11 @@ struct Mask {
               pointer<std::int64_t>(key_lengths),
               pointer<std::int64_t>(segments),
               static_cast<float>(scale),
-              pointer<float>(mask.bias)} {
+              pointer<float>(mask.bias),
+              pointer<std::int64_t>(prompts)} {
     ARGOSY_CHECK(shape.heads % shape.kv_heads == 0, "{} query heads, {} key heads", shape.heads, shape.kv_heads);
+    ARGOSY_CHECK(!prompts || (mask.causal && shape.queries == shape.keys && prompts->size(1) == shape.queries),
+                 "prompts for {} queries and {} keys", shape.queries, shape.keys);
     ARGOSY_CHECK(!mask.bias || (mask.bias->is_contiguous() && mask.bias->size(0) == shape.heads &&
                                 mask.bias->size(1) == std::max<std::int64_t>(0, shape.keys + shape.queries - 1)),
                  "a bias for {} heads, {} queries and {} keys", shape.heads, shape.queries, shape.keys);

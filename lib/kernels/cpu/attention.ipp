@@ -109,7 +109,12 @@ inline Range from_even(Range range) { return {range.first - range.first % 2, ran
 inline Range seen(const AttentionShape& shape, std::int64_t row, std::int64_t query) {
   const std::int64_t position = shape.keys - shape.queries + query;
   Range range{0, shape.key_lengths != nullptr ? std::min(shape.key_lengths[row], shape.keys) : shape.keys};
-  if (shape.causal || shape.window > 0) range.last = std::min(range.last, position + 1);
+  if (shape.causal || shape.window > 0) {
+    std::int64_t end = position + 1;
+    if (shape.prompts != nullptr) end = std::max(end, shape.prompts[row * shape.queries + query]);
+    if (shape.window > 0) end = std::min(end, position + shape.window);
+    range.last = std::min(range.last, end);
+  }
   if (shape.window > 0) range.first = std::max<std::int64_t>(0, position + 1 - shape.window);
   range.last = std::max(range.first, range.last);
   return range;

@@ -27,7 +27,8 @@ struct AttentionShape {
   const std::int64_t* key_lengths;  // [rows] or null
   const std::int64_t* segments;     // [rows, keys] or null
   float scale;
-  const float* bias;  // [heads, keys + queries - 1] or null
+  const float* bias;            // [heads, keys + queries - 1] or null
+  const std::int64_t* prompts;  // [rows, queries] or null
 };
 
 struct AttentionForward {

@@ -9,7 +9,7 @@ setup() {
   source_dir=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd)
   tree=$BATS_TEST_TMPDIR/tree
   mkdir -p "$tree/scripts" "$tree/apps" "$tree/bin" "$tree/tests/support"
-  cp -r "$source_dir/scripts/"{quickstart,quickstart.d,data} "$tree/scripts/"
+  cp -r "$source_dir/scripts/"{quickstart,quickstart.d,report,report.d,data} "$tree/scripts/"
   cp -r "$source_dir/configs" "$tree/"
   cp -r "$source_dir/tests/support/text" "$tree/tests/support/"
   cd "$tree" || return
@@ -19,7 +19,8 @@ setup() {
   # shellcheck disable=SC2016 # expanded by the stand-in
   stand_in bin/mpiexec 'if [ "$1" = --version ]; then echo HYDRA && exit; fi; shift 2; "$@" || true' # loses the exit code, as launchers do
   for tool in count preprocess export; do stand_in "apps/$tool" ''; done
-  stand_in apps/train 'mkdir -p runs/quickstart/train/{checkpoints/{100,200,1000,300,400},export/1000}'
+  stand_in apps/train 'mkdir -p runs/quickstart/train/{checkpoints/{100,200,1000,300,400},export/1000}
+echo "{\"step\": 1, \"nll\": 2.5}" >runs/quickstart/train/metrics.jsonl'
   # shellcheck disable=SC2016 # expanded by the stand-in
   stand_in apps/soup 'for last; do :; done; mkdir "$last"'
   # shellcheck disable=SC2016 # expanded by the stand-in
@@ -48,6 +49,8 @@ TEXT
   [[ "$output" == *"BLEU 12.3, chrF 56.7 on 85 held-out sentences (verses, en-es)"* ]]
   [[ "$output" == *"validation loss: last checkpoint 1.6000, the mean of 2 of the last 3 1.5000"* ]]
   [[ "$output" == *"NOW IT CAME TO PASS"* ]]
+  [[ "$output" == *"runs/quickstart/report.html "*" the curves of the training"* ]]
+  grep -q '"series":{"nll":\[\[1,2.5,null\]\]}' runs/quickstart/report.html
   python3 -c 'import json
 result = json.load(open("runs/quickstart/result.json"))
 assert (result["bleu"], result["chrf"], len(result["seconds"])) == (12.34, 56.7, 10), result
@@ -100,6 +103,7 @@ assert result["validation_loss"] == {"last_checkpoint": 1.6, "soup": 1.5}, resul
 @test "stopped while training, it lets train end in its own way, and goes on there" {
   # shellcheck disable=SC2016 # expanded by the stand-in
   stand_in apps/train 'mkdir -p runs/quickstart/train/checkpoints/100
+    : >runs/quickstart/train/metrics.jsonl
     [ -e '"$tree"'/stopped ] || { trap "touch '"$tree"'/stopped; echo 75 100 >\$ARGOSY_EXIT_FILE; exit 75" TERM
       touch '"$tree"'/waiting
       for i in {1..300}; do sleep 0.1 || true; done; }'

@@ -42,6 +42,14 @@ JSON
   [ "$status" -eq 2 ]
 }
 
+@test "rows of T5 are multiples of 8 wide, where nothing else is said" {
+  cd "$WORK"
+  "$APPS/train" t5.json --set run_dir=eights --set batch.width_multiple=8 2>log
+  "$APPS/train" t5.json --set run_dir=ones --set batch.width_multiple=1 2>log
+  last() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | tail -n 1; }
+  [ "$(last t5)" = "$(last eights)" ] && [ "$(last t5)" != "$(last ones)" ]
+}
+
 @test "an encoder without positions is refused unless it is asked for" {
   cd "$WORK"
   run "$APPS/train" t5.json --set model.encoder.position=none --dry-run
@@ -70,4 +78,67 @@ JSON
   run "$APPS/train" lm.json --set run_dir=other --set model.rope_scaling.high_freq_factor=0.5
   [ "$status" -eq 2 ]
   [[ $output == *'model.rope_scaling.high_freq_factor'* ]]
+}
+
+@test "a prefix language model reads prompts in both directions, in training, translation and no export to others" {
+  cd "$WORK"
+  paste train.en train.es >pairs.tsv
+  cat >prefix.json <<JSON
+{ "run_dir": "prefix", $common,
+  "data": {"tokenizer": "prefix.model", "shards": "prefix-shards", "tokenizer_training": {"vocab_size": 400},
+           "corpora": [{"name": "verses", "languages": ["en"], "source": "pairs.tsv", "fields": {"source": "1", "target": "2"}}]},
+  "validation": {"interval": 2, "sets": [{"source": "pairs.tsv", "fields": {"source": "1", "target": "2"}}]},
+  "model": {"type": "decoder", "prefix_lm": true, "width": 32, "ff": 48, "heads": 2, "decoder": {"layers": 2}},
+  "batch": {"global_size": 16, "micro_size": 8, "unit": "examples", "sequence_length": 64} }
+JSON
+  "$APPS/preprocess" prefix.json 2>log
+  "$APPS/train" prefix.json 2>log
+  run grep -q 'exportable as' log
+  [ "$status" -eq 1 ]
+  "$APPS/train" prefix.json --set run_dir=causal --set model.prefix_lm=false 2>log
+  for figure in loss perplexity; do # of training, and of validation
+    last() { grep -o "\"$figure\":[0-9.]*" "$1/metrics.jsonl" | tail -n 1; }
+    [ -n "$(last prefix)" ] && [ "$(last prefix)" != "$(last causal)" ]
+  done
+  run "$APPS/train" prefix.json --set model.prefix_lm=false --set schedule.length=6
+  [ "$status" -eq 2 ]
+  [[ $output == *': model was '*'"prefix_lm":true'*' and is now '*'"prefix_lm":false'* ]]
+  head -3 train.en | "$APPS/translate" prefix/export/000000004 --max-length 6 >lines
+  [ "$(wc -l <lines)" -eq 3 ]
+  for format in hf ct2; do
+    run "$APPS/export" prefix/export/000000004 --format "$format" --out "prefix-$format"
+    [ "$status" -eq 2 ]
+    [[ $output == *'needs model.prefix_lm to be false'* ]]
+    [ ! -e "prefix-$format" ]
+  done
+  "$APPS/export" prefix/export/000000004 --format argosy --verify --out prefix-argosy 2>log
+  head -3 train.en | "$APPS/translate" prefix-argosy --max-length 6 | cmp lines
+  sed 's/"fields": {"source": "1", "target": "2"}/"fields": {"text": "1"}/' prefix.json >texts.json
+  run "$APPS/train" texts.json
+  [ "$status" -eq 2 ]
+  [[ $output == *'model.prefix_lm must be false, since no corpus has prompts'* ]]
+}
+
+@test "a language model of source code continues across lines, and --escapes keeps them in one" {
+  cd "$WORK" && mkdir src
+  for i in {1..60}; do
+    printf 'import os\n\n\ndef add_%d(a, b):\n\tif a > b:\n\t\treturn a\n\treturn a + b\n\n\nx = "\\\\t"\n' $((i % 7)) >"src/$i.py"
+  done
+  cat >code.json <<JSON
+{ "run_dir": "code", "seed": 3,
+  "data": {"tokenizer": "code.model", "shards": "code-shards", "tokenizer_training": {"vocab_size": 294},
+           "corpora": [{"name": "code", "source": "src/*.py", "documents": "file"}]},
+  "model": {"type": "decoder", "width": 64, "ff": 128, "heads": 4, "decoder": {"layers": 2}},
+  "schedule": {"lr": 1e-2, "warmup": 10, "length": 90}, "precision": {"mode": "fp32"},
+  "batch": {"unit": "examples", "global_size": 16, "micro_size": 16, "sequence_length": 96} }
+JSON
+  "$APPS/preprocess" code.json 2>log
+  "$APPS/train" code.json 2>log
+  complete() { "$APPS/translate" code/export/000000090 --escapes --input prompt "$@" 2>log; }
+  printf '%s\n' 'import os\n\n\ndef add_3(a, b):' >prompt
+  complete --max-length 90 --max-length-factor 0 >continued
+  [ "$(wc -l <continued)" -eq 1 ]
+  grep -qF '\n\tif a > b:\n\t\treturn a\n\treturn a + b\n\n\nx = "\\\\t"\n' continued
+  complete --score --target continued >scores
+  [ "$(cut -f 4 scores)" = 1 ]  # what greedy search gives
 }

@@ -57,6 +57,21 @@ TEST(LmBatch, LabelsWhatBearsLossAlone) {
   EXPECT_THAT(batch.target_input, ElementsAre(1, 5, 6, 2, /**/ 6, 2, 2, 2));
   EXPECT_THAT(batch.target_labels, ElementsAre(-1, 6, 2, -1, /**/ -1, -1, -1, -1));
   EXPECT_EQ(batch.tgt_tokens, 2);
+  EXPECT_THAT(batch.prompts, ElementsAre(2, 2, 0, 0, /**/ 2, 2, 0, 0)) << "the second row has no label at all";
+}
+
+TEST(LmBatch, ThePromptOfADocumentEndsWithThePositionOfItsFirstLabel) {
+  const spec::Vocabulary vocabulary = spec::vocabulary_of({spec::TokenLayout::llama}, 60);
+  LmBatcher batcher{vocabulary, 2, 9};
+  batcher.begin_row();
+  batcher.add({.ids = {5, 6, 7, 8, 9, 2}, .loss = {false, false, true, false, true, true}, .size = 6}, 0,
+              5);                                             // two turns
+  batcher.add({.ids = {7, 2}, .loss = {}, .size = 2}, 0, 3);  // no prompt
+  batcher.begin_row();
+  batcher.add({.ids = {8, 9, 2}, .loss = {false, true, true}, .begin = 3, .size = 6}, 4, 3);  // the rest of the first
+  const Batch batch = batcher.take();
+  EXPECT_THAT(batch.target_labels, ElementsAre(-1, -1, 7, -1, 9, 7, 2, -1, /**/ 9, 2, -1, -1, -1, -1, -1, -1));
+  EXPECT_THAT(batch.prompts, ElementsAre(3, 3, 3, 0, 0, 6, 0, 0, /**/ 1, 0, 0, 0, 0, 0, 0, 0));
 }
 
 TEST(LmBatch, MasksTheFirstLabelOfEachDocumentAndRestartsPositions) {

@@ -44,7 +44,7 @@ const Tokenizer& small_bpe() {
   return tokenizer;
 }
 
-std::vector<std::string> hard_texts() {
+std::vector<std::string> uneasy_texts() {
   std::vector<std::string> texts = test::verses(100).of_both();
   for (const char* text :
        {"", " ", "  And   God  said ", "日本 und 中国", "ﬁve №1 ½", "GodGod God\u2581God", "e\u0301t\u00e9"})
@@ -60,7 +60,7 @@ TEST(SubwordSampler, EncodesAsTheLibraryWithoutNoise) {
     const SubwordSampler sampler{*tokenizer, {.alpha = is_bpe ? 0 : 1e6}}, best{*tokenizer, {.alpha = 0, .best = 1}};
     EXPECT_EQ(sampler.is_bpe(), is_bpe);
     RandomStream random(1, 2);
-    for (const std::string& text : hard_texts()) {
+    for (const std::string& text : uneasy_texts()) {
       EXPECT_EQ(sampler.encode(text, random), tokenizer->encode(text)) << text;
       EXPECT_EQ(best.encode(text, random), tokenizer->encode(text)) << text;
     }

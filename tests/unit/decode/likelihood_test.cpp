@@ -23,7 +23,7 @@ std::vector<double> stepwise(model::Inference& inference, const GivenTarget& giv
   std::vector<std::int64_t> read(given.source.begin(), given.source.end()), fed{shape.vocabulary.start};
   if (shape.type == spec::ModelType::decoder) {
     fed = {read.back()};
-    read.pop_back();
+    if (!shape.prefix_lm) read.pop_back();
   }
   fed.insert(fed.end(), given.target.begin(), given.target.end() - 1);
   model::Cache cache = inference.start();
@@ -37,10 +37,10 @@ std::vector<double> stepwise(model::Inference& inference, const GivenTarget& giv
   return log_p;
 }
 
-class Likelihoods : public testing::TestWithParam<spec::ModelType> {};
+class Likelihoods : public testing::TestWithParam<spec::Architecture> {};
 
 TEST_P(Likelihoods, AreThoseOfTheStepsHoweverTargetsAreBatched) {
-  BoundModel bound(shape_of(GetParam(), 21), at::kFloat, 5);
+  BoundModel bound(GetParam(), at::kFloat, 5);
   model::Inference inference(*bound.model);
   std::vector<GivenTarget> targets;
   for (std::int32_t i = 0; i < 7; ++i) {
@@ -61,9 +61,12 @@ TEST_P(Likelihoods, AreThoseOfTheStepsHoweverTargetsAreBatched) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Likelihoods,
-                         testing::Values(spec::ModelType::encoder_decoder, spec::ModelType::decoder),
+                         testing::Values(shape_of(spec::ModelType::encoder_decoder, 21),
+                                         shape_of(spec::ModelType::decoder, 21), prefix_lm(21)),
                          [](const auto& test) {
-                           return std::string(test.param == spec::ModelType::decoder ? "decoder" : "translation");
+                           return std::string(test.param.prefix_lm                          ? "prefix_lm"
+                                              : test.param.type == spec::ModelType::decoder ? "decoder"
+                                                                                            : "translation");
                          });
 
 TEST(Likelihood, OfWhatASearchHasFoundIsItsOwn) {

@@ -20,6 +20,13 @@ inline spec::Architecture shape_of(spec::ModelType type, std::int64_t live, std:
   return resolve(config, live);
 }
 
+/// A decoder that reads prompts in both directions.
+inline spec::Architecture prefix_lm(std::int64_t live) {
+  spec::Architecture shape = shape_of(spec::ModelType::decoder, live);
+  shape.prefix_lm = true;
+  return shape;
+}
+
 /// Live ids 0 (EOS of translation models), 1, … come with these probabilities, whatever stands before.
 inline BoundModel constant(const std::vector<double>& probabilities, std::int64_t max_positions = 32,
                            spec::ModelType type = spec::ModelType::encoder_decoder) {

@@ -107,7 +107,7 @@ Hypothesis best_of_all(BoundModel& bound, const Ids& source, std::int64_t steps,
       std::vector<std::int64_t> ids{shape.vocabulary.start}, read(source.begin(), source.end());
       if (shape.type == spec::ModelType::decoder) {
         ids = {read.back()};
-        read.pop_back();
+        if (!shape.prefix_lm) read.pop_back();
       }
       ids.insert(ids.end(), prefix.begin(), prefix.end());
       model::Cache cache = inference.start();
@@ -139,10 +139,12 @@ Hypothesis best_of_all(BoundModel& bound, const Ids& source, std::int64_t steps,
   return best;
 }
 
-class RandomModel : public testing::TestWithParam<spec::ModelType> {};
+/// The shape of a model of so many live ids.
+using ShapeOf = spec::Architecture (*)(std::int64_t live);
+class RandomModel : public testing::TestWithParam<std::pair<const char*, ShapeOf>> {};
 
 TEST_P(RandomModel, ABeamThatHoldsEverythingFindsTheBestOfAll) {
-  spec::Architecture shape = shape_of(GetParam(), 5), own_ids = shape;
+  spec::Architecture shape = GetParam().second(5), own_ids = shape;
   own_ids.vocabulary.start = own_ids.vocabulary.eos;  // as in M2M-100
   own_ids.vocabulary.pad = 2;
   std::size_t lengths = 0;
@@ -167,9 +169,9 @@ TEST_P(RandomModel, ABeamThatHoldsEverythingFindsTheBestOfAll) {
 }
 
 TEST_P(RandomModel, ResultsDoNotDependOnTheBatch) {
-  BoundModel bound(shape_of(GetParam(), 21), at::kFloat, 5);
+  BoundModel bound(GetParam().second(21), at::kFloat, 5);
   for (const at::Tensor& flat : bound.weights) flat.mul_(1.5);
-  const bool takes_prefix = GetParam() == spec::ModelType::encoder_decoder;
+  const bool takes_prefix = bound.model->architecture().type == spec::ModelType::encoder_decoder;
   std::vector<Source> sources;
   for (std::int32_t i = 0; i < 9; ++i) {
     Ids ids;
@@ -203,11 +205,16 @@ TEST_P(RandomModel, ResultsDoNotDependOnTheBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, RandomModel,
-                         testing::Values(spec::ModelType::encoder_decoder, spec::ModelType::decoder),
-                         [](const auto& test) {
-                           return std::string(test.param == spec::ModelType::decoder ? "decoder" : "translation");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Types, RandomModel,
+    testing::Values(std::pair<const char*, ShapeOf>{"translation",
+                                                    [](std::int64_t live) {
+                                                      return shape_of(spec::ModelType::encoder_decoder, live);
+                                                    }},
+                    std::pair<const char*, ShapeOf>{
+                        "decoder", [](std::int64_t live) { return shape_of(spec::ModelType::decoder, live); }},
+                    std::pair<const char*, ShapeOf>{"prefix_lm", prefix_lm}),
+    [](const auto& test) { return std::string(test.param.first); });
 
 TEST(Search, ScoresFollowTheLengthPenaltyOfEachType) {
   // Four finish: EOS .3, "a" .18, "aa" .108 and "aaa" .0648.

@@ -105,6 +105,8 @@ TEST(Formats, AreNamedForEveryModelTheyCanHoldAndForNoOther) {
     change(other);
     EXPECT_THAT(formats_for(spec::resolve(other, 32000)), ElementsAre("ct2", "hf"));
   }
+  language.prefix_lm = true;
+  EXPECT_THAT(formats_for(spec::resolve(language, 32000)), IsEmpty()) << "all others read prompts causally";
   translation.heads = 1 << 15;
   translation.kv_heads = 1;
   translation.head_size = 2;

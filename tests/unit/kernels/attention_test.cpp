@@ -1,7 +1,10 @@
 #include "kernels/attention.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
 
@@ -20,7 +23,7 @@ struct Case {
   std::int64_t queries, keys, heads, kv_heads, size;
   bool causal, lengths, segments;
   std::int64_t window;
-  bool bias = false;
+  bool bias = false, prompts = false;
 };
 
 const Case gradient_cases[] = {
@@ -41,6 +44,11 @@ const Case gradient_cases[] = {
     {"BiasCachedBlock", 40, 150, 2, 1, 16, true, false, false, 60, true},
     {"BiasCachedQuery", 1, 19, 4, 2, 16, true, false, false, 0, true},
     {"BiasLong", 300, 300, 2, 1, 20, true, false, false, 0, true},
+    {"Prompts", 37, 37, 6, 2, 20, true, false, false, 0, false, true},
+    {"PromptsLong", 300, 300, 2, 1, 20, true, false, false, 0, false, true},
+    {"PromptsPacked", 130, 130, 2, 1, 8, true, false, true, 0, false, true},
+    {"PromptsWindow", 130, 130, 4, 2, 8, true, false, false, 40, false, true},
+    {"PromptsBiasPackedWindow", 130, 130, 2, 1, 8, true, false, true, 4, true, true},
 };
 
 /// Several threads, for which rows are cut.
@@ -68,6 +76,11 @@ TEST_P(Attention, EqualsPlainBothWays) {
   if (c.lengths) mask.key_lengths = at::tensor({c.keys, std::int64_t{1}, c.keys - 2}, at::kLong);
   if (c.segments) mask.segments = (at::arange(c.keys) / 10).to(at::kLong).repeat({rows, 1});
   if (c.bias) mask.bias = values({c.heads, c.queries + c.keys - 1}, at::kFloat, 4);
+  if (c.prompts) {  // of documents of 10 positions, the first 6; otherwise of the row, all but 7
+    const at::Tensor place = at::arange(c.keys, at::kLong);
+    const at::Tensor end = c.segments ? place.floor_divide(10) * 10 + 6 : at::full_like(place, c.keys - 7);
+    mask.prompts = end.masked_fill(place.ge(end), 0).repeat({rows, 1});
+  }
   const double scale = 1 / std::sqrt(static_cast<double>(c.size));
   const auto [out, lse] = attention(q, k, v, mask, scale);
   const auto [out2, lse2] = plain::attention(q, k, v, mask, scale);
@@ -98,6 +111,30 @@ INSTANTIATE_TEST_SUITE_P(Cases, Attention,
                            return std::string(std::get<0>(test.param).name) + c10::toString(std::get<1>(test.param)) +
                                   std::to_string(std::get<2>(test.param));
                          });
+
+/// Which keys each query sees, written out: values are unit vectors, so that an output is the row of probabilities.
+TEST(AttentionMask, PromptsAreSeenInBothDirections) {
+  // Two documents with prompts of 3 and 1 positions, then one without a prompt, then the filling of the row.
+  const at::Tensor segments = at::tensor({0, 0, 0, 0, 0, 1, 1, 2, 2, -1}, at::kLong).unsqueeze(0),
+                   prompts = at::tensor({3, 3, 3, 0, 0, 6, 0, 8, 0, 0}, at::kLong).unsqueeze(0);
+  const char* const seen[] = {"111.......", "111.......", "111.......", "1111......", "11111.....",
+                              ".....1....", ".....11...", ".......1..", ".......11.", ".........1"};
+  const char* const in_window[] = {"11........", "111.......", ".11.......", "..11......", "...11.....",
+                                   ".....1....", ".....11...", ".......1..", ".......11.", ".........1"};
+  const at::Tensor q = at::zeros({1, 10, 1, 10}), v = at::eye(10).view({1, 10, 1, 10});
+  for (const std::int64_t window : {0, 2}) {
+    const AttentionMask mask{
+        .key_lengths = {}, .segments = segments, .causal = true, .window = window, .prompts = prompts};
+    for (const at::Tensor& out :
+         {std::get<0>(attention(q, q, v, mask, 1)), std::get<0>(plain::attention(q, q, v, mask, 1))}) {
+      for (std::int64_t i = 0; i < 10; ++i) {
+        std::string row;
+        for (std::int64_t j = 0; j < 10; ++j) row += out[0][i][0][j].item<float>() > 0 ? '1' : '.';
+        EXPECT_EQ(row, (window > 0 ? in_window : seen)[i]) << i;
+      }
+    }
+  }
+}
 
 /// One row and one key head: queries and keys are cut into parts for the threads.
 TEST(AttentionThreads, BitsDoNotDependOnTheirNumber) {

@@ -53,6 +53,13 @@ const Case gradient_cases[] = {
             s.window = 3;
           }),
      0.1},
+    {"PrefixLm", with(tiny_language_model(), [](auto& s) { s.prefix_lm = true; })},
+    {"PrefixLmT5Window", with(tiny_language_model(),
+                              [](auto& s) {
+                                s.prefix_lm = true;
+                                s.decoder_position = Position::t5;
+                                s.window = 3;
+                              })},
     {"Llama3QwenBiases", with(tiny_language_model(),
                               [](auto& s) {
                                 s.qkv_bias = true;
@@ -240,11 +247,11 @@ TEST(Model, DropoutGradientIsTheSlopeOfTheLoss) {
   }
 }
 
-class Packed : public testing::TestWithParam<Position> {};
+class Packed : public testing::TestWithParam<std::tuple<Position, bool>> {};
 
 TEST_P(Packed, ARowOfDocumentsEqualsTheDocumentsApart) {
-  const spec::Architecture shape =
-      with(tiny_language_model(), [](spec::Architecture& s) { s.decoder_position = GetParam(); });
+  const spec::Architecture shape = with(
+      tiny_language_model(), [](spec::Architecture& s) { std::tie(s.decoder_position, s.prefix_lm) = GetParam(); });
   BoundModel packed(shape), apart(shape);
   model::Inputs row;
   row.target_in = at::tensor({1, 4, 7, 1, 9, 12, 3}, at::kLong).view({1, 7});
@@ -252,6 +259,7 @@ TEST_P(Packed, ARowOfDocumentsEqualsTheDocumentsApart) {
   row.target_lengths = at::tensor({7}, at::kLong);
   row.positions = at::tensor({0, 1, 2, 0, 1, 2, 3}, at::kLong).view({1, 7});
   row.segments = at::tensor({0, 0, 0, 1, 1, 1, 1}, at::kLong).view({1, 7});
+  row.prompts = at::tensor({2, 2, 0, 6, 6, 6, 0}, at::kLong).view({1, 7});
   const double together = train_micro_batch(packed, row);
   double sum = 0;
   for (const auto& [begin, count] : {std::pair{0, 3}, std::pair{3, 4}}) {
@@ -259,6 +267,7 @@ TEST_P(Packed, ARowOfDocumentsEqualsTheDocumentsApart) {
     one.target_in = row.target_in.narrow(1, begin, count).contiguous();
     one.target_labels = row.target_labels.narrow(1, begin, count).contiguous();
     one.target_lengths = at::tensor({count}, at::kLong);
+    one.prompts = (row.prompts.narrow(1, begin, count) - begin).clamp_min(0);
     sum += train_micro_batch(apart, one);
   }
   EXPECT_NEAR(together, sum, 1e-6 * sum);
@@ -266,8 +275,36 @@ TEST_P(Packed, ARowOfDocumentsEqualsTheDocumentsApart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Positions, Packed,
-                         testing::Values(Position::rope, Position::sinusoidal, Position::sinusoidal_fairseq,
-                                         Position::learned, Position::alibi, Position::t5, Position::none));
+                         testing::Combine(testing::Values(Position::rope, Position::sinusoidal,
+                                                          Position::sinusoidal_fairseq, Position::learned,
+                                                          Position::alibi, Position::t5, Position::none),
+                                          testing::Bool()));
+
+TEST(PrefixLm, APromptReadsItsLaterIdsAndNothingReadsALaterAnswer) {
+  for (const bool prefix_lm : {false, true}) {
+    BoundModel bound(with(tiny_language_model(), [=](auto& s) { s.prefix_lm = prefix_lm; }));
+    const auto outputs = [&](std::int64_t place, std::int64_t id) {  // after the blocks, of each position
+      model::Inputs inputs;
+      inputs.target_in = at::tensor({1, 4, 7, 9, 12, 3}, at::kLong).view({1, 6});
+      inputs.target_in[0][place] = id;
+      inputs.prompts = at::tensor({4, 4, 4, 4, 0, 0}, at::kLong).view({1, 6});
+      const at::NoGradGuard no_grad;
+      model::State state;
+      Pass pass;
+      for (const model::Visit& visit : bound.model->visits())
+        if (visit.kind != spec::VisitKind::head) state = visit.forward(state, inputs, pass);
+      return state.x[0];
+    };
+    const auto changed = [&](std::int64_t place) {
+      std::string text;
+      const at::Tensor change = (outputs(place, 5) - outputs(place, 6)).abs().amax(1);
+      for (std::int64_t i = 0; i < 6; ++i) text += change[i].item<float>() > 0 ? '1' : '.';
+      return text;
+    };
+    EXPECT_EQ(changed(3), prefix_lm ? "111111" : "...111");
+    EXPECT_EQ(changed(4), "....11");
+  }
+}
 
 TEST(Model, AnEmptyMicroBatchLeavesZeroGradients) {
   for (const spec::Architecture& shape :

@@ -97,6 +97,35 @@ TEST_P(CachedInference, RowsEnterAtAnyTime) {
   EXPECT_LT((step(mixed, {1}, {1}) - second).abs().max().item<double>(), 1e-5);
 }
 
+/// Reads the prompts at once, and feeds their last ids again.
+TEST(PrefixLmInference, EqualsAPassOfTrainingOverTheWholeTarget) {
+  for (const Position position : {Position::rope, Position::t5}) {
+    for (const std::optional<std::int64_t> window : {std::optional<std::int64_t>(), std::optional<std::int64_t>(3)}) {
+      const spec::Architecture shape = with(tiny_language_model(), [&](auto& s) {
+        s.prefix_lm = true;
+        s.decoder_position = position;
+        s.window = window;
+      });
+      BoundModel bound(shape);
+      model::Inference inference(*bound.model);
+      const at::Tensor ids = at::tensor({1, 4, 7, 9, 12, 3, 1, 5, 6, 2, 8, 11}, at::kLong).view({2, 6}),
+                       lengths = at::tensor({4, 2}, at::kLong);
+      model::Inputs inputs;
+      inputs.target_in = ids;
+      inputs.prompts = at::tensor({4, 4, 4, 4, 0, 0, 2, 2, 0, 0, 0, 0}, at::kLong).view({2, 6});
+      const at::Tensor outputs = inference.read_targets(inputs);
+      model::Cache cache = inference.start();
+      inference.add(cache, ids.narrow(1, 0, 4), lengths);
+      for (std::int64_t t = 0; t < 3; ++t) {  // from the last position of each prompt on
+        const at::Tensor places = at::tensor({3 + t, 6 + 1 + t}, at::kLong);
+        const at::Tensor logits = inference.step(cache, ids.flatten().index_select(0, places));
+        const at::Tensor expected = inference.logits(outputs.flatten(0, 1).index_select(0, places));
+        EXPECT_LT((logits - expected).abs().max().item<double>(), 1e-5) << t;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CachedInference,
     testing::Values(tiny_translation(), tiny_language_model(),

@@ -189,7 +189,9 @@ struct Reference {
     const std::int64_t width = inputs.target_in.size(1);
     const at::Tensor distance = at::arange(width).unsqueeze(1) - at::arange(width);
     at::Tensor seen = distance.ge(0).view({1, 1, width, width});
-    if (shape.window) seen = seen.logical_and(distance.lt(*shape.window));
+    if (shape.prefix_lm && inputs.prompts.defined())
+      seen = seen.logical_or(at::arange(width).lt(inputs.prompts.view({-1, 1, width, 1})));
+    if (shape.window) seen = seen.logical_and(distance.abs().lt(*shape.window));
     if (inputs.segments.defined())
       seen = seen.logical_and(inputs.segments.view({-1, 1, width, 1}).eq(inputs.segments.view({-1, 1, 1, width})));
     at::Tensor x = embed(inputs.target_in, target, false);

@@ -151,6 +151,11 @@ model::Inputs ragged_inputs(const spec::Architecture& shape) {
   inputs.target_in = fill(target_lengths, 6, 0, false);
   inputs.target_labels = fill(target_lengths, 6, 3, true);
   inputs.target_lengths = at::tensor(target_lengths, at::kLong);
+  if (!translation) {  // prompts of 4, 2 and 0 positions, which a model without prefix_lm reads as all else
+    inputs.prompts = at::zeros({3, 6}, at::kLong);
+    inputs.prompts[0].narrow(0, 0, 4).fill_(4);
+    inputs.prompts[1].narrow(0, 0, 2).fill_(2);
+  }
   return inputs;
 }
 
@@ -166,6 +171,7 @@ model::Inputs single_row(const model::Inputs& inputs, std::int64_t row) {
   one.target_in = cut(inputs.target_in, inputs.target_lengths);
   one.target_labels = cut(inputs.target_labels, inputs.target_lengths);
   one.target_lengths = inputs.target_lengths.narrow(0, row, 1);
+  if (inputs.prompts.defined()) one.prompts = cut(inputs.prompts, inputs.target_lengths);
   return one;
 }
 

@@ -1,5 +1,7 @@
 #include "plan/run_config.hpp"
 
+#include <gmock/gmock.h>
+
 #include <cstdlib>
 
 #include "config/describe.hpp"
@@ -95,6 +97,7 @@ TEST(RunConfig, RefusesChoicesThatCannotWorkTogether) {
   refused(R"("model": {"token_ids": {"eos": -1}})", "model.token_ids.eos");
   refused(R"("model": {"type": "decoder", "max_positions": 64}, "batch": {"sequence_length": 65})",
           "batch.sequence_length");
+  refused(R"("model": {"prefix_lm": true})", "model.prefix_lm");
   EXPECT_NO_THROW((void)read(R"("sharding": {"zero_stage": 3}, "validation": {"metrics": ["loss", "bleu", "ter"]})"));
 }
 
@@ -118,6 +121,35 @@ TEST(RunConfig, AValidationSetHasThePrefixesOfItsCorpus) {
                   "the name of the corpus that the set is for, since their prefixes differ: c, c-reversed, got none"},
         {R"(, "corpus": "d")", "the name of a corpus: c, c-reversed, got d"}})
     EXPECT_TRUE(says(test::refusal(Fault::config, [&] { (void)read_with("<{to}>", set); }), words));
+}
+
+TEST(RunConfig, WidthsAreMultiplesOf8WhereAttentionAddsABias) {
+  using testing::Optional;
+  EXPECT_EQ(batch_of(read("")).width_multiple, std::nullopt);
+  EXPECT_THAT(batch_of(read(R"("model": {"encoder": {"position": "t5"}})")).width_multiple, Optional(8));
+  EXPECT_THAT(batch_of(read(R"("model": {"decoder": {"position": "alibi"}})")).width_multiple, Optional(8));
+  EXPECT_EQ(batch_of(read(R"("model": {"decoder": {"position": "rope"}})")).width_multiple, std::nullopt);
+  EXPECT_THAT(
+      batch_of(read(R"("model": {"encoder": {"position": "t5"}}, "batch": {"width_multiple": 1})")).width_multiple,
+      Optional(1));
+}
+
+TEST(RunConfig, PromptsInBothDirectionsNeedACorpusWithPrompts) {
+  const auto text = [](const char* corpus) {
+    return fmt::format(
+        R"({{"model": {{"type": "decoder", "prefix_lm": true}}, "data": {{"tokenizer": "t", "shards": "s",
+                       "corpora": [{{"name": "a", "languages": ["en"], {}}}]}}}})",
+        corpus);
+  };
+  const auto read_text = [](const std::string& json) {
+    return config::from_document<RunConfig>(config::Document::parse(json, "test"));
+  };
+  for (const char* none : {R"("source": "a.txt")", R"("source": "a.jsonl", "fields": {"text": "/body"})",
+                           R"("source": "a.tsv")", R"("source": "a.tsv", "fields": {"text": "2"})"})
+    EXPECT_TRUE(says(test::refusal(Fault::config, [&] { (void)read_text(text(none)); }), "model.prefix_lm")) << none;
+  for (const char* some : {R"("source": "a.jsonl")", R"("source": "a.jsonl", "fields": {"messages": "/chat"})",
+                           R"("source": "a.tsv", "fields": {"source": "1", "target": "2"})"})
+    EXPECT_TRUE(read_text(text(some)).model.prefix_lm) << some;
 }
 
 TEST(RunConfig, ATrainedTokenizerHasTheUsualIds) {

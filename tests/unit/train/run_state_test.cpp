@@ -99,12 +99,28 @@ TEST_F(StoredState, WithoutAPartIsDamage) {
   }
 }
 
+TEST_F(StoredState, PromptsReadInAnotherWayAreAnotherModel) {
+  checkpoint::Sections changed = sections();
+  changed.model.at("config").as_object()["prefix_lm"] = true;
+  EXPECT_TRUE(test::says(
+      test::refusal(Fault::config,
+                    [&] { (void)check_resumable(sections(), changed, std::vector<std::string>{"model"}, "here"); }),
+      "model was", "prefix_lm"));
+}
+
+TEST_F(StoredState, TheWidthsOfARunAreStoredAsTheModelDecidesThem) {
+  const checkpoint::Sections before = sections();
+  config.model.encoder.position = spec::Position::t5;
+  EXPECT_EQ(sections().data.at("batch").at("width_multiple"), 8);
+  EXPECT_TRUE(before.data.at("batch").at("width_multiple").is_null());
+}
+
 /// Checkpoints before model.qkv_bias and the others that came with it.
 TEST_F(StoredState, AModelFromBeforeAKeyWasThereIsTheSameModel) {
   checkpoint::Sections saved = sections();
   boost::json::object& model = saved.model.at("config").as_object();
   for (const char* later :
-       {"rope_scaling", "norm_epsilon", "qkv_bias", "embedding_scale", "allow_encoder_without_positions"})
+       {"rope_scaling", "norm_epsilon", "qkv_bias", "embedding_scale", "prefix_lm", "allow_encoder_without_positions"})
     EXPECT_EQ(model.erase(later), 1U) << later;
   EXPECT_TRUE(check_resumable(saved, sections(), {}, "here").empty());
 }

@@ -1,0 +1,111 @@
+#!/usr/bin/env bats
+# scripts/report on run directories whose figures are known; the last case in a browser.
+
+bats_require_minimum_version 1.5.0
+
+setup() {
+  cd "$BATS_TEST_TMPDIR" || return
+  report=${ARGOSY_SOURCE_DIR:?}/scripts/report
+  python3 - <<'PYTHON'
+import json, pathlib
+
+for name, lr in (("one", 1e-3), ("two", 2e-3)):
+    run = pathlib.Path("runs") / name / "train"
+    run.mkdir(parents=True)
+    with open(run / "metrics.jsonl", "w") as file:
+        for step in range(10, 30010, 10):
+            line = {"step": step, "fraction_done": step / 30000, "nll": 9 - step / 10000, "loss": 10.0, "lr": lr, "grad_norm": 1.0,
+                    "clip_frac": 0.5 if step == 20 else 0, "total_tgt_tokens": 100 * step, "tgt_tokens_per_s": 5000, "step_ms": 20,
+                    "data_wait_ms": 1 if step < 40 else 5, "memory_bytes": 1 << 30, "tflops_per_rank": 0.5, "mfu": None}
+            if step == 70:
+                line["nll"] = 77.5  # survives thinning
+            file.write(json.dumps(line) + "\n")
+            if step % 10000 == 5000:
+                file.write(json.dumps({"step": step + 5, "validation": "dev", "figures": {"loss": 8.5, "chrf": 30 + step / 10000}}) + "\n")
+        file.write('not a record\n{"step": 300')
+    (run / "status.json").write_text(json.dumps({"state": "done", "step": 30000, "fraction_done": 1.0}))
+    (run / "config.json").write_text(json.dumps({"schedule": {"lr": lr, "length": 30000}, "model": {"preset": "</script>"}}))
+PYTHON
+  one=runs/one/train two=runs/two/train
+}
+
+data() { # data EXPRESSION: of the page's data
+  python3 - "$1" "${2:-$one/report.html}" <<'PYTHON'
+import json, re, sys
+page = open(sys.argv[2], encoding="utf-8").read()
+data = json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)[1])
+run = data["runs"][0]
+print(eval(sys.argv[1]))
+PYTHON
+}
+
+@test "the page holds the figures of the run, thinned, without losing peaks, and of no other place" {
+  run -0 "$report" "$one"
+  [ "$output" = "$one/report.html" ]
+  [ "$(data 'run["series"]["nll"][0], run["series"]["nll"][-1]')" = "([10, 8.999, 1000], [30000, 6.0, 3000000])" ]
+  [ "$(data 'max(point[1] for point in run["series"]["nll"]), len(run["series"]["nll"]) <= 1500')" = "(77.5, True)" ]
+  [ "$(data 'run["validation"]["loss"]["dev"], run["validation"]["chrf"]["dev"][2]')" = "([[5005, 8.5, 500500], [15005, 8.5, 1500500], [25005, 8.5, 2500500]], [25005, 32.5, 2500500])" ]
+  [ "$(data 'run["series"]["data_wait"][0][1], run["series"]["data_wait"][-1][1]')" = "(5.0, 25.0)" ]
+  [ "$(data 'run["broken"], run["config"]["model.preset"], run["name"]')" = "(1, '</script>', 'train')" ]
+  [ "$(grep -oE 'https?://[^"]*' "$one/report.html" | sort -u)" = http://www.w3.org/2000/svg ] # a name, not an address
+  run ! grep -qE '(src|href)="[^d]|@import|fetch\(' "$one/report.html"
+}
+
+@test "several runs have names that tell them apart" {
+  run -0 "$report" "$one" "$two" --out page.html
+  [ "$(data '[run["name"] for run in data["runs"]], [run["config"]["schedule.lr"] for run in data["runs"]]' page.html)" = "(['one/train', 'two/train'], [0.001, 0.002])" ]
+  [ ! -e "$one/report.html" ]
+}
+
+@test "the page reloads itself while a run goes on, and --watch writes it until then" {
+  "$report" "$one"
+  run ! grep -q 'http-equiv="refresh"' "$one/report.html"
+  sed -i 's/"done"/"running"/' "$one/status.json"
+  "$report" "$one"
+  grep -q 'http-equiv="refresh"' "$one/report.html"
+  rm "$one/report.html"
+  "$report" "$one" --watch 0.2 >written &
+  watching=$!
+  until grep -q 'http-equiv="refresh"' "$one/report.html" 2>/dev/null; do sleep 0.1; done
+  sed -i 's/"running"/"stopped"/' "$one/status.json"
+  wait "$watching"
+  run ! grep -q 'http-equiv="refresh"' "$one/report.html"
+  [ "$(cat written)" = "$one/report.html" ]
+}
+
+@test "what is no run, and a page that cannot be written, are one sentence" {
+  run -2 "$report" none
+  [ "$output" = "report: none is not a folder; give the run_dir of a training" ]
+  mkdir empty
+  run -2 "$report" "$one" empty
+  [[ $output == "report: empty has neither metrics.jsonl nor status.json; give"* ]]
+  run -2 "$report" "$one" --watch 0
+  run -4 "$report" "$one" --out no/such/page.html
+  [[ $output == "report: no/such/page.html cannot be written (No such file or directory); give another file with --out" ]]
+}
+
+@test "a run that has only begun is a page as well" {
+  rm "$one/metrics.jsonl" "$one/config.json"
+  run -0 "$report" "$one"
+  [ "$(data 'run["series"], run["validation"], run["status"]["state"]')" = "({}, {}, 'done')" ]
+}
+
+@test "a browser draws every plot without an error, and a key that differs is in the table" {
+  command -v chromium || skip "no chromium"
+  "$report" "$one" "$two" --out page.html
+  chromium --headless --no-sandbox --disable-gpu --window-size=390,900 --virtual-time-budget=5000 --enable-logging=stderr --dump-dom \
+    "file://$PWD/page.html#tokens" >dom 2>log
+  run ! grep -q CONSOLE log
+  python3 - <<'PYTHON'
+import re
+dom = open("dom", encoding="utf-8").read()
+titles = re.findall(r"<h2>(.*?)</h2>", dom)
+assert titles == ["Loss", "Validation: chrf", "Learning rate", "Gradient norm", "Throughput", "Time of a step", "Waiting for data", "Memory",
+                  "Computing", "Keys in which the configurations differ"], titles
+lines = [len(re.findall('class="series"', figure)) for figure in re.findall(r"<figure>.*?</figure>", dom, re.S)]
+assert lines == [4, 2, 2, 2, 2, 2, 2, 2, 2], lines
+assert dom.count(">tgt_tokens</text>") == 9
+assert '<td class="wide">schedule.lr</td><td class="wide">0.001</td><td class="wide">0.002</td>' in dom
+assert re.search(r"<circle[^>]*r=\"3\"", dom), "the interval with clipped steps"
+PYTHON
+}
