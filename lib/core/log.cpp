@@ -8,9 +8,11 @@
 #include <array>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/file.hpp"
 
 namespace argosy {
 namespace {
@@ -40,6 +42,7 @@ struct Log::State {
   const int rank;
   const bool terminal = isatty(STDERR_FILENO) == 1;
   std::mutex mutex;
+  std::optional<File> copy;
   spdlog::logger logger{"argosy", std::make_shared<spdlog::sinks::stderr_sink_mt>()};
   Clock clock;
   std::string what;  // of the progress under way
@@ -61,7 +64,29 @@ void Log::write(LogLevel level, std::string_view text) const {
   if (!state_->logger.should_log(spdlog_level(level))) return;
   state_->leave_progress_line();
   state_->logger.log(spdlog_level(level), spdlog::string_view_t{text.data(), text.size()});
+  constexpr std::array names{"info", "warning", "error", ""};
+  copy(fmt::format("{} {:<7} {}\n", timestamp_text(state_->clock.wall_s()), names[static_cast<std::size_t>(level)],
+                   text));
 }
+
+/// Under the lock.
+void Log::copy(std::string_view line) const {
+  State& s = *state_;
+  if (!s.copy) return;
+  try {
+    s.copy->append(as_bytes(line));
+  } catch (const Error& error) {
+    s.copy.reset();
+    s.logger.warn("the log goes to stderr alone from here on: {}", error.what());
+  }
+}
+
+void Log::copy_to(File file) const {
+  const std::lock_guard lock(state_->mutex);
+  state_->copy.emplace(std::move(file));
+}
+
+bool Log::is_on_terminal() const noexcept { return state_->terminal; }
 
 void Log::progress(std::string_view what, double done, double total, std::string_view figures) const {
   State& s = *state_;
@@ -98,6 +123,7 @@ void Log::plain(std::string_view line) const {
   const std::lock_guard lock(state_->mutex);
   state_->leave_progress_line();
   put(fmt::format("{}\n", line));
+  copy(fmt::format("{}\n", line));
 }
 
 void Log::flush() const { state_->logger.flush(); }

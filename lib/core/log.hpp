@@ -12,6 +12,8 @@
 /// ("[r0042]"). Metrics are not logged here (telemetry). Thread-safe.
 namespace argosy {
 
+class File;
+
 enum class LogLevel { info, warn, error, off };
 
 class Log {
@@ -40,9 +42,15 @@ class Log {
   /// Writes a line to stderr without time or level (the `result {…}` line, tables). Rank 0 only.
   void plain(std::string_view line) const;
   void flush() const;
+  /// Whether stderr is a terminal.
+  [[nodiscard]] bool is_on_terminal() const noexcept;
+  /// Appends all lines from now on, but those of progress, to this file as well, with the time in UTC. The first one
+  /// that cannot be written ends this, with a warning.
+  void copy_to(File file) const;
 
  private:
   struct State;
+  void copy(std::string_view line) const;
   std::unique_ptr<State> state_;
 };
 

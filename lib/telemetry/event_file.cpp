@@ -1,57 +1,27 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <bit>
 
 #include "core/owner.hpp"
 #include "telemetry/sinks.hpp"
+#include "telemetry/wire.hpp"
 
 namespace argosy::telemetry {
-namespace {
 
-constexpr std::array<std::uint32_t, 256> crc_table = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < table.size(); ++i) {
-    std::uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? 0x82f63b78U : 0U);
-    table[i] = crc;
-  }
-  return table;
-}();
+using namespace wire;
+
+namespace {
 
 /// TFRecord stores checksums rotated and shifted, so that a checksum over data that holds checksums stays strong.
 std::uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(as_bytes(bytes)), 15) + 0xa282ead8U; }
 
-template <class T>
-void put_raw(std::string& out, T value) {
-  const auto bytes = std::bit_cast<std::array<char, sizeof(T)>>(value);
-  out.append(bytes.data(), bytes.size());
-}
-
-// Protobuf wire format: a key (field number and wire type), then the value.
-enum class Wire : unsigned { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-void put_varint(std::string& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  out += static_cast<char>(value);
-}
-void put_key(std::string& out, unsigned field, Wire wire) { put_varint(out, field << 3 | static_cast<unsigned>(wire)); }
-void put_bytes(std::string& out, unsigned field, std::string_view bytes) {
-  put_key(out, field, Wire::bytes);
-  put_varint(out, bytes.size());
-  out += bytes;
-}
-
 /// Event{wall_time = 1, step = 2} and one member of its oneof `what`.
 std::string event(double wall_s, std::int64_t step, unsigned what, std::string_view content) {
   std::string out;
-  put_key(out, 1, Wire::fixed64);
+  put_key(out, 1, Kind::fixed64);
   put_raw(out, wall_s);
-  if (step != 0) {
-    put_key(out, 2, Wire::varint);
-    put_varint(out, static_cast<std::uint64_t>(step));
-  }
+  if (step != 0) put_number(out, 2, step);
   put_bytes(out, what, content);
   return out;
 }
@@ -60,11 +30,7 @@ constexpr unsigned file_version = 3, summary = 5, session_log = 7;
 
 }  // namespace
 
-std::uint32_t crc32c(Bytes bytes) noexcept {
-  std::uint32_t crc = ~0U;
-  for (const std::byte byte : bytes) crc = crc_table[(crc ^ static_cast<std::uint32_t>(byte)) & 0xff] ^ (crc >> 8);
-  return ~crc;
-}
+std::uint32_t crc32c(Bytes bytes) noexcept { return wire::crc<0x82f63b78>(bytes); }
 
 EventFile::EventFile(const SinkSetup& setup) : clock_(&setup.clock) {
   setup.files.make_folders(setup.path);
@@ -101,7 +67,7 @@ void EventFile::append(std::int64_t step, std::span<const Figure> scalars) {
   for (const Figure& scalar : scalars) {
     std::string value;
     put_bytes(value, 1, scalar.name);
-    put_key(value, 2, Wire::fixed32);
+    put_key(value, 2, Kind::fixed32);
     put_raw(value, static_cast<float>(scalar.value));
     put_bytes(values, 1, value);
   }

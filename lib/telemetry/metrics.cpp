@@ -82,6 +82,10 @@ Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, co
     if (kind.is_wanted(setup_.config)) outputs_.push_back({&kind, BestEffort(log, (run_dir / kind.name).string())});
   }
   write_to_all(resumed_step_, [](Sink&) {});
+  const Path path = run_dir / "config.json";
+  BestEffort(log, path.string()).attempt(resumed_step_, [&] {
+    files.write_atomically(path, config::text_of(setup_.configuration) + "\n");
+  });
 }
 
 template <class Write>
@@ -90,7 +94,8 @@ void Metrics::write_to_all(std::int64_t step, Write&& write) {
     output.writing.attempt(step, [&] {
       if (output.sink == nullptr) {
         const Path path = run_dir_ / output.kind->name;
-        output.sink = output.kind->open({files_, path, resumed_step_, *log_, *clock_});
+        output.sink =
+            output.kind->open({files_, path, resumed_step_, *log_, *clock_, setup_.config, setup_.configuration});
       }
       write(*output.sink);
     });
@@ -108,7 +113,13 @@ void Metrics::add(const StepMetrics& step) {
   timed_.data_wait_s += step.data_wait_s;
   const bool is_due = fills_interval(setup_.config, before_, step);
   before_ = step;
-  if (!is_due) return;
+  if (!is_due) {
+    if (log_->is_on_terminal())
+      log_->progress("training", step.fraction_done, 1,
+                     fmt::format("step {} · loss {:.4f} · tgt_tokens/s {:.0f}", step.step, step.loss,
+                                 static_cast<double>(timed_.tgt_tokens) / timed_.step_s));
+    return;
+  }
   const StepRecord done = record();
   log_->info("{}", line_of(done));
   const bool can_tell = done.steps >= least_steps_to_warn;

@@ -19,6 +19,7 @@ std::span<const SinkKind> sink_kinds() {
   static constexpr SinkKind kinds[] = {
       {"metrics.jsonl", [](const TelemetryConfig&) { return true; }, open<JsonLines>},
       {"tensorboard", [](const TelemetryConfig& config) { return config.tensorboard; }, open<EventFile>},
+      {"wandb", [](const TelemetryConfig& config) { return config.wandb.mode != WandbMode::off; }, open<WandbFolder>},
   };
   return kinds;
 }

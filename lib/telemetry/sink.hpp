@@ -88,6 +88,8 @@ struct SinkSetup {
   std::int64_t resumed_step = 0;  // the run continues after this step; records of later steps are void
   const Log& log;
   const Clock& clock;
+  TelemetryConfig config{};
+  boost::json::object configuration{};  // of the whole run
 };
 
 /// One row of the table of sinks.

@@ -40,6 +40,32 @@ class EventFile final : public Sink {
   File file_;
 };
 
+/// A folder that `wandb sync` uploads to Weights & Biases (FORMAT.md). A run has one, over all of its starts: a start
+/// continues the file after the last record that is complete, of a step up to `resumed_step`, and before its end.
+class WandbFolder final : public Sink {
+ public:
+  /// Throws Error{io}.
+  explicit WandbFolder(const SinkSetup& setup);
+  /// Ends the run's file, unless an error does: then it has no end, which shows as a crash.
+  ~WandbFolder() override;
+
+  void step(const StepRecord& record) override;
+  void validation(const ValidationRecord& record) override;
+
+ private:
+  /// A record is a message with one field.
+  void append(unsigned field, std::string_view content);
+  void add_history(std::int64_t step, boost::json::object figures);
+
+  const Clock* clock_;
+  const Log* log_;
+  File file_;
+  std::uint64_t size_ = 0;   // of the file
+  std::int64_t number_ = 0;  // of the last record
+  double start_s_ = 0;       // of the run's first start
+  int exceptions_ = 0;       // in flight when it was opened
+};
+
 /// CRC-32C (Castagnoli) of `bytes`, as iSCSI and TFRecord use it.
 [[nodiscard]] std::uint32_t crc32c(Bytes bytes) noexcept;
 

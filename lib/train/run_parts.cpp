@@ -57,6 +57,10 @@ void RunParts::set_up() {
   device = choose_device(config.device, context);
   store.emplace(context, config.run_dir,
                 checkpoint::Store::Options{.max_checkpoints = config.checkpoint.max_checkpoints});
+  if (config.telemetry.log_file && context.is_root()) {
+    const Path path = store->run_dir() / "train.log";
+    BestEffort(context.log, path.string()).attempt(0, [&] { context.log.copy_to(context.files.own().append(path)); });
+  }
 
   if (config.data.mode == data::DataMode::online) {
     const data::PreprocessSettings settings{.data = config.data,

@@ -79,7 +79,8 @@ class Trainer {
                                                 .ranks = context_.topology.world_size(),
                                                 .peak_flops = peak_flops(run_.device),
                                                 .before = place_of(state_, run_.schedule),
-                                                .window = state_.window},
+                                                .window = state_.window,
+                                                .configuration = config::to_json(config_).as_object()},
                       run_.store->run_dir());
     Saver saver(context_, *run_.store, *run_.host, config_.checkpoint, run_.tokenizer->model_bytes(),
                 [this](std::int64_t step, bool committed) { validations_->saved(step, committed); });

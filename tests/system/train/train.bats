@@ -336,3 +336,19 @@ PY
   grep -q "expected one GPU for every rank, got 2 ranks on one GPU" log
   [ ! -e refused/checkpoints ]
 }
+
+@test "Weights & Biases reads a run that was stopped and continued as metrics.jsonl has it, and the log is kept" {
+  settings=(config.json --set run_dir=watched --set telemetry.log_interval=10 --set telemetry.wandb.mode=offline --set telemetry.wandb.project=ships
+    --set telemetry.wandb.name=first --set schedule.length=4000 --set checkpoint.interval=20)
+  begin "${settings[@]}"
+  wait_for "step 50 " log
+  kill -KILL $launcher
+  wait $launcher || true
+  ranks "${settings[@]}" --set schedule.length=100 --allow-change schedule
+  [ "$(find watched/wandb -name "*.wandb" | wc -l)" = 1 ]
+  grep -q 'Z info    resumed from' watched/train.log
+  [ "$(grep -c 'Z info    step 10 ' watched/train.log)" = 1 ]
+  ranks "${settings[@]}" --set run_dir=silent --set schedule.length=10 --set telemetry.log_file=false --set telemetry.wandb.mode=off
+  [ ! -e silent/train.log ] && [ ! -e silent/wandb ]
+  judge wandb watched
+}

@@ -1,18 +1,17 @@
 #include "core/log.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
-#include <pty.h>
-#include <unistd.h>
-
-#include <array>
 
 #include "core/clock.hpp"
 #include "support/captured.hpp"
+#include "support/temp_folder.hpp"
+#include "support/terminal.hpp"
 
 namespace argosy {
 namespace {
 
-using test::stderr_of;
+using test::stderr_of, test::terminal_output_of;
 using testing::HasSubstr, testing::MatchesRegex;
 
 TEST(Log, RankZeroSpeaksFromInfo) {
@@ -59,24 +58,6 @@ TEST(Log, ProgressOffATerminalIsRare) {
       << "the first and the last call only";
 }
 
-/// What a log on a terminal shows, byte for byte.
-std::string terminal_output_of(const std::function<void()>& body) {
-  int terminal = -1, inner = -1;
-  EXPECT_EQ(openpty(&terminal, &inner, nullptr, nullptr, nullptr), 0);
-  const int saved = dup(STDERR_FILENO);
-  dup2(inner, STDERR_FILENO);
-  body();
-  dup2(saved, STDERR_FILENO);
-  close(saved);
-  close(inner);
-  std::string text;
-  std::array<char, 256> piece{};
-  for (ssize_t size = 0; (size = read(terminal, piece.data(), piece.size())) > 0;)
-    text.append(piece.data(), static_cast<std::size_t>(size));
-  close(terminal);
-  return text;
-}
-
 TEST(Log, ProgressOnATerminalRewritesItsLine) {
   const std::string text = terminal_output_of([] {
     const Log log;
@@ -91,6 +72,34 @@ TEST(Log, ProgressOnATerminalRewritesItsLine) {
   EXPECT_THAT(text, MatchesRegex("count  25 %.*between\r\ncount  50 % · ETA 0 s.*count 100 % · took 0 s\r\nafter\r\n"));
   EXPECT_THAT(text, HasSubstr("count  25 %" + wipe + "between"));
   EXPECT_THAT(text, HasSubstr("ETA 0 s" + wipe + "count 100 %"));
+}
+
+TEST(Log, LinesAreCopiedToAFileWithTimeAndLevel) {
+  const test::TempFolder folder;
+  const Files files = Files::system();
+  files.write_atomically(folder / "log", "before\n");
+  const std::string text = stderr_of([&] {
+    const Log log;
+    log.info("not yet");
+    log.copy_to(files.append(folder / "log"));
+    log.warn("step {}", 1);
+    log.progress("count", 1, 2);
+    log.plain("result {}");
+  });
+  EXPECT_THAT(text, HasSubstr("warning step 1\n"));
+  EXPECT_THAT(files.read_text(folder / "log"),
+              MatchesRegex("before\n....-..-..T..:..:..Z warning step 1\nresult \\{\\}\n"));
+}
+
+TEST(Log, AFullDiskEndsTheCopyWithOneWarning) {
+  const std::string text = stderr_of([] {
+    const Log log;
+    log.copy_to(File(Files::system().os(), open("/dev/full", O_WRONLY | O_CLOEXEC), "full"));
+    log.info("one");
+    log.info("two");
+  });
+  EXPECT_THAT(text,
+              MatchesRegex(".* info +one\n.* warning the log goes to stderr alone from here on: .*\n.* info +two\n"));
 }
 
 TEST(Log, ProgressOfAnotherThingBeginsAnew) {

@@ -11,6 +11,7 @@
 #include "support/faulty_os.hpp"
 #include "support/fixed_clock.hpp"
 #include "support/temp_folder.hpp"
+#include "support/terminal.hpp"
 
 namespace argosy::telemetry {
 namespace {
@@ -214,6 +215,35 @@ TEST_F(MetricsTest, TensorboardIsWrittenOnlyWhenWanted) {
     EXPECT_THAT(files.read_text(event_file()), HasSubstr(tag));
 }
 
+TEST_F(MetricsTest, WandbIsWrittenOnlyWhenWanted) {
+  run(setup({.count = 1}), {step_of(1)});
+  EXPECT_FALSE(files.exists(folder / "wandb"));
+  Metrics::Setup s = setup({.count = 1});
+  s.config.wandb.mode = WandbMode::offline;
+  EXPECT_THAT(run(s, {step_of(1)}),
+              HasSubstr("upload it with: wandb sync " + (folder / "wandb/offline-run-").string()));
+  EXPECT_TRUE(files.exists(folder / "wandb"));
+}
+
+TEST_F(MetricsTest, TheConfigurationIsWrittenNextToTheFigures) {
+  Metrics::Setup s = setup({.count = 1});
+  s.configuration = {{"seed", 7}};
+  run(s, {step_of(1)});
+  EXPECT_EQ(boost::json::parse(files.read_text(folder / "config.json")), boost::json::parse(R"({"seed": 7})"));
+}
+
+TEST_F(MetricsTest, ALineOfProgressIsRewrittenOnATerminal) {
+  const auto body = [&] {
+    const Log log;
+    Metrics metrics(setup({.count = 10}), files, folder.path(), log, clock);
+    for (const StepMetrics& step : steps_of(1, 10)) metrics.add(step);
+  };
+  EXPECT_THAT(test::terminal_output_of(body),
+              AllOf(HasSubstr("training   1 % · step 1 · loss 3.0000 · tgt_tokens/s 200"), HasSubstr("\r\x1b[K"),
+                    HasSubstr(" info    step 10 (10.0 %)")));
+  EXPECT_THAT(stderr_of(body), Not(HasSubstr("training")));
+}
+
 TEST_F(MetricsTest, AFullDiskEndsNothingAndTearsNoRecord) {
   test::FaultyOs os;
   const Log log;
@@ -261,9 +291,10 @@ TEST_F(MetricsTest, FilesThatCannotBeOpenedEndNothingAndAreOpenedWhenTheyCan) {
 TEST_F(MetricsTest, NoFailingCallEndsTheRun) {
   const Log log{0, LogLevel::error};
   const auto run = [&](Os& os) {
-    files.remove_tree(folder / "tensorboard");
+    for (const char* name : {"tensorboard", "wandb"}) files.remove_tree(folder / name);
     files.write_atomically(folder / "metrics.jsonl", "{\"step\":1}\n{\"step\":9}\nnonsense\n{\"step\":9}\n");
     Metrics::Setup s = setup_with_tensorboard();
+    s.config.wandb.mode = WandbMode::offline;
     s.before.step = 1;
     Metrics metrics(s, Files{os}, folder.path(), log, clock);
     metrics.add(step_of(2));
@@ -277,7 +308,9 @@ TEST_F(MetricsTest, NoFailingCallEndsTheRun) {
     os.fail(n, ENOSPC);
     EXPECT_NO_THROW(run(os)) << n;
     EXPECT_EQ(os.open_files(), 0U) << n;
-    EXPECT_EQ(files.list(folder.path()), (std::vector<std::string>{"metrics.jsonl", "tensorboard"})) << n;
+    EXPECT_EQ(files.list(folder.path()),
+              (std::vector<std::string>{"config.json", "metrics.jsonl", "tensorboard", "wandb"}))
+        << n;
     std::istringstream lines{files.read_text(folder / "metrics.jsonl")};
     for (std::string line; std::getline(lines, line);) {
       boost::json::error_code error;
