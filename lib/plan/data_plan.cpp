@@ -14,7 +14,9 @@ constexpr double fill = 0.98;  // of a step of pairs: what is not padding
 double draws_of_step(const RunConfig& config, const data::StepSizes& sizes, double source, double target) {
   const auto size = static_cast<double>(sizes.global_size);
   const bool by_rows = config.batch.unit == data::BatchUnit::examples;
-  if (!is_language_model(config)) return by_rows ? size : fill * size / (source + target);
+  const auto rounding =
+      static_cast<double>(batch_of(config).width_multiple.value_or(1) - 1);  // of both sides, on average
+  if (!is_language_model(config)) return by_rows ? size : fill * size / (source + target + rounding);
   const auto width = static_cast<double>(config.batch.sequence_length);
   const double rows = by_rows ? size : size / width, positions = target + 1;  // the start token
   return config.batch.packing.value_or(true) ? rows * width / positions : rows / std::max(1.0, positions / width);

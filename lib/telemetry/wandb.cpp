@@ -221,7 +221,7 @@ void WandbFolder::append(unsigned field, std::string_view content) {
 }
 
 void WandbFolder::add_history(std::int64_t step, boost::json::object figures) {
-  std::string summary = items(figures);
+  const std::string update = items(figures);
   figures["_step"] = step;
   figures["_timestamp"] = clock_->wall_s();
   figures["_runtime"] = clock_->wall_s() - start_s_;
@@ -229,7 +229,7 @@ void WandbFolder::add_history(std::int64_t step, boost::json::object figures) {
   wire::put_number(number, 1, step);
   wire::put_bytes(history, history_step, number);
   append(field_history, history);
-  append(field_summary, summary);
+  append(field_summary, update);
 }
 
 void WandbFolder::step(const StepRecord& record) {

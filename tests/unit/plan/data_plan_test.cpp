@@ -46,6 +46,8 @@ TEST(DataPlan, TellsStepsAndEpochsWhateverTheUnitOfTheLength) {
   }
   EXPECT_NEAR(plan_of(pairs("2e")).steps, 2 * 3000 / 98., 1e-9);
   EXPECT_NEAR(plan_of(pairs("9", {"batch.unit=examples"})).steps_per_epoch, 1, 1e-9);
+  // Widths that are multiples of 8 are 3.5 positions wider a side.
+  EXPECT_NEAR(plan_of(pairs("9", {"model.encoder.position=alibi"})).steps_per_epoch, 3000 * 37 / 2940., 1e-9);
 }
 
 TEST(DataPlan, TellsHowOftenEachCorpusIsRead) {
