@@ -2,7 +2,7 @@
 # The judges: Python programs that tests compare Argosy with, in their own virtual environment, $deps/judges.
 # Sourced by scripts/setup, after libtorch.sh.
 
-judges_packages='ctranslate2==4.8.5 sacrebleu==2.6.0 sentencepiece==0.2.3 safetensors==0.8.0 transformers==5.24.0 wandb==0.31.0 h5py>=3.10 numpy>=1.26'
+judges_packages='ctranslate2==4.8.5 sacrebleu==2.6.0 sentencepiece==0.2.3 safetensors==0.8.0 transformers==5.24.0 wandb==0.25.1 h5py>=3.10 numpy>=1.26'
 
 judges_pip() {
   "$deps/judges/bin/python" -m pip --quiet --disable-pip-version-check "$@" </dev/null ||

@@ -348,7 +348,7 @@ PY
   [ "$(find watched/wandb -name "*.wandb" | wc -l)" = 1 ]
   grep -q 'Z info    resumed from' watched/train.log
   [ "$(grep -c 'Z info    step 10 ' watched/train.log)" = 1 ]
-  ranks "${settings[@]}" --set run_dir=silent --set schedule.length=10 --set telemetry.log_file=false --set telemetry.wandb.mode=off
+  ranks "${settings[@]}" --set run_dir=silent --set schedule.length=30 --set telemetry.log_file=false --set telemetry.wandb.mode=off
   [ ! -e silent/train.log ] && [ ! -e silent/wandb ]
   judge wandb watched
 }
