@@ -53,6 +53,7 @@ void add_model(std::vector<std::string>& lines, const RunPlan& plan, const RunCo
   rates.reserve(plan.learning_rates.size());
   for (const auto& [at, lr] : plan.learning_rates) rates.push_back(fmt::format("{:.4g} at {} {:.6g}", lr, unit, at));
   lines.push_back(fmt::format("learning rate: {}", fmt::join(rates, ", ")));
+  if (!plan.peak_line.empty()) lines.back() += "; " + plan.peak_line;
 }
 
 void add_data(std::vector<std::string>& lines, const RunPlan& plan, const RunConfig& config) {
@@ -181,7 +182,8 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
 
 std::vector<std::string> warnings_of(const RunPlan& plan) {
   std::vector<std::string> warnings;
-  if (!plan.position_warning.empty()) warnings.push_back(plan.position_warning);
+  for (const std::string& warning : {plan.position_warning, plan.warmup_warning})
+    if (!warning.empty()) warnings.push_back(warning);
   const data::StepSizes& sizes = plan.sizes;
   if (sizes.idle_share > 0) {
     const std::int64_t world = plan.target.layout.world(), places = sizes.accumulation * world;

@@ -9,6 +9,7 @@
 
 #include "config/describe.hpp"
 #include "core/error.hpp"
+#include "spec/model_spec.hpp"
 
 namespace argosy::comm {
 std::span<const config::KeyText> key_texts(const CommConfig&) {
@@ -353,25 +354,55 @@ std::optional<data::Prefixes> prefixes_of(const ValidationSet& set, const data::
   return prefixes;
 }
 
+namespace {
+
+/// Absent if sizes are missing.
+std::optional<double> block_parameters(spec::ModelConfig model) {
+  if (spec::width_of(model) <= 0) return std::nullopt;
+  model.vocab_size = model.vocab_size.value_or(8000);  // any: it is not in blocks
+  double parameters = 0;
+  try {
+    for (const spec::Unit& unit : spec::ModelSpec(spec::resolve(model, 0)).units) {
+      for (const spec::Parameter& parameter : unit.parameters)
+        parameters += unit.is_block ? static_cast<double>(parameter.numel()) : 0;
+    }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return parameters;
+}
+
+}  // namespace
+
 void require_trainable(const RunConfig& config) {
   std::string missing;
   const auto need = [&](bool given, const char* key) {
     if (!given) missing += missing.empty() ? key : std::string(", ") + key;
   };
   need(!config.run_dir.empty(), "run_dir");
-  need(config.schedule.lr > 0, "schedule.lr");
+  const bool lacks_lr = config.schedule.lr <= 0 && optim::has_lr(config.schedule);
+  need(!lacks_lr, "schedule.lr");
   need(config.schedule.length.count > 0, "schedule.length");
   if (missing.empty()) return;
-  throw Error{Fault::config,
-              {.sentence = fmt::format("missing keys: {}; add them to the file, or use --set KEY=VALUE", missing),
-               .wanted = "a configuration to train with",
-               .got = fmt::format("none of {}", missing),
-               .remedy = "add them to the file, or use --set KEY=VALUE"}};
+  std::string usual;
+  if (const auto parameters = lacks_lr ? block_parameters(config.model) : std::nullopt)
+    usual = fmt::format("; a usual schedule.lr for a model of this size ({:.1f} M parameters in blocks) is {:.1g}",
+                        *parameters / 1e6, optim::usual_lr(*parameters));
+  throw Error{
+      Fault::config,
+      {.sentence = fmt::format("missing keys: {}; add them to the file, or use --set KEY=VALUE{}", missing, usual),
+       .wanted = "a configuration to train with",
+       .got = fmt::format("none of {}", missing),
+       .remedy = "add them to the file, or use --set KEY=VALUE"}};
 }
 
 Scheme scheme_of(const ShardingConfig& sharding) {
   if (sharding.scope == ShardingScope::hybrid) return Scheme::hybrid;
   return sharding.zero_stage == 1 ? Scheme::stage_1 : sharding.zero_stage == 2 ? Scheme::stage_2 : Scheme::stage_3;
+}
+
+optim::Schedule schedule_of(const RunConfig& config) {
+  return optim::resolve(config.schedule, is_language_model(config), spec::width_of(config.model));
 }
 
 double label_smoothing_of(const RunConfig& config) {

@@ -175,8 +175,8 @@ void validate(const RunConfig&, config::Problems&);
 /// Corpora that are read in both directions become two.
 inline void expand(RunConfig& config) { data::expand_directions(config.data); }
 
-/// Checks for the keys that training needs besides those of count and preprocess: run_dir, schedule.lr,
-/// schedule.length. Throws Error{config} naming all that are missing.
+/// Checks for the keys that training needs besides those of count and preprocess: run_dir, schedule.lr where it is not
+/// decided by other keys, schedule.length. Throws Error{config} naming all that are missing, and a usual schedule.lr.
 void require_trainable(const RunConfig& config);
 
 [[nodiscard]] inline bool is_language_model(const RunConfig& config) {
@@ -193,6 +193,8 @@ void require_trainable(const RunConfig& config);
 /// The section `batch` with the width_multiple that the model's positions decide where it is absent: 8 for t5 and
 /// alibi, whose attention reads a row of biases, else 1. It stays absent where it is 1.
 [[nodiscard]] data::BatchConfig batch_of(const RunConfig& config);
+/// With the defaults for the kind of model.
+[[nodiscard]] optim::Schedule schedule_of(const RunConfig& config);
 /// The configured value, or the default for the kind of model.
 [[nodiscard]] double label_smoothing_of(const RunConfig& config);
 

@@ -271,6 +271,25 @@ std::string position_warning(const spec::Architecture& shape, std::int64_t param
       boost::describe::enum_to_string(position, ""), static_cast<double>(parameters) / 1e6, enough / 1'000'000);
 }
 
+/// Of the schedules whose keys do not say their peak.
+std::string peak_line(const optim::Schedule& schedule) {
+  using Style = optim::ScheduleStyle;
+  if (schedule.style != Style::noam && schedule.style != Style::rsqrt && schedule.style != Style::exponential_decay)
+    return {};
+  const double at = schedule.rises() ? schedule.warmup : 1;
+  return fmt::format("the peak of schedule {} is {:.4g}, at {:.6g}",
+                     boost::describe::enum_to_string(schedule.style, ""), optim::learning_rate(schedule, at), at);
+}
+
+std::string warmup_warning(const optim::Schedule& schedule) {
+  if (schedule.rises()) return {};
+  const std::string why =
+      schedule.warmup == 0 && schedule.style != optim::ScheduleStyle::exponential_decay
+          ? "schedule.warmup is 0"
+          : fmt::format("schedule.style {} has no warm-up", boost::describe::enum_to_string(schedule.style, ""));
+  return why + ": Adam's first steps are full-size and training may diverge";
+}
+
 }  // namespace
 
 RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target,
@@ -311,10 +330,12 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
     plan.largest_micro_size = largest_micro_size(plan, config, shape);
     if (!*plan.chosen().fits) plan.cure = Cure(same_step, spec, target, plan.sizes).find();
   }
-  const optim::Schedule schedule = optim::resolve(config.schedule, is_language_model(config));
+  const optim::Schedule schedule = schedule_of(config);
   for (const double at : {1.0, schedule.warmup, schedule.decay_end / 2, schedule.decay_end}) {
     if (at > 0) plan.learning_rates.emplace_back(at, optim::learning_rate(schedule, at));
   }
+  plan.peak_line = peak_line(schedule);
+  plan.warmup_warning = warmup_warning(schedule);
   plan.checkpoint_bytes = checkpoint_bytes(optim::state_of(config.optimizer), spec, target.layout);
   plan.copy_bytes = 4 * plan.spaces.all.owned + plan.spaces.state.owned;
   plan.disk_bytes = disk_bytes(config, plan, spec);

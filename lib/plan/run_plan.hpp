@@ -47,6 +47,8 @@ struct RunPlan {
   std::string cure{};                     // with a GPU, if the configured scheme does not fit: what to change
   std::optional<std::int64_t> largest_micro_size{};         // with a GPU: that fits with the configured state; 0: none
   std::string position_warning{};                           // if the encoder may fail to learn with its positions
+  std::string warmup_warning{};                             // if the first steps have the full rate
+  std::string peak_line{};                                  // of a schedule whose keys do not say its peak
   std::vector<std::pair<double, double>> learning_rates{};  // position, lr: 1, warm-up, half, decay_end
   std::int64_t checkpoint_bytes = 0;                        // of all shards
   std::int64_t copy_bytes = 0;  // host memory of a rank, for the copy of its state that checkpoints are written from

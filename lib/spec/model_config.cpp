@@ -260,6 +260,8 @@ VocabularyRule vocabulary_rule(const ModelConfig& config) {
   return {layout, config.vocab_multiple, config.token_ids, config.token_ids ? config.vocab_size.value_or(0) : 0};
 }
 
+std::int64_t width_of(const ModelConfig& config) { return config.width.value_or(sizes_of(config).width); }
+
 Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   const bool translation = config.type == ModelType::encoder_decoder;
   const Sizes base = sizes_of(config);

@@ -128,6 +128,9 @@ struct Architecture {
 /// biases, t5 on both sides); else Marian (post-norm) or Pegasus (pre-norm).
 [[nodiscard]] VocabularyRule vocabulary_rule(const ModelConfig& config);
 
+/// Of the configuration or its preset; 0 if neither has one.
+[[nodiscard]] std::int64_t width_of(const ModelConfig& config);
+
 /// Fills in defaults by type and preset. pieces: of the tokenizer. Throws Error{config} if sizes are missing, or if the
 /// model would have more than most_parameters.
 [[nodiscard]] Architecture resolve(const ModelConfig& config, std::int64_t pieces);

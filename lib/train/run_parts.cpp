@@ -43,7 +43,7 @@ comm::CollectivesOptions collectives_options(const plan::RunConfig& config) {
 RunParts::RunParts(comm::Context& of_context, const plan::RunConfig& of_config)
     : context(of_context),
       config(of_config),
-      schedule(optim::resolve(config.schedule, plan::is_language_model(config))),
+      schedule(plan::schedule_of(config)),
       choices{.scheme = plan::scheme_of(config.sharding),
               .order = config.sharding.accumulation_order,
               .reduce_every = reduce_every(config)},

@@ -207,8 +207,6 @@ class Trainer {
       for (const std::string& warning : plan::warnings_of(*run_.plan)) context_.log.warn("{}", warning);
     }
     if (run_.device.is_cuda()) context_.log.info("NCCL {}", comm::nccl_version(comm::nccl_table()));
-    if (run_.schedule.warmup == 0)
-      context_.log.warn("schedule.warmup is 0: Adam's first steps are full-size and training may diverge");
   }
 
   /// Compares the memory of the first steps, on the fullest rank, with the plan.

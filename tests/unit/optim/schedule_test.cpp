@@ -1,11 +1,14 @@
 #include "optim/schedule.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
+#include <set>
 
 #include "config/describe.hpp"
+#include "support/refusal.hpp"
 
 namespace argosy::test {
 namespace {
@@ -59,22 +62,141 @@ TEST(Schedule, WarmupStableDecayCoolsDownAsOneMinusRoot) {
   EXPECT_LT(learning_rate(half, 800), 1e-3);
 }
 
+TEST(Schedule, WarmupStableDecayHasThreeShapes) {
+  Schedule s = schedule(ScheduleStyle::wsd, 1e-3, 1e-4, 10, 1000);
+  s.cooldown_shape = optim::CooldownShape::linear;
+  expect_rates(s,
+               {{1, 1e-4}, {10, 1e-3}, {11, 1e-3}, {800, 1e-3}, {850, 1e-4 + 9e-4 * 0.75}, {1000, 1e-4}, {1001, 1e-4}});
+  EXPECT_NEAR(learning_rate(s, 999), 1e-4 + 9e-4 / 200, 1e-15);
+  s.cooldown_shape = optim::CooldownShape::cosine;
+  expect_rates(s, {{1, 1e-4}, {11, 1e-3}, {800, 1e-3}, {900, 5.5e-4}, {1000, 1e-4}, {1001, 1e-4}});
+  EXPECT_NEAR(learning_rate(s, 999), 1e-4 + 9e-4 * (1 - std::cos(std::numbers::pi / 200)) / 2, 1e-15);
+}
+
+TEST(Schedule, ExponentialFallsByGammaInEachPeriod) {
+  Schedule s = schedule(ScheduleStyle::exponential, 1e-3, 1e-5, 100, 1100);
+  s.gamma = 0.5;
+  s.decay_period = 200;
+  expect_rates(s, {{1, 1e-5}, {100, 1e-3}, {300, 5e-4}, {500, 2.5e-4}, {1100, 1e-3 / 32}, {1e6, 1e-5}});
+  for (const double at : {101.0, 1099.0, 1101.0})
+    EXPECT_DOUBLE_EQ(learning_rate(s, at), 1e-3 * std::pow(0.5, (at - 100) / 200)) << at;
+}
+
+TEST(Schedule, NoamHasItsPeakAtTheEndOfTheWarmup) {
+  const Schedule s =
+      resolve(read_schedule(R"({"style": "noam", "noam_scale": 2, "warmup": 4000, "length": 100000})"), false, 512);
+  EXPECT_NEAR(s.lr, 1.3975e-3, 1e-7);
+  EXPECT_TRUE(s.rises());
+  for (const double at : {1.0, 4000.0, 4001.0, 50000.0, 99999.0, 100000.0, 100001.0})
+    EXPECT_NEAR(learning_rate(s, at), 2 / std::sqrt(512) * std::min(1 / std::sqrt(at), at * std::pow(4000, -1.5)),
+                1e-15)
+        << at;
+}
+
+TEST(Schedule, RsqrtIsConstantAndThenFalls) {
+  const Schedule s =
+      resolve(read_schedule(R"({"style": "rsqrt", "rsqrt_scale": 3, "warmup": 900, "length": 10000})"), false, 512);
+  EXPECT_FALSE(s.rises());
+  expect_rates(s, {{1, 0.1}, {900, 0.1}, {901, 0.1 * std::sqrt(900.0 / 901)}, {3600, 0.05}, {10000, 0.03}});
+  for (const double at : {9999.0, 10001.0}) EXPECT_NEAR(learning_rate(s, at), 3 / std::sqrt(at), 1e-15);
+}
+
+TEST(Schedule, ExponentialDecayIsAStaircase) {
+  const Schedule s = resolve(read_schedule(R"({"style": "exponential_decay", "lr": 1e-3, "gamma": 0.5, "start": 500,
+                                               "period": 100, "length": 1000})"),
+                             false, 512);
+  EXPECT_FALSE(s.rises());
+  expect_rates(s, {{1, 1e-3},
+                   {2, 1e-3},
+                   {499, 1e-3},
+                   {500, 5e-4},
+                   {599, 5e-4},
+                   {600, 2.5e-4},
+                   {999, 1e-3 / 32},
+                   {1000, 1e-3 / 64},
+                   {1001, 1e-3 / 64}});
+  const Schedule early = resolve(read_schedule(R"({"style": "exponential_decay", "lr": 1e-3, "gamma": 0.5, "start": 0,
+                                                   "period": 100, "length": 1000})"),
+                                 false, 512);
+  EXPECT_DOUBLE_EQ(learning_rate(early, 1), 5e-4);
+}
+
+TEST(Schedule, RelativeStepsAreThoseOfAdafactor) {
+  const Schedule plain = optim::relative_steps(false, 1e6), slow = optim::relative_steps(true, 1e6);
+  for (const double at : {1.0, 100.0, 9999.0, 10000.0, 10001.0, 1e6}) {
+    EXPECT_NEAR(learning_rate(plain, at), std::min(1e-2, 1 / std::sqrt(at)), 1e-15) << at;
+    EXPECT_NEAR(learning_rate(slow, at), std::min(1e-6 * at, 1 / std::sqrt(at)), 1e-15) << at;
+  }
+}
+
+TEST(Schedule, PeriodsCountTokensOrEpochsAlike) {
+  const Schedule s = resolve(read_schedule(R"({"style": "exponential", "lr": 1e-3, "gamma": 0.5, "length": "4Mt",
+                                               "warmup": "1Mt", "decay_period": "500kt"})"),
+                             false, 512);
+  EXPECT_EQ(s.unit, config::Period::Unit::tgt_token);
+  expect_rates(s, {{5e5, 5e-4}, {1e6, 1e-3}, {2e6, 2.5e-4}});
+}
+
+TEST(Schedule, UsualRatesFollowGpt3) {
+  EXPECT_NEAR(optim::usual_lr(85e6), 6e-4, 1e-9);
+  EXPECT_NEAR(optim::usual_lr(6.4e9), 1.2e-4, 0.1e-4);
+  EXPECT_EQ(optim::usual_lr(1e5), 2e-3);
+}
+
+TEST(Schedule, RefusesKeysOfAnotherStyle) {
+  const std::pair<const char*, const char*> keys[] = {
+      {"lr", "1e-3"},       {"min_lr", "1e-5"},    {"warmup", "2"},
+      {"decay_end", "9"},   {"cooldown", "0.3"},   {"cooldown_shape", "\"linear\""},
+      {"gamma", "0.5"},     {"decay_period", "3"}, {"noam_scale", "2"},
+      {"rsqrt_scale", "2"}, {"start", "4"},        {"period", "2"}};
+  const std::pair<const char*, std::set<std::string>> styles[] = {
+      {"linear_warmup", {"lr", "min_lr", "warmup", "decay_end"}},
+      {"cosine", {"lr", "min_lr", "warmup", "decay_end"}},
+      {"constant", {"lr", "warmup"}},
+      {"inv_sqrt", {"lr", "min_lr", "warmup"}},
+      {"wsd", {"lr", "min_lr", "warmup", "decay_end", "cooldown", "cooldown_shape"}},
+      {"exponential", {"lr", "min_lr", "warmup", "gamma", "decay_period"}},
+      {"noam", {"warmup", "noam_scale"}},
+      {"rsqrt", {"warmup", "rsqrt_scale"}},
+      {"exponential_decay", {"lr", "gamma", "start", "period"}}};
+  for (const auto& [style, own] : styles) {
+    std::string whole = fmt::format(R"({{"style": "{}", "length": 10)", style);
+    for (const auto& [key, value] : keys)
+      if (own.contains(key)) whole += fmt::format(R"(, "{}": {})", key, value);
+    EXPECT_NO_THROW((void)read_schedule(whole + "}")) << style;
+    for (const auto& [key, value] : keys) {
+      if (own.contains(key)) continue;
+      const std::string text = fmt::format(R"({}, "{}": {}}})", whole, key, value);
+      EXPECT_TRUE(says(refusal(Fault::config, [&] { (void)read_schedule(text); }),
+                       fmt::format("{} must be absent unless schedule.style is", key)))
+          << text;
+    }
+  }
+  EXPECT_THROW((void)read_schedule(R"({"gamma": 0.5, "lr": 1e-3})"), Error) << "the default style";
+  for (const char* missing :
+       {R"({"style": "noam"})", R"({"style": "rsqrt"})", R"({"style": "exponential", "gamma": 0.9})",
+        R"({"style": "exponential", "decay_period": 9})",
+        R"({"style": "exponential_decay", "gamma": 0.9, "start": 9})"})
+    EXPECT_TRUE(
+        says(refusal(Fault::config, [&] { (void)read_schedule(missing); }), "must be given with schedule.style"));
+}
+
 TEST(Schedule, NoWarmupStartsAtThePeak) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule(ScheduleStyle::constant, 1e-3, 0, 0, 10), 1), 1e-3);
 }
 
 TEST(Schedule, DefaultsFollowTheKindOfModel) {
   const auto config = read_schedule(R"({"lr": 1e-3, "length": 100000})");
-  const Schedule translation = resolve(config, false), language = resolve(config, true);
+  const Schedule translation = resolve(config, false, 512), language = resolve(config, true, 512);
   EXPECT_EQ(std::tuple(translation.style, translation.warmup, translation.decay_end),
             std::tuple(ScheduleStyle::linear_warmup, 4000, 100000));
   EXPECT_EQ(std::tuple(language.style, language.warmup), std::tuple(ScheduleStyle::cosine, 1000));
-  EXPECT_EQ(resolve(read_schedule(R"({"lr": 1e-3, "length": 100})"), false).warmup, 50) << "half of a short run";
-  EXPECT_EQ(resolve(read_schedule(R"({"lr": 1e-3, "length": "2Mt"})"), false).warmup, 0) << "4000 are steps";
+  EXPECT_EQ(resolve(read_schedule(R"({"lr": 1e-3, "length": 100})"), false, 512).warmup, 50) << "half of a short run";
+  EXPECT_EQ(resolve(read_schedule(R"({"lr": 1e-3, "length": "2Mt"})"), false, 512).warmup, 0) << "4000 are steps";
   const auto given =
       read_schedule(R"({"lr": 1e-3, "length": "2Mt", "warmup": "100kt", "decay_end": "1Mt", "style": "wsd",
                               "cooldown": 0.3, "min_lr": 1e-6})");
-  const Schedule s = resolve(given, true);
+  const Schedule s = resolve(given, true, 512);
   EXPECT_EQ(std::tuple(s.unit, s.style), std::tuple(config::Period::Unit::tgt_token, ScheduleStyle::wsd));
   EXPECT_EQ(std::tuple(s.warmup, s.decay_end, s.length), std::tuple(1e5, 1e6, 2e6));
   EXPECT_EQ(std::tuple(s.cooldown, s.min_lr), std::tuple(0.3, 1e-6));
@@ -85,6 +207,14 @@ TEST(Schedule, RefusesWhatDoesNotFitTogether) {
        {R"({"lr": -1e-3, "length": 10})", R"({"lr": 1e-3, "length": 10, "min_lr": 1})",
         R"({"lr": 1e-3, "length": 10, "warmup": 10})", R"({"lr": 1e-3, "length": "2e", "warmup": 10})",
         R"({"lr": 1e-3, "length": 10, "warmup": 1, "decay_end": "1e"})",
+        R"({"lr": 1e-3, "length": 10, "warmup": 4, "decay_end": 3})",
+        R"({"lr": 1e-3, "length": 10, "warmup": 20, "style": "constant"})",
+        R"({"noam_scale": 1, "length": 10, "warmup": 0, "style": "noam"})",
+        R"({"noam_scale": -1, "length": 10, "style": "noam"})",
+        R"({"rsqrt_scale": -1, "length": 10, "style": "rsqrt"})",
+        R"({"lr": 1e-3, "gamma": 1.5, "decay_period": 2, "length": 10, "style": "exponential"})",
+        R"({"lr": 1e-3, "gamma": 0.5, "decay_period": 0, "length": 10, "style": "exponential"})",
+        R"({"lr": 1e-3, "gamma": 0.5, "decay_period": "1e", "length": 10, "style": "exponential"})",
         R"({"lr": 1e-3, "length": 10, "warmup": 0, "style": "inv_sqrt"})",
         R"({"lr": 1e-3, "length": "2Mt", "style": "inv_sqrt"})",
         R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 1.5})",

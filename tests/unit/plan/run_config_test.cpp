@@ -26,6 +26,14 @@ TEST(RunConfig, CountAndPreprocessNeedNoSchedule) {
   EXPECT_TRUE(
       says(refusal(Fault::config, [] { require_trainable(read("")); }), "run_dir, schedule.lr, schedule.length"));
   EXPECT_NO_THROW(require_trainable(read(R"("run_dir": "r", "schedule": {"lr": 1e-3, "length": 9000})")));
+  EXPECT_NO_THROW(
+      require_trainable(read(R"("run_dir": "r", "schedule": {"style": "noam", "noam_scale": 2, "length": 9000})")));
+}
+
+TEST(RunConfig, AMissingRateComesWithAUsualOne) {
+  const RunConfig config = read(R"("run_dir": "r", "model": {"preset": "mt_base"}, "schedule": {"length": 9000})");
+  EXPECT_TRUE(
+      says(refusal(Fault::config, [&] { require_trainable(config); }), "(44.1 M parameters in blocks) is 0.0008"));
 }
 
 TEST(RunConfig, RefusesWhatDoesNotFit) {

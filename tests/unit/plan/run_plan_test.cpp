@@ -273,6 +273,25 @@ TEST(RunPlan, CountsTheWholeModelWhereAValidationTranslates) {
   (void)refusal(Fault::config, [&] { plan::require_state_fits(with, needed - 1); });
 }
 
+TEST(RunPlan, SaysThePeakOfLegacySchedulesAndWarnsWithoutWarmup) {
+  const auto plan_of = [](std::vector<std::string> set) { return run_plan_of(mistral(set), target(16, 8)); };
+  const auto rates = [&](const std::vector<std::string>& set) {
+    return fmt::format("{}", fmt::join(plan::lines_of(plan_of(set), mistral(set), plan::Schemes::configured), "\n"));
+  };
+  const std::vector<std::string> noam{"schedule.style=noam", "schedule.lr=0", "schedule.noam_scale=2"},
+      rsqrt{"schedule.style=rsqrt", "schedule.lr=0", "schedule.rsqrt_scale=0.01"},
+      staircase{"schedule.style=exponential_decay", "schedule.gamma=0.5", "schedule.start=0", "schedule.period=9"},
+      none{"schedule.warmup=0"};
+  EXPECT_TRUE(says(rates(noam), "the peak of schedule noam is 0.0009882, at 1000"));
+  EXPECT_TRUE(says(rates(rsqrt), "the peak of schedule rsqrt is 0.0003162, at 1"));
+  EXPECT_TRUE(says(rates(staircase), "the peak of schedule exponential_decay is 5e-05, at 1"));
+  EXPECT_FALSE(rates({}).find("peak") != std::string::npos);
+  EXPECT_TRUE(plan::warnings_of(plan_of(noam)).empty());
+  EXPECT_TRUE(says(plan::warnings_of(plan_of(rsqrt)).at(0), "schedule.style rsqrt has no warm-up: Adam's"));
+  EXPECT_TRUE(says(plan::warnings_of(plan_of(staircase)).at(0), "schedule.style exponential_decay has no warm-up"));
+  EXPECT_TRUE(says(plan::warnings_of(plan_of(none)).at(0), "schedule.warmup is 0: Adam's"));
+}
+
 TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
   const auto warnings = [](const std::vector<std::string>& set, const plan::PlanTarget& where) {
     return plan::warnings_of(run_plan_of(mistral(set), where));
