@@ -11,6 +11,17 @@
 
 namespace argosy::kernels {
 
+void round_stochastically_(const at::Tensor& weights, const at::Tensor& value, std::int64_t step,
+                           const Rounding& rounding) {
+  const at::Tensor r = plain::random_halves(rounding.begin, weights.numel(), rounding.seed, rounding.parameter, step,
+                                            rounding_domain, weights.device());
+  const at::Tensor bits = value.view(at::kInt).to(at::kLong).bitwise_and(0xffffffffLL);
+  const auto infinite = [](const at::Tensor& of) { return of.bitwise_and(0x7f800000LL).eq(0x7f800000LL); };
+  const at::Tensor up = (bits + r).bitwise_and(0xffff0000LL), down = bits.bitwise_and(0xffff0000LL);
+  const at::Tensor rounded = at::where(infinite(up), down, up).__rshift__(16).to(at::kShort).view(at::kBFloat16);
+  weights.copy_(at::where(infinite(bits), value.to(at::kBFloat16), rounded));
+}
+
 namespace plain {
 
 namespace {
@@ -40,14 +51,8 @@ void adamw_(const at::Tensor& master, const at::Tensor& m, const at::Tensor& v, 
 
 void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
                        const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding) {
-  const at::Tensor value = updated(weights.to(at::kFloat), m, v, gradient, coefficient, options);
-  const at::Tensor r = random_halves(rounding.begin, weights.numel(), rounding.seed, rounding.parameter, options.step,
-                                     rounding_domain, weights.device());
-  const at::Tensor bits = value.view(at::kInt).to(at::kLong).bitwise_and(0xffffffffLL);
-  const auto infinite = [](const at::Tensor& of) { return of.bitwise_and(0x7f800000LL).eq(0x7f800000LL); };
-  const at::Tensor up = (bits + r).bitwise_and(0xffff0000LL), down = bits.bitwise_and(0xffff0000LL);
-  const at::Tensor rounded = at::where(infinite(up), down, up).__rshift__(16).to(at::kShort).view(at::kBFloat16);
-  weights.copy_(at::where(infinite(bits), value.to(at::kBFloat16), rounded));
+  round_stochastically_(weights, updated(weights.to(at::kFloat), m, v, gradient, coefficient, options), options.step,
+                        rounding);
 }
 
 void ema_(const at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay) {

@@ -36,6 +36,10 @@ struct Rounding {
 void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
                        const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding);
 
+/// Rounds values [n] fp32 to weights [n] bf16, up or down at random as adamw_stochastic_ does for update `step`.
+void round_stochastically_(const at::Tensor& weights, const at::Tensor& values, std::int64_t step,
+                           const Rounding& rounding);
+
 /// mean += (1 - decay) · (values - mean): a running mean of weights. mean, values: [n] fp32. coefficient: as in adamw_;
 /// if it is negative, nothing changes.
 void ema_(const at::Tensor& mean, const at::Tensor& values, const at::Tensor& coefficient, double decay);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 namespace argosy::optim {
 std::span<const config::KeyText> key_texts(const SkipConfig&) {
   static constexpr config::KeyText texts[] = {
@@ -14,15 +17,25 @@ std::span<const config::KeyText> key_texts(const SkipConfig&) {
 
 std::span<const config::KeyText> key_texts(const OptimizerConfig&) {
   static constexpr config::KeyText texts[] = {
-      {"type", "adamw: decoupled weight decay (arXiv:1711.05101)"},
+      {"type",
+       "adamw: decoupled weight decay (arXiv:1711.05101); adafactor: a second moment for each row and column instead "
+       "of "
+       "each weight, no first moment (arXiv:1804.04235)"},
       {"weight_decay",
        "applies to matrices, not to norms and biases; default: 0.1 for a decoder, 0 for an encoder_decoder"},
-      {"beta1", "decay of the first moment"},
-      {"beta2", "decay of the second moment; default: 0.95 for a decoder, 0.98 for an encoder_decoder"},
+      {"beta1", "adamw: decay of the first moment"},
+      {"beta2", "adamw: decay of the second moment; default: 0.95 for a decoder, 0.98 for an encoder_decoder"},
       {"epsilon",
-       "added to the root of the second moment; gradients are means over tgt_tokens; default: 1e-8, with precision "
+       "adamw: added to the root of the second moment; gradients are means over tgt_tokens; default: 1e-8, with "
+       "precision "
        "bf16_pure 1e-4"},
-      {"max_grad_norm", "gradients are scaled down to this norm over all parameters; 0: off"},
+      {"max_grad_norm",
+       "gradients are scaled down to this norm over all parameters; 0: off; default: 1, with adafactor 0"},
+      {"update_clip", "adafactor: the update of a matrix is scaled down to this root mean square; 0: off; default: 1"},
+      {"relative_step",
+       "adafactor: the learning rate of step t is min(0.01, 1/√t) times the root mean square of the matrix (at least "
+       "0.001); schedule then has a length alone"},
+      {"warmup_init", "adafactor: with relative_step, min(t/1000000, 1/√t) instead of min(0.01, 1/√t)"},
       {"ema",
        "decay of a running mean of the weights, such as 0.9999; checkpoints store the mean in fp32, for --ema of soup, "
        "export and translate; each validation evaluates the weights and then the mean; at update t the decay is at "
@@ -46,13 +59,34 @@ void validate(const OptimizerConfig& config, config::Problems& problems) {
   problems.require(beta2 >= 0 && beta2 < 1, "/beta2", "a number in [0, 1)", beta2);
   problems.require(epsilon > 0, "/epsilon", "a number above 0", epsilon);
   problems.require(config.ema >= 0 && config.ema < 1, "/ema", "a number in [0, 1)", config.ema);
-  problems.require(config.max_grad_norm >= 0, "/max_grad_norm", "0 or more", config.max_grad_norm);
+  problems.require(config.max_grad_norm.value_or(0) >= 0, "/max_grad_norm", "0 or more",
+                   config.max_grad_norm.value_or(0));
+  problems.require(config.update_clip.value_or(0) >= 0, "/update_clip", "0 or more", config.update_clip.value_or(0));
+  problems.require(!config.warmup_init || config.relative_step, "/warmup_init",
+                   "false unless optimizer.relative_step is true", "true");
+  const OptimizerConfig none;
+  const auto only = [&](bool given, const char* pointer, std::initializer_list<OptimizerType> types) {
+    std::string names;
+    for (const OptimizerType type : types)
+      names += (names.empty() ? "" : " or ") + std::string(boost::describe::enum_to_string(type, ""));
+    problems.require(!given || std::find(types.begin(), types.end(), config.type) != types.end(), pointer,
+                     fmt::format("absent unless optimizer.type is {}", names), "a value");
+  };
+  using Type = OptimizerType;
+  only(config.beta1 != none.beta1, "/beta1", {Type::adamw});
+  only(config.beta2.has_value(), "/beta2", {Type::adamw});
+  only(config.epsilon.has_value(), "/epsilon", {Type::adamw});
+  only(config.update_clip.has_value(), "/update_clip", {Type::adafactor});
+  only(config.relative_step, "/relative_step", {Type::adafactor});
 }
 
 std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config, const spec::Unit& /*all alike*/) {
   switch (config.type) {
     case OptimizerType::adamw:
       break;
+    case OptimizerType::adafactor:
+      return {{.name = "exp_avg_sq_row", .extent = spec::Extent::row},
+              {.name = "exp_avg_sq_col", .extent = spec::Extent::column}};
   }
   return {{std::string(spec::adam_moments[0])}, {std::string(spec::adam_moments[1])}};
 }
@@ -64,6 +98,17 @@ spec::StateOf state_of(const OptimizerConfig& config) {
     if (config.ema > 0) state.push_back({std::string(spec::mean_tensor)});
     return state;
   };
+}
+
+double max_grad_norm_of(const OptimizerConfig& config) {
+  return config.max_grad_norm.value_or(config.type == OptimizerType::adafactor ? 0 : 1);
+}
+
+AdafactorNumbers adafactor_numbers(const OptimizerConfig& config, bool language_model) {
+  return {.update_clip = config.update_clip.value_or(1),
+          .weight_decay = config.weight_decay.value_or(language_model ? 0.1 : 0.0),
+          .scales_by_weights = config.relative_step,
+          .ema = config.ema};
 }
 
 AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool has_master) {

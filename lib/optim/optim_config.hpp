@@ -12,8 +12,8 @@
 /// The `optimizer` section of the configuration. Torch-free.
 namespace argosy::optim {
 
-enum class OptimizerType { adamw };
-BOOST_DESCRIBE_ENUM(OptimizerType, adamw)
+enum class OptimizerType { adamw, adafactor };
+BOOST_DESCRIBE_ENUM(OptimizerType, adamw, adafactor)
 
 struct SkipConfig {
   double abs = 0;     // 0: off
@@ -27,13 +27,18 @@ struct OptimizerConfig {
   OptimizerType type = OptimizerType::adamw;
   std::optional<double> weight_decay{};  // language model 0.1, translation 0; matrices only
   double beta1 = 0.9;
-  std::optional<double> beta2{};    // language model 0.95, translation 0.98
-  std::optional<double> epsilon{};  // 1e-8, bf16_pure 1e-4; on the mean over tgt_tokens
-  double max_grad_norm = 1.0;       // 0: off
-  double ema = 0;                   // 0: off
-  SkipConfig skip;
+  std::optional<double> beta2{};          // language model 0.95, translation 0.98
+  std::optional<double> epsilon{};        // 1e-8, bf16_pure 1e-4; on the mean over tgt_tokens
+  std::optional<double> max_grad_norm{};  // 0: off; adamw 1, adafactor 0
+  std::optional<double> update_clip{};    // adafactor 1; 0: off
+  bool relative_step = false;             // adafactor
+  bool warmup_init = false;               // adafactor, with relative_step
+  double ema = 0;                         // 0: off
+  SkipConfig skip{};
 };
-BOOST_DESCRIBE_STRUCT(OptimizerConfig, (), (type, weight_decay, beta1, beta2, epsilon, max_grad_norm, ema, skip))
+BOOST_DESCRIBE_STRUCT(OptimizerConfig, (),
+                      (type, weight_decay, beta1, beta2, epsilon, max_grad_norm, update_clip, relative_step,
+                       warmup_init, ema, skip))
 
 std::span<const config::KeyText> key_texts(const SkipConfig&);
 std::span<const config::KeyText> key_texts(const OptimizerConfig&);
@@ -45,11 +50,22 @@ void validate(const OptimizerConfig&, config::Problems&);
 /// All tensors kept and stored for a unit, in order: weights, the optimizer's own, a running mean.
 [[nodiscard]] spec::StateOf state_of(const OptimizerConfig& config);
 
+/// Largest norm of the gradient; 0: any.
+[[nodiscard]] double max_grad_norm_of(const OptimizerConfig& config);
+
 /// The numbers of AdamW. Defaults depend on the kind of model and on whether the weights have an fp32 master.
 struct AdamwNumbers {
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
   double ema = 0;  // decay of the running mean of the weights; 0: none
 };
 [[nodiscard]] AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool has_master);
+
+struct AdafactorNumbers {
+  double update_clip = 1;  // 0: off
+  double weight_decay = 0;
+  bool scales_by_weights = false;  // the step, by the root mean square of the matrix
+  double ema = 0;
+};
+[[nodiscard]] AdafactorNumbers adafactor_numbers(const OptimizerConfig& config, bool language_model);
 
 }  // namespace argosy::optim

@@ -80,12 +80,32 @@ Statistics statistics_of(const spec::Unit& unit, const partition::FlatSpace& spa
     const std::int64_t size = own.owned_size(canonical_rank);
     statistics.tensors.push_back({tensor.name, std::move(own), at::zeros({size}, options)});
   }
-  if (statistics.tensors.empty()) return statistics;
   for (const spec::Matrix& matrix : unit.matrices()) {
     const std::int64_t begin = space.offset(space.index_of(matrix.parameter->name)) + matrix.begin;
     statistics.matrices.push_back({begin, matrix.rows, matrix.columns});
   }
   return statistics;
+}
+
+std::vector<MatrixPart> matrix_parts(std::span<const Piece> pieces, const Statistics& statistics) {
+  std::vector<MatrixPart> parts;
+  for (const Piece& piece : pieces) {
+    for (std::size_t m = 0; m < statistics.matrices.size(); ++m) {
+      const auto& [begin, rows, columns] = statistics.matrices[m];
+      const std::int64_t from = std::max(begin, piece.begin),
+                         to = std::min(begin + rows * columns, piece.begin + piece.master.numel());
+      if (from < to)
+        parts.push_back(
+            {.piece = &piece, .matrix = m, .begin = from - begin, .at = from - piece.begin, .size = to - from});
+    }
+  }
+  return parts;
+}
+
+void store_weights(const Piece& piece, const at::Tensor& values, std::int64_t number) {
+  if (piece.master.scalar_type() == at::kBFloat16)
+    kernels::round_stochastically_(piece.master, values, number, piece.rounding);
+  if (piece.weights) piece.weights->copy_(piece.master);
 }
 
 void Optimizer::update(std::span<const Piece> pieces, const Statistics& statistics, const Update& update) const {
@@ -102,6 +122,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, bool la
   switch (config.type) {
     case OptimizerType::adamw:
       break;
+    case OptimizerType::adafactor:
+      return make_adafactor(adafactor_numbers(config, language_model));
   }
   return make_adamw(resolve(config, language_model, has_master));
 }

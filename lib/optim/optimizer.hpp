@@ -36,11 +36,11 @@ struct Statistics {
     at::Tensor shard;            // [space.owned_size(rank)] fp32, slices ascending
   };
   int canonical_rank = 0;
-  std::vector<Matrix> matrices;
-  std::vector<Tensor> tensors;  // in the order of own_state_of()
+  std::vector<Matrix> matrices;  // of the unit, also if there are no tensors
+  std::vector<Tensor> tensors;   // in the order of own_state_of()
 };
 
-/// Makes the tensors of `state` that are by row or column, zero. space: the unit's.
+/// Lists the matrices, and makes the tensors of `state` that are by row or column, zero. space: the unit's.
 [[nodiscard]] Statistics statistics_of(const spec::Unit& unit, const partition::FlatSpace& space, int canonical_rank,
                                        const spec::StateOf& state, at::TensorOptions options);
 
@@ -76,6 +76,18 @@ struct Piece {
 /// are views and are made once.
 [[nodiscard]] std::vector<Piece> pieces_of(const partition::FlatSpace& space, int canonical_rank,
                                            const ShardState& shard);
+
+/// What a piece has of a matrix: `size` elements, from element `begin` of the matrix and element `at` of the piece on.
+struct MatrixPart {
+  const Piece* piece = nullptr;
+  std::size_t matrix = 0;  // index in Statistics::matrices
+  std::int64_t begin = 0, at = 0, size = 0;
+};
+/// Sorted by piece, then by place. Pads are in no part.
+[[nodiscard]] std::vector<MatrixPart> matrix_parts(std::span<const Piece> pieces, const Statistics& statistics);
+
+/// Gives a piece its new values, [n] fp32, which are in the master already if that is fp32.
+void store_weights(const Piece& piece, const at::Tensor& values, std::int64_t number);
 
 /// Sum of squares of the gradient shards, in fp64 and in order, as a host number. Waits for the device.
 [[nodiscard]] double sum_of_squares(std::span<const Piece> pieces);
@@ -119,5 +131,6 @@ class Optimizer {
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, bool language_model,
                                                         bool has_master);
 [[nodiscard]] std::unique_ptr<Optimizer> make_adamw(const AdamwNumbers& numbers);
+[[nodiscard]] std::unique_ptr<Optimizer> make_adafactor(const AdafactorNumbers& numbers);
 
 }  // namespace argosy::optim

@@ -80,6 +80,8 @@ json::object json_of(const RunPlan& plan) {
       {"cure", plan.cure.empty() ? json::value(nullptr) : json::value(plan.cure)},
       {"layouts", json::value_from(plan.layouts)},
       {"run_s", chosen.step_s && plan.steps ? json::value(*chosen.step_s * *plan.steps) : json::value(nullptr)},
+      {"optimizer_state_bytes", plan.spaces.state.owned},
+      {"adamw_state_bytes", plan.adamw_state_bytes},
       {"checkpoint_bytes", plan.checkpoint_bytes},
       {"copy_bytes", plan.copy_bytes},
       {"disk_bytes", json::value_from(plan.disk_bytes)}};

@@ -72,6 +72,17 @@ void add_data(std::vector<std::string>& lines, const RunPlan& plan, const RunCon
         grouped(corpus.examples), grouped(corpus.tgt_tokens), 100 * corpus.share, corpus.passes));
 }
 
+/// What the optimizer keeps, where it is not AdamW's two moments in fp32.
+void add_optimizer(std::vector<std::string>& lines, const RunPlan& plan, const RunConfig& config) {
+  if (plan.adamw_state_bytes == plan.spaces.state.owned) return;
+  const Unit unit = unit_for(plan.adamw_state_bytes);
+  lines.push_back(fmt::format("optimizer {}: {:.2f} {} of state on the fullest rank; AdamW in fp32: {:.2f} {}",
+                              boost::describe::enum_to_string(config.optimizer.type, ""),
+                              unit.of(plan.spaces.state.owned), unit.name, unit.of(plan.adamw_state_bytes), unit.name));
+  if (config.optimizer.type == optim::OptimizerType::adafactor && config.optimizer.max_grad_norm.value_or(0) > 0)
+    lines.back() += "; optimizer.max_grad_norm is set, although Adafactor usually trains with update_clip alone";
+}
+
 void add_activations(std::vector<std::string>& lines, const RunPlan& plan) {
   const ActivationMemory& kept = plan.activations;
   const Unit unit = unit_for(static_cast<std::int64_t>(kept.total()));
@@ -156,6 +167,7 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
   std::vector<std::string> lines;
   add_model(lines, plan, config, formats);
   if (which == Schemes::all || plan.data) add_data(lines, plan, config);
+  add_optimizer(lines, plan, config);
   add_activations(lines, plan);
   add_scheme(lines, plan, plan.chosen(), plan.chosen().name + ", as configured");
   if (plan.chosen().step_s && plan.steps) {

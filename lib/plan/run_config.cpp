@@ -253,6 +253,20 @@ void validate(const RunConfig& config, config::Problems& problems) {
                    "world when sharding.reduction is elastic", "hybrid");
   problems.require(!elastic || config.sharding.accumulation_order == AccumulationOrder::depth_first,
                    "/sharding/accumulation_order", "depth_first when sharding.reduction is elastic", "breadth_first");
+  const optim::ScheduleConfig& schedule = config.schedule;
+  if (config.optimizer.relative_step) {
+    for (const auto& [given, pointer] : {std::pair{schedule.style.has_value(), "/schedule/style"},
+                                         {schedule.lr != 0, "/schedule/lr"},
+                                         {schedule.min_lr != 0, "/schedule/min_lr"},
+                                         {schedule.warmup.has_value(), "/schedule/warmup"},
+                                         {schedule.decay_end.has_value(), "/schedule/decay_end"}})
+      problems.require(!given, pointer, "absent, since optimizer.relative_step decides the learning rate", "a value");
+    problems.require(schedule.length.unit == config::Period::Unit::step, "/schedule/length",
+                     "in steps, since optimizer.relative_step is true", schedule.length.text());
+  }
+  problems.require(!elastic || config.optimizer.type == optim::OptimizerType::adamw, "/sharding/reduction",
+                   "exact or fast with adafactor, whose sums over rows and columns depend on the number of ranks",
+                   "elastic");
   problems.require(config.run_dir.find('\0') == std::string::npos, "/run_dir", "the path of a folder",
                    "one with a zero byte");
   problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",
@@ -380,7 +394,7 @@ void require_trainable(const RunConfig& config) {
     if (!given) missing += missing.empty() ? key : std::string(", ") + key;
   };
   need(!config.run_dir.empty(), "run_dir");
-  const bool lacks_lr = config.schedule.lr <= 0 && optim::has_lr(config.schedule);
+  const bool lacks_lr = config.schedule.lr <= 0 && optim::has_lr(config.schedule) && !config.optimizer.relative_step;
   need(!lacks_lr, "schedule.lr");
   need(config.schedule.length.count > 0, "schedule.length");
   if (missing.empty()) return;
@@ -402,6 +416,8 @@ Scheme scheme_of(const ShardingConfig& sharding) {
 }
 
 optim::Schedule schedule_of(const RunConfig& config) {
+  if (config.optimizer.relative_step)
+    return optim::relative_steps(config.optimizer.warmup_init, config.schedule.length.count);
   return optim::resolve(config.schedule, is_language_model(config), spec::width_of(config.model));
 }
 

@@ -334,6 +334,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   for (const double at : {1.0, schedule.warmup, schedule.decay_end / 2, schedule.decay_end}) {
     if (at > 0) plan.learning_rates.emplace_back(at, optim::learning_rate(schedule, at));
   }
+  plan.adamw_state_bytes = space_sizes(spec, target.layout, optim::state_of({.ema = config.optimizer.ema})).state.owned;
   plan.peak_line = peak_line(schedule);
   plan.warmup_warning = warmup_warning(schedule);
   plan.checkpoint_bytes = checkpoint_bytes(optim::state_of(config.optimizer), spec, target.layout);

@@ -50,6 +50,7 @@ struct RunPlan {
   std::string warmup_warning{};                             // if the first steps have the full rate
   std::string peak_line{};                                  // of a schedule whose keys do not say its peak
   std::vector<std::pair<double, double>> learning_rates{};  // position, lr: 1, warm-up, half, decay_end
+  std::int64_t adamw_state_bytes = 0;                       // of the fullest rank if it trained with AdamW in fp32
   std::int64_t checkpoint_bytes = 0;                        // of all shards
   std::int64_t copy_bytes = 0;  // host memory of a rank, for the copy of its state that checkpoints are written from
   std::optional<std::int64_t> disk_bytes{};  // checkpoints kept, the one being written, exports; if known

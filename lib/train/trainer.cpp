@@ -67,8 +67,8 @@ class Trainer {
     const std::unique_ptr<optim::Optimizer> optimizer =
         optim::make_optimizer(config_.optimizer, plan::is_language_model(config_), plan::has_wide_master(config_));
     const comm::Group all{context_.topology.layout(), context_.topology.canonical_rank(), *run_.collectives};
-    Runner runner(*run_.model, *run_.buffers, {all}, *optimizer, config_.optimizer.max_grad_norm, guard, context_.clock,
-                  run_.device);
+    Runner runner(*run_.model, *run_.buffers, {all}, *optimizer, optim::max_grad_norm_of(config_.optimizer), guard,
+                  context_.clock, run_.device);
     const plan::PlanShape shape = plan::plan_shape(run_.model->spec(), context_.topology.layout());
     const plan::StepPlan plan = plan::plan_step(shape, run_.choices),
                          forward = plan::plan_forward(shape, run_.choices.scheme);

@@ -19,7 +19,6 @@
 #include "plan/traffic_model.hpp"
 #include "support/adapters.hpp"
 #include "support/checkpoints.hpp"
-#include "support/factored.hpp"
 #include "support/mpi_test.hpp"
 #include "support/muon.hpp"
 #include "support/quantized.hpp"
@@ -34,13 +33,14 @@ namespace argosy::test {
 
 /// Tied: one unit is visited three times. Else the embeddings and the head are units of their own, as large as a block
 /// or smaller.
-inline spec::Architecture small_shape(double dropout = 0, bool tie_embeddings = true) {
+inline spec::Architecture small_shape(double dropout = 0, bool tie_embeddings = true, bool bias = true) {
   spec::ModelConfig config =
       model_config({.width = 32, .ff = 48, .heads = 2, .encoder_layers = 1, .decoder_layers = 2});
   config.vocab_multiple = 8;
   config.max_positions = 32;
   config.dropout = dropout;
   config.tie_embeddings = tie_embeddings;
+  config.bias = bias;
   return spec::resolve(config, 23);
 }
 
@@ -118,7 +118,7 @@ struct Training {
   at::ScalarType type = at::kFloat, master = at::kFloat;
   plan::Recompute recompute = plan::Recompute::none;
   optim::OptimizerConfig optimizer{};
-  bool factored = false, quantized = false, muon = false;  // that optimizer of tests/support instead of optimizer.type
+  bool quantized = false, muon = false;  // that optimizer of tests/support instead of optimizer.type
 };
 
 inline std::string text_of(const Training& training) {
@@ -166,16 +166,15 @@ class Rank {
                   .compute_type = training.type,
                   .master_type = training.master,
                   .seed = 9,
-                  .state = training.factored    ? spec::StateOf(Factored::state)
-                           : training.quantized ? spec::StateOf(Quantized::state)
-                           : training.muon      ? spec::StateOf(Muon::state)
-                                                : optim::state_of(training.optimizer)}),
+                  .state = training.quantized ? spec::StateOf(Quantized::state)
+                           : training.muon    ? spec::StateOf(Muon::state)
+                                              : optim::state_of(training.optimizer)}),
         guard_(training.optimizer.skip, {}),
-        optimizer_(training.factored    ? std::make_unique<Factored>()
-                   : training.quantized ? std::make_unique<Quantized>(training.optimizer, training.master == at::kFloat)
-                   : training.muon      ? std::make_unique<Muon>()
+        optimizer_(training.quantized ? std::make_unique<Quantized>(training.optimizer, training.master == at::kFloat)
+                   : training.muon    ? std::make_unique<Muon>()
                                    : optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
-        runner_(model_, buffers_, groups_, *optimizer_, training.optimizer.max_grad_norm, guard_, clock_, c10::kCPU) {
+        runner_(model_, buffers_, groups_, *optimizer_, optim::max_grad_norm_of(training.optimizer), guard_, clock_,
+                c10::kCPU) {
     buffers_.initialise(3);
     use_shared_bias(model_);
     use_adapters(model_);
@@ -245,6 +244,7 @@ class Rank {
   [[nodiscard]] std::vector<double> gradient() {
     return all_of([](const optim::ShardState& shard) { return shard.gradient; });
   }
+  /// Of AdamW. **Collective.**
   [[nodiscard]] std::vector<double> first_moments() {
     return all_of([](const optim::ShardState& shard) {
       return shard.states.empty() ? at::Tensor() : shard.states.front().numbers;

@@ -146,6 +146,29 @@ void train_on(int ranks, const RunConfig& config, const TrainOptions& options = 
   world().barrier("the run of some ranks");
 }
 
+std::vector<optim::OptimizerConfig> optimizers() {
+  std::vector<optim::OptimizerConfig> all;
+  all.push_back({.type = optim::OptimizerType::adafactor});
+  return all;
+}
+
+TEST_F(ResumedRun, StoppedItGoesOnWithEveryOptimizer) {
+  for (int i = 0; const optim::OptimizerConfig& optimizer : optimizers()) {
+    const std::string name = fmt::format("optimizer {} ", i++);
+    SCOPED_TRACE(name);
+    const auto config_of = [&](const std::string& run) {
+      RunConfig config = this->config(name + run);
+      config.optimizer = optimizer;
+      config.sharding.zero_stage = 1 + i % 3;
+      return config;
+    };
+    EXPECT_EQ(train_run(config_of("whole")).figures.at("steps"), 6);
+    EXPECT_EQ(train_run(config_of("parts"), stop_behind(2, 0)).exit, Exit::stopped);
+    EXPECT_EQ(train_run(config_of("parts")).figures.at("steps"), 3);
+    expect_same_end(name + "parts", name + "whole", "export/000000006");
+  }
+}
+
 TEST_F(ResumedRun, ElasticHasTheSameBitsOnAnyNumberOfRanksThatDividesItsMicroBatches) {
   for (const int stage : {1, 3}) {
     SCOPED_TRACE(stage);

@@ -30,6 +30,23 @@ TEST(RunConfig, CountAndPreprocessNeedNoSchedule) {
       require_trainable(read(R"("run_dir": "r", "schedule": {"style": "noam", "noam_scale": 2, "length": 9000})")));
 }
 
+TEST(RunConfig, RelativeStepsDecideTheSchedule) {
+  const std::string optimizer = R"("run_dir": "r", "optimizer": {"type": "adafactor", "relative_step": true})";
+  const RunConfig config = read(optimizer + R"(, "schedule": {"length": 20000})");
+  EXPECT_NO_THROW(require_trainable(config));
+  EXPECT_DOUBLE_EQ(optim::learning_rate(schedule_of(config), 1), 1e-2);
+  EXPECT_DOUBLE_EQ(optim::learning_rate(schedule_of(config), 40000), 5e-3);
+  RunConfig slow = config;
+  slow.optimizer.warmup_init = true;
+  EXPECT_DOUBLE_EQ(optim::learning_rate(schedule_of(slow), 3), 3e-6);
+  for (const char* const key : {R"("lr": 1e-3)", R"("style": "cosine")", R"("warmup": 9)", R"("min_lr": 1e-9)",
+                                R"("decay_end": 100)", R"("length": "2e")"})
+    EXPECT_TRUE(
+        says(refusal(Fault::config, [&] { (void)read(fmt::format(R"({}, "schedule": {{{}}})", optimizer, key)); }),
+             "since optimizer.relative_step"))
+        << key;
+}
+
 TEST(RunConfig, AMissingRateComesWithAUsualOne) {
   const RunConfig config = read(R"("run_dir": "r", "model": {"preset": "mt_base"}, "schedule": {"length": 9000})");
   EXPECT_TRUE(
@@ -42,6 +59,7 @@ TEST(RunConfig, RefusesWhatDoesNotFit) {
         R"("sharding": {"zero_stage": 0})",
         R"("sharding": {"zero_stage": 2, "scope": "hybrid"})",
         R"("sharding": {"recompute": "some"})",
+        R"("sharding": {"reduction": "elastic"}, "optimizer": {"type": "adafactor"})",
         R"("precision": {"gradient_wire": "fp16"})",
         R"("precision": {"gradient_wire": {"inner": "bf8"}})",
         R"("precision": {"gradient_wire": {"middle": "bf16"}})",

@@ -292,6 +292,19 @@ TEST(RunPlan, SaysThePeakOfLegacySchedulesAndWarnsWithoutWarmup) {
   EXPECT_TRUE(says(plan::warnings_of(plan_of(none)).at(0), "schedule.warmup is 0: Adam's"));
 }
 
+TEST(RunPlan, SaysWhatTheOptimizerKeepsWhereItIsNotAdamw) {
+  const auto text = [](std::vector<std::string> set) {
+    return fmt::format("{}", fmt::join(plan::lines_of(run_plan_of(mistral(set), target(16, 8)), mistral(set),
+                                                      plan::Schemes::configured),
+                                       "\n"));
+  };
+  EXPECT_TRUE(text({}).find("optimizer adamw") == std::string::npos);
+  // 7.2 G parameters, two moments of 4 bytes, 128 ranks.
+  EXPECT_TRUE(says(text({"optimizer.type=adafactor"}), "of state on the fullest rank; AdamW in fp32: 431.69 MiB"));
+  EXPECT_TRUE(text({"optimizer.type=adafactor"}).find("max_grad_norm") == std::string::npos);
+  EXPECT_TRUE(says(text({"optimizer.type=adafactor", "optimizer.max_grad_norm=1"}), "optimizer.max_grad_norm is set"));
+}
+
 TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
   const auto warnings = [](const std::vector<std::string>& set, const plan::PlanTarget& where) {
     return plan::warnings_of(run_plan_of(mistral(set), where));

@@ -8,7 +8,6 @@
 
 #include "plan/memory_model.hpp"
 #include "support/adapters.hpp"
-#include "support/factored.hpp"
 #include "support/quantized.hpp"
 #include "support/small_model.hpp"
 #include "train/memory_count.hpp"
@@ -71,7 +70,8 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
   for (const spec::ModelSpec& shape : models()) {
     for (const std::vector<int>& nodes : {std::vector{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {1, 1, 2}}) {
       const partition::Layout layout(nodes);
-      for (const spec::StateOf& state : {spec::StateOf(Factored::state), spec::StateOf(Quantized::state)})
+      for (const spec::StateOf& state :
+           {optim::state_of({.type = optim::OptimizerType::adafactor}), spec::StateOf(Quantized::state)})
         for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_3})
           EXPECT_EQ(allocated(shape, layout, {.scheme = scheme, .state = state}),
                     plan::state_memory(plan::space_sizes(shape, layout, state), {.scheme = scheme, .weight_bytes = 4})
