@@ -119,7 +119,7 @@ json::object document_of(const Manifest& manifest) {
   for (const std::vector<spec::StateTensor>& tensors : manifest.tensors) {
     for (const spec::StateTensor& tensor : tensors) {
       json::object& entry = add("slices owned");
-      if (tensor.extent == spec::Extent::block) entry["block"] = tensor.elements();
+      if (tensor.block != 1) entry["block"] = tensor.block;
       if (tensor.covers != spec::Covers::all) entry["decay"] = tensor.covers == spec::Covers::with_decay;
     }
   }
@@ -269,10 +269,12 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
     const bool narrow = manifest.weights == DType::bf16 && name == "param";
     const Fields entry = datasets.object(key);
     spec::StateTensor tensor{narrow ? std::string(spec::weights_tensor) : name};
-    if (entry.text("dtype") == name_of(DType::u8)) tensor.dtype = DType::u8;
+    for (const DType dtype : {DType::u8, DType::bf16})
+      if (!narrow && entry.text("dtype") == name_of(dtype)) tensor.dtype = dtype;
     if (entry.has("block")) {
-      tensor.extent = spec::Extent::block;
-      entry.require(entry.count("block") == tensor.elements(), "block", std::to_string(tensor.elements()));
+      tensor.block = entry.count("block");
+      entry.require(tensor.block > 1 && partition::unit_alignment % tensor.block == 0, "block",
+                    fmt::format("a divisor of {}", partition::unit_alignment));
     }
     if (entry.has("decay"))
       tensor.covers = entry.flag("decay") ? spec::Covers::with_decay : spec::Covers::without_decay;
@@ -317,8 +319,7 @@ void check_room(const Fields& fields, const Manifest& manifest) {
     for (const partition::ParamSpec& param : manifest.spaces[unit].params()) {
       for (const spec::StateTensor& tensor : manifest.tensors[unit]) {
         const DType dtype = tensor.name == spec::weights_tensor ? manifest.weights : tensor.dtype;
-        if (tensor.is_for(param))
-          needed += static_cast<std::uint64_t>(param.numel() / tensor.elements()) * size_of(dtype);
+        if (tensor.is_for(param)) needed += static_cast<std::uint64_t>(param.numel() / tensor.block) * size_of(dtype);
       }
     }
   }

@@ -29,7 +29,7 @@ struct Numbers {
 };
 /// Where a tensor has those of elements [begin, begin + length), counted from the first that it is for.
 Numbers numbers_of(const spec::StateTensor& tensor, std::int64_t begin, std::int64_t length) {
-  return {begin / tensor.elements(), (length + tensor.elements() - 1) / tensor.elements()};
+  return {begin / tensor.block, (length + tensor.block - 1) / tensor.block};
 }
 
 #ifdef NDEBUG

@@ -14,7 +14,7 @@ namespace argosy::kernels {
 void round_stochastically_(const at::Tensor& weights, const at::Tensor& value, std::int64_t step,
                            const Rounding& rounding) {
   const at::Tensor r = plain::random_halves(rounding.begin, weights.numel(), rounding.seed, rounding.parameter, step,
-                                            rounding_domain, weights.device());
+                                            rounding.domain, weights.device());
   const at::Tensor bits = value.view(at::kInt).to(at::kLong).bitwise_and(0xffffffffLL);
   const auto infinite = [](const at::Tensor& of) { return of.bitwise_and(0x7f800000LL).eq(0x7f800000LL); };
   const at::Tensor up = (bits + r).bitwise_and(0xffff0000LL), down = bits.bitwise_and(0xffff0000LL);

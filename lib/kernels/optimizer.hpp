@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "kernels/stochastic.hpp"
+
 /// Flat kernels of the optimizer step.
 namespace argosy::kernels {
 
@@ -26,8 +28,9 @@ void adamw_(const at::Tensor& master, const at::Tensor& m, const at::Tensor& v, 
 /// on the rank that owns the element.
 struct Rounding {
   std::uint64_t seed = 0;
-  std::int64_t parameter = 0;  // number of the parameter in the model
-  std::int64_t begin = 0;      // first element of the slice within it, a multiple of 128
+  std::int64_t parameter = 0;              // number of the parameter in the model
+  std::int64_t begin = 0;                  // first element of the slice within it, a multiple of 128
+  std::uint32_t domain = rounding_domain;  // tells apart several tensors with these names
 };
 
 /// One AdamW update of bf16 weights [n] without an fp32 master. It is computed in fp32 and rounded up or down at random
@@ -36,7 +39,8 @@ struct Rounding {
 void adamw_stochastic_(const at::Tensor& weights, const at::Tensor& m, const at::Tensor& v, const at::Tensor& gradient,
                        const at::Tensor& coefficient, const AdamwOptions& options, const Rounding& rounding);
 
-/// Rounds values [n] fp32 to weights [n] bf16, up or down at random as adamw_stochastic_ does for update `step`.
+/// Rounds values [n] fp32 to weights [n] bf16, up or down at random as adamw_stochastic_ does for update `step`, whose
+/// domain is rounding_domain.
 void round_stochastically_(const at::Tensor& weights, const at::Tensor& values, std::int64_t step,
                            const Rounding& rounding);
 

@@ -19,19 +19,29 @@ std::span<const config::KeyText> key_texts(const OptimizerConfig&) {
   static constexpr config::KeyText texts[] = {
       {"type",
        "adamw: decoupled weight decay (arXiv:1711.05101); adafactor: a second moment for each row and column instead "
-       "of "
-       "each weight, no first moment (arXiv:1804.04235)"},
+       "of each weight, no first moment (arXiv:1804.04235); muon: orthogonal steps of the matrices in blocks, each of "
+       "q, k, "
+       "v, gate and up by itself, and adamw for all else"},
       {"weight_decay",
        "applies to matrices, not to norms and biases; default: 0.1 for a decoder, 0 for an encoder_decoder"},
-      {"beta1", "adamw: decay of the first moment"},
-      {"beta2", "adamw: decay of the second moment; default: 0.95 for a decoder, 0.98 for an encoder_decoder"},
+      {"beta1", "adamw, muon: decay of the first moment"},
+      {"beta2", "adamw, muon: decay of the second moment; default: 0.95 for a decoder, 0.98 for an encoder_decoder"},
       {"epsilon",
-       "adamw: added to the root of the second moment; gradients are means over tgt_tokens; default: 1e-8, with "
+       "adamw, muon: added to the root of the second moment; gradients are means over tgt_tokens; default: 1e-8, with "
        "precision "
        "bf16_pure 1e-4"},
       {"max_grad_norm",
        "gradients are scaled down to this norm over all parameters; 0: off; default: 1, with adafactor 0"},
-      {"update_clip", "adafactor: the update of a matrix is scaled down to this root mean square; 0: off; default: 1"},
+      {"update_clip",
+       "the update of a matrix is scaled down to this root mean square; adafactor: default 1; adamw: of gradient / "
+       "root "
+       "of the second moment (StableAdamW, arXiv:2304.13013), default 0: off"},
+      {"state",
+       "adamw: how both moments are stored: fp32; bf16, rounded stochastically; int8, int4: codes with a scale for a "
+       "block "
+       "of 256, 128 elements; moments of embeddings, norms, biases and blocks with matrices below 4096 elements are "
+       "fp32"},
+      {"momentum", "muon: decay of the running mean of the gradient"},
       {"relative_step",
        "adafactor: the learning rate of step t is min(0.01, 1/√t) times the root mean square of the matrix (at least "
        "0.001); schedule then has a length alone"},
@@ -73,22 +83,71 @@ void validate(const OptimizerConfig& config, config::Problems& problems) {
                      fmt::format("absent unless optimizer.type is {}", names), "a value");
   };
   using Type = OptimizerType;
-  only(config.beta1 != none.beta1, "/beta1", {Type::adamw});
-  only(config.beta2.has_value(), "/beta2", {Type::adamw});
-  only(config.epsilon.has_value(), "/epsilon", {Type::adamw});
-  only(config.update_clip.has_value(), "/update_clip", {Type::adafactor});
+  only(config.beta1 != none.beta1, "/beta1", {Type::adamw, Type::muon});
+  only(config.beta2.has_value(), "/beta2", {Type::adamw, Type::muon});
+  only(config.epsilon.has_value(), "/epsilon", {Type::adamw, Type::muon});
+  only(config.update_clip.has_value(), "/update_clip", {Type::adamw, Type::adafactor});
+  only(config.state != none.state, "/state", {Type::adamw});
+  only(config.momentum != none.momentum, "/momentum", {Type::muon});
+  problems.require(config.momentum >= 0 && config.momentum < 1, "/momentum", "a number in [0, 1)", config.momentum);
   only(config.relative_step, "/relative_step", {Type::adafactor});
 }
 
-std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config, const spec::Unit& /*all alike*/) {
+namespace {
+
+/// Codes of small tensors save nothing, and those of embeddings, whose gradients are sparse, make training unstable
+/// (arXiv:2110.02861, section 2).
+bool stores_plain(const spec::Unit& unit) {
+  constexpr std::int64_t least = 4096;
+  return std::any_of(unit.parameters.begin(), unit.parameters.end(), [](const spec::Parameter& parameter) {
+    return parameter.role == spec::Role::source_embedding || parameter.role == spec::Role::target_embedding ||
+           (parameter.decay && parameter.numel() < least);
+  });
+}
+
+/// AdamW's. Of parameters without decay they are fp32: a tensor is kept for all that decay, or for all that do not.
+std::vector<spec::StateTensor> moments_of(StateType type, const spec::Unit& unit) {
+  const bool plain = type == StateType::fp32 || stores_plain(unit);
+  std::vector<spec::StateTensor> all;
+  for (const std::string_view moment : spec::adam_moments) {
+    const std::string name(moment);
+    all.push_back({.name = name, .covers = plain ? spec::Covers::all : spec::Covers::without_decay});
+    if (plain) continue;
+    const spec::Covers covers = spec::Covers::with_decay;
+    if (type == StateType::bf16) {
+      all.push_back({.name = name + "_bf16", .dtype = DType::bf16, .covers = covers});
+      continue;
+    }
+    const bool bytes = type == StateType::int8;
+    all.push_back({.name = name + "_codes", .dtype = DType::u8, .covers = covers, .block = bytes ? 1 : 2});
+    all.push_back({.name = name + "_scales", .covers = covers, .block = bytes ? 256 : 128});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::set<std::size_t> whole_units(const OptimizerConfig& config, const spec::ModelSpec& spec) {
+  std::set<std::size_t> units;
+  for (std::size_t u = 0; u < spec.units.size(); ++u)
+    if (config.type == OptimizerType::muon && spec.units[u].is_block && !spec.units[u].frozen) units.insert(u);
+  return units;
+}
+
+std::vector<spec::StateTensor> own_state_of(const OptimizerConfig& config, const spec::Unit& unit) {
   switch (config.type) {
     case OptimizerType::adamw:
       break;
     case OptimizerType::adafactor:
       return {{.name = "exp_avg_sq_row", .extent = spec::Extent::row},
               {.name = "exp_avg_sq_col", .extent = spec::Extent::column}};
+    case OptimizerType::muon:
+      if (!unit.is_block) break;
+      return {{.name = "momentum", .covers = spec::Covers::with_decay},
+              {.name = std::string(spec::adam_moments[0]), .covers = spec::Covers::without_decay},
+              {.name = std::string(spec::adam_moments[1]), .covers = spec::Covers::without_decay}};
   }
-  return {{std::string(spec::adam_moments[0])}, {std::string(spec::adam_moments[1])}};
+  return moments_of(config.state, unit);
 }
 
 spec::StateOf state_of(const OptimizerConfig& config) {
@@ -116,7 +175,9 @@ AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool ha
           .beta2 = config.beta2.value_or(language_model ? 0.95 : 0.98),
           .epsilon = config.epsilon.value_or(has_master ? 1e-8 : 1e-4),
           .weight_decay = config.weight_decay.value_or(language_model ? 0.1 : 0.0),
-          .ema = config.ema};
+          .ema = config.ema,
+          .update_clip = config.update_clip.value_or(0),
+          .state = config.state};
 }
 
 }  // namespace argosy::optim

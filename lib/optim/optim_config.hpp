@@ -3,17 +3,20 @@
 #include <boost/describe.hpp>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "config/config.hpp"
-#include "spec/state.hpp"
+#include "spec/model_spec.hpp"
 
 /// The `optimizer` section of the configuration. Torch-free.
 namespace argosy::optim {
 
-enum class OptimizerType { adamw, adafactor };
-BOOST_DESCRIBE_ENUM(OptimizerType, adamw, adafactor)
+enum class OptimizerType { adamw, adafactor, muon };
+BOOST_DESCRIBE_ENUM(OptimizerType, adamw, adafactor, muon)
+enum class StateType { fp32, bf16, int8, int4 };
+BOOST_DESCRIBE_ENUM(StateType, fp32, bf16, int8, int4)
 
 struct SkipConfig {
   double abs = 0;     // 0: off
@@ -29,16 +32,18 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   std::optional<double> beta2{};          // language model 0.95, translation 0.98
   std::optional<double> epsilon{};        // 1e-8, bf16_pure 1e-4; on the mean over tgt_tokens
-  std::optional<double> max_grad_norm{};  // 0: off; adamw 1, adafactor 0
-  std::optional<double> update_clip{};    // adafactor 1; 0: off
+  std::optional<double> max_grad_norm{};  // 0: off; adamw, muon 1, adafactor 0
+  std::optional<double> update_clip{};    // adamw 0: off, adafactor 1
+  StateType state = StateType::fp32;      // adamw
+  double momentum = 0.95;                 // muon
   bool relative_step = false;             // adafactor
   bool warmup_init = false;               // adafactor, with relative_step
   double ema = 0;                         // 0: off
   SkipConfig skip{};
 };
 BOOST_DESCRIBE_STRUCT(OptimizerConfig, (),
-                      (type, weight_decay, beta1, beta2, epsilon, max_grad_norm, update_clip, relative_step,
-                       warmup_init, ema, skip))
+                      (type, weight_decay, beta1, beta2, epsilon, max_grad_norm, update_clip, state, momentum,
+                       relative_step, warmup_init, ema, skip))
 
 std::span<const config::KeyText> key_texts(const SkipConfig&);
 std::span<const config::KeyText> key_texts(const OptimizerConfig&);
@@ -50,13 +55,18 @@ void validate(const OptimizerConfig&, config::Problems&);
 /// All tensors kept and stored for a unit, in order: weights, the optimizer's own, a running mean.
 [[nodiscard]] spec::StateOf state_of(const OptimizerConfig& config);
 
+/// Units with matrices that are updated as a whole: the blocks under muon.
+[[nodiscard]] std::set<std::size_t> whole_units(const OptimizerConfig& config, const spec::ModelSpec& spec);
+
 /// Largest norm of the gradient; 0: any.
 [[nodiscard]] double max_grad_norm_of(const OptimizerConfig& config);
 
 /// The numbers of AdamW. Defaults depend on the kind of model and on whether the weights have an fp32 master.
 struct AdamwNumbers {
   double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  double ema = 0;  // decay of the running mean of the weights; 0: none
+  double ema = 0;          // decay of the running mean of the weights; 0: none
+  double update_clip = 0;  // 0: off
+  StateType state = StateType::fp32;
 };
 [[nodiscard]] AdamwNumbers resolve(const OptimizerConfig& config, bool language_model, bool has_master);
 

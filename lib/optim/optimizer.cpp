@@ -19,15 +19,19 @@ struct Run {
 
 std::vector<Run> runs_of(const partition::FlatSpace& space, const ShardState& shard) {
   const std::int64_t decay_begin = space.decay_begin(), padded = space.padded_size();
-  if (shard.master.scalar_type() == at::kFloat) return {{0, decay_begin, false}, {decay_begin, padded, true}};
+  std::int64_t small = 0;  // parameters without decay
+  for (const partition::ParamSpec& param : space.params()) small += param.decay ? 0 : 1;
+  const auto [seed, first] = shard.rounding;
+  if (shard.master.scalar_type() == at::kFloat)
+    return {{0, decay_begin, false, {.seed = seed, .parameter = first}},
+            {decay_begin, padded, true, {.seed = seed, .parameter = first + small}}};
   std::vector<Run> runs;
   for (std::size_t p = 0; p < space.params().size(); ++p) {
     const bool is_last = p + 1 == space.params().size();
     runs.push_back({.begin = space.offset(p),
                     .end = is_last ? padded : space.offset(p + 1),
                     .decays = space.offset(p) >= decay_begin,
-                    .rounding = {.seed = shard.rounding.seed,
-                                 .parameter = shard.rounding.first_parameter + static_cast<std::int64_t>(p)}});
+                    .rounding = {.seed = seed, .parameter = first + static_cast<std::int64_t>(p)}});
   }
   return runs;
 }
@@ -124,6 +128,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, bool la
       break;
     case OptimizerType::adafactor:
       return make_adafactor(adafactor_numbers(config, language_model));
+    case OptimizerType::muon:
+      return make_muon(resolve(config, language_model, has_master), config.momentum);
   }
   return make_adamw(resolve(config, language_model, has_master));
 }

@@ -54,7 +54,7 @@ struct ShardState {
     std::int64_t begin = 0, elements = 1;
   };
   std::vector<Own> states;  // by element or block, as own_state_of() lists them
-  RoundingNames rounding;   // of a bf16 master
+  RoundingNames rounding;   // of what is bf16
   at::Tensor ema;           // running mean of an fp32 master; undefined: none
   /// Flat buffer, from element `weights_begin` of the unit on, that also receives the new values; undefined: none.
   at::Tensor weights;
@@ -132,5 +132,7 @@ class Optimizer {
                                                         bool has_master);
 [[nodiscard]] std::unique_ptr<Optimizer> make_adamw(const AdamwNumbers& numbers);
 [[nodiscard]] std::unique_ptr<Optimizer> make_adafactor(const AdafactorNumbers& numbers);
+/// numbers: of AdamW, for all but the matrices of blocks; the weight decay of both.
+[[nodiscard]] std::unique_ptr<Optimizer> make_muon(const AdamwNumbers& numbers, double momentum);
 
 }  // namespace argosy::optim

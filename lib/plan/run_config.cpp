@@ -264,9 +264,13 @@ void validate(const RunConfig& config, config::Problems& problems) {
     problems.require(schedule.length.unit == config::Period::Unit::step, "/schedule/length",
                      "in steps, since optimizer.relative_step is true", schedule.length.text());
   }
-  problems.require(!elastic || config.optimizer.type == optim::OptimizerType::adamw, "/sharding/reduction",
-                   "exact or fast with adafactor, whose sums over rows and columns depend on the number of ranks",
-                   "elastic");
+  problems.require(
+      !elastic ||
+          (config.optimizer.type != optim::OptimizerType::adafactor && config.optimizer.update_clip.value_or(0) == 0),
+      "/sharding/reduction",
+      "exact or fast with adafactor or optimizer.update_clip, whose sums over matrices depend on the number "
+      "of ranks",
+      "elastic");
   problems.require(config.run_dir.find('\0') == std::string::npos, "/run_dir", "the path of a folder",
                    "one with a zero byte");
   problems.require(config.device == "auto" || config.device == "cpu" || config.device == "cuda", "/device",

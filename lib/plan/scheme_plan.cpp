@@ -75,7 +75,7 @@ SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spe
       target_(target),
       sizes_(data::resolve_sizes(config.batch, target.layout.world())),
       batch_(micro_batch_of(config, sizes_.micro_size)),
-      units_(plan_shape(spec, target.layout)),
+      units_(plan_shape(spec, target.layout, optim::whole_units(config.optimizer, spec))),
       sizes_of_spaces_(space_sizes(spec, target.layout, optim::state_of(config.optimizer))),
       activations_(activations_of(config, spec.architecture, batch_)),
       state_(state_choices(config)) {

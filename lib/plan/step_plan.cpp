@@ -4,14 +4,16 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "core/error.hpp"
 #include "partition/flat_space.hpp"
 
 namespace argosy::plan {
 
-PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout) {
+PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout, std::set<std::size_t> whole) {
   PlanShape plan;
+  plan.whole = std::move(whole);
   std::vector<std::int64_t> sizes;
   std::int64_t largest_block = 0;
   for (const spec::Unit& unit : spec.units) {

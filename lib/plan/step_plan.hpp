@@ -66,7 +66,9 @@ struct PlanShape {
   std::set<std::size_t> whole{};
 };
 
-[[nodiscard]] PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout);
+/// whole: PlanShape::whole.
+[[nodiscard]] PlanShape plan_shape(const spec::ModelSpec& spec, const partition::Layout& layout,
+                                   std::set<std::size_t> whole = {});
 
 struct PlanChoices {
   Scheme scheme = Scheme::stage_1;

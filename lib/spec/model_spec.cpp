@@ -204,7 +204,7 @@ std::vector<OwnedPart> owned_parts(const partition::FlatSpace& space, const Stat
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::int64_t begin = tensor.covers == Covers::with_decay ? without_decay[rank] : 0;
     const std::int64_t end = tensor.covers == Covers::without_decay ? without_decay[rank] : all[rank];
-    parts.push_back({begin, (end - begin) / tensor.elements()});
+    parts.push_back({begin, (end - begin) / tensor.block});
   }
   return parts;
 }

@@ -20,26 +20,25 @@ inline constexpr std::string_view weights_tensor = "master", mean_tensor = "ema"
 /// Of Adam; the only ones in checkpoints before format 1.3.
 inline constexpr std::array<std::string_view, 2> adam_moments{"exp_avg", "exp_avg_sq"};
 
-/// What a tensor has one number for: an element of the unit's flat space, a block of 256 of them (slices and parameters
-/// begin at blocks, so that no block has a part on another rank), or a row or a column of a matrix (spec::Matrix).
-enum class Extent { element, block, row, column };
+/// What a tensor has one number for: an element, or a block of elements, of the unit's flat space, or a row or a column
+/// of a matrix (spec::Matrix).
+enum class Extent { element, row, column };
 
 /// The parameters that a tensor is kept for. Those without decay are norms and biases, the small ones.
 enum class Covers { all, without_decay, with_decay };
 
 struct StateTensor {
   std::string name;
-  DType dtype = DType::f32;  // or u8
+  DType dtype = DType::f32;  // or u8, bf16
   Extent extent = Extent::element;
   Covers covers = Covers::all;  // by row or column: all
+  /// By element: how many elements each number is for, a divisor of 256. Slices and parameters begin at multiples of
+  /// 256, so that no block has a part on another rank.
+  std::int64_t block = 1;
   /// Whether it has an fp32 for each element of the unit.
   [[nodiscard]] bool is_plain() const { return *this == StateTensor{name}; }
   /// Whether it lies in the unit's own flat space.
-  [[nodiscard]] bool is_flat() const noexcept { return extent == Extent::element || extent == Extent::block; }
-  /// Elements of the flat space for each number.
-  [[nodiscard]] std::int64_t elements() const noexcept {
-    return extent == Extent::block ? partition::unit_alignment : 1;
-  }
+  [[nodiscard]] bool is_flat() const noexcept { return extent == Extent::element; }
   [[nodiscard]] bool is_for(const partition::ParamSpec& param) const noexcept {
     return covers == Covers::all || param.decay == (covers == Covers::with_decay);
   }

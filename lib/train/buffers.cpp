@@ -14,6 +14,10 @@ comm::BufferView view_of(const at::Tensor& tensor) {
           tensor.scalar_type() == at::kBFloat16 ? DType::bf16 : DType::f32};
 }
 
+at::ScalarType stored_type(DType dtype) {
+  return dtype == DType::u8 ? at::kByte : dtype == DType::bf16 ? at::kBFloat16 : at::kFloat;
+}
+
 Buffers::Buffers(model::Model& model, std::vector<int> canonical_ranks, const BufferChoices& choices)
     : model_(model), canonical_ranks_(std::move(canonical_ranks)) {
   const auto fp32 = at::TensorOptions(at::kFloat).device(choices.device);
@@ -83,12 +87,11 @@ Buffers::Buffers(model::Model& model, std::vector<int> canonical_ranks, const Bu
       if (!tensor.is_flat()) continue;
       const bool is_master = tensor.name == spec::weights_tensor;
       const auto [first, size] = spec::owned_parts(space, tensor)[static_cast<std::size_t>(canonical_rank)];
-      const at::Tensor made =
-          is_master ? shard.master : at::zeros({size}, fp32.dtype(tensor.dtype == DType::u8 ? at::kByte : at::kFloat));
+      const at::Tensor made = is_master ? shard.master : at::zeros({size}, fp32.dtype(stored_type(tensor.dtype)));
       if (tensor.name == spec::mean_tensor) {
         shard.ema = made;
       } else if (!is_master) {
-        shard.states.push_back({made, first, tensor.elements()});
+        shard.states.push_back({made, first, tensor.block});
       }
       buffers.state.emplace_back(tensor, made);
     }

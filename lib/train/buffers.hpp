@@ -88,6 +88,9 @@ class Buffers {
   std::vector<UnitBuffers> units_;
 };
 
+/// Of a tensor of state.
+[[nodiscard]] at::ScalarType stored_type(DType dtype);
+
 /// A flat tensor as collectives take it.
 [[nodiscard]] comm::BufferView view_of(const at::Tensor& tensor);
 

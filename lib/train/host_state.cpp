@@ -1,19 +1,13 @@
 #include "train/host_state.hpp"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
 namespace argosy::train {
-namespace {
-
-at::ScalarType type_of(DType dtype) { return dtype == DType::u8 ? at::kByte : at::kFloat; }
-
-}  // namespace
-
 HostState::HostState(const model::Model& model, Buffers& buffers, c10::Device device)
     : buffers_(buffers), device_(device) {
   for (std::size_t u = 0; u < buffers.units().size(); ++u) {
@@ -36,7 +30,7 @@ void HostState::add(std::size_t unit, const spec::StateTensor& tensor, const at:
     pair.plain.resize(size_bytes);
     pair.host = pair.plain;
   } else {
-    pair.pinned = at::empty(live.sizes(), at::TensorOptions(type_of(tensor.dtype)).pinned_memory(true));
+    pair.pinned = at::zeros(live.sizes(), at::TensorOptions(stored_type(tensor.dtype)).pinned_memory(true));
     pair.host = {static_cast<std::byte*>(pair.pinned.mutable_data_ptr()), size_bytes};
   }
 }
@@ -73,7 +67,7 @@ void HostState::complete_copy() {
   if (!device_.is_cpu()) return copied_->synchronize();
   // LibTorch's copy would start a team of threads next to that of training.
   for (Pair& pair : pairs_) {
-    if (pair.live.scalar_type() == at::kBFloat16) {
+    if (pair.live.scalar_type() == at::kBFloat16 && pair.tensor.dtype == DType::f32) {
       std::copy_n(pair.live.const_data_ptr<c10::BFloat16>(), pair.live.numel(),
                   reinterpret_cast<float*>(pair.host.data()));
     } else {
@@ -84,7 +78,7 @@ void HostState::complete_copy() {
 
 void HostState::load() {
   for (Pair& pair : pairs_)
-    pair.live.copy_(at::from_blob(pair.host.data(), pair.live.sizes(), type_of(pair.tensor.dtype)));
+    pair.live.copy_(at::from_blob(pair.host.data(), pair.live.sizes(), stored_type(pair.tensor.dtype)));
   buffers_.cast_masters();
 }
 

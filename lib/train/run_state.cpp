@@ -41,11 +41,11 @@ json::object batch_of(const plan::RunConfig& config, const RunFacts& facts) {
 }
 
 /// Canonical text of the part at a pointer: numbers compare by value, whatever JSON made of their type.
-std::string text_at(const json::object& section, std::string_view pointer) {
+std::string text_at(const json::object& section, std::string_view pointer, const char* unsaid) {
   json::error_code missing;
   const json::value whole(section);
   const json::value* found = whole.find_pointer(pointer, missing);
-  return found == nullptr ? "nothing" : config::text_of(*found, false);
+  return found == nullptr ? unsaid : config::text_of(*found, false);
 }
 
 /// A model section with all keys: one that an earlier version wrote lacks those that came later.
@@ -57,11 +57,13 @@ json::object with_all_keys(json::object model, const std::string& where) {
 }
 
 /// Members of two objects that differ, as "lr: 0.001, was 0.002".
-void add_differences(const json::object& saved, const json::object& wanted, const std::string& prefix,
-                     std::vector<std::string>& texts) {
+/// defaults: of keys that an earlier version did not store.
+void add_differences(const json::object& saved, const json::object& wanted, const json::value& defaults,
+                     const std::string& prefix, std::vector<std::string>& texts) {
   for (const auto& [key, value] : wanted) {
     const std::string now = config::text_of(value, false);
     const json::value* before = saved.if_contains(key);
+    if (before == nullptr) before = defaults.as_object().if_contains(key);
     const std::string was = before == nullptr ? "nothing" : config::text_of(*before, false);
     if (now != was) texts.push_back(fmt::format("{}.{}: {}, was {}", prefix, std::string_view(key), now, was));
   }
@@ -103,6 +105,11 @@ double RunState::position(config::Period::Unit unit) const {
       return epoch;
   }
   return 0;
+}
+
+bool has_same_optimizer_state(const json::object& a, const json::object& b) {
+  return text_at(a, "/type", "") == text_at(b, "/type", "") &&
+         text_at(a, "/hparams/state", "\"fp32\"") == text_at(b, "/hparams/state", "\"fp32\"");
 }
 
 checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& facts, const RunState& state) {
@@ -218,6 +225,7 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
     const json::object &saved, &wanted;
     const char *pointer, *key;
     bool always;
+    const char* unsaid = "nothing";  // what a checkpoint means that does not say it
   };
   const json::object saved_model = with_all_keys(saved.model, where);
   const Fixed fixed[] = {{saved_model, wanted.model, "/config", "model", true},
@@ -228,10 +236,12 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
                          {saved.data, wanted.data, "/seed", "seed", false},
                          {saved.optimizer, wanted.optimizer, "/precision", "precision", false},
                          {saved.optimizer, wanted.optimizer, "/loss", "loss", false},
-                         {saved.optimizer, wanted.optimizer, "/type", "optimizer.type", false}};
+                         {saved.optimizer, wanted.optimizer, "/type", "optimizer.type", false},
+                         {saved.optimizer, wanted.optimizer, "/hparams/state", "optimizer.state", false, "\"fp32\""}};
   std::vector<std::string> changes;
   for (const Fixed& part : fixed) {
-    const std::string was = text_at(part.saved, part.pointer), now = text_at(part.wanted, part.pointer);
+    const std::string was = text_at(part.saved, part.pointer, part.unsaid),
+                      now = text_at(part.wanted, part.pointer, part.unsaid);
     if (was == now) continue;
     if (!part.always && std::find(allowed.begin(), allowed.end(), part.key) != allowed.end()) {
       changes.push_back(fmt::format("{}: {}, was {}", part.key, now, was));
@@ -246,10 +256,12 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
   const auto members = [&](const json::object& section, const char* name, const char* key) {
     return Fields{section, name, where}.members(key);
   };
-  add_differences(members(saved.optimizer, "/optimizer", "hparams"), members(wanted.optimizer, "/optimizer", "hparams"),
+  json::object hparams = members(wanted.optimizer, "/optimizer", "hparams");
+  for (const char* const key : {"type", "state"}) hparams.erase(key);  // compared above
+  add_differences(members(saved.optimizer, "/optimizer", "hparams"), hparams, config::to_json(optim::OptimizerConfig{}),
                   "optimizer", changes);
   add_differences(members(saved.schedule, "/schedule", "args"), members(wanted.schedule, "/schedule", "args"),
-                  "schedule", changes);
+                  config::to_json(optim::ScheduleConfig{}), "schedule", changes);
   return changes;
 }
 

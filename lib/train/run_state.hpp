@@ -48,6 +48,9 @@ struct RunFacts {
   int world = 1;
 };
 
+/// Whether checkpoints with these optimizer sections hold the same tensors of an optimizer.
+[[nodiscard]] bool has_same_optimizer_state(const boost::json::object& a, const boost::json::object& b);
+
 /// The sections of a checkpoint. model, optimizer, schedule and data describe the run; counters and best, its progress.
 [[nodiscard]] checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& facts,
                                                const RunState& state);
@@ -56,8 +59,9 @@ struct RunFacts {
 [[nodiscard]] RunState state_of(const checkpoint::Reader& reader);
 
 /// Compares the saved settings with those of the present run. Throws Error{config} if the model or tokenizer has
-/// changed, or if data, batch, seed, precision, loss or optimizer.type has changed and `allowed` does not name the key.
-/// Returns all other changes of optimizer and schedule, and the allowed ones, as texts for the log and the history.
+/// changed, or if data, batch, seed, precision, loss, optimizer.type or optimizer.state has changed and `allowed` does
+/// not name the key. Returns all other changes of optimizer and schedule, and the allowed ones, as texts for the log
+/// and the history.
 [[nodiscard]] std::vector<std::string> check_resumable(const checkpoint::Sections& saved,
                                                        const checkpoint::Sections& wanted,
                                                        std::span<const std::string> allowed, const std::string& where);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "checkpoint/load.hpp"
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
@@ -69,7 +70,8 @@ class Trainer {
     const comm::Group all{context_.topology.layout(), context_.topology.canonical_rank(), *run_.collectives};
     Runner runner(*run_.model, *run_.buffers, {all}, *optimizer, optim::max_grad_norm_of(config_.optimizer), guard,
                   context_.clock, run_.device);
-    const plan::PlanShape shape = plan::plan_shape(run_.model->spec(), context_.topology.layout());
+    const plan::PlanShape shape = plan::plan_shape(run_.model->spec(), context_.topology.layout(),
+                                                   optim::whole_units(config_.optimizer, run_.model->spec()));
     const plan::StepPlan plan = plan::plan_step(shape, run_.choices),
                          forward = plan::plan_forward(shape, run_.choices.scheme);
     announce_data(loader);
@@ -140,13 +142,17 @@ class Trainer {
       checkpoint::LoadOptions how{.verify = verify_of(config_.checkpoint.verify),
                                   .abandon_newer = options_.abandon_newer && !goes_on};
       if (options_.resume != "auto" && !goes_on) how.from = options_.resume;
+      const bool keeps_optimizer = keeps_optimizer_of(how.from, wanted);
       how.check = [&](const checkpoint::Reader& candidate) {
         model::require_own_parameters(candidate);
         if (goes_on) require_from(candidate, request);
         changes = check_resumable(candidate.sections(), wanted, options_.allow_changes, candidate.directory().string());
         state_ = state_of(candidate);
+        if (keeps_optimizer) return;
+        state_.updates = 0;
+        changes.emplace_back("the optimizer, whose state begins anew");
       };
-      reader = run_.store->load(run_.host->states(), how);
+      reader = run_.store->load(run_.host->states(keeps_optimizer), how);
     }
     if (!reader) {
       begin_anew();
@@ -167,6 +173,16 @@ class Trainer {
     if (!request.empty() && !goes_on) add_request(state_.history, state_.step, request);
     validations_.emplace(config_.validation, state_.validations);
     comm::set_exit_step(state_.step);
+  }
+
+  /// Whether the checkpoint that the run resumes from has the state of its optimizer. --allow-change may have replaced
+  /// that. **Collective.**
+  [[nodiscard]] bool keeps_optimizer_of(const std::optional<Path>& from, const checkpoint::Sections& wanted) {
+    const auto replaces = [](const std::string& key) { return key == "optimizer.type" || key == "optimizer.state"; };
+    if (std::none_of(options_.allow_changes.begin(), options_.allow_changes.end(), replaces)) return true;
+    std::optional<checkpoint::Reader> reader = run_.store->newest();
+    if (from) reader = checkpoint::open_on_all(context_, *from);
+    return !reader || has_same_optimizer_state(reader->sections().optimizer, wanted.optimizer);
   }
 
   /// With random weights, or those of other models. **Collective.**

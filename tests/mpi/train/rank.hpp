@@ -20,11 +20,10 @@
 #include "support/adapters.hpp"
 #include "support/checkpoints.hpp"
 #include "support/mpi_test.hpp"
-#include "support/muon.hpp"
-#include "support/quantized.hpp"
 #include "support/recording.hpp"
 #include "support/shared_folder.hpp"
 #include "support/small_model.hpp"
+#include "support/state_numbers.hpp"
 #include "train/host_state.hpp"
 #include "train/runner.hpp"
 
@@ -118,7 +117,6 @@ struct Training {
   at::ScalarType type = at::kFloat, master = at::kFloat;
   plan::Recompute recompute = plan::Recompute::none;
   optim::OptimizerConfig optimizer{};
-  bool quantized = false, muon = false;  // that optimizer of tests/support instead of optimizer.type
 };
 
 inline std::string text_of(const Training& training) {
@@ -166,13 +164,9 @@ class Rank {
                   .compute_type = training.type,
                   .master_type = training.master,
                   .seed = 9,
-                  .state = training.quantized ? spec::StateOf(Quantized::state)
-                           : training.muon    ? spec::StateOf(Muon::state)
-                                              : optim::state_of(training.optimizer)}),
+                  .state = optim::state_of(training.optimizer)}),
         guard_(training.optimizer.skip, {}),
-        optimizer_(training.quantized ? std::make_unique<Quantized>(training.optimizer, training.master == at::kFloat)
-                   : training.muon    ? std::make_unique<Muon>()
-                                   : optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
+        optimizer_(optim::make_optimizer(training.optimizer, false, training.master == at::kFloat)),
         runner_(model_, buffers_, groups_, *optimizer_, optim::max_grad_norm_of(training.optimizer), guard_, clock_,
                 c10::kCPU) {
     buffers_.initialise(3);
@@ -274,9 +268,7 @@ class Rank {
  private:
   static plan::PlanShape shape_of(const spec::ModelSpec& spec, const partition::Layout& layout,
                                   const Training& training) {
-    plan::PlanShape shape = plan::plan_shape(spec, layout);
-    if (training.muon) shape.whole = Muon::whole_units(spec);
-    return shape;
+    return plan::plan_shape(spec, layout, optim::whole_units(training.optimizer, spec));
   }
   using Groups = std::vector<std::optional<comm::Group>>;
   static Groups groups_of(const comm::Group& all, const Groups& parts) {

@@ -149,6 +149,10 @@ void train_on(int ranks, const RunConfig& config, const TrainOptions& options = 
 std::vector<optim::OptimizerConfig> optimizers() {
   std::vector<optim::OptimizerConfig> all;
   all.push_back({.type = optim::OptimizerType::adafactor});
+  all.push_back({.type = optim::OptimizerType::muon});
+  all.push_back({.update_clip = 0.5});
+  for (const optim::StateType state : {optim::StateType::bf16, optim::StateType::int8, optim::StateType::int4})
+    all.push_back({.state = state});
   return all;
 }
 
@@ -159,6 +163,7 @@ TEST_F(ResumedRun, StoppedItGoesOnWithEveryOptimizer) {
     const auto config_of = [&](const std::string& run) {
       RunConfig config = this->config(name + run);
       config.optimizer = optimizer;
+      config.model.width = config.model.ff = 64;  // matrices of 4096 elements: codes
       config.sharding.zero_stage = 1 + i % 3;
       return config;
     };

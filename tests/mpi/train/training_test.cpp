@@ -308,6 +308,20 @@ TEST_F(Resume, AllowsWhatIsNamedAndRemembersWhatChanged) {
   EXPECT_THAT(history, HasSubstr("schedule.lr: 0.001, was 0.002"));
 }
 
+TEST_F(Resume, AnotherOptimizerBeginsWithoutState) {
+  RunConfig changed = config_;
+  changed.optimizer.type = optim::OptimizerType::adafactor;
+  expect_refusal(changed, "optimizer.type was \"adamw\" and is now \"adafactor\"");
+  EXPECT_EQ(train_run(changed, {.allow_changes = {"optimizer.type"}}).exit, Exit::ok);
+  const checkpoint::Reader reader{Files::system(), folder_ / "run/export/000000006"};
+  EXPECT_THAT(config::text_of(reader.sections().history), HasSubstr("the optimizer, whose state begins anew"));
+  EXPECT_LT(reader.sections().optimizer.at("step").as_int64(), 6) << "updates with AdamW count no more";
+  RunConfig back = changed;
+  back.optimizer = {.state = optim::StateType::int8};
+  back.schedule.length.count = 8;
+  EXPECT_EQ(train_run(back, {.allow_changes = {"optimizer.type", "optimizer.state"}}).exit, Exit::ok);
+}
+
 TEST_F(Resume, RefusesAnotherTokenizer) {
   RunConfig changed = config_;
   changed.data.tokenizer = (folder_ / "other.model").string();

@@ -71,7 +71,8 @@ TEST(Manifest, WeightsInBf16AreForReadersThatKnowThem) {
 TEST(Manifest, TensorsInCodesAreForReadersThatKnowThem) {
   Manifest manifest = example();
   for (const spec::StateTensor& tensor : {spec::StateTensor{.name = "codes", .dtype = DType::u8},
-                                          {.name = "scales", .extent = spec::Extent::block},
+                                          {.name = "scales", .block = 128},
+                                          {.name = "halves", .dtype = DType::bf16},
                                           {.name = "small", .covers = spec::Covers::without_decay}}) {
     manifest.tensors = test::adamw_tensors(manifest.spaces.size());
     EXPECT_EQ(manifest.minor(), 3) << "as it was before";
@@ -84,7 +85,8 @@ TEST(Manifest, TensorsInCodesAreForReadersThatKnowThem) {
   }
   const boost::json::object document = parse_manifest(text_of(manifest), "").document;
   const std::string of = "/datasets/unit~1" + manifest.unit_names.back() + "~1";
-  expect_damage(document, "blocks", [&](auto& o) { put(o, (of + "small").c_str(), "block", 128); });
+  expect_damage(document, "blocks", [&](auto& o) { put(o, (of + "small").c_str(), "block", 100); });
+  expect_damage(document, "no blocks", [&](auto& o) { put(o, (of + "small").c_str(), "block", 0); });
   expect_damage(document, "decay", [&](auto& o) { put(o, (of + "small").c_str(), "decay", 1); });
   expect_damage(document, "type", [&](auto& o) { put(o, (of + "small").c_str(), "dtype", "u16"); });
   expect_damage(document, "weights by block", [&](auto& o) { put(o, (of + "master").c_str(), "block", 256); });

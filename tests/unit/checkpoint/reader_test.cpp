@@ -199,11 +199,11 @@ struct Own {
     for (const partition::Interval& i : partition::intervals_of(space, rank))
       for (std::int64_t e = i.begin; e < i.end; ++e)
         of_elements[static_cast<std::size_t>(i.local_offset + e - i.begin)] =
-            test::element(space.params()[i.param].name + tensor.name, 0, e / tensor.elements(), 7);
+            test::element(space.params()[i.param].name + tensor.name, 0, e / tensor.block, 7);
     std::vector<std::byte> numbers;
     for (std::int64_t local = 0; const int slice : space.owned_slices(rank)) {
       for (std::int64_t at = space.slice_begin(slice), end = at + space.slice_size(); at < end;
-           at += tensor.elements(), local += tensor.elements()) {
+           at += tensor.block, local += tensor.block) {
         const bool decays = at >= space.decay_begin();
         if (tensor.covers != spec::Covers::all && decays != (tensor.covers == spec::Covers::with_decay)) continue;
         const Bytes raw = std::as_bytes(std::span{of_elements}.subspan(static_cast<std::size_t>(local), 1));
@@ -262,7 +262,7 @@ TEST_F(ReaderTest, CodesAndTheScalesOfTheirBlocksGoToAnyLayout) {
       {"master"},
       {.name = "moment", .covers = spec::Covers::without_decay},
       {.name = "codes", .dtype = DType::u8, .covers = spec::Covers::with_decay},
-      {.name = "scales", .extent = spec::Extent::block, .covers = spec::Covers::with_decay}};
+      {.name = "scales", .covers = spec::Covers::with_decay, .block = 256}};
   Manifest manifest =
       test::manifest_of({{"block", {{"block/up", {41, 67}}, {"block/norm", {300}, false}, {"block/down", {700}}}},
                          {"head", {{"head/norm", {41}, false}}}},
@@ -274,8 +274,8 @@ TEST_F(ReaderTest, CodesAndTheScalesOfTheirBlocksGoToAnyLayout) {
   EXPECT_EQ(reader.tensors(0), tensors);
   // Wanted as what they are not.
   const partition::FlatSpace alone{manifest.spaces[0].params(), partition::Layout{}};
-  for (const spec::StateTensor& other : {spec::StateTensor{"moment"}, spec::StateTensor{"codes"},
-                                         spec::StateTensor{.name = "scales", .extent = spec::Extent::block}}) {
+  for (const spec::StateTensor& other :
+       {spec::StateTensor{"moment"}, spec::StateTensor{"codes"}, spec::StateTensor{.name = "scales", .block = 256}}) {
     std::vector<std::byte> bytes(size_of(other.dtype) *
                                  static_cast<std::size_t>(spec::owned_parts(alone, other)[0].size));
     const std::vector<UnitState> wanted{{"block", &alone, {{other, bytes}}}};

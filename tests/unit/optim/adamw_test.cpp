@@ -76,6 +76,65 @@ TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {
   EXPECT_LT(std::sqrt(error / size), 1e-6);
 }
 
+/// StableAdamW of two matrices that one parameter stacks and of a bias, in fp64 but for the factor of the decay.
+TEST(AdamW, ClipsUpdatesOfEachMatrixByTheFormula) {
+  const spec::Unit unit{
+      .name = "unit",
+      .parameters = {{{"stacked", {40, 24}, true}, spec::Role::ffn_in, {}, {{"gate", 20}, {"up", 20}}},
+                     {{"bias", {300}, false}, spec::Role::linear_bias}}};
+  const FlatSpace space(unit.flat(), Layout{});
+  const optim::Statistics statistics = optim::statistics_of(unit, space, 0, optim::state_of({}), at::kFloat);
+  ASSERT_EQ(statistics.matrices.size(), 3U);
+  const auto n = static_cast<std::size_t>(space.padded_size());
+  optim::ShardState shard;
+  const std::vector<float> start = normal(n, 0);
+  shard.master = tensor_of(start);
+  shard.states = {{zeros(space.padded_size())}, {zeros(space.padded_size())}};
+  shard.gradient = zeros(space.padded_size());
+  const auto pieces = optim::pieces_of(space, 0, shard);
+  optim::AdamwNumbers with = numbers;
+  with.update_clip = 0.8;
+  std::vector<double> x{start.begin(), start.end()}, m(n), v(n);
+  int clipped = 0;
+  for (int t = 1; t <= 100; ++t) {
+    std::vector<float> gradient = normal(n, static_cast<std::uint64_t>(t));
+    for (float& g : gradient) g *= t % 10 == 0 ? 20.0F : 1.0F;
+    shard.gradient.copy_(tensor_of(gradient));
+    const double coefficient = t % 3 == 0 ? 0.25 : 1, lr = 1e-3;
+    optim::make_adamw(with)->update(pieces, statistics,
+                                    {.lr = lr,
+                                     .number = t,
+                                     .coefficient = at::tensor({static_cast<float>(coefficient)}),
+                                     .sum = [](std::span<double> /*alone*/) {}});
+    for (const auto& [begin, rows, columns] : statistics.matrices) {
+      double sum = 0;
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(begin + rows * columns); ++i) {
+        const double g = gradient[i] * coefficient;
+        m[i] = with.beta1 * m[i] + (1 - with.beta1) * g;
+        v[i] = with.beta2 * v[i] + (1 - with.beta2) * g * g;
+        sum += g * g / std::max(v[i] / (1 - std::pow(with.beta2, t)), with.epsilon * with.epsilon);
+      }
+      const double rms = std::sqrt(sum / static_cast<double>(rows * columns)), rate = lr / std::max(1.0, rms / 0.8);
+      clipped += rate < lr ? 1 : 0;
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(begin + rows * columns); ++i) {
+        if (begin >= space.decay_begin()) x[i] *= static_cast<float>(1 - rate * with.weight_decay);
+        x[i] -= rate * m[i] / (1 - std::pow(with.beta1, t)) /
+                (std::sqrt(v[i] / (1 - std::pow(with.beta2, t))) + with.epsilon);
+      }
+    }
+  }
+  EXPECT_GT(clipped, 30);
+  EXPECT_LT(clipped, 300) << "always";
+  double error = 0, size = 0;
+  for (const auto& [begin, rows, columns] : statistics.matrices) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(begin + rows * columns); ++i) {
+      error += std::pow(shard.master.data_ptr<float>()[i] - x[i], 2);
+      size += x[i] * x[i];
+    }
+  }
+  EXPECT_LT(std::sqrt(error / size), 1e-6);
+}
+
 TEST(Ema, FollowsTheWeightsAndForgetsTheFirstOnesSoon) {
   const FlatSpace space(params, Layout{});
   optim::ShardState shard;

@@ -22,6 +22,36 @@ TEST(OptimizerConfig, DefaultsFollowTheKindOfModelAndOfWeights) {
   EXPECT_EQ(resolve(read_optimizer("{}"), true, false).epsilon, 1e-4);
 }
 
+TEST(OptimizerConfig, DeclaresTheStateOfEachUnit) {
+  const auto names = [](const std::string& text, const spec::Unit& unit) {
+    std::vector<std::string> all;
+    for (const spec::StateTensor& tensor : own_state_of(read_optimizer(text), unit)) all.push_back(tensor.name);
+    return all;
+  };
+  using Names = std::vector<std::string>;
+  const auto unit_of = [](std::int64_t rows, spec::Role role, bool is_block) {
+    return spec::Unit{.name = "u", .parameters = {{{"w", {rows, 64}, true}, role}}, .is_block = is_block};
+  };
+  const spec::Unit block = unit_of(64, spec::Role::ffn_in, true), small = unit_of(63, spec::Role::ffn_in, true),
+                   embedding = unit_of(640, spec::Role::target_embedding, false),
+                   head = unit_of(640, spec::Role::head_weight, false);
+  const Names plain{"exp_avg", "exp_avg_sq"};
+  const Names coded{"exp_avg",    "exp_avg_codes",    "exp_avg_scales",
+                    "exp_avg_sq", "exp_avg_sq_codes", "exp_avg_sq_scales"};
+  for (const char* const text : {R"({"state": "int8"})", R"({"state": "int4"})"}) {
+    EXPECT_EQ(names(text, block), coded);
+    EXPECT_EQ(names(text, head), coded);
+    EXPECT_EQ(names(text, small), plain);
+    EXPECT_EQ(names(text, embedding), plain);
+  }
+  EXPECT_EQ(names(R"({"state": "bf16"})", block), (Names{"exp_avg", "exp_avg_bf16", "exp_avg_sq", "exp_avg_sq_bf16"}));
+  EXPECT_EQ(names("{}", block), plain);
+  EXPECT_EQ(names(R"({"type": "muon"})", block), (Names{"momentum", "exp_avg", "exp_avg_sq"}));
+  EXPECT_EQ(names(R"({"type": "muon"})", head), plain);
+  const std::vector<spec::StateTensor> four = own_state_of(read_optimizer(R"({"state": "int4"})"), block);
+  EXPECT_EQ(std::tuple(four[1].block, four[2].block), std::tuple(2, 128));
+}
+
 TEST(OptimizerConfig, GivenNumbersWin) {
   const optim::AdamwNumbers numbers =
       resolve(read_optimizer(R"({"type": "adamw", "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-9, "weight_decay": 0.3})"),
@@ -53,16 +83,21 @@ TEST(OptimizerConfig, RefusesKeysOfAnotherType) {
   EXPECT_TRUE(refuses("adafactor", "beta1", "0.8"));
   EXPECT_TRUE(refuses("adafactor", "beta2", "0.8"));
   EXPECT_TRUE(refuses("adafactor", "epsilon", "1e-8"));
-  EXPECT_TRUE(refuses("adamw", "update_clip", "1"));
+  EXPECT_TRUE(refuses("muon", "update_clip", "1"));
+  EXPECT_TRUE(refuses("muon", "state", "\"int8\""));
+  EXPECT_TRUE(refuses("adamw", "momentum", "0.9"));
+  EXPECT_NO_THROW(
+      (void)read_optimizer(R"({"type": "muon", "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-7, "momentum": 0.9})"));
   EXPECT_TRUE(refuses("adamw", "relative_step", "true"));
   EXPECT_THROW((void)read_optimizer(R"({"type": "adafactor", "warmup_init": true})"), Error);
 }
 
 TEST(OptimizerConfig, RefusesNumbersOutOfRange) {
-  for (const char* text : {R"({"beta1": 1.0})", R"({"beta2": -0.1})", R"({"epsilon": 0})", R"({"weight_decay": -1})",
-                           R"({"max_grad_norm": -1})", R"({"type": "adafactor", "update_clip": -1})",
-                           R"({"skip": {"abs": -1}})", R"({"skip": {"factor": 0.5}})", R"({"skip": {"after": -1}})",
-                           R"({"skip": {"max_consecutive": 0}})", R"({"type": "sgd"})"})
+  for (const char* text :
+       {R"({"beta1": 1.0})", R"({"beta2": -0.1})", R"({"epsilon": 0})", R"({"weight_decay": -1})",
+        R"({"max_grad_norm": -1})", R"({"type": "adafactor", "update_clip": -1})", R"({"type": "muon", "momentum": 1})",
+        R"({"skip": {"abs": -1}})", R"({"skip": {"factor": 0.5}})", R"({"skip": {"after": -1}})",
+        R"({"skip": {"max_consecutive": 0}})", R"({"type": "sgd"})"})
     EXPECT_THROW((void)read_optimizer(text), Error) << text;
   EXPECT_TRUE(config::keys_without_text<optim::OptimizerConfig>().empty());
 }

@@ -60,6 +60,7 @@ TEST(RunConfig, RefusesWhatDoesNotFit) {
         R"("sharding": {"zero_stage": 2, "scope": "hybrid"})",
         R"("sharding": {"recompute": "some"})",
         R"("sharding": {"reduction": "elastic"}, "optimizer": {"type": "adafactor"})",
+        R"("sharding": {"reduction": "elastic"}, "optimizer": {"update_clip": 1})",
         R"("precision": {"gradient_wire": "fp16"})",
         R"("precision": {"gradient_wire": {"inner": "bf8"}})",
         R"("precision": {"gradient_wire": {"middle": "bf16"}})",

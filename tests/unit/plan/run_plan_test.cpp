@@ -301,6 +301,10 @@ TEST(RunPlan, SaysWhatTheOptimizerKeepsWhereItIsNotAdamw) {
   EXPECT_TRUE(text({}).find("optimizer adamw") == std::string::npos);
   // 7.2 G parameters, two moments of 4 bytes, 128 ranks.
   EXPECT_TRUE(says(text({"optimizer.type=adafactor"}), "of state on the fullest rank; AdamW in fp32: 431.69 MiB"));
+  // One moment in the blocks; or 1 byte and 1/64, or 1/2 and 1/32, for each of two.
+  EXPECT_TRUE(says(text({"optimizer.type=muon"}), "optimizer muon: "));
+  EXPECT_TRUE(says(text({"optimizer.state=int8"}), "optimizer adamw: 116.95 MiB"));
+  EXPECT_TRUE(says(text({"optimizer.state=int4"}), "optimizer adamw: "));
   EXPECT_TRUE(text({"optimizer.type=adafactor"}).find("max_grad_norm") == std::string::npos);
   EXPECT_TRUE(says(text({"optimizer.type=adafactor", "optimizer.max_grad_norm=1"}), "optimizer.max_grad_norm is set"));
 }

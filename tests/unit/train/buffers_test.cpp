@@ -8,8 +8,8 @@
 
 #include "plan/memory_model.hpp"
 #include "support/adapters.hpp"
-#include "support/quantized.hpp"
 #include "support/small_model.hpp"
+#include "support/state_numbers.hpp"
 #include "train/memory_count.hpp"
 
 namespace argosy::test {
@@ -36,6 +36,23 @@ TEST(MemoryCount, FollowsTensorsAndTheirPeak) {
   EXPECT_EQ(train::memory_of(cpu).bytes, before);
 }
 
+/// Its matrices have 4096 elements or more: their moments may be codes.
+spec::ModelSpec wide() {
+  spec::ModelConfig config =
+      model_config({.width = 64, .ff = 96, .heads = 2, .encoder_layers = 1, .decoder_layers = 2});
+  config.max_positions = 32;
+  return spec::resolve(config, 50);
+}
+
+const std::vector<optim::OptimizerConfig>& optimizers() {
+  static const std::vector<optim::OptimizerConfig> all{{.type = optim::OptimizerType::adafactor},
+                                                       {.type = optim::OptimizerType::muon},
+                                                       {.state = optim::StateType::bf16},
+                                                       {.state = optim::StateType::int8},
+                                                       {.state = optim::StateType::int4}};
+  return all;
+}
+
 /// Tied: the embedding is visited three times. Else the embeddings take turns, or are larger than a block. Then such
 /// models of which only adapters are trained.
 std::vector<spec::ModelSpec> models() {
@@ -49,6 +66,7 @@ std::vector<spec::ModelSpec> models() {
   }
   all.push_back(with_adapters(all[1].architecture));  // frozen units, which take turns or not
   all.push_back(with_adapters(all[2].architecture));
+  all.emplace_back(wide());
   return all;
 }
 
@@ -70,12 +88,13 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
   for (const spec::ModelSpec& shape : models()) {
     for (const std::vector<int>& nodes : {std::vector{1}, {2}, {2, 2}, {1, 2}, {1, 3}, {1, 1, 2}}) {
       const partition::Layout layout(nodes);
-      for (const spec::StateOf& state :
-           {optim::state_of({.type = optim::OptimizerType::adafactor}), spec::StateOf(Quantized::state)})
+      for (const optim::OptimizerConfig& optimizer : optimizers()) {
+        const spec::StateOf state = optim::state_of(optimizer);
         for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_3})
           EXPECT_EQ(allocated(shape, layout, {.scheme = scheme, .state = state}),
                     plan::state_memory(plan::space_sizes(shape, layout, state), {.scheme = scheme, .weight_bytes = 4})
                         .state());
+      }
       for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
         for (const auto& [type, master] :
              {std::pair{at::kFloat, at::kFloat}, {at::kBFloat16, at::kFloat}, {at::kBFloat16, at::kBFloat16}}) {
@@ -108,15 +127,17 @@ TEST(Buffers, AreWhatThePlannerSaysToTheByte) {
 }
 
 TEST(Buffers, PackedStateHasTheSameBitsInEveryLayout) {
-  const spec::ModelSpec shape = models().front();
-  const Quantized optimizer{{}, true};
+  const spec::ModelSpec shape = wide();
   const at::Tensor coefficient = at::full({1}, 0.5, at::kFloat);
   /// Two updates of every rank; the gradient of an element depends on its parameter and its place there.
-  const auto trained = [&](const partition::Layout& layout, Scheme scheme, at::ScalarType type) {
+  const auto trained = [&](const partition::Layout& layout, Scheme scheme, at::ScalarType type,
+                           optim::StateType stored) {
+    const optim::OptimizerConfig config{.state = stored};
+    const auto optimizer = optim::make_optimizer(config, false, true);
     std::vector<double> all;
     for (int rank = 0; rank < layout.world(); ++rank) {
       model::Model model(shape, layout);
-      train::Buffers buffers(model, {rank}, {.scheme = scheme, .compute_type = type, .state = Quantized::state});
+      train::Buffers buffers(model, {rank}, {.scheme = scheme, .compute_type = type, .state = optim::state_of(config)});
       buffers.initialise(3);
       std::vector<partition::FlatSpace> spaces;
       for (std::size_t u = 0; u < model.units().size(); ++u) {
@@ -128,7 +149,7 @@ TEST(Buffers, PackedStateHasTheSameBitsInEveryLayout) {
             unit.shard.gradient.narrow(0, own.local_offset, own.end - own.begin)
                 .copy_((places * static_cast<double>(own.param + 1) + t).sin() / (places + 1));
           }
-          optimizer.update(unit.pieces, unit.statistics, {.lr = 1e-3, .number = t, .coefficient = coefficient});
+          optimizer->update(unit.pieces, unit.statistics, {.lr = 1e-3, .number = t, .coefficient = coefficient});
         }
       }
       const std::vector<double> own = numbers_of(spaces, buffers, rank);
@@ -137,11 +158,13 @@ TEST(Buffers, PackedStateHasTheSameBitsInEveryLayout) {
     }
     return all;
   };
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    const std::vector<double> alone = trained(partition::Layout{}, Scheme::stage_1, type);
-    for (const std::vector<int>& nodes : {std::vector{2}, {2, 2}, {1, 2}, {1, 3}})
-      for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid})
-        EXPECT_EQ(trained(partition::Layout(nodes), scheme, type), alone) << nodes.size() << " nodes";
+  for (const optim::StateType stored : {optim::StateType::bf16, optim::StateType::int8, optim::StateType::int4}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      const std::vector<double> alone = trained(partition::Layout{}, Scheme::stage_1, type, stored);
+      for (const std::vector<int>& nodes : {std::vector{2}, {2, 2}, {1, 2}, {1, 3}})
+        for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_3, Scheme::hybrid})
+          EXPECT_EQ(trained(partition::Layout(nodes), scheme, type, stored), alone) << nodes.size() << " nodes";
+    }
   }
 }
 
