@@ -40,7 +40,7 @@ bool is_exit_file(std::string_view name) {
 bool is_partial(std::string_view name) {
   if (name.starts_with(latest_partial)) return is_hex(name.substr(latest_partial.size()), removal_digits);
   const std::optional<std::string> base = name_of_partial(name);
-  constexpr std::array<std::string_view, 3> names{"run.json", "status.json", "metrics.jsonl"};
+  constexpr std::array<std::string_view, 4> names{"run.json", "run_config.json", "status.json", "metrics.jsonl"};
   return base && (std::ranges::find(names, *base) != names.end() || is_lease_name(*base) || is_exit_file(*base));
 }
 

@@ -82,7 +82,7 @@ Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, co
     if (kind.is_wanted(setup_.config)) outputs_.push_back({&kind, BestEffort(log, (run_dir / kind.name).string())});
   }
   write_to_all(resumed_step_, [](Sink&) {});
-  const Path path = run_dir / "config.json";
+  const Path path = run_dir / "run_config.json";
   BestEffort(log, path.string()).attempt(resumed_step_, [&] {
     files.write_atomically(path, config::text_of(setup_.configuration) + "\n");
   });

@@ -50,7 +50,7 @@ class Metrics {
     StepMetrics before{};
     /// The sums over its steps since the last record.
     WindowSums window{};
-    boost::json::object configuration{};  // of the whole run; also written to run_dir/config.json
+    boost::json::object configuration{};  // of the whole run; also written to run_dir/run_config.json
   };
   /// Opens the sinks in `run_dir`, which exists. Borrows `log` and `clock`. A sink that cannot be opened or written
   /// does not end training: the log has a warning, and each record tries again.

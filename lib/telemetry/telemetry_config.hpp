@@ -62,7 +62,7 @@ inline std::span<const config::KeyText> key_texts(const TelemetryConfig&) {
       {"log_offset", "shifts the log lines by this many steps, tgt_tokens or epochs (the unit of log_interval)"},
       {"tensorboard", "also write TensorBoard event files to run_dir/tensorboard"},
       {"wandb", "Weights & Biases"},
-      {"log_file", "append what rank 0 logs to run_dir/train.log as well"}};
+      {"log_file", "append what rank 0 logs to run_dir/rank0.log as well"}};
   return texts;
 }
 

@@ -58,7 +58,7 @@ void RunParts::set_up() {
   store.emplace(context, config.run_dir,
                 checkpoint::Store::Options{.max_checkpoints = config.checkpoint.max_checkpoints});
   if (config.telemetry.log_file && context.is_root()) {
-    const Path path = store->run_dir() / "train.log";
+    const Path path = store->run_dir() / "rank0.log";
     BestEffort(context.log, path.string()).attempt(0, [&] { context.log.copy_to(context.files.own().append(path)); });
   }
 

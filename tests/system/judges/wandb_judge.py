@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judges the Weights & Biases folder of a run: wandb's own reader must find in it what metrics.jsonl and config.json say.
+"""Judges the Weights & Biases folder of a run: wandb's own reader must find in it what metrics.jsonl and run_config.json say.
 
 usage: wandb_judge.py RUN_DIR
 
@@ -43,13 +43,13 @@ def main(run):
     first = records[0].run
     if file.name != f"run-{first.run_id}.wandb" or not folder.name.endswith(first.run_id):
         sys.exit(f"the run is {first.run_id}, its file {file}")
-    config = json.loads((run / "config.json").read_text())
+    config = json.loads((run / "run_config.json").read_text())
     if items(first.config.update) != config:
-        sys.exit(f"the run's configuration is {items(first.config.update)}, and config.json has {config}")
+        sys.exit(f"the run's configuration is {items(first.config.update)}, and run_config.json has {config}")
     wandb = config["telemetry"]["wandb"]
     for key, value in {"entity": first.entity, "project": first.project, "group": first.run_group, "name": first.display_name}.items():
         if value != (wandb[key] or ""):
-            sys.exit(f"{key} is {value!r} in the run and {wandb[key]!r} in config.json")
+            sys.exit(f"{key} is {value!r} in the run and {wandb[key]!r} in run_config.json")
     histories = [record.history for record in records if record.WhichOneof("record_type") == "history"]
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     if len(lines) != len(histories):

@@ -24,7 +24,7 @@ for name, lr in (("one", 1e-3), ("two", 2e-3)):
                 file.write(json.dumps({"step": step + 5, "validation": "dev", "figures": {"loss": 8.5, "chrf": 30 + step / 10000}}) + "\n")
         file.write('not a record\n{"step": 300')
     (run / "status.json").write_text(json.dumps({"state": "done", "step": 30000, "fraction_done": 1.0}))
-    (run / "config.json").write_text(json.dumps({"schedule": {"lr": lr, "length": 30000}, "model": {"preset": "</script>"}}))
+    (run / "run_config.json").write_text(json.dumps({"schedule": {"lr": lr, "length": 30000}, "model": {"preset": "</script>"}}))
 PYTHON
   one=runs/one/train two=runs/two/train
 }
@@ -85,7 +85,7 @@ PYTHON
 }
 
 @test "a run that has only begun is a page as well" {
-  rm "$one/metrics.jsonl" "$one/config.json"
+  rm "$one/metrics.jsonl" "$one/run_config.json"
   run -0 "$report" "$one"
   [ "$(data 'run["series"], run["validation"], run["status"]["state"]')" = "({}, {}, 'done')" ]
 }

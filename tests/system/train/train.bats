@@ -346,9 +346,9 @@ PY
   wait $launcher || true
   ranks "${settings[@]}" --set schedule.length=100 --allow-change schedule
   [ "$(find watched/wandb -name "*.wandb" | wc -l)" = 1 ]
-  grep -q 'Z info    resumed from' watched/train.log
-  [ "$(grep -c 'Z info    step 10 ' watched/train.log)" = 1 ]
+  grep -q 'Z info    resumed from' watched/rank0.log
+  [ "$(grep -c 'Z info    step 10 ' watched/rank0.log)" = 1 ]
   ranks "${settings[@]}" --set run_dir=silent --set schedule.length=30 --set telemetry.log_file=false --set telemetry.wandb.mode=off
-  [ ! -e silent/train.log ] && [ ! -e silent/wandb ]
+  [ ! -e silent/rank0.log ] && [ ! -e silent/wandb ]
   judge wandb watched
 }

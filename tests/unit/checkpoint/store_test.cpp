@@ -78,7 +78,7 @@ TEST_F(StoreTest, SweepsWhatDeadSavesLeft) {
     Files::system().write_atomically(run / "checkpoints" / name / "deep" / "x", "x");
   }
   Files::system().link_symbolically("checkpoints/000000001", run / "latest.tmp-0a1b2c3d");
-  for (const char* name : {"status.json", "run.json", "metrics.jsonl", "run.lock.1", "exit.4711.0"})
+  for (const char* name : {"status.json", "run.json", "run_config.json", "metrics.jsonl", "run.lock.1", "exit.4711.0"})
     Files::system().write_atomically(run / (name + std::string{".tmp-0123456789abcdef"}), "x");
   const Store store = open();
   EXPECT_TRUE(names().empty());

@@ -89,6 +89,9 @@ TEST(RunConfig, RefusesWhatDoesNotFit) {
         R"("comm": {"timeout_s": 0})",
         R"("precision": {"mode": "fp16"})",
         R"("sharding": {"reduction": "slow"})",
+        R"("telemetry": {"wandb": {"mode": "sometimes"}})",
+        R"("telemetry": {"wandb": {"project": ""}})",
+        R"("telemetry": {"wandb": {"name": "a\u0000b"}})",
         R"("sharding": {"reduction": "elastic"}, "precision": {"gradient_wire": {"outer": "bf16"}})",
         R"("run_dri": "x")"}) {
     SCOPED_TRACE(text);

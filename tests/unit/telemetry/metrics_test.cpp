@@ -229,7 +229,7 @@ TEST_F(MetricsTest, TheConfigurationIsWrittenNextToTheFigures) {
   Metrics::Setup s = setup({.count = 1});
   s.configuration = {{"seed", 7}};
   run(s, {step_of(1)});
-  EXPECT_EQ(boost::json::parse(files.read_text(folder / "config.json")), boost::json::parse(R"({"seed": 7})"));
+  EXPECT_EQ(boost::json::parse(files.read_text(folder / "run_config.json")), boost::json::parse(R"({"seed": 7})"));
 }
 
 TEST_F(MetricsTest, ALineOfProgressIsRewrittenOnATerminal) {
@@ -309,7 +309,7 @@ TEST_F(MetricsTest, NoFailingCallEndsTheRun) {
     EXPECT_NO_THROW(run(os)) << n;
     EXPECT_EQ(os.open_files(), 0U) << n;
     EXPECT_EQ(files.list(folder.path()),
-              (std::vector<std::string>{"config.json", "metrics.jsonl", "tensorboard", "wandb"}))
+              (std::vector<std::string>{"metrics.jsonl", "run_config.json", "tensorboard", "wandb"}))
         << n;
     std::istringstream lines{files.read_text(folder / "metrics.jsonl")};
     for (std::string line; std::getline(lines, line);) {
