@@ -44,8 +44,12 @@ def main(run):
     if file.name != f"run-{first.run_id}.wandb" or not folder.name.endswith(first.run_id):
         sys.exit(f"the run is {first.run_id}, its file {file}")
     config = json.loads((run / "run_config.json").read_text())
-    if items(first.config.update) != config:
-        sys.exit(f"the run's configuration is {items(first.config.update)}, and run_config.json has {config}")
+    found = items(first.config.update)
+    for record in records:  # of later starts
+        found.update(items(record.config.update) if record.WhichOneof("record_type") == "config" else {})
+    if found != config:
+        different = [key for key in sorted({*found, *config}) if found.get(key) != config.get(key)]
+        sys.exit(f"the run's configuration differs from run_config.json in {', '.join(different)}")
     wandb = config["telemetry"]["wandb"]
     for key, value in {"entity": first.entity, "project": first.project, "group": first.run_group, "name": first.display_name}.items():
         if value != (wandb[key] or ""):
