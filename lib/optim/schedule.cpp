@@ -119,8 +119,11 @@ void validate(const ScheduleConfig& config, config::Problems& problems) {
   problems.require(config.min_lr >= 0 && (config.min_lr <= config.lr || config.lr <= 0), "/min_lr",
                    "a number from 0 to schedule.lr", config.min_lr);
   const std::string above_warmup = fmt::format("greater than schedule.warmup ({})", warmup.text());
-  problems.require(config.length.count == 0 || config.length.unit != warmup.unit || config.length.count > warmup.count,
-                   "/length", above_warmup, config.length.text());
+  const bool has_end = style == Style::linear_warmup || style == Style::cosine || style == Style::wsd;
+  problems.require(config.length.count == 0 || config.length.unit != warmup.unit ||
+                       config.length.count > warmup.count || (!has_end && config.length.count == warmup.count),
+                   "/length", has_end ? above_warmup : fmt::format("at least schedule.warmup ({})", warmup.text()),
+                   config.length.text());
   problems.require(!config.decay_end || decay_end.unit != warmup.unit || decay_end.count > warmup.count, "/decay_end",
                    above_warmup, decay_end.text());
   const bool has_warmup = config.warmup ? warmup.count > 0 : config.length.unit == config::Period::Unit::step;

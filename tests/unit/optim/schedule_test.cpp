@@ -221,6 +221,7 @@ TEST(Schedule, RefusesWhatDoesNotFitTogether) {
         R"({"lr": 1e-3, "length": 10, "warmup": 0, "cooldown": 0})"})
     EXPECT_THROW((void)read_schedule(text), Error) << text;
   EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "warmup": 0})"));
+  EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "warmup": 10, "style": "constant"})"));
   EXPECT_NO_THROW((void)read_schedule(R"({"lr": 1e-3, "length": 10, "style": "inv_sqrt"})"));
   EXPECT_TRUE(config::keys_without_text<optim::ScheduleConfig>().empty());
 }
