@@ -297,6 +297,7 @@ void validate(const RunConfig& config, config::Problems& problems) {
       problems.require(!set.corpus, "/corpus", "absent, since model.type is decoder", set.corpus.value_or(""));
     } else if (!both.corpora.empty() && !prefixes_of(set, both)) {
       std::vector<std::string> names;
+      names.reserve(both.corpora.size());
       for (const data::CorpusConfig& corpus : both.corpora) names.push_back(corpus.name);
       const std::string all = fmt::format("{}", fmt::join(names, ", "));
       problems.add("/corpus",

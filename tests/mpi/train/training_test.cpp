@@ -203,9 +203,12 @@ TEST(Training, ReportsHowOftenEachCorpusHasBeenRead) {
   const RunConfig config = Material::get().config(folder / "run");
   const train::TrainReport report = train_run(config);
   double epoch = 0;
-  for (const boost::json::object& line : metrics_lines(folder / "run"))
+  for (const boost::json::object& line : metrics_lines(folder / "run")) {
     if (const auto* value = line.if_contains("epoch")) epoch = value->to_number<double>();
-  if (world().rank() == 0) EXPECT_NEAR(report.figures.at("passes").at("verses").to_number<double>(), epoch, 0.02);
+  }
+  if (world().rank() == 0) {
+    EXPECT_NEAR(report.figures.at("passes").at("verses").to_number<double>(), epoch, 0.02);
+  }
 }
 
 TEST(LongLines, AreNamedBeforeTheFirstStep) {

@@ -140,5 +140,5 @@ JSON
   [ "$(wc -l <continued)" -eq 1 ]
   grep -qF '\n\tif a > b:\n\t\treturn a\n\treturn a + b\n\n\nx = "\\\\t"\n' continued
   complete --score --target continued >scores
-  [ "$(cut -f 4 scores)" = 1 ]  # what greedy search gives
+  [ "$(cut -f 4 scores)" = 1 ] # what greedy search gives
 }

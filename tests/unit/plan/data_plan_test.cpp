@@ -27,7 +27,7 @@ data::ShardIndex index_of_pairs() {
     corpus.name = name;
     corpus.src_tokens = 20L * examples;
     corpus.tgt_tokens = 10L * examples;
-    corpus.shards = {{.file = "f", .examples = static_cast<std::uint64_t>(examples)}};
+    corpus.shards.emplace_back().examples = static_cast<std::uint64_t>(examples);
   }
   return index;
 }
