@@ -56,6 +56,7 @@ PY
   refused "there is no folder /nowhere" "$bench/train" --out /nowhere/benchmarks.json
   refused "it has no MANIFEST.json" "$bench/translate" --model "$bench" --input "$bench/train" --reference "$bench/train"
   refused "--steps must be at least 1" "$bench/growth" --steps 0
+  refused "--steps must be at least 2" "$bench/loader" --steps 1
   refused "--layers and --rounds must be at least 1" "$bench/export" --layers 0
 }
 
@@ -209,6 +210,14 @@ assert len(tree.parse("growth.svg").findall("{*}polyline")) == 4
 PY
   rows='[{"ms_per_gflop": 4.0}, {"ms_per_gflop": 2.0}, {"ms_per_gflop": 3.0}]'
   [ "$(of growth "[add_rises(r := $rows), [row['rise'] for row in r]][1]")" = "[1.0, 0.5, 1.5]" ]
+}
+
+@test "the loader is compared with training, with all transforms too" {
+  "$bench/loader" --build "$ARGOSY_BUILD_DIR" --seconds 0.2 --steps 2 >"$BATS_TEST_TMPDIR/out"
+  tail -n 1 "$BATS_TEST_TMPDIR/out" | python3 -c '
+import json, sys
+found = json.load(sys.stdin)
+assert all(found[name] > 0 for name in ("training", "prepared", "online", "online with transforms", "online_to_training"))'
 }
 
 @test "a comparison takes the fastest variant of the peer, and losses that differ or are NaN are noticed" {
