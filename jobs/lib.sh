@@ -133,7 +133,27 @@ argosy_tool() {
   argosy_deadline
   argosy_count_start "$tool"
   argosy_run "$program" "$@"
+  if [ "$tool" = train ]; then argosy_sync_wandb "$@"; fi
   argosy_verdict
+}
+
+# argosy_sync_wandb ARGUMENT…: if telemetry.wandb.mode is online, uploads the run to Weights & Biases. The arguments are those of apps/train.
+# The key is passed in the environment of one process, and is in no argument, file or message. A failure changes no exit code. A job
+# that has to stop keeps its time for the requeue.
+argosy_sync_wandb() {
+  local key=${WANDB_API_KEY:-} limit_s=600 folders=("$run"/wandb/offline-run-*) missing=''
+  if ((ending)) || [ ! -d "${folders[0]}" ]; then return 0; fi
+  [ "$("$root/apps/train" "$@" --print-config telemetry.wandb.mode --raw 2>/dev/null)" = online ] || return 0
+  if [ -z "$key" ] && [ -n "${WANDB_API_KEY_PATH:-}" ]; then { key=$(<"$WANDB_API_KEY_PATH"); } 2>/dev/null; fi
+  if ((rc == 75)); then limit_s=60; fi
+  if [ -z "$key" ]; then
+    missing='neither WANDB_API_KEY nor the file in WANDB_API_KEY_PATH gives a key'
+  elif ! command -v wandb >/dev/null; then
+    missing='the program wandb is not on PATH'
+  elif ! WANDB_API_KEY=$key timeout -k 5 "$limit_s" wandb sync --include-synced "${folders[@]}" </dev/null >&2; then
+    missing="wandb sync failed or took longer than $limit_s s"
+  fi
+  [ -z "$missing" ] || echo "${SLURM_JOB_NAME:-job}: the run is not uploaded to Weights & Biases: $missing; upload it with: wandb sync --include-synced ${folders[*]}" >&2
 }
 
 # Sets ARGOSY_DEADLINE to the end of this allocation, in seconds since 1970, if Slurm knows it.

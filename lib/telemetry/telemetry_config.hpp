@@ -13,11 +13,12 @@
 /// The `telemetry` section of a configuration.
 namespace argosy::telemetry {
 
-/// off: nothing is written; offline: into a folder that `wandb sync` uploads.
-enum class WandbMode { off, offline };
-BOOST_DESCRIBE_ENUM(WandbMode, off, offline)
+/// off: nothing is written; offline: into a folder that `wandb sync` uploads; online: the same, and the job script
+/// (jobs/lib.sh) calls `wandb sync`.
+enum class WandbMode { off, offline, online };
+BOOST_DESCRIBE_ENUM(WandbMode, off, offline, online)
 
-/// Where Weights & Biases shows the run. Its key is none of this: `wandb sync` asks for it.
+/// Where Weights & Biases shows the run. Its key is none of this: only `wandb sync` needs it.
 struct WandbConfig {
   WandbMode mode = WandbMode::off;
   std::optional<std::string> entity{}, project{}, group{}, name{};
@@ -35,7 +36,10 @@ BOOST_DESCRIBE_STRUCT(TelemetryConfig, (), (log_interval, log_offset, tensorboar
 
 inline std::span<const config::KeyText> key_texts(const WandbConfig&) {
   static constexpr config::KeyText texts[] = {
-      {"mode", "offline: write run_dir/wandb, which `wandb sync run_dir/wandb/offline-run-*` uploads; off: do not"},
+      {"mode",
+       "offline: write run_dir/wandb, which `wandb sync run_dir/wandb/offline-run-*` uploads; online: the job script "
+       "also uploads it at the end of each start, with the key in WANDB_API_KEY or in the file WANDB_API_KEY_PATH; "
+       "off: do not"},
       {"entity", "user or team that owns the run; default: that of the key"},
       {"project", "project that lists the run; default: that of the uploading program"},
       {"group", "runs of one group are shown together"},

@@ -14,6 +14,7 @@ make_tree() {
   # with $TOOL_CODE.
   program "$root/apps/train" <<'TOOL'
 case $* in
+  *--print-config\ telemetry.wandb.mode\ --raw) echo "${RUN_WANDB:-off}" ;;
   *--print-config*--raw*) [ -z "${BAD_CONFIG:-}" ] && echo "$RUN_DIR" ;;
   *--print-config\ validation.sets*) echo "${SETS:-[{\"source\": \"valid\"\}]}" ;;
   *--print-config\ data.split*) echo null ;;

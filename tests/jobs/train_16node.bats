@@ -329,3 +329,37 @@ wait_until() { # wait_until COMMAND…
   [[ $output == *"$root/apps/train does not exist"* ]]
   [ ! -e "$run_dir/calls" ]
 }
+
+with_wandb() { # with_wandb PROGRAM…: a run with a folder for Weights & Biases, and this stand-in for wandb
+  mkdir -p "$run_dir/wandb/offline-run-1-abc"
+  printf '%s\n' "echo \"wandb \$* key=\$WANDB_API_KEY\" >>'$run_dir/calls'" "$@" | program "$bin/wandb"
+}
+
+@test "a run that is online is uploaded with the key of the variable or of the file" {
+  with_wandb
+  RUN_WANDB=online WANDB_API_KEY=secret TOOL_SAYS='0 100' job
+  [ "$status" -eq 0 ]
+  grep -qx "wandb sync --include-synced $run_dir/wandb/offline-run-1-abc key=secret" "$run_dir/calls"
+  [[ $output != *secret* ]]
+  rm "$run_dir/calls"
+  echo hidden >"$BATS_TEST_TMPDIR/key"
+  RUN_WANDB=online WANDB_API_KEY_PATH=$BATS_TEST_TMPDIR/key TOOL_SAYS='75 12' TOOL_CODE=75 job
+  grep -q '^wandb sync .* key=hidden$' "$run_dir/calls"
+  [[ $output != *hidden* ]]
+  requeued
+  rm "$run_dir/calls"
+  RUN_WANDB=offline WANDB_API_KEY=secret TOOL_SAYS='0 100' job
+  run ! grep -q '^wandb' "$run_dir/calls"
+}
+
+@test "an upload that is not possible is one sentence, and changes no code" {
+  with_wandb 'exit 1'
+  RUN_WANDB=online TOOL_SAYS='0 100' job
+  [ "$status" -eq 0 ]
+  [[ $output == *'not uploaded to Weights & Biases: neither WANDB_API_KEY nor the file in WANDB_API_KEY_PATH gives a key; upload it with: wandb sync'* ]]
+  RUN_WANDB=online WANDB_API_KEY_PATH=no/such TOOL_SAYS='0 100' job
+  [[ $output == *'nor the file in WANDB_API_KEY_PATH gives a key'* && $output != *'No such file'* ]]
+  RUN_WANDB=online WANDB_API_KEY=secret TOOL_SAYS='3 100' job
+  [ "$status" -eq 3 ]
+  [[ $output == *'wandb sync failed or took longer than 600 s'* && $output != *secret* ]]
+}
