@@ -109,7 +109,7 @@ std::span<const KeyText> key_texts(const EarlyStopConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const ValidationConfig&) {
-  static constexpr std::array<KeyText, 6> texts{{
+  static constexpr std::array<KeyText, 8> texts{{
       {"interval", "period between validations; also at the end"},
       {"steps",
        "micro-batches of a set that each rank evaluates; default: 25 for a decoder, all for an encoder_decoder"},
@@ -118,6 +118,12 @@ std::span<const KeyText> key_texts(const ValidationConfig&) {
       {"early_stop", "when a run that no longer improves ends; absent: it runs for schedule.length"},
       {"keep_best",
        "metrics of the first set; each time one improves, a checkpoint is saved and kept until the next improvement"},
+      {"samples",
+       "number of first lines of each set whose greedy translations are kept over time; default: 3 if a metric needs "
+       "translations, else 0"},
+      {"collapse",
+       "warn if greedy translations of the first 64 lines of the first set are mostly alike, mostly one piece, or "
+       "repeat themselves; default: true if a metric needs translations"},
   }};
   return texts;
 }
@@ -231,6 +237,7 @@ void validate(const ValidationConfig& config, config::Problems& problems) {
   problems.require(config.steps.value_or(1) > 0, "/steps", "1 or more", config.steps.value_or(1));
   problems.require(!config.metrics.empty(), "/metrics", "a list of loss, perplexity, bleu, chrf or ter",
                    "an empty one");
+  problems.require(config.samples.value_or(0) >= 0, "/samples", "0 or more", config.samples.value_or(0));
   const auto require_measured = [&](Metric metric, const std::string& pointer) {
     const bool measured = std::find(config.metrics.begin(), config.metrics.end(), metric) != config.metrics.end();
     problems.require(measured, pointer, "one of the metrics in validation.metrics",
@@ -332,6 +339,19 @@ void validate(const RunConfig& config, config::Problems& problems) {
     problems.require(!is_language_model(config) || !needs_translations(metric),
                      fmt::format("/validation/metrics/{}", i), "loss or perplexity, since model.type is decoder", name);
   }
+  for (const auto& [wanted, pointer, got] :
+       {std::tuple{config.validation.samples.value_or(0) > 0, "/validation/samples", "more than 0"},
+        {config.validation.collapse.value_or(false), "/validation/collapse", "true"}}) {
+    if (!wanted) continue;
+    problems.require(!is_language_model(config), pointer, "absent, since model.type is decoder", got);
+    problems.require(!config.validation.sets.empty(), pointer,
+                     "absent without validation.sets, whose lines are translated", got);
+  }
+}
+
+TranslatedLines translated_lines_of(const ValidationConfig& config) {
+  const bool all = std::ranges::any_of(config.metrics, needs_translations);
+  return {.all = all, .samples = config.samples.value_or(all ? 3 : 0), .collapse = config.collapse.value_or(all)};
 }
 
 data::BatchConfig batch_of(const RunConfig& config) {

@@ -124,8 +124,19 @@ struct ValidationConfig {
   std::vector<Metric> metrics{Metric::loss, Metric::perplexity};
   std::optional<EarlyStopConfig> early_stop;
   std::vector<Metric> keep_best{};
+  std::optional<std::int64_t> samples{};  // 3 where a metric needs translations, else 0
+  std::optional<bool> collapse{};         // true where a metric needs translations
 };
-BOOST_DESCRIBE_STRUCT(ValidationConfig, (), (interval, steps, sets, metrics, early_stop, keep_best))
+BOOST_DESCRIBE_STRUCT(ValidationConfig, (), (interval, steps, sets, metrics, early_stop, keep_best, samples, collapse))
+
+/// How much of each set of pairs a validation translates, and what for.
+struct TranslatedLines {
+  bool all = false;          // a metric needs them
+  std::int64_t samples = 0;  // that are written to the sinks: the first ones
+  bool collapse = false;     // whether the translations are searched for signs of a collapse
+  [[nodiscard]] bool any() const { return all || samples > 0 || collapse; }
+};
+[[nodiscard]] TranslatedLines translated_lines_of(const ValidationConfig& config);
 
 struct StopConfig {
   std::optional<double> before_end_s;

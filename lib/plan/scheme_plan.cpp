@@ -116,7 +116,7 @@ SchemePlan SchemePlanner::memory(Scheme scheme) const {
   StateChoices choices = state_;
   choices.scheme = scheme;
   StateMemory state = state_memory(sizes_of_spaces_, choices);
-  if (std::ranges::any_of(config_.validation.metrics, needs_translations))
+  if (translated_lines_of(config_.validation).any())
     state.translating = translating_bytes(sizes_of_spaces_, scheme, state_.weight_bytes, target_.gpu == nullptr);
   return with_memory(boost::describe::enum_to_string(scheme, ""), state);
 }

@@ -26,6 +26,29 @@ std::string event(double wall_s, std::int64_t step, unsigned what, std::string_v
   return out;
 }
 
+/// Summary.Value{tag = 1, tensor = 8, metadata = 9}: a string tensor of two dimensions, which TensorBoard's text plugin
+/// shows as a table whose first row is its heading.
+std::string text_table(std::string_view tag, std::span<const Sample> samples) {
+  constexpr std::int64_t string_type = 7;
+  std::string shape, tensor, plugin, metadata, value;
+  for (const std::int64_t size : {std::ssize(samples) + 1, std::ptrdiff_t{3}}) {
+    std::string dimension;
+    put_number(dimension, 1, size);
+    put_bytes(shape, 2, dimension);
+  }
+  put_number(tensor, 1, string_type);
+  put_bytes(tensor, 2, shape);
+  for (const char* title : {"source", "reference", "translation"}) put_bytes(tensor, 8, title);
+  for (const auto& [source, reference, translation] : samples)
+    for (const std::string& cell : {source, reference, translation}) put_bytes(tensor, 8, cell);
+  put_bytes(plugin, 1, "text");
+  put_bytes(metadata, 1, plugin);
+  put_bytes(value, 1, tag);
+  put_bytes(value, 8, tensor);
+  put_bytes(value, 9, metadata);
+  return value;
+}
+
 constexpr unsigned file_version = 3, summary = 5, session_log = 7;
 
 }  // namespace
@@ -57,9 +80,13 @@ void EventFile::step(const StepRecord& record) {
 }
 
 void EventFile::validation(const ValidationRecord& record) {
-  std::vector<Figure> scalars = record.figures;
+  std::vector<Figure> scalars = figures_of(record);
   for (Figure& figure : scalars) figure.name = fmt::format("validation/{}/{}", record.set, figure.name);
   append(record.step, scalars);
+  if (record.samples.empty()) return;
+  std::string values;
+  put_bytes(values, 1, text_table(fmt::format("validation/{}/samples", record.set), record.samples));
+  append_record(event(clock_->wall_s(), record.step, summary, values));
 }
 
 void EventFile::append(std::int64_t step, std::span<const Figure> scalars) {

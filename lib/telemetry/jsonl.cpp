@@ -76,9 +76,16 @@ JsonLines::JsonLines(const SinkSetup& setup) {
 
 void JsonLines::validation(const ValidationRecord& record) {
   boost::json::object figures;
-  for (const Figure& figure : record.figures) figures[figure.name] = figure.value;
+  for (const Figure& figure : figures_of(record)) figures[figure.name] = figure.value;
   boost::json::object line{{"step", record.step}, {"validation", record.set}, {"figures", std::move(figures)}};
   if (!record.signatures.empty()) line["signatures"] = boost::json::value_from(record.signatures);
+  if (!record.samples.empty()) {
+    boost::json::array samples;
+    samples.reserve(record.samples.size());
+    for (const auto& [source, reference, translation] : record.samples)
+      samples.push_back({{"source", source}, {"reference", reference}, {"translation", translation}});
+    line["samples"] = std::move(samples);
+  }
   append(line);
 }
 

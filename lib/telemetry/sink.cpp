@@ -50,4 +50,10 @@ boost::json::object figures_of(const StepRecord& r) {
           {"eta_s", boost::json::value_from(r.eta_s)}};
 }
 
+std::vector<Figure> figures_of(const ValidationRecord& record) {
+  std::vector<Figure> figures = record.figures;
+  figures.insert(figures.end(), record.more.begin(), record.more.end());
+  return figures;
+}
+
 }  // namespace argosy::telemetry

@@ -57,16 +57,25 @@ struct Figure {
   double value = 0;
 };
 
+/// What the model makes of a line of a validation set.
+struct Sample {
+  std::string source, reference, translation;
+};
+
 /// The record of one validation set.
 struct ValidationRecord {
   std::int64_t step = 0;
   std::string set;
   std::vector<Figure> figures;
   std::map<std::string, std::string> signatures{};  // of those figures that sacreBLEU defines, by name
+  std::vector<Figure> more{};                       // figures that the log line leaves out
+  std::vector<Sample> samples{};
 };
 
 /// The figures of a record by name, as FORMAT.md lists them. A figure that is unknown is null.
 [[nodiscard]] boost::json::object figures_of(const StepRecord& record);
+/// Those of the log line, then the others.
+[[nodiscard]] std::vector<Figure> figures_of(const ValidationRecord& record);
 
 /// One place that records go to. A constructor opens it and a destructor closes it. One thread.
 class Sink {

@@ -22,7 +22,7 @@ class JsonLines final : public Sink {
 };
 
 /// A TensorBoard event file (FORMAT.md): protobuf `Event` messages, each framed as a TFRecord with masked CRC-32C.
-/// Scalars only.
+/// Scalars, and the samples of validations as text.
 class EventFile final : public Sink {
  public:
   /// Creates a new file in the folder `setup.path`. In a resumed run (`resumed_step` > 0) its second record tells

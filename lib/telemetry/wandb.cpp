@@ -243,7 +243,7 @@ void WandbFolder::step(const StepRecord& record) {
 
 void WandbFolder::validation(const ValidationRecord& record) {
   boost::json::object figures;
-  for (const Figure& figure : record.figures)
+  for (const Figure& figure : figures_of(record))
     if (std::isfinite(figure.value)) figures[fmt::format("validation/{}/{}", record.set, figure.name)] = figure.value;
   add_history(record.step, std::move(figures));
 }

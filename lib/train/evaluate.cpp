@@ -127,7 +127,7 @@ double Evaluation::value_of(plan::Metric metric) const {
 }
 
 Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, const data::Tokenizer& tokenizer,
-                    const EvaluationSet& set, const std::vector<plan::Metric>& metrics) {
+                    const EvaluationSet& set, const std::vector<plan::Metric>& metrics, std::int64_t lines) {
   std::array<double, 2> sums{};
   std::array<std::int64_t, 1> most{std::ssize(set.batches)};
   context.world.all_reduce(std::span<std::int64_t>{most}, comm::Reduce::max);
@@ -139,11 +139,15 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
     sums[1] += static_cast<double>(batch.tgt_tokens);
   }
   context.world.all_reduce(std::span<double>{sums});
-  Evaluation evaluation{.nll_sum = sums[0], .tgt_tokens = static_cast<std::int64_t>(sums[1]), .scores = {}};
+  Evaluation evaluation{
+      .nll_sum = sums[0], .tgt_tokens = static_cast<std::int64_t>(sums[1]), .scores = {}, .translations = {}};
   if (evaluation.tgt_tokens == 0)
     throw_error(Fault::data, set.name, "a validation set with tokens to predict", "none",
                 "set another file in validation.sets");
-  if (std::none_of(metrics.begin(), metrics.end(), plan::needs_translations)) return evaluation;
+  const bool scored = std::ranges::any_of(metrics, plan::needs_translations);
+  std::vector<std::string> sources = set.text.source;
+  if (!scored) sources.resize(std::min(sources.size(), static_cast<std::size_t>(lines)));
+  if (!scored && sources.empty()) return evaluation;
   std::vector<decode::Translation> translations;
   model.with_whole([&](model::Model& whole) {
     model::Inference inference(whole);
@@ -151,9 +155,11 @@ Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model, c
     options.source_prefix = set.text.prefixes.source;
     options.target_prefix = set.text.prefixes.target;
     options.omit_prefix = true;
-    translations = decode::translate_lines(context.world, inference, tokenizer, {set.text.source}, options);
+    translations = decode::translate_lines(context.world, inference, tokenizer, {std::move(sources)}, options);
   });
-  evaluation.scores = decode::score_translations(context.world, translations, set.text.target);
+  if (scored) evaluation.scores = decode::score_translations(context.world, translations, set.text.target);
+  evaluation.translations.reserve(translations.size());
+  for (decode::Translation& translation : translations) evaluation.translations.push_back(std::move(translation.text));
   return evaluation;
 }
 

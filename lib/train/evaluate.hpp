@@ -36,6 +36,7 @@ struct Evaluation {
   double nll_sum = 0;  // unsmoothed, over tgt_tokens
   std::int64_t tgt_tokens = 0;
   std::optional<decode::TranslationScores> scores;  // of greedy translations
+  std::vector<std::string> translations{};          // of the first lines; greedy
   [[nodiscard]] double loss() const;
   [[nodiscard]] double perplexity() const;
   [[nodiscard]] double value_of(plan::Metric metric) const;
@@ -53,10 +54,11 @@ struct EvaluatedModel {
   std::function<void(const UseModel& use)> with_whole;
 };
 
-/// Evaluates a model by its loss, and by its translations if a metric needs them. **Collective** over context.world.
-/// Throws Error{data} for a set without loss-bearing tgt_tokens.
+/// Evaluates a model by its loss, and by its translations if a metric needs them. Translates at least the first `lines`
+/// lines of a set of pairs. **Collective** over context.world. Throws Error{data} for a set without loss-bearing
+/// tgt_tokens.
 [[nodiscard]] Evaluation evaluate(const comm::Context& context, const EvaluatedModel& model,
                                   const data::Tokenizer& tokenizer, const EvaluationSet& set,
-                                  const std::vector<plan::Metric>& metrics);
+                                  const std::vector<plan::Metric>& metrics, std::int64_t lines = 0);
 
 }  // namespace argosy::train

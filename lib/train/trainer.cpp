@@ -17,6 +17,7 @@
 #include "kernels/gemm.hpp"
 #include "model/stored_spec.hpp"
 #include "plan/plan_lines.hpp"
+#include "train/advice.hpp"
 #include "train/begin.hpp"
 #include "train/early_stop.hpp"
 #include "train/init_weights.hpp"
@@ -41,6 +42,8 @@ bool is_due(const config::Period& period, const RunState& before, const RunState
          std::floor(after.position(period.unit) / period.count);
 }
 
+/// The most translations of a set that are searched for signs of a collapse, and the fewest that allow a warning.
+constexpr std::size_t lines_for_collapse = 64, least_for_collapse = 8;
 constexpr std::int64_t steps_to_peak = 3;  // later steps need no more memory: all workspaces exist by then
 
 checkpoint::Verify verify_of(plan::Verify verify) {
@@ -52,7 +55,12 @@ class Trainer {
  public:
   /// Not collective.
   Trainer(comm::Context& context, const plan::RunConfig& config, const TrainOptions& options, Threads threads)
-      : context_(context), config_(config), options_(options), threads_(std::move(threads)), run_(context, config) {}
+      : context_(context),
+        config_(config),
+        options_(options),
+        threads_(std::move(threads)),
+        run_(context, config),
+        translated_(plan::translated_lines_of(config.validation)) {}
 
   /// Makes the run's parts and finds the state that it begins with. **Collective.**
   void set_up() {
@@ -323,6 +331,10 @@ class Trainer {
       profiled_.seconds += context_.clock.monotonic_s() - begin_s;
     }
     next.updates += result.skipped ? 0 : 1;
+    if (!result.skipped) {
+      trained_nll_ += result.nll_sum;
+      trained_tokens_ += static_cast<double>(batches.totals.tgt_tokens);
+    }
     next.n_clips += result.clipped ? 1 : 0;
     next.guard = guard.state();
     state_ = std::move(next);
@@ -343,6 +355,7 @@ class Trainer {
       }
       std::map<plan::Metric, double> values;
       for (const plan::Metric metric : config_.validation.metrics) values[metric] = evaluation.value_of(metric);
+      advise_on_losses(set.name, evaluation.loss());
       improved = validations_->take(state_.step, values);
     }
     if (config_.optimizer.ema > 0) {
@@ -355,11 +368,13 @@ class Trainer {
 
   Evaluation evaluate_on(const EvaluationSet& set, const std::string& name, Runner& runner,
                          const plan::StepPlan& forward) {
+    const auto for_collapse = static_cast<std::int64_t>(translated_.collapse ? lines_for_collapse : 0);
+    const std::int64_t lines = std::max(translated_.samples, for_collapse);
     Evaluation evaluation = evaluate(
         context_,
         {.nll_of = [&](const data::Batch& batch) { return runner.evaluate(forward, batch, run_.loss); },
          .with_whole = [&](const UseModel& use) { runner.with_whole_model(forward, [&] { use(*run_.model); }); }},
-        *run_.tokenizer, set, config_.validation.metrics);
+        *run_.tokenizer, set, config_.validation.metrics, lines);
     json::object figures;
     telemetry::ValidationRecord record{.step = state_.step, .set = name, .figures = {}};
     const std::map<std::string, std::string> signatures = decode::score_signatures();
@@ -369,9 +384,50 @@ class Trainer {
       if (const auto found = signatures.find(metric_name); found != signatures.end()) record.signatures.insert(*found);
       figures[metric_name] = evaluation.value_of(metric);
     }
+    add_translations(set, name == set.name, evaluation.translations, record);
     progress_->add_validation(record);
     state_.metrics[name] = std::move(figures);
     return evaluation;
+  }
+
+  /// Puts samples into the record. Looks for signs of a collapse in the first lines of the first set, and warns of
+  /// those of the weights, not of their mean.
+  void add_translations(const EvaluationSet& set, bool of_weights, const std::vector<std::string>& translations,
+                        telemetry::ValidationRecord& record) {
+    const std::size_t samples = std::min(translations.size(), static_cast<std::size_t>(translated_.samples));
+    record.samples.reserve(samples);
+    for (std::size_t i = 0; i < samples; ++i)
+      record.samples.push_back({set.text.source[i], set.text.target[i], translations[i]});
+    if (!translated_.collapse || translations.empty()) return;
+    const auto repetition = [&](std::span<const std::string> texts) {
+      std::vector<std::vector<std::int32_t>> pieces;
+      pieces.reserve(lines_for_collapse);
+      for (const std::string& text : texts.first(std::min(texts.size(), lines_for_collapse)))
+        pieces.push_back(run_.tokenizer->encode(text));
+      return decode::repetition_in(pieces);
+    };
+    const decode::Repetition found = repetition(translations);
+    record.more = {{"distinct", found.distinct}, {"top_piece", found.top_piece}, {"repeating", found.repeating}};
+    if (!of_weights || &set != &run_.sets.front() || translations.size() < least_for_collapse) return;
+    warn(advice_.on_translations(set.name, found, repetition(set.text.target)));
+  }
+
+  /// The training loss is that of the steps since the last validation.
+  void advise_on_losses(const std::string& set, double loss) {
+    ValidationFacts facts{.set = set, .loss = loss, .best_loss = state_.best_loss, .best_step = state_.best_step};
+    facts.nll = trained_nll_ / trained_tokens_;
+    facts.ends_early = config_.validation.early_stop.has_value();
+    if (const auto most = std::ranges::max_element(passes_); most != passes_.end()) {
+      facts.passes = *most;
+      facts.corpus = run_.shards->corpora()[static_cast<std::size_t>(most - passes_.begin())].name;
+    }
+    trained_nll_ = trained_tokens_ = 0;
+    warn(advice_.on_losses(facts));
+  }
+
+  void warn(const std::vector<std::string>& sentences) const {
+    if (!context_.is_root()) return;
+    for (const std::string& sentence : sentences) context_.log.warn("{}", sentence);
   }
 
   /// The sections of a checkpoint of this step.
@@ -481,6 +537,9 @@ class Trainer {
   RunParts run_;
   RunState state_;
   std::optional<ValidationHistory> validations_;
+  const plan::TranslatedLines translated_;
+  ValidationAdvice advice_;
+  double trained_nll_ = 0, trained_tokens_ = 0;  // since the last validation, without skipped steps
 
   std::optional<Progress> progress_;  // of the steps; from the first one on
   json::object memory_;               // measured and planned

@@ -150,6 +150,21 @@ function table_of_runs() {
     if (!Object.keys(run.series).length) place.append(element("p", { class: "note" }, `${run.name}: no figures yet.`));
   }
 }
+/// For each sample of each set its source, its reference, and its translations from the first to the last.
+function samples() {
+  const place = document.getElementById("samples");
+  runs.forEach((run, i) =>
+    Object.entries(run.samples).forEach(([set, moments]) => {
+      const last = moments[moments.length - 1][1];
+      if (!last.length) return;
+      place.append(element("h2", {}, `Sample translations: ${of(i, set)}`));
+      last.forEach(([source, reference], k) => {
+        const rows = [["source", source], ["reference", reference]];
+        for (const [step, lines] of moments) if (lines[k]) rows.push([`step ${step}`, lines[k][2]]);
+        place.append(element("div", { class: "scroll" }, element("table", { class: "sample" }, ...rows.map((cells) => row(cells, "td", true)))));
+      });
+    }));
+}
 function configurations() {
   const place = document.getElementById("configurations"), known = runs.filter((run) => Object.keys(run.config).length);
   const keys = [...new Set(known.flatMap((run) => Object.keys(run.config)))].sort();
@@ -180,4 +195,5 @@ document.getElementById("written").textContent = `written ${data.written}`;
 table_of_runs();
 axis_buttons();
 draw();
+samples();
 configurations();

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "mpi/train/material.hpp"
+#include "support/captured.hpp"
 #include "support/refusal.hpp"
 #include "train/run_parts.hpp"
 
@@ -209,6 +210,64 @@ TEST(Training, ReportsHowOftenEachCorpusHasBeenRead) {
   if (world().rank() == 0) {
     EXPECT_NEAR(report.figures.at("passes").at("verses").to_number<double>(), epoch, 0.02);
   }
+}
+
+/// What a run warns of on this rank.
+std::string warnings_of_run(const RunConfig& config) {
+  Log log{world().rank(), LogLevel::warn};
+  const Clock clock;
+  const StopSignals stop;
+  return stderr_of([&] {
+    comm::Context context{world(), topology(Hierarchy::flat), log, Files::system(), clock, stop};
+    (void)train::run_training(context, config, {});
+  });
+}
+
+TEST(Validation, KeepsSamplesAndNamesACollapse) {
+  const SharedFolder folder;
+  RunConfig config = Material::get().config(folder / "run");
+  config.schedule.lr = 1e-12;  // random weights translate everything alike
+  config.optimizer.ema = 0.5;
+  config.validation.samples = 2;
+  config.validation.collapse = true;
+  const std::string said = warnings_of_run(config);
+  if (world().rank() == 0) EXPECT_TRUE(says(said, "the model has")) << said;
+  int validations = 0;
+  for (const boost::json::object& line : metrics_lines(folder / "run")) {
+    if (!line.contains("validation")) continue;
+    ++validations;
+    const boost::json::array& samples = line.at("samples").as_array();
+    ASSERT_EQ(samples.size(), 2);
+    for (const char* key : {"source", "reference", "translation"}) EXPECT_FALSE(samples[1].at(key).as_string().empty());
+    EXPECT_NE(samples[0].at("source"), samples[1].at("source"));
+    EXPECT_TRUE(line.at("figures").as_object().contains("repeating"));
+    EXPECT_FALSE(line.at("figures").as_object().contains("chrf"));
+  }
+  EXPECT_EQ(validations, world().rank() == 0 ? 4 : 0) << "two, of the weights and of their mean";
+
+  config.run_dir = (folder / "quiet").string();
+  config.validation.samples = 0;
+  config.validation.collapse = false;
+  EXPECT_FALSE(says(warnings_of_run(config), "the model has"));
+  for (const boost::json::object& line : metrics_lines(folder / "quiet")) {
+    EXPECT_FALSE(line.contains("samples"));
+    if (line.contains("validation")) EXPECT_FALSE(line.at("figures").as_object().contains("repeating"));
+  }
+}
+
+// The set is of other text than the training, whose loss falls alone.
+TEST(Validation, NamesTextThatIsLearntByHeart) {
+  const SharedFolder folder;
+  RunConfig config = Material::get().config(folder / "run");
+  config.schedule.lr = 1e-2;
+  config.schedule.length.count = 200;
+  config.validation.interval.count = 20;
+  config.validation.sets.front() = {.source = folder.write("other.en", "zqx jvk qqz\n").string(),
+                                    .target = folder.write("other.es", "vxq kkj xzz qvj\n").string()};
+  const std::string said = warnings_of_run(config);
+  if (world().rank() != 0) return;
+  EXPECT_TRUE(says(said, "quarter below the loss of other.en", "corpus verses has been read"));
+  EXPECT_TRUE(says(said, "the loss of other.en (", "was worse than its best"));
 }
 
 TEST(LongLines, AreNamedBeforeTheFirstStep) {

@@ -21,7 +21,8 @@ for name, lr in (("one", 1e-3), ("two", 2e-3)):
                 line["nll"] = 77.5  # survives thinning
             file.write(json.dumps(line) + "\n")
             if step % 10000 == 5000:
-                file.write(json.dumps({"step": step + 5, "validation": "dev", "figures": {"loss": 8.5, "chrf": 30 + step / 10000}}) + "\n")
+                sample = {"source": "Good <b>morning</b>", "reference": "Buenos días", "translation": f"Buenas {step}"}
+                file.write(json.dumps({"step": step + 5, "validation": "dev", "figures": {"loss": 8.5, "chrf": 30 + step / 10000}, "samples": [sample]}) + "\n")
         file.write('not a record\n{"step": 300')
     (run / "status.json").write_text(json.dumps({"state": "done", "step": 30000, "fraction_done": 1.0}))
     (run / "run_config.json").write_text(json.dumps({"schedule": {"lr": lr, "length": 30000}, "model": {"preset": "</script>"}}))
@@ -45,6 +46,7 @@ PYTHON
   [ "$(data 'run["series"]["nll"][0], run["series"]["nll"][-1]')" = "([10, 8.999, 1000], [30000, 6.0, 3000000])" ]
   [ "$(data 'max(point[1] for point in run["series"]["nll"]), len(run["series"]["nll"]) <= 1500')" = "(77.5, True)" ]
   [ "$(data 'run["validation"]["loss"]["dev"], run["validation"]["chrf"]["dev"][2]')" = "([[5005, 8.5, 500500], [15005, 8.5, 1500500], [25005, 8.5, 2500500]], [25005, 32.5, 2500500])" ]
+  [ "$(data 'run["samples"]["dev"][2], len(run["samples"]["dev"])')" = "([25005, [['Good <b>morning</b>', 'Buenos días', 'Buenas 25000']]], 3)" ]
   [ "$(data 'run["series"]["data_wait"][0][1], run["series"]["data_wait"][-1][1]')" = "(5.0, 25.0)" ]
   [ "$(data 'run["broken"], run["config"]["model.preset"], run["name"]')" = "(1, '</script>', 'train')" ]
   [ "$(grep -oE 'https?://[^"]*' "$one/report.html" | sort -u)" = http://www.w3.org/2000/svg ] # a name, not an address
@@ -101,10 +103,13 @@ import re
 dom = open("dom", encoding="utf-8").read()
 titles = re.findall(r"<h2>(.*?)</h2>", dom)
 assert titles == ["Loss", "Validation: chrf", "Learning rate", "Gradient norm", "Throughput", "Time of a step", "Waiting for data", "Memory",
-                  "Computing", "Keys in which the configurations differ"], titles
+                  "Computing", "Sample translations: one/train dev", "Sample translations: two/train dev", "Keys in which the configurations differ"], titles
 lines = [len(re.findall('class="series"', figure)) for figure in re.findall(r"<figure>.*?</figure>", dom, re.S)]
 assert lines == [4, 2, 2, 2, 2, 2, 2, 2, 2], lines
 assert dom.count(">tgt_tokens</text>") == 9
+sample = re.search(r'<table class="sample">(.*?)</table>', dom, re.S)[1]
+assert re.findall(r"<td[^>]*>(.*?)</td>", sample) == ["source", "Good &lt;b&gt;morning&lt;/b&gt;", "reference", "Buenos días",
+    "step 5005", "Buenas 5000", "step 15005", "Buenas 15000", "step 25005", "Buenas 25000"], sample
 assert '<td class="wide">schedule.lr</td><td class="wide">0.001</td><td class="wide">0.002</td>' in dom
 assert re.search(r"<circle[^>]*r=\"3\"", dom), "the interval with clipped steps"
 PYTHON

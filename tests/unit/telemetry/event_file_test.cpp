@@ -86,6 +86,21 @@ TEST_F(EventFileTest, FramesTheScalarsOfAStepWithMaskedChecksums) {
                         std::string("\x0a\x09\x0a\x02lr\x15\0\0\0\x3f", 11));
 }
 
+// Summary.Value {1 tag, 8 TensorProto {1 DT_STRING, 2 shape 2 x 3, 8 texts}, 9 metadata {1 plugin {1 "text"}}}.
+TEST_F(EventFileTest, HoldsSamplesAsATableOfText) {
+  EventFile file(setup(0));
+  file.validation(
+      {.step = 300, .set = "d", .figures = {{"loss", 2}}, .more = {{"distinct", 1}}, .samples = {{"a", "b", "c"}}});
+  const auto all = records(written());
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_NE(all[1].find("validation/d/distinct"), std::string::npos);
+  EXPECT_TRUE(all[2].ends_with(std::string("\x0a\x14validation/d/samples") +
+                               std::string("\x42\x35\x08\x07\x12\x08\x12\x02\x08\x02\x12\x02\x08\x03") +
+                               std::string("\x42\x06source\x42\x09reference\x42\x0btranslation\x42\x01") + "a\x42\x01" +
+                               "b\x42\x01" + "c" + std::string("\x4a\x08\x0a\x06\x0a\x04text")))
+      << all[2];
+}
+
 TEST_F(EventFileTest, AResumedRunSaysFromWhere) {
   const EventFile file(setup(41));
   const auto all = records(written());

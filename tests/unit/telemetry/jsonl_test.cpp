@@ -34,6 +34,14 @@ TEST_F(JsonLinesTest, AppendsOneObjectALine) {
   EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":2}\n{\"loss\":null,\"step\":3,\"text\":\"a\\nb\"}\n");
 }
 
+TEST_F(JsonLinesTest, HoldsSamplesInTheLineOfTheirValidation) {
+  JsonLines(setup(0)).validation(
+      {.step = 3, .set = "dev", .figures = {{"loss", 2}}, .more = {{"distinct", 1}}, .samples = {{"a", "b", "c"}}});
+  EXPECT_EQ(text(),
+            "{\"figures\":{\"distinct\":1,\"loss\":2},\"samples\":[{\"reference\":\"b\",\"source\":\"a\","
+            "\"translation\":\"c\"}],\"step\":3,\"validation\":\"dev\"}\n");
+}
+
 TEST_F(JsonLinesTest, CutsBackToTheResumedStep) {
   write(0, {10, 20, 20, 30, 40});
   write(25, {30, 41});

@@ -1,0 +1,51 @@
+#include "train/advice.hpp"
+
+#include <fmt/format.h>
+
+namespace argosy::train {
+
+std::vector<std::string> ValidationAdvice::on_losses(const ValidationFacts& facts) {
+  constexpr double far_below = 0.75, many_passes = 2;
+  std::vector<std::string> said;
+  if (learns_by_heart_(facts.nll < far_below * facts.loss && facts.passes > many_passes))
+    said.push_back(fmt::format(
+        "the training loss without label smoothing ({:.4f}) was more than a quarter below the loss of {} ({:.4f}) in "
+        "the last {} validations, and corpus {} has been read {:.1f} times: the model learns its text by heart; add "
+        "text, raise model.dropout, or train for a shorter time (this warning appears once)",
+        facts.nll, facts.set, facts.loss, long_, facts.corpus, facts.passes));
+  if (worse_(!facts.ends_early && !(facts.loss <= facts.best_loss)))
+    said.push_back(fmt::format(
+        "the loss of {} ({:.4f}) was worse than its best ({:.4f} at step {}) in the last {} validations; "
+        "validation.early_stop ends such a run, and validation.keep_best keeps the best checkpoint (this warning "
+        "appears once)",
+        facts.set, facts.loss, facts.best_loss, facts.best_step, long_));
+  return said;
+}
+
+std::vector<std::string> ValidationAdvice::on_translations(const std::string& set,
+                                                           const decode::Repetition& translations,
+                                                           const decode::Repetition& references) {
+  constexpr double half = 0.5, many_repeating = 0.05;
+  std::vector<std::string> said;
+  if (alike_(translations.distinct < half && references.distinct >= half))
+    said.push_back(fmt::format(
+        "only {:.0f} % of the translations of {} differ from each other: the model pays little attention to its "
+        "source; train longer, and if that does not help, use a lower schedule.lr or a longer schedule.warmup (this "
+        "warning appears once)",
+        100 * translations.distinct, set));
+  if (one_piece_(translations.top_piece > half && references.top_piece <= half))
+    said.push_back(fmt::format(
+        "{:.0f} % of the pieces in the translations of {} are one and the same: the model has collapsed, or has hardly "
+        "begun to learn; train longer, and if that does not help, use a lower schedule.lr or a longer schedule.warmup "
+        "(this warning appears once)",
+        100 * translations.top_piece, set));
+  if (repeats_(translations.repeating > many_repeating && translations.repeating > 2 * references.repeating))
+    said.push_back(fmt::format(
+        "{:.0f} % of the translations of {} repeat something four times in a row or more often: the model has not "
+        "learned enough yet; train longer before blocking repeats with translate --no-repeat-ngram (this warning "
+        "appears once)",
+        100 * translations.repeating, set));
+  return said;
+}
+
+}  // namespace argosy::train

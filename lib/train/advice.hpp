@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "decode/repetition.hpp"
+
+/// Advice that follows from validations of the first set. Each sentence is given once by a process, and only when what
+/// it says has held for several validations in a row. Values only, no messages of its own.
+namespace argosy::train {
+
+/// One validation, and what the run did before it.
+struct ValidationFacts {
+  std::string set;
+  double loss = 0, best_loss = 0;
+  std::int64_t best_step = 0;
+  double nll = 0;      // of the training steps since the last validation, unsmoothed; NaN: there were none
+  std::string corpus;  // the one that has been read most often, and how often
+  double passes = 0;
+  bool ends_early = false;  // the run has validation.early_stop
+};
+
+class ValidationAdvice {
+ public:
+  /// Sentences about losses: training loss far below that of the set for long, while a corpus is read again and again;
+  /// the set's loss worse than its best for long.
+  [[nodiscard]] std::vector<std::string> on_losses(const ValidationFacts& facts);
+  /// Sentences about the translations of a set, unless its references look alike: mostly the same line, mostly one
+  /// piece, repetitions.
+  [[nodiscard]] std::vector<std::string> on_translations(const std::string& set, const decode::Repetition& translations,
+                                                         const decode::Repetition& references);
+
+ private:
+  /// Says once that something has held `times` times in a row.
+  class Once {
+   public:
+    explicit Once(std::int64_t times) : left_(times), times_(times) {}
+    bool operator()(bool holds) {
+      if (left_ == 0) return false;
+      left_ = holds ? left_ - 1 : times_;
+      return left_ == 0;
+    }
+
+   private:
+    std::int64_t left_, times_;
+  };
+  static constexpr std::int64_t long_ = 5, twice_ = 2;  // the first translations of any run are poor
+  Once learns_by_heart_{long_}, worse_{long_}, alike_{twice_}, one_piece_{twice_}, repeats_{twice_};
+};
+
+}  // namespace argosy::train
