@@ -193,9 +193,7 @@ std::vector<std::string> lines_of(const RunPlan& plan, const RunConfig& config, 
 }
 
 std::vector<std::string> warnings_of(const RunPlan& plan) {
-  std::vector<std::string> warnings;
-  for (const std::string& warning : {plan.position_warning, plan.warmup_warning})
-    if (!warning.empty()) warnings.push_back(warning);
+  std::vector<std::string> warnings = plan.advice;
   const data::StepSizes& sizes = plan.sizes;
   if (sizes.idle_share > 0) {
     const std::int64_t world = plan.target.layout.world(), places = sizes.accumulation * world;

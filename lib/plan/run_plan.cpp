@@ -1,8 +1,10 @@
 #include "plan/run_plan.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -290,6 +292,39 @@ std::string warmup_warning(const optim::Schedule& schedule) {
   return why + ": Adam's first steps are full-size and training may diverge";
 }
 
+/// Kernels compute with vectors and tiles of 8 numbers or a multiple of it.
+std::string size_warning(const spec::Architecture& shape) {
+  constexpr std::int64_t tile = 8;
+  std::vector<std::string> odd;
+  for (const auto& [size, key] : {std::pair{shape.width, "width"},
+                                  {shape.ff, "ff"},
+                                  {shape.head_size, "head_size"},
+                                  {shape.vocabulary.rows, "vocab_size, rounded up to model.vocab_multiple,"}}) {
+    if (size % tile != 0) odd.push_back(fmt::format("model.{} is {}", key, size));
+  }
+  if (odd.empty()) return {};
+  return fmt::format("{}; matrices are slow unless their sizes are multiples of {}: choose the next multiple",
+                     fmt::join(odd, ", "), tile);
+}
+
+/// Of AdamW. Weights that are trained already may go on with any lower rate.
+std::string lr_warning(const RunConfig& config, const optim::Schedule& schedule, const spec::ModelSpec& spec) {
+  constexpr double far = 10;
+  double parameters = 0;
+  for (const spec::Unit& unit : spec.units) {
+    for (const spec::Parameter& parameter : unit.parameters)
+      parameters += unit.is_block ? static_cast<double>(parameter.numel()) : 0;
+  }
+  if (config.optimizer.type != optim::OptimizerType::adamw || parameters == 0) return {};
+  const double peak = optim::learning_rate(schedule, std::max(1.0, schedule.rises() ? schedule.warmup : 1.0));
+  const double usual = optim::usual_lr(parameters);
+  if (peak <= far * usual && (peak >= usual / far || config.init_from)) return {};
+  return fmt::format(
+      "the peak of the learning rate is {:.3g}, which is unusually {} for a model of this size ({:.1f} M parameters in "
+      "blocks); a usual schedule.lr is {:.1g}",
+      peak, peak > usual ? "high" : "low", parameters / 1e6, usual);
+}
+
 }  // namespace
 
 RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target,
@@ -317,7 +352,6 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   plan.exact_flops = telemetry::flops_of(flop_shape(shape), work).causal / positions;
 
   plan.activations = planner.activations();
-  plan.position_warning = position_warning(shape, plan.spaces.parameters);
   plan.scheme = scheme_of(config.sharding);
   for (const Scheme scheme : {Scheme::stage_1, Scheme::stage_2, Scheme::stage_3, Scheme::hybrid}) {
     if (is_allowed(config, scheme)) plan.schemes.push_back(planner.plan(scheme));
@@ -336,7 +370,9 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   }
   plan.adamw_state_bytes = space_sizes(spec, target.layout, optim::state_of({.ema = config.optimizer.ema})).state.owned;
   plan.peak_line = peak_line(schedule);
-  plan.warmup_warning = warmup_warning(schedule);
+  for (std::string& warning : std::array{position_warning(shape, plan.spaces.parameters), warmup_warning(schedule),
+                                         lr_warning(config, schedule, spec), size_warning(shape)})
+    if (!warning.empty()) plan.advice.push_back(std::move(warning));
   plan.checkpoint_bytes = checkpoint_bytes(optim::state_of(config.optimizer), spec, target.layout);
   plan.copy_bytes = 4 * plan.spaces.all.owned + plan.spaces.state.owned;
   plan.disk_bytes = disk_bytes(config, plan, spec);

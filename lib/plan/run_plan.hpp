@@ -46,8 +46,7 @@ struct RunPlan {
   std::vector<LayoutPlan> layouts{};      // with a GPU
   std::string cure{};                     // with a GPU, if the configured scheme does not fit: what to change
   std::optional<std::int64_t> largest_micro_size{};         // with a GPU: that fits with the configured state; 0: none
-  std::string position_warning{};                           // if the encoder may fail to learn with its positions
-  std::string warmup_warning{};                             // if the first steps have the full rate
+  std::vector<std::string> advice{};                        // on positions, sizes and learning rate
   std::string peak_line{};                                  // of a schedule whose keys do not say its peak
   std::vector<std::pair<double, double>> learning_rates{};  // position, lr: 1, warm-up, half, decay_end
   std::int64_t adamw_state_bytes = 0;                       // of the fullest rank if it trained with AdamW in fp32

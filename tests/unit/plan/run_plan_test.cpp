@@ -292,6 +292,21 @@ TEST(RunPlan, SaysThePeakOfLegacySchedulesAndWarnsWithoutWarmup) {
   EXPECT_TRUE(says(plan::warnings_of(plan_of(none)).at(0), "schedule.warmup is 0: Adam's"));
 }
 
+TEST(RunPlan, WarnsOfUnusualLearningRatesAndSizes) {
+  const auto warnings = [](const std::vector<std::string>& set) {
+    return plan::warnings_of(run_plan_of(mistral(set), target(16, 8)));
+  };
+  const char* const high = "the peak of the learning rate is 0.01, which is unusually high for a model of this size";
+  EXPECT_TRUE(says(warnings({"schedule.lr=0.01"}).at(0), high, "a usual schedule.lr is 0.0001"));
+  EXPECT_TRUE(says(warnings({"schedule.lr=1e-6", "schedule.min_lr=0"}).at(0), "unusually low"));
+  EXPECT_TRUE(warnings({"schedule.lr=1e-6", "schedule.min_lr=0", "init_from=model"}).empty());
+  EXPECT_TRUE(warnings({"schedule.lr=0.01", "optimizer.type=muon"}).empty());
+  EXPECT_EQ(
+      warnings({"model.ff=14337", "model.vocab_multiple=1", "model.vocab_size=32001"}),
+      std::vector<std::string>{"model.ff is 14337, model.vocab_size, rounded up to model.vocab_multiple, is 32001; "
+                               "matrices are slow unless their sizes are multiples of 8: choose the next multiple"});
+}
+
 TEST(RunPlan, SaysWhatTheOptimizerKeepsWhereItIsNotAdamw) {
   const auto text = [](std::vector<std::string> set) {
     return fmt::format("{}", fmt::join(plan::lines_of(run_plan_of(mistral(set), target(16, 8)), mistral(set),
