@@ -94,14 +94,14 @@ std::int64_t matches_of(const Grams& hypothesis, const Grams& reference) {
 }
 
 std::vector<std::string> characters_of(std::string_view text) {
-  std::vector<std::string> characters;
+  std::vector<std::string> found;
   for (const std::string& word : words_of(text)) {
     for (const char c : word) {
-      if ((static_cast<unsigned char>(c) & 0xc0U) != 0x80U || characters.empty()) characters.emplace_back();
-      characters.back() += c;
+      if ((static_cast<unsigned char>(c) & 0xc0U) != 0x80U || found.empty()) found.emplace_back();
+      found.back() += c;
     }
   }
-  return characters;
+  return found;
 }
 
 std::int64_t grams_in(std::size_t pieces, std::size_t n) {

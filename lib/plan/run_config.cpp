@@ -108,8 +108,18 @@ std::span<const KeyText> key_texts(const EarlyStopConfig&) {
   }};
   return texts;
 }
+std::span<const KeyText> key_texts(const CommandConfig&) {
+  static constexpr std::array<KeyText, 2> texts{{
+      {"run",
+       "command for sh; ARGOSY_EXPORT is the folder of the export, ARGOSY_STEP its step; its last line is a JSON "
+       "object "
+       "of figures, such as {\"comet\": 0.81}"},
+      {"limit_s", "seconds after which the command is killed"},
+  }};
+  return texts;
+}
 std::span<const KeyText> key_texts(const ValidationConfig&) {
-  static constexpr std::array<KeyText, 8> texts{{
+  static constexpr std::array<KeyText, 9> texts{{
       {"interval", "period between validations; also at the end"},
       {"steps",
        "micro-batches of a set that each rank evaluates; default: 25 for a decoder, all for an encoder_decoder"},
@@ -124,6 +134,8 @@ std::span<const KeyText> key_texts(const ValidationConfig&) {
       {"collapse",
        "warn if greedy translations of the first 64 lines of the first set are mostly alike, mostly one piece, or "
        "repeat themselves; default: true if a metric needs translations"},
+      {"command",
+       "a program of yours that rank 0 runs on each permanent checkpoint while training goes on; absent: none"},
   }};
   return texts;
 }
@@ -226,6 +238,12 @@ void validate(const CheckpointConfig& config, config::Problems& problems) {
 void validate(const EarlyStopConfig& config, config::Problems& problems) {
   problems.require(config.patience > 0, "/patience", "1 or more", config.patience);
   problems.require(config.min_delta >= 0, "/min_delta", "0 or more", config.min_delta);
+}
+
+void validate(const CommandConfig& config, config::Problems& problems) {
+  problems.require(!config.run.empty() && config.run.find('\0') == std::string::npos, "/run",
+                   "a command, without zero bytes", config.run.empty() ? "none" : "another text");
+  problems.require(config.limit_s > 0, "/limit_s", "a number above 0", config.limit_s);
 }
 
 void validate(const StopConfig& config, config::Problems& problems) {

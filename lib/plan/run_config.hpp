@@ -117,6 +117,12 @@ struct EarlyStopConfig {
 };
 BOOST_DESCRIBE_STRUCT(EarlyStopConfig, (), (metric, patience, min_delta))
 
+struct CommandConfig {
+  std::string run;
+  double limit_s = 3600;
+};
+BOOST_DESCRIBE_STRUCT(CommandConfig, (), (run, limit_s))
+
 struct ValidationConfig {
   config::Period interval{.count = 1000};
   std::optional<std::int64_t> steps;  // language model 25, translation all
@@ -126,8 +132,10 @@ struct ValidationConfig {
   std::vector<Metric> keep_best{};
   std::optional<std::int64_t> samples{};  // 3 where a metric needs translations, else 0
   std::optional<bool> collapse{};         // true where a metric needs translations
+  std::optional<CommandConfig> command{};
 };
-BOOST_DESCRIBE_STRUCT(ValidationConfig, (), (interval, steps, sets, metrics, early_stop, keep_best, samples, collapse))
+BOOST_DESCRIBE_STRUCT(ValidationConfig, (),
+                      (interval, steps, sets, metrics, early_stop, keep_best, samples, collapse, command))
 
 /// How much of each set of pairs a validation translates, and what for.
 struct TranslatedLines {
@@ -173,6 +181,7 @@ std::span<const config::KeyText> key_texts(const ShardingConfig&);
 std::span<const config::KeyText> key_texts(const CheckpointConfig&);
 std::span<const config::KeyText> key_texts(const ValidationSet&);
 std::span<const config::KeyText> key_texts(const EarlyStopConfig&);
+std::span<const config::KeyText> key_texts(const CommandConfig&);
 std::span<const config::KeyText> key_texts(const ValidationConfig&);
 std::span<const config::KeyText> key_texts(const StopConfig&);
 std::span<const config::KeyText> key_texts(const RunConfig&);
@@ -180,6 +189,7 @@ void validate(const LossConfig&, config::Problems&);
 void validate(const ShardingConfig&, config::Problems&);
 void validate(const CheckpointConfig&, config::Problems&);
 void validate(const EarlyStopConfig&, config::Problems&);
+void validate(const CommandConfig&, config::Problems&);
 void validate(const StopConfig&, config::Problems&);
 void validate(const ValidationConfig&, config::Problems&);
 void validate(const RunConfig&, config::Problems&);

@@ -12,13 +12,13 @@ std::vector<std::string> ValidationAdvice::on_losses(const ValidationFacts& fact
         "the training loss without label smoothing ({:.4f}) was more than a quarter below the loss of {} ({:.4f}) in "
         "the last {} validations, and corpus {} has been read {:.1f} times: the model learns its text by heart; add "
         "text, raise model.dropout, or train for a shorter time (this warning appears once)",
-        facts.nll, facts.set, facts.loss, long_, facts.corpus, facts.passes));
+        facts.nll, facts.set, facts.loss, for_long, facts.corpus, facts.passes));
   if (worse_(!facts.ends_early && !(facts.loss <= facts.best_loss)))
     said.push_back(fmt::format(
         "the loss of {} ({:.4f}) was worse than its best ({:.4f} at step {}) in the last {} validations; "
         "validation.early_stop ends such a run, and validation.keep_best keeps the best checkpoint (this warning "
         "appears once)",
-        facts.set, facts.loss, facts.best_loss, facts.best_step, long_));
+        facts.set, facts.loss, facts.best_loss, facts.best_step, for_long));
   return said;
 }
 

@@ -12,11 +12,11 @@ namespace argosy::train {
 
 /// One validation, and what the run did before it.
 struct ValidationFacts {
-  std::string set;
+  std::string set{};
   double loss = 0, best_loss = 0;
   std::int64_t best_step = 0;
-  double nll = 0;      // of the training steps since the last validation, unsmoothed; NaN: there were none
-  std::string corpus;  // the one that has been read most often, and how often
+  double nll = 0;        // of the training steps since the last validation, unsmoothed; NaN: there were none
+  std::string corpus{};  // the one that has been read most often, and how often
   double passes = 0;
   bool ends_early = false;  // the run has validation.early_stop
 };
@@ -45,8 +45,8 @@ class ValidationAdvice {
    private:
     std::int64_t left_, times_;
   };
-  static constexpr std::int64_t long_ = 5, twice_ = 2;  // the first translations of any run are poor
-  Once learns_by_heart_{long_}, worse_{long_}, alike_{twice_}, one_piece_{twice_}, repeats_{twice_};
+  static constexpr std::int64_t for_long = 5, twice = 2;  // the first translations of any run are poor
+  Once learns_by_heart_{for_long}, worse_{for_long}, alike_{twice}, one_piece_{twice}, repeats_{twice};
 };
 
 }  // namespace argosy::train

@@ -107,6 +107,20 @@ std::vector<EvaluationSet> evaluation_sets(const comm::Context& context, const p
   return sets;
 }
 
+std::vector<telemetry::Sample> samples_of(const EvaluationSet& set, const std::vector<std::string>& translations,
+                                          std::int64_t count) {
+  std::vector<telemetry::Sample> samples(std::min(translations.size(), static_cast<std::size_t>(count)));
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    samples[i] = {set.text.source[i], set.text.target[i], translations[i]};
+  return samples;
+}
+
+decode::Repetition repetition_of(const data::Tokenizer& tokenizer, std::span<const std::string> texts) {
+  std::vector<std::vector<std::int32_t>> pieces(std::min(texts.size(), static_cast<std::size_t>(lines_for_collapse)));
+  for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i] = tokenizer.encode(texts[i]);
+  return decode::repetition_in(pieces);
+}
+
 double Evaluation::loss() const { return nll_sum / static_cast<double>(tgt_tokens); }
 double Evaluation::perplexity() const { return std::exp(loss()); }
 

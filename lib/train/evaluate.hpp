@@ -10,9 +10,11 @@
 #include "data/loader.hpp"
 #include "data/text_pairs.hpp"
 #include "data/tokenizer.hpp"
+#include "decode/repetition.hpp"
 #include "decode/translate.hpp"
 #include "model/model.hpp"
 #include "plan/run_config.hpp"
+#include "telemetry/sink.hpp"
 
 /// Evaluates a model on held-out sets, independently of the training loop: soups and stored models are evaluated in the
 /// same way. Each rank evaluates a share of a set; sums are added over the ranks before any division.
@@ -44,6 +46,15 @@ struct Evaluation {
 
 /// Σ nll of a batch, unsmoothed. All ranks call it equally often; a rank that has fewer batches passes empty ones.
 using NllOf = std::function<double(const data::Batch& batch)>;
+
+/// The first `count` lines of a set of pairs with what the model makes of them.
+[[nodiscard]] std::vector<telemetry::Sample> samples_of(const EvaluationSet& set,
+                                                        const std::vector<std::string>& translations,
+                                                        std::int64_t count);
+
+/// Of the pieces of the first texts.
+inline constexpr std::int64_t lines_for_collapse = 64;
+[[nodiscard]] decode::Repetition repetition_of(const data::Tokenizer& tokenizer, std::span<const std::string> texts);
 
 using UseModel = std::function<void(model::Model&)>;
 

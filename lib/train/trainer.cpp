@@ -20,6 +20,7 @@
 #include "train/advice.hpp"
 #include "train/begin.hpp"
 #include "train/early_stop.hpp"
+#include "train/export_command.hpp"
 #include "train/init_weights.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
@@ -42,9 +43,8 @@ bool is_due(const config::Period& period, const RunState& before, const RunState
          std::floor(after.position(period.unit) / period.count);
 }
 
-/// The most translations of a set that are searched for signs of a collapse, and the fewest that allow a warning.
-constexpr std::size_t lines_for_collapse = 64, least_for_collapse = 8;
-constexpr std::int64_t steps_to_peak = 3;  // later steps need no more memory: all workspaces exist by then
+constexpr std::size_t least_for_collapse = 8;  // translations that allow a warning
+constexpr std::int64_t steps_to_peak = 3;      // later steps need no more memory: all workspaces exist by then
 
 checkpoint::Verify verify_of(plan::Verify verify) {
   if (verify == plan::Verify::full) return checkpoint::Verify::full;
@@ -93,7 +93,13 @@ class Trainer {
                                                 .configuration = config::to_json(config_).as_object()},
                       run_.store->run_dir());
     Saver saver(context_, *run_.store, *run_.host, config_.checkpoint, run_.tokenizer->model_bytes(),
-                [this](std::int64_t step, bool committed) { validations_->saved(step, committed); });
+                [this](std::int64_t step, bool committed) {
+                  validations_->saved(step, committed);
+                  if (committed) call_command(step);
+                });
+    if (config_.validation.command && context_.is_root())
+      command_.emplace(*config_.validation.command, context_.files, run_.store->run_dir(), context_.log,
+                       context_.clock);
 
     reset_peak(run_.device);
     const double begin_s = context_.clock.monotonic_s();
@@ -110,6 +116,7 @@ class Trainer {
       const double step_s = context_.clock.monotonic_s() - step_begin_s;
       progress_->add(metrics_of(result, batches, state_, run_.schedule, step_s), result.times, waited_s);
       state_.window = progress_->window();
+      poll_command();
       if (state_.step == start.step + steps_to_peak) compare_memory();
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !has_its_length();
@@ -368,8 +375,7 @@ class Trainer {
 
   Evaluation evaluate_on(const EvaluationSet& set, const std::string& name, Runner& runner,
                          const plan::StepPlan& forward) {
-    const auto for_collapse = static_cast<std::int64_t>(translated_.collapse ? lines_for_collapse : 0);
-    const std::int64_t lines = std::max(translated_.samples, for_collapse);
+    const std::int64_t lines = std::max(translated_.samples, translated_.collapse ? lines_for_collapse : 0);
     Evaluation evaluation = evaluate(
         context_,
         {.nll_of = [&](const data::Batch& batch) { return runner.evaluate(forward, batch, run_.loss); },
@@ -394,22 +400,12 @@ class Trainer {
   /// those of the weights, not of their mean.
   void add_translations(const EvaluationSet& set, bool of_weights, const std::vector<std::string>& translations,
                         telemetry::ValidationRecord& record) {
-    const std::size_t samples = std::min(translations.size(), static_cast<std::size_t>(translated_.samples));
-    record.samples.reserve(samples);
-    for (std::size_t i = 0; i < samples; ++i)
-      record.samples.push_back({set.text.source[i], set.text.target[i], translations[i]});
+    record.samples = samples_of(set, translations, translated_.samples);
     if (!translated_.collapse || translations.empty()) return;
-    const auto repetition = [&](std::span<const std::string> texts) {
-      std::vector<std::vector<std::int32_t>> pieces;
-      pieces.reserve(lines_for_collapse);
-      for (const std::string& text : texts.first(std::min(texts.size(), lines_for_collapse)))
-        pieces.push_back(run_.tokenizer->encode(text));
-      return decode::repetition_in(pieces);
-    };
-    const decode::Repetition found = repetition(translations);
+    const decode::Repetition found = repetition_of(*run_.tokenizer, translations);
     record.more = {{"distinct", found.distinct}, {"top_piece", found.top_piece}, {"repeating", found.repeating}};
     if (!of_weights || &set != &run_.sets.front() || translations.size() < least_for_collapse) return;
-    warn(advice_.on_translations(set.name, found, repetition(set.text.target)));
+    warn(advice_.on_translations(set.name, found, repetition_of(*run_.tokenizer, set.text.target)));
   }
 
   /// The training loss is that of the steps since the last validation.
@@ -487,9 +483,38 @@ class Trainer {
     saver.save_last(checkpoint::Kind::export_, state_.step, [this] { return sections(); });
   }
 
+  /// Rank 0 starts validation.command if the save of `step` was an export.
+  void call_command(std::int64_t step) {
+    const Path exported = run_.store->place_of(checkpoint::Kind::export_, step);
+    if (command_ && context_.files.exists(exported)) command_->exported(step, exported);
+  }
+
+  void poll_command() {
+    if (!command_) return;
+    if (std::optional<telemetry::ValidationRecord> record = command_->poll()) {
+      record->step = state_.step;
+      progress_->add_validation(*record);
+    }
+  }
+
+  /// Waits for validation.command at the end of the run. A run that has to stop does not. **Collective.**
+  void finish_command(bool stopped) {
+    constexpr double poll_s = 0.2;
+    if (!config_.validation.command) return;
+    const auto is_running = [&] { return command_ && command_->is_running(); };
+    if (is_running() && !stopped) context_.log.info("waiting for validation.command");
+    while (!stopped && comm::any_of(context_.world, is_running() && !run_.stop->wants_to_stop())) {
+      context_.clock.sleep_s(poll_s);
+      poll_command();
+    }
+    if (is_running()) context_.log.info("validation.command is not finished, because the run has to stop");
+    command_.reset();
+  }
+
   TrainReport end(bool stopped, const RunState& start, double seconds, const Saver::Figures& saves) {
     const std::int64_t steps = state_.step - start.step;
     progress_->log_times();
+    finish_command(stopped);
     if (stopped) {
       if (run_.stop->is_asked_by_file()) comm::set_exit_why("stop_file");
       progress_->stopped(state_.step, run_.stop->reason());
@@ -539,6 +564,7 @@ class Trainer {
   std::optional<ValidationHistory> validations_;
   const plan::TranslatedLines translated_;
   ValidationAdvice advice_;
+  std::optional<ExportCommand> command_;         // rank 0
   double trained_nll_ = 0, trained_tokens_ = 0;  // since the last validation, without skipped steps
 
   std::optional<Progress> progress_;  // of the steps; from the first one on

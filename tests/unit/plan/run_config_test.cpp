@@ -85,6 +85,8 @@ TEST(RunConfig, RefusesWhatDoesNotFit) {
         R"("validation": {"sets": [{"source": "", "target": "b"}]})",
         R"("validation": {"sets": [{"source": "a", "target": "b"}], "samples": -1})",
         R"("validation": {"samples": 2, "collapse": true})",
+        R"("validation": {"command": {"run": ""}})",
+        R"("validation": {"command": {"run": "true", "limit_s": 0}})",
         R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a"}], "samples": 1, "collapse": true})",
         R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a", "target": "b"}]})",
         R"("model": {"type": "decoder"}, "validation": {"sets": [{"source": "a", "corpus": "c"}]})",
