@@ -22,7 +22,8 @@ namespace {
 at::Tensor ids_of(const std::vector<std::int64_t>& ids, at::IntArrayRef shape, c10::Device device) {
   if (ids.empty()) return {};
   const at::Tensor view = at::from_blob(const_cast<std::int64_t*>(ids.data()), shape, at::kLong);
-  // From pinned memory the copy runs behind the kernels of earlier work; the allocator keeps the buffer until it is done.
+  // From pinned memory the copy runs behind the kernels of earlier work; the allocator keeps the buffer until it is
+  // done.
   return device.is_cpu() ? view : view.pin_memory().to(device, /*non_blocking=*/true);
 }
 

@@ -1,4 +1,5 @@
-// How fast one worker makes batches of token shards that are there. Prints one JSON object. scripts/bench/loader runs it.
+// How fast one worker makes batches of token shards that are there. Prints one JSON object. scripts/bench/loader runs
+// it.
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
@@ -41,10 +42,10 @@ int main(int argc, char** argv) {
       tgt_tokens += step.totals.tgt_tokens;
     }
     const double taken_s = clock.monotonic_s() - begin_s;
-    std::cout << boost::json::serialize(boost::json::object{
-                     {"steps_per_s", static_cast<double>(steps) / taken_s},
-                     {"src_tokens_per_s", static_cast<double>(src_tokens) / taken_s},
-                     {"tgt_tokens_per_s", static_cast<double>(tgt_tokens) / taken_s}})
+    std::cout << boost::json::serialize(
+                     boost::json::object{{"steps_per_s", static_cast<double>(steps) / taken_s},
+                                         {"src_tokens_per_s", static_cast<double>(src_tokens) / taken_s},
+                                         {"tgt_tokens_per_s", static_cast<double>(tgt_tokens) / taken_s}})
               << '\n';
   } catch (const Error& error) {
     std::cerr << "loader: " << error.what() << '\n';
