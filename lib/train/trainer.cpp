@@ -6,21 +6,16 @@
 #include <array>
 #include <boost/json/value_from.hpp>
 #include <cmath>
-#include <map>
 
 #include "checkpoint/load.hpp"
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
 #include "core/memory.hpp"
-#include "decode/translate.hpp"
 #include "kernels/gemm.hpp"
 #include "model/stored_spec.hpp"
 #include "plan/plan_lines.hpp"
-#include "train/advice.hpp"
 #include "train/begin.hpp"
-#include "train/early_stop.hpp"
-#include "train/export_command.hpp"
 #include "train/init_weights.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
@@ -30,6 +25,7 @@
 #include "train/saver.hpp"
 #include "train/start_agreement.hpp"
 #include "train/threads.hpp"
+#include "train/validator.hpp"
 
 namespace argosy::train {
 namespace {
@@ -43,8 +39,7 @@ bool is_due(const config::Period& period, const RunState& before, const RunState
          std::floor(after.position(period.unit) / period.count);
 }
 
-constexpr std::size_t least_for_collapse = 8;  // translations that allow a warning
-constexpr std::int64_t steps_to_peak = 3;      // later steps need no more memory: all workspaces exist by then
+constexpr std::int64_t steps_to_peak = 3;  // later steps need no more memory: all workspaces exist by then
 
 checkpoint::Verify verify_of(plan::Verify verify) {
   if (verify == plan::Verify::full) return checkpoint::Verify::full;
@@ -55,12 +50,7 @@ class Trainer {
  public:
   /// Not collective.
   Trainer(comm::Context& context, const plan::RunConfig& config, const TrainOptions& options, Threads threads)
-      : context_(context),
-        config_(config),
-        options_(options),
-        threads_(std::move(threads)),
-        run_(context, config),
-        translated_(plan::translated_lines_of(config.validation)) {}
+      : context_(context), config_(config), options_(options), threads_(std::move(threads)), run_(context, config) {}
 
   /// Makes the run's parts and finds the state that it begins with. **Collective.**
   void set_up() {
@@ -93,13 +83,7 @@ class Trainer {
                                                 .configuration = config::to_json(config_).as_object()},
                       run_.store->run_dir());
     Saver saver(context_, *run_.store, *run_.host, config_.checkpoint, run_.tokenizer->model_bytes(),
-                [this](std::int64_t step, bool committed) {
-                  validations_->saved(step, committed);
-                  if (committed) call_command(step);
-                });
-    if (config_.validation.command && context_.is_root())
-      command_.emplace(*config_.validation.command, context_.files, run_.store->run_dir(), context_.log,
-                       context_.clock);
+                [this](std::int64_t step, bool committed) { validator_->saved(step, committed); });
 
     reset_peak(run_.device);
     const double begin_s = context_.clock.monotonic_s();
@@ -116,7 +100,7 @@ class Trainer {
       const double step_s = context_.clock.monotonic_s() - step_begin_s;
       progress_->add(metrics_of(result, batches, state_, run_.schedule, step_s), result.times, waited_s);
       state_.window = progress_->window();
-      poll_command();
+      validator_->poll_command(state_.step, *progress_);
       if (state_.step == start.step + steps_to_peak) compare_memory();
       if (options_.after_step) options_.after_step(state_, result);
       stopped = result.stop && !has_its_length();
@@ -136,7 +120,7 @@ class Trainer {
   /// By the schedule.
   [[nodiscard]] bool has_its_length() const { return state_.position(run_.schedule.unit) >= run_.schedule.length; }
   /// By the schedule, or because validations no longer improve. A validation may change it.
-  [[nodiscard]] bool is_finished() const { return has_its_length() || validations_->ends(); }
+  [[nodiscard]] bool is_finished() const { return has_its_length() || validator_->history().ends(); }
 
   /// **Collective.**
   void begin_or_resume() {
@@ -186,7 +170,7 @@ class Trainer {
     state_.threads = {.count = threads_.count, .ranks = run_.facts.world};
     state_.instructions = instructions();
     if (!request.empty() && !goes_on) add_request(state_.history, state_.step, request);
-    validations_.emplace(config_.validation, state_.validations);
+    validator_.emplace(run_, state_.validations);
     comm::set_exit_step(state_.step);
   }
 
@@ -338,10 +322,7 @@ class Trainer {
       profiled_.seconds += context_.clock.monotonic_s() - begin_s;
     }
     next.updates += result.skipped ? 0 : 1;
-    if (!result.skipped) {
-      trained_nll_ += result.nll_sum;
-      trained_tokens_ += static_cast<double>(batches.totals.tgt_tokens);
-    }
+    if (!result.skipped) validator_->trained(result.nll_sum, batches.totals.tgt_tokens);
     next.n_clips += result.clipped ? 1 : 0;
     next.guard = guard.state();
     state_ = std::move(next);
@@ -349,86 +330,17 @@ class Trainer {
     return result;
   }
 
-  /// Whether a metric of keep_best has never been better.
+  /// Whether a metric of keep_best has never been better. **Collective.**
   [[nodiscard]] bool validate(Runner& runner, const plan::StepPlan& forward) {
-    state_.owes_validation = false;
-    bool improved = false;
-    for (const EvaluationSet& set : run_.sets) {
-      const Evaluation evaluation = evaluate_on(set, set.name, runner, forward);
-      if (&set != &run_.sets.front()) continue;
-      if (state_.best_step == 0 || evaluation.loss() < state_.best_loss) {
-        state_.best_loss = evaluation.loss();
-        state_.best_step = state_.step;
-      }
-      std::map<plan::Metric, double> values;
-      for (const plan::Metric metric : config_.validation.metrics) values[metric] = evaluation.value_of(metric);
-      advise_on_losses(set.name, evaluation.loss());
-      improved = validations_->take(state_.step, values);
-    }
-    if (config_.optimizer.ema > 0) {
-      run_.buffers->swap_ema();  // no save reads the masters now: the last update waited for the copy
-      for (const EvaluationSet& set : run_.sets) (void)evaluate_on(set, set.name + "/ema", runner, forward);
-      run_.buffers->swap_ema();
-    }
-    return improved;
-  }
-
-  Evaluation evaluate_on(const EvaluationSet& set, const std::string& name, Runner& runner,
-                         const plan::StepPlan& forward) {
-    const std::int64_t lines = std::max(translated_.samples, translated_.collapse ? lines_for_collapse : 0);
-    Evaluation evaluation = evaluate(
-        context_,
-        {.nll_of = [&](const data::Batch& batch) { return runner.evaluate(forward, batch, run_.loss); },
-         .with_whole = [&](const UseModel& use) { runner.with_whole_model(forward, [&] { use(*run_.model); }); }},
-        *run_.tokenizer, set, config_.validation.metrics, lines);
-    json::object figures;
-    telemetry::ValidationRecord record{.step = state_.step, .set = name, .figures = {}};
-    const std::map<std::string, std::string> signatures = decode::score_signatures();
-    for (const plan::Metric metric : config_.validation.metrics) {
-      const std::string metric_name(config::to_json(metric).as_string());
-      record.figures.push_back({metric_name, evaluation.value_of(metric)});
-      if (const auto found = signatures.find(metric_name); found != signatures.end()) record.signatures.insert(*found);
-      figures[metric_name] = evaluation.value_of(metric);
-    }
-    add_translations(set, name == set.name, evaluation.translations, record);
-    progress_->add_validation(record);
-    state_.metrics[name] = std::move(figures);
-    return evaluation;
-  }
-
-  /// Puts samples into the record. Looks for signs of a collapse in the first lines of the first set, and warns of
-  /// those of the weights, not of their mean.
-  void add_translations(const EvaluationSet& set, bool of_weights, const std::vector<std::string>& translations,
-                        telemetry::ValidationRecord& record) {
-    record.samples = samples_of(set, translations, translated_.samples);
-    if (!translated_.collapse || translations.empty()) return;
-    const decode::Repetition found = repetition_of(*run_.tokenizer, translations);
-    record.more = {{"distinct", found.distinct}, {"top_piece", found.top_piece}, {"repeating", found.repeating}};
-    if (!of_weights || &set != &run_.sets.front() || translations.size() < least_for_collapse) return;
-    warn(advice_.on_translations(set.name, found, repetition_of(*run_.tokenizer, set.text.target)));
-  }
-
-  /// The training loss is that of the steps since the last validation.
-  void advise_on_losses(const std::string& set, double loss) {
-    ValidationFacts facts{.set = set, .loss = loss, .best_loss = state_.best_loss, .best_step = state_.best_step};
-    facts.nll = trained_nll_ / trained_tokens_;
-    facts.ends_early = config_.validation.early_stop.has_value();
-    if (const auto most = std::ranges::max_element(passes_); most != passes_.end()) {
-      facts.passes = *most;
-      facts.corpus = run_.shards->corpora()[static_cast<std::size_t>(most - passes_.begin())].name;
-    }
-    trained_nll_ = trained_tokens_ = 0;
-    warn(advice_.on_losses(facts));
-  }
-
-  void warn(const std::vector<std::string>& sentences) const {
-    if (!context_.is_root()) return;
-    for (const std::string& sentence : sentences) context_.log.warn("{}", sentence);
+    const EvaluatedModel model{
+        .nll_of = [&](const data::Batch& batch) { return runner.evaluate(forward, batch, run_.loss); },
+        .with_whole = [&](const UseModel& use) { runner.with_whole_model(forward, [&] { use(*run_.model); }); }};
+    return validator_->validate(state_, model, passes_, *progress_);
   }
 
   /// The sections of a checkpoint of this step.
   [[nodiscard]] checkpoint::Sections sections() {
-    state_.validations = validations_->state(state_.step);
+    state_.validations = validator_->history().state(state_.step);
     return sections_of(config_, run_.facts, state_);
   }
 
@@ -446,7 +358,7 @@ class Trainer {
   void settle_best(Saver& saver, bool improved) {
     if (!improved) return;
     if (lies_there(checkpoint::Kind::temp) || lies_there(checkpoint::Kind::export_)) {
-      validations_->saved(state_.step, true);
+      validator_->history().saved(state_.step, true);
     } else {
       saver.save_last(checkpoint::Kind::temp, state_.step, [this] { return sections(); });
     }
@@ -483,38 +395,10 @@ class Trainer {
     saver.save_last(checkpoint::Kind::export_, state_.step, [this] { return sections(); });
   }
 
-  /// Rank 0 starts validation.command if the save of `step` was an export.
-  void call_command(std::int64_t step) {
-    const Path exported = run_.store->place_of(checkpoint::Kind::export_, step);
-    if (command_ && context_.files.exists(exported)) command_->exported(step, exported);
-  }
-
-  void poll_command() {
-    if (!command_) return;
-    if (std::optional<telemetry::ValidationRecord> record = command_->poll()) {
-      record->step = state_.step;
-      progress_->add_validation(*record);
-    }
-  }
-
-  /// Waits for validation.command at the end of the run. A run that has to stop does not. **Collective.**
-  void finish_command(bool stopped) {
-    constexpr double poll_s = 0.2;
-    if (!config_.validation.command) return;
-    const auto is_running = [&] { return command_ && command_->is_running(); };
-    if (is_running() && !stopped) context_.log.info("waiting for validation.command");
-    while (!stopped && comm::any_of(context_.world, is_running() && !run_.stop->wants_to_stop())) {
-      context_.clock.sleep_s(poll_s);
-      poll_command();
-    }
-    if (is_running()) context_.log.info("validation.command is not finished, because the run has to stop");
-    command_.reset();
-  }
-
   TrainReport end(bool stopped, const RunState& start, double seconds, const Saver::Figures& saves) {
     const std::int64_t steps = state_.step - start.step;
     progress_->log_times();
-    finish_command(stopped);
+    validator_->finish_command(state_.step, stopped, *progress_);
     if (stopped) {
       if (run_.stop->is_asked_by_file()) comm::set_exit_why("stop_file");
       progress_->stopped(state_.step, run_.stop->reason());
@@ -532,10 +416,10 @@ class Trainer {
                       {"n_clips", state_.n_clips},
                       {"skipped", state_.guard.skipped},
                       {"validation", state_.metrics}};
-    if (!stopped && validations_->ends()) {
-      report.figures["early_stop"] = validations_->reason();
+    if (!stopped && validator_->history().ends()) {
+      report.figures["early_stop"] = validator_->history().reason();
       context_.log.info("the run has ended early: {}; to continue it, raise validation.early_stop.patience",
-                        validations_->reason());
+                        validator_->history().reason());
     }
     if (!memory_.empty()) report.figures["memory"] = memory_;
     report.figures["saves"] = {{"saved", saves.saved},
@@ -561,11 +445,7 @@ class Trainer {
   Threads threads_;
   RunParts run_;
   RunState state_;
-  std::optional<ValidationHistory> validations_;
-  const plan::TranslatedLines translated_;
-  ValidationAdvice advice_;
-  std::optional<ExportCommand> command_;         // rank 0
-  double trained_nll_ = 0, trained_tokens_ = 0;  // since the last validation, without skipped steps
+  std::optional<Validator> validator_;
 
   std::optional<Progress> progress_;  // of the steps; from the first one on
   json::object memory_;               // measured and planned
