@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/model_view.hpp"
 #include "support/checkpoints.hpp"
+#include "support/judge.hpp"
 #include "support/temp_folder.hpp"
 
 /// Other people's programs read our shards and the view of the whole model: h5py, h5ls, h5dump. What they find is what
@@ -61,9 +62,8 @@ TEST_P(Hdf5Judge, H5pyReadsShardsAndViewAsOurReaderDoes) {
       }
     }
   }
-  const int code = run(R"(python=${ARGOSY_DEPS:-$HOME/.cache/argosy}/judges/bin/python; [ -x "$python" ] || exit 77; )"
-                       R"("$python" "$ARGOSY_SOURCE_DIR/tests/system/judges/hdf5_judge.py" checkpoint ours)");
-  if (code == 77) GTEST_SKIP() << "scripts/setup --judges has not run";
+  const int code = run(test::judge_command("hdf5_judge.py", "checkpoint ours"));
+  if (code == test::no_judges) GTEST_SKIP() << test::no_judges_text;
   EXPECT_EQ(code, 0) << output;
   EXPECT_THAT(output, HasSubstr("7 parameters"));
 }

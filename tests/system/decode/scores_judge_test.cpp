@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <boost/json.hpp>
-#include <cstdlib>
 #include <map>
 
 #include "core/file.hpp"
 #include "decode/scores.hpp"
 #include "decode/ter.hpp"
+#include "support/judge.hpp"
 #include "support/temp_folder.hpp"
 
 /// sacreBLEU judges BLEU, chrF and TER.
@@ -44,13 +43,9 @@ class ScoresJudge : public testing::Test {
 };
 
 TEST_F(ScoresJudge, AgreesOn200SetsOfLines) {
-  const std::string command =
-      fmt::format(R"(python=${{ARGOSY_DEPS:-$HOME/.cache/argosy}}/judges/bin/python; [ -x "$python" ] || exit 77; )"
-                  R"("$python" "$ARGOSY_SOURCE_DIR/tests/system/judges/scores_judge.py" '{}')",
-                  (folder / "sets.json").string());
-  const int status = std::system(command.c_str());
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "scripts/setup --judges has not run";
-  ASSERT_EQ(status, 0);
+  const int code = test::run_judge("scores_judge.py", fmt::format("'{}'", (folder / "sets.json").string()));
+  if (code == test::no_judges) GTEST_SKIP() << test::no_judges_text;
+  ASSERT_EQ(code, 0);
   const json::value judged = json::parse(files.read_text(folder / "sets.json"));
   const json::value& signatures = judged.at("signatures");
   expect_settings(BleuCounts::settings, signatures.at("bleu"));

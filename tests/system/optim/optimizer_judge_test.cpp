@@ -1,11 +1,10 @@
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include <boost/json.hpp>
 #include <cmath>
-#include <cstdlib>
 
 #include "mpi/train/rank.hpp"
+#include "support/judge.hpp"
 
 /// PyTorch and transformers judge the optimizers: the same gradients over a hundred steps, on these ranks at every
 /// stage of ZeRO.
@@ -88,13 +87,9 @@ std::optional<json::object> judged(const Path& folder, const std::vector<JudgedM
         folder / "task.json",
         json::serialize(
             json::object{{"matrices", list}, {"initial", json::value_from(initial)}, {"steps", steps}, {"lr", lr}}));
-    const std::string command =
-        fmt::format(R"(python=${{ARGOSY_DEPS:-$HOME/.cache/argosy}}/judges/bin/python; [ -x "$python" ] || exit 77; )"
-                    R"("$python" "$ARGOSY_SOURCE_DIR/tests/system/judges/optimizer_judge.py" '{}' '{}')",
-                    (folder / "task.json").string(), (folder / "judged.json").string());
-    const int status = std::system(command.c_str());
-    const bool is_missing = WIFEXITED(status) && WEXITSTATUS(status) == 77;
-    EXPECT_TRUE(is_missing || status == 0) << status;
+    const int code = run_judge("optimizer_judge.py", fmt::format("'{}' '{}'", (folder / "task.json").string(),
+                                                                 (folder / "judged.json").string()));
+    EXPECT_TRUE(code == no_judges || code == 0) << code;
   }
   world().barrier("judge");
   if (!files.exists(folder / "judged.json")) return std::nullopt;
@@ -150,7 +145,7 @@ TEST_F(OptimizerJudge, AgreesOverAHundredSteps) {
       if (initial.empty()) {
         initial = rank.weights();
         expected = judged(folder_.path(), matrices, initial);
-        if (!expected) GTEST_SKIP() << "scripts/setup --judges has not run";
+        if (!expected) GTEST_SKIP() << no_judges_text;
       }
       int step = 0;
       rank.before_update = [&] { set_gradients(rank, matrices, where.canonical_rank(), step); };
