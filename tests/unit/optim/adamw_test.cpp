@@ -50,14 +50,21 @@ void update(const std::vector<optim::Piece>& pieces, const optim::AdamwNumbers& 
   optim::make_adamw(with)->update(pieces, {}, {.lr = lr, .number = t, .coefficient = coefficient});
 }
 
+/// In fp32, without moments and gradient so far.
+optim::ShardState fresh_shard(const std::vector<float>& start) {
+  const std::int64_t n = std::ssize(start);
+  optim::ShardState shard;
+  shard.master = tensor_of(start);
+  shard.states = {{zeros(n)}, {zeros(n)}};
+  shard.gradient = zeros(n);
+  return shard;
+}
+
 TEST(AdamW, EqualsTheFormulaOverAHundredSteps) {
   const FlatSpace space(params, Layout{});
   const auto n = static_cast<std::size_t>(space.padded_size());
-  optim::ShardState shard;
   const std::vector<float> start = normal(n, 0);
-  shard.master = tensor_of(start);
-  shard.states = {{zeros(space.padded_size())}, {zeros(space.padded_size())}};
-  shard.gradient = zeros(space.padded_size());
+  const optim::ShardState shard = fresh_shard(start);
   const auto pieces = optim::pieces_of(space, 0, shard);
   ASSERT_EQ(pieces.size(), 2U);
   Reference reference{{start.begin(), start.end()}, std::vector<double>(n), std::vector<double>(n)};
@@ -86,11 +93,8 @@ TEST(AdamW, ClipsUpdatesOfEachMatrixByTheFormula) {
   const optim::Statistics statistics = optim::statistics_of(unit, space, 0, optim::state_of({}), at::kFloat);
   ASSERT_EQ(statistics.matrices.size(), 3U);
   const auto n = static_cast<std::size_t>(space.padded_size());
-  optim::ShardState shard;
   const std::vector<float> start = normal(n, 0);
-  shard.master = tensor_of(start);
-  shard.states = {{zeros(space.padded_size())}, {zeros(space.padded_size())}};
-  shard.gradient = zeros(space.padded_size());
+  const optim::ShardState shard = fresh_shard(start);
   const auto pieces = optim::pieces_of(space, 0, shard);
   optim::AdamwNumbers with = numbers;
   with.update_clip = 0.8;
