@@ -62,7 +62,7 @@ function plot(title, note, lines) {
   const sorted = [...ys].sort((a, b) => a - b), usual = sorted[Math.floor(0.98 * (sorted.length - 1))];
   if (sorted.length > 50 && y1 - y0 > 3 * (usual - y0)) y1 = usual + 0.1 * (usual - y0);
   if (x1 === x0) x1 = x0 + 1;
-  if (y1 === y0) [y0, y1] = [y0 - (Math.abs(y0) / 10 || 1), y1 + (Math.abs(y1) / 10 || 1)];
+  if (y1 === y0) [y0, y1] = y0 === 0 ? [0, 1] : [y0 - Math.abs(y0) / 10, y1 + Math.abs(y1) / 10];
   const pad = 0.04 * (y1 - y0);
   y0 = y0 >= 0 && y0 - pad < 0 ? 0 : y0 - pad;
   y1 += pad;

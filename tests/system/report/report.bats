@@ -16,7 +16,7 @@ for name, lr in (("one", 1e-3), ("two", 2e-3)):
         for step in range(10, 30010, 10):
             line = {"step": step, "fraction_done": step / 30000, "nll": 9 - step / 10000, "loss": 10.0, "lr": lr, "grad_norm": 1.0,
                     "clip_frac": 0.5 if step == 20 else 0, "total_tgt_tokens": 100 * step, "tgt_tokens_per_s": 5000, "step_ms": 20,
-                    "data_wait_ms": 1 if step < 40 else 5, "memory_bytes": 1 << 30, "tflops_per_rank": 0.5, "mfu": None}
+                    "data_wait_ms": 1 if step < 40 else 5, "memory_bytes": 1 << 30, "tflops_per_rank": 0.0, "mfu": None}
             if step == 70:
                 line["nll"] = 77.5  # survives thinning
             file.write(json.dumps(line) + "\n")
@@ -107,6 +107,7 @@ assert titles == ["Loss", "Validation: chrf", "Learning rate", "Gradient norm", 
 lines = [len(re.findall('class="series"', figure)) for figure in re.findall(r"<figure>.*?</figure>", dom, re.S)]
 assert lines == [4, 2, 2, 2, 2, 2, 2, 2, 2], lines
 assert dom.count(">tgt_tokens</text>") == 9
+assert not re.search(r">-[0-9]", dom), "an axis below 0, where no figure is"
 sample = re.search(r'<table class="sample">(.*?)</table>', dom, re.S)[1]
 assert re.findall(r"<td[^>]*>(.*?)</td>", sample) == ["source", "Good &lt;b&gt;morning&lt;/b&gt;", "reference", "Buenos días",
     "step 5005", "Buenas 5000", "step 15005", "Buenas 15000", "step 25005", "Buenas 25000"], sample
