@@ -68,7 +68,7 @@ inline void add_options(CLI::App& app, DryRun& dry_run) {
 
 inline void print_plan(const plan::RunConfig& config, const DryRun& dry_run, const comm::Context& context) {
   plan::require_trainable(config);
-  const spec::Architecture shape = spec::resolve(config.model, vocabulary_of(config, context));
+  const spec::ModelSpec spec = plan::spec_of(config, vocabulary_of(config, context));
   plan::PlanTarget target{.layout = context.topology.layout(),
                           .gpu = config.device == "cpu" ? nullptr : plan::gpu_by_name(dry_run.gpu),
                           .gpu_positions_per_s = dry_run.positions_per_s};
@@ -76,12 +76,12 @@ inline void print_plan(const plan::RunConfig& config, const DryRun& dry_run, con
     target.layout = plan::spread(dry_run.ranks.value_or(dry_run.nodes.value_or(1) * 8), dry_run.nodes);
   if (dry_run.node_giga_bytes_per_s) target.node_bytes_per_s = 1e9 * *dry_run.node_giga_bytes_per_s;
   const std::optional<data::ShardIndex> counts = counts_of(config, context);
-  const plan::RunPlan plan = plan::plan_run(config, shape, target, counts ? &*counts : nullptr);
+  const plan::RunPlan plan = plan::plan_run(config, spec, target, counts ? &*counts : nullptr);
   if (dry_run.json) {
     context.print(config::text_of(plan::json_of(plan)) + "\n");
   } else {
     const std::vector<std::string> lines =
-        plan::lines_of(plan, config, plan::Schemes::all, interchange::formats_for(shape));
+        plan::lines_of(plan, config, plan::Schemes::all, interchange::formats_for(spec.architecture));
     for (const std::string& line : lines) context.log.plain(line);
     for (const std::string& warning : plan::warnings_of(plan)) {
       if (context.is_root()) context.log.warn("{}", warning);

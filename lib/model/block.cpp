@@ -91,26 +91,26 @@ const at::Tensor& RotaryTable::on(c10::Device device) {
   return waves_;
 }
 
-Block::Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site,
-             const Shared& shared)
+Block::Block(const spec::Architecture& shape, const VisitParameters& parameters, const std::string& prefix,
+             bool encoder, std::int64_t site, const Shared& shared)
     : shape_(shape),
       encoder_(encoder),
       position_(shape.position(encoder)),
       shared_(shared),
       site_(site),
       scale_(shape.attention_scale(encoder)),
-      self_branch_{NormLayer(unit, prefix + "/self_attention/layer_norm", shape),
+      self_branch_{NormLayer(parameters, prefix + "/self_attention/layer_norm", shape),
                    shape.norm_position == NormPosition::pre},
-      self_in_(unit, prefix + "/self_attention/linear_0"),
-      self_out_(unit, prefix + "/self_attention/linear_1"),
-      ffn_branch_{NormLayer(unit, prefix + "/ffn/layer_norm", shape), shape.norm_position == NormPosition::pre},
-      ffn_in_(unit, prefix + "/ffn/linear_0"),
-      ffn_out_(unit, prefix + "/ffn/linear_1") {
+      self_in_(parameters, prefix + "/self_attention/linear_0"),
+      self_out_(parameters, prefix + "/self_attention/linear_1"),
+      ffn_branch_{NormLayer(parameters, prefix + "/ffn/layer_norm", shape), shape.norm_position == NormPosition::pre},
+      ffn_in_(parameters, prefix + "/ffn/linear_0"),
+      ffn_out_(parameters, prefix + "/ffn/linear_1") {
   if (!encoder && shape.type == ModelType::encoder_decoder) {
-    cross_ = CrossAttention{{NormLayer(unit, prefix + "/attention/layer_norm", shape), self_branch_.pre},
-                            Linear(unit, prefix + "/attention/linear_0"),
-                            Linear(unit, prefix + "/attention/linear_1"),
-                            Linear(unit, prefix + "/attention/linear_2")};
+    cross_ = CrossAttention{{NormLayer(parameters, prefix + "/attention/layer_norm", shape), self_branch_.pre},
+                            Linear(parameters, prefix + "/attention/linear_0"),
+                            Linear(parameters, prefix + "/attention/linear_1"),
+                            Linear(parameters, prefix + "/attention/linear_2")};
   }
 }
 

@@ -60,8 +60,8 @@ struct Shared {
 class Block {
  public:
   /// prefix: such as "encoder/layer_0"; site: the number of the visit, which selects its dropout masks.
-  Block(const spec::Architecture& shape, Unit& unit, const std::string& prefix, bool encoder, std::int64_t site,
-        const Shared& shared);
+  Block(const spec::Architecture& shape, const VisitParameters& parameters, const std::string& prefix, bool encoder,
+        std::int64_t site, const Shared& shared);
 
   /// x: [rows, T, d]; memory: [rows, S, d] with cross-attention. Records one autograd node.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Inputs& inputs,

@@ -20,7 +20,7 @@ void initial_values(const spec::Parameter& param, std::uint64_t seed, std::int64
                     float* values) {
   ARGOSY_CHECK(0 <= begin && begin <= end && end <= param.numel(), "[{}, {}) of {}", begin, end, param.name);
   const spec::Initial& initial = param.initial;
-  if (initial.deviation == 0) {
+  if (initial.deviation == 0 && initial.uniform == 0) {
     for (std::int64_t e = begin; e < end; ++e) {
       values[e - begin] = initial.dead_from && e >= *initial.dead_from ? -1e4F : static_cast<float>(initial.constant);
     }
@@ -43,6 +43,11 @@ void initial_values(const spec::Parameter& param, std::uint64_t seed, std::int64
     while (e >= part_end) part_end += (++part)->rows * columns;
     const double deviation =
         part == param.parts.end() ? initial.deviation : part->deviation.value_or(initial.deviation);
+    if (initial.uniform > 0) {
+      const double unit = (block[static_cast<std::size_t>(e % 4)] + 0.5) * 0x1p-32;
+      values[e - begin] = static_cast<float>(initial.uniform * (2 * unit - 1));
+      continue;
+    }
     const auto pair = static_cast<std::size_t>(e % 4 / 2 * 2);
     const double radius = std::sqrt(-2 * std::log((block[pair] + 1.0) * 0x1p-32));
     const double angle = 2 * std::numbers::pi * block[pair + 1] * 0x1p-32;

@@ -1,20 +1,11 @@
 #include "model/layers.hpp"
 
+#include <ATen/ops/empty.h>
+
 #include "kernels/elementwise.hpp"
 #include "kernels/norm.hpp"
 
 namespace argosy::model {
-
-namespace {
-
-Parameter* find(Unit& unit, const std::string& name) {
-  for (Parameter& parameter : unit.parameters()) {
-    if (parameter.name == name) return &parameter;
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 GradientSlot claim_gradient(Parameter& parameter) {
   GradientSlot slot{parameter.gradient, parameter.gradient_written};
@@ -22,18 +13,57 @@ GradientSlot claim_gradient(Parameter& parameter) {
   return slot;
 }
 
-Linear::Linear(Unit& unit, const std::string& name)
-    : weight(&unit.parameter(name + "/weight")), bias(find(unit, name + "/bias")) {}
+Adapters::Adapters(const Parameter& matrix, Parameter& down, Parameter& up)
+    : down_(&down), up_(&up), parts_(spec::adapter_parts(matrix, down, up)) {}
+
+void Adapters::forward(const at::Tensor& x, const at::Tensor& y) const {
+  const at::Tensor inner = kernels::gemm(x, down_->weight.t()).mul_(up_->scale);
+  for (const spec::AdapterPart& part : parts_)
+    kernels::gemm(inner.narrow(1, part.down, part.rank), up_->weight.narrow(0, part.up, part.rows).t(),
+                  y.narrow(1, part.begin, part.rows), {.accumulate = true});
+}
+
+at::Tensor Adapters::inner_gradient(const at::Tensor& dy) const {
+  const at::Tensor gradient = at::empty({dy.size(0), down_->weight.size(0)}, dy.options());
+  for (const spec::AdapterPart& part : parts_)
+    kernels::gemm(dy.narrow(1, part.begin, part.rows), up_->weight.narrow(0, part.up, part.rows),
+                  gradient.narrow(1, part.down, part.rank));
+  return gradient.mul_(up_->scale);
+}
+
+void Adapters::backward_parameters(const at::Tensor& dy, const at::Tensor& x) const {
+  if (const auto [gradient, accumulate] = claim_gradient(*down_); gradient.defined())
+    kernels::gemm(inner_gradient(dy).t(), x, gradient, {.accumulate = accumulate});
+  const auto [gradient, accumulate] = claim_gradient(*up_);
+  if (!gradient.defined()) return;
+  const at::Tensor inner = kernels::gemm(x, down_->weight.t()).mul_(up_->scale);
+  for (const spec::AdapterPart& part : parts_)
+    kernels::gemm(dy.narrow(1, part.begin, part.rows).t(), inner.narrow(1, part.down, part.rank),
+                  gradient.narrow(0, part.up, part.rows), {.accumulate = accumulate});
+}
+
+void Adapters::backward_input(const at::Tensor& dy, const at::Tensor& dx) const {
+  kernels::gemm(inner_gradient(dy), down_->weight, dx, {.accumulate = true});
+}
+
+Linear::Linear(const VisitParameters& parameters, const std::string& name)
+    : weight(&parameters.at(name + "/weight")), bias(parameters.find(name + "/bias")) {
+  const spec::AdapterNames names = *spec::adapter_names(weight->name);
+  if (Parameter* const down = parameters.find(names.down)) adapters.emplace(*weight, *down, parameters.at(names.up));
+}
 
 at::Tensor Linear::forward(const at::Tensor& x, bool with_bias) const {
   const kernels::OptionalTensor shift = bias != nullptr && with_bias ? optional(bias->weight) : std::nullopt;
-  return packed ? kernels::gemm(x, *packed, shift) : kernels::gemm(x, weight->weight.t(), shift);
+  at::Tensor y = packed ? kernels::gemm(x, *packed, shift) : kernels::gemm(x, weight->weight.t(), shift);
+  if (adapters) adapters->forward(x, y);
+  return y;
 }
 
 void Linear::backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias) const {
   if (auto [gradient, accumulate] = claim_gradient(*weight); gradient.defined()) {
     kernels::gemm(dy.t(), x, gradient, {.accumulate = accumulate});
   }
+  if (adapters) adapters->backward_parameters(dy, x);
   if (bias == nullptr || !and_bias) return;
   if (const auto [gradient, accumulate] = claim_gradient(*bias); gradient.defined()) {
     kernels::column_sum(dy, gradient, accumulate);
@@ -41,13 +71,14 @@ void Linear::backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool
 }
 
 at::Tensor Linear::backward_input(const at::Tensor& dy, const at::Tensor& add) const {
-  if (!add.defined()) return kernels::gemm(dy, weight->weight);
-  kernels::gemm(dy, weight->weight, add, {.accumulate = true});
-  return add;
+  at::Tensor dx = add.defined() ? add : kernels::gemm(dy, weight->weight);
+  if (add.defined()) kernels::gemm(dy, weight->weight, dx, {.accumulate = true});
+  if (adapters) adapters->backward_input(dy, dx);
+  return dx;
 }
 
-NormLayer::NormLayer(Unit& unit, const std::string& name, const spec::Architecture& shape)
-    : gamma(&unit.parameter(name + "/gamma")), beta(find(unit, name + "/beta")), epsilon(shape.norm_epsilon) {}
+NormLayer::NormLayer(const VisitParameters& parameters, const std::string& name, const spec::Architecture& shape)
+    : gamma(&parameters.at(name + "/gamma")), beta(parameters.find(name + "/beta")), epsilon(shape.norm_epsilon) {}
 
 at::Tensor NormLayer::forward(const at::Tensor& x, Saved* saved) const {
   auto [y, mean, rstd] = kernels::norm(x, gamma->weight, beta != nullptr ? optional(beta->weight) : std::nullopt,

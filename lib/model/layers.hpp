@@ -5,9 +5,11 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "kernels/gemm.hpp"
 #include "model/model.hpp"
+#include "spec/fine_tuning.hpp"
 
 /// Linear layer and norm over bound parameters, without autograd. Their backward functions write parameter gradients
 /// directly into the unit's fp32 buffer: the first write of a step replaces, later ones add. Values are [n, features].
@@ -25,18 +27,38 @@ struct GradientSlot {
 };
 [[nodiscard]] GradientSlot claim_gradient(Parameter& parameter);
 
+/// What is added to the output of a linear layer whose matrix is frozen: scale·(x·Aᵀ)·Bᵀ, by parts of the matrix
+/// (spec/fine_tuning.hpp). A and B are bound as other parameters are.
+class Adapters {
+ public:
+  /// down, up: A and B of the matrix.
+  Adapters(const Parameter& matrix, Parameter& down, Parameter& up);
+  void forward(const at::Tensor& x, const at::Tensor& y) const;
+  void backward_parameters(const at::Tensor& dy, const at::Tensor& x) const;
+  /// Adds to the gradient of x.
+  void backward_input(const at::Tensor& dy, const at::Tensor& dx) const;
+
+ private:
+  /// scale·dy·B [n, rows of A].
+  [[nodiscard]] at::Tensor inner_gradient(const at::Tensor& dy) const;
+
+  Parameter *down_, *up_;
+  std::vector<spec::AdapterPart> parts_;
+};
+
 struct Linear {
   Parameter* weight = nullptr;  // [out, in]
   Parameter* bias = nullptr;    // [out], or null
+  std::optional<Adapters> adapters{};
   std::optional<kernels::PackedMatrix> packed{};
 
-  Linear(Unit& unit, const std::string& name);
+  Linear(const VisitParameters& parameters, const std::string& name);
   /// x·Wᵀ + b; without `with_bias`, the caller's fused kernel adds the bias.
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, bool with_bias = true) const;
   /// Until unpack(), forward() reads a copy of the weight that is made now, in the order in which the device reads it.
   void pack(kernels::PackedType type) { packed = kernels::pack_matrix(weight->weight.t(), type); }
   void unpack() { packed.reset(); }
-  /// Gradients of weight and, with `and_bias`, of the bias.
+  /// Gradients of weight, adapters and, with `and_bias`, of the bias.
   void backward_parameters(const at::Tensor& dy, const at::Tensor& x, bool and_bias = true) const;
   /// dy·W (+ `add`, which is consumed).
   [[nodiscard]] at::Tensor backward_input(const at::Tensor& dy, const at::Tensor& add = {}) const;
@@ -50,7 +72,7 @@ struct NormLayer {
   struct Saved {
     at::Tensor x, mean, rstd;
   };
-  NormLayer(Unit& unit, const std::string& name, const spec::Architecture& shape);
+  NormLayer(const VisitParameters& parameters, const std::string& name, const spec::Architecture& shape);
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, Saved* saved = nullptr) const;
   /// Gradient of x (+ `add`); writes those of gamma and beta.
   [[nodiscard]] at::Tensor backward(const at::Tensor& dy, const Saved& saved, const at::Tensor& add = {}) const;

@@ -26,7 +26,7 @@ using spec::VisitKind;
 
 Unit::Unit(const spec::Unit& spec, const partition::Layout& layout) : name_(spec.name), space_(spec.flat(), layout) {
   for (const partition::ParamSpec& param : space_.params()) {
-    parameters_.push_back({param.name, spec.parameter(param.name).role, param.shape, {}, {}});
+    parameters_.push_back({spec.parameter(param.name), {}, {}});
   }
 }
 
@@ -68,6 +68,31 @@ const Parameter* Unit::without_gradient() const noexcept {
   return found == parameters_.end() ? nullptr : &*found;
 }
 
+VisitParameters::VisitParameters(std::vector<Unit>& units, const spec::Visit& visit) {
+  for (const std::size_t unit : visit.units) units_.push_back(&units[unit]);
+}
+
+Parameter* VisitParameters::find(std::string_view name) const noexcept {
+  for (Unit* const unit : units_) {
+    const auto found = std::ranges::find(unit->parameters(), name, &Parameter::name);
+    if (found != unit->parameters().end()) return &*found;
+  }
+  return nullptr;
+}
+
+Parameter* VisitParameters::find(spec::Role role) const noexcept {
+  for (Unit* const unit : units_) {
+    if (Parameter* const found = unit->parameter(role)) return found;
+  }
+  return nullptr;
+}
+
+Parameter& VisitParameters::at(const std::string& name) const {
+  Parameter* const found = find(name);
+  ARGOSY_CHECK(found != nullptr, "no parameter {} in the units of a visit", name);
+  return *found;
+}
+
 Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::Layout> layouts)
     : spec(model_spec), shape(spec.architecture) {
   for (const spec::Unit& unit : spec.units) units.emplace_back(unit, layouts[unit.component]);
@@ -75,15 +100,15 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
   encoder.reserve(static_cast<std::size_t>(shape.encoder_layers));
   decoder.reserve(static_cast<std::size_t>(shape.decoder_layers));
   for (const spec::Visit& visit : spec.visits) {
-    Unit& unit = units[visit.units.front()];
+    const VisitParameters parameters(units, visit);
     const std::int64_t site = std::ssize(visits);
     const auto add_visit = [&](auto forward) { visits.push_back({visit, std::move(forward)}); };
     const auto add_embedding = [&](Embedding& embedding, Role table, bool is_encoder) {
-      embedding.table = unit.parameter(table);
+      embedding.table = parameters.find(table);
       const Position position = shape.position(is_encoder);
       if (position == Position::learned)
         embedding.positions =
-            &unit.parameter(fmt::format("{}/position_encodings/encodings", is_encoder ? "encoder" : "decoder"));
+            &parameters.at(fmt::format("{}/position_encodings/encodings", is_encoder ? "encoder" : "decoder"));
       if (position == Position::sinusoidal || position == Position::sinusoidal_fairseq) {
         const bool like_source = source.sinusoids.defined() && shape.encoder_position == position;
         embedding.sinusoids =
@@ -95,9 +120,8 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
     };
     const auto add_block = [&](std::vector<Block>& blocks, const char* side, bool is_encoder) {
       const std::string prefix = fmt::format("{}/layer_{}", side, visit.layer);
-      Shared shared{rotary};
-      if (visit.units.size() > 1) shared.relative_bias = units[visit.units[1]].parameter(Role::relative_bias);
-      add_visit([&block = blocks.emplace_back(shape, unit, prefix, is_encoder, site, shared)](
+      const Shared shared{rotary, parameters.find(Role::relative_bias)};
+      add_visit([&block = blocks.emplace_back(shape, parameters, prefix, is_encoder, site, shared)](
                     const State& state, const Inputs& inputs, Pass& pass) {
         return State{block.forward(state.x, state.memory, inputs, pass), state.memory};
       });
@@ -110,16 +134,16 @@ Model::Impl::Impl(const spec::ModelSpec& model_spec, std::span<const partition::
         add_block(encoder, "encoder", true);
         break;
       case VisitKind::target:
-        if (translation && pre) encoder_norm.emplace(unit, "encoder/layer_norm", shape);
+        if (translation && pre) encoder_norm.emplace(parameters, "encoder/layer_norm", shape);
         add_embedding(target, Role::target_embedding, false);
         break;
       case VisitKind::decoder_block:
         add_block(decoder, "decoder", false);
         break;
       case VisitKind::head:
-        head_weight = unit.parameter(shape.tie_embeddings ? Role::target_embedding : Role::head_weight);
-        head_bias = unit.parameter(Role::head_bias);
-        if (pre) decoder_norm.emplace(unit, "decoder/layer_norm", shape);
+        head_weight = parameters.find(shape.tie_embeddings ? Role::target_embedding : Role::head_weight);
+        head_bias = parameters.find(Role::head_bias);
+        if (pre) decoder_norm.emplace(parameters, "decoder/layer_norm", shape);
         add_visit(
             [this](const State& state, const Inputs& inputs, Pass& pass) { return head_visit(state, inputs, pass); });
         break;
@@ -172,17 +196,19 @@ State Model::Impl::embed_visit(bool is_encoder, std::int64_t site, const State& 
   }
   attach(outputs, sources, [=, this, saved = std::move(saved), &embedding](const Tensors& gradients) -> Tensors {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    if (embedding.table->gradient.defined() && gradients[0].defined()) {
+    const GradientSlot dtable = gradients[0].defined() ? claim_gradient(*embedding.table) : GradientSlot{};
+    const GradientSlot dpositions = gradients[0].defined() && embedding.positions != nullptr
+                                        ? claim_gradient(*embedding.positions)
+                                        : GradientSlot{};
+    if (dtable.gradient.defined() || dpositions.gradient.defined()) {
       at::Tensor dx = gradients[0];
       if (dropout > 0) dx = kernels::dropout_add(std::nullopt, dx.contiguous(), dropout, key);
-      const GradientSlot slot = claim_gradient(*embedding.table);
-      kernels::embedding_backward(dx, ids, shape.embedding_scale(), slot.gradient, slot.accumulate, skip_id);
-      if (embedding.positions != nullptr) {
-        const auto [gradient, accumulate] = claim_gradient(*embedding.positions);
+      if (dtable.gradient.defined())
+        kernels::embedding_backward(dx, ids, shape.embedding_scale(), dtable.gradient, dtable.accumulate, skip_id);
+      if (dpositions.gradient.defined())
         kernels::embedding_backward(
-            dx, positions.defined() ? positions : at::arange(ids.size(1), ids.options()).expand_as(ids), 1, gradient,
-            accumulate, -1);
-      }
+            dx, positions.defined() ? positions : at::arange(ids.size(1), ids.options()).expand_as(ids), 1,
+            dpositions.gradient, dpositions.accumulate, -1);
     }
     if (!ends_encoder) return {};
     const at::Tensor& dmemory = gradients[1];

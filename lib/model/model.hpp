@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "partition/flat_space.hpp"
@@ -20,10 +21,7 @@
 namespace argosy::model {
 
 /// One parameter, bound to a place in its unit's flat buffers.
-struct Parameter {
-  std::string name;
-  spec::Role role;
-  std::vector<std::int64_t> shape;
+struct Parameter : spec::Parameter {
   at::Tensor weight;              // view of the flat weight buffer, compute dtype
   at::Tensor gradient;            // view of the flat fp32 gradient buffer; undefined if frozen or in inference
   bool gradient_written = false;  // in this step; the next write then adds
@@ -59,6 +57,20 @@ class Unit {
   std::string name_;
   partition::FlatSpace space_;
   std::vector<Parameter> parameters_;  // in flat order
+};
+
+/// The parameters that a visit reads, of whichever of its units.
+class VisitParameters {
+ public:
+  VisitParameters(std::vector<Unit>& units, const spec::Visit& visit);
+  /// Null if there is none. The pointer is valid as long as the model.
+  [[nodiscard]] Parameter* find(std::string_view name) const noexcept;
+  [[nodiscard]] Parameter* find(spec::Role role) const noexcept;
+  /// Throws Error{internal} if there is none.
+  [[nodiscard]] Parameter& at(const std::string& name) const;
+
+ private:
+  std::vector<Unit*> units_;
 };
 
 /// The input and output of a visit. x: [rows, positions, d]; after the head, the loss (a scalar). memory: the encoder's

@@ -1,6 +1,8 @@
 #include "model/stored_model.hpp"
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
 #include "core/error.hpp"
 #include "model/stored_spec.hpp"
@@ -24,6 +26,50 @@ class CheckpointWeights final : public WeightSource {
   std::map<std::string, std::size_t> ids_;  // by name
 };
 
+/// W + scale·B·A for the matrices that have adapters, summed in fp32; all else as it is.
+class MergedWeights final : public WeightSource {
+ public:
+  MergedWeights(const spec::ModelSpec& with_adapters, std::unique_ptr<const WeightSource> weights)
+      : weights_(std::move(weights)) {
+    for (const spec::Unit& unit : with_adapters.units)
+      for (const spec::Parameter& parameter : unit.parameters)
+        if (parameter.is_adapter()) adapters_.emplace(parameter.name, parameter);
+  }
+
+  void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const override {
+    weights_->read(parameter, begin, to);
+    const std::optional<spec::AdapterNames> names = spec::adapter_names(parameter.name);
+    if (!names || !adapters_.contains(names->down)) return;
+    const spec::Parameter &down = adapters_.at(names->down), &up = adapters_.at(names->up);
+    if (down_of_ != down.name) {  // parameters are read from the first to the last element
+      down_.resize(static_cast<std::size_t>(down.numel()));
+      weights_->read(down, 0, down_);
+      down_of_ = down.name;
+    }
+    const std::int64_t columns = parameter.shape.back(), end = begin + std::ssize(to);
+    std::vector<float> factors(static_cast<std::size_t>(up.shape.back()));
+    for (const spec::AdapterPart& part : spec::adapter_parts(parameter, down, up)) {
+      const std::int64_t last = std::min(part.begin + part.rows, (end + columns - 1) / columns);
+      for (std::int64_t row = std::max(part.begin, begin / columns); row < last; ++row) {
+        weights_->read(up, (part.up + row - part.begin) * part.rank, factors);
+        const std::int64_t from = std::max(begin, row * columns), until = std::min(end, (row + 1) * columns);
+        float* const values = to.data() + (from - begin);
+        for (std::int64_t k = 0; k < part.rank; ++k) {
+          const float factor = static_cast<float>(up.scale) * factors[static_cast<std::size_t>(k)];
+          const float* const a = down_.data() + (part.down + k) * columns + (from - row * columns);
+          for (std::int64_t i = 0; i < until - from; ++i) values[i] += factor * a[i];
+        }
+      }
+    }
+  }
+
+ private:
+  std::unique_ptr<const WeightSource> weights_;
+  std::map<std::string, spec::Parameter> adapters_;  // by name
+  mutable std::string down_of_;
+  mutable std::vector<float> down_;  // A of the matrix that was read last
+};
+
 StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const checkpoint::Reader> owned) {
   const std::string where = (reader.directory() / "MANIFEST.json").string();
   const std::optional<spec::ModelConfig> config = stored_config(reader);
@@ -33,13 +79,13 @@ StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const c
   data::Tokenizer tokenizer =
       data::Tokenizer::load(reader.attachment("tokenizer.model"), spec::vocabulary_rule(*config), where);
   spec::ModelSpec spec = stored_spec(reader, *config, tokenizer.vocabulary().pieces);
-  return {*config,
-          std::move(spec),
-          std::move(tokenizer),
-          std::make_unique<CheckpointWeights>(reader, std::move(owned)),
-          reader.directory().string(),
-          reader.run_uuid(),
-          reader.step()};
+  std::unique_ptr<const WeightSource> weights = std::make_unique<CheckpointWeights>(reader, std::move(owned));
+  if (stored_lora(reader)) {
+    weights = std::make_unique<MergedWeights>(spec, std::move(weights));
+    spec = spec::ModelSpec(spec.architecture);
+  }
+  return {*config,           std::move(spec), std::move(tokenizer), std::move(weights), reader.directory().string(),
+          reader.run_uuid(), reader.step()};
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ class WeightSource {
   virtual void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const = 0;
 };
 
+/// A model as it computes: adapters (spec::LoraConfig) are merged into their matrices.
 struct StoredModel {
   spec::ModelConfig config;
   spec::ModelSpec spec;

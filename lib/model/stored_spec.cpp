@@ -37,17 +37,20 @@ std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format
 
 }  // namespace
 
-boost::json::object model_section(const spec::ModelConfig& config, const Digest& tokenizer, std::int64_t pieces) {
+boost::json::object model_section(const spec::ModelConfig& config, const Digest& tokenizer, std::int64_t pieces,
+                                  const std::optional<spec::LoraConfig>& lora) {
   using boost::json::array;
   const bool tied = config.tie_embeddings.value_or(config.type == spec::ModelType::encoder_decoder);
-  return {{"arch", config::to_json(config.type)},
-          {"config", config::to_json(config)},
-          {"config_digest", config::digest_of_config(config).hex()},
-          {"tokenizer_digest", tokenizer.hex()},
-          {"vocab_size", pieces},
-          {"tied", tied                                ? array{"embeddings", "output"}
-                   : config.tie_inputs.value_or(false) ? array{"embeddings"}
-                                                       : array{}}};
+  boost::json::object section{{"arch", config::to_json(config.type)},
+                              {"config", config::to_json(config)},
+                              {"config_digest", config::digest_of_config(config).hex()},
+                              {"tokenizer_digest", tokenizer.hex()},
+                              {"vocab_size", pieces},
+                              {"tied", tied                                ? array{"embeddings", "output"}
+                                       : config.tie_inputs.value_or(false) ? array{"embeddings"}
+                                                                           : array{}}};
+  if (lora) section["lora"] = config::to_json(*lora);
+  return section;
 }
 
 std::optional<spec::ModelConfig> stored_config(const checkpoint::Reader& reader) {
@@ -57,6 +60,17 @@ std::optional<spec::ModelConfig> stored_config(const checkpoint::Reader& reader)
     return config::from_document<spec::ModelConfig>(
         config::Document::parse(boost::json::serialize(*section), manifest_of(reader)));
   });
+}
+
+std::optional<spec::LoraConfig> stored_lora(const checkpoint::Reader& reader) {
+  const boost::json::value* const section = reader.sections().model.if_contains("lora");
+  if (section == nullptr) return std::nullopt;
+  auto lora = by_its_word(reader, [&] {
+    return config::from_document<spec::LoraConfig>(
+        config::Document::parse(boost::json::serialize(*section), manifest_of(reader)));
+  });
+  if (!lora.rank) fail(reader, "the rank of its adapters", "none");
+  return lora;
 }
 
 spec::ModelSpec stored_spec(const checkpoint::Reader& reader, const spec::ModelConfig& config, std::int64_t pieces) {
@@ -69,6 +83,8 @@ spec::ModelSpec stored_spec(const checkpoint::Reader& reader, const spec::ModelC
   if (layers > static_cast<std::int64_t>(stored.size()))
     fail(reader, fmt::format("the parameters of {} layers", layers), fmt::format("{} in all", stored.size()));
   spec::ModelSpec spec = shape;
+  if (const auto lora = stored_lora(reader))
+    spec = by_its_word(reader, [&] { return spec::with_adapters(std::move(spec), *lora); });
   for (const spec::Unit& unit : spec.units) {
     for (const spec::Parameter& param : unit.parameters) {
       const auto found = stored.find(param.name);

@@ -46,6 +46,7 @@ json::object json_of(const RunPlan& plan) {
   return {
       {"parameters", plan.spaces.parameters},
       {"padded_parameters", plan.spaces.all.padded},
+      {"trained_parameters", plan.parameters.trained},
       {"ranks", plan.target.layout.world()},
       {"nodes", plan.target.layout.nodes()},
       {"gpu", plan.target.gpu != nullptr ? json::value(plan.target.gpu->name) : json::value(nullptr)},

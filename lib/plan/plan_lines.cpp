@@ -34,6 +34,12 @@ void add_model(std::vector<std::string>& lines, const RunPlan& plan, const RunCo
   lines.push_back(fmt::format("model: {} parameters ({} with padding){}{}", grouped(plan.spaces.parameters),
                               grouped(plan.spaces.all.padded), formats.empty() ? "" : "; exportable as ",
                               fmt::join(formats, ", ")));
+  if (const auto [trained, all] = plan.parameters; trained < all)
+    lines.push_back(fmt::format("trained: {} parameters ({:.2g} %)", grouped(trained),
+                                100 * static_cast<double>(trained) / static_cast<double>(all)));
+  if (config.lora)
+    lines.back() +=
+        fmt::format("; adapters of rank {}, times {:.4g}", *config.lora->rank, spec::adapter_scale(*config.lora));
   lines.push_back(
       fmt::format("work per position ({}): {:.4g} GFLOP, forward and backward, with causal attention ({:.5g} by an "
                   "exact count of its pairs; {:.4g} as if it were neither causal nor windowed)",

@@ -152,7 +152,7 @@ std::span<const KeyText> key_texts(const StopConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const RunConfig&) {
-  static constexpr std::array<KeyText, 17> texts{{
+  static constexpr std::array<KeyText, 19> texts{{
       {"run_dir", "folder of the run: lock, checkpoints, exports, metrics"},
       {"seed", "seed of initial weights, order of examples and dropout"},
       {"device", "cpu, cuda, or auto: cuda if a GPU is found"},
@@ -163,6 +163,10 @@ std::span<const KeyText> key_texts(const RunConfig&) {
        "a "
        "soup or of a Hugging Face model; or {from, components, allow_new}, or a list of these, of which later ones go "
        "first; a run that resumes does not read it"},
+      {"lora", "adapters next to the matrices of the model of init_from; nothing else is trained (LoRA)"},
+      {"freeze",
+       "parameters that are not trained: patterns of their names, such as \"encoder/*\" or "
+       "\"decoder/embeddings/weight\""},
       {"loss", "the loss that training minimizes"},
       {"optimizer", "update rule and clipping"},
       {"schedule", "learning rate and length of training"},
@@ -271,6 +275,10 @@ void validate(const RunConfig& config, config::Problems& problems) {
   const bool elastic = config.sharding.reduction == Reduction::elastic;
   problems.require(!elastic || (wire.inner == WireType::fp32 && wire.outer == WireType::fp32),
                    "/precision/gradient_wire", "fp32 when sharding.reduction is elastic", "bf16");
+  problems.require(!config.lora || config.init_from, "/init_from",
+                   "an existing model, since lora trains adapters next to its matrices", "none");
+  problems.require(!config.lora || config.freeze.empty(), "/freeze",
+                   "absent, since lora freezes everything but adapters", "a list of patterns");
   problems.require(config.optimizer.ema == 0 || has_wide_master(config), "/optimizer/ema",
                    "0 with precision.mode bf16_pure, which keeps no fp32 master weights to average",
                    config.optimizer.ema);
@@ -380,6 +388,13 @@ data::BatchConfig batch_of(const RunConfig& config) {
   if (!batch.width_multiple && (has_bias(config.model.encoder.position) || has_bias(config.model.decoder.position)))
     batch.width_multiple = 8;
   return batch;
+}
+
+spec::ModelSpec spec_of(const RunConfig& config, std::int64_t pieces) {
+  spec::ModelSpec spec = spec::resolve(config.model, pieces);
+  if (config.lora) spec = spec::with_adapters(std::move(spec), *config.lora);
+  if (!config.freeze.empty()) spec = spec::with_frozen(std::move(spec), config.freeze);
+  return spec;
 }
 
 data::TextRules rules_of(const ValidationSet& set, const RunConfig& config) {

@@ -13,6 +13,7 @@
 #include "optim/optim_config.hpp"
 #include "optim/schedule.hpp"
 #include "plan/init_from.hpp"
+#include "spec/fine_tuning.hpp"
 #include "spec/model_config.hpp"
 #include "telemetry/telemetry_config.hpp"
 
@@ -158,7 +159,9 @@ struct RunConfig {
   std::string device = "auto";  // cpu, cuda; auto: cuda where a GPU is found
   data::DataConfig data;
   spec::ModelConfig model;
-  std::optional<InitFrom> init_from;  // absent: random weights
+  std::optional<InitFrom> init_from;     // absent: random weights
+  std::optional<spec::LoraConfig> lora;  // absent: no adapters
+  std::vector<std::string> freeze{};     // patterns of parameters that are not trained
   LossConfig loss;
   optim::OptimizerConfig optimizer;
   optim::ScheduleConfig schedule;
@@ -172,8 +175,8 @@ struct RunConfig {
   StopConfig stop;
 };
 BOOST_DESCRIBE_STRUCT(RunConfig, (),
-                      (run_dir, seed, device, data, model, init_from, loss, optimizer, schedule, batch, precision,
-                       sharding, checkpoint, validation, telemetry, comm, stop))
+                      (run_dir, seed, device, data, model, init_from, lora, freeze, loss, optimizer, schedule, batch,
+                       precision, sharding, checkpoint, validation, telemetry, comm, stop))
 
 std::span<const config::KeyText> key_texts(const LossConfig&);
 std::span<const config::KeyText> key_texts(const PrecisionConfig&);
@@ -216,6 +219,9 @@ void require_trainable(const RunConfig& config);
 [[nodiscard]] data::BatchConfig batch_of(const RunConfig& config);
 /// With the defaults for the kind of model.
 [[nodiscard]] optim::Schedule schedule_of(const RunConfig& config);
+/// The model with its adapters and what is frozen of it. pieces: of the tokenizer. Throws Error{config} where keys of
+/// model, lora or freeze do not fit.
+[[nodiscard]] spec::ModelSpec spec_of(const RunConfig& config, std::int64_t pieces);
 /// The configured value, or the default for the kind of model.
 [[nodiscard]] double label_smoothing_of(const RunConfig& config);
 

@@ -336,6 +336,7 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   const MicroBatch& batch = planner.micro_batch();
   const double positions = batch.source_positions + batch.target_positions;
   plan.positions_per_step = positions * plan.sizes.micro_batches;
+  plan.parameters = spec::trained_count(spec);
   const config::Period& length = config.schedule.length;
   if (length.unit == config::Period::Unit::step) plan.steps = length.count;
   if (length.unit == config::Period::Unit::tgt_token && is_language_model(config))
@@ -345,11 +346,11 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   if (plan.steps) plan.positions_in_all = *plan.steps * plan.positions_per_step;
 
   telemetry::Work work = work_of(shape, batch);
-  plan.flops = telemetry::flops_of(flop_shape(shape), work);
+  plan.flops = telemetry::flops_of(flop_shape(spec), work);
   plan.flops = {.causal = plan.flops.causal / positions, .full = plan.flops.full / positions};
   const auto width = static_cast<std::int64_t>(batch.target_width);
   work.decoder_pairs = batch.target_positions / batch.target_width * telemetry::exact_pairs(width, shape.window);
-  plan.exact_flops = telemetry::flops_of(flop_shape(shape), work).causal / positions;
+  plan.exact_flops = telemetry::flops_of(flop_shape(spec), work).causal / positions;
 
   plan.activations = planner.activations();
   plan.scheme = scheme_of(config.sharding);

@@ -35,6 +35,7 @@ struct RunPlan {
   data::StepSizes sizes{};
   const char* position_name = "tgt_tokens";  // of a language model; else padded_tokens, both sides
   double positions_per_step = 0;
+  spec::TrainedCount parameters{};
   std::optional<double> steps{}, positions_in_all{};  // if the length does not depend on the data, or that is known
   std::optional<DataPlan> data{};                     // with token shards
   telemetry::Flops flops{};                           // a position

@@ -55,8 +55,9 @@ struct Compute {
   int visit = 0, micro_batch = 0;
 };
 
-/// Forward and, if it trains, backward of all visits and micro-batches, in the order of accumulation.
-std::vector<Compute> compute_order(int visits, const PlanChoices& choices, bool trains) {
+/// Forward and, if it trains, backward of all visits (backward: from first_trained on) and micro-batches, in the order
+/// of accumulation.
+std::vector<Compute> compute_order(int visits, int first_trained, const PlanChoices& choices, bool trains) {
   std::vector<Compute> ops;
   const int together = choices.order == AccumulationOrder::breadth_first ? choices.micro_batches : 1;
   for (int first = 0; first < choices.micro_batches; first += together) {
@@ -64,7 +65,7 @@ std::vector<Compute> compute_order(int visits, const PlanChoices& choices, bool 
       for (int m = first; m < first + together; ++m) ops.push_back({kind, v, m});
     };
     for (int v = 0; v < visits; ++v) visit(OpKind::forward, v);
-    for (int v = visits - 1; trains && v >= 0; --v) visit(OpKind::backward, v);
+    for (int v = visits - 1; trains && v >= first_trained; --v) visit(OpKind::backward, v);
   }
   return ops;
 }
@@ -88,7 +89,12 @@ class Planner {
   }
 
   StepPlan run() {
-    const std::vector<Compute> computes = compute_order(static_cast<int>(shape_.visit_units.size()), choices_, trains_);
+    const auto trained = std::ranges::find_if(shape_.visit_units, [&](const std::vector<std::size_t>& units) {
+      return !std::ranges::all_of(units, [&](std::size_t unit) { return is_frozen(unit); });
+    });
+    plan_.first_trained = narrow<int>(trained - shape_.visit_units.begin());
+    const std::vector<Compute> computes =
+        compute_order(static_cast<int>(shape_.visit_units.size()), plan_.first_trained, choices_, trains_);
     for (std::size_t i = 0; i < computes.size(); ++i) {
       fetch(computes, i);
       compute(computes[i]);

@@ -47,6 +47,8 @@ enum class ReduceEvery { step, micro_batch };
 struct StepPlan {
   std::vector<Op> ops;
   int micro_batches = 0;
+  /// The first visit with a backward pass: before it, all units are frozen.
+  int first_trained = 0;
   ReduceEvery reduce_every = ReduceEvery::step;
 };
 

@@ -43,17 +43,40 @@ std::int64_t capacity_bytes(const Gpu& gpu) {
   return static_cast<std::int64_t>((gpu.memory_gib - context_gib) * (1LL << 30));
 }
 
-telemetry::FlopShape flop_shape(const spec::Architecture& shape) {
-  return {.encoder_layers = shape.encoder_layers,
-          .decoder_layers = shape.decoder_layers,
-          .width = shape.width,
-          .ff = shape.ff,
-          .heads = shape.heads,
-          .kv_heads = shape.kv_heads,
-          .head_size = shape.head_size,
-          .vocab = shape.vocabulary.rows,
-          .ff_matrices = spec::is_gated(shape.activation) ? 3 : 2,
-          .window = shape.window};
+telemetry::FlopShape flop_shape(const spec::ModelSpec& spec) {
+  const spec::Architecture& shape = spec.architecture;
+  telemetry::FlopShape flops{.encoder_layers = shape.encoder_layers,
+                             .decoder_layers = shape.decoder_layers,
+                             .width = shape.width,
+                             .ff = shape.ff,
+                             .heads = shape.heads,
+                             .kv_heads = shape.kv_heads,
+                             .head_size = shape.head_size,
+                             .vocab = shape.vocabulary.rows,
+                             .ff_matrices = spec::is_gated(shape.activation) ? 3 : 2,
+                             .window = shape.window};
+  bool trains = false;  // some unit of a visit up to here
+  for (const spec::Visit& visit : spec.visits) {
+    const bool encoder = visit.kind == spec::VisitKind::encoder_block;
+    for (const std::size_t unit : visit.units) trains = trains || !spec.units[unit].frozen;
+    if (visit.kind == spec::VisitKind::source || visit.kind == spec::VisitKind::target) continue;  // no products
+    if (!trains && visit.kind != spec::VisitKind::head)
+      ++(encoder ? flops.encoder_forward_only : flops.decoder_forward_only);
+    for (const std::size_t u : visit.units) {
+      for (const spec::Parameter& parameter : spec.units[u].parameters) {
+        const bool is_head =
+            parameter.role == (shape.tie_embeddings ? spec::Role::target_embedding : spec::Role::head_weight);
+        if (parameter.shape.size() != 2 || (visit.kind == spec::VisitKind::head) != is_head ||
+            parameter.role == spec::Role::relative_bias)
+          continue;
+        // Two operations an element for each product: forward, gradient of the input, gradient of the matrix.
+        const double products = parameter.is_adapter() ? 3 : !spec.units[u].frozen ? 0 : trains ? -1 : -2;
+        const bool of_source = encoder || (parameter.name.find("/attention/linear_1/") != std::string::npos);
+        (of_source ? flops.source_extra : flops.target_extra) += 2 * products * static_cast<double>(parameter.numel());
+      }
+    }
+  }
+  return flops;
 }
 
 telemetry::Work work_of(const spec::Architecture& shape, const MicroBatch& batch) {

@@ -35,7 +35,7 @@ inline constexpr double context_gib = 1.0;
 [[nodiscard]] std::int64_t capacity_bytes(const Gpu& gpu);
 
 /// The shape from which telemetry counts FLOPs.
-[[nodiscard]] telemetry::FlopShape flop_shape(const spec::Architecture& shape);
+[[nodiscard]] telemetry::FlopShape flop_shape(const spec::ModelSpec& spec);
 /// The same for a micro-batch of whole rows.
 [[nodiscard]] telemetry::Work work_of(const spec::Architecture& shape, const MicroBatch& batch);
 

@@ -31,6 +31,8 @@ enum class Role {
   linear_bias,
   norm_scale,
   norm_shift,
+  adapter_down,  // next to a frozen matrix (fine_tuning.hpp): A
+  adapter_up,    // B
 };
 
 /// One of the matrices (or biases) that a parameter stacks. Its rows follow those of the previous part.
@@ -40,9 +42,9 @@ struct Part {
   std::optional<double> deviation = std::nullopt;  // of its initial values, if not the parameter's
 };
 
-/// Initial values: `constant`, or normal with this standard deviation; row `zero_row` is 0.
+/// Initial values: `constant`, or normal with this standard deviation, or uniform in ±`uniform`; row `zero_row` is 0.
 struct Initial {
-  double constant = 0, deviation = 0;
+  double constant = 0, deviation = 0, uniform = 0;
   std::optional<std::int64_t> zero_row = std::nullopt;
   std::optional<std::int64_t> dead_from = std::nullopt;  // elements from this one on are -1e4: dead ids of the output
 };
@@ -51,8 +53,10 @@ struct Parameter : partition::ParamSpec {
   Role role = Role::linear_bias;
   Initial initial{};
   std::vector<Part> parts{};  // empty: a single matrix or vector
+  double scale = 1;           // adapter_up: what the adapters' product is multiplied by
   /// Whether it has one row per id.
   [[nodiscard]] bool is_by_id() const noexcept;
+  [[nodiscard]] bool is_adapter() const noexcept { return role == Role::adapter_down || role == Role::adapter_up; }
 };
 
 /// A parameter, or one of the parts that it stacks. A vector is a matrix with one column.

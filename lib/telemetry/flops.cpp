@@ -41,9 +41,15 @@ Flops flops_of(const FlopShape& shape, const Work& work) {
   const double target =
       decoder * (query_and_output * (cross ? 2 : 1) + key_and_value + ff) + d * static_cast<double>(shape.vocab);
   const double linear = source * work.source_positions + target * work.target_positions;
-  const double around = encoder * work.encoder_pairs + (cross ? decoder * work.cross_pairs : 0);
-  // Scores and weighted values: two multiply-adds a pair and channel.
-  const auto total = [&](double decoder_pairs) { return 6 * linear + 12 * q * (around + decoder * decoder_pairs); };
+  const double extra = shape.source_extra * work.source_positions + shape.target_extra * work.target_positions;
+  // Passes over the pairs, in units of forward and backward pass. Scores and weighted values: two multiply-adds a pair
+  // and channel.
+  const double around_encoder = encoder - static_cast<double>(shape.encoder_forward_only) * 2 / 3;
+  const double around_decoder = decoder - static_cast<double>(shape.decoder_forward_only) * 2 / 3;
+  const double around = around_encoder * work.encoder_pairs + (cross ? around_decoder * work.cross_pairs : 0);
+  const auto total = [&](double decoder_pairs) {
+    return 6 * linear + extra + 12 * q * (around + around_decoder * decoder_pairs);
+  };
   return {.causal = total(work.decoder_pairs), .full = total(work.decoder_pairs_full)};
 }
 

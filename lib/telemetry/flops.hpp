@@ -16,6 +16,10 @@ struct FlopShape {
   std::int64_t width = 0, ff = 0, heads = 0, kv_heads = 0, head_size = 0, vocab = 0;
   int ff_matrices = 3;  // gated: 3, else 2
   std::optional<std::int64_t> window{};
+  /// Where parts are frozen: layers without a backward pass, and operations that a position has more, for adapters, or
+  /// less.
+  std::int64_t encoder_forward_only = 0, decoder_forward_only = 0;
+  double source_extra = 0, target_extra = 0;
 };
 
 /// The work of a batch. It adds up over rows, micro-batches, ranks and steps.

@@ -102,7 +102,7 @@ InitialWeights::InitialWeights(comm::Context& context, const plan::RunConfig& co
   std::vector<std::string> fresh;
   for (const spec::Unit& unit : spec.units) {
     for (const spec::Parameter& parameter : unit.parameters)
-      if (!found_.contains(parameter.name)) fresh.push_back(parameter.name);
+      if (!parameter.is_adapter() && !found_.contains(parameter.name)) fresh.push_back(parameter.name);
   }
   if (!fresh.empty()) lines_.push_back(fmt::format("new, with random values: {}", listed(fresh)));
 }
@@ -117,7 +117,7 @@ void InitialWeights::match(std::size_t s, const spec::ModelSpec& spec) {
   std::set<std::string> used;
   for (const spec::Unit& unit : spec.units) {
     for (const spec::Parameter& parameter : unit.parameters) {
-      if (!source.covers(parameter)) continue;
+      if (parameter.is_adapter() || !source.covers(parameter)) continue;
       const auto there = theirs.find(parameter.name);
       if (there == theirs.end()) {
         missing.push_back(parameter.name);

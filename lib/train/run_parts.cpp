@@ -26,7 +26,7 @@ plan::RunPlan affordable_plan(const comm::Context& context, const plan::RunConfi
     throw_error(Fault::config, "sharding.reduction", "exact or fast on a GPU", "elastic, which needs device: cpu",
                 "choose another reduction, or set device to cpu");
   const data::ShardIndex counts = data::read_shard_index(context.files, config.data.shards);
-  plan::RunPlan plan = plan::plan_run(config, spec::resolve(config.model, vocab_live),
+  plan::RunPlan plan = plan::plan_run(config, plan::spec_of(config, vocab_live),
                                       {.layout = context.topology.layout(), .gpu = planned_gpu(device)}, &counts);
   if (const auto memory = rank_memory_bytes(device, context.topology)) plan::require_state_fits(plan, *memory);
   return plan;
@@ -87,7 +87,7 @@ void RunParts::set_up() {
 
   plan = read_on_all(context, [&] { return affordable_plan(context, config, facts.vocab_live, device); });
 
-  model.emplace(spec::resolve(config.model, facts.vocab_live), context.topology.layout());
+  model.emplace(plan::spec_of(config, facts.vocab_live), context.topology.layout());
   other_bytes = memory_of(device).bytes;
   buffers.emplace(
       *model, std::vector{context.topology.canonical_rank()},

@@ -114,7 +114,8 @@ bool has_same_optimizer_state(const json::object& a, const json::object& b) {
 
 checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& facts, const RunState& state) {
   checkpoint::Sections sections;
-  sections.model = model::model_section(config.model, facts.tokenizer, facts.vocab_live);
+  sections.model = model::model_section(config.model, facts.tokenizer, facts.vocab_live, config.lora);
+  if (!config.freeze.empty()) sections.model["freeze"] = config::to_json(config.freeze);
   sections.optimizer = {{"type", config::to_json(config.optimizer.type)},
                         {"hparams", config::to_json(config.optimizer)},
                         {"loss", config::to_json(config.loss)},
@@ -231,6 +232,8 @@ std::vector<std::string> check_resumable(const checkpoint::Sections& saved, cons
   const Fixed fixed[] = {{saved_model, wanted.model, "/config", "model", true},
                          {saved.model, wanted.model, "/tokenizer_digest", "data.tokenizer", true},
                          {saved.model, wanted.model, "/vocab_size", "data.tokenizer", true},
+                         {saved.model, wanted.model, "/lora", "lora", true},
+                         {saved.model, wanted.model, "/freeze", "freeze", true},
                          {saved.data, wanted.data, "/order", "data", false},
                          {saved.data, wanted.data, "/batch", "batch", false},
                          {saved.data, wanted.data, "/seed", "seed", false},

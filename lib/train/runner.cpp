@@ -65,6 +65,7 @@ model::Inputs inputs_of(const data::Batch& batch, c10::Device device) {
 /// What one micro-batch keeps between its forward and its backward visits.
 struct Runner::MicroBatch {
   bool empty = true, recomputes = false;
+  std::size_t first_trained = 0;  // visit: those before it have no backward pass and keep nothing
   model::Inputs inputs;
   model::Pass pass;
   model::State state;                 // output of the last visit, input of the next
@@ -116,14 +117,15 @@ void Runner::forward(MicroBatch& micro, int index) {
   const model::Visit& visit = model_.visits()[v];
   const bool is_loss = v + 1 == model_.visits().size(), runs_again = micro.recomputes && !is_loss;
   model::State in = std::move(micro.state);
-  if (micro.pass.training) {  // leaves: this segment's gradients end here
+  const bool trains = micro.pass.training && v >= micro.first_trained;
+  if (trains) {  // leaves: this segment's gradients end here
     if (in.x.defined()) in.x = in.x.detach().requires_grad_();
     if (in.memory.defined()) in.memory = in.memory.detach();
     if (visit.reads_memory) in.memory.requires_grad_();
   }
-  const c10::AutoGradMode recording(micro.pass.training && !runs_again);
+  const c10::AutoGradMode recording(trains && !runs_again);
   micro.state = visit.forward(in, micro.inputs, micro.pass);
-  if (!micro.pass.training) return;
+  if (!trains) return;
   micro.in[v] = std::move(in);
   if (!runs_again) micro.out[v] = micro.state;
 }
@@ -337,12 +339,15 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
         events[i] = gather(op);
         break;
       case plan::OpKind::forward:
-        if (op.visit == 0) begin(*micro, step.batches[static_cast<std::size_t>(op.micro_batch)], op.micro_batch, step);
+        if (op.visit == 0) {
+          begin(*micro, step.batches[static_cast<std::size_t>(op.micro_batch)], op.micro_batch, step);
+          micro->first_trained = static_cast<std::size_t>(plan.first_trained);
+        }
         if (!micro->empty) forward(*micro, op.visit);
         break;
       case plan::OpKind::backward:
         if (!micro->empty) backward(*micro, op.visit);
-        if (op.visit > 0) break;
+        if (op.visit > plan.first_trained) break;
         step.result.loss_sum += number_of(micro->pass.loss_sum);
         step.result.nll_sum += number_of(micro->pass.nll_sum);
         *micro = {};

@@ -75,7 +75,7 @@ class Trainer {
     announce_data(loader);
     progress_.emplace(context_,
                       telemetry::Metrics::Setup{.config = config_.telemetry,
-                                                .shape = plan::flop_shape(run_.model->architecture()),
+                                                .shape = plan::flop_shape(run_.model->spec()),
                                                 .ranks = context_.topology.world_size(),
                                                 .peak_flops = peak_flops(run_.device),
                                                 .before = place_of(state_, run_.schedule),

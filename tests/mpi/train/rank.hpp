@@ -148,7 +148,7 @@ class Rank {
   /// One rank alone.
   explicit Rank(const spec::ModelSpec& spec, const Training& training = {})
       : Rank(spec, partition::Layout{}, 0, nobody(), training) {}
-  /// spec: may be test::with_shared_bias() or with_adapters().
+  /// spec: may be test::with_shared_bias().
   /// parts: the groups of components 1, 2, …
   Rank(const spec::ModelSpec& spec, const partition::Layout& layout, int canonical_rank, comm::Collectives& collectives,
        const Training& training = {}, const std::vector<std::optional<comm::Group>>& parts = {})
@@ -171,7 +171,6 @@ class Rank {
                 c10::kCPU) {
     buffers_.initialise(3);
     use_shared_bias(model_);
-    use_adapters(model_);
   }
 
   [[nodiscard]] plan::StepPlan plan(int micro_batches) const {
@@ -423,7 +422,7 @@ inline void expect_slopes(const spec::ModelSpec& spec, std::initializer_list<std
     constexpr float shift = 0.01F;
     const double slope = (loss_with(element, shift) - loss_with(element, -shift)) / (2 * shift);
     EXPECT_NEAR(gradient[element].item<double>(), slope, 0.03 * std::abs(slope) + 1e-4) << element;
-    EXPECT_GT(std::abs(slope), 1e-4);
+    EXPECT_GT(std::abs(slope), 1e-4) << element;
   }
 }
 

@@ -15,8 +15,8 @@
 
 namespace argosy::test {
 
-BoundModel::BoundModel(const spec::Architecture& shape, at::ScalarType type, std::uint64_t seed)
-    : model(std::make_unique<model::Model>(shape, partition::Layout({2, 1}))) {
+BoundModel::BoundModel(const spec::ModelSpec& spec, at::ScalarType type, std::uint64_t seed)
+    : model(std::make_unique<model::Model>(spec, partition::Layout({2, 1}))) {
   for (model::Unit& unit : model->units()) {
     const at::Tensor flat = at::zeros({unit.space().padded_size()}, at::kFloat);
     for (std::size_t i = 0; i < unit.space().params().size(); ++i) {

@@ -15,7 +15,7 @@
 namespace argosy::test {
 
 struct BoundModel {
-  explicit BoundModel(const spec::Architecture& shape, at::ScalarType type = at::kFloat, std::uint64_t seed = 1);
+  explicit BoundModel(const spec::ModelSpec& spec, at::ScalarType type = at::kFloat, std::uint64_t seed = 1);
   std::unique_ptr<model::Model> model;
   std::vector<at::Tensor> weights, gradients;  // flat, one a unit; gradients start as NaN
   [[nodiscard]] model::Parameter& parameter(const std::string& name);

@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# Training a part of a model: adapters, and frozen parameters.
+
+load ../verses.sh
+
+setup_file() {
+  export WORK="$BATS_FILE_TMPDIR" APPS="$ARGOSY_BUILD_DIR/apps"
+  cd "$WORK" && small_run 200 && sed -i 's/"warmup": 20/"warmup": 1/' config.json
+  "$APPS/train" config.json --set run_dir=base --set schedule.length=60 2>base.log
+  export BASE="$WORK/base/export/000000060"
+}
+
+setup() {
+  cd "$WORK"
+}
+
+lora() { # lora RUN_DIR OPTIONS…: adapters next to the matrices of BASE
+  local run_dir=$1
+  shift
+  "$APPS/train" config.json --set run_dir="$run_dir" --set init_from="$BASE" --set lora.rank=4 --set schedule.length=20 "$@"
+}
+
+loss_of() { # the last one of a run
+  grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | tail -n 1
+}
+
+changed() { # changed FOLDER FOLDER: the tensors whose bytes differ
+  python3 -B - "$@" <<'PY'
+import json, struct, sys
+def tensors(folder):
+    data = open(folder + "/model.safetensors", "rb").read()
+    (size,) = struct.unpack("<Q", data[:8])
+    return {name: data[8 + size + at["data_offsets"][0] : 8 + size + at["data_offsets"][1]]
+            for name, at in json.loads(data[8 : 8 + size]).items() if name != "__metadata__"}
+one, other = tensors(sys.argv[1]), tensors(sys.argv[2])
+print("\n".join(sorted(name for name in one if one[name] != other[name])))
+PY
+}
+
+@test "adapters train, resume on another number of ranks, and merge where the model is read" {
+  lora once 2>log
+  grep -q 'trained: .* parameters (.* %); adapters of rank 4, times 1' log
+  grep -q '"lora":{"rank":4' once/export/000000020/MANIFEST.json
+  lora twice --set schedule.length=10 --set schedule.decay_end=20 --set checkpoint.export_interval=0 2>log
+  on 2 "$APPS/train" config.json --set run_dir=twice --set init_from="$BASE" --set lora.rank=4 --set schedule.length=20 2>log
+  grep -q 'resum' log
+  [ "$(loss_of once | cut -c 1-11)" = "$(loss_of twice | cut -c 1-11)" ]
+
+  head -20 train.en | "$APPS/translate" once/export/000000020 --scores >adapted
+  head -20 train.en | "$APPS/translate" "$BASE" --scores >before
+  ! cmp -s adapted before
+  "$APPS/export" once/export/000000020 --format argosy --out merged --verify 2>log
+  ! grep -q lora merged/MANIFEST.json
+  head -20 train.en | "$APPS/translate" merged --scores >again
+  cmp adapted again
+  run "$APPS/soup" once/export/000000020 "$BASE" --out soup
+  [ "$status" -eq 3 ]
+  [[ $output == *'has adapters'*'--format argosy'* ]]
+  "$APPS/soup" merged "$BASE" --allow-cross-run --out soup 2>log
+}
+
+@test "the loss of a new adapter begins where the model's ended" {
+  lora fresh --set schedule.length=2 --set schedule.lr=1e-12 2>log
+  "$APPS/train" config.json --set run_dir=same --set init_from="$BASE" --set schedule.lr=1e-12 --set schedule.length=2 2>log
+  [ "$(loss_of fresh)" = "$(loss_of same)" ]
+}
+
+@test "frozen parameters keep their bytes, take no memory, and a run may not thaw them" {
+  "$APPS/train" config.json --set run_dir=frozen --set init_from="$BASE" --set 'freeze=["encoder/*", "embeddings/weight"]' \
+    --set schedule.length=20 2>log
+  "$APPS/train" config.json --set run_dir=all --set init_from="$BASE" --set schedule.length=20 2>log
+  "$APPS/export" "$BASE" --format hf --out hf-base 2>log
+  for run in frozen all; do
+    "$APPS/export" "$run/export/000000020" --format hf --out "hf-$run" 2>log
+    changed hf-base "hf-$run" >"$run.changed"
+  done
+  grep -q 'model.encoder.layers.0.fc1.weight' all.changed && grep -q shared.weight all.changed
+  ! grep -q 'encoder\|shared' <(grep -v decoder frozen.changed)
+  [ "$(grep -c decoder frozen.changed)" = "$(grep -c decoder all.changed)" ]
+  state() { "$APPS/train" config.json --set init_from="$BASE" "$@" --dry-run --json 2>log | grep -o '"optimizer_bytes": [0-9]*' | head -n 1 | grep -o '[0-9]*'; }
+  [ "$(state --set 'freeze=["encoder/*", "embeddings/weight"]')" -lt "$(state)" ]
+  run "$APPS/train" config.json --set run_dir=frozen --set init_from="$BASE" --set schedule.length=30
+  [ "$status" -eq 2 ]
+  [[ $output == *'freeze was ["encoder/*","embeddings/weight"] and is now nothing'* ]]
+}
+
+@test "what does not fit is refused" {
+  refused() { # refused TEXT OPTIONS…
+    local text=$1
+    shift
+    run "$APPS/train" config.json --set run_dir=refused "$@"
+    [ "$status" -eq 2 ]
+    [[ $output == *"$text"* ]]
+  }
+  refused 'init_from must be an existing model' --set lora.rank=4
+  refused 'lora.targets' --set init_from="$BASE" --set 'lora.targets=["q_proj"]'
+  refused 'lora.train_embeddings' --set init_from="$BASE" --set 'lora.targets="decoder/embeddings"'
+  refused 'which matches none' --set 'freeze=["encoder.0"]'
+  refused 'patterns that match all of them' --set 'freeze=["*"]'
+  refused 'freeze must be absent' --set init_from="$BASE" --set lora.rank=4 --set 'freeze=["encoder/*"]'
+}
