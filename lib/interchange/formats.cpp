@@ -17,6 +17,7 @@ namespace argosy::interchange {
 Format argosy_checkpoint();
 Format ctranslate2();
 Format hugging_face();
+Format peft();
 
 namespace {
 
@@ -28,7 +29,7 @@ namespace {
 }  // namespace
 
 std::span<const Format> formats() {
-  static const Format table[] = {ctranslate2(), hugging_face(), argosy_checkpoint()};
+  static const Format table[] = {ctranslate2(), hugging_face(), peft(), argosy_checkpoint()};
   return table;
 }
 
@@ -45,7 +46,7 @@ const Format& format_named(std::string_view name) {
 std::vector<std::string> formats_for(const spec::Architecture& architecture) {
   std::vector<std::string> names;
   for (const Format& format : formats())
-    if (!format.is_own && !format.limit(architecture)) names.emplace_back(format.name);
+    if (!format.is_own && !format.is_part && !format.limit(architecture)) names.emplace_back(format.name);
   return names;
 }
 

@@ -73,14 +73,15 @@ TensorFile file_of(Shard shard) {
 }  // namespace
 
 Written write_safetensors(const comm::Communicator& world, const Files& files, const Path& folder,
-                          const std::vector<Tensor>& tensors, std::uint64_t max_shard_bytes) {
+                          const std::vector<Tensor>& tensors, std::uint64_t max_shard_bytes, const std::string& stem) {
   const std::vector<Shard> shards = shards_of(tensors, max_shard_bytes);
   Written written;
   std::uint64_t tensor_bytes = 0;
   boost::json::object places;
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = shards.size() == 1 ? "model.safetensors"
-                                                : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    const std::string name = shards.size() == 1
+                                 ? stem + ".safetensors"
+                                 : fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
     for (const Tensor* tensor : shards[i]) {
       places[tensor->name] = name;
       tensor_bytes += tensor->size_bytes();
@@ -89,8 +90,9 @@ Written write_safetensors(const comm::Communicator& world, const Files& files, c
   }
   if (shards.size() > 1) {
     const boost::json::object index{{"metadata", {{"total_size", tensor_bytes}}}, {"weight_map", std::move(places)}};
-    comm::at_root(
-        world, [&] { files.write_atomically(folder / "model.safetensors.index.json", config::text_of(index) + "\n"); });
+    comm::at_root(world, [&] {
+      files.write_atomically(folder / (stem + ".safetensors.index.json"), config::text_of(index) + "\n");
+    });
   }
   return written;
 }

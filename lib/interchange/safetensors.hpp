@@ -13,10 +13,11 @@ namespace argosy::interchange {
 
 /// Writes `folder`/model.safetensors. If the tensors have more than `max_shard_bytes`, they go in their order into
 /// model-00001-of-0000N.safetensors …, which model.safetensors.index.json lists; a larger tensor has a file of its own.
-/// The bytes do not depend on the number of ranks.
+/// stem: the beginning of these names in place of "model". The bytes do not depend on the number of ranks.
 /// **Collective** over `world`. Throws Error{io}, and what `fill` of a tensor throws.
 Written write_safetensors(const comm::Communicator& world, const Files& files, const Path& folder,
-                          const std::vector<Tensor>& tensors, std::uint64_t max_shard_bytes);
+                          const std::vector<Tensor>& tensors, std::uint64_t max_shard_bytes,
+                          const std::string& stem = "model");
 
 /// The tensors of a folder with model.safetensors, or with model.safetensors.index.json and the files that it lists.
 class Safetensors {

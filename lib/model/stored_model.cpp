@@ -80,12 +80,13 @@ StoredModel open_model(const checkpoint::Reader& reader, std::unique_ptr<const c
       data::Tokenizer::load(reader.attachment("tokenizer.model"), spec::vocabulary_rule(*config), where);
   spec::ModelSpec spec = stored_spec(reader, *config, tokenizer.vocabulary().pieces);
   std::unique_ptr<const WeightSource> weights = std::make_unique<CheckpointWeights>(reader, std::move(owned));
-  if (stored_lora(reader)) {
+  std::optional<spec::LoraConfig> lora = stored_lora(reader);
+  if (lora) {
     weights = std::make_unique<MergedWeights>(spec, std::move(weights));
     spec = spec::ModelSpec(spec.architecture);
   }
   return {*config,           std::move(spec), std::move(tokenizer), std::move(weights), reader.directory().string(),
-          reader.run_uuid(), reader.step()};
+          reader.run_uuid(), reader.step(),   std::move(lora)};
 }
 
 }  // namespace

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
 #include "data/tokenizer.hpp"
-#include "spec/model_spec.hpp"
+#include "spec/fine_tuning.hpp"
 
 /// A model that exists, without LibTorch: of a checkpoint, a soup, or the folder of another program (interchange).
 /// Export, decoding and training from existing weights start from it.
@@ -21,15 +22,17 @@ class WeightSource {
   virtual void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const = 0;
 };
 
-/// A model as it computes: adapters (spec::LoraConfig) are merged into their matrices.
+/// A model as it computes: adapters (spec::LoraConfig) are merged into their matrices. `weights` has them as well,
+/// under the names that spec::with_adapters(spec, *lora) gives them.
 struct StoredModel {
   spec::ModelConfig config;
   spec::ModelSpec spec;
   data::Tokenizer tokenizer;
   std::unique_ptr<const WeightSource> weights;
-  std::string where;      // the folder, for messages
-  std::string id;         // 32 hex digits: of the run, or of the weights where there is no run
-  std::int64_t step = 0;  // of the checkpoint
+  std::string where;                       // the folder, for messages
+  std::string id;                          // 32 hex digits: of the run, or of the weights where there is no run
+  std::int64_t step = 0;                   // of the checkpoint
+  std::optional<spec::LoraConfig> lora{};  // of a model with adapters
   std::vector<checkpoint::Attachment> attachments{};  // that exports of the model contain as well
 };
 

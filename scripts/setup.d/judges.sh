@@ -11,7 +11,7 @@ judges_pip() {
 
 judges_wanted() { # prints the requirements, unless they are installed; with PyTorch or without
   local stamp=$deps/judges/.argosy-setup wanted=$judges_packages
-  if ((peer)); then wanted+=" torch==$libtorch_version"; fi
+  if ((peer)); then wanted+=" torch==$libtorch_version $adapter_packages"; fi
   if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return; fi
   if ((!peer)) && grep -qs "^$judges_packages" "$stamp"; then return; fi # has PyTorch as well
   echo "$wanted"
@@ -37,7 +37,8 @@ install_judges() {
 peer_libraries='nvidia-cublas==13.1.* nvidia-cufft==12.* nvidia-cufile==1.15.* nvidia-curand==10.4.* nvidia-cusparse==12.*
   nvidia-nvjitlink==13.0.* nvidia-cusparselt-cu13==0.8.0 nvidia-nccl-cu13==2.28.9 nvidia-cudnn-cu13==9.19.0.56
   nvidia-nvshmem-cu13==3.4.5'
-peer_packages='filelock typing-extensions>=4.10 sympy>=1.13.3 networkx jinja2 fsspec setuptools<82'
+adapter_packages='peft==0.21.2 accelerate==1.15.0' # --no-deps: they ask for the PyTorch of an index
+peer_packages='psutil filelock typing-extensions>=4.10 sympy>=1.13.3 networkx jinja2 fsspec setuptools<82'
 
 install_peer() {
   local tag wheels=() entry
@@ -52,4 +53,6 @@ install_peer() {
   judges_pip install --only-binary=:all: --no-cache-dir --no-deps "${wheels[@]}" $peer_libraries
   # shellcheck disable=SC2086
   judges_pip install --only-binary=:all: $peer_packages
+  # shellcheck disable=SC2086
+  judges_pip install --only-binary=:all: --no-deps $adapter_packages
 }

@@ -11,7 +11,7 @@ setup_file() {
 }
 
 setup() {
-  cd "$WORK"
+  cd "$WORK" || return
 }
 
 lora() { # lora RUN_DIR OPTIONS…: adapters next to the matrices of BASE
@@ -48,9 +48,10 @@ PY
 
   head -20 train.en | "$APPS/translate" once/export/000000020 --scores >adapted
   head -20 train.en | "$APPS/translate" "$BASE" --scores >before
-  ! cmp -s adapted before
+  run cmp -s adapted before
+  [ "$status" -eq 1 ]
   "$APPS/export" once/export/000000020 --format argosy --out merged --verify 2>log
-  ! grep -q lora merged/MANIFEST.json
+  [ "$(grep -c lora merged/MANIFEST.json)" -eq 0 ]
   head -20 train.en | "$APPS/translate" merged --scores >again
   cmp adapted again
   run "$APPS/soup" once/export/000000020 "$BASE" --out soup
@@ -75,13 +76,34 @@ PY
     changed hf-base "hf-$run" >"$run.changed"
   done
   grep -q 'model.encoder.layers.0.fc1.weight' all.changed && grep -q shared.weight all.changed
-  ! grep -q 'encoder\|shared' <(grep -v decoder frozen.changed)
+  [ "$(grep -v decoder frozen.changed | grep -c 'encoder\|shared')" -eq 0 ]
   [ "$(grep -c decoder frozen.changed)" = "$(grep -c decoder all.changed)" ]
   state() { "$APPS/train" config.json --set init_from="$BASE" "$@" --dry-run --json 2>log | grep -o '"optimizer_bytes": [0-9]*' | head -n 1 | grep -o '[0-9]*'; }
   [ "$(state --set 'freeze=["encoder/*", "embeddings/weight"]')" -lt "$(state)" ]
   run "$APPS/train" config.json --set run_dir=frozen --set init_from="$BASE" --set schedule.length=30
   [ "$status" -eq 2 ]
   [[ $output == *'freeze was ["encoder/*","embeddings/weight"] and is now nothing'* ]]
+}
+
+@test "peft loads the adapters, and gives what the merged model gives" {
+  lora some --set lora.rslora=true --set 'lora.targets=["decoder/*/self_attention/linear_0/value", "encoder/*/linear_1"]' 2>log
+  lora every --set lora.alpha=3 2>log
+  "$APPS/export" "$BASE" --format hf --out peft-base 2>log
+  for run in some every; do
+    "$APPS/export" "$run/export/000000020" --format hf --out "peft-$run" 2>log
+    "$APPS/export" "$run/export/000000020" --format peft --out "adapters-$run" 2>log
+    judge peft peft-base "adapters-$run" "peft-$run"
+  done
+  run "$APPS/export" "$BASE" --format peft --out none
+  [ "$status" -eq 2 ]
+  [[ $output == *'has no adapters'* ]]
+  lora embeddings --set lora.train_embeddings=true 2>log
+  run "$APPS/export" embeddings/export/000000020 --format peft --out none
+  [ "$status" -eq 2 ]
+  [[ $output == *'embeddings were trained as well'* ]]
+  "$APPS/export" embeddings/export/000000020 --format hf --out hf-embeddings 2>log
+  changed peft-base hf-embeddings | grep -q shared.weight
+  [ "$(changed peft-base peft-every | grep -c shared.weight)" -eq 0 ]
 }
 
 @test "what does not fit is refused" {

@@ -1,0 +1,149 @@
+/// The format peft: the adapters of a model alone, as Hugging Face's peft reads them next to the model in the format hf
+/// (FORMAT.md).
+#include <algorithm>
+#include <boost/json.hpp>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "core/error.hpp"
+#include "interchange/formats.hpp"
+#include "interchange/hf_family.hpp"
+#include "interchange/safetensors.hpp"
+
+namespace argosy::interchange {
+namespace {
+
+constexpr std::string_view weight_ending = ".weight";
+
+/// The adapters of a matrix of the family.
+struct Adapter {
+  std::string module;  // "model.layers.0.self_attn.q_proj"
+  const spec::Parameter *down, *up;
+  spec::AdapterPart part;
+};
+
+/// adapted: the model's specification with adapters, which this borrows.
+std::vector<Adapter> adapters_of(const spec::ModelSpec& adapted, Family family, std::set<std::string>& others) {
+  std::map<std::string, const spec::Parameter*> parameters;
+  for (const spec::Unit& unit : adapted.units)
+    for (const spec::Parameter& parameter : unit.parameters) parameters.emplace(parameter.name, &parameter);
+  std::vector<Adapter> adapters;
+  const spec::ModelSpec plain(adapted.architecture);
+  for (const Mapped& mapped : mapped_tensors(plain, family)) {
+    if (!mapped.name.ends_with(weight_ending)) continue;
+    const std::string module = mapped.name.substr(0, mapped.name.size() - weight_ending.size());
+    const auto names = spec::adapter_names(mapped.parameter->name);
+    const auto down = names ? parameters.find(names->down) : parameters.end();
+    bool has_adapters = false;
+    if (down != parameters.end()) {
+      const spec::Parameter* const up = parameters.at(names->up);
+      for (const spec::AdapterPart& part : spec::adapter_parts(*mapped.parameter, *down->second, *up)) {
+        if (part.begin != mapped.begin) continue;
+        adapters.push_back({module, down->second, up, part});
+        has_adapters = true;
+      }
+    }
+    if (!has_adapters) others.insert(module);
+  }
+  return adapters;
+}
+
+/// The ends of the modules' names, or whole names where an end is also that of a module without adapters.
+boost::json::array targets_of(const std::vector<Adapter>& adapters, const std::set<std::string>& others) {
+  std::set<std::string> targets;
+  for (const Adapter& adapter : adapters) {
+    const std::string end = adapter.module.substr(adapter.module.rfind('.') + 1);
+    const bool clear =
+        std::ranges::none_of(others, [&](const std::string& other) { return other.ends_with("." + end); });
+    targets.insert(clear ? end : adapter.module);
+  }
+  boost::json::array names;
+  for (const std::string& target : targets) names.emplace_back(target);
+  return names;
+}
+
+void require_adapters(const model::StoredModel& model, const ExportOptions& options) {
+  if (!model.lora)
+    throw_claim(Fault::usage, fmt::format("--format peft: {} has no adapters", model.where), model.where,
+                "a checkpoint of a run with lora", "one without", "use another format");
+  if (model.lora->train_embeddings)
+    throw_claim(Fault::usage, "--format peft: embeddings were trained as well, and the format holds adapters alone",
+                "lora.train_embeddings", "false", "true", "export the merged model, in another format");
+  if (options.quantization != Quantization::float32)
+    throw_claim(Fault::usage, "--format peft stores adapters as float32", "--quantization", "float32", "another type",
+                "leave --quantization out");
+  if (options.verify_with)
+    throw_claim(Fault::usage, "--format peft holds no whole model that could be verified", "--verify", "another format",
+                "peft", "leave --verify out");
+}
+
+/// Like the format hf, whose folder holds the matrices.
+std::optional<Facts> peft_limit(const spec::Architecture& architecture) {
+  return format_named("hf").limit(architecture);
+}
+
+ExportReport write_peft(comm::Context& context, const model::StoredModel& model, const Path& folder,
+                        const ExportOptions& options) {
+  const double begin_s = context.clock.monotonic_s();
+  ExportReport report{.folder = folder};
+  std::optional<spec::ModelSpec> adapted;
+  std::vector<Adapter> adapters;
+  std::set<std::string> others;
+  comm::agree(context.world, [&] {
+    require_adapters(model, options);
+    if (auto facts = peft_limit(model.spec.architecture)) throw Error{Fault::usage, std::move(*facts)};
+    adapted = spec::with_adapters(model.spec, *model.lora);
+    adapters = adapters_of(*adapted, family_of(model.spec.architecture), others);
+  });
+  std::vector<Tensor> tensors;
+  const auto add = [&](std::string name, const spec::Parameter& parameter, std::int64_t row, std::int64_t rows) {
+    const std::int64_t columns = parameter.shape.back(), begin = row * columns;
+    tensors.push_back({"base_model.model." + name + weight_ending.data(),
+                       DType::f32,
+                       {rows, columns},
+                       [&model, &parameter, begin, name](std::int64_t first, MutableBytes to) {
+                         fill_floats(model, parameter, begin + first, DType::f32, name, to);
+                       }});
+    report.parameters += rows * columns;
+  };
+  for (const Adapter& adapter : adapters) {
+    add(adapter.module + ".lora_A", *adapter.down, adapter.part.down, adapter.part.rank);
+    add(adapter.module + ".lora_B", *adapter.up, adapter.part.up, adapter.part.rows);
+  }
+  OutputFolder output{context, folder};
+  const Written written = write_safetensors(context.world, context.files, output.path(), tensors,
+                                            std::numeric_limits<std::uint64_t>::max(), "adapter_model");
+  report.bytes = written.bytes;
+  output.add_sums(written.sums);
+  const spec::LoraConfig& lora = *model.lora;
+  const double alpha = lora.alpha.value_or(lora.rslora ? 16 : static_cast<double>(*lora.rank));
+  const bool pairs = model.spec.architecture.type == spec::ModelType::encoder_decoder;
+  // Compact: pretty() writes 16.0 as 16, and alpha may be a fraction.
+  output.write("adapter_config.json",
+               boost::json::serialize(boost::json::object{{"peft_type", "LORA"},
+                                                          {"task_type", pairs ? "SEQ_2_SEQ_LM" : "CAUSAL_LM"},
+                                                          {"base_model_name_or_path", nullptr},
+                                                          {"r", *lora.rank},
+                                                          {"lora_alpha", alpha},
+                                                          {"use_rslora", lora.rslora},
+                                                          {"target_modules", targets_of(adapters, others)},
+                                                          {"lora_dropout", 0.0},
+                                                          {"bias", "none"},
+                                                          {"fan_in_fan_out", false},
+                                                          {"inference_mode", true}}) +
+                   "\n");
+  output.commit();
+  report.seconds = context.clock.monotonic_s() - begin_s;
+  return report;
+}
+
+}  // namespace
+
+Format peft() {
+  return {"peft",           "the adapters of a run with lora, alone, for the model in the format hf",
+          peft_limit,       write_peft,
+          /*is_own=*/false, /*is_part=*/true};
+}
+
+}  // namespace argosy::interchange
