@@ -8,7 +8,9 @@
 #include "comm/run_main.hpp"
 #include "data/tokenizer.hpp"
 #include "interchange/formats.hpp"
+#include "plan/micro_size.hpp"
 #include "plan/plan_lines.hpp"
+#include "train/process.hpp"
 
 /// `train --dry-run`: what a run would need, without a run.
 namespace argosy::app {
@@ -76,12 +78,23 @@ inline void print_plan(const plan::RunConfig& config, const DryRun& dry_run, con
     target.layout = plan::spread(dry_run.ranks.value_or(dry_run.nodes.value_or(1) * 8), dry_run.nodes);
   if (dry_run.node_giga_bytes_per_s) target.node_bytes_per_s = 1e9 * *dry_run.node_giga_bytes_per_s;
   const std::optional<data::ShardIndex> counts = counts_of(config, context);
-  const plan::RunPlan plan = plan::plan_run(config, spec, target, counts ? &*counts : nullptr);
+  std::optional<plan::MicroSizeChoice> choice;
+  if (config.batch.micro_size.is_auto) {
+    std::optional<std::int64_t> memory;
+    if (target.gpu != nullptr)
+      memory = plan::capacity_bytes(*target.gpu);
+    else
+      memory = train::host_memory_bytes(context.files, target.layout.slots());
+    choice = plan::choose_micro_size(config, spec, target, memory);
+  }
+  const plan::RunConfig sized = choice ? plan::with_micro_size(config, choice->sizes) : config;
+  const plan::RunPlan plan = plan::plan_run(sized, spec, target, counts ? &*counts : nullptr);
   if (dry_run.json) {
     context.print(config::text_of(plan::json_of(plan)) + "\n");
   } else {
     const std::vector<std::string> lines =
-        plan::lines_of(plan, config, plan::Schemes::all, interchange::formats_for(spec.architecture));
+        plan::lines_of(plan, sized, plan::Schemes::all, interchange::formats_for(spec.architecture));
+    if (choice) context.log.plain(plan::line_of(*choice));
     for (const std::string& line : lines) context.log.plain(line);
     for (const std::string& warning : plan::warnings_of(plan)) {
       if (context.is_root()) context.log.warn("{}", warning);

@@ -10,6 +10,7 @@
 #include "decode/load.hpp"
 #include "soup_app.hpp"
 #include "train/evaluate.hpp"
+#include "train/run_state.hpp"
 #include "train/runner.hpp"
 
 /// apps/soup with LibTorch, for --validate: losses are the trainer's, unsmoothed, over the configuration's validation
@@ -29,7 +30,7 @@ class SetEvaluator {
     std::optional<decode::LoadedModel> loaded;
     comm::agree(context_.world, [&] {
       loaded = decode::load_model(checkpoint, c10::kCPU);
-      if (sets_.empty()) open_sets(loaded->tokenizer);  // inputs share a tokenizer
+      if (sets_.empty()) open_sets(checkpoint, loaded->tokenizer);  // inputs share a tokenizer
     });
     model::Model& model = *loaded->model;
     std::vector<double> by_batch;
@@ -54,9 +55,9 @@ class SetEvaluator {
   }
 
  private:
-  void open_sets(const data::Tokenizer& tokenizer) {
-    sets_ =
-        train::evaluation_sets(context_, config_, tokenizer, data::resolve_sizes(config_.batch, context_.world.size()));
+  void open_sets(const checkpoint::Reader& checkpoint, const data::Tokenizer& tokenizer) {
+    sets_ = train::evaluation_sets(context_, config_, tokenizer,
+                                   train::sizes_with(config_.batch, checkpoint, context_.world.size()));
     std::vector<std::string> names;
     for (const train::EvaluationSet& set : sets_) names.push_back(set.name);
     const bool known = reported_.empty() || std::ranges::count(names, reported_) > 0;

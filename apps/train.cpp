@@ -5,6 +5,7 @@
 #include "dry_run.hpp"
 #include "interchange/formats.hpp"
 #include "interchange/source.hpp"
+#include "train/probe.hpp"
 #include "train/trainer.hpp"
 
 namespace {
@@ -13,7 +14,8 @@ using namespace argosy;
 
 constexpr std::string_view examples =
     "  mpiexec -n 2 apps/train configs/tiny.json                          train; the same command again resumes\n"
-    "  apps/train configs/mistral_7b.json --dry-run --ranks 128           forecasts memory, network traffic and time";
+    "  apps/train configs/mistral_7b.json --dry-run --ranks 128           forecasts memory, network traffic and time\n"
+    "  mpiexec -n 2 apps/train configs/tiny.json --probe-memory           measures which batch.micro_size fits";
 
 }  // namespace
 
@@ -36,6 +38,10 @@ int main(int argc, char** argv) {
         ->allow_extra_args(false);
     app.add_flag("--profile", training.profile, "at the end, print where the time of a step went (rank 0, CPU)");
     app::add_options(app, dry_run);
+    bool probes = false;
+    app.add_flag("--probe-memory", probes,
+                 "take steps of full length with growing batch.micro_size, print measured and forecast memory and the "
+                 "largest size that leaves 10 % of a rank's memory free, and exit; nothing is written");
     if (!app::parse(app, argc, argv, examples, context)) return Exit::ok;
     training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");
     training.formats_for = interchange::formats_for;
@@ -44,6 +50,10 @@ int main(int argc, char** argv) {
     if (!config) return Exit::ok;
     if (dry_run.asked) {
       app::print_plan(*config, dry_run, context);
+      return Exit::ok;
+    }
+    if (probes) {
+      context.print_result("train", train::probe_memory(context, *config, app::vocabulary_of(*config, context)));
       return Exit::ok;
     }
     const train::TrainReport report = train::run_training(context, *config, training);

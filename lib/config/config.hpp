@@ -58,6 +58,15 @@ struct StringOrList {
   bool operator==(const StringOrList&) const = default;
 };
 
+/// A number that may also be "auto": what reads it then decides. It may be absent as well.
+template <class T>
+struct OrAuto : std::optional<T> {
+  OrAuto() = default;
+  OrAuto(T number) : std::optional<T>(number) {}
+  OrAuto(std::optional<T> number) : std::optional<T>(number) {}
+  bool is_auto = false;
+};
+
 /// One of several described structs, selected by the key "type"; without it, the first. Each struct names itself by
 /// `static constexpr const char* type`. Its keys are next to "type".
 template <class... Ts>
@@ -141,8 +150,8 @@ class Document {
 
 // For any described struct. Defined in config/describe.hpp, for the one .cpp file that instantiates them for a struct.
 // Members may be bool, integers, floating point, std::string, Path, described enums and structs, std::optional (null or
-// "auto": absent), StringOrList, std::vector, std::map<std::string, …>, and any type that is spelled as text like
-// Period
+// "auto": absent), OrAuto, StringOrList, std::vector, std::map<std::string, …>, and any type that is spelled as text
+// like Period
 // (`static T parse(std::string_view)` throwing Error, `std::string text() const`).
 
 /// The defaults of T overlaid with the document. Throws Error{config} listing every unknown key, wrong type and failed

@@ -45,6 +45,8 @@ template <class T>
 concept Map = is_a<T, std::map>;
 template <class T>
 concept OneOf = is_a<T, Tagged>;
+template <class T>
+concept MaybeAuto = is_a<T, OrAuto>;
 
 template <class T>
 using Members = boost::describe::describe_members<T, boost::describe::mod_public | boost::describe::mod_inherited>;
@@ -170,6 +172,13 @@ struct Reader {
     }
   }
 
+  template <class T>
+  void read(const json::value& from, OrAuto<T>& to) {
+    to = {};
+    to.is_auto = from.is_string() && from.get_string() == "auto";
+    if (!to.is_auto && !from.is_null()) read(from, to.emplace());
+  }
+
   void read(const json::value& from, StringOrList& to) {
     if (!from.is_string() && !from.is_array()) return add_mismatch(problems, "a string or a list of strings", from);
     if (from.is_array()) return read(from, to.items);
@@ -283,7 +292,10 @@ json::value dump(const T& value) {
     return json::value(value.text());
   } else if constexpr (Text<T>) {
     return json::value(value.text());
-  } else if constexpr (Optional<T>) {
+  } else if constexpr (Optional<T> || MaybeAuto<T>) {
+    if constexpr (MaybeAuto<T>) {
+      if (value.is_auto) return "auto";
+    }
     return value ? dump(*value) : json::value(nullptr);
   } else if constexpr (Vector<T>) {
     json::array array;
@@ -335,7 +347,7 @@ json::value schema() {
     return T::schema();
   } else if constexpr (Text<T>) {
     return {{"type", json::array{"number", "string"}}};
-  } else if constexpr (Optional<T>) {
+  } else if constexpr (Optional<T> || MaybeAuto<T>) {
     return {{"anyOf", json::array{schema<typename T::value_type>(), {{"enum", json::array{nullptr, "auto"}}}}}};
   } else if constexpr (Vector<T>) {
     return {{"type", "array"}, {"items", schema<typename T::value_type>()}};

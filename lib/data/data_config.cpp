@@ -114,7 +114,9 @@ std::span<const config::KeyText> key_texts(const BatchConfig&) {
   static constexpr config::KeyText texts[] = {
       {"unit", "unit of global_size and micro_size: padded_tokens (rows x width) or examples (rows)"},
       {"global_size", "size of a step over all ranks"},
-      {"micro_size", "size of a micro-batch: one forward and backward on one rank"},
+      {"micro_size",
+       "size of a micro-batch: one forward and backward on one rank; auto: the largest that divides global_size and "
+       "whose forecast, with rows as long as the model allows, stays 10 % below the memory of a rank"},
       {"accumulation", "micro-batches of a step on each rank"},
       {"pool",
        "number of examples that are sorted together by length; if 64 steps have more examples, that number is used"},
@@ -314,6 +316,13 @@ void validate(const BatchConfig& config, config::Problems& problems) {
   positive("/width_multiple", config.width_multiple, most_multiple);
   require_between(problems, "/pool", config.pool, 1, most_examples);
   require_between(problems, "/sequence_length", config.sequence_length, 2, most_pieces);
+  if (config.micro_size.is_auto) {
+    problems.require(config.global_size.has_value(), "/global_size", "a number, since batch.micro_size is auto",
+                     "none");
+    problems.require(!config.accumulation, "/accumulation",
+                     "absent, since batch.micro_size is auto and decides how many micro-batches make up global_size",
+                     fmt::format("{}", config.accumulation.value_or(0)));
+  }
   if (config.global_size && config.micro_size) {
     const std::int64_t global = *config.global_size, micro = *config.micro_size;
     const bool possible = global >= 1 && global <= most_step_size && micro >= 1 && micro <= most_pieces;

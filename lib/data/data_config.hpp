@@ -112,8 +112,10 @@ BOOST_DESCRIBE_STRUCT(DataConfig, (),
 
 struct BatchConfig {
   BatchUnit unit = BatchUnit::padded_tokens;
-  std::optional<std::int64_t> global_size, micro_size, accumulation;  // two of the three suffice
-  std::int64_t pool = 100000;                                         // examples
+  std::optional<std::int64_t> global_size{};
+  config::OrAuto<std::int64_t> micro_size{};   // auto: plan::choose_micro_size
+  std::optional<std::int64_t> accumulation{};  // two of the three suffice
+  std::int64_t pool = 100000;                  // examples
   std::optional<std::int64_t> width_multiple;  // absent: 8 if attention adds a bias to scores, else 1
   std::int64_t sequence_length = 2048;         // language models: row width
   std::optional<bool> packing;                 // true for language models, false for pairs

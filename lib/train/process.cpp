@@ -1,16 +1,20 @@
 #include "train/process.hpp"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 #include <vector>
 
+#include "comm/launcher.hpp"
 #include "core/error.hpp"
 #include "kernels/plugin.hpp"
 #include "telemetry/flops.hpp"
+#include "train/control_group.hpp"
 
 namespace argosy::train {
 
@@ -43,14 +47,38 @@ const plan::Gpu* planned_gpu(c10::Device device) {
   return device.is_cuda() ? plan::gpu_by_driver_name(kernels::gpu_name(device.index())) : nullptr;
 }
 
-std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Topology& topology) {
-  if (device.is_cuda()) {
-    const plan::Gpu* const gpu = planned_gpu(device);
-    return gpu == nullptr ? std::nullopt : std::optional(plan::capacity_bytes(*gpu));
-  }
+namespace {
+
+std::optional<std::int64_t> set_memory_bytes() {
+  constexpr const char* name = "ARGOSY_RANK_MEMORY";
+  const std::string text = comm::environment_variable(name).value_or("");
+  if (text.empty()) return std::nullopt;
+  std::int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error != std::errc{} || end != text.data() + text.size() || bytes < 1)
+    throw_error(Fault::usage, name, "a number of bytes above 0", text, "correct it, or unset it");
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> host_memory_bytes(const Files& files, int ranks) {
+  if (const auto set = set_memory_bytes()) return set;
   const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
   if (pages <= 0 || page_bytes <= 0) return std::nullopt;
-  return static_cast<std::int64_t>(pages) * page_bytes / topology.layout().node_size(topology.node());
+  const std::int64_t all = static_cast<std::int64_t>(pages) * page_bytes;
+  const double limit = memory_limit(files).value_or(static_cast<double>(all));
+  return (limit < static_cast<double>(all) ? static_cast<std::int64_t>(limit) : all) / ranks;
+}
+
+std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Context& context) {
+  const comm::Topology& topology = context.topology;
+  if (device.is_cpu()) return host_memory_bytes(context.files, topology.layout().node_size(topology.node()));
+  if (const auto set = set_memory_bytes()) return set;
+  const plan::Gpu* const gpu = planned_gpu(device);
+  const auto [free, all] = c10::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
+  const std::int64_t own = static_cast<std::int64_t>(all) - static_cast<std::int64_t>(plan::context_gib * (1 << 30));
+  return gpu == nullptr ? own : std::min(own, plan::capacity_bytes(*gpu));
 }
 
 std::uint64_t peak_memory_bytes() {

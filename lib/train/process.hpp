@@ -23,9 +23,12 @@ namespace argosy::train {
 /// The planner's data about the device; null if it does not know it.
 [[nodiscard]] const plan::Gpu* planned_gpu(c10::Device device);
 
-/// Memory of one rank in bytes: that of its GPU if the planner knows it, or its share of the node's memory. Absent if
-/// unknown.
-[[nodiscard]] std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Topology& topology);
+/// Memory of one rank in bytes: that of its GPU, or its share of the node's. ARGOSY_RANK_MEMORY sets another number.
+/// Absent if unknown. Throws Error{usage} for a variable that is no number.
+[[nodiscard]] std::optional<std::int64_t> rank_memory_bytes(c10::Device device, const comm::Context& context);
+/// The same on this machine's CPUs, for `ranks` of them: of its memory or, if that is less, the limit of the control
+/// group.
+[[nodiscard]] std::optional<std::int64_t> host_memory_bytes(const Files& files, int ranks);
 
 /// The peak memory of this process, in bytes.
 [[nodiscard]] std::uint64_t peak_memory_bytes();

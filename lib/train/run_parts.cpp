@@ -5,6 +5,7 @@
 #include "comm/nccl_collectives.hpp"
 #include "core/error.hpp"
 #include "data/preprocess.hpp"
+#include "plan/micro_size.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
 #include "train/start_agreement.hpp"
@@ -19,20 +20,56 @@ plan::ReduceEvery reduce_every(const plan::RunConfig& config) {
                                                                : plan::ReduceEvery::step;
 }
 
+/// The sizes of a step. Where batch.micro_size is auto: with `kept` if there is one, else with the largest that fits.
+/// **Collective.** Throws Error{config}.
+data::StepSizes sizes_of(const comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
+                         c10::Device device, std::optional<std::int64_t> kept) {
+  const plan::PlanTarget target{.layout = context.topology.layout(), .gpu = planned_gpu(device)};
+  const int world = context.topology.world_size();
+  if (!config.batch.micro_size.is_auto) return data::resolve_sizes(config.batch, world);
+  const auto memory = least_memory(context, device);
+  if (!kept) {
+    const plan::MicroSizeChoice choice = plan::choose_micro_size(config, spec, target, memory);
+    context.log.info("{}", plan::line_of(choice));
+    return choice.sizes;
+  }
+  plan::RunConfig sized = config;
+  sized.batch.micro_size = *kept;
+  const data::StepSizes sizes = data::resolve_sizes(sized.batch, world);
+  context.log.info("batch.micro_size auto: {}, as the run began; accumulation {}", *kept, sizes.accumulation);
+  const std::int64_t forecast = plan::full_length_bytes(config, spec, target, sizes);
+  if (context.is_root() && memory && forecast > *memory) {
+    context.log.warn(
+        "batch.micro_size {}, with which this run began, may need {:.1f} MiB per rank (estimate), but a rank has "
+        "{:.1f} "
+        "MiB; --allow-change batch chooses a size for this machine, and changes the order of the data",
+        *kept, static_cast<double>(forecast) / (1 << 20), static_cast<double>(*memory) / (1 << 20));
+  }
+  return sizes;
+}
+
 /// The run's plan. Throws Error{config} if this rank's device cannot run it or has too little memory for it.
-plan::RunPlan affordable_plan(const comm::Context& context, const plan::RunConfig& config, std::int64_t vocab_live,
+plan::RunPlan affordable_plan(const comm::Context& context, const plan::RunConfig& config, const RunFacts& facts,
                               c10::Device device) {
   if (device.is_cuda() && config.sharding.reduction == plan::Reduction::elastic)
     throw_error(Fault::config, "sharding.reduction", "exact or fast on a GPU", "elastic, which needs device: cpu",
                 "choose another reduction, or set device to cpu");
   const data::ShardIndex counts = data::read_shard_index(context.files, config.data.shards);
-  plan::RunPlan plan = plan::plan_run(config, plan::spec_of(config, vocab_live),
-                                      {.layout = context.topology.layout(), .gpu = planned_gpu(device)}, &counts);
-  if (const auto memory = rank_memory_bytes(device, context.topology)) plan::require_state_fits(plan, *memory);
+  plan::RunPlan plan =
+      plan::plan_run(plan::with_micro_size(config, facts.sizes), plan::spec_of(config, facts.vocab_live),
+                     {.layout = context.topology.layout(), .gpu = planned_gpu(device)}, &counts);
+  if (const auto memory = rank_memory_bytes(device, context)) plan::require_state_fits(plan, *memory);
   return plan;
 }
 
 }  // namespace
+
+std::optional<std::int64_t> least_memory(const comm::Context& context, c10::Device device) {
+  const auto own = read_on_all(context, [&] { return rank_memory_bytes(device, context); });
+  std::int64_t least = own.value_or(0);
+  context.world.all_reduce(std::span{&least, 1}, comm::Reduce::min);
+  return least > 0 ? std::optional(least) : std::nullopt;
+}
 
 comm::CollectivesOptions collectives_options(const plan::RunConfig& config) {
   return {.reduction = config.sharding.reduction,
@@ -52,7 +89,7 @@ RunParts::RunParts(comm::Context& of_context, const plan::RunConfig& of_config)
            .chunk_bytes =
                config.loss.chunk_bytes > 0 ? config.loss.chunk_bytes : std::numeric_limits<std::int64_t>::max()} {}
 
-void RunParts::set_up() {
+void RunParts::open() {
   stop.emplace(context, config.stop);
   device = choose_device(config.device, context);
   store.emplace(context, config.run_dir,
@@ -61,7 +98,9 @@ void RunParts::set_up() {
     const Path path = store->run_dir() / "rank0.log";
     BestEffort(context.log, path.string()).attempt(0, [&] { context.log.copy_to(context.files.own().append(path)); });
   }
+}
 
+void RunParts::set_up(std::optional<std::int64_t> micro_size) {
   if (config.data.mode == data::DataMode::online) {
     const data::PreprocessSettings settings{.data = config.data,
                                             .vocabulary = spec::vocabulary_rule(config.model),
@@ -80,14 +119,18 @@ void RunParts::set_up() {
   facts = {.tokenizer = same_on_all_ranks(context.world, tokenizer->digest(), "tokenizer", "data.tokenizer"),
            .data = same_on_all_ranks(context.world, shards->fingerprint(), "token shards", "data.shards"),
            .vocab_live = tokenizer->vocabulary().pieces,
-           .sizes = data::resolve_sizes(config.batch, context.topology.world_size()),
+           .sizes = {},
            .world = context.topology.world_size()};
+  facts.sizes = sizes_of(context, config, plan::spec_of(config, facts.vocab_live), device, micro_size);
   choices.micro_batches = facts.sizes.accumulation;
   sets = read_on_all(context, [&] { return evaluation_sets(context, config, *tokenizer, facts.sizes); });
 
-  plan = read_on_all(context, [&] { return affordable_plan(context, config, facts.vocab_live, device); });
+  plan = read_on_all(context, [&] { return affordable_plan(context, config, facts, device); });
+  make_model(facts.vocab_live);
+}
 
-  model.emplace(plan::spec_of(config, facts.vocab_live), context.topology.layout());
+void RunParts::make_model(std::int64_t vocab_live) {
+  model.emplace(plan::spec_of(config, vocab_live), context.topology.layout());
   other_bytes = memory_of(device).bytes;
   buffers.emplace(
       *model, std::vector{context.topology.canonical_rank()},

@@ -27,9 +27,13 @@ namespace argosy::train {
 struct RunParts {
   /// Not collective.
   RunParts(comm::Context& of_context, const plan::RunConfig& of_config);
-  /// Runs all stages. **Collective.** Throws Error{usage} if another job owns run_dir, Error{config},
-  /// Error{data}, Error{io}.
-  void set_up();
+  /// The first stage. **Collective.** Throws Error{usage} if another job owns run_dir, Error{device}, Error{io}.
+  void open();
+  /// The others. micro_size: what the run began with where the configuration says auto; absent: a run that begins.
+  /// **Collective.** Throws Error{config}, Error{data}, Error{io}.
+  void set_up(std::optional<std::int64_t> micro_size);
+  /// The last stage, for a vocabulary of `vocab_live` pieces. Needs the device alone. **Collective.**
+  void make_model(std::int64_t vocab_live);
 
   comm::Context& context;
   const plan::RunConfig& config;
@@ -37,7 +41,7 @@ struct RunParts {
   plan::PlanChoices choices;
   const model::LossOptions loss;
 
-  // Made by set_up(), in this order.
+  // Made in this order.
   std::optional<StopPolicy> stop;
   c10::Device device = c10::kCPU;
   std::optional<checkpoint::Store> store;
@@ -61,6 +65,9 @@ auto read_on_all(const comm::Context& context, F&& read) {
   comm::agree(context.world, [&] { value.emplace(read()); });
   return std::move(*value);
 }
+
+/// The memory of the rank that has least. Absent: that of a rank is unknown. **Collective.** Throws Error{usage}.
+[[nodiscard]] std::optional<std::int64_t> least_memory(const comm::Context& context, c10::Device device);
 
 /// How ranks add up gradients, from sharding.reduction and precision.gradient_wire.
 [[nodiscard]] comm::CollectivesOptions collectives_options(const plan::RunConfig& config);

@@ -220,6 +220,19 @@ RunState state_of(const checkpoint::Reader& reader) {
   return state;
 }
 
+std::optional<std::int64_t> micro_size_of(const checkpoint::Reader& reader, std::int64_t global_size) {
+  const std::string where = (reader.directory() / checkpoint::manifest_name).string();
+  const Fields batch = Fields{reader.sections().data, "/data", where}.object("batch");
+  const std::int64_t micro_size = batch.count("micro_size");
+  const bool same = batch.count("global_size") == global_size && micro_size > 0 && global_size % micro_size == 0;
+  return same ? std::optional(micro_size) : std::nullopt;
+}
+
+data::StepSizes sizes_with(data::BatchConfig batch, const checkpoint::Reader& reader, int world) {
+  if (batch.micro_size.is_auto) batch.micro_size = micro_size_of(reader, batch.global_size.value());
+  return data::resolve_sizes(batch, world);
+}
+
 std::vector<std::string> check_resumable(const checkpoint::Sections& saved, const checkpoint::Sections& wanted,
                                          std::span<const std::string> allowed, const std::string& where) {
   struct Fixed {

@@ -58,6 +58,14 @@ struct RunFacts {
 /// Reads back what resuming needs. Throws Error{corrupt} for sections that sections_of() cannot have written.
 [[nodiscard]] RunState state_of(const checkpoint::Reader& reader);
 
+/// The micro_size of the run that wrote the checkpoint. Absent if its steps had another global_size. Throws
+/// Error{corrupt}.
+[[nodiscard]] std::optional<std::int64_t> micro_size_of(const checkpoint::Reader& reader, std::int64_t global_size);
+
+/// The sizes of a step; where micro_size is auto, with that of the run that wrote the checkpoint. Throws Error{config,
+/// corrupt}.
+[[nodiscard]] data::StepSizes sizes_with(data::BatchConfig batch, const checkpoint::Reader& reader, int world);
+
 /// Compares the saved settings with those of the present run. Throws Error{config} if the model or tokenizer has
 /// changed, or if data, batch, seed, precision, loss, optimizer.type or optimizer.state has changed and `allowed` does
 /// not name the key. Returns all other changes of optimizer and schedule, and the allowed ones, as texts for the log

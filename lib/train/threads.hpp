@@ -25,9 +25,4 @@ Threads set_up_threads(const comm::Context& context);
 /// number of processors that the ranks of the node may keep busy together.
 [[nodiscard]] int threads_of(std::span<const std::string> processors, std::size_t rank, std::optional<double> quota);
 
-/// The number of processors that this process's control group may keep busy: the smallest limit of the group and of the
-/// groups that contain it (cgroup v2 cpu.max, v1 cpu.cfs_quota_us). Absent: no limit.
-[[nodiscard]] std::optional<double> cpu_quota(const Files& files, const Path& self = "/proc/self/cgroup",
-                                              const Path& mount = "/sys/fs/cgroup");
-
 }  // namespace argosy::train

@@ -54,7 +54,9 @@ class Trainer {
 
   /// Makes the run's parts and finds the state that it begins with. **Collective.**
   void set_up() {
-    run_.set_up();
+    run_.open();
+    find_request();
+    run_.set_up(kept_micro_size());
     begin_or_resume();
     announce();
   }
@@ -123,28 +125,52 @@ class Trainer {
   [[nodiscard]] bool is_finished() const { return has_its_length() || validator_->history().ends(); }
 
   /// **Collective.**
-  void begin_or_resume() {
-    std::optional<checkpoint::Reader> reader;
-    std::vector<std::string> changes;
+  void find_request() {
     const bool asked = options_.from_scratch || options_.resume != "auto";
-    const std::string request = context_.world.broadcast(asked ? options_.request : std::string{});
-    const bool goes_on = !request.empty() && is_carried_out(context_, run_.store->run_dir(), request);
-    if (goes_on)
+    request_ = context_.world.broadcast(asked ? options_.request : std::string{});
+    goes_on_ = !request_.empty() && is_carried_out(context_, run_.store->run_dir(), request_);
+    if (goes_on_)
       context_.log.info(
           "an earlier start of this job ({}) has carried out --from-scratch or --resume; this start resumes from the "
           "newest checkpoint",
-          request);
-    if (options_.from_scratch && !goes_on) {
+          request_);
+  }
+
+  /// A directory that the run is asked to resume from.
+  [[nodiscard]] std::optional<Path> resume_from() const {
+    return options_.resume != "auto" && !goes_on_ ? std::optional<Path>(options_.resume) : std::nullopt;
+  }
+
+  /// The checkpoint that the run is to resume from. **Collective.**
+  [[nodiscard]] std::optional<checkpoint::Reader> checkpoint_to_resume() const {
+    if (const auto from = resume_from()) return checkpoint::open_on_all(context_, *from);
+    return run_.store->newest();
+  }
+
+  /// Of the run that goes on, where the configuration says auto: another one would change the order of the data.
+  /// **Collective.**
+  [[nodiscard]] std::optional<std::int64_t> kept_micro_size() const {
+    const bool chooses = std::ranges::count(options_.allow_changes, "batch") > 0;
+    if (!config_.batch.micro_size.is_auto || chooses || (options_.from_scratch && !goes_on_)) return std::nullopt;
+    const std::optional<checkpoint::Reader> reader = checkpoint_to_resume();
+    return reader ? micro_size_of(*reader, *config_.batch.global_size) : std::nullopt;
+  }
+
+  /// **Collective.**
+  void begin_or_resume() {
+    std::optional<checkpoint::Reader> reader;
+    std::vector<std::string> changes;
+    if (options_.from_scratch && !goes_on_) {
       set_aside(context_, run_.store->run_dir());
     } else {
       const checkpoint::Sections wanted = sections_of(config_, run_.facts, state_);
       checkpoint::LoadOptions how{.verify = verify_of(config_.checkpoint.verify),
-                                  .abandon_newer = options_.abandon_newer && !goes_on};
-      if (options_.resume != "auto" && !goes_on) how.from = options_.resume;
-      const bool keeps_optimizer = keeps_optimizer_of(how.from, wanted);
+                                  .abandon_newer = options_.abandon_newer && !goes_on_};
+      how.from = resume_from();
+      const bool keeps_optimizer = keeps_optimizer_of(wanted);
       how.check = [&](const checkpoint::Reader& candidate) {
         model::require_own_parameters(candidate);
-        if (goes_on) require_from(candidate, request);
+        if (goes_on_) require_from(candidate, request_);
         changes = check_resumable(candidate.sections(), wanted, options_.allow_changes, candidate.directory().string());
         state_ = state_of(candidate);
         if (keeps_optimizer) return;
@@ -169,18 +195,17 @@ class Trainer {
     }
     state_.threads = {.count = threads_.count, .ranks = run_.facts.world};
     state_.instructions = instructions();
-    if (!request.empty() && !goes_on) add_request(state_.history, state_.step, request);
+    if (!request_.empty() && !goes_on_) add_request(state_.history, state_.step, request_);
     validator_.emplace(run_, state_.validations);
     comm::set_exit_step(state_.step);
   }
 
   /// Whether the checkpoint that the run resumes from has the state of its optimizer. --allow-change may have replaced
   /// that. **Collective.**
-  [[nodiscard]] bool keeps_optimizer_of(const std::optional<Path>& from, const checkpoint::Sections& wanted) {
+  [[nodiscard]] bool keeps_optimizer_of(const checkpoint::Sections& wanted) {
     const auto replaces = [](const std::string& key) { return key == "optimizer.type" || key == "optimizer.state"; };
     if (std::none_of(options_.allow_changes.begin(), options_.allow_changes.end(), replaces)) return true;
-    std::optional<checkpoint::Reader> reader = run_.store->newest();
-    if (from) reader = checkpoint::open_on_all(context_, *from);
+    const std::optional<checkpoint::Reader> reader = checkpoint_to_resume();
     return !reader || has_same_optimizer_state(reader->sections().optimizer, wanted.optimizer);
   }
 
@@ -446,6 +471,8 @@ class Trainer {
   RunParts run_;
   RunState state_;
   std::optional<Validator> validator_;
+  std::string request_;   // of --from-scratch or --resume DIR; empty: none
+  bool goes_on_ = false;  // whether an earlier start has carried it out
 
   std::optional<Progress> progress_;  // of the steps; from the first one on
   json::object memory_;               // measured and planned

@@ -47,6 +47,27 @@ TEST(Reader, KeepsDefaultsOfAbsentKeys) {
   EXPECT_FALSE(c.optimizer.max_grad_norm.has_value());
 }
 
+TEST(Reader, TellsAutoFromAbsent) {
+  const auto steps = [](const std::string& value) {
+    return read(R"({"optimizer": {"steps": )" + value + "}}").optimizer.steps;
+  };
+  EXPECT_TRUE(steps(R"("auto")").is_auto);
+  EXPECT_FALSE(steps(R"("auto")").has_value());
+  EXPECT_EQ(steps("7"), 7);
+  EXPECT_FALSE(steps("7").is_auto);
+  EXPECT_FALSE(steps("null").is_auto || steps("null").has_value());
+  for (const char* text : {R"("auto")", "7", "null"})
+    EXPECT_EQ(
+        config::text_of(
+            config::to_json(read(fmt::format(R"({{"optimizer": {{"steps": {}}}}})", text))).at("optimizer").at("steps"),
+            false),
+        text);
+  config::OrAuto<std::int64_t> number = steps(R"("auto")");
+  number = 3;
+  EXPECT_FALSE(number.is_auto);
+  EXPECT_THAT(refusal(R"({"optimizer": {"steps": "many"}})"), HasSubstr("optimizer.steps must be an integer, got"));
+}
+
 TEST(Reader, TakesAStringOrAListOfThem) {
   const auto read_source = [](const std::string& source) {
     return read(R"({"corpora": [{"name": "a", "source": )" + source + "}]}");
@@ -77,7 +98,7 @@ TEST(Reader, NamesTheKeysAndEnumeratorsThereAre) {
       {R"({"beta1": 0.5})", "mt.json:1: unknown key beta1; did you mean optimizer.beta1?"},
       {R"({"optimizer": {"lr": 0.5}})", "mt.json:1: unknown key optimizer.lr; did you mean schedule.lr?"},
       {R"({"optimizer": {"zzzzzz": 1}})",
-       "mt.json:1: unknown key optimizer.zzzzzz; the keys at this place are max_grad_norm, beta1"},
+       "mt.json:1: unknown key optimizer.zzzzzz; the keys at this place are max_grad_norm, beta1, steps"},
       {"{\"schedule\":\n{\"style\": \"cosin\"}}",
        "mt.json:2: schedule.style must be one of cosine, linear_warmup, constant, got \"cosin\"; did you mean cosine?"},
       {R"({"schedule": {"style": 3}})",

@@ -44,8 +44,9 @@ inline void validate(const CorpusConfig& corpus, config::Problems& problems) {
 struct OptimizerConfig {
   std::optional<double> max_grad_norm;
   double beta1 = 0.9;
+  config::OrAuto<std::int64_t> steps;
 };
-BOOST_DESCRIBE_STRUCT(OptimizerConfig, (), (max_grad_norm, beta1))
+BOOST_DESCRIBE_STRUCT(OptimizerConfig, (), (max_grad_norm, beta1, steps))
 
 struct SampleConfig {
   Path run_dir = "runs/x";

@@ -21,6 +21,8 @@ TEST(Schema, DescribesEveryKindOfMember) {
   EXPECT_EQ(of.at("run_dir"), parse(R"({"type": "string", "default": "runs/x"})"));
   EXPECT_EQ(of.at("shares"), parse(R"({"type": "object", "additionalProperties": {"type": "number"}, "default": {}})"));
   EXPECT_EQ(of.at("corpora").at("items").at("properties").at("languages").at("items"), parse(R"({"type": "string"})"));
+  EXPECT_EQ(of.at("optimizer").at("properties").at("steps"),
+            parse(R"({"anyOf": [{"type": "integer"}, {"enum": [null, "auto"]}], "default": null})"));
   const auto& schedule = of.at("schedule").at("properties");
   EXPECT_EQ(schedule.at("style"), parse(R"({"enum": ["cosine", "linear_warmup", "constant"], "default": "cosine",
                                            "description": "shape of the curve after the warm-up"})"));

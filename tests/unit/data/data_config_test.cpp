@@ -254,6 +254,21 @@ TEST(BatchSizes, ValidationNamesTheNearestLegalValues) {
   EXPECT_EQ(pointers([](BatchConfig& b) { b.sequence_length = 1; }), "/sequence_length");
 }
 
+TEST(BatchSizes, AutoNeedsTheSizeOfAStepAndDecidesTheAccumulation) {
+  const auto problems = [](OptionalSize global, OptionalSize accumulation) {
+    BatchConfig batch = batch_of_sizes(global, {}, accumulation);
+    batch.micro_size.is_auto = true;
+    config::Problems found;
+    validate(batch, found);
+    std::vector<std::string> pointers;
+    for (const auto& problem : found.all()) pointers.push_back(problem.pointer);
+    return pointers;
+  };
+  EXPECT_TRUE(problems(400, {}).empty());
+  EXPECT_EQ(problems({}, {}), std::vector<std::string>{"/global_size"});
+  EXPECT_EQ(problems(400, 2), std::vector<std::string>{"/accumulation"});
+}
+
 TEST(Sizes, NoProductOfThemOverflows) {
   const std::vector<OptionalSize> numbers{std::nullopt, 1, 1000, 1 << 16, 1LL << 31, 1LL << 40};
   for (const auto& global : numbers)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/temp_folder.hpp"
+#include "train/control_group.hpp"
 
 namespace argosy::train {
 namespace {
@@ -30,19 +31,20 @@ TEST(Threads, AQuotaIsSharedAmongAllRanksOfTheNode) {
   EXPECT_EQ(threads({"1111"}, 0, 0.5), 1);
 }
 
-class CpuQuota : public testing::Test {
+class ControlGroup : public testing::Test {
  protected:
   void write(const std::string& path, const std::string& text) {
     files.make_folders((folder / path).parent_path());
     files.write_atomically(folder / path, text);
   }
   [[nodiscard]] std::optional<double> quota() const { return cpu_quota(files, folder / "self", folder / "mount"); }
+  [[nodiscard]] std::optional<double> memory() const { return memory_limit(files, folder / "self", folder / "mount"); }
 
   test::TempFolder folder;
   const Files files = Files::system();
 };
 
-TEST_F(CpuQuota, IsTheSmallestOfTheGroupAndThoseAroundIt) {
+TEST_F(ControlGroup, QuotaIsTheSmallestOfTheGroupAndThoseAroundIt) {
   write("self", "0::/slurm/job_7/step_0\n");
   EXPECT_EQ(quota(), std::nullopt);
   write("mount/slurm/job_7/step_0/cpu.max", "max 100000\n");
@@ -55,7 +57,7 @@ TEST_F(CpuQuota, IsTheSmallestOfTheGroupAndThoseAroundIt) {
   EXPECT_EQ(quota(), 0.5);
 }
 
-TEST_F(CpuQuota, OfTheFirstVersionIsOneOfTheCpuController) {
+TEST_F(ControlGroup, QuotaOfTheFirstVersionIsOneOfTheCpuController) {
   write("self", "5:memory:/m\n4:cpu,cpuacct:/job\n");
   write("mount/memory/m/cpu.max", "1 100000\n");
   EXPECT_EQ(quota(), std::nullopt);
@@ -66,13 +68,36 @@ TEST_F(CpuQuota, OfTheFirstVersionIsOneOfTheCpuController) {
   EXPECT_EQ(quota(), 4.0);
 }
 
-TEST_F(CpuQuota, IsNoneWhereNothingCanBeRead) {
+TEST_F(ControlGroup, QuotaIsNoneWhereNothingCanBeRead) {
   EXPECT_EQ(quota(), std::nullopt);
   write("self", "no colons\n0::\n");
   EXPECT_EQ(quota(), std::nullopt);
   write("self", "0::/a\n");
   write("mount/a/cpu.max", "many\n");
   EXPECT_EQ(quota(), std::nullopt);
+}
+
+TEST_F(ControlGroup, MemoryIsTheSmallestLimitOfEitherVersion) {
+  write("self", "4:memory:/m\n0::/slurm/job_7/step_0\n");
+  EXPECT_EQ(memory(), std::nullopt);
+  write("mount/slurm/job_7/step_0/memory.max", "max\n");
+  EXPECT_EQ(memory(), std::nullopt);
+  write("mount/slurm/job_7/memory.max", "8589934592\n");
+  EXPECT_EQ(memory(), 8589934592.);
+  write("mount/memory/m/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(memory(), 8589934592.);
+  write("mount/memory/memory.limit_in_bytes", "1073741824\n");
+  EXPECT_EQ(memory(), 1073741824.);
+}
+
+TEST_F(ControlGroup, FilesOfTheKernelAreReadAlthoughTheySayThatTheyAreEmpty) {
+  const Path number = "/proc/sys/kernel/pid_max";
+  if (!files.exists(number)) GTEST_SKIP() << "no /proc";
+  ASSERT_EQ(files.stat(number)->size_bytes, 0U);
+  write("self", "0::/\n");
+  files.make_folders(folder / "mount");
+  std::filesystem::create_symlink(number, folder / "mount/memory.max");
+  EXPECT_GT(memory().value_or(0), 0);
 }
 
 }  // namespace
