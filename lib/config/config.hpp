@@ -27,8 +27,10 @@
 /// - void validate(const T&, config::Problems&): checks ranges and combinations, and adds all problems.
 /// Both are called for every struct of the tree, with pointers relative to that struct ("/beta1"). An unknown key is an
 /// error that gives file, line and the closest known key. The struct that is read may define `void expand(T&)`, which
-/// is called last and replaces what is written for short by what it stands for. // and /* */ comments and trailing
-/// commas are allowed. Uses neither LibTorch nor MPI, so that a configuration can be validated on a login node.
+/// is called last and replaces what is written for short by what it stands for, and `void set_defaults(T&, const
+/// boost::json::value& root)`, which is called first and may replace defaults by what the document, unchecked, asks
+/// for. // and /* */ comments and trailing commas are allowed. Uses neither LibTorch nor MPI, so that a configuration
+/// can be validated on a login node.
 namespace argosy::config {
 
 struct KeyText {

@@ -413,6 +413,7 @@ T from_document(const Document& document) {
   T value{};
   Problems unreadable, invalid;
   const std::vector<std::string> everywhere = keys_of<T>();
+  if constexpr (requires { set_defaults(value, document.root()); }) set_defaults(value, document.root());
   detail::Reader{unreadable, everywhere}.read(document.root(), value);
   detail::validate_tree(value, invalid);
   detail::throw_problems(document, unreadable, invalid);

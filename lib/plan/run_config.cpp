@@ -152,7 +152,11 @@ std::span<const KeyText> key_texts(const StopConfig&) {
   return texts;
 }
 std::span<const KeyText> key_texts(const RunConfig&) {
-  static constexpr std::array<KeyText, 19> texts{{
+  static constexpr std::array<KeyText, 20> texts{{
+      {"preset",
+       "fine_tuning: other defaults for training that goes on from trained weights: optimizer.max_grad_norm 5 (not "
+       "with "
+       "adafactor), optimizer.skip.factor 10, loss.label_smoothing 0; keys that are set win"},
       {"run_dir", "folder of the run: lock, checkpoints, exports, metrics"},
       {"seed", "seed of initial weights, order of examples and dropout"},
       {"device", "cpu, cuda, or auto: cuda if a GPU is found"},
@@ -373,6 +377,18 @@ void validate(const RunConfig& config, config::Problems& problems) {
     problems.require(!config.validation.sets.empty(), pointer,
                      "absent without validation.sets, whose lines are translated", got);
   }
+}
+
+void set_defaults(RunConfig& config, const boost::json::value& root) {
+  const auto says = [&](const char* pointer, std::string_view text) {
+    boost::system::error_code missing;
+    const boost::json::value* const found = root.find_pointer(pointer, missing);
+    return found != nullptr && found->is_string() && found->get_string() == text;
+  };
+  if (!says("/preset", "fine_tuning")) return;
+  if (!says("/optimizer/type", "adafactor")) config.optimizer.max_grad_norm = 5;
+  config.optimizer.skip.factor = 10;
+  config.loss.label_smoothing = 0;
 }
 
 TranslatedLines translated_lines_of(const ValidationConfig& config) {

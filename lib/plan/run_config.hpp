@@ -153,7 +153,12 @@ struct StopConfig {
 };
 BOOST_DESCRIBE_STRUCT(StopConfig, (), (before_end_s, file))
 
+/// Defaults for a kind of run.
+enum class Preset { none, fine_tuning };
+BOOST_DESCRIBE_ENUM(Preset, none, fine_tuning)
+
 struct RunConfig {
+  Preset preset = Preset::none;
   std::string run_dir;
   std::uint64_t seed = 1;
   std::string device = "auto";  // cpu, cuda; auto: cuda where a GPU is found
@@ -175,7 +180,7 @@ struct RunConfig {
   StopConfig stop;
 };
 BOOST_DESCRIBE_STRUCT(RunConfig, (),
-                      (run_dir, seed, device, data, model, init_from, lora, freeze, loss, optimizer, schedule, batch,
+                      (preset, run_dir, seed, device, data, model, init_from, lora, freeze, loss, optimizer, schedule, batch,
                        precision, sharding, checkpoint, validation, telemetry, comm, stop))
 
 std::span<const config::KeyText> key_texts(const LossConfig&);
@@ -196,6 +201,8 @@ void validate(const CommandConfig&, config::Problems&);
 void validate(const StopConfig&, config::Problems&);
 void validate(const ValidationConfig&, config::Problems&);
 void validate(const RunConfig&, config::Problems&);
+/// Those of `preset`.
+void set_defaults(RunConfig& config, const boost::json::value& root);
 /// Corpora that are read in both directions become two.
 inline void expand(RunConfig& config) { data::expand_directions(config.data); }
 

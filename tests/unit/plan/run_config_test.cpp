@@ -30,6 +30,35 @@ TEST(RunConfig, CountAndPreprocessNeedNoSchedule) {
       require_trainable(read(R"("run_dir": "r", "schedule": {"style": "noam", "noam_scale": 2, "length": 9000})")));
 }
 
+TEST(RunConfig, APresetChangesTheDefaultsAlone) {
+  const auto effective = [](const std::string& members, const std::vector<std::string>& set = {}) {
+    config::Document document = config::Document::parse(
+        R"({"data": {"tokenizer": "t", "shards": "s", "corpora": [{"name": "c", "source": "a", "target": "b"}]})" +
+            members + "}",
+        "test.json");
+    for (const std::string& assignment : set) document.set(assignment);
+    const boost::json::value all = config::to_json(config::from_document<RunConfig>(document));
+    std::string text;
+    for (const char* key :
+         {"/preset", "/optimizer/max_grad_norm", "/optimizer/skip/factor", "/loss/label_smoothing", "/loss/z"})
+      text += config::text_of(all.at_pointer(key), false) + " ";
+    return text;
+  };
+  const std::string tuning = R"(, "preset": "fine_tuning")";
+  EXPECT_EQ(effective(""), R"("none" null 0 null 0 )");
+  EXPECT_EQ(effective(tuning), R"("fine_tuning" 5 10 0 0 )");
+  EXPECT_EQ(effective("", {"preset=fine_tuning"}), effective(tuning));
+  EXPECT_EQ(effective(tuning, {"preset=none"}), effective(""));
+  EXPECT_EQ(effective(tuning + R"(, "optimizer": {"max_grad_norm": 1, "skip": {"after": 9}}, "loss": {"z": 2})"),
+            R"("fine_tuning" 1 10 0 2 )")
+      << "a section that sets other keys";
+  EXPECT_EQ(effective(tuning, {"optimizer.skip.factor=3", "loss.label_smoothing=0.2"}), R"("fine_tuning" 5 3 0.2 0 )");
+  EXPECT_EQ(effective(tuning, {"loss.label_smoothing=null"}), R"("fine_tuning" 5 10 null 0 )");
+  EXPECT_EQ(effective(tuning + R"(, "optimizer": {"type": "adafactor"})"), R"("fine_tuning" null 10 0 0 )");
+  EXPECT_TRUE(says(refusal(Fault::config, [&] { (void)effective(R"(, "preset": "finetuning")"); }),
+                   "preset must be one of none, fine_tuning, got \"finetuning\"; did you mean fine_tuning?"));
+}
+
 TEST(RunConfig, RelativeStepsDecideTheSchedule) {
   const std::string optimizer = R"("run_dir": "r", "optimizer": {"type": "adafactor", "relative_step": true})";
   const RunConfig config = read(optimizer + R"(, "schedule": {"length": 20000})");
