@@ -307,6 +307,24 @@ std::string size_warning(const spec::Architecture& shape) {
                      fmt::join(odd, ", "), tile);
 }
 
+/// For the least loss at a given cost, a language model reads about 20 tokens for each of its parameters. Weights that
+/// are trained already need fewer.
+std::string tokens_warning(const RunConfig& config, const RunPlan& plan) {
+  constexpr double usual = 20, few = usual / 20, many = usual * 100;
+  if (!plan.positions_in_all || plan.spaces.parameters == 0) return {};
+  const auto parameters = static_cast<double>(plan.spaces.parameters);
+  const double each = *plan.positions_in_all / parameters;
+  if (each <= many && (each >= few || config.init_from)) return {};
+  const auto count = [](double number) {
+    return number < 1e9 ? fmt::format("{:.3g} M", number / 1e6) : fmt::format("{:.3g} G", number / 1e9);
+  };
+  return fmt::format(
+      "the run reads {} {} for {} parameters, {:.3g} for each; about {} are usual (arXiv:2203.15556), {}",
+      count(*plan.positions_in_all), plan.position_name, count(parameters), each, usual,
+      each < few ? "so the model is large for its training: raise schedule.length, or take a smaller model"
+                 : "so a larger model would learn more from them: raise the sizes in model");
+}
+
 /// Of AdamW. Weights that are trained already may go on with any lower rate.
 std::string lr_warning(const RunConfig& config, const optim::Schedule& schedule, const spec::ModelSpec& spec) {
   constexpr double far = 10;
@@ -316,7 +334,7 @@ std::string lr_warning(const RunConfig& config, const optim::Schedule& schedule,
       parameters += unit.is_block ? static_cast<double>(parameter.numel()) : 0;
   }
   if (config.optimizer.type != optim::OptimizerType::adamw || parameters == 0) return {};
-  const double peak = optim::learning_rate(schedule, std::max(1.0, schedule.rises() ? schedule.warmup : 1.0));
+  const double peak = optim::learning_rate(schedule, schedule.rises() ? schedule.warmup : 1.0);
   const double usual = optim::usual_lr(parameters);
   if (peak <= far * usual && (peak >= usual / far || config.init_from)) return {};
   return fmt::format(
@@ -371,8 +389,9 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   }
   plan.adamw_state_bytes = space_sizes(spec, target.layout, optim::state_of({.ema = config.optimizer.ema})).state.owned;
   plan.peak_line = peak_line(schedule);
-  for (std::string& warning : std::array{position_warning(shape, plan.spaces.parameters), warmup_warning(schedule),
-                                         lr_warning(config, schedule, spec), size_warning(shape)})
+  for (std::string& warning :
+       std::array{position_warning(shape, plan.spaces.parameters), warmup_warning(schedule),
+                  lr_warning(config, schedule, spec), tokens_warning(config, plan), size_warning(shape)})
     if (!warning.empty()) plan.advice.push_back(std::move(warning));
   plan.checkpoint_bytes = checkpoint_bytes(optim::state_of(config.optimizer), spec, target.layout);
   plan.copy_bytes = 4 * plan.spaces.all.owned + plan.spaces.state.owned;

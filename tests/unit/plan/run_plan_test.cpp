@@ -338,7 +338,7 @@ TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
   EXPECT_EQ(warnings({}, target(4, 8)),
             std::vector<std::string>{
                 "the run does not fit in memory; the cheapest change: --set sharding.recompute=activation"});
-  EXPECT_EQ(warnings({"batch.global_size=1"}, target(1, 1, "a100")),
+  EXPECT_EQ(warnings({"batch.global_size=1", "schedule.length=5000000"}, target(1, 1, "a100")),
             std::vector<std::string>{"the run does not fit in memory with any batch.micro_size, sharding.recompute or "
                                      "sharding scheme that was tried; use more GPUs, or GPUs with more memory"});
   EXPECT_NO_THROW(plan::require_fits(run_plan_of(mistral(), target(16, 8))));
@@ -346,6 +346,25 @@ TEST(RunPlan, WarnsOfRanksWithoutWorkAndOfMemoryThatIsNotThere) {
   EXPECT_TRUE(says(refusal(Fault::config, [&] { plan::require_fits(small); }),
                    "but the GPU (h100) has 78.6 GiB; try --set sharding.recompute=activation"));
   EXPECT_EQ(plan_json(mistral(), target(4, 8)).at_pointer("/warnings").as_array().size(), 1U);
+}
+
+TEST(RunPlan, WarnsOfFarTooFewOrTooManyTokensForAParameter) {
+  const auto warnings = [](std::vector<std::string> set) {
+    return plan::warnings_of(run_plan_of(mistral(set), target(16, 8)));
+  };
+  // 8192 tokens in each of 128 rows: 1,048,576 a step, for 7,241,732,096 parameters.
+  EXPECT_TRUE(warnings({"schedule.length=7000"}).empty()) << "1.01 tokens for each";
+  EXPECT_EQ(warnings({"schedule.length=6000"}),
+            std::vector<std::string>{
+                "the run reads 6.29 G tgt_tokens for 7.24 G parameters, 0.869 for each; about 20 are usual "
+                "(arXiv:2203.15556), so the model is large for its training: raise schedule.length, or take a smaller "
+                "model"});
+  EXPECT_TRUE(warnings({"schedule.length=6000", "init_from=somewhere"}).empty()) << "it has been trained";
+  EXPECT_TRUE(warnings({"schedule.length=13800000"}).empty()) << "1998 tokens for each";
+  const std::vector<std::string> many = warnings({"schedule.length=14000000"});
+  ASSERT_EQ(many.size(), 1U);
+  EXPECT_TRUE(says(many.front(), "7.24 G parameters, 2.03e+03 for each", "so a larger model would learn more"));
+  EXPECT_TRUE(warnings({"schedule.length=1e", "schedule.warmup=0.01e"}).empty()) << "not known before the data are";
 }
 
 TEST(PlanLines, SetWhatWasMeasuredBesideThePlan) {
@@ -417,7 +436,7 @@ TEST(RunPlan, WarnsOfASmallEncoderWithoutAddedPositions) {
   EXPECT_EQ(warnings({"model.encoder.position=rope"}).size(), 1U);
   for (const char* added : {"sinusoidal", "sinusoidal_fairseq", "learned"})
     EXPECT_TRUE(warnings({std::string("model.encoder.position=") + added}).empty()) << added;
-  EXPECT_TRUE(warnings({"model.width=2048", "model.ff=8192"}).empty()) << "large";
+  EXPECT_TRUE(warnings({"model.width=2048", "model.ff=8192", "schedule.length=100000"}).empty()) << "large";
   EXPECT_TRUE(plan::warnings_of(run_plan_of(mistral({"model.decoder.layers=1"}), target(16, 8))).empty());
 }
 
