@@ -72,6 +72,7 @@ ActivationMemory activations_of(const RunConfig& config, const spec::Architectur
 
 SchemePlanner::SchemePlanner(const RunConfig& config, const spec::ModelSpec& spec, const PlanTarget& target)
     : config_(config),
+      spec_(spec),
       target_(target),
       sizes_(data::resolve_sizes(config.batch, target.layout.world())),
       batch_(micro_batch_of(config, sizes_.micro_size)),
@@ -103,10 +104,22 @@ void SchemePlanner::forecast(SchemePlan& plan, Scheme scheme, std::optional<Comp
   if (target_.gpu == nullptr) return;
   CostInputs costs = costs_;
   costs.other = other;
-  const Part trained = sizes_of_spaces_.trained();
-  const std::int64_t updated = !other ? trained.owned : *other == Comparison::ddp ? trained.padded : trained.held;
-  // A measured rate of a GPU has the update in it.
-  if (!target_.gpu_positions_per_s) costs.update_s = optimizer_time(updated, config_.optimizer.ema > 0, *target_.gpu);
+  if (!target_.gpu_positions_per_s) {  // a measured rate of a GPU has the update in it
+    const auto share_of = [&](const Part& part) {
+      return !other ? part.owned : *other == Comparison::ddp ? part.padded : part.held;
+    };
+    costs.update = optimizer_time({.elements = share_of(sizes_of_spaces_.trained()),
+                                   .state_bytes = share_of(sizes_of_spaces_.state),
+                                   .master_bytes = state_.master_bytes,
+                                   .weight_bytes = state_.weight_bytes,
+                                   .ema = config_.optimizer.ema > 0},
+                                  *target_.gpu);
+    const int ranks = !other                      ? target_.layout.world()
+                      : *other == Comparison::ddp ? 1  // each of which computes all matrices
+                                                  : target_.layout.slots();
+    for (std::size_t u = 0; u < spec_.units.size(); ++u)
+      costs.matrices_s.push_back(units_.whole.contains(u) ? muon_time(spec_.units[u], u, ranks, *target_.gpu) : 0);
+  }
   const Replay replayed = replay_on_shared_links(steps, op_cost(costs, spaces_));
   plan.step_s = replayed.step_s;
   plan.exposed_s = replayed.exposed_s();

@@ -60,6 +60,7 @@ class SchemePlanner {
   void forecast(SchemePlan& plan, Scheme scheme, std::optional<Comparison> other) const;
 
   const RunConfig& config_;
+  const spec::ModelSpec& spec_;
   PlanTarget target_;
   data::StepSizes sizes_;
   MicroBatch batch_;

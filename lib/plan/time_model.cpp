@@ -9,16 +9,14 @@ namespace {
 
 /// GPU, data sheet: memory, peak. Rates: H100 GEMM at sustained clocks and cuDNN attention at head size 128, T = 8192;
 /// A100 GEMM from Fast-LLM's recompute table, FlashAttention-2. Links: NVLink rings, one NIC a GPU (400, 200 Gbit/s).
+/// fp32: about 3/4 (H100, which slows down under power) and 9/10 of the peak.
 constexpr std::array<Gpu, 3> gpus{{
-    {"h100", "H100", 79.6, 989.4e12, 640e12, 560e12, 440e12, 2.7e12, 370e9, 45e9},
-    {"h200", "H200", 139.8, 989.4e12, 640e12, 560e12, 440e12, 3.9e12, 370e9, 45e9},
-    {"a100", "A100", 79.6, 312e12, 282e12, 190e12, 155e12, 1.65e12, 230e9, 22.5e9},
+    {"h100", "H100", 79.6, 989.4e12, 640e12, 560e12, 440e12, 2.7e12, 370e9, 45e9, 50e12},
+    {"h200", "H200", 139.8, 989.4e12, 640e12, 560e12, 440e12, 3.9e12, 370e9, 45e9, 50e12},
+    {"a100", "A100", 79.6, 312e12, 282e12, 190e12, 155e12, 1.65e12, 230e9, 22.5e9, 18e12},
 }};
 
 constexpr double gap_per_unit_s = 150e-6;  // between kernels: 5 ms of a 32-block model's 0.7 s
-constexpr double update_bytes = 34;  // an element: norm reads 4; AdamW reads g, master, m, v, writes them and bf16
-constexpr double norm_share = 4.0 / update_bytes;
-constexpr double ema_bytes = 12;  // reads master and mean, writes the mean
 
 double fraction(double parts) { return (parts - 1) / parts; }
 
@@ -176,8 +174,28 @@ std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroB
   return visits;
 }
 
-double optimizer_time(std::int64_t owned, bool ema, const Gpu& gpu) {
-  return (update_bytes + (ema ? ema_bytes : 0)) * static_cast<double>(owned) / gpu.memory_bytes_per_s;
+UpdateTime optimizer_time(const UpdateShare& share, const Gpu& gpu) {
+  const auto elements = static_cast<double>(share.elements);
+  constexpr double gradient_bytes = 4;  // read for the norm, and again for the update
+  // Master and state are read and written, and weights apart from the master written. A mean, which is state, also
+  // reads the master once more.
+  const std::int64_t weights = share.master_bytes == share.weight_bytes ? 0 : share.weight_bytes;
+  const double each = gradient_bytes + static_cast<double>(2 * share.master_bytes + weights + (share.ema ? 4 : 0));
+  return {.norm_s = gradient_bytes * elements / gpu.memory_bytes_per_s,
+          .update_s = (each * elements + 2 * static_cast<double>(share.state_bytes)) / gpu.memory_bytes_per_s};
+}
+
+double muon_time(const spec::Unit& unit, std::size_t index, int ranks, const Gpu& gpu) {
+  constexpr double steps = 5;
+  std::vector<double> flops(static_cast<std::size_t>(ranks), 0);  // by rank
+  for (std::size_t owner = index; const spec::Matrix& matrix : unit.matrices()) {
+    const auto small = static_cast<double>(std::min(matrix.rows, matrix.columns)),
+               large = static_cast<double>(std::max(matrix.rows, matrix.columns));
+    double& own = flops[owner++ % flops.size()];
+    // X Xᵀ, its square, and a polynomial of both times X.
+    if (matrix.parameter->decay) own += steps * 2 * (2 * small * small * large + small * small * small);
+  }
+  return *std::max_element(flops.begin(), flops.end()) / gpu.fp32_flops;
 }
 
 namespace {
@@ -217,9 +235,9 @@ OpCost op_cost(const CostInputs& in, std::span<const partition::FlatSpace> space
       case OpKind::backward:
         return in.visits[static_cast<std::size_t>(op.visit)].backward_s;
       case OpKind::norm:
-        return norm_share * in.update_s;
+        return in.update.norm_s;
       case OpKind::update:
-        return (1 - norm_share) * in.update_s * size / all;
+        return in.update.update_s * size / all;
       case OpKind::reduce:
         if (in.reduction == comm::Reduction::elastic) return elastic_time(in, size);
         break;
@@ -228,7 +246,9 @@ OpCost op_cost(const CostInputs& in, std::span<const partition::FlatSpace> space
       case OpKind::to_shards:
         break;
     }
-    double seconds = 0;
+    // The matrices are computed between their arrival and their way back.
+    const bool computes = op.kind == OpKind::to_shards && !in.matrices_s.empty();
+    double seconds = computes ? in.matrices_s[static_cast<std::size_t>(op.unit)] : 0;
     for (const Collective& what : collectives_of(op, in.other)) {
       const auto [inner, outer] = element_bytes(what.payload, in.wire);
       seconds += ring_time(in, what.levels, bytes(inner), bytes(outer));

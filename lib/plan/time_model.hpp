@@ -26,6 +26,7 @@ struct Gpu {
   double gemm_flops = 0, attention_forward_flops = 0, attention_backward_flops = 0, memory_bytes_per_s = 0;
   double inner_bytes_per_s = 0;  // a ring inside the node
   double outer_bytes_per_s = 0;  // out of the node, for each GPU of it
+  double fp32_flops = 0;         // sustained, of matrix products in fp32
 };
 inline constexpr double context_gib = 1.0;
 /// By a name that --gpu takes: h100, h200, a100. nullptr if it is unknown.
@@ -55,8 +56,22 @@ struct VisitTime {
 };
 [[nodiscard]] std::vector<VisitTime> visit_times(const spec::Architecture& shape, const MicroBatch& batch,
                                                  Recompute recompute, std::int64_t element_bytes, const Gpu& gpu);
-/// Seconds of norm and AdamW over `owned` elements, at 34 bytes each.
-[[nodiscard]] double optimizer_time(std::int64_t owned, bool ema, const Gpu& gpu);
+/// What a rank updates: elements, and bytes of what is kept for them besides the weights.
+struct UpdateShare {
+  std::int64_t elements = 0, state_bytes = 0;
+  std::int64_t master_bytes = 4, weight_bytes = 2;  // of an element; alike: the weights are the master
+  bool ema = false;
+};
+/// Seconds that its memory takes: for the norm, and for the update of each element (34 bytes together with AdamW and an
+/// fp32 master).
+struct UpdateTime {
+  double norm_s = 0, update_s = 0;
+  [[nodiscard]] double total_s() const { return norm_s + update_s; }
+};
+[[nodiscard]] UpdateTime optimizer_time(const UpdateShare& share, const Gpu& gpu);
+/// Seconds of Muon's iteration over the matrices of a unit, on the rank that has most of them. Matrix i of unit u is
+/// that of rank (u + i) mod ranks.
+[[nodiscard]] double muon_time(const spec::Unit& unit, std::size_t index, int ranks, const Gpu& gpu);
 
 /// Bandwidth in bytes/s and latency of a message in s, out of a node and inside it.
 struct Links {
@@ -65,8 +80,9 @@ struct Links {
 };
 
 struct CostInputs {
-  std::vector<VisitTime> visits{};  // by visit
-  double update_s = 0;              // norm and update of all units
+  std::vector<VisitTime> visits{};   // by visit
+  UpdateTime update{};               // of all units
+  std::vector<double> matrices_s{};  // by unit: of matrices that the optimizer takes whole, at their owners
   int nodes = 1, ranks_per_node = 1;
   Links links{};
   WireBytes wire{};

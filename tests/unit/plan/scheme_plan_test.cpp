@@ -40,12 +40,27 @@ TEST(SchemePlan, AgreesWithTheFormulasWhereLinksAreFast) {
   const auto plan = plan_json(config, where);
   const auto sizes = plan::space_sizes(shape_of(config), where.layout);
   for (const auto& [scheme, formula] : compared) {
-    const double expected = formulas::step_time(formula, formulas::inputs_of(config, where)) +
-                            plan::optimizer_time(sizes.all.owned, false, *where.gpu);
+    const double expected =
+        formulas::step_time(formula, formulas::inputs_of(config, where)) +
+        plan::optimizer_time({.elements = sizes.all.owned, .state_bytes = sizes.state.owned}, *where.gpu).total_s();
     const double step_s = number(plan, fmt::format("/schemes/{}/step_s", scheme));
     EXPECT_NEAR(step_s, expected, 0.02 * expected) << scheme;
     EXPECT_GT(step_s, expected) << "the first gather and the last reduction show";
   }
+}
+
+TEST(SchemePlan, CountsTheTimeOfTheOptimizer) {
+  const auto step_s = [](const std::vector<std::string>& set, const char* scheme = "/schemes/stage_1/step_s") {
+    return number(plan_json(mistral(set), target(1, 1)), scheme);
+  };
+  const plan::Gpu& gpu = *plan::gpu_by_name("h100");
+  const double saved_s = step_s({}) - step_s({"optimizer.state=bf16"});
+  EXPECT_NEAR(saved_s, 8 * 7.0e9 / gpu.memory_bytes_per_s, 0.05 * saved_s) << "8 bytes of each weight in blocks";
+  // One moment less in blocks, and their matrices: 5 steps of 3 products each, in fp32.
+  const auto flops = [](double m, double large) { return 5 * 2 * (2 * m * m * large + m * m * m); };
+  const double block = 2 * flops(4096, 4096) + 2 * flops(1024, 4096) + 3 * flops(4096, 14336);
+  const double more_s = step_s({"optimizer.type=muon"}) - step_s({});
+  EXPECT_NEAR(more_s, 32 * block / gpu.fp32_flops - 8 * 7.0e9 / gpu.memory_bytes_per_s, 0.02 * more_s);
 }
 
 TEST(SchemePlan, FollowsTheOrderOfAccumulation) {

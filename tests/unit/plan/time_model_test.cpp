@@ -28,9 +28,39 @@ TEST(ComputeTime, IsThatOfFusedKernelsAtSustainedClocks) {
   EXPECT_NEAR(time.attention_s, 0.131, 0.001);
   EXPECT_NEAR(time.elementwise_s, 0.027, 0.001);  // 105 GB at 3.9 TB/s
   EXPECT_NEAR(time.total_s(), 0.714, 0.02 * 0.714);
-  const double plain_s = plan::optimizer_time(7'241'732'096 / 128, false, *plan::gpu_by_name("h200"));
-  EXPECT_NEAR(plain_s, 0.44e-3 * 34 / 30, 0.02e-3);
-  EXPECT_NEAR(plan::optimizer_time(7'241'732'096 / 128, true, *plan::gpu_by_name("h200")), plain_s * 46 / 34, 1e-9);
+}
+
+TEST(OptimizerTime, CountsTheBytesOfWhatIsKept) {
+  const plan::Gpu& gpu = *plan::gpu_by_name("h200");
+  constexpr std::int64_t n = 7'241'732'096 / 128;
+  const auto bytes_each = [&](const plan::UpdateShare& share) {
+    return plan::optimizer_time(share, gpu).total_s() * gpu.memory_bytes_per_s / n;
+  };
+  const plan::UpdateTime adamw = plan::optimizer_time({.elements = n, .state_bytes = 8 * n}, gpu);
+  EXPECT_NEAR(adamw.total_s(), 0.44e-3 * 34 / 30, 0.02e-3);
+  EXPECT_NEAR(adamw.norm_s, adamw.total_s() * 4 / 34, 1e-9);
+  EXPECT_NEAR(bytes_each({.elements = n, .state_bytes = 12 * n, .ema = true}), 46, 1e-9);
+  EXPECT_NEAR(bytes_each({.elements = n, .state_bytes = 4 * n}), 34 - 8, 1e-9) << "moments in bf16, or one in fp32";
+  EXPECT_NEAR(bytes_each({.elements = n, .state_bytes = 8 * n, .weight_bytes = 4}), 32, 1e-9) << "fp32";
+  EXPECT_NEAR(bytes_each({.elements = n, .state_bytes = 8 * n, .master_bytes = 2}), 28, 1e-9) << "bf16_pure";
+}
+
+TEST(OptimizerTime, OfMuonIsThatOfTheRankWithMostMatrices) {
+  const plan::Gpu& gpu = *plan::gpu_by_name("h100");
+  // A decoder's block: norms, q 64 x 64, k and v 32 x 64, output 64 x 64, gate and up 96 x 64, down 64 x 96.
+  spec::ModelConfig config =
+      model_config({.type = spec::ModelType::decoder, .width = 64, .ff = 96, .heads = 4, .decoder_layers = 1});
+  config.kv_heads = 2;
+  const spec::ModelSpec model = spec::resolve(config, 1000);
+  const auto block = std::ranges::find_if(model.units, &spec::Unit::is_block);
+  const auto index = static_cast<std::size_t>(block - model.units.begin());
+  const auto flops = [](double m, double large) { return 5 * 2 * (2 * m * m * large + m * m * m); };
+  const double square = flops(64, 64), key = flops(32, 64), wide = flops(64, 96);
+  double fp32_flops = plan::muon_time(*block, index, 1, gpu) * gpu.fp32_flops;
+  EXPECT_NEAR(fp32_flops, 2 * square + 2 * key + 3 * wide, 1);
+  // As many ranks as there are matrices and vectors: one has nothing but the largest.
+  fp32_flops = plan::muon_time(*block, index, static_cast<int>(block->matrices().size()), gpu) * gpu.fp32_flops;
+  EXPECT_NEAR(fp32_flops, wide, 1);
 }
 
 TEST(ComputeTime, ABlockComputedAgainIsTheForwardPassButForItsEnds) {
@@ -96,7 +126,7 @@ TEST(VisitTimes, ShareOutWhatTheModelTakes) {
 
 /// 2 nodes of 4, 100 bytes a second out of a node, 1000 inside; no latency.
 plan::CostInputs inputs() {
-  plan::CostInputs in{.visits = {{1, 2}, {3, 4}}, .update_s = 34};
+  plan::CostInputs in{.visits = {{1, 2}, {3, 4}}, .update = {.norm_s = 4, .update_s = 30}, .matrices_s = {0, 7}};
   in.nodes = 2;
   in.ranks_per_node = 4;
   in.links = {.outer_bytes_per_s = 100, .inner_bytes_per_s = 1000, .outer_latency_s = 0, .inner_latency_s = 0};
@@ -121,6 +151,8 @@ TEST(OpCost, GivesEachOperationItsShare) {
   EXPECT_EQ(cost({.kind = OpKind::update, .unit = 1}), 30 * 3 / 4.0);
   const auto moved = [&](OpKind kind, Levels levels) { return cost({.kind = kind, .unit = 0, .levels = levels}); };
   EXPECT_EQ(moved(OpKind::gather, Levels::both), 4096 * 2 / 2 / 100.0);
+  EXPECT_EQ(cost({.kind = OpKind::to_shards, .unit = 1}), 7 + cost({.kind = OpKind::reduce, .unit = 1}))
+      << "computed, and sent back";
   EXPECT_EQ(moved(OpKind::gather, Levels::outer), 4096 * 2 / 2 / 100.0);
   EXPECT_EQ(moved(OpKind::gather, Levels::inner), 4096 * 2 * 3 / 4 / 1000.0);
   EXPECT_EQ(moved(OpKind::reduce, Levels::both), 4096 * 8 / 2 / 100.0);
