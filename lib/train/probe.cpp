@@ -57,7 +57,7 @@ class Probe {
  public:
   /// **Collective.**
   Probe(comm::Context& context, const plan::RunConfig& config, std::int64_t vocab_live)
-      : context_(context), config_(config), spec_(spec::resolve(config.model, vocab_live)), run_(context, config) {
+      : context_(context), config_(config), spec_(plan::spec_of(config, vocab_live)), run_(context, config) {
     run_.device = choose_device(config.device, context);
     const auto memory = least_memory(context, run_.device);
     if (!memory)
