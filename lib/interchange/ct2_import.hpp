@@ -18,10 +18,10 @@ enum class Integers {
 };
 
 /// Opens the model of a folder. All names, types and shapes are checked; the weights are read later. What the folder
-/// does not say has its default: model.dropout, and model.max_positions where positions are rotary. Not collective.
-/// Throws Error{usage} for integers, and for a model that Argosy does not have; Error{data} for missing files, a
-/// vocabulary that is not the tokenizer's, and for variables that are missing, left over, or of another shape or value,
-/// which are listed together; Error{corrupt}, Error{io}.
+/// does not say has its default: model.dropout, model.neftune_alpha, and model.max_positions where positions are
+/// rotary. Not collective. Throws Error{usage} for integers, and for a model that Argosy does not have; Error{data} for
+/// missing files, a vocabulary that is not the tokenizer's, and for variables that are missing, left over, or of
+/// another shape or value, which are listed together; Error{corrupt}, Error{io}.
 [[nodiscard]] model::StoredModel ctranslate2_model(const Files& files, const Path& folder,
                                                    Integers integers = Integers::refuse);
 

@@ -11,6 +11,7 @@ constexpr DeviceTable cpu_table{.pack_matrix = cpu::pack_matrix,
                                 .norm = cpu::norm,
                                 .norm_backward = cpu::norm_backward,
                                 .dropout_add = cpu::dropout_add,
+                                .add_noise_ = cpu::add_noise_,
                                 .activation = cpu::activation,
                                 .activation_backward = cpu::activation_backward,
                                 .column_sum = cpu::column_sum,
@@ -73,6 +74,10 @@ at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
 at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p, const DropoutKey& key,
                        const OptionalTensor& bias) {
   return run("dropout_add", table_for(branch).dropout_add, base, branch, p, key, bias);
+}
+
+void add_noise_(const at::Tensor& x, const at::Tensor& scales, const DropoutKey& key) {
+  run("add_noise", table_for(x).add_noise_, x, scales, key);
 }
 
 void activation(const at::Tensor& u, const OptionalTensor& bias, const at::Tensor& y, spec::Activation kind) {

@@ -20,6 +20,7 @@ struct DeviceTable {
   decltype(&kernels::norm) norm = plain::norm;
   decltype(&kernels::norm_backward) norm_backward = plain::norm_backward;
   decltype(&kernels::dropout_add) dropout_add = plain::dropout_add;
+  decltype(&kernels::add_noise_) add_noise_ = plain::add_noise_;
   decltype(&kernels::activation) activation = plain::activation;
   decltype(&kernels::activation_backward) activation_backward = plain::activation_backward;
   decltype(&kernels::column_sum) column_sum = plain::column_sum;
@@ -43,6 +44,7 @@ Gemm gemm;
 decltype(kernels::norm) norm;
 decltype(kernels::norm_backward) norm_backward;
 decltype(kernels::dropout_add) dropout_add;
+decltype(kernels::add_noise_) add_noise_;
 decltype(kernels::activation) activation;
 decltype(kernels::activation_backward) activation_backward;
 decltype(kernels::column_sum) column_sum;

@@ -48,6 +48,12 @@ at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, dou
   return value.to(branch.scalar_type());
 }
 
+void add_noise_(const at::Tensor& x, const at::Tensor& scales, const DropoutKey& key) {
+  const at::Tensor halves = random_halves(0, x.numel(), key.seed, key.site, key.step, key.micro_batch, x.device());
+  const at::Tensor uniform = (halves.to(at::kFloat) + 0.5) / 32768 - 1;
+  x.copy_(x.to(at::kFloat) + uniform.view(x.sizes()) * scales.view({-1}).repeat_interleave(x.size(-1)).view(x.sizes()));
+}
+
 namespace {
 
 void activate(const at::Tensor& u, const at::Tensor& y, spec::Activation kind) {

@@ -7,15 +7,15 @@
 
 #include "spec/activation.hpp"
 
-/// Element-wise operations of a block: dropout with residual add, bias with activation, sums over rows.
+/// Element-wise operations of a block: dropout with residual add, noise, bias with activation, sums over rows.
 /// Dropout masks are never stored: element e of a call is kept or dropped by a 16-bit half of Philox4x32-10 with key
 /// `seed` and counter (block, site, step, micro_batch), so the backward pass and a recomputed forward pass draw the
-/// same mask.
+/// same mask. Noise takes the same halves as numbers.
 namespace argosy::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// Identifies a mask. site: the visit and the place in it, unique in a micro-batch.
+/// Identifies a mask, or noise. site: the visit and the place in it, unique in a micro-batch.
 struct DropoutKey {
   std::uint64_t seed = 0;
   std::int64_t step = 0, micro_batch = 0, site = 0;
@@ -26,6 +26,10 @@ struct DropoutKey {
 /// dimension, or is absent.
 [[nodiscard]] at::Tensor dropout_add(const OptionalTensor& base, const at::Tensor& branch, double p,
                                      const DropoutKey& key, const OptionalTensor& bias = std::nullopt);
+
+/// x += u·scale in place, with u uniform in (-1, 1): (2h + 1)/65536 - 1 for the half h. x: rows of the last dimension,
+/// contiguous; scales: fp32, one for each row.
+void add_noise_(const at::Tensor& x, const at::Tensor& scales, const DropoutKey& key);
 
 /// u += bias in place, y = activation(u). u: [n, F] ([n, 2F] if it is gated); y: [n, F], may be u itself for relu.
 void activation(const at::Tensor& u, const OptionalTensor& bias, const at::Tensor& y, spec::Activation kind);
@@ -41,6 +45,7 @@ void column_sum(const at::Tensor& x, const at::Tensor& out, bool accumulate);
 
 namespace plain {
 decltype(kernels::dropout_add) dropout_add;
+decltype(kernels::add_noise_) add_noise_;
 decltype(kernels::activation) activation;
 decltype(kernels::activation_backward) activation_backward;
 decltype(kernels::column_sum) column_sum;

@@ -22,7 +22,7 @@ struct Model::Impl {
   /// Embeds ids [rows, T]; positions start at `offset` unless given, and then none is above offset + T - 1.
   [[nodiscard]] at::Tensor embed(Embedding& embedding, const at::Tensor& ids, const at::Tensor& positions,
                                  std::int64_t offset) const;
-  /// site: the number of the visit, which selects its dropout masks.
+  /// site: the number of the visit, which selects its dropout masks and its noise.
   [[nodiscard]] State embed_visit(bool encoder, std::int64_t site, const State& state, const Inputs& inputs,
                                   const Pass& pass);
   [[nodiscard]] State head_visit(const State& state, const Inputs& inputs, Pass& pass);

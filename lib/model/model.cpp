@@ -9,9 +9,11 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/head_loss.hpp"
 #include "model/impl.hpp"
+#include "model/neftune.hpp"
 #include "model/segment.hpp"
 
 namespace argosy::model {
@@ -180,6 +182,12 @@ State Model::Impl::embed_visit(bool is_encoder, std::int64_t site, const State& 
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     result.x = embed(embedding, ids, positions, 0);
+    if (pass.training && shape.neftune_alpha > 0) {  // its gradient is that of x
+      const at::Tensor scales =
+          is_encoder ? noise_scales(shape.neftune_alpha, result.x, inputs.source_lengths, {})
+                     : noise_scales(shape.neftune_alpha, result.x, inputs.target_lengths, inputs.segments);
+      kernels::add_noise_(result.x, scales, {pass.seed, pass.step, pass.micro_batch, 4 * site + 1});
+    }
     if (dropout > 0) result.x = kernels::dropout_add(std::nullopt, result.x, dropout, key);
     if (ends_encoder) {
       const at::Tensor encoded = state.x.detach();

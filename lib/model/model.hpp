@@ -96,8 +96,8 @@ struct LossOptions {
   std::int64_t chunk_bytes = 256LL << 20;  // upper bound for a chunk of logits
 };
 
-/// Settings and results of a pass over one micro-batch. Dropout masks are counter-based: they depend only on seed,
-/// step, micro_batch, visit and element.
+/// Settings and results of a pass over one micro-batch. Dropout masks and noise are counter-based: they depend only on
+/// seed, step, micro_batch, visit and element.
 struct Pass {
   bool training = false;
   std::uint64_t seed = 0;

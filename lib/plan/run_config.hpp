@@ -180,8 +180,8 @@ struct RunConfig {
   StopConfig stop;
 };
 BOOST_DESCRIBE_STRUCT(RunConfig, (),
-                      (preset, run_dir, seed, device, data, model, init_from, lora, freeze, loss, optimizer, schedule, batch,
-                       precision, sharding, checkpoint, validation, telemetry, comm, stop))
+                      (preset, run_dir, seed, device, data, model, init_from, lora, freeze, loss, optimizer, schedule,
+                       batch, precision, sharding, checkpoint, validation, telemetry, comm, stop))
 
 std::span<const config::KeyText> key_texts(const LossConfig&);
 std::span<const config::KeyText> key_texts(const PrecisionConfig&);

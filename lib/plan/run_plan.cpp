@@ -273,6 +273,13 @@ std::string position_warning(const spec::Architecture& shape, std::int64_t param
       boost::describe::enum_to_string(position, ""), static_cast<double>(parameters) / 1e6, enough / 1'000'000);
 }
 
+std::string noise_warning(const spec::Architecture& shape) {
+  if (shape.neftune_alpha == 0) return {};
+  return fmt::format(
+      "model.neftune_alpha is {}: NEFTune often ruins models; compare the validations with those of a run without it",
+      shape.neftune_alpha);
+}
+
 /// Of the schedules whose keys do not say their peak.
 std::string peak_line(const optim::Schedule& schedule) {
   using Style = optim::ScheduleStyle;
@@ -389,9 +396,9 @@ RunPlan plan_run(const RunConfig& config, const spec::ModelSpec& spec, const Pla
   }
   plan.adamw_state_bytes = space_sizes(spec, target.layout, optim::state_of({.ema = config.optimizer.ema})).state.owned;
   plan.peak_line = peak_line(schedule);
-  for (std::string& warning :
-       std::array{position_warning(shape, plan.spaces.parameters), warmup_warning(schedule),
-                  lr_warning(config, schedule, spec), tokens_warning(config, plan), size_warning(shape)})
+  for (std::string& warning : std::array{position_warning(shape, plan.spaces.parameters), warmup_warning(schedule),
+                                         lr_warning(config, schedule, spec), tokens_warning(config, plan),
+                                         size_warning(shape), noise_warning(shape)})
     if (!warning.empty()) plan.advice.push_back(std::move(warning));
   plan.checkpoint_bytes = checkpoint_bytes(optim::state_of(config.optimizer), spec, target.layout);
   plan.copy_bytes = 4 * plan.spaces.all.owned + plan.spaces.state.owned;

@@ -97,6 +97,9 @@ constexpr std::array model_texts{
                     "embeddings are multiplied by the root of model.width; default true for encoder_decoder, false for "
                     "decoder and T5"},
     config::KeyText{"dropout", "on residual branches and embeddings; default 0.1 for encoder_decoder, 0 for decoder"},
+    config::KeyText{
+        "neftune_alpha",
+        "noise on embeddings in training (NEFTune): uniform in ±alpha/√(L·width) for an example of L pieces; 0: off"},
     config::KeyText{"encoder", "keys of the encoder alone"},
     config::KeyText{"decoder", "keys of the decoder alone"},
     config::KeyText{"allow_encoder_without_positions",
@@ -162,6 +165,8 @@ void validate(const ModelConfig& config, config::Problems& problems) {
                    "/norm_epsilon", "a number from 1e-12 to 1", config.norm_epsilon.value_or(0));
   problems.require(!config.dropout || (*config.dropout >= 0 && *config.dropout < 1), "/dropout", "a number in [0, 1)",
                    std::to_string(config.dropout.value_or(0)));
+  problems.require(config.neftune_alpha >= 0 && config.neftune_alpha <= 1000, "/neftune_alpha",
+                   "a number from 0 to 1000", config.neftune_alpha);
   const Sizes base = sizes_of(config);
   problems.require(base.type == config.type, "/preset",
                    "a preset of the same model.type (mt_* are encoder_decoder, lm_* and mistral_7b decoder)",
@@ -313,6 +318,7 @@ Architecture resolve(const ModelConfig& config, std::int64_t pieces) {
   shape.tie_inputs = config.tie_inputs.value_or(shape.tie_embeddings);
   shape.scales_embeddings = config.embedding_scale.value_or(translation && shape.vocabulary.layout != TokenLayout::t5);
   shape.dropout = config.dropout.value_or(translation ? 0.1 : 0.0);
+  shape.neftune_alpha = config.neftune_alpha;
   if (const double parameters = parameters_of(shape); !(parameters <= most_parameters))
     throw_error(Fault::config, "model", fmt::format("a model of at most {:.1e} parameters", most_parameters),
                 fmt::format("about {:.1e}", parameters), "choose smaller sizes");

@@ -76,6 +76,7 @@ struct ModelConfig {
   std::optional<bool> tie_inputs;  // default: as tie_embeddings
   std::optional<bool> embedding_scale;
   std::optional<double> dropout;  // 0 LM, 0.1 MT: residual branches and embeddings
+  double neftune_alpha = 0;       // noise on embeddings in training
   SideConfig encoder, decoder;
   bool allow_encoder_without_positions = false;
 };
@@ -83,7 +84,7 @@ BOOST_DESCRIBE_STRUCT(ModelConfig, (),
                       (type, preset, vocab_size, token_ids, width, ff, heads, kv_heads, head_size, window, prefix_lm,
                        vocab_multiple, rope_theta, rope_scaling, max_positions, norm, norm_epsilon, norm_position,
                        activation, bias, qkv_bias, output_bias, tie_embeddings, tie_inputs, embedding_scale, dropout,
-                       encoder, decoder, allow_encoder_without_positions))
+                       neftune_alpha, encoder, decoder, allow_encoder_without_positions))
 
 std::span<const config::KeyText> key_texts(const SideConfig&);
 std::span<const config::KeyText> key_texts(const TokenIds&);
@@ -112,7 +113,7 @@ struct Architecture {
   bool bias = true, qkv_bias = false, output_bias = true, scales_embeddings = true;
   bool tie_embeddings = true;  // source, target and output
   bool tie_inputs = true;      // source and target
-  double dropout = 0.0;
+  double dropout = 0.0, neftune_alpha = 0.0;
 
   [[nodiscard]] Position position(bool encoder) const noexcept { return encoder ? encoder_position : decoder_position; }
   /// Whether a side's positions are of this kind.

@@ -106,6 +106,20 @@ at::Tensor dropout_add(const OptionalTensor& base_in, const at::Tensor& branch_i
   return out;
 }
 
+void add_noise_(const at::Tensor& x, const at::Tensor& scales, const DropoutKey& key) {
+  const std::int64_t n = x.numel(), width = x.size(-1);
+  ARGOSY_CHECK(x.is_contiguous() && scales.is_contiguous() && scales.numel() * width == n, "{} scales for {} rows",
+               scales.numel(), n / width);
+  const RandomName name = random_name(key.seed, key.site, key.step, key.micro_batch);
+  with_type(x, [&]<class T>(T*) {
+    T* to = pointer<T>(x);
+    const float* scale = pointer<float>(scales);
+    at::parallel_for(0, (n + 127) / 128, 64, [&](std::int64_t begin, std::int64_t end) {
+      table().loops<T>().add_noise(to, scale, begin * 128, std::min(n, end * 128), width, name);
+    });
+  });
+}
+
 void activation(const at::Tensor& u, const OptionalTensor& bias, const at::Tensor& y, spec::Activation kind) {
   ARGOSY_CHECK(u.is_contiguous() && y.is_contiguous(), "activation works on whole rows");
   const std::int64_t rows = u.size(0), width = u.size(1), out_width = y.size(1);

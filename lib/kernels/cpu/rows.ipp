@@ -144,6 +144,32 @@ void dropout_add(const T* base, const T* branch, const T* bias, T* out, std::int
   }
 }
 
+template <class T>
+void add_noise(T* x, const float* scales, std::int64_t begin, std::int64_t end, std::int64_t width,
+               const RandomName& name) {
+  alignas(64) std::uint32_t words[64] = {};
+  float uniform[128];
+  for (std::int64_t at = begin; at < end; at += 128) {
+    philox_words(static_cast<std::uint32_t>(at / 8), name, words);
+    for (int word = 0; word < 4; ++word) {
+#pragma omp simd
+      for (int i = 0; i < 16; ++i) {
+        const std::uint32_t both = words[16 * word + i];
+        uniform[32 * word + i] = (static_cast<float>(both & 0xffffU) + 0.5F) * 0x1p-15F - 1.0F;
+        uniform[32 * word + 16 + i] = (static_cast<float>(both >> 16) + 0.5F) * 0x1p-15F - 1.0F;
+      }
+    }
+    const std::int64_t stop = std::min(end, at + 128);
+    for (std::int64_t first = at, last = 0; first < stop; first = last) {  // of one row
+      last = std::min(stop, (first / width + 1) * width);
+      const float scale = scales[first / width];
+      const float* const own = uniform + (first - at);
+#pragma omp simd
+      for (std::int64_t i = 0; i < last - first; ++i) x[first + i] = narrow<T>(widen(x[first + i]) + own[i] * scale);
+    }
+  }
+}
+
 constexpr std::int64_t relu_code = 0, swish_code = 1, gelu_code = 2, swiglu_code = 3, geglu_code = 4;
 constexpr bool is_gated(std::int64_t kind) { return kind == swiglu_code || kind == geglu_code; }
 

@@ -93,6 +93,9 @@ struct Loops {
   /// Elements [begin, end), begin a multiple of 128; base and bias [width] may be null.
   void (*dropout_add)(const T* base, const T* branch, const T* bias, T* out, std::int64_t begin, std::int64_t end,
                       std::int64_t width, const DropoutMask& mask);
+  /// Elements [begin, end), begin a multiple of 128; scales: one for each row of `width` elements.
+  void (*add_noise)(T* x, const float* scales, std::int64_t begin, std::int64_t end, std::int64_t width,
+                    const RandomName& name);
   /// width: of u; kinds as spec::Activation.
   void (*activation)(T* u, const T* bias, T* y, std::int64_t rows, std::int64_t width, std::int64_t kind);
   /// partial: [width of u] or null; again: y once more, or null.

@@ -38,10 +38,24 @@ namespace {
 
 template <class T>
 constexpr Loops<T> loops() {
-  return {
-      norm<T>,       norm_backward<T>, dropout_add<T>, activation<T>,    activation_backward<T>, column_sum<T>,
-      rotate<T>,     embed<T>,         add_scaled<T>,  cross_entropy<T>, attention<T>,           attention_backward<T>,
-      pack_panel<T>, pack_rows<T>,     store_tile<T>,  round_row<T>,     attention_step<T>};
+  return {norm<T>,
+          norm_backward<T>,
+          dropout_add<T>,
+          add_noise<T>,
+          activation<T>,
+          activation_backward<T>,
+          column_sum<T>,
+          rotate<T>,
+          embed<T>,
+          add_scaled<T>,
+          cross_entropy<T>,
+          attention<T>,
+          attention_backward<T>,
+          pack_panel<T>,
+          pack_rows<T>,
+          store_tile<T>,
+          round_row<T>,
+          attention_step<T>};
 }
 
 }  // namespace

@@ -112,6 +112,7 @@ TEST_F(ResumedRun, StoppedOrKilledItHasTheBitsOfAnUndisturbedOne) {
       config.sharding.zero_stage = each.stage;
       config.batch.global_size = config.batch.micro_size.value() * each.accumulation * world().size();
       config.model.dropout = each.dropout;
+      config.model.neftune_alpha = 50 * each.dropout;
       config.checkpoint.interval.count = 2;
       return config;
     };

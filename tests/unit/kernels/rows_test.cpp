@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "core/random.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/norm.hpp"
@@ -81,6 +82,17 @@ TEST_P(Rows, DropoutKeepsItsShareAndEachPartOfTheKeyCounts) {
   }
 }
 
+TEST_P(Rows, NoiseIsThatOfTheReference) {
+  for (const auto& [rows, width] : {std::pair{1, 1}, {3, 50}, {131, 50}, {7, 128}, {2, 300}}) {
+    const at::Tensor x = values({rows, width}, type), scales = values({rows}, at::kFloat, 2);
+    at::Tensor got = x.clone(), expected = x.clone();
+    add_noise_(got, scales, {0x123456789abcdefULL, 7, 3, 21});
+    plain::add_noise_(expected, scales, {0x123456789abcdefULL, 7, 3, 21});
+    EXPECT_LT(distance(got, expected), tolerance(type, 1e-6)) << width;
+    EXPECT_FALSE(at::equal(got, x));
+  }
+}
+
 TEST_P(Rows, ActivationsEqualPlain) {
   for (const auto kind : {spec::Activation::relu, spec::Activation::swish, spec::Activation::gelu,
                           spec::Activation::swiglu, spec::Activation::geglu}) {
@@ -139,6 +151,34 @@ TEST_P(Rows, ColumnSumEqualsPlainAndDoesNotDependOnThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Rows, testing::Values(at::kFloat, at::kBFloat16),
                          [](const auto& test) { return std::string(c10::toString(test.param)); });
+
+TEST(Noise, ByHand) {
+  at::Tensor x = at::ones({3, 64});
+  add_noise_(x, at::tensor({0.5F, 0.0F, 2.0F}), {5 + (6ULL << 32), 7, 8, 9});
+  const auto block = [](std::uint32_t number) { return philox({5, 6}, {number, 9, 7, 8}); };
+  const auto uniform = [](std::uint32_t half) { return (2.0 * half + 1) / 65536 - 1; };
+  EXPECT_FLOAT_EQ(x[0][0].item<float>(), static_cast<float>(1 + 0.5 * uniform(block(0)[0] & 0xffff)));
+  EXPECT_FLOAT_EQ(x[0][16].item<float>(), static_cast<float>(1 + 0.5 * uniform(block(0)[0] >> 16)));
+  EXPECT_FLOAT_EQ(x[0][33].item<float>(), static_cast<float>(1 + 0.5 * uniform(block(1)[1] & 0xffff)));
+  EXPECT_FLOAT_EQ(x[2][2].item<float>(), static_cast<float>(1 + 2 * uniform(block(18)[0] & 0xffff))) << "element 130";
+  EXPECT_TRUE(at::equal(x[1], at::ones({64})));
+}
+
+TEST(Noise, IsUniformAndEachPartOfTheKeyCounts) {
+  constexpr std::int64_t n = 1 << 16;
+  const auto noise = [](const DropoutKey& key) {
+    at::Tensor x = at::zeros({n / 64, 64});
+    add_noise_(x, at::ones({n / 64}), key);
+    return x.to(at::kDouble);
+  };
+  const at::Tensor first = noise({5, 6, 7, 8});
+  EXPECT_LT(first.abs().max().item<double>(), 1);
+  EXPECT_NEAR(first.mean().item<double>(), 0, 4 * std::sqrt(1.0 / 3 / n));
+  EXPECT_NEAR(first.square().mean().item<double>(), 1.0 / 3, 4 * std::sqrt(4.0 / 45 / n));
+  for (const DropoutKey& other : {DropoutKey{4, 6, 7, 8}, DropoutKey{5 + (1ULL << 32), 6, 7, 8}, DropoutKey{5, 5, 7, 8},
+                                  DropoutKey{5, 6, 6, 8}, DropoutKey{5, 6, 7, 9}})
+    EXPECT_NEAR((first * noise(other)).mean().item<double>(), 0, 4 * std::sqrt(1.0 / 9 / n)) << "independent";
+}
 
 TEST(Norm, EpsilonStandsUnderTheRoot) {
   const at::Tensor x = at::tensor({-1e-3F, 1e-3F}).view({1, 2}), weight = at::tensor({2.0F, 3.0F});

@@ -221,10 +221,11 @@ TEST(Model, EachBranchOfEachBlockDrawsItsOwnMask) {
   }
 }
 
-TEST(Model, DropoutGradientIsTheSlopeOfTheLoss) {
+TEST(Model, GradientUnderDropoutAndNoiseIsTheSlopeOfTheLoss) {
   for (const NormPosition position : {NormPosition::pre, NormPosition::post}) {
     spec::Architecture shape = tiny_translation();
     shape.dropout = 0.3;
+    shape.neftune_alpha = 5;
     shape.norm_position = position;
     shape.activation = Activation::swish;  // no kinks
     BoundModel bound(shape);

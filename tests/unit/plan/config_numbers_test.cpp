@@ -17,6 +17,7 @@ constexpr const char* translation = R"({
     "split": {"train": 0.9, "validation": 0.1}},
   "model": {"vocab_size": 8000, "width": 64, "ff": 96, "heads": 4, "kv_heads": 2, "head_size": 16,
             "vocab_multiple": 64, "rope_theta": 10000.0, "max_positions": 512, "norm_epsilon": 1e-6, "dropout": 0.5,
+            "neftune_alpha": 5.0,
             "encoder": {"layers": 2}, "decoder": {"layers": 2}},
   "loss": {"label_smoothing": 0.1, "z": 0.1, "chunk_bytes": 2000000},
   "optimizer": {"weight_decay": 0.1, "beta2": 0.9, "epsilon": 0.1},

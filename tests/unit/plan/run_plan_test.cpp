@@ -307,6 +307,12 @@ TEST(RunPlan, WarnsOfUnusualLearningRatesAndSizes) {
                                "matrices are slow unless their sizes are multiples of 8: choose the next multiple"});
 }
 
+TEST(RunPlan, WarnsOfNoiseOnEmbeddings) {
+  EXPECT_EQ(plan::warnings_of(run_plan_of(mistral({"model.neftune_alpha=5"}), target(16, 8))),
+            std::vector<std::string>{"model.neftune_alpha is 5: NEFTune often ruins models; compare the validations "
+                                     "with those of a run without it"});
+}
+
 TEST(RunPlan, SaysWhatTheOptimizerKeepsWhereItIsNotAdamw) {
   const auto text = [](std::vector<std::string> set) {
     return fmt::format("{}", fmt::join(plan::lines_of(run_plan_of(mistral(set), target(16, 8)), mistral(set),

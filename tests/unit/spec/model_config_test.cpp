@@ -55,6 +55,7 @@ TEST(ModelConfig, EveryKeyOverridesItsPreset) {
   config.embedding_scale = false;
   config.tie_embeddings = false;
   config.dropout = 0.25;
+  config.neftune_alpha = 5;
   config.encoder = {.layers = 1, .position = Position::rope};
   config.decoder = {.layers = 5, .position = Position::rope};
   const spec::Architecture shape = resolve(config, 100);
@@ -65,14 +66,16 @@ TEST(ModelConfig, EveryKeyOverridesItsPreset) {
   EXPECT_EQ(std::tuple(shape.bias, shape.tie_embeddings, shape.dropout, shape.encoder_layers, shape.decoder_layers),
             std::tuple(false, false, 0.25, 1, 5));
   EXPECT_EQ(std::tuple(shape.encoder_position, shape.decoder_position), std::tuple(Position::rope, Position::rope));
-  EXPECT_EQ(std::tuple(shape.norm_epsilon, shape.qkv_bias, shape.embedding_scale()), std::tuple(1e-3, true, 1.0));
+  EXPECT_EQ(std::tuple(shape.norm_epsilon, shape.qkv_bias, shape.embedding_scale(), shape.neftune_alpha),
+            std::tuple(1e-3, true, 1.0, 5.0));
   EXPECT_EQ(std::tuple(shape.rope_scaling->factor, shape.rope_scaling->low_freq_factor,
                        shape.rope_scaling->high_freq_factor, shape.rope_scaling->original_max_positions),
             std::tuple(3.0, 2.0, 5.0, 64));
   config.norm_epsilon.reset();
   EXPECT_EQ(resolve(config, 100).norm_epsilon, 1e-6);  // CTranslate2 has one for all norms, and this without beta
-  EXPECT_EQ(std::tuple(base.norm_epsilon, base.qkv_bias, base.embedding_scale(), base.rope_scaling.has_value()),
-            std::tuple(1e-5, false, std::sqrt(96.0), false));
+  EXPECT_EQ(std::tuple(base.norm_epsilon, base.qkv_bias, base.embedding_scale(), base.rope_scaling.has_value(),
+                       base.neftune_alpha),
+            std::tuple(1e-5, false, std::sqrt(96.0), false, 0.0));
   EXPECT_EQ(std::tuple(base.norm, base.norm_position, base.activation, base.bias, base.tie_embeddings, base.dropout),
             std::tuple(Norm::layer_norm, NormPosition::post, Activation::relu, true, true, 0.1));
 }
@@ -194,8 +197,10 @@ TEST(ModelConfig, ProblemsAreNamedTogether) {
   config.heads = 4;
   config.window = 5;
   config.dropout = 1.0;
+  config.neftune_alpha = -1;
   config.decoder.layers = 0;
-  EXPECT_THAT(problems_of(config), testing::UnorderedElementsAre("/window", "/dropout", "/decoder/layers"));
+  EXPECT_THAT(problems_of(config),
+              testing::UnorderedElementsAre("/window", "/dropout", "/neftune_alpha", "/decoder/layers"));
 
   ModelConfig uneven;
   uneven.width = 10;
