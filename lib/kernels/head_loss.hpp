@@ -15,6 +15,7 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 struct HeadLossOptions {
   double label_smoothing = 0, z = 0;
+  double truncation = 0;  // threshold of the error norm; 0: none
   double loss_scale = 1;  // multiplies every gradient
   std::int64_t live = 0;  // ids below are live
   std::int64_t chunk_bytes = 256LL << 20;
@@ -28,8 +29,11 @@ struct HeadLossGradients {
 };
 
 /// Per loss-bearing row: nll = lse - z_y; loss = (1-ε)·nll + ε·(lse - mean over live ids of z) + z·lse².
+/// With `truncation`, a row whose error norm ‖p - onehot(y)‖₂ is above it adds nothing to Σ loss and to the gradients
+/// (arXiv:2310.00840). The norm is at most √2.
 /// h: [n, d]; weight: [V, d]; bias: [V] or absent; labels: int64 [n], -1 bears no loss.
-/// Returns fp64 [4]: Σ nll, Σ loss, rows that bear loss, rows predicted correctly (ties go to the lower id).
+/// Returns fp64 [5]: Σ nll, Σ loss, rows that bear loss, rows predicted correctly (ties go to the lower id), rows that
+/// are truncated.
 [[nodiscard]] at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& bias,
                                    const at::Tensor& labels, const HeadLossOptions& options,
                                    const HeadLossGradients& gradients);

@@ -255,6 +255,7 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
                                                inputs.target_labels.reshape({-1}),
                                                {.label_smoothing = pass.loss.label_smoothing,
                                                 .z = pass.loss.z,
+                                                .truncation = pass.loss.error_norm_truncation,
                                                 .loss_scale = pass.loss_scale,
                                                 .live = shape.vocabulary.pieces,
                                                 .chunk_bytes = pass.loss.chunk_bytes},
@@ -264,6 +265,7 @@ State Model::Impl::head_visit(const State& state, const Inputs& inputs, Pass& pa
     pass.loss_sum = sums.select(0, 1);
     pass.token_count = sums.select(0, 2);
     pass.correct_count = sums.select(0, 3);
+    pass.truncated_count = sums.select(0, 4);
     loss = (pass.loss_sum * pass.loss_scale).to(at::kFloat);
   }
   if (record) {

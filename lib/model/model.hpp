@@ -93,6 +93,7 @@ struct Inputs {
 struct LossOptions {
   double label_smoothing = 0.0;
   double z = 0.0;
+  double error_norm_truncation = 0.0;      // threshold above which a token leaves the loss; 0: none
   std::int64_t chunk_bytes = 256LL << 20;  // upper bound for a chunk of logits
 };
 
@@ -109,9 +110,9 @@ struct Pass {
   // For the level `block`, the runner calls the visit without recording, and again with recording before its backward
   // pass.
   spec::Recompute recompute = spec::Recompute::none;
-  // Set by the head, on the device, in fp64: Σ nll (unsmoothed), Σ loss (what is optimized), the number of tokens, and
-  // the number of tokens that are predicted correctly.
-  at::Tensor nll_sum, loss_sum, token_count, correct_count;
+  // Set by the head, on the device, in fp64: Σ nll (unsmoothed), Σ loss (what is optimized), the number of tokens, the
+  // number of tokens that are predicted correctly, and of those that are in nll_sum but not in loss_sum.
+  at::Tensor nll_sum, loss_sum, token_count, correct_count, truncated_count;
 };
 
 struct Visit : spec::Visit {

@@ -21,9 +21,10 @@ class SkipGuard {
   };
   explicit SkipGuard(const SkipConfig& config, State state) : config_(config), state_(state) {}
 
-  /// Whether to skip step `step`: its norm is not finite, above `abs`, or (step > after) above factor × mean. Counts
-  /// the step. Throws Error{numeric} at the max_consecutive-th skipped step in a row.
-  [[nodiscard]] bool skips(std::int64_t step, double norm);
+  /// Whether to skip step `step`: its norm is not finite, above `abs`, or (step > after) above factor × mean, or its
+  /// loss has no tokens, as loss.error_norm_truncation has removed all. Counts the step. Throws Error{numeric} at the
+  /// max_consecutive-th skipped step in a row.
+  [[nodiscard]] bool skips(std::int64_t step, double norm, bool has_tokens = true);
   [[nodiscard]] const State& state() const noexcept { return state_; }
 
  private:

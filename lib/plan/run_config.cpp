@@ -27,11 +27,14 @@ namespace argosy::plan {
 using config::KeyText;
 
 std::span<const KeyText> key_texts(const LossConfig&) {
-  static constexpr std::array<KeyText, 3> texts{{
+  static constexpr std::array<KeyText, 4> texts{{
       {"label_smoothing",
        "share of the target probability spread over all pieces of the tokenizer; default: 0 for language models, 0.1 "
        "for translation"},
       {"z", "weight of the squared log of the softmax denominator; 0: off"},
+      {"error_norm_truncation",
+       "tokens leave the loss, and the number that divides it, if the distance of their predicted probabilities from "
+       "the label, at most √2, is above this; 0: off"},
       {"chunk_bytes", "most bytes of logits that exist at one time; 0: no limit"},
   }};
   return texts;
@@ -225,6 +228,8 @@ void validate(const LossConfig& config, config::Problems& problems) {
   const double smoothing = config.label_smoothing.value_or(0);
   problems.require(smoothing >= 0 && smoothing < 1, "/label_smoothing", "a number in [0, 1)", smoothing);
   problems.require(config.z >= 0, "/z", "0 or more", config.z);
+  problems.require(config.error_norm_truncation >= 0, "/error_norm_truncation", "0 or more",
+                   config.error_norm_truncation);
   problems.require(config.chunk_bytes == 0 || config.chunk_bytes >= 1 << 20, "/chunk_bytes",
                    "0, or at least 1048576 (1 MiB)", config.chunk_bytes);
 }

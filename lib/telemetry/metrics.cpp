@@ -36,6 +36,7 @@ std::string line_of(const StepRecord& r) {
       "step {} ({:.1f} %) · loss {:.4f} · ppl {:.2f} · lr {:.3e} · grad norm {:.3f} · tgt_tokens/s {:.0f}", r.last.step,
       100 * r.last.fraction_done, r.loss, std::exp(r.nll), r.last.lr, r.last.grad_norm, r.tgt_tokens_per_s);
   if (r.tflops_per_rank > 0) line += fmt::format(" · TFLOP/s/rank {:.3g}", r.tflops_per_rank);
+  if (r.truncated_frac > 0) line += fmt::format(" · truncated {:.3g} %", 100 * r.truncated_frac);
   if (r.mfu) line += fmt::format(" · MFU {:.1f} %", 100 * *r.mfu);
   if (r.last.memory_bytes > 0) line += " · memory " + memory_text(r.last.memory_bytes);
   if (r.eta_s) line += " · ETA " + duration_text(*r.eta_s);
@@ -63,9 +64,10 @@ void WindowSums::add(const StepMetrics& step) {
   clipped += step.clipped;
   if (step.skipped) return;
   const auto tokens = static_cast<double>(step.tgt_tokens);
-  loss += step.loss * tokens;
+  loss += step.loss * (tokens - step.truncated_tokens);
   nll += step.nll * tokens;
   tgt_tokens += tokens;
+  truncated += step.truncated_tokens;
 }
 
 Metrics::Metrics(const Setup& setup, const Files& files, const Path& run_dir, const Log& log, const Clock& clock)
@@ -145,8 +147,10 @@ StepRecord Metrics::record() const {
   record.ranks = setup_.ranks;
   record.steps = sums_.steps;
   const double none = std::numeric_limits<double>::quiet_NaN();
-  record.loss = sums_.tgt_tokens > 0 ? sums_.loss / sums_.tgt_tokens : none;
-  record.nll = sums_.tgt_tokens > 0 ? sums_.nll / sums_.tgt_tokens : none;
+  const double tokens = sums_.tgt_tokens;
+  record.loss = tokens > 0 ? sums_.loss / (tokens - sums_.truncated) : none;
+  record.nll = tokens > 0 ? sums_.nll / tokens : none;
+  record.truncated_frac = tokens > 0 ? sums_.truncated / tokens : none;
   record.clip_frac = static_cast<double>(sums_.clipped) / static_cast<double>(sums_.steps);
   const auto steps = static_cast<double>(timed_steps_);
   const double s = timed_.step_s, ranks = setup_.ranks;

@@ -21,7 +21,7 @@ namespace argosy::telemetry {
 /// The sums of an interval that do not depend on time. They are part of a checkpoint: when a run stops within an
 /// interval, the record of that interval still covers all of its steps.
 struct WindowSums {
-  double loss = 0, nll = 0, tgt_tokens = 0;  // of steps that were not skipped
+  double loss = 0, nll = 0, tgt_tokens = 0, truncated = 0;  // of steps that were not skipped
   std::int64_t steps = 0, clipped = 0;
   void add(const StepMetrics& step);
   bool operator==(const WindowSums&) const = default;

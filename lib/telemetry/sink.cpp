@@ -35,6 +35,7 @@ boost::json::object figures_of(const StepRecord& r) {
           {"grad_norm", r.last.grad_norm},
           {"n_clips", r.last.n_clips},
           {"clip_frac", r.clip_frac},
+          {"truncated_frac", r.truncated_frac},
           {"skipped", r.last.n_skipped},
           {"total_tgt_tokens", r.last.total_tgt_tokens},
           {"ranks", r.ranks},

@@ -25,7 +25,8 @@ struct StepMetrics {
   std::int64_t step = 0;
   double fraction_done = 0;  // of the schedule, 0 to 1
   double epoch = 0;
-  double loss = 0, nll = 0;  // means over tgt_tokens, with and without label smoothing
+  double loss = 0, nll = 0;     // means: as optimized, over tgt_tokens that are not truncated; unsmoothed, over all
+  double truncated_tokens = 0;  // of tgt_tokens, removed from the loss by loss.error_norm_truncation
   double lr = 0;
   double grad_norm = 0;  // before clipping
   bool clipped = false, skipped = false;
@@ -39,11 +40,12 @@ struct StepMetrics {
 
 /// The record of one log interval.
 struct StepRecord {
-  StepMetrics last;          // the step that ends the interval
-  int ranks = 1;             // ranks at work
-  std::int64_t steps = 0;    // in the interval
-  double loss = 0, nll = 0;  // over the steps that were not skipped; NaN when all were
-  double clip_frac = 0;      // share of the steps that were clipped
+  StepMetrics last;           // the step that ends the interval
+  int ranks = 1;              // ranks at work
+  std::int64_t steps = 0;     // in the interval
+  double loss = 0, nll = 0;   // over the steps that were not skipped; NaN when all were
+  double clip_frac = 0;       // share of the steps that were clipped
+  double truncated_frac = 0;  // share of the tgt_tokens of the steps that were not skipped
   double src_tokens_per_s = 0, tgt_tokens_per_s = 0, padded_tokens_per_s = 0;  // all ranks together
   double tflops_per_rank = 0;                                                  // causal convention
   std::optional<double> mfu, mfu_full;  // absent where the device's peak is unknown

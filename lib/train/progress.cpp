@@ -20,8 +20,9 @@ telemetry::StepMetrics metrics_of(const StepResult& result, const data::StepBatc
                                   const optim::Schedule& schedule, double step_s) {
   const auto tgt_tokens = static_cast<double>(std::max<std::int64_t>(1, batches.totals.tgt_tokens));
   telemetry::StepMetrics step = place_of(state, schedule);
-  step.loss = result.loss_sum / tgt_tokens;
+  step.loss = result.loss_sum / std::max(1.0, tgt_tokens - result.truncated_tokens);
   step.nll = result.nll_sum / tgt_tokens;
+  step.truncated_tokens = result.truncated_tokens;
   step.lr = optim::learning_rate(schedule, state.position(schedule.unit));
   step.grad_norm = result.grad_norm;
   step.clipped = result.clipped;

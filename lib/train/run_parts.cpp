@@ -86,6 +86,7 @@ RunParts::RunParts(comm::Context& of_context, const plan::RunConfig& of_config)
               .reduce_every = reduce_every(config)},
       loss{.label_smoothing = plan::label_smoothing_of(config),
            .z = config.loss.z,
+           .error_norm_truncation = config.loss.error_norm_truncation,
            .chunk_bytes =
                config.loss.chunk_bytes > 0 ? config.loss.chunk_bytes : std::numeric_limits<std::int64_t>::max()} {}
 

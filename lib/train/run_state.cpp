@@ -40,6 +40,12 @@ json::object batch_of(const plan::RunConfig& config, const RunFacts& facts) {
   return batch;
 }
 
+json::object loss_of(const plan::RunConfig& config) {
+  json::object loss = config::to_json(config.loss).as_object();
+  if (config.loss.error_norm_truncation == 0) loss.erase("error_norm_truncation");  // as versions without the key wrote
+  return loss;
+}
+
 /// Canonical text of the part at a pointer: numbers compare by value, whatever JSON made of their type.
 std::string text_at(const json::object& section, std::string_view pointer, const char* unsaid) {
   json::error_code missing;
@@ -118,7 +124,7 @@ checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& 
   if (!config.freeze.empty()) sections.model["freeze"] = config::to_json(config.freeze);
   sections.optimizer = {{"type", config::to_json(config.optimizer.type)},
                         {"hparams", config::to_json(config.optimizer)},
-                        {"loss", config::to_json(config.loss)},
+                        {"loss", loss_of(config)},
                         {"precision", config::to_json(config.precision)},
                         {"step", state.updates}};
   sections.schedule = {{"name", config::to_json(config.schedule.style)},
@@ -137,6 +143,7 @@ checkpoint::Sections sections_of(const plan::RunConfig& config, const RunFacts& 
                         {{"loss", state.window.loss},
                          {"nll", state.window.nll},
                          {"tgt_tokens", state.window.tgt_tokens},
+                         {"truncated", state.window.truncated},
                          {"steps", state.window.steps},
                          {"clipped", state.window.clipped}}}};
   sections.data = {{"seed", config.seed},
@@ -208,6 +215,7 @@ RunState state_of(const checkpoint::Reader& reader) {
     state.window = {.loss = window.number("loss"),
                     .nll = window.number("nll"),
                     .tgt_tokens = window.amount("tgt_tokens"),
+                    .truncated = window.has("truncated") ? window.amount("truncated") : 0,
                     .steps = window.count("steps"),
                     .clipped = window.count("clipped")};
   }

@@ -262,7 +262,9 @@ double Runner::sum_of_all_squares(const std::set<std::size_t>& reduced) {
 }
 
 /// One norm, one coefficient and the sums of the step in one small collective.
-void Runner::decide(const plan::StepPlan& plan, StepResult& result, const StepOptions& options) {
+void Runner::decide(const plan::StepPlan& plan, Step& step) {
+  const StepOptions& options = step.options;
+  StepResult& result = step.result;
   double squares = 0;
   std::set<std::size_t> reduced;  // units
   for (const plan::Op& op : plan.ops) {
@@ -270,27 +272,31 @@ void Runner::decide(const plan::StepPlan& plan, StepResult& result, const StepOp
   }
   for (const std::size_t unit : reduced) squares += optim::sum_of_squares(buffers_.units()[unit].pieces);
   telemetry::Work& work = result.work;
-  std::array<double*, 9> sums{&squares,
-                              &result.nll_sum,
-                              &result.loss_sum,
-                              &work.source_positions,
-                              &work.target_positions,
-                              &work.encoder_pairs,
-                              &work.decoder_pairs,
-                              &work.decoder_pairs_full,
-                              &work.cross_pairs};
-  std::array<double, 10> values{};
+  std::array<double*, 10> sums{&squares,
+                               &result.nll_sum,
+                               &result.loss_sum,
+                               &result.truncated_tokens,
+                               &work.source_positions,
+                               &work.target_positions,
+                               &work.encoder_pairs,
+                               &work.decoder_pairs,
+                               &work.decoder_pairs_full,
+                               &work.cross_pairs};
+  std::array<double, 11> values{};
   for (std::size_t i = 0; i < sums.size(); ++i) values[i] = *sums[i];
   values.back() = options.wants_to_stop ? 1.0 : 0.0;
   all().collectives.all_reduce(std::span<double>{values});
   for (std::size_t i = 0; i < sums.size(); ++i) *sums[i] = values[i];
   result.stop = values.back() > 0;
   if (plan.reduce_every == plan::ReduceEvery::micro_batch) squares = sum_of_all_squares(reduced);
-  result.grad_norm = std::sqrt(squares);
-  result.skipped = guard_.skips(options.step, result.grad_norm);
+  // Losses were divided by all tokens, before it was known which of them stay.
+  const auto tokens = static_cast<double>(step.tgt_tokens);
+  const double kept = tokens - result.truncated_tokens, rescale = kept > 0 ? tokens / kept : 1.0;
+  result.grad_norm = std::sqrt(squares) * rescale;
+  result.skipped = guard_.skips(options.step, result.grad_norm, kept > 0 || tokens == 0);
   const double coefficient = optim::clip_coefficient(result.grad_norm, max_grad_norm_);
   result.clipped = !result.skipped && coefficient < 1;
-  coefficient_.fill_(result.skipped ? -1.0 : coefficient);
+  coefficient_.fill_(result.skipped ? -1.0 : coefficient * rescale);
 }
 
 void Runner::execute(const plan::StepPlan& plan, Step& step) {
@@ -350,13 +356,14 @@ void Runner::execute(const plan::StepPlan& plan, Step& step) {
         if (op.visit > plan.first_trained) break;
         step.result.loss_sum += number_of(micro->pass.loss_sum);
         step.result.nll_sum += number_of(micro->pass.nll_sum);
+        step.result.truncated_tokens += number_of(micro->pass.truncated_count);
         *micro = {};
         break;
       case plan::OpKind::reduce:
         events[i] = reduce(op, !step.batches[static_cast<std::size_t>(op.micro_batch)].empty());
         break;
       case plan::OpKind::norm:
-        decide(plan, step.result, step.options);
+        decide(plan, step);
         if (step.options.before_update) step.options.before_update();
         break;
       case plan::OpKind::to_owners:
@@ -391,7 +398,7 @@ double Runner::evaluate(const plan::StepPlan& plan, const data::Batch& batch, co
   StepResult result;
   StepOptions options;
   options.loss = loss;
-  options.loss.label_smoothing = 0;
+  options.loss.label_smoothing = options.loss.error_norm_truncation = 0;
   Step step{.batches = {&batch, 1}, .training = false, .options = options, .result = result};
   execute(plan, step);
   return number_of(step.micro_batches.front().pass.nll_sum);

@@ -47,7 +47,8 @@ struct StepTimes {
 
 /// The same on all ranks, except for the times.
 struct StepResult {
-  double nll_sum = 0, loss_sum = 0;  // over tgt_tokens: unsmoothed, and as optimized
+  double nll_sum = 0, loss_sum = 0;  // unsmoothed over tgt_tokens; as optimized, without truncated tokens
+  double truncated_tokens = 0;       // that loss.error_norm_truncation removed
   double grad_norm = 0;
   bool clipped = false, skipped = false;
   bool stop = false;  // some rank has been asked to
@@ -63,9 +64,10 @@ class Runner {
          const optim::Optimizer& optimizer, double max_grad_norm, optim::SkipGuard& guard, const Clock& clock,
          c10::Device device);
 
-  /// Runs one step. Its gradient is that of the sum of all ranks' losses, divided by batches.totals.tgt_tokens. A step
-  /// that the guard skips leaves weights and state unchanged. A plan that reduces every micro-batch with elastic
-  /// collectives gives the same bits of weights for any number of ranks that divides the number of micro-batches.
+  /// Runs one step. Its gradient is that of the sum of all ranks' losses, divided by batches.totals.tgt_tokens less the
+  /// truncated tokens. A step that the guard skips, or that keeps no token, leaves weights and state unchanged. A plan
+  /// that reduces every micro-batch with elastic collectives gives the same bits of weights for any number of ranks
+  /// that divides the number of micro-batches.
   /// **Collective.** Throws Error{numeric} from the guard, Error{comm}.
   StepResult run(const plan::StepPlan& plan, const data::StepBatches& batches, const StepOptions& options);
 
@@ -93,7 +95,7 @@ class Runner {
   [[nodiscard]] comm::Event to_owners(const plan::Op& op, const StepOptions& options);
   [[nodiscard]] comm::Event to_shards(const plan::Op& op);
   double sum_of_all_squares(const std::set<std::size_t>& reduced);
-  void decide(const plan::StepPlan& plan, StepResult& result, const StepOptions& options);
+  void decide(const plan::StepPlan& plan, Step& step);
 
   model::Model& model_;
   Buffers& buffers_;

@@ -136,7 +136,10 @@ class MicroStep {
     model::Pass pass;
     pass.training = true;
     pass.step = number;
-    pass.loss = {.label_smoothing = label_smoothing_, .z = loss_.z, .chunk_bytes = loss_.chunk_bytes};
+    pass.loss = {.label_smoothing = label_smoothing_,
+                 .z = loss_.z,
+                 .error_norm_truncation = loss_.error_norm_truncation,
+                 .chunk_bytes = loss_.chunk_bytes};
     pass.loss_scale = 1.0 / static_cast<double>(inputs_.target_labels.numel());
     std::vector<model::State> before, after;
     const auto& visits = model_.visits();

@@ -36,7 +36,7 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
   const at::Tensor matrix = weight.narrow(0, 0, live);
   const bool wants_gradient = dh || dweight || dbias;
 
-  at::Tensor sums = at::zeros({4}, at::kDouble);
+  at::Tensor sums = at::zeros({5}, at::kDouble);
   double* sum = pointer<double>(sums);
   const std::int64_t reached = rows > 0 ? live : 0;  // no gradient reaches other ids
   const auto rest_is_zero = [reached](const OptionalTensor& target, bool accumulate) {
@@ -82,7 +82,7 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
           for (std::int64_t row = task * loss_rows; row < std::min(count, (task + 1) * loss_rows); ++row) {
             results[static_cast<std::size_t>(begin + row)] = table().loops<T>().cross_entropy(
                 logit + row * live, added, slope != nullptr ? slope + row * live : nullptr, task_sum, live,
-                label[kept[begin + row]], options.label_smoothing, options.z, options.loss_scale);
+                label[kept[begin + row]], options.label_smoothing, options.z, options.truncation, options.loss_scale);
           }
         }
       });
@@ -103,6 +103,7 @@ at::Tensor head_loss(const at::Tensor& h, const at::Tensor& weight, const Option
     sum[0] += result.nll;
     sum[1] += result.loss;
     sum[3] += result.right ? 1 : 0;
+    sum[4] += result.kept ? 0 : 1;
   }
   sum[2] = static_cast<double>(rows);
   if (dh && rows < h.size(0)) {

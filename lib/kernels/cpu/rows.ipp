@@ -294,7 +294,7 @@ void add_scaled(const T* x, float* sum, float scale, std::int64_t width) {
 
 template <class T>
 CrossEntropyRow cross_entropy(float* logits, const T* bias, T* gradient, float* dbias, std::int64_t width,
-                              std::int64_t label, double label_smoothing, double z, double scale) {
+                              std::int64_t label, double label_smoothing, double z, double truncation, double scale) {
   float highest = -std::numeric_limits<float>::infinity(), sum = 0;
   if (bias != nullptr) {
 #pragma omp simd reduction(max : highest) reduction(+ : sum)
@@ -316,12 +316,22 @@ CrossEntropyRow cross_entropy(float* logits, const T* bias, T* gradient, float* 
   Vec totals{};
   for_vectors(width, [&](auto at) {
     const Vec e = at.or_else(fast_exp(at.get(logits) - highest), 0);
-    if (gradient != nullptr) at.set(logits, e);
+    if (gradient != nullptr || truncation > 0) at.set(logits, e);
     totals += e;
   });
   const float total = sum_of(totals);
   const double lse = static_cast<double>(highest) + std::log(static_cast<double>(total));
   const double nll = lse - static_cast<double>(at_label), mean = static_cast<double>(sum) / static_cast<double>(width);
+  if (truncation > 0) {
+    Vec squares{};
+    for_vectors(width, [&](auto at) { squares += at.get(logits) * at.get(logits); });
+    const double whole = static_cast<double>(total);
+    const double error = static_cast<double>(sum_of(squares)) / (whole * whole) - 2 * std::exp(-nll) + 1;
+    if (std::min(error, 2.0) > truncation * truncation) {  // never with NaN, which min() passes on
+      if (gradient != nullptr) fill_zero(gradient, width);
+      return {nll, 0, right, false};
+    }
+  }
   const double loss = (1 - label_smoothing) * nll + label_smoothing * (lse - mean) + z * lse * lse;
   if (gradient != nullptr) {
     const auto factor = static_cast<float>(scale * (1 + 2 * z * lse) / static_cast<double>(total));
@@ -334,7 +344,7 @@ CrossEntropyRow cross_entropy(float* logits, const T* bias, T* gradient, float* 
       at.set(gradient, g);
     });
   }
-  return {nll, loss, right};
+  return {nll, loss, right, true};
 }
 
 void sum_partials(const float* partials, float* target, std::int64_t count, std::int64_t stride, std::int64_t width,

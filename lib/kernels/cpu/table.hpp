@@ -56,7 +56,7 @@ struct AttentionBackwardTask {
 
 struct CrossEntropyRow {
   double nll, loss;
-  bool right;
+  bool right, kept;
 };
 
 /// Philox4x32-10 numbers: key, and the counter's words but for the first, which numbers the blocks.
@@ -108,9 +108,11 @@ struct Loops {
   void (*embed)(const T* row, const float* position, T* out, float scale, std::int64_t width);
   void (*add_scaled)(const T* x, float* sum, float scale, std::int64_t width);
   /// One row of logits [width], which are overwritten. gradient [width], or null: may begin where the logits do. It
-  /// is added to dbias [width] before it is rounded. bias and dbias may be null.
+  /// is added to dbias [width] before it is rounded. bias and dbias may be null. Where the error norm is above
+  /// `truncation` (0: none), loss and gradient are 0.
   CrossEntropyRow (*cross_entropy)(float* logits, const T* bias, T* gradient, float* dbias, std::int64_t width,
-                                   std::int64_t label, double label_smoothing, double z, double scale);
+                                   std::int64_t label, double label_smoothing, double z, double truncation,
+                                   double scale);
   void (*attention)(const AttentionForward& io, const AttentionShape& shape, const AttentionTask& task);
   /// Sums of dk and dv go over the heads of the group, then over queries, in order.
   void (*attention_backward)(const AttentionBackward& io, const AttentionShape& shape,

@@ -117,6 +117,7 @@ struct Training {
   at::ScalarType type = at::kFloat, master = at::kFloat;
   plan::Recompute recompute = plan::Recompute::none;
   optim::OptimizerConfig optimizer{};
+  model::LossOptions loss{.label_smoothing = 0.1};
 };
 
 inline std::string text_of(const Training& training) {
@@ -200,7 +201,7 @@ class Rank {
                                                   .updates = updates_of_next(),
                                                   .lr = lr,
                                                   .seed = 9,
-                                                  .loss = {.label_smoothing = 0.1},
+                                                  .loss = training_.loss,
                                                   .recompute = training_.recompute,
                                                   .before_update = before_update});
     if (!result.skipped) updates_ = updates_of_next();

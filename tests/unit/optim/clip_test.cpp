@@ -48,5 +48,15 @@ TEST(SkipGuard, GivesUpAfterTooManyInARow) {
   EXPECT_TRUE(says(refusal(Fault::numeric, [&] { (void)guard.skips(9, nan); }), "3 steps in a row"));
 }
 
+TEST(SkipGuard, SkipsStepsWithoutTokens) {
+  SkipGuard guard({.max_consecutive = 2}, {});
+  EXPECT_TRUE(guard.skips(1, 0, /*has_tokens=*/false));
+  EXPECT_EQ(guard.state().taken, 0);
+  EXPECT_FALSE(guard.skips(2, 0));
+  EXPECT_TRUE(guard.skips(3, 0, false));
+  EXPECT_TRUE(says(refusal(Fault::numeric, [&] { (void)guard.skips(4, 0, false); }),
+                   "2 steps in a row were skipped because loss.error_norm_truncation removed all tokens"));
+}
+
 }  // namespace
 }  // namespace argosy::test

@@ -97,6 +97,7 @@ TEST(RunConfig, RefusesWhatDoesNotFit) {
         R"("run_dir": "run\u0000dir")",
         R"("loss": {"label_smoothing": 1})",
         R"("loss": {"z": -1})",
+        R"("loss": {"error_norm_truncation": -1})",
         R"("loss": {"chunk_bytes": 10})",
         R"("checkpoint": {"interval": 0})",
         R"("checkpoint": {"max_checkpoints": 0})",

@@ -153,6 +153,17 @@ TEST_F(MetricsTest, TheLogLineLeavesOutWhatIsUnknownAndHasGibibytes) {
   EXPECT_THAT(run(setup({.count = 1}), {bare}), HasSubstr("memory 1.5 GiB"));
 }
 
+TEST_F(MetricsTest, TruncatedTokensLeaveTheLossAlone) {
+  StepMetrics a = step_of(1), b = step_of(2);
+  a.truncated_tokens = 20;
+  a.loss = 1;
+  EXPECT_THAT(run(setup({.count = 2}), {a, b}), HasSubstr(" · truncated 10 %"));
+  EXPECT_DOUBLE_EQ(lines()[0].at("loss").to_number<double>(), (1.0 * 80 + 3.0 * 100) / 180);
+  EXPECT_DOUBLE_EQ(lines()[0].at("nll").to_number<double>(), 2);
+  EXPECT_DOUBLE_EQ(lines()[0].at("truncated_frac").to_number<double>(), 0.1);
+  EXPECT_THAT(run(setup({.count = 1}), {b}), Not(HasSubstr("truncated")));
+}
+
 TEST_F(MetricsTest, SkippedStepsLeaveTheMeans) {
   StepMetrics bad = step_of(2);
   bad.skipped = true;

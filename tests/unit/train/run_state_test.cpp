@@ -20,6 +20,7 @@ class StoredState : public testing::Test {
     state.best_loss = 2.5;
     state.best_step = 10;
     state.guard.mean_norm = 0.5;
+    state.window.truncated = 7;
     state.metrics = {{"valid", {{"loss", 2.5}}}};
     state.validations = {{"early_stop", {{"metric", "loss"}, {"value", 2.5}, {"step", 10}, {"stalled", 1}}},
                          {"kept", {{"loss", {{"value", 2.5}, {"step", 10}}}}},
@@ -59,6 +60,7 @@ TEST_F(StoredState, ComesBack) {
   const RunState taken = state_of(checkpoint::Reader{Files::system(), directory});
   EXPECT_EQ(taken.step, 12);
   EXPECT_EQ(taken.cursor, state.cursor);
+  EXPECT_EQ(taken.window, state.window);
   EXPECT_EQ(taken.validations, state.validations);
   take_up();
 }
@@ -123,6 +125,15 @@ TEST_F(StoredState, AModelFromBeforeAKeyWasThereIsTheSameModel) {
                             "allow_encoder_without_positions", "neftune_alpha"})
     EXPECT_EQ(model.erase(later), 1U) << later;
   EXPECT_TRUE(check_resumable(saved, sections(), {}, "here").empty());
+}
+
+/// Checkpoints before loss.error_norm_truncation.
+TEST_F(StoredState, ALossFromBeforeAKeyWasThereIsTheSameLoss) {
+  const checkpoint::Sections saved = sections();
+  EXPECT_FALSE(saved.optimizer.at("loss").as_object().contains("error_norm_truncation"));
+  config.loss.error_norm_truncation = 1.2;
+  EXPECT_TRUE(test::says(test::refusal(Fault::config, [&] { (void)check_resumable(saved, sections(), {}, "here"); }),
+                         "loss was", "1.2"));
 }
 
 }  // namespace
