@@ -286,6 +286,8 @@ void validate(const RunConfig& config, config::Problems& problems) {
                    "/precision/gradient_wire", "fp32 when sharding.reduction is elastic", "bf16");
   problems.require(!config.lora || config.init_from, "/init_from",
                    "an existing model, since lora trains adapters next to its matrices", "none");
+  problems.require(!config.lora || config.lora->rank || !config.batch.micro_size.is_auto, "/batch/micro_size",
+                   "a number, since lora.rank is auto", "auto");
   problems.require(!config.lora || config.freeze.empty(), "/freeze",
                    "absent, since lora freezes everything but adapters", "a list of patterns");
   problems.require(config.optimizer.ema == 0 || has_wide_master(config), "/optimizer/ema",

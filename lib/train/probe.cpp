@@ -197,6 +197,8 @@ class Probe {
 boost::json::object probe_memory(comm::Context& context, const plan::RunConfig& config, std::int64_t vocab_live) {
   require_same_start(context.world, config, {{"--probe-memory", true}});
   plan::require_trainable(config);
+  if (config.lora && !config.lora->rank)
+    throw_error(Fault::config, "lora.rank", "a number with --probe-memory", "auto", "set lora.rank to the rank to try");
   context.world.configure(config.comm);
   keep_freed_memory();
   count_memory();

@@ -5,6 +5,7 @@
 #include "comm/nccl_collectives.hpp"
 #include "core/error.hpp"
 #include "data/preprocess.hpp"
+#include "plan/adapter_rank.hpp"
 #include "plan/micro_size.hpp"
 #include "train/memory_count.hpp"
 #include "train/process.hpp"
@@ -46,6 +47,15 @@ data::StepSizes sizes_of(const comm::Context& context, const plan::RunConfig& co
         *kept, static_cast<double>(forecast) / (1 << 20), static_cast<double>(*memory) / (1 << 20));
   }
   return sizes;
+}
+
+/// The largest rank of adapters that fits. **Collective.** Throws Error{config}.
+std::int64_t fitting_rank(const comm::Context& context, const plan::RunConfig& config, std::int64_t pieces,
+                          c10::Device device) {
+  const plan::AdapterRankChoice choice = plan::choose_adapter_rank(
+      config, pieces, {.layout = context.topology.layout(), .gpu = planned_gpu(device)}, least_memory(context, device));
+  context.log.info("{}", plan::line_of(choice));
+  return choice.rank;
 }
 
 /// The run's plan. Throws Error{config} if this rank's device cannot run it or has too little memory for it.
@@ -101,7 +111,7 @@ void RunParts::open() {
   }
 }
 
-void RunParts::set_up(std::optional<std::int64_t> micro_size) {
+void RunParts::set_up(const Kept& kept) {
   if (config.data.mode == data::DataMode::online) {
     const data::PreprocessSettings settings{.data = config.data,
                                             .vocabulary = spec::vocabulary_rule(config.model),
@@ -122,7 +132,10 @@ void RunParts::set_up(std::optional<std::int64_t> micro_size) {
            .vocab_live = tokenizer->vocabulary().pieces,
            .sizes = {},
            .world = context.topology.world_size()};
-  facts.sizes = sizes_of(context, config, plan::spec_of(config, facts.vocab_live), device, micro_size);
+  if (config.lora && !config.lora->rank)
+    config.lora->rank =
+        kept.adapter_rank ? *kept.adapter_rank : fitting_rank(context, config, facts.vocab_live, device);
+  facts.sizes = sizes_of(context, config, plan::spec_of(config, facts.vocab_live), device, kept.micro_size);
   choices.micro_batches = facts.sizes.accumulation;
   sets = read_on_all(context, [&] { return evaluation_sets(context, config, *tokenizer, facts.sizes); });
 

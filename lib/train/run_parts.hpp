@@ -24,19 +24,24 @@
 /// same on all ranks; the plan, which this machine must be able to run; model, buffers, host memory and collectives.
 namespace argosy::train {
 
+/// What a run began with where the configuration says auto; absent: it begins now, or chooses again.
+struct Kept {
+  std::optional<std::int64_t> micro_size, adapter_rank;
+};
+
 struct RunParts {
   /// Not collective.
   RunParts(comm::Context& of_context, const plan::RunConfig& of_config);
   /// The first stage. **Collective.** Throws Error{usage} if another job owns run_dir, Error{device}, Error{io}.
   void open();
-  /// The others. micro_size: what the run began with where the configuration says auto; absent: a run that begins.
-  /// **Collective.** Throws Error{config}, Error{data}, Error{io}.
-  void set_up(std::optional<std::int64_t> micro_size);
+  /// The others. Puts a number in place of `lora.rank: auto`. **Collective.** Throws Error{config}, Error{data},
+  /// Error{io}.
+  void set_up(const Kept& kept);
   /// The last stage, for a vocabulary of `vocab_live` pieces. Needs the device alone. **Collective.**
   void make_model(std::int64_t vocab_live);
 
   comm::Context& context;
-  const plan::RunConfig& config;
+  plan::RunConfig config;
   const optim::Schedule schedule;
   plan::PlanChoices choices;
   const model::LossOptions loss;

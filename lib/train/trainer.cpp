@@ -50,13 +50,17 @@ class Trainer {
  public:
   /// Not collective.
   Trainer(comm::Context& context, const plan::RunConfig& config, const TrainOptions& options, Threads threads)
-      : context_(context), config_(config), options_(options), threads_(std::move(threads)), run_(context, config) {}
+      : context_(context),
+        config_(run_.config),
+        options_(options),
+        threads_(std::move(threads)),
+        run_(context, config) {}
 
   /// Makes the run's parts and finds the state that it begins with. **Collective.**
   void set_up() {
     run_.open();
     find_request();
-    run_.set_up(kept_micro_size());
+    run_.set_up(kept());
     begin_or_resume();
     announce();
   }
@@ -147,13 +151,20 @@ class Trainer {
     return run_.store->newest();
   }
 
-  /// Of the run that goes on, where the configuration says auto: another one would change the order of the data.
-  /// **Collective.**
-  [[nodiscard]] std::optional<std::int64_t> kept_micro_size() const {
-    const bool chooses = std::ranges::count(options_.allow_changes, "batch") > 0;
-    if (!config_.batch.micro_size.is_auto || chooses || (options_.from_scratch && !goes_on_)) return std::nullopt;
+  /// Of the run that goes on, where the configuration says auto: another size of micro-batches would change the order
+  /// of the data, another rank the adapters. **Collective.**
+  [[nodiscard]] Kept kept() const {
+    const bool keeps_size =
+        config_.batch.micro_size.is_auto && std::ranges::count(options_.allow_changes, "batch") == 0;
+    const bool keeps_rank = config_.lora && !config_.lora->rank;
+    if ((!keeps_size && !keeps_rank) || (options_.from_scratch && !goes_on_)) return {};
     const std::optional<checkpoint::Reader> reader = checkpoint_to_resume();
-    return reader ? micro_size_of(*reader, *config_.batch.global_size) : std::nullopt;
+    Kept kept;
+    if (reader && keeps_size) kept.micro_size = micro_size_of(*reader, *config_.batch.global_size);
+    if (reader && keeps_rank) {
+      if (const auto lora = model::stored_lora(*reader)) kept.adapter_rank = lora->rank;
+    }
+    return kept;
   }
 
   /// **Collective.**

@@ -106,6 +106,19 @@ PY
   [ "$(changed peft-base peft-every | grep -c shared.weight)" -eq 0 ]
 }
 
+@test "the rank is the largest that fits, and stays when the run goes on" {
+  lora auto --set lora.rank=auto --dry-run 2>log
+  grep -q '^lora.rank auto: 512; ' log && grep -q 'adapters of rank 512, times 1' log
+  ARGOSY_RANK_MEMORY=6000000 lora auto --set lora.rank=auto 2>log
+  rank=$(grep -o 'lora.rank auto: [0-9]*' log | grep -o '[0-9]*')
+  [ "$rank" -ge 16 ] && [ "$rank" -lt 512 ]
+  grep -q "\"lora\":{\"rank\":$rank" auto/export/000000020/MANIFEST.json
+  lora auto --set lora.rank=auto --set schedule.length=30 2>log
+  grep -q "\"lora\":{\"rank\":$rank" auto/export/000000030/MANIFEST.json
+  run lora probed --set lora.rank=auto --probe-memory
+  [ "$status" -eq 2 ]
+}
+
 @test "what does not fit is refused" {
   refused() { # refused TEXT OPTIONS…
     local text=$1

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "core/error.hpp"
+#include "support/refusal.hpp"
 #include "support/small_model.hpp"
 
 /// Which parameters are trained, and in which units they are.
@@ -25,16 +25,6 @@ const Unit& tuned_unit(const ModelSpec& spec, const std::string& name) {
   for (const Unit& unit : spec.units)
     if (unit.name == name) return unit;
   throw std::out_of_range(name);
-}
-
-std::string refusal(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.fault(), Fault::config);
-    return error.what();
-  }
-  return "nothing";
 }
 
 TEST(Lora, AddsAUnitOfAdaptersToEachBlockAndFreezesTheRest) {
@@ -98,8 +88,12 @@ TEST(Lora, TargetsArePatternsOfLayersAndTheirParts) {
                           "decoder/layer_1/self_attention/linear_0/lora_B 1"));
   EXPECT_THAT(adapted({"encoder/*/linear_0"}),
               ElementsAre("encoder/layer_0/self_attention/linear_0/lora_B 3", "encoder/layer_0/ffn/linear_0/lora_B 0"));
-  EXPECT_THAT(refusal([&] { (void)adapted({"query", "q_proj"}); }), HasSubstr("\"q_proj\", which matches none"));
-  EXPECT_THAT(refusal([&] { (void)adapted({"embeddings"}); }), HasSubstr("lora.train_embeddings"));
+  EXPECT_THAT(test::refusal(Fault::config,
+                            [&] {
+                              (void)adapted({"query", "q_proj"});
+                            }),
+              HasSubstr("\"q_proj\", which matches none"));
+  EXPECT_THAT(test::refusal(Fault::config, [&] { (void)adapted({"embeddings"}); }), HasSubstr("lora.train_embeddings"));
 }
 
 TEST(Lora, MayTrainEmbeddingsInFull) {
@@ -151,7 +145,7 @@ TEST(Freeze, SplitsUnitsOfWhichAPartIsFrozen) {
 
 TEST(Freeze, RefusesPatternsOfNothingAndOfEverything) {
   const auto freezing = [](std::string pattern) {
-    return refusal([&] { (void)with_frozen(tuned_shape(), std::vector{std::move(pattern)}); });
+    return test::refusal(Fault::config, [&] { (void)with_frozen(tuned_shape(), std::vector{std::move(pattern)}); });
   };
   EXPECT_THAT(freezing("encoder.0"), HasSubstr("\"encoder.0\", which matches none"));
   EXPECT_THAT(freezing("*"), HasSubstr("patterns that match all of them"));
