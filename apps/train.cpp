@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
     training.request = comm::environment_variable("ARGOSY_REQUEST").value_or("");
     training.formats_for = interchange::formats_for;
     training.open_model = [](comm::Context& of, const std::string& name) { return interchange::open_source(of, name); };
+    training.open_adapters = interchange::open_adapters;
     const auto config = app::load_config<plan::RunConfig>(options, context);
     if (!config) return Exit::ok;
     if (dry_run.asked) {

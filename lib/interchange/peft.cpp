@@ -1,5 +1,7 @@
 /// The format peft: the adapters of a model alone, as Hugging Face's peft reads them next to the model in the format hf
 /// (FORMAT.md).
+#include "interchange/peft.hpp"
+
 #include <algorithm>
 #include <boost/json.hpp>
 #include <limits>
@@ -8,54 +10,18 @@
 
 #include "core/error.hpp"
 #include "interchange/formats.hpp"
-#include "interchange/hf_family.hpp"
 #include "interchange/safetensors.hpp"
 
 namespace argosy::interchange {
 namespace {
 
-constexpr std::string_view weight_ending = ".weight";
-
-/// The adapters of a matrix of the family.
-struct Adapter {
-  std::string module;  // "model.layers.0.self_attn.q_proj"
-  const spec::Parameter *down, *up;
-  spec::AdapterPart part;
-};
-
-/// adapted: the model's specification with adapters, which this borrows.
-std::vector<Adapter> adapters_of(const spec::ModelSpec& adapted, Family family, std::set<std::string>& others) {
-  std::map<std::string, const spec::Parameter*> parameters;
-  for (const spec::Unit& unit : adapted.units)
-    for (const spec::Parameter& parameter : unit.parameters) parameters.emplace(parameter.name, &parameter);
-  std::vector<Adapter> adapters;
-  const spec::ModelSpec plain(adapted.architecture);
-  for (const Mapped& mapped : mapped_tensors(plain, family)) {
-    if (!mapped.name.ends_with(weight_ending)) continue;
-    const std::string module = mapped.name.substr(0, mapped.name.size() - weight_ending.size());
-    const auto names = spec::adapter_names(mapped.parameter->name);
-    const auto down = names ? parameters.find(names->down) : parameters.end();
-    bool has_adapters = false;
-    if (down != parameters.end()) {
-      const spec::Parameter* const up = parameters.at(names->up);
-      for (const spec::AdapterPart& part : spec::adapter_parts(*mapped.parameter, *down->second, *up)) {
-        if (part.begin != mapped.begin) continue;
-        adapters.push_back({module, down->second, up, part});
-        has_adapters = true;
-      }
-    }
-    if (!has_adapters) others.insert(module);
-  }
-  return adapters;
-}
-
 /// The ends of the modules' names, or whole names where an end is also that of a module without adapters.
-boost::json::array targets_of(const std::vector<Adapter>& adapters, const std::set<std::string>& others) {
+boost::json::array targets_of(const AdapterList& list) {
   std::set<std::string> targets;
-  for (const Adapter& adapter : adapters) {
+  for (const Adapter& adapter : list.adapters) {
     const std::string end = adapter.module.substr(adapter.module.rfind('.') + 1);
     const bool clear =
-        std::ranges::none_of(others, [&](const std::string& other) { return other.ends_with("." + end); });
+        std::ranges::none_of(list.others, [&](const std::string& other) { return other.ends_with("." + end); });
     targets.insert(clear ? end : adapter.module);
   }
   boost::json::array names;
@@ -88,46 +54,43 @@ ExportReport write_peft(comm::Context& context, const model::StoredModel& model,
   const double begin_s = context.clock.monotonic_s();
   ExportReport report{.folder = folder};
   std::optional<spec::ModelSpec> adapted;
-  std::vector<Adapter> adapters;
-  std::set<std::string> others;
+  AdapterList list;
   comm::agree(context.world, [&] {
     require_adapters(model, options);
     if (auto facts = peft_limit(model.spec.architecture)) throw Error{Fault::usage, std::move(*facts)};
     adapted = spec::with_adapters(model.spec, *model.lora);
-    adapters = adapters_of(*adapted, family_of(model.spec.architecture), others);
+    list = adapters_of(*adapted);
   });
   std::vector<Tensor> tensors;
   const auto add = [&](std::string name, const spec::Parameter& parameter, std::int64_t row, std::int64_t rows) {
     const std::int64_t columns = parameter.shape.back(), begin = row * columns;
-    tensors.push_back({"base_model.model." + name + weight_ending.data(),
-                       DType::f32,
-                       {rows, columns},
-                       [&model, &parameter, begin, name](std::int64_t first, MutableBytes to) {
-                         fill_floats(model, parameter, begin + first, DType::f32, name, to);
-                       }});
+    tensors.push_back(
+        {name, DType::f32, {rows, columns}, [&model, &parameter, begin, name](std::int64_t first, MutableBytes to) {
+           fill_floats(model, parameter, begin + first, DType::f32, name, to);
+         }});
     report.parameters += rows * columns;
   };
-  for (const Adapter& adapter : adapters) {
-    add(adapter.module + ".lora_A", *adapter.down, adapter.part.down, adapter.part.rank);
-    add(adapter.module + ".lora_B", *adapter.up, adapter.part.up, adapter.part.rows);
+  for (const Adapter& adapter : list.adapters) {
+    add(adapter.down_name(), *adapter.down, adapter.part.down, adapter.part.rank);
+    add(adapter.up_name(), *adapter.up, adapter.part.up, adapter.part.rows);
   }
   OutputFolder output{context, folder};
   const Written written = write_safetensors(context.world, context.files, output.path(), tensors,
-                                            std::numeric_limits<std::uint64_t>::max(), "adapter_model");
+                                            std::numeric_limits<std::uint64_t>::max(), adapter_stem);
   report.bytes = written.bytes;
   output.add_sums(written.sums);
   const spec::LoraConfig& lora = *model.lora;
   const double alpha = lora.alpha.value_or(lora.rslora ? 16 : static_cast<double>(*lora.rank));
   const bool pairs = model.spec.architecture.type == spec::ModelType::encoder_decoder;
   // Compact: pretty() writes 16.0 as 16, and alpha may be a fraction.
-  output.write("adapter_config.json",
+  output.write(adapter_config_file,
                boost::json::serialize(boost::json::object{{"peft_type", "LORA"},
                                                           {"task_type", pairs ? "SEQ_2_SEQ_LM" : "CAUSAL_LM"},
                                                           {"base_model_name_or_path", nullptr},
                                                           {"r", *lora.rank},
                                                           {"lora_alpha", alpha},
                                                           {"use_rslora", lora.rslora},
-                                                          {"target_modules", targets_of(adapters, others)},
+                                                          {"target_modules", targets_of(list)},
                                                           {"lora_dropout", 0.0},
                                                           {"bias", "none"},
                                                           {"fan_in_fan_out", false},
@@ -139,6 +102,32 @@ ExportReport write_peft(comm::Context& context, const model::StoredModel& model,
 }
 
 }  // namespace
+
+AdapterList adapters_of(const spec::ModelSpec& adapted) {
+  constexpr std::string_view ending = ".weight";
+  std::map<std::string, const spec::Parameter*> parameters;
+  for (const spec::Unit& unit : adapted.units)
+    for (const spec::Parameter& parameter : unit.parameters) parameters.emplace(parameter.name, &parameter);
+  AdapterList list;
+  const spec::ModelSpec plain(adapted.architecture);
+  for (const Mapped& mapped : mapped_tensors(plain, family_of(adapted.architecture))) {
+    if (!mapped.name.ends_with(ending)) continue;
+    const std::string module = mapped.name.substr(0, mapped.name.size() - ending.size());
+    const auto names = spec::adapter_names(mapped.parameter->name);
+    const auto down = names ? parameters.find(names->down) : parameters.end();
+    bool has_adapters = false;
+    if (down != parameters.end()) {
+      const spec::Parameter* const up = parameters.at(names->up);
+      for (const spec::AdapterPart& part : spec::adapter_parts(*mapped.parameter, *down->second, *up)) {
+        if (part.begin != mapped.begin) continue;
+        list.adapters.push_back({module, down->second, up, part});
+        has_adapters = true;
+      }
+    }
+    if (!has_adapters) list.others.insert(module);
+  }
+  return list;
+}
 
 Format peft() {
   return {"peft",           "the adapters of a run with lora, alone, for the model in the format hf",

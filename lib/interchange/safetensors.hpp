@@ -19,7 +19,8 @@ Written write_safetensors(const comm::Communicator& world, const Files& files, c
                           const std::vector<Tensor>& tensors, std::uint64_t max_shard_bytes,
                           const std::string& stem = "model");
 
-/// The tensors of a folder with model.safetensors, or with model.safetensors.index.json and the files that it lists.
+/// The tensors of a folder with model.safetensors, or with model.safetensors.index.json and the files that it lists;
+/// stem: the beginning of these names in place of "model".
 class Safetensors {
  public:
   struct Entry {
@@ -33,7 +34,7 @@ class Safetensors {
   /// Reads all headers and checks every rule of the format before anything of that size is allocated. Not collective.
   /// Throws Error{data} when the folder has no such file, Error{corrupt}, which names the file and the rule that it
   /// breaks, Error{io}.
-  Safetensors(const Files& files, const Path& folder);
+  Safetensors(const Files& files, const Path& folder, const std::string& stem = "model");
 
   [[nodiscard]] const std::map<std::string, Entry, std::less<>>& tensors() const noexcept { return tensors_; }
   /// Of the headers, in the order of the files' names: names, types, shapes and places.

@@ -18,8 +18,6 @@ namespace argosy::interchange {
 namespace {
 
 constexpr std::uint64_t most_header_bytes = 100'000'000;
-constexpr const char* one_file = "model.safetensors";
-constexpr const char* index_file = "model.safetensors.index.json";
 constexpr std::array<std::pair<std::string_view, std::uint64_t>, 15> element_bytes{{{"F64", 8},
                                                                                     {"F32", 4},
                                                                                     {"F16", 2},
@@ -131,7 +129,8 @@ std::int64_t Safetensors::Entry::elements() const noexcept {
   return product;
 }
 
-Safetensors::Safetensors(const Files& files, const Path& folder) : files_(files) {
+Safetensors::Safetensors(const Files& files, const Path& folder, const std::string& stem) : files_(files) {
+  const std::string one_file = stem + ".safetensors", index_file = one_file + ".index.json";
   Hasher hasher;
   if (files.exists(folder / one_file)) {
     add(folder / one_file, hasher);

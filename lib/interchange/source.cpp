@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "interchange/ct2_import.hpp"
 #include "interchange/hf_import.hpp"
+#include "interchange/peft.hpp"
 
 namespace argosy::interchange {
 
@@ -39,6 +40,15 @@ model::StoredModel open_source(comm::Context& context, const std::string& name, 
     comm::agree(context.world, [&] { model.emplace(model::stored_model(std::move(reader))); });
   }
   return std::move(*model);
+}
+
+std::unique_ptr<const model::WeightSource> open_adapters(comm::Context& context, const std::string& name,
+                                                         const spec::ModelSpec& spec) {
+  std::unique_ptr<const model::WeightSource> adapters;
+  comm::agree(context.world, [&] {
+    if (is_peft(context.files, name)) adapters = peft_adapters(context.files, name, spec);
+  });
+  return adapters;
 }
 
 }  // namespace argosy::interchange

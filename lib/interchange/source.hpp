@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "comm/run_main.hpp"
@@ -12,5 +13,10 @@ namespace argosy::interchange {
 /// place of the weights. **Collective.** Throws Error{usage} for `ema` without running means, and as
 /// checkpoint::open_on_all(), model::stored_model(), hugging_face_model() and ctranslate2_model().
 [[nodiscard]] model::StoredModel open_source(comm::Context& context, const std::string& name, bool ema = false);
+
+/// The adapters of a folder in peft's format, for those of `spec`, which it borrows; null: another folder.
+/// **Collective.** Throws as peft_adapters().
+[[nodiscard]] std::unique_ptr<const model::WeightSource> open_adapters(comm::Context& context, const std::string& name,
+                                                                       const spec::ModelSpec& spec);
 
 }  // namespace argosy::interchange

@@ -21,7 +21,8 @@ bool InitSource::covers(const spec::Parameter& parameter) const {
 
 std::span<const config::KeyText> key_texts(const InitSource&) {
   static constexpr std::array<config::KeyText, 4> texts{{
-      {"from", "folder of a checkpoint, of a soup, or of a Hugging Face model"},
+      {"from",
+       "folder of a checkpoint, of a soup, or of a Hugging Face model; with lora also of adapters that peft wrote"},
       {"components",
        "what is taken from it: embeddings (with the output matrix and its bias), encoder, decoder; default: all"},
       {"allow_new", "true: parameters that it does not have begin with random values; false: they are an error"},

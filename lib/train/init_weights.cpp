@@ -76,14 +76,26 @@ std::vector<std::string> differences(const spec::Architecture& ours, const spec:
 }  // namespace
 
 InitialWeights::InitialWeights(comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
-                               const Digest& tokenizer, const OpenModel& open)
+                               const Digest& tokenizer, const OpenModel& open, const OpenAdapters& open_adapters)
     : seed_(config.seed) {
   const std::vector<plan::InitSource> sources =
       config.init_from ? config.init_from->sources : std::vector<plan::InitSource>{};
-  for (const plan::InitSource& source : sources) opened_.push_back({source, open(context, source.from)});
+  for (const plan::InitSource& source : sources) {
+    auto adapters = open_adapters ? open_adapters(context, source.from, spec) : nullptr;
+    if (adapters != nullptr) {
+      opened_.push_back({source, std::nullopt, std::move(adapters)});
+    } else {
+      opened_.push_back({source, open(context, source.from), nullptr});
+    }
+  }
   comm::agree(context.world, [&] {
     for (std::size_t s = 0; s < opened_.size(); ++s) {
-      const auto& [source, model] = opened_[s];
+      const plan::InitSource& source = opened_[s].source;
+      if (!opened_[s].model) {
+        use_adapters(s, spec);
+        continue;
+      }
+      const model::StoredModel& model = *opened_[s].model;
       const std::string where = "init_from " + source.from;
       const std::vector<std::string> keys = differences(spec.architecture, model.spec.architecture, source);
       if (!keys.empty())
@@ -107,8 +119,16 @@ InitialWeights::InitialWeights(comm::Context& context, const plan::RunConfig& co
   if (!fresh.empty()) lines_.push_back(fmt::format("new, with random values: {}", listed(fresh)));
 }
 
+void InitialWeights::use_adapters(std::size_t s, const spec::ModelSpec& spec) {
+  for (const spec::Unit& unit : spec.units)
+    for (const spec::Parameter& parameter : unit.parameters)
+      if (parameter.is_adapter()) found_[parameter.name] = {s, &parameter};
+  lines_.push_back(fmt::format("init_from {}: the adapters", opened_[s].source.from));
+}
+
 void InitialWeights::match(std::size_t s, const spec::ModelSpec& spec) {
-  const auto& [source, model] = opened_[s];
+  const plan::InitSource& source = opened_[s].source;
+  const model::StoredModel& model = *opened_[s].model;
   std::map<std::string, const spec::Parameter*> theirs;
   for (const spec::Unit& unit : model.spec.units) {
     for (const spec::Parameter& parameter : unit.parameters) theirs.emplace(parameter.name, &parameter);
@@ -153,7 +173,8 @@ void InitialWeights::fill(const spec::Parameter& parameter, std::int64_t begin, 
   if (found == found_.end()) return model::initial_values(parameter, seed_, begin, end, values);
   const auto& [source, theirs] = found->second;
   const std::span<float> to{values, static_cast<std::size_t>(end - begin)};
-  opened_[source].model.weights->read(*theirs, begin, to);
+  const Opened& opened = opened_[source];
+  (opened.model ? *opened.model->weights : *opened.adapters).read(*theirs, begin, to);
   if (!std::ranges::all_of(to, [](float value) { return std::isfinite(value); }))
     throw_error(Fault::numeric, fmt::format("{}, {}", opened_[source].source.from, parameter.name), "finite weights",
                 "NaN or infinity", "begin with another model");
@@ -162,7 +183,8 @@ void InitialWeights::fill(const spec::Parameter& parameter, std::int64_t begin, 
 std::string InitialWeights::summary() const {
   std::vector<std::string> from;
   for (const Opened& each : opened_)
-    from.push_back(fmt::format("{} (step {}, {})", each.source.from, each.model.step, each.model.id));
+    from.push_back(each.model ? fmt::format("{} (step {}, {})", each.source.from, each.model->step, each.model->id)
+                              : each.source.from + " (adapters)");
   return fmt::format("initial weights from {}", fmt::join(from, ", "));
 }
 

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,10 @@ namespace argosy::train {
 
 /// Opens a model by the name that the configuration gives it. **Collective.**
 using OpenModel = std::function<model::StoredModel(comm::Context& context, const std::string& name)>;
+/// Opens a folder of adapters alone for the adapters of `spec`, which it borrows; null: the name is not that of such a
+/// folder. **Collective.**
+using OpenAdapters = std::function<std::unique_ptr<const model::WeightSource>(
+    comm::Context& context, const std::string& name, const spec::ModelSpec& spec)>;
 
 class InitialWeights {
  public:
@@ -23,7 +29,7 @@ class InitialWeights {
   /// (unless allow_new) or has them in other shapes, and when its tokenizer is another one while its embeddings are
   /// wanted; what `open` throws.
   InitialWeights(comm::Context& context, const plan::RunConfig& config, const spec::ModelSpec& spec,
-                 const Digest& tokenizer, const OpenModel& open);
+                 const Digest& tokenizer, const OpenModel& open, const OpenAdapters& open_adapters);
 
   /// Elements [begin, end) of a parameter of the model. Not collective. Throws Error{numeric} for NaN and infinity,
   /// Error{corrupt}, Error{io}.
@@ -37,10 +43,12 @@ class InitialWeights {
  private:
   struct Opened {
     plan::InitSource source;
-    model::StoredModel model;
+    std::optional<model::StoredModel> model;  // absent: adapters
+    std::unique_ptr<const model::WeightSource> adapters;
   };
   /// Finds the parameters of the model that a source has. Returns those that it covers and lacks.
   void match(std::size_t source, const spec::ModelSpec& spec);
+  void use_adapters(std::size_t source, const spec::ModelSpec& spec);
 
   std::uint64_t seed_;
   std::vector<Opened> opened_;

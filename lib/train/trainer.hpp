@@ -24,7 +24,8 @@ struct TrainOptions {
   bool profile = false;                      // time the operations of steps, and print where the time goes
   /// The names of the formats to which a model can be exported, for the log.
   std::function<std::vector<std::string>(const spec::Architecture&)> formats_for{};
-  OpenModel open_model{};  // for init_from
+  OpenModel open_model{};        // for init_from
+  OpenAdapters open_adapters{};  // likewise
   /// Called on every rank after each step, before the decision whether the run stops.
   std::function<void(const RunState&, const StepResult&)> after_step{};
 };

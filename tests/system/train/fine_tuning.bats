@@ -94,6 +94,25 @@ PY
     "$APPS/export" "$run/export/000000020" --format peft --out "adapters-$run" 2>log
     judge peft peft-base "adapters-$run" "peft-$run"
   done
+  # And back: training begins with them, where that of the merged model would.
+  from() { # from RUN_DIR OPTIONS…: BASE with the adapters of the run `every`
+    "$APPS/train" config.json --set run_dir="$1" --set "init_from=[{\"from\": \"$BASE\"}, {\"from\": \"adapters-every\"}]" \
+      --set schedule.lr=1e-12 --set schedule.length=2 "${@:2}"
+  }
+  from loaded --set lora.rank=4 --set lora.alpha=3 2>log
+  grep -q 'init_from adapters-every: the adapters' log
+  "$APPS/train" config.json --set run_dir=whole --set init_from=peft-every --set schedule.lr=1e-12 --set schedule.length=2 2>log
+  [ "$(loss_of loaded | cut -c 1-12)" = "$(loss_of whole | cut -c 1-12)" ]
+  run from other --set lora.rank=8
+  [ "$status" -eq 3 ]
+  [[ $output == *'set lora.rank to 4, lora.alpha to 3 and lora.rslora to false'* ]]
+  run from other --set lora.rank=4 --set lora.alpha=3 --set 'lora.targets=["query"]'
+  [ "$status" -eq 3 ]
+  [[ $output == *'adapters of other matrices'* ]]
+  run from other
+  [ "$status" -eq 2 ]
+  [[ $output == *'the model has none'* ]]
+
   run "$APPS/export" "$BASE" --format peft --out none
   [ "$status" -eq 2 ]
   [[ $output == *'has no adapters'* ]]
