@@ -31,26 +31,28 @@ wait_for() { # wait_for TEXT FILE
 }
 
 @test "a signal ends the run with 75 and a checkpoint, and the same command finishes with the bits of an uninterrupted run" {
-  ranks config.json --set run_dir=whole
+  # Long enough for the signal to come before its end.
+  local args=(config.json --set schedule.length=400)
+  ranks "${args[@]}" --set run_dir=whole
   read -r code step <"$WORK/exit"
-  [ "$code $step" = "0 100" ]
+  [ "$code $step" = "0 400" ]
 
   rm exit
-  begin config.json
+  begin "${args[@]}"
   wait_for "step 5 " log
   kill -TERM $launcher
   wait $launcher || true
   read -r code step <"$WORK/exit"
   [ "$code" = 75 ]
-  [ "$step" -lt 100 ]
+  [ "$step" -lt 400 ]
   [ -d "run/checkpoints/$(printf %09d "$step")" ]
   grep -q '"status":"stopped"' log
   grep -q '"state":"stopped"' <(tr -d ' ' <run/status.json)
 
-  ranks config.json
+  ranks "${args[@]}"
   read -r code step <"$WORK/exit"
-  [ "$code $step" = "0 100" ]
-  [ "$(bits run/export/000000100)" = "$(bits whole/export/000000100)" ]
+  [ "$code $step" = "0 400" ]
+  [ "$(bits run/export/000000400)" = "$(bits whole/export/000000400)" ]
   grep -q '"state":"done"' <(tr -d ' ' <run/status.json)
   # metrics.jsonl holds the lines of one run: every interval once, in order.
   [ "$(grep -o '"step":[0-9]*' whole/metrics.jsonl)" = "$(grep -o '"step":[0-9]*' run/metrics.jsonl | sort -t: -k2,2n -u)" ]
