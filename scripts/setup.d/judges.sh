@@ -3,6 +3,7 @@
 # Sourced by scripts/setup, after libtorch.sh.
 
 judges_packages='ctranslate2==4.8.5 sacrebleu==2.6.0 sentencepiece==0.2.3 safetensors==0.8.0 transformers==5.24.0 wandb==0.25.1 h5py>=3.10 numpy>=1.26'
+judges_alone='tensorboard==2.21.0 absl-py>=2' # its reader of event files needs no more
 
 judges_pip() {
   "$deps/judges/bin/python" -m pip --quiet --disable-pip-version-check "$@" </dev/null ||
@@ -10,10 +11,10 @@ judges_pip() {
 }
 
 judges_wanted() { # prints the requirements, unless they are installed; with PyTorch or without
-  local stamp=$deps/judges/.argosy-setup wanted=$judges_packages
+  local stamp=$deps/judges/.argosy-setup wanted="$judges_packages $judges_alone"
   if ((peer)); then wanted+=" torch==$libtorch_version $adapter_packages"; fi
   if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return; fi
-  if ((!peer)) && grep -qs "^$judges_packages" "$stamp"; then return; fi # has PyTorch as well
+  if ((!peer)) && grep -qs "^$judges_packages $judges_alone" "$stamp"; then return; fi # has PyTorch as well
   echo "$wanted"
 }
 
@@ -29,6 +30,8 @@ install_judges() {
   rm -f "$stamp"
   # shellcheck disable=SC2086 # one word a requirement
   judges_pip install --only-binary=:all: $judges_packages
+  # shellcheck disable=SC2086
+  judges_pip install --only-binary=:all: --no-deps $judges_alone
   if ((peer)); then install_peer; fi
   echo "$wanted" >"$stamp"
 }

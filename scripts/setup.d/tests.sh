@@ -13,7 +13,7 @@ cmd:slurmctld         jobs under a real Slurm
 cmd:slurmd            jobs under a real Slurm
 cmd:sbatch            jobs under a real Slurm
 cmd:munged            jobs under a real Slurm
-judges:               comparisons with CTranslate2, sacreBLEU, h5py and wandb
+judges:               comparisons with CTranslate2, sacreBLEU, h5py, wandb and TensorBoard
 peer:                 comparisons with transformers (scripts/setup --peer installs PyTorch)
 root:                 jobs under a real Slurm
 root:                 full disks of ext4

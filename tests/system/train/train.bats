@@ -339,8 +339,8 @@ PY
   [ ! -e refused/checkpoints ]
 }
 
-@test "Weights & Biases reads a run that was stopped and continued as metrics.jsonl has it, and the log is kept" {
-  settings=(config.json --set run_dir=watched --set telemetry.log_interval=10 --set telemetry.wandb.mode=offline --set telemetry.wandb.project=ships
+@test "Weights & Biases and TensorBoard read a run that was stopped and continued as metrics.jsonl has it, and the log is kept" {
+  settings=(config.json --set run_dir=watched --set telemetry.log_interval=10 --set telemetry.tensorboard=true --set telemetry.wandb.mode=offline --set telemetry.wandb.project=ships
     --set telemetry.wandb.name=first --set schedule.length=4000 --set checkpoint.interval=20)
   begin "${settings[@]}"
   wait_for "step 50 " log
@@ -353,4 +353,5 @@ PY
   ranks "${settings[@]}" --set run_dir=silent --set schedule.length=30 --set telemetry.log_file=false --set telemetry.wandb.mode=off
   [ ! -e silent/rank0.log ] && [ ! -e silent/wandb ]
   judge wandb watched
+  judge tensorboard watched
 }
