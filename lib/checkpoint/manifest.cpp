@@ -290,10 +290,12 @@ void read_tensors(const Fields& fields, Manifest& manifest) {
     const std::vector<spec::StateTensor>& tensors = manifest.tensors[unit];
     in_order = in_order && !tensors.empty() &&
                (tensors.front().name == spec::weights_tensor) == (unit < weight_units) &&
-               contains(tensors, spec::mean_tensor) == (unit < weight_units && manifest.has_mean());
+               (contains(tensors, spec::mean_tensor) == (unit < weight_units && manifest.has_mean()) ||
+                (unit < weight_units && tensors.size() == 1));
   }
   fields.require(in_order, "datasets",
-                 "weights first in each unit, a running mean in all units or none, and units without weights last");
+                 "weights first in each unit, a running mean in all units that have more than weights, or in none, and "
+                 "units without weights last");
   const auto require_flag = [&](bool said, const char* key, bool stored, const char* what) {
     fields.require(
         said == stored, key,
@@ -370,7 +372,9 @@ std::size_t Manifest::weight_units() const noexcept {
                                                 [](const auto& unit) { return contains(unit, spec::weights_tensor); }));
 }
 
-bool Manifest::has_mean() const noexcept { return !tensors.empty() && contains(tensors.front(), spec::mean_tensor); }
+bool Manifest::has_mean() const noexcept {
+  return std::ranges::any_of(tensors, [](const auto& unit) { return contains(unit, spec::mean_tensor); });
+}
 
 bool Manifest::has_optimizer_state() const noexcept {
   return std::ranges::any_of(tensors, [](const std::vector<spec::StateTensor>& unit) {

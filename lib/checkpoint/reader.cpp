@@ -95,11 +95,13 @@ struct Reader::Impl {
 
   [[nodiscard]] const Manifest& manifest() const { return parsed.manifest; }
   /// Where a shard has a tensor of a unit: the weights may be meant to be their mean, and where there is no mean the
-  /// weights are one. nullopt: it is not stored.
+  /// weights are one, also of a unit that is not trained. nullopt: it is not stored.
   [[nodiscard]] std::optional<std::size_t> dataset(std::size_t unit, spec::StateTensor tensor) const {
     if (tensor.name == spec::weights_tensor && uses_ema) tensor.name = spec::mean_tensor;
-    if (tensor.name == spec::mean_tensor && !manifest().has_mean()) tensor.name = spec::weights_tensor;
     const std::vector<spec::StateTensor>& tensors = manifest().tensors[unit];
+    if (tensor.name == spec::mean_tensor &&
+        std::ranges::find(tensors, tensor.name, &spec::StateTensor::name) == tensors.end())
+      tensor.name = spec::weights_tensor;
     const auto found = std::find(tensors.begin(), tensors.end(), tensor);
     if (found == tensors.end()) return std::nullopt;
     return first_datasets[unit] + static_cast<std::size_t>(found - tensors.begin());

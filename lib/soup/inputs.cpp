@@ -124,6 +124,12 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
       for (const spec::StateTensor& tensor : reader.tensors(unit))
         if (name.empty() && (unit >= reader.weight_units() || !tensor.is_plain())) name = reader.unit_names()[unit];
     }
+    for (std::size_t unit = 0; unit < reader.weight_units(); ++unit) {
+      if (reader.tensors(unit).size() > 1) continue;
+      refuse_as(Fault::data, reader,
+                fmt::format("has no optimizer state of {}, which its run does not train", reader.unit_names()[unit]),
+                "optimizer state of all weights", "of a part of them", "leave --optimizer out");
+    }
     if (!name.empty())
       refuse_as(
           Fault::data, reader,

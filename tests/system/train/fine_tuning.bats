@@ -60,6 +60,17 @@ PY
   "$APPS/soup" merged "$BASE" --allow-cross-run --out soup 2>log
 }
 
+@test "running means are kept of what is trained, and read with the rest" {
+  lora mean --set optimizer.ema=0.9 --set schedule.length=10 --set schedule.decay_end=20 2>log
+  lora mean --set optimizer.ema=0.9 --set schedule.decay_end=20 2>log
+  grep -q 'resumed from' log
+  "$APPS/export" mean/export/000000020 --format hf --out hf-mean --ema 2>log
+  "$APPS/export" mean/export/000000020 --format hf --out hf-last 2>log
+  "$APPS/export" "$BASE" --format hf --out hf-first 2>log
+  [ "$(changed hf-mean hf-last)" = "$(changed hf-first hf-last)" ]
+  changed hf-mean hf-last | grep -q q_proj.weight
+}
+
 @test "the loss of a new adapter begins where the model's ended" {
   lora fresh --set schedule.length=2 --set schedule.lr=1e-12 2>log
   "$APPS/train" config.json --set run_dir=same --set init_from="$BASE" --set schedule.lr=1e-12 --set schedule.length=2 2>log
@@ -80,6 +91,10 @@ PY
   [ "$(grep -c decoder frozen.changed)" = "$(grep -c decoder all.changed)" ]
   state() { "$APPS/train" config.json --set init_from="$BASE" "$@" --dry-run --json 2>log | grep -o '"optimizer_bytes": [0-9]*' | head -n 1 | grep -o '[0-9]*'; }
   [ "$(state --set 'freeze=["encoder/*", "embeddings/weight"]')" -lt "$(state)" ]
+  "$APPS/soup" frozen/export/000000020 all/export/000000020 --allow-cross-run --out mean-of-both 2>log
+  run "$APPS/soup" frozen/export/000000020 all/export/000000020 --allow-cross-run --optimizer avg --out none
+  [ "$status" -eq 3 ]
+  [[ $output == *'has no optimizer state of '* ]]
   run "$APPS/train" config.json --set run_dir=frozen --set init_from="$BASE" --set schedule.length=30
   [ "$status" -eq 2 ]
   [[ $output == *'freeze was ["encoder/*","embeddings/weight"] and is now nothing'* ]]
