@@ -124,12 +124,6 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
       for (const spec::StateTensor& tensor : reader.tensors(unit))
         if (name.empty() && (unit >= reader.weight_units() || !tensor.is_plain())) name = reader.unit_names()[unit];
     }
-    for (std::size_t unit = 0; unit < reader.weight_units(); ++unit) {
-      if (reader.tensors(unit).size() > 1) continue;
-      refuse_as(Fault::data, reader,
-                fmt::format("has no optimizer state of {}, which its run does not train", reader.unit_names()[unit]),
-                "optimizer state of all weights", "of a part of them", "leave --optimizer out");
-    }
     if (!name.empty())
       refuse_as(
           Fault::data, reader,
@@ -137,6 +131,12 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
                       name),
           "optimizer state with one element for each weight", "tensors of other shapes (" + name + ")",
           "leave --optimizer out");
+    for (std::size_t unit = 0; unit < reader.weight_units(); ++unit) {
+      if (reader.tensors(unit).size() > 1) continue;
+      refuse_as(Fault::data, reader,
+                fmt::format("has no optimizer state of {}, which its run does not train", reader.unit_names()[unit]),
+                "optimizer state of all weights", "of a part of them", "leave --optimizer out");
+    }
     if (reader.sections().optimizer.empty())
       refuse_as(Fault::data, reader, "is not of a training run, as --optimizer needs", "a checkpoint of a training run",
                 "another", leave_out);
