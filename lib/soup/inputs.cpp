@@ -131,15 +131,15 @@ void check_moments(const std::vector<Reader>& readers, const Mixture& mixture, c
                       name),
           "optimizer state with one element for each weight", "tensors of other shapes (" + name + ")",
           "leave --optimizer out");
-    for (std::size_t unit = 0; unit < reader.weight_units(); ++unit) {
+    if (reader.sections().optimizer.empty())
+      refuse_as(Fault::data, reader, "is not of a training run, as --optimizer needs", "a checkpoint of a training run",
+                "another", leave_out);
+    for (std::size_t unit = 0; unit < reader.weight_units() && reader.has_optimizer_state(); ++unit) {
       if (reader.tensors(unit).size() > 1) continue;
       refuse_as(Fault::data, reader,
                 fmt::format("has no optimizer state of {}, which its run does not train", reader.unit_names()[unit]),
                 "optimizer state of all weights", "of a part of them", "leave --optimizer out");
     }
-    if (reader.sections().optimizer.empty())
-      refuse_as(Fault::data, reader, "is not of a training run, as --optimizer needs", "a checkpoint of a training run",
-                "another", leave_out);
   }
   const bool negative = std::ranges::any_of(mixture.weights, [&](double w) { return w / mixture.divisor < 0; });
   if (config.moments == Moments::avg && negative)
