@@ -54,6 +54,7 @@ class Os {
   virtual int symlink(const char* target, const char* link);
   virtual void* mmap(std::size_t size_bytes, int fd);  // PROT_READ, MAP_SHARED
   virtual int munmap(void* at, std::size_t size_bytes);
+  virtual int release_pages(void* at, std::size_t size_bytes);  // madvise(MADV_DONTNEED)
 };
 
 struct FileStat {
@@ -116,6 +117,11 @@ class Mapping {
   Mapping(Os& os, void* at, std::size_t size_bytes) : at_(at, Unmap{&os, size_bytes}) {}
   [[nodiscard]] Bytes bytes() const noexcept {
     return {static_cast<const std::byte*>(at_.get()), at_ ? at_.get_deleter().size_bytes : 0};
+  }
+  /// Takes its pages out of this process's memory. They come back when they are read. Any thread, also while others
+  /// read.
+  void release_pages() const {
+    if (at_) at_.get_deleter().os->release_pages(at_.get(), at_.get_deleter().size_bytes);
   }
 
  private:

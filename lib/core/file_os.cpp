@@ -56,6 +56,7 @@ int Os::link(const char* target, const char* link) { return ::link(target, link)
 int Os::symlink(const char* target, const char* link) { return ::symlink(target, link); }
 void* Os::mmap(std::size_t size_bytes, int fd) { return ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd, 0); }
 int Os::munmap(void* at, std::size_t size_bytes) { return ::munmap(at, size_bytes); }
+int Os::release_pages(void* at, std::size_t size_bytes) { return ::madvise(at, size_bytes, MADV_DONTNEED); }
 
 void Files::hold_standard_streams() noexcept {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {

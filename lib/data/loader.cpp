@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <list>
@@ -25,9 +26,9 @@ struct Loader::State {
     std::unique_ptr<PoolSource> source;
     std::int64_t in_work = 0;
   };
-  State(const TokenShards& shards, const spec::Vocabulary& vocabulary, const LoaderSettings& loader_settings,
+  State(const TokenShards& of_shards, const spec::Vocabulary& vocabulary, const LoaderSettings& loader_settings,
         Cursor from)
-      : settings(loader_settings), maker(shards, vocabulary, loader_settings.pool) {
+      : shards(of_shards), settings(loader_settings), maker(of_shards, vocabulary, loader_settings.pool) {
     pools.push_back({maker.make(from.pool)});
     step = from.step;
     while (step >= steps()) enter(maker.make(pools.back().source->next()));
@@ -54,7 +55,10 @@ struct Loader::State {
     while (pools.size() > 1 && pools.front().in_work == 0) pools.pop_front();
   }
 
-  StepBatches assemble(const PoolSource& pool, std::int64_t at) const {
+  StepBatches assemble(const PoolSource& pool, std::int64_t at) {
+    // Examples are read all over the files. Each maps the pages around it, which would add up to the whole files.
+    constexpr std::int64_t steps_to_release = 64;
+    if (++assembled % steps_to_release == 0) shards.release_pages();
     StepBatches made;
     for (int slot = 0; slot < settings.pool.sizes.accumulation; ++slot)
       made.batches.push_back(pool.assemble(at, slot * settings.world + settings.canonical_rank));
@@ -120,6 +124,8 @@ struct Loader::State {
     ready.emplace(number, std::move(made));
   }
 
+  const TokenShards& shards;
+  std::atomic<std::int64_t> assembled = 0;
   LoaderSettings settings;
   PoolMaker maker;
   PoolSource::Report report;

@@ -52,6 +52,8 @@ class TokenShard {
   void verify() const;
   /// JSON written with the shard: `dropped` lines by reason, `unknown`, `src_tokens` and `tgt_tokens`.
   [[nodiscard]] std::string_view note() const;
+  /// See Mapping.
+  void release_pages() const { mapping_.release_pages(); }
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return bytes_.size(); }
   [[nodiscard]] const Digest& tokenizer_digest() const noexcept { return tokenizer_digest_; }
   [[nodiscard]] const Digest& recipe_digest() const noexcept { return recipe_digest_; }

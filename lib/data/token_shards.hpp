@@ -61,6 +61,10 @@ class TokenShards {
   [[nodiscard]] Document document(std::uint64_t number) const;
   /// Digest of tokenizer, texts and transforms: what a checkpoint compares on resume.
   [[nodiscard]] const Digest& fingerprint() const noexcept { return fingerprint_; }
+  /// Takes the pages of all files out of this process's memory; see Mapping.
+  void release_pages() const {
+    for (const TokenShard& shard : shards_) shard.release_pages();
+  }
 
  private:
   struct Run {                         // consecutive examples of one shard

@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
+
 #include "support/refusal.hpp"
 #include "support/temp_folder.hpp"
 
@@ -118,6 +121,27 @@ TEST_F(FilesTest, MapsWholeFiles) {
   EXPECT_TRUE(files.map(folder / "empty").bytes().empty());
   EXPECT_THAT(refusal(Fault::data, [&] { (void)files.map(folder.path()); }), HasSubstr("got a folder"));
   EXPECT_THAT(refusal(Fault::data, [&] { (void)files.map(folder / "none"); }), HasSubstr("ENOENT"));
+}
+
+TEST_F(FilesTest, AMappingGivesItsPagesBackAndReadsThemAgain) {
+  constexpr std::size_t size = 16 << 20;
+  put("large", std::string(size, 'x'));
+  const Mapping mapping = files.map(folder / "large");
+  const auto sum = [&] {
+    return std::count(mapping.bytes().begin(), mapping.bytes().end(), static_cast<std::byte>('x'));
+  };
+  const auto resident_pages = [] {
+    std::ifstream statm("/proc/self/statm");
+    std::int64_t all = 0, resident = 0;
+    statm >> all >> resident;
+    return resident;
+  };
+  EXPECT_EQ(sum(), static_cast<std::ptrdiff_t>(size));
+  const std::int64_t before = resident_pages();
+  mapping.release_pages();
+  EXPECT_LT(resident_pages(), before - static_cast<std::int64_t>(size / 4096 / 2));
+  EXPECT_EQ(sum(), static_cast<std::ptrdiff_t>(size));
+  Mapping{}.release_pages();
 }
 
 TEST_F(FilesTest, OpensRegularFilesAloneAndWaitsForNobody) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <set>
 
@@ -13,6 +14,15 @@
 
 namespace argosy::data {
 namespace {
+
+class ReleaseCounter : public Os {
+ public:
+  std::atomic<int> released = 0;
+  int release_pages(void* at, std::size_t size_bytes) override {
+    ++released;
+    return Os::release_pages(at, size_bytes);
+  }
+};
 
 /// A folder of shards with corpora of verses, each of the first `counts[c]` ones.
 class Shards {
@@ -33,7 +43,7 @@ class Shards {
       index.corpora.back().transforms = Pipeline{corpus, tokenizer_}.recipe();
     }
     Files::system().write_atomically(shard_index_path(folder_.path()), text_of(index));
-    shards_ = TokenShards::open(Files::system(), config, tokenizer_);
+    shards_ = TokenShards::open(Files{os_}, config, tokenizer_);
   }
   [[nodiscard]] Loader loader(const BatchConfig& batch, int rank = 0, int world = 1, Cursor from = {},
                               int workers = 1) const {
@@ -44,6 +54,7 @@ class Shards {
     return Loader{shards_, tokenizer_.vocabulary(), settings, from};
   }
   [[nodiscard]] const TokenShards& all() const { return shards_; }
+  [[nodiscard]] int released() const { return os_.released; }
   [[nodiscard]] const spec::Vocabulary& vocabulary() const { return tokenizer_.vocabulary(); }
 
  private:
@@ -70,6 +81,7 @@ class Shards {
   const Tokenizer& tokenizer_;
   bool pairs_;
   test::TempFolder folder_;
+  ReleaseCounter os_;
   TokenShards shards_;
 };
 
@@ -249,6 +261,14 @@ TEST(LoaderOfPairs, HandsOutTheSourceOfEachExample) {
     EXPECT_TRUE(
         std::equal(ids.begin(), ids.end(), batch.source.begin() + static_cast<std::ptrdiff_t>(r) * batch.source_width));
   }
+}
+
+TEST(LoaderOfPairs, GivesTheFilesPagesBackEvery64Steps) {
+  const Shards shards{spec::TokenLayout::marian, {100}};
+  Loader loader = shards.loader(sizes(200, 200));
+  for (int step = 0; step < 200; ++step) (void)loader.next();
+  EXPECT_GE(shards.released(), 3) << "a file each time";
+  EXPECT_LE(shards.released(), 5);
 }
 
 /// Chance makes other ids in each epoch, but the same for any number of ranks and workers, and after a resume.
