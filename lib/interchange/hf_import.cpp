@@ -92,21 +92,10 @@ class HfWeights final : public model::WeightSource {
   void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const override {
     // Rows that only our padding has: dead ids.
     std::ranges::fill(to, parameter.role == spec::Role::head_bias ? -1e4F : 0.0F);
-    const auto end = begin + static_cast<std::int64_t>(to.size());
-    for (const Source& source : sources_.at(parameter.name)) {
-      const std::int64_t from = std::max(begin, source.begin), until = std::min(end, source.begin + source.elements);
-      if (from >= until) continue;
-      tensors_.read(source.name, from - source.begin,
-                    to.subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(until - from)));
-    }
+    read_ranges(tensors_, sources_.at(parameter.name), begin, to);
   }
 
  private:
-  struct Source {
-    std::string name;
-    std::int64_t begin, elements;  // within the parameter
-  };
-
   /// Of a tied matrix, the first of its names that the folder has; any other name as it is.
   [[nodiscard]] std::string present_name(const std::string& name, Family family, bool tied) const {
     std::vector<std::string> names = names_of_tied_matrix(family);
@@ -142,7 +131,7 @@ class HfWeights final : public model::WeightSource {
   }
 
   Safetensors tensors_;
-  std::map<std::string, std::vector<Source>> sources_;  // by parameter
+  std::map<std::string, std::vector<ParameterRange>> sources_;  // by parameter
 };
 
 /// The tokenizer of a folder: a piece table or its SentencePiece model, if there is one.

@@ -63,21 +63,10 @@ class PeftWeights final : public model::WeightSource {
   }
 
   void read(const spec::Parameter& parameter, std::int64_t begin, std::span<float> to) const override {
-    const std::int64_t end = begin + std::ssize(to);
-    for (const Source& source : sources_.at(parameter.name)) {
-      const std::int64_t from = std::max(begin, source.begin), until = std::min(end, source.begin + source.elements);
-      if (from >= until) continue;
-      tensors_.read(source.name, from - source.begin,
-                    to.subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(until - from)));
-    }
+    read_ranges(tensors_, sources_.at(parameter.name), begin, to);
   }
 
  private:
-  struct Source {
-    std::string name;
-    std::int64_t begin, elements;  // within the parameter
-  };
-
   void add(const Path& folder, const std::string& name, const spec::Parameter& parameter, std::int64_t row,
            std::int64_t rows) {
     const std::int64_t columns = parameter.shape.back();
@@ -92,7 +81,7 @@ class PeftWeights final : public model::WeightSource {
   }
 
   Safetensors tensors_;
-  std::map<std::string, std::vector<Source>> sources_;  // by parameter
+  std::map<std::string, std::vector<ParameterRange>> sources_;  // by parameter
 };
 
 }  // namespace

@@ -52,4 +52,14 @@ class Safetensors {
   Digest digest_;
 };
 
+/// A parameter as tensors that follow one another.
+struct ParameterRange {
+  std::string tensor;
+  std::int64_t begin = 0, elements = 0;  // within the parameter
+};
+/// Fills `to` with the elements from `begin` on as far as the ranges have them; the others stay as they are. Throws as
+/// Safetensors::read().
+void read_ranges(const Safetensors& tensors, const std::vector<ParameterRange>& ranges, std::int64_t begin,
+                 std::span<float> to);
+
 }  // namespace argosy::interchange

@@ -228,4 +228,15 @@ void Safetensors::read(const std::string& name, std::int64_t begin, std::span<fl
   std::ranges::transform(halves, to.begin(), entry.type == "BF16" ? f32_from_bf16 : f32_from_f16);
 }
 
+void read_ranges(const Safetensors& tensors, const std::vector<ParameterRange>& ranges, std::int64_t begin,
+                 std::span<float> to) {
+  const std::int64_t end = begin + std::ssize(to);
+  for (const ParameterRange& range : ranges) {
+    const std::int64_t from = std::max(begin, range.begin), until = std::min(end, range.begin + range.elements);
+    if (from >= until) continue;
+    tensors.read(range.tensor, from - range.begin,
+                 to.subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(until - from)));
+  }
+}
+
 }  // namespace argosy::interchange
