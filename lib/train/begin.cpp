@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <boost/json/object.hpp>
+#include <utility>
 
+#include "checkpoint/load.hpp"
 #include "core/error.hpp"
 #include "core/file_name.hpp"
 
@@ -70,6 +72,28 @@ void set_aside(const comm::Context& context, const Path& run_dir) {
     }
     context.files.sync_folder(run_dir);
   });
+}
+
+Beginning::Beginning(comm::Context& context, checkpoint::Store& store, bool from_scratch, std::string resume,
+                     const std::string& request)
+    : context_(context), store_(store), from_scratch_(from_scratch), resume_(std::move(resume)) {
+  const bool asked = from_scratch_ || resume_ != "auto";
+  request_ = context.world.broadcast(asked ? request : std::string{});
+  goes_on_ = !request_.empty() && is_carried_out(context, store.run_dir(), request_);
+  if (goes_on_)
+    context.log.info(
+        "an earlier start of this job ({}) has carried out --from-scratch or --resume; this start resumes from the "
+        "newest checkpoint",
+        request_);
+}
+
+std::optional<Path> Beginning::resume_from() const {
+  return resume_ != "auto" && !goes_on_ ? std::optional<Path>(resume_) : std::nullopt;
+}
+
+std::optional<checkpoint::Reader> Beginning::checkpoint() const {
+  if (const auto from = resume_from()) return checkpoint::open_on_all(context_, *from);
+  return store_.newest();
 }
 
 }  // namespace argosy::train

@@ -2,6 +2,7 @@
 
 #include <boost/json/array.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,31 @@ void add_request(boost::json::array& history, std::int64_t step, std::string_vie
 /// Throws Error{corrupt} for a checkpoint that does not come from `request`. If the checkpoints of this job are
 /// damaged, loading would otherwise fall back to the older run, which the job was told to leave.
 void require_from(const checkpoint::Reader& candidate, const std::string& request);
+
+/// Where a start of a job begins: as --from-scratch and --resume say, unless an earlier start has carried that out.
+class Beginning {
+ public:
+  /// resume: "auto" or the directory of a checkpoint; request: the job's name for what it asks. Borrows both.
+  /// **Collective.** Throws Error{io}.
+  Beginning(comm::Context& context, checkpoint::Store& store, bool from_scratch, std::string resume,
+            const std::string& request);
+  [[nodiscard]] bool is_from_scratch() const noexcept { return from_scratch_ && !goes_on_; }
+  /// Whether an earlier start has carried out the request.
+  [[nodiscard]] bool goes_on() const noexcept { return goes_on_; }
+  /// Empty: none.
+  [[nodiscard]] const std::string& request() const noexcept { return request_; }
+  /// A directory that the run is asked to resume from.
+  [[nodiscard]] std::optional<Path> resume_from() const;
+  /// The checkpoint to resume from. **Collective.** Throws as checkpoint::open_on_all().
+  [[nodiscard]] std::optional<checkpoint::Reader> checkpoint() const;
+
+ private:
+  comm::Context& context_;
+  checkpoint::Store& store_;
+  bool from_scratch_;
+  std::string resume_, request_;
+  bool goes_on_ = false;
+};
 
 /// Renames the folders of an earlier run: `checkpoints` to `checkpoints.old-<time>`, `export` likewise.
 /// **Collective.** Throws Error{io}.

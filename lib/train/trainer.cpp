@@ -7,7 +7,6 @@
 #include <boost/json/value_from.hpp>
 #include <cmath>
 
-#include "checkpoint/load.hpp"
 #include "comm/nccl_collectives.hpp"
 #include "config/describe.hpp"
 #include "core/error.hpp"
@@ -59,7 +58,7 @@ class Trainer {
   /// Makes the run's parts and finds the state that it begins with. **Collective.**
   void set_up() {
     run_.open();
-    find_request();
+    begins_.emplace(context_, *run_.store, options_.from_scratch, options_.resume, options_.request);
     run_.set_up(kept());
     begin_or_resume();
     announce();
@@ -128,37 +127,14 @@ class Trainer {
   /// By the schedule, or because validations no longer improve. A validation may change it.
   [[nodiscard]] bool is_finished() const { return has_its_length() || validator_->history().ends(); }
 
-  /// **Collective.**
-  void find_request() {
-    const bool asked = options_.from_scratch || options_.resume != "auto";
-    request_ = context_.world.broadcast(asked ? options_.request : std::string{});
-    goes_on_ = !request_.empty() && is_carried_out(context_, run_.store->run_dir(), request_);
-    if (goes_on_)
-      context_.log.info(
-          "an earlier start of this job ({}) has carried out --from-scratch or --resume; this start resumes from the "
-          "newest checkpoint",
-          request_);
-  }
-
-  /// A directory that the run is asked to resume from.
-  [[nodiscard]] std::optional<Path> resume_from() const {
-    return options_.resume != "auto" && !goes_on_ ? std::optional<Path>(options_.resume) : std::nullopt;
-  }
-
-  /// The checkpoint that the run is to resume from. **Collective.**
-  [[nodiscard]] std::optional<checkpoint::Reader> checkpoint_to_resume() const {
-    if (const auto from = resume_from()) return checkpoint::open_on_all(context_, *from);
-    return run_.store->newest();
-  }
-
   /// Of the run that goes on, where the configuration says auto: another size of micro-batches would change the order
   /// of the data, another rank the adapters. **Collective.**
   [[nodiscard]] Kept kept() const {
     const bool keeps_size =
         config_.batch.micro_size.is_auto && std::ranges::count(options_.allow_changes, "batch") == 0;
     const bool keeps_rank = config_.lora && !config_.lora->rank;
-    if ((!keeps_size && !keeps_rank) || (options_.from_scratch && !goes_on_)) return {};
-    const std::optional<checkpoint::Reader> reader = checkpoint_to_resume();
+    if ((!keeps_size && !keeps_rank) || begins_->is_from_scratch()) return {};
+    const std::optional<checkpoint::Reader> reader = begins_->checkpoint();
     Kept kept;
     if (reader && keeps_size) kept.micro_size = micro_size_of(*reader, *config_.batch.global_size);
     if (reader && keeps_rank) {
@@ -171,17 +147,17 @@ class Trainer {
   void begin_or_resume() {
     std::optional<checkpoint::Reader> reader;
     std::vector<std::string> changes;
-    if (options_.from_scratch && !goes_on_) {
+    if (begins_->is_from_scratch()) {
       set_aside(context_, run_.store->run_dir());
     } else {
       const checkpoint::Sections wanted = sections_of(config_, run_.facts, state_);
       checkpoint::LoadOptions how{.verify = verify_of(config_.checkpoint.verify),
-                                  .abandon_newer = options_.abandon_newer && !goes_on_};
-      how.from = resume_from();
+                                  .abandon_newer = options_.abandon_newer && !begins_->goes_on()};
+      how.from = begins_->resume_from();
       const bool keeps_optimizer = keeps_optimizer_of(wanted);
       how.check = [&](const checkpoint::Reader& candidate) {
         model::require_own_parameters(candidate);
-        if (goes_on_) require_from(candidate, request_);
+        if (begins_->goes_on()) require_from(candidate, begins_->request());
         changes = check_resumable(candidate.sections(), wanted, options_.allow_changes, candidate.directory().string());
         state_ = state_of(candidate);
         if (keeps_optimizer) return;
@@ -206,7 +182,8 @@ class Trainer {
     }
     state_.threads = {.count = threads_.count, .ranks = run_.facts.world};
     state_.instructions = instructions();
-    if (!request_.empty() && !goes_on_) add_request(state_.history, state_.step, request_);
+    if (!begins_->request().empty() && !begins_->goes_on())
+      add_request(state_.history, state_.step, begins_->request());
     validator_.emplace(run_, state_.validations);
     comm::set_exit_step(state_.step);
   }
@@ -216,7 +193,7 @@ class Trainer {
   [[nodiscard]] bool keeps_optimizer_of(const checkpoint::Sections& wanted) {
     const auto replaces = [](const std::string& key) { return key == "optimizer.type" || key == "optimizer.state"; };
     if (std::none_of(options_.allow_changes.begin(), options_.allow_changes.end(), replaces)) return true;
-    const std::optional<checkpoint::Reader> reader = checkpoint_to_resume();
+    const std::optional<checkpoint::Reader> reader = begins_->checkpoint();
     return !reader || has_same_optimizer_state(reader->sections().optimizer, wanted.optimizer);
   }
 
@@ -483,8 +460,7 @@ class Trainer {
   RunParts run_;
   RunState state_;
   std::optional<Validator> validator_;
-  std::string request_;   // of --from-scratch or --resume DIR; empty: none
-  bool goes_on_ = false;  // whether an earlier start has carried it out
+  std::optional<Beginning> begins_;
 
   std::optional<Progress> progress_;  // of the steps; from the first one on
   json::object memory_;               // measured and planned
