@@ -93,7 +93,7 @@ ExportReport write_argosy(comm::Context& context, const model::StoredModel& mode
 Format argosy_checkpoint() {
   return {"argosy", "a checkpoint with weights alone, for apps/translate, apps/soup and init_from", no_limit,
           write_argosy,
-          /*is_own=*/true};
+          /*is_unlisted=*/true};
 }
 
 }  // namespace argosy::interchange

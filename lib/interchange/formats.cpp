@@ -46,7 +46,7 @@ const Format& format_named(std::string_view name) {
 std::vector<std::string> formats_for(const spec::Architecture& architecture) {
   std::vector<std::string> names;
   for (const Format& format : formats())
-    if (!format.is_own && !format.is_part && !format.limit(architecture)) names.emplace_back(format.name);
+    if (!format.is_unlisted && !format.limit(architecture)) names.emplace_back(format.name);
   return names;
 }
 

@@ -49,8 +49,8 @@ struct Format {
   /// cannot hold, Error{corrupt}, also for a folder that does not hold the model (verify.hpp), Error{io}.
   ExportReport (*write)(comm::Context& context, const model::StoredModel& model, const Path& folder,
                         const ExportOptions& options);
-  bool is_own = false;   // Argosy's: not of another program
-  bool is_part = false;  // holds a part of a model
+  /// Not among the formats that a plan names for a model: Argosy's own, and what holds a part of a model.
+  bool is_unlisted = false;
 };
 
 [[nodiscard]] std::span<const Format> formats();

@@ -130,9 +130,8 @@ AdapterList adapters_of(const spec::ModelSpec& adapted) {
 }
 
 Format peft() {
-  return {"peft",           "the adapters of a run with lora, alone, for the model in the format hf",
-          peft_limit,       write_peft,
-          /*is_own=*/false, /*is_part=*/true};
+  return {"peft", "the adapters of a run with lora, alone, for the model in the format hf", peft_limit, write_peft,
+          /*is_unlisted=*/true};
 }
 
 }  // namespace argosy::interchange

@@ -31,9 +31,10 @@ AdapterRankChoice choose_adapter_rank(RunConfig config, std::int64_t pieces, con
     choice.forecast_bytes = full_length_bytes(config, spec_of(config, pieces), target, sizes);
     if (static_cast<double>(choice.forecast_bytes) <= most) return choice;
   }
-  throw_error(Fault::config, "lora.rank",
-              mebibytes(static_cast<double>(choice.forecast_bytes)) + " per rank for rank 16", mebibytes(most),
-              "use a smaller batch.micro_size, --set sharding.zero_stage=3 or sharding.recompute=block");
+  throw_error(
+      Fault::config, "lora.rank",
+      fmt::format("{} per rank for rank {}", mebibytes(static_cast<double>(choice.forecast_bytes)), choice.rank),
+      mebibytes(most), "use a smaller batch.micro_size, --set sharding.zero_stage=3 or sharding.recompute=block");
 }
 
 }  // namespace argosy::plan

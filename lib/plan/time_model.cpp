@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string>
+
+#include "spec/fine_tuning.hpp"
 
 namespace argosy::plan {
 
@@ -53,6 +57,14 @@ telemetry::FlopShape flop_shape(const spec::ModelSpec& spec) {
                              .vocab = shape.vocabulary.rows,
                              .ff_matrices = spec::is_gated(shape.activation) ? 3 : 2,
                              .window = shape.window};
+  std::set<std::string> of_source;  // in the decoder: they multiply the encoder's output
+  for (const spec::Unit& unit : spec.units) {
+    for (const spec::Parameter& parameter : unit.parameters) {
+      if (parameter.role != spec::Role::attention_key_value) continue;
+      of_source.insert(parameter.name);
+      if (const auto adapters = spec::adapter_names(parameter.name)) of_source.insert({adapters->down, adapters->up});
+    }
+  }
   bool trains = false;  // some unit of a visit up to here
   for (const spec::Visit& visit : spec.visits) {
     const bool encoder = visit.kind == spec::VisitKind::encoder_block;
@@ -69,8 +81,8 @@ telemetry::FlopShape flop_shape(const spec::ModelSpec& spec) {
           continue;
         // Two operations an element for each product: forward, gradient of the input, gradient of the matrix.
         const double products = parameter.is_adapter() ? 3 : !spec.units[u].frozen ? 0 : trains ? -1 : -2;
-        const bool of_source = encoder || (parameter.name.find("/attention/linear_1/") != std::string::npos);
-        (of_source ? flops.source_extra : flops.target_extra) += 2 * products * static_cast<double>(parameter.numel());
+        (encoder || of_source.contains(parameter.name) ? flops.source_extra : flops.target_extra) +=
+            2 * products * static_cast<double>(parameter.numel());
       }
     }
   }

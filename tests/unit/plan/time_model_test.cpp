@@ -181,5 +181,25 @@ TEST(OpCost, StartsAMessageForEachPeer) {
   EXPECT_EQ(latency(Levels::outer), 1000);
 }
 
+TEST(FlopShape, CountsWhatFrozenPartsSaveAndAdaptersAdd) {
+  spec::ModelConfig config = model_config({.width = 8, .ff = 16, .heads = 2, .encoder_layers = 1, .decoder_layers = 1});
+  config.tie_embeddings = false;
+  const spec::Architecture shape = spec::resolve(config, 100);
+  const telemetry::Work work{.source_positions = 10, .target_positions = 20, .encoder_pairs = 7};
+  const auto flops = [&](const spec::ModelSpec& spec) {
+    return telemetry::flops_of(plan::flop_shape(spec), work).causal;
+  };
+  const double all = flops(shape);
+  // Elements: encoder 4 * 64 + 2 * 128; keys and values of cross-attention 128.
+  const std::vector<std::string> encoder{"encoder/*"}, ffn{"encoder/*/ffn/*"}, key_values{"*/attention/linear_1/*"};
+  EXPECT_EQ(flops(spec::with_frozen(shape, encoder)), all - 4 * 512 * 10 - 8 * 8 * 7) << "no backward pass";
+  EXPECT_EQ(flops(spec::with_frozen(shape, ffn)), all - 2 * 256 * 10);
+  EXPECT_EQ(flops(spec::with_frozen(shape, key_values)), all - 2 * 128 * 10);
+  const auto rows = static_cast<double>(shape.vocabulary.rows);
+  const double frozen = 2 * (512 + 128) * 10 + 2 * (256 + 128 + 256 + 8 * rows) * 20;
+  const double adapters = 6 * (224 + 64) * 10 + 6 * 288 * 20;
+  EXPECT_EQ(flops(spec::with_adapters(shape, {.rank = 2})), all - frozen + adapters);
+}
+
 }  // namespace
 }  // namespace argosy::test
