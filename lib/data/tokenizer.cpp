@@ -86,9 +86,15 @@ struct Tokenizer::SentencePieceModel final : Model {
     }
   }
   [[nodiscard]] std::vector<std::int32_t> encode_part(std::string_view text) const {
-    std::vector<int> ids;
-    const auto status = processor.Encode(text, &ids);
+    // The library makes several strings for each piece. Those of the thread's last text are used again, unless it was
+    // so long that its memory should be given back.
+    constexpr std::size_t most_kept = 65536;
+    thread_local sentencepiece::ImmutableSentencePieceText cut;
+    const auto status = processor.Encode(text, cut.mutable_proto());
     ARGOSY_CHECK(status.ok(), "SentencePiece: {}", status.ToString());
+    std::vector<std::int32_t> ids;
+    for (const auto& piece : cut.pieces()) ids.push_back(narrow<std::int32_t>(piece.id()));
+    if (text.size() > most_kept) cut = {};
     return ids;
   }
   /// Models that keep every byte, but for one character: U+2581 stands for a space in pieces, so that a text's own
