@@ -1,7 +1,6 @@
 #include "data/preprocess.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include "core/error.hpp"
 #include "core/file_name.hpp"
 #include "core/lease.hpp"
+#include "data/show.hpp"
 #include "data/token_shards.hpp"
 #include "data/tokenize.hpp"
 
@@ -296,12 +296,8 @@ void log_examples(const Files& files, const Log& log, const PreprocessSettings& 
       pipeline.finish(example, std::nullopt, shard.lengths(i));
       for (const bool source : {true, false}) {
         if (source && !shard.has_source()) continue;
-        const std::vector<std::int32_t>& side = source ? example.source : example.target;
-        std::vector<std::string> pieces;
-        pieces.reserve(side.size());
-        for (const std::int32_t id : side) pieces.push_back(tokenizer.piece(id));
-        log.info("{} {} {}: pieces {} | ids {} | text {}", corpus.name, i, source ? "source" : "target",
-                 fmt::join(pieces, " "), fmt::join(side, " "), tokenizer.decode(side));
+        log.info("{} {} {}: {}", corpus.name, i, source ? "source" : "target",
+                 text_of_ids(tokenizer, source ? example.source : example.target));
       }
     }
   }

@@ -13,6 +13,16 @@
 namespace argosy::data {
 namespace {
 
+// Documents may be as long as their file.
+constexpr std::size_t shown_ids = 200, shown_bytes = 2000;
+
+std::string beginning_of(std::string_view text) {
+  if (text.size() <= shown_bytes) return std::string{text};
+  std::size_t end = shown_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // within a character
+  return fmt::format("{} … ({} more bytes)", text.substr(0, end), text.size() - end);
+}
+
 std::vector<Example> first_examples(const Files& files, const CountedCorpus& corpus, std::int64_t count,
                                     std::int64_t lines_before) {
   std::vector<Example> examples;
@@ -72,8 +82,8 @@ class Show {
   void add_sides(const Example& example, bool is_ids) {
     const bool has_source = !example.source_text.empty() || !example.source.empty();
     if (!is_ids) {
-      if (has_source) text_ += fmt::format("    source  {}\n", example.source_text);
-      text_ += fmt::format("    target  {}\n", example.target_text);
+      if (has_source) text_ += fmt::format("    source  {}\n", beginning_of(example.source_text));
+      text_ += fmt::format("    target  {}\n", beginning_of(example.target_text));
       return;
     }
     if (has_source) add_ids("source", example.source);
@@ -83,11 +93,7 @@ class Show {
                            example.loss.size());
   }
   void add_ids(std::string_view side, const std::vector<std::int32_t>& ids) {
-    std::vector<std::string> pieces;
-    pieces.reserve(ids.size());
-    for (const std::int32_t id : ids) pieces.push_back(tokenizer_.piece(id));
-    text_ += fmt::format("    {}  pieces {} | ids {} | text {}\n", side, fmt::join(pieces, " "), fmt::join(ids, " "),
-                         tokenizer_.decode(ids));
+    text_ += fmt::format("    {}  {}\n", side, text_of_ids(tokenizer_, ids));
   }
 
   const Pipeline& pipeline_;
@@ -96,6 +102,16 @@ class Show {
 };
 
 }  // namespace
+
+std::string text_of_ids(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  const std::span<const std::int32_t> shown = ids.first(std::min(ids.size(), shown_ids));
+  std::vector<std::string> pieces;
+  pieces.reserve(shown.size());
+  for (const std::int32_t id : shown) pieces.push_back(tokenizer.piece(id));
+  const std::string rest = ids.size() > shown.size() ? fmt::format(" … ({} more)", ids.size() - shown.size()) : "";
+  return fmt::format("pieces {}{} | ids {} | text {}", fmt::join(pieces, " "), rest, fmt::join(shown, " "),
+                     tokenizer.decode(shown));
+}
 
 std::string show_examples(const Files& files, const DataConfig& config, std::span<const CountedCorpus> corpora,
                           const Tokenizer& tokenizer, std::int64_t count, std::uint64_t seed) {

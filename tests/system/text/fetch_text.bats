@@ -74,7 +74,7 @@ TEXT
   run --separate-stderr "$data/fetch_text" "$out"
   [ "$status" -eq 0 ]
   [ "${#stderr_lines[@]}" -eq 1 ]
-  [[ "$stderr" == *"No Debian package source"*"libreoffice-help-en-us, libreoffice-help-fr"*"verses are used."* ]]
+  [[ "$stderr" == *"No Debian package source"*"libreoffice-help-en-us, libreoffice-help-fr"*"the small committed one is used."* ]]
   [ "$(cat "$out"/{train,valid,test}.es | wc -l)" -eq 2098 ]
   [ "$(wc -l <"$out/test.en")" -eq 85 ]
 }
@@ -94,6 +94,36 @@ assert counts["test"] == counts["valid"] == 500, counts' "$out/counts.json"
   fi
   run comm -12 <(sort -u "$out/train.en") <(sort -u "$out/test.en" "$out/valid.en")
   [ -z "$output" ]
+}
+
+@test "words and verses: from their packages with the documented counts, or the small ones, in parts that share nothing" {
+  local text
+  for text in cmudict kjv; do
+    run "$data/fetch_text" --text "$text" "$out/$text"
+    [ "$status" -eq 0 ]
+    run "$data/fetch_text" --text "$text" --offline "$out/$text-small"
+    [[ "$output" == *"(committed text)" ]]
+  done
+  if grep -q festlex-cmu "$out/cmudict/counts.json"; then
+    [ "$(cat "$out"/cmudict/*.letters | wc -l)" -eq 105538 ]
+    [ "$(cat "$out"/kjv/*.en | wc -lc | xargs)" = "31102 4142733" ]
+    [ "$(wc -lc <"$out/kjv/test.en" | xargs)" = "1007 129935" ] # Acts
+  fi
+  [ "$(cat "$out"/cmudict-small/*.phones | wc -l)" -eq 4060 ]
+  [ "$(cat "$out"/kjv-small/*.en | wc -l)" -eq 2098 ]
+  for text in cmudict cmudict-small; do
+    for part in valid test; do [ "$(wc -l <"$out/$text/$part.letters")" -eq 500 ]; done
+    [ -z "$(sort "$out/$text"/*.letters | uniq -d)" ]
+    [ "$(paste "$out/$text/test.letters" "$out/$text/test.phones" | grep -cP '^([a-z\x27] )*[a-z\x27]\t[a-z]+( [a-z]+)*$')" -eq 500 ]
+  done
+}
+
+@test "a folder with another text is refused" {
+  "$data/fetch_text" --text kjv --offline "$out"
+  run "$data/fetch_text" --text cmudict --offline "$out"
+  [ "$status" -eq 2 ]
+  [[ "$output" == *"$out holds the text kjv, not cmudict; give another folder" ]]
+  [ ! -e "$out/train.letters" ]
 }
 
 @test "the committed test texts are those of the packages" {

@@ -106,6 +106,22 @@ TEST_F(Show, TellsWhyMaxLengthLeavesAnExampleOut) {
                                               encoded("IN THE BEGINNING").size(), encoded("En el principio").size())));
 }
 
+TEST_F(Show, PrintsTheBeginningOfLongDocuments) {
+  std::string words = "a";  // then é of two bytes: no cut is within one
+  for (int i = 0; i < 1500; ++i) words += "é";
+  write("en", words + "\n");
+  config.corpora = {{.name = "verses", .source = path("en")}};
+  const CountedCorpus corpus = test::counted({}, {folder / "en"});
+  const std::string text = show_examples(Files::system(), config, {&corpus, 1}, tokenizer_with_symbols(), 1, 1);
+  EXPECT_THAT(text, HasSubstr("    target  " + words.substr(0, 1999) + " … (1002 more bytes)\n"));
+  const std::vector<std::int32_t> ids = encoded(words.c_str());
+  ASSERT_GT(ids.size(), 200U);
+  const std::vector<std::int32_t> first{ids.begin(), ids.begin() + 200};
+  std::string line = ids_line(first);
+  line.insert(line.find(" | ids"), fmt::format(" … ({} more)", ids.size() - 200));
+  EXPECT_THAT(text, HasSubstr(line));
+}
+
 TEST(DocumentLines, EndWhereASideIsEmpty) {
   DocumentLines document{2};
   EXPECT_TRUE(document.before().empty());
