@@ -2,8 +2,8 @@
 """Does the quickstart with PyTorch: the same text, split, tokenizer and cores, as fast as PyTorch can on a CPU.
 
 It trains a pre-norm Transformer (3+3 layers; 4.7 M parameters at the default width) for --seconds of wall clock, translates the test
-part greedily and prints BLEU and chrF2 of sacreBLEU (13a). Start-up, tokenizing, a comparison of fp32 with bf16, and decoding are not
-counted; training runs no validation. Use nothing else on the machine. torch.compile is not used: after 105 s of compiling, a step
+part greedily and prints BLEU and chrF2 of sacreBLEU (13a). Start-up, tokenizing, a comparison of fp32 with bf16, validation and
+decoding are not counted. Use nothing else on the machine. torch.compile is not used: after 105 s of compiling, a step
 took 1.5 times as long as without it (fp32, AVX-512; the matrix products are two thirds of a step).
 
 It needs torch, sentencepiece, sacrebleu and numpy; scripts/setup --peer makes an environment with them.
@@ -29,8 +29,8 @@ import sentencepiece
 import torch
 import torch.nn.functional as F
 
-HEADS, LAYERS, SMOOTHING, POOL_PAIRS = 4, 3, 0.1, 8192
-recipe = argparse.Namespace()  # width, dropout, warmup, tgt_tokens, lr: set from the command line
+SMOOTHING, POOL_PAIRS, VALIDATIONS = 0.1, 8192, 8
+recipe = argparse.Namespace()  # the options
 
 
 class FusedLoss(torch.autograd.Function):
@@ -72,7 +72,7 @@ class Transformer:
         self.vocabulary, self.pad = vocabulary, pad
         shapes = {"embedding": (vocabulary, recipe.width)}
         for stack, cross in (("encoder", False), ("decoder", True)):
-            for layer in range(LAYERS):
+            for layer in range(recipe.layers):
                 block = {"qkv": 3 * recipe.width, "out": recipe.width, "up": 4 * recipe.width}
                 if cross:
                     block |= {"cross_q": recipe.width, "cross_kv": 2 * recipe.width, "cross_out": recipe.width}
@@ -116,9 +116,9 @@ class Transformer:
 
     @staticmethod
     def heads(x, parts):
-        """[rows, length, parts·width] → parts tensors [rows·HEADS, length, head size]"""
+        """[rows, length, parts·width] → parts tensors [rows·recipe.heads, length, head size]"""
         rows, length, _ = x.shape
-        return x.view(rows, length, parts, HEADS, -1).permute(2, 0, 3, 1, 4).reshape(parts, rows * HEADS, length, -1).unbind(0)
+        return x.view(rows, length, parts, recipe.heads, -1).permute(2, 0, 3, 1, 4).reshape(parts, rows * recipe.heads, length, -1).unbind(0)
 
     def attend(self, q, k, v, mask):
         """Plain products; mask: added to the scores, [rows, 1, queries or 1, keys] or None."""
@@ -127,7 +127,7 @@ class Transformer:
             rows = mask.shape[0]
             scores = (scores.view(rows, -1, *scores.shape[1:]) + mask).view_as(scores)
         mixed = torch.bmm(scores.softmax(-1), v)
-        return mixed.view(-1, HEADS, *mixed.shape[1:]).transpose(1, 2).flatten(2)
+        return mixed.view(-1, recipe.heads, *mixed.shape[1:]).transpose(1, 2).flatten(2)
 
     def embed(self, ids, position=0):
         x = F.embedding(ids, self.p["embedding"]) * recipe.width**0.5
@@ -139,14 +139,14 @@ class Transformer:
     def encode(self, source):
         mask = torch.zeros(source.shape).masked_fill_(source == self.pad, -1e9)[:, None, None, :]
         x = self.embed(source)
-        for layer in (f"encoder.{i}" for i in range(LAYERS)):
+        for layer in (f"encoder.{i}" for i in range(recipe.layers)):
             q, k, v = self.heads(self.linear(self.norm(x, f"{layer}.norm1"), f"{layer}.qkv"), 3)
             x = x + self.dropout(self.linear(self.attend(q, k, v, mask), f"{layer}.out"))
             x = self.feed(x, layer, "norm2")
         return self.norm(x, "encoder.norm"), mask
 
     def decode(self, x, memory_keys, memory_mask, causal, past=None):
-        for i, layer in enumerate(f"decoder.{i}" for i in range(LAYERS)):
+        for i, layer in enumerate(f"decoder.{i}" for i in range(recipe.layers)):
             q, k, v = self.heads(self.linear(self.norm(x, f"{layer}.norm1"), f"{layer}.qkv"), 3)
             if past is not None:
                 if past[i] is not None:
@@ -159,7 +159,7 @@ class Transformer:
         return self.norm(x, "decoder.norm")
 
     def memory_keys(self, memory):
-        return [self.heads(self.linear(memory, f"decoder.{i}.cross_kv"), 2) for i in range(LAYERS)]
+        return [self.heads(self.linear(memory, f"decoder.{i}.cross_kv"), 2) for i in range(recipe.layers)]
 
     def hidden(self, source, target):
         memory, memory_mask = self.encode(source)
@@ -170,7 +170,7 @@ class Transformer:
     def greedy(self, source, eos):
         """One id list a row; at most twice the source length and ten more."""
         memory, mask = self.encode(source)
-        keys, past = self.memory_keys(memory), [None] * LAYERS
+        keys, past = self.memory_keys(memory), [None] * recipe.layers
         last = torch.full((source.shape[0], 1), self.pad)
         done, out = torch.zeros(source.shape[0], dtype=torch.bool), []
         for position in range(min(2 * source.shape[1] + 10, 1000)):
@@ -266,16 +266,41 @@ def validation_loss(model, pairs):
     return total / count
 
 
+def learning_rate(warmed_up, left):
+    """Linear to the peak; from there, by what is left of the time after the warm-up, to --min-lr."""
+    if recipe.schedule == "cosine":
+        left = (1 - math.cos(math.pi * left)) / 2
+    return min(recipe.lr * warmed_up, recipe.min_lr + (recipe.lr - recipe.min_lr) * left)
+
+
+class Metrics:
+    """Lines as those of Argosy's metrics.jsonl."""
+
+    def __init__(self, folder):
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+        self.file = open(folder / "metrics.jsonl", "w", encoding="utf-8") if folder else None
+
+    def write(self, **line):
+        if self.file:
+            print(json.dumps(line), file=self.file, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, required=True, help="folder made by scripts/data/fetch_text")
     parser.add_argument("--tokenizer", type=Path, required=True, help="SentencePiece model of the quickstart")
     parser.add_argument("--seconds", type=float, default=360, help="training time (default %(default)s)")
     parser.add_argument("--width", type=int, default=192, help="width of the model; its feed-forward part is 4 times as wide (default %(default)s)")
+    parser.add_argument("--layers", type=int, default=3, help="of each side (default %(default)s)")
+    parser.add_argument("--heads", type=int, default=4, help="default %(default)s")
     parser.add_argument("--dropout", type=float, default=0.1, help="default %(default)s")
     parser.add_argument("--tgt-tokens", type=int, default=1008, help="tgt_tokens of a step (default %(default)s)")
     parser.add_argument("--lr", type=float, default=1.5e-3, help="peak (default %(default)s)")
     parser.add_argument("--warmup", type=int, default=300, help="steps up to the peak (default %(default)s)")
+    parser.add_argument("--min-lr", type=float, default=0.0, help="at the end (default %(default)s)")
+    parser.add_argument("--schedule", choices=("linear", "cosine"), default="linear", help="from the peak to the end (default %(default)s)")
+    parser.add_argument("--metrics", type=Path, metavar="FOLDER", help="write a metrics.jsonl there, for scripts/report")
     parser.add_argument("--dtype", choices=("auto", "fp32", "bf16"), default="auto", help="auto: the faster of both in a short trial")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
@@ -302,20 +327,28 @@ def main():
         dtype = max(speeds, key=speeds.get)
         print(f"trial, tgt_tokens/s: {', '.join(f'{name} {value:.0f}' for name, value in speeds.items())}; {dtype} it is", flush=True)
 
-    trainer = Trainer(model, dtype)
+    trainer, valid, metrics = Trainer(model, dtype), encoded("valid"), Metrics(options.metrics)
     stream = batches(train, random.Random(options.seed), pad)
-    begin, told, left_at_peak = time.perf_counter(), 0.0, 1.0
+    begin, told, left_at_peak, validated = time.perf_counter(), 0.0, 1.0, 0
     steps, all_tgt_tokens, window_loss, window_tgt_tokens = 0, 0, 0.0, 0
     while (elapsed := time.perf_counter() - begin) < options.seconds:
         left = 1 - elapsed / options.seconds
         if steps < recipe.warmup:
             left_at_peak = left
-        loss, tgt_tokens = trainer.step(next(stream), recipe.lr * min((steps + 1) / recipe.warmup, left / left_at_peak))
+        lr = learning_rate((steps + 1) / recipe.warmup, left / left_at_peak)
+        loss, tgt_tokens = trainer.step(next(stream), lr)
         steps, all_tgt_tokens = steps + 1, all_tgt_tokens + tgt_tokens
         window_loss, window_tgt_tokens = window_loss + loss, window_tgt_tokens + tgt_tokens
-        if elapsed - told >= 10:
+        if elapsed - told >= options.seconds / 48:
             print(f"{elapsed:.0f} s, step {steps}, loss {window_loss / window_tgt_tokens:.3f}, {all_tgt_tokens / elapsed:.0f} tgt_tokens/s", flush=True)
+            metrics.write(step=steps, loss=window_loss / window_tgt_tokens, lr=lr, total_tgt_tokens=all_tgt_tokens, tgt_tokens_per_s=all_tgt_tokens / elapsed)
             told, window_loss, window_tgt_tokens = elapsed, 0.0, 0
+        if elapsed * (VALIDATIONS + 1) / options.seconds > validated + 1:
+            stopped = time.perf_counter()
+            model.training, validated = False, validated + 1
+            metrics.write(step=steps, validation="valid", figures={"loss": validation_loss(model, valid)})
+            model.training = True
+            begin += time.perf_counter() - stopped
     train_s = time.perf_counter() - begin
 
     model.training = False
@@ -329,10 +362,13 @@ def main():
         ids = model.greedy(padded([tokenizer.encode(sources[i]) + [eos] for i in rows], pad), eos)
         for i, row in zip(rows, ids):
             outputs[i] = tokenizer.decode([piece for piece in row if piece < tokenizer.get_piece_size()])
+    decode_s, valid_loss = time.perf_counter() - begin, validation_loss(model, valid)
+    metrics.write(step=steps, validation="valid", figures={"loss": valid_loss})
     result = {
         "bleu": round(sacrebleu.corpus_bleu(outputs, [references]).score, 2),
         "chrf": round(sacrebleu.corpus_chrf(outputs, [references]).score, 2),
-        "valid_loss": round(validation_loss(model, encoded("valid")), 4),
+        "exact": round(sum(map(str.__eq__, outputs, references)) / len(references), 4),
+        "valid_loss": round(valid_loss, 4),
         "dtype": dtype,
         "parameters": model.flat.numel(),
         "threads": options.threads,
@@ -342,7 +378,7 @@ def main():
         "tgt_tokens_per_s": round(all_tgt_tokens / train_s, 1),
         "epochs": round(all_tgt_tokens / sum(len(target) for _, target in train), 3),
         "train_s": round(train_s, 2),
-        "decode_s": round(time.perf_counter() - begin, 2),
+        "decode_s": round(decode_s, 2),
         "torch": torch.__version__,
     }
     for i in range(3):
