@@ -46,10 +46,14 @@ std::vector<CountedCorpus> count_corpora(const comm::Communicator& world, const 
 void require_readable(std::span<const CountedCorpus> corpora) {
   for (const CountedCorpus& corpus : corpora) {
     for (const std::vector<CountedFile>* side : {&corpus.source, &corpus.target}) {
-      const bool has_lines =
-          std::ranges::any_of(*side, [](const CountedFile& text) { return text.record.figures.lines > 0; });
-      if (!side->empty() && !has_lines)
-        throw_error(Fault::data, side->front().path.string(), "a text with lines", "an empty file",
+      std::int64_t lines = 0, words = 0;
+      for (const CountedFile& text : *side) {
+        lines += text.record.figures.lines;
+        words += text.record.figures.words;
+      }
+      if (!side->empty() && words == 0)
+        throw_error(Fault::data, side->front().path.string(), "a text with words",
+                    lines == 0 ? "an empty file" : fmt::format("{} lines without any", lines),
                     "correct data.corpora or the file");
       for (const CountedFile& text : *side) {
         if (const auto& zero = text.record.first_zero)

@@ -40,7 +40,7 @@ struct CountedCorpus {
                                                        const Log& log, const DataConfig& data,
                                                        const CountSettings& settings);
 
-/// Throws Error{data} for what preprocess cannot read: a corpus without lines, a binary file, invalid UTF-8 under
+/// Throws Error{data} for what preprocess cannot read: a corpus without words, a binary file, invalid UTF-8 under
 /// `reject`, files of a pair with different line counts.
 void require_readable(std::span<const CountedCorpus> corpora);
 

@@ -324,13 +324,18 @@ PreprocessReport run_preprocess(const comm::Communicator& world, const Files& fi
   for (const UnitResult& result : results) ++(result.written ? report.shards_written : report.shards_kept);
   comm::agree(world, [&] {
     for (const ShardIndex::Corpus& corpus : report.index.corpora) {
-      if (corpus.examples() == 0) {
-        throw_claim(Fault::data,
-                    fmt::format("corpus {}: its transforms leave out all of its {} lines: {}", corpus.name,
-                                left_out(corpus), reasons_of(corpus)),
-                    "corpus " + corpus.name, "lines that become examples", "none",
-                    "see `preprocess --show 20`, and correct its transforms or its files");
-      }
+      if (corpus.examples() > 0) continue;
+      const std::int64_t lines = left_out(corpus);
+      const bool is_empty = std::ranges::all_of(
+          corpus.dropped, [](const auto& each) { return each.first == "empty" || each.second == 0; });
+      throw_claim(Fault::data,
+                  is_empty
+                      ? fmt::format("corpus {} has no tokens: all of its examples are empty ({})", corpus.name, lines)
+                      : fmt::format("corpus {}: its transforms leave out all of its {} lines: {}", corpus.name, lines,
+                                    reasons_of(corpus)),
+                  "corpus " + corpus.name, "lines that become examples", "none",
+                  is_empty ? "correct data.corpora or its files"
+                           : "see `preprocess --show 20`, and correct its transforms or its files");
     }
     if (world.rank() != 0) return;
     ownership.check();

@@ -148,6 +148,9 @@ std::vector<TokenCount> count_tokens(const comm::Communicator& world, const File
       }
     });
   }
+  for (std::size_t c = 0; c < counts.size(); ++c)
+    if (world.rank() == 0 && counts[c].examples == 0)
+      log.warn("{} has no tokens; preprocess will refuse it", corpora[c].source.front().path.string());
   return counts;
 }
 

@@ -113,6 +113,9 @@ std::string cached_model(const Files& files, const Log& log, const PreprocessSet
   }
   const TokenizerTraining wanted = resolve_training(*settings.data.tokenizer_training, corpora.front().rules.pairs);
   const std::vector<std::string> lines = sample_lines(files, corpora, wanted.sample_lines);
+  if (lines.empty())
+    throw_error(Fault::data, "data.tokenizer_training", "text in the corpora", "none in the sampled lines",
+                "correct data.corpora or the files, or raise data.tokenizer_training.sample_lines");
   log.info("training a tokenizer of {} pieces on {} lines", wanted.vocab_size, lines.size());
   std::string model = train_tokenizer(wanted, lines, settings.vocabulary.layout, symbols_of(settings.data));
   trained = true;

@@ -226,10 +226,23 @@ TEST_F(Preprocess, RefusesBadTextOnEveryRank) {
   settings_.data.corpora[0].source = folder_ / "none";
   EXPECT_THAT(refusal(Fault::data), HasSubstr("none"));
   const test::Verses text = test::verses(300);
+  settings_.data.corpora[0].source = folder_.write("blank", std::string(300, '\n'));
+  EXPECT_THAT(refusal(Fault::data), HasSubstr("blank: expected a text with words, got 300 lines without any"));
   settings_.data.corpora[0].source = folder_.write("bad", test::joined(text.english).replace(70, 1, "\xff"));
   EXPECT_THAT(refusal(Fault::data), HasSubstr("bad line 2, byte 70"));
   settings_.data.invalid_utf8 = InvalidUtf8::replace;
   EXPECT_EQ(run().index.corpora.at(0).examples(), 300U);
+}
+
+TEST_F(Preprocess, RefusesACorpusWithoutTokens) {
+  CorpusConfig& corpus = settings_.data.corpora[0];
+  corpus.target.reset();
+  corpus.source = folder_.write("empty.jsonl", "{\"source\": \"\", \"target\": \"\"}\n");
+  EXPECT_THAT(refusal(Fault::data), HasSubstr("data.tokenizer_training: expected text in the corpora"));
+  settings_.data.tokenizer =
+      folder_.write("given.model", test::small_tokenizer(spec::TokenLayout::marian).model_bytes());
+  settings_.data.tokenizer_training.reset();
+  EXPECT_THAT(refusal(Fault::data), HasSubstr("corpus verses has no tokens: all of its examples are empty (1)"));
 }
 
 TEST_F(Preprocess, UsesAGivenTokenizerAndNeverOverwritesAForeignOne) {

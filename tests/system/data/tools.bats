@@ -104,6 +104,10 @@ refused() { # refused CODE TEXT COMMAND…: ends with the code, in the exit file
   run --separate-stderr on 2 "$apps/count" mt.json
   [ "$(result "['corpora']['verses']['src_tokens']")" = "$tokens" ]
   [ "$(result "['corpora']['verses']['examples']")" = 400 ]
+  echo '{"source": "", "target": ""}' >empty.jsonl
+  run --separate-stderr on 2 "$apps/count" mt.json --set data.corpora.0.source=empty.jsonl --set data.corpora.0.target=null
+  [ "$status" -eq 0 ]
+  [[ $stderr == *"empty.jsonl has no tokens; preprocess will refuse it"* ]]
 }
 
 @test "preprocess reads compressed records from several files, and says where one is broken" {
@@ -177,6 +181,8 @@ killed_at() { # killed_at FILE: preprocess from the beginning, killed as soon as
   refused 2 "unknown key data.workrs; did you mean data.workers?" "$apps/preprocess" mt.json --set data.workrs=3
   refused 2 "1 to 256" "$apps/preprocess" mt.json --set data.workers=0
   refused 2 "lower vocab_size" "$apps/preprocess" mt.json --set data.tokenizer_training.vocab_size=30000
+  yes '' | head -400 >blank
+  refused 3 "blank: expected a text with words" "$apps/preprocess" mt.json --set data.corpora.0.target=blank
   head -399 verses.es >short.es
   refused 3 "got 400 and 399" on 2 "$apps/preprocess" mt.json --set data.corpora.0.target=short.es
   : >empty
