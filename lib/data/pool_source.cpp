@@ -266,28 +266,24 @@ Sampler PoolMaker::make_sampler() const {
   std::vector<DrawnCorpus> corpora;
   for (const TokenShards::Corpus& corpus : shards_.corpora()) {
     corpora.push_back({.size = shards_.has_source() ? corpus.size : corpus.documents,
+                       .src_tokens = corpus.src_tokens,
                        .tgt_tokens = corpus.tgt_tokens,
                        .weight = corpus.weight,
                        .start = corpus.start,
                        .end = corpus.end});
   }
   // A pool of batch.pool draws at least, and of the draws of 64 steps, by the mean size of a draw.
-  const auto mean_size = [&](const std::vector<double>& shares) {
-    double size = 0;
-    for (std::size_t c = 0; c < corpora.size(); ++c) {
-      if (corpora[c].size == 0) continue;
-      const TokenShards::Corpus& corpus = shards_.corpora()[c];
-      const double start = shards_.has_source() ? 0 : 1;  // the start token of a document
-      size += shares[c] * ((corpus.src_tokens + corpus.tgt_tokens) / static_cast<double>(corpora[c].size) + start);
-    }
-    return size;
-  };
-  SamplerSettings settings{.seed = settings_.seed, .pool = 1, .temperature = settings_.temperature};
-  const bool by_rows = settings_.batch.unit == BatchUnit::examples;
-  double step = static_cast<double>(settings_.sizes.micro_size) * settings_.sizes.micro_batches;
-  if (by_rows && !shards_.has_source()) step *= static_cast<double>(settings_.batch.sequence_length);
-  if (!by_rows || !shards_.has_source()) step /= std::max(1.0, mean_size(Sampler{settings, corpora}.shares()));
-  settings.pool = std::max(settings_.batch.pool, static_cast<std::int64_t>(std::min(0x1p53, pool_steps * step)) + 1);
+  const bool by_rows = settings_.batch.unit == BatchUnit::examples, pairs = shards_.has_source();
+  double draws = static_cast<double>(settings_.sizes.micro_size) * settings_.sizes.micro_batches;
+  if (by_rows && !pairs) draws *= static_cast<double>(settings_.batch.sequence_length);
+  if (!by_rows || !pairs) {
+    const MeanDraw mean = mean_draw(corpora, shares_of_draws(corpora, settings_.temperature));
+    draws /= mean.src_tokens + mean.tgt_tokens + (pairs ? 0 : 1);  // the start token of a document
+  }
+  const SamplerSettings settings{
+      .seed = settings_.seed,
+      .pool = std::max(settings_.batch.pool, static_cast<std::int64_t>(std::min(0x1p53, pool_steps * draws)) + 1),
+      .temperature = settings_.temperature};
   return Sampler{settings, std::move(corpora)};
 }
 

@@ -82,24 +82,40 @@ void normalize(std::vector<double>& shares) {
 
 }  // namespace
 
-Sampler::Sampler(SamplerSettings settings, std::vector<DrawnCorpus> corpora)
-    : settings_(settings), corpora_(std::move(corpora)), first_(1, 0) {
-  for (const DrawnCorpus& corpus : corpora_) {
-    const auto size = static_cast<double>(corpus.size);
-    first_.push_back(first_.back() + corpus.size);
-    // Token share p ∝ weight·n^(1/T); a corpus is drawn in examples, so by p over their mean length.
-    shares_.push_back(size > 0 ? corpus.weight * std::pow(corpus.tgt_tokens, 1.0 / settings_.temperature) * size /
-                                     corpus.tgt_tokens
-                               : 0);
-  }
-  if (size() == 0)
+std::vector<double> shares_of_draws(std::span<const DrawnCorpus> corpora, double temperature) {
+  std::vector<double> shares;
+  // Token share p ∝ weight·n^(1/T); a corpus is drawn in examples, so by p over their mean length.
+  for (const DrawnCorpus& corpus : corpora)
+    shares.push_back(corpus.size > 0 ? corpus.weight * std::pow(corpus.tgt_tokens, 1.0 / temperature) *
+                                           static_cast<double>(corpus.size) / corpus.tgt_tokens
+                                     : 0);
+  if (std::ranges::all_of(corpora, [](const DrawnCorpus& corpus) { return corpus.size == 0; }))
     throw_error(Fault::data, "data.shards", "examples to train on", "none", "check the corpora and data.split");
-  const double sum = std::accumulate(shares_.begin(), shares_.end(), 0.0);
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   if (!std::isfinite(sum) || sum <= 0)
     throw_error(Fault::config, "data", "weights and a temperature that give each corpus a share",
-                fmt::format("temperature {} and shares beyond the range of numbers", settings_.temperature),
+                fmt::format("temperature {} and shares beyond the range of numbers", temperature),
                 "correct data.temperature or the corpora's weights");
-  normalize(shares_);
+  normalize(shares);
+  return shares;
+}
+
+MeanDraw mean_draw(std::span<const DrawnCorpus> corpora, std::span<const double> shares) {
+  MeanDraw mean;
+  for (std::size_t c = 0; c < corpora.size(); ++c) {
+    if (corpora[c].size == 0) continue;
+    mean.src_tokens += shares[c] * corpora[c].src_tokens / static_cast<double>(corpora[c].size);
+    mean.tgt_tokens += shares[c] * corpora[c].tgt_tokens / static_cast<double>(corpora[c].size);
+  }
+  return mean;
+}
+
+Sampler::Sampler(SamplerSettings settings, std::vector<DrawnCorpus> corpora)
+    : settings_(settings),
+      corpora_(std::move(corpora)),
+      first_(1, 0),
+      shares_(shares_of_draws(corpora_, settings.temperature)) {
+  for (const DrawnCorpus& corpus : corpora_) first_.push_back(first_.back() + corpus.size);
   pools_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(size()) / std::max<std::int64_t>(1, settings_.pool));
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "config/config.hpp"
@@ -14,11 +15,21 @@ namespace argosy::data {
 /// What can be drawn from a corpus.
 struct DrawnCorpus {
   std::uint64_t size = 0;
-  double tgt_tokens = 0;  // of all
+  double src_tokens = 0, tgt_tokens = 0;  // of all
   double weight = 1.0;
   config::Period start{};               // drawn from here on
   std::optional<config::Period> end{};  // and up to here
 };
+
+/// Share of the draws that each corpus gets while all are drawn from: p ∝ weight · tgt_tokens^(1/temperature) of
+/// tgt_tokens. Throws Error{data} when there is nothing to draw, Error{config} for shares beyond the range of numbers.
+[[nodiscard]] std::vector<double> shares_of_draws(std::span<const DrawnCorpus> corpora, double temperature);
+
+/// Of what is drawn by shares, on average.
+struct MeanDraw {
+  double src_tokens = 0, tgt_tokens = 0;
+};
+[[nodiscard]] MeanDraw mean_draw(std::span<const DrawnCorpus> corpora, std::span<const double> shares);
 
 /// Where a pool begins. A checkpoint stores it.
 struct PoolBegin {
@@ -43,12 +54,12 @@ struct SamplerSettings {
 
 class Sampler {
  public:
-  /// Throws Error{data} when there is nothing to draw, Error{config} for shares beyond the range of numbers.
+  /// Throws as shares_of_draws().
   Sampler(SamplerSettings settings, std::vector<DrawnCorpus> corpora);
 
-  /// A pool: its draws in order, and where the one after it begins, its steps and tgt_tokens not counted. Every corpus
-  /// is drawn by p ∝ weight · tgt_tokens^(1/temperature) of tgt_tokens, inside it by a keyed permutation, new for each
-  /// pass through it. Throws Error{config} when no corpus is to be drawn from at that time.
+  /// A pool: its draws in order, and where the one after it begins, its steps and tgt_tokens not counted. Corpora
+  /// are drawn from by their shares, inside one by a keyed permutation, new for each pass through it. Throws
+  /// Error{config} when no corpus is to be drawn from at that time.
   struct Pool {
     PoolBegin begin;  // as fitting() has it
     std::vector<Drawn> draws;
@@ -61,7 +72,7 @@ class Sampler {
   /// Draws of an epoch: as many as can be drawn.
   [[nodiscard]] std::uint64_t size() const noexcept { return first_.back(); }
   [[nodiscard]] std::int64_t pools_in_epoch() const noexcept { return pools_; }
-  /// Share of draws that each corpus gets while all are drawn from.
+  /// As shares_of_draws().
   [[nodiscard]] const std::vector<double>& shares() const noexcept { return shares_; }
 
  private:
