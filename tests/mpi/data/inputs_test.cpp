@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 
+#include "data/pool_source.hpp"
 #include "data/token_shards.hpp"
 #include "preprocess_case.hpp"
 #include "support/on_root.hpp"
@@ -123,6 +124,44 @@ TEST_F(Inputs, StoresWhichIdsOfAChatBearLoss) {
   settings_.data.mode = DataMode::online;
   (void)run();
   EXPECT_EQ(answers(), prepared);
+}
+
+/// A prompt of four characters and an answer of one, each a piece: loss on the answer and the end, whether ids or text
+/// are stored, and in the rows that a model reads.
+TEST_F(Inputs, ACompletionAloneBearsLoss) {
+  settings_.vocabulary.layout = spec::TokenLayout::llama;
+  settings_.data.tokenizer_training = {.type = TokenizerType::char_, .vocab_size = 320};
+  settings_.data.corpora = {{.name = "sums",
+                             .source = folder_.write("sums.jsonl",
+                                                     "{\"source\": \"2+2=\", \"target\": \"4\"}\n"
+                                                     "{\"source\": \"7=\", \"target\": \"7\"}\n")}};
+  for (const DataMode mode : {DataMode::prepared, DataMode::online}) {
+    settings_.data.mode = mode;
+    (void)run();
+    const Tokenizer tokenizer = read_tokenizer(spec::TokenLayout::llama);
+    const TokenShards shards = TokenShards::open(files_, settings_.data, tokenizer);
+    Example example;
+    ASSERT_EQ(shards.size(), 2U);
+    shards.read(0, std::nullopt, example);
+    EXPECT_THAT(example.loss, testing::ElementsAre(false, false, false, false, true, true));
+    shards.read(1, std::nullopt, example);
+    EXPECT_THAT(example.loss, testing::ElementsAre(false, false, true, true));
+    PoolSettings pools;
+    pools.sizes = {.global_size = 1, .micro_size = 1, .micro_batches = 1, .accumulation = 1};
+    pools.batch.unit = BatchUnit::examples;
+    pools.batch.sequence_length = 12;  // of both: a start, 4 + 1 or 2 + 1 characters, an end
+    const Batch batch = PoolMaker{shards, tokenizer.vocabulary(), pools}.make({})->assemble(0, 0);
+    const auto eos = static_cast<std::int64_t>(tokenizer.vocabulary().eos);
+    const std::int64_t four = *tokenizer.id_of("4"), seven = *tokenizer.id_of("7");
+    const bool is_first = batch.target_labels[2] == no_label;  // the order is drawn
+    if (is_first) {
+      EXPECT_THAT(batch.target_labels, testing::ElementsAre(-1, -1, -1, -1, four, eos, -1, -1, -1, seven, eos, -1));
+      EXPECT_THAT(batch.prompts, testing::ElementsAre(5, 5, 5, 5, 5, 0, 0, 10, 10, 10, 0, 0));
+    } else {
+      EXPECT_THAT(batch.target_labels, testing::ElementsAre(-1, -1, seven, eos, -1, -1, -1, -1, -1, four, eos, -1));
+      EXPECT_THAT(batch.prompts, testing::ElementsAre(3, 3, 3, 0, 0, 10, 10, 10, 10, 10, 0, 0));
+    }
+  }
 }
 
 TEST_F(Inputs, JoinsTheFilesOfACorpusInShards) {

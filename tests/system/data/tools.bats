@@ -173,6 +173,16 @@ killed_at() { # killed_at FILE: preprocess from the beginning, killed as soon as
   done
 }
 
+@test "the examples in the log of preprocess are cut" {
+  { yes word | head -n 20000 | tr '\n' ' ' && echo; } >long
+  "$apps/preprocess" mt.json
+  run --separate-stderr "$apps/preprocess" mt.json --set data.corpora.0.source=long --set data.corpora.0.target=long \
+    --set data.tokenizer_training=null
+  [ "$status" -eq 0 ]
+  [ "$(result "['corpora'][0]['src_tokens']")" -gt 20000 ]
+  [ "${#stderr}" -lt 10000 ]
+}
+
 @test "each kind of bad input gets one sentence and its code" {
   refused 3 "absent: expected a text file, got no such file" "$apps/count" absent
   refused 3 "a folder" "$apps/count" .
