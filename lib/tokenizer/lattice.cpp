@@ -104,24 +104,39 @@ std::vector<Lattice::Step> Lattice::sample_of_best(std::string_view text, const 
     std::size_t begin = 0, rank = 0;
     std::int32_t id = -1;
   };
-  std::vector<std::vector<Path>> paths(text.size() + 1);
-  const auto keep_best = [&](std::vector<Path>& of) {
-    std::ranges::stable_sort(of, std::ranges::greater{}, &Path::score);
-    if (std::ssize(of) > how.best) of.resize(static_cast<std::size_t>(how.best));
-    of.shrink_to_fit();
+  struct Piece {
+    std::size_t begin = 0, taken = 0;  // of the paths up to it
+    double score = 0;
+    std::int32_t id = -1;
+  };
+  std::vector<std::vector<Path>> paths(text.size() + 1);  // the best first
+  std::vector<std::vector<Piece>> pieces(text.size() + 1);
+  const auto keep_best = [&](std::size_t end) {  // paths up to each piece are sorted, so the best are merged
+    while (std::ssize(paths[end]) < how.best) {
+      Piece* best = nullptr;
+      double score = 0;
+      for (Piece& piece : pieces[end]) {
+        if (piece.taken == paths[piece.begin].size()) continue;
+        const double own = paths[piece.begin][piece.taken].score + piece.score;
+        if (best != nullptr && own <= score) continue;
+        best = &piece;
+        score = own;
+      }
+      if (best == nullptr) break;
+      paths[end].push_back({score, best->begin, best->taken++, best->id});
+    }
   };
   paths.front().emplace_back();
   for (std::size_t begin = 0, after = 0; begin < text.size(); begin = after) {
     static_cast<void>(next_character(text, after));
-    if (begin > 0) keep_best(paths[begin]);
+    if (begin > 0) keep_best(begin);
     each_piece(text, begin, after, [&](std::size_t end, double score, std::int32_t id) {
-      for (std::size_t rank = 0; rank < paths[begin].size(); ++rank)
-        paths[end].push_back({paths[begin][rank].score + score, begin, rank, id});
+      pieces[end].push_back({.begin = begin, .score = score, .id = id});
     });
   }
   std::vector<Step> steps;
   if (text.empty()) return steps;
-  keep_best(paths.back());
+  keep_best(text.size());
   double sum = 0;
   const auto weight = [&](const Path& path) { return std::exp(how.alpha * (path.score - paths.back().front().score)); };
   for (const Path& path : paths.back()) sum += weight(path);
