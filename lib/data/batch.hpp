@@ -27,6 +27,7 @@ struct Batch {
   std::int64_t src_tokens = 0;     // real source ids, EOS included
   std::int64_t tgt_tokens = 0;     // loss-bearing labels
   std::int64_t padded_tokens = 0;  // R · (S + T)
+  std::int64_t without_noise = 0;  // examples made without it, because with it they were longer than planned
 
   [[nodiscard]] bool empty() const noexcept { return rows == 0; }
 };

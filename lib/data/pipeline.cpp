@@ -147,11 +147,11 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
     if (i < tokenizer_at_) continue;
     if (i > tokenizer_at_) {
       if (!transforms_[i]->is_random()) add_change(plan.longest, before, lengths_of(made));
-      plan.longest = transforms_[i]->longest(plan.longest);
+      plan.longest = transforms_[i]->longest(plan.longest, made);
       continue;
     }
     plan.longest = lengths_of(made);
-    for (std::size_t j = first_random_; j <= i; ++j) plan.longest = transforms_[j]->longest(plan.longest);
+    for (std::size_t j = first_random_; j <= i; ++j) plan.longest = transforms_[j]->longest(plan.longest, made);
   }
   plan.plain = lengths_of(made);
   ARGOSY_CHECK(fits(plan.plain, plan.longest), "{} and {} ids, planned {} and {}", made.source.size(),

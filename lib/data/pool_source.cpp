@@ -122,6 +122,7 @@ class PoolMaker::Pairs final : public Planned {
     const MicroBatch micro_batch = plan_.micro_batch(step, j);
     std::vector<Example> examples(micro_batch.examples.size());
     std::vector<PairIds> ids;
+    std::int64_t without_noise = 0;
     for (std::size_t i = 0; i < examples.size(); ++i) {
       const std::uint32_t place = micro_batch.examples[i];
       const Drawn& drawn = draws_[place];
@@ -129,7 +130,7 @@ class PoolMaker::Pairs final : public Planned {
       if (maker_.settings_.draws)
         draw = Draw{.seed = maker_.settings_.seed, .epoch = drawn.pass, .example = drawn.example};
       Example& example = examples[i];
-      maker_.shards_.read(drawn.example, draw, example);
+      without_noise += maker_.shards_.read(drawn.example, draw, example) ? 1 : 0;
       cut(example, lengths_[place]);
       ids.push_back({example.source, example.target, drawn.example, &example.loss});
     }
@@ -142,7 +143,9 @@ class PoolMaker::Pairs final : public Planned {
       for (const Example& example : examples) longest = std::max(longest, (example.*side).size());
       return (static_cast<std::int64_t>(longest) + multiple - 1) / multiple * multiple;
     };
-    return batch_of_pairs(ids, maker_.vocabulary_, width_of(&Example::source), width_of(&Example::target));
+    Batch batch = batch_of_pairs(ids, maker_.vocabulary_, width_of(&Example::source), width_of(&Example::target));
+    batch.without_noise = without_noise;
+    return batch;
   }
 
  private:

@@ -88,6 +88,13 @@ std::vector<std::int32_t> Pipeline::sample(std::string_view text, const Sampling
   });
 }
 
+std::int64_t Pipeline::sample_size(std::int32_t id, const Sampling& how, RandomStream& random) const {
+  if (stages_->added.find(id) != nullptr) return 1;
+  std::vector<std::int32_t> ids;
+  stages_->model->sample(stages_->model->piece(id), how, random, ids);
+  return std::ssize(ids);
+}
+
 bool Pipeline::is_bpe() const { return stages_->model->is_bpe(); }
 
 std::string Pipeline::decode(std::span<const std::int32_t> ids) const {

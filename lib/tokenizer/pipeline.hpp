@@ -30,6 +30,8 @@ class Pipeline {
   /// The same, with each word that goes to the model cut by chance.
   [[nodiscard]] std::vector<std::int32_t> sample(std::string_view text, const Sampling& how,
                                                  RandomStream& random) const;
+  /// The number of pieces that the text of a piece is cut into by chance.
+  [[nodiscard]] std::int64_t sample_size(std::int32_t id, const Sampling& how, RandomStream& random) const;
   /// Whether the model is BPE; else it is a unigram model.
   [[nodiscard]] bool is_bpe() const;
   /// As `decode(ids, skip_special_tokens=True)` of the library; ids that are none leave nothing.

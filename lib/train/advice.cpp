@@ -48,4 +48,19 @@ std::vector<std::string> ValidationAdvice::on_translations(const std::string& se
   return said;
 }
 
+std::string NoiseAdvice::on_batches(const std::vector<data::Batch>& batches) {
+  constexpr std::int64_t enough = 1000;
+  constexpr double share_to_warn_of = .01;
+  for (const data::Batch& batch : batches) {
+    examples_ += batch.rows;
+    without_ += batch.without_noise;
+  }
+  if (given_ || examples_ < enough || share_without() <= share_to_warn_of) return {};
+  given_ = true;
+  return fmt::format(
+      "{:.1f} % of the examples so far are trained without noise, because their transforms made them longer than "
+      "planned; raise `growth` of the transforms that draw, and run preprocess again (this warning appears once)",
+      100 * share_without());
+}
+
 }  // namespace argosy::train

@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "data/batch.hpp"
 #include "decode/repetition.hpp"
 
-/// Advice that follows from validations of the first set. Each sentence is given once by a process, and only when what
-/// it says has held for several validations in a row. Values only, no messages of its own.
+/// Advice that follows from what a run has seen. Each sentence is given once by a process. Values only, no messages of
+/// its own.
 namespace argosy::train {
 
 /// One validation, and what the run did before it.
@@ -21,6 +22,7 @@ struct ValidationFacts {
   bool ends_early = false;  // the run has validation.early_stop
 };
 
+/// What follows from validations of the first set. Each sentence needs that what it says has held for several in a row.
 class ValidationAdvice {
  public:
   /// Sentences about losses: training loss far below that of the set for long, while a corpus is read again and again;
@@ -47,6 +49,20 @@ class ValidationAdvice {
   };
   static constexpr std::int64_t for_long = 5, twice = 2;  // the first translations of any run are poor
   Once learns_by_heart_{for_long}, worse_{for_long}, alike_{twice}, one_piece_{twice}, repeats_{twice};
+};
+
+/// What becomes of examples that transforms would make longer than planned (data::Pipeline::finish). Of this rank's.
+class NoiseAdvice {
+ public:
+  /// The sentence, when more than 1 % of at least 1,000 examples were trained without noise; else empty.
+  [[nodiscard]] std::string on_batches(const std::vector<data::Batch>& batches);
+  [[nodiscard]] double share_without() const noexcept {
+    return examples_ > 0 ? static_cast<double>(without_) / static_cast<double>(examples_) : 0;
+  }
+
+ private:
+  std::int64_t examples_ = 0, without_ = 0;
+  bool given_ = false;
 };
 
 }  // namespace argosy::train

@@ -306,7 +306,10 @@ class Trainer {
     std::string text;
     for (const auto& [name, times] : passes())
       text += fmt::format("{}{} {:.2f} times", text.empty() ? "" : ", ", std::string_view{name}, times.as_double());
-    context_.log.info("corpora read so far: {}", text);
+    context_.log.info("corpora read so far: {}{}", text,
+                      noise_.share_without() > 0
+                          ? fmt::format("; {:.2f} % of the examples without noise", 100 * noise_.share_without())
+                          : "");
   }
 
   StepResult take_step(Runner& runner, const plan::StepPlan& plan, const data::StepBatches& batches,
@@ -316,6 +319,8 @@ class Trainer {
     next.cursor = batches.next;
     next.epoch = batches.epochs_done;
     passes_ = batches.passes;
+    const std::string advice = noise_.on_batches(batches.batches);
+    if (context_.is_root() && !advice.empty()) context_.log.warn("{}", advice);
     next.src_tokens += batches.totals.src_tokens;
     next.tgt_tokens += batches.totals.tgt_tokens;
     next.padded_tokens += batches.totals.padded_tokens;
@@ -449,6 +454,7 @@ class Trainer {
       report.figures["profile"] = json_of(profiled_, rates);
     }
     if (steps > 0) report.figures["passes"] = passes();
+    if (!run_.shards->is_exact()) report.figures["without_noise"] = noise_.share_without();
     if (steps == 0) context_.log.info("nothing to do: the run has already ended at step {}", state_.step);
     return report;
   }
@@ -467,6 +473,7 @@ class Trainer {
   ProfiledSteps profiled_;            // with --profile: those after the first few
   std::int64_t steps_taken_ = 0;
   std::vector<double> passes_;  // through each corpus; empty before the first step
+  NoiseAdvice noise_;
 };
 
 }  // namespace

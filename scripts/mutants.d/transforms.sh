@@ -72,8 +72,11 @@ mutant subword_nbest 'subword ignores nbest' lib/data/transforms/subword.cpp $un
   '.best = config.nbest' \
   '.best = -1'
 mutant subword_growth 'subword ignores growth' lib/data/transforms/subword.cpp $units 1 'Subword.*:SubwordSampler.*' \
-  'grown(lengths, config_.growth)' \
+  'grown(lengths, *config_.growth)' \
   'grown(lengths, .25)'
+mutant subword_plans_for_the_mean 'subword plans for the mean of its draws' lib/data/transforms/subword.cpp $units 1 'Subword.*:SubwordSampler.*' \
+  'deviations = 3' \
+  'deviations = 0'
 mutant subword_runs_together 'text with and without loss is tokenized as one' lib/data/transforms/subword.cpp $units 1 'Transforms.Subword*' \
   'bears[end] == bears[begin]' \
   'end < text.size()'

@@ -47,7 +47,7 @@ class NoiseTransform final : public Transform {
   }
   [[nodiscard]] Stage stage() const override { return CharacterNoise::stage; }
   [[nodiscard]] bool is_random() const override { return true; }
-  [[nodiscard]] Lengths longest(Lengths lengths) const override {
+  [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
     return grown(lengths, config_.growth, config_.sides);
   }
   [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {

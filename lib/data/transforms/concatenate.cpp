@@ -35,7 +35,7 @@ class ConcatenateTransform final : public Transform {
   }
   [[nodiscard]] Stage stage() const override { return Concatenate::stage; }
   [[nodiscard]] bool is_random() const override { return config_.probability < 1 || config_.lines > 1; }
-  [[nodiscard]] Lengths longest(Lengths lengths) const override {
+  [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
     return is_random() ? grown(lengths, config_.growth) : lengths;
   }
   [[nodiscard]] std::int64_t lines_before() const override { return config_.lines; }

@@ -81,7 +81,7 @@ class DenoiseTransform final : public Transform {
   }
   [[nodiscard]] Stage stage() const override { return Denoise::stage; }
   [[nodiscard]] bool is_random() const override { return true; }
-  [[nodiscard]] Lengths longest(Lengths lengths) const override {
+  [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
     const std::size_t masked = lengths.source + most_empty_spans(share_of(lengths.source, config_.mask));
     return {.source = narrow<std::uint32_t>(masked + share_of(masked, config_.insert)), .target = lengths.source};
   }

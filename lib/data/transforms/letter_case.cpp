@@ -57,7 +57,7 @@ class CaseTransform final : public Transform {
   }
   [[nodiscard]] Stage stage() const override { return LetterCase::stage; }
   [[nodiscard]] bool is_random() const override { return config_.probability < 1; }
-  [[nodiscard]] Lengths longest(Lengths lengths) const override {
+  [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
     return is_random() ? grown(lengths, config_.growth, config_.sides) : lengths;
   }
   [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {

@@ -35,7 +35,7 @@ class LengthFilter final : public Transform {
   }
   [[nodiscard]] Stage stage() const override { return MaxLength::stage; }
   /// What grows by chance afterwards is cut back to this: such an example is made plainly.
-  [[nodiscard]] Lengths longest(Lengths lengths) const override {
+  [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
     const auto at_most = [](std::uint32_t length, std::int64_t most) {
       return narrow<std::uint32_t>(std::min<std::int64_t>(length, most));
     };

@@ -60,7 +60,7 @@ class PrefixTransform final : public Transform {
   }
   [[nodiscard]] Stage stage() const override { return Prefix::stage; }
   [[nodiscard]] bool is_random() const override { return probability_ < 1; }
-  [[nodiscard]] Lengths longest(Lengths lengths) const override {
+  [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
     if (!is_random()) return lengths;
     return {.source = lengths.source + narrow<std::uint32_t>(source_.size()),
             .target = lengths.target + narrow<std::uint32_t>(target_.size())};

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -18,7 +20,9 @@ std::span<const config::KeyText> key_texts(const Subword&) {
        "subword: 0: the best segmentation; above 0, training draws one: of a unigram tokenizer with p proportional to "
        "exp(alpha x score), of BPE by passing over each merge with this probability"},
       {"nbest", "subword: number of best segmentations that a unigram tokenizer draws from; -1: all"},
-      {"growth", "subword: how much longer than the best segmentation a drawn one may be; 0.25: by a quarter"},
+      {"growth",
+       "subword: how much longer than the best segmentation a drawn one may be; 0.25: by a quarter; null: as long as "
+       "hardly any is, by mean and deviation of what each piece becomes"},
   };
   return texts;
 }
@@ -29,7 +33,7 @@ void validate(const Subword& config, config::Problems& problems) {
   require_in(problems, "/alpha", config.alpha, 0., most_alpha);
   problems.require(config.nbest == -1 || (config.nbest >= 2 && config.nbest <= most_best), "/nbest",
                    fmt::format("-1 (all), or 2 to {}", most_best), fmt::format("{}", config.nbest));
-  require_in(problems, "/growth", config.growth, 0., most_growth);
+  if (config.growth) require_in(problems, "/growth", *config.growth, 0., most_growth);
 }
 
 namespace {
@@ -52,12 +56,16 @@ class Segmentation final : public Transform {
   [[nodiscard]] std::string_view type() const override { return Subword::type; }
   [[nodiscard]] std::string recipe() const override {
     if (!is_random()) return "";  // what every corpus has
-    return fmt::format("subword {} {} {}", config_.alpha, config_.nbest, config_.growth);
+    const std::string growth = config_.growth ? fmt::format("{}", *config_.growth) : "by pieces";
+    return fmt::format("subword {} {} {}", config_.alpha, config_.nbest, growth);
   }
   [[nodiscard]] Stage stage() const override { return Subword::stage; }
   [[nodiscard]] bool is_random() const override { return sampler_.has_value(); }
-  [[nodiscard]] Lengths longest(Lengths lengths) const override {
-    return is_random() ? grown(lengths, config_.growth) : lengths;
+  [[nodiscard]] Lengths longest(Lengths lengths, const Example& plain) const override {
+    if (!is_random()) return lengths;
+    if (config_.growth) return grown(lengths, *config_.growth);
+    lengths = grown(lengths, growth_of(plain.source), Sides::source);
+    return grown(lengths, growth_of(plain.target), Sides::target);
   }
   [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {
     if (!example.source_text.empty()) example.source = encode(example.source_text, Side::source, random);
@@ -72,6 +80,23 @@ class Segmentation final : public Transform {
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, Side side, RandomStream* random) const {
     if (!sampler_ || random == nullptr) return tokenizer_.encode(text, side);
     return sampler_->encode(text, *random);
+  }
+
+  /// How much longer than the best segmentation hardly any drawn one is: by what the texts of its pieces become.
+  [[nodiscard]] double growth_of(const std::vector<std::int32_t>& best) const {
+    constexpr double deviations = 3;
+    double mean = 0, variance = 0;
+    if (best.empty()) return 0;
+    // The best of a whole line differ at few places, each of which doubles their number and adds a piece or two.
+    if (config_.nbest > 0)
+      return 2 * std::ceil(std::log2(static_cast<double>(config_.nbest))) / static_cast<double>(best.size());
+    for (const std::int32_t id : best) {
+      const SubwordSampler::Spread spread = sampler_->spread(id);
+      mean += spread.mean;
+      variance += spread.variance;
+    }
+    const double most = std::ceil(mean + deviations * std::sqrt(variance));
+    return std::max(0., most / static_cast<double>(best.size()) - 1);
   }
 
   /// Each run of text that bears loss, or bears none, is tokenized alone, so that no piece does both.

@@ -55,8 +55,9 @@ class Transform {
   /// nothing out; the others are applied once, by preprocess.
   [[nodiscard]] virtual bool is_random() const { return false; }
   /// The most ids that an example may have afterwards. lengths: what it has before if the transform draws; else what it
-  /// has if the transform changes its lengths as much as it does without chance before it.
-  [[nodiscard]] virtual Lengths longest(Lengths lengths) const { return lengths; }
+  /// has if the transform changes its lengths as much as it does without chance before it. plain: the example as it is
+  /// then without chance; of transforms up to the one that tokenizes, as it is after that one.
+  [[nodiscard]] virtual Lengths longest(Lengths lengths, const Example& /*plain*/) const { return lengths; }
   /// How many lines before the example it reads.
   [[nodiscard]] virtual std::int64_t lines_before() const { return 0; }
   /// Changes the example. False: it is left out. Without random numbers (in validation, and where lengths are planned)

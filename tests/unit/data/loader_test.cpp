@@ -320,6 +320,23 @@ TEST(LoaderOfPairs, DrawsAnewInEachEpochAndAlikeForAnyRanksAndWorkers) {
   EXPECT_GT(shorter, alone[0].size() / 4);
 }
 
+TEST(LoaderOfPairs, CountsExamplesMadeWithoutNoise) {
+  const auto share = [](const std::vector<TransformConfig>& transforms) {
+    const Shards shards{spec::TokenLayout::marian, {200}, transforms};
+    Loader loader = shards.loader(sizes(2000, 500));
+    double examples = 0, without = 0;
+    for (int step = 0; step < 10; ++step)
+      for (const Batch& batch : loader.next().batches) {
+        examples += static_cast<double>(batch.rows);
+        without += static_cast<double>(batch.without_noise);
+      }
+    return without / examples;
+  };
+  EXPECT_EQ(share({{TokenDrop{}}}), 0);
+  // These shards have no room for a prefix.
+  EXPECT_NEAR(share({{Prefix{.source = {"\u2581God"}, .probability = .5}}}), .5, .15);
+}
+
 TEST(LoaderOfPairs, CutsOrRefusesPairsThatExceedAMicroBatch) {
   const Shards shards{spec::TokenLayout::marian, {60}};
   BatchConfig batch = sizes(60, 60);

@@ -30,7 +30,9 @@ class Repeat final : public Transform {
   [[nodiscard]] std::string recipe() const override { return "repeat"; }
   [[nodiscard]] Stage stage() const override { return at; }
   [[nodiscard]] bool is_random() const override { return true; }
-  [[nodiscard]] Lengths longest(Lengths lengths) const override { return {lengths.source * 2, lengths.target}; }
+  [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
+    return {lengths.source * 2, lengths.target};
+  }
   [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {
     const auto times = random == nullptr ? 0 : random->below(3);
     const auto repeat = [&](auto& values) {

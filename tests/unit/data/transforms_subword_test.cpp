@@ -12,6 +12,7 @@
 #include "support/chi_squared.hpp"
 #include "support/dropout.hpp"
 #include "support/refusal.hpp"
+#include "support/tokenizer_files.hpp"
 #include "tokenizer/piece_sampler.hpp"
 #include "transforms_support.hpp"
 
@@ -134,16 +135,43 @@ TEST(Subword, DrawsAtRandomOnlyAboveAlpha0AndPlansForGrowth) {
   const auto plain = Subword{}.make(materials()), drawn = Subword{.alpha = .5, .growth = .5}.make(materials());
   EXPECT_FALSE(plain->is_random());
   EXPECT_TRUE(drawn->is_random());
-  EXPECT_EQ(plain->longest({4, 5}), (Lengths{4, 5}));
-  EXPECT_EQ(drawn->longest({4, 5}), (Lengths{6, 8}));
+  EXPECT_EQ(plain->longest({4, 5}, {}), (Lengths{4, 5}));
+  EXPECT_EQ(drawn->longest({4, 5}, {}), (Lengths{6, 8}));
   Example example = pair_of("there", "there");
   EXPECT_TRUE(drawn->apply(example, nullptr));
   EXPECT_EQ(example.source, materials().tokenizer.encode("there"));
   const Subword base{.alpha = .5};
   EXPECT_NE(base.make(materials())->recipe(), plain->recipe());
-  for (const Subword& other :
-       {Subword{.alpha = .4}, Subword{.alpha = .5, .nbest = 3}, Subword{.alpha = .5, .growth = 0}})
+  for (const Subword& other : {Subword{.alpha = .4}, Subword{.alpha = .5, .nbest = 3},
+                               Subword{.alpha = .5, .growth = 0}, Subword{.alpha = .5, .growth = .25}})
     EXPECT_NE(other.make(materials())->recipe(), base.make(materials())->recipe());
+}
+
+TEST(Subword, PlansForHardlyAnyDrawThatIsLonger) {
+  const Tokenizer json = Tokenizer::load(test::small_file("byte_level").first, {.ids = spec::TokenIds{}});
+  const auto check = [](const Subword& config, const Tokenizer& tokenizer) {
+    const auto drawn = config.make({.tokenizer = tokenizer, .languages = {}});
+    int sides = 0, longer = 0;
+    double planned = 0, made = 0;
+    for (const std::string& verse : test::verses(600).of_both()) {
+      Example plain = pair_of(verse, "");
+      EXPECT_TRUE(drawn->apply(plain, nullptr));
+      const Lengths longest = drawn->longest({narrow<std::uint32_t>(std::ssize(plain.source)), 0}, plain);
+      RandomStream random(5, static_cast<std::uint64_t>(++sides));
+      Example example = pair_of(verse, "");
+      EXPECT_TRUE(drawn->apply(example, &random));
+      longer += example.source.size() > longest.source ? 1 : 0;
+      planned += longest.source;
+      made += static_cast<double>(example.source.size());
+    }
+    EXPECT_LT(longer, .01 * sides);
+    EXPECT_LT(planned, 1.35 * made) << config.alpha << " " << config.nbest;
+  };
+  const Tokenizer& unigram = materials().tokenizer;
+  for (const double alpha : {.1, .3}) check({.alpha = alpha}, unigram);
+  for (const std::int64_t nbest : {2, 64}) check({.alpha = .1, .nbest = nbest}, unigram);
+  check({.alpha = .1}, small_bpe());
+  check({.alpha = .1}, json);
 }
 
 TEST(Subword, DrawsAmongTheBest) {

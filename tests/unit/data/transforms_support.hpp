@@ -53,8 +53,8 @@ std::vector<Example> drawn(const Config& config, const Example& from, std::uint6
     all.push_back(from);
     EXPECT_TRUE(transform->apply(all.back(), &random));
     if (Config::stage != Stage::ids) continue;
-    const Lengths most =
-        transform->longest({narrow<std::uint32_t>(from.source.size()), narrow<std::uint32_t>(from.target.size())});
+    const Lengths most = transform->longest(
+        {narrow<std::uint32_t>(from.source.size()), narrow<std::uint32_t>(from.target.size())}, from);
     EXPECT_LE(all.back().source.size(), most.source);
     EXPECT_LE(all.back().target.size(), most.target);
   }

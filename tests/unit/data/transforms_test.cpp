@@ -25,8 +25,8 @@ TEST(Transforms, MaxLengthLeavesOutPairsWithALongerSide) {
     example.target.resize(static_cast<std::size_t>(target));
     EXPECT_EQ(transform->apply(example, nullptr), kept) << source << " " << target;
   }
-  EXPECT_EQ(transform->longest({9, 9}), (Lengths{3, 2}));
-  EXPECT_EQ(transform->longest({1, 1}), (Lengths{1, 1}));
+  EXPECT_EQ(transform->longest({9, 9}, {}), (Lengths{3, 2}));
+  EXPECT_EQ(transform->longest({1, 1}, {}), (Lengths{1, 1}));
   EXPECT_NE(transform->recipe(), MaxLength{}.make(materials())->recipe());
 }
 

@@ -62,8 +62,8 @@ TEST(LetterCase, ChangesAShareOfTheExamplesBothSidesAlike) {
     EXPECT_EQ(example.source_text == "AB", example.target_text == "CD");
   }
   EXPECT_NEAR(static_cast<double>(changed), 3000, 4 * std::sqrt(10000 * .3 * .7));
-  EXPECT_EQ(config.make(materials())->longest({5, 6}), (Lengths{10, 12}));
-  EXPECT_EQ(LetterCase{.growth = 1}.make(materials())->longest({5, 6}), (Lengths{5, 6}));
+  EXPECT_EQ(config.make(materials())->longest({5, 6}, {}), (Lengths{10, 12}));
+  EXPECT_EQ(LetterCase{.growth = 1}.make(materials())->longest({5, 6}, {}), (Lengths{5, 6}));
   Example example = pair_of("ab", "cd");
   EXPECT_TRUE(config.make(materials())->apply(example, nullptr));
   EXPECT_EQ(example.source_text, "ab");
@@ -105,8 +105,8 @@ TEST(CharacterNoise, ChangesTheSidesItIsToldAndPlansForGrowth) {
     EXPECT_EQ(example.source_text, "aabb");
     EXPECT_EQ(example.target_text, "cc");
   }
-  EXPECT_EQ(both.make(materials())->longest({4, 5}), (Lengths{6, 8}));
-  EXPECT_EQ(CharacterNoise{.repeat = 1}.make(materials())->longest({4, 5}), (Lengths{5, 5}));
+  EXPECT_EQ(both.make(materials())->longest({4, 5}, {}), (Lengths{6, 8}));
+  EXPECT_EQ(CharacterNoise{.repeat = 1}.make(materials())->longest({4, 5}, {}), (Lengths{5, 5}));
   Example example = pair_of("ab", "c");
   EXPECT_TRUE(both.make(materials())->apply(example, nullptr));
   EXPECT_EQ(example.source_text, "ab");
@@ -130,7 +130,7 @@ TEST(Concatenate, JoinsLinesOfItsDocument) {
   EXPECT_NEAR(static_cast<double>(counts["b c"]), 4000, 200);
   EXPECT_NEAR(static_cast<double>(counts["a b c"]), 4000, 200);
   EXPECT_EQ((Concatenate{.lines = 3}.make(materials())->lines_before()), 3);
-  EXPECT_EQ((Concatenate{.growth = .5}.make(materials())->longest({4, 5})), (Lengths{6, 8}));
+  EXPECT_EQ((Concatenate{.growth = .5}.make(materials())->longest({4, 5}, {})), (Lengths{6, 8}));
   Example first = pair_of("c", "z");
   EXPECT_TRUE((Concatenate{.probability = 1}.make(materials())->apply(first, nullptr)));
   EXPECT_EQ(first.source_text, "c") << "the first line of a document";
@@ -139,7 +139,7 @@ TEST(Concatenate, JoinsLinesOfItsDocument) {
 TEST(Concatenate, DrawsNothingIfThereIsNothingToDraw) {
   const auto always = Concatenate{.probability = 1}.make(materials());
   EXPECT_FALSE(always->is_random());
-  EXPECT_EQ(always->longest({4, 5}), (Lengths{4, 5}));
+  EXPECT_EQ(always->longest({4, 5}, {}), (Lengths{4, 5}));
   Example example = third_line();
   EXPECT_TRUE(always->apply(example, nullptr));
   EXPECT_EQ(example.source_text, "b c");

@@ -88,5 +88,19 @@ TEST(ValidationAdvice, NamesACollapseUnlessReferencesLookAlike) {
   EXPECT_TRUE(at_the_second({.distinct = 0.5, .top_piece = 0.5, .repeating = 0.05}, {}).empty());
 }
 
+TEST(NoiseAdvice, ComesOnceWhenManyExamplesAreTooLong) {
+  const auto batches = [](std::int64_t rows, std::int64_t without_noise) {
+    std::vector<data::Batch> made(2);
+    made[0].rows = rows;
+    made[0].without_noise = without_noise;
+    return made;
+  };
+  NoiseAdvice few, many;
+  EXPECT_EQ(few.on_batches(batches(1000, 10)) + many.on_batches(batches(999, 500)), "");
+  EXPECT_EQ(few.share_without(), .01);
+  EXPECT_TRUE(test::says(many.on_batches(batches(1, 0)), "50.0 % of the examples so far are trained without noise"));
+  EXPECT_EQ(many.on_batches(batches(1000, 1000)), "");
+}
+
 }  // namespace
 }  // namespace argosy::train
