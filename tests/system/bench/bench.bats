@@ -57,6 +57,9 @@ PY
   refused "it has no MANIFEST.json" "$bench/translate" --model "$bench" --input "$bench/train" --reference "$bench/train"
   refused "--steps must be at least 1" "$bench/growth" --steps 0
   refused "--steps must be at least 2" "$bench/loader" --steps 1
+  refused "there is no task verses; there are help, cmudict, kjv" "$bench/quality" verses
+  refused "--seconds must be at least 10" "$bench/quality" --seconds 9
+  refused "--cores must be at least 1" "$bench/quality" --cores 0
   refused "--layers and --rounds must be at least 1" "$bench/export" --layers 0
 }
 
@@ -184,6 +187,26 @@ rows = json.load(open("figures.json"))["rows"]
 measured = [(row["beam"], row["precision"]) for row in rows if "lines_per_s" in row]
 assert measured == [(beam, precision) for beam in (1, 4) for precision in ("fp32", "int8") for _ in range(2)], measured
 PY
+}
+
+@test "quality trains for the seconds, translates, scores, draws, and keeps what it has measured" {
+  cd "$BATS_TEST_TMPDIR"
+  tiny=(--set model.width=32 --set model.ff=48)
+  small quality --out figures --offline --seconds 10 "${tiny[@]}" --set batch.sequence_length=32 --set model.max_positions=32 kjv
+  small quality --out figures --offline --seconds 10 "${tiny[@]}" cmudict
+  python3 - <<'PY'
+import json, math, pathlib
+of = {path.parts[1]: json.loads(path.read_text()) for path in pathlib.Path("figures").glob("*/10s/argosy/result.json")}
+assert set(of) == {"kjv", "cmudict"} and all(row["steps"] > 20 and 2 < row["train_s"] < 60 for row in of.values()), of
+assert 1 < of["kjv"]["bits_per_byte"] < 6 and of["kjv"]["soup_bits_per_byte"] <= of["kjv"]["bits_per_byte"] + .01, of
+assert abs(of["kjv"]["bits_per_byte"] - of["kjv"]["valid_loss"] / math.log(2)) < 0.7, of  # most characters are a byte
+assert 0 <= of["cmudict"]["exact"] <= 1 and of["cmudict"]["valid_loss"] < math.log(52), of
+assert "kjv" not in json.load(open("figures/quality.json"))["rows"][0]["task"]
+assert all((pathlib.Path("figures") / task / "report.html").stat().st_size > 10000 for task in of)
+PY
+  before=$(stat -c %Y%i figures/cmudict/10s/argosy/result.json)
+  small quality --out figures --offline --seconds 10 "${tiny[@]}" cmudict | grep -q "10  argosy"
+  [ "$(stat -c %Y%i figures/cmudict/10s/argosy/result.json)" = "$before" ]
 }
 
 @test "micro_step multiplies every matrix of the configured model, and refuses what does not fit it" {
