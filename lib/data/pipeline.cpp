@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/hash.hpp"
 
 namespace argosy::data {
 namespace {
@@ -17,6 +19,10 @@ Lengths lengths_of(const Example& example) {
 
 bool fits(const Lengths& lengths, const Lengths& longest) {
   return lengths.source <= longest.source && lengths.target <= longest.target;
+}
+
+Lengths longer_of(const Lengths& a, const Lengths& b) {
+  return {.source = std::max(a.source, b.source), .target = std::max(a.target, b.target)};
 }
 
 /// What draws nothing changes the lengths of all that is drawn before it alike.
@@ -101,6 +107,9 @@ Pipeline::Pipeline(Transforms transforms, bool has_source, std::int32_t unknown,
   const bool reads_lines = std::any_of(transforms_.begin() + static_cast<std::ptrdiff_t>(first_random_),
                                        transforms_.end(), [](const auto& each) { return each->lines_before() > 0; });
   const bool as_text = mode == DataMode::online || reads_lines;  // ids have no lines before them
+  is_planned_by_draws_ =
+      std::any_of(transforms_.begin(), transforms_.begin() + static_cast<std::ptrdiff_t>(tokenizer_at_),
+                  [](const auto& each) { return each->is_planned_by_draws(); });
   stored_at_ = as_text ? std::min(tokenizer_at_, first_random_) : first_random_;
 }
 
@@ -140,6 +149,7 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   std::optional<Example> plain;  // what follows is made again while training
   if (stored_at_ < transforms_.size()) plain = example;
   Example& made = plain ? *plain : example;
+  const Lengths drawn = is_planned_by_draws_ ? longest_drawn(made) : Lengths{};
   plan.longest = lengths_of(made);
   for (std::size_t i = stored_at_; i < transforms_.size(); ++i) {
     const Lengths before = lengths_of(made);
@@ -150,7 +160,7 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
       plan.longest = transforms_[i]->longest(plan.longest, made);
       continue;
     }
-    plan.longest = lengths_of(made);
+    plan.longest = longer_of(lengths_of(made), drawn);
     for (std::size_t j = first_random_; j <= i; ++j) plan.longest = transforms_[j]->longest(plan.longest, made);
   }
   plan.plain = lengths_of(made);
@@ -159,6 +169,34 @@ Pipeline::Plan Pipeline::plan(Example& example) const {
   plan.unknown = std::ranges::count(made.source, unknown_) + std::ranges::count(made.target, unknown_);
   if (stores_text()) fold_lines(example);
   return plan;
+}
+
+Lengths Pipeline::longest_drawn(const Example& text) const {
+  constexpr int draws = 8;
+  constexpr double deviations = 4.5, most_above_longest = 1.25, few = 2;
+  struct {
+    double sum = 0, squares = 0, longest = 0;
+    void add(double length) {
+      sum += length;
+      squares += length * length;
+      longest = std::max(longest, length);
+    }
+    [[nodiscard]] std::uint32_t planned() const {
+      const double mean = sum / draws, deviation = std::sqrt(std::max(0., squares / draws - mean * mean));
+      const double far = std::min(mean + deviations * deviation, most_above_longest * longest + few);
+      return narrow<std::uint32_t>(static_cast<std::int64_t>(std::ceil(std::max(longest, far))));
+    }
+  } source, target;
+  const std::uint64_t seed = hash64(text.target_text, hash64(text.source_text));
+  for (std::uint64_t draw = 0; draw < draws; ++draw) {
+    Example made = text;
+    for (std::size_t i = stored_at_; i < tokenizer_at_; ++i)
+      static_cast<void>(apply(i, made, Draw{.seed = seed, .epoch = draw, .example = 0}));
+    static_cast<void>(apply(tokenizer_at_, made, std::nullopt));
+    source.add(static_cast<double>(made.source.size()));
+    target.add(static_cast<double>(made.target.size()));
+  }
+  return {source.planned(), target.planned()};
 }
 
 bool Pipeline::finish(Example& example, const std::optional<Draw>& draw, Lengths longest) const {

@@ -66,11 +66,16 @@ class Pipeline {
   [[nodiscard]] bool apply(std::size_t i, Example& example, const std::optional<Draw>& draw) const;
 
  private:
+  /// How long hardly any draw of its random transforms on text makes an example: by mean and deviation of a few draws,
+  /// not much above the longest of them, which may be one of two.
+  [[nodiscard]] Lengths longest_drawn(const Example& text) const;
+
   Transforms transforms_;  // on text, the one that tokenizes, on ids
   std::size_t tokenizer_at_ = 0, first_random_ = 0;
   std::size_t stored_at_ = 0;  // examples are stored as they come to this transform
   bool has_source_;
   std::int32_t unknown_;
+  bool is_planned_by_draws_ = false;
 };
 
 }  // namespace argosy::data

@@ -63,7 +63,7 @@ std::optional<telemetry::ValidationRecord> ExportCommand::poll() {
   warn_once([&] {
     if (!code)
       throw_error(Fault::data, "the command", fmt::format("done within {:g} s", config_.limit_s),
-                  fmt::format("{:.3g} s without an end, after which it was killed", taken_s),
+                  fmt::format("{:.3f} s without an end, after which it was killed", taken_s),
                   "raise validation.command.limit_s, or make the command faster");
     record.emplace().set = "command";
     record->figures = figures(*code);

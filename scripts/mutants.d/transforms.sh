@@ -108,7 +108,7 @@ mutant case_probability 'case ignores probability' lib/data/transforms/letter_ca
   'random->uniform() >= config_.probability' \
   'random->uniform() >= .5'
 mutant case_growth 'case ignores growth' lib/data/transforms/letter_case.cpp $units 1 'LetterCase.*' \
-  'grown(lengths, config_.growth,' \
+  'grown(lengths, *config_.growth,' \
   'grown(lengths, .5,'
 mutant noise_unchanged 'noise changes nothing' lib/data/transforms/character_noise.cpp $units 1 'CharacterNoise.*' \
   'if (random == nullptr) return true;' \
@@ -129,7 +129,7 @@ mutant noise_sides 'noise ignores sides' lib/data/transforms/character_noise.cpp
   'change_texts(example, config_.sides,' \
   'change_texts(example, Sides::source,'
 mutant noise_growth 'noise ignores growth' lib/data/transforms/character_noise.cpp $units 1 'CharacterNoise.*' \
-  'grown(lengths, config_.growth,' \
+  'grown(lengths, *config_.growth,' \
   'grown(lengths, .25,'
 mutant concatenate_unchanged 'concatenate changes nothing' lib/data/transforms/concatenate.cpp $units 1 'Concatenate.*' \
   'if (most == 0)' \
@@ -140,8 +140,11 @@ mutant concatenate_probability 'concatenate ignores probability' lib/data/transf
 mutant concatenate_lines 'concatenate ignores lines' lib/data/transforms/concatenate.cpp $units 1 'Concatenate.*' \
   'static_cast<std::size_t>(config_.lines)' \
   'std::size_t{1}'
+mutant draws_are_not_planned 'lengths are planned as if nothing were drawn' lib/data/pipeline.cpp $units 1 'TextNoise.*' \
+  'longer_of(lengths_of(made), drawn)' \
+  'lengths_of(made)'
 mutant concatenate_growth 'concatenate ignores growth' lib/data/transforms/concatenate.cpp $units 1 'Concatenate.*' \
-  'grown(lengths, config_.growth)' \
+  'grown(lengths, *config_.growth)' \
   'grown(lengths, 1)'
 mutant prefix_source 'prefix ignores source' lib/data/transforms/prefix.cpp $units 1 'Prefix.*' \
   'example.source.insert(example.source.begin(), source_.begin(), source_.end());' \

@@ -17,7 +17,8 @@ std::span<const config::KeyText> key_texts(const CharacterNoise&) {
       {"insert", "noise: probability that a random character of the same text follows a character"},
       {"repeat", "noise: probability that a character is written twice"},
       {"sides", "noise: source, target or both"},
-      {"growth", "noise: how many more pieces an example may get; 0.25: a quarter"},
+      {"growth",
+       "noise: how many more pieces an example may get; 0.25: a quarter; null: by what draws make of each example"},
   };
   return texts;
 }
@@ -31,7 +32,7 @@ void validate(const CharacterNoise& config, config::Problems& problems) {
   const double sum = config.drop + config.swap + config.insert + config.repeat;
   problems.require(sum > 0 && sum <= 1, "/drop", "above 0 and at most 1 together with swap, insert and repeat",
                    fmt::format("{:.6g}", sum));
-  require_in(problems, "/growth", config.growth, 0., most_growth);
+  if (config.growth) require_in(problems, "/growth", *config.growth, 0., most_growth);
 }
 
 namespace {
@@ -43,13 +44,14 @@ class NoiseTransform final : public Transform {
   [[nodiscard]] std::string_view type() const override { return CharacterNoise::type; }
   [[nodiscard]] std::string recipe() const override {
     return fmt::format("noise {} {} {} {} {} {}", config_.drop, config_.swap, config_.insert, config_.repeat,
-                       static_cast<int>(config_.sides), config_.growth);
+                       static_cast<int>(config_.sides), text_of_growth(config_.growth));
   }
   [[nodiscard]] Stage stage() const override { return CharacterNoise::stage; }
   [[nodiscard]] bool is_random() const override { return true; }
   [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
-    return grown(lengths, config_.growth, config_.sides);
+    return config_.growth ? grown(lengths, *config_.growth, config_.sides) : lengths;
   }
+  [[nodiscard]] bool is_planned_by_draws() const override { return is_random() && !config_.growth; }
   [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {
     if (random == nullptr) return true;
     change_texts(example, config_.sides, [&](std::string_view text) { return misspelled(text, *random); });

@@ -2,6 +2,7 @@
 
 #include <boost/describe.hpp>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "config/config.hpp"
@@ -17,7 +18,7 @@ struct CharacterNoise {
   static constexpr Stage stage = Stage::text;
   double drop = 0, swap = 0, insert = 0, repeat = 0;
   Sides sides = Sides::source;
-  double growth = .25;
+  std::optional<double> growth{};
 
   [[nodiscard]] std::unique_ptr<const Transform> make(const Materials&) const;
 };

@@ -12,7 +12,9 @@ std::span<const config::KeyText> key_texts(const Concatenate&) {
   static constexpr config::KeyText texts[] = {
       {"probability", "concatenate: share of the examples that are joined to lines before them, 0 to 1"},
       {"lines", "concatenate: most lines before an example that are joined to it"},
-      {"growth", "concatenate: how many more pieces an example may get; 1: as many again"},
+      {"growth",
+       "concatenate: how many more pieces an example may get; 1: as many again; null: by what draws make of each "
+       "example"},
   };
   return texts;
 }
@@ -20,7 +22,7 @@ std::span<const config::KeyText> key_texts(const Concatenate&) {
 void validate(const Concatenate& config, config::Problems& problems) {
   require_in(problems, "/probability", config.probability, 0., 1.);
   require_in(problems, "/lines", config.lines, 1, most_lines_before);
-  require_in(problems, "/growth", config.growth, 0., most_growth);
+  if (config.growth) require_in(problems, "/growth", *config.growth, 0., most_growth);
 }
 
 namespace {
@@ -31,13 +33,14 @@ class ConcatenateTransform final : public Transform {
 
   [[nodiscard]] std::string_view type() const override { return Concatenate::type; }
   [[nodiscard]] std::string recipe() const override {
-    return fmt::format("concatenate {} {} {}", config_.probability, config_.lines, config_.growth);
+    return fmt::format("concatenate {} {} {}", config_.probability, config_.lines, text_of_growth(config_.growth));
   }
   [[nodiscard]] Stage stage() const override { return Concatenate::stage; }
   [[nodiscard]] bool is_random() const override { return config_.probability < 1 || config_.lines > 1; }
   [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
-    return is_random() ? grown(lengths, config_.growth) : lengths;
+    return is_random() && config_.growth ? grown(lengths, *config_.growth) : lengths;
   }
+  [[nodiscard]] bool is_planned_by_draws() const override { return is_random() && !config_.growth; }
   [[nodiscard]] std::int64_t lines_before() const override { return config_.lines; }
   [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {
     if (is_random() && (random == nullptr || random->uniform() >= config_.probability)) return true;

@@ -3,6 +3,7 @@
 #include <boost/describe.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "config/config.hpp"
@@ -18,7 +19,7 @@ struct Concatenate {
   static constexpr bool needs_pairs = true;
   double probability = .5;
   std::int64_t lines = 1;
-  double growth = 1;
+  std::optional<double> growth{};
 
   [[nodiscard]] std::unique_ptr<const Transform> make(const Materials&) const;
 };

@@ -12,14 +12,16 @@ std::span<const config::KeyText> key_texts(const LetterCase&) {
       {"to", "case: lower, upper or title (a capital at the beginning of each word)"},
       {"sides", "case: source, target or both"},
       {"probability", "case: share of the examples that are changed, 0 to 1; below 1, in each epoch others"},
-      {"growth", "case: with a probability below 1, how many more pieces an example may get; 0.5: half as many again"},
+      {"growth",
+       "case: with a probability below 1, how many more pieces an example may get; 0.5: half as many again; null: by "
+       "what draws make of each example"},
   };
   return texts;
 }
 
 void validate(const LetterCase& config, config::Problems& problems) {
   require_in(problems, "/probability", config.probability, 0., 1.);
-  require_in(problems, "/growth", config.growth, 0., most_growth);
+  if (config.growth) require_in(problems, "/growth", *config.growth, 0., most_growth);
 }
 
 namespace {
@@ -53,13 +55,14 @@ class CaseTransform final : public Transform {
   [[nodiscard]] std::string_view type() const override { return LetterCase::type; }
   [[nodiscard]] std::string recipe() const override {
     return fmt::format("case {} {} {} {}", static_cast<int>(config_.to), static_cast<int>(config_.sides),
-                       config_.probability, config_.growth);
+                       config_.probability, text_of_growth(config_.growth));
   }
   [[nodiscard]] Stage stage() const override { return LetterCase::stage; }
   [[nodiscard]] bool is_random() const override { return config_.probability < 1; }
   [[nodiscard]] Lengths longest(Lengths lengths, const Example&) const override {
-    return is_random() ? grown(lengths, config_.growth, config_.sides) : lengths;
+    return is_random() && config_.growth ? grown(lengths, *config_.growth, config_.sides) : lengths;
   }
+  [[nodiscard]] bool is_planned_by_draws() const override { return is_random() && !config_.growth; }
   [[nodiscard]] bool apply(Example& example, RandomStream* random) const override {
     if (is_random() && (random == nullptr || random->uniform() >= config_.probability)) return true;
     change_texts(example, config_.sides, [&](std::string_view text) {

@@ -2,6 +2,7 @@
 
 #include <boost/describe.hpp>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "config/config.hpp"
@@ -21,7 +22,8 @@ struct LetterCase {
   static constexpr Stage stage = Stage::text;
   CaseKind to = CaseKind::lower;
   Sides sides = Sides::both;
-  double probability = 1, growth = .5;
+  double probability = 1;
+  std::optional<double> growth{};
 
   [[nodiscard]] std::unique_ptr<const Transform> make(const Materials&) const;
 };

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "config/config.hpp"
@@ -38,6 +40,11 @@ inline void require_piece(config::Problems& problems, std::string_view pointer, 
 
 /// Of keys `growth`. A quarter is usual; beyond a few times, rows are mostly padding.
 inline constexpr double most_growth = 10;
+
+/// For recipes.
+inline std::string text_of_growth(const std::optional<double>& growth) {
+  return growth ? fmt::format("{}", *growth) : "planned";
+}
 
 /// Of lines before an example that transforms read.
 inline constexpr std::int64_t most_lines_before = 100;

@@ -56,8 +56,7 @@ class Segmentation final : public Transform {
   [[nodiscard]] std::string_view type() const override { return Subword::type; }
   [[nodiscard]] std::string recipe() const override {
     if (!is_random()) return "";  // what every corpus has
-    const std::string growth = config_.growth ? fmt::format("{}", *config_.growth) : "by pieces";
-    return fmt::format("subword {} {} {}", config_.alpha, config_.nbest, growth);
+    return fmt::format("subword {} {} {}", config_.alpha, config_.nbest, text_of_growth(config_.growth));
   }
   [[nodiscard]] Stage stage() const override { return Subword::stage; }
   [[nodiscard]] bool is_random() const override { return sampler_.has_value(); }

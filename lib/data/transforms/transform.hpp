@@ -58,6 +58,9 @@ class Transform {
   /// has if the transform changes its lengths as much as it does without chance before it. plain: the example as it is
   /// then without chance; of transforms up to the one that tokenizes, as it is after that one.
   [[nodiscard]] virtual Lengths longest(Lengths lengths, const Example& /*plain*/) const { return lengths; }
+  /// Of one on text that draws: whether lengths are planned by what a few draws make of each example (Pipeline::plan),
+  /// and longest() adds nothing to it.
+  [[nodiscard]] virtual bool is_planned_by_draws() const { return false; }
   /// How many lines before the example it reads.
   [[nodiscard]] virtual std::int64_t lines_before() const { return 0; }
   /// Changes the example. False: it is left out. Without random numbers (in validation, and where lengths are planned)

@@ -106,7 +106,7 @@ TEST(CharacterNoise, ChangesTheSidesItIsToldAndPlansForGrowth) {
     EXPECT_EQ(example.target_text, "cc");
   }
   EXPECT_EQ(both.make(materials())->longest({4, 5}, {}), (Lengths{6, 8}));
-  EXPECT_EQ(CharacterNoise{.repeat = 1}.make(materials())->longest({4, 5}, {}), (Lengths{5, 5}));
+  EXPECT_EQ((CharacterNoise{.repeat = 1, .growth = .25}.make(materials())->longest({4, 5}, {})), (Lengths{5, 5}));
   Example example = pair_of("ab", "c");
   EXPECT_TRUE(both.make(materials())->apply(example, nullptr));
   EXPECT_EQ(example.source_text, "ab");
@@ -260,6 +260,32 @@ TEST(Transforms, ThatNeedPairsAreRefusedWithoutATarget) {
     corpus.transforms = {transform};
     EXPECT_THAT(problems_of(corpus), HasSubstr("/transforms/0 a transform for one side"));
   }
+}
+
+TEST(TextNoise, PlansForHardlyAnyDrawThatIsLonger) {
+  const auto check = [](const std::vector<TransformConfig>& transforms) {
+    const CorpusConfig corpus{.name = "verses", .source = "en", .target = "es", .transforms = transforms};
+    const Pipeline pipeline{corpus, tokenizer_with_symbols()};
+    const test::Verses text = test::verses(1000);
+    double planned = 0, made = 0;
+    int plainly = 0, differ = 0;
+    for (std::size_t i = 1; i < text.english.size(); ++i) {
+      Example example = pair_of(text.english[i], text.spanish[i]);
+      if (pipeline.lines_before() > 0) example.before = {{text.english[i - 1], text.spanish[i - 1]}};
+      const Pipeline::Plan plan = pipeline.plan(example);
+      plainly += pipeline.finish(example, Draw{.seed = 1, .epoch = 0, .example = i}, plan.longest) ? 1 : 0;
+      differ += example.target != tokenizer_with_symbols().encode(text.spanish[i]) ? 1 : 0;
+      planned += plan.longest.target;
+      made += static_cast<double>(example.target.size());
+    }
+    EXPECT_LE(plainly, .01 * static_cast<double>(text.english.size()));
+    EXPECT_GT(differ, .4 * static_cast<double>(text.english.size()));
+    EXPECT_LT(planned, 2.2 * made);
+  };
+  check({{LetterCase{.to = CaseKind::upper, .probability = .5}}});
+  check({{CharacterNoise{.drop = .02, .swap = .02, .insert = .02, .repeat = .02, .sides = Sides::both}}});
+  check({{Concatenate{.probability = .5}}});
+  check({{LetterCase{.to = CaseKind::upper, .probability = .5}}, {Subword{.alpha = .3}}});
 }
 
 }  // namespace
